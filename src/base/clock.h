@@ -1,0 +1,27 @@
+/*
+ * clock: the two clocks of the machine, and times as people and JSON write them.
+ * Wall time is for what is stored or shown; steady time is for measuring and deadlines.
+ */
+#ifndef ADMITONE_BASE_CLOCK_H
+#define ADMITONE_BASE_CLOCK_H
+
+#include "base/str.h"
+
+/* No time: JSON null. */
+#define CLOCK_NONE_MS INT64_MIN
+
+/* "2026-12-25T10:00:00.000Z" and its terminator. */
+#define CLOCK_TEXT_BYTES 25
+
+/* Milliseconds since 1970-01-01T00:00:00Z. */
+int64_t clock_wall_ms(void);
+/* Nanoseconds of a clock that never jumps. */
+int64_t clock_steady_ns(void);
+
+/* RFC 3339 in UTC with milliseconds; `ms` lies in the years 0000 to 9999. */
+void clock_format(int64_t ms, char out[CLOCK_TEXT_BYTES]);
+
+/* RFC 3339 with any offset and up to nine decimals; false on anything else. */
+bool clock_parse(str text, int64_t *ms);
+
+#endif

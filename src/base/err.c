@@ -1,0 +1,30 @@
+#include "base/err.h"
+
+#include <assert.h>
+
+static const struct {
+    str code;
+    str title;
+    int status;
+} rows[] = {
+#define ERR_ROW(symbol, code, status, title) {STR_INIT(code), STR_INIT(title), status},
+    ERR_MAP(ERR_ROW)
+#undef ERR_ROW
+};
+
+static size_t row(enum err e) {
+    assert((size_t)e < sizeof rows / sizeof rows[0]);
+    return (size_t)e;
+}
+
+str err_code(enum err e) {
+    return rows[row(e)].code;
+}
+
+int err_status(enum err e) {
+    return rows[row(e)].status;
+}
+
+str err_title(enum err e) {
+    return rows[row(e)].title;
+}

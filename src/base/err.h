@@ -1,0 +1,52 @@
+/*
+ * err: everything that can be answered instead of success, in one table: the symbol, the stable
+ * code of the API (docs/api.md), the HTTP status and a title for people. Operating failures
+ * (disk, overload) and refusals (not found, in use) share it, because both end as a problem
+ * document; bugs are assertions, not rows.
+ */
+#ifndef ADMITONE_BASE_ERR_H
+#define ADMITONE_BASE_ERR_H
+
+#include "base/str.h"
+
+#define ERR_MAP(X)                                                                                 \
+    X(OK, "ok", 200, "Done")                                                                       \
+    X(BAD_REQUEST, "bad_request", 400, "The request is malformed")                                 \
+    X(BAD_JSON, "bad_json", 400, "The body is not valid JSON")                                     \
+    X(INVALID_PARAMETER, "invalid_parameter", 400, "A query parameter has a value out of range")   \
+    X(ADMIN_KEY_REQUIRED, "admin_key_required", 401, "This needs the admin key")                   \
+    X(NOT_FOUND, "not_found", 404, "There is nothing at this path")                                \
+    X(EVENT_NOT_FOUND, "event_not_found", 404, "There is no such event")                           \
+    X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
+    X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "The path does not have this method")         \
+    X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
+    X(CONFLICT, "conflict", 409, "Somebody else changed this at the same time")                    \
+    X(EVENT_IN_USE, "event_in_use", 409, "The event has live reservations")                        \
+    X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \
+    X(CONTENT_TOO_LARGE, "content_too_large", 413, "The body is too large")                        \
+    X(URI_TOO_LONG, "uri_too_long", 414, "The request line is too long")                           \
+    X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, "The body must be application/json")  \
+    X(EXPECTATION_FAILED, "expectation_failed", 417, "Only Expect: 100-continue is known")         \
+    X(INVALID_FIELD, "invalid_field", 422, "A field has a value out of range")                     \
+    X(UNKNOWN_FIELD, "unknown_field", 422, "The body has a field that is not known here")          \
+    X(TOO_MANY_CONNECTIONS, "too_many_connections", 429, "Too many connections from one address")  \
+    X(HEADERS_TOO_LARGE, "headers_too_large", 431, "The header fields are too large")              \
+    X(INTERNAL, "internal", 500, "The server failed")                                              \
+    X(NOT_IMPLEMENTED, "not_implemented", 501, "The server does not know this method or coding")   \
+    X(OVERLOADED, "overloaded", 503, "The server has more work than it can take; try again soon")  \
+    X(LEDGER_FULL, "ledger_full", 503, "The ledger's disk is full; nothing was changed")           \
+    X(LEDGER_FAILED, "ledger_failed", 503, "The ledger can't write now; nothing was changed")      \
+    X(STOPPING, "stopping", 503, "The server is stopping")                                         \
+    X(VERSION_NOT_SUPPORTED, "version_not_supported", 505, "Only HTTP/1.0 and 1.1 are spoken")
+
+enum err {
+#define ERR_ENUM(symbol, code, status, title) ERR_##symbol,
+    ERR_MAP(ERR_ENUM)
+#undef ERR_ENUM
+};
+
+str err_code(enum err e);
+int err_status(enum err e);
+str err_title(enum err e);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * mem: memory that is always there. When the system has none left the process ends with a
+ * clear line; the ledger holds whatever was acknowledged, so that is no worse than a crash,
+ * and no caller needs a path that nobody could test (docs/decisions/0002).
+ */
+#ifndef ADMITONE_BASE_MEM_H
+#define ADMITONE_BASE_MEM_H
+
+#include <stddef.h>
+
+#include "base/str.h"
+
+/* Zeroed. */
+void *mem_new(size_t size);
+void *mem_grow(void *old, size_t size);
+/* A zero-terminated copy. */
+char *mem_copy_str(str s);
+void mem_free(void *p);
+
+#endif

@@ -1,0 +1,122 @@
+#include "base/metrics.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/mem.h"
+
+/* Bucket i holds values below 2^i; the last one everything. */
+#define BUCKETS 26
+
+struct block {
+    struct block *next;
+    _Atomic uint64_t counters[COUNTERS];
+    struct {
+        _Atomic uint64_t buckets[BUCKETS];
+        _Atomic uint64_t sum;
+    } histograms[HISTOGRAMS];
+};
+
+/* Blocks are never freed: threads are few and live long, and their counts outlive them. */
+static _Atomic(struct block *) blocks;
+static _Thread_local struct block *mine;
+
+static struct block *my_block(void) {
+    if (mine == NULL) {
+        mine = mem_new(sizeof *mine);
+        mine->next = atomic_load(&blocks);
+        while (!atomic_compare_exchange_weak(&blocks, &mine->next, mine)) continue;
+    }
+    return mine;
+}
+
+/* One writer per block, so a plain read and write would do; atomic only for the scraper. */
+static void add(_Atomic uint64_t *slot, uint64_t by) {
+    atomic_store_explicit(slot, atomic_load_explicit(slot, memory_order_relaxed) + by,
+                          memory_order_relaxed);
+}
+
+void count(enum counter c, uint64_t by) {
+    assert(c < COUNTERS);
+    add(&my_block()->counters[c], by);
+}
+
+void observe(enum histogram h, uint64_t value) {
+    assert(h < HISTOGRAMS);
+    int bucket = value == 0 ? 0 : 64 - __builtin_clzll(value);
+    if (bucket >= BUCKETS) bucket = BUCKETS - 1;
+    add(&my_block()->histograms[h].buckets[bucket], 1);
+    add(&my_block()->histograms[h].sum, value);
+}
+
+uint64_t counter_total(enum counter c) {
+    assert(c < COUNTERS);
+    uint64_t total = 0;
+    for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next)
+        total += atomic_load_explicit(&b->counters[c], memory_order_relaxed);
+    return total;
+}
+
+void metrics_head(struct buf *out, const char *name, const char *type, const char *help) {
+    buf_addf(out, "# HELP %s %s.\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void metrics_value(struct buf *out, const char *name, const char *labels, int64_t value) {
+    if (labels[0] == '\0')
+        buf_addf(out, "%s %lld\n", name, (long long)value);
+    else
+        buf_addf(out, "%s{%s} %lld\n", name, labels, (long long)value);
+}
+
+static void render_histogram(struct buf *out, enum histogram h, const char *name, double unit) {
+    uint64_t buckets[BUCKETS] = {0};
+    uint64_t sum = 0;
+    for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next) {
+        for (int i = 0; i < BUCKETS; i++)
+            buckets[i] += atomic_load_explicit(&b->histograms[h].buckets[i], memory_order_relaxed);
+        sum += atomic_load_explicit(&b->histograms[h].sum, memory_order_relaxed);
+    }
+    uint64_t so_far = 0;
+    for (int i = 0; i < BUCKETS - 1; i++) {
+        so_far += buckets[i];
+        /* Bucket i holds values up to 2^i - 1. */
+        buf_addf(out, "%s_bucket{le=\"%.9g\"} %llu\n", name,
+                 unit * (double)((UINT64_C(1) << i) - 1), (unsigned long long)so_far);
+    }
+    so_far += buckets[BUCKETS - 1];
+    buf_addf(out, "%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)so_far);
+    buf_addf(out, "%s_sum %.9g\n%s_count %llu\n", name, unit * (double)sum, name,
+             (unsigned long long)so_far);
+}
+
+void metrics_render(struct buf *out) {
+    static const struct {
+        const char *name;
+        const char *labels;
+        const char *help;
+    } counters[] = {
+#define COUNTER_ROW(symbol, name, labels, help) {name, labels, help},
+        COUNTER_MAP(COUNTER_ROW)
+#undef COUNTER_ROW
+    };
+    static const struct {
+        const char *name;
+        double unit;
+        const char *help;
+    } histograms[] = {
+#define HISTOGRAM_ROW(symbol, name, unit, help) {name, unit, help},
+        HISTOGRAM_MAP(HISTOGRAM_ROW)
+#undef HISTOGRAM_ROW
+    };
+    for (size_t c = 0; c < COUNTERS; c++) {
+        if (c == 0 || strcmp(counters[c].name, counters[c - 1].name) != 0)
+            metrics_head(out, counters[c].name, "counter", counters[c].help);
+        metrics_value(out, counters[c].name, counters[c].labels,
+                      (int64_t)counter_total((enum counter)c));
+    }
+    for (size_t h = 0; h < HISTOGRAMS; h++) {
+        metrics_head(out, histograms[h].name, "histogram", histograms[h].help);
+        render_histogram(out, (enum histogram)h, histograms[h].name, histograms[h].unit);
+    }
+}

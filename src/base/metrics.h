@@ -1,0 +1,67 @@
+/*
+ * metrics: counters and histograms, one table. Every thread counts in a block of its own, so
+ * counting is one addition without a lock; a scrape adds the blocks up. Gauges are not kept here:
+ * whoever serves /metrics asks their owners.
+ */
+#ifndef ADMITONE_BASE_METRICS_H
+#define ADMITONE_BASE_METRICS_H
+
+#include "base/buf.h"
+
+/* X(symbol, name, labels, help): rows of one name stand together. */
+#define COUNTER_MAP(X)                                                                             \
+    X(CONNECTIONS_ACCEPTED, "admitone_connections_accepted_total", "", "Connections accepted")     \
+    X(CONNECTIONS_CLOSED, "admitone_connections_closed_total", "", "Connections closed")           \
+    X(CONNECTIONS_REFUSED_TOTAL, "admitone_connections_refused_total", "cap=\"total\"",            \
+      "Connections refused by a cap")                                                              \
+    X(CONNECTIONS_REFUSED_ADDRESS, "admitone_connections_refused_total", "cap=\"address\"", "")    \
+    X(TIMEOUT_HEADERS, "admitone_timeouts_total", "wait=\"headers\"",                              \
+      "Clients that were too slow")                                                                \
+    X(TIMEOUT_BODY, "admitone_timeouts_total", "wait=\"body\"", "")                                \
+    X(TIMEOUT_IDLE, "admitone_timeouts_total", "wait=\"idle\"", "")                                \
+    X(TIMEOUT_WRITE, "admitone_timeouts_total", "wait=\"write\"", "")                              \
+    X(HTTP_2XX, "admitone_http_responses_total", "class=\"2xx\"", "Answers by status class")       \
+    X(HTTP_3XX, "admitone_http_responses_total", "class=\"3xx\"", "")                              \
+    X(HTTP_4XX, "admitone_http_responses_total", "class=\"4xx\"", "")                              \
+    X(HTTP_5XX, "admitone_http_responses_total", "class=\"5xx\"", "")                              \
+    X(LEDGER_RECORDS, "admitone_ledger_records_total", "", "Records written to the ledger")        \
+    X(LEDGER_REFUSED_FULL, "admitone_ledger_refused_total", "", "Records refused: queue full")     \
+    X(LEDGER_BATCH_FAILURES, "admitone_ledger_batch_failures_total", "", "Batches rolled back")    \
+    X(LEDGER_CHECKPOINTS, "admitone_ledger_checkpoints_total", "", "WAL checkpoints run")          \
+    X(LEDGER_RETIRED_ROWS, "admitone_ledger_retired_rows_total", "", "Rows removed by retention")
+
+/* X(symbol, name, unit of the sum per count, help): buckets are powers of two. */
+#define HISTOGRAM_MAP(X)                                                                           \
+    X(REQUEST_SECONDS, "admitone_request_duration_seconds", 1e-6, "From request read to answer")   \
+    X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", 1e-6, "One batch, fsync included")  \
+    X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", 1, "Records per batch")
+
+enum counter {
+#define COUNTER_ENUM(symbol, ...) COUNT_##symbol,
+    COUNTER_MAP(COUNTER_ENUM)
+#undef COUNTER_ENUM
+        COUNTERS
+};
+
+enum histogram {
+#define HISTOGRAM_ENUM(symbol, ...) HISTOGRAM_##symbol,
+    HISTOGRAM_MAP(HISTOGRAM_ENUM)
+#undef HISTOGRAM_ENUM
+        HISTOGRAMS
+};
+
+void count(enum counter c, uint64_t by);
+/* `value` in the histogram's own unit (a row of unit 1e-6 takes microseconds). */
+void observe(enum histogram h, uint64_t value);
+
+/* Over all threads, those that have ended included. */
+uint64_t counter_total(enum counter c);
+/* Everything in the Prometheus text format. */
+void metrics_render(struct buf *out);
+
+/* For gauges: `# HELP`, `# TYPE`, then one value per call of metrics_value. */
+void metrics_head(struct buf *out, const char *name, const char *type, const char *help);
+/* `labels` are written as they are, between braces; empty for none. */
+void metrics_value(struct buf *out, const char *name, const char *labels, int64_t value);
+
+#endif

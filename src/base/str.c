@@ -1,0 +1,83 @@
+#include "base/str.h"
+
+static char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
+
+bool str_eq_nocase(str a, str b) {
+    if (a.len != b.len) return false;
+    for (size_t i = 0; i < a.len; i++)
+        if (lower(a.at[i]) != lower(b.at[i])) return false;
+    return true;
+}
+
+bool str_split(str *rest, char separator, str *part) {
+    if (rest->at == NULL) return false;
+    const char *cut = rest->len == 0 ? NULL : memchr(rest->at, separator, rest->len);
+    if (cut == NULL) {
+        *part = *rest;
+        *rest = (str){NULL, 0};
+        return true;
+    }
+    *part = (str){rest->at, (size_t)(cut - rest->at)};
+    *rest = str_skip(*rest, part->len + 1);
+    return true;
+}
+
+str str_trim(str s) {
+    while (s.len > 0 && (s.at[0] == ' ' || s.at[0] == '\t')) s = str_skip(s, 1);
+    while (s.len > 0 && (s.at[s.len - 1] == ' ' || s.at[s.len - 1] == '\t')) s.len--;
+    return s;
+}
+
+bool str_to_i64(str s, int64_t *out) {
+    bool negative = s.len > 0 && s.at[0] == '-';
+    if (negative) s = str_skip(s, 1);
+    if (s.len == 0) return false;
+    int64_t value = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.at[i];
+        if (c < '0' || c > '9') return false;
+        /* Summed on the negative side, which reaches one further. */
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_sub_overflow(value, c - '0', &value))
+            return false;
+    }
+    if (!negative && __builtin_sub_overflow(0, value, &value)) return false;
+    *out = value;
+    return true;
+}
+
+bool str_copy(str s, char *out, size_t size) {
+    if (s.len >= size) {
+        if (size > 0) out[0] = '\0';
+        return false;
+    }
+    if (s.len > 0) memcpy(out, s.at, s.len);
+    out[s.len] = '\0';
+    return true;
+}
+
+bool str_is_text(str s) {
+    const unsigned char *p = (const unsigned char *)s.at;
+    const unsigned char *end = p + s.len;
+    while (p < end) {
+        unsigned char lead = *p++;
+        if (lead < 0x80) {
+            if (lead < 0x20 || lead == 0x7f) return false;
+            continue;
+        }
+        int more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
+        if (lead < 0xc2 || lead > 0xf4 || end - p < more) return false;
+        unsigned char low = 0x80;
+        unsigned char high = 0xbf;
+        if (lead == 0xe0) low = 0xa0;
+        if (lead == 0xed) high = 0x9f;
+        if (lead == 0xf0) low = 0x90;
+        if (lead == 0xf4) high = 0x8f;
+        if (lead == 0xc2 && *p < 0xa0) return false; /* C1 controls */
+        for (; more > 0; more--, low = 0x80, high = 0xbf)
+            if (*p < low || *p++ > high) return false;
+    }
+    return true;
+}

@@ -1,0 +1,74 @@
+#include "core/event.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+
+const str event_state_words[] = {
+#define STATE_WORD(symbol) STR_INIT(#symbol),
+    EVENT_STATE_MAP(STATE_WORD)
+#undef STATE_WORD
+        {NULL, 0},
+};
+
+#define WORD(symbol, word) STR_INIT(word),
+const str section_mode_words[] = {SECTION_MODE_MAP(WORD){NULL, 0}};
+const str section_status_words[] = {SECTION_STATUS_MAP(WORD){NULL, 0}};
+#undef WORD
+
+int word_index(const str *words, str word) {
+    for (int i = 0; words[i].at != NULL; i++)
+        if (str_eq(words[i], word)) return i;
+    return -1;
+}
+
+struct event *event_new(size_t section_count) {
+    struct event *e = mem_new(sizeof *e + section_count * sizeof *e->sections);
+    e->section_count = section_count;
+    e->sections = (struct section *)(e + 1);
+    return e;
+}
+
+struct event *event_copy(const struct event *e) {
+    struct event *copy = event_new(e->section_count);
+    struct section *sections = copy->sections;
+    *copy = *e;
+    copy->sections = sections;
+    if (e->section_count > 0) memcpy(sections, e->sections, e->section_count * sizeof *sections);
+    return copy;
+}
+
+const struct section *event_section(const struct event *e, str id) {
+    for (size_t i = 0; i < e->section_count; i++)
+        if (str_eq(str_of(e->sections[i].id), id)) return &e->sections[i];
+    return NULL;
+}
+
+bool event_name_ok(str name, size_t bytes_max) {
+    if (name.len == 0 || name.len > bytes_max) return false;
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.at[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '-' || c == '.';
+        if (!ok) return false;
+    }
+    /* A path of dots alone is rewritten by browsers and proxies. */
+    return !str_eq(name, STR(".")) && !str_eq(name, STR(".."));
+}
+
+bool event_currency_ok(str currency) {
+    if (currency.len != 3) return false;
+    for (size_t i = 0; i < 3; i++)
+        if (currency.at[i] < 'A' || currency.at[i] > 'Z') return false;
+    return true;
+}
+
+str event_path(str type, str id, char out[EVENT_PATH_BYTES]) {
+    if (!event_name_ok(type, EVENT_TYPE_BYTES_MAX) || !event_name_ok(id, EVENT_ID_BYTES_MAX))
+        return (str){out, 0};
+    memcpy(out, type.at, type.len);
+    out[type.len] = '/';
+    memcpy(out + type.len + 1, id.at, id.len);
+    out[type.len + 1 + id.len] = '\0';
+    return (str){out, type.len + 1 + id.len};
+}

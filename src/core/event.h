@@ -1,0 +1,100 @@
+/*
+ * event: what is sold, as it is configured. Pure data and its rules; no I/O, no clock.
+ *
+ * An event is one block of memory (event_new): the struct, then its sections. Once it is in the
+ * catalogue it is never written again; a change makes a new one with a higher version.
+ */
+#ifndef ADMITONE_CORE_EVENT_H
+#define ADMITONE_CORE_EVENT_H
+
+#include "base/str.h"
+#include "core/limits.h"
+
+/* X(symbol): the words of JSON, SQL and the docs. */
+#define EVENT_STATE_MAP(X) X(DRAFT) X(OPEN) X(PAUSED) X(DRAINING) X(CLOSED)
+/* X(symbol, word) */
+#define SECTION_MODE_MAP(X) X(SLOT, "slot") X(LOCK, "lock") X(ADAPTIVE, "adaptive") X(SEAT, "seat")
+#define SECTION_STATUS_MAP(X) X(OPEN, "open") X(CLOSED, "closed") X(MAINTENANCE, "maintenance")
+
+enum event_state {
+#define STATE_ENUM(symbol) EVENT_##symbol,
+    EVENT_STATE_MAP(STATE_ENUM)
+#undef STATE_ENUM
+};
+enum section_mode {
+#define MODE_ENUM(symbol, word) SECTION_MODE_##symbol,
+    SECTION_MODE_MAP(MODE_ENUM)
+#undef MODE_ENUM
+};
+enum section_status {
+#define STATUS_ENUM(symbol, word) SECTION_##symbol,
+    SECTION_STATUS_MAP(STATUS_ENUM)
+#undef STATUS_ENUM
+};
+
+/* Each word list ends with an entry whose `at` is NULL. */
+extern const str event_state_words[];
+extern const str section_mode_words[];
+extern const str section_status_words[];
+
+/* The index of the word in such a list, or -1. */
+int word_index(const str *words, str word);
+
+struct section {
+    int64_t key; /* the ledger's number for it; 0 until it is stored */
+    char id[SECTION_ID_BYTES_MAX + 1];
+    char name[SECTION_NAME_BYTES_MAX + 1];
+    int64_t capacity;
+    int64_t price; /* per seat, in the currency's minor unit */
+    enum section_mode mode;
+    enum section_status status;
+    int64_t held; /* seats by state, as the ledger last told; the rest is available */
+    int64_t confirmed;
+};
+
+struct queue_rules {
+    int64_t max_waiting;
+    int64_t max_active;
+    int64_t entry_batch_size;
+    int64_t entry_interval_s;
+    int64_t active_ttl_s;
+    int64_t grace_s;
+    int64_t token_ttl_s; /* 0: as long as the entry */
+};
+
+struct event {
+    int64_t key; /* the ledger's number for it; a deleted event's is never used again */
+    int64_t version;
+    char type[EVENT_TYPE_BYTES_MAX + 1];
+    char id[EVENT_ID_BYTES_MAX + 1];
+    char title[EVENT_TITLE_BYTES_MAX + 1];
+    char currency[4];
+    enum event_state state;
+    bool auto_enter;
+    int64_t opens_at_ms; /* CLOCK_NONE_MS: no time */
+    int64_t starts_at_ms;
+    int64_t created_at_ms;
+    int64_t updated_at_ms;
+    struct queue_rules queue;
+    int64_t hold_s;
+    int64_t max_per_user;
+    size_t section_count;
+    struct section *sections; /* behind the struct, in its own block */
+};
+
+/* Zeroed, with room for that many sections; mem_free frees it. */
+struct event *event_new(size_t section_count);
+struct event *event_copy(const struct event *e);
+
+const struct section *event_section(const struct event *e, str id);
+
+/* Letters, digits, '_', '-', '.': what may stand in a path, a Redis key and a metric's label. */
+bool event_name_ok(str name, size_t bytes_max);
+bool event_currency_ok(str currency);
+
+/* "TYPE/ID", the one key of an event in maps. */
+#define EVENT_PATH_BYTES (EVENT_TYPE_BYTES_MAX + 1 + EVENT_ID_BYTES_MAX + 1)
+/* Empty when the two together could not be an event's name. */
+str event_path(str type, str id, char out[EVENT_PATH_BYTES]);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * limits: the bounds of everything. A number that somebody may set has its range here, once;
+ * configuration, JSON and the docs refer to it.
+ */
+#ifndef ADMITONE_CORE_LIMITS_H
+#define ADMITONE_CORE_LIMITS_H
+
+#define EVENT_TYPE_BYTES_MAX 32
+#define EVENT_ID_BYTES_MAX 64
+#define EVENT_TITLE_BYTES_MAX 200
+#define EVENT_SECTIONS_MAX 200
+#define SECTION_ID_BYTES_MAX 32
+#define SECTION_NAME_BYTES_MAX 100
+#define SECTION_CAPACITY_MAX 1000000
+#define PRICE_MAX INT64_C(1000000000000)
+
+/* A section's seats have the global ids section key × this + 1 … + capacity. */
+#define SEAT_IDS_PER_SECTION INT64_C(1048576)
+
+#define MAX_WAITING_MAX 10000000
+#define MAX_ACTIVE_MAX 1000000
+#define ENTRY_BATCH_MAX 100000
+#define ENTRY_INTERVAL_S_MAX 3600
+#define ACTIVE_TTL_S_MAX 86400
+#define GRACE_S_MAX 86400
+#define TOKEN_TTL_S_MAX 2592000
+#define HOLD_S_MAX 86400
+#define PER_USER_MAX 1000
+
+/* What one HTTP request may measure. */
+#define REQUEST_LINE_BYTES_MAX 8192
+#define HEADERS_BYTES_MAX 16384
+#define BODY_BYTES_MAX 65536
+
+#endif

@@ -1,0 +1,143 @@
+/*
+ * ledger: the contract of the durable truth. What an adapter promises:
+ *
+ *  - A record is one domain step. It is written whole or not at all, together with its audit row,
+ *    in the order of submission, and its `task.run` is called on the submitting worker only after
+ *    the transaction that holds it is on disk (fsync included).
+ *  - A refusal (in use, somebody else was first) is a result, and changes nothing.
+ *  - A failure of the disk or the connection is a result too (ERR_LEDGER_…): nothing of that
+ *    record is in the ledger, and later records succeed again when the cause is gone.
+ *  - ledger_submit and ledger_ask take the record or refuse at once (ERR_OVERLOADED) when their
+ *    bounded queue is full; then `task.run` is not called. They never block on I/O.
+ *
+ * Who owns memory: the record belongs to the submitter (its request's arena) and stays untouched
+ * by it until task.run; pointers marked *out* are handed over to the submitter.
+ */
+#ifndef ADMITONE_PORT_LEDGER_H
+#define ADMITONE_PORT_LEDGER_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/task.h"
+#include "core/event.h"
+
+enum ledger_kind {
+    LEDGER_EVENT_PUT,
+    LEDGER_EVENT_DELETE,
+    LEDGER_AUDIT_PAGE,
+};
+
+struct ledger_record {
+    struct task task;
+    enum ledger_kind kind;
+    enum err result; /* out */
+};
+
+/* What the audit table says of an administrative act. */
+struct audit_note {
+    str actor;   /* who: "admin", "demo" */
+    str act;     /* what: "event.put" */
+    str subject; /* on what: "CONCERT/1" */
+    str detail;  /* JSON: the change as it was asked for */
+};
+
+/* Creates the event or changes it to exactly this. Refused with SECTION_IN_USE when a section
+ * that has live reservations would vanish, shrink below its highest live seat, or change between
+ * mode `seat` and the others; with CONFLICT when `expected_version` is not 0 and another is in
+ * force. */
+struct ledger_event_put {
+    struct ledger_record record;
+    const struct event *wanted;
+    int64_t expected_version;
+    int64_t now_ms;
+    struct audit_note note;
+    struct event *stored; /* out, on OK and CONFLICT: what is in force now; NULL: nothing is */
+    bool created;         /* out */
+    char in_use[SECTION_ID_BYTES_MAX + 1]; /* out: which section refused */
+};
+
+/* Refused with EVENT_NOT_FOUND, or EVENT_IN_USE while a reservation is live. */
+struct ledger_event_delete {
+    struct ledger_record record;
+    str type;
+    str id;
+    int64_t now_ms;
+    struct audit_note note;
+    int64_t version; /* out: higher than any that the event had */
+};
+
+/* Asked, not submitted: rows of the audit table, newest first. */
+struct ledger_audit_page {
+    struct ledger_record record;
+    int64_t before; /* only rows with a lower id; 0: from the newest */
+    int64_t limit;
+    struct buf json; /* out: a JSON array; buf_deinit when done */
+    int64_t next;    /* out: `before` of the next page; 0: there is none */
+};
+
+/* One invariant, checked. `examples` names a few of the violations. */
+struct ledger_finding {
+    str invariant;
+    int64_t checked;
+    int64_t violations;
+    int64_t overdue; /* holds past their time that nobody has ended yet */
+    str examples;
+};
+
+struct ledger_health {
+    bool writable;       /* the last batch did not fail for disk or connection */
+    int64_t queue_depth; /* records submitted and not yet committed */
+    int64_t wal_bytes;   /* what a checkpoint has not folded in yet; 0 where there is no WAL */
+};
+
+struct ledger;
+
+struct ledger_ops {
+    enum err (*submit)(struct ledger *l, struct ledger_record *r);
+    enum err (*ask)(struct ledger *l, struct ledger_record *r);
+    enum err (*load)(struct ledger *l, void (*on_event)(void *to, struct event *e), void *to);
+    enum err (*check)(struct ledger *l, bool server_runs,
+                      void (*on_finding)(void *to, const struct ledger_finding *f), void *to);
+    void (*health)(struct ledger *l, struct ledger_health *out);
+    void (*close)(struct ledger *l);
+};
+
+struct ledger {
+    const struct ledger_ops *ops;
+};
+
+/* For writes. On a worker's thread. */
+static inline enum err ledger_submit(struct ledger *l, struct ledger_record *r) {
+    return l->ops->submit(l, r);
+}
+
+/* For reads, which go beside the writer. On a worker's thread. */
+static inline enum err ledger_ask(struct ledger *l, struct ledger_record *r) {
+    return l->ops->ask(l, r);
+}
+
+/* Every event that is there, one by one; each is handed over. Blocks: for the start. */
+static inline enum err ledger_load(struct ledger *l, void (*on_event)(void *, struct event *),
+                                   void *to) {
+    return l->ops->load(l, on_event, to);
+}
+
+/* Checks the invariants of docs/architecture.md that the ledger alone can show. Blocks. While
+ * `server_runs`, a hold long past its time is a violation; else it is only overdue. */
+static inline enum err ledger_check(struct ledger *l, bool server_runs,
+                                    void (*on_finding)(void *, const struct ledger_finding *),
+                                    void *to) {
+    return l->ops->check(l, server_runs, on_finding, to);
+}
+
+/* From any thread. */
+static inline void ledger_health(struct ledger *l, struct ledger_health *out) {
+    l->ops->health(l, out);
+}
+
+/* Writes what was submitted, hands back every record, and frees the adapter. Workers still run. */
+static inline void ledger_close(struct ledger *l) {
+    l->ops->close(l);
+}
+
+#endif

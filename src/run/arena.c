@@ -1,0 +1,45 @@
+#include "run/arena.h"
+
+#include <assert.h>
+#include <stdalign.h>
+
+#include "base/mem.h"
+
+#define CHUNK_BYTES 4000
+
+struct arena_chunk {
+    struct arena_chunk *older;
+    size_t used;
+    size_t size;
+    alignas(max_align_t) char bytes[];
+};
+
+void *arena_new(struct arena *a, size_t size) {
+    size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+    struct arena_chunk *chunk = a->newest;
+    if (chunk == NULL || chunk->size - chunk->used < size) {
+        size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+        chunk = mem_new(sizeof *chunk + room);
+        chunk->size = room;
+        chunk->older = a->newest;
+        a->newest = chunk;
+    }
+    void *p = chunk->bytes + chunk->used;
+    chunk->used += size;
+    assert(chunk->used <= chunk->size);
+    return p;
+}
+
+str arena_copy(struct arena *a, str s) {
+    char *copy = arena_new(a, s.len + 1);
+    if (s.len > 0) memcpy(copy, s.at, s.len);
+    return (str){copy, s.len};
+}
+
+void arena_reset(struct arena *a) {
+    while (a->newest != NULL) {
+        struct arena_chunk *older = a->newest->older;
+        mem_free(a->newest);
+        a->newest = older;
+    }
+}

@@ -1,0 +1,22 @@
+/*
+ * arena: memory that dies together, usually with a request. Allocation moves a pointer; nothing
+ * is freed singly. An unused arena costs its struct. One thread at a time.
+ */
+#ifndef ADMITONE_RUN_ARENA_H
+#define ADMITONE_RUN_ARENA_H
+
+#include "base/str.h"
+
+struct arena_chunk;
+
+struct arena {
+    struct arena_chunk *newest;
+};
+
+/* Zeroed, aligned for anything. */
+void *arena_new(struct arena *a, size_t size);
+str arena_copy(struct arena *a, str s);
+/* Frees everything; the arena can be used again. */
+void arena_reset(struct arena *a);
+
+#endif
