@@ -130,6 +130,11 @@ bool clock_parse(str text, int64_t *ms) {
     }
 
     int64_t seconds = days_of_date(year, month, day) * 86400 + hour * 3600 + minute * 60 + second;
-    *ms = (seconds - offset_s) * 1000 + fraction_ms;
+    int64_t time_ms = (seconds - offset_s) * 1000 + fraction_ms;
+    /* An offset may lead out of the years that can be written again. */
+    if (time_ms < days_of_date(0, 1, 1) * 86400000 ||
+        time_ms >= days_of_date(10000, 1, 1) * 86400000)
+        return false;
+    *ms = time_ms;
     return true;
 }

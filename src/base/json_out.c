@@ -12,7 +12,7 @@ void json_out_done(const struct json_out *j) {
     assert(j->depth == 0);
 }
 
-void json_escape(struct buf *to, str value) {
+void json_out_escape(struct buf *to, str value) {
     static const char hex[] = "0123456789abcdef";
     size_t from = 0;
     for (size_t i = 0; i < value.len; i++) {
@@ -31,7 +31,7 @@ void json_escape(struct buf *to, str value) {
             buf_add_char(to, hex[c & 15]);
         }
     }
-    buf_append(to, value.at + from, value.len - from);
+    if (from < value.len) buf_append(to, value.at + from, value.len - from);
 }
 
 static void key_of(struct json_out *j, str key) {
@@ -60,53 +60,53 @@ static void close_with(struct json_out *j, char bracket) {
     j->depth--;
 }
 
-void json_object(struct json_out *j, str key) {
+void json_out_object(struct json_out *j, str key) {
     open_with(j, key, '{');
 }
 
-void json_object_end(struct json_out *j) {
+void json_out_object_end(struct json_out *j) {
     close_with(j, '}');
 }
 
-void json_array(struct json_out *j, str key) {
+void json_out_array(struct json_out *j, str key) {
     open_with(j, key, '[');
 }
 
-void json_array_end(struct json_out *j) {
+void json_out_array_end(struct json_out *j) {
     close_with(j, ']');
 }
 
-void json_str(struct json_out *j, str key, str value) {
+void json_out_str(struct json_out *j, str key, str value) {
     key_of(j, key);
     buf_add_char(j->to, '"');
-    json_escape(j->to, value);
+    json_out_escape(j->to, value);
     buf_add_char(j->to, '"');
 }
 
-void json_i64(struct json_out *j, str key, int64_t value) {
+void json_out_i64(struct json_out *j, str key, int64_t value) {
     key_of(j, key);
     buf_add_i64(j->to, value);
 }
 
-void json_raw(struct json_out *j, str key, str json) {
+void json_out_raw(struct json_out *j, str key, str json) {
     key_of(j, key);
     buf_add(j->to, json);
 }
 
-void json_bool(struct json_out *j, str key, bool value) {
-    json_raw(j, key, value ? STR("true") : STR("false"));
+void json_out_bool(struct json_out *j, str key, bool value) {
+    json_out_raw(j, key, value ? STR("true") : STR("false"));
 }
 
-void json_null(struct json_out *j, str key) {
-    json_raw(j, key, STR("null"));
+void json_out_null(struct json_out *j, str key) {
+    json_out_raw(j, key, STR("null"));
 }
 
-void json_time(struct json_out *j, str key, int64_t ms) {
+void json_out_time(struct json_out *j, str key, int64_t ms) {
     if (ms == CLOCK_NONE_MS) {
-        json_null(j, key);
+        json_out_null(j, key);
         return;
     }
     char text[CLOCK_TEXT_BYTES];
     clock_format(ms, text);
-    json_str(j, key, STR(text));
+    json_out_str(j, key, STR(text));
 }

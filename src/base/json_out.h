@@ -18,20 +18,20 @@ void json_out_init(struct json_out *j, struct buf *to);
 void json_out_done(const struct json_out *j);
 
 /* `key` is a literal of ours, never escaped; an empty one writes a bare value (in an array). */
-void json_object(struct json_out *j, str key);
-void json_object_end(struct json_out *j);
-void json_array(struct json_out *j, str key);
-void json_array_end(struct json_out *j);
-void json_str(struct json_out *j, str key, str value);
-void json_i64(struct json_out *j, str key, int64_t value);
-void json_bool(struct json_out *j, str key, bool value);
-void json_null(struct json_out *j, str key);
+void json_out_object(struct json_out *j, str key);
+void json_out_object_end(struct json_out *j);
+void json_out_array(struct json_out *j, str key);
+void json_out_array_end(struct json_out *j);
+void json_out_str(struct json_out *j, str key, str value);
+void json_out_i64(struct json_out *j, str key, int64_t value);
+void json_out_bool(struct json_out *j, str key, bool value);
+void json_out_null(struct json_out *j, str key);
 /* RFC 3339, or null for CLOCK_NONE_MS. */
-void json_time(struct json_out *j, str key, int64_t ms);
+void json_out_time(struct json_out *j, str key, int64_t ms);
 /* Text that is JSON already. */
-void json_raw(struct json_out *j, str key, str json);
+void json_out_raw(struct json_out *j, str key, str json);
 
 /* The escaped value between its quotes, for writers of other formats. */
-void json_escape(struct buf *to, str value);
+void json_out_escape(struct buf *to, str value);
 
 #endif

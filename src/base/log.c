@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -22,20 +24,23 @@ bool log_enabled(enum log_level level) {
 
 /* Entry tokens stand behind "/subscribe/" and in the parameter "token". */
 static void add_redacted(struct buf *out, str path) {
-    static const str marks[] = {STR_INIT("/subscribe/"), STR_INIT("token=")};
+    static const struct {
+        str mark;
+        str ends; /* what may end the token that follows */
+    } places[] = {{STR_INIT("/subscribe/"), STR_INIT("/?#")}, {STR_INIT("token="), STR_INIT("&#")}};
     while (path.len > 0) {
-        str mark = {NULL, 0};
-        for (size_t i = 0; i < sizeof marks / sizeof marks[0] && mark.len == 0; i++)
-            if (str_starts(path, marks[i])) mark = marks[i];
-        if (mark.len == 0) {
+        size_t i = 0;
+        while (i < sizeof places / sizeof places[0] && !str_starts(path, places[i].mark)) i++;
+        if (i == sizeof places / sizeof places[0]) {
             buf_add_char(out, path.at[0]);
             path = str_skip(path, 1);
             continue;
         }
-        buf_add(out, mark);
+        buf_add(out, places[i].mark);
         buf_add(out, STR("***"));
-        path = str_skip(path, mark.len);
-        while (path.len > 0 && strchr("/?&#", path.at[0]) == NULL) path = str_skip(path, 1);
+        path = str_skip(path, places[i].mark.len);
+        while (path.len > 0 && memchr(places[i].ends.at, path.at[0], places[i].ends.len) == NULL)
+            path = str_skip(path, 1);
     }
 }
 
@@ -57,7 +62,7 @@ static void add_logfmt(struct buf *line, const char *key, str value) {
         return;
     }
     buf_add_char(line, '"');
-    json_escape(line, value);
+    json_out_escape(line, value);
     buf_add_char(line, '"');
 }
 
@@ -69,9 +74,9 @@ static void add_field(struct buf *line, struct json_out *json, const struct log_
         text = buf_str(&redacted);
     }
     if (format == LOG_JSON && f->kind == FIELD_NUMBER) {
-        json_i64(json, str_of(f->key), f->number);
+        json_out_i64(json, str_of(f->key), f->number);
     } else if (format == LOG_JSON) {
-        json_str(json, str_of(f->key), text);
+        json_out_str(json, str_of(f->key), text);
     } else if (f->kind == FIELD_NUMBER) {
         buf_add_char(line, ' ');
         buf_add(line, str_of(f->key));
@@ -83,6 +88,20 @@ static void add_field(struct buf *line, struct json_out *json, const struct log_
     buf_deinit(&redacted);
 }
 
+/* Under a lock: a pipe takes long lines in pieces. A log that can't be written has nowhere to be
+ * reported. */
+static void write_line(str line) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    while (line.len > 0) {
+        ssize_t n = write(STDERR_FILENO, line.at, line.len);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) break;
+        line = str_skip(line, (size_t)n);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void log_write(enum log_level level, const struct log_field *fields, size_t count) {
     if (!log_enabled(level)) return;
     char now[CLOCK_TEXT_BYTES];
@@ -92,19 +111,17 @@ void log_write(enum log_level level, const struct log_field *fields, size_t coun
     struct json_out json;
     json_out_init(&json, &line);
     if (format == LOG_JSON) {
-        json_object(&json, STR(""));
-        json_str(&json, STR("time"), STR(now));
-        json_str(&json, STR("level"), str_of(level_names[level]));
+        json_out_object(&json, STR(""));
+        json_out_str(&json, STR("time"), STR(now));
+        json_out_str(&json, STR("level"), str_of(level_names[level]));
     } else {
         buf_addf(&line, "time=%s level=%s", now, level_names[level]);
     }
     for (size_t i = 0; i < count; i++) add_field(&line, &json, &fields[i]);
-    if (format == LOG_JSON) json_object_end(&json);
+    if (format == LOG_JSON) json_out_object_end(&json);
     json_out_done(&json);
     buf_add_char(&line, '\n');
 
-    /* A log that can't be written has nowhere to be reported. */
-    ssize_t ignored = write(STDERR_FILENO, line.bytes, line.len);
-    (void)ignored;
+    write_line(buf_str(&line));
     buf_deinit(&line);
 }

@@ -1,6 +1,6 @@
 /*
- * log: one line per happening on stderr, as logfmt or JSON. Safe from any thread; a line is
- * written with one call, so lines never mix. Levels below the configured one cost a compare.
+ * log: one line per happening on stderr, as logfmt or JSON. Safe from any thread; lines are
+ * written one after the other and never mix. Levels below the configured one cost a compare.
  *
  *     log_info(msg("listening"), kv("addr", addr), kv_i64("workers", n));
  *

@@ -86,7 +86,7 @@ static void render_histogram(struct buf *out, enum histogram h, const char *name
     }
     so_far += buckets[BUCKETS - 1];
     buf_addf(out, "%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)so_far);
-    buf_addf(out, "%s_sum %.9g\n%s_count %llu\n", name, unit * (double)sum, name,
+    buf_addf(out, "%s_sum %.15g\n%s_count %llu\n", name, unit * (double)sum, name,
              (unsigned long long)so_far);
 }
 

@@ -11,6 +11,19 @@ bool str_eq_nocase(str a, str b) {
     return true;
 }
 
+int str_compare(str a, str b) {
+    size_t shared = a.len < b.len ? a.len : b.len;
+    int order = shared == 0 ? 0 : memcmp(a.at, b.at, shared);
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+bool str_eq_secret(str a, str b) {
+    if (a.len != b.len) return false;
+    volatile unsigned char differs = 0;
+    for (size_t i = 0; i < a.len; i++) differs |= (unsigned char)(a.at[i] ^ b.at[i]);
+    return differs == 0;
+}
+
 bool str_split(str *rest, char separator, str *part) {
     if (rest->at == NULL) return false;
     const char *cut = rest->len == 0 ? NULL : memchr(rest->at, separator, rest->len);
@@ -59,6 +72,7 @@ bool str_copy(str s, char *out, size_t size) {
 }
 
 bool str_is_text(str s) {
+    if (s.len == 0) return true;
     const unsigned char *p = (const unsigned char *)s.at;
     const unsigned char *end = p + s.len;
     while (p < end) {

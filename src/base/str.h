@@ -29,12 +29,19 @@ static inline bool str_eq(str a, str b) {
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+/* Below, at or above 0: byte by byte, a prefix before what is longer. */
+int str_compare(str a, str b);
+
+/* For secrets: takes as long whether and wherever they differ; only the length may show. */
+bool str_eq_secret(str a, str b);
+
 static inline bool str_starts(str s, str prefix) {
     return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.at, prefix.at, prefix.len) == 0);
 }
 
 /* The rest of s behind its first n bytes. */
 static inline str str_skip(str s, size_t n) {
+    if (s.len == 0) return s; /* `at` may be NULL, to which C adds nothing, not even 0 */
     return n >= s.len ? (str){s.at + s.len, 0} : (str){s.at + n, s.len - n};
 }
 

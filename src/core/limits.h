@@ -27,9 +27,4 @@
 #define HOLD_S_MAX 86400
 #define PER_USER_MAX 1000
 
-/* What one HTTP request may measure. */
-#define REQUEST_LINE_BYTES_MAX 8192
-#define HEADERS_BYTES_MAX 16384
-#define BODY_BYTES_MAX 65536
-
 #endif

@@ -1,0 +1,290 @@
+#include "base/config.h"
+
+#include <assert.h>
+#include <ini.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+
+#define ENVIRONMENT_PREFIX "ADMITONE_"
+
+/* Far apart enough to be no typing error. */
+#define DISTANCE_MAX 3
+
+static size_t key_count(const struct config_key *keys) {
+    size_t n = 0;
+    while (keys[n].name != NULL) n++;
+    return n;
+}
+
+/* "queue.max_active" as "queue-max-active" or "QUEUE_MAX_ACTIVE". */
+static void spell(const char *name, bool flag, char *out, size_t size) {
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < size; i++) {
+        bool mark = name[i] == '.' || name[i] == '_';
+        bool letter = name[i] >= 'a' && name[i] <= 'z';
+        out[i] = mark              ? (flag ? '-' : '_')
+                 : !flag && letter ? (char)(name[i] - 'a' + 'A')
+                                   : name[i];
+    }
+    out[i] = '\0';
+}
+
+enum spelling { AS_NAME, AS_FLAG, AS_VARIABLE };
+
+static void spell_as(const char *name, enum spelling how, char *out, size_t size) {
+    if (how == AS_NAME)
+        snprintf(out, size, "%s", name);
+    else
+        spell(name, how == AS_FLAG, out, size);
+}
+
+/* How many letters must be changed, added or left out. */
+static size_t distance(const char *a, const char *b) {
+    size_t row[64];
+    size_t width = strlen(b);
+    if (width >= 64) return 64;
+    for (size_t j = 0; j <= width; j++) row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[width];
+}
+
+/* The key of that spelling, or -1 with the nearest one suggested in `why`. */
+static int find_key(const struct config *c, const char *word, enum spelling how, struct buf *why) {
+    const char *prefix = how == AS_FLAG ? "--" : how == AS_VARIABLE ? ENVIRONMENT_PREFIX : "";
+    char spelled[64];
+    char nearest[64] = "";
+    size_t least = DISTANCE_MAX + 1;
+    for (int i = 0; c->keys[i].name != NULL; i++) {
+        spell_as(c->keys[i].name, how, spelled, sizeof spelled);
+        size_t d = distance(word, spelled);
+        if (d == 0) return i;
+        if (d < least) {
+            least = d;
+            memcpy(nearest, spelled, sizeof nearest);
+        }
+    }
+    buf_addf(why, "unknown key %s%s", prefix, word);
+    if (nearest[0] != '\0') buf_addf(why, "; did you mean %s%s?", prefix, nearest);
+    return -1;
+}
+
+static int64_t word_in(const char *words, str wanted) {
+    str rest = str_of(words);
+    str word;
+    for (int64_t i = 0; str_split(&rest, ' ', &word); i++)
+        if (str_eq(word, wanted)) return i;
+    return -1;
+}
+
+/* Puts the text into the struct, if it is a value of the key's kind. */
+static bool convert(const struct config_key *key, char *text, void *into) {
+    void *at = (char *)into + key->offset;
+    str value = str_of(text);
+    switch (key->kind) {
+    case CONFIG_TEXT:
+        *(const char **)at = text;
+        return true;
+    case CONFIG_I64: {
+        int64_t number;
+        if (!str_to_i64(value, &number) || number < key->min || number > key->max) return false;
+        *(int64_t *)at = number;
+        return true;
+    }
+    case CONFIG_BOOL:
+        *(bool *)at = str_eq(value, STR("true"));
+        return *(bool *)at || str_eq(value, STR("false"));
+    case CONFIG_WORD:
+        *(int64_t *)at = word_in(key->words, value);
+        return *(int64_t *)at >= 0;
+    }
+    assert(!"no such kind");
+    return false;
+}
+
+static void explain(const struct config_key *key, const char *source, const char *text,
+                    struct buf *why) {
+    buf_addf(why, "%s (%s): \"%s\" is not ", key->name, source, text);
+    if (key->kind == CONFIG_I64)
+        buf_addf(why, "a whole number from %lld to %lld", (long long)key->min, (long long)key->max);
+    else if (key->kind == CONFIG_BOOL)
+        buf_add(why, STR("true or false"));
+    else
+        buf_addf(why, "one of: %s", key->words);
+}
+
+/* `source` is taken over. */
+static bool set(struct config *c, int index, const char *text, char *source, struct buf *why) {
+    mem_free(c->texts[index]);
+    mem_free(c->sources[index]);
+    c->texts[index] = mem_copy_str(str_of(text));
+    c->sources[index] = source;
+    if (convert(&c->keys[index], c->texts[index], c->into)) return true;
+    explain(&c->keys[index], source, text, why);
+    return false;
+}
+
+static char *source_of(const char *kind, const char *prefix, const char *word) {
+    struct buf b = {0};
+    buf_addf(&b, "%s%s%s", kind, prefix, word);
+    char *copy = mem_copy_str(buf_str(&b));
+    buf_deinit(&b);
+    return copy;
+}
+
+struct file_reader {
+    struct config *c;
+    const char *path;
+    struct buf *why;
+};
+
+static int on_file_line(void *user, const char *section, const char *name, const char *value) {
+    struct file_reader *r = user;
+    char full[64];
+    snprintf(full, sizeof full, "%s%s%s", section, section[0] == '\0' ? "" : ".", name);
+    int index = find_key(r->c, full, AS_NAME, r->why);
+    if (index < 0) return 0;
+    return set(r->c, index, value, source_of("file ", "", r->path), r->why);
+}
+
+static bool read_file(struct config *c, const char *path, struct buf *why) {
+    struct file_reader reader = {c, path, why};
+    int line = ini_parse(path, on_file_line, &reader);
+    if (line == 0) return true;
+    if (line < 0)
+        buf_addf(why, "cannot read the configuration file %s", path);
+    else if (why->len == 0)
+        buf_addf(why, "%s: line %d is neither \"key = value\" nor \"[section]\"", path, line);
+    else
+        buf_addf(why, " (%s, line %d)", path, line);
+    return false;
+}
+
+static bool read_environment(struct config *c, char *const *environment, struct buf *why) {
+    for (; *environment != NULL; environment++) {
+        str pair = str_of(*environment);
+        str name;
+        char word[64];
+        if (!str_starts(pair, STR(ENVIRONMENT_PREFIX)) || !str_split(&pair, '=', &name)) continue;
+        name = str_skip(name, sizeof ENVIRONMENT_PREFIX - 1);
+        str_copy(name, word, sizeof word);
+        int index = find_key(c, word, AS_VARIABLE, why);
+        if (index < 0 || !set(c, index, pair.at == NULL ? "" : pair.at,
+                              source_of("environment ", ENVIRONMENT_PREFIX, word), why))
+            return false;
+    }
+    return true;
+}
+
+/* `--key value`, `--key=value`, and `--key` for a switch. */
+static bool read_flags(struct config *c, char *const *args, struct buf *why) {
+    while (*args != NULL) {
+        str word = str_of(*args++);
+        str name;
+        char flag[64];
+        if (!str_starts(word, STR("--"))) {
+            buf_addf(why, "unexpected argument \"%s\"", word.at);
+            return false;
+        }
+        word = str_skip(word, 2);
+        str_split(&word, '=', &name);
+        str_copy(name, flag, sizeof flag);
+        int index = find_key(c, flag, AS_FLAG, why);
+        if (index < 0) return false;
+        const char *value = word.at;
+        if (value == NULL && c->keys[index].kind == CONFIG_BOOL)
+            value = "true";
+        else if (value == NULL && *args != NULL)
+            value = *args++;
+        if (value == NULL) {
+            buf_addf(why, "--%s needs a value: %s", flag, c->keys[index].argument);
+            return false;
+        }
+        if (!set(c, index, value, source_of("flag ", "--", flag), why)) return false;
+    }
+    return true;
+}
+
+/* Where the file is, before anything else is read: a flag, else the environment. */
+static const char *file_path(char *const *args, char *const *environment) {
+    const char *path = NULL;
+    for (; *environment != NULL; environment++)
+        if (str_starts(str_of(*environment), STR(ENVIRONMENT_PREFIX "CONFIG=")))
+            path = *environment + sizeof ENVIRONMENT_PREFIX "CONFIG=" - 1;
+    for (; *args != NULL; args++) {
+        if (str_starts(str_of(*args), STR("--config="))) path = *args + sizeof "--config=" - 1;
+        if (str_eq(str_of(*args), STR("--config")) && args[1] != NULL) path = args[1];
+    }
+    return path;
+}
+
+bool config_load(struct config *c, const struct config_key *keys, void *into, char *const *args,
+                 char *const *environment, struct buf *why) {
+    size_t n = key_count(keys);
+    *c = (struct config){.keys = keys,
+                         .into = into,
+                         .texts = mem_new(n * sizeof(char *)),
+                         .sources = mem_new(n * sizeof(char *))};
+    for (size_t i = 0; i < n; i++) {
+        bool ok = set(c, (int)i, keys[i].otherwise, source_of("default", "", ""), why);
+        assert(ok);
+    }
+    const char *file = file_path(args, environment);
+    if (file != NULL && file[0] != '\0' && !read_file(c, file, why)) return false;
+    return read_environment(c, environment, why) && read_flags(c, args, why);
+}
+
+void config_deinit(struct config *c) {
+    size_t n = c->keys == NULL ? 0 : key_count(c->keys);
+    for (size_t i = 0; i < n; i++) {
+        mem_free(c->texts[i]);
+        mem_free(c->sources[i]);
+    }
+    mem_free(c->texts);
+    mem_free(c->sources);
+    *c = (struct config){0};
+}
+
+void config_print(const struct config *c, struct buf *out) {
+    str section = STR("");
+    for (size_t i = 0; c->keys[i].name != NULL; i++) {
+        str rest = str_of(c->keys[i].name);
+        str own;
+        str_split(&rest, '.', &own);
+        bool plain = rest.at == NULL;
+        if (!plain && !str_eq(own, section)) {
+            section = own;
+            buf_addf(out, "\n[%.*s]\n", (int)own.len, own.at);
+        }
+        struct buf line = {0};
+        str name = plain ? own : rest;
+        buf_addf(&line, "%.*s = %s", (int)name.len, name.at, c->texts[i]);
+        buf_addf(out, "%-44s ; %s\n", buf_cstr(&line), c->sources[i]);
+        buf_deinit(&line);
+    }
+}
+
+void config_help(const struct config_key *keys, struct buf *out) {
+    for (; keys->name != NULL; keys++) {
+        char flag[64];
+        struct buf left = {0};
+        spell(keys->name, true, flag, sizeof flag);
+        buf_addf(&left, "--%s %s", flag, keys->argument);
+        buf_addf(out, "  %-40s %s", buf_cstr(&left), keys->help);
+        if (keys->words != NULL) buf_addf(out, " (one of: %s)", keys->words);
+        if (keys->otherwise[0] != '\0' && keys->kind != CONFIG_BOOL)
+            buf_addf(out, " [%s]", keys->otherwise);
+        buf_add_char(out, '\n');
+        buf_deinit(&left);
+    }
+}

@@ -1,0 +1,52 @@
+/*
+ * config: settings from four places, by one table of keys. A flag beats the environment, which
+ * beats the file, which beats the default:
+ *
+ *     --queue-max-active 200      ADMITONE_QUEUE_MAX_ACTIVE=200      [queue] max_active = 200
+ *
+ * A key or a value that makes no sense stops the start, with a message that names it and where it
+ * stands. Texts belong to the config and live as long as it does.
+ */
+#ifndef ADMITONE_BASE_CONFIG_H
+#define ADMITONE_BASE_CONFIG_H
+
+#include "base/buf.h"
+
+enum config_kind {
+    CONFIG_TEXT, /* const char * */
+    CONFIG_I64,  /* int64_t, min to max */
+    CONFIG_BOOL, /* bool */
+    CONFIG_WORD, /* int64_t: the index in `words`, "debug info warn error" */
+};
+
+struct config_key {
+    const char *name; /* "queue.max_active" */
+    enum config_kind kind;
+    size_t offset; /* in the struct that is filled */
+    const char *otherwise;
+    int64_t min;
+    int64_t max;
+    const char *words;
+    const char *argument; /* for --help: "ADDR:PORT" */
+    const char *help;
+};
+
+struct config {
+    const struct config_key *keys; /* ends with a key without a name */
+    void *into;
+    char **texts;   /* the value of each key as it was given; owned */
+    char **sources; /* where it came from: "default", "flag --listen"; owned */
+};
+
+/* Reads all four places. `args` are the words behind the subcommand, ending with NULL; the file is
+ * that of the key "config". False: `why` says what is wrong. config_deinit in any case. */
+bool config_load(struct config *c, const struct config_key *keys, void *into, char *const *args,
+                 char *const *environment, struct buf *why);
+void config_deinit(struct config *c);
+
+/* What is in force and where it came from, as an INI file. */
+void config_print(const struct config *c, struct buf *out);
+/* All keys with their defaults, for --help. */
+void config_help(const struct config_key *keys, struct buf *out);
+
+#endif
