@@ -18,7 +18,22 @@
 #include "base/err.h"
 #include "base/str.h"
 
+/* What one request may measure. Line ends count; trailers count as headers, in both limits. */
+#define REQUEST_LINE_BYTES_MAX 8192
+#define HEADERS_BYTES_MAX 16384
+#define BODY_BYTES_MAX 65536
 #define HTTP1_HEADERS_MAX 64
+
+/* Chunks cost more than their data, and the data may come in chunks of one byte: the line of one
+ * chunk, and the lines of all chunks together with the line ends behind their data. */
+#define CHUNK_LINE_BYTES_MAX 256
+#define CHUNK_LINES_BYTES_MAX 65536
+
+/* No request is longer, and a parser that wants more bytes has been given fewer than this: a
+ * caller that feeds whatever arrives needs no limit of its own. The 2 are an empty line that may
+ * stand before a request. */
+#define HTTP1_BLOCK_BYTES_MAX                                                                      \
+    (2 + REQUEST_LINE_BYTES_MAX + HEADERS_BYTES_MAX + BODY_BYTES_MAX + CHUNK_LINES_BYTES_MAX)
 
 /* X(symbol): the methods that exist here; any other is 501. */
 #define HTTP_METHOD_MAP(X) X(GET) X(HEAD) X(POST) X(PUT) X(PATCH) X(DELETE) X(OPTIONS)
@@ -30,12 +45,13 @@ enum http_method {
         HTTP_METHODS
 };
 
-/* "GET"; */
+/* "GET", as it stands in a request line. */
 str http_method_name(enum http_method m);
 
 enum http1_step {
     HTTP1_MORE,     /* feed again when there are more bytes */
-    HTTP1_CONTINUE, /* as MORE, and the client waits for "100 Continue" before it sends a body */
+    HTTP1_CONTINUE, /* as MORE, and the client waits for "100 Continue" before it sends a body;
+                     * at most once, and not when the body did not wait */
     HTTP1_DONE,     /* the request is whole; p->used bytes of the block were its own */
     HTTP1_FAIL,     /* p->error says why */
 };
@@ -64,18 +80,21 @@ struct http1 {
     enum http_method method;
     bool http10;
     bool keep_alive;
+    bool close; /* asked for; "keep-alive" beside it does not count */
     bool expect_continue;
     bool has_host;
     bool has_length;
     bool chunked;
     uint16_t header_count;
-    uint32_t scanned;    /* looked for a line end up to here */
-    uint32_t line;       /* where the line under way starts */
-    uint32_t head_start; /* where the header lines start: their limit counts from here */
-    uint32_t used;       /* bytes of the block that belong to this request so far */
-    uint32_t body;       /* where the body starts */
-    uint32_t body_len;   /* how much of it is joined */
-    uint32_t body_left;  /* of the body or the chunk, still to come */
+    uint16_t trailer_count;
+    uint32_t scanned;          /* looked for a line end up to here */
+    uint32_t line;             /* where the line under way starts */
+    uint32_t headers_left;     /* bytes that header and trailer lines may still take */
+    uint32_t chunk_lines_left; /* the same for the lines of chunks */
+    uint32_t used;             /* bytes of the block that belong to this request so far */
+    uint32_t body;             /* where the body starts */
+    uint32_t body_len;         /* how much of it is joined */
+    uint32_t body_left;        /* of the body or the chunk, still to come */
     struct http1_span path;
     struct http1_span query;
     struct {
@@ -88,7 +107,7 @@ struct http1 {
 struct http_request {
     enum http_method method;
     bool keep_alive;
-    str path;  /* as sent, percent-encoding and all; starts with '/', or is "*" */
+    str path;  /* as sent, percent-encoding and all; starts with '/', or is "*" (OPTIONS) */
     str query; /* behind '?', as sent; empty when there is none */
     str body;
     const struct http1 *head;
@@ -97,7 +116,8 @@ struct http_request {
 
 void http1_init(struct http1 *p);
 
-/* `block` holds all bytes since the request's first; it is written to when a body is chunked. */
+/* `block` holds all bytes since the request's first; it is written to when a body is chunked.
+ * Bytes of a next request may follow. Once it said DONE or FAIL, it says so again. */
 enum http1_step http1_feed(struct http1 *p, char *block, size_t len);
 
 /* After HTTP1_DONE. */
@@ -108,7 +128,7 @@ struct http_request http1_request(const struct http1 *p, const char *block);
 str http_header(const struct http_request *r, str name);
 
 /* Decodes percent-encoding into `out`, which has room for text.len bytes; the decoded length, or
- * -1 on a bad escape or a decoded control byte. `plus` reads '+' as a space (query values). */
+ * -1 on a bad escape or a control byte. `plus` reads '+' as a space (query values). */
 int64_t http_percent_decode(str text, char *out, bool plus);
 
 #endif

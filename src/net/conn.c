@@ -1,0 +1,307 @@
+#include "net/conn.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+#include "base/metrics.h"
+
+/* What a client may send ahead while its request is being answered. */
+#define AHEAD_BYTES_MAX READ_BYTES
+
+static void take_turn(struct conn *c, char *bytes, size_t len);
+
+/* The part of an answer that the socket did not take. */
+struct unsent {
+    uv_write_t request;
+    struct conn *conn;
+    char bytes[];
+};
+
+struct conn *conn_new(struct net_worker *nw, struct net_site *site) {
+    struct conn *c = mem_new(sizeof *c);
+    c->net = nw;
+    c->site = site;
+    list_init(&c->link);
+    int failed = uv_tcp_init(&nw->worker->loop, &c->tcp);
+    assert(failed == 0);
+    c->tcp.data = c;
+    nw->conn_count++;
+    return c;
+}
+
+void conn_wait_for(struct conn *c, enum wait wait) {
+    assert(wait < WAITS);
+    struct net_worker *nw = c->net;
+    c->wait = wait;
+    c->deadline_ms = (int64_t)uv_now(&nw->worker->loop) + nw->timeouts_ms[wait];
+    list_move_last(&nw->waits[wait], &c->link);
+}
+
+static void on_closed(uv_handle_t *handle) {
+    struct conn *c = handle->data;
+    struct net_worker *nw = c->net;
+    if (c->counted) {
+        peers_leave(nw->net->peers, &c->peer);
+        count(COUNT_CONNECTIONS_CLOSED, 1);
+    }
+    buf_deinit(&c->in);
+    mem_free(c);
+    nw->conn_count--;
+    net_worker_maybe_drained(nw);
+}
+
+void conn_close(struct conn *c) {
+    if (c->closing) return;
+    c->closing = true;
+    list_remove(&c->link);
+    struct exchange *x = c->exchange;
+    c->exchange = NULL;
+    if (x != NULL) {
+        x->conn = NULL;
+        if (!c->answering) exchange_free(x);
+    }
+    uv_close((uv_handle_t *)&c->tcp, on_closed);
+}
+
+/* Closing with unread input would make the kernel reset the connection, and the client might lose
+ * the answer; so where input may be left, only our side is closed and the rest is read away. */
+static void finish(struct conn *c) {
+    if (!c->lingering || c->eof) {
+        conn_close(c);
+        return;
+    }
+    int fd;
+    if (uv_fileno((const uv_handle_t *)&c->tcp, &fd) == 0) shutdown(fd, SHUT_WR);
+    buf_deinit(&c->in);
+    conn_wait_for(c, WAIT_LINGER);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out);
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf);
+
+/* Reads on, unless the client is too far ahead of its answers. */
+static void read_or_not(struct conn *c) {
+    bool wanted = !c->eof && (c->in.len < AHEAD_BYTES_MAX || !(c->answering || c->blocked));
+    if (wanted == c->reading) return;
+    c->reading = wanted;
+    if (!wanted)
+        uv_read_stop((uv_stream_t *)&c->tcp);
+    else if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+        conn_close(c);
+}
+
+/* Where the connection stands when its turn is over: decides what it waits for next. */
+static void settle(struct conn *c) {
+    if (c->closing) return;
+    if (c->blocked) {
+        if (c->wait != WAIT_WRITE) conn_wait_for(c, WAIT_WRITE);
+    } else if (c->answering) {
+        conn_wait_for(c, WAIT_ANSWER);
+    } else if (c->last || c->eof) {
+        finish(c);
+    } else if (c->exchange == NULL) {
+        conn_wait_for(c, WAIT_IDLE);
+    } else {
+        /* The clock of a request runs from its first byte, and anew for its body. */
+        enum wait wait = c->exchange->parser.phase < HTTP1_BODY ? WAIT_HEADERS : WAIT_BODY;
+        if (c->wait != wait || c->exchange->fresh) conn_wait_for(c, wait);
+        c->exchange->fresh = false;
+    }
+    if (!c->closing) read_or_not(c);
+}
+
+static void on_unsent_written(uv_write_t *request, int failed) {
+    struct unsent *u = CONTAINER_OF(request, struct unsent, request);
+    struct conn *c = u->conn;
+    mem_free(u);
+    if (c->closing) return;
+    c->blocked = false;
+    if (failed != 0) {
+        conn_close(c);
+        return;
+    }
+    take_turn(c, NULL, 0);
+}
+
+/* Sends the bytes; what the socket does not take is copied and sent when it does. */
+static void send_bytes(struct conn *c, struct buf *bytes) {
+    if (bytes->len == 0 || c->closing) return;
+    assert(!c->blocked);
+    uv_stream_t *stream = (uv_stream_t *)&c->tcp;
+    uv_buf_t all = uv_buf_init(bytes->bytes, (unsigned)bytes->len);
+    int sent = uv_try_write(stream, &all, 1);
+    if (sent < 0 && sent != UV_EAGAIN) {
+        conn_close(c);
+        return;
+    }
+    size_t done = sent < 0 ? 0 : (size_t)sent;
+    if (done == bytes->len) return;
+    struct unsent *u = mem_new(sizeof *u + bytes->len - done);
+    u->conn = c;
+    memcpy(u->bytes, bytes->bytes + done, bytes->len - done);
+    uv_buf_t rest = uv_buf_init(u->bytes, (unsigned)(bytes->len - done));
+    int failed = uv_write(&u->request, stream, &rest, 1, on_unsent_written);
+    c->blocked = failed == 0;
+    if (failed != 0) {
+        mem_free(u);
+        conn_close(c);
+    }
+}
+
+/* Hands the request to its handler, or answers what was refused before it got there. */
+static void dispatch(struct conn *c, struct exchange *x, enum http1_step step, const char *block) {
+    assert(c->exchange == x && !c->answering);
+    c->answering = true;
+    if (step == HTTP1_FAIL) {
+        /* Where one request ends and the next begins is in doubt now. */
+        c->last = true;
+        c->lingering = true;
+        exchange_begin(x);
+        reply_problem(x, x->parser.error, "%s", "Refused before it reached a handler.");
+        return;
+    }
+    x->request = http1_request(&x->parser, block);
+    exchange_begin(x);
+    if (!x->keep_alive) c->last = true;
+    c->site->on_request(c->site, x);
+    /* If it was answered, x is gone. If not, its views into the input are stale from here on. */
+    if (!c->closing && c->answering)
+        x->request = (struct http_request){.method = x->request.method};
+}
+
+/* Works through whole requests in the bytes; returns how many bytes are done with. */
+static size_t work_through(struct conn *c, char *bytes, size_t len) {
+    size_t done = 0;
+    while (done < len && !c->answering && !c->last && !c->closing &&
+           c->out->len < AHEAD_BYTES_MAX) {
+        if (c->exchange == NULL) c->exchange = exchange_take(c);
+        struct exchange *x = c->exchange;
+        enum http1_step step = http1_feed(&x->parser, bytes + done, len - done);
+        if (step == HTTP1_MORE) break;
+        if (step == HTTP1_CONTINUE) {
+            buf_add(c->out, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+            break;
+        }
+        size_t used = step == HTTP1_DONE ? x->parser.used : len - done;
+        dispatch(c, x, step, bytes + done);
+        done += used;
+    }
+    return done;
+}
+
+/* One turn of a connection: `bytes` is new input in the worker's buffer, or NULL when the input
+ * so far is all in c->in. Ends with everything answered that can be, and sent. Handlers of one
+ * connection may answer another, so turns can nest; each gathers its answers by itself. */
+static void take_turn(struct conn *c, char *bytes, size_t len) {
+    struct net_worker *nw = c->net;
+    assert(c->out == NULL && !c->closing && !c->blocked);
+    struct buf nested = {0};
+    bool outermost = !nw->in_turn;
+    struct buf *out = outermost ? &nw->out : &nested;
+    nw->in_turn = true;
+    bool more;
+    do {
+        buf_clear(out);
+        c->out = out;
+        size_t done;
+        if (bytes == NULL) {
+            done = work_through(c, c->in.bytes, c->in.len);
+            buf_consume(&c->in, done);
+        } else {
+            done = work_through(c, bytes, len);
+            buf_append(&c->in, bytes + done, len - done);
+            bytes = NULL;
+        }
+        c->out = NULL;
+        more = out->len >= AHEAD_BYTES_MAX; /* stopped only because answers had piled up */
+        send_bytes(c, out);
+    } while (more && c->in.len > 0 && !c->blocked && !c->closing);
+    if (outermost) nw->in_turn = false;
+    buf_deinit(&nested);
+    if (c->closing) return;
+    if (c->in.len == 0) buf_deinit(&c->in);
+    settle(c);
+}
+
+struct buf *conn_out(struct conn *c) {
+    if (c->out != NULL) return c->out;
+    buf_clear(&c->net->aside);
+    return &c->net->aside;
+}
+
+void conn_answered(struct conn *c) {
+    assert(c->answering);
+    c->answering = false;
+    c->exchange = NULL;
+    if (c->out != NULL) return; /* goes out at the end of the turn, with its neighbours */
+    send_bytes(c, &c->net->aside);
+    if (!c->closing && !c->blocked) take_turn(c, NULL, 0);
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
+    (void)suggested;
+    struct conn *c = handle->data;
+    if (c->in.len == 0 || c->wait == WAIT_LINGER)
+        *out = uv_buf_init(c->net->read_bytes, sizeof c->net->read_bytes);
+    else
+        *out = uv_buf_init(buf_reserve(&c->in, 4096), (unsigned)(c->in.cap - c->in.len));
+}
+
+static void on_eof(struct conn *c) {
+    c->eof = true;
+    read_or_not(c);
+    /* A client may close its side when it has asked, and still wants the answer. */
+    if (!c->answering && !c->blocked) conn_close(c);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
+    struct conn *c = stream->data;
+    if (got == 0 || c->closing) return;
+    if (got == UV_EOF) {
+        on_eof(c);
+        return;
+    }
+    if (got < 0) {
+        conn_close(c);
+        return;
+    }
+    if (c->wait == WAIT_LINGER) return;
+    bool shared = buf->base == c->net->read_bytes;
+    if (!shared) c->in.len += (size_t)got;
+    if (c->answering || c->blocked) {
+        /* Keep it for later, so far as it is not too much. */
+        if (shared) buf_append(&c->in, buf->base, (size_t)got);
+        read_or_not(c);
+        return;
+    }
+    take_turn(c, shared ? buf->base : NULL, (size_t)got);
+}
+
+void conn_start(struct conn *c, enum err refusal) {
+    uv_tcp_nodelay(&c->tcp, 1);
+    conn_wait_for(c, WAIT_HEADERS);
+    if (refusal != ERR_OK) {
+        c->exchange = exchange_take(c);
+        c->exchange->parser.error = refusal;
+        dispatch(c, c->exchange, HTTP1_FAIL, NULL);
+        if (c->closing) return;
+    }
+    read_or_not(c);
+}
+
+void conn_on_deadline(struct conn *c) {
+    static const enum counter counters[WAITS] = {
+        [WAIT_HEADERS] = COUNT_TIMEOUT_HEADERS,
+        [WAIT_BODY] = COUNT_TIMEOUT_BODY,
+        [WAIT_IDLE] = COUNT_TIMEOUT_IDLE,
+        [WAIT_WRITE] = COUNT_TIMEOUT_WRITE,
+    };
+    if (c->wait != WAIT_LINGER) count(counters[c->wait], 1);
+    /* Whoever has begun a request is told; a silent one has nothing to be told about. */
+    if (c->exchange != NULL && (c->wait == WAIT_HEADERS || c->wait == WAIT_BODY)) {
+        c->exchange->parser.error = ERR_REQUEST_TIMEOUT;
+        dispatch(c, c->exchange, HTTP1_FAIL, NULL);
+    } else {
+        conn_close(c);
+    }
+}

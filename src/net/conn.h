@@ -1,0 +1,101 @@
+/*
+ * conn: the inside of net/: a worker's share of it, and one connection. Only net/ includes this.
+ */
+#ifndef ADMITONE_NET_CONN_H
+#define ADMITONE_NET_CONN_H
+
+#include "base/list.h"
+#include "net/peers.h"
+#include "net/server.h"
+
+/* What a connection waits for. Each has its own time-out, so its list is in order of deadlines. */
+enum wait {
+    WAIT_HEADERS,
+    WAIT_BODY,
+    WAIT_IDLE,
+    WAIT_ANSWER, /* a handler is at work: no deadline of ours */
+    WAIT_WRITE,
+    WAIT_LINGER, /* answered and shut down; what the client still sends is thrown away */
+    WAITS
+};
+
+struct net {
+    struct net_options options;
+    struct peers *peers;
+};
+
+struct listener {
+    uv_tcp_t tcp;
+    struct net_worker *net;
+    struct net_site *site;
+    struct listener *next;
+    bool open;
+};
+
+/* More than any request line and headers, so that one read usually is one request. */
+#define READ_BYTES 65536
+
+struct net_worker {
+    struct net *net;
+    struct worker *worker;
+    struct listener *listeners;
+    struct list waits[WAITS];
+    int64_t timeouts_ms[WAITS];
+    uv_timer_t deadlines;
+    bool draining;
+    void (*drained)(void *);
+    void *drained_arg;
+    size_t conn_count;     /* until libuv has let go of the handle */
+    size_t exchange_count; /* under way */
+
+    struct exchange *free_exchanges;
+    bool in_turn;
+    struct buf out;   /* answers of the turn under way, sent at its end */
+    struct buf aside; /* an answer that is given outside of its connection's turn */
+    struct buf body;  /* of the answer being written */
+    int64_t date_s;   /* the second that `date` shows */
+    char date[30];    /* "Sun, 06 Nov 1994 08:49:37 GMT" */
+    uint64_t request_seq;
+    char request_prefix[9];
+    char read_bytes[READ_BYTES];
+};
+
+struct conn {
+    uv_tcp_t tcp;
+    struct net_worker *net;
+    struct net_site *site;
+    struct list link;
+    int64_t deadline_ms;
+    struct exchange *exchange; /* being read or answered */
+    struct buf in;             /* what was read and is not answered yet */
+    struct buf *out;           /* during its turn: where its answers are gathered */
+    struct address peer;
+    enum wait wait;
+    bool counted; /* in peers */
+    bool reading;
+    bool blocked;   /* the socket has not taken all of an answer yet */
+    bool answering; /* the handler has the exchange */
+    bool last;      /* close after the answer under way */
+    bool lingering; /* input is in doubt: shut down, read the rest, then close */
+    bool eof;
+    bool closing;
+};
+
+/* conn.c */
+struct conn *conn_new(struct net_worker *nw, struct net_site *site);
+/* The socket is open: starts reading, or refuses with `refusal`. */
+void conn_start(struct conn *c, enum err refusal);
+void conn_close(struct conn *c);
+void conn_wait_for(struct conn *c, enum wait wait);
+/* Where the answer to c->exchange is to be rendered, and: it has been. */
+struct buf *conn_out(struct conn *c);
+void conn_answered(struct conn *c);
+void conn_on_deadline(struct conn *c);
+void net_worker_maybe_drained(struct net_worker *nw);
+
+/* reply.c */
+struct exchange *exchange_take(struct conn *c);
+void exchange_begin(struct exchange *x);
+void exchange_free(struct exchange *x);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * exchange: one request and its one answer, as handlers see them.
+ *
+ * A handler is called on the connection's worker with a whole request, and answers exactly once,
+ * at once or later, on the same worker: reply_start, write the body, reply_send; or
+ * reply_problem. After that the exchange is gone. `request` is valid only until the handler
+ * returns: what is needed later is copied into the arena, which lives until the answer. The
+ * client may have gone meanwhile: answering then is harmless and still required.
+ */
+#ifndef ADMITONE_NET_EXCHANGE_H
+#define ADMITONE_NET_EXCHANGE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "net/address.h"
+#include "net/http1.h"
+#include "run/arena.h"
+
+#define REQUEST_ID_BYTES_MAX 64
+
+struct conn;
+struct net_worker;
+
+struct exchange {
+    struct http_request request;
+    struct arena arena;
+    void *user; /* the handler's own */
+
+    /* Below: net's own. */
+    struct conn *conn; /* NULL once the client has gone */
+    struct net_worker *net;
+    struct exchange *next_free;
+    struct buf headers; /* extra ones of the answer, rendered */
+    int status;
+    bool fresh; /* its clock has not been started */
+    bool keep_alive;
+    bool head; /* HEAD: no body in the answer */
+    int64_t started_ns;
+    size_t request_id_len;
+    char request_id[REQUEST_ID_BYTES_MAX];
+    struct http1 parser;
+};
+
+/* Who asks: the peer, or the one that trusted proxies name in X-Forwarded-For. Only while the
+ * handler runs. */
+struct address exchange_client(const struct exchange *x);
+
+/* Adds a header to the answer; any time before reply_send. */
+void reply_header(struct exchange *x, str name, str value);
+
+/* The buffer to write the body into, until reply_send. */
+struct buf *reply_start(struct exchange *x, int status);
+void reply_send(struct exchange *x, str content_type);
+
+/* No body: 204 and the like. */
+void reply_empty(struct exchange *x, int status);
+
+/* A problem document (RFC 9457); with Retry-After when trying again makes sense. */
+void reply_problem(struct exchange *x, enum err e, const char *detail_format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

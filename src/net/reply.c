@@ -1,0 +1,238 @@
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/json_out.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "net/conn.h"
+
+/* What an idle exchange may keep of the memory that it grew. */
+#define KEPT_BYTES_MAX 4096
+
+struct exchange *exchange_take(struct conn *c) {
+    struct net_worker *nw = c->net;
+    struct exchange *x = nw->free_exchanges;
+    if (x == NULL)
+        x = mem_new(sizeof *x);
+    else
+        nw->free_exchanges = x->next_free;
+    x->conn = c;
+    x->net = nw;
+    x->fresh = true;
+    http1_init(&x->parser);
+    nw->exchange_count++;
+    return x;
+}
+
+void exchange_free(struct exchange *x) {
+    struct net_worker *nw = x->net;
+    assert(nw->exchange_count > 0);
+    arena_reset(&x->arena);
+    buf_clear(&x->headers);
+    if (x->headers.cap > KEPT_BYTES_MAX) buf_deinit(&x->headers);
+    x->user = NULL;
+    x->conn = NULL;
+    x->request_id_len = 0;
+    x->head = false;
+    x->keep_alive = false;
+    x->next_free = nw->free_exchanges;
+    nw->free_exchanges = x;
+    nw->exchange_count--;
+    net_worker_maybe_drained(nw);
+}
+
+static bool request_id_ok(str id) {
+    if (id.len == 0 || id.len > REQUEST_ID_BYTES_MAX) return false;
+    for (size_t i = 0; i < id.len; i++) {
+        char c = id.at[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_' || c == '.';
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* The client's own X-Request-Id if it is harmless, else the worker's prefix and a count. */
+static void name_request(struct exchange *x) {
+    bool whole = x->parser.phase == HTTP1_WHOLE;
+    str given = whole ? http_header(&x->request, STR("X-Request-Id")) : (str){NULL, 0};
+    if (request_id_ok(given)) {
+        memcpy(x->request_id, given.at, given.len);
+        x->request_id_len = given.len;
+        return;
+    }
+    static const char hex[] = "0123456789abcdef";
+    uint64_t seq = ++x->net->request_seq;
+    memcpy(x->request_id, x->net->request_prefix, 8);
+    for (int i = 15; i >= 8; i--, seq >>= 4) x->request_id[i] = hex[seq & 15];
+    x->request_id_len = 16;
+}
+
+void exchange_begin(struct exchange *x) {
+    x->started_ns = clock_steady_ns();
+    x->head = x->parser.phase > HTTP1_REQUEST_LINE && x->parser.method == HTTP_HEAD;
+    x->keep_alive = x->parser.phase == HTTP1_WHOLE && x->parser.keep_alive;
+    name_request(x);
+}
+
+struct address exchange_client(const struct exchange *x) {
+    if (x->conn == NULL) return (struct address){{0}};
+    struct address client = x->conn->peer;
+    const struct networks *trusted = &x->net->net->options.trusted_proxies;
+    str list = http_header(&x->request, STR("X-Forwarded-For"));
+    /* Each proxy adds whom it saw at the end: walk back while who says so is trusted. */
+    while (list.len > 0 && address_in(&client, trusted)) {
+        size_t comma = list.len;
+        while (comma > 0 && list.at[comma - 1] != ',') comma--;
+        struct address said;
+        if (!address_parse(str_trim(str_skip(list, comma)), &said)) break;
+        client = said;
+        list.len = comma == 0 ? 0 : comma - 1;
+    }
+    return client;
+}
+
+void reply_header(struct exchange *x, str name, str value) {
+    buf_add(&x->headers, name);
+    buf_add(&x->headers, STR(": "));
+    buf_add(&x->headers, value);
+    buf_add(&x->headers, STR("\r\n"));
+}
+
+struct buf *reply_start(struct exchange *x, int status) {
+    x->status = status;
+    buf_clear(&x->net->body);
+    return &x->net->body;
+}
+
+static str reason_of(int status) {
+    static const struct {
+        int status;
+        str reason;
+    } rows[] = {
+        {200, STR_INIT("OK")},
+        {201, STR_INIT("Created")},
+        {202, STR_INIT("Accepted")},
+        {204, STR_INIT("No Content")},
+        {400, STR_INIT("Bad Request")},
+        {401, STR_INIT("Unauthorized")},
+        {403, STR_INIT("Forbidden")},
+        {404, STR_INIT("Not Found")},
+        {405, STR_INIT("Method Not Allowed")},
+        {408, STR_INIT("Request Timeout")},
+        {409, STR_INIT("Conflict")},
+        {410, STR_INIT("Gone")},
+        {413, STR_INIT("Content Too Large")},
+        {414, STR_INIT("URI Too Long")},
+        {415, STR_INIT("Unsupported Media Type")},
+        {417, STR_INIT("Expectation Failed")},
+        {422, STR_INIT("Unprocessable Content")},
+        {429, STR_INIT("Too Many Requests")},
+        {431, STR_INIT("Request Header Fields Too Large")},
+        {500, STR_INIT("Internal Server Error")},
+        {501, STR_INIT("Not Implemented")},
+        {503, STR_INIT("Service Unavailable")},
+        {505, STR_INIT("HTTP Version Not Supported")},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].status == status) return rows[i].reason;
+    return STR("Unknown");
+}
+
+/* Every answer has one, and a second is long. */
+static str date_now(struct net_worker *nw) {
+    int64_t now_s = clock_wall_ms() / 1000;
+    if (now_s != nw->date_s) {
+        time_t t = (time_t)now_s;
+        struct tm tm;
+        gmtime_r(&t, &tm);
+        size_t len = strftime(nw->date, sizeof nw->date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+        assert(len == sizeof nw->date - 1);
+        nw->date_s = now_s;
+    }
+    return (str){nw->date, sizeof nw->date - 1};
+}
+
+static void render(struct exchange *x, struct buf *out, str content_type, str body) {
+    bool bodiless = x->status == 204;
+    assert(!bodiless || body.len == 0);
+    buf_reserve(out, 512 + body.len);
+    buf_add(out, STR("HTTP/1.1 "));
+    buf_add_i64(out, x->status);
+    buf_add_char(out, ' ');
+    buf_add(out, reason_of(x->status));
+    buf_add(out, STR("\r\nDate: "));
+    buf_add(out, date_now(x->net));
+    buf_add(out, STR("\r\nX-Request-Id: "));
+    buf_append(out, x->request_id, x->request_id_len);
+    if (!bodiless) {
+        buf_add(out, STR("\r\nContent-Type: "));
+        buf_add(out, content_type);
+        buf_add(out, STR("\r\nContent-Length: "));
+        buf_add_i64(out, (int64_t)body.len);
+    }
+    buf_add(out, STR("\r\n"));
+    buf_add(out, buf_str(&x->headers));
+    if (x->conn->last) buf_add(out, STR("Connection: close\r\n"));
+    buf_add(out, STR("\r\n"));
+    if (!x->head) buf_add(out, body);
+}
+
+static void count_answer(const struct exchange *x) {
+    static const enum counter by_class[] = {COUNT_HTTP_2XX, COUNT_HTTP_3XX, COUNT_HTTP_4XX,
+                                            COUNT_HTTP_5XX};
+    assert(x->status >= 200 && x->status < 600);
+    count(by_class[x->status / 100 - 2], 1);
+    observe(HISTOGRAM_REQUEST_SECONDS, (uint64_t)(clock_steady_ns() - x->started_ns) / 1000);
+}
+
+void reply_send(struct exchange *x, str content_type) {
+    struct conn *c = x->conn;
+    count_answer(x);
+    if (c != NULL) {
+        /* HTTP/1.0 and "Connection: close" have set it already; so does a server that stops. */
+        if (x->net->draining) c->last = true;
+        render(x, conn_out(c), content_type, buf_str(&x->net->body));
+    }
+    /* First the exchange: the connection's next request may start inside conn_answered. */
+    exchange_free(x);
+    if (c != NULL) conn_answered(c);
+}
+
+void reply_empty(struct exchange *x, int status) {
+    reply_start(x, status);
+    reply_send(x, STR("text/plain"));
+}
+
+void reply_problem(struct exchange *x, enum err e, const char *detail_format, ...) {
+    char detail[512];
+    va_list args;
+    va_start(args, detail_format);
+    vsnprintf(detail, sizeof detail, detail_format, args);
+    va_end(args);
+
+    int status = err_status(e);
+    if (status == 503 || status == 429) reply_header(x, STR("Retry-After"), STR("1"));
+    char type[64];
+    char instance[REQUEST_ID_BYTES_MAX + 32];
+    str code = err_code(e);
+    snprintf(type, sizeof type, "urn:admitone:problem:%s", code.at);
+    snprintf(instance, sizeof instance, "urn:admitone:request:%.*s", (int)x->request_id_len,
+             x->request_id);
+
+    struct json_out json;
+    json_out_init(&json, reply_start(x, status));
+    json_out_object(&json, STR(""));
+    json_out_str(&json, STR("type"), str_of(type));
+    json_out_str(&json, STR("title"), err_title(e));
+    json_out_i64(&json, STR("status"), status);
+    json_out_str(&json, STR("detail"), str_of(detail));
+    json_out_str(&json, STR("code"), code);
+    json_out_str(&json, STR("instance"), str_of(instance));
+    json_out_object_end(&json);
+    json_out_done(&json);
+    reply_send(x, STR("application/problem+json"));
+}

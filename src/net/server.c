@@ -1,0 +1,235 @@
+#include "net/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "net/conn.h"
+
+#define BACKLOG 4096
+#define DEADLINE_TICK_MS 100
+#define LINGER_MS 2000
+#define NEVER_MS (INT64_MAX / 4)
+
+struct net *net_new(const struct net_options *options) {
+    struct net *n = mem_new(sizeof *n);
+    n->options = *options;
+    n->peers = peers_new(options->max_connections, options->max_connections_per_address,
+                         &options->trusted_proxies);
+    return n;
+}
+
+void net_free(struct net *n) {
+    peers_free(n->peers);
+    mem_free(n);
+}
+
+int64_t net_connections(const struct net *n) {
+    return peers_total(n->peers);
+}
+
+static int bind_one(struct sockaddr_storage *address, int *out) {
+    socklen_t size =
+        address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    int on = 1;
+    int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0 ||
+        bind(fd, (struct sockaddr *)address, size) != 0 ||
+        getsockname(fd, (struct sockaddr *)address, &size) != 0) {
+        int failed = errno;
+        close(fd);
+        return failed;
+    }
+    *out = fd;
+    return 0;
+}
+
+/* SO_REUSEPORT would let two servers of one user share the port by accident; so somebody who
+ * listens there already without us is found by a bind without it. */
+static int check_free(struct sockaddr_storage address) {
+    socklen_t size =
+        address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    int on = 1;
+    int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    int failed = bind(fd, (struct sockaddr *)&address, size) != 0 ? errno : 0;
+    close(fd);
+    return failed;
+}
+
+int net_bind(struct sockaddr_storage *address, int *sockets, size_t count) {
+    int failed = check_free(*address);
+    size_t opened = 0;
+    while (failed == 0 && opened < count) {
+        failed = bind_one(address, &sockets[opened]);
+        if (failed == 0) opened++;
+    }
+    while (failed != 0 && opened > 0) close(sockets[--opened]);
+    return failed;
+}
+
+/* The socket is accepted: count it, then let it talk or tell it why not. */
+static void admit_connection(struct listener *l, struct conn *c) {
+    struct sockaddr_storage peer;
+    int size = sizeof peer;
+    if (uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&peer, &size) != 0) {
+        conn_close(c); /* gone already */
+        return;
+    }
+    c->peer = address_of(&peer);
+    enum err refusal = peers_enter(l->net->net->peers, &c->peer);
+    c->counted = refusal == ERR_OK;
+    if (c->counted)
+        count(COUNT_CONNECTIONS_ACCEPTED, 1);
+    else
+        count(refusal == ERR_OVERLOADED ? COUNT_CONNECTIONS_REFUSED_TOTAL
+                                        : COUNT_CONNECTIONS_REFUSED_ADDRESS,
+              1);
+    conn_start(c, refusal);
+}
+
+static void on_connection(uv_stream_t *server, int failed) {
+    struct listener *l = server->data;
+    if (failed != 0) {
+        log_warn(msg("accept failed"), kv("error", uv_strerror(failed)));
+        return;
+    }
+    struct conn *c = conn_new(l->net, l->site);
+    if (uv_accept(server, (uv_stream_t *)&c->tcp) != 0)
+        conn_close(c);
+    else
+        admit_connection(l, c);
+}
+
+/* Whoever the kernel has already accepted for this socket would be reset when it closes. */
+static void accept_rest(struct listener *l) {
+    int listening;
+    if (uv_fileno((const uv_handle_t *)&l->tcp, &listening) != 0) return;
+    int fd;
+    while ((fd = accept4(listening, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
+        struct conn *c = conn_new(l->net, l->site);
+        if (uv_tcp_open(&c->tcp, fd) != 0) {
+            close(fd);
+            conn_close(c);
+        } else {
+            admit_connection(l, c);
+        }
+    }
+}
+
+static void on_deadline_tick(uv_timer_t *timer) {
+    struct net_worker *nw = timer->data;
+    int64_t now_ms = (int64_t)uv_now(&nw->worker->loop);
+    for (int wait = 0; wait < WAITS; wait++) {
+        struct list *l = &nw->waits[wait];
+        while (!list_empty(l)) {
+            struct conn *c = CONTAINER_OF(l->next, struct conn, link);
+            assert(!c->closing && (int)c->wait == wait);
+            if (c->deadline_ms > now_ms) break;
+            conn_on_deadline(c);
+        }
+    }
+}
+
+struct net_worker *net_worker_new(struct net *n, struct worker *w) {
+    struct net_worker *nw = mem_new(sizeof *nw);
+    nw->net = n;
+    nw->worker = w;
+    for (int i = 0; i < WAITS; i++) list_init(&nw->waits[i]);
+    nw->timeouts_ms[WAIT_HEADERS] = n->options.headers_timeout_ms;
+    nw->timeouts_ms[WAIT_BODY] = n->options.body_timeout_ms;
+    nw->timeouts_ms[WAIT_IDLE] = n->options.idle_timeout_ms;
+    nw->timeouts_ms[WAIT_ANSWER] = NEVER_MS;
+    nw->timeouts_ms[WAIT_WRITE] = n->options.write_timeout_ms;
+    nw->timeouts_ms[WAIT_LINGER] = LINGER_MS;
+    uint32_t random;
+    ssize_t got = getrandom(&random, sizeof random, 0);
+    assert(got == sizeof random);
+    snprintf(nw->request_prefix, sizeof nw->request_prefix, "%08x", random);
+    uv_timer_init(&w->loop, &nw->deadlines);
+    nw->deadlines.data = nw;
+    uv_timer_start(&nw->deadlines, on_deadline_tick, DEADLINE_TICK_MS, DEADLINE_TICK_MS);
+    return nw;
+}
+
+int net_worker_listen(struct net_worker *nw, int socket, struct net_site *site) {
+    struct listener *l = mem_new(sizeof *l);
+    l->net = nw;
+    l->site = site;
+    l->next = nw->listeners;
+    l->open = true;
+    nw->listeners = l;
+    int failed = uv_tcp_init(&nw->worker->loop, &l->tcp);
+    l->tcp.data = l;
+    if (failed == 0) failed = uv_tcp_open(&l->tcp, socket);
+    if (failed == 0) failed = uv_listen((uv_stream_t *)&l->tcp, BACKLOG, on_connection);
+    return failed;
+}
+
+void net_worker_maybe_drained(struct net_worker *nw) {
+    if (!nw->draining || nw->conn_count > 0 || nw->exchange_count > 0 || nw->drained == NULL)
+        return;
+    void (*drained)(void *) = nw->drained;
+    nw->drained = NULL;
+    uv_close((uv_handle_t *)&nw->deadlines, NULL);
+    drained(nw->drained_arg);
+}
+
+/* Nothing under way, and nothing in the socket that we have not read yet. */
+static bool is_silent(const struct conn *c) {
+    char byte;
+    int fd;
+    if (c->exchange != NULL || c->blocked) return false;
+    return uv_fileno((const uv_handle_t *)&c->tcp, &fd) != 0 ||
+           recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+}
+
+void net_worker_drain(struct net_worker *nw, bool at_once, void (*done)(void *), void *arg) {
+    if (!nw->draining) {
+        nw->draining = true;
+        nw->drained = done;
+        nw->drained_arg = arg;
+        for (struct listener *l = nw->listeners; l != NULL; l = l->next) {
+            if (!l->open) continue;
+            l->open = false;
+            accept_rest(l);
+            uv_close((uv_handle_t *)&l->tcp, NULL);
+        }
+    }
+    for (int wait = 0; wait < WAITS; wait++) {
+        struct list *next;
+        for (struct list *at = nw->waits[wait].next; at != &nw->waits[wait]; at = next) {
+            struct conn *c = CONTAINER_OF(at, struct conn, link);
+            next = at->next;
+            if (at_once || is_silent(c)) conn_close(c);
+        }
+    }
+    net_worker_maybe_drained(nw);
+}
+
+void net_worker_free(struct net_worker *nw) {
+    assert(nw->conn_count == 0 && nw->exchange_count == 0);
+    while (nw->listeners != NULL) {
+        struct listener *next = nw->listeners->next;
+        mem_free(nw->listeners);
+        nw->listeners = next;
+    }
+    while (nw->free_exchanges != NULL) {
+        struct exchange *next = nw->free_exchanges->next_free;
+        buf_deinit(&nw->free_exchanges->headers);
+        mem_free(nw->free_exchanges);
+        nw->free_exchanges = next;
+    }
+    buf_deinit(&nw->out);
+    buf_deinit(&nw->aside);
+    buf_deinit(&nw->body);
+    mem_free(nw);
+}
