@@ -1,0 +1,51 @@
+/*
+ * events: creating, changing and deleting what is sold. The ledger decides; the catalogue follows
+ * before anybody is told, so whoever was answered sees the change on every worker.
+ *
+ * Each use case is one struct in the caller's memory (the request's arena), which stays until
+ * `done` is called, on the caller's worker: later, or before the function returns when the ledger
+ * takes nothing more.
+ */
+#ifndef ADMITONE_SERVICE_EVENTS_H
+#define ADMITONE_SERVICE_EVENTS_H
+
+#include "port/ledger.h"
+#include "service/catalogue.h"
+
+struct events {
+    struct ledger *ledger;
+    struct catalogue *catalogue;
+};
+
+/* A put, or a change of what is there. */
+struct event_change {
+    struct ledger_event_put put; /* put.note is the caller's; put.stored after OK: free it */
+    struct events *events;
+    struct event *wanted; /* freed when done */
+    str type;
+    str id;
+    int tries;
+    /* For events_patch: changes `wanted`, a copy of what is in force, or refuses. May be called
+     * again, with a newer copy. */
+    enum err (*apply)(struct event_change *change);
+    void (*done)(struct event_change *change, enum err result);
+};
+
+struct event_removal {
+    struct ledger_event_delete remove; /* type, id, note are the caller's */
+    struct events *events;
+    void (*done)(struct event_removal *removal, enum err result);
+};
+
+/* Reads all events of the ledger into the catalogue. Blocks: for the start. */
+enum err events_load(struct events *ev);
+
+/* Makes the event be exactly change->wanted, which is taken over. */
+void events_put(struct events *ev, struct event_change *change);
+
+/* Applies `apply` to what is in force; when somebody else was faster, to what is then. */
+void events_patch(struct events *ev, struct event_change *change);
+
+void events_delete(struct events *ev, struct event_removal *removal);
+
+#endif
