@@ -1,0 +1,186 @@
+/* The acts of whoever has the admin key. Each is one struct that lives in the request's arena
+ * from the handler to the answer. */
+#include <assert.h>
+
+#include "api/event_json.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+#define AUDIT_PAGE_MAX 1000
+
+struct act {
+    struct event_change change; /* one of these */
+    struct event_removal removal;
+    struct exchange *x;
+    json_t *body;
+    str section; /* for a section's patch */
+    struct json_problem problem;
+};
+
+/* What the audit table keeps: who, what, and the body as it was sent. */
+static struct audit_note note_of(struct exchange *x, const char *verb, str type, str id) {
+    char path[EVENT_PATH_BYTES];
+    return (struct audit_note){
+        .actor = STR("admin"),
+        .act = str_of(verb),
+        .subject = arena_copy(&x->arena, event_path(type, id, path)),
+        .detail = x->request.body.len == 0 ? STR("{}") : arena_copy(&x->arena, x->request.body)};
+}
+
+static struct act *act_new(struct exchange *x, const char *verb, const str *captures) {
+    struct act *act = arena_new(&x->arena, sizeof *act);
+    act->x = x;
+    act->change.type = arena_copy(&x->arena, captures[0]);
+    act->change.id = arena_copy(&x->arena, captures[1]);
+    act->change.put.note = note_of(x, verb, captures[0], captures[1]);
+    return act;
+}
+
+static void refuse(struct act *act, enum err result) {
+    json_decref(act->body);
+    switch (result) {
+    case ERR_EVENT_NOT_FOUND:
+        reply_problem(act->x, result, "%s", "PUT creates it.");
+        return;
+    case ERR_SECTION_NOT_FOUND:
+        reply_problem(act->x, result, "There is no section \"%.*s\".", (int)act->section.len,
+                      act->section.at);
+        return;
+    case ERR_SECTION_IN_USE:
+        reply_problem(act->x, result,
+                      "Section \"%s\" has live reservations: it can't vanish, have fewer seats "
+                      "than its highest live one, or change between mode seat and the others.",
+                      act->change.put.in_use);
+        return;
+    case ERR_EVENT_IN_USE:
+        reply_problem(act->x, result, "%s",
+                      "Reservations are live: cancel them, or set the event's state to CLOSED.");
+        return;
+    default:
+        if (act->problem.err == result && result != ERR_OK)
+            reply_problem(act->x, result, "%s", act->problem.detail);
+        else
+            reply_problem(act->x, result, "%s", "Nothing was changed.");
+    }
+}
+
+static void on_changed(struct event_change *change, enum err result) {
+    struct act *act = CONTAINER_OF(change, struct act, change);
+    if (result != ERR_OK) {
+        refuse(act, result);
+        return;
+    }
+    struct event *stored = change->put.stored;
+    struct json_out j;
+    json_out_init(&j, reply_start(act->x, change->put.created ? 201 : 200));
+    event_to_json(&j, STR(""), stored, true);
+    json_out_done(&j);
+    mem_free(stored);
+    json_decref(act->body);
+    reply_send(act->x, STR("application/json"));
+}
+
+void admin_event_put(struct api *api, struct exchange *x, const str *captures) {
+    json_t *body = json_body(x);
+    if (body == NULL) return;
+    struct act *act = act_new(x, "event.put", captures);
+    act->body = body;
+    act->change.done = on_changed;
+    act->change.wanted =
+        event_from_json(body, &api->defaults, captures[0], captures[1], &act->problem);
+    if (act->change.wanted == NULL)
+        refuse(act, act->problem.err);
+    else
+        events_put(&api->events, &act->change);
+}
+
+static enum err apply_event_patch(struct event_change *change) {
+    struct act *act = CONTAINER_OF(change, struct act, change);
+    bool ok = event_patch_json(&change->wanted, act->body, &act->problem);
+    return ok ? ERR_OK : act->problem.err;
+}
+
+static enum err apply_section_patch(struct event_change *change) {
+    struct act *act = CONTAINER_OF(change, struct act, change);
+    const struct section *found = event_section(change->wanted, act->section);
+    if (found == NULL) return ERR_SECTION_NOT_FOUND;
+    struct section *own = &change->wanted->sections[found - change->wanted->sections];
+    return section_patch_json(own, act->body, &act->problem) ? ERR_OK : act->problem.err;
+}
+
+void admin_event_patch(struct api *api, struct exchange *x, const str *captures) {
+    json_t *body = json_body(x);
+    if (body == NULL) return;
+    struct act *act = act_new(x, "event.patch", captures);
+    act->body = body;
+    act->change.apply = apply_event_patch;
+    act->change.done = on_changed;
+    events_patch(&api->events, &act->change);
+}
+
+void admin_section_patch(struct api *api, struct exchange *x, const str *captures) {
+    json_t *body = json_body(x);
+    if (body == NULL) return;
+    struct act *act = act_new(x, "section.patch", captures);
+    act->body = body;
+    act->section = arena_copy(&x->arena, captures[2]);
+    act->change.apply = apply_section_patch;
+    act->change.done = on_changed;
+    events_patch(&api->events, &act->change);
+}
+
+static void on_removed(struct event_removal *removal, enum err result) {
+    struct act *act = CONTAINER_OF(removal, struct act, removal);
+    if (result == ERR_OK)
+        reply_empty(act->x, 204);
+    else
+        refuse(act, result);
+}
+
+void admin_event_delete(struct api *api, struct exchange *x, const str *captures) {
+    struct act *act = act_new(x, "event.delete", captures);
+    act->removal.done = on_removed;
+    act->removal.remove.type = act->change.type;
+    act->removal.remove.id = act->change.id;
+    act->removal.remove.note = act->change.put.note;
+    act->removal.remove.note.detail = STR("{}");
+    events_delete(&api->events, &act->removal);
+}
+
+struct audit_ask {
+    struct ledger_audit_page page;
+    struct exchange *x;
+};
+
+static void on_audit_page(struct task *task) {
+    struct audit_ask *ask = CONTAINER_OF(task, struct audit_ask, page.record.task);
+    struct ledger_audit_page *page = &ask->page;
+    if (page->record.result != ERR_OK) {
+        reply_problem(ask->x, page->record.result, "%s", "The audit trail can't be read now.");
+    } else {
+        struct json_out j;
+        json_out_init(&j, reply_start(ask->x, 200));
+        json_out_object(&j, STR(""));
+        json_out_raw(&j, STR("audit"), buf_str(&page->json));
+        if (page->next > 0)
+            json_out_i64(&j, STR("next"), page->next);
+        else
+            json_out_null(&j, STR("next"));
+        json_out_object_end(&j);
+        json_out_done(&j);
+        buf_deinit(&page->json);
+        reply_send(ask->x, STR("application/json"));
+    }
+}
+
+void admin_audit(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    struct audit_ask *ask = arena_new(&x->arena, sizeof *ask);
+    ask->x = x;
+    if (!query_i64(x, STR("limit"), 1, AUDIT_PAGE_MAX, 100, &ask->page.limit)) return;
+    if (!query_i64(x, STR("before"), 1, INT64_MAX, 0, &ask->page.before)) return;
+    ask->page.record.kind = LEDGER_AUDIT_PAGE;
+    ask->page.record.task.run = on_audit_page;
+    enum err refused = ledger_ask(api->events.ledger, &ask->page.record);
+    if (refused != ERR_OK) reply_problem(x, refused, "%s", "The audit trail can't be read now.");
+}

@@ -1,0 +1,197 @@
+#include "api/event_json.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define QUEUE(member) offsetof(struct event, queue.member)
+#define EVENT(member) offsetof(struct event, member)
+#define SECTION(member) offsetof(struct section, member)
+
+static const struct json_field queue_fields[] = {
+    {"maxWaiting", JSON_KIND_I64, QUEUE(max_waiting), 0, MAX_WAITING_MAX, 0, 0},
+    {"maxActive", JSON_KIND_I64, QUEUE(max_active), 1, MAX_ACTIVE_MAX, 0, 0},
+    {"entryBatchSize", JSON_KIND_I64, QUEUE(entry_batch_size), 1, ENTRY_BATCH_MAX, 0, 0},
+    {"entryIntervalSeconds", JSON_KIND_I64, QUEUE(entry_interval_s), 1, ENTRY_INTERVAL_S_MAX, 0, 0},
+    {"activeTtlSeconds", JSON_KIND_I64, QUEUE(active_ttl_s), 1, ACTIVE_TTL_S_MAX, 0, 0},
+    {"graceSeconds", JSON_KIND_I64, QUEUE(grace_s), 1, GRACE_S_MAX, 0, 0},
+    {"tokenTtlSeconds", JSON_KIND_I64, QUEUE(token_ttl_s), 0, TOKEN_TTL_S_MAX, 0, 0},
+    {0},
+};
+
+/* What GET shows beside the configuration may come back in a PUT, and is not looked at. */
+static const struct json_field event_fields[] = {
+    {"title", JSON_KIND_TEXT, EVENT(title), 1, EVENT_TITLE_BYTES_MAX, 0, 0},
+    {"state", JSON_KIND_WORD, EVENT(state), 0, 0, event_state_words, 0},
+    {"opensAt", JSON_KIND_TIME, EVENT(opens_at_ms), 0, 0, 0, 0},
+    {"startsAt", JSON_KIND_TIME, EVENT(starts_at_ms), 0, 0, 0, 0},
+    {"autoEnter", JSON_KIND_BOOL, EVENT(auto_enter), 0, 0, 0, 0},
+    {"queue", JSON_KIND_OBJECT, 0, 0, 0, 0, queue_fields},
+    {"holdSeconds", JSON_KIND_I64, EVENT(hold_s), 1, HOLD_S_MAX, 0, 0},
+    {"maxPerUser", JSON_KIND_I64, EVENT(max_per_user), 1, PER_USER_MAX, 0, 0},
+    {"currency", JSON_KIND_MONEY, EVENT(currency), 0, 0, 0, 0},
+    {"sections", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"eventType", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"eventId", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"version", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"createdAt", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"updatedAt", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"serverTime", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {0},
+};
+
+static const struct json_field section_fields[] = {
+    {"id", JSON_KIND_NAME, SECTION(id), 1, SECTION_ID_BYTES_MAX, 0, 0},
+    {"name", JSON_KIND_TEXT, SECTION(name), 1, SECTION_NAME_BYTES_MAX, 0, 0},
+    {"capacity", JSON_KIND_I64, SECTION(capacity), 1, SECTION_CAPACITY_MAX, 0, 0},
+    {"price", JSON_KIND_I64, SECTION(price), 0, PRICE_MAX, 0, 0},
+    {"mode", JSON_KIND_WORD, SECTION(mode), 0, 0, section_mode_words, 0},
+    {"status", JSON_KIND_WORD, SECTION(status), 0, 0, section_status_words, 0},
+    {"available", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"held", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"confirmed", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {0},
+};
+
+static bool read_section(const json_t *json, size_t index, struct section *s,
+                         struct json_problem *problem) {
+    char where[32];
+    snprintf(where, sizeof where, "sections[%zu]", index);
+    if (!json_is_object(json))
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s must be an object.", where);
+    snprintf(where, sizeof where, "sections[%zu].", index);
+    if (!json_read(json, section_fields, s, where, problem)) return false;
+    if (s->id[0] == '\0' || s->capacity == 0)
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s%s is required.", where,
+                           s->id[0] == '\0' ? "id" : "capacity");
+    if (s->name[0] == '\0') str_copy(str_of(s->id), s->name, sizeof s->name);
+    return true;
+}
+
+/* A new event with the configuration of `old` and the sections of the JSON array. */
+static struct event *with_sections(const struct event *old, const json_t *array,
+                                   struct json_problem *problem) {
+    size_t count = json_array_size(array);
+    if (!json_is_array(array) || count == 0 || count > EVENT_SECTIONS_MAX) {
+        json_refuse(problem, ERR_INVALID_FIELD, "sections must be an array of 1 to %d objects.",
+                    EVENT_SECTIONS_MAX);
+        return NULL;
+    }
+    struct event *e = event_new(count);
+    struct section *sections = e->sections;
+    *e = *old;
+    e->sections = sections;
+    e->section_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!read_section(json_array_get(array, i), i, &sections[i], problem)) goto refused;
+        if (event_section(e, str_of(sections[i].id)) != NULL) {
+            json_refuse(problem, ERR_INVALID_FIELD, "sections[%zu].id: \"%s\" is there twice.", i,
+                        sections[i].id);
+            goto refused;
+        }
+        e->section_count++;
+    }
+    return e;
+
+refused:
+    mem_free(e);
+    return NULL;
+}
+
+struct event *event_from_json(const json_t *body, const struct event_defaults *defaults, str type,
+                              str id, struct json_problem *problem) {
+    struct event plain = {.state = EVENT_OPEN,
+                          .opens_at_ms = CLOCK_NONE_MS,
+                          .starts_at_ms = CLOCK_NONE_MS,
+                          .queue = defaults->queue,
+                          .hold_s = defaults->hold_s,
+                          .max_per_user = defaults->max_per_user};
+    memcpy(plain.currency, defaults->currency, sizeof plain.currency);
+    if (!event_name_ok(type, EVENT_TYPE_BYTES_MAX) || !event_name_ok(id, EVENT_ID_BYTES_MAX)) {
+        json_refuse(problem, ERR_INVALID_FIELD,
+                    "An event's type is 1 to %d, its id 1 to %d letters, digits, '_', '-' or '.'.",
+                    EVENT_TYPE_BYTES_MAX, EVENT_ID_BYTES_MAX);
+        return NULL;
+    }
+    str_copy(type, plain.type, sizeof plain.type);
+    str_copy(id, plain.id, sizeof plain.id);
+    if (!json_read(body, event_fields, &plain, "", problem)) return NULL;
+    if (plain.title[0] == '\0') {
+        json_refuse(problem, ERR_INVALID_FIELD, "%s", "title is required.");
+        return NULL;
+    }
+    return with_sections(&plain, json_object_get(body, "sections"), problem);
+}
+
+bool event_patch_json(struct event **e, const json_t *body, struct json_problem *problem) {
+    if (!json_read(body, event_fields, *e, "", problem)) return false;
+    json_t *sections = json_object_get(body, "sections");
+    if (sections == NULL) return true;
+    struct event *changed = with_sections(*e, sections, problem);
+    if (changed == NULL) return false;
+    mem_free(*e);
+    *e = changed;
+    return true;
+}
+
+bool section_patch_json(struct section *s, const json_t *body, struct json_problem *problem) {
+    struct section before = *s;
+    if (!json_read(body, section_fields, s, "", problem)) return false;
+    if (strcmp(before.id, s->id) != 0)
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s", "id can't be changed.");
+    return true;
+}
+
+static void section_to_json(struct json_out *j, const struct section *s) {
+    assert(s->held + s->confirmed <= s->capacity);
+    json_out_object(j, STR(""));
+    json_out_str(j, STR("id"), str_of(s->id));
+    json_out_str(j, STR("name"), str_of(s->name));
+    json_out_i64(j, STR("capacity"), s->capacity);
+    json_out_i64(j, STR("available"), s->capacity - s->held - s->confirmed);
+    json_out_i64(j, STR("held"), s->held);
+    json_out_i64(j, STR("confirmed"), s->confirmed);
+    json_out_i64(j, STR("price"), s->price);
+    json_out_str(j, STR("mode"), section_mode_words[s->mode]);
+    json_out_str(j, STR("status"), section_status_words[s->status]);
+    json_out_object_end(j);
+}
+
+static void queue_to_json(struct json_out *j, const struct queue_rules *q) {
+    json_out_object(j, STR("queue"));
+    json_out_i64(j, STR("maxWaiting"), q->max_waiting);
+    json_out_i64(j, STR("maxActive"), q->max_active);
+    json_out_i64(j, STR("entryBatchSize"), q->entry_batch_size);
+    json_out_i64(j, STR("entryIntervalSeconds"), q->entry_interval_s);
+    json_out_i64(j, STR("activeTtlSeconds"), q->active_ttl_s);
+    json_out_i64(j, STR("graceSeconds"), q->grace_s);
+    json_out_i64(j, STR("tokenTtlSeconds"), q->token_ttl_s);
+    json_out_object_end(j);
+}
+
+void event_to_json(struct json_out *j, str key, const struct event *e, bool admin) {
+    json_out_object(j, key);
+    json_out_str(j, STR("eventType"), str_of(e->type));
+    json_out_str(j, STR("eventId"), str_of(e->id));
+    json_out_str(j, STR("title"), str_of(e->title));
+    json_out_str(j, STR("state"), event_state_words[e->state]);
+    json_out_time(j, STR("opensAt"), e->opens_at_ms);
+    json_out_time(j, STR("startsAt"), e->starts_at_ms);
+    json_out_bool(j, STR("autoEnter"), e->auto_enter);
+    if (admin) queue_to_json(j, &e->queue);
+    json_out_i64(j, STR("holdSeconds"), e->hold_s);
+    json_out_i64(j, STR("maxPerUser"), e->max_per_user);
+    json_out_str(j, STR("currency"), str_of(e->currency));
+    json_out_array(j, STR("sections"));
+    for (size_t i = 0; i < e->section_count; i++) section_to_json(j, &e->sections[i]);
+    json_out_array_end(j);
+    if (admin) {
+        json_out_i64(j, STR("version"), e->version);
+        json_out_time(j, STR("createdAt"), e->created_at_ms);
+        json_out_time(j, STR("updatedAt"), e->updated_at_ms);
+    }
+    json_out_time(j, STR("serverTime"), clock_wall_ms());
+    json_out_object_end(j);
+}

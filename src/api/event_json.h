@@ -1,0 +1,25 @@
+/*
+ * event_json: an event as JSON, in and out.
+ */
+#ifndef ADMITONE_API_EVENT_JSON_H
+#define ADMITONE_API_EVENT_JSON_H
+
+#include "api/api.h"
+#include "api/json_in.h"
+#include "base/json_out.h"
+
+/* A new event from the body of a PUT, with defaults where it is silent; NULL: *problem. */
+struct event *event_from_json(const json_t *body, const struct event_defaults *defaults, str type,
+                              str id, struct json_problem *problem);
+
+/* Changes the event by the body of a PATCH: what is named is set, the rest stays; `sections`, if
+ * named, is the whole new list. The event may move: *e. */
+bool event_patch_json(struct event **e, const json_t *body, struct json_problem *problem);
+
+/* Changes one section by the body of a PATCH. */
+bool section_patch_json(struct section *s, const json_t *body, struct json_problem *problem);
+
+/* What everybody may see, or with `admin` everything. */
+void event_to_json(struct json_out *j, str key, const struct event *e, bool admin);
+
+#endif

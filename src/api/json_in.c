@@ -1,0 +1,180 @@
+#include "api/json_in.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "core/event.h"
+
+bool json_refuse(struct json_problem *problem, enum err err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    problem->err = err;
+    vsnprintf(problem->detail, sizeof problem->detail, format, args);
+    va_end(args);
+    return false;
+}
+
+static bool is_json(str content_type) {
+    str rest = content_type;
+    str type;
+    return str_split(&rest, ';', &type) && str_eq_nocase(str_trim(type), STR("application/json"));
+}
+
+json_t *json_body(struct exchange *x) {
+    if (!is_json(http_header(&x->request, STR("Content-Type")))) {
+        reply_problem(x, ERR_UNSUPPORTED_MEDIA_TYPE, "%s",
+                      "Send the body with 'Content-Type: application/json'.");
+        return NULL;
+    }
+    json_error_t why;
+    str body = x->request.body;
+    json_t *json = json_loadb(body.len == 0 ? "" : body.at, body.len, JSON_REJECT_DUPLICATES, &why);
+    if (json == NULL) {
+        reply_problem(x, ERR_BAD_JSON, "Line %d, column %d: %s.", why.line, why.column, why.text);
+        return NULL;
+    }
+    if (!json_is_object(json)) {
+        json_decref(json);
+        reply_problem(x, ERR_BAD_JSON, "%s", "The body must be a JSON object.");
+        return NULL;
+    }
+    return json;
+}
+
+static str text_of(const json_t *value) {
+    return (str){json_string_value(value), json_string_length(value)};
+}
+
+static bool read_i64(const struct json_field *f, const json_t *value, void *at, const char *where,
+                     struct json_problem *problem) {
+    int64_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < f->min || number > f->max)
+        return json_refuse(problem, ERR_INVALID_FIELD,
+                           "%s%s must be a whole number from %lld to %lld.", where, f->name,
+                           (long long)f->min, (long long)f->max);
+    *(int64_t *)at = number;
+    return true;
+}
+
+static bool read_bool(const struct json_field *f, const json_t *value, void *at, const char *where,
+                      struct json_problem *problem) {
+    if (!json_is_boolean(value))
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s%s must be true or false.", where,
+                           f->name);
+    *(bool *)at = json_is_true(value);
+    return true;
+}
+
+static bool read_text(const struct json_field *f, const json_t *value, void *at, const char *where,
+                      struct json_problem *problem) {
+    str text = text_of(value);
+    if (!json_is_string(value) || text.len < (size_t)f->min || text.len > (size_t)f->max ||
+        !str_is_text(text))
+        return json_refuse(problem, ERR_INVALID_FIELD,
+                           "%s%s must be a string of %lld to %lld bytes without control "
+                           "characters.",
+                           where, f->name, (long long)f->min, (long long)f->max);
+    return str_copy(text, at, (size_t)f->max + 1);
+}
+
+static bool read_name(const struct json_field *f, const json_t *value, void *at, const char *where,
+                      struct json_problem *problem) {
+    str text = text_of(value);
+    if (!json_is_string(value) || !event_name_ok(text, (size_t)f->max))
+        return json_refuse(problem, ERR_INVALID_FIELD,
+                           "%s%s must be 1 to %lld letters, digits, '_', '-' or '.'.", where,
+                           f->name, (long long)f->max);
+    return str_copy(text, at, (size_t)f->max + 1);
+}
+
+static bool read_money(const struct json_field *f, const json_t *value, void *at, const char *where,
+                       struct json_problem *problem) {
+    str text = text_of(value);
+    if (!json_is_string(value) || !event_currency_ok(text))
+        return json_refuse(problem, ERR_INVALID_FIELD,
+                           "%s%s must be three capital letters, as in \"KRW\".", where, f->name);
+    return str_copy(text, at, 4);
+}
+
+static bool read_time(const struct json_field *f, const json_t *value, void *at, const char *where,
+                      struct json_problem *problem) {
+    if (json_is_null(value)) {
+        *(int64_t *)at = CLOCK_NONE_MS;
+        return true;
+    }
+    if (!json_is_string(value) || !clock_parse(text_of(value), at))
+        return json_refuse(problem, ERR_INVALID_FIELD,
+                           "%s%s must be null or a time as in \"2026-12-25T10:00:00Z\".", where,
+                           f->name);
+    return true;
+}
+
+static bool read_word(const struct json_field *f, const json_t *value, void *at, const char *where,
+                      struct json_problem *problem) {
+    int index = json_is_string(value) ? word_index(f->words, text_of(value)) : -1;
+    if (index < 0) {
+        char list[128] = "";
+        size_t len = 0;
+        for (const str *w = f->words; w->at != NULL && len < sizeof list; w++)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s\"%s\"",
+                                    w == f->words ? "" : ", ", w->at);
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s%s must be one of %s.", where, f->name,
+                           list);
+    }
+    memcpy(at, &(unsigned){(unsigned)index}, sizeof(unsigned));
+    return true;
+}
+
+static bool read_object(const struct json_field *f, const json_t *value, void *into,
+                        const char *where, struct json_problem *problem) {
+    char inner[64];
+    if (!json_is_object(value))
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s%s must be an object.", where, f->name);
+    snprintf(inner, sizeof inner, "%s%s.", where, f->name);
+    return json_read(value, f->fields, into, inner, problem);
+}
+
+static bool read_field(const struct json_field *f, const json_t *value, void *into,
+                       const char *where, struct json_problem *problem) {
+    void *at = (char *)into + f->offset;
+    switch (f->kind) {
+    case JSON_KIND_I64:
+        return read_i64(f, value, at, where, problem);
+    case JSON_KIND_BOOL:
+        return read_bool(f, value, at, where, problem);
+    case JSON_KIND_TEXT:
+        return read_text(f, value, at, where, problem);
+    case JSON_KIND_NAME:
+        return read_name(f, value, at, where, problem);
+    case JSON_KIND_MONEY:
+        return read_money(f, value, at, where, problem);
+    case JSON_KIND_TIME:
+        return read_time(f, value, at, where, problem);
+    case JSON_KIND_WORD:
+        return read_word(f, value, at, where, problem);
+    case JSON_KIND_OBJECT:
+        return read_object(f, value, into, where, problem);
+    case JSON_KIND_OTHER:
+        return true;
+    }
+    assert(!"no such kind");
+    return false;
+}
+
+bool json_read(const json_t *object, const struct json_field *fields, void *into, const char *where,
+               struct json_problem *problem) {
+    assert(json_is_object(object));
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        const struct json_field *f = fields;
+        while (f->name != NULL && strcmp(f->name, key) != 0) f++;
+        if (f->name == NULL)
+            return json_refuse(problem, ERR_UNKNOWN_FIELD, "%s%.64s is not a field here.", where,
+                               key);
+        if (!read_field(f, value, into, where, problem)) return false;
+    }
+    return true;
+}

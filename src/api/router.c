@@ -1,0 +1,202 @@
+#include <assert.h>
+
+#include "api/api.h"
+#include "base/log.h"
+
+#define SEGMENTS_MAX 10
+
+static const struct route routes[] = {
+    {HTTP_GET, false, "/events", events_list},
+    {HTTP_GET, false, "/events/{type}/{id}", events_get},
+    {HTTP_GET, true, "/admin/events/{type}/{id}", admin_event_get},
+    {HTTP_PUT, true, "/admin/events/{type}/{id}", admin_event_put},
+    {HTTP_PATCH, true, "/admin/events/{type}/{id}", admin_event_patch},
+    {HTTP_DELETE, true, "/admin/events/{type}/{id}", admin_event_delete},
+    {HTTP_PATCH, true, "/admin/events/{type}/{id}/sections/{section}", admin_section_patch},
+    {HTTP_GET, true, "/admin/audit", admin_audit},
+    {HTTP_GET, false, "/health", system_health},
+    {HTTP_GET, false, "/ready", system_ready},
+    {HTTP_GET, false, "/metrics", system_metrics},
+    {HTTP_GET, false, "/openapi.json", system_openapi},
+};
+
+const struct route *api_routes(size_t *count) {
+    *count = sizeof routes / sizeof routes[0];
+    return routes;
+}
+
+struct path {
+    str segments[SEGMENTS_MAX];
+    size_t count;
+};
+
+/* Cuts the path at '/', then decodes each part, so an encoded '/' stays inside its part. */
+static enum err split_path(struct exchange *x, struct path *out) {
+    str rest = str_skip(x->request.path, 1);
+    str part;
+    out->count = 0;
+    while (str_split(&rest, '/', &part)) {
+        if (out->count == SEGMENTS_MAX) return ERR_NOT_FOUND;
+        if (part.len > 0 && memchr(part.at, '%', part.len) != NULL) {
+            char *decoded = arena_new(&x->arena, part.len);
+            int64_t len = http_percent_decode(part, decoded, false);
+            if (len < 0 || !str_is_text((str){decoded, (size_t)len})) return ERR_BAD_REQUEST;
+            part = (str){decoded, (size_t)len};
+        }
+        out->segments[out->count++] = part;
+    }
+    return ERR_OK;
+}
+
+static bool matches(const char *pattern, const struct path *path, str *captures) {
+    size_t at = 0;
+    size_t captured = 0;
+    for (const char *p = pattern; *p == '/'; at++) {
+        const char *start = ++p;
+        while (*p != '\0' && *p != '/') p++;
+        str want = {start, (size_t)(p - start)};
+        if (at == path->count) return false;
+        if (want.at[0] == '{') {
+            assert(captured < ROUTE_CAPTURES_MAX);
+            if (path->segments[at].len == 0) return false;
+            captures[captured++] = path->segments[at];
+        } else if (!str_eq(want, path->segments[at])) {
+            return false;
+        }
+    }
+    return at == path->count;
+}
+
+static bool origin_allowed(const struct api *api, str origin) {
+    if (str_eq(api->cors_origins, STR("*"))) return true;
+    str rest = api->cors_origins;
+    str one;
+    while (str_split(&rest, ',', &one))
+        if (one.len > 0 && str_eq(str_trim(one), origin)) return true;
+    return false;
+}
+
+/* Headers that let a browser's page of another origin read the answer. */
+static bool add_cors(const struct api *api, struct exchange *x) {
+    if (api->cors_origins.len == 0) return false;
+    str origin = http_header(&x->request, STR("Origin"));
+    if (origin.len == 0 || !origin_allowed(api, origin)) return false;
+    reply_header(x, STR("Access-Control-Allow-Origin"), origin);
+    reply_header(x, STR("Access-Control-Expose-Headers"), STR("X-Request-Id, Retry-After"));
+    reply_header(x, STR("Vary"), STR("Origin"));
+    return true;
+}
+
+static void add_allow(struct exchange *x, unsigned methods, bool cors) {
+    char list[80] = "OPTIONS";
+    size_t len = strlen(list);
+    for (int m = 0; m < HTTP_METHODS; m++) {
+        if ((methods & 1U << m) == 0) continue;
+        str name = http_method_name((enum http_method)m);
+        assert(len + 2 + name.len < sizeof list);
+        memcpy(list + len, ", ", 2);
+        memcpy(list + len + 2, name.at, name.len);
+        len += 2 + name.len;
+    }
+    reply_header(x, STR("Allow"), (str){list, len});
+    if (!cors) return;
+    reply_header(x, STR("Access-Control-Allow-Methods"), (str){list, len});
+    reply_header(x, STR("Access-Control-Allow-Headers"),
+                 STR("Authorization, Content-Type, Idempotency-Key, X-Queue-Token, "
+                     "X-Request-Id, X-User-Assertion"));
+    reply_header(x, STR("Access-Control-Max-Age"), STR("600"));
+}
+
+static bool has_admin_key(const struct api *api, struct exchange *x) {
+    str given = http_header(&x->request, STR("Authorization"));
+    str scheme = {given.at, given.len < 7 ? given.len : 7};
+    if (!str_eq_nocase(scheme, STR("Bearer "))) return false;
+    return str_eq_secret(str_trim(str_skip(given, 7)), api->admin_key);
+}
+
+static void run_route(const struct route *r, struct api *api, struct exchange *x,
+                      const str *captures) {
+    if (r->admin && !has_admin_key(api, x)) {
+        reply_header(x, STR("WWW-Authenticate"), STR("Bearer realm=\"admitone admin\""));
+        reply_problem(x, ERR_ADMIN_KEY_REQUIRED, "%s",
+                      "Send the admin key as 'Authorization: Bearer <key>'. The server's log says "
+                      "at its start in which file the key is.");
+        return;
+    }
+    r->handle(api, x, captures);
+}
+
+static void on_request(struct net_site *net_site, struct exchange *x) {
+    struct api_site *site = (struct api_site *)net_site;
+    struct api *api = site->api;
+    log_debug(msg("request"), kv_str("method", http_method_name(x->request.method)),
+              kv_path("path", x->request.path),
+              kv_str("request_id", (str){x->request_id, x->request_id_len}));
+    bool cors = add_cors(api, x);
+    struct path path;
+    enum err bad = split_path(x, &path);
+    if (bad != ERR_OK) {
+        reply_problem(x, bad, "%s", "The path can't be read.");
+        return;
+    }
+    enum http_method method = x->request.method == HTTP_HEAD ? HTTP_GET : x->request.method;
+    unsigned methods = 0;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        const struct route *r = &routes[i];
+        str captures[ROUTE_CAPTURES_MAX];
+        if (r->admin ? !site->serves_admin : !site->serves_public) continue;
+        if (!matches(r->pattern, &path, captures)) continue;
+        if (r->method == method) {
+            run_route(r, api, x, captures);
+            return;
+        }
+        methods |= 1U << r->method;
+        if (r->method == HTTP_GET) methods |= 1U << HTTP_HEAD;
+    }
+    if (methods == 0 && !(method == HTTP_OPTIONS && str_eq(x->request.path, STR("*")))) {
+        reply_problem(x, ERR_NOT_FOUND, "%s", "GET /openapi.json lists the paths that exist.");
+        return;
+    }
+    add_allow(x, methods, cors);
+    if (method == HTTP_OPTIONS)
+        reply_empty(x, 204);
+    else
+        reply_problem(x, ERR_METHOD_NOT_ALLOWED, "%s",
+                      "The header Allow lists the methods of this path.");
+}
+
+void api_site_init(struct api_site *site, struct api *api, bool serves_public, bool serves_admin) {
+    assert(serves_public || serves_admin);
+    *site = (struct api_site){.net = {.on_request = on_request},
+                              .api = api,
+                              .serves_public = serves_public,
+                              .serves_admin = serves_admin};
+}
+
+str query_value(struct exchange *x, str name, bool *bad) {
+    str rest = x->request.query;
+    str pair;
+    *bad = false;
+    while (rest.len > 0 && str_split(&rest, '&', &pair)) {
+        str key;
+        if (!str_split(&pair, '=', &key) || !str_eq(key, name)) continue;
+        if (pair.at == NULL) return (str){"", 0};
+        char *decoded = arena_new(&x->arena, pair.len + 1);
+        int64_t len = http_percent_decode(pair, decoded, true);
+        *bad = len < 0 || !str_is_text((str){decoded, (size_t)len});
+        return *bad ? (str){NULL, 0} : (str){decoded, (size_t)len};
+    }
+    return (str){NULL, 0};
+}
+
+bool query_i64(struct exchange *x, str name, int64_t min, int64_t max, int64_t otherwise,
+               int64_t *out) {
+    bool bad;
+    str text = query_value(x, name, &bad);
+    *out = otherwise;
+    if (!bad && text.at == NULL) return true;
+    if (!bad && str_to_i64(text, out) && *out >= min && *out <= max) return true;
+    reply_problem(x, ERR_INVALID_PARAMETER, "%.*s must be a whole number from %lld to %lld.",
+                  (int)name.len, name.at, (long long)min, (long long)max);
+    return false;
+}
