@@ -1,0 +1,42 @@
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void cli_print(struct buf *text) {
+    if (text->len == 0) return;
+    fwrite(text->bytes, 1, text->len, stdout);
+    fflush(stdout);
+}
+
+void cli_complain(const struct buf *why) {
+    fprintf(stderr, "admitone: %.*s\n", (int)why->len, why->bytes);
+}
+
+bool cli_settings(struct config *config, struct settings *s, char *const *args) {
+    struct buf why = {0};
+    bool ok = config_load(config, setting_keys, s, args, environ, &why) && settings_check(s, &why);
+    if (!ok) {
+        buf_add(&why, STR("\nadmitone: 'admitone serve --help' lists every key"));
+        cli_complain(&why);
+    }
+    buf_deinit(&why);
+    return ok;
+}
+
+void cli_ledger_path(const struct settings *s, struct buf *out) {
+    str path = str_skip(str_of(s->ledger), sizeof "sqlite:" - 1);
+    if (path.len > 0)
+        buf_add(out, path);
+    else
+        buf_addf(out, "%s/admitone.db", s->data);
+}
+
+int cli_version(char *const *args, const struct adapters *adapters) {
+    (void)args;
+    (void)adapters;
+    puts("admitone " ADMITONE_VERSION);
+    return 0;
+}

@@ -1,0 +1,33 @@
+/*
+ * cli: the subcommands. Each takes the words behind its name and returns the exit status: 0 well,
+ * 1 something is wrong with what was looked at or run, 2 it was called wrongly.
+ */
+#ifndef ADMITONE_CLI_CLI_H
+#define ADMITONE_CLI_CLI_H
+
+#include "cli/settings.h"
+#include "port/ledger.h"
+
+/* The concrete stores, chosen by main. */
+struct adapters {
+    /* Opens the ledger that the settings name. False: `why`. */
+    bool (*open_ledger)(const struct settings *s, bool read_only, struct ledger **out,
+                        struct buf *why);
+};
+
+int cli_serve(char *const *args, const struct adapters *adapters);
+int cli_audit(char *const *args, const struct adapters *adapters);
+int cli_version(char *const *args, const struct adapters *adapters);
+
+/* Reads the settings, or tells people what is wrong with them: then false. */
+bool cli_settings(struct config *config, struct settings *s, char *const *args);
+
+/* The ledger's path: that of --ledger, or the one in the data folder. */
+void cli_ledger_path(const struct settings *s, struct buf *out);
+
+/* Writes to standard output, whole. */
+void cli_print(struct buf *text);
+/* "admitone: …" on standard error. */
+void cli_complain(const struct buf *why);
+
+#endif

@@ -1,0 +1,136 @@
+#include "cli/demo.h"
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+struct demo {
+    struct events *events;
+    struct event_change change;
+    char path[EVENT_PATH_BYTES];
+    size_t next;
+    void (*done)(void *arg, enum err result);
+    void *arg;
+};
+
+static const struct demo_event {
+    struct event event;
+    struct section sections[4];
+} demo_events[] = {
+    {.event = {.type = "CONCERT",
+               .id = "1",
+               .title = "Winter tour",
+               .section_count = 4,
+               .queue = {1000000, 100, 50, 1, 600, 300, 0},
+               .hold_s = 300,
+               .max_per_user = 4},
+     .sections = {{.id = "A",
+                   .name = "Floor A",
+                   .capacity = 100,
+                   .price = 150000,
+                   .mode = SECTION_MODE_SLOT},
+                  {.id = "B",
+                   .name = "Floor B",
+                   .capacity = 100,
+                   .price = 120000,
+                   .mode = SECTION_MODE_LOCK},
+                  {.id = "C",
+                   .name = "Balcony C",
+                   .capacity = 300,
+                   .price = 80000,
+                   .mode = SECTION_MODE_ADAPTIVE},
+                  {.id = "D",
+                   .name = "Boxes D",
+                   .capacity = 40,
+                   .price = 200000,
+                   .mode = SECTION_MODE_SEAT}}},
+    {.event = {.type = "TIMEDEAL",
+               .id = "123",
+               .title = "Headphones at half price",
+               .section_count = 1,
+               .queue = {100000, 50, 20, 1, 300, 120, 0},
+               .hold_s = 180,
+               .max_per_user = 1},
+     .sections = {{.id = "units",
+                   .name = "Units",
+                   .capacity = 100,
+                   .price = 49900,
+                   .mode = SECTION_MODE_SLOT}}},
+};
+
+static bool is_there(struct events *events, const struct event *e) {
+    catalogue_open(events->catalogue);
+    bool there = catalogue_find(events->catalogue, str_of(e->type), str_of(e->id)) != NULL;
+    catalogue_shut(events->catalogue);
+    return there;
+}
+
+static struct event *build(const struct demo_event *from) {
+    struct event plain = from->event;
+    struct section sections[4];
+    memcpy(sections, from->sections, sizeof sections);
+    plain.sections = sections;
+    plain.state = EVENT_OPEN;
+    plain.opens_at_ms = CLOCK_NONE_MS;
+    plain.starts_at_ms = clock_wall_ms() + INT64_C(30) * 86400000;
+    memcpy(plain.currency, "KRW", sizeof plain.currency);
+    return event_copy(&plain);
+}
+
+static void create_next(struct demo *d);
+
+static void on_created(struct event_change *change, enum err result) {
+    struct demo *d = CONTAINER_OF(change, struct demo, change);
+    mem_free(change->put.stored);
+    if (result == ERR_OK) {
+        create_next(d);
+        return;
+    }
+    d->done(d->arg, result);
+    mem_free(d);
+}
+
+static void create_next(struct demo *d) {
+    size_t count = sizeof demo_events / sizeof demo_events[0];
+    while (d->next < count && is_there(d->events, &demo_events[d->next].event)) d->next++;
+    if (d->next == count) {
+        d->done(d->arg, ERR_OK);
+        mem_free(d);
+        return;
+    }
+    const struct demo_event *from = &demo_events[d->next++];
+    d->change = (struct event_change){
+        .wanted = build(from),
+        .done = on_created,
+        .put.note = {STR("demo"), STR("event.put"),
+                     event_path(str_of(from->event.type), str_of(from->event.id), d->path),
+                     STR("{}")}};
+    events_put(d->events, &d->change);
+}
+
+void demo_create(struct events *events, void (*done)(void *arg, enum err result), void *arg) {
+    struct demo *d = mem_new(sizeof *d);
+    d->events = events;
+    d->done = done;
+    d->arg = arg;
+    create_next(d);
+}
+
+void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path) {
+    buf_addf(out,
+             "\nadmitone " ADMITONE_VERSION " is running, with two demo events.\n\n"
+             "  events      %s/events\n"
+             "  a concert   %s/events/CONCERT/1      (a section of each mode)\n"
+             "  a time deal %s/events/TIMEDEAL/123\n"
+             "  metrics     %s/metrics\n"
+             "  API         %s/openapi.json\n"
+             "  admin key   %s\n\n"
+             "Try this in another terminal:\n\n"
+             "  curl -s %s/events/CONCERT/1\n\n"
+             "  curl -s -X PATCH %s/admin/events/CONCERT/1 \\\n"
+             "       -H \"Authorization: Bearer $(cat %s)\" \\\n"
+             "       -H 'Content-Type: application/json' -d '{\"maxPerUser\": 2}'\n\n"
+             "Ctrl-C stops it.\n\n",
+             base_url, base_url, base_url, base_url, base_url, admin_key_path, base_url, base_url,
+             admin_key_path);
+}

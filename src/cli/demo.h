@@ -1,0 +1,16 @@
+/*
+ * demo: events to try the server with: a concert that has a section of each mode, and a time deal.
+ */
+#ifndef ADMITONE_CLI_DEMO_H
+#define ADMITONE_CLI_DEMO_H
+
+#include "service/events.h"
+
+/* Creates those demo events that are not there yet, and calls `done` when all are durable; on the
+ * calling thread, which has a mailbox. */
+void demo_create(struct events *events, void (*done)(void *arg, enum err result), void *arg);
+
+/* What to try now, for people. */
+void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path);
+
+#endif

@@ -1,0 +1,389 @@
+/* `admitone serve`: puts the parts together, runs them, and takes them apart again.
+ *
+ * Threads: the main one waits for signals; each worker has its loop; the ledger has its own. To
+ * stop, the main thread tells every worker to drain, hears from each when it has, stops them, and
+ * closes the ledger last, so that whatever was under way could still be written and answered. */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/data_folder.h"
+#include "cli/demo.h"
+
+/* Open files that are no client's connection: ledger, listeners, logs. */
+#define RESERVED_FILES 256
+
+/* From the signal: clients have this long to take their answers, then they are cut; and the
+ * process ends after the second in any case. */
+#define DRAIN_MS 7000
+#define STOP_MS 9500
+
+struct server;
+
+struct server_worker {
+    struct worker worker;
+    struct net_worker *net;
+    struct server *server;
+    struct task drain;   /* main → worker: finish what is under way */
+    struct task press;   /* main → worker: cut what is left */
+    struct task drained; /* worker → main */
+    struct task stop;    /* main → worker: the last one */
+};
+
+struct server {
+    struct settings settings;
+    struct config config;
+    struct data_folder folder;
+    struct buf admin_key;
+    struct buf admin_key_path;
+    struct buf secret;
+    struct api api;
+    struct api_site site;
+    struct api_site admin_site;
+    struct server_worker *workers;
+    size_t worker_count;
+    size_t workers_drained;
+    char listening[ADDRESS_TEXT_BYTES];
+
+    uv_loop_t loop; /* the main thread's */
+    struct mailbox mailbox;
+    uv_signal_t on_term;
+    uv_signal_t on_int;
+    uv_timer_t drain_timer;
+    uv_timer_t stop_timer;
+    bool stopping;
+};
+
+/* ---- stopping ---- */
+
+static void on_stop(struct task *task) {
+    struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
+    worker_stop(&sw->worker);
+}
+
+static void on_drained_here(void *arg) {
+    struct server_worker *sw = arg;
+    mailbox_post(&sw->server->mailbox, &sw->drained);
+}
+
+static void on_drain(struct task *task) {
+    struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
+    net_worker_drain(sw->net, false, on_drained_here, sw);
+}
+
+static void on_press(struct task *task) {
+    struct server_worker *sw = CONTAINER_OF(task, struct server_worker, press);
+    net_worker_drain(sw->net, true, on_drained_here, sw);
+}
+
+static void close_main_loop(struct server *s) {
+    uv_close((uv_handle_t *)&s->on_term, NULL);
+    uv_close((uv_handle_t *)&s->on_int, NULL);
+    uv_close((uv_handle_t *)&s->drain_timer, NULL);
+    uv_close((uv_handle_t *)&s->stop_timer, NULL);
+    mailbox_close(&s->mailbox);
+}
+
+static void on_drained(struct task *task) {
+    struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drained);
+    struct server *s = sw->server;
+    if (++s->workers_drained < s->worker_count) return;
+    for (size_t i = 0; i < s->worker_count; i++)
+        mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
+    close_main_loop(s);
+}
+
+static void press(struct server *s) {
+    uv_timer_stop(&s->drain_timer);
+    for (size_t i = 0; i < s->worker_count; i++)
+        if (s->workers[i].press.run == NULL) {
+            s->workers[i].press.run = on_press;
+            mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].press);
+        }
+}
+
+static void on_drain_timer(uv_timer_t *timer) {
+    log_warn(msg("clients were too slow and are cut off"), kv_i64("after_ms", DRAIN_MS));
+    press(timer->data);
+}
+
+static void on_stop_timer(uv_timer_t *timer) {
+    (void)timer;
+    log_error(msg("could not stop in time: something is stuck, most likely the ledger's disk"),
+              kv_i64("after_ms", STOP_MS));
+    _exit(1);
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+    struct server *s = handle->data;
+    if (s->stopping) {
+        press(s); /* whoever asks twice is in a hurry */
+        return;
+    }
+    log_info(msg("stopping"), kv("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
+    s->stopping = true;
+    atomic_store(&s->api.stopping, true);
+    uv_timer_start(&s->drain_timer, on_drain_timer, DRAIN_MS, 0);
+    uv_timer_start(&s->stop_timer, on_stop_timer, STOP_MS, 0);
+    for (size_t i = 0; i < s->worker_count; i++)
+        mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].drain);
+}
+
+/* ---- starting ---- */
+
+static int64_t raise_file_limit(void) {
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 1024;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    getrlimit(RLIMIT_NOFILE, &files);
+    return files.rlim_cur > 1000000 ? 1000000 : (int64_t)files.rlim_cur;
+}
+
+static int64_t connection_cap(const struct settings *s, int64_t files) {
+    int64_t possible = files - RESERVED_FILES;
+    if (possible < 16) possible = 16;
+    if (s->net_max_connections == 0) return possible;
+    if (s->net_max_connections > possible)
+        log_warn(msg("the limit on open files is lower than net.max_connections; raise it with "
+                     "ulimit -n"),
+                 kv_i64("max_connections", s->net_max_connections), kv_i64("possible", possible));
+    return s->net_max_connections < possible ? s->net_max_connections : possible;
+}
+
+static bool read_keys(struct server *s, struct buf *why) {
+    const struct settings *set = &s->settings;
+    bool own_key = set->admin_key_file[0] == '\0';
+    bool own_secret = set->secret_file[0] == '\0';
+    struct buf secret_path = {0};
+    buf_addf(&s->admin_key_path, own_key ? "%s/admin.key" : "%s",
+             own_key ? set->data : set->admin_key_file);
+    buf_addf(&secret_path, own_secret ? "%s/secret" : "%s",
+             own_secret ? set->data : set->secret_file);
+    bool ok = key_file_read(buf_cstr(&s->admin_key_path), own_key, &s->admin_key, why) &&
+              key_file_read(buf_cstr(&secret_path), own_secret, &s->secret, why);
+    buf_deinit(&secret_path);
+    return ok;
+}
+
+static void fill_api(struct server *s) {
+    const struct settings *set = &s->settings;
+    struct api *api = &s->api;
+    api->events.catalogue = catalogue_new();
+    api->started_ms = clock_wall_ms();
+    api->cors_origins = str_of(set->cors_origins);
+    api->admin_key = buf_str(&s->admin_key);
+    api->defaults =
+        (struct event_defaults){.queue = {.max_waiting = set->queue_max_waiting,
+                                          .max_active = set->queue_max_active,
+                                          .entry_batch_size = set->queue_entry_batch_size,
+                                          .entry_interval_s = set->queue_entry_interval_seconds,
+                                          .active_ttl_s = set->queue_active_ttl_seconds,
+                                          .grace_s = set->queue_grace_seconds,
+                                          .token_ttl_s = set->queue_token_ttl_seconds},
+                                .hold_s = set->reservation_hold_seconds,
+                                .max_per_user = set->reservation_max_per_user};
+    str_copy(str_of(set->reservation_currency), api->defaults.currency,
+             sizeof api->defaults.currency);
+    struct net_options net = {.headers_timeout_ms = set->net_headers_timeout_ms,
+                              .body_timeout_ms = set->net_body_timeout_ms,
+                              .idle_timeout_ms = set->net_idle_timeout_ms,
+                              .write_timeout_ms = set->net_write_timeout_ms,
+                              .max_connections = connection_cap(set, raise_file_limit()),
+                              .max_connections_per_address = set->net_max_connections_per_address};
+    networks_parse(str_of(set->net_trusted_proxies), &net.trusted_proxies);
+    api->net = net_new(&net);
+}
+
+/* One socket per worker on the address, each handed to its worker. */
+static bool listen_on(struct server *s, const char *where, struct api_site *site,
+                      char text[ADDRESS_TEXT_BYTES], struct buf *why) {
+    struct sockaddr_storage address;
+    int *sockets = mem_new(s->worker_count * sizeof *sockets);
+    bool parsed = endpoint_parse(str_of(where), &address);
+    assert(parsed);
+    int failed = net_bind(&address, sockets, s->worker_count);
+    if (failed != 0) {
+        buf_addf(why, "cannot listen on %s: %s", where, strerror(failed));
+        if (failed == EADDRINUSE)
+            buf_add(why, STR("; stop what listens there, or choose another with --listen"));
+        mem_free(sockets);
+        return false;
+    }
+    for (size_t i = 0; i < s->worker_count && failed == 0; i++)
+        failed = net_worker_listen(s->workers[i].net, sockets[i], &site->net);
+    mem_free(sockets);
+    if (failed != 0) buf_addf(why, "cannot listen on %s: %s", where, uv_strerror(failed));
+    endpoint_format(&address, text);
+    return failed == 0;
+}
+
+static bool start_workers(struct server *s, struct buf *why) {
+    bool own_admin = s->settings.admin_listen[0] != '\0';
+    char admin_listening[ADDRESS_TEXT_BYTES] = "";
+    for (size_t i = 0; i < s->worker_count; i++) {
+        struct server_worker *sw = &s->workers[i];
+        sw->server = s;
+        sw->drain.run = on_drain;
+        sw->drained.run = on_drained;
+        sw->stop.run = on_stop;
+        int failed = worker_init(&sw->worker);
+        if (failed != 0) {
+            buf_addf(why, "cannot start a worker: %s", uv_strerror(failed));
+            return false;
+        }
+        sw->net = net_worker_new(s->api.net, &sw->worker);
+    }
+    api_site_init(&s->site, &s->api, true, !own_admin);
+    if (!listen_on(s, s->settings.listen, &s->site, s->listening, why)) return false;
+    if (own_admin) {
+        api_site_init(&s->admin_site, &s->api, true, true);
+        if (!listen_on(s, s->settings.admin_listen, &s->admin_site, admin_listening, why))
+            return false;
+    }
+    for (size_t i = 0; i < s->worker_count; i++) {
+        int failed = worker_start(&s->workers[i].worker);
+        if (failed != 0) {
+            buf_addf(why, "cannot start a worker's thread: %s", uv_strerror(failed));
+            return false;
+        }
+    }
+    log_info(msg("listening"), kv("addr", s->listening),
+             kv_i64("workers", (int64_t)s->worker_count),
+             kv_i64("events", (int64_t)catalogue_count(s->api.events.catalogue)),
+             kv("admin_key", buf_cstr(&s->admin_key_path)));
+    if (own_admin) log_info(msg("listening for the admin"), kv("addr", admin_listening));
+    return true;
+}
+
+static void on_demo_ready(void *arg, enum err result) {
+    struct server *s = arg;
+    struct buf tour = {0};
+    struct buf url = {0};
+    if (result != ERR_OK) {
+        log_error(msg("could not create the demo events"), kv_str("error", err_title(result)));
+        return;
+    }
+    buf_addf(&url, "http://%s", s->listening);
+    demo_tour(&tour, buf_cstr(&url), buf_cstr(&s->admin_key_path));
+    cli_print(&tour);
+    buf_deinit(&url);
+    buf_deinit(&tour);
+}
+
+static void start_main_loop(struct server *s) {
+    uv_loop_init(&s->loop);
+    mailbox_init(&s->mailbox, &s->loop);
+    mailbox_set_mine(&s->mailbox);
+    uv_signal_init(&s->loop, &s->on_term);
+    uv_signal_init(&s->loop, &s->on_int);
+    uv_timer_init(&s->loop, &s->drain_timer);
+    uv_timer_init(&s->loop, &s->stop_timer);
+    s->on_term.data = s;
+    s->on_int.data = s;
+    s->drain_timer.data = s;
+    s->stop_timer.data = s;
+    uv_signal_start(&s->on_term, on_signal, SIGTERM);
+    uv_signal_start(&s->on_int, on_signal, SIGINT);
+}
+
+/* Everything up to the point where it serves. On false the process ends; only what would keep
+ * others out (the lock) or lose data (the ledger) needs to be let go by then. */
+static bool start(struct server *s, const struct adapters *adapters, struct buf *why) {
+    if (!data_folder_own(&s->folder, s->settings.data, why)) return false;
+    if (!read_keys(s, why)) return false;
+    if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
+    fill_api(s);
+    enum err failed = events_load(&s->api.events);
+    if (failed != ERR_OK) {
+        buf_addf(why, "cannot read the events from the ledger: %s", err_title(failed).at);
+        return false;
+    }
+    s->worker_count =
+        s->settings.workers > 0 ? (size_t)s->settings.workers : (size_t)uv_available_parallelism();
+    s->workers = mem_new(s->worker_count * sizeof *s->workers);
+    start_main_loop(s);
+    return start_workers(s, why);
+}
+
+static void run_until_stopped(struct server *s) {
+    if (s->settings.demo) demo_create(&s->api.events, on_demo_ready, s);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    for (size_t i = 0; i < s->worker_count; i++) {
+        worker_join(&s->workers[i].worker);
+        net_worker_free(s->workers[i].net);
+    }
+    int busy = uv_loop_close(&s->loop);
+    assert(busy == 0);
+    mailbox_deinit(&s->mailbox);
+    net_free(s->api.net);
+    ledger_close(s->api.events.ledger);
+    catalogue_free(s->api.events.catalogue);
+    mem_free(s->workers);
+    log_info(msg("stopped"));
+}
+
+static void free_server(struct server *s) {
+    data_folder_leave(&s->folder);
+    buf_deinit(&s->admin_key);
+    buf_deinit(&s->admin_key_path);
+    buf_deinit(&s->secret);
+    config_deinit(&s->config);
+    mem_free(s);
+}
+
+/* Takes the word out of the list, if it is there. */
+static bool take_word(char **args, const char *word) {
+    for (; *args != NULL; args++) {
+        if (strcmp(*args, word) != 0) continue;
+        for (; *args != NULL; args++) args[0] = args[1];
+        return true;
+    }
+    return false;
+}
+
+static char **copy_args(char *const *args) {
+    size_t n = 0;
+    while (args[n] != NULL) n++;
+    char **copy = mem_new((n + 1) * sizeof *copy);
+    memcpy(copy, args, n * sizeof *copy);
+    return copy;
+}
+
+int cli_serve(char *const *args, const struct adapters *adapters) {
+    struct server *s = mem_new(sizeof *s);
+    struct buf why = {0};
+    char **own_args = copy_args(args);
+    bool print_config = take_word(own_args, "--print-config");
+    bool ok = cli_settings(&s->config, &s->settings, own_args);
+    mem_free(own_args);
+    s->folder.lock = -1;
+    if (!ok || print_config) {
+        struct buf text = {0};
+        if (ok) config_print(&s->config, &text);
+        cli_print(&text);
+        buf_deinit(&text);
+        free_server(s);
+        return ok ? 0 : 2;
+    }
+    log_setup((enum log_level)s->settings.log_level, (enum log_format)s->settings.log_format);
+    signal(SIGPIPE, SIG_IGN);
+    if (!start(s, adapters, &why)) {
+        cli_complain(&why);
+        if (s->api.events.ledger != NULL) ledger_close(s->api.events.ledger);
+        /* Threads may run already, and the process ends here: no use in taking it apart. */
+        _exit(1);
+    }
+    run_until_stopped(s);
+    free_server(s);
+    buf_deinit(&why);
+    return 0;
+}

@@ -1,0 +1,106 @@
+#include "cli/settings.h"
+
+#include "core/event.h"
+#include "net/address.h"
+
+#define AT(member) offsetof(struct settings, member)
+#define TEXT(name, member, otherwise, argument, help)                                              \
+    { name, CONFIG_TEXT, AT(member), otherwise, 0, 0, NULL, argument, help }
+#define NUMBER(name, member, otherwise, min, max, help)                                            \
+    { name, CONFIG_I64, AT(member), otherwise, min, max, NULL, "N", help }
+#define WORD(name, member, otherwise, words, help)                                                 \
+    { name, CONFIG_WORD, AT(member), otherwise, 0, 0, words, "WORD", help }
+#define SWITCH(name, member, help)                                                                 \
+    { name, CONFIG_BOOL, AT(member), "false", 0, 0, NULL, "", help }
+
+const struct config_key setting_keys[] = {
+    TEXT("config", config_file, "", "FILE", "INI file to read"),
+    TEXT("listen", listen, "127.0.0.1:8080", "ADDR:PORT",
+         "where to listen; port 0 takes a free one"),
+    TEXT("data", data, "./data", "DIR", "folder of the ledger, the secret and the admin key"),
+    NUMBER("workers", workers, "0", 0, 256, "threads that serve; 0: one per core"),
+    TEXT("hot", hot, "memory", "STORE", "where the queue and the seats live: memory"),
+    TEXT("ledger", ledger, "sqlite:", "STORE", "the durable truth: sqlite:PATH, or in DATA"),
+    TEXT("feed", feed, "local", "FEED", "where requests and facts go: local"),
+    TEXT("secret_file", secret_file, "", "FILE",
+         "key that signs tokens; made in DATA if not given"),
+    TEXT("admin_key_file", admin_key_file, "", "FILE", "the admin key; made in DATA if not given"),
+    SWITCH("demo", demo, "create demo events, and print what to try"),
+    TEXT("admin.listen", admin_listen, "", "ADDR:PORT", "serve the admin paths here and only here"),
+    TEXT("cors.origins", cors_origins, "", "LIST",
+         "origins whose pages may call the API: * or a list with commas"),
+    WORD("log.level", log_level, "info", "debug info warn error", "what is logged"),
+    WORD("log.format", log_format, "logfmt", "logfmt json", "how it is logged"),
+    NUMBER("net.max_connections", net_max_connections, "0", 0, 1000000,
+           "connections in all; 0: as many as the limit on open files allows"),
+    NUMBER("net.max_connections_per_address", net_max_connections_per_address, "0", 0, 1000000,
+           "connections per client address, but for loopback and trusted proxies; 0: no cap"),
+    TEXT("net.trusted_proxies", net_trusted_proxies, "", "LIST",
+         "networks whose X-Forwarded-For counts, as in 192.0.2.0/24"),
+    NUMBER("net.headers_timeout_ms", net_headers_timeout_ms, "10000", 100, 600000,
+           "a request's line and headers must arrive in this time"),
+    NUMBER("net.body_timeout_ms", net_body_timeout_ms, "10000", 100, 600000,
+           "a request's body must arrive in this time"),
+    NUMBER("net.idle_timeout_ms", net_idle_timeout_ms, "75000", 100, 3600000,
+           "a connection without a request is closed after this time"),
+    NUMBER("net.write_timeout_ms", net_write_timeout_ms, "30000", 100, 600000,
+           "a client must take its answer in this time"),
+    NUMBER("ledger.queue_max", ledger_queue_max, "65536", 1, 1000000,
+           "records that may wait for their commit; beyond, requests get 503"),
+    NUMBER("ledger.batch_max", ledger_batch_max, "1024", 1, 65536, "records in one transaction"),
+    NUMBER("ledger.wal_bytes_max", ledger_wal_bytes_max, "16777216", 65536, 1073741824,
+           "above this the writer folds the write-ahead log in itself"),
+    NUMBER("queue.max_waiting", queue_max_waiting, "1000000", 0, MAX_WAITING_MAX,
+           "new events: who may wait"),
+    NUMBER("queue.max_active", queue_max_active, "100", 1, MAX_ACTIVE_MAX,
+           "new events: who may be active at once"),
+    NUMBER("queue.entry_batch_size", queue_entry_batch_size, "50", 1, ENTRY_BATCH_MAX,
+           "new events: admitted per interval"),
+    NUMBER("queue.entry_interval_seconds", queue_entry_interval_seconds, "1", 1,
+           ENTRY_INTERVAL_S_MAX, "new events: the interval of admission"),
+    NUMBER("queue.active_ttl_seconds", queue_active_ttl_seconds, "600", 1, ACTIVE_TTL_S_MAX,
+           "new events: how long an admitted user may stay"),
+    NUMBER("queue.grace_seconds", queue_grace_seconds, "300", 1, GRACE_S_MAX,
+           "new events: who is silent for longer loses the place"),
+    NUMBER("queue.token_ttl_seconds", queue_token_ttl_seconds, "0", 0, TOKEN_TTL_S_MAX,
+           "new events: a token's life; 0: as long as its entry"),
+    NUMBER("reservation.hold_seconds", reservation_hold_seconds, "300", 1, HOLD_S_MAX,
+           "new events: how long seats are held"),
+    NUMBER("reservation.max_per_user", reservation_max_per_user, "4", 1, PER_USER_MAX,
+           "new events: seats per user"),
+    TEXT("reservation.currency", reservation_currency, "KRW", "CODE",
+         "new events: of their prices"),
+    NUMBER("retention.audit_days", retention_audit_days, "365", 0, 36500,
+           "how long the audit trail is kept; 0: for ever"),
+    NUMBER("retention.ended_days", retention_ended_days, "30", 0, 36500,
+           "how long what has ended is kept; 0: for ever"),
+    {0},
+};
+
+bool settings_check(const struct settings *s, struct buf *why) {
+    struct sockaddr_storage address;
+    struct networks networks;
+    if (!endpoint_parse(str_of(s->listen), &address)) {
+        buf_addf(why, "listen: \"%s\" is not ADDR:PORT, as in 127.0.0.1:8080 or [::1]:8080",
+                 s->listen);
+    } else if (s->admin_listen[0] != '\0' && !endpoint_parse(str_of(s->admin_listen), &address)) {
+        buf_addf(why, "admin.listen: \"%s\" is not ADDR:PORT, as in 127.0.0.1:8081",
+                 s->admin_listen);
+    } else if (!networks_parse(str_of(s->net_trusted_proxies), &networks)) {
+        buf_addf(why,
+                 "net.trusted_proxies: \"%s\" is not a list of networks, as in "
+                 "192.0.2.0/24,2001:db8::/32",
+                 s->net_trusted_proxies);
+    } else if (!event_currency_ok(str_of(s->reservation_currency))) {
+        buf_addf(why, "reservation.currency: \"%s\" is not three capital letters",
+                 s->reservation_currency);
+    } else if (strcmp(s->hot, "memory") != 0) {
+        buf_addf(why, "hot: \"%s\" is not known; this version keeps its hot state in: memory",
+                 s->hot);
+    } else if (!str_starts(str_of(s->ledger), STR("sqlite:"))) {
+        buf_addf(why, "ledger: \"%s\" is not known; this version writes: sqlite:PATH", s->ledger);
+    } else if (strcmp(s->feed, "local") != 0) {
+        buf_addf(why, "feed: \"%s\" is not known; this version has: local", s->feed);
+    }
+    return why->len == 0;
+}

@@ -1,0 +1,59 @@
+/*
+ * settings: every key of the configuration, once, with its default, range and meaning. The flag,
+ * the environment variable, the INI line, --help and --print-config all come from this table.
+ */
+#ifndef ADMITONE_CLI_SETTINGS_H
+#define ADMITONE_CLI_SETTINGS_H
+
+#include "base/config.h"
+
+struct settings {
+    const char *config_file;
+    const char *listen;
+    const char *data;
+    int64_t workers; /* 0: one per core */
+    const char *hot;
+    const char *ledger;
+    const char *feed;
+    const char *secret_file;
+    const char *admin_key_file;
+    bool demo;
+
+    const char *admin_listen;
+    const char *cors_origins;
+    int64_t log_level;
+    int64_t log_format;
+
+    int64_t net_max_connections; /* 0: what the limit on open files allows */
+    int64_t net_max_connections_per_address;
+    const char *net_trusted_proxies;
+    int64_t net_headers_timeout_ms;
+    int64_t net_body_timeout_ms;
+    int64_t net_idle_timeout_ms;
+    int64_t net_write_timeout_ms;
+
+    int64_t ledger_queue_max;
+    int64_t ledger_batch_max;
+    int64_t ledger_wal_bytes_max;
+
+    int64_t queue_max_waiting;
+    int64_t queue_max_active;
+    int64_t queue_entry_batch_size;
+    int64_t queue_entry_interval_seconds;
+    int64_t queue_active_ttl_seconds;
+    int64_t queue_grace_seconds;
+    int64_t queue_token_ttl_seconds;
+    int64_t reservation_hold_seconds;
+    int64_t reservation_max_per_user;
+    const char *reservation_currency;
+
+    int64_t retention_audit_days;
+    int64_t retention_ended_days;
+};
+
+extern const struct config_key setting_keys[];
+
+/* What no single key can say: that values fit each other. False: `why`. */
+bool settings_check(const struct settings *s, struct buf *why);
+
+#endif
