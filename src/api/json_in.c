@@ -159,7 +159,7 @@ static bool read_field(const struct json_field *f, const json_t *value, void *in
     case JSON_KIND_OTHER:
         return true;
     }
-    assert(!"no such kind");
+    assert(false && "no such kind");
     return false;
 }
 

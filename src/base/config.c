@@ -108,7 +108,7 @@ static bool convert(const struct config_key *key, char *text, void *into) {
         *(int64_t *)at = word_in(key->words, value);
         return *(int64_t *)at >= 0;
     }
-    assert(!"no such kind");
+    assert(false && "no such kind");
     return false;
 }
 

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-extern char **environ;
-
 void cli_print(struct buf *text) {
     if (text->len == 0) return;
     fwrite(text->bytes, 1, text->len, stdout);

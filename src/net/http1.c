@@ -315,7 +315,7 @@ static enum err read_field(struct http1 *p, enum field field, str value) {
 /* A header or trailer line in its two parts; both are empty at the end of the section. */
 static enum http1_step field_line(struct http1 *p, const char *block, size_t len, str *name,
                                   str *value) {
-    str line;
+    str line = {NULL, 0};
     enum http1_step step = next_line(p, block, len, p->headers_left, ERR_HEADERS_TOO_LARGE, &line);
     if (step != HTTP1_DONE) return step;
     assert(p->headers_left >= line.len + 2);
