@@ -41,6 +41,7 @@ void buf_add_i64(struct buf *b, int64_t value) {
 }
 
 void buf_addf(struct buf *b, const char *format, ...) {
+    assert(format != NULL);
     va_list args;
     va_start(args, format);
     va_list again;

@@ -255,22 +255,26 @@ void config_deinit(struct config *c) {
     *c = (struct config){0};
 }
 
+static void print_key(const struct config *c, size_t index, str name, struct buf *out) {
+    struct buf line = {0};
+    buf_addf(&line, "%.*s = %s", (int)name.len, name.at, c->texts[index]);
+    buf_addf(out, "%-44s ; %s\n", buf_cstr(&line), c->sources[index]);
+    buf_deinit(&line);
+}
+
 void config_print(const struct config *c, struct buf *out) {
     str section = STR("");
+    /* Keys without a section first: behind a "[section]" line they would belong to it. */
+    for (size_t i = 0; c->keys[i].name != NULL; i++)
+        if (strchr(c->keys[i].name, '.') == NULL) print_key(c, i, str_of(c->keys[i].name), out);
     for (size_t i = 0; c->keys[i].name != NULL; i++) {
-        str rest = str_of(c->keys[i].name);
+        str name = str_of(c->keys[i].name);
         str own;
-        str_split(&rest, '.', &own);
-        bool plain = rest.at == NULL;
-        if (!plain && !str_eq(own, section)) {
-            section = own;
-            buf_addf(out, "\n[%.*s]\n", (int)own.len, own.at);
-        }
-        struct buf line = {0};
-        str name = plain ? own : rest;
-        buf_addf(&line, "%.*s = %s", (int)name.len, name.at, c->texts[i]);
-        buf_addf(out, "%-44s ; %s\n", buf_cstr(&line), c->sources[i]);
-        buf_deinit(&line);
+        str_split(&name, '.', &own);
+        if (name.at == NULL) continue;
+        if (!str_eq(own, section)) buf_addf(out, "\n[%.*s]\n", (int)own.len, own.at);
+        section = own;
+        print_key(c, i, name, out);
     }
 }
 

@@ -1,0 +1,72 @@
+// What /openapi.json says, what the router has and what docs/api.md tells are one story.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { start } from './support/server.mjs';
+
+const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
+
+/** "GET /events/{type}/{id}" for every row of the router's table. */
+function routes() {
+  const rows = [...read('src/api/router.c').matchAll(/\{HTTP_(\w+), (true|false), "([^"]+)"/g)];
+  return rows.map(([, method, admin, path]) => ({ key: `${method} ${path}`, admin: admin === 'true' }));
+}
+
+test('the document, the router and docs/api.md list the same paths', async () => {
+  const server = await start();
+  try {
+    const document = await (await fetch(`${server.url}/openapi.json`)).json();
+    const documented = [];
+    for (const [path, item] of Object.entries(document.paths))
+      for (const method of ['get', 'put', 'post', 'patch', 'delete'])
+        if (item[method]) documented.push(`${method.toUpperCase()} ${path}`);
+    const routed = routes();
+    assert.ok(routed.length >= 12);
+    assert.deepEqual(documented.sort(), routed.map((r) => r.key).sort());
+    const prose = read('docs/api.md');
+    for (const { key } of routed) {
+      const [method, path] = key.split(' ');
+      const row = new RegExp(`\\| ${method} \`${path.replace(/[{}.]/g, '\\$&')}[?\`]`);
+      assert.match(prose, row, `${key} is not in docs/api.md`);
+    }
+  } finally {
+    await server.stop();
+  }
+});
+
+test('admin paths, and only they, ask for the key in document and program', async () => {
+  const server = await start();
+  try {
+    const document = await (await fetch(`${server.url}/openapi.json`)).json();
+    for (const { key, admin } of routes()) {
+      const [method, path] = key.split(' ');
+      const item = document.paths[path][method.toLowerCase()];
+      assert.equal(Boolean(item.security), admin, key);
+      const real = path.replace('{type}', 'CONCERT').replace('{id}', '1').replace('{section}', 'A');
+      const answer = await fetch(server.url + real, { method });
+      assert.equal(answer.status === 401, admin, `${key} answered ${answer.status}`);
+      await answer.arrayBuffer();
+    }
+  } finally {
+    await server.stop();
+  }
+});
+
+test('the limits in the document are those of the source', () => {
+  const document = JSON.parse(read('docs/openapi.json'));
+  const limits = read('src/core/limits.h');
+  const limit = (name) => Number(limits.match(new RegExp(`${name} (?:INT64_C\\()?(\\d+)`))[1]);
+  const { Queue, Section, NewEvent } = document.components.schemas;
+  assert.equal(Queue.properties.maxWaiting.maximum, limit('MAX_WAITING_MAX'));
+  assert.equal(Queue.properties.maxActive.maximum, limit('MAX_ACTIVE_MAX'));
+  assert.equal(Queue.properties.entryBatchSize.maximum, limit('ENTRY_BATCH_MAX'));
+  assert.equal(Queue.properties.entryIntervalSeconds.maximum, limit('ENTRY_INTERVAL_S_MAX'));
+  assert.equal(Queue.properties.activeTtlSeconds.maximum, limit('ACTIVE_TTL_S_MAX'));
+  assert.equal(Queue.properties.graceSeconds.maximum, limit('GRACE_S_MAX'));
+  assert.equal(Queue.properties.tokenTtlSeconds.maximum, limit('TOKEN_TTL_S_MAX'));
+  assert.equal(Section.properties.capacity.maximum, limit('SECTION_CAPACITY_MAX'));
+  assert.equal(Section.properties.price.maximum, limit('PRICE_MAX'));
+  assert.equal(NewEvent.properties.holdSeconds.maximum, limit('HOLD_S_MAX'));
+  assert.equal(NewEvent.properties.maxPerUser.maximum, limit('PER_USER_MAX'));
+  assert.equal(NewEvent.properties.sections.maxItems, limit('EVENT_SECTIONS_MAX'));
+});

@@ -1,0 +1,190 @@
+#include "base/config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+struct values {
+    const char *file;
+    const char *listen;
+    int64_t max_active;
+    bool demo;
+    int64_t level;
+};
+
+static const struct config_key keys[] = {
+    {"config", CONFIG_TEXT, offsetof(struct values, file), "", 0, 0, NULL, "FILE", "the file"},
+    {"listen", CONFIG_TEXT, offsetof(struct values, listen), "here", 0, 0, NULL, "ADDR", "where"},
+    {"queue.max_active", CONFIG_I64, offsetof(struct values, max_active), "100", 1, 1000, NULL, "N",
+     "how many"},
+    {"demo", CONFIG_BOOL, offsetof(struct values, demo), "false", 0, 0, NULL, "", "try it"},
+    {"log.level", CONFIG_WORD, offsetof(struct values, level), "info", 0, 0, "debug info warn",
+     "WORD", "how much"},
+    {0},
+};
+
+/* Loads, and compares with what is expected: `wrong` is a part of the message, or NULL. */
+static struct values load(char *const *args, char *const *environment, const char *wrong) {
+    struct config config;
+    static struct values v;
+    static char listen[64];
+    struct buf why = {0};
+    bool ok = config_load(&config, keys, &v, args, environment, &why);
+    if (ok != (wrong == NULL)) fail_msg("unexpected: %s", buf_cstr(&why));
+    if (wrong != NULL && strstr(buf_cstr(&why), wrong) == NULL)
+        fail_msg("\"%s\" is not in: %s", wrong, buf_cstr(&why));
+    str_copy(str_of(v.listen), listen, sizeof listen);
+    v.listen = listen;
+    config_deinit(&config);
+    buf_deinit(&why);
+    return v;
+}
+
+static char *none[] = {NULL};
+
+static void defaults_stand_where_nothing_is_said(void **state) {
+    (void)state;
+    struct values v = load(none, none, NULL);
+    assert_string_equal(v.listen, "here");
+    assert_int_equal(v.max_active, 100);
+    assert_false(v.demo);
+    assert_int_equal(v.level, 1);
+}
+
+static void write_file(char path[32], const char *text) {
+    str_copy(STR("/tmp/config_test.XXXXXX"), path, 32);
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+}
+
+static void a_flag_beats_the_environment_which_beats_the_file(void **state) {
+    (void)state;
+    char path[32];
+    char variable[64];
+    write_file(path, "listen = file\n[queue]\nmax_active = 7\n[log]\nlevel = warn\n");
+    snprintf(variable, sizeof variable, "ADMITONE_CONFIG=%s", path);
+    char *environment[] = {"PATH=/bin", "ADMITONE_LISTEN=environment",
+                           "ADMITONE_QUEUE_MAX_ACTIVE=8", variable, NULL};
+    char *args[] = {"--queue-max-active", "9", "--demo", NULL};
+    struct values v = load(args, environment, NULL);
+    assert_int_equal(v.max_active, 9);
+    assert_string_equal(v.listen, "environment");
+    assert_int_equal(v.level, 2);
+    assert_true(v.demo);
+    unlink(path);
+}
+
+static void both_spellings_of_a_flag_mean_the_same(void **state) {
+    (void)state;
+    char *joined[] = {"--queue-max-active=12", "--demo=false", "--listen=a=b", NULL};
+    struct values v = load(joined, none, NULL);
+    assert_int_equal(v.max_active, 12);
+    assert_false(v.demo);
+    assert_string_equal(v.listen, "a=b");
+}
+
+static void what_is_wrong_is_named_with_its_place(void **state) {
+    (void)state;
+    static const struct {
+        char *args[3];
+        char *environment[2];
+        const char *wrong;
+    } rows[] = {
+        {{"--queue-max-activ", "1"}, {0}, "did you mean --queue-max-active?"},
+        {{"--nonsense", "1"}, {0}, "unknown key --nonsense"},
+        {{"--queue-max-active", "0"}, {0}, "queue.max_active (flag --queue-max-active): \"0\""},
+        {{"--queue-max-active", "1001"}, {0}, "a whole number from 1 to 1000"},
+        {{"--queue-max-active", "x"}, {0}, "\"x\" is not"},
+        {{"--queue-max-active"}, {0}, "--queue-max-active needs a value: N"},
+        {{"--demo=maybe"}, {0}, "true or false"},
+        {{"--log-level", "loud"}, {0}, "one of: debug info warn"},
+        {{"stray"}, {0}, "unexpected argument \"stray\""},
+        {{0}, {"ADMITONE_LISTN=x"}, "did you mean ADMITONE_LISTEN?"},
+        {{0}, {"ADMITONE_LOG_LEVEL=loud"}, "log.level (environment ADMITONE_LOG_LEVEL)"},
+        {{"--config", "/nonexistent/x.ini"}, {0}, "cannot read the configuration file"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        load(rows[i].args, rows[i].environment, rows[i].wrong);
+}
+
+static void a_wrong_line_of_the_file_is_named_with_its_number(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *wrong;
+    } rows[] = {
+        {"listen = x\n[queue]\nmax_activ = 3\n", "did you mean queue.max_active? ("},
+        {"listen = x\n[queue]\nmax_active = many\n", ", line 3)"},
+        {"listen = x\nwhat is this\n", "line 2 is neither"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char path[32];
+        write_file(path, rows[i].text);
+        char *args[] = {"--config", path, NULL};
+        load(args, none, rows[i].wrong);
+        unlink(path);
+    }
+}
+
+static void printing_shows_where_each_value_came_from(void **state) {
+    (void)state;
+    struct config config;
+    struct values v;
+    struct buf why = {0};
+    struct buf out = {0};
+    char *args[] = {"--queue-max-active", "9", NULL};
+    char *environment[] = {"ADMITONE_LISTEN=there", NULL};
+    assert_true(config_load(&config, keys, &v, args, environment, &why));
+    config_print(&config, &out);
+    const char *text = buf_cstr(&out);
+    assert_non_null(strstr(text, "listen = there"));
+    assert_non_null(strstr(text, "; environment ADMITONE_LISTEN\n"));
+    assert_non_null(strstr(text, "[queue]\nmax_active = 9"));
+    assert_non_null(strstr(text, "; flag --queue-max-active\n"));
+    assert_non_null(strstr(text, "; default\n"));
+    config_deinit(&config);
+    buf_deinit(&out);
+    buf_deinit(&why);
+}
+
+/* What --print-config writes is a file that --config reads. */
+static void what_is_printed_can_be_read_again(void **state) {
+    (void)state;
+    struct config config;
+    struct values v;
+    struct buf why = {0};
+    struct buf out = {0};
+    char *args[] = {"--queue-max-active", "9", "--log-level", "warn", NULL};
+    assert_true(config_load(&config, keys, &v, args, none, &why));
+    config_print(&config, &out);
+    char path[32];
+    write_file(path, buf_cstr(&out));
+    char *again[] = {"--config", path, NULL};
+    struct values read = load(again, none, NULL);
+    assert_int_equal(read.max_active, 9);
+    assert_int_equal(read.level, 2);
+    unlink(path);
+    config_deinit(&config);
+    buf_deinit(&out);
+    buf_deinit(&why);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_stand_where_nothing_is_said),
+        cmocka_unit_test(a_flag_beats_the_environment_which_beats_the_file),
+        cmocka_unit_test(both_spellings_of_a_flag_mean_the_same),
+        cmocka_unit_test(what_is_wrong_is_named_with_its_place),
+        cmocka_unit_test(a_wrong_line_of_the_file_is_named_with_its_number),
+        cmocka_unit_test(printing_shows_where_each_value_came_from),
+        cmocka_unit_test(what_is_printed_can_be_read_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
