@@ -1,0 +1,351 @@
+#include "base/metrics.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* Everything below reads the text that a scrape gets, as a scraper would. */
+
+struct scrape {
+    struct buf text;
+};
+
+static void scrape_now(struct scrape *s) {
+    s->text = (struct buf){0};
+    metrics_render(&s->text);
+}
+
+static void scrape_free(struct scrape *s) {
+    buf_deinit(&s->text);
+}
+
+/* The value of the series `name` or `name{labels}`, which stands in the text exactly once. */
+static double value_of(const struct scrape *s, const char *series) {
+    str rest = buf_str(&s->text);
+    str line;
+    int found = 0;
+    double value = 0;
+    while (str_split(&rest, '\n', &line)) {
+        size_t len = strlen(series);
+        if (!str_starts(line, str_of(series)) || line.len <= len || line.at[len] != ' ') continue;
+        found++;
+        value = strtod(line.at + len + 1, NULL);
+    }
+    if (found != 1) fail_msg("%s stands there %d times", series, found);
+    return value;
+}
+
+enum { THREADS = 8, ROUNDS = 20000 };
+
+static _Atomic bool stop;
+
+static void *count_a_lot(void *arg) {
+    (void)arg;
+    for (int i = 0; i < ROUNDS; i++) {
+        count(COUNT_HTTP_2XX, 1);
+        count(COUNT_HTTP_4XX, 3);
+        observe(HISTOGRAM_LEDGER_BATCH_RECORDS, (uint64_t)(i % 5));
+    }
+    return NULL;
+}
+
+static void *scrape_a_lot(void *arg) {
+    (void)arg;
+    uint64_t last = 0;
+    while (!atomic_load(&stop)) {
+        struct scrape s;
+        scrape_now(&s);
+        scrape_free(&s);
+        uint64_t now = counter_total(COUNT_HTTP_2XX);
+        if (now < last) return "a counter went back";
+        last = now;
+    }
+    return NULL;
+}
+
+static void counts_of_several_threads_add_up_exactly_also_after_they_ended(void **state) {
+    (void)state;
+    uint64_t before = counter_total(COUNT_HTTP_2XX);
+    uint64_t before_4xx = counter_total(COUNT_HTTP_4XX);
+    pthread_t threads[THREADS];
+    pthread_t scraper;
+    assert_int_equal(pthread_create(&scraper, NULL, scrape_a_lot, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, count_a_lot, NULL), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    atomic_store(&stop, true);
+    void *complaint;
+    pthread_join(scraper, &complaint);
+    assert_null(complaint);
+
+    assert_int_equal(counter_total(COUNT_HTTP_2XX) - before, THREADS * ROUNDS);
+    assert_int_equal(counter_total(COUNT_HTTP_4XX) - before_4xx, THREADS * ROUNDS * 3);
+    assert_int_equal(counter_total(COUNT_HTTP_3XX), 0);
+    struct scrape s;
+    scrape_now(&s);
+    assert_true(value_of(&s, "admitone_http_responses_total{class=\"2xx\"}") == THREADS * ROUNDS);
+    assert_true(value_of(&s, "admitone_ledger_batch_records_count") == THREADS * ROUNDS);
+    assert_true(value_of(&s, "admitone_ledger_batch_records_sum") == THREADS * ROUNDS * 2);
+    assert_true(value_of(&s, "admitone_ledger_batch_records_bucket{le=\"0\"}") ==
+                THREADS * ROUNDS / 5);
+    assert_true(value_of(&s, "admitone_ledger_batch_records_bucket{le=\"3\"}") ==
+                THREADS * ROUNDS / 5 * 4);
+    scrape_free(&s);
+}
+
+static void each_counter_has_a_place_of_its_own(void **state) {
+    (void)state;
+    uint64_t before[COUNTERS];
+    for (size_t c = 0; c < COUNTERS; c++) before[c] = counter_total((enum counter)c);
+    for (size_t c = 0; c < COUNTERS; c++) count((enum counter)c, c + 1);
+    for (size_t c = 0; c < COUNTERS; c++)
+        assert_int_equal(counter_total((enum counter)c) - before[c], c + 1);
+}
+
+/* Every value lies in the first bucket whose bound is not below it. */
+static void an_observation_is_counted_from_the_bucket_that_bounds_it(void **state) {
+    (void)state;
+    static const uint64_t observed[] = {0,
+                                        1,
+                                        2,
+                                        3,
+                                        4,
+                                        7,
+                                        8,
+                                        1000,
+                                        1023,
+                                        1024,
+                                        (UINT64_C(1) << 24) - 1,
+                                        UINT64_C(1) << 24,
+                                        UINT64_C(1) << 25,
+                                        UINT64_C(1) << 40};
+    struct scrape before;
+    struct scrape after;
+    for (size_t i = 0; i < sizeof observed / sizeof observed[0]; i++) {
+        scrape_now(&before);
+        observe(HISTOGRAM_LEDGER_BATCH_RECORDS, observed[i]);
+        scrape_now(&after);
+        for (int bit = 0; bit <= 24; bit++) {
+            uint64_t bound = (UINT64_C(1) << bit) - 1;
+            char series[96];
+            snprintf(series, sizeof series, "admitone_ledger_batch_records_bucket{le=\"%llu\"}",
+                     (unsigned long long)bound);
+            double more = value_of(&after, series) - value_of(&before, series);
+            assert_true(more == (observed[i] <= bound ? 1 : 0));
+        }
+        const char *infinite = "admitone_ledger_batch_records_bucket{le=\"+Inf\"}";
+        assert_true(value_of(&after, infinite) - value_of(&before, infinite) == 1);
+        scrape_free(&before);
+        scrape_free(&after);
+    }
+}
+
+static void bounds_and_sums_of_durations_are_in_seconds(void **state) {
+    (void)state;
+    struct scrape before;
+    struct scrape after;
+    scrape_now(&before);
+    observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, 1500000);
+    scrape_now(&after);
+    const char *sum = "admitone_ledger_commit_seconds_sum";
+    double more = value_of(&after, sum) - value_of(&before, sum);
+    assert_true(more > 1.4999 && more < 1.5001);
+    const char *below = "admitone_ledger_commit_seconds_bucket{le=\"1.048575\"}";
+    const char *above = "admitone_ledger_commit_seconds_bucket{le=\"2.097151\"}";
+    assert_true(value_of(&after, below) - value_of(&before, below) == 0);
+    assert_true(value_of(&after, above) - value_of(&before, above) == 1);
+    scrape_free(&before);
+    scrape_free(&after);
+}
+
+/* A server that runs for months must not show a sum that stands still. */
+static void a_large_sum_keeps_its_last_digits(void **state) {
+    (void)state;
+    struct scrape before;
+    struct scrape after;
+    observe(HISTOGRAM_LEDGER_BATCH_RECORDS, UINT64_C(1000000000000));
+    scrape_now(&before);
+    observe(HISTOGRAM_LEDGER_BATCH_RECORDS, 7);
+    scrape_now(&after);
+    const char *sum = "admitone_ledger_batch_records_sum";
+    assert_true(value_of(&after, sum) - value_of(&before, sum) == 7);
+    scrape_free(&before);
+    scrape_free(&after);
+}
+
+/* The base name of a sample of a histogram: without _bucket, _sum or _count. */
+static str family_of(str name, bool histogram) {
+    static const str endings[] = {STR_INIT("_bucket"), STR_INIT("_sum"), STR_INIT("_count")};
+    for (size_t i = 0; histogram && i < 3; i++) {
+        if (name.len <= endings[i].len) continue;
+        size_t cut = name.len - endings[i].len;
+        if (str_eq(str_skip(name, cut), endings[i])) return (str){name.at, cut};
+    }
+    return name;
+}
+
+static bool is_name(str name) {
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.at[i];
+        if (!((c >= 'a' && c <= 'z') || c == '_' || (i > 0 && c >= '0' && c <= '9'))) return false;
+    }
+    return name.len > 0;
+}
+
+static bool labels_are_well_formed(str labels) {
+    str pair;
+    while (str_split(&labels, ',', &pair)) {
+        str name;
+        if (!str_split(&pair, '=', &name) || !is_name(name) || pair.len < 2) return false;
+        if (pair.at[0] != '"' || pair.at[pair.len - 1] != '"') return false;
+        str inside = {pair.at + 1, pair.len - 2};
+        if (memchr(inside.at, '"', inside.len) || memchr(inside.at, '\\', inside.len)) return false;
+    }
+    return true;
+}
+
+/* The lines of one family stand together: HELP, TYPE, then its samples. */
+static void the_text_is_valid_prometheus_with_each_name_described_once(void **state) {
+    (void)state;
+    observe(HISTOGRAM_REQUEST_SECONDS, 3);
+    observe(HISTOGRAM_REQUEST_SECONDS, 30000);
+    struct scrape s;
+    scrape_now(&s);
+    assert_int_equal(s.text.bytes[s.text.len - 1], '\n');
+    struct buf described = {0}; /* "\nname\nname…\n" */
+    buf_add_char(&described, '\n');
+    str family = {NULL, 0};
+    bool histogram = false;
+    size_t samples = 1;
+    double last_bound = 0;
+    double last_bucket = 0;
+    str rest = {s.text.bytes, s.text.len - 1};
+    str line;
+    while (str_split(&rest, '\n', &line)) {
+        if (str_starts(line, STR("# HELP "))) {
+            assert_true(samples > 0);
+            samples = 0;
+            last_bound = -1;
+            last_bucket = 0;
+            str help = str_skip(line, 7);
+            assert_true(str_split(&help, ' ', &family));
+            assert_true(is_name(family) && str_starts(family, STR("admitone_")));
+            assert_true(help.len > 1 && str_is_text(help));
+            char wanted[128];
+            snprintf(wanted, sizeof wanted, "\n%.*s\n", (int)family.len, family.at);
+            if (strstr(buf_cstr(&described), wanted) != NULL) fail_msg("twice: %s", wanted);
+            buf_add(&described, str_skip(str_of(wanted), 1));
+            /* TYPE is the very next line. */
+            assert_true(str_split(&rest, '\n', &line));
+            char type[128];
+            snprintf(type, sizeof type, "# TYPE %.*s counter", (int)family.len, family.at);
+            histogram = !str_eq(line, str_of(type));
+            snprintf(type, sizeof type, "# TYPE %.*s histogram", (int)family.len, family.at);
+            assert_true(!histogram || str_eq(line, str_of(type)));
+            continue;
+        }
+        samples++;
+        str value = line;
+        str series;
+        assert_true(str_split(&value, ' ', &series));
+        char *end;
+        double number = strtod(value.at, &end);
+        assert_ptr_equal(end, value.at + value.len);
+        str labels = series;
+        str name;
+        assert_true(str_split(&labels, '{', &name));
+        assert_true(str_eq(family_of(name, histogram), family));
+        if (labels.at != NULL) {
+            assert_true(labels.len > 1 && labels.at[labels.len - 1] == '}');
+            assert_true(labels_are_well_formed((str){labels.at, labels.len - 1}));
+        }
+        if (!histogram) {
+            str total = STR("_total");
+            assert_true(str_eq(str_skip(name, name.len - total.len), total));
+        } else if (labels.at != NULL) {
+            assert_true(str_starts(labels, STR("le=\"")));
+            double bound = strtod(labels.at + 4, NULL); /* "+Inf" too */
+            assert_true(bound > last_bound);
+            assert_true(number >= last_bucket);
+            last_bound = bound;
+            last_bucket = number;
+        } else if (str_eq(str_skip(name, name.len - 6), STR("_count"))) {
+            assert_true(last_bound > 1e300);
+            assert_true(number == last_bucket);
+        }
+    }
+    assert_true(samples > 0);
+    /* Nothing of the tables is left out. */
+    static const char *const names[] = {
+#define COUNTER_NAME(symbol, name, labels, help) name,
+        COUNTER_MAP(COUNTER_NAME)
+#undef COUNTER_NAME
+#define HISTOGRAM_NAME(symbol, name, unit, help) name,
+            HISTOGRAM_MAP(HISTOGRAM_NAME)
+#undef HISTOGRAM_NAME
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char wanted[128];
+        snprintf(wanted, sizeof wanted, "\n%s\n", names[i]);
+        assert_non_null(strstr(buf_cstr(&described), wanted));
+    }
+    buf_deinit(&described);
+    scrape_free(&s);
+}
+
+static void every_row_of_the_tables_is_a_series_of_its_own(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *labels;
+    } rows[] = {
+#define COUNTER_SERIES(symbol, name, labels, help) {name, labels},
+        COUNTER_MAP(COUNTER_SERIES)
+#undef COUNTER_SERIES
+    };
+    struct scrape before;
+    struct scrape after;
+    scrape_now(&before);
+    for (size_t c = 0; c < COUNTERS; c++) count((enum counter)c, c + 1);
+    scrape_now(&after);
+    for (size_t c = 0; c < COUNTERS; c++) {
+        char series[128];
+        snprintf(series, sizeof series, rows[c].labels[0] == '\0' ? "%s%s" : "%s{%s}", rows[c].name,
+                 rows[c].labels);
+        assert_true(value_of(&after, series) - value_of(&before, series) == (double)(c + 1));
+    }
+    scrape_free(&before);
+    scrape_free(&after);
+}
+
+static void a_gauge_is_written_with_and_without_labels(void **state) {
+    (void)state;
+    struct buf b = {0};
+    metrics_head(&b, "admitone_waiting", "gauge", "People who wait");
+    metrics_value(&b, "admitone_waiting", "", -1);
+    metrics_value(&b, "admitone_waiting", "event=\"C/1\"", INT64_MAX);
+    assert_string_equal(buf_cstr(&b), "# HELP admitone_waiting People who wait.\n"
+                                      "# TYPE admitone_waiting gauge\n"
+                                      "admitone_waiting -1\n"
+                                      "admitone_waiting{event=\"C/1\"} 9223372036854775807\n");
+    buf_deinit(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_of_several_threads_add_up_exactly_also_after_they_ended),
+        cmocka_unit_test(each_counter_has_a_place_of_its_own),
+        cmocka_unit_test(an_observation_is_counted_from_the_bucket_that_bounds_it),
+        cmocka_unit_test(bounds_and_sums_of_durations_are_in_seconds),
+        cmocka_unit_test(a_large_sum_keeps_its_last_digits),
+        cmocka_unit_test(the_text_is_valid_prometheus_with_each_name_described_once),
+        cmocka_unit_test(every_row_of_the_tables_is_a_series_of_its_own),
+        cmocka_unit_test(a_gauge_is_written_with_and_without_labels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
