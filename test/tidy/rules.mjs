@@ -184,7 +184,9 @@ export function checkMirror(paths) {
     .flatMap((path) => {
       if (!path.endsWith('_test.c')) return [`${path}: unit tests are named *_test.c`];
       const source = path.replace(/^test\/unit\//, 'src/').replace(/_test\.c$/, '');
-      if (all.has(`${source}.c`) || all.has(`${source}.h`)) return [];
+      // x_test.c tests x, and so does x_aspect_test.c when x has more than one test file.
+      for (let name = source; name.includes('/'); name = name.replace(/(_[^_/]*|\/[^_/]*)$/, ''))
+        if (all.has(`${name}.c`) || all.has(`${name}.h`)) return [];
       return [`${path}: there is no ${source}.c that it could test`];
     });
 }

@@ -129,6 +129,8 @@ test('a unit test may be of a header alone, and helpers live elsewhere', () => {
   const paths = ['src/base/list.h', 'test/unit/base/list_test.c', 'test/support/x.c'];
   assert.deepEqual(rules.checkMirror(paths), []);
   assert.equal(rules.checkMirror([...paths, 'test/unit/base/help.c']).length, 1);
+  assert.deepEqual(rules.checkMirror(['src/run/list.c', 'test/unit/run/list_of_all_test.c']), []);
+  assert.equal(rules.checkMirror(['src/run/list.c', 'test/unit/run/lists_all_test.c']).length, 1);
   assert.equal(rules.checkMirror([...paths, 'test/unit/run/list_test.c']).length, 1);
 });
 
