@@ -1,0 +1,54 @@
+// How many durable changes of events the ledger takes, and how they share their fsyncs.
+
+import { statfsSync } from 'node:fs'
+
+import { histogramBetween, startAdmitone } from '../lib/admitone.mjs'
+import { stop } from '../lib/processes.mjs'
+import { wrkAgainst } from '../lib/wrk.mjs'
+
+export const name = 'events-put'
+export const title = 'PUT /admin/events/{type}/{id}, answered when durable, 64 connections'
+export const order = 30
+
+const EVENTS = 256
+const REPEATS_MAX = 3
+const TMPFS = 0x01021994
+
+function batchSizes({ median: { above, upTo } }) {
+  return upTo === above + 1 ? String(upTo) : `${above + 1}–${upTo}`
+}
+
+export async function run({ repeats, seconds, progress }) {
+  const ours = await startAdmitone()
+  const options = { seconds, script: 'events-put.lua', scriptArgs: [ours.adminKey, String(EVENTS)] }
+  const times = Math.min(repeats, REPEATS_MAX)
+  const runs = []
+  progress('warm-up')
+  await wrkAgainst(ours, ours.url, { ...options, seconds: 1 })
+  const before = await ours.metrics()
+  for (let i = 1; i <= times; i++) {
+    progress(`${i} of ${times}`)
+    runs.push(await wrkAgainst(ours, ours.url, options))
+  }
+  const after = await ours.metrics()
+  await stop(ours.process)
+
+  const batch = histogramBetween(before, after, 'admitone_ledger_batch_records')
+  const commit = histogramBetween(before, after, 'admitone_ledger_commit_seconds')
+  const row = (measure, pick) => ({ measure, ours: runs.map(pick) })
+  return {
+    rows: [
+      row('changes/s', (r) => r.perSecond),
+      row('CPU µs per change', (r) => r.cpuPerRequest),
+      row('latency p50, ms', (r) => r.p50Ms),
+      row('latency p99, ms', (r) => r.p99Ms),
+    ],
+    notes: [
+      `${batch.count} batches: median of ${batchSizes(batch)} records, mean ${batch.mean.toFixed(1)}; ` +
+        `a commit took ${(commit.mean * 1000).toFixed(2)} ms on average`,
+      ...(statfsSync(ours.data).type === TMPFS
+        ? ['the data is on tmpfs, where fsync costs nothing: set TMPDIR to a folder on a disk']
+        : []),
+    ],
+  }
+}
