@@ -34,13 +34,15 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     if (!query_i64(x, STR("limit"), 1, EVENTS_PAGE_MAX, 100, &limit)) return;
 
     struct catalogue *catalogue = api->events.catalogue;
-    size_t room = catalogue_count(catalogue) + 16;
-    const struct event **found = mem_new(room * sizeof *found);
+    size_t room = 0;
     size_t count = 0;
     size_t at = 0;
     const struct event *e;
     catalogue_open(catalogue);
-    while (count < room && (e = catalogue_next(catalogue, &at)) != NULL)
+    while (catalogue_next(catalogue, &at) != NULL) room++;
+    const struct event **found = mem_new((room + 1) * sizeof *found);
+    at = 0;
+    while ((e = catalogue_next(catalogue, &at)) != NULL)
         if ((type.at == NULL || str_eq(type, str_of(e->type))) &&
             compare_names(str_of(e->type), str_of(e->id), after_type, after_id) > 0)
             found[count++] = e;

@@ -79,11 +79,12 @@ static bool origin_allowed(const struct api *api, str origin) {
 /* Headers that let a browser's page of another origin read the answer. */
 static bool add_cors(const struct api *api, struct exchange *x) {
     if (api->cors_origins.len == 0) return false;
+    /* Also without an origin: a cache must not keep that answer for one that has. */
+    reply_header(x, STR("Vary"), STR("Origin"));
     str origin = http_header(&x->request, STR("Origin"));
     if (origin.len == 0 || !origin_allowed(api, origin)) return false;
     reply_header(x, STR("Access-Control-Allow-Origin"), origin);
     reply_header(x, STR("Access-Control-Expose-Headers"), STR("X-Request-Id, Retry-After"));
-    reply_header(x, STR("Vary"), STR("Origin"));
     return true;
 }
 

@@ -11,21 +11,12 @@ void buf_deinit(struct buf *b) {
     *b = (struct buf){0};
 }
 
-char *buf_reserve(struct buf *b, size_t more) {
-    assert(b->len <= b->cap);
-    if (b->cap - b->len < more) {
-        size_t cap = b->cap < 64 ? 64 : b->cap;
-        while (cap - b->len < more) cap *= 2;
-        b->bytes = mem_grow(b->bytes, cap);
-        b->cap = cap;
-    }
-    return b->bytes + b->len;
-}
-
-void buf_append(struct buf *b, const void *bytes, size_t len) {
-    if (len == 0) return;
-    memcpy(buf_reserve(b, len), bytes, len);
-    b->len += len;
+void buf_grow(struct buf *b, size_t more) {
+    assert(b->cap - b->len < more);
+    size_t cap = b->cap < 64 ? 64 : b->cap;
+    while (cap - b->len < more) cap *= 2;
+    b->bytes = mem_grow(b->bytes, cap);
+    b->cap = cap;
 }
 
 void buf_add_i64(struct buf *b, int64_t value) {

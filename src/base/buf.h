@@ -5,6 +5,8 @@
 #ifndef ADMITONE_BASE_BUF_H
 #define ADMITONE_BASE_BUF_H
 
+#include <assert.h>
+
 #include "base/str.h"
 
 struct buf {
@@ -14,13 +16,25 @@ struct buf {
 };
 
 void buf_deinit(struct buf *b);
-/* Makes room for `more` bytes behind `len`, and returns where they go. */
-char *buf_reserve(struct buf *b, size_t more);
-void buf_append(struct buf *b, const void *bytes, size_t len);
+/* The part of buf_reserve that is not taken often. */
+void buf_grow(struct buf *b, size_t more);
 void buf_add_i64(struct buf *b, int64_t value);
 void buf_addf(struct buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Drops the first n bytes. */
 void buf_consume(struct buf *b, size_t n);
+
+/* Makes room for `more` bytes behind `len`, and returns where they go. */
+static inline char *buf_reserve(struct buf *b, size_t more) {
+    assert(b->len <= b->cap);
+    if (b->cap - b->len < more) buf_grow(b, more);
+    return b->bytes + b->len;
+}
+
+static inline void buf_append(struct buf *b, const void *bytes, size_t len) {
+    if (len == 0) return;
+    memcpy(buf_reserve(b, len), bytes, len);
+    b->len += len;
+}
 
 static inline void buf_add(struct buf *b, str s) {
     buf_append(b, s.at, s.len);

@@ -40,7 +40,8 @@ static void date_of_days(int64_t days, int *year, int *month, int *day) {
     *year = (int)(year_of_era + era * 400 + (*month <= 2));
 }
 
-static char *put_digits(char *out, int64_t value, int digits, char behind) {
+/* 32 bits and a count of digits that is known where it is inlined: no division is left. */
+static inline char *put_digits(char *out, uint32_t value, int digits, char behind) {
     for (int i = digits - 1; i >= 0; i--, value /= 10) out[i] = (char)('0' + value % 10);
     out[digits] = behind;
     return out + digits + 1;
@@ -58,13 +59,14 @@ void clock_format(int64_t ms, char out[CLOCK_TEXT_BYTES]) {
     int day;
     date_of_days(days, &year, &month, &day);
     assert(year >= 0 && year <= 9999);
-    char *at = put_digits(out, year, 4, '-');
-    at = put_digits(at, month, 2, '-');
-    at = put_digits(at, day, 2, 'T');
-    at = put_digits(at, left / 3600000, 2, ':');
-    at = put_digits(at, left / 60000 % 60, 2, ':');
-    at = put_digits(at, left / 1000 % 60, 2, '.');
-    at = put_digits(at, left % 1000, 3, 'Z');
+    uint32_t ms_of_day = (uint32_t)left;
+    char *at = put_digits(out, (uint32_t)year, 4, '-');
+    at = put_digits(at, (uint32_t)month, 2, '-');
+    at = put_digits(at, (uint32_t)day, 2, 'T');
+    at = put_digits(at, ms_of_day / 3600000, 2, ':');
+    at = put_digits(at, ms_of_day / 60000 % 60, 2, ':');
+    at = put_digits(at, ms_of_day / 1000 % 60, 2, '.');
+    at = put_digits(at, ms_of_day % 1000, 3, 'Z');
     *at = '\0';
     assert(at == out + CLOCK_TEXT_BYTES - 1);
 }

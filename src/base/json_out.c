@@ -12,38 +12,52 @@ void json_out_done(const struct json_out *j) {
     assert(j->depth == 0);
 }
 
-void json_out_escape(struct buf *to, str value) {
+static bool is_plain(char c) {
+    return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
+}
+
+static char *escape_one(char *out, char c) {
     static const char hex[] = "0123456789abcdef";
-    size_t from = 0;
-    for (size_t i = 0; i < value.len; i++) {
-        unsigned char c = (unsigned char)value.at[i];
-        if (c >= 0x20 && c != '"' && c != '\\') continue;
-        buf_append(to, value.at + from, i - from);
-        from = i + 1;
-        if (c >= 0x20) {
-            buf_add_char(to, '\\');
-            buf_add_char(to, (char)c);
-        } else if (c == '\n') {
-            buf_add(to, STR("\\n"));
-        } else {
-            buf_add(to, STR("\\u00"));
-            buf_add_char(to, hex[c >> 4]);
-            buf_add_char(to, hex[c & 15]);
-        }
+    *out++ = '\\';
+    if ((unsigned char)c >= 0x20) {
+        *out++ = c;
+    } else if (c == '\n') {
+        *out++ = 'n';
+    } else {
+        memcpy(out, "u00", 3);
+        out[3] = hex[(unsigned char)c >> 4];
+        out[4] = hex[c & 15];
+        out += 5;
     }
-    if (from < value.len) buf_append(to, value.at + from, value.len - from);
+    return out;
+}
+
+/* A byte takes 6 at most, so room is made once and the loop does not ask for more. */
+void json_out_escape(struct buf *to, str value) {
+    char *start = buf_reserve(to, value.len * 6);
+    char *out = start;
+    for (size_t i = 0; i < value.len; i++) {
+        if (is_plain(value.at[i]))
+            *out++ = value.at[i];
+        else
+            out = escape_one(out, value.at[i]);
+    }
+    to->len += (size_t)(out - start);
 }
 
 static void key_of(struct json_out *j, str key) {
-    if (j->comma) buf_add_char(j->to, ',');
+    char *out = buf_reserve(j->to, key.len + 4);
+    char *at = out;
+    if (j->comma) *at++ = ',';
     j->comma = true;
-    if (key.len == 0) return;
-    char *out = buf_reserve(j->to, key.len + 3);
-    out[0] = '"';
-    memcpy(out + 1, key.at, key.len);
-    out[key.len + 1] = '"';
-    out[key.len + 2] = ':';
-    j->to->len += key.len + 3;
+    if (key.len > 0) {
+        *at++ = '"';
+        memcpy(at, key.at, key.len);
+        at += key.len;
+        *at++ = '"';
+        *at++ = ':';
+    }
+    j->to->len += (size_t)(at - out);
 }
 
 static void open_with(struct json_out *j, str key, char bracket) {

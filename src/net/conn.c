@@ -44,6 +44,7 @@ static void on_closed(uv_handle_t *handle) {
         peers_leave(nw->net->peers, &c->peer);
         count(COUNT_CONNECTIONS_CLOSED, 1);
     }
+    if (c->refused) atomic_fetch_sub(&nw->net->refusing, 1);
     buf_deinit(&c->in);
     mem_free(c);
     nw->conn_count--;
@@ -81,7 +82,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf);
 
 /* Reads on, unless the client is too far ahead of its answers. */
 static void read_or_not(struct conn *c) {
-    bool wanted = !c->eof && (c->in.len < AHEAD_BYTES_MAX || !(c->answering || c->blocked));
+    bool wanted = !c->eof && (c->in.len < AHEAD_BYTES_MAX || !(c->answering || c->unsent > 0));
     if (wanted == c->reading) return;
     c->reading = wanted;
     if (!wanted)
@@ -93,7 +94,7 @@ static void read_or_not(struct conn *c) {
 /* Where the connection stands when its turn is over: decides what it waits for next. */
 static void settle(struct conn *c) {
     if (c->closing) return;
-    if (c->blocked) {
+    if (c->unsent > 0) {
         if (c->wait != WAIT_WRITE) conn_wait_for(c, WAIT_WRITE);
     } else if (c->answering) {
         conn_wait_for(c, WAIT_ANSWER);
@@ -114,22 +115,25 @@ static void on_unsent_written(uv_write_t *request, int failed) {
     struct unsent *u = CONTAINER_OF(request, struct unsent, request);
     struct conn *c = u->conn;
     mem_free(u);
+    assert(c->unsent > 0);
+    c->unsent--;
     if (c->closing) return;
-    c->blocked = false;
     if (failed != 0) {
         conn_close(c);
         return;
     }
-    take_turn(c, NULL, 0);
+    /* It takes what it gets: the time for the next part starts anew. */
+    conn_wait_for(c, WAIT_WRITE);
+    if (c->unsent == 0) take_turn(c, NULL, 0);
 }
 
 /* Sends the bytes; what the socket does not take is copied and sent when it does. */
 static void send_bytes(struct conn *c, struct buf *bytes) {
     if (bytes->len == 0 || c->closing) return;
-    assert(!c->blocked);
     uv_stream_t *stream = (uv_stream_t *)&c->tcp;
     uv_buf_t all = uv_buf_init(bytes->bytes, (unsigned)bytes->len);
-    int sent = uv_try_write(stream, &all, 1);
+    /* Behind what is unsent there is nothing to try: libuv keeps the order. */
+    int sent = c->unsent > 0 ? UV_EAGAIN : uv_try_write(stream, &all, 1);
     if (sent < 0 && sent != UV_EAGAIN) {
         conn_close(c);
         return;
@@ -140,12 +144,13 @@ static void send_bytes(struct conn *c, struct buf *bytes) {
     u->conn = c;
     memcpy(u->bytes, bytes->bytes + done, bytes->len - done);
     uv_buf_t rest = uv_buf_init(u->bytes, (unsigned)(bytes->len - done));
-    int failed = uv_write(&u->request, stream, &rest, 1, on_unsent_written);
-    c->blocked = failed == 0;
-    if (failed != 0) {
+    if (uv_write(&u->request, stream, &rest, 1, on_unsent_written) != 0) {
         mem_free(u);
         conn_close(c);
+        return;
     }
+    c->unsent++;
+    assert(c->unsent <= 2); /* of a turn, and of the handler that was at work when it ended */
 }
 
 /* Hands the request to its handler, or answers what was refused before it got there. */
@@ -194,7 +199,7 @@ static size_t work_through(struct conn *c, char *bytes, size_t len) {
  * connection may answer another, so turns can nest; each gathers its answers by itself. */
 static void take_turn(struct conn *c, char *bytes, size_t len) {
     struct net_worker *nw = c->net;
-    assert(c->out == NULL && !c->closing && !c->blocked);
+    assert(c->out == NULL && !c->closing && c->unsent == 0);
     struct buf nested = {0};
     bool outermost = !nw->in_turn;
     struct buf *out = outermost ? &nw->out : &nested;
@@ -215,7 +220,7 @@ static void take_turn(struct conn *c, char *bytes, size_t len) {
         c->out = NULL;
         more = out->len >= AHEAD_BYTES_MAX; /* stopped only because answers had piled up */
         send_bytes(c, out);
-    } while (more && c->in.len > 0 && !c->blocked && !c->closing);
+    } while (more && c->in.len > 0 && c->unsent == 0 && !c->closing);
     if (outermost) nw->in_turn = false;
     buf_deinit(&nested);
     if (c->closing) return;
@@ -235,23 +240,29 @@ void conn_answered(struct conn *c) {
     c->exchange = NULL;
     if (c->out != NULL) return; /* goes out at the end of the turn, with its neighbours */
     send_bytes(c, &c->net->aside);
-    if (!c->closing && !c->blocked) take_turn(c, NULL, 0);
+    if (c->closing) return;
+    if (c->unsent > 0)
+        settle(c);
+    else
+        take_turn(c, NULL, 0);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     (void)suggested;
     struct conn *c = handle->data;
-    if (c->in.len == 0 || c->wait == WAIT_LINGER)
+    if (c->in.len == 0 || c->wait == WAIT_LINGER) {
         *out = uv_buf_init(c->net->read_bytes, sizeof c->net->read_bytes);
-    else
-        *out = uv_buf_init(buf_reserve(&c->in, 4096), (unsigned)(c->in.cap - c->in.len));
+    } else {
+        char *room = buf_reserve(&c->in, 4096);
+        *out = uv_buf_init(room, (unsigned)(c->in.cap - c->in.len));
+    }
 }
 
 static void on_eof(struct conn *c) {
     c->eof = true;
     read_or_not(c);
     /* A client may close its side when it has asked, and still wants the answer. */
-    if (!c->answering && !c->blocked) conn_close(c);
+    if (!c->answering && c->unsent == 0) conn_close(c);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
@@ -268,7 +279,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
     if (c->wait == WAIT_LINGER) return;
     bool shared = buf->base == c->net->read_bytes;
     if (!shared) c->in.len += (size_t)got;
-    if (c->answering || c->blocked) {
+    if (c->answering || c->unsent > 0) {
         /* Keep it for later, so far as it is not too much. */
         if (shared) buf_append(&c->in, buf->base, (size_t)got);
         read_or_not(c);

@@ -4,6 +4,8 @@
 #ifndef ADMITONE_NET_CONN_H
 #define ADMITONE_NET_CONN_H
 
+#include <stdatomic.h>
+
 #include "base/list.h"
 #include "net/peers.h"
 #include "net/server.h"
@@ -22,6 +24,7 @@ enum wait {
 struct net {
     struct net_options options;
     struct peers *peers;
+    _Atomic int refusing; /* connections that are only told why they are refused */
 };
 
 struct listener {
@@ -53,8 +56,9 @@ struct net_worker {
     struct buf out;   /* answers of the turn under way, sent at its end */
     struct buf aside; /* an answer that is given outside of its connection's turn */
     struct buf body;  /* of the answer being written */
-    int64_t date_s;   /* the second that `date` shows */
-    char date[30];    /* "Sun, 06 Nov 1994 08:49:37 GMT" */
+    int64_t accept_warned_ms;
+    int64_t date_s; /* the second that `date` shows */
+    char date[30];  /* "Sun, 06 Nov 1994 08:49:37 GMT" */
     uint64_t request_seq;
     char request_prefix[9];
     char read_bytes[READ_BYTES];
@@ -71,9 +75,10 @@ struct conn {
     struct buf *out;           /* during its turn: where its answers are gathered */
     struct address peer;
     enum wait wait;
-    bool counted; /* in peers */
+    unsigned char unsent; /* how many answers the socket has not taken all of: at most 2 */
+    bool counted;         /* in peers */
+    bool refused;         /* in net->refusing */
     bool reading;
-    bool blocked;   /* the socket has not taken all of an answer yet */
     bool answering; /* the handler has the exchange */
     bool last;      /* close after the answer under way */
     bool lingering; /* input is in doubt: shut down, read the rest, then close */

@@ -458,11 +458,11 @@ static enum http1_step advance(struct http1 *p, char *block, size_t len) {
     return HTTP1_FAIL;
 }
 
+/* Leaves the table of headers as it is: header_count says how much of it counts. */
 void http1_init(struct http1 *p) {
-    *p = (struct http1){
-        .headers_left = HEADERS_BYTES_MAX,
-        .chunk_lines_left = CHUNK_LINES_BYTES_MAX,
-    };
+    memset(p, 0, offsetof(struct http1, headers));
+    p->headers_left = HEADERS_BYTES_MAX;
+    p->chunk_lines_left = CHUNK_LINES_BYTES_MAX;
     assert(p->phase == HTTP1_REQUEST_LINE && p->error == ERR_OK);
 }
 

@@ -176,7 +176,10 @@ static void render(struct exchange *x, struct buf *out, str content_type, str bo
     }
     buf_add(out, STR("\r\n"));
     buf_add(out, buf_str(&x->headers));
-    if (x->conn->last) buf_add(out, STR("Connection: close\r\n"));
+    if (x->conn->last)
+        buf_add(out, STR("Connection: close\r\n"));
+    else if (x->parser.http10) /* which expects a close unless it is told */
+        buf_add(out, STR("Connection: keep-alive\r\n"));
     buf_add(out, STR("\r\n"));
     if (!x->head) buf_add(out, body);
 }

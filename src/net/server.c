@@ -15,6 +15,11 @@
 #define DEADLINE_TICK_MS 100
 #define LINGER_MS 2000
 #define NEVER_MS (INT64_MAX / 4)
+#define WARN_EVERY_MS 1000
+
+/* Who is refused is told so, which takes a while and an open file each. Of a flood, only as many
+ * are told as leave the process files to work with; the rest are closed without a word. */
+#define REFUSING_MAX 128
 
 struct net *net_new(const struct net_options *options) {
     struct net *n = mem_new(sizeof *n);
@@ -93,13 +98,28 @@ static void admit_connection(struct listener *l, struct conn *c) {
         count(refusal == ERR_OVERLOADED ? COUNT_CONNECTIONS_REFUSED_TOTAL
                                         : COUNT_CONNECTIONS_REFUSED_ADDRESS,
               1);
+    if (refusal != ERR_OK) {
+        c->refused = true;
+        if (atomic_fetch_add(&l->net->net->refusing, 1) >= REFUSING_MAX) {
+            conn_close(c);
+            return;
+        }
+    }
     conn_start(c, refusal);
+}
+
+/* It may fail again at once and for long (no files left): that is worth a line, not a flood. */
+static void warn_accept(struct net_worker *nw, int failed) {
+    int64_t now_ms = (int64_t)uv_hrtime() / 1000000;
+    if (nw->accept_warned_ms != 0 && now_ms - nw->accept_warned_ms < WARN_EVERY_MS) return;
+    nw->accept_warned_ms = now_ms;
+    log_warn(msg("accept failed"), kv("error", uv_strerror(failed)));
 }
 
 static void on_connection(uv_stream_t *server, int failed) {
     struct listener *l = server->data;
     if (failed != 0) {
-        log_warn(msg("accept failed"), kv("error", uv_strerror(failed)));
+        warn_accept(l->net, failed);
         return;
     }
     struct conn *c = conn_new(l->net, l->site);
@@ -187,7 +207,7 @@ void net_worker_maybe_drained(struct net_worker *nw) {
 static bool is_silent(const struct conn *c) {
     char byte;
     int fd;
-    if (c->exchange != NULL || c->blocked) return false;
+    if (c->exchange != NULL || c->unsent > 0) return false;
     return uv_fileno((const uv_handle_t *)&c->tcp, &fd) != 0 ||
            recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
 }
