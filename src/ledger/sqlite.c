@@ -1,0 +1,147 @@
+#include "ledger/sqlite.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ledger/sqlite_parts.h"
+
+struct sqlite_ledger {
+    struct ledger port;
+    struct sqlite_ledger_options options; /* with the defaults filled in */
+    char *path;
+    struct writer writer; /* unused when read_only */
+    struct readers readers;
+};
+
+static struct sqlite_ledger *of(struct ledger *l) {
+    return CONTAINER_OF(l, struct sqlite_ledger, port);
+}
+
+static enum err submit(struct ledger *l, struct ledger_record *r) {
+    assert(!of(l)->options.read_only);
+    return writer_submit(&of(l)->writer, r);
+}
+
+static enum err ask(struct ledger *l, struct ledger_record *r) {
+    return readers_ask(&of(l)->readers, r);
+}
+
+/* Those who read much do it on a connection of their own, for one call. */
+static enum err open_reader(struct sqlite_ledger *s, struct db *db) {
+    struct buf why = {0};
+    enum err failed = ERR_OK;
+    if (db_open(db, s->path, DB_READ, &why) != SQLITE_OK) {
+        log_error(msg("the ledger can't be read"), kv_str("error", buf_str(&why)));
+        failed = ERR_LEDGER_FAILED;
+    }
+    buf_deinit(&why);
+    return failed;
+}
+
+static enum err close_reader(struct db *db, int rc) {
+    if (rc != SQLITE_OK)
+        log_error(msg("the ledger can't be read"), kv("error", sqlite3_errstr(rc)));
+    db_close(db);
+    return rc == SQLITE_OK ? ERR_OK : ERR_LEDGER_FAILED;
+}
+
+static enum err load(struct ledger *l, void (*on_event)(void *, struct event *), void *to) {
+    struct db db;
+    enum err failed = open_reader(of(l), &db);
+    if (failed != ERR_OK) return failed;
+    return close_reader(&db, sqlite_events_load(&db, on_event, to));
+}
+
+static enum err check(struct ledger *l, bool server_runs,
+                      void (*on_finding)(void *, const struct ledger_finding *), void *to) {
+    struct db db;
+    enum err failed = open_reader(of(l), &db);
+    if (failed != ERR_OK) return failed;
+    return close_reader(&db, check_all(&db, server_runs, clock_wall_ms(), on_finding, to));
+}
+
+static void health(struct ledger *l, struct ledger_health *out) {
+    struct sqlite_ledger *s = of(l);
+    *out = (struct ledger_health){0};
+    if (s->options.read_only) return;
+    out->writable = atomic_load(&s->writer.writable);
+    out->queue_depth = atomic_load(&s->writer.depth);
+    out->wal_bytes = wal_bytes_unfolded(&s->writer.wal);
+}
+
+static void close_ledger(struct ledger *l) {
+    struct sqlite_ledger *s = of(l);
+    /* Both doors first, then wait for either. */
+    inbox_close(&s->readers.inbox);
+    if (!s->options.read_only) writer_stop(&s->writer);
+    readers_stop(&s->readers);
+    mem_free(s->path);
+    mem_free(s);
+}
+
+static const struct ledger_ops ops = {
+    .submit = submit,
+    .ask = ask,
+    .load = load,
+    .check = check,
+    .health = health,
+    .close = close_ledger,
+};
+
+static void set_default(int64_t *number, int64_t value) {
+    assert(*number >= 0);
+    if (*number == 0) *number = value;
+}
+
+/* It holds what people bought: a new file is its owner's alone, and SQLite gives its companions
+ * the same mode. An existing one is not opened here, for closing it again would drop the locks
+ * that this process may have on it. */
+static void create_private(const char *path) {
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file >= 0) close(file);
+}
+
+static enum err expect_schema(const char *path, struct buf *why) {
+    struct db db;
+    if (db_open(&db, path, DB_READ, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
+    enum err failed = schema_expect(&db, path, why);
+    db_close(&db);
+    return failed;
+}
+
+enum err sqlite_ledger_open(const struct sqlite_ledger_options *o, struct ledger **out,
+                            struct buf *why) {
+    struct sqlite_ledger *s = mem_new(sizeof *s);
+    s->port.ops = &ops;
+    s->options = *o;
+    s->options.path = s->path = mem_copy_str(str_of(o->path));
+    set_default(&s->options.queue_max, 16384);
+    set_default(&s->options.batch_max, 1024);
+    set_default(&s->options.asks_max, 256);
+    set_default(&s->options.wal_bytes_max, INT64_C(16) << 20);
+    set_default(&s->options.retention_interval_ms, 2000);
+
+    enum err failed = ERR_OK;
+    if (o->read_only)
+        failed = expect_schema(s->path, why);
+    else {
+        create_private(s->path);
+        failed = writer_start(&s->writer, &s->options, why);
+    }
+    if (failed == ERR_OK) {
+        failed = readers_start(&s->readers, &s->options, why);
+        if (failed != ERR_OK && !o->read_only) writer_stop(&s->writer);
+    }
+    if (failed == ERR_OK) {
+        *out = &s->port;
+        return ERR_OK;
+    }
+    mem_free(s->path);
+    mem_free(s);
+    return failed;
+}

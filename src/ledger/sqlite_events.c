@@ -1,0 +1,332 @@
+#include <assert.h>
+
+#include "base/mem.h"
+#include "ledger/sqlite_parts.h"
+
+#define EVENT_COLUMNS                                                                              \
+    "id, version, type, external_id, title, state, auto_enter, opens_at, starts_at, max_waiting,"  \
+    " max_active, entry_batch_size, entry_interval_s, active_ttl_s, grace_s, token_ttl_s, hold_s," \
+    " max_per_user, currency, created_at, updated_at"
+
+/* --- reading --- */
+
+/* What a column holds fits its field: we wrote it. A file that somebody else edited may say
+ * otherwise, and is reported, not trusted. */
+static bool word_at(sqlite3_stmt *rows, int column, const str *words, int *index) {
+    *index = word_index(words, column_str(rows, column));
+    return *index >= 0;
+}
+
+#define COPY_COLUMN(rows, column, field) str_copy(column_str(rows, column), field, sizeof(field))
+
+static bool event_from_row(sqlite3_stmt *rows, struct event *e) {
+    int state = -1;
+    bool fits = COPY_COLUMN(rows, 2, e->type) && COPY_COLUMN(rows, 3, e->id) &&
+                COPY_COLUMN(rows, 4, e->title) && COPY_COLUMN(rows, 18, e->currency) &&
+                word_at(rows, 5, event_state_words, &state);
+    if (!fits) return false;
+    e->key = sqlite3_column_int64(rows, 0);
+    e->version = sqlite3_column_int64(rows, 1);
+    e->state = (enum event_state)state;
+    e->auto_enter = sqlite3_column_int(rows, 6) != 0;
+    e->opens_at_ms = column_time(rows, 7);
+    e->starts_at_ms = column_time(rows, 8);
+    e->queue = (struct queue_rules){
+        .max_waiting = sqlite3_column_int64(rows, 9),
+        .max_active = sqlite3_column_int64(rows, 10),
+        .entry_batch_size = sqlite3_column_int64(rows, 11),
+        .entry_interval_s = sqlite3_column_int64(rows, 12),
+        .active_ttl_s = sqlite3_column_int64(rows, 13),
+        .grace_s = sqlite3_column_int64(rows, 14),
+        .token_ttl_s = sqlite3_column_int64(rows, 15),
+    };
+    e->hold_s = sqlite3_column_int64(rows, 16);
+    e->max_per_user = sqlite3_column_int64(rows, 17);
+    e->created_at_ms = sqlite3_column_int64(rows, 19);
+    e->updated_at_ms = sqlite3_column_int64(rows, 20);
+    return true;
+}
+
+static bool section_from_row(sqlite3_stmt *rows, struct section *s) {
+    int mode = -1;
+    int status = -1;
+    bool fits = COPY_COLUMN(rows, 1, s->id) && COPY_COLUMN(rows, 2, s->name) &&
+                word_at(rows, 5, section_mode_words, &mode) &&
+                word_at(rows, 6, section_status_words, &status);
+    if (!fits) return false;
+    s->key = sqlite3_column_int64(rows, 0);
+    s->capacity = sqlite3_column_int64(rows, 3);
+    s->price = sqlite3_column_int64(rows, 4);
+    s->mode = (enum section_mode)mode;
+    s->status = (enum section_status)status;
+    return true;
+}
+
+static int sections_read(struct db *db, struct event *e) {
+    sqlite3_stmt *rows = NULL;
+    size_t n = 0;
+    int rc = db_query(db, &rows,
+                      "SELECT id, code, name, capacity, price, mode, status FROM sections"
+                      " WHERE event_id = ?1 AND removed_version IS NULL ORDER BY position",
+                      cell_i64(e->key));
+    while (db_next(rows, &rc)) {
+        if (n == e->section_count || !section_from_row(rows, &e->sections[n++])) {
+            sqlite3_reset(rows);
+            return SQLITE_CORRUPT;
+        }
+    }
+    return rc == SQLITE_OK && n != e->section_count ? SQLITE_CORRUPT : rc;
+}
+
+static int section_count(struct db *db, struct section *s) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query(db, &rows,
+                      "SELECT sum(state = 'HELD'), sum(state = 'CONFIRMED') FROM seats"
+                      " WHERE section_id = ?1",
+                      cell_i64(s->key));
+    while (db_next(rows, &rc)) {
+        s->held = sqlite3_column_int64(rows, 0);
+        s->confirmed = sqlite3_column_int64(rows, 1);
+    }
+    return rc;
+}
+
+/* Fills in the seats by state. Reads every seat row there is: not for each look at an event. */
+static int event_count(struct db *db, struct event *e) {
+    int rc = SQLITE_OK;
+    for (size_t i = 0; rc == SQLITE_OK && e != NULL && i < e->section_count; i++)
+        rc = section_count(db, &e->sections[i]);
+    return rc;
+}
+
+/* *out stays NULL when there is no such event. */
+static int event_read(struct db *db, int64_t key, struct event **out) {
+    int64_t sections = 0;
+    struct event *e = NULL;
+    sqlite3_stmt *rows = NULL;
+    int rc = db_number(db, &sections,
+                       "SELECT count(*) FROM sections"
+                       " WHERE event_id = ?1 AND removed_version IS NULL",
+                       cell_i64(key));
+    if (rc == SQLITE_OK)
+        rc = db_query(db, &rows, "SELECT " EVENT_COLUMNS " FROM events WHERE id = ?1",
+                      cell_i64(key));
+    if (db_next(rows, &rc)) {
+        e = event_new((size_t)sections);
+        if (!event_from_row(rows, e)) rc = SQLITE_CORRUPT;
+        sqlite3_reset(rows);
+    }
+    if (e == NULL) return rc;
+    if (rc == SQLITE_OK) rc = sections_read(db, e);
+    if (rc == SQLITE_OK)
+        *out = e;
+    else
+        mem_free(e);
+    return rc;
+}
+
+static int load_next(struct db *db, int64_t *key, void (*on_event)(void *, struct event *),
+                     void *to) {
+    int64_t next = 0;
+    struct event *e = NULL;
+    int rc = db_number(db, &next,
+                       "SELECT id FROM events WHERE id > ?1 AND deleted_at IS NULL"
+                       " ORDER BY id LIMIT 1",
+                       cell_i64(*key));
+    *key = next;
+    if (rc == SQLITE_OK && next > 0) rc = event_read(db, next, &e);
+    if (rc == SQLITE_OK) rc = event_count(db, e);
+    if (rc == SQLITE_OK && e != NULL)
+        on_event(to, e);
+    else
+        mem_free(e);
+    return rc;
+}
+
+int sqlite_events_load(struct db *db, void (*on_event)(void *, struct event *), void *to) {
+    int64_t key = 0;
+    int rc = db_exec(db, "BEGIN");
+    do {
+        if (rc == SQLITE_OK) rc = load_next(db, &key, on_event, to);
+    } while (rc == SQLITE_OK && key > 0);
+    db_rollback(db);
+    return rc;
+}
+
+/* --- writing --- */
+
+static int event_find(struct db *db, str type, str id, int64_t *key) {
+    *key = 0;
+    return db_number(db, key,
+                     "SELECT id FROM events"
+                     " WHERE type = ?1 AND external_id = ?2 AND deleted_at IS NULL",
+                     cell_str(type), cell_str(id));
+}
+
+/* 0 when no seat of the section is held or sold. */
+static int highest_live_seat(struct db *db, int64_t section_key, int64_t *seat_no) {
+    *seat_no = 0;
+    return db_number(db, seat_no,
+                     "SELECT seat_no FROM seats WHERE section_id = ?1 AND state <> 'AVAILABLE'"
+                     " ORDER BY seat_no DESC LIMIT 1",
+                     cell_i64(section_key));
+}
+
+/* Whether the change from `old` to `new` (NULL: it vanishes) takes away what somebody has. */
+static int section_refuses(struct db *db, const struct section *old, const struct section *new,
+                           bool *refuses) {
+    *refuses = false;
+    bool seat_mode_changes =
+        new != NULL && (old->mode == SECTION_MODE_SEAT) != (new->mode == SECTION_MODE_SEAT);
+    int64_t room = new == NULL || seat_mode_changes ? 0 : new->capacity;
+    if (room >= old->capacity) return SQLITE_OK;
+    int64_t highest = 0;
+    int rc = highest_live_seat(db, old->key, &highest);
+    *refuses = highest > room;
+    return rc;
+}
+
+/* ERR_CONFLICT, ERR_SECTION_IN_USE or ERR_OK in the record's result; nothing is written. */
+static int put_judge(struct db *db, struct ledger_event_put *put, const struct event *old) {
+    put->record.result = ERR_OK;
+    int64_t version = old == NULL ? 0 : old->version;
+    if (put->expected_version != 0 && put->expected_version != version) {
+        put->record.result = ERR_CONFLICT;
+        return SQLITE_OK;
+    }
+    for (size_t i = 0; old != NULL && i < old->section_count; i++) {
+        const struct section *s = &old->sections[i];
+        bool refuses = false;
+        int rc = section_refuses(db, s, event_section(put->wanted, str_of(s->id)), &refuses);
+        if (rc != SQLITE_OK) return rc;
+        if (refuses) {
+            put->record.result = ERR_SECTION_IN_USE;
+            memcpy(put->in_use, s->id, sizeof put->in_use);
+            return SQLITE_OK;
+        }
+    }
+    return SQLITE_OK;
+}
+
+/* A conflicting INSERT would use up a number (AUTOINCREMENT), hence two statements. */
+static int event_write(struct db *db, const struct event *e, int64_t *key, int64_t version,
+                       int64_t now_ms) {
+    static const char insert[] =
+        "INSERT INTO events(type, external_id, version, title, state, auto_enter, opens_at,"
+        " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
+        " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at, id)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
+        " ?18, ?19, ?19, ?20)";
+    static const char update[] =
+        "UPDATE events SET type = ?1, external_id = ?2, version = ?3, title = ?4, state = ?5,"
+        " auto_enter = ?6, opens_at = ?7, starts_at = ?8, max_waiting = ?9, max_active = ?10,"
+        " entry_batch_size = ?11, entry_interval_s = ?12, active_ttl_s = ?13, grace_s = ?14,"
+        " token_ttl_s = ?15, hold_s = ?16, max_per_user = ?17, currency = ?18, updated_at = ?19"
+        " WHERE id = ?20";
+    const struct queue_rules *q = &e->queue;
+    bool is_new = *key == 0;
+    int rc = db_run(db, is_new ? insert : update, cell_text(e->type), cell_text(e->id),
+                    cell_i64(version), cell_text(e->title), cell_str(event_state_words[e->state]),
+                    cell_i64(e->auto_enter), cell_time(e->opens_at_ms), cell_time(e->starts_at_ms),
+                    cell_i64(q->max_waiting), cell_i64(q->max_active),
+                    cell_i64(q->entry_batch_size), cell_i64(q->entry_interval_s),
+                    cell_i64(q->active_ttl_s), cell_i64(q->grace_s), cell_i64(q->token_ttl_s),
+                    cell_i64(e->hold_s), cell_i64(e->max_per_user), cell_text(e->currency),
+                    cell_i64(now_ms), is_new ? (struct cell){.kind = CELL_NULL} : cell_i64(*key));
+    if (rc == SQLITE_OK && is_new) *key = sqlite3_last_insert_rowid(db->handle);
+    return rc;
+}
+
+static int section_write(struct db *db, int64_t event_key, const struct section *s,
+                         const struct section *old, int64_t position) {
+    if (old == NULL)
+        return db_run(db,
+                      "INSERT INTO sections(event_id, code, name, capacity, price, mode, status,"
+                      " position) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                      cell_i64(event_key), cell_text(s->id), cell_text(s->name),
+                      cell_i64(s->capacity), cell_i64(s->price),
+                      cell_str(section_mode_words[s->mode]),
+                      cell_str(section_status_words[s->status]), cell_i64(position));
+    return db_run(db,
+                  "UPDATE sections SET name = ?2, capacity = ?3, price = ?4, mode = ?5,"
+                  " status = ?6, position = ?7 WHERE id = ?1",
+                  cell_i64(old->key), cell_text(s->name), cell_i64(s->capacity), cell_i64(s->price),
+                  cell_str(section_mode_words[s->mode]), cell_str(section_status_words[s->status]),
+                  cell_i64(position));
+}
+
+static int sections_write(struct db *db, const struct event *wanted, const struct event *old,
+                          int64_t event_key, int64_t version) {
+    int rc = SQLITE_OK;
+    for (size_t i = 0; rc == SQLITE_OK && old != NULL && i < old->section_count; i++) {
+        if (event_section(wanted, str_of(old->sections[i].id)) != NULL) continue;
+        rc = db_run(db, "UPDATE sections SET removed_version = ?2 WHERE id = ?1",
+                    cell_i64(old->sections[i].key), cell_i64(version));
+    }
+    for (size_t i = 0; rc == SQLITE_OK && i < wanted->section_count; i++) {
+        const struct section *s = &wanted->sections[i];
+        const struct section *before = old == NULL ? NULL : event_section(old, str_of(s->id));
+        rc = section_write(db, event_key, s, before, (int64_t)i);
+    }
+    return rc;
+}
+
+int event_put_apply(struct db *db, struct ledger_event_put *put) {
+    const struct event *wanted = put->wanted;
+    struct event *old = NULL;
+    int64_t key = 0;
+    int64_t version = 0;
+    int rc = event_find(db, str_of(wanted->type), str_of(wanted->id), &key);
+    if (rc == SQLITE_OK && key > 0) rc = event_read(db, key, &old);
+    if (rc == SQLITE_OK) rc = put_judge(db, put, old);
+    if (rc != SQLITE_OK || put->record.result == ERR_SECTION_IN_USE) goto done;
+    if (put->record.result == ERR_CONFLICT) {
+        put->stored = old;
+        return event_count(db, old);
+    }
+
+    put->created = old == NULL;
+    rc = audit_add(db, &put->note, put->now_ms, &version);
+    if (rc == SQLITE_OK) rc = event_write(db, wanted, &key, version, put->now_ms);
+    if (rc == SQLITE_OK) rc = sections_write(db, wanted, old, key, version);
+    if (rc == SQLITE_OK) rc = event_read(db, key, &put->stored);
+    if (rc == SQLITE_OK) rc = event_count(db, put->stored);
+    assert(rc != SQLITE_OK || put->stored != NULL);
+done:
+    mem_free(old);
+    return rc;
+}
+
+static int event_live(struct db *db, int64_t key, bool *live) {
+    int64_t found = 0;
+    int rc = db_number(db, &found,
+                       "SELECT 1 FROM sections c JOIN seats s ON s.section_id = c.id"
+                       " WHERE c.event_id = ?1 AND s.state <> 'AVAILABLE' LIMIT 1",
+                       cell_i64(key));
+    *live = found != 0;
+    return rc;
+}
+
+int event_delete_apply(struct db *db, struct ledger_event_delete *del) {
+    int64_t key = 0;
+    int64_t version = 0;
+    bool live = false;
+    int rc = event_find(db, del->type, del->id, &key);
+    if (rc == SQLITE_OK) rc = event_live(db, key, &live);
+    del->record.result = key == 0 ? ERR_EVENT_NOT_FOUND : live ? ERR_EVENT_IN_USE : ERR_OK;
+    if (rc != SQLITE_OK || del->record.result != ERR_OK) return rc;
+
+    rc = audit_add(db, &del->note, del->now_ms, &version);
+    if (rc == SQLITE_OK)
+        rc = db_run(db,
+                    "UPDATE events SET deleted_at = ?2, updated_at = ?2, version = ?3"
+                    " WHERE id = ?1",
+                    cell_i64(key), cell_i64(del->now_ms), cell_i64(version));
+    if (rc == SQLITE_OK)
+        rc = db_run(db,
+                    "UPDATE sections SET removed_version = ?2"
+                    " WHERE event_id = ?1 AND removed_version IS NULL",
+                    cell_i64(key), cell_i64(version));
+    del->version = version;
+    return rc;
+}

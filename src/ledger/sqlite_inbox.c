@@ -1,0 +1,74 @@
+#include <assert.h>
+#include <time.h>
+
+#include "base/metrics.h"
+#include "ledger/sqlite_parts.h"
+#include "run/mailbox.h"
+
+void inbox_init(struct inbox *in, int64_t records_max) {
+    assert(records_max > 0);
+    *in = (struct inbox){.records_max = (size_t)records_max};
+    pthread_mutex_init(&in->lock, NULL);
+    pthread_condattr_t steady;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&in->some, &steady);
+    pthread_condattr_destroy(&steady);
+}
+
+void inbox_deinit(struct inbox *in) {
+    assert(in->records.count == 0);
+    pthread_cond_destroy(&in->some);
+    pthread_mutex_destroy(&in->lock);
+}
+
+void inbox_close(struct inbox *in) {
+    pthread_mutex_lock(&in->lock);
+    in->closed = true;
+    pthread_cond_broadcast(&in->some);
+    pthread_mutex_unlock(&in->lock);
+}
+
+enum err inbox_put(struct inbox *in, struct ledger_record *r) {
+    assert(mailbox_mine() != NULL && r->task.run != NULL);
+    r->task.home = mailbox_mine();
+    enum err refused = ERR_OK;
+    pthread_mutex_lock(&in->lock);
+    if (in->closed)
+        refused = ERR_STOPPING;
+    else if (in->records.count >= in->records_max)
+        refused = ERR_OVERLOADED;
+    else {
+        task_list_add(&in->records, &r->task);
+        pthread_cond_signal(&in->some);
+    }
+    pthread_mutex_unlock(&in->lock);
+    if (refused == ERR_OVERLOADED) count(COUNT_LEDGER_REFUSED_FULL, 1);
+    return refused;
+}
+
+/* False when the time has come. */
+static bool wait_until(struct inbox *in, int64_t until_ns) {
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    return pthread_cond_timedwait(&in->some, &in->lock, &until) == 0;
+}
+
+size_t inbox_take(struct inbox *in, struct ledger_record **out, size_t max, int64_t until_ns,
+                  bool *ended) {
+    size_t taken = 0;
+    pthread_mutex_lock(&in->lock);
+    while (in->records.count == 0 && !in->closed)
+        if (!wait_until(in, until_ns)) break;
+    while (taken < max && in->records.count > 0)
+        out[taken++] = (struct ledger_record *)task_list_take(&in->records);
+    *ended = in->closed && taken == 0;
+    pthread_mutex_unlock(&in->lock);
+    return taken;
+}
+
+bool inbox_empty(struct inbox *in) {
+    pthread_mutex_lock(&in->lock);
+    bool empty = in->records.count == 0;
+    pthread_mutex_unlock(&in->lock);
+    return empty;
+}

@@ -1,0 +1,161 @@
+/*
+ * sqlite_parts: what the files of the SQLite ledger show each other.
+ *
+ *   sqlite.c            opens and closes it; the table of operations
+ *   sqlite_writer.c     the thread that commits batches
+ *   sqlite_readers.c    the threads that answer questions
+ *   sqlite_inbox.c      the bounded queue before either
+ *   sqlite_wal.c        checkpoints
+ *   sqlite_retention.c  removes what has outlived its use
+ *   sqlite_events.c     the records of events, in SQL
+ *   sqlite_audit.c      the audit table
+ *   sqlite_schema.c     the tables
+ *   sqlite_check.c      the invariants, as queries
+ */
+#ifndef ADMITONE_LEDGER_SQLITE_PARTS_H
+#define ADMITONE_LEDGER_SQLITE_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "ledger/sqlite.h"
+#include "ledger/sqlite_db.h"
+
+/* --- sqlite_schema.c --- */
+
+/* Applies the migrations that are missing, each in a transaction of its own. */
+enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why);
+/* For those who may not change it: the schema must be this program's. */
+enum err schema_expect(struct db *db, const char *path, struct buf *why);
+
+/* --- sqlite_events.c: inside the writer's transaction; SQLITE_OK also when refused --- */
+
+int event_put_apply(struct db *db, struct ledger_event_put *put);
+int event_delete_apply(struct db *db, struct ledger_event_delete *del);
+/* Every event that is not deleted, in one snapshot. */
+int sqlite_events_load(struct db *db, void (*on_event)(void *, struct event *), void *to);
+
+/* --- sqlite_audit.c --- */
+
+/* *id is the row's number, which is also the version of what the act made. */
+int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int64_t *id);
+int audit_page(struct db *db, struct ledger_audit_page *page);
+
+/* --- sqlite_check.c --- */
+
+int check_all(struct db *db, bool server_runs, int64_t now_ms,
+              void (*on_finding)(void *, const struct ledger_finding *), void *to);
+
+/* --- sqlite_inbox.c --- */
+
+struct inbox {
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    struct task_list records; /* under lock */
+    size_t records_max;
+    bool closed; /* under lock */
+};
+
+void inbox_init(struct inbox *in, int64_t records_max);
+void inbox_deinit(struct inbox *in);
+/* Nothing is taken in any more; who waits is woken. */
+void inbox_close(struct inbox *in);
+/* Notes the record's home. ERR_OVERLOADED or ERR_STOPPING when it is not taken. */
+enum err inbox_put(struct inbox *in, struct ledger_record *r);
+/* Waits until there is a record, the inbox is closed, or the steady time `until_ns` has come.
+ * Returns how many it took; *ended says that it is closed and empty. */
+size_t inbox_take(struct inbox *in, struct ledger_record **out, size_t max, int64_t until_ns,
+                  bool *ended);
+bool inbox_empty(struct inbox *in);
+
+/* --- sqlite_wal.c --- */
+
+struct wal {
+    struct db db; /* the side thread's */
+    struct db *writer_db;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool wanted;                /* under lock */
+    bool stopping;              /* under lock */
+    pthread_mutex_t checkpoint; /* held by whoever runs one */
+    int64_t frame_bytes;
+    int64_t frames_side;    /* not folded in: from here on the side thread folds */
+    int64_t frames_max;     /* in the WAL: from here on the writer folds and starts it anew */
+    int64_t frames_retry;   /* the writer's: not again before the WAL has this many */
+    _Atomic int64_t frames; /* in the WAL since it was last started anew */
+    _Atomic int64_t folded; /* of these, how many are in the database file too */
+    _Atomic bool failing;   /* so that a failure is logged once */
+};
+
+/* Before the writer's thread starts; `writer_db` is its connection. */
+enum err wal_start(struct wal *wal, const char *path, struct db *writer_db, int64_t wal_bytes_max,
+                   struct buf *why);
+/* The writer calls this between two transactions. */
+void wal_upkeep(struct wal *wal);
+void wal_stop(struct wal *wal);
+/* The last checkpoint: folds all in and empties the WAL. When the side thread has stopped. */
+void wal_finish(struct db *db);
+int64_t wal_bytes_unfolded(struct wal *wal);
+
+/* --- sqlite_retention.c --- */
+
+#define RETENTION_KEPT_MAX 256
+
+struct retention {
+    int64_t audit_days;
+    int64_t ended_days;
+    int64_t interval_ns;
+    int64_t due_idle_ns; /* steady: when the next turn may run if nobody waits for the writer */
+    int64_t due_busy_ns; /* the same if somebody does */
+    size_t sweep;        /* which table this round is at */
+    sqlite3_value *cursor[2];         /* the last row that was looked at; NULL: none yet */
+    int64_t round_version;            /* removals up to this audit id have had a whole round */
+    int64_t kept[RETENTION_KEPT_MAX]; /* events removed, of which rows must still stay */
+    size_t kept_count;
+};
+
+void retention_init(struct retention *r, const struct sqlite_ledger_options *o);
+void retention_deinit(struct retention *r);
+/* One bounded turn: removes a few hundred rows at most, in a transaction of its own. */
+void retention_turn(struct retention *r, struct db *db);
+
+/* --- sqlite_writer.c --- */
+
+struct writer {
+    struct db db;
+    struct inbox inbox;
+    pthread_t thread;
+    struct wal wal;
+    struct retention retention;
+    struct ledger_record **batch;
+    size_t batch_max;
+    _Atomic int64_t depth; /* submitted and not yet handed back */
+    _Atomic bool writable;
+};
+
+enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, struct buf *why);
+/* Drains, hands everything back, closes. */
+void writer_stop(struct writer *w);
+enum err writer_submit(struct writer *w, struct ledger_record *r);
+
+/* --- sqlite_readers.c --- */
+
+#define READERS 2
+
+struct reader {
+    struct db db;
+    struct inbox *inbox;
+    pthread_t thread;
+};
+
+struct readers {
+    struct inbox inbox;
+    struct reader each[READERS];
+};
+
+enum err readers_start(struct readers *rs, const struct sqlite_ledger_options *o, struct buf *why);
+void readers_stop(struct readers *rs);
+enum err readers_ask(struct readers *rs, struct ledger_record *r);
+
+#endif

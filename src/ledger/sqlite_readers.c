@@ -1,0 +1,67 @@
+#include <assert.h>
+
+#include "base/log.h"
+#include "ledger/sqlite_parts.h"
+#include "run/mailbox.h"
+
+static void answer(struct db *db, struct ledger_record *r) {
+    assert(r->kind == LEDGER_AUDIT_PAGE);
+    struct ledger_audit_page *page = (struct ledger_audit_page *)r;
+    page->json = (struct buf){0};
+    page->next = 0;
+    int rc = audit_page(db, page);
+    r->result = rc == SQLITE_OK ? ERR_OK : ERR_LEDGER_FAILED;
+    if (rc == SQLITE_OK) return;
+    log_error(msg("a question to the ledger failed"), kv("error", sqlite3_errmsg(db->handle)));
+    buf_deinit(&page->json);
+    page->json = (struct buf){0};
+    page->next = 0;
+    db_rollback(db);
+}
+
+static void *run_reader(void *arg) {
+    struct reader *reader = arg;
+    struct ledger_record *r = NULL;
+    bool ended = false;
+    while (!ended) {
+        if (inbox_take(reader->inbox, &r, 1, INT64_MAX, &ended) == 0) continue;
+        answer(&reader->db, r);
+        mailbox_post(r->task.home, &r->task);
+    }
+    return NULL;
+}
+
+/* Closes the inbox first, so that the threads end. */
+static void stop_some(struct readers *rs, int started) {
+    inbox_close(&rs->inbox);
+    for (int i = 0; i < started; i++) {
+        pthread_join(rs->each[i].thread, NULL);
+        db_close(&rs->each[i].db);
+    }
+    inbox_deinit(&rs->inbox);
+}
+
+enum err readers_start(struct readers *rs, const struct sqlite_ledger_options *o, struct buf *why) {
+    inbox_init(&rs->inbox, o->asks_max);
+    for (int i = 0; i < READERS; i++) {
+        struct reader *reader = &rs->each[i];
+        reader->inbox = &rs->inbox;
+        bool open = db_open(&reader->db, o->path, DB_READ, why) == SQLITE_OK;
+        if (open && pthread_create(&reader->thread, NULL, run_reader, reader) == 0) continue;
+        if (open) {
+            buf_addf(why, "cannot start a reader's thread for %s", o->path);
+            db_close(&reader->db);
+        }
+        stop_some(rs, i);
+        return ERR_LEDGER_FAILED;
+    }
+    return ERR_OK;
+}
+
+void readers_stop(struct readers *rs) {
+    stop_some(rs, READERS);
+}
+
+enum err readers_ask(struct readers *rs, struct ledger_record *r) {
+    return inbox_put(&rs->inbox, r);
+}

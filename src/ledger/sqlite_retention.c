@@ -1,0 +1,307 @@
+/*
+ * Retention: what has ended is removed when it has outlived its use. A *round* sweeps the tables
+ * one after the other, each in the order of its key, in *turns* of bounded work between two
+ * batches. No index serves it, so it costs the hot path nothing; a sweep that finds nothing reads
+ * a few thousand rows per turn.
+ *
+ * What belongs to a deleted event (or a section taken out) goes first, then the section, then the
+ * event. Should a row of it have to stay (a fact not yet relayed), the event is noted as kept and
+ * stays for this round; one that was deleted after the round began waits for the next, because
+ * the sweeps may have passed its rows already.
+ */
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "ledger/sqlite_parts.h"
+
+#define REMOVED_PER_TURN_MAX 500
+#define EXAMINED_PER_TURN_MAX 5000
+#define DAY_MS (INT64_C(24) * 3600 * 1000)
+#define IDEMPOTENCY_DAYS 1
+/* While records wait, a turn comes this many times more rarely. */
+#define BUSY_INTERVALS 30
+/* While nobody waits and a round is unfinished, a turn comes this many times more often. */
+#define HURRY 20
+
+enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
+
+/* `scan` gives the rows behind the key (?1, ?2) in the order of the key, at most ?3 of them: two
+ * columns of key (the second may be NULL), whether the row may go, and its event if that or the
+ * section is removed (else NULL). ?4 is the time before which what has ended may go, ?5 the
+ * round's version. `remove` and `also` take the key. */
+struct sweep {
+    const char *scan;
+    const char *also; /* first, or NULL */
+    const char *remove;
+    enum age age;
+    bool in_order; /* of time: the first row that stays ends the sweep */
+    bool parent;   /* stays while rows of its event do */
+};
+
+#define GONE_EVENT "(SELECT e.id FROM events e WHERE e.id = t.event_id AND e.deleted_at NOT NULL)"
+#define GONE_SECTION                                                                               \
+    "(SELECT c.event_id FROM sections c WHERE c.id = t.section_id AND c.removed_version NOT NULL)"
+
+static const struct sweep sweeps[] = {
+    {
+        .scan = "SELECT id, NULL, at < ?4 AND id < (SELECT max(id) FROM audit), NULL FROM audit"
+                " WHERE id > ?1 ORDER BY id LIMIT ?3",
+        .remove = "DELETE FROM audit WHERE id = ?1",
+        .age = AGE_AUDIT,
+        .in_order = true,
+    },
+    {
+        .scan = "SELECT id, NULL, created_at < ?4, NULL FROM idempotency"
+                " WHERE id > ?1 ORDER BY id LIMIT ?3",
+        .remove = "DELETE FROM idempotency WHERE id = ?1",
+        .age = AGE_IDEMPOTENCY,
+        .in_order = true,
+    },
+    {
+        .scan = "SELECT t.event_id, t.seq,"
+                " coalesce(t.finished_at < ?4, 0) OR " GONE_EVENT " NOT NULL, " GONE_EVENT
+                " FROM queue_entries t"
+                " WHERE (t.event_id, t.seq) > (?1, ?2)"
+                " ORDER BY t.event_id, t.seq LIMIT ?3",
+        .remove = "DELETE FROM queue_entries WHERE event_id = ?1 AND seq = ?2",
+        .age = AGE_ENDED,
+    },
+    {
+        /* Its facts go with it, so they must have been relayed. */
+        .scan = "SELECT t.id, NULL,"
+                " (coalesce(t.ended_at < ?4, 0)"
+                "  OR (t.ended_at NOT NULL AND " GONE_SECTION " NOT NULL))"
+                " AND NOT EXISTS (SELECT 1 FROM facts f"
+                "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL), " GONE_SECTION
+                " FROM reservations t"
+                " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
+        .also = "DELETE FROM facts WHERE reservation_id = ?1",
+        .remove = "DELETE FROM reservations WHERE id = ?1",
+        .age = AGE_ENDED,
+    },
+    {
+        .scan = "SELECT t.id, NULL,"
+                " coalesce(t.finished_at < ?4, 0)"
+                " OR (t.finished_at NOT NULL AND " GONE_SECTION " NOT NULL), " GONE_SECTION
+                " FROM requests t"
+                " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
+        .remove = "DELETE FROM requests WHERE id = ?1",
+        .age = AGE_ENDED,
+    },
+    {
+        /* A reservation's facts stay as long as it does. */
+        .scan = "SELECT t.id, NULL,"
+                " t.relayed_at NOT NULL AND (t.at < ?4 OR " GONE_EVENT " NOT NULL)"
+                " AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = t.reservation_id)"
+                ", " GONE_EVENT " FROM facts t"
+                " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
+        .remove = "DELETE FROM facts WHERE id = ?1",
+        .age = AGE_ENDED,
+    },
+    {
+        /* No row and a row with 0 say the same. */
+        .scan = "SELECT t.event_id, t.user_id, t.seats = 0 OR " GONE_EVENT " NOT NULL, " GONE_EVENT
+                " FROM buyers t"
+                " WHERE (t.event_id, t.user_id) > (?1, ?2)"
+                " ORDER BY t.event_id, t.user_id LIMIT ?3",
+        .remove = "DELETE FROM buyers WHERE event_id = ?1 AND user_id = ?2",
+        .age = AGE_ENDED,
+    },
+    {
+        /* A free seat's row carries its version, so it stays as long as its section. The join is
+         * crossed to begin with the few sections, not with all the seats. */
+        .scan = "SELECT c.id, t.seat_no, t.state = 'AVAILABLE', c.event_id"
+                " FROM sections c INDEXED BY sections_removed CROSS JOIN seats t"
+                " ON t.section_id = c.id"
+                " WHERE c.removed_version NOT NULL AND c.id >= ?1 AND (c.id > ?1 OR t.seat_no > ?2)"
+                " ORDER BY c.id, t.seat_no LIMIT ?3",
+        .remove = "DELETE FROM seats WHERE section_id = ?1 AND seat_no = ?2",
+        .age = AGE_ENDED,
+    },
+    {
+        .scan = "SELECT t.id, NULL, t.removed_version <= ?5"
+                " AND NOT EXISTS (SELECT 1 FROM seats WHERE section_id = t.id), t.event_id"
+                " FROM sections t INDEXED BY sections_removed"
+                " WHERE t.removed_version NOT NULL AND t.id > ?1"
+                " ORDER BY t.id LIMIT ?3",
+        .remove = "DELETE FROM sections WHERE id = ?1",
+        .age = AGE_ENDED,
+        .parent = true,
+    },
+    {
+        .scan = "SELECT t.id, NULL, t.deleted_at NOT NULL AND t.version <= ?5"
+                " AND NOT EXISTS (SELECT 1 FROM sections WHERE event_id = t.id)"
+                " AND NOT EXISTS (SELECT 1 FROM queue_entries WHERE event_id = t.id)"
+                " AND NOT EXISTS (SELECT 1 FROM buyers WHERE event_id = t.id), t.id"
+                " FROM events t"
+                " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
+        .remove = "DELETE FROM events WHERE id = ?1",
+        .age = AGE_ENDED,
+        .parent = true,
+    },
+};
+
+#define SWEEPS (sizeof sweeps / sizeof *sweeps)
+
+void retention_init(struct retention *r, const struct sqlite_ledger_options *o) {
+    *r = (struct retention){
+        .audit_days = o->retain_audit_days,
+        .ended_days = o->retain_ended_days,
+        .interval_ns = o->retention_interval_ms * 1000000,
+        .sweep = SWEEPS,
+    };
+    r->due_idle_ns = clock_steady_ns() + r->interval_ns;
+    r->due_busy_ns = r->due_idle_ns;
+}
+
+static void forget_cursor(struct retention *r) {
+    for (int i = 0; i < 2; i++) {
+        sqlite3_value_free(r->cursor[i]);
+        r->cursor[i] = NULL;
+    }
+}
+
+void retention_deinit(struct retention *r) {
+    forget_cursor(r);
+}
+
+/* What ended before this may go. */
+static int64_t before_ms(const struct retention *r, enum age age) {
+    int64_t days = age == AGE_AUDIT         ? r->audit_days
+                   : age == AGE_IDEMPOTENCY ? IDEMPOTENCY_DAYS
+                                            : r->ended_days;
+    return days == 0 ? INT64_MIN : clock_wall_ms() - days * DAY_MS;
+}
+
+static void keep(struct retention *r, int64_t event_key) {
+    if (r->kept_count < RETENTION_KEPT_MAX) r->kept[r->kept_count++] = event_key;
+}
+
+/* When the list is full, everything counts as kept. */
+static bool is_kept(const struct retention *r, int64_t event_key) {
+    if (r->kept_count == RETENTION_KEPT_MAX) return true;
+    for (size_t i = 0; i < r->kept_count; i++)
+        if (r->kept[i] == event_key) return true;
+    return false;
+}
+
+/* Binds what the statement has a place for. */
+static int bind_i64(sqlite3_stmt *statement, int at, int64_t value) {
+    if (at > sqlite3_bind_parameter_count(statement)) return SQLITE_OK;
+    return sqlite3_bind_int64(statement, at, value);
+}
+
+static int bind_key(sqlite3_stmt *statement, int at, const sqlite3_value *value) {
+    if (at > sqlite3_bind_parameter_count(statement)) return SQLITE_OK;
+    return sqlite3_bind_value(statement, at, value);
+}
+
+static int scan_open(struct retention *r, struct db *db, int64_t rows_max, sqlite3_stmt **rows) {
+    const struct sweep *s = &sweeps[r->sweep];
+    int rc = db_statement(db, s->scan, rows);
+    for (int i = 0; rc == SQLITE_OK && i < 2; i++) {
+        /* Before the first row: SQLite sorts numbers before texts and blobs. */
+        rc = r->cursor[i] == NULL ? bind_i64(*rows, i + 1, INT64_MIN)
+                                  : bind_key(*rows, i + 1, r->cursor[i]);
+    }
+    if (rc == SQLITE_OK) rc = bind_i64(*rows, 3, rows_max);
+    if (rc == SQLITE_OK) rc = bind_i64(*rows, 4, before_ms(r, s->age));
+    if (rc == SQLITE_OK) rc = bind_i64(*rows, 5, r->round_version);
+    return rc;
+}
+
+/* What one turn may still do, and what it has done. */
+struct turn {
+    int64_t examine;
+    int64_t remove;
+    uint64_t removed;
+};
+
+static int remove_by(struct db *db, const char *sql, sqlite3_stmt *key, struct turn *turn) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_statement(db, sql, &rows);
+    for (int i = 0; rc == SQLITE_OK && i < 2; i++)
+        rc = bind_key(rows, i + 1, sqlite3_column_value(key, i));
+    bool row = db_next(rows, &rc);
+    assert(!row);
+    if (rc == SQLITE_OK) turn->removed += (uint64_t)sqlite3_changes(db->handle);
+    return rc;
+}
+
+static int remove_row(struct db *db, const struct sweep *s, sqlite3_stmt *key, struct turn *turn) {
+    turn->remove--;
+    int rc = SQLITE_OK;
+    if (s->also != NULL) rc = remove_by(db, s->also, key, turn);
+    if (rc == SQLITE_OK) rc = remove_by(db, s->remove, key, turn);
+    return rc;
+}
+
+static void remember_cursor(struct retention *r, sqlite3_stmt *rows) {
+    forget_cursor(r);
+    for (int i = 0; i < 2; i++) r->cursor[i] = sqlite3_value_dup(sqlite3_column_value(rows, i));
+}
+
+/* Sweeps on in the current table; *ended when it is through with it. */
+static int sweep_on(struct retention *r, struct db *db, struct turn *turn, bool *ended) {
+    const struct sweep *s = &sweeps[r->sweep];
+    sqlite3_stmt *rows = NULL;
+    int rc = scan_open(r, db, turn->examine, &rows);
+    *ended = true;
+    while (db_next(rows, &rc)) {
+        int64_t gone_event = sqlite3_column_int64(rows, 3);
+        bool goes = sqlite3_column_int(rows, 2) != 0 && !(s->parent && is_kept(r, gone_event));
+        turn->examine--;
+        if (goes)
+            rc = remove_row(db, s, rows, turn);
+        else if (s->in_order)
+            break;
+        else if (gone_event != 0)
+            keep(r, gone_event);
+        if (turn->examine > 0 && turn->remove > 0) continue;
+        remember_cursor(r, rows);
+        *ended = false;
+        break;
+    }
+    if (rows != NULL) sqlite3_reset(rows);
+    return rc;
+}
+
+static int begin_round(struct retention *r, struct db *db) {
+    r->sweep = 0;
+    r->kept_count = 0;
+    r->round_version = 1;
+    forget_cursor(r);
+    return db_number_cells(db, &r->round_version, "SELECT max(id) FROM audit", NULL, 0);
+}
+
+static int sweep_until_tired(struct retention *r, struct db *db) {
+    struct turn turn = {.examine = EXAMINED_PER_TURN_MAX, .remove = REMOVED_PER_TURN_MAX};
+    bool ended = true;
+    int rc = db_exec(db, "BEGIN IMMEDIATE");
+    if (rc == SQLITE_OK && r->sweep == SWEEPS) rc = begin_round(r, db);
+    while (rc == SQLITE_OK && ended && r->sweep < SWEEPS) {
+        rc = sweep_on(r, db, &turn, &ended);
+        if (rc != SQLITE_OK || !ended) break;
+        r->sweep++;
+        forget_cursor(r);
+    }
+    /* Costs no fsync when nothing was removed. */
+    if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
+    if (rc == SQLITE_OK) count(COUNT_LEDGER_RETIRED_ROWS, turn.removed);
+    return rc;
+}
+
+void retention_turn(struct retention *r, struct db *db) {
+    int rc = sweep_until_tired(r, db);
+    if (rc != SQLITE_OK) {
+        log_warn(msg("retention will try again"), kv("error", sqlite3_errmsg(db->handle)));
+        db_rollback(db);
+        r->sweep = SWEEPS;
+    }
+    bool unfinished = r->sweep < SWEEPS;
+    int64_t now_ns = clock_steady_ns();
+    r->due_idle_ns = now_ns + (unfinished ? r->interval_ns / HURRY : r->interval_ns);
+    r->due_busy_ns = now_ns + r->interval_ns * BUSY_INTERVALS;
+}

@@ -1,0 +1,290 @@
+/*
+ * The tables, as numbered migrations. A migration that has shipped is never edited: a change is a
+ * new one. Times are integers, milliseconds since 1970, in columns named …_at.
+ *
+ * What is found by a foreign key's child column alone is declared as one only where that column
+ * leads an index; elsewhere (reservations, facts, requests, seats.reservation_id) a declared key
+ * would make every removal scan the child table. Those references are guarded by the records that
+ * write them, and sqlite_check.c checks them.
+ */
+#include <assert.h>
+
+#include "ledger/sqlite_parts.h"
+
+/* "adm1": what `file` and SQLite's tools show, and how a foreign database is told apart. */
+#define APPLICATION_ID 0x61646d31
+
+static const char *const first_tables[] = {
+    /* An event's version is the id of the audit row that made it, so it grows over all events and
+     * over deletions. A deleted event stays until retention has removed what belonged to it. */
+    "CREATE TABLE events("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " type TEXT NOT NULL,"
+    " external_id TEXT NOT NULL,"
+    " version INTEGER NOT NULL CHECK (version > 0),"
+    " title TEXT NOT NULL,"
+    " state TEXT NOT NULL CHECK (state IN ('DRAFT','OPEN','PAUSED','DRAINING','CLOSED')),"
+    " auto_enter INTEGER NOT NULL CHECK (auto_enter IN (0, 1)),"
+    " opens_at INTEGER,"
+    " starts_at INTEGER,"
+    " max_waiting INTEGER NOT NULL CHECK (max_waiting >= 0),"
+    " max_active INTEGER NOT NULL CHECK (max_active >= 0),"
+    " entry_batch_size INTEGER NOT NULL CHECK (entry_batch_size >= 0),"
+    " entry_interval_s INTEGER NOT NULL CHECK (entry_interval_s >= 0),"
+    " active_ttl_s INTEGER NOT NULL CHECK (active_ttl_s >= 0),"
+    " grace_s INTEGER NOT NULL CHECK (grace_s >= 0),"
+    " token_ttl_s INTEGER NOT NULL CHECK (token_ttl_s >= 0),"
+    " hold_s INTEGER NOT NULL CHECK (hold_s >= 0),"
+    " max_per_user INTEGER NOT NULL CHECK (max_per_user >= 0),"
+    " currency TEXT NOT NULL,"
+    " created_at INTEGER NOT NULL,"
+    " updated_at INTEGER NOT NULL,"
+    " deleted_at INTEGER"
+    ") STRICT",
+    "CREATE UNIQUE INDEX events_named ON events(type, external_id) WHERE deleted_at IS NULL",
+
+    /* A section that is taken out of its event, or whose event is deleted, notes the audit row
+     * that did it and stays for the history until retention removes it. */
+    "CREATE TABLE sections("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " event_id INTEGER NOT NULL REFERENCES events(id),"
+    " code TEXT NOT NULL,"
+    " name TEXT NOT NULL,"
+    " capacity INTEGER NOT NULL CHECK (capacity BETWEEN 0 AND 1048575),"
+    " price INTEGER NOT NULL CHECK (price >= 0),"
+    " mode TEXT NOT NULL CHECK (mode IN ('slot','lock','adaptive','seat')),"
+    " status TEXT NOT NULL CHECK (status IN ('open','closed','maintenance')),"
+    " position INTEGER NOT NULL CHECK (position >= 0),"
+    " removed_version INTEGER"
+    ") STRICT",
+    "CREATE INDEX sections_of ON sections(event_id)",
+    "CREATE UNIQUE INDEX sections_named ON sections(event_id, code) WHERE removed_version IS NULL",
+    "CREATE INDEX sections_removed ON sections(id) WHERE removed_version IS NOT NULL",
+
+    /* A missing row is AVAILABLE with version 0, in every mode: the one writer needs no row to
+     * lock, so a million seats cost nothing until they are sold. */
+    "CREATE TABLE seats("
+    " section_id INTEGER NOT NULL REFERENCES sections(id),"
+    " seat_no INTEGER NOT NULL CHECK (seat_no BETWEEN 1 AND 1048575),"
+    " state TEXT NOT NULL CHECK (state IN ('AVAILABLE','HELD','CONFIRMED')),"
+    " reservation_id BLOB,"
+    " version INTEGER NOT NULL CHECK (version >= 0),"
+    " fence INTEGER NOT NULL DEFAULT 0 CHECK (fence >= 0),"
+    " PRIMARY KEY (section_id, seat_no),"
+    " CHECK ((state = 'AVAILABLE') = (reservation_id IS NULL))"
+    ") STRICT, WITHOUT ROWID",
+
+    /* VOID: undone before it was ever told to anybody; its number stays taken. No index on the
+     * user, whose values come in random order: the memory of the server finds a user's entry. */
+    "CREATE TABLE queue_entries("
+    " event_id INTEGER NOT NULL REFERENCES events(id),"
+    " seq INTEGER NOT NULL CHECK (seq > 0),"
+    " user_id TEXT NOT NULL,"
+    " lane INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 15),"
+    " status TEXT NOT NULL CHECK"
+    "  (status IN ('WAITING','ACTIVE','COMPLETED','LEFT','EXPIRED','VOID')),"
+    " joined_at INTEGER NOT NULL,"
+    " admitted_at INTEGER,"
+    " active_expires_at INTEGER,"
+    " finished_at INTEGER,"
+    " PRIMARY KEY (event_id, seq),"
+    " CHECK (status <> 'WAITING' OR (admitted_at IS NULL AND active_expires_at IS NULL)),"
+    " CHECK (status <> 'ACTIVE' OR (admitted_at IS NOT NULL AND active_expires_at IS NOT NULL)),"
+    " CHECK ((status IN ('WAITING','ACTIVE')) = (finished_at IS NULL))"
+    ") STRICT, WITHOUT ROWID",
+
+    /* The id is a UUIDv7 in its 16 bytes, so rows append. Which seats: seats.reservation_id while
+     * it is live, and `seats` (numbers in order, with commas) also after it has ended, when the
+     * seats may long belong to somebody else. */
+    "CREATE TABLE reservations("
+    " id BLOB PRIMARY KEY CHECK (length(id) = 16),"
+    " event_id INTEGER NOT NULL,"
+    " section_id INTEGER NOT NULL,"
+    " user_id TEXT NOT NULL,"
+    " entry_seq INTEGER NOT NULL,"
+    " strategy TEXT NOT NULL,"
+    " status TEXT NOT NULL CHECK (status IN ('HELD','CONFIRMED','CANCELLED','EXPIRED','VOID')),"
+    " seat_count INTEGER NOT NULL CHECK (seat_count > 0 OR status = 'VOID'),"
+    " seats TEXT NOT NULL,"
+    " price INTEGER NOT NULL CHECK (price >= 0),"
+    " currency TEXT NOT NULL,"
+    " expires_at INTEGER NOT NULL,"
+    " created_at INTEGER NOT NULL,"
+    " confirmed_at INTEGER,"
+    " ended_at INTEGER,"
+    " confirmation_code TEXT,"
+    " CHECK (status <> 'HELD' OR confirmed_at IS NULL),"
+    " CHECK (status <> 'CONFIRMED' OR confirmed_at IS NOT NULL),"
+    " CHECK ((status IN ('HELD','CONFIRMED')) = (ended_at IS NULL))"
+    ") STRICT, WITHOUT ROWID",
+    "CREATE INDEX reservations_held ON reservations(expires_at) WHERE status = 'HELD'",
+
+    /* Live seats per user; taken first by whatever changes them. */
+    "CREATE TABLE buyers("
+    " event_id INTEGER NOT NULL REFERENCES events(id),"
+    " user_id TEXT NOT NULL,"
+    " seats INTEGER NOT NULL CHECK (seats >= 0),"
+    " PRIMARY KEY (event_id, user_id)"
+    ") STRICT, WITHOUT ROWID",
+
+    /* Asynchronous requests: either `seats` (numbers with commas) or any `quantity`. */
+    "CREATE TABLE requests("
+    " id BLOB PRIMARY KEY CHECK (length(id) = 16),"
+    " event_id INTEGER NOT NULL,"
+    " section_id INTEGER NOT NULL,"
+    " user_id TEXT NOT NULL,"
+    " entry_seq INTEGER NOT NULL,"
+    " quantity INTEGER NOT NULL CHECK (quantity > 0),"
+    " seats TEXT,"
+    " status TEXT NOT NULL CHECK (status IN ('PENDING','PROCESSING','SUCCESS','FAIL_SOLD_OUT',"
+    "  'FAIL_ALREADY_RESERVED','FAIL_CONFLICT','FAIL_NOT_ACTIVE','FAIL_NOT_FOUND','FAIL')),"
+    " reservation_id BLOB,"
+    " created_at INTEGER NOT NULL,"
+    " finished_at INTEGER,"
+    " CHECK ((status IN ('PENDING','PROCESSING')) = (finished_at IS NULL)),"
+    " CHECK (status <> 'SUCCESS' OR reservation_id IS NOT NULL)"
+    ") STRICT, WITHOUT ROWID",
+    "CREATE INDEX requests_open ON requests(id) WHERE status IN ('PENDING','PROCESSING')",
+
+    /* The outbox: written in the effect's own transaction, relayed once. The reservation's id
+     * grows with time, so facts_once appends, more or less, like the table itself. */
+    "CREATE TABLE facts("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " kind TEXT NOT NULL CHECK (kind IN ('HELD','CONFIRMED','CANCELLED','EXPIRED','SOLD_OUT')),"
+    " event_id INTEGER NOT NULL,"
+    " section_id INTEGER,"
+    " reservation_id BLOB,"
+    " user_id TEXT,"
+    " seat_count INTEGER NOT NULL CHECK (seat_count >= 0),"
+    " at INTEGER NOT NULL,"
+    " relayed_at INTEGER,"
+    " CHECK ((kind = 'SOLD_OUT') = (reservation_id IS NULL))"
+    ") STRICT",
+    "CREATE UNIQUE INDEX facts_once ON facts(reservation_id, kind)"
+    " WHERE reservation_id IS NOT NULL",
+    "CREATE INDEX facts_to_relay ON facts(id) WHERE relayed_at IS NULL",
+
+    /* The one index on values that clients choose: nothing else can promise that a key is used
+     * once. It stays small, for a row lives 24 hours. */
+    "CREATE TABLE idempotency("
+    " id INTEGER PRIMARY KEY,"
+    " user_id TEXT NOT NULL,"
+    " route TEXT NOT NULL,"
+    " key TEXT NOT NULL,"
+    " body_digest BLOB NOT NULL,"
+    " status INTEGER NOT NULL CHECK (status BETWEEN 200 AND 299),"
+    " response TEXT NOT NULL,"
+    " created_at INTEGER NOT NULL"
+    ") STRICT",
+    "CREATE UNIQUE INDEX idempotency_named ON idempotency(user_id, route, key)",
+
+    "CREATE TABLE audit("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " at INTEGER NOT NULL,"
+    " actor TEXT NOT NULL,"
+    " act TEXT NOT NULL,"
+    " subject TEXT NOT NULL,"
+    " detail TEXT NOT NULL CHECK (json_valid(detail))"
+    ") STRICT",
+    NULL,
+};
+
+static const struct {
+    int64_t number;
+    const char *const *statements; /* NULL ends them */
+} migrations[] = {
+    {1, first_tables},
+};
+
+#define MIGRATIONS (sizeof migrations / sizeof *migrations)
+
+static int64_t schema_known(void) {
+    return migrations[MIGRATIONS - 1].number;
+}
+
+/* *number: 0 in a new file, -1 in one that is somebody else's. */
+static int schema_read(struct db *db, int64_t *number) {
+    int64_t tables = 0;
+    int64_t versions = 0;
+    int64_t application = 0;
+    int rc = db_number_cells(db, &tables, "SELECT count(*) FROM sqlite_schema", NULL, 0);
+    if (rc == SQLITE_OK) rc = db_number_cells(db, &application, "PRAGMA application_id", NULL, 0);
+    if (rc == SQLITE_OK)
+        rc = db_number_cells(db, &versions,
+                             "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_version'",
+                             NULL, 0);
+    *number = tables == 0 ? 0 : -1;
+    if (rc != SQLITE_OK || versions == 0 || application != APPLICATION_ID) return rc;
+    *number = 0;
+    return db_number_cells(db, number, "SELECT max(number) FROM schema_version", NULL, 0);
+}
+
+static int create_version_table(struct db *db) {
+    _Static_assert(APPLICATION_ID == 1633971505, "as written below");
+    return sqlite3_exec(db->handle,
+                        "PRAGMA application_id = 1633971505;"
+                        "CREATE TABLE IF NOT EXISTS schema_version("
+                        " number INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT;",
+                        NULL, NULL, NULL);
+}
+
+static int apply(struct db *db, size_t i, int64_t now_ms) {
+    int rc = db_exec(db, "BEGIN IMMEDIATE");
+    if (rc == SQLITE_OK && i == 0) rc = create_version_table(db);
+    for (const char *const *sql = migrations[i].statements; rc == SQLITE_OK && *sql != NULL; sql++)
+        rc = sqlite3_exec(db->handle, *sql, NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = db_run(db, "INSERT INTO schema_version(number, applied_at) VALUES (?1, ?2)",
+                    cell_i64(migrations[i].number), cell_i64(now_ms));
+    if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
+    return rc;
+}
+
+static enum err unreadable(struct db *db, const char *path, struct buf *why) {
+    buf_addf(why, "cannot read %s: %s", path, sqlite3_errmsg(db->handle));
+    return ERR_LEDGER_FAILED;
+}
+
+/* What speaks against using a file with this schema at all. */
+static enum err schema_refused(int64_t number, const char *path, struct buf *why) {
+    if (number < 0) {
+        buf_addf(why, "%s is a database, but not a ledger of admitone", path);
+        return ERR_LEDGER_FAILED;
+    }
+    if (number > schema_known()) {
+        buf_addf(why, "the ledger has schema %lld, this program knows %lld: use a newer admitone",
+                 (long long)number, (long long)schema_known());
+        return ERR_LEDGER_FAILED;
+    }
+    return ERR_OK;
+}
+
+enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why) {
+    int64_t number = 0;
+    if (schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
+    enum err refused = schema_refused(number, path, why);
+    if (refused != ERR_OK) return refused;
+    for (size_t i = 0; i < MIGRATIONS; i++) {
+        assert(i == 0 || migrations[i].number > migrations[i - 1].number);
+        if (migrations[i].number <= number) continue;
+        if (apply(db, i, now_ms) != SQLITE_OK) {
+            buf_addf(why, "cannot bring %s to schema %lld: %s", path,
+                     (long long)migrations[i].number, sqlite3_errmsg(db->handle));
+            db_rollback(db);
+            return ERR_LEDGER_FAILED;
+        }
+    }
+    return ERR_OK;
+}
+
+enum err schema_expect(struct db *db, const char *path, struct buf *why) {
+    int64_t number = 0;
+    if (schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
+    enum err refused = schema_refused(number, path, why);
+    if (refused == ERR_OK && number < schema_known()) {
+        buf_addf(why, "the ledger has schema %lld, this program needs %lld: start its server once",
+                 (long long)number, (long long)schema_known());
+        refused = ERR_LEDGER_FAILED;
+    }
+    return refused;
+}

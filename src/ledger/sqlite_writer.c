@@ -1,0 +1,243 @@
+/*
+ * The writer: takes what has been submitted, applies it in one transaction, and hands it back
+ * after the commit. A batch ends in one of three ways: committed; failed as a whole, when the
+ * disk failed; or rolled back and replayed one by one, when a record broke a rule of the tables
+ * that it should have been refused for, so that only that one fails.
+ */
+#include <assert.h>
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "ledger/sqlite_parts.h"
+#include "run/mailbox.h"
+
+/* What went wrong with a transaction, read before the rollback forgets it. */
+struct failure {
+    int rc;
+    int system_errno;
+    char text[200];
+};
+
+static int record_apply(struct db *db, struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_EVENT_PUT: {
+        struct ledger_event_put *put = (struct ledger_event_put *)r;
+        put->stored = NULL;
+        put->created = false;
+        put->in_use[0] = '\0';
+        return event_put_apply(db, put);
+    }
+    case LEDGER_EVENT_DELETE:
+        ((struct ledger_event_delete *)r)->version = 0;
+        return event_delete_apply(db, (struct ledger_event_delete *)r);
+    case LEDGER_AUDIT_PAGE:
+        break;
+    }
+    assert(false && "a question was submitted");
+    return SQLITE_MISUSE;
+}
+
+/* The record's transaction is gone: so is what it was to say. */
+static void record_undo(struct ledger_record *r) {
+    if (r->kind == LEDGER_EVENT_PUT) {
+        struct ledger_event_put *put = (struct ledger_event_put *)r;
+        mem_free(put->stored);
+        put->stored = NULL;
+        put->created = false;
+        put->in_use[0] = '\0';
+    } else if (r->kind == LEDGER_EVENT_DELETE) {
+        ((struct ledger_event_delete *)r)->version = 0;
+    }
+}
+
+static bool disk_is_full(const struct failure *f) {
+    int primary = f->rc & 0xff;
+    return primary == SQLITE_FULL ||
+           (primary == SQLITE_IOERR && (f->system_errno == ENOSPC || f->system_errno == EDQUOT));
+}
+
+/* Whether the next record would meet the same: the disk, the file, another process's lock. */
+static bool concerns_all(const struct failure *f) {
+    switch (f->rc & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_PROTOCOL:
+    case SQLITE_NOMEM:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* A commit whose fsync failed has left whole frames at the WAL's end. Nobody sees them now, but
+ * were the process to die before the next commit, recovery would take them for committed, though
+ * their submitters are told that nothing was changed. Any write overwrites the first of them and
+ * so ends the chain; should that fail too, the disk is past promising anything. The user_version
+ * has no other use, and setting it writes a page even when it stays the same. */
+static void overwrite_failed_frames(struct db *db) {
+    int rc = db_exec(db, "BEGIN IMMEDIATE");
+    if (rc == SQLITE_OK) rc = db_exec(db, "PRAGMA user_version = 1");
+    if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
+    if (rc != SQLITE_OK) db_rollback(db);
+}
+
+/* All of these or none. */
+static bool transact(struct writer *w, struct ledger_record **records, size_t count_of,
+                     struct failure *f) {
+    size_t applied = 0;
+    bool committing = false;
+    int rc = db_exec(&w->db, "BEGIN IMMEDIATE");
+    while (rc == SQLITE_OK && applied < count_of) rc = record_apply(&w->db, records[applied++]);
+    if (rc == SQLITE_OK) {
+        committing = true;
+        rc = db_exec(&w->db, "COMMIT");
+    }
+    if (rc == SQLITE_OK) return true;
+
+    *f = (struct failure){.rc = rc, .system_errno = sqlite3_system_errno(w->db.handle)};
+    str error = str_of(sqlite3_errmsg(w->db.handle));
+    if (error.len >= sizeof f->text) error.len = sizeof f->text - 1;
+    str_copy(error, f->text, sizeof f->text);
+    db_rollback(&w->db);
+    for (size_t i = 0; i < applied; i++) record_undo(records[i]);
+    if (committing && (rc & 0xff) == SQLITE_IOERR) overwrite_failed_frames(&w->db);
+    count(COUNT_LEDGER_BATCH_FAILURES, 1);
+    return false;
+}
+
+/* One line when writing begins to fail, and one when it works again. */
+static void note_writable(struct writer *w, bool writable, const struct failure *f) {
+    bool before = atomic_exchange(&w->writable, writable);
+    if (before && !writable)
+        log_error(msg("the ledger can't write: records are refused until it can"),
+                  kv("error", f->text), kv_i64("code", f->rc), kv_i64("errno", f->system_errno));
+    else if (!before && writable)
+        log_info(msg("the ledger writes again"));
+}
+
+static void fail_all(struct writer *w, struct ledger_record **records, size_t count_of,
+                     const struct failure *f) {
+    note_writable(w, false, f);
+    for (size_t i = 0; i < count_of; i++)
+        records[i]->result = disk_is_full(f) ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED;
+}
+
+static void replay_singly(struct writer *w, struct ledger_record **records, size_t count_of) {
+    struct failure f;
+    for (size_t i = 0; i < count_of; i++) {
+        if (transact(w, &records[i], 1, &f)) {
+            note_writable(w, true, NULL);
+            count(COUNT_LEDGER_RECORDS, 1);
+        } else if (concerns_all(&f)) {
+            fail_all(w, records + i, count_of - i, &f);
+            return;
+        } else {
+            records[i]->result = ERR_LEDGER_FAILED;
+            log_error(msg("a record failed"), kv_i64("kind", records[i]->kind), kv("error", f.text),
+                      kv_i64("code", f.rc));
+        }
+    }
+}
+
+static void write_batch(struct writer *w, struct ledger_record **records, size_t count_of) {
+    struct failure f;
+    int64_t began_ns = clock_steady_ns();
+    if (transact(w, records, count_of, &f)) {
+        note_writable(w, true, NULL);
+        count(COUNT_LEDGER_RECORDS, count_of);
+        observe(HISTOGRAM_LEDGER_BATCH_RECORDS, count_of);
+        observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, (uint64_t)(clock_steady_ns() - began_ns) / 1000);
+    } else if (concerns_all(&f)) {
+        fail_all(w, records, count_of, &f);
+    } else {
+        replay_singly(w, records, count_of);
+    }
+}
+
+/* One post per worker. Once posted, a record is no longer ours to look at. */
+static void hand_back(struct writer *w, struct ledger_record **records, size_t left) {
+    atomic_fetch_sub(&w->depth, (int64_t)left);
+    while (left > 0) {
+        struct mailbox *home = records[0]->task.home;
+        struct task_list same = {0};
+        size_t others = 0;
+        for (size_t i = 0; i < left; i++) {
+            if (records[i]->task.home == home)
+                task_list_add(&same, &records[i]->task);
+            else
+                records[others++] = records[i];
+        }
+        mailbox_post_all(home, &same);
+        left = others;
+    }
+}
+
+static void *run_writer(void *arg) {
+    struct writer *w = arg;
+    bool ended = false;
+    while (!ended) {
+        size_t taken =
+            inbox_take(&w->inbox, w->batch, w->batch_max, w->retention.due_idle_ns, &ended);
+        if (taken > 0) {
+            write_batch(w, w->batch, taken);
+            hand_back(w, w->batch, taken);
+        }
+        wal_upkeep(&w->wal);
+        int64_t due_ns =
+            inbox_empty(&w->inbox) ? w->retention.due_idle_ns : w->retention.due_busy_ns;
+        if (!ended && clock_steady_ns() >= due_ns) retention_turn(&w->retention, &w->db);
+    }
+    return NULL;
+}
+
+static void release(struct writer *w) {
+    wal_stop(&w->wal);
+    retention_deinit(&w->retention);
+    wal_finish(&w->db);
+    db_close(&w->db);
+    inbox_deinit(&w->inbox);
+    mem_free(w->batch);
+}
+
+enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, struct buf *why) {
+    enum err failed = ERR_LEDGER_FAILED;
+    if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return failed;
+    failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
+    if (failed == ERR_OK) failed = wal_start(&w->wal, o->path, &w->db, o->wal_bytes_max, why);
+    if (failed != ERR_OK) {
+        db_close(&w->db);
+        return failed;
+    }
+    inbox_init(&w->inbox, o->queue_max);
+    retention_init(&w->retention, o);
+    w->batch_max = (size_t)o->batch_max;
+    w->batch = mem_new(w->batch_max * sizeof *w->batch);
+    atomic_store(&w->writable, true);
+    if (pthread_create(&w->thread, NULL, run_writer, w) == 0) return ERR_OK;
+    buf_addf(why, "cannot start the writer's thread for %s", o->path);
+    release(w);
+    return ERR_LEDGER_FAILED;
+}
+
+void writer_stop(struct writer *w) {
+    inbox_close(&w->inbox);
+    pthread_join(w->thread, NULL);
+    assert(atomic_load(&w->depth) == 0);
+    release(w);
+}
+
+enum err writer_submit(struct writer *w, struct ledger_record *r) {
+    assert(r->kind != LEDGER_AUDIT_PAGE);
+    /* Counted first: the writer may hand it back before inbox_put returns. */
+    atomic_fetch_add(&w->depth, 1);
+    enum err refused = inbox_put(&w->inbox, r);
+    if (refused != ERR_OK) atomic_fetch_sub(&w->depth, 1);
+    return refused;
+}

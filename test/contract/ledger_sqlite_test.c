@@ -1,0 +1,18 @@
+/* The ledger's contract, on SQLite. */
+#include "ledger_raw.h"
+#include "ledger_suite.h"
+
+static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
+    return raw_ledger_open(
+        &(struct sqlite_ledger_options){.path = h->path, .queue_max = queue_max});
+}
+
+static void take_seat(struct harness *h, const struct event *e, const struct section *s,
+                      int64_t seat_no, const char *state) {
+    raw_reservation(h, (unsigned)seat_no, e, s, seat_no, state);
+}
+
+int main(void) {
+    static const struct ledger_adapter sqlite = {.open = open_sqlite, .take_seat = take_seat};
+    return ledger_suite_run(&sqlite);
+}

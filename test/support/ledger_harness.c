@@ -1,0 +1,181 @@
+#include "ledger_harness.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+static _Thread_local size_t back_count;
+
+void harness_init(struct harness *h) {
+    *h = (struct harness){0};
+    const char *tmp = getenv("TMPDIR");
+    int len = snprintf(h->folder, sizeof h->folder, "%s/admitone-ledger-XXXXXX",
+                       tmp == NULL || tmp[0] == '\0' ? "/tmp" : tmp);
+    assert_true(len > 0 && (size_t)len < sizeof h->folder);
+    assert_non_null(mkdtemp(h->folder));
+    snprintf(h->path, sizeof h->path, "%s/ledger.db", h->folder);
+    assert_int_equal(uv_loop_init(&h->loop), 0);
+    mailbox_init(&h->mailbox, &h->loop);
+    mailbox_set_mine(&h->mailbox);
+}
+
+static void remove_folder(const char *folder) {
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    struct dirent *entry;
+    while ((entry = readdir(d)) != NULL)
+        if (entry->d_name[0] != '.') unlinkat(dirfd(d), entry->d_name, 0);
+    closedir(d);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+void harness_deinit(struct harness *h) {
+    mailbox_close(&h->mailbox);
+    uv_run(&h->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&h->loop), 0);
+    mailbox_deinit(&h->mailbox);
+    mailbox_set_mine(NULL);
+    remove_folder(h->folder);
+}
+
+/* Short sleeps between looks: the condition may be about another thread, which wakes no loop. */
+static void turn(struct harness *h) {
+    if (uv_run(&h->loop, UV_RUN_NOWAIT) == 0) return;
+    usleep(200);
+}
+
+void harness_wait(struct harness *h, bool (*done)(void *arg), void *arg) {
+    int64_t deadline_ns = clock_steady_ns() + (int64_t)HARNESS_DEADLINE_MS * 1000000;
+    while (!done(arg)) {
+        if (clock_steady_ns() > deadline_ns) fail_msg("waited longer than the deadline");
+        turn(h);
+    }
+}
+
+void harness_turn_for(struct harness *h, int64_t ms) {
+    int64_t until_ns = clock_steady_ns() + ms * 1000000;
+    while (clock_steady_ns() < until_ns) turn(h);
+}
+
+static void on_back(struct task *t) {
+    struct test_record *r = CONTAINER_OF(t, struct test_record, record.task);
+    assert_false(r->back);
+    r->back_ns = clock_steady_ns();
+    r->back_home = mailbox_mine();
+    r->back_order = back_count++;
+    r->back = true;
+}
+
+static struct audit_note note_of(const char *act) {
+    return (struct audit_note){
+        .actor = STR("admin"),
+        .act = str_of(act),
+        .subject = STR("CONCERT/1"),
+        .detail = STR("{\"by\":\"test\"}"),
+    };
+}
+
+void test_put(struct test_record *r, const struct event *wanted, int64_t now_ms) {
+    *r = (struct test_record){.put = {
+                                  .record = {.kind = LEDGER_EVENT_PUT, .task.run = on_back},
+                                  .wanted = wanted,
+                                  .now_ms = now_ms,
+                                  .note = note_of("event.put"),
+                              }};
+}
+
+void test_delete(struct test_record *r, const char *type, const char *id, int64_t now_ms) {
+    *r = (struct test_record){.del = {
+                                  .record = {.kind = LEDGER_EVENT_DELETE, .task.run = on_back},
+                                  .type = str_of(type),
+                                  .id = str_of(id),
+                                  .now_ms = now_ms,
+                                  .note = note_of("event.delete"),
+                              }};
+}
+
+void test_page(struct test_record *r, int64_t before, int64_t limit) {
+    *r = (struct test_record){.page = {
+                                  .record = {.kind = LEDGER_AUDIT_PAGE, .task.run = on_back},
+                                  .before = before,
+                                  .limit = limit,
+                              }};
+}
+
+void test_record_deinit(struct test_record *r) {
+    if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
+    if (r->record.kind == LEDGER_AUDIT_PAGE) buf_deinit(&r->page.json);
+}
+
+struct several {
+    struct test_record *records;
+    size_t count;
+};
+
+static bool all_back(void *arg) {
+    struct several *s = arg;
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->records[i].back) return false;
+    return true;
+}
+
+void harness_wait_back(struct harness *h, struct test_record *records, size_t count) {
+    harness_wait(h, all_back, &(struct several){records, count});
+}
+
+enum err harness_submit(struct harness *h, struct ledger *l, struct test_record *r) {
+    assert_int_equal(ledger_submit(l, &r->record), ERR_OK);
+    harness_wait_back(h, r, 1);
+    return r->record.result;
+}
+
+enum err harness_ask(struct harness *h, struct ledger *l, struct test_record *r) {
+    assert_int_equal(ledger_ask(l, &r->record), ERR_OK);
+    harness_wait_back(h, r, 1);
+    return r->record.result;
+}
+
+struct event *harness_store(struct harness *h, struct ledger *l, const struct event *wanted) {
+    struct test_record r;
+    test_put(&r, wanted, 1000);
+    assert_int_equal(harness_submit(h, l, &r), ERR_OK);
+    assert_non_null(r.put.stored);
+    return r.put.stored;
+}
+
+struct event *test_event(const char *id, size_t section_count) {
+    struct event *e = event_new(section_count);
+    str_copy(STR("CONCERT"), e->type, sizeof e->type);
+    str_copy(str_of(id), e->id, sizeof e->id);
+    str_copy(STR("Winter tour \xc3\xa9\xe2\x98\x83"), e->title, sizeof e->title);
+    str_copy(STR("KRW"), e->currency, sizeof e->currency);
+    e->state = EVENT_OPEN;
+    e->opens_at_ms = CLOCK_NONE_MS;
+    e->starts_at_ms = INT64_C(1798192800000);
+    e->queue = (struct queue_rules){1000000, 100, 50, 1, 600, 300, 0};
+    e->hold_s = 300;
+    e->max_per_user = 4;
+    for (size_t i = 0; i < section_count; i++) {
+        struct section *s = &e->sections[i];
+        snprintf(s->id, sizeof s->id, "%c", (char)('A' + (int)i));
+        snprintf(s->name, sizeof s->name, "Floor %c", (char)('A' + (int)i));
+        s->capacity = 100;
+        s->price = 150000;
+    }
+    return e;
+}
+
+int64_t file_bytes(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
+}

@@ -1,0 +1,64 @@
+/*
+ * ledger_harness: what tests of a ledger share. The test's own thread is a worker (a loop and a
+ * mailbox); records are submitted on it and waited for with a deadline. Data lives in a folder
+ * of its own under $TMPDIR that goes with the harness.
+ */
+#ifndef ADMITONE_TEST_LEDGER_HARNESS_H
+#define ADMITONE_TEST_LEDGER_HARNESS_H
+
+#include "port/ledger.h"
+#include "run/worker.h"
+
+#define HARNESS_DEADLINE_MS 60000
+
+struct harness {
+    uv_loop_t loop;
+    struct mailbox mailbox;
+    char folder[256];
+    char path[300]; /* of a ledger file in it */
+};
+
+void harness_init(struct harness *h);
+void harness_deinit(struct harness *h);
+
+/* Turns the loop until done(arg); fails the test after HARNESS_DEADLINE_MS. */
+void harness_wait(struct harness *h, bool (*done)(void *arg), void *arg);
+/* Turns the loop for a while, for what must not happen. */
+void harness_turn_for(struct harness *h, int64_t ms);
+
+/* A record of the test's, with room for the largest kind. `back` is set by its task. */
+struct test_record {
+    union {
+        struct ledger_record record;
+        struct ledger_event_put put;
+        struct ledger_event_delete del;
+        struct ledger_audit_page page;
+    };
+    bool back;
+    int64_t back_ns;           /* steady: when the task ran */
+    struct mailbox *back_home; /* on whose thread */
+    size_t back_order;         /* how many of this thread's came before it */
+};
+
+/* `wanted` must live until the record is back. */
+void test_put(struct test_record *r, const struct event *wanted, int64_t now_ms);
+void test_delete(struct test_record *r, const char *type, const char *id, int64_t now_ms);
+void test_page(struct test_record *r, int64_t before, int64_t limit);
+/* Frees what was handed over. */
+void test_record_deinit(struct test_record *r);
+
+/* Submits (or asks) and waits until it is back; its result. */
+enum err harness_submit(struct harness *h, struct ledger *l, struct test_record *r);
+enum err harness_ask(struct harness *h, struct ledger *l, struct test_record *r);
+void harness_wait_back(struct harness *h, struct test_record *records, size_t count);
+
+/* One put, all of it: fails the test unless it is stored. The caller frees it with mem_free. */
+struct event *harness_store(struct harness *h, struct ledger *l, const struct event *wanted);
+
+/* An event CONCERT/id with sections "A", "B", …, of 100 seats each; mem_free frees it. */
+struct event *test_event(const char *id, size_t section_count);
+
+/* How many bytes the file has; 0 when there is none. */
+int64_t file_bytes(const char *path);
+
+#endif

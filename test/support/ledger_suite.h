@@ -1,0 +1,23 @@
+/*
+ * ledger_suite: the contract of port/ledger.h as tests, for every adapter alike. A test program
+ * says how its ledger is opened and how a seat comes to be taken in it, and gives ledger_suite
+ * to cmocka.
+ */
+#ifndef ADMITONE_TEST_LEDGER_SUITE_H
+#define ADMITONE_TEST_LEDGER_SUITE_H
+
+#include "ledger_harness.h"
+
+struct ledger_adapter {
+    /* Opens the ledger that belongs to the harness's folder; the same one again after a close.
+     * queue_max 0: the default. */
+    struct ledger *(*open)(struct harness *h, int64_t queue_max);
+    /* A consistent live reservation of one seat, HELD or CONFIRMED, beside the open ledger. */
+    void (*take_seat)(struct harness *h, const struct event *e, const struct section *s,
+                      int64_t seat_no, const char *state);
+};
+
+/* Runs every test; the number that failed. */
+int ledger_suite_run(const struct ledger_adapter *adapter);
+
+#endif

@@ -1,0 +1,30 @@
+/*
+ * sync_vfs: SQLite's own file layer with hooks around what makes data durable. Once registered it
+ * is the default, so whatever opens a database afterwards goes through it. Depends on nothing but
+ * SQLite, for it is also loaded into the real program (test/shim).
+ */
+#ifndef ADMITONE_TEST_SYNC_VFS_H
+#define ADMITONE_TEST_SYNC_VFS_H
+
+#include <sqlite3.h>
+#include <stdint.h>
+
+enum sync_file { SYNC_FILE_DB, SYNC_FILE_WAL, SYNC_FILE_OTHER };
+
+/* Called on the thread that writes or syncs. What `before…` returns instead of SQLITE_OK is the
+ * operation's result, and it is not carried out. Times are of CLOCK_MONOTONIC. */
+struct sync_vfs_hooks {
+    int (*before_write)(void *to, enum sync_file file);
+    void (*after_write)(void *to, enum sync_file file, const void *bytes, int count,
+                        int64_t end_ns);
+    int (*before_sync)(void *to, enum sync_file file);
+    void (*after_sync)(void *to, enum sync_file file, int64_t begin_ns, int64_t end_ns);
+    void *to;
+};
+
+/* Once per process; `hooks` lives as long as any database is open. 0, or SQLite's error. */
+int sync_vfs_register(const struct sync_vfs_hooks *hooks);
+
+int64_t sync_vfs_now_ns(void);
+
+#endif

@@ -1,0 +1,176 @@
+/* Opening: new files, old files, foreign files, and reading beside a running server. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ledger_raw.h"
+
+static int set_up(void **state) {
+    struct harness *h = mem_new(sizeof *h);
+    harness_init(h);
+    *state = h;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    harness_deinit(*state);
+    mem_free(*state);
+    return 0;
+}
+
+static void create(struct harness *h) {
+    ledger_close(raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path}));
+}
+
+/* It can't be opened, and the reason given has these words. */
+static void expect_refused(const struct sqlite_ledger_options *o, const char *words) {
+    struct buf why = {0};
+    struct ledger *l = NULL;
+    assert_int_equal(sqlite_ledger_open(o, &l, &why), ERR_LEDGER_FAILED);
+    assert_null(l);
+    if (strstr(buf_cstr(&why), words) == NULL) fail_msg("%s", buf_cstr(&why));
+    buf_deinit(&why);
+}
+
+static void new_file_is_its_owners_alone(void **state) {
+    struct harness *h = *state;
+    create(h);
+    struct stat st;
+    assert_int_equal(stat(h->path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 1);
+}
+
+static void clean_close_leaves_no_wal(void **state) {
+    struct harness *h = *state;
+    create(h);
+    char wal[320];
+    snprintf(wal, sizeof wal, "%s-wal", h->path);
+    assert_int_equal(file_bytes(wal), 0);
+}
+
+static void every_table_of_the_design_is_there(void **state) {
+    struct harness *h = *state;
+    create(h);
+    static const char *const tables[] = {
+        "events",   "sections", "seats",       "queue_entries", "reservations",  "buyers",
+        "requests", "facts",    "idempotency", "audit",         "schema_version"};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        assert_int_equal(raw_number(h,
+                                    "SELECT count(*) FROM pragma_table_list WHERE name = %Q"
+                                    " AND strict",
+                                    tables[i]),
+                         1);
+}
+
+static void opening_again_applies_no_migration_twice(void **state) {
+    struct harness *h = *state;
+    create(h);
+    raw_sql(h, "UPDATE schema_version SET applied_at = 42");
+    create(h);
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 1);
+    assert_int_equal(raw_number(h, "SELECT applied_at FROM schema_version"), 42);
+}
+
+static void newer_schema_is_refused_and_untouched(void **state) {
+    struct harness *h = *state;
+    create(h);
+    raw_sql(h, "INSERT INTO schema_version VALUES (9, 1)");
+    const char *words = "the ledger has schema 9, this program knows 1: use a newer admitone";
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path}, words);
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path, .read_only = true}, words);
+    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 9);
+}
+
+static void migration_that_stopped_halfway_is_done_anew(void **state) {
+    struct harness *h = *state;
+    create(h);
+    /* As if the program had died before its first migration was committed. */
+    raw_sql(h, "DELETE FROM schema_version");
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path}, "schema 1");
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 0);
+}
+
+static void foreign_database_is_refused(void **state) {
+    struct harness *h = *state;
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(h->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TABLE recipes(name)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path}, "not a ledger of admitone");
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM sqlite_schema"), 1);
+}
+
+static void file_that_is_no_database_is_refused(void **state) {
+    struct harness *h = *state;
+    FILE *f = fopen(h->path, "w");
+    for (int i = 0; i < 1000; i++) fputs("this is a letter to my aunt\n", f);
+    fclose(f);
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path}, "file is not a database");
+}
+
+static void missing_folder_is_refused(void **state) {
+    struct harness *h = *state;
+    char path[400];
+    snprintf(path, sizeof path, "%s/nowhere/ledger.db", h->folder);
+    expect_refused(&(struct sqlite_ledger_options){.path = path}, "cannot open ");
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path, .read_only = true},
+                   "cannot open ");
+    assert_int_equal(file_bytes(h->path), 0);
+}
+
+static void count_event(void *to, struct event *e) {
+    (*(int *)to)++;
+    mem_free(e);
+}
+
+static void reader_sees_what_a_running_server_commits(void **state) {
+    struct harness *h = *state;
+    struct ledger *server = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
+    struct ledger *reader =
+        raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = true});
+    struct event *wanted = test_event("1", 1);
+    mem_free(harness_store(h, server, wanted));
+    int events = 0;
+    assert_int_equal(ledger_load(reader, count_event, &events), ERR_OK);
+    assert_int_equal(events, 1);
+    struct test_record page;
+    test_page(&page, 0, 10);
+    assert_int_equal(harness_ask(h, reader, &page), ERR_OK);
+    assert_non_null(strstr(buf_cstr(&page.page.json), "event.put"));
+    test_record_deinit(&page);
+    struct ledger_health health;
+    ledger_health(reader, &health);
+    assert_false(health.writable);
+    ledger_close(reader);
+    ledger_close(server);
+
+    /* And when none runs. */
+    reader = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = true});
+    assert_int_equal(ledger_load(reader, count_event, &events), ERR_OK);
+    assert_int_equal(events, 2);
+    ledger_close(reader);
+    mem_free(wanted);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(new_file_is_its_owners_alone),
+        TEST(clean_close_leaves_no_wal),
+        TEST(every_table_of_the_design_is_there),
+        TEST(opening_again_applies_no_migration_twice),
+        TEST(newer_schema_is_refused_and_untouched),
+        TEST(migration_that_stopped_halfway_is_done_anew),
+        TEST(foreign_database_is_refused),
+        TEST(file_that_is_no_database_is_refused),
+        TEST(missing_folder_is_refused),
+        TEST(reader_sees_what_a_running_server_commits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
