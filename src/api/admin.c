@@ -118,12 +118,24 @@ void admin_event_patch(struct api *api, struct exchange *x, const str *captures)
     events_patch(&api->events, &act->change);
 }
 
+/* "CONCERT/1/sections/A" */
+static str section_subject(struct exchange *x, str event, str section) {
+    str between = STR("/sections/");
+    size_t len = event.len + between.len + section.len;
+    char *text = arena_new(&x->arena, len);
+    if (event.len > 0) memcpy(text, event.at, event.len);
+    memcpy(text + event.len, between.at, between.len);
+    memcpy(text + event.len + between.len, section.at, section.len);
+    return (str){text, len};
+}
+
 void admin_section_patch(struct api *api, struct exchange *x, const str *captures) {
     json_t *body = json_body(x);
     if (body == NULL) return;
     struct act *act = act_new(x, "section.patch", captures);
     act->body = body;
     act->section = arena_copy(&x->arena, captures[2]);
+    act->change.put.note.subject = section_subject(x, act->change.put.note.subject, act->section);
     act->change.apply = apply_section_patch;
     act->change.done = on_changed;
     events_patch(&api->events, &act->change);

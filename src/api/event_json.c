@@ -33,12 +33,12 @@ static const struct json_field event_fields[] = {
     {"maxPerUser", JSON_KIND_I64, EVENT(max_per_user), 1, PER_USER_MAX, 0, 0},
     {"currency", JSON_KIND_MONEY, EVENT(currency), 0, 0, 0, 0},
     {"sections", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"eventType", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"eventId", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"version", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"createdAt", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"updatedAt", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"serverTime", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"eventType", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"eventId", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"version", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"createdAt", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"updatedAt", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"serverTime", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {0},
 };
 
@@ -49,9 +49,9 @@ static const struct json_field section_fields[] = {
     {"price", JSON_KIND_I64, SECTION(price), 0, PRICE_MAX, 0, 0},
     {"mode", JSON_KIND_WORD, SECTION(mode), 0, 0, section_mode_words, 0},
     {"status", JSON_KIND_WORD, SECTION(status), 0, 0, section_status_words, 0},
-    {"available", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"held", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
-    {"confirmed", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"available", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"held", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"confirmed", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {0},
 };
 

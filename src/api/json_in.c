@@ -156,6 +156,9 @@ static bool read_field(const struct json_field *f, const json_t *value, void *in
         return read_word(f, value, at, where, problem);
     case JSON_KIND_OBJECT:
         return read_object(f, value, into, where, problem);
+    case JSON_KIND_SHOWN:
+        if (!json_is_array(value) && !json_is_object(value)) return true;
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s%s can't be set.", where, f->name);
     case JSON_KIND_OTHER:
         return true;
     }
