@@ -60,9 +60,12 @@ static const struct sweep sweeps[] = {
         .in_order = true,
     },
     {
+        /* The event's highest number stays: the next entry's is counted from it, and an old token
+         * must never name a new entry. */
         .scan = "SELECT t.event_id, t.seq,"
-                " coalesce(t.finished_at < ?4, 0) OR " GONE_EVENT " NOT NULL, " GONE_EVENT
-                " FROM queue_entries t"
+                " (coalesce(t.finished_at < ?4, 0) AND t.seq <"
+                "  (SELECT max(m.seq) FROM queue_entries m WHERE m.event_id = t.event_id))"
+                " OR " GONE_EVENT " NOT NULL, " GONE_EVENT " FROM queue_entries t"
                 " WHERE (t.event_id, t.seq) > (?1, ?2)"
                 " ORDER BY t.event_id, t.seq LIMIT ?3",
         .remove = "DELETE FROM queue_entries WHERE event_id = ?1 AND seq = ?2",

@@ -130,6 +130,18 @@ static void for_ever_means_for_ever(void **state) {
     assert_int_equal(raw_number(&f->h, "SELECT count(*) FROM queue_entries"), 1);
 }
 
+static void the_highest_number_of_a_queue_is_never_forgotten(void **state) {
+    struct fixture *f = *state;
+    raw_sql(&f->h,
+            "INSERT INTO queue_entries VALUES (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
+            " (1, 2, 'b', 8, 'LEFT', 1, NULL, NULL, %lld)",
+            f->old, f->old);
+    open_keeping(f, 0, 30);
+    wait_for(f, "SELECT count(*) FROM queue_entries", 1);
+    wait_a_round(f);
+    assert_int_equal(raw_number(&f->h, "SELECT seq FROM queue_entries"), 2);
+}
+
 static void idempotency_lasts_a_day(void **state) {
     struct fixture *f = *state;
     raw_sql(&f->h,
@@ -309,6 +321,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(old_audit_rows_go_but_never_the_newest),
         TEST(for_ever_means_for_ever),
+        TEST(the_highest_number_of_a_queue_is_never_forgotten),
         TEST(idempotency_lasts_a_day),
         TEST(ended_things_go_and_live_ones_stay),
         TEST(everything_of_a_deleted_event_goes),
