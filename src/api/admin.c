@@ -13,7 +13,8 @@ struct act {
     struct event_removal removal;
     struct exchange *x;
     json_t *body;
-    str section; /* for a section's patch */
+    struct event *wanted; /* for a put */
+    str section;          /* for a section's patch */
     struct json_problem problem;
 };
 
@@ -30,14 +31,15 @@ static struct audit_note note_of(struct exchange *x, const char *verb, str type,
 static struct act *act_new(struct exchange *x, const char *verb, const str *captures) {
     struct act *act = arena_new(&x->arena, sizeof *act);
     act->x = x;
-    act->change.type = arena_copy(&x->arena, captures[0]);
-    act->change.id = arena_copy(&x->arena, captures[1]);
+    act->change.put.type = arena_copy(&x->arena, captures[0]);
+    act->change.put.id = arena_copy(&x->arena, captures[1]);
     act->change.put.note = note_of(x, verb, captures[0], captures[1]);
     return act;
 }
 
 static void refuse(struct act *act, enum err result) {
     json_decref(act->body);
+    mem_free(act->wanted);
     switch (result) {
     case ERR_EVENT_NOT_FOUND:
         reply_problem(act->x, result, "%s", "PUT creates it.");
@@ -76,6 +78,7 @@ static void on_changed(struct event_change *change, enum err result) {
     event_to_json(&j, STR(""), stored, true);
     json_out_done(&j);
     mem_free(stored);
+    mem_free(act->wanted);
     json_decref(act->body);
     reply_send(act->x, STR("application/json"));
 }
@@ -86,25 +89,26 @@ void admin_event_put(struct api *api, struct exchange *x, const str *captures) {
     struct act *act = act_new(x, "event.put", captures);
     act->body = body;
     act->change.done = on_changed;
-    act->change.wanted =
-        event_from_json(body, &api->defaults, captures[0], captures[1], &act->problem);
-    if (act->change.wanted == NULL)
+    act->wanted = event_from_json(body, &api->defaults, captures[0], captures[1], &act->problem);
+    act->change.put.wanted = act->wanted;
+    if (act->wanted == NULL)
         refuse(act, act->problem.err);
     else
-        events_put(&api->events, &act->change);
+        events_change(&api->events, &act->change);
 }
 
-static enum err apply_event_patch(struct event_change *change) {
-    struct act *act = CONTAINER_OF(change, struct act, change);
-    bool ok = event_patch_json(&change->wanted, act->body, &act->problem);
-    return ok ? ERR_OK : act->problem.err;
+/* The two edits run on the ledger's thread; the act is theirs until it comes back. */
+
+static enum err edit_event(struct ledger_event_put *put, struct event **e) {
+    struct act *act = CONTAINER_OF(put, struct act, change.put);
+    return event_patch_json(e, act->body, &act->problem) ? ERR_OK : act->problem.err;
 }
 
-static enum err apply_section_patch(struct event_change *change) {
-    struct act *act = CONTAINER_OF(change, struct act, change);
-    const struct section *found = event_section(change->wanted, act->section);
+static enum err edit_section(struct ledger_event_put *put, struct event **e) {
+    struct act *act = CONTAINER_OF(put, struct act, change.put);
+    const struct section *found = event_section(*e, act->section);
     if (found == NULL) return ERR_SECTION_NOT_FOUND;
-    struct section *own = &change->wanted->sections[found - change->wanted->sections];
+    struct section *own = &(*e)->sections[found - (*e)->sections];
     return section_patch_json(own, act->body, &act->problem) ? ERR_OK : act->problem.err;
 }
 
@@ -113,9 +117,9 @@ void admin_event_patch(struct api *api, struct exchange *x, const str *captures)
     if (body == NULL) return;
     struct act *act = act_new(x, "event.patch", captures);
     act->body = body;
-    act->change.apply = apply_event_patch;
+    act->change.put.edit = edit_event;
     act->change.done = on_changed;
-    events_patch(&api->events, &act->change);
+    events_change(&api->events, &act->change);
 }
 
 /* "CONCERT/1/sections/A" */
@@ -136,9 +140,9 @@ void admin_section_patch(struct api *api, struct exchange *x, const str *capture
     act->body = body;
     act->section = arena_copy(&x->arena, captures[2]);
     act->change.put.note.subject = section_subject(x, act->change.put.note.subject, act->section);
-    act->change.apply = apply_section_patch;
+    act->change.put.edit = edit_section;
     act->change.done = on_changed;
-    events_patch(&api->events, &act->change);
+    events_change(&api->events, &act->change);
 }
 
 static void on_removed(struct event_removal *removal, enum err result) {
@@ -152,8 +156,8 @@ static void on_removed(struct event_removal *removal, enum err result) {
 void admin_event_delete(struct api *api, struct exchange *x, const str *captures) {
     struct act *act = act_new(x, "event.delete", captures);
     act->removal.done = on_removed;
-    act->removal.remove.type = act->change.type;
-    act->removal.remove.id = act->change.id;
+    act->removal.remove.type = act->change.put.type;
+    act->removal.remove.id = act->change.put.id;
     act->removal.remove.note = act->change.put.note;
     act->removal.remove.note.detail = STR("{}");
     events_delete(&api->events, &act->removal);

@@ -7,6 +7,7 @@
 struct demo {
     struct events *events;
     struct event_change change;
+    struct event *wanted;
     char path[EVENT_PATH_BYTES];
     size_t next;
     void (*done)(void *arg, enum err result);
@@ -82,6 +83,7 @@ static void create_next(struct demo *d);
 static void on_created(struct event_change *change, enum err result) {
     struct demo *d = CONTAINER_OF(change, struct demo, change);
     mem_free(change->put.stored);
+    mem_free(d->wanted);
     if (result == ERR_OK) {
         create_next(d);
         return;
@@ -99,13 +101,14 @@ static void create_next(struct demo *d) {
         return;
     }
     const struct demo_event *from = &demo_events[d->next++];
+    d->wanted = build(from);
     d->change = (struct event_change){
-        .wanted = build(from),
         .done = on_created,
+        .put.wanted = d->wanted,
         .put.note = {STR("demo"), STR("event.put"),
                      event_path(str_of(from->event.type), str_of(from->event.id), d->path),
                      STR("{}")}};
-    events_put(d->events, &d->change);
+    events_change(d->events, &d->change);
 }
 
 void demo_create(struct events *events, void (*done)(void *arg, enum err result), void *arg) {

@@ -2,7 +2,8 @@
  *
  * Threads: the main one waits for signals; each worker has its loop; the ledger has its own. To
  * stop, the main thread tells every worker to drain, hears from each when it has, stops them, and
- * closes the ledger last, so that whatever was under way could still be written and answered. */
+ * closes the ledger last, so that whatever was under way could still be written and answered. An
+ * alarm, from the signal on, ends the process if that takes too long. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -24,7 +25,9 @@
 /* From the signal: clients have this long to take their answers, then they are cut; and the
  * process ends after the second in any case. */
 #define DRAIN_MS 7000
-#define STOP_MS 9500
+#define STOP_S 9
+
+static bool logs_json; /* for on_alarm, which can't ask anybody */
 
 struct server;
 
@@ -58,8 +61,8 @@ struct server {
     uv_signal_t on_term;
     uv_signal_t on_int;
     uv_timer_t drain_timer;
-    uv_timer_t stop_timer;
     bool stopping;
+    bool making_demo; /* whose records come back to the main thread */
 };
 
 /* ---- stopping ---- */
@@ -88,17 +91,23 @@ static void close_main_loop(struct server *s) {
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
     uv_close((uv_handle_t *)&s->drain_timer, NULL);
-    uv_close((uv_handle_t *)&s->stop_timer, NULL);
     mailbox_close(&s->mailbox);
+    /* From here on it ends by itself, and well: one more Ctrl-C is not to make a failure of it. */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+}
+
+static void maybe_end(struct server *s) {
+    if (s->workers_drained < s->worker_count || s->making_demo) return;
+    for (size_t i = 0; i < s->worker_count; i++)
+        mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
+    close_main_loop(s);
 }
 
 static void on_drained(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drained);
-    struct server *s = sw->server;
-    if (++s->workers_drained < s->worker_count) return;
-    for (size_t i = 0; i < s->worker_count; i++)
-        mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
-    close_main_loop(s);
+    sw->server->workers_drained++;
+    maybe_end(sw->server);
 }
 
 static void press(struct server *s) {
@@ -115,10 +124,18 @@ static void on_drain_timer(uv_timer_t *timer) {
     press(timer->data);
 }
 
-static void on_stop_timer(uv_timer_t *timer) {
-    (void)timer;
-    log_error(msg("could not stop in time: something is stuck, most likely the ledger's disk"),
-              kv_i64("after_ms", STOP_MS));
+/* A signal, because whatever is stuck may be the main thread, in the ledger's close. */
+static void on_alarm(int number) {
+    static const char logfmt[] =
+        "level=error msg=\"could not stop in time: something is stuck, most "
+        "likely the ledger's disk\"\n";
+    static const char json[] =
+        "{\"level\":\"error\",\"msg\":\"could not stop in time: something is "
+        "stuck, most likely the ledger's disk\"}\n";
+    (void)number;
+    ssize_t ignored = logs_json ? write(STDERR_FILENO, json, sizeof json - 1)
+                                : write(STDERR_FILENO, logfmt, sizeof logfmt - 1);
+    (void)ignored;
     _exit(1);
 }
 
@@ -132,7 +149,8 @@ static void on_signal(uv_signal_t *handle, int number) {
     s->stopping = true;
     atomic_store(&s->api.stopping, true);
     uv_timer_start(&s->drain_timer, on_drain_timer, DRAIN_MS, 0);
-    uv_timer_start(&s->stop_timer, on_stop_timer, STOP_MS, 0);
+    signal(SIGALRM, on_alarm);
+    alarm(STOP_S);
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].drain);
 }
@@ -268,6 +286,11 @@ static void on_demo_ready(void *arg, enum err result) {
     struct server *s = arg;
     struct buf tour = {0};
     struct buf url = {0};
+    s->making_demo = false;
+    if (s->stopping) {
+        maybe_end(s);
+        return;
+    }
     if (result != ERR_OK) {
         log_error(msg("could not create the demo events"), kv_str("error", err_title(result)));
         return;
@@ -286,11 +309,9 @@ static void start_main_loop(struct server *s) {
     uv_signal_init(&s->loop, &s->on_term);
     uv_signal_init(&s->loop, &s->on_int);
     uv_timer_init(&s->loop, &s->drain_timer);
-    uv_timer_init(&s->loop, &s->stop_timer);
     s->on_term.data = s;
     s->on_int.data = s;
     s->drain_timer.data = s;
-    s->stop_timer.data = s;
     uv_signal_start(&s->on_term, on_signal, SIGTERM);
     uv_signal_start(&s->on_int, on_signal, SIGINT);
 }
@@ -315,7 +336,8 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
 }
 
 static void run_until_stopped(struct server *s) {
-    if (s->settings.demo) demo_create(&s->api.events, on_demo_ready, s);
+    s->making_demo = s->settings.demo;
+    if (s->making_demo) demo_create(&s->api.events, on_demo_ready, s);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     for (size_t i = 0; i < s->worker_count; i++) {
         worker_join(&s->workers[i].worker);
@@ -328,6 +350,7 @@ static void run_until_stopped(struct server *s) {
     ledger_close(s->api.events.ledger);
     catalogue_free(s->api.events.catalogue);
     mem_free(s->workers);
+    alarm(0);
     log_info(msg("stopped"));
 }
 
@@ -374,6 +397,7 @@ int cli_serve(char *const *args, const struct adapters *adapters) {
         free_server(s);
         return ok ? 0 : 2;
     }
+    logs_json = s->settings.log_format == LOG_JSON;
     log_setup((enum log_level)s->settings.log_level, (enum log_format)s->settings.log_format);
     signal(SIGPIPE, SIG_IGN);
     if (!start(s, adapters, &why)) {

@@ -186,18 +186,13 @@ static int section_refuses(struct db *db, const struct section *old, const struc
     return rc;
 }
 
-/* ERR_CONFLICT, ERR_SECTION_IN_USE or ERR_OK in the record's result; nothing is written. */
-static int put_judge(struct db *db, struct ledger_event_put *put, const struct event *old) {
-    put->record.result = ERR_OK;
-    int64_t version = old == NULL ? 0 : old->version;
-    if (put->expected_version != 0 && put->expected_version != version) {
-        put->record.result = ERR_CONFLICT;
-        return SQLITE_OK;
-    }
+/* ERR_SECTION_IN_USE or ERR_OK in the record's result; nothing is written. */
+static int put_judge(struct db *db, struct ledger_event_put *put, const struct event *old,
+                     const struct event *wanted) {
     for (size_t i = 0; old != NULL && i < old->section_count; i++) {
         const struct section *s = &old->sections[i];
         bool refuses = false;
-        int rc = section_refuses(db, s, event_section(put->wanted, str_of(s->id)), &refuses);
+        int rc = section_refuses(db, s, event_section(wanted, str_of(s->id)), &refuses);
         if (rc != SQLITE_OK) return rc;
         if (refuses) {
             put->record.result = ERR_SECTION_IN_USE;
@@ -271,28 +266,40 @@ static int sections_write(struct db *db, const struct event *wanted, const struc
     return rc;
 }
 
-int event_put_apply(struct db *db, struct ledger_event_put *put) {
-    const struct event *wanted = put->wanted;
-    struct event *old = NULL;
-    int64_t key = 0;
+static int put_write(struct db *db, struct ledger_event_put *put, const struct event *old,
+                     const struct event *wanted) {
+    int64_t key = old == NULL ? 0 : old->key;
     int64_t version = 0;
-    int rc = event_find(db, str_of(wanted->type), str_of(wanted->id), &key);
-    if (rc == SQLITE_OK && key > 0) rc = event_read(db, key, &old);
-    if (rc == SQLITE_OK) rc = put_judge(db, put, old);
-    if (rc != SQLITE_OK || put->record.result == ERR_SECTION_IN_USE) goto done;
-    if (put->record.result == ERR_CONFLICT) {
-        put->stored = old;
-        return event_count(db, old);
-    }
-
     put->created = old == NULL;
-    rc = audit_add(db, &put->note, put->now_ms, &version);
+    int rc = audit_add(db, &put->note, put->now_ms, &version);
     if (rc == SQLITE_OK) rc = event_write(db, wanted, &key, version, put->now_ms);
     if (rc == SQLITE_OK) rc = sections_write(db, wanted, old, key, version);
     if (rc == SQLITE_OK) rc = event_read(db, key, &put->stored);
     if (rc == SQLITE_OK) rc = event_count(db, put->stored);
     assert(rc != SQLITE_OK || put->stored != NULL);
-done:
+    return rc;
+}
+
+int event_put_apply(struct db *db, struct ledger_event_put *put) {
+    bool edits = put->edit != NULL;
+    struct event *old = NULL;
+    struct event *edited = NULL;
+    int64_t key = 0;
+    int rc = event_find(db, edits ? put->type : str_of(put->wanted->type),
+                        edits ? put->id : str_of(put->wanted->id), &key);
+    if (rc == SQLITE_OK && key > 0) rc = event_read(db, key, &old);
+    if (rc != SQLITE_OK) return rc;
+    put->record.result = ERR_OK;
+    if (edits && old == NULL) {
+        put->record.result = ERR_EVENT_NOT_FOUND;
+    } else if (edits) {
+        edited = event_copy(old);
+        put->record.result = put->edit(put, &edited);
+    }
+    const struct event *wanted = edits ? edited : put->wanted;
+    if (put->record.result == ERR_OK) rc = put_judge(db, put, old, wanted);
+    if (rc == SQLITE_OK && put->record.result == ERR_OK) rc = put_write(db, put, old, wanted);
+    mem_free(edited);
     mem_free(old);
     return rc;
 }

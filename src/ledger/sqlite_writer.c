@@ -14,6 +14,9 @@
 #include "ledger/sqlite_parts.h"
 #include "run/mailbox.h"
 
+/* How often a ledger that can't write tries whether it can again. */
+#define PROBE_INTERVAL_NS INT64_C(1000000000)
+
 /* What went wrong with a transaction, read before the rollback forgets it. */
 struct failure {
     int rc;
@@ -76,16 +79,14 @@ static bool concerns_all(const struct failure *f) {
     }
 }
 
-/* A commit whose fsync failed has left whole frames at the WAL's end. Nobody sees them now, but
- * were the process to die before the next commit, recovery would take them for committed, though
- * their submitters are told that nothing was changed. Any write overwrites the first of them and
- * so ends the chain; should that fail too, the disk is past promising anything. The user_version
- * has no other use, and setting it writes a page even when it stays the same. */
-static void overwrite_failed_frames(struct db *db) {
+/* The smallest durable write. The user_version has no other use, and setting it writes a page even
+ * when it stays the same. */
+static int write_something(struct db *db) {
     int rc = db_exec(db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK) rc = db_exec(db, "PRAGMA user_version = 1");
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
     if (rc != SQLITE_OK) db_rollback(db);
+    return rc;
 }
 
 /* All of these or none. */
@@ -107,7 +108,11 @@ static bool transact(struct writer *w, struct ledger_record **records, size_t co
     str_copy(error, f->text, sizeof f->text);
     db_rollback(&w->db);
     for (size_t i = 0; i < applied; i++) record_undo(records[i]);
-    if (committing && (rc & 0xff) == SQLITE_IOERR) overwrite_failed_frames(&w->db);
+    /* A commit whose fsync failed has left whole frames at the WAL's end. Nobody sees them now, but
+     * were the process to die before the next commit, recovery would take them for committed,
+     * though their submitters are told that nothing was changed. Any write overwrites the first of
+     * them and so ends the chain; should that fail too, the disk is past promising anything. */
+    if (committing && (rc & 0xff) == SQLITE_IOERR) write_something(&w->db);
     count(COUNT_LEDGER_BATCH_FAILURES, 1);
     return false;
 }
@@ -179,15 +184,24 @@ static void hand_back(struct writer *w, struct ledger_record **records, size_t l
     }
 }
 
+/* Nobody may send records to a server that says it can't write: so it finds out by itself. */
+static void probe(struct writer *w) {
+    if (write_something(&w->db) == SQLITE_OK) note_writable(w, true, NULL);
+}
+
 static void *run_writer(void *arg) {
     struct writer *w = arg;
     bool ended = false;
     while (!ended) {
-        size_t taken =
-            inbox_take(&w->inbox, w->batch, w->batch_max, w->retention.due_idle_ns, &ended);
+        bool failing = !atomic_load(&w->writable);
+        int64_t until_ns = w->retention.due_idle_ns;
+        if (failing) until_ns = clock_steady_ns() + PROBE_INTERVAL_NS;
+        size_t taken = inbox_take(&w->inbox, w->batch, w->batch_max, until_ns, &ended);
         if (taken > 0) {
             write_batch(w, w->batch, taken);
             hand_back(w, w->batch, taken);
+        } else if (failing && !ended) {
+            probe(w);
         }
         wal_upkeep(&w->wal);
         int64_t due_ns =

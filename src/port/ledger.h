@@ -41,18 +41,23 @@ struct audit_note {
     str detail;  /* JSON: the change as it was asked for */
 };
 
-/* Creates the event or changes it to exactly this. Refused with SECTION_IN_USE when a section
- * that has live reservations would vanish, shrink below its highest live seat, or change between
- * mode `seat` and the others; with CONFLICT when `expected_version` is not 0 and another is in
- * force. */
+/* Makes the event be exactly `wanted`, and creates it if need be; or, with `edit`, what that makes
+ * of the event in force (EVENT_NOT_FOUND when there is none). Refused with SECTION_IN_USE when a
+ * section that has live reservations would vanish, shrink below its highest live seat, or change
+ * between mode `seat` and the others. */
 struct ledger_event_put {
     struct ledger_record record;
     const struct event *wanted;
-    int64_t expected_version;
+    /* Changes *e, which may move, or refuses: then its answer is the result. Runs on the ledger's
+     * thread inside the transaction, so edits of one event follow each other and none is lost;
+     * perhaps more than once. It touches nothing but what belongs to the record. */
+    enum err (*edit)(struct ledger_event_put *put, struct event **e);
+    str type; /* with `edit`: which event */
+    str id;
     int64_t now_ms;
     struct audit_note note;
-    struct event *stored; /* out, on OK and CONFLICT: what is in force now; NULL: nothing is */
-    bool created;         /* out */
+    struct event *stored;                  /* out, on OK: what is in force now */
+    bool created;                          /* out */
     char in_use[SECTION_ID_BYTES_MAX + 1]; /* out: which section refused */
 };
 

@@ -17,17 +17,11 @@ struct events {
     struct catalogue *catalogue;
 };
 
-/* A put, or a change of what is there. */
+/* A put, or an edit of what is there. The caller fills in put.wanted, or put.edit with put.type and
+ * put.id; and put.note. put.stored after OK is the caller's to free. */
 struct event_change {
-    struct ledger_event_put put; /* put.note is the caller's; put.stored after OK: free it */
+    struct ledger_event_put put;
     struct events *events;
-    struct event *wanted; /* freed when done */
-    str type;
-    str id;
-    int tries;
-    /* For events_patch: changes `wanted`, a copy of what is in force, or refuses. May be called
-     * again, with a newer copy. */
-    enum err (*apply)(struct event_change *change);
     void (*done)(struct event_change *change, enum err result);
 };
 
@@ -40,12 +34,7 @@ struct event_removal {
 /* Reads all events of the ledger into the catalogue. Blocks: for the start. */
 enum err events_load(struct events *ev);
 
-/* Makes the event be exactly change->wanted, which is taken over. */
-void events_put(struct events *ev, struct event_change *change);
-
-/* Applies `apply` to what is in force; when somebody else was faster, to what is then. */
-void events_patch(struct events *ev, struct event_change *change);
-
+void events_change(struct events *ev, struct event_change *change);
 void events_delete(struct events *ev, struct event_removal *removal);
 
 #endif

@@ -197,28 +197,66 @@ static void sections_are_known_by_their_id(void **state) {
     mem_free(three);
 }
 
-static void put_with_another_version_is_refused(void **state) {
+static enum err raise_price(struct ledger_event_put *put, struct event **e) {
+    (void)put;
+    (*e)->sections[0].price++;
+    return ERR_OK;
+}
+
+static enum err refuse_edit(struct ledger_event_put *put, struct event **e) {
+    (void)put;
+    (*e)->sections[0].price = 1;
+    return ERR_SECTION_NOT_FOUND;
+}
+
+static void test_edit(struct test_record *r,
+                      enum err (*edit)(struct ledger_event_put *, struct event **)) {
+    test_put(r, NULL, 5);
+    r->put.edit = edit;
+    r->put.type = STR("CONCERT");
+    r->put.id = STR("1");
+}
+
+static void edits_at_the_same_time_all_count(void **state) {
     struct fixture *f = *state;
-    struct event *wanted = test_event("1", 1);
+    struct event *wanted = test_event("1", 2);
+    struct event *first = harness_store(&f->h, f->l, wanted);
+    struct test_record edits[20];
+    for (size_t i = 0; i < 20; i++) {
+        test_edit(&edits[i], raise_price);
+        assert_int_equal(ledger_submit(f->l, &edits[i].record), ERR_OK);
+    }
+    harness_wait_back(&f->h, edits, 20);
+    for (size_t i = 0; i < 20; i++) {
+        assert_int_equal(edits[i].record.result, ERR_OK);
+        assert_false(edits[i].put.created);
+        assert_int_equal(edits[i].put.stored->key, first->key);
+        assert_int_equal(edits[i].put.stored->sections[0].price,
+                         first->sections[0].price + (int64_t)i + 1);
+        assert_int_equal(edits[i].put.stored->sections[1].price, first->sections[1].price);
+        test_record_deinit(&edits[i]);
+    }
+    mem_free(first);
+    mem_free(wanted);
+}
+
+static void an_edit_may_refuse_and_needs_an_event(void **state) {
+    struct fixture *f = *state;
     struct test_record r;
-    test_put(&r, wanted, 1);
-    r.put.expected_version = 77;
-    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_CONFLICT);
+    test_edit(&r, raise_price);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_EVENT_NOT_FOUND);
     assert_null(r.put.stored);
 
+    struct event *wanted = test_event("1", 1);
     struct event *first = harness_store(&f->h, f->l, wanted);
-    str_copy(STR("Changed"), wanted->title, sizeof wanted->title);
-    test_put(&r, wanted, 2);
-    r.put.expected_version = first->version + 1;
-    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_CONFLICT);
-    assert_stored_equal(r.put.stored, first);
-    test_record_deinit(&r);
-
-    test_put(&r, wanted, 3);
-    r.put.expected_version = first->version;
-    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
-    assert_string_equal(r.put.stored->title, "Changed");
-    test_record_deinit(&r);
+    test_edit(&r, refuse_edit);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_SECTION_NOT_FOUND);
+    assert_null(r.put.stored);
+    struct loaded all = {0};
+    load(f, &all);
+    assert_int_equal(all.count, 1);
+    assert_stored_equal(all.events[0], first);
+    loaded_free(&all);
     mem_free(first);
     mem_free(wanted);
 }
@@ -546,7 +584,8 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(put_stores_every_field_for_good),
         TEST(second_put_changes_and_keeps_keys),
         TEST(sections_are_known_by_their_id),
-        TEST(put_with_another_version_is_refused),
+        TEST(edits_at_the_same_time_all_count),
+        TEST(an_edit_may_refuse_and_needs_an_event),
         TEST(deleted_event_is_gone_and_its_key_with_it),
         TEST(taken_seats_are_counted_and_protected),
         TEST(refusal_leaves_nothing_behind),

@@ -1,0 +1,144 @@
+// What operators and machines ask about the server itself: /health, /ready, /metrics,
+// /openapi.json.
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { Raw, ask, request } from './support/raw.mjs';
+import { concert, start, test, until } from './support/server.mjs';
+
+let server;
+before(async () => (server = await start()));
+after(() => server.stop());
+
+// The Prometheus text format, strictly: { families: name → { type, help, samples } }.
+function parse(text) {
+  assert.ok(text.endsWith('\n'));
+  const families = new Map();
+  let current = null;
+  for (const line of text.slice(0, -1).split('\n')) {
+    const help = /^# HELP ([a-z_]+) (\S.*)$/.exec(line);
+    const type = /^# TYPE ([a-z_]+) (counter|gauge|histogram)$/.exec(line);
+    if (help) {
+      assert.ok(!families.has(help[1]), `${help[1]} stands twice`);
+      families.set(help[1], (current = { name: help[1], help: help[2], samples: [] }));
+    } else if (type) {
+      assert.equal(type[1], current.name);
+      current.type = type[2];
+    } else {
+      const sample = /^([a-z_]+)(?:\{([a-z_]+="[^"\\\n]*"(?:,[a-z_]+="[^"\\\n]*")*)\})? (\d+(?:\.\d+)?(?:e[+-]?\d+)?)$/.exec(line);
+      assert.ok(sample, `not a sample: ${line}`);
+      const [, name, labels = '', value] = sample;
+      const suffix = name.slice(current.name.length);
+      assert.ok(name.startsWith(current.name) && (current.type === 'histogram' ? ['_bucket', '_sum', '_count'] : ['']).includes(suffix), line);
+      assert.ok(!current.samples.some((one) => one.name === name && one.labels === labels), `${line} stands twice`);
+      current.samples.push({ name, labels, suffix, value: Number(value) });
+    }
+  }
+  return families;
+}
+
+const scrape = async () => {
+  const answer = await server.call('GET', '/metrics');
+  assert.equal(answer.status, 200);
+  assert.match(answer.headers['content-type'], /^text\/plain; version=0\.0\.4/);
+  return parse(answer.text);
+};
+const value = (families, name, labels = '') => families.get(name).samples.find((one) => one.labels === labels && one.suffix === '').value;
+
+test('/metrics is well-formed: names, types, help, no doubles, counters that end in _total', async () => {
+  const families = await scrape();
+  assert.ok(families.size >= 15);
+  for (const { name, type, help, samples } of families.values()) {
+    assert.match(name, /^admitone_/);
+    assert.ok(help.length > 0 && type !== undefined && samples.length > 0, name);
+    assert.equal(type === 'counter', name.endsWith('_total'), name);
+  }
+});
+
+test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count', async () => {
+  await server.admin('PUT', '/admin/events/H/1', concert());
+  const families = await scrape();
+  const histograms = [...families.values()].filter((family) => family.type === 'histogram');
+  assert.ok(histograms.length >= 3);
+  for (const { name, samples } of histograms) {
+    const buckets = samples.filter((one) => one.suffix === '_bucket').map((one) => [/^le="(.*)"$/.exec(one.labels)[1], one.value]);
+    const bounds = buckets.map(([le]) => (le === '+Inf' ? Infinity : Number(le)));
+    for (let i = 1; i < buckets.length; i++) {
+      assert.ok(bounds[i] > bounds[i - 1], `${name}: ${bounds[i]} behind ${bounds[i - 1]}`);
+      assert.ok(buckets[i][1] >= buckets[i - 1][1], `${name}: a bucket shrinks`);
+    }
+    assert.equal(bounds.at(-1), Infinity);
+    const count = samples.find((one) => one.suffix === '_count').value;
+    assert.equal(buckets.at(-1)[1], count);
+    assert.ok(count > 0, name);
+    assert.ok(samples.find((one) => one.suffix === '_sum').value >= 0);
+  }
+});
+
+test('/metrics: counters count what they say, by exactly as much', async () => {
+  const before = await scrape();
+  for (let i = 0; i < 5; i++) await server.call('GET', '/health');
+  for (let i = 0; i < 3; i++) await server.call('GET', '/nothing');
+  await ask(server, 'BAD\r\n\r\n');
+  for (let i = 0; i < 4; i++) await server.admin('PUT', `/admin/events/COUNT/${i}`, concert());
+  await server.admin('DELETE', '/admin/events/COUNT/0');
+  await until('connections are closed', async () => value(await scrape(), 'admitone_connections') === 1);
+  const after = await scrape();
+  const grew = (name, labels) => value(after, name, labels) - value(before, name, labels);
+  assert.equal(grew('admitone_http_responses_total', 'class="4xx"'), 4);
+  assert.equal(grew('admitone_http_responses_total', 'class="5xx"'), 0);
+  assert.equal(grew('admitone_ledger_records_total'), 5);
+  assert.equal(grew('admitone_events'), 3);
+  assert.ok(grew('admitone_http_responses_total', 'class="2xx"') >= 10 + 2);
+  // Each call had a connection of its own, and those of the scrapes came on top.
+  const requests = ['2xx', '3xx', '4xx', '5xx'].reduce((sum, one) => sum + grew('admitone_http_responses_total', `class="${one}"`), 0);
+  assert.equal(grew('admitone_connections_accepted_total'), requests);
+  assert.equal(value(after, 'admitone_connections_accepted_total') - value(after, 'admitone_connections_closed_total'), 1);
+  assert.equal(value(after, 'admitone_ledger_queue_depth'), 0);
+  assert.equal(value(after, 'admitone_ledger_writable'), 1);
+  assert.equal(grew('admitone_ledger_batch_failures_total'), 0);
+  const count = (families) => families.get('admitone_request_duration_seconds').samples.find((one) => one.suffix === '_count').value;
+  assert.equal(count(after) - count(before), requests);
+});
+
+test('/metrics: the gauge of connections follows those that are open', async () => {
+  const connections = await Promise.all(Array.from({ length: 20 }, () => Raw.connect(server)));
+  for (const raw of connections) await raw.write(request('GET', '/health')).answer();
+  assert.equal(value(await scrape(), 'admitone_connections'), 21);
+  for (const raw of connections) raw.destroy();
+  await until('they are gone', async () => value(await scrape(), 'admitone_connections') === 1);
+});
+
+test('/metrics says which version runs since when, as the rest of the program does', async () => {
+  const families = await scrape();
+  const { version } = (await server.call('GET', '/health')).json;
+  assert.equal(families.get('admitone_build_info').samples[0].labels, `version="${version}"`);
+  const started = value(families, 'admitone_start_time_seconds') * 1000;
+  assert.ok(Date.now() - started < 120000 && started <= Date.now());
+});
+
+test('/health and /ready are JSON, 200, and need no key', async () => {
+  const health = await server.call('GET', '/health');
+  assert.equal(health.status, 200);
+  assert.equal(health.json.status, 'ok');
+  assert.match(health.json.version, /^\d+\.\d+\.\d+$/);
+  const ready = await server.call('GET', '/ready');
+  assert.equal(ready.status, 200);
+  assert.deepEqual(ready.json, { ready: true, ledger: 'ok', stopping: false });
+  assert.equal(ready.headers['retry-after'], undefined);
+});
+
+test('/openapi.json describes exactly the paths and methods that exist', async () => {
+  const answer = await server.call('GET', '/openapi.json');
+  assert.equal(answer.status, 200);
+  assert.equal(answer.headers['content-type'], 'application/json');
+  const { paths, openapi } = answer.json;
+  assert.match(openapi, /^3\./);
+  for (const [pattern, methods] of Object.entries(paths)) {
+    const target = pattern.replaceAll(/\{\w+\}/g, 'x');
+    const { status, headers } = await server.call('OPTIONS', target);
+    assert.equal(status, 204, pattern);
+    const described = Object.keys(methods).filter((name) => name !== 'parameters').map((name) => name.toUpperCase());
+    const there = headers.allow.split(', ').filter((name) => !['OPTIONS', 'HEAD'].includes(name));
+    assert.deepEqual(described.filter((name) => !['OPTIONS', 'HEAD'].includes(name)).sort(), there.sort(), pattern);
+  }
+});

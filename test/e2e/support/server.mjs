@@ -1,0 +1,294 @@
+// The real program as a test sees it: started on a free port with a data folder of its own, ended
+// by its pid whatever happens, and looked at when it has ended. A sanitizer's report, an assertion
+// or an unexpected exit code fails the test that stops it.
+import assert from 'node:assert/strict';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { spawn, spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import http from 'node:http';
+import os from 'node:os';
+import path from 'node:path';
+import { test as nodeTest } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const REPOSITORY = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
+export const BINARY = path.resolve(process.env.ADMITONE ?? path.join(REPOSITORY, 'build/admitone'));
+
+const START_MS = 20000;
+const STOP_MS = 12000;
+// Of a log; and of it, what a failure shows.
+const STDERR_MAX = 16 << 20;
+const TAIL_MAX = 4000;
+
+// Which says more than "killed": what a sanitizer found, or which assertion did not hold.
+const REPORT = /Sanitizer|runtime error:|Assertion .* failed/;
+const SANITIZER_EXIT = 99;
+
+const children = new Set();
+const folders = new Set();
+
+process.on('exit', () => {
+  for (const child of children) kill(child.pid, 'SIGKILL');
+  for (const folder of folders) fs.rmSync(folder, { recursive: true, force: true });
+});
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
+
+// Which processes the test under way has started.
+const started = new AsyncLocalStorage();
+
+// A test that hangs fails with its name instead of stopping the run, and one that fails leaves no
+// process behind to keep the run from ending.
+export function test(name, options, fn) {
+  if (typeof options === 'function') [options, fn] = [{}, options];
+  const { timeout: timeoutMs = 60000, ...rest } = options;
+  return nodeTest(name, rest, (t) => {
+    const own = new Set();
+    return started.run(own, async () => {
+      try {
+        const ended = await within(timeoutMs, Promise.resolve(fn(t)).then(() => 'done'));
+        assert.equal(ended, 'done', `not done within ${timeoutMs} ms`);
+      } finally {
+        for (const child of own) if (children.has(child)) kill(child.pid, 'SIGKILL');
+      }
+    });
+  });
+}
+
+function assertNoReport(stderr) {
+  const at = stderr.search(REPORT);
+  if (at >= 0) assert.fail(stderr.slice(Math.max(0, at - 200), at + TAIL_MAX));
+}
+
+function kill(pid, signal) {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error;
+  }
+}
+
+export function tempFolder() {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'admitone-e2e-'));
+  folders.add(folder);
+  return folder;
+}
+
+export function removeFolder(folder) {
+  fs.rmSync(folder, { recursive: true, force: true });
+  folders.delete(folder);
+}
+
+// The only waiting there is: for a condition, with a deadline. Returns the first true value.
+export async function until(what, condition, timeoutMs = 10000) {
+  const deadline = performance.now() + timeoutMs;
+  for (;;) {
+    const value = await condition();
+    if (value) return value;
+    if (performance.now() > deadline) assert.fail(`did not happen in ${timeoutMs} ms: ${what}`);
+    await pause(5);
+  }
+}
+
+export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// For showing that something does NOT happen: 'pending' when the promise is still open by then.
+export async function within(ms, promise) {
+  let timer;
+  const late = new Promise((resolve) => (timer = setTimeout(resolve, ms, 'pending')));
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+// The tests' environment without keys of the program, and with sanitizers that tell. Their options
+// add up: those of the run, then ours, then the test's.
+export function environment(extra = {}) {
+  const env = { ...process.env };
+  for (const name of Object.keys(env)) if (name.startsWith('ADMITONE_')) delete env[name];
+  const ours = {
+    ASAN_OPTIONS: `exitcode=${SANITIZER_EXIT}:detect_leaks=1`,
+    UBSAN_OPTIONS: 'print_stacktrace=1',
+    TSAN_OPTIONS: `exitcode=${SANITIZER_EXIT}`,
+  };
+  for (const [name, options] of Object.entries(ours))
+    extra = { ...extra, [name]: [process.env[name], options, extra[name]].filter(Boolean).join(':') };
+  return { ...env, ...extra };
+}
+
+// Runs a subcommand to its end: { status, stdout, stderr }.
+export function run(args, { env, wrap = [], timeoutMs = 30000 } = {}) {
+  const [file, ...rest] = [...wrap, BINARY, ...args];
+  const done = spawnSync(file, rest, {
+    encoding: 'utf8',
+    env: environment(env),
+    timeout: timeoutMs,
+    killSignal: 'SIGKILL',
+  });
+  assert.ifError(done.error);
+  assertNoReport(done.stderr);
+  assert.equal(done.signal, null, `admitone ${args.join(' ')} was ended by ${done.signal}`);
+  return { status: done.status, stdout: done.stdout, stderr: done.stderr };
+}
+
+// A child that is known to the exit handler: { pid, child, stdout, stderr, ended }.
+export function launch(command, { env } = {}) {
+  const [file, ...args] = command;
+  const child = spawn(file, args, { env: env ?? environment(), stdio: ['ignore', 'pipe', 'pipe'] });
+  const self = { pid: child.pid, child, stdout: '', stderr: '', exit: null };
+  children.add(child);
+  started.getStore()?.add(child);
+  child.stdout.setEncoding('utf8').on('data', (text) => (self.stdout += text));
+  child.stderr.setEncoding('utf8').on('data', (text) => {
+    if (self.stderr.length < STDERR_MAX) self.stderr += text;
+  });
+  self.ended = new Promise((resolve) => {
+    child.on('error', (error) => {
+      children.delete(child);
+      self.stderr += String(error);
+      resolve((self.exit = { code: null, signal: null, error }));
+    });
+    child.on('close', (code, signal) => {
+      children.delete(child);
+      resolve((self.exit = { code, signal }));
+    });
+  });
+  return self;
+}
+
+// Starts `admitone serve` and waits until it listens. Options:
+//   args       further flags
+//   dataDir    a folder that the caller keeps; else one is made, and removed when it has stopped
+//   env        further environment
+//   wrap       a command that ends in exec'ing what follows it (nsenter …), so the pid is the same
+//   listen     address to listen on
+//   root       where the program's file system is found, when it has another one than the test
+export async function start({ args = [], dataDir, env, wrap = [], listen = '127.0.0.1:0', root = '/' } = {}) {
+  const own = dataDir === undefined;
+  const folder = own ? path.join(tempFolder(), 'data') : dataDir;
+  const command = [...wrap, BINARY, 'serve', '--listen', listen, '--data', folder, '--workers', '2', ...args];
+  const self = launch(command, { env: environment(env) });
+  const has = (pattern) => pattern.exec(self.stderr);
+  const found = await until(
+    'the server listens',
+    () => self.exit ?? has(/msg"?[=:]"?listening"?,? ?"?addr"?[=:]"?([^ "]+):(\d+)/),
+    START_MS,
+  );
+  if (self.exit) assert.fail(`admitone did not start: ${JSON.stringify(self.exit)}\n${self.stderr.slice(-TAIL_MAX)}`);
+  self.host = found[1];
+  self.port = Number(found[2]);
+  self.url = `http://${self.host}:${self.port}`;
+  self.dataDir = folder;
+  const keyFile = path.join(root, folder, 'admin.key');
+  self.adminKey = fs.existsSync(keyFile) ? fs.readFileSync(keyFile, 'utf8').trim() : null;
+
+  const look = () => {
+    assertNoReport(self.stderr);
+    assert.notEqual(self.exit.code, SANITIZER_EXIT, self.stderr.slice(-TAIL_MAX));
+    assert.ok(self.stderr.length < STDERR_MAX, 'the log is a flood');
+    if (own) removeFolder(path.dirname(folder));
+  };
+  // Ends it as an operator would; 0 is the only good exit. May be called again.
+  self.stop = async (signal = 'SIGTERM') => {
+    const before = self.exit;
+    if (before === null) kill(self.pid, signal);
+    const ended = await within(STOP_MS, self.ended);
+    if (ended === 'pending') {
+      kill(self.pid, 'SIGKILL');
+      assert.fail(`the server did not stop within ${STOP_MS} ms of ${signal}\n${self.stderr.slice(-TAIL_MAX)}`);
+    }
+    look();
+    if (!self.killed) assert.deepEqual(ended, { code: 0, signal: null }, self.stderr.slice(-TAIL_MAX));
+    return ended;
+  };
+  self.kill9 = async () => {
+    self.killed = true;
+    kill(self.pid, 'SIGKILL');
+    await self.ended;
+    assertNoReport(self.stderr);
+  };
+  self.signal = (signal) => kill(self.pid, signal);
+  self.call = (method, target, options) => call(self, method, target, options);
+  self.admin = (method, target, body, options = {}) =>
+    call(self, method, target, {
+      body,
+      ...options,
+      headers: { authorization: `Bearer ${self.adminKey}`, ...options.headers },
+    });
+  self.newestAudit = async () => (await self.admin('GET', '/admin/audit?limit=1')).json.audit[0]?.id ?? 0;
+  self.metric = async (name) => metricOf((await self.call('GET', '/metrics')).text, name);
+  self.rssBytes = () => {
+    const status = fs.readFileSync(`/proc/${self.pid}/status`, 'utf8');
+    return Number(/VmRSS:\s+(\d+) kB/.exec(status)[1]) * 1024;
+  };
+  return self;
+}
+
+export function metricOf(text, name) {
+  const line = text.split('\n').find((one) => one.startsWith(`${name} `));
+  assert.ok(line, `there is no metric ${name}`);
+  return Number(line.slice(name.length + 1));
+}
+
+// One request. On a connection of its own unless an agent is given. A body that is an object is
+// sent as JSON. Returns { status, headers, text, json }.
+export function call({ host = '127.0.0.1', port }, method, target, options = {}) {
+  const { body, headers = {}, agent = false, timeoutMs = 30000 } = options;
+  const isText = typeof body === 'string' || Buffer.isBuffer(body);
+  const payload = body === undefined ? undefined : isText ? Buffer.from(body) : Buffer.from(JSON.stringify(body));
+  const all = { ...headers };
+  if (payload !== undefined) {
+    all['content-length'] = payload.length;
+    all['content-type'] ??= 'application/json';
+    if (all['content-type'] === '') delete all['content-type'];
+  }
+  return new Promise((resolve, reject) => {
+    const request = http.request({ host, port, method, path: target, headers: all, agent }, (response) => {
+      const parts = [];
+      response.on('data', (part) => parts.push(part));
+      response.on('error', reject);
+      response.on('end', () => {
+        const text = Buffer.concat(parts).toString('utf8');
+        const isJson = /json/.test(response.headers['content-type'] ?? '') && text !== '';
+        resolve({
+          status: response.statusCode,
+          headers: response.headers,
+          text,
+          json: isJson ? JSON.parse(text) : undefined,
+        });
+      });
+    });
+    request.setTimeout(timeoutMs, () => request.destroy(new Error(`${method} ${target}: no answer in ${timeoutMs} ms`)));
+    request.on('error', reject);
+    request.end(payload);
+  });
+}
+
+// Every problem is the same kind of document (RFC 9457). Returns it.
+export function assertProblem(answer, status, code) {
+  const json = answer.json;
+  assert.equal(answer.status, status, `${answer.status} ${answer.text}`);
+  assert.equal(answer.headers['content-type'], 'application/problem+json');
+  assert.ok(json, `no JSON: ${answer.text}`);
+  assert.deepEqual(Object.keys(json).sort(), ['code', 'detail', 'instance', 'status', 'title', 'type']);
+  assert.equal(json.code, code, answer.text);
+  assert.equal(json.status, status);
+  assert.equal(json.type, `urn:admitone:problem:${code}`);
+  assert.equal(json.instance, `urn:admitone:request:${answer.headers['x-request-id']}`);
+  assert.ok(json.title.length > 0 && json.detail.length > 0, answer.text);
+  return json;
+}
+
+export const concert = (more = {}) => ({
+  title: 'Winter tour',
+  sections: [{ id: 'A', capacity: 100 }],
+  ...more,
+});
+
+// What two looks at the same event may differ in.
+export function lasting(event) {
+  const { serverTime, ...rest } = event;
+  assert.match(serverTime, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  return rest;
+}
