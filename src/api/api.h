@@ -45,16 +45,6 @@ void api_site_init(struct api_site *site, struct api *api, bool serves_public, b
 /* `captures`: the path's variable parts, decoded, valid until the handler returns. */
 typedef void api_handler(struct api *api, struct exchange *x, const str *captures);
 
-struct route {
-    enum http_method method;
-    bool admin;
-    const char *pattern; /* "/events/{type}/{id}" */
-    api_handler *handle;
-};
-
-/* Every route that there is; `*count` of them. */
-const struct route *api_routes(size_t *count);
-
 /* The handlers, by file. */
 api_handler events_list, events_get;                                     /* events.c */
 api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admin.c */

@@ -12,6 +12,9 @@ bool json_refuse(struct json_problem *problem, enum err err, const char *format,
     va_start(args, format);
     problem->err = err;
     vsnprintf(problem->detail, sizeof problem->detail, format, args);
+    /* What a client sent may be in it, and be cut. */
+    str whole = str_cut(str_of(problem->detail), sizeof problem->detail - 4);
+    problem->detail[whole.len] = '\0';
     va_end(args);
     return false;
 }
@@ -175,8 +178,8 @@ bool json_read(const json_t *object, const struct json_field *fields, void *into
         const struct json_field *f = fields;
         while (f->name != NULL && strcmp(f->name, key) != 0) f++;
         if (f->name == NULL)
-            return json_refuse(problem, ERR_UNKNOWN_FIELD, "%s%.64s is not a field here.", where,
-                               key);
+            return json_refuse(problem, ERR_UNKNOWN_FIELD, "%s%.*s is not a field here.", where,
+                               (int)str_cut(str_of(key), 64).len, key);
         if (!read_field(f, value, into, where, problem)) return false;
     }
     return true;

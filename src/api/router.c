@@ -5,6 +5,13 @@
 
 #define SEGMENTS_MAX 10
 
+struct route {
+    enum http_method method;
+    bool admin;
+    const char *pattern; /* "/events/{type}/{id}" */
+    api_handler *handle;
+};
+
 static const struct route routes[] = {
     {HTTP_GET, false, "/events", events_list},
     {HTTP_GET, false, "/events/{type}/{id}", events_get},
@@ -19,11 +26,6 @@ static const struct route routes[] = {
     {HTTP_GET, false, "/metrics", system_metrics},
     {HTTP_GET, false, "/openapi.json", system_openapi},
 };
-
-const struct route *api_routes(size_t *count) {
-    *count = sizeof routes / sizeof routes[0];
-    return routes;
-}
 
 struct path {
     str segments[SEGMENTS_MAX];
@@ -127,12 +129,19 @@ static void run_route(const struct route *r, struct api *api, struct exchange *x
     r->handle(api, x, captures);
 }
 
+static void log_request(const struct exchange *x) {
+    char client[ADDRESS_TEXT_BYTES];
+    struct address from = exchange_client(x);
+    address_format(&from, client);
+    log_debug(msg("request"), kv_str("method", http_method_name(x->request.method)),
+              kv_path("path", x->request.path), kv("client", client),
+              kv_str("request_id", (str){x->request_id, x->request_id_len}));
+}
+
 static void on_request(struct net_site *net_site, struct exchange *x) {
     struct api_site *site = (struct api_site *)net_site;
     struct api *api = site->api;
-    log_debug(msg("request"), kv_str("method", http_method_name(x->request.method)),
-              kv_path("path", x->request.path),
-              kv_str("request_id", (str){x->request_id, x->request_id_len}));
+    if (log_enabled(LOG_DEBUG)) log_request(x);
     bool cors = add_cors(api, x);
     struct path path;
     enum err bad = split_path(x, &path);

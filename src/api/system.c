@@ -54,7 +54,8 @@ void system_metrics(struct api *api, struct exchange *x, const str *captures) {
           (int64_t)catalogue_count(api->events.catalogue));
     gauge(out, "admitone_ledger_queue_depth", "Records that wait for their commit",
           ledger.queue_depth);
-    gauge(out, "admitone_ledger_wal_bytes", "Size of the write-ahead log", ledger.wal_bytes);
+    gauge(out, "admitone_ledger_wal_bytes", "Bytes of the write-ahead log not folded in yet",
+          ledger.wal_bytes);
     gauge(out, "admitone_ledger_writable", "1 unless the last batch failed", ledger.writable);
     gauge(out, "admitone_start_time_seconds", "When the server started", api->started_ms / 1000);
     metrics_head(out, "admitone_build_info", "gauge", "The version that runs");

@@ -40,6 +40,11 @@ static void date_of_days(int64_t days, int *year, int *month, int *day) {
     *year = (int)(year_of_era + era * 400 + (*month <= 2));
 }
 
+bool clock_writable(int64_t ms) {
+    return ms == CLOCK_NONE_MS ||
+           (ms >= days_of_date(0, 1, 1) * 86400000 && ms < days_of_date(10000, 1, 1) * 86400000);
+}
+
 /* 32 bits and a count of digits that is known where it is inlined: no division is left. */
 static inline char *put_digits(char *out, uint32_t value, int digits, char behind) {
     for (int i = digits - 1; i >= 0; i--, value /= 10) out[i] = (char)('0' + value % 10);
@@ -134,9 +139,7 @@ bool clock_parse(str text, int64_t *ms) {
     int64_t seconds = days_of_date(year, month, day) * 86400 + hour * 3600 + minute * 60 + second;
     int64_t time_ms = (seconds - offset_s) * 1000 + fraction_ms;
     /* An offset may lead out of the years that can be written again. */
-    if (time_ms < days_of_date(0, 1, 1) * 86400000 ||
-        time_ms >= days_of_date(10000, 1, 1) * 86400000)
-        return false;
+    if (!clock_writable(time_ms)) return false;
     *ms = time_ms;
     return true;
 }

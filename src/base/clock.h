@@ -18,6 +18,8 @@ int64_t clock_wall_ms(void);
 /* Nanoseconds of a clock that never jumps. */
 int64_t clock_steady_ns(void);
 
+/* Whether clock_format can write it: in the years 0000 to 9999, or no time at all. */
+bool clock_writable(int64_t ms);
 /* RFC 3339 in UTC with milliseconds; `ms` lies in the years 0000 to 9999. */
 void clock_format(int64_t ms, char out[CLOCK_TEXT_BYTES]);
 

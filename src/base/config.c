@@ -1,12 +1,20 @@
 #include "base/config.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <ini.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 
 #define ENVIRONMENT_PREFIX "ADMITONE_"
+
+/* Longer than any key; what does not fit is cut, and so is no key. */
+#define NAME_BYTES 64
+
+/* What inih reads of a line; it would take the rest for the next one. */
+#define LINE_BYTES_MAX 190
+#define FILE_BYTES_MAX (1024 * 1024)
 
 /* Far apart enough to be no typing error. */
 #define DISTANCE_MAX 3
@@ -17,26 +25,19 @@ static size_t key_count(const struct config_key *keys) {
     return n;
 }
 
-/* "queue.max_active" as "queue-max-active" or "QUEUE_MAX_ACTIVE". */
-static void spell(const char *name, bool flag, char *out, size_t size) {
-    size_t i = 0;
-    for (; name[i] != '\0' && i + 1 < size; i++) {
-        bool mark = name[i] == '.' || name[i] == '_';
-        bool letter = name[i] >= 'a' && name[i] <= 'z';
-        out[i] = mark              ? (flag ? '-' : '_')
-                 : !flag && letter ? (char)(name[i] - 'a' + 'A')
-                                   : name[i];
-    }
-    out[i] = '\0';
-}
-
 enum spelling { AS_NAME, AS_FLAG, AS_VARIABLE };
 
-static void spell_as(const char *name, enum spelling how, char *out, size_t size) {
-    if (how == AS_NAME)
-        snprintf(out, size, "%s", name);
-    else
-        spell(name, how == AS_FLAG, out, size);
+/* "queue.max_active" as it is, as "queue-max-active" or as "QUEUE_MAX_ACTIVE". */
+static void spell(const char *name, enum spelling how, char *out, size_t size) {
+    size_t i = 0;
+    for (; name[i] != '\0' && i + 1 < size; i++) {
+        char c = name[i];
+        if (how == AS_FLAG && (c == '.' || c == '_')) c = '-';
+        if (how == AS_VARIABLE && c == '.') c = '_';
+        if (how == AS_VARIABLE && c >= 'a' && c <= 'z') c = (char)(c - 'a' + 'A');
+        out[i] = c;
+    }
+    out[i] = '\0';
 }
 
 /* How many letters must be changed, added or left out. */
@@ -66,7 +67,7 @@ static int find_key(const struct config *c, const char *word, enum spelling how,
     char nearest[64] = "";
     size_t least = DISTANCE_MAX + 1;
     for (int i = 0; c->keys[i].name != NULL; i++) {
-        spell_as(c->keys[i].name, how, spelled, sizeof spelled);
+        spell(c->keys[i].name, how, spelled, sizeof spelled);
         size_t d = distance(word, spelled);
         if (d == 0) return i;
         if (d < least) {
@@ -150,34 +151,72 @@ struct file_reader {
 
 static int on_file_line(void *user, const char *section, const char *name, const char *value) {
     struct file_reader *r = user;
-    char full[64];
+    char full[NAME_BYTES];
+    if (r->why->len > 0) return 0; /* the first mistake is the one to tell of */
     snprintf(full, sizeof full, "%s%s%s", section, section[0] == '\0' ? "" : ".", name);
     int index = find_key(r->c, full, AS_NAME, r->why);
     if (index < 0) return 0;
+    if (strcmp(full, "config") == 0 && value[0] != '\0') {
+        buf_add(r->why, STR("a file can't name another in config"));
+        return 0;
+    }
     return set(r->c, index, value, source_of("file ", "", r->path), r->why);
+}
+
+/* What inih would silently read as something else: lines that are too long for it, and those that
+ * start with white space, which it takes for more of the value above. */
+static bool check_lines(str text, const char *path, struct buf *why) {
+    str line;
+    for (int number = 1; str_split(&text, '\n', &line); number++) {
+        bool indented = line.len > 0 && (line.at[0] == ' ' || line.at[0] == '\t');
+        if (line.len > LINE_BYTES_MAX)
+            buf_addf(why,
+                     "%s: line %d has more than %d bytes; a flag or an environment variable "
+                     "may be longer",
+                     path, number, LINE_BYTES_MAX);
+        else if (indented && str_trim(line).len > 0)
+            buf_addf(why, "%s: line %d starts with white space", path, number);
+        if (why->len > 0) return false;
+    }
+    return true;
+}
+
+static bool read_text(const char *path, struct buf *text, struct buf *why) {
+    FILE *file = fopen(path, "re");
+    size_t got = 0;
+    if (file != NULL) got = fread(buf_reserve(text, FILE_BYTES_MAX + 1), 1, FILE_BYTES_MAX, file);
+    bool failed = file == NULL || ferror(file) != 0;
+    if (failed)
+        buf_addf(why, "cannot read the configuration file %s: %s", path, strerror(errno));
+    else if (got == FILE_BYTES_MAX)
+        buf_addf(why, "the configuration file %s is too large", path);
+    if (file != NULL) fclose(file);
+    text->len = got;
+    return why->len == 0;
 }
 
 static bool read_file(struct config *c, const char *path, struct buf *why) {
     struct file_reader reader = {c, path, why};
-    int line = ini_parse(path, on_file_line, &reader);
-    if (line == 0) return true;
-    if (line < 0)
-        buf_addf(why, "cannot read the configuration file %s", path);
-    else if (why->len == 0)
-        buf_addf(why, "%s: line %d is neither \"key = value\" nor \"[section]\"", path, line);
-    else
-        buf_addf(why, " (%s, line %d)", path, line);
-    return false;
+    struct buf text = {0};
+    if (read_text(path, &text, why) && check_lines(buf_str(&text), path, why)) {
+        int line = ini_parse_string(buf_cstr(&text), on_file_line, &reader);
+        if (line != 0 && why->len == 0)
+            buf_addf(why, "%s: line %d is neither \"key = value\" nor \"[section]\"", path, line);
+        else if (line != 0)
+            buf_addf(why, " (%s, line %d)", path, line);
+    }
+    buf_deinit(&text);
+    return why->len == 0;
 }
 
 static bool read_environment(struct config *c, char *const *environment, struct buf *why) {
     for (; *environment != NULL; environment++) {
         str pair = str_of(*environment);
         str name;
-        char word[64];
+        char word[NAME_BYTES];
         if (!str_starts(pair, STR(ENVIRONMENT_PREFIX)) || !str_split(&pair, '=', &name)) continue;
         name = str_skip(name, sizeof ENVIRONMENT_PREFIX - 1);
-        str_copy(name, word, sizeof word);
+        str_copy(str_cut(name, sizeof word - 1), word, sizeof word);
         int index = find_key(c, word, AS_VARIABLE, why);
         if (index < 0 || !set(c, index, pair.at == NULL ? "" : pair.at,
                               source_of("environment ", ENVIRONMENT_PREFIX, word), why))
@@ -191,14 +230,14 @@ static bool read_flags(struct config *c, char *const *args, struct buf *why) {
     while (*args != NULL) {
         str word = str_of(*args++);
         str name;
-        char flag[64];
+        char flag[NAME_BYTES];
         if (!str_starts(word, STR("--"))) {
             buf_addf(why, "unexpected argument \"%s\"", word.at);
             return false;
         }
         word = str_skip(word, 2);
         str_split(&word, '=', &name);
-        str_copy(name, flag, sizeof flag);
+        str_copy(str_cut(name, sizeof flag - 1), flag, sizeof flag);
         int index = find_key(c, flag, AS_FLAG, why);
         if (index < 0) return false;
         const char *value = word.at;
@@ -282,7 +321,7 @@ void config_help(const struct config_key *keys, struct buf *out) {
     for (; keys->name != NULL; keys++) {
         char flag[64];
         struct buf left = {0};
-        spell(keys->name, true, flag, sizeof flag);
+        spell(keys->name, AS_FLAG, flag, sizeof flag);
         buf_addf(&left, "--%s %s", flag, keys->argument);
         buf_addf(out, "  %-40s %s", buf_cstr(&left), keys->help);
         if (keys->words != NULL) buf_addf(out, " (one of: %s)", keys->words);

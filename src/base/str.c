@@ -71,6 +71,12 @@ bool str_copy(str s, char *out, size_t size) {
     return true;
 }
 
+str str_cut(str text, size_t max) {
+    if (text.len <= max) return text;
+    while (max > 0 && ((unsigned char)text.at[max] & 0xc0) == 0x80) max--;
+    return (str){text.at, max};
+}
+
 bool str_is_text(str s) {
     if (s.len == 0) return true;
     const unsigned char *p = (const unsigned char *)s.at;

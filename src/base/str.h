@@ -61,6 +61,9 @@ bool str_to_i64(str s, int64_t *out);
 /* Copies into a fixed array and terminates; false (and an empty string) when it does not fit. */
 bool str_copy(str s, char *out, size_t size);
 
+/* The longest beginning of a UTF-8 text that has at most `max` bytes and no half character. */
+str str_cut(str text, size_t max);
+
 /* Well-formed UTF-8 (no surrogates, no overlong forms) without control characters. */
 bool str_is_text(str s);
 

@@ -46,7 +46,9 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
         cli_complain(&why);
         goto done;
     }
-    bool runs = data_folder_is_owned(settings.data);
+    cli_lock_path(&settings, &text);
+    bool runs = lock_is_taken(buf_cstr(&text));
+    buf_clear(&text);
     cli_ledger_path(&settings, &text);
     buf_addf(&text, runs ? ": a server runs on it\n\n" : ": no server runs on it\n\n");
     cli_print(&text);

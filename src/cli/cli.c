@@ -32,6 +32,15 @@ void cli_ledger_path(const struct settings *s, struct buf *out) {
         buf_addf(out, "%s/admitone.db", s->data);
 }
 
+void cli_lock_path(const struct settings *s, struct buf *out) {
+    if (strcmp(s->ledger, "sqlite:") == 0) {
+        buf_addf(out, "%s/lock", s->data);
+        return;
+    }
+    cli_ledger_path(s, out);
+    buf_add(out, STR(".lock"));
+}
+
 int cli_version(char *const *args, const struct adapters *adapters) {
     (void)args;
     (void)adapters;

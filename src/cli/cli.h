@@ -25,6 +25,10 @@ bool cli_settings(struct config *config, struct settings *s, char *const *args);
 /* The ledger's path: that of --ledger, or the one in the data folder. */
 void cli_ledger_path(const struct settings *s, struct buf *out);
 
+/* The lock that guards the ledger: that of the data folder, or the ledger's own when it is
+ * elsewhere. */
+void cli_lock_path(const struct settings *s, struct buf *out);
+
 /* Writes to standard output, whole. */
 void cli_print(struct buf *text);
 /* "admitone: …" on standard error. */

@@ -13,14 +13,14 @@
 /* Whatever is shorter could be guessed. */
 #define KEY_TEXT_BYTES_MIN 16
 #define KEY_TEXT_BYTES_MAX 4096
+#define WHITE " \t\r\n"
 
 static bool fail(struct buf *why, const char *what, const char *path) {
     buf_addf(why, "%s %s: %s", what, path, strerror(errno));
     return false;
 }
 
-/* The folder and those above it. */
-static bool make_folder(const char *path, struct buf *why) {
+bool data_folder_make(const char *path, struct buf *why) {
     struct buf part = {0};
     bool ok = true;
     str rest = str_of(path);
@@ -36,52 +36,36 @@ static bool make_folder(const char *path, struct buf *why) {
     return ok;
 }
 
-static int open_lock(const char *folder, int flags) {
-    struct buf path = {0};
-    buf_addf(&path, "%s/lock", folder);
-    int fd = open(buf_cstr(&path), flags | O_CLOEXEC, 0600);
-    buf_deinit(&path);
-    return fd;
-}
-
-bool data_folder_own(struct data_folder *f, const char *path, struct buf *why) {
-    f->lock = -1;
-    if (!make_folder(path, why)) return false;
-    int fd = open_lock(path, O_RDWR | O_CREAT);
-    if (fd < 0) return fail(why, "cannot open the lock in the data folder", path);
+bool lock_take(const char *path, const char *what, int *lock, struct buf *why) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) return fail(why, "cannot lock", what);
+    char pid[24] = "";
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        char pid[24] = "";
         ssize_t got = pread(fd, pid, sizeof pid - 1, 0);
         pid[got > 0 ? strcspn(pid, "\n") : 0] = '\0';
         buf_addf(why,
-                 "the data folder %s belongs to another admitone that runs (pid %s); stop it, or "
-                 "choose another folder with --data",
-                 path, pid[0] == '\0' ? "unknown" : pid);
+                 "%s belongs to another admitone that runs (pid %s); stop it, or choose another "
+                 "with --data and --ledger",
+                 what, pid[0] == '\0' ? "unknown" : pid);
         close(fd);
         return false;
     }
-    char pid[24];
     int len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len) {
-        fail(why, "cannot write the lock in the data folder", path);
+        fail(why, "cannot lock", what);
         close(fd);
         return false;
     }
-    f->lock = fd;
+    *lock = fd;
     return true;
 }
 
-void data_folder_leave(struct data_folder *f) {
-    if (f->lock >= 0) close(f->lock);
-    f->lock = -1;
-}
-
-bool data_folder_is_owned(const char *path) {
-    int fd = open_lock(path, O_RDONLY);
-    if (fd < 0) return false;
-    bool owned = flock(fd, LOCK_SH | LOCK_NB) != 0;
+bool lock_is_taken(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == EACCES; /* somebody else's: then better believe that it is in use */
+    bool taken = flock(fd, LOCK_SH | LOCK_NB) != 0;
     close(fd);
-    return owned;
+    return taken;
 }
 
 /* Under another name first, so that nobody ever reads half a key. */
@@ -120,7 +104,8 @@ bool key_file_read(const char *path, bool make, struct buf *key, struct buf *why
         return false;
     }
     key->len = (size_t)got;
-    while (key->len > 0 && strchr(" \t\r\n", key->bytes[key->len - 1]) != NULL) key->len--;
+    while (key->len > 0 && strchr(WHITE, key->bytes[key->len - 1]) != NULL) key->len--;
+    while (key->len > 0 && strchr(WHITE, key->bytes[0]) != NULL) buf_consume(key, 1);
     if (key->len < KEY_TEXT_BYTES_MIN || !str_is_text(buf_str(key))) {
         buf_addf(why, "the key file %s must hold one line of at least %d characters", path,
                  KEY_TEXT_BYTES_MIN);

@@ -7,16 +7,14 @@
 
 #include "base/buf.h"
 
-struct data_folder {
-    int lock; /* the open lock file, or -1 */
-};
+/* Makes the folder and those above it if need be. False: `why`. */
+bool data_folder_make(const char *path, struct buf *why);
 
-/* Makes the folder if need be and takes its lock. False: `why` says who has it, or what failed. */
-bool data_folder_own(struct data_folder *f, const char *path, struct buf *why);
-void data_folder_leave(struct data_folder *f);
-
-/* Whether a process owns the folder now. */
-bool data_folder_is_owned(const char *path);
+/* Takes the lock, which goes with the process or when `*lock` is closed. False: `why` says who has
+ * `what` ("the data folder …"), or what failed. */
+bool lock_take(const char *path, const char *what, int *lock, struct buf *why);
+/* Whether a process has the lock now. */
+bool lock_is_taken(const char *path);
 
 /* Reads the key in the file, or makes a random one when `make` and there is none. The key is
  * without white space around it. False: `why`. */

@@ -19,8 +19,11 @@
 #include "cli/data_folder.h"
 #include "cli/demo.h"
 
-/* Open files that are no client's connection: ledger, listeners, logs. */
-#define RESERVED_FILES 256
+/* Open files that are no client's connection: the ledger, logs, clients that are being refused; and
+ * of each worker its loop, mailbox and listeners. */
+#define RESERVED_FILES 192
+#define RESERVED_FILES_PER_WORKER 8
+#define CONNECTIONS_MIN 16
 
 /* From the signal: clients have this long to take their answers, then they are cut; and the
  * process ends after the second in any case. */
@@ -44,7 +47,8 @@ struct server_worker {
 struct server {
     struct settings settings;
     struct config config;
-    struct data_folder folder;
+    int data_lock; /* -1: not taken */
+    int ledger_lock;
     struct buf admin_key;
     struct buf admin_key_path;
     struct buf secret;
@@ -166,15 +170,44 @@ static int64_t raise_file_limit(void) {
     return files.rlim_cur > 1000000 ? 1000000 : (int64_t)files.rlim_cur;
 }
 
-static int64_t connection_cap(const struct settings *s, int64_t files) {
-    int64_t possible = files - RESERVED_FILES;
-    if (possible < 16) possible = 16;
-    if (s->net_max_connections == 0) return possible;
-    if (s->net_max_connections > possible)
+/* How many connections there may be; 0 when the files do not even suffice for a few. */
+static int64_t connection_cap(const struct server *s, struct buf *why) {
+    int64_t files = raise_file_limit();
+    int64_t reserved = RESERVED_FILES + RESERVED_FILES_PER_WORKER * (int64_t)s->worker_count;
+    int64_t wanted = s->settings.net_max_connections;
+    int64_t possible = files - reserved;
+    if (possible < CONNECTIONS_MIN) {
+        buf_addf(why,
+                 "the limit on open files is %lld; with %zu workers it must be at least %lld: "
+                 "raise it with ulimit -n",
+                 (long long)files, s->worker_count, (long long)(reserved + CONNECTIONS_MIN));
+        return 0;
+    }
+    if (wanted > possible)
         log_warn(msg("the limit on open files is lower than net.max_connections; raise it with "
                      "ulimit -n"),
-                 kv_i64("max_connections", s->net_max_connections), kv_i64("possible", possible));
-    return s->net_max_connections < possible ? s->net_max_connections : possible;
+                 kv_i64("max_connections", wanted), kv_i64("possible", possible));
+    return wanted == 0 || wanted > possible ? possible : wanted;
+}
+
+/* One process owns a data folder, and one a ledger, wherever it is. */
+static bool own_stores(struct server *s, struct buf *why) {
+    const char *data = s->settings.data;
+    struct buf path = {0};
+    struct buf what = {0};
+    buf_addf(&path, "%s/lock", data);
+    buf_addf(&what, "the data folder %s", data);
+    bool ok = data_folder_make(data, why) &&
+              lock_take(buf_cstr(&path), buf_cstr(&what), &s->data_lock, why);
+    buf_clear(&path);
+    buf_clear(&what);
+    cli_lock_path(&s->settings, &path);
+    buf_addf(&what, "the ledger %s", s->settings.ledger);
+    bool elsewhere = strcmp(s->settings.ledger, "sqlite:") != 0;
+    if (ok && elsewhere) ok = lock_take(buf_cstr(&path), buf_cstr(&what), &s->ledger_lock, why);
+    buf_deinit(&path);
+    buf_deinit(&what);
+    return ok;
 }
 
 static bool read_keys(struct server *s, struct buf *why) {
@@ -192,10 +225,10 @@ static bool read_keys(struct server *s, struct buf *why) {
     return ok;
 }
 
-static void fill_api(struct server *s) {
+static void fill_api(struct server *s, int64_t max_connections) {
     const struct settings *set = &s->settings;
     struct api *api = &s->api;
-    api->events.catalogue = catalogue_new();
+    api->events.catalogue = catalogue_new(set->ledger_queue_max + set->ledger_batch_max);
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);
     api->admin_key = buf_str(&s->admin_key);
@@ -215,7 +248,7 @@ static void fill_api(struct server *s) {
                               .body_timeout_ms = set->net_body_timeout_ms,
                               .idle_timeout_ms = set->net_idle_timeout_ms,
                               .write_timeout_ms = set->net_write_timeout_ms,
-                              .max_connections = connection_cap(set, raise_file_limit()),
+                              .max_connections = max_connections,
                               .max_connections_per_address = set->net_max_connections_per_address};
     networks_parse(str_of(set->net_trusted_proxies), &net.trusted_proxies);
     api->net = net_new(&net);
@@ -274,11 +307,12 @@ static bool start_workers(struct server *s, struct buf *why) {
             return false;
         }
     }
+    if (own_admin) log_info(msg("listening for the admin"), kv("addr", admin_listening));
+    /* The last line of the start: whoever waits for it may go on. */
     log_info(msg("listening"), kv("addr", s->listening),
              kv_i64("workers", (int64_t)s->worker_count),
              kv_i64("events", (int64_t)catalogue_count(s->api.events.catalogue)),
              kv("admin_key", buf_cstr(&s->admin_key_path)));
-    if (own_admin) log_info(msg("listening for the admin"), kv("addr", admin_listening));
     return true;
 }
 
@@ -319,17 +353,20 @@ static void start_main_loop(struct server *s) {
 /* Everything up to the point where it serves. On false the process ends; only what would keep
  * others out (the lock) or lose data (the ledger) needs to be let go by then. */
 static bool start(struct server *s, const struct adapters *adapters, struct buf *why) {
-    if (!data_folder_own(&s->folder, s->settings.data, why)) return false;
-    if (!read_keys(s, why)) return false;
-    if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
-    fill_api(s);
-    enum err failed = events_load(&s->api.events);
-    if (failed != ERR_OK) {
-        buf_addf(why, "cannot read the events from the ledger: %s", err_title(failed).at);
-        return false;
-    }
     s->worker_count =
         s->settings.workers > 0 ? (size_t)s->settings.workers : (size_t)uv_available_parallelism();
+    int64_t max_connections = connection_cap(s, why);
+    if (max_connections == 0 || !own_stores(s, why) || !read_keys(s, why)) return false;
+    if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
+    fill_api(s, max_connections);
+    if (events_load(&s->api.events) != ERR_OK) {
+        struct buf path = {0};
+        cli_ledger_path(&s->settings, &path);
+        buf_addf(why, "cannot read the events from %s: 'admitone audit' says what is wrong with it",
+                 buf_cstr(&path));
+        buf_deinit(&path);
+        return false;
+    }
     s->workers = mem_new(s->worker_count * sizeof *s->workers);
     start_main_loop(s);
     return start_workers(s, why);
@@ -355,7 +392,8 @@ static void run_until_stopped(struct server *s) {
 }
 
 static void free_server(struct server *s) {
-    data_folder_leave(&s->folder);
+    if (s->data_lock >= 0) close(s->data_lock);
+    if (s->ledger_lock >= 0) close(s->ledger_lock);
     buf_deinit(&s->admin_key);
     buf_deinit(&s->admin_key_path);
     buf_deinit(&s->secret);
@@ -388,7 +426,8 @@ int cli_serve(char *const *args, const struct adapters *adapters) {
     bool print_config = take_word(own_args, "--print-config");
     bool ok = cli_settings(&s->config, &s->settings, own_args);
     mem_free(own_args);
-    s->folder.lock = -1;
+    s->data_lock = -1;
+    s->ledger_lock = -1;
     if (!ok || print_config) {
         struct buf text = {0};
         if (ok) config_print(&s->config, &text);

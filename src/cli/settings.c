@@ -80,7 +80,9 @@ const struct config_key setting_keys[] = {
 bool settings_check(const struct settings *s, struct buf *why) {
     struct sockaddr_storage address;
     struct networks networks;
-    if (!endpoint_parse(str_of(s->listen), &address)) {
+    if (s->data[0] == '\0') {
+        buf_add(why, STR("data: the folder needs a name, as in ./data"));
+    } else if (!endpoint_parse(str_of(s->listen), &address)) {
         buf_addf(why, "listen: \"%s\" is not ADDR:PORT, as in 127.0.0.1:8080 or [::1]:8080",
                  s->listen);
     } else if (s->admin_listen[0] != '\0' && !endpoint_parse(str_of(s->admin_listen), &address)) {

@@ -14,9 +14,6 @@
 #define SECTION_CAPACITY_MAX 1000000
 #define PRICE_MAX INT64_C(1000000000000)
 
-/* A section's seats have the global ids section key × this + 1 … + capacity. */
-#define SEAT_IDS_PER_SECTION INT64_C(1048576)
-
 #define MAX_WAITING_MAX 10000000
 #define MAX_ACTIVE_MAX 1000000
 #define ENTRY_BATCH_MAX 100000

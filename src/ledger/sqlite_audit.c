@@ -6,6 +6,8 @@
 
 /* A page is rendered in memory, so it has a bound whatever was asked for. */
 #define PAGE_ROWS_MAX 1000
+/* A page ends early when it has grown to this: one that does not read it costs no more. */
+#define PAGE_BYTES_MAX (256 * 1024)
 
 int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int64_t *id) {
     str detail = note->detail.len > 0 ? note->detail : STR("null");
@@ -43,9 +45,10 @@ int audit_page(struct db *db, struct ledger_audit_page *page) {
                       cell_i64(page->before > 0 ? page->before : INT64_MAX), cell_i64(limit + 1));
     int64_t last = 0;
     for (int64_t n = 0; db_next(rows, &rc); n++) {
-        if (n == limit) {
+        if (n == limit || page->json.len >= PAGE_BYTES_MAX) {
             page->next = last;
-            continue;
+            sqlite3_reset(rows);
+            break;
         }
         last = sqlite3_column_int64(rows, 0);
         row_render(&j, rows);

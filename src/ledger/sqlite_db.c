@@ -4,10 +4,6 @@
 
 #include "base/clock.h"
 
-/* How long a connection waits for another process that has the file locked. Inside this process
- * nobody waits for a lock but the restart of the WAL, which has a bound of its own. */
-#define BUSY_TIMEOUT_MS 5000
-
 static const char read_pragmas[] = "PRAGMA query_only = ON; PRAGMA temp_store = MEMORY;";
 
 /* The checkpoints are ours (sqlite_wal.c), hence none by SQLite. */
@@ -28,17 +24,27 @@ int db_open(struct db *db, const char *path, enum db_use use, struct buf *why) {
     *db = (struct db){0};
     int flags = SQLITE_OPEN_NOMUTEX | (use == DB_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
                                                        : SQLITE_OPEN_READONLY);
+    const char *error = NULL;
     bool wal = true;
     int rc = sqlite3_open_v2(path, &db->handle, flags, NULL);
     if (rc != SQLITE_OK) goto done;
     sqlite3_extended_result_codes(db->handle, 1);
-    sqlite3_busy_timeout(db->handle, BUSY_TIMEOUT_MS);
+    sqlite3_busy_timeout(db->handle, DB_BUSY_TIMEOUT_MS);
+    /* SQLite opens for reading what it may not write. */
+    if (use == DB_WRITE && sqlite3_db_readonly(db->handle, "main") == 1) {
+        error = "it can't be written; check its owner and mode";
+        rc = SQLITE_READONLY;
+        goto done;
+    }
     rc = sqlite3_exec(db->handle, use == DB_WRITE ? write_pragmas : read_pragmas, NULL, NULL, NULL);
     if (rc == SQLITE_OK && use == DB_WRITE) rc = is_wal(db, &wal);
-    if (rc == SQLITE_OK && !wal) rc = SQLITE_CANTOPEN;
+    if (rc == SQLITE_OK && !wal) {
+        error = "its file system can't keep a WAL";
+        rc = SQLITE_CANTOPEN;
+    }
 done:
     if (rc != SQLITE_OK) {
-        const char *error = wal ? sqlite3_errmsg(db->handle) : "its file system can't keep a WAL";
+        if (error == NULL) error = sqlite3_errmsg(db->handle);
         buf_addf(why, "cannot open %s: %s", path, error);
         db_close(db);
     }

@@ -13,6 +13,10 @@
 
 #include "base/buf.h"
 
+/* How long a connection waits for another process that has the file locked. Inside this process
+ * nobody waits for a lock but the restart of the WAL, which has a bound of its own. */
+#define DB_BUSY_TIMEOUT_MS 5000
+
 /* More than the SQL texts there are; a power of two. */
 #define DB_STATEMENTS_MAX 256
 

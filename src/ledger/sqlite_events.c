@@ -1,5 +1,6 @@
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "ledger/sqlite_parts.h"
 
@@ -44,7 +45,10 @@ static bool event_from_row(sqlite3_stmt *rows, struct event *e) {
     e->max_per_user = sqlite3_column_int64(rows, 17);
     e->created_at_ms = sqlite3_column_int64(rows, 19);
     e->updated_at_ms = sqlite3_column_int64(rows, 20);
-    return true;
+    return e->version > 0 && event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
+           event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
+           clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
+           clock_writable(e->updated_at_ms);
 }
 
 static bool section_from_row(sqlite3_stmt *rows, struct section *s) {
@@ -88,7 +92,7 @@ static int section_count(struct db *db, struct section *s) {
         s->held = sqlite3_column_int64(rows, 0);
         s->confirmed = sqlite3_column_int64(rows, 1);
     }
-    return rc;
+    return rc == SQLITE_OK && s->held + s->confirmed > s->capacity ? SQLITE_CORRUPT : rc;
 }
 
 /* Fills in the seats by state. Reads every seat row there is: not for each look at an event. */

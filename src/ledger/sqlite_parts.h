@@ -23,6 +23,9 @@
 
 /* --- sqlite_schema.c --- */
 
+/* Before anything is written: the file is new, or a ledger that this program can bring up to date.
+ */
+enum err schema_accept(struct db *db, const char *path, struct buf *why);
 /* Applies the migrations that are missing, each in a transaction of its own. */
 enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why);
 /* For those who may not change it: the schema must be this program's. */
@@ -106,10 +109,12 @@ struct retention {
     int64_t audit_days;
     int64_t ended_days;
     int64_t interval_ns;
+    int64_t rest_ns;     /* after a round that removed nothing */
     int64_t due_idle_ns; /* steady: when the next turn may run if nobody waits for the writer */
     int64_t due_busy_ns; /* the same if somebody does */
     size_t sweep;        /* which table this round is at */
-    sqlite3_value *cursor[2];         /* the last row that was looked at; NULL: none yet */
+    sqlite3_value *cursor[2]; /* the last row that was looked at; NULL: none yet */
+    uint64_t round_removed;
     int64_t round_version;            /* removals up to this audit id have had a whole round */
     int64_t kept[RETENTION_KEPT_MAX]; /* events removed, of which rows must still stay */
     size_t kept_count;

@@ -153,6 +153,7 @@ void retention_init(struct retention *r, const struct sqlite_ledger_options *o) 
         .audit_days = o->retain_audit_days,
         .ended_days = o->retain_ended_days,
         .interval_ns = o->retention_interval_ms * 1000000,
+        .rest_ns = o->retention_rest_ms * 1000000,
         .sweep = SWEEPS,
     };
     r->due_idle_ns = clock_steady_ns() + r->interval_ns;
@@ -178,16 +179,16 @@ static int64_t before_ms(const struct retention *r, enum age age) {
     return days == 0 ? INT64_MIN : clock_wall_ms() - days * DAY_MS;
 }
 
-static void keep(struct retention *r, int64_t event_key) {
-    if (r->kept_count < RETENTION_KEPT_MAX) r->kept[r->kept_count++] = event_key;
-}
-
 /* When the list is full, everything counts as kept. */
 static bool is_kept(const struct retention *r, int64_t event_key) {
     if (r->kept_count == RETENTION_KEPT_MAX) return true;
     for (size_t i = 0; i < r->kept_count; i++)
         if (r->kept[i] == event_key) return true;
     return false;
+}
+
+static void keep(struct retention *r, int64_t event_key) {
+    if (!is_kept(r, event_key)) r->kept[r->kept_count++] = event_key;
 }
 
 /* Binds what the statement has a place for. */
@@ -274,6 +275,7 @@ static int sweep_on(struct retention *r, struct db *db, struct turn *turn, bool 
 static int begin_round(struct retention *r, struct db *db) {
     r->sweep = 0;
     r->kept_count = 0;
+    r->round_removed = 0;
     r->round_version = 1;
     forget_cursor(r);
     return db_number_cells(db, &r->round_version, "SELECT max(id) FROM audit", NULL, 0);
@@ -293,6 +295,7 @@ static int sweep_until_tired(struct retention *r, struct db *db) {
     /* Costs no fsync when nothing was removed. */
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
     if (rc == SQLITE_OK) count(COUNT_LEDGER_RETIRED_ROWS, turn.removed);
+    r->round_removed += turn.removed;
     return rc;
 }
 
@@ -303,8 +306,13 @@ void retention_turn(struct retention *r, struct db *db) {
         db_rollback(db);
         r->sweep = SWEEPS;
     }
-    bool unfinished = r->sweep < SWEEPS;
     int64_t now_ns = clock_steady_ns();
-    r->due_idle_ns = now_ns + (unfinished ? r->interval_ns / HURRY : r->interval_ns);
-    r->due_busy_ns = now_ns + r->interval_ns * BUSY_INTERVALS;
+    if (r->sweep < SWEEPS) {
+        r->due_idle_ns = now_ns + r->interval_ns / HURRY;
+        r->due_busy_ns = now_ns + r->interval_ns * BUSY_INTERVALS;
+    } else {
+        /* Where a whole round found nothing to remove, there will be little for a while. */
+        r->due_idle_ns = now_ns + (r->round_removed > 0 ? r->interval_ns : r->rest_ns);
+        r->due_busy_ns = r->due_idle_ns + r->interval_ns * BUSY_INTERVALS;
+    }
 }

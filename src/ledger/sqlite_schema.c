@@ -259,11 +259,16 @@ static enum err schema_refused(int64_t number, const char *path, struct buf *why
     return ERR_OK;
 }
 
+enum err schema_accept(struct db *db, const char *path, struct buf *why) {
+    int64_t number = 0;
+    if (schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
+    return schema_refused(number, path, why);
+}
+
 enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why) {
     int64_t number = 0;
     if (schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
-    enum err refused = schema_refused(number, path, why);
-    if (refused != ERR_OK) return refused;
+    assert(number >= 0 && number <= schema_known());
     for (size_t i = 0; i < MIGRATIONS; i++) {
         assert(i == 0 || migrations[i].number > migrations[i - 1].number);
         if (migrations[i].number <= number) continue;

@@ -19,7 +19,6 @@
  * since no longer stand in the way, and would wait for ever if they overlap. */
 #define RESTART_ATTEMPTS 20
 #define RESTART_ATTEMPT_MS 5
-#define BUSY_TIMEOUT_MS 5000
 
 /* After each commit on the writer's connection: how many frames the WAL now has. */
 static int on_commit(void *arg, sqlite3 *handle, const char *schema, int frames) {
@@ -88,7 +87,7 @@ static void restart(struct wal *wal, int64_t frames) {
     int rc = SQLITE_BUSY;
     for (int i = 0; i < RESTART_ATTEMPTS && (rc & 0xff) == SQLITE_BUSY; i++)
         rc = fold(wal, handle, SQLITE_CHECKPOINT_RESTART);
-    sqlite3_busy_timeout(handle, BUSY_TIMEOUT_MS);
+    sqlite3_busy_timeout(handle, DB_BUSY_TIMEOUT_MS);
     /* Should a reader have kept it, then not again after every batch. */
     wal->frames_retry = frames + wal->frames_max / 4 + 1;
 }
@@ -148,6 +147,7 @@ void wal_stop(struct wal *wal) {
 }
 
 void wal_finish(struct db *db) {
+    sqlite3_busy_timeout(db->handle, RESTART_ATTEMPT_MS); /* a long audit must not hold up a stop */
     int rc = sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     /* Not lost: what is in the WAL is durable, and the next start reads it. */
     if (rc != SQLITE_OK)

@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <sys/statvfs.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 
 /* How often a ledger that can't write tries whether it can again. */
 #define PROBE_INTERVAL_NS INT64_C(1000000000)
+#define PROBE_ROOM_BYTES (512 * 1024)
 
 /* What went wrong with a transaction, read before the rollback forgets it. */
 struct failure {
@@ -184,8 +186,12 @@ static void hand_back(struct writer *w, struct ledger_record **records, size_t l
     }
 }
 
-/* Nobody may send records to a server that says it can't write: so it finds out by itself. */
+/* Nobody may send records to a server that says it can't write: so it finds out by itself. One
+ * page often fits on a disk that is full for everything else, so there must be some room too. */
 static void probe(struct writer *w) {
+    struct statvfs disk;
+    const char *path = sqlite3_db_filename(w->db.handle, "main");
+    if (statvfs(path, &disk) == 0 && disk.f_bavail * disk.f_frsize < PROBE_ROOM_BYTES) return;
     if (write_something(&w->db) == SQLITE_OK) note_writable(w, true, NULL);
 }
 
@@ -221,8 +227,12 @@ static void release(struct writer *w) {
 }
 
 enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, struct buf *why) {
-    enum err failed = ERR_LEDGER_FAILED;
-    if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return failed;
+    /* Looked at before it is written to: somebody else's database stays as it is. */
+    if (db_open(&w->db, o->path, DB_READ, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
+    enum err failed = schema_accept(&w->db, o->path, why);
+    db_close(&w->db);
+    if (failed != ERR_OK) return failed;
+    if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
     failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
     if (failed == ERR_OK) failed = wal_start(&w->wal, o->path, &w->db, o->wal_bytes_max, why);
     if (failed != ERR_OK) {

@@ -64,15 +64,23 @@ void conn_close(struct conn *c) {
     uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
+bool conn_has_unread(const struct conn *c) {
+    char byte;
+    int fd;
+    return uv_fileno((const uv_handle_t *)&c->tcp, &fd) == 0 &&
+           recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 /* Closing with unread input would make the kernel reset the connection, and the client might lose
  * the answer; so where input may be left, only our side is closed and the rest is read away. */
 static void finish(struct conn *c) {
-    if (!c->lingering || c->eof) {
+    bool input_left = c->lingering || c->in.len > 0 || conn_has_unread(c);
+    int fd;
+    if (!input_left || c->eof || uv_fileno((const uv_handle_t *)&c->tcp, &fd) != 0) {
         conn_close(c);
         return;
     }
-    int fd;
-    if (uv_fileno((const uv_handle_t *)&c->tcp, &fd) == 0) shutdown(fd, SHUT_WR);
+    shutdown(fd, SHUT_WR);
     buf_deinit(&c->in);
     conn_wait_for(c, WAIT_LINGER);
 }
@@ -140,7 +148,7 @@ static void send_bytes(struct conn *c, struct buf *bytes) {
     }
     size_t done = sent < 0 ? 0 : (size_t)sent;
     if (done == bytes->len) return;
-    struct unsent *u = mem_new(sizeof *u + bytes->len - done);
+    struct unsent *u = mem_grow(NULL, sizeof *u + bytes->len - done);
     u->conn = c;
     memcpy(u->bytes, bytes->bytes + done, bytes->len - done);
     uv_buf_t rest = uv_buf_init(u->bytes, (unsigned)(bytes->len - done));
@@ -167,7 +175,7 @@ static void dispatch(struct conn *c, struct exchange *x, enum http1_step step, c
     }
     x->request = http1_request(&x->parser, block);
     exchange_begin(x);
-    if (!x->keep_alive) c->last = true;
+    if (!x->request.keep_alive) c->last = true;
     c->site->on_request(c->site, x);
     /* If it was answered, x is gone. If not, its views into the input are stale from here on. */
     if (!c->closing && c->answering)
@@ -222,6 +230,7 @@ static void take_turn(struct conn *c, char *bytes, size_t len) {
         send_bytes(c, out);
     } while (more && c->in.len > 0 && c->unsent == 0 && !c->closing);
     if (outermost) nw->in_turn = false;
+    if (out->cap > KEPT_BYTES_MAX) buf_deinit(out);
     buf_deinit(&nested);
     if (c->closing) return;
     if (c->in.len == 0) buf_deinit(&c->in);
@@ -240,6 +249,7 @@ void conn_answered(struct conn *c) {
     c->exchange = NULL;
     if (c->out != NULL) return; /* goes out at the end of the turn, with its neighbours */
     send_bytes(c, &c->net->aside);
+    if (c->net->aside.cap > KEPT_BYTES_MAX) buf_deinit(&c->net->aside);
     if (c->closing) return;
     if (c->unsent > 0)
         settle(c);

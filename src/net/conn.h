@@ -38,6 +38,9 @@ struct listener {
 /* More than any request line and headers, so that one read usually is one request. */
 #define READ_BYTES 65536
 
+/* What a worker's scratch buffers may keep of what a large answer has grown. */
+#define KEPT_BYTES_MAX (256 * 1024)
+
 struct net_worker {
     struct net *net;
     struct worker *worker;
@@ -52,6 +55,7 @@ struct net_worker {
     size_t exchange_count; /* under way */
 
     struct exchange *free_exchanges;
+    size_t free_exchange_count;
     bool in_turn;
     struct buf out;   /* answers of the turn under way, sent at its end */
     struct buf aside; /* an answer that is given outside of its connection's turn */
@@ -96,6 +100,8 @@ void conn_wait_for(struct conn *c, enum wait wait);
 struct buf *conn_out(struct conn *c);
 void conn_answered(struct conn *c);
 void conn_on_deadline(struct conn *c);
+/* Whether the socket has bytes that were not read yet. */
+bool conn_has_unread(const struct conn *c);
 void net_worker_maybe_drained(struct net_worker *nw);
 
 /* reply.c */

@@ -24,7 +24,6 @@ struct net_worker;
 struct exchange {
     struct http_request request;
     struct arena arena;
-    void *user; /* the handler's own */
 
     /* Below: net's own. */
     struct conn *conn; /* NULL once the client has gone */
@@ -33,8 +32,7 @@ struct exchange {
     struct buf headers; /* extra ones of the answer, rendered */
     int status;
     bool fresh; /* its clock has not been started */
-    bool keep_alive;
-    bool head; /* HEAD: no body in the answer */
+    bool head;  /* HEAD: no body in the answer */
     int64_t started_ns;
     size_t request_id_len;
     char request_id[REQUEST_ID_BYTES_MAX];

@@ -9,19 +9,23 @@
 #include "base/metrics.h"
 #include "net/conn.h"
 
-/* What an idle exchange may keep of the memory that it grew. */
-#define KEPT_BYTES_MAX 4096
+/* How many are kept for reuse when a burst is over. */
+#define KEPT_EXCHANGES_MAX 64
 
 struct exchange *exchange_take(struct conn *c) {
     struct net_worker *nw = c->net;
     struct exchange *x = nw->free_exchanges;
-    if (x == NULL)
+    if (x == NULL) {
         x = mem_new(sizeof *x);
-    else
+    } else {
         nw->free_exchanges = x->next_free;
+        nw->free_exchange_count--;
+    }
     x->conn = c;
     x->net = nw;
     x->fresh = true;
+    x->head = false;
+    x->request_id_len = 0;
     http1_init(&x->parser);
     nw->exchange_count++;
     return x;
@@ -31,15 +35,14 @@ void exchange_free(struct exchange *x) {
     struct net_worker *nw = x->net;
     assert(nw->exchange_count > 0);
     arena_reset(&x->arena);
-    buf_clear(&x->headers);
-    if (x->headers.cap > KEPT_BYTES_MAX) buf_deinit(&x->headers);
-    x->user = NULL;
-    x->conn = NULL;
-    x->request_id_len = 0;
-    x->head = false;
-    x->keep_alive = false;
-    x->next_free = nw->free_exchanges;
-    nw->free_exchanges = x;
+    buf_deinit(&x->headers);
+    if (nw->free_exchange_count < KEPT_EXCHANGES_MAX) {
+        x->next_free = nw->free_exchanges;
+        nw->free_exchanges = x;
+        nw->free_exchange_count++;
+    } else {
+        mem_free(x);
+    }
     nw->exchange_count--;
     net_worker_maybe_drained(nw);
 }
@@ -74,7 +77,6 @@ static void name_request(struct exchange *x) {
 void exchange_begin(struct exchange *x) {
     x->started_ns = clock_steady_ns();
     x->head = x->parser.phase > HTTP1_REQUEST_LINE && x->parser.method == HTTP_HEAD;
-    x->keep_alive = x->parser.phase == HTTP1_WHOLE && x->parser.keep_alive;
     name_request(x);
 }
 
@@ -200,6 +202,7 @@ void reply_send(struct exchange *x, str content_type) {
         if (x->net->draining) c->last = true;
         render(x, conn_out(c), content_type, buf_str(&x->net->body));
     }
+    if (x->net->body.cap > KEPT_BYTES_MAX) buf_deinit(&x->net->body);
     /* First the exchange: the connection's next request may start inside conn_answered. */
     exchange_free(x);
     if (c != NULL) conn_answered(c);
@@ -216,6 +219,7 @@ void reply_problem(struct exchange *x, enum err e, const char *detail_format, ..
     va_start(args, detail_format);
     vsnprintf(detail, sizeof detail, detail_format, args);
     va_end(args);
+    str shown = str_cut(str_of(detail), sizeof detail - 4); /* no half character at its end */
 
     int status = err_status(e);
     if (status == 503 || status == 429) reply_header(x, STR("Retry-After"), STR("1"));
@@ -232,7 +236,7 @@ void reply_problem(struct exchange *x, enum err e, const char *detail_format, ..
     json_out_str(&json, STR("type"), str_of(type));
     json_out_str(&json, STR("title"), err_title(e));
     json_out_i64(&json, STR("status"), status);
-    json_out_str(&json, STR("detail"), str_of(detail));
+    json_out_str(&json, STR("detail"), shown);
     json_out_str(&json, STR("code"), code);
     json_out_str(&json, STR("instance"), str_of(instance));
     json_out_object_end(&json);

@@ -205,11 +205,7 @@ void net_worker_maybe_drained(struct net_worker *nw) {
 
 /* Nothing under way, and nothing in the socket that we have not read yet. */
 static bool is_silent(const struct conn *c) {
-    char byte;
-    int fd;
-    if (c->exchange != NULL || c->unsent > 0) return false;
-    return uv_fileno((const uv_handle_t *)&c->tcp, &fd) != 0 ||
-           recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
+    return c->exchange == NULL && c->unsent == 0 && !conn_has_unread(c);
 }
 
 void net_worker_drain(struct net_worker *nw, bool at_once, void (*done)(void *), void *arg) {
@@ -244,7 +240,6 @@ void net_worker_free(struct net_worker *nw) {
     }
     while (nw->free_exchanges != NULL) {
         struct exchange *next = nw->free_exchanges->next_free;
-        buf_deinit(&nw->free_exchanges->headers);
         mem_free(nw->free_exchanges);
         nw->free_exchanges = next;
     }

@@ -71,7 +71,8 @@ struct ledger_event_delete {
     int64_t version; /* out: higher than any that the event had */
 };
 
-/* Asked, not submitted: rows of the audit table, newest first. */
+/* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when
+ * they are large. */
 struct ledger_audit_page {
     struct ledger_record record;
     int64_t before; /* only rows with a lower id; 0: from the newest */
@@ -140,7 +141,8 @@ static inline void ledger_health(struct ledger *l, struct ledger_health *out) {
     l->ops->health(l, out);
 }
 
-/* Writes what was submitted, hands back every record, and frees the adapter. Workers still run. */
+/* Writes what was submitted, hands back every record, and frees the adapter. Whoever still has
+ * records there must run until it returns. */
 static inline void ledger_close(struct ledger *l) {
     l->ops->close(l);
 }

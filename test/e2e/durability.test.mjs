@@ -47,8 +47,6 @@ async function shimmed(args = [], { dataDir } = {}) {
       removeFolder(folder);
       return ended;
     },
-    // Without letting go first.
-    stopAsItIs: stop,
     forget: () => removeFolder(folder),
   });
 }

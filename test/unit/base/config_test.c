@@ -123,6 +123,10 @@ static void a_wrong_line_of_the_file_is_named_with_its_number(void **state) {
         {"listen = x\n[queue]\nmax_activ = 3\n", "did you mean queue.max_active? ("},
         {"listen = x\n[queue]\nmax_active = many\n", ", line 3)"},
         {"listen = x\nwhat is this\n", "line 2 is neither"},
+        {"listen = x\n  y\n", "line 2 starts with white space"},
+        {"listen = x\n\n[queue]\n\tmax_active = 3\n", "line 4 starts with white space"},
+        {"config = other.ini\n", "can't name another"},
+        {"nonsense = 1\nrubbish = 2\n", "unknown key nonsense ("},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char path[32];
@@ -131,6 +135,34 @@ static void a_wrong_line_of_the_file_is_named_with_its_number(void **state) {
         load(args, none, rows[i].wrong);
         unlink(path);
     }
+}
+
+/* inih would take what is behind its buffer for the next line, and silently change a value. */
+static void a_line_too_long_for_the_file_is_refused_and_fits_a_flag(void **state) {
+    (void)state;
+    struct buf text = {0};
+    char path[32];
+    buf_add(&text, STR("listen = "));
+    for (int i = 0; i < 40; i++) buf_add(&text, STR("192.0.2.1, "));
+    write_file(path, buf_cstr(&text));
+    char *args[] = {"--config", path, NULL};
+    load(args, none, "line 1 has more than 190 bytes");
+    unlink(path);
+    buf_deinit(&text);
+}
+
+static void a_name_longer_than_any_key_is_no_key(void **state) {
+    (void)state;
+    char name[200] = "--";
+    memset(name + 2, 'a', sizeof name - 3);
+    char *args[] = {name, "1", NULL};
+    load(args, none, "unknown key --aaaaaaaa");
+}
+
+static void a_folder_is_no_file(void **state) {
+    (void)state;
+    char *args[] = {"--config", "/tmp", NULL};
+    load(args, none, "cannot read the configuration file /tmp: Is a directory");
 }
 
 static void printing_shows_where_each_value_came_from(void **state) {
@@ -183,6 +215,9 @@ int main(void) {
         cmocka_unit_test(both_spellings_of_a_flag_mean_the_same),
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
         cmocka_unit_test(a_wrong_line_of_the_file_is_named_with_its_number),
+        cmocka_unit_test(a_line_too_long_for_the_file_is_refused_and_fits_a_flag),
+        cmocka_unit_test(a_name_longer_than_any_key_is_no_key),
+        cmocka_unit_test(a_folder_is_no_file),
         cmocka_unit_test(printing_shows_where_each_value_came_from),
         cmocka_unit_test(what_is_printed_can_be_read_again),
     };

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "ledger_raw.h"
 
@@ -35,6 +36,11 @@ static void expect_refused(const struct sqlite_ledger_options *o, const char *wo
     assert_null(l);
     if (strstr(buf_cstr(&why), words) == NULL) fail_msg("%s", buf_cstr(&why));
     buf_deinit(&why);
+}
+
+static void count_event(void *to, struct event *e) {
+    (*(int *)to)++;
+    mem_free(e);
 }
 
 static void new_file_is_its_owners_alone(void **state) {
@@ -96,14 +102,84 @@ static void migration_that_stopped_halfway_is_done_anew(void **state) {
     assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 0);
 }
 
-static void foreign_database_is_refused(void **state) {
-    struct harness *h = *state;
+static void create_foreign(struct harness *h) {
     sqlite3 *db = NULL;
     assert_int_equal(sqlite3_open(h->path, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "CREATE TABLE recipes(name)", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
+}
+
+static void foreign_database_is_refused(void **state) {
+    struct harness *h = *state;
+    create_foreign(h);
     expect_refused(&(struct sqlite_ledger_options){.path = h->path}, "not a ledger of admitone");
     assert_int_equal(raw_number(h, "SELECT count(*) FROM sqlite_schema"), 1);
+}
+
+/* SQLite's header says in bytes 18 and 19 whether the file keeps a WAL: opening must not set it. */
+static void foreign_database_stays_as_it_was(void **state) {
+    struct harness *h = *state;
+    create_foreign(h);
+    char header[2][100];
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(h->path, "re");
+        assert_non_null(file);
+        assert_int_equal(fread(header[i], 1, sizeof header[i], file), sizeof header[i]);
+        fclose(file);
+        if (i == 0)
+            expect_refused(&(struct sqlite_ledger_options){.path = h->path}, "not a ledger");
+    }
+    assert_memory_equal(header[0], header[1], sizeof header[0]);
+}
+
+/* Whatever somebody else wrote into the file: it is reported, and nothing asserts on it later. */
+static void rows_that_make_no_sense_are_reported(void **state) {
+    struct harness *h = *state;
+    static const char *const edits[] = {
+        "UPDATE events SET starts_at = 9223372036854775",
+        "UPDATE events SET type = 'a b'",
+        "UPDATE events SET version = 0",
+        "UPDATE events SET state = 'NONSENSE'",
+        "UPDATE sections SET capacity = 1",
+    };
+    struct ledger *l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
+    struct event *wanted = test_event("1", 1);
+    struct event *stored = harness_store(h, l, wanted);
+    ledger_close(l);
+    raw_reservation(h, 1, stored, &stored->sections[0], 3, "HELD");
+    raw_reservation(h, 2, stored, &stored->sections[0], 4, "HELD");
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
+        char copy[320];
+        snprintf(copy, sizeof copy, "%s.kept", h->path);
+        raw_sql(h, "VACUUM INTO %Q", copy);
+        raw_sql_unruly(h, "%s", edits[i]);
+        int events = 0;
+        l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = true});
+        if (ledger_load(l, count_event, &events) != ERR_LEDGER_FAILED) fail_msg("%s", edits[i]);
+        assert_int_equal(events, 0);
+        ledger_close(l);
+        assert_int_equal(rename(copy, h->path), 0);
+    }
+    mem_free(stored);
+    mem_free(wanted);
+}
+
+/* A long `admitone audit` beside a server that is told to stop. */
+static void reader_does_not_hold_up_a_close(void **state) {
+    struct harness *h = *state;
+    struct ledger *l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
+    sqlite3 *reader = NULL;
+    assert_int_equal(sqlite3_open(h->path, &reader), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL),
+                     SQLITE_OK);
+    struct event *wanted = test_event("1", 1);
+    mem_free(harness_store(h, l, wanted));
+    mem_free(wanted);
+    int64_t began_ns = clock_steady_ns();
+    ledger_close(l);
+    assert_in_range(clock_steady_ns() - began_ns, 0, 1000000000);
+    sqlite3_close(reader);
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM events"), 1);
 }
 
 static void file_that_is_no_database_is_refused(void **state) {
@@ -122,11 +198,6 @@ static void missing_folder_is_refused(void **state) {
     expect_refused(&(struct sqlite_ledger_options){.path = h->path, .read_only = true},
                    "cannot open ");
     assert_int_equal(file_bytes(h->path), 0);
-}
-
-static void count_event(void *to, struct event *e) {
-    (*(int *)to)++;
-    mem_free(e);
 }
 
 static void reader_sees_what_a_running_server_commits(void **state) {
@@ -168,6 +239,9 @@ int main(void) {
         TEST(newer_schema_is_refused_and_untouched),
         TEST(migration_that_stopped_halfway_is_done_anew),
         TEST(foreign_database_is_refused),
+        TEST(foreign_database_stays_as_it_was),
+        TEST(rows_that_make_no_sense_are_reported),
+        TEST(reader_does_not_hold_up_a_close),
         TEST(file_that_is_no_database_is_refused),
         TEST(missing_folder_is_refused),
         TEST(reader_sees_what_a_running_server_commits),

@@ -27,7 +27,8 @@ static void open_keeping(struct fixture *f, int64_t audit_days, int64_t ended_da
     f->l = raw_ledger_open(&(struct sqlite_ledger_options){.path = f->h.path,
                                                            .retain_audit_days = audit_days,
                                                            .retain_ended_days = ended_days,
-                                                           .retention_interval_ms = 20});
+                                                           .retention_interval_ms = 20,
+                                                           .retention_rest_ms = 20});
 }
 
 /* Seeded while no retention runs. */

@@ -30,7 +30,7 @@ static const char *title_of(struct catalogue *c, const char *id) {
 
 static void the_newest_version_wins_in_any_order(void **state) {
     (void)state;
-    struct catalogue *c = catalogue_new();
+    struct catalogue *c = catalogue_new(1000);
     catalogue_install(c, event_of("1", 5, "five"));
     catalogue_install(c, event_of("1", 4, "four"));
     assert_string_equal(title_of(c, "1"), "five");
@@ -42,7 +42,7 @@ static void the_newest_version_wins_in_any_order(void **state) {
 
 static void a_late_put_does_not_revive_a_deleted_event(void **state) {
     (void)state;
-    struct catalogue *c = catalogue_new();
+    struct catalogue *c = catalogue_new(1000);
     catalogue_install(c, event_of("1", 1, "first"));
     catalogue_remove(c, STR("CONCERT"), STR("1"), 3);
     catalogue_install(c, event_of("1", 2, "late"));
@@ -57,12 +57,33 @@ static void a_late_put_does_not_revive_a_deleted_event(void **state) {
 
 static void names_that_could_be_no_event_are_not_found(void **state) {
     (void)state;
-    struct catalogue *c = catalogue_new();
+    struct catalogue *c = catalogue_new(1000);
     catalogue_open(c);
     assert_null(catalogue_find(c, STR(""), STR("1")));
     assert_null(catalogue_find(c, STR("A/B"), STR("1")));
     assert_null(catalogue_find(c, STR("CONCERT"), STR("..")));
     catalogue_shut(c);
+    catalogue_free(c);
+}
+
+/* Events that come and go for ever must not leave something behind for ever. */
+static void long_deleted_events_are_forgotten(void **state) {
+    (void)state;
+    struct catalogue *c = catalogue_new(1000);
+    catalogue_install(c, event_of("stays", 1, "stays"));
+    int64_t version = 2;
+    for (int i = 0; i < 20000; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "e%d", i);
+        catalogue_install(c, event_of(id, version, "short-lived"));
+        catalogue_remove(c, STR("CONCERT"), str_of(id), version + 1);
+        version += 2;
+    }
+    assert_true(catalogue_remembered(c) < 4000);
+    assert_string_equal(title_of(c, "stays"), "stays");
+    /* One that may still be in flight does not come back. */
+    catalogue_install(c, event_of("e19999", version - 2, "late"));
+    assert_string_equal(title_of(c, "e19999"), "");
     catalogue_free(c);
 }
 
@@ -87,7 +108,7 @@ static void *read_all_the_time(void *arg) {
 
 static void readers_see_whole_events_while_others_change_them(void **state) {
     (void)state;
-    struct race race = {.c = catalogue_new()};
+    struct race race = {.c = catalogue_new(1000)};
     pthread_t readers[2];
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&readers[i], NULL, read_all_the_time, &race), 0);
@@ -109,6 +130,7 @@ int main(void) {
         cmocka_unit_test(the_newest_version_wins_in_any_order),
         cmocka_unit_test(a_late_put_does_not_revive_a_deleted_event),
         cmocka_unit_test(names_that_could_be_no_event_are_not_found),
+        cmocka_unit_test(long_deleted_events_are_forgotten),
         cmocka_unit_test(readers_see_whole_events_while_others_change_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

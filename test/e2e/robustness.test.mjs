@@ -1,0 +1,141 @@
+// What a hostile or careless client, operator or neighbour process can do, and what holds then.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { BINARY, call, concert, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
+import { Raw, adminRequest, request } from './support/raw.mjs';
+
+const many = (count, make) => Array.from({ length: count }, (_, i) => make(i));
+const wide = () => concert({ sections: many(200, (i) => ({ id: `S${i}`, capacity: 10 })) });
+
+function residentBytes(pid) {
+  return Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
+}
+
+test('a page of the list is bounded in bytes, and the pages together are the whole', async () => {
+  const server = await start();
+  for (let i = 0; i < 12; i++) assert.equal((await server.admin('PUT', `/admin/events/WIDE/${i}`, wide())).status, 201);
+  const seen = [];
+  let after = '';
+  for (let pages = 0; after !== null; pages++) {
+    assert.ok(pages <= 12);
+    const page = await call(server, 'GET', `/events?limit=1000${after && `&after=${encodeURIComponent(after)}`}`);
+    assert.ok(page.text.length < 160 * 1024, `a page of ${page.text.length} bytes`);
+    seen.push(...page.json.events.map((one) => one.eventId));
+    after = page.json.next;
+  }
+  assert.deepEqual([...seen].sort(), many(12, String).sort());
+  assert.equal(seen.length, 12);
+  await server.stop();
+});
+
+test('clients that do not read cost no more than a page each', async () => {
+  const server = await start();
+  for (let i = 0; i < 20; i++) await server.admin('PUT', `/admin/events/WIDE/${i}`, wide());
+  const before = residentBytes(server.pid);
+  const clients = await Promise.all(
+    many(60, async () => {
+      const raw = await Raw.connect(server);
+      raw.socket.pause();
+      for (let i = 0; i < 40; i++) raw.write(request('GET', '/events?limit=1000'));
+      return raw;
+    }),
+  );
+  await until('the server has read what they sent', async () => (await server.metric('admitone_connections')) >= 60);
+  for (let i = 0; i < 20; i++) await call(server, 'GET', '/health');
+  const grown = residentBytes(server.pid) - before;
+  assert.ok(grown < 60 * 400 * 1024, `${grown} bytes for 60 clients`);
+  for (const one of clients) one.socket.destroy();
+  await server.stop();
+});
+
+test('an answer arrives whole though unread requests stand behind it', async () => {
+  const server = await start();
+  await server.admin('PUT', '/admin/events/WIDE/1', wide());
+  const raw = await Raw.connect(server);
+  const last = request('GET', '/events/WIDE/1', { headers: ['Connection: close'] });
+  raw.write(Buffer.concat([last, ...many(8000, () => request('GET', '/health'))]));
+  const responses = await raw.toEnd();
+  assert.equal(responses.length, 1);
+  assert.equal(responses[0].json.sections.length, 200);
+  await server.stop();
+});
+
+test('what a client sent is cut between characters when a message quotes it', async () => {
+  const server = await start();
+  const key = `${'a'.repeat(63)}é`;
+  const unknown = await server.admin('PUT', '/admin/events/CONCERT/1', { ...concert(), [key]: 1 });
+  assert.equal(unknown.json.code, 'unknown_field');
+  assert.ok(!unknown.text.includes('\ufffd'), unknown.text);
+  await server.admin('PUT', '/admin/events/CONCERT/1', concert());
+  for (const length of [460, 470, 480, 481, 482, 483]) {
+    const section = `${'a'.repeat(length)}${'%C3%A9'.repeat(200)}`;
+    const raw = await Raw.connect(server);
+    raw.write(adminRequest(server, 'PATCH', `/admin/events/CONCERT/1/sections/${section}`, {}));
+    const [answer] = await raw.answers(1);
+    assert.equal(answer.status, 404);
+    assert.ok(!answer.text.includes('\ufffd'), answer.text);
+    raw.socket.destroy();
+  }
+  await server.stop();
+});
+
+test('one ledger belongs to one server, wherever its data folder is', async () => {
+  const folder = tempFolder();
+  const ledger = `sqlite:${path.join(folder, 'shared.db')}`;
+  const server = await start({ args: ['--ledger', ledger] });
+  const other = run(['serve', '--listen', '127.0.0.1:0', '--data', path.join(folder, 'other'), '--ledger', ledger]);
+  assert.equal(other.status, 1);
+  assert.match(other.stderr, /the ledger sqlite:.*shared\.db belongs to another admitone that runs \(pid \d+\)/);
+  const audit = run(['audit', '--data', server.dataDir, '--ledger', ledger]);
+  assert.equal(audit.status, 0);
+  assert.match(audit.stdout, /a server runs on it/);
+  await server.stop();
+  removeFolder(folder);
+});
+
+test('an empty data folder name is refused', () => {
+  const done = run(['serve', '--listen', '127.0.0.1:0', '--data', '']);
+  assert.equal(done.status, 2);
+  assert.match(done.stderr, /data: the folder needs a name/);
+});
+
+test('too few open files are refused at the start, with the number that would do', () => {
+  const folder = tempFolder();
+  const done = run(['serve', '--listen', '127.0.0.1:0', '--data', path.join(folder, 'd'), '--workers', '2'], {
+    wrap: ['sh', '-c', 'ulimit -n 64; exec "$0" "$@"'],
+  });
+  assert.equal(done.status, 1);
+  assert.match(done.stderr, /the limit on open files is 64; with 2 workers it must be at least \d+/);
+  removeFolder(folder);
+});
+
+test('a ledger that can not be written is refused at the start', () => {
+  const folder = tempFolder();
+  const data = path.join(folder, 'd');
+  fs.mkdirSync(data);
+  fs.writeFileSync(path.join(data, 'admitone.db'), '', { mode: 0o400 });
+  fs.chmodSync(folder, 0o755);
+  fs.chownSync(data, 65534, 65534);
+  fs.chownSync(path.join(data, 'admitone.db'), 65534, 65534);
+  // As somebody who is not root, from whom no mode keeps anything.
+  const copy = path.join(folder, 'admitone');
+  fs.copyFileSync(BINARY, copy);
+  fs.chmodSync(copy, 0o755);
+  const wrap = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'sh', '-c', 'shift; exec "$@"', copy];
+  const done = run(['--', copy, 'serve', '--listen', '127.0.0.1:0', '--data', data].slice(1), { wrap });
+  assert.equal(done.status, 1, done.stderr);
+  assert.match(done.stderr, /cannot open .*admitone\.db: it can't be written/);
+  removeFolder(folder);
+});
+
+test('a key file is read without the white space around the key', async () => {
+  const folder = tempFolder();
+  const file = path.join(folder, 'key');
+  fs.writeFileSync(file, '\n  a-key-that-nobody-guesses \r\n\n', { mode: 0o600 });
+  const server = await start({ args: ['--admin-key-file', file] });
+  const headers = { authorization: 'Bearer a-key-that-nobody-guesses' };
+  assert.equal((await call(server, 'GET', '/admin/audit', { headers })).status, 200);
+  await server.stop();
+  removeFolder(folder);
+});
