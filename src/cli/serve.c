@@ -180,7 +180,7 @@ static int64_t connection_cap(const struct server *s, struct buf *why) {
         buf_addf(why,
                  "the limit on open files is %lld; with %zu workers it must be at least %lld: "
                  "raise it with ulimit -n",
-                 (long long)files, s->worker_count, (long long)(reserved + CONNECTIONS_MIN));
+                 (long long)files, s->worker_count, (long long)reserved + CONNECTIONS_MIN);
         return 0;
     }
     if (wanted > possible)
