@@ -77,6 +77,17 @@ str str_cut(str text, size_t max) {
     return (str){text.at, max};
 }
 
+bool str_is_name(str s, size_t max) {
+    if (s.len == 0 || s.len > max) return false;
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.at[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '-' || c == '.';
+        if (!ok) return false;
+    }
+    return true;
+}
+
 bool str_is_text(str s) {
     if (s.len == 0) return true;
     const unsigned char *p = (const unsigned char *)s.at;

@@ -64,6 +64,9 @@ bool str_copy(str s, char *out, size_t size);
 /* The longest beginning of a UTF-8 text that has at most `max` bytes and no half character. */
 str str_cut(str text, size_t max);
 
+/* 1 to `max` letters, digits, '_', '-' and '.': what may stand anywhere without being escaped. */
+bool str_is_name(str s, size_t max);
+
 /* Well-formed UTF-8 (no surrogates, no overlong forms) without control characters. */
 bool str_is_text(str s);
 

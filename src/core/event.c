@@ -45,15 +45,8 @@ const struct section *event_section(const struct event *e, str id) {
 }
 
 bool event_name_ok(str name, size_t bytes_max) {
-    if (name.len == 0 || name.len > bytes_max) return false;
-    for (size_t i = 0; i < name.len; i++) {
-        char c = name.at[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '_' || c == '-' || c == '.';
-        if (!ok) return false;
-    }
     /* A path of dots alone is rewritten by browsers and proxies. */
-    return !str_eq(name, STR(".")) && !str_eq(name, STR(".."));
+    return str_is_name(name, bytes_max) && !str_eq(name, STR(".")) && !str_eq(name, STR(".."));
 }
 
 bool event_currency_ok(str currency) {

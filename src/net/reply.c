@@ -47,22 +47,11 @@ void exchange_free(struct exchange *x) {
     net_worker_maybe_drained(nw);
 }
 
-static bool request_id_ok(str id) {
-    if (id.len == 0 || id.len > REQUEST_ID_BYTES_MAX) return false;
-    for (size_t i = 0; i < id.len; i++) {
-        char c = id.at[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_' || c == '.';
-        if (!ok) return false;
-    }
-    return true;
-}
-
 /* The client's own X-Request-Id if it is harmless, else the worker's prefix and a count. */
 static void name_request(struct exchange *x) {
     bool whole = x->parser.phase == HTTP1_WHOLE;
     str given = whole ? http_header(&x->request, STR("X-Request-Id")) : (str){NULL, 0};
-    if (request_id_ok(given)) {
+    if (str_is_name(given, REQUEST_ID_BYTES_MAX)) {
         memcpy(x->request_id, given.at, given.len);
         x->request_id_len = given.len;
         return;

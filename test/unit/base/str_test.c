@@ -310,6 +310,39 @@ static void text_agrees_with_a_decoder_on_all_strings_up_to_three_bytes(void **s
     }
 }
 
+static void a_text_is_cut_between_characters(void **state) {
+    (void)state;
+    /* One, two, three and four bytes. */
+    str text = STR("aé한🎫");
+    static const size_t expected[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+    for (size_t max = 0; max < sizeof expected / sizeof expected[0]; max++)
+        assert_int_equal(str_cut(text, max).len, expected[max]);
+}
+
+static void a_name_needs_no_escaping_anywhere(void **state) {
+    (void)state;
+    assert_true(str_is_name(STR("aZ09_-."), 7));
+    assert_false(str_is_name(STR("aZ09_-."), 6));
+    assert_false(str_is_name(STR(""), 6));
+    for (int c = 0; c < 256; c++) {
+        char one[1] = {(char)c};
+        bool plain = c < 128 && (strchr("_-.", c) != NULL || (c >= '0' && c <= '9') ||
+                                 (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'));
+        assert_int_equal(str_is_name((str){one, 1}, 1), c != 0 && plain);
+    }
+}
+
+static void secrets_and_order_compare_every_byte(void **state) {
+    (void)state;
+    assert_true(str_eq_secret(STR("abc"), STR("abc")));
+    assert_false(str_eq_secret(STR("abc"), STR("abd")));
+    assert_false(str_eq_secret(STR("abc"), STR("bbc")));
+    assert_false(str_eq_secret(STR("abc"), STR("ab")));
+    assert_true(str_compare(STR("ab"), STR("abc")) < 0);
+    assert_true(str_compare(STR("b"), STR("abc")) > 0);
+    assert_int_equal(str_compare(STR(""), (str){NULL, 0}), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_null_str_is_an_empty_one),
@@ -327,6 +360,9 @@ int main(void) {
         cmocka_unit_test(text_has_no_control_overlong_surrogate_or_broken_sequence),
         cmocka_unit_test(text_ends_where_its_length_says_though_more_bytes_follow),
         cmocka_unit_test(text_agrees_with_a_decoder_on_all_strings_up_to_three_bytes),
+        cmocka_unit_test(a_text_is_cut_between_characters),
+        cmocka_unit_test(a_name_needs_no_escaping_anywhere),
+        cmocka_unit_test(secrets_and_order_compare_every_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
