@@ -19,8 +19,10 @@ static void on_finding(void *to, const struct ledger_finding *f) {
     report->checks++;
     report->violations += f->violations;
     report->overdue += f->overdue;
-    buf_addf(&line, "  %-5s %-64.*s %10lld checked\n", f->violations == 0 ? "ok" : "FAIL",
+    buf_addf(&line, "  %-5s %-48.*s %12lld checked\n", f->violations == 0 ? "ok" : "FAIL",
              (int)f->invariant.len, f->invariant.at, (long long)f->checked);
+    for (size_t i = 0; i < line.len; i++)
+        if (line.bytes[i] == '_') line.bytes[i] = ' ';
     if (f->violations > 0)
         buf_addf(&line, "        %lld violations, such as: %.*s\n", (long long)f->violations,
                  (int)f->examples.len, f->examples.at);
