@@ -381,7 +381,7 @@ describe('a full disk', () => {
 
   // The operator gives the disk more room.
   async function grow(space, disk) {
-    const grown = launch([...space.enter, 'mount', '-o', 'remount,size=32m', disk]);
+    const grown = launch([...space.enter, 'mount', '-t', 'tmpfs', '-o', 'remount,size=32m', 'admitone-e2e', disk]);
     assert.deepEqual(await grown.ended, { code: 0, signal: null }, grown.stderr);
   }
 });

@@ -1,21 +1,24 @@
 // Kernel namespaces of a test's own: a network whose loopback has addresses that are not loopback,
-// a mount that nobody else sees. Needs root; without it the test fails, for what it protects would
-// go unseen.
+// a mount that nobody else sees. Needs root, or a kernel that lets users have namespaces of their
+// own; without either the test fails, for what it protects would go unseen.
 import assert from 'node:assert/strict';
 import { launch, until } from './server.mjs';
 
-// `kinds`: flags of unshare(1). `setup`: shell commands that run inside once. Returns
+// `wanted`: flags of unshare(1). `setup`: shell commands that run inside once. Returns
 // { pid, enter, release }: put `enter` before a command to run it inside, with the command's own
 // pid.
-export async function hold(kinds, setup) {
+export async function hold(wanted, setup) {
+  const own = process.getuid() === 0 ? [] : ['--user'];
+  const kinds = [...own, ...wanted];
+  const mapped = own.length > 0 ? ['--map-root-user'] : [];
   const script = `${setup} && echo ready && exec sleep 600`;
-  const holder = launch(['unshare', ...kinds, 'sh', '-ec', script]);
+  const holder = launch(['unshare', ...mapped, ...kinds, 'sh', '-ec', script]);
   await until('the namespace is set up', () => holder.stdout.includes('ready') || holder.exit);
   if (holder.exit)
     assert.fail(`cannot make a namespace with 'unshare ${kinds.join(' ')}' (this test needs root and iproute2): ${holder.stderr}`);
   return {
     pid: holder.pid,
-    enter: ['nsenter', '--target', String(holder.pid), ...kinds],
+    enter: ['nsenter', ...(own.length > 0 ? ['--preserve-credentials'] : []), '--target', String(holder.pid), ...kinds],
     async release() {
       holder.child.kill('SIGKILL');
       await holder.ended;
