@@ -20,6 +20,7 @@
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "The path does not have this method")         \
     X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
+    X(CONFLICT, "conflict", 409, "Somebody else was faster")                                       \
     X(EVENT_IN_USE, "event_in_use", 409, "The event has live reservations")                        \
     X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \
     X(CONTENT_TOO_LARGE, "content_too_large", 413, "The body is too large")                        \

@@ -5,8 +5,6 @@
 
 #include "base/mem.h"
 
-__extension__ typedef unsigned __int128 wide;
-
 struct map_slot {
     char *key; /* NULL: free */
     size_t key_len;
@@ -24,20 +22,6 @@ void map_deinit(struct map *m) {
     for (size_t i = 0; i < m->cap; i++) mem_free(m->slots[i].key);
     mem_free(m->slots);
     *m = (struct map){0};
-}
-
-/* Multiply and fold, eight bytes at a time. */
-static uint64_t hash_of(const struct map *m, str key) {
-    uint64_t h = m->seed ^ key.len;
-    while (key.len > 0) {
-        uint64_t word = 0;
-        size_t n = key.len < sizeof word ? key.len : sizeof word;
-        memcpy(&word, key.at, n);
-        wide product = (wide)(h ^ word ^ 0x9e3779b97f4a7c15U) * 0xd6e8feb86659fd93U;
-        h = (uint64_t)product ^ (uint64_t)(product >> 64);
-        key = str_skip(key, n);
-    }
-    return h ^ (h >> 32);
 }
 
 /* The slot that holds the key, or the free one where it would go. */
@@ -64,13 +48,13 @@ static void grow(struct map *m) {
 
 void *map_get(const struct map *m, str key) {
     if (m->count == 0) return NULL;
-    return m->slots[find(m, key, hash_of(m, key))].value;
+    return m->slots[find(m, key, str_hash(key, m->seed))].value;
 }
 
 void *map_put(struct map *m, str key, void *value) {
     assert(value != NULL);
     if ((m->count + 1) * 4 > m->cap * 3) grow(m);
-    uint64_t hash = hash_of(m, key);
+    uint64_t hash = str_hash(key, m->seed);
     struct map_slot *slot = &m->slots[find(m, key, hash)];
     void *before = slot->value;
     if (slot->key == NULL) {
@@ -84,7 +68,7 @@ void *map_put(struct map *m, str key, void *value) {
 void *map_remove(struct map *m, str key) {
     if (m->count == 0) return NULL;
     size_t mask = m->cap - 1;
-    size_t hole = find(m, key, hash_of(m, key));
+    size_t hole = find(m, key, str_hash(key, m->seed));
     if (m->slots[hole].key == NULL) return NULL;
     void *before = m->slots[hole].value;
     mem_free(m->slots[hole].key);

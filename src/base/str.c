@@ -17,6 +17,22 @@ int str_compare(str a, str b) {
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
+__extension__ typedef unsigned __int128 wide;
+
+/* Multiply and fold, eight bytes at a time. */
+uint64_t str_hash(str s, uint64_t seed) {
+    uint64_t h = seed ^ s.len;
+    while (s.len > 0) {
+        uint64_t word = 0;
+        size_t n = s.len < sizeof word ? s.len : sizeof word;
+        memcpy(&word, s.at, n);
+        wide product = (wide)(h ^ word ^ 0x9e3779b97f4a7c15U) * 0xd6e8feb86659fd93U;
+        h = (uint64_t)product ^ (uint64_t)(product >> 64);
+        s = str_skip(s, n);
+    }
+    return h ^ (h >> 32);
+}
+
 bool str_eq_secret(str a, str b) {
     if (a.len != b.len) return false;
     volatile unsigned char differs = 0;

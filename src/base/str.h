@@ -32,6 +32,9 @@ static inline bool str_eq(str a, str b) {
 /* Below, at or above 0: byte by byte, a prefix before what is longer. */
 int str_compare(str a, str b);
 
+/* For hash tables; the seed is random, so that nobody can choose texts that collide. */
+uint64_t str_hash(str s, uint64_t seed);
+
 /* For secrets: takes as long whether and wherever they differ; only the length may show. */
 bool str_eq_secret(str a, str b);
 
