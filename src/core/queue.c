@@ -1,0 +1,651 @@
+#include "core/queue.h"
+
+#include <assert.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/heap.h"
+#include "base/mem.h"
+#include "core/order.h"
+
+/* Entries with neighbouring numbers share a chunk. */
+#define CHUNK_ENTRIES 4096
+/* So many tables of users, each of which grows on its own: no growth takes long. */
+#define USER_SHARDS 256
+#define SEQ_BITS 48
+#define SEQ_MASK ((UINT64_C(1) << SEQ_BITS) - 1)
+#define USER_BYTES_MAX UINT8_MAX
+/* Weight of the newest interval in the mean of the admission rate. */
+#define RATE_WEIGHT 0.2
+/* What a rate that has all but stopped is taken to mean: 30 days. */
+#define ESTIMATE_BY_RATE_S_MAX 2592000
+
+/* Fewer expiries are not worth tidying up. */
+#define EXPIRIES_MIN 1024
+
+/* Where an entry is: its status, and what of that the ledger does not have yet. */
+enum step {
+    STEP_NONE,       /* no such entry */
+    STEP_ENTERING,   /* WAITING; its enter is pending */
+    STEP_WAITING,    /* WAITING */
+    STEP_ADMITTING,  /* WAITING to all who ask; its admission is pending */
+    STEP_ACTIVATING, /* ACTIVE at once; its enter is pending */
+    STEP_ACTIVE,
+    STEP_COMPLETED,
+    STEP_LEFT,
+    STEP_EXPIRED,
+};
+
+static const enum entry_status step_status[] = {
+    [STEP_NONE] = ENTRY_NONE,           [STEP_ENTERING] = ENTRY_WAITING,
+    [STEP_WAITING] = ENTRY_WAITING,     [STEP_ADMITTING] = ENTRY_WAITING,
+    [STEP_ACTIVATING] = ENTRY_ACTIVE,   [STEP_ACTIVE] = ENTRY_ACTIVE,
+    [STEP_COMPLETED] = ENTRY_COMPLETED, [STEP_LEFT] = ENTRY_LEFT,
+    [STEP_EXPIRED] = ENTRY_EXPIRED,
+};
+
+struct entry {
+    int64_t joined_ms;
+    int64_t expires_ms; /* from its admission on */
+    uint32_t name_at;   /* its user's name among the names of the chunk */
+    uint32_t hash;      /* of the name */
+    uint32_t seen_s;    /* since 1970, rounded up */
+    uint8_t name_len;
+    uint8_t lane;
+    uint8_t step; /* enum step */
+};
+static_assert(sizeof(struct entry) <= 32, "an entry is 32 bytes");
+
+struct chunk {
+    struct entry entries[CHUNK_ENTRIES];
+    uint32_t live;
+    uint32_t names_len;
+    uint32_t names_cap;
+    char *names; /* one behind the other, those of ended entries too */
+};
+
+/*
+ * Users by open addressing. A slot is 0 when it is free, else a tag above the entry's number. The
+ * tag's lower bits are the hash's, so how far a slot is from its home is known without a look at
+ * the entry; its upper bits tell users of one home apart.
+ */
+struct user_shard {
+    uint64_t *slots;
+    uint32_t cap; /* a power of two, or 0 */
+    uint32_t count;
+};
+#define TAG_HOME_BITS 10
+#define TAG_HOME_MASK ((1U << TAG_HOME_BITS) - 1)
+
+struct queue {
+    struct queue_config config;
+    uint64_t next_seq;
+    struct chunk **chunks; /* NULL where there are none yet or all have ended */
+    uint64_t chunk_first;  /* the number of chunks[0] */
+    size_t chunk_cap;
+    struct order waiting[LANES]; /* pending ones too */
+    uint64_t admit_from[LANES];  /* whoever waits below is being admitted */
+    struct user_shard users[USER_SHARDS];
+    uint64_t user_seed;
+    struct heap expiries;   /* of actives; an item that no longer holds is skipped */
+    uint64_t waiting_count; /* who counts towards maxWaiting */
+    uint64_t active_count;  /* who counts towards maxActive, pending ones too */
+    int64_t grace_from_ms;  /* nobody is silent since before this */
+    uint64_t sweep_at;      /* the entry that the next sweep looks at first */
+    int64_t interval_ms;    /* when the interval of admission began */
+    int64_t interval_used;  /* admitted in it */
+    double rate;            /* admissions per second */
+    int64_t rate_from_ms;   /* what was not yet taken into the mean began then; 0: nothing did */
+    int64_t rate_admitted;  /* since then */
+};
+
+const str entry_status_words[] = {
+#define ENTRY_WORD(symbol) STR_INIT(#symbol),
+    ENTRY_STATUS_MAP(ENTRY_WORD)
+#undef ENTRY_WORD
+        {NULL, 0},
+};
+
+/* ---- entries by number ---- */
+
+static struct chunk *chunk_of(const struct queue *q, uint64_t seq) {
+    uint64_t at = seq / CHUNK_ENTRIES - q->chunk_first; /* huge when it is below */
+    return at < q->chunk_cap ? q->chunks[at] : NULL;
+}
+
+/* NULL: no such entry is known. */
+static struct entry *entry_at(const struct queue *q, uint64_t seq) {
+    struct chunk *c = chunk_of(q, seq);
+    if (c == NULL || c->entries[seq % CHUNK_ENTRIES].step == STEP_NONE) return NULL;
+    return &c->entries[seq % CHUNK_ENTRIES];
+}
+
+static bool waits(const struct entry *e) {
+    return step_status[e->step] == ENTRY_WAITING;
+}
+
+static bool is_active(const struct entry *e) {
+    return step_status[e->step] == ENTRY_ACTIVE;
+}
+
+static bool is_live(const struct entry *e) {
+    return waits(e) || is_active(e);
+}
+
+static str name_of(const struct queue *q, uint64_t seq, const struct entry *e) {
+    return (str){chunk_of(q, seq)->names + e->name_at, e->name_len};
+}
+
+/* Numbers only grow, so what has gone at the low end makes room at the high one. */
+static void chunks_make_room(struct queue *q, uint64_t number) {
+    size_t gone = 0;
+    while (gone < q->chunk_cap && q->chunks[gone] == NULL) gone++;
+    size_t kept = q->chunk_cap - gone;
+    q->chunk_first = kept == 0 ? number : q->chunk_first + gone;
+    assert(number >= q->chunk_first);
+    size_t cap = q->chunk_cap == 0 ? 16 : q->chunk_cap;
+    while (number - q->chunk_first >= cap) cap *= 2;
+    struct chunk **chunks = mem_new(cap * sizeof *chunks);
+    if (kept > 0) memcpy(chunks, q->chunks + gone, kept * sizeof *chunks);
+    mem_free(q->chunks);
+    q->chunks = chunks;
+    q->chunk_cap = cap;
+}
+
+static struct chunk *chunk_for(struct queue *q, uint64_t seq) {
+    uint64_t number = seq / CHUNK_ENTRIES;
+    if (number - q->chunk_first >= q->chunk_cap) chunks_make_room(q, number);
+    struct chunk **c = &q->chunks[number - q->chunk_first];
+    if (*c == NULL) *c = mem_new(sizeof **c);
+    return *c;
+}
+
+static void chunk_free(struct chunk *c) {
+    mem_free(c->names);
+    mem_free(c);
+}
+
+/* Frees the chunk when all have ended and no more will come into it. */
+static void chunk_release(struct queue *q, uint64_t number) {
+    uint64_t at = number - q->chunk_first;
+    if (at >= q->chunk_cap || q->chunks[at] == NULL || q->chunks[at]->live > 0) return;
+    if (number == q->next_seq / CHUNK_ENTRIES) return;
+    chunk_free(q->chunks[at]);
+    q->chunks[at] = NULL;
+}
+
+static uint32_t name_add(struct chunk *c, str name) {
+    uint32_t len = (uint32_t)name.len;
+    if (c->names_cap - c->names_len < len) {
+        c->names_cap = c->names_cap < USER_BYTES_MAX * 2 ? USER_BYTES_MAX * 4 : c->names_cap * 2;
+        c->names = mem_grow(c->names, c->names_cap);
+    }
+    uint32_t at = c->names_len;
+    memcpy(c->names + at, name.at, len);
+    c->names_len += len;
+    return at;
+}
+
+/* No more names will come. */
+static void names_trim(struct chunk *c) {
+    c->names_cap = c->names_len;
+    c->names = mem_grow(c->names, c->names_cap);
+}
+
+/* ---- entries by user ---- */
+
+static uint32_t hash_of(const struct queue *q, str user) {
+    return (uint32_t)str_hash(user, q->user_seed);
+}
+
+static const struct user_shard *shard_of(const struct queue *q, uint32_t hash) {
+    return &q->users[hash >> 24];
+}
+
+static uint64_t slot_value(uint32_t hash, uint64_t seq) {
+    uint32_t tag = (hash & TAG_HOME_MASK) | (hash >> 18 & 63) << TAG_HOME_BITS;
+    return (uint64_t)tag << SEQ_BITS | seq;
+}
+
+/* How far the slot at `i` is from where its hash would have it. */
+static uint32_t distance(const struct user_shard *s, uint32_t i) {
+    return (i - (uint32_t)(s->slots[i] >> SEQ_BITS)) & (s->cap - 1) & TAG_HOME_MASK;
+}
+
+/* The slot of the user's live entry, or the free one where it would be. */
+static uint32_t user_slot(const struct queue *q, str user, uint32_t hash) {
+    const struct user_shard *s = shard_of(q, hash);
+    uint64_t tag = slot_value(hash, 0);
+    uint32_t i = hash & (s->cap - 1);
+    for (; s->slots[i] != 0; i = (i + 1) & (s->cap - 1)) {
+        if ((s->slots[i] & ~SEQ_MASK) != tag) continue;
+        uint64_t seq = s->slots[i] & SEQ_MASK;
+        if (str_eq(name_of(q, seq, entry_at(q, seq)), user)) break;
+    }
+    return i;
+}
+
+/* False when the place would be too far from home for its tag to tell. */
+static bool slot_put(struct user_shard *s, uint32_t hash, uint64_t value) {
+    for (uint32_t i = 0; i < s->cap && i <= TAG_HOME_MASK; i++) {
+        uint64_t *slot = &s->slots[(hash + i) & (s->cap - 1)];
+        if (*slot != 0) continue;
+        *slot = value;
+        return true;
+    }
+    return false;
+}
+
+static void shard_grow(const struct queue *q, struct user_shard *s) {
+    struct user_shard old = *s;
+    bool all;
+    do {
+        s->cap = s->cap == 0 ? 8 : s->cap * 2;
+        s->slots = mem_new(s->cap * sizeof *s->slots);
+        all = true;
+        for (uint32_t i = 0; i < old.cap && all; i++) {
+            uint64_t seq = old.slots[i] & SEQ_MASK;
+            if (seq != 0) all = slot_put(s, entry_at(q, seq)->hash, old.slots[i]);
+        }
+        if (!all) mem_free(s->slots);
+    } while (!all);
+    mem_free(old.slots);
+}
+
+static void user_add(struct queue *q, uint32_t hash, uint64_t seq) {
+    assert(seq <= SEQ_MASK);
+    struct user_shard *s = &q->users[hash >> 24];
+    if ((s->count + 1) * 4 > s->cap * 3) shard_grow(q, s);
+    while (!slot_put(s, hash, slot_value(hash, seq))) shard_grow(q, s);
+    s->count++;
+}
+
+static void user_remove(struct queue *q, uint32_t hash, uint64_t seq) {
+    struct user_shard *s = &q->users[hash >> 24];
+    uint32_t mask = s->cap - 1;
+    uint32_t hole = hash & mask;
+    for (; (s->slots[hole] & SEQ_MASK) != seq; hole = (hole + 1) & mask)
+        assert(s->slots[hole] != 0);
+    s->slots[hole] = 0;
+    s->count--;
+    /* Whoever probed past the hole moves into it. */
+    for (uint32_t i = (hole + 1) & mask; s->slots[i] != 0; i = (i + 1) & mask) {
+        if (distance(s, i) < ((i - hole) & mask)) continue;
+        s->slots[hole] = s->slots[i];
+        s->slots[i] = 0;
+        hole = i;
+    }
+}
+
+static uint64_t find(const struct queue *q, str user, uint32_t hash) {
+    const struct user_shard *s = shard_of(q, hash);
+    return s->count == 0 ? 0 : s->slots[user_slot(q, user, hash)] & SEQ_MASK;
+}
+
+uint64_t queue_find(const struct queue *q, str user) {
+    return find(q, user, hash_of(q, user));
+}
+
+/* ---- life ---- */
+
+struct queue *queue_new(const struct queue_config *config) {
+    struct queue *q = mem_new(sizeof *q);
+    q->config = *config;
+    q->next_seq = 1;
+    ssize_t got = getrandom(&q->user_seed, sizeof q->user_seed, 0);
+    assert(got == sizeof q->user_seed);
+    return q;
+}
+
+void queue_free(struct queue *q) {
+    for (size_t c = 0; c < q->chunk_cap; c++)
+        if (q->chunks[c] != NULL) chunk_free(q->chunks[c]);
+    mem_free(q->chunks);
+    for (int lane = 0; lane < LANES; lane++) order_deinit(&q->waiting[lane]);
+    heap_deinit(&q->expiries);
+    for (int shard = 0; shard < USER_SHARDS; shard++) mem_free(q->users[shard].slots);
+    mem_free(q);
+}
+
+void queue_configure(struct queue *q, const struct queue_config *config) {
+    if (config->version > q->config.version) q->config = *config;
+}
+
+enum event_state queue_state(const struct queue *q, int64_t now_ms) {
+    enum event_state state = q->config.state;
+    if (q->config.opens_at_ms == CLOCK_NONE_MS) return state;
+    bool reached = now_ms >= q->config.opens_at_ms;
+    if (state == EVENT_DRAFT && reached) return EVENT_OPEN;
+    if (state == EVENT_OPEN && !reached) return EVENT_DRAFT;
+    return state;
+}
+
+/* Those who wait are being admitted, as far as there is room. */
+static bool is_admitting(const struct queue *q, int64_t now_ms) {
+    enum event_state state = queue_state(q, now_ms);
+    return state == EVENT_OPEN || state == EVENT_DRAINING;
+}
+
+/* ---- how fast ---- */
+
+/* How many may still be admitted in the interval that `now_ms` is in. */
+static int64_t batch_left(struct queue *q, int64_t now_ms) {
+    int64_t interval_ms = now_ms - now_ms % (q->config.rules.entry_interval_s * 1000);
+    if (interval_ms > q->interval_ms) {
+        q->interval_ms = interval_ms;
+        q->interval_used = 0;
+    }
+    int64_t left = q->config.rules.entry_batch_size - q->interval_used;
+    return left > 0 ? left : 0;
+}
+
+static int64_t active_left(const struct queue *q) {
+    int64_t left = q->config.rules.max_active - (int64_t)q->active_count;
+    return left > 0 ? left : 0;
+}
+
+/* Once per interval, what was admitted in it, into the mean. Time in which nobody waits or nobody
+ * may be admitted says nothing about the rate. */
+static void rate_update(struct queue *q, int64_t now_ms) {
+    bool idle = q->waiting_count == 0 || !is_admitting(q, now_ms);
+    int64_t passed_ms = now_ms - q->rate_from_ms;
+    if (!idle && q->rate_from_ms != 0) {
+        if (passed_ms < q->config.rules.entry_interval_s * 1000) return;
+        double now = (double)q->rate_admitted * 1000 / (double)passed_ms;
+        q->rate = q->rate == 0 ? now : q->rate + RATE_WEIGHT * (now - q->rate);
+    }
+    q->rate_from_ms = now_ms;
+    q->rate_admitted = 0;
+}
+
+double queue_rate(const struct queue *q) {
+    return q->rate;
+}
+
+int64_t queue_estimate_s(const struct queue *q, uint64_t position) {
+    const struct queue_rules *r = &q->config.rules;
+    uint64_t batch = (uint64_t)r->entry_batch_size;
+    int64_t by_rule = (int64_t)((position + batch - 1) / batch) * r->entry_interval_s;
+    if (q->rate <= 0) return by_rule;
+    double exact = (double)position / q->rate;
+    if (exact > ESTIMATE_BY_RATE_S_MAX) exact = ESTIMATE_BY_RATE_S_MAX;
+    int64_t by_rate = (int64_t)exact;
+    if ((double)by_rate < exact) by_rate++;
+    return by_rate > by_rule ? by_rate : by_rule;
+}
+
+/* ---- looking ---- */
+
+/* Asks the orders alone, which stay in the cache; an entry of ten million mostly does not. */
+uint64_t queue_position(const struct queue *q, uint64_t seq) {
+    uint64_t ahead = 0;
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        const struct order *o = &q->waiting[lane];
+        if (order_has(o, seq)) return ahead + order_rank(o, seq) + 1;
+        ahead += o->count;
+    }
+    return 0;
+}
+
+bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct place *out) {
+    const struct entry *e = entry_at(q, seq);
+    if (e == NULL) return false;
+    *out = (struct place){.status = step_status[e->step],
+                          .seq = seq,
+                          .lane = e->lane,
+                          .waiting = q->waiting_count,
+                          .joined_ms = e->joined_ms,
+                          .pending = e->step == STEP_ENTERING || e->step == STEP_ACTIVATING};
+    if (waits(e)) {
+        out->position = queue_position(q, seq);
+        out->estimate_s = queue_estimate_s(q, out->position);
+    } else if (is_active(e)) {
+        if (e->expires_ms > now_ms)
+            out->expires_ms = e->expires_ms;
+        else
+            out->status = ENTRY_EXPIRED;
+    }
+    return true;
+}
+
+str queue_user(const struct queue *q, uint64_t seq) {
+    const struct entry *e = entry_at(q, seq);
+    return e == NULL || !is_live(e) ? (str){NULL, 0} : name_of(q, seq, e);
+}
+
+struct queue_counts queue_counts(const struct queue *q) {
+    return (struct queue_counts){.waiting = q->waiting_count, .active = q->active_count};
+}
+
+/* ---- ending ---- */
+
+/* Takes the entry out of everything that counts it; its user may enter anew. */
+static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final) {
+    assert(is_live(e));
+    if (waits(e)) {
+        order_remove(&q->waiting[e->lane], seq);
+        q->waiting_count--;
+    }
+    if (is_active(e) || e->step == STEP_ADMITTING) q->active_count--;
+    user_remove(q, e->hash, seq);
+    e->step = (uint8_t) final;
+    assert(!is_live(e));
+    chunk_of(q, seq)->live--;
+    chunk_release(q, seq / CHUNK_ENTRIES);
+}
+
+bool queue_end(struct queue *q, uint64_t seq, enum entry_status final) {
+    assert(final == ENTRY_COMPLETED || final == ENTRY_LEFT || final == ENTRY_EXPIRED);
+    struct entry *e = entry_at(q, seq);
+    if (e == NULL || !is_live(e)) return false;
+    drop(q, seq, e,
+         final == ENTRY_COMPLETED ? STEP_COMPLETED
+         : final == ENTRY_LEFT    ? STEP_LEFT
+                                  : STEP_EXPIRED);
+    return true;
+}
+
+/* The active whose time the item is about; NULL when it has ended. */
+static struct entry *expiry_of(const struct queue *q, const struct heap_item *item) {
+    struct entry *e = entry_at(q, item->value);
+    return e != NULL && is_active(e) ? e : NULL;
+}
+
+/* Adds an expiry. When most items are of entries that ended before their time, those go. */
+static void expiry_add(struct queue *q, int64_t expires_ms, uint64_t seq) {
+    if (q->expiries.count >= EXPIRIES_MIN && q->expiries.count / 2 > q->active_count) {
+        struct heap old = q->expiries;
+        q->expiries = (struct heap){0};
+        for (size_t i = 0; i < old.count; i++)
+            if (expiry_of(q, &old.items[i]) != NULL)
+                heap_push(&q->expiries, old.items[i].key, old.items[i].value);
+        heap_deinit(&old);
+    }
+    heap_push(&q->expiries, expires_ms, seq);
+}
+
+size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max) {
+    size_t ended = 0;
+    const struct heap_item *first;
+    while (ended < max && (first = heap_first(&q->expiries)) != NULL && first->key <= now_ms) {
+        struct entry *e = expiry_of(q, first);
+        if (e != NULL) {
+            out[ended++] = (struct entry_change){.seq = first->value, .expires_ms = first->key};
+            drop(q, first->value, e, STEP_EXPIRED);
+        }
+        heap_pop(&q->expiries);
+    }
+    return ended;
+}
+
+static bool is_silent(const struct queue *q, const struct entry *e, int64_t now_ms) {
+    int64_t seen_ms = (int64_t)e->seen_s * 1000;
+    if (seen_ms < q->grace_from_ms) seen_ms = q->grace_from_ms;
+    return now_ms - seen_ms > q->config.rules.grace_s * 1000;
+}
+
+size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
+                   size_t max) {
+    if (!is_admitting(q, now_ms)) {
+        queue_grace_anew(q, now_ms);
+        return 0;
+    }
+    uint64_t low = q->chunk_first * CHUNK_ENTRIES;
+    if (budget > q->next_seq - low) budget = (size_t)(q->next_seq - low); /* everybody, once */
+    size_t ended = 0;
+    for (; budget > 0 && ended < max && q->waiting_count > 0; budget--) {
+        if (q->sweep_at < low || q->sweep_at >= q->next_seq) q->sweep_at = low;
+        uint64_t seq = q->sweep_at;
+        bool gone = chunk_of(q, seq) == NULL;
+        q->sweep_at = gone ? seq - seq % CHUNK_ENTRIES + CHUNK_ENTRIES : seq + 1;
+        struct entry *e = entry_at(q, seq);
+        if (e == NULL || e->step != STEP_WAITING || !is_silent(q, e, now_ms)) continue;
+        out[ended++] = (struct entry_change){.seq = seq, .waited_ms = now_ms - e->joined_ms};
+        drop(q, seq, e, STEP_EXPIRED);
+    }
+    return ended;
+}
+
+void queue_grace_anew(struct queue *q, int64_t now_ms) {
+    if (now_ms > q->grace_from_ms) q->grace_from_ms = now_ms;
+}
+
+void queue_seen(struct queue *q, uint64_t seq, int64_t now_ms) {
+    struct entry *e = entry_at(q, seq);
+    if (e == NULL) return;
+    uint32_t now_s = (uint32_t)((now_ms + 999) / 1000);
+    if (now_s > e->seen_s) e->seen_s = now_s;
+}
+
+/* ---- entering ---- */
+
+static void place_entry(struct queue *q, uint64_t seq, str user, uint32_t hash, unsigned lane,
+                        enum step step, int64_t joined_ms, int64_t expires_ms) {
+    assert(lane < LANES && user.len > 0 && user.len <= USER_BYTES_MAX);
+    struct chunk *c = chunk_for(q, seq);
+    struct entry *e = &c->entries[seq % CHUNK_ENTRIES];
+    assert(e->step == STEP_NONE);
+    *e = (struct entry){.joined_ms = joined_ms,
+                        .expires_ms = expires_ms,
+                        .name_at = name_add(c, user),
+                        .name_len = (uint8_t)user.len,
+                        .hash = hash,
+                        .lane = (uint8_t)lane,
+                        .step = (uint8_t)step};
+    c->live++;
+    if (seq % CHUNK_ENTRIES == CHUNK_ENTRIES - 1) names_trim(c);
+    user_add(q, hash, seq);
+    if (waits(e)) {
+        order_add(&q->waiting[lane], seq);
+        q->waiting_count++;
+    } else {
+        q->active_count++;
+        expiry_add(q, expires_ms, seq);
+    }
+}
+
+enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t now_ms,
+                               struct place *out) {
+    uint32_t hash = hash_of(q, user);
+    uint64_t seq = find(q, user, hash);
+    if (seq != 0) {
+        queue_look(q, seq, now_ms, out);
+        if (out->status != ENTRY_EXPIRED) return ENTER_THERE;
+        drop(q, seq, entry_at(q, seq),
+             STEP_EXPIRED); /* its time is over, though no purge has said so yet */
+    }
+    enum event_state state = queue_state(q, now_ms);
+    if (state == EVENT_DRAFT) return ENTER_NOT_OPEN;
+    if (state == EVENT_DRAINING || state == EVENT_CLOSED) return ENTER_CLOSED;
+    bool at_once = state == EVENT_OPEN && q->waiting_count == 0 && active_left(q) > 0 &&
+                   batch_left(q, now_ms) > 0;
+    if (!at_once && q->waiting_count >= (uint64_t)q->config.rules.max_waiting) return ENTER_FULL;
+
+    seq = q->next_seq++;
+    int64_t expires_ms = at_once ? now_ms + q->config.rules.active_ttl_s * 1000 : 0;
+    place_entry(q, seq, user, hash, lane, at_once ? STEP_ACTIVATING : STEP_ENTERING, now_ms,
+                expires_ms);
+    if (at_once) q->interval_used++;
+    queue_seen(q, seq, now_ms);
+    queue_look(q, seq, now_ms, out);
+    return ENTER_TAKEN;
+}
+
+void queue_settle_enter(struct queue *q, uint64_t seq, bool kept) {
+    struct entry *e = entry_at(q, seq);
+    if (e == NULL || (e->step != STEP_ENTERING && e->step != STEP_ACTIVATING)) return;
+    if (kept)
+        e->step = e->step == STEP_ENTERING ? STEP_WAITING : STEP_ACTIVE;
+    else
+        drop(q, seq, e, STEP_NONE);
+}
+
+/* ---- admitting ---- */
+
+/* The first of the lane who is not being admitted yet; NULL at a pending enter or the end. */
+static struct entry *next_to_admit(struct queue *q, unsigned lane, uint64_t *seq) {
+    while (order_next(&q->waiting[lane], q->admit_from[lane], seq)) {
+        struct entry *e = entry_at(q, *seq);
+        if (e->step == STEP_ENTERING) return NULL;
+        q->admit_from[lane] = *seq + 1;
+        if (e->step == STEP_WAITING) return e;
+    }
+    return NULL;
+}
+
+size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max) {
+    rate_update(q, now_ms);
+    if (!is_admitting(q, now_ms)) return 0;
+    int64_t left = batch_left(q, now_ms);
+    if (left > active_left(q)) left = active_left(q);
+    if (left > ADMIT_MAX) left = ADMIT_MAX;
+    if ((uint64_t)left < max) max = (size_t)left;
+    size_t admitted = 0;
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        uint64_t seq;
+        struct entry *e;
+        while (admitted < max && (e = next_to_admit(q, lane, &seq)) != NULL) {
+            e->step = STEP_ADMITTING;
+            e->expires_ms = now_ms + q->config.rules.active_ttl_s * 1000;
+            out[admitted++] = (struct entry_change){
+                .seq = seq, .expires_ms = e->expires_ms, .waited_ms = now_ms - e->joined_ms};
+        }
+    }
+    q->active_count += admitted;
+    q->interval_used += (int64_t)admitted;
+    q->rate_admitted += (int64_t)admitted;
+    return admitted;
+}
+
+void queue_settle_admit(struct queue *q, uint64_t seq, bool kept) {
+    struct entry *e = entry_at(q, seq);
+    if (e == NULL || e->step != STEP_ADMITTING) return;
+    if (kept) {
+        e->step = STEP_ACTIVE;
+        order_remove(&q->waiting[e->lane], seq);
+        q->waiting_count--;
+        expiry_add(q, e->expires_ms, seq);
+    } else {
+        e->step = STEP_WAITING;
+        if (seq < q->admit_from[e->lane]) q->admit_from[e->lane] = seq;
+        q->active_count--;
+    }
+}
+
+/* ---- recovery ---- */
+
+void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum entry_status status,
+                   int64_t joined_ms, int64_t expires_ms) {
+    assert(status == ENTRY_WAITING || status == ENTRY_ACTIVE);
+    assert(seq >= q->next_seq && queue_find(q, user) == 0);
+    place_entry(q, seq, user, hash_of(q, user), lane,
+                status == ENTRY_WAITING ? STEP_WAITING : STEP_ACTIVE, joined_ms, expires_ms);
+    queue_skip_to(q, seq + 1);
+}
+
+void queue_skip_to(struct queue *q, uint64_t seq) {
+    if (seq <= q->next_seq) return;
+    uint64_t number = q->next_seq / CHUNK_ENTRIES;
+    q->next_seq = seq;
+    chunk_release(q, number);
+}

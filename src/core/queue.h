@@ -1,0 +1,137 @@
+/*
+ * queue: the law of one event's waiting room. Who comes takes a place; places are admitted in
+ * order, lane first, then sequence number, as the rules allow. Pure: no I/O, the clock is an
+ * argument, and one thread at a time (whoever owns it has a lock).
+ *
+ * An entry is WAITING or ACTIVE, and then ends: COMPLETED, LEFT or EXPIRED. What enter and admit
+ * do is *pending* until the ledger has it: it counts towards the caps and nobody else gets the
+ * place, but nobody sees it; settle makes it visible, or undoes it. Only settled entries are
+ * admitted, and a pending one holds up its lane, so that order holds.
+ *
+ * Memory: 32 bytes per entry, 11 to 21 for finding it by its user, a few bits for its position, and
+ * the user's name. An ended entry keeps its place in memory, and is known with how it ended, until
+ * the few thousand around it have ended too.
+ */
+#ifndef ADMITONE_CORE_QUEUE_H
+#define ADMITONE_CORE_QUEUE_H
+
+#include "core/event.h"
+
+#define LANES 16
+#define LANE_DEFAULT 8
+/* How many one admit moves at the most. */
+#define ADMIT_MAX 1000
+
+/* X(symbol): the words of JSON, SQL and the docs. */
+#define ENTRY_STATUS_MAP(X) X(NONE) X(WAITING) X(ACTIVE) X(COMPLETED) X(LEFT) X(EXPIRED)
+
+enum entry_status {
+#define ENTRY_ENUM(symbol) ENTRY_##symbol,
+    ENTRY_STATUS_MAP(ENTRY_ENUM)
+#undef ENTRY_ENUM
+};
+extern const str entry_status_words[];
+
+enum enter_outcome {
+    ENTER_TAKEN,    /* a new place; pending */
+    ENTER_THERE,    /* the user has a place already; perhaps still pending */
+    ENTER_FULL,     /* maxWaiting wait */
+    ENTER_NOT_OPEN, /* not yet */
+    ENTER_CLOSED,   /* no longer */
+};
+
+/* What the law needs to know of the event. */
+struct queue_config {
+    int64_t version;
+    enum event_state state;
+    int64_t opens_at_ms; /* CLOCK_NONE_MS: no time */
+    struct queue_rules rules;
+};
+
+/* One entry, as it may be shown: what is pending is not in it. */
+struct place {
+    enum entry_status status;
+    uint64_t seq;
+    unsigned lane;
+    uint64_t position; /* 1-based while WAITING, 0 else */
+    uint64_t waiting;  /* how many wait in all */
+    int64_t estimate_s;
+    int64_t joined_ms;
+    int64_t expires_ms; /* while ACTIVE: when it ends */
+    bool pending;       /* its enter is not durable yet: not to be shown at all */
+};
+
+struct queue_counts {
+    uint64_t waiting; /* settled or pending */
+    uint64_t active;
+};
+
+/* What became of an entry: admitted, expired. */
+struct entry_change {
+    uint64_t seq;
+    int64_t expires_ms; /* admitted or purged: when its time as an active ends */
+    int64_t waited_ms;  /* admitted or swept: since it joined */
+};
+
+struct queue;
+
+struct queue *queue_new(const struct queue_config *config);
+void queue_free(struct queue *q);
+
+/* An older version than is in force changes nothing. Lowering a cap evicts nobody. */
+void queue_configure(struct queue *q, const struct queue_config *config);
+/* DRAFT whose opensAt has come is OPEN; OPEN whose opensAt is to come is DRAFT. */
+enum event_state queue_state(const struct queue *q, int64_t now_ms);
+
+/* The user's place: the one that is there, or a new one, at the end or ACTIVE at once. Expired
+ * actives take up room until they are purged, so purge first. *out is set when there is a place. */
+enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t now_ms,
+                               struct place *out);
+/* The ledger has the entry (or refuses it: then it never was). */
+void queue_settle_enter(struct queue *q, uint64_t seq, bool kept);
+
+/* Moves whom the rules allow, in order; pending. Expired actives must have been purged. Returns how
+ * many; at most `max`, at most ADMIT_MAX. */
+size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
+/* The ledger has the admission (or refuses it: then the entry waits in its old place). */
+void queue_settle_admit(struct queue *q, uint64_t seq, bool kept);
+
+/* Ends actives whose time is over. Returns how many; call again when it is `max`. */
+size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
+/* Looks at `budget` entries in turn, and ends those that wait and have been silent for too long.
+ * While nobody may be admitted nobody ends, and the clock of silence starts anew when the gate
+ * opens: so call it at every tick. */
+size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
+                   size_t max);
+/* The clock of silence starts anew for everybody: after a recovery. */
+void queue_grace_anew(struct queue *q, int64_t now_ms);
+/* The user is there: polled, or has a stream. */
+void queue_seen(struct queue *q, uint64_t seq, int64_t now_ms);
+
+/* COMPLETED, LEFT or EXPIRED, decided elsewhere. False when the entry is not live: what has ended
+ * stays as it ended. */
+bool queue_end(struct queue *q, uint64_t seq, enum entry_status final);
+
+/* False: no such entry is known. */
+bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct place *out);
+/* What queue_look says of position and estimate, for many at once: without a look at the entry,
+ * which of ten million is far away in memory. The position is 1-based while it is WAITING, 0 else.
+ */
+uint64_t queue_position(const struct queue *q, uint64_t seq);
+int64_t queue_estimate_s(const struct queue *q, uint64_t position);
+/* The live entry of the user; 0: none. */
+uint64_t queue_find(const struct queue *q, str user);
+/* The entry's user, while it is live; empty else. Good until the queue changes. */
+str queue_user(const struct queue *q, uint64_t seq);
+struct queue_counts queue_counts(const struct queue *q);
+/* Admissions per second, an exponentially weighted mean; 0 while there were none. */
+double queue_rate(const struct queue *q);
+
+/* For recovery, in order of seq: a live entry as the ledger has it, one per user. Then skip_to and
+ * grace_anew. */
+void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum entry_status status,
+                   int64_t joined_ms, int64_t expires_ms);
+/* The next entry gets at least this number. */
+void queue_skip_to(struct queue *q, uint64_t seq);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * queue_room: a queue with the rules that most tests want, and the steps that most of them take.
+ * Every step asserts that it went as it should.
+ */
+#ifndef ADMITONE_TEST_QUEUE_ROOM_H
+#define ADMITONE_TEST_QUEUE_ROOM_H
+
+#include "core/queue.h"
+
+/* The beginning of an interval, whether it is one of seconds or of hours. */
+#define T0 INT64_C(1700002800000)
+#define SECOND 1000
+
+struct room {
+    struct queue *q;
+    struct queue_config config;
+};
+
+/* What admit, purge and sweep report to. */
+extern struct entry_change changes[ADMIT_MAX];
+
+/* OPEN, 100,000 may wait and 100 be active, 50 per second, for 600 s; 300 s of grace. */
+void room_open(struct room *r);
+void room_close(struct room *r);
+/* What the test has changed in r->config comes into force. */
+void room_configure(struct room *r);
+void room_set_state(struct room *r, enum event_state state);
+
+/* A new place; its number. */
+uint64_t enter_pending(struct room *r, const char *user, unsigned lane, int64_t now_ms);
+/* The same, and the ledger has it at once. */
+uint64_t enter(struct room *r, const char *user, unsigned lane, int64_t now_ms);
+/* So many who wait since T0: user1 and so on, of the default lane. The event is OPEN then. */
+void enter_waiting(struct room *r, int count);
+
+/* The entry is known. */
+struct place look(const struct room *r, uint64_t seq, int64_t now_ms);
+enum entry_status status_of(const struct room *r, uint64_t seq, int64_t now_ms);
+/* How many were admitted; the ledger has it at once. */
+size_t admit(struct room *r, int64_t now_ms);
+void assert_counts(const struct room *r, uint64_t waiting, uint64_t active);
+
+#endif

@@ -1,0 +1,409 @@
+#include "core/queue.h"
+
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "queue_room.h"
+
+/* ---- configuration and states ---- */
+
+static void only_a_newer_configuration_is_taken_trap_15(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    struct queue_config stale = r.config;
+    stale.rules.max_active = 1;
+    r.config.version = 7;
+    r.config.rules.max_active = 2;
+    queue_configure(r.q, &r.config);
+    stale.version = 6;
+    queue_configure(r.q, &stale);
+    stale.version = 7;
+    queue_configure(r.q, &stale);
+    enter(&r, "a", 8, T0);
+    assert_int_equal(status_of(&r, enter(&r, "b", 8, T0), T0), ENTRY_ACTIVE);
+    assert_int_equal(status_of(&r, enter(&r, "c", 8, T0), T0), ENTRY_WAITING);
+    r.config.rules.max_active = 3;
+    r.config.rules.active_ttl_s = 5;
+    room_configure(&r);
+    assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 1);
+    assert_int_equal(changes[0].expires_ms, T0 + 5 * SECOND);
+    room_close(&r);
+}
+
+static void lowering_the_caps_evicts_nobody(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 20);
+    assert_int_equal(queue_admit(r.q, T0, changes, 10), 10);
+    for (uint64_t seq = 1; seq <= 10; seq++) queue_settle_admit(r.q, seq, true);
+    r.config.rules.max_active = 5;
+    r.config.rules.max_waiting = 5;
+    room_configure(&r);
+    struct place p;
+    assert_counts(&r, 10, 10);
+    assert_int_equal(queue_enter(r.q, STR("x"), 8, T0, &p), ENTER_FULL);
+    assert_int_equal(admit(&r, T0 + SECOND), 0);
+    assert_counts(&r, 10, 10);
+    for (uint64_t seq = 1; seq <= 6; seq++) assert_true(queue_end(r.q, seq, ENTRY_COMPLETED));
+    assert_int_equal(admit(&r, T0 + SECOND), 1);
+    assert_counts(&r, 9, 5);
+    room_close(&r);
+}
+
+static void a_draft_opens_by_the_clock(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    struct place p;
+    room_set_state(&r, EVENT_DRAFT);
+    assert_int_equal(queue_enter(r.q, STR("ann"), 8, T0, &p), ENTER_NOT_OPEN);
+    r.config.opens_at_ms = T0 + SECOND;
+    room_configure(&r);
+    const enum event_state scheduled[] = {EVENT_DRAFT, EVENT_OPEN};
+    for (int i = 0; i < 2; i++) {
+        room_set_state(&r, scheduled[i]);
+        assert_int_equal(queue_state(r.q, T0 + SECOND - 1), EVENT_DRAFT);
+        assert_int_equal(queue_enter(r.q, STR("ann"), 8, T0 + SECOND - 1, &p), ENTER_NOT_OPEN);
+        assert_int_equal(queue_state(r.q, T0 + SECOND), EVENT_OPEN);
+    }
+    enter(&r, "ann", 8, T0 + SECOND);
+    /* The time says nothing about the other states. */
+    const enum event_state others[] = {EVENT_PAUSED, EVENT_DRAINING, EVENT_CLOSED};
+    for (int i = 0; i < 3; i++) {
+        room_set_state(&r, others[i]);
+        assert_int_equal(queue_state(r.q, T0), others[i]);
+        assert_int_equal(queue_state(r.q, T0 + 2 * SECOND), others[i]);
+    }
+    room_close(&r);
+}
+
+static void each_state_lets_in_and_admits_as_the_design_says(void **state) {
+    (void)state;
+    const struct {
+        enum event_state state;
+        enum enter_outcome enter;
+        size_t admitted;
+    } table[] = {
+        {EVENT_DRAFT, ENTER_NOT_OPEN, 0}, {EVENT_OPEN, ENTER_TAKEN, 3},
+        {EVENT_PAUSED, ENTER_TAKEN, 0},   {EVENT_DRAINING, ENTER_CLOSED, 2},
+        {EVENT_CLOSED, ENTER_CLOSED, 0},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct room r;
+        struct place p;
+        room_open(&r);
+        uint64_t active = enter(&r, "active", 8, T0);
+        enter_waiting(&r, 2);
+        room_set_state(&r, table[i].state);
+        assert_int_equal(queue_enter(r.q, STR("new"), 8, T0, &p), table[i].enter);
+        if (table[i].enter == ENTER_TAKEN) queue_settle_enter(r.q, p.seq, true);
+        /* Who is there is there, whatever the state, and actives go on. */
+        assert_int_equal(queue_enter(r.q, STR("user1"), 8, T0, &p), ENTER_THERE);
+        assert_int_equal(p.position, 1);
+        assert_int_equal(status_of(&r, active, T0), ENTRY_ACTIVE);
+        assert_int_equal(admit(&r, T0), table[i].admitted);
+        assert_true(queue_end(r.q, active, ENTRY_COMPLETED));
+        /* Whoever still waits is admitted when it opens again. */
+        room_set_state(&r, EVENT_OPEN);
+        size_t others = table[i].enter == ENTER_TAKEN ? 3 : 2;
+        assert_int_equal(admit(&r, T0 + SECOND), others - table[i].admitted);
+        room_close(&r);
+    }
+}
+
+/* ---- estimates ---- */
+
+static void an_estimate_is_rounded_up_never_to_nothing_trap_15(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.entry_interval_s = 7;
+    enter_waiting(&r, 101);
+    const struct {
+        uint64_t seq;
+        int64_t estimate_s;
+    } table[] = {{1, 7}, {50, 7}, {51, 14}, {100, 14}, {101, 21}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        assert_int_equal(look(&r, table[i].seq, T0).estimate_s, table[i].estimate_s);
+    assert_int_equal(look(&r, 1, T0).waiting, 101);
+    room_close(&r);
+}
+
+/* So many seconds of ticks; one of the actives completes every `every_s`. */
+static int64_t tick(struct room *r, int64_t from_ms, int seconds, int every_s) {
+    static uint64_t first_active;
+    if (from_ms == T0) first_active = 1;
+    for (int i = 0; i < seconds; i++, from_ms += SECOND) {
+        admit(r, from_ms);
+        if (every_s > 0 && i % every_s == 0) queue_end(r->q, first_active++, ENTRY_COMPLETED);
+    }
+    return from_ms;
+}
+
+static void an_estimate_follows_the_observed_rate_when_that_is_slower(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.max_active = 1;
+    enter_waiting(&r, 1000);
+    assert_true(queue_rate(r.q) == 0);
+    /* One completes per second, so one per second is admitted, though the batch would be 50. */
+    tick(&r, T0, 120, 1);
+    assert_true(queue_rate(r.q) > 0.95 && queue_rate(r.q) < 1.05);
+    uint64_t last = 1000;
+    int64_t position = (int64_t)look(&r, last, T0).position;
+    int64_t estimate = look(&r, last, T0).estimate_s;
+    assert_true(estimate >= position * 95 / 100 && estimate <= position * 105 / 100);
+    room_close(&r);
+}
+
+static void the_rate_is_steady_when_intervals_are_longer_than_ticks(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.entry_interval_s = 10;
+    r.config.rules.max_active = 100000;
+    enter_waiting(&r, 2000);
+    for (int64_t now = T0; now < T0 + 100 * SECOND; now += SECOND) {
+        admit(&r, now);
+        if (now >= T0 + 20 * SECOND) assert_true(queue_rate(r.q) > 4.9 && queue_rate(r.q) < 5.1);
+    }
+    room_close(&r);
+}
+
+static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.max_active = 60;
+    r.config.rules.active_ttl_s = 86400;
+    enter_waiting(&r, 1000);
+    int64_t now = tick(&r, T0, 3, 0);
+    double before = queue_rate(r.q);
+    assert_true(before > 0);
+    /* A pause says nothing about the rate. */
+    room_set_state(&r, EVENT_PAUSED);
+    now = tick(&r, now, 100, 0);
+    assert_true(queue_rate(r.q) == before);
+    room_set_state(&r, EVENT_OPEN);
+    /* A full house does, until the estimate is as good as for ever. */
+    int64_t last = 0;
+    for (int i = 0; i < 50; i++) {
+        now = tick(&r, now, 100, 0);
+        int64_t estimate = look(&r, 1000, now).estimate_s;
+        assert_true(estimate >= last && estimate <= 30 * 86400);
+        last = estimate;
+    }
+    assert_int_equal(last, 30 * 86400);
+    room_close(&r);
+}
+
+/* ---- grace ---- */
+
+static size_t sweep(struct room *r, int64_t now_ms) {
+    return queue_sweep(r->q, now_ms, 100000, changes, ADMIT_MAX);
+}
+
+static void the_silent_are_swept_and_the_seen_are_not(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    uint64_t active = enter(&r, "active", 8, T0);
+    r.config.rules.grace_s = 30;
+    enter_waiting(&r, 3);
+    uint64_t pending = enter_pending(&r, "pending", 8, T0);
+    queue_seen(r.q, 3, T0 + 20 * SECOND);
+    queue_seen(r.q, 3, T0); /* an older sign of life changes nothing */
+    assert_int_equal(sweep(&r, T0 + 30 * SECOND), 0);
+    assert_int_equal(sweep(&r, T0 + 30 * SECOND + 1), 2);
+    assert_int_equal(changes[0].seq, 2);
+    assert_int_equal(changes[0].waited_ms, 30 * SECOND + 1);
+    assert_int_equal(changes[1].seq, 4);
+    assert_int_equal(status_of(&r, 2, T0), ENTRY_EXPIRED);
+    assert_int_equal(look(&r, 3, T0).position, 1);
+    assert_int_equal(status_of(&r, active, T0), ENTRY_ACTIVE);
+    assert_true(look(&r, pending, T0).pending);
+    assert_int_equal(sweep(&r, T0 + 51 * SECOND), 1);
+    assert_counts(&r, 1, 1);
+    queue_settle_enter(r.q, pending, true);
+    assert_int_equal(sweep(&r, T0 + 51 * SECOND), 1);
+    assert_counts(&r, 0, 1);
+    room_close(&r);
+}
+
+static void a_sweep_goes_on_where_the_last_one_stopped(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 10000);
+    int64_t later = T0 + 301 * SECOND;
+    assert_int_equal(queue_sweep(r.q, later, 0, changes, 10), 0);
+    size_t ended = 0;
+    for (int i = 0; i < 1000; i++) {
+        size_t now = queue_sweep(r.q, later, 20, changes, 15);
+        assert_true(now <= 15);
+        if (now > 0) assert_int_equal(changes[0].seq, ended + 1);
+        ended += now;
+    }
+    assert_int_equal(ended, 10000);
+    assert_counts(&r, 0, 0);
+    room_close(&r);
+}
+
+static void grace_starts_anew_after_a_recovery_or_a_closed_gate(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 2);
+    queue_grace_anew(r.q, T0 + 200 * SECOND);
+    assert_int_equal(sweep(&r, T0 + 500 * SECOND), 0);
+    /* Who waits is kept while nobody is admitted. */
+    const enum event_state closed[] = {EVENT_PAUSED, EVENT_CLOSED, EVENT_DRAFT};
+    int64_t now = T0 + 500 * SECOND;
+    for (int i = 0; i < 3; i++) {
+        room_set_state(&r, closed[i]);
+        now += 1000 * SECOND;
+        assert_int_equal(sweep(&r, now), 0);
+        room_set_state(&r, EVENT_OPEN);
+        assert_int_equal(sweep(&r, now + 300 * SECOND), 0);
+    }
+    room_set_state(&r, EVENT_DRAINING);
+    assert_int_equal(sweep(&r, now + 301 * SECOND), 2);
+    room_close(&r);
+}
+
+/* ---- recovery and memory ---- */
+
+static void a_queue_is_restored_in_order(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    queue_restore(r.q, 10, STR("a"), 8, ENTRY_WAITING, T0 - 50, 0);
+    queue_restore(r.q, 70000, STR("b"), 8, ENTRY_ACTIVE, T0 - 40, T0 + 100);
+    queue_restore(r.q, 70001, STR("c"), 0, ENTRY_WAITING, T0 - 30, 0);
+    queue_restore(r.q, 900000, STR("d"), 8, ENTRY_WAITING, T0 - 20, 0);
+    queue_skip_to(r.q, 5); /* less than there is changes nothing */
+    queue_grace_anew(r.q, T0);
+    assert_counts(&r, 3, 1);
+    assert_int_equal(look(&r, 70001, T0).position, 1);
+    assert_int_equal(look(&r, 10, T0).position, 2);
+    assert_int_equal(look(&r, 900000, T0).position, 3);
+    assert_int_equal(look(&r, 10, T0).joined_ms, T0 - 50);
+    assert_int_equal(look(&r, 70000, T0).expires_ms, T0 + 100);
+    assert_false(look(&r, 10, T0).pending);
+    assert_int_equal(queue_find(r.q, STR("d")), 900000);
+    assert_int_equal(enter(&r, "e", 8, T0), 900001);
+    queue_skip_to(r.q, 2000000);
+    assert_int_equal(enter(&r, "f", 8, T0), 2000000);
+    assert_int_equal(look(&r, 2000000, T0).position, 5);
+    /* A sign of life before the first enter counts like any other. */
+    queue_seen(r.q, 10, T0 + 100 * SECOND);
+    assert_int_equal(sweep(&r, T0 + 301 * SECOND), 4);
+    assert_int_equal(sweep(&r, T0 + 401 * SECOND), 1);
+    assert_int_equal(queue_purge(r.q, T0 + 100, changes, ADMIT_MAX), 1);
+    room_close(&r);
+}
+
+/* What is allocated; ASan has its own books. */
+extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t allocated(void) {
+    if (__sanitizer_get_current_allocated_bytes != NULL)
+        return __sanitizer_get_current_allocated_bytes();
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static void ended_entries_are_known_until_those_around_have_ended_too(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 20000);
+    struct place p;
+    for (uint64_t seq = 1; seq <= 20000; seq++)
+        if (seq != 6000) assert_true(queue_end(r.q, seq, ENTRY_LEFT));
+    assert_int_equal(status_of(&r, 5999, T0), ENTRY_LEFT);
+    assert_int_equal(status_of(&r, 6001, T0), ENTRY_LEFT);
+    assert_int_equal(status_of(&r, 20000, T0), ENTRY_LEFT); /* the newest are always known */
+    assert_false(queue_look(r.q, 1, T0, &p));
+    assert_false(queue_look(r.q, 15000, T0, &p));
+    assert_int_equal(look(&r, 6000, T0).position, 1);
+    assert_true(queue_end(r.q, 6000, ENTRY_LEFT));
+    assert_false(queue_look(r.q, 6000, T0, &p));
+    room_close(&r);
+}
+
+static void a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.entry_batch_size = 100000;
+    r.config.rules.active_ttl_s = 86400;
+    room_configure(&r);
+    size_t before = 0;
+    for (int i = 1; i <= 500000; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "user%d", i);
+        uint64_t seq = enter(&r, user, 8, T0 + i);
+        assert_true(queue_end(r.q, seq, ENTRY_COMPLETED));
+        if (i == 20000) before = allocated();
+    }
+    assert_true(allocated() < before + 300000);
+    /* Numbers that are skipped leave nothing behind either. */
+    for (uint64_t n = 1; n <= 1000; n++) {
+        assert_true(queue_end(r.q, enter(&r, "ann", 8, T0 + 500000), ENTRY_COMPLETED));
+        queue_skip_to(r.q, 1000000 + n * 10000);
+    }
+    assert_true(allocated() < before + 300000);
+    room_close(&r);
+}
+
+static void users_are_told_apart_whatever_their_names(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enum { MANY = 60000 };
+    enter_waiting(&r, MANY);
+    char longest[64];
+    memset(longest, 'x', sizeof longest);
+    struct place p;
+    assert_int_equal(queue_enter(r.q, (str){longest, 64}, 8, T0, &p), ENTER_TAKEN);
+    assert_int_equal(queue_enter(r.q, (str){longest, 63}, 8, T0, &p), ENTER_TAKEN);
+    assert_true(str_eq(queue_user(r.q, MANY + 1), (str){longest, 64}));
+    for (int i = 1; i <= MANY; i += 2) assert_true(queue_end(r.q, (uint64_t)i, ENTRY_LEFT));
+    for (int i = 1; i <= MANY; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "user%d", i);
+        assert_int_equal(queue_find(r.q, str_of(user)), i % 2 == 0 ? i : 0);
+    }
+    assert_int_equal(queue_find(r.q, (str){longest, 64}), MANY + 1);
+    room_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_a_newer_configuration_is_taken_trap_15),
+        cmocka_unit_test(lowering_the_caps_evicts_nobody),
+        cmocka_unit_test(a_draft_opens_by_the_clock),
+        cmocka_unit_test(each_state_lets_in_and_admits_as_the_design_says),
+        cmocka_unit_test(an_estimate_is_rounded_up_never_to_nothing_trap_15),
+        cmocka_unit_test(an_estimate_follows_the_observed_rate_when_that_is_slower),
+        cmocka_unit_test(the_rate_is_steady_when_intervals_are_longer_than_ticks),
+        cmocka_unit_test(an_estimate_stays_sane_when_admission_stalls_or_pauses),
+        cmocka_unit_test(the_silent_are_swept_and_the_seen_are_not),
+        cmocka_unit_test(a_sweep_goes_on_where_the_last_one_stopped),
+        cmocka_unit_test(grace_starts_anew_after_a_recovery_or_a_closed_gate),
+        cmocka_unit_test(a_queue_is_restored_in_order),
+        cmocka_unit_test(ended_entries_are_known_until_those_around_have_ended_too),
+        cmocka_unit_test(a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it),
+        cmocka_unit_test(users_are_told_apart_whatever_their_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
