@@ -50,11 +50,16 @@ static enum err close_reader(struct db *db, int rc) {
     return rc == SQLITE_OK ? ERR_OK : ERR_LEDGER_FAILED;
 }
 
-static enum err load(struct ledger *l, void (*on_event)(void *, struct event *), void *to) {
+static enum err load(struct ledger *l, const struct ledger_reader *reader) {
     struct db db;
     enum err failed = open_reader(of(l), &db);
     if (failed != ERR_OK) return failed;
-    return close_reader(&db, sqlite_events_load(&db, on_event, to));
+    int rc = db_exec(&db, "BEGIN");
+    if (rc == SQLITE_OK && reader->on_event != NULL) rc = events_read(&db, reader);
+    if (rc == SQLITE_OK && reader->on_queue != NULL) rc = queues_read(&db, reader);
+    if (rc == SQLITE_OK && reader->on_entry != NULL) rc = entries_read(&db, reader);
+    db_rollback(&db);
+    return close_reader(&db, rc);
 }
 
 static enum err check(struct ledger *l, bool server_runs,

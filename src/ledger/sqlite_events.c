@@ -129,8 +129,7 @@ static int event_read(struct db *db, int64_t key, struct event **out) {
     return rc;
 }
 
-static int load_next(struct db *db, int64_t *key, void (*on_event)(void *, struct event *),
-                     void *to) {
+static int read_next(struct db *db, int64_t *key, const struct ledger_reader *reader) {
     int64_t next = 0;
     struct event *e = NULL;
     int rc = db_number(db, &next,
@@ -141,19 +140,17 @@ static int load_next(struct db *db, int64_t *key, void (*on_event)(void *, struc
     if (rc == SQLITE_OK && next > 0) rc = event_read(db, next, &e);
     if (rc == SQLITE_OK) rc = event_count(db, e);
     if (rc == SQLITE_OK && e != NULL)
-        on_event(to, e);
+        reader->on_event(reader->to, e);
     else
         mem_free(e);
     return rc;
 }
 
-int sqlite_events_load(struct db *db, void (*on_event)(void *, struct event *), void *to) {
+int events_read(struct db *db, const struct ledger_reader *reader) {
     int64_t key = 0;
-    int rc = db_exec(db, "BEGIN");
-    do {
-        if (rc == SQLITE_OK) rc = load_next(db, &key, on_event, to);
-    } while (rc == SQLITE_OK && key > 0);
-    db_rollback(db);
+    int rc;
+    do rc = read_next(db, &key, reader);
+    while (rc == SQLITE_OK && key > 0);
     return rc;
 }
 

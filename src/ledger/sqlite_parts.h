@@ -8,6 +8,7 @@
  *   sqlite_wal.c        checkpoints
  *   sqlite_retention.c  removes what has outlived its use
  *   sqlite_events.c     the records of events, in SQL
+ *   sqlite_queue.c      the records of queues, in SQL
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
  *   sqlite_check.c      the invariants, as queries
@@ -35,8 +36,17 @@ enum err schema_expect(struct db *db, const char *path, struct buf *why);
 
 int event_put_apply(struct db *db, struct ledger_event_put *put);
 int event_delete_apply(struct db *db, struct ledger_event_delete *del);
-/* Every event that is not deleted, in one snapshot. */
-int sqlite_events_load(struct db *db, void (*on_event)(void *, struct event *), void *to);
+/* Every event that is not deleted; inside a transaction. */
+int events_read(struct db *db, const struct ledger_reader *reader);
+
+/* --- sqlite_queue.c: likewise --- */
+
+int enter_apply(struct db *db, struct ledger_enter *enter);
+int admit_apply(struct db *db, struct ledger_admit *admit);
+int end_apply(struct db *db, struct ledger_end *end);
+/* Of events that are not deleted: their highest numbers, and every live entry. */
+int queues_read(struct db *db, const struct ledger_reader *reader);
+int entries_read(struct db *db, const struct ledger_reader *reader);
 
 /* --- sqlite_audit.c --- */
 

@@ -38,6 +38,12 @@ static int record_apply(struct db *db, struct ledger_record *r) {
     case LEDGER_EVENT_DELETE:
         ((struct ledger_event_delete *)r)->version = 0;
         return event_delete_apply(db, (struct ledger_event_delete *)r);
+    case LEDGER_ENTER:
+        return enter_apply(db, (struct ledger_enter *)r);
+    case LEDGER_ADMIT:
+        return admit_apply(db, (struct ledger_admit *)r);
+    case LEDGER_END:
+        return end_apply(db, (struct ledger_end *)r);
     case LEDGER_AUDIT_PAGE:
         break;
     }

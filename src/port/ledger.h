@@ -20,10 +20,14 @@
 #include "base/err.h"
 #include "base/task.h"
 #include "core/event.h"
+#include "core/queue.h"
 
 enum ledger_kind {
     LEDGER_EVENT_PUT,
     LEDGER_EVENT_DELETE,
+    LEDGER_ENTER,
+    LEDGER_ADMIT,
+    LEDGER_END,
     LEDGER_AUDIT_PAGE,
 };
 
@@ -71,6 +75,42 @@ struct ledger_event_delete {
     int64_t version; /* out: higher than any that the event had */
 };
 
+/* A new place in an event's queue, WAITING or ACTIVE. CONFLICT when its number is taken: somebody
+ * has undone it already. `closes` (0: none) is an entry of the same user whose time was over and
+ * that ends with this: an ACTIVE row past its time is EXPIRED to every reader anyway. */
+struct ledger_enter {
+    struct ledger_record record;
+    int64_t event_key;
+    uint64_t seq;
+    str user;
+    unsigned lane;
+    enum entry_status status;
+    int64_t joined_ms;
+    int64_t expires_ms; /* of an ACTIVE one */
+    uint64_t closes;
+};
+
+/* Those of the entries that are WAITING become ACTIVE; `kept` says which. */
+struct ledger_admit {
+    struct ledger_record record;
+    int64_t event_key;
+    int64_t now_ms;
+    const struct entry_change *entries;
+    size_t count;
+    bool *kept; /* out, one for each */
+};
+
+/* Those of the entries that are live end as `final`; `ended` says which. */
+struct ledger_end {
+    struct ledger_record record;
+    int64_t event_key;
+    int64_t now_ms;
+    enum entry_status final;
+    const uint64_t *seqs;
+    size_t count;
+    bool *ended; /* out, one for each */
+};
+
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when
  * they are large. */
 struct ledger_audit_page {
@@ -96,12 +136,33 @@ struct ledger_health {
     int64_t wal_bytes;   /* what a checkpoint has not folded in yet; 0 where there is no WAL */
 };
 
+/* A live entry, as the ledger has it. */
+struct ledger_entry {
+    int64_t event_key;
+    uint64_t seq;
+    str user; /* valid during the call */
+    unsigned lane;
+    enum entry_status status;
+    int64_t joined_ms;
+    int64_t expires_ms;
+};
+
+/* Who is told what the ledger holds, in this order: every event; then for every event with a queue
+ * its highest number; then the live entries of all, in order of event and number. A function that
+ * is NULL is not told. */
+struct ledger_reader {
+    void (*on_event)(void *to, struct event *e); /* handed over */
+    void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq);
+    void (*on_entry)(void *to, const struct ledger_entry *e);
+    void *to;
+};
+
 struct ledger;
 
 struct ledger_ops {
     enum err (*submit)(struct ledger *l, struct ledger_record *r);
     enum err (*ask)(struct ledger *l, struct ledger_record *r);
-    enum err (*load)(struct ledger *l, void (*on_event)(void *to, struct event *e), void *to);
+    enum err (*load)(struct ledger *l, const struct ledger_reader *reader);
     enum err (*check)(struct ledger *l, bool server_runs,
                       void (*on_finding)(void *to, const struct ledger_finding *f), void *to);
     void (*health)(struct ledger *l, struct ledger_health *out);
@@ -122,10 +183,9 @@ static inline enum err ledger_ask(struct ledger *l, struct ledger_record *r) {
     return l->ops->ask(l, r);
 }
 
-/* Every event that is there, one by one; each is handed over. Blocks: for the start. */
-static inline enum err ledger_load(struct ledger *l, void (*on_event)(void *, struct event *),
-                                   void *to) {
-    return l->ops->load(l, on_event, to);
+/* All that lives, in one snapshot. Blocks: for the start. */
+static inline enum err ledger_load(struct ledger *l, const struct ledger_reader *reader) {
+    return l->ops->load(l, reader);
 }
 
 /* Checks the invariants of docs/architecture.md that the ledger alone can show. Blocks. While

@@ -11,7 +11,7 @@ static void on_loaded(void *to, struct event *e) {
 }
 
 enum err events_load(struct events *ev) {
-    return ledger_load(ev->ledger, on_loaded, ev);
+    return ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_loaded, .to = ev});
 }
 
 static void on_changed(struct task *task) {

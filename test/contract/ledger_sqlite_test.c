@@ -14,5 +14,5 @@ static void take_seat(struct harness *h, const struct event *e, const struct sec
 
 int main(void) {
     static const struct ledger_adapter sqlite = {.open = open_sqlite, .take_seat = take_seat};
-    return ledger_suite_run(&sqlite);
+    return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite);
 }

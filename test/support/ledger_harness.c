@@ -112,6 +112,45 @@ void test_page(struct test_record *r, int64_t before, int64_t limit) {
                               }};
 }
 
+void test_enter(struct test_record *r, int64_t event_key, uint64_t seq, const char *user,
+                enum entry_status status) {
+    *r = (struct test_record){.enter = {
+                                  .record = {.kind = LEDGER_ENTER, .task.run = on_back},
+                                  .event_key = event_key,
+                                  .seq = seq,
+                                  .user = str_of(user),
+                                  .lane = (unsigned)(seq % LANES),
+                                  .status = status,
+                                  .joined_ms = 1000 + (int64_t)seq,
+                                  .expires_ms = 5000 + (int64_t)seq,
+                              }};
+}
+
+void test_admit(struct test_record *r, int64_t event_key, const struct entry_change *entries,
+                size_t count, bool *kept) {
+    *r = (struct test_record){.admit = {
+                                  .record = {.kind = LEDGER_ADMIT, .task.run = on_back},
+                                  .event_key = event_key,
+                                  .now_ms = 2000,
+                                  .entries = entries,
+                                  .count = count,
+                                  .kept = kept,
+                              }};
+}
+
+void test_end(struct test_record *r, int64_t event_key, enum entry_status final,
+              const uint64_t *seqs, size_t count, bool *ended) {
+    *r = (struct test_record){.end = {
+                                  .record = {.kind = LEDGER_END, .task.run = on_back},
+                                  .event_key = event_key,
+                                  .now_ms = 3000,
+                                  .final = final,
+                                  .seqs = seqs,
+                                  .count = count,
+                                  .ended = ended,
+                              }};
+}
+
 void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
     if (r->record.kind == LEDGER_AUDIT_PAGE) buf_deinit(&r->page.json);

@@ -33,6 +33,9 @@ struct test_record {
         struct ledger_event_put put;
         struct ledger_event_delete del;
         struct ledger_audit_page page;
+        struct ledger_enter enter;
+        struct ledger_admit admit;
+        struct ledger_end end;
     };
     bool back;
     int64_t back_ns;           /* steady: when the task ran */
@@ -44,6 +47,13 @@ struct test_record {
 void test_put(struct test_record *r, const struct event *wanted, int64_t now_ms);
 void test_delete(struct test_record *r, const char *type, const char *id, int64_t now_ms);
 void test_page(struct test_record *r, int64_t before, int64_t limit);
+/* Lane, times and expiry follow from the number. */
+void test_enter(struct test_record *r, int64_t event_key, uint64_t seq, const char *user,
+                enum entry_status status);
+void test_admit(struct test_record *r, int64_t event_key, const struct entry_change *entries,
+                size_t count, bool *kept);
+void test_end(struct test_record *r, int64_t event_key, enum entry_status final,
+              const uint64_t *seqs, size_t count, bool *ended);
 /* Frees what was handed over. */
 void test_record_deinit(struct test_record *r);
 

@@ -52,7 +52,8 @@ static void on_event(void *to, struct event *e) {
 
 static void load(struct fixture *f, struct loaded *all) {
     *all = (struct loaded){0};
-    assert_int_equal(ledger_load(f->l, on_event, all), ERR_OK);
+    assert_int_equal(ledger_load(f->l, &(struct ledger_reader){.on_event = on_event, .to = all}),
+                     ERR_OK);
 }
 
 static void loaded_free(struct loaded *all) {

@@ -17,7 +17,8 @@ struct ledger_adapter {
                       int64_t seat_no, const char *state);
 };
 
-/* Runs every test; the number that failed. */
+/* Each runs its tests, and returns how many failed: events and the ledger itself, and queues. */
 int ledger_suite_run(const struct ledger_adapter *adapter);
+int ledger_queue_suite_run(const struct ledger_adapter *adapter);
 
 #endif

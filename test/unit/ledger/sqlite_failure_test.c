@@ -65,7 +65,8 @@ static void on_event(void *to, struct event *e) {
 /* What the ledger says is in force: this title, or nothing at all (NULL). */
 static void assert_in_force(struct fixture *f, const char *title) {
     struct last last = {0};
-    assert_int_equal(ledger_load(f->l, on_event, &last), ERR_OK);
+    assert_int_equal(ledger_load(f->l, &(struct ledger_reader){.on_event = on_event, .to = &last}),
+                     ERR_OK);
     assert_int_equal(last.count, title == NULL ? 0 : 1);
     if (title != NULL) assert_string_equal(last.e->title, title);
     mem_free(last.e);

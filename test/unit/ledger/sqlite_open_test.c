@@ -155,7 +155,9 @@ static void rows_that_make_no_sense_are_reported(void **state) {
         raw_sql_unruly(h, "%s", edits[i]);
         int events = 0;
         l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = true});
-        if (ledger_load(l, count_event, &events) != ERR_LEDGER_FAILED) fail_msg("%s", edits[i]);
+        if (ledger_load(l, &(struct ledger_reader){.on_event = count_event, .to = &events}) !=
+            ERR_LEDGER_FAILED)
+            fail_msg("%s", edits[i]);
         assert_int_equal(events, 0);
         ledger_close(l);
         assert_int_equal(rename(copy, h->path), 0);
@@ -208,7 +210,9 @@ static void reader_sees_what_a_running_server_commits(void **state) {
     struct event *wanted = test_event("1", 1);
     mem_free(harness_store(h, server, wanted));
     int events = 0;
-    assert_int_equal(ledger_load(reader, count_event, &events), ERR_OK);
+    assert_int_equal(
+        ledger_load(reader, &(struct ledger_reader){.on_event = count_event, .to = &events}),
+        ERR_OK);
     assert_int_equal(events, 1);
     struct test_record page;
     test_page(&page, 0, 10);
@@ -223,7 +227,9 @@ static void reader_sees_what_a_running_server_commits(void **state) {
 
     /* And when none runs. */
     reader = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = true});
-    assert_int_equal(ledger_load(reader, count_event, &events), ERR_OK);
+    assert_int_equal(
+        ledger_load(reader, &(struct ledger_reader){.on_event = count_event, .to = &events}),
+        ERR_OK);
     assert_int_equal(events, 2);
     ledger_close(reader);
     mem_free(wanted);

@@ -1,0 +1,104 @@
+#include <assert.h>
+
+#include "ledger/sqlite_parts.h"
+
+static const char end_live[] =
+    "UPDATE queue_entries SET status = ?3, finished_at = ?4"
+    " WHERE event_id = ?1 AND seq = ?2 AND status IN ('WAITING', 'ACTIVE')";
+
+static int end_one(struct db *db, int64_t event_key, uint64_t seq, enum entry_status final,
+                   int64_t now_ms) {
+    return db_run(db, end_live, cell_i64(event_key), cell_i64((int64_t)seq),
+                  cell_str(entry_status_words[final]), cell_i64(now_ms));
+}
+
+int enter_apply(struct db *db, struct ledger_enter *enter) {
+    assert(enter->status == ENTRY_WAITING || enter->status == ENTRY_ACTIVE);
+    bool active = enter->status == ENTRY_ACTIVE;
+    struct cell none = {.kind = CELL_NULL};
+    enter->record.result = ERR_OK;
+    int rc =
+        db_run(db,
+               "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at,"
+               " admitted_at, active_expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+               " ON CONFLICT DO NOTHING",
+               cell_i64(enter->event_key), cell_i64((int64_t)enter->seq), cell_str(enter->user),
+               cell_i64(enter->lane), cell_str(entry_status_words[enter->status]),
+               cell_i64(enter->joined_ms), active ? cell_i64(enter->joined_ms) : none,
+               active ? cell_i64(enter->expires_ms) : none);
+    if (rc == SQLITE_OK && sqlite3_changes(db->handle) == 0) {
+        enter->record.result = ERR_CONFLICT;
+        return rc;
+    }
+    if (rc == SQLITE_OK && enter->closes > 0)
+        rc = end_one(db, enter->event_key, enter->closes, ENTRY_EXPIRED, enter->joined_ms);
+    return rc;
+}
+
+int admit_apply(struct db *db, struct ledger_admit *admit) {
+    int rc = SQLITE_OK;
+    admit->record.result = ERR_OK;
+    for (size_t i = 0; rc == SQLITE_OK && i < admit->count; i++) {
+        const struct entry_change *e = &admit->entries[i];
+        rc = db_run(db,
+                    "UPDATE queue_entries SET status = 'ACTIVE', admitted_at = ?3,"
+                    " active_expires_at = ?4"
+                    " WHERE event_id = ?1 AND seq = ?2 AND status = 'WAITING'",
+                    cell_i64(admit->event_key), cell_i64((int64_t)e->seq), cell_i64(admit->now_ms),
+                    cell_i64(e->expires_ms));
+        admit->kept[i] = sqlite3_changes(db->handle) > 0;
+    }
+    return rc;
+}
+
+int end_apply(struct db *db, struct ledger_end *end) {
+    assert(end->final != ENTRY_WAITING && end->final != ENTRY_ACTIVE && end->final != ENTRY_NONE);
+    int rc = SQLITE_OK;
+    end->record.result = ERR_OK;
+    for (size_t i = 0; rc == SQLITE_OK && i < end->count; i++) {
+        rc = end_one(db, end->event_key, end->seqs[i], end->final, end->now_ms);
+        end->ended[i] = sqlite3_changes(db->handle) > 0;
+    }
+    return rc;
+}
+
+int queues_read(struct db *db, const struct ledger_reader *reader) {
+    sqlite3_stmt *rows = NULL;
+    /* The highest number is the last of its key: one look per event, not per entry. */
+    int rc = db_query_cells(db, &rows,
+                            "SELECT id, (SELECT max(seq) FROM queue_entries WHERE event_id = e.id)"
+                            " AS highest FROM events e"
+                            " WHERE deleted_at IS NULL AND highest IS NOT NULL ORDER BY id",
+                            NULL, 0);
+    while (db_next(rows, &rc))
+        reader->on_queue(reader->to, sqlite3_column_int64(rows, 0),
+                         (uint64_t)sqlite3_column_int64(rows, 1));
+    return rc;
+}
+
+int entries_read(struct db *db, const struct ledger_reader *reader) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query_cells(db, &rows,
+                            "SELECT q.event_id, q.seq, q.user_id, q.lane, q.status, q.joined_at,"
+                            " q.active_expires_at FROM events e"
+                            " CROSS JOIN queue_entries q ON q.event_id = e.id"
+                            " WHERE e.deleted_at IS NULL AND q.status IN ('WAITING', 'ACTIVE')"
+                            " ORDER BY e.id, q.seq",
+                            NULL, 0);
+    while (db_next(rows, &rc)) {
+        struct ledger_entry e = {.event_key = sqlite3_column_int64(rows, 0),
+                                 .seq = (uint64_t)sqlite3_column_int64(rows, 1),
+                                 .user = column_str(rows, 2),
+                                 .lane = (unsigned)sqlite3_column_int(rows, 3),
+                                 .joined_ms = sqlite3_column_int64(rows, 5),
+                                 .expires_ms = sqlite3_column_int64(rows, 6)};
+        int status = word_index(entry_status_words, column_str(rows, 4));
+        if (status < 0 || e.lane >= LANES || e.user.len == 0) {
+            sqlite3_reset(rows);
+            return SQLITE_CORRUPT;
+        }
+        e.status = (enum entry_status)status;
+        reader->on_entry(reader->to, &e);
+    }
+    return rc;
+}
