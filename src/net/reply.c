@@ -51,7 +51,7 @@ void exchange_free(struct exchange *x) {
 static void name_request(struct exchange *x) {
     bool whole = x->parser.phase == HTTP1_WHOLE;
     str given = whole ? http_header(&x->request, STR("X-Request-Id")) : (str){NULL, 0};
-    if (str_is_name(given, REQUEST_ID_BYTES_MAX)) {
+    if (given.at != NULL && str_is_name(given, REQUEST_ID_BYTES_MAX)) {
         memcpy(x->request_id, given.at, given.len);
         x->request_id_len = given.len;
         return;
