@@ -1,22 +1,8 @@
-#include <stdlib.h>
-
 #include "api/event_json.h"
-#include "base/mem.h"
 
 #define EVENTS_PAGE_MAX 1000
 /* A page ends early when it has grown to this: one that does not read it costs no more. */
 #define EVENTS_PAGE_BYTES_MAX 65536
-
-static int compare_names(str type, str id, str other_type, str other_id) {
-    int order = str_compare(type, other_type);
-    return order != 0 ? order : str_compare(id, other_id);
-}
-
-static int by_name(const void *a, const void *b) {
-    const struct event *one = *(const struct event *const *)a;
-    const struct event *two = *(const struct event *const *)b;
-    return compare_names(str_of(one->type), str_of(one->id), str_of(two->type), str_of(two->id));
-}
 
 /* What a page of the list shows. */
 struct list_query {
@@ -42,36 +28,31 @@ static bool read_query(struct exchange *x, struct list_query *q) {
     return query_i64(x, STR("limit"), 1, EVENTS_PAGE_MAX, 100, &q->limit);
 }
 
-/* The events that the query asks for, in order, without its limit; mem_free frees the array. */
-static const struct event **select_events(struct catalogue *c, const struct list_query *q,
-                                          size_t *count) {
-    size_t room = 0;
-    size_t at = 0;
-    const struct event *e;
-    while (catalogue_next(c, &at) != NULL) room++;
-    const struct event **found = mem_new((room + 1) * sizeof *found);
-    *count = 0;
-    at = 0;
-    while ((e = catalogue_next(c, &at)) != NULL)
-        if ((q->type.at == NULL || str_eq(q->type, str_of(e->type))) &&
-            compare_names(str_of(e->type), str_of(e->id), q->after_type, q->after_id) > 0)
-            found[(*count)++] = e;
-    qsort(found, *count, sizeof *found, by_name);
-    return found;
+static bool is_asked_for(const struct list_query *q, const struct event *e) {
+    return e != NULL && (q->type.at == NULL || str_eq(q->type, str_of(e->type)));
 }
 
-static void render_page(struct buf *out, const struct event **found, size_t count, int64_t limit) {
+/* A page costs what it shows, however many events there are. */
+static void render_page(struct catalogue *c, const struct list_query *q, struct buf *out) {
+    size_t at = catalogue_behind(c, q->after_type, q->after_id);
+    if (q->type.at != NULL) {
+        size_t first = catalogue_behind(c, q->type, STR(""));
+        if (first > at) at = first;
+    }
+    const struct event *last = NULL;
     struct json_out j;
     json_out_init(&j, out);
     json_out_object(&j, STR(""));
     json_out_array(&j, STR("events"));
-    size_t shown = 0;
-    while (shown < count && shown < (size_t)limit && out->len < EVENTS_PAGE_BYTES_MAX)
-        event_to_json(&j, STR(""), found[shown++], false);
+    for (int64_t shown = 0; shown < q->limit && out->len < EVENTS_PAGE_BYTES_MAX; shown++, at++) {
+        const struct event *e = catalogue_at(c, at);
+        if (!is_asked_for(q, e)) break;
+        event_to_json(&j, STR(""), e, false);
+        last = e;
+    }
     json_out_array_end(&j);
-    if (shown < count) {
+    if (last != NULL && is_asked_for(q, catalogue_at(c, at))) {
         char path[EVENT_PATH_BYTES];
-        const struct event *last = found[shown - 1];
         json_out_str(&j, STR("next"), event_path(str_of(last->type), str_of(last->id), path));
     } else {
         json_out_null(&j, STR("next"));
@@ -85,12 +66,9 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     struct list_query query;
     if (!read_query(x, &query)) return;
     struct catalogue *catalogue = api->events.catalogue;
-    size_t count;
     catalogue_open(catalogue);
-    const struct event **found = select_events(catalogue, &query, &count);
-    render_page(reply_start(x, 200), found, count, query.limit);
+    render_page(catalogue, &query, reply_start(x, 200));
     catalogue_shut(catalogue);
-    mem_free(found);
     reply_send(x, STR("application/json"));
 }
 

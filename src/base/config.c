@@ -163,16 +163,22 @@ static int on_file_line(void *user, const char *section, const char *name, const
     return set(r->c, index, value, source_of("file ", "", r->path), r->why);
 }
 
-/* What inih would silently read as something else: lines that are too long for it, and those that
- * start with white space, which it takes for more of the value above. */
+/* What inih would silently read as something else: lines that are too long for it, those that start
+ * with white space, which it takes for more of the value above, and control characters. */
 static bool check_lines(str text, const char *path, struct buf *why) {
     str line;
     for (int number = 1; str_split(&text, '\n', &line); number++) {
+        if (line.len > 0 && line.at[line.len - 1] == '\r') line.len--;
         bool indented = line.len > 0 && (line.at[0] == ' ' || line.at[0] == '\t');
-        if (line.len > LINE_BYTES_MAX)
+        bool odd = false;
+        for (size_t i = 0; i < line.len; i++)
+            odd = odd || ((unsigned char)line.at[i] < ' ' && line.at[i] != '\t');
+        if (odd)
+            buf_addf(why, "%s: line %d has a control character", path, number);
+        else if (line.len > LINE_BYTES_MAX)
             buf_addf(why,
-                     "%s: line %d has more than %d bytes; a flag or an environment variable "
-                     "may be longer",
+                     "%s: line %d has more than %d bytes; a flag or an environment variable may be "
+                     "longer",
                      path, number, LINE_BYTES_MAX);
         else if (indented && str_trim(line).len > 0)
             buf_addf(why, "%s: line %d starts with white space", path, number);
@@ -304,8 +310,11 @@ static void print_key(const struct config *c, size_t index, str name, struct buf
 void config_print(const struct config *c, struct buf *out) {
     str section = STR("");
     /* Keys without a section first: behind a "[section]" line they would belong to it. */
-    for (size_t i = 0; c->keys[i].name != NULL; i++)
+    for (size_t i = 0; c->keys[i].name != NULL; i++) {
+        /* A file can't name another: what is printed can be read again. */
+        if (strcmp(c->keys[i].name, "config") == 0) buf_add(out, STR("; "));
         if (strchr(c->keys[i].name, '.') == NULL) print_key(c, i, str_of(c->keys[i].name), out);
+    }
     for (size_t i = 0; c->keys[i].name != NULL; i++) {
         str name = str_of(c->keys[i].name);
         str own;

@@ -49,12 +49,14 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
         goto done;
     }
     cli_lock_path(&settings, &text);
-    bool runs = lock_is_taken(buf_cstr(&text));
+    enum lock_state lock = lock_look(buf_cstr(&text));
     buf_clear(&text);
     cli_ledger_path(&settings, &text);
-    buf_addf(&text, runs ? ": a server runs on it\n\n" : ": no server runs on it\n\n");
+    buf_add(&text, lock == LOCK_TAKEN  ? STR(": a server runs on it\n\n")
+                   : lock == LOCK_FREE ? STR(": no server runs on it\n\n")
+                                       : STR(": whether a server runs on it can't be seen\n\n"));
     cli_print(&text);
-    enum err failed = ledger_check(ledger, runs, on_finding, &report);
+    enum err failed = ledger_check(ledger, lock == LOCK_TAKEN, on_finding, &report);
     if (failed != ERR_OK) {
         buf_addf(&why, "the ledger can't be read: %s", err_title(failed).at);
         cli_complain(&why);

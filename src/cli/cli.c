@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 void cli_print(struct buf *text) {
@@ -33,12 +34,13 @@ void cli_ledger_path(const struct settings *s, struct buf *out) {
 }
 
 void cli_lock_path(const struct settings *s, struct buf *out) {
-    if (strcmp(s->ledger, "sqlite:") == 0) {
-        buf_addf(out, "%s/lock", s->data);
-        return;
-    }
-    cli_ledger_path(s, out);
-    buf_add(out, STR(".lock"));
+    struct buf path = {0};
+    cli_ledger_path(s, &path);
+    /* A new file has no real path yet; its name is then the only one it has. */
+    char *real = realpath(buf_cstr(&path), NULL);
+    buf_addf(out, "%s.lock", real != NULL ? real : path.bytes);
+    free(real);
+    buf_deinit(&path);
 }
 
 int cli_version(char *const *args, const struct adapters *adapters) {

@@ -25,8 +25,7 @@ bool cli_settings(struct config *config, struct settings *s, char *const *args);
 /* The ledger's path: that of --ledger, or the one in the data folder. */
 void cli_ledger_path(const struct settings *s, struct buf *out);
 
-/* The lock that guards the ledger: that of the data folder, or the ledger's own when it is
- * elsewhere. */
+/* The lock that guards the ledger: beside the file itself, however it is named or linked. */
 void cli_lock_path(const struct settings *s, struct buf *out);
 
 /* Writes to standard output, whole. */

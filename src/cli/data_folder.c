@@ -60,12 +60,12 @@ bool lock_take(const char *path, const char *what, int *lock, struct buf *why) {
     return true;
 }
 
-bool lock_is_taken(const char *path) {
+enum lock_state lock_look(const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == EACCES; /* somebody else's: then better believe that it is in use */
+    if (fd < 0) return errno == EACCES ? LOCK_UNKNOWN : LOCK_FREE;
     bool taken = flock(fd, LOCK_SH | LOCK_NB) != 0;
     close(fd);
-    return taken;
+    return taken ? LOCK_TAKEN : LOCK_FREE;
 }
 
 /* Under another name first, so that nobody ever reads half a key. */

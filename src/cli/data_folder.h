@@ -13,8 +13,10 @@ bool data_folder_make(const char *path, struct buf *why);
 /* Takes the lock, which goes with the process or when `*lock` is closed. False: `why` says who has
  * `what` ("the data folder …"), or what failed. */
 bool lock_take(const char *path, const char *what, int *lock, struct buf *why);
-/* Whether a process has the lock now. */
-bool lock_is_taken(const char *path);
+enum lock_state { LOCK_FREE, LOCK_TAKEN, LOCK_UNKNOWN };
+
+/* Whether a process has the lock now; UNKNOWN when we may not look. */
+enum lock_state lock_look(const char *path);
 
 /* Reads the key in the file, or makes a random one when `make` and there is none. The key is
  * without white space around it. False: `why`. */

@@ -130,12 +130,9 @@ static void on_drain_timer(uv_timer_t *timer) {
 
 /* A signal, because whatever is stuck may be the main thread, in the ledger's close. */
 static void on_alarm(int number) {
-    static const char logfmt[] =
-        "level=error msg=\"could not stop in time: something is stuck, most "
-        "likely the ledger's disk\"\n";
+    static const char logfmt[] = "level=error msg=\"could not stop in time: something is stuck\"\n";
     static const char json[] =
-        "{\"level\":\"error\",\"msg\":\"could not stop in time: something is "
-        "stuck, most likely the ledger's disk\"}\n";
+        "{\"level\":\"error\",\"msg\":\"could not stop in time: something is stuck\"}\n";
     (void)number;
     ssize_t ignored = logs_json ? write(STDERR_FILENO, json, sizeof json - 1)
                                 : write(STDERR_FILENO, logfmt, sizeof logfmt - 1);
@@ -203,8 +200,7 @@ static bool own_stores(struct server *s, struct buf *why) {
     buf_clear(&what);
     cli_lock_path(&s->settings, &path);
     buf_addf(&what, "the ledger %s", s->settings.ledger);
-    bool elsewhere = strcmp(s->settings.ledger, "sqlite:") != 0;
-    if (ok && elsewhere) ok = lock_take(buf_cstr(&path), buf_cstr(&what), &s->ledger_lock, why);
+    ok = ok && lock_take(buf_cstr(&path), buf_cstr(&what), &s->ledger_lock, why);
     buf_deinit(&path);
     buf_deinit(&what);
     return ok;
@@ -228,7 +224,7 @@ static bool read_keys(struct server *s, struct buf *why) {
 static void fill_api(struct server *s, int64_t max_connections) {
     const struct settings *set = &s->settings;
     struct api *api = &s->api;
-    api->events.catalogue = catalogue_new(set->ledger_queue_max + set->ledger_batch_max);
+    api->events.catalogue = catalogue_new();
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);
     api->admin_key = buf_str(&s->admin_key);
@@ -362,7 +358,7 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     if (events_load(&s->api.events) != ERR_OK) {
         struct buf path = {0};
         cli_ledger_path(&s->settings, &path);
-        buf_addf(why, "cannot read the events from %s: 'admitone audit' says what is wrong with it",
+        buf_addf(why, "cannot read the events from %s: the log line above says why",
                  buf_cstr(&path));
         buf_deinit(&path);
         return false;

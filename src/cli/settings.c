@@ -101,6 +101,8 @@ bool settings_check(const struct settings *s, struct buf *why) {
                  s->hot);
     } else if (!str_starts(str_of(s->ledger), STR("sqlite:"))) {
         buf_addf(why, "ledger: \"%s\" is not known; this version writes: sqlite:PATH", s->ledger);
+    } else if (strcmp(s->ledger, "sqlite::memory:") == 0) {
+        buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));
     } else if (strcmp(s->feed, "local") != 0) {
         buf_addf(why, "feed: \"%s\" is not known; this version has: local", s->feed);
     }

@@ -1,6 +1,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "ledger/sqlite_parts.h"
 
@@ -139,6 +140,10 @@ static int read_next(struct db *db, int64_t *key, const struct ledger_reader *re
     *key = next;
     if (rc == SQLITE_OK && next > 0) rc = event_read(db, next, &e);
     if (rc == SQLITE_OK) rc = event_count(db, e);
+    if (rc == SQLITE_CORRUPT)
+        log_error(msg("an event's row holds what no event may have: a name, a time, a version, a "
+                      "word, or more taken seats than there are"),
+                  kv_i64("events.id", next));
     if (rc == SQLITE_OK && e != NULL)
         reader->on_event(reader->to, e);
     else

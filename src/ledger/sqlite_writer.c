@@ -142,12 +142,19 @@ static void fail_all(struct writer *w, struct ledger_record **records, size_t co
         records[i]->result = disk_is_full(f) ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED;
 }
 
+static void tell_committed(struct ledger_record **records, size_t count_of) {
+    for (size_t i = 0; i < count_of; i++)
+        if (records[i]->committed != NULL && records[i]->result == ERR_OK)
+            records[i]->committed(records[i]);
+}
+
 static void replay_singly(struct writer *w, struct ledger_record **records, size_t count_of) {
     struct failure f;
     for (size_t i = 0; i < count_of; i++) {
         if (transact(w, &records[i], 1, &f)) {
             note_writable(w, true, NULL);
             count(COUNT_LEDGER_RECORDS, 1);
+            tell_committed(&records[i], 1);
         } else if (concerns_all(&f)) {
             fail_all(w, records + i, count_of - i, &f);
             return;
@@ -165,6 +172,7 @@ static void write_batch(struct writer *w, struct ledger_record **records, size_t
     if (transact(w, records, count_of, &f)) {
         note_writable(w, true, NULL);
         count(COUNT_LEDGER_RECORDS, count_of);
+        tell_committed(records, count_of);
         observe(HISTOGRAM_LEDGER_BATCH_RECORDS, count_of);
         observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, (uint64_t)(clock_steady_ns() - began_ns) / 1000);
     } else if (concerns_all(&f)) {

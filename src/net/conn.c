@@ -7,6 +7,8 @@
 
 /* What a client may send ahead while its request is being answered. */
 #define AHEAD_BYTES_MAX READ_BYTES
+/* How many requests one connection may have answered before others have their turn. */
+#define TURN_REQUESTS_MAX 32
 
 static void take_turn(struct conn *c, char *bytes, size_t len);
 
@@ -88,9 +90,14 @@ static void finish(struct conn *c) {
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out);
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf);
 
+/* What it has sent must wait: for an answer, for the socket, or for its turn. */
+static bool is_busy(const struct conn *c) {
+    return c->answering || c->unsent > 0 || c->wait == WAIT_TURN;
+}
+
 /* Reads on, unless the client is too far ahead of its answers. */
 static void read_or_not(struct conn *c) {
-    bool wanted = !c->eof && (c->in.len < AHEAD_BYTES_MAX || !(c->answering || c->unsent > 0));
+    bool wanted = !c->eof && (c->in.len < AHEAD_BYTES_MAX || !is_busy(c));
     if (wanted == c->reading) return;
     c->reading = wanted;
     if (!wanted)
@@ -99,14 +106,20 @@ static void read_or_not(struct conn *c) {
         conn_close(c);
 }
 
-/* Where the connection stands when its turn is over: decides what it waits for next. */
-static void settle(struct conn *c) {
+/* Where the connection stands when its turn is over: decides what it waits for next. `more`: whole
+ * requests may still be in its input. */
+static void settle(struct conn *c, bool more) {
     if (c->closing) return;
     if (c->unsent > 0) {
         if (c->wait != WAIT_WRITE) conn_wait_for(c, WAIT_WRITE);
     } else if (c->answering) {
         conn_wait_for(c, WAIT_ANSWER);
-    } else if (c->last || c->eof) {
+    } else if (c->last) {
+        finish(c);
+    } else if (more) {
+        conn_wait_for(c, WAIT_TURN);
+        net_worker_give_turns(c->net);
+    } else if (c->eof) {
         finish(c);
     } else if (c->exchange == NULL) {
         conn_wait_for(c, WAIT_IDLE);
@@ -182,11 +195,17 @@ static void dispatch(struct conn *c, struct exchange *x, enum http1_step step, c
         x->request = (struct http_request){.method = x->request.method};
 }
 
-/* Works through whole requests in the bytes; returns how many bytes are done with. */
-static size_t work_through(struct conn *c, char *bytes, size_t len) {
+/* Works through whole requests in the bytes; returns how many bytes are done with. *more: it
+ * stopped only because the turn is over. */
+static size_t work_through(struct conn *c, char *bytes, size_t len, bool *more) {
     size_t done = 0;
-    while (done < len && !c->answering && !c->last && !c->closing &&
-           c->out->len < AHEAD_BYTES_MAX) {
+    int requests = 0;
+    *more = false;
+    while (done < len && !c->answering && !c->last && !c->closing) {
+        if (requests++ == TURN_REQUESTS_MAX || c->out->len >= AHEAD_BYTES_MAX) {
+            *more = true;
+            break;
+        }
         if (c->exchange == NULL) c->exchange = exchange_take(c);
         struct exchange *x = c->exchange;
         enum http1_step step = http1_feed(&x->parser, bytes + done, len - done);
@@ -203,38 +222,37 @@ static size_t work_through(struct conn *c, char *bytes, size_t len) {
 }
 
 /* One turn of a connection: `bytes` is new input in the worker's buffer, or NULL when the input
- * so far is all in c->in. Ends with everything answered that can be, and sent. Handlers of one
- * connection may answer another, so turns can nest; each gathers its answers by itself. */
+ * so far is all in c->in. Ends with what was answered sent. Handlers of one connection may answer
+ * another, so turns can nest; each gathers its answers by itself. */
 static void take_turn(struct conn *c, char *bytes, size_t len) {
     struct net_worker *nw = c->net;
     assert(c->out == NULL && !c->closing && c->unsent == 0);
     struct buf nested = {0};
     bool outermost = !nw->in_turn;
     struct buf *out = outermost ? &nw->out : &nested;
-    nw->in_turn = true;
     bool more;
-    do {
-        buf_clear(out);
-        c->out = out;
-        size_t done;
-        if (bytes == NULL) {
-            done = work_through(c, c->in.bytes, c->in.len);
-            buf_consume(&c->in, done);
-        } else {
-            done = work_through(c, bytes, len);
-            buf_append(&c->in, bytes + done, len - done);
-            bytes = NULL;
-        }
-        c->out = NULL;
-        more = out->len >= AHEAD_BYTES_MAX; /* stopped only because answers had piled up */
-        send_bytes(c, out);
-    } while (more && c->in.len > 0 && c->unsent == 0 && !c->closing);
+    nw->in_turn = true;
+    buf_clear(out);
+    c->out = out;
+    if (bytes == NULL) {
+        buf_consume(&c->in, work_through(c, c->in.bytes, c->in.len, &more));
+    } else {
+        size_t done = work_through(c, bytes, len, &more);
+        buf_append(&c->in, bytes + done, len - done);
+    }
+    c->out = NULL;
+    send_bytes(c, out);
     if (outermost) nw->in_turn = false;
     if (out->cap > KEPT_BYTES_MAX) buf_deinit(out);
     buf_deinit(&nested);
     if (c->closing) return;
     if (c->in.len == 0) buf_deinit(&c->in);
-    settle(c);
+    settle(c, more);
+}
+
+void conn_on_turn(struct conn *c) {
+    assert(c->wait == WAIT_TURN && !c->answering);
+    take_turn(c, NULL, 0);
 }
 
 struct buf *conn_out(struct conn *c) {
@@ -252,7 +270,7 @@ void conn_answered(struct conn *c) {
     if (c->net->aside.cap > KEPT_BYTES_MAX) buf_deinit(&c->net->aside);
     if (c->closing) return;
     if (c->unsent > 0)
-        settle(c);
+        settle(c, false);
     else
         take_turn(c, NULL, 0);
 }
@@ -272,7 +290,7 @@ static void on_eof(struct conn *c) {
     c->eof = true;
     read_or_not(c);
     /* A client may close its side when it has asked, and still wants the answer. */
-    if (!c->answering && c->unsent == 0) conn_close(c);
+    if (!is_busy(c)) conn_close(c);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
@@ -289,7 +307,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
     if (c->wait == WAIT_LINGER) return;
     bool shared = buf->base == c->net->read_bytes;
     if (!shared) c->in.len += (size_t)got;
-    if (c->answering || c->unsent > 0) {
+    if (is_busy(c)) {
         /* Keep it for later, so far as it is not too much. */
         if (shared) buf_append(&c->in, buf->base, (size_t)got);
         read_or_not(c);

@@ -16,6 +16,7 @@ enum wait {
     WAIT_BODY,
     WAIT_IDLE,
     WAIT_ANSWER, /* a handler is at work: no deadline of ours */
+    WAIT_TURN,   /* more requests have arrived than one turn takes; others come first */
     WAIT_WRITE,
     WAIT_LINGER, /* answered and shut down; what the client still sends is thrown away */
     WAITS
@@ -48,6 +49,7 @@ struct net_worker {
     struct list waits[WAITS];
     int64_t timeouts_ms[WAITS];
     uv_timer_t deadlines;
+    uv_idle_t turns; /* runs while somebody is in WAIT_TURN */
     bool draining;
     void (*drained)(void *);
     void *drained_arg;
@@ -100,9 +102,14 @@ void conn_wait_for(struct conn *c, enum wait wait);
 struct buf *conn_out(struct conn *c);
 void conn_answered(struct conn *c);
 void conn_on_deadline(struct conn *c);
+/* The next turn of one that is in WAIT_TURN. */
+void conn_on_turn(struct conn *c);
 /* Whether the socket has bytes that were not read yet. */
 bool conn_has_unread(const struct conn *c);
+/* server.c */
 void net_worker_maybe_drained(struct net_worker *nw);
+/* Somebody is in WAIT_TURN. */
+void net_worker_give_turns(struct net_worker *nw);
 
 /* reply.c */
 struct exchange *exchange_take(struct conn *c);

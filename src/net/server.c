@@ -159,6 +159,18 @@ static void on_deadline_tick(uv_timer_t *timer) {
     }
 }
 
+/* Once per turn of the loop, after whoever has something new: the next of those who wait for it. */
+static void on_turns(uv_idle_t *idle) {
+    struct net_worker *nw = idle->data;
+    struct list *waiting = &nw->waits[WAIT_TURN];
+    if (!list_empty(waiting)) conn_on_turn(CONTAINER_OF(waiting->next, struct conn, link));
+    if (list_empty(waiting)) uv_idle_stop(idle);
+}
+
+void net_worker_give_turns(struct net_worker *nw) {
+    uv_idle_start(&nw->turns, on_turns);
+}
+
 struct net_worker *net_worker_new(struct net *n, struct worker *w) {
     struct net_worker *nw = mem_new(sizeof *nw);
     nw->net = n;
@@ -168,8 +180,11 @@ struct net_worker *net_worker_new(struct net *n, struct worker *w) {
     nw->timeouts_ms[WAIT_BODY] = n->options.body_timeout_ms;
     nw->timeouts_ms[WAIT_IDLE] = n->options.idle_timeout_ms;
     nw->timeouts_ms[WAIT_ANSWER] = NEVER_MS;
+    nw->timeouts_ms[WAIT_TURN] = NEVER_MS;
     nw->timeouts_ms[WAIT_WRITE] = n->options.write_timeout_ms;
     nw->timeouts_ms[WAIT_LINGER] = LINGER_MS;
+    uv_idle_init(&w->loop, &nw->turns);
+    nw->turns.data = nw;
     uint32_t random;
     ssize_t got = getrandom(&random, sizeof random, 0);
     assert(got == sizeof random);
@@ -200,12 +215,13 @@ void net_worker_maybe_drained(struct net_worker *nw) {
     void (*drained)(void *) = nw->drained;
     nw->drained = NULL;
     uv_close((uv_handle_t *)&nw->deadlines, NULL);
+    uv_close((uv_handle_t *)&nw->turns, NULL);
     drained(nw->drained_arg);
 }
 
 /* Nothing under way, and nothing in the socket that we have not read yet. */
 static bool is_silent(const struct conn *c) {
-    return c->exchange == NULL && c->unsent == 0 && !conn_has_unread(c);
+    return c->exchange == NULL && c->unsent == 0 && c->in.len == 0 && !conn_has_unread(c);
 }
 
 void net_worker_drain(struct net_worker *nw, bool at_once, void (*done)(void *), void *arg) {

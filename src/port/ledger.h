@@ -35,6 +35,10 @@ struct ledger_record {
     struct task task;
     enum ledger_kind kind;
     enum err result; /* out */
+    /* NULL, or called on the ledger's thread when the record is durable and its result is OK, in
+     * the order of the commits and before anybody is told: for what must follow the ledger's order.
+     * Short. */
+    void (*committed)(struct ledger_record *r);
 };
 
 /* What the audit table says of an administrative act. */
@@ -77,7 +81,8 @@ struct ledger_event_delete {
 
 /* A new place in an event's queue, WAITING or ACTIVE. CONFLICT when its number is taken: somebody
  * has undone it already. `closes` (0: none) is an entry of the same user whose time was over and
- * that ends with this: an ACTIVE row past its time is EXPIRED to every reader anyway. */
+ * that ends with this: an ACTIVE row past its time is EXPIRED to every reader anyway. An event that
+ * is deleted still takes entries (one may have been under way); nobody is told of them. */
 struct ledger_enter {
     struct ledger_record record;
     int64_t event_key;

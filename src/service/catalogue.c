@@ -6,24 +6,15 @@
 #include "base/map.h"
 #include "base/mem.h"
 
-struct item {
-    int64_t version;
-    struct event *event; /* NULL: deleted */
-    char path[EVENT_PATH_BYTES];
-};
-
 struct catalogue {
     pthread_rwlock_t lock;
-    struct map items; /* "TYPE/ID" → item */
-    size_t count;     /* not deleted */
-    size_t swept_at;  /* how many deleted ones there may be before they are looked through */
-    int64_t newest;   /* version */
-    int64_t in_flight_max;
+    struct map by_path; /* "TYPE/ID" → event */
+    struct event **by_name;
+    size_t count;
+    size_t cap;
 };
 
-#define SWEPT_AT_MIN 1024
-
-struct catalogue *catalogue_new(int64_t in_flight_max) {
+struct catalogue *catalogue_new(void) {
     struct catalogue *c = mem_new(sizeof *c);
     pthread_rwlockattr_t fair;
     pthread_rwlockattr_init(&fair);
@@ -31,20 +22,14 @@ struct catalogue *catalogue_new(int64_t in_flight_max) {
     pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&c->lock, &fair);
     pthread_rwlockattr_destroy(&fair);
-    c->swept_at = SWEPT_AT_MIN;
-    c->in_flight_max = in_flight_max;
-    map_init(&c->items);
+    map_init(&c->by_path);
     return c;
 }
 
 void catalogue_free(struct catalogue *c) {
-    size_t at = 0;
-    struct item *item;
-    while ((item = map_next(&c->items, &at)) != NULL) {
-        mem_free(item->event);
-        mem_free(item);
-    }
-    map_deinit(&c->items);
+    for (size_t i = 0; i < c->count; i++) mem_free(c->by_name[i]);
+    mem_free(c->by_name);
+    map_deinit(&c->by_path);
     pthread_rwlock_destroy(&c->lock);
     mem_free(c);
 }
@@ -60,80 +45,78 @@ void catalogue_shut(struct catalogue *c) {
 const struct event *catalogue_find(struct catalogue *c, str type, str id) {
     char path[EVENT_PATH_BYTES];
     str key = event_path(type, id, path);
-    if (key.len == 0) return NULL;
-    const struct item *item = map_get(&c->items, key);
-    return item == NULL ? NULL : item->event;
+    return key.len == 0 ? NULL : map_get(&c->by_path, key);
 }
 
-const struct event *catalogue_next(struct catalogue *c, size_t *at) {
-    const struct item *item;
-    while ((item = map_next(&c->items, at)) != NULL)
-        if (item->event != NULL) return item->event;
-    return NULL;
+static int compare(const struct event *e, str type, str id) {
+    int order = str_compare(str_of(e->type), type);
+    return order != 0 ? order : str_compare(str_of(e->id), id);
 }
 
-/* Every version is an act of its own, so what is older than the newest by more than may be in
- * flight has nobody left that could revive it. */
-static void forget_deleted(struct catalogue *c) {
-    struct map kept;
-    map_init(&kept);
-    size_t at = 0;
-    struct item *item;
-    while ((item = map_next(&c->items, &at)) != NULL) {
-        if (item->event == NULL && item->version < c->newest - c->in_flight_max)
-            mem_free(item);
+/* The number of the first event that is not below the name; with `behind`, that is above it. */
+static size_t search(const struct catalogue *c, str type, str id, bool behind) {
+    size_t low = 0;
+    size_t high = c->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare(c->by_name[middle], type, id);
+        if (order < 0 || (behind && order == 0))
+            low = middle + 1;
         else
-            map_put(&kept, str_of(item->path), item);
+            high = middle;
     }
-    map_deinit(&c->items);
-    c->items = kept;
-    c->swept_at = (c->items.count - c->count) * 2;
-    if (c->swept_at < SWEPT_AT_MIN) c->swept_at = SWEPT_AT_MIN;
+    return low;
 }
 
-/* `event` NULL: deleted. Takes the event over, also when it is too old. */
-static void change(struct catalogue *c, str type, str id, int64_t version, struct event *event) {
+size_t catalogue_behind(struct catalogue *c, str type, str id) {
+    return search(c, type, id, true);
+}
+
+const struct event *catalogue_at(struct catalogue *c, size_t number) {
+    return number < c->count ? c->by_name[number] : NULL;
+}
+
+void catalogue_install(struct catalogue *c, struct event *e) {
+    str type = str_of(e->type);
+    str id = str_of(e->id);
     char path[EVENT_PATH_BYTES];
     str key = event_path(type, id, path);
-    assert(key.len > 0 && version > 0);
-    struct event *old = event;
+    assert(key.len > 0);
     pthread_rwlock_wrlock(&c->lock);
-    struct item *item = map_get(&c->items, key);
-    if (item == NULL) {
-        item = mem_new(sizeof *item);
-        str_copy(key, item->path, sizeof item->path);
-        map_put(&c->items, key, item);
+    size_t at = search(c, type, id, false);
+    struct event *old = map_put(&c->by_path, key, e);
+    assert(old == NULL || (old == c->by_name[at] && old->version < e->version));
+    if (old == NULL) {
+        if (c->count == c->cap) {
+            c->cap = c->cap == 0 ? 16 : c->cap * 2;
+            c->by_name = mem_grow(c->by_name, c->cap * sizeof *c->by_name);
+        }
+        memmove(c->by_name + at + 1, c->by_name + at, (c->count - at) * sizeof *c->by_name);
+        c->count++;
     }
-    if (version > item->version) {
-        old = item->event;
-        c->count += (size_t)(event != NULL) - (size_t)(old != NULL);
-        item->version = version;
-        item->event = event;
-    }
-    if (version > c->newest) c->newest = version;
-    if (c->items.count - c->count > c->swept_at) forget_deleted(c);
+    c->by_name[at] = e;
     pthread_rwlock_unlock(&c->lock);
     mem_free(old);
 }
 
-void catalogue_install(struct catalogue *c, struct event *e) {
-    change(c, str_of(e->type), str_of(e->id), e->version, e);
-}
-
-void catalogue_remove(struct catalogue *c, str type, str id, int64_t version) {
-    change(c, type, id, version, NULL);
+void catalogue_remove(struct catalogue *c, str type, str id) {
+    char path[EVENT_PATH_BYTES];
+    str key = event_path(type, id, path);
+    pthread_rwlock_wrlock(&c->lock);
+    struct event *old = key.len == 0 ? NULL : map_remove(&c->by_path, key);
+    if (old != NULL) {
+        size_t at = search(c, type, id, false);
+        assert(c->by_name[at] == old);
+        c->count--;
+        memmove(c->by_name + at, c->by_name + at + 1, (c->count - at) * sizeof *c->by_name);
+    }
+    pthread_rwlock_unlock(&c->lock);
+    mem_free(old);
 }
 
 size_t catalogue_count(struct catalogue *c) {
     catalogue_open(c);
     size_t n = c->count;
-    catalogue_shut(c);
-    return n;
-}
-
-size_t catalogue_remembered(struct catalogue *c) {
-    catalogue_open(c);
-    size_t n = c->items.count;
     catalogue_shut(c);
     return n;
 }

@@ -14,12 +14,15 @@ enum err events_load(struct events *ev) {
     return ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_loaded, .to = ev});
 }
 
+/* On the ledger's thread: the catalogue sees changes in the order in which they were committed. */
+static void on_change_committed(struct ledger_record *r) {
+    struct event_change *change = CONTAINER_OF(r, struct event_change, put.record);
+    catalogue_install(change->events->catalogue, event_copy(change->put.stored));
+}
+
 static void on_changed(struct task *task) {
     struct event_change *change = CONTAINER_OF(task, struct event_change, put.record.task);
-    enum err result = change->put.record.result;
-    if (result == ERR_OK)
-        catalogue_install(change->events->catalogue, event_copy(change->put.stored));
-    change->done(change, result);
+    change->done(change, change->put.record.result);
 }
 
 void events_change(struct events *ev, struct event_change *change) {
@@ -27,24 +30,28 @@ void events_change(struct events *ev, struct event_change *change) {
     change->events = ev;
     change->put.record.kind = LEDGER_EVENT_PUT;
     change->put.record.task.run = on_changed;
+    change->put.record.committed = on_change_committed;
     change->put.now_ms = clock_wall_ms();
     enum err refused = ledger_submit(ev->ledger, &change->put.record);
     if (refused != ERR_OK) change->done(change, refused);
 }
 
-static void on_deleted(struct task *task) {
+static void on_removal_committed(struct ledger_record *r) {
+    struct event_removal *removal = CONTAINER_OF(r, struct event_removal, remove.record);
+    catalogue_remove(removal->events->catalogue, removal->remove.type, removal->remove.id);
+}
+
+static void on_removed(struct task *task) {
     struct event_removal *removal = CONTAINER_OF(task, struct event_removal, remove.record.task);
-    struct ledger_event_delete *remove = &removal->remove;
-    if (remove->record.result == ERR_OK)
-        catalogue_remove(removal->events->catalogue, remove->type, remove->id, remove->version);
-    removal->done(removal, remove->record.result);
+    removal->done(removal, removal->remove.record.result);
 }
 
 void events_delete(struct events *ev, struct event_removal *removal) {
     assert(removal->done != NULL);
     removal->events = ev;
     removal->remove.record.kind = LEDGER_EVENT_DELETE;
-    removal->remove.record.task.run = on_deleted;
+    removal->remove.record.task.run = on_removed;
+    removal->remove.record.committed = on_removal_committed;
     removal->remove.now_ms = clock_wall_ms();
     enum err refused = ledger_submit(ev->ledger, &removal->remove.record);
     if (refused != ERR_OK) removal->done(removal, refused);

@@ -94,6 +94,46 @@ test('one ledger belongs to one server, wherever its data folder is', async () =
   removeFolder(folder);
 });
 
+test('a ledger has one owner by whatever name or link it is reached', async () => {
+  const folder = tempFolder();
+  const server = await start({ dataDir: path.join(folder, 'data') });
+  const file = path.join(folder, 'data', 'admitone.db');
+  const link = path.join(folder, 'link.db');
+  fs.symlinkSync(file, link);
+  for (const name of [file, link]) {
+    const other = run(['serve', '--listen', '127.0.0.1:0', '--data', path.join(folder, 'other'), '--ledger', `sqlite:${name}`]);
+    assert.equal(other.status, 1, name);
+    assert.match(other.stderr, /the ledger .* belongs to another admitone/);
+    assert.match(run(['audit', '--data', path.join(folder, 'other'), '--ledger', `sqlite:${name}`]).stdout, /a server runs on it/);
+  }
+  await server.stop();
+  assert.match(run(['audit', '--data', path.join(folder, 'data')]).stdout, /no server runs on it/);
+  removeFolder(folder);
+});
+
+test('a client that sends very much at once does not keep others waiting', async () => {
+  const server = await start({ args: ['--workers', '1'] });
+  for (let i = 0; i < 50; i++) await server.admin('PUT', `/admin/events/MANY/${i}`, concert());
+  const greedy = await Raw.connect(server, { sink: true });
+  const page = request('GET', '/events?limit=50');
+  for (let i = 0; i < 20; i++) greedy.write(Buffer.concat(many(1000, () => page)));
+  const began = performance.now();
+  assert.equal((await call(server, 'GET', '/health')).status, 200);
+  assert.ok(performance.now() - began < 1000, `${performance.now() - began} ms`);
+  greedy.destroy();
+  await server.stop();
+});
+
+test('pipelined requests beyond one turn are all answered, also when the client has closed its side', async () => {
+  const server = await start();
+  const raw = await Raw.connect(server);
+  raw.socket.end(Buffer.concat(many(500, () => request('GET', '/health'))));
+  const answers = await raw.toEnd();
+  assert.equal(answers.length, 500);
+  assert.ok(answers.every((one) => one.status === 200));
+  await server.stop();
+});
+
 test('an empty data folder name is refused', () => {
   const done = run(['serve', '--listen', '127.0.0.1:0', '--data', '']);
   assert.equal(done.status, 2);

@@ -126,6 +126,7 @@ static void a_wrong_line_of_the_file_is_named_with_its_number(void **state) {
         {"listen = x\n  y\n", "line 2 starts with white space"},
         {"listen = x\n\n[queue]\n\tmax_active = 3\n", "line 4 starts with white space"},
         {"config = other.ini\n", "can't name another"},
+        {"listen = x\n\flisten = y\n", "line 2 has a control character"},
         {"nonsense = 1\nrubbish = 2\n", "unknown key nonsense ("},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -135,6 +136,29 @@ static void a_wrong_line_of_the_file_is_named_with_its_number(void **state) {
         load(args, none, rows[i].wrong);
         unlink(path);
     }
+}
+
+static void what_stands_behind_a_nul_is_not_lost(void **state) {
+    (void)state;
+    static const char text[] = "listen = x\n\0\nnonsense = 1\n";
+    char path[32] = "/tmp/config_test.XXXXXX";
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+    close(fd);
+    char *args[] = {"--config", path, NULL};
+    load(args, none, "line 2 has a control character");
+    unlink(path);
+}
+
+static void lines_may_end_as_on_windows(void **state) {
+    (void)state;
+    char path[32];
+    write_file(path, "listen = there\r\n  \r\n[queue]\r\nmax_active = 7\r\n");
+    char *args[] = {"--config", path, NULL};
+    struct values v = load(args, none, NULL);
+    assert_string_equal(v.listen, "there");
+    assert_int_equal(v.max_active, 7);
+    unlink(path);
 }
 
 /* inih would take what is behind its buffer for the next line, and silently change a value. */
@@ -216,6 +240,8 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
         cmocka_unit_test(a_wrong_line_of_the_file_is_named_with_its_number),
         cmocka_unit_test(a_line_too_long_for_the_file_is_refused_and_fits_a_flag),
+        cmocka_unit_test(what_stands_behind_a_nul_is_not_lost),
+        cmocka_unit_test(lines_may_end_as_on_windows),
         cmocka_unit_test(a_name_longer_than_any_key_is_no_key),
         cmocka_unit_test(a_folder_is_no_file),
         cmocka_unit_test(printing_shows_where_each_value_came_from),
