@@ -114,13 +114,11 @@ static void settle(struct conn *c, bool more) {
         if (c->wait != WAIT_WRITE) conn_wait_for(c, WAIT_WRITE);
     } else if (c->answering) {
         conn_wait_for(c, WAIT_ANSWER);
-    } else if (c->last) {
+    } else if (c->last || (c->eof && !more)) {
         finish(c);
     } else if (more) {
         conn_wait_for(c, WAIT_TURN);
         net_worker_give_turns(c->net);
-    } else if (c->eof) {
-        finish(c);
     } else if (c->exchange == NULL) {
         conn_wait_for(c, WAIT_IDLE);
     } else {
