@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "splitmix.h"
 
 struct outcome {
     struct http1 p;
@@ -25,14 +26,6 @@ struct outcome {
     char *block;
     size_t len;
 };
-
-/* splitmix64 */
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
 
 static size_t below(uint64_t *state, size_t bound) {
     return bound == 0 ? 0 : (size_t)(next_random(state) % bound);

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "splitmix.h"
+
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 
 /* 0000-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z */
@@ -15,16 +17,8 @@
 
 static uint64_t random_state;
 
-/* splitmix64 */
-static uint64_t next_random(void) {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
-}
-
 static int64_t random_ms(void) {
-    return FIRST_MS + (int64_t)(next_random() % (uint64_t)(LAST_MS - FIRST_MS + 1));
+    return FIRST_MS + (int64_t)(next_random(&random_state) % (uint64_t)(LAST_MS - FIRST_MS + 1));
 }
 
 /* What the C library makes of it. */
@@ -110,9 +104,9 @@ static void random_times_with_offsets_read_as_timegm_says(void **state) {
         if (ms < FIRST_MS + 86400000 || ms > LAST_MS - 86400000) continue;
         char local[CLOCK_TEXT_BYTES];
         format_by_libc(ms, local);
-        int hours = (int)(next_random() % 24);
-        int minutes = (int)(next_random() % 60);
-        bool west = next_random() % 2 == 0;
+        int hours = (int)(next_random(&random_state) % 24);
+        int minutes = (int)(next_random(&random_state) % 60);
+        bool west = next_random(&random_state) % 2 == 0;
         char text[64];
         snprintf(text, sizeof text, "%.23s%c%02d:%02d", local, west ? '-' : '+', hours, minutes);
         int64_t offset_ms = (hours * 60 + minutes) * INT64_C(60000);

@@ -6,15 +6,9 @@
 
 #include <cmocka.h>
 
-static uint64_t random_state;
+#include "splitmix.h"
 
-/* splitmix64 */
-static uint64_t next_random(void) {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
-}
+static uint64_t random_state;
 
 static void assert_first(const struct heap *h, int64_t key, uint64_t value) {
     const struct heap_item *first = heap_first(h);
@@ -79,9 +73,9 @@ static void a_random_history_gives_what_a_simple_model_gives(void **state) {
         for (int operation = 0; operation < 5000; operation++) {
             /* Phases that mostly fill and mostly empty; few keys, so that they meet. */
             uint64_t pushes_of_8 = operation / 700 % 2 == 0 ? 6 : 2;
-            if (count < MOST && next_random() % 8 < pushes_of_8) {
-                model[count] =
-                    (struct heap_item){(int64_t)(next_random() % 100) - 50, next_random() % 1000};
+            if (count < MOST && next_random(&random_state) % 8 < pushes_of_8) {
+                model[count] = (struct heap_item){(int64_t)(next_random(&random_state) % 100) - 50,
+                                                  next_random(&random_state) % 1000};
                 heap_push(&h, model[count].key, model[count].value);
                 count++;
             } else if (count > 0) {

@@ -8,16 +8,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "splitmix.h"
 
 static uint64_t random_state;
-
-/* splitmix64 */
-static uint64_t next_random(void) {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
-}
 
 static int values[8];
 
@@ -168,16 +161,16 @@ static void run_history(uint64_t seed, size_t keys, int operations) {
     random_state = seed;
     struct map m;
     map_init(&m);
-    m.seed = next_random(); /* the history is the same whenever it is run */
+    m.seed = next_random(&random_state); /* the history is the same whenever it is run */
     for (int operation = 0; operation < operations; operation++) {
         /* Phases that mostly fill and mostly empty, so that the map is full and sparse in turn. */
         uint64_t puts_of_8 = operation / 5000 % 2 == 0 ? 5 : 2;
-        size_t n = next_random() % keys;
-        uint64_t dice = next_random() % 8;
+        size_t n = next_random(&random_state) % keys;
+        uint64_t dice = next_random(&random_state) % 8;
         char text[24];
         str key = key_of(n, text);
         if (dice < puts_of_8) {
-            void *value = &targets[next_random() % KEYS_MAX];
+            void *value = &targets[next_random(&random_state) % KEYS_MAX];
             CHECK(map_put(&m, key, value) == model.value[n]);
             model.count += model.value[n] == NULL;
             model.value[n] = value;

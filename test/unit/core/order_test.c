@@ -7,16 +7,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "splitmix.h"
 
 static uint64_t random_state;
-
-/* splitmix64 */
-static uint64_t next_random(void) {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
-}
 
 static void an_empty_order_has_nobody(void **state) {
     (void)state;
@@ -124,13 +117,13 @@ static void ten_million_are_ranked_exactly(void **state) {
     assert_int_equal(o.count, MANY);
     random_state = 1;
     for (int i = 0; i < 200000; i++) {
-        uint64_t n = 1 + next_random() % MANY;
+        uint64_t n = 1 + next_random(&random_state) % MANY;
         assert_int_equal(order_rank(&o, n), n - 1);
     }
     /* Every third leaves. */
     for (uint64_t n = 3; n <= MANY; n += 3) order_remove(&o, n);
     for (int i = 0; i < 200000; i++) {
-        uint64_t n = 1 + next_random() % MANY;
+        uint64_t n = 1 + next_random(&random_state) % MANY;
         uint64_t next;
         assert_int_equal(order_rank(&o, n), (n - 1) - (n - 1) / 3);
         assert_true(order_next(&o, n, &next));
@@ -159,9 +152,9 @@ static void run_history(uint64_t seed, uint64_t window, uint64_t offset, int ope
     uint64_t count = 0;
     for (int operation = 0; operation < operations; operation++) {
         uint64_t from = (NUMBERS - window) * (uint64_t)operation / (uint64_t)operations;
-        uint64_t n = from + next_random() % window;
+        uint64_t n = from + next_random(&random_state) % window;
         /* What the window has left behind goes, mostly. */
-        if (from > 0 && member[from - 1] && next_random() % 8 != 0) {
+        if (from > 0 && member[from - 1] && next_random(&random_state) % 8 != 0) {
             order_remove(&o, offset + from - 1);
             member[from - 1] = false;
             count--;
@@ -176,7 +169,7 @@ static void run_history(uint64_t seed, uint64_t window, uint64_t offset, int ope
         CHECK(order_has(&o, offset + n) == member[n]);
         CHECK(o.count == count);
         if (operation % 100 != 0) continue;
-        n = next_random() % NUMBERS;
+        n = next_random(&random_state) % NUMBERS;
         uint64_t rank = 0;
         uint64_t next;
         uint64_t expected = n;

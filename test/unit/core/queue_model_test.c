@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "splitmix.h"
 
 #define USERS 120
 #define SEQ_MOST 400000
@@ -63,17 +64,9 @@ static uint64_t random_state;
                      (unsigned long long)seed, step, #condition, (unsigned long long)seed);        \
     } while (0)
 
-/* splitmix64 */
-static uint64_t next_random(void) {
-    uint64_t z = random_state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
-}
-
 /* From `low` to `high`, both included. */
 static int64_t between(int64_t low, int64_t high) {
-    return low + (int64_t)(next_random() % (uint64_t)(high - low + 1));
+    return low + (int64_t)(next_random(&random_state) % (uint64_t)(high - low + 1));
 }
 
 static bool one_in(int64_t n) {
@@ -245,7 +238,7 @@ static void check_look(uint64_t seq) {
 /* Some number: of a live entry, of another one, of none. */
 static uint64_t some_seq(void) {
     if (m.live_count > 0 && !one_in(4)) return m.live[between(0, (int64_t)m.live_count - 1)];
-    if (one_in(20)) return next_random();
+    if (one_in(20)) return next_random(&random_state);
     return (uint64_t)between(0, (int64_t)m.next_seq + 2);
 }
 
