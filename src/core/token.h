@@ -27,7 +27,7 @@ struct token_box;
 
 /* `previous` may be empty. NULL when libcrypto has no HMAC-SHA-256. */
 struct token_box *token_box_new(str current, str previous);
-void token_box_free(struct token_box *box);
+void token_box_free(struct token_box *box); /* or NULL */
 
 void token_sign(struct token_box *box, const struct token *t, char out[TOKEN_TEXT_BYTES]);
 /* False: forged, altered, of another key, or no token at all. */

@@ -19,7 +19,7 @@ test('each layer includes what section 11 says and nothing else', () => {
     ['src/run/mailbox.h', '<uv.h>'],
     ['src/run/mailbox.h', '"base/task.h"'],
     ['src/core/event.h', '"base/str.h"'],
-    ['src/core/token.c', '<openssl/evp.h>'],
+    ['src/core/hmac.c', '<openssl/evp.h>'],
     ['src/port/ledger.h', '"core/event.h"'],
     ['src/hot/redis.c', '<hiredis/hiredis.h>'],
     ['src/ledger/sqlite.c', '<sqlite3.h>'],
