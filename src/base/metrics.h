@@ -24,6 +24,18 @@
     X(HTTP_3XX, "admitone_http_responses_total", "class=\"3xx\"", "")                              \
     X(HTTP_4XX, "admitone_http_responses_total", "class=\"4xx\"", "")                              \
     X(HTTP_5XX, "admitone_http_responses_total", "class=\"5xx\"", "")                              \
+    X(SSE_OPENED, "admitone_sse_opened_total", "", "Streams opened")                               \
+    X(SSE_CLOSED, "admitone_sse_closed_total", "", "Streams ended, by whichever side")             \
+    X(SSE_DROPPED, "admitone_sse_dropped_total", "", "Streams cut because the reader lagged")      \
+    X(SSE_EVENTS, "admitone_sse_events_total", "", "Events sent to streams")                       \
+    X(QUEUE_ADMISSIONS, "admitone_queue_admissions_total", "",                                     \
+      "Entries that waited and were let in")                                                       \
+    X(QUEUE_COMPLETIONS, "admitone_queue_completions_total", "", "Entries that completed")         \
+    X(QUEUE_LEAVES, "admitone_queue_leaves_total", "", "Entries given back by their users")        \
+    X(QUEUE_EXPIRIES_ACTIVE, "admitone_queue_expiries_total", "status=\"active\"",                 \
+      "Entries whose time was over")                                                               \
+    X(QUEUE_EXPIRIES_GRACE, "admitone_queue_expiries_total", "status=\"waiting\"", "")             \
+    X(QUEUE_REJECTIONS, "admitone_queue_rejections_total", "", "Enters refused: queue full")       \
     X(LEDGER_RECORDS, "admitone_ledger_records_total", "", "Records written to the ledger")        \
     X(LEDGER_REFUSED_FULL, "admitone_ledger_refused_total", "", "Records refused: queue full")     \
     X(LEDGER_BATCH_FAILURES, "admitone_ledger_batch_failures_total", "", "Batches rolled back")    \
@@ -33,6 +45,12 @@
 /* X(symbol, name, unit of the sum per count, help): buckets are powers of two. */
 #define HISTOGRAM_MAP(X)                                                                           \
     X(REQUEST_SECONDS, "admitone_request_duration_seconds", 1e-6, "From request read to answer")   \
+    X(QUEUE_WAIT_SECONDS, "admitone_queue_wait_seconds", 1e-3, "From enter to ACTIVE")             \
+    X(QUEUE_ESTIMATE_ERROR_SECONDS, "admitone_queue_estimate_error_seconds", 1e-3,                 \
+      "By how much the estimate given at enter was off")                                           \
+    X(QUEUE_ENTER_SECONDS, "admitone_queue_enter_seconds", 1e-9, "One enter in the hot store")     \
+    X(QUEUE_LOOK_SECONDS, "admitone_queue_look_seconds", 1e-9, "One look at a place")              \
+    X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", 1e-9, "One step of admission")          \
     X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", 1e-6, "One batch, fsync included")  \
     X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", 1, "Records per batch")
 

@@ -12,7 +12,7 @@
 
 static void take_turn(struct conn *c, char *bytes, size_t len);
 
-/* The part of an answer that the socket did not take. */
+/* The part of an answer or of a stream that the socket did not take. */
 struct unsent {
     uv_write_t request;
     struct conn *conn;
@@ -64,6 +64,7 @@ void conn_close(struct conn *c) {
         if (!c->answering) exchange_free(x);
     }
     uv_close((uv_handle_t *)&c->tcp, on_closed);
+    if (c->stream != NULL) stream_ended(c);
 }
 
 bool conn_has_unread(const struct conn *c) {
@@ -110,10 +111,20 @@ static void read_or_not(struct conn *c) {
  * requests may still be in its input. */
 static void settle(struct conn *c, bool more) {
     if (c->closing) return;
+    if (c->stream != NULL) {
+        buf_deinit(&c->in); /* requests behind a stream */
+        if (stream_lags(c)) {
+            count(COUNT_SSE_DROPPED, 1);
+            conn_close(c);
+            return;
+        }
+    }
     if (c->unsent > 0) {
         if (c->wait != WAIT_WRITE) conn_wait_for(c, WAIT_WRITE);
     } else if (c->answering) {
         conn_wait_for(c, WAIT_ANSWER);
+    } else if (c->stream != NULL) {
+        conn_wait_for(c, WAIT_STREAM);
     } else if (c->last || (c->eof && !more)) {
         finish(c);
     } else if (more) {
@@ -147,10 +158,10 @@ static void on_unsent_written(uv_write_t *request, int failed) {
 }
 
 /* Sends the bytes; what the socket does not take is copied and sent when it does. */
-static void send_bytes(struct conn *c, struct buf *bytes) {
-    if (bytes->len == 0 || c->closing) return;
+static void send_bytes(struct conn *c, str bytes) {
+    if (bytes.len == 0 || c->closing) return;
     uv_stream_t *stream = (uv_stream_t *)&c->tcp;
-    uv_buf_t all = uv_buf_init(bytes->bytes, (unsigned)bytes->len);
+    uv_buf_t all = uv_buf_init((char *)bytes.at, (unsigned)bytes.len);
     /* Behind what is unsent there is nothing to try: libuv keeps the order. */
     int sent = c->unsent > 0 ? UV_EAGAIN : uv_try_write(stream, &all, 1);
     if (sent < 0 && sent != UV_EAGAIN) {
@@ -158,18 +169,19 @@ static void send_bytes(struct conn *c, struct buf *bytes) {
         return;
     }
     size_t done = sent < 0 ? 0 : (size_t)sent;
-    if (done == bytes->len) return;
-    struct unsent *u = mem_grow(NULL, sizeof *u + bytes->len - done);
+    if (done == bytes.len) return;
+    struct unsent *u = mem_grow(NULL, sizeof *u + bytes.len - done);
     u->conn = c;
-    memcpy(u->bytes, bytes->bytes + done, bytes->len - done);
-    uv_buf_t rest = uv_buf_init(u->bytes, (unsigned)(bytes->len - done));
+    memcpy(u->bytes, bytes.at + done, bytes.len - done);
+    uv_buf_t rest = uv_buf_init(u->bytes, (unsigned)(bytes.len - done));
     if (uv_write(&u->request, stream, &rest, 1, on_unsent_written) != 0) {
         mem_free(u);
         conn_close(c);
         return;
     }
     c->unsent++;
-    assert(c->unsent <= 2); /* of a turn, and of the handler that was at work when it ended */
+    /* Of a turn, and of the handler that was at work when it ended; only a stream has more. */
+    assert(c->unsent <= 2 || c->stream != NULL);
 }
 
 /* Hands the request to its handler, or answers what was refused before it got there. */
@@ -239,7 +251,7 @@ static void take_turn(struct conn *c, char *bytes, size_t len) {
         buf_append(&c->in, bytes + done, len - done);
     }
     c->out = NULL;
-    send_bytes(c, out);
+    send_bytes(c, buf_str(out));
     if (outermost) nw->in_turn = false;
     if (out->cap > KEPT_BYTES_MAX) buf_deinit(out);
     buf_deinit(&nested);
@@ -264,13 +276,28 @@ void conn_answered(struct conn *c) {
     c->answering = false;
     c->exchange = NULL;
     if (c->out != NULL) return; /* goes out at the end of the turn, with its neighbours */
-    send_bytes(c, &c->net->aside);
+    send_bytes(c, buf_str(&c->net->aside));
     if (c->net->aside.cap > KEPT_BYTES_MAX) buf_deinit(&c->net->aside);
     if (c->closing) return;
     if (c->unsent > 0)
         settle(c, false);
     else
         take_turn(c, NULL, 0);
+}
+
+void conn_send(struct conn *c, str bytes) {
+    assert(c->stream != NULL);
+    if (c->out != NULL) {
+        buf_add(c->out, bytes); /* behind its head, at the end of the turn that began it */
+        return;
+    }
+    send_bytes(c, bytes);
+    settle(c, false);
+}
+
+void conn_end(struct conn *c) {
+    assert(c->last && c->stream == NULL);
+    if (c->out == NULL) settle(c, false);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
@@ -287,8 +314,9 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
 static void on_eof(struct conn *c) {
     c->eof = true;
     read_or_not(c);
-    /* A client may close its side when it has asked, and still wants the answer. */
-    if (!is_busy(c)) conn_close(c);
+    /* A client may close its side when it has asked, and still wants the answer; but one without
+     * an end is for those who stay. */
+    if (c->stream != NULL || !is_busy(c)) conn_close(c);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
@@ -302,7 +330,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
         conn_close(c);
         return;
     }
-    if (c->wait == WAIT_LINGER) return;
+    if (c->wait == WAIT_LINGER || c->stream != NULL) return;
     bool shared = buf->base == c->net->read_bytes;
     if (!shared) c->in.len += (size_t)got;
     if (is_busy(c)) {
@@ -333,6 +361,10 @@ void conn_on_deadline(struct conn *c) {
         [WAIT_IDLE] = COUNT_TIMEOUT_IDLE,
         [WAIT_WRITE] = COUNT_TIMEOUT_WRITE,
     };
+    if (c->wait == WAIT_STREAM) {
+        stream_beat(c);
+        return;
+    }
     if (c->wait != WAIT_LINGER) count(counters[c->wait], 1);
     /* Whoever has begun a request is told; a silent one has nothing to be told about. */
     if (c->exchange != NULL && (c->wait == WAIT_HEADERS || c->wait == WAIT_BODY)) {

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "net/peers.h"
 #include "net/server.h"
+#include "net/stream.h"
 
 /* What a connection waits for. Each has its own time-out, so its list is in order of deadlines. */
 enum wait {
@@ -18,6 +19,7 @@ enum wait {
     WAIT_ANSWER, /* a handler is at work: no deadline of ours */
     WAIT_TURN,   /* more requests have arrived than one turn takes; others come first */
     WAIT_WRITE,
+    WAIT_STREAM, /* an endless answer that has nothing to say until its next heartbeat */
     WAIT_LINGER, /* answered and shut down; what the client still sends is thrown away */
     WAITS
 };
@@ -45,6 +47,7 @@ struct listener {
 struct net_worker {
     struct net *net;
     struct worker *worker;
+    void *context;
     struct listener *listeners;
     struct list waits[WAITS];
     int64_t timeouts_ms[WAITS];
@@ -77,13 +80,15 @@ struct conn {
     struct list link;
     int64_t deadline_ms;
     struct exchange *exchange; /* being read or answered */
+    struct stream *stream;     /* the answer that does not end; nothing behind it is answered */
     struct buf in;             /* what was read and is not answered yet */
     struct buf *out;           /* during its turn: where its answers are gathered */
     struct address peer;
     enum wait wait;
-    unsigned char unsent; /* how many answers the socket has not taken all of: at most 2 */
-    bool counted;         /* in peers */
-    bool refused;         /* in net->refusing */
+    uint32_t unsent; /* how many answers (at most 2) and parts of a stream the socket has not
+                      * taken all of */
+    bool counted;    /* in peers */
+    bool refused;    /* in net->refusing */
     bool reading;
     bool answering; /* the handler has the exchange */
     bool last;      /* close after the answer under way */
@@ -101,11 +106,16 @@ void conn_wait_for(struct conn *c, enum wait wait);
 /* Where the answer to c->exchange is to be rendered, and: it has been. */
 struct buf *conn_out(struct conn *c);
 void conn_answered(struct conn *c);
+/* More of its stream, behind whatever is there. */
+void conn_send(struct conn *c, str bytes);
+/* Nothing more will be answered: it closes when all is sent. */
+void conn_end(struct conn *c);
 void conn_on_deadline(struct conn *c);
 /* The next turn of one that is in WAIT_TURN. */
 void conn_on_turn(struct conn *c);
 /* Whether the socket has bytes that were not read yet. */
 bool conn_has_unread(const struct conn *c);
+
 /* server.c */
 void net_worker_maybe_drained(struct net_worker *nw);
 /* Somebody is in WAIT_TURN. */
@@ -114,6 +124,20 @@ void net_worker_give_turns(struct net_worker *nw);
 /* reply.c */
 struct exchange *exchange_take(struct conn *c);
 void exchange_begin(struct exchange *x);
+/* It is over: kept for another, or released. */
 void exchange_free(struct exchange *x);
+/* Frees its memory. */
+void exchange_release(struct exchange *x);
+/* Writes the answer's head. `length` is the body's; -1: the end of the connection is its end. */
+void reply_head(struct exchange *x, struct buf *out, str content_type, int64_t length);
+void reply_count(const struct exchange *x);
+
+/* stream.c */
+/* Its connection is closed, or about to be: forgets it and tells its owner. */
+void stream_ended(struct conn *c);
+/* More is unsent than a reader may lag. */
+bool stream_lags(const struct conn *c);
+/* Nothing was sent for the time of a heartbeat. */
+void stream_beat(struct conn *c);
 
 #endif

@@ -3,9 +3,10 @@
  *
  * A handler is called on the connection's worker with a whole request, and answers exactly once,
  * at once or later, on the same worker: reply_start, write the body, reply_send; or
- * reply_problem. After that the exchange is gone. `request` is valid only until the handler
- * returns: what is needed later is copied into the arena, which lives until the answer. The
- * client may have gone meanwhile: answering then is harmless and still required.
+ * reply_problem; or reply_stream (net/stream.h). After that the exchange is gone. `request` is
+ * valid only until the handler returns: what is needed later is copied into the arena, which lives
+ * until the answer. The client may have gone meanwhile: answering then is harmless and still
+ * required.
  */
 #ifndef ADMITONE_NET_EXCHANGE_H
 #define ADMITONE_NET_EXCHANGE_H
@@ -24,6 +25,7 @@ struct net_worker;
 struct exchange {
     struct http_request request;
     struct arena arena;
+    int64_t retry_after_s; /* for a problem's Retry-After; 0: 1 second where trying again helps */
 
     /* Below: net's own. */
     struct conn *conn; /* NULL once the client has gone */
@@ -31,17 +33,23 @@ struct exchange {
     struct exchange *next_free;
     struct buf headers; /* extra ones of the answer, rendered */
     int status;
-    bool fresh; /* its clock has not been started */
-    bool head;  /* HEAD: no body in the answer */
+    bool fresh;  /* its clock has not been started */
+    bool head;   /* HEAD: no body in the answer */
+    bool secure; /* exchange_secure */
     int64_t started_ns;
     size_t request_id_len;
     char request_id[REQUEST_ID_BYTES_MAX];
     struct http1 parser;
 };
 
+/* Whether the client's side is TLS, as a trusted proxy says in X-Forwarded-Proto. */
+bool exchange_secure(const struct exchange *x);
+
 /* Who asks: the peer, or the one that trusted proxies name in X-Forwarded-For. Only while the
  * handler runs. */
 struct address exchange_client(const struct exchange *x);
+/* What its worker's net_worker_new was given. */
+void *exchange_context(const struct exchange *x);
 
 /* Adds a header to the answer; any time before reply_send. */
 void reply_header(struct exchange *x, str name, str value);
@@ -56,5 +64,15 @@ void reply_empty(struct exchange *x, int status);
 /* A problem document (RFC 9457); with Retry-After when trying again makes sense. */
 void reply_problem(struct exchange *x, enum err e, const char *detail_format, ...)
     __attribute__((format(printf, 3, 4)));
+
+struct problem_member {
+    str key;
+    str value; /* JSON text */
+};
+
+/* The same with members of its own behind the usual ones. */
+void reply_problem_with(struct exchange *x, enum err e, const struct problem_member *members,
+                        size_t count, const char *detail_format, ...)
+    __attribute__((format(printf, 5, 6)));
 
 #endif

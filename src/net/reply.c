@@ -10,7 +10,7 @@
 #include "net/conn.h"
 
 /* How many are kept for reuse when a burst is over. */
-#define KEPT_EXCHANGES_MAX 64
+#define KEPT_EXCHANGES_MAX 256
 
 struct exchange *exchange_take(struct conn *c) {
     struct net_worker *nw = c->net;
@@ -25,23 +25,30 @@ struct exchange *exchange_take(struct conn *c) {
     x->net = nw;
     x->fresh = true;
     x->head = false;
+    x->retry_after_s = 0;
     x->request_id_len = 0;
     http1_init(&x->parser);
     nw->exchange_count++;
     return x;
 }
 
+void exchange_release(struct exchange *x) {
+    arena_reset(&x->arena);
+    buf_deinit(&x->headers);
+    mem_free(x);
+}
+
 void exchange_free(struct exchange *x) {
     struct net_worker *nw = x->net;
     assert(nw->exchange_count > 0);
-    arena_reset(&x->arena);
-    buf_deinit(&x->headers);
     if (nw->free_exchange_count < KEPT_EXCHANGES_MAX) {
+        arena_rewind(&x->arena);
+        buf_clear(&x->headers);
         x->next_free = nw->free_exchanges;
         nw->free_exchanges = x;
         nw->free_exchange_count++;
     } else {
-        mem_free(x);
+        exchange_release(x);
     }
     nw->exchange_count--;
     net_worker_maybe_drained(nw);
@@ -63,9 +70,23 @@ static void name_request(struct exchange *x) {
     x->request_id_len = 16;
 }
 
+/* Where several proxies have each added theirs, the first is the client's own. */
+static bool came_over_tls(const struct exchange *x) {
+    if (!address_in(&x->conn->peer, &x->net->net->options.trusted_proxies)) return false;
+    if (x->parser.phase != HTTP1_WHOLE) return false;
+    str said = http_header(&x->request, STR("X-Forwarded-Proto"));
+    str first;
+    return str_split(&said, ',', &first) && str_eq_nocase(str_trim(first), STR("https"));
+}
+
+bool exchange_secure(const struct exchange *x) {
+    return x->secure;
+}
+
 void exchange_begin(struct exchange *x) {
     x->started_ns = clock_steady_ns();
     x->head = x->parser.phase > HTTP1_REQUEST_LINE && x->parser.method == HTTP_HEAD;
+    x->secure = came_over_tls(x);
     name_request(x);
 }
 
@@ -84,6 +105,10 @@ struct address exchange_client(const struct exchange *x) {
         list.len = comma == 0 ? 0 : comma - 1;
     }
     return client;
+}
+
+void *exchange_context(const struct exchange *x) {
+    return x->net->context;
 }
 
 void reply_header(struct exchange *x, str name, str value) {
@@ -147,10 +172,10 @@ static str date_now(struct net_worker *nw) {
     return (str){nw->date, sizeof nw->date - 1};
 }
 
-static void render(struct exchange *x, struct buf *out, str content_type, str body) {
+void reply_head(struct exchange *x, struct buf *out, str content_type, int64_t length) {
     bool bodiless = x->status == 204;
-    assert(!bodiless || body.len == 0);
-    buf_reserve(out, 512 + body.len);
+    assert(!bodiless || length == 0);
+    assert(length >= 0 || x->conn->last);
     buf_add(out, STR("HTTP/1.1 "));
     buf_add_i64(out, x->status);
     buf_add_char(out, ' ');
@@ -162,8 +187,10 @@ static void render(struct exchange *x, struct buf *out, str content_type, str bo
     if (!bodiless) {
         buf_add(out, STR("\r\nContent-Type: "));
         buf_add(out, content_type);
+    }
+    if (!bodiless && length >= 0) {
         buf_add(out, STR("\r\nContent-Length: "));
-        buf_add_i64(out, (int64_t)body.len);
+        buf_add_i64(out, length);
     }
     buf_add(out, STR("\r\n"));
     buf_add(out, buf_str(&x->headers));
@@ -172,10 +199,15 @@ static void render(struct exchange *x, struct buf *out, str content_type, str bo
     else if (x->parser.http10) /* which expects a close unless it is told */
         buf_add(out, STR("Connection: keep-alive\r\n"));
     buf_add(out, STR("\r\n"));
+}
+
+static void render(struct exchange *x, struct buf *out, str content_type, str body) {
+    buf_reserve(out, 512 + body.len);
+    reply_head(x, out, content_type, (int64_t)body.len);
     if (!x->head) buf_add(out, body);
 }
 
-static void count_answer(const struct exchange *x) {
+void reply_count(const struct exchange *x) {
     static const enum counter by_class[] = {COUNT_HTTP_2XX, COUNT_HTTP_3XX, COUNT_HTTP_4XX,
                                             COUNT_HTTP_5XX};
     assert(x->status >= 200 && x->status < 600);
@@ -185,7 +217,7 @@ static void count_answer(const struct exchange *x) {
 
 void reply_send(struct exchange *x, str content_type) {
     struct conn *c = x->conn;
-    count_answer(x);
+    reply_count(x);
     if (c != NULL) {
         /* HTTP/1.0 and "Connection: close" have set it already; so does a server that stops. */
         if (x->net->draining) c->last = true;
@@ -202,16 +234,23 @@ void reply_empty(struct exchange *x, int status) {
     reply_send(x, STR("text/plain"));
 }
 
-void reply_problem(struct exchange *x, enum err e, const char *detail_format, ...) {
+static void say_when_to_retry(struct exchange *x, int status) {
+    int64_t seconds = x->retry_after_s;
+    if (seconds == 0 && (status == 503 || status == 429)) seconds = 1;
+    if (seconds == 0) return;
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)seconds);
+    reply_header(x, STR("Retry-After"), str_of(text));
+}
+
+static void send_problem(struct exchange *x, enum err e, const struct problem_member *members,
+                         size_t count, const char *detail_format, va_list args) {
     char detail[512];
-    va_list args;
-    va_start(args, detail_format);
     vsnprintf(detail, sizeof detail, detail_format, args);
-    va_end(args);
     str shown = str_cut(str_of(detail), sizeof detail - 4); /* no half character at its end */
 
     int status = err_status(e);
-    if (status == 503 || status == 429) reply_header(x, STR("Retry-After"), STR("1"));
+    say_when_to_retry(x, status);
     char type[64];
     char instance[REQUEST_ID_BYTES_MAX + 32];
     str code = err_code(e);
@@ -228,7 +267,23 @@ void reply_problem(struct exchange *x, enum err e, const char *detail_format, ..
     json_out_str(&json, STR("detail"), shown);
     json_out_str(&json, STR("code"), code);
     json_out_str(&json, STR("instance"), str_of(instance));
+    for (size_t i = 0; i < count; i++) json_out_raw(&json, members[i].key, members[i].value);
     json_out_object_end(&json);
     json_out_done(&json);
     reply_send(x, STR("application/problem+json"));
+}
+
+void reply_problem(struct exchange *x, enum err e, const char *detail_format, ...) {
+    va_list args;
+    va_start(args, detail_format);
+    send_problem(x, e, NULL, 0, detail_format, args);
+    va_end(args);
+}
+
+void reply_problem_with(struct exchange *x, enum err e, const struct problem_member *members,
+                        size_t count, const char *detail_format, ...) {
+    va_list args;
+    va_start(args, detail_format);
+    send_problem(x, e, members, count, detail_format, args);
+    va_end(args);
 }

@@ -171,10 +171,11 @@ void net_worker_give_turns(struct net_worker *nw) {
     uv_idle_start(&nw->turns, on_turns);
 }
 
-struct net_worker *net_worker_new(struct net *n, struct worker *w) {
+struct net_worker *net_worker_new(struct net *n, struct worker *w, void *context) {
     struct net_worker *nw = mem_new(sizeof *nw);
     nw->net = n;
     nw->worker = w;
+    nw->context = context;
     for (int i = 0; i < WAITS; i++) list_init(&nw->waits[i]);
     nw->timeouts_ms[WAIT_HEADERS] = n->options.headers_timeout_ms;
     nw->timeouts_ms[WAIT_BODY] = n->options.body_timeout_ms;
@@ -182,6 +183,10 @@ struct net_worker *net_worker_new(struct net *n, struct worker *w) {
     nw->timeouts_ms[WAIT_ANSWER] = NEVER_MS;
     nw->timeouts_ms[WAIT_TURN] = NEVER_MS;
     nw->timeouts_ms[WAIT_WRITE] = n->options.write_timeout_ms;
+    /* A stream's end is looked for at each heartbeat, so that one list is enough. */
+    nw->timeouts_ms[WAIT_STREAM] = n->options.stream_heartbeat_ms < n->options.stream_max_ms
+                                       ? n->options.stream_heartbeat_ms
+                                       : n->options.stream_max_ms;
     nw->timeouts_ms[WAIT_LINGER] = LINGER_MS;
     uv_idle_init(&w->loop, &nw->turns);
     nw->turns.data = nw;
@@ -224,6 +229,25 @@ static bool is_silent(const struct conn *c) {
     return c->exchange == NULL && c->unsent == 0 && c->in.len == 0 && !conn_has_unread(c);
 }
 
+/* A stream's client connects anew, elsewhere; whoever is idle can do so too. */
+static void drain_conn(struct conn *c, bool at_once) {
+    if (c->stream != NULL && !at_once)
+        stream_end(c->stream);
+    else if (at_once || is_silent(c))
+        conn_close(c);
+}
+
+/* Whose stream ends may end others in the same list: a link of our own keeps the place. */
+static void drain_list(struct list *l, bool at_once) {
+    struct list place;
+    list_init(&place);
+    for (struct list *at = l->next; at != l; at = place.next) {
+        list_move_last(at->next, &place); /* right behind it */
+        drain_conn(CONTAINER_OF(at, struct conn, link), at_once);
+    }
+    list_remove(&place);
+}
+
 void net_worker_drain(struct net_worker *nw, bool at_once, void (*done)(void *), void *arg) {
     if (!nw->draining) {
         nw->draining = true;
@@ -236,14 +260,7 @@ void net_worker_drain(struct net_worker *nw, bool at_once, void (*done)(void *),
             uv_close((uv_handle_t *)&l->tcp, NULL);
         }
     }
-    for (int wait = 0; wait < WAITS; wait++) {
-        struct list *next;
-        for (struct list *at = nw->waits[wait].next; at != &nw->waits[wait]; at = next) {
-            struct conn *c = CONTAINER_OF(at, struct conn, link);
-            next = at->next;
-            if (at_once || is_silent(c)) conn_close(c);
-        }
-    }
+    for (int wait = 0; wait < WAITS; wait++) drain_list(&nw->waits[wait], at_once);
     net_worker_maybe_drained(nw);
 }
 
@@ -256,7 +273,7 @@ void net_worker_free(struct net_worker *nw) {
     }
     while (nw->free_exchanges != NULL) {
         struct exchange *next = nw->free_exchanges->next_free;
-        mem_free(nw->free_exchanges);
+        exchange_release(nw->free_exchanges);
         nw->free_exchanges = next;
     }
     buf_deinit(&nw->out);

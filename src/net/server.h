@@ -22,6 +22,10 @@ struct net_options {
     int64_t max_connections;
     int64_t max_connections_per_address; /* 0: no cap */
     struct networks trusted_proxies;
+    /* Of streams; all three are needed by whoever opens any. */
+    int64_t stream_heartbeat_ms; /* of silence, then net says something itself */
+    int64_t stream_max_ms;       /* then it ends, and the client connects anew */
+    int64_t stream_lag_bytes;    /* unsent; whoever lags more is dropped */
 };
 
 /* Whoever answers the requests of a listener. */
@@ -40,14 +44,14 @@ int64_t net_connections(const struct net *n);
  * *address. 0, or an errno. */
 int net_bind(struct sockaddr_storage *address, int *sockets, size_t count);
 
-/* Before the worker starts. */
-struct net_worker *net_worker_new(struct net *n, struct worker *w);
+/* Before the worker starts. `context` is for whoever serves (exchange_context). */
+struct net_worker *net_worker_new(struct net *n, struct worker *w, void *context);
 /* Before the worker starts; takes the socket. 0, or a libuv error. */
 int net_worker_listen(struct net_worker *nw, int socket, struct net_site *site);
 
-/* On the worker's thread: accepts nothing more, answers what is under way, closes what is idle,
- * and calls `done` when no connection and no exchange is left. With `at_once`, what is under way
- * is cut; exchanges still end by themselves. May be called again to press. */
+/* On the worker's thread: accepts nothing more, answers what is under way, ends streams, closes
+ * what is idle, and calls `done` when no connection and no exchange is left. With `at_once`, what
+ * is under way is cut; exchanges still end by themselves. May be called again to press. */
 void net_worker_drain(struct net_worker *nw, bool at_once, void (*done)(void *), void *arg);
 /* After `done` and after the worker was joined. */
 void net_worker_free(struct net_worker *nw);

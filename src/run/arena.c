@@ -19,7 +19,8 @@ void *arena_new(struct arena *a, size_t size) {
     struct arena_chunk *chunk = a->newest;
     if (chunk == NULL || chunk->size - chunk->used < size) {
         size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
-        chunk = mem_new(sizeof *chunk + room);
+        chunk = mem_grow(NULL, sizeof *chunk + room);
+        chunk->used = 0;
         chunk->size = room;
         chunk->older = a->newest;
         a->newest = chunk;
@@ -27,6 +28,7 @@ void *arena_new(struct arena *a, size_t size) {
     void *p = chunk->bytes + chunk->used;
     chunk->used += size;
     assert(chunk->used <= chunk->size);
+    memset(p, 0, size);
     return p;
 }
 
@@ -36,10 +38,18 @@ str arena_copy(struct arena *a, str s) {
     return (str){copy, s.len};
 }
 
+static void free_newest(struct arena *a) {
+    struct arena_chunk *older = a->newest->older;
+    mem_free(a->newest);
+    a->newest = older;
+}
+
 void arena_reset(struct arena *a) {
-    while (a->newest != NULL) {
-        struct arena_chunk *older = a->newest->older;
-        mem_free(a->newest);
-        a->newest = older;
-    }
+    while (a->newest != NULL) free_newest(a);
+}
+
+void arena_rewind(struct arena *a) {
+    while (a->newest != NULL && (a->newest->older != NULL || a->newest->size > CHUNK_BYTES))
+        free_newest(a);
+    if (a->newest != NULL) a->newest->used = 0;
 }

@@ -18,5 +18,7 @@ void *arena_new(struct arena *a, size_t size);
 str arena_copy(struct arena *a, str s);
 /* Frees everything; the arena can be used again. */
 void arena_reset(struct arena *a);
+/* The same, but keeps a chunk of the usual size for what comes next. */
+void arena_rewind(struct arena *a);
 
 #endif
