@@ -15,6 +15,18 @@
     X(BAD_JSON, "bad_json", 400, "The body is not valid JSON")                                     \
     X(INVALID_PARAMETER, "invalid_parameter", 400, "A query parameter has a value out of range")   \
     X(ADMIN_KEY_REQUIRED, "admin_key_required", 401, "This needs the admin key")                   \
+    X(ASSERTION_REQUIRED, "assertion_required", 401,                                               \
+      "This needs the shop's word for who the user is")                                            \
+    X(ASSERTION_INVALID, "assertion_invalid", 401, "The shop's word for the user does not hold")   \
+    X(TOKEN_REQUIRED, "token_required", 401, "This needs an entry token")                          \
+    X(TOKEN_INVALID, "token_invalid", 401, "The entry token is not one of ours")                   \
+    X(TOKEN_EXPIRED, "token_expired", 401, "The entry token's time is over")                       \
+    X(USER_MISMATCH, "user_mismatch", 403, "The user is somebody else")                            \
+    X(TOKEN_FOREIGN_EVENT, "token_foreign_event", 403, "The entry token is for another event")     \
+    X(NOT_ACTIVE, "not_active", 403, "The user has not been admitted, or the stay is over")        \
+    X(NOT_OPEN, "not_open", 403, "The event has not opened yet")                                   \
+    X(CLOSED, "closed", 403, "The event takes nobody new")                                         \
+    X(LANE_NOT_ALLOWED, "lane_not_allowed", 403, "This lane is not for everybody to choose")       \
     X(NOT_FOUND, "not_found", 404, "There is nothing at this path")                                \
     X(EVENT_NOT_FOUND, "event_not_found", 404, "There is no such event")                           \
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
@@ -23,6 +35,7 @@
     X(CONFLICT, "conflict", 409, "Somebody else was faster")                                       \
     X(EVENT_IN_USE, "event_in_use", 409, "The event has live reservations")                        \
     X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \
+    X(WRONG_STATE, "wrong_state", 409, "Its state does not allow this")                            \
     X(CONTENT_TOO_LARGE, "content_too_large", 413, "The body is too large")                        \
     X(URI_TOO_LONG, "uri_too_long", 414, "The request line is too long")                           \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, "The body must be application/json")  \
@@ -30,6 +43,7 @@
     X(INVALID_FIELD, "invalid_field", 422, "A field has a value out of range")                     \
     X(UNKNOWN_FIELD, "unknown_field", 422, "The body has a field that is not known here")          \
     X(TOO_MANY_CONNECTIONS, "too_many_connections", 429, "Too many connections from one address")  \
+    X(QUEUE_FULL, "queue_full", 429, "The queue is full; try again later")                         \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, "The header fields are too large")              \
     X(INTERNAL, "internal", 500, "The server failed")                                              \
     X(NOT_IMPLEMENTED, "not_implemented", 501, "The server does not know this method or coding")   \

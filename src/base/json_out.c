@@ -102,6 +102,11 @@ void json_out_i64(struct json_out *j, str key, int64_t value) {
     buf_add_i64(j->to, value);
 }
 
+void json_out_f64(struct json_out *j, str key, double value) {
+    key_of(j, key);
+    buf_addf(j->to, "%.3f", value);
+}
+
 void json_out_raw(struct json_out *j, str key, str json) {
     key_of(j, key);
     buf_add(j->to, json);

@@ -24,6 +24,8 @@ void json_out_array(struct json_out *j, str key);
 void json_out_array_end(struct json_out *j);
 void json_out_str(struct json_out *j, str key, str value);
 void json_out_i64(struct json_out *j, str key, int64_t value);
+/* With three decimals. */
+void json_out_f64(struct json_out *j, str key, double value);
 void json_out_bool(struct json_out *j, str key, bool value);
 void json_out_null(struct json_out *j, str key);
 /* RFC 3339, or null for CLOCK_NONE_MS. */

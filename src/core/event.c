@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 const str event_state_words[] = {
@@ -20,6 +21,14 @@ int word_index(const str *words, str word) {
     for (int i = 0; words[i].at != NULL; i++)
         if (str_eq(words[i], word)) return i;
     return -1;
+}
+
+enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms) {
+    if (opens_at_ms == CLOCK_NONE_MS) return state;
+    bool reached = now_ms >= opens_at_ms;
+    if (state == EVENT_DRAFT && reached) return EVENT_OPEN;
+    if (state == EVENT_OPEN && !reached) return EVENT_DRAFT;
+    return state;
 }
 
 struct event *event_new(size_t section_count) {

@@ -46,10 +46,13 @@ static const enum entry_status step_status[] = {
 
 struct entry {
     int64_t joined_ms;
-    int64_t expires_ms; /* from its admission on */
-    uint32_t name_at;   /* its user's name among the names of the chunk */
-    uint32_t hash;      /* of the name */
-    uint32_t seen_s;    /* since 1970, rounded up */
+    union {
+        int64_t expires_ms; /* from its admission on */
+        int64_t promised_s; /* before: the estimate that it was given; -1: none */
+    };
+    uint32_t name_at; /* its user's name among the names of the chunk */
+    uint32_t hash;    /* of the name */
+    uint32_t seen_s;  /* since 1970, rounded up */
     uint8_t name_len;
     uint8_t lane;
     uint8_t step; /* enum step */
@@ -85,18 +88,18 @@ struct queue {
     size_t chunk_cap;
     struct order waiting[LANES]; /* pending ones too */
     uint64_t admit_from[LANES];  /* whoever waits below is being admitted */
+    uint64_t admitting_count;    /* whose admission is pending */
     struct user_shard users[USER_SHARDS];
     uint64_t user_seed;
-    struct heap expiries;   /* of actives; an item that no longer holds is skipped */
-    uint64_t waiting_count; /* who counts towards maxWaiting */
-    uint64_t active_count;  /* who counts towards maxActive, pending ones too */
-    int64_t grace_from_ms;  /* nobody is silent since before this */
-    uint64_t sweep_at;      /* the entry that the next sweep looks at first */
-    int64_t interval_ms;    /* when the interval of admission began */
-    int64_t interval_used;  /* admitted in it */
-    double rate;            /* admissions per second */
-    int64_t rate_from_ms;   /* what was not yet taken into the mean began then; 0: nothing did */
-    int64_t rate_admitted;  /* since then */
+    struct heap expiries; /* of actives; an item that no longer holds is skipped */
+    struct queue_counts counts;
+    int64_t grace_from_ms; /* nobody is silent since before this */
+    bool grace_is_shorter; /* than the last sweep knew */
+    uint64_t sweep_at;     /* the entry that the next sweep looks at first */
+    int64_t interval_ms;   /* when the interval of admission began */
+    int64_t interval_used; /* admitted in it */
+    int64_t rate_from_ms;  /* what was not yet taken into the mean began then; 0: nothing did */
+    int64_t rate_admitted; /* since then */
 };
 
 const str entry_status_words[] = {
@@ -308,16 +311,13 @@ void queue_free(struct queue *q) {
 }
 
 void queue_configure(struct queue *q, const struct queue_config *config) {
-    if (config->version > q->config.version) q->config = *config;
+    if (config->version <= q->config.version) return;
+    if (config->rules.grace_s < q->config.rules.grace_s) q->grace_is_shorter = true;
+    q->config = *config;
 }
 
 enum event_state queue_state(const struct queue *q, int64_t now_ms) {
-    enum event_state state = q->config.state;
-    if (q->config.opens_at_ms == CLOCK_NONE_MS) return state;
-    bool reached = now_ms >= q->config.opens_at_ms;
-    if (state == EVENT_DRAFT && reached) return EVENT_OPEN;
-    if (state == EVENT_OPEN && !reached) return EVENT_DRAFT;
-    return state;
+    return event_state_at(q->config.state, q->config.opens_at_ms, now_ms);
 }
 
 /* Those who wait are being admitted, as far as there is room. */
@@ -340,34 +340,31 @@ static int64_t batch_left(struct queue *q, int64_t now_ms) {
 }
 
 static int64_t active_left(const struct queue *q) {
-    int64_t left = q->config.rules.max_active - (int64_t)q->active_count;
+    int64_t left = q->config.rules.max_active - (int64_t)q->counts.active;
     return left > 0 ? left : 0;
 }
 
 /* Once per interval, what was admitted in it, into the mean. Time in which nobody waits or nobody
  * may be admitted says nothing about the rate. */
 static void rate_update(struct queue *q, int64_t now_ms) {
-    bool idle = q->waiting_count == 0 || !is_admitting(q, now_ms);
+    bool idle = q->counts.waiting == 0 || !is_admitting(q, now_ms);
     int64_t passed_ms = now_ms - q->rate_from_ms;
     if (!idle && q->rate_from_ms != 0) {
         if (passed_ms < q->config.rules.entry_interval_s * 1000) return;
         double now = (double)q->rate_admitted * 1000 / (double)passed_ms;
-        q->rate = q->rate == 0 ? now : q->rate + RATE_WEIGHT * (now - q->rate);
+        q->counts.rate =
+            q->counts.rate == 0 ? now : q->counts.rate + RATE_WEIGHT * (now - q->counts.rate);
     }
     q->rate_from_ms = now_ms;
     q->rate_admitted = 0;
-}
-
-double queue_rate(const struct queue *q) {
-    return q->rate;
 }
 
 int64_t queue_estimate_s(const struct queue *q, uint64_t position) {
     const struct queue_rules *r = &q->config.rules;
     uint64_t batch = (uint64_t)r->entry_batch_size;
     int64_t by_rule = (int64_t)((position + batch - 1) / batch) * r->entry_interval_s;
-    if (q->rate <= 0) return by_rule;
-    double exact = (double)position / q->rate;
+    if (q->counts.rate <= 0) return by_rule;
+    double exact = (double)position / q->counts.rate;
     if (exact > ESTIMATE_BY_RATE_S_MAX) exact = ESTIMATE_BY_RATE_S_MAX;
     int64_t by_rate = (int64_t)exact;
     if ((double)by_rate < exact) by_rate++;
@@ -393,7 +390,7 @@ bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct plac
     *out = (struct place){.status = step_status[e->step],
                           .seq = seq,
                           .lane = e->lane,
-                          .waiting = q->waiting_count,
+                          .waiting = q->counts.waiting,
                           .joined_ms = e->joined_ms,
                           .pending = e->step == STEP_ENTERING || e->step == STEP_ACTIVATING};
     if (waits(e)) {
@@ -410,11 +407,11 @@ bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct plac
 
 str queue_user(const struct queue *q, uint64_t seq) {
     const struct entry *e = entry_at(q, seq);
-    return e == NULL || !is_live(e) ? (str){NULL, 0} : name_of(q, seq, e);
+    return e == NULL ? (str){NULL, 0} : name_of(q, seq, e);
 }
 
 struct queue_counts queue_counts(const struct queue *q) {
-    return (struct queue_counts){.waiting = q->waiting_count, .active = q->active_count};
+    return q->counts;
 }
 
 /* ---- ending ---- */
@@ -424,9 +421,13 @@ static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final
     assert(is_live(e));
     if (waits(e)) {
         order_remove(&q->waiting[e->lane], seq);
-        q->waiting_count--;
+        q->counts.waiting--;
     }
-    if (is_active(e) || e->step == STEP_ADMITTING) q->active_count--;
+    if (is_active(e) || e->step == STEP_ADMITTING) q->counts.active--;
+    if (e->step == STEP_ADMITTING) q->admitting_count--;
+    if (final == STEP_COMPLETED) q->counts.completed++;
+    if (final == STEP_LEFT) q->counts.left++;
+    if (final == STEP_EXPIRED) q->counts.expired++;
     user_remove(q, e->hash, seq);
     e->step = (uint8_t) final;
     assert(!is_live(e));
@@ -438,6 +439,13 @@ bool queue_end(struct queue *q, uint64_t seq, enum entry_status final) {
     assert(final == ENTRY_COMPLETED || final == ENTRY_LEFT || final == ENTRY_EXPIRED);
     struct entry *e = entry_at(q, seq);
     if (e == NULL || !is_live(e)) return false;
+    if (final == ENTRY_COMPLETED) {
+        /* The ledger completes only who is ACTIVE there: so it has what is pending here, though
+         * that has not been said yet. */
+        if (e->step == STEP_ACTIVATING) queue_settle_enter(q, seq, true);
+        queue_settle_admit(q, seq, true);
+        if (e->step != STEP_ACTIVE) return false;
+    }
     drop(q, seq, e,
          final == ENTRY_COMPLETED ? STEP_COMPLETED
          : final == ENTRY_LEFT    ? STEP_LEFT
@@ -453,7 +461,7 @@ static struct entry *expiry_of(const struct queue *q, const struct heap_item *it
 
 /* Adds an expiry. When most items are of entries that ended before their time, those go. */
 static void expiry_add(struct queue *q, int64_t expires_ms, uint64_t seq) {
-    if (q->expiries.count >= EXPIRIES_MIN && q->expiries.count / 2 > q->active_count) {
+    if (q->expiries.count >= EXPIRIES_MIN && q->expiries.count / 2 > q->counts.active) {
         struct heap old = q->expiries;
         q->expiries = (struct heap){0};
         for (size_t i = 0; i < old.count; i++)
@@ -486,14 +494,15 @@ static bool is_silent(const struct queue *q, const struct entry *e, int64_t now_
 
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max) {
-    if (!is_admitting(q, now_ms)) {
-        queue_grace_anew(q, now_ms);
-        return 0;
-    }
+    bool runs = is_admitting(q, now_ms);
+    /* Who was told to be heard of every ten minutes is not silent after one. */
+    if (!runs || q->grace_is_shorter) queue_grace_anew(q, now_ms);
+    q->grace_is_shorter = false;
+    if (!runs) return 0;
     uint64_t low = q->chunk_first * CHUNK_ENTRIES;
     if (budget > q->next_seq - low) budget = (size_t)(q->next_seq - low); /* everybody, once */
     size_t ended = 0;
-    for (; budget > 0 && ended < max && q->waiting_count > 0; budget--) {
+    for (; budget > 0 && ended < max && q->counts.waiting > 0; budget--) {
         if (q->sweep_at < low || q->sweep_at >= q->next_seq) q->sweep_at = low;
         uint64_t seq = q->sweep_at;
         bool gone = chunk_of(q, seq) == NULL;
@@ -526,7 +535,7 @@ static void place_entry(struct queue *q, uint64_t seq, str user, uint32_t hash, 
     struct entry *e = &c->entries[seq % CHUNK_ENTRIES];
     assert(e->step == STEP_NONE);
     *e = (struct entry){.joined_ms = joined_ms,
-                        .expires_ms = expires_ms,
+                        .expires_ms = expires_ms, /* or no promise yet */
                         .name_at = name_add(c, user),
                         .name_len = (uint8_t)user.len,
                         .hash = hash,
@@ -537,9 +546,9 @@ static void place_entry(struct queue *q, uint64_t seq, str user, uint32_t hash, 
     user_add(q, hash, seq);
     if (waits(e)) {
         order_add(&q->waiting[lane], seq);
-        q->waiting_count++;
+        q->counts.waiting++;
     } else {
-        q->active_count++;
+        q->counts.active++;
         expiry_add(q, expires_ms, seq);
     }
 }
@@ -557,9 +566,12 @@ enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t
     enum event_state state = queue_state(q, now_ms);
     if (state == EVENT_DRAFT) return ENTER_NOT_OPEN;
     if (state == EVENT_DRAINING || state == EVENT_CLOSED) return ENTER_CLOSED;
-    bool at_once = state == EVENT_OPEN && q->waiting_count == 0 && active_left(q) > 0 &&
+    bool at_once = state == EVENT_OPEN && q->counts.waiting == 0 && active_left(q) > 0 &&
                    batch_left(q, now_ms) > 0;
-    if (!at_once && q->waiting_count >= (uint64_t)q->config.rules.max_waiting) return ENTER_FULL;
+    if (!at_once && q->counts.waiting >= (uint64_t)q->config.rules.max_waiting) {
+        q->counts.rejected++;
+        return ENTER_FULL;
+    }
 
     seq = q->next_seq++;
     int64_t expires_ms = at_once ? now_ms + q->config.rules.active_ttl_s * 1000 : 0;
@@ -568,16 +580,20 @@ enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t
     if (at_once) q->interval_used++;
     queue_seen(q, seq, now_ms);
     queue_look(q, seq, now_ms, out);
+    if (!at_once) entry_at(q, seq)->promised_s = out->estimate_s;
     return ENTER_TAKEN;
 }
 
 void queue_settle_enter(struct queue *q, uint64_t seq, bool kept) {
     struct entry *e = entry_at(q, seq);
     if (e == NULL || (e->step != STEP_ENTERING && e->step != STEP_ACTIVATING)) return;
-    if (kept)
-        e->step = e->step == STEP_ENTERING ? STEP_WAITING : STEP_ACTIVE;
-    else
+    if (!kept) {
         drop(q, seq, e, STEP_NONE);
+        return;
+    }
+    q->counts.entered++;
+    if (e->step == STEP_ACTIVATING) q->counts.admitted++;
+    e->step = e->step == STEP_ENTERING ? STEP_WAITING : STEP_ACTIVE;
 }
 
 /* ---- admitting ---- */
@@ -593,9 +609,27 @@ static struct entry *next_to_admit(struct queue *q, unsigned lane, uint64_t *seq
     return NULL;
 }
 
+static struct entry_change admit_one(struct queue *q, uint64_t seq, struct entry *e,
+                                     int64_t now_ms) {
+    /* A clock that was set back is no negative wait. */
+    int64_t waited_ms = now_ms > e->joined_ms ? now_ms - e->joined_ms : 0;
+    struct entry_change change = {.seq = seq,
+                                  .expires_ms = now_ms + q->config.rules.active_ttl_s * 1000,
+                                  .waited_ms = waited_ms,
+                                  .promised_s = e->promised_s};
+    e->step = STEP_ADMITTING;
+    e->expires_ms = change.expires_ms;
+    q->counts.waited_ms += (uint64_t)waited_ms;
+    if ((uint64_t)waited_ms > q->counts.waited_ms_max)
+        q->counts.waited_ms_max = (uint64_t)waited_ms;
+    return change;
+}
+
 size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max) {
     rate_update(q, now_ms);
     if (!is_admitting(q, now_ms)) return 0;
+    /* Should the ledger refuse those, whoever went in behind them would have overtaken them. */
+    if (q->admitting_count > 0) return 0;
     int64_t left = batch_left(q, now_ms);
     if (left > active_left(q)) left = active_left(q);
     if (left > ADMIT_MAX) left = ADMIT_MAX;
@@ -605,13 +639,11 @@ size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, si
         uint64_t seq;
         struct entry *e;
         while (admitted < max && (e = next_to_admit(q, lane, &seq)) != NULL) {
-            e->step = STEP_ADMITTING;
-            e->expires_ms = now_ms + q->config.rules.active_ttl_s * 1000;
-            out[admitted++] = (struct entry_change){
-                .seq = seq, .expires_ms = e->expires_ms, .waited_ms = now_ms - e->joined_ms};
+            out[admitted++] = admit_one(q, seq, e, now_ms);
         }
     }
-    q->active_count += admitted;
+    q->counts.active += admitted;
+    q->admitting_count = admitted;
     q->interval_used += (int64_t)admitted;
     q->rate_admitted += (int64_t)admitted;
     return admitted;
@@ -620,15 +652,18 @@ size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, si
 void queue_settle_admit(struct queue *q, uint64_t seq, bool kept) {
     struct entry *e = entry_at(q, seq);
     if (e == NULL || e->step != STEP_ADMITTING) return;
+    q->admitting_count--;
     if (kept) {
         e->step = STEP_ACTIVE;
         order_remove(&q->waiting[e->lane], seq);
-        q->waiting_count--;
+        q->counts.waiting--;
+        q->counts.admitted++;
         expiry_add(q, e->expires_ms, seq);
     } else {
         e->step = STEP_WAITING;
+        e->promised_s = -1;
         if (seq < q->admit_from[e->lane]) q->admit_from[e->lane] = seq;
-        q->active_count--;
+        q->counts.active--;
     }
 }
 
@@ -638,8 +673,9 @@ void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum 
                    int64_t joined_ms, int64_t expires_ms) {
     assert(status == ENTRY_WAITING || status == ENTRY_ACTIVE);
     assert(seq >= q->next_seq && queue_find(q, user) == 0);
-    place_entry(q, seq, user, hash_of(q, user), lane,
-                status == ENTRY_WAITING ? STEP_WAITING : STEP_ACTIVE, joined_ms, expires_ms);
+    bool is_waiting = status == ENTRY_WAITING;
+    place_entry(q, seq, user, hash_of(q, user), lane, is_waiting ? STEP_WAITING : STEP_ACTIVE,
+                joined_ms, is_waiting ? -1 : expires_ms);
     queue_skip_to(q, seq + 1);
 }
 

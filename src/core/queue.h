@@ -6,7 +6,7 @@
  * An entry is WAITING or ACTIVE, and then ends: COMPLETED, LEFT or EXPIRED. What enter and admit
  * do is *pending* until the ledger has it: it counts towards the caps and nobody else gets the
  * place, but nobody sees it; settle makes it visible, or undoes it. Only settled entries are
- * admitted, and a pending one holds up its lane, so that order holds.
+ * admitted, a pending enter holds up its lane, and a pending admission everybody, so order holds.
  *
  * Memory: 32 bytes per entry, 11 to 21 for finding it by its user, a few bits for its position, and
  * the user's name. An ended entry keeps its place in memory, and is known with how it ended, until
@@ -64,6 +64,17 @@ struct place {
 struct queue_counts {
     uint64_t waiting; /* settled or pending */
     uint64_t active;
+    /* Since the queue was made, of what is settled. */
+    uint64_t entered;
+    uint64_t rejected; /* found it full */
+    uint64_t admitted; /* at once or after a wait */
+    uint64_t completed;
+    uint64_t left;
+    uint64_t expired;
+    uint64_t waited_ms; /* in all, of those who were admitted, pending ones too */
+    uint64_t waited_ms_max;
+    double
+        rate; /* admissions per second, an exponentially weighted mean; 0 while there were none */
 };
 
 /* What became of an entry: admitted, expired. */
@@ -71,6 +82,7 @@ struct entry_change {
     uint64_t seq;
     int64_t expires_ms; /* admitted or purged: when its time as an active ends */
     int64_t waited_ms;  /* admitted or swept: since it joined */
+    int64_t promised_s; /* admitted: the estimate that it was given when it joined; -1: none */
 };
 
 struct queue;
@@ -80,7 +92,7 @@ void queue_free(struct queue *q);
 
 /* An older version than is in force changes nothing. Lowering a cap evicts nobody. */
 void queue_configure(struct queue *q, const struct queue_config *config);
-/* DRAFT whose opensAt has come is OPEN; OPEN whose opensAt is to come is DRAFT. */
+/* As event_state_at. */
 enum event_state queue_state(const struct queue *q, int64_t now_ms);
 
 /* The user's place: the one that is there, or a new one, at the end or ACTIVE at once. Expired
@@ -90,8 +102,8 @@ enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t
 /* The ledger has the entry (or refuses it: then it never was). */
 void queue_settle_enter(struct queue *q, uint64_t seq, bool kept);
 
-/* Moves whom the rules allow, in order; pending. Expired actives must have been purged. Returns how
- * many; at most `max`, at most ADMIT_MAX. */
+/* Moves whom the rules allow, in order; pending. Nobody while an earlier admission is. Expired
+ * actives must have been purged. Returns how many; at most `max`, at most ADMIT_MAX. */
 size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
 /* The ledger has the admission (or refuses it: then the entry waits in its old place). */
 void queue_settle_admit(struct queue *q, uint64_t seq, bool kept);
@@ -100,7 +112,7 @@ void queue_settle_admit(struct queue *q, uint64_t seq, bool kept);
 size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
 /* Looks at `budget` entries in turn, and ends those that wait and have been silent for too long.
  * While nobody may be admitted nobody ends, and the clock of silence starts anew when the gate
- * opens: so call it at every tick. */
+ * opens, and when grace becomes shorter: so call it at every tick. */
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max);
 /* The clock of silence starts anew for everybody: after a recovery. */
@@ -108,8 +120,8 @@ void queue_grace_anew(struct queue *q, int64_t now_ms);
 /* The user is there: polled, or has a stream. */
 void queue_seen(struct queue *q, uint64_t seq, int64_t now_ms);
 
-/* COMPLETED, LEFT or EXPIRED, decided elsewhere. False when the entry is not live: what has ended
- * stays as it ended. */
+/* COMPLETED (only one that is ACTIVE, be it pending), LEFT or EXPIRED, decided elsewhere. False
+ * when the entry is not live: what has ended stays as it ended. */
 bool queue_end(struct queue *q, uint64_t seq, enum entry_status final);
 
 /* False: no such entry is known. */
@@ -121,11 +133,9 @@ uint64_t queue_position(const struct queue *q, uint64_t seq);
 int64_t queue_estimate_s(const struct queue *q, uint64_t position);
 /* The live entry of the user; 0: none. */
 uint64_t queue_find(const struct queue *q, str user);
-/* The entry's user, while it is live; empty else. Good until the queue changes. */
+/* The entry's user, while it is known; empty else. Good until the queue changes. */
 str queue_user(const struct queue *q, uint64_t seq);
 struct queue_counts queue_counts(const struct queue *q);
-/* Admissions per second, an exponentially weighted mean; 0 while there were none. */
-double queue_rate(const struct queue *q);
 
 /* For recovery, in order of seq: a live entry as the ledger has it, one per user. Then skip_to and
  * grace_anew. */

@@ -36,7 +36,7 @@ enum err inbox_put(struct inbox *in, struct ledger_record *r) {
     pthread_mutex_lock(&in->lock);
     if (in->closed)
         refused = ERR_STOPPING;
-    else if (in->records.count >= in->records_max)
+    else if (in->records.count >= in->records_max && !r->always)
         refused = ERR_OVERLOADED;
     else {
         task_list_add(&in->records, &r->task);

@@ -45,6 +45,7 @@ int enter_apply(struct db *db, struct ledger_enter *enter);
 int admit_apply(struct db *db, struct ledger_admit *admit);
 int end_apply(struct db *db, struct ledger_end *end);
 /* Of events that are not deleted: their highest numbers, and every live entry. */
+int entry_get(struct db *db, struct ledger_entry_get *get);
 int queues_read(struct db *db, const struct ledger_reader *reader);
 int entries_read(struct db *db, const struct ledger_reader *reader);
 

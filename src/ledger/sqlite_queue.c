@@ -2,14 +2,28 @@
 
 #include "ledger/sqlite_parts.h"
 
+/* Only who was admitted completes. */
 static const char end_live[] =
-    "UPDATE queue_entries SET status = ?3, finished_at = ?4"
-    " WHERE event_id = ?1 AND seq = ?2 AND status IN ('WAITING', 'ACTIVE')";
+    "UPDATE queue_entries SET status = ?3, finished_at = ?4 WHERE event_id = ?1 AND seq = ?2"
+    " AND (status = 'ACTIVE' OR (status = 'WAITING' AND ?3 <> 'COMPLETED'))";
 
 static int end_one(struct db *db, int64_t event_key, uint64_t seq, enum entry_status final,
                    int64_t now_ms) {
     return db_run(db, end_live, cell_i64(event_key), cell_i64((int64_t)seq),
                   cell_str(entry_status_words[final]), cell_i64(now_ms));
+}
+
+/* The number is there already: the same entry once more, or another one, or an undone one. */
+static int check_repeated(struct db *db, struct ledger_enter *enter) {
+    sqlite3_stmt *row = NULL;
+    int rc = db_query(db, &row,
+                      "SELECT user_id FROM queue_entries"
+                      " WHERE event_id = ?1 AND seq = ?2 AND status <> 'VOID'",
+                      cell_i64(enter->event_key), cell_i64((int64_t)enter->seq));
+    bool same = false;
+    while (db_next(row, &rc)) same = str_eq(column_str(row, 0), enter->user);
+    if (rc == SQLITE_OK && !same) enter->record.result = ERR_CONFLICT;
+    return rc;
 }
 
 int enter_apply(struct db *db, struct ledger_enter *enter) {
@@ -26,10 +40,7 @@ int enter_apply(struct db *db, struct ledger_enter *enter) {
                cell_i64(enter->lane), cell_str(entry_status_words[enter->status]),
                cell_i64(enter->joined_ms), active ? cell_i64(enter->joined_ms) : none,
                active ? cell_i64(enter->expires_ms) : none);
-    if (rc == SQLITE_OK && sqlite3_changes(db->handle) == 0) {
-        enter->record.result = ERR_CONFLICT;
-        return rc;
-    }
+    if (rc == SQLITE_OK && sqlite3_changes(db->handle) == 0) return check_repeated(db, enter);
     if (rc == SQLITE_OK && enter->closes > 0)
         rc = end_one(db, enter->event_key, enter->closes, ENTRY_EXPIRED, enter->joined_ms);
     return rc;
@@ -59,6 +70,27 @@ int end_apply(struct db *db, struct ledger_end *end) {
         rc = end_one(db, end->event_key, end->seqs[i], end->final, end->now_ms);
         end->ended[i] = sqlite3_changes(db->handle) > 0;
     }
+    return rc;
+}
+
+int entry_get(struct db *db, struct ledger_entry_get *get) {
+    sqlite3_stmt *row = NULL;
+    int rc = db_query(db, &row,
+                      "SELECT status, user_id FROM queue_entries"
+                      " WHERE event_id = ?1 AND seq = ?2 AND status <> 'VOID'",
+                      cell_i64(get->event_key), cell_i64((int64_t)get->seq));
+    get->status = ENTRY_NONE;
+    get->user_len = 0;
+    while (db_next(row, &rc)) {
+        int status = word_index(entry_status_words, column_str(row, 0));
+        str user = column_str(row, 1);
+        if (status < 0 || user.len > sizeof get->user) rc = SQLITE_CORRUPT;
+        if (rc != SQLITE_OK) break;
+        get->status = (enum entry_status)status;
+        memcpy(get->user, user.at, user.len);
+        get->user_len = user.len;
+    }
+    sqlite3_reset(row);
     return rc;
 }
 

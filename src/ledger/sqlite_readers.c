@@ -4,18 +4,26 @@
 #include "ledger/sqlite_parts.h"
 #include "run/mailbox.h"
 
-static void answer(struct db *db, struct ledger_record *r) {
-    assert(r->kind == LEDGER_AUDIT_PAGE);
-    struct ledger_audit_page *page = (struct ledger_audit_page *)r;
+/* The audit's page hands memory over, but not when it failed. */
+static int answer_page(struct db *db, struct ledger_audit_page *page) {
     page->json = (struct buf){0};
     page->next = 0;
     int rc = audit_page(db, page);
-    r->result = rc == SQLITE_OK ? ERR_OK : ERR_LEDGER_FAILED;
-    if (rc == SQLITE_OK) return;
-    log_error(msg("a question to the ledger failed"), kv("error", sqlite3_errmsg(db->handle)));
+    if (rc == SQLITE_OK) return rc;
     buf_deinit(&page->json);
     page->json = (struct buf){0};
     page->next = 0;
+    return rc;
+}
+
+static void answer(struct db *db, struct ledger_record *r) {
+    assert(r->kind == LEDGER_AUDIT_PAGE || r->kind == LEDGER_ENTRY_GET);
+    r->result = ERR_OK;
+    int rc = r->kind == LEDGER_AUDIT_PAGE ? answer_page(db, (struct ledger_audit_page *)r)
+                                          : entry_get(db, (struct ledger_entry_get *)r);
+    if (rc == SQLITE_OK) return;
+    r->result = ERR_LEDGER_FAILED;
+    log_error(msg("a question to the ledger failed"), kv("error", sqlite3_errmsg(db->handle)));
     db_rollback(db);
 }
 

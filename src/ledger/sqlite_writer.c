@@ -44,6 +44,7 @@ static int record_apply(struct db *db, struct ledger_record *r) {
         return admit_apply(db, (struct ledger_admit *)r);
     case LEDGER_END:
         return end_apply(db, (struct ledger_end *)r);
+    case LEDGER_ENTRY_GET:
     case LEDGER_AUDIT_PAGE:
         break;
     }
@@ -272,7 +273,7 @@ void writer_stop(struct writer *w) {
 }
 
 enum err writer_submit(struct writer *w, struct ledger_record *r) {
-    assert(r->kind != LEDGER_AUDIT_PAGE);
+    assert(r->kind != LEDGER_AUDIT_PAGE && r->kind != LEDGER_ENTRY_GET);
     /* Counted first: the writer may hand it back before inbox_put returns. */
     atomic_fetch_add(&w->depth, 1);
     enum err refused = inbox_put(&w->inbox, r);

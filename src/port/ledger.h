@@ -28,6 +28,7 @@ enum ledger_kind {
     LEDGER_ENTER,
     LEDGER_ADMIT,
     LEDGER_END,
+    LEDGER_ENTRY_GET,
     LEDGER_AUDIT_PAGE,
 };
 
@@ -35,6 +36,8 @@ struct ledger_record {
     struct task task;
     enum ledger_kind kind;
     enum err result; /* out */
+    /* Taken even when the queue is full: for what the server itself must write, and is bounded. */
+    bool always;
     /* NULL, or called on the ledger's thread when the record is durable and its result is OK, in
      * the order of the commits and before anybody is told: for what must follow the ledger's order.
      * Short. */
@@ -79,10 +82,11 @@ struct ledger_event_delete {
     int64_t version; /* out: higher than any that the event had */
 };
 
-/* A new place in an event's queue, WAITING or ACTIVE. CONFLICT when its number is taken: somebody
- * has undone it already. `closes` (0: none) is an entry of the same user whose time was over and
- * that ends with this: an ACTIVE row past its time is EXPIRED to every reader anyway. An event that
- * is deleted still takes entries (one may have been under way); nobody is told of them. */
+/* A new place in an event's queue, WAITING or ACTIVE. The same once more is OK and changes nothing;
+ * CONFLICT when its number is another's, or somebody has undone it already. `closes` (0: none) is
+ * an entry of the same user whose time was over and that ends with this: an ACTIVE row past its
+ * time is EXPIRED to every reader anyway. An event that is deleted still takes entries (one may
+ * have been under way); nobody is told of them. */
 struct ledger_enter {
     struct ledger_record record;
     int64_t event_key;
@@ -105,7 +109,8 @@ struct ledger_admit {
     bool *kept; /* out, one for each */
 };
 
-/* Those of the entries that are live end as `final`; `ended` says which. */
+/* Those of the entries that are live end as `final` (COMPLETED: those that are ACTIVE); `ended`
+ * says which. */
 struct ledger_end {
     struct ledger_record record;
     int64_t event_key;
@@ -114,6 +119,17 @@ struct ledger_end {
     const uint64_t *seqs;
     size_t count;
     bool *ended; /* out, one for each */
+};
+
+/* Asked, not submitted: one entry, also one that has ended. NONE when the ledger does not know it,
+ * or no longer. */
+struct ledger_entry_get {
+    struct ledger_record record;
+    int64_t event_key;
+    uint64_t seq;
+    enum entry_status status;     /* out */
+    char user[USER_ID_BYTES_MAX]; /* out */
+    size_t user_len;
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when

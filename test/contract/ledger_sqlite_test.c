@@ -12,7 +12,17 @@ static void take_seat(struct harness *h, const struct event *e, const struct sec
     raw_reservation(h, (unsigned)seat_no, e, s, seat_no, state);
 }
 
+static void void_entry(struct harness *h, int64_t event_key, uint64_t seq) {
+    raw_sql(
+        h,
+        "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at, finished_at)"
+        " VALUES (%lld, %lld, 'a', 8, 'VOID', 1000, 2000)"
+        " ON CONFLICT DO UPDATE SET status = 'VOID', finished_at = 2000",
+        (long long)event_key, (long long)seq);
+}
+
 int main(void) {
-    static const struct ledger_adapter sqlite = {.open = open_sqlite, .take_seat = take_seat};
+    static const struct ledger_adapter sqlite = {
+        .open = open_sqlite, .take_seat = take_seat, .void_entry = void_entry};
     return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite);
 }

@@ -151,6 +151,14 @@ void test_end(struct test_record *r, int64_t event_key, enum entry_status final,
                               }};
 }
 
+void test_get(struct test_record *r, int64_t event_key, uint64_t seq) {
+    *r = (struct test_record){.get = {
+                                  .record = {.kind = LEDGER_ENTRY_GET, .task.run = on_back},
+                                  .event_key = event_key,
+                                  .seq = seq,
+                              }};
+}
+
 void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
     if (r->record.kind == LEDGER_AUDIT_PAGE) buf_deinit(&r->page.json);

@@ -36,6 +36,7 @@ struct test_record {
         struct ledger_enter enter;
         struct ledger_admit admit;
         struct ledger_end end;
+        struct ledger_entry_get get;
     };
     bool back;
     int64_t back_ns;           /* steady: when the task ran */
@@ -54,6 +55,8 @@ void test_admit(struct test_record *r, int64_t event_key, const struct entry_cha
                 size_t count, bool *kept);
 void test_end(struct test_record *r, int64_t event_key, enum entry_status final,
               const uint64_t *seqs, size_t count, bool *ended);
+/* Asked, not submitted. */
+void test_get(struct test_record *r, int64_t event_key, uint64_t seq);
 /* Frees what was handed over. */
 void test_record_deinit(struct test_record *r);
 

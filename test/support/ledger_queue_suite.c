@@ -193,6 +193,143 @@ static void a_new_place_closes_the_one_whose_time_was_over(void **state) {
     assert_entry(&t, 0, 2, "a", ENTRY_WAITING, 0);
 }
 
+/* From two workers, for a user who entered twice at once. */
+static void the_same_enter_once_more_changes_nothing(void **state) {
+    struct fixture *f = *state;
+    const struct entry_change first = {.seq = 1, .expires_ms = 9001};
+    static const uint64_t seq = 1;
+    struct test_record r;
+    struct told t;
+    bool out;
+    enter(f, f->key, 1, "a", ENTRY_WAITING);
+    enter(f, f->key, 1, "a", ENTRY_WAITING);
+    test_admit(&r, f->key, &first, 1, &out);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    enter(f, f->key, 1, "a", ENTRY_WAITING); /* later than its admission */
+    load(f, &t);
+    assert_int_equal(t.entry_count, 1);
+    assert_entry(&t, 0, 1, "a", ENTRY_ACTIVE, 9001);
+    test_end(&r, f->key, ENTRY_LEFT, &seq, 1, &out);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    enter(f, f->key, 1, "a", ENTRY_WAITING); /* and than its end */
+    load(f, &t);
+    assert_int_equal(t.entry_count, 0);
+    assert_int_equal(t.highest[0], 1);
+}
+
+static void an_enter_that_somebody_undid_is_refused_even_when_it_comes_late(void **state) {
+    struct fixture *f = *state;
+    struct test_record r;
+    struct told t;
+    adapter->void_entry(&f->h, f->key, 1);
+    test_enter(&r, f->key, 1, "a", ENTRY_WAITING);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_CONFLICT);
+    enter(f, f->key, 2, "a", ENTRY_WAITING);
+    adapter->void_entry(&f->h, f->key, 2);
+    test_enter(&r, f->key, 2, "a", ENTRY_WAITING);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_CONFLICT);
+    test_get(&r, f->key, 1);
+    assert_int_equal(harness_ask(&f->h, f->l, &r), ERR_OK);
+    assert_int_equal(r.get.status, ENTRY_NONE);
+    load(f, &t);
+    assert_int_equal(t.entry_count, 0);
+    assert_int_equal(t.highest[0], 2);
+}
+
+/* A refused enter closes nothing either. */
+static void a_refused_enter_leaves_the_older_place_alone(void **state) {
+    struct fixture *f = *state;
+    struct test_record r;
+    struct told t;
+    enter(f, f->key, 1, "a", ENTRY_ACTIVE);
+    enter(f, f->key, 2, "b", ENTRY_WAITING);
+    test_enter(&r, f->key, 2, "a", ENTRY_WAITING);
+    r.enter.closes = 1;
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_CONFLICT);
+    load(f, &t);
+    assert_int_equal(t.entry_count, 2);
+    assert_entry(&t, 0, 1, "a", ENTRY_ACTIVE, 5001);
+}
+
+static void only_an_active_entry_completes(void **state) {
+    struct fixture *f = *state;
+    static const uint64_t seqs[] = {1, 2};
+    struct test_record r;
+    struct told t;
+    bool ended[2];
+    enter(f, f->key, 1, "a", ENTRY_WAITING);
+    enter(f, f->key, 2, "b", ENTRY_ACTIVE);
+    test_end(&r, f->key, ENTRY_COMPLETED, seqs, 2, ended);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    assert_false(ended[0]);
+    assert_true(ended[1]);
+    load(f, &t);
+    assert_int_equal(t.entry_count, 1);
+    assert_entry(&t, 0, 1, "a", ENTRY_WAITING, 0);
+}
+
+static void assert_got(struct fixture *f, uint64_t seq, const char *user,
+                       enum entry_status status) {
+    struct test_record r;
+    test_get(&r, f->key, seq);
+    assert_int_equal(harness_ask(&f->h, f->l, &r), ERR_OK);
+    assert_int_equal(r.get.status, status);
+    assert_true(str_eq((str){r.get.user, r.get.user_len}, str_of(user)));
+}
+
+static void an_entry_can_be_asked_for_also_when_it_has_ended(void **state) {
+    struct fixture *f = *state;
+    static const enum entry_status finals[] = {ENTRY_COMPLETED, ENTRY_LEFT, ENTRY_EXPIRED};
+    static const uint64_t seqs[] = {3, 4, 5};
+    char longest[USER_ID_BYTES_MAX + 1] = {0};
+    struct test_record r;
+    bool ended;
+    memset(longest, 'x', USER_ID_BYTES_MAX);
+    enter(f, f->key, 1, "a", ENTRY_WAITING);
+    enter(f, f->key, 2, longest, ENTRY_ACTIVE);
+    for (size_t i = 0; i < 3; i++) {
+        enter(f, f->key, seqs[i], "c", ENTRY_ACTIVE);
+        test_end(&r, f->key, finals[i], &seqs[i], 1, &ended);
+        assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    }
+    assert_got(f, 1, "a", ENTRY_WAITING);
+    assert_got(f, 2, longest, ENTRY_ACTIVE);
+    for (size_t i = 0; i < 3; i++) assert_got(f, seqs[i], "c", finals[i]);
+    test_get(&r, f->key, 6);
+    assert_int_equal(harness_ask(&f->h, f->l, &r), ERR_OK);
+    assert_int_equal(r.get.status, ENTRY_NONE);
+    test_get(&r, f->key + 1, 1);
+    assert_int_equal(harness_ask(&f->h, f->l, &r), ERR_OK);
+    assert_int_equal(r.get.status, ENTRY_NONE);
+}
+
+/* Expiries and admissions, which the hot store has made already. */
+static void what_the_server_must_write_is_taken_though_the_queue_is_full(void **state) {
+    struct fixture *f = *state;
+    enum { MANY = 400 };
+    ledger_close(f->l);
+    f->l = adapter->open(&f->h, 1);
+    struct test_record *records = mem_new(MANY * sizeof *records);
+    size_t taken = 0;
+    size_t refused = 0;
+    for (uint64_t seq = 1; seq <= MANY; seq++) {
+        test_enter(&records[taken], f->key, seq, "a", ENTRY_ACTIVE);
+        records[taken].record.always = refused > 0 && seq % 2 == 0;
+        enum err e = ledger_submit(f->l, &records[taken].record);
+        if (e == ERR_OK) {
+            taken++;
+        } else {
+            assert_int_equal(e, ERR_OVERLOADED);
+            assert_false(records[taken].record.always);
+            refused++;
+        }
+    }
+    assert_true(refused > 0 && taken > MANY / 4);
+    harness_wait_back(&f->h, records, taken);
+    for (size_t i = 0; i < taken; i++) assert_int_equal(records[i].record.result, ERR_OK);
+    mem_free(records);
+}
+
 static void a_deleted_events_queue_is_not_told_of(void **state) {
     struct fixture *f = *state;
     struct test_record r;
@@ -236,6 +373,12 @@ int ledger_queue_suite_run(const struct ledger_adapter *of) {
         TEST(only_who_waits_is_admitted),
         TEST(what_has_ended_stays_as_it_ended),
         TEST(a_new_place_closes_the_one_whose_time_was_over),
+        TEST(the_same_enter_once_more_changes_nothing),
+        TEST(an_enter_that_somebody_undid_is_refused_even_when_it_comes_late),
+        TEST(a_refused_enter_leaves_the_older_place_alone),
+        TEST(only_an_active_entry_completes),
+        TEST(an_entry_can_be_asked_for_also_when_it_has_ended),
+        TEST(what_the_server_must_write_is_taken_though_the_queue_is_full),
         TEST(a_deleted_events_queue_is_not_told_of),
         TEST(a_queue_kept_by_the_records_passes_every_check),
     };

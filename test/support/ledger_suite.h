@@ -15,6 +15,8 @@ struct ledger_adapter {
     /* A consistent live reservation of one seat, HELD or CONFIRMED, beside the open ledger. */
     void (*take_seat)(struct harness *h, const struct event *e, const struct section *s,
                       int64_t seat_no, const char *state);
+    /* Somebody undoes an entry that is or is not there: a VOID row under its number. */
+    void (*void_entry)(struct harness *h, int64_t event_key, uint64_t seq);
 };
 
 /* Each runs its tests, and returns how many failed: events and the ledger itself, and queues. */

@@ -74,10 +74,14 @@ enum entry_status status_of(const struct room *r, uint64_t seq, int64_t now_ms) 
 
 struct entry_change changes[ADMIT_MAX];
 
-size_t admit(struct room *r, int64_t now_ms) {
-    size_t count = queue_admit(r->q, now_ms, changes, ADMIT_MAX);
+size_t admit_some(struct room *r, int64_t now_ms, size_t max) {
+    size_t count = queue_admit(r->q, now_ms, changes, max);
     for (size_t i = 0; i < count; i++) queue_settle_admit(r->q, changes[i].seq, true);
     return count;
+}
+
+size_t admit(struct room *r, int64_t now_ms) {
+    return admit_some(r, now_ms, ADMIT_MAX);
 }
 
 void assert_counts(const struct room *r, uint64_t waiting, uint64_t active) {

@@ -36,7 +36,8 @@ void enter_waiting(struct room *r, int count);
 /* The entry is known. */
 struct place look(const struct room *r, uint64_t seq, int64_t now_ms);
 enum entry_status status_of(const struct room *r, uint64_t seq, int64_t now_ms);
-/* How many were admitted; the ledger has it at once. */
+/* How many were admitted, of at most `max`; the ledger has it at once. */
+size_t admit_some(struct room *r, int64_t now_ms, size_t max);
 size_t admit(struct room *r, int64_t now_ms);
 void assert_counts(const struct room *r, uint64_t waiting, uint64_t active);
 

@@ -61,7 +61,7 @@ static void one_user_has_one_live_entry_trap_7(void **state) {
     queue_settle_enter(r.q, first, true);
     assert_true(queue_end(r.q, first, ENTRY_LEFT));
     assert_int_equal(queue_find(r.q, STR("ann")), 0);
-    assert_int_equal(queue_user(r.q, first).len, 0);
+    assert_true(str_eq(queue_user(r.q, first), STR("ann"))); /* while it is known */
     uint64_t second = enter(&r, "ann", 8, T0);
     assert_true(second > first);
     assert_int_equal(queue_find(r.q, STR("ann")), second);
@@ -246,6 +246,110 @@ static void what_has_ended_stays_as_it_ended_trap_15(void **state) {
     room_close(&r);
 }
 
+static void only_who_was_admitted_completes(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 2);
+    room_set_state(&r, EVENT_PAUSED);
+    uint64_t entering = enter_pending(&r, "entering", 8, T0);
+    assert_false(queue_end(r.q, 1, ENTRY_COMPLETED));
+    assert_false(queue_end(r.q, entering, ENTRY_COMPLETED));
+    assert_true(look(&r, entering, T0).pending);
+    assert_counts(&r, 3, 0);
+    room_set_state(&r, EVENT_OPEN);
+    assert_int_equal(admit(&r, T0), 2);
+    assert_true(queue_end(r.q, 1, ENTRY_COMPLETED));
+    assert_counts(&r, 1, 1);
+    room_close(&r);
+}
+
+/* The ledger had the admission, then the completion, and the latter's news came first. */
+static void who_completes_before_the_admission_is_settled_stays_completed(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 1);
+    assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 1);
+    assert_true(queue_end(r.q, 1, ENTRY_COMPLETED));
+    assert_counts(&r, 0, 0);
+    queue_settle_admit(r.q, 1, true);
+    assert_int_equal(status_of(&r, 1, T0), ENTRY_COMPLETED);
+    uint64_t at_once = enter_pending(&r, "ann", 8, T0);
+    assert_true(queue_end(r.q, at_once, ENTRY_COMPLETED));
+    queue_settle_enter(r.q, at_once, true);
+    assert_int_equal(status_of(&r, at_once, T0), ENTRY_COMPLETED);
+    assert_counts(&r, 0, 0);
+    assert_int_equal(queue_purge(r.q, T0 + 900 * SECOND, changes, ADMIT_MAX), 0);
+    struct queue_counts c = queue_counts(r.q);
+    assert_int_equal(c.entered, 2);
+    assert_int_equal(c.admitted, 2);
+    assert_int_equal(c.completed, 2);
+    room_close(&r);
+}
+
+static void totals_tell_what_was_settled(void **state) {
+    (void)state;
+    struct room r;
+    struct place p;
+    room_open(&r);
+    r.config.rules.max_waiting = 4;
+    r.config.rules.max_active = 3;
+    enter_waiting(&r, 4);
+    assert_int_equal(queue_enter(r.q, STR("late"), 8, T0, &p), ENTER_FULL);
+    assert_int_equal(queue_enter(r.q, STR("user1"), 8, T0, &p), ENTER_THERE);
+    assert_true(queue_end(r.q, 4, ENTRY_LEFT));
+    queue_settle_enter(r.q, enter_pending(&r, "undone", 8, T0), false);
+    assert_int_equal(queue_admit(r.q, T0 + 3 * SECOND, changes, 2), 2);
+    assert_int_equal(queue_counts(r.q).admitted, 0);
+    queue_settle_admit(r.q, 1, true);
+    queue_settle_admit(r.q, 2, false);
+    assert_true(queue_end(r.q, 1, ENTRY_COMPLETED));
+    assert_int_equal(admit(&r, T0 + 5 * SECOND), 2);
+    assert_int_equal(queue_purge(r.q, T0 + 605 * SECOND, changes, ADMIT_MAX), 2);
+    enter(&r, "at once", 8, T0 + 605 * SECOND);
+    struct queue_counts c = queue_counts(r.q);
+    assert_int_equal(c.entered, 5);
+    assert_int_equal(c.rejected, 1);
+    assert_int_equal(c.admitted, 4);
+    assert_int_equal(c.completed, 1);
+    assert_int_equal(c.left, 1);
+    assert_int_equal(c.expired, 2);
+    assert_int_equal(c.waited_ms, (3 + 3 + 5 + 5) * SECOND);
+    assert_int_equal(c.waited_ms_max, 5 * SECOND);
+    assert_counts(&r, 0, 1);
+    room_close(&r);
+}
+
+static void an_admission_tells_what_its_entry_was_promised(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.entry_batch_size = 2;
+    enter_waiting(&r, 5); /* estimates of 1, 1, 2, 2, 3 s */
+    assert_int_equal(queue_admit(r.q, T0 + 9 * SECOND, changes, ADMIT_MAX), 2);
+    assert_int_equal(changes[0].promised_s, 1);
+    assert_int_equal(changes[0].waited_ms, 9 * SECOND);
+    queue_settle_admit(r.q, 1, true);
+    queue_settle_admit(r.q, 2, false); /* its old promise means nothing now */
+    assert_int_equal(admit(&r, T0 + 10 * SECOND), 2);
+    assert_int_equal(changes[0].seq, 2);
+    assert_int_equal(changes[0].promised_s, -1);
+    assert_int_equal(changes[1].promised_s, 2);
+    /* A clock that was set back is no negative wait. */
+    assert_int_equal(admit_some(&r, T0 + 11 * SECOND, 1), 1);
+    room_set_state(&r, EVENT_PAUSED);
+    uint64_t seq = enter(&r, "ann", 0, T0 + 60 * SECOND);
+    room_set_state(&r, EVENT_OPEN);
+    assert_int_equal(admit_some(&r, T0 + 12 * SECOND, 1), 1);
+    assert_int_equal(changes[0].seq, seq);
+    assert_int_equal(changes[0].waited_ms, 0);
+    queue_restore(r.q, 100, STR("restored"), 0, ENTRY_WAITING, T0, 0);
+    assert_int_equal(queue_admit(r.q, T0 + 13 * SECOND, changes, 1), 1);
+    assert_int_equal(changes[0].promised_s, -1);
+    room_close(&r);
+}
+
 static void an_unknown_entry_has_no_position_trap_18(void **state) {
     (void)state;
     struct room r;
@@ -285,7 +389,7 @@ static void lower_lanes_go_first_and_each_is_in_order(void **state) {
     const uint64_t expected[] = {a, b, c, d};
     for (size_t i = 0; i < 4; i++) assert_int_equal(look(&r, expected[i], T0).position, i + 1);
     room_set_state(&r, EVENT_OPEN);
-    assert_int_equal(queue_admit(r.q, T0, changes, 3), 3);
+    assert_int_equal(admit_some(&r, T0, 3), 3);
     for (size_t i = 0; i < 3; i++) assert_int_equal(changes[i].seq, expected[i]);
     assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 1);
     assert_int_equal(changes[0].seq, d);
@@ -302,7 +406,7 @@ static void a_pending_enter_is_not_admitted_and_holds_up_its_own_lane_only(void 
     uint64_t other = enter(&r, "c", 8, T0);
     room_set_state(&r, EVENT_OPEN);
     assert_int_equal(look(&r, behind, T0).position, 2);
-    assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 1);
+    assert_int_equal(admit(&r, T0), 1);
     assert_int_equal(changes[0].seq, other);
     queue_settle_enter(r.q, held, true);
     assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 2);
@@ -359,14 +463,14 @@ static void a_pending_admission_is_not_seen_and_undone_has_its_old_place(void **
     assert_int_equal(look(&r, 2, T0).position, 2);
     assert_int_equal(status_of(&r, 3, T0), ENTRY_ACTIVE);
     assert_int_equal(look(&r, 4, T0).position, 3);
-    /* The first is still on its way; the second is the next in turn. */
-    assert_int_equal(queue_admit(r.q, T0 + SECOND, changes, 1), 1);
-    assert_int_equal(changes[0].seq, 2);
+    /* The first is still on its way: were somebody else let in, and it refused, that would be an
+     * inversion. */
+    assert_int_equal(queue_admit(r.q, T0 + SECOND, changes, ADMIT_MAX), 0);
     queue_settle_admit(r.q, 1, false);
-    queue_settle_admit(r.q, 2, true);
-    assert_int_equal(queue_admit(r.q, T0 + SECOND, changes, ADMIT_MAX), 2);
+    assert_int_equal(queue_admit(r.q, T0 + SECOND, changes, ADMIT_MAX), 3);
     assert_int_equal(changes[0].seq, 1);
-    assert_int_equal(changes[1].seq, 4);
+    assert_int_equal(changes[1].seq, 2);
+    assert_int_equal(changes[2].seq, 4);
     room_close(&r);
 }
 
@@ -435,12 +539,11 @@ static void one_admit_moves_a_thousand_at_the_most(void **state) {
     r.config.rules.entry_batch_size = 5000;
     r.config.rules.max_active = 2500;
     enter_waiting(&r, 3000);
-    static struct entry_change many[3000];
-    assert_int_equal(queue_admit(r.q, T0, many, 3000), 1000);
-    assert_int_equal(queue_admit(r.q, T0, many, 3000), 1000);
-    assert_int_equal(many[0].seq, 1001);
-    assert_int_equal(queue_admit(r.q, T0, many, 3000), 500);
-    assert_int_equal(queue_admit(r.q, T0, many, 3000), 0);
+    assert_int_equal(admit_some(&r, T0, 3000), 1000);
+    assert_int_equal(admit_some(&r, T0, 3000), 1000);
+    assert_int_equal(changes[0].seq, 1001);
+    assert_int_equal(admit_some(&r, T0, 3000), 500);
+    assert_int_equal(admit_some(&r, T0, 3000), 0);
     room_close(&r);
 }
 
@@ -458,6 +561,10 @@ int main(void) {
         cmocka_unit_test(a_purge_ends_no_more_than_it_can_report),
         cmocka_unit_test(an_expired_user_may_enter_before_any_purge),
         cmocka_unit_test(what_has_ended_stays_as_it_ended_trap_15),
+        cmocka_unit_test(only_who_was_admitted_completes),
+        cmocka_unit_test(who_completes_before_the_admission_is_settled_stays_completed),
+        cmocka_unit_test(totals_tell_what_was_settled),
+        cmocka_unit_test(an_admission_tells_what_its_entry_was_promised),
         cmocka_unit_test(an_unknown_entry_has_no_position_trap_18),
         cmocka_unit_test(lower_lanes_go_first_and_each_is_in_order),
         cmocka_unit_test(a_pending_enter_is_not_admitted_and_holds_up_its_own_lane_only),

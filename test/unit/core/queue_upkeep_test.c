@@ -153,10 +153,10 @@ static void an_estimate_follows_the_observed_rate_when_that_is_slower(void **sta
     room_open(&r);
     r.config.rules.max_active = 1;
     enter_waiting(&r, 1000);
-    assert_true(queue_rate(r.q) == 0);
+    assert_true(queue_counts(r.q).rate == 0);
     /* One completes per second, so one per second is admitted, though the batch would be 50. */
     tick(&r, T0, 120, 1);
-    assert_true(queue_rate(r.q) > 0.95 && queue_rate(r.q) < 1.05);
+    assert_true(queue_counts(r.q).rate > 0.95 && queue_counts(r.q).rate < 1.05);
     uint64_t last = 1000;
     int64_t position = (int64_t)look(&r, last, T0).position;
     int64_t estimate = look(&r, last, T0).estimate_s;
@@ -173,7 +173,8 @@ static void the_rate_is_steady_when_intervals_are_longer_than_ticks(void **state
     enter_waiting(&r, 2000);
     for (int64_t now = T0; now < T0 + 100 * SECOND; now += SECOND) {
         admit(&r, now);
-        if (now >= T0 + 20 * SECOND) assert_true(queue_rate(r.q) > 4.9 && queue_rate(r.q) < 5.1);
+        if (now >= T0 + 20 * SECOND)
+            assert_true(queue_counts(r.q).rate > 4.9 && queue_counts(r.q).rate < 5.1);
     }
     room_close(&r);
 }
@@ -186,12 +187,12 @@ static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state)
     r.config.rules.active_ttl_s = 86400;
     enter_waiting(&r, 1000);
     int64_t now = tick(&r, T0, 3, 0);
-    double before = queue_rate(r.q);
+    double before = queue_counts(r.q).rate;
     assert_true(before > 0);
     /* A pause says nothing about the rate. */
     room_set_state(&r, EVENT_PAUSED);
     now = tick(&r, now, 100, 0);
-    assert_true(queue_rate(r.q) == before);
+    assert_true(queue_counts(r.q).rate == before);
     room_set_state(&r, EVENT_OPEN);
     /* A full house does, until the estimate is as good as for ever. */
     int64_t last = 0;

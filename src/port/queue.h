@@ -1,0 +1,165 @@
+/*
+ * queue: the contract of the waiting rooms' hot state: who waits, in which order, who is active.
+ * What an adapter promises:
+ *
+ *  - Each operation is one atomic step on one event, by the law of core/queue.h.
+ *  - An operation's `done` is called on the caller's thread: before the function returns, or later.
+ *    Its struct is the caller's and stays until then. `result` is OK, or says why nothing was done:
+ *    EVENT_NOT_FOUND, or a failure of the store.
+ *  - What enter and admit do is pending until it is settled. Their `submit` is called as part of
+ *    the step, so the records of one event reach the ledger in the order of the steps; what it
+ *    refuses is undone at once, and its answer is the result. It only submits.
+ *  - Whoever's time is over is ended before anybody is counted, and told to `expired` in the same
+ *    way.
+ */
+#ifndef ADMITONE_PORT_QUEUE_H
+#define ADMITONE_PORT_QUEUE_H
+
+#include "port/ledger.h"
+
+/* What every operation has. */
+struct queue_op {
+    int64_t event_key;
+    int64_t now_ms;
+    enum err result; /* out */
+};
+
+/* Takes a place, or finds the user's. */
+struct enter_op {
+    struct queue_op op;
+    str user;
+    unsigned lane;
+    /* The place is new, or there and not durable yet: see place.pending. Submits its record, the
+     * same one in both cases. */
+    enum err (*submit)(struct enter_op *e);
+    void (*done)(struct enter_op *e);
+    enum enter_outcome outcome; /* out */
+    struct place place;         /* out, when there is one */
+    uint64_t closes;            /* out: an entry of the user whose time was over; 0: none */
+    int64_t opens_at_ms;        /* out */
+};
+
+/* The ledger has decided about entries that were pending: kept, or undone. */
+struct settle_op {
+    struct queue_op op;
+    bool admissions; /* else enters */
+    const uint64_t *seqs;
+    const bool *kept;
+    size_t count;
+    struct place *places; /* NULL, or out, one for each: as it is now, NONE when it is gone */
+    void (*done)(struct settle_op *s);
+};
+
+/* Ends whose time is over, and admits whom the rules allow; one step at a time. */
+struct admit_op {
+    struct queue_op op;
+    struct entry_change *entries;           /* room for ADMIT_MAX; out */
+    size_t count;                           /* out */
+    enum err (*submit)(struct admit_op *a); /* when count > 0 */
+    void (*done)(struct admit_op *a);
+};
+
+struct look_item {
+    uint64_t seq;
+    bool seen; /* note that the user is there */
+    /* Out; NONE when it is not known, or no longer. Of one that waits only status, position,
+     * waiting and estimate. */
+    struct place place;
+};
+
+/* Looks at any number of places, also none. */
+struct look_op {
+    struct queue_op op;
+    struct look_item *items;
+    size_t count;
+    char *user;      /* NULL, or room for USER_ID_BYTES_MAX: out, the first one's user */
+    size_t user_len; /* out */
+    void (*done)(struct look_op *l);
+    struct queue_counts counts; /* out */
+    enum event_state state;     /* out: what it amounts to now */
+};
+
+/* Ends one that the ledger has ended. */
+struct end_op {
+    struct queue_op op;
+    uint64_t seq;
+    enum entry_status final;
+    void (*done)(struct end_op *e);
+    bool ended; /* out: it was live */
+};
+
+/* Who hears what the store ends by itself. */
+struct queue_listener {
+    void (*expired)(void *to, int64_t event_key, int64_t now_ms, const struct entry_change *entries,
+                    size_t count);
+    void *to;
+};
+
+struct queues;
+
+struct queue_ops {
+    void (*enter)(struct queues *q, struct enter_op *e);
+    void (*settle)(struct queues *q, struct settle_op *s);
+    void (*admit)(struct queues *q, struct admit_op *a);
+    void (*look)(struct queues *q, struct look_op *l);
+    void (*end)(struct queues *q, struct end_op *e);
+    void (*configure)(struct queues *q, const struct event *e);
+    void (*remove)(struct queues *q, int64_t event_key);
+    void (*restore)(struct queues *q, const struct ledger_entry *e);
+    void (*recovered)(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms);
+    void (*listen)(struct queues *q, struct queue_listener listener);
+};
+
+struct queues {
+    const struct queue_ops *ops;
+};
+
+static inline void queues_enter(struct queues *q, struct enter_op *e) {
+    q->ops->enter(q, e);
+}
+
+static inline void queues_settle(struct queues *q, struct settle_op *s) {
+    q->ops->settle(q, s);
+}
+
+static inline void queues_admit(struct queues *q, struct admit_op *a) {
+    q->ops->admit(q, a);
+}
+
+static inline void queues_look(struct queues *q, struct look_op *l) {
+    q->ops->look(q, l);
+}
+
+static inline void queues_end(struct queues *q, struct end_op *e) {
+    q->ops->end(q, e);
+}
+
+/* The event is there with these rules, unless newer ones are; from any thread. */
+static inline void queues_configure(struct queues *q, const struct event *e) {
+    q->ops->configure(q, e);
+}
+
+/* The event and its queue are gone; from any thread. */
+static inline void queues_remove(struct queues *q, int64_t event_key) {
+    q->ops->remove(q, event_key);
+}
+
+/* For recovery, after the event was configured and in order of its numbers: a live entry. Should
+ * the user have an older one, that has expired. */
+static inline void queues_restore(struct queues *q, const struct ledger_entry *e) {
+    q->ops->restore(q, e);
+}
+
+/* For recovery, after the last entry: the next one gets at least this number, and the clock of
+ * silence starts anew for everybody. */
+static inline void queues_recovered(struct queues *q, int64_t event_key, uint64_t next_seq,
+                                    int64_t now_ms) {
+    q->ops->recovered(q, event_key, next_seq, now_ms);
+}
+
+/* Before anything else, once. */
+static inline void queues_listen(struct queues *q, struct queue_listener listener) {
+    q->ops->listen(q, listener);
+}
+
+#endif

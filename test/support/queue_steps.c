@@ -1,0 +1,278 @@
+#include "queue_steps.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+#define DEADLINE_MS 60000
+
+/* ---- the store, and what it says ---- */
+
+static void note(struct store *s, struct heard h) {
+    pthread_mutex_lock(&s->lock);
+    if (s->heard_count == s->heard_cap) {
+        s->heard_cap = s->heard_cap == 0 ? 64 : s->heard_cap * 2;
+        s->heard = mem_grow(s->heard, s->heard_cap * sizeof *s->heard);
+    }
+    s->heard[s->heard_count++] = h;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_expired(void *to, int64_t event_key, int64_t now_ms,
+                       const struct entry_change *entries, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        note(to, (struct heard){HEARD_EXPIRED, event_key, now_ms, entries[i]});
+}
+
+size_t store_heard(struct store *s, struct heard *out, size_t max) {
+    pthread_mutex_lock(&s->lock);
+    size_t count = s->heard_count;
+    s->heard_count = 0;
+    for (size_t i = 0; i < count && i < max; i++) out[i] = s->heard[i];
+    pthread_mutex_unlock(&s->lock);
+    assert_true(count <= max);
+    return count;
+}
+
+void store_open(struct store *s, const struct queue_adapter *adapter) {
+    *s = (struct store){.adapter = adapter, .verdict = ERR_OK};
+    pthread_mutex_init(&s->lock, NULL);
+    s->queues = adapter->open(&s->fixture);
+    queues_listen(s->queues, (struct queue_listener){.expired = on_expired, .to = s});
+}
+
+void store_close(struct store *s) {
+    s->adapter->close(s->fixture);
+    pthread_mutex_destroy(&s->lock);
+    mem_free(s->heard);
+}
+
+struct event store_event(int64_t key) {
+    return (struct event){.key = key,
+                          .state = EVENT_OPEN,
+                          .opens_at_ms = CLOCK_NONE_MS,
+                          .queue = {.max_waiting = 1000,
+                                    .max_active = 100,
+                                    .entry_batch_size = 50,
+                                    .entry_interval_s = 1,
+                                    .active_ttl_s = 600,
+                                    .grace_s = 300}};
+}
+
+void store_configure(struct store *s, struct event *e) {
+    e->version++;
+    queues_configure(s->queues, e);
+}
+
+/* Threads of the suite's wait too, and only the test's own may fail by cmocka. */
+static void wait_for(struct store *s, const bool *done) {
+    int64_t deadline_ns = clock_steady_ns() + (int64_t)DEADLINE_MS * 1000000;
+    while (!*done) {
+        if (s->adapter->turn == NULL || clock_steady_ns() > deadline_ns) abort();
+        s->adapter->turn(s->fixture);
+    }
+}
+
+/* ---- the operations ---- */
+
+struct entering {
+    struct enter_op op;
+    struct store *store;
+    bool done;
+};
+
+static enum err submit_enter(struct enter_op *op) {
+    struct entering *e = CONTAINER_OF(op, struct entering, op);
+    note(e->store, (struct heard){HEARD_ENTER,
+                                  op->op.event_key,
+                                  op->op.now_ms,
+                                  {.seq = op->place.seq, .expires_ms = op->place.expires_ms}});
+    return (enum err)e->store->verdict;
+}
+
+static void on_entered(struct enter_op *op) {
+    CONTAINER_OF(op, struct entering, op)->done = true;
+}
+
+struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms) {
+    struct entering e = {.op = {.op = {.event_key = key, .now_ms = now_ms},
+                                .user = user,
+                                .lane = lane,
+                                .submit = submit_enter,
+                                .done = on_entered},
+                         .store = s};
+    queues_enter(s->queues, &e.op);
+    wait_for(s, &e.done);
+    return (struct entered){e.op.op.result, e.op.outcome, e.op.place, e.op.closes,
+                            e.op.opens_at_ms};
+}
+
+uint64_t step_take(struct store *s, int64_t key, const char *user, int64_t now_ms) {
+    struct entered e = step_enter(s, key, str_of(user), LANE_DEFAULT, now_ms);
+    assert_int_equal(e.result, ERR_OK);
+    assert_int_equal(e.outcome, ENTER_TAKEN);
+    assert_true(e.place.pending);
+    return e.place.seq;
+}
+
+uint64_t step_take_kept(struct store *s, int64_t key, const char *user, int64_t now_ms) {
+    uint64_t seq = step_take(s, key, user, now_ms);
+    step_settle_enter(s, key, seq, true);
+    return seq;
+}
+
+struct settling {
+    struct settle_op op;
+    bool done;
+};
+
+static void on_settled(struct settle_op *op) {
+    CONTAINER_OF(op, struct settling, op)->done = true;
+}
+
+enum err step_settle(struct store *s, int64_t key, bool admissions, const uint64_t *seqs,
+                     const bool *kept, size_t count, int64_t now_ms, struct place *places) {
+    struct settling t = {.op = {.op = {.event_key = key, .now_ms = now_ms},
+                                .admissions = admissions,
+                                .seqs = seqs,
+                                .kept = kept,
+                                .count = count,
+                                .places = places,
+                                .done = on_settled}};
+    queues_settle(s->queues, &t.op);
+    wait_for(s, &t.done);
+    return t.op.op.result;
+}
+
+struct place step_settle_enter(struct store *s, int64_t key, uint64_t seq, bool kept) {
+    struct place p = {0};
+    step_settle(s, key, false, &seq, &kept, 1, T0, &p);
+    return p;
+}
+
+struct place step_settle_admit(struct store *s, int64_t key, uint64_t seq, bool kept) {
+    struct place p = {0};
+    step_settle(s, key, true, &seq, &kept, 1, T0, &p);
+    return p;
+}
+
+struct admitting {
+    struct admit_op op;
+    struct store *store;
+    bool done;
+};
+
+static enum err submit_admit(struct admit_op *op) {
+    struct admitting *a = CONTAINER_OF(op, struct admitting, op);
+    for (size_t i = 0; i < op->count; i++)
+        note(a->store,
+             (struct heard){HEARD_ADMIT, op->op.event_key, op->op.now_ms, op->entries[i]});
+    return (enum err)a->store->verdict;
+}
+
+static void on_admitted(struct admit_op *op) {
+    CONTAINER_OF(op, struct admitting, op)->done = true;
+}
+
+enum err step_admit_result(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out,
+                           size_t *count) {
+    struct admitting a = {.op = {.op = {.event_key = key, .now_ms = now_ms},
+                                 .entries = out,
+                                 .submit = submit_admit,
+                                 .done = on_admitted},
+                          .store = s};
+    queues_admit(s->queues, &a.op);
+    wait_for(s, &a.done);
+    *count = a.op.count;
+    return a.op.op.result;
+}
+
+size_t step_admit(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out) {
+    size_t count;
+    assert_int_equal(step_admit_result(s, key, now_ms, out, &count), ERR_OK);
+    return count;
+}
+
+size_t step_admit_kept(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out) {
+    size_t count = step_admit(s, key, now_ms, out);
+    for (size_t i = 0; i < count; i++) step_settle_admit(s, key, out[i].seq, true);
+    return count;
+}
+
+struct looking {
+    struct look_op op;
+    bool done;
+};
+
+static void on_looked(struct look_op *op) {
+    CONTAINER_OF(op, struct looking, op)->done = true;
+}
+
+enum err step_look_at(struct store *s, int64_t key, struct look_item *items, size_t count,
+                      int64_t now_ms, struct queue_counts *counts, enum event_state *state) {
+    struct looking l = {.op = {.op = {.event_key = key, .now_ms = now_ms},
+                               .items = items,
+                               .count = count,
+                               .done = on_looked}};
+    queues_look(s->queues, &l.op);
+    wait_for(s, &l.done);
+    if (counts != NULL) *counts = l.op.counts;
+    if (state != NULL) *state = l.op.state;
+    return l.op.op.result;
+}
+
+struct place step_look(struct store *s, int64_t key, uint64_t seq, int64_t now_ms) {
+    struct look_item item = {.seq = seq};
+    assert_int_equal(step_look_at(s, key, &item, 1, now_ms, NULL, NULL), ERR_OK);
+    assert_int_equal(item.place.seq, seq);
+    return item.place;
+}
+
+size_t step_look_user(struct store *s, int64_t key, uint64_t seq, int64_t now_ms,
+                      char out[USER_ID_BYTES_MAX]) {
+    struct look_item item = {.seq = seq};
+    struct looking l = {.op = {.op = {.event_key = key, .now_ms = now_ms},
+                               .items = &item,
+                               .count = 1,
+                               .user = out,
+                               .done = on_looked}};
+    queues_look(s->queues, &l.op);
+    wait_for(s, &l.done);
+    return l.op.user_len;
+}
+
+struct queue_counts step_counts(struct store *s, int64_t key) {
+    struct queue_counts counts = {0};
+    step_look_at(s, key, NULL, 0, T0, &counts, NULL);
+    return counts;
+}
+
+struct ending {
+    struct end_op op;
+    bool done;
+};
+
+static void on_ended(struct end_op *op) {
+    CONTAINER_OF(op, struct ending, op)->done = true;
+}
+
+bool step_end(struct store *s, int64_t key, uint64_t seq, enum entry_status final) {
+    struct ending e = {
+        .op = {
+            .op = {.event_key = key, .now_ms = T0}, .seq = seq, .final = final, .done = on_ended}};
+    queues_end(s->queues, &e.op);
+    wait_for(s, &e.done);
+    return e.op.ended;
+}
+
+void assert_step_counts(struct store *s, int64_t key, uint64_t waiting, uint64_t active) {
+    struct queue_counts c = step_counts(s, key);
+    assert_int_equal(c.waiting, waiting);
+    assert_int_equal(c.active, active);
+}

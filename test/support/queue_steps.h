@@ -1,0 +1,86 @@
+/*
+ * queue_steps: a store of waiting rooms under test, and the operations of port/queue.h as plain
+ * functions that wait for their answer. What the store submits and says to be expired is noted in
+ * the order in which it comes.
+ */
+#ifndef ADMITONE_TEST_QUEUE_STEPS_H
+#define ADMITONE_TEST_QUEUE_STEPS_H
+
+#include <pthread.h>
+
+#include "queue_suite.h"
+
+/* The beginning of an interval, whether it is one of seconds or of hours. */
+#define T0 INT64_C(1700002800000)
+#define SECOND 1000
+
+enum heard_kind { HEARD_ENTER, HEARD_ADMIT, HEARD_EXPIRED };
+
+/* One for each entry. */
+struct heard {
+    enum heard_kind kind;
+    int64_t event_key;
+    int64_t now_ms;
+    struct entry_change entry;
+};
+
+struct store {
+    const struct queue_adapter *adapter;
+    void *fixture;
+    struct queues *queues;
+    _Atomic int verdict; /* what submit answers: an enum err */
+    pthread_mutex_t lock;
+    struct heard *heard; /* under lock, as the rest */
+    size_t heard_count;
+    size_t heard_cap;
+};
+
+void store_open(struct store *s, const struct queue_adapter *adapter);
+void store_close(struct store *s);
+/* What was heard since the last time; how many. */
+size_t store_heard(struct store *s, struct heard *out, size_t max);
+
+/* OPEN, 1,000 may wait and 100 be active, 50 per second, for 600 s; 300 s of grace. */
+struct event store_event(int64_t key);
+/* With the next version. */
+void store_configure(struct store *s, struct event *e);
+
+struct entered {
+    enum err result;
+    enum enter_outcome outcome;
+    struct place place;
+    uint64_t closes;
+    int64_t opens_at_ms;
+};
+struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms);
+/* A new place, of the default lane; pending. */
+uint64_t step_take(struct store *s, int64_t key, const char *user, int64_t now_ms);
+/* The same, and the ledger has it. */
+uint64_t step_take_kept(struct store *s, int64_t key, const char *user, int64_t now_ms);
+
+enum err step_settle(struct store *s, int64_t key, bool admissions, const uint64_t *seqs,
+                     const bool *kept, size_t count, int64_t now_ms, struct place *places);
+/* One of them; as it is then. */
+struct place step_settle_enter(struct store *s, int64_t key, uint64_t seq, bool kept);
+struct place step_settle_admit(struct store *s, int64_t key, uint64_t seq, bool kept);
+
+/* Who is admitted; pending. `out` has room for ADMIT_MAX. */
+size_t step_admit(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out);
+enum err step_admit_result(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out,
+                           size_t *count);
+/* The same, and the ledger has it. */
+size_t step_admit_kept(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out);
+
+struct place step_look(struct store *s, int64_t key, uint64_t seq, int64_t now_ms);
+/* Looks at so many; counts and state may be NULL. */
+enum err step_look_at(struct store *s, int64_t key, struct look_item *items, size_t count,
+                      int64_t now_ms, struct queue_counts *counts, enum event_state *state);
+/* The user's name into `out`; its length, 0 when it is not known. */
+size_t step_look_user(struct store *s, int64_t key, uint64_t seq, int64_t now_ms,
+                      char out[USER_ID_BYTES_MAX]);
+struct queue_counts step_counts(struct store *s, int64_t key);
+bool step_end(struct store *s, int64_t key, uint64_t seq, enum entry_status final);
+
+void assert_step_counts(struct store *s, int64_t key, uint64_t waiting, uint64_t active);
+
+#endif

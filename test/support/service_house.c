@@ -1,0 +1,258 @@
+#include "service_house.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+/* ---- life ---- */
+
+static void open_up(struct house *h) {
+    h->ledger = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->h.path});
+    h->hot = memory_new();
+    h->catalogue = catalogue_new();
+    h->events = (struct events){h->ledger, h->catalogue, memory_queues(h->hot)};
+    h->room = (struct waiting_room){.ledger = h->ledger,
+                                    .queues = memory_queues(h->hot),
+                                    .changed = h->room.changed,
+                                    .to = h->room.to};
+    waiting_room_init(&h->room);
+}
+
+static void shut_down(struct house *h) {
+    house_wait_idle(h);
+    ledger_close(h->ledger);
+    waiting_room_deinit(&h->room);
+    catalogue_free(h->catalogue);
+    memory_free(h->hot);
+}
+
+void house_build(struct house *h, const struct queue_rules *rules) {
+    *h = (struct house){0};
+    harness_init(&h->h);
+    open_up(h);
+    struct event *wanted = test_event("1", 1);
+    wanted->queue = *rules;
+    struct event *stored = harness_store(&h->h, h->ledger, wanted);
+    h->key = stored->key;
+    mem_free(stored);
+    mem_free(wanted);
+    assert_int_equal(recovery_run(&h->events, clock_wall_ms()), ERR_OK);
+}
+
+void house_recover(struct house *h) {
+    shut_down(h);
+    open_up(h);
+    assert_int_equal(recovery_run(&h->events, clock_wall_ms()), ERR_OK);
+}
+
+void house_tear_down(struct house *h) {
+    house_stop_workers(h);
+    shut_down(h);
+    harness_deinit(&h->h);
+}
+
+void house_start_workers(struct house *h) {
+    for (int i = 0; i < HOUSE_WORKERS; i++) {
+        assert_int_equal(worker_init(&h->workers[i]), 0);
+        assert_int_equal(worker_start(&h->workers[i]), 0);
+    }
+    h->working = true;
+}
+
+static void run_errand(struct task *t) {
+    struct errand *e = (struct errand *)t;
+    e->work(e);
+}
+
+void house_send(struct house *h, int worker, struct errand *e) {
+    e->house = h;
+    e->task.run = run_errand;
+    mailbox_post(&h->workers[worker].mailbox, &e->task);
+}
+
+struct stop {
+    struct task task; /* first, so that a task is its stop */
+    struct worker *worker;
+};
+
+static void stop_worker(struct task *t) {
+    worker_stop(((struct stop *)t)->worker);
+}
+
+void house_stop_workers(struct house *h) {
+    for (int i = 0; h->working && i < HOUSE_WORKERS; i++) {
+        struct stop stop = {.task.run = stop_worker, .worker = &h->workers[i]};
+        mailbox_post(&h->workers[i].mailbox, &stop.task);
+        worker_join(&h->workers[i]);
+    }
+    h->working = false;
+}
+
+void house_configure(struct house *h, enum event_state state, const struct queue_rules *rules) {
+    catalogue_open(h->catalogue);
+    struct event *e = event_copy(catalogue_find_key(h->catalogue, h->key));
+    catalogue_shut(h->catalogue);
+    e->version++;
+    e->state = state;
+    if (rules != NULL) e->queue = *rules;
+    queues_configure(memory_queues(h->hot), e);
+    catalogue_install(h->catalogue, e);
+}
+
+/* ---- the use cases, one at a time ---- */
+
+struct waiting {
+    bool back;
+    enum err result;
+    size_t admitted;
+};
+
+static bool is_back(void *arg) {
+    return ((struct waiting *)arg)->back;
+}
+
+struct house_entering {
+    struct room_entering e;
+    struct waiting w;
+};
+
+static void on_entered(struct room_entering *e, enum err result) {
+    CONTAINER_OF(e, struct house_entering, e)->w = (struct waiting){true, result, 0};
+}
+
+enum err house_enter(struct house *h, const char *user, unsigned lane, struct room_entering *out) {
+    struct house_entering e = {
+        .e = {.enter = {.op.event_key = h->key, .user = str_of(user), .lane = lane},
+              .done = on_entered}};
+    waiting_room_enter(&h->room, &e.e);
+    harness_wait(&h->h, is_back, &e.w);
+    if (out != NULL) *out = e.e;
+    return e.w.result;
+}
+
+struct house_ending {
+    struct room_ending e;
+    struct waiting w;
+};
+
+static void on_ended(struct room_ending *e, enum err result) {
+    CONTAINER_OF(e, struct house_ending, e)->w = (struct waiting){true, result, 0};
+}
+
+enum err house_end(struct house *h, uint64_t seq, enum entry_status final) {
+    struct house_ending e = {
+        .e = {.event_key = h->key, .seq = seq, .final = final, .done = on_ended}};
+    waiting_room_end(&h->room, &e.e);
+    harness_wait(&h->h, is_back, &e.w);
+    return e.w.result;
+}
+
+struct house_looking {
+    struct room_looking l;
+    struct waiting w;
+};
+
+static void on_looked(struct room_looking *l, enum err result) {
+    CONTAINER_OF(l, struct house_looking, l)->w = (struct waiting){true, result, 0};
+}
+
+enum err house_look(struct house *h, uint64_t seq, struct room_looking *out) {
+    struct house_looking l = {
+        .l = {.look.op.event_key = h->key, .item.seq = seq, .done = on_looked}};
+    waiting_room_look(&h->room, &l.l);
+    harness_wait(&h->h, is_back, &l.w);
+    *out = l.l;
+    return l.w.result;
+}
+
+static void on_ticked(void *to, enum err result, size_t admitted) {
+    *(struct waiting *)to = (struct waiting){true, result, admitted};
+}
+
+enum err house_tick(struct house *h, size_t *admitted) {
+    struct waiting w = {0};
+    waiting_room_tick(&h->room, h->key, on_ticked, &w);
+    harness_wait(&h->h, is_back, &w);
+    if (admitted != NULL) *admitted = w.admitted;
+    return w.result;
+}
+
+static bool is_idle(void *arg) {
+    return !waiting_room_is_busy(&((struct house *)arg)->room);
+}
+
+void house_wait_idle(struct house *h) {
+    harness_wait(&h->h, is_idle, h);
+}
+
+static bool is_writable(void *arg) {
+    struct ledger_health health;
+    ledger_health(((struct house *)arg)->ledger, &health);
+    return health.writable;
+}
+
+void house_wait_writable(struct house *h) {
+    harness_wait(&h->h, is_writable, h);
+}
+
+/* ---- the hot store ---- */
+
+static void no_more(struct look_op *l) {
+    (void)l;
+}
+
+struct place house_place(struct house *h, uint64_t seq, int64_t now_ms) {
+    struct look_item item = {.seq = seq};
+    struct look_op l = {
+        .op = {.event_key = h->key, .now_ms = now_ms}, .items = &item, .count = 1, .done = no_more};
+    queues_look(memory_queues(h->hot), &l);
+    return item.place;
+}
+
+struct queue_counts house_counts(struct house *h) {
+    struct look_op l = {.op.event_key = h->key, .done = no_more};
+    queues_look(memory_queues(h->hot), &l);
+    return l.counts;
+}
+
+/* ---- both ---- */
+
+struct agreement {
+    struct house *house;
+    uint64_t live;
+    uint64_t waiting;
+};
+
+static void on_entry(void *to, const struct ledger_entry *e) {
+    struct agreement *a = to;
+    /* At the beginning of time nobody's is over: as it stands, not as it may be shown. */
+    struct place p = house_place(a->house, e->seq, 0);
+    assert_int_equal(p.status, e->status);
+    if (e->status == ENTRY_ACTIVE) assert_int_equal(p.expires_ms, e->expires_ms);
+    assert_false(p.pending);
+    a->live++;
+    a->waiting += e->status == ENTRY_WAITING;
+}
+
+static void on_finding(void *to, const struct ledger_finding *finding) {
+    (void)to;
+    if (finding->violations > 0)
+        fail_msg("%.*s: %.*s", (int)finding->invariant.len, finding->invariant.at,
+                 (int)finding->examples.len, finding->examples.at);
+}
+
+void house_assert_agreement(struct house *h) {
+    struct agreement a = {.house = h};
+    struct ledger_reader reader = {.on_entry = on_entry, .to = &a};
+    assert_int_equal(ledger_load(h->ledger, &reader), ERR_OK);
+    struct queue_counts c = house_counts(h);
+    assert_int_equal(a.waiting, c.waiting);
+    assert_int_equal(a.live, c.waiting + c.active);
+    assert_int_equal(ledger_check(h->ledger, true, on_finding, NULL), ERR_OK);
+}
