@@ -9,6 +9,7 @@
 struct catalogue {
     pthread_rwlock_t lock;
     struct map by_path; /* "TYPE/ID" → event */
+    struct map by_key;  /* the key's bytes → event */
     struct event **by_name;
     size_t count;
     size_t cap;
@@ -23,6 +24,7 @@ struct catalogue *catalogue_new(void) {
     pthread_rwlock_init(&c->lock, &fair);
     pthread_rwlockattr_destroy(&fair);
     map_init(&c->by_path);
+    map_init(&c->by_key);
     return c;
 }
 
@@ -30,6 +32,7 @@ void catalogue_free(struct catalogue *c) {
     for (size_t i = 0; i < c->count; i++) mem_free(c->by_name[i]);
     mem_free(c->by_name);
     map_deinit(&c->by_path);
+    map_deinit(&c->by_key);
     pthread_rwlock_destroy(&c->lock);
     mem_free(c);
 }
@@ -42,10 +45,18 @@ void catalogue_shut(struct catalogue *c) {
     pthread_rwlock_unlock(&c->lock);
 }
 
+static str key_bytes(const int64_t *key) {
+    return (str){(const char *)key, sizeof *key};
+}
+
 const struct event *catalogue_find(struct catalogue *c, str type, str id) {
     char path[EVENT_PATH_BYTES];
     str key = event_path(type, id, path);
     return key.len == 0 ? NULL : map_get(&c->by_path, key);
+}
+
+const struct event *catalogue_find_key(struct catalogue *c, int64_t key) {
+    return map_get(&c->by_key, key_bytes(&key));
 }
 
 static int compare(const struct event *e, str type, str id) {
@@ -86,6 +97,8 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     size_t at = search(c, type, id, false);
     struct event *old = map_put(&c->by_path, key, e);
     assert(old == NULL || (old == c->by_name[at] && old->version < e->version));
+    if (old != NULL) map_remove(&c->by_key, key_bytes(&old->key));
+    map_put(&c->by_key, key_bytes(&e->key), e);
     if (old == NULL) {
         if (c->count == c->cap) {
             c->cap = c->cap == 0 ? 16 : c->cap * 2;
@@ -99,7 +112,7 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     mem_free(old);
 }
 
-void catalogue_remove(struct catalogue *c, str type, str id) {
+int64_t catalogue_remove(struct catalogue *c, str type, str id) {
     char path[EVENT_PATH_BYTES];
     str key = event_path(type, id, path);
     pthread_rwlock_wrlock(&c->lock);
@@ -107,11 +120,14 @@ void catalogue_remove(struct catalogue *c, str type, str id) {
     if (old != NULL) {
         size_t at = search(c, type, id, false);
         assert(c->by_name[at] == old);
+        map_remove(&c->by_key, key_bytes(&old->key));
         c->count--;
         memmove(c->by_name + at, c->by_name + at + 1, (c->count - at) * sizeof *c->by_name);
     }
     pthread_rwlock_unlock(&c->lock);
+    int64_t gone = old == NULL ? 0 : old->key;
     mem_free(old);
+    return gone;
 }
 
 size_t catalogue_count(struct catalogue *c) {

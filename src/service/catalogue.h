@@ -20,6 +20,8 @@ void catalogue_open(struct catalogue *c);
 void catalogue_shut(struct catalogue *c);
 /* NULL: there is none. */
 const struct event *catalogue_find(struct catalogue *c, str type, str id);
+/* By the ledger's number for it. */
+const struct event *catalogue_find_key(struct catalogue *c, int64_t key);
 /* Events are numbered from 0 in the order of type and id: the first that stands behind the name,
  * and the one with a number (NULL behind the last). */
 size_t catalogue_behind(struct catalogue *c, str type, str id);
@@ -27,7 +29,8 @@ const struct event *catalogue_at(struct catalogue *c, size_t number);
 
 /* Takes the event over, in place of an older one of its name. */
 void catalogue_install(struct catalogue *c, struct event *e);
-void catalogue_remove(struct catalogue *c, str type, str id);
+/* The key of the event that is gone now; 0: there was none. */
+int64_t catalogue_remove(struct catalogue *c, str type, str id);
 size_t catalogue_count(struct catalogue *c);
 
 #endif

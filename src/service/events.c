@@ -5,18 +5,11 @@
 #include "base/clock.h"
 #include "base/list.h"
 
-static void on_loaded(void *to, struct event *e) {
-    struct events *ev = to;
-    catalogue_install(ev->catalogue, e);
-}
-
-enum err events_load(struct events *ev) {
-    return ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_loaded, .to = ev});
-}
-
-/* On the ledger's thread: the catalogue sees changes in the order in which they were committed. */
+/* On the ledger's thread: changes are seen in the order in which they were committed. Whoever finds
+ * an event in the catalogue finds its queue too. */
 static void on_change_committed(struct ledger_record *r) {
     struct event_change *change = CONTAINER_OF(r, struct event_change, put.record);
+    queues_configure(change->events->queues, change->put.stored);
     catalogue_install(change->events->catalogue, event_copy(change->put.stored));
 }
 
@@ -38,7 +31,9 @@ void events_change(struct events *ev, struct event_change *change) {
 
 static void on_removal_committed(struct ledger_record *r) {
     struct event_removal *removal = CONTAINER_OF(r, struct event_removal, remove.record);
-    catalogue_remove(removal->events->catalogue, removal->remove.type, removal->remove.id);
+    int64_t key =
+        catalogue_remove(removal->events->catalogue, removal->remove.type, removal->remove.id);
+    queues_remove(removal->events->queues, key);
 }
 
 static void on_removed(struct task *task) {

@@ -1,6 +1,6 @@
 /*
- * events: creating, changing and deleting what is sold. The ledger decides; the catalogue follows
- * before anybody is told, so whoever was answered sees the change on every worker.
+ * events: creating, changing and deleting what is sold. The ledger decides; queues and catalogue
+ * follow before anybody is told, so whoever was answered sees the change on every worker.
  *
  * Each use case is one struct in the caller's memory (the request's arena), which stays until
  * `done` is called, on the caller's worker: later, or before the function returns when the ledger
@@ -9,12 +9,13 @@
 #ifndef ADMITONE_SERVICE_EVENTS_H
 #define ADMITONE_SERVICE_EVENTS_H
 
-#include "port/ledger.h"
+#include "port/queue.h"
 #include "service/catalogue.h"
 
 struct events {
     struct ledger *ledger;
     struct catalogue *catalogue;
+    struct queues *queues; /* follow the events' rules */
 };
 
 /* A put, or an edit of what is there. The caller fills in put.wanted, or put.edit with put.type and
@@ -30,9 +31,6 @@ struct event_removal {
     struct events *events;
     void (*done)(struct event_removal *removal, enum err result);
 };
-
-/* Reads all events of the ledger into the catalogue. Blocks: for the start. */
-enum err events_load(struct events *ev);
 
 void events_change(struct events *ev, struct event_change *change);
 void events_delete(struct events *ev, struct event_removal *removal);

@@ -15,6 +15,7 @@ static struct event *event_of(const char *id, int64_t version, const char *title
     str_copy(str_of(id), e->id, sizeof e->id);
     str_copy(str_of(title), e->title, sizeof e->title);
     e->version = version;
+    e->key = 100 + version;
     return e;
 }
 
@@ -41,6 +42,39 @@ static void a_change_takes_the_place_of_what_was_there(void **state) {
     assert_int_equal(catalogue_count(c), 0);
     catalogue_install(c, event_of("1", 8, "again"));
     assert_string_equal(title_of(c, "1"), "again");
+    catalogue_free(c);
+}
+
+static int64_t version_of_key(struct catalogue *c, int64_t key) {
+    catalogue_open(c);
+    const struct event *e = catalogue_find_key(c, key);
+    int64_t version = e == NULL ? 0 : e->version;
+    catalogue_shut(c);
+    return version;
+}
+
+static void an_event_is_found_by_its_key_and_its_removal_tells_it(void **state) {
+    (void)state;
+    struct catalogue *c = catalogue_new();
+    for (int64_t i = 1; i <= 50; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "%d", (int)i);
+        catalogue_install(c, event_of(id, i, "x"));
+    }
+    for (int64_t i = 1; i <= 50; i++) assert_int_equal(version_of_key(c, 100 + i), i);
+    assert_int_equal(version_of_key(c, 100), 0);
+    assert_int_equal(version_of_key(c, 151), 0);
+    /* A change keeps the key; another event of the name has another. */
+    struct event *changed = event_of("7", 60, "changed");
+    changed->key = 107;
+    catalogue_install(c, changed);
+    assert_int_equal(version_of_key(c, 107), 60);
+    assert_int_equal(catalogue_remove(c, STR("CONCERT"), STR("7")), 107);
+    assert_int_equal(catalogue_remove(c, STR("CONCERT"), STR("7")), 0);
+    assert_int_equal(version_of_key(c, 107), 0);
+    catalogue_install(c, event_of("7", 70, "again"));
+    assert_int_equal(version_of_key(c, 170), 70);
+    assert_int_equal(version_of_key(c, 108), 8);
     catalogue_free(c);
 }
 
@@ -121,6 +155,7 @@ static void readers_see_whole_events_while_others_change_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_takes_the_place_of_what_was_there),
+        cmocka_unit_test(an_event_is_found_by_its_key_and_its_removal_tells_it),
         cmocka_unit_test(events_stand_in_the_order_of_their_names),
         cmocka_unit_test(names_that_could_be_no_event_are_not_found),
         cmocka_unit_test(readers_see_whole_events_while_others_change_them),

@@ -1,0 +1,33 @@
+/*
+ * admission: the tick of the waiting rooms. Every worker has one and sees to its share of the
+ * events, so no worker has to do it all. A step checks the clock itself: should two of them tick
+ * the same event, nobody is admitted twice or early.
+ */
+#ifndef ADMITONE_SERVICE_ADMISSION_H
+#define ADMITONE_SERVICE_ADMISSION_H
+
+#include "run/ticker.h"
+#include "service/catalogue.h"
+#include "service/waiting_room.h"
+
+struct admission_share {
+    struct waiting_room *room;
+    struct catalogue *catalogue;
+    size_t index; /* of `count` shares */
+    size_t count;
+
+    /* Below: its own. */
+    struct ticker ticker;
+    int64_t *keys; /* of the events of this tick */
+    size_t event_count;
+    size_t event_cap;
+};
+
+/* What is above is filled in. Before the worker starts. */
+void admission_start(struct admission_share *s, struct worker *w, int64_t tick_ms);
+/* On the worker's thread. What is under way goes on. */
+void admission_stop(struct admission_share *s);
+/* When the worker has ended. */
+void admission_deinit(struct admission_share *s);
+
+#endif

@@ -1,0 +1,47 @@
+#include "service/recovery.h"
+
+#include "base/mem.h"
+
+struct queue_end_mark {
+    int64_t event_key;
+    uint64_t highest_seq;
+};
+
+struct recovery {
+    struct events *events;
+    struct queue_end_mark *marks; /* told before the entries, needed after them */
+    size_t count;
+    size_t cap;
+};
+
+static void on_event(void *to, struct event *e) {
+    struct recovery *r = to;
+    queues_configure(r->events->queues, e);
+    catalogue_install(r->events->catalogue, e);
+}
+
+static void on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
+    struct recovery *r = to;
+    if (r->count == r->cap) {
+        r->cap = r->cap == 0 ? 16 : r->cap * 2;
+        r->marks = mem_grow(r->marks, r->cap * sizeof *r->marks);
+    }
+    r->marks[r->count++] = (struct queue_end_mark){event_key, highest_seq};
+}
+
+static void on_entry(void *to, const struct ledger_entry *e) {
+    struct recovery *r = to;
+    queues_restore(r->events->queues, e);
+}
+
+enum err recovery_run(struct events *ev, int64_t now_ms) {
+    struct recovery r = {.events = ev};
+    enum err failed = ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_event,
+                                                                      .on_queue = on_queue,
+                                                                      .on_entry = on_entry,
+                                                                      .to = &r});
+    for (size_t i = 0; failed == ERR_OK && i < r.count; i++)
+        queues_recovered(ev->queues, r.marks[i].event_key, r.marks[i].highest_seq + 1, now_ms);
+    mem_free(r.marks);
+    return failed;
+}

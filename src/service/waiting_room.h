@@ -1,0 +1,89 @@
+/*
+ * waiting_room: the use cases of the queue. Who enters takes a place in the hot store, is written
+ * to the ledger, and is answered when that is durable; admission goes the same way; who leaves is
+ * written first and then taken out of the hot store.
+ *
+ * Each use case is one struct in the caller's memory (the request's arena), which stays until
+ * `done` is called, on the caller's worker: later, or before the function returns.
+ */
+#ifndef ADMITONE_SERVICE_WAITING_ROOM_H
+#define ADMITONE_SERVICE_WAITING_ROOM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "port/queue.h"
+
+struct waiting_room {
+    struct ledger *ledger;
+    struct queues *queues;
+    /* Called on a worker when entries have become ACTIVE or have ended, and that is durable. */
+    void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
+    void *to;
+
+    /* Below: its own. */
+    _Atomic int64_t under_way; /* records of no request: admissions and expiries */
+    pthread_mutex_t lock;
+    struct task_list unwritten; /* under lock: expiries that the ledger could not take */
+};
+
+/* `ledger`, `queues` and `changed` are filled in. Listens to the queues. */
+void waiting_room_init(struct waiting_room *w);
+/* When nothing is under way. */
+void waiting_room_deinit(struct waiting_room *w);
+/* Whether records are under way that belong to no request. From any thread. */
+bool waiting_room_is_busy(struct waiting_room *w);
+
+/* Takes a place. enter.op.event_key, enter.user and enter.lane are the caller's. */
+struct room_entering {
+    struct enter_op enter; /* after OK: outcome, place, opens_at_ms */
+    void (*done)(struct room_entering *e, enum err result);
+
+    /* Below: its own. */
+    struct waiting_room *room;
+    struct ledger_enter record;
+    struct settle_op settle;
+    uint64_t seq;
+    bool kept;
+    int tries;
+};
+void waiting_room_enter(struct waiting_room *w, struct room_entering *e);
+
+/* Looks at one place: in the hot store, and when that knows it no longer, in the ledger. The caller
+ * fills in look.op.event_key and item.seq, and item.seen. Status NONE: nobody knows it. */
+struct room_looking {
+    struct look_op look;
+    struct look_item item;
+    char user[USER_ID_BYTES_MAX];
+    void (*done)(struct room_looking *l, enum err result);
+
+    /* Below: its own. */
+    struct waiting_room *room;
+    struct ledger_entry_get get;
+};
+void waiting_room_look(struct waiting_room *w, struct room_looking *l);
+
+/* Ends a place, as LEFT or COMPLETED. What has ended stays as it ended: that is OK too. */
+struct room_ending {
+    int64_t event_key;
+    uint64_t seq;
+    enum entry_status final;
+    void (*done)(struct room_ending *e, enum err result);
+
+    /* Below: its own. */
+    struct waiting_room *room;
+    struct ledger_end record;
+    struct end_op end;
+    bool ended;
+};
+void waiting_room_end(struct waiting_room *w, struct room_ending *e);
+
+/* Ends whose time is over and admits whom the rules allow, in one event. `done` (may be NULL) hears
+ * how many became ACTIVE, when that is durable. */
+void waiting_room_tick(struct waiting_room *w, int64_t event_key,
+                       void (*done)(void *to, enum err result, size_t admitted), void *to);
+/* Writes what the ledger could not take before. At every tick, before the events'. False: the
+ * ledger does not write now, and ticks would only undo what they do. */
+bool waiting_room_tick_begin(struct waiting_room *w);
+
+#endif
