@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "hot/memory.h"
 #include "ledger/sqlite.h"
 
 static bool open_ledger(const struct settings *s, bool read_only, struct ledger **out,
@@ -19,6 +20,18 @@ static bool open_ledger(const struct settings *s, bool read_only, struct ledger 
     enum err failed = sqlite_ledger_open(&options, out, why);
     buf_deinit(&path);
     return failed == ERR_OK;
+}
+
+static void close_memory(void *own) {
+    memory_free(own);
+}
+
+static bool open_hot(const struct settings *s, struct hot_stores *out, struct buf *why) {
+    (void)s;
+    (void)why;
+    struct memory *m = memory_new();
+    *out = (struct hot_stores){.queues = memory_queues(m), .own = m, .close = close_memory};
+    return true;
 }
 
 static const struct command {
@@ -74,7 +87,7 @@ static void print_help(const struct command *c) {
 }
 
 int main(int argc, char **argv) {
-    static const struct adapters adapters = {.open_ledger = open_ledger};
+    static const struct adapters adapters = {.open_ledger = open_ledger, .open_hot = open_hot};
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--version") == 0) name = "version";
     if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0 || strcmp(name, "-h") == 0) {

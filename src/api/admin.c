@@ -18,8 +18,7 @@ struct act {
     struct json_problem problem;
 };
 
-/* What the audit table keeps: who, what, and the body as it was sent. */
-static struct audit_note note_of(struct exchange *x, const char *verb, str type, str id) {
+struct audit_note admin_note(struct exchange *x, const char *verb, str type, str id) {
     char path[EVENT_PATH_BYTES];
     return (struct audit_note){
         .actor = STR("admin"),
@@ -33,7 +32,7 @@ static struct act *act_new(struct exchange *x, const char *verb, const str *capt
     act->x = x;
     act->change.put.type = arena_copy(&x->arena, captures[0]);
     act->change.put.id = arena_copy(&x->arena, captures[1]);
-    act->change.put.note = note_of(x, verb, captures[0], captures[1]);
+    act->change.put.note = admin_note(x, verb, captures[0], captures[1]);
     return act;
 }
 

@@ -11,6 +11,7 @@
 
 #include "net/server.h"
 #include "service/events.h"
+#include "service/waiting_room.h"
 
 #define ROUTE_CAPTURES_MAX 4
 
@@ -22,15 +23,47 @@ struct event_defaults {
     char currency[4];
 };
 
+/* Whose word counts for who the user is: api/users.h. */
+enum users_auth { USERS_TRUSTED, USERS_SIGNED, USERS_ANONYMOUS };
+
+struct api_worker;
+
 struct api {
     struct events events;
+    struct waiting_room room;
+    struct api_worker *workers;
+    size_t worker_count;
+    str default_event; /* "TYPE/ID" for whoever names none; empty: the only one */
+    int64_t push_interval_ms;
     struct net *net;
     struct event_defaults defaults;
     str admin_key;
+    str secret;          /* signs entry tokens */
+    str secret_previous; /* verifies them too; empty: there is none */
+    str pass_key;        /* signs admission passes */
+    enum users_auth users_auth;
+    str users_key;    /* the shop's, for USERS_SIGNED */
     str cors_origins; /* "*", or a list with commas */
     int64_t started_ms;
     _Atomic bool stopping;
 };
+
+struct live;
+struct token_box;
+struct jwt_box;
+
+/* What one worker has for itself: exchange_context. */
+struct api_worker {
+    struct api *api;
+    struct token_box *tokens;
+    struct jwt_box *passes;     /* signs admission passes */
+    struct jwt_box *assertions; /* verifies the shop's; NULL unless users.auth is signed */
+    struct live *live;          /* its streams; whoever made it frees it */
+};
+
+/* `api` has its keys already. False when libcrypto can't do what is needed. */
+bool api_worker_init(struct api_worker *w, struct api *api);
+void api_worker_deinit(struct api_worker *w);
 
 /* One listener's view: an admin listener of its own takes the admin paths off the public one. */
 struct api_site {
@@ -46,10 +79,19 @@ void api_site_init(struct api_site *site, struct api *api, bool serves_public, b
 typedef void api_handler(struct api *api, struct exchange *x, const str *captures);
 
 /* The handlers, by file. */
+api_handler queue_post_enter, queue_get_status, queue_delete_leave;      /* queue.c */
+api_handler queue_post_token, queue_get_own_status, queue_get_gate;      /* queue.c */
+api_handler queue_get_subscribe;                                         /* live.c */
+api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;    /* admin_queue.c */
+api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;  /* admin_queue.c */
+api_handler admin_queue_drain, admin_queue_deactivate;                   /* admin_queue.c */
 api_handler events_list, events_get;                                     /* events.c */
 api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admin.c */
 api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
 api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
+
+/* What the audit table keeps of an act: who, what, and the body as it was sent; in the arena. */
+struct audit_note admin_note(struct exchange *x, const char *verb, str type, str id);
 
 /* The value of a query parameter, decoded into the arena; `at` is NULL when it is absent, and
  * *bad is set when it can't be decoded. */

@@ -159,8 +159,8 @@ static void section_to_json(struct json_out *j, const struct section *s) {
     json_out_object_end(j);
 }
 
-static void queue_to_json(struct json_out *j, const struct queue_rules *q) {
-    json_out_object(j, STR("queue"));
+void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q) {
+    json_out_object(j, key);
     json_out_i64(j, STR("maxWaiting"), q->max_waiting);
     json_out_i64(j, STR("maxActive"), q->max_active);
     json_out_i64(j, STR("entryBatchSize"), q->entry_batch_size);
@@ -180,7 +180,7 @@ void event_to_json(struct json_out *j, str key, const struct event *e, bool admi
     json_out_time(j, STR("opensAt"), e->opens_at_ms);
     json_out_time(j, STR("startsAt"), e->starts_at_ms);
     json_out_bool(j, STR("autoEnter"), e->auto_enter);
-    if (admin) queue_to_json(j, &e->queue);
+    if (admin) queue_rules_to_json(j, STR("queue"), &e->queue);
     json_out_i64(j, STR("holdSeconds"), e->hold_s);
     json_out_i64(j, STR("maxPerUser"), e->max_per_user);
     json_out_str(j, STR("currency"), str_of(e->currency));
@@ -194,4 +194,8 @@ void event_to_json(struct json_out *j, str key, const struct event *e, bool admi
     }
     json_out_time(j, STR("serverTime"), clock_wall_ms());
     json_out_object_end(j);
+}
+
+bool queue_patch_json(struct event *e, const json_t *body, struct json_problem *problem) {
+    return json_read(body, queue_fields, e, "", problem);
 }

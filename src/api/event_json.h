@@ -19,6 +19,10 @@ bool event_patch_json(struct event **e, const json_t *body, struct json_problem 
 /* Changes one section by the body of a PATCH. */
 bool section_patch_json(struct section *s, const json_t *body, struct json_problem *problem);
 
+/* Changes the queue's rules by the body of a PATCH. False: the event is not to be used. */
+bool queue_patch_json(struct event *e, const json_t *body, struct json_problem *problem);
+void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q);
+
 /* What everybody may see, or with `admin` everything. */
 void event_to_json(struct json_out *j, str key, const struct event *e, bool admin);
 

@@ -1,6 +1,6 @@
 #include <assert.h>
 
-#include "api/api.h"
+#include "api/users.h"
 #include "base/log.h"
 
 #define SEGMENTS_MAX 10
@@ -13,6 +13,13 @@ struct route {
 };
 
 static const struct route routes[] = {
+    {HTTP_GET, false, "/queue/{type}/{id}/status", queue_get_status},
+    {HTTP_POST, false, "/queue/{type}/{id}/enter", queue_post_enter},
+    {HTTP_GET, false, "/queue/{type}/{id}/subscribe/{token}", queue_get_subscribe},
+    {HTTP_DELETE, false, "/queue/{type}/{id}/leave", queue_delete_leave},
+    {HTTP_POST, false, "/queue/token", queue_post_token},
+    {HTTP_GET, false, "/queue/status", queue_get_own_status},
+    {HTTP_GET, false, "/gate/{type}/{id}", queue_get_gate},
     {HTTP_GET, false, "/events", events_list},
     {HTTP_GET, false, "/events/{type}/{id}", events_get},
     {HTTP_GET, true, "/admin/events/{type}/{id}", admin_event_get},
@@ -20,6 +27,15 @@ static const struct route routes[] = {
     {HTTP_PATCH, true, "/admin/events/{type}/{id}", admin_event_patch},
     {HTTP_DELETE, true, "/admin/events/{type}/{id}", admin_event_delete},
     {HTTP_PATCH, true, "/admin/events/{type}/{id}/sections/{section}", admin_section_patch},
+    {HTTP_GET, true, "/admin/queue/{type}/{id}", admin_queue_get},
+    {HTTP_PATCH, true, "/admin/queue/{type}/{id}", admin_queue_patch},
+    {HTTP_GET, true, "/admin/queue/{type}/{id}/status", admin_queue_get},
+    {HTTP_POST, true, "/admin/queue/{type}/{id}/activate", admin_queue_activate},
+    {HTTP_POST, true, "/admin/queue/{type}/{id}/pause", admin_queue_pause},
+    {HTTP_POST, true, "/admin/queue/{type}/{id}/resume", admin_queue_resume},
+    {HTTP_POST, true, "/admin/queue/{type}/{id}/process", admin_queue_process},
+    {HTTP_POST, true, "/admin/queue/{type}/{id}/drain", admin_queue_drain},
+    {HTTP_POST, true, "/admin/queue/{type}/{id}/deactivate", admin_queue_deactivate},
     {HTTP_GET, true, "/admin/audit", admin_audit},
     {HTTP_GET, false, "/health", system_health},
     {HTTP_GET, false, "/ready", system_ready},
@@ -110,16 +126,9 @@ static void add_allow(struct exchange *x, unsigned methods, bool cors) {
     reply_header(x, STR("Access-Control-Max-Age"), STR("600"));
 }
 
-static bool has_admin_key(const struct api *api, struct exchange *x) {
-    str given = http_header(&x->request, STR("Authorization"));
-    str scheme = {given.at, given.len < 7 ? given.len : 7};
-    if (!str_eq_nocase(scheme, STR("Bearer "))) return false;
-    return str_eq_secret(str_trim(str_skip(given, 7)), api->admin_key);
-}
-
 static void run_route(const struct route *r, struct api *api, struct exchange *x,
                       const str *captures) {
-    if (r->admin && !has_admin_key(api, x)) {
+    if (r->admin && !users_is_admin(api, x)) {
         reply_header(x, STR("WWW-Authenticate"), STR("Bearer realm=\"admitone admin\""));
         reply_problem(x, ERR_ADMIN_KEY_REQUIRED, "%s",
                       "Send the admin key as 'Authorization: Bearer <key>'. The server's log says "

@@ -6,13 +6,21 @@
 #define ADMITONE_CLI_CLI_H
 
 #include "cli/settings.h"
-#include "port/ledger.h"
+#include "port/queue.h"
+
+/* What the hot store offers; one thing behind several ports. */
+struct hot_stores {
+    struct queues *queues;
+    void *own;
+    void (*close)(void *own);
+};
 
 /* The concrete stores, chosen by main. */
 struct adapters {
     /* Opens the ledger that the settings name. False: `why`. */
     bool (*open_ledger)(const struct settings *s, bool read_only, struct ledger **out,
                         struct buf *why);
+    bool (*open_hot)(const struct settings *s, struct hot_stores *out, struct buf *why);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);

@@ -128,12 +128,20 @@ void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path
              "  metrics     %s/metrics\n"
              "  API         %s/openapi.json\n"
              "  admin key   %s\n\n"
-             "Try this in another terminal:\n\n"
-             "  curl -s %s/events/CONCERT/1\n\n"
-             "  curl -s -X PATCH %s/admin/events/CONCERT/1 \\\n"
+             "Try this in another terminal. One at a time, so that there is a line:\n\n"
+             "  curl -s -X PATCH %s/admin/queue/CONCERT/1 \\\n"
              "       -H \"Authorization: Bearer $(cat %s)\" \\\n"
-             "       -H 'Content-Type: application/json' -d '{\"maxPerUser\": 2}'\n\n"
+             "       -H 'Content-Type: application/json' -d '{\"maxActive\": 1}'\n\n"
+             "Ann is in at once, Ben has to wait:\n\n"
+             "  curl -s %s/queue/CONCERT/1/enter \\\n"
+             "       -H 'Content-Type: application/json' -d '{\"userId\": \"ann\"}'\n"
+             "  curl -s %s/queue/CONCERT/1/enter \\\n"
+             "       -H 'Content-Type: application/json' -d '{\"userId\": \"ben\"}'\n\n"
+             "Ben listens, with his entryToken; Ann leaves, with hers, and he is in:\n\n"
+             "  curl -sN %s/queue/CONCERT/1/subscribe/TOKEN-OF-BEN &\n"
+             "  curl -s -X DELETE %s/queue/CONCERT/1/leave \\\n"
+             "       -H 'Authorization: Bearer TOKEN-OF-ANN'\n\n"
              "Ctrl-C stops it.\n\n",
-             base_url, base_url, base_url, base_url, base_url, admin_key_path, base_url, base_url,
-             admin_key_path);
+             base_url, base_url, base_url, base_url, base_url, admin_key_path, base_url,
+             admin_key_path, base_url, base_url, base_url, base_url);
 }

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/api.h"
+#include "api/live.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -18,6 +18,8 @@
 #include "cli/cli.h"
 #include "cli/data_folder.h"
 #include "cli/demo.h"
+#include "service/admission.h"
+#include "service/recovery.h"
 
 /* Open files that are no client's connection: the ledger, logs, clients that are being refused; and
  * of each worker its loop, mailbox and listeners. */
@@ -29,6 +31,8 @@
  * process ends after the second in any case. */
 #define DRAIN_MS 7000
 #define STOP_S 9
+/* How often it is looked whether the last records are back. */
+#define SETTLE_MS 2
 
 static bool logs_json; /* for on_alarm, which can't ask anybody */
 
@@ -37,7 +41,9 @@ struct server;
 struct server_worker {
     struct worker worker;
     struct net_worker *net;
+    struct admission_share admission;
     struct server *server;
+    size_t index;
     struct task drain;   /* main → worker: finish what is under way */
     struct task press;   /* main → worker: cut what is left */
     struct task drained; /* worker → main */
@@ -52,6 +58,10 @@ struct server {
     struct buf admin_key;
     struct buf admin_key_path;
     struct buf secret;
+    struct buf secret_previous;
+    struct buf pass_key;
+    struct buf users_key;
+    struct hot_stores hot;
     struct api api;
     struct api_site site;
     struct api_site admin_site;
@@ -65,6 +75,7 @@ struct server {
     uv_signal_t on_term;
     uv_signal_t on_int;
     uv_timer_t drain_timer;
+    uv_timer_t settle_timer; /* from when all workers are drained */
     bool stopping;
     bool making_demo; /* whose records come back to the main thread */
 };
@@ -83,6 +94,8 @@ static void on_drained_here(void *arg) {
 
 static void on_drain(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
+    admission_stop(&sw->admission);
+    live_close(sw->server->api.workers[sw->index].live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
 }
 
@@ -95,17 +108,25 @@ static void close_main_loop(struct server *s) {
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
     uv_close((uv_handle_t *)&s->drain_timer, NULL);
+    uv_close((uv_handle_t *)&s->settle_timer, NULL);
     mailbox_close(&s->mailbox);
     /* From here on it ends by itself, and well: one more Ctrl-C is not to make a failure of it. */
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
 }
 
-static void maybe_end(struct server *s) {
-    if (s->workers_drained < s->worker_count || s->making_demo) return;
+/* Admissions and expiries belong to no request: their records must come home to the workers too. */
+static void on_settle_timer(uv_timer_t *timer) {
+    struct server *s = timer->data;
+    if (waiting_room_is_busy(&s->api.room)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
+}
+
+static void maybe_end(struct server *s) {
+    if (s->workers_drained < s->worker_count || s->making_demo) return;
+    uv_timer_start(&s->settle_timer, on_settle_timer, 0, SETTLE_MS);
 }
 
 static void on_drained(struct task *task) {
@@ -206,28 +227,56 @@ static bool own_stores(struct server *s, struct buf *why) {
     return ok;
 }
 
+/* From the file that was given; else, if it has a name of its own there, from the data folder. */
+static bool read_key(const struct settings *set, const char *given, const char *own_name,
+                     struct buf *path, struct buf *key, struct buf *why) {
+    bool own = given[0] == '\0';
+    if (own && own_name == NULL) return true;
+    buf_clear(path);
+    if (own)
+        buf_addf(path, "%s/%s", set->data, own_name);
+    else
+        buf_add(path, str_of(given));
+    return key_file_read(buf_cstr(path), own, key, why);
+}
+
 static bool read_keys(struct server *s, struct buf *why) {
     const struct settings *set = &s->settings;
-    bool own_key = set->admin_key_file[0] == '\0';
-    bool own_secret = set->secret_file[0] == '\0';
-    struct buf secret_path = {0};
-    buf_addf(&s->admin_key_path, own_key ? "%s/admin.key" : "%s",
-             own_key ? set->data : set->admin_key_file);
-    buf_addf(&secret_path, own_secret ? "%s/secret" : "%s",
-             own_secret ? set->data : set->secret_file);
-    bool ok = key_file_read(buf_cstr(&s->admin_key_path), own_key, &s->admin_key, why) &&
-              key_file_read(buf_cstr(&secret_path), own_secret, &s->secret, why);
-    buf_deinit(&secret_path);
+    struct buf path = {0};
+    bool ok =
+        read_key(set, set->admin_key_file, "admin.key", &s->admin_key_path, &s->admin_key, why) &&
+        read_key(set, set->secret_file, "secret", &path, &s->secret, why) &&
+        read_key(set, set->secret_previous_file, NULL, &path, &s->secret_previous, why) &&
+        read_key(set, set->pass_key_file, "pass.key", &path, &s->pass_key, why) &&
+        read_key(set, set->users_key_file, NULL, &path, &s->users_key, why);
+    buf_deinit(&path);
     return ok;
+}
+
+static enum users_auth users_auth_of(const struct settings *set) {
+    /* settings_check has seen that auto is safe. */
+    if (set->users_auth == USERS_AUTH_WORD_AUTO) return USERS_TRUSTED;
+    return (enum users_auth)(set->users_auth - 1);
 }
 
 static void fill_api(struct server *s, int64_t max_connections) {
     const struct settings *set = &s->settings;
     struct api *api = &s->api;
     api->events.catalogue = catalogue_new();
+    api->events.queues = s->hot.queues;
+    api->default_event = str_of(set->queue_default_event);
+    api->push_interval_ms = set->push_interval_ms;
+    api->room = (struct waiting_room){
+        .ledger = api->events.ledger, .queues = s->hot.queues, .changed = live_announce, .to = api};
+    waiting_room_init(&api->room);
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);
     api->admin_key = buf_str(&s->admin_key);
+    api->secret = buf_str(&s->secret);
+    api->secret_previous = buf_str(&s->secret_previous);
+    api->pass_key = buf_str(&s->pass_key);
+    api->users_auth = users_auth_of(set);
+    api->users_key = buf_str(&s->users_key);
     api->defaults =
         (struct event_defaults){.queue = {.max_waiting = set->queue_max_waiting,
                                           .max_active = set->queue_max_active,
@@ -245,7 +294,10 @@ static void fill_api(struct server *s, int64_t max_connections) {
                               .idle_timeout_ms = set->net_idle_timeout_ms,
                               .write_timeout_ms = set->net_write_timeout_ms,
                               .max_connections = max_connections,
-                              .max_connections_per_address = set->net_max_connections_per_address};
+                              .max_connections_per_address = set->net_max_connections_per_address,
+                              .stream_heartbeat_ms = set->sse_heartbeat_seconds * 1000,
+                              .stream_max_ms = set->sse_max_seconds * 1000,
+                              .stream_lag_bytes = set->sse_lag_bytes};
     networks_parse(str_of(set->net_trusted_proxies), &net.trusted_proxies);
     api->net = net_new(&net);
 }
@@ -273,22 +325,39 @@ static bool listen_on(struct server *s, const char *where, struct api_site *site
     return failed == 0;
 }
 
+/* What a worker needs, short of running. */
+static bool make_worker(struct server *s, size_t index, struct buf *why) {
+    struct server_worker *sw = &s->workers[index];
+    struct api_worker *aw = &s->api.workers[index];
+    sw->server = s;
+    sw->index = index;
+    sw->drain.run = on_drain;
+    sw->drained.run = on_drained;
+    sw->stop.run = on_stop;
+    int failed = worker_init(&sw->worker);
+    if (failed != 0) {
+        buf_addf(why, "cannot start a worker: %s", uv_strerror(failed));
+        return false;
+    }
+    if (!api_worker_init(aw, &s->api)) {
+        buf_add(why, STR("libcrypto has no HMAC-SHA-256"));
+        return false;
+    }
+    aw->live = live_new(&s->api, &sw->worker, index);
+    sw->net = net_worker_new(s->api.net, &sw->worker, aw);
+    sw->admission = (struct admission_share){.room = &s->api.room,
+                                             .catalogue = s->api.events.catalogue,
+                                             .index = index,
+                                             .count = s->worker_count};
+    admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
+    return true;
+}
+
 static bool start_workers(struct server *s, struct buf *why) {
     bool own_admin = s->settings.admin_listen[0] != '\0';
     char admin_listening[ADDRESS_TEXT_BYTES] = "";
-    for (size_t i = 0; i < s->worker_count; i++) {
-        struct server_worker *sw = &s->workers[i];
-        sw->server = s;
-        sw->drain.run = on_drain;
-        sw->drained.run = on_drained;
-        sw->stop.run = on_stop;
-        int failed = worker_init(&sw->worker);
-        if (failed != 0) {
-            buf_addf(why, "cannot start a worker: %s", uv_strerror(failed));
-            return false;
-        }
-        sw->net = net_worker_new(s->api.net, &sw->worker);
-    }
+    for (size_t i = 0; i < s->worker_count; i++)
+        if (!make_worker(s, i, why)) return false;
     api_site_init(&s->site, &s->api, true, !own_admin);
     if (!listen_on(s, s->settings.listen, &s->site, s->listening, why)) return false;
     if (own_admin) {
@@ -339,9 +408,11 @@ static void start_main_loop(struct server *s) {
     uv_signal_init(&s->loop, &s->on_term);
     uv_signal_init(&s->loop, &s->on_int);
     uv_timer_init(&s->loop, &s->drain_timer);
+    uv_timer_init(&s->loop, &s->settle_timer);
     s->on_term.data = s;
     s->on_int.data = s;
     s->drain_timer.data = s;
+    s->settle_timer.data = s;
     uv_signal_start(&s->on_term, on_signal, SIGTERM);
     uv_signal_start(&s->on_int, on_signal, SIGINT);
 }
@@ -354,17 +425,20 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     int64_t max_connections = connection_cap(s, why);
     if (max_connections == 0 || !own_stores(s, why) || !read_keys(s, why)) return false;
     if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
+    if (!adapters->open_hot(&s->settings, &s->hot, why)) return false;
     fill_api(s, max_connections);
-    if (events_load(&s->api.events) != ERR_OK) {
+    start_main_loop(s);
+    if (recovery_run(&s->api.events, clock_wall_ms()) != ERR_OK) {
         struct buf path = {0};
         cli_ledger_path(&s->settings, &path);
-        buf_addf(why, "cannot read the events from %s: the log line above says why",
+        buf_addf(why, "cannot read the events and queues from %s: the log line above says why",
                  buf_cstr(&path));
         buf_deinit(&path);
         return false;
     }
     s->workers = mem_new(s->worker_count * sizeof *s->workers);
-    start_main_loop(s);
+    s->api.workers = mem_new(s->worker_count * sizeof *s->api.workers);
+    s->api.worker_count = s->worker_count;
     return start_workers(s, why);
 }
 
@@ -375,13 +449,19 @@ static void run_until_stopped(struct server *s) {
     for (size_t i = 0; i < s->worker_count; i++) {
         worker_join(&s->workers[i].worker);
         net_worker_free(s->workers[i].net);
+        admission_deinit(&s->workers[i].admission);
+        live_free(s->api.workers[i].live);
+        api_worker_deinit(&s->api.workers[i]);
     }
     int busy = uv_loop_close(&s->loop);
     assert(busy == 0);
     mailbox_deinit(&s->mailbox);
     net_free(s->api.net);
     ledger_close(s->api.events.ledger);
+    waiting_room_deinit(&s->api.room);
     catalogue_free(s->api.events.catalogue);
+    s->hot.close(s->hot.own);
+    mem_free(s->api.workers);
     mem_free(s->workers);
     alarm(0);
     log_info(msg("stopped"));
@@ -393,6 +473,9 @@ static void free_server(struct server *s) {
     buf_deinit(&s->admin_key);
     buf_deinit(&s->admin_key_path);
     buf_deinit(&s->secret);
+    buf_deinit(&s->secret_previous);
+    buf_deinit(&s->pass_key);
+    buf_deinit(&s->users_key);
     config_deinit(&s->config);
     mem_free(s);
 }

@@ -24,11 +24,19 @@ const struct config_key setting_keys[] = {
     TEXT("feed", feed, "local", "FEED", "where requests and facts go: local"),
     TEXT("secret_file", secret_file, "", "FILE",
          "key that signs tokens; made in DATA if not given"),
+    TEXT("secret_previous_file", secret_previous_file, "", "FILE",
+         "the key before; its tokens are still good"),
+    TEXT("pass_key_file", pass_key_file, "", "FILE",
+         "key that signs admission passes; made in DATA if not given"),
     TEXT("admin_key_file", admin_key_file, "", "FILE", "the admin key; made in DATA if not given"),
     SWITCH("demo", demo, "create demo events, and print what to try"),
     TEXT("admin.listen", admin_listen, "", "ADDR:PORT", "serve the admin paths here and only here"),
     TEXT("cors.origins", cors_origins, "", "LIST",
          "origins whose pages may call the API: * or a list with commas"),
+    WORD("users.auth", users_auth, "auto", "auto trusted signed anonymous",
+         "whose word counts for who the user is; auto: trusted, on loopback only"),
+    TEXT("users.key_file", users_key_file, "", "FILE",
+         "for users.auth signed: the shop's key for its assertions (HS256)"),
     WORD("log.level", log_level, "info", "debug info warn error", "what is logged"),
     WORD("log.format", log_format, "logfmt", "logfmt json", "how it is logged"),
     NUMBER("net.max_connections", net_max_connections, "0", 0, 1000000,
@@ -64,6 +72,18 @@ const struct config_key setting_keys[] = {
            "new events: who is silent for longer loses the place"),
     NUMBER("queue.token_ttl_seconds", queue_token_ttl_seconds, "0", 0, TOKEN_TTL_S_MAX,
            "new events: a token's life; 0: as long as its entry"),
+    TEXT("queue.default_event", queue_default_event, "", "TYPE/ID",
+         "the event of POST /queue/token when it names none"),
+    NUMBER("queue.tick_ms", queue_tick_ms, "100", 10, 1000,
+           "how often admission looks whether somebody may go in"),
+    NUMBER("push.interval_ms", push_interval_ms, "1000", 10, 60000,
+           "a changed position is pushed at most this often"),
+    NUMBER("sse.max_seconds", sse_max_seconds, "300", 1, 86400,
+           "a stream ends after this time, and its client connects again"),
+    NUMBER("sse.heartbeat_seconds", sse_heartbeat_seconds, "15", 1, 300,
+           "how often a silent stream gets a sign of life"),
+    NUMBER("sse.lag_bytes", sse_lag_bytes, "16384", 1024, 1048576,
+           "a stream whose reader lags by more is dropped"),
     NUMBER("reservation.hold_seconds", reservation_hold_seconds, "300", 1, HOLD_S_MAX,
            "new events: how long seats are held"),
     NUMBER("reservation.max_per_user", reservation_max_per_user, "4", 1, PER_USER_MAX,
@@ -76,6 +96,36 @@ const struct config_key setting_keys[] = {
            "how long what has ended is kept; 0: for ever"),
     {0},
 };
+
+static bool event_ok(str text) {
+    str rest = text;
+    str type;
+    return str_split(&rest, '/', &type) && event_name_ok(type, EVENT_TYPE_BYTES_MAX) &&
+           event_name_ok(rest, EVENT_ID_BYTES_MAX);
+}
+
+/* `where` is an endpoint, or empty. */
+static bool beyond_loopback(const char *where) {
+    struct sockaddr_storage endpoint;
+    if (!endpoint_parse(str_of(where), &endpoint)) return false;
+    struct address address = address_of(&endpoint);
+    return !address_is_loopback(&address);
+}
+
+/* The two listeners are known to be endpoints. */
+static void check_users(const struct settings *s, struct buf *why) {
+    bool beyond = beyond_loopback(s->listen);
+    if (s->users_auth == USERS_AUTH_WORD_AUTO && (beyond || beyond_loopback(s->admin_listen)))
+        buf_addf(why,
+                 "users.auth: %s \"%s\" is not loopback, so say whose word counts for who the "
+                 "user is: trusted (only the shop's own servers can reach it), signed (the shop "
+                 "signs who it is) or anonymous (a cookie)",
+                 beyond ? "listen" : "admin.listen", beyond ? s->listen : s->admin_listen);
+    else if (s->users_auth == USERS_AUTH_WORD_SIGNED && s->users_key_file[0] == '\0')
+        buf_add(why, STR("users.key_file: users.auth is signed, which needs the shop's key"));
+    else if (s->users_auth != USERS_AUTH_WORD_SIGNED && s->users_key_file[0] != '\0')
+        buf_add(why, STR("users.key_file: it counts only when users.auth is signed"));
+}
 
 bool settings_check(const struct settings *s, struct buf *why) {
     struct sockaddr_storage address;
@@ -105,6 +155,11 @@ bool settings_check(const struct settings *s, struct buf *why) {
         buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));
     } else if (strcmp(s->feed, "local") != 0) {
         buf_addf(why, "feed: \"%s\" is not known; this version has: local", s->feed);
+    } else if (s->queue_default_event[0] != '\0' && !event_ok(str_of(s->queue_default_event))) {
+        buf_addf(why, "queue.default_event: \"%s\" is not TYPE/ID, as in CONCERT/1",
+                 s->queue_default_event);
+    } else {
+        check_users(s, why);
     }
     return why->len == 0;
 }

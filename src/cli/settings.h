@@ -7,6 +7,10 @@
 
 #include "base/config.h"
 
+/* users.auth, as the table's words: api/api.h's, after this one. */
+#define USERS_AUTH_WORD_AUTO 0
+#define USERS_AUTH_WORD_SIGNED 2
+
 struct settings {
     const char *config_file;
     const char *listen;
@@ -16,11 +20,15 @@ struct settings {
     const char *ledger;
     const char *feed;
     const char *secret_file;
+    const char *secret_previous_file;
+    const char *pass_key_file;
     const char *admin_key_file;
     bool demo;
 
     const char *admin_listen;
     const char *cors_origins;
+    int64_t users_auth;
+    const char *users_key_file;
     int64_t log_level;
     int64_t log_format;
 
@@ -43,6 +51,12 @@ struct settings {
     int64_t queue_active_ttl_seconds;
     int64_t queue_grace_seconds;
     int64_t queue_token_ttl_seconds;
+    const char *queue_default_event;
+    int64_t queue_tick_ms;
+    int64_t push_interval_ms;
+    int64_t sse_max_seconds;
+    int64_t sse_heartbeat_seconds;
+    int64_t sse_lag_bytes;
     int64_t reservation_hold_seconds;
     int64_t reservation_max_per_user;
     const char *reservation_currency;

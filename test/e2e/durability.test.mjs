@@ -7,58 +7,10 @@ import path from 'node:path';
 import { describe } from 'node:test';
 import { hold } from './support/namespace.mjs';
 import { Raw, adminRequest } from './support/raw.mjs';
-import { BINARY, assertProblem, concert, launch, removeFolder, run, start, tempFolder, test, until, within } from './support/server.mjs';
-
-const SHIM = path.resolve(process.env.SYNC_SHIM ?? path.join(path.dirname(BINARY), 'test/libsync_shim.so'));
+import { assertProblem, concert, launch, removeFolder, run, start, tempFolder, test, until, within } from './support/server.mjs';
+import { shimmed, withShim } from './support/shim.mjs';
 
 const nowNs = () => process.hrtime.bigint(); // CLOCK_MONOTONIC, as in the shim's log
-
-// A server under the shim. `hold`, `fail` and their ends switch it; `syncs` reads its log.
-async function shimmed(args = [], { dataDir } = {}) {
-  assert.ok(fs.existsSync(SHIM), `there is no ${SHIM}: build the target sync_shim, and name it in SYNC_SHIM`);
-  const folder = tempFolder();
-  const file = (name) => path.join(folder, name);
-  const server = await start({
-    args,
-    dataDir: dataDir ?? file('data'),
-    env: {
-      LD_PRELOAD: SHIM,
-      ASAN_OPTIONS: 'verify_asan_link_order=0',
-      SYNC_SHIM_LOG: file('log'),
-      SYNC_SHIM_HOLD: file('hold'),
-      SYNC_SHIM_FAIL: file('fail'),
-    },
-  });
-  const stop = server.stop;
-  return Object.assign(server, {
-    hold: () => fs.writeFileSync(file('hold'), ''),
-    release: () => fs.rmSync(file('hold'), { force: true }),
-    fail: () => fs.writeFileSync(file('fail'), ''),
-    recover: () => fs.rmSync(file('fail'), { force: true }),
-    syncs: () =>
-      fs.readFileSync(file('log'), 'utf8').trimEnd().split('\n').map((line) => {
-        const [, at, kind] = /^(\d+) (wal|db)$/.exec(line);
-        return { at: BigInt(at), kind };
-      }),
-    stop: async (...how) => {
-      server.release();
-      server.recover();
-      const ended = await stop(...how);
-      removeFolder(folder);
-      return ended;
-    },
-    forget: () => removeFolder(folder),
-  });
-}
-
-async function withShim(use, args) {
-  const server = await shimmed(args);
-  try {
-    await use(server);
-  } finally {
-    await server.stop();
-  }
-}
 
 const put = (server, name, more) => server.admin('PUT', `/admin/events/${name}`, concert(more));
 

@@ -687,7 +687,7 @@ describe('caps', () => {
     const capped = await start({
       wrap: network.enter,
       listen: '192.0.2.1:0',
-      args: ['--net-max-connections-per-address', '3', ...args],
+      args: ['--users-auth', 'trusted', '--net-max-connections-per-address', '3', ...args],
     });
     try {
       const client = path.join(path.dirname(fileURLToPath(import.meta.url)), 'support/per_address_client.mjs');

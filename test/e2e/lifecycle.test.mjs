@@ -270,7 +270,7 @@ describe('stopping', { concurrency: 3 }, () => {
       }
       const server = await start({ dataDir, args: ['--demo'] });
       await until('the tour is printed', () => server.stdout.includes('Ctrl-C stops it'));
-      assert.match(server.stdout, new RegExp(`curl -s ${server.url}/events/CONCERT/1\n`));
+      assert.match(server.stdout, new RegExp(`curl -s ${server.url}/queue/CONCERT/1/enter `));
       assert.ok(server.stdout.includes(path.join(dataDir, 'admin.key')));
       const modes = (await server.call('GET', '/events/CONCERT/1')).json.sections.map((s) => s.mode);
       assert.deepEqual(modes.sort(), ['adaptive', 'lock', 'seat', 'slot']);
@@ -338,13 +338,15 @@ describe('starting', () => {
       const mode = (name) => fs.statSync(path.join(dataDir, name)).mode & 0o777;
       assert.equal(mode('admin.key'), 0o600);
       assert.equal(mode('secret'), 0o600);
+      assert.equal(mode('pass.key'), 0o600);
       assert.equal(mode('.'), 0o700);
       assert.match(server.adminKey, /^[0-9a-f]{64}$/);
-      assert.notEqual(fs.readFileSync(path.join(dataDir, 'secret'), 'utf8').trim(), server.adminKey);
+      const keys = ['admin.key', 'secret', 'pass.key'].map((name) => fs.readFileSync(path.join(dataDir, name), 'utf8'));
+      assert.equal(new Set(keys).size, keys.length, 'each is a key of its own');
       assert.ok(!server.stderr.includes(server.adminKey), 'the log says where the key is, not what');
       await server.stop();
 
-      for (const [name, bits] of [['admin.key', 0o644], ['admin.key', 0o620], ['secret', 0o604]]) {
+      for (const [name, bits] of [['admin.key', 0o644], ['admin.key', 0o620], ['secret', 0o604], ['pass.key', 0o640]]) {
         fs.chmodSync(path.join(dataDir, name), bits);
         const { stderr } = await assertNoStart(['--data', dataDir], 1, /can be read by others; run: chmod 600/);
         assert.ok(stderr.includes(path.join(dataDir, name)));
@@ -353,7 +355,10 @@ describe('starting', () => {
       const key = path.join(folder, 'key');
       await assertNoStart(['--data', dataDir, '--admin-key-file', key], 1, /cannot read the key file/);
       fs.writeFileSync(key, 'too short\n', { mode: 0o600 });
-      await assertNoStart(['--data', dataDir, '--admin-key-file', key], 1, /at least 16 characters/);
+      for (const flags of [['--admin-key-file'], ['--secret-file'], ['--secret-previous-file'], ['--pass-key-file'], ['--users-auth', 'signed', '--users-key-file']])
+        await assertNoStart(['--data', dataDir, ...flags, key], 1, /at least 16 characters/);
+      fs.writeFileSync(key, 'long enough to be a key\n', { mode: 0o600 });
+      await (await start({ dataDir, args: ['--users-auth', 'signed', '--users-key-file', key, '--secret-previous-file', key, '--pass-key-file', key] })).stop();
       await (await start({ dataDir })).stop();
     }));
 
@@ -395,6 +400,15 @@ describe('starting', () => {
         [['--reservation-currency', 'won'], {}, /reservation\.currency: "won"/],
         [['--hot', 'redis://x'], {}, /hot: "redis:\/\/x" is not known/],
         [['--ledger', 'postgres://x'], {}, /ledger: "postgres:\/\/x" is not known/],
+        [['--listen', '0.0.0.0:0'], {}, /users\.auth: listen "0\.0\.0\.0:0" is not loopback, .*trusted .*signed .*anonymous/],
+        [['--listen', '[::]:0'], {}, /users\.auth: listen /],
+        [['--admin-listen', '192.0.2.1:0'], {}, /users\.auth: admin\.listen "192\.0\.2\.1:0"/],
+        [['--users-auth', 'open'], {}, /users\.auth \(flag --users-auth\): "open" is not one of: auto trusted signed anonymous/],
+        [['--users-auth', 'signed'], {}, /users\.key_file: users\.auth is signed/],
+        [['--users-key-file', 'x'], {}, /users\.key_file: it counts only when users\.auth is signed/],
+        [['--queue-default-event', 'CONCERT'], {}, /queue\.default_event: "CONCERT" is not TYPE\/ID/],
+        [['--queue-default-event', 'CONCERT/1/2'], {}, /queue\.default_event: /],
+        [['--queue-default-event', '/1'], {}, /queue\.default_event: /],
         [['--feed', 'kafka://x'], {}, /feed: "kafka:\/\/x" is not known/],
       ];
       for (const [args, env, pattern] of cases) await assertNoStart(['--data', dataDir, ...args], 2, pattern, { env });

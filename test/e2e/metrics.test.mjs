@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { Raw, ask, request } from './support/raw.mjs';
+import { Room } from './support/queue.mjs';
 import { concert, start, test, until } from './support/server.mjs';
 
 let server;
@@ -55,7 +56,10 @@ test('/metrics is well-formed: names, types, help, no doubles, counters that end
 });
 
 test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count', async () => {
-  await server.admin('PUT', '/admin/events/H/1', concert());
+  const room = await Room.open(server, 'H/1', {}, { state: 'PAUSED' });
+  const { entryToken } = await room.enter('ann');
+  await server.admin('POST', '/admin/queue/H/1/activate');
+  await until('ann is in', async () => (await room.status(entryToken)).status === 'ACTIVE');
   const families = await scrape();
   const histograms = [...families.values()].filter((family) => family.type === 'histogram');
   assert.ok(histograms.length >= 3);

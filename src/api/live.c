@@ -1,0 +1,497 @@
+#include "api/live.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "api/queue_answer.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "net/stream.h"
+#include "run/ticker.h"
+
+/* So many places are looked at under one lock. */
+#define BATCH_MAX 256
+/* The pushes of one interval are spread over so many turns of the loop. */
+#define TURNS_PER_INTERVAL 16
+#define TURN_MS_MIN 10
+/* That the user is there is noted this often, or more often where grace is short. */
+#define SEEN_MS 30000
+#define RETRY_MS_MIN 1000
+#define RETRY_MS_SPREAD 4000
+
+/* Far from the head, news is rarer. */
+static const struct {
+    uint64_t positions_below;
+    int64_t intervals;
+} reaches[] = {{1000, 1}, {10000, 3}, {UINT64_MAX, 10}};
+#define REACHES (sizeof reaches / sizeof reaches[0])
+
+struct subscriber {
+    struct stream stream;
+    struct audience *audience;
+    struct list link; /* in one of due[], in order of due_ms */
+    struct subscriber *next_in_bucket;
+    uint64_t seq;
+    uint64_t position; /* as last told */
+    int64_t due_ms;
+    int64_t seen_ms;
+    bool busy; /* somebody up the stack or under way has it: only mark it when it ends */
+    bool gone;
+    uint8_t user_len;
+    char token[TOKEN_TEXT_BYTES];
+    char user[];
+};
+
+/* The subscribers of one event on one worker. */
+struct audience {
+    struct live *live;
+    struct list link;
+    int64_t event_key;
+    int64_t grace_ms; /* as of the last turn */
+    struct list due[REACHES];
+    struct subscriber **buckets; /* by the entry's number */
+    size_t bucket_count;         /* a power of two */
+    size_t count;
+    size_t batches; /* under way */
+};
+
+struct batch {
+    struct look_op look;
+    struct audience *audience;
+    struct batch *next;
+    struct look_item items[BATCH_MAX];
+    struct subscriber *subscribers[BATCH_MAX];
+};
+
+struct live {
+    struct api *api;
+    struct worker *worker;
+    size_t index; /* among api->workers */
+    struct list audiences;
+    struct ticker ticker;
+    struct buf text; /* of the event being written */
+    uint64_t jitter;
+    bool closed;
+    _Atomic size_t count; /* read by others, to see whether an announcement is of use */
+};
+
+/* ---- who is there ---- */
+
+static struct audience *audience_find(struct live *l, int64_t event_key) {
+    for (struct list *at = l->audiences.next; at != &l->audiences; at = at->next) {
+        struct audience *a = CONTAINER_OF(at, struct audience, link);
+        if (a->event_key == event_key) return a;
+    }
+    return NULL;
+}
+
+static struct audience *audience_for(struct live *l, const struct queue_event *e) {
+    struct audience *a = audience_find(l, e->key);
+    if (a != NULL) return a;
+    a = mem_new(sizeof *a);
+    a->live = l;
+    a->event_key = e->key;
+    a->grace_ms = e->rules.grace_s * 1000;
+    a->bucket_count = 16;
+    a->buckets = mem_new(a->bucket_count * sizeof *a->buckets);
+    for (size_t r = 0; r < REACHES; r++) list_init(&a->due[r]);
+    list_init(&a->link);
+    list_move_last(&l->audiences, &a->link);
+    return a;
+}
+
+static void audience_maybe_free(struct audience *a) {
+    if (a->count > 0 || a->batches > 0) return;
+    list_remove(&a->link);
+    mem_free(a->buckets);
+    mem_free(a);
+}
+
+static struct subscriber **bucket_of(const struct audience *a, uint64_t seq) {
+    return &a->buckets[seq & (a->bucket_count - 1)];
+}
+
+static void buckets_grow(struct audience *a) {
+    struct subscriber **old = a->buckets;
+    size_t old_count = a->bucket_count;
+    a->bucket_count *= 2;
+    a->buckets = mem_new(a->bucket_count * sizeof *a->buckets);
+    for (size_t i = 0; i < old_count; i++) {
+        struct subscriber *next;
+        for (struct subscriber *s = old[i]; s != NULL; s = next) {
+            next = s->next_in_bucket;
+            s->next_in_bucket = *bucket_of(a, s->seq);
+            *bucket_of(a, s->seq) = s;
+        }
+    }
+    mem_free(old);
+}
+
+static void subscriber_add(struct audience *a, struct subscriber *s) {
+    if (a->count >= a->bucket_count) buckets_grow(a);
+    s->audience = a;
+    s->next_in_bucket = *bucket_of(a, s->seq);
+    *bucket_of(a, s->seq) = s;
+    a->count++;
+    atomic_fetch_add(&a->live->count, 1);
+}
+
+/* This one, and no other of the same user: whoever connects anew is not thrown out with it. */
+static void subscriber_remove(struct subscriber *s) {
+    struct audience *a = s->audience;
+    struct subscriber **at = bucket_of(a, s->seq);
+    while (*at != s) at = &(*at)->next_in_bucket;
+    *at = s->next_in_bucket;
+    list_remove(&s->link);
+    a->count--;
+    atomic_fetch_sub(&a->live->count, 1);
+}
+
+static void on_stream_ended(struct stream *stream) {
+    struct subscriber *s = CONTAINER_OF(stream, struct subscriber, stream);
+    struct audience *a = s->audience;
+    subscriber_remove(s);
+    if (s->busy)
+        s->gone = true;
+    else
+        mem_free(s);
+    audience_maybe_free(a);
+}
+
+/* When it is looked at next. Never so late that a live stream would pass for silence. */
+static void schedule(struct subscriber *s, int64_t now_ms) {
+    struct audience *a = s->audience;
+    size_t reach = 0;
+    while (s->position >= reaches[reach].positions_below) reach++;
+    int64_t interval_ms = a->live->api->push_interval_ms * reaches[reach].intervals;
+    if (interval_ms > a->grace_ms / 2) interval_ms = a->grace_ms / 2;
+    s->due_ms = now_ms + interval_ms;
+    list_move_last(&a->due[reach], &s->link);
+}
+
+/* ---- telling them ---- */
+
+/* From what is delivered last a client that comes again shows that it knows the end. */
+static void add_id(struct buf *to, const struct place *p) {
+    buf_add_i64(to, (int64_t)p->seq);
+    buf_add_char(to, '-');
+    if (p->status == ENTRY_WAITING)
+        buf_add_i64(to, (int64_t)p->position);
+    else
+        buf_add(to, entry_status_words[p->status]);
+}
+
+/* The text of one event; behind what is in `to` already. */
+static void add_event(struct api_worker *w, struct buf *to, const struct queue_answer *answer) {
+    struct json_out j;
+    buf_add(to, STR("event: queue-status\nid: "));
+    add_id(to, answer->place);
+    buf_add(to, STR("\ndata: "));
+    json_out_init(&j, to);
+    queue_answer_render(w, &j, answer);
+    json_out_done(&j);
+    buf_add(to, STR("\n\n"));
+}
+
+/* Sends what has been written to l->text; whoever does not wait any more hears no more. */
+static void send_text(struct live *l, struct subscriber *s, bool is_last) {
+    count(COUNT_SSE_EVENTS, 1);
+    bool was_busy = s->busy;
+    s->busy = true;
+    stream_send(&s->stream, buf_str(&l->text));
+    if (!s->gone && is_last) stream_end(&s->stream);
+    s->busy = was_busy;
+    if (s->gone && !was_busy) mem_free(s);
+}
+
+static void tell(struct batch *b, struct subscriber *s, const struct queue_event *event,
+                 const struct place *place) {
+    struct live *l = b->audience->live;
+    if (place->status == ENTRY_NONE) {
+        /* The hot store has forgotten how it ended. Who connects again is told from the ledger. */
+        stream_end(&s->stream);
+        return;
+    }
+    bool waits = place->status == ENTRY_WAITING;
+    if (waits && place->position == s->position) {
+        schedule(s, b->look.op.now_ms);
+        return;
+    }
+    struct queue_answer answer = {.event = event,
+                                  .token = {s->token, TOKEN_TEXT_BYTES},
+                                  .user = {s->user, s->user_len},
+                                  .place = place,
+                                  .waiting = b->look.counts.waiting,
+                                  .now_ms = b->look.op.now_ms};
+    s->position = place->position;
+    if (waits) schedule(s, b->look.op.now_ms);
+    buf_clear(&l->text);
+    add_event(&l->api->workers[l->index], &l->text, &answer);
+    send_text(l, s, !waits);
+}
+
+static void on_looked(struct look_op *look) {
+    struct batch *b = CONTAINER_OF(look, struct batch, look);
+    struct audience *a = b->audience;
+    struct queue_event event;
+    bool exists =
+        look->op.result == ERR_OK && queue_event_find_key(a->live->api, a->event_key, &event);
+    for (size_t i = 0; i < look->count; i++) {
+        struct subscriber *s = b->subscribers[i];
+        s->busy = false;
+        if (s->gone)
+            mem_free(s);
+        else if (exists)
+            tell(b, s, &event, &b->items[i].place);
+        else
+            stream_end(&s->stream);
+    }
+    a->batches--;
+    audience_maybe_free(a);
+    mem_free(b);
+}
+
+static struct batch *batch_new(struct audience *a) {
+    struct batch *b = mem_grow(NULL, sizeof *b); /* not zeroed: seldom full */
+    b->audience = a;
+    a->batches++;
+    b->next = NULL;
+    b->look = (struct look_op){.op = {.event_key = a->event_key, .now_ms = clock_wall_ms()},
+                               .items = b->items,
+                               .done = on_looked};
+    return b;
+}
+
+static void batch_add(struct batch *b, struct subscriber *s) {
+    assert(!s->busy && b->look.count < BATCH_MAX);
+    int64_t now_ms = b->look.op.now_ms;
+    int64_t every_ms = b->audience->grace_ms / 2 < SEEN_MS ? b->audience->grace_ms / 2 : SEEN_MS;
+    bool note = now_ms - s->seen_ms >= every_ms;
+    if (note) s->seen_ms = now_ms;
+    s->busy = true;
+    list_remove(&s->link);
+    b->items[b->look.count] = (struct look_item){.seq = s->seq, .seen = note};
+    b->subscribers[b->look.count++] = s;
+}
+
+static void batch_run(struct batch *b) {
+    queues_look(b->audience->live->api->room.queues, &b->look);
+}
+
+/* Up to a batch of those who are due; false when there is nobody. */
+static bool push_due(struct audience *a, int64_t now_ms) {
+    struct batch *b = NULL;
+    for (size_t reach = 0; reach < REACHES; reach++) {
+        while (!list_empty(&a->due[reach])) {
+            struct subscriber *s = CONTAINER_OF(a->due[reach].next, struct subscriber, link);
+            if (s->due_ms > now_ms || (b != NULL && b->look.count == BATCH_MAX)) break;
+            if (b == NULL) b = batch_new(a);
+            batch_add(b, s);
+        }
+    }
+    if (b != NULL) batch_run(b);
+    return b != NULL;
+}
+
+/* Where grace has become shorter, everybody is due: looks as rare as before would be silence now.
+ */
+static void follow_grace(struct audience *a, int64_t now_ms) {
+    struct queue_event event;
+    if (!queue_event_find_key(a->live->api, a->event_key, &event)) return;
+    int64_t before_ms = a->grace_ms;
+    a->grace_ms = event.rules.grace_s * 1000;
+    for (size_t reach = 0; a->grace_ms < before_ms && reach < REACHES; reach++)
+        for (struct list *at = a->due[reach].next; at != &a->due[reach]; at = at->next) {
+            struct subscriber *s = CONTAINER_OF(at, struct subscriber, link);
+            if (s->due_ms > now_ms) s->due_ms = now_ms;
+        }
+}
+
+/* Each turn takes a part of them, so that others get theirs in between. */
+static void on_tick(void *to) {
+    struct live *l = to;
+    size_t batches = 1 + atomic_load(&l->count) / BATCH_MAX * 2 / TURNS_PER_INTERVAL;
+    int64_t now_ms = clock_wall_ms();
+    struct list *next;
+    for (struct list *at = l->audiences.next; at != &l->audiences; at = next) {
+        struct audience *a = CONTAINER_OF(at, struct audience, link);
+        next = at->next;
+        a->batches++; /* stays while it is worked on */
+        follow_grace(a, now_ms);
+        for (size_t i = 0; i < batches && push_due(a, now_ms); i++) continue;
+        a->batches--;
+        audience_maybe_free(a);
+    }
+    if (list_empty(&l->audiences)) ticker_stop(&l->ticker);
+}
+
+/* ---- announcements ---- */
+
+struct announcement {
+    _Atomic size_t readers;
+    int64_t event_key;
+    size_t count;
+    const uint64_t *seqs; /* behind the messages */
+    struct message {
+        struct task task;
+        struct announcement *of;
+        struct live *to;
+    } messages[];
+};
+
+/* First all of them, then the looks: whoever is told may go, and change the buckets. */
+static void look_at_once(struct audience *a, const uint64_t *seqs, size_t count_of) {
+    struct batch *batches = NULL;
+    for (size_t i = 0; i < count_of; i++) {
+        for (struct subscriber *s = *bucket_of(a, seqs[i]); s != NULL; s = s->next_in_bucket) {
+            if (s->seq != seqs[i] || s->busy) continue;
+            if (batches == NULL || batches->look.count == BATCH_MAX) {
+                struct batch *b = batch_new(a);
+                b->next = batches;
+                batches = b;
+            }
+            batch_add(batches, s);
+        }
+    }
+    while (batches != NULL) {
+        struct batch *b = batches;
+        batches = b->next;
+        batch_run(b);
+    }
+}
+
+static void on_announced(struct task *task) {
+    struct message *m = CONTAINER_OF(task, struct message, task);
+    struct announcement *n = m->of;
+    struct audience *a = audience_find(m->to, n->event_key);
+    if (a != NULL) look_at_once(a, n->seqs, n->count);
+    if (atomic_fetch_sub(&n->readers, 1) == 1) mem_free(n);
+}
+
+void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t count_of) {
+    struct api *api = to;
+    size_t readers = 0;
+    for (size_t i = 0; i < api->worker_count; i++)
+        if (atomic_load(&api->workers[i].live->count) > 0) readers++;
+    if (readers == 0) return;
+    size_t messages_size = api->worker_count * sizeof(struct message);
+    struct announcement *n = mem_new(sizeof *n + messages_size + count_of * sizeof *seqs);
+    uint64_t *own = (uint64_t *)(void *)((char *)n->messages + messages_size);
+    memcpy(own, seqs, count_of * sizeof *seqs);
+    n->event_key = event_key;
+    n->seqs = own;
+    n->count = count_of;
+    /* All of them hold it until the last is posted, whoever reads how fast. */
+    atomic_store(&n->readers, api->worker_count);
+    for (size_t i = 0; i < api->worker_count; i++) {
+        struct live *l = api->workers[i].live;
+        n->messages[i] = (struct message){.task.run = on_announced, .of = n, .to = l};
+        if (atomic_load(&l->count) > 0)
+            mailbox_post(&l->worker->mailbox, &n->messages[i].task);
+        else if (atomic_fetch_sub(&n->readers, 1) == 1)
+            mem_free(n);
+    }
+}
+
+/* ---- subscribing ---- */
+
+/* Whether the client has been told how it ended: then there is nothing more to come. */
+static bool knows_the_end(const struct exchange *x, uint64_t seq) {
+    str rest = http_header(&x->request, STR("Last-Event-ID"));
+    str number;
+    int64_t said;
+    if (!str_split(&rest, '-', &number) || !str_to_i64(number, &said) || said != (int64_t)seq)
+        return false;
+    int status = word_index(entry_status_words, rest);
+    return status >= 0 && status != ENTRY_WAITING;
+}
+
+/* A different one for each, so that those who were cut together don't come back together. */
+static int64_t retry_ms(struct live *l) {
+    l->jitter = l->jitter * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return RETRY_MS_MIN + (int64_t)(l->jitter >> 33) % RETRY_MS_SPREAD;
+}
+
+static struct subscriber *subscriber_new(const struct place_query *q) {
+    size_t user_len = q->room.look.user_len;
+    struct subscriber *s = mem_new(sizeof *s + user_len);
+    s->stream.ended = on_stream_ended;
+    s->seq = q->room.item.seq;
+    s->position = q->room.item.place.position;
+    s->seen_ms = q->room.look.op.now_ms;
+    s->user_len = (uint8_t)user_len;
+    memcpy(s->token, q->token.at, TOKEN_TEXT_BYTES);
+    memcpy(s->user, q->room.user, user_len);
+    list_init(&s->link);
+    return s;
+}
+
+static void on_subscribed(struct room_looking *room, enum err result) {
+    struct place_query *q = CONTAINER_OF(room, struct place_query, room);
+    struct api_worker *w = exchange_context(q->x);
+    struct live *l = w->live;
+    if (result != ERR_OK) {
+        queue_refuse(q->x, result);
+        return;
+    }
+    struct queue_answer answer = place_query_answer(q);
+    int64_t now_ms = answer.now_ms;
+    bool waits = answer.place->status == ENTRY_WAITING;
+    buf_clear(&l->text);
+    buf_addf(&l->text, "retry: %lld\n", (long long)retry_ms(l));
+    add_event(w, &l->text, &answer);
+    struct subscriber *s = subscriber_new(q);
+    subscriber_add(audience_for(l, &q->event), s);
+    schedule(s, now_ms);
+    s->busy = true; /* the client may have gone */
+    reply_stream(q->x, &s->stream);
+    if (!s->gone) send_text(l, s, !waits);
+    s->busy = false;
+    if (s->gone) mem_free(s);
+    if (!ticker_runs(&l->ticker) && !l->closed) {
+        int64_t turn_ms = l->api->push_interval_ms / TURNS_PER_INTERVAL;
+        ticker_start(&l->ticker, turn_ms > TURN_MS_MIN ? turn_ms : TURN_MS_MIN);
+    }
+}
+
+void queue_get_subscribe(struct api *api, struct exchange *x, const str *captures) {
+    struct queue_event event;
+    struct place_query *q = arena_new(&x->arena, sizeof *q);
+    enum err refused = ERR_EVENT_NOT_FOUND;
+    if (queue_event_find(api, captures[0], captures[1], &event))
+        refused = place_query_init(q, api, x, &event, captures[2]);
+    if (refused != ERR_OK) {
+        queue_refuse(x, refused);
+    } else if (knows_the_end(x, q->room.item.seq)) {
+        reply_empty(x, 204);
+    } else {
+        q->room.done = on_subscribed;
+        waiting_room_look(&api->room, &q->room);
+    }
+}
+
+/* ---- life ---- */
+
+struct live *live_new(struct api *api, struct worker *w, size_t index) {
+    struct live *l = mem_new(sizeof *l);
+    l->api = api;
+    l->worker = w;
+    l->index = index;
+    l->jitter = (uint64_t)clock_steady_ns() + index;
+    list_init(&l->audiences);
+    ticker_init(&l->ticker, w, on_tick, l);
+    return l;
+}
+
+void live_close(struct live *l) {
+    l->closed = true;
+    ticker_close(&l->ticker);
+}
+
+void live_free(struct live *l) {
+    assert(list_empty(&l->audiences));
+    buf_deinit(&l->text);
+    mem_free(l);
+}

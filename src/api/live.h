@@ -1,0 +1,27 @@
+/*
+ * live: the streams of those who wait. Each worker has the ones of its own connections, by event
+ * and in order of when they are due; one look at the queue serves a few hundred of them.
+ *
+ * What a subscriber is told is asked anew each time, never remembered: an announcement only makes
+ * the look come early, and whoever missed one sees the same at the next tick.
+ */
+#ifndef ADMITONE_API_LIVE_H
+#define ADMITONE_API_LIVE_H
+
+#include "api/api.h"
+#include "run/worker.h"
+
+struct live;
+
+/* For api->workers[index]. Before the worker starts. */
+struct live *live_new(struct api *api, struct worker *w, size_t index);
+/* On the worker's thread, when it serves no more. The streams end by themselves. */
+void live_close(struct live *l);
+/* When the worker has ended. */
+void live_free(struct live *l);
+
+/* Entries have become ACTIVE or have ended: tells the subscribers of all workers. `to` is the api;
+ * on any worker. For struct waiting_room. */
+void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
+
+#endif

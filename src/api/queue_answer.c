@@ -1,0 +1,217 @@
+#include "api/queue_answer.h"
+
+#include <stdio.h>
+
+#include "api/users.h"
+#include "base/clock.h"
+#include "core/jwt.h"
+
+#define COOKIE_NAME_BYTES 48
+#define COOKIE_S 86400
+
+static void copy_event(const struct event *e, struct queue_event *out) {
+    *out = (struct queue_event){.key = e->key, .rules = e->queue};
+    memcpy(out->type, e->type, sizeof out->type);
+    memcpy(out->id, e->id, sizeof out->id);
+    for (size_t i = 0; i < e->section_count; i++) {
+        const struct section *s = &e->sections[i];
+        out->remaining_seats += s->capacity - s->held - s->confirmed;
+    }
+}
+
+bool queue_event_find(struct api *api, str type, str id, struct queue_event *out) {
+    catalogue_open(api->events.catalogue);
+    const struct event *e = catalogue_find(api->events.catalogue, type, id);
+    if (e != NULL) copy_event(e, out);
+    catalogue_shut(api->events.catalogue);
+    return e != NULL;
+}
+
+bool queue_event_find_key(struct api *api, int64_t key, struct queue_event *out) {
+    catalogue_open(api->events.catalogue);
+    const struct event *e = catalogue_find_key(api->events.catalogue, key);
+    if (e != NULL) copy_event(e, out);
+    catalogue_shut(api->events.catalogue);
+    return e != NULL;
+}
+
+/* ---- the answer ---- */
+
+/* For origins that verify offline: who may come in, to what, until when. */
+static void render_pass(struct api_worker *w, struct json_out *j, const struct queue_answer *a) {
+    char path[EVENT_PATH_BYTES];
+    struct buf claims = {0};
+    struct buf pass = {0};
+    struct json_out c;
+    json_out_init(&c, &claims);
+    json_out_object(&c, STR(""));
+    json_out_str(&c, STR("sub"), a->user);
+    json_out_str(&c, STR("evt"), event_path(str_of(a->event->type), str_of(a->event->id), path));
+    json_out_i64(&c, STR("exp"), a->place->expires_ms / 1000);
+    json_out_object_end(&c);
+    json_out_done(&c);
+    jwt_sign(w->passes, buf_str(&claims), &pass);
+    json_out_str(j, STR("admissionPass"), buf_str(&pass));
+    buf_deinit(&claims);
+    buf_deinit(&pass);
+}
+
+static int64_t seconds_left(int64_t until_ms, int64_t now_ms) {
+    return until_ms > now_ms ? (until_ms - now_ms + 999) / 1000 : 0;
+}
+
+/* How long the place lasts if its user does nothing more. */
+static int64_t expires_in_s(const struct queue_answer *a) {
+    const struct queue_rules *rules = &a->event->rules;
+    int64_t left_s = 0;
+    if (a->place->status == ENTRY_ACTIVE) left_s = seconds_left(a->place->expires_ms, a->now_ms);
+    if (a->place->status == ENTRY_WAITING) left_s = rules->grace_s;
+    if (rules->token_ttl_s == 0) return left_s;
+    int64_t token_left_s = seconds_left(a->issued_ms + rules->token_ttl_s * 1000, a->now_ms);
+    return token_left_s < left_s ? token_left_s : left_s;
+}
+
+void queue_answer_render(struct api_worker *w, struct json_out *j, const struct queue_answer *a) {
+    const struct place *p = a->place;
+    bool waits = p->status == ENTRY_WAITING;
+    bool active = p->status == ENTRY_ACTIVE;
+    json_out_object(j, STR(""));
+    json_out_str(j, STR("entryToken"), a->token);
+    if (a->with_expires_in) {
+        json_out_str(j, STR("token"), a->token);
+        json_out_i64(j, STR("expiresIn"), expires_in_s(a));
+    }
+    json_out_str(j, STR("eventType"), str_of(a->event->type));
+    json_out_str(j, STR("eventId"), str_of(a->event->id));
+    if (a->user.len > 0)
+        json_out_str(j, STR("userId"), a->user);
+    else
+        json_out_null(j, STR("userId"));
+    json_out_str(j, STR("status"), entry_status_words[p->status]);
+    if (waits || active) {
+        json_out_i64(j, STR("position"), (int64_t)p->position);
+        json_out_i64(j, STR("ahead"), waits ? (int64_t)p->position - 1 : 0);
+    } else {
+        json_out_null(j, STR("position"));
+        json_out_null(j, STR("ahead"));
+    }
+    json_out_i64(j, STR("totalWaiting"), (int64_t)a->waiting);
+    if (waits || active)
+        json_out_i64(j, STR("estimatedWaitSeconds"), waits ? p->estimate_s : 0);
+    else
+        json_out_null(j, STR("estimatedWaitSeconds"));
+    json_out_time(j, STR("activeExpiresAt"), active ? p->expires_ms : CLOCK_NONE_MS);
+    /* Nobody can hold seats yet. */
+    json_out_bool(j, STR("reserving"), false);
+    json_out_i64(j, STR("remainingSeats"), a->event->remaining_seats);
+    if (active) render_pass(w, j, a);
+    json_out_time(j, STR("serverTime"), a->now_ms);
+    json_out_object_end(j);
+}
+
+/* ---- the token ---- */
+
+str queue_token_sign(struct api_worker *w, const struct queue_event *e, str user,
+                     const struct place *p, int64_t now_ms, char *out) {
+    /* One that does not end is the same however often it is asked for. */
+    struct token t = {.event_key = e->key,
+                      .seq = p->seq,
+                      .lane = p->lane,
+                      .user_hash = token_user_hash(user),
+                      .issued_ms = e->rules.token_ttl_s == 0 ? p->joined_ms : now_ms};
+    token_sign(w->tokens, &t, out);
+    return (str){out, TOKEN_TEXT_BYTES};
+}
+
+static str cookie_name(int64_t event_key, char out[COOKIE_NAME_BYTES]) {
+    int len = snprintf(out, COOKIE_NAME_BYTES, "admitone_entry_%lld", (long long)event_key);
+    return (str){out, (size_t)len};
+}
+
+str queue_token_of(struct exchange *x, int64_t event_key) {
+    str own = http_header(&x->request, STR("X-Queue-Token"));
+    if (own.at != NULL) return own;
+    bool bad;
+    str asked = query_value(x, STR("token"), &bad);
+    if (asked.at != NULL) return asked;
+    /* Behind a gate, the Authorization may be the shop's own. */
+    str bearer = users_bearer(x);
+    if (bearer.len == TOKEN_TEXT_BYTES || event_key == 0) return bearer;
+    char name[COOKIE_NAME_BYTES];
+    str cookie = cookie_value(x, cookie_name(event_key, name));
+    return cookie.at != NULL ? cookie : bearer;
+}
+
+enum err queue_token_judge(struct api_worker *w, str text, const struct queue_event *e,
+                           struct token *out) {
+    if (text.at == NULL) return ERR_TOKEN_REQUIRED;
+    if (!token_verify(w->tokens, text, out)) return ERR_TOKEN_INVALID;
+    if (e == NULL) return ERR_OK;
+    if (out->event_key != e->key) return ERR_TOKEN_FOREIGN_EVENT;
+    int64_t ttl_ms = e->rules.token_ttl_s * 1000;
+    if (ttl_ms > 0 && clock_wall_ms() - out->issued_ms >= ttl_ms) return ERR_TOKEN_EXPIRED;
+    return ERR_OK;
+}
+
+enum err queue_token_check(struct api *api, struct exchange *x, str text,
+                           const struct queue_event *e, struct token *out) {
+    enum err refused = queue_token_judge(exchange_context(x), text, e, out);
+    return refused == ERR_OK ? users_disagree(api, x, (str){NULL, 0}, out->user_hash) : refused;
+}
+
+void queue_refuse(struct exchange *x, enum err e) {
+    const char *what_to_do = "Nothing was changed.";
+    if (e == ERR_EVENT_NOT_FOUND) what_to_do = "GET /events lists the events that exist.";
+    if (e == ERR_TOKEN_REQUIRED)
+        what_to_do = "Enter the queue to get one, then send it as 'Authorization: Bearer <token>' "
+                     "or X-Queue-Token.";
+    if (e == ERR_TOKEN_INVALID)
+        what_to_do = "It was not issued here, was altered, or its key is no longer in use: enter "
+                     "the queue again.";
+    if (e == ERR_TOKEN_EXPIRED) what_to_do = "Enter again: the place is kept, the token is new.";
+    if (e == ERR_TOKEN_FOREIGN_EVENT) what_to_do = "It is a place in another event's queue.";
+    if (e == ERR_USER_MISMATCH) what_to_do = "The token is another user's.";
+    if (e == ERR_ASSERTION_INVALID)
+        what_to_do = "X-User-Assertion must be a JWT of the shop: HS256, with sub, not expired.";
+    if (err_status(e) == 401)
+        reply_header(x, STR("WWW-Authenticate"), STR("Bearer realm=\"admitone queue\""));
+    reply_problem(x, e, "%s", what_to_do);
+}
+
+void queue_token_set_cookie(struct exchange *x, const struct queue_event *e, str token) {
+    char name[COOKIE_NAME_BYTES];
+    char text[256];
+    cookie_name(e->key, name);
+    int len =
+        snprintf(text, sizeof text, "%s=%.*s; Path=/; HttpOnly; SameSite=Lax; Max-Age=%d%s", name,
+                 (int)token.len, token.at, COOKIE_S, exchange_secure(x) ? "; Secure" : "");
+    reply_header(x, STR("Set-Cookie"), (str){text, (size_t)len});
+}
+
+/* ---- one place ---- */
+
+enum err place_query_init(struct place_query *q, struct api *api, struct exchange *x,
+                          const struct queue_event *event, str token) {
+    struct token parts;
+    enum err refused = queue_token_check(api, x, token, event, &parts);
+    if (refused != ERR_OK) return refused;
+    q->x = x;
+    q->event = *event;
+    q->token = arena_copy(&x->arena, token);
+    q->issued_ms = parts.issued_ms;
+    q->room.look.op.event_key = event->key;
+    q->room.item.seq = parts.seq;
+    q->room.item.seen = true;
+    return ERR_OK;
+}
+
+struct queue_answer place_query_answer(const struct place_query *q) {
+    return (struct queue_answer){.event = &q->event,
+                                 .token = q->token,
+                                 .user = {q->room.user, q->room.look.user_len},
+                                 .place = &q->room.item.place,
+                                 .waiting = q->room.look.counts.waiting,
+                                 .issued_ms = q->issued_ms,
+                                 .with_expires_in = q->with_expires_in,
+                                 .now_ms = q->room.look.op.now_ms};
+}

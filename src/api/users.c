@@ -1,0 +1,262 @@
+#include "api/users.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "base/base64url.h"
+#include "base/clock.h"
+#include "core/limits.h"
+#include "core/queue.h"
+#include "core/token.h"
+
+/* An anonymous user's id: what nobody can guess, in a form that no shop's user has by chance. */
+#define ANONYMOUS_PREFIX "anon-"
+#define ANONYMOUS_RANDOM_BYTES 16
+#define ANONYMOUS_CHARS (sizeof ANONYMOUS_PREFIX - 1 + BASE64URL_CHARS(ANONYMOUS_RANDOM_BYTES))
+
+#define COOKIE_NAME "admitone_user"
+static const char cookie_attributes[] = "; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000";
+
+str users_bearer(const struct exchange *x) {
+    str given = http_header(&x->request, STR("Authorization"));
+    str scheme = {given.at, given.len < 7 ? given.len : 7};
+    if (!str_eq_nocase(scheme, STR("Bearer "))) return (str){NULL, 0};
+    return str_trim(str_skip(given, 7));
+}
+
+bool users_is_admin(const struct api *api, const struct exchange *x) {
+    return str_eq_secret(users_bearer(x), api->admin_key);
+}
+
+/* ---- names ---- */
+
+static bool is_user(str name) {
+    return name.len > 0 && name.len <= USER_ID_BYTES_MAX && str_is_text(name);
+}
+
+static bool read_user(struct arena *arena, const json_t *value, str *out) {
+    if (json_is_integer(value)) {
+        char text[24];
+        int len = snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+        *out = arena_copy(arena, (str){text, (size_t)len});
+        return true;
+    }
+    str text = {json_string_value(value), json_string_length(value)};
+    if (!json_is_string(value) || !is_user(text)) return false;
+    *out = arena_copy(arena, text);
+    return true;
+}
+
+bool user_from_json(struct exchange *x, const json_t *value, str *out,
+                    struct json_problem *problem) {
+    if (read_user(&x->arena, value, out)) return true;
+    return json_refuse(problem, ERR_INVALID_FIELD,
+                       "userId must be a string of 1 to %d bytes without control characters, or a "
+                       "whole number.",
+                       USER_ID_BYTES_MAX);
+}
+
+/* ---- signed ---- */
+
+static bool invalid(struct json_problem *problem, const char *why) {
+    return json_refuse(problem, ERR_ASSERTION_INVALID, "X-User-Assertion: %s.", why);
+}
+
+static bool header_is_ours(const json_t *header) {
+    const char *algorithm = json_string_value(json_object_get(header, "alg"));
+    /* "crit" lists what a reader must understand to go on, and there is nothing that we do. */
+    return algorithm != NULL && strcmp(algorithm, "HS256") == 0 &&
+           json_object_get(header, "crit") == NULL;
+}
+
+static bool read_claims(const json_t *claims, int64_t now_ms, struct arena *arena,
+                        struct asker *out, struct json_problem *problem) {
+    const json_t *exp = json_object_get(claims, "exp");
+    const json_t *nbf = json_object_get(claims, "nbf");
+    const json_t *lane = json_object_get(claims, "lane");
+    double now_s = (double)now_ms / 1000;
+    if (!json_is_object(claims)) return invalid(problem, "its claims are not a JSON object");
+    if (exp != NULL && !json_is_number(exp)) return invalid(problem, "exp must be a number");
+    if (exp != NULL && json_number_value(exp) <= now_s) return invalid(problem, "it has expired");
+    if (nbf != NULL && !json_is_number(nbf)) return invalid(problem, "nbf must be a number");
+    if (nbf != NULL && json_number_value(nbf) > now_s)
+        return invalid(problem, "it is not valid yet");
+    json_int_t lane_number = json_integer_value(lane);
+    if (lane != NULL && (!json_is_integer(lane) || lane_number < 0 || lane_number >= LANES))
+        return invalid(problem, "lane must be a whole number from 0 to 15");
+    if (!read_user(arena, json_object_get(claims, "sub"), &out->user))
+        return invalid(problem, "sub must be a string of 1 to 64 bytes without control characters, "
+                                "or a whole number");
+    out->lane = lane == NULL ? -1 : (int)lane_number;
+    return true;
+}
+
+static json_t *parse(const struct buf *text) {
+    return json_loadb(text->len == 0 ? "" : text->bytes, text->len, JSON_REJECT_DUPLICATES, NULL);
+}
+
+bool assertion_read(struct jwt_box *box, str text, int64_t now_ms, struct arena *arena,
+                    struct asker *out, struct json_problem *problem) {
+    struct buf header_text = {0};
+    struct buf claims_text = {0};
+    json_t *header = NULL;
+    json_t *claims = NULL;
+    bool ok = false;
+    if (!jwt_verify(box, text, &header_text, &claims_text)) {
+        invalid(problem, "it is not a JWT that the shop has signed");
+        goto done;
+    }
+    header = parse(&header_text);
+    claims = parse(&claims_text);
+    ok = header_is_ours(header) ? read_claims(claims, now_ms, arena, out, problem)
+                                : invalid(problem, "its alg must be HS256, and it has no crit");
+done:
+    json_decref(header);
+    json_decref(claims);
+    buf_deinit(&header_text);
+    buf_deinit(&claims_text);
+    return ok;
+}
+
+static str assertion_of(const struct exchange *x) {
+    return http_header(&x->request, STR("X-User-Assertion"));
+}
+
+static bool read_assertion(struct exchange *x, struct asker *out, struct json_problem *problem) {
+    const struct api_worker *w = exchange_context(x);
+    if (assertion_of(x).len == 0)
+        return json_refuse(problem, ERR_ASSERTION_REQUIRED,
+                           "Send the shop's JWT with the user as 'sub' in X-User-Assertion.");
+    return assertion_read(w->assertions, assertion_of(x), clock_wall_ms(), &x->arena, out, problem);
+}
+
+/* ---- anonymous ---- */
+
+str cookie_value(const struct exchange *x, str name) {
+    str rest = http_header(&x->request, STR("Cookie"));
+    str pair;
+    while (str_split(&rest, ';', &pair)) {
+        str key;
+        pair = str_trim(pair);
+        if (str_split(&pair, '=', &key) && pair.at != NULL && str_eq(key, name)) return pair;
+    }
+    return (str){NULL, 0};
+}
+
+/* The cookie's user; at NULL when there is no cookie, or none that could be ours. */
+static str anonymous_user(const struct exchange *x) {
+    char random[ANONYMOUS_RANDOM_BYTES];
+    str prefix = STR(ANONYMOUS_PREFIX);
+    str value = cookie_value(x, STR(COOKIE_NAME));
+    if (value.len == ANONYMOUS_CHARS && str_starts(value, prefix) &&
+        base64url_decode(str_skip(value, prefix.len), random))
+        return value;
+    return (str){NULL, 0};
+}
+
+static str new_anonymous_user(struct arena *arena) {
+    unsigned char random[ANONYMOUS_RANDOM_BYTES];
+    char text[ANONYMOUS_CHARS];
+    size_t prefix_len = sizeof ANONYMOUS_PREFIX - 1;
+    ssize_t got = getrandom(random, sizeof random, 0);
+    assert(got == sizeof random); /* so few bytes come at once or not at all */
+    memcpy(text, ANONYMOUS_PREFIX, prefix_len);
+    base64url_encode(random, sizeof random, text + prefix_len);
+    return arena_copy(arena, (str){text, sizeof text});
+}
+
+void users_set_cookie(const struct api *api, struct exchange *x, const struct asker *a) {
+    if (!a->fresh) return;
+    assert(api->users_auth == USERS_ANONYMOUS);
+    struct buf cookie = {0};
+    buf_add(&cookie, STR(COOKIE_NAME "="));
+    buf_add(&cookie, a->user);
+    buf_add(&cookie, STR(cookie_attributes));
+    if (exchange_secure(x)) buf_add(&cookie, STR("; Secure"));
+    reply_header(x, STR("Set-Cookie"), buf_str(&cookie));
+    buf_deinit(&cookie);
+}
+
+/* ---- who it is ---- */
+
+static bool refuse(struct exchange *x, const struct json_problem *problem) {
+    if (err_status(problem->err) == 401)
+        reply_header(x, STR("WWW-Authenticate"), STR("Assertion realm=\"admitone\""));
+    reply_problem(x, problem->err, "%s", problem->detail);
+    return false;
+}
+
+static bool mismatch(struct json_problem *problem, const char *why) {
+    return json_refuse(problem, ERR_USER_MISMATCH, "%s", why);
+}
+
+static bool identify_named(struct exchange *x, str named, struct asker *out,
+                           struct json_problem *problem) {
+    if (named.at == NULL)
+        return json_refuse(problem, ERR_INVALID_FIELD, "userId is required: %s.",
+                           out->admin ? "the admin key alone is no user"
+                                      : "the shop says for whom it asks");
+    out->user = arena_copy(&x->arena, named);
+    return true;
+}
+
+static bool identify_signed(struct exchange *x, str named, struct asker *out,
+                            struct json_problem *problem) {
+    if (!read_assertion(x, out, problem)) return false;
+    if (named.at == NULL || str_eq(named, out->user)) return true;
+    return mismatch(problem, "userId is not the sub of X-User-Assertion.");
+}
+
+static bool identify_anonymous(struct exchange *x, str named, struct asker *out,
+                               struct json_problem *problem) {
+    str known = anonymous_user(x);
+    if (named.at != NULL && !(known.at != NULL && str_eq(named, known)))
+        return mismatch(problem, "userId is not the user of the cookie " COOKIE_NAME ".");
+    out->fresh = known.at == NULL;
+    out->user = out->fresh ? new_anonymous_user(&x->arena) : arena_copy(&x->arena, known);
+    return true;
+}
+
+static bool identify(const struct api *api, struct exchange *x, str named, struct asker *out,
+                     struct json_problem *problem) {
+    if (out->admin) return identify_named(x, named, out, problem);
+    switch (api->users_auth) {
+    case USERS_TRUSTED:
+        return identify_named(x, named, out, problem);
+    case USERS_SIGNED:
+        return identify_signed(x, named, out, problem);
+    case USERS_ANONYMOUS:
+        return identify_anonymous(x, named, out, problem);
+    }
+    assert(false && "no such mode");
+    return false;
+}
+
+bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out) {
+    assert(named.at == NULL || is_user(named));
+    struct json_problem problem;
+    *out = (struct asker){.lane = -1, .admin = users_is_admin(api, x)};
+    return identify(api, x, named, out, &problem) || refuse(x, &problem);
+}
+
+/* Whether one who may have been named at all is the token's. */
+static bool is_token_user(str user, uint64_t user_hash) {
+    return user.at == NULL || token_user_hash(user) == user_hash;
+}
+
+enum err users_disagree(struct api *api, struct exchange *x, str named, uint64_t user_hash) {
+    bool bad;
+    str asked = query_value(x, STR("userId"), &bad);
+    if (bad || !is_token_user(asked, user_hash) || !is_token_user(named, user_hash))
+        return ERR_USER_MISMATCH;
+    str proven = {NULL, 0};
+    if (api->users_auth == USERS_SIGNED && assertion_of(x).len > 0) {
+        struct json_problem problem;
+        struct asker asker = {.lane = -1};
+        if (!read_assertion(x, &asker, &problem)) return problem.err;
+        proven = asker.user;
+    }
+    if (api->users_auth == USERS_ANONYMOUS) proven = anonymous_user(x);
+    return is_token_user(proven, user_hash) ? ERR_OK : ERR_USER_MISMATCH;
+}

@@ -1,0 +1,346 @@
+// Live positions by server-sent events. DESIGN.md §6.
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { after, before, describe } from 'node:test';
+import { EventSource } from 'eventsource';
+import { Room, assertPlace, eachOf, keepAlive, query, users } from './support/queue.mjs';
+import { metricOf, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { Stream } from './support/sse.mjs';
+
+const QUICK = ['--queue-tick-ms', '10', '--push-interval-ms', '10'];
+
+let server;
+let rooms = 0;
+before(async () => (server = await start({ args: [...QUICK, '--sse-heartbeat-seconds', '1'] })));
+after(() => server.stop());
+
+// A room whose one active place is taken, so that everybody else waits until that one leaves.
+async function busy(queue = {}, on = server) {
+  const room = await Room.open(on, `SSE/${++rooms}`, { maxActive: 1, entryBatchSize: 100000, ...queue });
+  room.first = await room.enter('first');
+  return room;
+}
+
+const leave = async (room, place) => assert.equal((await room.leave(place.entryToken)).status, 204);
+
+async function withServer(args, use) {
+  const own = await start({ args });
+  try {
+    await use(own);
+  } finally {
+    await own.stop();
+  }
+}
+
+describe('a stream', () => {
+  test('sees its position fall to ACTIVE, gets the pass, and is closed; with the last id there is nothing more to come', async () => {
+    const room = await busy();
+    const ahead = await room.enterAll(users(4));
+    const me = await room.enter('me');
+    const stream = await Stream.open(room, me.entryToken);
+    assert.equal(stream.status, 200);
+    assert.equal(stream.headers['content-type'], 'text/event-stream');
+    assert.equal(stream.headers['cache-control'], 'no-store');
+    assert.equal(stream.headers['x-accel-buffering'], 'no');
+    await stream.hears(5);
+    assert.ok(stream.retryMs >= 1000 && stream.retryMs <= 5000, `${stream.retryMs}`);
+    for (const [i, place] of [...ahead].reverse().entries()) {
+      await leave(room, place);
+      await stream.hears(4 - i);
+    }
+    await leave(room, room.first);
+    const active = await stream.hears('ACTIVE');
+    await stream.toEnd();
+    assert.deepEqual(stream.events.map(({ data }) => data.position), [5, 4, 3, 2, 1, 0], 'one for each change, none twice');
+    for (const { type, data } of stream.events) {
+      assert.equal(type, 'queue-status');
+      assertPlace(data);
+      assert.equal(data.userId, 'me');
+      assert.equal(data.entryToken, me.entryToken);
+    }
+    assert.equal(new Set(stream.events.map(({ id }) => id)).size, 6);
+    assert.equal(active.admissionPass.split('.').length, 3);
+    assert.equal((await room.gate(active.entryToken)).status, 204, 'good at its first use (trap 5)');
+
+    const delivered = await Stream.open(room, me.entryToken, { lastEventId: stream.last.id });
+    assert.equal(delivered.status, 204);
+    delivered.destroy();
+    for (const lastEventId of [undefined, stream.events[0].id, '1-ACTIVE', 'x', '', '-', `${stream.last.id}x`]) {
+      const again = await Stream.open(room, me.entryToken, { lastEventId });
+      assert.equal(again.status, 200, `not what was delivered: ${lastEventId}`);
+      await again.hears('ACTIVE');
+      await again.toEnd();
+    }
+  });
+
+  test('whoever is ACTIVE or has ended hears just that', async () => {
+    const room = await busy({ graceSeconds: 1 });
+    const [left, silent] = await room.enterAll(['left', 'silent']);
+    await leave(room, left);
+    await until('the silent one has expired', async () => (await room.numbers()).expired === 1);
+    for (const [place, status] of [[room.first, 'ACTIVE'], [left, 'LEFT'], [silent, 'EXPIRED']]) {
+      const stream = await Stream.open(room, place.entryToken);
+      await stream.hears(status);
+      await stream.toEnd();
+      assert.equal(stream.events.length, 1);
+      assert.equal((await Stream.open(room, place.entryToken, { lastEventId: stream.last.id })).status, 204);
+    }
+  });
+
+  test('gets a sign of life while nothing happens, and costs nothing else', async () => {
+    const room = await busy();
+    const stream = await Stream.open(room, (await room.enter('me')).entryToken);
+    await until('two heartbeats', () => stream.comments.length >= 2);
+    assert.deepEqual([...new Set(stream.comments)], ['hb']);
+    assert.equal(stream.events.length, 1, 'a position that is the same is not said again');
+    stream.destroy();
+  });
+
+  test('two streams of one user: the end of the old one leaves the new one alone (trap 16)', async () => {
+    const room = await busy();
+    const [ahead, me] = await room.enterAll(['ahead', 'me']);
+    const streams = [];
+    for (let i = 0; i < 6; i++) streams.push(await Stream.open(room, me.entryToken));
+    const closed = await server.metric('admitone_sse_closed_total');
+    for (const i of [0, 2, 4]) streams[i].destroy();
+    await until('the server has seen them go', async () => (await server.metric('admitone_sse_closed_total')) >= closed + 3);
+    await leave(room, ahead);
+    for (const i of [1, 3, 5]) await streams[i].hears(1);
+    // And so when one comes again while the old stream is still there.
+    const again = await Stream.open(room, me.entryToken, { lastEventId: streams[1].last.id });
+    for (const i of [1, 3]) streams[i].destroy();
+    await until('they are gone', async () => (await server.metric('admitone_sse_closed_total')) >= closed + 5);
+    await leave(room, room.first);
+    for (const stream of [again, streams[5]]) {
+      await stream.hears('ACTIVE');
+      await stream.toEnd();
+    }
+  });
+
+  test('keeps its user\'s place beyond graceSeconds, without a single poll', async () => {
+    const room = await busy({ graceSeconds: 1 });
+    const [me] = await room.enterAll(['me', 'silent']);
+    const stream = await Stream.open(room, me.entryToken);
+    await until('the silent one has gone', async () => (await room.numbers()).expired === 1);
+    const began = Date.now();
+    await until('three times graceSeconds', () => Date.now() - began > 3000);
+    assert.equal((await room.numbers()).waiting, 1);
+    await leave(room, room.first);
+    await stream.hears('ACTIVE');
+    await stream.toEnd();
+  });
+
+  test('keeps it also when graceSeconds becomes shorter than the last sign of life is old', async () => {
+    const room = await busy({ graceSeconds: 300 });
+    const [me] = await room.enterAll(['me', 'silent']);
+    const stream = await Stream.open(room, me.entryToken);
+    await stream.hears(1);
+    const began = Date.now();
+    await until('three seconds of silence', () => Date.now() - began > 3000);
+    await room.patch({ graceSeconds: 1 });
+    await until('the silent one has gone', async () => (await room.numbers()).expired >= 1);
+    const patched = Date.now();
+    await until('and a while', () => Date.now() - patched > 2000);
+    assert.deepEqual(stream.events.map(({ data }) => data.status), ['WAITING'], 'a live stream is no silence');
+    assert.equal((await room.numbers()).waiting, 1);
+    stream.destroy();
+  });
+
+  test('ends when its event is deleted', async () => {
+    const room = await busy();
+    const stream = await Stream.open(room, (await room.enter('me')).entryToken);
+    await stream.hears(1);
+    assert.equal((await server.admin('DELETE', `/admin/events/${room.name}`)).status, 204);
+    await stream.toEnd();
+    assert.equal((await Stream.open(room, stream.last.data.entryToken)).status, 404);
+  });
+
+  test('is for those with a token of this event', async () => {
+    const room = await busy();
+    const other = await busy();
+    const status = async (token, options, at = room) => {
+      const stream = await Stream.open(at, token, options);
+      await until('all has come', () => stream.rest.includes('}') || stream.ended);
+      stream.destroy();
+      return [stream.status, JSON.parse(stream.rest).code];
+    };
+    const { entryToken } = room.first;
+    assert.deepEqual(await status('x'), [401, 'token_invalid']);
+    assert.deepEqual(await status(`${entryToken.slice(0, -1)}${entryToken.endsWith('A') ? 'B' : 'A'}`), [401, 'token_invalid']);
+    assert.deepEqual(await status(other.first.entryToken), [403, 'token_foreign_event']);
+    assert.deepEqual(await status(`${entryToken}?userId=somebody`), [403, 'user_mismatch']);
+    assert.deepEqual(await status(entryToken, {}, new Room(server, 'SSE/none')), [404, 'event_not_found']);
+  });
+});
+
+describe('when it is told', () => {
+  test('the end is told at once, however rarely positions are', () =>
+    withServer(['--push-interval-ms', '60000'], async (own) => {
+      const room = await busy({}, own);
+      const [a, b, c] = await room.enterAll(['a', 'b', 'c']);
+      const streams = [];
+      for (const place of [a, b, c]) streams.push(await Stream.open(room, place.entryToken));
+      await leave(room, b);
+      await streams[1].hears('LEFT', 2000);
+      await streams[1].toEnd();
+      assert.equal((await Stream.open(room, b.entryToken, { lastEventId: streams[1].last.id })).status, 204);
+      await leave(room, room.first);
+      await streams[0].hears('ACTIVE', 2000);
+      await streams[0].toEnd();
+      assert.equal(streams[2].events.length, 1, 'and this position has changed twice');
+      streams[2].destroy();
+    }));
+
+  test('changes are told together, once per interval, and the last word is right', () =>
+    withServer(['--push-interval-ms', '1000'], async (own) => {
+      const room = await busy({}, own);
+      const ahead = await room.enterAll(users(100));
+      const me = await room.enter('me');
+      const began = Date.now();
+      const stream = await Stream.open(room, me.entryToken);
+      for (const place of ahead.slice(1)) await leave(room, place);
+      await stream.hears(2);
+      const intervals = Math.ceil((Date.now() - began) / 1000);
+      assert.ok(stream.events.length <= intervals + 1, `${stream.events.length} events in ${intervals} intervals`);
+      stream.destroy();
+    }));
+
+  test('after sse.max_seconds it ends in order, and an EventSource comes back by itself; after the end it does not', { timeout: 90000 }, () =>
+    withServer([...QUICK, '--sse-max-seconds', '1', '--sse-heartbeat-seconds', '1'], async (own) => {
+      const room = await busy({}, own);
+      const [ahead, me] = await room.enterAll(['ahead', 'me']);
+      const raw = await Stream.open(room, me.entryToken);
+      await raw.toEnd(5000);
+      assert.equal(raw.last.data.position, 2);
+
+      const heard = [];
+      let opened = 0;
+      let errors = 0;
+      const source = new EventSource(`${own.url}/queue/${room.name}/subscribe/${me.entryToken}`);
+      source.addEventListener('open', () => opened++);
+      source.addEventListener('error', () => errors++);
+      source.addEventListener('queue-status', (event) => heard.push(JSON.parse(event.data)));
+      try {
+        await until('it has come back', () => opened >= 2, 30000);
+        assert.ok(heard.every(({ position }) => position === 2));
+        await leave(room, ahead);
+        await until('it hears its new place', () => heard.at(-1).position === 1, 30000);
+        await leave(room, room.first);
+        await until('it hears ACTIVE', () => heard.at(-1).status === 'ACTIVE', 30000);
+        // It tries once more, as the standard has it, is told 204, and that is the end.
+        await until('it has given up', () => source.readyState === EventSource.CLOSED, 30000);
+      } finally {
+        source.close();
+      }
+      assert.equal(heard.filter(({ status }) => status === 'ACTIVE').length, 1, 'it does not loop');
+      assert.ok(errors >= 2);
+    }));
+});
+
+test('after a restart, who has ended hears how, once: with the last id there is nothing more to come', async () => {
+  const folder = tempFolder();
+  const dataDir = path.join(folder, 'data');
+  const first = await start({ dataDir, args: QUICK });
+  let room = await busy({ activeTtlSeconds: 1 }, first);
+  const [left, forgotten] = await room.enterAll(['left', 'forgotten']);
+  await leave(room, left);
+  await room.becomes(room.first.entryToken, 'EXPIRED');
+  const tokens = [[room.first.entryToken, 'EXPIRED'], [left.entryToken, 'LEFT'], [forgotten.entryToken, 'NONE']];
+  await room.enter('last');
+  await first.stop();
+  query(dataDir, "DELETE FROM queue_entries WHERE user_id = 'forgotten'");
+  const second = await start({ dataDir, args: QUICK });
+  room = new Room(second, room.name);
+  for (const [token, status] of tokens) {
+    const stream = await Stream.open(room, token);
+    await stream.hears(status);
+    await stream.toEnd();
+    const again = await Stream.open(room, token, { lastEventId: stream.last.id });
+    assert.equal(again.status, 204, `an EventSource would come again and again (${stream.last.id})`);
+    again.destroy();
+  }
+  await second.stop();
+  removeFolder(folder);
+});
+
+describe('many streams, and bad ones', () => {
+  test('a client that does not read is dropped; the others are not', { timeout: 120000 }, async () =>
+    withServer([...QUICK, '--sse-lag-bytes', '1024'], async (own) => {
+      const room = await busy({}, own);
+      const me = await room.enter('me'.padEnd(64, '"'));
+      const deaf = await Stream.open(room, me.entryToken, { paused: true });
+      const stream = await Stream.open(room, me.entryToken);
+      // Somebody of a better lane who comes and goes moves everybody's position.
+      const agent = keepAlive(1);
+      let dropped = 0;
+      while (dropped === 0) {
+        const place = room.place(await room.askAsAdmin('vip', { lane: 0, agent }), 202);
+        await stream.hears(2);
+        await leave(room, place);
+        await stream.hears(1);
+        dropped = await own.metric('admitone_sse_dropped_total');
+        assert.ok(stream.events.length < 20000, 'it is kept however much it lags');
+      }
+      agent.release();
+      assert.equal(dropped, 1);
+      assert.ok(stream.events.length > 10 && !stream.closed, 'whoever reads goes on');
+      await leave(room, room.first);
+      await stream.hears('ACTIVE');
+      assert.equal(await own.metric('admitone_sse_dropped_total'), 1);
+      deaf.destroy();
+    }));
+
+  test('SIGTERM ends them all within a second, in order, and the exit is good', async () => {
+    const own = await start({ args: QUICK });
+    const room = await busy({}, own);
+    const places = await room.enterAll(users(30));
+    const streams = await Promise.all(places.map((place) => Stream.open(room, place.entryToken)));
+    const began = performance.now();
+    own.signal('SIGTERM');
+    for (const stream of streams) await stream.toEnd();
+    const tookMs = performance.now() - began;
+    assert.ok(tookMs < 1000, `${tookMs} ms`);
+    await own.stop();
+    assert.ok(performance.now() - began < 2000, 'and so does the server');
+  });
+
+  test('clients that come and go at random leave nothing behind', async () => {
+    const room = await busy();
+    const places = await room.enterAll(users(20));
+    const { text } = await server.call('GET', '/metrics');
+    const before = metricOf(text, 'admitone_sse_opened_total') - metricOf(text, 'admitone_sse_closed_total');
+    await eachOf(Array.from({ length: 400 }), 20, async (_, i) => {
+      const stream = await Stream.open(room, places[i % 20].entryToken, { paused: i % 3 === 0 });
+      stream.destroy();
+    });
+    await until('all are gone', async () => {
+      const { text: now } = await server.call('GET', '/metrics');
+      return metricOf(now, 'admitone_sse_opened_total') - metricOf(now, 'admitone_sse_closed_total') <= before;
+    });
+    for (const place of places) assert.equal((await room.status(place.entryToken)).status, 'WAITING');
+  });
+
+  test('5,000 streams at once: each sees its place, and each gets ACTIVE (trap 17)', { timeout: 180000 }, async (t) =>
+    withServer(['--queue-tick-ms', '10'], async (own) => {
+      const room = await busy({ graceSeconds: 3600 }, own);
+      const agent = keepAlive(32);
+      const places = await eachOf(users(5000), 32, (user) => room.enter(user, { agent }));
+      agent.release();
+      const began = performance.now();
+      const streams = await eachOf(places, 64, (place) => Stream.open(room, place.entryToken));
+      const opened = performance.now();
+      await until('each has its first event', () => streams.every((stream) => stream.events.length > 0), 60000);
+      for (const [i, stream] of streams.entries()) assert.equal(stream.events[0].data.position, places[i].position);
+      assert.equal((await own.metric('admitone_sse_opened_total')) - (await own.metric('admitone_sse_closed_total')), 5000);
+      await room.patch({ maxActive: 10000 });
+      await until('all are ACTIVE', () => streams.every((stream) => stream.last.data.status === 'ACTIVE' || stream.closed), 60000);
+      const done = performance.now();
+      for (const [i, stream] of streams.entries()) {
+        assert.equal(stream.last.data.status, 'ACTIVE', `${stream.error}`);
+        assert.equal(stream.last.data.entryToken, places[i].entryToken);
+        await stream.toEnd(60000);
+      }
+      t.diagnostic(`opened in ${Math.round(opened - began)} ms, all ACTIVE after ${Math.round(done - opened)} ms`);
+      assert.equal(await own.metric('admitone_sse_dropped_total'), 0);
+    }));
+});

@@ -1,0 +1,58 @@
+// A real nginx in front, with a folder of its own.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import net from 'node:net';
+import path from 'node:path';
+import { launch, removeFolder, tempFolder, until } from './server.mjs';
+
+async function freePort() {
+  const probe = net.createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => probe.once('listening', resolve));
+  const { port } = probe.address();
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}
+
+const connects = (port) =>
+  new Promise((resolve) => {
+    const socket = net.connect(port, '127.0.0.1', () => resolve(socket.destroy() && true)).on('error', () => resolve(false));
+  });
+
+// `http`: what stands in its server block; `files`: name → text, below its root. Returns
+// { port, stop }.
+export async function startNginx(http, files = {}) {
+  const folder = tempFolder();
+  const at = (name) => path.join(folder, name);
+  for (const [name, text] of Object.entries(files)) {
+    fs.mkdirSync(path.dirname(at(`www/${name}`)), { recursive: true });
+    fs.writeFileSync(at(`www/${name}`), text);
+  }
+  const port = await freePort();
+  fs.writeFileSync(
+    at('nginx.conf'),
+    `daemon off; master_process off; worker_processes 1; ${process.getuid() === 0 ? 'user root;' : ''}
+     pid ${at('nginx.pid')}; error_log ${at('error.log')} info;
+     events { worker_connections 256; }
+     http {
+       access_log off;
+       client_body_temp_path ${at('body')}; proxy_temp_path ${at('proxy')};
+       fastcgi_temp_path ${at('fastcgi')}; uwsgi_temp_path ${at('uwsgi')}; scgi_temp_path ${at('scgi')};
+       server { listen 127.0.0.1:${port}; root ${at('www')}; ${http} }
+     }`,
+  );
+  const binary = ['/usr/sbin/nginx', '/usr/local/sbin/nginx'].find((file) => fs.existsSync(file)) ?? 'nginx';
+  const nginx = launch([binary, '-e', at('error.log'), '-p', folder, '-c', at('nginx.conf')]);
+  await until('nginx listens', async () => {
+    if (nginx.exit) assert.fail(`nginx did not start: ${nginx.stderr}`);
+    return connects(port);
+  });
+  return {
+    host: '127.0.0.1',
+    port,
+    async stop() {
+      nginx.child.kill('SIGTERM');
+      await nginx.ended;
+      removeFolder(folder);
+    },
+  };
+}
