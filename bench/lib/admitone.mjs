@@ -5,24 +5,29 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
 import { cores } from './machine.mjs'
-import { start, temporaryFolder, waitFor } from './processes.mjs'
+import { run, start, temporaryFolder, waitFor } from './processes.mjs'
 
-const BINARY = process.env.ADMITONE ?? fileURLToPath(new URL('../../build/admitone', import.meta.url))
+const START_MS_MAX = 60_000
 
-// Gives back { pid, url, data, adminKey, get, admin, metrics } besides what start() gives.
-export async function startAdmitone(flags = []) {
+export const BINARY = process.env.ADMITONE ?? fileURLToPath(new URL('../../build/admitone', import.meta.url))
+
+// On a data folder of its own, unless it is given one that another server has left; on the core
+// for servers, unless told otherwise. Gives back { pid, url, data, adminKey, listeningMs, get, admin,
+// metrics } besides what start() gives; listeningMs is how long it took to listen.
+export async function startAdmitone(flags = [], { data = temporaryFolder(), core = cores.server } = {}) {
   if (!existsSync(BINARY)) throw new Error(`${BINARY} is not there: make build`)
-  const data = temporaryFolder()
+  const startedAt = performance.now()
   const standard = ['--listen', '127.0.0.1:0', '--data', data, '--workers', '1', '--log-level', 'info']
-  const server = start(cores.server, BINARY, ['serve', ...standard, ...flags], {
+  const server = start(core, BINARY, ['serve', ...standard, ...flags], {
     stdio: ['ignore', 'ignore', 'pipe'],
   })
-  let address
+  let address, listeningMs
   createInterface({ input: server.child.stderr }).on('line', (line) => {
     address ??= /msg=listening .*?\baddr=(\S+)/.exec(line)?.[1]
+    if (address) listeningMs ??= performance.now() - startedAt
     if (/level=(warn|error)/.test(line)) console.error(`admitone: ${line}`)
   })
-  const url = `http://${await waitFor(server, 'it listens', () => address)}`
+  const url = `http://${await waitFor(server, 'it listens', () => address, START_MS_MAX)}`
   const adminKey = readFileSync(`${data}/admin.key`, 'utf8').trim()
 
   const request = async (method, path, { headers = {}, body } = {}) => {
@@ -36,7 +41,8 @@ export async function startAdmitone(flags = []) {
     url,
     data,
     adminKey,
-    get: (path) => request('GET', path),
+    listeningMs,
+    get: (path, headers) => request('GET', path, { headers }),
     admin: (method, path, json) =>
       request(method, `/admin${path}`, {
         headers: { authorization: `Bearer ${adminKey}`, 'content-type': 'application/json' },
@@ -53,6 +59,12 @@ export const EVENT = {
   sections: [{ id: 'A', name: 'Floor A', capacity: 100, price: 150000 }],
 }
 
+// Checks the ledger in a data folder, and gives back how many entries in it are live.
+export async function auditedEntries(data) {
+  const report = await run(cores.load, BINARY, ['audit', '--data', data])
+  return Number(/one live entry per user +(\d+) checked/.exec(report)[1])
+}
+
 // Prometheus text → Map of "name{labels}" → number.
 function parseMetrics(text) {
   const lines = text.split('\n').filter((line) => line && !line.startsWith('#'))
@@ -66,7 +78,7 @@ function parseMetrics(text) {
 
 // What a histogram counted between two readings: its mean, and the bucket (above, upTo] where
 // its median lies.
-export function histogramBetween(before, after, name) {
+function histogramBetween(before, after, name) {
   const change = (key) => after.get(key) - (before.get(key) ?? 0)
   const count = change(`${name}_count`)
   const buckets = [...after.keys()]
@@ -79,4 +91,18 @@ export function histogramBetween(before, after, name) {
     mean: change(`${name}_sum`) / count,
     median: { above: at > 0 ? buckets[at - 1].upTo : -1, upTo: buckets[at].upTo },
   }
+}
+
+function batchSizes({ median: { above, upTo } }) {
+  return upTo === above + 1 ? String(upTo) : `${above + 1}–${upTo}`
+}
+
+// How the ledger grouped what it wrote between two readings of the metrics, as a note.
+export function batchNote(before, after) {
+  const batch = histogramBetween(before, after, 'admitone_ledger_batch_records')
+  const commit = histogramBetween(before, after, 'admitone_ledger_commit_seconds')
+  return (
+    `${batch.count} batches: median of ${batchSizes(batch)} records, mean ${batch.mean.toFixed(1)}; ` +
+    `a commit took ${(commit.mean * 1000).toFixed(2)} ms on average`
+  )
 }

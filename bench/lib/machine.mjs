@@ -1,6 +1,6 @@
 // What the machine gives us: two cores, open files, and what the kernel knows of a process.
 
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, realpathSync } from 'node:fs'
 
 // "0-2,5" → [0, 1, 2, 5]
 function coreList(text) {
@@ -17,8 +17,31 @@ function allowedCores() {
 
 const allowed = allowedCores()
 
-// Servers run on one, whatever loads them on the other.
-export const cores = { server: allowed[0], load: allowed[1] ?? allowed[0] }
+// Servers run on one, whatever loads them on the other; `both` is for a server that may use the
+// load's too.
+const [first, second = first] = allowed
+export const cores = { server: first, load: second, both: `${first},${second}` }
+
+// What kind of file system the folder is on: ext4, tmpfs, …
+function fileSystem(folder) {
+  const path = `${realpathSync(folder)}/`
+  const mounts = readFileSync('/proc/self/mounts', 'utf8').trim().split('\n')
+  let best = { at: '', type: 'unknown' }
+  for (const mount of mounts) {
+    const [, at, type] = mount.split(' ')
+    if (path.startsWith(at.endsWith('/') ? at : `${at}/`) && at.length >= best.at.length) best = { at, type }
+  }
+  return best.type
+}
+
+// Where a server's data is: { isDisk, note }. What is measured where fsync costs nothing says
+// nothing about durable changes.
+export function dataPlace(folder) {
+  const type = fileSystem(folder)
+  const isDisk = type !== 'tmpfs' && type !== 'ramfs'
+  const advice = isDisk ? '' : ', where fsync costs nothing: set TMPDIR to a folder on a disk'
+  return { isDisk, note: `the data was in ${folder}, on ${type}${advice}` }
+}
 
 export function openFilesMax() {
   const limits = readFileSync('/proc/self/limits', 'utf8')

@@ -1,8 +1,7 @@
 // How many durable changes of events the ledger takes, and how they share their fsyncs.
 
-import { statfsSync } from 'node:fs'
-
-import { histogramBetween, startAdmitone } from '../lib/admitone.mjs'
+import { batchNote, startAdmitone } from '../lib/admitone.mjs'
+import { dataPlace } from '../lib/machine.mjs'
 import { stop } from '../lib/processes.mjs'
 import { wrkAgainst } from '../lib/wrk.mjs'
 
@@ -12,11 +11,6 @@ export const order = 30
 
 const EVENTS = 256
 const REPEATS_MAX = 3
-const TMPFS = 0x01021994
-
-function batchSizes({ median: { above, upTo } }) {
-  return upTo === above + 1 ? String(upTo) : `${above + 1}–${upTo}`
-}
 
 export async function run({ repeats, seconds, progress }) {
   const ours = await startAdmitone()
@@ -33,8 +27,6 @@ export async function run({ repeats, seconds, progress }) {
   const after = await ours.metrics()
   await stop(ours.process)
 
-  const batch = histogramBetween(before, after, 'admitone_ledger_batch_records')
-  const commit = histogramBetween(before, after, 'admitone_ledger_commit_seconds')
   const row = (measure, pick) => ({ measure, ours: runs.map(pick) })
   return {
     rows: [
@@ -43,12 +35,6 @@ export async function run({ repeats, seconds, progress }) {
       row('latency p50, ms', (r) => r.p50Ms),
       row('latency p99, ms', (r) => r.p99Ms),
     ],
-    notes: [
-      `${batch.count} batches: median of ${batchSizes(batch)} records, mean ${batch.mean.toFixed(1)}; ` +
-        `a commit took ${(commit.mean * 1000).toFixed(2)} ms on average`,
-      ...(statfsSync(ours.data).type === TMPFS
-        ? ['the data is on tmpfs, where fsync costs nothing: set TMPDIR to a folder on a disk']
-        : []),
-    ],
+    notes: [batchNote(before, after), dataPlace(ours.data).note],
   }
 }

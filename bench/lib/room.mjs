@@ -1,0 +1,71 @@
+// A waiting room in which one is ACTIVE and all others wait, and people for it.
+
+import { Agent, request } from 'node:http'
+import { json } from 'node:stream/consumers'
+
+import { EVENT } from './admitone.mjs'
+
+const NAME = 'CONCERT/1'
+const AT_ONCE = 32
+
+export const ROOM = `/queue/${NAME}`
+
+// Creates the event and takes its only place in front. The gate is open and ticks, as it does when
+// people wait. `queue` changes its rules, `event` other things.
+export async function openRoom(server, { queue = {}, ...event } = {}) {
+  await server.admin('PUT', `/events/${NAME}`, {
+    ...EVENT,
+    state: 'OPEN',
+    queue: {
+      maxWaiting: 10_000_000,
+      maxActive: 1,
+      entryBatchSize: 1,
+      entryIntervalSeconds: 3600,
+      activeTtlSeconds: 86_400,
+      graceSeconds: 86_400,
+      ...queue,
+    },
+    ...event,
+  })
+  if (event.state && event.state !== 'OPEN') return
+  const first = await enter(server, 'first')
+  if (first.status !== 'ACTIVE') throw new Error(`the first to come is ${first.status}`)
+}
+
+// The user's place, as the server tells it.
+export function enter(server, userId, agent) {
+  return new Promise((resolve, reject) => {
+    const options = { method: 'POST', agent, headers: { 'content-type': 'application/json' } }
+    request(`${server.url}${ROOM}/enter`, options, (answer) => {
+      if (answer.statusCode < 300) json(answer).then(resolve, reject)
+      else reject(new Error(`enter was answered with ${answer.statusCode}`))
+    })
+      .on('error', reject)
+      .end(JSON.stringify({ userId }))
+  })
+}
+
+// So many who wait; their tokens, in order. Its connections are closed afterwards.
+export async function enterMany(server, count) {
+  const tokens = Array(count)
+  const agent = new Agent({ keepAlive: true })
+  let next = 1
+  const enterSome = async () => {
+    while (next <= count) {
+      const place = await enter(server, `user${next++}`, agent)
+      if (place.status !== 'WAITING') throw new Error(`who should wait is ${place.status}`)
+      tokens[place.position - 1] = place.entryToken
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, enterSome))
+  agent.destroy()
+  return tokens
+}
+
+// { waiting, active } of a reading of the metrics.
+export function inRoom(metrics) {
+  const of = (gauge) => metrics.get(`admitone_queue_${gauge}{event="${NAME}"}`)
+  return { waiting: of('waiting'), active: of('active') }
+}
+
+export const changeRules = (server, rules) => server.admin('PATCH', ROOM, rules)
