@@ -35,7 +35,10 @@ json_t *json_body(struct exchange *x) {
     str body = x->request.body;
     json_t *json = json_loadb(body.len == 0 ? "" : body.at, body.len, JSON_REJECT_DUPLICATES, &why);
     if (json == NULL) {
-        reply_problem(x, ERR_BAD_JSON, "Line %d, column %d: %s.", why.line, why.column, why.text);
+        /* Some of the library's texts are for programmers. */
+        const char *text =
+            strstr(why.text, "\\u0000") != NULL ? "\\u0000 is not allowed" : why.text;
+        reply_problem(x, ERR_BAD_JSON, "Line %d, column %d: %s.", why.line, why.column, text);
         return NULL;
     }
     if (!json_is_object(json)) {

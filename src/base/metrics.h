@@ -49,7 +49,7 @@
     X(QUEUE_ESTIMATE_ERROR_SECONDS, "admitone_queue_estimate_error_seconds", 1e-3,                 \
       "By how much the estimate given at enter was off")                                           \
     X(QUEUE_ENTER_SECONDS, "admitone_queue_enter_seconds", 1e-9, "One enter in the hot store")     \
-    X(QUEUE_LOOK_SECONDS, "admitone_queue_look_seconds", 1e-9, "One look at a place")              \
+    X(QUEUE_LOOK_SECONDS, "admitone_queue_look_seconds", 1e-9, "One look at a place; of 16, one")  \
     X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", 1e-9, "One step of admission")          \
     X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", 1e-6, "One batch, fsync included")  \
     X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", 1, "Records per batch")

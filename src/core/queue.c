@@ -330,8 +330,11 @@ static bool is_admitting(const struct queue *q, int64_t now_ms) {
 
 /* How many may still be admitted in the interval that `now_ms` is in. */
 static int64_t batch_left(struct queue *q, int64_t now_ms) {
-    int64_t interval_ms = now_ms - now_ms % (q->config.rules.entry_interval_s * 1000);
-    if (interval_ms > q->interval_ms) {
+    int64_t length_ms = q->config.rules.entry_interval_s * 1000;
+    int64_t interval_ms = now_ms - now_ms % length_ms;
+    /* Threads come with clocks a moment apart, so the interval before is no news; but a clock that
+     * was set back must not stop admission until it has caught up. */
+    if (interval_ms > q->interval_ms || interval_ms < q->interval_ms - length_ms) {
         q->interval_ms = interval_ms;
         q->interval_used = 0;
     }
@@ -348,8 +351,8 @@ static int64_t active_left(const struct queue *q) {
  * may be admitted says nothing about the rate. */
 static void rate_update(struct queue *q, int64_t now_ms) {
     bool idle = q->counts.waiting == 0 || !is_admitting(q, now_ms);
-    int64_t passed_ms = now_ms - q->rate_from_ms;
-    if (!idle && q->rate_from_ms != 0) {
+    int64_t passed_ms = now_ms - q->rate_from_ms; /* below 0: the clock was set back */
+    if (!idle && q->rate_from_ms != 0 && passed_ms >= 0) {
         if (passed_ms < q->config.rules.entry_interval_s * 1000) return;
         double now = (double)q->rate_admitted * 1000 / (double)passed_ms;
         q->counts.rate =

@@ -7,7 +7,7 @@
 
 void inbox_init(struct inbox *in, int64_t records_max) {
     assert(records_max > 0);
-    *in = (struct inbox){.records_max = (size_t)records_max};
+    *in = (struct inbox){.records_max = (size_t)records_max, .wake_at = 1};
     pthread_mutex_init(&in->lock, NULL);
     pthread_condattr_t steady;
     pthread_condattr_init(&steady);
@@ -40,7 +40,7 @@ enum err inbox_put(struct inbox *in, struct ledger_record *r) {
         refused = ERR_OVERLOADED;
     else {
         task_list_add(&in->records, &r->task);
-        pthread_cond_signal(&in->some);
+        if (in->records.count >= in->wake_at) pthread_cond_signal(&in->some);
     }
     pthread_mutex_unlock(&in->lock);
     if (refused == ERR_OVERLOADED) count(COUNT_LEDGER_REFUSED_FULL, 1);
@@ -64,6 +64,15 @@ size_t inbox_take(struct inbox *in, struct ledger_record **out, size_t max, int6
     *ended = in->closed && taken == 0;
     pthread_mutex_unlock(&in->lock);
     return taken;
+}
+
+void inbox_gather(struct inbox *in, size_t wanted, int64_t until_ns) {
+    pthread_mutex_lock(&in->lock);
+    in->wake_at = wanted;
+    while (in->records.count < wanted && !in->closed)
+        if (!wait_until(in, until_ns)) break;
+    in->wake_at = 1;
+    pthread_mutex_unlock(&in->lock);
 }
 
 bool inbox_empty(struct inbox *in) {

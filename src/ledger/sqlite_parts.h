@@ -67,7 +67,8 @@ struct inbox {
     pthread_cond_t some;
     struct task_list records; /* under lock */
     size_t records_max;
-    bool closed; /* under lock */
+    size_t wake_at; /* under lock: so many records wake whoever waits */
+    bool closed;    /* under lock */
 };
 
 void inbox_init(struct inbox *in, int64_t records_max);
@@ -80,6 +81,9 @@ enum err inbox_put(struct inbox *in, struct ledger_record *r);
  * Returns how many it took; *ended says that it is closed and empty. */
 size_t inbox_take(struct inbox *in, struct ledger_record **out, size_t max, int64_t until_ns,
                   bool *ended);
+/* Waits until there are `wanted`, the inbox is closed, or `until_ns`. For an inbox with one taker.
+ */
+void inbox_gather(struct inbox *in, size_t wanted, int64_t until_ns);
 bool inbox_empty(struct inbox *in);
 
 /* --- sqlite_wal.c --- */

@@ -14,6 +14,8 @@
 /* "adm1": what `file` and SQLite's tools show, and how a foreign database is told apart. */
 #define APPLICATION_ID 0x61646d31
 
+/* Where rows are written by the thousand, words are compared one by one: of three words and more,
+ * SQLite makes IN a table that it fills anew for every row, which costs as much as the row. */
 static const char *const first_tables[] = {
     /* An event's version is the id of the audit row that made it, so it grows over all events and
      * over deletions. A deleted event stays until retention has removed what belonged to it. */
@@ -66,7 +68,7 @@ static const char *const first_tables[] = {
     "CREATE TABLE seats("
     " section_id INTEGER NOT NULL REFERENCES sections(id),"
     " seat_no INTEGER NOT NULL CHECK (seat_no BETWEEN 1 AND 1048575),"
-    " state TEXT NOT NULL CHECK (state IN ('AVAILABLE','HELD','CONFIRMED')),"
+    " state TEXT NOT NULL CHECK (state = 'AVAILABLE' OR state = 'HELD' OR state = 'CONFIRMED'),"
     " reservation_id BLOB,"
     " version INTEGER NOT NULL CHECK (version >= 0),"
     " fence INTEGER NOT NULL DEFAULT 0 CHECK (fence >= 0),"
@@ -82,7 +84,8 @@ static const char *const first_tables[] = {
     " user_id TEXT NOT NULL,"
     " lane INTEGER NOT NULL CHECK (lane BETWEEN 0 AND 15),"
     " status TEXT NOT NULL CHECK"
-    "  (status IN ('WAITING','ACTIVE','COMPLETED','LEFT','EXPIRED','VOID')),"
+    "  (status = 'WAITING' OR status = 'ACTIVE' OR status = 'COMPLETED' OR status = 'LEFT'"
+    "   OR status = 'EXPIRED' OR status = 'VOID'),"
     " joined_at INTEGER NOT NULL,"
     " admitted_at INTEGER,"
     " active_expires_at INTEGER,"
@@ -90,7 +93,7 @@ static const char *const first_tables[] = {
     " PRIMARY KEY (event_id, seq),"
     " CHECK (status <> 'WAITING' OR (admitted_at IS NULL AND active_expires_at IS NULL)),"
     " CHECK (status <> 'ACTIVE' OR (admitted_at IS NOT NULL AND active_expires_at IS NOT NULL)),"
-    " CHECK ((status IN ('WAITING','ACTIVE')) = (finished_at IS NULL))"
+    " CHECK ((status = 'WAITING' OR status = 'ACTIVE') = (finished_at IS NULL))"
     ") STRICT, WITHOUT ROWID",
 
     /* The id is a UUIDv7 in its 16 bytes, so rows append. Which seats: seats.reservation_id while
@@ -103,7 +106,9 @@ static const char *const first_tables[] = {
     " user_id TEXT NOT NULL,"
     " entry_seq INTEGER NOT NULL,"
     " strategy TEXT NOT NULL,"
-    " status TEXT NOT NULL CHECK (status IN ('HELD','CONFIRMED','CANCELLED','EXPIRED','VOID')),"
+    " status TEXT NOT NULL CHECK"
+    "  (status = 'HELD' OR status = 'CONFIRMED' OR status = 'CANCELLED' OR status = 'EXPIRED'"
+    "   OR status = 'VOID'),"
     " seat_count INTEGER NOT NULL CHECK (seat_count > 0 OR status = 'VOID'),"
     " seats TEXT NOT NULL,"
     " price INTEGER NOT NULL CHECK (price >= 0),"
@@ -115,7 +120,7 @@ static const char *const first_tables[] = {
     " confirmation_code TEXT,"
     " CHECK (status <> 'HELD' OR confirmed_at IS NULL),"
     " CHECK (status <> 'CONFIRMED' OR confirmed_at IS NOT NULL),"
-    " CHECK ((status IN ('HELD','CONFIRMED')) = (ended_at IS NULL))"
+    " CHECK ((status = 'HELD' OR status = 'CONFIRMED') = (ended_at IS NULL))"
     ") STRICT, WITHOUT ROWID",
     "CREATE INDEX reservations_held ON reservations(expires_at) WHERE status = 'HELD'",
 
@@ -141,7 +146,7 @@ static const char *const first_tables[] = {
     " reservation_id BLOB,"
     " created_at INTEGER NOT NULL,"
     " finished_at INTEGER,"
-    " CHECK ((status IN ('PENDING','PROCESSING')) = (finished_at IS NULL)),"
+    " CHECK ((status = 'PENDING' OR status = 'PROCESSING') = (finished_at IS NULL)),"
     " CHECK (status <> 'SUCCESS' OR reservation_id IS NOT NULL)"
     ") STRICT, WITHOUT ROWID",
     "CREATE INDEX requests_open ON requests(id) WHERE status IN ('PENDING','PROCESSING')",
@@ -150,7 +155,9 @@ static const char *const first_tables[] = {
      * grows with time, so facts_once appends, more or less, like the table itself. */
     "CREATE TABLE facts("
     " id INTEGER PRIMARY KEY AUTOINCREMENT,"
-    " kind TEXT NOT NULL CHECK (kind IN ('HELD','CONFIRMED','CANCELLED','EXPIRED','SOLD_OUT')),"
+    " kind TEXT NOT NULL CHECK"
+    "  (kind = 'HELD' OR kind = 'CONFIRMED' OR kind = 'CANCELLED' OR kind = 'EXPIRED'"
+    "   OR kind = 'SOLD_OUT'),"
     " event_id INTEGER NOT NULL,"
     " section_id INTEGER,"
     " reservation_id BLOB,"

@@ -18,6 +18,8 @@
 /* How often a ledger that can't write tries whether it can again. */
 #define PROBE_INTERVAL_NS INT64_C(1000000000)
 #define PROBE_ROOM_BYTES (512 * 1024)
+/* A batch of fewer is no load. */
+#define GATHER_MIN 8
 
 /* What went wrong with a transaction, read before the rollback forgets it. */
 struct failure {
@@ -210,16 +212,30 @@ static void probe(struct writer *w) {
     if (write_something(&w->db) == SQLITE_OK) note_writable(w, true, NULL);
 }
 
+/* Under load the answers of one batch bring the requests of the next, a moment after the commit. To
+ * wait for more than there were, for half of what a commit takes at the most, makes fewer and
+ * larger batches; who is alone never waits. */
+static void gather(struct writer *w, size_t last_taken, int64_t last_ns) {
+    if (last_taken < GATHER_MIN) return;
+    inbox_gather(&w->inbox, last_taken * 2, clock_steady_ns() + last_ns / 2);
+}
+
 static void *run_writer(void *arg) {
     struct writer *w = arg;
     bool ended = false;
+    size_t last_taken = 0;
+    int64_t last_ns = 0;
     while (!ended) {
         bool failing = !atomic_load(&w->writable);
         int64_t until_ns = w->retention.due_idle_ns;
         if (failing) until_ns = clock_steady_ns() + PROBE_INTERVAL_NS;
+        gather(w, last_taken, last_ns);
         size_t taken = inbox_take(&w->inbox, w->batch, w->batch_max, until_ns, &ended);
+        int64_t began_ns = clock_steady_ns();
         if (taken > 0) {
             write_batch(w, w->batch, taken);
+            last_ns = clock_steady_ns() - began_ns;
+            last_taken = taken;
             hand_back(w, w->batch, taken);
         } else if (failing && !ended) {
             probe(w);

@@ -58,8 +58,9 @@ bool model_gate_is_open(const struct model *m) {
 
 int64_t model_batch_left(struct model *m) {
     int64_t length_ms = m->config.rules.entry_interval_s * 1000;
-    if (m->now_ms / length_ms * length_ms > m->interval_ms) {
-        m->interval_ms = m->now_ms / length_ms * length_ms;
+    int64_t began_ms = m->now_ms / length_ms * length_ms;
+    if (began_ms > m->interval_ms || began_ms + length_ms < m->interval_ms) {
+        m->interval_ms = began_ms;
         m->interval_used = 0;
     }
     return m->config.rules.entry_batch_size - m->interval_used;
@@ -229,8 +230,8 @@ void model_settle_admit(struct model *m, uint64_t seq, bool kept) {
 }
 
 void model_rate_update(struct model *m) {
-    if (model_waiting(m) > 0 && model_gate_is_open(m) && m->rate_from_ms != 0) {
-        int64_t passed_ms = m->now_ms - m->rate_from_ms;
+    int64_t passed_ms = m->now_ms - m->rate_from_ms;
+    if (model_waiting(m) > 0 && model_gate_is_open(m) && m->rate_from_ms != 0 && passed_ms >= 0) {
         if (passed_ms < m->config.rules.entry_interval_s * 1000) return;
         double observed = (double)m->rate_admitted * 1000 / (double)passed_ms;
         double before = m->totals.rate;

@@ -219,6 +219,7 @@ static void the_silent_are_swept_and_the_seen_are_not(void **state) {
     uint64_t active = enter(&r, "active", 8, T0);
     r.config.rules.grace_s = 30;
     enter_waiting(&r, 3);
+    assert_int_equal(sweep(&r, T0), 0);
     uint64_t pending = enter_pending(&r, "pending", 8, T0);
     queue_seen(r.q, 3, T0 + 20 * SECOND);
     queue_seen(r.q, 3, T0); /* an older sign of life changes nothing */
@@ -388,8 +389,42 @@ static void users_are_told_apart_whatever_their_names(void **state) {
     room_close(&r);
 }
 
+static void when_grace_becomes_shorter_silence_starts_anew(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 2);
+    assert_int_equal(sweep(&r, T0 + 200 * SECOND), 0);
+    r.config.rules.grace_s = 10;
+    room_configure(&r);
+    assert_int_equal(sweep(&r, T0 + 201 * SECOND), 0);
+    assert_int_equal(sweep(&r, T0 + 211 * SECOND), 0);
+    assert_int_equal(sweep(&r, T0 + 211 * SECOND + 1), 2);
+    room_close(&r);
+}
+
+static void a_clock_that_is_set_back_does_not_stop_admission(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.entry_batch_size = 2;
+    enter_waiting(&r, 10);
+    assert_int_equal(admit(&r, T0 + 600 * SECOND), 2);
+    /* A thread whose clock was read a moment before: that interval is over. */
+    assert_int_equal(admit(&r, T0 + 599 * SECOND), 0);
+    assert_int_equal(admit(&r, T0), 2);
+    assert_int_equal(admit(&r, T0), 0);
+    assert_int_equal(admit(&r, T0 + SECOND), 2);
+    assert_int_equal(admit(&r, T0 + 2 * SECOND), 2);
+    /* And the rate is observed again. */
+    assert_true(queue_counts(r.q).rate > 1.9);
+    room_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(when_grace_becomes_shorter_silence_starts_anew),
+        cmocka_unit_test(a_clock_that_is_set_back_does_not_stop_admission),
         cmocka_unit_test(only_a_newer_configuration_is_taken_trap_15),
         cmocka_unit_test(lowering_the_caps_evicts_nobody),
         cmocka_unit_test(a_draft_opens_by_the_clock),
