@@ -1,0 +1,113 @@
+/*
+ * seat_map: the seats of one section: which are free, and who has the others. Pure: no I/O, no
+ * clock; one thread at a time (whoever owns it has a lock).
+ *
+ * Seats are 1 to capacity. A seat is AVAILABLE, or HELD or CONFIRMED for its holder, the handle of
+ * a reservation, never 0. Every change names several seats and makes all of them or none; who
+ * confirms, releases or cancels names the holder, and no seat changes that is not the holder's in
+ * that state, so what comes late or twice never touches the next holder's seat.
+ *
+ * The rule for `quantity` (the same words, and the same seats, as in the Redis functions). A *run*
+ * is a stretch of adjacent free seats that is as long as it can be. To claim n seats:
+ *
+ *   0. Fewer than n seats are free: refuse. Nothing changes.
+ *   1. Of the runs of length n, or n + 2 and longer, choose the shortest. (A run of n + 1 would
+ *      leave a single orphan seat.)
+ *   2. If there is none: choose a run of length n + 1.
+ *   3. If there is none either, no run is long enough: choose the longest, take all of it, reduce
+ *      n by its length, and go on at 1 with what is free now.
+ *
+ *   Among runs of equal length the one with the lowest numbers is chosen. In 1 and 2 the n seats
+ *   are the first of the run. The answer lists all seats in ascending order.
+ *
+ * So it is the fewest runs that n seats can come from.
+ *
+ * Memory: 12 bytes per seat, whatever is taken; nothing is allocated after seat_map_new but by
+ * seat_map_resize.
+ */
+#ifndef ADMITONE_CORE_SEAT_MAP_H
+#define ADMITONE_CORE_SEAT_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+
+/* How many seats one call may name or claim. */
+#define SEATS_PER_CALL_MAX PER_USER_MAX
+
+/* The values are the letters of a rendered map. */
+enum seat_state {
+    SEAT_AVAILABLE = 'A',
+    SEAT_HELD = 'H',
+    SEAT_CONFIRMED = 'C',
+};
+
+/* From good to bad: the outcome of a list of seats is that of its worst seat. */
+enum seats_outcome {
+    SEATS_DONE,
+    SEATS_SOLD_OUT,     /* no seat is free */
+    SEATS_NOT_ENOUGH,   /* some are free, but fewer than were asked for */
+    SEATS_TAKEN,        /* a named seat is not free */
+    SEATS_OTHER_STATE,  /* the holder's, but not in the state that this changes */
+    SEATS_NOT_THEIRS,   /* free, or somebody else's */
+    SEATS_TWICE,        /* the list names a seat twice */
+    SEATS_OUT_OF_RANGE, /* there is no such seat */
+};
+
+struct seat_counts {
+    uint32_t available;
+    uint32_t held;
+    uint32_t confirmed;
+};
+
+struct seat_map;
+
+/* All seats are AVAILABLE. */
+struct seat_map *seat_map_new(uint32_t capacity);
+void seat_map_free(struct seat_map *m);
+
+/* `n` seats by the rule become HELD; they are in out[], which has room for n, if DONE. Else
+ * SOLD_OUT or NOT_ENOUGH. */
+enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t holder,
+                                      uint32_t *out);
+
+/*
+ * These change the `count` seats named, in any order, if all of them are as they must be. If not,
+ * refused[], another array with room for `count`, gets the seats that have the outcome,
+ * *refused_count of them, in the order in which they were named (TWICE: each time but the first).
+ *   claim    AVAILABLE → HELD           else TAKEN
+ *   confirm  HELD → CONFIRMED           else OTHER_STATE, NOT_THEIRS
+ *   release  HELD → AVAILABLE           likewise; a hold's cancelling, expiry or undoing
+ *   cancel   CONFIRMED → AVAILABLE      likewise
+ * and any of them: TWICE, OUT_OF_RANGE.
+ */
+enum seats_outcome seat_map_claim(struct seat_map *m, const uint32_t *seats, size_t count,
+                                  uint64_t holder, uint32_t *refused, size_t *refused_count);
+enum seats_outcome seat_map_confirm(struct seat_map *m, const uint32_t *seats, size_t count,
+                                    uint64_t holder, uint32_t *refused, size_t *refused_count);
+enum seats_outcome seat_map_release(struct seat_map *m, const uint32_t *seats, size_t count,
+                                    uint64_t holder, uint32_t *refused, size_t *refused_count);
+enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, size_t count,
+                                   uint64_t holder, uint32_t *refused, size_t *refused_count);
+
+/* For recovery: a taken seat as the ledger has it. False: there is no such seat, or it is taken
+ * already. */
+bool seat_map_restore(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder);
+/* The seat becomes what the ledger says, whatever it was; the holder is 0 when AVAILABLE. False:
+ * it was so already, or there is no such seat. */
+bool seat_map_sync(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder);
+/* Adds free seats at the end, or takes them away. False, and nothing changes: a seat that would go
+ * is taken. In time it is like starting anew: tens of milliseconds for a million seats. */
+bool seat_map_resize(struct seat_map *m, uint32_t capacity);
+
+uint32_t seat_map_capacity(const struct seat_map *m);
+struct seat_counts seat_map_counts(const struct seat_map *m);
+/* False: there is no such seat. The holder is 0 when AVAILABLE. */
+bool seat_map_look(const struct seat_map *m, uint32_t seat, enum seat_state *state,
+                   uint64_t *holder);
+/* One letter per seat from `first` on, at most `max`, no zero at the end. Returns how many. */
+size_t seat_map_render(const struct seat_map *m, uint32_t first, char *out, size_t max);
+
+#endif

@@ -1,0 +1,439 @@
+#include "core/seat_map.h"
+
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ALICE 0xA11CE
+#define BOB 0xB0B
+/* Who has the seats that are taken before a test begins. */
+#define EARLIER 7
+
+#define SEAT_LIST(...) ((const uint32_t[]){__VA_ARGS__})
+#define SEAT_COUNT(...) (sizeof SEAT_LIST(__VA_ARGS__) / sizeof(uint32_t))
+/* DO(confirm, m, ALICE, 1, 2): the outcome; the refused ones are left in `refused`. */
+#define DO(verb, m, holder, ...)                                                                   \
+    seat_map_##verb(m, SEAT_LIST(__VA_ARGS__), SEAT_COUNT(__VA_ARGS__), holder, refused,           \
+                    &refused_count)
+#define assert_refused(...)                                                                        \
+    do {                                                                                           \
+        assert_int_equal(refused_count, SEAT_COUNT(__VA_ARGS__));                                  \
+        assert_memory_equal(refused, SEAT_LIST(__VA_ARGS__), sizeof SEAT_LIST(__VA_ARGS__));       \
+    } while (0)
+
+static uint32_t refused[SEATS_PER_CALL_MAX];
+static size_t refused_count;
+
+/* A section as its map shows it. */
+static struct seat_map *section(const char *map) {
+    uint32_t capacity = (uint32_t)strlen(map);
+    struct seat_map *m = seat_map_new(capacity);
+    for (uint32_t seat = 1; seat <= capacity; seat++)
+        if (map[seat - 1] != 'A')
+            assert_true(seat_map_restore(m, seat, (enum seat_state)map[seat - 1], EARLIER));
+    return m;
+}
+
+static void assert_map(const struct seat_map *m, const char *expected) {
+    char shown[4096] = {0};
+    assert_true(strlen(expected) < sizeof shown);
+    assert_int_equal(seat_map_render(m, 1, shown, sizeof shown), strlen(expected));
+    assert_string_equal(shown, expected);
+    struct seat_counts c = {0};
+    for (const char *s = expected; *s != 0; s++) {
+        c.available += *s == 'A';
+        c.held += *s == 'H';
+        c.confirmed += *s == 'C';
+    }
+    struct seat_counts counts = seat_map_counts(m);
+    assert_memory_equal(&counts, &c, sizeof c);
+}
+
+static uint64_t holder_of(const struct seat_map *m, uint32_t seat) {
+    enum seat_state state;
+    uint64_t holder;
+    assert_true(seat_map_look(m, seat, &state, &holder));
+    assert_int_equal(state == SEAT_AVAILABLE, holder == 0);
+    return holder;
+}
+
+/* Claims n of `before`; `after` shows the claimed ones as *. */
+static void assert_claims(const char *before, uint32_t n, const char *after) {
+    struct seat_map *m = section(before);
+    uint32_t seats[SEATS_PER_CALL_MAX];
+    char shown[256] = {0};
+    assert_true(strlen(before) < sizeof shown);
+    assert_int_equal(seat_map_claim_any(m, n, ALICE, seats), SEATS_DONE);
+    size_t len = seat_map_render(m, 1, shown, sizeof shown);
+    assert_int_equal(len, strlen(before));
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(i == 0 || seats[i] > seats[i - 1]);
+        assert_int_equal(shown[seats[i] - 1], 'H');
+        assert_int_equal(holder_of(m, seats[i]), ALICE);
+        shown[seats[i] - 1] = '*';
+    }
+    assert_string_equal(shown, after);
+    seat_map_free(m);
+}
+
+/* ---- the rule for a quantity ---- */
+
+static void a_run_that_fits_exactly_is_taken_first(void **state) {
+    (void)state;
+    assert_claims("AAAAHAAHAAA", 2, "AAAAH**HAAA");
+    assert_claims("AAAHA", 1, "AAAH*");
+    assert_claims("AAAA", 4, "****");
+}
+
+static void of_longer_runs_the_shortest_that_leaves_no_orphan(void **state) {
+    (void)state;
+    assert_claims("AAAAAHAAAAHAAA", 2, "AAAAAH**AAHAAA");
+    assert_claims("AAAHAAAAAAHAAAAA", 2, "AAAHAAAAAAH**AAA");
+    assert_claims("AAHAAA", 1, "AAH*AA");
+}
+
+static void an_orphan_is_left_rather_than_a_group_split(void **state) {
+    (void)state;
+    assert_claims("AAAHA", 2, "**AHA");
+    assert_claims("AHAHAAAHAAA", 2, "AHAH**AHAAA");
+    assert_claims("AAH", 1, "*AH");
+}
+
+static void of_equal_runs_the_one_with_the_lowest_numbers(void **state) {
+    (void)state;
+    assert_claims("HAAHAAHAA", 2, "H**HAAHAA");
+    assert_claims("HAAAAHAAAA", 2, "H**AAHAAAA");
+    assert_claims("HHHAAHAA", 1, "HHH*AHAA");
+}
+
+static void seats_come_from_the_start_of_the_run(void **state) {
+    (void)state;
+    assert_claims("AAAAAAAA", 3, "***AAAAA");
+    assert_claims("HHAAAAAH", 3, "HH***AAH");
+}
+
+static void a_group_too_large_for_any_run_is_split_as_little_as_can_be(void **state) {
+    (void)state;
+    /* The longest whole, the rest where it fits. */
+    assert_claims("AAHAAAHAHA", 5, "**H***HAHA");
+    /* Of equal longest ones the lowest; the rest then prefers an exact run. */
+    assert_claims("AAAHAAAHAAAHA", 4, "***HAAAHAAAH*");
+    /* The rest leaves no orphan where it can: two of four, not of three. */
+    assert_claims("AAAAHAAAHAAAAHAAAA", 6, "****HAAAH**AAHAAAA");
+    /* ... and leaves one where it must. */
+    assert_claims("AAAHAAAHAAA", 5, "***H**AHAAA");
+    /* Several whole ones. */
+    assert_claims("AHAHAHAHA", 3, "*H*H*HAHA");
+    assert_claims("AHAAHAAAH", 6, "*H**H***H");
+    /* Rule 1 is asked anew after each: five are left, then three. */
+    assert_claims("AAHAAAAAHAAAHAA", 8, "AAH*****H***HAA");
+}
+
+static void a_claim_of_all_that_is_left_succeeds_however_scattered(void **state) {
+    (void)state;
+    assert_claims("AHACAAH", 4, "*H*C**H");
+    struct seat_map *m = seat_map_new(2 * SEATS_PER_CALL_MAX);
+    uint32_t seats[SEATS_PER_CALL_MAX];
+    for (uint32_t seat = 1; seat <= 2 * SEATS_PER_CALL_MAX; seat += 2)
+        assert_true(seat_map_restore(m, seat, SEAT_CONFIRMED, EARLIER));
+    assert_int_equal(seat_map_claim_any(m, SEATS_PER_CALL_MAX, BOB, seats), SEATS_DONE);
+    for (uint32_t i = 0; i < SEATS_PER_CALL_MAX; i++) assert_int_equal(seats[i], 2 * i + 2);
+    assert_int_equal(seat_map_counts(m).available, 0);
+    seat_map_free(m);
+}
+
+static void the_last_seat_is_sold_and_only_then_is_it_sold_out_trap_30(void **state) {
+    (void)state;
+    struct seat_map *m = seat_map_new(100);
+    uint32_t seats[SEATS_PER_CALL_MAX];
+    for (uint32_t i = 1; i <= 100; i++) {
+        assert_int_equal(seat_map_claim_any(m, 1, i, seats), SEATS_DONE);
+        assert_int_equal(seats[0], i);
+    }
+    assert_int_equal(seat_map_claim_any(m, 1, ALICE, seats), SEATS_SOLD_OUT);
+    assert_int_equal(seat_map_claim_any(m, 2, ALICE, seats), SEATS_SOLD_OUT);
+    assert_int_equal(DO(release, m, 50, 50), SEATS_DONE);
+    assert_int_equal(seat_map_claim_any(m, 2, ALICE, seats), SEATS_NOT_ENOUGH);
+    assert_int_equal(seat_map_claim_any(m, 1, ALICE, seats), SEATS_DONE);
+    assert_int_equal(seats[0], 50);
+    seat_map_free(m);
+}
+
+static void groups_get_all_or_nothing_trap_24(void **state) {
+    (void)state;
+    struct seat_map *m = seat_map_new(100);
+    uint32_t seats[SEATS_PER_CALL_MAX];
+    int succeeded = 0;
+    for (uint64_t group = 1; group <= 5; group++)
+        succeeded += seat_map_claim_any(m, 30, group, seats) == SEATS_DONE;
+    assert_int_equal(succeeded, 3);
+    assert_int_equal(seat_map_counts(m).available, 10);
+    assert_int_equal(seat_map_claim_any(m, 11, 6, seats), SEATS_NOT_ENOUGH);
+    assert_int_equal(seat_map_counts(m).available, 10);
+    assert_int_equal(seat_map_claim_any(m, 10, 7, seats), SEATS_DONE);
+    assert_int_equal(seat_map_counts(m).held, 100);
+    seat_map_free(m);
+}
+
+/* ---- named seats ---- */
+
+static void named_seats_become_the_holders_in_any_order(void **state) {
+    (void)state;
+    struct seat_map *m = section("AAAAAAAAAA");
+    assert_int_equal(DO(claim, m, ALICE, 7, 3, 4, 8, 1), SEATS_DONE);
+    assert_int_equal(refused_count, 0);
+    assert_map(m, "HAHHAAHHAA");
+    assert_int_equal(holder_of(m, 8), ALICE);
+    assert_int_equal(holder_of(m, 9), 0);
+    /* The index knows: two adjacent ones are at 5, 6 and at 9, 10. */
+    uint32_t seats[2];
+    assert_int_equal(seat_map_claim_any(m, 2, BOB, seats), SEATS_DONE);
+    assert_int_equal(seats[0], 5);
+    assert_int_equal(DO(release, m, ALICE, 8, 7), SEATS_DONE);
+    assert_map(m, "HAHHHHAAAA");
+    seat_map_free(m);
+}
+
+static void a_taken_seat_refuses_all_and_is_named(void **state) {
+    (void)state;
+    struct seat_map *m = section("AAHACA");
+    assert_int_equal(DO(claim, m, ALICE, 5, 1, 3, 2), SEATS_TAKEN);
+    assert_refused(5, 3);
+    assert_map(m, "AAHACA");
+    assert_int_equal(DO(claim, m, EARLIER, 3), SEATS_TAKEN); /* the holder's own too */
+    assert_refused(3);
+    seat_map_free(m);
+}
+
+static void seats_that_are_named_twice_or_do_not_exist_are_refused_as_such(void **state) {
+    (void)state;
+    struct seat_map *m = section("AAHA");
+    assert_int_equal(DO(claim, m, ALICE, 1, 2, 1, 2, 1), SEATS_TWICE);
+    assert_refused(1, 2, 1);
+    assert_int_equal(DO(claim, m, ALICE, 3, 3), SEATS_TWICE); /* whatever else it is */
+    assert_refused(3);
+    assert_int_equal(DO(claim, m, ALICE, 1, 0, 3, 1, 5, UINT32_MAX), SEATS_OUT_OF_RANGE);
+    assert_refused(0, 5, UINT32_MAX);
+    assert_int_equal(DO(confirm, m, EARLIER, 3, 3), SEATS_TWICE);
+    assert_int_equal(DO(release, m, EARLIER, 3, 5), SEATS_OUT_OF_RANGE);
+    assert_refused(5);
+    assert_map(m, "AAHA");
+    assert_int_equal(DO(claim, m, ALICE, 1, 2), SEATS_DONE); /* no mark was left */
+    seat_map_free(m);
+}
+
+/* ---- compare and set ---- */
+
+static void a_seat_goes_from_free_to_held_to_confirmed_to_free(void **state) {
+    (void)state;
+    struct seat_map *m = section("AAAA");
+    assert_int_equal(DO(claim, m, ALICE, 2, 3), SEATS_DONE);
+    assert_map(m, "AHHA");
+    assert_int_equal(DO(confirm, m, ALICE, 2, 3), SEATS_DONE);
+    assert_map(m, "ACCA");
+    assert_int_equal(holder_of(m, 2), ALICE);
+    assert_int_equal(DO(cancel, m, ALICE, 2, 3), SEATS_DONE);
+    assert_map(m, "AAAA");
+    assert_int_equal(DO(claim, m, BOB, 1, 2, 3, 4), SEATS_DONE);
+    assert_int_equal(DO(release, m, BOB, 1, 4), SEATS_DONE);
+    assert_map(m, "AHHA");
+    seat_map_free(m);
+}
+
+static void only_the_holder_changes_a_seat_trap_25(void **state) {
+    (void)state;
+    struct seat_map *m = section("AAAAAA");
+    DO(claim, m, ALICE, 1, 2);
+    DO(claim, m, BOB, 3, 4);
+    DO(confirm, m, BOB, 4);
+    assert_int_equal(DO(confirm, m, ALICE, 1, 2, 3), SEATS_NOT_THEIRS);
+    assert_refused(3);
+    assert_int_equal(DO(release, m, ALICE, 6, 1, 3), SEATS_NOT_THEIRS);
+    assert_refused(6, 3);
+    assert_int_equal(DO(cancel, m, ALICE, 4), SEATS_NOT_THEIRS);
+    assert_int_equal(DO(confirm, m, ALICE, 5), SEATS_NOT_THEIRS);
+    assert_map(m, "HHHCAA");
+    seat_map_free(m);
+}
+
+static void who_releases_twice_frees_nothing_traps_27_and_29(void **state) {
+    (void)state;
+    struct seat_map *m = section("AAA");
+    DO(claim, m, ALICE, 1, 2);
+    assert_int_equal(DO(release, m, ALICE, 1, 2), SEATS_DONE);
+    assert_int_equal(DO(release, m, ALICE, 1, 2), SEATS_NOT_THEIRS);
+    assert_refused(1, 2);
+    /* The next holder's hold, and confirmation, are safe from the one before. */
+    DO(claim, m, BOB, 2);
+    assert_int_equal(DO(release, m, ALICE, 2), SEATS_NOT_THEIRS);
+    assert_int_equal(DO(release, m, ALICE, 1, 2), SEATS_NOT_THEIRS);
+    DO(confirm, m, BOB, 2);
+    assert_int_equal(DO(cancel, m, ALICE, 2), SEATS_NOT_THEIRS);
+    assert_map(m, "ACA");
+    assert_int_equal(holder_of(m, 2), BOB);
+    seat_map_free(m);
+}
+
+static void an_expiry_does_not_undo_a_confirmation_trap_28(void **state) {
+    (void)state;
+    struct seat_map *m = section("AAA");
+    DO(claim, m, ALICE, 1, 2, 3);
+    DO(confirm, m, ALICE, 2);
+    assert_int_equal(DO(release, m, ALICE, 1, 2, 3), SEATS_OTHER_STATE);
+    assert_refused(2);
+    assert_int_equal(DO(cancel, m, ALICE, 1, 2, 3), SEATS_OTHER_STATE);
+    assert_refused(1, 3);
+    assert_int_equal(DO(confirm, m, ALICE, 1, 2), SEATS_OTHER_STATE);
+    assert_refused(2);
+    assert_map(m, "HCH");
+    /* Somebody else's is worse news than another state. */
+    DO(release, m, ALICE, 3);
+    assert_int_equal(DO(release, m, ALICE, 1, 2, 3), SEATS_NOT_THEIRS);
+    assert_refused(3);
+    seat_map_free(m);
+}
+
+/* ---- the ledger's word, size, looks ---- */
+
+static void recovery_restores_each_taken_seat_once_trap_31(void **state) {
+    (void)state;
+    struct seat_map *m = seat_map_new(5);
+    assert_true(seat_map_restore(m, 2, SEAT_HELD, ALICE));
+    assert_true(seat_map_restore(m, 3, SEAT_CONFIRMED, BOB));
+    assert_false(seat_map_restore(m, 3, SEAT_HELD, ALICE));
+    assert_false(seat_map_restore(m, 3, SEAT_CONFIRMED, BOB));
+    assert_false(seat_map_restore(m, 0, SEAT_HELD, ALICE));
+    assert_false(seat_map_restore(m, 6, SEAT_HELD, ALICE));
+    assert_map(m, "AHCAA");
+    assert_int_equal(holder_of(m, 3), BOB);
+    assert_int_equal(DO(confirm, m, ALICE, 2), SEATS_DONE);
+    uint32_t seats[2];
+    assert_int_equal(seat_map_claim_any(m, 2, ALICE, seats), SEATS_DONE);
+    assert_map(m, "ACCHH");
+    seat_map_free(m);
+}
+
+static void a_seat_is_what_the_ledger_says_whatever_it_was(void **state) {
+    (void)state;
+    struct seat_map *m = section("AHC");
+    for (uint32_t seat = 1; seat <= 3; seat++) {
+        assert_true(seat_map_sync(m, seat, SEAT_CONFIRMED, ALICE));
+        assert_false(seat_map_sync(m, seat, SEAT_CONFIRMED, ALICE));
+        assert_true(seat_map_sync(m, seat, SEAT_CONFIRMED, BOB));
+        assert_true(seat_map_sync(m, seat, SEAT_HELD, BOB));
+        assert_int_equal(holder_of(m, seat), BOB);
+    }
+    assert_map(m, "HHH");
+    assert_true(seat_map_sync(m, 2, SEAT_AVAILABLE, 0));
+    assert_false(seat_map_sync(m, 2, SEAT_AVAILABLE, 0));
+    assert_false(seat_map_sync(m, 0, SEAT_AVAILABLE, 0));
+    assert_false(seat_map_sync(m, 4, SEAT_HELD, BOB));
+    assert_map(m, "HAH");
+    seat_map_free(m);
+}
+
+static void a_section_grows_and_shrinks_down_to_its_last_taken_seat(void **state) {
+    (void)state;
+    struct seat_map *m = section("AHACA");
+    assert_true(seat_map_resize(m, 8));
+    assert_map(m, "AHACAAAA");
+    assert_int_equal(seat_map_capacity(m), 8);
+    uint32_t seats[4];
+    assert_int_equal(seat_map_claim_any(m, 4, ALICE, seats), SEATS_DONE);
+    assert_map(m, "AHACHHHH");
+    assert_false(seat_map_resize(m, 7));
+    assert_map(m, "AHACHHHH");
+    assert_int_equal(DO(release, m, ALICE, 5, 6, 7, 8), SEATS_DONE);
+    assert_false(seat_map_resize(m, 3));
+    assert_true(seat_map_resize(m, 4));
+    assert_map(m, "AHAC");
+    assert_int_equal(DO(claim, m, ALICE, 5), SEATS_OUT_OF_RANGE);
+    assert_int_equal(holder_of(m, 2), EARLIER);
+    assert_true(seat_map_resize(m, 4));
+    assert_int_equal(DO(cancel, m, EARLIER, 4), SEATS_DONE);
+    assert_int_equal(DO(release, m, EARLIER, 2), SEATS_DONE);
+    assert_true(seat_map_resize(m, 1));
+    assert_map(m, "A");
+    assert_true(seat_map_resize(m, 3)); /* what comes back is free */
+    assert_map(m, "AAA");
+    assert_int_equal(seat_map_claim_any(m, 3, ALICE, seats), SEATS_DONE);
+    seat_map_free(m);
+}
+
+static void a_part_of_the_map_can_be_shown(void **state) {
+    (void)state;
+    struct seat_map *m = section("AHCAHC");
+    char shown[8];
+    memset(shown, '?', sizeof shown);
+    assert_int_equal(seat_map_render(m, 2, shown, 3), 3);
+    assert_memory_equal(shown, "HCA?????", 8);
+    assert_int_equal(seat_map_render(m, 5, shown, 8), 2);
+    assert_memory_equal(shown, "HCA?????", 8);
+    assert_int_equal(seat_map_render(m, 0, shown, 8), 0);
+    assert_int_equal(seat_map_render(m, 7, shown, 8), 0);
+    enum seat_state seat_is;
+    uint64_t holder;
+    assert_false(seat_map_look(m, 0, &seat_is, &holder));
+    assert_false(seat_map_look(m, 7, &seat_is, &holder));
+    assert_true(seat_map_look(m, 6, &seat_is, &holder));
+    assert_int_equal(seat_is, SEAT_CONFIRMED);
+    assert_int_equal(holder, EARLIER);
+    seat_map_free(m);
+}
+
+/* What is allocated; ASan has its own books. */
+extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t allocated(void) {
+    if (__sanitizer_get_current_allocated_bytes != NULL)
+        return __sanitizer_get_current_allocated_bytes();
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static void a_seat_takes_twelve_bytes_whatever_is_taken(void **state) {
+    (void)state;
+    size_t before = allocated();
+    struct seat_map *m = seat_map_new(SECTION_CAPACITY_MAX);
+    size_t empty = allocated() - before;
+    for (uint32_t seat = 2; seat <= SECTION_CAPACITY_MAX; seat += 2)
+        assert_true(seat_map_restore(m, seat, SEAT_HELD, seat));
+    assert_int_equal(allocated() - before, empty);
+    print_message("%.2f bytes per seat\n", (double)empty / SECTION_CAPACITY_MAX);
+    assert_true(empty <= (size_t)SECTION_CAPACITY_MAX * 12);
+    seat_map_free(m);
+    struct seat_map *small = seat_map_new(10);
+    assert_true(allocated() - before <= 2048);
+    seat_map_free(small);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_that_fits_exactly_is_taken_first),
+        cmocka_unit_test(of_longer_runs_the_shortest_that_leaves_no_orphan),
+        cmocka_unit_test(an_orphan_is_left_rather_than_a_group_split),
+        cmocka_unit_test(of_equal_runs_the_one_with_the_lowest_numbers),
+        cmocka_unit_test(seats_come_from_the_start_of_the_run),
+        cmocka_unit_test(a_group_too_large_for_any_run_is_split_as_little_as_can_be),
+        cmocka_unit_test(a_claim_of_all_that_is_left_succeeds_however_scattered),
+        cmocka_unit_test(the_last_seat_is_sold_and_only_then_is_it_sold_out_trap_30),
+        cmocka_unit_test(groups_get_all_or_nothing_trap_24),
+        cmocka_unit_test(named_seats_become_the_holders_in_any_order),
+        cmocka_unit_test(a_taken_seat_refuses_all_and_is_named),
+        cmocka_unit_test(seats_that_are_named_twice_or_do_not_exist_are_refused_as_such),
+        cmocka_unit_test(a_seat_goes_from_free_to_held_to_confirmed_to_free),
+        cmocka_unit_test(only_the_holder_changes_a_seat_trap_25),
+        cmocka_unit_test(who_releases_twice_frees_nothing_traps_27_and_29),
+        cmocka_unit_test(an_expiry_does_not_undo_a_confirmation_trap_28),
+        cmocka_unit_test(recovery_restores_each_taken_seat_once_trap_31),
+        cmocka_unit_test(a_seat_is_what_the_ledger_says_whatever_it_was),
+        cmocka_unit_test(a_section_grows_and_shrinks_down_to_its_last_taken_seat),
+        cmocka_unit_test(a_part_of_the_map_can_be_shown),
+        cmocka_unit_test(a_seat_takes_twelve_bytes_whatever_is_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
