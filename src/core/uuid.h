@@ -1,0 +1,27 @@
+/*
+ * uuid: names that need no counter: 48 bits of time in milliseconds, then random ones (RFC 9562,
+ * version 7). So they grow with time, and rows under them append. A value; no I/O but the system's
+ * random numbers.
+ */
+#ifndef ADMITONE_CORE_UUID_H
+#define ADMITONE_CORE_UUID_H
+
+#include "base/str.h"
+
+/* "018f3c6e-7d2a-7b3c-9d4e-5f60718293a4", without a terminator. */
+#define UUID_TEXT_BYTES 36
+
+struct uuid {
+    unsigned char bytes[16];
+};
+
+struct uuid uuid_new(int64_t now_ms);
+void uuid_format(const struct uuid *u, char out[UUID_TEXT_BYTES]);
+/* Only the form that uuid_format writes, and only version 7; letters in either case. */
+bool uuid_parse(str text, struct uuid *out);
+
+static inline bool uuid_eq(const struct uuid *a, const struct uuid *b) {
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+#endif
