@@ -90,6 +90,9 @@ api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admi
 api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
 api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
 
+/* Whether cors.origins names it. */
+bool api_allows_origin(const struct api *api, str origin);
+
 /* What the audit table keeps of an act: who, what, and the body as it was sent; in the arena. */
 struct audit_note admin_note(struct exchange *x, const char *verb, str type, str id);
 

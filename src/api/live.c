@@ -18,6 +18,8 @@
 #define TURN_MS_MIN 10
 /* That the user is there is noted this often, or more often where grace is short. */
 #define SEEN_MS 30000
+/* Tabs and devices of one user; more than these are no people. */
+#define STREAMS_PER_ENTRY_MAX 8
 #define RETRY_MS_MIN 1000
 #define RETRY_MS_SPREAD 4000
 
@@ -35,7 +37,7 @@ struct subscriber {
     struct subscriber *next_in_bucket;
     uint64_t seq;
     uint64_t position; /* as last told */
-    int64_t due_ms;
+    int64_t due_ms;    /* by the steady clock, which nobody sets; so is seen_ms */
     int64_t seen_ms;
     bool busy; /* somebody up the stack or under way has it: only mark it when it ends */
     bool gone;
@@ -76,6 +78,10 @@ struct live {
     bool closed;
     _Atomic size_t count; /* read by others, to see whether an announcement is of use */
 };
+
+static int64_t steady_ms(void) {
+    return clock_steady_ns() / 1000000;
+}
 
 /* ---- who is there ---- */
 
@@ -160,14 +166,26 @@ static void on_stream_ended(struct stream *stream) {
     audience_maybe_free(a);
 }
 
+/* Makes room for one more stream of the entry: the oldest goes. */
+static void limit_streams(struct audience *a, uint64_t seq) {
+    size_t count_of = 0;
+    struct subscriber *oldest = NULL;
+    for (struct subscriber *s = *bucket_of(a, seq); s != NULL; s = s->next_in_bucket) {
+        if (s->seq != seq) continue;
+        count_of++;
+        if (!s->busy) oldest = s; /* the newest is the first */
+    }
+    if (count_of >= STREAMS_PER_ENTRY_MAX && oldest != NULL) stream_end(&oldest->stream);
+}
+
 /* When it is looked at next. Never so late that a live stream would pass for silence. */
-static void schedule(struct subscriber *s, int64_t now_ms) {
+static void schedule(struct subscriber *s) {
     struct audience *a = s->audience;
     size_t reach = 0;
     while (s->position >= reaches[reach].positions_below) reach++;
     int64_t interval_ms = a->live->api->push_interval_ms * reaches[reach].intervals;
     if (interval_ms > a->grace_ms / 2) interval_ms = a->grace_ms / 2;
-    s->due_ms = now_ms + interval_ms;
+    s->due_ms = steady_ms() + interval_ms;
     list_move_last(&a->due[reach], &s->link);
 }
 
@@ -216,7 +234,7 @@ static void tell(struct batch *b, struct subscriber *s, const struct queue_event
     }
     bool waits = place->status == ENTRY_WAITING;
     if (waits && place->position == s->position) {
-        schedule(s, b->look.op.now_ms);
+        schedule(s);
         return;
     }
     struct queue_answer answer = {.event = event,
@@ -226,7 +244,7 @@ static void tell(struct batch *b, struct subscriber *s, const struct queue_event
                                   .waiting = b->look.counts.waiting,
                                   .now_ms = b->look.op.now_ms};
     s->position = place->position;
-    if (waits) schedule(s, b->look.op.now_ms);
+    if (waits) schedule(s);
     buf_clear(&l->text);
     add_event(&l->api->workers[l->index], &l->text, &answer);
     send_text(l, s, !waits);
@@ -266,7 +284,7 @@ static struct batch *batch_new(struct audience *a) {
 
 static void batch_add(struct batch *b, struct subscriber *s) {
     assert(!s->busy && b->look.count < BATCH_MAX);
-    int64_t now_ms = b->look.op.now_ms;
+    int64_t now_ms = steady_ms();
     int64_t every_ms = b->audience->grace_ms / 2 < SEEN_MS ? b->audience->grace_ms / 2 : SEEN_MS;
     bool note = now_ms - s->seen_ms >= every_ms;
     if (note) s->seen_ms = now_ms;
@@ -313,7 +331,7 @@ static void follow_grace(struct audience *a, int64_t now_ms) {
 static void on_tick(void *to) {
     struct live *l = to;
     size_t batches = 1 + atomic_load(&l->count) / BATCH_MAX * 2 / TURNS_PER_INTERVAL;
-    int64_t now_ms = clock_wall_ms();
+    int64_t now_ms = steady_ms();
     struct list *next;
     for (struct list *at = l->audiences.next; at != &l->audiences; at = next) {
         struct audience *a = CONTAINER_OF(at, struct audience, link);
@@ -420,7 +438,7 @@ static struct subscriber *subscriber_new(const struct place_query *q) {
     s->stream.ended = on_stream_ended;
     s->seq = q->room.item.seq;
     s->position = q->room.item.place.position;
-    s->seen_ms = q->room.look.op.now_ms;
+    s->seen_ms = steady_ms();
     s->user_len = (uint8_t)user_len;
     memcpy(s->token, q->token.at, TOKEN_TEXT_BYTES);
     memcpy(s->user, q->room.user, user_len);
@@ -437,14 +455,15 @@ static void on_subscribed(struct room_looking *room, enum err result) {
         return;
     }
     struct queue_answer answer = place_query_answer(q);
-    int64_t now_ms = answer.now_ms;
     bool waits = answer.place->status == ENTRY_WAITING;
     buf_clear(&l->text);
     buf_addf(&l->text, "retry: %lld\n", (long long)retry_ms(l));
     add_event(w, &l->text, &answer);
     struct subscriber *s = subscriber_new(q);
-    subscriber_add(audience_for(l, &q->event), s);
-    schedule(s, now_ms);
+    struct audience *a = audience_for(l, &q->event);
+    limit_streams(a, s->seq); /* which leaves some, so the audience stays */
+    subscriber_add(a, s);
+    schedule(s);
     s->busy = true; /* the client may have gone */
     reply_stream(q->x, &s->stream);
     if (!s->gone) send_text(l, s, !waits);

@@ -117,7 +117,7 @@ str queue_token_sign(struct api_worker *w, const struct queue_event *e, str user
     struct token t = {.event_key = e->key,
                       .seq = p->seq,
                       .lane = p->lane,
-                      .user_hash = token_user_hash(user),
+                      .user_hash = token_user_hash(w->tokens, user),
                       .issued_ms = e->rules.token_ttl_s == 0 ? p->joined_ms : now_ms};
     token_sign(w->tokens, &t, out);
     return (str){out, TOKEN_TEXT_BYTES};
@@ -126,6 +126,10 @@ str queue_token_sign(struct api_worker *w, const struct queue_event *e, str user
 static str cookie_name(int64_t event_key, char out[COOKIE_NAME_BYTES]) {
     int len = snprintf(out, COOKIE_NAME_BYTES, "admitone_entry_%lld", (long long)event_key);
     return (str){out, (size_t)len};
+}
+
+static bool has_form_of_token(str text) {
+    return text.len == TOKEN_TEXT_BYTES;
 }
 
 str queue_token_of(struct exchange *x, int64_t event_key) {
@@ -138,7 +142,7 @@ str queue_token_of(struct exchange *x, int64_t event_key) {
     str bearer = users_bearer(x);
     if (bearer.len == TOKEN_TEXT_BYTES || event_key == 0) return bearer;
     char name[COOKIE_NAME_BYTES];
-    str cookie = cookie_value(x, cookie_name(event_key, name));
+    str cookie = cookie_value(x, cookie_name(event_key, name), has_form_of_token);
     return cookie.at != NULL ? cookie : bearer;
 }
 

@@ -30,6 +30,7 @@ static const struct route routes[] = {
     {HTTP_GET, true, "/admin/queue/{type}/{id}", admin_queue_get},
     {HTTP_PATCH, true, "/admin/queue/{type}/{id}", admin_queue_patch},
     {HTTP_GET, true, "/admin/queue/{type}/{id}/status", admin_queue_get},
+    {HTTP_PATCH, true, "/admin/queue/{type}/{id}/status", admin_queue_patch},
     {HTTP_POST, true, "/admin/queue/{type}/{id}/activate", admin_queue_activate},
     {HTTP_POST, true, "/admin/queue/{type}/{id}/pause", admin_queue_pause},
     {HTTP_POST, true, "/admin/queue/{type}/{id}/resume", admin_queue_resume},
@@ -85,7 +86,7 @@ static bool matches(const char *pattern, const struct path *path, str *captures)
     return at == path->count;
 }
 
-static bool origin_allowed(const struct api *api, str origin) {
+bool api_allows_origin(const struct api *api, str origin) {
     if (str_eq(api->cors_origins, STR("*"))) return true;
     str rest = api->cors_origins;
     str one;
@@ -100,7 +101,7 @@ static bool add_cors(const struct api *api, struct exchange *x) {
     /* Also without an origin: a cache must not keep that answer for one that has. */
     reply_header(x, STR("Vary"), STR("Origin"));
     str origin = http_header(&x->request, STR("Origin"));
-    if (origin.len == 0 || !origin_allowed(api, origin)) return false;
+    if (origin.len == 0 || !api_allows_origin(api, origin)) return false;
     reply_header(x, STR("Access-Control-Allow-Origin"), origin);
     reply_header(x, STR("Access-Control-Expose-Headers"), STR("X-Request-Id, Retry-After"));
     return true;
@@ -121,7 +122,7 @@ static void add_allow(struct exchange *x, unsigned methods, bool cors) {
     if (!cors) return;
     reply_header(x, STR("Access-Control-Allow-Methods"), (str){list, len});
     reply_header(x, STR("Access-Control-Allow-Headers"),
-                 STR("Authorization, Content-Type, Idempotency-Key, X-Queue-Token, "
+                 STR("Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Queue-Token, "
                      "X-Request-Id, X-User-Assertion"));
     reply_header(x, STR("Access-Control-Max-Age"), STR("600"));
 }

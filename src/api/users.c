@@ -128,31 +128,35 @@ static bool read_assertion(struct exchange *x, struct asker *out, struct json_pr
     if (assertion_of(x).len == 0)
         return json_refuse(problem, ERR_ASSERTION_REQUIRED,
                            "Send the shop's JWT with the user as 'sub' in X-User-Assertion.");
+    if (http_header_count(&x->request, STR("X-User-Assertion")) > 1)
+        return invalid(problem, "there are two of them");
     return assertion_read(w->assertions, assertion_of(x), clock_wall_ms(), &x->arena, out, problem);
 }
 
 /* ---- anonymous ---- */
 
-str cookie_value(const struct exchange *x, str name) {
+str cookie_value(const struct exchange *x, str name, bool (*is_good)(str value)) {
     str rest = http_header(&x->request, STR("Cookie"));
     str pair;
     while (str_split(&rest, ';', &pair)) {
         str key;
         pair = str_trim(pair);
-        if (str_split(&pair, '=', &key) && pair.at != NULL && str_eq(key, name)) return pair;
+        if (!str_split(&pair, '=', &key) || pair.at == NULL || !str_eq(key, name)) continue;
+        if (is_good(pair)) return pair;
     }
     return (str){NULL, 0};
 }
 
-/* The cookie's user; at NULL when there is no cookie, or none that could be ours. */
-static str anonymous_user(const struct exchange *x) {
+static bool is_anonymous_user(str value) {
     char random[ANONYMOUS_RANDOM_BYTES];
     str prefix = STR(ANONYMOUS_PREFIX);
-    str value = cookie_value(x, STR(COOKIE_NAME));
-    if (value.len == ANONYMOUS_CHARS && str_starts(value, prefix) &&
-        base64url_decode(str_skip(value, prefix.len), random))
-        return value;
-    return (str){NULL, 0};
+    return value.len == ANONYMOUS_CHARS && str_starts(value, prefix) &&
+           base64url_decode(str_skip(value, prefix.len), random);
+}
+
+/* The cookie's user; at NULL when there is no cookie that could be ours. */
+static str anonymous_user(const struct exchange *x) {
+    return cookie_value(x, STR(COOKIE_NAME), is_anonymous_user);
 }
 
 static str new_anonymous_user(struct arena *arena) {
@@ -208,8 +212,23 @@ static bool identify_signed(struct exchange *x, str named, struct asker *out,
     return mismatch(problem, "userId is not the sub of X-User-Assertion.");
 }
 
-static bool identify_anonymous(struct exchange *x, str named, struct asker *out,
-                               struct json_problem *problem) {
+/* A page of another site can make a browser send a form, and the answer's cookie would take the
+ * place of the user's own. Browsers say where such a request comes from. */
+static bool comes_from_elsewhere(const struct api *api, const struct exchange *x) {
+    str origin = http_header(&x->request, STR("Origin"));
+    if (origin.at == NULL || api_allows_origin(api, origin)) return false;
+    str host = http_header(&x->request, STR("Host"));
+    str scheme;
+    str rest = origin;
+    return !str_split(&rest, ':', &scheme) || !str_starts(rest, STR("//")) ||
+           !str_eq_nocase(str_skip(rest, 2), host);
+}
+
+static bool identify_anonymous(const struct api *api, struct exchange *x, str named,
+                               struct asker *out, struct json_problem *problem) {
+    if (comes_from_elsewhere(api, x))
+        return json_refuse(problem, ERR_FOREIGN_ORIGIN,
+                           "The page is of another origin, which cors.origins does not name.");
     str known = anonymous_user(x);
     if (named.at != NULL && !(known.at != NULL && str_eq(named, known)))
         return mismatch(problem, "userId is not the user of the cookie " COOKIE_NAME ".");
@@ -227,7 +246,7 @@ static bool identify(const struct api *api, struct exchange *x, str named, struc
     case USERS_SIGNED:
         return identify_signed(x, named, out, problem);
     case USERS_ANONYMOUS:
-        return identify_anonymous(x, named, out, problem);
+        return identify_anonymous(api, x, named, out, problem);
     }
     assert(false && "no such mode");
     return false;
@@ -241,14 +260,15 @@ bool users_identify(struct api *api, struct exchange *x, str named, struct asker
 }
 
 /* Whether one who may have been named at all is the token's. */
-static bool is_token_user(str user, uint64_t user_hash) {
-    return user.at == NULL || token_user_hash(user) == user_hash;
+static bool is_token_user(const struct exchange *x, str user, uint64_t user_hash) {
+    const struct api_worker *w = exchange_context(x);
+    return user.at == NULL || token_user_hash(w->tokens, user) == user_hash;
 }
 
 enum err users_disagree(struct api *api, struct exchange *x, str named, uint64_t user_hash) {
     bool bad;
     str asked = query_value(x, STR("userId"), &bad);
-    if (bad || !is_token_user(asked, user_hash) || !is_token_user(named, user_hash))
+    if (bad || !is_token_user(x, asked, user_hash) || !is_token_user(x, named, user_hash))
         return ERR_USER_MISMATCH;
     str proven = {NULL, 0};
     if (api->users_auth == USERS_SIGNED && assertion_of(x).len > 0) {
@@ -258,5 +278,5 @@ enum err users_disagree(struct api *api, struct exchange *x, str named, uint64_t
         proven = asker.user;
     }
     if (api->users_auth == USERS_ANONYMOUS) proven = anonymous_user(x);
-    return is_token_user(proven, user_hash) ? ERR_OK : ERR_USER_MISMATCH;
+    return is_token_user(x, proven, user_hash) ? ERR_OK : ERR_USER_MISMATCH;
 }

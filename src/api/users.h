@@ -43,8 +43,9 @@ bool user_from_json(struct exchange *x, const json_t *value, str *out,
 /* Sets the cookie of one who is fresh on the answer, any time before that is sent. */
 void users_set_cookie(const struct api *api, struct exchange *x, const struct asker *a);
 
-/* The value of the request's first cookie of that name; at NULL when there is none. */
-str cookie_value(const struct exchange *x, str name);
+/* The value of the request's first cookie of that name that is good: others of the name may come
+ * from whoever else may set cookies for the host. At NULL when there is none. */
+str cookie_value(const struct exchange *x, str name, bool (*is_good)(str value));
 
 /* Reads the shop's word: sets user and lane. False: *problem says why it does not hold. */
 bool assertion_read(struct jwt_box *box, str text, int64_t now_ms, struct arena *arena,

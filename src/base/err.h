@@ -27,6 +27,7 @@
     X(NOT_OPEN, "not_open", 403, "The event has not opened yet")                                   \
     X(CLOSED, "closed", 403, "The event takes nobody new")                                         \
     X(LANE_NOT_ALLOWED, "lane_not_allowed", 403, "This lane is not for everybody to choose")       \
+    X(FOREIGN_ORIGIN, "foreign_origin", 403, "The request comes from a page of another origin")    \
     X(NOT_FOUND, "not_found", 404, "There is nothing at this path")                                \
     X(EVENT_NOT_FOUND, "event_not_found", 404, "There is no such event")                           \
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \

@@ -113,14 +113,21 @@ static bool beyond_loopback(const char *where) {
 }
 
 /* The two listeners are known to be endpoints. */
+/* Why `auto` does not do: somebody else than the shop's own servers may be there. Or NULL. */
+static const char *why_not_auto(const struct settings *s) {
+    if (beyond_loopback(s->listen)) return "listen is not loopback";
+    if (beyond_loopback(s->admin_listen)) return "admin.listen is not loopback";
+    if (s->net_trusted_proxies[0] != '\0') return "net.trusted_proxies are in front";
+    return NULL;
+}
+
 static void check_users(const struct settings *s, struct buf *why) {
-    bool beyond = beyond_loopback(s->listen);
-    if (s->users_auth == USERS_AUTH_WORD_AUTO && (beyond || beyond_loopback(s->admin_listen)))
+    if (s->users_auth == USERS_AUTH_WORD_AUTO && why_not_auto(s) != NULL)
         buf_addf(why,
-                 "users.auth: %s \"%s\" is not loopback, so say whose word counts for who the "
-                 "user is: trusted (only the shop's own servers can reach it), signed (the shop "
-                 "signs who it is) or anonymous (a cookie)",
-                 beyond ? "listen" : "admin.listen", beyond ? s->listen : s->admin_listen);
+                 "users.auth: %s, so say whose word counts for who the user is: trusted (only the "
+                 "shop's own servers can reach it), signed (the shop signs who it is) or anonymous "
+                 "(a cookie)",
+                 why_not_auto(s));
     else if (s->users_auth == USERS_AUTH_WORD_SIGNED && s->users_key_file[0] == '\0')
         buf_add(why, STR("users.key_file: users.auth is signed, which needs the shop's key"));
     else if (s->users_auth != USERS_AUTH_WORD_SIGNED && s->users_key_file[0] != '\0')

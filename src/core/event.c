@@ -24,11 +24,9 @@ int word_index(const str *words, str word) {
 }
 
 enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms) {
-    if (opens_at_ms == CLOCK_NONE_MS) return state;
-    bool reached = now_ms >= opens_at_ms;
-    if (state == EVENT_DRAFT && reached) return EVENT_OPEN;
-    if (state == EVENT_OPEN && !reached) return EVENT_DRAFT;
-    return state;
+    if (opens_at_ms == CLOCK_NONE_MS || state == EVENT_CLOSED) return state;
+    if (now_ms < opens_at_ms) return EVENT_DRAFT;
+    return state == EVENT_DRAFT ? EVENT_OPEN : state;
 }
 
 struct event *event_new(size_t section_count) {

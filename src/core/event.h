@@ -82,8 +82,8 @@ struct event {
     struct section *sections; /* behind the struct, in its own block */
 };
 
-/* What a state amounts to: DRAFT whose opensAt has come is OPEN; OPEN whose opensAt is to come is
- * DRAFT. */
+/* What a state amounts to: until opensAt comes all but CLOSED is DRAFT; DRAFT whose opensAt has
+ * come is OPEN. */
 enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms);
 
 /* Zeroed, with room for that many sections; mem_free frees it. */

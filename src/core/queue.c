@@ -20,6 +20,9 @@
 /* What a rate that has all but stopped is taken to mean: 30 days. */
 #define ESTIMATE_BY_RATE_S_MAX 2592000
 
+/* Sweeps come with every tick; when none came for longer, time has jumped. */
+#define SWEEP_GAP_MS_MAX 2000
+
 /* Fewer expiries are not worth tidying up. */
 #define EXPIRIES_MIN 1024
 
@@ -89,12 +92,14 @@ struct queue {
     struct order waiting[LANES]; /* pending ones too */
     uint64_t admit_from[LANES];  /* whoever waits below is being admitted */
     uint64_t admitting_count;    /* whose admission is pending */
+    int64_t admitting_ms;        /* the interval out of whose batch they are */
     struct user_shard users[USER_SHARDS];
     uint64_t user_seed;
     struct heap expiries; /* of actives; an item that no longer holds is skipped */
     struct queue_counts counts;
     int64_t grace_from_ms; /* nobody is silent since before this */
     bool grace_is_shorter; /* than the last sweep knew */
+    int64_t swept_ms;      /* when the last sweep was */
     uint64_t sweep_at;     /* the entry that the next sweep looks at first */
     int64_t interval_ms;   /* when the interval of admission began */
     int64_t interval_used; /* admitted in it */
@@ -328,10 +333,15 @@ static bool is_admitting(const struct queue *q, int64_t now_ms) {
 
 /* ---- how fast ---- */
 
+/* The interval that the time is in, by its beginning. */
+static int64_t interval_of(const struct queue *q, int64_t now_ms) {
+    return now_ms - now_ms % (q->config.rules.entry_interval_s * 1000);
+}
+
 /* How many may still be admitted in the interval that `now_ms` is in. */
 static int64_t batch_left(struct queue *q, int64_t now_ms) {
     int64_t length_ms = q->config.rules.entry_interval_s * 1000;
-    int64_t interval_ms = now_ms - now_ms % length_ms;
+    int64_t interval_ms = interval_of(q, now_ms);
     /* Threads come with clocks a moment apart, so the interval before is no news; but a clock that
      * was set back must not stop admission until it has caught up. */
     if (interval_ms > q->interval_ms || interval_ms < q->interval_ms - length_ms) {
@@ -419,6 +429,11 @@ struct queue_counts queue_counts(const struct queue *q) {
 
 /* ---- ending ---- */
 
+/* Whoever does not go in after all leaves the share of the batch to the next. */
+static void give_back_share(struct queue *q, int64_t interval_ms) {
+    if (interval_ms == q->interval_ms && q->interval_used > 0) q->interval_used--;
+}
+
 /* Takes the entry out of everything that counts it; its user may enter anew. */
 static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final) {
     assert(is_live(e));
@@ -427,7 +442,12 @@ static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final
         q->counts.waiting--;
     }
     if (is_active(e) || e->step == STEP_ADMITTING) q->counts.active--;
-    if (e->step == STEP_ADMITTING) q->admitting_count--;
+    if (e->step == STEP_ADMITTING) {
+        q->admitting_count--;
+        give_back_share(q, q->admitting_ms);
+    }
+    if (e->step == STEP_ACTIVATING && final == STEP_NONE)
+        give_back_share(q, interval_of(q, e->joined_ms));
     if (final == STEP_COMPLETED) q->counts.completed++;
     if (final == STEP_LEFT) q->counts.left++;
     if (final == STEP_EXPIRED) q->counts.expired++;
@@ -498,9 +518,12 @@ static bool is_silent(const struct queue *q, const struct entry *e, int64_t now_
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max) {
     bool runs = is_admitting(q, now_ms);
-    /* Who was told to be heard of every ten minutes is not silent after one. */
-    if (!runs || q->grace_is_shorter) queue_grace_anew(q, now_ms);
+    /* Nobody could be heard while the process stood still, or the clock was set forward. */
+    bool slept = now_ms - q->swept_ms > SWEEP_GAP_MS_MAX;
+    /* And who was told to be heard of every ten minutes is not silent after one. */
+    if (!runs || slept || q->grace_is_shorter) queue_grace_anew(q, now_ms);
     q->grace_is_shorter = false;
+    q->swept_ms = now_ms;
     if (!runs) return 0;
     uint64_t low = q->chunk_first * CHUNK_ENTRIES;
     if (budget > q->next_seq - low) budget = (size_t)(q->next_seq - low); /* everybody, once */
@@ -647,6 +670,7 @@ size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, si
     }
     q->counts.active += admitted;
     q->admitting_count = admitted;
+    q->admitting_ms = q->interval_ms;
     q->interval_used += (int64_t)admitted;
     q->rate_admitted += (int64_t)admitted;
     return admitted;
@@ -665,6 +689,7 @@ void queue_settle_admit(struct queue *q, uint64_t seq, bool kept) {
     } else {
         e->step = STEP_WAITING;
         e->promised_s = -1;
+        give_back_share(q, q->admitting_ms);
         if (seq < q->admit_from[e->lane]) q->admit_from[e->lane] = seq;
         q->counts.active--;
     }

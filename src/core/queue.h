@@ -112,7 +112,8 @@ void queue_settle_admit(struct queue *q, uint64_t seq, bool kept);
 size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
 /* Looks at `budget` entries in turn, and ends those that wait and have been silent for too long.
  * While nobody may be admitted nobody ends, and the clock of silence starts anew when the gate
- * opens, and when grace becomes shorter: so call it at every tick. */
+ * opens, when grace becomes shorter, and when no sweep came for seconds: so call it at every tick.
+ */
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max);
 /* The clock of silence starts anew for everybody: after a recovery. */

@@ -23,6 +23,7 @@ struct signer {
 struct token_box {
     struct signer current;
     struct signer previous;
+    struct hmac *users; /* under a key that everybody knows: a digest */
 };
 
 static void mac_of(const struct signer *s, const unsigned char *bytes, size_t len,
@@ -43,7 +44,10 @@ static bool signer_init(struct signer *s, str key) {
 struct token_box *token_box_new(str current, str previous) {
     assert(current.len > 0);
     struct token_box *box = mem_new(sizeof *box);
-    if (signer_init(&box->current, current) && signer_init(&box->previous, previous)) return box;
+    box->users = hmac_new(STR("admitone user"));
+    if (box->users != NULL && signer_init(&box->current, current) &&
+        signer_init(&box->previous, previous))
+        return box;
     token_box_free(box);
     return NULL;
 }
@@ -52,6 +56,7 @@ void token_box_free(struct token_box *box) {
     if (box == NULL) return;
     hmac_free(box->current.hmac);
     hmac_free(box->previous.hmac);
+    hmac_free(box->users);
     mem_free(box);
 }
 
@@ -103,6 +108,9 @@ bool token_verify(struct token_box *box, str text, struct token *out) {
     return true;
 }
 
-uint64_t token_user_hash(str user) {
-    return str_hash(user, 0);
+uint64_t token_user_hash(struct token_box *box, str user) {
+    unsigned char digest[HMAC_BYTES];
+    const unsigned char *at = digest;
+    hmac_of(box->users, STR(""), user, digest);
+    return get(&at, 8);
 }

@@ -11,6 +11,7 @@
 #define SWEEP_BUDGET 4096
 /* How many are ended, and told, at a time. */
 #define ENDED_MAX 256
+#define PURGE_ROUNDS 8
 
 struct room {
     pthread_mutex_t lock;
@@ -63,13 +64,16 @@ static void tell_expired(const struct memory *m, const struct room *r, int64_t n
     if (count > 0) m->listener.expired(m->listener.to, r->event_key, now_ms, ended, count);
 }
 
+/* Of a crowd whose time is over at once, a part: as long as the rest still counts there is less
+ * room, not more. */
 static void purge(const struct memory *m, struct room *r, int64_t now_ms) {
     struct entry_change ended[ENDED_MAX];
     size_t count;
+    size_t rounds = PURGE_ROUNDS;
     do {
         count = queue_purge(r->queue, now_ms, ended, ENDED_MAX);
         tell_expired(m, r, now_ms, ended, count);
-    } while (count == ENDED_MAX);
+    } while (count == ENDED_MAX && --rounds > 0);
 }
 
 static void sweep(const struct memory *m, struct room *r, int64_t now_ms) {

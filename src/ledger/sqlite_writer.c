@@ -20,6 +20,7 @@
 #define PROBE_ROOM_BYTES (512 * 1024)
 /* A batch of fewer is no load. */
 #define GATHER_MIN 8
+#define GATHER_NS_MAX INT64_C(2000000)
 
 /* What went wrong with a transaction, read before the rollback forgets it. */
 struct failure {
@@ -213,11 +214,14 @@ static void probe(struct writer *w) {
 }
 
 /* Under load the answers of one batch bring the requests of the next, a moment after the commit. To
- * wait for more than there were, for half of what a commit takes at the most, makes fewer and
- * larger batches; who is alone never waits. */
+ * wait a moment for more than there were makes fewer and larger batches. Who comes alone after a
+ * crowd waits that moment once. */
 static void gather(struct writer *w, size_t last_taken, int64_t last_ns) {
     if (last_taken < GATHER_MIN) return;
-    inbox_gather(&w->inbox, last_taken * 2, clock_steady_ns() + last_ns / 2);
+    size_t wanted = last_taken * 2 < w->batch_max ? last_taken * 2 : w->batch_max;
+    if (wanted > w->inbox.records_max) wanted = w->inbox.records_max;
+    int64_t wait_ns = last_ns / 2 < GATHER_NS_MAX ? last_ns / 2 : GATHER_NS_MAX;
+    inbox_gather(&w->inbox, wanted, clock_steady_ns() + wait_ns);
 }
 
 static void *run_writer(void *arg) {
@@ -232,10 +236,10 @@ static void *run_writer(void *arg) {
         gather(w, last_taken, last_ns);
         size_t taken = inbox_take(&w->inbox, w->batch, w->batch_max, until_ns, &ended);
         int64_t began_ns = clock_steady_ns();
+        last_taken = taken;
         if (taken > 0) {
             write_batch(w, w->batch, taken);
             last_ns = clock_steady_ns() - began_ns;
-            last_taken = taken;
             hand_back(w, w->batch, taken);
         } else if (failing && !ended) {
             probe(w);

@@ -501,6 +501,13 @@ str http_header(const struct http_request *r, str name) {
     return (str){NULL, 0};
 }
 
+size_t http_header_count(const struct http_request *r, str name) {
+    size_t count = 0;
+    for (size_t i = 0; i < r->head->header_count; i++)
+        if (str_eq_nocase(str_at(r->block, r->head->headers[i].name), name)) count++;
+    return count;
+}
+
 int64_t http_percent_decode(str text, char *out, bool plus) {
     size_t len = 0;
     for (size_t i = 0; i < text.len; i++) {

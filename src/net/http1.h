@@ -127,6 +127,9 @@ struct http_request http1_request(const struct http1 *p, const char *block);
  * `at` is NULL when there is none. */
 str http_header(const struct http_request *r, str name);
 
+/* How many headers of that name there are. */
+size_t http_header_count(const struct http_request *r, str name);
+
 /* Decodes percent-encoding into `out`, which has room for text.len bytes; the decoded length, or
  * -1 on a bad escape or a control byte. `plus` reads '+' as a space (query values). */
 int64_t http_percent_decode(str text, char *out, bool plus);

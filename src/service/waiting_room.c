@@ -22,14 +22,16 @@ static void write_expired(struct waiting_room *w, int64_t event_key, int64_t now
                           const struct entry_change *entries, size_t count_of);
 
 /* The answer shows the place as it is now. One that is gone was undone because the record of the
- * request that took it failed; ours is in the ledger, where nobody else would ever end it. */
+ * request that took it failed; ours is in the ledger, where nobody else would ever end it. One
+ * whose time was over before the disk had it is of no use: a new one is taken. */
 static void on_enter_settled(struct settle_op *s) {
     struct room_entering *e = CONTAINER_OF(s, struct room_entering, settle);
     enum err result = e->record.record.result;
     if (result == ERR_OK) result = s->op.result;
-    bool undone =
-        result == ERR_CONFLICT || (result == ERR_OK && e->enter.place.status == ENTRY_NONE);
-    if (undone && result == ERR_OK)
+    enum entry_status status = e->enter.place.status;
+    bool undone = result == ERR_CONFLICT ||
+                  (result == ERR_OK && (status == ENTRY_NONE || status == ENTRY_EXPIRED));
+    if (result == ERR_OK && status == ENTRY_NONE)
         write_expired(e->room, s->op.event_key, s->op.now_ms, &(struct entry_change){.seq = e->seq},
                       1);
     if (!undone) {

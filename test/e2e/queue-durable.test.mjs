@@ -35,6 +35,17 @@ describe('while the disk holds everything up', { concurrency: 2 }, () => {
       assert.deepEqual([...new Set(answers.map((place) => place.position))].sort(), [0, 1, 2]);
     }, QUICK));
 
+  test('a stay that was over before the disk had it is not what enter answers', () =>
+    withShim(async (server) => {
+      const room = await Room.open(server, 'HOLD/1', { activeTtlSeconds: 1, entryBatchSize: 100 });
+      server.hold();
+      const asked = room.ask('a');
+      await underWay(server, 1);
+      await new Promise((resolve) => setTimeout(resolve, 1500)); // what is tested is time that passes
+      server.release();
+      assert.equal(room.place(await asked, 200).status, 'ACTIVE');
+    }, QUICK));
+
   test('pending places count towards the caps: nobody gets in beyond (trap 4)', () =>
     withShim(async (server) => {
       const room = await Room.open(server, 'HOLD/1', { maxActive: 1, maxWaiting: 2, entryBatchSize: 100 });

@@ -218,6 +218,15 @@ describe('the state of the event', () => {
       assert.ok(Date.now() >= Date.parse(opensAt), 'not before');
     });
 
+  for (const act of ['pause', 'drain', 'activate'])
+    test(`${act} does not open it before opensAt`, async () => {
+      const opensAt = soon(3600_000);
+      const room = await open({}, { state: 'OPEN', opensAt });
+      const { entering, admitting } = await room.did(act);
+      assert.deepEqual({ entering, admitting }, { entering: false, admitting: false });
+      assertProblemWith(await room.ask('a'), 403, 'not_open', { opensAt });
+    });
+
   test('PAUSED: one may enter, nobody is admitted, actives go on; resume goes on in order', async () => {
     const room = await busy();
     await room.enter('a');

@@ -11,7 +11,8 @@ const QUICK = ['--queue-tick-ms', '10', '--push-interval-ms', '10'];
 
 let server;
 let rooms = 0;
-before(async () => (server = await start({ args: [...QUICK, '--sse-heartbeat-seconds', '1'] })));
+const WORKERS = 2;
+before(async () => (server = await start({ args: [...QUICK, '--sse-heartbeat-seconds', '1', '--workers', `${WORKERS}`] })));
 after(() => server.stop());
 
 // A room whose one active place is taken, so that everybody else waits until that one leaves.
@@ -33,6 +34,31 @@ async function withServer(args, use) {
 }
 
 describe('a stream', () => {
+  test('keeps its place while the whole server stands still, or its clock jumps', async () => {
+    const room = await busy({ graceSeconds: 3 });
+    const stream = await Stream.open(room, (await room.enter('me')).entryToken);
+    await stream.hears(1);
+    process.kill(server.child.pid, 'SIGSTOP');
+    await new Promise((resolve) => setTimeout(resolve, 4000)); // what is tested is time that passes
+    process.kill(server.child.pid, 'SIGCONT');
+    await leave(room, room.first);
+    await stream.hears('ACTIVE');
+    stream.destroy();
+  });
+
+  test('of one place there may be eight; the oldest makes room', async () => {
+    const room = await busy();
+    const { entryToken } = await room.enter('me');
+    const streams = [];
+    // They may be on different workers, each of which lets so many be.
+    for (let i = 0; i < 40; i++) streams.push(await Stream.open(room, entryToken));
+    await until('the oldest have ended', () => streams.filter(({ ended }) => ended).length >= 40 - 8 * WORKERS);
+    assert.ok(!streams.at(-1).ended);
+    await leave(room, room.first);
+    await streams.at(-1).hears('ACTIVE');
+    for (const stream of streams) stream.destroy();
+  });
+
   test('sees its position fall to ACTIVE, gets the pass, and is closed; with the last id there is nothing more to come', async () => {
     const room = await busy();
     const ahead = await room.enterAll(users(4));

@@ -389,6 +389,25 @@ describe('users.auth anonymous', () => {
     assert.equal(names.size, 20);
   });
 
+  test('a cookie of the name that is not ours does not hide the one that is', async () => {
+    const first = await enter();
+    const { jar } = cookies(first);
+    const again = await enter(`admitone_user=junk; admitone_user=${jar.admitone_user}`);
+    assert.equal(again.json.entryToken, first.json.entryToken);
+    const [name] = Object.keys(jar).filter((one) => one.startsWith('admitone_entry_'));
+    const cookie = `${name}=x; ${name}=${jar[name]}; admitone_user=${jar.admitone_user}`;
+    assert.equal((await server.call('GET', '/queue/CONCERT/1/status', { headers: { cookie } })).status, 200);
+  });
+
+  test('a page of another site can not make a browser take another user’s cookie', async () => {
+    for (const origin of ['https://evil.example', 'null', `http://${server.host}:1`, `https://${server.host}:${server.port}.evil.example`]) {
+      const answer = await enter(undefined, undefined, { origin, 'content-type': 'application/x-www-form-urlencoded' });
+      assertProblem(answer, 403, 'foreign_origin');
+      assert.equal(answer.headers['set-cookie'], undefined);
+    }
+    assert.equal((await enter(undefined, undefined, { origin: `http://${server.host}:${server.port}` })).status, 202, 'the pages themselves');
+  });
+
   test('whoever comes with it is the same, and gets it once', async () => {
     const first = await enter();
     const { jar } = cookies(first);

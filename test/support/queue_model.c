@@ -46,10 +46,9 @@ bool model_is_live(const struct model *m, uint64_t seq) {
 
 enum event_state model_state(const struct model *m) {
     enum event_state state = m->config.state;
-    if (m->config.opens_at_ms == CLOCK_NONE_MS) return state;
-    if (state == EVENT_DRAFT && m->now_ms >= m->config.opens_at_ms) return EVENT_OPEN;
-    if (state == EVENT_OPEN && m->now_ms < m->config.opens_at_ms) return EVENT_DRAFT;
-    return state;
+    if (m->config.opens_at_ms == CLOCK_NONE_MS || state == EVENT_CLOSED) return state;
+    if (m->now_ms < m->config.opens_at_ms) return EVENT_DRAFT;
+    return state == EVENT_DRAFT ? EVENT_OPEN : state;
 }
 
 bool model_gate_is_open(const struct model *m) {
@@ -115,7 +114,16 @@ bool model_is_silent(const struct model *m, const struct model_entry *e) {
 
 /* ---- what ends ---- */
 
+static void give_back(struct model *m, int64_t interval_ms) {
+    if (interval_ms == m->interval_ms && m->interval_used > 0) m->interval_used--;
+}
+
 static void end(struct model *m, uint64_t seq, enum entry_status final) {
+    const struct model_entry *e = &m->entries[seq];
+    int64_t length_ms = m->config.rules.entry_interval_s * 1000;
+    if (e->pending == ADMIT_PENDING) give_back(m, m->admitting_ms);
+    if (e->pending == ENTER_PENDING && e->status == ENTRY_ACTIVE && final == ENTRY_NONE)
+        give_back(m, e->joined_ms / length_ms * length_ms);
     size_t kept = 0;
     for (size_t i = 0; i < m->live_count; i++)
         if (m->live[i] != seq) m->live[kept++] = m->live[i];
@@ -162,8 +170,10 @@ void model_grace_anew(struct model *m) {
 }
 
 void model_sweep_begins(struct model *m) {
-    if (!model_gate_is_open(m) || m->grace_is_shorter) model_grace_anew(m);
+    bool slept = m->now_ms - m->swept_ms > 2000;
+    if (!model_gate_is_open(m) || slept || m->grace_is_shorter) model_grace_anew(m);
     m->grace_is_shorter = false;
+    m->swept_ms = m->now_ms;
 }
 
 /* ---- who comes ---- */
@@ -225,7 +235,10 @@ void model_settle_admit(struct model *m, uint64_t seq, bool kept) {
     if (!model_is_live(m, seq) || m->entries[seq].pending != ADMIT_PENDING) return;
     m->entries[seq].pending = SETTLED;
     m->entries[seq].promised_s = -1;
-    if (kept) m->entries[seq].status = ENTRY_ACTIVE;
+    if (kept)
+        m->entries[seq].status = ENTRY_ACTIVE;
+    else
+        give_back(m, m->admitting_ms);
     m->totals.admitted += kept;
 }
 
@@ -270,6 +283,7 @@ struct entry_change model_admit(struct model *m, uint64_t seq) {
     e->pending = ADMIT_PENDING;
     e->expires_ms = m->now_ms + m->config.rules.active_ttl_s * 1000;
     m->interval_used++;
+    m->admitting_ms = m->interval_ms;
     m->rate_admitted++;
     m->totals.waited_ms += (uint64_t)waited_ms;
     if ((uint64_t)waited_ms > m->totals.waited_ms_max)
@@ -304,6 +318,7 @@ void model_restart(struct model *m) {
     }
     m->grace_from_ms = m->now_ms;
     m->grace_is_shorter = false;
+    m->swept_ms = 0;
     m->interval_ms = m->interval_used = 0;
     m->totals = (struct queue_counts){0};
     m->rate_from_ms = m->rate_admitted = 0;

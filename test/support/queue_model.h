@@ -34,6 +34,8 @@ struct model {
     uint64_t next_seq;
     int64_t grace_from_ms;
     bool grace_is_shorter;
+    int64_t swept_ms;
+    int64_t admitting_ms; /* the interval of those whose admission is pending */
     int64_t interval_ms;
     int64_t interval_used;
     struct queue_counts totals; /* but for who waits and who is active */

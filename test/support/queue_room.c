@@ -10,6 +10,7 @@
 #include "base/clock.h"
 
 void room_open(struct room *r) {
+    r->swept_ms = 0;
     r->config = (struct queue_config){.version = 1,
                                       .state = EVENT_OPEN,
                                       .opens_at_ms = CLOCK_NONE_MS,
@@ -82,6 +83,18 @@ size_t admit_some(struct room *r, int64_t now_ms, size_t max) {
 
 size_t admit(struct room *r, int64_t now_ms) {
     return admit_some(r, now_ms, ADMIT_MAX);
+}
+
+void tick_until(struct room *r, int64_t now_ms) {
+    if (r->swept_ms == 0) r->swept_ms = T0;
+    for (; r->swept_ms < now_ms; r->swept_ms += SECOND)
+        queue_sweep(r->q, r->swept_ms, 0, changes, 0);
+    r->swept_ms = now_ms;
+}
+
+size_t sweep(struct room *r, int64_t now_ms) {
+    tick_until(r, now_ms);
+    return queue_sweep(r->q, now_ms, 100000, changes, ADMIT_MAX);
 }
 
 void assert_counts(const struct room *r, uint64_t waiting, uint64_t active) {

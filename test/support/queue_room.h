@@ -14,6 +14,7 @@
 struct room {
     struct queue *q;
     struct queue_config config;
+    int64_t swept_ms; /* by sweep */
 };
 
 /* What admit, purge and sweep report to. */
@@ -39,6 +40,10 @@ enum entry_status status_of(const struct room *r, uint64_t seq, int64_t now_ms);
 /* How many were admitted, of at most `max`; the ledger has it at once. */
 size_t admit_some(struct room *r, int64_t now_ms, size_t max);
 size_t admit(struct room *r, int64_t now_ms);
+/* A tick every second since the last, which ends nobody. */
+void tick_until(struct room *r, int64_t now_ms);
+/* The same, and then how many were ended of everybody. */
+size_t sweep(struct room *r, int64_t now_ms);
 void assert_counts(const struct room *r, uint64_t waiting, uint64_t active);
 
 #endif

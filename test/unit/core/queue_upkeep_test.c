@@ -74,11 +74,11 @@ static void a_draft_opens_by_the_clock(void **state) {
         assert_int_equal(queue_state(r.q, T0 + SECOND), EVENT_OPEN);
     }
     enter(&r, "ann", 8, T0 + SECOND);
-    /* The time says nothing about the other states. */
+    /* Nor does a pause open it early. */
     const enum event_state others[] = {EVENT_PAUSED, EVENT_DRAINING, EVENT_CLOSED};
     for (int i = 0; i < 3; i++) {
         room_set_state(&r, others[i]);
-        assert_int_equal(queue_state(r.q, T0), others[i]);
+        assert_int_equal(queue_state(r.q, T0), i < 2 ? EVENT_DRAFT : EVENT_CLOSED);
         assert_int_equal(queue_state(r.q, T0 + 2 * SECOND), others[i]);
     }
     room_close(&r);
@@ -208,10 +208,6 @@ static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state)
 
 /* ---- grace ---- */
 
-static size_t sweep(struct room *r, int64_t now_ms) {
-    return queue_sweep(r->q, now_ms, 100000, changes, ADMIT_MAX);
-}
-
 static void the_silent_are_swept_and_the_seen_are_not(void **state) {
     (void)state;
     struct room r;
@@ -246,6 +242,7 @@ static void a_sweep_goes_on_where_the_last_one_stopped(void **state) {
     room_open(&r);
     enter_waiting(&r, 10000);
     int64_t later = T0 + 301 * SECOND;
+    tick_until(&r, later);
     assert_int_equal(queue_sweep(r.q, later, 0, changes, 10), 0);
     size_t ended = 0;
     for (int i = 0; i < 1000; i++) {
@@ -398,8 +395,54 @@ static void when_grace_becomes_shorter_silence_starts_anew(void **state) {
     r.config.rules.grace_s = 10;
     room_configure(&r);
     assert_int_equal(sweep(&r, T0 + 201 * SECOND), 0);
-    assert_int_equal(sweep(&r, T0 + 211 * SECOND), 0);
-    assert_int_equal(sweep(&r, T0 + 211 * SECOND + 1), 2);
+    assert_int_equal(sweep(&r, T0 + 210 * SECOND), 0);
+    assert_int_equal(sweep(&r, T0 + 210 * SECOND + 1), 2);
+    room_close(&r);
+}
+
+static void who_could_not_be_heard_is_not_silent(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    enter_waiting(&r, 2);
+    assert_int_equal(sweep(&r, T0 + 100 * SECOND), 0);
+    /* The process stood still, or the clock was set forward. */
+    int64_t later = T0 + 1000 * SECOND;
+    assert_int_equal(queue_sweep(r.q, later, 100000, changes, ADMIT_MAX), 0);
+    r.swept_ms = later;
+    assert_int_equal(sweep(&r, later + 300 * SECOND), 0);
+    assert_int_equal(sweep(&r, later + 300 * SECOND + 1), 2);
+    room_close(&r);
+}
+
+static void who_does_not_go_in_leaves_the_share_of_the_batch(void **state) {
+    (void)state;
+    struct room r;
+    room_open(&r);
+    r.config.rules.entry_batch_size = 3;
+    r.config.rules.entry_interval_s = 3600;
+    enter_waiting(&r, 9);
+    assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 3);
+    queue_settle_admit(r.q, 1, false); /* the disk was full */
+    queue_settle_admit(r.q, 2, true);
+    assert_true(queue_end(r.q, 3, ENTRY_LEFT)); /* meanwhile */
+    assert_int_equal(queue_admit(r.q, T0 + SECOND, changes, ADMIT_MAX), 2);
+    assert_int_equal(changes[0].seq, 1);
+    /* Not into another interval's. */
+    queue_admit(r.q, T0 + 3600 * SECOND, changes, ADMIT_MAX);
+    queue_settle_admit(r.q, 1, true);
+    queue_settle_admit(r.q, 4, true);
+    assert_int_equal(admit_some(&r, T0 + 3600 * SECOND, 2), 2);
+    assert_int_equal(admit(&r, T0 + 3600 * SECOND), 1);
+    assert_int_equal(admit(&r, T0 + 3600 * SECOND), 0);
+    room_close(&r);
+
+    room_open(&r);
+    r.config.rules.entry_batch_size = 1;
+    room_configure(&r);
+    queue_settle_enter(r.q, enter_pending(&r, "ann", 8, T0), false);
+    assert_int_equal(status_of(&r, enter(&r, "bob", 8, T0), T0), ENTRY_ACTIVE);
+    assert_int_equal(status_of(&r, enter(&r, "cy", 8, T0), T0), ENTRY_WAITING);
     room_close(&r);
 }
 
@@ -423,6 +466,8 @@ static void a_clock_that_is_set_back_does_not_stop_admission(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_could_not_be_heard_is_not_silent),
+        cmocka_unit_test(who_does_not_go_in_leaves_the_share_of_the_batch),
         cmocka_unit_test(when_grace_becomes_shorter_silence_starts_anew),
         cmocka_unit_test(a_clock_that_is_set_back_does_not_stop_admission),
         cmocka_unit_test(only_a_newer_configuration_is_taken_trap_15),
