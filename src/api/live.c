@@ -119,6 +119,23 @@ static struct subscriber **bucket_of(const struct audience *a, uint64_t seq) {
     return &a->buckets[seq & (a->bucket_count - 1)];
 }
 
+static struct subscriber *reversed(struct subscriber *chain) {
+    struct subscriber *turned = NULL;
+    while (chain != NULL) {
+        struct subscriber *next = chain->next_in_bucket;
+        chain->next_in_bucket = turned;
+        turned = chain;
+        chain = next;
+    }
+    return turned;
+}
+
+static void bucket_add(struct audience *a, struct subscriber *s) {
+    s->next_in_bucket = *bucket_of(a, s->seq);
+    *bucket_of(a, s->seq) = s;
+}
+
+/* In each bucket the newest stays the first. */
 static void buckets_grow(struct audience *a) {
     struct subscriber **old = a->buckets;
     size_t old_count = a->bucket_count;
@@ -126,10 +143,9 @@ static void buckets_grow(struct audience *a) {
     a->buckets = mem_new(a->bucket_count * sizeof *a->buckets);
     for (size_t i = 0; i < old_count; i++) {
         struct subscriber *next;
-        for (struct subscriber *s = old[i]; s != NULL; s = next) {
+        for (struct subscriber *s = reversed(old[i]); s != NULL; s = next) {
             next = s->next_in_bucket;
-            s->next_in_bucket = *bucket_of(a, s->seq);
-            *bucket_of(a, s->seq) = s;
+            bucket_add(a, s);
         }
     }
     mem_free(old);
@@ -138,8 +154,7 @@ static void buckets_grow(struct audience *a) {
 static void subscriber_add(struct audience *a, struct subscriber *s) {
     if (a->count >= a->bucket_count) buckets_grow(a);
     s->audience = a;
-    s->next_in_bucket = *bucket_of(a, s->seq);
-    *bucket_of(a, s->seq) = s;
+    bucket_add(a, s);
     a->count++;
     atomic_fetch_add(&a->live->count, 1);
 }
