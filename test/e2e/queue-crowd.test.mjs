@@ -123,7 +123,7 @@ describe('many at once', () => {
     t.diagnostic(JSON.stringify(seen));
     assert.equal(seen.active, 8, 'it was full');
     assert.equal(seen.waiting, 20, 'and so was the queue');
-    assert.ok(seen.samples > 100 && seen[429] > 0 && seen[200] + seen[202] > 100, JSON.stringify(seen));
+    assert.ok(seen.samples > 10 && seen[429] > 0 && seen[200] + seen[202] > 64, JSON.stringify(seen));
 
     await until('everybody has gone', async () => {
       const { waiting, active } = await room.numbers();
