@@ -97,7 +97,9 @@ void raw_reservation(const struct harness *h, unsigned id_byte, const struct eve
     raw_sql(h,
             "INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"
             " VALUES (%lld, %lld, %Q, x'%s', 1);"
-            "INSERT INTO buyers(event_id, user_id, seats) VALUES (%lld, 'user', 1)"
-            " ON CONFLICT DO UPDATE SET seats = seats + 1",
-            (long long)s->key, (long long)seat_no, status, id, (long long)e->key);
+            "UPDATE sections SET held = held + %d, confirmed = confirmed + %d WHERE id = %lld;"
+            "INSERT INTO buyers(event_id, user_id, seats, held) VALUES (%lld, 'user', 1, %d)"
+            " ON CONFLICT DO UPDATE SET seats = seats + 1, held = held + excluded.held",
+            (long long)s->key, (long long)seat_no, status, id, held, confirmed, (long long)s->key,
+            (long long)e->key, held);
 }
