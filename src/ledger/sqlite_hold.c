@@ -30,7 +30,6 @@ static int read_terms(struct db *db, const struct reservation *r, struct terms *
                       " WHERE c.id = ?1 AND c.event_id = ?2 AND c.removed_version IS NULL",
                       cell_i64(r->section_key), cell_i64(r->event_key), cell_text(r->user),
                       cell_i64((int64_t)r->entry_seq), cell_i64(r->created_ms));
-    *t = (struct terms){0};
     while (db_next(rows, &rc)) {
         *t = (struct terms){.section_is_there = true,
                             .capacity = sqlite3_column_int64(rows, 0),
@@ -208,7 +207,7 @@ int hold_apply(struct db *db, struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
     assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms && hold->fence >= 0);
-    struct terms t;
+    struct terms t = {0};
     bool decided = false;
     hold->record.result = ERR_OK;
     hold->held = false;
