@@ -40,11 +40,13 @@ static struct room *room_new(const struct event *e) {
     r->version = e->version;
     r->opens_at_ms = e->opens_at_ms;
     r->queue = queue_new(&config);
+    r->claims = claims_new(e);
     return r;
 }
 
 static void room_free(struct room *r) {
     queue_free(r->queue);
+    claims_free(r->claims);
     pthread_mutex_destroy(&r->lock);
     mem_free(r);
 }
@@ -54,6 +56,7 @@ static void room_configure(struct room *r, const struct event *e) {
     if (e->version <= r->version) return;
     struct queue_config config = config_of(e);
     queue_configure(r->queue, &config);
+    claims_configure(r->claims, e);
     r->version = e->version;
     r->opens_at_ms = e->opens_at_ms;
 }
@@ -91,6 +94,7 @@ void memory_remove(struct memory *m, int64_t event_key) {
 struct memory *memory_new(void) {
     struct memory *m = mem_new(sizeof *m);
     m->queues.ops = &memory_queue_ops;
+    m->seats.ops = &memory_seats_ops;
     pthread_rwlockattr_t fair;
     pthread_rwlockattr_init(&fair);
     pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -111,4 +115,8 @@ void memory_free(struct memory *m) {
 
 struct queues *memory_queues(struct memory *m) {
     return &m->queues;
+}
+
+struct seats *memory_seats(struct memory *m) {
+    return &m->seats;
 }

@@ -18,16 +18,19 @@ struct room {
     int64_t version;
     int64_t opens_at_ms; /* of that version */
     struct queue *queue; /* under lock, as the rest */
+    struct claims *claims;
 };
 
 struct memory {
     struct queues queues;
+    struct seats seats;
     struct queue_listener listener;
     pthread_rwlock_t lock; /* of the map; whoever works in a room has it for reading */
     struct map rooms;      /* an event's key, in bytes → room */
 };
 
 extern const struct queue_ops memory_queue_ops;
+extern const struct seats_ops memory_seats_ops;
 
 /* The event's room, locked; NULL when there is none. */
 struct room *room_enter(struct memory *m, int64_t event_key);

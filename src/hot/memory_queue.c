@@ -95,11 +95,15 @@ static void admit(struct queues *q, struct admit_op *a) {
 
 /* One that waits is known by its order alone; only others need a look at the entry, which of ten
  * million is far away in memory. */
-static void look_quickly(const struct queue *q, int64_t now_ms, uint64_t waiting,
+static void look_quickly(const struct room *r, int64_t now_ms, uint64_t waiting,
                          struct look_item *item) {
+    const struct queue *q = r->queue;
     uint64_t position = queue_position(q, item->seq);
+    item->reserving = false;
     if (position == 0) {
         look_at(q, item->seq, now_ms, &item->place);
+        item->reserving = item->place.status == ENTRY_ACTIVE &&
+                          claims_is_reserving(r->claims, queue_user(q, item->seq), item->seq);
         return;
     }
     item->place = (struct place){.status = ENTRY_WAITING,
@@ -115,9 +119,10 @@ static void look(struct queues *q, struct look_op *l) {
     l->user_len = 0;
     if (r != NULL) {
         l->counts = queue_counts(r->queue);
+        l->seats = claims_totals(r->claims);
         l->state = queue_state(r->queue, l->op.now_ms);
         for (size_t i = 0; i < l->count; i++) {
-            look_quickly(r->queue, l->op.now_ms, l->counts.waiting, &l->items[i]);
+            look_quickly(r, l->op.now_ms, l->counts.waiting, &l->items[i]);
             if (l->items[i].seen) queue_seen(r->queue, l->items[i].seq, l->op.now_ms);
         }
         if (l->user != NULL && l->count > 0) {

@@ -15,6 +15,7 @@
 #ifndef ADMITONE_PORT_QUEUE_H
 #define ADMITONE_PORT_QUEUE_H
 
+#include "core/seat_map.h"
 #include "port/hot.h"
 #include "port/ledger.h"
 
@@ -59,6 +60,7 @@ struct look_item {
     /* Out; NONE when it is not known, or no longer. Of one that waits only status, position,
      * waiting and estimate. */
     struct place place;
+    bool reserving; /* out: ACTIVE, and has a live hold */
 };
 
 /* Looks at any number of places, also none. */
@@ -71,6 +73,7 @@ struct look_op {
     void (*done)(struct look_op *l);
     struct queue_counts counts; /* out */
     enum event_state state;     /* out: what it amounts to now */
+    struct seat_counts seats;   /* out: of all sections */
 };
 
 /* Ends one that the ledger has ended. */
