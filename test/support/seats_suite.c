@@ -405,6 +405,11 @@ static void an_active_entry_is_reserving_while_it_has_a_settled_hold(void **stat
     assert_false(is_reserving(h, bob));
     step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED);
     assert_false(is_reserving(h, ann));
+    claim_any(&h->s, 2, "bob", bob, FLOOR, 1);
+    step_settle_claim(&h->s, KEY, 2, true);
+    assert_true(is_reserving(h, bob));
+    step_end(&h->s, KEY, bob, ENTRY_LEFT);
+    assert_false(is_reserving(h, bob)); /* its hold lives, the entry does not */
 }
 
 static void a_map_is_rendered_in_parts(void **state) {
