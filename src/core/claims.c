@@ -11,6 +11,8 @@
 
 /* So many seats stand in the reservation itself. */
 #define SEATS_FEW 4
+/* So long a name stands with the user itself: most do, and are compared without another look. */
+#define NAME_SHORT 16
 /* Fewer expiries are not worth tidying up. */
 #define EXPIRIES_MIN 1024
 
@@ -48,8 +50,14 @@ struct buyer {
     uint32_t newest; /* first: the pool writes here when it is free */
     uint32_t hash;
     uint32_t seats; /* of all of them */
-    char *name;
+    uint32_t name_len;
+    union {
+        char name_short[NAME_SHORT];
+        char *name_long;
+    };
 };
+static_assert(sizeof(struct buyer) == 32, "two users in a line of the cache");
+static_assert(USER_ID_BYTES_MAX > NAME_SHORT, "long names exist");
 
 /* A section. */
 struct seating {
@@ -228,28 +236,37 @@ static uint32_t user_hash(const struct claims *c, str user) {
     return (uint32_t)str_hash(user, c->user_seed);
 }
 
+static str name_of(const struct buyer *b) {
+    return (str){b->name_len <= NAME_SHORT ? b->name_short : b->name_long, b->name_len};
+}
+
 /* 0: the user has none that is live. */
 static uint32_t buyer_find(const struct claims *c, str user) {
     uint32_t hash = user_hash(c, user);
     size_t at = 0;
     uint32_t number;
     while ((number = index_next(&c->by_user, hash, &at)) != INDEX_NONE)
-        if (str_eq(str_of(buyer_at(c, number)->name), user)) break;
+        if (str_eq(name_of(buyer_at(c, number)), user)) break;
     return number;
 }
 
 static uint32_t buyer_add(struct claims *c, str user) {
     uint32_t number = pool_take(&c->buyers);
     uint32_t hash = user_hash(c, user);
-    *buyer_at(c, number) = (struct buyer){.hash = hash, .name = mem_copy_str(user)};
+    struct buyer *b = buyer_at(c, number);
+    *b = (struct buyer){.hash = hash, .name_len = (uint32_t)user.len};
+    if (user.len > NAME_SHORT)
+        b->name_long = mem_copy_str(user);
+    else
+        memcpy(b->name_short, user.at, user.len);
     index_add(&c->by_user, hash, number);
     return number;
 }
 
-static void buyer_join(struct claims *c, uint32_t number, str user) {
+/* The user's newest reservation; `buyer` is the user's number, or 0 before the first. */
+static void buyer_join(struct claims *c, uint32_t number, uint32_t buyer, str user) {
     struct row *r = row_at(c, number);
-    r->buyer = buyer_find(c, user);
-    if (r->buyer == 0) r->buyer = buyer_add(c, user);
+    r->buyer = buyer == 0 ? buyer_add(c, user) : buyer;
     struct buyer *b = buyer_at(c, r->buyer);
     r->newer = 0;
     r->older = b->newest;
@@ -270,7 +287,7 @@ static void buyer_part(struct claims *c, const struct row *r) {
     if (b->newest != 0) return;
     assert(b->seats == 0);
     index_remove(&c->by_user, b->hash, r->buyer);
-    mem_free(b->name);
+    if (b->name_len > NAME_SHORT) mem_free(b->name_long);
     pool_give(&c->buyers, r->buyer);
 }
 
@@ -540,7 +557,7 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_wish *w, in
     r->entry_seq = w->entry_seq;
     r->expires_ms = now_ms + c->hold_ms;
     index_add(&c->by_id, id_hash(&r->id), number);
-    buyer_join(c, number, w->user);
+    buyer_join(c, number, buyer, w->user);
     s->live++;
     tally(c, s);
     *out = info_of(c, r);
@@ -629,7 +646,7 @@ bool claims_apply(struct claims *c, const struct reservation *r) {
     row->entry_seq = r->entry_seq;
     row->expires_ms = r->expires_ms;
     index_add(&c->by_id, id_hash(&row->id), number);
-    buyer_join(c, number, r->user);
+    buyer_join(c, number, buyer_find(c, r->user), r->user);
     s->live++;
     if (is_confirmed)
         row->step = STEP_CONFIRMED;

@@ -62,7 +62,8 @@ static void what_lives_when_it_is_freed_is_freed_with_it(void **state) {
     (void)state;
     struct claims *c = claims_new(&event);
     uint32_t seats[1000];
-    static const char *const users[] = {"ann", "bob", "cat", "dan"};
+    static const char *const users[] = {"ann", "somebody with a long name", "just sixteen ch.",
+                                        "and somebody with seventeen"};
     uint32_t id = 1;
     for (int user = 0; user < 4; user++)
         for (uint32_t count = 1; count <= 30; count++, id++) {
