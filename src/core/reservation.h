@@ -72,4 +72,16 @@ static inline bool reservation_is_live(enum reservation_status s) {
  * for people to read out; it proves nothing, and nothing is found by it. */
 void confirmation_code_new(char out[CONFIRMATION_CODE_CHARS + 1]);
 
+/* A live one, as the hot store knows it: a view. */
+struct live_reservation {
+    struct uuid id;
+    str user;
+    uint64_t entry_seq; /* the user's place in the queue when it was made */
+    int64_t section_key;
+    const uint32_t *seats;
+    size_t seat_count;
+    enum reservation_status status;
+    int64_t expires_ms; /* when a HELD one ends */
+};
+
 #endif
