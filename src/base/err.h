@@ -28,21 +28,31 @@
     X(CLOSED, "closed", 403, "The event takes nobody new")                                         \
     X(LANE_NOT_ALLOWED, "lane_not_allowed", 403, "This lane is not for everybody to choose")       \
     X(FOREIGN_ORIGIN, "foreign_origin", 403, "The request comes from a page of another origin")    \
+    X(NOT_YOURS, "not_yours", 403, "The reservation is somebody else's")                           \
     X(NOT_FOUND, "not_found", 404, "There is nothing at this path")                                \
     X(EVENT_NOT_FOUND, "event_not_found", 404, "There is no such event")                           \
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
+    X(RESERVATION_NOT_FOUND, "reservation_not_found", 404, "There is no such reservation")         \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "The path does not have this method")         \
     X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
     X(CONFLICT, "conflict", 409, "Somebody else was faster")                                       \
+    X(SEAT_TAKEN, "seat_taken", 409, "A seat is not free")                                         \
+    X(SOLD_OUT, "sold_out", 409, "There are not as many free seats")                               \
+    X(LIMIT_EXCEEDED, "limit_exceeded", 409, "A user may not have so many seats of this event")    \
+    X(LOCK_LOST, "lock_lost", 409, "Somebody else had the lock meanwhile")                         \
+    X(RESERVATION_ENDED, "reservation_ended", 409, "The reservation is cancelled")                 \
     X(EVENT_IN_USE, "event_in_use", 409, "The event has live reservations")                        \
     X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \
     X(WRONG_STATE, "wrong_state", 409, "Its state does not allow this")                            \
+    X(HOLD_EXPIRED, "hold_expired", 410, "The hold's time is over; its seats are free again")      \
     X(CONTENT_TOO_LARGE, "content_too_large", 413, "The body is too large")                        \
     X(URI_TOO_LONG, "uri_too_long", 414, "The request line is too long")                           \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, "The body must be application/json")  \
     X(EXPECTATION_FAILED, "expectation_failed", 417, "Only Expect: 100-continue is known")         \
     X(INVALID_FIELD, "invalid_field", 422, "A field has a value out of range")                     \
     X(UNKNOWN_FIELD, "unknown_field", 422, "The body has a field that is not known here")          \
+    X(IDEMPOTENCY_MISMATCH, "idempotency_mismatch", 422,                                           \
+      "This Idempotency-Key came with another body")                                               \
     X(TOO_MANY_CONNECTIONS, "too_many_connections", 429, "Too many connections from one address")  \
     X(QUEUE_FULL, "queue_full", 429, "The queue is full; try again later")                         \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, "The header fields are too large")              \

@@ -1,43 +1,12 @@
-#include "hot/memory.h"
+#include "hot/memory_parts.h"
 
-#include <assert.h>
-#include <pthread.h>
-
-#include "base/list.h"
-#include "base/map.h"
 #include "base/mem.h"
-
-/* Entries that a tick looks at for silence: ten million are all looked at in about four minutes. */
-#define SWEEP_BUDGET 4096
-/* How many are ended, and told, at a time. */
-#define ENDED_MAX 256
-#define PURGE_ROUNDS 8
-
-struct room {
-    pthread_mutex_t lock;
-    int64_t event_key;
-    int64_t version;
-    int64_t opens_at_ms; /* of that version */
-    struct queue *queue; /* under lock, as the rest */
-};
-
-struct memory {
-    struct queues queues;
-    struct queue_listener listener;
-    pthread_rwlock_t lock; /* of the map; whoever works in a room has it for reading */
-    struct map rooms;      /* an event's key, in bytes → room */
-};
 
 static str key_of(const int64_t *event_key) {
     return (str){(const char *)event_key, sizeof *event_key};
 }
 
-static struct memory *memory_of(struct queues *q) {
-    return CONTAINER_OF(q, struct memory, queues);
-}
-
-/* The event's room, locked; NULL when there is none. */
-static struct room *room_enter(struct memory *m, int64_t event_key) {
+struct room *room_enter(struct memory *m, int64_t event_key) {
     pthread_rwlock_rdlock(&m->lock);
     struct room *r = map_get(&m->rooms, key_of(&event_key));
     if (r != NULL)
@@ -47,220 +16,85 @@ static struct room *room_enter(struct memory *m, int64_t event_key) {
     return r;
 }
 
-static void room_leave(struct memory *m, struct room *r) {
+void room_leave(struct memory *m, struct room *r) {
     pthread_mutex_unlock(&r->lock);
     pthread_rwlock_unlock(&m->lock);
 }
 
-/* As room_enter, for an operation, which is refused when there is no such event. */
-static struct room *begin(struct memory *m, struct queue_op *op) {
+struct room *room_begin(struct memory *m, struct hot_op *op) {
     struct room *r = room_enter(m, op->event_key);
     op->result = r == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     return r;
 }
 
-static void tell_expired(const struct memory *m, const struct room *r, int64_t now_ms,
-                         const struct entry_change *ended, size_t count) {
-    if (count > 0) m->listener.expired(m->listener.to, r->event_key, now_ms, ended, count);
-}
-
-/* Of a crowd whose time is over at once, a part: as long as the rest still counts there is less
- * room, not more. */
-static void purge(const struct memory *m, struct room *r, int64_t now_ms) {
-    struct entry_change ended[ENDED_MAX];
-    size_t count;
-    size_t rounds = PURGE_ROUNDS;
-    do {
-        count = queue_purge(r->queue, now_ms, ended, ENDED_MAX);
-        tell_expired(m, r, now_ms, ended, count);
-    } while (count == ENDED_MAX && --rounds > 0);
-}
-
-static void sweep(const struct memory *m, struct room *r, int64_t now_ms) {
-    struct entry_change ended[ENDED_MAX];
-    size_t count;
-    size_t rounds = SWEEP_BUDGET / ENDED_MAX;
-    do {
-        count = queue_sweep(r->queue, now_ms, SWEEP_BUDGET, ended, ENDED_MAX);
-        tell_expired(m, r, now_ms, ended, count);
-    } while (count == ENDED_MAX && --rounds > 0);
-}
-
-static void enter(struct queues *q, struct enter_op *e) {
-    struct memory *m = memory_of(q);
-    struct room *r = begin(m, &e->op);
-    if (r != NULL) {
-        uint64_t before = queue_find(r->queue, e->user);
-        purge(m, r, e->op.now_ms);
-        e->outcome = queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
-        e->closes = e->outcome == ENTER_TAKEN ? before : 0;
-        e->opens_at_ms = r->opens_at_ms;
-        bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;
-        if (e->outcome == ENTER_THERE) queue_seen(r->queue, e->place.seq, e->op.now_ms);
-        if (is_there && e->place.pending) e->op.result = e->submit(e);
-        if (e->op.result != ERR_OK && e->outcome == ENTER_TAKEN)
-            queue_settle_enter(r->queue, e->place.seq, false);
-        room_leave(m, r);
-    }
-    e->done(e);
-}
-
-static void look_at(const struct queue *q, uint64_t seq, int64_t now_ms, struct place *out) {
-    if (!queue_look(q, seq, now_ms, out)) *out = (struct place){.status = ENTRY_NONE, .seq = seq};
-}
-
-static void settle(struct queues *q, struct settle_op *s) {
-    struct memory *m = memory_of(q);
-    struct room *r = begin(m, &s->op);
-    for (size_t i = 0; r != NULL && i < s->count; i++) {
-        if (s->admissions)
-            queue_settle_admit(r->queue, s->seqs[i], s->kept[i]);
-        else
-            queue_settle_enter(r->queue, s->seqs[i], s->kept[i]);
-        if (s->places != NULL) look_at(r->queue, s->seqs[i], s->op.now_ms, &s->places[i]);
-    }
-    if (r != NULL) room_leave(m, r);
-    s->done(s);
-}
-
-static void admit(struct queues *q, struct admit_op *a) {
-    struct memory *m = memory_of(q);
-    struct room *r = begin(m, &a->op);
-    a->count = 0;
-    if (r != NULL) {
-        purge(m, r, a->op.now_ms);
-        sweep(m, r, a->op.now_ms);
-        a->count = queue_admit(r->queue, a->op.now_ms, a->entries, ADMIT_MAX);
-        if (a->count > 0) a->op.result = a->submit(a);
-        for (size_t i = 0; a->op.result != ERR_OK && i < a->count; i++)
-            queue_settle_admit(r->queue, a->entries[i].seq, false);
-        room_leave(m, r);
-    }
-    a->done(a);
-}
-
-/* One that waits is known by its order alone; only others need a look at the entry, which of ten
- * million is far away in memory. */
-static void look_quickly(const struct queue *q, int64_t now_ms, uint64_t waiting,
-                         struct look_item *item) {
-    uint64_t position = queue_position(q, item->seq);
-    if (position == 0) {
-        look_at(q, item->seq, now_ms, &item->place);
-        return;
-    }
-    item->place = (struct place){.status = ENTRY_WAITING,
-                                 .seq = item->seq,
-                                 .position = position,
-                                 .waiting = waiting,
-                                 .estimate_s = queue_estimate_s(q, position)};
-}
-
-static void look(struct queues *q, struct look_op *l) {
-    struct memory *m = memory_of(q);
-    struct room *r = begin(m, &l->op);
-    l->user_len = 0;
-    if (r != NULL) {
-        l->counts = queue_counts(r->queue);
-        l->state = queue_state(r->queue, l->op.now_ms);
-        for (size_t i = 0; i < l->count; i++) {
-            look_quickly(r->queue, l->op.now_ms, l->counts.waiting, &l->items[i]);
-            if (l->items[i].seen) queue_seen(r->queue, l->items[i].seq, l->op.now_ms);
-        }
-        if (l->user != NULL && l->count > 0) {
-            str user = queue_user(r->queue, l->items[0].seq);
-            assert(user.len <= USER_ID_BYTES_MAX);
-            if (user.len > 0) memcpy(l->user, user.at, user.len);
-            l->user_len = user.len;
-        }
-        room_leave(m, r);
-    }
-    l->done(l);
-}
-
-static void end(struct queues *q, struct end_op *e) {
-    struct memory *m = memory_of(q);
-    struct room *r = begin(m, &e->op);
-    e->ended = r != NULL && queue_end(r->queue, e->seq, e->final);
-    if (r != NULL) room_leave(m, r);
-    e->done(e);
-}
-
-static void configure(struct queues *q, const struct event *e) {
-    struct memory *m = memory_of(q);
-    struct queue_config config = {
+static struct queue_config config_of(const struct event *e) {
+    return (struct queue_config){
         .version = e->version, .state = e->state, .opens_at_ms = e->opens_at_ms, .rules = e->queue};
-    pthread_rwlock_wrlock(&m->lock);
-    struct room *r = map_get(&m->rooms, key_of(&e->key));
-    if (r == NULL) {
-        r = mem_new(sizeof *r);
-        pthread_mutex_init(&r->lock, NULL);
-        r->event_key = e->key;
-        r->queue = queue_new(&config);
-        map_put(&m->rooms, key_of(&e->key), r);
-    } else {
-        queue_configure(r->queue, &config);
-    }
-    if (e->version > r->version) {
-        r->version = e->version;
-        r->opens_at_ms = e->opens_at_ms;
-    }
-    pthread_rwlock_unlock(&m->lock);
+}
+
+static struct room *room_new(const struct event *e) {
+    struct queue_config config = config_of(e);
+    struct room *r = mem_new(sizeof *r);
+    pthread_mutex_init(&r->lock, NULL);
+    r->event_key = e->key;
+    r->version = e->version;
+    r->opens_at_ms = e->opens_at_ms;
+    r->queue = queue_new(&config);
+    r->claims = claims_new(e);
+    return r;
 }
 
 static void room_free(struct room *r) {
     queue_free(r->queue);
+    claims_free(r->claims);
     pthread_mutex_destroy(&r->lock);
     mem_free(r);
 }
 
-static void remove_room(struct queues *q, int64_t event_key) {
-    struct memory *m = memory_of(q);
+/* In the room. */
+static void room_configure(struct room *r, const struct event *e) {
+    if (e->version <= r->version) return;
+    struct queue_config config = config_of(e);
+    queue_configure(r->queue, &config);
+    claims_configure(r->claims, e);
+    r->version = e->version;
+    r->opens_at_ms = e->opens_at_ms;
+}
+
+static bool configure_existing(struct memory *m, const struct event *e) {
+    struct room *r = room_enter(m, e->key);
+    if (r == NULL) return false;
+    room_configure(r, e);
+    room_leave(m, r);
+    return true;
+}
+
+/* A room is made outside of the lock, for one with a million seats takes its time; should two come
+ * with the same new event, the one that is put first is the room. */
+void memory_configure(struct memory *m, const struct event *e) {
+    if (configure_existing(m, e)) return;
+    struct room *made = room_new(e);
+    pthread_rwlock_wrlock(&m->lock);
+    struct room *r = map_get(&m->rooms, key_of(&e->key));
+    if (r == NULL)
+        map_put(&m->rooms, key_of(&e->key), made);
+    else
+        room_configure(r, e); /* nobody else is in a room meanwhile */
+    pthread_rwlock_unlock(&m->lock);
+    if (r != NULL) room_free(made);
+}
+
+void memory_remove(struct memory *m, int64_t event_key) {
     pthread_rwlock_wrlock(&m->lock);
     struct room *r = map_remove(&m->rooms, key_of(&event_key));
     pthread_rwlock_unlock(&m->lock);
     if (r != NULL) room_free(r);
 }
 
-static void restore(struct queues *q, const struct ledger_entry *e) {
-    struct memory *m = memory_of(q);
-    struct room *r = room_enter(m, e->event_key);
-    if (r == NULL) return; /* of an event that was deleted */
-    uint64_t older = queue_find(r->queue, e->user);
-    if (older != 0) {
-        queue_end(r->queue, older, ENTRY_EXPIRED);
-        tell_expired(m, r, e->joined_ms, &(struct entry_change){.seq = older}, 1);
-    }
-    queue_restore(r->queue, e->seq, e->user, e->lane, e->status, e->joined_ms, e->expires_ms);
-    room_leave(m, r);
-}
-
-static void recovered(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms) {
-    struct memory *m = memory_of(q);
-    struct room *r = room_enter(m, event_key);
-    if (r == NULL) return;
-    queue_skip_to(r->queue, next_seq);
-    queue_grace_anew(r->queue, now_ms);
-    room_leave(m, r);
-}
-
-static void listen_to(struct queues *q, struct queue_listener listener) {
-    memory_of(q)->listener = listener;
-}
-
-static const struct queue_ops ops = {.enter = enter,
-                                     .settle = settle,
-                                     .admit = admit,
-                                     .look = look,
-                                     .end = end,
-                                     .configure = configure,
-                                     .remove = remove_room,
-                                     .restore = restore,
-                                     .recovered = recovered,
-                                     .listen = listen_to};
-
 struct memory *memory_new(void) {
     struct memory *m = mem_new(sizeof *m);
-    m->queues.ops = &ops;
+    m->queues.ops = &memory_queue_ops;
+    m->seats.ops = &memory_seats_ops;
     pthread_rwlockattr_t fair;
     pthread_rwlockattr_init(&fair);
     pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -281,4 +115,8 @@ void memory_free(struct memory *m) {
 
 struct queues *memory_queues(struct memory *m) {
     return &m->queues;
+}
+
+struct seats *memory_seats(struct memory *m) {
+    return &m->seats;
 }

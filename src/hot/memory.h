@@ -6,6 +6,7 @@
 #define ADMITONE_HOT_MEMORY_H
 
 #include "port/queue.h"
+#include "port/seats.h"
 
 struct memory;
 
@@ -13,5 +14,6 @@ struct memory *memory_new(void);
 void memory_free(struct memory *m);
 
 struct queues *memory_queues(struct memory *m);
+struct seats *memory_seats(struct memory *m);
 
 #endif

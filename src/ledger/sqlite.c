@@ -58,6 +58,7 @@ static enum err load(struct ledger *l, const struct ledger_reader *reader) {
     if (rc == SQLITE_OK && reader->on_event != NULL) rc = events_read(&db, reader);
     if (rc == SQLITE_OK && reader->on_queue != NULL) rc = queues_read(&db, reader);
     if (rc == SQLITE_OK && reader->on_entry != NULL) rc = entries_read(&db, reader);
+    if (rc == SQLITE_OK && reader->on_reservation != NULL) rc = reservations_read(&db, reader);
     db_rollback(&db);
     return close_reader(&db, rc);
 }

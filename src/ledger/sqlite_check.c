@@ -79,10 +79,21 @@ static const struct invariant invariants[] = {
         "buyer_has_what_is_counted",
         "SELECT count(*) FROM buyers",
         "SELECT 'event ' || event_id || ' user ' || user_id FROM"
-        " (SELECT event_id, user_id, seats AS counted, 0 AS live FROM buyers UNION ALL"
-        "  SELECT event_id, user_id, 0, seat_count FROM reservations WHERE status IN " LIVE ")"
-        " GROUP BY event_id, user_id"
-        " HAVING sum(counted) <> sum(live) OR sum(counted) > " NUMBER(PER_USER_MAX),
+        " (SELECT event_id, user_id, seats AS counted, held AS counted_held, 0 AS live,"
+        "  0 AS live_held FROM buyers UNION ALL"
+        "  SELECT event_id, user_id, 0, 0, seat_count, iif(status = 'HELD', seat_count, 0)"
+        "  FROM reservations WHERE status IN " LIVE ") GROUP BY event_id, user_id"
+        " HAVING sum(counted) <> sum(live) OR sum(counted_held) <> sum(live_held)"
+        "  OR sum(counted) > " NUMBER(PER_USER_MAX),
+    },
+    {
+        "section_has_what_is_counted",
+        "SELECT count(*) FROM sections",
+        "SELECT 'section ' || section_id FROM"
+        " (SELECT id AS section_id, held, confirmed FROM sections UNION ALL"
+        "  SELECT section_id, iif(status = 'HELD', -seat_count, 0),"
+        "  iif(status = 'CONFIRMED', -seat_count, 0) FROM reservations WHERE status IN " LIVE ")"
+        " GROUP BY section_id HAVING sum(held) <> 0 OR sum(confirmed) <> 0",
     },
     {
         /* An ACTIVE entry past its time is EXPIRED to every reader. */

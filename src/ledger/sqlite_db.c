@@ -90,6 +90,8 @@ static int bind(sqlite3_stmt *statement, int at, struct cell cell) {
         /* An empty str may have no address, which SQLite would take for NULL. */
         return sqlite3_bind_text64(statement, at, cell.text.len > 0 ? cell.text.at : "",
                                    cell.text.len, SQLITE_STATIC, SQLITE_UTF8);
+    case CELL_BYTES:
+        return sqlite3_bind_blob64(statement, at, cell.text.at, cell.text.len, SQLITE_STATIC);
     case CELL_NULL:
         break;
     }
@@ -120,6 +122,11 @@ int db_run_cells(struct db *db, const char *sql, const struct cell *cells, size_
     bool row = db_next(rows, &rc);
     assert(!row);
     return rc;
+}
+
+int db_change_cells(struct db *db, const char *sql, const struct cell *cells, size_t count) {
+    int rc = db_run_cells(db, sql, cells, count);
+    return rc == SQLITE_OK && sqlite3_changes(db->handle) != 1 ? SQLITE_CORRUPT : rc;
 }
 
 int db_exec(struct db *db, const char *sql) {

@@ -34,9 +34,9 @@ enum db_use { DB_WRITE, DB_READ };
 int db_open(struct db *db, const char *path, enum db_use use, struct buf *why);
 void db_close(struct db *db);
 
-/* A value on its way into a statement. Texts must live until the statement has run. */
+/* A value on its way into a statement. Texts and bytes must live until the statement has run. */
 struct cell {
-    enum { CELL_NULL, CELL_I64, CELL_TEXT } kind;
+    enum { CELL_NULL, CELL_I64, CELL_TEXT, CELL_BYTES } kind;
     int64_t number;
     str text;
 };
@@ -51,6 +51,10 @@ static inline struct cell cell_str(str text) {
 
 static inline struct cell cell_text(const char *zero_terminated) {
     return cell_str(str_of(zero_terminated));
+}
+
+static inline struct cell cell_bytes(const void *bytes, size_t len) {
+    return (struct cell){.kind = CELL_BYTES, .text = {bytes, len}};
 }
 
 /* CLOCK_NONE_MS is NULL in the table. */
@@ -68,9 +72,15 @@ int db_statement(struct db *db, const char *sql, sqlite3_stmt **out);
     db_run_cells(db, sql, (const struct cell[]){__VA_ARGS__},                                      \
                  sizeof((const struct cell[]){__VA_ARGS__}) / sizeof(struct cell))
 
+/* The same for one that changes exactly one row of a sound file: SQLITE_CORRUPT if it does not. */
+#define db_change(db, sql, ...)                                                                    \
+    db_change_cells(db, sql, (const struct cell[]){__VA_ARGS__},                                   \
+                    sizeof((const struct cell[]){__VA_ARGS__}) / sizeof(struct cell))
+
 int db_query_cells(struct db *db, sqlite3_stmt **rows, const char *sql, const struct cell *cells,
                    size_t count);
 int db_run_cells(struct db *db, const char *sql, const struct cell *cells, size_t count);
+int db_change_cells(struct db *db, const char *sql, const struct cell *cells, size_t count);
 /* A statement without cells and rows: BEGIN, COMMIT. */
 int db_exec(struct db *db, const char *sql);
 

@@ -64,16 +64,19 @@ static bool section_from_row(sqlite3_stmt *rows, struct section *s) {
     s->price = sqlite3_column_int64(rows, 4);
     s->mode = (enum section_mode)mode;
     s->status = (enum section_status)status;
-    return true;
+    s->held = sqlite3_column_int64(rows, 7);
+    s->confirmed = sqlite3_column_int64(rows, 8);
+    return s->held >= 0 && s->confirmed >= 0 && s->held + s->confirmed <= s->capacity;
 }
 
 static int sections_read(struct db *db, struct event *e) {
     sqlite3_stmt *rows = NULL;
     size_t n = 0;
-    int rc = db_query(db, &rows,
-                      "SELECT id, code, name, capacity, price, mode, status FROM sections"
-                      " WHERE event_id = ?1 AND removed_version IS NULL ORDER BY position",
-                      cell_i64(e->key));
+    int rc =
+        db_query(db, &rows,
+                 "SELECT id, code, name, capacity, price, mode, status, held, confirmed"
+                 " FROM sections WHERE event_id = ?1 AND removed_version IS NULL ORDER BY position",
+                 cell_i64(e->key));
     while (db_next(rows, &rc)) {
         if (n == e->section_count || !section_from_row(rows, &e->sections[n++])) {
             sqlite3_reset(rows);
@@ -81,27 +84,6 @@ static int sections_read(struct db *db, struct event *e) {
         }
     }
     return rc == SQLITE_OK && n != e->section_count ? SQLITE_CORRUPT : rc;
-}
-
-static int section_count(struct db *db, struct section *s) {
-    sqlite3_stmt *rows = NULL;
-    int rc = db_query(db, &rows,
-                      "SELECT sum(state = 'HELD'), sum(state = 'CONFIRMED') FROM seats"
-                      " WHERE section_id = ?1",
-                      cell_i64(s->key));
-    while (db_next(rows, &rc)) {
-        s->held = sqlite3_column_int64(rows, 0);
-        s->confirmed = sqlite3_column_int64(rows, 1);
-    }
-    return rc == SQLITE_OK && s->held + s->confirmed > s->capacity ? SQLITE_CORRUPT : rc;
-}
-
-/* Fills in the seats by state. Reads every seat row there is: not for each look at an event. */
-static int event_count(struct db *db, struct event *e) {
-    int rc = SQLITE_OK;
-    for (size_t i = 0; rc == SQLITE_OK && e != NULL && i < e->section_count; i++)
-        rc = section_count(db, &e->sections[i]);
-    return rc;
 }
 
 /* *out stays NULL when there is no such event. */
@@ -139,7 +121,6 @@ static int read_next(struct db *db, int64_t *key, const struct ledger_reader *re
                        cell_i64(*key));
     *key = next;
     if (rc == SQLITE_OK && next > 0) rc = event_read(db, next, &e);
-    if (rc == SQLITE_OK) rc = event_count(db, e);
     if (rc == SQLITE_CORRUPT)
         log_error(msg("an event's row holds what no event may have: a name, a time, a version, a "
                       "word, or more taken seats than there are"),
@@ -185,7 +166,7 @@ static int section_refuses(struct db *db, const struct section *old, const struc
     bool seat_mode_changes =
         new != NULL && (old->mode == SECTION_MODE_SEAT) != (new->mode == SECTION_MODE_SEAT);
     int64_t room = new == NULL || seat_mode_changes ? 0 : new->capacity;
-    if (room >= old->capacity) return SQLITE_OK;
+    if (room >= old->capacity || old->held + old->confirmed == 0) return SQLITE_OK;
     int64_t highest = 0;
     int rc = highest_live_seat(db, old->key, &highest);
     *refuses = highest > room;
@@ -281,7 +262,6 @@ static int put_write(struct db *db, struct ledger_event_put *put, const struct e
     if (rc == SQLITE_OK) rc = event_write(db, wanted, &key, version, put->now_ms);
     if (rc == SQLITE_OK) rc = sections_write(db, wanted, old, key, version);
     if (rc == SQLITE_OK) rc = event_read(db, key, &put->stored);
-    if (rc == SQLITE_OK) rc = event_count(db, put->stored);
     assert(rc != SQLITE_OK || put->stored != NULL);
     return rc;
 }
@@ -312,10 +292,9 @@ int event_put_apply(struct db *db, struct ledger_event_put *put) {
 
 static int event_live(struct db *db, int64_t key, bool *live) {
     int64_t found = 0;
-    int rc = db_number(db, &found,
-                       "SELECT 1 FROM sections c JOIN seats s ON s.section_id = c.id"
-                       " WHERE c.event_id = ?1 AND s.state <> 'AVAILABLE' LIMIT 1",
-                       cell_i64(key));
+    int rc =
+        db_number(db, &found, "SELECT 1 FROM sections WHERE event_id = ?1 AND held + confirmed > 0",
+                  cell_i64(key));
     *live = found != 0;
     return rc;
 }

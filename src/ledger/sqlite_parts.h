@@ -9,6 +9,10 @@
  *   sqlite_retention.c  removes what has outlived its use
  *   sqlite_events.c     the records of events, in SQL
  *   sqlite_queue.c      the records of queues, in SQL
+ *   sqlite_hold.c       the records that make reservations, in SQL
+ *   sqlite_outcome.c    the records that confirm and end them
+ *   sqlite_reservations.c  their rows, read and told of
+ *   sqlite_idempotency.c   keys of requests, and their answers
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
  *   sqlite_check.c      the invariants, as queries
@@ -44,10 +48,48 @@ int events_read(struct db *db, const struct ledger_reader *reader);
 int enter_apply(struct db *db, struct ledger_enter *enter);
 int admit_apply(struct db *db, struct ledger_admit *admit);
 int end_apply(struct db *db, struct ledger_end *end);
-/* Of events that are not deleted: their highest numbers, and every live entry. */
 int entry_get(struct db *db, struct ledger_entry_get *get);
+/* Of events that are not deleted: their highest numbers, and every live entry. */
 int queues_read(struct db *db, const struct ledger_reader *reader);
 int entries_read(struct db *db, const struct ledger_reader *reader);
+
+/* --- sqlite_hold.c: likewise --- */
+
+int hold_apply(struct db *db, struct ledger_hold *hold);
+int hold_void_apply(struct db *db, struct ledger_hold_void *undo);
+int seats_read(struct db *db, struct ledger_seats_read *read);
+
+/* --- sqlite_outcome.c: likewise --- */
+
+int confirm_apply(struct db *db, struct ledger_confirm *confirm);
+int cancel_apply(struct db *db, struct ledger_cancel *cancel);
+int expire_apply(struct db *db, struct ledger_expire *expire);
+/* What somebody who leaves holds; the entry's end is sqlite_queue.c's. */
+int end_cancels_apply(struct db *db, struct ledger_end *end);
+
+/* --- sqlite_reservations.c --- */
+
+struct cell cell_uuid(const struct uuid *id);
+/* *out stays NULL when there is no such reservation, or it is VOID; mem_free frees it. */
+int reservation_read(struct db *db, const struct uuid *id, struct reservation **out);
+int reservation_get(struct db *db, struct ledger_reservation_get *get);
+/* Every live one. */
+int reservations_read(struct db *db, const struct ledger_reader *reader);
+/* What became durable, in the words of the outbox: `kind` is a status, at the time `now_ms`. */
+int fact_add(struct db *db, const struct reservation *r, enum reservation_status kind,
+             int64_t now_ms);
+
+/* --- sqlite_idempotency.c --- */
+
+/* Whether the key decides the record: it was used before. Then *result says how, and the answer is
+ * in `i` if it is OK. `i` may be NULL. */
+int idempotency_judge(struct db *db, struct idempotency *i, enum err *result, bool *decided);
+/* The record is done, with OK. */
+int idempotency_add(struct db *db, struct idempotency *i, const struct reservation *r,
+                    int64_t now_ms);
+/* Forgets an answer that was read. */
+void idempotency_undo(struct idempotency *i);
+int idempotency_get(struct db *db, struct ledger_idempotency_get *get);
 
 /* --- sqlite_audit.c --- */
 

@@ -64,8 +64,8 @@ int admit_apply(struct db *db, struct ledger_admit *admit) {
 
 int end_apply(struct db *db, struct ledger_end *end) {
     assert(end->final != ENTRY_WAITING && end->final != ENTRY_ACTIVE && end->final != ENTRY_NONE);
-    int rc = SQLITE_OK;
     end->record.result = ERR_OK;
+    int rc = end_cancels_apply(db, end);
     for (size_t i = 0; rc == SQLITE_OK && i < end->count; i++) {
         rc = end_one(db, end->event_key, end->seqs[i], end->final, end->now_ms);
         end->ended[i] = sqlite3_changes(db->handle) > 0;

@@ -16,14 +16,30 @@ static int answer_page(struct db *db, struct ledger_audit_page *page) {
     return rc;
 }
 
+static int answer_of(struct db *db, struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_ENTRY_GET:
+        return entry_get(db, (struct ledger_entry_get *)r);
+    case LEDGER_RESERVATION_GET:
+        return reservation_get(db, (struct ledger_reservation_get *)r);
+    case LEDGER_SEATS_READ:
+        return seats_read(db, (struct ledger_seats_read *)r);
+    case LEDGER_IDEMPOTENCY_GET:
+        return idempotency_get(db, (struct ledger_idempotency_get *)r);
+    case LEDGER_AUDIT_PAGE:
+        return answer_page(db, (struct ledger_audit_page *)r);
+    default:
+        assert(false && "a record was asked");
+        return SQLITE_MISUSE;
+    }
+}
+
 static void answer(struct db *db, struct ledger_record *r) {
-    assert(r->kind == LEDGER_AUDIT_PAGE || r->kind == LEDGER_ENTRY_GET);
     r->result = ERR_OK;
-    int rc = r->kind == LEDGER_AUDIT_PAGE ? answer_page(db, (struct ledger_audit_page *)r)
-                                          : entry_get(db, (struct ledger_entry_get *)r);
+    int rc = answer_of(db, r);
     if (rc == SQLITE_OK) return;
     r->result = ERR_LEDGER_FAILED;
-    log_error(msg("a question to the ledger failed"), kv("error", sqlite3_errmsg(db->handle)));
+    log_error(msg("a question to the ledger failed"), kv("error", sqlite3_errstr(rc)));
     db_rollback(db);
 }
 

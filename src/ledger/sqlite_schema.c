@@ -46,7 +46,9 @@ static const char *const first_tables[] = {
     "CREATE UNIQUE INDEX events_named ON events(type, external_id) WHERE deleted_at IS NULL",
 
     /* A section that is taken out of its event, or whose event is deleted, notes the audit row
-     * that did it and stays for the history until retention removes it. */
+     * that did it and stays for the history until retention removes it. How many of its seats are
+     * held and confirmed is counted in the transaction that changes it, so that nobody needs to
+     * look at a million seats to know that none is left. */
     "CREATE TABLE sections("
     " id INTEGER PRIMARY KEY AUTOINCREMENT,"
     " event_id INTEGER NOT NULL REFERENCES events(id),"
@@ -57,7 +59,10 @@ static const char *const first_tables[] = {
     " mode TEXT NOT NULL CHECK (mode IN ('slot','lock','adaptive','seat')),"
     " status TEXT NOT NULL CHECK (status IN ('open','closed','maintenance')),"
     " position INTEGER NOT NULL CHECK (position >= 0),"
-    " removed_version INTEGER"
+    " held INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),"
+    " confirmed INTEGER NOT NULL DEFAULT 0 CHECK (confirmed >= 0),"
+    " removed_version INTEGER,"
+    " CHECK (held + confirmed <= capacity)"
     ") STRICT",
     "CREATE INDEX sections_of ON sections(event_id)",
     "CREATE UNIQUE INDEX sections_named ON sections(event_id, code) WHERE removed_version IS NULL",
@@ -124,12 +129,15 @@ static const char *const first_tables[] = {
     ") STRICT, WITHOUT ROWID",
     "CREATE INDEX reservations_held ON reservations(expires_at) WHERE status = 'HELD'",
 
-    /* Live seats per user; taken first by whatever changes them. */
+    /* Live seats per user, and how many of these are only held; taken first by whatever changes
+     * them. */
     "CREATE TABLE buyers("
     " event_id INTEGER NOT NULL REFERENCES events(id),"
     " user_id TEXT NOT NULL,"
-    " seats INTEGER NOT NULL CHECK (seats >= 0),"
-    " PRIMARY KEY (event_id, user_id)"
+    " seats INTEGER NOT NULL,"
+    " held INTEGER NOT NULL,"
+    " PRIMARY KEY (event_id, user_id),"
+    " CHECK (held >= 0 AND held <= seats)"
     ") STRICT, WITHOUT ROWID",
 
     /* Asynchronous requests: either `seats` (numbers with commas) or any `quantity`. */

@@ -47,24 +47,74 @@ static int record_apply(struct db *db, struct ledger_record *r) {
         return admit_apply(db, (struct ledger_admit *)r);
     case LEDGER_END:
         return end_apply(db, (struct ledger_end *)r);
-    case LEDGER_ENTRY_GET:
-    case LEDGER_AUDIT_PAGE:
-        break;
+    case LEDGER_HOLD:
+        return hold_apply(db, (struct ledger_hold *)r);
+    case LEDGER_HOLD_VOID:
+        return hold_void_apply(db, (struct ledger_hold_void *)r);
+    case LEDGER_CONFIRM:
+        return confirm_apply(db, (struct ledger_confirm *)r);
+    case LEDGER_CANCEL:
+        return cancel_apply(db, (struct ledger_cancel *)r);
+    case LEDGER_EXPIRE:
+        return expire_apply(db, (struct ledger_expire *)r);
+    default:
+        assert(false && "a question was submitted");
+        return SQLITE_MISUSE;
     }
-    assert(false && "a question was submitted");
-    return SQLITE_MISUSE;
+}
+
+static void put_undo(struct ledger_event_put *put) {
+    mem_free(put->stored);
+    put->stored = NULL;
+    put->created = false;
+    put->in_use[0] = '\0';
+}
+
+static void hold_undo(struct ledger_hold *hold) {
+    hold->held = false;
+    hold->sold_out = false;
+    hold->refused_count = 0;
+    idempotency_undo(hold->idempotency);
+}
+
+static void confirm_undo(struct ledger_confirm *confirm) {
+    mem_free(confirm->stored);
+    confirm->stored = NULL;
+    confirm->confirmed = false;
+    confirm->completed = false;
+    confirm->expired = false;
+    idempotency_undo(confirm->idempotency);
+}
+
+static void cancel_undo(struct ledger_cancel *cancel) {
+    mem_free(cancel->stored);
+    cancel->stored = NULL;
+    cancel->cancelled = false;
 }
 
 /* The record's transaction is gone: so is what it was to say. */
 static void record_undo(struct ledger_record *r) {
-    if (r->kind == LEDGER_EVENT_PUT) {
-        struct ledger_event_put *put = (struct ledger_event_put *)r;
-        mem_free(put->stored);
-        put->stored = NULL;
-        put->created = false;
-        put->in_use[0] = '\0';
-    } else if (r->kind == LEDGER_EVENT_DELETE) {
+    switch (r->kind) {
+    case LEDGER_EVENT_PUT:
+        put_undo((struct ledger_event_put *)r);
+        break;
+    case LEDGER_EVENT_DELETE:
         ((struct ledger_event_delete *)r)->version = 0;
+        break;
+    case LEDGER_HOLD:
+        hold_undo((struct ledger_hold *)r);
+        break;
+    case LEDGER_HOLD_VOID:
+        ((struct ledger_hold_void *)r)->voided = false;
+        break;
+    case LEDGER_CONFIRM:
+        confirm_undo((struct ledger_confirm *)r);
+        break;
+    case LEDGER_CANCEL:
+        cancel_undo((struct ledger_cancel *)r);
+        break;
+    default: /* what they say of each of many is void when the result is not OK */
+        break;
     }
 }
 
@@ -115,7 +165,9 @@ static bool transact(struct writer *w, struct ledger_record **records, size_t co
     if (rc == SQLITE_OK) return true;
 
     *f = (struct failure){.rc = rc, .system_errno = sqlite3_system_errno(w->db.handle)};
-    str error = str_of(sqlite3_errmsg(w->db.handle));
+    /* What we call corrupt ourselves, SQLite has no text of. */
+    bool its_own = sqlite3_extended_errcode(w->db.handle) == rc;
+    str error = str_of(its_own ? sqlite3_errmsg(w->db.handle) : sqlite3_errstr(rc));
     if (error.len >= sizeof f->text) error.len = sizeof f->text - 1;
     str_copy(error, f->text, sizeof f->text);
     db_rollback(&w->db);
@@ -293,7 +345,7 @@ void writer_stop(struct writer *w) {
 }
 
 enum err writer_submit(struct writer *w, struct ledger_record *r) {
-    assert(r->kind != LEDGER_AUDIT_PAGE && r->kind != LEDGER_ENTRY_GET);
+    assert(!ledger_kind_is_asked(r->kind));
     /* Counted first: the writer may hand it back before inbox_put returns. */
     atomic_fetch_add(&w->depth, 1);
     enum err refused = inbox_put(&w->inbox, r);

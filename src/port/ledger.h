@@ -21,16 +21,32 @@
 #include "base/task.h"
 #include "core/event.h"
 #include "core/queue.h"
+#include "core/reservation.h"
+#include "core/seat_map.h"
 
 enum ledger_kind {
+    /* submitted */
     LEDGER_EVENT_PUT,
     LEDGER_EVENT_DELETE,
     LEDGER_ENTER,
     LEDGER_ADMIT,
     LEDGER_END,
+    LEDGER_HOLD,
+    LEDGER_HOLD_VOID,
+    LEDGER_CONFIRM,
+    LEDGER_CANCEL,
+    LEDGER_EXPIRE,
+    /* asked */
     LEDGER_ENTRY_GET,
+    LEDGER_RESERVATION_GET,
+    LEDGER_SEATS_READ,
+    LEDGER_IDEMPOTENCY_GET,
     LEDGER_AUDIT_PAGE,
 };
+
+static inline bool ledger_kind_is_asked(enum ledger_kind kind) {
+    return kind >= LEDGER_ENTRY_GET;
+}
 
 struct ledger_record {
     struct task task;
@@ -110,7 +126,8 @@ struct ledger_admit {
 };
 
 /* Those of the entries that are live end as `final` (COMPLETED: those that are ACTIVE); `ended`
- * says which. */
+ * says which. Who leaves gives back what is held: those of `cancels` that are HELD, in this event
+ * and by `user`, become CANCELLED, whether or not the entry was live; `cancelled` says which. */
 struct ledger_end {
     struct ledger_record record;
     int64_t event_key;
@@ -119,6 +136,110 @@ struct ledger_end {
     const uint64_t *seqs;
     size_t count;
     bool *ended; /* out, one for each */
+    str user;    /* with `cancels`: whose they are */
+    const struct uuid *cancels;
+    size_t cancel_count;
+    bool *cancelled; /* out, one for each */
+};
+
+/* A key that makes a repeated request have one effect: its row, (user, route, key), is written in
+ * the effect's own transaction, when the result is OK. The same key and digest once more: OK,
+ * `replayed`, with the stored answer, and nothing changes, whatever else the record says. Another
+ * digest: IDEMPOTENCY_MISMATCH. A row lasts a day, and then until retention gets to it. */
+#define IDEMPOTENCY_DIGEST_BYTES 32
+struct idempotency {
+    str user;
+    str route;
+    str key;
+    unsigned char digest[IDEMPOTENCY_DIGEST_BYTES]; /* of the request's body */
+    int status;                                     /* of the answer: 200 to 299 */
+    str response;                                   /* the answer, unless there is `respond` */
+    /* NULL, or adds the answer to *out, for a reservation as it is now. Runs on the ledger's thread
+     * inside the transaction, perhaps more than once. It touches nothing else. */
+    void (*respond)(struct idempotency *i, const struct reservation *r, struct buf *out);
+    bool replayed;            /* out */
+    int replayed_status;      /* out, when replayed */
+    struct buf replayed_text; /* out, likewise; buf_deinit when done */
+};
+
+/*
+ * A new reservation, HELD since created_ms. Refused, in this order, with
+ *   CONFLICT           the id is another reservation's, or was undone
+ *   SECTION_NOT_FOUND  the event has no such section, or no longer
+ *   LIMIT_EXCEEDED     the user would have more live seats of the event than its max_per_user
+ *   NOT_ACTIVE         the entry is not the user's, not ACTIVE, or past its time at created_ms
+ *   LOCK_LOST          a seat was written under a higher fence
+ *   CONFLICT           a seat's version is not the one that was expected
+ *   SEAT_TAKEN         a seat is not AVAILABLE, or the section does not have it
+ * and for the last three, `refused` tells every seat for which that is so. All seats or none.
+ * The same id, user and seats once more is OK and changes nothing; `status` says what has become of
+ * it. A hold that leaves the event without a free seat also writes the fact SOLD_OUT.
+ */
+struct ledger_hold {
+    struct ledger_record record;
+    const struct reservation *wanted;
+    const int64_t *versions; /* NULL, or what each seat's version must be; a new seat's is 0 */
+    int64_t fence;           /* 0: written under no lock */
+    struct idempotency *idempotency; /* NULL: no key was sent */
+    bool held;                       /* out: this record did it */
+    bool sold_out;                   /* out: and the event had no seat left then */
+    enum reservation_status status;  /* out, on OK and not replayed */
+    uint32_t *refused;               /* out, in order; room for as many as are wanted */
+    size_t refused_count;
+};
+
+/* Undoes a hold before anybody was told of it: unless the reservation is there, its id is taken by
+ * a row that is VOID, so that a hold that comes late is refused. OK either way. */
+struct ledger_hold_void {
+    struct ledger_record record;
+    struct uuid id;
+    int64_t event_key;
+    int64_t section_key;
+    int64_t now_ms;
+    bool voided; /* out: the reservation is not there and never will be */
+};
+
+/*
+ * HELD becomes CONFIRMED, by its user and before its time; its entry, if it is still ACTIVE,
+ * becomes COMPLETED unless the user holds more in the event. On a CONFIRMED one: OK, and nothing
+ * changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS, RESERVATION_ENDED (it is CANCELLED),
+ * HOLD_EXPIRED. One that is HELD past its time becomes EXPIRED with that: the one refusal that
+ * changes something (`committed` is not called for it).
+ */
+struct ledger_confirm {
+    struct ledger_record record;
+    struct uuid id;
+    str user;
+    int64_t now_ms;
+    char code[CONFIRMATION_CODE_CHARS + 1]; /* for the one that this confirms */
+    struct idempotency *idempotency;        /* NULL: no key was sent */
+    bool confirmed;                         /* out: this record did it */
+    bool completed;                         /* out: and its entry became COMPLETED */
+    bool expired;                           /* out: this record made it EXPIRED */
+    /* out: as it is now; NULL when there is none, it is not the user's, or the answer is replayed.
+     * mem_free when done. */
+    struct reservation *stored;
+};
+
+/* HELD or CONFIRMED becomes CANCELLED, by its user. On a CANCELLED one: OK, and nothing changes.
+ * Refused with RESERVATION_NOT_FOUND, NOT_YOURS, HOLD_EXPIRED. */
+struct ledger_cancel {
+    struct ledger_record record;
+    struct uuid id;
+    str user;
+    int64_t now_ms;
+    bool cancelled;             /* out: this record did it */
+    struct reservation *stored; /* out: as in ledger_confirm */
+};
+
+/* Those of the reservations that are HELD and past their time become EXPIRED; `expired` says which.
+ */
+struct ledger_expire {
+    struct ledger_record record;
+    int64_t now_ms;
+    const struct uuid *ids;
+    size_t count;
+    bool *expired; /* out, one for each */
 };
 
 /* Asked, not submitted: one entry, also one that has ended. NONE when the ledger does not know it,
@@ -130,6 +251,30 @@ struct ledger_entry_get {
     enum entry_status status;     /* out */
     char user[USER_ID_BYTES_MAX]; /* out */
     size_t user_len;
+};
+
+/* Asked, not submitted: one reservation, also one that has ended. */
+struct ledger_reservation_get {
+    struct ledger_record record;
+    struct uuid id;
+    struct reservation *found; /* out: NULL when there is none; mem_free when done */
+};
+
+/* Asked, not submitted: seats of one section, as of one moment. */
+struct ledger_seats_read {
+    struct ledger_record record;
+    int64_t section_key;
+    const uint32_t *seats;
+    size_t count;
+    enum seat_state *states; /* out, one for each */
+    int64_t *versions;       /* out, one for each; 0: never sold */
+};
+
+/* Asked, not submitted: whether the key was used. Its result, `replayed` and the rest of the answer
+ * are as if it came with a record; OK and not replayed: it was not. */
+struct ledger_idempotency_get {
+    struct ledger_record record;
+    struct idempotency *idempotency;
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when
@@ -169,12 +314,13 @@ struct ledger_entry {
 };
 
 /* Who is told what the ledger holds, in this order: every event; then for every event with a queue
- * its highest number; then the live entries of all, in order of event and number. A function that
- * is NULL is not told. */
+ * its highest number; then the live entries of all, in order of event and number; then every live
+ * reservation, in order of its id. A function that is NULL is not told. */
 struct ledger_reader {
     void (*on_event)(void *to, struct event *e); /* handed over */
     void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq);
     void (*on_entry)(void *to, const struct ledger_entry *e);
+    void (*on_reservation)(void *to, const struct reservation *r); /* valid during the call */
     void *to;
 };
 

@@ -15,18 +15,13 @@
 #ifndef ADMITONE_PORT_QUEUE_H
 #define ADMITONE_PORT_QUEUE_H
 
+#include "core/seat_map.h"
+#include "port/hot.h"
 #include "port/ledger.h"
-
-/* What every operation has. */
-struct queue_op {
-    int64_t event_key;
-    int64_t now_ms;
-    enum err result; /* out */
-};
 
 /* Takes a place, or finds the user's. */
 struct enter_op {
-    struct queue_op op;
+    struct hot_op op;
     str user;
     unsigned lane;
     /* The place is new, or there and not durable yet: see place.pending. Submits its record, the
@@ -41,7 +36,7 @@ struct enter_op {
 
 /* The ledger has decided about entries that were pending: kept, or undone. */
 struct settle_op {
-    struct queue_op op;
+    struct hot_op op;
     bool admissions; /* else enters */
     const uint64_t *seqs;
     const bool *kept;
@@ -52,7 +47,7 @@ struct settle_op {
 
 /* Ends whose time is over, and admits whom the rules allow; one step at a time. */
 struct admit_op {
-    struct queue_op op;
+    struct hot_op op;
     struct entry_change *entries;           /* room for ADMIT_MAX; out */
     size_t count;                           /* out */
     enum err (*submit)(struct admit_op *a); /* when count > 0 */
@@ -65,11 +60,12 @@ struct look_item {
     /* Out; NONE when it is not known, or no longer. Of one that waits only status, position,
      * waiting and estimate. */
     struct place place;
+    bool reserving; /* out: ACTIVE, and has a live hold */
 };
 
 /* Looks at any number of places, also none. */
 struct look_op {
-    struct queue_op op;
+    struct hot_op op;
     struct look_item *items;
     size_t count;
     char *user;      /* NULL, or room for USER_ID_BYTES_MAX: out, the first one's user */
@@ -77,11 +73,12 @@ struct look_op {
     void (*done)(struct look_op *l);
     struct queue_counts counts; /* out */
     enum event_state state;     /* out: what it amounts to now */
+    struct seat_counts seats;   /* out: of all sections */
 };
 
 /* Ends one that the ledger has ended. */
 struct end_op {
-    struct queue_op op;
+    struct hot_op op;
     uint64_t seq;
     enum entry_status final;
     void (*done)(struct end_op *e);

@@ -24,5 +24,7 @@ static void void_entry(struct harness *h, int64_t event_key, uint64_t seq) {
 int main(void) {
     static const struct ledger_adapter sqlite = {
         .open = open_sqlite, .take_seat = take_seat, .void_entry = void_entry};
-    return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite);
+    return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite) +
+           ledger_hold_suite_run(&sqlite) + ledger_reservation_suite_run(&sqlite) +
+           ledger_reservation_model_suite_run(&sqlite);
 }

@@ -159,8 +159,85 @@ void test_get(struct test_record *r, int64_t event_key, uint64_t seq) {
                               }};
 }
 
+void test_hold(struct test_record *r, const struct reservation *wanted) {
+    assert_true(wanted->seat_count <= TEST_SEATS_MAX);
+    *r = (struct test_record){.hold = {
+                                  .record = {.kind = LEDGER_HOLD, .task.run = on_back},
+                                  .wanted = wanted,
+                                  .refused = r->refused,
+                              }};
+}
+
+void test_hold_void(struct test_record *r, const struct reservation *of, int64_t now_ms) {
+    *r = (struct test_record){.undo = {
+                                  .record = {.kind = LEDGER_HOLD_VOID, .task.run = on_back},
+                                  .id = of->id,
+                                  .event_key = of->event_key,
+                                  .section_key = of->section_key,
+                                  .now_ms = now_ms,
+                              }};
+}
+
+void test_confirm(struct test_record *r, const struct uuid *id, const char *user, int64_t now_ms) {
+    *r = (struct test_record){.confirm = {
+                                  .record = {.kind = LEDGER_CONFIRM, .task.run = on_back},
+                                  .id = *id,
+                                  .user = str_of(user),
+                                  .now_ms = now_ms,
+                              }};
+    snprintf(r->confirm.code, sizeof r->confirm.code, "CODE%06u",
+             (unsigned)((uint64_t)now_ms % 1000000));
+}
+
+void test_cancel(struct test_record *r, const struct uuid *id, const char *user, int64_t now_ms) {
+    *r = (struct test_record){.cancel = {
+                                  .record = {.kind = LEDGER_CANCEL, .task.run = on_back},
+                                  .id = *id,
+                                  .user = str_of(user),
+                                  .now_ms = now_ms,
+                              }};
+}
+
+void test_expire(struct test_record *r, const struct uuid *ids, size_t count, bool *expired,
+                 int64_t now_ms) {
+    *r = (struct test_record){.expire = {
+                                  .record = {.kind = LEDGER_EXPIRE, .task.run = on_back},
+                                  .now_ms = now_ms,
+                                  .ids = ids,
+                                  .count = count,
+                                  .expired = expired,
+                              }};
+}
+
+void test_reservation_get(struct test_record *r, const struct uuid *id) {
+    *r = (struct test_record){
+        .reservation_get = {.record = {.kind = LEDGER_RESERVATION_GET, .task.run = on_back},
+                            .id = *id}};
+}
+
+void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t *seats,
+                     size_t count, enum seat_state *states, int64_t *versions) {
+    *r = (struct test_record){.seats_read = {
+                                  .record = {.kind = LEDGER_SEATS_READ, .task.run = on_back},
+                                  .section_key = section_key,
+                                  .seats = seats,
+                                  .count = count,
+                                  .states = states,
+                                  .versions = versions,
+                              }};
+}
+
+void test_idempotency_get(struct test_record *r, struct idempotency *i) {
+    *r = (struct test_record){
+        .idempotency_get = {.record = {.kind = LEDGER_IDEMPOTENCY_GET, .task.run = on_back},
+                            .idempotency = i}};
+}
+
 void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
+    if (r->record.kind == LEDGER_CONFIRM) mem_free(r->confirm.stored);
+    if (r->record.kind == LEDGER_CANCEL) mem_free(r->cancel.stored);
+    if (r->record.kind == LEDGER_RESERVATION_GET) mem_free(r->reservation_get.found);
     if (r->record.kind == LEDGER_AUDIT_PAGE) buf_deinit(&r->page.json);
 }
 

@@ -26,6 +26,9 @@ void harness_wait(struct harness *h, bool (*done)(void *arg), void *arg);
 /* Turns the loop for a while, for what must not happen. */
 void harness_turn_for(struct harness *h, int64_t ms);
 
+/* How many seats a hold of the tests has at the most. */
+#define TEST_SEATS_MAX 8
+
 /* A record of the test's, with room for the largest kind. `back` is set by its task. */
 struct test_record {
     union {
@@ -37,7 +40,16 @@ struct test_record {
         struct ledger_admit admit;
         struct ledger_end end;
         struct ledger_entry_get get;
+        struct ledger_hold hold;
+        struct ledger_hold_void undo;
+        struct ledger_confirm confirm;
+        struct ledger_cancel cancel;
+        struct ledger_expire expire;
+        struct ledger_reservation_get reservation_get;
+        struct ledger_seats_read seats_read;
+        struct ledger_idempotency_get idempotency_get;
     };
+    uint32_t refused[TEST_SEATS_MAX]; /* of a hold */
     bool back;
     int64_t back_ns;           /* steady: when the task ran */
     struct mailbox *back_home; /* on whose thread */
@@ -55,8 +67,19 @@ void test_admit(struct test_record *r, int64_t event_key, const struct entry_cha
                 size_t count, bool *kept);
 void test_end(struct test_record *r, int64_t event_key, enum entry_status final,
               const uint64_t *seqs, size_t count, bool *ended);
+void test_hold(struct test_record *r, const struct reservation *wanted);
+void test_hold_void(struct test_record *r, const struct reservation *of, int64_t now_ms);
+/* The code is CODE followed by the last digits of the time. */
+void test_confirm(struct test_record *r, const struct uuid *id, const char *user, int64_t now_ms);
+void test_cancel(struct test_record *r, const struct uuid *id, const char *user, int64_t now_ms);
+void test_expire(struct test_record *r, const struct uuid *ids, size_t count, bool *expired,
+                 int64_t now_ms);
 /* Asked, not submitted. */
 void test_get(struct test_record *r, int64_t event_key, uint64_t seq);
+void test_reservation_get(struct test_record *r, const struct uuid *id);
+void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t *seats,
+                     size_t count, enum seat_state *states, int64_t *versions);
+void test_idempotency_get(struct test_record *r, struct idempotency *i);
 /* Frees what was handed over. */
 void test_record_deinit(struct test_record *r);
 

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
+#include "sync_recorder.h"
 
 struct ledger *raw_ledger_open(const struct sqlite_ledger_options *o) {
     struct buf why = {0};
@@ -97,7 +99,31 @@ void raw_reservation(const struct harness *h, unsigned id_byte, const struct eve
     raw_sql(h,
             "INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"
             " VALUES (%lld, %lld, %Q, x'%s', 1);"
-            "INSERT INTO buyers(event_id, user_id, seats) VALUES (%lld, 'user', 1)"
-            " ON CONFLICT DO UPDATE SET seats = seats + 1",
-            (long long)s->key, (long long)seat_no, status, id, (long long)e->key);
+            "UPDATE sections SET held = held + %d, confirmed = confirmed + %d WHERE id = %lld;"
+            "INSERT INTO buyers(event_id, user_id, seats, held) VALUES (%lld, 'user', 1, %d)"
+            " ON CONFLICT DO UPDATE SET seats = seats + 1, held = held + excluded.held",
+            (long long)s->key, (long long)seat_no, status, id, held, confirmed, (long long)s->key,
+            (long long)e->key, held);
+}
+
+static bool gate_waits(void *arg) {
+    (void)arg;
+    return sync_gate_waits();
+}
+
+void raw_submit_as_batch(struct harness *h, struct ledger *l, struct test_record *records,
+                         size_t count) {
+    struct event *other = test_event("other", 1);
+    struct test_record first;
+    sync_gate_close();
+    test_put(&first, other, 1);
+    assert_int_equal(ledger_submit(l, &first.record), ERR_OK);
+    harness_wait(h, gate_waits, NULL);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(ledger_submit(l, &records[i].record), ERR_OK);
+    sync_gate_open();
+    harness_wait_back(h, &first, 1);
+    harness_wait_back(h, records, count);
+    test_record_deinit(&first);
+    mem_free(other);
 }

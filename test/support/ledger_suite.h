@@ -19,8 +19,12 @@ struct ledger_adapter {
     void (*void_entry)(struct harness *h, int64_t event_key, uint64_t seq);
 };
 
-/* Each runs its tests, and returns how many failed: events and the ledger itself, and queues. */
+/* Each runs its tests, and returns how many failed: events and the ledger itself; queues; holds;
+ * what becomes of them; and many at once, against a model. */
 int ledger_suite_run(const struct ledger_adapter *adapter);
 int ledger_queue_suite_run(const struct ledger_adapter *adapter);
+int ledger_hold_suite_run(const struct ledger_adapter *adapter);
+int ledger_reservation_suite_run(const struct ledger_adapter *adapter);
+int ledger_reservation_model_suite_run(const struct ledger_adapter *adapter);
 
 #endif

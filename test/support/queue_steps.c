@@ -14,7 +14,7 @@
 
 /* ---- the store, and what it says ---- */
 
-static void note(struct store *s, struct heard h) {
+void store_note(struct store *s, struct heard h) {
     pthread_mutex_lock(&s->lock);
     if (s->heard_count == s->heard_cap) {
         s->heard_cap = s->heard_cap == 0 ? 64 : s->heard_cap * 2;
@@ -27,7 +27,7 @@ static void note(struct store *s, struct heard h) {
 static void on_expired(void *to, int64_t event_key, int64_t now_ms,
                        const struct entry_change *entries, size_t count) {
     for (size_t i = 0; i < count; i++)
-        note(to, (struct heard){HEARD_EXPIRED, event_key, now_ms, entries[i]});
+        store_note(to, (struct heard){HEARD_EXPIRED, event_key, now_ms, entries[i]});
 }
 
 size_t store_heard(struct store *s, struct heard *out, size_t max) {
@@ -44,6 +44,7 @@ void store_open(struct store *s, const struct queue_adapter *adapter) {
     *s = (struct store){.adapter = adapter, .verdict = ERR_OK};
     pthread_mutex_init(&s->lock, NULL);
     s->queues = adapter->open(&s->fixture);
+    if (adapter->seats != NULL) s->seats = adapter->seats(s->fixture);
     queues_listen(s->queues, (struct queue_listener){.expired = on_expired, .to = s});
 }
 
@@ -71,7 +72,7 @@ void store_configure(struct store *s, struct event *e) {
 }
 
 /* Threads of the suite's wait too, and only the test's own may fail by cmocka. */
-static void wait_for(struct store *s, const bool *done) {
+void store_wait(struct store *s, const bool *done) {
     int64_t deadline_ns = clock_steady_ns() + (int64_t)DEADLINE_MS * 1000000;
     while (!*done) {
         if (s->adapter->turn == NULL || clock_steady_ns() > deadline_ns) abort();
@@ -89,10 +90,11 @@ struct entering {
 
 static enum err submit_enter(struct enter_op *op) {
     struct entering *e = CONTAINER_OF(op, struct entering, op);
-    note(e->store, (struct heard){HEARD_ENTER,
-                                  op->op.event_key,
-                                  op->op.now_ms,
-                                  {.seq = op->place.seq, .expires_ms = op->place.expires_ms}});
+    store_note(e->store,
+               (struct heard){HEARD_ENTER,
+                              op->op.event_key,
+                              op->op.now_ms,
+                              {.seq = op->place.seq, .expires_ms = op->place.expires_ms}});
     return (enum err)e->store->verdict;
 }
 
@@ -108,7 +110,7 @@ struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane,
                                 .done = on_entered},
                          .store = s};
     queues_enter(s->queues, &e.op);
-    wait_for(s, &e.done);
+    store_wait(s, &e.done);
     return (struct entered){e.op.op.result, e.op.outcome, e.op.place, e.op.closes,
                             e.op.opens_at_ms};
 }
@@ -146,7 +148,7 @@ enum err step_settle(struct store *s, int64_t key, bool admissions, const uint64
                                 .places = places,
                                 .done = on_settled}};
     queues_settle(s->queues, &t.op);
-    wait_for(s, &t.done);
+    store_wait(s, &t.done);
     return t.op.op.result;
 }
 
@@ -171,8 +173,8 @@ struct admitting {
 static enum err submit_admit(struct admit_op *op) {
     struct admitting *a = CONTAINER_OF(op, struct admitting, op);
     for (size_t i = 0; i < op->count; i++)
-        note(a->store,
-             (struct heard){HEARD_ADMIT, op->op.event_key, op->op.now_ms, op->entries[i]});
+        store_note(a->store,
+                   (struct heard){HEARD_ADMIT, op->op.event_key, op->op.now_ms, op->entries[i]});
     return (enum err)a->store->verdict;
 }
 
@@ -188,7 +190,7 @@ enum err step_admit_result(struct store *s, int64_t key, int64_t now_ms, struct 
                                  .done = on_admitted},
                           .store = s};
     queues_admit(s->queues, &a.op);
-    wait_for(s, &a.done);
+    store_wait(s, &a.done);
     *count = a.op.count;
     return a.op.op.result;
 }
@@ -221,7 +223,7 @@ enum err step_look_at(struct store *s, int64_t key, struct look_item *items, siz
                                .count = count,
                                .done = on_looked}};
     queues_look(s->queues, &l.op);
-    wait_for(s, &l.done);
+    store_wait(s, &l.done);
     if (counts != NULL) *counts = l.op.counts;
     if (state != NULL) *state = l.op.state;
     return l.op.op.result;
@@ -243,7 +245,7 @@ size_t step_look_user(struct store *s, int64_t key, uint64_t seq, int64_t now_ms
                                .user = out,
                                .done = on_looked}};
     queues_look(s->queues, &l.op);
-    wait_for(s, &l.done);
+    store_wait(s, &l.done);
     return l.op.user_len;
 }
 
@@ -267,7 +269,7 @@ bool step_end(struct store *s, int64_t key, uint64_t seq, enum entry_status fina
         .op = {
             .op = {.event_key = key, .now_ms = T0}, .seq = seq, .final = final, .done = on_ended}};
     queues_end(s->queues, &e.op);
-    wait_for(s, &e.done);
+    store_wait(s, &e.done);
     return e.op.ended;
 }
 

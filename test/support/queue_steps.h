@@ -14,9 +14,9 @@
 #define T0 INT64_C(1700002800000)
 #define SECOND 1000
 
-enum heard_kind { HEARD_ENTER, HEARD_ADMIT, HEARD_EXPIRED };
+enum heard_kind { HEARD_ENTER, HEARD_ADMIT, HEARD_EXPIRED, HEARD_CLAIM };
 
-/* One for each entry. */
+/* One for each entry; of a claim entry.seq is its id's number (seats_steps.h). */
 struct heard {
     enum heard_kind kind;
     int64_t event_key;
@@ -28,6 +28,7 @@ struct store {
     const struct queue_adapter *adapter;
     void *fixture;
     struct queues *queues;
+    struct seats *seats;
     _Atomic int verdict; /* what submit answers: an enum err */
     pthread_mutex_t lock;
     struct heard *heard; /* under lock, as the rest */
@@ -37,6 +38,10 @@ struct store {
 
 void store_open(struct store *s, const struct queue_adapter *adapter);
 void store_close(struct store *s);
+/* Notes what the store submitted. From any thread. */
+void store_note(struct store *s, struct heard h);
+/* Until *done, with the adapter's help; aborts after a minute. */
+void store_wait(struct store *s, const bool *done);
 /* What was heard since the last time; how many. */
 size_t store_heard(struct store *s, struct heard *out, size_t max);
 

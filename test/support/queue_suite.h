@@ -7,10 +7,13 @@
 #define ADMITONE_TEST_QUEUE_SUITE_H
 
 #include "port/queue.h"
+#include "port/seats.h"
 
 struct queue_adapter {
     /* A store with nothing in it; *fixture is the adapter's own. */
     struct queues *(*open)(void **fixture);
+    /* The seats of the same store; NULL when only its queues are tested. */
+    struct seats *(*seats)(void *fixture);
     void (*close)(void *fixture);
     /* Lets callbacks of the calling thread run, for a short while; called until the one that is
      * waited for came. NULL: they always come before the operation returns. */

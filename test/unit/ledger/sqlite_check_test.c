@@ -107,7 +107,7 @@ static const struct {
      "INSERT INTO reservations SELECT " R9 ", event_id, section_id, user_id, entry_seq, strategy,"
      " status, seat_count, seats, price, currency, expires_at, created_at, confirmed_at, ended_at,"
      " NULL FROM reservations WHERE id = " R1 ";"
-     "UPDATE buyers SET seats = 3;"
+     "UPDATE buyers SET seats = 3; UPDATE sections SET confirmed = 2 WHERE id = 1;"
      "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
      " VALUES ('HELD', 1, " R9 ", 1, 1), ('CONFIRMED', 1, " R9 ", 1, 1)",
      "section 1 seat 40 in 2"},
@@ -128,7 +128,7 @@ static const struct {
      "reservation 01010101010101010101010101010101"},
     {"reservation_has_its_seats",
      "UPDATE reservations SET seats = '41,41', seat_count = 2 WHERE id = " R2 ";"
-     "UPDATE buyers SET seats = 3",
+     "UPDATE buyers SET seats = 3, held = 2; UPDATE sections SET held = 2 WHERE id = 1",
      "reservation 02020202020202020202020202020202"},
     {"available_seat_is_free",
      "INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"
@@ -137,7 +137,12 @@ static const struct {
     {"seat_within_capacity", "UPDATE sections SET capacity = 40 WHERE id = 1", "section 1 seat 41"},
     {"buyer_has_what_is_counted", "UPDATE buyers SET seats = 1", "event 1 user user"},
     {"buyer_has_what_is_counted", "DELETE FROM buyers", "event 1 user user"},
-    {"buyer_has_what_is_counted", "INSERT INTO buyers VALUES (1, 'x', 1)", "event 1 user x"},
+    {"buyer_has_what_is_counted", "INSERT INTO buyers VALUES (1, 'x', 1, 0)", "event 1 user x"},
+    {"buyer_has_what_is_counted", "UPDATE buyers SET held = 0", "event 1 user user"},
+    {"section_has_what_is_counted", "UPDATE sections SET held = 0 WHERE id = 1", "section 1"},
+    {"section_has_what_is_counted", "UPDATE sections SET held = 2, confirmed = 0 WHERE id = 1",
+     "section 1"},
+    {"section_has_what_is_counted", "UPDATE sections SET confirmed = 1 WHERE id = 2", "section 2"},
     {"one_live_entry_per_user",
      "INSERT INTO queue_entries VALUES (1, 9, 'd', 8, 'WAITING', 10, NULL, NULL, NULL)",
      "event 1 user d"},
@@ -187,7 +192,7 @@ static const struct {
      " VALUES ('HELD', 1, " R9 ", 1, 1)",
      "reservation 09090909090909090909090909090909"},
     {"reference_leads_somewhere", "UPDATE facts SET event_id = 77 WHERE id = 1", "fact 1 event 77"},
-    {"foreign_keys", "INSERT INTO buyers VALUES (77, 'x', 0)", "buyers without events"},
+    {"foreign_keys", "INSERT INTO buyers VALUES (77, 'x', 0, 0)", "buyers without events"},
     {"file_is_sound",
      "PRAGMA writable_schema = ON;"
      "UPDATE sqlite_schema SET sql = replace(sql, '''HELD''', '''CONFIRMED''')"
@@ -242,7 +247,7 @@ static void hold_past_its_time_is_overdue_then_a_violation(void **state) {
 static void examples_are_few_however_many_violations(void **state) {
     struct fixture *f = *state;
     raw_sql(&f->h, "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 199)"
-                   " INSERT INTO buyers SELECT 1, 'u' || i, 1 FROM n");
+                   " INSERT INTO buyers SELECT 1, 'u' || i, 1, 0 FROM n");
     struct tally t = check(f, true, "buyer_has_what_is_counted");
     assert_int_equal(t.violations, 100);
     assert_string_equal(t.examples, "event 1 user u100; event 1 user u101; event 1 user u102; "

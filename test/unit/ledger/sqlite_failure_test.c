@@ -171,28 +171,6 @@ static void disk_that_fills_midway_leaves_nothing_half_done(void **state) {
     assert_true(refused >= 3);
 }
 
-static bool gate_waits(void *arg) {
-    (void)arg;
-    return sync_gate_waits();
-}
-
-/* All of these in one batch, by holding up the one before it. */
-static void submit_as_batch(struct fixture *f, struct test_record *records, size_t count) {
-    struct event *other = test_event("other", 1);
-    struct test_record first;
-    sync_gate_close();
-    test_put(&first, other, 1);
-    assert_int_equal(ledger_submit(f->l, &first.record), ERR_OK);
-    harness_wait(&f->h, gate_waits, NULL);
-    for (size_t i = 0; i < count; i++)
-        assert_int_equal(ledger_submit(f->l, &records[i].record), ERR_OK);
-    sync_gate_open();
-    harness_wait_back(&f->h, &first, 1);
-    harness_wait_back(&f->h, records, count);
-    test_record_deinit(&first);
-    mem_free(other);
-}
-
 static void only_the_guilty_record_fails(void **state) {
     struct fixture *f = *state;
     struct event *events[20];
@@ -206,7 +184,7 @@ static void only_the_guilty_record_fails(void **state) {
     }
     uint64_t failures = counter_total(COUNT_LEDGER_BATCH_FAILURES);
     uint64_t written = counter_total(COUNT_LEDGER_RECORDS);
-    submit_as_batch(f, records, 20);
+    raw_submit_as_batch(&f->h, f->l, records, 20);
     /* The batch, and the one alone. */
     assert_int_equal(counter_total(COUNT_LEDGER_BATCH_FAILURES) - failures, 2);
     assert_int_equal(counter_total(COUNT_LEDGER_RECORDS) - written, 1 + 19);
@@ -229,7 +207,7 @@ static void whole_batch_fails_with_the_disk(void **state) {
     struct test_record records[20];
     for (int i = 0; i < 20; i++) test_put(&records[i], wanted, 1);
     sync_fail_syncs(SQLITE_IOERR_FSYNC);
-    submit_as_batch(f, records, 20);
+    raw_submit_as_batch(&f->h, f->l, records, 20);
     for (int i = 0; i < 20; i++) {
         assert_int_equal(records[i].record.result, ERR_LEDGER_FAILED);
         assert_null(records[i].put.stored);

@@ -185,8 +185,13 @@ static void ended_things_go_and_live_ones_stay(void **state) {
             " (x'11111111111111111111111111111111', 1, 1, 'a', 1, 1, NULL, 'FAIL', NULL, 1, %lld),"
             " (x'22222222222222222222222222222222', 1, 1, 'a', 1, 1, NULL, 'PENDING', NULL, 1,"
             " NULL);"
-            "INSERT INTO buyers VALUES (1, 'nothing', 0)",
+            "INSERT INTO buyers VALUES (1, 'nothing', 0, 0)",
             f->old, f->recent);
+    /* One that never was, under an id that no late hold will bring any more. */
+    raw_sql(&f->h,
+            "INSERT INTO reservations VALUES (x'0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A0A', 1, 1, '', 0, '',"
+            " 'VOID', 0, '', 0, '', 1, 1, NULL, %lld, NULL)",
+            f->old);
     open_keeping(f, 0, 30);
     wait_for(f, "SELECT count(*) FROM reservations", 4);
     wait_for(f, "SELECT count(*) FROM buyers", 1);
@@ -238,7 +243,9 @@ static void everything_of_a_deleted_event_goes(void **state) {
                    " NULL FROM n;"
                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 700)"
                    " INSERT INTO seats SELECT 1 + i %% 2, i, 'AVAILABLE', NULL, 2, 0 FROM n;"
-                   "INSERT INTO buyers VALUES (1, 'nothing', 0);"
+                   "INSERT INTO buyers VALUES (1, 'nothing', 0, 0);"
+                   "INSERT INTO reservations VALUES (zeroblob(16), 1, 1, '', 0, '', 'VOID', 0, '',"
+                   " 0, '', 1, 1, NULL, 1, NULL);"
                    "INSERT INTO requests VALUES"
                    " (zeroblob(16), 1, 1, 'a', 1, 1, NULL, 'FAIL', NULL, 1, 2)");
     open_keeping(f, 0, 0);

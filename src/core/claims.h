@@ -1,0 +1,136 @@
+/*
+ * claims: the law of one event's seats: the maps of its sections, and the live reservations by id,
+ * by user and by the time when they end. Pure: no I/O, the clock is an argument, and one thread at
+ * a time (whoever owns it has a lock).
+ *
+ * A reservation is here while it is live: HELD, then perhaps CONFIRMED; then it is gone, and its
+ * seats are free. What claim does is *pending* until the ledger has it: nobody else gets the seats
+ * and they count for the user's limit, but it is not due; settle keeps it, or undoes it.
+ * Everything else follows what the ledger has decided. The steps go one way only (pending, HELD,
+ * CONFIRMED, gone) and ids are never used again, so news that comes late, twice or in another
+ * order changes nothing that later news has said.
+ *
+ * A seat that a map has as taken belongs to exactly one reservation, which lists it.
+ *
+ * Memory: what the maps take; 96 bytes per live reservation, 11 to 21 for finding it by its id, 16
+ * to 32 for its expiry; as much as that in all, 43 to 53 bytes, per user who has one, and names
+ * longer than 16 bytes.
+ */
+#ifndef ADMITONE_CORE_CLAIMS_H
+#define ADMITONE_CORE_CLAIMS_H
+
+#include "core/event.h"
+#include "core/reservation.h"
+#include "core/seat_map.h"
+
+/* A reservation whose time is over is told again after so long, unless it is gone by then. */
+#define DUE_AGAIN_MS 5000
+
+enum claim_outcome {
+    CLAIM_DONE,                /* pending */
+    CLAIM_THERE,               /* the user has a live reservation with that key; perhaps pending */
+    CLAIM_KEY_REUSED,          /* the same, but it was asked for with another request */
+    CLAIM_NOT_ACTIVE,          /* it is not the user's turn */
+    CLAIM_EVENT_CLOSED,        /* CLOSED or not open yet: nothing is sold */
+    CLAIM_NO_SECTION,          /* there is no such section */
+    CLAIM_SECTION_CLOSED,      /* by its status */
+    CLAIM_SECTION_MAINTENANCE, /* by its status */
+    CLAIM_LEDGER_DECIDES,      /* the section's mode is `seat` */
+    CLAIM_LIMIT,               /* more than the user may have */
+    CLAIM_SOLD_OUT,            /* no seat is free */
+    CLAIM_NOT_ENOUGH,          /* some are free, but fewer than were asked for */
+    CLAIM_TAKEN,               /* a named seat is not free */
+    CLAIM_SEATS_TWICE,         /* a seat is named twice */
+    CLAIM_NO_SUCH_SEAT,        /* a named seat does not exist */
+};
+
+/* Digests of an idempotency key, 0 when there is none, and of the request that came with it. Of one
+ * user's live reservations only, so 64 bits tell them apart. */
+struct claim_key {
+    uint64_t key;
+    uint64_t request;
+};
+
+struct claim_wish {
+    struct uuid id; /* of the reservation that it becomes */
+    str user;
+    uint64_t entry_seq;
+    bool is_active; /* the entry is ACTIVE, settled and the user's own */
+    int64_t section_key;
+    uint32_t count;        /* at least 1 */
+    const uint32_t *named; /* `count` seats, or NULL: any */
+    struct claim_key key;
+};
+
+/* One live reservation. */
+struct claim_info {
+    struct uuid id;
+    uint64_t entry_seq;
+    int64_t section_key;
+    uint32_t seat_count;
+    enum reservation_status status; /* HELD, CONFIRMED */
+    bool pending;                   /* the ledger does not have it yet: not to be shown */
+    int64_t expires_ms;
+};
+
+struct section_counts {
+    int64_t section_key;
+    uint32_t capacity;
+    struct seat_counts seats;
+};
+
+struct claims;
+
+/* The event's sections with all seats free. */
+struct claims *claims_new(const struct event *e);
+void claims_free(struct claims *c);
+
+/* An older version than is in force changes nothing. A section that vanishes takes no more claims,
+ * and goes with its last reservation; one that shrinks does so as soon as no seat that goes is
+ * taken: for what is pending when the ledger changes the event is refused there later. */
+void claims_configure(struct claims *c, const struct event *e);
+
+/*
+ * All seats or none, at once. What refuses is looked for in the order of the outcomes up to LIMIT;
+ * of the seats' own outcomes the last one counts. `seats` has room for w->count: *seat_count of
+ * them are the reservation's (DONE, THERE), or stand in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT).
+ * *out is set when DONE or THERE.
+ */
+enum claim_outcome claims_claim(struct claims *c, const struct claim_wish *w, int64_t now_ms,
+                                struct claim_info *out, uint32_t *seats, size_t *seat_count);
+/* The ledger has the reservation (or refuses it: then it never was). Only what is pending changes.
+ * Returns whether it is live then. */
+bool claims_settle(struct claims *c, const struct uuid *id, bool kept);
+
+/* The ledger has CONFIRMED, CANCELLED or EXPIRED it. EXPIRED never ends a confirmed one. False: it
+ * was so already, or is gone. */
+bool claims_follow(struct claims *c, const struct uuid *id, enum reservation_status status);
+/* A live reservation as the ledger has it: a hold that was decided there, what the hot store was
+ * found to lack, or all of them at a recovery. Its seats are its own then, whoever had them here.
+ * False: there is no such section or seat any more. */
+bool claims_apply(struct claims *c, const struct live_reservation *r);
+/* The ledger has the seat as AVAILABLE. What is pending stays, for the ledger does not know it yet.
+ * False: nothing changed. */
+bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat);
+
+/* Settled holds whose time is over, first those that ended first. They stay until the ledger has
+ * decided, and are not told again for DUE_AGAIN_MS. Returns how many. */
+size_t claims_due(struct claims *c, int64_t now_ms, struct uuid *out, size_t max);
+/* The ledger could not be asked: it is due again at once. */
+void claims_due_failed(struct claims *c, const struct uuid *id);
+
+/* The user's live reservations, oldest last; with an entry_seq that is not 0 only those of that
+ * entry. Returns how many there are, and writes `max` of them at the most. */
+size_t claims_of(const struct claims *c, str user, uint64_t entry_seq, struct claim_info *out,
+                 size_t max);
+/* Whether any of the entry's is HELD and settled. */
+bool claims_is_reserving(const struct claims *c, str user, uint64_t entry_seq);
+
+/* How many sections there are; writes `max` of them at the most. */
+size_t claims_sections(const struct claims *c, struct section_counts *out, size_t max);
+struct seat_counts claims_totals(const struct claims *c);
+/* As seat_map_render. NULL `counts` is not set. False: there is no such section. */
+bool claims_render(const struct claims *c, int64_t section_key, uint32_t first, char *out,
+                   size_t max, size_t *count, struct section_counts *counts);
+
+#endif

@@ -1,0 +1,46 @@
+#include "core/reservation.h"
+
+#include <assert.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+const str reservation_status_words[] = {
+#define STATUS_WORD(symbol) STR_INIT(#symbol),
+    RESERVATION_STATUS_MAP(STATUS_WORD)
+#undef STATUS_WORD
+        {NULL, 0},
+};
+
+#define WORD(symbol, word) STR_INIT(word),
+const str strategy_words[] = {STRATEGY_MAP(WORD){NULL, 0}};
+#undef WORD
+
+struct reservation *reservation_new(uint32_t seat_count) {
+    struct reservation *r = mem_new(sizeof *r + seat_count * sizeof *r->seats);
+    r->seat_count = seat_count;
+    r->seats = (uint32_t *)(r + 1);
+    r->confirmed_ms = CLOCK_NONE_MS;
+    r->ended_ms = CLOCK_NONE_MS;
+    return r;
+}
+
+struct reservation *reservation_copy(const struct reservation *r) {
+    struct reservation *copy = reservation_new(r->seat_count);
+    uint32_t *seats = copy->seats;
+    *copy = *r;
+    copy->seats = seats;
+    if (r->seat_count > 0) memcpy(seats, r->seats, r->seat_count * sizeof *seats);
+    return copy;
+}
+
+void confirmation_code_new(char out[CONFIRMATION_CODE_CHARS + 1]) {
+    static const char letters[] = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+    static_assert(sizeof letters - 1 == 32, "five bits choose one, all alike");
+    unsigned char random[CONFIRMATION_CODE_CHARS];
+    ssize_t got = getrandom(random, sizeof random, 0);
+    assert(got == sizeof random); /* so few bytes come at once or not at all */
+    for (int i = 0; i < CONFIRMATION_CODE_CHARS; i++) out[i] = letters[random[i] & 31];
+    out[CONFIRMATION_CODE_CHARS] = '\0';
+}

@@ -1,0 +1,246 @@
+#include "hot/memory_locks.h"
+
+#include <assert.h>
+#include <pthread.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "run/mailbox.h"
+
+#define TABLES 64
+
+/* A name that somebody holds, and perhaps others wait for. */
+struct lock {
+    struct list link; /* in its table */
+    str name;         /* behind the struct */
+    uint64_t fence;
+    int64_t until_ms;
+    struct lock_op *first; /* in order of arrival */
+    struct lock_op **last; /* where the next one goes */
+};
+
+struct table {
+    pthread_mutex_t lock;
+    struct map by_name; /* → struct lock */
+    struct list locks;
+    uint64_t fence; /* the last one that was given; the names of a table share the count */
+};
+
+struct memory_locks {
+    struct locks locks;
+    uint64_t seed;
+    struct table tables[TABLES];
+};
+
+static struct table *table_of(struct locks *l, str name) {
+    struct memory_locks *m = CONTAINER_OF(l, struct memory_locks, locks);
+    return &m->tables[str_hash(name, m->seed) % TABLES];
+}
+
+static uint64_t next_fence(struct table *t) {
+    t->fence++;
+    assert((uint32_t)t->fence != 0);
+    return t->fence;
+}
+
+/* ---- handing back, when the table's mutex is no longer held ---- */
+
+static void run_done(struct task *task) {
+    struct lock_op *op = CONTAINER_OF(task, struct lock_op, task);
+    op->done(op);
+}
+
+static void post_all(struct task_list *ended) {
+    struct task *task;
+    while ((task = task_list_take(ended)) != NULL) mailbox_post(task->home, task);
+}
+
+/* ---- one lock; its table's mutex is held ---- */
+
+static void grant(struct table *t, struct lock *k, struct lock_op *op, int64_t now_ms) {
+    k->fence = next_fence(t);
+    k->until_ms = now_ms + op->lease_ms;
+    op->outcome = LOCK_ACQUIRED;
+    op->fence = k->fence;
+    op->until_ms = k->until_ms;
+    op->waited_ms = now_ms > op->now_ms ? now_ms - op->now_ms : 0;
+}
+
+static struct lock_op *line_take(struct lock *k, struct lock_op **at) {
+    struct lock_op *op = *at;
+    *at = op->next;
+    if (k->last == &op->next) k->last = at;
+    return op;
+}
+
+/* Sends away who has waited for too long. */
+static void line_expire(struct lock *k, int64_t now_ms, struct task_list *ended) {
+    for (struct lock_op **at = &k->first; *at != NULL;) {
+        if (now_ms - (*at)->now_ms < (*at)->wait_ms_max) {
+            at = &(*at)->next;
+            continue;
+        }
+        struct lock_op *op = line_take(k, at);
+        op->outcome = LOCK_TIMED_OUT;
+        op->waited_ms = now_ms - op->now_ms;
+        task_list_add(ended, &op->task);
+    }
+}
+
+static void lock_free(struct table *t, struct lock *k) {
+    map_remove(&t->by_name, k->name);
+    list_remove(&k->link);
+    mem_free(k);
+}
+
+/* Nobody holds it now: the first who still waits does, or it is gone. */
+static bool pass_on(struct table *t, struct lock *k, int64_t now_ms, struct task_list *ended) {
+    line_expire(k, now_ms, ended);
+    if (k->first == NULL) {
+        lock_free(t, k);
+        return false;
+    }
+    struct lock_op *op = line_take(k, &k->first);
+    grant(t, k, op, now_ms);
+    task_list_add(ended, &op->task);
+    return true;
+}
+
+/* The lock as it is at that time; NULL: nobody holds it. */
+static struct lock *look(struct table *t, str name, int64_t now_ms, struct task_list *ended) {
+    struct lock *k = map_get(&t->by_name, name);
+    if (k == NULL || now_ms < k->until_ms) return k;
+    return pass_on(t, k, now_ms, ended) ? k : NULL;
+}
+
+static struct lock *lock_new(struct table *t, str name) {
+    struct lock *k = mem_new(sizeof *k + name.len);
+    char *copy = (char *)(k + 1);
+    memcpy(copy, name.at, name.len);
+    k->name = (str){copy, name.len};
+    k->last = &k->first;
+    list_init(&k->link);
+    list_move_last(&t->locks, &k->link);
+    map_put(&t->by_name, k->name, k);
+    return k;
+}
+
+/* ---- the operations ---- */
+
+/* False: it waits. */
+static bool acquire_in(struct table *t, struct lock_op *op, struct task_list *ended) {
+    struct lock *k = look(t, op->name, op->now_ms, ended);
+    if (k == NULL) {
+        grant(t, lock_new(t, op->name), op, op->now_ms);
+        return true;
+    }
+    if (op->wait_ms_max <= 0) {
+        op->outcome = LOCK_TIMED_OUT;
+        return true;
+    }
+    assert(mailbox_mine() != NULL);
+    op->task = (struct task){.run = run_done, .home = mailbox_mine()};
+    *k->last = op;
+    k->last = &op->next;
+    return false;
+}
+
+static void acquire(struct locks *l, struct lock_op *op) {
+    assert(op->name.len > 0 && op->name.len <= LOCK_NAME_BYTES_MAX && op->lease_ms > 0);
+    struct table *t = table_of(l, op->name);
+    struct task_list ended = {0};
+    op->result = ERR_OK;
+    op->next = NULL;
+    op->waited_ms = 0;
+    pthread_mutex_lock(&t->lock);
+    bool is_decided = acquire_in(t, op, &ended);
+    pthread_mutex_unlock(&t->lock);
+    post_all(&ended);
+    if (is_decided) op->done(op); /* else it may be done already, on this worker or not */
+}
+
+static void renew(struct locks *l, struct lock_hold_op *op) {
+    struct table *t = table_of(l, op->name);
+    struct task_list ended = {0};
+    pthread_mutex_lock(&t->lock);
+    struct lock *k = look(t, op->name, op->now_ms, &ended);
+    bool is_theirs = k != NULL && k->fence == op->fence;
+    if (is_theirs) k->until_ms = op->now_ms + op->lease_ms;
+    pthread_mutex_unlock(&t->lock);
+    post_all(&ended);
+    op->result = ERR_OK;
+    op->outcome = is_theirs ? LOCK_KEPT : LOCK_LOST;
+    op->done(op);
+}
+
+static void release(struct locks *l, struct lock_hold_op *op) {
+    struct table *t = table_of(l, op->name);
+    struct task_list ended = {0};
+    pthread_mutex_lock(&t->lock);
+    struct lock *k = look(t, op->name, op->now_ms, &ended);
+    bool is_theirs = k != NULL && k->fence == op->fence;
+    if (is_theirs) pass_on(t, k, op->now_ms, &ended);
+    pthread_mutex_unlock(&t->lock);
+    post_all(&ended);
+    op->result = ERR_OK;
+    op->outcome = is_theirs ? LOCK_RELEASED : LOCK_LOST;
+    op->done(op);
+}
+
+static void tick_table(struct table *t, int64_t now_ms) {
+    struct task_list ended = {0};
+    pthread_mutex_lock(&t->lock);
+    for (struct list *at = t->locks.next; at != &t->locks;) {
+        struct lock *k = CONTAINER_OF(at, struct lock, link);
+        at = at->next;
+        if (now_ms >= k->until_ms)
+            pass_on(t, k, now_ms, &ended);
+        else
+            line_expire(k, now_ms, &ended);
+    }
+    pthread_mutex_unlock(&t->lock);
+    post_all(&ended);
+}
+
+static void tick(struct locks *l, int64_t now_ms) {
+    struct memory_locks *m = CONTAINER_OF(l, struct memory_locks, locks);
+    for (int i = 0; i < TABLES; i++) tick_table(&m->tables[i], now_ms);
+}
+
+static const struct locks_ops ops = {
+    .acquire = acquire, .renew = renew, .release = release, .tick = tick};
+
+/* ---- life ---- */
+
+struct memory_locks *memory_locks_new(uint32_t epoch) {
+    struct memory_locks *m = mem_new(sizeof *m);
+    m->locks.ops = &ops;
+    for (int i = 0; i < TABLES; i++) {
+        struct table *t = &m->tables[i];
+        pthread_mutex_init(&t->lock, NULL);
+        map_init(&t->by_name);
+        list_init(&t->locks);
+        t->fence = (uint64_t)epoch << 32;
+    }
+    m->seed = m->tables[0].by_name.seed; /* random */
+    return m;
+}
+
+void memory_locks_free(struct memory_locks *m) {
+    for (int i = 0; i < TABLES; i++) {
+        struct table *t = &m->tables[i];
+        while (t->locks.next != &t->locks) {
+            struct lock *k = CONTAINER_OF(t->locks.next, struct lock, link);
+            assert(k->first == NULL);
+            lock_free(t, k);
+        }
+        map_deinit(&t->by_name);
+        pthread_mutex_destroy(&t->lock);
+    }
+    mem_free(m);
+}
+
+struct locks *memory_locks_port(struct memory_locks *m) {
+    return &m->locks;
+}

@@ -1,0 +1,190 @@
+/* The waiting rooms' side of the memory adapter: core/queue.h, one step under the room's lock. */
+#include <assert.h>
+
+#include "hot/memory_parts.h"
+
+/* Entries that a tick looks at for silence: ten million are all looked at in about four minutes. */
+#define SWEEP_BUDGET 4096
+/* How many are ended, and told, at a time. */
+#define ENDED_MAX 256
+#define PURGE_ROUNDS 8
+
+static struct memory *memory_of(struct queues *q) {
+    return CONTAINER_OF(q, struct memory, queues);
+}
+
+static void tell_expired(const struct memory *m, const struct room *r, int64_t now_ms,
+                         const struct entry_change *ended, size_t count) {
+    if (count > 0) m->listener.expired(m->listener.to, r->event_key, now_ms, ended, count);
+}
+
+/* Of a crowd whose time is over at once, a part: as long as the rest still counts there is less
+ * room, not more. */
+void room_purge(const struct memory *m, struct room *r, int64_t now_ms) {
+    struct entry_change ended[ENDED_MAX];
+    size_t count;
+    size_t rounds = PURGE_ROUNDS;
+    do {
+        count = queue_purge(r->queue, now_ms, ended, ENDED_MAX);
+        tell_expired(m, r, now_ms, ended, count);
+    } while (count == ENDED_MAX && --rounds > 0);
+}
+
+static void sweep(const struct memory *m, struct room *r, int64_t now_ms) {
+    struct entry_change ended[ENDED_MAX];
+    size_t count;
+    size_t rounds = SWEEP_BUDGET / ENDED_MAX;
+    do {
+        count = queue_sweep(r->queue, now_ms, SWEEP_BUDGET, ended, ENDED_MAX);
+        tell_expired(m, r, now_ms, ended, count);
+    } while (count == ENDED_MAX && --rounds > 0);
+}
+
+static void enter(struct queues *q, struct enter_op *e) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_begin(m, &e->op);
+    if (r != NULL) {
+        uint64_t before = queue_find(r->queue, e->user);
+        room_purge(m, r, e->op.now_ms);
+        e->outcome = queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
+        e->closes = e->outcome == ENTER_TAKEN ? before : 0;
+        e->opens_at_ms = r->opens_at_ms;
+        bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;
+        if (e->outcome == ENTER_THERE) queue_seen(r->queue, e->place.seq, e->op.now_ms);
+        if (is_there && e->place.pending) e->op.result = e->submit(e);
+        if (e->op.result != ERR_OK && e->outcome == ENTER_TAKEN)
+            queue_settle_enter(r->queue, e->place.seq, false);
+        room_leave(m, r);
+    }
+    e->done(e);
+}
+
+static void look_at(const struct queue *q, uint64_t seq, int64_t now_ms, struct place *out) {
+    if (!queue_look(q, seq, now_ms, out)) *out = (struct place){.status = ENTRY_NONE, .seq = seq};
+}
+
+static void settle(struct queues *q, struct settle_op *s) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_begin(m, &s->op);
+    for (size_t i = 0; r != NULL && i < s->count; i++) {
+        if (s->admissions)
+            queue_settle_admit(r->queue, s->seqs[i], s->kept[i]);
+        else
+            queue_settle_enter(r->queue, s->seqs[i], s->kept[i]);
+        if (s->places != NULL) look_at(r->queue, s->seqs[i], s->op.now_ms, &s->places[i]);
+    }
+    if (r != NULL) room_leave(m, r);
+    s->done(s);
+}
+
+static void admit(struct queues *q, struct admit_op *a) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_begin(m, &a->op);
+    a->count = 0;
+    if (r != NULL) {
+        room_purge(m, r, a->op.now_ms);
+        sweep(m, r, a->op.now_ms);
+        a->count = queue_admit(r->queue, a->op.now_ms, a->entries, ADMIT_MAX);
+        if (a->count > 0) a->op.result = a->submit(a);
+        for (size_t i = 0; a->op.result != ERR_OK && i < a->count; i++)
+            queue_settle_admit(r->queue, a->entries[i].seq, false);
+        room_leave(m, r);
+    }
+    a->done(a);
+}
+
+/* One that waits is known by its order alone; only others need a look at the entry, which of ten
+ * million is far away in memory. */
+static void look_quickly(const struct room *r, int64_t now_ms, uint64_t waiting,
+                         struct look_item *item) {
+    const struct queue *q = r->queue;
+    uint64_t position = queue_position(q, item->seq);
+    item->reserving = false;
+    if (position == 0) {
+        look_at(q, item->seq, now_ms, &item->place);
+        item->reserving = item->place.status == ENTRY_ACTIVE &&
+                          claims_is_reserving(r->claims, queue_user(q, item->seq), item->seq);
+        return;
+    }
+    item->place = (struct place){.status = ENTRY_WAITING,
+                                 .seq = item->seq,
+                                 .position = position,
+                                 .waiting = waiting,
+                                 .estimate_s = queue_estimate_s(q, position)};
+}
+
+static void look(struct queues *q, struct look_op *l) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_begin(m, &l->op);
+    l->user_len = 0;
+    if (r != NULL) {
+        l->counts = queue_counts(r->queue);
+        l->seats = claims_totals(r->claims);
+        l->state = queue_state(r->queue, l->op.now_ms);
+        for (size_t i = 0; i < l->count; i++) {
+            look_quickly(r, l->op.now_ms, l->counts.waiting, &l->items[i]);
+            if (l->items[i].seen) queue_seen(r->queue, l->items[i].seq, l->op.now_ms);
+        }
+        if (l->user != NULL && l->count > 0) {
+            str user = queue_user(r->queue, l->items[0].seq);
+            assert(user.len <= USER_ID_BYTES_MAX);
+            if (user.len > 0) memcpy(l->user, user.at, user.len);
+            l->user_len = user.len;
+        }
+        room_leave(m, r);
+    }
+    l->done(l);
+}
+
+static void end(struct queues *q, struct end_op *e) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_begin(m, &e->op);
+    e->ended = r != NULL && queue_end(r->queue, e->seq, e->final);
+    if (r != NULL) room_leave(m, r);
+    e->done(e);
+}
+
+static void configure(struct queues *q, const struct event *e) {
+    memory_configure(memory_of(q), e);
+}
+
+static void remove_event(struct queues *q, int64_t event_key) {
+    memory_remove(memory_of(q), event_key);
+}
+
+static void restore(struct queues *q, const struct ledger_entry *e) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_enter(m, e->event_key);
+    if (r == NULL) return; /* of an event that was deleted */
+    uint64_t older = queue_find(r->queue, e->user);
+    if (older != 0) {
+        queue_end(r->queue, older, ENTRY_EXPIRED);
+        tell_expired(m, r, e->joined_ms, &(struct entry_change){.seq = older}, 1);
+    }
+    queue_restore(r->queue, e->seq, e->user, e->lane, e->status, e->joined_ms, e->expires_ms);
+    room_leave(m, r);
+}
+
+static void recovered(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_enter(m, event_key);
+    if (r == NULL) return;
+    queue_skip_to(r->queue, next_seq);
+    queue_grace_anew(r->queue, now_ms);
+    room_leave(m, r);
+}
+
+static void listen_to(struct queues *q, struct queue_listener listener) {
+    memory_of(q)->listener = listener;
+}
+
+const struct queue_ops memory_queue_ops = {.enter = enter,
+                                           .settle = settle,
+                                           .admit = admit,
+                                           .look = look,
+                                           .end = end,
+                                           .configure = configure,
+                                           .remove = remove_event,
+                                           .restore = restore,
+                                           .recovered = recovered,
+                                           .listen = listen_to};

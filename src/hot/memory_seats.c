@@ -1,0 +1,132 @@
+/* The seats' side of the memory adapter: core/claims.h, one step under the room's lock. */
+#include "hot/memory_parts.h"
+
+static struct memory *memory_of(struct seats *s) {
+    return CONTAINER_OF(s, struct memory, seats);
+}
+
+static bool is_active(const struct room *r, const struct claim_wish *w, int64_t now_ms) {
+    struct place p;
+    return queue_look(r->queue, w->entry_seq, now_ms, &p) && p.status == ENTRY_ACTIVE &&
+           !p.pending && str_eq(queue_user(r->queue, w->entry_seq), w->user);
+}
+
+static void claim_in(struct room *r, struct claim_op *c) {
+    c->wish.is_active = is_active(r, &c->wish, c->op.now_ms);
+    c->outcome =
+        claims_claim(r->claims, &c->wish, c->op.now_ms, &c->reservation, c->seats, &c->seat_count);
+    bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
+    if (is_there && c->reservation.pending) c->op.result = c->submit(c);
+    if (c->op.result != ERR_OK && c->outcome == CLAIM_DONE)
+        claims_settle(r->claims, &c->reservation.id, false);
+}
+
+static void claim(struct seats *s, struct claim_op *c) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &c->op);
+    if (r != NULL) {
+        room_purge(m, r, c->op.now_ms);
+        claim_in(r, c);
+        room_leave(m, r);
+    }
+    c->done(c);
+}
+
+static void settle(struct seats *s, struct claim_settle_op *t) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &t->op);
+    for (size_t i = 0; r != NULL && i < t->count; i++) {
+        bool live = claims_settle(r->claims, &t->ids[i], t->kept[i]);
+        if (t->live != NULL) t->live[i] = live;
+    }
+    if (r != NULL) room_leave(m, r);
+    t->done(t);
+}
+
+static void follow(struct seats *s, struct follow_op *f) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &f->op);
+    for (size_t i = 0; r != NULL && i < f->count; i++)
+        f->news[i].changed = claims_follow(r->claims, &f->news[i].id, f->news[i].status);
+    if (r != NULL) room_leave(m, r);
+    f->done(f);
+}
+
+static void sync_seats(struct seats *s, struct seat_sync_op *y) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &y->op);
+    y->changed = 0;
+    for (size_t i = 0; r != NULL && i < y->available_count; i++)
+        if (claims_free_seat(r->claims, y->section_key, y->available[i])) y->changed++;
+    for (size_t i = 0; r != NULL && i < y->count; i++)
+        if (claims_apply(r->claims, &y->reservations[i])) y->changed++;
+    if (r != NULL) room_leave(m, r);
+    y->done(y);
+}
+
+static void due(struct seats *s, struct due_op *d) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &d->op);
+    d->count = 0;
+    if (r != NULL) {
+        for (size_t i = 0; i < d->failed_count; i++) claims_due_failed(r->claims, &d->failed[i]);
+        d->count = claims_due(r->claims, d->op.now_ms, d->ids, d->max);
+        room_leave(m, r);
+    }
+    d->done(d);
+}
+
+static void holds(struct seats *s, struct holds_op *h) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &h->op);
+    h->count = 0;
+    if (r != NULL) {
+        h->count = claims_of(r->claims, h->user, h->entry_seq, h->reservations, h->max);
+        room_leave(m, r);
+    }
+    h->done(h);
+}
+
+static void count_seats(struct seats *s, struct seat_count_op *c) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &c->op);
+    c->count = 0;
+    if (r != NULL) {
+        c->count = claims_sections(r->claims, c->sections, c->max);
+        c->totals = claims_totals(r->claims);
+        room_leave(m, r);
+    }
+    c->done(c);
+}
+
+static void render(struct seats *s, struct render_op *d) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_begin(m, &d->op);
+    d->count = 0;
+    if (r != NULL) {
+        if (!claims_render(r->claims, d->section_key, d->first, d->letters, d->max, &d->count,
+                           &d->counts))
+            d->op.result = ERR_SECTION_NOT_FOUND;
+        room_leave(m, r);
+    }
+    d->done(d);
+}
+
+static void restore(struct seats *s, int64_t event_key,
+                    const struct live_reservation *reservation) {
+    struct memory *m = memory_of(s);
+    struct room *r = room_enter(m, event_key);
+    if (r == NULL) return; /* of an event that was deleted */
+    claims_apply(r->claims, reservation);
+    room_leave(m, r);
+}
+
+const struct seats_ops memory_seats_ops = {.claim = claim,
+                                           .settle = settle,
+                                           .follow = follow,
+                                           .sync = sync_seats,
+                                           .due = due,
+                                           .holds = holds,
+                                           .count = count_seats,
+                                           .render = render,
+                                           .restore = restore};

@@ -1,0 +1,253 @@
+/*
+ * Holds. There is one writer, so what was read stays true until it is written: a hold is judged
+ * whole first, and then written, and a refusal has nothing to take back. The writes are guarded
+ * all the same: a row that is not as it was judged fails the record.
+ */
+#include <assert.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "ledger/sqlite_parts.h"
+
+/* What the ledger knows of the section, the user and the entry. */
+struct terms {
+    bool section_is_there;
+    int64_t capacity;
+    int64_t taken;
+    int64_t max_per_user;
+    int64_t has; /* the user's live seats */
+    bool active;
+};
+
+static int read_terms(struct db *db, const struct reservation *r, struct terms *t) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query(db, &rows,
+                      "SELECT c.capacity, c.held + c.confirmed, e.max_per_user, coalesce("
+                      "(SELECT b.seats FROM buyers b WHERE b.event_id = ?2 AND b.user_id = ?3), 0),"
+                      " EXISTS (SELECT 1 FROM queue_entries q WHERE q.event_id = ?2 AND q.seq = ?4"
+                      "  AND q.user_id = ?3 AND q.status = 'ACTIVE' AND q.active_expires_at > ?5)"
+                      " FROM sections c JOIN events e ON e.id = c.event_id"
+                      " WHERE c.id = ?1 AND c.event_id = ?2 AND c.removed_version IS NULL",
+                      cell_i64(r->section_key), cell_i64(r->event_key), cell_text(r->user),
+                      cell_i64((int64_t)r->entry_seq), cell_i64(r->created_ms));
+    while (db_next(rows, &rc)) {
+        *t = (struct terms){.section_is_there = true,
+                            .capacity = sqlite3_column_int64(rows, 0),
+                            .taken = sqlite3_column_int64(rows, 1),
+                            .max_per_user = sqlite3_column_int64(rows, 2),
+                            .has = sqlite3_column_int64(rows, 3),
+                            .active = sqlite3_column_int(rows, 4) != 0};
+    }
+    return rc;
+}
+
+static enum err judge_terms(const struct reservation *r, const struct terms *t) {
+    if (!t->section_is_there) return ERR_SECTION_NOT_FOUND;
+    if (t->has + r->seat_count > t->max_per_user) return ERR_LIMIT_EXCEEDED;
+    return t->active ? ERR_OK : ERR_NOT_ACTIVE;
+}
+
+struct seat_row {
+    enum seat_state state;
+    int64_t version;
+    int64_t fence;
+};
+
+/* A seat without a row was never sold. */
+static int seat_read(struct db *db, int64_t section_key, uint32_t seat, struct seat_row *out) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query(db, &rows,
+                      "SELECT state, version, fence FROM seats"
+                      " WHERE section_id = ?1 AND seat_no = ?2",
+                      cell_i64(section_key), cell_i64(seat));
+    *out = (struct seat_row){.state = SEAT_AVAILABLE};
+    while (db_next(rows, &rc)) {
+        /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
+        out->state = (enum seat_state)column_str(rows, 0).at[0];
+        out->version = sqlite3_column_int64(rows, 1);
+        out->fence = sqlite3_column_int64(rows, 2);
+    }
+    return rc;
+}
+
+/* How bad a refusal is: a list's is that of its worst seat. */
+static int badness(enum err e) {
+    return e == ERR_LOCK_LOST ? 3 : e == ERR_CONFLICT ? 2 : e == ERR_SEAT_TAKEN ? 1 : 0;
+}
+
+static enum err judge_seat(const struct ledger_hold *hold, uint32_t i, const struct seat_row *row,
+                           int64_t capacity) {
+    if (hold->fence > 0 && row->fence > hold->fence) return ERR_LOCK_LOST;
+    if (hold->versions != NULL && row->version != hold->versions[i]) return ERR_CONFLICT;
+    bool is_there = hold->wanted->seats[i] <= capacity;
+    return is_there && row->state == SEAT_AVAILABLE ? ERR_OK : ERR_SEAT_TAKEN;
+}
+
+static int judge_seats(struct db *db, struct ledger_hold *hold, int64_t capacity) {
+    const struct reservation *r = hold->wanted;
+    int rc = SQLITE_OK;
+    for (uint32_t i = 0; rc == SQLITE_OK && i < r->seat_count; i++) {
+        struct seat_row row;
+        assert(r->seats[i] > (i == 0 ? 0 : r->seats[i - 1]));
+        rc = seat_read(db, r->section_key, r->seats[i], &row);
+        enum err refusal = judge_seat(hold, i, &row, capacity);
+        if (refusal == ERR_OK || badness(refusal) < badness(hold->record.result)) continue;
+        if (refusal != hold->record.result) hold->refused_count = 0;
+        hold->record.result = refusal;
+        hold->refused[hold->refused_count++] = r->seats[i];
+    }
+    return rc;
+}
+
+/* The id is there already: the same hold once more, or another one, or an undone one. */
+static int judge_repeated(struct db *db, struct ledger_hold *hold, bool *repeated) {
+    const struct reservation *r = hold->wanted;
+    struct reservation *old = NULL;
+    int64_t found = 0;
+    int rc = db_number(db, &found, "SELECT 1 FROM reservations WHERE id = ?1", cell_uuid(&r->id));
+    *repeated = found != 0;
+    if (rc != SQLITE_OK || !*repeated) return rc;
+    rc = reservation_read(db, &r->id, &old);
+    if (rc != SQLITE_OK) return rc;
+    bool same = old != NULL && old->section_key == r->section_key &&
+                str_eq(str_of(old->user), str_of(r->user)) && old->seat_count == r->seat_count &&
+                memcmp(old->seats, r->seats, r->seat_count * sizeof *r->seats) == 0;
+    if (same)
+        hold->status = old->status;
+    else
+        hold->record.result = ERR_CONFLICT;
+    mem_free(old);
+    return rc;
+}
+
+/* *decided: there is nothing to write. */
+static int judge(struct db *db, struct ledger_hold *hold, struct terms *t, bool *decided) {
+    int rc = idempotency_judge(db, hold->idempotency, &hold->record.result, decided);
+    if (rc == SQLITE_OK && !*decided) rc = judge_repeated(db, hold, decided);
+    if (rc != SQLITE_OK || *decided) return rc;
+    rc = read_terms(db, hold->wanted, t);
+    if (rc == SQLITE_OK) hold->record.result = judge_terms(hold->wanted, t);
+    if (rc == SQLITE_OK && hold->record.result == ERR_OK) rc = judge_seats(db, hold, t->capacity);
+    *decided = hold->record.result != ERR_OK;
+    return rc;
+}
+
+static int write_buyer(struct db *db, const struct reservation *r, int64_t max_per_user) {
+    return db_change(db,
+                     "INSERT INTO buyers(event_id, user_id, seats, held) VALUES (?1, ?2, ?3, ?3)"
+                     " ON CONFLICT DO UPDATE SET seats = seats + excluded.seats,"
+                     " held = held + excluded.held WHERE seats + excluded.seats <= ?4",
+                     cell_i64(r->event_key), cell_text(r->user), cell_i64(r->seat_count),
+                     cell_i64(max_per_user));
+}
+
+static int write_seats(struct db *db, const struct ledger_hold *hold) {
+    const struct reservation *r = hold->wanted;
+    int rc = SQLITE_OK;
+    for (uint32_t i = 0; rc == SQLITE_OK && i < r->seat_count; i++)
+        rc = db_change(db,
+                       "INSERT INTO seats(section_id, seat_no, state, reservation_id, version,"
+                       " fence) VALUES (?1, ?2, 'HELD', ?3, 1, ?4) ON CONFLICT DO UPDATE"
+                       " SET state = 'HELD', reservation_id = excluded.reservation_id,"
+                       " version = version + 1, fence = max(fence, excluded.fence)"
+                       " WHERE state = 'AVAILABLE'"
+                       "  AND (excluded.fence = 0 OR fence <= excluded.fence)",
+                       cell_i64(r->section_key), cell_i64(r->seats[i]), cell_uuid(&r->id),
+                       cell_i64(hold->fence));
+    return rc;
+}
+
+static int write_reservation(struct db *db, const struct reservation *r) {
+    struct buf seats = {0};
+    for (uint32_t i = 0; i < r->seat_count; i++) {
+        if (i > 0) buf_add_char(&seats, ',');
+        buf_add_i64(&seats, r->seats[i]);
+    }
+    int rc = db_run(
+        db,
+        "INSERT INTO reservations(id, event_id, section_id, user_id, entry_seq, strategy,"
+        " status, seat_count, seats, price, currency, expires_at, created_at)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'HELD', ?7, ?8, ?9, ?10, ?11, ?12)",
+        cell_uuid(&r->id), cell_i64(r->event_key), cell_i64(r->section_key), cell_text(r->user),
+        cell_i64((int64_t)r->entry_seq), cell_str(strategy_words[r->strategy]),
+        cell_i64(r->seat_count), cell_str(buf_str(&seats)), cell_i64(r->price),
+        cell_text(r->currency), cell_i64(r->expires_ms), cell_i64(r->created_ms));
+    buf_deinit(&seats);
+    return rc;
+}
+
+/* The section has just become full. So there was a seat left before, and the event is sold out from
+ * now on if its other sections are full too. */
+static int write_sold_out(struct db *db, struct ledger_hold *hold) {
+    const struct reservation *r = hold->wanted;
+    int rc = db_run(db,
+                    "INSERT INTO facts(kind, event_id, seat_count, at) SELECT 'SOLD_OUT', ?1, 0, ?2"
+                    " WHERE NOT EXISTS (SELECT 1 FROM sections WHERE event_id = ?1"
+                    "  AND removed_version IS NULL AND held + confirmed < capacity)",
+                    cell_i64(r->event_key), cell_i64(r->created_ms));
+    hold->sold_out = sqlite3_changes(db->handle) > 0;
+    return rc;
+}
+
+static int write_hold(struct db *db, struct ledger_hold *hold, const struct terms *t) {
+    const struct reservation *r = hold->wanted;
+    int rc = write_buyer(db, r, t->max_per_user);
+    if (rc == SQLITE_OK) rc = write_seats(db, hold);
+    if (rc == SQLITE_OK) rc = write_reservation(db, r);
+    if (rc == SQLITE_OK)
+        rc = db_change(db, "UPDATE sections SET held = held + ?2 WHERE id = ?1",
+                       cell_i64(r->section_key), cell_i64(r->seat_count));
+    if (rc == SQLITE_OK) rc = fact_add(db, r, RESERVATION_HELD, r->created_ms);
+    if (rc == SQLITE_OK && t->taken + r->seat_count == t->capacity) rc = write_sold_out(db, hold);
+    if (rc == SQLITE_OK) rc = idempotency_add(db, hold->idempotency, r, r->created_ms);
+    return rc;
+}
+
+int hold_apply(struct db *db, struct ledger_hold *hold) {
+    const struct reservation *r = hold->wanted;
+    assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
+    assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms && hold->fence >= 0);
+    struct terms t = {0};
+    bool decided = false;
+    hold->record.result = ERR_OK;
+    hold->held = false;
+    hold->sold_out = false;
+    hold->status = RESERVATION_HELD;
+    hold->refused_count = 0;
+    int rc = judge(db, hold, &t, &decided);
+    if (rc == SQLITE_OK && !decided) {
+        rc = write_hold(db, hold, &t);
+        hold->held = true;
+    }
+    return rc;
+}
+
+int hold_void_apply(struct db *db, struct ledger_hold_void *undo) {
+    int64_t there = 0;
+    undo->record.result = ERR_OK;
+    /* Where the section has gone, a late hold finds none. */
+    int rc = db_run(db,
+                    "INSERT INTO reservations(id, event_id, section_id, user_id, entry_seq,"
+                    " strategy, status, seat_count, seats, price, currency, expires_at, created_at,"
+                    " ended_at) SELECT ?1, ?2, ?3, '', 0, '', 'VOID', 0, '', 0, '', ?4, ?4, ?4"
+                    " FROM sections WHERE id = ?3 AND event_id = ?2 ON CONFLICT DO NOTHING",
+                    cell_uuid(&undo->id), cell_i64(undo->event_key), cell_i64(undo->section_key),
+                    cell_i64(undo->now_ms));
+    if (rc == SQLITE_OK)
+        rc = db_number(db, &there, "SELECT 1 FROM reservations WHERE id = ?1 AND status <> 'VOID'",
+                       cell_uuid(&undo->id));
+    undo->voided = there == 0;
+    return rc;
+}
+
+int seats_read(struct db *db, struct ledger_seats_read *read) {
+    int rc = db_exec(db, "BEGIN");
+    for (size_t i = 0; rc == SQLITE_OK && i < read->count; i++) {
+        struct seat_row row;
+        rc = seat_read(db, read->section_key, read->seats[i], &row);
+        read->states[i] = row.state;
+        read->versions[i] = row.version;
+    }
+    if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
+    return rc;
+}

@@ -1,0 +1,172 @@
+/*
+ * seats: the contract of the events' seats in the hot store: which are free, who has the others,
+ * and until when. What an adapter promises, besides what port/queue.h says of every operation:
+ *
+ *  - Each operation is one atomic step on one event, by the law of core/claims.h. Events come,
+ * change and go by queues_configure and queues_remove, seats and queue at once.
+ *  - What claim does is pending until it is settled. Its `submit` is called as part of the step, so
+ *    the records of one event reach the ledger in the order of the steps; what it refuses is undone
+ *    at once, and its answer is the result. It only submits.
+ *  - claim looks at the user's entry in the same step: who is not ACTIVE (settled, the user's own,
+ *    and in time) gets no seats. Actives whose time is over are ended first, as in enter.
+ *  - Nothing ends by itself: a hold that is due stays until follow says what the ledger decided.
+ */
+#ifndef ADMITONE_PORT_SEATS_H
+#define ADMITONE_PORT_SEATS_H
+
+#include "core/claims.h"
+#include "port/hot.h"
+
+/* Takes seats, or finds the reservation that was made with the same key. */
+struct claim_op {
+    struct hot_op op;
+    struct claim_wish wish; /* but is_active, which the step finds out */
+    uint32_t *seats;        /* room for wish.count; out, seat_count of them: as claims_claim */
+    /* The reservation is new, or there and not durable yet: see reservation.pending. Submits its
+     * record, the same one in both cases, by reservation and seats. */
+    enum err (*submit)(struct claim_op *c);
+    void (*done)(struct claim_op *c);
+    enum claim_outcome outcome;    /* out */
+    struct claim_info reservation; /* out, when DONE or THERE */
+    size_t seat_count;             /* out */
+};
+
+/* The ledger has decided about claims that were pending: kept, or undone. */
+struct claim_settle_op {
+    struct hot_op op;
+    const struct uuid *ids;
+    const bool *kept;
+    size_t count;
+    bool *live; /* NULL, or out, one for each: it is live then */
+    void (*done)(struct claim_settle_op *s);
+};
+
+struct reservation_news {
+    struct uuid id;
+    enum reservation_status status; /* CONFIRMED, CANCELLED, EXPIRED */
+    bool changed;                   /* out: it was not so already */
+};
+
+/* The ledger has decided; the hot store follows. */
+struct follow_op {
+    struct hot_op op;
+    struct reservation_news *news;
+    size_t count;
+    void (*done)(struct follow_op *f);
+};
+
+/* These seats are as the ledger has them: those of live reservations (holds of a `seat` section
+ * after their commit, and where the ledger refused what was claimed here), and free ones. */
+struct seat_sync_op {
+    struct hot_op op;
+    const struct live_reservation *reservations;
+    size_t count;
+    int64_t section_key; /* of `available` */
+    const uint32_t *available;
+    size_t available_count;
+    void (*done)(struct seat_sync_op *s);
+    size_t changed; /* out: reservations that were applied, and seats that were freed */
+};
+
+/* Settled holds whose time is over, for the ledger to end: as claims_due. */
+struct due_op {
+    struct hot_op op;
+    /* Told before and not brought to the ledger: they are due at once again. */
+    const struct uuid *failed;
+    size_t failed_count;
+    struct uuid *ids; /* room for max; out */
+    size_t max;
+    size_t count; /* out */
+    void (*done)(struct due_op *d);
+};
+
+/* The live reservations of a user, newest first: for leaving, for showing them. */
+struct holds_op {
+    struct hot_op op;
+    str user;
+    uint64_t entry_seq; /* only of this entry; 0: all */
+    struct claim_info *reservations;
+    size_t max;
+    size_t count; /* out: how many there are, perhaps more than max */
+    void (*done)(struct holds_op *h);
+};
+
+/* Seats by state: of every section, and of all together. */
+struct seat_count_op {
+    struct hot_op op;
+    struct section_counts *sections;
+    size_t max;
+    size_t count;              /* out: how many there are, perhaps more than max */
+    struct seat_counts totals; /* out */
+    void (*done)(struct seat_count_op *c);
+};
+
+/* A part of a section's map, one letter for each seat from `first` on. SECTION_NOT_FOUND. */
+struct render_op {
+    struct hot_op op;
+    int64_t section_key;
+    uint32_t first;
+    char *letters; /* room for max; out */
+    size_t max;
+    size_t count;                 /* out */
+    struct section_counts counts; /* out: of the section, at that moment */
+    void (*done)(struct render_op *r);
+};
+
+struct seats;
+
+struct seats_ops {
+    void (*claim)(struct seats *s, struct claim_op *c);
+    void (*settle)(struct seats *s, struct claim_settle_op *t);
+    void (*follow)(struct seats *s, struct follow_op *f);
+    void (*sync)(struct seats *s, struct seat_sync_op *y);
+    void (*due)(struct seats *s, struct due_op *d);
+    void (*holds)(struct seats *s, struct holds_op *h);
+    void (*count)(struct seats *s, struct seat_count_op *c);
+    void (*render)(struct seats *s, struct render_op *r);
+    void (*restore)(struct seats *s, int64_t event_key, const struct live_reservation *r);
+};
+
+struct seats {
+    const struct seats_ops *ops;
+};
+
+static inline void seats_claim(struct seats *s, struct claim_op *c) {
+    s->ops->claim(s, c);
+}
+
+static inline void seats_settle(struct seats *s, struct claim_settle_op *t) {
+    s->ops->settle(s, t);
+}
+
+static inline void seats_follow(struct seats *s, struct follow_op *f) {
+    s->ops->follow(s, f);
+}
+
+static inline void seats_sync(struct seats *s, struct seat_sync_op *y) {
+    s->ops->sync(s, y);
+}
+
+static inline void seats_due(struct seats *s, struct due_op *d) {
+    s->ops->due(s, d);
+}
+
+static inline void seats_holds(struct seats *s, struct holds_op *h) {
+    s->ops->holds(s, h);
+}
+
+static inline void seats_count(struct seats *s, struct seat_count_op *c) {
+    s->ops->count(s, c);
+}
+
+static inline void seats_render(struct seats *s, struct render_op *r) {
+    s->ops->render(s, r);
+}
+
+/* For recovery, after the event was configured: a live reservation. */
+static inline void seats_restore(struct seats *s, int64_t event_key,
+                                 const struct live_reservation *r) {
+    s->ops->restore(s, event_key, r);
+}
+
+#endif

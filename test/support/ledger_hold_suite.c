@@ -1,0 +1,546 @@
+/* The part of the ledger's contract that makes reservations: every outcome of a hold, and the keys
+ * of requests. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ledger_desk.h"
+
+static const struct ledger_adapter *adapter;
+
+/* Two sections of ten seats; "a", "b", "c" are ACTIVE as entries 1, 2, 3. */
+static int set_up(void **state) {
+    struct desk *d = mem_new(sizeof *d);
+    desk_open(d, adapter->open, 2, 10);
+    desk_enter(d, 1, "a");
+    desk_enter(d, 2, "b");
+    desk_enter(d, 3, "c");
+    *state = d;
+    return 0;
+}
+
+/* Whatever a test has done, the ledger is sound after it. */
+static int tear_down(void **state) {
+    struct desk *d = *state;
+    desk_assert_sound(d);
+    desk_close(d);
+    mem_free(d);
+    return 0;
+}
+
+static void assert_refused(const struct test_record *r, size_t count, const uint32_t *seats) {
+    assert_int_equal(r->hold.refused_count, count);
+    for (size_t i = 0; i < count; i++) assert_int_equal(r->hold.refused[i], seats[i]);
+    assert_false(r->hold.held);
+    assert_false(r->hold.sold_out);
+}
+
+static void assert_none(struct desk *d, uint64_t number) {
+    assert_null(desk_get(d, number));
+}
+
+/* ---- hold ---- */
+
+static void a_hold_is_there_with_all_it_says_also_after_a_restart(void **state) {
+    struct desk *d = *state;
+    char longest[USER_ID_BYTES_MAX + 1] = {0};
+    memset(longest, 'x', USER_ID_BYTES_MAX);
+    desk_enter(d, 4, longest);
+    struct reservation *wanted = desk_wanted(d, 1, longest, 4, 1, SEATS(2, 3, 10));
+    wanted->strategy = STRATEGY_DISTRIBUTED_LOCK;
+    struct test_record r;
+    test_hold(&r, wanted);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_true(r.hold.held);
+    assert_false(r.hold.sold_out);
+    assert_int_equal(r.hold.status, RESERVATION_HELD);
+    for (int round = 0; round < 2; round++) {
+        struct reservation *got = desk_get(d, 1);
+        assert_non_null(got);
+        desk_assert_equal(got, wanted);
+        mem_free(got);
+        struct desk_loaded all;
+        desk_load(d, &all);
+        assert_int_equal(all.count, 1);
+        assert_int_equal(all.entries, 4);
+        desk_assert_equal(all.reservations[0], wanted);
+        desk_loaded_free(&all);
+        desk_restart(d);
+    }
+    int64_t version = 0;
+    assert_int_equal(desk_seat(d, 1, 3, &version), SEAT_HELD);
+    assert_int_equal(version, 1);
+    assert_int_equal(desk_seat(d, 0, 3, &version), SEAT_AVAILABLE);
+    assert_int_equal(version, 0);
+    desk_assert_counts(d, 0, 0, 0);
+    desk_assert_counts(d, 1, 3, 0);
+    assert_int_equal(desk_entry(d, 4), ENTRY_ACTIVE);
+    mem_free(wanted);
+}
+
+/* Trap 24: two groups that each get some. Trap 26: a row without its seats. */
+static void several_seats_are_taken_all_or_none(void **state) {
+    struct desk *d = *state;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(4, 6)), ERR_OK);
+    struct reservation *wanted = desk_wanted(d, 2, "b", 2, 0, SEATS(3, 4, 5, 6));
+    struct test_record r;
+    test_hold(&r, wanted);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SEAT_TAKEN);
+    assert_refused(&r, 2, SEATS(4, 6));
+    mem_free(wanted);
+    assert_none(d, 2);
+    int64_t version = 1;
+    assert_int_equal(desk_seat(d, 0, 3, &version), SEAT_AVAILABLE);
+    assert_int_equal(version, 0);
+    desk_assert_counts(d, 0, 2, 0);
+    /* Its end frees nothing, for it has nothing. */
+    assert_false(desk_expire(d, 2, 9000));
+    assert_int_equal(desk_cancel(d, 2, "b"), ERR_RESERVATION_NOT_FOUND);
+    desk_assert_counts(d, 0, 2, 0);
+    /* Nor was it counted: the user may still have four. */
+    assert_int_equal(desk_hold(d, 3, "b", 2, 0, SEATS(1, 2, 3, 5)), ERR_OK);
+}
+
+/* Also trap 32: what counts is what is live, not what was cancelled. */
+static void a_user_has_no_more_seats_than_the_event_allows(void **state) {
+    struct desk *d = *state;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4, 5)), ERR_LIMIT_EXCEEDED);
+    assert_none(d, 1);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_hold(d, 3, "a", 1, 1, SEATS(2, 3)), ERR_LIMIT_EXCEEDED);
+    assert_int_equal(desk_hold(d, 3, "a", 1, 1, SEATS(2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 4, "b", 2, 1, SEATS(3)), ERR_OK);
+    /* Confirmed seats count as held ones do, cancelled and expired ones no longer. */
+    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(1, 2, 3)), ERR_LIMIT_EXCEEDED);
+    assert_true(desk_expire(d, 2, 3000));
+    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(1, 2, 3)), ERR_OK);
+    assert_int_equal(desk_hold(d, 6, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
+    desk_assert_counts(d, 0, 3, 0);
+    desk_assert_counts(d, 1, 2, 0);
+}
+
+static enum err hold_at(struct desk *d, uint64_t number, const char *user, uint64_t seq,
+                        int64_t now_ms) {
+    struct reservation *wanted = desk_wanted(d, number, user, seq, 0, SEATS(1));
+    wanted->created_ms = now_ms;
+    wanted->expires_ms = now_ms + 1000;
+    struct test_record r;
+    test_hold(&r, wanted);
+    enum err e = harness_submit(&d->h, d->l, &r);
+    mem_free(wanted);
+    return e;
+}
+
+static void only_an_active_entry_holds_and_only_its_own_user(void **state) {
+    struct desk *d = *state;
+    struct test_record r;
+    test_enter(&r, d->event->key, 7, "w", ENTRY_WAITING);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_int_equal(hold_at(d, 1, "w", 7, 2000), ERR_NOT_ACTIVE);
+    assert_int_equal(hold_at(d, 1, "b", 1, 2000), ERR_NOT_ACTIVE);
+    assert_int_equal(hold_at(d, 1, "nobody", 8, 2000), ERR_NOT_ACTIVE);
+    assert_int_equal(hold_at(d, 1, "a", 1, 100000), ERR_NOT_ACTIVE);
+    static const uint64_t third = 3;
+    bool ended;
+    test_end(&r, d->event->key, ENTRY_LEFT, &third, 1, &ended);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_int_equal(hold_at(d, 1, "c", 3, 2000), ERR_NOT_ACTIVE);
+    desk_assert_counts(d, 0, 0, 0);
+    assert_none(d, 1);
+    assert_int_equal(hold_at(d, 1, "a", 1, 99999), ERR_OK);
+}
+
+static void a_section_must_be_there(void **state) {
+    struct desk *d = *state;
+    struct event *other = test_event("2", 1);
+    struct event *stored = harness_store(&d->h, d->l, other);
+    struct reservation *wanted = desk_wanted(d, 1, "a", 1, 0, SEATS(1));
+    struct test_record r;
+    wanted->section_key = stored->sections[0].key;
+    test_hold(&r, wanted);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SECTION_NOT_FOUND);
+    wanted->section_key = 999;
+    test_hold(&r, wanted);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SECTION_NOT_FOUND);
+    mem_free(wanted);
+    mem_free(stored);
+    mem_free(other);
+    /* Taken out of the event. */
+    struct event *smaller = test_event("1", 1);
+    smaller->sections[0].capacity = 10;
+    mem_free(harness_store(&d->h, d->l, smaller));
+    mem_free(smaller);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 1, SEATS(1)), ERR_SECTION_NOT_FOUND);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+}
+
+/* Trap 30: the last unit is sold, and only then there is none. */
+static void as_many_are_sold_as_there_are(void **state) {
+    struct desk *d = *state;
+    int sold = 0;
+    for (uint64_t i = 0; i < 24; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "u%d", (int)i);
+        desk_enter(d, 10 + i, user);
+        enum err e = desk_hold(d, 1 + i, user, 10 + i, 0, SEATS((uint32_t)i % 12 + 1));
+        assert_int_equal(e, i < 10 ? ERR_OK : ERR_SEAT_TAKEN);
+        sold += e == ERR_OK;
+    }
+    assert_int_equal(sold, 10);
+    desk_assert_counts(d, 0, 10, 0);
+    struct reservation *beyond = desk_wanted(d, 90, "a", 1, 1, SEATS(9, 10, 11));
+    struct test_record r;
+    test_hold(&r, beyond);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SEAT_TAKEN);
+    assert_refused(&r, 1, SEATS(11));
+    mem_free(beyond);
+}
+
+static bool sells_out(struct desk *d, uint64_t number, size_t section, const uint32_t *seats) {
+    char user[16];
+    snprintf(user, sizeof user, "s%d", (int)number);
+    desk_enter(d, 100 + number, user);
+    struct reservation *wanted = desk_wanted(d, number, user, 100 + number, section, seats);
+    struct test_record r;
+    test_hold(&r, wanted);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    mem_free(wanted);
+    return r.hold.sold_out;
+}
+
+static void an_event_is_sold_out_when_its_last_seat_goes_and_not_again(void **state) {
+    struct desk *d = *state;
+    struct event *small = test_event("1", 2);
+    small->sections[0].capacity = 3;
+    small->sections[1].capacity = 2;
+    mem_free(harness_store(&d->h, d->l, small));
+    assert_false(sells_out(d, 1, 0, SEATS(1)));
+    assert_false(sells_out(d, 2, 0, SEATS(2, 3))); /* the section, not the event */
+    assert_false(sells_out(d, 3, 1, SEATS(2)));
+    assert_int_equal(desk_confirm(d, 1, "s1", 2500), ERR_OK);
+    assert_true(sells_out(d, 4, 1, SEATS(1)));
+    assert_int_equal(desk_confirm(d, 4, "s4", 2500), ERR_OK);
+    /* The same once more is not another end. */
+    struct reservation *again = desk_wanted(d, 4, "s4", 104, 1, SEATS(1));
+    struct test_record r;
+    test_hold(&r, again);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_false(r.hold.sold_out);
+    mem_free(again);
+    /* A seat comes back and goes. */
+    assert_true(desk_expire(d, 2, 3000));
+    assert_false(sells_out(d, 5, 0, SEATS(2)));
+    assert_true(sells_out(d, 6, 0, SEATS(3)));
+    mem_free(small);
+}
+
+static enum err hold_guarded(struct desk *d, uint64_t number, const uint32_t *seats,
+                             const int64_t *versions, int64_t fence, struct test_record *r) {
+    struct reservation *wanted = desk_wanted(d, number, "b", 2, 0, seats);
+    test_hold(r, wanted);
+    r->hold.versions = versions;
+    r->hold.fence = fence;
+    enum err e = harness_submit(&d->h, d->l, r);
+    mem_free(wanted);
+    return e;
+}
+
+static void a_version_that_has_passed_is_a_conflict(void **state) {
+    struct desk *d = *state;
+    struct test_record r;
+    int64_t version = 0;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(2)), ERR_OK);
+    /* What is taken since it was read is a conflict, to be read anew, not yet a refusal. */
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, 0, &r), ERR_CONFLICT);
+    assert_refused(&r, 1, SEATS(2));
+    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_HELD);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, 0, &r),
+                     ERR_SEAT_TAKEN);
+    assert_refused(&r, 1, SEATS(2));
+    /* Free again is not the same as free as ever. */
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, 0, &r), ERR_CONFLICT);
+    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_AVAILABLE);
+    assert_int_equal(version, 2);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, 0, &r), ERR_OK);
+    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_HELD);
+    assert_int_equal(version, 3);
+    assert_int_equal(desk_confirm(d, 2, "b", 2500), ERR_OK);
+    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_CONFIRMED);
+    assert_int_equal(version, 4);
+}
+
+/* Trap 20: who slept through the lease of his lock comes with a lower number. */
+static void a_write_under_an_older_lock_is_refused(void **state) {
+    struct desk *d = *state;
+    const int64_t epoch = INT64_C(3) << 32;
+    struct test_record r;
+    assert_int_equal(hold_guarded(d, 1, SEATS(1), NULL, epoch + 10, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, epoch + 9, &r), ERR_LOCK_LOST);
+    assert_refused(&r, 1, SEATS(1));
+    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, epoch + 9, &r), ERR_LOCK_LOST);
+    assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_AVAILABLE);
+    /* Within one lock, and under a later one. */
+    assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, epoch + 10, &r), ERR_OK);
+    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    assert_int_equal(hold_guarded(d, 3, SEATS(1), NULL, epoch + 11, &r), ERR_OK);
+    assert_int_equal(desk_cancel(d, 3, "b"), ERR_OK);
+    /* A strategy without locks leaves the number as it is. */
+    assert_int_equal(hold_guarded(d, 4, SEATS(1), NULL, 0, &r), ERR_OK);
+    assert_int_equal(desk_cancel(d, 4, "b"), ERR_OK);
+    assert_int_equal(hold_guarded(d, 5, SEATS(1), NULL, epoch + 10, &r), ERR_LOCK_LOST);
+}
+
+static void the_refusal_is_that_of_the_worst_seat(void **state) {
+    struct desk *d = *state;
+    struct test_record r;
+    assert_int_equal(hold_guarded(d, 1, SEATS(3), NULL, 7, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, 0, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 3, SEATS(1, 2), (int64_t[]){1, 5}, 6, &r), ERR_CONFLICT);
+    assert_refused(&r, 1, SEATS(2));
+    desk_enter(d, 50, "d");
+    struct reservation *wanted = desk_wanted(d, 3, "d", 50, 0, SEATS(1, 2, 3));
+    test_hold(&r, wanted);
+    r.hold.versions = (int64_t[]){1, 5, 1};
+    r.hold.fence = 6;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_LOCK_LOST);
+    assert_refused(&r, 1, SEATS(3));
+    mem_free(wanted);
+}
+
+static void the_same_hold_once_more_changes_nothing(void **state) {
+    struct desk *d = *state;
+    struct reservation *wanted = desk_wanted(d, 1, "a", 1, 0, SEATS(1, 2));
+    struct test_record r;
+    enum reservation_status then[] = {RESERVATION_HELD, RESERVATION_CONFIRMED,
+                                      RESERVATION_CANCELLED};
+    int64_t version = 0;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        if (i == 1) assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+        if (i == 2) assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+        test_hold(&r, wanted);
+        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+        assert_false(r.hold.held);
+        assert_int_equal(r.hold.status, then[i]);
+        assert_int_equal(desk_status(d, 1), then[i]);
+        assert_int_equal(desk_seat(d, 0, 1, &version) == SEAT_AVAILABLE, i == 2);
+        assert_int_equal(version, i + 1);
+    }
+    mem_free(wanted);
+}
+
+static void an_id_is_one_reservations_for_ever(void **state) {
+    struct desk *d = *state;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 1, "b", 2, 0, SEATS(1, 2)), ERR_CONFLICT);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 3)), ERR_CONFLICT);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_CONFLICT);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 1, SEATS(1, 2)), ERR_CONFLICT);
+    desk_assert_counts(d, 0, 2, 0);
+    desk_assert_counts(d, 1, 0, 0);
+}
+
+static bool voids(struct desk *d, uint64_t number) {
+    struct reservation *of = desk_wanted(d, number, "a", 1, 0, SEATS(1));
+    struct test_record r;
+    test_hold_void(&r, of, 2100);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    mem_free(of);
+    return r.undo.voided;
+}
+
+static void a_hold_that_was_undone_is_refused_when_it_comes_late(void **state) {
+    struct desk *d = *state;
+    assert_true(voids(d, 1));
+    assert_true(voids(d, 1));
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_CONFLICT);
+    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_RESERVATION_NOT_FOUND);
+    assert_int_equal(desk_cancel(d, 1, ""), ERR_RESERVATION_NOT_FOUND);
+    assert_false(desk_expire(d, 1, 9000));
+    assert_none(d, 1);
+    desk_assert_counts(d, 0, 0, 0);
+    struct desk_loaded all;
+    desk_restart(d);
+    desk_load(d, &all);
+    assert_int_equal(all.count, 0);
+    desk_loaded_free(&all);
+    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(1)), ERR_OK);
+}
+
+static void what_is_there_is_not_undone(void **state) {
+    struct desk *d = *state;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_false(voids(d, 1));
+    assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_false(voids(d, 1));
+    assert_int_equal(desk_status(d, 1), RESERVATION_CANCELLED);
+    /* Of a section that has gone there is nothing to undo, and no row that leads nowhere. */
+    struct reservation *lost = desk_wanted(d, 2, "a", 1, 0, SEATS(1));
+    struct test_record r;
+    lost->section_key = 999;
+    test_hold_void(&r, lost, 2100);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_true(r.undo.voided);
+    mem_free(lost);
+}
+
+/* ---- keys ---- */
+
+static struct idempotency key_of(const char *user, const char *key, unsigned char body) {
+    struct idempotency i = {.user = str_of(user),
+                            .route = STR("POST /reservations"),
+                            .key = str_of(key),
+                            .status = 201,
+                            .response = STR("{\"id\":\"one\"}")};
+    memset(i.digest, body, sizeof i.digest);
+    return i;
+}
+
+static enum err hold_keyed(struct desk *d, uint64_t number, const char *user, uint64_t seq,
+                           uint32_t seat, struct idempotency *i) {
+    struct reservation *wanted = desk_wanted(d, number, user, seq, 0, SEATS(seat));
+    struct test_record r;
+    test_hold(&r, wanted);
+    r.hold.idempotency = i;
+    enum err e = harness_submit(&d->h, d->l, &r);
+    assert_int_equal(r.hold.held, e == ERR_OK && !i->replayed);
+    mem_free(wanted);
+    return e;
+}
+
+static void assert_replayed(struct idempotency *i, int status, const char *text) {
+    assert_true(i->replayed);
+    assert_int_equal(i->replayed_status, status);
+    assert_string_equal(buf_cstr(&i->replayed_text), text);
+    buf_deinit(&i->replayed_text);
+}
+
+static void a_key_has_one_effect_and_one_answer(void **state) {
+    struct desk *d = *state;
+    struct idempotency first = key_of("a", "k", 1);
+    assert_int_equal(hold_keyed(d, 1, "a", 1, 1, &first), ERR_OK);
+    assert_false(first.replayed);
+    for (int round = 0; round < 2; round++) {
+        struct idempotency again = key_of("a", "k", 1);
+        again.status = 200;
+        again.response = STR("{\"id\":\"two\"}");
+        /* Another id, another seat: what was done first counts. */
+        assert_int_equal(hold_keyed(d, 2, "a", 1, 2, &again), ERR_OK);
+        assert_replayed(&again, 201, "{\"id\":\"one\"}");
+        struct idempotency other_body = key_of("a", "k", 2);
+        assert_int_equal(hold_keyed(d, 2, "a", 1, 2, &other_body), ERR_IDEMPOTENCY_MISMATCH);
+        assert_false(other_body.replayed);
+        assert_none(d, 2);
+        desk_assert_counts(d, 0, 1, 0);
+        desk_restart(d);
+    }
+    /* Its own for each user and route. */
+    struct idempotency other_user = key_of("b", "k", 2);
+    assert_int_equal(hold_keyed(d, 3, "b", 2, 3, &other_user), ERR_OK);
+    struct idempotency other_route = key_of("a", "k", 2);
+    other_route.route = STR("POST /elsewhere");
+    assert_int_equal(hold_keyed(d, 4, "a", 1, 4, &other_route), ERR_OK);
+    desk_assert_counts(d, 0, 3, 0);
+}
+
+static void a_refused_request_may_use_its_key_again(void **state) {
+    struct desk *d = *state;
+    assert_int_equal(desk_hold(d, 1, "b", 2, 0, SEATS(1)), ERR_OK);
+    struct idempotency i = key_of("a", "k", 1);
+    assert_int_equal(hold_keyed(d, 2, "a", 1, 1, &i), ERR_SEAT_TAKEN);
+    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    i = key_of("a", "k", 2);
+    assert_int_equal(hold_keyed(d, 2, "a", 1, 1, &i), ERR_OK);
+    assert_false(i.replayed);
+}
+
+static void a_key_can_be_asked_for(void **state) {
+    struct desk *d = *state;
+    struct idempotency i = key_of("a", "k", 1);
+    struct test_record r;
+    test_idempotency_get(&r, &i);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    assert_false(i.replayed);
+    assert_int_equal(hold_keyed(d, 1, "a", 1, 1, &i), ERR_OK);
+    i = key_of("a", "k", 1);
+    test_idempotency_get(&r, &i);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    assert_replayed(&i, 201, "{\"id\":\"one\"}");
+    i = key_of("a", "k", 9);
+    test_idempotency_get(&r, &i);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_IDEMPOTENCY_MISMATCH);
+    assert_false(i.replayed);
+}
+
+static void respond_with_code(struct idempotency *i, const struct reservation *r, struct buf *out) {
+    (void)i;
+    buf_addf(out, "%s %d", r->confirmation_code, (int)r->status);
+}
+
+static void a_confirmations_answer_is_made_from_what_is_stored(void **state) {
+    struct desk *d = *state;
+    struct uuid id = desk_id(1);
+    struct test_record r;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    struct idempotency i = key_of("a", "k", 1);
+    i.respond = respond_with_code;
+    i.status = 200;
+    for (int round = 0; round < 3; round++) {
+        test_confirm(&r, &id, "a", 2500 + round);
+        r.confirm.idempotency = &i;
+        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+        assert_int_equal(r.confirm.confirmed, round == 0);
+        assert_int_equal(r.confirm.stored != NULL, round == 0);
+        if (round > 0) assert_replayed(&i, 200, "CODE002500 1");
+        test_record_deinit(&r);
+        /* What was answered once is answered so whatever has happened since. */
+        if (round == 1) assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    }
+    /* Without the key it is told as it is now; a refusal has no row. */
+    struct idempotency late = key_of("a", "late", 1);
+    test_confirm(&r, &id, "a", 2500);
+    r.confirm.idempotency = &late;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_RESERVATION_ENDED);
+    test_record_deinit(&r);
+    test_idempotency_get(&r, &late);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    assert_false(late.replayed);
+}
+
+int ledger_hold_suite_run(const struct ledger_adapter *of) {
+    adapter = of;
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_hold_is_there_with_all_it_says_also_after_a_restart),
+        TEST(several_seats_are_taken_all_or_none),
+        TEST(a_user_has_no_more_seats_than_the_event_allows),
+        TEST(only_an_active_entry_holds_and_only_its_own_user),
+        TEST(a_section_must_be_there),
+        TEST(as_many_are_sold_as_there_are),
+        TEST(an_event_is_sold_out_when_its_last_seat_goes_and_not_again),
+        TEST(a_version_that_has_passed_is_a_conflict),
+        TEST(a_write_under_an_older_lock_is_refused),
+        TEST(the_refusal_is_that_of_the_worst_seat),
+        TEST(the_same_hold_once_more_changes_nothing),
+        TEST(an_id_is_one_reservations_for_ever),
+        TEST(a_hold_that_was_undone_is_refused_when_it_comes_late),
+        TEST(what_is_there_is_not_undone),
+        TEST(a_key_has_one_effect_and_one_answer),
+        TEST(a_refused_request_may_use_its_key_again),
+        TEST(a_key_can_be_asked_for),
+        TEST(a_confirmations_answer_is_made_from_what_is_stored),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("ledger contract: holds", tests, NULL, NULL);
+}

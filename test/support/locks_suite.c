@@ -1,0 +1,415 @@
+/* The contract of named locks, step by step and with several threads at once. */
+#include "locks_suite.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+#define T0 INT64_C(1700002800000)
+#define LEASE_MS 3000
+#define WAIT_MS 10000
+#define EPOCH 7
+#define DEADLINE_MS 60000
+/* So many turns let everything come back that is on its way. */
+#define TURNS 20
+#define MANY 500
+
+static const struct locks_adapter *adapter;
+
+struct fixture {
+    void *own;
+    struct locks *locks;
+};
+
+static void open_epoch(struct fixture *f, uint32_t epoch) {
+    f->locks = adapter->open(&f->own, epoch);
+}
+
+static int set_up(void **state) {
+    struct fixture *f = mem_new(sizeof *f);
+    adapter->thread_begins();
+    open_epoch(f, EPOCH);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    adapter->close(f->own);
+    adapter->thread_ends();
+    mem_free(f);
+    return 0;
+}
+
+/* ---- the operations, waited for ---- */
+
+struct waiter {
+    struct lock_op op;
+    bool done;
+    size_t order; /* how many were done before it */
+};
+static _Thread_local size_t done_count;
+
+static void on_done(struct lock_op *op) {
+    struct waiter *w = CONTAINER_OF(op, struct waiter, op);
+    if (w->done) abort(); /* twice */
+    w->done = true;
+    w->order = done_count++;
+}
+
+static void turn(void) {
+    for (int i = 0; i < TURNS; i++) adapter->turn();
+}
+
+static void wait_for(const bool *done) {
+    int64_t deadline_ns = clock_steady_ns() + (int64_t)DEADLINE_MS * 1000000;
+    while (!*done) {
+        if (clock_steady_ns() > deadline_ns) abort();
+        adapter->turn();
+    }
+}
+
+static void ask(struct fixture *f, struct waiter *w, const char *name, int64_t now_ms,
+                int64_t wait_ms_max) {
+    *w = (struct waiter){.op = {.name = str_of(name),
+                                .now_ms = now_ms,
+                                .wait_ms_max = wait_ms_max,
+                                .lease_ms = LEASE_MS,
+                                .done = on_done}};
+    locks_acquire(f->locks, &w->op);
+}
+
+static void assert_acquired(const struct waiter *w) {
+    wait_for(&w->done);
+    assert_int_equal(w->op.result, ERR_OK);
+    assert_int_equal(w->op.outcome, LOCK_ACQUIRED);
+}
+
+/* At once; its fence. */
+static uint64_t take(struct fixture *f, const char *name, int64_t now_ms) {
+    struct waiter w;
+    ask(f, &w, name, now_ms, 0);
+    assert_acquired(&w);
+    assert_int_equal(w.op.until_ms, now_ms + LEASE_MS);
+    assert_int_equal(w.op.waited_ms, 0);
+    return w.op.fence;
+}
+
+struct keeping {
+    struct lock_hold_op op;
+    bool done;
+};
+
+static void on_kept(struct lock_hold_op *op) {
+    CONTAINER_OF(op, struct keeping, op)->done = true;
+}
+
+static enum lock_outcome keep(struct fixture *f, bool releases, const char *name, uint64_t fence,
+                              int64_t now_ms) {
+    struct keeping k = {.op = {.name = str_of(name),
+                               .fence = fence,
+                               .now_ms = now_ms,
+                               .lease_ms = LEASE_MS,
+                               .done = on_kept}};
+    if (releases)
+        locks_release(f->locks, &k.op);
+    else
+        locks_renew(f->locks, &k.op);
+    wait_for(&k.done);
+    return k.op.outcome;
+}
+
+static enum lock_outcome renew(struct fixture *f, const char *name, uint64_t fence,
+                               int64_t now_ms) {
+    return keep(f, false, name, fence, now_ms);
+}
+
+static enum lock_outcome release(struct fixture *f, const char *name, uint64_t fence,
+                                 int64_t now_ms) {
+    return keep(f, true, name, fence, now_ms);
+}
+
+/* ---- one after the other ---- */
+
+static void who_waits_comes_in_by_order_of_arrival(void **state) {
+    struct fixture *f = *state;
+    struct waiter w[5];
+    uint64_t fence = take(f, "seat", T0);
+    for (int i = 0; i < 5; i++) ask(f, &w[i], "seat", T0 + 5 - i, WAIT_MS); /* clocks differ */
+    for (int i = 0; i < 5; i++) {
+        turn();
+        assert_false(w[i].done);
+        assert_int_equal(release(f, "seat", fence, T0 + 100), LOCK_RELEASED);
+        assert_acquired(&w[i]);
+        assert_true(w[i].op.fence > fence);
+        assert_int_equal(w[i].op.until_ms, T0 + 100 + LEASE_MS);
+        assert_int_equal(w[i].op.waited_ms, 95 + i);
+        fence = w[i].op.fence;
+    }
+    assert_int_equal(release(f, "seat", fence, T0 + 100), LOCK_RELEASED);
+    take(f, "seat", T0 + 100);
+}
+
+static void fences_grow_by_name_after_a_release_and_over_restarts_trap_20(void **state) {
+    struct fixture *f = *state;
+    uint64_t last = (uint64_t)EPOCH << 32;
+    for (int i = 0; i < 100; i++) {
+        uint64_t fence = take(f, "seat", T0);
+        assert_true(fence > last);
+        assert_int_equal(fence >> 32, EPOCH);
+        last = fence;
+        assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
+        if (i % 10 == 0) take(f, "other", T0 + i * LEASE_MS);
+    }
+    adapter->close(f->own);
+    open_epoch(f, EPOCH + 1);
+    uint64_t fence = take(f, "seat", T0);
+    assert_true(fence > last);
+    assert_int_equal(fence >> 32, EPOCH + 1);
+}
+
+/* ---- time ---- */
+
+static void a_wait_that_is_over_is_an_outcome_not_an_error_trap_21(void **state) {
+    struct fixture *f = *state;
+    struct waiter w;
+    struct waiter never;
+    uint64_t fence = take(f, "seat", T0);
+    ask(f, &never, "seat", T0, 0);
+    wait_for(&never.done);
+    assert_int_equal(never.op.result, ERR_OK);
+    assert_int_equal(never.op.outcome, LOCK_TIMED_OUT);
+    ask(f, &w, "seat", T0, 1000);
+    locks_tick(f->locks, T0 + 999);
+    turn();
+    assert_false(w.done);
+    locks_tick(f->locks, T0 + 1000);
+    wait_for(&w.done);
+    assert_int_equal(w.op.result, ERR_OK);
+    assert_int_equal(w.op.outcome, LOCK_TIMED_OUT);
+    assert_int_equal(w.op.waited_ms, 1000);
+    assert_int_equal(renew(f, "seat", fence, T0 + 1000), LOCK_KEPT);
+}
+
+static void who_gives_up_leaves_the_order_of_the_others(void **state) {
+    struct fixture *f = *state;
+    static const int64_t waits_ms[] = {2000, 1000, 2000, 1000, 1000, 2000};
+    struct waiter w[7];
+    uint64_t fence = take(f, "seat", T0);
+    for (int i = 0; i < 6; i++) ask(f, &w[i], "seat", T0, waits_ms[i]);
+    locks_tick(f->locks, T0 + 1500);
+    turn();
+    for (int i = 0; i < 6; i++) assert_int_equal(w[i].done, waits_ms[i] == 1000);
+    ask(f, &w[6], "seat", T0 + 1500, 500);
+    static const int order[] = {0, 2, 5, 6};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(release(f, "seat", fence, T0 + 1600), LOCK_RELEASED);
+        assert_acquired(&w[order[i]]);
+        fence = w[order[i]].op.fence;
+    }
+    /* And without a tick nobody gets it who has waited for too long. */
+    ask(f, &w[0], "seat", T0 + 1600, 100);
+    ask(f, &w[1], "seat", T0 + 1600, 1000);
+    assert_int_equal(release(f, "seat", fence, T0 + 1700), LOCK_RELEASED);
+    wait_for(&w[0].done);
+    assert_int_equal(w[0].op.outcome, LOCK_TIMED_OUT);
+    assert_acquired(&w[1]);
+}
+
+static void a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not(void **state) {
+    struct fixture *f = *state;
+    struct waiter w;
+    uint64_t fence = take(f, "seat", T0);
+    ask(f, &w, "seat", T0, INT64_C(100) * LEASE_MS);
+    for (int64_t i = 1; i <= 10; i++) {
+        int64_t now_ms = T0 + i * (LEASE_MS - 1);
+        locks_tick(f->locks, now_ms);
+        assert_int_equal(renew(f, "seat", fence, now_ms), LOCK_KEPT);
+    }
+    int64_t over_ms = T0 + 10 * (LEASE_MS - 1) + LEASE_MS;
+    locks_tick(f->locks, over_ms - 1);
+    turn();
+    assert_false(w.done);
+    locks_tick(f->locks, over_ms);
+    assert_acquired(&w);
+    assert_true(w.op.fence > fence);
+    assert_int_equal(w.op.until_ms, over_ms + LEASE_MS);
+}
+
+/* The first was paused past its lease. It hears so, and the second one's hold stays. */
+static void who_comes_late_has_lost_it_and_harms_nobody_trap_20(void **state) {
+    struct fixture *f = *state;
+    struct waiter second;
+    uint64_t first = take(f, "seat", T0);
+    ask(f, &second, "seat", T0, WAIT_MS);
+    assert_int_equal(renew(f, "seat", first, T0 + LEASE_MS), LOCK_LOST);
+    assert_acquired(&second); /* that very operation passed it on */
+    assert_int_equal(release(f, "seat", first, T0 + LEASE_MS), LOCK_LOST);
+    assert_int_equal(renew(f, "seat", second.op.fence, T0 + LEASE_MS), LOCK_KEPT);
+    struct waiter third;
+    ask(f, &third, "seat", T0 + LEASE_MS, 0);
+    wait_for(&third.done);
+    assert_int_equal(third.op.outcome, LOCK_TIMED_OUT);
+    assert_int_equal(release(f, "seat", second.op.fence, T0 + LEASE_MS), LOCK_RELEASED);
+    assert_int_equal(release(f, "seat", second.op.fence, T0 + LEASE_MS), LOCK_LOST);
+}
+
+static void over_is_over_though_nobody_else_wants_it(void **state) {
+    struct fixture *f = *state;
+    uint64_t fence = take(f, "seat", T0);
+    assert_int_equal(renew(f, "seat", fence, T0 + LEASE_MS), LOCK_LOST);
+    fence = take(f, "seat", T0);
+    assert_int_equal(release(f, "seat", fence, T0 + LEASE_MS), LOCK_LOST);
+    assert_int_equal(renew(f, "never", fence, T0), LOCK_LOST);
+    fence = take(f, "seat", T0);
+    locks_tick(f->locks, T0 + LEASE_MS);
+    assert_int_equal(renew(f, "seat", fence, T0), LOCK_LOST);
+}
+
+static void whoever_asks_after_the_lease_comes_behind_those_who_waited(void **state) {
+    struct fixture *f = *state;
+    struct waiter first;
+    struct waiter late;
+    take(f, "seat", T0);
+    ask(f, &first, "seat", T0, WAIT_MS);
+    ask(f, &late, "seat", T0 + LEASE_MS, WAIT_MS);
+    assert_acquired(&first);
+    turn();
+    assert_false(late.done);
+    assert_int_equal(release(f, "seat", first.op.fence, T0 + LEASE_MS), LOCK_RELEASED);
+    assert_acquired(&late);
+    assert_true(late.op.fence > first.op.fence);
+}
+
+/* Those who wait and die: the lock comes to them, nobody answers, and the lease runs all the same.
+ */
+static void a_dead_waiter_does_not_block_the_line(void **state) {
+    struct fixture *f = *state;
+    struct waiter w[4];
+    uint64_t fence = take(f, "seat", T0);
+    for (int i = 0; i < 4; i++) ask(f, &w[i], "seat", T0, INT64_C(10) * LEASE_MS);
+    assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
+    for (int64_t i = 1; i <= 3; i++) locks_tick(f->locks, T0 + i * LEASE_MS);
+    for (int i = 0; i < 4; i++) assert_acquired(&w[i]);
+    for (int i = 0; i < 3; i++) {
+        assert_true(w[i].order < w[i + 1].order && w[i].op.fence < w[i + 1].op.fence);
+        assert_int_equal(release(f, "seat", w[i].op.fence, T0 + 3 * LEASE_MS), LOCK_LOST);
+    }
+    assert_int_equal(release(f, "seat", w[3].op.fence, T0 + 3 * LEASE_MS), LOCK_RELEASED);
+}
+
+static void a_lock_that_many_wait_for_is_nothing_to_other_names(void **state) {
+    struct fixture *f = *state;
+    struct waiter *w = mem_new(MANY * sizeof *w);
+    uint64_t fence = take(f, "popular", T0);
+    for (int i = 0; i < MANY; i++) ask(f, &w[i], "popular", T0, WAIT_MS);
+    char name[] = "other 000";
+    for (int i = 0; i < MANY; i++) {
+        name[6] = (char)('0' + i / 100);
+        name[7] = (char)('0' + i / 10 % 10);
+        name[8] = (char)('0' + i % 10);
+        uint64_t other = take(f, name, T0);
+        assert_int_equal(release(f, "popular", fence + 1, T0), LOCK_LOST);
+        if (i % 2 == 0) assert_int_equal(release(f, name, other, T0), LOCK_RELEASED);
+    }
+    assert_int_equal(renew(f, "popular", fence, T0), LOCK_KEPT);
+    locks_tick(f->locks, T0 + WAIT_MS);
+    for (int i = 0; i < MANY; i++) {
+        wait_for(&w[i].done);
+        assert_int_equal(w[i].op.outcome, LOCK_TIMED_OUT);
+    }
+    mem_free(w);
+}
+
+/* ---- threads ---- */
+
+#define THREADS 6
+#define NAMES 3
+#define ROUNDS 400
+
+struct crew {
+    struct fixture *f;
+    uint64_t fences[NAMES]; /* no atomics: the locks keep them */
+    uint64_t count[NAMES];
+    _Atomic int working;
+    _Atomic uint64_t wrong;
+    _Atomic uint64_t contended;
+};
+
+struct hand {
+    struct crew *crew;
+    int index;
+    pthread_t thread;
+};
+
+static const char *const names[NAMES] = {"section A", "section B", "seat 17"};
+
+static void work_once(struct crew *c, int name, bool slowly) {
+    struct waiter w;
+    ask(c->f, &w, names[name], T0, WAIT_MS);
+    if (!w.done) c->contended++;
+    wait_for(&w.done);
+    if (w.op.outcome != LOCK_ACQUIRED || w.op.fence <= c->fences[name]) c->wrong++;
+    c->fences[name] = w.op.fence;
+    c->count[name]++;
+    adapter->turn(); /* some work, while others come */
+    if (slowly) usleep(100);
+    if (keep(c->f, true, names[name], w.op.fence, T0) != LOCK_RELEASED) c->wrong++;
+}
+
+static void *run_hand(void *arg) {
+    struct hand *h = arg;
+    adapter->thread_begins();
+    if (h->index == 0) {
+        while (h->crew->working > 0) locks_tick(h->crew->f->locks, T0 + 1);
+    } else {
+        for (int i = 0; i < ROUNDS; i++) work_once(h->crew, (i + h->index) % NAMES, i % 8 == 0);
+        h->crew->working--;
+    }
+    adapter->thread_ends();
+    return NULL;
+}
+
+static void threads_hold_a_name_one_at_a_time_with_growing_fences(void **state) {
+    struct crew c = {.f = *state, .working = THREADS - 1};
+    struct hand hands[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        hands[i] = (struct hand){.crew = &c, .index = i};
+        assert_int_equal(pthread_create(&hands[i].thread, NULL, run_hand, &hands[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(hands[i].thread, NULL);
+    assert_int_equal(c.wrong, 0);
+    assert_int_equal(c.count[0] + c.count[1] + c.count[2], (THREADS - 1) * ROUNDS);
+    assert_true(c.contended > 0);
+    for (int i = 0; i < NAMES; i++) assert_true(take(c.f, names[i], T0) > c.fences[i]);
+}
+
+int locks_suite_run(const struct locks_adapter *of) {
+    adapter = of;
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(who_waits_comes_in_by_order_of_arrival),
+        TEST(fences_grow_by_name_after_a_release_and_over_restarts_trap_20),
+        TEST(a_wait_that_is_over_is_an_outcome_not_an_error_trap_21),
+        TEST(who_gives_up_leaves_the_order_of_the_others),
+        TEST(a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not),
+        TEST(who_comes_late_has_lost_it_and_harms_nobody_trap_20),
+        TEST(over_is_over_though_nobody_else_wants_it),
+        TEST(whoever_asks_after_the_lease_comes_behind_those_who_waited),
+        TEST(a_dead_waiter_does_not_block_the_line),
+        TEST(a_lock_that_many_wait_for_is_nothing_to_other_names),
+        TEST(threads_hold_a_name_one_at_a_time_with_growing_fences),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("locks contract", tests, NULL, NULL);
+}

@@ -1,0 +1,463 @@
+/* The contract of the events' seats: claiming, one step at a time. */
+#include "seats_suite.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "seats_steps.h"
+
+static const struct queue_adapter *adapter;
+
+static int set_up(void **state) {
+    struct hall *h = mem_new(sizeof *h);
+    hall_open(h, adapter);
+    *state = h;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct hall *h = *state;
+    hall_close(h);
+    mem_free(h);
+    return 0;
+}
+
+static void set_limit(struct hall *h, int64_t max_per_user) {
+    h->e.max_per_user = max_per_user;
+    hall_configure(h);
+}
+
+/* ---- seats ---- */
+
+static void any_seats_are_adjacent_pending_and_counted(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    struct claimed c = claim_any(&h->s, 1, "ann", ann, FLOOR, 3);
+    assert_int_equal(c.result, ERR_OK);
+    assert_int_equal(c.outcome, CLAIM_DONE);
+    assert_int_equal(c.count, 3);
+    for (uint32_t i = 0; i < 3; i++) assert_int_equal(c.seats[i], i + 1);
+    assert_int_equal(number_of(&c.r.id), 1);
+    assert_int_equal(c.r.entry_seq, ann);
+    assert_int_equal(c.r.section_key, FLOOR);
+    assert_int_equal(c.r.seat_count, 3);
+    assert_int_equal(c.r.status, RESERVATION_HELD);
+    assert_true(c.r.pending);
+    assert_seats(&h->s, FLOOR, 97, 3, 0);
+    assert_seats(&h->s, BALCONY, 100, 0, 0);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 1);
+    assert_int_equal(h->heard[0].kind, HEARD_CLAIM);
+    assert_int_equal(h->heard[0].entry.seq, 1);
+    assert_true(step_settle_claim(&h->s, KEY, 1, true));
+    assert_seats(&h->s, FLOOR, 97, 3, 0);
+}
+
+static void a_hold_lasts_for_seconds_not_milliseconds_trap_22(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t due[4];
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).r.expires_ms, T0 + 300000);
+    step_settle_claim(&h->s, KEY, 1, true);
+    assert_int_equal(step_due(&h->s, KEY, T0 + 299999, 0, due, 4), 0);
+    assert_int_equal(step_due(&h->s, KEY, T0 + 300000, 0, due, 4), 1);
+    assert_int_equal(due[0], 1);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 1);
+    assert_int_equal(h->heard[0].entry.expires_ms, T0 + 300000); /* the ledger is told the same */
+}
+
+static void named_seats_are_taken_all_or_none_and_it_says_which_trap_24(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    static const uint32_t first[] = {20, 5};
+    static const uint32_t second[] = {6, 20, 21, 5};
+    struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, first, 2);
+    assert_int_equal(c.outcome, CLAIM_DONE);
+    assert_int_equal(c.count, 2);
+    assert_int_equal(c.seats[0], 20);
+    assert_int_equal(c.seats[1], 5);
+    store_heard(&h->s, h->heard, 16);
+    c = claim_named(&h->s, 2, "bob", bob, FLOOR, second, 4);
+    assert_int_equal(c.outcome, CLAIM_TAKEN);
+    assert_int_equal(c.count, 2);
+    assert_int_equal(c.seats[0], 20);
+    assert_int_equal(c.seats[1], 5);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 0);
+    assert_seats(&h->s, FLOOR, 98, 2, 0);
+    char map[16];
+    size_t count;
+    assert_int_equal(step_render(&h->s, KEY, FLOOR, 4, map, 15, &count), ERR_OK);
+    assert_int_equal(count, 15);
+    assert_string_equal(map, "AHAAAAAAAAAAAAA");
+}
+
+static void groups_get_all_their_seats_or_none_trap_24(void **state) {
+    struct hall *h = *state;
+    set_limit(h, 1000);
+    for (uint64_t i = 1; i <= 5; i++) {
+        char user[2] = {(char)('a' + i), '\0'};
+        struct claimed c = claim_any(&h->s, i, user, hall_let_in(h, user), FLOOR, 30);
+        assert_int_equal(c.outcome, i <= 3 ? CLAIM_DONE : CLAIM_NOT_ENOUGH);
+        assert_int_equal(c.count, i <= 3 ? 30 : 0);
+    }
+    assert_seats(&h->s, FLOOR, 10, 90, 0);
+}
+
+static void the_last_seat_is_sold_and_then_it_is_sold_out_trap_30(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    set_limit(h, 1000);
+    for (uint64_t i = 1; i <= 100; i++) {
+        struct claimed c = claim_any(&h->s, i, "ann", ann, FLOOR, 1);
+        assert_int_equal(c.outcome, CLAIM_DONE);
+        assert_int_equal(c.seats[0], i);
+        if (i == 99)
+            assert_int_equal(claim_any(&h->s, 0, "ann", ann, FLOOR, 2).outcome, CLAIM_NOT_ENOUGH);
+    }
+    assert_int_equal(claim_any(&h->s, 101, "ann", ann, FLOOR, 1).outcome, CLAIM_SOLD_OUT);
+    assert_int_equal(claim_any(&h->s, 102, "ann", ann, FLOOR, 3).outcome, CLAIM_SOLD_OUT);
+    assert_seats(&h->s, FLOOR, 0, 100, 0);
+    assert_true(step_settle_claim(&h->s, KEY, 50, true));
+    assert_false(step_settle_claim(&h->s, KEY, 60, false));
+    struct claimed c = claim_any(&h->s, 103, "ann", ann, FLOOR, 1);
+    assert_int_equal(c.outcome, CLAIM_DONE);
+    assert_int_equal(c.seats[0], 60);
+}
+
+static void seats_named_twice_or_that_do_not_exist_are_refused_by_name(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    static const uint32_t twice[] = {7, 8, 7};
+    static const uint32_t none[] = {0, 100, 101};
+    struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, twice, 3);
+    assert_int_equal(c.outcome, CLAIM_SEATS_TWICE);
+    assert_int_equal(c.count, 1);
+    assert_int_equal(c.seats[0], 7);
+    c = claim_named(&h->s, 1, "ann", ann, FLOOR, none, 3);
+    assert_int_equal(c.outcome, CLAIM_NO_SUCH_SEAT);
+    assert_int_equal(c.count, 2);
+    assert_int_equal(c.seats[0], 0);
+    assert_int_equal(c.seats[1], 101);
+    assert_seats(&h->s, FLOOR, 100, 0, 0);
+}
+
+static void each_section_says_for_itself_why_it_sells_nothing(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    h->sections[0].status = SECTION_CLOSED;
+    h->sections[1].status = SECTION_MAINTENANCE;
+    hall_configure(h);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_SECTION_CLOSED);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, BALCONY, 1).outcome,
+                     CLAIM_SECTION_MAINTENANCE);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, BOXES, 1).outcome, CLAIM_LEDGER_DECIDES);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, 99, 1).outcome, CLAIM_NO_SECTION);
+    h->sections[0].status = SECTION_OPEN;
+    h->sections[0].mode = SECTION_MODE_LOCK;
+    h->sections[1].status = SECTION_OPEN;
+    h->sections[1].mode = SECTION_MODE_ADAPTIVE;
+    hall_configure(h);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
+    assert_int_equal(claim_any(&h->s, 2, "ann", ann, BALCONY, 1).outcome, CLAIM_DONE);
+}
+
+/* ---- whose turn it is ---- */
+
+static void only_an_active_entry_and_its_own_user_claims(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t left = hall_let_in(h, "left");
+    uint64_t pending = step_take(&h->s, KEY, "pending", T0);
+    step_end(&h->s, KEY, left, ENTRY_LEFT);
+    h->e.state = EVENT_PAUSED;
+    hall_configure(h);
+    uint64_t waiting = step_take_kept(&h->s, KEY, "waiting", T0);
+    assert_int_equal(claim_any(&h->s, 1, "bob", ann, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
+    assert_int_equal(claim_any(&h->s, 1, "ann", 0, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
+    assert_int_equal(claim_any(&h->s, 1, "ann", waiting + 9, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
+    assert_int_equal(claim_any(&h->s, 1, "left", left, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
+    assert_int_equal(claim_any(&h->s, 1, "pending", pending, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
+    assert_int_equal(claim_any(&h->s, 1, "waiting", waiting, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
+    assert_seats(&h->s, FLOOR, 100, 0, 0);
+    /* Who is active goes on while the event is paused. */
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
+    step_settle_enter(&h->s, KEY, pending, true);
+    assert_int_equal(claim_any(&h->s, 2, "pending", pending, FLOOR, 1).outcome, CLAIM_DONE);
+    /* An admission that is pending is none yet. */
+    h->e.state = EVENT_OPEN;
+    hall_configure(h);
+    struct entry_change admitted[ADMIT_MAX];
+    assert_int_equal(step_admit(&h->s, KEY, T0, admitted), 1);
+    assert_int_equal(claim_any(&h->s, 3, "waiting", waiting, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
+    step_settle_admit(&h->s, KEY, waiting, true);
+    assert_int_equal(claim_any(&h->s, 3, "waiting", waiting, FLOOR, 1).outcome, CLAIM_DONE);
+}
+
+/* And who is not is ended at once, and told before anything else, as in enter. */
+static void nobody_claims_when_the_stay_is_over_trap_6(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    struct claim_wish w = {
+        .id = id_of(1), .user = STR("ann"), .entry_seq = ann, .section_key = FLOOR, .count = 1};
+    int64_t over_ms = T0 + INT64_C(86400) * SECOND;
+    assert_int_equal(step_claim(&h->s, KEY, &w, over_ms - 1).outcome, CLAIM_DONE);
+    store_heard(&h->s, h->heard, 16);
+    w.id = id_of(2);
+    assert_int_equal(step_claim(&h->s, KEY, &w, over_ms).outcome, CLAIM_NOT_ACTIVE);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 1);
+    assert_int_equal(h->heard[0].kind, HEARD_EXPIRED);
+    assert_int_equal(h->heard[0].entry.seq, ann);
+    assert_seats(&h->s, FLOOR, 99, 1, 0); /* a hold outlives the stay */
+}
+
+static void a_closed_event_and_one_that_has_not_opened_sell_nothing(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    h->e.state = EVENT_CLOSED;
+    hall_configure(h);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_EVENT_CLOSED);
+    h->e.state = EVENT_OPEN;
+    h->e.opens_at_ms = T0 + 1;
+    hall_configure(h);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_EVENT_CLOSED);
+    h->e.opens_at_ms = T0;
+    h->e.state = EVENT_DRAINING;
+    hall_configure(h);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
+}
+
+/* ---- limits ---- */
+
+static void a_user_has_no_more_than_the_limit_over_all_sections(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 5).outcome, CLAIM_LIMIT);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 100000).outcome, CLAIM_LIMIT);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 3).outcome, CLAIM_DONE);
+    assert_int_equal(claim_any(&h->s, 2, "ann", ann, BALCONY, 2).outcome,
+                     CLAIM_LIMIT); /* pending */
+    assert_int_equal(claim_any(&h->s, 2, "ann", ann, BALCONY, 1).outcome, CLAIM_DONE);
+    assert_int_equal(claim_any(&h->s, 3, "ann", ann, FLOOR, 1).outcome, CLAIM_LIMIT);
+    assert_int_equal(claim_any(&h->s, 3, "bob", bob, FLOOR, 4).outcome, CLAIM_DONE);
+    step_settle_claim(&h->s, KEY, 1, true);
+    assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED));
+    assert_int_equal(claim_any(&h->s, 4, "ann", ann, FLOOR, 1).outcome, CLAIM_LIMIT);
+    assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CANCELLED));
+    step_settle_claim(&h->s, KEY, 2, false);
+    assert_int_equal(claim_any(&h->s, 5, "ann", ann, FLOOR, 4).outcome, CLAIM_DONE);
+    set_limit(h, 2); /* takes nothing away */
+    assert_seats(&h->s, FLOOR, 92, 8, 0);
+    assert_int_equal(claim_any(&h->s, 6, "ann", ann, FLOOR, 1).outcome, CLAIM_LIMIT);
+}
+
+/* ---- pending ---- */
+
+static void what_submit_refuses_is_undone_and_its_news_frees_nothing_trap_26(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    static const uint32_t seat[] = {50};
+    h->s.verdict = ERR_OVERLOADED;
+    struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, seat, 1);
+    h->s.verdict = ERR_OK;
+    assert_int_equal(c.result, ERR_OVERLOADED);
+    assert_seats(&h->s, FLOOR, 100, 0, 0);
+    assert_int_equal(claim_any(&h->s, 9, "ann", ann, FLOOR, 4).outcome,
+                     CLAIM_DONE); /* of the limit */
+    assert_int_equal(claim_named(&h->s, 2, "bob", bob, FLOOR, seat, 1).outcome, CLAIM_DONE);
+    assert_false(step_settle_claim(&h->s, KEY, 1, false));
+    assert_false(step_settle_claim(&h->s, KEY, 1, true));
+    assert_false(step_follow(&h->s, KEY, 1, RESERVATION_EXPIRED));
+    assert_false(step_follow(&h->s, KEY, 1, RESERVATION_CANCELLED));
+    assert_seats(&h->s, FLOOR, 95, 5, 0);
+    assert_true(step_settle_claim(&h->s, KEY, 2, true));
+}
+
+static void an_undone_claim_gives_its_seats_back_once(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    claim_any(&h->s, 1, "ann", ann, FLOOR, 2);
+    assert_false(step_settle_claim(&h->s, KEY, 1, false));
+    assert_seats(&h->s, FLOOR, 100, 0, 0);
+    assert_int_equal(claim_any(&h->s, 2, "bob", bob, FLOOR, 2).seats[0], 1);
+    assert_false(step_settle_claim(&h->s, KEY, 1, false));
+    assert_seats(&h->s, FLOOR, 98, 2, 0);
+    /* What is settled stays, whatever is said about its claim later. */
+    assert_true(step_settle_claim(&h->s, KEY, 2, true));
+    assert_true(step_settle_claim(&h->s, KEY, 2, false));
+    assert_seats(&h->s, FLOOR, 98, 2, 0);
+}
+
+/* ---- the same key ---- */
+
+static struct claimed claim_with_key(struct hall *h, uint64_t id, const char *user, uint64_t seq,
+                                     uint32_t count, struct claim_key key) {
+    struct claim_wish w = {.id = id_of(id),
+                           .user = str_of(user),
+                           .entry_seq = seq,
+                           .section_key = FLOOR,
+                           .count = count,
+                           .key = key};
+    return step_claim(&h->s, KEY, &w, T0);
+}
+
+static void the_same_key_gives_the_same_reservation(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    struct claim_key key = {77, 1};
+    assert_int_equal(claim_with_key(h, 1, "ann", ann, 2, key).outcome, CLAIM_DONE);
+    /* Pending: from another worker, say, which submits the same record. */
+    struct claimed c = claim_with_key(h, 2, "ann", ann, 2, key);
+    assert_int_equal(c.outcome, CLAIM_THERE);
+    assert_true(c.r.pending);
+    assert_int_equal(number_of(&c.r.id), 1);
+    assert_int_equal(c.count, 2);
+    assert_int_equal(c.seats[1], 2);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 2);
+    assert_int_equal(h->heard[0].entry.seq, 1);
+    assert_int_equal(h->heard[1].entry.seq, 1);
+    /* Its refusal does not undo what the first one's record may still keep. */
+    h->s.verdict = ERR_OVERLOADED;
+    assert_int_equal(claim_with_key(h, 3, "ann", ann, 2, key).result, ERR_OVERLOADED);
+    h->s.verdict = ERR_OK;
+    assert_seats(&h->s, FLOOR, 98, 2, 0);
+    assert_true(step_settle_claim(&h->s, KEY, 1, true));
+    assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED));
+    assert_true(step_end(&h->s, KEY, ann, ENTRY_COMPLETED));
+    store_heard(&h->s, h->heard, 16);
+    c = claim_with_key(h, 4, "ann", ann, 2, key); /* its turn is over, but it has been answered */
+    assert_int_equal(c.outcome, CLAIM_THERE);
+    assert_false(c.r.pending);
+    assert_int_equal(c.r.status, RESERVATION_CONFIRMED);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 0); /* the ledger has it long since */
+    assert_seats(&h->s, FLOOR, 98, 0, 2);
+}
+
+static void a_key_is_the_users_own_and_of_one_request_while_it_is_live(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    struct claim_key key = {77, 1};
+    assert_int_equal(claim_with_key(h, 1, "ann", ann, 1, key).outcome, CLAIM_DONE);
+    assert_int_equal(claim_with_key(h, 2, "bob", bob, 1, key).outcome, CLAIM_DONE);
+    struct claim_key other = {77, 2};
+    assert_int_equal(claim_with_key(h, 3, "ann", ann, 1, other).outcome, CLAIM_KEY_REUSED);
+    assert_int_equal(claim_with_key(h, 3, "ann", ann, 2, key).outcome, CLAIM_KEY_REUSED);
+    /* Without a key every request is a new one. */
+    assert_int_equal(claim_any(&h->s, 4, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
+    assert_int_equal(claim_any(&h->s, 5, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
+    assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CANCELLED));
+    assert_int_equal(claim_with_key(h, 6, "ann", ann, 1, other).outcome, CLAIM_DONE);
+    assert_seats(&h->s, FLOOR, 96, 4, 0);
+}
+
+/* ---- looking ---- */
+
+static void the_reservations_of_a_user_and_of_an_entry_are_told(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    struct claim_info out[4];
+    assert_int_equal(step_holds(&h->s, KEY, "ann", 0, out, 4), 0);
+    claim_any(&h->s, 1, "ann", ann, FLOOR, 1);
+    claim_any(&h->s, 2, "bob", bob, FLOOR, 1);
+    claim_any(&h->s, 3, "ann", ann, BALCONY, 2);
+    step_settle_claim(&h->s, KEY, 3, true);
+    step_end(&h->s, KEY, ann, ENTRY_LEFT);
+    uint64_t again = hall_let_in(h, "ann");
+    claim_any(&h->s, 4, "ann", again, FLOOR, 1);
+    assert_int_equal(step_holds(&h->s, KEY, "ann", 0, out, 4), 3);
+    assert_int_equal(number_of(&out[0].id), 4);
+    assert_int_equal(number_of(&out[1].id), 3);
+    assert_int_equal(number_of(&out[2].id), 1);
+    assert_false(out[1].pending);
+    assert_true(out[2].pending);
+    assert_int_equal(out[1].section_key, BALCONY);
+    assert_int_equal(out[1].seat_count, 2);
+    assert_int_equal(step_holds(&h->s, KEY, "ann", ann, out, 1), 2);
+    assert_int_equal(number_of(&out[0].id), 3);
+    assert_int_equal(step_holds(&h->s, KEY, "ann", again, out, 4), 1);
+    assert_int_equal(step_holds(&h->s, KEY, "cat", 0, out, 4), 0);
+}
+
+static bool is_reserving(struct hall *h, uint64_t seq) {
+    struct look_item item = {.seq = seq};
+    assert_int_equal(step_look_at(&h->s, KEY, &item, 1, T0, NULL, NULL), ERR_OK);
+    return item.reserving;
+}
+
+static void an_active_entry_is_reserving_while_it_has_a_settled_hold(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    assert_false(is_reserving(h, ann));
+    claim_any(&h->s, 1, "ann", ann, FLOOR, 1);
+    assert_false(is_reserving(h, ann)); /* pending */
+    step_settle_claim(&h->s, KEY, 1, true);
+    assert_true(is_reserving(h, ann));
+    assert_false(is_reserving(h, bob));
+    step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED);
+    assert_false(is_reserving(h, ann));
+    claim_any(&h->s, 2, "bob", bob, FLOOR, 1);
+    step_settle_claim(&h->s, KEY, 2, true);
+    assert_true(is_reserving(h, bob));
+    step_end(&h->s, KEY, bob, ENTRY_LEFT);
+    assert_false(is_reserving(h, bob)); /* its hold lives, the entry does not */
+}
+
+static void a_map_is_rendered_in_parts(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    static const uint32_t seats[] = {2, 100};
+    char map[128];
+    size_t count;
+    claim_named(&h->s, 1, "ann", ann, FLOOR, seats, 1);
+    claim_named(&h->s, 2, "ann", ann, FLOOR, seats + 1, 1);
+    step_follow(&h->s, KEY, 2, RESERVATION_CONFIRMED);
+    assert_int_equal(step_render(&h->s, KEY, FLOOR, 1, map, 3, &count), ERR_OK);
+    assert_string_equal(map, "AHA");
+    assert_int_equal(step_render(&h->s, KEY, FLOOR, 98, map, 127, &count), ERR_OK);
+    assert_int_equal(count, 3);
+    assert_string_equal(map, "AAC");
+    assert_int_equal(step_render(&h->s, KEY, FLOOR, 101, map, 127, &count), ERR_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(step_render(&h->s, KEY, 99, 1, map, 127, &count), ERR_SECTION_NOT_FOUND);
+    struct seat_counts totals = step_totals(&h->s, KEY);
+    assert_int_equal(totals.available, 298);
+    assert_int_equal(totals.held, 1);
+    assert_int_equal(totals.confirmed, 1);
+}
+
+int seats_suite_run(const struct queue_adapter *of) {
+    adapter = of;
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(any_seats_are_adjacent_pending_and_counted),
+        TEST(a_hold_lasts_for_seconds_not_milliseconds_trap_22),
+        TEST(named_seats_are_taken_all_or_none_and_it_says_which_trap_24),
+        TEST(groups_get_all_their_seats_or_none_trap_24),
+        TEST(the_last_seat_is_sold_and_then_it_is_sold_out_trap_30),
+        TEST(seats_named_twice_or_that_do_not_exist_are_refused_by_name),
+        TEST(each_section_says_for_itself_why_it_sells_nothing),
+        TEST(only_an_active_entry_and_its_own_user_claims),
+        TEST(nobody_claims_when_the_stay_is_over_trap_6),
+        TEST(a_closed_event_and_one_that_has_not_opened_sell_nothing),
+        TEST(a_user_has_no_more_than_the_limit_over_all_sections),
+        TEST(what_submit_refuses_is_undone_and_its_news_frees_nothing_trap_26),
+        TEST(an_undone_claim_gives_its_seats_back_once),
+        TEST(the_same_key_gives_the_same_reservation),
+        TEST(a_key_is_the_users_own_and_of_one_request_while_it_is_live),
+        TEST(the_reservations_of_a_user_and_of_an_entry_are_told),
+        TEST(an_active_entry_is_reserving_while_it_has_a_settled_hold),
+        TEST(a_map_is_rendered_in_parts),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("seats contract", tests, NULL, NULL);
+}

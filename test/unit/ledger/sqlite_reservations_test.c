@@ -1,0 +1,338 @@
+/* Reservations when a batch fails, when the disk does, and when the file contradicts itself; and
+ * what the records write that no question shows yet. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ledger_desk.h"
+#include "ledger_raw.h"
+#include "splitmix.h"
+#include "sync_recorder.h"
+
+static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
+    return raw_ledger_open(
+        &(struct sqlite_ledger_options){.path = h->path, .queue_max = queue_max});
+}
+
+/* Ten users, each ACTIVE by the entry of their number, in two sections of ten seats. */
+static int set_up(void **state) {
+    struct desk *d = mem_new(sizeof *d);
+    desk_open(d, open_sqlite, 2, 10);
+    for (uint64_t i = 1; i <= 10; i++) desk_enter(d, i, (char[]){(char)('a' + i - 1), '\0'});
+    *state = d;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct desk *d = *state;
+    sync_fail_writes(0, 0);
+    sync_fail_syncs(0);
+    desk_close(d);
+    mem_free(d);
+    return 0;
+}
+
+static void respond(struct idempotency *i, const struct reservation *r, struct buf *out) {
+    (void)i;
+    buf_add(out, str_of(r->confirmation_code));
+}
+
+/* Five records that touch everything: a new hold (3), a confirmation with a key (1), a cancelled
+ * one (2), an expiry (4), and who leaves (5). The holds 1, 2, 4 and 5 are there already. */
+struct five {
+    struct test_record records[6]; /* the last: a key that is replayed */
+    struct reservation *wanted[2];
+    struct idempotency keys[2];
+    struct uuid ids[6];
+    uint64_t seq;
+    bool expired;
+    bool ended;
+    bool cancelled;
+};
+
+static struct idempotency key_of(const char *key) {
+    return (struct idempotency){.user = STR("a"),
+                                .route = STR("r"),
+                                .key = str_of(key),
+                                .status = 200,
+                                .respond = respond,
+                                .response = STR("stored")};
+}
+
+static void hold_before(struct desk *d) {
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(desk_hold(d, 4, "d", 4, 0, SEATS(5)), ERR_OK);
+    assert_int_equal(desk_hold(d, 5, "e", 5, 0, SEATS(6)), ERR_OK);
+    struct reservation *wanted = desk_wanted(d, 6, "a", 1, 1, SEATS(1));
+    struct idempotency key = key_of("old");
+    struct test_record r;
+    key.respond = NULL;
+    test_hold(&r, wanted);
+    r.hold.idempotency = &key;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    mem_free(wanted);
+}
+
+static void five_prepare(struct desk *d, struct five *f) {
+    *f = (struct five){.seq = 5, .keys = {key_of("new"), key_of("old")}};
+    for (uint64_t i = 1; i <= 5; i++) f->ids[i] = desk_id(i);
+    f->wanted[0] = desk_wanted(d, 3, "c", 3, 0, SEATS(4));
+    f->wanted[1] = desk_wanted(d, 7, "a", 1, 1, SEATS(2));
+    test_hold(&f->records[0], f->wanted[0]);
+    test_confirm(&f->records[1], &f->ids[1], "a", 2500);
+    f->records[1].confirm.idempotency = &f->keys[0];
+    test_cancel(&f->records[2], &f->ids[2], "b", 2500);
+    test_expire(&f->records[3], &f->ids[4], 1, &f->expired, 3000);
+    test_end(&f->records[4], d->event->key, ENTRY_LEFT, &f->seq, 1, &f->ended);
+    f->records[4].end.user = STR("e");
+    f->records[4].end.cancels = &f->ids[5];
+    f->records[4].end.cancel_count = 1;
+    f->records[4].end.cancelled = &f->cancelled;
+    test_hold(&f->records[5], f->wanted[1]);
+    f->records[5].hold.idempotency = &f->keys[1];
+}
+
+static void five_end(struct five *f) {
+    for (int i = 0; i < 6; i++) test_record_deinit(&f->records[i]);
+    for (int i = 0; i < 2; i++) {
+        buf_deinit(&f->keys[i].replayed_text);
+        mem_free(f->wanted[i]);
+    }
+}
+
+static void assert_five_done(struct desk *d, struct five *f) {
+    for (int i = 0; i < 6; i++) assert_int_equal(f->records[i].record.result, ERR_OK);
+    assert_true(f->records[0].hold.held);
+    assert_true(f->records[1].confirm.confirmed);
+    assert_int_equal(f->records[1].confirm.stored->status, RESERVATION_CONFIRMED);
+    assert_true(f->records[2].cancel.cancelled);
+    assert_true(f->expired && f->ended && f->cancelled);
+    assert_false(f->records[5].hold.held);
+    assert_true(f->keys[1].replayed);
+    assert_string_equal(buf_cstr(&f->keys[1].replayed_text), "stored");
+    assert_int_equal(desk_status(d, 1), RESERVATION_CONFIRMED);
+    assert_int_equal(desk_status(d, 2), RESERVATION_CANCELLED);
+    assert_int_equal(desk_status(d, 3), RESERVATION_HELD);
+    assert_int_equal(desk_status(d, 4), RESERVATION_EXPIRED);
+    assert_int_equal(desk_status(d, 5), RESERVATION_CANCELLED);
+    assert_int_equal(desk_entry(d, 5), ENTRY_LEFT);
+    desk_assert_counts(d, 0, 1, 2);
+    desk_assert_counts(d, 1, 1, 0);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency"), 2);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency"
+                                       " WHERE response = 'CODE002500'"),
+                     1);
+}
+
+static void assert_five_undone(struct desk *d, struct five *f, enum err result) {
+    for (int i = 0; i < 6; i++) assert_int_equal(f->records[i].record.result, result);
+    assert_false(f->records[0].hold.held);
+    assert_false(f->records[1].confirm.confirmed);
+    assert_false(f->records[1].confirm.completed);
+    assert_null(f->records[1].confirm.stored);
+    assert_false(f->records[2].cancel.cancelled);
+    assert_null(f->records[2].cancel.stored);
+    assert_false(f->keys[1].replayed);
+    assert_null(f->keys[1].replayed_text.bytes);
+    assert_null(desk_get(d, 3));
+    assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
+    assert_int_equal(desk_entry(d, 5), ENTRY_ACTIVE);
+    desk_assert_counts(d, 0, 5, 0);
+    desk_assert_counts(d, 1, 1, 0);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts"), 5);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency"), 1);
+}
+
+/* The batch is rolled back after all had said what they did, and each says it again, once. */
+static void a_batch_is_replayed_without_its_guilty_record(void **state) {
+    struct desk *d = *state;
+    hold_before(d);
+    struct five f;
+    five_prepare(d, &f);
+    struct reservation *guilty = desk_wanted(d, 8, "h", 8, 0, SEATS(8));
+    guilty->price = -1;
+    struct test_record records[7];
+    test_hold(&records[6], guilty);
+    memcpy(records, f.records, sizeof f.records);
+    for (int i = 0; i < 6; i += 5) records[i].hold.refused = records[i].refused;
+    raw_submit_as_batch(&d->h, d->l, records, 7);
+    memcpy(f.records, records, sizeof f.records);
+    assert_int_equal(records[6].record.result, ERR_LEDGER_FAILED);
+    assert_false(records[6].hold.held);
+    assert_null(desk_get(d, 8));
+    assert_five_done(d, &f);
+    desk_assert_sound(d);
+    five_end(&f);
+    mem_free(guilty);
+}
+
+static void a_batch_that_the_disk_fails_has_changed_and_said_nothing(void **state) {
+    struct desk *d = *state;
+    hold_before(d);
+    struct five f;
+    five_prepare(d, &f);
+    sync_fail_syncs(SQLITE_IOERR_FSYNC);
+    raw_submit_as_batch(&d->h, d->l, f.records, 6);
+    sync_fail_syncs(0);
+    assert_five_undone(d, &f, ERR_LEDGER_FAILED);
+    five_end(&f);
+    five_prepare(d, &f);
+    sync_fail_writes(SQLITE_FULL, 0);
+    for (int i = 0; i < 6; i++) assert_int_equal(ledger_submit(d->l, &f.records[i].record), ERR_OK);
+    harness_wait_back(&d->h, f.records, 6);
+    sync_fail_writes(0, 0);
+    assert_five_undone(d, &f, ERR_LEDGER_FULL);
+    desk_assert_sound(d);
+    five_end(&f);
+    /* The same again, when the cause is gone. */
+    five_prepare(d, &f);
+    raw_submit_as_batch(&d->h, d->l, f.records, 6);
+    assert_five_done(d, &f);
+    desk_assert_sound(d);
+    five_end(&f);
+}
+
+/* What was acknowledged is there, and what failed is not, whatever fails when. */
+static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
+    struct desk *d = *state;
+    uint64_t random = 7;
+    int failed = 0;
+    int kept = dup(STDERR_FILENO); /* the log tells of every failure */
+    assert_non_null(freopen("/dev/null", "w", stderr));
+    for (uint64_t i = 1; i <= 120; i++) {
+        enum reservation_status status = RESERVATION_HELD;
+        bool is_there = false;
+        for (int step = 0; step < 3; step++) {
+            uint64_t fault = next_random(&random) % 4;
+            if (fault == 0) sync_fail_writes(SQLITE_FULL, (int)(next_random(&random) % 12));
+            if (fault == 1) sync_fail_syncs(SQLITE_IOERR_FSYNC);
+            enum err e = step == 0   ? desk_hold(d, i, "j", 10, 0, SEATS(1, 2))
+                         : step == 1 ? desk_confirm(d, i, "j", 2500)
+                                     : desk_cancel(d, i, "j");
+            sync_fail_writes(0, 0);
+            sync_fail_syncs(0);
+            /* The entry is COMPLETED by the first confirmation; another is needed then. */
+            if (e == ERR_NOT_ACTIVE) break;
+            if (step == 0) is_there = e == ERR_OK;
+            if (e == ERR_OK && step == 1) status = RESERVATION_CONFIRMED;
+            if (e == ERR_OK && step == 2) status = RESERVATION_CANCELLED;
+            failed += e == ERR_LEDGER_FAILED || e == ERR_LEDGER_FULL;
+            struct reservation *got = desk_get(d, i);
+            assert_int_equal(got != NULL, is_there);
+            if (is_there) assert_int_equal(got->status, status);
+            mem_free(got);
+        }
+        raw_sql(&d->h, "UPDATE queue_entries SET status = 'ACTIVE', finished_at = NULL"
+                       " WHERE seq = 10");
+        if (is_there && status != RESERVATION_CANCELLED)
+            assert_int_equal(desk_cancel(d, i, "j"), ERR_OK);
+    }
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    assert_true(failed > 30);
+    desk_assert_counts(d, 0, 0, 0);
+    desk_assert_sound(d);
+}
+
+static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
+    struct desk *d = *state;
+    static const char facts[] = "SELECT count(*) FROM facts WHERE kind = 'SOLD_OUT'";
+    struct event *small = test_event("1", 2);
+    small->sections[0].capacity = 1;
+    small->sections[1].capacity = 1;
+    mem_free(harness_store(&d->h, d->l, small));
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(raw_number(&d->h, facts), 0);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(raw_number(&d->h, facts), 1);
+    assert_int_equal(raw_number(&d->h, "SELECT at FROM facts WHERE kind = 'SOLD_OUT'"),
+                     DESK_HELD_MS);
+    assert_int_equal(desk_hold(d, 3, "c", 3, 1, SEATS(1)), ERR_SEAT_TAKEN);
+    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(raw_number(&d->h, facts), 1);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(desk_hold(d, 4, "d", 4, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(raw_number(&d->h, facts), 2);
+    /* A reservation's facts: each step once, in its order. */
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE section_id = 1"
+                                       " AND user_id = 'a' AND seat_count = 1 AND event_id = 1"),
+                     3);
+    mem_free(small);
+}
+
+/* Traps 25 and 29, should the file itself be wrong: nothing of somebody else's is touched. */
+static void rows_that_contradict_each_other_fail_their_record_alone(void **state) {
+    struct desk *d = *state;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    raw_sql(&d->h, "UPDATE seats SET reservation_id ="
+                   " (SELECT id FROM reservations WHERE user_id = 'b') WHERE seat_no = 2");
+    struct uuid ids[] = {desk_id(1), desk_id(2)};
+    struct test_record records[3];
+    test_confirm(&records[0], &ids[0], "a", 2500);
+    test_cancel(&records[1], &ids[0], "a", 2500);
+    test_confirm(&records[2], &ids[1], "b", 2500);
+    raw_submit_as_batch(&d->h, d->l, records, 3);
+    assert_int_equal(records[0].record.result, ERR_LEDGER_FAILED);
+    assert_int_equal(records[1].record.result, ERR_LEDGER_FAILED);
+    assert_int_equal(records[2].record.result, ERR_OK);
+    assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
+    assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_HELD);
+    for (int i = 0; i < 3; i++) test_record_deinit(&records[i]);
+    raw_sql(&d->h, "UPDATE reservations SET seats = '1;2' WHERE user_id = 'a'");
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_LEDGER_FAILED);
+    struct test_record get;
+    test_reservation_get(&get, &ids[0]);
+    assert_int_equal(harness_ask(&d->h, d->l, &get), ERR_LEDGER_FAILED);
+    assert_null(get.reservation_get.found);
+    struct ledger_reader reader = {.on_reservation = NULL};
+    assert_int_equal(ledger_load(d->l, &reader), ERR_OK);
+}
+
+static void on_reservation(void *to, const struct reservation *r) {
+    (void)r;
+    (*(int *)to)++;
+}
+
+static void a_spoilt_row_keeps_the_server_from_starting_on_it(void **state) {
+    struct desk *d = *state;
+    static const char *const spoilt[] = {
+        "seats = '1,2,3'", "seats = '2,1'",      "seats = '1,1000001'", "seats = '0,1'",
+        "seats = ''",      "strategy = 'magic'", "seat_count = 1001",   "currency = 'KRWX'",
+    };
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++) {
+        int told = 0;
+        struct ledger_reader reader = {.on_reservation = on_reservation, .to = &told};
+        raw_sql(&d->h,
+                "CREATE TABLE kept AS SELECT * FROM reservations;"
+                "UPDATE reservations SET %s",
+                spoilt[i]);
+        assert_int_equal(ledger_load(d->l, &reader), ERR_LEDGER_FAILED);
+        assert_int_equal(told, 0);
+        raw_sql(&d->h, "DELETE FROM reservations; INSERT INTO reservations SELECT * FROM kept;"
+                       "DROP TABLE kept");
+        assert_int_equal(ledger_load(d->l, &reader), ERR_OK);
+        assert_int_equal(told, 1);
+    }
+}
+
+int main(void) {
+    sync_recorder_register();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_batch_is_replayed_without_its_guilty_record),
+        TEST(a_batch_that_the_disk_fails_has_changed_and_said_nothing),
+        TEST(any_sequence_of_failures_keeps_what_was_acknowledged),
+        TEST(a_sold_out_event_is_a_fact_each_time_it_becomes_so),
+        TEST(rows_that_contradict_each_other_fail_their_record_alone),
+        TEST(a_spoilt_row_keeps_the_server_from_starting_on_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
