@@ -85,18 +85,21 @@ test('/metrics: counters count what they say, by exactly as much', async () => {
   await ask(server, 'BAD\r\n\r\n');
   for (let i = 0; i < 4; i++) await server.admin('PUT', `/admin/events/COUNT/${i}`, concert());
   await server.admin('DELETE', '/admin/events/COUNT/0');
-  await until('connections are closed', async () => value(await scrape(), 'admitone_connections') === 1);
-  const after = await scrape();
+  // The very scrape that saw the others closed: a further one might see this one's connection still closing.
+  const after = await until('the other connections are closed', async () => {
+    const now = await scrape();
+    const open = value(now, 'admitone_connections_accepted_total') - value(now, 'admitone_connections_closed_total');
+    return value(now, 'admitone_connections') === 1 && open === 1 && now;
+  });
   const grew = (name, labels) => value(after, name, labels) - value(before, name, labels);
   assert.equal(grew('admitone_http_responses_total', 'class="4xx"'), 4);
   assert.equal(grew('admitone_http_responses_total', 'class="5xx"'), 0);
   assert.equal(grew('admitone_ledger_records_total'), 5);
   assert.equal(grew('admitone_events'), 3);
-  assert.ok(grew('admitone_http_responses_total', 'class="2xx"') >= 10 + 2);
+  assert.ok(grew('admitone_http_responses_total', 'class="2xx"') >= 10 + 1);
   // Each call had a connection of its own, and those of the scrapes came on top.
   const requests = ['2xx', '3xx', '4xx', '5xx'].reduce((sum, one) => sum + grew('admitone_http_responses_total', `class="${one}"`), 0);
   assert.equal(grew('admitone_connections_accepted_total'), requests);
-  assert.equal(value(after, 'admitone_connections_accepted_total') - value(after, 'admitone_connections_closed_total'), 1);
   assert.equal(value(after, 'admitone_ledger_queue_depth'), 0);
   assert.equal(value(after, 'admitone_ledger_writable'), 1);
   assert.equal(grew('admitone_ledger_batch_failures_total'), 0);
@@ -107,7 +110,7 @@ test('/metrics: counters count what they say, by exactly as much', async () => {
 test('/metrics: the gauge of connections follows those that are open', async () => {
   const connections = await Promise.all(Array.from({ length: 20 }, () => Raw.connect(server)));
   for (const raw of connections) await raw.write(request('GET', '/health')).answer();
-  assert.equal(value(await scrape(), 'admitone_connections'), 21);
+  await until('they are counted', async () => value(await scrape(), 'admitone_connections') === 21);
   for (const raw of connections) raw.destroy();
   await until('they are gone', async () => value(await scrape(), 'admitone_connections') === 1);
 });
