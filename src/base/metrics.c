@@ -62,14 +62,27 @@ void metrics_head(struct buf *out, const char *name, const char *type, const cha
     buf_addf(out, "# HELP %s %s.\n# TYPE %s %s\n", name, help, name, type);
 }
 
-void metrics_value(struct buf *out, const char *name, const char *labels, int64_t value) {
+/* `name` with its ending, and its labels between braces if it has any. */
+static void add_series(struct buf *out, const char *name, const char *ending, const char *labels) {
     if (labels[0] == '\0')
-        buf_addf(out, "%s %lld\n", name, (long long)value);
+        buf_addf(out, "%s%s", name, ending);
     else
-        buf_addf(out, "%s{%s} %lld\n", name, labels, (long long)value);
+        buf_addf(out, "%s%s{%s}", name, ending, labels);
 }
 
-static void render_histogram(struct buf *out, enum histogram h, const char *name, double unit) {
+void metrics_value(struct buf *out, const char *name, const char *labels, int64_t value) {
+    add_series(out, name, "", labels);
+    buf_addf(out, " %lld\n", (long long)value);
+}
+
+struct row {
+    const char *name;
+    const char *labels;
+    double unit; /* of a histogram: what one of its counts is in the text */
+    const char *help;
+};
+
+static void render_histogram(struct buf *out, enum histogram h, const struct row *row) {
     uint64_t buckets[BUCKETS] = {0};
     uint64_t sum = 0;
     for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next) {
@@ -77,46 +90,47 @@ static void render_histogram(struct buf *out, enum histogram h, const char *name
             buckets[i] += atomic_load_explicit(&b->histograms[h].buckets[i], memory_order_relaxed);
         sum += atomic_load_explicit(&b->histograms[h].sum, memory_order_relaxed);
     }
+    const char *comma = row->labels[0] == '\0' ? "" : ",";
     uint64_t so_far = 0;
     for (int i = 0; i < BUCKETS - 1; i++) {
         so_far += buckets[i];
         /* Bucket i holds values up to 2^i - 1. */
-        buf_addf(out, "%s_bucket{le=\"%.9g\"} %llu\n", name,
-                 unit * (double)((UINT64_C(1) << i) - 1), (unsigned long long)so_far);
+        buf_addf(out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", row->name, row->labels, comma,
+                 row->unit * (double)((UINT64_C(1) << i) - 1), (unsigned long long)so_far);
     }
     so_far += buckets[BUCKETS - 1];
-    buf_addf(out, "%s_bucket{le=\"+Inf\"} %llu\n", name, (unsigned long long)so_far);
-    buf_addf(out, "%s_sum %.15g\n%s_count %llu\n", name, unit * (double)sum, name,
+    buf_addf(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", row->name, row->labels, comma,
              (unsigned long long)so_far);
+    add_series(out, row->name, "_sum", row->labels);
+    buf_addf(out, " %.15g\n", row->unit * (double)sum);
+    add_series(out, row->name, "_count", row->labels);
+    buf_addf(out, " %llu\n", (unsigned long long)so_far);
+}
+
+/* Rows of one name stand together, and are described once: by the first. */
+static void describe(struct buf *out, const struct row *rows, size_t i, const char *type) {
+    if (i == 0 || strcmp(rows[i].name, rows[i - 1].name) != 0)
+        metrics_head(out, rows[i].name, type, rows[i].help);
 }
 
 void metrics_render(struct buf *out) {
-    static const struct {
-        const char *name;
-        const char *labels;
-        const char *help;
-    } counters[] = {
-#define COUNTER_ROW(symbol, name, labels, help) {name, labels, help},
+    static const struct row counters[] = {
+#define COUNTER_ROW(symbol, name, labels, help) {name, labels, 1, help},
         COUNTER_MAP(COUNTER_ROW)
 #undef COUNTER_ROW
     };
-    static const struct {
-        const char *name;
-        double unit;
-        const char *help;
-    } histograms[] = {
-#define HISTOGRAM_ROW(symbol, name, unit, help) {name, unit, help},
+    static const struct row histograms[] = {
+#define HISTOGRAM_ROW(symbol, name, labels, unit, help) {name, labels, unit, help},
         HISTOGRAM_MAP(HISTOGRAM_ROW)
 #undef HISTOGRAM_ROW
     };
     for (size_t c = 0; c < COUNTERS; c++) {
-        if (c == 0 || strcmp(counters[c].name, counters[c - 1].name) != 0)
-            metrics_head(out, counters[c].name, "counter", counters[c].help);
+        describe(out, counters, c, "counter");
         metrics_value(out, counters[c].name, counters[c].labels,
                       (int64_t)counter_total((enum counter)c));
     }
     for (size_t h = 0; h < HISTOGRAMS; h++) {
-        metrics_head(out, histograms[h].name, "histogram", histograms[h].help);
-        render_histogram(out, (enum histogram)h, histograms[h].name, histograms[h].unit);
+        describe(out, histograms, h, "histogram");
+        render_histogram(out, (enum histogram)h, &histograms[h]);
     }
 }

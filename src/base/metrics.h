@@ -42,17 +42,21 @@
     X(LEDGER_CHECKPOINTS, "admitone_ledger_checkpoints_total", "", "WAL checkpoints run")          \
     X(LEDGER_RETIRED_ROWS, "admitone_ledger_retired_rows_total", "", "Rows removed by retention")
 
-/* X(symbol, name, unit of the sum per count, help): buckets are powers of two. */
+/* X(symbol, name, labels, unit of the sum per count, help): rows of one name stand together;
+ * buckets are powers of two. */
 #define HISTOGRAM_MAP(X)                                                                           \
-    X(REQUEST_SECONDS, "admitone_request_duration_seconds", 1e-6, "From request read to answer")   \
-    X(QUEUE_WAIT_SECONDS, "admitone_queue_wait_seconds", 1e-3, "From enter to ACTIVE")             \
-    X(QUEUE_ESTIMATE_ERROR_SECONDS, "admitone_queue_estimate_error_seconds", 1e-3,                 \
+    X(REQUEST_SECONDS, "admitone_request_duration_seconds", "", 1e-6,                              \
+      "From request read to answer")                                                               \
+    X(QUEUE_WAIT_SECONDS, "admitone_queue_wait_seconds", "", 1e-3, "From enter to ACTIVE")         \
+    X(QUEUE_ESTIMATE_ERROR_SECONDS, "admitone_queue_estimate_error_seconds", "", 1e-3,             \
       "By how much the estimate given at enter was off")                                           \
-    X(QUEUE_ENTER_SECONDS, "admitone_queue_enter_seconds", 1e-9, "One enter in the hot store")     \
-    X(QUEUE_LOOK_SECONDS, "admitone_queue_look_seconds", 1e-9, "One look at a place; of 16, one")  \
-    X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", 1e-9, "One step of admission")          \
-    X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", 1e-6, "One batch, fsync included")  \
-    X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", 1, "Records per batch")
+    X(QUEUE_ENTER_SECONDS, "admitone_queue_enter_seconds", "", 1e-9, "One enter in the hot store") \
+    X(QUEUE_LOOK_SECONDS, "admitone_queue_look_seconds", "", 1e-9,                                 \
+      "One look at a place; of 16, one")                                                           \
+    X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", "", 1e-9, "One step of admission")      \
+    X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", "", 1e-6,                           \
+      "One batch, fsync included")                                                                 \
+    X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", "", 1, "Records per batch")
 
 enum counter {
 #define COUNTER_ENUM(symbol, ...) COUNT_##symbol,

@@ -209,6 +209,92 @@ static bool labels_are_well_formed(str labels) {
     return true;
 }
 
+/* What was read of the family whose lines are being read. */
+struct family {
+    str name;
+    bool histogram;
+    size_t samples;
+    /* Of a histogram: the label set whose lines are being read, up to its count. */
+    bool in_set;
+    str set;
+    double last_bound;
+    double last_bucket;
+};
+
+/* "# HELP name text", in `line`; # TYPE is the very next line of `rest`. */
+static struct family read_head(str line, str *rest) {
+    struct family f = {0};
+    str help = str_skip(line, 7);
+    assert_true(str_split(&help, ' ', &f.name));
+    assert_true(is_name(f.name) && str_starts(f.name, STR("admitone_")));
+    assert_true(help.len > 1 && str_is_text(help));
+    assert_true(str_split(rest, '\n', &line));
+    char type[128];
+    snprintf(type, sizeof type, "# TYPE %.*s counter", (int)f.name.len, f.name.at);
+    f.histogram = !str_eq(line, str_of(type));
+    snprintf(type, sizeof type, "# TYPE %.*s histogram", (int)f.name.len, f.name.at);
+    assert_true(!f.histogram || str_eq(line, str_of(type)));
+    return f;
+}
+
+/* `labels` of a bucket are those of its set, then le. */
+static void read_bucket(struct family *f, str labels, double number) {
+    size_t le = labels.len;
+    while (le > 0 && !str_starts(str_skip(labels, le), STR("le=\""))) le--;
+    assert_true(str_starts(str_skip(labels, le), STR("le=\"")));
+    assert_true(le == 0 || labels.at[le - 1] == ',');
+    str set = {labels.at, le == 0 ? 0 : le - 1};
+    if (!f->in_set) {
+        f->in_set = true;
+        f->set = set;
+        f->last_bound = -1;
+        f->last_bucket = 0;
+    }
+    assert_true(str_eq(set, f->set));
+    double bound = strtod(labels.at + le + 4, NULL); /* "+Inf" too */
+    assert_true(bound > f->last_bound);
+    assert_true(number >= f->last_bucket);
+    f->last_bound = bound;
+    f->last_bucket = number;
+}
+
+static void read_sample_of_histogram(struct family *f, str name, str labels, double number) {
+    if (str_eq(str_skip(name, f->name.len), STR("_bucket"))) {
+        read_bucket(f, labels, number);
+        return;
+    }
+    /* The sum and the count stand behind the buckets of their own set. */
+    assert_true(f->in_set && str_eq(labels, f->set));
+    assert_true(f->last_bound > 1e300);
+    if (!str_eq(str_skip(name, f->name.len), STR("_count"))) return;
+    assert_true(number == f->last_bucket);
+    f->in_set = false;
+}
+
+static void read_sample(struct family *f, str line) {
+    f->samples++;
+    str value = line;
+    str series;
+    assert_true(str_split(&value, ' ', &series));
+    char *end;
+    double number = strtod(value.at, &end);
+    assert_ptr_equal(end, value.at + value.len);
+    str labels = series;
+    str name;
+    assert_true(str_split(&labels, '{', &name));
+    assert_true(str_eq(family_of(name, f->histogram), f->name));
+    if (labels.at != NULL) {
+        assert_true(labels.len > 1 && labels.at[labels.len - 1] == '}');
+        labels.len--;
+        assert_true(labels_are_well_formed(labels));
+    }
+    str total = STR("_total");
+    if (f->histogram)
+        read_sample_of_histogram(f, name, labels, number);
+    else
+        assert_true(str_eq(str_skip(name, name.len - total.len), total));
+}
+
 /* The lines of one family stand together: HELP, TYPE, then its samples. */
 static void the_text_is_valid_prometheus_with_each_name_described_once(void **state) {
     (void)state;
@@ -219,73 +305,28 @@ static void the_text_is_valid_prometheus_with_each_name_described_once(void **st
     assert_int_equal(s.text.bytes[s.text.len - 1], '\n');
     struct buf described = {0}; /* "\nname\nname…\n" */
     buf_add_char(&described, '\n');
-    str family = {NULL, 0};
-    bool histogram = false;
-    size_t samples = 1;
-    double last_bound = 0;
-    double last_bucket = 0;
+    struct family f = {.samples = 1};
     str rest = {s.text.bytes, s.text.len - 1};
     str line;
     while (str_split(&rest, '\n', &line)) {
-        if (str_starts(line, STR("# HELP "))) {
-            assert_true(samples > 0);
-            samples = 0;
-            last_bound = -1;
-            last_bucket = 0;
-            str help = str_skip(line, 7);
-            assert_true(str_split(&help, ' ', &family));
-            assert_true(is_name(family) && str_starts(family, STR("admitone_")));
-            assert_true(help.len > 1 && str_is_text(help));
-            char wanted[128];
-            snprintf(wanted, sizeof wanted, "\n%.*s\n", (int)family.len, family.at);
-            if (strstr(buf_cstr(&described), wanted) != NULL) fail_msg("twice: %s", wanted);
-            buf_add(&described, str_skip(str_of(wanted), 1));
-            /* TYPE is the very next line. */
-            assert_true(str_split(&rest, '\n', &line));
-            char type[128];
-            snprintf(type, sizeof type, "# TYPE %.*s counter", (int)family.len, family.at);
-            histogram = !str_eq(line, str_of(type));
-            snprintf(type, sizeof type, "# TYPE %.*s histogram", (int)family.len, family.at);
-            assert_true(!histogram || str_eq(line, str_of(type)));
+        if (!str_starts(line, STR("# HELP "))) {
+            read_sample(&f, line);
             continue;
         }
-        samples++;
-        str value = line;
-        str series;
-        assert_true(str_split(&value, ' ', &series));
-        char *end;
-        double number = strtod(value.at, &end);
-        assert_ptr_equal(end, value.at + value.len);
-        str labels = series;
-        str name;
-        assert_true(str_split(&labels, '{', &name));
-        assert_true(str_eq(family_of(name, histogram), family));
-        if (labels.at != NULL) {
-            assert_true(labels.len > 1 && labels.at[labels.len - 1] == '}');
-            assert_true(labels_are_well_formed((str){labels.at, labels.len - 1}));
-        }
-        if (!histogram) {
-            str total = STR("_total");
-            assert_true(str_eq(str_skip(name, name.len - total.len), total));
-        } else if (labels.at != NULL) {
-            assert_true(str_starts(labels, STR("le=\"")));
-            double bound = strtod(labels.at + 4, NULL); /* "+Inf" too */
-            assert_true(bound > last_bound);
-            assert_true(number >= last_bucket);
-            last_bound = bound;
-            last_bucket = number;
-        } else if (str_eq(str_skip(name, name.len - 6), STR("_count"))) {
-            assert_true(last_bound > 1e300);
-            assert_true(number == last_bucket);
-        }
+        assert_true(f.samples > 0 && !f.in_set);
+        f = read_head(line, &rest);
+        char wanted[128];
+        snprintf(wanted, sizeof wanted, "\n%.*s\n", (int)f.name.len, f.name.at);
+        if (strstr(buf_cstr(&described), wanted) != NULL) fail_msg("twice: %s", wanted);
+        buf_add(&described, str_skip(str_of(wanted), 1));
     }
-    assert_true(samples > 0);
+    assert_true(f.samples > 0 && !f.in_set);
     /* Nothing of the tables is left out. */
     static const char *const names[] = {
 #define COUNTER_NAME(symbol, name, labels, help) name,
         COUNTER_MAP(COUNTER_NAME)
 #undef COUNTER_NAME
-#define HISTOGRAM_NAME(symbol, name, unit, help) name,
+#define HISTOGRAM_NAME(symbol, name, labels, unit, help) name,
             HISTOGRAM_MAP(HISTOGRAM_NAME)
 #undef HISTOGRAM_NAME
     };
@@ -298,26 +339,48 @@ static void the_text_is_valid_prometheus_with_each_name_described_once(void **st
     scrape_free(&s);
 }
 
+/* How much `name` + `ending`, with these labels, grew between the two. */
+static double growth_of(const struct scrape *before, const struct scrape *after, const char *name,
+                        const char *ending, const char *labels) {
+    char series[128];
+    const char *open = labels[0] == '\0' ? "" : "{";
+    const char *close = labels[0] == '\0' ? "" : "}";
+    snprintf(series, sizeof series, "%s%s%s%s%s", name, ending, open, labels, close);
+    return value_of(after, series) - value_of(before, series);
+}
+
 static void every_row_of_the_tables_is_a_series_of_its_own(void **state) {
     (void)state;
     static const struct {
         const char *name;
         const char *labels;
-    } rows[] = {
-#define COUNTER_SERIES(symbol, name, labels, help) {name, labels},
-        COUNTER_MAP(COUNTER_SERIES)
+        double unit;
+    } counters[] =
+        {
+#define COUNTER_SERIES(symbol, name, labels, help) {name, labels, 1},
+            COUNTER_MAP(COUNTER_SERIES)
 #undef COUNTER_SERIES
-    };
+        },
+      histograms[] = {
+#define HISTOGRAM_SERIES(symbol, name, labels, unit, help) {name, labels, unit},
+          HISTOGRAM_MAP(HISTOGRAM_SERIES)
+#undef HISTOGRAM_SERIES
+      };
     struct scrape before;
     struct scrape after;
     scrape_now(&before);
     for (size_t c = 0; c < COUNTERS; c++) count((enum counter)c, c + 1);
+    for (size_t h = 0; h < HISTOGRAMS; h++) observe((enum histogram)h, (h + 1) * 1000000);
     scrape_now(&after);
-    for (size_t c = 0; c < COUNTERS; c++) {
-        char series[128];
-        snprintf(series, sizeof series, rows[c].labels[0] == '\0' ? "%s%s" : "%s{%s}", rows[c].name,
-                 rows[c].labels);
-        assert_true(value_of(&after, series) - value_of(&before, series) == (double)(c + 1));
+    for (size_t c = 0; c < COUNTERS; c++)
+        assert_true(growth_of(&before, &after, counters[c].name, "", counters[c].labels) ==
+                    (double)(c + 1));
+    for (size_t h = 0; h < HISTOGRAMS; h++) {
+        const char *name = histograms[h].name;
+        const char *labels = histograms[h].labels;
+        assert_true(growth_of(&before, &after, name, "_count", labels) == 1);
+        double sum = growth_of(&before, &after, name, "_sum", labels) / histograms[h].unit;
+        assert_int_equal((long)(sum / 1000000 + 0.5), h + 1);
     }
     scrape_free(&before);
     scrape_free(&after);
