@@ -7,6 +7,7 @@
 #define ADMITONE_BASE_METRICS_H
 
 #include "base/buf.h"
+#include "base/metrics_reservation.h"
 
 /* X(symbol, name, labels, help): rows of one name stand together. */
 #define COUNTER_MAP(X)                                                                             \
@@ -36,6 +37,7 @@
       "Entries whose time was over")                                                               \
     X(QUEUE_EXPIRIES_GRACE, "admitone_queue_expiries_total", "status=\"waiting\"", "")             \
     X(QUEUE_REJECTIONS, "admitone_queue_rejections_total", "", "Enters refused: queue full")       \
+    RESERVATION_COUNTER_MAP(X)                                                                     \
     X(LEDGER_RECORDS, "admitone_ledger_records_total", "", "Records written to the ledger")        \
     X(LEDGER_REFUSED_FULL, "admitone_ledger_refused_total", "", "Records refused: queue full")     \
     X(LEDGER_BATCH_FAILURES, "admitone_ledger_batch_failures_total", "", "Batches rolled back")    \
@@ -54,6 +56,7 @@
     X(QUEUE_LOOK_SECONDS, "admitone_queue_look_seconds", "", 1e-9,                                 \
       "One look at a place; of 16, one")                                                           \
     X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", "", 1e-9, "One step of admission")      \
+    RESERVATION_HISTOGRAM_MAP(X)                                                                   \
     X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", "", 1e-6,                           \
       "One batch, fsync included")                                                                 \
     X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", "", 1, "Records per batch")

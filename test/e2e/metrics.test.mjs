@@ -1,6 +1,7 @@
 // What operators and machines ask about the server itself: /health, /ready, /metrics,
 // /openapi.json.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { Raw, ask, request } from './support/raw.mjs';
 import { Room } from './support/queue.mjs';
@@ -44,6 +45,8 @@ const scrape = async () => {
   return parse(answer.text);
 };
 const value = (families, name, labels = '') => families.get(name).samples.find((one) => one.labels === labels && one.suffix === '').value;
+// The labels of a bucket without its bound: those of its histogram.
+const withoutBound = (labels) => labels.replace(/,?le="[^"]*"$/, '');
 
 test('/metrics is well-formed: names, types, help, no doubles, counters that end in _total', async () => {
   const families = await scrape();
@@ -55,7 +58,23 @@ test('/metrics is well-formed: names, types, help, no doubles, counters that end
   }
 });
 
-test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count', async () => {
+test('docs/operations.md lists what /metrics has, each name once, and nothing else', async () => {
+  const doc = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const rows = doc.split('\n').filter((line) => line.startsWith('| `admitone_'));
+  const listed = rows.flatMap((row) => [...row.split(' | ')[0].matchAll(/`(admitone_\w+)(?:\{([a-z_,]+)\})?`/g)]);
+  await server.admin('PUT', '/admin/events/LISTED/1', concert()); // some gauges are of events
+  const families = await scrape();
+  assert.deepEqual(listed.map(([, name]) => name).sort(), [...families.keys()].sort());
+  for (const [, name, labels = ''] of listed) {
+    const there = families.get(name).samples.map((one) => withoutBound(one.labels).replaceAll(/="[^"]*"/g, ''));
+    assert.deepEqual([...new Set(there)], [labels], name);
+  }
+});
+
+// Nobody reserves in the test below, so what reservations feed is there and empty.
+const UNFED = ['admitone_lock_wait_seconds', 'admitone_lock_hold_seconds', 'admitone_slot_claim_seconds'];
+
+test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count, for each set of labels', async () => {
   const room = await Room.open(server, 'H/1', {}, { state: 'PAUSED' });
   const { entryToken } = await room.enter('ann');
   await server.admin('POST', '/admin/queue/H/1/activate');
@@ -64,18 +83,26 @@ test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the cou
   const histograms = [...families.values()].filter((family) => family.type === 'histogram');
   assert.ok(histograms.length >= 3);
   for (const { name, samples } of histograms) {
-    const buckets = samples.filter((one) => one.suffix === '_bucket').map((one) => [/^le="(.*)"$/.exec(one.labels)[1], one.value]);
-    const bounds = buckets.map(([le]) => (le === '+Inf' ? Infinity : Number(le)));
-    for (let i = 1; i < buckets.length; i++) {
-      assert.ok(bounds[i] > bounds[i - 1], `${name}: ${bounds[i]} behind ${bounds[i - 1]}`);
-      assert.ok(buckets[i][1] >= buckets[i - 1][1], `${name}: a bucket shrinks`);
+    const sets = new Set(samples.map((one) => withoutBound(one.labels)));
+    for (const set of sets) {
+      const own = samples.filter((one) => withoutBound(one.labels) === set);
+      const buckets = own.filter((one) => one.suffix === '_bucket').map((one) => [/(?:^|,)le="([^"]*)"$/.exec(one.labels)[1], one.value]);
+      const bounds = buckets.map(([le]) => (le === '+Inf' ? Infinity : Number(le)));
+      for (let i = 1; i < buckets.length; i++) {
+        assert.ok(bounds[i] > bounds[i - 1], `${name}{${set}}: ${bounds[i]} behind ${bounds[i - 1]}`);
+        assert.ok(buckets[i][1] >= buckets[i - 1][1], `${name}{${set}}: a bucket shrinks`);
+      }
+      assert.equal(bounds.at(-1), Infinity);
+      const count = own.find((one) => one.suffix === '_count').value;
+      assert.equal(buckets.at(-1)[1], count);
+      assert.equal(count > 0, !UNFED.includes(name), `${name}{${set}}`);
+      assert.ok(own.find((one) => one.suffix === '_sum').value >= 0);
     }
-    assert.equal(bounds.at(-1), Infinity);
-    const count = samples.find((one) => one.suffix === '_count').value;
-    assert.equal(buckets.at(-1)[1], count);
-    assert.ok(count > 0, name);
-    assert.ok(samples.find((one) => one.suffix === '_sum').value >= 0);
   }
+  const strategies = (name) => families.get(name).samples.filter((one) => one.suffix === '_count').map((one) => one.labels);
+  const locking = ['strategy="lock"', 'strategy="adaptive"', 'strategy="distributed-lock"'];
+  assert.deepEqual(strategies('admitone_lock_wait_seconds'), locking);
+  assert.deepEqual(strategies('admitone_lock_hold_seconds'), locking);
 });
 
 test('/metrics: counters count what they say, by exactly as much', async () => {

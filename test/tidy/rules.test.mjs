@@ -147,9 +147,14 @@ test('rows of a table are read across lines', () => {
 });
 
 test('a metric is listed only by its whole name', () => {
-  const header = '#define COUNTER_MAP(X) X(A, "a_total", "", "")\n#define HISTOGRAM_MAP(X) X(B, "b_s")\n';
-  assert.deepEqual(rules.checkMetricsListed(header, '| `a_total` | b_s |'), []);
-  assert.equal(rules.checkMetricsListed(header, 'a_totals, b_s').length, 1);
-  assert.equal(rules.checkMetricsListed(header, 'xa_total b_s_sum').length, 2);
-  assert.equal(rules.checkMetricsListed(header, null).length, 1);
+  const headers = [
+    '#define COUNTER_MAP(X) X(A, "admitone_a_total", "", "")\n/* "admitone_gone" */\n',
+    '#define ROW(X, symbol) \\\n    X(B_##symbol, \\\n      "admitone_b_s")\n',
+  ];
+  assert.deepEqual(rules.checkMetricsListed(headers, '| `admitone_a_total` | admitone_b_s |'), []);
+  assert.equal(rules.checkMetricsListed(headers, 'admitone_a_totals, admitone_b_s').length, 1);
+  assert.equal(rules.checkMetricsListed(headers, 'xadmitone_a_total admitone_b_s_sum').length, 2);
+  assert.equal(rules.checkMetricsListed(headers, null).length, 1);
+  assert.equal(rules.checkMetricsListed([headers[0], ''], 'admitone_a_total').length, 1);
+  assert.equal(rules.checkMetricsListed([], 'admitone_a_total').length, 1);
 });
