@@ -10,6 +10,7 @@ enum {
 #undef STRATEGY_NUMBER
         STRATEGIES
 };
+static_assert(NUMBER_SLOT == 0 && RESERVATION_OUTCOME_HELD == 0, "rows are counted from these");
 
 /* `first` is the row of the first strategy, of those that have one each. */
 static void count_for(int strategy, enum counter first) {
