@@ -77,7 +77,7 @@ static int badness(enum err e) {
 
 static enum err judge_seat(const struct ledger_hold *hold, uint32_t i, const struct seat_row *row,
                            int64_t capacity) {
-    if (hold->fence > 0 && row->fence > hold->fence) return ERR_LOCK_LOST;
+    if (hold->fences != NULL && row->fence > hold->fences[i]) return ERR_LOCK_LOST;
     if (hold->versions != NULL && row->version != hold->versions[i]) return ERR_CONFLICT;
     bool is_there = hold->wanted->seats[i] <= capacity;
     return is_there && row->state == SEAT_AVAILABLE ? ERR_OK : ERR_SEAT_TAKEN;
@@ -89,6 +89,7 @@ static int judge_seats(struct db *db, struct ledger_hold *hold, int64_t capacity
     for (uint32_t i = 0; rc == SQLITE_OK && i < r->seat_count; i++) {
         struct seat_row row;
         assert(r->seats[i] > (i == 0 ? 0 : r->seats[i - 1]));
+        assert(hold->fences == NULL || hold->fences[i] > 0);
         rc = seat_read(db, r->section_key, r->seats[i], &row);
         enum err refusal = judge_seat(hold, i, &row, capacity);
         if (refusal == ERR_OK || badness(refusal) < badness(hold->record.result)) continue;
@@ -153,7 +154,7 @@ static int write_seats(struct db *db, const struct ledger_hold *hold) {
                        " WHERE state = 'AVAILABLE'"
                        "  AND (excluded.fence = 0 OR fence <= excluded.fence)",
                        cell_i64(r->section_key), cell_i64(r->seats[i]), cell_uuid(&r->id),
-                       cell_i64(hold->fence));
+                       cell_i64(hold->fences == NULL ? 0 : hold->fences[i]));
     return rc;
 }
 
@@ -206,7 +207,7 @@ static int write_hold(struct db *db, struct ledger_hold *hold, const struct term
 int hold_apply(struct db *db, struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
-    assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms && hold->fence >= 0);
+    assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms);
     struct terms t = {0};
     bool decided = false;
     hold->record.result = ERR_OK;

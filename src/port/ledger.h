@@ -168,7 +168,7 @@ struct idempotency {
  *   SECTION_NOT_FOUND  the event has no such section, or no longer
  *   LIMIT_EXCEEDED     the user would have more live seats of the event than its max_per_user
  *   NOT_ACTIVE         the entry is not the user's, not ACTIVE, or past its time at created_ms
- *   LOCK_LOST          a seat was written under a higher fence
+ *   LOCK_LOST          a seat was written under a higher fence than the one it has here
  *   CONFLICT           a seat's version is not the one that was expected
  *   SEAT_TAKEN         a seat is not AVAILABLE, or the section does not have it
  * and for the last three, `refused` tells every seat for which that is so. All seats or none.
@@ -179,7 +179,7 @@ struct ledger_hold {
     struct ledger_record record;
     const struct reservation *wanted;
     const int64_t *versions; /* NULL, or what each seat's version must be; a new seat's is 0 */
-    int64_t fence;           /* 0: written under no lock */
+    const int64_t *fences;   /* NULL: written under no lock; or the fence of each seat's lock */
     struct idempotency *idempotency; /* NULL: no key was sent */
     bool held;                       /* out: this record did it */
     bool sold_out;                   /* out: and the event had no seat left then */

@@ -61,6 +61,7 @@ struct step {
     struct test_record r;
     struct reservation *wanted;
     int64_t versions[TEST_SEATS_MAX];
+    int64_t fences[TEST_SEATS_MAX];
     struct idempotency key;
     char key_name[24];
     char response[24];
@@ -157,7 +158,7 @@ static void model_key_add(struct model *m, const struct step *s) {
 
 static enum err model_judge_seat(const struct model *m, const struct step *s, uint32_t i) {
     const struct model_seat *seat = &m->seats[section_of(m, s->wanted)][s->wanted->seats[i]];
-    if (s->r.hold.fence > 0 && seat->fence > s->r.hold.fence) return ERR_LOCK_LOST;
+    if (s->r.hold.fences != NULL && seat->fence > s->fences[i]) return ERR_LOCK_LOST;
     if (s->r.hold.versions != NULL && seat->version != s->versions[i]) return ERR_CONFLICT;
     return seat->state == SEAT_AVAILABLE ? ERR_OK : ERR_SEAT_TAKEN;
 }
@@ -200,7 +201,7 @@ static void model_hold(struct model *m, struct step *s) {
     set_seats(m, w, number, SEAT_AVAILABLE, SEAT_HELD);
     for (uint32_t i = 0; i < w->seat_count; i++) {
         struct model_seat *seat = &m->seats[section_of(m, w)][w->seats[i]];
-        if (s->r.hold.fence > seat->fence) seat->fence = s->r.hold.fence;
+        if (s->r.hold.fences != NULL) seat->fence = s->fences[i];
     }
     s->sold_out = nothing_left(m);
     model_key_add(m, s);
@@ -327,8 +328,10 @@ static void choose_hold(struct model *m, struct step *s) {
     size_t section = section_of(m, s->wanted);
     for (uint32_t i = 0; i < s->wanted->seat_count; i++)
         s->versions[i] = m->seats[section][s->wanted->seats[i]].version - (pick(m, 12) == 0);
+    for (uint32_t i = 0; i < s->wanted->seat_count; i++)
+        s->fences[i] = (int64_t)m->numbers + pick(m, 40);
     if (pick(m, 3) == 0) s->r.hold.versions = s->versions;
-    if (pick(m, 4) == 0) s->r.hold.fence = (int64_t)m->numbers + pick(m, 40);
+    if (pick(m, 4) == 0) s->r.hold.fences = s->fences;
     choose_key(m, s, s->wanted->user, "hold");
     if (s->key_name[0] != '\0') s->r.hold.idempotency = &s->key;
     model_hold(m, s);
