@@ -51,22 +51,31 @@ struct seat_row {
     enum seat_state state;
     int64_t version;
     int64_t fence;
+    struct uuid holder; /* zeroes when AVAILABLE */
 };
+
+static int seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
+    /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
+    out->state = (enum seat_state)column_str(rows, 0).at[0];
+    out->version = sqlite3_column_int64(rows, 1);
+    out->fence = sqlite3_column_int64(rows, 2);
+    if (out->state == SEAT_AVAILABLE) return SQLITE_OK;
+    if (sqlite3_column_bytes(rows, 3) != sizeof out->holder.bytes) return SQLITE_CORRUPT;
+    memcpy(out->holder.bytes, sqlite3_column_blob(rows, 3), sizeof out->holder.bytes);
+    return SQLITE_OK;
+}
 
 /* A seat without a row was never sold. */
 static int seat_read(struct db *db, int64_t section_key, uint32_t seat, struct seat_row *out) {
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
-                      "SELECT state, version, fence FROM seats"
+                      "SELECT state, version, fence, reservation_id FROM seats"
                       " WHERE section_id = ?1 AND seat_no = ?2",
                       cell_i64(section_key), cell_i64(seat));
     *out = (struct seat_row){.state = SEAT_AVAILABLE};
-    while (db_next(rows, &rc)) {
-        /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
-        out->state = (enum seat_state)column_str(rows, 0).at[0];
-        out->version = sqlite3_column_int64(rows, 1);
-        out->fence = sqlite3_column_int64(rows, 2);
-    }
+    if (!db_next(rows, &rc)) return rc;
+    rc = seat_from_row(rows, out);
+    sqlite3_reset(rows);
     return rc;
 }
 
@@ -248,6 +257,7 @@ int seats_read(struct db *db, struct ledger_seats_read *read) {
         rc = seat_read(db, read->section_key, read->seats[i], &row);
         read->states[i] = row.state;
         read->versions[i] = row.version;
+        read->holders[i] = row.holder;
     }
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
     return rc;

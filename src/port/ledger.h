@@ -268,6 +268,8 @@ struct ledger_seats_read {
     size_t count;
     enum seat_state *states; /* out, one for each */
     int64_t *versions;       /* out, one for each; 0: never sold */
+    /* out, one for each: of the reservation that has it; zeroes when AVAILABLE */
+    struct uuid *holders;
 };
 
 /* Asked, not submitted: whether the key was used. Its result, `replayed` and the rest of the answer

@@ -421,6 +421,38 @@ static void what_is_there_is_not_undone(void **state) {
     mem_free(lost);
 }
 
+/* ---- seats ---- */
+
+/* Of the seats 1 to 3 in section 0, all in one question; 0: nobody. */
+static void assert_holders(struct desk *d, enum seat_state taken, const uint64_t numbers[3]) {
+    enum seat_state states[3];
+    int64_t versions[3];
+    struct uuid holders[3];
+    struct test_record r;
+    memset(holders, 0xff, sizeof holders); /* what is free is told too */
+    test_seats_read(&r, d->event->sections[0].key, SEATS(1, 2, 3), 3, states, versions, holders);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        struct uuid id = numbers[i] == 0 ? (struct uuid){0} : desk_id(numbers[i]);
+        assert_int_equal(states[i], numbers[i] == 0 ? SEAT_AVAILABLE : taken);
+        assert_memory_equal(holders[i].bytes, id.bytes, sizeof id.bytes);
+    }
+}
+
+static void a_seat_tells_which_reservation_has_it(void **state) {
+    struct desk *d = *state;
+    assert_holders(d, SEAT_HELD, (uint64_t[]){0, 0, 0});
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_holders(d, SEAT_HELD, (uint64_t[]){1, 0, 2});
+    assert_int_equal(desk_confirm(d, 2, "b", 2500), ERR_OK);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_holders(d, SEAT_CONFIRMED, (uint64_t[]){0, 0, 2});
+    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    assert_int_equal(desk_hold(d, 3, "c", 3, 0, SEATS(2, 3)), ERR_OK);
+    assert_holders(d, SEAT_HELD, (uint64_t[]){0, 3, 3});
+}
+
 /* ---- keys ---- */
 
 static struct idempotency key_of(const char *user, const char *key, unsigned char body) {
@@ -563,6 +595,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(an_id_is_one_reservations_for_ever),
         TEST(a_hold_that_was_undone_is_refused_when_it_comes_late),
         TEST(what_is_there_is_not_undone),
+        TEST(a_seat_tells_which_reservation_has_it),
         TEST(a_key_has_one_effect_and_one_answer),
         TEST(a_refused_request_may_use_its_key_again),
         TEST(a_key_can_be_asked_for),

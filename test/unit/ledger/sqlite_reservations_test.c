@@ -295,6 +295,21 @@ static void rows_that_contradict_each_other_fail_their_record_alone(void **state
     assert_int_equal(ledger_load(d->l, &reader), ERR_OK);
 }
 
+static void a_seat_whose_holder_is_no_id_is_not_told(void **state) {
+    struct desk *d = *state;
+    enum seat_state seat_state;
+    int64_t version;
+    struct uuid holder;
+    struct test_record r;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    raw_sql(&d->h, "UPDATE seats SET reservation_id = x'0102'");
+    test_seats_read(&r, d->event->sections[0].key, SEATS(1), 1, &seat_state, &version, &holder);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_LEDGER_FAILED);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(1)), ERR_LEDGER_FAILED);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_HELD);
+}
+
 static void on_reservation(void *to, const struct reservation *r) {
     (void)r;
     (*(int *)to)++;
@@ -332,6 +347,7 @@ int main(void) {
         TEST(any_sequence_of_failures_keeps_what_was_acknowledged),
         TEST(a_sold_out_event_is_a_fact_each_time_it_becomes_so),
         TEST(rows_that_contradict_each_other_fail_their_record_alone),
+        TEST(a_seat_whose_holder_is_no_id_is_not_told),
         TEST(a_spoilt_row_keeps_the_server_from_starting_on_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
