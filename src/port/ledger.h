@@ -154,8 +154,8 @@ struct idempotency {
     unsigned char digest[IDEMPOTENCY_DIGEST_BYTES]; /* of the request's body */
     int status;                                     /* of the answer: 200 to 299 */
     str response;                                   /* the answer, unless there is `respond` */
-    /* NULL, or adds the answer to *out, for a reservation as it is now. Runs on the ledger's thread
-     * inside the transaction, perhaps more than once. It touches nothing else. */
+    /* NULL, or adds the answer to *out, for the reservation that is made. Runs on the ledger's
+     * thread inside the transaction, perhaps more than once. It touches nothing else. */
     void (*respond)(struct idempotency *i, const struct reservation *r, struct buf *out);
     bool replayed;            /* out */
     int replayed_status;      /* out, when replayed */
@@ -212,12 +212,10 @@ struct ledger_confirm {
     str user;
     int64_t now_ms;
     char code[CONFIRMATION_CODE_CHARS + 1]; /* for the one that this confirms */
-    struct idempotency *idempotency;        /* NULL: no key was sent */
     bool confirmed;                         /* out: this record did it */
     bool completed;                         /* out: and its entry became COMPLETED */
     bool expired;                           /* out: this record made it EXPIRED */
-    /* out: as it is now; NULL when there is none, it is not the user's, or the answer is replayed.
-     * mem_free when done. */
+    /* out: as it is now; NULL when there is none, or it is not the user's. mem_free when done. */
     struct reservation *stored;
 };
 

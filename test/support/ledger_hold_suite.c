@@ -541,39 +541,21 @@ static void a_key_can_be_asked_for(void **state) {
     assert_false(i.replayed);
 }
 
-static void respond_with_code(struct idempotency *i, const struct reservation *r, struct buf *out) {
+static void respond_with_seat(struct idempotency *i, const struct reservation *r, struct buf *out) {
     (void)i;
-    buf_addf(out, "%s %d", r->confirmation_code, (int)r->status);
+    buf_addf(out, "%s %u", r->user, r->seats[0]);
 }
 
-static void a_confirmations_answer_is_made_from_what_is_stored(void **state) {
+static void an_answer_can_be_made_from_the_reservation(void **state) {
     struct desk *d = *state;
-    struct uuid id = desk_id(1);
-    struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     struct idempotency i = key_of("a", "k", 1);
-    i.respond = respond_with_code;
-    i.status = 200;
-    for (int round = 0; round < 3; round++) {
-        test_confirm(&r, &id, "a", 2500 + round);
-        r.confirm.idempotency = &i;
-        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
-        assert_int_equal(r.confirm.confirmed, round == 0);
-        assert_int_equal(r.confirm.stored != NULL, round == 0);
-        if (round > 0) assert_replayed(&i, 200, "CODE002500 1");
-        test_record_deinit(&r);
-        /* What was answered once is answered so whatever has happened since. */
-        if (round == 1) assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
-    }
-    /* Without the key it is told as it is now; a refusal has no row. */
-    struct idempotency late = key_of("a", "late", 1);
-    test_confirm(&r, &id, "a", 2500);
-    r.confirm.idempotency = &late;
-    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_RESERVATION_ENDED);
-    test_record_deinit(&r);
-    test_idempotency_get(&r, &late);
-    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
-    assert_false(late.replayed);
+    i.respond = respond_with_seat;
+    assert_int_equal(hold_keyed(d, 1, "a", 1, 7, &i), ERR_OK);
+    assert_false(i.replayed);
+    /* What was answered once is answered so whatever has happened since. */
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(hold_keyed(d, 2, "a", 1, 8, &i), ERR_OK);
+    assert_replayed(&i, 201, "a 7");
 }
 
 int ledger_hold_suite_run(const struct ledger_adapter *of) {
@@ -599,7 +581,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(a_key_has_one_effect_and_one_answer),
         TEST(a_refused_request_may_use_its_key_again),
         TEST(a_key_can_be_asked_for),
-        TEST(a_confirmations_answer_is_made_from_what_is_stored),
+        TEST(an_answer_can_be_made_from_the_reservation),
     };
 #undef TEST
     return cmocka_run_group_tests_name("ledger contract: holds", tests, NULL, NULL);

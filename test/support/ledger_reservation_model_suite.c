@@ -138,7 +138,7 @@ static void model_end(struct model *m, uint64_t number, enum reservation_status 
 
 /* Whether the step's key decides it. */
 static bool model_key_decides(struct model *m, struct step *s) {
-    for (size_t i = 0; s->r.record.kind != LEDGER_CANCEL && i < m->key_count; i++) {
+    for (size_t i = 0; i < m->key_count; i++) {
         if (strcmp(m->keys[i].name, s->key_name) != 0) continue;
         s->replayed = m->keys[i].digest == s->key.digest[0];
         s->result = s->replayed ? ERR_OK : ERR_IDEMPOTENCY_MISMATCH;
@@ -209,7 +209,6 @@ static void model_hold(struct model *m, struct step *s) {
 
 static void model_confirm(struct model *m, struct step *s) {
     struct reservation *r = m->reservations[s->numbers[0]];
-    if (s->key_name[0] != '\0' && model_key_decides(m, s)) return;
     if (r == NULL) {
         s->result = ERR_RESERVATION_NOT_FOUND;
         return;
@@ -235,7 +234,6 @@ static void model_confirm(struct model *m, struct step *s) {
                        seats_of(m, r->user, true) == 0;
         if (s->completed) e->status = ENTRY_COMPLETED;
     }
-    if (s->result == ERR_OK) model_key_add(m, s);
     s->stored = reservation_copy(r);
 }
 
@@ -288,12 +286,12 @@ static uint64_t latest_entry(const struct model *m, int user) {
     return seq;
 }
 
-static void choose_key(struct model *m, struct step *s, const char *user, const char *route) {
+static void choose_key(struct model *m, struct step *s, const char *user) {
     if (pick(m, 4) != 0) return;
-    snprintf(s->key_name, sizeof s->key_name, "%s %s %d", route, user, (int)pick(m, 60));
+    snprintf(s->key_name, sizeof s->key_name, "%.8s %d", user, (int)pick(m, 20));
     snprintf(s->response, sizeof s->response, "{\"n\":%d}", (int)pick(m, 1000000));
     s->key = (struct idempotency){.user = str_of(user),
-                                  .route = str_of(route),
+                                  .route = STR("hold"),
                                   .key = str_of(s->key_name),
                                   .status = 200,
                                   .response = str_of(s->response)};
@@ -329,10 +327,10 @@ static void choose_hold(struct model *m, struct step *s) {
     for (uint32_t i = 0; i < s->wanted->seat_count; i++)
         s->versions[i] = m->seats[section][s->wanted->seats[i]].version - (pick(m, 12) == 0);
     for (uint32_t i = 0; i < s->wanted->seat_count; i++)
-        s->fences[i] = (int64_t)m->numbers + pick(m, 40);
+        s->fences[i] = (int64_t)m->numbers + pick(m, 400);
     if (pick(m, 3) == 0) s->r.hold.versions = s->versions;
     if (pick(m, 4) == 0) s->r.hold.fences = s->fences;
-    choose_key(m, s, s->wanted->user, "hold");
+    choose_key(m, s, s->wanted->user);
     if (s->key_name[0] != '\0') s->r.hold.idempotency = &s->key;
     model_hold(m, s);
 }
@@ -345,10 +343,7 @@ static const char *owner_or_thief(struct model *m, uint64_t number) {
 static void choose_confirm(struct model *m, struct step *s) {
     s->numbers[0] = some_number(m);
     s->ids[0] = desk_id(s->numbers[0]);
-    const char *user = owner_or_thief(m, s->numbers[0]);
-    test_confirm(&s->r, s->ids, user, m->now_ms);
-    choose_key(m, s, user, "confirm");
-    if (s->key_name[0] != '\0') s->r.confirm.idempotency = &s->key;
+    test_confirm(&s->r, s->ids, owner_or_thief(m, s->numbers[0]), m->now_ms);
     model_confirm(m, s);
 }
 
