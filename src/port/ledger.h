@@ -231,7 +231,7 @@ struct ledger_cancel {
 };
 
 /* Those of the reservations that are HELD and past their time become EXPIRED; `expired` says which.
- */
+ * One row that can't be read fails them all: the caller asks again singly. */
 struct ledger_expire {
     struct ledger_record record;
     int64_t now_ms;
