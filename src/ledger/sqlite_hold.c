@@ -51,22 +51,31 @@ struct seat_row {
     enum seat_state state;
     int64_t version;
     int64_t fence;
+    struct uuid holder; /* zeroes when AVAILABLE */
 };
+
+static int seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
+    /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
+    out->state = (enum seat_state)column_str(rows, 0).at[0];
+    out->version = sqlite3_column_int64(rows, 1);
+    out->fence = sqlite3_column_int64(rows, 2);
+    if (out->state == SEAT_AVAILABLE) return SQLITE_OK;
+    if (sqlite3_column_bytes(rows, 3) != sizeof out->holder.bytes) return SQLITE_CORRUPT;
+    memcpy(out->holder.bytes, sqlite3_column_blob(rows, 3), sizeof out->holder.bytes);
+    return SQLITE_OK;
+}
 
 /* A seat without a row was never sold. */
 static int seat_read(struct db *db, int64_t section_key, uint32_t seat, struct seat_row *out) {
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
-                      "SELECT state, version, fence FROM seats"
+                      "SELECT state, version, fence, reservation_id FROM seats"
                       " WHERE section_id = ?1 AND seat_no = ?2",
                       cell_i64(section_key), cell_i64(seat));
     *out = (struct seat_row){.state = SEAT_AVAILABLE};
-    while (db_next(rows, &rc)) {
-        /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
-        out->state = (enum seat_state)column_str(rows, 0).at[0];
-        out->version = sqlite3_column_int64(rows, 1);
-        out->fence = sqlite3_column_int64(rows, 2);
-    }
+    if (!db_next(rows, &rc)) return rc;
+    rc = seat_from_row(rows, out);
+    sqlite3_reset(rows);
     return rc;
 }
 
@@ -77,7 +86,7 @@ static int badness(enum err e) {
 
 static enum err judge_seat(const struct ledger_hold *hold, uint32_t i, const struct seat_row *row,
                            int64_t capacity) {
-    if (hold->fence > 0 && row->fence > hold->fence) return ERR_LOCK_LOST;
+    if (hold->fences != NULL && row->fence > hold->fences[i]) return ERR_LOCK_LOST;
     if (hold->versions != NULL && row->version != hold->versions[i]) return ERR_CONFLICT;
     bool is_there = hold->wanted->seats[i] <= capacity;
     return is_there && row->state == SEAT_AVAILABLE ? ERR_OK : ERR_SEAT_TAKEN;
@@ -89,6 +98,7 @@ static int judge_seats(struct db *db, struct ledger_hold *hold, int64_t capacity
     for (uint32_t i = 0; rc == SQLITE_OK && i < r->seat_count; i++) {
         struct seat_row row;
         assert(r->seats[i] > (i == 0 ? 0 : r->seats[i - 1]));
+        assert(hold->fences == NULL || hold->fences[i] > 0);
         rc = seat_read(db, r->section_key, r->seats[i], &row);
         enum err refusal = judge_seat(hold, i, &row, capacity);
         if (refusal == ERR_OK || badness(refusal) < badness(hold->record.result)) continue;
@@ -153,7 +163,7 @@ static int write_seats(struct db *db, const struct ledger_hold *hold) {
                        " WHERE state = 'AVAILABLE'"
                        "  AND (excluded.fence = 0 OR fence <= excluded.fence)",
                        cell_i64(r->section_key), cell_i64(r->seats[i]), cell_uuid(&r->id),
-                       cell_i64(hold->fence));
+                       cell_i64(hold->fences == NULL ? 0 : hold->fences[i]));
     return rc;
 }
 
@@ -206,7 +216,7 @@ static int write_hold(struct db *db, struct ledger_hold *hold, const struct term
 int hold_apply(struct db *db, struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
-    assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms && hold->fence >= 0);
+    assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms);
     struct terms t = {0};
     bool decided = false;
     hold->record.result = ERR_OK;
@@ -247,6 +257,7 @@ int seats_read(struct db *db, struct ledger_seats_read *read) {
         rc = seat_read(db, read->section_key, read->seats[i], &row);
         read->states[i] = row.state;
         read->versions[i] = row.version;
+        read->holders[i] = row.holder;
     }
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
     return rc;

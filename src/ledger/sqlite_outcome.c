@@ -115,7 +115,6 @@ static int complete_entry(struct db *db, const struct reservation *r, int64_t no
 
 static int confirm_own(struct db *db, struct ledger_confirm *c) {
     struct reservation *r = c->stored;
-    int rc = SQLITE_OK;
     if (r->status == RESERVATION_EXPIRED || is_over(r, c->now_ms)) {
         c->record.result = ERR_HOLD_EXPIRED;
         c->expired = r->status == RESERVATION_HELD;
@@ -125,25 +124,19 @@ static int confirm_own(struct db *db, struct ledger_confirm *c) {
         c->record.result = ERR_RESERVATION_ENDED;
         return SQLITE_OK;
     }
-    if (r->status == RESERVATION_HELD) {
-        c->confirmed = true;
-        rc = write_confirmed(db, r, c->code, c->now_ms);
-        if (rc == SQLITE_OK) rc = complete_entry(db, r, c->now_ms, &c->completed);
-    }
-    if (rc == SQLITE_OK) rc = idempotency_add(db, c->idempotency, r, c->now_ms);
+    if (r->status == RESERVATION_CONFIRMED) return SQLITE_OK;
+    c->confirmed = true;
+    int rc = write_confirmed(db, r, c->code, c->now_ms);
+    if (rc == SQLITE_OK) rc = complete_entry(db, r, c->now_ms, &c->completed);
     return rc;
 }
 
 int confirm_apply(struct db *db, struct ledger_confirm *confirm) {
-    bool decided = false;
-    confirm->record.result = ERR_OK;
     confirm->confirmed = false;
     confirm->completed = false;
     confirm->expired = false;
     confirm->stored = NULL;
-    int rc = idempotency_judge(db, confirm->idempotency, &confirm->record.result, &decided);
-    if (rc != SQLITE_OK || decided) return rc;
-    rc = read_own(db, &confirm->id, confirm->user, &confirm->stored, &confirm->record.result);
+    int rc = read_own(db, &confirm->id, confirm->user, &confirm->stored, &confirm->record.result);
     if (rc == SQLITE_OK && confirm->stored != NULL) rc = confirm_own(db, confirm);
     return rc;
 }

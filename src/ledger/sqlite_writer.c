@@ -83,7 +83,6 @@ static void confirm_undo(struct ledger_confirm *confirm) {
     confirm->confirmed = false;
     confirm->completed = false;
     confirm->expired = false;
-    idempotency_undo(confirm->idempotency);
 }
 
 static void cancel_undo(struct ledger_cancel *cancel) {

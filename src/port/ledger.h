@@ -154,8 +154,8 @@ struct idempotency {
     unsigned char digest[IDEMPOTENCY_DIGEST_BYTES]; /* of the request's body */
     int status;                                     /* of the answer: 200 to 299 */
     str response;                                   /* the answer, unless there is `respond` */
-    /* NULL, or adds the answer to *out, for a reservation as it is now. Runs on the ledger's thread
-     * inside the transaction, perhaps more than once. It touches nothing else. */
+    /* NULL, or adds the answer to *out, for the reservation that is made. Runs on the ledger's
+     * thread inside the transaction, perhaps more than once. It touches nothing else. */
     void (*respond)(struct idempotency *i, const struct reservation *r, struct buf *out);
     bool replayed;            /* out */
     int replayed_status;      /* out, when replayed */
@@ -168,7 +168,7 @@ struct idempotency {
  *   SECTION_NOT_FOUND  the event has no such section, or no longer
  *   LIMIT_EXCEEDED     the user would have more live seats of the event than its max_per_user
  *   NOT_ACTIVE         the entry is not the user's, not ACTIVE, or past its time at created_ms
- *   LOCK_LOST          a seat was written under a higher fence
+ *   LOCK_LOST          a seat was written under a higher fence than the one it has here
  *   CONFLICT           a seat's version is not the one that was expected
  *   SEAT_TAKEN         a seat is not AVAILABLE, or the section does not have it
  * and for the last three, `refused` tells every seat for which that is so. All seats or none.
@@ -179,7 +179,7 @@ struct ledger_hold {
     struct ledger_record record;
     const struct reservation *wanted;
     const int64_t *versions; /* NULL, or what each seat's version must be; a new seat's is 0 */
-    int64_t fence;           /* 0: written under no lock */
+    const int64_t *fences;   /* NULL: written under no lock; or the fence of each seat's lock */
     struct idempotency *idempotency; /* NULL: no key was sent */
     bool held;                       /* out: this record did it */
     bool sold_out;                   /* out: and the event had no seat left then */
@@ -212,12 +212,10 @@ struct ledger_confirm {
     str user;
     int64_t now_ms;
     char code[CONFIRMATION_CODE_CHARS + 1]; /* for the one that this confirms */
-    struct idempotency *idempotency;        /* NULL: no key was sent */
     bool confirmed;                         /* out: this record did it */
     bool completed;                         /* out: and its entry became COMPLETED */
     bool expired;                           /* out: this record made it EXPIRED */
-    /* out: as it is now; NULL when there is none, it is not the user's, or the answer is replayed.
-     * mem_free when done. */
+    /* out: as it is now; NULL when there is none, or it is not the user's. mem_free when done. */
     struct reservation *stored;
 };
 
@@ -233,7 +231,7 @@ struct ledger_cancel {
 };
 
 /* Those of the reservations that are HELD and past their time become EXPIRED; `expired` says which.
- */
+ * One row that can't be read fails them all: the caller asks again singly. */
 struct ledger_expire {
     struct ledger_record record;
     int64_t now_ms;
@@ -268,6 +266,8 @@ struct ledger_seats_read {
     size_t count;
     enum seat_state *states; /* out, one for each */
     int64_t *versions;       /* out, one for each; 0: never sold */
+    /* out, one for each: of the reservation that has it; zeroes when AVAILABLE */
+    struct uuid *holders;
 };
 
 /* Asked, not submitted: whether the key was used. Its result, `replayed` and the rest of the answer

@@ -126,7 +126,8 @@ enum seat_state desk_seat(struct desk *d, size_t section, uint32_t seat, int64_t
     struct test_record r;
     enum seat_state state;
     int64_t of;
-    test_seats_read(&r, d->event->sections[section].key, &seat, 1, &state, &of);
+    struct uuid holder;
+    test_seats_read(&r, d->event->sections[section].key, &seat, 1, &state, &of, &holder);
     assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
     if (version != NULL) *version = of;
     return state;

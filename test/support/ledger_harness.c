@@ -216,7 +216,8 @@ void test_reservation_get(struct test_record *r, const struct uuid *id) {
 }
 
 void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t *seats,
-                     size_t count, enum seat_state *states, int64_t *versions) {
+                     size_t count, enum seat_state *states, int64_t *versions,
+                     struct uuid *holders) {
     *r = (struct test_record){.seats_read = {
                                   .record = {.kind = LEDGER_SEATS_READ, .task.run = on_back},
                                   .section_key = section_key,
@@ -224,6 +225,7 @@ void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t 
                                   .count = count,
                                   .states = states,
                                   .versions = versions,
+                                  .holders = holders,
                               }};
 }
 

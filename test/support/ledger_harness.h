@@ -78,7 +78,8 @@ void test_expire(struct test_record *r, const struct uuid *ids, size_t count, bo
 void test_get(struct test_record *r, int64_t event_key, uint64_t seq);
 void test_reservation_get(struct test_record *r, const struct uuid *id);
 void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t *seats,
-                     size_t count, enum seat_state *states, int64_t *versions);
+                     size_t count, enum seat_state *states, int64_t *versions,
+                     struct uuid *holders);
 void test_idempotency_get(struct test_record *r, struct idempotency *i);
 /* Frees what was handed over. */
 void test_record_deinit(struct test_record *r);

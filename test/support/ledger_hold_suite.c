@@ -243,11 +243,12 @@ static void an_event_is_sold_out_when_its_last_seat_goes_and_not_again(void **st
 }
 
 static enum err hold_guarded(struct desk *d, uint64_t number, const uint32_t *seats,
-                             const int64_t *versions, int64_t fence, struct test_record *r) {
+                             const int64_t *versions, const int64_t *fences,
+                             struct test_record *r) {
     struct reservation *wanted = desk_wanted(d, number, "b", 2, 0, seats);
     test_hold(r, wanted);
     r->hold.versions = versions;
-    r->hold.fence = fence;
+    r->hold.fences = fences;
     enum err e = harness_submit(&d->h, d->l, r);
     mem_free(wanted);
     return e;
@@ -259,18 +260,18 @@ static void a_version_that_has_passed_is_a_conflict(void **state) {
     int64_t version = 0;
     assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(2)), ERR_OK);
     /* What is taken since it was read is a conflict, to be read anew, not yet a refusal. */
-    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, 0, &r), ERR_CONFLICT);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, NULL, &r), ERR_CONFLICT);
     assert_refused(&r, 1, SEATS(2));
     assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_HELD);
-    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, 0, &r),
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, NULL, &r),
                      ERR_SEAT_TAKEN);
     assert_refused(&r, 1, SEATS(2));
     /* Free again is not the same as free as ever. */
     assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
-    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, 0, &r), ERR_CONFLICT);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, NULL, &r), ERR_CONFLICT);
     assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_AVAILABLE);
     assert_int_equal(version, 2);
-    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, 0, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, NULL, &r), ERR_OK);
     assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_HELD);
     assert_int_equal(version, 3);
     assert_int_equal(desk_confirm(d, 2, "b", 2500), ERR_OK);
@@ -283,35 +284,60 @@ static void a_write_under_an_older_lock_is_refused(void **state) {
     struct desk *d = *state;
     const int64_t epoch = INT64_C(3) << 32;
     struct test_record r;
-    assert_int_equal(hold_guarded(d, 1, SEATS(1), NULL, epoch + 10, &r), ERR_OK);
-    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, epoch + 9, &r), ERR_LOCK_LOST);
+    assert_int_equal(hold_guarded(d, 1, SEATS(1), NULL, (int64_t[]){epoch + 10}, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){epoch + 9, epoch + 9}, &r),
+                     ERR_LOCK_LOST);
     assert_refused(&r, 1, SEATS(1));
     assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
-    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, epoch + 9, &r), ERR_LOCK_LOST);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){epoch + 9, epoch + 9}, &r),
+                     ERR_LOCK_LOST);
     assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_AVAILABLE);
     /* Within one lock, and under a later one. */
-    assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, epoch + 10, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, (int64_t[]){epoch + 10}, &r), ERR_OK);
     assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
-    assert_int_equal(hold_guarded(d, 3, SEATS(1), NULL, epoch + 11, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 3, SEATS(1), NULL, (int64_t[]){epoch + 11}, &r), ERR_OK);
     assert_int_equal(desk_cancel(d, 3, "b"), ERR_OK);
     /* A strategy without locks leaves the number as it is. */
-    assert_int_equal(hold_guarded(d, 4, SEATS(1), NULL, 0, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 4, SEATS(1), NULL, NULL, &r), ERR_OK);
     assert_int_equal(desk_cancel(d, 4, "b"), ERR_OK);
-    assert_int_equal(hold_guarded(d, 5, SEATS(1), NULL, epoch + 10, &r), ERR_LOCK_LOST);
+    assert_int_equal(hold_guarded(d, 5, SEATS(1), NULL, (int64_t[]){epoch + 10}, &r),
+                     ERR_LOCK_LOST);
+}
+
+static void each_seat_is_judged_and_written_by_the_fence_of_its_own_lock(void **state) {
+    struct desk *d = *state;
+    struct test_record r;
+    assert_int_equal(hold_guarded(d, 1, SEATS(1, 2), NULL, (int64_t[]){20, 5}, &r), ERR_OK);
+    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    /* One of the two is stale, whichever comes first, and the other is not touched. */
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){19, 30}, &r), ERR_LOCK_LOST);
+    assert_refused(&r, 1, SEATS(1));
+    assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){30, 4}, &r), ERR_LOCK_LOST);
+    assert_refused(&r, 1, SEATS(2));
+    assert_none(d, 2);
+    desk_assert_counts(d, 0, 0, 0);
+    for (uint32_t seat = 1; seat <= 2; seat++) {
+        int64_t version = 0;
+        desk_seat(d, 0, seat, &version);
+        assert_int_equal(version, 2);
+    }
+    /* Nor did a fence of the refused ones stay: what was good before them still is. */
+    assert_int_equal(hold_guarded(d, 3, SEATS(1, 2), NULL, (int64_t[]){20, 5}, &r), ERR_OK);
 }
 
 static void the_refusal_is_that_of_the_worst_seat(void **state) {
     struct desk *d = *state;
     struct test_record r;
-    assert_int_equal(hold_guarded(d, 1, SEATS(3), NULL, 7, &r), ERR_OK);
-    assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, 0, &r), ERR_OK);
-    assert_int_equal(hold_guarded(d, 3, SEATS(1, 2), (int64_t[]){1, 5}, 6, &r), ERR_CONFLICT);
+    assert_int_equal(hold_guarded(d, 1, SEATS(3), NULL, (int64_t[]){7}, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, NULL, &r), ERR_OK);
+    assert_int_equal(hold_guarded(d, 3, SEATS(1, 2), (int64_t[]){1, 5}, (int64_t[]){6, 6}, &r),
+                     ERR_CONFLICT);
     assert_refused(&r, 1, SEATS(2));
     desk_enter(d, 50, "d");
     struct reservation *wanted = desk_wanted(d, 3, "d", 50, 0, SEATS(1, 2, 3));
     test_hold(&r, wanted);
     r.hold.versions = (int64_t[]){1, 5, 1};
-    r.hold.fence = 6;
+    r.hold.fences = (int64_t[]){6, 6, 6};
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_LOCK_LOST);
     assert_refused(&r, 1, SEATS(3));
     mem_free(wanted);
@@ -393,6 +419,38 @@ static void what_is_there_is_not_undone(void **state) {
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     assert_true(r.undo.voided);
     mem_free(lost);
+}
+
+/* ---- seats ---- */
+
+/* Of the seats 1 to 3 in section 0, all in one question; 0: nobody. */
+static void assert_holders(struct desk *d, enum seat_state taken, const uint64_t numbers[3]) {
+    enum seat_state states[3];
+    int64_t versions[3];
+    struct uuid holders[3];
+    struct test_record r;
+    memset(holders, 0xff, sizeof holders); /* what is free is told too */
+    test_seats_read(&r, d->event->sections[0].key, SEATS(1, 2, 3), 3, states, versions, holders);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        struct uuid id = numbers[i] == 0 ? (struct uuid){0} : desk_id(numbers[i]);
+        assert_int_equal(states[i], numbers[i] == 0 ? SEAT_AVAILABLE : taken);
+        assert_memory_equal(holders[i].bytes, id.bytes, sizeof id.bytes);
+    }
+}
+
+static void a_seat_tells_which_reservation_has_it(void **state) {
+    struct desk *d = *state;
+    assert_holders(d, SEAT_HELD, (uint64_t[]){0, 0, 0});
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_holders(d, SEAT_HELD, (uint64_t[]){1, 0, 2});
+    assert_int_equal(desk_confirm(d, 2, "b", 2500), ERR_OK);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_holders(d, SEAT_CONFIRMED, (uint64_t[]){0, 0, 2});
+    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    assert_int_equal(desk_hold(d, 3, "c", 3, 0, SEATS(2, 3)), ERR_OK);
+    assert_holders(d, SEAT_HELD, (uint64_t[]){0, 3, 3});
 }
 
 /* ---- keys ---- */
@@ -483,39 +541,21 @@ static void a_key_can_be_asked_for(void **state) {
     assert_false(i.replayed);
 }
 
-static void respond_with_code(struct idempotency *i, const struct reservation *r, struct buf *out) {
+static void respond_with_seat(struct idempotency *i, const struct reservation *r, struct buf *out) {
     (void)i;
-    buf_addf(out, "%s %d", r->confirmation_code, (int)r->status);
+    buf_addf(out, "%s %u", r->user, r->seats[0]);
 }
 
-static void a_confirmations_answer_is_made_from_what_is_stored(void **state) {
+static void an_answer_can_be_made_from_the_reservation(void **state) {
     struct desk *d = *state;
-    struct uuid id = desk_id(1);
-    struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     struct idempotency i = key_of("a", "k", 1);
-    i.respond = respond_with_code;
-    i.status = 200;
-    for (int round = 0; round < 3; round++) {
-        test_confirm(&r, &id, "a", 2500 + round);
-        r.confirm.idempotency = &i;
-        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
-        assert_int_equal(r.confirm.confirmed, round == 0);
-        assert_int_equal(r.confirm.stored != NULL, round == 0);
-        if (round > 0) assert_replayed(&i, 200, "CODE002500 1");
-        test_record_deinit(&r);
-        /* What was answered once is answered so whatever has happened since. */
-        if (round == 1) assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
-    }
-    /* Without the key it is told as it is now; a refusal has no row. */
-    struct idempotency late = key_of("a", "late", 1);
-    test_confirm(&r, &id, "a", 2500);
-    r.confirm.idempotency = &late;
-    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_RESERVATION_ENDED);
-    test_record_deinit(&r);
-    test_idempotency_get(&r, &late);
-    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
-    assert_false(late.replayed);
+    i.respond = respond_with_seat;
+    assert_int_equal(hold_keyed(d, 1, "a", 1, 7, &i), ERR_OK);
+    assert_false(i.replayed);
+    /* What was answered once is answered so whatever has happened since. */
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(hold_keyed(d, 2, "a", 1, 8, &i), ERR_OK);
+    assert_replayed(&i, 201, "a 7");
 }
 
 int ledger_hold_suite_run(const struct ledger_adapter *of) {
@@ -531,15 +571,17 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(an_event_is_sold_out_when_its_last_seat_goes_and_not_again),
         TEST(a_version_that_has_passed_is_a_conflict),
         TEST(a_write_under_an_older_lock_is_refused),
+        TEST(each_seat_is_judged_and_written_by_the_fence_of_its_own_lock),
         TEST(the_refusal_is_that_of_the_worst_seat),
         TEST(the_same_hold_once_more_changes_nothing),
         TEST(an_id_is_one_reservations_for_ever),
         TEST(a_hold_that_was_undone_is_refused_when_it_comes_late),
         TEST(what_is_there_is_not_undone),
+        TEST(a_seat_tells_which_reservation_has_it),
         TEST(a_key_has_one_effect_and_one_answer),
         TEST(a_refused_request_may_use_its_key_again),
         TEST(a_key_can_be_asked_for),
-        TEST(a_confirmations_answer_is_made_from_what_is_stored),
+        TEST(an_answer_can_be_made_from_the_reservation),
     };
 #undef TEST
     return cmocka_run_group_tests_name("ledger contract: holds", tests, NULL, NULL);

@@ -61,6 +61,7 @@ struct step {
     struct test_record r;
     struct reservation *wanted;
     int64_t versions[TEST_SEATS_MAX];
+    int64_t fences[TEST_SEATS_MAX];
     struct idempotency key;
     char key_name[24];
     char response[24];
@@ -137,7 +138,7 @@ static void model_end(struct model *m, uint64_t number, enum reservation_status 
 
 /* Whether the step's key decides it. */
 static bool model_key_decides(struct model *m, struct step *s) {
-    for (size_t i = 0; s->r.record.kind != LEDGER_CANCEL && i < m->key_count; i++) {
+    for (size_t i = 0; i < m->key_count; i++) {
         if (strcmp(m->keys[i].name, s->key_name) != 0) continue;
         s->replayed = m->keys[i].digest == s->key.digest[0];
         s->result = s->replayed ? ERR_OK : ERR_IDEMPOTENCY_MISMATCH;
@@ -157,7 +158,7 @@ static void model_key_add(struct model *m, const struct step *s) {
 
 static enum err model_judge_seat(const struct model *m, const struct step *s, uint32_t i) {
     const struct model_seat *seat = &m->seats[section_of(m, s->wanted)][s->wanted->seats[i]];
-    if (s->r.hold.fence > 0 && seat->fence > s->r.hold.fence) return ERR_LOCK_LOST;
+    if (s->r.hold.fences != NULL && seat->fence > s->fences[i]) return ERR_LOCK_LOST;
     if (s->r.hold.versions != NULL && seat->version != s->versions[i]) return ERR_CONFLICT;
     return seat->state == SEAT_AVAILABLE ? ERR_OK : ERR_SEAT_TAKEN;
 }
@@ -200,7 +201,7 @@ static void model_hold(struct model *m, struct step *s) {
     set_seats(m, w, number, SEAT_AVAILABLE, SEAT_HELD);
     for (uint32_t i = 0; i < w->seat_count; i++) {
         struct model_seat *seat = &m->seats[section_of(m, w)][w->seats[i]];
-        if (s->r.hold.fence > seat->fence) seat->fence = s->r.hold.fence;
+        if (s->r.hold.fences != NULL) seat->fence = s->fences[i];
     }
     s->sold_out = nothing_left(m);
     model_key_add(m, s);
@@ -208,7 +209,6 @@ static void model_hold(struct model *m, struct step *s) {
 
 static void model_confirm(struct model *m, struct step *s) {
     struct reservation *r = m->reservations[s->numbers[0]];
-    if (s->key_name[0] != '\0' && model_key_decides(m, s)) return;
     if (r == NULL) {
         s->result = ERR_RESERVATION_NOT_FOUND;
         return;
@@ -234,7 +234,6 @@ static void model_confirm(struct model *m, struct step *s) {
                        seats_of(m, r->user, true) == 0;
         if (s->completed) e->status = ENTRY_COMPLETED;
     }
-    if (s->result == ERR_OK) model_key_add(m, s);
     s->stored = reservation_copy(r);
 }
 
@@ -287,12 +286,12 @@ static uint64_t latest_entry(const struct model *m, int user) {
     return seq;
 }
 
-static void choose_key(struct model *m, struct step *s, const char *user, const char *route) {
+static void choose_key(struct model *m, struct step *s, const char *user) {
     if (pick(m, 4) != 0) return;
-    snprintf(s->key_name, sizeof s->key_name, "%s %s %d", route, user, (int)pick(m, 60));
+    snprintf(s->key_name, sizeof s->key_name, "%.8s %d", user, (int)pick(m, 20));
     snprintf(s->response, sizeof s->response, "{\"n\":%d}", (int)pick(m, 1000000));
     s->key = (struct idempotency){.user = str_of(user),
-                                  .route = str_of(route),
+                                  .route = STR("hold"),
                                   .key = str_of(s->key_name),
                                   .status = 200,
                                   .response = str_of(s->response)};
@@ -327,9 +326,11 @@ static void choose_hold(struct model *m, struct step *s) {
     size_t section = section_of(m, s->wanted);
     for (uint32_t i = 0; i < s->wanted->seat_count; i++)
         s->versions[i] = m->seats[section][s->wanted->seats[i]].version - (pick(m, 12) == 0);
+    for (uint32_t i = 0; i < s->wanted->seat_count; i++)
+        s->fences[i] = (int64_t)m->numbers + pick(m, 400);
     if (pick(m, 3) == 0) s->r.hold.versions = s->versions;
-    if (pick(m, 4) == 0) s->r.hold.fence = (int64_t)m->numbers + pick(m, 40);
-    choose_key(m, s, s->wanted->user, "hold");
+    if (pick(m, 4) == 0) s->r.hold.fences = s->fences;
+    choose_key(m, s, s->wanted->user);
     if (s->key_name[0] != '\0') s->r.hold.idempotency = &s->key;
     model_hold(m, s);
 }
@@ -342,10 +343,7 @@ static const char *owner_or_thief(struct model *m, uint64_t number) {
 static void choose_confirm(struct model *m, struct step *s) {
     s->numbers[0] = some_number(m);
     s->ids[0] = desk_id(s->numbers[0]);
-    const char *user = owner_or_thief(m, s->numbers[0]);
-    test_confirm(&s->r, s->ids, user, m->now_ms);
-    choose_key(m, s, user, "confirm");
-    if (s->key_name[0] != '\0') s->r.confirm.idempotency = &s->key;
+    test_confirm(&s->r, s->ids, owner_or_thief(m, s->numbers[0]), m->now_ms);
     model_confirm(m, s);
 }
 
