@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/list.h"
 #include "base/map.h"
@@ -24,12 +25,13 @@ struct table {
     pthread_mutex_t lock;
     struct map by_name; /* → struct lock */
     struct list locks;
-    uint64_t fence; /* the last one that was given; the names of a table share the count */
+    _Atomic uint64_t *last_fence; /* of all tables */
 };
 
 struct memory_locks {
     struct locks locks;
     uint64_t seed;
+    _Atomic uint64_t last_fence; /* that was given, to whatever name */
     struct table tables[TABLES];
 };
 
@@ -39,9 +41,9 @@ static struct table *table_of(struct locks *l, str name) {
 }
 
 static uint64_t next_fence(struct table *t) {
-    t->fence++;
-    assert((uint32_t)t->fence != 0);
-    return t->fence;
+    uint64_t fence = atomic_fetch_add(t->last_fence, 1) + 1;
+    assert((uint32_t)fence != 0);
+    return fence;
 }
 
 /* ---- handing back, when the table's mutex is no longer held ---- */
@@ -74,17 +76,32 @@ static struct lock_op *line_take(struct lock *k, struct lock_op **at) {
     return op;
 }
 
+static void send_away(struct lock *k, struct lock_op **at, int64_t waited_ms,
+                      struct task_list *ended) {
+    struct lock_op *op = line_take(k, at);
+    op->outcome = LOCK_TIMED_OUT;
+    op->waited_ms = waited_ms;
+    task_list_add(ended, &op->task);
+}
+
 /* Sends away who has waited for too long. */
 static void line_expire(struct lock *k, int64_t now_ms, struct task_list *ended) {
     for (struct lock_op **at = &k->first; *at != NULL;) {
-        if (now_ms - (*at)->now_ms < (*at)->wait_ms_max) {
+        int64_t waited_ms = now_ms - (*at)->now_ms;
+        if (waited_ms < (*at)->wait_ms_max)
             at = &(*at)->next;
-            continue;
-        }
-        struct lock_op *op = line_take(k, at);
-        op->outcome = LOCK_TIMED_OUT;
-        op->waited_ms = now_ms - op->now_ms;
-        task_list_add(ended, &op->task);
+        else
+            send_away(k, at, waited_ms, ended);
+    }
+}
+
+/* Sends away who is of this worker. */
+static void line_part(struct lock *k, const struct mailbox *home, struct task_list *ended) {
+    for (struct lock_op **at = &k->first; *at != NULL;) {
+        if ((*at)->task.home != home)
+            at = &(*at)->next;
+        else
+            send_away(k, at, 0, ended);
     }
 }
 
@@ -208,20 +225,36 @@ static void tick(struct locks *l, int64_t now_ms) {
     for (int i = 0; i < TABLES; i++) tick_table(&m->tables[i], now_ms);
 }
 
+static void give_up_table(struct table *t, const struct mailbox *home) {
+    struct task_list ended = {0};
+    pthread_mutex_lock(&t->lock);
+    for (struct list *at = t->locks.next; at != &t->locks; at = at->next)
+        line_part(CONTAINER_OF(at, struct lock, link), home, &ended);
+    pthread_mutex_unlock(&t->lock);
+    post_all(&ended);
+}
+
+static void give_up(struct locks *l) {
+    struct memory_locks *m = CONTAINER_OF(l, struct memory_locks, locks);
+    assert(mailbox_mine() != NULL);
+    for (int i = 0; i < TABLES; i++) give_up_table(&m->tables[i], mailbox_mine());
+}
+
 static const struct locks_ops ops = {
-    .acquire = acquire, .renew = renew, .release = release, .tick = tick};
+    .acquire = acquire, .renew = renew, .release = release, .tick = tick, .give_up = give_up};
 
 /* ---- life ---- */
 
 struct memory_locks *memory_locks_new(uint32_t epoch) {
     struct memory_locks *m = mem_new(sizeof *m);
     m->locks.ops = &ops;
+    m->last_fence = (uint64_t)epoch << 32;
     for (int i = 0; i < TABLES; i++) {
         struct table *t = &m->tables[i];
         pthread_mutex_init(&t->lock, NULL);
         map_init(&t->by_name);
         list_init(&t->locks);
-        t->fence = (uint64_t)epoch << 32;
+        t->last_fence = &m->last_fence;
     }
     m->seed = m->tables[0].by_name.seed; /* random */
     return m;

@@ -10,7 +10,7 @@
 
 struct memory_locks;
 
-/* `epoch` is higher than at every start before. The count of a table's fences has 32 bits: 2^32
+/* `epoch` is higher than at every start before. The count of the fences has 32 bits: 2^32
  * acquisitions, then the process must have been started anew. */
 struct memory_locks *memory_locks_new(uint32_t epoch);
 /* Nobody waits any more. */

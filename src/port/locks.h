@@ -6,9 +6,11 @@
  *  - At any time at most one holds a name, for a *lease*: until the lease is over, or given back.
  *    Whoever works for longer renews it in time. Over is over: who comes late has LOST it, whether
  *    somebody else has it by then or not.
- *  - Every acquisition has a *fence*: epoch × 2^32 + a count. Of one name they only grow, also
- * after a release, and over restarts, for the epoch does. The lease alone can't keep out a holder
- * that was paused; what refuses its late write is the ledger, by the fence.
+ *  - Every acquisition has a *fence*: epoch × 2^32 + a count. Fences only grow, of all names
+ *    together: whoever acquires later has the higher one, also after a release, and over restarts,
+ *    for the epoch does. So writes to one row may be made under locks of different names. The lease
+ *    alone can't keep out a holder that was paused; what refuses its late write is the ledger, by
+ *    the fence.
  *  - A wait is bounded. A waiter is leased, too: it is in the line no longer than it said it would
  *    wait, and from the moment the lock is its own the lease runs, heard of or not.
  *  - Time is what callers say it is: `now_ms` of each operation, and of locks_tick, without which a
@@ -29,7 +31,7 @@
 
 enum lock_outcome {
     LOCK_ACQUIRED,
-    LOCK_TIMED_OUT, /* somebody else had it for the whole wait */
+    LOCK_TIMED_OUT, /* somebody else had it for the whole wait, or until locks_give_up */
     LOCK_KEPT,      /* renewed */
     LOCK_RELEASED,
     LOCK_LOST, /* the lease was over, or never was */
@@ -47,7 +49,7 @@ struct lock_op {
     enum lock_outcome outcome; /* out: ACQUIRED, TIMED_OUT */
     uint64_t fence;            /* out, when ACQUIRED */
     int64_t until_ms;          /* out, when ACQUIRED: when the lease is over */
-    int64_t waited_ms;         /* out */
+    int64_t waited_ms;         /* out; 0 after locks_give_up, which has no clock */
 
     /* Below: the adapter's own. */
     struct lock_op *next;
@@ -71,6 +73,7 @@ struct locks_ops {
     void (*renew)(struct locks *l, struct lock_hold_op *op);
     void (*release)(struct locks *l, struct lock_hold_op *op);
     void (*tick)(struct locks *l, int64_t now_ms);
+    void (*give_up)(struct locks *l);
 };
 
 struct locks {
@@ -94,6 +97,12 @@ static inline void locks_release(struct locks *l, struct lock_hold_op *op) {
  * often decides how late they end. */
 static inline void locks_tick(struct locks *l, int64_t now_ms) {
     l->ops->tick(l, now_ms);
+}
+
+/* On a worker's thread, when it stops: those of its own who wait are sent away (TIMED_OUT), through
+ * their tasks as usual; those who hold stay. */
+static inline void locks_give_up(struct locks *l) {
+    l->ops->give_up(l);
 }
 
 #endif

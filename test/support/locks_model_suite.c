@@ -37,6 +37,7 @@ static struct locks *locks;
 static struct asked asked[ASKED_MOST];
 static size_t asked_count;
 static uint64_t last_fence[NAMES];
+static uint64_t fence_before; /* the highest of all names, before this step */
 static int64_t now_ms;
 static uint64_t seed;
 static int step;
@@ -154,6 +155,12 @@ static void port_tick(void) {
     }
 }
 
+static void port_give_up(void) {
+    locks_give_up(locks);
+    for (size_t i = 0; i < asked_count; i++)
+        if (asked[i].fate == WAITS) asked[i].fate = TIMED_OUT;
+}
+
 /* Whoever the model has decided about hears the same; nobody else hears anything. */
 static void compare(void) {
     for (int i = 0; i < 3; i++) adapter->turn();
@@ -166,9 +173,11 @@ static void compare(void) {
         CHECK(a->op.outcome == (a->acquired ? LOCK_ACQUIRED : LOCK_TIMED_OUT));
         if (!a->acquired || a->fence != 0) continue;
         a->fence = a->op.fence;
-        CHECK(a->fence > last_fence[a->name]);
+        CHECK(a->fence > last_fence[a->name] && a->fence > fence_before);
         last_fence[a->name] = a->fence;
     }
+    for (int i = 0; i < NAMES; i++)
+        if (last_fence[i] > fence_before) fence_before = last_fence[i];
 }
 
 static void forget_who_ended(void) {
@@ -188,6 +197,7 @@ static void run_history(uint64_t the_seed) {
     asked_count = 0;
     now_ms = INT64_C(1700002800000);
     locks = adapter->open(&own, 1);
+    fence_before = 0;
     for (int i = 0; i < NAMES; i++) last_fence[i] = 0;
     for (step = 0; step < STEPS; step++) {
         int64_t dice = between(0, 99);
@@ -197,6 +207,8 @@ static void run_history(uint64_t the_seed) {
             port_hold();
         else if (dice < 85)
             port_tick();
+        else if (dice < 86)
+            port_give_up();
         else
             now_ms += between(0, 800);
         compare();

@@ -160,7 +160,7 @@ static void who_waits_comes_in_by_order_of_arrival(void **state) {
     take(f, "seat", T0 + 100);
 }
 
-static void fences_grow_by_name_after_a_release_and_over_restarts_trap_20(void **state) {
+static void fences_grow_over_all_names_and_restarts_trap_20(void **state) {
     struct fixture *f = *state;
     uint64_t last = (uint64_t)EPOCH << 32;
     for (int i = 0; i < 100; i++) {
@@ -169,7 +169,10 @@ static void fences_grow_by_name_after_a_release_and_over_restarts_trap_20(void *
         assert_int_equal(fence >> 32, EPOCH);
         last = fence;
         assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
-        if (i % 10 == 0) take(f, "other", T0 + i * LEASE_MS);
+        if (i % 10 != 0) continue;
+        uint64_t other = take(f, i % 20 == 0 ? "other" : "and another", T0 + i * LEASE_MS);
+        assert_true(other > last);
+        last = other;
     }
     adapter->close(f->own);
     open_epoch(f, EPOCH + 1);
@@ -331,6 +334,107 @@ static void a_lock_that_many_wait_for_is_nothing_to_other_names(void **state) {
     mem_free(w);
 }
 
+/* ---- a worker that stops ---- */
+
+/* A worker of its own, which does one thing after the other, when it is told to. */
+struct worker {
+    struct fixture *f;
+    pthread_barrier_t told;
+    pthread_barrier_t did;
+    pthread_t thread;
+    struct waiter waiters[4];
+    uint64_t fence;
+};
+
+static void its_first_waits(struct worker *w) {
+    w->fence = take(w->f, "its own", T0);
+    ask(w->f, &w->waiters[0], "seat", T0, WAIT_MS);
+    ask(w->f, &w->waiters[1], "other", T0, WAIT_MS);
+    ask(w->f, &w->waiters[2], "seat", T0, WAIT_MS);
+}
+
+static void its_last_wait(struct worker *w) {
+    ask(w->f, &w->waiters[3], "seat", T0, WAIT_MS);
+}
+
+static void its_end(struct worker *w) {
+    turn();
+    for (int i = 0; i < 4; i++)
+        if (w->waiters[i].done) abort(); /* nothing has happened yet */
+    locks_give_up(w->f->locks);
+    for (int i = 0; i < 4; i++) wait_for(&w->waiters[i].done);
+}
+
+static void (*const parts[])(struct worker *w) = {its_first_waits, its_last_wait, its_end};
+
+static void *run_worker(void *arg) {
+    struct worker *w = arg;
+    adapter->thread_begins();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        pthread_barrier_wait(&w->told);
+        parts[i](w);
+        pthread_barrier_wait(&w->did);
+    }
+    adapter->thread_ends();
+    return NULL;
+}
+
+static void worker_begin(struct worker *w, struct fixture *f) {
+    w->f = f;
+    pthread_barrier_init(&w->told, NULL, 2);
+    pthread_barrier_init(&w->did, NULL, 2);
+    assert_int_equal(pthread_create(&w->thread, NULL, run_worker, w), 0);
+}
+
+/* The next part. */
+static void worker_go_on(struct worker *w) {
+    pthread_barrier_wait(&w->told);
+    pthread_barrier_wait(&w->did);
+}
+
+static void worker_end(struct worker *w) {
+    pthread_join(w->thread, NULL);
+    pthread_barrier_destroy(&w->told);
+    pthread_barrier_destroy(&w->did);
+}
+
+/* In the line for "seat": mine, two of the other's, mine, mine, the other's. */
+static void who_stops_takes_only_its_own_out_of_the_lines(void **state) {
+    struct fixture *f = *state;
+    struct worker other = {0};
+    struct waiter mine[5];
+    uint64_t fence = take(f, "seat", T0);
+    uint64_t other_fence = take(f, "other", T0);
+    ask(f, &mine[0], "seat", T0, WAIT_MS);
+    worker_begin(&other, f);
+    worker_go_on(&other);
+    ask(f, &mine[1], "seat", T0, WAIT_MS);
+    ask(f, &mine[2], "seat", T0, WAIT_MS);
+    ask(f, &mine[4], "its own", T0, WAIT_MS);
+    worker_go_on(&other);
+    worker_go_on(&other); /* it gives up */
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(other.waiters[i].op.result, ERR_OK);
+        assert_int_equal(other.waiters[i].op.outcome, LOCK_TIMED_OUT);
+    }
+    ask(f, &mine[3], "seat", T0, WAIT_MS); /* behind them, though the last one has gone */
+    turn();
+    for (int i = 0; i < 5; i++) assert_false(mine[i].done);
+    assert_int_equal(renew(f, "its own", other.fence, T0), LOCK_KEPT);
+    assert_int_equal(renew(f, "other", other_fence, T0), LOCK_KEPT);
+    assert_int_equal(renew(f, "seat", fence, T0), LOCK_KEPT);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
+        assert_acquired(&mine[i]);
+        fence = mine[i].op.fence;
+    }
+    assert_int_equal(release(f, "its own", other.fence, T0), LOCK_RELEASED);
+    assert_acquired(&mine[4]);
+    assert_int_equal(release(f, "other", other_fence, T0), LOCK_RELEASED);
+    take(f, "other", T0);
+    worker_end(&other);
+}
+
 /* ---- threads ---- */
 
 #define THREADS 6
@@ -394,12 +498,59 @@ static void threads_hold_a_name_one_at_a_time_with_growing_fences(void **state) 
     for (int i = 0; i < NAMES; i++) assert_true(take(c.f, names[i], T0) > c.fences[i]);
 }
 
+#define PLACES 200
+
+/* Threads that take one of many names after the other. */
+struct travellers {
+    struct fixture *f;
+    pthread_barrier_t all_here;
+    _Atomic uint64_t ended; /* the highest fence of those whose hold was over */
+    _Atomic uint64_t wrong;
+    _Atomic uint64_t next_place;
+};
+
+static void visit(struct travellers *t) {
+    char name[] = "place 000";
+    uint64_t place = t->next_place++ % PLACES;
+    for (int i = 8; place > 0; i--, place /= 10) name[i] = (char)('0' + place % 10);
+    struct waiter w;
+    uint64_t ended = t->ended;
+    ask(t->f, &w, name, T0, WAIT_MS);
+    wait_for(&w.done);
+    if (w.op.outcome != LOCK_ACQUIRED || w.op.fence <= ended) t->wrong++;
+    if (keep(t->f, true, name, w.op.fence, T0) != LOCK_RELEASED) t->wrong++;
+    ended = t->ended;
+    while (ended < w.op.fence && !atomic_compare_exchange_weak(&t->ended, &ended, w.op.fence)) {
+    }
+}
+
+static void *run_traveller(void *arg) {
+    struct travellers *t = arg;
+    adapter->thread_begins();
+    pthread_barrier_wait(&t->all_here);
+    for (int i = 0; i < 5 * PLACES; i++) visit(t);
+    adapter->thread_ends();
+    return NULL;
+}
+
+static void who_acquires_any_name_later_has_the_higher_fence_trap_20(void **state) {
+    struct travellers t = {.f = *state};
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&t.all_here, NULL, THREADS);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_traveller, &t), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&t.all_here);
+    assert_int_equal(t.wrong, 0);
+    assert_int_equal(t.ended >> 32, EPOCH);
+}
+
 int locks_suite_run(const struct locks_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(who_waits_comes_in_by_order_of_arrival),
-        TEST(fences_grow_by_name_after_a_release_and_over_restarts_trap_20),
+        TEST(fences_grow_over_all_names_and_restarts_trap_20),
         TEST(a_wait_that_is_over_is_an_outcome_not_an_error_trap_21),
         TEST(who_gives_up_leaves_the_order_of_the_others),
         TEST(a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not),
@@ -408,7 +559,9 @@ int locks_suite_run(const struct locks_adapter *of) {
         TEST(whoever_asks_after_the_lease_comes_behind_those_who_waited),
         TEST(a_dead_waiter_does_not_block_the_line),
         TEST(a_lock_that_many_wait_for_is_nothing_to_other_names),
+        TEST(who_stops_takes_only_its_own_out_of_the_lines),
         TEST(threads_hold_a_name_one_at_a_time_with_growing_fences),
+        TEST(who_acquires_any_name_later_has_the_higher_fence_trap_20),
     };
 #undef TEST
     return cmocka_run_group_tests_name("locks contract", tests, NULL, NULL);
