@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "hot/memory.h"
+#include "hot/memory_locks.h"
 #include "ledger/sqlite.h"
 
 static bool open_ledger(const struct settings *s, bool read_only, struct ledger **out,
@@ -22,15 +23,30 @@ static bool open_ledger(const struct settings *s, bool read_only, struct ledger 
     return failed == ERR_OK;
 }
 
+struct memory_stores {
+    struct memory *rooms;
+    struct memory_locks *locks;
+};
+
 static void close_memory(void *own) {
-    memory_free(own);
+    struct memory_stores *m = own;
+    memory_free(m->rooms);
+    memory_locks_free(m->locks);
+    mem_free(m);
 }
 
-static bool open_hot(const struct settings *s, struct hot_stores *out, struct buf *why) {
+static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores *out,
+                     struct buf *why) {
     (void)s;
     (void)why;
-    struct memory *m = memory_new();
-    *out = (struct hot_stores){.queues = memory_queues(m), .own = m, .close = close_memory};
+    struct memory_stores *m = mem_new(sizeof *m);
+    m->rooms = memory_new();
+    m->locks = memory_locks_new(epoch);
+    *out = (struct hot_stores){.queues = memory_queues(m->rooms),
+                               .seats = memory_seats(m->rooms),
+                               .locks = memory_locks_port(m->locks),
+                               .own = m,
+                               .close = close_memory};
     return true;
 }
 

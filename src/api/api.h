@@ -11,7 +11,7 @@
 
 #include "net/server.h"
 #include "service/events.h"
-#include "service/waiting_room.h"
+#include "service/reservations.h"
 
 #define ROUTE_CAPTURES_MAX 4
 
@@ -31,6 +31,7 @@ struct api_worker;
 struct api {
     struct events events;
     struct waiting_room room;
+    struct reservations reservations;
     struct api_worker *workers;
     size_t worker_count;
     str default_event; /* "TYPE/ID" for whoever names none; empty: the only one */
@@ -59,6 +60,7 @@ struct api_worker {
     struct jwt_box *passes;     /* signs admission passes */
     struct jwt_box *assertions; /* verifies the shop's; NULL unless users.auth is signed */
     struct live *live;          /* its streams; whoever made it frees it */
+    struct desk desk;           /* its reservations; likewise */
 };
 
 /* `api` has its keys already. False when libcrypto can't do what is needed. */
@@ -81,6 +83,9 @@ typedef void api_handler(struct api *api, struct exchange *x, const str *capture
 /* The handlers, by file. */
 api_handler queue_post_enter, queue_get_status, queue_delete_leave;      /* queue.c */
 api_handler queue_post_token, queue_get_own_status, queue_get_gate;      /* queue.c */
+api_handler reservations_post, reservations_get_own, reservation_get;    /* reservations.c */
+api_handler reservation_confirm, reservation_cancel;                     /* reservations.c */
+api_handler optimistic_post, pessimistic_post, distributed_lock_post;    /* reservations.c */
 api_handler queue_get_subscribe;                                         /* live.c */
 api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;    /* admin_queue.c */
 api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;  /* admin_queue.c */

@@ -515,7 +515,7 @@ struct live *live_new(struct api *api, struct worker *w, size_t index) {
     l->index = index;
     l->jitter = (uint64_t)clock_steady_ns() + index;
     list_init(&l->audiences);
-    ticker_init(&l->ticker, w, on_tick, l);
+    ticker_init(&l->ticker, &w->loop, on_tick, l);
     return l;
 }
 

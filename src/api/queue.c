@@ -4,21 +4,12 @@
 #include <stdio.h>
 
 #include "api/json_in.h"
-#include "api/queue_answer.h"
+#include "api/queue_enter.h"
 #include "api/users.h"
 #include "base/clock.h"
 #include "base/list.h"
 
 /* ---- enter ---- */
-
-struct entering {
-    struct room_entering room;
-    struct exchange *x;
-    struct api *api;
-    struct queue_event event;
-    struct asker asker;
-    bool as_token; /* POST /queue/token */
-};
 
 /* What the body of an enter says. */
 struct enter_body {
@@ -132,7 +123,10 @@ static void on_entered(struct room_entering *room, enum err result) {
     switch (room->enter.outcome) {
     case ENTER_TAKEN:
     case ENTER_THERE:
-        answer_place(e);
+        if (e->on_active != NULL && room->enter.place.status == ENTRY_ACTIVE)
+            e->on_active(e);
+        else
+            answer_place(e);
         return;
     case ENTER_FULL:
         refuse_full(e);
@@ -147,6 +141,13 @@ static void on_entered(struct room_entering *room, enum err result) {
     assert(false && "every outcome has its answer");
 }
 
+void queue_enter(struct entering *e) {
+    e->room.enter.op.event_key = e->event.key;
+    e->room.enter.user = e->asker.user;
+    e->room.done = on_entered;
+    waiting_room_enter(&e->api->room, &e->room);
+}
+
 static void enter(struct api *api, struct exchange *x, const struct queue_event *event,
                   const struct enter_body *body, bool as_token) {
     struct entering *e = arena_new(&x->arena, sizeof *e);
@@ -156,10 +157,7 @@ static void enter(struct api *api, struct exchange *x, const struct queue_event 
     e->api = api;
     e->event = *event;
     e->as_token = as_token;
-    e->room.enter.op.event_key = event->key;
-    e->room.enter.user = e->asker.user;
-    e->room.done = on_entered;
-    waiting_room_enter(&api->room, &e->room);
+    queue_enter(e);
 }
 
 void queue_post_enter(struct api *api, struct exchange *x, const str *captures) {
@@ -301,13 +299,13 @@ void queue_get_gate(struct api *api, struct exchange *x, const str *captures) {
 
 /* ---- leave ---- */
 
-struct leaving {
-    struct room_ending room;
+struct place_leaving {
+    struct leaving leaving;
     struct exchange *x;
 };
 
-static void on_left(struct room_ending *room, enum err result) {
-    struct leaving *l = CONTAINER_OF(room, struct leaving, room);
+static void on_left(struct leaving *leaving, enum err result) {
+    struct place_leaving *l = CONTAINER_OF(leaving, struct place_leaving, leaving);
     if (result == ERR_OK)
         reply_empty(l->x, 204);
     else
@@ -326,11 +324,11 @@ void queue_delete_leave(struct api *api, struct exchange *x, const str *captures
         queue_refuse(x, refused);
         return;
     }
-    struct leaving *l = arena_new(&x->arena, sizeof *l);
+    struct place_leaving *l = arena_new(&x->arena, sizeof *l);
     l->x = x;
-    l->room.event_key = event.key;
-    l->room.seq = token.seq;
-    l->room.final = ENTRY_LEFT;
-    l->room.done = on_left;
-    waiting_room_end(&api->room, &l->room);
+    l->leaving.event_key = event.key;
+    l->leaving.seq = token.seq;
+    l->leaving.arena = &x->arena;
+    l->leaving.done = on_left;
+    reservations_leave(&api->reservations, &l->leaving);
 }

@@ -31,7 +31,7 @@ bool users_is_admin(const struct api *api, const struct exchange *x) {
 
 /* ---- names ---- */
 
-static bool is_user(str name) {
+bool user_name_ok(str name) {
     return name.len > 0 && name.len <= USER_ID_BYTES_MAX && str_is_text(name);
 }
 
@@ -43,7 +43,7 @@ static bool read_user(struct arena *arena, const json_t *value, str *out) {
         return true;
     }
     str text = {json_string_value(value), json_string_length(value)};
-    if (!json_is_string(value) || !is_user(text)) return false;
+    if (!json_is_string(value) || !user_name_ok(text)) return false;
     *out = arena_copy(arena, text);
     return true;
 }
@@ -253,7 +253,7 @@ static bool identify(const struct api *api, struct exchange *x, str named, struc
 }
 
 bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out) {
-    assert(named.at == NULL || is_user(named));
+    assert(named.at == NULL || user_name_ok(named));
     struct json_problem problem;
     *out = (struct asker){.lane = -1, .admin = users_is_admin(api, x)};
     return identify(api, x, named, out, &problem) || refuse(x, &problem);

@@ -35,8 +35,9 @@ bool users_identify(struct api *api, struct exchange *x, str named, struct asker
  * its mode the assertion or the cookie; none is required. */
 enum err users_disagree(struct api *api, struct exchange *x, str named, uint64_t user_hash);
 
-/* A user's name in JSON: a string of 1 to 64 bytes of UTF-8 without control characters, or an
- * integer (its decimal text). False: *problem. */
+/* 1 to 64 bytes of UTF-8 without control characters. */
+bool user_name_ok(str name);
+/* A user's name in JSON: such a string, or an integer (its decimal text). False: *problem. */
 bool user_from_json(struct exchange *x, const json_t *value, str *out,
                     struct json_problem *problem);
 

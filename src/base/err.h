@@ -32,6 +32,7 @@
     X(NOT_FOUND, "not_found", 404, "There is nothing at this path")                                \
     X(EVENT_NOT_FOUND, "event_not_found", 404, "There is no such event")                           \
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
+    X(SEAT_NOT_FOUND, "seat_not_found", 404, "The section has no such seat")                       \
     X(RESERVATION_NOT_FOUND, "reservation_not_found", 404, "There is no such reservation")         \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "The path does not have this method")         \
     X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
@@ -39,8 +40,11 @@
     X(SEAT_TAKEN, "seat_taken", 409, "A seat is not free")                                         \
     X(SOLD_OUT, "sold_out", 409, "There are not as many free seats")                               \
     X(LIMIT_EXCEEDED, "limit_exceeded", 409, "A user may not have so many seats of this event")    \
+    X(LOCK_TIMEOUT, "lock_timeout", 409, "Others had the lock for the whole wait")                 \
     X(LOCK_LOST, "lock_lost", 409, "Somebody else had the lock meanwhile")                         \
     X(RESERVATION_ENDED, "reservation_ended", 409, "The reservation is cancelled")                 \
+    X(STRATEGY_NOT_ALLOWED, "strategy_not_allowed", 409, "The section does not have this strategy") \
+    X(SECTION_CLOSED, "section_closed", 409, "The section is closed, or in maintenance")           \
     X(EVENT_IN_USE, "event_in_use", 409, "The event has live reservations")                        \
     X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \
     X(WRONG_STATE, "wrong_state", 409, "Its state does not allow this")                            \

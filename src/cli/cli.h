@@ -6,11 +6,15 @@
 #define ADMITONE_CLI_CLI_H
 
 #include "cli/settings.h"
+#include "port/locks.h"
 #include "port/queue.h"
+#include "port/seats.h"
 
 /* What the hot store offers; one thing behind several ports. */
 struct hot_stores {
     struct queues *queues;
+    struct seats *seats;
+    struct locks *locks;
     void *own;
     void (*close)(void *own);
 };
@@ -20,7 +24,9 @@ struct adapters {
     /* Opens the ledger that the settings name. False: `why`. */
     bool (*open_ledger)(const struct settings *s, bool read_only, struct ledger **out,
                         struct buf *why);
-    bool (*open_hot)(const struct settings *s, struct hot_stores *out, struct buf *why);
+    /* `epoch`: the ledger's, of which the fences of the locks are. */
+    bool (*open_hot)(const struct settings *s, uint32_t epoch, struct hot_stores *out,
+                     struct buf *why);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);

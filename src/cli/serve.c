@@ -84,6 +84,7 @@ struct server {
 
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
+    desk_close(&sw->server->api.workers[sw->index].desk);
     worker_stop(&sw->worker);
 }
 
@@ -95,6 +96,7 @@ static void on_drained_here(void *arg) {
 static void on_drain(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
     admission_stop(&sw->admission);
+    desk_drain(&sw->server->api.workers[sw->index].desk);
     live_close(sw->server->api.workers[sw->index].live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
 }
@@ -118,7 +120,7 @@ static void close_main_loop(struct server *s) {
 /* Admissions and expiries belong to no request: their records must come home to the workers too. */
 static void on_settle_timer(uv_timer_t *timer) {
     struct server *s = timer->data;
-    if (waiting_room_is_busy(&s->api.room)) return;
+    if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
@@ -269,6 +271,16 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->room = (struct waiting_room){
         .ledger = api->events.ledger, .queues = s->hot.queues, .changed = live_announce, .to = api};
     waiting_room_init(&api->room);
+    api->reservations =
+        (struct reservations){.ledger = api->events.ledger,
+                              .seats = s->hot.seats,
+                              .room = &api->room,
+                              .lock_wait_ms = set->lock_wait_ms,
+                              .adaptive = {.calm_below = set->adaptive_calm_below,
+                                           .hot_above = set->adaptive_hot_above,
+                                           .wait_ms = set->adaptive_wait_ms,
+                                           .rest_ms = set->adaptive_rest_ms}};
+    reservations_init(&api->reservations);
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);
     api->admin_key = buf_str(&s->admin_key);
@@ -344,8 +356,11 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
         return false;
     }
     aw->live = live_new(&s->api, &sw->worker, index);
+    aw->desk = (struct desk){.locks = s->hot.locks, .lease_ms = s->settings.lock_lease_ms};
+    desk_init(&aw->desk, &sw->worker.loop);
     sw->net = net_worker_new(s->api.net, &sw->worker, aw);
     sw->admission = (struct admission_share){.room = &s->api.room,
+                                             .reservations = &s->api.reservations,
                                              .catalogue = s->api.events.catalogue,
                                              .index = index,
                                              .count = s->worker_count};
@@ -425,7 +440,8 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     int64_t max_connections = connection_cap(s, why);
     if (max_connections == 0 || !own_stores(s, why) || !read_keys(s, why)) return false;
     if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
-    if (!adapters->open_hot(&s->settings, &s->hot, why)) return false;
+    uint32_t epoch = ledger_epoch(s->api.events.ledger);
+    if (!adapters->open_hot(&s->settings, epoch, &s->hot, why)) return false;
     fill_api(s, max_connections);
     start_main_loop(s);
     if (recovery_run(&s->api.events, clock_wall_ms()) != ERR_OK) {
@@ -458,6 +474,7 @@ static void run_until_stopped(struct server *s) {
     mailbox_deinit(&s->mailbox);
     net_free(s->api.net);
     ledger_close(s->api.events.ledger);
+    reservations_deinit(&s->api.reservations);
     waiting_room_deinit(&s->api.room);
     catalogue_free(s->api.events.catalogue);
     s->hot.close(s->hot.own);

@@ -90,6 +90,18 @@ const struct config_key setting_keys[] = {
            "new events: seats per user"),
     TEXT("reservation.currency", reservation_currency, "KRW", "CODE",
          "new events: of their prices"),
+    NUMBER("lock.wait_ms", lock_wait_ms, "10000", 0, 10000,
+           "strategies with a lock: a request waits for it this long, then gets 409"),
+    NUMBER("lock.lease_ms", lock_lease_ms, "3000", 100, 60000,
+           "a lock whose holder stands still for this long goes to the next one"),
+    NUMBER("adaptive.calm_below", adaptive_calm_below, "100", 1, 1000000,
+           "an adaptive section locks again when fewer requests are under way"),
+    NUMBER("adaptive.hot_above", adaptive_hot_above, "1000", 1, 1000000,
+           "it goes without the lock when more are, or when more people wait in the queue"),
+    NUMBER("adaptive.wait_ms", adaptive_wait_ms, "50", 1, 10000,
+           "and when somebody had to wait for the lock this long"),
+    NUMBER("adaptive.rest_ms", adaptive_rest_ms, "5000", 0, 3600000,
+           "and at least for this long after the last reason"),
     NUMBER("retention.audit_days", retention_audit_days, "365", 0, 36500,
            "how long the audit trail is kept; 0: for ever"),
     NUMBER("retention.ended_days", retention_ended_days, "30", 0, 36500,
@@ -162,6 +174,9 @@ bool settings_check(const struct settings *s, struct buf *why) {
         buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));
     } else if (strcmp(s->feed, "local") != 0) {
         buf_addf(why, "feed: \"%s\" is not known; this version has: local", s->feed);
+    } else if (s->adaptive_calm_below > s->adaptive_hot_above) {
+        buf_addf(why, "adaptive.calm_below: %lld is above adaptive.hot_above, which is %lld",
+                 (long long)s->adaptive_calm_below, (long long)s->adaptive_hot_above);
     } else if (s->queue_default_event[0] != '\0' && !event_ok(str_of(s->queue_default_event))) {
         buf_addf(why, "queue.default_event: \"%s\" is not TYPE/ID, as in CONCERT/1",
                  s->queue_default_event);

@@ -60,6 +60,12 @@ struct settings {
     int64_t reservation_hold_seconds;
     int64_t reservation_max_per_user;
     const char *reservation_currency;
+    int64_t lock_wait_ms;
+    int64_t lock_lease_ms;
+    int64_t adaptive_calm_below;
+    int64_t adaptive_hot_above;
+    int64_t adaptive_wait_ms;
+    int64_t adaptive_rest_ms;
 
     int64_t retention_audit_days;
     int64_t retention_ended_days;

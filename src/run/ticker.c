@@ -5,8 +5,8 @@ static void on_timer(uv_timer_t *timer) {
     t->tick(t->to);
 }
 
-void ticker_init(struct ticker *t, struct worker *w, void (*tick)(void *to), void *to) {
-    uv_timer_init(&w->loop, &t->timer);
+void ticker_init(struct ticker *t, uv_loop_t *loop, void (*tick)(void *to), void *to) {
+    uv_timer_init(loop, &t->timer);
     t->timer.data = t;
     t->tick = tick;
     t->to = to;

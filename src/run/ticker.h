@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "run/worker.h"
+#include <uv.h>
 
 struct ticker {
     uv_timer_t timer;
@@ -14,8 +14,8 @@ struct ticker {
     void *to;
 };
 
-/* Before the worker starts, or on its thread. Does not tick yet. */
-void ticker_init(struct ticker *t, struct worker *w, void (*tick)(void *to), void *to);
+/* On a worker's loop, before it starts or on its thread. Does not tick yet. */
+void ticker_init(struct ticker *t, uv_loop_t *loop, void (*tick)(void *to), void *to);
 /* Every so often from now on, in place of what was set before. Before the worker starts, or on its
  * thread, like the rest. */
 void ticker_start(struct ticker *t, int64_t every_ms);

@@ -21,11 +21,14 @@ static void on_tick(void *to) {
     struct admission_share *s = to;
     gather(s);
     if (s->event_count == 0 || !waiting_room_tick_begin(s->room)) return;
-    for (size_t i = 0; i < s->event_count; i++) waiting_room_tick(s->room, s->keys[i], NULL, NULL);
+    for (size_t i = 0; i < s->event_count; i++) {
+        waiting_room_tick(s->room, s->keys[i], NULL, NULL);
+        reservations_tick(s->reservations, s->keys[i]);
+    }
 }
 
 void admission_start(struct admission_share *s, struct worker *w, int64_t tick_ms) {
-    ticker_init(&s->ticker, w, on_tick, s);
+    ticker_init(&s->ticker, &w->loop, on_tick, s);
     ticker_start(&s->ticker, tick_ms);
 }
 

@@ -1,17 +1,19 @@
 /*
- * admission: the tick of the waiting rooms. Every worker has one and sees to its share of the
- * events, so no worker has to do it all. A step checks the clock itself: should two of them tick
- * the same event, nobody is admitted twice or early.
+ * admission: the tick of the events: it admits, and ends what is over. Every worker has one and
+ * sees to its share of the events, so no worker has to do it all. A step checks the clock itself:
+ * should two of them tick the same event, nobody is admitted twice or early.
  */
 #ifndef ADMITONE_SERVICE_ADMISSION_H
 #define ADMITONE_SERVICE_ADMISSION_H
 
 #include "run/ticker.h"
+#include "run/worker.h"
 #include "service/catalogue.h"
-#include "service/waiting_room.h"
+#include "service/reservations.h"
 
 struct admission_share {
     struct waiting_room *room;
+    struct reservations *reservations; /* whose holds end by the same tick */
     struct catalogue *catalogue;
     size_t index; /* of `count` shares */
     size_t count;

@@ -151,18 +151,27 @@ static void on_ended(struct end_op *op) {
     e->done(e, ERR_OK);
 }
 
-static void on_end_recorded(struct task *task) {
-    struct room_ending *e = CONTAINER_OF(task, struct room_ending, record.record.task);
-    if (e->record.record.result != ERR_OK || !e->ended) {
-        e->done(e, e->record.record.result);
-        return;
-    }
+static void end_in_hot(struct room_ending *e) {
     count(e->final == ENTRY_LEFT ? COUNT_QUEUE_LEAVES : COUNT_QUEUE_COMPLETIONS, 1);
     e->end = (struct end_op){.op = {.event_key = e->event_key, .now_ms = clock_wall_ms()},
                              .seq = e->seq,
                              .final = e->final,
                              .done = on_ended};
     queues_end(e->room->queues, &e->end);
+}
+
+static void on_end_recorded(struct task *task) {
+    struct room_ending *e = CONTAINER_OF(task, struct room_ending, record.record.task);
+    if (e->record.record.result != ERR_OK || !e->ended)
+        e->done(e, e->record.record.result);
+    else
+        end_in_hot(e);
+}
+
+void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
+    e->room = w;
+    e->final = ENTRY_COMPLETED;
+    end_in_hot(e);
 }
 
 void waiting_room_end(struct waiting_room *w, struct room_ending *e) {
@@ -174,7 +183,11 @@ void waiting_room_end(struct waiting_room *w, struct room_ending *e) {
                                     .final = e->final,
                                     .seqs = &e->seq,
                                     .count = 1,
-                                    .ended = &e->ended};
+                                    .ended = &e->ended,
+                                    .user = e->user,
+                                    .cancels = e->cancels,
+                                    .cancel_count = e->cancel_count,
+                                    .cancelled = e->cancelled};
     enum err refused = ledger_submit(w->ledger, &e->record.record);
     if (refused != ERR_OK) e->done(e, refused);
 }

@@ -63,11 +63,17 @@ struct room_looking {
 };
 void waiting_room_look(struct waiting_room *w, struct room_looking *l);
 
-/* Ends a place, as LEFT or COMPLETED. What has ended stays as it ended: that is OK too. */
+/* Ends a place, as LEFT or COMPLETED. What has ended stays as it ended: that is OK too. With it
+ * those of `cancels` that are HELD and the user's become CANCELLED; the hot store's seats are the
+ * caller's to follow. */
 struct room_ending {
     int64_t event_key;
     uint64_t seq;
     enum entry_status final;
+    str user;
+    const struct uuid *cancels;
+    size_t cancel_count;
+    bool *cancelled; /* out, one for each */
     void (*done)(struct room_ending *e, enum err result);
 
     /* Below: its own. */
@@ -77,6 +83,9 @@ struct room_ending {
     bool ended;
 };
 void waiting_room_end(struct waiting_room *w, struct room_ending *e);
+/* The ledger has made the place COMPLETED: the hot store follows, and who watches is told.
+ * e->event_key, seq and done are filled in. */
+void waiting_room_completed(struct waiting_room *w, struct room_ending *e);
 
 /* Ends whose time is over and admits whom the rules allow, in one event. `done` (may be NULL) hears
  * how many became ACTIVE, when that is durable. */

@@ -1,0 +1,26 @@
+/*
+ * queue_enter: taking a place on behalf of a request, be it one to enter or, where an event has
+ * autoEnter, one for seats.
+ */
+#ifndef ADMITONE_API_QUEUE_ENTER_H
+#define ADMITONE_API_QUEUE_ENTER_H
+
+#include "api/queue_answer.h"
+#include "api/users.h"
+
+/* In the request's arena. */
+struct entering {
+    struct room_entering room; /* room.enter.lane is the caller's */
+    struct exchange *x;
+    struct api *api;
+    struct queue_event event;
+    struct asker asker;
+    bool as_token; /* POST /queue/token */
+    /* NULL: the answer is the place, whatever it is. Else called instead when it is ACTIVE. */
+    void (*on_active)(struct entering *e);
+};
+
+/* Takes the place, or finds the one that is there, and answers. */
+void queue_enter(struct entering *e);
+
+#endif

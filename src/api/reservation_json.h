@@ -1,0 +1,40 @@
+/*
+ * reservation_json: what a request for seats says, and what is said of a reservation.
+ */
+#ifndef ADMITONE_API_RESERVATION_JSON_H
+#define ADMITONE_API_RESERVATION_JSON_H
+
+#include "api/api.h"
+#include "api/json_in.h"
+#include "base/json_out.h"
+#include "core/reservation.h"
+
+/* What the body of a request for seats says. */
+struct hold_body {
+    str user; /* `at` NULL: not named */
+    char type[EVENT_TYPE_BYTES_MAX + 1];
+    char id[EVENT_ID_BYTES_MAX + 1];
+    char section[SECTION_ID_BYTES_MAX + 1];
+    int64_t seat_id;  /* 0: not given */
+    int64_t quantity; /* 0: not given */
+    uint32_t *seats;  /* ascending, each once, in the arena; NULL: not given */
+    size_t seat_count;
+    int strategy; /* enum strategy; -1: not given */
+};
+
+/* Everything is there that must be, and nothing twice; a seatId stands for event and section. False:
+ * the problem has been answered. */
+bool hold_body_read(struct exchange *x, struct hold_body *out);
+
+/* The names that the ledger's numbers stand for. Empty: there is no such thing any more. */
+struct reservation_names {
+    char type[EVENT_TYPE_BYTES_MAX + 1];
+    char id[EVENT_ID_BYTES_MAX + 1];
+    char section[SECTION_ID_BYTES_MAX + 1];
+};
+struct reservation_names reservation_names_of(struct api *api, const struct reservation *r);
+
+void reservation_to_json(struct json_out *j, const struct reservation *r,
+                         const struct reservation_names *names);
+
+#endif

@@ -1,0 +1,592 @@
+/* Seats, as their buyers meet them: hold, confirm, cancel, look up. Each request is one struct that
+ * lives in its arena from the handler to the answer. */
+#include <assert.h>
+
+#include "api/queue_enter.h"
+#include "api/reservation_json.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "core/seat_id.h"
+#include "core/sha256.h"
+
+#define IDEMPOTENCY_KEY_BYTES_MAX 255
+/* How many reservations a list shows. */
+#define LIST_MAX 100
+
+/* ---- hold ---- */
+
+struct hold_request {
+    struct holding holding;
+    struct exchange *x;
+    struct api *api;
+    struct queue_event event;
+    bool auto_enter;
+    bool entered; /* on behalf of this request */
+    struct hold_body body;
+    struct reservation_names names;
+    struct idempotency idempotency;
+    struct entering entering;
+    struct room_looking look;
+};
+
+static void render(struct buf *out, const struct reservation *r,
+                   const struct reservation_names *names) {
+    struct json_out j;
+    json_out_init(&j, out);
+    reservation_to_json(&j, r, names);
+    json_out_done(&j);
+}
+
+static void add_location(struct exchange *x, const struct uuid *id) {
+    char where[sizeof "/reservations/" + UUID_TEXT_BYTES] = "/reservations/";
+    size_t prefix_len = strlen(where);
+    uuid_format(id, where + prefix_len);
+    reply_header(x, STR("Location"), (str){where, prefix_len + UUID_TEXT_BYTES});
+}
+
+static void answer_held(struct hold_request *q) {
+    struct exchange *x = q->x;
+    reply_header(x, STR("Cache-Control"), STR("no-store"));
+    if (q->idempotency.replayed) {
+        reply_header(x, STR("Idempotency-Replayed"), STR("true"));
+        buf_add(reply_start(x, q->idempotency.replayed_status),
+                buf_str(&q->idempotency.replayed_text));
+        buf_deinit(&q->idempotency.replayed_text);
+    } else {
+        add_location(x, &q->holding.reservation.id);
+        render(reply_start(x, 201), &q->holding.reservation, &q->names);
+    }
+    reply_send(x, STR("application/json"));
+}
+
+static const char *what_to_do(const struct hold_request *q, enum err e) {
+    switch (e) {
+    case ERR_NOT_ACTIVE:
+        return "Only ACTIVE places hold seats. GET /queue/{type}/{id}/status says where it is.";
+    case ERR_SOLD_OUT:
+        return "Nothing was taken. Fewer seats, or another section, may still be free.";
+    case ERR_LIMIT_EXCEEDED:
+        return "Nothing was taken. The event's maxPerUser counts what is held and confirmed.";
+    case ERR_CONFLICT:
+        return "Nothing was taken: others were faster each time. Try again.";
+    case ERR_LOCK_TIMEOUT:
+        return "Nothing was taken: others had the lock for the whole wait. Try again.";
+    case ERR_LOCK_LOST:
+        return "Nothing was taken: the lock's time was over before the write. Try again.";
+    case ERR_CLOSED:
+        return "Nothing is sold now. What is held can still be confirmed.";
+    case ERR_SECTION_NOT_FOUND:
+        return "GET /events/{type}/{id} lists the event's sections.";
+    case ERR_SECTION_CLOSED:
+        return "Nothing is sold in this section now.";
+    case ERR_IDEMPOTENCY_MISMATCH:
+        return "Use a new Idempotency-Key for another request.";
+    case ERR_STRATEGY_NOT_ALLOWED:
+        return q->holding.terms.mode == SECTION_MODE_SEAT
+                   ? "This section has optimistic, pessimistic and distributed-lock."
+                   : "This section has one strategy, its mode; send none, or that one.";
+    default:
+        return "Nothing was changed.";
+    }
+}
+
+/* With the seats that stood in the way, for whoever named them. */
+static void refuse_seats(struct hold_request *q, enum err e) {
+    struct buf list = {0};
+    struct json_out j;
+    json_out_init(&j, &list);
+    json_out_array(&j, STR(""));
+    for (size_t i = 0; i < q->holding.refused_count; i++)
+        json_out_i64(&j, STR(""), q->holding.refused[i]);
+    json_out_array_end(&j);
+    json_out_done(&j);
+    struct problem_member members[] = {{STR("seats"), buf_str(&list)}};
+    reply_problem_with(q->x, e, members, 1, "%s",
+                       e == ERR_SEAT_TAKEN ? "Nothing was taken. `seats` are not free."
+                                           : "Nothing was taken. There are no such `seats`.");
+    buf_deinit(&list);
+}
+
+static void refuse(struct hold_request *q, enum err e) {
+    if (e == ERR_SEAT_TAKEN || e == ERR_SEAT_NOT_FOUND)
+        refuse_seats(q, e);
+    else if (e == ERR_EVENT_NOT_FOUND || err_status(e) == 401)
+        queue_refuse(q->x, e);
+    else
+        reply_problem(q->x, e, "%s", what_to_do(q, e));
+}
+
+static void enter_first(struct hold_request *q);
+
+static void on_held(struct holding *h, enum err result) {
+    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+    if (result == ERR_OK)
+        answer_held(q);
+    else if (result == ERR_NOT_ACTIVE && q->auto_enter && !q->entered)
+        enter_first(q);
+    else
+        refuse(q, result);
+}
+
+static void hold(struct hold_request *q) {
+    struct api_worker *w = exchange_context(q->x);
+    q->holding.done = on_held;
+    reservations_hold(&q->api->reservations, &w->desk, &q->holding);
+}
+
+/* The token of a place that was taken on the way goes with the answer, whatever that is. */
+static void on_active(struct entering *e) {
+    struct hold_request *q = CONTAINER_OF(e, struct hold_request, entering);
+    char token[TOKEN_TEXT_BYTES];
+    str text = queue_token_sign(exchange_context(q->x), &q->event, e->asker.user,
+                                &e->room.enter.place, clock_wall_ms(), token);
+    reply_header(q->x, STR("X-Queue-Token"), text);
+    if (e->asker.fresh) users_set_cookie(q->api, q->x, &e->asker);
+    if (q->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(q->x, &q->event, text);
+    q->holding.entry_seq = e->room.enter.place.seq;
+    hold(q);
+}
+
+/* Takes a place for the request's user: to go straight on, or to wait. */
+static void enter_first(struct hold_request *q) {
+    struct entering *e = &q->entering;
+    q->entered = true;
+    e->asker.user = q->holding.user;
+    e->room.enter.lane = e->asker.lane >= 0 ? (unsigned)e->asker.lane : LANE_DEFAULT;
+    e->x = q->x;
+    e->api = q->api;
+    e->event = q->event;
+    e->on_active = on_active;
+    queue_enter(e);
+}
+
+static void begin(struct hold_request *q) {
+    if (q->holding.entry_seq != 0)
+        hold(q);
+    else
+        enter_first(q);
+}
+
+static void on_key_asked(struct holding *h, enum err result) {
+    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+    if (result != ERR_OK)
+        refuse(q, result);
+    else if (q->idempotency.replayed)
+        answer_held(q);
+    else
+        begin(q);
+}
+
+/* On the ledger's thread: the answer, as the first one gets it. */
+static void respond(struct idempotency *i, const struct reservation *r, struct buf *out) {
+    const struct hold_request *q = CONTAINER_OF(i, struct hold_request, idempotency);
+    render(out, r, &q->names);
+}
+
+/* The user is known. What was asked with the same key before is answered in the same way. */
+static void with_user(struct hold_request *q, str user) {
+    q->holding.user = user;
+    if (q->holding.idempotency == NULL) {
+        begin(q);
+        return;
+    }
+    q->idempotency.user = user;
+    q->idempotency.respond = respond;
+    q->idempotency.status = 201;
+    q->holding.done = on_key_asked;
+    reservations_replay(&q->api->reservations, &q->holding);
+}
+
+static void on_looked(struct room_looking *look, enum err result) {
+    struct hold_request *q = CONTAINER_OF(look, struct hold_request, look);
+    str user = {look->user, look->look.user_len};
+    if (result == ERR_OK && user.len == 0) result = ERR_NOT_ACTIVE;
+    if (result != ERR_OK)
+        refuse(q, result);
+    else
+        with_user(q, user);
+}
+
+/* Who asks: the user of the place that the token proves. An event with autoEnter needs no token.
+ */
+static void identify(struct hold_request *q) {
+    struct exchange *x = q->x;
+    struct token token;
+    str text = queue_token_of(x, q->event.key);
+    q->entering.asker.lane = -1;
+    if (text.at == NULL && q->auto_enter) {
+        if (users_identify(q->api, x, q->body.user, &q->entering.asker))
+            with_user(q, q->entering.asker.user);
+        return;
+    }
+    enum err refused = queue_token_judge(exchange_context(x), text, &q->event, &token);
+    if (refused == ERR_OK) refused = users_disagree(q->api, x, q->body.user, token.user_hash);
+    if (refused != ERR_OK) {
+        queue_refuse(x, refused);
+        return;
+    }
+    q->holding.entry_seq = token.seq;
+    if (q->body.user.at != NULL) {
+        with_user(q, q->body.user);
+        return;
+    }
+    q->look = (struct room_looking){
+        .look.op.event_key = q->event.key, .item.seq = token.seq, .done = on_looked};
+    waiting_room_look(&q->api->room, &q->look);
+}
+
+/* False: the problem has been answered. */
+static bool read_key(struct hold_request *q, str route) {
+    str key = http_header(&q->x->request, STR("Idempotency-Key"));
+    if (key.at == NULL) return true;
+    if (key.len == 0 || key.len > IDEMPOTENCY_KEY_BYTES_MAX || !str_is_text(key) ||
+        http_header_count(&q->x->request, STR("Idempotency-Key")) > 1) {
+        reply_problem(q->x, ERR_BAD_REQUEST, "Idempotency-Key must be one text of 1 to %d bytes.",
+                      IDEMPOTENCY_KEY_BYTES_MAX);
+        return false;
+    }
+    struct idempotency *i = &q->idempotency;
+    unsigned char digest[SHA256_BYTES];
+    static_assert(SHA256_BYTES == IDEMPOTENCY_DIGEST_BYTES, "the same digest");
+    i->route = route;
+    i->key = arena_copy(&q->x->arena, key);
+    sha256_of(q->x->request.body, i->digest);
+    struct buf scope = {0};
+    buf_add(&scope, route);
+    buf_add_char(&scope, '\n');
+    buf_add(&scope, key);
+    sha256_of(buf_str(&scope), digest);
+    buf_deinit(&scope);
+    memcpy(&q->holding.key.key, digest, sizeof q->holding.key.key);
+    memcpy(&q->holding.key.request, i->digest, sizeof q->holding.key.request);
+    if (q->holding.key.key == 0) q->holding.key.key = 1; /* 0 is none */
+    q->holding.idempotency = i;
+    return true;
+}
+
+static const struct event *find_event(struct hold_request *q, const struct section **section) {
+    struct catalogue *c = q->api->events.catalogue;
+    const struct hold_body *b = &q->body;
+    int64_t section_key = 0;
+    uint32_t seat = 0;
+    *section = NULL;
+    if (b->type[0] == '\0') {
+        bool is_id = seat_id_split(b->seat_id, &section_key, &seat);
+        return is_id ? catalogue_find_section(c, section_key, section) : NULL;
+    }
+    const struct event *e = catalogue_find(c, str_of(b->type), str_of(b->id));
+    if (e != NULL) *section = event_section(e, str_of(b->section));
+    return e;
+}
+
+static void copy_terms(struct hold_request *q, const struct event *e, const struct section *s) {
+    struct hold_terms *t = &q->holding.terms;
+    *t = (struct hold_terms){.event_key = e->key,
+                             .section_key = s->key,
+                             .mode = s->mode,
+                             .price = s->price,
+                             .hold_ms = e->hold_s * 1000};
+    event_path(str_of(e->type), str_of(e->id), t->event);
+    memcpy(t->section, s->id, sizeof t->section);
+    memcpy(t->currency, e->currency, sizeof t->currency);
+    memcpy(q->names.type, e->type, sizeof q->names.type);
+    memcpy(q->names.id, e->id, sizeof q->names.id);
+    memcpy(q->names.section, s->id, sizeof q->names.section);
+    q->auto_enter = e->auto_enter;
+    queue_event_copy(e, &q->event);
+}
+
+/* What is sold there, and on what terms. False: the problem has been answered. */
+static bool find_terms(struct hold_request *q) {
+    const struct section *section;
+    catalogue_open(q->api->events.catalogue);
+    const struct event *e = find_event(q, &section);
+    if (section != NULL) copy_terms(q, e, section);
+    catalogue_shut(q->api->events.catalogue);
+    if (section != NULL) return true;
+    bool by_id = q->body.type[0] == '\0';
+    refuse(q, by_id ? ERR_SEAT_NOT_FOUND : e == NULL ? ERR_EVENT_NOT_FOUND : ERR_SECTION_NOT_FOUND);
+    return false;
+}
+
+static bool choose_seats(struct hold_request *q) {
+    struct holding *h = &q->holding;
+    const struct hold_body *b = &q->body;
+    int64_t section_key = 0;
+    uint32_t *seat = arena_new(&q->x->arena, sizeof *seat);
+    h->count = (uint32_t)(b->seats != NULL ? (int64_t)b->seat_count : b->quantity);
+    h->named = b->seats;
+    if (b->seat_id == 0) return true;
+    h->count = 1;
+    h->named = seat;
+    if (seat_id_split(b->seat_id, &section_key, seat) && section_key == h->terms.section_key)
+        return true;
+    reply_problem(q->x, ERR_SEAT_NOT_FOUND, "%s",
+                  "seatId is not one of this section. firstSeatId of the seat map is that of its "
+                  "seat 1.");
+    return false;
+}
+
+/* `fixed`: the path's own strategy; -1: the request's, or the section's. */
+static bool choose_strategy(struct hold_request *q, int fixed) {
+    int named = q->body.strategy;
+    if (fixed >= 0 && named >= 0 && named != fixed) {
+        reply_problem(q->x, ERR_INVALID_FIELD, "strategy: this path is %s.",
+                      strategy_words[fixed].at);
+        return false;
+    }
+    int wanted = fixed >= 0 ? fixed : named;
+    enum section_mode mode = q->holding.terms.mode;
+    q->holding.strategy = wanted >= 0 ? (enum strategy)wanted : strategy_default(mode);
+    if (strategy_fits(mode, q->holding.strategy)) return true;
+    refuse(q, ERR_STRATEGY_NOT_ALLOWED);
+    return false;
+}
+
+static void post(struct api *api, struct exchange *x, str route, int fixed) {
+    struct hold_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->api = api;
+    q->holding.arena = &x->arena;
+    if (hold_body_read(x, &q->body) && read_key(q, route) && find_terms(q) && choose_seats(q) &&
+        choose_strategy(q, fixed))
+        identify(q);
+}
+
+void reservations_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    post(api, x, STR("/reservations"), -1);
+}
+
+void optimistic_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    post(api, x, STR("/api/v1/optimistic"), STRATEGY_OPTIMISTIC);
+}
+
+void pessimistic_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    post(api, x, STR("/api/v2/pessimistic"), STRATEGY_PESSIMISTIC);
+}
+
+void distributed_lock_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    post(api, x, STR("/api/v3/distributed-lock"), STRATEGY_DISTRIBUTED_LOCK);
+}
+
+/* ---- whose it is ---- */
+
+/* Who asks for what is theirs, as far as it is proven. */
+struct owner {
+    bool is_admin;      /* may act for everybody */
+    str user;           /* at NULL: only the token's hash is known */
+    uint64_t user_hash; /* of the token */
+    struct token token; /* unless `user` */
+};
+
+/* An entry token proves who its user is, whatever has become of the place. Without one the word
+ * counts that counts for taking a place. `named`: the userId of the request. False: the problem has
+ * been answered. */
+static bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out) {
+    struct api_worker *w = exchange_context(x);
+    struct queue_event event;
+    struct asker asker;
+    *out = (struct owner){.is_admin = users_is_admin(api, x)};
+    str text = queue_token_of(x, 0);
+    if (!out->is_admin && text.at != NULL) {
+        enum err refused = queue_token_judge(w, text, NULL, &out->token);
+        if (refused == ERR_OK && queue_event_find_key(api, out->token.event_key, &event))
+            refused = queue_token_judge(w, text, &event, &out->token);
+        if (refused == ERR_OK) refused = users_disagree(api, x, named, out->token.user_hash);
+        out->user_hash = out->token.user_hash;
+        if (refused != ERR_OK) queue_refuse(x, refused);
+        return refused == ERR_OK;
+    }
+    if (out->is_admin && named.at == NULL) return true;
+    if (api->users_auth == USERS_TRUSTED && named.at == NULL) {
+        queue_refuse(x, ERR_TOKEN_REQUIRED);
+        return false;
+    }
+    if (!users_identify(api, x, named, &asker)) return false;
+    if (asker.fresh) queue_refuse(x, ERR_TOKEN_REQUIRED); /* somebody who has nothing yet */
+    out->user = asker.user;
+    return !asker.fresh;
+}
+
+static bool owner_has(struct exchange *x, const struct owner *o, const struct reservation *r) {
+    const struct api_worker *w = exchange_context(x);
+    if (o->user.at != NULL) return str_eq(o->user, str_of(r->user));
+    return o->is_admin || token_user_hash(w->tokens, str_of(r->user)) == o->user_hash;
+}
+
+/* The userId of a body that needs not be there. False: the problem has been answered. */
+static bool read_named(struct exchange *x, str *named) {
+    static const struct json_field fields[] = {{"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0}, {0}};
+    *named = (str){NULL, 0};
+    if (x->request.body.len == 0) return true;
+    json_t *body = json_body(x);
+    if (body == NULL) return false;
+    struct json_problem problem;
+    const json_t *user = json_object_get(body, "userId");
+    bool ok = json_read(body, fields, NULL, "", &problem) &&
+              (user == NULL || user_from_json(x, user, named, &problem));
+    json_decref(body);
+    if (!ok) reply_problem(x, problem.err, "%s", problem.detail);
+    return ok;
+}
+
+/* The userId of the query. False: the problem has been answered. */
+static bool query_named(struct exchange *x, str *named) {
+    bool bad;
+    *named = query_value(x, STR("userId"), &bad);
+    if (!bad && (named->at == NULL || user_name_ok(*named))) return true;
+    reply_problem(x, ERR_INVALID_PARAMETER, "userId must be 1 to %d bytes of text.",
+                  USER_ID_BYTES_MAX);
+    return false;
+}
+
+/* ---- one reservation ---- */
+
+struct reservation_request {
+    struct deciding deciding;
+    struct exchange *x;
+    struct api *api;
+    struct owner owner;
+};
+
+static bool is_theirs(struct deciding *d, const struct reservation *r) {
+    struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
+    return owner_has(q->x, &q->owner, r);
+}
+
+static void on_decided(struct deciding *d, enum err result) {
+    struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
+    struct exchange *x = q->x;
+    reply_header(x, STR("Cache-Control"), STR("no-store"));
+    if (result == ERR_OK) {
+        struct reservation_names names = reservation_names_of(q->api, d->reservation);
+        render(reply_start(x, 200), d->reservation, &names);
+        reply_send(x, STR("application/json"));
+    } else if (result == ERR_HOLD_EXPIRED) {
+        reply_problem(x, result, "%s", "It is over; do not charge for it. Hold seats anew.");
+    } else if (result == ERR_RESERVATION_ENDED) {
+        reply_problem(x, result, "%s", "It was cancelled; do not charge for it.");
+    } else if (result == ERR_NOT_YOURS) {
+        reply_problem(x, result, "%s", "Only its own user may see or change it.");
+    } else {
+        reply_problem(x, result, "%s", "Nothing was changed.");
+    }
+    mem_free(d->reservation);
+}
+
+static void decide(struct api *api, struct exchange *x, str id, str named,
+                   void (*how)(struct reservations *, struct deciding *)) {
+    struct reservation_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->api = api;
+    q->deciding.is_theirs = is_theirs;
+    q->deciding.done = on_decided;
+    if (!owner_of(api, x, named, &q->owner)) return;
+    if (uuid_parse(id, &q->deciding.id))
+        how(&api->reservations, &q->deciding);
+    else
+        reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s", "That is no reservation's id.");
+}
+
+void reservation_confirm(struct api *api, struct exchange *x, const str *captures) {
+    str named;
+    if (read_named(x, &named)) decide(api, x, captures[0], named, reservations_confirm);
+}
+
+void reservation_cancel(struct api *api, struct exchange *x, const str *captures) {
+    str named;
+    if (read_named(x, &named)) decide(api, x, captures[0], named, reservations_cancel);
+}
+
+void reservation_get(struct api *api, struct exchange *x, const str *captures) {
+    str named;
+    if (query_named(x, &named)) decide(api, x, captures[0], named, reservations_find);
+}
+
+/* ---- the user's own ---- */
+
+struct list_request {
+    struct listing listing;
+    struct exchange *x;
+    struct api *api;
+    struct owner owner;
+    struct room_looking look;
+};
+
+static void on_listed(struct listing *l, enum err result) {
+    struct list_request *q = CONTAINER_OF(l, struct list_request, listing);
+    reply_header(q->x, STR("Cache-Control"), STR("no-store"));
+    if (result == ERR_OK) {
+        struct json_out j;
+        json_out_init(&j, reply_start(q->x, 200));
+        json_out_object(&j, STR(""));
+        json_out_array(&j, STR("reservations"));
+        for (size_t i = 0; i < l->count; i++) {
+            struct reservation_names names = reservation_names_of(q->api, l->found[i]);
+            reservation_to_json(&j, l->found[i], &names);
+        }
+        json_out_array_end(&j);
+        json_out_object_end(&j);
+        json_out_done(&j);
+        reply_send(q->x, STR("application/json"));
+    } else {
+        queue_refuse(q->x, result);
+    }
+    for (size_t i = 0; i < l->count; i++) mem_free(l->found[i]);
+}
+
+static void list(struct list_request *q, str user, const int64_t *event_keys, size_t event_count) {
+    q->listing = (struct listing){.event_keys = event_keys,
+                                  .event_count = event_count,
+                                  .user = user,
+                                  .max = LIST_MAX,
+                                  .arena = &q->x->arena,
+                                  .done = on_listed};
+    reservations_list(&q->api->reservations, &q->listing);
+}
+
+static void list_all_events(struct list_request *q) {
+    struct catalogue *c = q->api->events.catalogue;
+    size_t room = catalogue_count(c);
+    size_t count = 0;
+    int64_t *keys = arena_new(&q->x->arena, (room + 1) * sizeof *keys);
+    const struct event *e;
+    catalogue_open(c);
+    while (count < room && (e = catalogue_at(c, count)) != NULL) keys[count++] = e->key;
+    catalogue_shut(c);
+    list(q, q->owner.user, keys, count);
+}
+
+/* The token's event is the one that is meant; its place says who the user is. */
+static void on_owner_found(struct room_looking *look, enum err result) {
+    struct list_request *q = CONTAINER_OF(look, struct list_request, look);
+    str user = {look->user, look->look.user_len};
+    if (result != ERR_OK)
+        queue_refuse(q->x, result);
+    else
+        list(q, user, &look->look.op.event_key, user.len == 0 ? 0 : 1);
+}
+
+void reservations_get_own(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    str named;
+    struct list_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->api = api;
+    if (!query_named(x, &named) || !owner_of(api, x, named, &q->owner)) return;
+    if (q->owner.user.at != NULL) {
+        list_all_events(q);
+    } else if (q->owner.is_admin) {
+        reply_problem(x, ERR_INVALID_PARAMETER, "%s", "userId says whose they are.");
+    } else {
+        q->look = (struct room_looking){.look.op.event_key = q->owner.token.event_key,
+                                        .item.seq = q->owner.token.seq,
+                                        .done = on_owner_found};
+        waiting_room_look(&api->room, &q->look);
+    }
+}

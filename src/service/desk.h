@@ -1,0 +1,78 @@
+/*
+ * desk: what one worker has for reservations: the locks that its requests hold or wait for, and
+ * requests that rest before they try again. Only its own worker uses it.
+ *
+ * The watchdog is here: a lock that is held is renewed again and again until it is given back. A
+ * process that stands still renews nothing, and its locks go to others; what it then still writes
+ * the ledger refuses, by the locks' fences.
+ *
+ * It ticks only while there is something to look after.
+ */
+#ifndef ADMITONE_SERVICE_DESK_H
+#define ADMITONE_SERVICE_DESK_H
+
+#include "base/list.h"
+#include "port/locks.h"
+#include "run/ticker.h"
+
+struct desk {
+    struct locks *locks;
+    int64_t lease_ms;
+
+    /* Below: its own. */
+    struct ticker ticker;
+    int64_t pace_ms;     /* of its ticks; 0: none */
+    struct list held;    /* struct desk_lock */
+    struct list resting; /* struct desk_rest */
+    size_t waiting;      /* for locks */
+    uint64_t random;
+    bool stopping;
+};
+
+/* `locks` and `lease_ms` are filled in. Before the worker starts, or on its thread. */
+void desk_init(struct desk *d, uv_loop_t *loop);
+/* On its thread: nobody waits for a lock any longer, now or later. */
+void desk_drain(struct desk *d);
+/* On its thread, when nothing is under way. */
+void desk_close(struct desk *d);
+
+/* One lock, from the wish for it until it is given back. Stays until then. */
+struct desk_lock {
+    struct lock_op acquire; /* name and wait_ms_max are the caller's */
+    void (*done)(struct desk_lock *k);
+    void *own; /* the caller's */
+
+    /* Below: the desk's own. */
+    struct desk *desk;
+    struct list link;
+    struct lock_hold_op renewal;
+    struct lock_hold_op release;
+    int64_t renewed_ms;
+    int64_t asked_ns;
+    int64_t acquired_ns;
+    bool renewing;
+    bool released;
+};
+
+/* `done` hears acquire.result and acquire.outcome. */
+void desk_lock(struct desk *d, struct desk_lock *k);
+/* Gives back what was acquired; `done` hears of that, too. */
+void desk_unlock(struct desk_lock *k);
+/* From the wish until it was acquired, and from then until now. */
+int64_t desk_lock_waited_us(const struct desk_lock *k);
+int64_t desk_lock_held_us(const struct desk_lock *k);
+
+struct desk_rest {
+    void (*done)(struct desk_rest *r);
+
+    /* Below: the desk's own. */
+    struct list link;
+    int64_t until_ns;
+};
+
+/* Calls done after some time up to ms_max, at random: whoever got in each other's way comes back
+ * one after the other. */
+void desk_rest(struct desk *d, struct desk_rest *r, int64_t ms_max);
+uint64_t desk_random(struct desk *d);
+
+#endif

@@ -1,0 +1,19 @@
+/*
+ * strategies: how a hold gets its seats. Private to service/reservations.c, which begins a hold and
+ * hears how it ended.
+ */
+#ifndef ADMITONE_SERVICE_STRATEGIES_H
+#define ADMITONE_SERVICE_STRATEGIES_H
+
+#include "service/reservations.h"
+
+/* Runs the plan of the hold's strategy; ends with hold_end, every lock given back. */
+void strategy_run(struct holding *h);
+
+/* The hold is decided. In reservations.c. */
+void hold_end(struct holding *h, enum err result);
+
+/* An adaptive section's load. In reservations.c. */
+void load_waited(struct holding *h, int64_t waited_ms);
+
+#endif
