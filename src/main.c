@@ -30,7 +30,8 @@ static bool open_hot(const struct settings *s, struct hot_stores *out, struct bu
     (void)s;
     (void)why;
     struct memory *m = memory_new();
-    *out = (struct hot_stores){.queues = memory_queues(m), .own = m, .close = close_memory};
+    *out = (struct hot_stores){
+        .queues = memory_queues(m), .seats = memory_seats(m), .own = m, .close = close_memory};
     return true;
 }
 

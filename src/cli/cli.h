@@ -7,10 +7,12 @@
 
 #include "cli/settings.h"
 #include "port/queue.h"
+#include "port/seats.h"
 
 /* What the hot store offers; one thing behind several ports. */
 struct hot_stores {
     struct queues *queues;
+    struct seats *seats;
     void *own;
     void (*close)(void *own);
 };
