@@ -62,11 +62,19 @@ void metrics_head(struct buf *out, const char *name, const char *type, const cha
     buf_addf(out, "# HELP %s %s.\n# TYPE %s %s\n", name, help, name, type);
 }
 
+static void add_name(struct buf *out, const char *name, const char *labels) {
+    buf_add(out, str_of(name));
+    if (labels[0] != '\0') buf_addf(out, "{%s}", labels);
+}
+
 void metrics_value(struct buf *out, const char *name, const char *labels, int64_t value) {
-    if (labels[0] == '\0')
-        buf_addf(out, "%s %lld\n", name, (long long)value);
-    else
-        buf_addf(out, "%s{%s} %lld\n", name, labels, (long long)value);
+    add_name(out, name, labels);
+    buf_addf(out, " %lld\n", (long long)value);
+}
+
+void metrics_ratio(struct buf *out, const char *name, const char *labels, double value) {
+    add_name(out, name, labels);
+    buf_addf(out, " %.4f\n", value);
 }
 
 static void render_histogram(struct buf *out, enum histogram h, const char *name, double unit) {
