@@ -22,6 +22,7 @@ static const struct route routes[] = {
     {HTTP_GET, false, "/gate/{type}/{id}", queue_get_gate},
     {HTTP_GET, false, "/events", events_list},
     {HTTP_GET, false, "/events/{type}/{id}", events_get},
+    {HTTP_GET, false, "/events/{type}/{id}/sections/{section}/seats", seats_get},
     {HTTP_GET, true, "/admin/events/{type}/{id}", admin_event_get},
     {HTTP_PUT, true, "/admin/events/{type}/{id}", admin_event_put},
     {HTTP_PATCH, true, "/admin/events/{type}/{id}", admin_event_patch},
