@@ -91,6 +91,7 @@ api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;    /* admi
 api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;  /* admin_queue.c */
 api_handler admin_queue_drain, admin_queue_deactivate;                   /* admin_queue.c */
 api_handler events_list, events_get;                                     /* events.c */
+api_handler seats_get;                                                   /* seats.c */
 api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admin.c */
 api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
 api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */

@@ -5,10 +5,15 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "core/reservation.h"
 
 #define QUEUE(member) offsetof(struct event, queue.member)
 #define EVENT(member) offsetof(struct event, member)
 #define SECTION(member) offsetof(struct section, member)
+
+/* What a usual one takes, without its names. */
+#define EVENT_JSON_BYTES 240
+#define SECTION_JSON_BYTES 140
 
 static const struct json_field queue_fields[] = {
     {"maxWaiting", JSON_KIND_I64, QUEUE(max_waiting), 0, MAX_WAITING_MAX, 0, 0},
@@ -52,6 +57,7 @@ static const struct json_field section_fields[] = {
     {"available", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"held", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"confirmed", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"strategy", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {0},
 };
 
@@ -144,19 +150,41 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
     return true;
 }
 
+/* The strategy of a reservation that names none. */
+static str section_strategy_word(const struct section *s) {
+    switch (s->mode) {
+    case SECTION_MODE_SLOT:
+        return strategy_words[STRATEGY_SLOT];
+    case SECTION_MODE_LOCK:
+    case SECTION_MODE_ADAPTIVE:
+        return strategy_words[STRATEGY_LOCK];
+    case SECTION_MODE_SEAT:
+        return strategy_words[STRATEGY_OPTIMISTIC];
+    }
+    assert(false && "every mode has its strategy");
+    return STR("");
+}
+
 static void section_to_json(struct json_out *j, const struct section *s) {
-    assert(s->held + s->confirmed <= s->capacity);
     json_out_object(j, STR(""));
     json_out_str(j, STR("id"), str_of(s->id));
     json_out_str(j, STR("name"), str_of(s->name));
     json_out_i64(j, STR("capacity"), s->capacity);
-    json_out_i64(j, STR("available"), s->capacity - s->held - s->confirmed);
+    json_out_i64(j, STR("available"), section_available(s));
     json_out_i64(j, STR("held"), s->held);
     json_out_i64(j, STR("confirmed"), s->confirmed);
     json_out_i64(j, STR("price"), s->price);
     json_out_str(j, STR("mode"), section_mode_words[s->mode]);
+    json_out_str(j, STR("strategy"), section_strategy_word(s));
     json_out_str(j, STR("status"), section_status_words[s->status]);
     json_out_object_end(j);
+}
+
+size_t event_json_bytes(const struct event *e) {
+    size_t bytes = EVENT_JSON_BYTES + strlen(e->title);
+    for (size_t i = 0; i < e->section_count; i++)
+        bytes += SECTION_JSON_BYTES + strlen(e->sections[i].id) + strlen(e->sections[i].name);
+    return bytes;
 }
 
 void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q) {

@@ -25,5 +25,7 @@ void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *
 
 /* What everybody may see, or with `admin` everything. */
 void event_to_json(struct json_out *j, str key, const struct event *e, bool admin);
+/* About how much that is, for everybody. */
+size_t event_json_bytes(const struct event *e);
 
 #endif

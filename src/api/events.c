@@ -1,7 +1,9 @@
 #include "api/event_json.h"
+#include "api/event_view.h"
+#include "base/list.h"
 
 #define EVENTS_PAGE_MAX 1000
-/* A page ends early when it has grown to this: one that does not read it costs no more. */
+/* A page ends early when it has grown to about this: one that does not read it costs no more. */
 #define EVENTS_PAGE_BYTES_MAX 65536
 
 /* What a page of the list shows. */
@@ -32,62 +34,108 @@ static bool is_asked_for(const struct list_query *q, const struct event *e) {
     return e != NULL && (q->type.at == NULL || str_eq(q->type, str_of(e->type)));
 }
 
+/* ---- the answers ---- */
+
+/* A request, from the look into the catalogue to the answer. */
+struct view_query {
+    struct event_views views;
+    struct exchange *x;
+    bool admin;                  /* shows everything */
+    char next[EVENT_PATH_BYTES]; /* the `next` of a page; empty: it is the last */
+};
+
+static void refuse(struct exchange *x, enum err e) {
+    reply_problem(x, e, "%s",
+                  e == ERR_EVENT_NOT_FOUND ? "GET /events lists the events that exist."
+                                           : "The seats can't be counted now.");
+}
+
+static void answer_page(struct event_views *views, enum err result) {
+    struct view_query *q = CONTAINER_OF(views, struct view_query, views);
+    if (result != ERR_OK) {
+        refuse(q->x, result);
+        return;
+    }
+    struct json_out j;
+    json_out_init(&j, reply_start(q->x, 200));
+    json_out_object(&j, STR(""));
+    json_out_array(&j, STR("events"));
+    for (const struct event_view *view = views->first; view != NULL; view = view->next)
+        event_to_json(&j, STR(""), view->event, false);
+    json_out_array_end(&j);
+    if (q->next[0] != '\0')
+        json_out_str(&j, STR("next"), str_of(q->next));
+    else
+        json_out_null(&j, STR("next"));
+    json_out_object_end(&j);
+    json_out_done(&j);
+    reply_send(q->x, STR("application/json"));
+}
+
+static void answer_one(struct event_views *views, enum err result) {
+    struct view_query *q = CONTAINER_OF(views, struct view_query, views);
+    if (result == ERR_OK && views->first == NULL) result = ERR_EVENT_NOT_FOUND;
+    if (result != ERR_OK) {
+        refuse(q->x, result);
+        return;
+    }
+    struct json_out j;
+    json_out_init(&j, reply_start(q->x, 200));
+    event_to_json(&j, STR(""), views->first->event, q->admin);
+    json_out_done(&j);
+    reply_send(q->x, STR("application/json"));
+}
+
+/* ---- the events that are asked for ---- */
+
 /* A page costs what it shows, however many events there are. */
-static void render_page(struct catalogue *c, const struct list_query *q, struct buf *out) {
-    size_t at = catalogue_behind(c, q->after_type, q->after_id);
-    if (q->type.at != NULL) {
-        size_t first = catalogue_behind(c, q->type, STR(""));
+static void gather_page(struct catalogue *c, const struct list_query *list, struct view_query *q) {
+    size_t at = catalogue_behind(c, list->after_type, list->after_id);
+    if (list->type.at != NULL) {
+        size_t first = catalogue_behind(c, list->type, STR(""));
         if (first > at) at = first;
     }
     const struct event *last = NULL;
-    struct json_out j;
-    json_out_init(&j, out);
-    json_out_object(&j, STR(""));
-    json_out_array(&j, STR("events"));
-    for (int64_t shown = 0; shown < q->limit && out->len < EVENTS_PAGE_BYTES_MAX; shown++, at++) {
+    size_t bytes = 0;
+    for (int64_t shown = 0; shown < list->limit && bytes < EVENTS_PAGE_BYTES_MAX; shown++, at++) {
         const struct event *e = catalogue_at(c, at);
-        if (!is_asked_for(q, e)) break;
-        event_to_json(&j, STR(""), e, false);
+        if (!is_asked_for(list, e)) break;
+        event_views_add(&q->views, &q->x->arena, e);
+        bytes += event_json_bytes(e);
         last = e;
     }
-    json_out_array_end(&j);
-    if (last != NULL && is_asked_for(q, catalogue_at(c, at))) {
-        char path[EVENT_PATH_BYTES];
-        json_out_str(&j, STR("next"), event_path(str_of(last->type), str_of(last->id), path));
-    } else {
-        json_out_null(&j, STR("next"));
-    }
-    json_out_object_end(&j);
-    json_out_done(&j);
+    if (last != NULL && is_asked_for(list, catalogue_at(c, at)))
+        event_path(str_of(last->type), str_of(last->id), q->next);
+}
+
+static struct view_query *view_query_new(struct exchange *x,
+                                         void (*done)(struct event_views *v, enum err result)) {
+    struct view_query *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->views.done = done;
+    return q;
 }
 
 void events_list(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
-    struct list_query query;
-    if (!read_query(x, &query)) return;
-    struct catalogue *catalogue = api->events.catalogue;
-    catalogue_open(catalogue);
-    render_page(catalogue, &query, reply_start(x, 200));
-    catalogue_shut(catalogue);
-    reply_send(x, STR("application/json"));
+    struct list_query list;
+    if (!read_query(x, &list)) return;
+    struct view_query *q = view_query_new(x, answer_page);
+    catalogue_open(api->events.catalogue);
+    gather_page(api->events.catalogue, &list, q);
+    catalogue_shut(api->events.catalogue);
+    event_views_count(&q->views, api->events.seats);
 }
 
 /* For everybody, or with everything for the admin. */
 static void show(struct api *api, struct exchange *x, const str *captures, bool admin) {
-    struct catalogue *catalogue = api->events.catalogue;
-    catalogue_open(catalogue);
-    const struct event *e = catalogue_find(catalogue, captures[0], captures[1]);
-    if (e != NULL) {
-        struct json_out j;
-        json_out_init(&j, reply_start(x, 200));
-        event_to_json(&j, STR(""), e, admin);
-        json_out_done(&j);
-    }
-    catalogue_shut(catalogue);
-    if (e == NULL)
-        reply_problem(x, ERR_EVENT_NOT_FOUND, "%s", "GET /events lists the events that exist.");
-    else
-        reply_send(x, STR("application/json"));
+    struct view_query *q = view_query_new(x, answer_one);
+    q->admin = admin;
+    catalogue_open(api->events.catalogue);
+    const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
+    if (e != NULL) event_views_add(&q->views, &x->arena, e);
+    catalogue_shut(api->events.catalogue);
+    event_views_count(&q->views, api->events.seats);
 }
 
 void events_get(struct api *api, struct exchange *x, const str *captures) {

@@ -240,8 +240,9 @@ static void send_text(struct live *l, struct subscriber *s, bool is_last) {
 }
 
 static void tell(struct batch *b, struct subscriber *s, const struct queue_event *event,
-                 const struct place *place) {
+                 const struct look_item *item) {
     struct live *l = b->audience->live;
+    const struct place *place = &item->place;
     if (place->status == ENTRY_NONE) {
         /* The hot store has forgotten how it ended. Who connects again is told from the ledger. */
         stream_end(&s->stream);
@@ -257,6 +258,8 @@ static void tell(struct batch *b, struct subscriber *s, const struct queue_event
                                   .user = {s->user, s->user_len},
                                   .place = place,
                                   .waiting = b->look.counts.waiting,
+                                  .reserving = item->reserving,
+                                  .remaining_seats = b->look.seats.available,
                                   .now_ms = b->look.op.now_ms};
     s->position = place->position;
     if (waits) schedule(s);
@@ -277,7 +280,7 @@ static void on_looked(struct look_op *look) {
         if (s->gone)
             mem_free(s);
         else if (exists)
-            tell(b, s, &event, &b->items[i].place);
+            tell(b, s, &event, &b->items[i]);
         else
             stream_end(&s->stream);
     }

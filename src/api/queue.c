@@ -74,6 +74,8 @@ static void answer_place(struct entering *e) {
         .user = e->asker.user,
         .place = place,
         .waiting = place->waiting,
+        .reserving = e->room.enter.reserving,
+        .remaining_seats = e->room.enter.seats.available,
         .now_ms = now_ms,
         .issued_ms = now_ms,
         .with_expires_in = e->as_token};

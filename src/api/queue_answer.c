@@ -13,10 +13,6 @@ static void copy_event(const struct event *e, struct queue_event *out) {
     *out = (struct queue_event){.key = e->key, .rules = e->queue};
     memcpy(out->type, e->type, sizeof out->type);
     memcpy(out->id, e->id, sizeof out->id);
-    for (size_t i = 0; i < e->section_count; i++) {
-        const struct section *s = &e->sections[i];
-        out->remaining_seats += s->capacity - s->held - s->confirmed;
-    }
 }
 
 bool queue_event_find(struct api *api, str type, str id, struct queue_event *out) {
@@ -101,9 +97,8 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
     else
         json_out_null(j, STR("estimatedWaitSeconds"));
     json_out_time(j, STR("activeExpiresAt"), active ? p->expires_ms : CLOCK_NONE_MS);
-    /* Nobody can hold seats yet. */
-    json_out_bool(j, STR("reserving"), false);
-    json_out_i64(j, STR("remainingSeats"), a->event->remaining_seats);
+    json_out_bool(j, STR("reserving"), a->reserving);
+    json_out_i64(j, STR("remainingSeats"), a->remaining_seats);
     if (active) render_pass(w, j, a);
     json_out_time(j, STR("serverTime"), a->now_ms);
     json_out_object_end(j);
@@ -215,6 +210,8 @@ struct queue_answer place_query_answer(const struct place_query *q) {
                                  .user = {q->room.user, q->room.look.user_len},
                                  .place = &q->room.item.place,
                                  .waiting = q->room.look.counts.waiting,
+                                 .reserving = q->room.item.reserving,
+                                 .remaining_seats = q->room.look.seats.available,
                                  .issued_ms = q->issued_ms,
                                  .with_expires_in = q->with_expires_in,
                                  .now_ms = q->room.look.op.now_ms};

@@ -16,7 +16,6 @@ struct queue_event {
     char type[EVENT_TYPE_BYTES_MAX + 1];
     char id[EVENT_ID_BYTES_MAX + 1];
     struct queue_rules rules;
-    int64_t remaining_seats;
 };
 
 /* False: there is no such event. */
@@ -29,6 +28,8 @@ struct queue_answer {
     str user; /* empty: not known */
     const struct place *place;
     uint64_t waiting;
+    bool reserving;
+    int64_t remaining_seats;
     int64_t now_ms;
     int64_t issued_ms;    /* the token */
     bool with_expires_in; /* /queue/token and /queue/status */

@@ -30,6 +30,7 @@ static const struct route routes[] = {
     {HTTP_POST, false, "/api/v3/distributed-lock", distributed_lock_post},
     {HTTP_GET, false, "/events", events_list},
     {HTTP_GET, false, "/events/{type}/{id}", events_get},
+    {HTTP_GET, false, "/events/{type}/{id}/sections/{section}/seats", seats_get},
     {HTTP_GET, true, "/admin/events/{type}/{id}", admin_event_get},
     {HTTP_PUT, true, "/admin/events/{type}/{id}", admin_event_put},
     {HTTP_PATCH, true, "/admin/events/{type}/{id}", admin_event_patch},

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "api/api.h"
+#include "api/event_view.h"
 #include "base/clock.h"
 #include "base/json_out.h"
 #include "base/list.h"
@@ -46,18 +47,30 @@ static void gauge(struct buf *out, const char *name, const char *help, int64_t v
     metrics_value(out, name, "", value);
 }
 
-/* What every queue holds now, asked of all of them at once. */
+/* ---- metrics ---- */
+
+/* What every event holds now: first its seats, then its queue, asked of all of them at once. */
 struct survey {
+    struct event_views views;
     struct exchange *x;
     struct api *api;
-    size_t asked;
-    size_t left; /* to be answered, and one for whoever asks */
     struct survey_row {
         struct look_op look;
         struct survey *survey;
-        char event[EVENT_PATH_BYTES];
-    } rows[];
+        const struct event *event;
+    } * rows;
+    size_t asked;
+    size_t left; /* to be answered, and one for whoever asks */
+    bool knows_seats;
 };
+
+#define EVENT_LABEL_BYTES (EVENT_PATH_BYTES + 16)
+#define SEAT_LABELS_BYTES (EVENT_LABEL_BYTES + SECTION_ID_BYTES_MAX + 48)
+
+/* event="CONCERT/1" */
+static void event_label(const struct event *e, char out[EVENT_LABEL_BYTES]) {
+    snprintf(out, EVENT_LABEL_BYTES, "event=\"%s/%s\"", e->type, e->id);
+}
 
 static void gauge_per_event(struct buf *out, const char *name, const char *help,
                             const struct survey *s, size_t member) {
@@ -65,11 +78,48 @@ static void gauge_per_event(struct buf *out, const char *name, const char *help,
     metrics_head(out, name, "gauge", help);
     for (size_t i = 0; i < s->asked; i++) {
         const struct survey_row *row = &s->rows[i];
-        char labels[EVENT_PATH_BYTES + 16];
+        char label[EVENT_LABEL_BYTES];
         if (row->look.op.result != ERR_OK) continue; /* deleted meanwhile */
-        snprintf(labels, sizeof labels, "event=\"%s\"", row->event);
+        event_label(row->event, label);
         const uint64_t *value = (const void *)((const char *)&row->look.counts + member);
-        metrics_value(out, name, labels, (int64_t)*value);
+        metrics_value(out, name, label, (int64_t)*value);
+    }
+}
+
+static void add_seats(struct buf *out, const struct event *e, const struct section *s) {
+    const struct {
+        const char *state;
+        int64_t count;
+    } rows[] = {
+        {"available", section_available(s)}, {"held", s->held}, {"confirmed", s->confirmed}};
+    char label[EVENT_LABEL_BYTES];
+    char labels[SEAT_LABELS_BYTES];
+    event_label(e, label);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(labels, sizeof labels, "%s,section=\"%s\",state=\"%s\"", label, s->id,
+                 rows[i].state);
+        metrics_value(out, "admitone_seats", labels, rows[i].count);
+    }
+}
+
+static void add_seat_use(struct buf *out, const struct event *e, const struct section *s) {
+    char label[EVENT_LABEL_BYTES];
+    char labels[SEAT_LABELS_BYTES];
+    event_label(e, label);
+    snprintf(labels, sizeof labels, "%s,section=\"%s\"", label, s->id);
+    metrics_ratio(out, "admitone_seat_use_ratio", labels,
+                  (double)(s->held + s->confirmed) / (double)s->capacity);
+}
+
+static void gauge_per_section(struct buf *out, const char *name, const char *help,
+                              const struct survey *s,
+                              void (*add)(struct buf *out, const struct event *e,
+                                          const struct section *section)) {
+    if (s->asked == 0 || !s->knows_seats) return;
+    metrics_head(out, name, "gauge", help);
+    for (size_t i = 0; i < s->asked; i++) {
+        const struct event *e = s->rows[i].event;
+        for (size_t k = 0; k < e->section_count; k++) add(out, e, &e->sections[k]);
     }
 }
 
@@ -85,6 +135,9 @@ static void answer_metrics(struct survey *s) {
                     offsetof(struct queue_counts, waiting));
     gauge_per_event(out, "admitone_queue_active", "Entries that are active", s,
                     offsetof(struct queue_counts, active));
+    gauge_per_section(out, "admitone_seats", "Seats by state", s, add_seats);
+    gauge_per_section(out, "admitone_seat_use_ratio", "Seats held or sold, of all", s,
+                      add_seat_use);
     gauge(out, "admitone_sse_streams", "Streams open now",
           (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));
     gauge(out, "admitone_ledger_queue_depth", "Records that wait for their commit",
@@ -102,31 +155,40 @@ static void survey_answered(struct survey *s) {
     if (--s->left == 0) answer_metrics(s);
 }
 
-static void on_counted(struct look_op *look) {
+static void on_looked(struct look_op *look) {
     survey_answered(CONTAINER_OF(look, struct survey_row, look)->survey);
+}
+
+static void on_seats_counted(struct event_views *views, enum err result) {
+    struct survey *s = CONTAINER_OF(views, struct survey, views);
+    s->knows_seats = result == ERR_OK;
+    s->rows = arena_new(&s->x->arena, views->count * sizeof *s->rows);
+    s->left = views->count + 1;
+    for (const struct event_view *view = views->first; view != NULL; view = view->next) {
+        struct survey_row *row = &s->rows[s->asked++];
+        row->survey = s;
+        row->event = view->event;
+        row->look.op.event_key = view->event->key;
+        row->look.op.now_ms = clock_wall_ms();
+        row->look.done = on_looked;
+        queues_look(s->api->events.queues, &row->look);
+    }
+    survey_answered(s);
 }
 
 void system_metrics(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct catalogue *catalogue = api->events.catalogue;
+    struct survey *s = arena_new(&x->arena, sizeof *s);
     const struct event *e;
-    size_t events = catalogue_count(catalogue);
-    struct survey *s = arena_new(&x->arena, sizeof *s + events * sizeof s->rows[0]);
     s->x = x;
     s->api = api;
+    s->views.done = on_seats_counted;
     catalogue_open(catalogue);
-    while (s->asked < events && (e = catalogue_at(catalogue, s->asked)) != NULL) {
-        struct survey_row *row = &s->rows[s->asked++];
-        row->survey = s;
-        row->look.op.event_key = e->key;
-        row->look.op.now_ms = clock_wall_ms();
-        row->look.done = on_counted;
-        event_path(str_of(e->type), str_of(e->id), row->event);
-    }
+    for (size_t at = 0; (e = catalogue_at(catalogue, at)) != NULL; at++)
+        event_views_add(&s->views, &x->arena, e);
     catalogue_shut(catalogue);
-    s->left = s->asked + 1;
-    for (size_t i = 0; i < s->asked; i++) queues_look(api->events.queues, &s->rows[i].look);
-    survey_answered(s);
+    event_views_count(&s->views, api->events.seats);
 }
 
 void system_openapi(struct api *api, struct exchange *x, const str *captures) {

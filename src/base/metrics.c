@@ -75,6 +75,11 @@ void metrics_value(struct buf *out, const char *name, const char *labels, int64_
     buf_addf(out, " %lld\n", (long long)value);
 }
 
+void metrics_ratio(struct buf *out, const char *name, const char *labels, double value) {
+    add_series(out, name, "", labels);
+    buf_addf(out, " %.4f\n", value);
+}
+
 struct row {
     const char *name;
     const char *labels;

@@ -88,5 +88,7 @@ void metrics_render(struct buf *out);
 void metrics_head(struct buf *out, const char *name, const char *type, const char *help);
 /* `labels` are written as they are, between braces; empty for none. */
 void metrics_value(struct buf *out, const char *name, const char *labels, int64_t value);
+/* With four decimals. */
+void metrics_ratio(struct buf *out, const char *name, const char *labels, double value);
 
 #endif

@@ -266,6 +266,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
     struct api *api = &s->api;
     api->events.catalogue = catalogue_new();
     api->events.queues = s->hot.queues;
+    api->events.seats = s->hot.seats;
     api->default_event = str_of(set->queue_default_event);
     api->push_interval_ms = set->push_interval_ms;
     api->room = (struct waiting_room){

@@ -36,19 +36,32 @@ struct event *event_new(size_t section_count) {
     return e;
 }
 
-struct event *event_copy(const struct event *e) {
-    struct event *copy = event_new(e->section_count);
-    struct section *sections = copy->sections;
+size_t event_bytes(const struct event *e) {
+    return sizeof *e + e->section_count * sizeof *e->sections;
+}
+
+struct event *event_copy_to(void *memory, const struct event *e) {
+    struct event *copy = memory;
     *copy = *e;
-    copy->sections = sections;
-    if (e->section_count > 0) memcpy(sections, e->sections, e->section_count * sizeof *sections);
+    copy->sections = (struct section *)(copy + 1);
+    if (e->section_count > 0)
+        memcpy(copy->sections, e->sections, e->section_count * sizeof *e->sections);
     return copy;
+}
+
+struct event *event_copy(const struct event *e) {
+    return event_copy_to(mem_new(event_bytes(e)), e);
 }
 
 const struct section *event_section(const struct event *e, str id) {
     for (size_t i = 0; i < e->section_count; i++)
         if (str_eq(str_of(e->sections[i].id), id)) return &e->sections[i];
     return NULL;
+}
+
+int64_t section_available(const struct section *s) {
+    int64_t taken = s->held + s->confirmed;
+    return taken < s->capacity ? s->capacity - taken : 0;
 }
 
 bool event_name_ok(str name, size_t bytes_max) {

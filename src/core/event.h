@@ -89,8 +89,14 @@ enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int
 /* Zeroed, with room for that many sections; mem_free frees it. */
 struct event *event_new(size_t section_count);
 struct event *event_copy(const struct event *e);
+/* The same into memory of the caller's: event_bytes(e) of it, aligned for anything. */
+size_t event_bytes(const struct event *e);
+struct event *event_copy_to(void *memory, const struct event *e);
 
 const struct section *event_section(const struct event *e, str id);
+/* How many seats are left. For a moment more may be taken than a section that has just shrunk has
+ * room for: then none. */
+int64_t section_available(const struct section *s);
 
 /* Letters, digits, '_', '-', '.': what may stand in a path, a Redis key and a metric's label. */
 bool event_name_ok(str name, size_t bytes_max);

@@ -40,6 +40,12 @@ static void sweep(const struct memory *m, struct room *r, int64_t now_ms) {
     } while (count == ENDED_MAX && --rounds > 0);
 }
 
+/* Whether the place is ACTIVE, and has a live hold. */
+static bool is_reserving(const struct room *r, const struct place *p) {
+    return p->status == ENTRY_ACTIVE &&
+           claims_is_reserving(r->claims, queue_user(r->queue, p->seq), p->seq);
+}
+
 static void enter(struct queues *q, struct enter_op *e) {
     struct memory *m = memory_of(q);
     struct room *r = room_begin(m, &e->op);
@@ -50,6 +56,8 @@ static void enter(struct queues *q, struct enter_op *e) {
         e->closes = e->outcome == ENTER_TAKEN ? before : 0;
         e->opens_at_ms = r->opens_at_ms;
         bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;
+        e->seats = claims_totals(r->claims);
+        e->reserving = is_there && is_reserving(r, &e->place);
         if (e->outcome == ENTER_THERE) queue_seen(r->queue, e->place.seq, e->op.now_ms);
         if (is_there && e->place.pending) e->op.result = e->submit(e);
         if (e->op.result != ERR_OK && e->outcome == ENTER_TAKEN)
@@ -102,8 +110,7 @@ static void look_quickly(const struct room *r, int64_t now_ms, uint64_t waiting,
     item->reserving = false;
     if (position == 0) {
         look_at(q, item->seq, now_ms, &item->place);
-        item->reserving = item->place.status == ENTRY_ACTIVE &&
-                          claims_is_reserving(r->claims, queue_user(q, item->seq), item->seq);
+        item->reserving = is_reserving(r, &item->place);
         return;
     }
     item->place = (struct place){.status = ENTRY_WAITING,

@@ -32,6 +32,8 @@ struct enter_op {
     struct place place;         /* out, when there is one */
     uint64_t closes;            /* out: an entry of the user whose time was over; 0: none */
     int64_t opens_at_ms;        /* out */
+    struct seat_counts seats;   /* out: of all sections */
+    bool reserving;             /* out: the place is ACTIVE, and has a live hold */
 };
 
 /* The ledger has decided about entries that were pending: kept, or undone. */

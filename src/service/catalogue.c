@@ -8,8 +8,9 @@
 
 struct catalogue {
     pthread_rwlock_t lock;
-    struct map by_path; /* "TYPE/ID" → event */
-    struct map by_key;  /* the key's bytes → event */
+    struct map by_path;    /* "TYPE/ID" → event */
+    struct map by_key;     /* the key's bytes → event */
+    struct map by_section; /* a section's key, in bytes → event */
     struct event **by_name;
     size_t count;
     size_t cap;
@@ -25,6 +26,7 @@ struct catalogue *catalogue_new(void) {
     pthread_rwlockattr_destroy(&fair);
     map_init(&c->by_path);
     map_init(&c->by_key);
+    map_init(&c->by_section);
     return c;
 }
 
@@ -33,6 +35,7 @@ void catalogue_free(struct catalogue *c) {
     mem_free(c->by_name);
     map_deinit(&c->by_path);
     map_deinit(&c->by_key);
+    map_deinit(&c->by_section);
     pthread_rwlock_destroy(&c->lock);
     mem_free(c);
 }
@@ -57,6 +60,17 @@ const struct event *catalogue_find(struct catalogue *c, str type, str id) {
 
 const struct event *catalogue_find_key(struct catalogue *c, int64_t key) {
     return map_get(&c->by_key, key_bytes(&key));
+}
+
+const struct event *catalogue_find_section(struct catalogue *c, int64_t section_key,
+                                           const struct section **section) {
+    const struct event *e = map_get(&c->by_section, key_bytes(&section_key));
+    if (e == NULL) return NULL;
+    size_t at = 0;
+    while (at < e->section_count && e->sections[at].key != section_key) at++;
+    assert(at < e->section_count);
+    *section = &e->sections[at];
+    return e;
 }
 
 static int compare(const struct event *e, str type, str id) {
@@ -87,6 +101,19 @@ const struct event *catalogue_at(struct catalogue *c, size_t number) {
     return number < c->count ? c->by_name[number] : NULL;
 }
 
+/* The numbers of the event and of its sections lead to it, or no longer. */
+static void add_keys(struct catalogue *c, struct event *e) {
+    map_put(&c->by_key, key_bytes(&e->key), e);
+    for (size_t i = 0; i < e->section_count; i++)
+        map_put(&c->by_section, key_bytes(&e->sections[i].key), e);
+}
+
+static void remove_keys(struct catalogue *c, const struct event *e) {
+    map_remove(&c->by_key, key_bytes(&e->key));
+    for (size_t i = 0; i < e->section_count; i++)
+        map_remove(&c->by_section, key_bytes(&e->sections[i].key));
+}
+
 void catalogue_install(struct catalogue *c, struct event *e) {
     str type = str_of(e->type);
     str id = str_of(e->id);
@@ -97,8 +124,8 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     size_t at = search(c, type, id, false);
     struct event *old = map_put(&c->by_path, key, e);
     assert(old == NULL || (old == c->by_name[at] && old->version < e->version));
-    if (old != NULL) map_remove(&c->by_key, key_bytes(&old->key));
-    map_put(&c->by_key, key_bytes(&e->key), e);
+    if (old != NULL) remove_keys(c, old);
+    add_keys(c, e);
     if (old == NULL) {
         if (c->count == c->cap) {
             c->cap = c->cap == 0 ? 16 : c->cap * 2;
@@ -120,7 +147,7 @@ int64_t catalogue_remove(struct catalogue *c, str type, str id) {
     if (old != NULL) {
         size_t at = search(c, type, id, false);
         assert(c->by_name[at] == old);
-        map_remove(&c->by_key, key_bytes(&old->key));
+        remove_keys(c, old);
         c->count--;
         memmove(c->by_name + at, c->by_name + at + 1, (c->count - at) * sizeof *c->by_name);
     }

@@ -22,6 +22,9 @@ void catalogue_shut(struct catalogue *c);
 const struct event *catalogue_find(struct catalogue *c, str type, str id);
 /* By the ledger's number for it. */
 const struct event *catalogue_find_key(struct catalogue *c, int64_t key);
+/* The event that has the section, by the ledger's number for that. */
+const struct event *catalogue_find_section(struct catalogue *c, int64_t section_key,
+                                           const struct section **section);
 /* Events are numbered from 0 in the order of type and id: the first that stands behind the name,
  * and the one with a number (NULL behind the last). */
 size_t catalogue_behind(struct catalogue *c, str type, str id);

@@ -1,6 +1,6 @@
 /*
- * events: creating, changing and deleting what is sold. The ledger decides; queues and catalogue
- * follow before anybody is told, so whoever was answered sees the change on every worker.
+ * events: creating, changing and deleting what is sold. The ledger decides; the hot store and the
+ * catalogue follow before anybody is told, so whoever was answered sees the change on every worker.
  *
  * Each use case is one struct in the caller's memory (the request's arena), which stays until
  * `done` is called, on the caller's worker: later, or before the function returns when the ledger
@@ -10,12 +10,14 @@
 #define ADMITONE_SERVICE_EVENTS_H
 
 #include "port/queue.h"
+#include "port/seats.h"
 #include "service/catalogue.h"
 
 struct events {
     struct ledger *ledger;
     struct catalogue *catalogue;
     struct queues *queues; /* follow the events' rules */
+    struct seats *seats;   /* follow them too */
 };
 
 /* A put, or an edit of what is there. The caller fills in put.wanted, or put.edit with put.type and

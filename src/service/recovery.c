@@ -34,12 +34,27 @@ static void on_entry(void *to, const struct ledger_entry *e) {
     queues_restore(r->events->queues, e);
 }
 
+static void on_reservation(void *to, const struct reservation *reservation) {
+    struct recovery *r = to;
+    seats_restore(r->events->seats, reservation->event_key,
+                  &(struct live_reservation){.id = reservation->id,
+                                             .user = str_of(reservation->user),
+                                             .entry_seq = reservation->entry_seq,
+                                             .section_key = reservation->section_key,
+                                             .seats = reservation->seats,
+                                             .seat_count = reservation->seat_count,
+                                             .status = reservation->status,
+                                             .expires_ms = reservation->expires_ms});
+}
+
 enum err recovery_run(struct events *ev, int64_t now_ms) {
     struct recovery r = {.events = ev};
-    enum err failed = ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_event,
-                                                                      .on_queue = on_queue,
-                                                                      .on_entry = on_entry,
-                                                                      .to = &r});
+    enum err failed =
+        ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_event,
+                                                        .on_queue = on_queue,
+                                                        .on_entry = on_entry,
+                                                        .on_reservation = on_reservation,
+                                                        .to = &r});
     for (size_t i = 0; failed == ERR_OK && i < r.count; i++)
         queues_recovered(ev->queues, r.marks[i].event_key, r.marks[i].highest_seq + 1, now_ms);
     mem_free(r.marks);

@@ -1,6 +1,6 @@
 /*
- * recovery: what a start reads back from the ledger: every event with its rules, and every place in
- * every queue, in order.
+ * recovery: what a start reads back from the ledger: every event with its rules, every place in
+ * every queue, in order, and every live reservation with its seats.
  */
 #ifndef ADMITONE_SERVICE_RECOVERY_H
 #define ADMITONE_SERVICE_RECOVERY_H

@@ -36,7 +36,7 @@ bool waiting_room_is_busy(struct waiting_room *w);
 
 /* Takes a place. enter.op.event_key, enter.user and enter.lane are the caller's. */
 struct room_entering {
-    struct enter_op enter; /* after OK: outcome, place, opens_at_ms */
+    struct enter_op enter; /* after OK: its outs, `place` as it is now */
     void (*done)(struct room_entering *e, enum err result);
 
     /* Below: its own. */

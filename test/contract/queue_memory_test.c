@@ -8,12 +8,17 @@ static struct queues *open_memory(void **fixture) {
     return memory_queues(m);
 }
 
+static struct seats *seats_of(void *fixture) {
+    return memory_seats(fixture);
+}
+
 static void close_memory(void *fixture) {
     memory_free(fixture);
 }
 
 int main(void) {
-    static const struct queue_adapter memory = {.open = open_memory, .close = close_memory};
+    static const struct queue_adapter memory = {
+        .open = open_memory, .seats = seats_of, .close = close_memory};
     return queue_suite_run(&memory) + queue_threads_suite_run(&memory) +
            queue_model_suite_run(&memory);
 }

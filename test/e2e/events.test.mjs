@@ -53,7 +53,7 @@ describe('one event', () => {
       maxPerUser: 4,
       currency: 'KRW',
       sections: [
-        { id: 'A', name: 'A', capacity: 100, available: 100, held: 0, confirmed: 0, price: 0, mode: 'slot', status: 'open' },
+        { id: 'A', name: 'A', capacity: 100, available: 100, held: 0, confirmed: 0, price: 0, mode: 'slot', strategy: 'slot', status: 'open' },
       ],
     });
   });
@@ -74,7 +74,7 @@ describe('one event', () => {
     const { json } = await put('EXAMPLE/1', example);
     assert.equal(json.startsAt, '2026-12-25T10:00:00.000Z');
     assert.deepEqual(json.queue, example.queue);
-    const { available, held, confirmed, ...section } = json.sections[0];
+    const { available, held, confirmed, strategy, ...section } = json.sections[0];
     assert.deepEqual(section, example.sections[0]);
     for (const key of ['title', 'state', 'opensAt', 'autoEnter', 'holdSeconds', 'maxPerUser', 'currency'])
       assert.deepEqual(json[key], example[key], key);
@@ -131,7 +131,7 @@ describe('one event', () => {
     const { status, json } = await section('B', { status: 'maintenance', price: 7, capacity: 30 });
     assert.equal(status, 200);
     assert.deepEqual(json.sections[1], {
-      id: 'B', name: 'B', capacity: 30, available: 30, held: 0, confirmed: 0, price: 7, mode: 'slot', status: 'maintenance',
+      id: 'B', name: 'B', capacity: 30, available: 30, held: 0, confirmed: 0, price: 7, mode: 'slot', strategy: 'slot', status: 'maintenance',
     });
     assert.equal(json.sections[0].capacity, 10);
     assert.equal((await section('B', { id: 'B', name: 'Balcony' })).json.sections[1].name, 'Balcony');

@@ -44,7 +44,7 @@ void store_open(struct store *s, const struct queue_adapter *adapter) {
     *s = (struct store){.adapter = adapter, .verdict = ERR_OK};
     pthread_mutex_init(&s->lock, NULL);
     s->queues = adapter->open(&s->fixture);
-    if (adapter->seats != NULL) s->seats = adapter->seats(s->fixture);
+    s->seats = adapter->seats(s->fixture);
     queues_listen(s->queues, (struct queue_listener){.expired = on_expired, .to = s});
 }
 
@@ -111,8 +111,13 @@ struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane,
                          .store = s};
     queues_enter(s->queues, &e.op);
     store_wait(s, &e.done);
-    return (struct entered){e.op.op.result, e.op.outcome, e.op.place, e.op.closes,
-                            e.op.opens_at_ms};
+    return (struct entered){.result = e.op.op.result,
+                            .outcome = e.op.outcome,
+                            .place = e.op.place,
+                            .closes = e.op.closes,
+                            .opens_at_ms = e.op.opens_at_ms,
+                            .seats = e.op.seats,
+                            .reserving = e.op.reserving};
 }
 
 uint64_t step_take(struct store *s, int64_t key, const char *user, int64_t now_ms) {

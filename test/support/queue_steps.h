@@ -56,6 +56,8 @@ struct entered {
     struct place place;
     uint64_t closes;
     int64_t opens_at_ms;
+    struct seat_counts seats;
+    bool reserving;
 };
 struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms);
 /* A new place, of the default lane; pending. */

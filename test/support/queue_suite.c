@@ -115,6 +115,66 @@ static void entering_again_while_pending_submits_the_same_place_trap_1(void **st
     assert_int_equal(step_settle_enter(&f->s, KEY, seq, true).position, 2);
 }
 
+static void assert_told(const struct entered *e, uint32_t available, uint32_t held,
+                        uint32_t confirmed, bool reserving) {
+    assert_int_equal(e->result, ERR_OK);
+    assert_int_equal(e->seats.available, available);
+    assert_int_equal(e->seats.held, held);
+    assert_int_equal(e->seats.confirmed, confirmed);
+    assert_int_equal(e->reserving, reserving);
+}
+
+static void entering_tells_the_seats_that_are_left_and_whether_the_user_holds_some(void **state) {
+    struct fixture *f = *state;
+    struct section sections[] = {{.key = 1, .id = "A", .capacity = 10},
+                                 {.key = 2, .id = "B", .capacity = 5}};
+    f->e.sections = sections;
+    f->e.section_count = 2;
+    f->e.queue.max_active = 2;
+    f->e.queue.max_waiting = 1;
+    store_configure(&f->s, &f->e);
+    struct entered ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, T0);
+    assert_told(&ann, 15, 0, 0, false);
+    step_settle_enter(&f->s, KEY, ann.place.seq, true);
+    uint64_t bob = step_take_kept(&f->s, KEY, "bob", T0);
+    struct live_reservation hold = {.id.bytes = {1},
+                                    .user = STR("ann"),
+                                    .entry_seq = ann.place.seq,
+                                    .section_key = 2,
+                                    .seats = (const uint32_t[]){3, 4},
+                                    .seat_count = 2,
+                                    .status = RESERVATION_HELD,
+                                    .expires_ms = T0 + 300 * SECOND};
+    seats_restore(f->s.seats, KEY, &hold);
+    ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, T0);
+    assert_int_equal(ann.outcome, ENTER_THERE);
+    assert_told(&ann, 13, 2, 0, true);
+    struct entered other = step_enter(&f->s, KEY, STR("bob"), LANE_DEFAULT, T0);
+    assert_int_equal(other.place.seq, bob);
+    assert_told(&other, 13, 2, 0, false); /* ACTIVE, but the hold is not his */
+    other = step_enter(&f->s, KEY, STR("cat"), LANE_DEFAULT, T0);
+    assert_int_equal(other.place.status, ENTRY_WAITING);
+    assert_told(&other, 13, 2, 0, false);
+    struct entered refused = step_enter(&f->s, KEY, STR("dan"), LANE_DEFAULT, T0);
+    assert_int_equal(refused.outcome, ENTER_FULL);
+    assert_told(&refused, 13, 2, 0, false);
+    step_settle_enter(&f->s, KEY, other.place.seq, false);
+    hold.status = RESERVATION_CONFIRMED;
+    seats_restore(f->s.seats, KEY, &hold);
+    ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, T0);
+    assert_told(&ann, 13, 0, 2, false);
+    /* The stay is over, the hold is not: it is of the entry before. */
+    hold.id.bytes[0] = 2;
+    hold.status = RESERVATION_HELD;
+    hold.seats = (const uint32_t[]){1, 2};
+    seats_restore(f->s.seats, KEY, &hold);
+    int64_t over_ms = ann.place.expires_ms;
+    ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, over_ms);
+    assert_int_equal(ann.outcome, ENTER_TAKEN);
+    assert_int_equal(ann.place.status, ENTRY_ACTIVE);
+    assert_told(&ann, 11, 2, 2, false);
+}
+
 static void places_follow_numbers_not_names_or_clocks_trap_2(void **state) {
     struct fixture *f = *state;
     set_state(f, EVENT_PAUSED);
@@ -737,6 +797,7 @@ int queue_suite_run(const struct queue_adapter *of) {
     const struct CMUnitTest tests[] = {
         TEST(entering_again_keeps_the_place_trap_1),
         TEST(entering_again_while_pending_submits_the_same_place_trap_1),
+        TEST(entering_tells_the_seats_that_are_left_and_whether_the_user_holds_some),
         TEST(places_follow_numbers_not_names_or_clocks_trap_2),
         TEST(the_caps_hold_with_what_is_pending_trap_4),
         TEST(who_is_active_at_once_has_an_expiry_at_once_trap_5),

@@ -12,7 +12,7 @@
 struct queue_adapter {
     /* A store with nothing in it; *fixture is the adapter's own. */
     struct queues *(*open)(void **fixture);
-    /* The seats of the same store; NULL when only its queues are tested. */
+    /* The seats of the same store. */
     struct seats *(*seats)(void *fixture);
     void (*close)(void *fixture);
     /* Lets callbacks of the calling thread run, for a short while; called until the one that is

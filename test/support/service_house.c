@@ -16,7 +16,10 @@ static void open_up(struct house *h) {
     h->ledger = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->h.path});
     h->hot = memory_new();
     h->catalogue = catalogue_new();
-    h->events = (struct events){h->ledger, h->catalogue, memory_queues(h->hot)};
+    h->events = (struct events){.ledger = h->ledger,
+                                .catalogue = h->catalogue,
+                                .queues = memory_queues(h->hot),
+                                .seats = memory_seats(h->hot)};
     h->room = (struct waiting_room){.ledger = h->ledger,
                                     .queues = memory_queues(h->hot),
                                     .changed = h->room.changed,

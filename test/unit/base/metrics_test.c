@@ -396,6 +396,11 @@ static void a_gauge_is_written_with_and_without_labels(void **state) {
                                       "# TYPE admitone_waiting gauge\n"
                                       "admitone_waiting -1\n"
                                       "admitone_waiting{event=\"C/1\"} 9223372036854775807\n");
+    buf_clear(&b);
+    metrics_ratio(&b, "admitone_use", "", 0);
+    metrics_ratio(&b, "admitone_use", "event=\"C/1\"", 2.0 / 3);
+    assert_string_equal(buf_cstr(&b), "admitone_use 0.0000\n"
+                                      "admitone_use{event=\"C/1\"} 0.6667\n");
     buf_deinit(&b);
 }
 

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "base/mem.h"
+
 static struct event *event_of(const char *id, int64_t version, const char *title) {
     struct event *e = event_new(1);
     str_copy(STR("CONCERT"), e->type, sizeof e->type);
@@ -75,6 +77,60 @@ static void an_event_is_found_by_its_key_and_its_removal_tells_it(void **state) 
     catalogue_install(c, event_of("7", 70, "again"));
     assert_int_equal(version_of_key(c, 170), 70);
     assert_int_equal(version_of_key(c, 108), 8);
+    catalogue_free(c);
+}
+
+/* The section as "EVENT/SECTION version", or "" when no event has it. */
+static const char *section_of(struct catalogue *c, int64_t section_key) {
+    static char text[EVENT_ID_BYTES_MAX + SECTION_ID_BYTES_MAX + 32];
+    const struct section *s = NULL;
+    text[0] = '\0';
+    catalogue_open(c);
+    const struct event *e = catalogue_find_section(c, section_key, &s);
+    if (e != NULL) {
+        assert_ptr_equal(event_section(e, str_of(s->id)), s);
+        assert_int_equal(s->key, section_key);
+        snprintf(text, sizeof text, "%s/%s %d", e->id, s->id, (int)e->version);
+    }
+    catalogue_shut(c);
+    return text;
+}
+
+static struct event *event_with_sections(const char *id, int64_t version, const int64_t *keys,
+                                         size_t count) {
+    struct event *plain = event_of(id, version, "x");
+    struct event *e = event_new(count);
+    struct section *sections = e->sections;
+    *e = *plain;
+    e->sections = sections;
+    e->section_count = count;
+    for (size_t i = 0; i < count; i++) {
+        sections[i].key = keys[i];
+        snprintf(sections[i].id, sizeof sections[i].id, "S%d", (int)keys[i]);
+    }
+    mem_free(plain);
+    return e;
+}
+
+static void a_section_is_found_by_its_key_as_long_as_its_event_has_it(void **state) {
+    (void)state;
+    struct catalogue *c = catalogue_new();
+    catalogue_install(c, event_with_sections("1", 1, (const int64_t[]){11, 12, 13}, 3));
+    catalogue_install(c, event_with_sections("2", 2, (const int64_t[]){21, 22}, 2));
+    assert_string_equal(section_of(c, 11), "1/S11 1");
+    assert_string_equal(section_of(c, 13), "1/S13 1");
+    assert_string_equal(section_of(c, 22), "2/S22 2");
+    assert_string_equal(section_of(c, 14), "");
+    assert_string_equal(section_of(c, 1), "");
+    /* A change: 12 goes, 14 comes, and 13 stands elsewhere. */
+    catalogue_install(c, event_with_sections("1", 3, (const int64_t[]){13, 11, 14}, 3));
+    assert_string_equal(section_of(c, 12), "");
+    assert_string_equal(section_of(c, 11), "1/S11 3");
+    assert_string_equal(section_of(c, 13), "1/S13 3");
+    assert_string_equal(section_of(c, 14), "1/S14 3");
+    catalogue_remove(c, STR("CONCERT"), STR("1"));
+    for (int64_t key = 11; key <= 14; key++) assert_string_equal(section_of(c, key), "");
+    assert_string_equal(section_of(c, 21), "2/S21 2");
     catalogue_free(c);
 }
 
@@ -156,6 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_takes_the_place_of_what_was_there),
         cmocka_unit_test(an_event_is_found_by_its_key_and_its_removal_tells_it),
+        cmocka_unit_test(a_section_is_found_by_its_key_as_long_as_its_event_has_it),
         cmocka_unit_test(events_stand_in_the_order_of_their_names),
         cmocka_unit_test(names_that_could_be_no_event_are_not_found),
         cmocka_unit_test(readers_see_whole_events_while_others_change_them),

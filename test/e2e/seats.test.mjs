@@ -1,0 +1,162 @@
+// The seats of an event as everybody sees them: the counts and strategies of its sections, their
+// maps, what the queue's answers say is left, and the gauges.
+import assert from 'node:assert/strict';
+import { after, before, describe } from 'node:test';
+import { Room } from './support/queue.mjs';
+import { assertProblem, concert, lasting, start, test } from './support/server.mjs';
+
+const SEAT_BITS = 2 ** 20;
+
+let server;
+before(async () => (server = await start()));
+after(() => server.stop());
+
+const put = (name, sections) => server.admin('PUT', `/admin/events/${name}`, concert({ sections }));
+const get = (name, section) => server.call('GET', `/events/${name}/sections/${section}/seats`);
+
+async function mapOf(name, section) {
+  const answer = await get(name, section);
+  assert.equal(answer.status, 200, answer.text.slice(0, 200));
+  assert.equal(answer.headers['cache-control'], 'no-store');
+  assert.deepEqual(Object.keys(answer.json), ['section', 'capacity', 'firstSeatId', 'available', 'held', 'confirmed', 'seats']);
+  assert.equal(answer.json.section, section);
+  return answer.json;
+}
+
+describe('the map of a section', () => {
+  test('a fresh one is free, whatever its size', async () => {
+    const sizes = [1, 2, 100, 65535, 65536, 65537, 131072];
+    await put('MAP/1', sizes.map((capacity) => ({ id: `S${capacity}`, capacity })));
+    for (const capacity of sizes) {
+      const map = await mapOf('MAP/1', `S${capacity}`);
+      assert.equal(map.seats, 'A'.repeat(capacity));
+      assert.deepEqual([map.capacity, map.available, map.held, map.confirmed], [capacity, capacity, 0, 0]);
+    }
+  });
+
+  test('each section has numbers of its own for its seats, and keeps them through changes', async () => {
+    await put('MAP/2', [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 10 }]);
+    await put('MAP/3', [{ id: 'A', capacity: 10 }]);
+    const firsts = [];
+    for (const [name, section] of [['MAP/2', 'A'], ['MAP/2', 'B'], ['MAP/3', 'A']]) firsts.push((await mapOf(name, section)).firstSeatId);
+    assert.equal(new Set(firsts).size, 3);
+    for (const first of firsts) {
+      assert.equal(first % SEAT_BITS, 1);
+      assert.ok(first > SEAT_BITS);
+    }
+    await put('MAP/2', [{ id: 'B', capacity: 20 }, { id: 'A', capacity: 5 }]);
+    const [a, b] = [await mapOf('MAP/2', 'A'), await mapOf('MAP/2', 'B')];
+    assert.deepEqual([a.firstSeatId, b.firstSeatId], firsts.slice(0, 2));
+    assert.deepEqual([a.seats.length, b.seats.length], [5, 20]);
+  });
+
+  test('a million seats come whole and quickly, while others are served', async () => {
+    await put('MAP/big', [{ id: 'A', capacity: 1000000 }]);
+    const began = performance.now();
+    const map = await mapOf('MAP/big', 'A');
+    const took = performance.now() - began;
+    assert.equal(map.seats.length, 1000000);
+    assert.match(map.seats, /^A+$/);
+    assert.equal(map.available, 1000000);
+    assert.ok(took < 2000, `${took} ms`);
+    const [many, health] = await Promise.all([
+      Promise.all(Array.from({ length: 8 }, () => mapOf('MAP/big', 'A'))),
+      server.call('GET', '/health'),
+    ]);
+    assert.equal(health.status, 200);
+    for (const one of many) assert.deepEqual(one, map);
+  });
+
+  test('HEAD has its length and no body', async () => {
+    await put('MAP/4', [{ id: 'A', capacity: 300 }]);
+    const { text } = await get('MAP/4', 'A');
+    const head = await server.call('HEAD', '/events/MAP/4/sections/A/seats');
+    assert.deepEqual([head.status, head.text, Number(head.headers['content-length'])], [200, '', text.length]);
+  });
+
+  test('of an event or a section that is not there it is 404', async () => {
+    await put('MAP/5', [{ id: 'A', capacity: 1 }]);
+    assertProblem(await get('MAP/none', 'A'), 404, 'event_not_found');
+    assertProblem(await get('MAP/5', 'a'), 404, 'section_not_found');
+    assertProblem(await get('MAP/5', 'A%2f'), 404, 'section_not_found');
+    assertProblem(await get('MAP/5', 'x'.repeat(500)), 404, 'section_not_found');
+    assert.equal((await server.admin('DELETE', '/admin/events/MAP/5')).status, 204);
+    assertProblem(await get('MAP/5', 'A'), 404, 'event_not_found');
+  });
+});
+
+describe('sections', () => {
+  test('each says the strategy of a reservation that names none, and it may be sent back', async () => {
+    const modes = { slot: 'slot', lock: 'lock', adaptive: 'lock', seat: 'optimistic' };
+    const created = await put('STRATEGY/1', Object.keys(modes).map((mode) => ({ id: mode, capacity: 5, mode })));
+    const shown = (await server.call('GET', '/events/STRATEGY/1')).json;
+    for (const { sections } of [created.json, shown])
+      assert.deepEqual(Object.fromEntries(sections.map((s) => [s.mode, s.strategy])), modes);
+    const sections = shown.sections.map((s) => ({ ...s, strategy: 'slot' }));
+    assert.equal((await server.admin('PATCH', '/admin/events/STRATEGY/1', { sections })).status, 200);
+    assert.deepEqual((await server.call('GET', '/events/STRATEGY/1')).json.sections, shown.sections);
+    assert.equal((await server.admin('PATCH', '/admin/events/STRATEGY/1/sections/seat', { strategy: 'queue' })).status, 200);
+  });
+
+  test('one event, the list and the admin show the same counts', async () => {
+    await put('COUNTS/1', [{ id: 'B', capacity: 7 }, { id: 'A', capacity: 9 }]);
+    await put('COUNTS/1', [{ id: 'C', capacity: 3 }, { id: 'A', capacity: 8 }, { id: 'B', capacity: 7 }]);
+    const one = lasting((await server.call('GET', '/events/COUNTS/1')).json);
+    assert.deepEqual(one.sections.map((s) => [s.id, s.capacity, s.available, s.held, s.confirmed]), [['C', 3, 3, 0, 0], ['A', 8, 8, 0, 0], ['B', 7, 7, 0, 0]]);
+    const [listed] = (await server.call('GET', '/events?type=COUNTS')).json.events;
+    assert.deepEqual(lasting(listed), one);
+    assert.deepEqual((await server.admin('GET', '/admin/events/COUNTS/1')).json.sections, one.sections);
+  });
+
+  test('events that are deleted while they are listed and counted are left out, and nothing breaks', async () => {
+    let over = false;
+    const churn = async (id) => {
+      for (let i = 0; i < 30; i++) {
+        assert.equal((await put(`CHURN/${id}`, [{ id: 'A', capacity: 50 }])).status, 201);
+        assert.equal((await server.admin('DELETE', `/admin/events/CHURN/${id}`)).status, 204);
+      }
+    };
+    const look = async () => {
+      while (!over) {
+        for (const event of (await server.call('GET', '/events?type=CHURN')).json.events) assert.equal(event.sections[0].available, 50);
+        const one = await server.call('GET', '/events/CHURN/2');
+        if (one.status !== 200) assertProblem(one, 404, 'event_not_found');
+        const map = await get('CHURN/2', 'A');
+        if (map.status !== 200) assertProblem(map, 404, 'event_not_found');
+        assert.equal((await server.call('GET', '/metrics')).status, 200);
+      }
+    };
+    const looking = [look(), look()];
+    await Promise.all([1, 2, 3, 4].map(churn)).finally(() => (over = true));
+    await Promise.all(looking);
+  });
+});
+
+describe('what is left', () => {
+  test('the queue\'s answers say how many seats, and follow the sections', async () => {
+    const room = await Room.open(server, 'LEFT/1', { maxActive: 1 }, { sections: [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 5 }] });
+    const ann = await room.enter('ann');
+    const ben = await room.enter('ben');
+    assert.deepEqual([ann.status, ben.status], ['ACTIVE', 'WAITING']);
+    for (const place of [ann, ben]) assert.deepEqual([place.remainingSeats, place.reserving], [15, false]);
+    assert.equal((await server.admin('PATCH', '/admin/events/LEFT/1/sections/B', { capacity: 25 })).status, 200);
+    for (const { entryToken } of [ann, ben]) assert.equal((await room.status(entryToken)).remainingSeats, 35);
+    assert.equal((await room.enter('ben')).remainingSeats, 35);
+  });
+
+  test('the gauges tell the seats of every section by state', async () => {
+    await put('GAUGE/1', [{ id: 'A', capacity: 10 }, { id: 'b.2', capacity: 1000000 }]);
+    const { text } = await server.call('GET', '/metrics');
+    const lines = text.split('\n').filter((line) => /^admitone_seat\w*\{event="GAUGE/.test(line));
+    assert.deepEqual(lines, [
+      'admitone_seats{event="GAUGE/1",section="A",state="available"} 10',
+      'admitone_seats{event="GAUGE/1",section="A",state="held"} 0',
+      'admitone_seats{event="GAUGE/1",section="A",state="confirmed"} 0',
+      'admitone_seats{event="GAUGE/1",section="b.2",state="available"} 1000000',
+      'admitone_seats{event="GAUGE/1",section="b.2",state="held"} 0',
+      'admitone_seats{event="GAUGE/1",section="b.2",state="confirmed"} 0',
+      'admitone_seat_use_ratio{event="GAUGE/1",section="A"} 0.0000',
+      'admitone_seat_use_ratio{event="GAUGE/1",section="b.2"} 0.0000',
+    ]);
+  });
+});
