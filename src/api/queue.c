@@ -143,7 +143,7 @@ static void on_entered(struct room_entering *room, enum err result) {
     assert(false && "every outcome has its answer");
 }
 
-void queue_enter(struct entering *e) {
+void place_take(struct entering *e) {
     e->room.enter.op.event_key = e->event.key;
     e->room.enter.user = e->asker.user;
     e->room.done = on_entered;
@@ -159,7 +159,7 @@ static void enter(struct api *api, struct exchange *x, const struct queue_event 
     e->api = api;
     e->event = *event;
     e->as_token = as_token;
-    queue_enter(e);
+    place_take(e);
 }
 
 void queue_post_enter(struct api *api, struct exchange *x, const str *captures) {

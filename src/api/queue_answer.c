@@ -9,7 +9,7 @@
 #define COOKIE_NAME_BYTES 48
 #define COOKIE_S 86400
 
-static void copy_event(const struct event *e, struct queue_event *out) {
+void queue_event_copy(const struct event *e, struct queue_event *out) {
     *out = (struct queue_event){.key = e->key, .rules = e->queue};
     memcpy(out->type, e->type, sizeof out->type);
     memcpy(out->id, e->id, sizeof out->id);
@@ -18,7 +18,7 @@ static void copy_event(const struct event *e, struct queue_event *out) {
 bool queue_event_find(struct api *api, str type, str id, struct queue_event *out) {
     catalogue_open(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, type, id);
-    if (e != NULL) copy_event(e, out);
+    if (e != NULL) queue_event_copy(e, out);
     catalogue_shut(api->events.catalogue);
     return e != NULL;
 }
@@ -26,7 +26,7 @@ bool queue_event_find(struct api *api, str type, str id, struct queue_event *out
 bool queue_event_find_key(struct api *api, int64_t key, struct queue_event *out) {
     catalogue_open(api->events.catalogue);
     const struct event *e = catalogue_find_key(api->events.catalogue, key);
-    if (e != NULL) copy_event(e, out);
+    if (e != NULL) queue_event_copy(e, out);
     catalogue_shut(api->events.catalogue);
     return e != NULL;
 }

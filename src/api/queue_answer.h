@@ -18,6 +18,7 @@ struct queue_event {
     struct queue_rules rules;
 };
 
+void queue_event_copy(const struct event *e, struct queue_event *out);
 /* False: there is no such event. */
 bool queue_event_find(struct api *api, str type, str id, struct queue_event *out);
 bool queue_event_find_key(struct api *api, int64_t key, struct queue_event *out);

@@ -21,6 +21,6 @@ struct entering {
 };
 
 /* Takes the place, or finds the one that is there, and answers. */
-void queue_enter(struct entering *e);
+void place_take(struct entering *e);
 
 #endif

@@ -158,7 +158,7 @@ static void enter_first(struct hold_request *q) {
     e->api = q->api;
     e->event = q->event;
     e->on_active = on_active;
-    queue_enter(e);
+    place_take(e);
 }
 
 static void begin(struct hold_request *q) {
