@@ -72,9 +72,10 @@ static void on_changed(struct event_change *change, enum err result) {
         return;
     }
     struct event *stored = change->put.stored;
+    const struct api_worker *w = exchange_context(act->x);
     struct json_out j;
     json_out_init(&j, reply_start(act->x, change->put.created ? 201 : 200));
-    event_to_json(&j, STR(""), stored, true);
+    event_to_json(&j, STR(""), stored, true, &w->api->reservations);
     json_out_done(&j);
     mem_free(stored);
     mem_free(act->wanted);

@@ -150,22 +150,9 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
     return true;
 }
 
-/* The strategy of a reservation that names none. */
-static str section_strategy_word(const struct section *s) {
-    switch (s->mode) {
-    case SECTION_MODE_SLOT:
-        return strategy_words[STRATEGY_SLOT];
-    case SECTION_MODE_LOCK:
-    case SECTION_MODE_ADAPTIVE:
-        return strategy_words[STRATEGY_LOCK];
-    case SECTION_MODE_SEAT:
-        return strategy_words[STRATEGY_OPTIMISTIC];
-    }
-    assert(false && "every mode has its strategy");
-    return STR("");
-}
-
-static void section_to_json(struct json_out *j, const struct section *s) {
+static void section_to_json(struct json_out *j, const struct section *s,
+                            struct reservations *reservations) {
+    enum strategy strategy = reservations_strategy(reservations, s->mode, s->key);
     json_out_object(j, STR(""));
     json_out_str(j, STR("id"), str_of(s->id));
     json_out_str(j, STR("name"), str_of(s->name));
@@ -175,7 +162,7 @@ static void section_to_json(struct json_out *j, const struct section *s) {
     json_out_i64(j, STR("confirmed"), s->confirmed);
     json_out_i64(j, STR("price"), s->price);
     json_out_str(j, STR("mode"), section_mode_words[s->mode]);
-    json_out_str(j, STR("strategy"), section_strategy_word(s));
+    json_out_str(j, STR("strategy"), strategy_words[strategy]);
     json_out_str(j, STR("status"), section_status_words[s->status]);
     json_out_object_end(j);
 }
@@ -199,7 +186,8 @@ void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *
     json_out_object_end(j);
 }
 
-void event_to_json(struct json_out *j, str key, const struct event *e, bool admin) {
+void event_to_json(struct json_out *j, str key, const struct event *e, bool admin,
+                   struct reservations *reservations) {
     json_out_object(j, key);
     json_out_str(j, STR("eventType"), str_of(e->type));
     json_out_str(j, STR("eventId"), str_of(e->id));
@@ -213,7 +201,7 @@ void event_to_json(struct json_out *j, str key, const struct event *e, bool admi
     json_out_i64(j, STR("maxPerUser"), e->max_per_user);
     json_out_str(j, STR("currency"), str_of(e->currency));
     json_out_array(j, STR("sections"));
-    for (size_t i = 0; i < e->section_count; i++) section_to_json(j, &e->sections[i]);
+    for (size_t i = 0; i < e->section_count; i++) section_to_json(j, &e->sections[i], reservations);
     json_out_array_end(j);
     if (admin) {
         json_out_i64(j, STR("version"), e->version);

@@ -23,8 +23,10 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
 bool queue_patch_json(struct event *e, const json_t *body, struct json_problem *problem);
 void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q);
 
-/* What everybody may see, or with `admin` everything. */
-void event_to_json(struct json_out *j, str key, const struct event *e, bool admin);
+/* What everybody may see, or with `admin` everything. `reservations` know what a section's strategy
+ * amounts to now. */
+void event_to_json(struct json_out *j, str key, const struct event *e, bool admin,
+                   struct reservations *reservations);
 /* About how much that is, for everybody. */
 size_t event_json_bytes(const struct event *e);
 

@@ -50,6 +50,11 @@ static void refuse(struct exchange *x, enum err e) {
                                            : "The seats can't be counted now.");
 }
 
+static struct reservations *reservations_of(const struct exchange *x) {
+    const struct api_worker *w = exchange_context(x);
+    return &w->api->reservations;
+}
+
 static void answer_page(struct event_views *views, enum err result) {
     struct view_query *q = CONTAINER_OF(views, struct view_query, views);
     if (result != ERR_OK) {
@@ -61,7 +66,7 @@ static void answer_page(struct event_views *views, enum err result) {
     json_out_object(&j, STR(""));
     json_out_array(&j, STR("events"));
     for (const struct event_view *view = views->first; view != NULL; view = view->next)
-        event_to_json(&j, STR(""), view->event, false);
+        event_to_json(&j, STR(""), view->event, false, reservations_of(q->x));
     json_out_array_end(&j);
     if (q->next[0] != '\0')
         json_out_str(&j, STR("next"), str_of(q->next));
@@ -81,7 +86,7 @@ static void answer_one(struct event_views *views, enum err result) {
     }
     struct json_out j;
     json_out_init(&j, reply_start(q->x, 200));
-    event_to_json(&j, STR(""), views->first->event, q->admin);
+    event_to_json(&j, STR(""), views->first->event, q->admin, reservations_of(q->x));
     json_out_done(&j);
     reply_send(q->x, STR("application/json"));
 }

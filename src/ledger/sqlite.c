@@ -133,7 +133,7 @@ enum err sqlite_ledger_open(const struct sqlite_ledger_options *o, struct ledger
     s->options.path = s->path = mem_copy_str(str_of(o->path));
     set_default(&s->options.queue_max, 65536);
     set_default(&s->options.batch_max, 1024);
-    set_default(&s->options.asks_max, 256);
+    set_default(&s->options.asks_max, 65536);
     set_default(&s->options.wal_bytes_max, INT64_C(16) << 20);
     set_default(&s->options.retention_interval_ms, 2000);
     set_default(&s->options.retention_rest_ms, 600000);

@@ -17,7 +17,7 @@ struct sqlite_ledger_options {
     bool read_only;            /* nothing is changed or submitted: load, ask and check only */
     int64_t queue_max;         /* records that wait for the writer: 65,536 */
     int64_t batch_max;         /* records in one commit: 1,024 */
-    int64_t asks_max;          /* questions that wait for a reader: 256 */
+    int64_t asks_max;          /* questions that wait for a reader: 65,536 */
     int64_t wal_bytes_max;     /* the writer folds the WAL in itself above this: 16 MiB */
     int64_t retain_audit_days; /* how long audit rows stay */
     int64_t retain_ended_days; /* how long reservations, entries, requests stay after their end */

@@ -25,14 +25,28 @@ static void open_up(struct house *h) {
                                     .changed = h->room.changed,
                                     .to = h->room.to};
     waiting_room_init(&h->room);
+    h->locks = memory_locks_new(ledger_epoch(h->ledger));
+    h->reservations = (struct reservations){
+        .ledger = h->ledger,
+        .seats = memory_seats(h->hot),
+        .room = &h->room,
+        .lock_wait_ms = 10000,
+        .adaptive = {.calm_below = 100, .hot_above = 1000, .wait_ms = 50, .rest_ms = 5000}};
+    reservations_init(&h->reservations);
+    h->desk = (struct desk){.locks = memory_locks_port(h->locks), .lease_ms = 3000};
+    desk_init(&h->desk, &h->h.loop);
 }
 
 static void shut_down(struct house *h) {
     house_wait_idle(h);
+    desk_close(&h->desk);
+    uv_run(&h->h.loop, UV_RUN_NOWAIT); /* its timer is gone then */
     ledger_close(h->ledger);
+    reservations_deinit(&h->reservations);
     waiting_room_deinit(&h->room);
     catalogue_free(h->catalogue);
     memory_free(h->hot);
+    memory_locks_free(h->locks);
 }
 
 void house_build(struct house *h, const struct queue_rules *rules) {
@@ -187,7 +201,8 @@ enum err house_tick(struct house *h, size_t *admitted) {
 }
 
 static bool is_idle(void *arg) {
-    return !waiting_room_is_busy(&((struct house *)arg)->room);
+    struct house *h = arg;
+    return !waiting_room_is_busy(&h->room) && !reservations_is_busy(&h->reservations);
 }
 
 void house_wait_idle(struct house *h) {

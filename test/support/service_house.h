@@ -7,9 +7,10 @@
 #define ADMITONE_TEST_SERVICE_HOUSE_H
 
 #include "hot/memory.h"
+#include "hot/memory_locks.h"
 #include "ledger_raw.h"
 #include "service/recovery.h"
-#include "service/waiting_room.h"
+#include "service/reservations.h"
 
 #define HOUSE_WORKERS 4
 
@@ -19,7 +20,10 @@ struct house {
     struct memory *hot;
     struct catalogue *catalogue;
     struct events events;
+    struct memory_locks *locks;
     struct waiting_room room;
+    struct reservations reservations;
+    struct desk desk; /* of the test's own thread */
     struct worker workers[HOUSE_WORKERS];
     bool working;
     int64_t key; /* of CONCERT/1 */
