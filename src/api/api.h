@@ -83,7 +83,7 @@ typedef void api_handler(struct api *api, struct exchange *x, const str *capture
 /* The handlers, by file. */
 api_handler queue_post_enter, queue_get_status, queue_delete_leave;      /* queue.c */
 api_handler queue_post_token, queue_get_own_status, queue_get_gate;      /* queue.c */
-api_handler reservations_post, reservations_get_own, reservation_get;    /* reservations.c */
+api_handler reservations_post, reservations_get_own, reservation_get_one;    /* reservations.c */
 api_handler reservation_confirm, reservation_cancel;                     /* reservations.c */
 api_handler optimistic_post, pessimistic_post, distributed_lock_post;    /* reservations.c */
 api_handler queue_get_subscribe;                                         /* live.c */

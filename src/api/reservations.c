@@ -503,7 +503,7 @@ void reservation_cancel(struct api *api, struct exchange *x, const str *captures
     if (read_named(x, &named)) decide(api, x, captures[0], named, reservations_cancel);
 }
 
-void reservation_get(struct api *api, struct exchange *x, const str *captures) {
+void reservation_get_one(struct api *api, struct exchange *x, const str *captures) {
     str named;
     if (query_named(x, &named)) decide(api, x, captures[0], named, reservations_find);
 }

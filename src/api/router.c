@@ -22,7 +22,7 @@ static const struct route routes[] = {
     {HTTP_GET, false, "/gate/{type}/{id}", queue_get_gate},
     {HTTP_POST, false, "/reservations", reservations_post},
     {HTTP_GET, false, "/reservations", reservations_get_own},
-    {HTTP_GET, false, "/reservations/{id}", reservation_get},
+    {HTTP_GET, false, "/reservations/{id}", reservation_get_one},
     {HTTP_POST, false, "/reservations/{id}/confirm", reservation_confirm},
     {HTTP_POST, false, "/reservations/{id}/cancel", reservation_cancel},
     {HTTP_POST, false, "/api/v1/optimistic", optimistic_post},
