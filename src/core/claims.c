@@ -29,7 +29,6 @@ struct row {
     struct uuid id;
     struct claim_key key;
     int64_t expires_ms;
-    int64_t due_ms; /* when it is told as due: at first its expiry */
     uint64_t entry_seq;
     union {
         uint32_t few[SEATS_FEW];
@@ -43,7 +42,7 @@ struct row {
     uint16_t seat_count;
     uint8_t step; /* enum step */
 };
-static_assert(sizeof(struct row) <= 96, "a reservation is 96 bytes");
+static_assert(sizeof(struct row) <= 88, "a reservation is 88 bytes");
 
 /* A user with live reservations. */
 struct buyer {
@@ -87,7 +86,7 @@ struct claims {
     struct index by_id;
     struct index by_user;
     uint64_t user_seed;
-    struct heap expiries; /* of settled holds, by handle; an item that no longer holds is skipped */
+    struct heap expiries; /* when settled holds are due, by handle; one that has ended is skipped */
     size_t held_count;    /* settled */
     uint32_t refused[SEATS_PER_CALL_MAX];
     size_t refused_count;
@@ -312,17 +311,14 @@ void claims_free(struct claims *c) {
 
 /* ---- when holds end ---- */
 
-/* The hold whose time the item is about; 0 when it has ended, or another item tells. */
+/* The hold that is due then; 0: it has ended. */
 static uint32_t expiry_of(const struct claims *c, const struct heap_item *item) {
     uint32_t number = number_of(c, item->value);
-    if (number == 0) return 0;
-    const struct row *r = row_at(c, number);
-    return r->step == STEP_HELD && r->due_ms == item->key ? number : 0;
+    return number != 0 && row_at(c, number)->step == STEP_HELD ? number : 0;
 }
 
 /* When most items are of holds that ended before their time, those go. */
 static void expiry_add(struct claims *c, uint32_t number, int64_t due_ms) {
-    row_at(c, number)->due_ms = due_ms;
     if (c->expiries.count >= EXPIRIES_MIN && c->expiries.count / 2 > c->held_count) {
         struct heap old = c->expiries;
         c->expiries = (struct heap){0};
@@ -345,13 +341,6 @@ size_t claims_due(struct claims *c, int64_t now_ms, struct uuid *out, size_t max
         expiry_add(c, number, now_ms + DUE_AGAIN_MS);
     }
     return count;
-}
-
-void claims_due_failed(struct claims *c, const struct uuid *id) {
-    uint32_t number = find(c, id);
-    if (number == 0) return;
-    const struct row *r = row_at(c, number);
-    if (r->step == STEP_HELD && r->due_ms != r->expires_ms) expiry_add(c, number, r->expires_ms);
 }
 
 /* ---- steps ---- */

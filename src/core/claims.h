@@ -12,7 +12,7 @@
  *
  * A seat that a map has as taken belongs to exactly one reservation, which lists it.
  *
- * Memory: what the maps take; 96 bytes per live reservation, 11 to 21 for finding it by its id, 16
+ * Memory: what the maps take; 88 bytes per live reservation, 11 to 21 for finding it by its id, 16
  * to 32 for its expiry; as much as that in all, 43 to 53 bytes, per user who has one, and names
  * longer than 16 bytes.
  */
@@ -116,8 +116,6 @@ bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat);
 /* Settled holds whose time is over, first those that ended first. They stay until the ledger has
  * decided, and are not told again for DUE_AGAIN_MS. Returns how many. */
 size_t claims_due(struct claims *c, int64_t now_ms, struct uuid *out, size_t max);
-/* The ledger could not be asked: it is due again at once. */
-void claims_due_failed(struct claims *c, const struct uuid *id);
 
 /* The user's live reservations, oldest last; with an entry_seq that is not 0 only those of that
  * entry. Returns how many there are, and writes `max` of them at the most. */

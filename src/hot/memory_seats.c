@@ -69,7 +69,6 @@ static void due(struct seats *s, struct due_op *d) {
     struct room *r = room_begin(m, &d->op);
     d->count = 0;
     if (r != NULL) {
-        for (size_t i = 0; i < d->failed_count; i++) claims_due_failed(r->claims, &d->failed[i]);
         d->count = claims_due(r->claims, d->op.now_ms, d->ids, d->max);
         room_leave(m, r);
     }

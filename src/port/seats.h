@@ -71,9 +71,6 @@ struct seat_sync_op {
 /* Settled holds whose time is over, for the ledger to end: as claims_due. */
 struct due_op {
     struct hot_op op;
-    /* Told before and not brought to the ledger: they are due at once again. */
-    const struct uuid *failed;
-    size_t failed_count;
     struct uuid *ids; /* room for max; out */
     size_t max;
     size_t count; /* out */

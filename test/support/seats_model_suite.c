@@ -260,11 +260,8 @@ static void port_apply(void) {
 
 static void port_due(void) {
     uint64_t out[8];
-    uint64_t failed = one_in(2) ? some_id() : 0;
     size_t max = (size_t)between(1, 8);
-    size_t count = step_due(&hall.s, KEY, m.now_ms, failed, out, max);
-    struct model_reservation *r = failed == 0 ? NULL : seats_model_find(&m, failed);
-    if (r != NULL && !r->pending && !r->confirmed) r->due_ms = r->expires_ms;
+    size_t count = step_due(&hall.s, KEY, m.now_ms, out, max);
     for (size_t i = 0; i < count; i++) {
         /* Of those that end at the same time, any may be first. */
         struct model_reservation *first = seats_model_due(&m);

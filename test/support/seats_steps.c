@@ -189,16 +189,10 @@ static void on_due(struct due_op *op) {
     CONTAINER_OF(op, struct dueing, op)->done = true;
 }
 
-size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t failed, uint64_t *out,
-                size_t max) {
-    struct uuid again = id_of(failed);
+size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t *out, size_t max) {
     struct uuid *ids = mem_new((max + 1) * sizeof *ids);
-    struct dueing d = {.op = {.op = {.event_key = key, .now_ms = now_ms},
-                              .failed = &again,
-                              .failed_count = failed == 0 ? 0 : 1,
-                              .ids = ids,
-                              .max = max,
-                              .done = on_due}};
+    struct dueing d = {
+        .op = {.op = {.event_key = key, .now_ms = now_ms}, .ids = ids, .max = max, .done = on_due}};
     seats_due(s->seats, &d.op);
     store_wait(s, &d.done);
     for (size_t i = 0; i < d.op.count; i++) out[i] = number_of(&ids[i]);

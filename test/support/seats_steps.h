@@ -57,9 +57,8 @@ bool step_follow(struct store *s, int64_t key, uint64_t id, enum reservation_sta
 /* How much changed. */
 size_t step_sync(struct store *s, int64_t key, const struct live_reservation *r, int64_t section,
                  const uint32_t *available, size_t available_count);
-/* Numbers of ids into `out`. `failed` is a number, or 0. */
-size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t failed, uint64_t *out,
-                size_t max);
+/* Numbers of ids into `out`. */
+size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t *out, size_t max);
 size_t step_holds(struct store *s, int64_t key, const char *user, uint64_t entry_seq,
                   struct claim_info *out, size_t max);
 /* Of one section; nothing when there is no such section. */

@@ -63,8 +63,8 @@ static void a_hold_lasts_for_seconds_not_milliseconds_trap_22(void **state) {
     uint64_t due[4];
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).r.expires_ms, T0 + 300000);
     step_settle_claim(&h->s, KEY, 1, true);
-    assert_int_equal(step_due(&h->s, KEY, T0 + 299999, 0, due, 4), 0);
-    assert_int_equal(step_due(&h->s, KEY, T0 + 300000, 0, due, 4), 1);
+    assert_int_equal(step_due(&h->s, KEY, T0 + 299999, due, 4), 0);
+    assert_int_equal(step_due(&h->s, KEY, T0 + 300000, due, 4), 1);
     assert_int_equal(due[0], 1);
     assert_int_equal(store_heard(&h->s, h->heard, 16), 1);
     assert_int_equal(h->heard[0].entry.expires_ms, T0 + 300000); /* the ledger is told the same */

@@ -336,7 +336,7 @@ static void sell_meanwhile(struct stage *g, int index) {
         expect(g, step_settle_claim(&g->h.s, KEY, id, kept) == kept);
         struct claim_info info;
         expect(g, step_holds(&g->h.s, KEY, user_name(index, user), 0, &info, 1) == kept);
-        step_due(&g->h.s, KEY, T0 + HOLD_MS, 0, due, 4);
+        step_due(&g->h.s, KEY, T0 + HOLD_MS, due, 4);
         expect(g, step_render(&g->h.s, KEY, FLOOR, 1, map, 255, &count) == ERR_OK);
         expect(g, count >= 50 && count <= 149);
         expect(g, step_follow(&g->h.s, KEY, id, RESERVATION_CANCELLED) == kept);
