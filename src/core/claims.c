@@ -468,9 +468,8 @@ static enum claim_outcome refusal(const struct claims *c, const struct seating *
     if (s == NULL) return CLAIM_NO_SECTION;
     if (s->status == SECTION_CLOSED) return CLAIM_SECTION_CLOSED;
     if (s->status == SECTION_MAINTENANCE) return CLAIM_SECTION_MAINTENANCE;
-    if (s->mode == SECTION_MODE_SEAT) return CLAIM_LEDGER_DECIDES;
     if (has >= c->per_user_max || w->count > c->per_user_max - has) return CLAIM_LIMIT;
-    return CLAIM_DONE;
+    return s->mode == SECTION_MODE_SEAT ? CLAIM_LEDGER_DECIDES : CLAIM_DONE;
 }
 
 static enum claim_outcome outcome_of(enum seats_outcome seats) {
@@ -493,20 +492,37 @@ static enum claim_outcome outcome_of(enum seats_outcome seats) {
     return CLAIM_TAKEN;
 }
 
-/* Into `seats` comes what was taken, or what stands in the way. */
+/* Into `seats` come those that were found, or stand in the way. */
+static void tell_seats(const struct claims *c, const struct claim_wish *w, enum seats_outcome found,
+                       uint32_t *seats, size_t *seat_count) {
+    if (w->named == NULL) {
+        *seat_count = found == SEATS_DONE ? w->count : 0;
+        return;
+    }
+    *seat_count = found == SEATS_DONE ? w->count : c->refused_count;
+    memcpy(seats, found == SEATS_DONE ? w->named : c->refused, *seat_count * sizeof *seats);
+}
+
 static enum claim_outcome take_seats(struct claims *c, struct seating *s,
                                      const struct claim_wish *w, uint64_t holder, uint32_t *seats,
                                      size_t *seat_count) {
-    enum seats_outcome taken;
-    if (w->named == NULL) {
-        taken = seat_map_claim_any(s->map, w->count, holder, seats);
-        *seat_count = taken == SEATS_DONE ? w->count : 0;
-        return outcome_of(taken);
-    }
-    taken = seat_map_claim(s->map, w->named, w->count, holder, c->refused, &c->refused_count);
-    *seat_count = taken == SEATS_DONE ? w->count : c->refused_count;
-    memcpy(seats, taken == SEATS_DONE ? w->named : c->refused, *seat_count * sizeof *seats);
+    enum seats_outcome taken =
+        w->named == NULL
+            ? seat_map_claim_any(s->map, w->count, holder, seats)
+            : seat_map_claim(s->map, w->named, w->count, holder, c->refused, &c->refused_count);
+    tell_seats(c, w, taken, seats, seat_count);
     return outcome_of(taken);
+}
+
+static enum claim_outcome suggest_seats(struct claims *c, struct seating *s,
+                                        const struct claim_wish *w, uint32_t *seats,
+                                        size_t *seat_count) {
+    enum seats_outcome found =
+        w->named == NULL
+            ? seat_map_suggest(s->map, w->count, w->spread, seats)
+            : seat_map_check(s->map, w->named, w->count, c->refused, &c->refused_count);
+    tell_seats(c, w, found, seats, seat_count);
+    return found == SEATS_DONE ? CLAIM_LEDGER_DECIDES : outcome_of(found);
 }
 
 static enum claim_outcome there(const struct claims *c, const struct claim_wish *w, struct row *r,
@@ -530,6 +546,7 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_wish *w, in
     struct seating *s = seating_of(c, w->section_key);
     uint32_t has = buyer == 0 ? 0 : buyer_at(c, buyer)->seats;
     enum claim_outcome outcome = refusal(c, s, w, has, now_ms);
+    if (outcome == CLAIM_LEDGER_DECIDES) return suggest_seats(c, s, w, seats, seat_count);
     if (outcome != CLAIM_DONE) return outcome;
 
     assert(find(c, &w->id) == 0);

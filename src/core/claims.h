@@ -35,13 +35,13 @@ enum claim_outcome {
     CLAIM_NO_SECTION,          /* there is no such section */
     CLAIM_SECTION_CLOSED,      /* by its status */
     CLAIM_SECTION_MAINTENANCE, /* by its status */
-    CLAIM_LEDGER_DECIDES,      /* the section's mode is `seat` */
     CLAIM_LIMIT,               /* more than the user may have */
-    CLAIM_SOLD_OUT,            /* no seat is free */
-    CLAIM_NOT_ENOUGH,          /* some are free, but fewer than were asked for */
-    CLAIM_TAKEN,               /* a named seat is not free */
-    CLAIM_SEATS_TWICE,         /* a seat is named twice */
-    CLAIM_NO_SUCH_SEAT,        /* a named seat does not exist */
+    CLAIM_LEDGER_DECIDES, /* the section's mode is `seat`: these seats may be asked for there */
+    CLAIM_SOLD_OUT,       /* no seat is free */
+    CLAIM_NOT_ENOUGH,     /* some are free, but fewer than were asked for */
+    CLAIM_TAKEN,          /* a named seat is not free */
+    CLAIM_SEATS_TWICE,    /* a seat is named twice */
+    CLAIM_NO_SUCH_SEAT,   /* a named seat does not exist */
 };
 
 /* Digests of an idempotency key, 0 when there is none, and of the request that came with it. Of one
@@ -60,6 +60,8 @@ struct claim_wish {
     uint32_t count;        /* at least 1 */
     const uint32_t *named; /* `count` seats, or NULL: any */
     struct claim_key key;
+    uint64_t spread; /* of a suggestion: 0: by the rule; else other seats than that, to keep out of
+                        others' way */
 };
 
 /* One live reservation. */
@@ -91,10 +93,14 @@ void claims_free(struct claims *c);
 void claims_configure(struct claims *c, const struct event *e);
 
 /*
- * All seats or none, at once. What refuses is looked for in the order of the outcomes up to LIMIT;
- * of the seats' own outcomes the last one counts. `seats` has room for w->count: *seat_count of
- * them are the reservation's (DONE, THERE), or stand in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT).
- * *out is set when DONE or THERE.
+ * All seats or none, at once. What refuses is looked for in the order of the outcomes up to
+ * LEDGER_DECIDES; of the seats' own outcomes the last one counts. `seats` has room for w->count:
+ * *seat_count of them are the reservation's (DONE, THERE), are suggested (LEDGER_DECIDES), or stand
+ * in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT). *out is set when DONE or THERE.
+ *
+ * Where the ledger decides nothing changes. Suggested are the named seats, TAKEN or not, or as many
+ * that are free here (seat_map_suggest); but what the seats themselves refuse otherwise, they
+ * refuse here too.
  */
 enum claim_outcome claims_claim(struct claims *c, const struct claim_wish *w, int64_t now_ms,
                                 struct claim_info *out, uint32_t *seats, size_t *seat_count);

@@ -100,10 +100,45 @@ bool free_runs_shortest(const struct free_runs *r, uint32_t length_min, struct r
     return true;
 }
 
-bool free_runs_longest(const struct free_runs *r, struct run *out) {
-    size_t last = bitset_previous(&r->index, r->index.size - 1);
+bool free_runs_longest(const struct free_runs *r, uint32_t length_max, struct run *out) {
+    if (length_max == 0) return false;
+    size_t end = length_max < r->capacity ? length_at(r, length_max + 1) : r->index.size;
+    size_t last = bitset_previous(&r->index, end - 1);
     if (last == BITSET_NONE) return false;
     return free_runs_shortest(r, run_at(r, last).length, out);
+}
+
+/* The first one of that length from a place of the index on. */
+static bool equal_from(const struct free_runs *r, size_t at, uint32_t length, struct run *out) {
+    at = bitset_next(&r->index, at);
+    if (at == BITSET_NONE) return false;
+    struct run run = run_at(r, at);
+    if (run.length != length) return false;
+    *out = run;
+    return true;
+}
+
+bool free_runs_next(const struct free_runs *r, struct run run, struct run *out) {
+    size_t at = index_of(r, run) + 1;
+    return at < r->index.size && equal_from(r, at, run.length, out);
+}
+
+bool free_runs_from(const struct free_runs *r, uint32_t length_min, uint32_t seat,
+                    struct run *out) {
+    assert(seat >= 1 && seat <= r->capacity);
+    if (!free_runs_shortest(r, length_min, out)) return false;
+    /* At the seat's place of the index may be one that begins before it. */
+    size_t at = index_of(r, (struct run){seat, out->length});
+    struct run run;
+    bool found = equal_from(r, at, out->length, &run);
+    if (found && run.first < seat) found = free_runs_next(r, run, &run);
+    if (found) *out = run;
+    return true;
+}
+
+uint32_t free_runs_ahead(const struct free_runs *r, uint32_t seat) {
+    assert(seat >= 1 && seat <= r->capacity);
+    return (uint32_t)bitset_next(&r->taken, seat) - seat;
 }
 
 uint32_t free_runs_last_taken(const struct free_runs *r) {

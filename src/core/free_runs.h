@@ -1,7 +1,8 @@
 /*
  * free_runs: which seats of a section are free, as runs: stretches of adjacent free seats that are
- * as long as they can be. Finds the shortest run of at least a length, and the longest; of equals
- * the one with the lowest numbers. No scan: every step looks at a few words, whatever the section.
+ * as long as they can be. Finds the shortest run of at least a length, and the longest of at most
+ * one; of equals the one with the lowest numbers. No scan: every step looks at a few words,
+ * whatever the section.
  *
  * The runs are kept as one set of numbers in order of (length, first seat). Between two runs of
  * length L is a taken seat, so their first seats are more than L apart, and first / (L + 1) is
@@ -43,8 +44,15 @@ void free_runs_give(struct free_runs *r, uint32_t first, uint32_t count);
 
 /* False: no run is as long. */
 bool free_runs_shortest(const struct free_runs *r, uint32_t length_min, struct run *out);
-/* False: no seat is free. */
-bool free_runs_longest(const struct free_runs *r, struct run *out);
+/* Of those that are not longer than length_max. False: there is none. */
+bool free_runs_longest(const struct free_runs *r, uint32_t length_max, struct run *out);
+/* The one of the same length with the next higher numbers. False: there is none. */
+bool free_runs_next(const struct free_runs *r, struct run run, struct run *out);
+/* As shortest, but of equals the first that begins at the seat or behind it; else the first of all.
+ */
+bool free_runs_from(const struct free_runs *r, uint32_t length_min, uint32_t seat, struct run *out);
+/* How many seats are free from this one on, up to the next that is taken. */
+uint32_t free_runs_ahead(const struct free_runs *r, uint32_t seat);
 /* The taken seat with the highest number; 0: none is taken. */
 uint32_t free_runs_last_taken(const struct free_runs *r);
 

@@ -9,6 +9,10 @@
 
 /* Set in a state only while a list of seats is being checked. */
 #define NAMED 0x80
+/* Expected of a seat that may be in any state. */
+#define ANY_STATE ((enum seat_state)0)
+/* A suggestion looks at runs of so many lengths. */
+#define SUGGEST_LENGTHS_MAX 64
 
 struct seat_map {
     uint32_t capacity;
@@ -72,13 +76,37 @@ static void put(struct seat_map *m, struct run run, enum seat_state state, uint6
     }
 }
 
+/* Distinct seats, all of them in the same state. */
+static void put_all(struct seat_map *m, const uint32_t *seats, size_t count, enum seat_state state,
+                    uint64_t holder) {
+    for (size_t i = 0; i < count;) {
+        struct run run = {seats[i], 1};
+        while (++i < count && seats[i] == run.first + run.length) run.length++;
+        put(m, run, state, holder);
+    }
+}
+
 /* ---- any seats ---- */
 
-/* Rules 1 and 2. */
-static bool choose_run(const struct seat_map *m, uint32_t n, struct run *out) {
+/* The rule chooses before anything is taken. What is left is told by `last`, the run that it chose
+ * last by 3: not the longer ones, nor those of equal length up to it. At first it is all zero. */
+
+static bool shortest_left(const struct seat_map *m, uint32_t n, struct run last, struct run *out) {
     if (!free_runs_shortest(&m->runs, n, out)) return false;
+    if (last.length == 0 || out->length < last.length) return true;
+    return n <= last.length && free_runs_next(&m->runs, last, out);
+}
+
+static bool longest_left(const struct seat_map *m, struct run last, struct run *out) {
+    if (last.length == 0) return free_runs_longest(&m->runs, m->capacity, out);
+    return free_runs_next(&m->runs, last, out) || free_runs_longest(&m->runs, last.length - 1, out);
+}
+
+/* Rules 1 and 2. */
+static bool choose_run(const struct seat_map *m, uint32_t n, struct run last, struct run *out) {
+    if (!shortest_left(m, n, last, out)) return false;
     struct run longer;
-    if (out->length == n + 1 && free_runs_shortest(&m->runs, n + 2, &longer)) *out = longer;
+    if (out->length == n + 1 && shortest_left(m, n + 2, last, &longer)) *out = longer;
     return true;
 }
 
@@ -88,23 +116,73 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t holder,
-                                      uint32_t *out) {
-    assert(n >= 1 && n <= SEATS_PER_CALL_MAX && holder != 0);
+static enum seats_outcome enough(const struct seat_map *m, uint32_t n) {
+    assert(n >= 1 && n <= SEATS_PER_CALL_MAX);
     if (m->counts.available == 0) return SEATS_SOLD_OUT;
-    if (m->counts.available < n) return SEATS_NOT_ENOUGH;
+    return m->counts.available < n ? SEATS_NOT_ENOUGH : SEATS_DONE;
+}
+
+/* There are enough. */
+static void choose(const struct seat_map *m, uint32_t n, uint32_t *out) {
     uint32_t got = 0;
     bool ascending = true;
+    struct run last = {0};
     while (got < n) {
         struct run run = {0};
-        bool found = choose_run(m, n - got, &run) || free_runs_longest(&m->runs, &run);
-        assert(found);
-        if (run.length > n - got) run.length = n - got;
-        put(m, run, SEAT_HELD, holder);
+        if (choose_run(m, n - got, last, &run)) {
+            run.length = n - got;
+        } else {
+            bool found = longest_left(m, last, &run);
+            assert(found);
+            last = run;
+        }
         if (got > 0 && run.first < out[got - 1]) ascending = false;
         for (uint32_t i = 0; i < run.length; i++) out[got++] = run.first + i;
     }
     if (!ascending) qsort(out, n, sizeof *out, by_number);
+}
+
+enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t holder,
+                                      uint32_t *out) {
+    assert(holder != 0);
+    enum seats_outcome outcome = enough(m, n);
+    if (outcome != SEATS_DONE) return outcome;
+    choose(m, n, out);
+    put_all(m, out, n, SEAT_HELD, holder);
+    return SEATS_DONE;
+}
+
+/* The first of n adjacent free seats, from the seat that `spread` chooses on; 0: there are none.
+ * When they can't begin at that seat, of the runs of each length that is long enough (a bounded
+ * number of lengths) the next one is looked at, the nearest of them is it, and they begin anywhere
+ * in it: else all who choose taken seats would meet at the beginning of the run behind those. */
+static uint32_t choose_apart(const struct seat_map *m, uint32_t n, uint64_t spread) {
+    uint32_t start = 1 + (uint32_t)(spread % m->capacity);
+    if (free_runs_ahead(&m->runs, start) >= n) return start;
+    struct run nearest = {0};
+    uint32_t nearest_distance = m->capacity;
+    struct run run = {.length = n - 1};
+    for (int i = 0; i < SUGGEST_LENGTHS_MAX; i++) {
+        if (!free_runs_from(&m->runs, run.length + 1, start, &run)) break;
+        uint32_t distance = (run.first + m->capacity - start) % m->capacity;
+        if (distance >= nearest_distance) continue;
+        nearest = run;
+        nearest_distance = distance;
+    }
+    if (nearest.length == 0) return 0;
+    return nearest.first + (uint32_t)(spread / m->capacity % (nearest.length - n + 1));
+}
+
+enum seats_outcome seat_map_suggest(const struct seat_map *m, uint32_t n, uint64_t spread,
+                                    uint32_t *out) {
+    enum seats_outcome outcome = enough(m, n);
+    if (outcome != SEATS_DONE) return outcome;
+    uint32_t first = spread == 0 ? 0 : choose_apart(m, n, spread);
+    if (first == 0) {
+        choose(m, n, out);
+        return SEATS_DONE;
+    }
+    for (uint32_t i = 0; i < n; i++) out[i] = first + i;
     return SEATS_DONE;
 }
 
@@ -115,6 +193,7 @@ static enum seats_outcome check_seat(const struct seat_map *m, uint32_t seat,
                                      enum seat_state expected, uint64_t holder) {
     if (!exists(m, seat)) return SEATS_OUT_OF_RANGE;
     if ((m->states[seat] & NAMED) != 0) return SEATS_TWICE;
+    if (expected == ANY_STATE) return SEATS_DONE;
     if (expected == SEAT_AVAILABLE)
         return m->states[seat] == SEAT_AVAILABLE ? SEATS_DONE : SEATS_TAKEN;
     if (m->holders[seat] != holder) return SEATS_NOT_THEIRS;
@@ -147,11 +226,7 @@ static enum seats_outcome change(struct seat_map *m, const uint32_t *seats, size
     assert(count >= 1 && count <= SEATS_PER_CALL_MAX && holder != 0);
     enum seats_outcome outcome = check_seats(m, seats, count, from, holder, refused, refused_count);
     if (outcome != SEATS_DONE) return outcome;
-    for (size_t i = 0; i < count;) {
-        struct run run = {seats[i], 1};
-        while (++i < count && seats[i] == run.first + run.length) run.length++;
-        put(m, run, to, to == SEAT_AVAILABLE ? 0 : holder);
-    }
+    put_all(m, seats, count, to, to == SEAT_AVAILABLE ? 0 : holder);
     return SEATS_DONE;
 }
 
@@ -173,6 +248,12 @@ enum seats_outcome seat_map_release(struct seat_map *m, const uint32_t *seats, s
 enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, size_t count,
                                    uint64_t holder, uint32_t *refused, size_t *refused_count) {
     return change(m, seats, count, holder, SEAT_CONFIRMED, SEAT_AVAILABLE, refused, refused_count);
+}
+
+enum seats_outcome seat_map_check(struct seat_map *m, const uint32_t *seats, size_t count,
+                                  uint32_t *refused, size_t *refused_count) {
+    assert(count >= 1 && count <= SEATS_PER_CALL_MAX);
+    return check_seats(m, seats, count, ANY_STATE, 0, refused, refused_count);
 }
 
 /* ---- from the ledger ---- */

@@ -74,6 +74,15 @@ enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t h
                                       uint32_t *out);
 
 /*
+ * As claim_any, but nothing changes: seats that are free now, for whoever must ask elsewhere. With
+ * a `spread` that is not 0 they are hardly those of the rule, so that not all who ask at once are
+ * told the same: adjacent ones, at the seat that `spread` chooses or near it, while any run has as
+ * many; else by the rule. Any number will do, the spread is as good as they are random.
+ */
+enum seats_outcome seat_map_suggest(const struct seat_map *m, uint32_t n, uint64_t spread,
+                                    uint32_t *out);
+
+/*
  * These change the `count` seats named, in any order, if all of them are as they must be. If not,
  * refused[], another array with room for `count`, gets the seats that have the outcome,
  * *refused_count of them, in the order in which they were named (TWICE: each time but the first).
@@ -91,6 +100,10 @@ enum seats_outcome seat_map_release(struct seat_map *m, const uint32_t *seats, s
                                     uint64_t holder, uint32_t *refused, size_t *refused_count);
 enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, size_t count,
                                    uint64_t holder, uint32_t *refused, size_t *refused_count);
+
+/* The same with no change, whoever has the seats: DONE, TWICE or OUT_OF_RANGE. */
+enum seats_outcome seat_map_check(struct seat_map *m, const uint32_t *seats, size_t count,
+                                  uint32_t *refused, size_t *refused_count);
 
 /* For recovery: a taken seat as the ledger has it. False: there is no such seat, or it is taken
  * already. */

@@ -17,7 +17,8 @@
 #include "core/claims.h"
 #include "port/hot.h"
 
-/* Takes seats, or finds the reservation that was made with the same key. */
+/* Takes seats, or finds the reservation that was made with the same key; where the ledger decides,
+ * it only suggests seats. */
 struct claim_op {
     struct hot_op op;
     struct claim_wish wish; /* but is_active, which the step finds out */

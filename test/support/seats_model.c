@@ -74,10 +74,10 @@ static void choose(struct seats_model *m, int section, struct model_reservation 
 /* ---- claiming ---- */
 
 static enum claim_outcome check_named(struct seats_model *m, struct model_reservation *r,
-                                      const uint32_t *named) {
+                                      const uint32_t *named, bool may_be_taken) {
     static const enum claim_outcome worst_first[] = {CLAIM_NO_SUCH_SEAT, CLAIM_SEATS_TWICE,
                                                      CLAIM_TAKEN};
-    for (int w = 0; w < 3; w++) {
+    for (int w = 0; w < (may_be_taken ? 2 : 3); w++) {
         uint32_t refused = 0;
         for (uint32_t i = 0; i < r->count; i++) {
             bool exists = named[i] >= 1 && named[i] <= m->sections[r->section].capacity;
@@ -105,10 +105,10 @@ static enum claim_outcome refusal(struct seats_model *m, const struct model_rese
     if (!s->exists) return CLAIM_NO_SECTION;
     if (s->status == SECTION_CLOSED) return CLAIM_SECTION_CLOSED;
     if (s->status == SECTION_MAINTENANCE) return CLAIM_SECTION_MAINTENANCE;
-    if (s->mode == SECTION_MODE_SEAT) return CLAIM_LEDGER_DECIDES;
     int64_t has =
         seats_model_taken(m, -1, r->user, false) + seats_model_taken(m, -1, r->user, true);
-    return has + r->count > m->limit ? CLAIM_LIMIT : CLAIM_DONE;
+    if (has + r->count > m->limit) return CLAIM_LIMIT;
+    return s->mode == SECTION_MODE_SEAT ? CLAIM_LEDGER_DECIDES : CLAIM_DONE;
 }
 
 enum claim_outcome seats_model_claim(struct seats_model *m, struct model_reservation *r,
@@ -120,16 +120,19 @@ enum claim_outcome seats_model_claim(struct seats_model *m, struct model_reserva
         return same ? CLAIM_THERE : CLAIM_KEY_REUSED;
     }
     enum claim_outcome outcome = refusal(m, r);
-    if (outcome != CLAIM_DONE) return outcome;
+    bool only_suggests = outcome == CLAIM_LEDGER_DECIDES;
+    if (outcome != CLAIM_DONE && !only_suggests) return outcome;
+    outcome = CLAIM_DONE;
     uint32_t free = m->sections[r->section].capacity - seats_model_taken(m, r->section, -1, false) -
                     seats_model_taken(m, r->section, -1, true);
     if (named != NULL)
-        outcome = check_named(m, r, named);
+        outcome = check_named(m, r, named, only_suggests);
     else if (free < r->count)
         outcome = free == 0 ? CLAIM_SOLD_OUT : CLAIM_NOT_ENOUGH;
     else
         choose(m, r->section, r);
     if (outcome != CLAIM_DONE) return outcome;
+    if (only_suggests) return CLAIM_LEDGER_DECIDES;
     r->pending = true;
     r->expires_ms = m->now_ms + m->hold_ms;
     seats_model_add(m, r);

@@ -51,7 +51,7 @@ struct model_reservation *seats_model_holder(struct seats_model *m, int section,
 uint32_t seats_model_taken(struct seats_model *m, int section, int user, bool confirmed);
 
 /* As claims_claim; r has id, user, entry_seq, section, count and key. DONE: it is in, with seats;
- * else seats are what stands in the way, or those of *there. */
+ * else seats are what stands in the way, what is suggested by the rule, or those of *there. */
 enum claim_outcome seats_model_claim(struct seats_model *m, struct model_reservation *r,
                                      const uint32_t *named, struct model_reservation **there);
 void seats_model_remove(struct seats_model *m, struct model_reservation *r);

@@ -127,9 +127,20 @@ static void check_claimed(const struct claimed *c, const struct model_reservatio
     bool refused =
         outcome == CLAIM_TAKEN || outcome == CLAIM_SEATS_TWICE || outcome == CLAIM_NO_SUCH_SEAT;
     bool is_there = outcome == CLAIM_DONE || outcome == CLAIM_THERE;
+    bool suggests = outcome == CLAIM_LEDGER_DECIDES;
     if (is_there) check_info(&c->r, r);
-    CHECK(c->count == (is_there || refused ? r->count : 0));
+    CHECK(c->count == (is_there || refused || suggests ? r->count : 0));
     for (size_t i = 0; i < c->count; i++) CHECK(c->seats[i] == r->seats[i]);
+}
+
+/* Which ones is the adapter's own affair: as many, ascending and free. */
+static void check_spread(const struct claimed *c, const struct model_reservation *r) {
+    CHECK(c->count == r->count);
+    for (size_t i = 0; i < c->count; i++) {
+        CHECK(i == 0 || c->seats[i] > c->seats[i - 1]);
+        CHECK(c->seats[i] >= 1 && c->seats[i] <= m.sections[r->section].capacity);
+        CHECK(seats_model_holder(&m, r->section, c->seats[i]) == NULL);
+    }
 }
 
 static void port_claim(void) {
@@ -154,7 +165,8 @@ static void port_claim(void) {
                            .section_key = key_of(r.section),
                            .count = r.count,
                            .named = is_named ? named : NULL,
-                           .key = r.key};
+                           .key = r.key,
+                           .spread = one_in(2) ? 0 : next_random(&random_state)};
     bool fails = one_in(10);
     hall.s.verdict = fails ? ERR_OVERLOADED : ERR_OK;
     struct claimed c = step_claim(&hall.s, KEY, &w, m.now_ms);
@@ -163,7 +175,10 @@ static void port_claim(void) {
     enum claim_outcome outcome = seats_model_claim(&m, &r, is_named ? named : NULL, &there);
     CHECK(c.outcome == outcome);
     if (outcome == CLAIM_THERE) r = *there;
-    check_claimed(&c, &r, outcome);
+    if (outcome == CLAIM_LEDGER_DECIDES && !is_named && w.spread != 0)
+        check_spread(&c, &r);
+    else
+        check_claimed(&c, &r, outcome);
     bool submits = (outcome == CLAIM_DONE || outcome == CLAIM_THERE) && r.pending;
     CHECK(store_heard(&hall.s, hall.heard, 4096) == (submits ? 1 : 0));
     if (submits) CHECK(hall.heard[0].entry.seq == r.id && hall.heard[0].now_ms == m.now_ms);

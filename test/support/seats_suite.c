@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "seats_steps.h"
+#include "splitmix.h"
 
 static const struct queue_adapter *adapter;
 
@@ -164,6 +165,137 @@ static void each_section_says_for_itself_why_it_sells_nothing(void **state) {
     hall_configure(h);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
     assert_int_equal(claim_any(&h->s, 2, "ann", ann, BALCONY, 1).outcome, CLAIM_DONE);
+}
+
+/* ---- where the ledger decides ---- */
+
+static void have(struct hall *h, uint64_t id, const uint32_t *seats, size_t count) {
+    struct live_reservation r = {.id = id_of(id),
+                                 .user = STR("somebody"),
+                                 .section_key = BOXES,
+                                 .seats = seats,
+                                 .seat_count = count,
+                                 .status = RESERVATION_CONFIRMED,
+                                 .expires_ms = T0 + HOLD_MS};
+    assert_int_equal(step_sync(&h->s, KEY, &r, 0, NULL, 0), 1);
+}
+
+static void where_the_ledger_decides_seats_are_suggested_and_nothing_changes(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    static const uint32_t taken[] = {1, 2, 6};
+    have(h, 50, taken, 3);
+    for (uint64_t i = 1; i <= 3; i++) { /* to everybody the same */
+        struct claimed c = claim_any(&h->s, i, "ann", ann, BOXES, 3);
+        assert_int_equal(c.result, ERR_OK);
+        assert_int_equal(c.outcome, CLAIM_LEDGER_DECIDES);
+        assert_int_equal(c.count, 3);
+        for (uint32_t s = 0; s < 3; s++) assert_int_equal(c.seats[s], 3 + s); /* by the rule */
+        assert_false(step_settle_claim(&h->s, KEY, i, true));
+        assert_false(step_follow(&h->s, KEY, i, RESERVATION_CONFIRMED));
+    }
+    struct claim_info out;
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 0);
+    assert_int_equal(step_holds(&h->s, KEY, "ann", 0, &out, 1), 0);
+    assert_seats(&h->s, BOXES, 97, 0, 3);
+    assert_int_equal(claim_any(&h->s, 4, "ann", ann, FLOOR, 4).outcome, CLAIM_DONE);
+}
+
+static void named_seats_are_the_ledgers_to_refuse_unless_they_are_none(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    static const uint32_t taken[] = {7};
+    static const uint32_t named[] = {20, 7, 3};
+    static const uint32_t twice[] = {7, 8, 7};
+    static const uint32_t none[] = {0, 100, 101};
+    have(h, 50, taken, 1);
+    struct claimed c = claim_named(&h->s, 1, "ann", ann, BOXES, named, 3);
+    assert_int_equal(c.outcome, CLAIM_LEDGER_DECIDES);
+    assert_int_equal(c.count, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(c.seats[i], named[i]);
+    c = claim_named(&h->s, 1, "ann", ann, BOXES, twice, 3);
+    assert_int_equal(c.outcome, CLAIM_SEATS_TWICE);
+    assert_int_equal(c.count, 1);
+    assert_int_equal(c.seats[0], 7);
+    c = claim_named(&h->s, 1, "ann", ann, BOXES, none, 3);
+    assert_int_equal(c.outcome, CLAIM_NO_SUCH_SEAT);
+    assert_int_equal(c.count, 2);
+    assert_int_equal(c.seats[0], 0);
+    assert_int_equal(c.seats[1], 101);
+    assert_seats(&h->s, BOXES, 99, 0, 1);
+}
+
+/* Also the last seat, and then none: it is not the ledger that has to say so. */
+static void what_has_gone_is_not_suggested_trap_30(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint32_t seats[100];
+    for (uint32_t i = 0; i < 100; i++) seats[i] = i + 1;
+    have(h, 50, seats, 99);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, BOXES, 2).outcome, CLAIM_NOT_ENOUGH);
+    struct claimed c = claim_any(&h->s, 1, "ann", ann, BOXES, 1);
+    assert_int_equal(c.outcome, CLAIM_LEDGER_DECIDES);
+    assert_int_equal(c.seats[0], 100);
+    have(h, 51, seats + 99, 1);
+    c = claim_any(&h->s, 1, "ann", ann, BOXES, 1);
+    assert_int_equal(c.outcome, CLAIM_SOLD_OUT);
+    assert_int_equal(c.count, 0);
+}
+
+static void the_users_own_case_is_looked_at_before_anything_is_suggested(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    struct claim_wish w = {.id = id_of(1),
+                           .user = STR("ann"),
+                           .entry_seq = ann,
+                           .section_key = FLOOR,
+                           .count = 2,
+                           .key = {77, 1}};
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann + 1, BOXES, 1).outcome, CLAIM_NOT_ACTIVE);
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, BOXES, 5).outcome, CLAIM_LIMIT);
+    assert_int_equal(step_claim(&h->s, KEY, &w, T0).outcome, CLAIM_DONE);
+    assert_int_equal(claim_any(&h->s, 2, "ann", ann, BOXES, 3).outcome, CLAIM_LIMIT);
+    w.id = id_of(2);
+    w.section_key = BOXES;
+    struct claimed c = step_claim(&h->s, KEY, &w, T0); /* the same key */
+    assert_int_equal(c.outcome, CLAIM_THERE);
+    assert_int_equal(c.r.section_key, FLOOR);
+    w.key.request = 2;
+    assert_int_equal(step_claim(&h->s, KEY, &w, T0).outcome, CLAIM_KEY_REUSED);
+    h->sections[2].status = SECTION_MAINTENANCE;
+    hall_configure(h);
+    assert_int_equal(claim_any(&h->s, 2, "ann", ann, BOXES, 1).outcome, CLAIM_SECTION_MAINTENANCE);
+}
+
+static void with_a_spread_suggestions_differ_and_are_free(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    char map[101];
+    size_t count;
+    uint32_t taken[40];
+    uint64_t random_state = 1;
+    int places = 0;
+    for (uint32_t i = 0; i < 40; i++) taken[i] = 2 * i + 1;
+    have(h, 50, taken, 40);
+    assert_int_equal(step_render(&h->s, KEY, BOXES, 1, map, 100, &count), ERR_OK);
+    struct claim_wish w = {
+        .id = id_of(1), .user = STR("ann"), .entry_seq = ann, .section_key = BOXES};
+    for (uint64_t i = 1; i <= 400; i++) {
+        w.count = (uint32_t)(i % 4) + 1;
+        w.spread = next_random(&random_state);
+        struct claimed c = step_claim(&h->s, KEY, &w, T0);
+        assert_int_equal(c.outcome, CLAIM_LEDGER_DECIDES);
+        assert_int_equal(c.count, w.count);
+        for (size_t s = 0; s < c.count; s++) {
+            assert_true(s == 0 || c.seats[s] > c.seats[s - 1]);
+            assert_true(c.seats[s] >= 1 && c.seats[s] <= 100);
+            assert_int_not_equal(map[c.seats[s] - 1], 'C');
+        }
+        if (map[c.seats[0] - 1] == 'A') places++;
+        map[c.seats[0] - 1] = 'T'; /* told */
+    }
+    assert_true(places > 30);
+    assert_seats(&h->s, BOXES, 60, 0, 40);
 }
 
 /* ---- whose turn it is ---- */
@@ -446,6 +578,11 @@ int seats_suite_run(const struct queue_adapter *of) {
         TEST(the_last_seat_is_sold_and_then_it_is_sold_out_trap_30),
         TEST(seats_named_twice_or_that_do_not_exist_are_refused_by_name),
         TEST(each_section_says_for_itself_why_it_sells_nothing),
+        TEST(where_the_ledger_decides_seats_are_suggested_and_nothing_changes),
+        TEST(named_seats_are_the_ledgers_to_refuse_unless_they_are_none),
+        TEST(what_has_gone_is_not_suggested_trap_30),
+        TEST(the_users_own_case_is_looked_at_before_anything_is_suggested),
+        TEST(with_a_spread_suggestions_differ_and_are_free),
         TEST(only_an_active_entry_and_its_own_user_claims),
         TEST(nobody_claims_when_the_stay_is_over_trap_6),
         TEST(a_closed_event_and_one_that_has_not_opened_sell_nothing),

@@ -57,6 +57,39 @@ static void an_older_configuration_changes_nothing(void **state) {
     claims_free(c);
 }
 
+/* Everything stands in the way at first; then one thing after the other does not. */
+static void what_refuses_is_looked_for_in_the_order_of_the_outcomes(void **state) {
+    (void)state;
+    struct section of_seats = {
+        .key = SECTION, .capacity = 2, .mode = SECTION_MODE_SEAT, .status = SECTION_CLOSED};
+    struct event e = event;
+    e.state = EVENT_CLOSED;
+    e.max_per_user = 2;
+    e.section_count = 0;
+    e.sections = &of_seats;
+    struct claims *c = claims_new(&e);
+    struct claim_wish w = {.id = id_of(1), .user = STR("ann"), .section_key = SECTION, .count = 3};
+    for (enum claim_outcome expected = CLAIM_NOT_ACTIVE; expected <= CLAIM_NOT_ENOUGH; expected++) {
+        struct claim_info info;
+        uint32_t seats[3];
+        size_t count;
+        if (expected == CLAIM_EVENT_CLOSED) w.is_active = true;
+        if (expected == CLAIM_NO_SECTION) e.state = EVENT_OPEN;
+        if (expected == CLAIM_SECTION_CLOSED) e.section_count = 1;
+        if (expected == CLAIM_SECTION_MAINTENANCE) of_seats.status = SECTION_MAINTENANCE;
+        if (expected == CLAIM_LIMIT) of_seats.status = SECTION_OPEN;
+        if (expected == CLAIM_LEDGER_DECIDES) w.count = 2;
+        if (expected == CLAIM_SOLD_OUT) continue;
+        if (expected == CLAIM_NOT_ENOUGH) of_seats.capacity = 1;
+        e.version++;
+        claims_configure(c, &e);
+        assert_int_equal(claims_claim(c, &w, T0, &info, seats, &count), expected);
+        assert_int_equal(count, expected == CLAIM_LEDGER_DECIDES ? 2 : 0);
+        assert_int_equal(claims_totals(c).held, 0);
+    }
+    claims_free(c);
+}
+
 /* In every step, with few seats and with many; nothing is left behind, and nothing freed twice. */
 static void what_lives_when_it_is_freed_is_freed_with_it(void **state) {
     (void)state;
@@ -113,6 +146,7 @@ static void words_stand_in_the_order_of_the_states(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_older_configuration_changes_nothing),
+        cmocka_unit_test(what_refuses_is_looked_for_in_the_order_of_the_outcomes),
         cmocka_unit_test(what_lives_when_it_is_freed_is_freed_with_it),
         cmocka_unit_test(a_place_that_is_used_again_has_nothing_of_the_old_one),
         cmocka_unit_test(words_stand_in_the_order_of_the_states),

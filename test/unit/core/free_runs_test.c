@@ -28,10 +28,10 @@ static void a_new_section_is_one_run(void **state) {
         assert_int_equal(free_runs_last_taken(&r), 0);
         free_runs_take(&r, 1, capacities[i]);
         assert_false(free_runs_shortest(&r, 1, &run));
-        assert_false(free_runs_longest(&r, &run));
+        assert_false(free_runs_longest(&r, r.capacity, &run));
         assert_int_equal(free_runs_last_taken(&r), capacities[i]);
         free_runs_give(&r, 1, capacities[i]);
-        assert_true(free_runs_longest(&r, &run));
+        assert_true(free_runs_longest(&r, r.capacity, &run));
         assert_run(run, 1, capacities[i]);
         free_runs_deinit(&r);
     }
@@ -54,36 +54,67 @@ static void what_is_given_back_joins_what_is_free_on_both_sides(void **state) {
     assert_run(run, 2, 7);
     free_runs_give(&r, 1, 1);
     free_runs_give(&r, 9, 1);
-    assert_true(free_runs_longest(&r, &run));
+    assert_true(free_runs_longest(&r, r.capacity, &run));
     assert_run(run, 1, 9);
     assert_int_equal(free_runs_last_taken(&r), 10);
     free_runs_deinit(&r);
 }
 
-/* Seat s is free when bit s - 1 is set. The shortest run of at least `length_min`, by a walk. */
-static struct run walk(uint32_t pattern, uint32_t capacity, uint32_t length_min, bool longest) {
+/* How many seats are free from one on. Seat s is free when bit s - 1 is set. */
+static uint32_t ahead(uint32_t pattern, uint32_t capacity, uint32_t seat) {
+    uint32_t length = 0;
+    while (seat + length <= capacity && (pattern >> (seat + length - 1) & 1) != 0) length++;
+    return length;
+}
+
+/* The shortest run, or the longest, of those from one length to another that begin at `seat` or
+ * behind it: by a walk. */
+static struct run walk(uint32_t pattern, uint32_t capacity, uint32_t seat, uint32_t length_min,
+                       uint32_t length_max, bool longest) {
     struct run best = {0};
     for (uint32_t first = 1; first <= capacity; first++) {
-        uint32_t length = 0;
-        while (first + length <= capacity && (pattern >> (first + length - 1) & 1) != 0) length++;
+        uint32_t length = ahead(pattern, capacity, first);
+        bool fits = first >= seat && length >= length_min && length <= length_max;
         bool better = best.length == 0 || (longest ? length > best.length : length < best.length);
-        if (length >= length_min && better) best = (struct run){first, length};
+        if (fits && better) best = (struct run){first, length};
         first += length;
     }
     return best;
 }
 
+/* What begins at a seat: the runs from there on, and what is free ahead. */
+static void assert_seat_as_walked(const struct free_runs *r, uint32_t pattern, uint32_t capacity,
+                                  uint32_t seat) {
+    assert_int_equal(free_runs_ahead(r, seat), ahead(pattern, capacity, seat));
+    for (uint32_t n = 1; n <= capacity; n++) {
+        struct run found = {0};
+        struct run expected = walk(pattern, capacity, 1, n, capacity, false);
+        uint32_t length = expected.length;
+        struct run behind = walk(pattern, capacity, seat, length, length, false);
+        if (length > 0 && behind.length > 0) expected = behind;
+        assert_int_equal(free_runs_from(r, n, seat, &found), length > 0);
+        assert_run(found, expected.first, expected.length);
+        if (length == 0 || found.first != seat) continue;
+        struct run next = {0};
+        expected = walk(pattern, capacity, seat + 1, length, length, false);
+        assert_int_equal(free_runs_next(r, found, &next), expected.length > 0);
+        assert_run(next, expected.first, expected.length);
+    }
+}
+
 static void assert_as_walked(const struct free_runs *r, uint32_t pattern, uint32_t capacity) {
     for (uint32_t n = 1; n <= capacity + 1; n++) {
         struct run found = {0};
-        struct run expected = walk(pattern, capacity, n, false);
+        struct run expected = walk(pattern, capacity, 1, n, capacity, false);
         assert_int_equal(free_runs_shortest(r, n, &found), expected.length > 0);
         assert_run(found, expected.first, expected.length);
+        found = (struct run){0};
+        expected = walk(pattern, capacity, 1, 1, n - 1, true);
+        assert_int_equal(free_runs_longest(r, n - 1, &found), expected.length > 0);
+        assert_run(found, expected.first, expected.length);
     }
-    struct run found = {0};
-    struct run expected = walk(pattern, capacity, 1, true);
-    assert_int_equal(free_runs_longest(r, &found), expected.length > 0);
-    assert_run(found, expected.first, expected.length);
+    for (uint32_t seat = 1; seat <= capacity; seat++)
+        assert_seat_as_walked(r, pattern, capacity, seat);
 }
 
 static uint32_t change_seat(struct free_runs *r, uint32_t pattern, uint32_t seat) {
@@ -127,11 +158,11 @@ static void runs_of_every_length_lie_wherever_they_fit(void **state) {
             free_runs_give(&r, first, length);
             assert_true(free_runs_shortest(&r, 1, &run));
             assert_run(run, first, length);
-            assert_true(free_runs_longest(&r, &run));
+            assert_true(free_runs_longest(&r, r.capacity, &run));
             assert_run(run, first, length);
             free_runs_take(&r, first, length);
         }
-    assert_false(free_runs_longest(&r, &run));
+    assert_false(free_runs_longest(&r, r.capacity, &run));
     free_runs_deinit(&r);
 }
 

@@ -205,11 +205,40 @@ static uint32_t some_size(void) {
     return between(1, most);
 }
 
+/* Seats that are free, adjacent when so many are anywhere; nobody gets them. */
+static void check_suggested(uint32_t n, uint64_t spread, enum seats_outcome expected) {
+    static uint32_t seats[SEATS_PER_CALL_MAX];
+    CHECK(seat_map_suggest(map, n, spread, seats) == expected);
+    if (expected != SEATS_DONE) return;
+    uint32_t longest = 0;
+    for (uint32_t seat = 1; seat <= m.capacity; seat++) {
+        uint32_t length = run_length(seat);
+        if (length > longest) longest = length;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(seats[i] >= 1 && seats[i] <= m.capacity && m.state[seats[i]] == 'A');
+        CHECK(i == 0 || (longest >= n ? seats[i] == seats[i - 1] + 1 : seats[i] > seats[i - 1]));
+    }
+}
+
+static enum seats_outcome expected_of_any(uint32_t n) {
+    uint32_t free = count_in('A');
+    return free >= n ? SEATS_DONE : free == 0 ? SEATS_SOLD_OUT : SEATS_NOT_ENOUGH;
+}
+
+static void step_suggest(void) {
+    uint32_t n = some_size();
+    uint64_t spread = one_in(2) ? between(1, 2 * m.capacity) : next_random(&random_state);
+    check_suggested(n, spread, expected_of_any(n));
+}
+
 static void step_claim_any(void) {
+    static uint32_t suggested[SEATS_PER_CALL_MAX];
     struct claim *c = &claims[between(0, CLAIMS - 1)];
     c->holder = next_holder++;
     c->count = some_size();
     enum seats_outcome expected = model_claim_any((uint32_t)c->count, c->holder);
+    CHECK(seat_map_suggest(map, (uint32_t)c->count, 0, suggested) == expected);
     CHECK(seat_map_claim_any(map, (uint32_t)c->count, c->holder, c->seats) == expected);
     if (expected != SEATS_DONE) {
         c->count = 0;
@@ -219,6 +248,7 @@ static void step_claim_any(void) {
     for (size_t i = 0; i < c->count; i++) {
         CHECK(i == 0 || c->seats[i] > c->seats[i - 1]);
         CHECK(m.holder[c->seats[i]] == c->holder);
+        CHECK(suggested[i] == c->seats[i]);
     }
 }
 
@@ -340,8 +370,10 @@ static void one_step(void) {
         step_claim_named();
     else if (dice < 600)
         step_change();
-    else if (dice < 980)
+    else if (dice < 930)
         step_return();
+    else if (dice < 980)
+        step_suggest();
     else if (dice < 992)
         step_sync();
     else if (dice < 998)
@@ -414,6 +446,8 @@ static void every_quantity_of_every_pattern_follows_the_rule(void **state) {
                 model_put(seat, taken ? 'C' : 'A', taken ? 999 : 0);
                 if (taken) CHECK(seat_map_restore(map, seat, SEAT_CONFIRMED, 999));
             }
+            for (uint64_t spread = 1; spread <= CAPACITY; spread++)
+                check_suggested(n, spread, expected_of_any(n));
             CHECK(seat_map_claim_any(map, n, 1, seats) == model_claim_any(n, 1));
             check_all();
             seat_map_free(map);

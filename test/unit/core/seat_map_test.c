@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "splitmix.h"
+
 #define ALICE 0xA11CE
 #define BOB 0xB0B
 /* Who has the seats that are taken before a test begins. */
@@ -176,6 +178,120 @@ static void groups_get_all_or_nothing_trap_24(void **state) {
     assert_int_equal(seat_map_counts(m).available, 10);
     assert_int_equal(seat_map_claim_any(m, 10, 7, seats), SEATS_DONE);
     assert_int_equal(seat_map_counts(m).held, 100);
+    seat_map_free(m);
+}
+
+/* ---- suggestions ---- */
+
+/* Are free, adjacent and ascending. */
+static void assert_fit(const struct seat_map *m, const uint32_t *seats, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(holder_of(m, seats[i]), 0);
+        assert_int_equal(seats[i], seats[0] + i);
+    }
+}
+
+static void a_suggestion_is_what_the_rule_would_take_and_takes_nothing(void **state) {
+    (void)state;
+    static const char map[] = "AAAHAAAHAAAHA";
+    struct seat_map *m = section(map);
+    for (uint32_t n = 1; n <= 10; n++) {
+        uint32_t suggested[10];
+        uint32_t claimed[10];
+        assert_int_equal(seat_map_suggest(m, n, 0, suggested), SEATS_DONE);
+        assert_map(m, map);
+        assert_int_equal(seat_map_claim_any(m, n, ALICE, claimed), SEATS_DONE);
+        assert_memory_equal(suggested, claimed, n * sizeof *claimed);
+        assert_int_equal(seat_map_release(m, claimed, n, ALICE, refused, &refused_count),
+                         SEATS_DONE);
+    }
+    seat_map_free(m);
+}
+
+static void a_suggestion_with_a_spread_begins_where_it_says_or_near_it(void **state) {
+    (void)state;
+    struct seat_map *m = section("HAAAHAHHHH");
+    uint32_t seats[3];
+    assert_int_equal(seat_map_suggest(m, 2, 11, seats), SEATS_DONE); /* from seat 2 on */
+    assert_int_equal(seats[0], 2);
+    assert_int_equal(seat_map_suggest(m, 2, 12, seats), SEATS_DONE);
+    assert_int_equal(seats[0], 3);
+    assert_int_equal(seat_map_suggest(m, 1, 4, seats), SEATS_DONE); /* 5 is taken: the next */
+    assert_int_equal(seats[0], 6);
+    assert_int_equal(seat_map_suggest(m, 1, 7, seats), SEATS_DONE); /* from 8 on, and around */
+    assert_int_equal(seats[0], 2);
+    assert_int_equal(seat_map_suggest(m, 2, 3, seats), SEATS_DONE); /* too few from 4 on */
+    assert_fit(m, seats, 2);
+    assert_int_equal(seat_map_suggest(m, 3, 9, seats), SEATS_DONE);
+    assert_int_equal(seats[0], 2);
+    seat_map_free(m);
+    m = section("AAHAA");
+    for (uint64_t spread = 0; spread < 20; spread++) { /* none is long enough: by the rule */
+        assert_int_equal(seat_map_suggest(m, 3, spread, seats), SEATS_DONE);
+        assert_memory_equal(seats, SEAT_LIST(1, 2, 4), sizeof seats);
+    }
+    assert_map(m, "AAHAA");
+    seat_map_free(m);
+}
+
+static void nothing_is_suggested_when_there_is_not_enough_trap_30(void **state) {
+    (void)state;
+    uint32_t seats[3];
+    struct seat_map *m = section("HAHA");
+    struct seat_map *full = section("HC");
+    for (uint64_t spread = 0; spread < 10; spread++) {
+        assert_int_equal(seat_map_suggest(m, 3, spread, seats), SEATS_NOT_ENOUGH);
+        assert_int_equal(seat_map_suggest(m, 2, spread, seats), SEATS_DONE);
+        assert_int_equal(seat_map_suggest(full, 1, spread, seats), SEATS_SOLD_OUT);
+    }
+    seat_map_free(m);
+    seat_map_free(full);
+}
+
+/* How many different seats a thousand who ask at once are told first. */
+static int count_places(const struct seat_map *m, uint32_t n) {
+    static bool told[SECTION_CAPACITY_MAX + 1];
+    uint64_t random_state = 1;
+    uint32_t seats[SEATS_PER_CALL_MAX];
+    int places = 0;
+    memset(told, 0, sizeof told);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(seat_map_suggest(m, n, next_random(&random_state), seats), SEATS_DONE);
+        assert_fit(m, seats, n);
+        places += told[seats[0]] ? 0 : 1;
+        told[seats[0]] = true;
+    }
+    return places;
+}
+
+static void many_who_ask_at_once_are_told_different_seats(void **state) {
+    (void)state;
+    struct seat_map *m = seat_map_new(200000);
+    assert_true(count_places(m, 2) > 980);
+    for (uint32_t seat = 1; seat <= 190000; seat++) seat_map_restore(m, seat, SEAT_HELD, EARLIER);
+    assert_true(count_places(m, 2) > 900); /* also when all are sold but for the last ones */
+    seat_map_free(m);
+    m = seat_map_new(200000);
+    uint64_t random_state = 1;
+    for (uint32_t seat = 1; seat <= 200000; seat++)
+        if (next_random(&random_state) % 10 != 0) seat_map_restore(m, seat, SEAT_HELD, EARLIER);
+    assert_true(count_places(m, 1) > 950); /* 20,000 single seats, 2,000 pairs */
+    assert_true(count_places(m, 2) > 600);
+    seat_map_free(m);
+}
+
+static void seats_can_be_checked_whoever_has_them(void **state) {
+    (void)state;
+    struct seat_map *m = section("AHCA");
+    assert_int_equal(seat_map_check(m, SEAT_LIST(4, 3, 2, 1), 4, refused, &refused_count),
+                     SEATS_DONE);
+    assert_int_equal(seat_map_check(m, SEAT_LIST(1, 2, 2, 1), 4, refused, &refused_count),
+                     SEATS_TWICE);
+    assert_refused(2, 1);
+    assert_int_equal(seat_map_check(m, SEAT_LIST(1, 1, 5, 0), 4, refused, &refused_count),
+                     SEATS_OUT_OF_RANGE);
+    assert_refused(5, 0);
+    assert_map(m, "AHCA");
     seat_map_free(m);
 }
 
@@ -422,6 +538,11 @@ int main(void) {
         cmocka_unit_test(a_claim_of_all_that_is_left_succeeds_however_scattered),
         cmocka_unit_test(the_last_seat_is_sold_and_only_then_is_it_sold_out_trap_30),
         cmocka_unit_test(groups_get_all_or_nothing_trap_24),
+        cmocka_unit_test(a_suggestion_is_what_the_rule_would_take_and_takes_nothing),
+        cmocka_unit_test(a_suggestion_with_a_spread_begins_where_it_says_or_near_it),
+        cmocka_unit_test(nothing_is_suggested_when_there_is_not_enough_trap_30),
+        cmocka_unit_test(many_who_ask_at_once_are_told_different_seats),
+        cmocka_unit_test(seats_can_be_checked_whoever_has_them),
         cmocka_unit_test(named_seats_become_the_holders_in_any_order),
         cmocka_unit_test(a_taken_seat_refuses_all_and_is_named),
         cmocka_unit_test(seats_that_are_named_twice_or_do_not_exist_are_refused_as_such),
