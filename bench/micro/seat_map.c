@@ -29,7 +29,7 @@ struct claims {
 };
 
 static uint64_t random_state = 1;
-static int64_t samples[2][SAMPLES]; /* claims, releases */
+static int64_t samples[3][SAMPLES]; /* claims, releases, suggestions */
 static size_t sample_count;
 static uint32_t refused[SEATS_PER_CALL_MAX];
 static size_t refused_count;
@@ -73,13 +73,23 @@ static int64_t release_any(struct seat_map *m, struct claims *c) {
     return clock_steady_ns() - start_ns;
 }
 
+static int64_t suggest(const struct seat_map *m, uint32_t each) {
+    uint32_t seats[SEATS_PER_CALL_MAX];
+    uint64_t spread = next_random(&random_state) | 1;
+    int64_t start_ns = clock_steady_ns();
+    must(seat_map_suggest(m, each, spread, seats));
+    return clock_steady_ns() - start_ns;
+}
+
 static void measure(struct seat_map *m, struct claims *c, const char *section) {
     for (sample_count = 0; sample_count < SAMPLES; sample_count += CALLS) {
         for (size_t i = 0; i < CALLS; i++) samples[0][sample_count + i] = claim(m, c);
         for (size_t i = 0; i < CALLS; i++) samples[1][sample_count + i] = release_any(m, c);
     }
+    for (size_t i = 0; i < SAMPLES; i++) samples[2][i] = suggest(m, c->each);
     print_row(section, "claim_any", c->each, samples[0], ",");
     print_row(section, "release", c->each, samples[1], ",");
+    print_row(section, "suggest", c->each, samples[2], ",");
 }
 
 /* Sold out by claims of `each`, of which some are given back. */
