@@ -19,7 +19,7 @@ void desk_open(struct desk *d, struct ledger *(*open)(struct harness *h, int64_t
     mem_free(wanted);
 }
 
-void desk_close(struct desk *d) {
+void desk_shut(struct desk *d) {
     ledger_close(d->l);
     mem_free(d->event);
     harness_deinit(&d->h);

@@ -20,7 +20,7 @@ struct desk {
 
 void desk_open(struct desk *d, struct ledger *(*open)(struct harness *h, int64_t queue_max),
                size_t sections, int64_t capacity);
-void desk_close(struct desk *d);
+void desk_shut(struct desk *d);
 /* Closes the ledger and opens it again. */
 void desk_restart(struct desk *d);
 

@@ -27,7 +27,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct desk *d = *state;
     desk_assert_sound(d);
-    desk_close(d);
+    desk_shut(d);
     mem_free(d);
     return 0;
 }

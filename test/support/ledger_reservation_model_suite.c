@@ -563,7 +563,7 @@ static void random_histories_agree_with_the_model(void **state) {
         desk_assert_sound(&m->d);
         for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
             if (m->outcomes[tried[i]] == 0) fail_msg("never tried: %d", (int)tried[i]);
-        desk_close(&m->d);
+        desk_shut(&m->d);
         for (uint64_t n = 1; n < m->numbers; n++) mem_free(m->reservations[n]);
         mem_free(m);
     }
@@ -708,7 +708,7 @@ static void expiry_confirmation_and_cancellation_race_to_one_end(void **state) {
     for (int i = 0; i < 4; i++) assert_true(tally[i] > RACERS * ROUNDS / 200);
     desk_assert_sound(&d);
     mem_free(races);
-    desk_close(&d);
+    desk_shut(&d);
 }
 
 int ledger_reservation_model_suite_run(const struct ledger_adapter *of) {

@@ -32,7 +32,7 @@ static int tear_down(void **state) {
     struct desk *d = *state;
     sync_fail_writes(0, 0);
     sync_fail_syncs(0);
-    desk_close(d);
+    desk_shut(d);
     mem_free(d);
     return 0;
 }
