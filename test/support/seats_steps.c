@@ -191,15 +191,8 @@ static void on_due(struct due_op *op) {
 
 size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t *out, size_t max) {
     struct uuid *ids = mem_new((max + 1) * sizeof *ids);
-<<<<<<< HEAD
-    struct dueing d = {.op = {.op = {.event_key = key, .now_ms = now_ms},
-                              .ids = ids,
-                              .max = max,
-                              .done = on_due}};
-=======
     struct dueing d = {
         .op = {.op = {.event_key = key, .now_ms = now_ms}, .ids = ids, .max = max, .done = on_due}};
->>>>>>> e35a10931a3676fca8e7582867357ecb33cc0417
     seats_due(s->seats, &d.op);
     store_wait(s, &d.done);
     for (size_t i = 0; i < d.op.count; i++) out[i] = number_of(&ids[i]);

@@ -39,7 +39,7 @@ static void open_up(struct house *h) {
 
 static void shut_down(struct house *h) {
     house_wait_idle(h);
-    desk_shut(&h->desk);
+    desk_close(&h->desk);
     uv_run(&h->h.loop, UV_RUN_NOWAIT); /* its timer is gone then */
     ledger_close(h->ledger);
     reservations_deinit(&h->reservations);
