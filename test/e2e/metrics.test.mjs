@@ -1,6 +1,7 @@
 // What operators and machines ask about the server itself: /health, /ready, /metrics,
 // /openapi.json.
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
 import { after, before } from 'node:test';
 import { Raw, ask, request } from './support/raw.mjs';
 import { Room } from './support/queue.mjs';
@@ -53,6 +54,14 @@ test('/metrics is well-formed: names, types, help, no doubles, counters that end
     assert.ok(help.length > 0 && type !== undefined && samples.length > 0, name);
     assert.equal(type === 'counter', name.endsWith('_total'), name);
   }
+});
+
+test('/metrics: docs/operations.md lists every name, gauges too', async () => {
+  await server.admin('PUT', '/admin/events/LISTED/1', concert());
+  const prose = fs.readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  const families = await scrape();
+  assert.ok(families.has('admitone_seats') && families.has('admitone_queue_waiting'));
+  for (const name of families.keys()) assert.match(prose, new RegExp(`\\b${name}\\b`), `${name} is not in docs/operations.md`);
 });
 
 test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count', async () => {
