@@ -71,6 +71,10 @@ static enum err check(struct ledger *l, bool server_runs,
     return close_reader(&db, check_all(&db, server_runs, clock_wall_ms(), on_finding, to));
 }
 
+static uint32_t epoch(struct ledger *l) {
+    return of(l)->options.read_only ? 0 : of(l)->writer.epoch;
+}
+
 static void health(struct ledger *l, struct ledger_health *out) {
     struct sqlite_ledger *s = of(l);
     *out = (struct ledger_health){0};
@@ -95,6 +99,7 @@ static const struct ledger_ops ops = {
     .ask = ask,
     .load = load,
     .check = check,
+    .epoch = epoch,
     .health = health,
     .close = close_ledger,
 };

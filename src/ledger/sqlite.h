@@ -25,7 +25,8 @@ struct sqlite_ledger_options {
     int64_t retention_rest_ms;     /* after a round of looks that found nothing: 600,000 */
 };
 
-/* Creates the file or brings its schema up to date. `why` gets a line for people on failure. */
+/* Creates the file or brings its schema up to date, and makes the next epoch durable. `why` gets a
+ * line for people on failure. */
 enum err sqlite_ledger_open(const struct sqlite_ledger_options *o, struct ledger **out,
                             struct buf *why);
 

@@ -15,6 +15,7 @@
  *   sqlite_idempotency.c   keys of requests, and their answers
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
+ *   sqlite_epoch.c      the number of this start
  *   sqlite_check.c      the invariants, as queries
  */
 #ifndef ADMITONE_LEDGER_SQLITE_PARTS_H
@@ -35,6 +36,11 @@ enum err schema_accept(struct db *db, const char *path, struct buf *why);
 enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why);
 /* For those who may not change it: the schema must be this program's. */
 enum err schema_expect(struct db *db, const char *path, struct buf *why);
+
+/* --- sqlite_epoch.c --- */
+
+/* The next epoch, durable when this returns. */
+enum err epoch_begin(struct db *db, const char *path, uint32_t *epoch, struct buf *why);
 
 /* --- sqlite_events.c: inside the writer's transaction; SQLITE_OK also when refused --- */
 
@@ -186,6 +192,7 @@ void retention_turn(struct retention *r, struct db *db);
 
 struct writer {
     struct db db;
+    uint32_t epoch;
     struct inbox inbox;
     pthread_t thread;
     struct wal wal;

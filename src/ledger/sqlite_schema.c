@@ -201,6 +201,12 @@ static const char *const first_tables[] = {
     " subject TEXT NOT NULL,"
     " detail TEXT NOT NULL CHECK (json_valid(detail))"
     ") STRICT",
+
+    /* How often this was opened for writing. A fence begins with it, so nothing lowers it. */
+    "CREATE TABLE epochs("
+    " name TEXT PRIMARY KEY,"
+    " number INTEGER NOT NULL CHECK (number > 0)"
+    ") STRICT, WITHOUT ROWID",
     NULL,
 };
 

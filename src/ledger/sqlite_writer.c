@@ -320,6 +320,7 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
     if (failed != ERR_OK) return failed;
     if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
     failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
+    if (failed == ERR_OK) failed = epoch_begin(&w->db, o->path, &w->epoch, why);
     if (failed == ERR_OK) failed = wal_start(&w->wal, o->path, &w->db, o->wal_bytes_max, why);
     if (failed != ERR_OK) {
         db_close(&w->db);

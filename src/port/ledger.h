@@ -332,6 +332,7 @@ struct ledger_ops {
     enum err (*load)(struct ledger *l, const struct ledger_reader *reader);
     enum err (*check)(struct ledger *l, bool server_runs,
                       void (*on_finding)(void *to, const struct ledger_finding *f), void *to);
+    uint32_t (*epoch)(struct ledger *l);
     void (*health)(struct ledger *l, struct ledger_health *out);
     void (*close)(struct ledger *l);
 };
@@ -361,6 +362,12 @@ static inline enum err ledger_check(struct ledger *l, bool server_runs,
                                     void (*on_finding)(void *, const struct ledger_finding *),
                                     void *to) {
     return l->ops->check(l, server_runs, on_finding, to);
+}
+
+/* A number that is higher each time a ledger is opened for writing: locks and their fences are of
+ * one such time. 1 to 2^31 - 1; 0 in a ledger that is only read. From any thread. */
+static inline uint32_t ledger_epoch(struct ledger *l) {
+    return l->ops->epoch(l);
 }
 
 /* From any thread. */

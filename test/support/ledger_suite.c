@@ -114,6 +114,16 @@ static void new_ledger_has_no_events(void **state) {
     assert_int_equal(health.queue_depth, 0);
 }
 
+static void epochs_grow_with_every_opening(void **state) {
+    struct fixture *f = *state;
+    uint32_t last = 0;
+    for (int i = 0; i < 3; i++) {
+        assert_true(ledger_epoch(f->l) > last && ledger_epoch(f->l) <= INT32_MAX);
+        last = ledger_epoch(f->l);
+        reopen(f, 0);
+    }
+}
+
 static void put_stores_every_field_for_good(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 4);
@@ -610,6 +620,7 @@ int ledger_suite_run(const struct ledger_adapter *of) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(new_ledger_has_no_events),
+        TEST(epochs_grow_with_every_opening),
         TEST(put_stores_every_field_for_good),
         TEST(second_put_changes_and_keeps_keys),
         TEST(sections_are_known_by_their_id),

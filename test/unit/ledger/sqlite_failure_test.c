@@ -332,16 +332,81 @@ static void acknowledged_records_survive_a_kill(void **state) {
     harness_deinit(&h);
 }
 
+/* The child opens it, tells its epoch, and does nothing more until it is killed. */
+static _Noreturn void child_opens(struct harness *h, int tell) {
+    uint32_t epoch =
+        ledger_epoch(raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path}));
+    if (write(tell, &epoch, sizeof epoch) != sizeof epoch) _exit(1);
+    for (;;) pause();
+}
+
+static void an_epoch_is_not_given_again_after_a_kill(void **state) {
+    (void)state;
+    struct harness h;
+    harness_init(&h);
+    for (uint32_t round = 1; round <= 3; round++) {
+        int ends[2];
+        assert_int_equal(pipe(ends), 0);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) child_opens(&h, ends[1]);
+        close(ends[1]);
+        uint32_t epoch = 0;
+        assert_int_equal(read(ends[0], &epoch, sizeof epoch), sizeof epoch);
+        close(ends[0]);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        assert_int_equal(epoch, round);
+    }
+    harness_deinit(&h);
+}
+
+static void expect_no_epoch(struct fixture *f) {
+    struct buf why = {0};
+    struct ledger *l = NULL;
+    assert_int_equal(
+        sqlite_ledger_open(&(struct sqlite_ledger_options){.path = f->h.path}, &l, &why),
+        ERR_LEDGER_FAILED);
+    assert_null(l);
+    if (strstr(buf_cstr(&why), "cannot write the next epoch to ") == NULL)
+        fail_msg("%s", buf_cstr(&why));
+    buf_deinit(&why);
+}
+
+/* A failed sync fails the opening: so it was asked for, and waited for. The reader keeps the WAL
+ * there, for the header of a new one is synced in any case. */
+static void nothing_opens_before_its_epoch_is_on_disk(void **state) {
+    struct fixture *f = *state;
+    uint32_t before = ledger_epoch(f->l);
+    sqlite3 *reader = NULL;
+    assert_int_equal(sqlite3_open(f->h.path, &reader), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT count(*) FROM events", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(put_titled(f, "before"), ERR_OK);
+    ledger_close(f->l);
+    sync_fail_syncs(SQLITE_IOERR_FSYNC);
+    expect_no_epoch(f);
+    sync_fail_syncs(0);
+    sync_fail_writes(SQLITE_FULL, 0);
+    expect_no_epoch(f);
+    sync_fail_writes(0, 0);
+    f->l = raw_ledger_open(&(struct sqlite_ledger_options){.path = f->h.path});
+    assert_true(ledger_epoch(f->l) > before);
+    assert_int_equal(sqlite3_close(reader), SQLITE_OK);
+}
+
 int main(void) {
     sync_recorder_register();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         /* First, while this process has no other threads to fork. */
         cmocka_unit_test(acknowledged_records_survive_a_kill),
+        cmocka_unit_test(an_epoch_is_not_given_again_after_a_kill),
         TEST(full_disk_refuses_and_recovers),
         TEST(disk_that_fills_midway_leaves_nothing_half_done),
         TEST(only_the_guilty_record_fails),
         TEST(whole_batch_fails_with_the_disk),
+        TEST(nothing_opens_before_its_epoch_is_on_disk),
         TEST(failed_commit_does_not_come_back_after_a_crash),
         cmocka_unit_test_setup_teardown(any_sequence_of_failures_keeps_the_last_acknowledged,
                                         set_up_small_wal, tear_down),

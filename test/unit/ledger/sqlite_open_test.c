@@ -64,8 +64,8 @@ static void every_table_of_the_design_is_there(void **state) {
     struct harness *h = *state;
     create(h);
     static const char *const tables[] = {
-        "events",   "sections", "seats",       "queue_entries", "reservations",  "buyers",
-        "requests", "facts",    "idempotency", "audit",         "schema_version"};
+        "events",   "sections", "seats",       "queue_entries", "reservations",   "buyers",
+        "requests", "facts",    "idempotency", "audit",         "schema_version", "epochs"};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         assert_int_equal(raw_number(h,
                                     "SELECT count(*) FROM pragma_table_list WHERE name = %Q"
@@ -81,6 +81,46 @@ static void opening_again_applies_no_migration_twice(void **state) {
     create(h);
     assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 1);
     assert_int_equal(raw_number(h, "SELECT applied_at FROM schema_version"), 42);
+}
+
+static uint32_t epoch_of(struct harness *h, bool read_only) {
+    struct ledger *l =
+        raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = read_only});
+    uint32_t epoch = ledger_epoch(l);
+    ledger_close(l);
+    return epoch;
+}
+
+static void each_opening_has_the_next_epoch(void **state) {
+    struct harness *h = *state;
+    for (uint32_t i = 1; i <= 5; i++) assert_int_equal(epoch_of(h, false), i);
+    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), 5);
+}
+
+static void who_only_reads_leaves_the_epoch_alone(void **state) {
+    struct harness *h = *state;
+    struct ledger *server = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
+    assert_int_equal(epoch_of(h, true), 0);
+    assert_int_equal(ledger_epoch(server), 1);
+    ledger_close(server);
+    assert_int_equal(epoch_of(h, true), 0);
+    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), 1);
+    assert_int_equal(epoch_of(h, false), 2);
+}
+
+static void epochs_end_before_a_fence_would_overflow(void **state) {
+    struct harness *h = *state;
+    create(h);
+    raw_sql(h, "UPDATE epochs SET number = 2147483646");
+    assert_int_equal(epoch_of(h, false), INT32_MAX);
+    for (int i = 0; i < 2; i++)
+        expect_refused(&(struct sqlite_ledger_options){.path = h->path},
+                       "would be 2147483648, and 2147483647 is the last");
+    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), INT32_MAX);
+    raw_sql(h, "UPDATE epochs SET number = 9223372036854775807");
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path},
+                   "cannot write the next epoch to ");
+    assert_int_equal(epoch_of(h, true), 0);
 }
 
 static void newer_schema_is_refused_and_untouched(void **state) {
@@ -242,6 +282,9 @@ int main(void) {
         TEST(clean_close_leaves_no_wal),
         TEST(every_table_of_the_design_is_there),
         TEST(opening_again_applies_no_migration_twice),
+        TEST(each_opening_has_the_next_epoch),
+        TEST(who_only_reads_leaves_the_epoch_alone),
+        TEST(epochs_end_before_a_fence_would_overflow),
         TEST(newer_schema_is_refused_and_untouched),
         TEST(migration_that_stopped_halfway_is_done_anew),
         TEST(foreign_database_is_refused),

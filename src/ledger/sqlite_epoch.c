@@ -1,0 +1,31 @@
+#include "ledger/sqlite_parts.h"
+
+/* So that a fence, epoch × 2^32 + a count, fits a signed column. */
+#define EPOCH_MAX INT32_MAX
+
+static int write_next(struct db *db, int64_t *number) {
+    int rc = db_exec(db, "BEGIN IMMEDIATE");
+    if (rc == SQLITE_OK)
+        rc = db_number_cells(db, number,
+                             "INSERT INTO epochs(name, number) VALUES ('ledger', 1)"
+                             " ON CONFLICT DO UPDATE SET number = number + 1 RETURNING number",
+                             NULL, 0);
+    if (rc == SQLITE_OK && *number <= EPOCH_MAX) rc = db_exec(db, "COMMIT");
+    return rc;
+}
+
+enum err epoch_begin(struct db *db, const char *path, uint32_t *epoch, struct buf *why) {
+    int64_t number = 0;
+    int rc = write_next(db, &number);
+    if (rc == SQLITE_OK && number <= EPOCH_MAX) {
+        *epoch = (uint32_t)number;
+        return ERR_OK;
+    }
+    if (rc != SQLITE_OK)
+        buf_addf(why, "cannot write the next epoch to %s: %s", path, sqlite3_errmsg(db->handle));
+    else
+        buf_addf(why, "the next epoch of %s would be %lld, and %d is the last", path,
+                 (long long)number, EPOCH_MAX);
+    db_rollback(db);
+    return ERR_LEDGER_FAILED;
+}
