@@ -1,11 +1,7 @@
 // What operators and machines ask about the server itself: /health, /ready, /metrics,
 // /openapi.json.
 import assert from 'node:assert/strict';
-<<<<<<< HEAD
 import { readFileSync } from 'node:fs';
-=======
-import fs from 'node:fs';
->>>>>>> 911374412fafd78fc34ba81ee33a43ac40627d96
 import { after, before } from 'node:test';
 import { Raw, ask, request } from './support/raw.mjs';
 import { Room } from './support/queue.mjs';
@@ -62,7 +58,6 @@ test('/metrics is well-formed: names, types, help, no doubles, counters that end
   }
 });
 
-<<<<<<< HEAD
 test('docs/operations.md lists what /metrics has, each name once, and nothing else', async () => {
   const doc = readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
   const rows = doc.split('\n').filter((line) => line.startsWith('| `admitone_'));
@@ -80,17 +75,6 @@ test('docs/operations.md lists what /metrics has, each name once, and nothing el
 const UNFED = ['admitone_lock_wait_seconds', 'admitone_lock_hold_seconds', 'admitone_slot_claim_seconds'];
 
 test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count, for each set of labels', async () => {
-=======
-test('/metrics: docs/operations.md lists every name, gauges too', async () => {
-  await server.admin('PUT', '/admin/events/LISTED/1', concert());
-  const prose = fs.readFileSync(new URL('../../docs/operations.md', import.meta.url), 'utf8');
-  const families = await scrape();
-  assert.ok(families.has('admitone_seats') && families.has('admitone_queue_waiting'));
-  for (const name of families.keys()) assert.match(prose, new RegExp(`\\b${name}\\b`), `${name} is not in docs/operations.md`);
-});
-
-test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count', async () => {
->>>>>>> 911374412fafd78fc34ba81ee33a43ac40627d96
   const room = await Room.open(server, 'H/1', {}, { state: 'PAUSED' });
   const { entryToken } = await room.enter('ann');
   await server.admin('POST', '/admin/queue/H/1/activate');
