@@ -75,8 +75,7 @@ bool hold_body_read(struct exchange *x, struct hold_body *out) {
     const json_t *seats = json_object_get(body, "seats");
     bool ok = json_read(body, fields, out, "", &problem) &&
               (user == NULL || user_from_json(x, user, &out->user, &problem)) &&
-              (seats == NULL || read_seats(x, seats, out, &problem)) &&
-              check_whole(out, &problem);
+              (seats == NULL || read_seats(x, seats, out, &problem)) && check_whole(out, &problem);
     json_decref(body);
     if (!ok) reply_problem(x, problem.err, "%s", problem.detail);
     return ok;

@@ -22,8 +22,8 @@ struct hold_body {
     int strategy; /* enum strategy; -1: not given */
 };
 
-/* Everything is there that must be, and nothing twice; a seatId stands for event and section. False:
- * the problem has been answered. */
+/* Everything is there that must be, and nothing twice; a seatId stands for event and section.
+ * False: the problem has been answered. */
 bool hold_body_read(struct exchange *x, struct hold_body *out);
 
 /* The names that the ledger's numbers stand for. Empty: there is no such thing any more. */

@@ -462,10 +462,11 @@ static bool is_theirs(struct deciding *d, const struct reservation *r) {
 static void on_decided(struct deciding *d, enum err result) {
     struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
     struct exchange *x = q->x;
+    struct reservation *r = d->reservation; /* with the answer, everything else is gone */
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (result == ERR_OK) {
-        struct reservation_names names = reservation_names_of(q->api, d->reservation);
-        render(reply_start(x, 200), d->reservation, &names);
+        struct reservation_names names = reservation_names_of(q->api, r);
+        render(reply_start(x, 200), r, &names);
         reply_send(x, STR("application/json"));
     } else if (result == ERR_HOLD_EXPIRED) {
         reply_problem(x, result, "%s", "It is over; do not charge for it. Hold seats anew.");
@@ -476,7 +477,7 @@ static void on_decided(struct deciding *d, enum err result) {
     } else {
         reply_problem(x, result, "%s", "Nothing was changed.");
     }
-    mem_free(d->reservation);
+    mem_free(r);
 }
 
 static void decide(struct api *api, struct exchange *x, str id, str named,
@@ -520,24 +521,23 @@ struct list_request {
 
 static void on_listed(struct listing *l, enum err result) {
     struct list_request *q = CONTAINER_OF(l, struct list_request, listing);
+    struct json_out j;
     reply_header(q->x, STR("Cache-Control"), STR("no-store"));
-    if (result == ERR_OK) {
-        struct json_out j;
-        json_out_init(&j, reply_start(q->x, 200));
-        json_out_object(&j, STR(""));
-        json_out_array(&j, STR("reservations"));
-        for (size_t i = 0; i < l->count; i++) {
-            struct reservation_names names = reservation_names_of(q->api, l->found[i]);
-            reservation_to_json(&j, l->found[i], &names);
-        }
-        json_out_array_end(&j);
-        json_out_object_end(&j);
-        json_out_done(&j);
-        reply_send(q->x, STR("application/json"));
-    } else {
-        queue_refuse(q->x, result);
+    json_out_init(&j, reply_start(q->x, 200));
+    json_out_object(&j, STR(""));
+    json_out_array(&j, STR("reservations"));
+    for (size_t i = 0; i < l->count; i++) {
+        struct reservation_names names = reservation_names_of(q->api, l->found[i]);
+        reservation_to_json(&j, l->found[i], &names);
+        mem_free(l->found[i]);
     }
-    for (size_t i = 0; i < l->count; i++) mem_free(l->found[i]);
+    json_out_array_end(&j);
+    json_out_object_end(&j);
+    json_out_done(&j);
+    if (result == ERR_OK)
+        reply_send(q->x, STR("application/json"));
+    else
+        queue_refuse(q->x, result);
 }
 
 static void list(struct list_request *q, str user, const int64_t *event_keys, size_t event_count) {

@@ -43,7 +43,8 @@
     X(LOCK_TIMEOUT, "lock_timeout", 409, "Others had the lock for the whole wait")                 \
     X(LOCK_LOST, "lock_lost", 409, "Somebody else had the lock meanwhile")                         \
     X(RESERVATION_ENDED, "reservation_ended", 409, "The reservation is cancelled")                 \
-    X(STRATEGY_NOT_ALLOWED, "strategy_not_allowed", 409, "The section does not have this strategy") \
+    X(STRATEGY_NOT_ALLOWED, "strategy_not_allowed", 409,                                           \
+      "The section does not have this strategy")                                                   \
     X(SECTION_CLOSED, "section_closed", 409, "The section is closed, or in maintenance")           \
     X(EVENT_IN_USE, "event_in_use", 409, "The event has live reservations")                        \
     X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \

@@ -272,15 +272,14 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->room = (struct waiting_room){
         .ledger = api->events.ledger, .queues = s->hot.queues, .changed = live_announce, .to = api};
     waiting_room_init(&api->room);
-    api->reservations =
-        (struct reservations){.ledger = api->events.ledger,
-                              .seats = s->hot.seats,
-                              .room = &api->room,
-                              .lock_wait_ms = set->lock_wait_ms,
-                              .adaptive = {.calm_below = set->adaptive_calm_below,
-                                           .hot_above = set->adaptive_hot_above,
-                                           .wait_ms = set->adaptive_wait_ms,
-                                           .rest_ms = set->adaptive_rest_ms}};
+    api->reservations = (struct reservations){.ledger = api->events.ledger,
+                                              .seats = s->hot.seats,
+                                              .room = &api->room,
+                                              .lock_wait_ms = set->lock_wait_ms,
+                                              .adaptive = {.calm_below = set->adaptive_calm_below,
+                                                           .hot_above = set->adaptive_hot_above,
+                                                           .wait_ms = set->adaptive_wait_ms,
+                                                           .rest_ms = set->adaptive_rest_ms}};
     reservations_init(&api->reservations);
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);

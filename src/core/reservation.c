@@ -44,3 +44,15 @@ void confirmation_code_new(char out[CONFIRMATION_CODE_CHARS + 1]) {
     for (int i = 0; i < CONFIRMATION_CODE_CHARS; i++) out[i] = letters[random[i] & 31];
     out[CONFIRMATION_CODE_CHARS] = '\0';
 }
+
+struct live_reservation reservation_live(const struct reservation *r) {
+    assert(reservation_is_live(r->status));
+    return (struct live_reservation){.id = r->id,
+                                     .user = str_of(r->user),
+                                     .entry_seq = r->entry_seq,
+                                     .section_key = r->section_key,
+                                     .seats = r->seats,
+                                     .seat_count = r->seat_count,
+                                     .status = r->status,
+                                     .expires_ms = r->expires_ms};
+}

@@ -84,4 +84,7 @@ struct live_reservation {
     int64_t expires_ms; /* when a HELD one ends */
 };
 
+/* Valid as long as *r is. */
+struct live_reservation reservation_live(const struct reservation *r);
+
 #endif

@@ -6,6 +6,7 @@
 
 void sha256_of(str text, unsigned char out[SHA256_BYTES]) {
     size_t made = 0;
-    int done = EVP_Q_digest(NULL, "SHA256", NULL, text.len == 0 ? "" : text.at, text.len, out, &made);
+    int done =
+        EVP_Q_digest(NULL, "SHA256", NULL, text.len == 0 ? "" : text.at, text.len, out, &made);
     assert(done == 1 && made == SHA256_BYTES);
 }

@@ -36,15 +36,8 @@ static void on_entry(void *to, const struct ledger_entry *e) {
 
 static void on_reservation(void *to, const struct reservation *reservation) {
     struct recovery *r = to;
-    seats_restore(r->events->seats, reservation->event_key,
-                  &(struct live_reservation){.id = reservation->id,
-                                             .user = str_of(reservation->user),
-                                             .entry_seq = reservation->entry_seq,
-                                             .section_key = reservation->section_key,
-                                             .seats = reservation->seats,
-                                             .seat_count = reservation->seat_count,
-                                             .status = reservation->status,
-                                             .expires_ms = reservation->expires_ms});
+    struct live_reservation live = reservation_live(reservation);
+    seats_restore(r->events->seats, reservation->event_key, &live);
 }
 
 enum err recovery_run(struct events *ev, int64_t now_ms) {

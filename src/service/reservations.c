@@ -67,7 +67,8 @@ static struct section_load *load_of(struct reservations *r, int64_t section_key,
 }
 
 static void count_switch(bool was_hot, bool is_hot) {
-    if (was_hot != is_hot) count(is_hot ? COUNT_ADAPTIVE_SWITCHES_SLOT : COUNT_ADAPTIVE_SWITCHES_LOCK, 1);
+    if (was_hot != is_hot)
+        count(is_hot ? COUNT_ADAPTIVE_SWITCHES_SLOT : COUNT_ADAPTIVE_SWITCHES_LOCK, 1);
 }
 
 static int64_t steady_ms(void) {
@@ -148,8 +149,7 @@ static enum reservation_outcome outcome_of(const struct holding *h, enum err res
     case ERR_LOCK_LOST:
         return RESERVATION_OUTCOME_LOCK_LOST;
     default:
-        return err_status(result) >= 500 ? RESERVATION_OUTCOME_FAILED
-                                         : RESERVATION_OUTCOME_REFUSED;
+        return err_status(result) >= 500 ? RESERVATION_OUTCOME_FAILED : RESERVATION_OUTCOME_REFUSED;
     }
 }
 
@@ -170,7 +170,8 @@ static enum err ask_key(struct reservations *r, struct holding *h, void (*run)(s
 static void on_asked_again(struct task *task) {
     struct holding *h = CONTAINER_OF(task, struct holding, ask.record.task);
     enum err answer = h->ask.record.result;
-    bool decides = answer == ERR_IDEMPOTENCY_MISMATCH || (answer == ERR_OK && h->idempotency->replayed);
+    bool decides =
+        answer == ERR_IDEMPOTENCY_MISMATCH || (answer == ERR_OK && h->idempotency->replayed);
     finish(h, decides ? answer : h->result);
 }
 
@@ -212,6 +213,8 @@ void reservations_hold(struct reservations *r, struct desk *d, struct holding *h
     h->all = r;
     h->desk = d;
     h->way = h->strategy;
+    h->tries = 0;
+    h->spread = 0;
     h->began_ns = clock_steady_ns();
     h->refused = arena_new(h->arena, h->count * sizeof *h->refused);
     fill_reservation(h);
@@ -266,11 +269,11 @@ static void follow(struct deciding *d, bool changed) {
         return;
     }
     d->news = (struct reservation_news){d->id, d->reservation->status, false};
-    d->follow = (struct follow_op){.op = {.event_key = d->reservation->event_key,
-                                          .now_ms = clock_wall_ms()},
-                                   .news = &d->news,
-                                   .count = 1,
-                                   .done = on_followed};
+    d->follow = (struct follow_op){
+        .op = {.event_key = d->reservation->event_key, .now_ms = clock_wall_ms()},
+        .news = &d->news,
+        .count = 1,
+        .done = on_followed};
     seats_follow(d->all->seats, &d->follow);
 }
 
@@ -334,7 +337,8 @@ static void on_found(struct task *task) {
     d->go_on(d);
 }
 
-static void find_first(struct reservations *r, struct deciding *d, void (*go_on)(struct deciding *)) {
+static void find_first(struct reservations *r, struct deciding *d,
+                       void (*go_on)(struct deciding *)) {
     d->all = r;
     d->go_on = go_on;
     d->reservation = NULL;
@@ -409,12 +413,12 @@ static void ask_event(struct listing *l) {
         read_next(l);
         return;
     }
-    l->holds = (struct holds_op){.op = {.event_key = l->event_keys[l->event_at++],
-                                        .now_ms = clock_wall_ms()},
-                                 .user = l->user,
-                                 .reservations = l->live + l->live_count,
-                                 .max = l->max - l->live_count,
-                                 .done = on_live_told};
+    l->holds = (struct holds_op){
+        .op = {.event_key = l->event_keys[l->event_at++], .now_ms = clock_wall_ms()},
+        .user = l->user,
+        .reservations = l->live + l->live_count,
+        .max = l->max - l->live_count,
+        .done = on_live_told};
     seats_holds(l->all->seats, &l->holds);
 }
 
@@ -445,11 +449,10 @@ static void on_left(struct room_ending *e, enum err result) {
         if (l->cancelled[i])
             l->news[told++] = (struct reservation_news){l->ids[i], RESERVATION_CANCELLED, false};
     count(COUNT_RESERVATION_CANCELS, told);
-    l->follow =
-        (struct follow_op){.op = {.event_key = l->event_key, .now_ms = clock_wall_ms()},
-                           .news = l->news,
-                           .count = told,
-                           .done = on_leave_followed};
+    l->follow = (struct follow_op){.op = {.event_key = l->event_key, .now_ms = clock_wall_ms()},
+                                   .news = l->news,
+                                   .count = told,
+                                   .done = on_leave_followed};
     seats_follow(l->all->seats, &l->follow);
 }
 

@@ -63,9 +63,9 @@ struct holding {
     struct hold_terms terms;
     str user;
     uint64_t entry_seq;
-    uint32_t count;         /* 1 to RESERVATION_SEATS_MAX */
-    const uint32_t *named;  /* `count` seats, ascending, each once; or NULL: any */
-    enum strategy strategy; /* one that the section's mode has: strategy_fits */
+    uint32_t count;                  /* 1 to RESERVATION_SEATS_MAX */
+    const uint32_t *named;           /* `count` seats, ascending, each once; or NULL: any */
+    enum strategy strategy;          /* one that the section's mode has: strategy_fits */
     struct idempotency *idempotency; /* NULL: no key was sent */
     struct claim_key key;            /* of the same */
     struct arena *arena;
@@ -102,7 +102,7 @@ struct holding {
     struct desk_lock *locks; /* room for as many as it takes; NULL: none */
     size_t lock_wanted;
     size_t lock_count; /* those that are held */
-    int64_t *fences;         /* of each seat; NULL: no lock was taken */
+    int64_t *fences;   /* of each seat; NULL: no lock was taken */
 };
 
 /* Whether a section of that mode has the strategy. */

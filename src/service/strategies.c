@@ -147,26 +147,15 @@ static bool is_replayed(const struct holding *h) {
     return h->idempotency != NULL && h->idempotency->replayed;
 }
 
-static struct live_reservation live_view(const struct reservation *r) {
-    return (struct live_reservation){.id = r->id,
-                                     .user = str_of(r->user),
-                                     .entry_seq = r->entry_seq,
-                                     .section_key = r->section_key,
-                                     .seats = r->seats,
-                                     .seat_count = r->seat_count,
-                                     .status = r->status,
-                                     .expires_ms = r->expires_ms};
-}
-
 /* The hot store gets the reservation as the ledger has it. */
 static void apply(struct holding *h, const struct reservation *r,
                   void (*done)(struct seat_sync_op *)) {
-    h->applied = live_view(r);
-    h->sync = (struct seat_sync_op){.op = {.event_key = h->terms.event_key,
-                                           .now_ms = clock_wall_ms()},
-                                    .reservations = &h->applied,
-                                    .count = 1,
-                                    .done = done};
+    h->applied = reservation_live(r);
+    h->sync =
+        (struct seat_sync_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
+                              .reservations = &h->applied,
+                              .count = 1,
+                              .done = done};
     seats_sync(h->all->seats, &h->sync);
 }
 
@@ -282,13 +271,13 @@ static void on_claim_written(struct task *task) {
     struct holding *h = CONTAINER_OF(task, struct holding, record.record.task);
     bool is_ours = h->claim.outcome == CLAIM_THERE || !is_replayed(h);
     h->kept = h->record.record.result == ERR_OK && is_ours;
-    h->settle = (struct claim_settle_op){.op = {.event_key = h->terms.event_key,
-                                                .now_ms = clock_wall_ms()},
-                                         .ids = &h->reservation.id,
-                                         .kept = &h->kept,
-                                         .count = 1,
-                                         .live = &h->live,
-                                         .done = on_settled};
+    h->settle =
+        (struct claim_settle_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
+                                 .ids = &h->reservation.id,
+                                 .kept = &h->kept,
+                                 .count = 1,
+                                 .live = &h->live,
+                                 .done = on_settled};
     seats_settle(h->all->seats, &h->settle);
 }
 
