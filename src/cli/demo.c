@@ -137,11 +137,16 @@ void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path
              "       -H 'Content-Type: application/json' -d '{\"userId\": \"ann\"}'\n"
              "  curl -s %s/queue/CONCERT/1/enter \\\n"
              "       -H 'Content-Type: application/json' -d '{\"userId\": \"ben\"}'\n\n"
-             "Ben listens, with his entryToken; Ann leaves, with hers, and he is in:\n\n"
+             "Ben listens, with his entryToken. Ann holds two seats, with hers:\n\n"
              "  curl -sN %s/queue/CONCERT/1/subscribe/TOKEN-OF-BEN &\n"
-             "  curl -s -X DELETE %s/queue/CONCERT/1/leave \\\n"
+             "  curl -s %s/reservations -H 'Authorization: Bearer TOKEN-OF-ANN' \\\n"
+             "       -H 'Content-Type: application/json' \\\n"
+             "       -d '{\"eventType\": \"CONCERT\", \"eventId\": \"1\", \"section\": \"A\", "
+             "\"quantity\": 2}'\n\n"
+             "She buys them, with the id of that answer; her stay is over, and he is in:\n\n"
+             "  curl -s -X POST %s/reservations/ID/confirm \\\n"
              "       -H 'Authorization: Bearer TOKEN-OF-ANN'\n\n"
              "Ctrl-C stops it.\n\n",
              base_url, base_url, base_url, base_url, base_url, admin_key_path, base_url,
-             admin_key_path, base_url, base_url, base_url, base_url);
+             admin_key_path, base_url, base_url, base_url, base_url, base_url);
 }

@@ -56,7 +56,7 @@ test('the limits in the document are those of the source', () => {
   const document = JSON.parse(read('docs/openapi.json'));
   const limits = read('src/core/limits.h');
   const limit = (name) => Number(limits.match(new RegExp(`${name} (?:INT64_C\\()?(\\d+)`))[1]);
-  const { Queue, Section, NewEvent } = document.components.schemas;
+  const { Queue, Section, NewEvent, Hold } = document.components.schemas;
   assert.equal(Queue.properties.maxWaiting.maximum, limit('MAX_WAITING_MAX'));
   assert.equal(Queue.properties.maxActive.maximum, limit('MAX_ACTIVE_MAX'));
   assert.equal(Queue.properties.entryBatchSize.maximum, limit('ENTRY_BATCH_MAX'));
@@ -69,4 +69,7 @@ test('the limits in the document are those of the source', () => {
   assert.equal(NewEvent.properties.holdSeconds.maximum, limit('HOLD_S_MAX'));
   assert.equal(NewEvent.properties.maxPerUser.maximum, limit('PER_USER_MAX'));
   assert.equal(NewEvent.properties.sections.maxItems, limit('EVENT_SECTIONS_MAX'));
+  assert.equal(Hold.properties.quantity.maximum, limit('PER_USER_MAX'));
+  assert.equal(Hold.properties.seats.maxItems, limit('PER_USER_MAX'));
+  assert.equal(Hold.properties.seats.items.maximum, limit('SECTION_CAPACITY_MAX'));
 });
