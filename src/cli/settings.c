@@ -124,8 +124,8 @@ static bool beyond_loopback(const char *where) {
     return !address_is_loopback(&address);
 }
 
-/* The two listeners are known to be endpoints. */
-/* Why `auto` does not do: somebody else than the shop's own servers may be there. Or NULL. */
+/* Why `auto` does not do: somebody else than the shop's own servers may be there. Or NULL. The two
+ * listeners are known to be endpoints. */
 static const char *why_not_auto(const struct settings *s) {
     if (beyond_loopback(s->listen)) return "listen is not loopback";
     if (beyond_loopback(s->admin_listen)) return "admin.listen is not loopback";

@@ -230,7 +230,12 @@ void reservations_hold(struct reservations *r, struct desk *d, struct holding *h
 
 static void on_asked_first(struct task *task) {
     struct holding *h = CONTAINER_OF(task, struct holding, ask.record.task);
-    h->done(h, h->ask.record.result);
+    enum err result = h->ask.record.result;
+    if (result == ERR_OK && h->idempotency->replayed) {
+        count_reservation_attempt((int)h->strategy);
+        count_reservation_outcome((int)h->strategy, RESERVATION_OUTCOME_REPLAYED);
+    }
+    h->done(h, result);
 }
 
 void reservations_replay(struct reservations *r, struct holding *h) {

@@ -120,7 +120,7 @@ enum strategy reservations_strategy(struct reservations *r, enum section_mode mo
 void reservations_hold(struct reservations *r, struct desk *d, struct holding *h);
 
 /* Whether the key of a request was used: OK and replayed, OK, or IDEMPOTENCY_MISMATCH. Only
- * `idempotency` and `done` are looked at; the rest may be filled in later. */
+ * `idempotency`, `strategy` and `done` are looked at; the rest may be filled in later. */
 void reservations_replay(struct reservations *r, struct holding *h);
 
 /* ---- confirm, cancel, look up ---- */

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "base/metrics_reservation.h"
@@ -387,6 +388,9 @@ static void read_seats(struct holding *h, const uint32_t *seats, size_t count_of
 
 static void heal(struct holding *h) {
     count(COUNT_RESERVATION_GUARD_REFUSALS, h->record.refused_count);
+    log_warn(msg("the ledger has seats taken that the hot store thought free"),
+             kv("event", h->terms.event), kv("section", h->terms.section),
+             kv_i64("seats", (int64_t)h->record.refused_count));
     read_seats(h, h->refused, h->record.refused_count, on_taken_read);
 }
 
