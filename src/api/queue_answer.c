@@ -141,6 +141,11 @@ str queue_token_of(struct exchange *x, int64_t event_key) {
     return cookie.at != NULL ? cookie : bearer;
 }
 
+bool queue_token_is_sent(const struct exchange *x, str text) {
+    bool is_bearer = text.at != NULL && text.at == users_bearer(x).at;
+    return text.at != NULL && (!is_bearer || has_form_of_token(text));
+}
+
 enum err queue_token_judge(struct api_worker *w, str text, const struct queue_event *e,
                            struct token *out) {
     if (text.at == NULL) return ERR_TOKEN_REQUIRED;

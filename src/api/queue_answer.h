@@ -46,6 +46,10 @@ str queue_token_sign(struct api_worker *w, const struct queue_event *e, str user
  * the pages' cookie counts (0: which event is not known yet). Until the handler returns. */
 str queue_token_of(struct exchange *x, int64_t event_key);
 
+/* Whether that is meant as one: an Authorization of another form may be the shop's own, or the
+ * admin key. While the handler runs. */
+bool queue_token_is_sent(const struct exchange *x, str text);
+
 /* Whether the text is a token of ours, of this event (NULL: of any), and still good: OK, or
  * TOKEN_REQUIRED, TOKEN_INVALID, TOKEN_FOREIGN_EVENT, TOKEN_EXPIRED. */
 enum err queue_token_judge(struct api_worker *w, str text, const struct queue_event *e,

@@ -22,7 +22,9 @@ struct hold_request {
     struct api *api;
     struct queue_event event;
     bool auto_enter;
-    bool entered; /* on behalf of this request */
+    bool may_enter; /* it says who it is as an enter must */
+    int64_t capacity;
+    int64_t max_per_user;
     struct hold_body body;
     struct reservation_names names;
     struct idempotency idempotency;
@@ -127,14 +129,10 @@ static void refuse(struct hold_request *q, enum err e) {
         reply_problem(q->x, e, "%s", what_to_do(q, e));
 }
 
-static void enter_first(struct hold_request *q);
-
 static void on_held(struct holding *h, enum err result) {
     struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
     if (result == ERR_OK)
         answer_held(q);
-    else if (result == ERR_NOT_ACTIVE && q->auto_enter && !q->entered)
-        enter_first(q);
     else
         refuse(q, result);
 }
@@ -158,10 +156,26 @@ static void on_active(struct entering *e) {
     hold(q);
 }
 
+/* Why nobody is made to wait for this: it can't be had. */
+static enum err hopeless(struct hold_request *q) {
+    struct holding *h = &q->holding;
+    if (h->count > q->max_per_user) return ERR_LIMIT_EXCEEDED;
+    if (h->named == NULL || h->named[h->count - 1] <= q->capacity) return ERR_OK;
+    h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
+    for (uint32_t i = 0; i < h->count; i++)
+        if (h->named[i] > q->capacity) h->refused[h->refused_count++] = h->named[i];
+    return ERR_SEAT_NOT_FOUND;
+}
+
 /* Takes a place for the request's user: to go straight on, or to wait. */
-static void enter_first(struct hold_request *q) {
+static void enter_first(struct hold_request *q, bool may) {
     struct entering *e = &q->entering;
-    q->entered = true;
+    enum err refused = may ? hopeless(q) : ERR_NOT_ACTIVE;
+    if (refused != ERR_OK) {
+        refuse(q, refused);
+        return;
+    }
+    e->asker.fresh = e->asker.fresh && q->holding.entry_seq == 0;
     e->asker.user = q->holding.user;
     e->room.enter.lane = e->asker.lane >= 0 ? (unsigned)e->asker.lane : LANE_DEFAULT;
     e->x = q->x;
@@ -171,11 +185,32 @@ static void enter_first(struct hold_request *q) {
     place_take(e);
 }
 
-static void begin(struct hold_request *q) {
-    if (q->holding.entry_seq != 0)
+/* Only whose place has ended, or never was, is given a new one: not who loses it meanwhile. */
+static void on_place_looked(struct room_looking *look, enum err result) {
+    struct hold_request *q = CONTAINER_OF(look, struct hold_request, look);
+    if (result != ERR_OK)
+        refuse(q, result);
+    else if (look->item.place.status == ENTRY_ACTIVE)
         hold(q);
     else
-        enter_first(q);
+        enter_first(q, q->may_enter || look->item.place.status == ENTRY_WAITING);
+}
+
+static void look_at_place(struct hold_request *q,
+                          void (*done)(struct room_looking *look, enum err result)) {
+    q->look.look.op.event_key = q->event.key;
+    q->look.item.seq = q->holding.entry_seq;
+    q->look.done = done;
+    waiting_room_look(&q->api->room, &q->look);
+}
+
+static void begin(struct hold_request *q) {
+    if (!q->auto_enter)
+        hold(q);
+    else if (q->holding.entry_seq != 0)
+        look_at_place(q, on_place_looked);
+    else
+        enter_first(q, q->may_enter);
 }
 
 static void on_key_asked(struct holding *h, enum err result) {
@@ -208,14 +243,14 @@ static void with_user(struct hold_request *q, str user) {
     reservations_replay(&q->api->reservations, &q->holding);
 }
 
-static void on_looked(struct room_looking *look, enum err result) {
+static void on_user_looked(struct room_looking *look, enum err result) {
     struct hold_request *q = CONTAINER_OF(look, struct hold_request, look);
     str user = {look->user, look->look.user_len};
     if (result == ERR_OK && user.len == 0) result = ERR_NOT_ACTIVE;
     if (result != ERR_OK)
         refuse(q, result);
     else
-        with_user(q, user);
+        with_user(q, arena_copy(&q->x->arena, user));
 }
 
 /* Who asks: the user of the place that the token proves. An event with autoEnter needs no token.
@@ -224,28 +259,32 @@ static void identify(struct hold_request *q) {
     struct exchange *x = q->x;
     struct token token;
     str text = queue_token_of(x, q->event.key);
-    bool has_token =
-        text.at != NULL && !(text.len != TOKEN_TEXT_BYTES && users_is_admin(q->api, x));
-    q->entering.asker.lane = -1;
-    if (!has_token && q->auto_enter) {
-        if (users_identify(q->api, x, q->body.user, &q->entering.asker))
-            with_user(q, q->entering.asker.user);
+    struct json_problem problem;
+    struct asker *asker = &q->entering.asker;
+    bool is_known = q->auto_enter && users_know(q->api, x, q->body.user, asker, &problem);
+    if (!queue_token_is_sent(x, text) && q->auto_enter) {
+        q->may_enter = is_known;
+        if (is_known)
+            with_user(q, asker->user);
+        else
+            users_refuse(x, &problem);
         return;
     }
     enum err refused = queue_token_judge(exchange_context(x), text, &q->event, &token);
     if (refused == ERR_OK) refused = users_disagree(q->api, x, q->body.user, token.user_hash);
+    if (refused == ERR_OK && users_come_from_elsewhere(q->api, x)) refused = ERR_FOREIGN_ORIGIN;
     if (refused != ERR_OK) {
         queue_refuse(x, refused);
         return;
     }
+    /* A token alone takes no new place where an enter would need more than that. */
+    q->may_enter = q->api->users_auth == USERS_TRUSTED || (is_known && !asker->fresh);
     q->holding.entry_seq = token.seq;
     if (q->body.user.at != NULL) {
         with_user(q, q->body.user);
         return;
     }
-    q->look = (struct room_looking){
-        .look.op.event_key = q->event.key, .item.seq = token.seq, .done = on_looked};
-    waiting_room_look(&q->api->room, &q->look);
+    look_at_place(q, on_user_looked);
 }
 
 /* False: the problem has been answered. */
@@ -311,6 +350,8 @@ static void copy_terms(struct hold_request *q, const struct event *e, const stru
     memcpy(q->names.id, e->id, sizeof q->names.id);
     memcpy(q->names.section, s->id, sizeof q->names.section);
     q->auto_enter = e->auto_enter;
+    q->capacity = s->capacity;
+    q->max_per_user = e->max_per_user;
     queue_event_copy(e, &q->event);
 }
 
@@ -410,7 +451,7 @@ static bool owner_of(struct api *api, struct exchange *x, str named, struct owne
     struct asker asker;
     *out = (struct owner){.is_admin = users_is_admin(api, x)};
     str text = queue_token_of(x, 0);
-    if (!out->is_admin && text.at != NULL) {
+    if (!out->is_admin && queue_token_is_sent(x, text)) {
         enum err refused = queue_token_judge(w, text, NULL, &out->token);
         if (refused == ERR_OK && queue_event_find_key(api, out->token.event_key, &event))
             refused = queue_token_judge(w, text, &event, &out->token);
@@ -436,10 +477,20 @@ static bool owner_has(struct exchange *x, const struct owner *o, const struct re
     return o->is_admin || token_user_hash(w->tokens, str_of(r->user)) == o->user_hash;
 }
 
-/* The userId of a body that needs not be there. False: the problem has been answered. */
+/* The userId of the query. False: the problem has been answered. */
+static bool query_named(struct exchange *x, str *named) {
+    bool bad;
+    *named = query_value(x, STR("userId"), &bad);
+    if (!bad && (named->at == NULL || user_name_ok(*named))) return true;
+    reply_problem(x, ERR_INVALID_PARAMETER, "userId must be 1 to %d bytes of text.",
+                  USER_ID_BYTES_MAX);
+    return false;
+}
+
+/* That of the body, which needs not be there, or of the query. */
 static bool read_named(struct exchange *x, str *named) {
     static const struct json_field fields[] = {{"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0}, {0}};
-    *named = (str){NULL, 0};
+    if (!query_named(x, named)) return false;
     if (x->request.body.len == 0) return true;
     json_t *body = json_body(x);
     if (body == NULL) return false;
@@ -450,16 +501,6 @@ static bool read_named(struct exchange *x, str *named) {
     json_decref(body);
     if (!ok) reply_problem(x, problem.err, "%s", problem.detail);
     return ok;
-}
-
-/* The userId of the query. False: the problem has been answered. */
-static bool query_named(struct exchange *x, str *named) {
-    bool bad;
-    *named = query_value(x, STR("userId"), &bad);
-    if (!bad && (named->at == NULL || user_name_ok(*named))) return true;
-    reply_problem(x, ERR_INVALID_PARAMETER, "userId must be 1 to %d bytes of text.",
-                  USER_ID_BYTES_MAX);
-    return false;
 }
 
 /* ---- one reservation ---- */

@@ -184,11 +184,10 @@ void users_set_cookie(const struct api *api, struct exchange *x, const struct as
 
 /* ---- who it is ---- */
 
-static bool refuse(struct exchange *x, const struct json_problem *problem) {
+void users_refuse(struct exchange *x, const struct json_problem *problem) {
     if (err_status(problem->err) == 401)
         reply_header(x, STR("WWW-Authenticate"), STR("Assertion realm=\"admitone\""));
     reply_problem(x, problem->err, "%s", problem->detail);
-    return false;
 }
 
 static bool mismatch(struct json_problem *problem, const char *why) {
@@ -214,7 +213,8 @@ static bool identify_signed(struct exchange *x, str named, struct asker *out,
 
 /* A page of another site can make a browser send a form, and the answer's cookie would take the
  * place of the user's own. Browsers say where such a request comes from. */
-static bool comes_from_elsewhere(const struct api *api, const struct exchange *x) {
+bool users_come_from_elsewhere(const struct api *api, const struct exchange *x) {
+    if (api->users_auth != USERS_ANONYMOUS) return false;
     str origin = http_header(&x->request, STR("Origin"));
     if (origin.at == NULL || api_allows_origin(api, origin)) return false;
     str host = http_header(&x->request, STR("Host"));
@@ -226,7 +226,7 @@ static bool comes_from_elsewhere(const struct api *api, const struct exchange *x
 
 static bool identify_anonymous(const struct api *api, struct exchange *x, str named,
                                struct asker *out, struct json_problem *problem) {
-    if (comes_from_elsewhere(api, x))
+    if (users_come_from_elsewhere(api, x))
         return json_refuse(problem, ERR_FOREIGN_ORIGIN,
                            "The page is of another origin, which cors.origins does not name.");
     str known = anonymous_user(x);
@@ -252,11 +252,18 @@ static bool identify(const struct api *api, struct exchange *x, str named, struc
     return false;
 }
 
-bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out) {
+bool users_know(struct api *api, struct exchange *x, str named, struct asker *out,
+                struct json_problem *problem) {
     assert(named.at == NULL || user_name_ok(named));
-    struct json_problem problem;
     *out = (struct asker){.lane = -1, .admin = users_is_admin(api, x)};
-    return identify(api, x, named, out, &problem) || refuse(x, &problem);
+    return identify(api, x, named, out, problem);
+}
+
+bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out) {
+    struct json_problem problem;
+    bool known = users_know(api, x, named, out, &problem);
+    if (!known) users_refuse(x, &problem);
+    return known;
 }
 
 /* Whether one who may have been named at all is the token's. */

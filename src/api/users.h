@@ -28,6 +28,12 @@ bool users_is_admin(const struct api *api, const struct exchange *x);
 /* For a request that takes a place. `named`: the userId of its body as user_from_json gave it, at
  * NULL when there is none. False: the problem has been answered. */
 bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out);
+/* The same, without answering. False: *problem, for users_refuse. */
+bool users_know(struct api *api, struct exchange *x, str named, struct asker *out,
+                struct json_problem *problem);
+void users_refuse(struct exchange *x, const struct json_problem *problem);
+/* Whether a browser says that a page of another origin sent it, where browsers' cookies count. */
+bool users_come_from_elsewhere(const struct api *api, const struct exchange *x);
 
 /* For a request that comes with an entry token of the user with this token_user_hash: whether it
  * also says who it is, and that is somebody else. OK, or USER_MISMATCH, or ASSERTION_INVALID. What

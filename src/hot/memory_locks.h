@@ -10,8 +10,7 @@
 
 struct memory_locks;
 
-/* `epoch` is higher than at every start before. The count of the fences has 32 bits: 2^32
- * acquisitions, then the process must have been started anew. */
+/* `epoch` is higher than at every start before, and at most EPOCH_MAX. */
 struct memory_locks *memory_locks_new(uint32_t epoch);
 /* Nobody waits any more. */
 void memory_locks_free(struct memory_locks *m);

@@ -1,8 +1,5 @@
 #include "ledger/sqlite_parts.h"
 
-/* So that a fence, epoch × 2^32 + a count, fits a signed column. */
-#define EPOCH_MAX INT32_MAX
-
 static int write_next(struct db *db, int64_t *number) {
     int rc = db_exec(db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK)

@@ -143,13 +143,18 @@ int confirm_apply(struct db *db, struct ledger_confirm *confirm) {
 
 int cancel_apply(struct db *db, struct ledger_cancel *cancel) {
     cancel->cancelled = false;
+    cancel->expired = false;
     cancel->stored = NULL;
     int rc = read_own(db, &cancel->id, cancel->user, &cancel->stored, &cancel->record.result);
     if (rc != SQLITE_OK || cancel->stored == NULL) return rc;
-    if (cancel->stored->status == RESERVATION_EXPIRED) cancel->record.result = ERR_HOLD_EXPIRED;
-    if (!reservation_is_live(cancel->stored->status)) return rc;
+    struct reservation *r = cancel->stored;
+    cancel->expired = is_over(r, cancel->now_ms);
+    if (cancel->expired || r->status == RESERVATION_EXPIRED)
+        cancel->record.result = ERR_HOLD_EXPIRED;
+    if (cancel->expired) return end_as(db, r, RESERVATION_EXPIRED, cancel->now_ms);
+    if (!reservation_is_live(r->status)) return rc;
     cancel->cancelled = true;
-    return end_as(db, cancel->stored, RESERVATION_CANCELLED, cancel->now_ms);
+    return end_as(db, r, RESERVATION_CANCELLED, cancel->now_ms);
 }
 
 int expire_apply(struct db *db, struct ledger_expire *expire) {
@@ -171,7 +176,8 @@ int end_cancels_apply(struct db *db, struct ledger_end *end) {
         struct reservation *r = NULL;
         rc = reservation_read(db, &end->cancels[i], &r);
         end->cancelled[i] = r != NULL && r->status == RESERVATION_HELD &&
-                            r->event_key == end->event_key && str_eq(str_of(r->user), end->user);
+                            !is_over(r, end->now_ms) && r->event_key == end->event_key &&
+                            str_eq(str_of(r->user), end->user);
         if (end->cancelled[i]) rc = end_as(db, r, RESERVATION_CANCELLED, end->now_ms);
         mem_free(r);
     }

@@ -89,6 +89,7 @@ static void cancel_undo(struct ledger_cancel *cancel) {
     mem_free(cancel->stored);
     cancel->stored = NULL;
     cancel->cancelled = false;
+    cancel->expired = false;
 }
 
 /* The record's transaction is gone: so is what it was to say. */

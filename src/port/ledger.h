@@ -126,8 +126,9 @@ struct ledger_admit {
 };
 
 /* Those of the entries that are live end as `final` (COMPLETED: those that are ACTIVE); `ended`
- * says which. Who leaves gives back what is held: those of `cancels` that are HELD, in this event
- * and by `user`, become CANCELLED, whether or not the entry was live; `cancelled` says which. */
+ * says which. Who leaves gives back what is held: those of `cancels` that are HELD and in time, in
+ * this event and by `user`, become CANCELLED, whether or not the entry was live; `cancelled` says
+ * which. */
 struct ledger_end {
     struct ledger_record record;
     int64_t event_key;
@@ -220,13 +221,15 @@ struct ledger_confirm {
 };
 
 /* HELD or CONFIRMED becomes CANCELLED, by its user. On a CANCELLED one: OK, and nothing changes.
- * Refused with RESERVATION_NOT_FOUND, NOT_YOURS, HOLD_EXPIRED. */
+ * Refused with RESERVATION_NOT_FOUND, NOT_YOURS, HOLD_EXPIRED; one that is HELD past its time
+ * becomes EXPIRED with that, as in ledger_confirm. */
 struct ledger_cancel {
     struct ledger_record record;
     struct uuid id;
     str user;
     int64_t now_ms;
     bool cancelled;             /* out: this record did it */
+    bool expired;               /* out: this record made it EXPIRED */
     struct reservation *stored; /* out: as in ledger_confirm */
 };
 
@@ -365,7 +368,7 @@ static inline enum err ledger_check(struct ledger *l, bool server_runs,
 }
 
 /* A number that is higher each time a ledger is opened for writing: locks and their fences are of
- * one such time. 1 to 2^31 - 1; 0 in a ledger that is only read. From any thread. */
+ * one such time. 1 to EPOCH_MAX; 0 in a ledger that is only read. From any thread. */
 static inline uint32_t ledger_epoch(struct ledger *l) {
     return l->ops->epoch(l);
 }

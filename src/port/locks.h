@@ -6,11 +6,11 @@
  *  - At any time at most one holds a name, for a *lease*: until the lease is over, or given back.
  *    Whoever works for longer renews it in time. Over is over: who comes late has LOST it, whether
  *    somebody else has it by then or not.
- *  - Every acquisition has a *fence*: epoch × 2^32 + a count. Fences only grow, of all names
- *    together: whoever acquires later has the higher one, also after a release, and over restarts,
- *    for the epoch does. So writes to one row may be made under locks of different names. The lease
- *    alone can't keep out a holder that was paused; what refuses its late write is the ledger, by
- *    the fence.
+ *  - Every acquisition has a *fence*: epoch × 2^FENCE_COUNT_BITS + a count. Fences only grow, of
+ *    all names together: whoever acquires later has the higher one, also after a release, and over
+ *    restarts, for the epoch does. So writes to one row may be made under locks of different names.
+ * The lease alone can't keep out a holder that was paused; what refuses its late write is the
+ * ledger, by the fence.
  *  - A wait is bounded. A waiter is leased, too: it is in the line no longer than it said it would
  *    wait, and from the moment the lock is its own the lease runs, heard of or not.
  *  - Time is what callers say it is: `now_ms` of each operation, and of locks_tick, without which a
@@ -26,6 +26,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "base/task.h"
+#include "core/limits.h"
 
 #define LOCK_NAME_BYTES_MAX 255
 

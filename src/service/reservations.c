@@ -153,15 +153,22 @@ static enum reservation_outcome outcome_of(const struct holding *h, enum err res
     }
 }
 
+/* Should the disk have taken longer than the hold lasts, nobody is told that seats are theirs. */
+static bool is_over(const struct holding *h) {
+    bool replayed = h->idempotency != NULL && h->idempotency->replayed;
+    return !replayed && h->reservation.expires_ms <= clock_wall_ms();
+}
+
 static void finish(struct holding *h, enum err result) {
     mem_free(h->get.found);
     h->get.found = NULL;
+    if (result == ERR_OK && is_over(h)) result = ERR_HOLD_EXPIRED;
     count_reservation_outcome((int)h->strategy, outcome_of(h, result));
     if (result == ERR_SOLD_OUT) count(COUNT_RESERVATION_SOLD_OUT_ANSWERS, 1);
     h->done(h, result);
 }
 
-static enum err ask_key(struct reservations *r, struct holding *h, void (*run)(struct task *)) {
+enum err hold_ask_key(struct reservations *r, struct holding *h, void (*run)(struct task *)) {
     h->ask = (struct ledger_idempotency_get){
         .record = {.kind = LEDGER_IDEMPOTENCY_GET, .task.run = run}, .idempotency = h->idempotency};
     return ledger_ask(r->ledger, &h->ask.record);
@@ -170,9 +177,8 @@ static enum err ask_key(struct reservations *r, struct holding *h, void (*run)(s
 static void on_asked_again(struct task *task) {
     struct holding *h = CONTAINER_OF(task, struct holding, ask.record.task);
     enum err answer = h->ask.record.result;
-    bool decides =
-        answer == ERR_IDEMPOTENCY_MISMATCH || (answer == ERR_OK && h->idempotency->replayed);
-    finish(h, decides ? answer : h->result);
+    bool is_unused = answer == ERR_OK && !h->idempotency->replayed;
+    finish(h, is_unused ? h->result : answer);
 }
 
 /* A refusal may be the doing of the first request with the same key, which has just been answered:
@@ -181,7 +187,11 @@ void hold_end(struct holding *h, enum err result) {
     if (h->strategy == STRATEGY_ADAPTIVE) load_end(h);
     h->result = result;
     bool may_be_repeated = result != ERR_OK && err_status(result) < 500 && h->idempotency != NULL;
-    if (!may_be_repeated || ask_key(h->all, h, on_asked_again) != ERR_OK) finish(h, result);
+    enum err refused = may_be_repeated ? hold_ask_key(h->all, h, on_asked_again) : ERR_OK;
+    if (!may_be_repeated)
+        finish(h, result);
+    else if (refused != ERR_OK)
+        finish(h, refused);
 }
 
 static void on_crowd_counted(struct look_op *l) {
@@ -239,7 +249,7 @@ static void on_asked_first(struct task *task) {
 }
 
 void reservations_replay(struct reservations *r, struct holding *h) {
-    enum err refused = ask_key(r, h, on_asked_first);
+    enum err refused = hold_ask_key(r, h, on_asked_first);
     if (refused != ERR_OK) h->done(h, refused);
 }
 
@@ -301,7 +311,8 @@ static void on_cancelled(struct task *task) {
     struct deciding *d = CONTAINER_OF(task, struct deciding, cancel.record.task);
     take_stored(d, d->cancel.stored);
     if (d->cancel.cancelled) count(COUNT_RESERVATION_CANCELS, 1);
-    follow(d, d->cancel.cancelled);
+    if (d->cancel.expired) count(COUNT_RESERVATION_EXPIRIES, 1);
+    follow(d, d->cancel.cancelled || d->cancel.expired);
 }
 
 static void submit_confirm(struct deciding *d) {
@@ -401,37 +412,45 @@ static void read_next(struct listing *l) {
     if (refused != ERR_OK) l->done(l, refused);
 }
 
-static void ask_event(struct listing *l);
+static void ask_events(struct listing *l);
 
 /* An event that was deleted meanwhile has none. */
 static void on_live_told(struct holds_op *h) {
     struct listing *l = CONTAINER_OF(h, struct listing, holds);
-    if (h->op.result == ERR_OK) l->live_count += h->count < h->max ? h->count : h->max;
-    if (h->op.result == ERR_OK || h->op.result == ERR_EVENT_NOT_FOUND)
-        ask_event(l);
-    else
-        l->done(l, h->op.result);
+    bool is_there = h->op.result == ERR_OK;
+    if (is_there) l->live_count += h->count < h->max ? h->count : h->max;
+    l->failed = is_there || h->op.result == ERR_EVENT_NOT_FOUND ? ERR_OK : h->op.result;
+    l->waits = false;
+    if (!l->asks) ask_events(l);
 }
 
-static void ask_event(struct listing *l) {
-    if (l->event_at == l->event_count || l->live_count == l->max) {
-        read_next(l);
-        return;
+/* One after the other; a store that answers at once is asked in a loop, not ever deeper. */
+static void ask_events(struct listing *l) {
+    l->asks = true;
+    while (!l->waits && l->failed == ERR_OK && l->event_at < l->event_count &&
+           l->live_count < l->max) {
+        l->holds = (struct holds_op){
+            .op = {.event_key = l->event_keys[l->event_at++], .now_ms = clock_wall_ms()},
+            .user = l->user,
+            .reservations = l->live + l->live_count,
+            .max = l->max - l->live_count,
+            .done = on_live_told};
+        l->waits = true;
+        seats_holds(l->all->seats, &l->holds);
     }
-    l->holds = (struct holds_op){
-        .op = {.event_key = l->event_keys[l->event_at++], .now_ms = clock_wall_ms()},
-        .user = l->user,
-        .reservations = l->live + l->live_count,
-        .max = l->max - l->live_count,
-        .done = on_live_told};
-    seats_holds(l->all->seats, &l->holds);
+    l->asks = false;
+    if (l->waits) return;
+    if (l->failed == ERR_OK)
+        read_next(l);
+    else
+        l->done(l, l->failed);
 }
 
 void reservations_list(struct reservations *r, struct listing *l) {
     l->all = r;
     l->found = arena_new(l->arena, l->max * sizeof(struct reservation *));
     l->live = arena_new(l->arena, l->max * sizeof *l->live);
-    ask_event(l);
+    ask_events(l);
 }
 
 /* ---- leave ---- */
@@ -445,7 +464,7 @@ static void on_leave_followed(struct follow_op *f) {
 
 static void on_left(struct room_ending *e, enum err result) {
     struct leaving *l = CONTAINER_OF(e, struct leaving, end);
-    if (result != ERR_OK || e->cancel_count == 0) {
+    if (result != ERR_OK) {
         l->done(l, result);
         return;
     }

@@ -98,6 +98,10 @@ struct holding {
     struct ledger_reservation_get get;
     size_t healed; /* of the seats that are being synchronised */
     struct ledger_idempotency_get ask;
+    struct room_looking look;
+    struct ledger_cancel cancel;
+    struct reservation_news news;
+    struct follow_op follow;
     struct desk_rest rest;
     struct desk_lock *locks; /* room for as many as it takes; NULL: none */
     size_t lock_wanted;
@@ -168,6 +172,9 @@ struct listing {
     /* Below: its own. */
     struct reservations *all;
     size_t event_at;
+    bool asks;  /* in a loop */
+    bool waits; /* for the answer about an event */
+    enum err failed;
     struct holds_op holds;
     struct claim_info *live; /* room for max */
     size_t live_count;

@@ -17,9 +17,10 @@
 #include "base/metrics.h"
 #include "base/metrics_reservation.h"
 
-static hold_step claim_seats, choose_seats, read_versions, lock_section, lock_seats, write_seats;
+static hold_step claim_seats, choose_seats, read_versions, write_seats, see_place;
+static hold_step lock_section, lock_seats, look_again;
 
-#define PLAN_STEPS_MAX 4
+#define PLAN_STEPS_MAX 6
 
 static hold_step *const plans[][PLAN_STEPS_MAX] = {
     /* The hot store decides, in one atomic step; the ledger guards. */
@@ -28,12 +29,12 @@ static hold_step *const plans[][PLAN_STEPS_MAX] = {
     [STRATEGY_LOCK] = {lock_section, claim_seats},
     /* The ledger decides. Nobody is kept out: who was overtaken between read and write finds
      * another version, and tries again. */
-    [STRATEGY_OPTIMISTIC] = {choose_seats, read_versions, write_seats},
+    [STRATEGY_OPTIMISTIC] = {choose_seats, read_versions, write_seats, see_place},
     /* The ledger decides, when it is this one's turn to write. */
-    [STRATEGY_PESSIMISTIC] = {choose_seats, write_seats},
+    [STRATEGY_PESSIMISTIC] = {choose_seats, write_seats, see_place},
     /* The ledger decides, but only one gets that far for each seat; and who comes late, with an
      * older fence than a seat has seen, is refused. */
-    [STRATEGY_DISTRIBUTED_LOCK] = {choose_seats, lock_seats, write_seats},
+    [STRATEGY_DISTRIBUTED_LOCK] = {choose_seats, lock_seats, look_again, write_seats, see_place},
 };
 
 /* How often a plan is tried. */
@@ -160,6 +161,18 @@ static void apply(struct holding *h, const struct reservation *r,
     seats_sync(h->all->seats, &h->sync);
 }
 
+/* It hears of what the ledger has ended. */
+static void follow(struct holding *h, const struct uuid *id, enum reservation_status status,
+                   void (*done)(struct follow_op *)) {
+    h->news = (struct reservation_news){*id, status, false};
+    h->follow =
+        (struct follow_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
+                           .news = &h->news,
+                           .count = 1,
+                           .done = done};
+    seats_follow(h->all->seats, &h->follow);
+}
+
 static void on_applied(struct seat_sync_op *s) {
     go_on(CONTAINER_OF(s, struct holding, sync));
 }
@@ -170,8 +183,6 @@ static void heal(struct holding *h);
 
 static enum err refusal_of(enum claim_outcome o) {
     switch (o) {
-    case CLAIM_KEY_REUSED:
-        return ERR_IDEMPOTENCY_MISMATCH;
     case CLAIM_NOT_ACTIVE:
         return ERR_NOT_ACTIVE;
     case CLAIM_EVENT_CLOSED:
@@ -190,7 +201,8 @@ static enum err refusal_of(enum claim_outcome o) {
         return ERR_SEAT_TAKEN;
     case CLAIM_NO_SUCH_SEAT:
         return ERR_SEAT_NOT_FOUND;
-    case CLAIM_THERE: /* with the same key: it is in the ledger by now */
+    case CLAIM_THERE:
+    case CLAIM_KEY_REUSED:
     case CLAIM_SEATS_TWICE:
     case CLAIM_DONE:
     case CLAIM_LEDGER_DECIDES:
@@ -211,24 +223,22 @@ static void refuse_claim(struct holding *h) {
     refuse(h, why);
 }
 
-static void ask_hot(struct holding *h, enum err (*submit_it)(struct claim_op *),
-                    void (*done)(struct claim_op *)) {
+static void ask_hot(struct holding *h, const uint32_t *named,
+                    enum err (*submit_it)(struct claim_op *), void (*done)(struct claim_op *)) {
     int64_t now_ms = clock_wall_ms();
-    int64_t began_ns = clock_steady_ns();
     h->claim = (struct claim_op){.op = {.event_key = h->terms.event_key, .now_ms = now_ms},
                                  .wish = {.id = uuid_new(now_ms),
                                           .user = h->user,
                                           .entry_seq = h->entry_seq,
                                           .section_key = h->terms.section_key,
                                           .count = h->count,
-                                          .named = h->named,
+                                          .named = named,
                                           .key = h->key,
                                           .spread = h->spread},
                                  .seats = h->reservation.seats,
                                  .submit = submit_it,
                                  .done = done};
     seats_claim(h->all->seats, &h->claim);
-    observe(HISTOGRAM_SLOT_CLAIM_SECONDS, (uint64_t)(clock_steady_ns() - began_ns));
 }
 
 /* It was settled, and is not there: undone because the record of a request with the same key
@@ -284,8 +294,29 @@ static void on_claim_written(struct task *task) {
 
 static enum err submit_claim(struct claim_op *c) {
     struct holding *h = CONTAINER_OF(c, struct holding, claim);
+    /* One that is there may have waited for the disk for longer than it lasts. */
+    if (c->reservation.expires_ms <= c->op.now_ms) return ERR_HOLD_EXPIRED;
     fill_in(h, &c->reservation.id, c->op.now_ms, c->reservation.expires_ms);
     return submit(h, on_claim_written);
+}
+
+/* Of those in the hot store, one of the user's has this key. What that means the ledger knows:
+ * which answer it was given, or that a key so old is free again. */
+static void on_key_asked(struct task *task) {
+    struct holding *h = CONTAINER_OF(task, struct holding, ask.record.task);
+    enum err answer = h->ask.record.result;
+    bool is_unused = answer == ERR_OK && !h->idempotency->replayed;
+    if (is_unused) {
+        h->key = (struct claim_key){0};
+        start(h);
+    } else {
+        decide(h, answer);
+    }
+}
+
+static void ask_key(struct holding *h) {
+    enum err refused = hold_ask_key(h->all, h, on_key_asked);
+    if (refused != ERR_OK) refuse(h, refused);
 }
 
 static void on_claimed(struct claim_op *c) {
@@ -293,14 +324,20 @@ static void on_claimed(struct claim_op *c) {
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
     if (c->op.result == ERR_OK && is_there && c->reservation.pending)
         return; /* the record comes back */
-    if (c->op.result == ERR_OK && c->outcome == CLAIM_LEDGER_DECIDES)
+    if (c->op.result == ERR_OK && (is_there || c->outcome == CLAIM_KEY_REUSED)) {
+        h->unlocked = ask_key;
+        unlock(h);
+    } else if (c->op.result == ERR_OK && c->outcome == CLAIM_LEDGER_DECIDES) {
         refuse(h, ERR_STRATEGY_NOT_ALLOWED); /* since a moment ago */
-    else
+    } else {
         refuse_claim(h);
+    }
 }
 
 static void claim_seats(struct holding *h) {
-    ask_hot(h, submit_claim, on_claimed);
+    int64_t began_ns = clock_steady_ns();
+    ask_hot(h, h->named, submit_claim, on_claimed);
+    observe(HISTOGRAM_SLOT_CLAIM_SECONDS, (uint64_t)(clock_steady_ns() - began_ns));
 }
 
 /* ---- when the ledger had seats that the hot store thought free ---- */
@@ -332,8 +369,25 @@ static void heal_free(struct holding *h) {
 
 static void heal_next(struct holding *h);
 
+static void on_holder_followed(struct follow_op *f) {
+    heal_next(CONTAINER_OF(f, struct holding, follow));
+}
+
+/* It may have ended between the look and the applying; then that is the news. */
+static void on_holder_found_again(struct task *task) {
+    struct holding *h = CONTAINER_OF(task, struct holding, get.record.task);
+    const struct reservation *r = h->get.found;
+    if (h->get.record.result != ERR_OK)
+        refuse(h, h->get.record.result);
+    else if (r == NULL || reservation_is_live(r->status))
+        heal_next(h);
+    else
+        follow(h, &r->id, r->status, on_holder_followed);
+}
+
 static void on_holder_applied(struct seat_sync_op *s) {
-    heal_next(CONTAINER_OF(s, struct holding, sync));
+    struct holding *h = CONTAINER_OF(s, struct holding, sync);
+    find(h, &h->read.holders[h->healed - 1], on_holder_found_again);
 }
 
 static void on_holder_found(struct task *task) {
@@ -411,7 +465,13 @@ static enum err submit_nothing(struct claim_op *c) {
 }
 
 static void choose_seats(struct holding *h) {
-    ask_hot(h, submit_nothing, on_chosen);
+    ask_hot(h, h->named, submit_nothing, on_chosen);
+}
+
+/* After a wait: whether they may still be sold, to this user. */
+static void look_again(struct holding *h) {
+    memcpy(h->refused, h->reservation.seats, h->count * sizeof *h->refused);
+    ask_hot(h, h->refused, submit_nothing, on_chosen);
 }
 
 /* ---- step: read the versions ---- */
@@ -474,7 +534,8 @@ static void on_locked(struct desk_lock *k) {
     observe_lock_wait((int)h->strategy, (uint64_t)desk_lock_waited_us(k));
     if (h->strategy == STRATEGY_ADAPTIVE) load_waited(h, desk_lock_waited_us(k) / 1000);
     if (got->result != ERR_OK || got->outcome != LOCK_ACQUIRED) {
-        refuse(h, got->result != ERR_OK ? got->result : ERR_LOCK_TIMEOUT);
+        enum err why = h->desk->stopping ? ERR_STOPPING : ERR_LOCK_TIMEOUT;
+        refuse(h, got->result != ERR_OK ? got->result : why);
         return;
     }
     bool is_section = h->way == STRATEGY_LOCK;
@@ -526,4 +587,51 @@ static void write_seats(struct holding *h) {
     fill_in(h, &id, now_ms, now_ms + h->terms.hold_ms);
     enum err refused = submit(h, on_written);
     if (refused != ERR_OK) refuse(h, refused);
+}
+
+/* ---- step: see whether the user is still there ---- */
+
+/* The seats go back, also if somebody else was faster to give them back. A key that was sent stands
+ * for this hold, which nobody shall be told of. */
+static void on_given_back(struct follow_op *f) {
+    struct holding *h = CONTAINER_OF(f, struct holding, follow);
+    h->idempotency = NULL;
+    refuse(h, ERR_NOT_ACTIVE);
+}
+
+static void on_back_written(struct task *task) {
+    struct holding *h = CONTAINER_OF(task, struct holding, cancel.record.task);
+    mem_free(h->cancel.stored);
+    if (h->cancel.cancelled) count(COUNT_RESERVATION_CANCELS, 1);
+    if (h->cancel.record.result == ERR_OK)
+        follow(h, &h->reservation.id, RESERVATION_CANCELLED, on_given_back);
+    else
+        refuse(h, h->cancel.record.result);
+}
+
+static void on_place_seen(struct room_looking *look, enum err result) {
+    struct holding *h = CONTAINER_OF(look, struct holding, look);
+    if (result != ERR_OK || look->item.place.status != ENTRY_LEFT) {
+        go_on(h);
+        return;
+    }
+    h->cancel =
+        (struct ledger_cancel){.record = {.kind = LEDGER_CANCEL, .task.run = on_back_written},
+                               .id = h->reservation.id,
+                               .user = h->user,
+                               .now_ms = clock_wall_ms()};
+    enum err refused = ledger_submit(h->all->ledger, &h->cancel.record);
+    if (refused != ERR_OK) refuse(h, refused);
+}
+
+/* Who leaves gives back what the hot store knows to be held. Of this hold it has known only since
+ * the commit: if the user left meanwhile, it is given back here. */
+static void see_place(struct holding *h) {
+    if (is_replayed(h)) {
+        go_on(h);
+        return;
+    }
+    h->look = (struct room_looking){
+        .look.op.event_key = h->terms.event_key, .item.seq = h->entry_seq, .done = on_place_seen};
+    waiting_room_look(h->all->room, &h->look);
 }

@@ -13,6 +13,9 @@ void strategy_run(struct holding *h);
 /* The hold is decided. In reservations.c. */
 void hold_end(struct holding *h, enum err result);
 
+/* Asks the ledger whether the hold's key was used; h->ask has the answer. In reservations.c. */
+enum err hold_ask_key(struct reservations *r, struct holding *h, void (*run)(struct task *));
+
 /* An adaptive section's load. In reservations.c. */
 void load_waited(struct holding *h, int64_t waited_ms);
 

@@ -247,7 +247,9 @@ static void model_cancel(struct model *m, struct step *s) {
         s->result = ERR_NOT_YOURS;
         return;
     }
-    s->did = reservation_is_live(r->status);
+    s->expired = r->status == RESERVATION_HELD && r->expires_ms <= m->now_ms;
+    s->did = reservation_is_live(r->status) && !s->expired;
+    if (s->expired) model_end(m, s->numbers[0], RESERVATION_EXPIRED);
     if (s->did) model_end(m, s->numbers[0], RESERVATION_CANCELLED);
     if (r->status == RESERVATION_EXPIRED) s->result = ERR_HOLD_EXPIRED;
     s->stored = reservation_copy(r);
@@ -264,8 +266,8 @@ static void model_expire(struct model *m, struct step *s) {
 static void model_leave(struct model *m, struct step *s) {
     for (size_t i = 0; i < s->r.end.cancel_count; i++) {
         const struct reservation *r = m->reservations[s->numbers[i]];
-        s->each[i] =
-            r != NULL && r->status == RESERVATION_HELD && str_eq(str_of(r->user), s->r.end.user);
+        s->each[i] = r != NULL && r->status == RESERVATION_HELD && r->expires_ms > m->now_ms &&
+                     str_eq(str_of(r->user), s->r.end.user);
         if (s->each[i]) model_end(m, s->numbers[i], RESERVATION_CANCELLED);
     }
     s->ended = m->entries[s->seq].status == ENTRY_ACTIVE;
@@ -337,7 +339,7 @@ static void choose_hold(struct model *m, struct step *s) {
 
 static const char *owner_or_thief(struct model *m, uint64_t number) {
     const struct reservation *r = m->reservations[number];
-    return r == NULL || pick(m, 20) == 0 ? user_names[pick(m, USERS)] : r->user;
+    return r == NULL || pick(m, 6) == 0 ? user_names[pick(m, USERS)] : r->user;
 }
 
 static void choose_confirm(struct model *m, struct step *s) {
@@ -463,6 +465,7 @@ static void assert_step(struct step *s) {
         break;
     case LEDGER_CANCEL:
         assert_int_equal(r->cancel.cancelled, s->did);
+        assert_int_equal(r->cancel.expired, s->expired);
         assert_stored(r->cancel.stored, s->stored);
         break;
     case LEDGER_HOLD_VOID:

@@ -202,6 +202,23 @@ static void a_cancelled_one_gives_its_seats_back_once(void **state) {
 }
 
 /* Trap 27: cancelling an EXPIRED one releases the seats twice. */
+/* Whether or not the tick has been there: its time decides. */
+static void one_that_is_over_expires_instead_of_being_cancelled(void **state) {
+    struct desk *d = *state;
+    struct uuid id = desk_id(1);
+    struct test_record r;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    for (int round = 0; round < 2; round++) {
+        test_cancel(&r, &id, "a", DESK_EXPIRES_MS);
+        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
+        assert_false(r.cancel.cancelled);
+        assert_int_equal(r.cancel.expired, round == 0);
+        assert_int_equal(r.cancel.stored->status, RESERVATION_EXPIRED);
+        test_record_deinit(&r);
+    }
+    desk_assert_counts(d, 0, 0, 0);
+}
+
 static void an_expired_one_is_not_cancelled(void **state) {
     struct desk *d = *state;
     assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
@@ -269,6 +286,7 @@ static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **s
     assert_true(desk_expire(d, 4, DESK_EXPIRES_MS));
     test_end(&r, d->event->key, ENTRY_LEFT, &first, 1, &ended);
     r.end.user = STR("a");
+    r.end.now_ms = DESK_EXPIRES_MS - 1;
     r.end.cancels = ids;
     r.end.cancel_count = 5;
     r.end.cancelled = cancelled;
@@ -288,6 +306,7 @@ static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **s
     struct event *stored = harness_store(&d->h, d->l, other);
     for (int in_event = 0; in_event < 2; in_event++) {
         test_end(&r, in_event ? d->event->key : stored->key, ENTRY_LEFT, &first, 1, &ended);
+        r.end.now_ms = DESK_EXPIRES_MS - 1;
         r.end.user = STR("a");
         r.end.cancels = &ids[4];
         r.end.cancel_count = 1;
@@ -404,6 +423,7 @@ int ledger_reservation_suite_run(const struct ledger_adapter *of) {
         TEST(the_entry_is_completed_when_nothing_else_is_held),
         TEST(a_hold_outlives_the_stay_that_made_it),
         TEST(a_cancelled_one_gives_its_seats_back_once),
+        TEST(one_that_is_over_expires_instead_of_being_cancelled),
         TEST(an_expired_one_is_not_cancelled),
         TEST(only_a_hold_past_its_time_expires),
         TEST(who_leaves_gives_back_what_is_held_and_keeps_what_is_bought),

@@ -111,12 +111,12 @@ static void who_only_reads_leaves_the_epoch_alone(void **state) {
 static void epochs_end_before_a_fence_would_overflow(void **state) {
     struct harness *h = *state;
     create(h);
-    raw_sql(h, "UPDATE epochs SET number = 2147483646");
-    assert_int_equal(epoch_of(h, false), INT32_MAX);
+    raw_sql(h, "UPDATE epochs SET number = 8388606");
+    assert_int_equal(epoch_of(h, false), EPOCH_MAX);
     for (int i = 0; i < 2; i++)
         expect_refused(&(struct sqlite_ledger_options){.path = h->path},
-                       "would be 2147483648, and 2147483647 is the last");
-    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), INT32_MAX);
+                       "would be 8388608, and 8388607 is the last");
+    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), EPOCH_MAX);
     raw_sql(h, "UPDATE epochs SET number = 9223372036854775807");
     expect_refused(&(struct sqlite_ledger_options){.path = h->path},
                    "cannot write the next epoch to ");
