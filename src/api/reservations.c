@@ -45,11 +45,23 @@ static void add_location(struct exchange *x, const struct uuid *id) {
     reply_header(x, STR("Location"), (str){where, prefix_len + UUID_TEXT_BYTES});
 }
 
+/* An answer that was kept says where its reservation is, as the first one did: it begins with the
+ * id. */
+static void add_replayed_location(struct exchange *x, str text) {
+    str before = STR("{\"id\":\"");
+    struct uuid id;
+    if (!str_starts(text, before)) return;
+    str rest = str_skip(text, before.len);
+    if (rest.len < UUID_TEXT_BYTES) return;
+    if (uuid_parse((str){rest.at, UUID_TEXT_BYTES}, &id)) add_location(x, &id);
+}
+
 static void answer_held(struct hold_request *q) {
     struct exchange *x = q->x;
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (q->idempotency.replayed) {
         reply_header(x, STR("Idempotency-Replayed"), STR("true"));
+        add_replayed_location(x, buf_str(&q->idempotency.replayed_text));
         buf_add(reply_start(x, q->idempotency.replayed_status),
                 buf_str(&q->idempotency.replayed_text));
         buf_deinit(&q->idempotency.replayed_text);
