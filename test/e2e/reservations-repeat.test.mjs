@@ -128,6 +128,17 @@ describe('the same key and body', { concurrency: 4 }, () => {
     assert.equal(hall.rows().length, 1);
   });
 
+  test('for an event with autoEnter, many at once: one place, one reservation', async () => {
+    for (const strategy of STRATEGIES) {
+      const hall = await open(`AUTO/${strategy}`, strategy, 5, { autoEnter: true });
+      const wish = { userId: 'auto', quantity: 1, strategy };
+      const answers = await Promise.all(Array.from({ length: PARALLEL }, () => hall.hold(undefined, wish, keyed(hall, 'auto'))));
+      for (const answer of answers) assert.deepEqual([answer.status, answer.text], [201, answers[0].text]);
+      assert.equal((await hall.numbers()).entered, 1);
+      assert.equal(hall.rows().length, 1);
+    }
+  });
+
   test('a 202 is not what is kept: who waits asks with the same key until the seats are there', async () => {
     const hall = await open('AUTO/2', 'slot', 5, { autoEnter: true }, { maxActive: 1 });
     const first = await hall.buyer('first');
