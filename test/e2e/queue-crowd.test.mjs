@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, users } from './support/queue.mjs';
+import { random } from './support/random.mjs';
 import { start, test, until } from './support/server.mjs';
 
 let server;
@@ -21,16 +22,6 @@ async function busy(name, queue = {}) {
 
 const oneTo = (count) => Array.from({ length: count }, (_, i) => i + 1);
 const ascending = (numbers) => [...numbers].sort((a, b) => a - b);
-
-// A sequence of numbers in [0, 1) that a seed repeats (mulberry32).
-function random(seed) {
-  return () => {
-    seed = (seed + 0x6d2b79f5) | 0;
-    let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
-}
 
 describe('many at once', () => {
   test('1,000 clients enter at once: positions 1 to 1,000, each once, nobody lost; again: the same places (traps 1, 2 and 7)', async () => {

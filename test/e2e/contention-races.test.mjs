@@ -1,0 +1,209 @@
+// What ends a hold, raced against each other thousands of times: one final state, which every
+// answer agrees with, and seats that return once. And seats that change hands all the time, as
+// somebody sees them who only notes when each answer came.
+import assert from 'node:assert/strict';
+import { after, before, describe } from 'node:test';
+import { keepAlive, query } from './support/queue.mjs';
+import { dice, random, shuffled } from './support/random.mjs';
+import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
+import { pause, start, test, until } from './support/server.mjs';
+
+const SEED = Date.now() & 0xffff;
+const next = random(SEED);
+const LANES = 400;
+
+let server;
+let agent;
+let holdAgent; // few, so that on a busy machine there are fewer holds, not later ends
+before(async () => {
+  server = await start({ args: ['--queue-tick-ms', '10'] });
+  agent = keepAlive(64);
+  holdAgent = keepAlive(12);
+});
+after(async () => {
+  agent.release();
+  holdAgent.release();
+  assert.equal(await metric(server, 'admitone_reservation_guard_refusals_total'), 0, 'hot store and ledger never diverged');
+  audit(server);
+  await server.stop();
+});
+
+// Two sections, one where each store decides; autoEnter, for whoever confirms has to come again.
+const hallOf = (name, capacity, more = {}) =>
+  Hall.open(server, name, {}, {
+    autoEnter: true,
+    maxPerUser: 1000,
+    sections: [{ id: 'A', capacity, mode: 'slot' }, { id: 'B', capacity, mode: 'seat' }],
+    ...more,
+  });
+
+// So many races, each of a user of its own with a hold of their own. Returns what `race` did.
+async function races(hall, total, race) {
+  const results = [];
+  let begun = 0;
+  await Promise.all(
+    Array.from({ length: LANES }, async () => {
+      while (begun < total) {
+        const number = ++begun;
+        const userId = `user${number}`;
+        const answer = await hall.hold({}, { userId, quantity: dice(next, 2), section: number % 2 === 0 ? 'A' : 'B' }, { agent: holdAgent });
+        assert.equal(answer.status, 201, answer.text);
+        const who = { userId, token: answer.headers['x-queue-token'] };
+        results.push({ reservation: answer.json, answers: await race(who, answer.json) });
+      }
+    }),
+  );
+  return results;
+}
+
+// All of them at once, in any order; returns { verb: status }.
+async function all(hall, verbs, who, { id }) {
+  const done = shuffled(verbs, next).map(async (verb) => {
+    const answer = await hall.finish(who, verb, id, { agent });
+    if (answer.status === 200) assert.equal(hall.reservation(answer).status, verb === 'confirm' ? 'CONFIRMED' : 'CANCELLED');
+    else assert.deepEqual([answer.status, answer.json.code], answer.status === 410 ? [410, 'hold_expired'] : [409, 'reservation_ended'], answer.text);
+    return [verb, answer.status];
+  });
+  return Object.fromEntries(await Promise.all(done));
+}
+
+// The same when the hold's time is over, give or take: so much earlier as the last ones needed to get
+// there, and more or less of that by chance.
+function atExpiry(hall, verbs) {
+  let travelMs = 2;
+  return async (who, reservation) => {
+    const earlierMs = travelMs + (next() * 2 - 1) * (travelMs + 5);
+    const plannedMs = Date.parse(reservation.expiresAt) - earlierMs;
+    await pause(Math.max(0, plannedMs - Date.now()));
+    const sentMs = Date.now();
+    const answers = await all(hall, verbs, who, reservation);
+    const tookMs = sentMs - plannedMs + (Date.now() - sentMs) / 2;
+    travelMs += (Math.min(Math.max(tookMs, 0), 500) - travelMs) / 32;
+    return answers;
+  };
+}
+
+// What must have happened when these were the answers. Anything else is a contradiction.
+const FACTS = {
+  'confirm 200': 'HELD,CONFIRMED',
+  'confirm 410': 'HELD,EXPIRED',
+  'cancel 200': 'HELD,CANCELLED',
+  'cancel 410': 'HELD,EXPIRED',
+  'cancel 200, confirm 200': 'HELD,CONFIRMED,CANCELLED',
+  'cancel 200, confirm 409': 'HELD,CANCELLED',
+  'cancel 410, confirm 410': 'HELD,EXPIRED',
+};
+
+// Each reservation's facts, in their order, by its id.
+function factsOf(hall) {
+  const rows = query(
+    server.dataDir,
+    `SELECT lower(hex(f.reservation_id)) AS id, group_concat(f.kind) AS kinds
+     FROM (SELECT f.reservation_id, f.kind FROM facts f JOIN events e ON e.id = f.event_id
+           WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}' AND f.reservation_id NOT NULL ORDER BY f.id) f
+     GROUP BY f.reservation_id`,
+  );
+  return new Map(rows.map(({ id, kinds }) => [id, kinds]));
+}
+
+// A seat's version counts its changes: one for each fact of a reservation that had it. So none was
+// given back twice, even if somebody else took it in between.
+function assertSeatsChangedOnce(hall) {
+  const [{ changes, facts }] = query(
+    server.dataDir,
+    `SELECT (SELECT sum(s.version) FROM seats s JOIN sections c ON c.id = s.section_id WHERE c.event_id = e.id) AS changes,
+            (SELECT sum(f.seat_count) FROM facts f WHERE f.event_id = e.id AND f.kind <> 'SOLD_OUT') AS facts
+     FROM events e WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}'`,
+  );
+  assert.equal(changes, facts);
+}
+
+// Returns how often each combination of answers was seen.
+async function assertDecided(hall, results) {
+  await until('no hold is left', async () => (await hall.sections()).every(({ held }) => held === 0));
+  const facts = factsOf(hall);
+  const rows = new Map(hall.rows().map((row) => [row.id, row]));
+  assert.equal(rows.size, results.length);
+  const seen = {};
+  for (const { reservation, answers } of results) {
+    const key = Object.keys(answers).sort().map((verb) => `${verb} ${answers[verb]}`).join(', ');
+    const told = facts.get(reservation.id.replaceAll('-', ''));
+    assert.ok(key in FACTS, `${key}, and the facts ${told} (seed ${SEED})`);
+    assert.equal(told, FACTS[key], `${key} (seed ${SEED})`);
+    assert.equal(rows.get(reservation.id).status, told.slice(told.lastIndexOf(',') + 1));
+    seen[key] = (seen[key] ?? 0) + 1;
+  }
+  assertSeatsChangedOnce(hall);
+  await assertHotIsLedger(hall);
+  return seen;
+}
+
+describe('one final state, whoever comes first', () => {
+  const REUSED = 2 * LANES; // seats come back, so that they have the next holder soon
+  const cases = [
+    ['expiry against confirm (traps 28 and 33)', ['confirm'], 2000, 4000],
+    ['expiry against cancel (trap 27)', ['cancel'], 2000, REUSED],
+    ['expiry against confirm and cancel', ['confirm', 'cancel'], 1000, 2000],
+  ];
+  for (const [i, [title, verbs, total, capacity]] of cases.entries())
+    test(`${title}, ${total} times`, async (t) => {
+      const hall = await hallOf(`EXPIRY/${i}`, capacity, { holdSeconds: 1 });
+      const seen = await assertDecided(hall, await races(hall, total, atExpiry(hall, verbs)));
+      t.diagnostic(JSON.stringify(seen));
+      const expired = Object.entries(seen).filter(([key]) => key.includes('410')).reduce((sum, [, times]) => sum + times, 0);
+      assert.ok(expired > total / 100 && expired < total - total / 100, `there was no race: ${JSON.stringify(seen)}`);
+    });
+
+  test('cancel against confirm, 3000 times (traps 25 and 29)', async (t) => {
+    const hall = await hallOf('CANCEL/1', REUSED);
+    const seen = await assertDecided(hall, await races(hall, 3000, (who, reservation) => all(hall, ['confirm', 'cancel'], who, reservation)));
+    t.diagnostic(JSON.stringify(seen));
+    assert.deepEqual(Object.keys(seen).sort(), ['cancel 200, confirm 200', 'cancel 200, confirm 409'], 'either was first at times');
+  });
+});
+
+describe('seats that change hands all the time', () => {
+  const SEATS = 4;
+  const CLIENTS = 24;
+  const TURNS = 60;
+
+  // One client: takes a seat and gives it back, again and again, and notes when.
+  async function client(hall, who, strategy, notes) {
+    for (let turn = 0; turn < TURNS; turn++) {
+      const seat = dice(next, SEATS);
+      const note = { seat, sent: performance.now() };
+      const answer = await hall.hold(who, { seats: [seat], strategy }, { agent });
+      note.received = performance.now();
+      note.held = answer.status === 201;
+      notes.push(note);
+      if (!note.held) {
+        assert.deepEqual([answer.status, answer.json.code, answer.json.seats], [409, 'seat_taken', [seat]], answer.text);
+        continue;
+      }
+      note.givenBack = performance.now();
+      await hall.cancelled(who, answer.json.id, { agent });
+      note.gone = performance.now();
+    }
+  }
+
+  for (const strategy of STRATEGIES)
+    test(`${strategy}: nobody is told that a seat is taken while it is free, and nobody has one that another has (trap 19)`, async (t) => {
+      const hall = await Hall.open(server, `HANDS/${strategy}`, {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: SEATS, mode: MODE_OF[strategy] }] });
+      const notes = [];
+      await Promise.all((await hall.buyers(CLIENTS)).map((who) => client(hall, who, strategy, notes)));
+      const holds = notes.filter(({ held }) => held);
+      t.diagnostic(`${holds.length} of ${notes.length} had it`);
+      for (const a of holds)
+        for (const b of holds)
+          if (a !== b && a.seat === b.seat) assert.ok(a.givenBack <= b.received || b.givenBack <= a.received, JSON.stringify([a, b]));
+      for (const note of notes.filter(({ held }) => !held))
+        assert.ok(
+          holds.some(({ seat, sent, gone }) => seat === note.seat && sent < note.received && gone > note.sent),
+          `it was free all the time: ${JSON.stringify(note)}`,
+        );
+      assert.ok(holds.length > SEATS && holds.length < notes.length, 'they were in each other\'s way');
+      assert.deepEqual(await hall.counts(), { available: SEATS, held: 0, confirmed: 0 });
+      assertSeatsChangedOnce(hall);
+      await assertHotIsLedger(hall);
+    });
+});
