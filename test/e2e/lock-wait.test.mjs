@@ -6,7 +6,10 @@ import { assertAudit, keepAlive, users } from './support/queue.mjs';
 import { assertProblem, pause, start, test, until } from './support/server.mjs';
 import { shimmed, withShim } from './support/shim.mjs';
 
-const HALL = { maxPerUser: 1000, sections: [{ id: 'L', capacity: 1000, mode: 'lock' }, { id: 'S', capacity: 1000, mode: 'seat' }] };
+const HALL = {
+  maxPerUser: 1000,
+  sections: [{ id: 'L', capacity: 1000, mode: 'lock' }, { id: 'S', capacity: 1000, mode: 'seat' }, { id: 'N', capacity: 1000, mode: 'slot' }],
+};
 const LOCKING = ['lock', 'distributed-lock'];
 
 // What a buyer wants who needs the section's lock, or that of some seats.
@@ -108,30 +111,43 @@ function assertRefusal(answer) {
   assert.match(answer.json.code, /^(seat_taken|conflict|lock_timeout|lock_lost)$/);
 }
 
-const halves = (i) => (i % 2 === 0 ? anyOfL : seatsOfS(1));
+const withLocks = (i) => (i % 2 === 0 ? anyOfL : seatsOfS(1));
+const withoutLocks = (i) => ({ section: 'N', ...(i % 2 === 0 ? { quantity: 1 } : { seats: [1] }) });
 
 test('locks that are fought over for 5 s leave enter, status and /events as quick as they were', async (t) => {
   const server = await start();
   const hall = await Hall.open(server, 'WAIT/1', {}, HALL);
   const buyers = await hall.buyers(48);
-  // Of three tries one is enough, for the machine's sake: a worker that waited with its clients
-  // would fail each.
+  const tell = (what, times) => t.diagnostic(`p99 in ms ${what}: ${JSON.stringify(times)}`);
+  const among = async (wishOf) => {
+    const lines = new Lines(hall, buyers, wishOf);
+    const times = await measure(hall, buyers[0], 5000);
+    await lines.stop();
+    return times;
+  };
+  const waited = () => Promise.all(LOCKING.map(async (strategy) => ({ strategy, count: await waits(server, strategy), s: await waitedSeconds(server, strategy) })));
+
+  // A machine with other work has its own p99: of three tries one is enough, and where it is slow
+  // with such a crowd anyway, that is what counts. A worker that waited with its clients would
+  // fail each.
   let delayed;
   for (let round = 1; round <= 3; round++) {
     const before = await measure(hall, buyers[0], 1000);
-    const earlier = await Promise.all(LOCKING.map((strategy) => Promise.all([waits(server, strategy), waitedSeconds(server, strategy)])));
-    const lines = new Lines(hall, buyers, halves);
-    const during = await measure(hall, buyers[0], 5000);
-    await lines.stop();
-    for (const [i, strategy] of LOCKING.entries()) {
-      const count = (await waits(server, strategy)) - earlier[i][0];
-      const seconds = (await waitedSeconds(server, strategy)) - earlier[i][1];
-      t.diagnostic(`${strategy}: ${count} waits of ${((seconds / count) * 1000).toFixed(1)} ms, ${JSON.stringify(lines.seen)}`);
+    const earlier = await waited();
+    const during = await among(withLocks);
+    for (const [i, { strategy, count, s }] of (await waited()).entries()) {
+      const [times, seconds] = [count - earlier[i].count, s - earlier[i].s];
+      t.diagnostic(`${strategy}: ${times} waits of ${((seconds / times) * 1000).toFixed(1)} ms`);
       // Of 24 at a time: there was always somebody in line.
-      assert.ok(count > 50 && seconds > 5, `${strategy}: ${count} waits of ${seconds} s`);
+      assert.ok(times > 50 && seconds > 5, `${strategy}: ${times} waits, ${seconds} s together`);
     }
-    t.diagnostic(`p99 in ms before ${JSON.stringify(before)}, during ${JSON.stringify(during)}`);
+    tell('before', before);
+    tell('with locks', during);
     delayed = slower(before, during, 50);
+    if (delayed.length === 0) break;
+    const crowded = await among(withoutLocks);
+    tell('with the crowd, without locks', crowded);
+    delayed = slower(crowded, during, 50);
     if (delayed.length === 0) break;
   }
   assert.deepEqual(delayed, [], 'slower than before');
