@@ -102,11 +102,17 @@ static void add_seats(struct buf *out, const struct event *e, const struct secti
     }
 }
 
-static void add_seat_use(struct buf *out, const struct event *e, const struct section *s) {
+/* event="CONCERT/1",section="A" */
+static void section_labels(const struct event *e, const struct section *s,
+                           char out[SEAT_LABELS_BYTES]) {
     char label[EVENT_LABEL_BYTES];
-    char labels[SEAT_LABELS_BYTES];
     event_label(e, label);
-    snprintf(labels, sizeof labels, "%s,section=\"%s\"", label, s->id);
+    snprintf(out, SEAT_LABELS_BYTES, "%s,section=\"%s\"", label, s->id);
+}
+
+static void add_seat_use(struct buf *out, const struct event *e, const struct section *s) {
+    char labels[SEAT_LABELS_BYTES];
+    section_labels(e, s, labels);
     metrics_ratio(out, "admitone_seat_use_ratio", labels,
                   (double)(s->held + s->confirmed) / (double)s->capacity);
 }
@@ -123,11 +129,33 @@ static void gauge_per_section(struct buf *out, const char *name, const char *hel
     }
 }
 
+/* Of the adaptive sections, if there are any: which of its two ways each of them uses now. */
+static void gauge_adaptive(struct buf *out, const struct survey *s) {
+    static const char name[] = "admitone_adaptive_hot";
+    bool has_head = false;
+    for (size_t i = 0; i < s->asked; i++) {
+        const struct event *e = s->rows[i].event;
+        for (size_t k = 0; k < e->section_count; k++) {
+            const struct section *section = &e->sections[k];
+            if (section->mode != SECTION_MODE_ADAPTIVE) continue;
+            if (!has_head) metrics_head(out, name, "gauge", "1: the section uses slot, 0: lock");
+            has_head = true;
+            char labels[SEAT_LABELS_BYTES];
+            section_labels(e, section, labels);
+            enum strategy choice =
+                reservations_strategy(&s->api->reservations, section->mode, section->key);
+            metrics_value(out, name, labels, choice == STRATEGY_SLOT);
+        }
+    }
+}
+
 static void answer_metrics(struct survey *s) {
     struct api *api = s->api;
     struct ledger_health ledger;
     ledger_health(api->events.ledger, &ledger);
     struct buf *out = reply_start(s->x, 200);
+    /* Before the counters: a look may find that a section has cooled down, which is counted. */
+    gauge_adaptive(out, s);
     metrics_render(out);
     gauge(out, "admitone_connections", "Connections open now", net_connections(api->net));
     gauge(out, "admitone_events", "Events that exist", (int64_t)s->asked);

@@ -1,0 +1,342 @@
+// Locks that people wait for: nobody else is delayed by them, a wait ends in time, and a holder who
+// stands still does no harm. DESIGN.md §4; traps 19, 20 and 21.
+import assert from 'node:assert/strict';
+import { assertHotIsLedger, audit, Hall, metric } from './support/reservations.mjs';
+import { assertAudit, keepAlive, users } from './support/queue.mjs';
+import { assertProblem, pause, start, test, until } from './support/server.mjs';
+import { shimmed, withShim } from './support/shim.mjs';
+
+const HALL = {
+  maxPerUser: 1000,
+  sections: [{ id: 'L', capacity: 1000, mode: 'lock' }, { id: 'S', capacity: 1000, mode: 'seat' }, { id: 'N', capacity: 1000, mode: 'slot' }],
+};
+const LOCKING = ['lock', 'distributed-lock'];
+
+// What a buyer wants who needs the section's lock, or that of some seats.
+const anyOfL = { section: 'L', quantity: 1 };
+const seatsOfS = (...seats) => ({ section: 'S', seats, strategy: 'distributed-lock' });
+
+const outcomes = (server, strategy, outcome) => metric(server, 'admitone_reservation_outcomes_total', { strategy, outcome });
+const attempts = (server, strategy) => metric(server, 'admitone_reservation_attempts_total', { strategy });
+const waits = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_count', { strategy });
+const waitedSeconds = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_sum', { strategy });
+
+// Those whose holds were answered with 201 have what it says, and nobody else has anything.
+function assertTrue(hall, requests) {
+  const rows = new Map(hall.rows().map((row) => [row.user_id, row]));
+  for (const { user, answer } of requests) {
+    const row = rows.get(user.userId);
+    if (answer.status !== 201) {
+      assert.equal(row, undefined, `${user.userId} was refused, and has seats`);
+      continue;
+    }
+    assert.equal(row?.id, answer.json.id, user.userId);
+    assert.deepEqual([row.status, row.seats], ['HELD', answer.json.seats.join(',')], user.userId);
+  }
+  const seats = [...rows.values()].flatMap((row) => row.seats.split(',').map((seat) => `${row.section_id}/${seat}`));
+  assert.equal(new Set(seats).size, seats.length, 'a seat was sold twice');
+}
+
+// ---- nobody else waits ----
+
+const p99 = (times) => [...times].sort((a, b) => a - b)[Math.ceil(times.length * 0.99) - 1];
+
+// How long people wait for what needs no lock, in ms, p99 of each. `who`: one with a place.
+async function measure(hall, who, durationMs, what = ['enter', 'status', 'events']) {
+  const agent = keepAlive(1);
+  const asks = {
+    enter: (i) => hall.enter(`new-${hall.name}-${performance.now()}-${i}`, { agent }),
+    status: () => hall.status(who.token, { agent }),
+    events: () => hall.server.call('GET', '/events', { agent }),
+  };
+  const times = Object.fromEntries(what.map((name) => [name, []]));
+  const end = performance.now() + durationMs;
+  for (let i = 0; performance.now() < end || i < 100; i++) {
+    for (const name of what) {
+      const began = performance.now();
+      await asks[name](i);
+      times[name].push(performance.now() - began);
+    }
+    await pause(2);
+  }
+  agent.release();
+  return Object.fromEntries(what.map((name) => [name, p99(times[name])]));
+}
+
+// What has become slower, with some room, for the machine has other work, too.
+const slower = (before, during, roomMs) => Object.keys(before).filter((what) => during[what] > 3 * before[what] + roomMs);
+
+// Lines that never end: everybody gives back at once what they got, and asks again. Stops at `end`.
+class Lines {
+  constructor(hall, buyers, wishOf) {
+    this.owners = new Map();
+    this.seen = {};
+    this.end = false;
+    this.agent = keepAlive(buyers.length);
+    this.done = Promise.all(buyers.map((buyer, i) => this.#loop(hall, buyer, wishOf(i))));
+    this.done.catch(() => {}); // it is waited for below
+  }
+
+  async #loop(hall, buyer, wish) {
+    while (!this.end) {
+      const answer = await hall.hold(buyer, wish, { agent: this.agent });
+      const what = answer.status === 201 ? 'held' : answer.json?.code;
+      this.seen[what] = (this.seen[what] ?? 0) + 1;
+      if (answer.status !== 201) {
+        assertRefusal(answer);
+        await pause(2);
+        continue;
+      }
+      const { id, section, seats } = hall.reservation(answer, 'HELD');
+      const names = seats.map((seat) => `${section}/${seat}`);
+      for (const name of names) {
+        assert.ok(!this.owners.has(name), `${name} is ${this.owners.get(name)}'s and ${buyer.userId}'s`);
+        this.owners.set(name, buyer.userId);
+      }
+      await pause(0); // time for somebody else to be told the same
+      for (const name of names) this.owners.delete(name);
+      await hall.cancelled(buyer, id, { agent: this.agent });
+    }
+  }
+
+  async stop() {
+    this.end = true;
+    await this.done;
+    this.agent.release();
+  }
+}
+
+function assertRefusal(answer) {
+  assert.equal(answer.status, 409, answer.text);
+  assert.match(answer.json.code, /^(seat_taken|conflict|lock_timeout|lock_lost)$/);
+}
+
+const withLocks = (i) => (i % 2 === 0 ? anyOfL : seatsOfS(1));
+const withoutLocks = (i) => ({ section: 'N', ...(i % 2 === 0 ? { quantity: 1 } : { seats: [1] }) });
+
+test('locks that are fought over for 5 s leave enter, status and /events as quick as they were', async (t) => {
+  const server = await start();
+  const hall = await Hall.open(server, 'WAIT/1', {}, HALL);
+  const buyers = await hall.buyers(48);
+  const tell = (what, times) => t.diagnostic(`p99 in ms ${what}: ${JSON.stringify(times)}`);
+  const among = async (wishOf) => {
+    const lines = new Lines(hall, buyers, wishOf);
+    const times = await measure(hall, buyers[0], 5000);
+    await lines.stop();
+    return times;
+  };
+  const waited = () => Promise.all(LOCKING.map(async (strategy) => ({ strategy, count: await waits(server, strategy), s: await waitedSeconds(server, strategy) })));
+
+  // A machine with other work has its own p99: of three tries one is enough, and where it is slow
+  // with such a crowd anyway, that is what counts. A worker that waited with its clients would
+  // fail each.
+  let delayed;
+  for (let round = 1; round <= 3; round++) {
+    const before = await measure(hall, buyers[0], 1000);
+    const earlier = await waited();
+    const during = await among(withLocks);
+    for (const [i, { strategy, count, s }] of (await waited()).entries()) {
+      const [times, seconds] = [count - earlier[i].count, s - earlier[i].s];
+      t.diagnostic(`${strategy}: ${times} waits of ${((seconds / times) * 1000).toFixed(1)} ms`);
+      // Of 24 at a time: there was always somebody in line.
+      assert.ok(times > 50 && seconds > 5, `${strategy}: ${times} waits, ${seconds} s together`);
+    }
+    tell('before', before);
+    tell('with locks', during);
+    delayed = slower(before, during, 50);
+    if (delayed.length === 0) break;
+    const crowded = await among(withoutLocks);
+    tell('with the crowd, without locks', crowded);
+    delayed = slower(crowded, during, 50);
+    if (delayed.length === 0) break;
+  }
+  assert.deepEqual(delayed, [], 'slower than before');
+  await assertHotIsLedger(hall);
+  audit(server);
+  await server.stop();
+});
+
+// ---- lines that stand still: while syncs are held, the first has its lock and keeps it ----
+
+// A hall with so many who want to buy something.
+async function hallOf(server, name, count) {
+  const hall = await Hall.open(server, name, {}, HALL);
+  hall.next = await Promise.all(users(count).map((user) => hall.buyer(user)));
+  return hall;
+}
+
+// So many of them ask for it, one after the other: when this returns, the first has the lock and
+// the rest stand in line, in this order. Each is { user, answer, ms }, when it is answered; all()
+// waits for that.
+async function line(hall, count, wish) {
+  const { server } = hall;
+  const strategy = wish.strategy ?? 'lock';
+  const requests = [];
+  for (const user of hall.next.splice(0, count)) {
+    const before = await attempts(server, strategy);
+    const request = { user, answer: null };
+    const began = performance.now();
+    request.sent = hall.hold(user, wish).then(
+      (answer) => Object.assign(request, { answer, ms: performance.now() - began }),
+      (error) => Object.assign(request, { error }),
+    );
+    requests.push(request);
+    await until('it is under way', async () => (await attempts(server, strategy)) === before + 1);
+  }
+  return requests;
+}
+
+const all = (requests) => Promise.all(requests.map(({ sent }) => sent));
+const codes = (requests) => requests.map(({ answer, error }) => error?.code ?? (answer?.status === 201 ? 'held' : answer?.json.code));
+
+test('locks that are held for 5 s, with a line for each, delay neither status nor /events, and are kept until the commit (trap 19)', () =>
+  withShim(async (server) => {
+    const hall = await hallOf(server, 'WAIT/2', 17);
+    const [who] = hall.next.splice(0, 1);
+    const reads = ['status', 'events'];
+    const before = await measure(hall, who, 1000, reads);
+    server.hold();
+    const ofL = await line(hall, 8, anyOfL);
+    const ofS = await line(hall, 8, seatsOfS(1));
+    const during = await measure(hall, who, 5000, reads);
+    assert.deepEqual(slower(before, during, 250), [], `${JSON.stringify(before)}, then ${JSON.stringify(during)}`);
+    assert.ok([...ofL, ...ofS].every(({ answer }) => answer === null), 'they wait all the time');
+    // The watchdog has renewed the locks of those who have them: nobody else got one.
+    for (const strategy of LOCKING) assert.equal(await waits(server, strategy), 1, strategy);
+    server.release();
+    await all([...ofL, ...ofS]);
+    assert.deepEqual(codes(ofL), Array(8).fill('held'));
+    assert.deepEqual(codes(ofS), ['held', ...Array(7).fill('seat_taken')], 'in order of arrival');
+    for (const strategy of LOCKING) assert.ok((await waitedSeconds(server, strategy)) > 7 * 5, strategy);
+    assertTrue(hall, [...ofL, ...ofS]);
+    await assertHotIsLedger(hall);
+    audit(server);
+  }));
+
+test('who waits for longer than lock.wait_ms gets 409, in time, and the lock works as before (trap 21)', () =>
+  withShim(async (server) => {
+    const hall = await hallOf(server, 'WAIT/3', 26);
+    server.hold();
+    const ofL = await line(hall, 12, anyOfL);
+    const ofS = await line(hall, 12, seatsOfS(1));
+    const late = [...ofL.slice(1), ...ofS.slice(1)];
+    await all(late);
+    for (const { answer, ms } of late) {
+      assertProblem(answer, 409, 'lock_timeout');
+      assert.ok(ms >= 50 && ms < 2000, `${ms} ms`);
+    }
+    assert.deepEqual([ofL[0].answer, ofS[0].answer], [null, null], 'they have the locks');
+    for (const strategy of LOCKING) assert.equal(await outcomes(server, strategy, 'lock_timeout'), 11);
+    server.release();
+    await all([ofL[0], ofS[0]]);
+    assert.deepEqual(codes([ofL[0], ofS[0]]), ['held', 'held']);
+    assertTrue(hall, [...ofL, ...ofS]);
+
+    for (const wish of [anyOfL, seatsOfS(2)]) await hall.held(hall.next.pop(), wish);
+    assert.equal(await metric(server, 'admitone_http_responses_total', { class: '5xx' }), 0);
+    await assertHotIsLedger(hall);
+    audit(server);
+  }, ['--lock-wait-ms', '50']));
+
+test('SIGTERM while lines wait for locks: those in line are told at once, those who have them when it is done', async () => {
+  const server = await shimmed();
+  const hall = await hallOf(server, 'WAIT/4', 24);
+  server.hold();
+  const ofL = await line(hall, 12, anyOfL);
+  const ofS = await line(hall, 12, seatsOfS(1));
+  const began = performance.now();
+  server.signal('SIGTERM');
+  const inLine = [...ofL.slice(1), ...ofS.slice(1)];
+  await all(inLine);
+  assert.deepEqual(new Set(codes(inLine)), new Set(['lock_timeout']));
+  assert.deepEqual([ofL[0].answer, ofS[0].answer], [null, null], 'not on disk yet');
+  server.release();
+  await all([ofL[0], ofS[0]]);
+  assert.deepEqual(codes([ofL[0], ofS[0]]), ['held', 'held'], 'what was under way is answered');
+  await server.ended;
+  assert.ok(performance.now() - began < 5000, 'and then it ends');
+  assertTrue(hall, [...ofL, ...ofS]);
+  assertAudit(server.dataDir);
+  await server.stop();
+});
+
+// ---- a process that stands still ----
+
+const LEASE_MS = 1000;
+
+async function standStill(server, ms) {
+  server.signal('SIGSTOP');
+  await pause(ms);
+  server.signal('SIGCONT');
+}
+
+test('a process that stands still for longer than lock.lease_ms: two have the lock, one gets the seat (traps 19 and 20)', () =>
+  withShim(async (server) => {
+    const hall = await hallOf(server, 'WAIT/5', 20);
+    server.hold();
+    const ofL = await line(hall, 4, anyOfL);
+    const ofS = await line(hall, 4, seatsOfS(1));
+    await pause(3 * LEASE_MS);
+    for (const strategy of LOCKING) assert.equal(await waits(server, strategy), 1, 'the watchdog renews what is held');
+
+    await standStill(server, 2 * LEASE_MS);
+    for (const strategy of LOCKING) await until('the next one has it', async () => (await waits(server, strategy)) >= 2);
+    assert.ok([...ofL, ...ofS].every(({ answer }) => answer === null), 'though the first is not done');
+    server.release();
+    await all([...ofL, ...ofS]);
+    assert.deepEqual(codes(ofL), Array(4).fill('held'), 'each another seat');
+    assert.equal(codes(ofS).filter((code) => code === 'held').length, 1, `${codes(ofS)}`);
+    for (const { answer } of ofS) if (answer.status !== 201) assertRefusal(answer);
+    assertTrue(hall, [...ofL, ...ofS]);
+    await assertHotIsLedger(hall);
+    audit(server);
+  }, ['--lock-lease-ms', String(LEASE_MS)]));
+
+test('who lost a lock while waiting for another comes too late, and the ledger refuses it (trap 20)', () =>
+  withShim(async (server) => {
+    const hall = await hallOf(server, 'WAIT/6', 16);
+    const had = () => waits(server, 'distributed-lock');
+    server.hold();
+    const groups = [];
+    for (let seat = 1; seat <= 8; seat += 2) {
+      const [other] = await line(hall, 1, seatsOfS(seat + 1));
+      const [between] = await line(hall, 1, seatsOfS(seat + 1));
+      const [late] = await line(hall, 1, seatsOfS(seat, seat + 1)); // has the first, is third for the second
+      const [next] = await line(hall, 1, seatsOfS(seat)); // waits for the first
+      groups.push({ other, between, late, next });
+    }
+    assert.equal(await had(), 8);
+    await standStill(server, 2 * LEASE_MS);
+    await until('next has the first lock, between the second', async () => (await had()) >= 16);
+    await standStill(server, 2 * LEASE_MS);
+    await until('late has the second lock', async () => (await had()) >= 20);
+    server.release();
+    const requests = groups.flatMap(Object.values);
+    await all(requests);
+    for (const { other, between, late, next } of groups)
+      assert.deepEqual(codes([other, between, late, next]), ['held', 'seat_taken', 'lock_lost', 'held']);
+    assertTrue(hall, requests);
+    await assertHotIsLedger(hall);
+    audit(server);
+  }, ['--lock-lease-ms', String(LEASE_MS)]));
+
+test('a process that stands still again and again in the middle of it: no seat has two owners, no answer is untrue (traps 19 and 20)', async (t) => {
+  const server = await start({ args: ['--lock-lease-ms', '100'] });
+  const hall = await Hall.open(server, 'WAIT/7', {}, HALL);
+  const buyers = await hall.buyers(32);
+  const wishes = [anyOfL, seatsOfS(1), seatsOfS(1, 2), seatsOfS(2, 3)];
+  const lines = new Lines(hall, buyers, (i) => wishes[i % wishes.length]);
+  for (let round = 0; round < 10; round++) {
+    const before = lines.seen.held ?? 0;
+    await until('they go on', () => (lines.seen.held ?? 0) > before + 5);
+    await pause(Math.random() * 20);
+    await standStill(server, 150 + Math.random() * 100);
+  }
+  await lines.stop();
+  t.diagnostic(JSON.stringify(lines.seen));
+  assert.ok(hall.rows().every((row) => row.status === 'CANCELLED'), 'everything was given back');
+  assert.deepEqual(await hall.counts('S'), { available: 1000, held: 0, confirmed: 0 });
+  await assertHotIsLedger(hall);
+  audit(server);
+  await server.stop();
+});

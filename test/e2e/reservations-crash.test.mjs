@@ -1,0 +1,286 @@
+// Reservations and kill -9: every hold, confirmation and cancellation that anybody was told of is so
+// after the restart, and no seat is lost to a request that died. DESIGN.md §2 (promises 1 and 2) and
+// §8 (recovery).
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { assertAudit, bearer, eachOf, keepAlive } from './support/queue.mjs';
+import { assertHotIsLedger, Hall, metric, MODE_OF, STRATEGIES } from './support/reservations.mjs';
+import { assertProblem, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+
+const ROUNDS = 20;
+const CLIENTS = 24;
+const CAPACITY = 200;
+// So that adaptive sections change over, too.
+const ARGS = ['--queue-tick-ms', '10', '--adaptive-hot-above', '4', '--adaptive-calm-below', '2', '--adaptive-rest-ms', '50'];
+const SECTIONS = ['slot', 'lock', 'adaptive', 'seat'];
+const EVENT = { maxPerUser: 1000, sections: SECTIONS.map((mode) => ({ id: mode, capacity: CAPACITY, mode })) };
+// By how long seats are held: some holds end by themselves while all this goes on.
+const HALLS = { 'LONG/1': 86400, 'SHORT/1': 1 };
+
+const ENDED = new Set(['CANCELLED', 'EXPIRED']);
+const pick = (list) => list[Math.floor(Math.random() * list.length)];
+const chance = (part) => Math.random() < part;
+const isKeyed = ({ headers }) => 'idempotency-key' in headers;
+const isOver = ({ expiresAt }) => Date.now() >= Date.parse(expiresAt);
+
+// What everybody asked for and was told. A hold is { hall, who, wish, headers, text, json, asked,
+// isLeft }: `text` is the first answer, and `json` the last one about it; `asked` is on its way, and
+// has happened or not; isLeft: its user was told that the place is given back.
+class Journal {
+  constructor() {
+    this.holds = [];
+    this.flying = new Set(); // asked for and not answered; `id`: it is in the ledger
+    this.number = 0;
+    this.told = { held: 0, refused: 0, confirmed: 0, cancelled: 0, expired: 0, left: 0 };
+  }
+
+  // Until the server is gone.
+  async storm(server) {
+    const agent = keepAlive(CLIENTS);
+    const gone = (error) => assert.match(error.code ?? '', /ECONNRESET|ECONNREFUSED|EPIPE|HPE_/, String(error.stack));
+    const halls = Object.keys(HALLS).map((name) => new Hall(server, name));
+    try {
+      await Promise.all(Array.from({ length: CLIENTS }, (_, i) => this.#client(halls[i % halls.length], agent).catch(gone)));
+    } finally {
+      agent.release();
+    }
+  }
+
+  // One user after the other: enters, holds this and that, confirms, cancels, leaves, or just goes.
+  async #client(hall, agent) {
+    for (;;) {
+      const userId = `u${++this.number}`;
+      const { entryToken } = await hall.enter(userId, { agent });
+      const who = { userId, token: entryToken };
+      const own = [];
+      for (let i = 0; i < 3; i++) {
+        const hold = await this.#hold(hall, who, agent);
+        if (hold === null) continue;
+        own.push(hold);
+        if (chance(0.3)) await this.#cancel(hall, hold, agent);
+      }
+      for (const hold of own) if (hold.json.status === 'HELD' && chance(0.4)) await this.#confirm(hall, hold, agent);
+      for (const hold of own) if (hold.json.status === 'CONFIRMED' && chance(0.9)) await this.#cancel(hall, hold, agent);
+      // The others' holds stay, or end by their time.
+      if (chance(hall.name === 'LONG/1' ? 0.9 : 0.3)) await this.#leave(hall, who, own, agent);
+    }
+  }
+
+  async #hold(hall, who, agent) {
+    const strategy = pick(STRATEGIES);
+    const from = 1 + Math.floor(Math.random() * (CAPACITY - 3));
+    const count = 1 + Math.floor(Math.random() * 3);
+    const seats = [from, from + 1, from + 2].slice(0, count);
+    const wish = { section: MODE_OF[strategy], strategy, ...(chance(0.5) ? { quantity: count } : { seats }) };
+    const headers = chance(0.3) ? { 'idempotency-key': `${who.userId}-${this.number}-${Math.random()}` } : {};
+    const hold = { hall: hall.name, who, wish, headers, json: null, asked: 'hold' };
+    this.flying.add(hold);
+    const answer = await hall.hold(who, wish, { headers, agent });
+    this.flying.delete(hold);
+    if (answer.status !== 201) {
+      assert.equal(answer.status, 409, answer.text);
+      assert.match(answer.json.code, /^(seat_taken|sold_out|conflict|lock_timeout|lock_lost)$/);
+      this.told.refused++;
+      return null;
+    }
+    this.#tell(hold, hall.reservation(answer, 'HELD'), 'held');
+    hold.text = answer.text;
+    this.holds.push(hold);
+    return hold;
+  }
+
+  #tell(hold, json, what) {
+    if (hold.json !== null) for (const field of ['id', 'seats', 'expiresAt']) assert.deepEqual(json[field], hold.json[field]);
+    hold.json = json;
+    hold.asked = null;
+    this.told[what]++;
+  }
+
+  // Confirms or cancels; where its time is over, that is the answer.
+  async #finish(hall, hold, verb, what, agent) {
+    hold.asked = verb;
+    const answer = await hall.finish(hold.who, verb, hold.json.id, { agent });
+    if (answer.status !== 410) {
+      this.#tell(hold, hall.found(answer, what), what.toLowerCase());
+      return;
+    }
+    assertProblem(answer, 410, 'hold_expired');
+    assert.ok(hold.json.status === 'HELD' && isOver(hold.json), 'before its time');
+    this.#tell(hold, { ...hold.json, status: 'EXPIRED' }, 'expired');
+  }
+
+  #confirm(hall, hold, agent) {
+    return this.#finish(hall, hold, 'confirm', 'CONFIRMED', agent);
+  }
+
+  #cancel(hall, hold, agent) {
+    return this.#finish(hall, hold, 'cancel', 'CANCELLED', agent);
+  }
+
+  // Cancels what is held; what was confirmed stays.
+  async #leave(hall, who, own, agent) {
+    const held = own.filter(({ json }) => json.status === 'HELD');
+    for (const hold of held) hold.asked = 'leave';
+    const answer = await hall.server.call('DELETE', `/queue/${hall.name}/leave`, { headers: bearer(who.token), agent });
+    assert.equal(answer.status, 204, answer.text);
+    this.told.left++;
+    for (const hold of held) {
+      hold.asked = null;
+      hold.isLeft = true;
+    }
+  }
+
+  // Everything that was said is so in the ledger; nothing is there that nobody asked for.
+  check(hall) {
+    const rows = new Map(hall.rows().map((row) => [row.id, row]));
+    for (const hold of this.holds) {
+      if (hold.hall !== hall.name) continue;
+      const row = rows.get(hold.json.id);
+      rows.delete(hold.json.id);
+      assertKept(hold, row);
+    }
+    const asked = [...this.flying].filter((hold) => hold.hall === hall.name);
+    for (const row of rows.values()) {
+      const at = asked.findIndex(({ who, wish }) => who.userId === row.user_id && wish.strategy === row.strategy);
+      assert.ok(at >= 0, `${row.user_id} never asked for ${row.id}`);
+      const [hold] = asked.splice(at, 1);
+      hold.id = row.id;
+    }
+  }
+
+  // What the API says is what it said before, and what was on its way is known now.
+  async checkAnswers(hall, agent) {
+    const mine = ({ hall: name }) => name === hall.name;
+    const live = this.holds.filter((hold) => mine(hold) && !ENDED.has(hold.json.status));
+    await eachOf(live, CLIENTS, async (hold) => {
+      const now = hall.found(await hall.get(hold.who, hold.json.id, { agent }));
+      if (hold.asked === null && !hold.isLeft && now.status !== 'EXPIRED') assert.deepEqual(now, hold.json);
+      assertMay(hold, now.status);
+      hold.json = now;
+      hold.asked = null;
+    });
+    await eachOf([...this.flying].filter(mine), CLIENTS, (hold) => this.#learn(hall, hold, agent));
+    const keyed = this.holds.filter((hold) => mine(hold) && hold.text !== undefined && isKeyed(hold));
+    await eachOf(keyed.slice(-40), CLIENTS, async ({ who, wish, headers, text }) => {
+      const answer = await hall.hold(who, wish, { headers, agent });
+      assert.equal(answer.status, 201, answer.text);
+      assert.equal(answer.headers['idempotency-replayed'], 'true');
+      assert.equal(answer.text, text);
+    });
+  }
+
+  // What has become of a hold that was not answered. Who sent a key sends it again: it was used, and
+  // the hold is the same, or it was not.
+  async #learn(hall, hold, agent) {
+    const { id, who, wish, headers } = hold;
+    this.flying.delete(hold);
+    if (isKeyed(hold)) {
+      const answer = await hall.hold(who, wish, { headers, agent });
+      assert.equal(answer.headers['idempotency-replayed'], id === undefined ? undefined : 'true');
+      assert.ok(answer.status === 201 || (answer.status === 409 && id === undefined), answer.text);
+      if (answer.status === 201) hold.text = answer.text;
+      if (answer.status === 201 && id !== undefined) assert.equal(answer.json.id, id);
+      hold.id = answer.json.id;
+    }
+    if (hold.id === undefined) return;
+    const json = hall.found(await hall.get(who, hold.id, { agent }));
+    assert.match(json.status, /^(HELD|EXPIRED)$/);
+    this.holds.push({ ...hold, json, asked: null });
+  }
+
+  // Gives back whatever is still had.
+  async cancelAll(hall) {
+    const agent = keepAlive(CLIENTS);
+    const live = this.holds.filter((hold) => hold.hall === hall.name && !ENDED.has(hold.json.status));
+    await eachOf(live, CLIENTS, (hold) => this.#cancel(hall, hold, agent));
+    agent.release();
+  }
+}
+
+// What may have become of a hold, by what was last said of it and what was on its way. Holds end by
+// their time whatever anybody says.
+function assertMay(hold, status) {
+  const { json, asked } = hold;
+  const may = new Set([hold.isLeft && json.status === 'HELD' ? 'CANCELLED' : json.status]);
+  if (asked === 'confirm') may.add('CONFIRMED');
+  if (asked === 'cancel' || asked === 'leave') may.add('CANCELLED');
+  if (json.status === 'HELD' && isOver(json)) may.add('EXPIRED');
+  assert.ok(may.has(status), `${json.id} was ${json.status}, ${asked ?? 'nothing'} was asked, and it is ${status}`);
+}
+
+function assertKept(hold, row) {
+  const { json } = hold;
+  assert.ok(row, `${json.id} was acknowledged and is lost`);
+  assertMay(hold, row.status);
+  assert.equal(row.seats, json.seats.join(','));
+  assert.equal(row.expires_at, Date.parse(json.expiresAt));
+  assert.equal(row.user_id, json.userId);
+  if (json.confirmationCode !== null) assert.equal(row.confirmation_code, json.confirmationCode);
+  if (json.endedAt !== null && json.status === 'CANCELLED') assert.equal(row.ended_at, Date.parse(json.endedAt));
+  if (row.status === 'EXPIRED') assert.ok(row.ended_at >= row.expires_at, 'before its time');
+}
+
+// Hot and ledger agree at once where nothing ends by itself meanwhile; elsewhere, in a moment.
+async function assertRecovered(hall) {
+  if (hall.name === 'LONG/1') {
+    await assertHotIsLedger(hall);
+    return;
+  }
+  let why;
+  const agree = () => assertHotIsLedger(hall).then(() => true, (error) => ((why = error), false));
+  await until('hot and ledger agree', agree).catch(() => {
+    throw why;
+  });
+}
+
+async function open(server) {
+  for (const [name, holdSeconds] of Object.entries(HALLS)) await Hall.open(server, name, {}, { ...EVENT, holdSeconds });
+}
+
+test('kill -9 in the middle of holding, confirming and cancelling, twenty times: all that was said is so, no seat is lost (traps 26 and 31)', { timeout: 300000 }, async (t) => {
+  const folder = tempFolder();
+  const dataDir = path.join(folder, 'data');
+  const journal = new Journal();
+  let switches = 0;
+  let server = await start({ dataDir, args: ARGS });
+  await open(server);
+  for (let round = 0; round < ROUNDS; round++) {
+    const before = { ...journal.told };
+    const storm = journal.storm(server);
+    storm.catch(() => {}); // it is waited for below
+    const said = (what, count) => journal.told[what] >= before[what] + count;
+    await until('something of each was said', () => said('held', 150) && said('confirmed', 30) && said('cancelled', 60) && said('left', 10), 20000);
+    switches += await metric(server, 'admitone_adaptive_switches_total', { to: 'slot' });
+    await pause(Math.random() * 100); // wherever it is then
+    await server.kill9();
+    await storm;
+    assertAudit(dataDir);
+    for (const name of Object.keys(HALLS)) journal.check(new Hall({ dataDir }, name));
+
+    server = await start({ dataDir, args: ARGS });
+    const agent = keepAlive(CLIENTS);
+    for (const name of Object.keys(HALLS)) {
+      const hall = new Hall(server, name);
+      await assertRecovered(hall);
+      await journal.checkAnswers(hall, agent);
+      journal.check(hall);
+    }
+    agent.release();
+  }
+  t.diagnostic(`${JSON.stringify(journal.told)}, ${switches} times over to slot`);
+
+  for (const name of Object.keys(HALLS)) {
+    const hall = new Hall(server, name);
+    await journal.cancelAll(hall);
+    await until('everything has ended', () => hall.rows().every(({ status }) => ENDED.has(status)));
+    journal.check(hall);
+    await assertRecovered(hall);
+    for (const section of SECTIONS) assert.deepEqual(await hall.counts(section), { available: CAPACITY, held: 0, confirmed: 0 }, section);
+  }
+  const strategies = new Set(journal.holds.map(({ json }) => json.strategy));
+  assert.deepEqual([...strategies].sort(), [...STRATEGIES].sort(), 'each was used');
+  assert.ok(journal.holds.some(({ json }) => json.status === 'EXPIRED'), 'some holds ended by their time');
+  await server.stop();
+  assertAudit(dataDir);
+  removeFolder(folder);
+});
