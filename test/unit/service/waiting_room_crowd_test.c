@@ -143,7 +143,7 @@ static void act(struct errand *errand) {
 
 static void start_worker(struct crowd *x, int i) {
     struct worker *w = &x->house.workers[i];
-    assert_int_equal(worker_init(w), 0);
+    house_init_worker(&x->house, i);
     x->shares[i] = (struct admission_share){.room = &x->house.room,
                                             .reservations = &x->house.reservations,
                                             .catalogue = x->house.catalogue,
