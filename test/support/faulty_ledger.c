@@ -17,11 +17,13 @@ static enum err fail(int *fails, struct ledger_record *r) {
 
 static enum err submit_or_fail(struct ledger *l, struct ledger_record *r) {
     struct faulty_ledger *f = faulty_of(l);
+    if (f->is_full) return ERR_OVERLOADED;
     return f->fails > 0 ? fail(&f->fails, r) : ledger_submit(f->real, r);
 }
 
 static enum err ask_or_fail(struct ledger *l, struct ledger_record *r) {
     struct faulty_ledger *f = faulty_of(l);
+    if (f->is_full) return ERR_OVERLOADED;
     return f->asks_fail > 0 ? fail(&f->asks_fail, r) : ledger_ask(f->real, r);
 }
 
