@@ -436,7 +436,7 @@ static void on_leave_followed(struct follow_op *f) {
 
 static void on_left(struct room_ending *e, enum err result) {
     struct leaving *l = CONTAINER_OF(e, struct leaving, end);
-    if (result != ERR_OK || e->cancel_count == 0) {
+    if (result != ERR_OK) {
         l->done(l, result);
         return;
     }
