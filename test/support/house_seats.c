@@ -80,6 +80,20 @@ static void fill_seats(struct house_hold *x, const struct wish *w) {
     g->named = copy;
 }
 
+/* The stored answer tells which reservation it was. */
+static void respond(struct idempotency *i, const struct reservation *r, struct buf *out) {
+    char text[UUID_TEXT_BYTES];
+    (void)i;
+    uuid_format(&r->id, text);
+    buf_add(out, (str){text, sizeof text});
+}
+
+bool house_hold_replays(const struct house_hold *x, const struct uuid *id) {
+    struct uuid told;
+    return x->result == ERR_OK && x->idempotency.replayed &&
+           uuid_parse(buf_str(&x->idempotency.replayed_text), &told) && uuid_eq(&told, id);
+}
+
 static void fill_key(struct house_hold *x, const struct wish *w) {
     if (w->key == NULL) return;
     struct idempotency *i = &x->idempotency;
@@ -87,7 +101,7 @@ static void fill_key(struct house_hold *x, const struct wish *w) {
                               .route = STR("hold"),
                               .key = str_of(w->key),
                               .status = 201,
-                              .response = str_of(w->key)};
+                              .respond = respond};
     memset(i->digest, w->body, sizeof i->digest);
     x->holding.idempotency = i;
     x->holding.key = (struct claim_key){.key = str_hash(i->key, 1) | 1, .request = w->body};

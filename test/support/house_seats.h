@@ -47,6 +47,8 @@ void house_hold_prepare(struct house *h, struct house_hold *x, const struct wish
 /* On the thread of the desk. */
 void house_hold_start(struct house *h, struct desk *d, struct house_hold *x);
 bool house_hold_is_back(void *hold); /* for harness_wait */
+/* Whether it was answered as the request that made that reservation. Before its end. */
+bool house_hold_replays(const struct house_hold *x, const struct uuid *id);
 void house_hold_end(struct house_hold *x);
 
 /* All of it, at the house's desk. *out (may be NULL), on OK and not replayed: mem_free frees it. */
