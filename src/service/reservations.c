@@ -594,9 +594,10 @@ static void on_other_followed(struct follow_op *f) {
 static void on_other_found(struct task *task) {
     struct expiring *x = CONTAINER_OF(task, struct expiring, get.record.task);
     struct reservation *r = x->get.found;
-    bool is_known = x->get.record.result == ERR_OK && r != NULL && r->status != RESERVATION_HELD;
-    x->news[0] = (struct reservation_news){x->get.id, RESERVATION_HELD, false};
-    if (is_known) x->news[0].status = r->status;
+    /* What the ledger does not have at all is nobody's. */
+    enum reservation_status status = r == NULL ? RESERVATION_EXPIRED : r->status;
+    bool is_known = x->get.record.result == ERR_OK && status != RESERVATION_HELD;
+    x->news[0] = (struct reservation_news){x->get.id, status, false};
     mem_free(r);
     if (is_known)
         expire_follow(x, 1, on_other_followed);

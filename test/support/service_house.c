@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "house_seats.h"
 
 /* ---- life ---- */
 
@@ -49,17 +50,21 @@ static void shut_down(struct house *h) {
     memory_locks_free(h->locks);
 }
 
-void house_build(struct house *h, const struct queue_rules *rules) {
+void house_build_event(struct house *h, const struct event *wanted) {
     *h = (struct house){0};
     harness_init(&h->h);
     open_up(h);
-    struct event *wanted = test_event("1", 1);
-    wanted->queue = *rules;
     struct event *stored = harness_store(&h->h, h->ledger, wanted);
     h->key = stored->key;
     mem_free(stored);
-    mem_free(wanted);
     assert_int_equal(recovery_run(&h->events, clock_wall_ms()), ERR_OK);
+}
+
+void house_build(struct house *h, const struct queue_rules *rules) {
+    struct event *wanted = test_event("1", 1);
+    wanted->queue = *rules;
+    house_build_event(h, wanted);
+    mem_free(wanted);
 }
 
 void house_recover(struct house *h) {
@@ -74,9 +79,17 @@ void house_tear_down(struct house *h) {
     harness_deinit(&h->h);
 }
 
+void house_init_worker(struct house *h, int worker) {
+    struct worker *w = &h->workers[worker];
+    struct desk *d = &h->desks[worker];
+    assert_int_equal(worker_init(w), 0);
+    *d = (struct desk){.locks = h->desk.locks, .lease_ms = h->desk.lease_ms};
+    desk_init(d, &w->loop);
+}
+
 void house_start_workers(struct house *h) {
     for (int i = 0; i < HOUSE_WORKERS; i++) {
-        assert_int_equal(worker_init(&h->workers[i]), 0);
+        house_init_worker(h, i);
         assert_int_equal(worker_start(&h->workers[i]), 0);
     }
     h->working = true;
@@ -96,15 +109,19 @@ void house_send(struct house *h, int worker, struct errand *e) {
 struct stop {
     struct task task; /* first, so that a task is its stop */
     struct worker *worker;
+    struct desk *desk;
 };
 
 static void stop_worker(struct task *t) {
-    worker_stop(((struct stop *)t)->worker);
+    struct stop *s = (struct stop *)t;
+    desk_close(s->desk);
+    worker_stop(s->worker);
 }
 
 void house_stop_workers(struct house *h) {
     for (int i = 0; h->working && i < HOUSE_WORKERS; i++) {
-        struct stop stop = {.task.run = stop_worker, .worker = &h->workers[i]};
+        struct stop stop = {
+            .task.run = stop_worker, .worker = &h->workers[i], .desk = &h->desks[i]};
         mailbox_post(&h->workers[i].mailbox, &stop.task);
         worker_join(&h->workers[i]);
     }
@@ -112,9 +129,7 @@ void house_stop_workers(struct house *h) {
 }
 
 void house_configure(struct house *h, enum event_state state, const struct queue_rules *rules) {
-    catalogue_open(h->catalogue);
-    struct event *e = event_copy(catalogue_find_key(h->catalogue, h->key));
-    catalogue_shut(h->catalogue);
+    struct event *e = house_event(h);
     e->version++;
     e->state = state;
     if (rules != NULL) e->queue = *rules;
@@ -272,5 +287,6 @@ void house_assert_agreement(struct house *h) {
     struct queue_counts c = house_counts(h);
     assert_int_equal(a.waiting, c.waiting);
     assert_int_equal(a.live, c.waiting + c.active);
+    house_assert_same_seats(h);
     assert_int_equal(ledger_check(h->ledger, true, on_finding, NULL), ERR_OK);
 }

@@ -1,7 +1,7 @@
 /*
- * service_house: the waiting rooms as the server has them, without its network: the SQLite ledger
- * in a folder of its own, the hot store in memory, real workers, and the use cases on top. The
- * test's own thread is a worker too (ledger_harness.h).
+ * service_house: waiting rooms and seats as the server has them, without its network: the SQLite
+ * ledger in a folder of its own, the hot store in memory, real workers, and the use cases on top.
+ * The test's own thread is a worker too (ledger_harness.h).
  */
 #ifndef ADMITONE_TEST_SERVICE_HOUSE_H
 #define ADMITONE_TEST_SERVICE_HOUSE_H
@@ -25,17 +25,23 @@ struct house {
     struct reservations reservations;
     struct desk desk; /* of the test's own thread */
     struct worker workers[HOUSE_WORKERS];
+    struct desk desks[HOUSE_WORKERS]; /* of the workers */
     bool working;
     int64_t key; /* of CONCERT/1 */
 };
 
 /* An empty ledger with the event CONCERT/1, OPEN, by these rules. Nobody works yet. */
 void house_build(struct house *h, const struct queue_rules *rules);
+/* The same with any event CONCERT/1. */
+void house_build_event(struct house *h, const struct event *wanted);
 /* From the ledger, as a start does it, and back. What was open is closed first. */
 void house_recover(struct house *h);
 void house_tear_down(struct house *h);
 
 void house_start_workers(struct house *h);
+/* One of them, with its desk: more may be put on its loop before worker_start. When all are started
+ * `working` is set. */
+void house_init_worker(struct house *h, int worker);
 /* When nothing of theirs is under way. */
 void house_stop_workers(struct house *h);
 
@@ -63,7 +69,8 @@ void house_wait_writable(struct house *h);
 struct place house_place(struct house *h, uint64_t seq, int64_t now_ms);
 struct queue_counts house_counts(struct house *h);
 
-/* Fails the test unless ledger and hot store have the same entries, and the ledger is sound. */
+/* Fails the test unless ledger and hot store have the same entries and seats, and the ledger is
+ * sound. */
 void house_assert_agreement(struct house *h);
 
 #endif

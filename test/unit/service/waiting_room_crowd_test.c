@@ -143,8 +143,9 @@ static void act(struct errand *errand) {
 
 static void start_worker(struct crowd *x, int i) {
     struct worker *w = &x->house.workers[i];
-    assert_int_equal(worker_init(w), 0);
+    house_init_worker(&x->house, i);
     x->shares[i] = (struct admission_share){.room = &x->house.room,
+                                            .reservations = &x->house.reservations,
                                             .catalogue = x->house.catalogue,
                                             .index = 0, /* all of them tick the one event */
                                             .count = 1};

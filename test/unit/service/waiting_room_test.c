@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "faulty_ledger.h"
 #include "service_house.h"
 #include "sync_recorder.h"
 
@@ -234,33 +235,10 @@ static void a_place_that_the_ledger_could_not_take_is_undone(void **state) {
     house_assert_agreement(&f->house);
 }
 
-/* A ledger that refuses the next record, as a disk might. */
-struct faulty {
-    struct ledger ledger;
-    struct ledger *real;
-    int fails;
-};
-
-static enum err submit_or_fail(struct ledger *l, struct ledger_record *r) {
-    struct faulty *x = CONTAINER_OF(l, struct faulty, ledger);
-    if (x->fails == 0) return ledger_submit(x->real, r);
-    x->fails--;
-    r->result = ERR_LEDGER_FAILED;
-    r->task.home = mailbox_mine();
-    mailbox_post(r->task.home, &r->task);
-    return ERR_OK;
-}
-
-static void health_of_real(struct ledger *l, struct ledger_health *out) {
-    ledger_health(CONTAINER_OF(l, struct faulty, ledger)->real, out);
-}
-
-static const struct ledger_ops faulty_ops = {.submit = submit_or_fail, .health = health_of_real};
-
 /* Ann enters twice: the first record fails, the second one, of the same place, is written. */
-static void enter_twice_of_which_the_first_fails(struct fixture *f, struct faulty *x,
+static void enter_twice_of_which_the_first_fails(struct fixture *f, struct faulty_ledger *x,
                                                  struct probe twice[2]) {
-    *x = (struct faulty){.ledger.ops = &faulty_ops, .real = f->house.ledger, .fails = 1};
+    faulty_ledger_init(x, f->house.ledger, 1);
     f->house.room.ledger = &x->ledger;
     sync_gate_close();
     probe_enter(f, &twice[0], "ann");
@@ -272,7 +250,7 @@ static void enter_twice_of_which_the_first_fails(struct fixture *f, struct fault
 
 static void who_joined_a_place_that_failed_takes_another(void **state) {
     struct fixture *f = *state;
-    struct faulty x;
+    struct faulty_ledger x;
     struct probe twice[2];
     enter_twice_of_which_the_first_fails(f, &x, twice);
     sync_gate_open();
@@ -287,7 +265,7 @@ static void who_joined_a_place_that_failed_takes_another(void **state) {
 
 static void a_row_of_an_undone_place_ends_though_its_user_has_got_another(void **state) {
     struct fixture *f = *state;
-    struct faulty x;
+    struct faulty_ledger x;
     struct probe twice[2];
     struct probe third;
     enter_twice_of_which_the_first_fails(f, &x, twice);
@@ -303,7 +281,7 @@ static void a_row_of_an_undone_place_ends_though_its_user_has_got_another(void *
 
 static void a_row_of_an_undone_place_ends_though_nobody_may_enter_any_more(void **state) {
     struct fixture *f = *state;
-    struct faulty x;
+    struct faulty_ledger x;
     struct probe twice[2];
     enter_twice_of_which_the_first_fails(f, &x, twice);
     house_configure(&f->house, EVENT_CLOSED, NULL);
@@ -376,7 +354,8 @@ static void who_comes_back_after_the_time_closes_the_old_row(void **state) {
     struct fixture *f = *state;
     leave_overdue_row(f, "ann");
     house_recover(&f->house);
-    struct faulty x = {.ledger.ops = &faulty_ops, .real = f->house.ledger, .fails = 1};
+    struct faulty_ledger x;
+    faulty_ledger_init(&x, f->house.ledger, 1);
     f->house.room.ledger = &x.ledger;
     uint64_t seq = take(f, "ann", ENTRY_ACTIVE);
     assert_int_equal(x.fails, 0);

@@ -1,0 +1,21 @@
+/*
+ * faulty_ledger: a ledger in front of a real one, of whose next records some fail, as a disk might
+ * make them fail: taken, and handed back with ERR_LEDGER_FAILED; or that takes none at all. One
+ * thread.
+ */
+#ifndef ADMITONE_TEST_FAULTY_LEDGER_H
+#define ADMITONE_TEST_FAULTY_LEDGER_H
+
+#include "port/ledger.h"
+
+struct faulty_ledger {
+    struct ledger ledger;
+    struct ledger *real;
+    int fails;     /* so many that are submitted from now on */
+    int asks_fail; /* likewise, of those that are asked */
+    bool is_full;  /* neither is taken: ERR_OVERLOADED */
+};
+
+void faulty_ledger_init(struct faulty_ledger *f, struct ledger *real, int fails);
+
+#endif

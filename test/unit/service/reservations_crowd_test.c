@@ -1,0 +1,478 @@
+/*
+ * A crowd that buys, on real workers, the real ledger and the real hot store: all strategies at
+ * once, several requests of one user at once, holds that expire meanwhile, an event that changes.
+ * What must hold is proven at the end, from the ledger's own history: no seat was ever in two
+ * hands, nobody ever had more than allowed, whoever was told something finds it there; and both
+ * stores have the same. RESERVATIONS_CROWD_SEED sets what the clients want, though not when their
+ * turn comes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "house_seats.h"
+#include "service/admission.h"
+#include "splitmix.h"
+#include "sync_recorder.h"
+
+#define CLIENTS 24
+#define USERS 8 /* so that each is there three times, on different workers */
+#define CROWD_MS 3000
+#define TICK_MS 10
+#define PER_USER 4
+#define CAPACITY 14
+#define TOLD_MAX 1000
+#define KEYS_MAX 4096
+
+enum { SLOT_OR_LOCK, ADAPTIVE, SEAT, SECTIONS };
+
+struct crowd;
+
+/* What the client was told of a reservation that it made. */
+struct told {
+    struct uuid id;
+    bool confirmed;
+    bool cancelled;
+    bool expired;
+};
+
+struct client {
+    struct errand errand; /* first, so that an errand is its client */
+    struct crowd *crowd;
+    int number;
+    uint64_t random;
+    char user[16];
+    uint64_t seq; /* of the place that it was told last; 0: none */
+    uint32_t seats[4];
+    char key[16]; /* of the request under way; empty: none */
+    unsigned key_number;
+    struct told told[TOLD_MAX];
+    size_t told_count;
+    struct arena arena;
+    union {
+        struct room_entering entering;
+        struct house_hold hold;
+        struct deciding deciding;
+        struct leaving leaving;
+    };
+};
+
+struct crowd {
+    struct house house;
+    struct admission_share shares[HOUSE_WORKERS];
+    struct client clients[CLIENTS];
+    uint64_t seed;
+    _Atomic bool stop;
+    _Atomic int gone;
+    _Atomic int wrong; /* threads of the test can't fail it themselves */
+    _Atomic int last_wrong;
+    _Atomic int results[ERR_VERSION_NOT_SUPPORTED + 1]; /* of holds */
+    _Atomic int replays;
+    _Atomic unsigned key_turns[USERS];
+    bool may_fail; /* the ledger does, now and then */
+    pthread_mutex_t lock;
+    struct uuid answered[USERS][KEYS_MAX]; /* under lock: by what a key was answered first */
+};
+
+static void next_turn(struct client *c) {
+    house_send(&c->crowd->house, c->number % HOUSE_WORKERS, &c->errand);
+}
+
+static void expect(struct client *c, bool right, enum err result) {
+    if (right || (c->crowd->may_fail && err_status(result) == 503)) return;
+    c->crowd->wrong++;
+    c->crowd->last_wrong = (int)result;
+}
+
+static uint64_t dice(struct client *c, uint64_t sides) {
+    return next_random(&c->random) % sides;
+}
+
+/* ---- enter ---- */
+
+static void on_entered(struct room_entering *e, enum err result) {
+    struct client *c = CONTAINER_OF(e, struct client, entering);
+    expect(c, result == ERR_OK, result);
+    if (result == ERR_OK) c->seq = e->enter.place.seq;
+    next_turn(c);
+}
+
+static void enter(struct client *c) {
+    c->entering = (struct room_entering){.enter = {.op.event_key = c->crowd->house.key,
+                                                   .user = str_of(c->user),
+                                                   .lane = LANE_DEFAULT},
+                                         .done = on_entered};
+    waiting_room_enter(&c->crowd->house.room, &c->entering);
+}
+
+/* ---- hold ---- */
+
+static bool may_be_answered(enum err result) {
+    switch (result) {
+    case ERR_OK:
+    case ERR_NOT_ACTIVE:
+    case ERR_LIMIT_EXCEEDED:
+    case ERR_SOLD_OUT:
+    case ERR_SEAT_TAKEN:
+    case ERR_SEAT_NOT_FOUND: /* the section has shrunk */
+    case ERR_SECTION_CLOSED:
+    case ERR_CONFLICT:
+    case ERR_LOCK_TIMEOUT:
+    case ERR_LOCK_LOST:
+    case ERR_RESERVATION_ENDED: /* by a twin that left */
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* All who sent the key are told of one reservation. */
+static void compare_answers(struct client *c, const struct uuid *made) {
+    struct crowd *x = c->crowd;
+    struct uuid *first = &x->answered[c->number % USERS][c->key_number];
+    static const struct uuid none;
+    struct uuid id = none;
+    if (made != NULL)
+        id = *made;
+    else
+        expect(c, uuid_parse(buf_str(&c->hold.idempotency.replayed_text), &id), ERR_OK);
+    pthread_mutex_lock(&x->lock);
+    if (uuid_eq(first, &none)) *first = id;
+    expect(c, uuid_eq(first, &id), ERR_OK);
+    pthread_mutex_unlock(&x->lock);
+}
+
+static void on_held(struct house_hold *h) {
+    struct client *c = CONTAINER_OF(h, struct client, hold);
+    bool is_replayed = h->result == ERR_OK && h->idempotency.replayed;
+    const struct uuid *made =
+        h->result == ERR_OK && !is_replayed ? &h->holding.reservation.id : NULL;
+    c->crowd->results[h->result]++;
+    c->crowd->replays += is_replayed;
+    expect(c, may_be_answered(h->result), h->result);
+    if (h->result == ERR_OK && c->key[0] != '\0') compare_answers(c, made);
+    if (h->result == ERR_NOT_ACTIVE) c->seq = 0;
+    if (made != NULL) c->told[c->told_count++] = (struct told){.id = *made};
+    house_hold_end(h);
+    next_turn(c);
+}
+
+/* What a key stands for is always the same request. */
+static void choose_by(struct wish *w, uint64_t *random, uint32_t *seats) {
+    w->section = next_random(random) % SECTIONS;
+    w->quantity = (uint32_t)(next_random(random) % 3 + 1);
+    if (next_random(random) % 2 == 0) return;
+    uint32_t first = (uint32_t)(next_random(random) % (CAPACITY - 2)) + 1;
+    uint32_t apart = (uint32_t)(next_random(random) % 2) + 1;
+    for (uint32_t i = 0; i < w->quantity; i++) seats[i] = first + i * apart;
+    seats[w->quantity] = 0;
+    w->seats = seats;
+}
+
+static enum strategy strategy_for(struct client *c, enum section_mode mode) {
+    if (mode != SECTION_MODE_SEAT) return strategy_default(mode);
+    return (enum strategy)(STRATEGY_OPTIMISTIC + dice(c, 3));
+}
+
+static void hold(struct client *c) {
+    struct house *house = &c->crowd->house;
+    struct wish w = {.user = c->user, .seq = c->seq};
+    uint64_t random = c->random;
+    c->key[0] = '\0';
+    if (dice(c, 3) == 0) {
+        int user = c->number % USERS;
+        c->key_number = c->crowd->key_turns[user]++ / 3 % KEYS_MAX; /* three in a row the same */
+        random = c->crowd->seed + c->key_number;
+        snprintf(c->key, sizeof c->key, "key%u", c->key_number);
+        w.key = c->key;
+        w.body = 1;
+    }
+    choose_by(&w, &random, c->seats);
+    house_hold_prepare(house, &c->hold, &w);
+    c->hold.holding.strategy = strategy_for(c, c->hold.holding.terms.mode);
+    c->hold.done = on_held;
+    house_hold_start(house, &house->desks[c->number % HOUSE_WORKERS], &c->hold);
+}
+
+/* ---- confirm, cancel, leave ---- */
+
+static bool is_theirs(struct deciding *d, const struct reservation *r) {
+    return strcmp(CONTAINER_OF(d, struct client, deciding)->user, r->user) == 0;
+}
+
+static struct told *told_of(struct client *c, const struct uuid *id) {
+    size_t at = c->told_count - 1;
+    while (!uuid_eq(&c->told[at].id, id)) at--;
+    return &c->told[at];
+}
+
+static void on_confirmed(struct deciding *d, enum err result) {
+    struct client *c = CONTAINER_OF(d, struct client, deciding);
+    struct told *t = told_of(c, &d->id);
+    bool was_ended = t->cancelled || t->expired;
+    expect(c,
+           (result == ERR_OK && !was_ended) || (result == ERR_HOLD_EXPIRED && !t->confirmed) ||
+               result == ERR_RESERVATION_ENDED,
+           result);
+    if (result == ERR_OK) t->confirmed = true;
+    if (result == ERR_HOLD_EXPIRED) t->expired = true;
+    mem_free(d->reservation);
+    next_turn(c);
+}
+
+static void on_cancelled(struct deciding *d, enum err result) {
+    struct client *c = CONTAINER_OF(d, struct client, deciding);
+    struct told *t = told_of(c, &d->id);
+    expect(c, (result == ERR_OK && !t->expired) || (result == ERR_HOLD_EXPIRED && !t->confirmed),
+           result);
+    if (result == ERR_OK) t->cancelled = true;
+    if (result == ERR_HOLD_EXPIRED) t->expired = true;
+    mem_free(d->reservation);
+    next_turn(c);
+}
+
+/* One of its last few. */
+static void decide(struct client *c, bool confirms) {
+    size_t back = dice(c, 4) + 1;
+    size_t at = back > c->told_count ? 0 : c->told_count - back;
+    c->deciding = (struct deciding){.id = c->told[at].id,
+                                    .is_theirs = is_theirs,
+                                    .done = confirms ? on_confirmed : on_cancelled};
+    (confirms ? reservations_confirm : reservations_cancel)(&c->crowd->house.reservations,
+                                                            &c->deciding);
+}
+
+static void on_left(struct leaving *l, enum err result) {
+    struct client *c = CONTAINER_OF(l, struct client, leaving);
+    expect(c, result == ERR_OK, result);
+    if (result == ERR_OK) c->seq = 0;
+    arena_reset(&c->arena);
+    next_turn(c);
+}
+
+static void leave(struct client *c) {
+    c->leaving = (struct leaving){
+        .event_key = c->crowd->house.key, .seq = c->seq, .arena = &c->arena, .done = on_left};
+    reservations_leave(&c->crowd->house.reservations, &c->leaving);
+}
+
+static void act(struct errand *errand) {
+    struct client *c = (struct client *)errand;
+    if (c->crowd->stop || c->told_count == TOLD_MAX) {
+        c->crowd->gone++;
+        return;
+    }
+    uint64_t chance = dice(c, 100);
+    if (c->seq == 0)
+        enter(c);
+    else if (chance < 55 || c->told_count == 0)
+        hold(c);
+    else if (chance < 65)
+        decide(c, true);
+    else if (chance < 95)
+        decide(c, false);
+    else
+        leave(c);
+}
+
+/* ---- the crowd ---- */
+
+static void start_worker(struct crowd *x, int i) {
+    struct worker *w = &x->house.workers[i];
+    house_init_worker(&x->house, i);
+    x->shares[i] = (struct admission_share){.room = &x->house.room,
+                                            .reservations = &x->house.reservations,
+                                            .catalogue = x->house.catalogue,
+                                            .index = 0, /* all of them tick the one event */
+                                            .count = 1};
+    admission_start(&x->shares[i], w, TICK_MS);
+    assert_int_equal(worker_start(w), 0);
+}
+
+static struct event *crowded_event(void) {
+    static const enum section_mode modes[SECTIONS] = {SECTION_MODE_SLOT, SECTION_MODE_ADAPTIVE,
+                                                      SECTION_MODE_SEAT};
+    struct event *e = test_event("1", SECTIONS);
+    e->queue = (struct queue_rules){.max_waiting = 100,
+                                    .max_active = 100,
+                                    .entry_batch_size = 100000,
+                                    .entry_interval_s = 1,
+                                    .active_ttl_s = 2,
+                                    .grace_s = 300};
+    e->hold_s = 1;
+    e->max_per_user = PER_USER;
+    for (int i = 0; i < SECTIONS; i++) {
+        e->sections[i].capacity = CAPACITY;
+        e->sections[i].mode = modes[i];
+    }
+    return e;
+}
+
+static void crowd_open(struct crowd *x, bool may_fail) {
+    const char *wanted = getenv("RESERVATIONS_CROWD_SEED");
+    x->seed = wanted != NULL ? strtoull(wanted, NULL, 10) : (uint64_t)clock_wall_ms();
+    x->may_fail = may_fail;
+    pthread_mutex_init(&x->lock, NULL);
+    struct event *e = crowded_event();
+    house_build_event(&x->house, e);
+    mem_free(e);
+    x->house.reservations.adaptive =
+        (struct adaptive_rules){.calm_below = 2, .hot_above = 5, .wait_ms = 5, .rest_ms = 20};
+    for (int i = 0; i < HOUSE_WORKERS; i++) start_worker(x, i);
+    x->house.working = true;
+    for (int i = 0; i < CLIENTS; i++) {
+        struct client *c = &x->clients[i];
+        *c = (struct client){.crowd = x, .number = i, .random = x->seed + (uint64_t)i};
+        snprintf(c->user, sizeof c->user, "user%d", i % USERS);
+        c->errand.work = act;
+        next_turn(c);
+    }
+}
+
+/* The event changes while it sells; what is refused because seats are taken stays as it is. */
+static void change_event(struct crowd *x, int turn) {
+    struct event *e = house_event(&x->house);
+    e->sections[SLOT_OR_LOCK].mode = turn % 4 < 2 ? SECTION_MODE_SLOT : SECTION_MODE_LOCK;
+    e->sections[SLOT_OR_LOCK].status = turn % 8 == 7 ? SECTION_CLOSED : SECTION_OPEN;
+    e->sections[ADAPTIVE].capacity = turn % 3 == 0 ? CAPACITY - 4 : CAPACITY;
+    e->sections[SEAT].capacity = turn % 5 == 0 ? CAPACITY - 4 : CAPACITY;
+    enum err result = house_put(&x->house, e);
+    assert_true(result == ERR_OK || result == ERR_SECTION_IN_USE ||
+                (x->may_fail && err_status(result) == 503));
+    mem_free(e);
+}
+
+static void watch(struct crowd *x) {
+    int64_t until_ns = clock_steady_ns() + CROWD_MS * INT64_C(1000000);
+    for (int turn = 0; clock_steady_ns() < until_ns; turn++) {
+        if (x->may_fail) sync_fail_syncs(turn % 4 == 3 ? SQLITE_IOERR_FSYNC : 0);
+        change_event(x, turn);
+        harness_turn_for(&x->house.h, 30);
+    }
+    sync_fail_syncs(0);
+    house_wait_writable(&x->house);
+}
+
+static bool everybody_is_gone(void *arg) {
+    return ((struct crowd *)arg)->gone == CLIENTS;
+}
+
+struct tick_stop {
+    struct errand errand; /* first, so that an errand is its stop */
+    struct admission_share *share;
+};
+
+static void stop_ticking(struct errand *errand) {
+    admission_stop(((struct tick_stop *)errand)->share);
+    errand->done = true;
+}
+
+static bool is_done(void *arg) {
+    return ((struct errand *)arg)->done;
+}
+
+static void crowd_disperse(struct crowd *x) {
+    x->stop = true;
+    harness_wait(&x->house.h, everybody_is_gone, x);
+    for (int i = 0; i < HOUSE_WORKERS; i++) {
+        struct tick_stop stop = {.errand.work = stop_ticking, .share = &x->shares[i]};
+        house_send(&x->house, i, &stop.errand);
+        harness_wait(&x->house.h, is_done, &stop.errand);
+    }
+    house_wait_idle(&x->house);
+    house_stop_workers(&x->house);
+    for (int i = 0; i < HOUSE_WORKERS; i++) admission_deinit(&x->shares[i]);
+    if (x->wrong > 0)
+        fail_msg("%d wrong answers, the last with %s (RESERVATIONS_CROWD_SEED=%llu)", x->wrong,
+                 err_code((enum err)x->last_wrong).at, (unsigned long long)x->seed);
+}
+
+/* ---- what must hold ---- */
+
+/* Facts are numbered in the order in which they were committed. */
+static void assert_no_seat_was_in_two_hands(struct house *h) {
+    assert_int_equal(
+        raw_number(
+            &h->h,
+            "WITH hands AS (SELECT r.section_id AS section, n.value AS seat, b.id AS begins,"
+            "  coalesce(e.id, 9223372036854775807) AS ends"
+            "  FROM reservations r, json_each('[' || r.seats || ']') n"
+            "  JOIN facts b ON b.reservation_id = r.id AND b.kind = 'HELD'"
+            "  LEFT JOIN facts e ON e.reservation_id = r.id"
+            "   AND e.kind IN ('CANCELLED', 'EXPIRED'))"
+            " SELECT count(*) FROM (SELECT begins, max(ends) OVER (PARTITION BY section, seat"
+            "  ORDER BY begins ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before"
+            "  FROM hands) WHERE before > begins"),
+        0);
+}
+
+static void assert_nobody_had_too_many(struct house *h) {
+    int64_t most = raw_number(
+        &h->h, "SELECT max(total) FROM (SELECT sum(CASE kind WHEN 'HELD' THEN seat_count"
+               " WHEN 'CONFIRMED' THEN 0 ELSE -seat_count END) OVER (PARTITION BY user_id"
+               " ORDER BY id) AS total FROM facts WHERE kind <> 'SOLD_OUT')");
+    assert_int_equal(most, PER_USER); /* and somebody had as many as that */
+}
+
+static void assert_told_the_truth(struct crowd *x, const struct told *t) {
+    struct reservation *r = house_find(&x->house, &t->id);
+    assert_non_null(r);
+    if (t->cancelled)
+        assert_int_equal(r->status, RESERVATION_CANCELLED);
+    else if (t->expired)
+        assert_int_equal(r->status, RESERVATION_EXPIRED);
+    else if (t->confirmed)
+        assert_int_equal(r->status, RESERVATION_CONFIRMED);
+    mem_free(r);
+}
+
+static void assert_all_is_well(struct crowd *x) {
+    house_expire(&x->house);
+    house_assert_agreement(&x->house);
+    assert_no_seat_was_in_two_hands(&x->house);
+    assert_nobody_had_too_many(&x->house);
+    for (int i = 0; i < CLIENTS; i++)
+        for (size_t k = 0; k < x->clients[i].told_count; k++)
+            assert_told_the_truth(x, &x->clients[i].told[k]);
+    house_recover(&x->house);
+    house_assert_agreement(&x->house);
+}
+
+static void run_crowd(bool may_fail) {
+    struct crowd *x = mem_new(sizeof *x);
+    crowd_open(x, may_fail);
+    watch(x);
+    crowd_disperse(x);
+    assert_all_is_well(x);
+    static const enum err met[] = {ERR_OK, ERR_LIMIT_EXCEEDED, ERR_SEAT_TAKEN};
+    for (size_t i = 0; i < sizeof met / sizeof *met; i++) assert_true(x->results[met[i]] > 0);
+    assert_true(x->replays > 0);
+    if (may_fail) assert_true(x->results[ERR_LEDGER_FAILED] > 0);
+    house_tear_down(&x->house);
+    pthread_mutex_destroy(&x->lock);
+    mem_free(x);
+}
+
+static void a_crowd_that_buys_never_has_a_seat_twice(void **state) {
+    (void)state;
+    run_crowd(false);
+}
+
+static void a_crowd_that_buys_from_a_ledger_that_fails_now_and_then_loses_no_seat(void **state) {
+    (void)state;
+    run_crowd(true);
+}
+
+int main(void) {
+    sync_recorder_register();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_crowd_that_buys_never_has_a_seat_twice),
+        cmocka_unit_test(a_crowd_that_buys_from_a_ledger_that_fails_now_and_then_loses_no_seat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

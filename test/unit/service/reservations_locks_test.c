@@ -1,0 +1,430 @@
+/* Reservations under named locks: who stalls loses, who works keeps, and nobody waits for ever. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "seat_shop.h"
+#include "sync_recorder.h"
+#include "timed_locks.h"
+
+static const enum strategy locking[] = {STRATEGY_LOCK, STRATEGY_ADAPTIVE,
+                                        STRATEGY_DISTRIBUTED_LOCK};
+#define LOCKING_COUNT (sizeof locking / sizeof *locking)
+
+/* ---- somebody else at the locks ---- */
+
+struct holder {
+    struct lock_op op;
+    char name[64];
+    bool back;
+};
+
+static void on_acquired(struct lock_op *op) {
+    CONTAINER_OF(op, struct holder, op)->back = true;
+}
+
+/* Takes the lock of a seat, or of a section (seat 0), with no desk behind it. False: somebody has
+ * it. */
+static bool grab(struct locks *l, struct holder *x, enum strategy s, uint32_t seat) {
+    *x = (struct holder){.op = {.lease_ms = 600000, .done = on_acquired}};
+    char section = (char)('A' + (int)shop_section_of(s));
+    if (s != STRATEGY_DISTRIBUTED_LOCK)
+        snprintf(x->name, sizeof x->name, "CONCERT/1/%c", section);
+    else
+        snprintf(x->name, sizeof x->name, "CONCERT/1/%c/%u", section, seat);
+    x->op.name = str_of(x->name);
+    locks_acquire(l, &x->op);
+    assert_true(x->back);
+    return x->op.outcome == LOCK_ACQUIRED;
+}
+
+static void on_released(struct lock_hold_op *op) {
+    assert_int_equal(op->outcome, LOCK_RELEASED);
+}
+
+static void let_go(struct locks *l, struct holder *x) {
+    struct lock_hold_op op = {.name = x->op.name, .fence = x->op.fence, .done = on_released};
+    locks_release(l, &op);
+}
+
+/* ---- a shop at whose locks time stands still ---- */
+
+struct fixture {
+    struct shop *shop;
+    struct house *house;
+    struct timed_locks locks;
+    struct desk other; /* of another process, so to speak */
+};
+
+static int set_up(void **state) {
+    struct fixture *f = mem_new(sizeof *f);
+    void *shop;
+    shop_set_up(&shop);
+    f->shop = shop;
+    f->house = &f->shop->house;
+    timed_locks_init(&f->locks, f->house->desk.locks);
+    f->house->desk.locks = &f->locks.locks;
+    f->other = (struct desk){.locks = &f->locks.locks, .lease_ms = f->house->desk.lease_ms};
+    desk_init(&f->other, &f->house->h.loop);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    void *shop = f->shop;
+    desk_close(&f->other);
+    f->house->desk.locks = f->locks.real;
+    shop_tear_down(&shop);
+    mem_free(f);
+    return 0;
+}
+
+static void begin(struct fixture *f, struct desk *d, struct house_hold *x, struct wish w) {
+    house_hold_prepare(f->house, x, &w);
+    house_hold_start(f->house, d, x);
+}
+
+static enum err finish(struct fixture *f, struct house_hold *x) {
+    harness_wait(&f->house->h, house_hold_is_back, x);
+    house_hold_end(x);
+    return x->result;
+}
+
+static void assert_free(struct fixture *f, enum strategy s, uint32_t seat) {
+    struct holder probe;
+    assert_true(grab(&f->locks.locks, &probe, s, seat));
+    let_go(&f->locks.locks, &probe);
+}
+
+/* ---- who stalls ---- */
+
+/* Bob, on a worker of his own: holds, and gives back. */
+struct rival {
+    struct errand errand; /* first, so that an errand is its rival */
+    struct house_hold x;
+    struct deciding cancel;
+    enum err cancelled;
+    _Atomic bool is_done;
+};
+
+static bool anybody(struct deciding *d, const struct reservation *r) {
+    (void)d;
+    (void)r;
+    return true;
+}
+
+static void on_rival_cancelled(struct deciding *d, enum err result) {
+    struct rival *v = CONTAINER_OF(d, struct rival, cancel);
+    v->cancelled = result;
+    mem_free(d->reservation);
+    v->is_done = true;
+}
+
+static void on_rival_held(struct house_hold *x) {
+    struct rival *v = CONTAINER_OF(x, struct rival, x);
+    v->cancel = (struct deciding){
+        .id = x->holding.reservation.id, .is_theirs = anybody, .done = on_rival_cancelled};
+    reservations_cancel(&v->errand.house->reservations, &v->cancel);
+}
+
+static void act_as_rival(struct errand *e) {
+    house_hold_start(e->house, &e->house->desks[0], &((struct rival *)e)->x);
+}
+
+/* While the test's own thread stands still. */
+static void let_rival_act(struct fixture *f, struct wish w) {
+    struct rival v = {.errand.work = act_as_rival};
+    house_hold_prepare(f->house, &v.x, &w);
+    v.x.done = on_rival_held;
+    house_send(f->house, 0, &v.errand);
+    while (!v.is_done) usleep(200);
+    assert_int_equal(v.x.result, ERR_OK);
+    assert_int_equal(v.cancelled, ERR_OK);
+    house_hold_end(&v.x);
+}
+
+/*
+ * Ann waits for the lock and gets it, but her process stands still before it hears of that. Her
+ * lease ends; Bob gets the lock, writes, and gives the seat back. Then Ann's process goes on, and
+ * writes to a seat that is free again: what refuses her is the fence alone.
+ */
+static void who_stalls_past_the_lease_writes_nothing_trap_20(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = house_let_in(f->house, "ann");
+    uint64_t bob = house_let_in(f->house, "bob");
+    house_start_workers(f->house);
+    for (size_t i = 0; i < LOCKING_COUNT; i++) {
+        enum strategy s = locking[i];
+        struct holder before;
+        struct house_hold late;
+        assert_true(grab(&f->locks.locks, &before, s, 3));
+        begin(f, &f->house->desk, &late, shop_named(s, "ann", ann, SEATS(3)));
+        let_go(&f->locks.locks, &before); /* it is Ann's; the news is in her mailbox */
+        f->locks.now_ms += f->house->desk.lease_ms;
+        let_rival_act(f, shop_named(s, "bob", bob, SEATS(3)));
+        int64_t trace = shop_trace(f->shop);
+        assert_false(late.back);
+        assert_int_equal(finish(f, &late), ERR_LOCK_LOST);
+        assert_int_equal(shop_trace(f->shop), trace);
+        assert_int_equal(house_holds(f->house, "ann", NULL, 0), 0);
+        assert_string_equal(house_map(f->house, shop_section_of(s)), SHOP_FREE);
+        assert_free(f, s, 3);
+    }
+    house_stop_workers(f->house);
+}
+
+/* ---- who works ---- */
+
+static bool sync_waits(void *arg) {
+    (void)arg;
+    return sync_gate_waits();
+}
+
+struct patience {
+    struct fixture *f;
+    int renewals;
+};
+
+static bool has_renewed(void *arg) {
+    struct patience *p = arg;
+    return p->f->locks.renewals >= p->renewals;
+}
+
+/* Three leases long. */
+static void
+a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(void **state) {
+    struct fixture *f = *state;
+    f->house->desk.lease_ms = 30;
+    uint64_t ann = house_let_in(f->house, "ann");
+    uint64_t bob = house_let_in(f->house, "bob");
+    for (size_t i = 0; i < LOCKING_COUNT; i++) {
+        enum strategy s = locking[i];
+        struct house_hold first;
+        struct house_hold second;
+        struct holder probe;
+        sync_gate_close();
+        begin(f, &f->house->desk, &first, shop_named(s, "ann", ann, SEATS(1)));
+        harness_wait(&f->house->h, sync_waits, NULL);
+        begin(f, &f->other, &second, shop_named(s, "bob", bob, SEATS(1)));
+        for (int turn = 0; turn < 6; turn++) {
+            f->locks.now_ms += f->house->desk.lease_ms / 2;
+            struct patience p = {f, f->locks.renewals + 1};
+            harness_wait(&f->house->h, has_renewed, &p);
+        }
+        assert_false(first.back || second.back);
+        assert_int_equal(second.holding.lock_count, 0);
+        assert_false(grab(&f->locks.locks, &probe, s, 1));
+        sync_gate_open();
+        assert_int_equal(finish(f, &first), ERR_OK);
+        assert_int_equal(finish(f, &second), ERR_SEAT_TAKEN); /* it saw what was committed */
+        assert_free(f, s, 1);
+        assert_int_equal(house_leave(f->house, ann), ERR_OK);
+        ann = house_let_in(f->house, "ann");
+    }
+}
+
+static void locks_are_given_back_however_it_ends_trap_19(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = house_let_in(f->house, "ann");
+    uint64_t bob = house_let_in(f->house, "bob");
+    shop_make_faulty(f->shop);
+    for (size_t i = 0; i < LOCKING_COUNT; i++) {
+        enum strategy s = locking[i];
+        struct wish w = shop_named(s, "ann", ann, SEATS(1, 2));
+        struct wish taken = shop_named(s, "bob", bob, SEATS(2, 3));
+        f->shop->faulty.fails = 1;
+        assert_int_equal(house_hold(f->house, &w, NULL), ERR_LEDGER_FAILED);
+        for (uint32_t seat = 1; seat <= 3; seat++) assert_free(f, s, seat);
+        f->shop->faulty.is_full = true;
+        assert_int_equal(house_hold(f->house, &w, NULL), ERR_OVERLOADED);
+        f->shop->faulty.is_full = false;
+        for (uint32_t seat = 1; seat <= 3; seat++) assert_free(f, s, seat);
+        assert_int_equal(house_hold(f->house, &w, NULL), ERR_OK);
+        assert_int_equal(house_hold(f->house, &taken, NULL), ERR_SEAT_TAKEN);
+        for (uint32_t seat = 1; seat <= 3; seat++) assert_free(f, s, seat);
+        assert_int_equal(house_leave(f->house, ann), ERR_OK);
+        ann = house_let_in(f->house, "ann");
+    }
+    assert_false(ticker_runs(&f->house->desk.ticker));
+}
+
+/* ---- who waits ---- */
+
+static void a_wait_is_bounded_and_ends_as_a_refusal_trap_21(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = house_let_in(f->house, "ann");
+    for (size_t i = 0; i < LOCKING_COUNT; i++) {
+        enum strategy s = locking[i];
+        struct holder other;
+        struct house_hold x;
+        assert_true(grab(&f->locks.locks, &other, s, 2));
+        begin(f, &f->house->desk, &x, shop_named(s, "ann", ann, SEATS(1, 2)));
+        harness_turn_for(&f->house->h, 30);
+        assert_false(x.back);
+        f->locks.now_ms += f->house->reservations.lock_wait_ms;
+        assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
+        assert_free(f, STRATEGY_DISTRIBUTED_LOCK, 1); /* what it had of them */
+        let_go(&f->locks.locks, &other);
+        assert_string_equal(house_map(f->house, shop_section_of(s)), SHOP_FREE);
+    }
+    assert_int_equal(shop_trace(f->shop), 0);
+}
+
+struct stuck {
+    struct house_hold *x;
+    size_t locks;
+};
+
+static bool is_stuck(void *arg) {
+    struct stuck *s = arg;
+    return s->x->holding.lock_count == s->locks;
+}
+
+/* What was spent on the first lock is gone for the others. */
+static void the_wait_is_for_all_seats_together(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = house_let_in(f->house, "ann");
+    enum strategy s = STRATEGY_DISTRIBUTED_LOCK;
+    struct holder first;
+    struct holder third;
+    struct house_hold x;
+    struct stuck two = {&x, 2};
+    assert_true(grab(&f->locks.locks, &first, s, 1));
+    assert_true(grab(&f->locks.locks, &third, s, 3));
+    begin(f, &f->house->desk, &x, shop_named(s, "ann", ann, SEATS(1, 2, 3)));
+    assert_int_equal(x.holding.locks[0].acquire.wait_ms_max, f->house->reservations.lock_wait_ms);
+    harness_turn_for(&f->house->h, 150);
+    let_go(&f->locks.locks, &first);
+    harness_wait(&f->house->h, is_stuck, &two);
+    int64_t left_ms = x.holding.locks[2].acquire.wait_ms_max;
+    assert_true(left_ms <= f->house->reservations.lock_wait_ms - 150);
+    f->locks.now_ms += left_ms;
+    assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
+    assert_free(f, s, 1);
+    assert_free(f, s, 2);
+    let_go(&f->locks.locks, &third);
+}
+
+/* Nothing is left of the time: the lock is asked for all the same, now or never. */
+static void who_has_no_time_left_gets_what_is_free_and_waits_for_nothing(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = house_let_in(f->house, "ann");
+    f->house->reservations.lock_wait_ms = 0;
+    struct holder other;
+    struct wish w = shop_named(STRATEGY_DISTRIBUTED_LOCK, "ann", ann, SEATS(1, 2));
+    assert_true(grab(&f->locks.locks, &other, w.strategy, 2));
+    assert_int_equal(house_hold(f->house, &w, NULL), ERR_LOCK_TIMEOUT);
+    let_go(&f->locks.locks, &other);
+    assert_int_equal(house_hold(f->house, &w, NULL), ERR_OK);
+}
+
+#define CIRCLE 60
+
+/* However they overlap, and at two desks. */
+static void many_who_want_many_seats_never_wait_in_a_circle_trap_24(void **state) {
+    struct fixture *f = *state;
+    static const uint32_t lists[][5] = {{1, 2, 3, 0}, {2, 3, 4, 5, 0}, {3, 4, 6, 0},
+                                        {1, 6, 0},    {4, 5, 6, 0},    {1, 3, 5, 0}};
+    struct house_hold *holds = mem_new(CIRCLE * sizeof *holds);
+    char users[CIRCLE][16];
+    for (int i = 0; i < CIRCLE; i++) {
+        snprintf(users[i], sizeof users[i], "user%d", i);
+        uint64_t seq = house_let_in(f->house, users[i]);
+        begin(f, i % 2 == 0 ? &f->house->desk : &f->other, &holds[i],
+              shop_named(STRATEGY_DISTRIBUTED_LOCK, users[i], seq, lists[i % 6]));
+    }
+    int won = 0;
+    for (int i = 0; i < CIRCLE; i++) {
+        enum err result = finish(f, &holds[i]);
+        assert_true(result == ERR_OK || result == ERR_SEAT_TAKEN);
+        won += result == ERR_OK;
+    }
+    assert_true(won >= 1 && won <= 3);
+    for (uint32_t seat = 1; seat <= SHOP_SEATS; seat++)
+        assert_free(f, STRATEGY_DISTRIBUTED_LOCK, seat);
+    mem_free(holds);
+}
+
+static void a_desk_that_stops_sends_away_who_waits(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = house_let_in(f->house, "ann");
+    for (size_t i = 0; i < LOCKING_COUNT; i++) {
+        struct holder other;
+        struct house_hold x;
+        assert_true(grab(&f->locks.locks, &other, locking[i], 1));
+        begin(f, &f->other, &x, shop_named(locking[i], "ann", ann, SEATS(1)));
+        desk_drain(&f->other);
+        assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
+        let_go(&f->locks.locks, &other);
+    }
+    assert_int_equal(shop_trace(f->shop), 0);
+}
+
+/* ---- adaptive ---- */
+
+#define CROWD 8
+
+static enum strategy adaptive_now(struct fixture *f) {
+    struct event *e = house_event(f->house);
+    int64_t key = e->sections[SHOP_ADAPTIVE].key;
+    mem_free(e);
+    return reservations_strategy(&f->house->reservations, SECTION_MODE_ADAPTIVE, key);
+}
+
+static bool is_calm(void *arg) {
+    return adaptive_now(arg) == STRATEGY_LOCK;
+}
+
+static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot(void **state) {
+    struct fixture *f = *state;
+    f->house->reservations.adaptive =
+        (struct adaptive_rules){.calm_below = 2, .hot_above = 4, .wait_ms = 60000, .rest_ms = 1};
+    struct holder lock;
+    struct house_hold holds[CROWD];
+    char users[CROWD][16];
+    assert_int_equal(adaptive_now(f), STRATEGY_LOCK);
+    assert_true(grab(&f->locks.locks, &lock, STRATEGY_ADAPTIVE, 0));
+    int back = 0;
+    for (int i = 0; i < CROWD; i++) {
+        snprintf(users[i], sizeof users[i], "user%d", i);
+        uint64_t seq = house_let_in(f->house, users[i]);
+        begin(f, &f->house->desk, &holds[i], shop_any(STRATEGY_ADAPTIVE, users[i], seq, 1));
+    }
+    assert_int_equal(adaptive_now(f), STRATEGY_SLOT);
+    for (int i = CROWD / 2; i < CROWD; i++) /* nobody waits for the lock that somebody has */
+        if (holds[i].holding.way == STRATEGY_SLOT) {
+            harness_wait(&f->house->h, house_hold_is_back, &holds[i]);
+            back++;
+        }
+    assert_true(back > 0);
+    assert_false(holds[0].back);
+    let_go(&f->locks.locks, &lock);
+    int won = 0;
+    for (int i = 0; i < CROWD; i++) won += finish(f, &holds[i]) == ERR_OK;
+    assert_int_equal(won, SHOP_SEATS); /* both decide in the hot store: no seat twice, none lost */
+    harness_wait(&f->house->h, is_calm, f);
+}
+
+int main(void) {
+    sync_recorder_register();
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(who_stalls_past_the_lease_writes_nothing_trap_20),
+        TEST(a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19),
+        TEST(locks_are_given_back_however_it_ends_trap_19),
+        TEST(a_wait_is_bounded_and_ends_as_a_refusal_trap_21),
+        TEST(the_wait_is_for_all_seats_together),
+        TEST(who_has_no_time_left_gets_what_is_free_and_waits_for_nothing),
+        TEST(many_who_want_many_seats_never_wait_in_a_circle_trap_24),
+        TEST(a_desk_that_stops_sends_away_who_waits),
+        TEST(an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
