@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
 import { cores } from './machine.mjs'
-import { run, start, temporaryFolder, waitFor } from './processes.mjs'
+import { run, start, stop, temporaryFolder, waitFor } from './processes.mjs'
 
 const START_MS_MAX = 60_000
 
@@ -59,10 +59,24 @@ export const EVENT = {
   sections: [{ id: 'A', name: 'Floor A', capacity: 100, price: 150000 }],
 }
 
-// Checks the ledger in a data folder, and gives back how many entries in it are live.
-export async function auditedEntries(data) {
+// Stops the server when all that it has been asked for is written and answered. Gives back its last
+// metrics.
+export async function stopWhenWritten(server) {
+  const metrics = await waitFor(server.process, 'what is under way is written', async () => {
+    const now = await server.metrics()
+    const idle = now.get('admitone_ledger_queue_depth') === 0 && now.get('admitone_connections') === 1
+    return idle ? now : null
+  })
+  await stop(server.process)
+  return metrics
+}
+
+// Checks the ledger in a data folder; a violation is an error. Gives back a Map of each invariant's
+// name → how many it was checked of.
+export async function audited(data) {
   const report = await run(cores.load, BINARY, ['audit', '--data', data])
-  return Number(/one live entry per user +(\d+) checked/.exec(report)[1])
+  const lines = report.matchAll(/^ +ok +(.*?) +(\d+) checked$/gm)
+  return new Map(Array.from(lines, ([, name, count]) => [name, Number(count)]))
 }
 
 // Prometheus text → Map of "name{labels}" → number.
@@ -77,18 +91,21 @@ function parseMetrics(text) {
 }
 
 // What a histogram counted between two readings: its mean, and the bucket (above, upTo] where
-// its median lies.
-function histogramBetween(before, after, name) {
-  const change = (key) => after.get(key) - (before.get(key) ?? 0)
-  const count = change(`${name}_count`)
+// its median lies. `labels`, written as in the metrics, choose one of many. Null
+// when it counted nothing, or does not exist.
+function histogramBetween(before, after, name, labels = '') {
+  const change = (key) => (after.get(key) ?? 0) - (before.get(key) ?? 0)
+  const of = (part) => change(`${name}_${part}${labels && `{${labels}}`}`)
+  const count = of('count')
+  if (count === 0) return null
   const buckets = [...after.keys()]
-    .filter((key) => key.startsWith(`${name}_bucket{`))
+    .filter((key) => key.startsWith(`${name}_bucket{${labels && `${labels},`}le=`))
     .map((key) => ({ upTo: Number(/le="(.*?)"/.exec(key)[1].replace('+Inf', 'Infinity')), below: change(key) }))
     .sort((a, b) => a.upTo - b.upTo)
   const at = buckets.findIndex((bucket) => bucket.below * 2 >= count)
   return {
     count,
-    mean: change(`${name}_sum`) / count,
+    mean: of('sum') / count,
     median: { above: at > 0 ? buckets[at - 1].upTo : -1, upTo: buckets[at].upTo },
   }
 }
@@ -105,4 +122,14 @@ export function batchNote(before, after) {
     `${batch.count} batches: median of ${batchSizes(batch)} records, mean ${batch.mean.toFixed(1)}; ` +
     `a commit took ${(commit.mean * 1000).toFixed(2)} ms on average`
   )
+}
+
+// How long requests of a strategy waited for their lock between two readings, as a note; null when
+// it locks nothing.
+export function lockNote(before, after, strategy) {
+  const wait = histogramBetween(before, after, 'admitone_lock_wait_seconds', `strategy="${strategy}"`)
+  if (wait === null) return null
+  const ms = (seconds) => Number((Math.max(seconds, 0) * 1000).toPrecision(3))
+  const { above, upTo } = wait.median
+  return `${wait.count} waits for a lock: mean ${ms(wait.mean)} ms, median ${ms(above)}–${ms(upTo)} ms`
 }

@@ -5,10 +5,13 @@ import { json } from 'node:stream/consumers'
 
 import { EVENT } from './admitone.mjs'
 
-const NAME = 'CONCERT/1'
+const [TYPE, ID] = ['CONCERT', '1']
+const NAME = `${TYPE}/${ID}`
 const AT_ONCE = 32
 
 export const ROOM = `/queue/${NAME}`
+// How the body of a request names it.
+export const ROOM_NAMES = { eventType: TYPE, eventId: ID }
 
 // Creates the event and takes its only place in front. The gate is open and ticks, as it does when
 // people wait. `queue` changes its rules, `event` other things.
@@ -45,21 +48,33 @@ export function enter(server, userId, agent) {
   })
 }
 
-// So many who wait; their tokens, in order. Its connections are closed afterwards.
-export async function enterMany(server, count) {
-  const tokens = Array(count)
+// So many more: their places, in no order. Its connections are closed afterwards.
+async function enterAll(server, count, status) {
+  const places = []
   const agent = new Agent({ keepAlive: true })
   let next = 1
   const enterSome = async () => {
     while (next <= count) {
       const place = await enter(server, `user${next++}`, agent)
-      if (place.status !== 'WAITING') throw new Error(`who should wait is ${place.status}`)
-      tokens[place.position - 1] = place.entryToken
+      if (place.status !== status) throw new Error(`who should be ${status} is ${place.status}`)
+      places.push(place)
     }
   }
   await Promise.all(Array.from({ length: AT_ONCE }, enterSome))
   agent.destroy()
+  return places
+}
+
+// So many who wait; their tokens, in order.
+export async function enterMany(server, count) {
+  const tokens = Array(count)
+  for (const place of await enterAll(server, count, 'WAITING')) tokens[place.position - 1] = place.entryToken
   return tokens
+}
+
+// So many who are let in at once, as far as the room's rules allow it; their tokens.
+export async function letIn(server, count) {
+  return (await enterAll(server, count, 'ACTIVE')).map((place) => place.entryToken)
 }
 
 // { waiting, active } of a reading of the metrics.

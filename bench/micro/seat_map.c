@@ -1,6 +1,6 @@
 /*
- * What a claim and a release cost in a section of a million seats, as JSON on stdout. Not part of
- * `make bench`; build and run it with
+ * What a claim and a release cost in a section of a million seats, as JSON on stdout. `make bench`
+ * shows the claims; for the rest:
  *   cmake --build build/release --target bench_seat_map && build/release/bench_seat_map
  *
  * In each round a thousand claims are made and then as many older ones, chosen at random, are

@@ -1,6 +1,6 @@
 /*
  * What a reservation costs the hot store in memory, through its port: claim, settle and cancel in a
- * section of a million seats, as JSON on stdout. Not part of `make bench`; build and run it with
+ * section of a million seats, as JSON on stdout. `make bench` shows the claims; for the rest:
  *   cmake --build build/release --target bench_seats_claim && build/release/bench_seats_claim
  *
  * In each round a thousand claims are made and settled, and then as many older ones, chosen at

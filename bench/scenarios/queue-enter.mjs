@@ -1,10 +1,10 @@
 // How many take a place in the queue, each answered when it is durable; nginx throws the same
 // requests away and answers at once.
 
-import { auditedEntries, batchNote, startAdmitone } from '../lib/admitone.mjs'
+import { audited, batchNote, startAdmitone, stopWhenWritten } from '../lib/admitone.mjs'
 import { cores, dataPlace } from '../lib/machine.mjs'
 import { inTurn } from '../lib/pairs.mjs'
-import { stop, waitFor } from '../lib/processes.mjs'
+import { stop } from '../lib/processes.mjs'
 import { enter, inRoom, openRoom, ROOM } from '../lib/room.mjs'
 import { wrkAgainst } from '../lib/wrk.mjs'
 import { startNginx } from '../peers/nginx.mjs'
@@ -29,13 +29,8 @@ const load = () => ({
 // Stops the server. Whatever was answered must be in its ledger; what was under way when wrk went
 // may be. `others` were there besides.
 async function stopAndCheck(server, { answered, runs, others }) {
-  await waitFor(server.process, 'what is under way is written', async () => {
-    const metrics = await server.metrics()
-    return metrics.get('admitone_ledger_queue_depth') === 0 && metrics.get('admitone_connections') === 1
-  })
-  const { waiting, active } = inRoom(await server.metrics())
-  await stop(server.process)
-  const there = await auditedEntries(server.data)
+  const { waiting, active } = inRoom(await stopWhenWritten(server))
+  const there = (await audited(server.data)).get('one live entry per user')
   if (there !== waiting + active)
     throw new Error(`the ledger has ${there} live entries, the queue had ${waiting + active}`)
   const most = answered + others + runs * CONNECTIONS

@@ -1,11 +1,6 @@
 // What a position among ten million costs, in the queue itself: no server, no connection.
 
-import { existsSync, realpathSync } from 'node:fs'
-import { dirname } from 'node:path'
-
-import { BINARY } from '../lib/admitone.mjs'
-import { cores } from '../lib/machine.mjs'
-import { run as runProgram } from '../lib/processes.mjs'
+import { buildMicro, runMicro } from '../lib/micro.mjs'
 
 export const name = 'queue-position'
 export const title = 'a position among 10,000,000 who wait, in two lanes'
@@ -14,21 +9,12 @@ export const order = 80
 const TARGET = 'bench_queue_position'
 const REPEATS_MAX = 5
 
-// Beside the server, in the build that made it. Returns the program.
-async function build() {
-  const folder = dirname(realpathSync(BINARY))
-  if (!existsSync(`${folder}/CMakeCache.txt`))
-    throw new Error(`${folder} is no build folder: ${TARGET} can't be built there`)
-  await runProgram(cores.both, 'cmake', ['--build', folder, '--target', TARGET])
-  return `${folder}/${TARGET}`
-}
-
 export async function run({ repeats, progress }) {
   progress(`building ${TARGET}`)
-  const program = await build()
+  const program = await buildMicro(TARGET)
   const times = Math.min(repeats, REPEATS_MAX)
   progress(`filling the queue, then asking it`)
-  const got = JSON.parse(await runProgram(cores.server, program, [String(times)]))
+  const got = await runMicro(program, [String(times)])
   return {
     rows: [
       { measure: 'ns per position', ours: got.positionNs, bar: { most: 100 } },

@@ -3,17 +3,34 @@
 #include <assert.h>
 #include <sys/random.h>
 
+#define TIME_BYTES 6
+/* As many as getrandom never gives in part. */
+#define RANDOM_AT_ONCE 256
+
 static const char hex[] = "0123456789abcdef";
 
 static bool has_dash_before(size_t byte) {
     return byte == 4 || byte == 6 || byte == 8 || byte == 10;
 }
 
+/* To ask the system costs several times as much as all the rest, so it is asked for many. */
+static void random_take(unsigned char *out, size_t count) {
+    static _Thread_local unsigned char ready[RANDOM_AT_ONCE];
+    static _Thread_local size_t left;
+    if (left < count) {
+        ssize_t got = getrandom(ready, sizeof ready, 0);
+        assert(got == sizeof ready); /* so few bytes come at once or not at all */
+        left = sizeof ready;
+    }
+    left -= count;
+    memcpy(out, ready + left, count);
+}
+
 struct uuid uuid_new(int64_t now_ms) {
     struct uuid u;
-    ssize_t got = getrandom(u.bytes, sizeof u.bytes, 0);
-    assert(got == sizeof u.bytes); /* so few bytes come at once or not at all */
-    for (int i = 0; i < 6; i++) u.bytes[i] = (unsigned char)((uint64_t)now_ms >> (40 - 8 * i));
+    for (int i = 0; i < TIME_BYTES; i++)
+        u.bytes[i] = (unsigned char)((uint64_t)now_ms >> (40 - 8 * i));
+    random_take(u.bytes + TIME_BYTES, sizeof u.bytes - TIME_BYTES);
     u.bytes[6] = (unsigned char)((u.bytes[6] & 0x0f) | 0x70); /* the version */
     u.bytes[8] = (unsigned char)((u.bytes[8] & 0x3f) | 0x80); /* the variant */
     return u;

@@ -1,7 +1,7 @@
 /*
  * uuid: names that need no counter: 48 bits of time in milliseconds, then random ones (RFC 9562,
  * version 7). So they grow with time, and rows under them append. A value; no I/O but the system's
- * random numbers.
+ * random numbers, of which each thread keeps a few in advance.
  */
 #ifndef ADMITONE_CORE_UUID_H
 #define ADMITONE_CORE_UUID_H

@@ -2,6 +2,9 @@
  * Holds. There is one writer, so what was read stays true until it is written: a hold is judged
  * whole first, and then written, and a refusal has nothing to take back. The writes are guarded
  * all the same: a row that is not as it was judged fails the record.
+ *
+ * Of a section, only the counter changes with a hold, and the same few sections are meant by all
+ * holds of a batch: they are read once, and written once, before anything else looks at them.
  */
 #include <assert.h>
 
@@ -9,42 +12,65 @@
 #include "base/mem.h"
 #include "ledger/sqlite_parts.h"
 
-/* What the ledger knows of the section, the user and the entry. */
-struct terms {
-    bool section_is_there;
-    int64_t capacity;
-    int64_t taken;
-    int64_t max_per_user;
-    int64_t has; /* the user's live seats */
-    bool active;
-};
+int tally_write(struct db *db, struct tally *t) {
+    int rc = SQLITE_OK;
+    for (size_t i = 0; rc == SQLITE_OK && i < t->count; i++)
+        if (t->sections[i].added > 0)
+            rc = db_change(db, "UPDATE sections SET held = held + ?2 WHERE id = ?1",
+                           cell_i64(t->sections[i].section_key), cell_i64(t->sections[i].added));
+    t->count = 0;
+    return rc;
+}
 
-static int read_terms(struct db *db, const struct reservation *r, struct terms *t) {
+/* *out: NULL when the event has no such section. It stays until the tally is written. */
+static int tally_section(struct db *db, struct tally *t, const struct reservation *r,
+                         struct section_tally **out) {
     sqlite3_stmt *rows = NULL;
-    int rc = db_query(db, &rows,
-                      "SELECT c.capacity, c.held + c.confirmed, e.max_per_user, coalesce("
-                      "(SELECT b.seats FROM buyers b WHERE b.event_id = ?2 AND b.user_id = ?3), 0),"
-                      " EXISTS (SELECT 1 FROM queue_entries q WHERE q.event_id = ?2 AND q.seq = ?4"
-                      "  AND q.user_id = ?3 AND q.status = 'ACTIVE' AND q.active_expires_at > ?5)"
+    *out = NULL;
+    for (size_t i = 0; *out == NULL && i < t->count; i++)
+        if (t->sections[i].section_key == r->section_key) *out = &t->sections[i];
+    if (*out != NULL) {
+        if ((*out)->event_key != r->event_key) *out = NULL;
+        return SQLITE_OK;
+    }
+    int rc = t->count == TALLY_SECTIONS_MAX ? tally_write(db, t) : SQLITE_OK;
+    if (rc == SQLITE_OK)
+        rc = db_query(db, &rows,
+                      "SELECT c.capacity, c.held + c.confirmed, e.max_per_user"
                       " FROM sections c JOIN events e ON e.id = c.event_id"
                       " WHERE c.id = ?1 AND c.event_id = ?2 AND c.removed_version IS NULL",
-                      cell_i64(r->section_key), cell_i64(r->event_key), cell_text(r->user),
-                      cell_i64((int64_t)r->entry_seq), cell_i64(r->created_ms));
+                      cell_i64(r->section_key), cell_i64(r->event_key));
     while (db_next(rows, &rc)) {
-        *t = (struct terms){.section_is_there = true,
-                            .capacity = sqlite3_column_int64(rows, 0),
-                            .taken = sqlite3_column_int64(rows, 1),
-                            .max_per_user = sqlite3_column_int64(rows, 2),
-                            .has = sqlite3_column_int64(rows, 3),
-                            .active = sqlite3_column_int(rows, 4) != 0};
+        *out = &t->sections[t->count++];
+        **out = (struct section_tally){.section_key = r->section_key,
+                                       .event_key = r->event_key,
+                                       .capacity = sqlite3_column_int64(rows, 0),
+                                       .taken = sqlite3_column_int64(rows, 1),
+                                       .max_per_user = sqlite3_column_int64(rows, 2)};
     }
     return rc;
 }
 
-static enum err judge_terms(const struct reservation *r, const struct terms *t) {
-    if (!t->section_is_there) return ERR_SECTION_NOT_FOUND;
-    if (t->has + r->seat_count > t->max_per_user) return ERR_LIMIT_EXCEEDED;
-    return t->active ? ERR_OK : ERR_NOT_ACTIVE;
+/* What the ledger knows of the user and the entry. */
+struct buyer_terms {
+    int64_t has; /* live seats */
+    bool active;
+};
+
+static int read_buyer(struct db *db, const struct reservation *r, struct buyer_terms *b) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query(db, &rows,
+                      "SELECT coalesce("
+                      "(SELECT b.seats FROM buyers b WHERE b.event_id = ?1 AND b.user_id = ?2), 0),"
+                      " EXISTS (SELECT 1 FROM queue_entries q WHERE q.event_id = ?1 AND q.seq = ?3"
+                      "  AND q.user_id = ?2 AND q.status = 'ACTIVE' AND q.active_expires_at > ?4)",
+                      cell_i64(r->event_key), cell_text(r->user), cell_i64((int64_t)r->entry_seq),
+                      cell_i64(r->created_ms));
+    while (db_next(rows, &rc)) {
+        b->has = sqlite3_column_int64(rows, 0);
+        b->active = sqlite3_column_int(rows, 1) != 0;
+    }
+    return rc;
 }
 
 struct seat_row {
@@ -109,7 +135,8 @@ static int judge_seats(struct db *db, struct ledger_hold *hold, int64_t capacity
     return rc;
 }
 
-/* The id is there already: the same hold once more, or another one, or an undone one. */
+/* Whether the id is there already, which comes before all else: then it is the same hold once more,
+ * or another one, or an undone one. */
 static int judge_repeated(struct db *db, struct ledger_hold *hold, bool *repeated) {
     const struct reservation *r = hold->wanted;
     struct reservation *old = NULL;
@@ -122,23 +149,28 @@ static int judge_repeated(struct db *db, struct ledger_hold *hold, bool *repeate
     bool same = old != NULL && old->section_key == r->section_key &&
                 str_eq(str_of(old->user), str_of(r->user)) && old->seat_count == r->seat_count &&
                 memcmp(old->seats, r->seats, r->seat_count * sizeof *r->seats) == 0;
-    if (same)
-        hold->status = old->status;
-    else
-        hold->record.result = ERR_CONFLICT;
+    hold->record.result = same ? ERR_OK : ERR_CONFLICT;
+    hold->refused_count = 0;
+    if (same) hold->status = old->status;
     mem_free(old);
     return rc;
 }
 
-/* *decided: there is nothing to write. */
-static int judge(struct db *db, struct ledger_hold *hold, struct terms *t, bool *decided) {
-    int rc = idempotency_judge(db, hold->idempotency, &hold->record.result, decided);
-    if (rc == SQLITE_OK && !*decided) rc = judge_repeated(db, hold, decided);
-    if (rc != SQLITE_OK || *decided) return rc;
-    rc = read_terms(db, hold->wanted, t);
-    if (rc == SQLITE_OK) hold->record.result = judge_terms(hold->wanted, t);
-    if (rc == SQLITE_OK && hold->record.result == ERR_OK) rc = judge_seats(db, hold, t->capacity);
-    *decided = hold->record.result != ERR_OK;
+static int judge_new(struct db *db, struct ledger_hold *hold, const struct section_tally *s) {
+    const struct reservation *r = hold->wanted;
+    struct buyer_terms b = {0};
+    if (s == NULL) {
+        hold->record.result = ERR_SECTION_NOT_FOUND;
+        return SQLITE_OK;
+    }
+    int rc = read_buyer(db, r, &b);
+    if (rc != SQLITE_OK) return rc;
+    if (b.has + r->seat_count > s->max_per_user)
+        hold->record.result = ERR_LIMIT_EXCEEDED;
+    else if (!b.active)
+        hold->record.result = ERR_NOT_ACTIVE;
+    else
+        rc = judge_seats(db, hold, s->capacity);
     return rc;
 }
 
@@ -167,7 +199,8 @@ static int write_seats(struct db *db, const struct ledger_hold *hold) {
     return rc;
 }
 
-static int write_reservation(struct db *db, const struct reservation *r) {
+/* *there: the id was there already, and nothing is written. */
+static int write_reservation(struct db *db, const struct reservation *r, bool *there) {
     struct buf seats = {0};
     for (uint32_t i = 0; i < r->seat_count; i++) {
         if (i > 0) buf_add_char(&seats, ',');
@@ -177,11 +210,13 @@ static int write_reservation(struct db *db, const struct reservation *r) {
         db,
         "INSERT INTO reservations(id, event_id, section_id, user_id, entry_seq, strategy,"
         " status, seat_count, seats, price, currency, expires_at, created_at)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'HELD', ?7, ?8, ?9, ?10, ?11, ?12)",
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, 'HELD', ?7, ?8, ?9, ?10, ?11, ?12)"
+        " ON CONFLICT DO NOTHING",
         cell_uuid(&r->id), cell_i64(r->event_key), cell_i64(r->section_key), cell_text(r->user),
         cell_i64((int64_t)r->entry_seq), cell_str(strategy_words[r->strategy]),
         cell_i64(r->seat_count), cell_str(buf_str(&seats)), cell_i64(r->price),
         cell_text(r->currency), cell_i64(r->expires_ms), cell_i64(r->created_ms));
+    *there = rc == SQLITE_OK && sqlite3_changes(db->handle) == 0;
     buf_deinit(&seats);
     return rc;
 }
@@ -199,37 +234,43 @@ static int write_sold_out(struct db *db, struct ledger_hold *hold) {
     return rc;
 }
 
-static int write_hold(struct db *db, struct ledger_hold *hold, const struct terms *t) {
+static int write_rest(struct db *db, struct tally *t, struct section_tally *s,
+                      struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
-    int rc = write_buyer(db, r, t->max_per_user);
+    int rc = write_buyer(db, r, s->max_per_user);
     if (rc == SQLITE_OK) rc = write_seats(db, hold);
-    if (rc == SQLITE_OK) rc = write_reservation(db, r);
-    if (rc == SQLITE_OK)
-        rc = db_change(db, "UPDATE sections SET held = held + ?2 WHERE id = ?1",
-                       cell_i64(r->section_key), cell_i64(r->seat_count));
     if (rc == SQLITE_OK) rc = fact_add(db, r, RESERVATION_HELD, r->created_ms);
-    if (rc == SQLITE_OK && t->taken + r->seat_count == t->capacity) rc = write_sold_out(db, hold);
     if (rc == SQLITE_OK) rc = idempotency_add(db, hold->idempotency, r, r->created_ms);
-    return rc;
+    if (rc != SQLITE_OK) return rc;
+    hold->held = true;
+    s->added += r->seat_count;
+    if (s->taken + s->added < s->capacity) return rc;
+    rc = tally_write(db, t);
+    return rc == SQLITE_OK ? write_sold_out(db, hold) : rc;
 }
 
-int hold_apply(struct db *db, struct ledger_hold *hold) {
+/* That the id is new is seldom asked: its row's insertion tells, before anything else is written.
+ * It is asked before a refusal, for what stands in the way may be the same hold. */
+int hold_apply(struct db *db, struct tally *t, struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
     assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms);
-    struct terms t = {0};
+    struct section_tally *s = NULL;
     bool decided = false;
+    bool there = false;
     hold->record.result = ERR_OK;
     hold->held = false;
     hold->sold_out = false;
     hold->status = RESERVATION_HELD;
     hold->refused_count = 0;
-    int rc = judge(db, hold, &t, &decided);
-    if (rc == SQLITE_OK && !decided) {
-        rc = write_hold(db, hold, &t);
-        hold->held = true;
-    }
-    return rc;
+    int rc = idempotency_judge(db, hold->idempotency, &hold->record.result, &decided);
+    if (rc != SQLITE_OK || decided) return rc;
+    rc = tally_section(db, t, r, &s);
+    if (rc == SQLITE_OK) rc = judge_new(db, hold, s);
+    if (rc == SQLITE_OK && hold->record.result == ERR_OK) rc = write_reservation(db, r, &there);
+    if (rc != SQLITE_OK) return rc;
+    if (there || hold->record.result != ERR_OK) return judge_repeated(db, hold, &there);
+    return write_rest(db, t, s, hold);
 }
 
 int hold_void_apply(struct db *db, struct ledger_hold_void *undo) {

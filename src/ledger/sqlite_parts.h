@@ -61,7 +61,25 @@ int entries_read(struct db *db, const struct ledger_reader *reader);
 
 /* --- sqlite_hold.c: likewise --- */
 
-int hold_apply(struct db *db, struct ledger_hold *hold);
+#define TALLY_SECTIONS_MAX 16
+
+/* The sections in which holds of the open transaction were made, and how many seats of each: the
+ * rows say so only once it is written. Zeroes when the transaction begins. Whoever reads or changes
+ * `sections`, `events` or what else a hold depends on has it written first. */
+struct tally {
+    size_t count;
+    struct section_tally {
+        int64_t section_key;
+        int64_t event_key;
+        int64_t capacity;
+        int64_t max_per_user;
+        int64_t taken; /* as its row says */
+        int64_t added;
+    } sections[TALLY_SECTIONS_MAX];
+};
+
+int tally_write(struct db *db, struct tally *t);
+int hold_apply(struct db *db, struct tally *t, struct ledger_hold *hold);
 int hold_void_apply(struct db *db, struct ledger_hold_void *undo);
 int seats_read(struct db *db, struct ledger_seats_read *read);
 

@@ -29,7 +29,12 @@ struct failure {
     char text[200];
 };
 
-static int record_apply(struct db *db, struct ledger_record *r) {
+static int record_apply(struct db *db, struct tally *t, struct ledger_record *r) {
+    if (r->kind == LEDGER_HOLD) return hold_apply(db, t, (struct ledger_hold *)r);
+    /* Those two look at the queue only, and often come between holds. */
+    bool counts_seats = r->kind != LEDGER_ENTER && r->kind != LEDGER_ADMIT;
+    int rc = counts_seats ? tally_write(db, t) : SQLITE_OK;
+    if (rc != SQLITE_OK) return rc;
     switch (r->kind) {
     case LEDGER_EVENT_PUT: {
         struct ledger_event_put *put = (struct ledger_event_put *)r;
@@ -47,8 +52,6 @@ static int record_apply(struct db *db, struct ledger_record *r) {
         return admit_apply(db, (struct ledger_admit *)r);
     case LEDGER_END:
         return end_apply(db, (struct ledger_end *)r);
-    case LEDGER_HOLD:
-        return hold_apply(db, (struct ledger_hold *)r);
     case LEDGER_HOLD_VOID:
         return hold_void_apply(db, (struct ledger_hold_void *)r);
     case LEDGER_CONFIRM:
@@ -156,8 +159,11 @@ static bool transact(struct writer *w, struct ledger_record **records, size_t co
                      struct failure *f) {
     size_t applied = 0;
     bool committing = false;
+    struct tally tally = {0};
     int rc = db_exec(&w->db, "BEGIN IMMEDIATE");
-    while (rc == SQLITE_OK && applied < count_of) rc = record_apply(&w->db, records[applied++]);
+    while (rc == SQLITE_OK && applied < count_of)
+        rc = record_apply(&w->db, &tally, records[applied++]);
+    if (rc == SQLITE_OK) rc = tally_write(&w->db, &tally);
     if (rc == SQLITE_OK) {
         committing = true;
         rc = db_exec(&w->db, "COMMIT");

@@ -254,6 +254,63 @@ static enum err hold_guarded(struct desk *d, uint64_t number, const uint32_t *se
     return e;
 }
 
+/* Submitted together, so that they share a transaction, and in more sections than it keeps count of
+ * at a time. */
+static void holds_of_many_sections_at_once_are_all_counted(void **state) {
+    (void)state;
+    enum { SECTIONS = 40, EACH = 3, HOLDS = SECTIONS * EACH };
+    static struct test_record records[HOLDS];
+    struct reservation *wanted[HOLDS];
+    struct desk d;
+    char user[8];
+    desk_open(&d, adapter->open, SECTIONS, EACH);
+    for (uint32_t i = 0; i < HOLDS; i++) {
+        uint32_t section = i % SECTIONS;
+        snprintf(user, sizeof user, "u%u", section);
+        if (i < SECTIONS) desk_enter(&d, section + 1, user);
+        wanted[i] = desk_wanted(&d, i + 1, user, section + 1, section, SEATS(i / SECTIONS + 1));
+        test_hold(&records[i], wanted[i]);
+    }
+    for (size_t i = 0; i < HOLDS; i++)
+        assert_int_equal(ledger_submit(d.l, &records[i].record), ERR_OK);
+    harness_wait_back(&d.h, records, HOLDS);
+    for (size_t i = 0; i < HOLDS; i++) {
+        assert_int_equal(records[i].record.result, ERR_OK);
+        assert_true(records[i].hold.held);
+        assert_int_equal(records[i].hold.sold_out, i == HOLDS - 1);
+        mem_free(wanted[i]);
+    }
+    for (size_t section = 0; section < SECTIONS; section++)
+        desk_assert_counts(&d, section, EACH, 0);
+    desk_assert_sound(&d);
+    desk_shut(&d);
+}
+
+/* Submitted together too. The first may be written alone, so it is another's. */
+static void a_change_of_the_event_counts_for_the_holds_behind_it(void **state) {
+    struct desk *d = *state;
+    enum { FIRST, BEFORE, CHANGE, BEHIND, COUNT };
+    struct test_record records[COUNT];
+    struct reservation *first = desk_wanted(d, 1, "b", 2, 0, SEATS(1));
+    struct reservation *before = desk_wanted(d, 2, "a", 1, 0, SEATS(2));
+    struct reservation *behind = desk_wanted(d, 3, "a", 1, 0, SEATS(3));
+    d->event->max_per_user = 1;
+    test_hold(&records[FIRST], first);
+    test_hold(&records[BEFORE], before);
+    test_put(&records[CHANGE], d->event, 1500);
+    test_hold(&records[BEHIND], behind);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(ledger_submit(d->l, &records[i].record), ERR_OK);
+    harness_wait_back(&d->h, records, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(records[i].record.result, i == BEHIND ? ERR_LIMIT_EXCEEDED : ERR_OK);
+    desk_assert_counts(d, 0, 2, 0);
+    mem_free(records[CHANGE].put.stored);
+    mem_free(first);
+    mem_free(before);
+    mem_free(behind);
+}
+
 static void a_version_that_has_passed_is_a_conflict(void **state) {
     struct desk *d = *state;
     struct test_record r;
@@ -569,6 +626,8 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(a_section_must_be_there),
         TEST(as_many_are_sold_as_there_are),
         TEST(an_event_is_sold_out_when_its_last_seat_goes_and_not_again),
+        cmocka_unit_test(holds_of_many_sections_at_once_are_all_counted),
+        TEST(a_change_of_the_event_counts_for_the_holds_behind_it),
         TEST(a_version_that_has_passed_is_a_conflict),
         TEST(a_write_under_an_older_lock_is_refused),
         TEST(each_seat_is_judged_and_written_by_the_fence_of_its_own_lock),

@@ -1,0 +1,95 @@
+// Seats for everybody: an event of a million seats in which all who ask are ACTIVE, loaded with
+// reservations of one seat by one strategy, nginx in turn.
+
+import { writeFileSync } from 'node:fs'
+
+import { audited, batchNote, lockNote, startAdmitone, stopWhenWritten } from './admitone.mjs'
+import { dataPlace } from './machine.mjs'
+import { inTurn } from './pairs.mjs'
+import { stop, temporaryFolder } from './processes.mjs'
+import { letIn, openRoom, ROOM_NAMES } from './room.mjs'
+import { startNginx } from '../peers/nginx.mjs'
+
+const PATH = '/reservations'
+const CONNECTIONS = 256
+const SEATS = 1_000_000
+// They take turns, so nobody comes near their thousand before all seats are gone.
+const USERS = 10_000
+const SECTION = { id: 'A', name: 'Floor A', capacity: SEATS, price: 150_000 }
+
+const MODES = {
+  slot: 'slot',
+  lock: 'lock',
+  adaptive: 'adaptive',
+  optimistic: 'seat',
+  pessimistic: 'seat',
+  'distributed-lock': 'seat',
+}
+
+async function open(server, strategy) {
+  await openRoom(server, {
+    queue: { maxActive: 1_000_000, entryBatchSize: 100_000 },
+    sections: [{ ...SECTION, mode: MODES[strategy] }],
+    holdSeconds: 86_400,
+    maxPerUser: 1_000,
+  })
+  const file = `${temporaryFolder()}/tokens`
+  const tokens = await letIn(server, USERS)
+  writeFileSync(file, tokens.join('\n'))
+  return { file, token: tokens[0] }
+}
+
+async function reserveOnce(server, body, token) {
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` }
+  const answer = await fetch(server.url + PATH, { method: 'POST', headers, body })
+  const text = await answer.text()
+  if (answer.status !== 201) throw new Error(`a reservation was answered with ${answer.status}: ${text}`)
+  return text
+}
+
+// Every request must have been answered with a hold (201), and whatever was answered must be in the
+// ledger; what was under way when wrk went may be.
+function check({ strategy, metrics, inLedger, answered, runs }) {
+  const outcomes = [...metrics].filter(([key]) => key.startsWith('admitone_reservation_outcomes_total{'))
+  const isHeld = ([key]) => key.includes(`strategy="${strategy}"`) && key.includes('outcome="held"')
+  const others = outcomes.filter((one) => !isHeld(one) && one[1] > 0)
+  if (others.length > 0) throw new Error(`not only holds of ${strategy}: ${others.map((one) => one.join(' ')).join(', ')}`)
+  const [, held] = outcomes.find(isHeld)
+  if (inLedger !== held) throw new Error(`the ledger has ${inLedger} live reservations, ${held} were held`)
+  const most = answered + runs * CONNECTIONS
+  if (held < answered || held > most)
+    throw new Error(`${held} were held; there should be ${answered} to ${most}`)
+}
+
+// The scenario for one strategy. Gives back { row, notes }, as inTurn does, and `isDisk`: whether
+// what was measured was durable.
+export async function measureReserve(strategy, given) {
+  const ours = await startAdmitone()
+  given.progress(`${strategy}: ${USERS} enter`)
+  const { file, token } = await open(ours, strategy)
+  const body = JSON.stringify({ ...ROOM_NAMES, section: SECTION.id, quantity: 1, strategy })
+  const nginx = await startNginx({ body: await reserveOnce(ours, body, token), contentType: 'application/json' })
+
+  const load = () => ({ connections: CONNECTIONS, script: 'reserve.lua', scriptArgs: [PATH, body, file] })
+  const progress = (text) => given.progress(`${strategy}: ${text}`)
+  const before = await ours.metrics()
+  const { row, notes, answered, runs } = await inTurn({ nginx, ours, load, waits: true }, { ...given, progress })
+  await stop(nginx.process)
+  progress('checking the ledger')
+  const after = await stopWhenWritten(ours)
+  const inLedger = (await audited(ours.data)).get('reservation has its seats')
+  check({ strategy, metrics: after, inLedger, answered: answered + 1, runs })
+
+  const { isDisk, note } = dataPlace(ours.data)
+  return {
+    row,
+    isDisk,
+    notes: [
+      batchNote(before, after),
+      lockNote(before, after, strategy),
+      `${inLedger.toLocaleString('en-US')} are held, none is missing, and the audit found nothing`,
+      note,
+      ...notes,
+    ].filter((one) => one !== null),
+  }
+}
