@@ -277,9 +277,13 @@ static void model_leave(struct model *m, struct step *s) {
 /* ---- random steps ---- */
 
 /* Mostly one of the newest, so that it is often live. */
+/* Most often one that was made, for most holds are refused. */
 static uint64_t some_number(struct model *m) {
     uint64_t back = (uint64_t)(pick(m, 8) == 0 ? pick(m, 200) : pick(m, 16));
-    return back < m->numbers ? m->numbers - back : m->numbers;
+    uint64_t number = back < m->numbers ? m->numbers - back : m->numbers;
+    bool must_be_there = pick(m, 4) > 0;
+    while (must_be_there && number > 1 && m->reservations[number] == NULL) number--;
+    return number;
 }
 
 static uint64_t latest_entry(const struct model *m, int user) {
