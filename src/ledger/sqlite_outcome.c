@@ -176,8 +176,7 @@ int end_cancels_apply(struct db *db, struct ledger_end *end) {
         struct reservation *r = NULL;
         rc = reservation_read(db, &end->cancels[i], &r);
         end->cancelled[i] = r != NULL && r->status == RESERVATION_HELD &&
-                            !is_over(r, end->now_ms) && r->event_key == end->event_key &&
-                            str_eq(str_of(r->user), end->user);
+                            r->event_key == end->event_key && str_eq(str_of(r->user), end->user);
         if (end->cancelled[i]) rc = end_as(db, r, RESERVATION_CANCELLED, end->now_ms);
         mem_free(r);
     }

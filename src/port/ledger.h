@@ -126,9 +126,8 @@ struct ledger_admit {
 };
 
 /* Those of the entries that are live end as `final` (COMPLETED: those that are ACTIVE); `ended`
- * says which. Who leaves gives back what is held: those of `cancels` that are HELD and in time, in
- * this event and by `user`, become CANCELLED, whether or not the entry was live; `cancelled` says
- * which. */
+ * says which. Who leaves gives back what is held: those of `cancels` that are HELD, in this event
+ * and by `user`, become CANCELLED, whether or not the entry was live; `cancelled` says which. */
 struct ledger_end {
     struct ledger_record record;
     int64_t event_key;

@@ -266,8 +266,8 @@ static void model_expire(struct model *m, struct step *s) {
 static void model_leave(struct model *m, struct step *s) {
     for (size_t i = 0; i < s->r.end.cancel_count; i++) {
         const struct reservation *r = m->reservations[s->numbers[i]];
-        s->each[i] = r != NULL && r->status == RESERVATION_HELD && r->expires_ms > m->now_ms &&
-                     str_eq(str_of(r->user), s->r.end.user);
+        s->each[i] =
+            r != NULL && r->status == RESERVATION_HELD && str_eq(str_of(r->user), s->r.end.user);
         if (s->each[i]) model_end(m, s->numbers[i], RESERVATION_CANCELLED);
     }
     s->ended = m->entries[s->seq].status == ENTRY_ACTIVE;

@@ -360,7 +360,7 @@ static void a_desk_that_stops_sends_away_who_waits(void **state) {
         assert_true(grab(&f->locks.locks, &other, locking[i], 1));
         begin(f, &f->other, &x, shop_named(locking[i], "ann", ann, SEATS(1)));
         desk_drain(&f->other);
-        assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
+        assert_int_equal(finish(f, &x), ERR_STOPPING);
         let_go(&f->locks.locks, &other);
     }
     assert_int_equal(shop_trace(f->shop), 0);

@@ -322,11 +322,17 @@ static enum err model_asked(size_t at, int user) {
     return made[at].user == user ? ERR_OK : ERR_NOT_YOURS;
 }
 
-static enum err model_confirm(size_t at) {
+/* Its time decides, whoever asks first. */
+static bool model_is_over(size_t at) {
     struct made *x = &made[at];
     if (x->status == RESERVATION_HELD && x->expires_ms <= m.now_ms)
         model_end(at, RESERVATION_EXPIRED);
-    if (x->status == RESERVATION_EXPIRED) return ERR_HOLD_EXPIRED;
+    return x->status == RESERVATION_EXPIRED;
+}
+
+static enum err model_confirm(size_t at) {
+    struct made *x = &made[at];
+    if (model_is_over(at)) return ERR_HOLD_EXPIRED;
     if (x->status == RESERVATION_CANCELLED) return ERR_RESERVATION_ENDED;
     if (x->status == RESERVATION_CONFIRMED) return ERR_OK;
     x->status = RESERVATION_CONFIRMED;
@@ -337,9 +343,8 @@ static enum err model_confirm(size_t at) {
 }
 
 static enum err model_cancel(size_t at) {
-    struct made *x = &made[at];
-    if (x->status == RESERVATION_EXPIRED) return ERR_HOLD_EXPIRED;
-    if (reservation_is_live(x->status)) model_end(at, RESERVATION_CANCELLED);
+    if (model_is_over(at)) return ERR_HOLD_EXPIRED;
+    if (reservation_is_live(made[at].status)) model_end(at, RESERVATION_CANCELLED);
     return ERR_OK;
 }
 
