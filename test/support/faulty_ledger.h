@@ -1,7 +1,6 @@
 /*
  * faulty_ledger: a ledger in front of a real one, of whose next records some fail, as a disk might
- * make them fail: taken, and handed back with ERR_LEDGER_FAILED; or that takes none at all. One
- * thread.
+ * make them fail: taken, and handed back with an error; or that takes none at all. One thread.
  */
 #ifndef ADMITONE_TEST_FAULTY_LEDGER_H
 #define ADMITONE_TEST_FAULTY_LEDGER_H
@@ -13,6 +12,7 @@ struct faulty_ledger {
     struct ledger *real;
     int fails;     /* so many that are submitted from now on */
     int asks_fail; /* likewise, of those that are asked */
+    enum err why;  /* ERR_LEDGER_FAILED, unless it is set */
     bool is_full;  /* neither is taken: ERR_OVERLOADED */
 };
 

@@ -101,7 +101,6 @@ static void a_claim_is_undone_when_the_stores_can_not_be_brought_together(void *
     struct wish w = shop_named(STRATEGY_SLOT, "ann", ann, SEATS(1));
     s->faulty.asks_fail = 1;
     assert_int_equal(hold(s, w), ERR_LEDGER_FAILED);
-    s->faulty.is_full = false;
     assert_string_equal(house_map(&s->house, SHOP_SLOT), SHOP_FREE);
     assert_int_equal(hold(s, w), ERR_SEAT_TAKEN); /* the next one puts it right */
     assert_string_equal(house_map(&s->house, SHOP_SLOT), "HAAAAA");
@@ -167,6 +166,35 @@ static void the_twin_of_a_request_that_failed_gets_the_seats(void **state) {
                     house_cancel(&s->house, &twins[i].holding.reservation.id, "ann", NULL), ERR_OK);
             house_hold_end(&twins[i]);
         }
+    }
+}
+
+/* The first is undone, the second's record is on its way, and a third claims anew: the same seats,
+ * under another id. */
+static void of_three_requests_with_one_key_the_second_is_everybodys_answer(void **state) {
+    struct shop *s = *state;
+    uint64_t ann = house_let_in(&s->house, "ann");
+    shop_make_faulty(s);
+    for (enum strategy strategy = STRATEGY_SLOT; strategy <= STRATEGY_LOCK; strategy++) {
+        struct wish w = shop_any(strategy, "ann", ann, 2);
+        struct house_hold x[3];
+        w.key = strategy == STRATEGY_SLOT ? "slot" : "lock";
+        s->faulty.fails = 1;
+        sync_gate_close();
+        for (int i = 0; i < 3; i++) {
+            house_hold_prepare(&s->house, &x[i], &w);
+            house_hold_start(&s->house, &s->house.desk, &x[i]);
+            if (i == 1) harness_wait(&s->house.h, house_hold_is_back, &x[0]);
+        }
+        assert_int_equal(x[0].result, ERR_LEDGER_FAILED);
+        sync_gate_open();
+        for (int i = 1; i < 3; i++) harness_wait(&s->house.h, house_hold_is_back, &x[i]);
+        assert_int_equal(x[1].result, ERR_OK);
+        assert_false(x[1].idempotency.replayed);
+        assert_true(house_hold_replays(&x[2], &x[1].holding.reservation.id));
+        house_assert_seats(&s->house, w.section, 2, 0);
+        house_assert_agreement(&s->house);
+        for (int i = 0; i < 3; i++) house_hold_end(&x[i]);
     }
 }
 
@@ -436,6 +464,7 @@ int main(void) {
         TEST(a_claim_is_undone_when_the_stores_can_not_be_brought_together),
         TEST(what_the_ledger_did_not_decide_is_not_changed),
         TEST(the_twin_of_a_request_that_failed_gets_the_seats),
+        TEST(of_three_requests_with_one_key_the_second_is_everybodys_answer),
         TEST(a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leaves),
         TEST(who_leaves_gives_back_what_is_held_and_keeps_what_is_bought),
         TEST(who_leaves_gives_back_however_much_it_is),

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "seat_shop.h"
@@ -290,6 +291,146 @@ static void what_was_taken_out_meanwhile_is_not_found(void **state) {
     assert_int_equal(shop_trace(s), 0);
 }
 
+/* ---- many at once ---- */
+
+#define RIVALS 30
+
+struct backlog {
+    struct shop *shop;
+    int64_t records;
+};
+
+static bool has_piled_up(void *arg) {
+    struct backlog *b = arg;
+    struct ledger_health health;
+    ledger_health(b->shop->house.ledger, &health);
+    return health.queue_depth >= b->records;
+}
+
+/* Where nobody is kept out, all of them have written before the first one is on disk. */
+static void of_thirty_who_want_one_seat_one_gets_it_trap_21(void **state) {
+    struct shop *s = *state;
+    struct house_hold *rivals = mem_new(RIVALS * sizeof *rivals);
+    char users[RIVALS][16];
+    uint64_t seqs[RIVALS];
+    for (int i = 0; i < RIVALS; i++) {
+        snprintf(users[i], sizeof users[i], "user%d", i);
+        seqs[i] = house_let_in(&s->house, users[i]);
+    }
+    FOR_EACH_STRATEGY(strategy) {
+        bool is_optimistic = strategy == STRATEGY_OPTIMISTIC;
+        uint64_t conflicts = counter_total(COUNT_RESERVATION_CONFLICTS_OPTIMISTIC);
+        sync_gate_close();
+        for (int i = 0; i < RIVALS; i++) {
+            struct wish w = shop_named(strategy, users[i], seqs[i], SEATS(2));
+            house_hold_prepare(&s->house, &rivals[i], &w);
+            house_hold_start(&s->house, &s->house.desk, &rivals[i]);
+        }
+        struct backlog all = {s, is_optimistic ? RIVALS : 1};
+        harness_wait(&s->house.h, has_piled_up, &all);
+        sync_gate_open();
+        int winner = -1;
+        for (int i = 0; i < RIVALS; i++) {
+            harness_wait(&s->house.h, house_hold_is_back, &rivals[i]);
+            if (rivals[i].result == ERR_OK && winner < 0)
+                winner = i;
+            else
+                assert_int_equal(rivals[i].result, ERR_SEAT_TAKEN);
+            house_hold_end(&rivals[i]);
+        }
+        assert_true(winner >= 0);
+        house_assert_seats(&s->house, shop_section_of(strategy), 1, 0);
+        assert_int_equal(shop_rows(s, "HELD"), 1);
+        assert_int_equal(house_leave(&s->house, seqs[winner]), ERR_OK);
+        seqs[winner] = house_let_in(&s->house, users[winner]);
+        if (is_optimistic)
+            assert_true(counter_total(COUNT_RESERVATION_CONFLICTS_OPTIMISTIC) - conflicts >=
+                        RIVALS - 1);
+    }
+    mem_free(rivals);
+}
+
+#define TRIES 10
+
+static void who_is_overtaken_again_and_again_is_refused_in_the_end_trap_21(void **state) {
+    struct shop *s = *state;
+    uint64_t ann = house_let_in(&s->house, "ann");
+    shop_make_faulty(s);
+    s->faulty.why = ERR_CONFLICT;
+    s->faulty.fails = TRIES + 1;
+    assert_refused(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2), ERR_CONFLICT, NULL);
+    assert_int_equal(s->faulty.fails, 1); /* it was tried so often, and not once more */
+    s->faulty.fails = TRIES - 1;
+    assert_int_equal(hold(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2)), ERR_OK);
+    house_assert_seats(&s->house, SHOP_SEAT, 2, 0);
+}
+
+/* ---- looking up ---- */
+
+struct shown {
+    struct listing l;
+    struct arena arena;
+    bool back;
+};
+
+static void on_listed(struct listing *l, enum err result) {
+    assert_int_equal(result, ERR_OK);
+    CONTAINER_OF(l, struct shown, l)->back = true;
+}
+
+static bool is_listed(void *list) {
+    return ((struct shown *)list)->back;
+}
+
+/* Those of Ann that are listed are these, in this order. */
+static void assert_listed(struct shop *s, size_t max, const struct uuid *ids, size_t count) {
+    int64_t events[] = {s->house.key + 1000, s->house.key}; /* one that is not there any more */
+    struct shown x = {.l = {.event_keys = events,
+                            .event_count = 2,
+                            .user = STR("ann"),
+                            .max = max,
+                            .done = on_listed}};
+    x.l.arena = &x.arena;
+    reservations_list(&s->house.reservations, &x.l);
+    harness_wait(&s->house.h, is_listed, &x);
+    assert_int_equal(x.l.count, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(uuid_eq(&x.l.found[i]->id, &ids[i]));
+        assert_true(reservation_is_live(x.l.found[i]->status));
+        mem_free(x.l.found[i]);
+    }
+    arena_reset(&x.arena);
+}
+
+static void a_list_shows_what_is_live_and_durable_trap_32(void **state) {
+    struct shop *s = *state;
+    uint64_t ann = house_let_in(&s->house, "ann");
+    uint64_t bob = house_let_in(&s->house, "bob");
+    assert_listed(s, 10, NULL, 0);
+    held(s, shop_any(STRATEGY_SLOT, "bob", bob, 1));
+    struct uuid cancelled = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    struct uuid confirmed = held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
+    struct uuid newest = held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
+    assert_int_equal(house_cancel(&s->house, &cancelled, "ann", NULL), ERR_OK);
+    assert_int_equal(house_confirm(&s->house, &confirmed, "ann", NULL), ERR_OK);
+    const struct uuid live[] = {newest, confirmed};
+    assert_listed(s, 10, live, 2);
+    assert_listed(s, 1, live, 1);
+
+    struct wish w = shop_any(STRATEGY_SLOT, "ann", ann, 1);
+    struct house_hold pending;
+    sync_gate_close();
+    house_hold_prepare(&s->house, &pending, &w);
+    house_hold_start(&s->house, &s->house.desk, &pending);
+    assert_listed(s, 10, live, 2);
+    sync_gate_open();
+    harness_wait(&s->house.h, house_hold_is_back, &pending);
+    house_hold_end(&pending);
+    wall_clock_advance(SHOP_HOLD_MS);
+    house_expire(&s->house);
+    assert_listed(s, 10, &confirmed, 1);
+}
+
 /* ---- when the two stores disagree ---- */
 
 static void synced(struct seat_sync_op *y) {
@@ -478,6 +619,35 @@ static void a_key_that_was_used_is_answered_as_it_was(void **state) {
     }
 }
 
+static enum err replay(struct shop *s, const struct wish *w, bool *replayed) {
+    struct house_hold x;
+    house_hold_prepare(&s->house, &x, w);
+    reservations_replay(&s->house.reservations, &x.holding);
+    harness_wait(&s->house.h, house_hold_is_back, &x);
+    *replayed = x.idempotency.replayed;
+    house_hold_end(&x);
+    return x.result;
+}
+
+static void a_key_can_be_asked_about_before_anything_else(void **state) {
+    struct shop *s = *state;
+    uint64_t ann = house_let_in(&s->house, "ann");
+    struct wish w = shop_any(STRATEGY_SLOT, "ann", ann, 1);
+    bool replayed;
+    w.key = "key";
+    assert_int_equal(replay(s, &w, &replayed), ERR_OK);
+    assert_false(replayed);
+    held(s, w);
+    assert_int_equal(replay(s, &w, &replayed), ERR_OK);
+    assert_true(replayed);
+    w.body++;
+    assert_int_equal(replay(s, &w, &replayed), ERR_IDEMPOTENCY_MISMATCH);
+    assert_false(replayed);
+    w.user = "bob"; /* whose key it is not */
+    assert_int_equal(replay(s, &w, &replayed), ERR_OK);
+    assert_false(replayed);
+}
+
 /* ---- recovery ---- */
 
 static void after_a_restart_everything_is_as_the_ledger_has_it_trap_31(void **state) {
@@ -522,12 +692,16 @@ int main(void) {
         TEST(nothing_is_sold_where_it_is_closed),
         TEST(a_request_that_its_section_has_changed_under_is_refused),
         TEST(what_was_taken_out_meanwhile_is_not_found),
+        TEST(of_thirty_who_want_one_seat_one_gets_it_trap_21),
+        TEST(who_is_overtaken_again_and_again_is_refused_in_the_end_trap_21),
+        TEST(a_list_shows_what_is_live_and_durable_trap_32),
         TEST(a_seat_that_only_the_ledger_knows_as_taken_is_not_sold_twice),
         TEST(who_wants_any_seats_gets_others_than_those_the_ledger_has_taken),
         TEST(a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_trap_21),
         TEST(a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_trap_26),
         TEST(requests_with_one_key_have_one_effect_trap_34),
         TEST(a_key_that_was_used_is_answered_as_it_was),
+        TEST(a_key_can_be_asked_about_before_anything_else),
         TEST(after_a_restart_everything_is_as_the_ledger_has_it_trap_31),
     };
 #undef TEST
