@@ -63,6 +63,13 @@ function check({ strategy, metrics, inLedger, answered, runs }) {
     throw new Error(`${held} were held; there should be ${answered} to ${most}`)
 }
 
+// How often somebody else was faster, so that a request was tried again; null when nobody was.
+function retriesNote(before, after, strategy) {
+  const key = `admitone_reservation_retries_total{strategy="${strategy}"}`
+  const retries = after.get(key) - before.get(key)
+  return retries > 0 ? `${retries.toLocaleString('en-US')} times a request was tried again` : null
+}
+
 // The scenario for one strategy. Gives back { row, notes }, as inTurn does, and `isDisk`: whether
 // what was measured was durable.
 export async function measureReserve(strategy, given) {
@@ -89,6 +96,7 @@ export async function measureReserve(strategy, given) {
     notes: [
       batchNote(before, after),
       lockNote(before, after, strategy),
+      retriesNote(before, after, strategy),
       `${inLedger.toLocaleString('en-US')} are held, none is missing, and the audit found nothing`,
       note,
       ...notes,
