@@ -15,6 +15,8 @@ const CONNECTIONS = 256
 const SEATS = 1_000_000
 // They take turns, so nobody comes near their thousand before all seats are gone.
 const USERS = 10_000
+// A prime: those who ask one after the other are no neighbours in any order of names, as in life.
+const STEP = 1_009
 const SECTION = { id: 'A', name: 'Floor A', capacity: SEATS, price: 150_000 }
 
 const MODES = {
@@ -35,7 +37,7 @@ async function open(server, strategy) {
   })
   const file = `${temporaryFolder()}/tokens`
   const tokens = await letIn(server, USERS)
-  writeFileSync(file, tokens.join('\n'))
+  writeFileSync(file, tokens.map((_, i) => tokens[(i * STEP) % USERS]).join('\n'))
   return { file, token: tokens[0] }
 }
 
@@ -59,6 +61,13 @@ function check({ strategy, metrics, inLedger, answered, runs }) {
   const most = answered + runs * CONNECTIONS
   if (held < answered || held > most)
     throw new Error(`${held} were held; there should be ${answered} to ${most}`)
+}
+
+// How often somebody else was faster, so that a request was tried again; null when nobody was.
+function retriesNote(before, after, strategy) {
+  const key = `admitone_reservation_retries_total{strategy="${strategy}"}`
+  const retries = after.get(key) - before.get(key)
+  return retries > 0 ? `${retries.toLocaleString('en-US')} times a request was tried again` : null
 }
 
 // The scenario for one strategy. Gives back { row, notes }, as inTurn does, and `isDisk`: whether
@@ -87,6 +96,7 @@ export async function measureReserve(strategy, given) {
     notes: [
       batchNote(before, after),
       lockNote(before, after, strategy),
+      retriesNote(before, after, strategy),
       `${inLedger.toLocaleString('en-US')} are held, none is missing, and the audit found nothing`,
       note,
       ...notes,

@@ -8,7 +8,8 @@ import { run } from './processes.mjs'
 const MS = { us: 0.001, ms: 1, s: 1000, m: 60_000 }
 
 function milliseconds(text, percentile) {
-  const found = new RegExp(`^\\s+${percentile}%\\s+([\\d.]+)(us|ms|s|m)$`, 'm').exec(text)
+  // Behind a unit of one letter wrk leaves a space.
+  const found = new RegExp(`^\\s+${percentile}%\\s+([\\d.]+)(us|ms|s|m) ?$`, 'm').exec(text)
   return found ? Number(found[1]) * MS[found[2]] : NaN
 }
 
