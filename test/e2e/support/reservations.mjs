@@ -21,7 +21,7 @@ const FIELDS = [
 ];
 
 // An event that sells: by default everybody who enters is ACTIVE at once. A buyer is
-// { userId, token }; `options` of a request: headers, agent, body (further fields).
+// { userId, token }; `options` of a request: headers, agent, and to confirm or cancel also body.
 export class Hall extends Room {
   static open(server, name, queue = {}, more = {}) {
     return super.open(server, name, { ...ROOMY, ...queue }, more);
