@@ -127,7 +127,6 @@ static const char *const first_tables[] = {
     " CHECK (status <> 'CONFIRMED' OR confirmed_at IS NOT NULL),"
     " CHECK ((status = 'HELD' OR status = 'CONFIRMED') = (ended_at IS NULL))"
     ") STRICT, WITHOUT ROWID",
-    "CREATE INDEX reservations_held ON reservations(expires_at) WHERE status = 'HELD'",
 
     /* Live seats per user, and how many of these are only held; taken first by whatever changes
      * them. */
