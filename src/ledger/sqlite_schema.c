@@ -127,7 +127,6 @@ static const char *const first_tables[] = {
     " CHECK (status <> 'CONFIRMED' OR confirmed_at IS NOT NULL),"
     " CHECK ((status = 'HELD' OR status = 'CONFIRMED') = (ended_at IS NULL))"
     ") STRICT, WITHOUT ROWID",
-    "CREATE INDEX reservations_held ON reservations(expires_at) WHERE status = 'HELD'",
 
     /* Live seats per user, and how many of these are only held; taken first by whatever changes
      * them. */
@@ -159,7 +158,8 @@ static const char *const first_tables[] = {
     ") STRICT, WITHOUT ROWID",
     "CREATE INDEX requests_open ON requests(id) WHERE status IN ('PENDING','PROCESSING')",
 
-    /* The outbox: written in the effect's own transaction, relayed once. The reservation's id
+    /* The outbox: written in the effect's own transaction, relayed once and in order, so those that
+     * are still to be relayed are the last ones. The reservation's id
      * grows with time, so facts_once appends, more or less, like the table itself. */
     "CREATE TABLE facts("
     " id INTEGER PRIMARY KEY AUTOINCREMENT,"
@@ -177,7 +177,6 @@ static const char *const first_tables[] = {
     ") STRICT",
     "CREATE UNIQUE INDEX facts_once ON facts(reservation_id, kind)"
     " WHERE reservation_id IS NOT NULL",
-    "CREATE INDEX facts_to_relay ON facts(id) WHERE relayed_at IS NULL",
 
     /* The one index on values that clients choose: nothing else can promise that a key is used
      * once. It stays small, for a row lives 24 hours. */

@@ -195,9 +195,9 @@ static const struct {
     {"foreign_keys", "INSERT INTO buyers VALUES (77, 'x', 0, 0)", "buyers without events"},
     {"file_is_sound",
      "PRAGMA writable_schema = ON;"
-     "UPDATE sqlite_schema SET sql = replace(sql, '''HELD''', '''CONFIRMED''')"
-     " WHERE name = 'reservations_held'",
-     "reservations_held"},
+     "UPDATE sqlite_schema SET sql = replace(sql, 'removed_version', 'id')"
+     " WHERE name = 'sections_removed'",
+     "sections_removed"},
 };
 
 static void each_violation_is_found_by_its_own_check(void **state) {
