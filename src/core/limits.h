@@ -25,9 +25,9 @@
 #define HOLD_S_MAX 86400
 #define PER_USER_MAX 1000
 
-/* A lock's fence is epoch × 2^FENCE_COUNT_BITS + a count, and fits 63 bits: a trillion acquisitions
- * between two starts, and eight million starts. */
-#define FENCE_COUNT_BITS 40
+/* Numbers that only grow, also over restarts, are epoch × 2^EPOCH_COUNT_BITS + a count, and fit 63
+ * bits: a trillion between two starts, and eight million starts. */
+#define EPOCH_COUNT_BITS 40
 #define EPOCH_MAX 8388607
 
 #endif

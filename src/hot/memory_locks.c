@@ -42,7 +42,7 @@ static struct table *table_of(struct locks *l, str name) {
 
 static uint64_t next_fence(struct table *t) {
     uint64_t fence = atomic_fetch_add(t->last_fence, 1) + 1;
-    assert(fence >> FENCE_COUNT_BITS == (fence - 1) >> FENCE_COUNT_BITS);
+    assert(fence >> EPOCH_COUNT_BITS == (fence - 1) >> EPOCH_COUNT_BITS);
     return fence;
 }
 
@@ -249,7 +249,7 @@ struct memory_locks *memory_locks_new(uint32_t epoch) {
     assert(epoch <= EPOCH_MAX);
     struct memory_locks *m = mem_new(sizeof *m);
     m->locks.ops = &ops;
-    m->last_fence = (uint64_t)epoch << FENCE_COUNT_BITS;
+    m->last_fence = (uint64_t)epoch << EPOCH_COUNT_BITS;
     for (int i = 0; i < TABLES; i++) {
         struct table *t = &m->tables[i];
         pthread_mutex_init(&t->lock, NULL);

@@ -26,6 +26,7 @@ struct db {
         const char *sql;
         sqlite3_stmt *statement;
     } cached[DB_STATEMENTS_MAX];
+    int64_t last_fact_id; /* of the writer's own */
 };
 
 enum db_use { DB_WRITE, DB_READ };

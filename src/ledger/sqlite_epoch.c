@@ -16,6 +16,7 @@ enum err epoch_begin(struct db *db, const char *path, uint32_t *epoch, struct bu
     int rc = write_next(db, &number);
     if (rc == SQLITE_OK && number <= EPOCH_MAX) {
         *epoch = (uint32_t)number;
+        db->last_fact_id = number << EPOCH_COUNT_BITS;
         return ERR_OK;
     }
     if (rc != SQLITE_OK)

@@ -39,7 +39,7 @@ enum err schema_expect(struct db *db, const char *path, struct buf *why);
 
 /* --- sqlite_epoch.c --- */
 
-/* The next epoch, durable when this returns. */
+/* The next epoch, durable when this returns; the facts of this connection count from it. */
 enum err epoch_begin(struct db *db, const char *path, uint32_t *epoch, struct buf *why);
 
 /* --- sqlite_events.c: inside the writer's transaction; SQLITE_OK also when refused --- */

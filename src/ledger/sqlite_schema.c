@@ -159,10 +159,11 @@ static const char *const first_tables[] = {
     "CREATE INDEX requests_open ON requests(id) WHERE status IN ('PENDING','PROCESSING')",
 
     /* The outbox: written in the effect's own transaction, relayed once and in order, so those that
-     * are still to be relayed are the last ones. The reservation's id
-     * grows with time, so facts_once appends, more or less, like the table itself. */
+     * are still to be relayed are the last ones. Its ids come from the epoch: they never come
+     * again, whatever retention removes. The reservation's id grows with time, so facts_once
+     * appends, more or less, like the table itself. */
     "CREATE TABLE facts("
-    " id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id INTEGER PRIMARY KEY,"
     " kind TEXT NOT NULL CHECK"
     "  (kind = 'HELD' OR kind = 'CONFIRMED' OR kind = 'CANCELLED' OR kind = 'EXPIRED'"
     "   OR kind = 'SOLD_OUT'),"

@@ -6,7 +6,7 @@
  *  - At any time at most one holds a name, for a *lease*: until the lease is over, or given back.
  *    Whoever works for longer renews it in time. Over is over: who comes late has LOST it, whether
  *    somebody else has it by then or not.
- *  - Every acquisition has a *fence*: epoch × 2^FENCE_COUNT_BITS + a count. Fences only grow, of
+ *  - Every acquisition has a *fence*: epoch × 2^EPOCH_COUNT_BITS + a count. Fences only grow, of
  *    all names together: whoever acquires later has the higher one, also after a release, and over
  *    restarts, for the epoch does. So writes to one row may be made under locks of different names.
  * The lease alone can't keep out a holder that was paused; what refuses its late write is the

@@ -339,7 +339,7 @@ static void a_version_that_has_passed_is_a_conflict(void **state) {
 /* Trap 20: who slept through the lease of his lock comes with a lower number. */
 static void a_write_under_an_older_lock_is_refused(void **state) {
     struct desk *d = *state;
-    const int64_t epoch = INT64_C(3) << FENCE_COUNT_BITS;
+    const int64_t epoch = INT64_C(3) << EPOCH_COUNT_BITS;
     struct test_record r;
     assert_int_equal(hold_guarded(d, 1, SEATS(1), NULL, (int64_t[]){epoch + 10}, &r), ERR_OK);
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){epoch + 9, epoch + 9}, &r),

@@ -162,11 +162,11 @@ static void who_waits_comes_in_by_order_of_arrival(void **state) {
 
 static void fences_grow_over_all_names_and_restarts_trap_20(void **state) {
     struct fixture *f = *state;
-    uint64_t last = (uint64_t)EPOCH << FENCE_COUNT_BITS;
+    uint64_t last = (uint64_t)EPOCH << EPOCH_COUNT_BITS;
     for (int i = 0; i < 100; i++) {
         uint64_t fence = take(f, "seat", T0);
         assert_true(fence > last);
-        assert_int_equal(fence >> FENCE_COUNT_BITS, EPOCH);
+        assert_int_equal(fence >> EPOCH_COUNT_BITS, EPOCH);
         last = fence;
         assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
         if (i % 10 != 0) continue;
@@ -178,7 +178,7 @@ static void fences_grow_over_all_names_and_restarts_trap_20(void **state) {
     open_epoch(f, EPOCH + 1);
     uint64_t fence = take(f, "seat", T0);
     assert_true(fence > last);
-    assert_int_equal(fence >> FENCE_COUNT_BITS, EPOCH + 1);
+    assert_int_equal(fence >> EPOCH_COUNT_BITS, EPOCH + 1);
 }
 
 /* ---- time ---- */
@@ -542,7 +542,7 @@ static void who_acquires_any_name_later_has_the_higher_fence_trap_20(void **stat
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&t.all_here);
     assert_int_equal(t.wrong, 0);
-    assert_int_equal(t.ended >> FENCE_COUNT_BITS, EPOCH);
+    assert_int_equal(t.ended >> EPOCH_COUNT_BITS, EPOCH);
 }
 
 int locks_suite_run(const struct locks_adapter *of) {
