@@ -111,6 +111,10 @@ static bool gate_waits(void *arg) {
     return sync_gate_waits();
 }
 
+void raw_wait_for_sync(struct harness *h) {
+    harness_wait(h, gate_waits, NULL);
+}
+
 void raw_submit_as_batch(struct harness *h, struct ledger *l, struct test_record *records,
                          size_t count) {
     struct event *other = test_event("other", 1);
@@ -118,7 +122,7 @@ void raw_submit_as_batch(struct harness *h, struct ledger *l, struct test_record
     sync_gate_close();
     test_put(&first, other, 1);
     assert_int_equal(ledger_submit(l, &first.record), ERR_OK);
-    harness_wait(h, gate_waits, NULL);
+    raw_wait_for_sync(h);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(ledger_submit(l, &records[i].record), ERR_OK);
     sync_gate_open();

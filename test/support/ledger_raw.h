@@ -25,6 +25,8 @@ int64_t raw_number(const struct harness *h, const char *format, ...);
 void raw_reservation(const struct harness *h, unsigned id, const struct event *e,
                      const struct section *s, int64_t seat_no, const char *status);
 
+/* Until a sync waits at the gate of the sync_recorder. */
+void raw_wait_for_sync(struct harness *h);
 /* All of these in one batch, by holding up the one before it, which puts CONCERT/other. The ledger
  * must write through the sync_recorder. Returns when they are back. */
 void raw_submit_as_batch(struct harness *h, struct ledger *l, struct test_record *records,

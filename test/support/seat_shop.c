@@ -88,3 +88,11 @@ struct wish shop_any(enum strategy s, const char *user, uint64_t seq, uint32_t q
                          .strategy = s,
                          .quantity = quantity};
 }
+
+enum err shop_hold(struct shop *s, struct wish w) {
+    return house_hold(&s->house, &w, NULL);
+}
+
+struct uuid shop_held(struct shop *s, struct wish w) {
+    return house_held(&s->house, &w);
+}

@@ -31,6 +31,7 @@ void shop_make_faulty(struct shop *s);
 
 /* The strategies that decide synchronously, and the section that has each. */
 #define SHOP_STRATEGIES STRATEGY_QUEUE
+#define FOR_EACH_STRATEGY(s) for (enum strategy s = STRATEGY_SLOT; s < SHOP_STRATEGIES; s++)
 size_t shop_section_of(enum strategy s);
 
 /* A number that changes with whatever is written about seats. */
@@ -40,5 +41,7 @@ int64_t shop_rows(struct shop *s, const char *status);
 /* A wish of the user for these seats, or for so many. */
 struct wish shop_named(enum strategy s, const char *user, uint64_t seq, const uint32_t *seats);
 struct wish shop_any(enum strategy s, const char *user, uint64_t seq, uint32_t quantity);
+enum err shop_hold(struct shop *s, struct wish w);
+struct uuid shop_held(struct shop *s, struct wish w);
 
 #endif

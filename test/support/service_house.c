@@ -79,7 +79,7 @@ void house_tear_down(struct house *h) {
     harness_deinit(&h->h);
 }
 
-void house_init_worker(struct house *h, int worker) {
+static void init_worker(struct house *h, int worker) {
     struct worker *w = &h->workers[worker];
     struct desk *d = &h->desks[worker];
     assert_int_equal(worker_init(w), 0);
@@ -89,10 +89,25 @@ void house_init_worker(struct house *h, int worker) {
 
 void house_start_workers(struct house *h) {
     for (int i = 0; i < HOUSE_WORKERS; i++) {
-        house_init_worker(h, i);
+        init_worker(h, i);
         assert_int_equal(worker_start(&h->workers[i]), 0);
     }
     h->working = true;
+}
+
+void house_start_ticking_workers(struct house *h, int64_t tick_ms) {
+    for (int i = 0; i < HOUSE_WORKERS; i++) {
+        init_worker(h, i);
+        h->shares[i] = (struct admission_share){.room = &h->room,
+                                                .reservations = &h->reservations,
+                                                .catalogue = h->catalogue,
+                                                .index = 0, /* all of them tick all events */
+                                                .count = 1};
+        admission_start(&h->shares[i], &h->workers[i], tick_ms);
+        assert_int_equal(worker_start(&h->workers[i]), 0);
+    }
+    h->working = true;
+    h->ticking = true;
 }
 
 static void run_errand(struct task *t) {
@@ -118,14 +133,41 @@ static void stop_worker(struct task *t) {
     worker_stop(s->worker);
 }
 
+struct tick_stop {
+    struct errand errand; /* first, so that an errand is its stop */
+    struct admission_share *share;
+};
+
+static void stop_ticking(struct errand *errand) {
+    admission_stop(((struct tick_stop *)errand)->share);
+    errand->done = true;
+}
+
+static bool is_done(void *errand) {
+    return ((struct errand *)errand)->done;
+}
+
+/* What the ticks began goes on without them. */
+static void stop_ticks(struct house *h) {
+    for (int i = 0; h->ticking && i < HOUSE_WORKERS; i++) {
+        struct tick_stop stop = {.errand.work = stop_ticking, .share = &h->shares[i]};
+        house_send(h, i, &stop.errand);
+        harness_wait(&h->h, is_done, &stop.errand);
+    }
+    house_wait_idle(h);
+}
+
 void house_stop_workers(struct house *h) {
+    stop_ticks(h);
     for (int i = 0; h->working && i < HOUSE_WORKERS; i++) {
         struct stop stop = {
             .task.run = stop_worker, .worker = &h->workers[i], .desk = &h->desks[i]};
         mailbox_post(&h->workers[i].mailbox, &stop.task);
         worker_join(&h->workers[i]);
     }
+    for (int i = 0; h->ticking && i < HOUSE_WORKERS; i++) admission_deinit(&h->shares[i]);
     h->working = false;
+    h->ticking = false;
 }
 
 void house_configure(struct house *h, enum event_state state, const struct queue_rules *rules) {

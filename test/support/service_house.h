@@ -9,6 +9,7 @@
 #include "hot/memory.h"
 #include "hot/memory_locks.h"
 #include "ledger_raw.h"
+#include "service/admission.h"
 #include "service/recovery.h"
 #include "service/reservations.h"
 
@@ -26,7 +27,9 @@ struct house {
     struct desk desk; /* of the test's own thread */
     struct worker workers[HOUSE_WORKERS];
     struct desk desks[HOUSE_WORKERS]; /* of the workers */
+    struct admission_share shares[HOUSE_WORKERS];
     bool working;
+    bool ticking;
     int64_t key; /* of CONCERT/1 */
 };
 
@@ -39,9 +42,8 @@ void house_recover(struct house *h);
 void house_tear_down(struct house *h);
 
 void house_start_workers(struct house *h);
-/* One of them, with its desk: more may be put on its loop before worker_start. When all are started
- * `working` is set. */
-void house_init_worker(struct house *h, int worker);
+/* The same, and each of them ticks the one event. */
+void house_start_ticking_workers(struct house *h, int64_t tick_ms);
 /* When nothing of theirs is under way. */
 void house_stop_workers(struct house *h);
 

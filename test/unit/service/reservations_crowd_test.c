@@ -16,7 +16,6 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "house_seats.h"
-#include "service/admission.h"
 #include "splitmix.h"
 #include "sync_recorder.h"
 
@@ -64,7 +63,6 @@ struct client {
 
 struct crowd {
     struct house house;
-    struct admission_share shares[HOUSE_WORKERS];
     struct client clients[CLIENTS];
     uint64_t seed;
     _Atomic bool stop;
@@ -282,18 +280,6 @@ static void act(struct errand *errand) {
 
 /* ---- the crowd ---- */
 
-static void start_worker(struct crowd *x, int i) {
-    struct worker *w = &x->house.workers[i];
-    house_init_worker(&x->house, i);
-    x->shares[i] = (struct admission_share){.room = &x->house.room,
-                                            .reservations = &x->house.reservations,
-                                            .catalogue = x->house.catalogue,
-                                            .index = 0, /* all of them tick the one event */
-                                            .count = 1};
-    admission_start(&x->shares[i], w, TICK_MS);
-    assert_int_equal(worker_start(w), 0);
-}
-
 static struct event *crowded_event(void) {
     static const enum section_mode modes[SECTIONS] = {SECTION_MODE_SLOT, SECTION_MODE_ADAPTIVE,
                                                       SECTION_MODE_SEAT};
@@ -323,8 +309,7 @@ static void crowd_open(struct crowd *x, bool may_fail) {
     mem_free(e);
     x->house.reservations.adaptive =
         (struct adaptive_rules){.calm_below = 2, .hot_above = 5, .wait_ms = 5, .rest_ms = 20};
-    for (int i = 0; i < HOUSE_WORKERS; i++) start_worker(x, i);
-    x->house.working = true;
+    house_start_ticking_workers(&x->house, TICK_MS);
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &x->clients[i];
         *c = (struct client){.crowd = x, .number = i, .random = x->seed + (uint64_t)i};
@@ -362,31 +347,10 @@ static bool everybody_is_gone(void *arg) {
     return ((struct crowd *)arg)->gone == CLIENTS;
 }
 
-struct tick_stop {
-    struct errand errand; /* first, so that an errand is its stop */
-    struct admission_share *share;
-};
-
-static void stop_ticking(struct errand *errand) {
-    admission_stop(((struct tick_stop *)errand)->share);
-    errand->done = true;
-}
-
-static bool is_done(void *arg) {
-    return ((struct errand *)arg)->done;
-}
-
 static void crowd_disperse(struct crowd *x) {
     x->stop = true;
     harness_wait(&x->house.h, everybody_is_gone, x);
-    for (int i = 0; i < HOUSE_WORKERS; i++) {
-        struct tick_stop stop = {.errand.work = stop_ticking, .share = &x->shares[i]};
-        house_send(&x->house, i, &stop.errand);
-        harness_wait(&x->house.h, is_done, &stop.errand);
-    }
-    house_wait_idle(&x->house);
     house_stop_workers(&x->house);
-    for (int i = 0; i < HOUSE_WORKERS; i++) admission_deinit(&x->shares[i]);
     if (x->wrong > 0)
         fail_msg("%d wrong answers, the last with %s (RESERVATIONS_CROWD_SEED=%llu)", x->wrong,
                  err_code((enum err)x->last_wrong).at, (unsigned long long)x->seed);

@@ -14,16 +14,6 @@
 #include "sync_recorder.h"
 #include "wall_clock.h"
 
-#define FOR_EACH_STRATEGY(s) for (enum strategy s = STRATEGY_SLOT; s < SHOP_STRATEGIES; s++)
-
-static enum err hold(struct shop *s, struct wish w) {
-    return house_hold(&s->house, &w, NULL);
-}
-
-static struct uuid held(struct shop *s, struct wish w) {
-    return house_held(&s->house, &w);
-}
-
 static void disk_fails(bool fails) {
     sync_fail_syncs(fails ? SQLITE_IOERR_FSYNC : 0);
 }
@@ -49,10 +39,10 @@ static void a_hold_that_the_disk_did_not_take_is_undone(void **state) {
         int64_t trace = shop_trace(s);
         struct wish w = shop_any(strategy, "ann", ann, SHOP_PER_USER);
         disk_fails(true);
-        assert_int_equal(hold(s, w), ERR_LEDGER_FAILED);
+        assert_int_equal(shop_hold(s, w), ERR_LEDGER_FAILED);
         assert_nothing_held(s, strategy, trace);
         disk_fails(false);
-        struct uuid id = held(s, w); /* nothing of it counts for the limit */
+        struct uuid id = shop_held(s, w); /* nothing of it counts for the limit */
         house_assert_agreement(&s->house);
         assert_int_equal(house_cancel(&s->house, &id, "ann", NULL), ERR_OK);
     }
@@ -66,16 +56,16 @@ static void a_hold_is_undone_whichever_record_or_question_fails(void **state) {
         int64_t trace = shop_trace(s);
         struct wish w = shop_any(strategy, "ann", ann, 2);
         s->faulty.fails = 1;
-        assert_int_equal(hold(s, w), ERR_LEDGER_FAILED);
+        assert_int_equal(shop_hold(s, w), ERR_LEDGER_FAILED);
         assert_nothing_held(s, strategy, trace);
         s->faulty.is_full = true;
-        assert_int_equal(hold(s, w), ERR_OVERLOADED);
+        assert_int_equal(shop_hold(s, w), ERR_OVERLOADED);
         s->faulty.is_full = false;
         assert_nothing_held(s, strategy, trace);
     }
     int64_t trace = shop_trace(s);
     s->faulty.asks_fail = 1; /* the read of the versions */
-    assert_int_equal(hold(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2)), ERR_LEDGER_FAILED);
+    assert_int_equal(shop_hold(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2)), ERR_LEDGER_FAILED);
     assert_nothing_held(s, STRATEGY_OPTIMISTIC, trace);
 }
 
@@ -88,7 +78,7 @@ static void a_claim_is_undone_when_the_stores_can_not_be_brought_together(void *
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
     uint64_t bob = house_let_in(&s->house, "bob");
-    held(s, shop_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
+    shop_held(s, shop_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
     struct event *e = house_event(&s->house);
     struct seat_sync_op y = {.op.event_key = s->house.key,
                              .section_key = e->sections[SHOP_SLOT].key,
@@ -100,17 +90,17 @@ static void a_claim_is_undone_when_the_stores_can_not_be_brought_together(void *
     shop_make_faulty(s);
     struct wish w = shop_named(STRATEGY_SLOT, "ann", ann, SEATS(1));
     s->faulty.asks_fail = 1;
-    assert_int_equal(hold(s, w), ERR_LEDGER_FAILED);
+    assert_int_equal(shop_hold(s, w), ERR_LEDGER_FAILED);
     assert_string_equal(house_map(&s->house, SHOP_SLOT), SHOP_FREE);
-    assert_int_equal(hold(s, w), ERR_SEAT_TAKEN); /* the next one puts it right */
+    assert_int_equal(shop_hold(s, w), ERR_SEAT_TAKEN); /* the next one puts it right */
     assert_string_equal(house_map(&s->house, SHOP_SLOT), "HAAAAA");
 }
 
 static void what_the_ledger_did_not_decide_is_not_changed(void **state) {
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid id = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    struct uuid other = held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
+    struct uuid id = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    struct uuid other = shop_held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
     int64_t trace = shop_trace(s);
     disk_fails(true);
     assert_int_equal(house_confirm(&s->house, &id, "ann", NULL), ERR_LEDGER_FAILED);
@@ -223,9 +213,9 @@ static void a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leave
 static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **state) {
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid bought = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
-    held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
+    struct uuid bought = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    shop_held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
+    shop_held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
     assert_int_equal(house_confirm(&s->house, &bought, "ann", NULL), ERR_OK);
     assert_int_equal(house_leave(&s->house, ann), ERR_OK);
     house_assert_seats(&s->house, SHOP_SLOT, 0, 1);
@@ -247,14 +237,9 @@ static void who_leaves_gives_back_however_much_it_is(void **state) {
     assert_int_equal(house_put(&s->house, e), ERR_OK);
     mem_free(e);
     uint64_t ann = house_let_in(&s->house, "ann");
-    for (int i = 0; i < 60; i++) held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    for (int i = 0; i < 60; i++) shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
     assert_int_equal(house_leave(&s->house, ann), ERR_OK);
     house_assert_seats(&s->house, SHOP_SLOT, 0, 0);
-}
-
-static bool sync_waits(void *arg) {
-    (void)arg;
-    return sync_gate_waits();
 }
 
 struct departure {
@@ -288,7 +273,7 @@ static void who_leaves_while_a_hold_is_under_way_gives_that_back_too(void **stat
         sync_gate_close();
         house_hold_prepare(&s->house, &x, &w);
         house_hold_start(&s->house, &s->house.desk, &x);
-        harness_wait(&s->house.h, sync_waits, NULL);
+        raw_wait_for_sync(&s->house.h);
         reservations_leave(&s->house.reservations, &d.l);
         sync_gate_open();
         harness_wait(&s->house.h, house_hold_is_back, &x);
@@ -313,7 +298,7 @@ static void holds_end_at_their_time_once_traps_22_23(void **state) {
     assert_int_equal(house_put(&s->house, e), ERR_OK);
     mem_free(e);
     uint64_t ann = house_let_in(&s->house, "ann");
-    for (int i = 0; i < MANY; i++) held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    for (int i = 0; i < MANY; i++) shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
     uint64_t expiries = counter_total(COUNT_RESERVATION_EXPIRIES);
     wall_clock_advance(SHOP_HOLD_MS - 1);
     house_expire(&s->house);
@@ -335,8 +320,8 @@ what_is_confirmed_does_not_expire_and_what_is_over_is_not_confirmed_traps_28_33(
     FOR_EACH_STRATEGY(strategy) {
         uint64_t ann = house_let_in(&s->house, "ann");
         uint64_t bob = house_let_in(&s->house, "bob");
-        struct uuid kept = held(s, shop_any(strategy, "ann", ann, 1));
-        struct uuid late = held(s, shop_any(strategy, "bob", bob, 1));
+        struct uuid kept = shop_held(s, shop_any(strategy, "ann", ann, 1));
+        struct uuid late = shop_held(s, shop_any(strategy, "bob", bob, 1));
         assert_int_equal(house_confirm(&s->house, &kept, "ann", NULL), ERR_OK);
         wall_clock_advance(SHOP_HOLD_MS);
         struct reservation *r;
@@ -358,15 +343,15 @@ static void an_expiry_that_comes_late_frees_nobody_elses_seats_trap_29(void **st
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
     uint64_t bob = house_let_in(&s->house, "bob");
-    struct uuid anns = held(s, shop_named(STRATEGY_SLOT, "ann", ann, SEATS(1)));
+    struct uuid anns = shop_held(s, shop_named(STRATEGY_SLOT, "ann", ann, SEATS(1)));
     wall_clock_advance(SHOP_HOLD_MS);
     sync_gate_close();
     reservations_tick(&s->house.reservations, s->house.key);
-    harness_wait(&s->house.h, sync_waits, NULL);
+    raw_wait_for_sync(&s->house.h);
     sync_gate_open();
     assert_int_equal(house_cancel(&s->house, &anns, "ann", NULL), ERR_HOLD_EXPIRED);
     house_wait_idle(&s->house);
-    held(s, shop_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
+    shop_held(s, shop_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
     house_expire(&s->house);
     house_assert_seats(&s->house, SHOP_SLOT, 1, 0);
 }
@@ -374,8 +359,8 @@ static void an_expiry_that_comes_late_frees_nobody_elses_seats_trap_29(void **st
 static void holds_that_the_ledger_could_not_end_end_when_it_can(void **state) {
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
-    held(s, shop_any(STRATEGY_SLOT, "ann", ann, 2));
-    held(s, shop_any(STRATEGY_PESSIMISTIC, "ann", ann, 2));
+    shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 2));
+    shop_held(s, shop_any(STRATEGY_PESSIMISTIC, "ann", ann, 2));
     wall_clock_advance(SHOP_HOLD_MS);
     disk_fails(true);
     house_expire(&s->house);
@@ -393,8 +378,8 @@ static void holds_that_the_ledger_could_not_end_end_when_it_can(void **state) {
 static void an_expiry_of_which_a_record_or_question_fails_is_tried_again(void **state) {
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid id = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
+    struct uuid id = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    shop_held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
     struct test_record r;
     test_cancel(&r, &id, "ann", clock_wall_ms()); /* behind the service's back */
     assert_int_equal(harness_submit(&s->house.h, s->house.ledger, &r), ERR_OK);
@@ -420,7 +405,7 @@ static void a_hold_whose_news_was_lost_becomes_what_the_ledger_says(void **state
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
     struct uuid ids[3];
-    for (int i = 0; i < 3; i++) ids[i] = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    for (int i = 0; i < 3; i++) ids[i] = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
     struct test_record records[3];
     bool expired = false;
     test_cancel(&records[0], &ids[0], "ann", clock_wall_ms());
@@ -442,7 +427,7 @@ static void a_hold_whose_news_was_lost_becomes_what_the_ledger_says(void **state
 static void a_row_that_is_spoilt_does_not_keep_the_others_from_expiring(void **state) {
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
-    for (int i = 0; i < 3; i++) held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    for (int i = 0; i < 3; i++) shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
     raw_sql_unruly(&s->house.h, "UPDATE reservations SET seats = '2,x' WHERE seats = '2'");
     wall_clock_advance(SHOP_HOLD_MS);
     house_expire(&s->house);

@@ -181,11 +181,6 @@ static void who_stalls_past_the_lease_writes_nothing_trap_20(void **state) {
 
 /* ---- who works ---- */
 
-static bool sync_waits(void *arg) {
-    (void)arg;
-    return sync_gate_waits();
-}
-
 struct patience {
     struct fixture *f;
     int renewals;
@@ -210,7 +205,7 @@ a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(
         struct holder probe;
         sync_gate_close();
         begin(f, &f->house->desk, &first, shop_named(s, "ann", ann, SEATS(1)));
-        harness_wait(&f->house->h, sync_waits, NULL);
+        raw_wait_for_sync(&f->house->h);
         begin(f, &f->other, &second, shop_named(s, "bob", bob, SEATS(1)));
         for (int turn = 0; turn < 6; turn++) {
             f->locks.now_ms += f->house->desk.lease_ms / 2;

@@ -16,18 +16,8 @@
 #include "sync_recorder.h"
 #include "wall_clock.h"
 
-#define FOR_EACH_STRATEGY(s) for (enum strategy s = STRATEGY_SLOT; s < SHOP_STRATEGIES; s++)
-
 static const char *map_of(struct shop *s, enum strategy strategy) {
     return house_map(&s->house, shop_section_of(strategy));
-}
-
-static enum err hold(struct shop *s, struct wish w) {
-    return house_hold(&s->house, &w, NULL);
-}
-
-static struct uuid held(struct shop *s, struct wish w) {
-    return house_held(&s->house, &w);
 }
 
 /* ---- what each strategy does ---- */
@@ -93,9 +83,9 @@ static void every_strategy_holds_and_what_is_held_is_confirmed_and_given_back(vo
 static void who_holds_more_stays_active_until_the_last_is_confirmed_trap_11(void **state) {
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid first = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    struct uuid second = held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
-    struct uuid third = held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
+    struct uuid first = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    struct uuid second = shop_held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
+    struct uuid third = shop_held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
     assert_int_equal(house_confirm(&s->house, &first, "ann", NULL), ERR_OK);
     assert_int_equal(house_place(&s->house, ann, clock_wall_ms()).status, ENTRY_ACTIVE);
     assert_int_equal(house_cancel(&s->house, &second, "ann", NULL), ERR_OK); /* keeps the place */
@@ -108,7 +98,7 @@ static void who_holds_more_stays_active_until_the_last_is_confirmed_trap_11(void
 static void nobody_decides_about_what_is_somebody_elses_trap_25(void **state) {
     struct shop *s = *state;
     uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid id = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    struct uuid id = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
     struct uuid none = id;
     none.bytes[15] ^= 1;
     int64_t trace = shop_trace(s);
@@ -150,7 +140,7 @@ static void seats_that_are_taken_are_refused_all_or_none_trap_24(void **state) {
     uint64_t ann = house_let_in(&s->house, "ann");
     FOR_EACH_STRATEGY(strategy) {
         uint64_t bob = house_let_in(&s->house, "bob");
-        struct uuid id = held(s, shop_named(strategy, "bob", bob, SEATS(1, 3)));
+        struct uuid id = shop_held(s, shop_named(strategy, "bob", bob, SEATS(1, 3)));
         struct wish w = shop_named(strategy, "ann", ann, SEATS(1));
         assert_refused(s, w, ERR_SEAT_TAKEN, SEATS(1));
         w.seats = SEATS(1, 2, 3);
@@ -170,10 +160,10 @@ static void the_last_seat_is_sold_and_then_none_trap_30(void **state) {
     uint64_t bob = house_let_in(&s->house, "bob");
     uint64_t cat = house_let_in(&s->house, "cat");
     FOR_EACH_STRATEGY(strategy) {
-        struct uuid four = held(s, shop_any(strategy, "ann", ann, 4));
+        struct uuid four = shop_held(s, shop_any(strategy, "ann", ann, 4));
         assert_refused(s, shop_any(strategy, "bob", bob, 3), ERR_SOLD_OUT, NULL);
-        struct uuid one = held(s, shop_any(strategy, "bob", bob, 1));
-        struct uuid last = held(s, shop_any(strategy, "cat", cat, 1));
+        struct uuid one = shop_held(s, shop_any(strategy, "bob", bob, 1));
+        struct uuid last = shop_held(s, shop_any(strategy, "cat", cat, 1));
         assert_string_equal(map_of(s, strategy), "HHHHHH");
         assert_refused(s, shop_any(strategy, "bob", bob, 1), ERR_SOLD_OUT, NULL);
         assert_int_equal(house_cancel(&s->house, &four, "ann", NULL), ERR_OK);
@@ -188,14 +178,14 @@ static void nobody_gets_more_than_one_may_have(void **state) {
     uint64_t ann = house_let_in(&s->house, "ann");
     FOR_EACH_STRATEGY(strategy)
     assert_refused(s, shop_any(strategy, "ann", ann, SHOP_PER_USER + 1), ERR_LIMIT_EXCEEDED, NULL);
-    struct uuid id = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 2));
-    held(s, shop_any(STRATEGY_PESSIMISTIC, "ann", ann, 1));
+    struct uuid id = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 2));
+    shop_held(s, shop_any(STRATEGY_PESSIMISTIC, "ann", ann, 1));
     FOR_EACH_STRATEGY(strategy)
     assert_refused(s, shop_any(strategy, "ann", ann, 2), ERR_LIMIT_EXCEEDED, NULL);
     assert_int_equal(house_confirm(&s->house, &id, "ann", NULL), ERR_OK);
     FOR_EACH_STRATEGY(strategy)
     assert_refused(s, shop_any(strategy, "ann", ann, 2), ERR_LIMIT_EXCEEDED, NULL);
-    held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1)); /* the fourth */
+    shop_held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1)); /* the fourth */
 }
 
 static void only_who_is_active_gets_seats(void **state) {
@@ -234,7 +224,7 @@ static void nothing_is_sold_where_it_is_closed(void **state) {
         put_state(s, EVENT_OPEN, SECTION_MAINTENANCE);
         assert_refused(s, w, ERR_SECTION_CLOSED, NULL);
         put_state(s, EVENT_PAUSED, SECTION_OPEN); /* nobody new, but who is in may buy */
-        assert_int_equal(hold(s, w), ERR_OK);
+        assert_int_equal(shop_hold(s, w), ERR_OK);
         assert_int_equal(house_leave(&s->house, ann), ERR_OK);
         put_state(s, EVENT_OPEN, SECTION_OPEN);
         ann = house_let_in(&s->house, "ann");
@@ -361,7 +351,7 @@ static void who_is_overtaken_again_and_again_is_refused_in_the_end_trap_21(void 
     assert_refused(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2), ERR_CONFLICT, NULL);
     assert_int_equal(s->faulty.fails, 1); /* it was tried so often, and not once more */
     s->faulty.fails = TRIES - 1;
-    assert_int_equal(hold(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2)), ERR_OK);
+    assert_int_equal(shop_hold(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2)), ERR_OK);
     house_assert_seats(&s->house, SHOP_SEAT, 2, 0);
 }
 
@@ -407,10 +397,10 @@ static void a_list_shows_what_is_live_and_durable_trap_32(void **state) {
     uint64_t ann = house_let_in(&s->house, "ann");
     uint64_t bob = house_let_in(&s->house, "bob");
     assert_listed(s, 10, NULL, 0);
-    held(s, shop_any(STRATEGY_SLOT, "bob", bob, 1));
-    struct uuid cancelled = held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    struct uuid confirmed = held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
-    struct uuid newest = held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
+    shop_held(s, shop_any(STRATEGY_SLOT, "bob", bob, 1));
+    struct uuid cancelled = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    struct uuid confirmed = shop_held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
+    struct uuid newest = shop_held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
     assert_int_equal(house_cancel(&s->house, &cancelled, "ann", NULL), ERR_OK);
     assert_int_equal(house_confirm(&s->house, &confirmed, "ann", NULL), ERR_OK);
     const struct uuid live[] = {newest, confirmed};
@@ -478,7 +468,7 @@ static bool hot_decides(enum strategy s) {
 
 /* Bob has two seats of which the hot store knows nothing. */
 static struct uuid hold_unseen(struct shop *s, enum strategy strategy, uint64_t bob) {
-    struct uuid id = held(s, shop_named(strategy, "bob", bob, SEATS(1, 2)));
+    struct uuid id = shop_held(s, shop_named(strategy, "bob", bob, SEATS(1, 2)));
     forget_seat(s, shop_section_of(strategy), 1);
     forget_seat(s, shop_section_of(strategy), 2);
     assert_string_equal(map_of(s, strategy), SHOP_FREE);
@@ -492,7 +482,8 @@ static void a_seat_that_only_the_ledger_knows_as_taken_is_not_sold_twice(void **
     FOR_EACH_STRATEGY(strategy) {
         struct uuid bobs = hold_unseen(s, strategy, bob);
         uint64_t refusals = counter_total(COUNT_RESERVATION_GUARD_REFUSALS);
-        assert_int_equal(hold(s, shop_named(strategy, "ann", ann, SEATS(2, 3))), ERR_SEAT_TAKEN);
+        assert_int_equal(shop_hold(s, shop_named(strategy, "ann", ann, SEATS(2, 3))),
+                         ERR_SEAT_TAKEN);
         if (hot_decides(strategy)) {
             assert_string_equal(map_of(s, strategy), "HHAAAA"); /* both of Bob's */
             assert_int_equal(counter_total(COUNT_RESERVATION_GUARD_REFUSALS), refusals + 1);
@@ -510,7 +501,7 @@ static void who_wants_any_seats_gets_others_than_those_the_ledger_has_taken(void
     for (enum strategy strategy = STRATEGY_SLOT; strategy <= STRATEGY_ADAPTIVE; strategy++) {
         struct uuid bobs = hold_unseen(s, strategy, bob);
         uint64_t refusals = counter_total(COUNT_RESERVATION_GUARD_REFUSALS);
-        struct uuid anns = held(s, shop_any(strategy, "ann", ann, 2));
+        struct uuid anns = shop_held(s, shop_any(strategy, "ann", ann, 2));
         assert_string_equal(map_of(s, strategy), "HHHHAA");
         assert_int_equal(counter_total(COUNT_RESERVATION_GUARD_REFUSALS), refusals + 2);
         house_assert_agreement(&s->house);
@@ -535,7 +526,7 @@ a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_trap_21(void
         assert_refused(s, shop_named(strategy, "ann", ann, SEATS(3)), ERR_CONFLICT, NULL);
         assert_int_equal(counter_total(COUNT_RESERVATION_GUARD_REFUSALS), refusals + 3);
         raw_sql_unruly(&s->house.h, "DELETE FROM seats WHERE section_id = %lld", key);
-        assert_int_equal(hold(s, shop_named(strategy, "ann", ann, SEATS(3))), ERR_OK);
+        assert_int_equal(shop_hold(s, shop_named(strategy, "ann", ann, SEATS(3))), ERR_OK);
     }
 }
 
@@ -547,16 +538,16 @@ static void a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_trap_26(void
     imagine_hold(s, SHOP_SEAT, 1);
     imagine_hold(s, SHOP_SEAT, 2);
     imagine_hold(s, SHOP_SEAT, 3);
-    held(s, shop_named(STRATEGY_OPTIMISTIC, "ann", ann, SEATS(1)));
-    held(s, shop_named(STRATEGY_PESSIMISTIC, "ann", ann, SEATS(2)));
-    held(s, shop_named(STRATEGY_DISTRIBUTED_LOCK, "ann", ann, SEATS(3)));
+    shop_held(s, shop_named(STRATEGY_OPTIMISTIC, "ann", ann, SEATS(1)));
+    shop_held(s, shop_named(STRATEGY_PESSIMISTIC, "ann", ann, SEATS(2)));
+    shop_held(s, shop_named(STRATEGY_DISTRIBUTED_LOCK, "ann", ann, SEATS(3)));
     house_assert_agreement(&s->house);
     for (enum shop_section i = SHOP_SLOT; i <= SHOP_ADAPTIVE; i++) imagine_hold(s, i, 5);
     assert_refused(s, shop_named(STRATEGY_SLOT, "ann", ann, SEATS(5)), ERR_SEAT_TAKEN, SEATS(5));
     wall_clock_advance(SHOP_HOLD_MS);
     house_expire(&s->house);
     house_assert_agreement(&s->house);
-    assert_int_equal(hold(s, shop_named(STRATEGY_SLOT, "ann", ann, SEATS(5))), ERR_OK);
+    assert_int_equal(shop_hold(s, shop_named(STRATEGY_SLOT, "ann", ann, SEATS(5))), ERR_OK);
 }
 
 /* ---- idempotency ---- */
@@ -587,7 +578,7 @@ static void requests_with_one_key_have_one_effect_trap_34(void **state) {
         assert_int_equal(replayed, TWINS - 1);
         int64_t trace = shop_trace(s);
         w.body = 1; /* another one */
-        assert_int_equal(hold(s, w), ERR_IDEMPOTENCY_MISMATCH);
+        assert_int_equal(shop_hold(s, w), ERR_IDEMPOTENCY_MISMATCH);
         assert_int_equal(shop_trace(s), trace);
         assert_string_equal(map_of(s, strategy), "HAAAAA");
         assert_int_equal(house_leave(&s->house, ann), ERR_OK);
@@ -605,15 +596,15 @@ static void a_key_that_was_used_is_answered_as_it_was(void **state) {
         snprintf(key, sizeof key, "key %d", (int)strategy);
         struct wish w = shop_any(strategy, "ann", ann, SHOP_PER_USER);
         w.key = key;
-        struct uuid id = held(s, w);
+        struct uuid id = shop_held(s, w);
         int64_t trace = shop_trace(s);
-        assert_int_equal(hold(s, w), ERR_OK); /* though it is the limit */
+        assert_int_equal(shop_hold(s, w), ERR_OK); /* though it is the limit */
         assert_int_equal(shop_trace(s), trace);
         assert_int_equal(house_cancel(&s->house, &id, "ann", NULL), ERR_OK);
         trace = shop_trace(s);
-        assert_int_equal(hold(s, w), ERR_OK);
+        assert_int_equal(shop_hold(s, w), ERR_OK);
         house_recover(&s->house);
-        assert_int_equal(hold(s, w), ERR_OK);
+        assert_int_equal(shop_hold(s, w), ERR_OK);
         assert_int_equal(shop_trace(s), trace);
         assert_string_equal(map_of(s, strategy), SHOP_FREE);
     }
@@ -637,7 +628,7 @@ static void a_key_can_be_asked_about_before_anything_else(void **state) {
     w.key = "key";
     assert_int_equal(replay(s, &w, &replayed), ERR_OK);
     assert_false(replayed);
-    held(s, w);
+    shop_held(s, w);
     assert_int_equal(replay(s, &w, &replayed), ERR_OK);
     assert_true(replayed);
     w.body++;
@@ -657,8 +648,8 @@ static void after_a_restart_everything_is_as_the_ledger_has_it_trap_31(void **st
     FOR_EACH_STRATEGY(strategy) {
         const char *user = users[strategy];
         uint64_t seq = house_let_in(&s->house, user);
-        ids[strategy] = held(s, shop_any(strategy, user, seq, 1));
-        struct uuid confirmed = held(s, shop_any(strategy, user, seq, 1));
+        ids[strategy] = shop_held(s, shop_any(strategy, user, seq, 1));
+        struct uuid confirmed = shop_held(s, shop_any(strategy, user, seq, 1));
         assert_int_equal(house_confirm(&s->house, &confirmed, user, NULL), ERR_OK);
     }
     house_assert_agreement(&s->house);

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
-#include "service/admission.h"
 #include "service_house.h"
 #include "splitmix.h"
 #include "sync_recorder.h"
@@ -45,7 +44,6 @@ struct client {
 
 struct crowd {
     struct house house;
-    struct admission_share shares[HOUSE_WORKERS];
     struct client clients[CLIENTS];
     _Atomic bool stop;
     _Atomic int gone;
@@ -141,37 +139,10 @@ static void act(struct errand *errand) {
     }
 }
 
-static void start_worker(struct crowd *x, int i) {
-    struct worker *w = &x->house.workers[i];
-    house_init_worker(&x->house, i);
-    x->shares[i] = (struct admission_share){.room = &x->house.room,
-                                            .reservations = &x->house.reservations,
-                                            .catalogue = x->house.catalogue,
-                                            .index = 0, /* all of them tick the one event */
-                                            .count = 1};
-    admission_start(&x->shares[i], w, TICK_MS);
-    assert_int_equal(worker_start(w), 0);
-}
-
-struct tick_stop {
-    struct errand errand; /* first, so that an errand is its stop */
-    struct admission_share *share;
-};
-
-static void stop_ticking(struct errand *errand) {
-    admission_stop(((struct tick_stop *)errand)->share);
-    errand->done = true;
-}
-
-static bool is_done(void *arg) {
-    return ((struct errand *)arg)->done;
-}
-
 static void crowd_open(struct crowd *x, bool may_fail) {
     house_build(&x->house, &crowded);
     x->may_fail = may_fail;
-    for (int i = 0; i < HOUSE_WORKERS; i++) start_worker(x, i);
-    x->house.working = true;
+    house_start_ticking_workers(&x->house, TICK_MS);
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &x->clients[i];
         *c = (struct client){
@@ -190,14 +161,7 @@ static bool everybody_is_gone(void *arg) {
 static void crowd_disperse(struct crowd *x) {
     x->stop = true;
     harness_wait(&x->house.h, everybody_is_gone, x);
-    for (int i = 0; i < HOUSE_WORKERS; i++) {
-        struct tick_stop stop = {.errand.work = stop_ticking, .share = &x->shares[i]};
-        house_send(&x->house, i, &stop.errand);
-        harness_wait(&x->house.h, is_done, &stop.errand);
-    }
-    house_wait_idle(&x->house);
     house_stop_workers(&x->house);
-    for (int i = 0; i < HOUSE_WORKERS; i++) admission_deinit(&x->shares[i]);
     assert_int_equal(x->wrong, 0);
 }
 

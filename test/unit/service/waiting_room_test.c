@@ -94,11 +94,6 @@ static bool probe_is_back(void *arg) {
     return ((struct probe *)arg)->back;
 }
 
-static bool sync_waits(void *arg) {
-    (void)arg;
-    return sync_gate_waits();
-}
-
 static void probe_prepare(struct fixture *f, struct probe *p, const char *user) {
     *p = (struct probe){
         .e = {.enter = {.op.event_key = f->house.key, .user = str_of(user), .lane = LANE_DEFAULT},
@@ -116,7 +111,7 @@ static void an_enter_is_answered_only_when_it_is_on_disk(void **state) {
     sync_watch(0, "whoever-enters-first");
     sync_gate_close();
     probe_enter(f, &p, "whoever-enters-first");
-    harness_wait(&f->house.h, sync_waits, NULL);
+    raw_wait_for_sync(&f->house.h);
     harness_turn_for(&f->house.h, 100);
     assert_false(p.back);
     assert_counts(f, 0, 1); /* it counts, though */
@@ -136,7 +131,7 @@ static void who_enters_again_is_answered_when_the_first_is(void **state) {
     struct probe second;
     sync_gate_close();
     probe_enter(f, &first, "ann");
-    harness_wait(&f->house.h, sync_waits, NULL);
+    raw_wait_for_sync(&f->house.h);
     probe_enter(f, &second, "ann");
     harness_turn_for(&f->house.h, 50);
     assert_false(first.back || second.back);
