@@ -20,13 +20,17 @@
 /* More than the SQL texts there are; a power of two. */
 #define DB_STATEMENTS_MAX 256
 
+struct buyers;
+
 struct db {
     sqlite3 *handle;
     struct {
         const char *sql;
         sqlite3_stmt *statement;
     } cached[DB_STATEMENTS_MAX];
-    int64_t last_fact_id; /* of the writer's own */
+    /* Of the writer's own only: */
+    int64_t last_fact_id;
+    struct buyers *buyers;
 };
 
 enum db_use { DB_WRITE, DB_READ };

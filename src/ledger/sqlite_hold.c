@@ -51,25 +51,15 @@ static int tally_section(struct db *db, struct tally *t, const struct reservatio
     return rc;
 }
 
-/* What the ledger knows of the user and the entry. */
-struct buyer_terms {
-    int64_t has; /* live seats */
-    bool active;
-};
-
-static int read_buyer(struct db *db, const struct reservation *r, struct buyer_terms *b) {
-    sqlite3_stmt *rows = NULL;
-    int rc = db_query(db, &rows,
-                      "SELECT coalesce("
-                      "(SELECT b.seats FROM buyers b WHERE b.event_id = ?1 AND b.user_id = ?2), 0),"
-                      " EXISTS (SELECT 1 FROM queue_entries q WHERE q.event_id = ?1 AND q.seq = ?3"
-                      "  AND q.user_id = ?2 AND q.status = 'ACTIVE' AND q.active_expires_at > ?4)",
-                      cell_i64(r->event_key), cell_text(r->user), cell_i64((int64_t)r->entry_seq),
-                      cell_i64(r->created_ms));
-    while (db_next(rows, &rc)) {
-        b->has = sqlite3_column_int64(rows, 0);
-        b->active = sqlite3_column_int(rows, 1) != 0;
-    }
+/* Whether the entry lets its user in. */
+static int entry_is_active(struct db *db, const struct reservation *r, bool *yes) {
+    int64_t found = 0;
+    int rc = db_number(db, &found,
+                       "SELECT 1 FROM queue_entries WHERE event_id = ?1 AND seq = ?2"
+                       " AND user_id = ?3 AND status = 'ACTIVE' AND active_expires_at > ?4",
+                       cell_i64(r->event_key), cell_i64((int64_t)r->entry_seq), cell_text(r->user),
+                       cell_i64(r->created_ms));
+    *yes = found != 0;
     return rc;
 }
 
@@ -158,29 +148,21 @@ static int judge_repeated(struct db *db, struct ledger_hold *hold, bool *repeate
 
 static int judge_new(struct db *db, struct ledger_hold *hold, const struct section_tally *s) {
     const struct reservation *r = hold->wanted;
-    struct buyer_terms b = {0};
+    bool active = false;
     if (s == NULL) {
         hold->record.result = ERR_SECTION_NOT_FOUND;
         return SQLITE_OK;
     }
-    int rc = read_buyer(db, r, &b);
-    if (rc != SQLITE_OK) return rc;
-    if (b.has + r->seat_count > s->max_per_user)
+    struct buyer_seats has = buyers_count(db->buyers, r->event_key, str_of(r->user));
+    if (has.live + r->seat_count > s->max_per_user) {
         hold->record.result = ERR_LIMIT_EXCEEDED;
-    else if (!b.active)
-        hold->record.result = ERR_NOT_ACTIVE;
-    else
-        rc = judge_seats(db, hold, s->capacity);
+        return SQLITE_OK;
+    }
+    int rc = entry_is_active(db, r, &active);
+    if (rc != SQLITE_OK) return rc;
+    if (active) return judge_seats(db, hold, s->capacity);
+    hold->record.result = ERR_NOT_ACTIVE;
     return rc;
-}
-
-static int write_buyer(struct db *db, const struct reservation *r, int64_t max_per_user) {
-    return db_change(db,
-                     "INSERT INTO buyers(event_id, user_id, seats, held) VALUES (?1, ?2, ?3, ?3)"
-                     " ON CONFLICT DO UPDATE SET seats = seats + excluded.seats,"
-                     " held = held + excluded.held WHERE seats + excluded.seats <= ?4",
-                     cell_i64(r->event_key), cell_text(r->user), cell_i64(r->seat_count),
-                     cell_i64(max_per_user));
 }
 
 static int write_seats(struct db *db, const struct ledger_hold *hold) {
@@ -238,7 +220,8 @@ static int write_sold_out(struct db *db, struct ledger_hold *hold) {
 static int write_rest(struct db *db, struct tally *t, struct section_tally *s,
                       struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
-    int rc = write_buyer(db, r, s->max_per_user);
+    int rc = buyers_change(db->buyers, r->event_key, str_of(r->user),
+                           (struct buyer_seats){.live = r->seat_count, .held = r->seat_count});
     if (rc == SQLITE_OK) rc = write_seats(db, hold);
     if (rc == SQLITE_OK) rc = fact_add(db, r, RESERVATION_HELD, r->created_ms);
     if (rc == SQLITE_OK) rc = idempotency_add(db, hold->idempotency, r, r->created_ms);

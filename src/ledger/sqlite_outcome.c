@@ -9,14 +9,11 @@
 #include "base/mem.h"
 #include "ledger/sqlite_parts.h"
 
-/* The numbers in the buyer's and the section's rows follow. */
+/* What the user has and what the section counts follow. */
 static int count_change(struct db *db, const struct reservation *r, int64_t held,
                         int64_t confirmed) {
-    int rc =
-        db_change(db,
-                  "UPDATE buyers SET held = held + ?3, seats = seats + ?3 + ?4"
-                  " WHERE event_id = ?1 AND user_id = ?2",
-                  cell_i64(r->event_key), cell_text(r->user), cell_i64(held), cell_i64(confirmed));
+    int rc = buyers_change(db->buyers, r->event_key, str_of(r->user),
+                           (struct buyer_seats){.live = held + confirmed, .held = held});
     if (rc == SQLITE_OK)
         rc = db_change(db,
                        "UPDATE sections SET held = held + ?2, confirmed = confirmed + ?3"
@@ -102,13 +99,13 @@ static int write_confirmed(struct db *db, struct reservation *r, const char *cod
 
 /* The purchase is done when nothing else is held; then the place is given back (trap 11). */
 static int complete_entry(struct db *db, const struct reservation *r, int64_t now_ms, bool *did) {
+    *did = false;
+    if (buyers_count(db->buyers, r->event_key, str_of(r->user)).held > 0) return SQLITE_OK;
     int rc = db_run(db,
                     "UPDATE queue_entries SET status = 'COMPLETED', finished_at = ?3"
                     " WHERE event_id = ?1 AND seq = ?2 AND status = 'ACTIVE'"
-                    "  AND active_expires_at > ?3 AND NOT EXISTS (SELECT 1 FROM buyers"
-                    "   WHERE event_id = ?1 AND user_id = ?4 AND held > 0)",
-                    cell_i64(r->event_key), cell_i64((int64_t)r->entry_seq), cell_i64(now_ms),
-                    cell_text(r->user));
+                    "  AND active_expires_at > ?3",
+                    cell_i64(r->event_key), cell_i64((int64_t)r->entry_seq), cell_i64(now_ms));
     *did = sqlite3_changes(db->handle) > 0;
     return rc;
 }

@@ -11,6 +11,7 @@
  *   sqlite_queue.c      the records of queues, in SQL
  *   sqlite_hold.c       the records that make reservations, in SQL
  *   sqlite_outcome.c    the records that confirm and end them
+ *   sqlite_buyers.c     how many seats each user has
  *   sqlite_reservations.c  their rows, read and told of
  *   sqlite_idempotency.c   keys of requests, and their answers
  *   sqlite_audit.c      the audit table
@@ -24,6 +25,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/map.h"
 #include "ledger/sqlite.h"
 #include "ledger/sqlite_db.h"
 
@@ -82,6 +84,34 @@ int tally_write(struct db *db, struct tally *t);
 int hold_apply(struct db *db, struct tally *t, struct ledger_hold *hold);
 int hold_void_apply(struct db *db, struct ledger_hold_void *undo);
 int seats_read(struct db *db, struct ledger_seats_read *read);
+
+/* --- sqlite_buyers.c: the writer's own --- */
+
+struct buyer_change;
+
+/* What each user has of each event, the changes of the open transaction included. */
+struct buyers {
+    struct map all;               /* of struct buyer, who all have something or are unsettled */
+    struct buyer_change *changes; /* of the open transaction */
+    size_t change_count;
+    size_t change_cap;
+};
+
+struct buyer_seats {
+    int64_t live; /* HELD or CONFIRMED */
+    int64_t held; /* of these */
+};
+
+void buyers_init(struct buyers *b);
+void buyers_deinit(struct buyers *b);
+/* Counts the live reservations of the file, into nothing. SQLITE_CORRUPT when a row can't be. */
+int buyers_load(struct buyers *b, struct db *db);
+struct buyer_seats buyers_count(const struct buyers *b, int64_t event_key, str user);
+/* SQLITE_CORRUPT, and no change, when the user has less than is taken. */
+int buyers_change(struct buyers *b, int64_t event_key, str user, struct buyer_seats by);
+/* The transaction's changes stay, or never were; one of the two ends every transaction. */
+void buyers_commit(struct buyers *b);
+void buyers_rollback(struct buyers *b);
 
 /* --- sqlite_outcome.c: likewise --- */
 
@@ -210,6 +240,7 @@ void retention_turn(struct retention *r, struct db *db);
 
 struct writer {
     struct db db;
+    struct buyers buyers; /* which the connection knows */
     uint32_t epoch;
     struct inbox inbox;
     pthread_t thread;

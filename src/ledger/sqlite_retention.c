@@ -104,15 +104,6 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* No row and a row with 0 say the same. */
-        .scan = "SELECT t.event_id, t.user_id, t.seats = 0 OR " GONE_EVENT " NOT NULL, " GONE_EVENT
-                " FROM buyers t"
-                " WHERE (t.event_id, t.user_id) > (?1, ?2)"
-                " ORDER BY t.event_id, t.user_id LIMIT ?3",
-        .remove = "DELETE FROM buyers WHERE event_id = ?1 AND user_id = ?2",
-        .age = AGE_ENDED,
-    },
-    {
         /* A free seat's row carries its version, so it stays as long as its section. The join is
          * crossed to begin with the few sections, not with all the seats. */
         .scan = "SELECT c.id, t.seat_no, t.state = 'AVAILABLE', c.event_id"
@@ -136,8 +127,7 @@ static const struct sweep sweeps[] = {
     {
         .scan = "SELECT t.id, NULL, t.deleted_at NOT NULL AND t.version <= ?5"
                 " AND NOT EXISTS (SELECT 1 FROM sections WHERE event_id = t.id)"
-                " AND NOT EXISTS (SELECT 1 FROM queue_entries WHERE event_id = t.id)"
-                " AND NOT EXISTS (SELECT 1 FROM buyers WHERE event_id = t.id), t.id"
+                " AND NOT EXISTS (SELECT 1 FROM queue_entries WHERE event_id = t.id), t.id"
                 " FROM events t"
                 " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
         .remove = "DELETE FROM events WHERE id = ?1",

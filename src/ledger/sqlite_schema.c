@@ -128,17 +128,6 @@ static const char *const first_tables[] = {
     " CHECK ((status = 'HELD' OR status = 'CONFIRMED') = (ended_at IS NULL))"
     ") STRICT, WITHOUT ROWID",
 
-    /* Live seats per user, and how many of these are only held; taken first by whatever changes
-     * them. */
-    "CREATE TABLE buyers("
-    " event_id INTEGER NOT NULL REFERENCES events(id),"
-    " user_id TEXT NOT NULL,"
-    " seats INTEGER NOT NULL,"
-    " held INTEGER NOT NULL,"
-    " PRIMARY KEY (event_id, user_id),"
-    " CHECK (held >= 0 AND held <= seats)"
-    ") STRICT, WITHOUT ROWID",
-
     /* Asynchronous requests: either `seats` (numbers with commas) or any `quantity`. */
     "CREATE TABLE requests("
     " id BLOB PRIMARY KEY CHECK (length(id) = 16),"

@@ -168,7 +168,10 @@ static bool transact(struct writer *w, struct ledger_record **records, size_t co
         committing = true;
         rc = db_exec(&w->db, "COMMIT");
     }
-    if (rc == SQLITE_OK) return true;
+    if (rc == SQLITE_OK) {
+        buyers_commit(&w->buyers);
+        return true;
+    }
 
     *f = (struct failure){.rc = rc, .system_errno = sqlite3_system_errno(w->db.handle)};
     /* What we call corrupt ourselves, SQLite has no text of. */
@@ -177,6 +180,7 @@ static bool transact(struct writer *w, struct ledger_record **records, size_t co
     if (error.len >= sizeof f->text) error.len = sizeof f->text - 1;
     str_copy(error, f->text, sizeof f->text);
     db_rollback(&w->db);
+    buyers_rollback(&w->buyers);
     for (size_t i = 0; i < applied; i++) record_undo(records[i]);
     /* A commit whose fsync failed has left whole frames at the WAL's end. Nobody sees them now, but
      * were the process to die before the next commit, recovery would take them for committed,
@@ -315,8 +319,18 @@ static void release(struct writer *w) {
     retention_deinit(&w->retention);
     wal_finish(&w->db);
     db_close(&w->db);
+    buyers_deinit(&w->buyers);
     inbox_deinit(&w->inbox);
     mem_free(w->batch);
+}
+
+static enum err count_buyers(struct writer *w, const char *path, struct buf *why) {
+    w->db.buyers = &w->buyers;
+    int rc = buyers_load(&w->buyers, &w->db);
+    if (rc == SQLITE_OK) return ERR_OK;
+    buf_addf(why, "cannot count the live reservations in %s: %s; admitone audit tells more", path,
+             sqlite3_errstr(rc));
+    return ERR_LEDGER_FAILED;
 }
 
 enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, struct buf *why) {
@@ -326,10 +340,13 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
     db_close(&w->db);
     if (failed != ERR_OK) return failed;
     if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
+    buyers_init(&w->buyers);
     failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
+    if (failed == ERR_OK) failed = count_buyers(w, o->path, why);
     if (failed == ERR_OK) failed = epoch_begin(&w->db, o->path, &w->epoch, why);
     if (failed == ERR_OK) failed = wal_start(&w->wal, o->path, &w->db, o->wal_bytes_max, why);
     if (failed != ERR_OK) {
+        buyers_deinit(&w->buyers);
         db_close(&w->db);
         return failed;
     }

@@ -127,6 +127,29 @@ static void a_user_has_no_more_seats_than_the_event_allows(void **state) {
     desk_assert_counts(d, 1, 2, 0);
 }
 
+static void what_a_user_has_counts_the_same_after_a_restart(void **state) {
+    struct desk *d = *state;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_hold(d, 3, "a", 1, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 4, "a", 1, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(desk_cancel(d, 2, "a"), ERR_OK);
+    for (uint64_t i = 0; i < 2; i++) {
+        desk_restart(d);
+        assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(4, 5)), ERR_LIMIT_EXCEEDED);
+    }
+    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(4)), ERR_OK);
+    assert_int_equal(desk_hold(d, 6, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
+    /* So does what is held: the purchase is done with the last. */
+    for (uint64_t number = 3; number <= 5; number++) {
+        desk_restart(d);
+        assert_int_equal(desk_entry(d, 1), ENTRY_ACTIVE);
+        assert_int_equal(desk_confirm(d, number, "a", 2500), ERR_OK);
+    }
+    assert_int_equal(desk_entry(d, 1), ENTRY_COMPLETED);
+}
+
 static enum err hold_at(struct desk *d, uint64_t number, const char *user, uint64_t seq,
                         int64_t now_ms) {
     struct reservation *wanted = desk_wanted(d, number, user, seq, 0, SEATS(1));
@@ -622,6 +645,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(a_hold_is_there_with_all_it_says_also_after_a_restart),
         TEST(several_seats_are_taken_all_or_none),
         TEST(a_user_has_no_more_seats_than_the_event_allows),
+        TEST(what_a_user_has_counts_the_same_after_a_restart),
         TEST(only_an_active_entry_holds_and_only_its_own_user),
         TEST(a_section_must_be_there),
         TEST(as_many_are_sold_as_there_are),

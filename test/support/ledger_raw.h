@@ -21,7 +21,8 @@ void raw_sql_unruly(const struct harness *h, const char *format, ...);
 int64_t raw_number(const struct harness *h, const char *format, ...);
 
 /* A consistent reservation of one seat: HELD, CONFIRMED (live), CANCELLED or EXPIRED (ended). Its
- * id is 16 times the byte `id`; its user is "user". */
+ * id is 16 times the byte `id`; its user is "user". A ledger that is open does not count it for the
+ * user's limit: no record may change it before the next start. */
 void raw_reservation(const struct harness *h, unsigned id, const struct event *e,
                      const struct section *s, int64_t seat_no, const char *status);
 

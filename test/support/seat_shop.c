@@ -64,12 +64,14 @@ size_t shop_section_of(enum strategy s) {
 }
 
 int64_t shop_trace(struct shop *s) {
-    return raw_number(&s->house.h, "SELECT (SELECT count(*) FROM reservations) * 1000000"
-                                   " + (SELECT count(*) FROM facts) * 10000"
-                                   " + (SELECT coalesce(sum(version), 0) FROM seats) * 100"
-                                   " + (SELECT coalesce(sum(seats + held), 0) FROM buyers)"
-                                   " + (SELECT sum(held + confirmed) FROM sections)"
-                                   " + (SELECT count(*) FROM idempotency)");
+    return raw_number(&s->house.h,
+                      "SELECT (SELECT count(*) FROM reservations) * 1000000"
+                      " + (SELECT count(*) FROM facts) * 10000"
+                      " + (SELECT coalesce(sum(version), 0) FROM seats) * 100"
+                      " + (SELECT coalesce(sum(seat_count * iif(status = 'HELD', 2, 1)), 0)"
+                      "    FROM reservations WHERE status IN ('HELD', 'CONFIRMED'))"
+                      " + (SELECT sum(held + confirmed) FROM sections)"
+                      " + (SELECT count(*) FROM idempotency)");
 }
 
 int64_t shop_rows(struct shop *s, const char *status) {

@@ -63,9 +63,9 @@ static void clean_close_leaves_no_wal(void **state) {
 static void every_table_of_the_design_is_there(void **state) {
     struct harness *h = *state;
     create(h);
-    static const char *const tables[] = {
-        "events",   "sections", "seats",       "queue_entries", "reservations",   "buyers",
-        "requests", "facts",    "idempotency", "audit",         "schema_version", "epochs"};
+    static const char *const tables[] = {"events",       "sections",       "seats", "queue_entries",
+                                         "reservations", "requests",       "facts", "idempotency",
+                                         "audit",        "schema_version", "epochs"};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         assert_int_equal(raw_number(h,
                                     "SELECT count(*) FROM pragma_table_list WHERE name = %Q"

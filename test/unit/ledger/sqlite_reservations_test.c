@@ -196,6 +196,89 @@ static void a_batch_that_the_disk_fails_has_changed_and_said_nothing(void **stat
     five_end(&f);
 }
 
+/* A user may have four seats: this one may have so many more, and not one above. */
+static void assert_room(struct desk *d, const char *user, uint64_t seq, uint32_t room) {
+    static uint64_t number = 1000;
+    uint32_t seats[] = {6, 7, 8, 9, 10, 0};
+    seats[room + 1] = 0;
+    assert_int_equal(desk_hold(d, ++number, user, seq, 1, seats), ERR_LIMIT_EXCEEDED);
+    if (room == 0) return;
+    seats[room] = 0;
+    assert_int_equal(desk_hold(d, ++number, user, seq, 1, seats), ERR_OK);
+    assert_int_equal(desk_cancel(d, number, user), ERR_OK);
+}
+
+/* User a, who has four seats by the holds 1 and 2, gives 1 back, and user b takes its seats and
+ * one more. The last record, of user c, breaks a rule. */
+struct exchange {
+    struct test_record records[4];
+    struct reservation *wanted[3];
+    struct uuid given_back;
+};
+
+static void exchange_prepare(struct desk *d, struct exchange *x) {
+    x->given_back = desk_id(1);
+    test_cancel(&x->records[0], &x->given_back, "a", 2100);
+    x->wanted[0] = desk_wanted(d, 3, "b", 2, 0, SEATS(1, 2));
+    x->wanted[1] = desk_wanted(d, 4, "b", 2, 0, SEATS(5));
+    x->wanted[2] = desk_wanted(d, 5, "c", 3, 0, SEATS(6));
+    x->wanted[2]->price = -1;
+    for (int i = 0; i < 3; i++) test_hold(&x->records[i + 1], x->wanted[i]);
+}
+
+static void exchange_end(struct exchange *x) {
+    for (int i = 0; i < 4; i++) test_record_deinit(&x->records[i]);
+    for (int i = 0; i < 3; i++) mem_free(x->wanted[i]);
+}
+
+static void a_batch_that_fails_leaves_everybodys_limit_as_it_was(void **state) {
+    struct desk *d = *state;
+    struct exchange x;
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(3, 4)), ERR_OK);
+    exchange_prepare(d, &x);
+    sync_fail_syncs(SQLITE_IOERR_FSYNC);
+    raw_submit_as_batch(&d->h, d->l, x.records, 3);
+    sync_fail_syncs(0);
+    for (int i = 0; i < 3; i++) assert_int_equal(x.records[i].record.result, ERR_LEDGER_FAILED);
+    exchange_end(&x);
+    assert_room(d, "a", 1, 0);
+    assert_room(d, "b", 2, 4);
+
+    /* Replayed one by one, each counts once, and the one that fails does not. */
+    exchange_prepare(d, &x);
+    raw_submit_as_batch(&d->h, d->l, x.records, 4);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(x.records[i].record.result, i == 3 ? ERR_LEDGER_FAILED : ERR_OK);
+    exchange_end(&x);
+    assert_room(d, "a", 1, 2);
+    assert_room(d, "b", 2, 1);
+    assert_room(d, "c", 3, 4);
+    desk_restart(d);
+    assert_room(d, "a", 1, 2);
+    assert_room(d, "b", 2, 1);
+    assert_room(d, "c", 3, 4);
+    desk_assert_sound(d);
+}
+
+/* The disk fails at each write in turn, so also when the hold had been counted already. */
+static void a_hold_that_the_disk_failed_can_be_repeated(void **state) {
+    struct desk *d = *state;
+    int failed = 0;
+    enum err e = ERR_LEDGER_FULL;
+    for (int spared = 0; e != ERR_OK; spared++) {
+        sync_fail_writes(SQLITE_FULL, spared);
+        e = desk_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4));
+        sync_fail_writes(0, 0);
+        failed += e == ERR_LEDGER_FULL;
+        assert_true(e == ERR_OK || e == ERR_LEDGER_FULL);
+    }
+    assert_true(failed > 2);
+    assert_room(d, "a", 1, 0);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_room(d, "a", 1, 4);
+}
+
 /* What was acknowledged is there, and what failed is not, whatever fails when. */
 static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
     struct desk *d = *state;
@@ -283,7 +366,12 @@ static void rows_that_contradict_each_other_fail_their_record_alone(void **state
     assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
     assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_HELD);
     for (int i = 0; i < 3; i++) test_record_deinit(&records[i]);
-    raw_sql(&d->h, "UPDATE reservations SET seats = '1;2' WHERE user_id = 'a'");
+    /* Nor is it counted as confirmed or cancelled. */
+    assert_room(d, "a", 1, 2);
+    assert_int_equal(desk_hold(d, 3, "a", 1, 0, SEATS(4)), ERR_OK);
+    assert_int_equal(desk_confirm(d, 3, "a", 2500), ERR_OK);
+    assert_int_equal(desk_entry(d, 1), ENTRY_ACTIVE);
+    raw_sql(&d->h, "UPDATE reservations SET seats = '1;2' WHERE seats = '1,2'");
     assert_int_equal(desk_cancel(d, 1, "a"), ERR_LEDGER_FAILED);
     struct test_record get;
     test_reservation_get(&get, &ids[0]);
@@ -336,16 +424,43 @@ static void a_spoilt_row_keeps_the_server_from_starting_on_it(void **state) {
     }
 }
 
+/* Whoever can't be counted could be sold too much. */
+static void a_live_row_that_cannot_be_counted_keeps_the_ledger_shut(void **state) {
+    struct desk *d = *state;
+    static const char *const spoilt[] = {"seat_count = 1001", "seat_count = -2",
+                                         "user_id = printf('%065d', 1)"};
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    ledger_close(d->l);
+    raw_sql(&d->h, "CREATE TABLE kept AS SELECT * FROM reservations");
+    for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++) {
+        struct buf why = {0};
+        raw_sql_unruly(&d->h, "UPDATE reservations SET %s", spoilt[i]);
+        assert_int_equal(
+            sqlite_ledger_open(&(struct sqlite_ledger_options){.path = d->h.path}, &d->l, &why),
+            ERR_LEDGER_FAILED);
+        if (strstr(buf_cstr(&why), "cannot count the live reservations in ") == NULL)
+            fail_msg("%s", buf_cstr(&why));
+        buf_deinit(&why);
+        raw_sql(&d->h, "DELETE FROM reservations; INSERT INTO reservations SELECT * FROM kept");
+    }
+    raw_sql(&d->h, "DROP TABLE kept");
+    d->l = open_sqlite(&d->h, 0);
+    assert_room(d, "a", 1, 2);
+}
+
 int main(void) {
     sync_recorder_register();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_batch_is_replayed_without_its_guilty_record),
         TEST(a_batch_that_the_disk_fails_has_changed_and_said_nothing),
+        TEST(a_batch_that_fails_leaves_everybodys_limit_as_it_was),
+        TEST(a_hold_that_the_disk_failed_can_be_repeated),
         TEST(any_sequence_of_failures_keeps_what_was_acknowledged),
         TEST(a_sold_out_event_is_a_fact_each_time_it_becomes_so),
         TEST(rows_that_contradict_each_other_fail_their_record_alone),
         TEST(a_seat_whose_holder_is_no_id_is_not_told),
+        TEST(a_live_row_that_cannot_be_counted_keeps_the_ledger_shut),
         TEST(a_spoilt_row_keeps_the_server_from_starting_on_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -184,8 +184,7 @@ static void ended_things_go_and_live_ones_stay(void **state) {
             " (zeroblob(16), 1, 1, 'a', 1, 1, NULL, 'FAIL', NULL, 1, %lld),"
             " (x'11111111111111111111111111111111', 1, 1, 'a', 1, 1, NULL, 'FAIL', NULL, 1, %lld),"
             " (x'22222222222222222222222222222222', 1, 1, 'a', 1, 1, NULL, 'PENDING', NULL, 1,"
-            " NULL);"
-            "INSERT INTO buyers VALUES (1, 'nothing', 0, 0)",
+            " NULL)",
             f->old, f->recent);
     /* One that never was, under an id that no late hold will bring any more. */
     raw_sql(&f->h,
@@ -194,7 +193,6 @@ static void ended_things_go_and_live_ones_stay(void **state) {
             f->old);
     open_keeping(f, 0, 30);
     wait_for(f, "SELECT count(*) FROM reservations", 4);
-    wait_for(f, "SELECT count(*) FROM buyers", 1);
     wait_a_round(f);
     assert_int_equal(raw_number(&f->h, "SELECT count(*) FROM reservations"
                                        " WHERE hex(id) LIKE '03%%'"),
@@ -225,7 +223,6 @@ static int64_t rows_of_the_event(struct fixture *f) {
                              " + (SELECT count(*) FROM seats WHERE section_id IN (1, 2))"
                              " + (SELECT count(*) FROM queue_entries WHERE event_id = 1)"
                              " + (SELECT count(*) FROM reservations WHERE event_id = 1)"
-                             " + (SELECT count(*) FROM buyers WHERE event_id = 1)"
                              " + (SELECT count(*) FROM requests WHERE event_id = 1)"
                              " + (SELECT count(*) FROM facts WHERE event_id = 1)");
 }
@@ -243,7 +240,6 @@ static void everything_of_a_deleted_event_goes(void **state) {
                    " NULL FROM n;"
                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 700)"
                    " INSERT INTO seats SELECT 1 + i %% 2, i, 'AVAILABLE', NULL, 2, 0 FROM n;"
-                   "INSERT INTO buyers VALUES (1, 'nothing', 0, 0);"
                    "INSERT INTO reservations VALUES (zeroblob(16), 1, 1, '', 0, '', 'VOID', 0, '',"
                    " 0, '', 1, 1, NULL, 1, NULL);"
                    "INSERT INTO requests VALUES"

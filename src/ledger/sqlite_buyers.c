@@ -1,0 +1,139 @@
+/*
+ * How many seats each user has, in the writer's memory. The file says it too, row by row of the
+ * reservations; to keep the sums in a table would be an index on users, who come in no order, so
+ * that every hold would write a page of its own (docs/decisions/0019). There is one writer, and
+ * what it does to the rows it does to the sums: they are exact, and are counted anew at the start.
+ */
+#include <assert.h>
+
+#include "base/mem.h"
+#include "ledger/sqlite_parts.h"
+
+struct buyer {
+    struct buyer_seats has;
+    size_t unsettled; /* changes of the open transaction */
+    size_t key_len;
+    char key[];
+};
+
+struct buyer_change {
+    struct buyer *buyer;
+    struct buyer_seats by;
+};
+
+struct key {
+    char bytes[sizeof(int64_t) + USER_ID_BYTES_MAX];
+    size_t len;
+};
+
+static struct key key_of(int64_t event_key, str user) {
+    struct key k = {.len = sizeof event_key + user.len};
+    assert(k.len <= sizeof k.bytes);
+    memcpy(k.bytes, &event_key, sizeof event_key);
+    memcpy(k.bytes + sizeof event_key, user.at, user.len);
+    return k;
+}
+
+static struct buyer *buyer_add(struct buyers *b, const struct key *k) {
+    struct buyer *buyer = mem_new(sizeof *buyer + k->len);
+    buyer->key_len = k->len;
+    memcpy(buyer->key, k->bytes, k->len);
+    map_put(&b->all, (str){k->bytes, k->len}, buyer);
+    return buyer;
+}
+
+static void buyer_remove(struct buyers *b, struct buyer *buyer) {
+    map_remove(&b->all, (str){buyer->key, buyer->key_len});
+    mem_free(buyer);
+}
+
+void buyers_init(struct buyers *b) {
+    *b = (struct buyers){0};
+    map_init(&b->all);
+}
+
+void buyers_deinit(struct buyers *b) {
+    size_t at = 0;
+    struct buyer *buyer = NULL;
+    while ((buyer = map_next(&b->all, &at)) != NULL) mem_free(buyer);
+    map_deinit(&b->all);
+    mem_free(b->changes);
+}
+
+struct buyer_seats buyers_count(const struct buyers *b, int64_t event_key, str user) {
+    struct key k = key_of(event_key, user);
+    const struct buyer *buyer = map_get(&b->all, (str){k.bytes, k.len});
+    return buyer == NULL ? (struct buyer_seats){0} : buyer->has;
+}
+
+static void note(struct buyers *b, struct buyer *buyer, struct buyer_seats by) {
+    if (b->change_count == b->change_cap) {
+        b->change_cap = b->change_cap == 0 ? 64 : b->change_cap * 2;
+        b->changes = mem_grow(b->changes, b->change_cap * sizeof *b->changes);
+    }
+    b->changes[b->change_count++] = (struct buyer_change){buyer, by};
+    buyer->unsettled++;
+}
+
+int buyers_change(struct buyers *b, int64_t event_key, str user, struct buyer_seats by) {
+    struct key k = key_of(event_key, user);
+    struct buyer *buyer = map_get(&b->all, (str){k.bytes, k.len});
+    struct buyer_seats will = by;
+    if (buyer != NULL) {
+        will.live += buyer->has.live;
+        will.held += buyer->has.held;
+    }
+    if (will.held < 0 || will.held > will.live) return SQLITE_CORRUPT;
+    if (buyer == NULL) buyer = buyer_add(b, &k);
+    buyer->has = will;
+    note(b, buyer, by);
+    return SQLITE_OK;
+}
+
+/* Who has nothing left is forgotten with the last change that names them. */
+static void settle(struct buyers *b, bool undo) {
+    for (size_t i = 0; i < b->change_count; i++) {
+        struct buyer *buyer = b->changes[i].buyer;
+        if (undo) {
+            buyer->has.live -= b->changes[i].by.live;
+            buyer->has.held -= b->changes[i].by.held;
+        }
+        buyer->unsettled--;
+        if (buyer->unsettled == 0 && buyer->has.live == 0) buyer_remove(b, buyer);
+    }
+    b->change_count = 0;
+}
+
+void buyers_commit(struct buyers *b) {
+    settle(b, false);
+}
+
+void buyers_rollback(struct buyers *b) {
+    settle(b, true);
+}
+
+/* A file that somebody else edited is reported, not trusted. */
+static int count_row(struct buyers *b, sqlite3_stmt *rows) {
+    str user = column_str(rows, 1);
+    int64_t seats = sqlite3_column_int64(rows, 2);
+    bool held = sqlite3_column_int(rows, 3) != 0;
+    if (user.len > USER_ID_BYTES_MAX || seats < 1 || seats > RESERVATION_SEATS_MAX)
+        return SQLITE_CORRUPT;
+    return buyers_change(b, sqlite3_column_int64(rows, 0), user,
+                         (struct buyer_seats){.live = seats, .held = held ? seats : 0});
+}
+
+int buyers_load(struct buyers *b, struct db *db) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query_cells(db, &rows,
+                            "SELECT event_id, user_id, seat_count, status = 'HELD'"
+                            " FROM reservations WHERE status = 'HELD' OR status = 'CONFIRMED'",
+                            NULL, 0);
+    while (db_next(rows, &rc)) {
+        rc = count_row(b, rows);
+        if (rc != SQLITE_OK) break;
+        buyers_commit(b);
+    }
+    if (rows != NULL) sqlite3_reset(rows);
+    return rc;
+}
