@@ -65,7 +65,12 @@ static void on_unlocked(struct desk_lock *k) {
     unlock(k->own);
 }
 
+static bool is_suggested(const struct holding *h) {
+    return h->terms.mode == SECTION_MODE_SEAT && h->named == NULL;
+}
+
 static void end(struct holding *h) {
+    if (is_suggested(h)) h->desk->choosing--;
     hold_end(h, h->result);
 }
 
@@ -122,6 +127,8 @@ static void try_again(struct holding *h) {
 
 void strategy_run(struct holding *h) {
     assert(h->way != STRATEGY_ADAPTIVE && h->way != STRATEGY_QUEUE);
+    /* Among others, all would be told of the same seats by the rule, and all but one in vain. */
+    if (is_suggested(h) && h->desk->choosing++ > 0) h->spread = desk_random(h->desk) | 1;
     start(h);
 }
 
