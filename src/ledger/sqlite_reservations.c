@@ -109,10 +109,11 @@ int reservations_read(struct db *db, const struct ledger_reader *reader) {
 
 int fact_add(struct db *db, const struct reservation *r, enum reservation_status kind,
              int64_t now_ms) {
+    int64_t id = ++db->last_fact_id;
     return db_run(db,
                   "INSERT INTO facts(kind, event_id, section_id, reservation_id, user_id,"
                   " seat_count, at, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                   cell_str(reservation_status_words[kind]), cell_i64(r->event_key),
                   cell_i64(r->section_key), cell_uuid(&r->id), cell_text(r->user),
-                  cell_i64(r->seat_count), cell_i64(now_ms), cell_i64(++db->last_fact_id));
+                  cell_i64(r->seat_count), cell_i64(now_ms), cell_i64(id));
 }

@@ -9,15 +9,15 @@
  *  - Every acquisition has a *fence*: epoch × 2^EPOCH_COUNT_BITS + a count. Fences only grow, of
  *    all names together: whoever acquires later has the higher one, also after a release, and over
  *    restarts, for the epoch does. So writes to one row may be made under locks of different names.
- * The lease alone can't keep out a holder that was paused; what refuses its late write is the
- * ledger, by the fence.
+ *    The lease alone can't keep out a holder that was paused; what refuses its late write is the
+ *    ledger, by the fence.
  *  - A wait is bounded. A waiter is leased, too: it is in the line no longer than it said it would
  *    wait, and from the moment the lock is its own the lease runs, heard of or not.
  *  - Time is what callers say it is: `now_ms` of each operation, and of locks_tick, without which a
  *    lock that nobody asks for stays with whoever died, and those who wait are not sent away.
  *  - `done` is called on the caller's thread, once: before the function returns, or later, as a
- * task of its worker. An operation's struct and name are the caller's and stay until then. `result`
- * is OK, or a failure of the store.
+ *    task of its worker. An operation's struct and name are the caller's and stay until then.
+ *    `result` is OK, or a failure of the store.
  *  - Operations never wait for each other, whoever waits for which lock.
  */
 #ifndef ADMITONE_PORT_LOCKS_H

@@ -18,6 +18,7 @@
 struct desk {
     struct locks *locks;
     int64_t lease_ms;
+    size_t choosing; /* holds under way whose seats are only suggested to them: the service's */
 
     /* Below: its own. */
     struct ticker ticker;

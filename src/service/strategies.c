@@ -65,7 +65,12 @@ static void on_unlocked(struct desk_lock *k) {
     unlock(k->own);
 }
 
+static bool is_suggested(const struct holding *h) {
+    return h->terms.mode == SECTION_MODE_SEAT && h->named == NULL;
+}
+
 static void end(struct holding *h) {
+    if (is_suggested(h)) h->desk->choosing--;
     hold_end(h, h->result);
 }
 
@@ -122,6 +127,8 @@ static void try_again(struct holding *h) {
 
 void strategy_run(struct holding *h) {
     assert(h->way != STRATEGY_ADAPTIVE && h->way != STRATEGY_QUEUE);
+    /* Among others, all would be told of the same seats by the rule, and all but one in vain. */
+    if (is_suggested(h) && h->desk->choosing++ > 0) h->spread = desk_random(h->desk) | 1;
     start(h);
 }
 
@@ -241,6 +248,12 @@ static void ask_hot(struct holding *h, const uint32_t *named,
     seats_claim(h->all->seats, &h->claim);
 }
 
+/* The hold was made, and has ended before anybody was told: so nobody is, by its key either. */
+static void refuse_gone(struct holding *h, bool expired) {
+    h->idempotency = NULL;
+    refuse(h, expired ? ERR_HOLD_EXPIRED : ERR_NOT_ACTIVE);
+}
+
 /* It was settled, and is not there: undone because the record of a request with the same key
  * failed, or ended already, by its user's leaving. The ledger knows. */
 static void on_found_again(struct task *task) {
@@ -251,7 +264,7 @@ static void on_found_again(struct task *task) {
     else if (r != NULL && reservation_is_live(r->status))
         apply(h, r, on_applied);
     else
-        refuse(h, ERR_RESERVATION_ENDED);
+        refuse_gone(h, r != NULL && r->status == RESERVATION_EXPIRED);
 }
 
 /* What it finds stays until the next one is looked for, or the hold ends. */
@@ -591,22 +604,24 @@ static void write_seats(struct holding *h) {
 
 /* ---- step: see whether the user is still there ---- */
 
-/* The seats go back, also if somebody else was faster to give them back. A key that was sent stands
- * for this hold, which nobody shall be told of. */
 static void on_given_back(struct follow_op *f) {
     struct holding *h = CONTAINER_OF(f, struct holding, follow);
-    h->idempotency = NULL;
-    refuse(h, ERR_NOT_ACTIVE);
+    refuse_gone(h, h->news.status == RESERVATION_EXPIRED);
 }
 
+/* The seats go back, also if somebody else was faster to give them back. */
 static void on_back_written(struct task *task) {
     struct holding *h = CONTAINER_OF(task, struct holding, cancel.record.task);
+    enum err result = h->cancel.record.result;
     mem_free(h->cancel.stored);
     if (h->cancel.cancelled) count(COUNT_RESERVATION_CANCELS, 1);
-    if (h->cancel.record.result == ERR_OK)
+    if (h->cancel.expired) count(COUNT_RESERVATION_EXPIRIES, 1);
+    if (result == ERR_OK)
         follow(h, &h->reservation.id, RESERVATION_CANCELLED, on_given_back);
+    else if (result == ERR_HOLD_EXPIRED)
+        follow(h, &h->reservation.id, RESERVATION_EXPIRED, on_given_back);
     else
-        refuse(h, h->cancel.record.result);
+        refuse(h, result);
 }
 
 static void on_place_seen(struct room_looking *look, enum err result) {

@@ -331,7 +331,9 @@ describe('autoEnter', () => {
       assert.equal((await hall.status(ann.token)).status, 'ACTIVE');
     }
     await refuses(other.hold(ann, { section: 'slot', quantity: 1 }), 403, 'token_foreign_event');
-    await refuses(other.hold({ token: 'x' }, { section: 'slot', quantity: 1, userId: 'ann' }), 401, 'token_invalid');
+    const forged = `${ann.token.slice(0, -3)}AAA`;
+    for (const headers of [bearer(forged), { 'x-queue-token': forged }, { 'x-queue-token': 'x' }])
+      await refuses(other.hold(undefined, { section: 'slot', quantity: 1, userId: 'ann' }, { headers }), 401, 'token_invalid');
     assert.equal((await other.numbers()).entered, 0);
   });
 

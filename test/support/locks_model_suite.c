@@ -10,7 +10,8 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "locks_suite.h"
-#include "splitmix.h"
+#define REPLAY "LOCKS_PORT_SEED"
+#include "random_history.h"
 
 #define NAMES 3
 #define ASKED_MOST 4000
@@ -39,20 +40,6 @@ static size_t asked_count;
 static uint64_t last_fence[NAMES];
 static uint64_t fence_before; /* the highest of all names, before this step */
 static int64_t now_ms;
-static uint64_t seed;
-static int step;
-static uint64_t random_state;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("seed %llu, step %d: %s (replay: LOCKS_PORT_SEED=%llu)",                      \
-                     (unsigned long long)seed, step, #condition, (unsigned long long)seed);        \
-    } while (0)
-
-static int64_t between(int64_t low, int64_t high) {
-    return low + (int64_t)(next_random(&random_state) % (uint64_t)(high - low + 1));
-}
 
 static void on_done(struct lock_op *op) {
     CONTAINER_OF(op, struct asked, op)->done++;
@@ -222,7 +209,7 @@ static void run_history(uint64_t the_seed) {
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    const char *wanted = getenv("LOCKS_PORT_SEED");
+    const char *wanted = getenv(REPLAY);
     adapter->thread_begins();
     if (wanted != NULL) {
         run_history(strtoull(wanted, NULL, 10));

@@ -9,7 +9,8 @@
 #include "base/clock.h"
 #include "queue_model.h"
 #include "queue_steps.h"
-#include "splitmix.h"
+#define REPLAY "QUEUE_PORT_SEED"
+#include "random_history.h"
 
 #define EVENTS 2
 #define SEEDS 8
@@ -24,27 +25,8 @@ static struct model models[EVENTS];
 static int unswept[EVENTS]; /* ticks in a row that left somebody silent */
 static struct model *m;     /* the event of this step */
 static int64_t key;
-static uint64_t seed;
-static int step;
-static uint64_t random_state;
 static struct heard heard[HEARD_MOST];
 static size_t heard_count;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("seed %llu, step %d: %s (replay: QUEUE_PORT_SEED=%llu)",                      \
-                     (unsigned long long)seed, step, #condition, (unsigned long long)seed);        \
-    } while (0)
-
-/* From `low` to `high`, both included. */
-static int64_t between(int64_t low, int64_t high) {
-    return low + (int64_t)(next_random(&random_state) % (uint64_t)(high - low + 1));
-}
-
-static bool one_in(int64_t n) {
-    return between(1, n) == 1;
-}
 
 /* Some number: of a live entry, of another one, of none. */
 static uint64_t some_seq(void) {
@@ -157,7 +139,7 @@ static void port_enter(void) {
 /* The ledger answers about most of what is pending, in any order, or about one entry. */
 static void port_settle(void) {
     uint64_t seqs[MODEL_LIVE_MOST];
-    bool kept[MODEL_LIVE_MOST];
+    bool kept[MODEL_LIVE_MOST] = {0};
     struct place places[MODEL_LIVE_MOST];
     bool admissions = one_in(2);
     size_t count = 0;
@@ -354,7 +336,7 @@ static void run_history(uint64_t the_seed) {
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    const char *wanted = getenv("QUEUE_PORT_SEED");
+    const char *wanted = getenv(REPLAY);
     if (wanted != NULL) {
         run_history(strtoull(wanted, NULL, 10));
         return;

@@ -11,7 +11,8 @@
 #include "base/clock.h"
 #include "seats_model.h"
 #include "seats_steps.h"
-#include "splitmix.h"
+#define REPLAY "SEATS_PORT_SEED"
+#include "random_history.h"
 
 #define SEEDS 6
 #define STEPS 20000
@@ -21,25 +22,6 @@ static const struct queue_adapter *adapter;
 static struct hall hall;
 static struct seats_model m;
 static uint64_t next_id;
-static uint64_t seed;
-static int step;
-static uint64_t random_state;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("seed %llu, step %d: %s (replay: SEATS_PORT_SEED=%llu)",                      \
-                     (unsigned long long)seed, step, #condition, (unsigned long long)seed);        \
-    } while (0)
-
-/* From `low` to `high`, both included. */
-static int64_t between(int64_t low, int64_t high) {
-    return low + (int64_t)(next_random(&random_state) % (uint64_t)(high - low + 1));
-}
-
-static bool one_in(int64_t n) {
-    return between(1, n) == 1;
-}
 
 static const char *user_name(int user) {
     static char names[MODEL_BUYERS][16];
@@ -426,7 +408,7 @@ static void run_history(uint64_t the_seed) {
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    const char *wanted = getenv("SEATS_PORT_SEED");
+    const char *wanted = getenv(REPLAY);
     if (wanted != NULL) {
         run_history(strtoull(wanted, NULL, 10));
         return;

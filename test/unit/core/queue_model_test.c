@@ -15,7 +15,8 @@
 
 #include "base/clock.h"
 #include "queue_model.h"
-#include "splitmix.h"
+#define REPLAY "QUEUE_MODEL_SEED"
+#include "random_history.h"
 
 /* Ended entries are known as long as one of so many neighbours lives. */
 #define NEIGHBOURS 4096
@@ -24,25 +25,6 @@
 
 static struct model m;
 static struct queue *q;
-static uint64_t seed;
-static int step;
-static uint64_t random_state;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("seed %llu, step %d: %s (replay: QUEUE_MODEL_SEED=%llu)",                     \
-                     (unsigned long long)seed, step, #condition, (unsigned long long)seed);        \
-    } while (0)
-
-/* From `low` to `high`, both included. */
-static int64_t between(int64_t low, int64_t high) {
-    return low + (int64_t)(next_random(&random_state) % (uint64_t)(high - low + 1));
-}
-
-static bool one_in(int64_t n) {
-    return between(1, n) == 1;
-}
 
 static bool is_live(uint64_t seq) {
     return model_is_live(&m, seq);
@@ -346,7 +328,7 @@ static void random_histories_give_what_a_simple_model_gives(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const char *wanted = argc > 1 ? argv[1] : getenv("QUEUE_MODEL_SEED");
+    const char *wanted = argc > 1 ? argv[1] : getenv(REPLAY);
     if (wanted != NULL) seed_wanted = strtoull(wanted, NULL, 10);
     if (argc > 2) steps_wanted = (int)strtol(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {

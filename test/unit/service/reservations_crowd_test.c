@@ -122,7 +122,6 @@ static bool may_be_answered(enum err result) {
     case ERR_CONFLICT:
     case ERR_LOCK_TIMEOUT:
     case ERR_LOCK_LOST:
-    case ERR_RESERVATION_ENDED: /* by a twin that left */
         return true;
     default:
         return false;

@@ -14,7 +14,8 @@
 #include "base/mem.h"
 #include "house_seats.h"
 #include "seats_model.h"
-#include "splitmix.h"
+#define REPLAY "RESERVATIONS_MODEL_SEED"
+#include "random_history.h"
 #include "wall_clock.h"
 
 #define SEEDS 3
@@ -53,25 +54,6 @@ static int64_t stay_ends_ms[MODEL_BUYERS]; /* of an entry that has not ended oth
 static enum event_state event_state;
 /* How often each result came, so that none is never tried. */
 static int outcomes[ERR_VERSION_NOT_SUPPORTED + 1];
-static uint64_t seed;
-static int step;
-static uint64_t random_state;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("seed %llu, step %d: %s (replay: RESERVATIONS_MODEL_SEED=%llu)",              \
-                     (unsigned long long)seed, step, #condition, (unsigned long long)seed);        \
-    } while (0)
-
-/* From `low` to `high`, both included. */
-static int64_t between(int64_t low, int64_t high) {
-    return low + (int64_t)(next_random(&random_state) % (uint64_t)(high - low + 1));
-}
-
-static bool one_in(int64_t n) {
-    return between(1, n) == 1;
-}
 
 static const char *user_name(int user) {
     static char names[MODEL_BUYERS][16];
@@ -519,7 +501,7 @@ static void random_histories_give_what_a_simple_model_gives(void **state) {
                                      ERR_RESERVATION_NOT_FOUND,
                                      ERR_RESERVATION_ENDED,
                                      ERR_IDEMPOTENCY_MISMATCH};
-    const char *wanted = getenv("RESERVATIONS_MODEL_SEED");
+    const char *wanted = getenv(REPLAY);
     if (wanted != NULL) {
         run_history(strtoull(wanted, NULL, 10));
         return;

@@ -1,0 +1,375 @@
+// Reservations where two things meet: a hold and its end, its key, its user's leaving; a shop's own
+// headers; a request for what can't be had. DESIGN.md §4, §5 and §7.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { after, before, describe } from 'node:test';
+import { jwt } from './support/jwt.mjs';
+import { assertProblemWith, bearer, eachOf, entriesOf, keepAlive, query } from './support/queue.mjs';
+import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
+import { assertProblem, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { withShim } from './support/shim.mjs';
+
+const QUICK = ['--queue-tick-ms', '10'];
+const KEY = 'the shop\'s own key, 32 bytes or so';
+const SHOPS_OWN = bearer('the-session-of-the-shop-itself');
+const LEDGER_DECIDES = STRATEGIES.filter((strategy) => MODE_OF[strategy] === 'seat');
+// A section for each strategy, so that none waits for another one's lock.
+const SECTIONS = STRATEGIES.map((id) => ({ id, capacity: 20, mode: MODE_OF[id] }));
+const ALL_FREE = { available: 20, held: 0, confirmed: 0 };
+
+const wishOf = (strategy) => ({ section: strategy, strategy, quantity: 1 });
+const refuses = async (answer, status, code) => assertProblem(await answer, status, code);
+
+// So many records wait for the disk.
+const written = (server, count) =>
+  until(`${count} records`, async () => (await server.metric('admitone_ledger_queue_depth')) === count);
+const begun = (server, strategy, count) =>
+  until(`${count} attempts`, async () => (await metric(server, 'admitone_reservation_attempts_total', { strategy })) === count);
+
+// Nothing is held any more, for everybody to see and in the ledger.
+async function assertAllFree(hall) {
+  for (const { id } of SECTIONS)
+    await until(`the seats of ${id} return`, async () => (await hall.counts(id)).held === 0);
+  for (const { id } of SECTIONS) assert.deepEqual(await hall.counts(id), ALL_FREE, id);
+  await assertHotIsLedger(hall);
+  audit(hall.server);
+}
+
+describe('a hold whose time is over', () => {
+  test('before it is on disk is answered with 410, and its seats return', () =>
+    withShim(async (server) => {
+      const hall = await Hall.open(server, 'LATE/1', {}, { sections: SECTIONS, holdSeconds: 1 });
+      const buyers = await hall.buyers(STRATEGIES.length);
+      server.hold();
+      const holds = STRATEGIES.map((strategy, i) => hall.hold(buyers[i], wishOf(strategy)));
+      await written(server, holds.length);
+      await pause(1100);
+      server.release();
+      for (const answer of await Promise.all(holds)) assertProblem(answer, 410, 'hold_expired');
+      await assertAllFree(hall);
+      assert.deepEqual(hall.rows().map(({ status }) => status), STRATEGIES.map(() => 'EXPIRED'));
+      for (const [i, buyer] of buyers.entries()) await hall.held(buyer, wishOf(STRATEGIES[i]));
+    }, QUICK));
+
+  test('before it is on disk, and asked for again with the same key, is 410 or the same answer', () =>
+    withShim(async (server) => {
+      const hall = await Hall.open(server, 'LATE/2', {}, { sections: SECTIONS, holdSeconds: 1 });
+      const ann = await hall.buyer('ann');
+      const options = { headers: { 'idempotency-key': 'late' } };
+      server.hold();
+      const first = hall.hold(ann, wishOf('slot'), options);
+      await written(server, 1);
+      await pause(1100);
+      const second = hall.hold(ann, wishOf('slot'), options);
+      await begun(server, 'slot', 2);
+      server.release();
+      assertProblem(await first, 410, 'hold_expired');
+      const again = await second;
+      if (again.status === 201) assert.equal(again.headers['idempotency-replayed'], 'true');
+      else assertProblem(again, 410, 'hold_expired');
+      await assertAllFree(hall);
+      assert.equal(hall.rows().length, 1);
+      await hall.held(ann, wishOf('slot'));
+    }, QUICK));
+
+  test('can\'t be cancelled, whether or not the tick has ended it: 410, and it is EXPIRED', async () => {
+    const server = await start({ args: ['--queue-tick-ms', '1000'] });
+    const hall = await Hall.open(server, 'LATE/3', {}, { sections: SECTIONS, holdSeconds: 1, maxPerUser: 100 });
+    const ann = await hall.buyer('ann');
+    for (let round = 0; round < 2; round++) {
+      const held = await Promise.all(STRATEGIES.map((strategy) => hall.held(ann, wishOf(strategy))));
+      const over = Math.max(...held.map(({ expiresAt }) => Date.parse(expiresAt)));
+      await until('they are over', () => Date.now() > over);
+      const refused = await Promise.all(held.map(({ id }) => hall.cancel(ann, id)));
+      for (const answer of refused) assertProblem(answer, 410, 'hold_expired');
+      assert.deepEqual(new Set(hall.rows().map(({ status }) => status)), new Set(['EXPIRED']));
+      for (const { id } of held) await hall.got(ann, id, 'EXPIRED');
+    }
+    const { id } = await hall.held(ann, wishOf('slot'));
+    await until('the tick has ended it', () => hall.rows().every(({ status }) => status === 'EXPIRED'));
+    await refuses(hall.cancel(ann, id), 410, 'hold_expired');
+    assert.equal(await server.metric('admitone_reservation_expiries_total'), hall.rows().length);
+    await assertAllFree(hall);
+    await server.stop();
+  });
+});
+
+describe('leaving while a hold is being written', () => {
+  // Both were answered: the hold was refused, or else it was there for the leave to cancel. `rows`:
+  // what the user has in the ledger.
+  function assertGivenBack(rows, held, left) {
+    assert.equal(left.status, 204, left.text);
+    if (held.status === 201) assert.deepEqual(rows.map(({ id }) => id), [held.json.id]);
+    else assertProblem(held, 403, 'not_active');
+    assert.ok(rows.length <= 1 && rows.every(({ status }) => status === 'CANCELLED'), JSON.stringify(rows));
+  }
+
+  test('on a disk that stands still: nothing stays held', () =>
+    withShim(async (server) => {
+      const hall = await Hall.open(server, 'LEAVE/1', {}, { sections: SECTIONS });
+      for (const strategy of STRATEGIES) {
+        const buyer = await hall.buyer(strategy);
+        server.hold();
+        const held = hall.hold(buyer, wishOf(strategy));
+        await written(server, 1);
+        const left = hall.leave(buyer.token);
+        await written(server, 2);
+        server.release();
+        const answers = [await held, await left];
+        assertGivenBack(hall.rows().filter((row) => row.user_id === strategy), ...answers);
+        assert.equal((await hall.status(buyer.token)).status, 'LEFT');
+      }
+      await assertAllFree(hall);
+    }));
+
+  test('hundreds of times, at every moment: no reservation is HELD whose place is LEFT', async (t) => {
+    const ROUNDS = 200;
+    const server = await start();
+    const sections = LEDGER_DECIDES.map((id) => ({ id, capacity: ROUNDS, mode: 'seat' }));
+    const hall = await Hall.open(server, 'LEAVE/2', {}, { sections });
+    const agent = keepAlive(16);
+    const seen = {};
+    const race = async ({ strategy, seat }) => {
+      const buyer = await hall.buyer(`${strategy} ${seat}`);
+      const hold = hall.hold(buyer, { section: strategy, strategy, seats: [seat] }, { agent });
+      await pause(Math.random() * 4);
+      const leave = server.call('DELETE', `/queue/${hall.name}/leave`, { agent, headers: bearer(buyer.token) });
+      const [held, left] = await Promise.all([hold, leave]);
+      const what = held.json.code ?? held.status;
+      seen[what] = (seen[what] ?? 0) + 1;
+      return { buyer, held, left };
+    };
+    const races = LEDGER_DECIDES.flatMap((strategy) => Array.from({ length: ROUNDS }, (_, i) => ({ strategy, seat: i + 1 })));
+    const raced = await eachOf(races, 4, race);
+    agent.release();
+    t.diagnostic(JSON.stringify(seen));
+
+    const rowsOf = new Map(raced.map(({ buyer }) => [buyer.userId, []]));
+    for (const row of hall.rows()) rowsOf.get(row.user_id).push(row);
+    for (const { buyer, held, left } of raced) assertGivenBack(rowsOf.get(buyer.userId), held, left);
+    assert.ok(entriesOf(hall).every(({ status }) => status === 'LEFT'));
+    for (const { id } of sections) assert.deepEqual(await hall.counts(id), { available: ROUNDS, held: 0, confirmed: 0 });
+    await assertHotIsLedger(hall);
+    audit(server);
+    await server.stop();
+  });
+
+  test('while it waits for a lock takes no new place, though the event has autoEnter', () =>
+    withShim(async (server) => {
+      const hall = await Hall.open(server, 'LEAVE/3', {}, { sections: SECTIONS, autoEnter: true });
+      const [first, next, leaver] = await hall.buyers(3);
+      server.hold();
+      const holds = [];
+      for (const buyer of [first, next, leaver]) {
+        holds.push(hall.hold(buyer, wishOf('lock')));
+        await begun(server, 'lock', holds.length);
+      }
+      await written(server, 1);
+      const left = hall.leave(leaver.token);
+      await written(server, 2); // so it is over before the next one's hold is written, and the lock free
+      server.release();
+      const [one, two, refused] = await Promise.all(holds);
+      assert.deepEqual([one.status, two.status, (await left).status], [201, 201, 204]);
+      assertProblem(refused, 403, 'not_active');
+      assert.equal(refused.headers['x-queue-token'], undefined);
+      assert.equal((await hall.status(leaver.token)).status, 'LEFT');
+      assert.equal((await hall.numbers()).entered, 3);
+      assert.deepEqual(await hall.counts('lock'), { available: 18, held: 2, confirmed: 0 });
+      audit(server);
+    }, ['--workers', '1']));
+});
+
+describe('trusted', { concurrency: 4 }, () => {
+  let server;
+  before(async () => (server = await start({ args: QUICK })));
+  after(async () => {
+    audit(server);
+    await server.stop();
+  });
+  const open = (name, more, queue) => Hall.open(server, name, queue, { sections: SECTIONS, maxPerUser: 20, ...more });
+
+  for (const strategy of STRATEGIES)
+    test(`${strategy}: a key that the ledger has forgotten may be used anew, while what it stood for lives`, async () => {
+      const hall = await open(`FORGET/${strategy}`);
+      const ann = await hall.buyer(`ann of ${strategy}`);
+      const forget = () => query(server.dataDir, `DELETE FROM idempotency WHERE key = '${strategy}'`);
+      const ask = (more) => hall.hold(ann, { ...wishOf(strategy), ...more }, { headers: { 'idempotency-key': strategy } });
+      const isNew = (answer) => {
+        assert.equal(answer.headers['idempotency-replayed'], undefined);
+        return hall.reservation(answer, 'HELD').id;
+      };
+      await hall.held(ann, wishOf(strategy)); // so that its place outlives the confirming
+      const ids = [isNew(await ask())];
+      await refuses(ask({ quantity: 2 }), 422, 'idempotency_mismatch');
+      forget();
+      ids.push(isNew(await ask()));
+      await hall.confirmed(ann, ids[0]);
+      await hall.confirmed(ann, ids[1]);
+      forget();
+      ids.push(isNew(await ask({ quantity: 2 })));
+      await refuses(ask(), 422, 'idempotency_mismatch');
+      forget();
+      const answers = await Promise.all(Array.from({ length: 8 }, () => ask()));
+      for (const { status, text } of answers) assert.deepEqual([status, text], [201, answers[0].text]);
+      ids.push(answers[0].json.id);
+      assert.equal(new Set(ids).size, 4);
+      assert.equal(hall.rows().length, 5);
+      await assertHotIsLedger(hall);
+    });
+
+  test('a shop\'s own Authorization is no entry token: the userId counts', async () => {
+    const hall = await open('BEARER/1', { autoEnter: true });
+    const call = (method, target, body) => server.call(method, target, { body, headers: SHOPS_OWN });
+    for (const strategy of STRATEGIES) {
+      const answer = await hall.hold(undefined, { ...wishOf(strategy), userId: 'shopper' }, { headers: SHOPS_OWN });
+      assert.equal(answer.status, 201, answer.text);
+      const { id } = hall.reservation(answer, 'HELD');
+      hall.found(await call('GET', `/reservations/${id}?userId=shopper`), 'HELD');
+      assert.deepEqual((await call('GET', '/reservations?userId=shopper')).json.reservations.map((one) => one.id), [id]);
+      hall.found(await call('POST', `/reservations/${id}/confirm`, { userId: 'shopper' }), 'CONFIRMED');
+      for (const verb of ['confirm', 'cancel'])
+        await refuses(call('POST', `/reservations/${id}/${verb}`, { userId: 'other' }), 403, 'not_yours');
+      hall.found(await call('POST', `/reservations/${id}/cancel`, { userId: 'shopper' }), 'CANCELLED');
+      await refuses(call('GET', `/reservations/${id}`), 401, 'token_required');
+    }
+    await refuses(hall.hold(undefined, wishOf('slot'), { headers: SHOPS_OWN }), 422, 'invalid_field');
+    const admins = await hall.hold({ token: server.adminKey }, { ...wishOf('slot'), userId: 'guest' });
+    assert.equal(admins.status, 201, admins.text);
+    assert.equal(hall.reservation(admins, 'HELD').userId, 'guest');
+    const closed = await open('BEARER/2');
+    await refuses(closed.hold(undefined, { ...wishOf('slot'), userId: 'shopper' }, { headers: SHOPS_OWN }), 401, 'token_invalid');
+  });
+
+  test('confirm and cancel take the userId from the query, too', async () => {
+    const hall = await open('QUERY/1');
+    const { id } = await hall.held(await hall.buyer('of the query'), wishOf('slot'));
+    const post = (verb, search) => server.call('POST', `/reservations/${id}/${verb}${search}`);
+    for (const verb of ['confirm', 'cancel']) {
+      await refuses(post(verb, ''), 401, 'token_required');
+      await refuses(post(verb, '?userId=other'), 403, 'not_yours');
+      await refuses(post(verb, '?userId='), 400, 'invalid_parameter');
+    }
+    hall.found(await post('confirm', '?userId=of%20the%20query'), 'CONFIRMED');
+    hall.found(await post('cancel', '?userId=of%20the%20query'), 'CANCELLED');
+  });
+
+  test('with autoEnter nobody enters, or waits, for what can\'t be had', async () => {
+    for (const maxActive of [100, 1]) {
+      const hall = await open(`HOPELESS/${maxActive}`, { autoEnter: true, maxPerUser: 4 }, { maxActive });
+      if (maxActive === 1) await hall.buyer('in the way');
+      const before = (await hall.numbers()).entered;
+      for (const strategy of STRATEGIES) {
+        const wish = { section: strategy, strategy, userId: `wants ${strategy}` };
+        const many = await hall.hold(undefined, { ...wish, quantity: 5 });
+        assertProblem(many, 409, 'limit_exceeded');
+        const beyond = await hall.hold(undefined, { ...wish, seats: [20, 21, 30] });
+        assertProblemWith(beyond, 404, 'seat_not_found', { seats: [21, 30] });
+        for (const { headers } of [many, beyond]) assert.equal(headers['x-queue-token'], undefined);
+      }
+      const { entered, waiting } = await hall.numbers();
+      assert.deepEqual([entered, waiting], [before, 0]);
+      assert.equal((await hall.hold(undefined, { section: 'slot', seats: [17, 18, 19, 20], userId: 'modest' })).status, maxActive === 1 ? 202 : 201);
+    }
+  });
+});
+
+describe('signed', () => {
+  let server;
+  let folder;
+  before(async () => {
+    folder = tempFolder();
+    fs.writeFileSync(path.join(folder, 'key'), `${KEY}\n`, { mode: 0o600 });
+    server = await start({ args: [...QUICK, '--users-auth', 'signed', '--users-key-file', path.join(folder, 'key')] });
+  });
+  after(async () => {
+    audit(server);
+    await server.stop();
+    removeFolder(folder);
+  });
+  const as = (sub) => ({ 'x-user-assertion': jwt(KEY, { sub }) });
+  const enter = async (hall, sub, status = 200) => {
+    const answer = await server.call('POST', `/queue/${hall.name}/enter`, { headers: as(sub) });
+    return { token: hall.place(answer, status).entryToken };
+  };
+
+  test('with autoEnter the token of a place that has ended takes no new one without the shop\'s word', async () => {
+    const hall = await Hall.open(server, 'SIGNED/1', { maxActive: 1 }, { sections: SECTIONS, autoEnter: true });
+    const wish = wishOf('slot');
+    const ann = await enter(hall, 'ann');
+    assert.equal((await hall.leave(ann.token)).status, 204);
+    for (const more of [{}, { userId: 'ann' }]) await refuses(hall.hold(ann, { ...wish, ...more }), 403, 'not_active');
+    assert.equal((await hall.numbers()).entered, 1);
+    const back = await hall.hold(ann, wish, { headers: as('ann') });
+    assert.equal(back.status, 201, back.text);
+    assert.notEqual(back.headers['x-queue-token'], ann.token);
+    assert.equal((await hall.status(back.headers['x-queue-token'])).status, 'ACTIVE');
+
+    const ben = await enter(hall, 'ben', 202);
+    const waits = hall.place(await hall.hold(ben, wish), 202);
+    assert.deepEqual([waits.status, waits.position, waits.entryToken], ['WAITING', 1, ben.token]);
+    assert.equal((await hall.leave(ben.token)).status, 204);
+    await refuses(hall.hold(ben, wish), 403, 'not_active');
+    const anew = hall.place(await hall.hold(ben, wish, { headers: as('ben') }), 202);
+    assert.notEqual(anew.entryToken, ben.token);
+    assert.equal((await hall.numbers()).entered, 4);
+  });
+
+  test('a shop\'s own Authorization is no entry token: its assertion counts', async () => {
+    const hall = await Hall.open(server, 'SIGNED/2', {}, { sections: SECTIONS, autoEnter: true });
+    const headers = { ...SHOPS_OWN, ...as('cat') };
+    const answer = await hall.hold(undefined, wishOf('slot'), { headers });
+    assert.equal(answer.status, 201, answer.text);
+    const { id, userId } = hall.reservation(answer, 'HELD');
+    assert.equal(userId, 'cat');
+    hall.found(await hall.get(undefined, id, { headers }), 'HELD');
+    assert.deepEqual((await hall.list(undefined, { headers })).map((one) => one.id), [id]);
+    for (const what of ['confirm', 'cancel', 'get']) {
+      await refuses(hall[what](undefined, id, { headers: { ...SHOPS_OWN, ...as('ben') } }), 403, 'not_yours');
+      await refuses(hall[what](undefined, id, { headers: SHOPS_OWN }), 401, 'assertion_required');
+    }
+    await hall.confirmed(undefined, id, { headers });
+    await hall.cancelled(undefined, id, { headers });
+    const admins = await hall.hold({ token: server.adminKey }, { ...wishOf('slot'), userId: 'guest' });
+    assert.equal(hall.reservation(admins, 'HELD').userId, 'guest');
+  });
+});
+
+test('anonymous: a page of another site can\'t hold seats for its visitor', async () => {
+  const server = await start({ args: [...QUICK, '--users-auth', 'anonymous'] });
+  for (const autoEnter of [false, true]) {
+    const hall = await Hall.open(server, `ANON/${autoEnter}`, {}, { sections: SECTIONS, autoEnter });
+    const entered = await server.call('POST', `/queue/${hall.name}/enter`);
+    const cookie = entered.headers['set-cookie'].map((line) => line.split(';')[0]).join('; ');
+    const from = (origin) => hall.hold(undefined, wishOf('slot'), { headers: { cookie, origin } });
+    for (const origin of ['https://evil.example', 'null']) await refuses(from(origin), 403, 'foreign_origin');
+    assert.equal(hall.rows().length, 0);
+    assert.equal((await from(server.url)).status, 201);
+  }
+  audit(server);
+  await server.stop();
+});
+
+test('the list of a user\'s own goes through thousands of events, not ever deeper, and shows what is live', async () => {
+  const EVENTS = 3000;
+  // A quarter of a MB of stack for each thread: too little to go deeper with each event.
+  const server = await start({ wrap: ['prlimit', '--stack=262144:', '--'] });
+  await eachOf(Array.from({ length: EVENTS }, (_, i) => `MANY/${i}`), 64, (name) => Hall.open(server, name));
+  const live = [];
+  for (const i of [0, 1500, EVENTS - 1]) {
+    const hall = new Hall(server, `MANY/${i}`);
+    const ann = await hall.buyer('ann');
+    const [cancels, holds, confirms] = [await hall.held(ann), await hall.held(ann), await hall.held(ann)];
+    await hall.cancelled(ann, cancels.id);
+    await hall.confirmed(ann, confirms.id);
+    live.push(holds.id, confirms.id);
+  }
+  const began = performance.now();
+  const answer = await server.call('GET', '/reservations?userId=ann');
+  const ms = performance.now() - began;
+  assert.equal(answer.status, 200, answer.text);
+  assert.deepEqual(answer.json.reservations.map(({ id }) => id).sort(), live.sort());
+  assert.deepEqual((await server.call('GET', '/reservations?userId=nobody')).json, { reservations: [] });
+  assert.ok(ms < 2000, `${ms} ms`);
+  await server.stop();
+});
