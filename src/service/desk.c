@@ -155,6 +155,7 @@ static void on_tick(void *to) {
 
 void desk_init(struct desk *d, uv_loop_t *loop) {
     assert(d->lease_ms > RENEW_PART);
+    list_init(&d->choosing);
     list_init(&d->held);
     list_init(&d->resting);
     ssize_t got = getrandom(&d->random, sizeof d->random, 0);
@@ -169,6 +170,7 @@ void desk_drain(struct desk *d) {
 }
 
 void desk_close(struct desk *d) {
-    assert(list_empty(&d->held) && list_empty(&d->resting) && d->waiting == 0);
+    assert(list_empty(&d->choosing) && list_empty(&d->held) && list_empty(&d->resting) &&
+           d->waiting == 0);
     ticker_close(&d->ticker);
 }

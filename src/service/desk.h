@@ -18,9 +18,9 @@
 struct desk {
     struct locks *locks;
     int64_t lease_ms;
-    size_t choosing; /* holds under way whose seats are only suggested to them: the service's */
 
     /* Below: its own. */
+    struct list choosing; /* struct holding, of the service: whose seats are only suggested */
     struct ticker ticker;
     int64_t pace_ms;     /* of its ticks; 0: none */
     struct list held;    /* struct desk_lock */

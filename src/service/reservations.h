@@ -83,6 +83,7 @@ struct holding {
     hold_step *const *next;
     hold_step *unlocked;
     int tries;
+    struct list choosing; /* in its desk's list, or in none */
     uint64_t spread;
     enum err result;
     int64_t began_ns;

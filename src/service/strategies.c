@@ -65,12 +65,8 @@ static void on_unlocked(struct desk_lock *k) {
     unlock(k->own);
 }
 
-static bool is_suggested(const struct holding *h) {
-    return h->terms.mode == SECTION_MODE_SEAT && h->named == NULL;
-}
-
 static void end(struct holding *h) {
-    if (is_suggested(h)) h->desk->choosing--;
+    list_remove(&h->choosing);
     hold_end(h, h->result);
 }
 
@@ -125,10 +121,20 @@ static void try_again(struct holding *h) {
     unlock(h);
 }
 
+/* By the rule, all who choose in a section at once would be told of the same seats, and all but one
+ * in vain. */
+static void choose_among_others(struct holding *h) {
+    struct list *all = &h->desk->choosing;
+    for (struct list *at = all->next; at != all && h->spread == 0; at = at->next)
+        if (CONTAINER_OF(at, struct holding, choosing)->terms.section_key == h->terms.section_key)
+            h->spread = desk_random(h->desk) | 1;
+    list_move_last(all, &h->choosing);
+}
+
 void strategy_run(struct holding *h) {
     assert(h->way != STRATEGY_ADAPTIVE && h->way != STRATEGY_QUEUE);
-    /* Among others, all would be told of the same seats by the rule, and all but one in vain. */
-    if (is_suggested(h) && h->desk->choosing++ > 0) h->spread = desk_random(h->desk) | 1;
+    list_init(&h->choosing);
+    if (h->terms.mode == SECTION_MODE_SEAT && h->named == NULL) choose_among_others(h);
     start(h);
 }
 
