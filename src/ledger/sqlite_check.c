@@ -75,12 +75,13 @@ static const struct invariant invariants[] = {
         " WHERE s.seat_no < 1 OR (s.state IN " LIVE " AND s.seat_no > c.capacity)",
     },
     {
-        /* Above the limit of the event is no violation: it may have been lowered. */
+        /* Above the event's limit of today is no violation: it may have been lowered. */
         "user_has_no_more_than_allowed",
         "SELECT count(*) FROM reservations WHERE status IN " LIVE,
-        "SELECT 'event ' || event_id || ' user ' || user_id FROM reservations"
-        " WHERE status IN " LIVE " GROUP BY event_id, user_id"
-        " HAVING sum(seat_count) > " NUMBER(PER_USER_MAX),
+        "SELECT 'event ' || r.event_id || ' user ' || r.user_id FROM reservations r"
+        " LEFT JOIN events e ON e.id = r.event_id WHERE r.status IN " LIVE
+        " GROUP BY r.event_id, r.user_id"
+        " HAVING sum(r.seat_count) > coalesce(max(e.max_per_user_ever), " NUMBER(PER_USER_MAX) ")",
     },
     {
         "section_has_what_is_counted",

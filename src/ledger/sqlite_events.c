@@ -196,15 +196,16 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
     static const char insert[] =
         "INSERT INTO events(type, external_id, version, title, state, auto_enter, opens_at,"
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
-        " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at, id)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
-        " ?18, ?19, ?19, ?20)";
+        " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at, id,"
+        " max_per_user_ever) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
+        "?15, ?16, ?17,"
+        " ?18, ?19, ?19, ?20, ?17)";
     static const char update[] =
         "UPDATE events SET type = ?1, external_id = ?2, version = ?3, title = ?4, state = ?5,"
         " auto_enter = ?6, opens_at = ?7, starts_at = ?8, max_waiting = ?9, max_active = ?10,"
         " entry_batch_size = ?11, entry_interval_s = ?12, active_ttl_s = ?13, grace_s = ?14,"
-        " token_ttl_s = ?15, hold_s = ?16, max_per_user = ?17, currency = ?18, updated_at = ?19"
-        " WHERE id = ?20";
+        " token_ttl_s = ?15, hold_s = ?16, max_per_user = ?17, currency = ?18, updated_at = ?19,"
+        " max_per_user_ever = max(max_per_user_ever, ?17) WHERE id = ?20";
     const struct queue_rules *q = &e->queue;
     bool is_new = *key == 0;
     int rc = db_run(db, is_new ? insert : update, cell_text(e->type), cell_text(e->id),

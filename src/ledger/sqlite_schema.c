@@ -18,7 +18,9 @@
  * SQLite makes IN a table that it fills anew for every row, which costs as much as the row. */
 static const char *const first_tables[] = {
     /* An event's version is the id of the audit row that made it, so it grows over all events and
-     * over deletions. A deleted event stays until retention has removed what belonged to it. */
+     * over deletions. A deleted event stays until retention has removed what belonged to it.
+     * max_per_user_ever is the highest that max_per_user was: for the audit, since what users have
+     * stays when the limit is lowered. */
     "CREATE TABLE events("
     " id INTEGER PRIMARY KEY AUTOINCREMENT,"
     " type TEXT NOT NULL,"
@@ -38,6 +40,7 @@ static const char *const first_tables[] = {
     " token_ttl_s INTEGER NOT NULL CHECK (token_ttl_s >= 0),"
     " hold_s INTEGER NOT NULL CHECK (hold_s >= 0),"
     " max_per_user INTEGER NOT NULL CHECK (max_per_user >= 0),"
+    " max_per_user_ever INTEGER NOT NULL DEFAULT 0,"
     " currency TEXT NOT NULL,"
     " created_at INTEGER NOT NULL,"
     " updated_at INTEGER NOT NULL,"

@@ -24,7 +24,7 @@ struct fixture {
 /* R2 has that many seats, and the user, with R1, one more. */
 #define R2_HAS(seats)                                                                              \
     "UPDATE sections SET capacity = 2000, held = " seats " WHERE id = 1;"                          \
-    "DELETE FROM seats WHERE seat_no = 41;"                                                        \
+    "DELETE FROM seats WHERE reservation_id = " R2 ";"                                             \
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " seats ")"          \
     " INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"                      \
     " SELECT 1, 1000 + i, 'HELD', " R2 ", 1 FROM n;"                                               \
@@ -145,7 +145,7 @@ static const struct {
      " VALUES (1, 43, 'AVAILABLE', " R2 ", 1)",
      "section 1 seat 43"},
     {"seat_within_capacity", "UPDATE sections SET capacity = 40 WHERE id = 1", "section 1 seat 41"},
-    {"user_has_no_more_than_allowed", R2_HAS("1000"), "event 1 user user"},
+    {"user_has_no_more_than_allowed", R2_HAS("4"), "event 1 user user"},
     {"section_has_what_is_counted", "UPDATE sections SET held = 0 WHERE id = 1", "section 1"},
     {"section_has_what_is_counted", "UPDATE sections SET held = 2, confirmed = 0 WHERE id = 1",
      "section 1"},
@@ -253,12 +253,23 @@ static void hold_past_its_time_is_overdue_then_a_violation(void **state) {
     assert_string_equal(t.examples, "reservation 02020202020202020202020202020202");
 }
 
-/* What is held and what is confirmed count together, up to what any event may allow. */
-static void user_may_have_as_many_seats_as_an_event_allows_at_most(void **state) {
+/* What is held and what is confirmed count together. The event allows 4; then 6, then 1. */
+static void user_may_have_as_many_seats_as_the_event_ever_allowed(void **state) {
     struct fixture *f = *state;
-    raw_sql(&f->h, "%s", R2_HAS("999"));
-    struct tally t = check(f, true, "");
-    assert_int_equal(t.elsewhere, 0);
+    struct event *wanted = test_event("1", 2);
+    raw_sql(&f->h, "%s", R2_HAS("3"));
+    check(f, true, "");
+    static const int64_t limits[] = {6, 1};
+    for (int i = 0; i < 2; i++) {
+        wanted->max_per_user = limits[i];
+        wanted->sections[0].capacity = 2000;
+        mem_free(harness_store(&f->h, f->l, wanted));
+    }
+    mem_free(wanted);
+    raw_sql(&f->h, "%s", R2_HAS("5"));
+    check(f, true, "");
+    raw_sql(&f->h, "%s", R2_HAS("6"));
+    assert_int_equal(check(f, true, "user_has_no_more_than_allowed").violations, 1);
 }
 
 static void examples_are_few_however_many_violations(void **state) {
@@ -287,7 +298,7 @@ int main(void) {
         cmocka_unit_test(each_violation_is_found_by_its_own_check),
         TEST(every_check_has_a_violation_here),
         TEST(hold_past_its_time_is_overdue_then_a_violation),
-        TEST(user_may_have_as_many_seats_as_an_event_allows_at_most),
+        TEST(user_may_have_as_many_seats_as_the_event_ever_allowed),
         TEST(examples_are_few_however_many_violations),
         TEST(spoilt_list_of_seats_is_a_violation_not_a_failure),
     };
