@@ -261,11 +261,13 @@ describe('a key', { concurrency: 4 }, () => {
   test('that is replayed is counted as such, and takes no seat', async () => {
     const hall = await open('COUNT/1', 'lock');
     const ann = await hall.buyer('ann');
-    const attempts = () => metric(server, 'admitone_reservation_outcomes_total', { strategy: 'lock', outcome: 'held' });
+    // The server is shared with the tests beside this one: of theirs there may be more.
+    const replays = () => metric(server, 'admitone_reservation_outcomes_total', { strategy: 'lock', outcome: 'replayed' });
     const { again } = await asked(hall, ann, 'counted');
-    const before = await attempts();
+    const before = await replays();
     for (let i = 0; i < 5; i++) await again();
-    assert.equal(await attempts(), before);
+    assert.ok((await replays()) >= before + 5);
+    assert.equal(hall.rows().length, 1);
     assert.deepEqual(await hall.counts(), { available: 18, held: 2, confirmed: 0 });
   });
 });
