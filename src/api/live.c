@@ -79,10 +79,6 @@ struct live {
     _Atomic size_t count; /* read by others, to see whether an announcement is of use */
 };
 
-static int64_t steady_ms(void) {
-    return clock_steady_ns() / 1000000;
-}
-
 /* ---- who is there ---- */
 
 static struct audience *audience_find(struct live *l, int64_t event_key) {
@@ -200,7 +196,7 @@ static void schedule(struct subscriber *s) {
     while (s->position >= reaches[reach].positions_below) reach++;
     int64_t interval_ms = a->live->api->push_interval_ms * reaches[reach].intervals;
     if (interval_ms > a->grace_ms / 2) interval_ms = a->grace_ms / 2;
-    s->due_ms = steady_ms() + interval_ms;
+    s->due_ms = clock_steady_ms() + interval_ms;
     list_move_last(&a->due[reach], &s->link);
 }
 
@@ -302,7 +298,7 @@ static struct batch *batch_new(struct audience *a) {
 
 static void batch_add(struct batch *b, struct subscriber *s) {
     assert(!s->busy && b->look.count < BATCH_MAX);
-    int64_t now_ms = steady_ms();
+    int64_t now_ms = clock_steady_ms();
     int64_t every_ms = b->audience->grace_ms / 2 < SEEN_MS ? b->audience->grace_ms / 2 : SEEN_MS;
     bool note = now_ms - s->seen_ms >= every_ms;
     if (note) s->seen_ms = now_ms;
@@ -349,7 +345,7 @@ static void follow_grace(struct audience *a, int64_t now_ms) {
 static void on_tick(void *to) {
     struct live *l = to;
     size_t batches = 1 + atomic_load(&l->count) / BATCH_MAX * 2 / TURNS_PER_INTERVAL;
-    int64_t now_ms = steady_ms();
+    int64_t now_ms = clock_steady_ms();
     struct list *next;
     for (struct list *at = l->audiences.next; at != &l->audiences; at = next) {
         struct audience *a = CONTAINER_OF(at, struct audience, link);
@@ -456,7 +452,7 @@ static struct subscriber *subscriber_new(const struct place_query *q) {
     s->stream.ended = on_stream_ended;
     s->seq = q->room.item.seq;
     s->position = q->room.item.place.position;
-    s->seen_ms = steady_ms();
+    s->seen_ms = clock_steady_ms();
     s->user_len = (uint8_t)user_len;
     memcpy(s->token, q->token.at, TOKEN_TEXT_BYTES);
     memcpy(s->user, q->room.user, user_len);

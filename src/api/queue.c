@@ -63,29 +63,33 @@ static bool choose_lane(struct exchange *x, const struct asker *who, int64_t wan
     return true;
 }
 
+str place_token(struct entering *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]) {
+    str token = queue_token_sign(exchange_context(e->x), &e->event, e->asker.user,
+                                 &e->room.enter.place, now_ms, out);
+    users_set_cookie(e->api, e->x, &e->asker);
+    /* In front of browsers; a shop's back end keeps it itself. */
+    if (e->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(e->x, &e->event, token);
+    return token;
+}
+
 static void answer_place(struct entering *e) {
-    struct api_worker *w = exchange_context(e->x);
     const struct place *place = &e->room.enter.place;
     int64_t now_ms = clock_wall_ms();
     char token[TOKEN_TEXT_BYTES];
-    struct queue_answer answer = {
-        .event = &e->event,
-        .token = queue_token_sign(w, &e->event, e->asker.user, place, now_ms, token),
-        .user = e->asker.user,
-        .place = place,
-        .waiting = place->waiting,
-        .reserving = e->room.enter.reserving,
-        .remaining_seats = e->room.enter.seats.available,
-        .now_ms = now_ms,
-        .issued_ms = now_ms,
-        .with_expires_in = e->as_token};
-    if (e->asker.fresh) users_set_cookie(e->api, e->x, &e->asker);
-    /* In front of browsers; a shop's back end keeps it itself. */
-    if (e->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(e->x, &e->event, answer.token);
+    struct queue_answer answer = {.event = &e->event,
+                                  .token = place_token(e, now_ms, token),
+                                  .user = e->asker.user,
+                                  .place = place,
+                                  .waiting = place->waiting,
+                                  .reserving = e->room.enter.reserving,
+                                  .remaining_seats = e->room.enter.seats.available,
+                                  .now_ms = now_ms,
+                                  .issued_ms = now_ms,
+                                  .with_expires_in = e->as_token};
     reply_header(e->x, STR("Cache-Control"), STR("no-store"));
     struct json_out j;
     json_out_init(&j, reply_start(e->x, place->status == ENTRY_WAITING ? 202 : 200));
-    queue_answer_render(w, &j, &answer);
+    queue_answer_render(exchange_context(e->x), &j, &answer);
     json_out_done(&j);
     reply_send(e->x, STR("application/json"));
 }

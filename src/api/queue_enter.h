@@ -18,9 +18,13 @@ struct entering {
     bool as_token; /* POST /queue/token */
     /* NULL: the answer is the place, whatever it is. Else called instead when it is ACTIVE. */
     void (*on_active)(struct entering *e);
+    void *own; /* the caller's */
 };
 
 /* Takes the place, or finds the one that is there, and answers. */
 void place_take(struct entering *e);
+/* The token of the place that was taken, signed now; the answer sets the cookies that belong to it.
+ */
+str place_token(struct entering *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]);
 
 #endif

@@ -28,9 +28,11 @@ struct hold_request {
     struct hold_body body;
     struct reservation_names names;
     struct idempotency idempotency;
-    struct entering entering;
-    struct room_looking look;
+    struct entering *entering; /* where the event has autoEnter */
 };
+/* With what is allocated beside it, so that an arena keeps its chunk from one request to the next.
+ */
+static_assert(sizeof(struct hold_request) <= ARENA_CHUNK_BYTES * 3 / 4, "it fits the usual chunk");
 
 static void render(struct buf *out, const struct reservation *r,
                    const struct reservation_names *names) {
@@ -145,13 +147,9 @@ static void hold(struct hold_request *q) {
 
 /* The token of a place that was taken on the way goes with the answer, whatever that is. */
 static void on_active(struct entering *e) {
-    struct hold_request *q = CONTAINER_OF(e, struct hold_request, entering);
+    struct hold_request *q = e->own;
     char token[TOKEN_TEXT_BYTES];
-    str text = queue_token_sign(exchange_context(q->x), &q->event, e->asker.user,
-                                &e->room.enter.place, clock_wall_ms(), token);
-    reply_header(q->x, STR("X-Queue-Token"), text);
-    if (e->asker.fresh) users_set_cookie(q->api, q->x, &e->asker);
-    if (q->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(q->x, &q->event, text);
+    reply_header(q->x, STR("X-Queue-Token"), place_token(e, clock_wall_ms(), token));
     q->holding.entry_seq = e->room.enter.place.seq;
     hold(q);
 }
@@ -169,7 +167,7 @@ static enum err hopeless(struct hold_request *q) {
 
 /* Takes a place for the request's user: to go straight on, or to wait. */
 static void enter_first(struct hold_request *q, bool may) {
-    struct entering *e = &q->entering;
+    struct entering *e = q->entering;
     enum err refused = may ? hopeless(q) : ERR_NOT_ACTIVE;
     if (refused != ERR_OK) {
         refuse(q, refused);
@@ -182,26 +180,39 @@ static void enter_first(struct hold_request *q, bool may) {
     e->api = q->api;
     e->event = q->event;
     e->on_active = on_active;
+    e->own = q;
     place_take(e);
+}
+
+/* A look at the request's place, on the way. */
+struct place_look {
+    struct room_looking look;
+    struct hold_request *request;
+};
+
+static struct hold_request *request_of(struct room_looking *look) {
+    return CONTAINER_OF(look, struct place_look, look)->request;
+}
+
+static void look_at_place(struct hold_request *q,
+                          void (*done)(struct room_looking *look, enum err result)) {
+    struct place_look *l = arena_new(&q->x->arena, sizeof *l);
+    l->request = q;
+    l->look.look.op.event_key = q->event.key;
+    l->look.item.seq = q->holding.entry_seq;
+    l->look.done = done;
+    waiting_room_look(&q->api->room, &l->look);
 }
 
 /* Only whose place has ended, or never was, is given a new one: not who loses it meanwhile. */
 static void on_place_looked(struct room_looking *look, enum err result) {
-    struct hold_request *q = CONTAINER_OF(look, struct hold_request, look);
+    struct hold_request *q = request_of(look);
     if (result != ERR_OK)
         refuse(q, result);
     else if (look->item.place.status == ENTRY_ACTIVE)
         hold(q);
     else
         enter_first(q, q->may_enter || look->item.place.status == ENTRY_WAITING);
-}
-
-static void look_at_place(struct hold_request *q,
-                          void (*done)(struct room_looking *look, enum err result)) {
-    q->look.look.op.event_key = q->event.key;
-    q->look.item.seq = q->holding.entry_seq;
-    q->look.done = done;
-    waiting_room_look(&q->api->room, &q->look);
 }
 
 static void begin(struct hold_request *q) {
@@ -244,13 +255,33 @@ static void with_user(struct hold_request *q, str user) {
 }
 
 static void on_user_looked(struct room_looking *look, enum err result) {
-    struct hold_request *q = CONTAINER_OF(look, struct hold_request, look);
-    str user = {look->user, look->look.user_len};
+    struct hold_request *q = request_of(look);
+    str user = {look->user, look->look.user_len}; /* which stays in the arena */
     if (result == ERR_OK && user.len == 0) result = ERR_NOT_ACTIVE;
     if (result != ERR_OK)
         refuse(q, result);
     else
-        with_user(q, arena_copy(&q->x->arena, user));
+        with_user(q, user);
+}
+
+/* Of an event with autoEnter: whether the request may take a place. With a token it needs none, and
+ * the token alone takes no new one where an enter would need more than that. True: go on with the
+ * token. */
+static bool enter_may_follow(struct hold_request *q, bool has_token) {
+    struct json_problem problem;
+    q->entering = arena_new(&q->x->arena, sizeof *q->entering);
+    struct asker *asker = &q->entering->asker;
+    bool is_known = users_know(q->api, q->x, q->body.user, asker, &problem);
+    q->may_enter = is_known;
+    if (has_token) {
+        q->may_enter = q->api->users_auth == USERS_TRUSTED || (is_known && !asker->fresh);
+        return true;
+    }
+    if (is_known)
+        with_user(q, asker->user);
+    else
+        users_refuse(q->x, &problem);
+    return false;
 }
 
 /* Who asks: the user of the place that the token proves. An event with autoEnter needs no token.
@@ -259,17 +290,7 @@ static void identify(struct hold_request *q) {
     struct exchange *x = q->x;
     struct token token;
     str text = queue_token_of(x, q->event.key);
-    struct json_problem problem;
-    struct asker *asker = &q->entering.asker;
-    bool is_known = q->auto_enter && users_know(q->api, x, q->body.user, asker, &problem);
-    if (!queue_token_is_sent(x, text) && q->auto_enter) {
-        q->may_enter = is_known;
-        if (is_known)
-            with_user(q, asker->user);
-        else
-            users_refuse(x, &problem);
-        return;
-    }
+    if (q->auto_enter && !enter_may_follow(q, queue_token_is_sent(x, text))) return;
     enum err refused = queue_token_judge(exchange_context(x), text, &q->event, &token);
     if (refused == ERR_OK) refused = users_disagree(q->api, x, q->body.user, token.user_hash);
     if (refused == ERR_OK && users_come_from_elsewhere(q->api, x)) refused = ERR_FOREIGN_ORIGIN;
@@ -277,8 +298,6 @@ static void identify(struct hold_request *q) {
         queue_refuse(x, refused);
         return;
     }
-    /* A token alone takes no new place where an enter would need more than that. */
-    q->may_enter = q->api->users_auth == USERS_TRUSTED || (is_known && !asker->fresh);
     q->holding.entry_seq = token.seq;
     if (q->body.user.at != NULL) {
         with_user(q, q->body.user);
@@ -374,10 +393,10 @@ static bool choose_seats(struct hold_request *q) {
     struct holding *h = &q->holding;
     const struct hold_body *b = &q->body;
     int64_t section_key = 0;
-    uint32_t *seat = arena_new(&q->x->arena, sizeof *seat);
     h->count = (uint32_t)(b->seats != NULL ? (int64_t)b->seat_count : b->quantity);
     h->named = b->seats;
     if (b->seat_id == 0) return true;
+    uint32_t *seat = arena_new(&q->x->arena, sizeof *seat);
     h->count = 1;
     h->named = seat;
     if (seat_id_split(b->seat_id, &section_key, seat) && section_key == h->terms.section_key)

@@ -17,6 +17,9 @@
 int64_t clock_wall_ms(void);
 /* Nanoseconds of a clock that never jumps. */
 int64_t clock_steady_ns(void);
+static inline int64_t clock_steady_ms(void) {
+    return clock_steady_ns() / 1000000;
+}
 
 /* Whether clock_format can write it: in the years 0000 to 9999, or no time at all. */
 bool clock_writable(int64_t ms);

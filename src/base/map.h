@@ -17,6 +17,11 @@ struct map {
     uint64_t seed; /* random, so that nobody can choose keys that collide */
 };
 
+/* A number as a key: its bytes. */
+static inline str map_key(const int64_t *number) {
+    return (str){(const char *)number, sizeof *number};
+}
+
 void map_init(struct map *m);
 void map_deinit(struct map *m);
 void *map_get(const struct map *m, str key);

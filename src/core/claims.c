@@ -94,12 +94,8 @@ struct claims {
 
 /* ---- sections ---- */
 
-static str key_bytes(const int64_t *key) {
-    return (str){(const char *)key, sizeof *key};
-}
-
 static struct seating *seating_of(const struct claims *c, int64_t section_key) {
-    return map_get(&c->by_key, key_bytes(&section_key));
+    return map_get(&c->by_key, map_key(&section_key));
 }
 
 static bool has_vanished(const struct claims *c, const struct seating *s) {
@@ -145,7 +141,7 @@ static struct seating *seating_add(struct claims *c, const struct section *secti
     s->number = (uint16_t)number;
     s->key = section->key;
     s->map = seat_map_new((uint32_t)section->capacity);
-    map_put(&c->by_key, key_bytes(&s->key), s);
+    map_put(&c->by_key, map_key(&s->key), s);
     return s;
 }
 
@@ -168,7 +164,7 @@ static void configure(struct claims *c, const struct event *e) {
     for (size_t i = 0; i < c->seating_count; i++) {
         struct seating *s = c->seatings[i];
         if (s == NULL) continue;
-        if (has_vanished(c, s)) map_remove(&c->by_key, key_bytes(&s->key));
+        if (has_vanished(c, s)) map_remove(&c->by_key, map_key(&s->key));
         seating_catch_up(c, s);
     }
 }

@@ -2,13 +2,9 @@
 
 #include "base/mem.h"
 
-static str key_of(const int64_t *event_key) {
-    return (str){(const char *)event_key, sizeof *event_key};
-}
-
 struct room *room_enter(struct memory *m, int64_t event_key) {
     pthread_rwlock_rdlock(&m->lock);
-    struct room *r = map_get(&m->rooms, key_of(&event_key));
+    struct room *r = map_get(&m->rooms, map_key(&event_key));
     if (r != NULL)
         pthread_mutex_lock(&r->lock);
     else
@@ -75,9 +71,9 @@ void memory_configure(struct memory *m, const struct event *e) {
     if (configure_existing(m, e)) return;
     struct room *made = room_new(e);
     pthread_rwlock_wrlock(&m->lock);
-    struct room *r = map_get(&m->rooms, key_of(&e->key));
+    struct room *r = map_get(&m->rooms, map_key(&e->key));
     if (r == NULL)
-        map_put(&m->rooms, key_of(&e->key), made);
+        map_put(&m->rooms, map_key(&e->key), made);
     else
         room_configure(r, e); /* nobody else is in a room meanwhile */
     pthread_rwlock_unlock(&m->lock);
@@ -86,7 +82,7 @@ void memory_configure(struct memory *m, const struct event *e) {
 
 void memory_remove(struct memory *m, int64_t event_key) {
     pthread_rwlock_wrlock(&m->lock);
-    struct room *r = map_remove(&m->rooms, key_of(&event_key));
+    struct room *r = map_remove(&m->rooms, map_key(&event_key));
     pthread_rwlock_unlock(&m->lock);
     if (r != NULL) room_free(r);
 }

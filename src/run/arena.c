@@ -5,8 +5,6 @@
 
 #include "base/mem.h"
 
-#define CHUNK_BYTES 4000
-
 struct arena_chunk {
     struct arena_chunk *older;
     size_t used;
@@ -18,7 +16,7 @@ void *arena_new(struct arena *a, size_t size) {
     size = (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
     struct arena_chunk *chunk = a->newest;
     if (chunk == NULL || chunk->size - chunk->used < size) {
-        size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+        size_t room = size > ARENA_CHUNK_BYTES ? size : ARENA_CHUNK_BYTES;
         chunk = mem_grow(NULL, sizeof *chunk + room);
         chunk->used = 0;
         chunk->size = room;
@@ -49,7 +47,7 @@ void arena_reset(struct arena *a) {
 }
 
 void arena_rewind(struct arena *a) {
-    while (a->newest != NULL && (a->newest->older != NULL || a->newest->size > CHUNK_BYTES))
+    while (a->newest != NULL && (a->newest->older != NULL || a->newest->size > ARENA_CHUNK_BYTES))
         free_newest(a);
     if (a->newest != NULL) a->newest->used = 0;
 }

@@ -7,6 +7,9 @@
 
 #include "base/str.h"
 
+/* What fits is had without asking the system, once an arena is in use. */
+#define ARENA_CHUNK_BYTES 4000
+
 struct arena_chunk;
 
 struct arena {

@@ -48,10 +48,6 @@ void catalogue_shut(struct catalogue *c) {
     pthread_rwlock_unlock(&c->lock);
 }
 
-static str key_bytes(const int64_t *key) {
-    return (str){(const char *)key, sizeof *key};
-}
-
 const struct event *catalogue_find(struct catalogue *c, str type, str id) {
     char path[EVENT_PATH_BYTES];
     str key = event_path(type, id, path);
@@ -59,12 +55,12 @@ const struct event *catalogue_find(struct catalogue *c, str type, str id) {
 }
 
 const struct event *catalogue_find_key(struct catalogue *c, int64_t key) {
-    return map_get(&c->by_key, key_bytes(&key));
+    return map_get(&c->by_key, map_key(&key));
 }
 
 const struct event *catalogue_find_section(struct catalogue *c, int64_t section_key,
                                            const struct section **section) {
-    const struct event *e = map_get(&c->by_section, key_bytes(&section_key));
+    const struct event *e = map_get(&c->by_section, map_key(&section_key));
     if (e == NULL) return NULL;
     size_t at = 0;
     while (at < e->section_count && e->sections[at].key != section_key) at++;
@@ -103,15 +99,15 @@ const struct event *catalogue_at(struct catalogue *c, size_t number) {
 
 /* The numbers of the event and of its sections lead to it, or no longer. */
 static void add_keys(struct catalogue *c, struct event *e) {
-    map_put(&c->by_key, key_bytes(&e->key), e);
+    map_put(&c->by_key, map_key(&e->key), e);
     for (size_t i = 0; i < e->section_count; i++)
-        map_put(&c->by_section, key_bytes(&e->sections[i].key), e);
+        map_put(&c->by_section, map_key(&e->sections[i].key), e);
 }
 
 static void remove_keys(struct catalogue *c, const struct event *e) {
-    map_remove(&c->by_key, key_bytes(&e->key));
+    map_remove(&c->by_key, map_key(&e->key));
     for (size_t i = 0; i < e->section_count; i++)
-        map_remove(&c->by_section, key_bytes(&e->sections[i].key));
+        map_remove(&c->by_section, map_key(&e->sections[i].key));
 }
 
 void catalogue_install(struct catalogue *c, struct event *e) {

@@ -11,11 +11,6 @@
 /* A lock is renewed when this part of its lease is over. */
 #define RENEW_PART 3
 
-/* Leases are a matter of time that passes, not of what a wall says. */
-static int64_t steady_ms(void) {
-    return clock_steady_ns() / 1000000;
-}
-
 /* As often as what is looked after needs it, and not at all for nothing. A pace that stays is not
  * begun anew: else a busy desk would never tick. */
 static void set_pace(struct desk *d) {
@@ -37,7 +32,7 @@ static void on_acquired(struct lock_op *op) {
     d->waiting--;
     k->acquired_ns = clock_steady_ns();
     if (op->result == ERR_OK && op->outcome == LOCK_ACQUIRED) {
-        k->renewed_ms = steady_ms();
+        k->renewed_ms = clock_steady_ms();
         list_move_last(&d->held, &k->link);
     }
     set_pace(d);
@@ -50,7 +45,7 @@ void desk_lock(struct desk *d, struct desk_lock *k) {
     k->released = false;
     list_init(&k->link);
     k->asked_ns = clock_steady_ns();
-    k->acquire.now_ms = steady_ms();
+    k->acquire.now_ms = clock_steady_ms();
     k->acquire.lease_ms = d->lease_ms;
     k->acquire.done = on_acquired;
     if (d->stopping) k->acquire.wait_ms_max = 0;
@@ -72,7 +67,7 @@ void desk_unlock(struct desk_lock *k) {
     set_pace(d);
     k->release = (struct lock_hold_op){.name = k->acquire.name,
                                        .fence = k->acquire.fence,
-                                       .now_ms = steady_ms(),
+                                       .now_ms = clock_steady_ms(),
                                        .done = on_released};
     locks_release(d->locks, &k->release);
 }
@@ -146,7 +141,7 @@ static void wake_rested(struct desk *d) {
 
 static void on_tick(void *to) {
     struct desk *d = to;
-    int64_t now_ms = steady_ms();
+    int64_t now_ms = clock_steady_ms();
     renew_held(d, now_ms);
     if (!list_empty(&d->held) || d->waiting > 0) locks_tick(d->locks, now_ms);
     wake_rested(d);

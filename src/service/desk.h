@@ -6,7 +6,8 @@
  * process that stands still renews nothing, and its locks go to others; what it then still writes
  * the ledger refuses, by the locks' fences.
  *
- * It ticks only while there is something to look after.
+ * Leases are a matter of time that passes (clock_steady_ms), not of what a wall says. It ticks only
+ * while there is something to look after.
  */
 #ifndef ADMITONE_SERVICE_DESK_H
 #define ADMITONE_SERVICE_DESK_H

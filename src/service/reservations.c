@@ -46,24 +46,10 @@ enum strategy strategy_default(enum section_mode mode) {
     return STRATEGY_OPTIMISTIC;
 }
 
-/* Of a section that has requests under way, or is hot. */
-struct section_load {
-    int64_t section_key; /* its key in the map */
-    struct adaptive adaptive;
-};
-
-static str key_bytes(const int64_t *key) {
-    return (str){(const char *)key, sizeof *key};
-}
-
-/* Under the lock. */
-static struct section_load *load_of(struct reservations *r, int64_t section_key, bool make) {
-    struct section_load *load = map_get(&r->loads, key_bytes(&section_key));
-    if (load != NULL || !make) return load;
-    load = mem_new(sizeof *load);
-    load->section_key = section_key;
-    map_put(&r->loads, key_bytes(&load->section_key), load);
-    return load;
+/* The load of an adaptive section that has requests under way, or is hot; else NULL. Under the
+ * lock. */
+static struct adaptive *load_of(struct reservations *r, int64_t section_key) {
+    return map_get(&r->loads, map_key(&section_key));
 }
 
 static void count_switch(bool was_hot, bool is_hot) {
@@ -71,16 +57,16 @@ static void count_switch(bool was_hot, bool is_hot) {
         count(is_hot ? COUNT_ADAPTIVE_SWITCHES_SLOT : COUNT_ADAPTIVE_SWITCHES_LOCK, 1);
 }
 
-static int64_t steady_ms(void) {
-    return clock_steady_ns() / 1000000;
-}
-
 static void load_begin(struct holding *h, int64_t crowd) {
     struct reservations *r = h->all;
     pthread_mutex_lock(&r->lock);
-    struct adaptive *a = &load_of(r, h->terms.section_key, true)->adaptive;
+    struct adaptive *a = load_of(r, h->terms.section_key);
+    if (a == NULL) {
+        a = mem_new(sizeof *a);
+        map_put(&r->loads, map_key(&h->terms.section_key), a);
+    }
     bool was_hot = a->hot;
-    bool is_hot = adaptive_begin(a, &r->adaptive, crowd, steady_ms());
+    bool is_hot = adaptive_begin(a, &r->adaptive, crowd, clock_steady_ms());
     pthread_mutex_unlock(&r->lock);
     count_switch(was_hot, is_hot);
     h->way = is_hot ? STRATEGY_SLOT : STRATEGY_LOCK;
@@ -89,9 +75,9 @@ static void load_begin(struct holding *h, int64_t crowd) {
 void load_waited(struct holding *h, int64_t waited_ms) {
     struct reservations *r = h->all;
     pthread_mutex_lock(&r->lock);
-    struct adaptive *a = &load_of(r, h->terms.section_key, true)->adaptive;
+    struct adaptive *a = load_of(r, h->terms.section_key);
     bool was_hot = a->hot;
-    adaptive_waited(a, &r->adaptive, waited_ms, steady_ms());
+    adaptive_waited(a, &r->adaptive, waited_ms, clock_steady_ms());
     bool is_hot = a->hot;
     pthread_mutex_unlock(&r->lock);
     count_switch(was_hot, is_hot);
@@ -101,12 +87,11 @@ void load_waited(struct holding *h, int64_t waited_ms) {
 static void load_end(struct holding *h) {
     struct reservations *r = h->all;
     pthread_mutex_lock(&r->lock);
-    struct section_load *load = load_of(r, h->terms.section_key, false);
-    assert(load != NULL);
-    adaptive_end(&load->adaptive);
-    if (!load->adaptive.hot && load->adaptive.under_way == 0) {
-        map_remove(&r->loads, key_bytes(&load->section_key));
-        mem_free(load);
+    struct adaptive *a = load_of(r, h->terms.section_key);
+    adaptive_end(a);
+    if (!a->hot && a->under_way == 0) {
+        map_remove(&r->loads, map_key(&h->terms.section_key));
+        mem_free(a);
     }
     pthread_mutex_unlock(&r->lock);
 }
@@ -117,10 +102,10 @@ enum strategy reservations_strategy(struct reservations *r, enum section_mode mo
     bool was_hot = false;
     bool is_hot = false;
     pthread_mutex_lock(&r->lock);
-    struct section_load *load = load_of(r, section_key, false);
-    if (load != NULL) {
-        was_hot = load->adaptive.hot;
-        is_hot = adaptive_look(&load->adaptive, &r->adaptive, steady_ms());
+    struct adaptive *a = load_of(r, section_key);
+    if (a != NULL) {
+        was_hot = a->hot;
+        is_hot = adaptive_look(a, &r->adaptive, clock_steady_ms());
     }
     pthread_mutex_unlock(&r->lock);
     count_switch(was_hot, is_hot);
@@ -132,8 +117,7 @@ enum strategy reservations_strategy(struct reservations *r, enum section_mode mo
 static enum reservation_outcome outcome_of(const struct holding *h, enum err result) {
     switch (result) {
     case ERR_OK:
-        return h->idempotency != NULL && h->idempotency->replayed ? RESERVATION_OUTCOME_REPLAYED
-                                                                  : RESERVATION_OUTCOME_HELD;
+        return hold_is_replayed(h) ? RESERVATION_OUTCOME_REPLAYED : RESERVATION_OUTCOME_HELD;
     case ERR_SEAT_TAKEN:
         return RESERVATION_OUTCOME_SEAT_TAKEN;
     case ERR_SOLD_OUT:
@@ -153,16 +137,12 @@ static enum reservation_outcome outcome_of(const struct holding *h, enum err res
     }
 }
 
-/* Should the disk have taken longer than the hold lasts, nobody is told that seats are theirs. */
-static bool is_over(const struct holding *h) {
-    bool replayed = h->idempotency != NULL && h->idempotency->replayed;
-    return !replayed && h->reservation.expires_ms <= clock_wall_ms();
-}
-
 static void finish(struct holding *h, enum err result) {
     mem_free(h->get.found);
-    h->get.found = NULL;
-    if (result == ERR_OK && is_over(h)) result = ERR_HOLD_EXPIRED;
+    /* Should the disk have taken longer than the hold lasts, nobody is told that seats are theirs.
+     */
+    if (result == ERR_OK && !hold_is_replayed(h) && h->reservation.expires_ms <= clock_wall_ms())
+        result = ERR_HOLD_EXPIRED;
     count_reservation_outcome((int)h->strategy, outcome_of(h, result));
     if (result == ERR_SOLD_OUT) count(COUNT_RESERVATION_SOLD_OUT_ANSWERS, 1);
     h->done(h, result);
@@ -183,19 +163,20 @@ static void on_asked_again(struct task *task) {
 
 /* A refusal may be the doing of the first request with the same key, which has just been answered:
  * then its answer is this one's, too. */
-void hold_end(struct holding *h, enum err result) {
+void hold_end(struct holding *h) {
+    enum err result = h->result;
     if (h->strategy == STRATEGY_ADAPTIVE) load_end(h);
-    h->result = result;
     bool may_be_repeated = result != ERR_OK && err_status(result) < 500 && h->idempotency != NULL;
-    enum err refused = may_be_repeated ? hold_ask_key(h->all, h, on_asked_again) : ERR_OK;
-    if (!may_be_repeated)
+    if (!may_be_repeated) {
         finish(h, result);
-    else if (refused != ERR_OK)
-        finish(h, refused);
+        return;
+    }
+    enum err refused = hold_ask_key(h->all, h, on_asked_again);
+    if (refused != ERR_OK) finish(h, refused);
 }
 
 static void on_crowd_counted(struct look_op *l) {
-    struct holding *h = CONTAINER_OF(l, struct holding, crowd);
+    struct holding *h = CONTAINER_OF(l, struct holding, look.look);
     load_begin(h, l->op.result == ERR_OK ? (int64_t)l->counts.waiting : 0);
     strategy_run(h);
 }
@@ -233,9 +214,10 @@ void reservations_hold(struct reservations *r, struct desk *d, struct holding *h
         strategy_run(h);
         return;
     }
-    h->crowd = (struct look_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
-                                .done = on_crowd_counted};
-    queues_look(r->room->queues, &h->crowd);
+    h->look.look =
+        (struct look_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
+                         .done = on_crowd_counted};
+    queues_look(r->room->queues, &h->look.look);
 }
 
 static void on_asked_first(struct task *task) {
@@ -692,8 +674,8 @@ void reservations_init(struct reservations *r) {
 void reservations_deinit(struct reservations *r) {
     assert(!reservations_is_busy(r));
     size_t at = 0;
-    struct section_load *load;
-    while ((load = map_next(&r->loads, &at)) != NULL) mem_free(load);
+    struct adaptive *a;
+    while ((a = map_next(&r->loads, &at)) != NULL) mem_free(a);
     map_deinit(&r->loads);
     pthread_mutex_destroy(&r->lock);
 }

@@ -32,7 +32,7 @@ struct reservations {
     /* Below: its own. */
     _Atomic int64_t under_way; /* expiries: records of no request */
     pthread_mutex_t lock;
-    struct map loads; /* under lock: an adaptive section's key, in bytes → struct section_load */
+    struct map loads; /* under lock: an adaptive section's key → struct adaptive */
 };
 
 void reservations_init(struct reservations *r);
@@ -87,7 +87,6 @@ struct holding {
     uint64_t spread;
     enum err result;
     int64_t began_ns;
-    struct look_op crowd;
     struct claim_op claim;
     struct claim_settle_op settle;
     bool kept;

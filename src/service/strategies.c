@@ -67,7 +67,7 @@ static void on_unlocked(struct desk_lock *k) {
 
 static void end(struct holding *h) {
     list_remove(&h->choosing);
-    hold_end(h, h->result);
+    hold_end(h);
 }
 
 static void decide(struct holding *h, enum err result) {
@@ -156,10 +156,6 @@ static enum err submit(struct holding *h, void (*run)(struct task *)) {
                              .idempotency = h->idempotency,
                              .refused = h->refused};
     return ledger_submit(h->all->ledger, &h->record.record);
-}
-
-static bool is_replayed(const struct holding *h) {
-    return h->idempotency != NULL && h->idempotency->replayed;
 }
 
 /* The hot store gets the reservation as the ledger has it. */
@@ -299,7 +295,7 @@ static void on_settled(struct claim_settle_op *s) {
  * one that the key stands for. */
 static void on_claim_written(struct task *task) {
     struct holding *h = CONTAINER_OF(task, struct holding, record.record.task);
-    bool is_ours = h->claim.outcome == CLAIM_THERE || !is_replayed(h);
+    bool is_ours = h->claim.outcome == CLAIM_THERE || !hold_is_replayed(h);
     h->kept = h->record.record.result == ERR_OK && is_ours;
     h->settle =
         (struct claim_settle_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
@@ -648,7 +644,7 @@ static void on_place_seen(struct room_looking *look, enum err result) {
 /* Who leaves gives back what the hot store knows to be held. Of this hold it has known only since
  * the commit: if the user left meanwhile, it is given back here. */
 static void see_place(struct holding *h) {
-    if (is_replayed(h)) {
+    if (hold_is_replayed(h)) {
         go_on(h);
         return;
     }
