@@ -1,24 +1,8 @@
 /* The events' seats' contract, in memory. */
-#include "hot/memory.h"
+#include "memory_adapter.h"
 #include "seats_suite.h"
 
-static struct queues *open_memory(void **fixture) {
-    struct memory *m = memory_new();
-    *fixture = m;
-    return memory_queues(m);
-}
-
-static struct seats *seats_of(void *fixture) {
-    return memory_seats(fixture);
-}
-
-static void close_memory(void *fixture) {
-    memory_free(fixture);
-}
-
 int main(void) {
-    static const struct queue_adapter memory = {
-        .open = open_memory, .seats = seats_of, .close = close_memory};
-    return seats_suite_run(&memory) + seats_ledger_suite_run(&memory) +
-           seats_threads_suite_run(&memory) + seats_model_suite_run(&memory);
+    return seats_suite_run(&memory_adapter) + seats_ledger_suite_run(&memory_adapter) +
+           seats_threads_suite_run(&memory_adapter) + seats_model_suite_run(&memory_adapter);
 }

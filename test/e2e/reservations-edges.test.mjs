@@ -1,13 +1,11 @@
 // Reservations where two things meet: a hold and its end, its key, its user's leaving; a shop's own
 // headers; a request for what can't be had. DESIGN.md §4, §5 and §7.
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
-import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { jwt } from './support/jwt.mjs';
+import { jwt, startSigned } from './support/jwt.mjs';
 import { assertProblemWith, bearer, eachOf, entriesOf, keepAlive, query } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
-import { assertProblem, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { assertProblem, pause, start, test, until } from './support/server.mjs';
 import { withShim } from './support/shim.mjs';
 
 const QUICK = ['--queue-tick-ms', '10'];
@@ -276,16 +274,10 @@ describe('trusted', { concurrency: 4 }, () => {
 
 describe('signed', () => {
   let server;
-  let folder;
-  before(async () => {
-    folder = tempFolder();
-    fs.writeFileSync(path.join(folder, 'key'), `${KEY}\n`, { mode: 0o600 });
-    server = await start({ args: [...QUICK, '--users-auth', 'signed', '--users-key-file', path.join(folder, 'key')] });
-  });
+  before(async () => (server = await startSigned(KEY, QUICK)));
   after(async () => {
     audit(server);
     await server.stop();
-    removeFolder(folder);
   });
   const as = (sub) => ({ 'x-user-assertion': jwt(KEY, { sub }) });
   const enter = async (hall, sub, status = 200) => {

@@ -1,13 +1,11 @@
 // Who may hold seats, and where; and whose a reservation is. DESIGN.md §2 (promise 5), §5 and §7;
 // trap 10. In the three modes of users.auth, and with autoEnter.
 import assert from 'node:assert/strict';
-import fs from 'node:fs';
-import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { jwt } from './support/jwt.mjs';
+import { jwt, startSigned } from './support/jwt.mjs';
 import { assertProblemWith, bearer } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit } from './support/reservations.mjs';
-import { assertProblem, removeFolder, start, tempFolder, test } from './support/server.mjs';
+import { assertProblem, start, test } from './support/server.mjs';
 
 const KEY = 'the shop\'s own key, 32 bytes or so';
 const QUICK = ['--queue-tick-ms', '10'];
@@ -363,16 +361,10 @@ describe('autoEnter', () => {
 
 describe('signed', () => {
   let server;
-  let folder;
-  before(async () => {
-    folder = tempFolder();
-    fs.writeFileSync(path.join(folder, 'key'), `${KEY}\n`, { mode: 0o600 });
-    server = await start({ args: [...QUICK, '--users-auth', 'signed', '--users-key-file', path.join(folder, 'key')] });
-  });
+  before(async () => (server = await startSigned(KEY, QUICK)));
   after(async () => {
     audit(server);
     await server.stop();
-    removeFolder(folder);
   });
   const as = (sub, key = KEY) => ({ 'x-user-assertion': jwt(key, { sub }) });
   const enter = async (hall, sub) => {

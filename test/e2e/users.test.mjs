@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { jwt, readJwt } from './support/jwt.mjs';
+import { jwt, readJwt, startSigned } from './support/jwt.mjs';
 import { Room, bearer } from './support/queue.mjs';
 import { assertProblem, concert, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
@@ -214,17 +214,9 @@ describe('users.auth trusted', () => {
 
 describe('users.auth signed', () => {
   let server;
-  let folder;
   let rooms = 0;
-  before(async () => {
-    folder = tempFolder();
-    fs.writeFileSync(path.join(folder, 'key'), `${KEY}\n`, { mode: 0o600 });
-    server = await start({ args: ['--users-auth', 'signed', '--users-key-file', path.join(folder, 'key')] });
-  });
-  after(async () => {
-    await server.stop();
-    removeFolder(folder);
-  });
+  before(async () => (server = await startSigned(KEY)));
+  after(() => server.stop());
   const busy = async () => {
     const room = await Room.open(server, `SHOP/${++rooms}`, { maxActive: 1 });
     room.first = room.place(await room.askAsAdmin('first'), 200);

@@ -11,7 +11,9 @@
 #endif
 
 #include <stdbool.h>
+#include <stdlib.h>
 
+#include "base/clock.h"
 #include "splitmix.h"
 
 static uint64_t seed;
@@ -32,6 +34,17 @@ static inline int64_t between(int64_t low, int64_t high) {
 
 static inline bool one_in(int64_t n) {
     return between(1, n) == 1;
+}
+
+/* The history that is to be replayed; or those of the first seeds, and one that is always new. */
+static inline void run_histories(uint64_t seeds, void (*run)(uint64_t seed)) {
+    const char *wanted = getenv(REPLAY);
+    if (wanted != NULL) {
+        run(strtoull(wanted, NULL, 10));
+        return;
+    }
+    for (uint64_t s = 1; s <= seeds; s++) run(s);
+    run((uint64_t)clock_wall_ms());
 }
 
 #endif

@@ -11,17 +11,7 @@
 static const struct queue_adapter *adapter;
 
 static int set_up(void **state) {
-    struct hall *h = mem_new(sizeof *h);
-    hall_open(h, adapter);
-    *state = h;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct hall *h = *state;
-    hall_close(h);
-    mem_free(h);
-    return 0;
+    return hall_set_up(state, adapter);
 }
 
 static void held(struct hall *h, uint64_t id, const char *user, uint64_t seq, uint32_t seat) {
@@ -406,7 +396,7 @@ static void a_start_takes_up_what_the_ledger_has_trap_31(void **state) {
 
 int seats_ledger_suite_run(const struct queue_adapter *of) {
     adapter = of;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, hall_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_reservation_is_confirmed_cancelled_or_expired_once),
         TEST(an_expired_hold_leaves_its_seat_for_the_next_trap_23),

@@ -408,13 +408,7 @@ static void run_history(uint64_t the_seed) {
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    const char *wanted = getenv(REPLAY);
-    if (wanted != NULL) {
-        run_history(strtoull(wanted, NULL, 10));
-        return;
-    }
-    for (uint64_t s = 1; s <= SEEDS; s++) run_history(s);
-    run_history((uint64_t)clock_wall_ms());
+    run_histories(SEEDS, run_history);
 }
 
 int seats_model_suite_run(const struct queue_adapter *of) {

@@ -34,6 +34,19 @@ void hall_close(struct hall *h) {
     store_close(&h->s);
 }
 
+int hall_set_up(void **state, const struct queue_adapter *adapter) {
+    struct hall *h = mem_new(sizeof *h);
+    hall_open(h, adapter);
+    *state = h;
+    return 0;
+}
+
+int hall_tear_down(void **state) {
+    hall_close(*state);
+    mem_free(*state);
+    return 0;
+}
+
 void hall_configure(struct hall *h) {
     store_configure(&h->s, &h->e);
 }

@@ -27,6 +27,9 @@ struct hall {
 /* 300 s per hold, 4 seats per user. Everybody who enters is active at once. */
 void hall_open(struct hall *h, const struct queue_adapter *adapter);
 void hall_close(struct hall *h);
+/* A hall of its own for each test, as cmocka wants it. */
+int hall_set_up(void **state, const struct queue_adapter *adapter);
+int hall_tear_down(void **state);
 /* With the next version. */
 void hall_configure(struct hall *h);
 /* The user is ACTIVE since T0, for a day; the entry's number. */

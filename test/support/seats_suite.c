@@ -15,17 +15,7 @@
 static const struct queue_adapter *adapter;
 
 static int set_up(void **state) {
-    struct hall *h = mem_new(sizeof *h);
-    hall_open(h, adapter);
-    *state = h;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct hall *h = *state;
-    hall_close(h);
-    mem_free(h);
-    return 0;
+    return hall_set_up(state, adapter);
 }
 
 static void set_limit(struct hall *h, int64_t max_per_user) {
@@ -569,7 +559,7 @@ static void a_map_is_rendered_in_parts(void **state) {
 
 int seats_suite_run(const struct queue_adapter *of) {
     adapter = of;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, hall_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(any_seats_are_adjacent_pending_and_counted),
         TEST(a_hold_lasts_for_seconds_not_milliseconds_trap_22),

@@ -53,6 +53,21 @@ void timed_locks_init(struct timed_locks *t, struct locks *real) {
     *t = (struct timed_locks){.locks.ops = &timed_ops, .real = real};
 }
 
+struct patience {
+    const struct timed_locks *locks;
+    int renewals;
+};
+
+static bool has_renewed(void *arg) {
+    const struct patience *p = arg;
+    return p->locks->renewals >= p->renewals;
+}
+
+void timed_locks_wait_for_renewals(struct timed_locks *t, struct harness *h, int more) {
+    struct patience p = {t, t->renewals + more};
+    harness_wait(h, has_renewed, &p);
+}
+
 void timed_locks_answer(struct timed_locks *t) {
     struct lock_hold_op *op = t->unanswered;
     assert(op != NULL);

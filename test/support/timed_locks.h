@@ -6,6 +6,7 @@
 #ifndef ADMITONE_TEST_TIMED_LOCKS_H
 #define ADMITONE_TEST_TIMED_LOCKS_H
 
+#include "ledger_harness.h"
 #include "port/locks.h"
 
 struct timed_locks {
@@ -18,6 +19,8 @@ struct timed_locks {
 };
 
 void timed_locks_init(struct timed_locks *t, struct locks *real);
+/* Turns the loop until that many more renewals were asked for. */
+void timed_locks_wait_for_renewals(struct timed_locks *t, struct harness *h, int more);
 /* Answers the renewal that waits for it. */
 void timed_locks_answer(struct timed_locks *t);
 

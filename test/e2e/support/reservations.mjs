@@ -170,8 +170,8 @@ export async function metric(server, name, labels = {}) {
   const lines = text.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
   assert.ok(lines.length > 0, `there is no metric ${name}`);
   const found = lines.filter((line) => wanted.every((one) => line.includes(one)));
-  assert.ok(found.length <= 1, `several: ${found.join(', ')}`);
-  return found.length === 0 ? 0 : Number(found[0].slice(found[0].lastIndexOf(' ') + 1));
+  assert.equal(found.length, 1, `${name} with ${wanted.join(', ')}: ${found.join(', ') || 'none'}`);
+  return Number(found[0].slice(found[0].lastIndexOf(' ') + 1));
 }
 
 export const audit = (server) => assertAudit(server.dataDir);

@@ -157,21 +157,6 @@ static void a_desk_without_anything_to_do_does_not_tick(void **state) {
     assert_int_equal(f->locks.renewals, renewals);
 }
 
-struct patience {
-    struct fixture *f;
-    int renewals;
-};
-
-static bool has_renewed(void *arg) {
-    struct patience *p = arg;
-    return p->f->locks.renewals >= p->renewals;
-}
-
-static void wait_for_renewals(struct fixture *f, int more) {
-    struct patience p = {f, f->locks.renewals + more};
-    harness_wait(&f->h, has_renewed, &p);
-}
-
 /* Of all that it holds, also while new ones come: a pace that is set again would never tick. */
 static void a_lock_that_is_held_is_renewed_until_it_is_given_back(void **state) {
     struct fixture *f = *state;
@@ -183,7 +168,7 @@ static void a_lock_that_is_held_is_renewed_until_it_is_given_back(void **state) 
     ask(f, &cat, "A");
     for (int i = 0; i < 10; i++) {
         f->locks.now_ms += LEASE_MS - 1;
-        wait_for_renewals(f, 2);
+        timed_locks_wait_for_renewals(&f->locks, &f->h, 2);
         struct user other;
         ask(f, &other, "C");
         give_back(&other);
@@ -222,7 +207,7 @@ static void a_lock_given_back_during_its_renewal_is_done_when_both_are(void **st
     struct user ann;
     f->locks.is_late = true;
     ask(f, &ann, "A");
-    wait_for_renewals(f, 1);
+    timed_locks_wait_for_renewals(&f->locks, &f->h, 1);
     harness_turn_for(&f->h, 60);
     assert_int_equal(f->locks.renewals, 1); /* one at a time */
     give_back(&ann);
@@ -257,7 +242,7 @@ static void a_wait_ends_by_its_time_or_by_the_drain(void **state) {
     assert_int_equal(dee.heard, 1); /* at once */
     assert_int_equal(dee.k.acquire.outcome, LOCK_TIMED_OUT);
     f->locks.now_ms += LEASE_MS - 1;
-    wait_for_renewals(f, 1); /* who holds one keeps it to the end */
+    timed_locks_wait_for_renewals(&f->locks, &f->h, 1); /* who holds one keeps it to the end */
     give_back(&ann);
     assert_false(is_awake(f));
 }

@@ -181,16 +181,6 @@ static void who_stalls_past_the_lease_writes_nothing_trap_20(void **state) {
 
 /* ---- who works ---- */
 
-struct patience {
-    struct fixture *f;
-    int renewals;
-};
-
-static bool has_renewed(void *arg) {
-    struct patience *p = arg;
-    return p->f->locks.renewals >= p->renewals;
-}
-
 /* Three leases long. */
 static void
 a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(void **state) {
@@ -209,8 +199,7 @@ a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(
         begin(f, &f->other, &second, shop_named(s, "bob", bob, SEATS(1)));
         for (int turn = 0; turn < 6; turn++) {
             f->locks.now_ms += f->house->desk.lease_ms / 2;
-            struct patience p = {f, f->locks.renewals + 1};
-            harness_wait(&f->house->h, has_renewed, &p);
+            timed_locks_wait_for_renewals(&f->locks, &f->house->h, 1);
         }
         assert_false(first.back || second.back);
         assert_int_equal(second.holding.lock_count, 0);
