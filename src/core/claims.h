@@ -75,6 +75,12 @@ struct claim_info {
     int64_t expires_ms;
 };
 
+/* Which one, for those who must know where to look for it. */
+struct claim_ref {
+    struct uuid id;
+    int64_t section_key;
+};
+
 struct section_counts {
     int64_t section_key;
     uint32_t capacity;
