@@ -216,7 +216,10 @@ static void port_apply(void) {
                                   .confirmed = one_in(2),
                                   .expires_ms = m.now_ms + between(-5000, 20000)};
     struct model_reservation *known = seats_model_find(&m, r.id);
-    if (known != NULL) r.user = known->user;
+    if (known != NULL) {
+        r.user = known->user;
+        r.section = known->section;
+    }
     uint32_t seats[4];
     uint32_t count = (uint32_t)between(1, 4);
     uint32_t first = (uint32_t)between(1, 40);
