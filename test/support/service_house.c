@@ -57,7 +57,7 @@ void house_build_event(struct house *h, const struct event *wanted) {
     struct event *stored = harness_store(&h->h, h->ledger, wanted);
     h->key = stored->key;
     mem_free(stored);
-    assert_int_equal(recovery_run(&h->events, clock_wall_ms()), ERR_OK);
+    assert_int_equal(recovery_run(&h->events, clock_wall_ms(), 0), ERR_OK);
 }
 
 void house_build(struct house *h, const struct queue_rules *rules) {
@@ -70,7 +70,7 @@ void house_build(struct house *h, const struct queue_rules *rules) {
 void house_recover(struct house *h) {
     shut_down(h);
     open_up(h);
-    assert_int_equal(recovery_run(&h->events, clock_wall_ms()), ERR_OK);
+    assert_int_equal(recovery_run(&h->events, clock_wall_ms(), 0), ERR_OK);
 }
 
 void house_tear_down(struct house *h) {
@@ -175,7 +175,7 @@ void house_configure(struct house *h, enum event_state state, const struct queue
     e->version++;
     e->state = state;
     if (rules != NULL) e->queue = *rules;
-    queues_configure(memory_queues(h->hot), e);
+    queues_restore_event(memory_queues(h->hot), e);
     catalogue_install(h->catalogue, e);
 }
 
