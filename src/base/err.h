@@ -66,6 +66,14 @@
     X(OVERLOADED, "overloaded", 503, "The server has more work than it can take; try again soon")  \
     X(LEDGER_FULL, "ledger_full", 503, "The ledger's disk is full; nothing was changed")           \
     X(LEDGER_FAILED, "ledger_failed", 503, "The ledger can't write now; nothing was changed")      \
+    X(LEDGER_UNKNOWN, "ledger_unknown", 503,                                                       \
+      "The ledger did not say in time whether it was written; ask again")                          \
+    X(HOT_UNAVAILABLE, "hot_unavailable", 503,                                                     \
+      "The store of queues and seats can't be reached; nothing was changed")                       \
+    X(HOT_UNKNOWN, "hot_unknown", 503,                                                             \
+      "The store of queues and seats did not say in time what it did; ask again")                  \
+    X(RECOVERING, "recovering", 503,                                                               \
+      "The store of queues and seats is being rebuilt; nothing was changed")                       \
     X(STOPPING, "stopping", 503, "The server is stopping")                                         \
     X(VERSION_NOT_SUPPORTED, "version_not_supported", 505, "Only HTTP/1.0 and 1.1 are spoken")
 

@@ -1,6 +1,14 @@
 /*
  * hot: what the operations on an event's hot state have in common, be they about its queue or its
- * seats. The contracts are in port/queue.h and port/seats.h.
+ * seats (the contracts are in port/queue.h and port/seats.h); and the store as a whole, where
+ * several nodes share one.
+ *
+ * Such a store can come back empty, or older than it was. So it has *lives*: a life is one run of
+ * the store that was filled from the ledger, under an epoch that the ledger gave out for it.
+ * Operations count in the life that this node has opened, and in no other: they are refused with
+ * RECOVERING while none is open, and when the store turns out to be in another one. What became of
+ * an operation while the connection broke is asked again by the adapter where asking twice does no
+ * harm, and is HOT_UNKNOWN if it can't be found out in time; HOT_UNAVAILABLE: it was never sent.
  */
 #ifndef ADMITONE_PORT_HOT_H
 #define ADMITONE_PORT_HOT_H
@@ -11,6 +19,76 @@ struct hot_op {
     int64_t event_key;
     int64_t now_ms;
     enum err result; /* out */
+    uint32_t epoch;  /* out: the life in which this was done; 0 where there is only one */
 };
+
+#define HOT_IDENTITY_BYTES 128
+
+struct hot_life {
+    uint32_t epoch;                    /* 0: the store was never filled, or has forgotten it */
+    char identity[HOT_IDENTITY_BYTES]; /* of the run of the store: another one after a restart */
+};
+
+/* Who hears what happens elsewhere. On a thread of the store's own; short. */
+struct hot_listener {
+    /* Another node has made these entries ACTIVE or has ended them, durably. */
+    void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
+    /* Another node has changed an event. */
+    void (*event_changed)(void *to);
+    /* The store was lost, found again, or is not what it was: hot_look tells more. */
+    void (*suspect)(void *to);
+    void *to;
+};
+
+struct hot;
+
+struct hot_ops {
+    void (*listen)(struct hot *h, struct hot_listener listener);
+    enum err (*look)(struct hot *h, struct hot_life *out);
+    enum err (*rebuild)(struct hot *h, const struct hot_life *life);
+    enum err (*rebuilt)(struct hot *h);
+    void (*open)(struct hot *h, const struct hot_life *life);
+    void (*shut)(struct hot *h);
+    void (*announce)(struct hot *h);
+};
+
+struct hot {
+    const struct hot_ops *ops;
+};
+
+/* Before anything else, once. */
+static inline void hot_listen(struct hot *h, struct hot_listener listener) {
+    h->ops->listen(h, listener);
+}
+
+/* Which life the store is in. Blocks, as the next two, which one thread at a time may call. */
+static inline enum err hot_look(struct hot *h, struct hot_life *out) {
+    return h->ops->look(h, out);
+}
+
+/* The store forgets everything. Then the restoring functions of queues and seats fill it, for the
+ * life that begins with hot_rebuilt. Fails if the store is no longer the run that `life` names. */
+static inline enum err hot_rebuild(struct hot *h, const struct hot_life *life) {
+    return h->ops->rebuild(h, life);
+}
+
+/* All of it is there. Fails if anything of it went wrong; then the store is in no life. */
+static inline enum err hot_rebuilt(struct hot *h) {
+    return h->ops->rebuilt(h);
+}
+
+/* This node's operations count in that life from now on, or in none. From any thread. */
+static inline void hot_open(struct hot *h, const struct hot_life *life) {
+    h->ops->open(h, life);
+}
+
+static inline void hot_shut(struct hot *h) {
+    h->ops->shut(h);
+}
+
+/* Tells the other nodes that an event has changed. On a worker's thread. It may get lost. */
+static inline void hot_announce(struct hot *h) {
+    h->ops->announce(h);
+}
 
 #endif

@@ -6,7 +6,12 @@
  *    the transaction that holds it is on disk (fsync included).
  *  - A refusal (in use, somebody else was first) is a result, and changes nothing.
  *  - A failure of the disk or the connection is a result too (ERR_LEDGER_…): nothing of that
- *    record is in the ledger, and later records succeed again when the cause is gone.
+ *    record is in the ledger, and later records succeed again when the cause is gone. Only after
+ *    LEDGER_UNKNOWN it may be there: the connection broke at the commit, and nobody could be asked
+ *    in time what became of it.
+ *  - What was decided in the hot store first (enter, admit, some holds) carries the epoch of the
+ *    life in which that was. Where several nodes share the hot store, a record of an older life
+ *    than the ledger has given out is refused with RECOVERING. Epoch 0 is not asked about.
  *  - ledger_submit and ledger_ask take the record or refuse at once (ERR_OVERLOADED) when their
  *    bounded queue is full; then `task.run` is not called. They never block on I/O.
  *
@@ -23,12 +28,14 @@
 #include "core/queue.h"
 #include "core/reservation.h"
 #include "core/seat_map.h"
+#include "port/hot.h"
 
 enum ledger_kind {
     /* submitted */
     LEDGER_EVENT_PUT,
     LEDGER_EVENT_DELETE,
     LEDGER_ENTER,
+    LEDGER_ENTER_VOID,
     LEDGER_ADMIT,
     LEDGER_END,
     LEDGER_HOLD,
@@ -36,11 +43,15 @@ enum ledger_kind {
     LEDGER_CONFIRM,
     LEDGER_CANCEL,
     LEDGER_EXPIRE,
+    LEDGER_FACTS_RELAYED,
     /* asked */
     LEDGER_ENTRY_GET,
     LEDGER_RESERVATION_GET,
     LEDGER_SEATS_READ,
     LEDGER_IDEMPOTENCY_GET,
+    LEDGER_EVENTS_READ,
+    LEDGER_WAITING_READ,
+    LEDGER_FACTS_READ,
     LEDGER_AUDIT_PAGE,
 };
 
@@ -54,10 +65,6 @@ struct ledger_record {
     enum err result; /* out */
     /* Taken even when the queue is full: for what the server itself must write, and is bounded. */
     bool always;
-    /* NULL, or called on the ledger's thread when the record is durable and its result is OK, in
-     * the order of the commits and before anybody is told: for what must follow the ledger's order.
-     * Short. */
-    void (*committed)(struct ledger_record *r);
 };
 
 /* What the audit table says of an administrative act. */
@@ -95,6 +102,7 @@ struct ledger_event_delete {
     str id;
     int64_t now_ms;
     struct audit_note note;
+    int64_t key;     /* out: of the event */
     int64_t version; /* out: higher than any that the event had */
 };
 
@@ -113,12 +121,25 @@ struct ledger_enter {
     int64_t joined_ms;
     int64_t expires_ms; /* of an ACTIVE one */
     uint64_t closes;
+    uint32_t epoch;
 };
 
-/* Those of the entries that are WAITING become ACTIVE; `kept` says which. */
+/* Undoes an enter before anybody was told of it: unless the entry is there, its number is taken by
+ * a row that is VOID, so that an enter that comes late is refused. OK either way. */
+struct ledger_enter_void {
+    struct ledger_record record;
+    int64_t event_key;
+    uint64_t seq;
+    int64_t now_ms;
+    bool voided; /* out: the entry is not there and never will be */
+};
+
+/* Those of the entries that are WAITING become ACTIVE; `kept` says which are so now, until that
+ * time, by this record or by one before it that said the same. */
 struct ledger_admit {
     struct ledger_record record;
     int64_t event_key;
+    uint32_t epoch;
     int64_t now_ms;
     const struct entry_change *entries;
     size_t count;
@@ -181,10 +202,11 @@ struct ledger_hold {
     const int64_t *versions; /* NULL, or what each seat's version must be; a new seat's is 0 */
     const int64_t *fences;   /* NULL: written under no lock; or the fence of each seat's lock */
     struct idempotency *idempotency; /* NULL: no key was sent */
-    bool held;                       /* out: this record did it */
-    bool sold_out;                   /* out: and the event had no seat left then */
-    enum reservation_status status;  /* out, on OK and not replayed */
-    uint32_t *refused;               /* out, in order; room for as many as are wanted */
+    uint32_t epoch;
+    bool held;                      /* out: this record did it */
+    bool sold_out;                  /* out: and the event had no seat left then */
+    enum reservation_status status; /* out, on OK and not replayed */
+    uint32_t *refused;              /* out, in order; room for as many as are wanted */
     size_t refused_count;
 };
 
@@ -251,6 +273,9 @@ struct ledger_entry_get {
     enum entry_status status;     /* out */
     char user[USER_ID_BYTES_MAX]; /* out */
     size_t user_len;
+    unsigned lane;      /* out */
+    int64_t joined_ms;  /* out */
+    int64_t expires_ms; /* out: of one that is ACTIVE */
 };
 
 /* Asked, not submitted: one reservation, also one that has ended. */
@@ -277,6 +302,62 @@ struct ledger_seats_read {
 struct ledger_idempotency_get {
     struct ledger_record record;
     struct idempotency *idempotency;
+};
+
+/* Where an event was deleted. */
+struct removed_event {
+    int64_t key;
+    int64_t version; /* higher than any that the event had */
+    char type[EVENT_TYPE_BYTES_MAX + 1];
+    char id[EVENT_ID_BYTES_MAX + 1];
+};
+
+/* Asked, not submitted: every event, and every deleted one that the ledger still knows of; unless
+ * nothing has changed since the asker was told `known_mark`. */
+struct ledger_events_read {
+    struct ledger_record record;
+    int64_t known_mark;    /* 0: never asked before */
+    int64_t mark;          /* out: another one after any change; never 0. The same: that is all */
+    struct event **events; /* out: mem_free each, and the array */
+    size_t count;
+    struct removed_event *removed; /* out: mem_free when done */
+    size_t removed_count;
+};
+
+/* Asked, not submitted: who waits in an event's queue, in the order of admission. */
+struct ledger_waiting_read {
+    struct ledger_record record;
+    int64_t event_key;
+    uint64_t *waiting; /* out: lane × 2^48 + number, ascending; mem_free when done */
+    size_t count;
+};
+
+/* What became durable of a reservation. */
+struct ledger_fact {
+    int64_t id;
+    struct uuid reservation;
+    int64_t event_key;
+    int64_t section_key;
+};
+
+#define FACTS_READ_MAX 256
+
+/* Asked, not submitted: facts about reservations that were not relayed yet, the oldest first, each
+ * at least `older_ms` old at now_ms. */
+struct ledger_facts_read {
+    struct ledger_record record;
+    int64_t now_ms;
+    int64_t older_ms;
+    struct ledger_fact facts[FACTS_READ_MAX]; /* out */
+    size_t count;
+};
+
+/* These facts have reached whom they concern. The same once more is OK. */
+struct ledger_facts_relayed {
+    struct ledger_record record;
+    int64_t now_ms;
+    const int64_t *ids;
+    size_t count;
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when
@@ -335,6 +416,10 @@ struct ledger_ops {
     enum err (*check)(struct ledger *l, bool server_runs,
                       void (*on_finding)(void *to, const struct ledger_finding *f), void *to);
     uint32_t (*epoch)(struct ledger *l);
+    enum err (*life)(struct ledger *l, struct hot_life *out);
+    enum err (*life_begin)(struct ledger *l, const struct hot_life *before, uint32_t *epoch,
+                           bool *is_ours);
+    enum err (*life_end)(struct ledger *l, const struct hot_life *life);
     void (*health)(struct ledger *l, struct ledger_health *out);
     void (*close)(struct ledger *l);
 };
@@ -370,6 +455,26 @@ static inline enum err ledger_check(struct ledger *l, bool server_runs,
  * one such time. 1 to EPOCH_MAX; 0 in a ledger that is only read. From any thread. */
 static inline uint32_t ledger_epoch(struct ledger *l) {
     return l->ops->epoch(l);
+}
+
+/* Where several nodes share the hot store: in which life it should be. An identity that is empty:
+ * somebody fills it, or died doing so. These three block, and are of one thread; NULL in a ledger
+ * that is one process's own. */
+static inline enum err ledger_life(struct ledger *l, struct hot_life *out) {
+    return l->ops->life(l, out);
+}
+
+/* The next life begins, unless `before` is no longer the last one, or another node is filling the
+ * store right now: then it is not ours. It is over when all records of the lives before have ended,
+ * and no more of them are taken. Ours to fill until life_end, or until this node is gone. */
+static inline enum err ledger_life_begin(struct ledger *l, const struct hot_life *before,
+                                         uint32_t *epoch, bool *is_ours) {
+    return l->ops->life_begin(l, before, epoch, is_ours);
+}
+
+/* The store is filled; or, with an empty identity, it could not be. */
+static inline enum err ledger_life_end(struct ledger *l, const struct hot_life *life) {
+    return l->ops->life_end(l, life);
 }
 
 /* From any thread. */

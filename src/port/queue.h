@@ -15,7 +15,7 @@
 #ifndef ADMITONE_PORT_QUEUE_H
 #define ADMITONE_PORT_QUEUE_H
 
-#include "core/seat_map.h"
+#include "core/claims.h"
 #include "port/hot.h"
 #include "port/ledger.h"
 
@@ -87,6 +87,37 @@ struct end_op {
     bool ended; /* out: it was live */
 };
 
+/* The event is there with these rules, unless newer ones are or it has been removed. */
+struct configure_op {
+    struct hot_op op;
+    const struct event *event;
+    void (*done)(struct configure_op *c);
+};
+
+/* The event, its queue and its seats are gone, unless it is newer than that. */
+struct remove_op {
+    struct hot_op op;
+    int64_t version; /* of the removal */
+    void (*done)(struct remove_op *r);
+};
+
+#define OVERDUE_MAX 256
+
+/* What has been pending for too long: the node that did it may be dead, or only stalled. Whoever is
+ * told sees to it; it is told again after as long. Only where several nodes share the store: what
+ * this process does itself is never forgotten. */
+struct overdue_op {
+    struct hot_op op;
+    int64_t older_ms; /* pending for longer than this */
+    uint64_t enters[OVERDUE_MAX]; /* out */
+    size_t enter_count;
+    struct entry_change admissions[ADMIT_MAX]; /* out: with the time until which they are ACTIVE */
+    size_t admission_count;
+    struct claim_ref claims[OVERDUE_MAX]; /* out */
+    size_t claim_count;
+    void (*done)(struct overdue_op *o);
+};
+
 /* Who hears what the store ends by itself. */
 struct queue_listener {
     void (*expired)(void *to, int64_t event_key, int64_t now_ms, const struct entry_change *entries,
@@ -102,8 +133,11 @@ struct queue_ops {
     void (*admit)(struct queues *q, struct admit_op *a);
     void (*look)(struct queues *q, struct look_op *l);
     void (*end)(struct queues *q, struct end_op *e);
-    void (*configure)(struct queues *q, const struct event *e);
-    void (*remove)(struct queues *q, int64_t event_key);
+    void (*configure)(struct queues *q, struct configure_op *c);
+    void (*remove)(struct queues *q, struct remove_op *r);
+    void (*overdue)(struct queues *q, struct overdue_op *o);
+    void (*meet)(struct queues *q, const struct event *e);
+    void (*restore_event)(struct queues *q, const struct event *e);
     void (*restore)(struct queues *q, const struct ledger_entry *e);
     void (*recovered)(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms);
     void (*listen)(struct queues *q, struct queue_listener listener);
@@ -133,17 +167,30 @@ static inline void queues_end(struct queues *q, struct end_op *e) {
     q->ops->end(q, e);
 }
 
-/* The event is there with these rules, unless newer ones are; from any thread. */
-static inline void queues_configure(struct queues *q, const struct event *e) {
-    q->ops->configure(q, e);
+static inline void queues_configure(struct queues *q, struct configure_op *c) {
+    q->ops->configure(q, c);
 }
 
-/* The event and its queue are gone; from any thread. */
-static inline void queues_remove(struct queues *q, int64_t event_key) {
-    q->ops->remove(q, event_key);
+static inline void queues_remove(struct queues *q, struct remove_op *r) {
+    q->ops->remove(q, r);
 }
 
-/* For recovery, after the event was configured and in order of its numbers: a live entry. Should
+static inline void queues_overdue(struct queues *q, struct overdue_op *o) {
+    q->ops->overdue(q, o);
+}
+
+/* This node knows of the event, as of its key and sections: before any operation on it, where
+ * several nodes share the store. From any thread. */
+static inline void queues_meet(struct queues *q, const struct event *e) {
+    q->ops->meet(q, e);
+}
+
+/* For recovery, the first: an event with its rules, with nobody in its queue and all seats free. */
+static inline void queues_restore_event(struct queues *q, const struct event *e) {
+    q->ops->restore_event(q, e);
+}
+
+/* For recovery, after the event and in order of its numbers: a live entry. Should
  * the user have an older one, that has expired. */
 static inline void queues_restore(struct queues *q, const struct ledger_entry *e) {
     q->ops->restore(q, e);

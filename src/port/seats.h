@@ -3,7 +3,7 @@
  * and until when. What an adapter promises, besides what port/queue.h says of every operation:
  *
  *  - Each operation is one atomic step on one event, by the law of core/claims.h. Events come,
- * change and go by queues_configure and queues_remove, seats and queue at once.
+ *    change and go by queues_configure and queues_remove, seats and queue at once.
  *  - What claim does is pending until it is settled. Its `submit` is called as part of the step, so
  *    the records of one event reach the ledger in the order of the steps; what it refuses is undone
  *    at once, and its answer is the result. It only submits.
@@ -35,6 +35,7 @@ struct claim_op {
 /* The ledger has decided about claims that were pending: kept, or undone. */
 struct claim_settle_op {
     struct hot_op op;
+    int64_t section_key; /* of them all */
     const struct uuid *ids;
     const bool *kept;
     size_t count;
@@ -44,6 +45,7 @@ struct claim_settle_op {
 
 struct reservation_news {
     struct uuid id;
+    int64_t section_key;
     enum reservation_status status; /* CONFIRMED, CANCELLED, EXPIRED */
     bool changed;                   /* out: it was not so already */
 };
@@ -72,7 +74,7 @@ struct seat_sync_op {
 /* Settled holds whose time is over, for the ledger to end: as claims_due. */
 struct due_op {
     struct hot_op op;
-    struct uuid *ids; /* room for max; out */
+    struct claim_ref *refs; /* room for max; out */
     size_t max;
     size_t count; /* out */
     void (*done)(struct due_op *d);
@@ -161,7 +163,7 @@ static inline void seats_render(struct seats *s, struct render_op *r) {
     s->ops->render(s, r);
 }
 
-/* For recovery, after the event was configured: a live reservation. */
+/* For recovery, after the event: a live reservation. */
 static inline void seats_restore(struct seats *s, int64_t event_key,
                                  const struct live_reservation *r) {
     s->ops->restore(s, event_key, r);

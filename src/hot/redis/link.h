@@ -1,0 +1,88 @@
+/*
+ * link: one connection to the Redis server that is the master now, on one libuv loop, used on that
+ * loop's thread only. It finds the master (by its address, or by asking Sentinels), connects, and
+ * connects again with backoff and jitter when it is lost; names are resolved without blocking.
+ *
+ * All calls of one turn of the loop go out in one write, and are answered in order. A call whose
+ * function the server does not know has the library loaded first.
+ *
+ * `done` is called once, on the loop's thread: at once when there is no connection, and
+ * else when the answer is there. Its result is OK and the reply is not an error; or
+ *   HOT_UNAVAILABLE  it was not sent, or the server refused it as a whole (it loads, it is full)
+ *   HOT_UNKNOWN      the connection broke, or the deadline passed, while it was under way. A call
+ *                    that may be repeated is sent again over the next connection to the same run of
+ *                    the server, until its deadline.
+ *   RECOVERING       the server is not the run whose life is open (gate), or the function found
+ *                    another epoch, or an event missing that should be there
+ *   EVENT_NOT_FOUND  the event was removed
+ * A reply is valid during `done`.
+ */
+#ifndef ADMITONE_HOT_REDIS_LINK_H
+#define ADMITONE_HOT_REDIS_LINK_H
+
+#include <hiredis/hiredis.h>
+#include <pthread.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "hot/redis/address.h"
+#include "port/hot.h"
+
+/* What all links of a store share: which life is open, and whom to tell when one looks wrong. Safe
+ * from any thread. */
+struct gate {
+    pthread_mutex_t lock;
+    struct hot_life life;  /* epoch 0: none is open */
+    _Atomic uint64_t turn; /* grows with every change of it */
+    void (*suspect)(void *to);
+    void *to;
+};
+
+void gate_init(struct gate *g);
+void gate_deinit(struct gate *g);
+void gate_set(struct gate *g, const struct hot_life *life); /* NULL: shut */
+struct hot_life gate_look(struct gate *g);
+
+struct link;
+
+/* One command on its way. The caller's memory, until `done`. */
+struct call {
+    void (*done)(struct call *c, enum err result, const redisReply *reply);
+    bool repeats; /* asking twice does no harm */
+    struct buf command; /* what call_begin and call_add have gathered; freed before `done` */
+    size_t arguments;
+
+    /* Below: the link's own. */
+    struct list pending; /* in its link */
+    struct link *link;
+    int64_t deadline_ns;
+    uint32_t epoch; /* of the life in which it was sent */
+};
+
+/* FCALL of a function of the library, by its name without the version, with so many keys. The first
+ * argument behind the keys is always the epoch, which the link fills in when it sends. */
+void call_begin(struct call *c, const char *function, size_t keys);
+/* A key, then an argument, in order. */
+void call_add(struct call *c, str text);
+void call_add_i64(struct call *c, int64_t number);
+void call_add_u64(struct call *c, uint64_t number);
+
+/* `deadline_ms`: of each call. Starts to connect. */
+struct link *link_new(uv_loop_t *loop, const struct redis_address *address, struct gate *gate,
+                      int64_t deadline_ms);
+/* What is under way ends with HOT_UNKNOWN. The loop must turn until it is freed. */
+void link_close(struct link *l);
+
+void link_send(struct link *l, struct call *c);
+/* The epoch under which the last reply came: for hot_op.epoch. */
+bool link_is_up(const struct link *l);
+
+/* The numbers in replies: integers, or text where they don't fit a double. 0 when it is neither. */
+int64_t reply_i64(const redisReply *r);
+uint64_t reply_u64(const redisReply *r);
+str reply_str(const redisReply *r);
+/* NULL when there is none. */
+const redisReply *reply_at(const redisReply *r, size_t i);
+
+#endif

@@ -1,0 +1,86 @@
+/*
+ * parts: what the files of the Redis adapter share. Private to them.
+ *
+ *   address.c   where Redis is
+ *   link.c      a worker's connection, and calls
+ *   store.c     opens and closes it all; which events are known, and their keys
+ *   life.c      port/hot.h: lives of the store, filling it
+ *   news.c      what other nodes announce
+ *   queue.c     port/queue.h      lua/queue.lua
+ *   seats.c     port/seats.h      lua/seats.lua
+ *   locks.c     port/locks.h      lua/locks.lua
+ */
+#ifndef ADMITONE_HOT_REDIS_PARTS_H
+#define ADMITONE_HOT_REDIS_PARTS_H
+
+#include "base/map.h"
+#include "hot/redis/link.h"
+#include "hot/redis/store.h"
+
+/* An event that this node knows. One block; stays as long as the store: events are few. */
+struct known_event {
+    int64_t key;
+    char tag[EVENT_PATH_BYTES]; /* "TYPE:ID" */
+};
+
+struct redis_store {
+    struct hot hot;
+    struct queues queues;
+    struct seats seats;
+    struct locks locks;
+    struct redis_options options;
+    struct gate gate;
+    struct hot_listener listener;
+    struct queue_listener expired;
+    char node[17]; /* this process, among all that share the store: 16 random hex digits */
+    pthread_rwlock_t lock;
+    struct map by_key; /* under lock: an event's key, in bytes → struct known_event */
+    struct map by_tag; /* under lock */
+    struct filling *filling; /* of life.c: while the store is being filled */
+    struct news *news;       /* of news.c */
+    size_t lock_worker_count; /* of locks.c */
+};
+
+extern const struct hot_ops redis_hot_ops;
+extern const struct queue_ops redis_queue_ops;
+extern const struct seats_ops redis_seats_ops;
+extern const struct locks_ops redis_locks_ops;
+
+/* What one attached worker has. Of the calling thread; NULL: it is not attached. */
+struct redis_worker {
+    struct redis_store *store;
+    struct link *link;
+    struct queue_worker *queue; /* of queue.c: looks that are gathered in this turn */
+    struct locks_worker *locks; /* of locks.c: who waits */
+};
+struct redis_worker *redis_worker_mine(void);
+
+/* NULL: not known. */
+const struct known_event *store_event(struct redis_store *s, int64_t event_key);
+/* By its tag; 0: not known. */
+int64_t store_event_key(struct redis_store *s, str tag);
+
+/* "queue:{T:ID}:waiting" and the like, as the next key of a call. */
+void call_add_key(struct call *c, const char *family, const struct known_event *e,
+                  const char *part);
+/* "section:{T:ID}:KEY:slots" and the like; KEY is the section's number in the ledger. */
+void call_add_section_key(struct call *c, const struct known_event *e, int64_t section_key,
+                          const char *part);
+/* The time that a function goes by: 0, its own, or the operation's. */
+void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
+
+/* A command of the filling (life.c), sent in order with many others; it is not waited for, and the
+ * first that fails fails the filling. `c` is freed of its command. Outside of a filling nothing
+ * happens. */
+void filling_add(struct redis_store *s, struct call *c);
+
+/* Made and ended with the worker. */
+struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);
+void queue_worker_close(struct queue_worker *q);
+struct locks_worker *locks_worker_new(struct redis_worker *w, uv_loop_t *loop);
+void locks_worker_close(struct locks_worker *l);
+/* A lock was passed on to one who waits on this node: any thread. `waiter` as the function was
+ * told. */
+void locks_heard(struct redis_store *s, str waiter);
+
+#endif
