@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "run/mailbox.h"
 
@@ -33,6 +34,7 @@ void inbox_close(struct inbox *in) {
 enum err inbox_put(struct inbox *in, struct ledger_record *r) {
     assert(mailbox_mine() != NULL && r->task.run != NULL);
     r->task.home = mailbox_mine();
+    r->since_ns = clock_steady_ns();
     enum err refused = ERR_OK;
     pthread_mutex_lock(&in->lock);
     if (in->closed)

@@ -22,7 +22,7 @@ void inbox_init(struct inbox *in, int64_t records_max);
 void inbox_deinit(struct inbox *in);
 /* Nothing is taken in any more; who waits is woken. */
 void inbox_close(struct inbox *in);
-/* Notes the record's home. ERR_OVERLOADED or ERR_STOPPING when it is not taken. */
+/* Notes the record's home, and the time. ERR_OVERLOADED or ERR_STOPPING when it is not taken. */
 enum err inbox_put(struct inbox *in, struct ledger_record *r);
 /* A record that another inbox took already: it goes on here, also when this one is full. The inbox
  * is not closed. */

@@ -277,7 +277,9 @@ static Oid array_of(Oid type) {
 }
 
 struct pg_cell pg_cell_array(struct pg_array *a) {
-    assert(a->count > 0);
+    static const unsigned char empty[12] = {[11] = TYPE_INT8};
+    if (a->count == 0)
+        return (struct pg_cell){.type = TYPE_INT8_ARRAY, .bytes = {(const char *)empty, 12}};
     uint32_t big = htobe32((uint32_t)a->count);
     memcpy(a->bytes.bytes + 3 * sizeof big, &big, sizeof big);
     return (struct pg_cell){.type = array_of(a->type), .bytes = buf_str(&a->bytes)};

@@ -116,7 +116,7 @@ void pg_array_uuid(struct pg_array *a, const struct uuid *id);
 /* An element that is NULL, of the type of that cell. */
 void pg_array_null(struct pg_array *a, struct pg_cell like);
 void pg_array_deinit(struct pg_array *a);
-/* `a` must not change until the statement has been sent. It is not empty. */
+/* `a` must not change until the statement has been sent. One that is empty is of bigint. */
 struct pg_cell pg_cell_array(struct pg_array *a);
 
 /* --- statements --- */

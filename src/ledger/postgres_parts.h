@@ -3,8 +3,10 @@
  *
  *   postgres.c            opens and closes it; the table of operations
  *   postgres_writer.c     the thread that commits batches
- *   postgres_batch.c      one transaction of several records; also what a lost COMMIT became
  *   postgres_pool.c       the threads that write `seat` sections, wait for locks, answer questions
+ *   postgres_session.c    a thread's connection: made anew, replays, what a lost COMMIT became
+ *   postgres_batch.c      one transaction of several records
+ *   postgres_tally.c      what sections count
  *   postgres_life.c       lives of the hot store: epochs, and who fills it
  *   postgres_schema.c     migrations; the tables and functions are in postgres_schema_1.sql
  *   postgres_queue.c      the records of queues
@@ -96,9 +98,58 @@ struct pg_retention *pg_retention_start(const struct postgres_ledger_options *o)
 /* Returns soon, whatever it was doing. */
 void pg_retention_stop(struct pg_retention *r);
 
+/* --- postgres_tally.c --- */
+
+struct pg_tally_change;
+struct pg_section_count;
+
+/* What a transaction did to the seats of sections, in order. Zeroed is none. */
+struct pg_tally {
+    struct pg_tally_change *changes;
+    size_t count;
+    size_t cap;
+};
+
+/* `hold` is NULL unless this took seats. */
+void pg_tally_add(struct pg_tally *t, int64_t section_key, int64_t held, int64_t confirmed,
+                  struct ledger_hold *hold);
+/* The rows of the sections follow, and holds learn whether they sold the last seat. */
+bool pg_tally_write(struct pg *db, struct pg_tally *t);
+void pg_tally_deinit(struct pg_tally *t);
+
+/* --- records that are written in batches: postgres_queue.c, postgres_hold.c, postgres_outcome.c --- */
+
+/* How a kind of record is written. `send` puts statements for `count` records (1, unless it takes
+ * `many`) on their way, and returns how many statements that were; `read` is given the answer to
+ * the last of them, and sets what the records say. Where `wait` is false, rows that others have
+ * locked are not waited for: then the record is `blocked`, and nothing of it was done. */
+struct pg_kind {
+    bool many;
+    size_t (*send)(struct pg *db, struct ledger_record **records, size_t count, bool wait);
+    bool (*read)(struct pg *db, struct pg_rows *rows, struct ledger_record **records, size_t count,
+                 struct pg_tally *t, bool *blocked);
+};
+
+extern const struct pg_kind pg_kind_enter;
+extern const struct pg_kind pg_kind_enter_void;
+extern const struct pg_kind pg_kind_admit;
+extern const struct pg_kind pg_kind_end;
+extern const struct pg_kind pg_kind_hold;
+extern const struct pg_kind pg_kind_hold_void;
+extern const struct pg_kind pg_kind_confirm;
+extern const struct pg_kind pg_kind_cancel;
+extern const struct pg_kind pg_kind_expire;
+
+/* The result that a function's answer names. */
+bool pg_result_from(struct pg *db, str word, enum err *out);
+
 /* --- postgres_queue.c --- */
 
 bool pg_entry_get(struct pg *db, struct ledger_entry_get *get);
+
+/* --- postgres_hold.c --- */
+
+bool pg_seats_read(struct pg *db, struct ledger_seats_read *read);
 
 /* --- postgres_reservations.c --- */
 
@@ -114,5 +165,116 @@ bool pg_entry_get(struct pg *db, struct ledger_entry_get *get);
 bool pg_reservation_from_row(struct pg *db, const struct pg_rows *rows, int at,
                              struct reservation **out);
 bool pg_reservation_get(struct pg *db, struct ledger_reservation_get *get);
+
+/* --- postgres_idempotency.c --- */
+
+void pg_idempotency_init(struct idempotency *i);
+/* Forgets an answer that was read. `i` may be NULL. */
+void pg_idempotency_undo(struct idempotency *i);
+bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get);
+
+/* --- postgres_batch.c: one transaction --- */
+
+/* How it ended. LOST: the connection broke before the commit, so nothing of it is there. UNKNOWN: it
+ * broke at the commit. */
+enum pg_end { PG_COMMITTED, PG_FAILED, PG_LOST, PG_UNKNOWN };
+
+struct pg_batch {
+    struct ledger_record **records;
+    size_t count;
+    bool *blocked; /* out, one for each: to be tried by who may wait */
+    bool wait;
+    /* out, when FAILED: which of the records the failure is of; all where it can't be told */
+    size_t culprit;
+    size_t culprit_count;
+    bool at_tally;           /* and it was at the sections' counts */
+    char transaction[24];    /* out: its number, for pg_xact_status */
+    int64_t lock_timeout_ms; /* 0: as the connection has it */
+};
+
+enum pg_end pg_transact(struct pg *db, struct pg_batch *b);
+/* The record's transaction is gone: so is what it was to say. */
+void pg_record_undo(struct ledger_record *r);
+/* Whether the record may change what sections count. */
+bool pg_record_counts(const struct ledger_record *r);
+
+/* --- postgres_session.c: a thread's connection, and how it gets records written on it --- */
+
+struct pg_session {
+    struct pg db;
+    struct pg_settings settings;
+    int64_t deadline_ms;
+    bool opening;
+    int64_t opening_until_ns;
+    int64_t retry_ns; /* steady: when it may be opened again */
+    int64_t pause_ms; /* how long the next pause will be */
+    bool wait;        /* for locks, for as long as a record may wait */
+    int64_t pessimistic_wait_ms;
+    struct inbox *waiters;  /* where records go that are blocked; NULL: they are answered */
+    void (*idle)(void *to); /* called now and then while there is no connection; may be NULL */
+    void *to;
+    bool *blocked; /* room for a batch */
+};
+
+void pg_session_init(struct pg_session *s, const struct postgres_ledger_options *o,
+                     int64_t batch_max);
+void pg_session_deinit(struct pg_session *s);
+/* Goes on with connecting, for `ms` at the most. Whether there is a connection. */
+bool pg_session_up(struct pg_session *s, int64_t ms);
+/* Writes them, however often that takes. Returns how many of them are done, which are the first
+ * then; the others were passed on to the waiters. */
+size_t pg_session_write(struct pg_session *s, struct ledger_record **records, size_t count);
+/* Whether the last write met a failure that the next would meet too. */
+bool pg_session_fails(const struct pg_session *s);
+
+/* --- postgres_pool.c --- */
+
+#define PG_WRITERS 4
+#define PG_WAITERS 8
+#define PG_READERS 2
+
+struct pg_lane;
+
+/* Threads that take records from one inbox, one at a time, each on a connection of its own. */
+struct pg_lane *pg_lane_start(const struct postgres_ledger_options *o, int threads,
+                              int64_t records_max, bool wait, struct pg_lane *waiters,
+                              _Atomic int64_t *depth, struct buf *why);
+/* The same for questions. */
+struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o, struct buf *why);
+enum err pg_lane_put(struct pg_lane *l, struct ledger_record *r);
+struct inbox *pg_lane_inbox(struct pg_lane *l);
+void pg_lane_close(struct pg_lane *l);
+/* Closes it, and waits until all that it has is answered. */
+void pg_lane_stop(struct pg_lane *l);
+
+/* Once posted, a record is no longer ours to look at. One post per worker. */
+void pg_hand_back(struct ledger_record **records, size_t count, _Atomic int64_t *depth);
+
+/* --- postgres_writer.c --- */
+
+struct pg_writer;
+
+struct pg_writer *pg_writer_start(const struct postgres_ledger_options *o, struct pg_lane *waiters,
+                                  _Atomic int64_t *depth, struct buf *why);
+enum err pg_writer_put(struct pg_writer *w, struct ledger_record *r);
+bool pg_writer_writable(const struct pg_writer *w);
+/* Drains, hands everything back or on. */
+void pg_writer_stop(struct pg_writer *w);
+
+/* --- postgres_life.c --- */
+
+/* Whether the record belongs to a life, and of which epoch. */
+uint32_t pg_record_epoch(const struct ledger_record *r);
+/* The number of this opening, durable when this returns. */
+enum err pg_epoch_begin(struct pg *db, uint32_t *epoch, struct buf *why);
+
+struct pg_lives;
+
+struct pg_lives *pg_lives_new(const struct postgres_ledger_options *o);
+void pg_lives_free(struct pg_lives *l);
+enum err pg_life(struct pg_lives *l, struct hot_life *out);
+enum err pg_life_begin(struct pg_lives *l, const struct hot_life *before, uint32_t *epoch,
+                       bool *is_ours);
+enum err pg_life_end(struct pg_lives *l, const struct hot_life *life);
 
 #endif

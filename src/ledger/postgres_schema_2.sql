@@ -353,7 +353,7 @@ BEGIN
     RETURN false;
   END IF;
 
-  SELECT count(*), coalesce(sum(r.seat_count), 0) INTO there, locked FROM reservations r
+  SELECT count(*) INTO there FROM reservations r
     WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED');
   PERFORM FROM reservations r WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
     ORDER BY r.id FOR UPDATE SKIP LOCKED;
@@ -499,6 +499,26 @@ BEGIN
         ON t.id = an_id AND t.status <> 'VOID' AND t.user_id = a_user
         AND a_act IN ('CONFIRM','CANCEL');
   END LOOP;
+END $$;
+
+-- Somebody leaves: what they hold is cancelled, and their entries end, all or nothing of it. Rows are
+-- CANCELLED and ENDED with their place in either list, or one that says BLOCKED.
+CREATE FUNCTION ledger_leave_1(
+  a_event BIGINT, a_seqs BIGINT[], a_final TEXT, a_now BIGINT, a_user TEXT, a_cancels UUID[],
+  a_wait BIGINT
+) RETURNS TABLE(did TEXT, place BIGINT, of_section BIGINT, held_by BIGINT) LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT ledger_lock_1(a_cancels, a_wait) THEN
+    did := 'BLOCKED';
+    RETURN NEXT;
+    RETURN;
+  END IF;
+  RETURN QUERY
+    SELECT 'CANCELLED', row_number() OVER (), o.of_section, o.held_by
+    FROM ledger_outcome_1('LEAVE', a_cancels, a_user, a_event, a_now, '', a_wait) o;
+  RETURN QUERY
+    SELECT 'ENDED', e.place, 0::BIGINT, 0::BIGINT
+    FROM ledger_end_1(a_event, a_seqs, a_final, a_now) e;
 END $$;
 
 -- The counts of sections follow what a transaction did to their seats, last of all, for these rows
