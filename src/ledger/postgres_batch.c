@@ -127,7 +127,11 @@ static void send_begin(struct pg *db, const struct pg_batch *b, bool with_epoch)
         snprintf(timeout, sizeof timeout, "%lld", (long long)b->lock_timeout_ms);
         pg_send(db, "SELECT set_config('lock_timeout', $1, true)", pg_cell_text(timeout));
     }
-    pg_send_cells(db, "SELECT pg_current_xact_id()::text", NULL, 0);
+    pg_send(db,
+            "INSERT INTO commits(session, number, at) VALUES ($1, $2, $3)"
+            " ON CONFLICT (session) DO UPDATE SET number = $2, at = $3"
+            " RETURNING pg_current_xact_id()::text",
+            pg_cell_uuid(&b->session), pg_cell_i64(b->number), pg_cell_i64(clock_wall_ms()));
     /* Whoever begins the next life waits until this transaction has ended. */
     if (with_epoch)
         pg_send_cells(db, "SELECT number FROM epochs WHERE name = 'hot' FOR SHARE", NULL, 0);
@@ -178,8 +182,7 @@ static size_t run_length(const struct pg_batch *b, const bool *late, size_t firs
 static void send_all(struct pg *db, const struct pg_batch *b, const bool *late, size_t *sent) {
     for (size_t i = 0; i < b->count;) {
         size_t n = late[i] ? 1 : run_length(b, late, i);
-        if (!late[i])
-            sent[i] = kind_of(b->records[i]->kind)->send(db, b->records + i, n, b->wait);
+        if (!late[i]) sent[i] = kind_of(b->records[i]->kind)->send(db, b->records + i, n, b->wait);
         i += n;
     }
     pg_sync(db);

@@ -109,6 +109,12 @@ void pg_open_begin(struct pg *db, const struct pg_settings *s) {
     buf_deinit(&options);
 }
 
+/* What the server remarks is for its own log. */
+static void ignore(void *to, const char *text) {
+    (void)to;
+    (void)text;
+}
+
 /* What is promised needs these, whatever the database's own defaults are. */
 static bool settle_in(struct pg *db) {
     if (PQserverVersion(db->handle) < 140000)
@@ -116,6 +122,7 @@ static bool settle_in(struct pg *db) {
     const char *encoding = PQparameterStatus(db->handle, "server_encoding");
     if (encoding == NULL || strcmp(encoding, "UTF8") != 0)
         return pg_fail(db, PG_CONNECTION_LOST, "the database's encoding is not UTF8");
+    PQsetNoticeProcessor(db->handle, ignore, NULL);
     PQsetnonblocking(db->handle, 1);
     return pg_exec(db, "SELECT set_config('synchronous_commit', 'on', false)"
                        " WHERE current_setting('synchronous_commit') = 'off'");
@@ -353,6 +360,13 @@ bool pg_exec(struct pg *db, const char *sql) {
     if (!pg_alive(db)) return lose(db, "there is no connection");
     if (PQsendQuery(db->handle, sql) == 0) return lose(db, PQerrorMessage(db->handle));
     return take_result(db, await_last(db), NULL);
+}
+
+bool pg_look(struct pg *db) {
+    if (!pg_alive(db)) return false;
+    struct pollfd fd = {.fd = PQsocket(db->handle), .events = POLLIN};
+    if (poll(&fd, 1, 0) <= 0) return true;
+    return PQconsumeInput(db->handle) != 0 || lose(db, PQerrorMessage(db->handle));
 }
 
 void pg_rollback(struct pg *db) {

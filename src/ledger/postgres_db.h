@@ -29,6 +29,7 @@
 #define PG_LOCK_TIMEOUT "55P03"
 #define PG_UNIQUE "23505"
 #define PG_DISK_FULL "53100"
+#define PG_CANCELED "57014"
 #define PG_CONNECTION_LOST "08006"
 #define PG_RACE "AD001"
 #define PG_CORRUPT "AD002"
@@ -70,6 +71,8 @@ bool pg_open(struct pg *db, const struct pg_settings *s, struct buf *why);
 void pg_close(struct pg *db);
 /* Whether it has a connection that is not known to be broken. */
 bool pg_alive(const struct pg *db);
+/* Looks whether the server has closed it meanwhile. Between two statements. */
+bool pg_look(struct pg *db);
 
 /* The same in small steps, for who has something else to do meanwhile: pg_open_begin, then
  * pg_open_step until it is done. A step waits for `ms` at the most. */

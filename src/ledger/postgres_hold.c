@@ -139,8 +139,7 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
     const struct ledger_hold *first = (const struct ledger_hold *)records[0];
     bool pessimistic = wait && count == 1 && first->wanted->strategy == STRATEGY_PESSIMISTIC;
     size_t sent = pessimistic ? lock_seats(db, first->wanted) : 0;
-    for (size_t i = 0; i < count; i++)
-        add_hold(arrays, (const struct ledger_hold *)records[i]);
+    for (size_t i = 0; i < count; i++) add_hold(arrays, (const struct ledger_hold *)records[i]);
     for (int a = 0; a < HOLD_ARRAYS; a++) cells[a] = pg_cell_array(&arrays[a]);
     cells[HOLD_ARRAYS] = pg_cell_i64(wait);
     pg_send_cells(db,
@@ -184,8 +183,7 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
         hold->idempotency->replayed_status = (int)pg_i64(rows, 4);
         buf_add(&hold->idempotency->replayed_text, pg_str(rows, 5));
     }
-    if (hold->held)
-        pg_tally_add(t, hold->wanted->section_key, hold->wanted->seat_count, 0, hold);
+    if (hold->held) pg_tally_add(t, hold->wanted->section_key, hold->wanted->seat_count, 0, hold);
     return true;
 }
 

@@ -6,9 +6,12 @@
  */
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "ledger/postgres_parts.h"
+
+#define COMMITS_KEPT_MS (INT64_C(24) * 3600 * 1000)
 
 uint32_t pg_record_epoch(const struct ledger_record *r) {
     switch (r->kind) {
@@ -30,6 +33,10 @@ enum err pg_epoch_begin(struct pg *db, uint32_t *epoch, struct buf *why) {
                               " ON CONFLICT (name) DO UPDATE SET number = epochs.number + 1"
                               " RETURNING number",
                               NULL, 0);
+    /* Of connections that are long gone. */
+    if (ok)
+        ok = pg_run(db, NULL, "DELETE FROM commits WHERE at < $1",
+                    pg_cell_i64(clock_wall_ms() - COMMITS_KEPT_MS));
     if (ok && number <= EPOCH_MAX) {
         *epoch = (uint32_t)number;
         return ERR_OK;
@@ -109,8 +116,8 @@ enum err pg_life(struct pg_lives *l, struct hot_life *out) {
 
 static bool try_lock(struct pg *db, bool *ours) {
     int64_t got = 0;
-    bool ok = pg_number(db, &got, "SELECT pg_try_advisory_lock($1::int, 0)",
-                        pg_cell_i64(PG_LOCK_LIFE));
+    bool ok =
+        pg_number(db, &got, "SELECT pg_try_advisory_lock($1::int, 0)", pg_cell_i64(PG_LOCK_LIFE));
     *ours = got != 0;
     return ok;
 }
@@ -142,9 +149,10 @@ static bool write_next(struct pg *db, const struct hot_life *before, int64_t *ep
 enum err pg_life_begin(struct pg_lives *l, const struct hot_life *before, uint32_t *epoch,
                        bool *is_ours) {
     int64_t number = 0;
+    struct hot_life last;
     *is_ours = false;
-    enum err e = connect(l);
-    if (e != ERR_OK) return e;
+    enum err e = pg_life(l, &last);
+    if (e != ERR_OK || !is_same(&last, before)) return e;
     if (!try_lock(&l->db, is_ours)) return failed(l);
     if (!*is_ours) return ERR_OK;
     *is_ours = false;

@@ -1,8 +1,8 @@
 /*
  * What becomes of a hold: confirmed, cancelled, expired. A function of the database decides and
  * writes (postgres_schema_2.sql): every change is a compare and set from the status that was read
- * under lock, of the row and of each of its seats by holder and state, so it happens once, and never
- * to the seats of the next holder (traps 25 to 29).
+ * under lock, of the row and of each of its seats by holder and state, so it happens once, and
+ * never to the seats of the next holder (traps 25 to 29).
  */
 #include <assert.h>
 
@@ -31,8 +31,8 @@ static bool became(const struct pg_rows *rows, enum reservation_status status) {
 
 static void tally_row(struct pg_tally *t, const struct pg_rows *rows) {
     if (!pg_is_null(rows, BECAME))
-        pg_tally_add(t, pg_i64(rows, OF_SECTION), pg_i64(rows, HELD_BY),
-                     pg_i64(rows, CONFIRMED_BY), NULL);
+        pg_tally_add(t, pg_i64(rows, OF_SECTION), pg_i64(rows, HELD_BY), pg_i64(rows, CONFIRMED_BY),
+                     NULL);
 }
 
 /* What confirm and cancel have in common. */
@@ -44,14 +44,12 @@ static bool read_own(struct pg *db, struct pg_rows *rows, struct ledger_record *
     if (*blocked) return true;
     tally_row(t, rows);
     if (!pg_result_from(db, pg_str(rows, OUTCOME), &r->result)) return false;
-    return pg_is_null(rows, RESERVATION) ||
-           pg_reservation_from_row(db, rows, RESERVATION, stored);
+    return pg_is_null(rows, RESERVATION) || pg_reservation_from_row(db, rows, RESERVATION, stored);
 }
 
 /* --- confirm --- */
 
-static size_t confirm_send(struct pg *db, struct ledger_record **records, size_t count,
-                           bool wait) {
+static size_t confirm_send(struct pg *db, struct ledger_record **records, size_t count, bool wait) {
     (void)count;
     const struct ledger_confirm *c = (const struct ledger_confirm *)records[0];
     assert(strlen(c->code) == CONFIRMATION_CODE_CHARS);

@@ -117,7 +117,8 @@ void pg_tally_add(struct pg_tally *t, int64_t section_key, int64_t held, int64_t
 bool pg_tally_write(struct pg *db, struct pg_tally *t);
 void pg_tally_deinit(struct pg_tally *t);
 
-/* --- records that are written in batches: postgres_queue.c, postgres_hold.c, postgres_outcome.c --- */
+/* --- records that are written in batches: postgres_queue.c, postgres_hold.c, postgres_outcome.c
+ * --- */
 
 /* How a kind of record is written. `send` puts statements for `count` records (1, unless it takes
  * `many`) on their way, and returns how many statements that were; `read` is given the answer to
@@ -175,8 +176,8 @@ bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get);
 
 /* --- postgres_batch.c: one transaction --- */
 
-/* How it ended. LOST: the connection broke before the commit, so nothing of it is there. UNKNOWN: it
- * broke at the commit. */
+/* How it ended. LOST: the connection broke before the commit, so nothing of it is there. UNKNOWN:
+ * it broke at the commit. */
 enum pg_end { PG_COMMITTED, PG_FAILED, PG_LOST, PG_UNKNOWN };
 
 struct pg_batch {
@@ -188,8 +189,12 @@ struct pg_batch {
     size_t culprit;
     size_t culprit_count;
     bool at_tally;           /* and it was at the sections' counts */
-    char transaction[24];    /* out: its number, for pg_xact_status */
     int64_t lock_timeout_ms; /* 0: as the connection has it */
+    /* What the transaction writes of itself, to be found there when the answer to its commit was
+     * lost; and the number that the server gave it, to be asked after. */
+    struct uuid session;
+    int64_t number;
+    char transaction[24]; /* out */
 };
 
 enum pg_end pg_transact(struct pg *db, struct pg_batch *b);
@@ -203,20 +208,25 @@ bool pg_record_counts(const struct ledger_record *r);
 struct pg_session {
     struct pg db;
     struct pg_settings settings;
+    struct uuid id; /* under which its transactions are found */
+    int64_t number; /* of the last one */
     int64_t deadline_ms;
     bool opening;
     int64_t opening_until_ns;
-    int64_t retry_ns; /* steady: when it may be opened again */
-    int64_t pause_ms; /* how long the next pause will be */
-    bool wait;        /* for locks, for as long as a record may wait */
+    int64_t retry_ns;  /* steady: when it may be opened again */
+    int64_t pause_ms;  /* how long the last pause was */
+    bool wait;         /* for locks, for as long as a record may wait */
+    bool wait_briefly; /* or for as long as lock_timeout_ms */
     int64_t pessimistic_wait_ms;
     struct inbox *waiters;  /* where records go that are blocked; NULL: they are answered */
-    void (*idle)(void *to); /* called now and then while there is no connection; may be NULL */
+    void (*idle)(void *to); /* called now and then while a commit is asked after; may be NULL */
     void *to;
     bool *blocked; /* room for a batch */
+    bool failing;  /* the last write met what the next would meet too */
 };
 
-void pg_session_init(struct pg_session *s, const struct postgres_ledger_options *o,
+/* Not connected yet. The options must live as long as it. */
+void pg_session_init(struct pg_session *s, const struct postgres_ledger_options *o, bool wait,
                      int64_t batch_max);
 void pg_session_deinit(struct pg_session *s);
 /* Goes on with connecting, for `ms` at the most. Whether there is a connection. */
@@ -224,40 +234,48 @@ bool pg_session_up(struct pg_session *s, int64_t ms);
 /* Writes them, however often that takes. Returns how many of them are done, which are the first
  * then; the others were passed on to the waiters. */
 size_t pg_session_write(struct pg_session *s, struct ledger_record **records, size_t count);
-/* Whether the last write met a failure that the next would meet too. */
-bool pg_session_fails(const struct pg_session *s);
+/* Whether anything can be written: for when nobody sends records to a ledger that can't. */
+bool pg_session_probe(struct pg_session *s);
 
 /* --- postgres_pool.c --- */
 
-#define PG_WRITERS 4
-#define PG_WAITERS 8
-#define PG_READERS 2
+#define PG_POOL_THREADS 4
+#define PG_WAITER_THREADS 8
+#define PG_READER_THREADS 2
 
 struct pg_lane;
 
-/* Threads that take records from one inbox, one at a time, each on a connection of its own. */
+/* Threads that take records from one inbox, one at a time, each on a connection of its own, which
+ * is made when it is first needed. Blocked records go to `waiters`; NULL: these are the ones who
+ * wait. The options must live as long as it. */
 struct pg_lane *pg_lane_start(const struct postgres_ledger_options *o, int threads,
-                              int64_t records_max, bool wait, struct pg_lane *waiters,
-                              _Atomic int64_t *depth, struct buf *why);
+                              struct pg_lane *waiters, _Atomic int64_t *depth);
 /* The same for questions. */
-struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o, struct buf *why);
+struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o);
 enum err pg_lane_put(struct pg_lane *l, struct ledger_record *r);
 struct inbox *pg_lane_inbox(struct pg_lane *l);
-void pg_lane_close(struct pg_lane *l);
 /* Closes it, and waits until all that it has is answered. */
 void pg_lane_stop(struct pg_lane *l);
 
-/* Once posted, a record is no longer ours to look at. One post per worker. */
+/* One post per worker. Once posted, a record is no longer ours to look at. `depth` may be NULL. */
 void pg_hand_back(struct ledger_record **records, size_t count, _Atomic int64_t *depth);
 
 /* --- postgres_writer.c --- */
 
-struct pg_writer;
+struct pg_writer {
+    struct pg_session session;
+    struct inbox inbox;
+    pthread_t thread;
+    struct ledger_record **batch;
+    size_t batch_max;
+    _Atomic int64_t *depth; /* submitted and not yet handed back, here or elsewhere */
+    _Atomic bool writable;
+};
 
-struct pg_writer *pg_writer_start(const struct postgres_ledger_options *o, struct pg_lane *waiters,
-                                  _Atomic int64_t *depth, struct buf *why);
+/* The session is connected already. The options must live as long as it. */
+void pg_writer_start(struct pg_writer *w, const struct postgres_ledger_options *o,
+                     struct pg_lane *waiters, _Atomic int64_t *depth);
 enum err pg_writer_put(struct pg_writer *w, struct ledger_record *r);
-bool pg_writer_writable(const struct pg_writer *w);
 /* Drains, hands everything back or on. */
 void pg_writer_stop(struct pg_writer *w);
 

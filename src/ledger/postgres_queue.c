@@ -113,8 +113,7 @@ static size_t end_send(struct pg *db, struct ledger_record **records, size_t cou
     for (size_t i = 0; i < end->count; i++) pg_array_i64(&seqs, (int64_t)end->seqs[i]);
     for (size_t i = 0; i < end->cancel_count; i++) pg_array_uuid(&cancels, &end->cancels[i]);
     if (end->cancel_count == 0)
-        pg_send(db,
-                "SELECT 'ENDED', place, 0::bigint, 0::bigint FROM ledger_end_1($1, $2, $3, $4)",
+        pg_send(db, "SELECT 'ENDED', place, 0::bigint, 0::bigint FROM ledger_end_1($1, $2, $3, $4)",
                 pg_cell_i64(end->event_key), pg_cell_array(&seqs),
                 pg_cell_str(entry_status_words[end->final]), pg_cell_i64(end->now_ms));
     else
@@ -148,8 +147,7 @@ static bool end_read(struct pg *db, struct pg_rows *rows, struct ledger_record *
         } else {
             assert(at < end->cancel_count);
             end->cancelled[at] = pg_i64(rows, 2) > 0;
-            if (end->cancelled[at])
-                pg_tally_add(t, pg_i64(rows, 2), pg_i64(rows, 3), 0, NULL);
+            if (end->cancelled[at]) pg_tally_add(t, pg_i64(rows, 2), pg_i64(rows, 3), 0, NULL);
         }
     }
     return true;

@@ -193,3 +193,12 @@ CREATE TABLE epochs(
   number BIGINT NOT NULL CHECK (number > 0),
   identity TEXT NOT NULL DEFAULT ''
 );
+
+-- The last transaction of each connection that writes, so that it can be found out whether it was
+-- committed when the answer was lost. (A number of the server's alone would not do: after a crash
+-- it may be given to another transaction.)
+CREATE TABLE commits(
+  session UUID PRIMARY KEY,
+  number BIGINT NOT NULL,
+  at BIGINT NOT NULL
+) WITH (fillfactor = 20);
