@@ -71,6 +71,9 @@ static void what_became_of_reservations_is_told_until_it_is_relayed(void **state
         ids[i] = f->id;
         assert_int_equal(f->event_key, d->event->key);
         assert_int_equal(f->section_key, d->event->sections[i % 2].key);
+        assert_int_equal(f->strategy, STRATEGY_ADAPTIVE);
+        /* As it is now, also with the fact that it was held. */
+        assert_int_equal(f->status, i % 2 == 0 ? RESERVATION_CONFIRMED : RESERVATION_CANCELLED);
     }
     relay(d, ids, 2);
     ASSERT_LEFT(d, 2, 1);

@@ -253,11 +253,10 @@ void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count,
                               }};
 }
 
-void test_events_read(struct test_record *r, size_t known_count, int64_t known_version) {
+void test_events_read(struct test_record *r, int64_t known_mark) {
     *r = (struct test_record){.events_read = {
                                   .record = {.kind = LEDGER_EVENTS_READ, .task.run = on_back},
-                                  .known_count = known_count,
-                                  .known_version = known_version,
+                                  .known_mark = known_mark,
                               }};
 }
 
@@ -286,6 +285,7 @@ void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENTS_READ) {
         for (size_t i = 0; i < r->events_read.count; i++) mem_free(r->events_read.events[i]);
         mem_free(r->events_read.events);
+        mem_free(r->events_read.removed);
     }
 }
 

@@ -88,7 +88,7 @@ void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t 
                      size_t count, enum seat_state *states, int64_t *versions,
                      struct uuid *holders);
 void test_idempotency_get(struct test_record *r, struct idempotency *i);
-void test_events_read(struct test_record *r, size_t known_count, int64_t known_version);
+void test_events_read(struct test_record *r, int64_t known_mark);
 void test_waiting_read(struct test_record *r, int64_t event_key);
 void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms);
 /* Frees what was handed over. */

@@ -168,23 +168,27 @@ static void the_same_admission_once_more_is_kept(void **state) {
 
 /* ---- what other nodes have changed ---- */
 
-/* What the asker knows, as it was told. */
-struct known {
-    size_t count;
-    int64_t version;
-};
-
-static void read_events(struct fixture *f, struct test_record *r, const struct known *known) {
-    test_events_read(r, known->count, known->version);
-    assert_int_equal(harness_ask(&f->h, f->l, r), ERR_OK);
+static void assert_unchanged(struct fixture *f, int64_t mark) {
+    for (int i = 0; i < 3; i++) {
+        struct test_record r;
+        test_events_read(&r, mark);
+        assert_int_equal(harness_ask(&f->h, f->l, &r), ERR_OK);
+        assert_int_equal(r.events_read.mark, mark);
+        assert_int_equal(r.events_read.count, 0);
+        assert_int_equal(r.events_read.removed_count, 0);
+        test_record_deinit(&r);
+    }
 }
 
-static void assert_unchanged(struct fixture *f, const struct known *known) {
-    struct test_record r;
-    read_events(f, &r, known);
-    assert_true(r.events_read.unchanged);
-    assert_int_equal(r.events_read.count, 0);
-    test_record_deinit(&r);
+/* There is news, of that many events and deleted ones; learns it. */
+static void learn(struct fixture *f, struct test_record *r, int64_t *mark, size_t count,
+                  size_t removed) {
+    test_events_read(r, *mark);
+    assert_int_equal(harness_ask(&f->h, f->l, r), ERR_OK);
+    assert_true(r->events_read.mark != 0 && r->events_read.mark != *mark);
+    assert_int_equal(r->events_read.count, count);
+    assert_int_equal(r->events_read.removed_count, removed);
+    *mark = r->events_read.mark;
 }
 
 static const struct event *told_of(const struct test_record *r, const char *id) {
@@ -193,22 +197,11 @@ static const struct event *told_of(const struct test_record *r, const char *id) 
     return NULL;
 }
 
-/* There is news, of that many events; learns it. */
-static void learn(struct fixture *f, struct test_record *r, struct known *known, size_t count) {
-    read_events(f, r, known);
-    assert_false(r->events_read.unchanged);
-    assert_int_equal(r->events_read.count, count);
-    *known = (struct known){.count = count};
-    for (size_t i = 0; i < count; i++)
-        if (r->events_read.events[i]->version > known->version)
-            known->version = r->events_read.events[i]->version;
-}
-
 static void a_change_is_told_to_who_does_not_know_it(void **state) {
     struct fixture *f = *state;
-    struct known known = {0};
+    int64_t mark = 0;
     struct test_record r;
-    learn(f, &r, &known, 1);
+    learn(f, &r, &mark, 1, 0);
     const struct event *first = told_of(&r, "1");
     assert_int_equal(first->key, f->event->key);
     assert_int_equal(first->version, f->event->version);
@@ -217,54 +210,71 @@ static void a_change_is_told_to_who_does_not_know_it(void **state) {
     assert_int_equal(first->sections[1].key, f->event->sections[1].key);
     assert_int_equal(first->sections[1].capacity, f->event->sections[1].capacity);
     test_record_deinit(&r);
-    assert_unchanged(f, &known);
+    assert_unchanged(f, mark);
 
     struct event *changed = store(f, "1");
-    learn(f, &r, &known, 1);
+    learn(f, &r, &mark, 1, 0);
     assert_int_equal(told_of(&r, "1")->version, changed->version);
     test_record_deinit(&r);
-    assert_unchanged(f, &known);
+    assert_unchanged(f, mark);
     mem_free(changed);
 
     struct event *second = store(f, "2");
-    learn(f, &r, &known, 2);
+    learn(f, &r, &mark, 2, 0);
     assert_int_equal(told_of(&r, "2")->key, second->key);
     assert_non_null(told_of(&r, "1"));
     test_record_deinit(&r);
-    assert_unchanged(f, &known);
+    assert_unchanged(f, mark);
     mem_free(second);
 }
 
-static void delete_event(struct fixture *f, const char *id) {
+static void delete_event(struct fixture *f, const char *id, struct ledger_event_delete *out) {
     struct test_record r;
     test_delete(&r, "CONCERT", id, 5000);
     assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    *out = r.del;
+}
+
+static void assert_removed(const struct test_record *r, const char *id,
+                           const struct ledger_event_delete *del) {
+    for (size_t i = 0; i < r->events_read.removed_count; i++) {
+        const struct removed_event *e = &r->events_read.removed[i];
+        if (strcmp(e->id, id) != 0) continue;
+        assert_string_equal(e->type, "CONCERT");
+        assert_int_equal(e->key, del->key);
+        assert_int_equal(e->version, del->version);
+        return;
+    }
+    fail_msg("CONCERT/%s is not told of", id);
 }
 
 static void a_deletion_is_told_whatever_came_after_it(void **state) {
     struct fixture *f = *state;
-    struct known known = {0};
+    int64_t mark = 0;
     struct test_record r;
-    mem_free(store(f, "2"));
-    learn(f, &r, &known, 2);
+    struct ledger_event_delete deleted[2];
+    struct event *second = store(f, "2");
+    learn(f, &r, &mark, 2, 0);
     test_record_deinit(&r);
-    delete_event(f, "2"); /* the newest */
-    learn(f, &r, &known, 1);
+    delete_event(f, "2", &deleted[0]);
+    assert_int_equal(deleted[0].key, second->key);
+    assert_true(deleted[0].version > second->version);
+    mem_free(second);
+    learn(f, &r, &mark, 1, 1);
     assert_non_null(told_of(&r, "1"));
+    assert_removed(&r, "2", &deleted[0]);
     test_record_deinit(&r);
-    assert_unchanged(f, &known);
+    assert_unchanged(f, mark);
 
     /* As many as before, but others. */
-    delete_event(f, "1");
+    delete_event(f, "1", &deleted[1]);
     mem_free(store(f, "3"));
-    learn(f, &r, &known, 1);
+    learn(f, &r, &mark, 1, 2);
     assert_non_null(told_of(&r, "3"));
+    assert_removed(&r, "1", &deleted[1]);
+    assert_removed(&r, "2", &deleted[0]);
     test_record_deinit(&r);
-
-    delete_event(f, "3");
-    learn(f, &r, &known, 0);
-    test_record_deinit(&r);
-    assert_unchanged(f, &known);
+    assert_unchanged(f, mark);
 }
 
 /* ---- who waits ---- */
