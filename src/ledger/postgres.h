@@ -15,8 +15,8 @@
 
 /* A number of 0 takes the default, but for the days, where it means for ever. */
 struct postgres_ledger_options {
-    const char *url; /* of libpq: postgres://role:password@host:port/database?… */
-    bool read_only;  /* nothing is changed or submitted: load, ask and check only */
+    const char *url;     /* of libpq: postgres://role:password@host:port/database?… */
+    bool read_only;      /* nothing is changed or submitted: load, ask and check only */
     int64_t queue_max;   /* records that wait for the writer: 65,536 */
     int64_t batch_max;   /* records in one commit: 1,024 */
     int64_t asks_max;    /* questions that wait for a reader: 65,536 */

@@ -39,15 +39,18 @@ struct pg_failure {
 };
 
 struct pg {
-    PGconn *handle; /* NULL: never connected, or given up */
-    int64_t wait_ms;
+    PGconn *handle;   /* NULL: never connected, or given up */
+    short opening;    /* while it is opened: what poll is to wait for */
+    int64_t wait_ms;  /* for one answer */
+    int64_t until_ns; /* steady: no answer is waited for longer than until then; 0: no such time */
     struct pg_failure failure;
     const char *prepared[PG_STATEMENTS_MAX];
-    size_t sent;   /* pipelined statements whose results were not received */
-    size_t *kinds; /* of these: whether it only prepares */
-    size_t kinds_cap;
-    size_t kinds_first;
-    size_t kinds_count;
+    /* What was sent in a pipeline and not answered yet: 0 for a statement, and for the preparation
+     * of one its place in `prepared`, plus 1. */
+    size_t *expected;
+    size_t expected_cap;
+    size_t expected_first;
+    size_t expected_count;
 };
 
 /* What a connection is for. */
@@ -57,6 +60,9 @@ struct pg_settings {
     int64_t lock_timeout_ms;      /* 0: none */
     int64_t statement_timeout_ms; /* 0: none */
     bool read_only;
+    /* Reads much at a time, so the planner is free. Else every statement touches a few rows by
+     * their keys, and no plan that was made when a table was empty may do otherwise later. */
+    bool reads_much;
 };
 
 /* `why` gets a line for people on failure, and nothing is left open. */
@@ -69,7 +75,7 @@ bool pg_alive(const struct pg *db);
  * pg_open_step until it is done. A step waits for `ms` at the most. */
 enum pg_opening { PG_OPENING, PG_OPENED, PG_UNOPENED };
 void pg_open_begin(struct pg *db, const struct pg_settings *s);
-enum pg_opening pg_open_step(struct pg *db, const struct pg_settings *s, int64_t ms);
+enum pg_opening pg_open_step(struct pg *db, int64_t ms);
 
 /* Notes a failure of our own: false. */
 bool pg_fail(struct pg *db, const char *state, const char *text);
@@ -149,7 +155,7 @@ bool pg_exec(struct pg *db, const char *sql);
 bool pg_next(struct pg_rows *rows);
 void pg_rows_clear(struct pg_rows *rows);
 
-/* Ends the transaction, if one is open, without effect. */
+/* Ends the transaction, if one is open, without effect. The failure stays as it is. */
 void pg_rollback(struct pg *db);
 
 /* Of the row that pg_next stepped to. Views are valid until the next step. */

@@ -32,8 +32,8 @@ static enum err failed(struct pg *db, const char *what, struct buf *why) {
 static bool schema_read(struct pg *db, int64_t *number) {
     int64_t there = 0;
     *number = 0;
-    bool ok = pg_number_cells(db, &there, "SELECT to_regclass('schema_version') IS NOT NULL", NULL,
-                              0);
+    bool ok =
+        pg_number_cells(db, &there, "SELECT to_regclass('schema_version') IS NOT NULL", NULL, 0);
     if (!ok || there == 0) return ok;
     return pg_number_cells(db, number, "SELECT max(number) FROM schema_version", NULL, 0);
 }
