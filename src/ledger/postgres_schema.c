@@ -6,14 +6,16 @@
 
 #include "ledger/postgres_parts.h"
 
-/* src/ledger/postgres_schema_1.sql */
+/* src/ledger/postgres_schema_….sql: tables, functions. */
 extern const char postgres_schema_1_sql[];
+extern const char postgres_schema_2_sql[];
 
 static const struct {
     int64_t number;
     const char *sql;
 } migrations[] = {
     {1, postgres_schema_1_sql},
+    {2, postgres_schema_2_sql},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)
