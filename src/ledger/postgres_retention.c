@@ -43,15 +43,16 @@ enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
 struct sweep {
     const char *first[2]; /* the key before all */
     const char *scan;
-    const char *also; /* first, or NULL: takes the same arrays */
     const char *remove;
     enum age age;
     bool in_order; /* of time: the first row that stays ends the sweep */
     bool parent;   /* stays while rows of its event do */
 };
 
-#define NUMBERS {"-1", "-1"}
-#define UUIDS {"00000000-0000-0000-0000-000000000000", ""}
+#define NUMBERS                                                                                    \
+    { "-1", "-1" }
+#define UUIDS                                                                                      \
+    { "00000000-0000-0000-0000-000000000000", "" }
 
 #define GONE_EVENT                                                                                 \
     "(SELECT e.id FROM events e WHERE e.id = t.event_id AND e.deleted_at IS NOT NULL)"
@@ -110,9 +111,11 @@ static const struct sweep sweeps[] = {
                 "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL), " GONE_SECTION
                 " FROM reservations t"
                 " WHERE t.id > $1::text::uuid ORDER BY t.id LIMIT $3",
-        .also = "DELETE FROM facts WHERE reservation_id IN (SELECT id FROM reservations"
-                " WHERE id = ANY($1::text[]::uuid[]) FOR UPDATE SKIP LOCKED)",
-        .remove = REMOVE_BY_UUID("reservations"),
+        .remove = "WITH free AS MATERIALIZED (SELECT id FROM reservations"
+                  "  WHERE id = ANY($1::text[]::uuid[]) FOR UPDATE SKIP LOCKED),"
+                  " its_facts AS (DELETE FROM facts"
+                  "  WHERE reservation_id IN (SELECT id FROM free))"
+                  " DELETE FROM reservations WHERE id IN (SELECT id FROM free)",
         .age = AGE_ENDED,
     },
     {
@@ -130,8 +133,8 @@ static const struct sweep sweeps[] = {
         .first = NUMBERS,
         .scan = "SELECT t.id::text, NULL::text,"
                 " t.relayed_at IS NOT NULL AND (t.at < $4 OR " GONE_EVENT " IS NOT NULL)"
-                " AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = t.reservation_id), "
-                GONE_EVENT " FROM facts t"
+                " AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = "
+                "t.reservation_id), " GONE_EVENT " FROM facts t"
                 " WHERE t.id > $1::text::bigint ORDER BY t.id LIMIT $3",
         .remove = REMOVE_BY_NUMBER("facts"),
         .age = AGE_ENDED,
@@ -217,7 +220,7 @@ struct pg_retention {
     size_t sweep; /* which table this round is at */
     struct cursor cursor;
     uint64_t round_removed;
-    int64_t round_version; /* removals up to this audit id have had a whole round */
+    int64_t round_version;  /* removals up to this audit id have had a whole round */
     int64_t kept[KEPT_MAX]; /* events removed, of which rows must still stay */
     size_t kept_count;
 };
@@ -276,21 +279,13 @@ static void choose(struct chosen *c, const struct pg_rows *rows) {
     c->events[c->count++] = pg_i64(rows, 3);
 }
 
-static bool remove_by(struct pg *db, const char *sql, struct chosen *c, struct turn *turn,
-                      int64_t *changed) {
-    *changed = 0;
-    if (!pg_run(db, changed, sql, pg_cell_array(&c->keys[0]), pg_cell_array(&c->keys[1])))
-        return false;
-    turn->removed += (uint64_t)*changed;
-    return true;
-}
-
 static bool remove_chosen(struct pg_retention *r, struct chosen *c, struct turn *turn) {
-    const struct sweep *s = &sweeps[r->sweep];
     int64_t changed = 0;
     if (c->count == 0) return true;
-    if (s->also != NULL && !remove_by(&r->db, s->also, c, turn, &changed)) return false;
-    if (!remove_by(&r->db, s->remove, c, turn, &changed)) return false;
+    if (!pg_run(&r->db, &changed, sweeps[r->sweep].remove, pg_cell_array(&c->keys[0]),
+                pg_cell_array(&c->keys[1])))
+        return false;
+    turn->removed += (uint64_t)changed;
     for (size_t i = 0; (size_t)changed < c->count && i < c->count; i++)
         if (c->events[i] != 0) keep(r, c->events[i]);
     return true;
@@ -383,7 +378,7 @@ static bool rest(struct pg_retention *r, int64_t ns) {
 }
 
 /* A new round begins with every connection: what was noted may be long past. */
-static bool connect(struct pg_retention *r) {
+static bool be_connected(struct pg_retention *r) {
     if (pg_alive(&r->db)) return true;
     enum pg_opening now = PG_OPENING;
     int64_t until_ns = clock_steady_ns() + ANSWER_WAIT_MS * INT64_C(1000000);
@@ -409,7 +404,7 @@ static bool take_lock(struct pg_retention *r) {
 }
 
 static bool work(struct pg_retention *r) {
-    bool ok = connect(r) && take_lock(r);
+    bool ok = be_connected(r) && take_lock(r);
     if (ok && r->is_ours) ok = sweep_until_tired(r);
     if (ok) {
         r->failing = false;
