@@ -110,7 +110,8 @@ static const struct invariant invariants[] = {
     },
     {
         "buyer_has_what_is_counted",
-        "SELECT count(*) FROM buyers",
+        "SELECT (SELECT count(*) FROM buyers)"
+        " + (SELECT count(*) FROM reservations WHERE status IN " LIVE ")",
         VIOLATIONS("SELECT 'event ' || event_id || ' user ' || user_id, false FROM"
                    " (SELECT event_id, user_id, seats, held FROM buyers UNION ALL"
                    "  SELECT event_id, user_id, -seat_count,"
@@ -243,8 +244,9 @@ static const struct invariant invariants[] = {
         /* What PostgreSQL itself has noted: constraints that old rows were not held to, indexes
          * that were not finished, and pages that came back from the disk other than they went. */
         "file_is_sound",
-        "SELECT coalesce(sum(c.relpages), 0)::bigint FROM pg_class c"
-        " WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'",
+        "SELECT coalesce(sum(pg_relation_size(oid)), 0)::bigint"
+        " / current_setting('block_size')::bigint FROM pg_class"
+        " WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'i')",
         VIOLATIONS("SELECT 'constraint ' || conname || ' is not validated', false"
                    " FROM pg_constraint WHERE connamespace = current_schema()::regnamespace"
                    "  AND NOT convalidated UNION ALL"

@@ -66,14 +66,18 @@ int64_t scratch_number(const struct scratch *s, const char *format, ...) {
     return number;
 }
 
-void scratch_unrule(const struct scratch *s) {
-    scratch_sql(s, "%s",
-                "DO $$ DECLARE c RECORD; BEGIN"
-                " FOR c IN SELECT conrelid::regclass AS t, conname FROM pg_constraint"
-                "  WHERE connamespace = 'public'::regnamespace AND contype IN ('c', 'f') LOOP"
-                "  EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.t, c.conname);"
-                " END LOOP; END $$;"
-                "DROP INDEX queue_entries_live; DROP INDEX facts_once");
+static void expect(struct scratch *s, bool ok) {
+    if (!ok) fail_msg("%s: %s", s->db.failure.state, s->db.failure.text);
+}
+
+void scratch_unrule(struct scratch *s) {
+    expect(s, pg_exec(&s->db,
+                      "DO $$ DECLARE c RECORD; BEGIN"
+                      " FOR c IN SELECT conrelid::regclass AS t, conname FROM pg_constraint"
+                      "  WHERE connamespace = 'public'::regnamespace AND contype IN ('c', 'f') LOOP"
+                      "  EXECUTE format('ALTER TABLE %s DROP CONSTRAINT %I', c.t, c.conname);"
+                      " END LOOP; END $$;"
+                      "DROP INDEX queue_entries_live; DROP INDEX facts_once"));
 }
 
 /* The server's URL with another database in it. */
@@ -112,10 +116,6 @@ void scratch_shut(struct scratch *s) {
     pg_close(&s->db);
     snprintf(sql, sizeof sql, "DROP DATABASE %s WITH (FORCE)", s->name);
     raw_run(services->postgres_url, sql, none, sizeof none);
-}
-
-static void expect(struct scratch *s, bool ok) {
-    if (!ok) fail_msg("%s: %s", s->db.failure.state, s->db.failure.text);
 }
 
 struct event *scratch_store(struct scratch *s, const struct event *wanted) {

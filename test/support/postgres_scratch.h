@@ -25,8 +25,9 @@ void scratch_sql(const struct scratch *s, const char *format, ...)
 /* The first column of the first row; 0 when there is none. */
 int64_t scratch_number(const struct scratch *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Takes away every CHECK, foreign key and index that a value could offend. */
-void scratch_unrule(const struct scratch *s);
+/* Takes away every CHECK, foreign key and index that a value could offend; on s->db, so that a
+ * transaction there can take it back. */
+void scratch_unrule(struct scratch *s);
 
 /* Puts the event as a record does; mem_free frees it. */
 struct event *scratch_store(struct scratch *s, const struct event *wanted);
