@@ -1,5 +1,5 @@
 -- The tables, as in the SQLite ledger. A migration that has shipped is never edited: a change is a
--- new one. Times are milliseconds since 1970, in columns named …_at.
+-- new one. Times are milliseconds since 1970, in columns whose names end with _at.
 --
 -- References that are guarded by the records which write them are not declared as foreign keys:
 -- each would lock a row of the parent for every child. postgres_check.c checks them.

@@ -13,6 +13,7 @@
  *   sqlite_outcome.c    the records that confirm and end them
  *   sqlite_buyers.c     how many seats each user has
  *   sqlite_reservations.c  their rows, read and told of
+ *   sqlite_facts.c      what is still to be relayed
  *   sqlite_idempotency.c   keys of requests, and their answers
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
@@ -136,6 +137,11 @@ int reservations_read(struct db *db, const struct ledger_reader *reader);
 /* What became durable, in the words of the outbox: `kind` is a status, at the time `now_ms`. */
 int fact_add(struct db *db, const struct reservation *r, enum reservation_status kind,
              int64_t now_ms);
+
+/* --- sqlite_facts.c --- */
+
+int facts_read(struct db *db, struct ledger_facts_read *read);
+int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed);
 
 /* --- sqlite_idempotency.c --- */
 
