@@ -147,8 +147,7 @@ static bool list_removed(struct pg *db, struct ledger_events_read *read) {
                              "SELECT id, version, type, external_id FROM events"
                              " WHERE deleted_at IS NOT NULL ORDER BY id",
                              NULL, 0);
-    if (!ok || rows.count == 0) return ok;
-    read->removed = mem_new((size_t)rows.count * sizeof *read->removed);
+    if (rows.count > 0) read->removed = mem_new((size_t)rows.count * sizeof *read->removed);
     while (ok && pg_next(&rows)) {
         struct removed_event *e = &read->removed[read->removed_count++];
         e->key = pg_i64(&rows, 0);
