@@ -28,7 +28,7 @@ async function front(upstreams) {
     ['node2:8080', `127.0.0.1:${upstreams[1]}`],
     ['listen 80;', `listen 127.0.0.1:${port};`],
     ['/tmp/nginx.pid', at('nginx.pid')],
-    ['worker_processes auto', `daemon off; ${process.getuid() === 0 ? 'user root; ' : ''}worker_processes 1`],
+    ['worker_processes auto', `daemon off; master_process off; ${process.getuid() === 0 ? 'user root; ' : ''}worker_processes 1`],
     ['worker_rlimit_nofile 1048576', 'worker_rlimit_nofile 1024'],
     ['worker_connections 65536', 'worker_connections 256'],
     ['http {', `http { client_body_temp_path ${at('body')}; proxy_temp_path ${at('proxy')};
