@@ -24,13 +24,17 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Why nothing may be done to the event, or nil.
+-- Why nothing may be done to the event whose meta this is, or nil.
+local function meta_refused(meta, epoch)
+  if not meta.epoch then return redis.error_reply('NOEVENT the store does not know the event') end
+  if meta.epoch ~= epoch then return redis.error_reply('EPOCH the store is in another life') end
+  if meta.deleted then return redis.error_reply('GONE the event was removed') end
+  return nil
+end
+
 local function refused(meta_key, epoch)
   local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted')
-  if not meta[1] then return redis.error_reply('NOEVENT the store does not know the event') end
-  if meta[1] ~= epoch then return redis.error_reply('EPOCH the store is in another life') end
-  if meta[2] then return redis.error_reply('GONE the event was removed') end
-  return nil
+  return meta_refused({ epoch = meta[1], deleted = meta[2] }, epoch)
 end
 
 -- A hash as a table.
