@@ -80,6 +80,15 @@ void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
  * happens. */
 void filling_add(struct redis_store *s, struct call *c);
 
+/* The keys that every function of lua/queue.lua begins with. */
+#define QUEUE_KEYS 11
+void queue_add_keys(struct call *c, const struct known_event *e);
+/* Tells whom a step has ended by itself: of its reply, three numbers for each. */
+void queue_tell_expired(const struct redis_store *s, int64_t event_key, int64_t now_ms,
+                        const redisReply *ended);
+/* "KEY:reservation", as in claim:{T:ID}:pending. */
+bool claim_ref_read(str text, struct claim_ref *out);
+
 /* Made and ended with the worker. */
 struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void queue_worker_close(struct queue_worker *q);

@@ -652,7 +652,7 @@ local function rules_write(r, args, fresh)
   for i, field in ipairs(RULES) do set(r, field, args[RULES_AT + i - 1]) end
   room_save(r)
   if seats_configure then
-    seats_configure(string.match(r.meta_key, '{.*}'), sections_in(args), fresh)
+    seats_configure(string.match(r.meta_key, '{(.*)}'), sections_in(args), fresh)
   end
 end
 
@@ -678,7 +678,7 @@ register('configure', function(keys, args)
   local fresh = not meta.epoch
   if not fresh and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
   local older = not fresh and tonumber(args[RULES_AT + 1]) <= tonumber(meta.version)
-  if older then return meta_refused(meta, args[1]) or 0 end
+  if older then return 0 end
   local r = room_of(keys, args, meta)
   if meta.deleted then
     revive(r)
@@ -696,7 +696,7 @@ register('remove', function(keys, args)
   if newer then return 0 end
   local r = room_of(keys, args, meta)
   local last_seq = meta.last_seq or redis.call('GET', r.seq) or '0'
-  if seats_remove then seats_remove(string.match(r.meta_key, '{.*}')) end
+  if seats_remove then seats_remove(string.match(r.meta_key, '{(.*)}')) end
   queue_unlink(r)
   redis.call('HSET', r.meta_key, 'epoch', args[1], 'key', args[5], 'version', args[4], 'deleted', 1,
     'last_seq', last_seq)
@@ -721,6 +721,7 @@ end
 -- number, user, lane, status, joined_ms, expires_ms: a live entry. An older one of the user has
 -- expired.
 register('restore', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 0 end -- the event was deleted
   local r, why = room_open(keys, args)
   if not r then return why end
   local seq, user = args[4], args[5]
@@ -740,6 +741,7 @@ end)
 
 -- The next number at the least: after the last entry.
 register('recovered', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 0 end
   local r, why = room_open(keys, args)
   if not r then return why end
   skip_to(r, tonumber(args[4]) - 1)
