@@ -182,7 +182,7 @@ static void open_event(void) {
                                 .active_ttl_s = 86400,
                                 .grace_s = 86400}};
     memory = memory_new();
-    queues_configure(memory_queues(memory), &e);
+    queues_restore_event(memory_queues(memory), &e);
     for (int i = 0; i < USERS; i++) let_in(i);
 }
 

@@ -326,14 +326,15 @@ static void expiry_add(struct claims *c, uint32_t number, int64_t due_ms) {
     heap_push(&c->expiries, due_ms, handle_of(c, number));
 }
 
-size_t claims_due(struct claims *c, int64_t now_ms, struct uuid *out, size_t max) {
+size_t claims_due(struct claims *c, int64_t now_ms, struct claim_ref *out, size_t max) {
     size_t count = 0;
     const struct heap_item *first;
     while (count < max && (first = heap_first(&c->expiries)) != NULL && first->key <= now_ms) {
         uint32_t number = expiry_of(c, first);
         heap_pop(&c->expiries);
         if (number == 0) continue;
-        out[count++] = row_at(c, number)->id;
+        const struct row *r = row_at(c, number);
+        out[count++] = (struct claim_ref){r->id, c->seatings[r->seating]->key};
         expiry_add(c, number, now_ms + DUE_AGAIN_MS);
     }
     return count;

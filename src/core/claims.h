@@ -127,7 +127,7 @@ bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat);
 
 /* Settled holds whose time is over, first those that ended first. They stay until the ledger has
  * decided, and are not told again for DUE_AGAIN_MS. Returns how many. */
-size_t claims_due(struct claims *c, int64_t now_ms, struct uuid *out, size_t max);
+size_t claims_due(struct claims *c, int64_t now_ms, struct claim_ref *out, size_t max);
 
 /* The user's live reservations, oldest last; with an entry_seq that is not 0 only those of that
  * entry. Returns how many there are, and writes `max` of them at the most. */

@@ -17,7 +17,7 @@ struct room {
     int64_t event_key;
     int64_t version;
     int64_t opens_at_ms; /* of that version */
-    struct queue *queue; /* under lock, as the rest */
+    struct queue *queue; /* under lock, as the rest; NULL: the event was removed */
     struct claims *claims;
 };
 
@@ -40,8 +40,8 @@ struct room *room_begin(struct memory *m, struct hot_op *op);
 /* Ends actives whose time is over, and tells the listener. In the room. */
 void room_purge(const struct memory *m, struct room *r, int64_t now_ms);
 
-/* The event is there with these rules, unless newer ones are; or it is gone. */
+/* The event is there with these rules, or it is gone, unless something newer was said. */
 void memory_configure(struct memory *m, const struct event *e);
-void memory_remove(struct memory *m, int64_t event_key);
+void memory_remove(struct memory *m, int64_t event_key, int64_t version);
 
 #endif

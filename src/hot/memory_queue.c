@@ -151,12 +151,36 @@ static void end(struct queues *q, struct end_op *e) {
     e->done(e);
 }
 
-static void configure(struct queues *q, const struct event *e) {
+static void restore_event(struct queues *q, const struct event *e) {
     memory_configure(memory_of(q), e);
 }
 
-static void remove_event(struct queues *q, int64_t event_key) {
-    memory_remove(memory_of(q), event_key);
+static void configure(struct queues *q, struct configure_op *c) {
+    memory_configure(memory_of(q), c->event);
+    c->op.result = ERR_OK;
+    c->done(c);
+}
+
+static void remove_event(struct queues *q, struct remove_op *r) {
+    memory_remove(memory_of(q), r->op.event_key, r->version);
+    r->op.result = ERR_OK;
+    r->done(r);
+}
+
+/* Whoever made it pending is in this process, and settles it. */
+static void overdue(struct queues *q, struct overdue_op *o) {
+    (void)q;
+    o->op.result = ERR_OK;
+    o->enter_count = 0;
+    o->admission_count = 0;
+    o->claim_count = 0;
+    o->done(o);
+}
+
+/* Its room is how it is known. */
+static void meet(struct queues *q, const struct event *e) {
+    (void)q;
+    (void)e;
 }
 
 static void restore(struct queues *q, const struct ledger_entry *e) {
@@ -192,6 +216,9 @@ const struct queue_ops memory_queue_ops = {.enter = enter,
                                            .end = end,
                                            .configure = configure,
                                            .remove = remove_event,
+                                           .overdue = overdue,
+                                           .meet = meet,
+                                           .restore_event = restore_event,
                                            .restore = restore,
                                            .recovered = recovered,
                                            .listen = listen_to};

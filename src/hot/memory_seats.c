@@ -69,7 +69,7 @@ static void due(struct seats *s, struct due_op *d) {
     struct room *r = room_begin(m, &d->op);
     d->count = 0;
     if (r != NULL) {
-        d->count = claims_due(r->claims, d->op.now_ms, d->ids, d->max);
+        d->count = claims_due(r->claims, d->op.now_ms, d->refs, d->max);
         room_leave(m, r);
     }
     d->done(d);

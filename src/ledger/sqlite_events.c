@@ -140,6 +140,58 @@ int events_read(struct db *db, const struct ledger_reader *reader) {
     return rc;
 }
 
+static void list_event(void *to, struct event *e) {
+    struct ledger_events_read *read = to;
+    read->events = mem_grow(read->events, (read->count + 1) * sizeof(struct event *));
+    read->events[read->count++] = e;
+}
+
+static int list_removed(struct db *db, struct ledger_events_read *read) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query_cells(db, &rows,
+                            "SELECT id, version, type, external_id FROM events"
+                            " WHERE deleted_at IS NOT NULL",
+                            NULL, 0);
+    while (db_next(rows, &rc)) {
+        struct removed_event e = {.key = sqlite3_column_int64(rows, 0),
+                                  .version = sqlite3_column_int64(rows, 1)};
+        if (!str_copy(column_str(rows, 2), e.type, sizeof e.type) ||
+            !str_copy(column_str(rows, 3), e.id, sizeof e.id)) {
+            sqlite3_reset(rows);
+            return SQLITE_CORRUPT;
+        }
+        read->removed = mem_grow(read->removed, (read->removed_count + 1) * sizeof e);
+        read->removed[read->removed_count++] = e;
+    }
+    return rc;
+}
+
+static void list_free(struct ledger_events_read *read) {
+    for (size_t i = 0; i < read->count; i++) mem_free(read->events[i]);
+    mem_free(read->events);
+    mem_free(read->removed);
+}
+
+/* Versions only grow, so their sum tells any change. */
+int events_news(struct db *db, struct ledger_events_read *read) {
+    read->events = NULL;
+    read->count = 0;
+    read->removed = NULL;
+    read->removed_count = 0;
+    read->mark = 0;
+    int rc = db_exec(db, "BEGIN");
+    if (rc == SQLITE_OK)
+        rc = db_number_cells(db, &read->mark, "SELECT 1 + coalesce(sum(version), 0) FROM events",
+                             NULL, 0);
+    bool is_news = read->mark != read->known_mark;
+    if (rc == SQLITE_OK && is_news)
+        rc = events_read(db, &(struct ledger_reader){.on_event = list_event, .to = read});
+    if (rc == SQLITE_OK && is_news) rc = list_removed(db, read);
+    if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
+    if (rc != SQLITE_OK) list_free(read);
+    return rc;
+}
+
 /* --- writing --- */
 
 static int event_find(struct db *db, str type, str id, int64_t *key) {
@@ -320,6 +372,7 @@ int event_delete_apply(struct db *db, struct ledger_event_delete *del) {
                     "UPDATE sections SET removed_version = ?2"
                     " WHERE event_id = ?1 AND removed_version IS NULL",
                     cell_i64(key), cell_i64(version));
+    del->key = key;
     del->version = version;
     return rc;
 }

@@ -50,13 +50,16 @@ int event_put_apply(struct db *db, struct ledger_event_put *put);
 int event_delete_apply(struct db *db, struct ledger_event_delete *del);
 /* Every event that is not deleted; inside a transaction. */
 int events_read(struct db *db, const struct ledger_reader *reader);
+int events_news(struct db *db, struct ledger_events_read *read);
 
 /* --- sqlite_queue.c: likewise --- */
 
 int enter_apply(struct db *db, struct ledger_enter *enter);
+int enter_void_apply(struct db *db, struct ledger_enter_void *undo);
 int admit_apply(struct db *db, struct ledger_admit *admit);
 int end_apply(struct db *db, struct ledger_end *end);
 int entry_get(struct db *db, struct ledger_entry_get *get);
+int waiting_read(struct db *db, struct ledger_waiting_read *read);
 /* Of events that are not deleted: their highest numbers, and every live entry. */
 int queues_read(struct db *db, const struct ledger_reader *reader);
 int entries_read(struct db *db, const struct ledger_reader *reader);

@@ -1,5 +1,6 @@
 #include <assert.h>
 
+#include "base/mem.h"
 #include "ledger/sqlite_parts.h"
 
 /* Only who was admitted completes. */
@@ -46,15 +47,34 @@ int enter_apply(struct db *db, struct ledger_enter *enter) {
     return rc;
 }
 
+int enter_void_apply(struct db *db, struct ledger_enter_void *undo) {
+    int64_t there = 0;
+    undo->record.result = ERR_OK;
+    int rc =
+        db_run(db,
+               "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at,"
+               " finished_at) SELECT id, ?2, '', 0, 'VOID', ?3, ?3 FROM events WHERE id = ?1"
+               " ON CONFLICT DO NOTHING",
+               cell_i64(undo->event_key), cell_i64((int64_t)undo->seq), cell_i64(undo->now_ms));
+    if (rc == SQLITE_OK)
+        rc = db_number(db, &there,
+                       "SELECT 1 FROM queue_entries"
+                       " WHERE event_id = ?1 AND seq = ?2 AND status <> 'VOID'",
+                       cell_i64(undo->event_key), cell_i64((int64_t)undo->seq));
+    undo->voided = there == 0;
+    return rc;
+}
+
 int admit_apply(struct db *db, struct ledger_admit *admit) {
     int rc = SQLITE_OK;
     admit->record.result = ERR_OK;
     for (size_t i = 0; rc == SQLITE_OK && i < admit->count; i++) {
         const struct entry_change *e = &admit->entries[i];
         rc = db_run(db,
-                    "UPDATE queue_entries SET status = 'ACTIVE', admitted_at = ?3,"
-                    " active_expires_at = ?4"
-                    " WHERE event_id = ?1 AND seq = ?2 AND status = 'WAITING'",
+                    "UPDATE queue_entries SET status = 'ACTIVE',"
+                    " admitted_at = coalesce(admitted_at, ?3), active_expires_at = ?4"
+                    " WHERE event_id = ?1 AND seq = ?2 AND (status = 'WAITING'"
+                    " OR (status = 'ACTIVE' AND active_expires_at = ?4))",
                     cell_i64(admit->event_key), cell_i64((int64_t)e->seq), cell_i64(admit->now_ms),
                     cell_i64(e->expires_ms));
         admit->kept[i] = sqlite3_changes(db->handle) > 0;
@@ -76,8 +96,8 @@ int end_apply(struct db *db, struct ledger_end *end) {
 int entry_get(struct db *db, struct ledger_entry_get *get) {
     sqlite3_stmt *row = NULL;
     int rc = db_query(db, &row,
-                      "SELECT status, user_id FROM queue_entries"
-                      " WHERE event_id = ?1 AND seq = ?2 AND status <> 'VOID'",
+                      "SELECT status, user_id, lane, joined_at, active_expires_at"
+                      " FROM queue_entries WHERE event_id = ?1 AND seq = ?2 AND status <> 'VOID'",
                       cell_i64(get->event_key), cell_i64((int64_t)get->seq));
     get->status = ENTRY_NONE;
     get->user_len = 0;
@@ -89,8 +109,34 @@ int entry_get(struct db *db, struct ledger_entry_get *get) {
         get->status = (enum entry_status)status;
         memcpy(get->user, user.at, user.len);
         get->user_len = user.len;
+        get->lane = (unsigned)sqlite3_column_int(row, 2);
+        get->joined_ms = sqlite3_column_int64(row, 3);
+        get->expires_ms = sqlite3_column_int64(row, 4);
     }
     sqlite3_reset(row);
+    return rc;
+}
+
+int waiting_read(struct db *db, struct ledger_waiting_read *read) {
+    sqlite3_stmt *rows = NULL;
+    size_t room = 0;
+    read->waiting = NULL;
+    read->count = 0;
+    int rc = db_query(db, &rows,
+                      "SELECT lane * 281474976710656 + seq AS place FROM queue_entries"
+                      " WHERE event_id = ?1 AND status = 'WAITING' ORDER BY place",
+                      cell_i64(read->event_key));
+    while (db_next(rows, &rc)) {
+        if (read->count == room) {
+            room = room == 0 ? 64 : room * 2;
+            read->waiting = mem_grow(read->waiting, room * sizeof *read->waiting);
+        }
+        read->waiting[read->count++] = (uint64_t)sqlite3_column_int64(rows, 0);
+    }
+    if (rc == SQLITE_OK) return rc;
+    mem_free(read->waiting);
+    read->waiting = NULL;
+    read->count = 0;
     return rc;
 }
 

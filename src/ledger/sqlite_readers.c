@@ -28,6 +28,10 @@ static int answer_of(struct db *db, struct ledger_record *r) {
         return idempotency_get(db, (struct ledger_idempotency_get *)r);
     case LEDGER_AUDIT_PAGE:
         return answer_page(db, (struct ledger_audit_page *)r);
+    case LEDGER_EVENTS_READ:
+        return events_news(db, (struct ledger_events_read *)r);
+    case LEDGER_WAITING_READ:
+        return waiting_read(db, (struct ledger_waiting_read *)r);
     default:
         assert(false && "a record was asked");
         return SQLITE_MISUSE;

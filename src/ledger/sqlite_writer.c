@@ -48,6 +48,8 @@ static int record_apply(struct db *db, struct tally *t, struct ledger_record *r)
         return event_delete_apply(db, (struct ledger_event_delete *)r);
     case LEDGER_ENTER:
         return enter_apply(db, (struct ledger_enter *)r);
+    case LEDGER_ENTER_VOID:
+        return enter_void_apply(db, (struct ledger_enter_void *)r);
     case LEDGER_ADMIT:
         return admit_apply(db, (struct ledger_admit *)r);
     case LEDGER_END:
@@ -109,6 +111,9 @@ static void record_undo(struct ledger_record *r) {
         break;
     case LEDGER_HOLD_VOID:
         ((struct ledger_hold_void *)r)->voided = false;
+        break;
+    case LEDGER_ENTER_VOID:
+        ((struct ledger_enter_void *)r)->voided = false;
         break;
     case LEDGER_CONFIRM:
         confirm_undo((struct ledger_confirm *)r);
@@ -208,19 +213,12 @@ static void fail_all(struct writer *w, struct ledger_record **records, size_t co
         records[i]->result = disk_is_full(f) ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED;
 }
 
-static void tell_committed(struct ledger_record **records, size_t count_of) {
-    for (size_t i = 0; i < count_of; i++)
-        if (records[i]->committed != NULL && records[i]->result == ERR_OK)
-            records[i]->committed(records[i]);
-}
-
 static void replay_singly(struct writer *w, struct ledger_record **records, size_t count_of) {
     struct failure f;
     for (size_t i = 0; i < count_of; i++) {
         if (transact(w, &records[i], 1, &f)) {
             note_writable(w, true, NULL);
             count(COUNT_LEDGER_RECORDS, 1);
-            tell_committed(&records[i], 1);
         } else if (concerns_all(&f)) {
             fail_all(w, records + i, count_of - i, &f);
             return;
@@ -238,7 +236,6 @@ static void write_batch(struct writer *w, struct ledger_record **records, size_t
     if (transact(w, records, count_of, &f)) {
         note_writable(w, true, NULL);
         count(COUNT_LEDGER_RECORDS, count_of);
-        tell_committed(records, count_of);
         observe(HISTOGRAM_LEDGER_BATCH_RECORDS, count_of);
         observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, (uint64_t)(clock_steady_ns() - began_ns) / 1000);
     } else if (concerns_all(&f)) {

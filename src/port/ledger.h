@@ -102,6 +102,7 @@ struct ledger_event_delete {
     str id;
     int64_t now_ms;
     struct audit_note note;
+    int64_t key;     /* out: of the event */
     int64_t version; /* out: higher than any that the event had */
 };
 
@@ -202,10 +203,10 @@ struct ledger_hold {
     const int64_t *fences;   /* NULL: written under no lock; or the fence of each seat's lock */
     struct idempotency *idempotency; /* NULL: no key was sent */
     uint32_t epoch;
-    bool held;                       /* out: this record did it */
-    bool sold_out;                   /* out: and the event had no seat left then */
-    enum reservation_status status;  /* out, on OK and not replayed */
-    uint32_t *refused;               /* out, in order; room for as many as are wanted */
+    bool held;                      /* out: this record did it */
+    bool sold_out;                  /* out: and the event had no seat left then */
+    enum reservation_status status; /* out, on OK and not replayed */
+    uint32_t *refused;              /* out, in order; room for as many as are wanted */
     size_t refused_count;
 };
 
@@ -303,15 +304,24 @@ struct ledger_idempotency_get {
     struct idempotency *idempotency;
 };
 
-/* Asked, not submitted: every event that is not deleted, unless there are as many as the asker knows
- * and none is newer. */
+/* Where an event was deleted. */
+struct removed_event {
+    int64_t key;
+    int64_t version; /* higher than any that the event had */
+    char type[EVENT_TYPE_BYTES_MAX + 1];
+    char id[EVENT_ID_BYTES_MAX + 1];
+};
+
+/* Asked, not submitted: every event, and every deleted one that the ledger still knows of; unless
+ * nothing has changed since the asker was told `known_mark`. */
 struct ledger_events_read {
     struct ledger_record record;
-    size_t known_count;
-    int64_t known_version; /* the highest */
-    bool unchanged;        /* out */
+    int64_t known_mark;    /* 0: never asked before */
+    int64_t mark;          /* out: another one after any change; never 0. The same: that is all */
     struct event **events; /* out: mem_free each, and the array */
     size_t count;
+    struct removed_event *removed; /* out: mem_free when done */
+    size_t removed_count;
 };
 
 /* Asked, not submitted: who waits in an event's queue, in the order of admission. */
@@ -322,12 +332,14 @@ struct ledger_waiting_read {
     size_t count;
 };
 
-/* What became durable of a reservation. */
+/* Something became durable of a reservation; and how that is now, which may be later news. */
 struct ledger_fact {
     int64_t id;
     struct uuid reservation;
     int64_t event_key;
     int64_t section_key;
+    enum strategy strategy;         /* of the reservation */
+    enum reservation_status status; /* of the reservation, now */
 };
 
 #define FACTS_READ_MAX 256

@@ -11,6 +11,7 @@ struct catalogue {
     struct map by_path;    /* "TYPE/ID" → event */
     struct map by_key;     /* the key's bytes → event */
     struct map by_section; /* a section's key, in bytes → event */
+    struct map removed;    /* "TYPE/ID" → the version of its removal, in memory of its own */
     struct event **by_name;
     size_t count;
     size_t cap;
@@ -27,10 +28,15 @@ struct catalogue *catalogue_new(void) {
     map_init(&c->by_path);
     map_init(&c->by_key);
     map_init(&c->by_section);
+    map_init(&c->removed);
     return c;
 }
 
 void catalogue_free(struct catalogue *c) {
+    size_t at = 0;
+    int64_t *version;
+    while ((version = map_next(&c->removed, &at)) != NULL) mem_free(version);
+    map_deinit(&c->removed);
     for (size_t i = 0; i < c->count; i++) mem_free(c->by_name[i]);
     mem_free(c->by_name);
     map_deinit(&c->by_path);
@@ -110,6 +116,12 @@ static void remove_keys(struct catalogue *c, const struct event *e) {
         map_remove(&c->by_section, map_key(&e->sections[i].key));
 }
 
+static bool is_news(const struct catalogue *c, str path, int64_t version) {
+    const struct event *e = map_get(&c->by_path, path);
+    const int64_t *removed = map_get(&c->removed, path);
+    return (e == NULL || e->version < version) && (removed == NULL || *removed < version);
+}
+
 void catalogue_install(struct catalogue *c, struct event *e) {
     str type = str_of(e->type);
     str id = str_of(e->id);
@@ -117,9 +129,14 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     str key = event_path(type, id, path);
     assert(key.len > 0);
     pthread_rwlock_wrlock(&c->lock);
+    if (!is_news(c, key, e->version)) {
+        pthread_rwlock_unlock(&c->lock);
+        mem_free(e);
+        return;
+    }
     size_t at = search(c, type, id, false);
     struct event *old = map_put(&c->by_path, key, e);
-    assert(old == NULL || (old == c->by_name[at] && old->version < e->version));
+    assert(old == NULL || old == c->by_name[at]);
     if (old != NULL) remove_keys(c, old);
     add_keys(c, e);
     if (old == NULL) {
@@ -135,11 +152,22 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     mem_free(old);
 }
 
-int64_t catalogue_remove(struct catalogue *c, str type, str id) {
+static void note_removal(struct catalogue *c, str path, int64_t version) {
+    int64_t *removed = map_get(&c->removed, path);
+    if (removed == NULL) {
+        removed = mem_new(sizeof *removed);
+        map_put(&c->removed, path, removed);
+    }
+    if (version > *removed) *removed = version;
+}
+
+void catalogue_remove(struct catalogue *c, str type, str id, int64_t version) {
     char path[EVENT_PATH_BYTES];
     str key = event_path(type, id, path);
+    assert(key.len > 0);
     pthread_rwlock_wrlock(&c->lock);
-    struct event *old = key.len == 0 ? NULL : map_remove(&c->by_path, key);
+    struct event *old = is_news(c, key, version) ? map_remove(&c->by_path, key) : NULL;
+    note_removal(c, key, version);
     if (old != NULL) {
         size_t at = search(c, type, id, false);
         assert(c->by_name[at] == old);
@@ -148,9 +176,7 @@ int64_t catalogue_remove(struct catalogue *c, str type, str id) {
         memmove(c->by_name + at, c->by_name + at + 1, (c->count - at) * sizeof *c->by_name);
     }
     pthread_rwlock_unlock(&c->lock);
-    int64_t gone = old == NULL ? 0 : old->key;
     mem_free(old);
-    return gone;
 }
 
 size_t catalogue_count(struct catalogue *c) {

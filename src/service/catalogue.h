@@ -1,7 +1,8 @@
 /*
  * catalogue: the events as they are in force now, in memory, for everybody who needs one on the
- * path of a request. Filled from the ledger at start, and changed in the order of its commits,
- * before anybody is told of one.
+ * path of a request. Filled from the ledger at start, and changed after its commits, before anybody
+ * is told of one. The highest version of a name wins, whatever comes first; so a removal is
+ * remembered with its version.
  *
  * Reading: between catalogue_open and catalogue_shut, on one thread, events are there and stay
  * as they are. Keep it short: changes wait meanwhile.
@@ -30,10 +31,11 @@ const struct event *catalogue_find_section(struct catalogue *c, int64_t section_
 size_t catalogue_behind(struct catalogue *c, str type, str id);
 const struct event *catalogue_at(struct catalogue *c, size_t number);
 
-/* Takes the event over, in place of an older one of its name. */
+/* Takes the event over, in place of an older one of its name; what is not newer than the one that
+ * is there, or than its removal, is freed. */
 void catalogue_install(struct catalogue *c, struct event *e);
-/* The key of the event that is gone now; 0: there was none. */
-int64_t catalogue_remove(struct catalogue *c, str type, str id);
+/* The event is gone, unless there is a newer one of its name. */
+void catalogue_remove(struct catalogue *c, str type, str id, int64_t version);
 size_t catalogue_count(struct catalogue *c);
 
 #endif

@@ -5,17 +5,27 @@
 #include "base/clock.h"
 #include "base/list.h"
 
-/* On the ledger's thread: changes are seen in the order in which they were committed. Whoever finds
- * an event in the catalogue finds its queue too. */
-static void on_change_committed(struct ledger_record *r) {
-    struct event_change *change = CONTAINER_OF(r, struct event_change, put.record);
-    queues_configure(change->events->queues, change->put.stored);
+/* Whoever finds an event in the catalogue finds its queue too. Should the hot store not have heard
+ * of it, it does soon (service/roster.h). */
+static void on_configured(struct configure_op *op) {
+    struct event_change *change = CONTAINER_OF(op, struct event_change, configure);
     catalogue_install(change->events->catalogue, event_copy(change->put.stored));
+    if (change->events->hot != NULL) hot_announce(change->events->hot);
+    change->done(change, ERR_OK);
 }
 
 static void on_changed(struct task *task) {
     struct event_change *change = CONTAINER_OF(task, struct event_change, put.record.task);
-    change->done(change, change->put.record.result);
+    if (change->put.record.result != ERR_OK) {
+        change->done(change, change->put.record.result);
+        return;
+    }
+    const struct event *stored = change->put.stored;
+    change->configure =
+        (struct configure_op){.op = {.event_key = stored->key, .now_ms = clock_wall_ms()},
+                              .event = stored,
+                              .done = on_configured};
+    queues_configure(change->events->queues, &change->configure);
 }
 
 void events_change(struct events *ev, struct event_change *change) {
@@ -23,22 +33,30 @@ void events_change(struct events *ev, struct event_change *change) {
     change->events = ev;
     change->put.record.kind = LEDGER_EVENT_PUT;
     change->put.record.task.run = on_changed;
-    change->put.record.committed = on_change_committed;
     change->put.now_ms = clock_wall_ms();
     enum err refused = ledger_submit(ev->ledger, &change->put.record);
     if (refused != ERR_OK) change->done(change, refused);
 }
 
-static void on_removal_committed(struct ledger_record *r) {
-    struct event_removal *removal = CONTAINER_OF(r, struct event_removal, remove.record);
-    int64_t key =
-        catalogue_remove(removal->events->catalogue, removal->remove.type, removal->remove.id);
-    queues_remove(removal->events->queues, key);
+static void on_gone(struct remove_op *op) {
+    struct event_removal *removal = CONTAINER_OF(op, struct event_removal, hot_remove);
+    if (removal->events->hot != NULL) hot_announce(removal->events->hot);
+    removal->done(removal, ERR_OK);
 }
 
 static void on_removed(struct task *task) {
     struct event_removal *removal = CONTAINER_OF(task, struct event_removal, remove.record.task);
-    removal->done(removal, removal->remove.record.result);
+    const struct ledger_event_delete *gone = &removal->remove;
+    if (gone->record.result != ERR_OK) {
+        removal->done(removal, gone->record.result);
+        return;
+    }
+    catalogue_remove(removal->events->catalogue, gone->type, gone->id, gone->version);
+    removal->hot_remove =
+        (struct remove_op){.op = {.event_key = gone->key, .now_ms = clock_wall_ms()},
+                           .version = gone->version,
+                           .done = on_gone};
+    queues_remove(removal->events->queues, &removal->hot_remove);
 }
 
 void events_delete(struct events *ev, struct event_removal *removal) {
@@ -46,7 +64,6 @@ void events_delete(struct events *ev, struct event_removal *removal) {
     removal->events = ev;
     removal->remove.record.kind = LEDGER_EVENT_DELETE;
     removal->remove.record.task.run = on_removed;
-    removal->remove.record.committed = on_removal_committed;
     removal->remove.now_ms = clock_wall_ms();
     enum err refused = ledger_submit(ev->ledger, &removal->remove.record);
     if (refused != ERR_OK) removal->done(removal, refused);

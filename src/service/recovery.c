@@ -16,7 +16,7 @@ struct recovery {
 
 static void on_event(void *to, struct event *e) {
     struct recovery *r = to;
-    queues_configure(r->events->queues, e);
+    queues_restore_event(r->events->queues, e);
     catalogue_install(r->events->catalogue, e);
 }
 

@@ -265,7 +265,8 @@ static void follow(struct deciding *d, bool changed) {
         decided(d);
         return;
     }
-    d->news = (struct reservation_news){d->id, d->reservation->status, false};
+    d->news = (struct reservation_news){
+        .id = d->id, .section_key = d->reservation->section_key, .status = d->reservation->status};
     d->follow = (struct follow_op){
         .op = {.event_key = d->reservation->event_key, .now_ms = clock_wall_ms()},
         .news = &d->news,
@@ -453,7 +454,8 @@ static void on_left(struct room_ending *e, enum err result) {
     size_t told = 0;
     for (size_t i = 0; i < e->cancel_count; i++)
         if (l->cancelled[i])
-            l->news[told++] = (struct reservation_news){l->ids[i], RESERVATION_CANCELLED, false};
+            l->news[told++] = (struct reservation_news){
+                .id = l->ids[i], .section_key = l->sections[i], .status = RESERVATION_CANCELLED};
     count(COUNT_RESERVATION_CANCELS, told);
     l->follow = (struct follow_op){.op = {.event_key = l->event_key, .now_ms = clock_wall_ms()},
                                    .news = l->news,
@@ -473,7 +475,10 @@ static void on_holds_told(struct holds_op *h) {
         return;
     }
     for (size_t i = 0; i < known; i++)
-        if (h->reservations[i].status == RESERVATION_HELD) l->ids[held++] = h->reservations[i].id;
+        if (h->reservations[i].status == RESERVATION_HELD) {
+            l->ids[held] = h->reservations[i].id;
+            l->sections[held++] = h->reservations[i].section_key;
+        }
     if (l->rounds > 1 && held == 0) {
         l->done(l, ERR_OK);
         return;
@@ -491,6 +496,7 @@ static void on_holds_told(struct holds_op *h) {
 
 static void ask_holds(struct leaving *l, size_t room) {
     l->ids = arena_new(l->arena, room * sizeof *l->ids);
+    l->sections = arena_new(l->arena, room * sizeof *l->sections);
     l->cancelled = arena_new(l->arena, room * sizeof *l->cancelled);
     l->news = arena_new(l->arena, room * sizeof *l->news);
     l->holds = (struct holds_op){.op = {.event_key = l->event_key, .now_ms = clock_wall_ms()},
@@ -535,6 +541,7 @@ struct expiring {
     struct follow_op follow;
     struct ledger_reservation_get get;
     size_t at; /* of those that the ledger has otherwise */
+    struct claim_ref refs[EXPIRE_MAX];
     struct uuid ids[EXPIRE_MAX];
     bool expired[EXPIRE_MAX];
     struct reservation_news news[EXPIRE_MAX];
@@ -579,7 +586,8 @@ static void on_other_found(struct task *task) {
     /* What the ledger does not have at all is nobody's. */
     enum reservation_status status = r == NULL ? RESERVATION_EXPIRED : r->status;
     bool is_known = x->get.record.result == ERR_OK && status != RESERVATION_HELD;
-    x->news[0] = (struct reservation_news){x->get.id, status, false};
+    x->news[0] = (struct reservation_news){
+        .id = x->get.id, .section_key = x->refs[x->at - 1].section_key, .status = status};
     mem_free(r);
     if (is_known)
         expire_follow(x, 1, on_other_followed);
@@ -616,7 +624,7 @@ static void expire_singly(struct expiring *x) {
     ledger_health(x->all->ledger, &health);
     for (size_t i = 0; health.writable && x->record.count > 1 && i < x->record.count; i++) {
         struct expiring *one = expire_new(x->all, x->event_key);
-        one->ids[0] = x->ids[i];
+        one->refs[0] = x->refs[i];
         expire_submit(one, 1);
     }
     x->due.count = 0;
@@ -632,12 +640,15 @@ static void on_expire_written(struct task *task) {
     size_t told = 0;
     for (size_t i = 0; i < x->record.count; i++)
         if (x->expired[i])
-            x->news[told++] = (struct reservation_news){x->ids[i], RESERVATION_EXPIRED, false};
+            x->news[told++] = (struct reservation_news){.id = x->ids[i],
+                                                        .section_key = x->refs[i].section_key,
+                                                        .status = RESERVATION_EXPIRED};
     count(COUNT_RESERVATION_EXPIRIES, told);
     expire_follow(x, told, on_expired_followed);
 }
 
 static void expire_submit(struct expiring *x, size_t n) {
+    for (size_t i = 0; i < n; i++) x->ids[i] = x->refs[i].id;
     x->record = (struct ledger_expire){
         .record = {.kind = LEDGER_EXPIRE, .always = true, .task.run = on_expire_written},
         .now_ms = clock_wall_ms(),
@@ -658,7 +669,7 @@ static void on_due_told(struct due_op *d) {
 void reservations_tick(struct reservations *r, int64_t event_key) {
     struct expiring *x = expire_new(r, event_key);
     x->due = (struct due_op){.op = {.event_key = event_key, .now_ms = clock_wall_ms()},
-                             .ids = x->ids,
+                             .refs = x->refs,
                              .max = EXPIRE_MAX,
                              .done = on_due_told};
     seats_due(r->seats, &x->due);

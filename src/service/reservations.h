@@ -199,6 +199,7 @@ struct leaving {
     struct holds_op holds;
     struct room_ending end;
     struct uuid *ids; /* as the rest, room for holds.max */
+    int64_t *sections;
     bool *cancelled;
     struct reservation_news *news;
     struct follow_op follow;

@@ -147,13 +147,15 @@ static void fill_in(struct holding *h, const struct uuid *id, int64_t now_ms, in
     r->expires_ms = expires_ms;
 }
 
-static enum err submit(struct holding *h, void (*run)(struct task *)) {
+/* `epoch`: of the life of the hot store that decided; 0: the ledger does. */
+static enum err submit(struct holding *h, uint32_t epoch, void (*run)(struct task *)) {
     h->record =
         (struct ledger_hold){.record = {.kind = LEDGER_HOLD, .task.run = run},
                              .wanted = &h->reservation,
                              .versions = h->way == STRATEGY_OPTIMISTIC ? h->read.versions : NULL,
                              .fences = h->fences,
                              .idempotency = h->idempotency,
+                             .epoch = epoch,
                              .refused = h->refused};
     return ledger_submit(h->all->ledger, &h->record.record);
 }
@@ -173,7 +175,8 @@ static void apply(struct holding *h, const struct reservation *r,
 /* It hears of what the ledger has ended. */
 static void follow(struct holding *h, const struct uuid *id, enum reservation_status status,
                    void (*done)(struct follow_op *)) {
-    h->news = (struct reservation_news){*id, status, false};
+    h->news =
+        (struct reservation_news){.id = *id, .section_key = h->terms.section_key, .status = status};
     h->follow =
         (struct follow_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
                            .news = &h->news,
@@ -281,6 +284,9 @@ static void find(struct holding *h, const struct uuid *id, void (*run)(struct ta
 static void on_settled(struct claim_settle_op *s) {
     struct holding *h = CONTAINER_OF(s, struct holding, settle);
     enum err result = h->record.record.result;
+    /* The hold is durable, whether or not the hot store could be told: it hears of it again. */
+    bool is_heard = s->op.result == ERR_OK || s->op.result == ERR_EVENT_NOT_FOUND;
+    if (!is_heard) h->live = true;
     if (result == ERR_SEAT_TAKEN)
         heal(h);
     else if (result != ERR_OK)
@@ -295,10 +301,15 @@ static void on_settled(struct claim_settle_op *s) {
  * one that the key stands for. */
 static void on_claim_written(struct task *task) {
     struct holding *h = CONTAINER_OF(task, struct holding, record.record.task);
+    if (h->record.record.result == ERR_LEDGER_UNKNOWN) {
+        refuse(h, ERR_LEDGER_UNKNOWN); /* it stays pending, until somebody has found out */
+        return;
+    }
     bool is_ours = h->claim.outcome == CLAIM_THERE || !hold_is_replayed(h);
     h->kept = h->record.record.result == ERR_OK && is_ours;
     h->settle =
         (struct claim_settle_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
+                                 .section_key = h->terms.section_key,
                                  .ids = &h->reservation.id,
                                  .kept = &h->kept,
                                  .count = 1,
@@ -312,7 +323,7 @@ static enum err submit_claim(struct claim_op *c) {
     /* One that is there may have waited for the disk for longer than it lasts. */
     if (c->reservation.expires_ms <= c->op.now_ms) return ERR_HOLD_EXPIRED;
     fill_in(h, &c->reservation.id, c->op.now_ms, c->reservation.expires_ms);
-    return submit(h, on_claim_written);
+    return submit(h, c->op.epoch, on_claim_written);
 }
 
 /* Of those in the hot store, one of the user's has this key. What that means the ledger knows:
@@ -600,7 +611,7 @@ static void write_seats(struct holding *h) {
     int64_t now_ms = clock_wall_ms();
     struct uuid id = uuid_new(now_ms);
     fill_in(h, &id, now_ms, now_ms + h->terms.hold_ms);
-    enum err refused = submit(h, on_written);
+    enum err refused = submit(h, 0, on_written);
     if (refused != ERR_OK) refuse(h, refused);
 }
 

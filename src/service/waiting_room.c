@@ -45,6 +45,10 @@ static void on_enter_settled(struct settle_op *s) {
 
 static void on_enter_recorded(struct task *task) {
     struct room_entering *e = CONTAINER_OF(task, struct room_entering, record.record.task);
+    if (e->record.record.result == ERR_LEDGER_UNKNOWN) {
+        e->done(e, ERR_LEDGER_UNKNOWN); /* it stays pending, until somebody has found out */
+        return;
+    }
     e->kept = e->record.record.result == ERR_OK;
     e->settle =
         (struct settle_op){.op = {.event_key = e->enter.op.event_key, .now_ms = clock_wall_ms()},
@@ -69,7 +73,8 @@ static enum err submit_enter(struct enter_op *op) {
                               .status = p->status,
                               .joined_ms = p->joined_ms,
                               .expires_ms = p->expires_ms,
-                              .closes = op->closes};
+                              .closes = op->closes,
+                              .epoch = op->op.epoch};
     return ledger_submit(e->room->ledger, &e->record.record);
 }
 
@@ -304,6 +309,10 @@ static void on_admission_settled(struct settle_op *s) {
 
 static void on_admission_recorded(struct task *task) {
     struct admission *a = CONTAINER_OF(task, struct admission, record.record.task);
+    if (a->record.record.result == ERR_LEDGER_UNKNOWN) {
+        admission_end(a, ERR_LEDGER_UNKNOWN, 0); /* pending, until somebody has found out */
+        return;
+    }
     if (a->record.record.result != ERR_OK) memset(a->kept, 0, sizeof a->kept);
     a->settle =
         (struct settle_op){.op = {.event_key = a->admit.op.event_key, .now_ms = clock_wall_ms()},
@@ -321,6 +330,7 @@ static enum err submit_admission(struct admit_op *op) {
     a->record = (struct ledger_admit){
         .record = {.kind = LEDGER_ADMIT, .always = true, .task.run = on_admission_recorded},
         .event_key = op->op.event_key,
+        .epoch = op->op.epoch,
         .now_ms = op->op.now_ms,
         .entries = op->entries,
         .count = op->count,

@@ -444,34 +444,6 @@ static void records_are_written_and_handed_back_in_order(void **state) {
     mem_free(records);
 }
 
-static int64_t committed_versions[64];
-static size_t committed_count;
-
-/* On the ledger's thread; the test looks only when the records are back. */
-static void note_committed(struct ledger_record *r) {
-    struct ledger_event_put *put = (struct ledger_event_put *)r;
-    committed_versions[committed_count++] = put->stored->version;
-}
-
-static void commits_are_told_in_their_order_before_anybody_is_answered(void **state) {
-    struct fixture *f = *state;
-    struct event *wanted = test_event("1", 1);
-    mem_free(harness_store(&f->h, f->l, wanted));
-    struct test_record edits[40];
-    committed_count = 0;
-    for (size_t i = 0; i < 40; i++) {
-        test_edit(&edits[i], i % 4 == 3 ? refuse_edit : raise_price);
-        edits[i].record.committed = note_committed;
-        assert_int_equal(ledger_submit(f->l, &edits[i].record), ERR_OK);
-    }
-    harness_wait_back(&f->h, edits, 40);
-    assert_int_equal(committed_count, 30); /* the refused ones are not among them */
-    for (size_t i = 1; i < committed_count; i++)
-        assert_true(committed_versions[i - 1] < committed_versions[i]);
-    for (size_t i = 0; i < 40; i++) test_record_deinit(&edits[i]);
-    mem_free(wanted);
-}
-
 static void full_queue_refuses_at_once(void **state) {
     struct fixture *f = *state;
     reopen(f, 1);
@@ -631,7 +603,6 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(refusal_leaves_nothing_behind),
         TEST(audit_tells_newest_first_in_pages),
         TEST(records_are_written_and_handed_back_in_order),
-        TEST(commits_are_told_in_their_order_before_anybody_is_answered),
         TEST(full_queue_refuses_at_once),
         TEST(close_writes_and_hands_back_everything),
         TEST(records_come_back_on_their_own_worker),

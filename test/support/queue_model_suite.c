@@ -231,12 +231,17 @@ static struct queue_config some_config(void) {
                                            .grace_s = between(1, 30)}};
 }
 
+static struct event event_with(const struct queue_config *c) {
+    return (struct event){.key = key,
+                          .version = c->version,
+                          .state = c->state,
+                          .opens_at_ms = c->opens_at_ms,
+                          .queue = c->rules};
+}
+
 static void configure(const struct queue_config *c) {
-    queues_configure(store.queues, &(struct event){.key = key,
-                                                   .version = c->version,
-                                                   .state = c->state,
-                                                   .opens_at_ms = c->opens_at_ms,
-                                                   .queue = c->rules});
+    struct event e = event_with(c);
+    step_configure(&store, &e);
 }
 
 static void port_configure(void) {
@@ -252,7 +257,8 @@ static void choose(int event) {
 
 static void restore_event(void) {
     char name[80];
-    configure(&m->config);
+    struct event event = event_with(&m->config);
+    step_restore_event(&store, &event);
     model_restart(m);
     for (size_t i = 0; i < m->live_count; i++) {
         const struct model_entry *e = model_live(m, i);

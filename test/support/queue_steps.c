@@ -1,7 +1,9 @@
 #include "queue_steps.h"
 
+#include <assert.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -43,6 +45,7 @@ size_t store_heard(struct store *s, struct heard *out, size_t max) {
 void store_open(struct store *s, const struct queue_adapter *adapter) {
     *s = (struct store){.adapter = adapter, .verdict = ERR_OK};
     pthread_mutex_init(&s->lock, NULL);
+    map_init(&s->sections);
     s->queues = adapter->open(&s->fixture);
     s->seats = adapter->seats(s->fixture);
     queues_listen(s->queues, (struct queue_listener){.expired = on_expired, .to = s});
@@ -51,7 +54,25 @@ void store_open(struct store *s, const struct queue_adapter *adapter) {
 void store_close(struct store *s) {
     s->adapter->close(s->fixture);
     pthread_mutex_destroy(&s->lock);
+    map_deinit(&s->sections);
     mem_free(s->heard);
+}
+
+static str key_of(const struct uuid *id) {
+    return (str){(const char *)id->bytes, sizeof id->bytes};
+}
+
+void store_note_section(struct store *s, const struct uuid *id, int64_t section_key) {
+    pthread_mutex_lock(&s->lock);
+    map_put(&s->sections, key_of(id), (void *)(uintptr_t)section_key);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int64_t store_section(struct store *s, const struct uuid *id) {
+    pthread_mutex_lock(&s->lock);
+    int64_t section_key = (int64_t)(uintptr_t)map_get(&s->sections, key_of(id));
+    pthread_mutex_unlock(&s->lock);
+    return section_key;
 }
 
 struct event store_event(int64_t key) {
@@ -66,9 +87,63 @@ struct event store_event(int64_t key) {
                                     .grace_s = 300}};
 }
 
+static struct event named(const struct event *e) {
+    struct event out = *e;
+    if (out.type[0] == '\0') {
+        snprintf(out.type, sizeof out.type, "TEST");
+        snprintf(out.id, sizeof out.id, "%lld", (long long)e->key);
+    }
+    return out;
+}
+
+struct configured {
+    struct configure_op op;
+    bool done;
+};
+
+static void on_configured(struct configure_op *op) {
+    CONTAINER_OF(op, struct configured, op)->done = true;
+}
+
+void step_configure(struct store *s, const struct event *e) {
+    struct event event = named(e);
+    struct configured c = {
+        .op = {.op = {.event_key = e->key}, .event = &event, .done = on_configured}};
+    queues_configure(s->queues, &c.op);
+    store_wait(s, &c.done);
+}
+
+struct removed {
+    struct remove_op op;
+    bool done;
+};
+
+static void on_removed(struct remove_op *op) {
+    CONTAINER_OF(op, struct removed, op)->done = true;
+}
+
+void step_remove(struct store *s, int64_t key, int64_t version) {
+    struct removed r = {.op = {.op = {.event_key = key}, .version = version, .done = on_removed}};
+    queues_remove(s->queues, &r.op);
+    store_wait(s, &r.done);
+}
+
 void store_configure(struct store *s, struct event *e) {
     e->version++;
-    queues_configure(s->queues, e);
+    step_configure(s, e);
+}
+
+void store_filling_begins(struct store *s) {
+    if (s->adapter->filling_begins != NULL) s->adapter->filling_begins(s->fixture);
+}
+
+void store_filling_ends(struct store *s) {
+    if (s->adapter->filling_ends != NULL) s->adapter->filling_ends(s->fixture);
+}
+
+void step_restore_event(struct store *s, const struct event *e) {
+    struct event event = named(e);
+    queues_restore_event(s->queues, &event);
 }
 
 /* Threads of the suite's wait too, and only the test's own may fail by cmocka. */

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "base/map.h"
 #include "queue_suite.h"
 
 /* The beginning of an interval, whether it is one of seconds or of hours. */
@@ -34,6 +35,7 @@ struct store {
     struct heard *heard; /* under lock, as the rest */
     size_t heard_count;
     size_t heard_cap;
+    struct map sections; /* under lock: a reservation's id → the key of its section */
 };
 
 void store_open(struct store *s, const struct queue_adapter *adapter);
@@ -42,6 +44,9 @@ void store_close(struct store *s);
 void store_note(struct store *s, struct heard h);
 /* Until *done, with the adapter's help; aborts after a minute. */
 void store_wait(struct store *s, const bool *done);
+/* In which section a reservation is, for those who only have its id; 0: nobody has said. */
+void store_note_section(struct store *s, const struct uuid *id, int64_t section_key);
+int64_t store_section(struct store *s, const struct uuid *id);
 /* What was heard since the last time; how many. */
 size_t store_heard(struct store *s, struct heard *out, size_t max);
 
@@ -49,6 +54,13 @@ size_t store_heard(struct store *s, struct heard *out, size_t max);
 struct event store_event(int64_t key);
 /* With the next version. */
 void store_configure(struct store *s, struct event *e);
+/* As it is. An event without a name has its key as its name. From any thread, as the next one. */
+void step_configure(struct store *s, const struct event *e);
+void step_remove(struct store *s, int64_t key, int64_t version);
+/* Between the two the store is filled: step_restore_event first. */
+void store_filling_begins(struct store *s);
+void store_filling_ends(struct store *s);
+void step_restore_event(struct store *s, const struct event *e);
 
 struct entered {
     enum err result;

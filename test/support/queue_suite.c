@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "queue_steps.h"
+#include "seats_steps.h"
 
 #define KEY 7
 #define OTHER 8
@@ -145,7 +145,7 @@ static void entering_tells_the_seats_that_are_left_and_whether_the_user_holds_so
                                     .seat_count = 2,
                                     .status = RESERVATION_HELD,
                                     .expires_ms = T0 + 300 * SECOND};
-    seats_restore(f->s.seats, KEY, &hold);
+    step_sync(&f->s, KEY, &hold, 2, NULL, 0);
     ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, T0);
     assert_int_equal(ann.outcome, ENTER_THERE);
     assert_told(&ann, 13, 2, 0, true);
@@ -160,14 +160,14 @@ static void entering_tells_the_seats_that_are_left_and_whether_the_user_holds_so
     assert_told(&refused, 13, 2, 0, false);
     step_settle_enter(&f->s, KEY, other.place.seq, false);
     hold.status = RESERVATION_CONFIRMED;
-    seats_restore(f->s.seats, KEY, &hold);
+    step_sync(&f->s, KEY, &hold, 2, NULL, 0);
     ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, T0);
     assert_told(&ann, 13, 0, 2, false);
     /* The stay is over, the hold is not: it is of the entry before. */
     hold.id.bytes[0] = 2;
     hold.status = RESERVATION_HELD;
     hold.seats = (const uint32_t[]){1, 2};
-    seats_restore(f->s.seats, KEY, &hold);
+    step_sync(&f->s, KEY, &hold, 2, NULL, 0);
     int64_t over_ms = ann.place.expires_ms;
     ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, over_ms);
     assert_int_equal(ann.outcome, ENTER_TAKEN);
@@ -391,9 +391,9 @@ static void a_new_configuration_is_taken_and_an_older_one_is_not_trap_15(void **
     stale.queue.max_active = 1;
     stale.state = EVENT_CLOSED;
     stale.opens_at_ms = T0 - 5;
-    queues_configure(f->s.queues, &stale); /* the same version */
+    step_configure(&f->s, &stale); /* the same version */
     stale.version = 6;
-    queues_configure(f->s.queues, &stale);
+    step_configure(&f->s, &stale);
     step_take_kept(&f->s, KEY, "ann", T0);
     struct entered e = step_enter(&f->s, KEY, STR("bob"), 8, T0);
     assert_int_equal(e.place.status, ENTRY_ACTIVE);
@@ -716,11 +716,14 @@ static void restore(struct fixture *f, uint64_t seq, const char *user, unsigned 
 static void a_queue_is_restored_in_order_and_its_numbers_go_on(void **state) {
     struct fixture *f = *state;
     int64_t now_ms = T0 + 1000 * SECOND;
+    store_filling_begins(&f->s);
+    step_restore_event(&f->s, &f->e);
     restore(f, 10, "a", 8, ENTRY_WAITING);
     restore(f, 11, "b", 8, ENTRY_ACTIVE);
     restore(f, 50, "c", 0, ENTRY_WAITING);
     restore(f, 900, "d", 8, ENTRY_WAITING);
     queues_recovered(f->s.queues, KEY, 910, now_ms);
+    store_filling_ends(&f->s);
     assert_int_equal(store_heard(&f->s, f->heard, 256), 0);
     assert_step_counts(&f->s, KEY, 3, 1);
     assert_int_equal(step_look(&f->s, KEY, 50, T0).position, 1);
@@ -745,21 +748,24 @@ static void a_queue_is_restored_in_order_and_its_numbers_go_on(void **state) {
 
 static void of_two_restored_entries_of_a_user_the_older_has_expired(void **state) {
     struct fixture *f = *state;
+    store_filling_begins(&f->s);
+    step_restore_event(&f->s, &f->e);
     restore(f, 3, "ann", 8, ENTRY_WAITING);
     restore(f, 4, "bob", 8, ENTRY_WAITING);
     restore(f, 5, "ann", 8, ENTRY_WAITING);
     queues_recovered(f->s.queues, KEY, 6, T0);
+    /* Of an event that was deleted: nothing, and no harm. */
+    queues_restore(f->s.queues,
+                   &(struct ledger_entry){
+                       .event_key = OTHER, .seq = 1, .user = STR("ann"), .status = ENTRY_WAITING});
+    queues_recovered(f->s.queues, OTHER, 2, T0);
+    store_filling_ends(&f->s);
     assert_int_equal(store_heard(&f->s, f->heard, 256), 1);
     assert_heard(f, 0, HEARD_EXPIRED, 3);
     assert_int_equal(status_at(f, 3, T0), ENTRY_EXPIRED);
     assert_int_equal(step_look(&f->s, KEY, 4, T0).position, 1);
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).place.seq, 5);
     assert_step_counts(&f->s, KEY, 2, 0);
-    /* Of an event that was deleted: nothing, and no harm. */
-    queues_restore(f->s.queues,
-                   &(struct ledger_entry){
-                       .event_key = OTHER, .seq = 1, .user = STR("ann"), .status = ENTRY_WAITING});
-    queues_recovered(f->s.queues, OTHER, 2, T0);
 }
 
 static void an_event_that_is_not_there_is_not_found(void **state) {
@@ -783,8 +789,9 @@ static void a_removed_event_is_gone_with_its_queue(void **state) {
     struct event other = store_event(OTHER);
     store_configure(&f->s, &other);
     step_take_kept(&f->s, OTHER, "ann", T0);
-    queues_remove(f->s.queues, KEY);
-    queues_remove(f->s.queues, KEY);
+    step_remove(&f->s, KEY, f->e.version + 1);
+    step_remove(&f->s, KEY, f->e.version + 1);
+    step_configure(&f->s, &f->e); /* old news */
     bool kept = true;
     assert_int_equal(step_settle(&f->s, KEY, false, &seq, &kept, 1, T0, NULL), ERR_EVENT_NOT_FOUND);
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).result, ERR_EVENT_NOT_FOUND);

@@ -18,6 +18,9 @@ struct queue_adapter {
     /* Lets callbacks of the calling thread run, for a short while; called until the one that is
      * waited for came. NULL: they always come before the operation returns. */
     void (*turn)(void *fixture);
+    /* Around the restoring functions, which find an empty store; NULL: what is there may stay. */
+    void (*filling_begins)(void *fixture);
+    void (*filling_ends)(void *fixture);
     /* Around the operations of a thread that is not the test's own; may be NULL. */
     void (*thread_begins)(void *fixture);
     void (*thread_ends)(void *fixture);

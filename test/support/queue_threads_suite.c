@@ -279,10 +279,10 @@ static void change_rules(struct fixture *f) {
         struct event stale = f->e;
         stale.version--;
         stale.state = EVENT_CLOSED;
-        queues_configure(f->s.queues, &stale);
+        step_configure(&f->s, &stale);
         other.key = 100 + i;
-        queues_configure(f->s.queues, &other);
-        queues_remove(f->s.queues, other.key - 1);
+        step_configure(&f->s, &other);
+        step_remove(&f->s, other.key - 1, other.version);
     }
     f->stop = true;
 }

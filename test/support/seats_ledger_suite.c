@@ -276,7 +276,7 @@ static void a_new_configuration_keeps_what_is_taken_and_an_older_one_is_none_tra
     stale.sections = &other;
     stale.section_count = 1;
     stale.max_per_user = 1;
-    queues_configure(h->s.queues, &stale); /* the same version */
+    step_configure(&h->s, &stale); /* the same version */
     assert_seats(&h->s, FLOOR, 98, 2, 0);
     assert_int_equal(step_section(&h->s, KEY, 50).capacity, 0);
     assert_int_equal(claim_any(&h->s, 3, "ann", ann, FLOOR, 2).outcome, CLAIM_DONE);
@@ -315,7 +315,7 @@ static void events_have_their_own_seats_and_limits(void **state) {
     struct hall *h = *state;
     struct event other = h->e;
     other.key = OTHER;
-    queues_configure(h->s.queues, &other);
+    step_configure(&h->s, &other);
     uint64_t ann = hall_let_in(h, "ann");
     uint64_t there = step_take_kept(&h->s, OTHER, "ann", T0);
     struct claim_wish w = {
@@ -323,9 +323,12 @@ static void events_have_their_own_seats_and_limits(void **state) {
     assert_int_equal(step_claim(&h->s, OTHER, &w, T0).outcome, CLAIM_DONE);
     assert_seats(&h->s, FLOOR, 100, 0, 0);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 4).outcome, CLAIM_DONE);
-    queues_remove(h->s.queues, OTHER);
+    step_remove(&h->s, OTHER, other.version + 1);
     assert_seats(&h->s, FLOOR, 96, 4, 0);
-    queues_configure(h->s.queues, &other);
+    step_configure(&h->s, &other); /* old news */
+    assert_int_equal(step_section(&h->s, OTHER, FLOOR).seats.available, 0);
+    other.version += 2;
+    step_configure(&h->s, &other);
     assert_int_equal(step_section(&h->s, OTHER, FLOOR).seats.available, 100);
 }
 
@@ -353,7 +356,6 @@ static void operations_on_an_event_that_is_not_there_say_so(void **state) {
     static const uint32_t seat = 1;
     struct live_reservation r = row(1, "ann", FLOOR, &seat, 1, RESERVATION_HELD);
     assert_int_equal(step_sync(&h->s, OTHER, &r, FLOOR, &seat, 1), 0);
-    seats_restore(h->s.seats, OTHER, &r);
     assert_int_equal(store_heard(&h->s, h->heard, 16), 0);
     /* `done` is called all the same, once. */
     struct holds_op holds = {.op = {.event_key = OTHER}, .user = STR("ann"), .done = on_holds};
@@ -375,8 +377,12 @@ static void a_start_takes_up_what_the_ledger_has_trap_31(void **state) {
     uint64_t due[2];
     h->e.max_per_user = 5;
     hall_configure(h);
-    seats_restore(h->s.seats, KEY, &big);
-    seats_restore(h->s.seats, KEY, &hold);
+    store_filling_begins(&h->s);
+    step_restore_event(&h->s, &h->e);
+    step_restore_reservation(&h->s, KEY, &big);
+    step_restore_reservation(&h->s, KEY, &hold);
+    step_restore_reservation(&h->s, OTHER, &hold); /* of an event that was deleted */
+    store_filling_ends(&h->s);
     assert_seats(&h->s, FLOOR, 95, 0, 5);
     assert_seats(&h->s, BALCONY, 98, 2, 0);
     uint64_t ann = hall_let_in(h, "ann");

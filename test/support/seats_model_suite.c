@@ -216,7 +216,10 @@ static void port_apply(void) {
                                   .confirmed = one_in(2),
                                   .expires_ms = m.now_ms + between(-5000, 20000)};
     struct model_reservation *known = seats_model_find(&m, r.id);
-    if (known != NULL) r.user = known->user;
+    if (known != NULL) {
+        r.user = known->user;
+        r.section = known->section;
+    }
     uint32_t seats[4];
     uint32_t count = (uint32_t)between(1, 4);
     uint32_t first = (uint32_t)between(1, 40);
@@ -337,7 +340,7 @@ static void restore_reservations(void) {
                                        .expires_ms = r->expires_ms};
         r->key = (struct claim_key){0};
         r->due_ms = r->expires_ms;
-        seats_restore(hall.s.seats, KEY, &row);
+        step_restore_reservation(&hall.s, KEY, &row);
     }
 }
 
@@ -356,7 +359,7 @@ static void port_restart(void) {
     hall_open(&hall, adapter);
     hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
     hall.e.version = 1;
-    queues_remove(hall.s.queues, KEY);
+    step_remove(&hall.s, KEY, hall.e.version);
     tell_configuration();
     memset(m.entries, 0, sizeof m.entries);
     restore_reservations();
@@ -395,7 +398,7 @@ static void run_history(uint64_t the_seed) {
         m.sections[i] = (struct model_section){.exists = true, .wanted = 30, .capacity = 30};
     hall_open(&hall, adapter);
     hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
-    queues_remove(hall.s.queues, KEY);
+    step_remove(&hall.s, KEY, hall.e.version);
     tell_configuration();
     for (step = 0; step < STEPS; step++) {
         one_step();

@@ -102,6 +102,7 @@ struct claimed step_claim(struct store *s, int64_t key, const struct claim_wish 
                                 .submit = submit_claim,
                                 .done = on_claimed},
                          .store = s};
+    store_note_section(s, &w->id, w->section_key);
     seats_claim(s->seats, &c.op);
     store_wait(s, &c.done);
     out.result = c.op.op.result;
@@ -140,6 +141,7 @@ bool step_settle_claim(struct store *s, int64_t key, uint64_t id, bool kept) {
     struct uuid uuid = id_of(id);
     bool live = false;
     struct settling t = {.op = {.op = {.event_key = key, .now_ms = T0},
+                                .section_key = store_section(s, &uuid),
                                 .ids = &uuid,
                                 .kept = &kept,
                                 .count = 1,
@@ -161,6 +163,7 @@ static void on_followed(struct follow_op *op) {
 
 bool step_follow(struct store *s, int64_t key, uint64_t id, enum reservation_status status) {
     struct reservation_news news = {.id = id_of(id), .status = status};
+    news.section_key = store_section(s, &news.id);
     struct following f = {.op = {.op = {.event_key = key, .now_ms = T0},
                                  .news = &news,
                                  .count = 1,
@@ -188,9 +191,15 @@ size_t step_sync(struct store *s, int64_t key, const struct live_reservation *r,
                                .available = available,
                                .available_count = available_count,
                                .done = on_synced}};
+    if (r != NULL) store_note_section(s, &r->id, r->section_key);
     seats_sync(s->seats, &y.op);
     store_wait(s, &y.done);
     return y.op.changed;
+}
+
+void step_restore_reservation(struct store *s, int64_t key, const struct live_reservation *r) {
+    store_note_section(s, &r->id, r->section_key);
+    seats_restore(s->seats, key, r);
 }
 
 struct dueing {
@@ -203,13 +212,17 @@ static void on_due(struct due_op *op) {
 }
 
 size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t *out, size_t max) {
-    struct uuid *ids = mem_new((max + 1) * sizeof *ids);
+    struct claim_ref *refs = mem_new((max + 1) * sizeof *refs);
     struct dueing d = {
-        .op = {.op = {.event_key = key, .now_ms = now_ms}, .ids = ids, .max = max, .done = on_due}};
+        .op = {
+            .op = {.event_key = key, .now_ms = now_ms}, .refs = refs, .max = max, .done = on_due}};
     seats_due(s->seats, &d.op);
     store_wait(s, &d.done);
-    for (size_t i = 0; i < d.op.count; i++) out[i] = number_of(&ids[i]);
-    mem_free(ids);
+    for (size_t i = 0; i < d.op.count; i++) {
+        assert(refs[i].section_key == store_section(s, &refs[i].id));
+        out[i] = number_of(&refs[i].id);
+    }
+    mem_free(refs);
     return d.op.count;
 }
 

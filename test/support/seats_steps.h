@@ -58,6 +58,8 @@ bool step_settle_claim(struct store *s, int64_t key, uint64_t id, bool kept);
 /* Whether that changed anything. */
 bool step_follow(struct store *s, int64_t key, uint64_t id, enum reservation_status status);
 /* How much changed. */
+/* For the filling of a store. */
+void step_restore_reservation(struct store *s, int64_t key, const struct live_reservation *r);
 size_t step_sync(struct store *s, int64_t key, const struct live_reservation *r, int64_t section,
                  const uint32_t *available, size_t available_count);
 /* Numbers of ids into `out`. */

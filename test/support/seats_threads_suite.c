@@ -311,8 +311,8 @@ static void change_sections(struct stage *g) {
         g->h.e.section_count = i % 4 == 0 ? 2 : 3;
         hall_configure(&g->h);
         other.key = 100 + i;
-        queues_configure(g->h.s.queues, &other);
-        queues_remove(g->h.s.queues, other.key - 1);
+        step_configure(&g->h.s, &other);
+        step_remove(&g->h.s, other.key - 1, other.version);
     }
     g->h.sections[0].capacity = 100;
     hall_configure(&g->h);

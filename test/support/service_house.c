@@ -175,7 +175,7 @@ void house_configure(struct house *h, enum event_state state, const struct queue
     e->version++;
     e->state = state;
     if (rules != NULL) e->queue = *rules;
-    queues_configure(memory_queues(h->hot), e);
+    queues_restore_event(memory_queues(h->hot), e);
     catalogue_install(h->catalogue, e);
 }
 

@@ -49,7 +49,7 @@ struct link;
 /* One command on its way. The caller's memory, until `done`. */
 struct call {
     void (*done)(struct call *c, enum err result, const redisReply *reply);
-    bool repeats; /* asking twice does no harm */
+    bool repeats;       /* asking twice does no harm */
     struct buf command; /* what call_begin and call_add have gathered; freed before `done` */
     size_t arguments;
 

@@ -34,10 +34,10 @@ struct redis_store {
     struct queue_listener expired;
     char node[17]; /* this process, among all that share the store: 16 random hex digits */
     pthread_rwlock_t lock;
-    struct map by_key; /* under lock: an event's key, in bytes → struct known_event */
-    struct map by_tag; /* under lock */
-    struct filling *filling; /* of life.c: while the store is being filled */
-    struct news *news;       /* of news.c */
+    struct map by_key;        /* under lock: an event's key, in bytes → struct known_event */
+    struct map by_tag;        /* under lock */
+    struct filling *filling;  /* of life.c: while the store is being filled */
+    struct news *news;        /* of news.c */
     size_t lock_worker_count; /* of locks.c */
 };
 

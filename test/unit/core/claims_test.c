@@ -117,7 +117,7 @@ static void a_place_that_is_used_again_has_nothing_of_the_old_one(void **state) 
     (void)state;
     struct claims *c = claims_new(&event);
     uint32_t seat;
-    struct uuid due[4];
+    struct claim_ref due[4];
     for (uint32_t id = 1; id < MANY; id++) {
         struct uuid uuid = id_of(id);
         assert_int_equal(claim(c, id, "ann", 1, &seat), CLAIM_DONE);
@@ -130,7 +130,7 @@ static void a_place_that_is_used_again_has_nothing_of_the_old_one(void **state) 
     struct uuid last = id_of(MANY);
     claims_settle(c, &last, true);
     assert_int_equal(claims_due(c, T0 + 60000, due, 4), 1);
-    assert_true(uuid_eq(&due[0], &last));
+    assert_true(uuid_eq(&due[0].id, &last));
     struct claim_info info[2];
     assert_int_equal(claims_of(c, STR("ann"), 0, info, 2), 1);
     claims_free(c);

@@ -211,14 +211,14 @@ static void due_told(struct due_op *d) {
 
 static void a_hold_ends_after_a_start_when_it_was_to_end(void **state) {
     struct fixture *f = *state;
-    struct uuid ids[2];
+    struct claim_ref refs[2];
     uint64_t ann = let_in(f, "ann");
     hold(f, 7, "ann", ann, 1, 1);
     house_recover(&f->house);
     for (int early_ms = 1; early_ms >= 0; early_ms--) {
         struct due_op d = {
             .op = {.event_key = f->house.key, .now_ms = f->expires_ms + 7 - early_ms},
-            .ids = ids,
+            .refs = refs,
             .max = 2,
             .done = due_told};
         seats_due(f->house.events.seats, &d);
