@@ -116,7 +116,8 @@ static void add_seats(struct call *c, const uint32_t *seats, size_t count) {
     struct buf list = {0};
     for (size_t i = 0; i < count;) {
         size_t first = i;
-        while (++i < count && seats[i] == seats[i - 1] + 1) {}
+        while (++i < count && seats[i] == seats[i - 1] + 1) {
+        }
         if (first > 0) buf_add_char(&list, ',');
         buf_add_i64(&list, seats[first]);
         if (i - first == 1) continue;

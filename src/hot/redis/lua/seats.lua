@@ -33,18 +33,17 @@ local STATES = { P = 'held', H = 'held', C = 'confirmed' }
 
 -- ---- an event's keys, and its sections while a function runs ----
 
--- `tag` is "T:ID".
+-- `tag` is "{T:ID}".
 local function seats_of_event(tag)
   return {
-    tag = tag,
-    section = 'section:{' .. tag .. '}:',
-    counts = 'section:{' .. tag .. '}:counts',
-    claim = 'claim:{' .. tag .. '}',
-    pending = 'claim:{' .. tag .. '}:pending',
-    due = 'claim:{' .. tag .. '}:due',
-    limit = 'limit:{' .. tag .. '}',
-    of = 'limit:{' .. tag .. '}:of',
-    reserving = 'limit:{' .. tag .. '}:reserving',
+    section = 'section:' .. tag .. ':',
+    counts = 'section:' .. tag .. ':counts',
+    claim = 'claim:' .. tag,
+    pending = 'claim:' .. tag .. ':pending',
+    due = 'claim:' .. tag .. ':due',
+    limit = 'limit:' .. tag,
+    of = 'limit:' .. tag .. ':of',
+    reserving = 'limit:' .. tag .. ':reserving',
     sections = {},
   }
 end
@@ -451,7 +450,7 @@ local function confirm(e, r)
 end
 
 -- Gone; its seats are no longer its own.
-local function forget(e, r)
+local function claim_forget(e, r)
   redis.call('HDEL', e.claim, r.id)
   buyer_part(e, r)
   if r.step == 'P' then redis.call('ZREM', e.pending, ref(r)) end
@@ -466,7 +465,7 @@ end
 
 local function finish(e, r)
   put(e, seating_at(e, r.section), r.stretches, STATES[r.step], 'available')
-  forget(e, r)
+  claim_forget(e, r)
 end
 
 -- ---- claiming ----
@@ -485,8 +484,8 @@ end
 local function claim_there(e, w)
   local r = claim_find(e, w.id)
   if r then
-    if r.user ~= w.user then error('a reservation of this id is somebody else\'s') end
-    return r.seats > w.count and 'KEY_REUSED' or 'THERE', r
+    -- By its id it is the very same, though it may have lost seats since.
+    return (r.user ~= w.user or r.seats > w.count) and 'KEY_REUSED' or 'THERE', r
   end
   r = w.key ~= '0' and claim_by_key(e, w.user, w.key)
   if not r then return nil end
@@ -494,15 +493,15 @@ local function claim_there(e, w)
 end
 
 -- What refuses the wish, whatever seats are free; nil: nothing.
-local function claim_refusal(e, s, w, rules, now)
-  local state = event_state(rules, now)
+local function claim_refusal(e, s, w, meta, now)
+  local state = event_state(meta, now)
   if not w.is_active then return 'NOT_ACTIVE' end
   if state == 'CLOSED' or state == 'DRAFT' then return 'EVENT_CLOSED' end
   if not s then return 'NO_SECTION' end
   if s.status == 'closed' then return 'SECTION_CLOSED' end
   if s.status == 'maintenance' then return 'SECTION_MAINTENANCE' end
   local has = tonumber(redis.call('HGET', e.limit, w.user) or 0)
-  if has + w.count > rules.per_user_max then return 'LIMIT' end
+  if has + w.count > tonumber(meta.max_per_user) then return 'LIMIT' end
   return nil
 end
 
@@ -520,12 +519,12 @@ local function claim_seats(e, s, w)
 end
 
 -- The outcome, seats, and the reservation when there is one.
-local function claim_in(e, w, rules, now)
+local function claim_in(e, w, meta, now)
   local outcome, r = claim_there(e, w)
   if outcome == 'KEY_REUSED' then return outcome, {} end
   if outcome == 'THERE' then return outcome, r.stretches, r end
   local s = seating_of(e, w.section)
-  outcome = claim_refusal(e, s, w, rules, now)
+  outcome = claim_refusal(e, s, w, meta, now)
   if outcome then return outcome, {} end
   local stretches
   outcome, stretches = claim_seats(e, s, w)
@@ -535,7 +534,7 @@ local function claim_in(e, w, rules, now)
     section = w.section,
     step = 'P',
     entry = w.entry,
-    expires = text(now + rules.hold_ms),
+    expires = text(now + tonumber(meta.hold_s) * 1000),
     key = w.key,
     request = w.request,
     stretches = stretches,
@@ -556,7 +555,7 @@ local function lose(e, r, seat)
   for _, other in ipairs(seats_in(r.stretches)) do
     if other ~= seat then left[#left + 1] = other end
   end
-  if #left == 0 then return forget(e, r) end
+  if #left == 0 then return claim_forget(e, r) end
   r.stretches = stretches_in(left)
   r.seats = #left
   claim_put(e, r)
@@ -716,32 +715,41 @@ end
 local function seats_begin(keys, args)
   local no = refused(keys[1], args[1])
   if no then return nil, no end
-  return seats_of_event(keys[1]:match('^queue:{(.*)}:meta$'))
+  return seats_of_event(keys[1]:match('{.*}'))
 end
 
--- Arguments: the reservation's id, user, entry, section, digests of key and request ("0": none),
--- the halves of the spread, how many seats, and which ("": any). Returns the outcome, the seats,
--- the entries that were purged, and the reservation if there is one.
+-- Whether the entry is ACTIVE, settled, in time and the user's own.
+local function entry_is_active(r, seq, user)
+  local e = entry_at(r, seq)
+  return e ~= nil and e.step == 'ACTIVE' and tonumber(e.at) > r.now and e.user == user
+end
+
+-- Its keys begin with those of queue.lua, and its arguments with the node too. Then: the
+-- reservation's id, user, entry, section, digests of key and request ("0": none), the halves of the
+-- spread, how many seats, and which ("": any). Returns the time, the outcome, the seats, the entries
+-- that were ended as enter does, and the reservation if there is one.
 register('claim', function(keys, args)
-  local e, no = seats_begin(keys, args)
-  if not e then return no end
-  local now = milliseconds(args[2])
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local e = seats_of_event(keys[1]:match('{.*}'))
+  local ended = {}
+  purge(r, ended)
   local w = {
-    id = args[3],
-    user = args[4],
-    entry = args[5],
-    section = args[6],
-    key = args[7],
-    request = args[8],
-    spread_high = tonumber(args[9]),
-    spread_low = tonumber(args[10]),
-    count = tonumber(args[11]),
-    named = args[12] ~= '' and seats_in(stretches_of(args[12])) or nil,
+    id = args[4],
+    user = args[5],
+    entry = args[6],
+    is_active = entry_is_active(r, args[6], args[5]),
+    section = args[7],
+    key = args[8],
+    request = args[9],
+    spread_high = tonumber(args[10]),
+    spread_low = tonumber(args[11]),
+    count = tonumber(args[12]),
+    named = args[13] ~= '' and seats_in(stretches_of(args[13])) or nil,
   }
-  local purged = purge(e.tag, now)
-  w.is_active = entry_is_active(e.tag, w.entry, w.user, now)
-  local outcome, stretches, r = claim_in(e, w, rules_of(keys[1]), now)
-  return { outcome, list_of(stretches), purged, r and claim_info(r) or {} }
+  local outcome, stretches, claimed = claim_in(e, w, r.meta, r.now)
+  room_close(r)
+  return { r.now, outcome, list_of(stretches), ended, claimed and claim_info(claimed) or {} }
 end)
 
 -- Arguments: pairs of an id, and 1 (kept) or 0. Returns for each whether it is live.
