@@ -156,7 +156,7 @@ static size_t read_seats(str list, uint32_t *out, size_t max) {
     return count;
 }
 
-bool claim_ref_read(str text, struct claim_ref *out) {
+static bool read_ref(str text, struct claim_ref *out) {
     str section;
     str_split(&text, ':', &section);
     return str_to_i64(section, &out->section_key) && uuid_parse(text, &out->id);
@@ -222,7 +222,7 @@ static void undo(struct step *t) {
     t->call = (struct call){0};
     begin_in_section(t, "claim_settle", c->reservation.section_key);
     add_id(&t->call, &c->reservation.id);
-    call_add_i64(&t->call, false);
+    call_add(&t->call, STR("undone"));
     step_send(t, on_undone);
 }
 
@@ -235,19 +235,24 @@ static bool submit(struct claim_op *c) {
     return c->op.result == ERR_OK || !uuid_eq(&c->reservation.id, &c->wish.id);
 }
 
+static void read_claimed(struct claim_op *c, const redisReply *reply) {
+    int outcome = word_index(outcome_words, reply_str(reply_at(reply, 0)));
+    assert(outcome >= 0);
+    c->outcome = (enum claim_outcome)outcome;
+    c->seat_count = read_seats(reply_str(reply_at(reply, 1)), c->seats, c->wish.count);
+    if (c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE)
+        c->reservation = read_info(reply_at(reply, 2));
+}
+
 static void on_claimed(struct call *call, enum err result, const redisReply *reply) {
     struct step *t = CONTAINER_OF(call, struct step, call);
     struct claim_op *c = t->whole;
     c->op.result = result;
     c->op.epoch = call->epoch;
     if (result == ERR_OK) {
-        int outcome = word_index(outcome_words, reply_str(reply_at(reply, 0)));
-        assert(outcome >= 0);
-        c->outcome = (enum claim_outcome)outcome;
-        c->seat_count = read_seats(reply_str(reply_at(reply, 1)), c->seats, c->wish.count);
-        queue_tell_purged(t->store, &c->op, reply_at(reply, 2));
-        if (c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE)
-            c->reservation = read_info(reply_at(reply, 3));
+        c->op.now_ms = reply_i64(reply_at(reply, 0));
+        queue_tell_ended(t->store, &c->op, reply_at(reply, 1));
+        read_claimed(c, reply_at(reply, 2));
         if (!submit(c)) {
             undo(t);
             return;
@@ -297,7 +302,7 @@ static void settle(struct seats *s, struct claim_settle_op *o) {
     begin_in_section(t, "claim_settle", o->section_key);
     for (size_t i = 0; i < o->count; i++) {
         add_id(&t->call, &o->ids[i]);
-        call_add_i64(&t->call, o->kept[i]);
+        call_add(&t->call, o->kept[i] ? STR("kept") : STR("undone"));
     }
     step_send(t, on_settled);
 }
@@ -352,7 +357,7 @@ static void sync_seats(struct seats *s, struct seat_sync_op *y) {
 static void on_due(struct call *c, enum err result, const redisReply *reply) {
     struct due_op *d = step_end(c, result);
     for (size_t i = 0; result == ERR_OK && i < reply->elements && d->count < d->max; i++)
-        if (claim_ref_read(reply_str(reply_at(reply, i)), &d->refs[d->count])) d->count++;
+        if (read_ref(reply_str(reply_at(reply, i)), &d->refs[d->count])) d->count++;
     d->done(d);
 }
 

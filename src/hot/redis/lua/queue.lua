@@ -414,6 +414,16 @@ register('enter', function(keys, args)
   return reply
 end)
 
+in_room = function(keys, args, seq, act)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local ended = {}
+  purge(r, ended)
+  local reply = act(r.meta, r.now, entry_at(r, seq))
+  room_close(r)
+  return { r.now, ended, reply }
+end
+
 -- ---- settling ----
 
 local function settle_enter(r, seq, e, kept)
@@ -652,7 +662,7 @@ local function rules_write(r, args, fresh)
   for i, field in ipairs(RULES) do set(r, field, args[RULES_AT + i - 1]) end
   room_save(r)
   if seats_configure then
-    seats_configure(string.match(r.meta_key, '{.*}'), sections_in(args), fresh)
+    seats_configure(string.match(r.meta_key, '{(.*)}'), sections_in(args), fresh)
   end
 end
 
@@ -696,7 +706,7 @@ register('remove', function(keys, args)
   if newer then return 0 end
   local r = room_of(keys, args, meta)
   local last_seq = meta.last_seq or redis.call('GET', r.seq) or '0'
-  if seats_remove then seats_remove(string.match(r.meta_key, '{.*}')) end
+  if seats_remove then seats_remove(string.match(r.meta_key, '{(.*)}')) end
   queue_unlink(r)
   redis.call('HSET', r.meta_key, 'epoch', args[1], 'key', args[5], 'version', args[4], 'deleted', 1,
     'last_seq', last_seq)

@@ -24,6 +24,8 @@
 -- Functions know the names of an event's keys by its first one: all that they may touch are
 -- declared nevertheless. But the keys of a section that vanishes are only known here.
 
+do -- as queue.lua: a chunk has room for 200 local names
+
 local RUN_SCALE = 2097152 -- more than any seat's number
 local DUE_AGAIN_MS = 5000
 local UINT32 = 4294967296
@@ -33,8 +35,9 @@ local STATES = { P = 'held', H = 'held', C = 'confirmed' }
 
 -- ---- an event's keys, and its sections while a function runs ----
 
--- `tag` is "{T:ID}".
+-- `tag` is "T:ID".
 local function seats_of_event(tag)
+  tag = '{' .. tag .. '}'
   return {
     section = 'section:' .. tag .. ':',
     counts = 'section:' .. tag .. ':counts',
@@ -715,30 +718,19 @@ end
 local function seats_begin(keys, args)
   local no = refused(keys[1], args[1])
   if no then return nil, no end
-  return seats_of_event(keys[1]:match('{.*}'))
+  return seats_of_event(keys[1]:match('{(.*)}'))
 end
 
--- Whether the entry is ACTIVE, settled, in time and the user's own.
-local function entry_is_active(r, seq, user)
-  local e = entry_at(r, seq)
-  return e ~= nil and e.step == 'ACTIVE' and tonumber(e.at) > r.now and e.user == user
-end
-
--- Its keys begin with those of queue.lua, and its arguments with the node too. Then: the
+-- Its keys begin with those of queue.lua, and its arguments with the node too; then come: the
 -- reservation's id, user, entry, section, digests of key and request ("0": none), the halves of the
--- spread, how many seats, and which ("": any). Returns the time, the outcome, the seats, the entries
--- that were ended as enter does, and the reservation if there is one.
+-- spread, how many seats, and which ("": any). Returns, as in_room does, the outcome, the seats, and
+-- the reservation if there is one.
 register('claim', function(keys, args)
-  local r, why = room_open(keys, args)
-  if not r then return why end
-  local e = seats_of_event(keys[1]:match('{.*}'))
-  local ended = {}
-  purge(r, ended)
+  local e = seats_of_event(keys[1]:match('{(.*)}'))
   local w = {
     id = args[4],
     user = args[5],
     entry = args[6],
-    is_active = entry_is_active(r, args[6], args[5]),
     section = args[7],
     key = args[8],
     request = args[9],
@@ -747,17 +739,22 @@ register('claim', function(keys, args)
     count = tonumber(args[12]),
     named = args[13] ~= '' and seats_in(stretches_of(args[13])) or nil,
   }
-  local outcome, stretches, claimed = claim_in(e, w, r.meta, r.now)
-  room_close(r)
-  return { r.now, outcome, list_of(stretches), ended, claimed and claim_info(claimed) or {} }
+  return in_room(keys, args, w.entry, function(meta, now, entry)
+    w.is_active = entry and entry.step == 'ACTIVE' and tonumber(entry.at) > now
+      and entry.user == w.user
+    local outcome, stretches, r = claim_in(e, w, meta, now)
+    return { outcome, list_of(stretches), r and claim_info(r) or {} }
+  end)
 end)
 
--- Arguments: pairs of an id, and 1 (kept) or 0. Returns for each whether it is live.
+-- Arguments: pairs of an id, and "kept" or "undone". Returns for each whether it is live.
 register('claim_settle', function(keys, args)
   local e, no = seats_begin(keys, args)
   if not e then return no end
   local live = {}
-  for i = 3, #args, 2 do live[#live + 1] = settle(e, args[i], args[i + 1] == '1') and 1 or 0 end
+  for i = 3, #args, 2 do
+    live[#live + 1] = settle(e, args[i], args[i + 1] == 'kept') and 1 or 0
+  end
   return live
 end)
 
@@ -866,3 +863,5 @@ register('restore_reservation', function(keys, args)
   if not e then return no end
   return apply_arguments(e, args, 3) and 1 or 0
 end)
+
+end
