@@ -414,6 +414,16 @@ register('enter', function(keys, args)
   return reply
 end)
 
+in_room = function(keys, args, seq, act)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local ended = {}
+  purge(r, ended)
+  local reply = act(r.meta, r.now, entry_at(r, seq))
+  room_close(r)
+  return { r.now, ended, reply }
+end
+
 -- ---- settling ----
 
 local function settle_enter(r, seq, e, kept)
