@@ -52,8 +52,8 @@ static struct sending *sending_new(struct queues *q, struct hot_op *op) {
     return s;
 }
 
-static void send(struct sending *s, bool repeats,
-                 void (*done)(struct call *c, enum err result, const redisReply *reply)) {
+static void send_it(struct sending *s, bool repeats,
+                    void (*done)(struct call *c, enum err result, const redisReply *reply)) {
     s->call.done = done;
     s->call.repeats = repeats;
     link_send(redis_worker_mine()->link, &s->call);
@@ -129,9 +129,9 @@ static struct seat_counts read_seats(const redisReply *r) {
                                 .confirmed = (uint32_t)reply_u64(reply_at(r, 2))};
 }
 
-void queue_tell_expired(const struct redis_store *s, int64_t event_key, int64_t now_ms,
-                        const redisReply *r) {
+void queue_tell_ended(const struct redis_store *s, const struct hot_op *op, const redisReply *r) {
     struct entry_change ended[EXPIRED_MAX];
+    const struct queue_listener *l = &s->expired;
     size_t total = r == NULL ? 0 : r->elements / 3;
     for (size_t at = 0; at < total;) {
         size_t count = 0;
@@ -139,12 +139,8 @@ void queue_tell_expired(const struct redis_store *s, int64_t event_key, int64_t 
             ended[count] = (struct entry_change){.seq = reply_u64(reply_at(r, at * 3)),
                                                  .expires_ms = reply_i64(reply_at(r, at * 3 + 1)),
                                                  .waited_ms = reply_i64(reply_at(r, at * 3 + 2))};
-        s->expired.expired(s->expired.to, event_key, now_ms, ended, count);
+        l->expired(l->to, op->event_key, op->now_ms, ended, count);
     }
-}
-
-static void tell_expired(const struct sending *s, int64_t now_ms, const redisReply *r) {
-    queue_tell_expired(s->store, s->event->key, now_ms, r);
 }
 
 /* ---- settling ---- */
@@ -179,7 +175,7 @@ static void settle(struct queues *q, struct settle_op *t) {
     s->settle = t;
     begin_settle(s, t->op.now_ms, t->admissions, t->places != NULL);
     for (size_t i = 0; i < t->count; i++) add_settled(&s->call, t->seqs[i], t->kept[i]);
-    send(s, true, on_settled);
+    send_it(s, true, on_settled);
 }
 
 /* ---- entering ---- */
@@ -220,7 +216,8 @@ static void on_entered(struct call *c, enum err result, const redisReply *reply)
         enter_end(s);
         return;
     }
-    tell_expired(s, reply_i64(reply_at(reply, 1)), reply_at(reply, 5));
+    e->op.now_ms = reply_i64(reply_at(reply, 1));
+    queue_tell_ended(s->store, &e->op, reply_at(reply, 5));
     bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;
     if (is_there && e->place.pending) e->op.result = e->submit(e);
     if (e->op.result == ERR_OK || e->outcome != ENTER_TAKEN) {
@@ -229,7 +226,7 @@ static void on_entered(struct call *c, enum err result, const redisReply *reply)
     }
     begin_settle(s, e->op.now_ms, false, false);
     add_settled(&s->call, e->place.seq, false);
-    send(s, true, on_enter_undone);
+    send_it(s, true, on_enter_undone);
 }
 
 static void enter(struct queues *q, struct enter_op *e) {
@@ -242,7 +239,7 @@ static void enter(struct queues *q, struct enter_op *e) {
     begin_sending(s, "enter", e->op.now_ms);
     call_add(&s->call, e->user);
     call_add_u64(&s->call, e->lane);
-    send(s, true, on_entered);
+    send_it(s, true, on_entered);
 }
 
 /* ---- admitting ---- */
@@ -275,7 +272,8 @@ static void on_admitted(struct call *c, enum err result, const redisReply *reply
     struct admit_op *a = s->admit;
     answer(&a->op, c, result);
     if (result == ERR_OK) {
-        tell_expired(s, reply_i64(reply_at(reply, 0)), reply_at(reply, 1));
+        a->op.now_ms = reply_i64(reply_at(reply, 0));
+        queue_tell_ended(s->store, &a->op, reply_at(reply, 1));
         read_admitted(reply_at(reply, 2), a);
         if (a->count > 0) a->op.result = a->submit(a);
     }
@@ -285,7 +283,7 @@ static void on_admitted(struct call *c, enum err result, const redisReply *reply
     }
     begin_settle(s, a->op.now_ms, true, false);
     for (size_t i = 0; i < a->count; i++) add_settled(&s->call, a->entries[i].seq, false);
-    send(s, true, on_admit_undone);
+    send_it(s, true, on_admit_undone);
 }
 
 /* Once only: who was admitted by a call whose answer is lost is pending, and found as overdue. */
@@ -298,7 +296,7 @@ static void admit(struct queues *q, struct admit_op *a) {
     }
     s->admit = a;
     begin_sending(s, "admit", a->op.now_ms);
-    send(s, false, on_admitted);
+    send_it(s, false, on_admitted);
 }
 
 /* ---- ending ---- */
@@ -323,7 +321,7 @@ static void end(struct queues *q, struct end_op *e) {
     begin_sending(s, "end", e->op.now_ms);
     call_add_u64(&s->call, e->seq);
     call_add(&s->call, entry_status_words[e->final]);
-    send(s, true, on_ended);
+    send_it(s, true, on_ended);
 }
 
 /* ---- looking: all looks of one turn of the loop at one event are one call ---- */
@@ -581,7 +579,7 @@ static void configure(struct queues *q, struct configure_op *op) {
     struct sending *s = sending_new(q, &op->op);
     s->configure = op;
     begin_event(&s->call, s->store, s->event, "configure", op->event, op->op.now_ms);
-    send(s, true, on_configured);
+    send_it(s, true, on_configured);
 }
 
 static void on_removed(struct call *c, enum err result, const redisReply *reply) {
@@ -606,7 +604,7 @@ static void remove_event(struct queues *q, struct remove_op *op) {
     add_who_and_when(&s->call, s->store, op->op.now_ms);
     call_add_i64(&s->call, op->version);
     call_add_i64(&s->call, s->event->key);
-    send(s, true, on_removed);
+    send_it(s, true, on_removed);
 }
 
 static void meet(struct queues *q, const struct event *e) {
@@ -671,7 +669,7 @@ static void overdue(struct queues *q, struct overdue_op *o) {
     call_add_key(&s->call, "claim", s->event, "pending");
     add_who_and_when(&s->call, s->store, o->op.now_ms);
     call_add_i64(&s->call, o->older_ms);
-    send(s, false, on_overdue);
+    send_it(s, false, on_overdue);
 }
 
 /* ---- recovery ---- */
