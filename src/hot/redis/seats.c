@@ -156,7 +156,7 @@ static size_t read_seats(str list, uint32_t *out, size_t max) {
     return count;
 }
 
-static bool read_ref(str text, struct claim_ref *out) {
+bool claim_ref_read(str text, struct claim_ref *out) {
     str section;
     str_split(&text, ':', &section);
     return str_to_i64(section, &out->section_key) && uuid_parse(text, &out->id);
@@ -357,7 +357,7 @@ static void sync_seats(struct seats *s, struct seat_sync_op *y) {
 static void on_due(struct call *c, enum err result, const redisReply *reply) {
     struct due_op *d = step_end(c, result);
     for (size_t i = 0; result == ERR_OK && i < reply->elements && d->count < d->max; i++)
-        if (read_ref(reply_str(reply_at(reply, i)), &d->refs[d->count])) d->count++;
+        if (claim_ref_read(reply_str(reply_at(reply, i)), &d->refs[d->count])) d->count++;
     d->done(d);
 }
 
