@@ -688,7 +688,7 @@ register('configure', function(keys, args)
   local fresh = not meta.epoch
   if not fresh and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
   local older = not fresh and tonumber(args[RULES_AT + 1]) <= tonumber(meta.version)
-  if older then return meta_refused(meta, args[1]) or 0 end
+  if older then return 0 end
   local r = room_of(keys, args, meta)
   if meta.deleted then
     revive(r)
@@ -731,6 +731,7 @@ end
 -- number, user, lane, status, joined_ms, expires_ms: a live entry. An older one of the user has
 -- expired.
 register('restore', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 0 end -- the event was deleted
   local r, why = room_open(keys, args)
   if not r then return why end
   local seq, user = args[4], args[5]
@@ -750,6 +751,7 @@ end)
 
 -- The next number at the least: after the last entry.
 register('recovered', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 0 end
   local r, why = room_open(keys, args)
   if not r then return why end
   skip_to(r, tonumber(args[4]) - 1)
