@@ -17,6 +17,7 @@ enum greeting_answer { GREETING_MORE, GREETING_DONE, GREETING_REFUSED };
 
 struct greeting {
     int steps[GREETING_STEPS_MAX];
+    size_t ends[GREETING_STEPS_MAX]; /* of each one's command, in what greeting_begin has added */
     size_t count;
     size_t heard;
     char run_id[HOT_IDENTITY_BYTES / 2 - 1];
