@@ -2,7 +2,10 @@
  * parts: what the files of the Redis adapter share. Private to them.
  *
  *   address.c   where Redis is
- *   link.c      a worker's connection, and calls
+ *   call.c      commands, replies, and the gate
+ *   greeting.c  what is said first on a connection
+ *   wire.c      one connection, as long as it lasts
+ *   link.c      a worker's connection that lasts, over wires
  *   store.c     opens and closes it all; which events are known, and their keys
  *   life.c      port/hot.h: lives of the store, filling it
  *   news.c      what other nodes announce
@@ -56,12 +59,15 @@ struct redis_worker {
 };
 struct redis_worker *redis_worker_mine(void);
 
+/* From now on the event is known: of queues_meet, queues_configure, queues_restore_event. */
+void store_meet(struct redis_store *s, const struct event *event);
 /* NULL: not known. */
 const struct known_event *store_event(struct redis_store *s, int64_t event_key);
 /* By its tag; 0: not known. */
 int64_t store_event_key(struct redis_store *s, str tag);
 
-/* "queue:{T:ID}:waiting" and the like, as the next key of a call. */
+/* "queue:{T:ID}:waiting" and the like, as the next key of a call; "limit:{T:ID}" when `part` is
+ * NULL. */
 void call_add_key(struct call *c, const char *family, const struct known_event *e,
                   const char *part);
 /* "section:{T:ID}:KEY:slots" and the like; KEY is the section's number in the ledger. */
