@@ -1,0 +1,227 @@
+// scripts/services: the private Redis, PostgreSQL and Sentinels that tests and `make run-cluster`
+// stand on.
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { environment, launch, removeFolder, tempFolder, test, until } from './support/server.mjs';
+
+const SCRIPT = fileURLToPath(new URL('../../scripts/services', import.meta.url));
+
+// Runs it to its end: { status, stderr } and what it printed, by name.
+function services(args, env = {}) {
+  const done = spawnSync(SCRIPT, args, { encoding: 'utf8', env: environment(env), timeout: 90000 });
+  assert.ifError(done.error);
+  const lines = done.stdout.split('\n').filter((line) => line.includes('='));
+  return { status: done.status, stderr: done.stderr, env: Object.fromEntries(lines.map((line) => line.split('='))) };
+}
+
+// They end with this test program at the latest.
+function start(args, env) {
+  const parent = args.includes('--with-parent') ? [] : ['--with-parent', String(process.pid)];
+  const { status, stderr, env: printed } = services(['start', ...args, ...parent], env);
+  assert.equal(status, 0, stderr);
+  return printed;
+}
+
+function stop(folder, ...names) {
+  const { status, stderr } = services(['stop', folder, ...names]);
+  assert.equal(status, 0, stderr);
+}
+
+function output(file, args, input = '') {
+  const done = spawnSync(file, args, { encoding: 'utf8', env: environment(), input, timeout: 20000 });
+  assert.ifError(done.error);
+  return done.stdout.trim();
+}
+
+const redis = (port, ...words) => output('redis-cli', ['-h', '127.0.0.1', '-p', port, ...words]);
+const psql = (env, sql) => output('psql', [env.POSTGRES_URL, '-qAtX', '-c', sql]);
+const masterPort = (env) =>
+  redis(env.SENTINEL_2_PORT, 'sentinel', 'get-master-addr-by-name', 'main').split('\n')[1];
+
+function isAlive(pid) {
+  try {
+    return !/^State:\s+Z/m.test(fs.readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+const pidsOf = (env) => Object.keys(env).filter((name) => name.endsWith('_PID')).map((name) => env[name]);
+
+// Processes that name the folder in their command line or stand in it.
+function processesIn(folder) {
+  return fs.readdirSync('/proc').filter((pid) => {
+    if (!/^\d+$/.test(pid) || !isAlive(pid)) return false;
+    try {
+      const line = fs.readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+      return line.includes(folder) || fs.readlinkSync(`/proc/${pid}/cwd`).startsWith(folder);
+    } catch {
+      return false;
+    }
+  });
+}
+
+function assertNoTrace(env) {
+  assert.deepEqual(pidsOf(env).filter(isAlive), []);
+  assert.equal(fs.existsSync(env.SERVICES_DIR), false);
+}
+
+test('all start, each answers, and stop leaves neither a process nor the folder', () => {
+  const env = start(['redis', 'postgres', 'sentinel', '--unsafe-fast']);
+  assert.equal(pidsOf(env).length, 7);
+  assert.equal(pidsOf(env).every(isAlive), true);
+  const written = fs.readFileSync(path.join(env.SERVICES_DIR, 'env'), 'utf8');
+  assert.equal(written, Object.entries(env).map(([name, value]) => `${name}=${value}\n`).join(''));
+
+  assert.equal(env.REDIS_URL, `redis://127.0.0.1:${env.REDIS_PORT}`);
+  assert.equal(output('redis-cli', ['-u', env.REDIS_URL, 'ping']), 'PONG');
+  assert.equal(redis(env.REDIS_PORT, 'config', 'get', 'appendonly'), 'appendonly\nno');
+  assert.equal(env.POSTGRES_URL, `postgres://admitone@127.0.0.1:${env.POSTGRES_PORT}/admitone`);
+  const settings = `current_user, current_database(), current_setting('max_connections'),
+    current_setting('listen_addresses'), current_setting('fsync')`;
+  assert.equal(psql(env, `SELECT ${settings}`), 'admitone|admitone|200|127.0.0.1|off');
+  assert.equal(masterPort(env), env.SENTINEL_MASTER_PORT);
+  const three = [1, 2, 3].map((n) => `127.0.0.1:${env[`SENTINEL_${n}_PORT`]}`);
+  assert.equal(env.SENTINEL_URL, `redis+sentinel://${three.join(',')}/main`);
+
+  assert.equal(services(['status', env.SERVICES_DIR]).status, 0);
+  stop(env.SERVICES_DIR);
+  assertNoTrace(env);
+  stop(env.SERVICES_DIR);
+});
+
+test('a folder that was there before stays, and its servers start again as they were', () => {
+  const folder = tempFolder();
+  fs.chmodSync(folder, 0o755);
+  const first = start(['redis', 'postgres', '--redis-aof', '--dir', folder]);
+  assert.equal(psql(first, "SELECT current_setting('fsync')"), 'on');
+  psql(first, 'CREATE TABLE kept AS SELECT 42 AS n');
+  redis(first.REDIS_PORT, 'set', 'kept', '42');
+  stop(folder);
+  assert.deepEqual(pidsOf(first).filter(isAlive), []);
+  assert.equal(services(['status', folder]).status, 1);
+  stop(folder);
+
+  const second = start(['redis', 'postgres', '--dir', folder]);
+  assert.equal(second.REDIS_URL, first.REDIS_URL);
+  assert.equal(second.POSTGRES_URL, first.POSTGRES_URL);
+  assert.equal(psql(second, 'SELECT n FROM kept'), '42');
+  assert.equal(redis(second.REDIS_PORT, 'get', 'kept'), '42');
+  stop(folder);
+  assert.equal(fs.existsSync(folder), true);
+  removeFolder(folder);
+});
+
+test('one that was stopped or killed starts again beside the others, on its port', () => {
+  const first = start(['redis', 'postgres', '--unsafe-fast']);
+  const folder = first.SERVICES_DIR;
+  stop(folder, 'redis');
+  assert.equal(isAlive(first.REDIS_PID), false);
+  assert.equal(isAlive(first.POSTGRES_PID), true);
+  // Not even one that stands still is left behind.
+  process.kill(first.POSTGRES_PID, 'SIGSTOP');
+  stop(folder, 'postgres');
+  assert.equal(isAlive(first.POSTGRES_PID), false);
+
+  const second = start(['redis', 'postgres', '--dir', folder]);
+  assert.equal(second.REDIS_PORT, first.REDIS_PORT);
+  process.kill(second.REDIS_PID, 'SIGKILL');
+  const third = start(['redis', 'postgres', '--dir', folder]);
+  assert.equal(third.REDIS_PORT, first.REDIS_PORT);
+  assert.notEqual(third.REDIS_PID, second.REDIS_PID);
+  assert.equal(third.POSTGRES_PID, second.POSTGRES_PID);
+  assert.equal(redis(third.REDIS_PORT, 'ping'), 'PONG');
+  stop(folder);
+  assertNoTrace(third);
+});
+
+test('the Sentinels fail over when their master dies, and take it back as a replica', async () => {
+  const env = start(['sentinel']);
+  // On one connection: `wait` waits for that one's own writes.
+  const written = output('redis-cli', ['-p', env.SENTINEL_MASTER_PORT], 'set kept 42\nwait 1 5000\n');
+  assert.equal(written, 'OK\n1');
+  process.kill(env.SENTINEL_MASTER_PID, 'SIGKILL');
+  await until('the replica is master', () => masterPort(env) === env.SENTINEL_REPLICA_PORT, 20000);
+  assert.equal(redis(env.SENTINEL_REPLICA_PORT, 'get', 'kept'), '42');
+  const again = start(['sentinel', '--dir', env.SERVICES_DIR]);
+  assert.match(redis(again.SENTINEL_MASTER_PORT, 'role'), /^slave/);
+  stop(env.SERVICES_DIR);
+  assertNoTrace(again);
+});
+
+test('with a parent, all ends when that has been killed', async () => {
+  const parent = launch(['sleep', '600']);
+  const env = start(['redis', 'postgres', '--unsafe-fast', '--with-parent', String(parent.pid)]);
+  assert.equal(pidsOf(env).every(isAlive), true);
+  parent.child.kill('SIGKILL');
+  await parent.ended;
+  await until('no trace is left', () => !fs.existsSync(env.SERVICES_DIR));
+  assertNoTrace(env);
+  await until('the watcher has gone', () => processesIn(env.SERVICES_DIR).length === 0);
+});
+
+// Wherever the signal comes: every 100 ms from nothing done to all done.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL']) {
+  test(`a start that ${signal} interrupts leaves nothing`, { timeout: 90000 }, async () => {
+    const folder = tempFolder();
+    fs.chmodSync(folder, 0o755);
+    for (let waitMs = 0; waitMs <= 600; waitMs += 100) {
+      const parent = launch(['sleep', '600']);
+      const args = ['start', 'redis', 'postgres', 'sentinel', '--with-parent', String(parent.pid)];
+      const env = environment({ TMPDIR: folder });
+      const starting = spawn(SCRIPT, args, { env, stdio: ['ignore', 'ignore', 'inherit'] });
+      const ended = new Promise((resolve) => starting.on('exit', resolve));
+      await new Promise((resolve) => setTimeout(resolve, waitMs));
+      starting.kill(signal);
+      const code = await ended;
+      // Nobody can clean up after SIGKILL but the watcher; and a signal may come too late.
+      parent.child.kill('SIGKILL');
+      if (signal !== 'SIGKILL' && code !== 0 && waitMs > 0) {
+        assert.equal(code, signal === 'SIGINT' ? 130 : 143);
+        assert.deepEqual(fs.readdirSync(folder), []);
+      }
+      const isEmpty = () => fs.readdirSync(folder).every((name) => isUnborn(path.join(folder, name)));
+      await until('no folder is left', isEmpty, 20000);
+      await until('no process is left', () => processesIn(folder).length === 0);
+    }
+    removeFolder(folder);
+  });
+}
+
+// Killed outright before there was a watcher, and so before there was any server.
+const isUnborn = (folder) => fs.existsSync(folder) && !fs.existsSync(path.join(folder, 'watcher'));
+
+test('what cannot start says why, and takes the others with it', async () => {
+  const { SERVICES_DIR: folder, REDIS_PORT: port } = start(['redis']);
+  stop(folder, 'redis');
+  const other = launch(['redis-server', '--bind', '127.0.0.1', '--port', port, '--save', '']);
+  await until('the port is taken', () => redis(port, 'ping') === 'PONG');
+  const { status, stderr } = services(['start', 'postgres', 'redis', '--dir', folder]);
+  assert.equal(status, 1);
+  assert.match(stderr, new RegExp(`redis: port ${port} is taken; stop what has it`));
+  assert.equal(services(['status', folder]).status, 1);
+  assert.deepEqual(processesIn(path.join(folder, 'postgres')), []);
+  assert.equal(fs.existsSync(path.join(folder, 'postgres')), false);
+  other.child.kill('SIGTERM');
+  await other.ended;
+  stop(folder);
+  assert.equal(fs.existsSync(folder), false);
+});
+
+test('a folder that nothing was started in is left alone', () => {
+  const folder = tempFolder();
+  fs.writeFileSync(path.join(folder, 'mine'), 'x');
+  stop(folder);
+  assert.deepEqual(fs.readdirSync(folder), ['mine']);
+  const odd = path.join(folder, "it's mine");
+  const refused = services(['start', 'redis', '--dir', odd]);
+  assert.equal(refused.status, 1);
+  assert.match(refused.stderr, /take another --dir/);
+  assert.equal(fs.existsSync(odd), false);
+  assert.equal(services(['start', 'mysql']).status, 2);
+  removeFolder(folder);
+});

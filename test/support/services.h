@@ -1,0 +1,40 @@
+/*
+ * services: a real Redis and a real PostgreSQL for a test program, private to it, by
+ * scripts/services. They are started once per program, and end with it, however it ends.
+ *
+ * ADMITONE_TEST_REDIS_URL and ADMITONE_TEST_POSTGRES_URL, where they are set, name servers to use
+ * instead: nothing is started then, and their pids are 0. Such a server may have something in it.
+ *
+ * One thread. What is needed and does not start fails the test under way.
+ */
+#ifndef ADMITONE_TEST_SERVICES_H
+#define ADMITONE_TEST_SERVICES_H
+
+#include <sys/types.h>
+
+#define SERVICE_REDIS 1U
+#define SERVICE_POSTGRES 2U /* without fsync */
+#define SERVICE_SENTINEL 4U /* a trio over a master and a replica of its own, named "main" */
+
+struct services {
+    char redis_url[256];
+    int redis_port;
+    pid_t redis_pid;
+    char postgres_url[256]; /* of a role that may create databases */
+    int postgres_port;
+    pid_t postgres_pid;
+    char sentinel_url[256];
+    pid_t sentinel_master_pid; /* of those that were it when they were started */
+    pid_t sentinel_replica_pid;
+    char folder[256]; /* theirs; "" when none was started */
+};
+
+/* All in `what` answer. What runs already goes on; what was stopped or killed is started again, on
+ * its port, with the data that it kept (PostgreSQL all, Redis what it saved). The same struct
+ * every time. */
+const struct services *services_start(unsigned what);
+
+/* Ends what is in `what` in order. For servers that services_start has started. */
+void services_stop(unsigned what);
+
+#endif
