@@ -2,7 +2,7 @@
 --   lock:{T:ID}:NAME:holder   HASH fence, until, owner, waited: who has it; not there: nobody
 --   lock:{T:ID}:NAME:line     ZSET who waits, by order of arrival
 --   lock:{T:ID}:NAME:ends     ZSET who waits, by when that is over
---   lock:{T:ID}:NAME:waiters  HASH who waits → "ARRIVED LEASE", in milliseconds
+--   lock:{T:ID}:NAME:waiters  HASH who waits: "ARRIVED LEASE", in milliseconds
 -- Of all locks of an event:
 --   lock:{T:ID}:workers       ZSET NODE:WORKER, by when it was last heard of
 --   lock:{T:ID}:fence         the count of the last fence; stays, for fences only grow
@@ -12,12 +12,12 @@
 -- over, and keeps its place: who is dead is sent away when its wait is over.
 --
 -- What becomes of a waiter is told to its worker, in the reply when that worker calls, else on its
--- node's channel admitone:locks:NODE, as "WAITER FATE …":
+-- node's channel admitone:locks:NODE, as "WAITER FATE ...":
 --   A EPOCH COUNT UNTIL WAITED   it has acquired the lock
 --   T WAITED                     its time is over
 --   L                            it has left
 --   G                            it is neither waiting nor holding
--- A fence is epoch × 2^40 + count: too large for Lua's numbers, so it travels in two parts.
+-- A fence is epoch * 2^40 + count: too large for Lua's numbers, so it travels in two parts.
 
 local LOCK_SILENT_MS = 1000
 -- Keys outlive what they are for by so much.
@@ -158,7 +158,7 @@ local function lock_look(c, lock)
   return lock_pass_on(c, lock)
 end
 
--- Arguments: …, number, how long it waits, lease. Nothing is told of one that waits.
+-- Arguments: ..., number, how long it waits, lease. Nothing is told of one that waits.
 register('lock_acquire', function(keys, args)
   local c, why = lock_begin(keys, args)
   if why then return why end
@@ -180,13 +180,13 @@ register('lock_acquire', function(keys, args)
   return c.news
 end)
 
--- Whether the fence is that of who holds it at this time. Arguments: …, the fence's epoch, count.
+-- Whether the fence is that of who holds it at this time. Arguments: ..., the fence's epoch, count.
 local function lock_is_theirs(c, lock, args)
   local holder = lock_look(c, lock)
   return holder and args[4] == c.epoch and args[5] == holder.fence
 end
 
--- Arguments: …, lease. Replies 1 or 0, and the news.
+-- Arguments: ..., lease. Replies 1 or 0, and the news.
 register('lock_renew', function(keys, args)
   local c, why = lock_begin(keys, args)
   if why then return why end
@@ -207,8 +207,8 @@ register('lock_release', function(keys, args)
   return { 1, c.news }
 end)
 
--- Calls `visit` for every lock, with those of the worker that wait for it. Keys: …, those of each
--- lock; arguments: …, for each lock how many wait, and their numbers.
+-- Calls `visit` for every lock, with those of the worker that wait for it. Keys: ..., those of each
+-- lock; arguments: ..., for each lock how many wait, and their numbers.
 local function lock_each(c, keys, args, visit)
   local at = 4
   for first = 4, #keys, 4 do
