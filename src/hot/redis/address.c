@@ -80,7 +80,7 @@ static bool is_host_char(char c, bool in_brackets) {
 static bool parse_host(str text, struct redis_host *out, bool needs_port, struct buf *why) {
     bool in_brackets = str_starts(text, STR("["));
     size_t end = find_first(text, in_brackets ? ']' : ':');
-    if (in_brackets && end == text.len)
+    if (in_brackets ? end == text.len : end != find_last(text, ':'))
         return refuse(why, "an IPv6 address stands in brackets: [::1]");
     str name = {text.at + in_brackets, end - in_brackets};
     str rest = str_skip(text, end + in_brackets);

@@ -7,6 +7,7 @@
  *   wire.c      one connection, as long as it lasts
  *   link.c      a worker's connection that lasts, over wires
  *   store.c     opens and closes it all; which events are known, and their keys
+ *   blocking.c  a connection for threads that may wait
  *   life.c      port/hot.h: lives of the store, filling it
  *   news.c      what other nodes announce
  *   queue.c     port/queue.h      lua/queue.lua
@@ -33,7 +34,7 @@ struct redis_store {
     struct locks locks;
     struct redis_options options;
     struct gate gate;
-    struct hot_listener listener;
+    struct hot_listener listener; /* under lock */
     struct queue_listener expired;
     char node[17]; /* this process, among all that share the store: 16 random hex digits */
     pthread_rwlock_t lock;
@@ -80,6 +81,19 @@ void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
  * first that fails fails the filling. `c` is freed of its command. Outside of a filling nothing
  * happens. */
 void filling_add(struct redis_store *s, struct call *c);
+
+void filling_free(struct filling *f); /* NULL, too */
+
+/* Channels of Redis. On the first a node says its name when it has changed an event; on the second
+ * "NODE TYPE:ID seq seq …" when entries have become ACTIVE or have ended, durably; on the third,
+ * which is followed by a node's name, a lock is passed on to one who waits on that node. */
+#define EVENTS_CHANNEL "admitone:events"
+#define ENTRIES_CHANNEL "admitone:entries"
+#define LOCKS_CHANNEL "admitone:locks:"
+
+/* A thread, from new to free, that calls the store's listener and locks_heard. */
+struct news *news_new(struct redis_store *s);
+void news_free(struct news *n);
 
 /* Made and ended with the worker. */
 struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);

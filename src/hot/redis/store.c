@@ -14,7 +14,6 @@
 #pragma weak queue_worker_close
 #pragma weak locks_worker_new
 #pragma weak locks_worker_close
-#pragma weak redis_hot_ops
 
 #define DEADLINE_MS 2000
 
@@ -44,10 +43,13 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
     pthread_rwlock_init(&s->lock, NULL);
     map_init(&s->by_key);
     map_init(&s->by_tag);
+    s->news = news_new(s);
     return s;
 }
 
 void redis_store_free(struct redis_store *s) {
+    news_free(s->news);
+    filling_free(s->filling);
     size_t at = 0;
     struct known_event *e;
     while ((e = map_next(&s->by_key, &at)) != NULL) mem_free(e);

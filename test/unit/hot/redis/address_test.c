@@ -58,7 +58,7 @@ static void an_ipv6_address_stands_in_brackets(void **state) {
     assert_int_equal(a.hosts[0].port, 7000);
     assert_int_equal(parsed("redis://[fe80::1%eth0]/3").database, 3);
     refused("redis://[::1", "brackets");
-    refused("redis://::1:7000", "port");
+    refused("redis://::1:7000", "brackets");
     refused("redis://[]", "host is missing");
     refused("redis://[::1]7000", "behind a host");
 }
