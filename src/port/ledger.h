@@ -332,12 +332,14 @@ struct ledger_waiting_read {
     size_t count;
 };
 
-/* What became durable of a reservation. */
+/* Something became durable of a reservation; and how that is now, which may be later news. */
 struct ledger_fact {
     int64_t id;
     struct uuid reservation;
     int64_t event_key;
     int64_t section_key;
+    enum strategy strategy;         /* of the reservation */
+    enum reservation_status status; /* of the reservation, now */
 };
 
 #define FACTS_READ_MAX 256

@@ -108,7 +108,7 @@ struct remove_op {
  * this process does itself is never forgotten. */
 struct overdue_op {
     struct hot_op op;
-    int64_t older_ms; /* pending for longer than this */
+    int64_t older_ms;             /* pending for longer than this */
     uint64_t enters[OVERDUE_MAX]; /* out */
     size_t enter_count;
     struct entry_change admissions[ADMIT_MAX]; /* out: with the time until which they are ACTIVE */

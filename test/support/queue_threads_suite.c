@@ -33,7 +33,7 @@ struct fixture {
 static int set_up(void **state) {
     struct fixture *f = mem_new(sizeof *f);
     store_open(&f->s, adapter);
-    f->e = store_event(KEY);
+    f->e = steps_event(KEY);
     f->e.queue = (struct queue_rules){.max_waiting = 100000,
                                       .max_active = 100000,
                                       .entry_batch_size = 7,
