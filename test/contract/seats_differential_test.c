@@ -494,7 +494,7 @@ static void set_up(uint64_t the_seed) {
     now_ms = T0;
     remembered_count = 0;
     memset(entries, 0, sizeof entries);
-    event = store_event(KEY);
+    event = steps_event(KEY);
     event.queue.active_ttl_s = 600;
     event.hold_s = 30;
     event.max_per_user = 100;

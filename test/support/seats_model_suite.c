@@ -17,6 +17,7 @@
 #define SEEDS 6
 #define STEPS 20000
 #define NAMED_MOST 6
+#define NOBODYS_ENTRY 1000000
 
 static const struct queue_adapter *adapter;
 static struct hall hall;
@@ -211,7 +212,6 @@ static void port_free_seats(void) {
 static void port_apply(void) {
     struct model_reservation r = {.id = one_in(2) ? some_id() : next_id++,
                                   .user = (int)between(0, MODEL_BUYERS - 1),
-                                  .entry_seq = (uint64_t)between(1, 50),
                                   .section = (int)between(0, MODEL_SECTIONS - 1),
                                   .confirmed = one_in(2),
                                   .expires_ms = m.now_ms + between(-5000, 20000)};
@@ -220,6 +220,7 @@ static void port_apply(void) {
         r.user = known->user;
         r.section = known->section;
     }
+    r.entry_seq = one_in(2) ? m.entries[r.user] : NOBODYS_ENTRY + (uint64_t)between(1, 50);
     uint32_t seats[4];
     uint32_t count = (uint32_t)between(1, 4);
     uint32_t first = (uint32_t)between(1, 40);
