@@ -23,6 +23,7 @@ static const struct queue_adapter *adapter;
 static struct hall hall;
 static struct seats_model m;
 static uint64_t next_id;
+static uint64_t last_seq; /* of an entry */
 
 static const char *user_name(int user) {
     static char names[MODEL_BUYERS][16];
@@ -281,13 +282,14 @@ static void port_turns(void) {
         m.entries[user] = 0;
     } else if (m.entries[user] == 0 && !m.is_closed) {
         m.entries[user] = step_take_kept(&hall.s, KEY, user_name(user), m.now_ms);
+        last_seq = m.entries[user];
         store_heard(&hall.s, hall.heard, 4096);
     }
 }
 
 /* ---- configurations and restarts ---- */
 
-static void tell_configuration(void) {
+static void set_configuration(void) {
     size_t count = 0;
     for (int i = 0; i < MODEL_SECTIONS; i++) {
         const struct model_section *s = &m.sections[i];
@@ -299,6 +301,10 @@ static void tell_configuration(void) {
     hall.e.max_per_user = m.limit;
     hall.e.hold_s = m.hold_ms / 1000;
     hall.e.state = m.is_closed ? EVENT_CLOSED : EVENT_OPEN;
+}
+
+static void tell_configuration(void) {
+    set_configuration();
     hall_configure(&hall);
 }
 
@@ -359,11 +365,14 @@ static void port_restart(void) {
     hall_close(&hall);
     hall_open(&hall, adapter);
     hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
-    hall.e.version = 1;
-    step_remove(&hall.s, KEY, hall.e.version);
-    tell_configuration();
-    memset(m.entries, 0, sizeof m.entries);
+    step_remove(&hall.s, KEY, hall.e.version++);
+    set_configuration();
+    store_filling_begins(&hall.s);
+    step_restore_event(&hall.s, &hall.e);
+    queues_recovered(hall.s.queues, KEY, last_seq + 1, m.now_ms);
     restore_reservations();
+    store_filling_ends(&hall.s);
+    memset(m.entries, 0, sizeof m.entries);
 }
 
 static void one_step(void) {
@@ -394,6 +403,7 @@ static void run_history(uint64_t the_seed) {
     seed = the_seed;
     random_state = seed;
     next_id = 1;
+    last_seq = 0;
     m = (struct seats_model){.limit = 6, .hold_ms = 10000, .now_ms = T0};
     for (int i = 0; i < MODEL_SECTIONS; i++)
         m.sections[i] = (struct model_section){.exists = true, .wanted = 30, .capacity = 30};
