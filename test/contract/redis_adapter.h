@@ -1,7 +1,7 @@
 /*
  * redis_adapter: the hot store in a real Redis, private to the test program, as the contract suites
- * of queues and seats take it. Every thread has a loop and a link of its own; a store that is opened
- * is in its first life.
+ * of queues and seats take it. Every thread has a loop and a link of its own; a store that is
+ * opened is in its first life.
  */
 #ifndef ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H
 #define ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H
@@ -86,7 +86,8 @@ static inline void close_redis(void *fixture) {
     redis_store_free(fixture);
 }
 
-static const struct queue_adapter redis_adapter = {.open = open_redis,
+static const struct queue_adapter redis_adapter = {.remote = true,
+                                                   .open = open_redis,
                                                    .seats = seats_of_redis,
                                                    .close = close_redis,
                                                    .turn = redis_turn,
