@@ -16,6 +16,8 @@
 
 #define SEEDS 6
 #define STEPS 20000
+#define REMOTE_SEEDS 2
+#define REMOTE_STEPS 5000
 #define NAMED_MOST 6
 #define NOBODYS_ENTRY 1000000
 
@@ -411,7 +413,8 @@ static void run_history(uint64_t the_seed) {
     hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
     step_remove(&hall.s, KEY, hall.e.version);
     tell_configuration();
-    for (step = 0; step < STEPS; step++) {
+    int steps = adapter->remote ? REMOTE_STEPS : STEPS;
+    for (step = 0; step < steps; step++) {
         one_step();
         check_totals();
         check_section((int)between(0, MODEL_SECTIONS - 1));
@@ -422,7 +425,7 @@ static void run_history(uint64_t the_seed) {
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    run_histories(SEEDS, run_history);
+    run_histories(adapter->remote ? REMOTE_SEEDS : SEEDS, run_history);
 }
 
 int seats_model_suite_run(const struct queue_adapter *of) {
