@@ -49,19 +49,17 @@ static void step_send(struct step *t,
 
 /* ---- keys and arguments ---- */
 
-#define EVENT_KEYS 8
+/* The event's own, besides those that the queue has too; a call that touches sections adds theirs.
+ */
+#define EVENT_KEYS 5
 #define SECTION_KEYS 5
 
-/* The event's own; a call that touches sections adds theirs. */
 static void add_event_keys(struct call *c, const struct known_event *e) {
-    call_add_key(c, "queue", e, "meta");
-    call_add_key(c, "section", e, "counts");
     call_add_key(c, "claim", e, NULL);
     call_add_key(c, "claim", e, "pending");
     call_add_key(c, "claim", e, "due");
     call_add_key(c, "limit", e, NULL);
     call_add_key(c, "limit", e, "of");
-    call_add_key(c, "limit", e, "reserving");
 }
 
 static void add_section_keys(struct call *c, const struct known_event *e, int64_t section_key) {
@@ -87,7 +85,10 @@ static void section_set_add(struct section_set *s, int64_t key) {
 
 /* A call that touches these sections; the set is done with. */
 static void begin(struct step *t, const char *function, struct section_set *sections) {
-    call_begin(&t->call, function, EVENT_KEYS + SECTION_KEYS * sections->count);
+    call_begin(&t->call, function, 3 + EVENT_KEYS + SECTION_KEYS * sections->count);
+    call_add_key(&t->call, "queue", t->event, "meta");
+    call_add_key(&t->call, "section", t->event, "counts");
+    call_add_key(&t->call, "limit", t->event, "reserving");
     add_event_keys(&t->call, t->event);
     for (size_t i = 0; i < sections->count; i++)
         add_section_keys(&t->call, t->event, sections->keys[i]);
@@ -270,7 +271,12 @@ static void claim(struct seats *s, struct claim_op *c) {
         return;
     }
     const struct claim_wish *w = &c->wish;
-    begin_in_section(t, "claim", w->section_key);
+    call_begin(&t->call, "claim", QUEUE_KEYS + EVENT_KEYS + SECTION_KEYS);
+    queue_add_keys(&t->call, t->event);
+    add_event_keys(&t->call, t->event);
+    add_section_keys(&t->call, t->event, w->section_key);
+    call_add_now(&t->call, t->store, c->op.now_ms);
+    call_add(&t->call, str_of(t->store->node));
     add_id(&t->call, &w->id);
     call_add(&t->call, w->user);
     call_add_u64(&t->call, w->entry_seq);
