@@ -335,6 +335,68 @@ static void a_look_that_was_not_sent_ends_with_its_worker(void **state) {
     redis_thread_begins(f->s.fixture);
 }
 
+/* ---- crowds ---- */
+
+#define END_MOST 2048
+#define CROWD (END_MOST + 10)
+
+/* One after the other, a millisecond apart, with the numbers from 1 on. */
+static void crowd_enters(struct fixture *f) {
+    f->e.queue.max_active = CROWD;
+    f->e.queue.max_waiting = CROWD;
+    f->e.queue.entry_batch_size = 2 * CROWD;
+    f->e.queue.entry_interval_s = 3600;
+    store_configure(&f->s, &f->e);
+    for (int i = 1; i <= CROWD; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "user%d", i);
+        assert_int_equal(step_take_kept(&f->s, KEY, user, T0 + i), i);
+    }
+    store_heard(&f->s, f->heard, 4096);
+}
+
+static void assert_told_expired(struct fixture *f, size_t first, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(f->heard[first + i].kind, HEARD_EXPIRED);
+        assert_int_equal(f->heard[first + i].entry.seq, first + i + 1);
+    }
+}
+
+static void of_a_crowd_whose_time_is_over_one_call_ends_a_part_trap_6(void **state) {
+    struct fixture *f = *state;
+    crowd_enters(f);
+    /* The last one is not of that part, but its own time is over all the same. */
+    int64_t over_ms = T0 + 601 * SECOND + CROWD;
+    struct entered e = step_enter(&f->s, KEY, STR("user2058"), LANE_DEFAULT, over_ms);
+    assert_int_equal(e.outcome, ENTER_TAKEN);
+    assert_int_equal(e.closes, CROWD);
+    assert_int_equal(store_heard(&f->s, f->heard, 4096), END_MOST + 1);
+    assert_told_expired(f, 0, END_MOST);
+    assert_int_equal(f->heard[END_MOST].entry.seq, CROWD + 1);
+    assert_step_counts(&f->s, KEY, 0, CROWD - END_MOST);
+    step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, over_ms);
+    assert_int_equal(store_heard(&f->s, f->heard, 4096), CROWD - END_MOST);
+    assert_step_counts(&f->s, KEY, 0, 2);
+}
+
+static void of_a_silent_crowd_one_tick_ends_a_part(void **state) {
+    struct fixture *f = *state;
+    f->e.state = EVENT_PAUSED;
+    f->e.queue.grace_s = 1;
+    crowd_enters(f);
+    f->e.state = EVENT_OPEN;
+    f->e.queue.max_active = 0;
+    store_configure(&f->s, &f->e);
+    for (int i = 10; i <= 11; i++)
+        assert_int_equal(step_admit(&f->s, KEY, T0 + i * SECOND, f->admitted), 0);
+    assert_int_equal(store_heard(&f->s, f->heard, 4096), 0);
+    step_admit(&f->s, KEY, T0 + 11 * SECOND + 1, f->admitted);
+    assert_int_equal(store_heard(&f->s, f->heard, 4096), END_MOST);
+    step_admit(&f->s, KEY, T0 + 11 * SECOND + 2, f->admitted);
+    assert_int_equal(store_heard(&f->s, f->heard, 4096), CROWD - END_MOST);
+    assert_step_counts(&f->s, KEY, 0, 0);
+}
+
 /* ---- lives, and the end of events ---- */
 
 static void an_event_of_another_life_or_none_is_not_touched(void **state) {
@@ -498,6 +560,8 @@ int main(void) {
         TEST(looks_of_one_turn_share_one_call),
         TEST(a_look_at_very_many_is_divided_and_answered_whole),
         TEST(a_look_that_was_not_sent_ends_with_its_worker),
+        TEST(of_a_crowd_whose_time_is_over_one_call_ends_a_part_trap_6),
+        TEST(of_a_silent_crowd_one_tick_ends_a_part),
         TEST(an_event_of_another_life_or_none_is_not_touched),
         TEST(of_a_removed_event_a_mark_is_left_for_a_day),
         TEST(a_removal_that_comes_first_is_remembered),
