@@ -1,12 +1,12 @@
 # Thin over CMake. Everything is built under build/: release, asan and tsan beside each other.
-.PHONY: help build run test bench fmt lint install clean
+.PHONY: help build run run-cluster test bench fmt lint install clean
 .DEFAULT_GOAL := help
 
 CMAKE_BUILD = cmake -S . -G Ninja
 C_FILES = $(shell git ls-files '*.c' '*.h')
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 build: ## build build/admitone
 	@scripts/deps build
@@ -16,6 +16,10 @@ build: ## build build/admitone
 
 run: build ## start it with demo events, data in data/
 	@exec build/admitone serve --demo
+
+run-cluster: build ## start two nodes on Redis and PostgreSQL, both private to it
+	@scripts/deps cluster
+	@exec scripts/run-cluster
 
 test: ## every test: ASan+UBSan, and what has threads also under TSan
 	@scripts/deps build test
