@@ -111,14 +111,23 @@ void stage_await_listeners(size_t count) {
 
 /* ---- commands ---- */
 
-static redisReply *command(const char *format, va_list arguments) {
-    if (admin != NULL && admin->err != 0) {
-        redisFree(admin);
-        admin = NULL;
-    }
+/* The server may have been another one when this was last used. */
+static redisReply *try_command(const char *format, va_list arguments) {
     if (admin == NULL) admin = redisConnect("127.0.0.1", services()->redis_port);
     assert_non_null(admin);
     redisReply *r = redisvCommand(admin, format, arguments);
+    if (r != NULL) return r;
+    redisFree(admin);
+    admin = NULL;
+    return NULL;
+}
+
+static redisReply *command(const char *format, va_list arguments) {
+    va_list again;
+    va_copy(again, arguments);
+    redisReply *r = try_command(format, arguments);
+    if (r == NULL) r = try_command(format, again);
+    va_end(again);
     assert_non_null(r);
     assert_int_not_equal(r->type, REDIS_REPLY_ERROR);
     return r;
