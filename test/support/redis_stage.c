@@ -14,6 +14,8 @@
 
 #define DEADLINE_NS INT64_C(30000000000)
 #define PROBE_LEASE_MS 1000
+/* Of a call: more than in earnest, for machines that are busy with other tests. */
+#define CALL_MS 10000
 
 static redisContext *admin;
 
@@ -41,8 +43,8 @@ static void no_change(void *to, int64_t event_key, const uint64_t *seqs, size_t 
 }
 
 struct redis_store *stage_store(bool own_clock) {
-    struct redis_store *s =
-        redis_store_new(&(struct redis_options){.address = address(), .own_clock = own_clock});
+    struct redis_store *s = redis_store_new(&(struct redis_options){
+        .address = address(), .deadline_ms = CALL_MS, .own_clock = own_clock});
     hot_listen(
         redis_store_hot(s),
         (struct hot_listener){.changed = no_change, .event_changed = no_news, .suspect = no_news});
