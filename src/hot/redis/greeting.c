@@ -17,8 +17,9 @@ static void add_command(struct buf *out, const str *parts, size_t count) {
 static void add_step(struct greeting *g, int step, struct buf *out, const str *parts,
                      size_t count) {
     assert(g->count < GREETING_STEPS_MAX);
-    g->steps[g->count++] = step;
     add_command(out, parts, count);
+    g->steps[g->count] = step;
+    g->ends[g->count++] = out->len;
 }
 
 #define ADD_STEP(g, step, out, ...)                                                                \
