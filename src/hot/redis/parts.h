@@ -82,6 +82,16 @@ void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
  * happens. */
 void filling_add(struct redis_store *s, struct call *c);
 
+/* The keys that every function of lua/queue.lua begins with. */
+#define QUEUE_KEYS 11
+void queue_add_keys(struct call *c, const struct known_event *e);
+/* Tells whom the step has ended by itself: of its reply, three numbers for each. The operation has
+ * the time that the step went by. */
+void queue_tell_ended(const struct redis_store *s, const struct hot_op *op,
+                      const redisReply *ended);
+/* "KEY:reservation", as in claim:{T:ID}:pending. */
+bool claim_ref_read(str text, struct claim_ref *out);
+
 void filling_free(struct filling *f); /* NULL, too */
 
 /* Channels of Redis. On the first a node says its name when it has changed an event; on the second
