@@ -33,7 +33,7 @@ struct asked {
 };
 
 static const struct locks_adapter *adapter;
-static const char *const names[NAMES] = {"a", "b", "c"};
+static const char *const names[NAMES] = {"T/1/a", "T/1/b", "T/1/c"};
 static struct locks *locks;
 static struct asked asked[ASKED_MOST];
 static size_t asked_count;

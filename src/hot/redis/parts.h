@@ -42,7 +42,8 @@ struct redis_store {
     struct map by_tag;        /* under lock */
     struct filling *filling;  /* of life.c: while the store is being filled */
     struct news *news;        /* of news.c */
-    size_t lock_worker_count; /* of locks.c */
+    size_t lock_worker_count; /* of locks.c, under lock: that there ever were */
+    struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
 };
 
 extern const struct hot_ops redis_hot_ops;
@@ -81,6 +82,16 @@ void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
  * happens. */
 void filling_add(struct redis_store *s, struct call *c);
 
+/* The keys that every function of lua/queue.lua begins with. */
+#define QUEUE_KEYS 11
+void queue_add_keys(struct call *c, const struct known_event *e);
+/* Tells whom the step has ended by itself: of its reply, three numbers for each. The operation has
+ * the time that the step went by. */
+void queue_tell_ended(const struct redis_store *s, const struct hot_op *op,
+                      const redisReply *ended);
+/* "KEY:reservation", as in claim:{T:ID}:pending. */
+bool claim_ref_read(str text, struct claim_ref *out);
+
 void filling_free(struct filling *f); /* NULL, too */
 
 /* Channels of Redis. On the first a node says its name when it has changed an event; on the second
@@ -99,8 +110,8 @@ struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void queue_worker_close(struct queue_worker *q);
 struct locks_worker *locks_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void locks_worker_close(struct locks_worker *l);
-/* A lock was passed on to one who waits on this node: any thread. `waiter` as the function was
- * told. */
-void locks_heard(struct redis_store *s, str waiter);
+/* What has become of one who waits for a lock on this node, as lua/locks.lua has announced it on the
+ * channel admitone:locks:NODE. Any thread. */
+void locks_heard(struct redis_store *s, str news);
 
 #endif
