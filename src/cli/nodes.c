@@ -35,6 +35,7 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
     shadow_init(&n->shadow);
     api->room.shadow = &n->shadow;
     n->keeper.events = ev;
+    api->keeper = &n->keeper;
     n->roster.events = ev;
     n->relay.events = ev;
     n->take_up = (struct take_up){

@@ -1,6 +1,6 @@
 /*
- * nodes: what a server does besides serving when it shares its stores with other nodes: it keeps the
- * hot store in a life that can be trusted, hears what the others do, takes up what they leave
+ * nodes: what a server does besides serving when it shares its stores with other nodes: it keeps
+ * the hot store in a life that can be trusted, hears what the others do, takes up what they leave
  * undone, and answers from the ledger while the hot store can't be asked.
  */
 #ifndef ADMITONE_CLI_NODES_H
@@ -29,8 +29,8 @@ struct nodes {
 void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
 /* The work that one worker does for all of them. Before it starts. */
 void nodes_employ(struct nodes *n, struct worker *w);
-/* When the workers run. Returns when this node knows the events, and works with the hot store or has
- * waited for that for a while. */
+/* When the workers run. Returns when this node knows the events, and works with the hot store or
+ * has waited for that for a while. */
 void nodes_start(struct nodes *n);
 /* From any thread: nobody is told any more. Then, on its thread, what the worker does ends. */
 void nodes_deafen(struct nodes *n);

@@ -19,9 +19,10 @@ const struct config_key setting_keys[] = {
          "where to listen; port 0 takes a free one"),
     TEXT("data", data, "./data", "DIR", "folder of the ledger, the secret and the admin key"),
     NUMBER("workers", workers, "0", 0, 256, "threads that serve; 0: one per core"),
-    TEXT("hot", hot, "memory", "STORE", "where the queue and the seats live: memory, redis://HOST:PORT[/DB],\n"
-         "redis+sentinel://HOST:PORT,…/MASTER"),
-    TEXT("ledger", ledger, "sqlite:", "STORE", "the durable truth: sqlite:PATH, or in DATA; postgres://…"),
+    TEXT("hot", hot, "memory", "STORE",
+         "where queue and seats live: memory, redis://HOST:PORT, redis+sentinel://…/MASTER"),
+    TEXT("ledger", ledger, "sqlite:", "STORE",
+         "the durable truth: sqlite:PATH (or in DATA), postgres://USER@HOST/DATABASE"),
     TEXT("feed", feed, "local", "FEED", "where requests and facts go: local"),
     TEXT("secret_file", secret_file, "", "FILE",
          "key that signs tokens; made in DATA if not given"),
@@ -60,8 +61,7 @@ const struct config_key setting_keys[] = {
     NUMBER("ledger.wal_bytes_max", ledger_wal_bytes_max, "16777216", 65536, 1073741824,
            "above this the writer folds the write-ahead log in itself"),
     NUMBER("ledger.deadline_ms", ledger_deadline_ms, "5000", 100, 60000,
-           "with postgres: how long a write may take; what is pending for longer in redis is\n"
-           "taken up by another node"),
+           "with postgres: a write's time; what is pending for longer another node takes up"),
     NUMBER("hot.deadline_ms", hot_deadline_ms, "2000", 50, 60000,
            "with redis: how long a call may take"),
     NUMBER("queue.max_waiting", queue_max_waiting, "1000000", 0, MAX_WAITING_MAX,
@@ -176,8 +176,8 @@ static bool stores_ok(const struct settings *s, struct buf *why) {
 
 bool settings_check_server(const struct settings *s, struct buf *why) {
     bool is_memory = strcmp(s->hot, "memory") == 0;
-    bool has_keys = s->secret_file[0] != '\0' && s->admin_key_file[0] != '\0' &&
-                    s->pass_key_file[0] != '\0';
+    bool has_keys =
+        s->secret_file[0] != '\0' && s->admin_key_file[0] != '\0' && s->pass_key_file[0] != '\0';
     if (!is_memory && !is_postgres(s))
         buf_add(why,
                 STR("ledger: with hot in Redis other nodes may join, and an SQLite file is one "

@@ -79,7 +79,7 @@ struct claims {
     uint32_t per_user_max;
     struct seating **seatings; /* NULL where one has gone */
     size_t seating_count;
-    struct map by_key; /* a section's key, in bytes → seating; not those that vanish */
+    struct map by_key; /* a section's key, in bytes → seating */
     struct seat_counts totals;
     struct pool rows;
     struct pool buyers;
@@ -94,12 +94,14 @@ struct claims {
 
 /* ---- sections ---- */
 
-static struct seating *seating_of(const struct claims *c, int64_t section_key) {
-    return map_get(&c->by_key, map_key(&section_key));
-}
-
 static bool has_vanished(const struct claims *c, const struct seating *s) {
     return s->version != c->version;
+}
+
+/* One that takes claims; NULL: there is none. */
+static struct seating *seating_of(const struct claims *c, int64_t section_key) {
+    struct seating *s = map_get(&c->by_key, map_key(&section_key));
+    return s == NULL || has_vanished(c, s) ? NULL : s;
 }
 
 /* After every change of a section: the totals follow. */
@@ -114,6 +116,7 @@ static void tally(struct claims *c, struct seating *s) {
 
 static void seating_free(struct claims *c, struct seating *s) {
     c->seatings[s->number] = NULL;
+    map_remove(&c->by_key, map_key(&s->key));
     seat_map_free(s->map);
     mem_free(s);
 }
@@ -154,7 +157,7 @@ static void configure(struct claims *c, const struct event *e) {
     assert(c->per_user_max <= PER_USER_MAX);
     for (size_t i = 0; i < e->section_count; i++) {
         const struct section *section = &e->sections[i];
-        struct seating *s = seating_of(c, section->key);
+        struct seating *s = map_get(&c->by_key, map_key(&section->key));
         if (s == NULL) s = seating_add(c, section);
         s->version = e->version;
         s->capacity = (uint32_t)section->capacity;
@@ -163,9 +166,7 @@ static void configure(struct claims *c, const struct event *e) {
     }
     for (size_t i = 0; i < c->seating_count; i++) {
         struct seating *s = c->seatings[i];
-        if (s == NULL) continue;
-        if (has_vanished(c, s)) map_remove(&c->by_key, map_key(&s->key));
-        seating_catch_up(c, s);
+        if (s != NULL) seating_catch_up(c, s);
     }
 }
 
@@ -522,9 +523,21 @@ static enum claim_outcome suggest_seats(struct claims *c, struct seating *s,
     return found == SEATS_DONE ? CLAIM_LEDGER_DECIDES : outcome_of(found);
 }
 
-static enum claim_outcome there(const struct claims *c, const struct claim_wish *w, struct row *r,
-                                struct claim_info *out, uint32_t *seats, size_t *seat_count) {
-    if (r->key.request != w->key.request || r->seat_count != w->count) return CLAIM_KEY_REUSED;
+/* The reservation that the wish has made already: by its id, and else by its key. NULL: none. */
+static struct row *row_there(const struct claims *c, const struct claim_wish *w, uint32_t buyer) {
+    uint32_t number = find(c, &w->id);
+    if (number != 0) return row_at(c, number);
+    return buyer == 0 || w->key.key == 0 ? NULL : row_by_key(c, buyer_at(c, buyer), w->key.key);
+}
+
+static enum claim_outcome there(const struct claims *c, const struct claim_wish *w, uint32_t buyer,
+                                struct row *r, struct claim_info *out, uint32_t *seats,
+                                size_t *seat_count) {
+    /* By its id it is the very same, though it may have lost seats since. */
+    bool is_same = uuid_eq(&r->id, &w->id)
+                       ? r->buyer == buyer && r->seat_count <= w->count
+                       : r->key.request == w->key.request && r->seat_count == w->count;
+    if (!is_same) return CLAIM_KEY_REUSED;
     *out = info_of(c, r);
     *seat_count = r->seat_count;
     memcpy(seats, seats_of(r), r->seat_count * sizeof *seats);
@@ -536,19 +549,16 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_wish *w, in
     assert(w->count >= 1 && w->user.len > 0);
     *seat_count = 0;
     uint32_t buyer = buyer_find(c, w->user);
-    if (buyer != 0 && w->key.key != 0) {
-        struct row *r = row_by_key(c, buyer_at(c, buyer), w->key.key);
-        if (r != NULL) return there(c, w, r, out, seats, seat_count);
-    }
+    struct row *r = row_there(c, w, buyer);
+    if (r != NULL) return there(c, w, buyer, r, out, seats, seat_count);
     struct seating *s = seating_of(c, w->section_key);
     uint32_t has = buyer == 0 ? 0 : buyer_at(c, buyer)->seats;
     enum claim_outcome outcome = refusal(c, s, w, has, now_ms);
     if (outcome == CLAIM_LEDGER_DECIDES) return suggest_seats(c, s, w, seats, seat_count);
     if (outcome != CLAIM_DONE) return outcome;
 
-    assert(find(c, &w->id) == 0);
     uint32_t number = row_new(c, &w->id, s);
-    struct row *r = row_at(c, number);
+    r = row_at(c, number);
     outcome = take_seats(c, s, w, handle_of(c, number), seats, seat_count);
     if (outcome != CLAIM_DONE) {
         r->step = STEP_GONE;

@@ -27,13 +27,13 @@
 #define DUE_AGAIN_MS 5000
 
 enum claim_outcome {
-    CLAIM_DONE,                /* pending */
-    CLAIM_THERE,               /* the user has a live reservation with that key; perhaps pending */
-    CLAIM_KEY_REUSED,          /* the same, but it was asked for with another request */
-    CLAIM_NOT_ACTIVE,          /* it is not the user's turn */
-    CLAIM_EVENT_CLOSED,        /* CLOSED or not open yet: nothing is sold */
-    CLAIM_NO_SECTION,          /* there is no such section */
-    CLAIM_SECTION_CLOSED,      /* by its status */
+    CLAIM_DONE,           /* pending */
+    CLAIM_THERE,          /* the user has a live reservation with that id or key; perhaps pending */
+    CLAIM_KEY_REUSED,     /* the same, but it was asked for with another request */
+    CLAIM_NOT_ACTIVE,     /* it is not the user's turn */
+    CLAIM_EVENT_CLOSED,   /* CLOSED or not open yet: nothing is sold */
+    CLAIM_NO_SECTION,     /* there is no such section */
+    CLAIM_SECTION_CLOSED, /* by its status */
     CLAIM_SECTION_MAINTENANCE, /* by its status */
     CLAIM_LIMIT,               /* more than the user may have */
     CLAIM_LEDGER_DECIDES, /* the section's mode is `seat`: these seats may be asked for there */
@@ -94,15 +94,18 @@ struct claims *claims_new(const struct event *e);
 void claims_free(struct claims *c);
 
 /* An older version than is in force changes nothing. A section that vanishes takes no more claims,
- * and goes with its last reservation; one that shrinks does so as soon as no seat that goes is
- * taken: for what is pending when the ledger changes the event is refused there later. */
+ * and goes with its last reservation, unless it comes back before that; one that shrinks does so as
+ * soon as no seat that goes is taken: for what is pending when the ledger changes the event is
+ * refused there later. */
 void claims_configure(struct claims *c, const struct event *e);
 
 /*
  * All seats or none, at once. What refuses is looked for in the order of the outcomes up to
  * LEDGER_DECIDES; of the seats' own outcomes the last one counts. `seats` has room for w->count:
  * *seat_count of them are the reservation's (DONE, THERE), are suggested (LEDGER_DECIDES), or stand
- * in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT). *out is set when DONE or THERE.
+ * in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT). *out is set when DONE or THERE. The same wish once
+ * more, by its id, is THERE, so whoever lost the answer may ask again; somebody else's is
+ * KEY_REUSED.
  *
  * Where the ledger decides nothing changes. Suggested are the named seats, TAKEN or not, or as many
  * that are free here (seat_map_suggest); but what the seats themselves refuse otherwise, they

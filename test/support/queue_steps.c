@@ -75,7 +75,7 @@ int64_t store_section(struct store *s, const struct uuid *id) {
     return section_key;
 }
 
-struct event store_event(int64_t key) {
+struct event steps_event(int64_t key) {
     return (struct event){.key = key,
                           .state = EVENT_OPEN,
                           .opens_at_ms = CLOCK_NONE_MS,

@@ -51,7 +51,7 @@ int64_t store_section(struct store *s, const struct uuid *id);
 size_t store_heard(struct store *s, struct heard *out, size_t max);
 
 /* OPEN, 1,000 may wait and 100 be active, 50 per second, for 600 s; 300 s of grace. */
-struct event store_event(int64_t key);
+struct event steps_event(int64_t key);
 /* With the next version. */
 void store_configure(struct store *s, struct event *e);
 /* As it is. An event without a name has its key as its name. From any thread, as the next one. */

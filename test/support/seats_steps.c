@@ -12,7 +12,7 @@
 
 void hall_open(struct hall *h, const struct queue_adapter *adapter) {
     store_open(&h->s, adapter);
-    h->e = store_event(KEY);
+    h->e = steps_event(KEY);
     h->e.queue = (struct queue_rules){.max_waiting = 100000,
                                       .max_active = 100000,
                                       .entry_batch_size = 100000,

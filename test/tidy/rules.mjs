@@ -8,7 +8,7 @@ export const LAYERS = {
   run: { layers: ['base'], libraries: ['uv.h'] },
   core: { layers: ['base'], libraries: [] },
   port: { layers: ['core', 'base'], libraries: [] },
-  hot: { layers: ['port', 'core', 'run', 'base'], libraries: ['hiredis/'] },
+  hot: { layers: ['port', 'core', 'run', 'base'], libraries: ['hiredis/', 'uv.h'] },
   ledger: { layers: ['port', 'core', 'run', 'base'], libraries: ['sqlite3.h', 'libpq-fe.h'] },
   feed: { layers: ['port', 'core', 'run', 'base'], libraries: ['librdkafka/'] },
   service: { layers: ['port', 'core', 'run', 'base'], libraries: [] },

@@ -44,29 +44,42 @@ void gate_deinit(struct gate *g);
 void gate_set(struct gate *g, const struct hot_life *life); /* NULL: shut */
 struct hot_life gate_look(struct gate *g);
 
+/* The functions, as one library: lua/, embedded by CMake, which also defines REDIS_LIBRARY, its
+ * name. */
+extern const char admitone_lua[];
+
 struct link;
 
-/* One command on its way. The caller's memory, until `done`. */
+/* One command on its way. The caller's memory, until `done`; zeroed before its first use. */
 struct call {
     void (*done)(struct call *c, enum err result, const redisReply *reply);
-    bool repeats;       /* asking twice does no harm */
-    struct buf command; /* what call_begin and call_add have gathered; freed before `done` */
-    size_t arguments;
+    bool repeats; /* asking twice does no harm */
+    /* The life in which it was sent, for hot_op.epoch; 0: it never was. */
+    uint32_t epoch;
 
     /* Below: the link's own. */
-    struct list pending; /* in its link */
-    struct link *link;
-    int64_t deadline_ns;
-    uint32_t epoch; /* of the life in which it was sent */
+    struct buf command; /* what call_begin and call_add have gathered; freed before `done` */
+    size_t arguments;
+    size_t keys_left;  /* still to be added */
+    size_t epoch_at;   /* where in the command the epoch goes; 0: it has none */
+    struct list place; /* in its link */
+    uint64_t deadline_ms;
+    bool unsure; /* a connection broke with it: who knows whether it was done */
+    bool loaded; /* the library was loaded for it */
 };
 
 /* FCALL of a function of the library, by its name without the version, with so many keys. The first
  * argument behind the keys is always the epoch, which the link fills in when it sends. */
 void call_begin(struct call *c, const char *function, size_t keys);
+/* Any other command: it has no epoch and goes out whatever life is open. `done` gets the reply also
+ * when it is an error, with INTERNAL. */
+void call_begin_command(struct call *c);
 /* A key, then an argument, in order. */
 void call_add(struct call *c, str text);
 void call_add_i64(struct call *c, int64_t number);
 void call_add_u64(struct call *c, uint64_t number);
+/* As it goes over the wire, in that life, behind what is in `out`. */
+void call_write(const struct call *c, uint32_t epoch, struct buf *out);
 
 /* `deadline_ms`: of each call. Starts to connect. */
 struct link *link_new(uv_loop_t *loop, const struct redis_address *address, struct gate *gate,
@@ -75,7 +88,7 @@ struct link *link_new(uv_loop_t *loop, const struct redis_address *address, stru
 void link_close(struct link *l);
 
 void link_send(struct link *l, struct call *c);
-/* The epoch under which the last reply came: for hot_op.epoch. */
+/* There is a connection; whether calls may pass is the gate's say. */
 bool link_is_up(const struct link *l);
 
 /* The numbers in replies: integers, or text where they don't fit a double. 0 when it is neither. */

@@ -2,8 +2,12 @@
  * parts: what the files of the Redis adapter share. Private to them.
  *
  *   address.c   where Redis is
- *   link.c      a worker's connection, and calls
+ *   call.c      commands, replies, and the gate
+ *   greeting.c  what is said first on a connection
+ *   wire.c      one connection, as long as it lasts
+ *   link.c      a worker's connection that lasts, over wires
  *   store.c     opens and closes it all; which events are known, and their keys
+ *   blocking.c  a connection for threads that may wait
  *   life.c      port/hot.h: lives of the store, filling it
  *   news.c      what other nodes announce
  *   queue.c     port/queue.h      lua/queue.lua
@@ -30,7 +34,7 @@ struct redis_store {
     struct locks locks;
     struct redis_options options;
     struct gate gate;
-    struct hot_listener listener;
+    struct hot_listener listener; /* under lock */
     struct queue_listener expired;
     char node[17]; /* this process, among all that share the store: 16 random hex digits */
     pthread_rwlock_t lock;
@@ -38,7 +42,8 @@ struct redis_store {
     struct map by_tag;        /* under lock */
     struct filling *filling;  /* of life.c: while the store is being filled */
     struct news *news;        /* of news.c */
-    size_t lock_worker_count; /* of locks.c */
+    size_t lock_worker_count; /* of locks.c, under lock: that there ever were */
+    struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
 };
 
 extern const struct hot_ops redis_hot_ops;
@@ -55,12 +60,15 @@ struct redis_worker {
 };
 struct redis_worker *redis_worker_mine(void);
 
+/* From now on the event is known: of queues_meet, queues_configure, queues_restore_event. */
+void store_meet(struct redis_store *s, const struct event *event);
 /* NULL: not known. */
 const struct known_event *store_event(struct redis_store *s, int64_t event_key);
 /* By its tag; 0: not known. */
 int64_t store_event_key(struct redis_store *s, str tag);
 
-/* "queue:{T:ID}:waiting" and the like, as the next key of a call. */
+/* "queue:{T:ID}:waiting" and the like, as the next key of a call; "limit:{T:ID}" when `part` is
+ * NULL. */
 void call_add_key(struct call *c, const char *family, const struct known_event *e,
                   const char *part);
 /* "section:{T:ID}:KEY:slots" and the like; KEY is the section's number in the ledger. */
@@ -74,13 +82,36 @@ void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
  * happens. */
 void filling_add(struct redis_store *s, struct call *c);
 
+/* The keys that every function of lua/queue.lua begins with. */
+#define QUEUE_KEYS 11
+void queue_add_keys(struct call *c, const struct known_event *e);
+/* Tells whom the step has ended by itself: of its reply, three numbers for each. The operation has
+ * the time that the step went by. */
+void queue_tell_ended(const struct redis_store *s, const struct hot_op *op,
+                      const redisReply *ended);
+/* "KEY:reservation", as in claim:{T:ID}:pending. */
+bool claim_ref_read(str text, struct claim_ref *out);
+
+void filling_free(struct filling *f); /* NULL, too */
+
+/* Channels of Redis. On the first a node says its name when it has changed an event; on the second
+ * "NODE TYPE:ID seq seq …" when entries have become ACTIVE or have ended, durably; on the third,
+ * which is followed by a node's name, a lock is passed on to one who waits on that node. */
+#define EVENTS_CHANNEL "admitone:events"
+#define ENTRIES_CHANNEL "admitone:entries"
+#define LOCKS_CHANNEL "admitone:locks:"
+
+/* A thread, from new to free, that calls the store's listener and locks_heard. */
+struct news *news_new(struct redis_store *s);
+void news_free(struct news *n);
+
 /* Made and ended with the worker. */
 struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void queue_worker_close(struct queue_worker *q);
 struct locks_worker *locks_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void locks_worker_close(struct locks_worker *l);
-/* A lock was passed on to one who waits on this node: any thread. `waiter` as the function was
- * told. */
-void locks_heard(struct redis_store *s, str waiter);
+/* What has become of one who waits for a lock on this node, as lua/locks.lua has announced it on
+ * the channel admitone:locks:NODE. Any thread. */
+void locks_heard(struct redis_store *s, str news);
 
 #endif

@@ -136,6 +136,47 @@ static void a_place_that_is_used_again_has_nothing_of_the_old_one(void **state) 
     claims_free(c);
 }
 
+/* Whatever else would refuse it by now: whoever lost the answer asks again. */
+static void a_wish_that_comes_again_by_its_id_is_there_before_anything_is_judged(void **state) {
+    (void)state;
+    struct section small = {.key = SECTION, .capacity = 10};
+    struct event e = event;
+    e.sections = &small;
+    struct claims *c = claims_new(&e);
+    struct claim_wish w = {.id = id_of(1),
+                           .user = STR("ann"),
+                           .entry_seq = 1,
+                           .is_active = true,
+                           .section_key = SECTION,
+                           .count = 3};
+    struct claim_info info;
+    uint32_t seats[4];
+    size_t count;
+    assert_int_equal(claims_claim(c, &w, T0, &info, seats, &count), CLAIM_DONE);
+    e.section_count = 0;
+    e.state = EVENT_CLOSED;
+    e.max_per_user = 1;
+    e.version++;
+    claims_configure(c, &e);
+    w.is_active = false;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(claims_claim(c, &w, T0 + 5, &info, seats, &count), CLAIM_THERE);
+        assert_int_equal(count, 3);
+        assert_int_equal(seats[2], 3);
+        assert_int_equal(info.pending, i == 0);
+        assert_int_equal(info.expires_ms, T0 + 60000);
+        assert_int_equal(info.section_key, SECTION);
+        claims_settle(c, &w.id, true);
+    }
+    w.user = STR("bob");
+    assert_int_equal(claims_claim(c, &w, T0, &info, seats, &count), CLAIM_KEY_REUSED);
+    assert_int_equal(count, 0);
+    w.user = STR("ann");
+    assert_true(claims_follow(c, &w.id, RESERVATION_CANCELLED));
+    assert_int_equal(claims_claim(c, &w, T0, &info, seats, &count), CLAIM_NOT_ACTIVE);
+    claims_free(c);
+}
+
 static void words_stand_in_the_order_of_the_states(void **state) {
     (void)state;
     assert_true(str_eq(reservation_status_words[RESERVATION_HELD], STR("HELD")));
@@ -149,6 +190,7 @@ int main(void) {
         cmocka_unit_test(what_refuses_is_looked_for_in_the_order_of_the_outcomes),
         cmocka_unit_test(what_lives_when_it_is_freed_is_freed_with_it),
         cmocka_unit_test(a_place_that_is_used_again_has_nothing_of_the_old_one),
+        cmocka_unit_test(a_wish_that_comes_again_by_its_id_is_there_before_anything_is_judged),
         cmocka_unit_test(words_stand_in_the_order_of_the_states),
     };
     return cmocka_run_group_tests_name("claims", tests, NULL, NULL);

@@ -24,11 +24,56 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Why nothing may be done to the event, or nil.
-local function refused(meta_key, epoch)
-  local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted')
-  if not meta[1] then return redis.error_reply('NOEVENT the store does not know the event') end
-  if meta[1] ~= epoch then return redis.error_reply('EPOCH the store is in another life') end
-  if meta[2] then return redis.error_reply('GONE the event was removed') end
+-- Why nothing may be done to the event whose meta this is, or nil.
+local function meta_refused(meta, epoch)
+  if not meta.epoch then return redis.error_reply('NOEVENT the store does not know the event') end
+  if meta.epoch ~= epoch then return redis.error_reply('EPOCH the store is in another life') end
+  if meta.deleted then return redis.error_reply('GONE the event was removed') end
   return nil
 end
+
+local function refused(meta_key, epoch)
+  local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted')
+  return meta_refused({ epoch = meta[1], deleted = meta[2] }, epoch)
+end
+
+-- A hash as a table.
+local function fields(key)
+  local flat = redis.call('HGETALL', key)
+  local table_of = {}
+  for i = 1, #flat, 2 do table_of[flat[i]] = flat[i + 1] end
+  return table_of
+end
+
+-- What the event's state amounts to at that time, by its meta: DRAFT, OPEN, PAUSED, DRAINING,
+-- CLOSED. As event_state_at of core/event.h; opens_at_ms is empty when there is no time.
+local function event_state(meta, now)
+  local opens_at_ms = tonumber(meta.opens_at_ms)
+  if not opens_at_ms or meta.state == 'CLOSED' then return meta.state end
+  if now < opens_at_ms then return 'DRAFT' end
+  return meta.state == 'DRAFT' and 'OPEN' or meta.state
+end
+
+-- An entry of queue:{T:ID}:entry, which is text: "STEP lane joined_ms at user". The steps are those
+-- of core/queue.c: ENTERING, WAITING, ADMITTING, ACTIVATING, ACTIVE, COMPLETED, LEFT, EXPIRED. `at`
+-- is when an active's time ends, and before its admission what it was promised, in seconds (-1:
+-- nothing). All are strings; nil: no such entry is known.
+local function entry_parse(packed)
+  if not packed then return nil end
+  local step, lane, joined_ms, at, user =
+    string.match(packed, '^(%u+) (%d+) (-?%d+) (-?%d+) (.*)$')
+  return { step = step, lane = lane, joined_ms = joined_ms, at = at, user = user }
+end
+
+-- seats.lua defines these two; configure, restore_event and remove of queue.lua call them, as a
+-- part of their own step. The keys of all sections are declared behind the queue's.
+--   seats_configure(tag, sections, fresh)  `tag` is "T:ID"; a section has key, capacity, mode,
+--                                          status, id: all strings. fresh: the event is new
+--   seats_remove(tag, section_keys)        the sections that the event has, by their keys
+local seats_configure, seats_remove
+
+-- queue.lua defines this one, for functions of seats.lua whose keys and arguments begin as its own.
+--   in_room(keys, args, seq, act)  ends actives whose time is over, then calls act(meta, now, entry)
+--                                  with the entry of that number. Returns the time, who was ended
+--                                  (as enter does), and what `act` returned
+local in_room

@@ -1,0 +1,79 @@
+#include "hot/redis/blocking.h"
+
+#include "hot/redis/greeting.h"
+
+static redisContext *connect_to(const struct redis_host *host, int64_t step_ms, struct buf *why) {
+    struct timeval step = {.tv_sec = step_ms / 1000, .tv_usec = step_ms % 1000 * 1000};
+    redisContext *c = redisConnectWithTimeout(host->name, host->port, step);
+    if (c != NULL && c->err == 0 && redisSetTimeout(c, step) == REDIS_OK) return c;
+    buf_add(why, c == NULL ? STR("no memory") : str_of(c->errstr));
+    if (c != NULL) redisFree(c);
+    return NULL;
+}
+
+/* NULL: it did not answer. */
+static redisReply *next_reply(redisContext *c, struct buf *why) {
+    void *reply = NULL;
+    if (redisGetReply(c, &reply) == REDIS_OK) return reply;
+    buf_add(why, str_of(c->errstr));
+    return NULL;
+}
+
+static bool greet(redisContext *c, const struct redis_address *address, struct greeting *g,
+                  struct buf *why) {
+    struct buf commands = {0};
+    greeting_begin(g, address, &commands);
+    redisAppendFormattedCommand(c, commands.bytes, commands.len);
+    buf_deinit(&commands);
+    enum greeting_answer answer = GREETING_MORE;
+    while (answer == GREETING_MORE) {
+        redisReply *reply = next_reply(c, why);
+        if (reply == NULL) return false;
+        answer = greeting_hear(g, reply, why);
+        freeReplyObject(reply);
+    }
+    return answer == GREETING_DONE;
+}
+
+static redisContext *connect_to_master(const struct redis_address *address,
+                                       const struct redis_host *master, int64_t step_ms,
+                                       char identity[HOT_IDENTITY_BYTES], struct buf *why) {
+    redisContext *c = connect_to(master, step_ms, why);
+    if (c == NULL) return NULL;
+    struct greeting g;
+    if (greet(c, address, &g, why)) {
+        memcpy(identity, g.identity, HOT_IDENTITY_BYTES);
+        return c;
+    }
+    redisFree(c);
+    return NULL;
+}
+
+static bool ask(const struct redis_address *address, const struct redis_host *sentinel,
+                int64_t step_ms, struct redis_host *master, struct buf *why) {
+    redisContext *c = connect_to(sentinel, step_ms, why);
+    if (c == NULL) return false;
+    struct buf question = {0};
+    sentinel_ask(address, &question);
+    redisAppendFormattedCommand(c, question.bytes, question.len);
+    buf_deinit(&question);
+    redisReply *reply = next_reply(c, why);
+    bool knows = reply != NULL && sentinel_hear(reply, master, why);
+    freeReplyObject(reply);
+    redisFree(c);
+    return knows;
+}
+
+redisContext *blocking_connect(const struct redis_address *address, int64_t step_ms,
+                               char identity[HOT_IDENTITY_BYTES], struct buf *why) {
+    if (!address->sentinel)
+        return connect_to_master(address, &address->hosts[0], step_ms, identity, why);
+    for (size_t i = 0; i < address->host_count; i++) {
+        buf_clear(why);
+        struct redis_host master;
+        if (!ask(address, &address->hosts[i], step_ms, &master, why)) continue;
+        redisContext *c = connect_to_master(address, &master, step_ms, identity, why);
+        if (c != NULL) return c;
+    }
+    return NULL;
+}

@@ -1,0 +1,225 @@
+/* Lives of the store (port/hot.h): which one it is in, filling it for a new one. */
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "hot/redis/blocking.h"
+#include "hot/redis/parts.h"
+
+/* A hash: epoch, identity. It is there only while the store is whole. */
+#define LIFE_KEY "admitone:{hot}:life"
+/* For a connection, and for each answer; a filling has large commands. */
+#define LOOK_MS 1000
+#define FILLING_MS 10000
+/* So many commands are sent before their answers are read. */
+#define FLIGHT_MAX 256
+#define FLIGHT_BYTES_MAX (256 * 1024)
+
+struct filling {
+    redisContext *context; /* NULL: it has failed */
+    struct hot_life life;
+    size_t unanswered;
+    size_t unanswered_bytes;
+    struct buf scratch;
+};
+
+static struct redis_store *store_of(struct hot *h) {
+    return CONTAINER_OF(h, struct redis_store, hot);
+}
+
+static void redis_listen(struct hot *h, struct hot_listener listener) {
+    struct redis_store *s = store_of(h);
+    pthread_rwlock_wrlock(&s->lock);
+    s->listener = listener;
+    pthread_rwlock_unlock(&s->lock);
+    s->gate.suspect = listener.suspect;
+    s->gate.to = listener.to;
+}
+
+static redisContext *reach(struct redis_store *s, int64_t step_ms,
+                           char identity[HOT_IDENTITY_BYTES]) {
+    struct buf why = {0};
+    redisContext *c = blocking_connect(&s->options.address, step_ms, identity, &why);
+    if (c == NULL) log_warn(msg("the hot store can't be reached"), kv("why", buf_cstr(&why)));
+    buf_deinit(&why);
+    return c;
+}
+
+/* NULL, and a line in the log: there was no answer, or it was an error. */
+static redisReply *checked(redisContext *c, redisReply *reply) {
+    if (reply != NULL && reply->type != REDIS_REPLY_ERROR) return reply;
+    log_error(msg("the hot store failed"),
+              kv_str("error", reply == NULL ? str_of(c->errstr) : reply_str(reply)));
+    freeReplyObject(reply);
+    return NULL;
+}
+
+static bool succeeds(redisContext *c, void *reply) {
+    redisReply *r = checked(c, reply);
+    freeReplyObject(r);
+    return r != NULL;
+}
+
+static enum err redis_look(struct hot *h, struct hot_life *out) {
+    *out = (struct hot_life){0};
+    redisContext *c = reach(store_of(h), LOOK_MS, out->identity);
+    if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    redisReply *r = checked(c, redisCommand(c, "HMGET " LIFE_KEY " epoch identity"));
+    if (r != NULL && str_eq(reply_str(reply_at(r, 1)), str_of(out->identity)))
+        out->epoch = (uint32_t)reply_u64(reply_at(r, 0));
+    enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;
+    freeReplyObject(r);
+    redisFree(c);
+    return result;
+}
+
+/* UNLINK of what a page of SCAN has found. */
+static bool unlink_page(redisContext *c, const redisReply *keys) {
+    if (keys == NULL || keys->elements == 0) return true;
+    struct call unlink = {0};
+    struct buf command = {0};
+    call_begin_command(&unlink);
+    call_add(&unlink, STR("UNLINK"));
+    for (size_t i = 0; i < keys->elements; i++) call_add(&unlink, reply_str(reply_at(keys, i)));
+    call_write(&unlink, 0, &command);
+    void *reply = NULL;
+    redisAppendFormattedCommand(c, command.bytes, command.len);
+    redisGetReply(c, &reply);
+    buf_deinit(&unlink.command);
+    buf_deinit(&command);
+    return succeeds(c, reply);
+}
+
+static bool erase(redisContext *c, const char *pattern) {
+    char cursor[24] = "0";
+    do {
+        redisReply *page =
+            checked(c, redisCommand(c, "SCAN %s MATCH %s COUNT 1000", cursor, pattern));
+        bool done = page != NULL && unlink_page(c, reply_at(page, 1)) &&
+                    str_copy(reply_str(reply_at(page, 0)), cursor, sizeof cursor);
+        freeReplyObject(page);
+        if (!done) return false;
+    } while (strcmp(cursor, "0") != 0);
+    return true;
+}
+
+/* First what says that there is a life, and then the events' meta, without which no function does
+ * anything to an event: what nodes of an older life still send must not leave anything behind. */
+static bool erase_all(redisContext *c) {
+    static const char *const patterns[] = {"queue:{*}:meta", "queue:{*", "section:{*",
+                                           "limit:{*",       "lock:{*",  "claim:{*"};
+    if (!succeeds(c, redisCommand(c, "DEL " LIFE_KEY))) return false;
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (!erase(c, patterns[i])) return false;
+    return true;
+}
+
+void filling_free(struct filling *f) {
+    if (f == NULL) return;
+    if (f->context != NULL) redisFree(f->context);
+    buf_deinit(&f->scratch);
+    mem_free(f);
+}
+
+static void filling_fail(struct filling *f) {
+    if (f->context != NULL) redisFree(f->context);
+    f->context = NULL;
+}
+
+static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
+    assert(life->epoch > 0);
+    struct redis_store *s = store_of(h);
+    filling_free(s->filling);
+    s->filling = NULL;
+    char identity[HOT_IDENTITY_BYTES];
+    redisContext *c = reach(s, FILLING_MS, identity);
+    if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    enum err result = ERR_OK;
+    if (strcmp(identity, life->identity) != 0)
+        result = ERR_RECOVERING;
+    else if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua)) ||
+             !erase_all(c))
+        result = ERR_HOT_UNAVAILABLE;
+    if (result != ERR_OK) {
+        redisFree(c);
+        return result;
+    }
+    s->filling = mem_new(sizeof *s->filling);
+    s->filling->context = c;
+    s->filling->life = *life;
+    return ERR_OK;
+}
+
+static void filling_flush(struct filling *f) {
+    for (; f->context != NULL && f->unanswered > 0; f->unanswered--) {
+        void *reply = NULL;
+        redisGetReply(f->context, &reply);
+        if (!succeeds(f->context, reply)) filling_fail(f);
+    }
+    f->unanswered = 0;
+    f->unanswered_bytes = 0;
+}
+
+void filling_add(struct redis_store *s, struct call *c) {
+    struct filling *f = s->filling;
+    if (f != NULL && f->context != NULL) {
+        buf_clear(&f->scratch);
+        call_write(c, f->life.epoch, &f->scratch);
+        redisAppendFormattedCommand(f->context, f->scratch.bytes, f->scratch.len);
+        f->unanswered++;
+        f->unanswered_bytes += f->scratch.len;
+        if (f->unanswered >= FLIGHT_MAX || f->unanswered_bytes >= FLIGHT_BYTES_MAX)
+            filling_flush(f);
+    }
+    buf_deinit(&c->command);
+}
+
+static enum err redis_rebuilt(struct hot *h) {
+    struct redis_store *s = store_of(h);
+    struct filling *f = s->filling;
+    assert(f != NULL);
+    filling_flush(f);
+    bool done =
+        f->context != NULL &&
+        succeeds(f->context, redisCommand(f->context, "HSET " LIFE_KEY " epoch %u identity %s",
+                                          f->life.epoch, f->life.identity));
+    filling_free(f);
+    s->filling = NULL;
+    return done ? ERR_OK : ERR_HOT_UNAVAILABLE;
+}
+
+static void redis_open(struct hot *h, const struct hot_life *life) {
+    gate_set(&store_of(h)->gate, life);
+}
+
+static void redis_shut(struct hot *h) {
+    gate_set(&store_of(h)->gate, NULL);
+}
+
+static void on_announced(struct call *c, enum err result, const redisReply *reply) {
+    (void)result;
+    (void)reply;
+    mem_free(c);
+}
+
+static void redis_announce(struct hot *h) {
+    struct redis_worker *w = redis_worker_mine();
+    assert(w != NULL && w->store == store_of(h));
+    struct call *c = mem_new(sizeof *c);
+    c->done = on_announced;
+    call_begin_command(c);
+    call_add(c, STR("PUBLISH"));
+    call_add(c, STR(EVENTS_CHANNEL));
+    call_add(c, str_of(w->store->node));
+    link_send(w->link, c);
+}
+
+const struct hot_ops redis_hot_ops = {
+    .listen = redis_listen,
+    .look = redis_look,
+    .rebuild = redis_rebuild,
+    .rebuilt = redis_rebuilt,
+    .open = redis_open,
+    .shut = redis_shut,
+    .announce = redis_announce,
+};

@@ -1,0 +1,763 @@
+-- The waiting rooms: the law of core/queue.h once more, one function per operation of port/queue.h.
+--
+-- The keys of every function, in this order; all of one event {T:ID}:
+--    1  queue:{T:ID}:meta       HASH    epoch, key, version, deleted, the rules; how admission
+--                                       goes (interval_…, rate_…, grace_…); counts since the event
+--                                       was made (entered, rejected and so on)
+--    2  queue:{T:ID}:seq        STRING  the last number that was given
+--    3  queue:{T:ID}:user       HASH    user → number of the live entry
+--    4  queue:{T:ID}:entry      HASH    number → the entry as text, see entry_parse
+--    5  queue:{T:ID}:waiting    ZSET    who waits, pending or not: number → lane × 2^48 + number
+--    6  queue:{T:ID}:active     ZSET    who is active: number → when its time ends; inf: its
+--                                       admission is pending, and its time is not over before that
+--    7  queue:{T:ID}:pending    ZSET    number → since when its enter or its admission is pending
+--    8  queue:{T:ID}:seen       ZSET    who waits: number → when it was last heard of, in seconds
+--    9  queue:{T:ID}:ended      ZSET    number → when it ended; the last few thousand
+--   10  section:{T:ID}:counts   HASH    of seats.lua: seats by state
+--   11  limit:{T:ID}:reserving  HASH    of seats.lua: number → settled holds
+-- Their first arguments: the epoch, the time (0: the server's own), the node that asks.
+--
+-- In replies a place is a list: status, position, estimate, lane, joined_ms, expires_ms, pending
+-- (1 or 0), how many wait; one that is not known is NONE and nothing else.
+
+do -- a chunk has room for 200 local names, and all files are one
+
+local LANE_SCALE = 2 ^ 48
+local ADMIT_MOST = 1000
+-- How many one call ends at the most, of those whose time is over and of the silent.
+local END_MOST = 2048
+local OVERDUE_MOST = 256
+local RATE_WEIGHT = 0.2
+local ESTIMATE_BY_RATE_S_MAX = 2592000
+local SWEEP_GAP_MS_MAX = 2000
+-- Of those who have ended so many are known, for so long.
+local ENDED_KEPT = 4096
+local ENDED_KEPT_MS = 86400000
+local FORGET_MOST = 256
+local TOMBSTONE_S = 86400
+
+local STATUS = {
+  ENTERING = 'WAITING', WAITING = 'WAITING', ADMITTING = 'WAITING',
+  ACTIVATING = 'ACTIVE', ACTIVE = 'ACTIVE',
+  COMPLETED = 'COMPLETED', LEFT = 'LEFT', EXPIRED = 'EXPIRED',
+}
+local COUNT_OF = { COMPLETED = 'completed', LEFT = 'left', EXPIRED = 'expired' }
+
+-- ---- the room, while a function runs ----
+
+local function room_of(keys, args, meta)
+  return {
+    meta_key = keys[1], seq = keys[2], user = keys[3], entry = keys[4], waiting = keys[5],
+    active = keys[6], pending = keys[7], seen = keys[8], ended = keys[9], counts = keys[10],
+    reserving = keys[11],
+    meta = meta,
+    changed = {},
+    now = milliseconds(args[2]),
+    node = args[3],
+    news = {},    -- who became ACTIVE or has ended, for the other nodes
+    dropped = 0,  -- how many have ended
+  }
+end
+
+-- nil and an error when nothing may be done to the event.
+local function room_open(keys, args)
+  local meta = fields(keys[1])
+  local why = meta_refused(meta, args[1])
+  if why then return nil, why end
+  return room_of(keys, args, meta)
+end
+
+local function number(r, field)
+  return tonumber(r.meta[field]) or 0
+end
+
+local function set(r, field, value)
+  r.meta[field] = value
+  r.changed[field] = value
+end
+
+local function add(r, field, change)
+  set(r, field, number(r, field) + change)
+end
+
+-- No more than are worth knowing.
+local function trim(r)
+  local over = redis.call('ZCARD', r.ended) - ENDED_KEPT
+  if over <= 0 then return end
+  local popped = redis.call('ZPOPMIN', r.ended, math.min(over, r.dropped + FORGET_MOST))
+  for i = 1, #popped, 2 do redis.call('HDEL', r.entry, popped[i]) end
+end
+
+local function room_save(r)
+  local flat = {}
+  for field, value in pairs(r.changed) do
+    flat[#flat + 1] = field
+    flat[#flat + 1] = value
+  end
+  if #flat > 0 then redis.call('HSET', r.meta_key, unpack(flat)) end
+end
+
+-- The last step of every function that may have changed something.
+local function room_close(r)
+  if r.dropped > 0 then trim(r) end
+  room_save(r)
+  if #r.news == 0 then return end
+  local tag = string.match(r.meta_key, '{(.*)}')
+  redis.call('PUBLISH', 'admitone:entries', r.node .. ' ' .. tag .. ' ' ..
+    table.concat(r.news, ' '))
+end
+
+local function tell(r, seq)
+  r.news[#r.news + 1] = seq
+end
+
+-- ---- entries ----
+
+local function entry_at(r, seq)
+  return entry_parse(redis.call('HGET', r.entry, seq))
+end
+
+local function entry_write(r, seq, e)
+  redis.call('HSET', r.entry, seq,
+    e.step .. ' ' .. e.lane .. ' ' .. e.joined_ms .. ' ' .. e.at .. ' ' .. e.user)
+end
+
+local function is_live(e)
+  return STATUS[e.step] == 'WAITING' or STATUS[e.step] == 'ACTIVE'
+end
+
+local function waiting_count(r)
+  return redis.call('ZCARD', r.waiting)
+end
+
+-- In seconds, rounded up.
+local function seen_s(r)
+  return math.ceil(r.now / 1000)
+end
+
+-- The user is there. Who does not wait is not in it.
+local function note_seen(r, seq)
+  redis.call('ZADD', r.seen, 'XX', 'GT', seen_s(r), seq)
+end
+
+-- Takes its place in everything that counts it; what it was promised may come later.
+local function entry_place(r, seq, e, last_seen_s)
+  redis.call('HSET', r.user, e.user, seq)
+  if STATUS[e.step] == 'WAITING' then
+    redis.call('ZADD', r.waiting, tonumber(e.lane) * LANE_SCALE + tonumber(seq), seq)
+    redis.call('ZADD', r.seen, last_seen_s, seq)
+  else
+    redis.call('ZADD', r.active, e.at, seq)
+  end
+end
+
+-- ---- how fast ----
+
+local function is_admitting(r)
+  local state = event_state(r.meta, r.now)
+  return state == 'OPEN' or state == 'DRAINING'
+end
+
+-- The interval that the time is in, by its beginning.
+local function interval_of(r, at_ms)
+  return at_ms - at_ms % (number(r, 'entry_interval_s') * 1000)
+end
+
+-- How many may still be admitted in the interval that it is now.
+local function batch_left(r)
+  local interval_ms = interval_of(r, r.now)
+  local known_ms = number(r, 'interval_ms')
+  local length_ms = number(r, 'entry_interval_s') * 1000
+  if interval_ms > known_ms or interval_ms < known_ms - length_ms then
+    set(r, 'interval_ms', interval_ms)
+    set(r, 'interval_used', 0)
+  end
+  return math.max(0, number(r, 'entry_batch_size') - number(r, 'interval_used'))
+end
+
+local function active_left(r)
+  return math.max(0, number(r, 'max_active') - redis.call('ZCARD', r.active))
+end
+
+local function rate_update(r)
+  local idle = waiting_count(r) == 0 or not is_admitting(r)
+  local from_ms = number(r, 'rate_from_ms')
+  local passed_ms = r.now - from_ms
+  if not idle and from_ms ~= 0 and passed_ms >= 0 then
+    if passed_ms < number(r, 'entry_interval_s') * 1000 then return end
+    local now = number(r, 'rate_admitted') * 1000 / passed_ms
+    local rate = number(r, 'rate')
+    set(r, 'rate', rate == 0 and now or rate + RATE_WEIGHT * (now - rate))
+  end
+  set(r, 'rate_from_ms', r.now)
+  set(r, 'rate_admitted', 0)
+end
+
+local function estimate_s(r, position)
+  local batch = number(r, 'entry_batch_size')
+  local by_rule = math.floor((position + batch - 1) / batch) * number(r, 'entry_interval_s')
+  local rate = number(r, 'rate')
+  if rate <= 0 then return by_rule end
+  return math.max(by_rule, math.ceil(math.min(position / rate, ESTIMATE_BY_RATE_S_MAX)))
+end
+
+-- Whoever does not go in after all leaves the share of the batch to the next.
+local function give_back_share(r, interval_ms)
+  if interval_ms == number(r, 'interval_ms') and number(r, 'interval_used') > 0 then
+    add(r, 'interval_used', -1)
+  end
+end
+
+-- ---- looking ----
+
+local function place_of(r, seq, e)
+  if not e then return { 'NONE' } end
+  local status, position, estimate, expires_ms = STATUS[e.step], 0, 0, 0
+  if status == 'WAITING' then
+    position = redis.call('ZRANK', r.waiting, seq) + 1
+    estimate = estimate_s(r, position)
+  elseif status == 'ACTIVE' then
+    if tonumber(e.at) > r.now then expires_ms = e.at else status = 'EXPIRED' end
+  end
+  local pending = (e.step == 'ENTERING' or e.step == 'ACTIVATING') and 1 or 0
+  return { status, position, estimate, e.lane, e.joined_ms, expires_ms, pending,
+    waiting_count(r) }
+end
+
+-- 1 when the place is ACTIVE and has a live hold.
+local function is_reserving(r, seq, place)
+  if place[1] ~= 'ACTIVE' then return 0 end
+  return tonumber(redis.call('HGET', r.reserving, seq) or 0) > 0 and 1 or 0
+end
+
+-- Available, held, confirmed.
+local function seats_of(r)
+  local counts = redis.call('HMGET', r.counts, 'available', 'held', 'confirmed')
+  return { counts[1] or 0, counts[2] or 0, counts[3] or 0 }
+end
+
+-- ---- ending ----
+
+-- Takes the entry out of everything that counts it; its user may enter anew. `final` nil: it never
+-- was.
+local function drop(r, seq, e, final)
+  local was = e.step
+  if STATUS[was] == 'WAITING' then
+    redis.call('ZREM', r.waiting, seq)
+    redis.call('ZREM', r.seen, seq)
+  end
+  if STATUS[was] == 'ACTIVE' or was == 'ADMITTING' then redis.call('ZREM', r.active, seq) end
+  if was ~= 'WAITING' and was ~= 'ACTIVE' then redis.call('ZREM', r.pending, seq) end
+  if was == 'ADMITTING' then
+    add(r, 'admitting', -1)
+    give_back_share(r, number(r, 'admitting_ms'))
+  end
+  if was == 'ACTIVATING' and not final then
+    give_back_share(r, interval_of(r, tonumber(e.joined_ms)))
+  end
+  redis.call('HDEL', r.user, e.user)
+  if not final then
+    redis.call('HDEL', r.entry, seq)
+    return
+  end
+  add(r, COUNT_OF[final], 1)
+  e.step = final
+  entry_write(r, seq, e)
+  redis.call('ZADD', r.ended, r.now, seq)
+  r.dropped = r.dropped + 1
+  tell(r, seq)
+end
+
+-- Numbers as they follow each other, which as text they don't.
+local function by_number(a, b)
+  return a[1] < b[1]
+end
+
+local function by_expiry(a, b)
+  if a[2] ~= b[2] then return a[2] < b[2] end
+  return a[1] < b[1]
+end
+
+-- Members and scores as a list of {number, score, member}, in that order.
+local function sorted(flat, is_before)
+  local items = {}
+  for i = 1, #flat, 2 do
+    items[#items + 1] = { tonumber(flat[i]), tonumber(flat[i + 1]), flat[i] }
+  end
+  table.sort(items, is_before)
+  return items
+end
+
+-- What is told of who was ended: number, when its time ended, how long it waited.
+local function tell_ended(ended, seq, expires_ms, waited_ms)
+  ended[#ended + 1] = seq
+  ended[#ended + 1] = expires_ms
+  ended[#ended + 1] = waited_ms
+end
+
+-- Ends actives whose time is over; of a crowd a part. Also tells of those whom a recovery ended,
+-- for that could not be told then.
+local function purge(r, ended)
+  if (r.meta.untold or '') ~= '' then
+    for seq in string.gmatch(r.meta.untold, '%d+') do tell_ended(ended, seq, 0, 0) end
+    set(r, 'untold', '')
+  end
+  local over = redis.call('ZRANGEBYSCORE', r.active, '-inf', r.now, 'WITHSCORES', 'LIMIT', 0,
+    END_MOST)
+  for _, item in ipairs(sorted(over, by_expiry)) do
+    drop(r, item[3], entry_at(r, item[3]), 'EXPIRED')
+    tell_ended(ended, item[3], item[2], 0)
+  end
+end
+
+local function grace_anew(r)
+  if r.now > number(r, 'grace_from_ms') then set(r, 'grace_from_ms', r.now) end
+end
+
+-- Ends who waits and has been silent for too long. The clock of silence as queue_sweep has it.
+local function sweep(r, ended)
+  local runs = is_admitting(r)
+  local slept = r.now - number(r, 'swept_ms') > SWEEP_GAP_MS_MAX
+  if not runs or slept or number(r, 'grace_is_shorter') == 1 then grace_anew(r) end
+  set(r, 'grace_is_shorter', 0)
+  set(r, 'swept_ms', r.now)
+  local heard_ms = r.now - number(r, 'grace_s') * 1000
+  if not runs or number(r, 'grace_from_ms') >= heard_ms then return end
+  local silent = redis.call('ZRANGEBYSCORE', r.seen, '-inf',
+    '(' .. string.format('%.3f', heard_ms / 1000), 'WITHSCORES', 'LIMIT', 0, END_MOST)
+  for _, item in ipairs(sorted(silent, by_number)) do
+    local e = entry_at(r, item[3])
+    if e.step == 'WAITING' then
+      tell_ended(ended, item[3], 0, r.now - tonumber(e.joined_ms))
+      drop(r, item[3], e, 'EXPIRED')
+    end
+  end
+end
+
+-- Those who ended long ago are no longer known.
+local function forget_old(r)
+  local old = redis.call('ZRANGEBYSCORE', r.ended, '-inf', r.now - ENDED_KEPT_MS, 'LIMIT', 0,
+    FORGET_MOST)
+  for _, seq in ipairs(old) do
+    redis.call('ZREM', r.ended, seq)
+    redis.call('HDEL', r.entry, seq)
+  end
+end
+
+-- ---- entering ----
+
+-- A new place, and its number first.
+local function take(r, user, lane, at_once)
+  local seq = text(redis.call('INCR', r.seq))
+  local e = { lane = lane, joined_ms = text(r.now), user = user }
+  if at_once then
+    e.step = 'ACTIVATING'
+    e.at = text(r.now + number(r, 'active_ttl_s') * 1000)
+    add(r, 'interval_used', 1)
+  else
+    e.step = 'ENTERING'
+  end
+  entry_place(r, seq, e, seen_s(r))
+  redis.call('ZADD', r.pending, r.now, seq)
+  local place = place_of(r, seq, e)
+  if not at_once then e.at = text(place[3]) end
+  entry_write(r, seq, e)
+  return seq, place
+end
+
+-- The user's place, if there is one whose time is not over.
+local function find(r, user)
+  local seq = redis.call('HGET', r.user, user)
+  if not seq then return nil end
+  local e = entry_at(r, seq)
+  if STATUS[e.step] ~= 'ACTIVE' or tonumber(e.at) > r.now then return seq, e end
+  drop(r, seq, e, 'EXPIRED')
+  return nil
+end
+
+-- TAKEN, THERE, FULL, NOT_OPEN or CLOSED; and the place, if there is one.
+local function enter_room(r, user, lane)
+  local seq, e = find(r, user)
+  if seq then
+    note_seen(r, seq)
+    return 'THERE', seq, place_of(r, seq, e)
+  end
+  local state = event_state(r.meta, r.now)
+  if state == 'DRAFT' then return 'NOT_OPEN' end
+  if state == 'DRAINING' or state == 'CLOSED' then return 'CLOSED' end
+  local waiting = waiting_count(r)
+  local at_once = state == 'OPEN' and waiting == 0 and active_left(r) > 0 and batch_left(r) > 0
+  if not at_once and waiting >= number(r, 'max_waiting') then
+    add(r, 'rejected', 1)
+    return 'FULL'
+  end
+  return 'TAKEN', take(r, user, lane, at_once)
+end
+
+-- user, lane → outcome, the time, the entry that this closes, opens_at_ms, seats, who was ended,
+-- reserving; number and place, if there is one.
+register('enter', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local before = redis.call('HGET', r.user, args[4])
+  local ended = {}
+  purge(r, ended)
+  local outcome, seq, place = enter_room(r, args[4], args[5])
+  room_close(r)
+  local reply = { outcome, r.now, outcome == 'TAKEN' and before or 0, r.meta.opens_at_ms,
+    seats_of(r), ended, 0 }
+  if seq then
+    reply[7] = is_reserving(r, seq, place)
+    reply[8] = seq
+    reply[9] = place
+  end
+  return reply
+end)
+
+in_room = function(keys, args, seq, act)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local ended = {}
+  purge(r, ended)
+  local reply = act(r.meta, r.now, entry_at(r, seq))
+  room_close(r)
+  return { r.now, ended, reply }
+end
+
+-- ---- settling ----
+
+local function settle_enter(r, seq, e, kept)
+  if e.step ~= 'ENTERING' and e.step ~= 'ACTIVATING' then return end
+  if not kept then
+    drop(r, seq, e, nil)
+    return
+  end
+  add(r, 'entered', 1)
+  if e.step == 'ACTIVATING' then add(r, 'admitted', 1) end
+  e.step = STATUS[e.step]
+  entry_write(r, seq, e)
+  redis.call('ZREM', r.pending, seq)
+end
+
+local function settle_admit(r, seq, e, kept)
+  if e.step ~= 'ADMITTING' then return end
+  add(r, 'admitting', -1)
+  redis.call('ZREM', r.pending, seq)
+  if kept then
+    e.step = 'ACTIVE'
+    redis.call('ZREM', r.waiting, seq)
+    redis.call('ZREM', r.seen, seq)
+    redis.call('ZADD', r.active, e.at, seq)
+    add(r, 'admitted', 1)
+    tell(r, seq)
+  else
+    e.step = 'WAITING'
+    e.at = '-1'
+    redis.call('ZREM', r.active, seq)
+    give_back_share(r, number(r, 'admitting_ms'))
+  end
+  entry_write(r, seq, e)
+end
+
+-- "enters" or "admissions", 1 when places are wanted; then for each its number and "kept" or
+-- "undone" → the places.
+register('settle', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local settle = args[4] == 'admissions' and settle_admit or settle_enter
+  local places = {}
+  for i = 6, #args, 2 do
+    local seq = args[i]
+    local e = entry_at(r, seq)
+    if e then settle(r, seq, e, args[i + 1] == 'kept') end
+    if args[5] == '1' then places[#places + 1] = place_of(r, seq, entry_at(r, seq)) end
+  end
+  room_close(r)
+  return places
+end)
+
+-- number, COMPLETED, LEFT or EXPIRED → 1 when it was live. Only an active completes: the ledger has
+-- what is pending here of such a one.
+register('end', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local seq, final = args[4], args[5]
+  local e = entry_at(r, seq)
+  if not e or not is_live(e) then return 0 end
+  if final == 'COMPLETED' then
+    if e.step == 'ACTIVATING' then settle_enter(r, seq, e, true) end
+    settle_admit(r, seq, e, true)
+    if e.step ~= 'ACTIVE' then return 0 end
+    r.news = {} -- its end says it all
+  end
+  drop(r, seq, e, final)
+  room_close(r)
+  return 1
+end)
+
+-- ---- admitting ----
+
+local function admit_one(r, seq, e, admitted)
+  local waited_ms = math.max(0, r.now - tonumber(e.joined_ms))
+  local promised_s = e.at
+  e.step = 'ADMITTING'
+  e.at = text(r.now + number(r, 'active_ttl_s') * 1000)
+  entry_write(r, seq, e)
+  redis.call('ZADD', r.active, '+inf', seq)
+  redis.call('ZADD', r.pending, r.now, seq)
+  add(r, 'waited_ms', waited_ms)
+  if waited_ms > number(r, 'waited_ms_max') then set(r, 'waited_ms_max', waited_ms) end
+  for _, value in ipairs({ seq, e.at, waited_ms, promised_s }) do
+    admitted[#admitted + 1] = value
+  end
+end
+
+-- Admits the first of `found`, which are in order, up to the first whose enter is pending: the rest
+-- of that lane waits behind it. Returns how many, and where to go on.
+local function admit_found(r, found, admitted)
+  local entries = redis.call('HMGET', r.entry, unpack(found))
+  for i, seq in ipairs(found) do
+    local e = entry_parse(entries[i])
+    if e.step == 'ENTERING' then return i - 1, (tonumber(e.lane) + 1) * LANE_SCALE end
+    admit_one(r, seq, e, admitted)
+  end
+  return #found, nil
+end
+
+local function admit_most(r, most, admitted)
+  local from = '-inf'
+  while most > 0 and from do
+    local found = redis.call('ZRANGEBYSCORE', r.waiting, from, '+inf', 'LIMIT', 0, most)
+    if #found == 0 then return end
+    local count
+    count, from = admit_found(r, found, admitted)
+    most = most - count
+  end
+end
+
+-- Nobody while an earlier admission is pending: should the ledger refuse that, whoever went in
+-- behind it would have overtaken it.
+local function admit(r, admitted)
+  rate_update(r)
+  if not is_admitting(r) or number(r, 'admitting') > 0 then return end
+  admit_most(r, math.min(batch_left(r), active_left(r), ADMIT_MOST), admitted)
+  local count = #admitted / 4
+  set(r, 'admitting', count)
+  set(r, 'admitting_ms', number(r, 'interval_ms'))
+  add(r, 'interval_used', count)
+  add(r, 'rate_admitted', count)
+end
+
+-- → the time, who was ended, and who was admitted: number, expires_ms, waited_ms, promised_s.
+register('admit', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local ended, admitted = {}, {}
+  purge(r, ended)
+  sweep(r, ended)
+  admit(r, admitted)
+  forget_old(r)
+  room_close(r)
+  return { r.now, ended, admitted }
+end)
+
+-- ---- looking at many ----
+
+-- Of one that waits only status, position and estimate. Wanted: "s" notes that the user is there,
+-- "u" tells its name, behind the place.
+local function look_at(r, seq, wanted, waiting)
+  local rank = redis.call('ZRANK', r.waiting, seq)
+  local place
+  local e
+  if rank then
+    place = { 'WAITING', rank + 1, estimate_s(r, rank + 1), 0, 0, 0, 0, waiting }
+    if string.find(wanted, 's', 1, true) then note_seen(r, seq) end
+  else
+    e = entry_at(r, seq)
+    place = place_of(r, seq, e)
+    place[9] = e and is_reserving(r, seq, place)
+  end
+  if string.find(wanted, 'u', 1, true) then
+    e = e or entry_at(r, seq)
+    for i = #place + 1, 9 do place[i] = 0 end
+    place[10] = e and e.user or ''
+  end
+  return place
+end
+
+-- For each its number and what is wanted of it, or "-" → waiting, active, the counts, the rate, the
+-- state, the seats, and the places.
+register('look', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local waiting = waiting_count(r)
+  local places = {}
+  for i = 4, #args, 2 do places[#places + 1] = look_at(r, args[i], args[i + 1], waiting) end
+  return {
+    waiting, redis.call('ZCARD', r.active), number(r, 'entered'), number(r, 'rejected'),
+    number(r, 'admitted'), number(r, 'completed'), number(r, 'left'), number(r, 'expired'),
+    number(r, 'waited_ms'), number(r, 'waited_ms_max'),
+    string.format('%.17g', number(r, 'rate')), event_state(r.meta, r.now), seats_of(r), places,
+  }
+end)
+
+-- ---- what is pending for too long ----
+
+-- Whoever is told sees to it: it is told again after as long.
+local function overdue_of(r, key, older_ms, most)
+  return redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. text(r.now - older_ms), 'LIMIT', 0, most)
+end
+
+local function told(r, key, member)
+  redis.call('ZADD', key, 'XX', r.now, member)
+end
+
+-- older_ms; one more key: claim:{T:ID}:pending of seats.lua → enters, admissions with expires_ms,
+-- claims.
+register('overdue', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local older_ms = tonumber(args[4])
+  local enters, admissions = {}, {}
+  for _, seq in ipairs(overdue_of(r, r.pending, older_ms, OVERDUE_MOST + ADMIT_MOST)) do
+    local e = entry_at(r, seq)
+    if e.step == 'ADMITTING' then
+      admissions[#admissions + 1] = seq
+      admissions[#admissions + 1] = e.at
+      told(r, r.pending, seq)
+    elseif #enters < OVERDUE_MOST then
+      enters[#enters + 1] = seq
+      told(r, r.pending, seq)
+    end
+  end
+  local claims = overdue_of(r, keys[12], older_ms, OVERDUE_MOST)
+  for _, member in ipairs(claims) do told(r, keys[12], member) end
+  return { enters, admissions, claims }
+end)
+
+-- ---- events that come and go ----
+
+local RULES = {
+  'key', 'version', 'state', 'opens_at_ms', 'max_waiting', 'max_active', 'entry_batch_size',
+  'entry_interval_s', 'active_ttl_s', 'grace_s', 'hold_s', 'max_per_user',
+}
+local RULES_AT = 4 -- the first of them, among the arguments
+local SECTION_FIELDS = { 'key', 'capacity', 'mode', 'status', 'id' }
+
+local function sections_in(args)
+  local sections = {}
+  for i = RULES_AT + #RULES, #args, #SECTION_FIELDS do
+    local section = {}
+    for at, field in ipairs(SECTION_FIELDS) do section[field] = args[i + at - 1] end
+    sections[#sections + 1] = section
+  end
+  return sections
+end
+
+local function rules_write(r, args, fresh)
+  if not fresh and tonumber(args[RULES_AT + 9]) < number(r, 'grace_s') then
+    set(r, 'grace_is_shorter', 1)
+  end
+  set(r, 'epoch', args[1])
+  for i, field in ipairs(RULES) do set(r, field, args[RULES_AT + i - 1]) end
+  room_save(r)
+  if seats_configure then
+    seats_configure(string.match(r.meta_key, '{(.*)}'), sections_in(args), fresh)
+  end
+end
+
+local function queue_unlink(r)
+  redis.call('UNLINK', r.meta_key, r.seq, r.user, r.entry, r.waiting, r.active, r.pending, r.seen,
+    r.ended)
+end
+
+-- What is left of a removed event: which version removed it, for news of older ones may be late.
+-- An event of that name that is made later goes on with its numbers, so that nothing that is said
+-- of the old one's entries is about the new one's.
+local function revive(r)
+  local last_seq = r.meta.last_seq
+  r.meta = {}
+  redis.call('DEL', r.meta_key)
+  redis.call('SET', r.seq, last_seq)
+end
+
+-- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
+-- capacity, mode, status, id; the sections' keys are behind the queue's.
+register('configure', function(keys, args)
+  local meta = fields(keys[1])
+  local fresh = not meta.epoch
+  if not fresh and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
+  local older = not fresh and tonumber(args[RULES_AT + 1]) <= tonumber(meta.version)
+  if older then return 0 end
+  local r = room_of(keys, args, meta)
+  if meta.deleted then
+    revive(r)
+    fresh = true
+  end
+  rules_write(r, args, fresh)
+  return 1
+end)
+
+-- version, key; the sections' keys as in configure.
+register('remove', function(keys, args)
+  local meta = fields(keys[1])
+  if meta.epoch and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
+  local newer = meta.version and tonumber(meta.version) > tonumber(args[4])
+  if newer then return 0 end
+  local r = room_of(keys, args, meta)
+  local last_seq = meta.last_seq or redis.call('GET', r.seq) or '0'
+  if seats_remove then seats_remove(string.match(r.meta_key, '{(.*)}')) end
+  queue_unlink(r)
+  redis.call('HSET', r.meta_key, 'epoch', args[1], 'key', args[5], 'version', args[4], 'deleted', 1,
+    'last_seq', last_seq)
+  redis.call('EXPIRE', r.meta_key, TOMBSTONE_S)
+  return 1
+end)
+
+-- ---- recovery ----
+
+-- As configure, but whatever is there is forgotten.
+register('restore_event', function(keys, args)
+  local r = room_of(keys, args, {})
+  queue_unlink(r)
+  rules_write(r, args, true)
+  return 1
+end)
+
+local function skip_to(r, seq)
+  if seq > tonumber(redis.call('GET', r.seq) or 0) then redis.call('SET', r.seq, text(seq)) end
+end
+
+-- number, user, lane, status, joined_ms, expires_ms: a live entry. An older one of the user has
+-- expired.
+register('restore', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 0 end -- the event was deleted
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local seq, user = args[4], args[5]
+  local older = redis.call('HGET', r.user, user)
+  if older then
+    drop(r, older, entry_at(r, older), 'EXPIRED')
+    set(r, 'untold', (r.meta.untold or '') .. older .. ' ')
+    room_save(r)
+  end
+  local e = { step = args[7], lane = args[6], joined_ms = args[8], user = user }
+  e.at = e.step == 'ACTIVE' and args[9] or '-1'
+  entry_write(r, seq, e)
+  entry_place(r, seq, e, 0)
+  skip_to(r, tonumber(seq))
+  return 1
+end)
+
+-- The next number at the least: after the last entry.
+register('recovered', function(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return 0 end
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  skip_to(r, tonumber(args[4]) - 1)
+  grace_anew(r)
+  room_save(r)
+  return 1
+end)
+
+end

@@ -1,0 +1,722 @@
+/* The waiting rooms' side of the Redis adapter: each operation is a call of a function of
+ * lua/queue.lua, which says what its arguments and its reply are. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "hot/redis/parts.h"
+
+/* Those of seats.lua that configuring touches, too. */
+#define SEATS_KEYS 5
+#define SECTION_KEYS 5
+/* How many are told to have expired at a time. */
+#define EXPIRED_MAX 256
+
+/* An operation on its way. */
+struct sending {
+    struct call call;
+    struct redis_store *store;
+    const struct known_event *event;
+    union {
+        struct enter_op *enter;
+        struct settle_op *settle;
+        struct admit_op *admit;
+        struct end_op *end;
+        struct configure_op *configure;
+        struct remove_op *remove;
+        struct overdue_op *overdue;
+    };
+};
+
+static const str outcome_words[] = {
+    [ENTER_TAKEN] = STR_INIT("TAKEN"),   [ENTER_THERE] = STR_INIT("THERE"),
+    [ENTER_FULL] = STR_INIT("FULL"),     [ENTER_NOT_OPEN] = STR_INIT("NOT_OPEN"),
+    [ENTER_CLOSED] = STR_INIT("CLOSED"), {NULL, 0},
+};
+
+static struct redis_store *store_of(struct queues *q) {
+    return CONTAINER_OF(q, struct redis_store, queues);
+}
+
+/* NULL: nobody has met the event, and the operation says so. */
+static struct sending *sending_new(struct queues *q, struct hot_op *op) {
+    struct redis_store *store = store_of(q);
+    const struct known_event *event = store_event(store, op->event_key);
+    op->result = event == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
+    op->epoch = 0;
+    if (event == NULL) return NULL;
+    struct sending *s = mem_new(sizeof *s);
+    s->store = store;
+    s->event = event;
+    return s;
+}
+
+static void send_it(struct sending *s, bool repeats,
+                    void (*done)(struct call *c, enum err result, const redisReply *reply)) {
+    s->call.done = done;
+    s->call.repeats = repeats;
+    link_send(redis_worker_mine()->link, &s->call);
+}
+
+static struct sending *sending_of(struct call *c) {
+    return CONTAINER_OF(c, struct sending, call);
+}
+
+static void answer(struct hot_op *op, const struct call *c, enum err result) {
+    op->result = result;
+    op->epoch = c->epoch;
+}
+
+/* ---- keys and arguments ---- */
+
+void queue_add_keys(struct call *c, const struct known_event *e) {
+    static const char *const parts[] = {"meta",   "seq",     "user", "entry", "waiting",
+                                        "active", "pending", "seen", "ended"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) call_add_key(c, "queue", e, parts[i]);
+    call_add_key(c, "section", e, "counts");
+    call_add_key(c, "limit", e, "reserving");
+}
+
+static void add_seats_keys(struct call *c, const struct known_event *e) {
+    call_add_key(c, "claim", e, NULL);
+    call_add_key(c, "claim", e, "pending");
+    call_add_key(c, "claim", e, "due");
+    call_add_key(c, "limit", e, NULL);
+    call_add_key(c, "limit", e, "of");
+}
+
+static void add_section_keys(struct call *c, const struct known_event *e, int64_t section_key) {
+    static const char *const parts[SECTION_KEYS] = {"meta", "map", "slots", "free", "runs"};
+    for (size_t i = 0; i < SECTION_KEYS; i++) call_add_section_key(c, e, section_key, parts[i]);
+}
+
+/* The arguments that all have; the epoch before them is the link's. */
+static void add_who_and_when(struct call *c, const struct redis_store *store, int64_t now_ms) {
+    call_add_now(c, store, now_ms);
+    call_add(c, str_of(store->node));
+}
+
+static void begin(struct call *c, const struct redis_store *store, const struct known_event *e,
+                  const char *function, int64_t now_ms) {
+    call_begin(c, function, QUEUE_KEYS);
+    queue_add_keys(c, e);
+    add_who_and_when(c, store, now_ms);
+}
+
+static void begin_sending(struct sending *s, const char *function, int64_t now_ms) {
+    begin(&s->call, s->store, s->event, function, now_ms);
+}
+
+/* ---- replies ---- */
+
+static void read_place(const redisReply *r, uint64_t seq, struct place *out) {
+    int status = word_index(entry_status_words, reply_str(reply_at(r, 0)));
+    *out = (struct place){.status = status < 0 ? ENTRY_NONE : (enum entry_status)status,
+                          .seq = seq,
+                          .position = reply_u64(reply_at(r, 1)),
+                          .estimate_s = reply_i64(reply_at(r, 2)),
+                          .lane = (unsigned)reply_u64(reply_at(r, 3)),
+                          .joined_ms = reply_i64(reply_at(r, 4)),
+                          .expires_ms = reply_i64(reply_at(r, 5)),
+                          .pending = reply_i64(reply_at(r, 6)) != 0,
+                          .waiting = reply_u64(reply_at(r, 7))};
+}
+
+static struct seat_counts read_seats(const redisReply *r) {
+    return (struct seat_counts){.available = (uint32_t)reply_u64(reply_at(r, 0)),
+                                .held = (uint32_t)reply_u64(reply_at(r, 1)),
+                                .confirmed = (uint32_t)reply_u64(reply_at(r, 2))};
+}
+
+void queue_tell_ended(const struct redis_store *s, const struct hot_op *op, const redisReply *r) {
+    struct entry_change ended[EXPIRED_MAX];
+    const struct queue_listener *l = &s->expired;
+    size_t total = r == NULL ? 0 : r->elements / 3;
+    for (size_t at = 0; at < total;) {
+        size_t count = 0;
+        for (; count < EXPIRED_MAX && at < total; count++, at++)
+            ended[count] = (struct entry_change){.seq = reply_u64(reply_at(r, at * 3)),
+                                                 .expires_ms = reply_i64(reply_at(r, at * 3 + 1)),
+                                                 .waited_ms = reply_i64(reply_at(r, at * 3 + 2))};
+        l->expired(l->to, op->event_key, op->now_ms, ended, count);
+    }
+}
+
+/* ---- settling ---- */
+
+static void add_settled(struct call *c, uint64_t seq, bool kept) {
+    call_add_u64(c, seq);
+    call_add(c, kept ? STR("kept") : STR("undone"));
+}
+
+static void begin_settle(struct sending *s, int64_t now_ms, bool admissions, bool with_places) {
+    begin_sending(s, "settle", now_ms);
+    call_add(&s->call, admissions ? STR("admissions") : STR("enters"));
+    call_add(&s->call, with_places ? STR("1") : STR("0"));
+}
+
+static void on_settled(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct settle_op *t = s->settle;
+    answer(&t->op, c, result);
+    mem_free(s);
+    for (size_t i = 0; result == ERR_OK && t->places != NULL && i < t->count; i++)
+        read_place(reply_at(reply, i), t->seqs[i], &t->places[i]);
+    t->done(t);
+}
+
+static void settle(struct queues *q, struct settle_op *t) {
+    struct sending *s = sending_new(q, &t->op);
+    if (s == NULL) {
+        t->done(t);
+        return;
+    }
+    s->settle = t;
+    begin_settle(s, t->op.now_ms, t->admissions, t->places != NULL);
+    for (size_t i = 0; i < t->count; i++) add_settled(&s->call, t->seqs[i], t->kept[i]);
+    send_it(s, true, on_settled);
+}
+
+/* ---- entering ---- */
+
+static void enter_end(struct sending *s) {
+    struct enter_op *e = s->enter;
+    mem_free(s);
+    e->done(e);
+}
+
+/* Whatever became of the undoing: what is still pending will be overdue. */
+static void on_enter_undone(struct call *c, enum err result, const redisReply *reply) {
+    (void)result;
+    (void)reply;
+    enter_end(sending_of(c));
+}
+
+static bool read_entered(const redisReply *r, struct enter_op *e) {
+    int outcome = word_index(outcome_words, reply_str(reply_at(r, 0)));
+    if (outcome < 0) return false;
+    e->outcome = (enum enter_outcome)outcome;
+    e->closes = reply_u64(reply_at(r, 2));
+    str opens_at = reply_str(reply_at(r, 3));
+    e->opens_at_ms = opens_at.len == 0 ? CLOCK_NONE_MS : reply_i64(reply_at(r, 3));
+    e->seats = read_seats(reply_at(r, 4));
+    e->reserving = reply_i64(reply_at(r, 6)) != 0;
+    const redisReply *place = reply_at(r, 8);
+    if (place != NULL) read_place(place, reply_u64(reply_at(r, 7)), &e->place);
+    return place != NULL || (e->outcome != ENTER_TAKEN && e->outcome != ENTER_THERE);
+}
+
+static void on_entered(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct enter_op *e = s->enter;
+    answer(&e->op, c, result);
+    if (result == ERR_OK && !read_entered(reply, e)) e->op.result = ERR_INTERNAL;
+    if (e->op.result != ERR_OK) {
+        enter_end(s);
+        return;
+    }
+    e->op.now_ms = reply_i64(reply_at(reply, 1));
+    queue_tell_ended(s->store, &e->op, reply_at(reply, 5));
+    bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;
+    if (is_there && e->place.pending) e->op.result = e->submit(e);
+    if (e->op.result == ERR_OK || e->outcome != ENTER_TAKEN) {
+        enter_end(s);
+        return;
+    }
+    begin_settle(s, e->op.now_ms, false, false);
+    add_settled(&s->call, e->place.seq, false);
+    send_it(s, true, on_enter_undone);
+}
+
+static void enter(struct queues *q, struct enter_op *e) {
+    struct sending *s = sending_new(q, &e->op);
+    if (s == NULL) {
+        e->done(e);
+        return;
+    }
+    s->enter = e;
+    begin_sending(s, "enter", e->op.now_ms);
+    call_add(&s->call, e->user);
+    call_add_u64(&s->call, e->lane);
+    send_it(s, true, on_entered);
+}
+
+/* ---- admitting ---- */
+
+static void admit_end(struct sending *s) {
+    struct admit_op *a = s->admit;
+    mem_free(s);
+    a->done(a);
+}
+
+static void on_admit_undone(struct call *c, enum err result, const redisReply *reply) {
+    (void)result;
+    (void)reply;
+    admit_end(sending_of(c));
+}
+
+static void read_admitted(const redisReply *r, struct admit_op *a) {
+    size_t count = r == NULL ? 0 : r->elements / 4;
+    for (; a->count < count && a->count < ADMIT_MAX; a->count++) {
+        size_t at = a->count * 4;
+        a->entries[a->count] = (struct entry_change){.seq = reply_u64(reply_at(r, at)),
+                                                     .expires_ms = reply_i64(reply_at(r, at + 1)),
+                                                     .waited_ms = reply_i64(reply_at(r, at + 2)),
+                                                     .promised_s = reply_i64(reply_at(r, at + 3))};
+    }
+}
+
+static void on_admitted(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct admit_op *a = s->admit;
+    answer(&a->op, c, result);
+    if (result == ERR_OK) {
+        a->op.now_ms = reply_i64(reply_at(reply, 0));
+        queue_tell_ended(s->store, &a->op, reply_at(reply, 1));
+        read_admitted(reply_at(reply, 2), a);
+        if (a->count > 0) a->op.result = a->submit(a);
+    }
+    if (a->op.result == ERR_OK || a->count == 0) {
+        admit_end(s);
+        return;
+    }
+    begin_settle(s, a->op.now_ms, true, false);
+    for (size_t i = 0; i < a->count; i++) add_settled(&s->call, a->entries[i].seq, false);
+    send_it(s, true, on_admit_undone);
+}
+
+/* Once only: who was admitted by a call whose answer is lost is pending, and found as overdue. */
+static void admit(struct queues *q, struct admit_op *a) {
+    struct sending *s = sending_new(q, &a->op);
+    a->count = 0;
+    if (s == NULL) {
+        a->done(a);
+        return;
+    }
+    s->admit = a;
+    begin_sending(s, "admit", a->op.now_ms);
+    send_it(s, false, on_admitted);
+}
+
+/* ---- ending ---- */
+
+static void on_ended(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct end_op *e = s->end;
+    answer(&e->op, c, result);
+    mem_free(s);
+    e->ended = result == ERR_OK && reply_i64(reply) != 0;
+    e->done(e);
+}
+
+static void end(struct queues *q, struct end_op *e) {
+    struct sending *s = sending_new(q, &e->op);
+    e->ended = false;
+    if (s == NULL) {
+        e->done(e);
+        return;
+    }
+    s->end = e;
+    begin_sending(s, "end", e->op.now_ms);
+    call_add_u64(&s->call, e->seq);
+    call_add(&s->call, entry_status_words[e->final]);
+    send_it(s, true, on_ended);
+}
+
+/* ---- looking: all looks of one turn of the loop at one event are one call ---- */
+
+/* Items of one call, and operations that share it. */
+#define LOOK_ITEMS_MAX 256
+#define LOOK_PARTS_MAX 64
+
+/* An operation that is divided among as many calls as it needs. */
+struct looking {
+    struct look_op *op;
+    size_t open; /* parts that have no answer yet */
+};
+
+struct look_part {
+    struct looking *of;
+    size_t first; /* of the operation's items */
+    size_t count;
+};
+
+struct look_call {
+    struct call call;
+    struct list place; /* in its queue_worker, until it is sent */
+    const struct known_event *event;
+    int64_t now_ms;
+    size_t item_count;
+    size_t part_count;
+    struct look_part parts[LOOK_PARTS_MAX];
+};
+
+struct queue_worker {
+    struct redis_worker *worker;
+    struct list gathered; /* calls to send before the loop waits */
+    uv_prepare_t flush;   /* while there are any */
+    bool closed;
+};
+
+static void look_end(struct looking *l, enum err result, uint32_t epoch) {
+    struct look_op *op = l->op;
+    if (result != ERR_OK) op->op.result = result;
+    op->op.epoch = epoch;
+    if (--l->open > 0) return;
+    mem_free(l);
+    op->done(op);
+}
+
+static void read_counts(const redisReply *r, struct look_op *op) {
+    const redisReply *rate = reply_at(r, 10);
+    op->counts = (struct queue_counts){
+        .waiting = reply_u64(reply_at(r, 0)),
+        .active = reply_u64(reply_at(r, 1)),
+        .entered = reply_u64(reply_at(r, 2)),
+        .rejected = reply_u64(reply_at(r, 3)),
+        .admitted = reply_u64(reply_at(r, 4)),
+        .completed = reply_u64(reply_at(r, 5)),
+        .left = reply_u64(reply_at(r, 6)),
+        .expired = reply_u64(reply_at(r, 7)),
+        .waited_ms = reply_u64(reply_at(r, 8)),
+        .waited_ms_max = reply_u64(reply_at(r, 9)),
+        .rate = reply_str(rate).len == 0 ? 0 : strtod(rate->str, NULL),
+    };
+    int state = word_index(event_state_words, reply_str(reply_at(r, 11)));
+    op->state = state < 0 ? EVENT_CLOSED : (enum event_state)state;
+    op->seats = read_seats(reply_at(r, 12));
+}
+
+static void read_user(const redisReply *r, struct look_op *op) {
+    str user = reply_str(r);
+    if (user.len == 0 || user.len > USER_ID_BYTES_MAX) return;
+    memcpy(op->user, user.at, user.len);
+    op->user_len = user.len;
+}
+
+static void read_looked(const redisReply *reply, const struct look_part *p, size_t at) {
+    struct look_op *op = p->of->op;
+    const redisReply *places = reply_at(reply, 13);
+    read_counts(reply, op);
+    for (size_t i = 0; i < p->count; i++) {
+        struct look_item *item = &op->items[p->first + i];
+        const redisReply *r = reply_at(places, at + i);
+        read_place(r, item->seq, &item->place);
+        item->reserving = reply_i64(reply_at(r, 8)) != 0;
+        if (op->user != NULL && p->first + i == 0) read_user(reply_at(r, 9), op);
+    }
+}
+
+static void look_call_end(struct look_call *c, enum err result, const redisReply *reply) {
+    size_t at = 0;
+    for (size_t i = 0; i < c->part_count; i++) {
+        const struct look_part *p = &c->parts[i];
+        if (result == ERR_OK) read_looked(reply, p, at);
+        at += p->count;
+        look_end(p->of, result, c->call.epoch);
+    }
+    mem_free(c);
+}
+
+static void on_looked(struct call *c, enum err result, const redisReply *reply) {
+    look_call_end(CONTAINER_OF(c, struct look_call, call), result, reply);
+}
+
+static struct look_call *gathered_first(struct queue_worker *w) {
+    return list_empty(&w->gathered) ? NULL
+                                    : CONTAINER_OF(w->gathered.next, struct look_call, place);
+}
+
+static void on_flush(uv_prepare_t *flush) {
+    struct queue_worker *w = flush->data;
+    struct look_call *c;
+    uv_prepare_stop(flush);
+    while ((c = gathered_first(w)) != NULL) {
+        list_remove(&c->place);
+        link_send(w->worker->link, &c->call);
+    }
+}
+
+/* One that is gathered, is about the same and has room; or a new one. */
+static struct look_call *look_call_for(struct queue_worker *w, const struct known_event *e,
+                                       int64_t now_ms) {
+    for (struct list *at = w->gathered.prev; at != &w->gathered; at = at->prev) {
+        struct look_call *c = CONTAINER_OF(at, struct look_call, place);
+        bool has_room = c->item_count < LOOK_ITEMS_MAX && c->part_count < LOOK_PARTS_MAX;
+        if (c->event == e && c->now_ms == now_ms && has_room) return c;
+    }
+    struct look_call *c = mem_new(sizeof *c);
+    c->event = e;
+    c->now_ms = now_ms;
+    c->call.done = on_looked;
+    c->call.repeats = true;
+    begin(&c->call, w->worker->store, e, "look", now_ms);
+    list_init(&c->place);
+    list_move_last(&w->gathered, &c->place);
+    return c;
+}
+
+/* As many of the operation's items as the call has room for; where to go on. */
+static size_t look_call_add(struct look_call *c, struct looking *l, size_t first) {
+    static const str wants[] = {STR_INIT("-"), STR_INIT("s"), STR_INIT("u"), STR_INIT("su")};
+    const struct look_op *op = l->op;
+    size_t count = op->count - first;
+    if (count > LOOK_ITEMS_MAX - c->item_count) count = LOOK_ITEMS_MAX - c->item_count;
+    c->parts[c->part_count++] = (struct look_part){l, first, count};
+    c->item_count += count;
+    l->open++;
+    for (size_t i = first; i < first + count; i++) {
+        bool wants_user = op->user != NULL && i == 0;
+        call_add_u64(&c->call, op->items[i].seq);
+        call_add(&c->call, wants[op->items[i].seen + 2 * wants_user]);
+    }
+    return first + count;
+}
+
+static void gather(struct queue_worker *w, const struct known_event *e, struct look_op *op) {
+    struct looking *l = mem_new(sizeof *l);
+    l->op = op;
+    /* By the server's own clock all are at the same time. */
+    int64_t now_ms = w->worker->store->options.own_clock ? 0 : op->op.now_ms;
+    size_t at = 0;
+    do at = look_call_add(look_call_for(w, e, now_ms), l, at);
+    while (at < op->count);
+    if (!uv_is_active((uv_handle_t *)&w->flush)) uv_prepare_start(&w->flush, on_flush);
+}
+
+static void look(struct queues *q, struct look_op *op) {
+    struct queue_worker *w = redis_worker_mine()->queue;
+    const struct known_event *e = store_event(store_of(q), op->op.event_key);
+    op->user_len = 0;
+    op->op.epoch = 0;
+    op->op.result = e == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
+    if (e != NULL && w->closed) op->op.result = ERR_HOT_UNAVAILABLE;
+    if (op->op.result == ERR_OK)
+        gather(w, e, op);
+    else
+        op->done(op);
+}
+
+struct queue_worker *queue_worker_new(struct redis_worker *of, uv_loop_t *loop) {
+    struct queue_worker *w = mem_new(sizeof *w);
+    w->worker = of;
+    list_init(&w->gathered);
+    uv_prepare_init(loop, &w->flush);
+    w->flush.data = w;
+    return w;
+}
+
+static void on_worker_closed(uv_handle_t *handle) {
+    mem_free(handle->data);
+}
+
+void queue_worker_close(struct queue_worker *w) {
+    struct look_call *c;
+    w->closed = true;
+    while ((c = gathered_first(w)) != NULL) {
+        list_remove(&c->place);
+        buf_deinit(&c->call.command);
+        look_call_end(c, ERR_HOT_UNAVAILABLE, NULL);
+    }
+    uv_close((uv_handle_t *)&w->flush, on_worker_closed);
+}
+
+/* ---- events that come and go ---- */
+
+static void add_rules(struct call *c, const struct event *e) {
+    const struct queue_rules *r = &e->queue;
+    call_add_i64(c, e->key);
+    call_add_i64(c, e->version);
+    call_add(c, event_state_words[e->state]);
+    if (e->opens_at_ms == CLOCK_NONE_MS)
+        call_add(c, STR(""));
+    else
+        call_add_i64(c, e->opens_at_ms);
+    call_add_i64(c, r->max_waiting);
+    call_add_i64(c, r->max_active);
+    call_add_i64(c, r->entry_batch_size);
+    call_add_i64(c, r->entry_interval_s);
+    call_add_i64(c, r->active_ttl_s);
+    call_add_i64(c, r->grace_s);
+    call_add_i64(c, e->hold_s);
+    call_add_i64(c, e->max_per_user);
+}
+
+static void add_section(struct call *c, const struct section *s) {
+    call_add_i64(c, s->key);
+    call_add_i64(c, s->capacity);
+    call_add(c, section_mode_words[s->mode]);
+    call_add(c, section_status_words[s->status]);
+    call_add(c, str_of(s->id));
+}
+
+/* configure or restore_event. */
+static void begin_event(struct call *c, const struct redis_store *store,
+                        const struct known_event *known, const char *function,
+                        const struct event *e, int64_t now_ms) {
+    call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * e->section_count);
+    queue_add_keys(c, known);
+    add_seats_keys(c, known);
+    for (size_t i = 0; i < e->section_count; i++) add_section_keys(c, known, e->sections[i].key);
+    add_who_and_when(c, store, now_ms);
+    add_rules(c, e);
+    for (size_t i = 0; i < e->section_count; i++) add_section(c, &e->sections[i]);
+}
+
+static void on_configured(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct configure_op *op = s->configure;
+    (void)reply;
+    answer(&op->op, c, result);
+    mem_free(s);
+    op->done(op);
+}
+
+static void configure(struct queues *q, struct configure_op *op) {
+    store_meet(store_of(q), op->event);
+    op->op.event_key = op->event->key;
+    struct sending *s = sending_new(q, &op->op);
+    s->configure = op;
+    begin_event(&s->call, s->store, s->event, "configure", op->event, op->op.now_ms);
+    send_it(s, true, on_configured);
+}
+
+static void on_removed(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct remove_op *op = s->remove;
+    (void)reply;
+    answer(&op->op, c, result);
+    mem_free(s);
+    op->done(op);
+}
+
+static void remove_event(struct queues *q, struct remove_op *op) {
+    struct sending *s = sending_new(q, &op->op);
+    if (s == NULL) {
+        op->done(op);
+        return;
+    }
+    s->remove = op;
+    call_begin(&s->call, "remove", QUEUE_KEYS + SEATS_KEYS);
+    queue_add_keys(&s->call, s->event);
+    add_seats_keys(&s->call, s->event);
+    add_who_and_when(&s->call, s->store, op->op.now_ms);
+    call_add_i64(&s->call, op->version);
+    call_add_i64(&s->call, s->event->key);
+    send_it(s, true, on_removed);
+}
+
+static void meet(struct queues *q, const struct event *e) {
+    store_meet(store_of(q), e);
+}
+
+static void listen_to(struct queues *q, struct queue_listener listener) {
+    store_of(q)->expired = listener;
+}
+
+/* ---- what is pending for too long ---- */
+
+static void read_overdue_entries(const redisReply *reply, struct overdue_op *o) {
+    const redisReply *enters = reply_at(reply, 0);
+    for (; o->enter_count < OVERDUE_MAX; o->enter_count++) {
+        const redisReply *r = reply_at(enters, o->enter_count);
+        if (r == NULL) break;
+        o->enters[o->enter_count] = reply_u64(r);
+    }
+    const redisReply *admissions = reply_at(reply, 1);
+    for (; o->admission_count < ADMIT_MAX; o->admission_count++) {
+        const redisReply *seq = reply_at(admissions, o->admission_count * 2);
+        if (seq == NULL) break;
+        o->admissions[o->admission_count] = (struct entry_change){
+            .seq = reply_u64(seq),
+            .expires_ms = reply_i64(reply_at(admissions, o->admission_count * 2 + 1)),
+            .promised_s = -1};
+    }
+}
+
+static void read_overdue_claims(const redisReply *claims, struct overdue_op *o) {
+    for (size_t i = 0; claims != NULL && i < claims->elements && i < OVERDUE_MAX; i++)
+        if (claim_ref_read(reply_str(reply_at(claims, i)), &o->claims[o->claim_count]))
+            o->claim_count++;
+}
+
+static void on_overdue(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct overdue_op *o = s->overdue;
+    answer(&o->op, c, result);
+    mem_free(s);
+    if (result == ERR_OK) {
+        read_overdue_entries(reply, o);
+        read_overdue_claims(reply_at(reply, 2), o);
+    }
+    o->done(o);
+}
+
+/* Once only: what a call whose answer is lost has told is told again later. */
+static void overdue(struct queues *q, struct overdue_op *o) {
+    struct sending *s = sending_new(q, &o->op);
+    o->enter_count = 0;
+    o->admission_count = 0;
+    o->claim_count = 0;
+    if (s == NULL) {
+        o->done(o);
+        return;
+    }
+    s->overdue = o;
+    call_begin(&s->call, "overdue", QUEUE_KEYS + 1);
+    queue_add_keys(&s->call, s->event);
+    call_add_key(&s->call, "claim", s->event, "pending");
+    add_who_and_when(&s->call, s->store, o->op.now_ms);
+    call_add_i64(&s->call, o->older_ms);
+    send_it(s, false, on_overdue);
+}
+
+/* ---- recovery ---- */
+
+static void restore_event(struct queues *q, const struct event *e) {
+    struct redis_store *store = store_of(q);
+    struct call c = {0};
+    store_meet(store, e);
+    begin_event(&c, store, store_event(store, e->key), "restore_event", e, 0);
+    filling_add(store, &c);
+}
+
+static void restore(struct queues *q, const struct ledger_entry *e) {
+    struct redis_store *store = store_of(q);
+    const struct known_event *event = store_event(store, e->event_key);
+    if (event == NULL) return; /* it was deleted */
+    struct call c = {0};
+    begin(&c, store, event, "restore", e->joined_ms);
+    call_add_u64(&c, e->seq);
+    call_add(&c, e->user);
+    call_add_u64(&c, e->lane);
+    call_add(&c, entry_status_words[e->status]);
+    call_add_i64(&c, e->joined_ms);
+    call_add_i64(&c, e->expires_ms);
+    filling_add(store, &c);
+}
+
+static void recovered(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms) {
+    struct redis_store *store = store_of(q);
+    const struct known_event *event = store_event(store, event_key);
+    if (event == NULL) return;
+    struct call c = {0};
+    begin(&c, store, event, "recovered", now_ms);
+    call_add_u64(&c, next_seq);
+    filling_add(store, &c);
+}
+
+const struct queue_ops redis_queue_ops = {.enter = enter,
+                                          .settle = settle,
+                                          .admit = admit,
+                                          .look = look,
+                                          .end = end,
+                                          .configure = configure,
+                                          .remove = remove_event,
+                                          .overdue = overdue,
+                                          .meet = meet,
+                                          .restore_event = restore_event,
+                                          .restore = restore,
+                                          .recovered = recovered,
+                                          .listen = listen_to};

@@ -1,0 +1,150 @@
+#include "hot/redis/store.h"
+
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "base/mem.h"
+#include "hot/redis/parts.h"
+
+/* Parts may be left out of a build. */
+#pragma weak redis_queue_ops
+#pragma weak redis_seats_ops
+#pragma weak redis_locks_ops
+#pragma weak queue_worker_new
+#pragma weak queue_worker_close
+#pragma weak locks_worker_new
+#pragma weak locks_worker_close
+
+#define DEADLINE_MS 2000
+
+static _Thread_local struct redis_worker *mine;
+
+struct redis_worker *redis_worker_mine(void) {
+    return mine;
+}
+
+static void make_node_name(char out[17]) {
+    uint64_t random = 0;
+    ssize_t got = getrandom(&random, sizeof random, 0);
+    assert(got == sizeof random);
+    snprintf(out, 17, "%016llx", (unsigned long long)random);
+}
+
+struct redis_store *redis_store_new(const struct redis_options *o) {
+    struct redis_store *s = mem_new(sizeof *s);
+    s->hot.ops = &redis_hot_ops;
+    s->queues.ops = &redis_queue_ops;
+    s->seats.ops = &redis_seats_ops;
+    s->locks.ops = &redis_locks_ops;
+    s->options = *o;
+    if (s->options.deadline_ms == 0) s->options.deadline_ms = DEADLINE_MS;
+    gate_init(&s->gate);
+    make_node_name(s->node);
+    pthread_rwlock_init(&s->lock, NULL);
+    map_init(&s->by_key);
+    map_init(&s->by_tag);
+    s->news = news_new(s);
+    return s;
+}
+
+void redis_store_free(struct redis_store *s) {
+    news_free(s->news);
+    filling_free(s->filling);
+    size_t at = 0;
+    struct known_event *e;
+    while ((e = map_next(&s->by_key, &at)) != NULL) mem_free(e);
+    map_deinit(&s->by_key);
+    map_deinit(&s->by_tag);
+    pthread_rwlock_destroy(&s->lock);
+    gate_deinit(&s->gate);
+    mem_free(s);
+}
+
+void redis_store_attach(struct redis_store *s, uv_loop_t *loop) {
+    assert(mine == NULL);
+    mine = mem_new(sizeof *mine);
+    mine->store = s;
+    mine->link = link_new(loop, &s->options.address, &s->gate, s->options.deadline_ms);
+    if (queue_worker_new != NULL) mine->queue = queue_worker_new(mine, loop);
+    if (locks_worker_new != NULL) mine->locks = locks_worker_new(mine, loop);
+}
+
+void redis_store_detach(struct redis_store *s) {
+    assert(mine != NULL && mine->store == s);
+    if (queue_worker_close != NULL) queue_worker_close(mine->queue);
+    if (locks_worker_close != NULL) locks_worker_close(mine->locks);
+    link_close(mine->link);
+    mem_free(mine);
+    mine = NULL;
+}
+
+struct hot *redis_store_hot(struct redis_store *s) {
+    return &s->hot;
+}
+
+struct queues *redis_store_queues(struct redis_store *s) {
+    return &s->queues;
+}
+
+struct seats *redis_store_seats(struct redis_store *s) {
+    return &s->seats;
+}
+
+struct locks *redis_store_locks(struct redis_store *s) {
+    return &s->locks;
+}
+
+void store_meet(struct redis_store *s, const struct event *event) {
+    if (store_event(s, event->key) != NULL) return;
+    pthread_rwlock_wrlock(&s->lock);
+    if (map_get(&s->by_key, map_key(&event->key)) == NULL) {
+        struct known_event *e = mem_new(sizeof *e);
+        e->key = event->key;
+        int len = snprintf(e->tag, sizeof e->tag, "%s:%s", event->type, event->id);
+        assert(len > 0 && (size_t)len < sizeof e->tag);
+        map_put(&s->by_key, map_key(&e->key), e);
+        /* An event that was removed may have had the same name: the newer one has it. */
+        struct known_event *other = map_get(&s->by_tag, str_of(e->tag));
+        if (other == NULL || other->key < e->key) map_put(&s->by_tag, str_of(e->tag), e);
+    }
+    pthread_rwlock_unlock(&s->lock);
+}
+
+const struct known_event *store_event(struct redis_store *s, int64_t event_key) {
+    pthread_rwlock_rdlock(&s->lock);
+    const struct known_event *e = map_get(&s->by_key, map_key(&event_key));
+    pthread_rwlock_unlock(&s->lock);
+    return e;
+}
+
+int64_t store_event_key(struct redis_store *s, str tag) {
+    pthread_rwlock_rdlock(&s->lock);
+    const struct known_event *e = map_get(&s->by_tag, tag);
+    int64_t key = e == NULL ? 0 : e->key;
+    pthread_rwlock_unlock(&s->lock);
+    return key;
+}
+
+#define KEY_BYTES (EVENT_PATH_BYTES + 128)
+
+void call_add_key(struct call *c, const char *family, const struct known_event *e,
+                  const char *part) {
+    char key[KEY_BYTES];
+    int len = snprintf(key, sizeof key, "%s:{%s}%s%s", family, e->tag, part == NULL ? "" : ":",
+                       part == NULL ? "" : part);
+    assert(len > 0 && (size_t)len < sizeof key);
+    call_add(c, (str){key, (size_t)len});
+}
+
+void call_add_section_key(struct call *c, const struct known_event *e, int64_t section_key,
+                          const char *part) {
+    char key[KEY_BYTES];
+    int len =
+        snprintf(key, sizeof key, "section:{%s}:%lld:%s", e->tag, (long long)section_key, part);
+    assert(len > 0 && (size_t)len < sizeof key);
+    call_add(c, (str){key, (size_t)len});
+}
+
+void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms) {
+    call_add_i64(c, s->options.own_clock ? 0 : now_ms);
+}
