@@ -173,17 +173,32 @@ static void pessimistic_does_not_wait_for_ever(void **state) {
     shut_desk(&d);
 }
 
+static bool somebody_waits(void *arg) {
+    (void)arg;
+    return scratch_number(postgres_database(), "SELECT count(*) FROM pg_stat_activity"
+                                               " WHERE datname = current_database()"
+                                               " AND wait_event_type = 'Lock'") > 0;
+}
+
+static void set_deadlock_timeout(const char *value) {
+    scratch_sql(postgres_database(), "ALTER DATABASE %s SET deadlock_timeout = %s",
+                postgres_database()->name, value);
+}
+
 static void deadlock_is_replayed(void **state) {
     (void)state;
     struct desk d;
-    open_desk(&d, 20000);
+    open_desk(&d, 30000);
     desk_enter(&d, 1, "a");
+    /* Whoever finds the deadlock is ended by it. Each looks once, so that is to be the hold, and
+     * not before the other waits too. */
+    set_deadlock_timeout("'3s'");
     PGconn *other = lock_seat(&d, 1, 5);
+    postgres_other_run(other, "SET LOCAL deadlock_timeout = '60s'");
     struct hold h;
     submit_hold(&d, &h, 1, "a", 1, 1, STRATEGY_PESSIMISTIC, SEATS(4, 5));
-    harness_turn_for(&d.h, 300);
-    /* The hold has 4 and waits for 5; who has 5 waits for 4. The server ends one of them: the one
-     * that has waited longer looks first, and that is the hold. */
+    harness_wait(&d.h, somebody_waits, NULL);
+    /* The hold has 4 and waits for 5; who has 5 waits for 4. */
     char sql[160];
     snprintf(sql, sizeof sql,
              "SELECT FROM seats WHERE section_id = %lld AND seat_no = 4 FOR UPDATE",
@@ -192,6 +207,7 @@ static void deadlock_is_replayed(void **state) {
     assert_false(h.r.back);
     postgres_other_end(other);
     assert_int_equal(end_hold(&d, &h), ERR_OK);
+    set_deadlock_timeout("DEFAULT");
     shut_desk(&d);
 }
 
