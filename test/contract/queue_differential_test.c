@@ -284,6 +284,8 @@ static void pass_time(void) {
         now_ms += between(5000, 60000);
     else if (one_in(20))
         now_ms -= between(0, 1500); /* clocks are set, too */
+    else if (one_in(5))
+        now_ms += SECOND - now_ms % SECOND; /* what begins and ends does so there, or is seen */
     else
         now_ms += between(0, 700);
 }
@@ -332,6 +334,7 @@ static void run_history(uint64_t the_seed) {
     for (int i = 0; i < EVENTS; i++) begin_sale(i);
     for (step = 0; step < STEPS; step++) {
         one_step();
+        if (!one_in(3)) continue;
         sale = &sales[between(0, EVENTS - 1)];
         struct queue_counts a = step_counts(&stores[MEMORY], key());
         struct queue_counts b = step_counts(&stores[REDIS], key());

@@ -139,7 +139,6 @@ void link_send(struct link *l, struct call *c) {
     c->epoch = 0;
     c->unsure = false;
     c->loaded = false;
-    uv_update_time(l->loop); /* it may be old, on a thread that did something else for long */
     c->deadline_ms = uv_now(l->loop) + l->deadline_ms;
     list_init(&c->place);
     if (l->paused)

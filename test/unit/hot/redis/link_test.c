@@ -1,0 +1,691 @@
+#include "hot/redis/link.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "redis_probe.h"
+#include "services.h"
+
+#define EPOCH 7
+#define DEADLINE_MS 400
+#define CALLS_MAX 400
+#define WAIT_MS 20000
+
+/* Functions as the library has them, but in a library of their own. */
+static const char functions[] =
+    "#!lua name=link_test\n"
+    "local function register(name, run)\n"
+    "  redis.register_function('" REDIS_LIBRARY "_test_' .. name, run)\n"
+    "end\n"
+    "register('echo', function(keys, args) return {keys[1], args[1], args[2]} end)\n"
+    "register('count', function(keys) return redis.call('INCR', keys[1]) end)\n"
+    "register('fail', function(keys, args) return redis.error_reply(args[2]) end)\n"
+    "register('tryagain', function(keys, args)\n"
+    "  local count = redis.call('INCR', keys[1])\n"
+    "  if count < tonumber(args[2]) then return redis.error_reply('TRYAGAIN later') end\n"
+    "  return count\n"
+    "end)\n";
+
+struct house {
+    struct redis_address address;
+    redisContext *probe;
+    uv_loop_t loop;
+    struct gate gate;
+    struct link *link; /* NULL: it was closed */
+    int suspicions;
+};
+
+struct ask {
+    struct call call;
+    struct house *house;
+    bool is_done;
+    enum err result;
+    int64_t number;    /* of an integer */
+    char texts[3][64]; /* of an array */
+    int order;         /* of its end among all, from 1 */
+};
+
+static struct ask asks[CALLS_MAX];
+static int ended;
+
+static void on_done(struct call *c, enum err result, const redisReply *reply) {
+    struct ask *a = CONTAINER_OF(c, struct ask, call);
+    assert_false(a->is_done);
+    a->is_done = true;
+    a->result = result;
+    a->order = ++ended;
+    a->number = reply_i64(reply);
+    for (size_t i = 0; i < 3; i++)
+        str_copy(reply_str(reply_at(reply, i)), a->texts[i], sizeof a->texts[i]);
+    assert_true(result != ERR_OK || reply != NULL);
+    assert_null(c->command.bytes);
+}
+
+static void on_suspect(void *to) {
+    ((struct house *)to)->suspicions++;
+}
+
+static struct hot_life life_now(struct house *h) {
+    struct hot_life life = {.epoch = EPOCH};
+    char ids[2][64];
+    static const char *const names[] = {"run_id:", "master_replid:"};
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(probe_do(h->probe, "INFO everything")->str, names[i]);
+        assert_non_null(at);
+        assert_int_equal(sscanf(at + strlen(names[i]), "%63[0-9a-f]", ids[i]), 1);
+    }
+    snprintf(life.identity, sizeof life.identity, "%s/%s", ids[0], ids[1]);
+    return life;
+}
+
+/* Only the probe's. */
+static void meet_server(struct house *h) {
+    h->probe = probe_connect(&h->address);
+    probe_do(h->probe, "FLUSHALL");
+    probe_do(h->probe, "FUNCTION LOAD REPLACE %s", functions);
+}
+
+static void open_life(struct house *h) {
+    struct hot_life life = life_now(h);
+    gate_set(&h->gate, &life);
+}
+
+static void start_link(struct house *h, const struct redis_address *address) {
+    h->link = link_new(&h->loop, address, &h->gate, DEADLINE_MS);
+}
+
+static void build(struct house *h) {
+    *h = (struct house){0};
+    h->address = probe_address(services_start(SERVICE_REDIS)->redis_url);
+    meet_server(h);
+    assert_int_equal(uv_loop_init(&h->loop), 0);
+    gate_init(&h->gate);
+    h->gate.suspect = on_suspect;
+    h->gate.to = h;
+    ended = 0;
+    memset(asks, 0, sizeof asks);
+}
+
+static void demolish(struct house *h) {
+    if (h->link != NULL) link_close(h->link);
+    uv_run(&h->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&h->loop), 0);
+    gate_deinit(&h->gate);
+    probe_end(h->probe);
+    services_start(SERVICE_REDIS);
+}
+
+/* Turns the loop until it holds. */
+#define TURN_UNTIL(h, condition)                                                                   \
+    do {                                                                                           \
+        int64_t until_ = clock_steady_ms() + WAIT_MS;                                              \
+        while (!(condition)) {                                                                     \
+            if (clock_steady_ms() > until_) fail_msg("in vain: %s", #condition);                   \
+            turn(h);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void on_wake(uv_timer_t *timer) {
+    (void)timer;
+}
+
+/* One turn, of a millisecond at the most. */
+static void turn(struct house *h) {
+    uv_timer_t wake;
+    uv_timer_init(&h->loop, &wake);
+    uv_timer_start(&wake, on_wake, 1, 1);
+    uv_run(&h->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&wake, NULL);
+    uv_run(&h->loop, UV_RUN_NOWAIT);
+}
+
+static void turn_ms(struct house *h, int64_t ms) {
+    for (int64_t until = clock_steady_ms() + ms; clock_steady_ms() < until;) turn(h);
+}
+
+static struct ask *ask(struct house *h, size_t i, const char *function, const char *key,
+                       const char *argument, bool repeats) {
+    struct ask *a = &asks[i];
+    *a = (struct ask){.house = h};
+    a->call.done = on_done;
+    a->call.repeats = repeats;
+    call_begin(&a->call, function, 1);
+    call_add(&a->call, str_of(key));
+    call_add(&a->call, str_of(argument));
+    link_send(h->link, &a->call);
+    return a;
+}
+
+static struct ask *command(struct house *h, size_t i, const char *a0, const char *a1,
+                           const char *a2) {
+    struct ask *a = &asks[i];
+    *a = (struct ask){.house = h};
+    a->call.done = on_done;
+    call_begin_command(&a->call);
+    call_add(&a->call, str_of(a0));
+    if (a1 != NULL) call_add(&a->call, str_of(a1));
+    if (a2 != NULL) call_add(&a->call, str_of(a2));
+    link_send(h->link, &a->call);
+    return a;
+}
+
+/* A house with an open life and a link that is up. */
+static void build_up(struct house *h) {
+    build(h);
+    open_life(h);
+    start_link(h, &h->address);
+    TURN_UNTIL(h, link_is_up(h->link));
+}
+
+static enum err result_of(struct house *h, struct ask *a) {
+    TURN_UNTIL(h, a->is_done);
+    return a->result;
+}
+
+static void calls_are_answered_in_order_with_the_epoch_behind_the_keys(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    for (size_t i = 0; i < CALLS_MAX; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "%zu", i);
+        ask(&h, i, "test_echo", "a key", text, false);
+    }
+    TURN_UNTIL(&h, ended == CALLS_MAX);
+    for (size_t i = 0; i < CALLS_MAX; i++) {
+        assert_int_equal(asks[i].result, ERR_OK);
+        assert_int_equal(asks[i].order, i + 1);
+        assert_int_equal(asks[i].call.epoch, EPOCH);
+        assert_string_equal(asks[i].texts[0], "a key");
+        assert_string_equal(asks[i].texts[1], "7");
+        assert_int_equal(atoi(asks[i].texts[2]), i);
+    }
+    demolish(&h);
+}
+
+static void send_fifty(struct house *h) {
+    for (size_t i = 0; i < 50; i++) ask(h, i, "test_count", "count", "", false);
+}
+
+static void fifty_in_timer(uv_timer_t *timer) {
+    send_fifty(timer->data);
+}
+
+static void fifty_in_prepare(uv_prepare_t *prepare) {
+    uv_prepare_stop(prepare);
+    send_fifty(prepare->data);
+}
+
+static void fifty_in_check(uv_check_t *check) {
+    uv_check_stop(check);
+    send_fifty(check->data);
+}
+
+static void fifty_in_async(uv_async_t *async) {
+    send_fifty(async->data);
+}
+
+/* How many reads the server needed for the calls of one turn. It is asked by a read, too. */
+static int64_t reads_until_all_are_done(struct house *h) {
+    int64_t before = probe_info(h->probe, "total_reads_processed");
+    uv_update_time(&h->loop);
+    ended = 0;
+    int64_t until = clock_steady_ms() + WAIT_MS;
+    while (ended < 50 && clock_steady_ms() < until) uv_run(&h->loop, UV_RUN_ONCE);
+    assert_int_equal(ended, 50);
+    for (size_t i = 0; i < 50; i++) assert_int_equal(asks[i].result, ERR_OK); /* in time */
+    return probe_info(h->probe, "total_reads_processed") - before - 1;
+}
+
+/* Wherever in the turn they are sent; and without another handle that wakes the loop. */
+static void calls_of_one_turn_are_one_write(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    uv_timer_t timer = {.data = &h};
+    uv_timer_init(&h.loop, &timer);
+    uv_timer_start(&timer, fifty_in_timer, 0, 0);
+    assert_int_equal(reads_until_all_are_done(&h), 1);
+    uv_prepare_t prepare = {.data = &h};
+    uv_prepare_init(&h.loop, &prepare);
+    uv_prepare_start(&prepare, fifty_in_prepare);
+    assert_int_equal(reads_until_all_are_done(&h), 1);
+    uv_check_t check = {.data = &h};
+    uv_check_init(&h.loop, &check);
+    uv_check_start(&check, fifty_in_check);
+    uv_timer_start(&timer, on_wake, 0, 0);
+    assert_int_equal(reads_until_all_are_done(&h), 1);
+    uv_async_t async = {.data = &h};
+    uv_async_init(&h.loop, &async, fifty_in_async);
+    uv_async_send(&async);
+    assert_int_equal(reads_until_all_are_done(&h), 1);
+    assert_int_equal(probe_number(h.probe, "GET count"), 200);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_close((uv_handle_t *)&prepare, NULL);
+    uv_close((uv_handle_t *)&check, NULL);
+    uv_close((uv_handle_t *)&async, NULL);
+    demolish(&h);
+}
+
+/* More than a socket takes at once. */
+static void large_calls_arrive_whole(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    enum { BYTES = 8 * 1024 * 1024 };
+    struct buf large = {0};
+    memset(buf_reserve(&large, BYTES), 'x', BYTES);
+    large.len = BYTES;
+    asks[0] = (struct ask){.house = &h, .call.done = on_done};
+    call_begin_command(&asks[0].call);
+    call_add(&asks[0].call, STR("SET"));
+    call_add(&asks[0].call, STR("large"));
+    call_add(&asks[0].call, buf_str(&large));
+    link_send(h.link, &asks[0].call);
+    struct ask *a = ask(&h, 1, "test_count", "count", "", false);
+    assert_int_equal(result_of(&h, a), ERR_OK);
+    assert_int_equal(asks[0].result, ERR_OK);
+    assert_int_equal(probe_number(h.probe, "STRLEN large"), BYTES);
+    buf_deinit(&large);
+    demolish(&h);
+}
+
+static void calls_pass_only_in_the_life_that_is_open(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    start_link(&h, &h.address);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    int64_t connections = probe_info(h.probe, "total_connections_received");
+
+    assert_int_equal(ask(&h, 0, "test_count", "count", "", false)->result, ERR_RECOVERING);
+    assert_int_equal(h.suspicions, 0);
+    struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
+    gate_set(&h.gate, &other);
+    assert_int_equal(ask(&h, 1, "test_count", "count", "", false)->result, ERR_RECOVERING);
+    assert_int_equal(ask(&h, 2, "test_count", "count", "", true)->result, ERR_RECOVERING);
+    assert_int_equal(h.suspicions, 1);
+    gate_set(&h.gate, &other);
+    assert_int_equal(ask(&h, 3, "test_count", "count", "", false)->result, ERR_RECOVERING);
+    assert_int_equal(h.suspicions, 2);
+
+    open_life(&h);
+    assert_int_equal(result_of(&h, ask(&h, 4, "test_count", "count", "", false)), ERR_OK);
+    assert_int_equal(asks[4].number, 1);
+    gate_set(&h.gate, NULL);
+    assert_int_equal(ask(&h, 5, "test_count", "count", "", false)->result, ERR_RECOVERING);
+    assert_int_equal(h.suspicions, 2);
+    assert_int_equal(probe_info(h.probe, "total_connections_received"), connections);
+    demolish(&h);
+}
+
+static void a_new_connection_to_another_run_is_suspect_at_once(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
+    gate_set(&h.gate, &other);
+    start_link(&h, &h.address);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    assert_int_equal(h.suspicions, 1);
+    demolish(&h);
+}
+
+static void errors_are_told_apart(void **state) {
+    (void)state;
+    static const struct {
+        const char *error;
+        enum err result;
+    } cases[] = {
+        {"GONE the event was removed", ERR_EVENT_NOT_FOUND},
+        {"LOADING Redis is loading", ERR_HOT_UNAVAILABLE},
+        {"OOM command not allowed", ERR_HOT_UNAVAILABLE},
+        {"MISCONF errors writing", ERR_HOT_UNAVAILABLE},
+        {"BUSY Redis is busy", ERR_HOT_UNAVAILABLE},
+        {"NOREPLICAS not enough", ERR_HOT_UNAVAILABLE},
+        {"WRONGTYPE of key", ERR_INTERNAL},
+    };
+    struct house h;
+    build_up(&h);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ask *a = ask(&h, i, "test_fail", "k", cases[i].error, false);
+        if (result_of(&h, a) != cases[i].result) fail_msg("%s: %d", cases[i].error, a->result);
+    }
+    assert_int_equal(h.suspicions, 0);
+    struct ask *a = ask(&h, 10, "test_fail", "k", "EPOCH another life", false);
+    struct ask *b = ask(&h, 11, "test_fail", "k", "NOEVENT not known", false);
+    assert_int_equal(result_of(&h, b), ERR_RECOVERING);
+    assert_int_equal(a->result, ERR_RECOVERING);
+    assert_int_equal(h.suspicions, 1);
+    assert_true(link_is_up(h.link));
+    demolish(&h);
+}
+
+static void a_server_that_turns_read_only_is_left(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    int64_t connections = probe_info(h.probe, "total_connections_received");
+    struct ask *a = ask(&h, 0, "test_fail", "k", "READONLY You can't write", false);
+    assert_int_equal(result_of(&h, a), ERR_HOT_UNAVAILABLE);
+    assert_false(link_is_up(h.link));
+    TURN_UNTIL(&h, link_is_up(h.link));
+    assert_int_equal(probe_info(h.probe, "total_connections_received"), connections + 1);
+    assert_int_equal(result_of(&h, ask(&h, 1, "test_count", "count", "", false)), ERR_OK);
+    demolish(&h);
+}
+
+static void try_again_is_tried_again_until_the_deadline(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    struct ask *a = ask(&h, 0, "test_tryagain", "tries", "4", false);
+    assert_int_equal(result_of(&h, a), ERR_OK);
+    assert_int_equal(a->number, 4);
+    int64_t start = clock_steady_ms();
+    a = ask(&h, 1, "test_tryagain", "tries", "1000000", false);
+    assert_int_equal(result_of(&h, a), ERR_HOT_UNAVAILABLE);
+    assert_in_range(clock_steady_ms() - start, DEADLINE_MS - 10, DEADLINE_MS + 2000);
+    assert_true(link_is_up(h.link));
+    demolish(&h);
+}
+
+static int64_t links_client_id(struct house *h) {
+    const char *at = strstr(probe_do(h->probe, "CLIENT LIST")->str, "name=admitone");
+    assert_non_null(at);
+    const char *list = probe_do(h->probe, "CLIENT LIST")->str;
+    at = strstr(list, "name=admitone");
+    while (at > list && at[-1] != '\n') at--;
+    return strtoll(at + strlen("id="), NULL, 10);
+}
+
+/* The server reads the calls and does not do them; then the connection is cut. */
+static void calls_under_way_when_the_connection_breaks_are_repeated_or_unknown(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    probe_do(h.probe, "CLIENT PAUSE 10000 WRITE");
+    struct ask *once = ask(&h, 0, "test_count", "once", "", false);
+    struct ask *first = ask(&h, 1, "test_count", "again", "", true);
+    struct ask *second = ask(&h, 2, "test_count", "again", "", true);
+    turn_ms(&h, 20);
+    assert_int_equal(ended, 0);
+    probe_do(h.probe, "CLIENT KILL ID %lld", (long long)links_client_id(&h));
+    probe_do(h.probe, "CLIENT UNPAUSE");
+    assert_int_equal(result_of(&h, once), ERR_HOT_UNKNOWN);
+    assert_int_equal(result_of(&h, second), ERR_OK);
+    assert_int_equal(first->result, ERR_OK);
+    assert_int_equal(first->number, 1);
+    assert_int_equal(second->number, 2);
+    assert_int_equal(probe_number(h.probe, "EXISTS once"), 0);
+    demolish(&h);
+}
+
+static void what_was_under_way_in_another_life_is_unknown(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    probe_do(h.probe, "CLIENT PAUSE 10000 WRITE");
+    struct ask *a = ask(&h, 0, "test_count", "again", "", true);
+    turn_ms(&h, 20);
+    struct hot_life next = life_now(&h);
+    next.epoch = EPOCH + 1;
+    gate_set(&h.gate, &next);
+    probe_do(h.probe, "CLIENT KILL ID %lld", (long long)links_client_id(&h));
+    probe_do(h.probe, "CLIENT UNPAUSE");
+    assert_int_equal(result_of(&h, a), ERR_HOT_UNKNOWN);
+    assert_int_equal(probe_number(h.probe, "EXISTS again"), 0);
+    assert_int_equal(result_of(&h, ask(&h, 1, "test_echo", "k", "", false)), ERR_OK);
+    assert_string_equal(asks[1].texts[1], "8");
+    demolish(&h);
+}
+
+/* The server does what it is asked and does not answer. */
+static void at_the_deadline_the_connection_is_given_up(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    command(&h, 0, "CLIENT", "REPLY", "OFF");
+    turn_ms(&h, DEADLINE_MS / 4);
+    int64_t start = clock_steady_ms();
+    struct ask *late = ask(&h, 1, "test_count", "late", "", true);
+    turn_ms(&h, DEADLINE_MS / 4);
+    struct ask *again = ask(&h, 2, "test_count", "again", "", true);
+    struct ask *once = ask(&h, 3, "test_count", "once", "", false);
+    assert_int_equal(result_of(&h, &asks[0]), ERR_HOT_UNKNOWN);
+    assert_int_equal(result_of(&h, once), ERR_HOT_UNKNOWN);
+    assert_int_equal(result_of(&h, again), ERR_OK);
+    assert_int_equal(again->number, 2);
+    assert_int_equal(result_of(&h, late), ERR_OK);
+    assert_true(clock_steady_ms() - start < DEADLINE_MS + 2000);
+    assert_int_equal(probe_number(h.probe, "GET once"), 1);
+    demolish(&h);
+}
+
+static void a_server_that_stands_still_is_noticed_by_the_deadline(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    pid_t server = services_start(SERVICE_REDIS)->redis_pid;
+    kill(server, SIGSTOP);
+    turn(&h);
+    int64_t start = clock_steady_ms();
+    struct ask *once = ask(&h, 0, "test_count", "once", "", false);
+    struct ask *again = ask(&h, 1, "test_count", "again", "", true);
+    assert_int_equal(result_of(&h, once), ERR_HOT_UNKNOWN);
+    assert_int_equal(result_of(&h, again), ERR_HOT_UNKNOWN);
+    int64_t took = clock_steady_ms() - start;
+    assert_in_range(took, DEADLINE_MS - 10, DEADLINE_MS + 1000);
+    assert_false(link_is_up(h.link));
+    assert_int_equal(ask(&h, 2, "test_count", "once", "", false)->result, ERR_HOT_UNAVAILABLE);
+    kill(server, SIGCONT);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    assert_int_equal(result_of(&h, ask(&h, 3, "test_echo", "k", "", false)), ERR_OK);
+    demolish(&h);
+}
+
+static void another_run_of_the_server_is_another_life(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    pid_t server = services_start(SERVICE_REDIS)->redis_pid;
+    kill(server, SIGSTOP);
+    struct ask *once = ask(&h, 0, "test_count", "once", "", false);
+    struct ask *again = ask(&h, 1, "test_count", "again", "", true);
+    turn_ms(&h, 20);
+    kill(server, SIGKILL);
+    assert_int_equal(result_of(&h, once), ERR_HOT_UNKNOWN);
+    assert_int_equal(ask(&h, 2, "test_count", "k", "", true)->result, ERR_HOT_UNAVAILABLE);
+    redisFree(h.probe);
+    services_start(SERVICE_REDIS);
+    meet_server(&h);
+    assert_int_equal(result_of(&h, again), ERR_HOT_UNKNOWN);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    assert_int_equal(h.suspicions, 1);
+    assert_int_equal(ask(&h, 3, "test_count", "k", "", false)->result, ERR_RECOVERING);
+    assert_int_equal(h.suspicions, 1);
+    assert_int_equal(probe_number(h.probe, "EXISTS again"), 0);
+    open_life(&h);
+    assert_int_equal(result_of(&h, ask(&h, 4, "test_count", "k", "", false)), ERR_OK);
+    demolish(&h);
+}
+
+static void it_logs_in_and_takes_its_database(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    open_life(&h);
+    probe_do(h.probe, "ACL SETUSER shop on >se@cret ~* &* +@all");
+    probe_do(h.probe, "CONFIG SET requirepass general");
+    struct redis_address a = h.address;
+    str_copy(STR("shop"), a.user, sizeof a.user);
+    str_copy(STR("wrong"), a.password, sizeof a.password);
+    a.database = 3;
+    start_link(&h, &a);
+    turn_ms(&h, 200);
+    assert_false(link_is_up(h.link));
+    link_close(h.link);
+    str_copy(STR("se@cret"), a.password, sizeof a.password);
+    start_link(&h, &a);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    assert_int_equal(result_of(&h, ask(&h, 0, "test_count", "here", "", false)), ERR_OK);
+    link_close(h.link);
+    a.user[0] = '\0';
+    str_copy(STR("general"), a.password, sizeof a.password);
+    start_link(&h, &a);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    assert_int_equal(result_of(&h, ask(&h, 1, "test_count", "here", "", false)), ERR_OK);
+    probe_do(h.probe, "CONFIG SET requirepass %s", "");
+    probe_do(h.probe, "ACL DELUSER shop");
+    probe_do(h.probe, "SELECT 3");
+    assert_int_equal(probe_number(h.probe, "GET here"), 2);
+    demolish(&h);
+}
+
+static void a_replica_is_not_talked_to(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    open_life(&h);
+    probe_do(h.probe, "REPLICAOF 127.0.0.1 1");
+    start_link(&h, &h.address);
+    turn_ms(&h, 200);
+    assert_false(link_is_up(h.link));
+    assert_int_equal(ask(&h, 0, "test_count", "k", "", false)->result, ERR_HOT_UNAVAILABLE);
+    probe_do(h.probe, "REPLICAOF NO ONE");
+    TURN_UNTIL(&h, link_is_up(h.link));
+    demolish(&h);
+}
+
+static void a_server_that_is_not_there_yet_is_found_later(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    open_life(&h);
+    services_stop(SERVICE_REDIS);
+    redisFree(h.probe);
+    start_link(&h, &h.address);
+    turn_ms(&h, 200);
+    assert_int_equal(ask(&h, 0, "test_count", "k", "", true)->result, ERR_HOT_UNAVAILABLE);
+    services_start(SERVICE_REDIS);
+    meet_server(&h);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    demolish(&h);
+}
+
+static void names_are_resolved(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    open_life(&h);
+    struct redis_address a = h.address;
+    str_copy(STR("no-such-host.invalid"), a.hosts[0].name, sizeof a.hosts[0].name);
+    start_link(&h, &a);
+    turn_ms(&h, 50);
+    assert_false(link_is_up(h.link));
+    link_close(h.link);
+    str_copy(STR("localhost"), a.hosts[0].name, sizeof a.hosts[0].name);
+    start_link(&h, &a);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    demolish(&h);
+}
+
+static void a_link_can_be_closed_at_any_time(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    for (int turns = 0; turns < 12; turns++) {
+        struct link *another = link_new(&h.loop, &h.address, &h.gate, DEADLINE_MS);
+        for (int i = 0; i < turns; i++) uv_run(&h.loop, UV_RUN_NOWAIT);
+        link_close(another);
+    }
+    for (size_t i = 0; i < 50; i++) ask(&h, i, "test_count", "k", "", i % 2 == 0);
+    link_close(h.link);
+    h.link = NULL;
+    assert_int_equal(ended, 50);
+    for (size_t i = 0; i < 50; i++) assert_int_equal(asks[i].result, ERR_HOT_UNKNOWN);
+    demolish(&h);
+}
+
+static void close_when_done(struct call *c, enum err result, const redisReply *reply) {
+    struct ask *a = CONTAINER_OF(c, struct ask, call);
+    struct house *h = a->house;
+    on_done(c, result, reply);
+    if (h->link == NULL) return;
+    link_close(h->link);
+    h->link = NULL;
+}
+
+/* Also from within an answer, with more answers behind it. */
+static void a_link_can_be_closed_by_an_answer(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    for (size_t i = 0; i < 20; i++) {
+        ask(&h, i, "test_count", "k", "", false);
+        if (i == 5) asks[i].call.done = close_when_done;
+    }
+    TURN_UNTIL(&h, ended == 20);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(asks[i].result, i <= 5 ? ERR_OK : ERR_HOT_UNKNOWN);
+    demolish(&h);
+}
+
+static void a_fail_over_is_followed(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    const struct services *s = services_start(SERVICE_SENTINEL);
+    struct redis_address sentinels = probe_address(s->sentinel_url);
+    redisContext *other = h.probe;
+    start_link(&h, &sentinels);
+    TURN_UNTIL(&h, link_is_up(h.link));
+    struct hot_life life = {.epoch = EPOCH, .identity = "of the first master"};
+    gate_set(&h.gate, &life);
+    kill(s->sentinel_master_pid, SIGKILL);
+    TURN_UNTIL(&h, !link_is_up(h.link));
+    TURN_UNTIL(&h, link_is_up(h.link));
+    assert_int_equal(ask(&h, 0, "test_count", "k", "", false)->result, ERR_RECOVERING);
+    struct ask *role = command(&h, 1, "ROLE", NULL, NULL);
+    assert_int_equal(result_of(&h, role), ERR_OK);
+    assert_string_equal(role->texts[0], "master");
+    assert_true(h.suspicions >= 1);
+    h.probe = other;
+    demolish(&h);
+    services_stop(SERVICE_SENTINEL);
+}
+
+int main(void) {
+    log_setup(LOG_ERROR, LOG_LOGFMT);
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_are_answered_in_order_with_the_epoch_behind_the_keys),
+        cmocka_unit_test(calls_of_one_turn_are_one_write),
+        cmocka_unit_test(large_calls_arrive_whole),
+        cmocka_unit_test(calls_pass_only_in_the_life_that_is_open),
+        cmocka_unit_test(a_new_connection_to_another_run_is_suspect_at_once),
+        cmocka_unit_test(errors_are_told_apart),
+        cmocka_unit_test(a_server_that_turns_read_only_is_left),
+        cmocka_unit_test(try_again_is_tried_again_until_the_deadline),
+        cmocka_unit_test(calls_under_way_when_the_connection_breaks_are_repeated_or_unknown),
+        cmocka_unit_test(what_was_under_way_in_another_life_is_unknown),
+        cmocka_unit_test(at_the_deadline_the_connection_is_given_up),
+        cmocka_unit_test(a_server_that_stands_still_is_noticed_by_the_deadline),
+        cmocka_unit_test(another_run_of_the_server_is_another_life),
+        cmocka_unit_test(it_logs_in_and_takes_its_database),
+        cmocka_unit_test(a_replica_is_not_talked_to),
+        cmocka_unit_test(a_server_that_is_not_there_yet_is_found_later),
+        cmocka_unit_test(names_are_resolved),
+        cmocka_unit_test(a_link_can_be_closed_at_any_time),
+        cmocka_unit_test(a_link_can_be_closed_by_an_answer),
+        cmocka_unit_test(a_fail_over_is_followed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
