@@ -34,6 +34,7 @@ static void redis_listen(struct hot *h, struct hot_listener listener) {
     pthread_rwlock_unlock(&s->lock);
     s->gate.suspect = listener.suspect;
     s->gate.to = listener.to;
+    news_wake(s->news);
 }
 
 static redisContext *reach(struct redis_store *s, int64_t step_ms,

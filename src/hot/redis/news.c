@@ -22,8 +22,10 @@
 struct news {
     struct redis_store *store;
     pthread_t thread;
-    int end; /* an eventfd: readable when it is time to end */
+    int wake; /* an eventfd: there is a listener, or it is time to end */
+    _Atomic bool ends;
     redisContext *context;
+    bool has_returned; /* there is a connection, of which the listener was not told yet */
     char locks_channel[64];
     bool was_told; /* that there is no connection */
 };
@@ -71,14 +73,29 @@ static void hear(struct news *n, const redisReply *r) {
         locks_heard(n->store, payload);
 }
 
+/* Something may have been missed while nobody listened. */
+static void tell_return(struct news *n) {
+    struct hot_listener listener = listener_of(n->store);
+    if (!n->has_returned || listener.suspect == NULL) return;
+    n->has_returned = false;
+    listener.suspect(listener.to);
+    if (listener.event_changed != NULL) listener.event_changed(listener.to);
+}
+
 /* True: it is time to end. Waits for that, and for the connection if there is one. */
 static bool wait_ms(struct news *n, int64_t ms, bool *readable) {
-    struct pollfd fds[2] = {{.fd = n->end, .events = POLLIN},
+    struct pollfd fds[2] = {{.fd = n->wake, .events = POLLIN},
                             {.fd = n->context == NULL ? -1 : n->context->fd, .events = POLLIN}};
     if (ms < 0) ms = 0;
     while (poll(fds, 2, (int)ms) < 0 && errno == EINTR) continue;
     if (readable != NULL) *readable = fds[1].revents != 0;
-    return fds[0].revents != 0;
+    if (fds[0].revents != 0) {
+        uint64_t times;
+        ssize_t got = read(n->wake, &times, sizeof times);
+        assert(got == sizeof times);
+        tell_return(n);
+    }
+    return n->ends;
 }
 
 static bool subscribe(struct news *n) {
@@ -92,13 +109,6 @@ static bool subscribe(struct news *n) {
         if (!is_done) return false;
     }
     return true;
-}
-
-/* Something may have been missed while nobody listened. */
-static void tell_return(struct news *n) {
-    struct hot_listener listener = listener_of(n->store);
-    if (listener.suspect != NULL) listener.suspect(listener.to);
-    if (listener.event_changed != NULL) listener.event_changed(listener.to);
 }
 
 static bool connect_once(struct news *n) {
@@ -175,8 +185,10 @@ static void *run(void *data) {
     while (!ends) {
         if (connect_once(n)) {
             backoff_ms = BACKOFF_MS_MIN;
+            n->has_returned = true;
             tell_return(n);
             ends = listen_on(n);
+            n->has_returned = false;
             redisFree(n->context);
             n->context = NULL;
         }
@@ -190,18 +202,23 @@ struct news *news_new(struct redis_store *s) {
     struct news *n = mem_new(sizeof *n);
     n->store = s;
     snprintf(n->locks_channel, sizeof n->locks_channel, LOCKS_CHANNEL "%s", s->node);
-    n->end = eventfd(0, EFD_CLOEXEC);
-    assert(n->end >= 0);
+    n->wake = eventfd(0, EFD_CLOEXEC);
+    assert(n->wake >= 0);
     int failed = pthread_create(&n->thread, NULL, run, n);
     assert(failed == 0);
     return n;
 }
 
-void news_free(struct news *n) {
+void news_wake(struct news *n) {
     uint64_t one = 1;
-    ssize_t written = write(n->end, &one, sizeof one);
+    ssize_t written = write(n->wake, &one, sizeof one);
     assert(written == sizeof one);
+}
+
+void news_free(struct news *n) {
+    n->ends = true;
+    news_wake(n);
     pthread_join(n->thread, NULL);
-    close(n->end);
+    close(n->wake);
     mem_free(n);
 }

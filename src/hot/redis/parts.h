@@ -104,14 +104,16 @@ void filling_free(struct filling *f); /* NULL, too */
 /* A thread, from new to free, that calls the store's listener and locks_heard. */
 struct news *news_new(struct redis_store *s);
 void news_free(struct news *n);
+/* There is a listener now. */
+void news_wake(struct news *n);
 
 /* Made and ended with the worker. */
 struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void queue_worker_close(struct queue_worker *q);
 struct locks_worker *locks_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void locks_worker_close(struct locks_worker *l);
-/* What has become of one who waits for a lock on this node, as lua/locks.lua has announced it on the
- * channel admitone:locks:NODE. Any thread. */
+/* What has become of one who waits for a lock on this node, as lua/locks.lua has announced it on
+ * the channel admitone:locks:NODE. Any thread. */
 void locks_heard(struct redis_store *s, str news);
 
 #endif

@@ -278,7 +278,10 @@ static void calls_of_one_turn_are_one_write(void **state) {
 static void large_calls_arrive_whole(void **state) {
     (void)state;
     struct house h;
-    build_up(&h);
+    build(&h);
+    open_life(&h);
+    h.link = link_new(&h.loop, &h.address, &h.gate, WAIT_MS);
+    TURN_UNTIL(&h, link_is_up(h.link));
     enum { BYTES = 8 * 1024 * 1024 };
     struct buf large = {0};
     memset(buf_reserve(&large, BYTES), 'x', BYTES);

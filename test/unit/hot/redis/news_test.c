@@ -62,7 +62,6 @@ static void forget(struct node *n) {
     n->suspicions = n->event_changes = n->changes = 0;
 }
 
-/* The listener is there before the thread can call it: it needs a connection first. */
 static void join(struct node *n) {
     *n = (struct node){0};
     pthread_mutex_init(&n->lock, NULL);
