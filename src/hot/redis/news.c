@@ -25,6 +25,8 @@ struct news {
     int wake; /* an eventfd: there is a listener, or it is time to end */
     _Atomic bool ends;
     redisContext *context;
+    char identity[HOT_IDENTITY_BYTES]; /* of the server, and the gate's turn when it told it */
+    uint64_t turn;
     bool has_returned; /* there is a connection, of which the listener was not told yet */
     char locks_channel[64];
     bool was_told; /* that there is no connection */
@@ -113,8 +115,8 @@ static bool subscribe(struct news *n) {
 
 static bool connect_once(struct news *n) {
     struct buf why = {0};
-    char identity[HOT_IDENTITY_BYTES];
-    n->context = blocking_connect(&n->store->options.address, STEP_MS, identity, &why);
+    n->turn = n->store->gate.turn;
+    n->context = blocking_connect(&n->store->options.address, STEP_MS, n->identity, &why);
     bool done = n->context != NULL && subscribe(n);
     if (!done && !n->was_told)
         log_warn(msg("no news from other nodes"),
@@ -149,6 +151,14 @@ static bool ping(redisContext *c) {
     return true;
 }
 
+/* A life was opened since, on another run of the server: this one may not be the master any more.
+ */
+static bool is_outdated(struct news *n) {
+    if (n->store->gate.turn == n->turn) return false;
+    struct hot_life life = gate_look(&n->store->gate);
+    return life.epoch > 0 && strcmp(life.identity, n->identity) != 0;
+}
+
 /* Until the connection breaks, or is silent for too long. True: it is time to end. */
 static bool listen_on(struct news *n) {
     int64_t heard_ms = clock_steady_ms();
@@ -164,7 +174,7 @@ static bool listen_on(struct news *n) {
             return false;
         }
         if (now - pinged_ms >= PING_MS) {
-            if (!ping(n->context)) return false;
+            if (is_outdated(n) || !ping(n->context)) return false;
             pinged_ms = now;
         }
     }
