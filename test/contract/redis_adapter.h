@@ -1,7 +1,7 @@
 /*
  * redis_adapter: the hot store in a real Redis, private to the test program, as the contract suites
- * of queues and seats take it. Every thread has a loop and a link of its own; a store that is opened
- * is in its first life.
+ * of queues and seats take it. Every thread has a loop and a link of its own; a store that is
+ * opened is in its first life.
  */
 #ifndef ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H
 #define ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H
@@ -14,6 +14,8 @@
 #include "services.h"
 
 #define REDIS_LINK_MS 10000
+/* However busy the machine is. */
+#define REDIS_CALL_MS 30000
 
 static _Thread_local uv_loop_t redis_loop;
 
@@ -64,7 +66,7 @@ static inline void redis_filling_ends(void *fixture) {
 
 static inline struct queues *open_redis(void **fixture) {
     const struct services *s = services_start(SERVICE_REDIS);
-    struct redis_options options = {0};
+    struct redis_options options = {.deadline_ms = REDIS_CALL_MS};
     struct buf why = {0};
     bool understood = redis_address_parse(str_of(s->redis_url), &options.address, &why);
     assert(understood);
@@ -86,7 +88,8 @@ static inline void close_redis(void *fixture) {
     redis_store_free(fixture);
 }
 
-static const struct queue_adapter redis_adapter = {.open = open_redis,
+static const struct queue_adapter redis_adapter = {.remote = true,
+                                                   .open = open_redis,
                                                    .seats = seats_of_redis,
                                                    .close = close_redis,
                                                    .turn = redis_turn,

@@ -41,6 +41,7 @@ static struct event event;
 static struct section sections[SECTIONS];
 static bool exists[SECTIONS];
 static uint64_t entries[USERS]; /* the last entry of each */
+static uint64_t last_seq;
 static struct remembered remembered[REMEMBERED];
 static size_t remembered_count;
 static uint64_t next_id;
@@ -169,7 +170,7 @@ static void comes(int user) {
     CHECK(same_counts(e[MEMORY].seats, e[REDIS].seats));
     if (e[MEMORY].outcome == ENTER_TAKEN) {
         CHECK(e[MEMORY].place.seq == e[REDIS].place.seq);
-        entries[user] = e[MEMORY].place.seq;
+        entries[user] = last_seq = e[MEMORY].place.seq;
         bool kept = !one_in(10);
         bool settled = !one_in(10);
         for (int i = 0; i < BOTH && settled; i++)
@@ -442,13 +443,14 @@ static void reconfigures(void) {
     tell_configuration();
 }
 
-/* It goes with all that is in it, and comes back with nothing. */
+/* It goes with all that is in it, and comes back with nothing. In Redis its numbers go on. */
 static void removes(void) {
     event.version++;
     for (int i = 0; i < BOTH; i++) step_remove(&stores[i], KEY, event.version);
     memset(entries, 0, sizeof entries);
     remembered_count = 0;
     tell_configuration();
+    queues_recovered(stores[MEMORY].queues, KEY, last_seq + 1, now_ms);
     for (int user = 0; user < USERS; user++) comes(user);
 }
 
@@ -491,10 +493,11 @@ static void set_up(uint64_t the_seed) {
     seed = the_seed;
     random_state = the_seed;
     next_id = 1;
+    last_seq = 0;
     now_ms = T0;
     remembered_count = 0;
     memset(entries, 0, sizeof entries);
-    event = store_event(KEY);
+    event = steps_event(KEY);
     event.queue.active_ttl_s = 600;
     event.hold_s = 30;
     event.max_per_user = 100;

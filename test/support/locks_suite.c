@@ -15,7 +15,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 
-#define T0 INT64_C(1700002800000)
+#define T0 LOCKS_SUITE_T0
 #define LEASE_MS 3000
 #define WAIT_MS 10000
 #define EPOCH 7

@@ -15,6 +15,8 @@
 #define EVENTS 2
 #define SEEDS 8
 #define STEPS 30000
+#define REMOTE_SEEDS 2
+#define REMOTE_STEPS 8000
 #define HEARD_MOST 4096
 /* So many ticks after they might, the silent have been ended. */
 #define SWEEPS_MOST 64
@@ -279,10 +281,12 @@ static void restore_event(void) {
 static void port_restart(void) {
     store_close(&store);
     store_open(&store, adapter);
+    store_filling_begins(&store);
     for (int i = 0; i < EVENTS; i++) {
         choose(i);
         restore_event();
     }
+    store_filling_ends(&store);
 }
 
 static void pass_time(void) {
@@ -330,7 +334,8 @@ static void run_history(uint64_t the_seed) {
         m->config.state = EVENT_OPEN;
         configure(&m->config);
     }
-    for (step = 0; step < STEPS; step++) {
+    int steps = adapter->remote ? REMOTE_STEPS : STEPS;
+    for (step = 0; step < steps; step++) {
         one_step();
         /* The other event has not noticed. */
         choose((int)between(0, EVENTS - 1));
@@ -342,7 +347,7 @@ static void run_history(uint64_t the_seed) {
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    run_histories(SEEDS, run_history);
+    run_histories(adapter->remote ? REMOTE_SEEDS : SEEDS, run_history);
 }
 
 int queue_model_suite_run(const struct queue_adapter *of) {

@@ -10,6 +10,9 @@
 #include "port/seats.h"
 
 struct queue_adapter {
+    /* Steps are taken elsewhere: of those of several threads nobody here knows the order, and each
+     * takes a while, so histories are shorter. */
+    bool remote;
     /* A store with nothing in it; *fixture is the adapter's own. */
     struct queues *(*open)(void **fixture);
     /* The seats of the same store. */

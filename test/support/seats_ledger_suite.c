@@ -311,6 +311,26 @@ static void a_section_grows_shrinks_when_it_can_comes_and_goes(void **state) {
     assert_int_equal(step_totals(&h->s, KEY).available, 286);
 }
 
+static void a_section_that_comes_back_has_what_was_taken_in_it(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    held(h, 1, "ann", ann, 10);
+    h->e.section_count = 0;
+    hall_configure(h);
+    assert_int_equal(claim_any(&h->s, 2, "ann", ann, FLOOR, 1).outcome, CLAIM_NO_SECTION);
+    assert_int_equal(step_totals(&h->s, KEY).held, 0);
+    h->e.section_count = 3;
+    h->sections[0].capacity = 50;
+    hall_configure(h);
+    assert_seats(&h->s, FLOOR, 49, 1, 0);
+    assert_seats(&h->s, BALCONY, 100, 0, 0);
+    assert_int_equal(step_totals(&h->s, KEY).available, 249);
+    static const uint32_t seat = 10;
+    assert_int_equal(claim_named(&h->s, 2, "ann", ann, FLOOR, &seat, 1).outcome, CLAIM_TAKEN);
+    assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CANCELLED));
+    assert_seats(&h->s, FLOOR, 50, 0, 0);
+}
+
 static void events_have_their_own_seats_and_limits(void **state) {
     struct hall *h = *state;
     struct event other = h->e;
@@ -417,6 +437,7 @@ int seats_ledger_suite_run(const struct queue_adapter *of) {
         TEST(a_seat_that_the_ledger_has_as_free_is_freed_but_not_what_is_pending),
         TEST(a_new_configuration_keeps_what_is_taken_and_an_older_one_is_none_trap_31),
         TEST(a_section_grows_shrinks_when_it_can_comes_and_goes),
+        TEST(a_section_that_comes_back_has_what_was_taken_in_it),
         TEST(events_have_their_own_seats_and_limits),
         TEST(operations_on_an_event_that_is_not_there_say_so),
         TEST(a_start_takes_up_what_the_ledger_has_trap_31),

@@ -16,12 +16,16 @@
 
 #define SEEDS 6
 #define STEPS 20000
+#define REMOTE_SEEDS 2
+#define REMOTE_STEPS 5000
 #define NAMED_MOST 6
+#define NOBODYS_ENTRY 1000000
 
 static const struct queue_adapter *adapter;
 static struct hall hall;
 static struct seats_model m;
 static uint64_t next_id;
+static uint64_t last_seq; /* of an entry */
 
 static const char *user_name(int user) {
     static char names[MODEL_BUYERS][16];
@@ -211,7 +215,6 @@ static void port_free_seats(void) {
 static void port_apply(void) {
     struct model_reservation r = {.id = one_in(2) ? some_id() : next_id++,
                                   .user = (int)between(0, MODEL_BUYERS - 1),
-                                  .entry_seq = (uint64_t)between(1, 50),
                                   .section = (int)between(0, MODEL_SECTIONS - 1),
                                   .confirmed = one_in(2),
                                   .expires_ms = m.now_ms + between(-5000, 20000)};
@@ -220,6 +223,7 @@ static void port_apply(void) {
         r.user = known->user;
         r.section = known->section;
     }
+    r.entry_seq = one_in(2) ? m.entries[r.user] : NOBODYS_ENTRY + (uint64_t)between(1, 50);
     uint32_t seats[4];
     uint32_t count = (uint32_t)between(1, 4);
     uint32_t first = (uint32_t)between(1, 40);
@@ -280,13 +284,14 @@ static void port_turns(void) {
         m.entries[user] = 0;
     } else if (m.entries[user] == 0 && !m.is_closed) {
         m.entries[user] = step_take_kept(&hall.s, KEY, user_name(user), m.now_ms);
+        last_seq = m.entries[user];
         store_heard(&hall.s, hall.heard, 4096);
     }
 }
 
 /* ---- configurations and restarts ---- */
 
-static void tell_configuration(void) {
+static void set_configuration(void) {
     size_t count = 0;
     for (int i = 0; i < MODEL_SECTIONS; i++) {
         const struct model_section *s = &m.sections[i];
@@ -298,6 +303,10 @@ static void tell_configuration(void) {
     hall.e.max_per_user = m.limit;
     hall.e.hold_s = m.hold_ms / 1000;
     hall.e.state = m.is_closed ? EVENT_CLOSED : EVENT_OPEN;
+}
+
+static void tell_configuration(void) {
+    set_configuration();
     hall_configure(&hall);
 }
 
@@ -358,11 +367,14 @@ static void port_restart(void) {
     hall_close(&hall);
     hall_open(&hall, adapter);
     hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
-    hall.e.version = 1;
-    step_remove(&hall.s, KEY, hall.e.version);
-    tell_configuration();
-    memset(m.entries, 0, sizeof m.entries);
+    step_remove(&hall.s, KEY, hall.e.version++);
+    set_configuration();
+    store_filling_begins(&hall.s);
+    step_restore_event(&hall.s, &hall.e);
+    queues_recovered(hall.s.queues, KEY, last_seq + 1, m.now_ms);
     restore_reservations();
+    store_filling_ends(&hall.s);
+    memset(m.entries, 0, sizeof m.entries);
 }
 
 static void one_step(void) {
@@ -393,6 +405,7 @@ static void run_history(uint64_t the_seed) {
     seed = the_seed;
     random_state = seed;
     next_id = 1;
+    last_seq = 0;
     m = (struct seats_model){.limit = 6, .hold_ms = 10000, .now_ms = T0};
     for (int i = 0; i < MODEL_SECTIONS; i++)
         m.sections[i] = (struct model_section){.exists = true, .wanted = 30, .capacity = 30};
@@ -400,7 +413,8 @@ static void run_history(uint64_t the_seed) {
     hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
     step_remove(&hall.s, KEY, hall.e.version);
     tell_configuration();
-    for (step = 0; step < STEPS; step++) {
+    int steps = adapter->remote ? REMOTE_STEPS : STEPS;
+    for (step = 0; step < steps; step++) {
         one_step();
         check_totals();
         check_section((int)between(0, MODEL_SECTIONS - 1));
@@ -411,7 +425,7 @@ static void run_history(uint64_t the_seed) {
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    run_histories(SEEDS, run_history);
+    run_histories(adapter->remote ? REMOTE_SEEDS : SEEDS, run_history);
 }
 
 int seats_model_suite_run(const struct queue_adapter *of) {

@@ -462,6 +462,32 @@ static void the_same_key_gives_the_same_reservation(void **state) {
     assert_seats(&h->s, FLOOR, 98, 0, 2);
 }
 
+/* Whoever lost the answer asks again, and is told what was done, whatever happened since. */
+static void the_same_id_gives_the_same_reservation(void **state) {
+    struct hall *h = *state;
+    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t bob = hall_let_in(h, "bob");
+    static const uint32_t seats[] = {20, 5, 6, 7};
+    claim_named(&h->s, 1, "ann", ann, FLOOR, seats, 4);
+    struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, seats, 4); /* at the limit */
+    assert_int_equal(c.outcome, CLAIM_THERE);
+    assert_true(c.r.pending);
+    assert_int_equal(c.count, 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(c.seats[i], seats[i]);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 2); /* the same record once more */
+    assert_int_equal(h->heard[1].entry.seq, 1);
+    assert_true(step_settle_claim(&h->s, KEY, 1, true));
+    assert_true(step_end(&h->s, KEY, ann, ENTRY_LEFT));
+    c = claim_named(&h->s, 1, "ann", ann, FLOOR, seats, 4);
+    assert_int_equal(c.outcome, CLAIM_THERE);
+    assert_false(c.r.pending);
+    assert_int_equal(store_heard(&h->s, h->heard, 16), 0);
+    assert_int_equal(claim_named(&h->s, 1, "bob", bob, FLOOR, seats, 4).outcome, CLAIM_KEY_REUSED);
+    assert_seats(&h->s, FLOOR, 96, 4, 0);
+    assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CANCELLED));
+    assert_int_equal(claim_named(&h->s, 1, "ann", ann, FLOOR, seats, 4).outcome, CLAIM_NOT_ACTIVE);
+}
+
 static void a_key_is_the_users_own_and_of_one_request_while_it_is_live(void **state) {
     struct hall *h = *state;
     uint64_t ann = hall_let_in(h, "ann");
@@ -580,6 +606,7 @@ int seats_suite_run(const struct queue_adapter *of) {
         TEST(what_submit_refuses_is_undone_and_its_news_frees_nothing_trap_26),
         TEST(an_undone_claim_gives_its_seats_back_once),
         TEST(the_same_key_gives_the_same_reservation),
+        TEST(the_same_id_gives_the_same_reservation),
         TEST(a_key_is_the_users_own_and_of_one_request_while_it_is_live),
         TEST(the_reservations_of_a_user_and_of_an_entry_are_told),
         TEST(an_active_entry_is_reserving_while_it_has_a_settled_hold),

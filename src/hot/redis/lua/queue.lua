@@ -32,7 +32,7 @@ local ESTIMATE_BY_RATE_S_MAX = 2592000
 local SWEEP_GAP_MS_MAX = 2000
 -- Of those who have ended so many are known, for so long.
 local ENDED_KEPT = 4096
-local ENDED_KEPT_MS = 3600000
+local ENDED_KEPT_MS = 86400000
 local FORGET_MOST = 256
 local TOMBSTONE_S = 86400
 

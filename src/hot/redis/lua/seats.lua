@@ -83,6 +83,7 @@ local function seating_of(e, key)
 end
 
 local function count(e, s, state, change)
+  if change == 0 then return end
   redis.call('HINCRBY', e.counts, s.key .. ':' .. state, change)
   if not s.vanished then redis.call('HINCRBY', e.counts, state, change) end
 end
@@ -662,7 +663,8 @@ end
 local function seating_counts(e, s, sign)
   for state in pairs(LETTERS) do
     local seats = tonumber(redis.call('HGET', e.counts, s.key .. ':' .. state))
-    redis.call('HINCRBY', e.counts, state, sign * seats)
+    -- Not 0: Lua would write it as -0, which is no number to Redis.
+    if seats > 0 then redis.call('HINCRBY', e.counts, state, sign * seats) end
   end
 end
 
