@@ -1,6 +1,7 @@
 /* Lives of the store (port/hot.h): which one it is in, filling it for a new one. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "hot/redis/blocking.h"
@@ -8,9 +9,9 @@
 
 /* A hash: epoch, identity. It is there only while the store is whole. */
 #define LIFE_KEY "admitone:{hot}:life"
-/* The epoch for which the store was last filled, or is being filled. A node that stalls while it
- * fills the store may be overtaken by another, and must not spoil what that one has filled:
- * whatever is written for a filling is written only while this is as the filling has set it. */
+/* Which filling is the latest, by its name. A node that stalls while it fills the store may be
+ * overtaken by another, and must not spoil what that one has filled: whatever is written for a
+ * filling is written only while this is its own. */
 #define FILLING_KEY "admitone:{hot}:filling"
 /* For a connection, and for each answer; a filling has large commands. */
 #define LOOK_MS 1000
@@ -22,6 +23,7 @@
 struct filling {
     redisContext *context; /* NULL: it has failed */
     struct hot_life life;
+    char name[64];
     size_t queued;
     size_t queued_bytes;
     struct buf scratch;
@@ -84,7 +86,7 @@ static bool filling_guard(struct filling *f) {
     redisContext *c = f->context;
     if (!succeeds(c, redisCommand(c, "WATCH " FILLING_KEY))) return false;
     redisReply *r = checked(c, redisCommand(c, "GET " FILLING_KEY));
-    bool is_ours = r != NULL && reply_u64(r) == f->life.epoch;
+    bool is_ours = r != NULL && str_eq(reply_str(r), str_of(f->name));
     if (r != NULL && !is_ours) log_warn(msg("the hot store is being filled by another node"));
     freeReplyObject(r);
     return is_ours && succeeds(c, redisCommand(c, "MULTI"));
@@ -118,21 +120,16 @@ static bool filling_commit(struct filling *f, size_t queued) {
     return done;
 }
 
-/* The filling is the store's latest, and the store is in no life. */
-static enum err filling_begin(struct filling *f) {
+/* The filling is the latest from now on, and the store is in no life. */
+static bool filling_begin(struct filling *f, const char *node) {
     redisContext *c = f->context;
-    if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua)) ||
-        !succeeds(c, redisCommand(c, "WATCH " FILLING_KEY)))
-        return ERR_HOT_UNAVAILABLE;
-    redisReply *r = checked(c, redisCommand(c, "GET " FILLING_KEY));
-    if (r == NULL) return ERR_HOT_UNAVAILABLE;
-    bool is_late = reply_u64(r) > f->life.epoch;
-    freeReplyObject(r);
-    if (is_late) return ERR_RECOVERING;
+    snprintf(f->name, sizeof f->name, "%u:%s:%lld", f->life.epoch, node,
+             (long long)clock_steady_ns());
+    if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua))) return false;
     redisAppendCommand(c, "MULTI");
-    redisAppendCommand(c, "SET " FILLING_KEY " %u", f->life.epoch);
+    redisAppendCommand(c, "SET " FILLING_KEY " %s", f->name);
     redisAppendCommand(c, "DEL " LIFE_KEY);
-    return filling_commit(f, 3) ? ERR_OK : ERR_RECOVERING;
+    return filling_commit(f, 3);
 }
 
 /* UNLINK of what a page of SCAN has found. */
@@ -192,8 +189,11 @@ static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
     struct filling *f = mem_new(sizeof *f);
     f->context = c;
     f->life = *life;
-    enum err result = strcmp(identity, life->identity) != 0 ? ERR_RECOVERING : filling_begin(f);
-    if (result == ERR_OK && !erase_all(f)) result = ERR_HOT_UNAVAILABLE;
+    enum err result = ERR_OK;
+    if (strcmp(identity, life->identity) != 0)
+        result = ERR_RECOVERING;
+    else if (!filling_begin(f, s->node) || !erase_all(f))
+        result = ERR_HOT_UNAVAILABLE;
     if (result == ERR_OK)
         s->filling = f;
     else

@@ -205,7 +205,7 @@ static void calls_are_answered_in_order_with_the_epoch_behind_the_keys(void **st
         assert_int_equal(asks[i].call.epoch, EPOCH);
         assert_string_equal(asks[i].texts[0], "a key");
         assert_string_equal(asks[i].texts[1], "7");
-        assert_int_equal(atoi(asks[i].texts[2]), i);
+        assert_int_equal(strtol(asks[i].texts[2], NULL, 10), i);
     }
     demolish(&h);
 }
