@@ -224,6 +224,10 @@ static void who_became_active_or_ended_is_announced_in_the_same_step_trap_17(voi
     assert_true(step_end(&f->s, KEY, 1, ENTRY_COMPLETED));
     assert_news(f, to, "1");
     assert_false(step_end(&f->s, KEY, 1, ENTRY_LEFT));
+    /* An end that overtakes the news of the admission: once. */
+    assert_int_equal(step_admit(&f->s, KEY, T0 + SECOND, f->admitted), 1);
+    assert_true(step_end(&f->s, KEY, 2, ENTRY_COMPLETED));
+    assert_news(f, to, "2");
     step_take_kept(&f->s, KEY, "dan", T0);
     assert_true(step_end(&f->s, KEY, 4, ENTRY_LEFT));
     assert_news(f, to, "4");

@@ -732,11 +732,13 @@ end
 -- expired.
 register('restore', function(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then return 0 end -- the event was deleted
-  local r, why = room_open(keys, args)
-  if not r then return why end
+  local why = refused(keys[1], args[1])
+  if why then return why end
+  local r = room_of(keys, args, nil)
   local seq, user = args[4], args[5]
   local older = redis.call('HGET', r.user, user)
   if older then
+    r.meta = fields(keys[1]) -- which is seldom needed, of many entries
     drop(r, older, entry_at(r, older), 'EXPIRED')
     set(r, 'untold', (r.meta.untold or '') .. older .. ' ')
     room_save(r)
