@@ -74,6 +74,8 @@ static void on_looked(struct look_op *look) {
     }
     if (e != NULL)
         reply_send(act->x, STR("application/json"));
+    else if (look->op.result != ERR_OK && look->op.result != ERR_EVENT_NOT_FOUND)
+        reply_problem(act->x, look->op.result, "%s", "Try again in a moment.");
     else
         reply_problem(act->x, ERR_EVENT_NOT_FOUND, "%s", "It has just been deleted.");
 }

@@ -11,6 +11,7 @@
 
 #include "net/server.h"
 #include "service/events.h"
+#include "service/keeper.h"
 #include "service/reservations.h"
 
 #define ROUTE_CAPTURES_MAX 4
@@ -32,6 +33,7 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
+    struct keeper *keeper; /* NULL: the hot store is this process's own */
     struct api_worker *workers;
     size_t worker_count;
     str default_event; /* "TYPE/ID" for whoever names none; empty: the only one */

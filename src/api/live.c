@@ -268,15 +268,18 @@ static void on_looked(struct look_op *look) {
     struct batch *b = CONTAINER_OF(look, struct batch, look);
     struct audience *a = b->audience;
     struct queue_event event;
-    bool exists =
-        look->op.result == ERR_OK && queue_event_find_key(a->live->api, a->event_key, &event);
+    bool exists = queue_event_find_key(a->live->api, a->event_key, &event) &&
+                  look->op.result != ERR_EVENT_NOT_FOUND;
+    bool is_told = look->op.result == ERR_OK;
     for (size_t i = 0; i < look->count; i++) {
         struct subscriber *s = b->subscribers[i];
         s->busy = false;
         if (s->gone)
             mem_free(s);
-        else if (exists)
+        else if (exists && is_told)
             tell(b, s, &event, &b->items[i]);
+        else if (exists)
+            schedule(s); /* the hot store can't be asked now: later, then */
         else
             stream_end(&s->stream);
     }

@@ -98,7 +98,11 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
         json_out_null(j, STR("estimatedWaitSeconds"));
     json_out_time(j, STR("activeExpiresAt"), active ? p->expires_ms : CLOCK_NONE_MS);
     json_out_bool(j, STR("reserving"), a->reserving);
-    json_out_i64(j, STR("remainingSeats"), a->remaining_seats);
+    if (a->degraded)
+        json_out_null(j, STR("remainingSeats"));
+    else
+        json_out_i64(j, STR("remainingSeats"), a->remaining_seats);
+    if (a->degraded) json_out_bool(j, STR("degraded"), true);
     if (active) render_pass(w, j, a);
     json_out_time(j, STR("serverTime"), a->now_ms);
     json_out_object_end(j);
@@ -219,5 +223,6 @@ struct queue_answer place_query_answer(const struct place_query *q) {
                                  .remaining_seats = q->room.look.seats.available,
                                  .issued_ms = q->issued_ms,
                                  .with_expires_in = q->with_expires_in,
+                                 .degraded = q->room.degraded,
                                  .now_ms = q->room.look.op.now_ms};
 }

@@ -34,6 +34,7 @@ struct queue_answer {
     int64_t now_ms;
     int64_t issued_ms;    /* the token */
     bool with_expires_in; /* /queue/token and /queue/status */
+    bool degraded;        /* nothing is known of seats */
 };
 
 void queue_answer_render(struct api_worker *w, struct json_out *j, const struct queue_answer *a);

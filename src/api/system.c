@@ -29,13 +29,15 @@ void system_ready(struct api *api, struct exchange *x, const str *captures) {
     struct ledger_health ledger;
     ledger_health(api->events.ledger, &ledger);
     bool stopping = atomic_load(&api->stopping);
-    bool ready = ledger.writable && !stopping;
+    bool hot = api->keeper == NULL || keeper_is_open(api->keeper);
+    bool ready = ledger.writable && hot && !stopping;
     if (!ready) reply_header(x, STR("Retry-After"), STR("1"));
     struct json_out j;
     json_out_init(&j, reply_start(x, ready ? 200 : 503));
     json_out_object(&j, STR(""));
     json_out_bool(&j, STR("ready"), ready);
     json_out_str(&j, STR("ledger"), ledger.writable ? STR("ok") : STR("failing"));
+    json_out_str(&j, STR("hot"), hot ? STR("ok") : STR("recovering"));
     json_out_bool(&j, STR("stopping"), stopping);
     json_out_object_end(&j);
     json_out_done(&j);

@@ -38,6 +38,16 @@
     X(QUEUE_EXPIRIES_GRACE, "admitone_queue_expiries_total", "status=\"waiting\"", "")             \
     X(QUEUE_REJECTIONS, "admitone_queue_rejections_total", "", "Enters refused: queue full")       \
     RESERVATION_COUNTER_MAP(X)                                                                     \
+    X(HOT_REBUILDS, "admitone_hot_rebuilds_total", "",                                             \
+      "Times this node filled the shared hot store from the ledger")                               \
+    X(HOT_TAKEN_UP_ENTERS, "admitone_hot_taken_up_total", "what=\"enter\"",                        \
+      "What was pending for too long and was seen to by this node")                                \
+    X(HOT_TAKEN_UP_ADMISSIONS, "admitone_hot_taken_up_total", "what=\"admission\"", "")            \
+    X(HOT_TAKEN_UP_CLAIMS, "admitone_hot_taken_up_total", "what=\"claim\"", "")                    \
+    X(HOT_HEALED_ENTRIES, "admitone_hot_healed_total", "what=\"entry\"",                           \
+      "What the hot store had missed and was told again")                                          \
+    X(HOT_HEALED_RESERVATIONS, "admitone_hot_healed_total", "what=\"reservation\"", "")            \
+    X(FACTS_RELAYED, "admitone_facts_relayed_total", "", "Facts relayed to the hot store")         \
     X(LEDGER_RECORDS, "admitone_ledger_records_total", "", "Records written to the ledger")        \
     X(LEDGER_REFUSED_FULL, "admitone_ledger_refused_total", "", "Records refused: queue full")     \
     X(LEDGER_BATCH_FAILURES, "admitone_ledger_batch_failures_total", "", "Batches rolled back")    \

@@ -48,10 +48,13 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
         cli_complain(&why);
         goto done;
     }
-    cli_lock_path(&settings, &text);
-    enum lock_state lock = lock_look(buf_cstr(&text));
+    enum lock_state lock = LOCK_UNKNOWN;
+    if (!settings_share(&settings)) {
+        cli_lock_path(&settings, &text);
+        lock = lock_look(buf_cstr(&text));
+    }
     buf_clear(&text);
-    cli_ledger_path(&settings, &text);
+    cli_ledger_name(&settings, &text);
     buf_add(&text, lock == LOCK_TAKEN  ? STR(": a server runs on it\n\n")
                    : lock == LOCK_FREE ? STR(": no server runs on it\n\n")
                                        : STR(": whether a server runs on it can't be seen\n\n"));

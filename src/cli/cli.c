@@ -33,6 +33,17 @@ void cli_ledger_path(const struct settings *s, struct buf *out) {
         buf_addf(out, "%s/admitone.db", s->data);
 }
 
+void cli_ledger_name(const struct settings *s, struct buf *out) {
+    if (!settings_share(s)) {
+        cli_ledger_path(s, out);
+        return;
+    }
+    str address = str_of(s->ledger);
+    const char *at = memrchr(address.at, '@', address.len);
+    const char *host = at == NULL ? strstr(address.at, "//") + 2 : at + 1;
+    buf_addf(out, "PostgreSQL at %.*s", (int)strcspn(host, "?"), host);
+}
+
 void cli_lock_path(const struct settings *s, struct buf *out) {
     struct buf path = {0};
     cli_ledger_path(s, &path);

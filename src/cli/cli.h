@@ -5,6 +5,8 @@
 #ifndef ADMITONE_CLI_CLI_H
 #define ADMITONE_CLI_CLI_H
 
+#include <uv.h>
+
 #include "cli/settings.h"
 #include "port/locks.h"
 #include "port/queue.h"
@@ -15,8 +17,12 @@ struct hot_stores {
     struct queues *queues;
     struct seats *seats;
     struct locks *locks;
+    struct hot *hot; /* NULL: it is this process's own */
     void *own;
     void (*close)(void *own);
+    /* NULL, or called on each worker's thread, first and last. */
+    void (*attach)(void *own, uv_loop_t *loop);
+    void (*detach)(void *own);
 };
 
 /* The concrete stores, chosen by main. */
@@ -36,11 +42,14 @@ int cli_version(char *const *args, const struct adapters *adapters);
 /* Reads the settings, or tells people what is wrong with them: then false. */
 bool cli_settings(struct config *config, struct settings *s, char *const *args);
 
-/* The ledger's path: that of --ledger, or the one in the data folder. */
+/* Of a ledger in SQLite, its path: that of --ledger, or the one in the data folder. */
 void cli_ledger_path(const struct settings *s, struct buf *out);
 
 /* The lock that guards the ledger: beside the file itself, however it is named or linked. */
 void cli_lock_path(const struct settings *s, struct buf *out);
+
+/* What people call the ledger: its path, or its address without a password. */
+void cli_ledger_name(const struct settings *s, struct buf *out);
 
 /* Writes to standard output, whole. */
 void cli_print(struct buf *text);

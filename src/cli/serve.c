@@ -18,6 +18,7 @@
 #include "cli/cli.h"
 #include "cli/data_folder.h"
 #include "cli/demo.h"
+#include "cli/nodes.h"
 #include "service/admission.h"
 #include "service/recovery.h"
 
@@ -44,6 +45,7 @@ struct server_worker {
     struct admission_share admission;
     struct server *server;
     size_t index;
+    struct task attach;  /* main → worker: the first one */
     struct task drain;   /* main → worker: finish what is under way */
     struct task press;   /* main → worker: cut what is left */
     struct task drained; /* worker → main */
@@ -62,6 +64,7 @@ struct server {
     struct buf pass_key;
     struct buf users_key;
     struct hot_stores hot;
+    struct nodes nodes; /* when the stores are shared */
     struct api api;
     struct api_site site;
     struct api_site admin_site;
@@ -82,8 +85,13 @@ struct server {
 
 /* ---- stopping ---- */
 
+static bool shares(const struct server *s) {
+    return s->hot.hot != NULL;
+}
+
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
+    if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.own);
     desk_close(&sw->server->api.workers[sw->index].desk);
     worker_stop(&sw->worker);
 }
@@ -96,6 +104,7 @@ static void on_drained_here(void *arg) {
 static void on_drain(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
     admission_stop(&sw->admission);
+    if (shares(sw->server) && sw->index == 0) nodes_dismiss(&sw->server->nodes);
     desk_drain(&sw->server->api.workers[sw->index].desk);
     live_close(sw->server->api.workers[sw->index].live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
@@ -107,6 +116,7 @@ static void on_press(struct task *task) {
 }
 
 static void close_main_loop(struct server *s) {
+    if (s->hot.detach != NULL) s->hot.detach(s->hot.own);
     uv_close((uv_handle_t *)&s->on_term, NULL);
     uv_close((uv_handle_t *)&s->on_int, NULL);
     uv_close((uv_handle_t *)&s->drain_timer, NULL);
@@ -121,6 +131,7 @@ static void close_main_loop(struct server *s) {
 static void on_settle_timer(uv_timer_t *timer) {
     struct server *s = timer->data;
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
+    if (shares(s) && nodes_are_busy(&s->nodes)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
@@ -175,6 +186,7 @@ static void on_signal(uv_signal_t *handle, int number) {
     uv_timer_start(&s->drain_timer, on_drain_timer, DRAIN_MS, 0);
     signal(SIGALRM, on_alarm);
     alarm(STOP_S);
+    if (shares(s)) nodes_deafen(&s->nodes);
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].drain);
 }
@@ -221,9 +233,11 @@ static bool own_stores(struct server *s, struct buf *why) {
               lock_take(buf_cstr(&path), buf_cstr(&what), &s->data_lock, why);
     buf_clear(&path);
     buf_clear(&what);
-    cli_lock_path(&s->settings, &path);
-    buf_addf(&what, "the ledger %s", s->settings.ledger);
-    ok = ok && lock_take(buf_cstr(&path), buf_cstr(&what), &s->ledger_lock, why);
+    if (!settings_share(&s->settings)) {
+        cli_lock_path(&s->settings, &path);
+        buf_addf(&what, "the ledger %s", s->settings.ledger);
+        ok = ok && lock_take(buf_cstr(&path), buf_cstr(&what), &s->ledger_lock, why);
+    }
     buf_deinit(&path);
     buf_deinit(&what);
     return ok;
@@ -265,6 +279,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
     const struct settings *set = &s->settings;
     struct api *api = &s->api;
     api->events.catalogue = catalogue_new();
+    api->events.hot = s->hot.hot;
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
     api->default_event = str_of(set->queue_default_event);
@@ -312,6 +327,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
                               .stream_lag_bytes = set->sse_lag_bytes};
     networks_parse(str_of(set->net_trusted_proxies), &net.trusted_proxies);
     api->net = net_new(&net);
+    if (shares(s)) nodes_init(&s->nodes, api, set);
 }
 
 /* One socket per worker on the address, each handed to its worker. */
@@ -335,6 +351,11 @@ static bool listen_on(struct server *s, const char *where, struct api_site *site
     if (failed != 0) buf_addf(why, "cannot listen on %s: %s", where, uv_strerror(failed));
     endpoint_format(&address, text);
     return failed == 0;
+}
+
+static void on_attach(struct task *task) {
+    struct server_worker *sw = CONTAINER_OF(task, struct server_worker, attach);
+    sw->server->hot.attach(sw->server->hot.own, &sw->worker.loop);
 }
 
 /* What a worker needs, short of running. */
@@ -362,9 +383,15 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     sw->admission = (struct admission_share){.room = &s->api.room,
                                              .reservations = &s->api.reservations,
                                              .catalogue = s->api.events.catalogue,
+                                             .take_up = shares(s) ? &s->nodes.take_up : NULL,
                                              .index = index,
                                              .count = s->worker_count};
     admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
+    if (shares(s) && index == 0) nodes_employ(&s->nodes, &sw->worker);
+    if (s->hot.attach != NULL) {
+        sw->attach.run = on_attach;
+        mailbox_post(&sw->worker.mailbox, &sw->attach);
+    }
     return true;
 }
 
@@ -387,6 +414,7 @@ static bool start_workers(struct server *s, struct buf *why) {
             return false;
         }
     }
+    if (shares(s)) nodes_start(&s->nodes);
     if (own_admin) log_info(msg("listening for the admin"), kv("addr", admin_listening));
     /* The last line of the start: whoever waits for it may go on. */
     log_info(msg("listening"), kv("addr", s->listening),
@@ -430,6 +458,7 @@ static void start_main_loop(struct server *s) {
     s->settle_timer.data = s;
     uv_signal_start(&s->on_term, on_signal, SIGTERM);
     uv_signal_start(&s->on_int, on_signal, SIGINT);
+    if (s->hot.attach != NULL) s->hot.attach(s->hot.own, &s->loop); /* for the demo's events */
 }
 
 /* Everything up to the point where it serves. On false the process ends; only what would keep
@@ -444,12 +473,12 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     if (!adapters->open_hot(&s->settings, epoch, &s->hot, why)) return false;
     fill_api(s, max_connections);
     start_main_loop(s);
-    if (recovery_run(&s->api.events, clock_wall_ms()) != ERR_OK) {
-        struct buf path = {0};
-        cli_ledger_path(&s->settings, &path);
+    if (!shares(s) && recovery_run(&s->api.events, clock_wall_ms(), 0) != ERR_OK) {
+        struct buf name = {0};
+        cli_ledger_name(&s->settings, &name);
         buf_addf(why, "cannot read the events and queues from %s: the log line above says why",
-                 buf_cstr(&path));
-        buf_deinit(&path);
+                 buf_cstr(&name));
+        buf_deinit(&name);
         return false;
     }
     s->workers = mem_new(s->worker_count * sizeof *s->workers);
@@ -462,8 +491,10 @@ static void run_until_stopped(struct server *s) {
     s->making_demo = s->settings.demo;
     if (s->making_demo) demo_create(&s->api.events, on_demo_ready, s);
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    for (size_t i = 0; i < s->worker_count; i++) worker_join(&s->workers[i].worker);
+    if (shares(s)) nodes_stop(&s->nodes);
+    s->hot.close(s->hot.own);
     for (size_t i = 0; i < s->worker_count; i++) {
-        worker_join(&s->workers[i].worker);
         net_worker_free(s->workers[i].net);
         admission_deinit(&s->workers[i].admission);
         live_free(s->api.workers[i].live);
@@ -476,8 +507,8 @@ static void run_until_stopped(struct server *s) {
     ledger_close(s->api.events.ledger);
     reservations_deinit(&s->api.reservations);
     waiting_room_deinit(&s->api.room);
+    if (shares(s)) nodes_deinit(&s->nodes);
     catalogue_free(s->api.events.catalogue);
-    s->hot.close(s->hot.own);
     mem_free(s->api.workers);
     mem_free(s->workers);
     alarm(0);
@@ -535,7 +566,7 @@ int cli_serve(char *const *args, const struct adapters *adapters) {
     logs_json = s->settings.log_format == LOG_JSON;
     log_setup((enum log_level)s->settings.log_level, (enum log_format)s->settings.log_format);
     signal(SIGPIPE, SIG_IGN);
-    if (!start(s, adapters, &why)) {
+    if (!settings_check_server(&s->settings, &why) || !start(s, adapters, &why)) {
         cli_complain(&why);
         if (s->api.events.ledger != NULL) ledger_close(s->api.events.ledger);
         /* Threads may run already, and the process ends here: no use in taking it apart. */

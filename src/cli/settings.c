@@ -19,8 +19,10 @@ const struct config_key setting_keys[] = {
          "where to listen; port 0 takes a free one"),
     TEXT("data", data, "./data", "DIR", "folder of the ledger, the secret and the admin key"),
     NUMBER("workers", workers, "0", 0, 256, "threads that serve; 0: one per core"),
-    TEXT("hot", hot, "memory", "STORE", "where the queue and the seats live: memory"),
-    TEXT("ledger", ledger, "sqlite:", "STORE", "the durable truth: sqlite:PATH, or in DATA"),
+    TEXT("hot", hot, "memory", "STORE",
+         "where queue and seats live: memory, redis://HOST:PORT, redis+sentinel://…/MASTER"),
+    TEXT("ledger", ledger, "sqlite:", "STORE",
+         "the durable truth: sqlite:PATH (or in DATA), postgres://USER@HOST/DATABASE"),
     TEXT("feed", feed, "local", "FEED", "where requests and facts go: local"),
     TEXT("secret_file", secret_file, "", "FILE",
          "key that signs tokens; made in DATA if not given"),
@@ -58,6 +60,10 @@ const struct config_key setting_keys[] = {
     NUMBER("ledger.batch_max", ledger_batch_max, "1024", 1, 65536, "records in one transaction"),
     NUMBER("ledger.wal_bytes_max", ledger_wal_bytes_max, "16777216", 65536, 1073741824,
            "above this the writer folds the write-ahead log in itself"),
+    NUMBER("ledger.deadline_ms", ledger_deadline_ms, "5000", 100, 60000,
+           "with postgres: a write's time; what is pending for longer another node takes up"),
+    NUMBER("hot.deadline_ms", hot_deadline_ms, "2000", 50, 60000,
+           "with redis: how long a call may take"),
     NUMBER("queue.max_waiting", queue_max_waiting, "1000000", 0, MAX_WAITING_MAX,
            "new events: who may wait"),
     NUMBER("queue.max_active", queue_max_active, "100", 1, MAX_ACTIVE_MAX,
@@ -146,6 +152,45 @@ static void check_users(const struct settings *s, struct buf *why) {
         buf_add(why, STR("users.key_file: it counts only when users.auth is signed"));
 }
 
+static bool is_postgres(const struct settings *s) {
+    str ledger = str_of(s->ledger);
+    return str_starts(ledger, STR("postgres://")) || str_starts(ledger, STR("postgresql://"));
+}
+
+bool settings_share(const struct settings *s) {
+    return is_postgres(s);
+}
+
+/* The text behind the scheme may hold a password, and is not repeated. */
+static bool stores_ok(const struct settings *s, struct buf *why) {
+    str hot = str_of(s->hot);
+    bool is_redis = str_starts(hot, STR("redis://")) || str_starts(hot, STR("rediss://")) ||
+                    str_starts(hot, STR("redis+"));
+    if (!is_redis && strcmp(s->hot, "memory") != 0)
+        buf_add(why, STR("hot: it is memory, redis://HOST:PORT[/DB] or "
+                         "redis+sentinel://HOST:PORT,…/MASTER"));
+    else if (!str_starts(str_of(s->ledger), STR("sqlite:")) && !is_postgres(s))
+        buf_add(why, STR("ledger: it is sqlite:PATH or postgres://USER@HOST:PORT/DATABASE"));
+    return why->len == 0;
+}
+
+bool settings_check_server(const struct settings *s, struct buf *why) {
+    bool is_memory = strcmp(s->hot, "memory") == 0;
+    bool has_keys =
+        s->secret_file[0] != '\0' && s->admin_key_file[0] != '\0' && s->pass_key_file[0] != '\0';
+    if (!is_memory && !is_postgres(s))
+        buf_add(why,
+                STR("ledger: with hot in Redis other nodes may join, and an SQLite file is one "
+                    "process's own; use postgres://…, or --hot memory"));
+    else if (is_memory && is_postgres(s))
+        buf_add(why, STR("hot: with the ledger in PostgreSQL other nodes may join, and memory is "
+                         "one process's own; use redis://…, or --ledger sqlite:"));
+    else if (!is_memory && !has_keys)
+        buf_add(why, STR("secret_file: nodes must have the same keys: give all of them the same "
+                         "--secret-file, --pass-key-file and --admin-key-file"));
+    return why->len == 0;
+}
+
 bool settings_check(const struct settings *s, struct buf *why) {
     struct sockaddr_storage address;
     struct networks networks;
@@ -165,11 +210,8 @@ bool settings_check(const struct settings *s, struct buf *why) {
     } else if (!event_currency_ok(str_of(s->reservation_currency))) {
         buf_addf(why, "reservation.currency: \"%s\" is not three capital letters",
                  s->reservation_currency);
-    } else if (strcmp(s->hot, "memory") != 0) {
-        buf_addf(why, "hot: \"%s\" is not known; this version keeps its hot state in: memory",
-                 s->hot);
-    } else if (!str_starts(str_of(s->ledger), STR("sqlite:"))) {
-        buf_addf(why, "ledger: \"%s\" is not known; this version writes: sqlite:PATH", s->ledger);
+    } else if (!stores_ok(s, why)) {
+        ; /* it says why */
     } else if (strcmp(s->ledger, "sqlite::memory:") == 0) {
         buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));
     } else if (strcmp(s->feed, "local") != 0) {

@@ -43,6 +43,8 @@ struct settings {
     int64_t ledger_queue_max;
     int64_t ledger_batch_max;
     int64_t ledger_wal_bytes_max;
+    int64_t ledger_deadline_ms;
+    int64_t hot_deadline_ms;
 
     int64_t queue_max_waiting;
     int64_t queue_max_active;
@@ -72,6 +74,12 @@ struct settings {
 };
 
 extern const struct config_key setting_keys[];
+
+/* Whether other nodes may work on the same stores: the ledger is not this process's own. */
+bool settings_share(const struct settings *s);
+/* That a server may run on these stores: they fit each other, and nodes have their keys in common.
+ */
+bool settings_check_server(const struct settings *s, struct buf *why);
 
 /* What no single key can say: that values fit each other. False: `why`. */
 bool settings_check(const struct settings *s, struct buf *why);

@@ -6,18 +6,22 @@
  *  - At any time at most one holds a name, for a *lease*: until the lease is over, or given back.
  *    Whoever works for longer renews it in time. Over is over: who comes late has LOST it, whether
  *    somebody else has it by then or not.
+ *  - A name begins with its event's: "TYPE/ID/…".
  *  - Every acquisition has a *fence*: epoch × 2^EPOCH_COUNT_BITS + a count. Fences only grow, of
- *    all names together: whoever acquires later has the higher one, also after a release, and over
- *    restarts, for the epoch does. So writes to one row may be made under locks of different names.
- *    The lease alone can't keep out a holder that was paused; what refuses its late write is the
- *    ledger, by the fence.
+ *    all names of one event together: whoever acquires later has the higher one, also after a
+ *    release, and over restarts, for the epoch does. So writes to one row, which is always one
+ *    event's, may be made under locks of different names. The lease alone can't keep out a holder
+ *    that was paused; what refuses its late write is the ledger, by the fence.
  *  - A wait is bounded. A waiter is leased, too: it is in the line no longer than it said it would
- *    wait, and from the moment the lock is its own the lease runs, heard of or not.
+ *    wait, and from the moment the lock is its own the lease runs, heard of or not. Where nodes
+ *    share the store, one whose worker has been silent for a second is passed over meanwhile, and
+ *    keeps its place.
  *  - Time is what callers say it is: `now_ms` of each operation, and of locks_tick, without which a
- *    lock that nobody asks for stays with whoever died, and those who wait are not sent away.
+ *    lock that nobody asks for stays with whoever died, and those who wait are not sent away. A
+ *    store that nodes share may go by a clock of its own instead, and answers in its times.
  *  - `done` is called on the caller's thread, once: before the function returns, or later, as a
  *    task of its worker. An operation's struct and name are the caller's and stay until then.
- *    `result` is OK, or a failure of the store.
+ *    `result` is OK, or a failure of the store (port/hot.h).
  *  - Operations never wait for each other, whoever waits for which lock.
  */
 #ifndef ADMITONE_PORT_LOCKS_H
@@ -94,8 +98,8 @@ static inline void locks_release(struct locks *l, struct lock_hold_op *op) {
     l->ops->release(l, op);
 }
 
-/* Ends leases and waits whose time is over, of all names. From any thread, every now and then: how
- * often decides how late they end. */
+/* Ends leases and waits whose time is over, at least of the names that the worker's own wait for.
+ * On a worker's thread, every now and then: how often decides how late they end. */
 static inline void locks_tick(struct locks *l, int64_t now_ms) {
     l->ops->tick(l, now_ms);
 }

@@ -1,6 +1,9 @@
 #include "service/admission.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
+
+#define TAKE_UP_MS 1000
 
 static void gather(struct admission_share *s) {
     s->event_count = 0;
@@ -17,11 +20,21 @@ static void gather(struct admission_share *s) {
     catalogue_shut(s->catalogue);
 }
 
+/* Whether it is time to look for what other nodes left undone. */
+static bool takes_up(struct admission_share *s) {
+    int64_t now_ms = clock_steady_ms();
+    if (s->take_up == NULL || now_ms - s->taken_up_ms < TAKE_UP_MS) return false;
+    s->taken_up_ms = now_ms;
+    return true;
+}
+
 static void on_tick(void *to) {
     struct admission_share *s = to;
     gather(s);
     if (s->event_count == 0 || !waiting_room_tick_begin(s->room)) return;
+    bool is_time = takes_up(s);
     for (size_t i = 0; i < s->event_count; i++) {
+        if (is_time) take_up_look(s->take_up, s->keys[i]);
         waiting_room_tick(s->room, s->keys[i], NULL, NULL);
         reservations_tick(s->reservations, s->keys[i]);
     }

@@ -1,7 +1,7 @@
 /*
  * admission: the tick of the events: it admits, and ends what is over. Every worker has one and
  * sees to its share of the events, so no worker has to do it all. A step checks the clock itself:
- * should two of them tick the same event, nobody is admitted twice or early.
+ * should two of them tick the same event, or two nodes, nobody is admitted twice or early.
  */
 #ifndef ADMITONE_SERVICE_ADMISSION_H
 #define ADMITONE_SERVICE_ADMISSION_H
@@ -10,12 +10,14 @@
 #include "run/worker.h"
 #include "service/catalogue.h"
 #include "service/reservations.h"
+#include "service/take_up.h"
 
 struct admission_share {
     struct waiting_room *room;
     struct reservations *reservations; /* whose holds end by the same tick */
     struct catalogue *catalogue;
-    size_t index; /* of `count` shares */
+    struct take_up *take_up; /* NULL: nobody else shares the hot store */
+    size_t index;            /* of `count` shares */
     size_t count;
 
     /* Below: its own. */
@@ -23,6 +25,7 @@ struct admission_share {
     int64_t *keys; /* of the events of this tick */
     size_t event_count;
     size_t event_cap;
+    int64_t taken_up_ms; /* steady: when it was last looked for what others left undone */
 };
 
 /* What is above is filled in. Before the worker starts. */

@@ -40,7 +40,7 @@ static void on_reservation(void *to, const struct reservation *reservation) {
     seats_restore(r->events->seats, reservation->event_key, &live);
 }
 
-enum err recovery_run(struct events *ev, int64_t now_ms) {
+enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
     struct recovery r = {.events = ev};
     enum err failed =
         ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_event,
@@ -49,7 +49,18 @@ enum err recovery_run(struct events *ev, int64_t now_ms) {
                                                         .on_reservation = on_reservation,
                                                         .to = &r});
     for (size_t i = 0; failed == ERR_OK && i < r.count; i++)
-        queues_recovered(ev->queues, r.marks[i].event_key, r.marks[i].highest_seq + 1, now_ms);
+        queues_recovered(ev->queues, r.marks[i].event_key, r.marks[i].highest_seq + 1 + skip,
+                         now_ms);
     mem_free(r.marks);
     return failed;
+}
+
+static void on_event_met(void *to, struct event *e) {
+    struct events *ev = to;
+    queues_meet(ev->queues, e);
+    catalogue_install(ev->catalogue, e);
+}
+
+enum err recovery_meet(struct events *ev) {
+    return ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_event_met, .to = ev});
 }

@@ -118,8 +118,35 @@ static void on_entry_got(struct task *task) {
     l->done(l, result);
 }
 
+static void on_shadow_seen(struct shadow_look *shadow, enum err result) {
+    struct room_looking *l = CONTAINER_OF(shadow, struct room_looking, shadow);
+    l->item.place = shadow->place;
+    l->look.counts = (struct queue_counts){.waiting = shadow->place.waiting};
+    l->look.user_len = shadow->user_len;
+    l->done(l, result);
+}
+
+static void look_at_shadow(struct room_looking *l) {
+    l->degraded = true;
+    l->item.reserving = false;
+    l->shadow = (struct shadow_look){.event_key = l->look.op.event_key,
+                                     .seq = l->item.seq,
+                                     .now_ms = l->look.op.now_ms,
+                                     .user = l->user,
+                                     .done = on_shadow_seen};
+    shadow_look(l->room->shadow, &l->shadow);
+}
+
+static bool is_lost(enum err result) {
+    return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_UNKNOWN || result == ERR_RECOVERING;
+}
+
 static void on_looked(struct look_op *op) {
     struct room_looking *l = CONTAINER_OF(op, struct room_looking, look);
+    if (l->room->shadow != NULL && is_lost(op->op.result)) {
+        look_at_shadow(l);
+        return;
+    }
     if (op->op.result != ERR_OK || l->item.place.status != ENTRY_NONE) {
         l->done(l, op->op.result);
         return;
@@ -138,6 +165,7 @@ void waiting_room_look(struct waiting_room *w, struct room_looking *l) {
     bool is_timed = looks++ % LOOKS_PER_TIMED == 0;
     int64_t began_ns = is_timed ? clock_steady_ns() : 0;
     l->room = w;
+    l->degraded = false;
     l->look.op.now_ms = clock_wall_ms();
     l->look.items = &l->item;
     l->look.count = 1;
@@ -260,6 +288,57 @@ static void on_expired(void *to, int64_t event_key, int64_t now_ms,
     write_expired(to, event_key, now_ms, entries, count_of);
 }
 
+/* ---- heal ---- */
+
+struct healing {
+    struct ledger_entry_get get;
+    struct end_op end;
+    struct waiting_room *room;
+};
+
+static void heal_end(struct healing *h) {
+    struct waiting_room *w = h->room;
+    mem_free(h);
+    atomic_fetch_sub(&w->under_way, 1);
+}
+
+static void on_healed(struct end_op *op) {
+    struct healing *h = CONTAINER_OF(op, struct healing, end);
+    struct waiting_room *w = h->room;
+    if (op->ended) count(COUNT_HOT_HEALED_ENTRIES, 1);
+    if (op->ended && w->changed != NULL) w->changed(w->to, op->op.event_key, &op->seq, 1);
+    heal_end(h);
+}
+
+/* One that the ledger does not know was undone there. */
+static void on_heal_found(struct task *task) {
+    struct healing *h = CONTAINER_OF(task, struct healing, get.record.task);
+    enum entry_status status = h->get.status == ENTRY_NONE ? ENTRY_EXPIRED : h->get.status;
+    bool is_live = status == ENTRY_WAITING || status == ENTRY_ACTIVE;
+    if (h->get.record.result != ERR_OK || is_live) {
+        heal_end(h);
+        return;
+    }
+    /* Only who is ACTIVE here completes; there it is over all the same. */
+    if (status == ENTRY_COMPLETED) status = ENTRY_LEFT;
+    h->end = (struct end_op){.op = {.event_key = h->get.event_key, .now_ms = clock_wall_ms()},
+                             .seq = h->get.seq,
+                             .final = status,
+                             .done = on_healed};
+    queues_end(h->room->queues, &h->end);
+}
+
+void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
+    struct healing *h = mem_new(sizeof *h);
+    h->room = w;
+    h->get =
+        (struct ledger_entry_get){.record = {.kind = LEDGER_ENTRY_GET, .task.run = on_heal_found},
+                                  .event_key = event_key,
+                                  .seq = seq};
+    atomic_fetch_add(&w->under_way, 1);
+    if (ledger_ask(w->ledger, &h->get.record) != ERR_OK) heal_end(h);
+}
+
 /* ---- admission ---- */
 
 struct admission {
@@ -296,7 +375,10 @@ static void on_admission_settled(struct settle_op *s) {
     struct admission *a = CONTAINER_OF(s, struct admission, settle);
     struct waiting_room *w = a->room;
     size_t admitted = 0;
+    bool is_written = a->record.record.result == ERR_OK;
     for (size_t i = 0; i < a->admit.count; i++) {
+        if (!a->kept[i] && is_written)
+            waiting_room_heal(w, a->admit.op.event_key, a->entries[i].seq);
         if (!a->kept[i]) continue;
         observe_admitted(&a->entries[i]);
         a->seqs[admitted++] = a->entries[i].seq;

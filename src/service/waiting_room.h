@@ -13,10 +13,12 @@
 #include <stdatomic.h>
 
 #include "port/queue.h"
+#include "service/shadow.h"
 
 struct waiting_room {
     struct ledger *ledger;
     struct queues *queues;
+    struct shadow *shadow; /* NULL: the hot store is this process's own, and can always be asked */
     /* Called on a worker when entries have become ACTIVE or have ended, and that is durable. */
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     void *to;
@@ -49,17 +51,22 @@ struct room_entering {
 };
 void waiting_room_enter(struct waiting_room *w, struct room_entering *e);
 
-/* Looks at one place: in the hot store, and when that knows it no longer, in the ledger. The caller
+/* Looks at one place: in the hot store, and when that knows it no longer or can't be asked, in the
+ * ledger. The caller
  * fills in look.op.event_key and item.seq, and item.seen. Status NONE: nobody knows it. */
 struct room_looking {
     struct look_op look;
     struct look_item item;
     char user[USER_ID_BYTES_MAX];
+    bool degraded; /* out: the hot store could not be asked; of seats nothing is known */
     void (*done)(struct room_looking *l, enum err result);
 
     /* Below: its own. */
     struct waiting_room *room;
-    struct ledger_entry_get get;
+    union {
+        struct ledger_entry_get get;
+        struct shadow_look shadow;
+    };
 };
 void waiting_room_look(struct waiting_room *w, struct room_looking *l);
 
@@ -91,6 +98,9 @@ void waiting_room_completed(struct waiting_room *w, struct room_ending *e);
  * how many became ACTIVE, when that is durable. */
 void waiting_room_tick(struct waiting_room *w, int64_t event_key,
                        void (*done)(void *to, enum err result, size_t admitted), void *to);
+/* The hot store has the entry otherwise than the ledger: should the ledger have ended it, the hot
+ * store follows. */
+void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq);
 /* Writes what the ledger could not take before. At every tick, before the events'. False: the
  * ledger does not write now, and ticks would only undo what they do. */
 bool waiting_room_tick_begin(struct waiting_room *w);

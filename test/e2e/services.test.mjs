@@ -153,6 +153,13 @@ test('the Sentinels fail over when their master dies, and take it back as a repl
   assertNoTrace(again);
 });
 
+test('many stops at once do it once', async () => {
+  const env = start(['redis', 'postgres', '--unsafe-fast']);
+  const stops = Array.from({ length: 6 }, () => launch([SCRIPT, 'stop', env.SERVICES_DIR]));
+  for (const one of stops) assert.deepEqual(await one.ended, { code: 0, signal: null }, one.stderr);
+  assertNoTrace(env);
+});
+
 test('with a parent, all ends when that has been killed', async () => {
   const parent = launch(['sleep', '600']);
   const env = start(['redis', 'postgres', '--unsafe-fast', '--with-parent', String(parent.pid)]);
@@ -193,7 +200,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL']) {
 }
 
 // Killed outright before there was a watcher, and so before there was any server.
-const isUnborn = (folder) => fs.existsSync(folder) && !fs.existsSync(path.join(folder, 'watcher'));
+const isUnborn = (folder) => fs.existsSync(folder) && !fs.existsSync(path.join(folder, 'redis'));
 
 test('what cannot start says why, and takes the others with it', async () => {
   const { SERVICES_DIR: folder, REDIS_PORT: port } = start(['redis']);

@@ -33,7 +33,7 @@ struct asked {
 };
 
 static const struct locks_adapter *adapter;
-static const char *const names[NAMES] = {"a", "b", "c"};
+static const char *const names[NAMES] = {"T/1/a", "T/1/b", "T/1/c"};
 static struct locks *locks;
 static struct asked asked[ASKED_MOST];
 static size_t asked_count;
@@ -182,7 +182,7 @@ static void run_history(uint64_t the_seed) {
     seed = the_seed;
     random_state = seed;
     asked_count = 0;
-    now_ms = INT64_C(1700002800000);
+    now_ms = LOCKS_SUITE_T0;
     locks = adapter->open(&own, 1);
     fence_before = 0;
     for (int i = 0; i < NAMES; i++) last_fence[i] = 0;

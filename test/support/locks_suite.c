@@ -15,7 +15,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 
-#define T0 INT64_C(1700002800000)
+#define T0 LOCKS_SUITE_T0
 #define LEASE_MS 3000
 #define WAIT_MS 10000
 #define EPOCH 7
@@ -144,39 +144,39 @@ static enum lock_outcome release(struct fixture *f, const char *name, uint64_t f
 static void who_waits_comes_in_by_order_of_arrival(void **state) {
     struct fixture *f = *state;
     struct waiter w[5];
-    uint64_t fence = take(f, "seat", T0);
-    for (int i = 0; i < 5; i++) ask(f, &w[i], "seat", T0 + 5 - i, WAIT_MS); /* clocks differ */
+    uint64_t fence = take(f, "T/1/seat", T0);
+    for (int i = 0; i < 5; i++) ask(f, &w[i], "T/1/seat", T0 + 5 - i, WAIT_MS); /* clocks differ */
     for (int i = 0; i < 5; i++) {
         turn();
         assert_false(w[i].done);
-        assert_int_equal(release(f, "seat", fence, T0 + 100), LOCK_RELEASED);
+        assert_int_equal(release(f, "T/1/seat", fence, T0 + 100), LOCK_RELEASED);
         assert_acquired(&w[i]);
         assert_true(w[i].op.fence > fence);
         assert_int_equal(w[i].op.until_ms, T0 + 100 + LEASE_MS);
         assert_int_equal(w[i].op.waited_ms, 95 + i);
         fence = w[i].op.fence;
     }
-    assert_int_equal(release(f, "seat", fence, T0 + 100), LOCK_RELEASED);
-    take(f, "seat", T0 + 100);
+    assert_int_equal(release(f, "T/1/seat", fence, T0 + 100), LOCK_RELEASED);
+    take(f, "T/1/seat", T0 + 100);
 }
 
 static void fences_grow_over_all_names_and_restarts_trap_20(void **state) {
     struct fixture *f = *state;
     uint64_t last = (uint64_t)EPOCH << EPOCH_COUNT_BITS;
     for (int i = 0; i < 100; i++) {
-        uint64_t fence = take(f, "seat", T0);
+        uint64_t fence = take(f, "T/1/seat", T0);
         assert_true(fence > last);
         assert_int_equal(fence >> EPOCH_COUNT_BITS, EPOCH);
         last = fence;
-        assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
+        assert_int_equal(release(f, "T/1/seat", fence, T0), LOCK_RELEASED);
         if (i % 10 != 0) continue;
-        uint64_t other = take(f, i % 20 == 0 ? "other" : "and another", T0 + i * LEASE_MS);
+        uint64_t other = take(f, i % 20 == 0 ? "T/1/other" : "T/1/and another", T0 + i * LEASE_MS);
         assert_true(other > last);
         last = other;
     }
     adapter->close(f->own);
     open_epoch(f, EPOCH + 1);
-    uint64_t fence = take(f, "seat", T0);
+    uint64_t fence = take(f, "T/1/seat", T0);
     assert_true(fence > last);
     assert_int_equal(fence >> EPOCH_COUNT_BITS, EPOCH + 1);
 }
@@ -187,12 +187,12 @@ static void a_wait_that_is_over_is_an_outcome_not_an_error_trap_21(void **state)
     struct fixture *f = *state;
     struct waiter w;
     struct waiter never;
-    uint64_t fence = take(f, "seat", T0);
-    ask(f, &never, "seat", T0, 0);
+    uint64_t fence = take(f, "T/1/seat", T0);
+    ask(f, &never, "T/1/seat", T0, 0);
     wait_for(&never.done);
     assert_int_equal(never.op.result, ERR_OK);
     assert_int_equal(never.op.outcome, LOCK_TIMED_OUT);
-    ask(f, &w, "seat", T0, 1000);
+    ask(f, &w, "T/1/seat", T0, 1000);
     locks_tick(f->locks, T0 + 999);
     turn();
     assert_false(w.done);
@@ -201,29 +201,29 @@ static void a_wait_that_is_over_is_an_outcome_not_an_error_trap_21(void **state)
     assert_int_equal(w.op.result, ERR_OK);
     assert_int_equal(w.op.outcome, LOCK_TIMED_OUT);
     assert_int_equal(w.op.waited_ms, 1000);
-    assert_int_equal(renew(f, "seat", fence, T0 + 1000), LOCK_KEPT);
+    assert_int_equal(renew(f, "T/1/seat", fence, T0 + 1000), LOCK_KEPT);
 }
 
 static void who_gives_up_leaves_the_order_of_the_others(void **state) {
     struct fixture *f = *state;
     static const int64_t waits_ms[] = {2000, 1000, 2000, 1000, 1000, 2000};
     struct waiter w[7];
-    uint64_t fence = take(f, "seat", T0);
-    for (int i = 0; i < 6; i++) ask(f, &w[i], "seat", T0, waits_ms[i]);
+    uint64_t fence = take(f, "T/1/seat", T0);
+    for (int i = 0; i < 6; i++) ask(f, &w[i], "T/1/seat", T0, waits_ms[i]);
     locks_tick(f->locks, T0 + 1500);
     turn();
     for (int i = 0; i < 6; i++) assert_int_equal(w[i].done, waits_ms[i] == 1000);
-    ask(f, &w[6], "seat", T0 + 1500, 500);
+    ask(f, &w[6], "T/1/seat", T0 + 1500, 500);
     static const int order[] = {0, 2, 5, 6};
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(release(f, "seat", fence, T0 + 1600), LOCK_RELEASED);
+        assert_int_equal(release(f, "T/1/seat", fence, T0 + 1600), LOCK_RELEASED);
         assert_acquired(&w[order[i]]);
         fence = w[order[i]].op.fence;
     }
     /* And without a tick nobody gets it who has waited for too long. */
-    ask(f, &w[0], "seat", T0 + 1600, 100);
-    ask(f, &w[1], "seat", T0 + 1600, 1000);
-    assert_int_equal(release(f, "seat", fence, T0 + 1700), LOCK_RELEASED);
+    ask(f, &w[0], "T/1/seat", T0 + 1600, 100);
+    ask(f, &w[1], "T/1/seat", T0 + 1600, 1000);
+    assert_int_equal(release(f, "T/1/seat", fence, T0 + 1700), LOCK_RELEASED);
     wait_for(&w[0].done);
     assert_int_equal(w[0].op.outcome, LOCK_TIMED_OUT);
     assert_acquired(&w[1]);
@@ -232,12 +232,12 @@ static void who_gives_up_leaves_the_order_of_the_others(void **state) {
 static void a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not(void **state) {
     struct fixture *f = *state;
     struct waiter w;
-    uint64_t fence = take(f, "seat", T0);
-    ask(f, &w, "seat", T0, INT64_C(100) * LEASE_MS);
+    uint64_t fence = take(f, "T/1/seat", T0);
+    ask(f, &w, "T/1/seat", T0, INT64_C(100) * LEASE_MS);
     for (int64_t i = 1; i <= 10; i++) {
         int64_t now_ms = T0 + i * (LEASE_MS - 1);
         locks_tick(f->locks, now_ms);
-        assert_int_equal(renew(f, "seat", fence, now_ms), LOCK_KEPT);
+        assert_int_equal(renew(f, "T/1/seat", fence, now_ms), LOCK_KEPT);
     }
     int64_t over_ms = T0 + 10 * (LEASE_MS - 1) + LEASE_MS;
     locks_tick(f->locks, over_ms - 1);
@@ -253,43 +253,43 @@ static void a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not(void **s
 static void who_comes_late_has_lost_it_and_harms_nobody_trap_20(void **state) {
     struct fixture *f = *state;
     struct waiter second;
-    uint64_t first = take(f, "seat", T0);
-    ask(f, &second, "seat", T0, WAIT_MS);
-    assert_int_equal(renew(f, "seat", first, T0 + LEASE_MS), LOCK_LOST);
+    uint64_t first = take(f, "T/1/seat", T0);
+    ask(f, &second, "T/1/seat", T0, WAIT_MS);
+    assert_int_equal(renew(f, "T/1/seat", first, T0 + LEASE_MS), LOCK_LOST);
     assert_acquired(&second); /* that very operation passed it on */
-    assert_int_equal(release(f, "seat", first, T0 + LEASE_MS), LOCK_LOST);
-    assert_int_equal(renew(f, "seat", second.op.fence, T0 + LEASE_MS), LOCK_KEPT);
+    assert_int_equal(release(f, "T/1/seat", first, T0 + LEASE_MS), LOCK_LOST);
+    assert_int_equal(renew(f, "T/1/seat", second.op.fence, T0 + LEASE_MS), LOCK_KEPT);
     struct waiter third;
-    ask(f, &third, "seat", T0 + LEASE_MS, 0);
+    ask(f, &third, "T/1/seat", T0 + LEASE_MS, 0);
     wait_for(&third.done);
     assert_int_equal(third.op.outcome, LOCK_TIMED_OUT);
-    assert_int_equal(release(f, "seat", second.op.fence, T0 + LEASE_MS), LOCK_RELEASED);
-    assert_int_equal(release(f, "seat", second.op.fence, T0 + LEASE_MS), LOCK_LOST);
+    assert_int_equal(release(f, "T/1/seat", second.op.fence, T0 + LEASE_MS), LOCK_RELEASED);
+    assert_int_equal(release(f, "T/1/seat", second.op.fence, T0 + LEASE_MS), LOCK_LOST);
 }
 
 static void over_is_over_though_nobody_else_wants_it(void **state) {
     struct fixture *f = *state;
-    uint64_t fence = take(f, "seat", T0);
-    assert_int_equal(renew(f, "seat", fence, T0 + LEASE_MS), LOCK_LOST);
-    fence = take(f, "seat", T0);
-    assert_int_equal(release(f, "seat", fence, T0 + LEASE_MS), LOCK_LOST);
-    assert_int_equal(renew(f, "never", fence, T0), LOCK_LOST);
-    fence = take(f, "seat", T0);
+    uint64_t fence = take(f, "T/1/seat", T0);
+    assert_int_equal(renew(f, "T/1/seat", fence, T0 + LEASE_MS), LOCK_LOST);
+    fence = take(f, "T/1/seat", T0);
+    assert_int_equal(release(f, "T/1/seat", fence, T0 + LEASE_MS), LOCK_LOST);
+    assert_int_equal(renew(f, "T/1/never", fence, T0), LOCK_LOST);
+    fence = take(f, "T/1/seat", T0);
     locks_tick(f->locks, T0 + LEASE_MS);
-    assert_int_equal(renew(f, "seat", fence, T0), LOCK_LOST);
+    assert_int_equal(renew(f, "T/1/seat", fence, T0), LOCK_LOST);
 }
 
 static void whoever_asks_after_the_lease_comes_behind_those_who_waited(void **state) {
     struct fixture *f = *state;
     struct waiter first;
     struct waiter late;
-    take(f, "seat", T0);
-    ask(f, &first, "seat", T0, WAIT_MS);
-    ask(f, &late, "seat", T0 + LEASE_MS, WAIT_MS);
+    take(f, "T/1/seat", T0);
+    ask(f, &first, "T/1/seat", T0, WAIT_MS);
+    ask(f, &late, "T/1/seat", T0 + LEASE_MS, WAIT_MS);
     assert_acquired(&first);
     turn();
     assert_false(late.done);
-    assert_int_equal(release(f, "seat", first.op.fence, T0 + LEASE_MS), LOCK_RELEASED);
+    assert_int_equal(release(f, "T/1/seat", first.op.fence, T0 + LEASE_MS), LOCK_RELEASED);
     assert_acquired(&late);
     assert_true(late.op.fence > first.op.fence);
 }
@@ -299,33 +299,33 @@ static void whoever_asks_after_the_lease_comes_behind_those_who_waited(void **st
 static void a_dead_waiter_does_not_block_the_line(void **state) {
     struct fixture *f = *state;
     struct waiter w[4];
-    uint64_t fence = take(f, "seat", T0);
-    for (int i = 0; i < 4; i++) ask(f, &w[i], "seat", T0, INT64_C(10) * LEASE_MS);
-    assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
+    uint64_t fence = take(f, "T/1/seat", T0);
+    for (int i = 0; i < 4; i++) ask(f, &w[i], "T/1/seat", T0, INT64_C(10) * LEASE_MS);
+    assert_int_equal(release(f, "T/1/seat", fence, T0), LOCK_RELEASED);
     for (int64_t i = 1; i <= 3; i++) locks_tick(f->locks, T0 + i * LEASE_MS);
     for (int i = 0; i < 4; i++) assert_acquired(&w[i]);
     for (int i = 0; i < 3; i++) {
         assert_true(w[i].order < w[i + 1].order && w[i].op.fence < w[i + 1].op.fence);
-        assert_int_equal(release(f, "seat", w[i].op.fence, T0 + 3 * LEASE_MS), LOCK_LOST);
+        assert_int_equal(release(f, "T/1/seat", w[i].op.fence, T0 + 3 * LEASE_MS), LOCK_LOST);
     }
-    assert_int_equal(release(f, "seat", w[3].op.fence, T0 + 3 * LEASE_MS), LOCK_RELEASED);
+    assert_int_equal(release(f, "T/1/seat", w[3].op.fence, T0 + 3 * LEASE_MS), LOCK_RELEASED);
 }
 
 static void a_lock_that_many_wait_for_is_nothing_to_other_names(void **state) {
     struct fixture *f = *state;
     struct waiter *w = mem_new(MANY * sizeof *w);
-    uint64_t fence = take(f, "popular", T0);
-    for (int i = 0; i < MANY; i++) ask(f, &w[i], "popular", T0, WAIT_MS);
-    char name[] = "other 000";
+    uint64_t fence = take(f, "T/1/popular", T0);
+    for (int i = 0; i < MANY; i++) ask(f, &w[i], "T/1/popular", T0, WAIT_MS);
+    char name[] = "T/1/other 000";
     for (int i = 0; i < MANY; i++) {
-        name[6] = (char)('0' + i / 100);
-        name[7] = (char)('0' + i / 10 % 10);
-        name[8] = (char)('0' + i % 10);
+        name[10] = (char)('0' + i / 100);
+        name[11] = (char)('0' + i / 10 % 10);
+        name[12] = (char)('0' + i % 10);
         uint64_t other = take(f, name, T0);
-        assert_int_equal(release(f, "popular", fence + 1, T0), LOCK_LOST);
+        assert_int_equal(release(f, "T/1/popular", fence + 1, T0), LOCK_LOST);
         if (i % 2 == 0) assert_int_equal(release(f, name, other, T0), LOCK_RELEASED);
     }
-    assert_int_equal(renew(f, "popular", fence, T0), LOCK_KEPT);
+    assert_int_equal(renew(f, "T/1/popular", fence, T0), LOCK_KEPT);
     locks_tick(f->locks, T0 + WAIT_MS);
     for (int i = 0; i < MANY; i++) {
         wait_for(&w[i].done);
@@ -347,14 +347,14 @@ struct worker {
 };
 
 static void its_first_waits(struct worker *w) {
-    w->fence = take(w->f, "its own", T0);
-    ask(w->f, &w->waiters[0], "seat", T0, WAIT_MS);
-    ask(w->f, &w->waiters[1], "other", T0, WAIT_MS);
-    ask(w->f, &w->waiters[2], "seat", T0, WAIT_MS);
+    w->fence = take(w->f, "T/1/its own", T0);
+    ask(w->f, &w->waiters[0], "T/1/seat", T0, WAIT_MS);
+    ask(w->f, &w->waiters[1], "T/1/other", T0, WAIT_MS);
+    ask(w->f, &w->waiters[2], "T/1/seat", T0, WAIT_MS);
 }
 
 static void its_last_wait(struct worker *w) {
-    ask(w->f, &w->waiters[3], "seat", T0, WAIT_MS);
+    ask(w->f, &w->waiters[3], "T/1/seat", T0, WAIT_MS);
 }
 
 static void its_end(struct worker *w) {
@@ -398,40 +398,40 @@ static void worker_end(struct worker *w) {
     pthread_barrier_destroy(&w->did);
 }
 
-/* In the line for "seat": mine, two of the other's, mine, mine, the other's. */
+/* In the line for "T/1/seat": mine, two of the other's, mine, mine, the other's. */
 static void who_stops_takes_only_its_own_out_of_the_lines(void **state) {
     struct fixture *f = *state;
     struct worker other = {0};
     struct waiter mine[5];
-    uint64_t fence = take(f, "seat", T0);
-    uint64_t other_fence = take(f, "other", T0);
-    ask(f, &mine[0], "seat", T0, WAIT_MS);
+    uint64_t fence = take(f, "T/1/seat", T0);
+    uint64_t other_fence = take(f, "T/1/other", T0);
+    ask(f, &mine[0], "T/1/seat", T0, WAIT_MS);
     worker_begin(&other, f);
     worker_go_on(&other);
-    ask(f, &mine[1], "seat", T0, WAIT_MS);
-    ask(f, &mine[2], "seat", T0, WAIT_MS);
-    ask(f, &mine[4], "its own", T0, WAIT_MS);
+    ask(f, &mine[1], "T/1/seat", T0, WAIT_MS);
+    ask(f, &mine[2], "T/1/seat", T0, WAIT_MS);
+    ask(f, &mine[4], "T/1/its own", T0, WAIT_MS);
     worker_go_on(&other);
     worker_go_on(&other); /* it gives up */
     for (int i = 0; i < 4; i++) {
         assert_int_equal(other.waiters[i].op.result, ERR_OK);
         assert_int_equal(other.waiters[i].op.outcome, LOCK_TIMED_OUT);
     }
-    ask(f, &mine[3], "seat", T0, WAIT_MS); /* behind them, though the last one has gone */
+    ask(f, &mine[3], "T/1/seat", T0, WAIT_MS); /* behind them, though the last one has gone */
     turn();
     for (int i = 0; i < 5; i++) assert_false(mine[i].done);
-    assert_int_equal(renew(f, "its own", other.fence, T0), LOCK_KEPT);
-    assert_int_equal(renew(f, "other", other_fence, T0), LOCK_KEPT);
-    assert_int_equal(renew(f, "seat", fence, T0), LOCK_KEPT);
+    assert_int_equal(renew(f, "T/1/its own", other.fence, T0), LOCK_KEPT);
+    assert_int_equal(renew(f, "T/1/other", other_fence, T0), LOCK_KEPT);
+    assert_int_equal(renew(f, "T/1/seat", fence, T0), LOCK_KEPT);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(release(f, "seat", fence, T0), LOCK_RELEASED);
+        assert_int_equal(release(f, "T/1/seat", fence, T0), LOCK_RELEASED);
         assert_acquired(&mine[i]);
         fence = mine[i].op.fence;
     }
-    assert_int_equal(release(f, "its own", other.fence, T0), LOCK_RELEASED);
+    assert_int_equal(release(f, "T/1/its own", other.fence, T0), LOCK_RELEASED);
     assert_acquired(&mine[4]);
-    assert_int_equal(release(f, "other", other_fence, T0), LOCK_RELEASED);
-    take(f, "other", T0);
+    assert_int_equal(release(f, "T/1/other", other_fence, T0), LOCK_RELEASED);
+    take(f, "T/1/other", T0);
     worker_end(&other);
 }
 
@@ -456,7 +456,7 @@ struct hand {
     pthread_t thread;
 };
 
-static const char *const names[NAMES] = {"section A", "section B", "seat 17"};
+static const char *const names[NAMES] = {"T/1/section A", "T/1/section B", "T/1/seat 17"};
 
 static void work_once(struct crew *c, int name, bool slowly) {
     struct waiter w;
@@ -510,9 +510,9 @@ struct travellers {
 };
 
 static void visit(struct travellers *t) {
-    char name[] = "place 000";
+    char name[] = "T/1/place 000";
     uint64_t place = t->next_place++ % PLACES;
-    for (int i = 8; place > 0; i--, place /= 10) name[i] = (char)('0' + place % 10);
+    for (int i = 12; place > 0; i--, place /= 10) name[i] = (char)('0' + place % 10);
     struct waiter w;
     uint64_t ended = t->ended;
     ask(t->f, &w, name, T0, WAIT_MS);

@@ -8,6 +8,9 @@
 
 #include "port/locks.h"
 
+/* When the suites begin. No operation of theirs is at an earlier time. */
+#define LOCKS_SUITE_T0 INT64_C(1700002800000)
+
 struct locks_adapter {
     /* A store with no lock taken, in that epoch; *fixture is the adapter's own. */
     struct locks *(*open)(void **fixture, uint32_t epoch);

@@ -57,7 +57,7 @@ void house_build_event(struct house *h, const struct event *wanted) {
     struct event *stored = harness_store(&h->h, h->ledger, wanted);
     h->key = stored->key;
     mem_free(stored);
-    assert_int_equal(recovery_run(&h->events, clock_wall_ms()), ERR_OK);
+    assert_int_equal(recovery_run(&h->events, clock_wall_ms(), 0), ERR_OK);
 }
 
 void house_build(struct house *h, const struct queue_rules *rules) {
@@ -70,7 +70,7 @@ void house_build(struct house *h, const struct queue_rules *rules) {
 void house_recover(struct house *h) {
     shut_down(h);
     open_up(h);
-    assert_int_equal(recovery_run(&h->events, clock_wall_ms()), ERR_OK);
+    assert_int_equal(recovery_run(&h->events, clock_wall_ms(), 0), ERR_OK);
 }
 
 void house_tear_down(struct house *h) {

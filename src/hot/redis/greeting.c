@@ -18,8 +18,8 @@ static void add_step(struct greeting *g, int step, struct buf *out, const str *p
                      size_t count) {
     assert(g->count < GREETING_STEPS_MAX);
     add_command(out, parts, count);
-    g->steps[g->count] = step;
-    g->ends[g->count++] = out->len;
+    g->ends[g->count] = out->len;
+    g->steps[g->count++] = step;
 }
 
 #define ADD_STEP(g, step, out, ...)                                                                \

@@ -17,7 +17,7 @@ enum greeting_answer { GREETING_MORE, GREETING_DONE, GREETING_REFUSED };
 
 struct greeting {
     int steps[GREETING_STEPS_MAX];
-    size_t ends[GREETING_STEPS_MAX]; /* where each one's command ends */
+    size_t ends[GREETING_STEPS_MAX]; /* of each one's command, in what greeting_begin has added */
     size_t count;
     size_t heard;
     char run_id[HOT_IDENTITY_BYTES / 2 - 1];
@@ -25,7 +25,7 @@ struct greeting {
     char identity[HOT_IDENTITY_BYTES]; /* when DONE: "run id/replication id" */
 };
 
-/* All commands go to `out`, which is empty; the replies go to greeting_hear, in order. */
+/* Adds all commands to `out`; the replies go to greeting_hear, in order. */
 void greeting_begin(struct greeting *g, const struct redis_address *address, struct buf *out);
 /* REFUSED: `why` says why, for people. */
 enum greeting_answer greeting_hear(struct greeting *g, const redisReply *reply, struct buf *why);

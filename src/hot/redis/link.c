@@ -139,7 +139,6 @@ void link_send(struct link *l, struct call *c) {
     c->epoch = 0;
     c->unsure = false;
     c->loaded = false;
-    uv_update_time(l->loop); /* it may be old, on a thread that did something else for long */
     c->deadline_ms = uv_now(l->loop) + l->deadline_ms;
     list_init(&c->place);
     if (l->paused)
@@ -367,16 +366,20 @@ static void on_up(struct link *l) {
 
 static void on_connected(void *to) {
     struct link *l = to;
-    struct greeting *g = &l->greeting;
     buf_clear(&l->scratch);
     if (l->state == LINK_ASKS) {
         sentinel_ask(&l->address, &l->scratch);
         wire_send(l->wire, buf_str(&l->scratch));
         return;
     }
-    greeting_begin(g, &l->address, &l->scratch);
-    for (size_t i = 0, from = 0; i < g->count; from = g->ends[i++])
-        wire_send(l->wire, (str){l->scratch.bytes + from, g->ends[i] - from});
+    /* hiredis expects one answer for each thing that is sent. */
+    greeting_begin(&l->greeting, &l->address, &l->scratch);
+    size_t from = 0;
+    for (size_t i = 0; i < l->greeting.count; i++) {
+        size_t end = l->greeting.ends[i];
+        wire_send(l->wire, (str){l->scratch.bytes + from, end - from});
+        from = end;
+    }
 }
 
 static void reach(struct link *l, enum link_state state, const struct redis_host *host);

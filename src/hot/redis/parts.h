@@ -42,7 +42,8 @@ struct redis_store {
     struct map by_tag;        /* under lock */
     struct filling *filling;  /* of life.c: while the store is being filled */
     struct news *news;        /* of news.c */
-    size_t lock_worker_count; /* of locks.c */
+    size_t lock_worker_count; /* of locks.c, under lock: that there ever were */
+    struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
 };
 
 extern const struct hot_ops redis_hot_ops;
@@ -109,8 +110,8 @@ struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void queue_worker_close(struct queue_worker *q);
 struct locks_worker *locks_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void locks_worker_close(struct locks_worker *l);
-/* A lock was passed on to one who waits on this node: any thread. `waiter` as the function was
- * told. */
-void locks_heard(struct redis_store *s, str waiter);
+/* What has become of one who waits for a lock on this node, as lua/locks.lua has announced it on
+ * the channel admitone:locks:NODE. Any thread. */
+void locks_heard(struct redis_store *s, str news);
 
 #endif

@@ -5,7 +5,9 @@ import net from 'node:net';
 import path from 'node:path';
 import { launch, removeFolder, tempFolder, until } from './server.mjs';
 
-async function freePort() {
+export const NGINX = ['/usr/sbin/nginx', '/usr/local/sbin/nginx'].find((file) => fs.existsSync(file)) ?? 'nginx';
+
+export async function freePort() {
   const probe = net.createServer().listen(0, '127.0.0.1');
   await new Promise((resolve) => probe.once('listening', resolve));
   const { port } = probe.address();
@@ -13,7 +15,7 @@ async function freePort() {
   return port;
 }
 
-const connects = (port) =>
+export const connects = (port) =>
   new Promise((resolve) => {
     const socket = net.connect(port, '127.0.0.1', () => resolve(socket.destroy() && true)).on('error', () => resolve(false));
   });
@@ -40,8 +42,7 @@ export async function startNginx(http, files = {}) {
        server { listen 127.0.0.1:${port}; root ${at('www')}; ${http} }
      }`,
   );
-  const binary = ['/usr/sbin/nginx', '/usr/local/sbin/nginx'].find((file) => fs.existsSync(file)) ?? 'nginx';
-  const nginx = launch([binary, '-e', at('error.log'), '-p', folder, '-c', at('nginx.conf')]);
+  const nginx = launch([NGINX, '-e', at('error.log'), '-p', folder, '-c', at('nginx.conf')]);
   await until('nginx listens', async () => {
     if (nginx.exit) assert.fail(`nginx did not start: ${nginx.stderr}`);
     return connects(port);

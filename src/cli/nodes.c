@@ -1,0 +1,91 @@
+#include "cli/nodes.h"
+
+#include <unistd.h>
+
+#include "api/live.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+/* How long a start waits for the hot store; then it serves what can be served without. */
+#define OPEN_WAIT_MS 5000
+
+static void on_changed(void *to, int64_t event_key, const uint64_t *seqs, size_t count) {
+    struct nodes *n = to;
+    pthread_mutex_lock(&n->lock);
+    if (n->hears) live_announce(n->api, event_key, seqs, count);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void on_event_changed(void *to) {
+    struct nodes *n = to;
+    pthread_mutex_lock(&n->lock);
+    if (n->hears) roster_nudge(&n->roster);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void on_suspect(void *to) {
+    keeper_suspect(&((struct nodes *)to)->keeper);
+}
+
+void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
+    struct events *ev = &api->events;
+    n->api = api;
+    pthread_mutex_init(&n->lock, NULL);
+    n->shadow = (struct shadow){.ledger = ev->ledger, .catalogue = ev->catalogue};
+    shadow_init(&n->shadow);
+    api->room.shadow = &n->shadow;
+    n->keeper.events = ev;
+    api->keeper = &n->keeper;
+    n->roster.events = ev;
+    n->relay.events = ev;
+    n->take_up = (struct take_up){
+        .room = &api->room, .seats = ev->seats, .deadline_ms = s->ledger_deadline_ms};
+    keeper_init(&n->keeper);
+    hot_listen(ev->hot, (struct hot_listener){.changed = on_changed,
+                                              .event_changed = on_event_changed,
+                                              .suspect = on_suspect,
+                                              .to = n});
+}
+
+void nodes_employ(struct nodes *n, struct worker *w) {
+    roster_init(&n->roster, &w->loop, &w->mailbox);
+    relay_init(&n->relay, &w->loop);
+}
+
+void nodes_start(struct nodes *n) {
+    keeper_start(&n->keeper);
+    pthread_mutex_lock(&n->lock);
+    n->hears = true;
+    pthread_mutex_unlock(&n->lock);
+    int64_t until_ms = clock_steady_ms() + OPEN_WAIT_MS;
+    while (!keeper_has_met(&n->keeper) ||
+           (!keeper_is_open(&n->keeper) && clock_steady_ms() < until_ms))
+        usleep(5000);
+    if (!keeper_is_open(&n->keeper))
+        log_warn(msg("the hot store is not there yet; serving what can be served without it"));
+}
+
+void nodes_deafen(struct nodes *n) {
+    pthread_mutex_lock(&n->lock);
+    n->hears = false;
+    pthread_mutex_unlock(&n->lock);
+}
+
+void nodes_dismiss(struct nodes *n) {
+    roster_stop(&n->roster);
+    relay_stop(&n->relay);
+}
+
+bool nodes_are_busy(struct nodes *n) {
+    return roster_is_busy(&n->roster) || relay_is_busy(&n->relay) || take_up_is_busy(&n->take_up);
+}
+
+void nodes_stop(struct nodes *n) {
+    keeper_stop(&n->keeper);
+}
+
+void nodes_deinit(struct nodes *n) {
+    keeper_deinit(&n->keeper);
+    shadow_deinit(&n->shadow);
+    pthread_mutex_destroy(&n->lock);
+}

@@ -1,0 +1,43 @@
+/*
+ * nodes: what a server does besides serving when it shares its stores with other nodes: it keeps
+ * the hot store in a life that can be trusted, hears what the others do, takes up what they leave
+ * undone, and answers from the ledger while the hot store can't be asked.
+ */
+#ifndef ADMITONE_CLI_NODES_H
+#define ADMITONE_CLI_NODES_H
+
+#include "api/api.h"
+#include "cli/settings.h"
+#include "run/worker.h"
+#include "service/keeper.h"
+#include "service/relay.h"
+#include "service/roster.h"
+#include "service/take_up.h"
+
+struct nodes {
+    struct api *api;
+    struct keeper keeper;
+    struct roster roster;
+    struct relay relay;
+    struct take_up take_up;
+    struct shadow shadow;
+    pthread_mutex_t lock;
+    bool hears; /* under lock: whether the workers can be told what others do */
+};
+
+/* The api's services know of it then. Before the workers are made. */
+void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
+/* The work that one worker does for all of them. Before it starts. */
+void nodes_employ(struct nodes *n, struct worker *w);
+/* When the workers run. Returns when this node knows the events, and works with the hot store or
+ * has waited for that for a while. */
+void nodes_start(struct nodes *n);
+/* From any thread: nobody is told any more. Then, on its thread, what the worker does ends. */
+void nodes_deafen(struct nodes *n);
+void nodes_dismiss(struct nodes *n);
+bool nodes_are_busy(struct nodes *n);
+/* When the workers have ended; before the stores are closed. */
+void nodes_stop(struct nodes *n);
+void nodes_deinit(struct nodes *n);
+
+#endif

@@ -1,0 +1,168 @@
+#include "service/keeper.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "service/recovery.h"
+
+/* How often it looks when nothing is suspected, and how soon again when the store is in no life. */
+#define LOOK_MS 1000
+#define RETRY_MS 100
+/* Numbers that a life may have given out without the ledger's knowing are not given out again. */
+#define SEQ_SKIP 1000
+
+static bool same_life(const struct hot_life *a, const struct hot_life *b) {
+    return a->epoch == b->epoch && strcmp(a->identity, b->identity) == 0;
+}
+
+static void shut(struct keeper *k) {
+    if (k->life.epoch == 0) return;
+    hot_shut(k->events->hot);
+    k->life = (struct hot_life){0};
+    atomic_store(&k->open, false);
+    log_warn(msg("the hot store is not what it was: nobody works with it until it is rebuilt"));
+}
+
+static void open_life(struct keeper *k, const struct hot_life *life) {
+    if (same_life(&k->life, life)) return;
+    k->life = *life;
+    hot_open(k->events->hot, life);
+    atomic_store(&k->open, true);
+    log_info(msg("the hot store is open"), kv_i64("epoch", life->epoch));
+}
+
+/* The store as it is now gets a life, filled from the ledger; `before` is the last one there was.
+ * False: somebody else sees to it, or it failed. */
+static bool fill(struct keeper *k, const struct hot_life *before, struct hot_life *life) {
+    struct events *ev = k->events;
+    bool is_ours = false;
+    enum err failed = ledger_life_begin(ev->ledger, before, &life->epoch, &is_ours);
+    if (failed != ERR_OK || !is_ours) return false;
+    int64_t began_ns = clock_steady_ns();
+    log_info(msg("rebuilding the hot store from the ledger"), kv_i64("epoch", life->epoch));
+    failed = hot_rebuild(ev->hot, life);
+    if (failed == ERR_OK) failed = recovery_run(ev, clock_wall_ms(), SEQ_SKIP);
+    enum err unfinished = hot_rebuilt(ev->hot);
+    if (failed == ERR_OK) failed = unfinished;
+    if (failed != ERR_OK) life->identity[0] = '\0';
+    enum err unknown = ledger_life_end(ev->ledger, life);
+    if (failed == ERR_OK) failed = unknown;
+    if (failed == ERR_OK)
+        log_info(msg("the hot store is rebuilt"), kv_i64("epoch", life->epoch),
+                 kv_i64("ms", (clock_steady_ns() - began_ns) / 1000000));
+    else
+        log_error(msg("the hot store could not be rebuilt"), kv_str("error", err_title(failed)));
+    count(COUNT_HOT_REBUILDS, failed == ERR_OK ? 1 : 0);
+    return failed == ERR_OK;
+}
+
+/* Whoever can't be reached is waited for. What the store would do meanwhile it refuses by itself:
+ * its links know the run that they may work with. */
+static void complain(struct keeper *k, const char *who, enum err failed) {
+    if (!k->complained)
+        log_warn(msg("the keeper can't look after the hot store"), kv("unreachable", who),
+                 kv_str("error", err_title(failed)));
+    k->complained = true;
+}
+
+/* Whether all is well. */
+static bool look(struct keeper *k) {
+    struct events *ev = k->events;
+    struct hot_life wanted = {0};
+    struct hot_life found = {0};
+    enum err failed = ledger_life(ev->ledger, &wanted);
+    if (failed != ERR_OK) {
+        complain(k, "ledger", failed);
+        return false;
+    }
+    if (!atomic_load(&k->met)) {
+        if (recovery_meet(ev) != ERR_OK) return false;
+        atomic_store(&k->met, true);
+    }
+    failed = hot_look(ev->hot, &found);
+    if (failed != ERR_OK) {
+        complain(k, "hot store", failed);
+        return false;
+    }
+    k->complained = false;
+    bool is_alive = wanted.epoch != 0 && same_life(&wanted, &found);
+    if (!is_alive) {
+        shut(k);
+        is_alive = fill(k, &wanted, &found);
+    }
+    if (is_alive) open_life(k, &found);
+    return is_alive;
+}
+
+static void wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(wake, lock, &until);
+}
+
+static void *run(void *arg) {
+    struct keeper *k = arg;
+    pthread_mutex_lock(&k->lock);
+    while (!k->stopping) {
+        k->suspects = false;
+        pthread_mutex_unlock(&k->lock);
+        bool is_well = look(k);
+        pthread_mutex_lock(&k->lock);
+        if (!k->stopping && !k->suspects)
+            wait_until(&k->wake, &k->lock, is_well ? LOOK_MS : RETRY_MS);
+    }
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+void keeper_init(struct keeper *k) {
+    pthread_condattr_t steady;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&k->wake, &steady);
+    pthread_condattr_destroy(&steady);
+    pthread_mutex_init(&k->lock, NULL);
+}
+
+void keeper_start(struct keeper *k) {
+    k->runs = pthread_create(&k->thread, NULL, run, k) == 0;
+    if (!k->runs) log_error(msg("cannot start the keeper's thread"));
+}
+
+void keeper_stop(struct keeper *k) {
+    pthread_mutex_lock(&k->lock);
+    k->stopping = true;
+    pthread_cond_signal(&k->wake);
+    pthread_mutex_unlock(&k->lock);
+    if (k->runs) pthread_join(k->thread, NULL);
+}
+
+void keeper_deinit(struct keeper *k) {
+    pthread_cond_destroy(&k->wake);
+    pthread_mutex_destroy(&k->lock);
+}
+
+void keeper_suspect(void *keeper) {
+    struct keeper *k = keeper;
+    pthread_mutex_lock(&k->lock);
+    k->suspects = true;
+    pthread_cond_signal(&k->wake);
+    pthread_mutex_unlock(&k->lock);
+}
+
+bool keeper_is_open(struct keeper *k) {
+    return atomic_load(&k->open);
+}
+
+bool keeper_has_met(struct keeper *k) {
+    return atomic_load(&k->met);
+}

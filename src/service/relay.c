@@ -1,0 +1,169 @@
+#include "service/relay.h"
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+
+#define LOOK_MS 500
+/* Younger ones most likely reach the hot store by themselves. */
+#define OLDER_MS 1000
+
+static void look(struct relay *r);
+static void next(struct relay *r);
+
+static void finish(struct relay *r) {
+    atomic_store(&r->busy, false);
+}
+
+/* Those that were told are ticked off; of a full page there may be more. */
+static void on_written(struct task *task) {
+    struct relay *r = CONTAINER_OF(task, struct relay, written.record.task);
+    bool is_written = r->written.record.result == ERR_OK;
+    if (is_written) count(COUNT_FACTS_RELAYED, r->written.count);
+    bool has_more = r->read.count == FACTS_READ_MAX && r->done == r->read.count;
+    finish(r);
+    if (is_written && has_more && !r->stopping) look(r);
+}
+
+static void tick_off(struct relay *r) {
+    if (r->done == 0) {
+        finish(r);
+        return;
+    }
+    for (size_t i = 0; i < r->done; i++) r->ids[i] = r->read.facts[i].id;
+    r->written = (struct ledger_facts_relayed){
+        .record = {.kind = LEDGER_FACTS_RELAYED, .always = true, .task.run = on_written},
+        .now_ms = clock_wall_ms(),
+        .ids = r->ids,
+        .count = r->done};
+    if (ledger_submit(r->events->ledger, &r->written.record) != ERR_OK) finish(r);
+}
+
+/* A store that can't be told now is told later, from there on. An event that is gone needs nothing.
+ */
+static void told(struct relay *r, enum err result, size_t changed) {
+    if (result != ERR_OK && result != ERR_EVENT_NOT_FOUND && result != ERR_SECTION_NOT_FOUND) {
+        mem_free(r->get.found);
+        r->get.found = NULL;
+        tick_off(r);
+        return;
+    }
+    count(COUNT_HOT_HEALED_RESERVATIONS, changed);
+    mem_free(r->get.found);
+    r->get.found = NULL;
+    r->done += r->taken;
+    next(r);
+}
+
+static void on_synced(struct seat_sync_op *s) {
+    struct relay *r = CONTAINER_OF(s, struct relay, sync);
+    told(r, s->op.result, 0);
+}
+
+/* HELD where the ledger decides: the hot store hears of its seats by being told of it. */
+static void on_found(struct task *task) {
+    struct relay *r = CONTAINER_OF(task, struct relay, get.record.task);
+    struct reservation *found = r->get.found;
+    if (r->get.record.result != ERR_OK) {
+        tick_off(r);
+        return;
+    }
+    if (found == NULL || !reservation_is_live(found->status)) {
+        told(r, ERR_OK, 0); /* there is later news of it */
+        return;
+    }
+    r->live = reservation_live(found);
+    r->sync =
+        (struct seat_sync_op){.op = {.event_key = found->event_key, .now_ms = clock_wall_ms()},
+                              .reservations = &r->live,
+                              .count = 1,
+                              .done = on_synced};
+    seats_sync(r->events->seats, &r->sync);
+}
+
+static void tell_held(struct relay *r, const struct ledger_fact *f) {
+    r->taken = 1;
+    r->get = (struct ledger_reservation_get){
+        .record = {.kind = LEDGER_RESERVATION_GET, .task.run = on_found}, .id = f->reservation};
+    if (ledger_ask(r->events->ledger, &r->get.record) != ERR_OK) tick_off(r);
+}
+
+static void on_followed(struct follow_op *f) {
+    struct relay *r = CONTAINER_OF(f, struct relay, follow);
+    size_t changed = 0;
+    for (size_t i = 0; f->op.result == ERR_OK && i < f->count; i++)
+        if (f->news[i].changed) changed++;
+    told(r, f->op.result, changed);
+}
+
+/* As many as are of one event, one behind the other. */
+static void tell_news(struct relay *r) {
+    const struct ledger_fact *first = &r->read.facts[r->done];
+    size_t n = 0;
+    while (r->done + n < r->read.count) {
+        const struct ledger_fact *f = first + n;
+        if (f->event_key != first->event_key || f->status == RESERVATION_HELD) break;
+        r->news[n++] = (struct reservation_news){
+            .id = f->reservation, .section_key = f->section_key, .status = f->status};
+    }
+    r->taken = n;
+    r->follow = (struct follow_op){.op = {.event_key = first->event_key, .now_ms = clock_wall_ms()},
+                                   .news = r->news,
+                                   .count = n,
+                                   .done = on_followed};
+    seats_follow(r->events->seats, &r->follow);
+}
+
+/* A hold that the hot store decided itself is settled there, by its node or by whoever takes it up.
+ */
+static bool is_the_hot_stores(enum strategy s) {
+    return s == STRATEGY_SLOT || s == STRATEGY_LOCK || s == STRATEGY_ADAPTIVE;
+}
+
+static void next(struct relay *r) {
+    while (r->done < r->read.count && r->read.facts[r->done].status == RESERVATION_HELD &&
+           is_the_hot_stores(r->read.facts[r->done].strategy))
+        r->done++;
+    if (r->done == r->read.count)
+        tick_off(r);
+    else if (r->read.facts[r->done].status == RESERVATION_HELD)
+        tell_held(r, &r->read.facts[r->done]);
+    else
+        tell_news(r);
+}
+
+static void on_read(struct task *task) {
+    struct relay *r = CONTAINER_OF(task, struct relay, read.record.task);
+    r->done = 0;
+    if (r->read.record.result == ERR_OK)
+        next(r);
+    else
+        finish(r);
+}
+
+static void look(struct relay *r) {
+    if (atomic_exchange(&r->busy, true)) return;
+    r->read.record = (struct ledger_record){.kind = LEDGER_FACTS_READ, .task.run = on_read};
+    r->read.now_ms = clock_wall_ms();
+    r->read.older_ms = OLDER_MS;
+    if (ledger_ask(r->events->ledger, &r->read.record) != ERR_OK) finish(r);
+}
+
+static void on_tick(void *to) {
+    look(to);
+}
+
+void relay_init(struct relay *r, uv_loop_t *loop) {
+    ticker_init(&r->ticker, loop, on_tick, r);
+    ticker_start(&r->ticker, LOOK_MS);
+}
+
+void relay_stop(struct relay *r) {
+    r->stopping = true;
+    ticker_close(&r->ticker);
+}
+
+bool relay_is_busy(struct relay *r) {
+    return atomic_load(&r->busy);
+}

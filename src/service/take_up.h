@@ -1,0 +1,28 @@
+/*
+ * take_up: finishes what a node that shares the hot store has begun and does not end: it may be
+ * dead, or only stalled. What was pending for longer than the ledger's deadline is taken up by
+ * whichever node looks next. An admission is finished. An enter or a claim is undone, in the ledger
+ * first, where a row takes its id, so that the stalled node's own write comes too late; unless it
+ * is there already: then it counts.
+ */
+#ifndef ADMITONE_SERVICE_TAKE_UP_H
+#define ADMITONE_SERVICE_TAKE_UP_H
+
+#include "port/seats.h"
+#include "service/waiting_room.h"
+
+struct take_up {
+    struct waiting_room *room;
+    struct seats *seats;
+    int64_t deadline_ms;
+
+    /* Below: its own. */
+    _Atomic int64_t under_way;
+};
+
+/* Looks for such in one event. On a worker's thread. */
+void take_up_look(struct take_up *t, int64_t event_key);
+/* From any thread. */
+bool take_up_is_busy(struct take_up *t);
+
+#endif

@@ -1,0 +1,104 @@
+// deploy/nginx.conf as it is, but for names and ports, before a real server.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import http from 'node:http';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { NGINX, connects, freePort } from './support/nginx.mjs';
+import { call, concert, launch, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+
+const CONFIG = fileURLToPath(new URL('../../deploy/nginx.conf', import.meta.url));
+
+function replaced(text, pairs) {
+  for (const [from, to] of pairs) {
+    assert.ok(text.includes(from), `no "${from}" in deploy/nginx.conf`);
+    text = text.replaceAll(from, to);
+  }
+  return text;
+}
+
+async function front(upstreams) {
+  const folder = tempFolder();
+  const at = (name) => path.join(folder, name);
+  const port = await freePort();
+  const text = replaced(fs.readFileSync(CONFIG, 'utf8'), [
+    ['node1:8080', `127.0.0.1:${upstreams[0]}`],
+    ['node2:8080', `127.0.0.1:${upstreams[1]}`],
+    ['listen 80;', `listen 127.0.0.1:${port};`],
+    ['/tmp/nginx.pid', at('nginx.pid')],
+    ['worker_processes auto', `daemon off; master_process off; ${process.getuid() === 0 ? 'user root; ' : ''}worker_processes 1`],
+    ['worker_rlimit_nofile 1048576', 'worker_rlimit_nofile 1024'],
+    ['worker_connections 65536', 'worker_connections 256'],
+    ['http {', `http { client_body_temp_path ${at('body')}; proxy_temp_path ${at('proxy')};
+       fastcgi_temp_path ${at('fastcgi')}; uwsgi_temp_path ${at('uwsgi')}; scgi_temp_path ${at('scgi')};`],
+  ]);
+  fs.writeFileSync(at('nginx.conf'), text);
+  const flags = ['-e', at('error.log'), '-p', folder, '-c', at('nginx.conf')];
+  const checked = spawnSync(NGINX, ['-t', ...flags], { encoding: 'utf8' });
+  assert.equal(checked.status, 0, checked.stderr);
+  assert.doesNotMatch(checked.stderr, /\[(warn|alert|emerg)\]/);
+  const nginx = launch([NGINX, ...flags]);
+  await until('nginx listens', () => {
+    assert.equal(nginx.exit, null, nginx.stderr);
+    return connects(port);
+  });
+  const stop = async () => {
+    nginx.child.kill('SIGTERM');
+    await nginx.ended;
+    removeFolder(folder);
+  };
+  return { host: '127.0.0.1', port, stop };
+}
+
+// A stream, without nginx's chunks around it: { text, ended, close }.
+async function subscribe({ host, port }, target) {
+  const stream = { text: '', ended: false };
+  const response = await new Promise((resolve, reject) => {
+    const request = http.get({ host, port, path: target, agent: false }, resolve).on('error', reject);
+    stream.close = () => request.destroy();
+  });
+  assert.equal(response.statusCode, 200);
+  response.setEncoding('utf8').on('data', (text) => (stream.text += text));
+  response.on('end', () => (stream.ended = true)).on('error', () => {});
+  return stream;
+}
+
+test('nginx passes requests and live streams on, and keeps /metrics inside', async () => {
+  const args = ['--users-auth', 'trusted', '--net-trusted-proxies', '127.0.0.1/32', '--push-interval-ms', '100'];
+  const server = await start({ args });
+  const edge = await front([server.port, server.port]);
+  const event = concert({ queue: { maxActive: 1, entryBatchSize: 1 } });
+  assert.equal((await server.admin('PUT', '/admin/events/CONCERT/1', event)).status, 201);
+  const enter = (userId) => call(edge, 'POST', '/queue/CONCERT/1/enter', { body: { userId } });
+  const ann = await enter('ann');
+  assert.equal(ann.status, 200, ann.text);
+  const ben = await enter('ben');
+  assert.equal(ben.status, 202, ben.text);
+  assert.equal((await call(edge, 'GET', '/metrics')).status, 404);
+  assert.equal((await server.call('GET', '/metrics')).status, 200);
+
+  // What comes while the stream is open: nothing is kept back until it ends.
+  const stream = await subscribe(edge, `/queue/CONCERT/1/subscribe/${ben.json.entryToken}`);
+  await until('ben sees that he waits', () => stream.text.includes('"status":"WAITING"'));
+  assert.equal(stream.ended, false);
+  const leave = { headers: { authorization: `Bearer ${ann.json.entryToken}` } };
+  assert.equal((await call(edge, 'DELETE', '/queue/CONCERT/1/leave', leave)).status, 204);
+  await until('ben sees that he is in', () => stream.text.includes('"status":"ACTIVE"'));
+  stream.close();
+  await edge.stop();
+  await server.stop();
+});
+
+test('while one node is down, the other one answers everything', async () => {
+  const server = await start({ args: ['--users-auth', 'trusted', '--net-trusted-proxies', '127.0.0.1/32'] });
+  const edge = await front([await freePort(), server.port]);
+  for (let i = 0; i < 20; i++) assert.equal((await call(edge, 'GET', '/events')).status, 200);
+  for (let i = 0; i < 20; i++) {
+    const answer = await call(edge, 'POST', '/queue/CONCERT/404/enter', { body: { userId: 'ann' } });
+    assert.equal(answer.status, 404, answer.text);
+  }
+  await edge.stop();
+  await server.stop();
+});
