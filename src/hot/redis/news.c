@@ -12,8 +12,6 @@
 #include "hot/redis/blocking.h"
 #include "hot/redis/parts.h"
 
-#pragma weak locks_heard
-
 #define STEP_MS 1000
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 2000
@@ -69,7 +67,7 @@ static void hear(struct news *n, const redisReply *r) {
         hear_events(n->store, payload);
     else if (str_eq(channel, STR(ENTRIES_CHANNEL)))
         hear_entries(n->store, payload);
-    else if (str_eq(channel, str_of(n->locks_channel)) && locks_heard != NULL)
+    else if (str_eq(channel, str_of(n->locks_channel)))
         locks_heard(n->store, payload);
 }
 
