@@ -407,19 +407,24 @@ static void on_looked(struct call *c, enum err result, const redisReply *reply) 
     look_call_end(CONTAINER_OF(c, struct look_call, call), result, reply);
 }
 
-static struct look_call *gathered_first(struct queue_worker *w) {
-    return list_empty(&w->gathered) ? NULL
-                                    : CONTAINER_OF(w->gathered.next, struct look_call, place);
+/* The next of the list, taken out of it; NULL at the end. */
+static struct look_call *take_first(struct list *calls) {
+    if (list_empty(calls)) return NULL;
+    struct look_call *c = CONTAINER_OF(calls->next, struct look_call, place);
+    list_remove(&c->place);
+    return c;
 }
 
+/* Those who are answered at once, for there is no connection, may look again: in the next turn. */
 static void on_flush(uv_prepare_t *flush) {
     struct queue_worker *w = flush->data;
+    struct link *link = w->worker->link;
+    struct list calls;
     struct look_call *c;
+    list_init(&calls);
+    while (!list_empty(&w->gathered)) list_move_last(&calls, w->gathered.next);
     uv_prepare_stop(flush);
-    while ((c = gathered_first(w)) != NULL) {
-        list_remove(&c->place);
-        link_send(w->worker->link, &c->call);
-    }
+    while ((c = take_first(&calls)) != NULL) link_send(link, &c->call);
 }
 
 /* One that is gathered, is about the same and has room; or a new one. */
@@ -498,8 +503,7 @@ static void on_worker_closed(uv_handle_t *handle) {
 void queue_worker_close(struct queue_worker *w) {
     struct look_call *c;
     w->closed = true;
-    while ((c = gathered_first(w)) != NULL) {
-        list_remove(&c->place);
+    while ((c = take_first(&w->gathered)) != NULL) {
         buf_deinit(&c->call.command);
         look_call_end(c, ERR_HOT_UNAVAILABLE, NULL);
     }

@@ -6,15 +6,6 @@
 #include "base/mem.h"
 #include "hot/redis/parts.h"
 
-/* Parts may be left out of a build. */
-#pragma weak redis_queue_ops
-#pragma weak redis_seats_ops
-#pragma weak redis_locks_ops
-#pragma weak queue_worker_new
-#pragma weak queue_worker_close
-#pragma weak locks_worker_new
-#pragma weak locks_worker_close
-
 #define DEADLINE_MS 2000
 
 static _Thread_local struct redis_worker *mine;
@@ -68,14 +59,14 @@ void redis_store_attach(struct redis_store *s, uv_loop_t *loop) {
     mine = mem_new(sizeof *mine);
     mine->store = s;
     mine->link = link_new(loop, &s->options.address, &s->gate, s->options.deadline_ms);
-    if (queue_worker_new != NULL) mine->queue = queue_worker_new(mine, loop);
-    if (locks_worker_new != NULL) mine->locks = locks_worker_new(mine, loop);
+    mine->queue = queue_worker_new(mine, loop);
+    mine->locks = locks_worker_new(mine, loop);
 }
 
 void redis_store_detach(struct redis_store *s) {
     assert(mine != NULL && mine->store == s);
-    if (queue_worker_close != NULL) queue_worker_close(mine->queue);
-    if (locks_worker_close != NULL) locks_worker_close(mine->locks);
+    queue_worker_close(mine->queue);
+    locks_worker_close(mine->locks);
     link_close(mine->link);
     mem_free(mine);
     mine = NULL;
