@@ -447,25 +447,9 @@ register('enter', function(keys, args)
   return reply
 end)
 
--- What in_room's callers need of the meta, when nobody is to be ended.
-local function meta_in_short(key)
-  local names = { 'epoch', 'deleted', 'state', 'opens_at_ms', 'hold_s', 'max_per_user', 'untold' }
-  local values = redis.call('HMGET', key, unpack(names))
-  local meta = {}
-  for i, name in ipairs(names) do meta[name] = values[i] or nil end
-  return meta
-end
-
 in_room = function(keys, args, seq, act)
-  local meta = meta_in_short(keys[1])
-  local why = meta_refused(meta, args[1])
-  if why then return why end
-  local now = milliseconds(args[2])
-  local over = redis.call('ZRANGEBYSCORE', keys[6], '-inf', now, 'LIMIT', 0, 1)
-  if not over[1] and (meta.untold or '') == '' then
-    return { now, {}, act(meta, now, entry_parse(redis.call('HGET', keys[4], seq))) }
-  end
-  local r = room_open(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
   local ended = {}
   purge(r, ended)
   local reply = act(r.rules, r.now, entry_at(r, seq))
