@@ -120,6 +120,8 @@ void filling_free(struct filling *f); /* NULL, too */
 /* A thread, from new to free, that calls the store's listener and locks_heard. */
 struct news *news_new(struct redis_store *s);
 void news_free(struct news *n);
+/* There is a listener now. */
+void news_wake(struct news *n);
 
 /* Made and ended with the worker. */
 struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);

@@ -197,6 +197,49 @@ static void a_filling_that_was_left_is_begun_anew(void **state) {
     demolish(&h);
 }
 
+/* It stalled; meanwhile another node has filled the store for another life. */
+static void a_filling_that_was_overtaken_spoils_nothing(void **state) {
+    (void)state;
+    struct house h, other;
+    build(&h);
+    begin_life(&h, 4, 10);
+    other = h;
+    other.store = store_at(services_start(SERVICE_REDIS)->redis_url);
+    other.hot = redis_store_hot(other.store);
+    begin_life(&other, 5, 600);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+    assert_int_equal(look(&h).epoch, 0);
+    assert_int_equal(hot_rebuilt(other.hot), ERR_OK);
+    assert_int_equal(look(&h).epoch, 5);
+    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 600);
+    redis_store_free(other.store);
+    demolish(&h);
+}
+
+static void a_store_that_is_flushed_while_it_is_filled_begins_no_life(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    begin_life(&h, 4, 600);
+    probe_do(h.probe, "FLUSHALL");
+    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+    assert_int_equal(look(&h).epoch, 0);
+    demolish(&h);
+}
+
+/* As when the ledger is a new one: what was before does not matter. */
+static void a_life_may_have_a_lower_epoch_than_the_last(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    begin_life(&h, 4, 1);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    begin_life(&h, 1, 0);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    assert_int_equal(look(&h).epoch, 1);
+    demolish(&h);
+}
+
 static void another_run_or_a_copy_of_another_is_in_no_life(void **state) {
     (void)state;
     struct house h;
@@ -332,6 +375,9 @@ int main(void) {
         TEST(one_command_that_fails_fails_the_filling),
         TEST(a_server_that_dies_fails_the_filling),
         TEST(a_filling_that_was_left_is_begun_anew),
+        TEST(a_filling_that_was_overtaken_spoils_nothing),
+        TEST(a_store_that_is_flushed_while_it_is_filled_begins_no_life),
+        TEST(a_life_may_have_a_lower_epoch_than_the_last),
         TEST(another_run_or_a_copy_of_another_is_in_no_life),
         TEST(operations_count_while_a_life_is_open),
         TEST(functions_that_were_flushed_are_loaded_again),

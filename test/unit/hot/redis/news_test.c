@@ -37,8 +37,8 @@ static void on_changed(void *to, int64_t event_key, const uint64_t *seqs, size_t
     n->event_key = event_key;
     n->count = count;
     memcpy(n->seqs, seqs, count * sizeof *seqs);
-    pthread_mutex_unlock(&n->lock);
     n->changes++;
+    pthread_mutex_unlock(&n->lock);
 }
 
 static void on_event_changed(void *to) {
@@ -62,7 +62,6 @@ static void forget(struct node *n) {
     n->suspicions = n->event_changes = n->changes = 0;
 }
 
-/* The listener is there before the thread can call it: it needs a connection first. */
 static void join(struct node *n) {
     *n = (struct node){0};
     pthread_mutex_init(&n->lock, NULL);
