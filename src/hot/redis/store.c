@@ -43,7 +43,10 @@ void redis_store_free(struct redis_store *s) {
     filling_free(s->filling);
     size_t at = 0;
     struct known_event *e;
-    while ((e = map_next(&s->by_key, &at)) != NULL) mem_free(e);
+    while ((e = map_next(&s->by_key, &at)) != NULL) {
+        mem_free(e->sections.keys);
+        mem_free(e);
+    }
     map_deinit(&s->by_key);
     map_deinit(&s->by_tag);
     pthread_rwlock_destroy(&s->lock);
@@ -85,20 +88,40 @@ struct locks *redis_store_locks(struct redis_store *s) {
     return &s->locks;
 }
 
+void section_set_add(struct section_set *s, int64_t key) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->keys[i] == key) return;
+    s->keys = mem_grow(s->keys, (s->count + 1) * sizeof *s->keys);
+    s->keys[s->count++] = key;
+}
+
+static struct known_event *event_add(struct redis_store *s, const struct event *event) {
+    struct known_event *e = mem_new(sizeof *e);
+    e->key = event->key;
+    int len = snprintf(e->tag, sizeof e->tag, "%s:%s", event->type, event->id);
+    assert(len > 0 && (size_t)len < sizeof e->tag);
+    map_put(&s->by_key, map_key(&e->key), e);
+    /* An event that was removed may have had the same name: the newer one has it. */
+    struct known_event *other = map_get(&s->by_tag, str_of(e->tag));
+    if (other == NULL || other->key < e->key) map_put(&s->by_tag, str_of(e->tag), e);
+    return e;
+}
+
 void store_meet(struct redis_store *s, const struct event *event) {
-    if (store_event(s, event->key) != NULL) return;
     pthread_rwlock_wrlock(&s->lock);
-    if (map_get(&s->by_key, map_key(&event->key)) == NULL) {
-        struct known_event *e = mem_new(sizeof *e);
-        e->key = event->key;
-        int len = snprintf(e->tag, sizeof e->tag, "%s:%s", event->type, event->id);
-        assert(len > 0 && (size_t)len < sizeof e->tag);
-        map_put(&s->by_key, map_key(&e->key), e);
-        /* An event that was removed may have had the same name: the newer one has it. */
-        struct known_event *other = map_get(&s->by_tag, str_of(e->tag));
-        if (other == NULL || other->key < e->key) map_put(&s->by_tag, str_of(e->tag), e);
-    }
+    struct known_event *e = map_get(&s->by_key, map_key(&event->key));
+    if (e == NULL) e = event_add(s, event);
+    for (size_t i = 0; i < event->section_count; i++)
+        section_set_add(&e->sections, event->sections[i].key);
     pthread_rwlock_unlock(&s->lock);
+}
+
+struct section_set store_sections(struct redis_store *s, const struct known_event *e) {
+    struct section_set out = {0};
+    pthread_rwlock_rdlock(&s->lock);
+    for (size_t i = 0; i < e->sections.count; i++) section_set_add(&out, e->sections.keys[i]);
+    pthread_rwlock_unlock(&s->lock);
+    return out;
 }
 
 const struct known_event *store_event(struct redis_store *s, int64_t event_key) {
