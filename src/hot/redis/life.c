@@ -8,7 +8,6 @@
 #include "hot/redis/parts.h"
 
 /* A hash: epoch, identity. It is there only while the store is whole. */
-#define LIFE_KEY "admitone:{hot}:life"
 /* Which filling is the latest, by its name. A node that stalls while it fills the store may be
  * overtaken by another, and must not spoil what that one has filled: whatever is written for a
  * filling is written only while this is its own. */

@@ -716,12 +716,29 @@ local function note_shorter_grace(keys, args, packed)
   if grace_s < rules_of(packed).grace_s then redis.call('HSET', keys[1], 'grace_is_shorter', 1) end
 end
 
--- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
--- capacity, mode, status, id; the sections' keys are behind the queue's.
-register('configure', function(keys, args)
+-- The event as it is known in this life, or a table without an epoch: then there is none. What an
+-- earlier life has left is forgotten. But only a store that was filled in this life may be told of
+-- new events: in one that was emptied everything is missing, and it must be filled first (trap 31).
+local function known_in_life(keys, args)
   local meta = fields(keys[1])
+  if meta.epoch == args[1] then return meta end
+  local is_filled = redis.call('HGET', keys[#keys], 'epoch') == args[1]
+  if not is_filled or tonumber(meta.epoch or 0) > tonumber(args[1]) then
+    return nil, redis.error_reply('EPOCH the store is in another life')
+  end
+  if meta.epoch then
+    if seats_remove then seats_remove(tag_of(keys[1])) end
+    queue_unlink(keys)
+  end
+  return {}
+end
+
+-- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
+-- capacity, mode, status, id; the sections' keys are behind the queue's, and then the life's.
+register('configure', function(keys, args)
+  local meta, why = known_in_life(keys, args)
+  if not meta then return why end
   local fresh = not meta.epoch
-  if not fresh and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
   local older = not fresh and tonumber(args[5]) <= tonumber(meta.version)
   if older then return 0 end
   if meta.deleted then
@@ -735,8 +752,8 @@ end)
 
 -- version, key; the sections' keys as in configure.
 register('remove', function(keys, args)
-  local meta = fields(keys[1])
-  if meta.epoch and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
+  local meta, why = known_in_life(keys, args)
+  if not meta then return why end
   local newer = meta.version and tonumber(meta.version) > tonumber(args[4])
   if newer then return 0 end
   local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
