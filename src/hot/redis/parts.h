@@ -53,9 +53,6 @@ struct redis_store {
     struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
 };
 
-/* A hash: the epoch and the identity of the life that the store was filled for. */
-#define LIFE_KEY "admitone:{hot}:life"
-
 extern const struct hot_ops redis_hot_ops;
 extern const struct queue_ops redis_queue_ops;
 extern const struct seats_ops redis_seats_ops;
