@@ -387,6 +387,7 @@ static void read_looked(const redisReply *reply, const struct look_part *p, size
         struct look_item *item = &op->items[p->first + i];
         const redisReply *r = reply_at(places, at + i);
         read_place(r, item->seq, &item->place);
+        if (item->place.status == ENTRY_WAITING) item->place.waiting = op->counts.waiting;
         item->reserving = reply_i64(reply_at(r, 8)) != 0;
         if (op->user != NULL && p->first + i == 0) read_user(reply_at(r, 9), op);
     }
