@@ -170,9 +170,8 @@ static void list_free(struct ledger_events_read *read) {
     read->removed_count = 0;
 }
 
-/* Versions only grow, so their sum tells any change; the highest one would not, for a lower one may
- * be committed after it. The mark is read first: a change that comes between is told now, and once
- * more. */
+/* Versions only grow, so their sum tells any change. The mark is read first: a change that comes
+ * between is told now, and once more. */
 bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->events = NULL;
     read->count = 0;
