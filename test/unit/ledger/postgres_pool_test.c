@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "ledger_desk.h"
 #include "ledger_postgres.h"
 
@@ -93,6 +94,7 @@ static void locked_row_delays_only_who_needs_it(void **state) {
     struct uuid ids[2] = {desk_id(1), desk_id(2)};
     bool expired, ended, cancelled;
     uint64_t seq = 1;
+    uint64_t failures = counter_total(COUNT_LEDGER_BATCH_FAILURES);
     submit_hold(&d, &pessimistic, 3, "b", 2, 1, STRATEGY_PESSIMISTIC, SEATS(8));
     submit_hold(&d, &optimistic, 4, "c", 3, 1, STRATEGY_OPTIMISTIC, SEATS(8));
     test_confirm(&confirm, &ids[0], "a", 2500);
@@ -107,6 +109,8 @@ static void locked_row_delays_only_who_needs_it(void **state) {
     assert_int_equal(ledger_submit(d.l, &leave.record), ERR_OK);
 
     assert_others_are_fast(&d, 10);
+    /* The writer saw that they are locked, and did not try: only the optimist did, for a moment. */
+    assert_in_range(counter_total(COUNT_LEDGER_BATCH_FAILURES) - failures, 0, 1);
     assert_false(pessimistic.r.back || optimistic.r.back || confirm.back || expire.back ||
                  leave.back);
 
