@@ -101,7 +101,8 @@ static void *run_writer(void *arg) {
             continue;
         }
         gather(w, taken, took_ns);
-        taken = inbox_take(&w->inbox, w->batch, limit, clock_steady_ns() + LOOK_INTERVAL_NS, &ended);
+        taken =
+            inbox_take(&w->inbox, w->batch, limit, clock_steady_ns() + LOOK_INTERVAL_NS, &ended);
         if (taken > 0)
             took_ns = write_batch(w, taken);
         else if (!ended)
