@@ -1,0 +1,148 @@
+// When all is quiet: everything that the crowd was told is so, in the ledger and on every node.
+import assert from 'node:assert/strict';
+
+import { eachOf } from '../../e2e/support/queue.mjs';
+import { until } from '../../e2e/support/server.mjs';
+
+const dashed = /^(.{8})(.{4})(.{4})(.{4})(.{12})$/;
+
+async function ledgerOf(crowd) {
+  const { cluster, type, id } = crowd;
+  const [event] = await cluster.ask(`SELECT id FROM events WHERE type = '${type}' AND external_id = '${id}'`);
+  const of = `event_id = ${event.id}`;
+  return {
+    entries: new Map((await cluster.ask(`SELECT * FROM queue_entries WHERE ${of}`)).map((row) => [row.seq, row])),
+    reservations: new Map((await cluster.ask(`SELECT * FROM reservations WHERE ${of}`)).map((row) => [row.id.replace(dashed, '$1-$2-$3-$4-$5'), row])),
+    sections: await cluster.ask(`SELECT * FROM sections WHERE ${of} ORDER BY position`),
+    seats: await cluster.ask(`SELECT s.* FROM seats s JOIN sections x ON x.id = s.section_id WHERE x.${of} AND s.state <> 'AVAILABLE'`),
+  };
+}
+
+function checkEntry(person, row, complain) {
+  const about = JSON.stringify({ person: { ...person, holds: person.holds.map(({ id, told }) => ({ id, told })), headers: 0 }, row });
+  if (row === undefined || row.user_id !== person.userId) return complain('an acknowledged place is not there', about);
+  const isOver = row.active_expires_at !== null && row.active_expires_at <= Date.now();
+  const mayBe = { WAITING: person.status === 'WAITING', ACTIVE: true, LEFT: person.leaves, COMPLETED: person.confirms, EXPIRED: isOver };
+  if (!mayBe[row.status]) complain('a place has another end than was told', about);
+  if (person.left && !['LEFT', 'COMPLETED', 'EXPIRED'].includes(row.status)) complain('who has left is still there', about);
+}
+
+function checkHold(hold, row, complain) {
+  const { person, ...rest } = hold;
+  const about = JSON.stringify({ hold: rest, leaves: person.leaves, row });
+  if (row === undefined) return complain('an acknowledged hold is not there', about);
+  if (row.user_id !== person.userId || row.seats !== hold.seats.join(',')) complain('a hold has another user or other seats', about);
+  if (row.strategy !== hold.strategy) complain('a hold has another strategy', about);
+  const isOver = row.expires_at <= Date.now();
+  const mayBe = {
+    HELD: hold.told === undefined,
+    CONFIRMED: hold.told === 'CONFIRMED' || (hold.told === undefined && hold.asked === 'confirm'),
+    CANCELLED: hold.told === 'CANCELLED' || (hold.told === undefined && (hold.asked === 'cancel' || person.leaves)),
+    EXPIRED: hold.told === 'EXPIRED' || (hold.told === undefined && isOver),
+  };
+  if (!mayBe[row.status]) complain('a hold is not what was told', about);
+}
+
+// Who was told before somebody else even asked stands before them.
+function checkOrder(people, complain) {
+  const told = people.filter(({ seq }) => seq !== undefined).sort((a, b) => a.told - b.told);
+  const asked = [...told].sort((a, b) => a.sent - b.sent);
+  let before = 0;
+  let highest = { seq: 0 };
+  for (const one of asked) {
+    for (; before < told.length && told[before].told < one.sent; before++) if (told[before].seq > highest.seq) highest = told[before];
+    if (highest.seq >= one.seq) complain('a later one has the lower number', JSON.stringify([highest.userId, highest.seq, one.userId, one.seq]));
+  }
+}
+
+function checkSeats({ reservations, seats }, complain) {
+  const owners = new Map();
+  for (const { id, section_id: section, seats: numbers, status } of reservations.values()) {
+    if (status !== 'HELD' && status !== 'CONFIRMED') continue;
+    for (const number of numbers.split(',')) {
+      const seat = `${section}/${number}`;
+      if (owners.has(seat)) complain('a seat is sold twice', `${seat}: ${owners.get(seat)}, ${id}`);
+      owners.set(seat, id);
+    }
+  }
+  if (seats.length !== owners.size) complain('seats are not those of the live reservations', `${seats.length}, ${owners.size}`);
+}
+
+// Every node shows what the ledger has: of seats, and of who waits and who is in.
+async function checkShown(crowd) {
+  const { cluster, name } = crowd;
+  const now = '(extract(epoch FROM clock_timestamp()) * 1000)';
+  const stored = async () => {
+    const { sections } = await ledgerOf(crowd);
+    const [{ waiting, active }] = await cluster.ask(
+      `SELECT count(*) FILTER (WHERE status = 'WAITING') AS waiting,
+              count(*) FILTER (WHERE status = 'ACTIVE' AND active_expires_at > ${now}) AS active FROM queue_entries`,
+    );
+    return { seats: sections.map((s) => [s.code, s.capacity - s.held - s.confirmed, s.held, s.confirmed]), waiting, active };
+  };
+  const shown = async (node) => {
+    const event = await node.call('GET', `/events/${name}`);
+    const queue = await node.admin('GET', `/admin/queue/${name}`);
+    const seats = event.json?.sections?.map((s) => [s.id, s.available, s.held, s.confirmed]);
+    return { seats, waiting: queue.json?.waiting, active: queue.json?.active };
+  };
+  for (const node of cluster.nodes) {
+    let last;
+    try {
+      await until('', async () => {
+        last = [await shown(node), await stored()];
+        return JSON.stringify(last[0]) === JSON.stringify(last[1]);
+      }, 12000);
+    } catch {
+      assert.deepEqual(last[0], last[1], `node ${node.number} shows other numbers than the ledger has`);
+    }
+  }
+}
+
+// The places of those who wait, as each node shows them, are in the order of their numbers, from
+// the first; whatever else a node says of a place, the ledger says too.
+async function checkPlaces(crowd, { entries }, complain) {
+  const people = crowd.people.filter(({ seq }) => seq !== undefined);
+  for (const node of crowd.cluster.nodes) {
+    const answers = await eachOf(people, 16, (person) => node.call('GET', `/queue/${crowd.name}/status`, { headers: person.headers }));
+    const waiting = [];
+    answers.forEach(({ status, json, text }, i) => {
+      const row = entries.get(people[i].seq);
+      const isOver = row?.status === 'ACTIVE' && row.active_expires_at <= Date.now();
+      if (status !== 200 || json.degraded) return complain('no place is shown', text);
+      if (json.status !== (isOver ? 'EXPIRED' : row?.status)) complain(`node ${node.number} shows another status than the ledger has`, `${row?.status} ${text}`);
+      if (json.status === 'WAITING') waiting.push([people[i].seq, json.position]);
+    });
+    waiting.sort(([a], [b]) => a - b);
+    waiting.forEach(([seq, position], i) => {
+      if (i > 0 && position <= waiting[i - 1][1]) complain('the order is another', JSON.stringify([waiting[i - 1], [seq, position]]));
+    });
+  }
+}
+
+async function checkReservations(crowd, complain) {
+  for (const node of crowd.cluster.nodes)
+    await eachOf(crowd.holds, 16, async (hold) => {
+      const { status, json, text } = await node.call('GET', `/reservations/${hold.id}`, { headers: hold.person.headers });
+      if (status !== 200 || `${json.seats}` !== `${hold.seats}`) complain('a reservation is not shown', text);
+      else if (hold.told !== undefined && json.status !== hold.told) complain('a reservation is shown otherwise', `${hold.told} ${text}`);
+    });
+}
+
+export async function check(crowd) {
+  const complaints = [...crowd.lies];
+  const complain = (what, detail) => complaints.push(`${what}: ${detail}`);
+  const { cluster, name } = crowd;
+  const paused = await cluster.nodes[0].admin('POST', `/admin/queue/${name}/pause`);
+  assert.equal(paused.status, 200, paused.text);
+  assert.ok(crowd.mostActive <= 16, `${crowd.mostActive} were ACTIVE at once`);
+  await checkShown(crowd);
+  const ledger = await ledgerOf(crowd);
+  for (const person of crowd.people) if (person.seq !== undefined) checkEntry(person, ledger.entries.get(person.seq), complain);
+  for (const hold of crowd.holds) checkHold(hold, ledger.reservations.get(hold.id), complain);
+  checkOrder(crowd.people, complain);
+  checkSeats(ledger, complain);
+  await checkPlaces(crowd, ledger, complain);
+  await checkReservations(crowd, complain);
+  assert.deepEqual(complaints.slice(0, 8), [], `${complaints.length} complaints; the crowd: ${JSON.stringify(crowd.summary())}`);
+}
