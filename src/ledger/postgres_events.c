@@ -147,8 +147,8 @@ static bool list_removed(struct pg *db, struct ledger_events_read *read) {
                              "SELECT id, version, type, external_id FROM events"
                              " WHERE deleted_at IS NOT NULL ORDER BY id",
                              NULL, 0);
-    if (!ok || rows.count == 0) return ok;
-    read->removed = mem_new((size_t)rows.count * sizeof *read->removed);
+    if (!ok) return false;
+    read->removed = mem_new((size_t)(rows.count + 1) * sizeof *read->removed);
     while (ok && pg_next(&rows)) {
         struct removed_event *e = &read->removed[read->removed_count++];
         e->key = pg_i64(&rows, 0);
@@ -170,16 +170,17 @@ static void list_free(struct ledger_events_read *read) {
     read->removed_count = 0;
 }
 
-/* Every change has its audit row, and retention leaves the last one. The mark is read first: a
- * change that comes between is told now, and once more. */
+/* Versions only grow, so their sum tells any change; the highest one would not, for a lower one may
+ * be committed after it. The mark is read first: a change that comes between is told now, and once
+ * more. */
 bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->events = NULL;
     read->count = 0;
     read->removed = NULL;
     read->removed_count = 0;
     read->mark = 0;
-    bool ok =
-        pg_number_cells(db, &read->mark, "SELECT 1 + coalesce(max(id), 0) FROM audit", NULL, 0);
+    bool ok = pg_number_cells(
+        db, &read->mark, "SELECT (1 + coalesce(sum(version), 0))::bigint FROM events", NULL, 0);
     if (!ok || read->mark == read->known_mark) return ok;
     ok = pg_events_load(db, &(struct ledger_reader){.on_event = list_event, .to = read}) &&
          list_removed(db, read);
