@@ -28,13 +28,14 @@ export class Cluster {
   static async start({ nodes = 2, sentinel = false, args = [] } = {}) {
     const self = new Cluster();
     self.args = args;
+    self.nodes = [];
+    self.proxies = [];
     self.redisName = sentinel ? 'sentinel' : 'redis';
     self.folder = tempFolder();
     for (const name of Object.values(KEYS))
       fs.writeFileSync(path.join(self.folder, name), `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 });
     self.adminKey = fs.readFileSync(path.join(self.folder, 'admin.key'), 'utf8').trim();
     await self.startServices(self.redisName, 'postgres', '--unsafe-fast', '--with-parent', String(process.pid));
-    self.nodes = [];
     await Promise.all(Array.from({ length: nodes }, () => self.join()));
     return self;
   }
@@ -59,6 +60,7 @@ export class Cluster {
     const number = (this.joined = (this.joined ?? 0) + 1);
     const postgres = await Proxy.open(Number(this.env.POSTGRES_PORT));
     const redis = this.redisName === 'redis' ? await Proxy.open(Number(this.env.REDIS_PORT)) : undefined;
+    this.proxies.push(...[redis, postgres].filter(Boolean));
     const hot = redis === undefined ? this.env.SENTINEL_URL : `redis://127.0.0.1:${redis.port}`;
     const keys = Object.entries(KEYS).flatMap(([flag, name]) => [flag, path.join(this.folder, name)]);
     const node = await start({
@@ -115,8 +117,12 @@ export class Cluster {
     const audit = run(['audit', '--data', this.folder, '--ledger', this.env.POSTGRES_URL]);
     assert.equal(audit.status, 0, audit.stdout + audit.stderr);
     assert.match(audit.stdout, /\d+ checks, 0 violations/);
+  }
+
+  // Whatever has become of the test.
+  async abandon() {
+    for (const proxy of this.proxies) proxy.close();
     await output(SERVICES, ['stop', this.env.SERVICES_DIR]);
-    for (const { redis, postgres } of this.nodes) for (const proxy of [redis, postgres]) proxy?.close();
     removeFolder(this.folder);
   }
 }

@@ -286,6 +286,6 @@ export class Crowd {
 
   summary() {
     const acknowledged = this.people.filter(({ seq }) => seq !== undefined).length;
-    return { people: this.people.length, acknowledged, holds: this.holds.length, mostActive: this.mostActive, ...this.done };
+    return { people: this.people.length, acknowledged, holds: this.holds.length, mostActive: this.mostActive, stale: this.stale, ...this.done };
   }
 }

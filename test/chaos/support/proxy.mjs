@@ -82,7 +82,7 @@ export class Proxy {
       this.taken++;
       this.pairs.add(new Pair(this, client));
     });
-    this.listener.listen(this.port, '127.0.0.1');
+    this.listener.listen(this.port, '127.0.0.1').unref();
     await once(this.listener, 'listening');
     this.port = this.listener.address().port;
   }
