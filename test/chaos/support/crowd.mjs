@@ -14,13 +14,13 @@ import { pause, until } from '../../e2e/support/server.mjs';
 const SECTIONS = { A: ['slot'], B: ['lock'], C: ['adaptive'], D: ['optimistic', 'pessimistic', 'distributed-lock'] };
 const MODES = { A: 'slot', B: 'lock', C: 'adaptive', D: 'seat' };
 const CAPACITY = 200;
-const MAX_ACTIVE = 16;
+export const MAX_ACTIVE = 16;
 const HOLD_SECONDS = 6;
 // How far a node's word about a time may be off: it answers under load.
 const SLACK_MS = 250;
 // Some people wait for an answer; others try the next node soon.
 const PATIENT_MS = 20000;
-const HASTY_MS = 1500;
+const HASTY_MS = 2500;
 
 const REFUSALS = ['seat_taken', 'sold_out', 'conflict', 'lock_timeout', 'lock_lost'];
 
@@ -33,7 +33,7 @@ export function numberOf(token) {
 }
 
 export class Crowd {
-  static async gather(cluster, { size = 60, name = 'CONCERT/1', activeTtlSeconds = 30 } = {}) {
+  static async gather(cluster, { size = 48, name = 'CONCERT/1', activeTtlSeconds = 12 } = {}) {
     const self = new Crowd();
     Object.assign(self, { cluster, size, name, agents: new Map() });
     [self.type, self.id] = name.split('/');
@@ -60,6 +60,7 @@ export class Crowd {
     this.since = {}; // the same, since mark()
     this.ending = false;
     this.mostActive = 0;
+    this.guests = 0;
   }
 
   // ---- asking ----
@@ -121,9 +122,23 @@ export class Crowd {
 
   // ---- one of them ----
 
-  async live() {
+  newPerson() {
     const person = { userId: `user${this.people.length + 1}`, holds: [], sent: performance.now() };
     this.people.push(person);
+    return person;
+  }
+
+  // Somebody who is ACTIVE soon, for the test to play with: in a lane before all others.
+  async guest() {
+    const person = this.newPerson();
+    person.lane = 0;
+    this.guests++;
+    assert.ok((await this.enter(person)) && (await this.wait(person)), 'the guest is in');
+    return person;
+  }
+
+  async live() {
+    const person = this.newPerson();
     if (!(await this.enter(person)) || !(await this.wait(person))) return;
     const wishes = 1 + Math.floor(Math.random() * 2);
     for (let i = 0; i < wishes && !this.ending; i++) {
@@ -134,8 +149,10 @@ export class Crowd {
     if (!this.ending && Math.random() < 0.8) await this.leave(person);
   }
 
-  async enter(person) {
-    const answer = await this.insist('enter', 'POST', `/queue/${this.name}/enter`, { body: { userId: person.userId } });
+  async enter(person, node) {
+    const how = person.lane === undefined ? {} : { headers: { authorization: `Bearer ${this.cluster.adminKey}` } };
+    const body = { userId: person.userId, lane: person.lane };
+    const answer = await this.insist('enter', 'POST', `/queue/${this.name}/enter`, { body, ...how }, node);
     if (answer === undefined) return false;
     if (answer.status !== 200 && answer.status !== 202) return this.lie('enter', answer.text), false;
     person.token = answer.json.entryToken;
@@ -155,8 +172,9 @@ export class Crowd {
     if (status === 'WAITING' && person.status === 'ACTIVE' && sent > person.heard) this.lie('back to WAITING', text);
     if (status !== 'WAITING' && status !== 'ACTIVE' && !mayHaveEnded) this.lie('a place has gone', text);
     if (status === 'WAITING') {
-      if (person.position !== undefined && sent > person.heard && position > person.position) this.lie('moved back', { ...text, from: person.position });
+      if (sent > person.heard && position > person.position + this.guests - person.guests) this.lie('moved back', { ...text, from: person.position });
       person.position = position;
+      person.guests = this.guests;
     }
     if (status === 'ACTIVE') person.expiresMs = Date.parse(place.activeExpiresAt);
     person.status = status;
@@ -165,7 +183,7 @@ export class Crowd {
 
   async wait(person) {
     while (person.status === 'WAITING' && !this.ending) {
-      await pause(150 + Math.random() * 250);
+      await pause(300 + Math.random() * 400);
       const sent = performance.now();
       const answer = await this.ask('status', 'GET', `/queue/${this.name}/status`, { headers: person.headers });
       if (answer === undefined || answer.status === 503) continue;
@@ -175,24 +193,31 @@ export class Crowd {
     return person.status === 'ACTIVE' && !this.ending;
   }
 
-  async hold(person, key) {
+  // `wish`: section, strategy, and seats or quantity. Without a key, what is in doubt is asked for
+  // anew.
+  async hold(person, key, wish = this.wish(), node = undefined) {
+    const body = { eventType: this.type, eventId: this.id, ...wish };
+    const answer = await this.insist(`hold ${body.strategy}`, 'POST', '/reservations', {
+      headers: key === undefined ? person.headers : { ...person.headers, 'idempotency-key': key },
+      body,
+    }, node);
+    if (answer === undefined) return undefined;
+    if (answer.status !== 201) return this.refused(person, answer), undefined;
+    const told = { ...answer.json, person, key, body, expiresMs: Date.parse(answer.json.expiresAt) };
+    if (told.seats.length !== (wish.quantity ?? wish.seats.length)) this.lie('not as many seats', answer.text);
+    if (wish.seats && `${wish.seats}` !== `${told.seats}`) this.lie('other seats', answer.text);
+    person.holds.push(told);
+    this.holds.push(told);
+    return told;
+  }
+
+  wish() {
     const section = pick(Object.keys(SECTIONS));
     const n = 1 + Math.floor(Math.random() * 2);
     const first = 1 + Math.floor(Math.random() * (CAPACITY - n));
     const seats = Array.from({ length: n }, (_, i) => first + i);
-    const wish = Math.random() < 0.5 ? { quantity: n } : { seats };
-    const body = { eventType: this.type, eventId: this.id, section, strategy: pick(SECTIONS[section]), ...wish };
-    const answer = await this.insist(`hold ${body.strategy}`, 'POST', '/reservations', {
-      headers: { ...person.headers, 'idempotency-key': key },
-      body,
-    });
-    if (answer === undefined) return undefined;
-    if (answer.status !== 201) return this.refused(person, answer), undefined;
-    const told = { ...answer.json, person, key, body, expiresMs: Date.parse(answer.json.expiresAt) };
-    if (told.seats.length !== n || (wish.seats && `${wish.seats}` !== `${told.seats}`)) this.lie('other seats', answer.text);
-    person.holds.push(told);
-    this.holds.push(told);
-    return told;
+    const which = Math.random() < 0.5 ? { quantity: n } : { seats };
+    return { section, strategy: pick(SECTIONS[section]), ...which };
   }
 
   refused(person, answer) {
@@ -282,6 +307,13 @@ export class Crowd {
     await this.sampling;
     for (const agent of this.agents.values()) agent.destroy();
     this.agents.clear();
+  }
+
+  // Whatever has become of the test.
+  abandon() {
+    this.ending = true;
+    this.overAt = 0;
+    for (const agent of this.agents.values()) agent.destroy();
   }
 
   summary() {
