@@ -10,8 +10,8 @@ const DEADLINE_MS = 2000;
 
 async function outage(cluster, crowd, begin, end) {
   const before = await cluster.epoch();
-  const holders = await Promise.all(
-    Array.from({ length: 4 }, async () => {
+  const [leaver, ...holders] = await Promise.all(
+    Array.from({ length: 5 }, async () => {
       const person = await crowd.guest();
       const hold = await crowd.hold(person, `${person.userId}-0`, { section: 'A', strategy: 'slot', quantity: 1 });
       return { person, hold };
@@ -26,6 +26,10 @@ async function outage(cluster, crowd, begin, end) {
     ),
   );
   assert.deepEqual(holders.map(({ hold }) => hold.told), ['CONFIRMED', 'CANCELLED', 'CONFIRMED', 'CANCELLED']);
+  // To leave is to give back what is held: that is known to Redis.
+  const left = await cluster.nodes[0].call('DELETE', '/queue/CONCERT/1/leave', { headers: leaver.person.headers });
+  leaver.person.leaves = true;
+  assert.equal(left.status, 503, left.text);
   await pause(DEADLINE_MS + 1000);
   crowd.mark();
   await pause(3000);
@@ -36,6 +40,9 @@ async function outage(cluster, crowd, begin, end) {
   assert.ok(crowd.count(/^(enter|hold \S+|leave) (hot_|recovering)/) > 0, JSON.stringify(seen));
   await over;
   await end();
+  await crowd.leave(leaver.person);
+  const [{ status }] = await cluster.ask(`SELECT status FROM reservations WHERE id = '${leaver.hold.id}'`);
+  assert.match(status, /CANCELLED|EXPIRED/, 'nothing is held for who has left');
   crowd.mark();
   await crowd.succeeds(8);
   assert.deepEqual(await cluster.epoch(), before, 'it is the Redis that it was');

@@ -171,7 +171,8 @@ export class Crowd {
     if (place.userId !== person.userId) this.lie('somebody else', text);
     if (status === 'WAITING' && person.status === 'ACTIVE' && sent > person.heard) this.lie('back to WAITING', text);
     if (status !== 'WAITING' && status !== 'ACTIVE' && !mayHaveEnded) this.lie('a place has gone', text);
-    if (status === 'WAITING') {
+    // From the ledger it is a second old.
+    if (status === 'WAITING' && !place.degraded) {
       if (sent > person.heard && position > person.position + this.guests - person.guests) this.lie('moved back', { ...text, from: person.position });
       person.position = position;
       person.guests = this.guests;
