@@ -169,7 +169,7 @@ export class Crowd {
     const text = { user: person.userId, seq: person.seq, was: person.status, is: place };
     const mayHaveEnded = person.leaves || person.confirms || (person.expiresMs ?? Infinity) <= Date.now() + SLACK_MS;
     if (place.userId !== person.userId) this.lie('somebody else', text);
-    if (status === 'WAITING' && person.status === 'ACTIVE' && sent > person.heard) this.lie('back to WAITING', text);
+    if (status === 'WAITING' && person.status === 'ACTIVE' && sent > person.heard && !person.degraded) this.lie('back to WAITING', text);
     if (status !== 'WAITING' && status !== 'ACTIVE' && !mayHaveEnded) this.lie('a place has gone', text);
     // From the ledger it is a second old.
     if (status === 'WAITING' && !place.degraded) {
@@ -179,11 +179,13 @@ export class Crowd {
     }
     if (status === 'ACTIVE') person.expiresMs = Date.parse(place.activeExpiresAt);
     person.status = status;
+    person.degraded = place.degraded;
     person.heard = performance.now();
   }
 
   async wait(person) {
-    while (person.status === 'WAITING' && !this.ending) {
+    // The ledger may know of an admission before Redis: it counts when that does.
+    while ((person.status === 'WAITING' || person.degraded) && !this.ending) {
       await pause(300 + Math.random() * 400);
       const sent = performance.now();
       const answer = await this.ask('status', 'GET', `/queue/${this.name}/status`, { headers: person.headers });
@@ -191,7 +193,7 @@ export class Crowd {
       if (answer.status !== 200) this.lie('status', answer.text);
       else this.hear(person, answer.json, sent);
     }
-    return person.status === 'ACTIVE' && !this.ending;
+    return person.status === 'ACTIVE' && !person.degraded && !this.ending;
   }
 
   // `wish`: section, strategy, and seats or quantity. Without a key, what is in doubt is asked for
