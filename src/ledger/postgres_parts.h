@@ -211,6 +211,7 @@ struct pg_session {
     struct uuid id; /* under which its transactions are found */
     int64_t number; /* of the last one */
     int64_t deadline_ms;
+    bool was_used;
     bool opening;
     int64_t opening_until_ns;
     int64_t retry_ns;  /* steady: when it may be opened again */
@@ -231,6 +232,9 @@ void pg_session_init(struct pg_session *s, const struct postgres_ledger_options 
 void pg_session_deinit(struct pg_session *s);
 /* Goes on with connecting, for `ms` at the most. Whether there is a connection. */
 bool pg_session_up(struct pg_session *s, int64_t ms);
+/* Before something is done with it: waits for a moment, should it have broken; but the first time,
+ * when nothing is known to be wrong, as for any answer. False: its failure says why. */
+bool pg_session_ready(struct pg_session *s);
 /* Writes them, however often that takes. Returns how many of them are done, which are the first
  * then; the others were passed on to the waiters. */
 size_t pg_session_write(struct pg_session *s, struct ledger_record **records, size_t count);

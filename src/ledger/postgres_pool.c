@@ -10,9 +10,6 @@
 #include "ledger/postgres_parts.h"
 #include "run/mailbox.h"
 
-/* How long a question waits for a connection. */
-#define READER_UP_MS 300
-
 struct lane_thread {
     struct pg_lane *lane;
     struct pg_session session;
@@ -106,7 +103,7 @@ static bool answer_in_one(struct pg *db, struct ledger_record *r) {
 static void answer(struct pg_session *s, struct ledger_record *r) {
     for (int tries = 0; tries < 2; tries++) {
         r->result = ERR_OK;
-        if (!pg_session_up(s, READER_UP_MS)) break;
+        if (!pg_session_ready(s)) break;
         if (answer_in_one(&s->db, r)) return;
         bool alive = pg_alive(&s->db);
         pg_rollback(&s->db);

@@ -23,7 +23,7 @@
 #define PAUSE_MAX_MS 1000
 /* How long one step of anything takes, so that there is time for something else between. */
 #define STEP_MS 20
-/* A connection that was lost unnoticed is replaced within this, or the records fail. */
+/* A connection that was lost unnoticed is replaced within this, or what needs it fails. */
 #define RENEW_MS 300
 #define TRIES_MAX 8
 
@@ -107,6 +107,14 @@ bool pg_session_up(struct pg_session *s, int64_t ms) {
     return true;
 }
 
+bool pg_session_ready(struct pg_session *s) {
+    bool is_up = pg_session_up(s, s->was_used ? RENEW_MS : s->deadline_ms);
+    s->was_used = true;
+    if (!is_up && s->db.failure.text[0] == '\0')
+        pg_fail(&s->db, PG_CONNECTION_LOST, "there is no connection");
+    return is_up;
+}
+
 /* --- one transaction, to its end --- */
 
 static bool is_undecided(struct pg *db, const struct pg_batch *b, bool *undecided) {
@@ -160,7 +168,7 @@ static enum pg_end transact(struct pg_session *s, struct pg_batch *b) {
     b->session = s->id;
     b->wait = s->wait || s->wait_briefly;
     for (int tries = 0; end == PG_LOST && tries < 2; tries++) {
-        if (!pg_session_up(s, RENEW_MS)) return PG_LOST;
+        if (!pg_session_ready(s)) return PG_LOST;
         b->number = ++s->number;
         s->db.until_ns = clock_steady_ns() + s->settings.wait_ms * 1000000;
         end = pg_transact(&s->db, b);

@@ -341,6 +341,7 @@ struct ledger_fact {
     struct uuid reservation;
     int64_t event_key;
     int64_t section_key;
+    enum reservation_status kind;   /* what it became then */
     enum strategy strategy;         /* of the reservation */
     enum reservation_status status; /* of the reservation, now */
 };

@@ -61,7 +61,7 @@ static void on_synced(struct seat_sync_op *s) {
     told(r, s->op.result, 0);
 }
 
-/* HELD where the ledger decides: the hot store hears of its seats by being told of it. */
+/* Held where the ledger decides: the hot store hears of its seats by being told of it. */
 static void on_found(struct task *task) {
     struct relay *r = CONTAINER_OF(task, struct relay, get.record.task);
     struct reservation *found = r->get.found;
@@ -97,13 +97,30 @@ static void on_followed(struct follow_op *f) {
     told(r, f->op.result, changed);
 }
 
+/* A hold that the hot store decided itself is settled there, by its node or by whoever takes it up.
+ */
+static bool is_the_hot_stores(enum strategy s) {
+    return s == STRATEGY_SLOT || s == STRATEGY_LOCK || s == STRATEGY_ADAPTIVE;
+}
+
+static bool is_settled_there(const struct ledger_fact *f) {
+    return f->status == RESERVATION_HELD && is_the_hot_stores(f->strategy);
+}
+
+/* Where the ledger decides, the hot store may not know the hold at all: nothing that came of it
+ * says so, not even that it was confirmed since. */
+static bool is_hold_to_tell(const struct ledger_fact *f) {
+    return f->kind == RESERVATION_HELD && reservation_is_live(f->status) &&
+           !is_the_hot_stores(f->strategy);
+}
+
 /* As many as are of one event, one behind the other. */
 static void tell_news(struct relay *r) {
     const struct ledger_fact *first = &r->read.facts[r->done];
     size_t n = 0;
     while (r->done + n < r->read.count) {
         const struct ledger_fact *f = first + n;
-        if (f->event_key != first->event_key || f->status == RESERVATION_HELD) break;
+        if (f->event_key != first->event_key || is_settled_there(f) || is_hold_to_tell(f)) break;
         r->news[n++] = (struct reservation_news){
             .id = f->reservation, .section_key = f->section_key, .status = f->status};
     }
@@ -115,19 +132,11 @@ static void tell_news(struct relay *r) {
     seats_follow(r->events->seats, &r->follow);
 }
 
-/* A hold that the hot store decided itself is settled there, by its node or by whoever takes it up.
- */
-static bool is_the_hot_stores(enum strategy s) {
-    return s == STRATEGY_SLOT || s == STRATEGY_LOCK || s == STRATEGY_ADAPTIVE;
-}
-
 static void next(struct relay *r) {
-    while (r->done < r->read.count && r->read.facts[r->done].status == RESERVATION_HELD &&
-           is_the_hot_stores(r->read.facts[r->done].strategy))
-        r->done++;
+    while (r->done < r->read.count && is_settled_there(&r->read.facts[r->done])) r->done++;
     if (r->done == r->read.count)
         tick_off(r);
-    else if (r->read.facts[r->done].status == RESERVATION_HELD)
+    else if (is_hold_to_tell(&r->read.facts[r->done]))
         tell_held(r, &r->read.facts[r->done]);
     else
         tell_news(r);

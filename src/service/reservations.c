@@ -469,7 +469,14 @@ static void ask_holds(struct leaving *l, size_t room);
 static void on_holds_told(struct holds_op *h) {
     struct leaving *l = CONTAINER_OF(h, struct leaving, holds);
     size_t held = 0;
-    size_t known = h->op.result == ERR_OK ? h->count : 0; /* the ledger says if the event is gone */
+    size_t known = h->op.result == ERR_OK ? h->count : 0;
+    /* What is to be cancelled can't be told: nobody leaves without it. But the ledger says whether
+     * the event is gone; and who has left already has left. */
+    bool is_lost = h->op.result != ERR_OK && h->op.result != ERR_EVENT_NOT_FOUND;
+    if (is_lost && l->rounds == 1) {
+        l->done(l, h->op.result);
+        return;
+    }
     if (known > h->max) {
         ask_holds(l, known);
         return;

@@ -72,6 +72,7 @@ static void what_became_of_reservations_is_told_until_it_is_relayed(void **state
         assert_int_equal(f->event_key, d->event->key);
         assert_int_equal(f->section_key, d->event->sections[i % 2].key);
         assert_int_equal(f->strategy, STRATEGY_ADAPTIVE);
+        assert_int_equal(f->kind, i < 2 ? RESERVATION_HELD : f->status);
         /* As it is now, also with the fact that it was held. */
         assert_int_equal(f->status, i % 2 == 0 ? RESERVATION_CONFIRMED : RESERVATION_CANCELLED);
     }

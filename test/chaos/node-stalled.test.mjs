@@ -1,0 +1,50 @@
+// A node that stands still past the ledger's deadline while enters and claims of its own are
+// pending: another one takes them up, and what it writes when it goes on comes too late.
+import { pause, until } from '../e2e/support/server.mjs';
+import { chaos } from './support/chaos.mjs';
+
+const DEADLINE_MS = 2500;
+const args = ['--ledger-deadline-ms', String(DEADLINE_MS)];
+const TAKEN_UP = (what) => `admitone_hot_taken_up_total{what="${what}"}`;
+
+// What has been so for a while is the stalled node's: the other one writes.
+async function pendingOf(cluster) {
+  const [enters, claims] = await Promise.all(
+    ['queue:{CONCERT:1}:pending', 'claim:{CONCERT:1}:pending'].map((key) => cluster.redisCli('ZCOUNT', key, '-inf', String(Date.now() - 700))),
+  );
+  return { enters: Number(enters), claims: Number(claims) };
+}
+
+chaos('trap 13: what a stalled node left pending is taken up, and its late writes are refused', { args, crowd: { activeTtlSeconds: 40 } }, async (cluster, crowd) => {
+  const [stalled, other] = cluster.nodes;
+  for (let round = 0; round < 2; round++) {
+    const buyers = await Promise.all([crowd.guest(), crowd.guest(), crowd.guest()]);
+    const takenUp = async (what) => {
+      const { text } = await other.call('GET', '/metrics');
+      return Number(text.split('\n').find((line) => line.startsWith(TAKEN_UP(what))).split(' ')[1]);
+    };
+    const before = { enters: await takenUp('enter'), claims: await takenUp('claim') };
+    stalled.postgres.hold();
+    // Keys would be looked up in the ledger first. They wait for this node, and ask the others only when it has answered with 503.
+    const asked = [
+      ...Array.from({ length: 4 }, () => crowd.newPerson()).map((person) => crowd.enter(person, stalled)),
+      ...buyers.map((person, i) => crowd.hold(person, undefined, { section: 'A', strategy: 'slot', quantity: 1 + (i % 2) }, stalled)),
+    ];
+    await until('enters and claims are pending', async () => {
+      const { enters, claims } = await pendingOf(cluster);
+      return enters >= 3 && claims >= 2;
+    });
+    stalled.signal('SIGSTOP');
+    await until(
+      'the other node has taken them up',
+      async () => (await takenUp('enter')) > before.enters && (await takenUp('claim')) > before.claims,
+      15000,
+    );
+    if (round === 0) stalled.postgres.release();
+    await pause(200);
+    stalled.signal('SIGCONT');
+    await pause(200);
+    if (round === 1) stalled.postgres.drop();
+    await Promise.all(asked);
+  }
+});

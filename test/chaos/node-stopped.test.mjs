@@ -1,0 +1,66 @@
+// A node that stands still (SIGSTOP) past the lease of its locks and goes on as if nothing had
+// happened.
+import assert from 'node:assert/strict';
+
+import { pause, until } from '../e2e/support/server.mjs';
+import { chaos } from './support/chaos.mjs';
+
+const LEASE_MS = 500;
+const args = ['--lock-lease-ms', String(LEASE_MS)];
+const SEAT = { section: 'D', strategy: 'distributed-lock', seats: [200] };
+
+const seatLocks = (cluster) => cluster.redisCli('--raw', 'KEYS', 'lock:*').then((text) => text.split('\n').filter(Boolean));
+
+// Of a request to that node, alone; undefined until it is answered.
+function holdOn(node, person) {
+  const asked = { answer: undefined };
+  asked.done = node
+    .call('POST', '/reservations', {
+      headers: person.headers,
+      body: { eventType: 'CONCERT', eventId: '1', ...SEAT },
+      timeoutMs: 30000,
+    })
+    .then((answer) => (asked.answer = answer));
+  return asked;
+}
+
+chaos('trap 20: what was written under a lock that is somebody else\'s by now is refused', { args, crowd: { activeTtlSeconds: 30 } }, async (cluster, crowd) => {
+  const [stopped, other] = cluster.nodes;
+  const [slow, fast] = await Promise.all([crowd.guest(), crowd.guest()]);
+  // Whatever keeps the seat (somebody of the crowd may hold it) ends with its hold.
+  await until('the seat is free', async () => {
+    const { json } = await other.call('GET', '/events/CONCERT/1/sections/D/seats');
+    return json?.seats?.[199] === 'A';
+  }, 15000);
+
+  stopped.postgres.hold();
+  const before = new Set(await seatLocks(cluster));
+  const late = holdOn(stopped, slow);
+  await until('the lock is taken', async () => (await seatLocks(cluster)).some((key) => !before.has(key) && /200/.test(key)));
+  await pause(100); // the write is under way
+  stopped.signal('SIGSTOP');
+  const won = await until('the other node has the lock', async () => {
+    const hold = await crowd.hold(fast, `fast-${performance.now()}`, SEAT, other);
+    return hold;
+  }, 15000);
+  await crowd.finish(fast, won, 'cancel', 'CANCELLED'); // the seat is free, and was in other hands
+  stopped.postgres.release();
+  await pause(200);
+  stopped.signal('SIGCONT');
+  await late.done;
+  // Its own way to PostgreSQL stood still, too: it may know no more than that.
+  assert.ok(['lock_lost', 'ledger_failed', 'ledger_unknown', 'lock_timeout'].includes(late.answer.json?.code), late.answer.text);
+  crowd.late = late.answer.json.code;
+  const [{ n }] = await cluster.ask(`SELECT count(*) AS n FROM reservations WHERE user_id = '${slow.userId}' AND status <> 'VOID'`);
+  assert.equal(n, 0);
+});
+
+chaos('a node that stands still again and again past its leases tells the truth when it goes on', { args }, async (cluster, crowd) => {
+  for (let round = 0; round < 6; round++) {
+    const node = cluster.nodes[round % 2];
+    node.signal('SIGSTOP');
+    await pause(LEASE_MS * 3);
+    node.signal('SIGCONT');
+    await pause(300 + Math.random() * 700);
+  }
+});

@@ -1,0 +1,128 @@
+// Nodes on a Redis and a PostgreSQL of their own, each node with its own way to each of the two
+// (proxy.mjs), so that a test can break the one and not the other. All of it ends with the test
+// program.
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+import { environment, removeFolder, run, start, tempFolder, until } from '../../e2e/support/server.mjs';
+import { Proxy } from './proxy.mjs';
+
+const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
+const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
+
+const execute = promisify(execFile);
+// Never blocks: the load and the proxies go on meanwhile.
+async function output(file, args, timeout = 60000) {
+  const { stdout } = await execute(file, args, { env: environment(), timeout, maxBuffer: 64 << 20 });
+  return stdout.trim();
+}
+
+export class Cluster {
+  // `sentinel`: Redis is a master and a replica under three Sentinels, which nodes reach directly.
+  // `args`: further flags of every node.
+  static async start({ nodes = 2, sentinel = false, args = [] } = {}) {
+    const self = new Cluster();
+    self.args = args;
+    self.nodes = [];
+    self.proxies = [];
+    self.redisName = sentinel ? 'sentinel' : 'redis';
+    self.folder = tempFolder();
+    for (const name of Object.values(KEYS))
+      fs.writeFileSync(path.join(self.folder, name), `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 });
+    self.adminKey = fs.readFileSync(path.join(self.folder, 'admin.key'), 'utf8').trim();
+    await self.startServices(self.redisName, 'postgres', '--unsafe-fast', '--with-parent', String(process.pid));
+    await Promise.all(Array.from({ length: nodes }, () => self.join()));
+    return self;
+  }
+
+  async startServices(...args) {
+    const known = this.env === undefined ? [] : ['--dir', this.env.SERVICES_DIR];
+    const printed = await output(SERVICES, ['start', ...args, ...known], 90000);
+    this.env = Object.fromEntries(printed.split('\n').map((line) => line.split(/=(.*)/s)));
+  }
+
+  // Of one service, as an operator would; its data stay.
+  stopService(name) {
+    return output(SERVICES, ['stop', this.env.SERVICES_DIR, name]);
+  }
+
+  startService(name) {
+    return this.startServices(name, '--unsafe-fast');
+  }
+
+  // One more node; the others need not know.
+  async join() {
+    const number = (this.joined = (this.joined ?? 0) + 1);
+    const postgres = await Proxy.open(Number(this.env.POSTGRES_PORT));
+    const redis = this.redisName === 'redis' ? await Proxy.open(Number(this.env.REDIS_PORT)) : undefined;
+    this.proxies.push(...[redis, postgres].filter(Boolean));
+    const hot = redis === undefined ? this.env.SENTINEL_URL : `redis://127.0.0.1:${redis.port}`;
+    const keys = Object.entries(KEYS).flatMap(([flag, name]) => [flag, path.join(this.folder, name)]);
+    const node = await start({
+      dataDir: path.join(this.folder, `node-${number}`),
+      args: ['--hot', hot, '--ledger', `postgres://admitone@127.0.0.1:${postgres.port}/admitone`, ...keys, ...this.args],
+    });
+    Object.assign(node, { adminKey: this.adminKey, redis, postgres, number });
+    this.nodes.push(node);
+    return node;
+  }
+
+  async kill9(node) {
+    this.nodes.splice(this.nodes.indexOf(node), 1);
+    await node.kill9();
+  }
+
+  redisCli(...words) {
+    return output('redis-cli', ['-h', '127.0.0.1', '-p', this.env.REDIS_PORT, ...words]);
+  }
+
+  // Rows as objects.
+  async ask(sql) {
+    const question = `SELECT coalesce(json_agg(t), '[]') FROM (${sql}) t`;
+    return JSON.parse(await output('psql', [this.env.POSTGRES_URL, '-qAtX', '-v', 'ON_ERROR_STOP=1', '-c', question]));
+  }
+
+  // The sum over the nodes that live.
+  async metric(name) {
+    const texts = await Promise.all(this.nodes.map(async (node) => (await node.call('GET', '/metrics')).text));
+    const lines = texts.flatMap((text) => text.split('\n')).filter((line) => line.startsWith(`${name} `));
+    assert.ok(lines.length > 0, `there is no metric ${name}`);
+    return lines.reduce((sum, line) => sum + Number(line.slice(name.length + 1)), 0);
+  }
+
+  async epoch() {
+    return (await this.ask("SELECT number, identity FROM epochs WHERE name = 'hot'"))[0];
+  }
+
+  // Every node works with the hot store and the ledger again: it says so itself.
+  isWell(timeoutMs = 15000) {
+    return until(
+      'every node works again',
+      async () => {
+        const answers = await Promise.all(this.nodes.map((node) => node.call('GET', '/ready')));
+        return answers.every(({ status }) => status === 200);
+      },
+      timeoutMs,
+    );
+  }
+
+  // The nodes end with 0 and without a report, and the ledger agrees with itself.
+  async stop() {
+    await Promise.all(this.nodes.map((node) => node.stop()));
+    const audit = run(['audit', '--data', this.folder, '--ledger', this.env.POSTGRES_URL]);
+    assert.equal(audit.status, 0, audit.stdout + audit.stderr);
+    assert.match(audit.stdout, /\d+ checks, 0 violations/);
+  }
+
+  // Whatever has become of the test.
+  async abandon() {
+    for (const proxy of this.proxies) proxy.close();
+    await output(SERVICES, ['stop', this.env.SERVICES_DIR]);
+    removeFolder(this.folder);
+  }
+}

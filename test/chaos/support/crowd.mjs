@@ -1,0 +1,326 @@
+// A crowd that buys over all nodes while a test breaks things, and the book of what it was told.
+// Everybody enters, polls until ACTIVE, holds seats in a section of some mode with an
+// Idempotency-Key, then confirms, cancels, lets it expire, or leaves. A request that is answered
+// with 503, or not at all, is sent again, to whichever node, until there is an answer: so nothing
+// of what is asked stays in doubt, unless the crowd had to end first.
+//
+// What contradicts something that was told before is a *lie*, and is written down as it happens;
+// the rest is compared with the ledger when all is quiet (check).
+import assert from 'node:assert/strict';
+import http from 'node:http';
+
+import { pause, until } from '../../e2e/support/server.mjs';
+
+const SECTIONS = { A: ['slot'], B: ['lock'], C: ['adaptive'], D: ['optimistic', 'pessimistic', 'distributed-lock'] };
+const MODES = { A: 'slot', B: 'lock', C: 'adaptive', D: 'seat' };
+const CAPACITY = 200;
+export const MAX_ACTIVE = 16;
+const HOLD_SECONDS = 6;
+// How far a node's word about a time may be off: it answers under load.
+const SLACK_MS = 250;
+// Some people wait for an answer; others try the next node soon.
+const PATIENT_MS = 20000;
+const HASTY_MS = 2500;
+
+const REFUSALS = ['seat_taken', 'sold_out', 'conflict', 'lock_timeout', 'lock_lost'];
+
+const pick = (list) => list[Math.floor(Math.random() * list.length)];
+
+// The number of the place, from the token's payload.
+export function numberOf(token) {
+  const raw = Buffer.from(token, 'base64url');
+  return raw.readUIntBE(11, 6);
+}
+
+export class Crowd {
+  static async gather(cluster, { size = 48, name = 'CONCERT/1', activeTtlSeconds = 12 } = {}) {
+    const self = new Crowd();
+    Object.assign(self, { cluster, size, name, agents: new Map() });
+    [self.type, self.id] = name.split('/');
+    const answer = await cluster.nodes[0].admin('PUT', `/admin/events/${name}`, {
+      title: 'Winter tour',
+      queue: { maxActive: MAX_ACTIVE, entryBatchSize: 40, activeTtlSeconds, graceSeconds: 600 },
+      holdSeconds: HOLD_SECONDS,
+      maxPerUser: 4,
+      sections: Object.entries(MODES).map(([id, mode]) => ({ id, capacity: CAPACITY, mode })),
+    });
+    assert.equal(answer.status, 201, answer.text);
+    await until('all nodes know the event', async () => {
+      const looks = await Promise.all(cluster.nodes.map((node) => node.call('GET', `/events/${name}`)));
+      return looks.every(({ status }) => status === 200);
+    });
+    return self;
+  }
+
+  constructor() {
+    this.people = [];
+    this.holds = []; // that were acknowledged
+    this.lies = [];
+    this.done = {}; // "verb outcome" → how often
+    this.since = {}; // the same, since mark()
+    this.ending = false;
+    this.mostActive = 0;
+    this.guests = 0;
+  }
+
+  // ---- asking ----
+
+  agentOf(node) {
+    if (!this.agents.has(node)) this.agents.set(node, new http.Agent({ keepAlive: true, maxSockets: 256 }));
+    return this.agents.get(node);
+  }
+
+  note(verb, answer) {
+    const outcome = answer === undefined ? 'lost' : answer.json?.code ?? answer.status;
+    const marks = answer?.json?.degraded ? ' degraded' : '';
+    for (const book of [this.done, this.since]) {
+      const line = `${verb} ${outcome}${marks}`;
+      book[line] = (book[line] ?? 0) + 1;
+    }
+  }
+
+  mark() {
+    this.since = {};
+  }
+
+  count(pattern) {
+    return Object.entries(this.since).reduce((sum, [line, n]) => sum + (pattern.test(line) ? n : 0), 0);
+  }
+
+  lie(what, detail) {
+    if (this.lies.length < 50) this.lies.push(`${what}: ${typeof detail === 'string' ? detail : JSON.stringify(detail)}`);
+  }
+
+  // One request to some node, or to the one that is named; undefined when nobody answered.
+  async ask(verb, method, target, options = {}, node = pick(this.cluster.nodes)) {
+    const timeoutMs = Math.random() < 0.4 ? PATIENT_MS : HASTY_MS;
+    let answer;
+    try {
+      answer = await node.call(method, target, { timeoutMs, agent: this.agentOf(node), ...options });
+    } catch {
+      answer = undefined;
+    }
+    this.note(verb, answer);
+    if (answer?.status >= 500 && answer.status !== 503) this.lie(`${verb} ${answer.status}`, answer.text);
+    if (answer?.status === 503 && answer.headers['retry-after'] === undefined) this.lie(`${verb} 503`, 'no Retry-After');
+    return answer;
+  }
+
+  // Until there is an answer that says something.
+  async insist(verb, ...how) {
+    for (;;) {
+      const answer = await this.ask(verb, ...how);
+      if (answer !== undefined && answer.status !== 503) return answer;
+      if (this.isOver()) return undefined;
+      await pause(50 + Math.random() * 150);
+    }
+  }
+
+  isOver() {
+    return this.ending && performance.now() > this.overAt;
+  }
+
+  // ---- one of them ----
+
+  newPerson() {
+    const person = { userId: `user${this.people.length + 1}`, holds: [], sent: performance.now() };
+    this.people.push(person);
+    return person;
+  }
+
+  // Somebody who is ACTIVE soon, for the test to play with: in a lane before all others.
+  async guest() {
+    const person = this.newPerson();
+    person.lane = 0;
+    this.guests++;
+    assert.ok((await this.enter(person)) && (await this.wait(person)), 'the guest is in');
+    return person;
+  }
+
+  async live() {
+    const person = this.newPerson();
+    if (!(await this.enter(person)) || !(await this.wait(person))) return;
+    const wishes = 1 + Math.floor(Math.random() * 2);
+    for (let i = 0; i < wishes && !this.ending; i++) {
+      const hold = await this.hold(person, `${person.userId}-${i}`);
+      if (hold !== undefined) await this.decide(person, hold);
+      if (person.leaves || person.over) return;
+    }
+    if (!this.ending && Math.random() < 0.8) await this.leave(person);
+  }
+
+  async enter(person, node) {
+    const how = person.lane === undefined ? {} : { headers: { authorization: `Bearer ${this.cluster.adminKey}` } };
+    const body = { userId: person.userId, lane: person.lane };
+    const answer = await this.insist('enter', 'POST', `/queue/${this.name}/enter`, { body, ...how }, node);
+    if (answer === undefined) return false;
+    if (answer.status !== 200 && answer.status !== 202) return this.lie('enter', answer.text), false;
+    person.token = answer.json.entryToken;
+    person.headers = { authorization: `Bearer ${person.token}` };
+    person.seq = numberOf(person.token);
+    person.told = performance.now();
+    this.hear(person, answer.json, person.told);
+    return true;
+  }
+
+  // What an answer about a place says must agree with what was said before.
+  hear(person, place, sent) {
+    const { status, position } = place;
+    const text = { user: person.userId, seq: person.seq, was: person.status, is: place };
+    const mayHaveEnded = person.leaves || person.confirms || (person.expiresMs ?? Infinity) <= Date.now() + SLACK_MS;
+    if (place.userId !== person.userId) this.lie('somebody else', text);
+    if (status === 'WAITING' && person.status === 'ACTIVE' && sent > person.heard && !person.degraded) this.lie('back to WAITING', text);
+    if (status !== 'WAITING' && status !== 'ACTIVE' && !mayHaveEnded) this.lie('a place has gone', text);
+    // From the ledger it is a second old.
+    if (status === 'WAITING' && !place.degraded) {
+      if (sent > person.heard && position > person.position + this.guests - person.guests) this.lie('moved back', { ...text, from: person.position });
+      person.position = position;
+      person.guests = this.guests;
+    }
+    if (status === 'ACTIVE') person.expiresMs = Date.parse(place.activeExpiresAt);
+    person.status = status;
+    person.degraded = place.degraded;
+    person.heard = performance.now();
+  }
+
+  async wait(person) {
+    // The ledger may know of an admission before Redis: it counts when that does.
+    while ((person.status === 'WAITING' || person.degraded) && !this.ending) {
+      await pause(300 + Math.random() * 400);
+      const sent = performance.now();
+      const answer = await this.ask('status', 'GET', `/queue/${this.name}/status`, { headers: person.headers });
+      if (answer === undefined || answer.status === 503) continue;
+      if (answer.status !== 200) this.lie('status', answer.text);
+      else this.hear(person, answer.json, sent);
+    }
+    return person.status === 'ACTIVE' && !person.degraded && !this.ending;
+  }
+
+  // `wish`: section, strategy, and seats or quantity. Without a key, what is in doubt is asked for
+  // anew.
+  async hold(person, key, wish = this.wish(), node = undefined) {
+    const body = { eventType: this.type, eventId: this.id, ...wish };
+    const answer = await this.insist(`hold ${body.strategy}`, 'POST', '/reservations', {
+      headers: key === undefined ? person.headers : { ...person.headers, 'idempotency-key': key },
+      body,
+    }, node);
+    if (answer === undefined) return undefined;
+    if (answer.status !== 201) return this.refused(person, answer), undefined;
+    const told = { ...answer.json, person, key, body, expiresMs: Date.parse(answer.json.expiresAt) };
+    if (told.seats.length !== (wish.quantity ?? wish.seats.length)) this.lie('not as many seats', answer.text);
+    if (wish.seats && `${wish.seats}` !== `${told.seats}`) this.lie('other seats', answer.text);
+    person.holds.push(told);
+    this.holds.push(told);
+    return told;
+  }
+
+  wish() {
+    const section = pick(Object.keys(SECTIONS));
+    const n = 1 + Math.floor(Math.random() * 2);
+    const first = 1 + Math.floor(Math.random() * (CAPACITY - n));
+    const seats = Array.from({ length: n }, (_, i) => first + i);
+    const which = Math.random() < 0.5 ? { quantity: n } : { seats };
+    return { section, strategy: pick(SECTIONS[section]), ...which };
+  }
+
+  refused(person, answer) {
+    const isOver = person.expiresMs <= Date.now() + SLACK_MS || person.confirms;
+    const isTruth = answer.json?.code === 'not_active' ? isOver : REFUSALS.includes(answer.json?.code);
+    if (answer.json?.code === 'not_active' && isOver) person.over = true;
+    // A hold that was written too late is told as such.
+    if (!isTruth && answer.status !== 410) this.lie('hold refused', { user: person.userId, seq: person.seq, expiresMs: person.expiresMs, now: Date.now(), text: answer.text });
+  }
+
+  async decide(person, hold) {
+    const dice = Math.random();
+    if (dice < 0.45) await this.finish(person, hold, 'confirm', 'CONFIRMED');
+    else if (dice < 0.75) await this.finish(person, hold, 'cancel', 'CANCELLED');
+    else if (dice < 0.85) await this.leave(person);
+    else if (dice < 0.95) await this.repeat(person, hold);
+  }
+
+  async finish(person, hold, verb, status) {
+    hold.asked = verb;
+    if (verb === 'confirm') person.confirms = true;
+    const answer = await this.insist(verb, 'POST', `/reservations/${hold.id}/${verb}`, { headers: person.headers });
+    if (answer === undefined) return;
+    if (answer.status === 200) {
+      if (answer.json.status !== status || `${answer.json.seats}` !== `${hold.seats}`) this.lie(verb, answer.text);
+      hold.told = status;
+    } else if (answer.status === 410) {
+      if (hold.expiresMs > Date.now() + SLACK_MS) this.lie(`${verb} too early`, answer.text);
+      hold.told = 'EXPIRED';
+    } else this.lie(verb, answer.text);
+  }
+
+  // The same key once more has the same reservation.
+  async repeat(person, hold) {
+    const answer = await this.insist('repeat', 'POST', '/reservations', {
+      headers: { ...person.headers, 'idempotency-key': hold.key },
+      body: hold.body,
+    });
+    if (answer !== undefined && (answer.status !== 201 || answer.json.id !== hold.id)) this.lie('another answer for the same key', { hold, text: answer.text });
+  }
+
+  async leave(person) {
+    person.leaves = true;
+    const answer = await this.insist('leave', 'DELETE', `/queue/${this.name}/leave`, { headers: person.headers });
+    if (answer === undefined) return;
+    if (answer.status === 204) person.left = true;
+    else this.lie('leave', answer.text);
+  }
+
+  // ---- all of them ----
+
+  async spawn() {
+    while (!this.ending) await this.live();
+  }
+
+  // Begins, and goes on until `end`.
+  begin() {
+    this.life = Promise.all(Array.from({ length: this.size }, () => this.spawn()));
+    this.life.catch(() => {}); // end() tells
+    this.sampling = this.sample();
+  }
+
+  // How many are in at once, by the ledger, over all nodes: it never lies about that.
+  async sample() {
+    const now = '(extract(epoch FROM clock_timestamp()) * 1000)';
+    while (!this.ending) {
+      try {
+        const [{ n }] = await this.cluster.ask(`SELECT count(*) AS n FROM queue_entries WHERE status = 'ACTIVE' AND active_expires_at > ${now}`);
+        this.mostActive = Math.max(this.mostActive, n);
+      } catch {
+        // It is down: nobody becomes ACTIVE meanwhile.
+      }
+      await pause(200);
+    }
+  }
+
+  // So many more have succeeded in each of these since mark().
+  async succeeds(n, timeoutMs = 20000, verbs = ['enter 20', 'status 200$', 'hold .* 201', 'confirm 200', 'cancel 200']) {
+    for (const verb of verbs)
+      await until(`${n} × ${verb} in ${JSON.stringify(this.since)}`, () => this.count(new RegExp(`^${verb}`)) >= n, timeoutMs);
+  }
+
+  async end(graceMs = 15000) {
+    this.ending = true;
+    this.overAt = performance.now() + graceMs;
+    await this.life;
+    await this.sampling;
+    for (const agent of this.agents.values()) agent.destroy();
+    this.agents.clear();
+  }
+
+  // Whatever has become of the test.
+  abandon() {
+    this.ending = true;
+    this.overAt = 0;
+    for (const agent of this.agents.values()) agent.destroy();
+  }
+
+  summary() {
+    const acknowledged = this.people.filter(({ seq }) => seq !== undefined).length;
+    return { people: this.people.length, acknowledged, holds: this.holds.length, mostActive: this.mostActive, stale: this.stale, ...this.done };
+  }
+}
