@@ -6,8 +6,6 @@
 #include "hot/redis/blocking.h"
 #include "hot/redis/parts.h"
 
-/* A hash: epoch, identity. It is there only while the store is whole. */
-#define LIFE_KEY "admitone:{hot}:life"
 /* For a connection, and for each answer; a filling has large commands. */
 #define LOOK_MS 1000
 #define FILLING_MS 10000
@@ -36,8 +34,8 @@ static void redis_listen(struct hot *h, struct hot_listener listener) {
     s->gate.to = listener.to;
 }
 
-static redisContext *reach(struct redis_store *s, int64_t step_ms,
-                           char identity[HOT_IDENTITY_BYTES]) {
+redisContext *store_reach(struct redis_store *s, int64_t step_ms,
+                          char identity[HOT_IDENTITY_BYTES]) {
     struct buf why = {0};
     redisContext *c = blocking_connect(&s->options.address, step_ms, identity, &why);
     if (c == NULL) log_warn(msg("the hot store can't be reached"), kv("why", buf_cstr(&why)));
@@ -45,8 +43,7 @@ static redisContext *reach(struct redis_store *s, int64_t step_ms,
     return c;
 }
 
-/* NULL, and a line in the log: there was no answer, or it was an error. */
-static redisReply *checked(redisContext *c, redisReply *reply) {
+redisReply *reply_checked(redisContext *c, redisReply *reply) {
     if (reply != NULL && reply->type != REDIS_REPLY_ERROR) return reply;
     log_error(msg("the hot store failed"),
               kv_str("error", reply == NULL ? str_of(c->errstr) : reply_str(reply)));
@@ -55,16 +52,16 @@ static redisReply *checked(redisContext *c, redisReply *reply) {
 }
 
 static bool succeeds(redisContext *c, void *reply) {
-    redisReply *r = checked(c, reply);
+    redisReply *r = reply_checked(c, reply);
     freeReplyObject(r);
     return r != NULL;
 }
 
 static enum err redis_look(struct hot *h, struct hot_life *out) {
     *out = (struct hot_life){0};
-    redisContext *c = reach(store_of(h), LOOK_MS, out->identity);
+    redisContext *c = store_reach(store_of(h), LOOK_MS, out->identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
-    redisReply *r = checked(c, redisCommand(c, "HMGET " LIFE_KEY " epoch identity"));
+    redisReply *r = reply_checked(c, redisCommand(c, "HMGET " LIFE_KEY " epoch identity"));
     if (r != NULL && str_eq(reply_str(reply_at(r, 1)), str_of(out->identity)))
         out->epoch = (uint32_t)reply_u64(reply_at(r, 0));
     enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;
@@ -94,7 +91,7 @@ static bool erase(redisContext *c, const char *pattern) {
     char cursor[24] = "0";
     do {
         redisReply *page =
-            checked(c, redisCommand(c, "SCAN %s MATCH %s COUNT 1000", cursor, pattern));
+            reply_checked(c, redisCommand(c, "SCAN %s MATCH %s COUNT 1000", cursor, pattern));
         bool done = page != NULL && unlink_page(c, reply_at(page, 1)) &&
                     str_copy(reply_str(reply_at(page, 0)), cursor, sizeof cursor);
         freeReplyObject(page);
@@ -132,7 +129,7 @@ static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
     filling_free(s->filling);
     s->filling = NULL;
     char identity[HOT_IDENTITY_BYTES];
-    redisContext *c = reach(s, FILLING_MS, identity);
+    redisContext *c = store_reach(s, FILLING_MS, identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
     enum err result = ERR_OK;
     if (strcmp(identity, life->identity) != 0)
@@ -214,6 +211,22 @@ static void redis_announce(struct hot *h) {
     link_send(w->link, c);
 }
 
+/* A key that ends by itself, so that nobody's death stops the work. */
+static enum err redis_turn(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
+    struct redis_store *s = store_of(h);
+    char identity[HOT_IDENTITY_BYTES];
+    *is_ours = false;
+    redisContext *c = store_reach(s, LOOK_MS, identity);
+    if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    redisReply *r = reply_checked(c, redisCommand(c, "SET admitone:{hot}:turn:%s %s NX PX %lld",
+                                                  what, s->node, (long long)for_ms));
+    *is_ours = r != NULL && r->type == REDIS_REPLY_STATUS;
+    enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;
+    freeReplyObject(r);
+    redisFree(c);
+    return result;
+}
+
 const struct hot_ops redis_hot_ops = {
     .listen = redis_listen,
     .look = redis_look,
@@ -222,4 +235,6 @@ const struct hot_ops redis_hot_ops = {
     .open = redis_open,
     .shut = redis_shut,
     .announce = redis_announce,
+    .survey = redis_survey,
+    .turn = redis_turn,
 };
