@@ -26,7 +26,7 @@ test: ## every test: ASan+UBSan, and what has threads also under TSan
 	@scripts/test
 
 bench: build ## compare with nginx on this machine; prints ratios
-	@scripts/deps bench
+	@scripts/deps bench cluster
 	@node bench/run.mjs
 
 fmt: ## format the C files

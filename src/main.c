@@ -5,10 +5,26 @@
 #include "cli/cli.h"
 #include "hot/memory.h"
 #include "hot/memory_locks.h"
+#include "hot/redis/store.h"
+#include "ledger/postgres.h"
 #include "ledger/sqlite.h"
+
+static bool open_postgres(const struct settings *s, bool read_only, struct ledger **out,
+                          struct buf *why) {
+    struct postgres_ledger_options options = {.url = s->ledger,
+                                              .read_only = read_only,
+                                              .queue_max = s->ledger_queue_max,
+                                              .batch_max = s->ledger_batch_max,
+                                              .deadline_ms = s->ledger_deadline_ms,
+                                              .pessimistic_wait_ms = s->lock_wait_ms,
+                                              .retain_audit_days = s->retention_audit_days,
+                                              .retain_ended_days = s->retention_ended_days};
+    return postgres_ledger_open(&options, out, why) == ERR_OK;
+}
 
 static bool open_ledger(const struct settings *s, bool read_only, struct ledger **out,
                         struct buf *why) {
+    if (settings_share(s)) return open_postgres(s, read_only, out, why);
     struct buf path = {0};
     cli_ledger_path(s, &path);
     struct sqlite_ledger_options options = {.path = buf_cstr(&path),
@@ -35,10 +51,36 @@ static void close_memory(void *own) {
     mem_free(m);
 }
 
+static void attach_redis(void *own, uv_loop_t *loop) {
+    redis_store_attach(own, loop);
+}
+
+static void detach_redis(void *own) {
+    redis_store_detach(own);
+}
+
+static void close_redis(void *own) {
+    redis_store_free(own);
+}
+
+static bool open_redis(const struct settings *s, struct hot_stores *out, struct buf *why) {
+    struct redis_options options = {.deadline_ms = s->hot_deadline_ms, .own_clock = true};
+    if (!redis_address_parse(str_of(s->hot), &options.address, why)) return false;
+    struct redis_store *r = redis_store_new(&options);
+    *out = (struct hot_stores){.queues = redis_store_queues(r),
+                               .seats = redis_store_seats(r),
+                               .locks = redis_store_locks(r),
+                               .hot = redis_store_hot(r),
+                               .own = r,
+                               .close = close_redis,
+                               .attach = attach_redis,
+                               .detach = detach_redis};
+    return true;
+}
+
 static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why) {
-    (void)s;
-    (void)why;
+    if (settings_share(s)) return open_redis(s, out, why);
     struct memory_stores *m = mem_new(sizeof *m);
     m->rooms = memory_new();
     m->locks = memory_locks_new(epoch);
@@ -64,11 +106,12 @@ static const struct command {
      "  admitone serve --config admitone.ini        read keys from a file\n"
      "  admitone serve --print-config               show what is in force, and from where\n",
      true},
-    {"audit", cli_audit, "admitone audit [--data DIR] [--ledger sqlite:PATH]",
+    {"audit", cli_audit, "admitone audit [--data DIR] [--ledger sqlite:PATH | postgres://…]",
      "Checks on a ledger that every promise was kept: no seat sold twice, no hold without an end,\n"
      "no count that is off. Prints what it checked and found. Exits with 0 when all is well, 1 on\n"
      "a violation, 2 when it could not look. May run beside a server.\n\n"
-     "  admitone audit --data /var/lib/admitone\n",
+     "  admitone audit --data /var/lib/admitone\n"
+     "  admitone audit --ledger postgres://admitone@db/admitone\n",
      true},
     {"version", cli_version, "admitone version", "Prints the version.\n", false},
 };

@@ -14,7 +14,10 @@ export const BINARY = process.env.ADMITONE ?? fileURLToPath(new URL('../../build
 // On a data folder of its own, unless it is given one that another server has left; on the core
 // for servers, unless told otherwise. Gives back { pid, url, data, adminKey, listeningMs, get, admin,
 // metrics } besides what start() gives; listeningMs is how long it took to listen.
-export async function startAdmitone(flags = [], { data = temporaryFolder(), core = cores.server } = {}) {
+export async function startAdmitone(
+  flags = [],
+  { data = temporaryFolder(), core = cores.server, adminKeyFile = `${data}/admin.key` } = {},
+) {
   if (!existsSync(BINARY)) throw new Error(`${BINARY} is not there: make build`)
   const startedAt = performance.now()
   const standard = ['--listen', '127.0.0.1:0', '--data', data, '--workers', '1', '--log-level', 'info']
@@ -28,7 +31,7 @@ export async function startAdmitone(flags = [], { data = temporaryFolder(), core
     if (/level=(warn|error)/.test(line)) console.error(`admitone: ${line}`)
   })
   const url = `http://${await waitFor(server, 'it listens', () => address, START_MS_MAX)}`
-  const adminKey = readFileSync(`${data}/admin.key`, 'utf8').trim()
+  const adminKey = readFileSync(adminKeyFile, 'utf8').trim()
 
   const request = async (method, path, { headers = {}, body } = {}) => {
     const answer = await fetch(url + path, { method, headers, body })

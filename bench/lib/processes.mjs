@@ -59,8 +59,13 @@ export function temporaryFolder() {
   return folder
 }
 
+// Something else to end, after the programs.
+const others = []
+export const atCleanUp = (end) => others.push(end)
+
 export async function cleanUp() {
   await Promise.all([...running].map(stop))
+  for (const end of others.splice(0)) end()
   for (const folder of folders) rmSync(folder, { recursive: true, force: true })
   folders.clear()
 }

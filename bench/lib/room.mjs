@@ -49,12 +49,12 @@ export function enter(server, userId, agent) {
 }
 
 // So many more: their places, in no order. Its connections are closed afterwards.
-async function enterAll(server, count, status) {
+async function enterAll(server, count, status, from = 1) {
   const places = []
   const agent = new Agent({ keepAlive: true })
-  let next = 1
+  let next = from
   const enterSome = async () => {
-    while (next <= count) {
+    while (next < from + count) {
       const place = await enter(server, `user${next++}`, agent)
       if (place.status !== status) throw new Error(`who should be ${status} is ${place.status}`)
       places.push(place)
@@ -65,10 +65,10 @@ async function enterAll(server, count, status) {
   return places
 }
 
-// So many who wait; their tokens, in order.
-export async function enterMany(server, count) {
+// So many who wait, when nobody else does; their tokens, in order.
+export async function enterMany(server, count, { from = 1 } = {}) {
   const tokens = Array(count)
-  for (const place of await enterAll(server, count, 'WAITING')) tokens[place.position - 1] = place.entryToken
+  for (const place of await enterAll(server, count, 'WAITING', from)) tokens[place.position - 1] = place.entryToken
   return tokens
 }
 

@@ -46,7 +46,7 @@ export function comparison({ measure, ours, peer, bar, doubtful }) {
   const judged = bar && judge(bar, ours, ratios)
   return {
     measure,
-    nginx: peer ? short(median(peer)) : '',
+    peer: peer ? short(median(peer)) : '',
     admitone: short(median(ours)),
     '(min–max)': spread(ours, short),
     ratio: ratios ? ratioText(median(ratios)) : '',

@@ -31,6 +31,8 @@ struct db {
     /* Of the writer's own only: */
     int64_t last_fact_id;
     struct buyers *buyers;
+    /* Of a reader's own: every fact up to this number has been relayed. */
+    int64_t facts_through;
 };
 
 enum db_use { DB_WRITE, DB_READ };

@@ -4,7 +4,7 @@
  *   sqlite.c            opens and closes it; the table of operations
  *   sqlite_writer.c     the thread that commits batches
  *   sqlite_readers.c    the threads that answer questions
- *   sqlite_inbox.c      the bounded queue before either
+ *   inbox.c             the bounded queue before either
  *   sqlite_wal.c        checkpoints
  *   sqlite_retention.c  removes what has outlived its use
  *   sqlite_events.c     the records of events, in SQL
@@ -13,6 +13,7 @@
  *   sqlite_outcome.c    the records that confirm and end them
  *   sqlite_buyers.c     how many seats each user has
  *   sqlite_reservations.c  their rows, read and told of
+ *   sqlite_facts.c      what is still to be relayed
  *   sqlite_idempotency.c   keys of requests, and their answers
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
@@ -26,6 +27,7 @@
 #include <stdatomic.h>
 
 #include "base/map.h"
+#include "ledger/inbox.h"
 #include "ledger/sqlite.h"
 #include "ledger/sqlite_db.h"
 
@@ -136,6 +138,11 @@ int reservations_read(struct db *db, const struct ledger_reader *reader);
 int fact_add(struct db *db, const struct reservation *r, enum reservation_status kind,
              int64_t now_ms);
 
+/* --- sqlite_facts.c --- */
+
+int facts_read(struct db *db, struct ledger_facts_read *read);
+int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed);
+
 /* --- sqlite_idempotency.c --- */
 
 /* Whether the key decides the record: it was used before. Then *result says how, and the answer is
@@ -158,32 +165,6 @@ int audit_page(struct db *db, struct ledger_audit_page *page);
 
 int check_all(struct db *db, bool server_runs, int64_t now_ms,
               void (*on_finding)(void *, const struct ledger_finding *), void *to);
-
-/* --- sqlite_inbox.c --- */
-
-struct inbox {
-    pthread_mutex_t lock;
-    pthread_cond_t some;
-    struct task_list records; /* under lock */
-    size_t records_max;
-    size_t wake_at; /* under lock: so many records wake whoever waits */
-    bool closed;    /* under lock */
-};
-
-void inbox_init(struct inbox *in, int64_t records_max);
-void inbox_deinit(struct inbox *in);
-/* Nothing is taken in any more; who waits is woken. */
-void inbox_close(struct inbox *in);
-/* Notes the record's home. ERR_OVERLOADED or ERR_STOPPING when it is not taken. */
-enum err inbox_put(struct inbox *in, struct ledger_record *r);
-/* Waits until there is a record, the inbox is closed, or the steady time `until_ns` has come.
- * Returns how many it took; *ended says that it is closed and empty. */
-size_t inbox_take(struct inbox *in, struct ledger_record **out, size_t max, int64_t until_ns,
-                  bool *ended);
-/* Waits until there are `wanted`, the inbox is closed, or `until_ns`. For an inbox with one taker.
- */
-void inbox_gather(struct inbox *in, size_t wanted, int64_t until_ns);
-bool inbox_empty(struct inbox *in);
 
 /* --- sqlite_wal.c --- */
 

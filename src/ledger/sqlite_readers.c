@@ -26,6 +26,8 @@ static int answer_of(struct db *db, struct ledger_record *r) {
         return seats_read(db, (struct ledger_seats_read *)r);
     case LEDGER_IDEMPOTENCY_GET:
         return idempotency_get(db, (struct ledger_idempotency_get *)r);
+    case LEDGER_FACTS_READ:
+        return facts_read(db, (struct ledger_facts_read *)r);
     case LEDGER_AUDIT_PAGE:
         return answer_page(db, (struct ledger_audit_page *)r);
     case LEDGER_EVENTS_READ:

@@ -62,6 +62,8 @@ static int record_apply(struct db *db, struct tally *t, struct ledger_record *r)
         return cancel_apply(db, (struct ledger_cancel *)r);
     case LEDGER_EXPIRE:
         return expire_apply(db, (struct ledger_expire *)r);
+    case LEDGER_FACTS_RELAYED:
+        return facts_relayed_apply(db, (struct ledger_facts_relayed *)r);
     default:
         assert(false && "a question was submitted");
         return SQLITE_MISUSE;

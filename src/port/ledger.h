@@ -65,6 +65,7 @@ struct ledger_record {
     enum err result; /* out */
     /* Taken even when the queue is full: for what the server itself must write, and is bounded. */
     bool always;
+    int64_t since_ns; /* the adapter's own: steady, when it was taken */
 };
 
 /* What the audit table says of an administrative act. */

@@ -83,6 +83,7 @@ static bool look(struct keeper *k) {
         atomic_store(&k->met, true);
     }
     failed = hot_look(ev->hot, &found);
+    atomic_store(&k->reachable, failed == ERR_OK);
     if (failed != ERR_OK) {
         complain(k, "hot store", failed);
         return false;
@@ -160,7 +161,7 @@ void keeper_suspect(void *keeper) {
 }
 
 bool keeper_is_open(struct keeper *k) {
-    return atomic_load(&k->open);
+    return atomic_load(&k->open) && atomic_load(&k->reachable);
 }
 
 bool keeper_has_met(struct keeper *k) {

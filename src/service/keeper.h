@@ -28,6 +28,7 @@ struct keeper {
     bool runs;
     struct hot_life life; /* that is open; epoch 0: none */
     _Atomic bool open;
+    _Atomic bool reachable; /* the store answered when it was last looked at */
     _Atomic bool met; /* the events are known */
     bool complained;
 };
@@ -42,7 +43,8 @@ void keeper_deinit(struct keeper *k);
 
 /* Something may be wrong: it looks at once. From any thread. For struct hot_listener. */
 void keeper_suspect(void *keeper);
-/* Whether this node works with the store, and knows the events. From any thread. */
+/* Whether this node works with the store, as far as it knows; and knows the events. From any
+ * thread. */
 bool keeper_is_open(struct keeper *k);
 bool keeper_has_met(struct keeper *k);
 

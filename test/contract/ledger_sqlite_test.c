@@ -26,5 +26,6 @@ int main(void) {
         .open = open_sqlite, .take_seat = take_seat, .void_entry = void_entry};
     return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite) +
            ledger_hold_suite_run(&sqlite) + ledger_reservation_suite_run(&sqlite) +
+           ledger_nodes_suite_run(&sqlite) + ledger_facts_suite_run(&sqlite) +
            ledger_reservation_model_suite_run(&sqlite);
 }

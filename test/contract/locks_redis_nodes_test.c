@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "redis_stage.h"
 #include "run/mailbox.h"
 #include "run/ticker.h"
@@ -48,6 +49,7 @@ struct worker {
     sem_t ready;
     bool attached;
     bool ends;
+    void (*ticked)(struct worker *w); /* may be NULL */
 };
 
 /* What a worker is told to do. */
@@ -76,6 +78,7 @@ static void tell(struct worker *w, void (*run)(struct worker *w, void *arg), voi
 static void on_tick(void *to) {
     struct worker *w = to;
     if (w->attached) locks_tick(w->locks, clock_steady_ms());
+    if (w->attached && w->ticked != NULL) w->ticked(w);
 }
 
 static void *run_worker(void *arg) {
@@ -659,7 +662,96 @@ static void a_thousand_acquisitions_over_two_nodes_never_overlap(void **state) {
     free(hands);
 }
 
+/* ---- connections that break ---- */
+
+#define BREAKS 100
+#define BREAK_US 20000
+
+/* One who asks again and again, whatever is answered. */
+struct stubborn {
+    struct crowd *crowd;
+    struct worker worker;
+    struct wish wish;
+    struct keeping keeping;
+    bool rests; /* until the next tick: without a connection an answer comes at once */
+    _Atomic bool stops;
+    _Atomic bool stopped;
+};
+
+static void on_stubborn_released(struct lock_hold_op *op) {
+    struct stubborn *b = CONTAINER_OF(op, struct stubborn, keeping.op);
+    b->rests = true;
+}
+
+/* The ledger's part: a late fence is refused. */
+static void on_stubborn_acquired(struct lock_op *op) {
+    struct stubborn *b = CONTAINER_OF(op, struct stubborn, wish.op);
+    struct crowd *c = b->crowd;
+    b->rests = true;
+    if (op->result != ERR_OK || op->outcome != LOCK_ACQUIRED) return;
+    if (c->inside++ == 0 && op->fence > c->fence) {
+        c->fence = op->fence;
+        c->count++;
+    }
+    c->inside--;
+    b->rests = false;
+    b->keeping.op = (struct lock_hold_op){
+        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_stubborn_released};
+    locks_release(b->worker.locks, &b->keeping.op);
+}
+
+static void stubborn_asks(struct worker *w) {
+    struct stubborn *b = CONTAINER_OF(w, struct stubborn, worker);
+    if (!b->rests) return;
+    b->rests = false;
+    b->stopped = b->stops;
+    if (b->stopped) return;
+    b->wish.op = a_wish(WAIT_MS, SHORT_LEASE_MS).op;
+    b->wish.op.done = on_stubborn_acquired;
+    locks_acquire(b->worker.locks, &b->wish.op);
+}
+
+static void stubborn_stops(struct stubborn *b) {
+    int64_t deadline_ns = clock_steady_ns() + 2 * DEADLINE_NS;
+    b->stops = true;
+    while (!b->stopped) {
+        if (clock_steady_ns() > deadline_ns) abort(); /* it was never answered */
+        usleep(1000);
+    }
+    worker_end(&b->worker);
+}
+
+static void stubborn_begins(struct worker *w, void *arg) {
+    CONTAINER_OF(w, struct stubborn, worker)->rests = true;
+    w->ticked = stubborn_asks;
+    (void)arg;
+}
+
+static void connections_that_break_leave_nobody_without_an_answer(void **state) {
+    struct stage *s = *state;
+    struct crowd c = {0};
+    struct stubborn *all = calloc(HANDS, sizeof *all);
+    for (int i = 0; i < HANDS; i++) {
+        all[i].crowd = &c;
+        worker_begin(&all[i].worker, s->stores[i % 2], TICK_MS / 10);
+        tell(&all[i].worker, stubborn_begins, NULL);
+    }
+    for (int i = 0; i < BREAKS; i++) {
+        usleep(BREAK_US);
+        freeReplyObject(stage_command("CLIENT KILL TYPE %s", i % 8 == 0 ? "pubsub" : "normal"));
+    }
+    for (int i = 0; i < HANDS; i++) stubborn_stops(&all[i]);
+    assert_true(c.count > BREAKS / 20); /* each may cost a lease */
+    free(all);
+    struct worker last; /* whose connection is whole; whatever was left behind ends in time */
+    worker_begin(&last, s->stores[0], TICK_MS);
+    ask(&last, &s->wishes[0], WAIT_MS, LEASE_MS);
+    assert_acquired(&s->wishes[0]);
+    worker_end(&last);
+}
+
 int main(void) {
+    log_setup(LOG_ERROR, LOG_LOGFMT); /* that connections break is no news here */
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(nodes_come_in_by_order_of_arrival),
@@ -679,6 +771,7 @@ int main(void) {
         TEST(a_fence_of_another_life_is_lost_trap_20),
         TEST(a_store_that_is_not_there_is_an_error_not_a_wait),
         TEST(a_thousand_acquisitions_over_two_nodes_never_overlap),
+        TEST(connections_that_break_leave_nobody_without_an_answer),
     };
 #undef TEST
     return cmocka_run_group_tests_name("locks over nodes", tests, NULL, NULL);

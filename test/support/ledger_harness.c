@@ -126,6 +126,15 @@ void test_enter(struct test_record *r, int64_t event_key, uint64_t seq, const ch
                               }};
 }
 
+void test_enter_void(struct test_record *r, int64_t event_key, uint64_t seq) {
+    *r = (struct test_record){.enter_void = {
+                                  .record = {.kind = LEDGER_ENTER_VOID, .task.run = on_back},
+                                  .event_key = event_key,
+                                  .seq = seq,
+                                  .now_ms = 2000,
+                              }};
+}
+
 void test_admit(struct test_record *r, int64_t event_key, const struct entry_change *entries,
                 size_t count, bool *kept) {
     *r = (struct test_record){.admit = {
@@ -235,12 +244,49 @@ void test_idempotency_get(struct test_record *r, struct idempotency *i) {
                             .idempotency = i}};
 }
 
+void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count, int64_t now_ms) {
+    *r = (struct test_record){.facts_relayed = {
+                                  .record = {.kind = LEDGER_FACTS_RELAYED, .task.run = on_back},
+                                  .now_ms = now_ms,
+                                  .ids = ids,
+                                  .count = count,
+                              }};
+}
+
+void test_events_read(struct test_record *r, int64_t known_mark) {
+    *r = (struct test_record){.events_read = {
+                                  .record = {.kind = LEDGER_EVENTS_READ, .task.run = on_back},
+                                  .known_mark = known_mark,
+                              }};
+}
+
+void test_waiting_read(struct test_record *r, int64_t event_key) {
+    *r = (struct test_record){.waiting_read = {
+                                  .record = {.kind = LEDGER_WAITING_READ, .task.run = on_back},
+                                  .event_key = event_key,
+                              }};
+}
+
+void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms) {
+    *r = (struct test_record){.facts_read = {
+                                  .record = {.kind = LEDGER_FACTS_READ, .task.run = on_back},
+                                  .now_ms = now_ms,
+                                  .older_ms = older_ms,
+                              }};
+}
+
 void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
     if (r->record.kind == LEDGER_CONFIRM) mem_free(r->confirm.stored);
     if (r->record.kind == LEDGER_CANCEL) mem_free(r->cancel.stored);
     if (r->record.kind == LEDGER_RESERVATION_GET) mem_free(r->reservation_get.found);
     if (r->record.kind == LEDGER_AUDIT_PAGE) buf_deinit(&r->page.json);
+    if (r->record.kind == LEDGER_WAITING_READ) mem_free(r->waiting_read.waiting);
+    if (r->record.kind == LEDGER_EVENTS_READ) {
+        for (size_t i = 0; i < r->events_read.count; i++) mem_free(r->events_read.events[i]);
+        mem_free(r->events_read.events);
+        mem_free(r->events_read.removed);
+    }
 }
 
 struct several {

@@ -37,6 +37,7 @@ struct test_record {
         struct ledger_event_delete del;
         struct ledger_audit_page page;
         struct ledger_enter enter;
+        struct ledger_enter_void enter_void;
         struct ledger_admit admit;
         struct ledger_end end;
         struct ledger_entry_get get;
@@ -48,6 +49,10 @@ struct test_record {
         struct ledger_reservation_get reservation_get;
         struct ledger_seats_read seats_read;
         struct ledger_idempotency_get idempotency_get;
+        struct ledger_events_read events_read;
+        struct ledger_waiting_read waiting_read;
+        struct ledger_facts_read facts_read;
+        struct ledger_facts_relayed facts_relayed;
     };
     uint32_t refused[TEST_SEATS_MAX]; /* of a hold */
     bool back;
@@ -63,6 +68,7 @@ void test_page(struct test_record *r, int64_t before, int64_t limit);
 /* Lane, times and expiry follow from the number. */
 void test_enter(struct test_record *r, int64_t event_key, uint64_t seq, const char *user,
                 enum entry_status status);
+void test_enter_void(struct test_record *r, int64_t event_key, uint64_t seq);
 void test_admit(struct test_record *r, int64_t event_key, const struct entry_change *entries,
                 size_t count, bool *kept);
 void test_end(struct test_record *r, int64_t event_key, enum entry_status final,
@@ -74,6 +80,7 @@ void test_confirm(struct test_record *r, const struct uuid *id, const char *user
 void test_cancel(struct test_record *r, const struct uuid *id, const char *user, int64_t now_ms);
 void test_expire(struct test_record *r, const struct uuid *ids, size_t count, bool *expired,
                  int64_t now_ms);
+void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count, int64_t now_ms);
 /* Asked, not submitted. */
 void test_get(struct test_record *r, int64_t event_key, uint64_t seq);
 void test_reservation_get(struct test_record *r, const struct uuid *id);
@@ -81,6 +88,9 @@ void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t 
                      size_t count, enum seat_state *states, int64_t *versions,
                      struct uuid *holders);
 void test_idempotency_get(struct test_record *r, struct idempotency *i);
+void test_events_read(struct test_record *r, int64_t known_mark);
+void test_waiting_read(struct test_record *r, int64_t event_key);
+void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms);
 /* Frees what was handed over. */
 void test_record_deinit(struct test_record *r);
 

@@ -20,11 +20,14 @@ struct ledger_adapter {
 };
 
 /* Each runs its tests, and returns how many failed: events and the ledger itself; queues; holds;
- * what becomes of them; and many at once, against a model. */
+ * what becomes of them; what nodes that share the ledger need of it; facts; and many at once,
+ * against a model. */
 int ledger_suite_run(const struct ledger_adapter *adapter);
 int ledger_queue_suite_run(const struct ledger_adapter *adapter);
 int ledger_hold_suite_run(const struct ledger_adapter *adapter);
 int ledger_reservation_suite_run(const struct ledger_adapter *adapter);
+int ledger_nodes_suite_run(const struct ledger_adapter *adapter);
+int ledger_facts_suite_run(const struct ledger_adapter *adapter);
 int ledger_reservation_model_suite_run(const struct ledger_adapter *adapter);
 
 #endif

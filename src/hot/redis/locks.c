@@ -176,6 +176,7 @@ static void waiting_remove(struct waiting *a) {
 /* Its caller may ask anew at once, or end the worker's last wait. */
 static void answer(struct waiting *a, enum err result) {
     struct lock_op *op = a->op;
+    assert(op != NULL);
     waiting_remove(a);
     a->op = NULL;
     if (!a->calling) mem_free(a);

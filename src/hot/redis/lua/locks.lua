@@ -24,23 +24,29 @@ local LOCK_SILENT_MS = 1000
 local LOCK_KEPT_MS = 60000
 local LOCK_STEP = 16
 
+-- Those who have long been silent are forgotten, and all are when nobody waits any more.
+local function lock_forget_silent(c)
+  redis.call('ZREMRANGEBYSCORE', c.workers, '-inf', text(c.clock - LOCK_KEPT_MS))
+  redis.call('PEXPIRE', c.workers, LOCK_KEPT_MS)
+end
+
 -- Keys: meta, workers, fence; arguments: epoch, time, worker.
 local function lock_begin(keys, args)
   local why = refused(keys[1], args[1])
   if why then return nil, why end
+  -- Whether a worker lives is a matter of real time, whatever time the caller goes by.
+  local clock = milliseconds('0')
   local c = {
     epoch = args[1],
-    now = milliseconds(args[2]),
-    -- Whether a worker lives is a matter of real time, whatever time the caller goes by.
-    clock = milliseconds('0'),
+    now = args[2] == '0' and clock or milliseconds(args[2]),
+    clock = clock,
     workers = keys[2],
     fence = keys[3],
     worker = args[3],
     news = {},
   }
-  redis.call('ZADD', c.workers, text(c.clock), c.worker)
-  redis.call('ZREMRANGEBYSCORE', c.workers, '-inf', text(c.clock - LOCK_KEPT_MS))
-  redis.call('PEXPIRE', c.workers, LOCK_KEPT_MS)
+  local is_new = redis.call('ZADD', c.workers, text(clock), c.worker) == 1
+  if is_new then lock_forget_silent(c) end
   return c, nil
 end
 
@@ -222,6 +228,7 @@ end
 register('lock_tick', function(keys, args)
   local c, why = lock_begin(keys, args)
   if why then return why end
+  lock_forget_silent(c)
   lock_each(c, keys, args, function(lock, waiters)
     local holder = lock_look(c, lock)
     lock_line_expire(c, lock)

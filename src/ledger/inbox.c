@@ -1,8 +1,10 @@
+#include "ledger/inbox.h"
+
 #include <assert.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/metrics.h"
-#include "ledger/sqlite_parts.h"
 #include "run/mailbox.h"
 
 void inbox_init(struct inbox *in, int64_t records_max) {
@@ -32,6 +34,7 @@ void inbox_close(struct inbox *in) {
 enum err inbox_put(struct inbox *in, struct ledger_record *r) {
     assert(mailbox_mine() != NULL && r->task.run != NULL);
     r->task.home = mailbox_mine();
+    r->since_ns = clock_steady_ns();
     enum err refused = ERR_OK;
     pthread_mutex_lock(&in->lock);
     if (in->closed)
@@ -45,6 +48,15 @@ enum err inbox_put(struct inbox *in, struct ledger_record *r) {
     pthread_mutex_unlock(&in->lock);
     if (refused == ERR_OVERLOADED) count(COUNT_LEDGER_REFUSED_FULL, 1);
     return refused;
+}
+
+void inbox_pass(struct inbox *in, struct ledger_record *r) {
+    assert(r->task.home != NULL);
+    pthread_mutex_lock(&in->lock);
+    assert(!in->closed);
+    task_list_add(&in->records, &r->task);
+    pthread_cond_signal(&in->some);
+    pthread_mutex_unlock(&in->lock);
 }
 
 /* False when the time has come. */

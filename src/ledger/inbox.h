@@ -1,0 +1,39 @@
+/*
+ * inbox: the bounded queue before the threads of a ledger. Workers put records in, on threads that
+ * have a mailbox; one or several threads take them out, in order.
+ */
+#ifndef ADMITONE_LEDGER_INBOX_H
+#define ADMITONE_LEDGER_INBOX_H
+
+#include <pthread.h>
+
+#include "port/ledger.h"
+
+struct inbox {
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    struct task_list records; /* under lock */
+    size_t records_max;
+    size_t wake_at; /* under lock: so many records wake whoever waits */
+    bool closed;    /* under lock */
+};
+
+void inbox_init(struct inbox *in, int64_t records_max);
+void inbox_deinit(struct inbox *in);
+/* Nothing is taken in any more; who waits is woken. */
+void inbox_close(struct inbox *in);
+/* Notes the record's home, and the time. ERR_OVERLOADED or ERR_STOPPING when it is not taken. */
+enum err inbox_put(struct inbox *in, struct ledger_record *r);
+/* A record that another inbox took already: it goes on here, also when this one is full. The inbox
+ * is not closed. */
+void inbox_pass(struct inbox *in, struct ledger_record *r);
+/* Waits until there is a record, the inbox is closed, or the steady time `until_ns` has come.
+ * Returns how many it took; *ended says that it is closed and empty. */
+size_t inbox_take(struct inbox *in, struct ledger_record **out, size_t max, int64_t until_ns,
+                  bool *ended);
+/* Waits until there are `wanted`, the inbox is closed, or `until_ns`. For an inbox with one taker.
+ */
+void inbox_gather(struct inbox *in, size_t wanted, int64_t until_ns);
+bool inbox_empty(struct inbox *in);
+
+#endif

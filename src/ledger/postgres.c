@@ -1,0 +1,245 @@
+#include "ledger/postgres.h"
+
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+
+/* What an administrator does may take its time: a million seats are a million rows. */
+#define ACTS_DEADLINE_MS 60000
+
+struct postgres_ledger {
+    struct ledger port;
+    struct postgres_ledger_options options; /* with the defaults filled in */
+    struct postgres_ledger_options acts_options;
+    char *url;
+    uint32_t epoch;
+    _Atomic int64_t depth; /* submitted and not yet handed back */
+    struct pg_lane *readers;
+    struct pg_lives *lives;
+    /* Unused when read_only: */
+    struct pg_writer writer;
+    struct pg_lane *pool;    /* holds of `seat` sections */
+    struct pg_lane *waiters; /* who waits for a lock */
+    struct pg_lane *acts;    /* on events: one after the other, and beside all else */
+    struct pg_retention *retention;
+};
+
+static struct postgres_ledger *of(struct ledger *l) {
+    return CONTAINER_OF(l, struct postgres_ledger, port);
+}
+
+/* --- submitting --- */
+
+static enum err put_hold(struct postgres_ledger *p, struct ledger_record *r) {
+    switch (((const struct ledger_hold *)r)->wanted->strategy) {
+    case STRATEGY_OPTIMISTIC:
+    case STRATEGY_DISTRIBUTED_LOCK:
+        return pg_lane_put(p->pool, r);
+    case STRATEGY_PESSIMISTIC:
+        return pg_lane_put(p->waiters, r);
+    default:
+        return pg_writer_put(&p->writer, r);
+    }
+}
+
+static enum err put(struct postgres_ledger *p, struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_HOLD:
+        return put_hold(p, r);
+    case LEDGER_EVENT_PUT:
+    case LEDGER_EVENT_DELETE:
+        return pg_lane_put(p->acts, r);
+    case LEDGER_FACTS_RELAYED:
+        return pg_lane_put(p->pool, r);
+    default:
+        return pg_writer_put(&p->writer, r);
+    }
+}
+
+static enum err submit(struct ledger *l, struct ledger_record *r) {
+    struct postgres_ledger *p = of(l);
+    assert(!p->options.read_only && !ledger_kind_is_asked(r->kind));
+    /* Counted first: it may be handed back before put returns. */
+    atomic_fetch_add(&p->depth, 1);
+    enum err refused = put(p, r);
+    if (refused != ERR_OK) atomic_fetch_sub(&p->depth, 1);
+    return refused;
+}
+
+static enum err ask(struct ledger *l, struct ledger_record *r) {
+    assert(ledger_kind_is_asked(r->kind));
+    return pg_lane_put(of(l)->readers, r);
+}
+
+/* --- reading much: on a connection of its own, for one call --- */
+
+static enum err open_reader(struct postgres_ledger *p, struct pg *db) {
+    struct buf why = {0};
+    struct pg_settings s = {.url = p->url, .read_only = true, .reads_much = true};
+    enum err failed = ERR_OK;
+    if (!pg_open(db, &s, &why)) {
+        log_error(msg("the ledger can't be read"), kv_str("error", buf_str(&why)));
+        failed = ERR_LEDGER_FAILED;
+    }
+    buf_deinit(&why);
+    return failed;
+}
+
+static enum err close_reader(struct pg *db, bool ok) {
+    if (!ok) log_error(msg("the ledger can't be read"), kv("error", db->failure.text));
+    pg_close(db);
+    return ok ? ERR_OK : ERR_LEDGER_FAILED;
+}
+
+static enum err load(struct ledger *l, const struct ledger_reader *reader) {
+    struct pg db;
+    enum err failed = open_reader(of(l), &db);
+    if (failed != ERR_OK) return failed;
+    return close_reader(&db, pg_load(&db, reader));
+}
+
+static enum err check(struct ledger *l, bool server_runs,
+                      void (*on_finding)(void *, const struct ledger_finding *), void *to) {
+    struct pg db;
+    enum err failed = open_reader(of(l), &db);
+    if (failed != ERR_OK) return failed;
+    return close_reader(&db, pg_check_all(&db, server_runs, clock_wall_ms(), on_finding, to));
+}
+
+/* --- the rest of the table --- */
+
+static uint32_t epoch(struct ledger *l) {
+    return of(l)->epoch;
+}
+
+static enum err life(struct ledger *l, struct hot_life *out) {
+    return pg_life(of(l)->lives, out);
+}
+
+static enum err life_begin(struct ledger *l, const struct hot_life *before, uint32_t *number,
+                           bool *is_ours) {
+    return pg_life_begin(of(l)->lives, before, number, is_ours);
+}
+
+static enum err life_end(struct ledger *l, const struct hot_life *ended) {
+    return pg_life_end(of(l)->lives, ended);
+}
+
+static void health(struct ledger *l, struct ledger_health *out) {
+    struct postgres_ledger *p = of(l);
+    *out = (struct ledger_health){0};
+    if (p->options.read_only) return;
+    out->writable = atomic_load(&p->writer.writable);
+    out->queue_depth = atomic_load(&p->depth);
+}
+
+static void release(struct postgres_ledger *p) {
+    mem_free(p->url);
+    mem_free(p);
+}
+
+static void close_ledger(struct ledger *l) {
+    struct postgres_ledger *p = of(l);
+    if (!p->options.read_only) {
+        if (p->retention != NULL) pg_retention_stop(p->retention);
+        /* The waiters last: the others pass records on to them. */
+        pg_writer_stop(&p->writer);
+        pg_lane_stop(p->pool);
+        pg_lane_stop(p->acts);
+        pg_lane_stop(p->waiters);
+        assert(atomic_load(&p->depth) == 0);
+    }
+    pg_lane_stop(p->readers);
+    pg_lives_free(p->lives);
+    release(p);
+}
+
+static const struct ledger_ops ops = {
+    .submit = submit,
+    .ask = ask,
+    .load = load,
+    .check = check,
+    .epoch = epoch,
+    .life = life,
+    .life_begin = life_begin,
+    .life_end = life_end,
+    .health = health,
+    .close = close_ledger,
+};
+
+/* --- opening --- */
+
+static void set_default(int64_t *number, int64_t value) {
+    assert(*number >= 0);
+    if (*number == 0) *number = value;
+}
+
+static void set_options(struct postgres_ledger *p, const struct postgres_ledger_options *o) {
+    p->options = *o;
+    p->options.url = p->url = mem_copy_str(str_of(o->url));
+    set_default(&p->options.queue_max, 65536);
+    set_default(&p->options.batch_max, 1024);
+    set_default(&p->options.asks_max, 65536);
+    set_default(&p->options.deadline_ms, 5000);
+    set_default(&p->options.pessimistic_wait_ms, 10000);
+    set_default(&p->options.retention_interval_ms, 2000);
+    set_default(&p->options.retention_rest_ms, 600000);
+    p->acts_options = p->options;
+    p->acts_options.deadline_ms = ACTS_DEADLINE_MS;
+}
+
+/* Whoever comes while another node brings the schema up to date waits for that, however long. */
+static enum err prepare(struct postgres_ledger *p, struct pg *db, struct buf *why) {
+    int64_t wait_ms = db->wait_ms;
+    db->wait_ms = 0;
+    enum err failed = pg_schema_migrate(db, clock_wall_ms(), why);
+    db->wait_ms = wait_ms;
+    return failed == ERR_OK ? pg_epoch_begin(db, &p->epoch, why) : failed;
+}
+
+static enum err start_writing(struct postgres_ledger *p, struct buf *why) {
+    const struct postgres_ledger_options *o = &p->options;
+    struct pg_session *s = &p->writer.session;
+    pg_session_init(s, o, false, o->batch_max);
+    enum err failed = pg_open(&s->db, &s->settings, why) ? ERR_OK : ERR_LEDGER_FAILED;
+    if (failed == ERR_OK) failed = prepare(p, &s->db, why);
+    if (failed != ERR_OK) {
+        pg_session_deinit(s);
+        return failed;
+    }
+    p->waiters = pg_lane_start(o, PG_WAITER_THREADS, NULL, &p->depth);
+    p->pool = pg_lane_start(o, PG_POOL_THREADS, p->waiters, &p->depth);
+    p->acts = pg_lane_start(&p->acts_options, 1, NULL, &p->depth);
+    pg_writer_start(&p->writer, o, p->waiters, &p->depth);
+    p->retention = pg_retention_start(o);
+    return ERR_OK;
+}
+
+static enum err expect_schema(struct postgres_ledger *p, struct buf *why) {
+    struct pg db;
+    struct pg_settings s = {.url = p->url, .wait_ms = p->options.deadline_ms, .read_only = true};
+    if (!pg_open(&db, &s, why)) return ERR_LEDGER_FAILED;
+    enum err failed = pg_schema_expect(&db, why);
+    pg_close(&db);
+    return failed;
+}
+
+enum err postgres_ledger_open(const struct postgres_ledger_options *o, struct ledger **out,
+                              struct buf *why) {
+    struct postgres_ledger *p = mem_new(sizeof *p);
+    p->port.ops = &ops;
+    set_options(p, o);
+    enum err failed = o->read_only ? expect_schema(p, why) : start_writing(p, why);
+    if (failed != ERR_OK) {
+        release(p);
+        return failed;
+    }
+    p->readers = pg_readers_start(&p->options);
+    p->lives = pg_lives_new(&p->options);
+    *out = &p->port;
+    return ERR_OK;
+}

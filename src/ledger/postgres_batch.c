@@ -1,0 +1,291 @@
+/*
+ * One transaction. What its records need is sent in one go, in the order of submission; runs of one
+ * kind that can be written together are one statement. Then the sections' counts, then the commit,
+ * which is sent only when everything else has been answered: a connection that breaks before has
+ * written nothing.
+ */
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+
+static const struct pg_kind *kind_of(enum ledger_kind kind) {
+    switch (kind) {
+    case LEDGER_ENTER:
+        return &pg_kind_enter;
+    case LEDGER_ENTER_VOID:
+        return &pg_kind_enter_void;
+    case LEDGER_ADMIT:
+        return &pg_kind_admit;
+    case LEDGER_END:
+        return &pg_kind_end;
+    case LEDGER_HOLD:
+        return &pg_kind_hold;
+    case LEDGER_HOLD_VOID:
+        return &pg_kind_hold_void;
+    case LEDGER_CONFIRM:
+        return &pg_kind_confirm;
+    case LEDGER_CANCEL:
+        return &pg_kind_cancel;
+    case LEDGER_EXPIRE:
+        return &pg_kind_expire;
+    default: /* written alone, step by step */
+        return NULL;
+    }
+}
+
+bool pg_record_counts(const struct ledger_record *r) {
+    return r->kind == LEDGER_HOLD || r->kind == LEDGER_CONFIRM || r->kind == LEDGER_CANCEL ||
+           r->kind == LEDGER_EXPIRE ||
+           (r->kind == LEDGER_END && ((const struct ledger_end *)r)->cancel_count > 0);
+}
+
+/* --- what a record says, taken back --- */
+
+static void put_undo(struct ledger_event_put *put) {
+    mem_free(put->stored);
+    put->stored = NULL;
+    put->created = false;
+    put->in_use[0] = '\0';
+}
+
+static void hold_undo(struct ledger_hold *hold) {
+    hold->held = false;
+    hold->sold_out = false;
+    hold->refused_count = 0;
+    pg_idempotency_undo(hold->idempotency);
+}
+
+static void confirm_undo(struct ledger_confirm *confirm) {
+    mem_free(confirm->stored);
+    confirm->stored = NULL;
+    confirm->confirmed = false;
+    confirm->completed = false;
+    confirm->expired = false;
+}
+
+static void cancel_undo(struct ledger_cancel *cancel) {
+    mem_free(cancel->stored);
+    cancel->stored = NULL;
+    cancel->cancelled = false;
+    cancel->expired = false;
+}
+
+void pg_record_undo(struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_EVENT_PUT:
+        put_undo((struct ledger_event_put *)r);
+        break;
+    case LEDGER_EVENT_DELETE:
+        ((struct ledger_event_delete *)r)->version = 0;
+        break;
+    case LEDGER_HOLD:
+        hold_undo((struct ledger_hold *)r);
+        break;
+    case LEDGER_HOLD_VOID:
+        ((struct ledger_hold_void *)r)->voided = false;
+        break;
+    case LEDGER_ENTER_VOID:
+        ((struct ledger_enter_void *)r)->voided = false;
+        break;
+    case LEDGER_CONFIRM:
+        confirm_undo((struct ledger_confirm *)r);
+        break;
+    case LEDGER_CANCEL:
+        cancel_undo((struct ledger_cancel *)r);
+        break;
+    default: /* what they say of each of many is void when the result is not OK */
+        break;
+    }
+}
+
+/* Nothing is said yet: what is undone may be looked at before it was ever written. */
+static void record_clear(struct ledger_record *r) {
+    r->result = ERR_OK;
+    if (r->kind == LEDGER_EVENT_PUT) ((struct ledger_event_put *)r)->stored = NULL;
+    if (r->kind == LEDGER_CONFIRM) ((struct ledger_confirm *)r)->stored = NULL;
+    if (r->kind == LEDGER_CANCEL) ((struct ledger_cancel *)r)->stored = NULL;
+    if (r->kind == LEDGER_HOLD && ((struct ledger_hold *)r)->idempotency != NULL)
+        pg_idempotency_init(((struct ledger_hold *)r)->idempotency);
+    pg_record_undo(r);
+}
+
+/* --- the beginning: its number, and the life that is in force --- */
+
+static bool needs_epoch(const struct pg_batch *b) {
+    for (size_t i = 0; i < b->count; i++)
+        if (pg_record_epoch(b->records[i]) != 0) return true;
+    return false;
+}
+
+static void send_begin(struct pg *db, const struct pg_batch *b, bool with_epoch) {
+    char timeout[32];
+    pg_send_cells(db, "BEGIN", NULL, 0);
+    if (b->lock_timeout_ms > 0) {
+        snprintf(timeout, sizeof timeout, "%lld", (long long)b->lock_timeout_ms);
+        pg_send(db, "SELECT set_config('lock_timeout', $1, true)", pg_cell_text(timeout));
+    }
+    pg_send(db,
+            "INSERT INTO commits(session, number, at) VALUES ($1, $2, $3)"
+            " ON CONFLICT (session) DO UPDATE SET number = $2, at = $3"
+            " RETURNING pg_current_xact_id()::text",
+            pg_cell_uuid(&b->session), pg_cell_i64(b->number), pg_cell_i64(clock_wall_ms()));
+    /* Whoever begins the next life waits until this transaction has ended. */
+    if (with_epoch)
+        pg_send_cells(db, "SELECT number FROM epochs WHERE name = 'hot' FOR SHARE", NULL, 0);
+    pg_sync(db);
+}
+
+static bool begin(struct pg *db, struct pg_batch *b, int64_t *epoch) {
+    bool with_epoch = needs_epoch(b);
+    struct pg_rows rows;
+    pg_pipeline(db);
+    send_begin(db, b, with_epoch);
+    pg_receive(db, &rows);
+    pg_rows_clear(&rows);
+    if (b->lock_timeout_ms > 0) {
+        pg_receive(db, &rows);
+        pg_rows_clear(&rows);
+    }
+    if (pg_receive(db, &rows) && pg_next(&rows))
+        str_copy(pg_str(&rows, 0), b->transaction, sizeof b->transaction);
+    pg_rows_clear(&rows);
+    *epoch = 0;
+    if (with_epoch) {
+        if (pg_receive(db, &rows) && pg_next(&rows)) *epoch = pg_i64(&rows, 0);
+        pg_rows_clear(&rows);
+    }
+    return pg_pipeline_end(db);
+}
+
+/* Of an older life: refused. */
+static bool is_late(struct ledger_record *r, int64_t epoch) {
+    uint32_t of = pg_record_epoch(r);
+    if (of == 0 || of == epoch) return false;
+    r->result = ERR_RECOVERING;
+    return true;
+}
+
+/* --- the records --- */
+
+/* How many from `first` on are written by one statement. */
+static size_t run_length(const struct pg_batch *b, const bool *late, size_t first) {
+    enum ledger_kind kind = b->records[first]->kind;
+    size_t end = first + 1;
+    if (!kind_of(kind)->many) return 1;
+    while (end < b->count && b->records[end]->kind == kind && !late[end]) end++;
+    return end - first;
+}
+
+static void send_all(struct pg *db, const struct pg_batch *b, const bool *late, size_t *sent) {
+    for (size_t i = 0; i < b->count;) {
+        size_t n = late[i] ? 1 : run_length(b, late, i);
+        if (!late[i]) sent[i] = kind_of(b->records[i]->kind)->send(db, b->records + i, n, b->wait);
+        i += n;
+    }
+    pg_sync(db);
+}
+
+static bool receive_run(struct pg *db, struct pg_batch *b, size_t first, size_t n, size_t sent,
+                        struct pg_tally *t) {
+    struct pg_rows rows = {0};
+    bool ok = true;
+    for (size_t i = 0; i < sent; i++) {
+        pg_rows_clear(&rows);
+        ok = pg_receive(db, &rows) && ok;
+    }
+    if (ok)
+        ok = kind_of(b->records[first]->kind)
+                 ->read(db, &rows, b->records + first, n, t, b->blocked + first);
+    pg_rows_clear(&rows);
+    return ok;
+}
+
+/* All are received, also behind one that failed; the first that did is the culprit. */
+static bool receive_all(struct pg *db, struct pg_batch *b, const bool *late, const size_t *sent,
+                        struct pg_tally *t) {
+    struct pg_failure first = {0};
+    bool ok = true;
+    for (size_t i = 0; i < b->count;) {
+        size_t n = late[i] ? 1 : run_length(b, late, i);
+        if (!late[i] && !receive_run(db, b, i, n, sent[i], t) && ok) {
+            ok = false;
+            first = db->failure;
+            b->culprit = i;
+            b->culprit_count = n;
+        }
+        i += n;
+    }
+    bool in_step = pg_pipeline_end(db);
+    if (!ok && pg_alive(db)) db->failure = first;
+    return ok && in_step;
+}
+
+static bool apply_together(struct pg *db, struct pg_batch *b, int64_t epoch) {
+    struct pg_tally tally = {0};
+    bool *late = mem_new(b->count * sizeof *late);
+    size_t *sent = mem_new(b->count * sizeof *sent);
+    for (size_t i = 0; i < b->count; i++) late[i] = is_late(b->records[i], epoch);
+    pg_pipeline(db);
+    send_all(db, b, late, sent);
+    bool ok = receive_all(db, b, late, sent, &tally);
+    if (ok) {
+        b->at_tally = true;
+        b->culprit = 0;
+        b->culprit_count = b->count;
+        ok = pg_tally_write(db, &tally);
+    }
+    mem_free(late);
+    mem_free(sent);
+    pg_tally_deinit(&tally);
+    return ok;
+}
+
+/* Those that are made of several steps come alone. */
+static bool apply_alone(struct pg *db, struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_EVENT_PUT:
+        return pg_event_put_apply(db, (struct ledger_event_put *)r);
+    case LEDGER_EVENT_DELETE:
+        return pg_event_delete_apply(db, (struct ledger_event_delete *)r);
+    case LEDGER_FACTS_RELAYED:
+        return pg_facts_relayed_apply(db, (struct ledger_facts_relayed *)r);
+    default:
+        assert(false && "a question was submitted");
+        return false;
+    }
+}
+
+static bool apply(struct pg *db, struct pg_batch *b, int64_t epoch) {
+    if (kind_of(b->records[0]->kind) != NULL) return apply_together(db, b, epoch);
+    assert(b->count == 1);
+    return apply_alone(db, b->records[0]);
+}
+
+/* --- the whole --- */
+
+static enum pg_end end_without_effect(struct pg *db, struct pg_batch *b) {
+    bool lost = !pg_alive(db);
+    pg_rollback(db);
+    for (size_t i = 0; i < b->count; i++) pg_record_undo(b->records[i]);
+    return lost ? PG_LOST : PG_FAILED;
+}
+
+enum pg_end pg_transact(struct pg *db, struct pg_batch *b) {
+    int64_t epoch = 0;
+    assert(b->count > 0);
+    b->culprit = 0;
+    b->culprit_count = b->count;
+    b->at_tally = false;
+    for (size_t i = 0; i < b->count; i++) {
+        b->blocked[i] = false;
+        record_clear(b->records[i]);
+    }
+    if (!begin(db, b, &epoch) || !apply(db, b, epoch)) return end_without_effect(db, b);
+    b->at_tally = false;
+    if (pg_exec(db, "COMMIT")) return PG_COMMITTED;
+    if (!pg_alive(db)) return PG_UNKNOWN;
+    return end_without_effect(db, b);
+}

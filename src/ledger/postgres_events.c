@@ -1,0 +1,469 @@
+/*
+ * Events and their sections. Several nodes may change one event at once: whoever changes it has
+ * locked its row, and reads it only then, so that changes follow each other and none is lost. Two
+ * who create the same event meet in the index of names, and the second changes what the first has
+ * made.
+ *
+ * A version is the number of an audit row, and these become visible in their order (pg_audit_add):
+ * hence that row is written late, after what may take long.
+ */
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+
+/* So that no statement is long. */
+#define SEATS_PER_STATEMENT 10000
+/* Events of one name that come and go while somebody wants to change them. */
+#define FIND_TRIES_MAX 20
+
+/* --- reading --- */
+
+/* One row for each section, and one with NULLs for an event without any. */
+#define EVENT_SELECT                                                                               \
+    "SELECT e.id, e.version, e.type, e.external_id, e.title, e.state, e.auto_enter, e.opens_at,"   \
+    " e.starts_at, e.max_waiting, e.max_active, e.entry_batch_size, e.entry_interval_s,"           \
+    " e.active_ttl_s, e.grace_s, e.token_ttl_s, e.hold_s, e.max_per_user, e.currency,"             \
+    " e.created_at, e.updated_at, count(c.id) OVER (PARTITION BY e.id),"                           \
+    " c.id, c.code, c.name, c.capacity, c.price, c.mode, c.status, c.held, c.confirmed"            \
+    " FROM events e LEFT JOIN sections c ON c.event_id = e.id AND c.removed_version IS NULL"
+enum { COLUMN_SECTION_COUNT = 21, COLUMN_SECTION = 22 };
+
+static bool word_at(const struct pg_rows *rows, int column, const str *words, int *index) {
+    *index = word_index(words, pg_str(rows, column));
+    return *index >= 0;
+}
+
+#define COPY_COLUMN(rows, column, field) str_copy(pg_str(rows, column), field, sizeof(field))
+
+/* What a column holds fits its field: we wrote it. Tables that somebody else edited may say
+ * otherwise, and are reported, not trusted. */
+static bool event_from_row(const struct pg_rows *rows, struct event *e) {
+    int state = -1;
+    bool fits = COPY_COLUMN(rows, 2, e->type) && COPY_COLUMN(rows, 3, e->id) &&
+                COPY_COLUMN(rows, 4, e->title) && COPY_COLUMN(rows, 18, e->currency) &&
+                word_at(rows, 5, event_state_words, &state);
+    if (!fits) return false;
+    e->key = pg_i64(rows, 0);
+    e->version = pg_i64(rows, 1);
+    e->state = (enum event_state)state;
+    e->auto_enter = pg_i64(rows, 6) != 0;
+    e->opens_at_ms = pg_time(rows, 7);
+    e->starts_at_ms = pg_time(rows, 8);
+    e->queue = (struct queue_rules){
+        .max_waiting = pg_i64(rows, 9),
+        .max_active = pg_i64(rows, 10),
+        .entry_batch_size = pg_i64(rows, 11),
+        .entry_interval_s = pg_i64(rows, 12),
+        .active_ttl_s = pg_i64(rows, 13),
+        .grace_s = pg_i64(rows, 14),
+        .token_ttl_s = pg_i64(rows, 15),
+    };
+    e->hold_s = pg_i64(rows, 16);
+    e->max_per_user = pg_i64(rows, 17);
+    e->created_at_ms = pg_i64(rows, 19);
+    e->updated_at_ms = pg_i64(rows, 20);
+    return e->version > 0 && event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
+           event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
+           clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
+           clock_writable(e->updated_at_ms);
+}
+
+static bool section_from_row(const struct pg_rows *rows, struct section *s) {
+    const int at = COLUMN_SECTION;
+    int mode = -1;
+    int status = -1;
+    bool fits = COPY_COLUMN(rows, at + 1, s->id) && COPY_COLUMN(rows, at + 2, s->name) &&
+                word_at(rows, at + 5, section_mode_words, &mode) &&
+                word_at(rows, at + 6, section_status_words, &status);
+    if (!fits) return false;
+    s->key = pg_i64(rows, at);
+    s->capacity = pg_i64(rows, at + 3);
+    s->price = pg_i64(rows, at + 4);
+    s->mode = (enum section_mode)mode;
+    s->status = (enum section_status)status;
+    s->held = pg_i64(rows, at + 7);
+    s->confirmed = pg_i64(rows, at + 8);
+    return s->held >= 0 && s->confirmed >= 0 && s->held + s->confirmed <= s->capacity;
+}
+
+static bool spoilt(struct pg *db, int64_t key) {
+    log_error(msg("an event's row holds what no event may have: a name, a time, a version, a "
+                  "word, or more taken seats than there are"),
+              kv_i64("events.id", key));
+    return pg_fail(db, PG_CORRUPT, "an event's row holds what no event may have");
+}
+
+/* The event of the row that pg_next stepped to, and its sections from the rows behind it. */
+static bool event_take(struct pg *db, struct pg_rows *rows, struct event **out) {
+    int64_t key = pg_i64(rows, 0);
+    struct event *e = event_new((size_t)pg_i64(rows, COLUMN_SECTION_COUNT));
+    bool fits = event_from_row(rows, e);
+    for (size_t i = 0; fits && i < e->section_count; i++)
+        fits = (i == 0 || pg_next(rows)) && section_from_row(rows, &e->sections[i]);
+    if (fits) {
+        *out = e;
+        return true;
+    }
+    mem_free(e);
+    return spoilt(db, key);
+}
+
+/* *out stays NULL when there is no such event. */
+static bool event_read(struct pg *db, int64_t key, struct event **out) {
+    struct pg_rows rows = {0};
+    if (!pg_query(db, &rows, EVENT_SELECT " WHERE e.id = $1 ORDER BY c.position", pg_cell_i64(key)))
+        return false;
+    bool ok = true;
+    if (pg_next(&rows)) ok = event_take(db, &rows, out);
+    pg_rows_clear(&rows);
+    return ok;
+}
+
+bool pg_events_load(struct pg *db, const struct ledger_reader *reader) {
+    struct pg_rows rows = {0};
+    bool ok = pg_query_cells(
+        db, &rows, EVENT_SELECT " WHERE e.deleted_at IS NULL ORDER BY e.id, c.position", NULL, 0);
+    while (ok && pg_next(&rows)) {
+        struct event *e = NULL;
+        ok = event_take(db, &rows, &e);
+        if (ok) reader->on_event(reader->to, e);
+    }
+    pg_rows_clear(&rows);
+    return ok;
+}
+
+static void list_event(void *to, struct event *e) {
+    struct ledger_events_read *read = to;
+    read->events = mem_grow(read->events, (read->count + 1) * sizeof(struct event *));
+    read->events[read->count++] = e;
+}
+
+static bool list_removed(struct pg *db, struct ledger_events_read *read) {
+    struct pg_rows rows = {0};
+    bool ok = pg_query_cells(db, &rows,
+                             "SELECT id, version, type, external_id FROM events"
+                             " WHERE deleted_at IS NOT NULL ORDER BY id",
+                             NULL, 0);
+    if (!ok) return false;
+    read->removed = mem_new((size_t)(rows.count + 1) * sizeof *read->removed);
+    while (ok && pg_next(&rows)) {
+        struct removed_event *e = &read->removed[read->removed_count++];
+        e->key = pg_i64(&rows, 0);
+        e->version = pg_i64(&rows, 1);
+        if (!COPY_COLUMN(&rows, 2, e->type) || !COPY_COLUMN(&rows, 3, e->id))
+            ok = spoilt(db, e->key);
+    }
+    pg_rows_clear(&rows);
+    return ok;
+}
+
+static void list_free(struct ledger_events_read *read) {
+    for (size_t i = 0; i < read->count; i++) mem_free(read->events[i]);
+    mem_free(read->events);
+    mem_free(read->removed);
+    read->events = NULL;
+    read->count = 0;
+    read->removed = NULL;
+    read->removed_count = 0;
+}
+
+/* Versions only grow, so their sum tells any change; the highest one would not, for a lower one may
+ * be committed after it. The mark is read first: a change that comes between is told now, and once
+ * more. */
+bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
+    read->events = NULL;
+    read->count = 0;
+    read->removed = NULL;
+    read->removed_count = 0;
+    read->mark = 0;
+    bool ok = pg_number_cells(
+        db, &read->mark, "SELECT (1 + coalesce(sum(version), 0))::bigint FROM events", NULL, 0);
+    if (!ok || read->mark == read->known_mark) return ok;
+    ok = pg_events_load(db, &(struct ledger_reader){.on_event = list_event, .to = read}) &&
+         list_removed(db, read);
+    if (!ok) list_free(read);
+    return ok;
+}
+
+/* --- judging --- */
+
+/* Locks the event of that name; *key is 0 when there is none. */
+static bool event_lock(struct pg *db, str type, str id, int64_t *key) {
+    *key = 0;
+    return pg_number(db, key,
+                     "SELECT id FROM events WHERE type = $1 AND external_id = $2"
+                     " AND deleted_at IS NULL FOR NO KEY UPDATE",
+                     pg_cell_str(type), pg_cell_str(id));
+}
+
+/* Locks the sections that are in force, in the order in which everybody does. */
+static bool sections_lock(struct pg *db, int64_t event_key) {
+    return pg_run(db, NULL,
+                  "SELECT id FROM sections WHERE event_id = $1 AND removed_version IS NULL"
+                  " ORDER BY id FOR UPDATE",
+                  pg_cell_i64(event_key));
+}
+
+/* How many of its seats the section still has as they are, after the change from `old` to `new`
+ * (NULL: it vanishes). */
+static int64_t room_left(const struct section *old, const struct section *new) {
+    bool seat_mode_changes =
+        new != NULL && (old->mode == SECTION_MODE_SEAT) != (new->mode == SECTION_MODE_SEAT);
+    return new == NULL || seat_mode_changes ? 0 : new->capacity;
+}
+
+static bool takes_away(const struct event *old, const struct event *wanted) {
+    for (size_t i = 0; i < old->section_count; i++) {
+        const struct section *s = &old->sections[i];
+        if (room_left(s, event_section(wanted, str_of(s->id))) < s->capacity) return true;
+    }
+    return false;
+}
+
+/* Whether a seat with a higher number than `room` is held or sold. What the section counts tells
+ * most often that none is, without a look at its seats. */
+static bool is_taken_beyond(struct pg *db, int64_t section_key, int64_t room, bool *is_taken) {
+    int64_t found = 0;
+    bool ok = pg_number(db, &found,
+                        "SELECT 1 FROM sections c WHERE c.id = $1 AND c.held + c.confirmed > 0"
+                        " AND EXISTS (SELECT 1 FROM seats s WHERE s.section_id = c.id"
+                        "  AND s.seat_no > $2 AND s.state <> 'AVAILABLE')",
+                        pg_cell_i64(section_key), pg_cell_i64(room));
+    *is_taken = found != 0;
+    return ok;
+}
+
+/* ERR_SECTION_IN_USE or ERR_OK in the record's result; nothing is written. */
+static bool put_judge(struct pg *db, struct ledger_event_put *put, const struct event *old,
+                      const struct event *wanted) {
+    /* Who takes nothing away has nothing to judge, and need not keep the sections locked meanwhile.
+     */
+    if (old == NULL || !takes_away(old, wanted)) return true;
+    if (!sections_lock(db, old->key)) return false;
+    for (size_t i = 0; i < old->section_count; i++) {
+        const struct section *s = &old->sections[i];
+        int64_t room = room_left(s, event_section(wanted, str_of(s->id)));
+        bool is_taken = false;
+        if (room >= s->capacity) continue;
+        if (!is_taken_beyond(db, s->key, room, &is_taken)) return false;
+        if (!is_taken) continue;
+        put->record.result = ERR_SECTION_IN_USE;
+        memcpy(put->in_use, s->id, sizeof put->in_use);
+        return true;
+    }
+    return true;
+}
+
+/* --- writing --- */
+
+#define EVENT_CELLS(e, q, version, now_ms)                                                         \
+    pg_cell_text((e)->type), pg_cell_text((e)->id), pg_cell_i64(version),                          \
+        pg_cell_text((e)->title), pg_cell_str(event_state_words[(e)->state]),                      \
+        pg_cell_i64((e)->auto_enter), pg_cell_time((e)->opens_at_ms),                              \
+        pg_cell_time((e)->starts_at_ms), pg_cell_i64((q)->max_waiting),                            \
+        pg_cell_i64((q)->max_active), pg_cell_i64((q)->entry_batch_size),                          \
+        pg_cell_i64((q)->entry_interval_s), pg_cell_i64((q)->active_ttl_s),                        \
+        pg_cell_i64((q)->grace_s), pg_cell_i64((q)->token_ttl_s), pg_cell_i64((e)->hold_s),        \
+        pg_cell_i64((e)->max_per_user), pg_cell_text((e)->currency), pg_cell_i64(now_ms)
+
+/* *key stays 0 when another node was first. It has a version when its audit row is written. */
+static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, int64_t *key) {
+    return pg_number(
+        db, key,
+        "INSERT INTO events(type, external_id, version, title, state, auto_enter, opens_at,"
+        " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
+        " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at,"
+        " max_per_user_ever) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
+        " $15, $16, $17, $18, $19, $19, $17)"
+        " ON CONFLICT (type, external_id) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
+        EVENT_CELLS(e, &e->queue, 1, now_ms));
+}
+
+static bool event_update(struct pg *db, const struct event *e, int64_t key, int64_t version,
+                         int64_t now_ms) {
+    return pg_change(
+        db,
+        "UPDATE events SET type = $1, external_id = $2, version = $3, title = $4, state = $5,"
+        " auto_enter = $6, opens_at = $7, starts_at = $8, max_waiting = $9, max_active = $10,"
+        " entry_batch_size = $11, entry_interval_s = $12, active_ttl_s = $13, grace_s = $14,"
+        " token_ttl_s = $15, hold_s = $16, max_per_user = $17, currency = $18, updated_at = $19,"
+        " max_per_user_ever = greatest(max_per_user_ever, $17) WHERE id = $20",
+        EVENT_CELLS(e, &e->queue, version, now_ms), pg_cell_i64(key));
+}
+
+static const struct section *section_in(const struct event *e, const struct section *s) {
+    return e == NULL ? NULL : event_section(e, str_of(s->id));
+}
+
+static bool section_insert(struct pg *db, int64_t event_key, const struct section *s,
+                           int64_t position, int64_t *key) {
+    return pg_number(db, key,
+                     "INSERT INTO sections(event_id, code, name, capacity, price, mode, status,"
+                     " position) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id",
+                     pg_cell_i64(event_key), pg_cell_text(s->id), pg_cell_text(s->name),
+                     pg_cell_i64(s->capacity), pg_cell_i64(s->price),
+                     pg_cell_str(section_mode_words[s->mode]),
+                     pg_cell_str(section_status_words[s->status]), pg_cell_i64(position));
+}
+
+/* Rows for the seats from the number `after` on. Some may be there from an earlier time. */
+static bool seats_insert(struct pg *db, int64_t section_key, int64_t after, int64_t last) {
+    bool ok = true;
+    while (ok && after < last) {
+        int64_t until = last - after > SEATS_PER_STATEMENT ? after + SEATS_PER_STATEMENT : last;
+        ok = pg_run(db, NULL,
+                    "INSERT INTO seats(section_id, seat_no, state, version)"
+                    " SELECT $1, n, 'AVAILABLE', 0 FROM generate_series($2, $3) n"
+                    " ON CONFLICT DO NOTHING",
+                    pg_cell_i64(section_key), pg_cell_i64(after + 1), pg_cell_i64(until));
+        after = until;
+    }
+    return ok;
+}
+
+/* What is added: sections, and the seats of those of mode `seat`. Nobody sees these yet, or they
+ * are beyond what a section has. */
+static bool parts_insert(struct pg *db, const struct event *wanted, const struct event *old,
+                         int64_t event_key) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < wanted->section_count; i++) {
+        const struct section *s = &wanted->sections[i];
+        const struct section *before = section_in(old, s);
+        int64_t key = before == NULL ? 0 : before->key;
+        bool had_rows = before != NULL && before->mode == SECTION_MODE_SEAT;
+        if (before == NULL) ok = section_insert(db, event_key, s, (int64_t)i, &key);
+        if (ok && s->mode == SECTION_MODE_SEAT)
+            ok = seats_insert(db, key, had_rows ? before->capacity : 0, s->capacity);
+    }
+    return ok;
+}
+
+static bool section_update(struct pg *db, int64_t key, const struct section *s, int64_t position) {
+    return pg_change(db,
+                     "UPDATE sections SET name = $2, capacity = $3, price = $4, mode = $5,"
+                     " status = $6, position = $7 WHERE id = $1",
+                     pg_cell_i64(key), pg_cell_text(s->name), pg_cell_i64(s->capacity),
+                     pg_cell_i64(s->price), pg_cell_str(section_mode_words[s->mode]),
+                     pg_cell_str(section_status_words[s->status]), pg_cell_i64(position));
+}
+
+/* What was there: it changes, or is taken out. */
+static bool sections_update(struct pg *db, const struct event *wanted, const struct event *old,
+                            int64_t version) {
+    bool ok = true;
+    for (size_t i = 0; ok && old != NULL && i < old->section_count; i++) {
+        if (section_in(wanted, &old->sections[i]) != NULL) continue;
+        ok = pg_change(db, "UPDATE sections SET removed_version = $2 WHERE id = $1",
+                       pg_cell_i64(old->sections[i].key), pg_cell_i64(version));
+    }
+    for (size_t i = 0; ok && i < wanted->section_count; i++) {
+        const struct section *before = section_in(old, &wanted->sections[i]);
+        if (before != NULL) ok = section_update(db, before->key, &wanted->sections[i], (int64_t)i);
+    }
+    return ok;
+}
+
+static bool put_write(struct pg *db, struct ledger_event_put *put, const struct event *old,
+                      const struct event *wanted, int64_t key) {
+    int64_t version = 0;
+    bool ok = parts_insert(db, wanted, old, key) && sections_lock(db, key) &&
+              pg_audit_add(db, &put->note, put->now_ms, &version) &&
+              event_update(db, wanted, key, version, put->now_ms) &&
+              sections_update(db, wanted, old, version) && event_read(db, key, &put->stored);
+    assert(!ok || put->stored != NULL);
+    return ok;
+}
+
+/* Locks the event, which is read then into *old; or creates it, and *old stays NULL. */
+static bool event_lock_or_create(struct pg *db, struct ledger_event_put *put, int64_t *key,
+                                 struct event **old) {
+    const struct event *wanted = put->wanted;
+    for (int i = 0; i < FIND_TRIES_MAX; i++) {
+        if (!event_lock(db, str_of(wanted->type), str_of(wanted->id), key)) return false;
+        if (*key > 0) return event_read(db, *key, old);
+        if (!event_insert(db, wanted, put->now_ms, key)) return false;
+        if (*key > 0) {
+            put->created = true;
+            return true;
+        }
+    }
+    return pg_fail(db, PG_RACE, "an event comes and goes");
+}
+
+static bool put_edited(struct pg *db, struct ledger_event_put *put) {
+    struct event *old = NULL;
+    int64_t key = 0;
+    bool ok = event_lock(db, put->type, put->id, &key);
+    if (ok && key > 0) ok = event_read(db, key, &old);
+    if (!ok || old == NULL) {
+        put->record.result = ERR_EVENT_NOT_FOUND;
+        return ok;
+    }
+    struct event *edited = event_copy(old);
+    put->record.result = put->edit(put, &edited);
+    if (put->record.result == ERR_OK) ok = put_judge(db, put, old, edited);
+    if (ok && put->record.result == ERR_OK) ok = put_write(db, put, old, edited, key);
+    mem_free(edited);
+    mem_free(old);
+    return ok;
+}
+
+static bool put_wanted(struct pg *db, struct ledger_event_put *put) {
+    struct event *old = NULL;
+    int64_t key = 0;
+    bool ok = event_lock_or_create(db, put, &key, &old) && put_judge(db, put, old, put->wanted);
+    if (ok && put->record.result == ERR_OK) ok = put_write(db, put, old, put->wanted, key);
+    mem_free(old);
+    return ok;
+}
+
+bool pg_event_put_apply(struct pg *db, struct ledger_event_put *put) {
+    put->stored = NULL;
+    put->created = false;
+    put->in_use[0] = '\0';
+    put->record.result = ERR_OK;
+    return put->edit != NULL ? put_edited(db, put) : put_wanted(db, put);
+}
+
+/* --- deleting --- */
+
+static bool event_live(struct pg *db, int64_t key, bool *live) {
+    int64_t found = 0;
+    bool ok = pg_number(db, &found,
+                        "SELECT 1 FROM sections WHERE event_id = $1 AND held + confirmed > 0"
+                        " LIMIT 1",
+                        pg_cell_i64(key));
+    *live = found != 0;
+    return ok;
+}
+
+static bool delete_write(struct pg *db, struct ledger_event_delete *del, int64_t key) {
+    int64_t version = 0;
+    bool ok = pg_audit_add(db, &del->note, del->now_ms, &version) &&
+              pg_change(db,
+                        "UPDATE events SET deleted_at = $2, updated_at = $2, version = $3"
+                        " WHERE id = $1",
+                        pg_cell_i64(key), pg_cell_i64(del->now_ms), pg_cell_i64(version)) &&
+              pg_run(db, NULL,
+                     "UPDATE sections SET removed_version = $2"
+                     " WHERE event_id = $1 AND removed_version IS NULL",
+                     pg_cell_i64(key), pg_cell_i64(version));
+    del->key = key;
+    del->version = version;
+    return ok;
+}
+
+bool pg_event_delete_apply(struct pg *db, struct ledger_event_delete *del) {
+    int64_t key = 0;
+    bool live = false;
+    del->key = 0;
+    del->version = 0;
+    bool ok = event_lock(db, del->type, del->id, &key);
+    if (ok && key > 0) ok = sections_lock(db, key) && event_live(db, key, &live);
+    del->record.result = key == 0 ? ERR_EVENT_NOT_FOUND : live ? ERR_EVENT_IN_USE : ERR_OK;
+    if (!ok || del->record.result != ERR_OK) return ok;
+    return delete_write(db, del, key);
+}

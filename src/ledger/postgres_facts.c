@@ -1,0 +1,50 @@
+/*
+ * Facts on their way to whom they concern. Transactions commit in another order than they take
+ * numbers, so no number says that all before it are through: what is still to be relayed has no
+ * relayed_at, and an index of its own.
+ */
+#include <assert.h>
+
+#include "ledger/postgres_parts.h"
+
+static bool fact_from_row(struct pg *db, const struct pg_rows *rows, struct ledger_fact *fact) {
+    int strategy = word_index(strategy_words, pg_str(rows, 4));
+    int status = word_index(reservation_status_words, pg_str(rows, 5));
+    if (!pg_uuid(rows, 1, &fact->reservation) || strategy < 0 || status < 0)
+        return pg_fail(db, PG_CORRUPT, "a fact's reservation holds what none may have");
+    fact->id = pg_i64(rows, 0);
+    fact->event_key = pg_i64(rows, 2);
+    fact->section_key = pg_i64(rows, 3);
+    fact->strategy = (enum strategy)strategy;
+    fact->status = (enum reservation_status)status;
+    return true;
+}
+
+bool pg_facts_read(struct pg *db, struct ledger_facts_read *read) {
+    assert(read->older_ms >= 0);
+    struct pg_rows rows = {0};
+    read->count = 0;
+    bool ok = pg_query(db, &rows,
+                       "SELECT f.id, r.id, r.event_id, r.section_id, r.strategy, r.status"
+                       " FROM facts f JOIN reservations r ON r.id = f.reservation_id"
+                       " WHERE f.relayed_at IS NULL AND f.at <= $1 ORDER BY f.id LIMIT $2",
+                       pg_cell_i64(read->now_ms - read->older_ms), pg_cell_i64(FACTS_READ_MAX));
+    while (ok && pg_next(&rows)) ok = fact_from_row(db, &rows, &read->facts[read->count++]);
+    pg_rows_clear(&rows);
+    return ok;
+}
+
+/* Nobody is waited for: a row that is locked is being marked by another node, and should that come
+ * to nothing, the fact is told once more, which does no harm. */
+bool pg_facts_relayed_apply(struct pg *db, struct ledger_facts_relayed *relayed) {
+    struct pg_array ids = {0};
+    relayed->record.result = ERR_OK;
+    if (relayed->count == 0) return true;
+    for (size_t i = 0; i < relayed->count; i++) pg_array_i64(&ids, relayed->ids[i]);
+    bool ok = pg_run(db, NULL,
+                     "UPDATE facts SET relayed_at = $2 WHERE id IN (SELECT id FROM facts"
+                     " WHERE id = ANY($1) AND relayed_at IS NULL FOR UPDATE SKIP LOCKED)",
+                     pg_cell_array(&ids), pg_cell_i64(relayed->now_ms));
+    pg_array_deinit(&ids);
+    return ok;
+}

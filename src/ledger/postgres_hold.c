@@ -1,0 +1,254 @@
+/*
+ * Holds. They are judged and written by a function of the database (postgres_schema_2.sql), several
+ * in one call; what their sections count follows at the end of the transaction (postgres_tally.c).
+ */
+#include <assert.h>
+
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+
+bool pg_result_from(struct pg *db, str word, enum err *out) {
+    static const struct {
+        str word;
+        enum err result;
+    } all[] = {
+        {STR_INIT("OK"), ERR_OK},
+        {STR_INIT("CONFLICT"), ERR_CONFLICT},
+        {STR_INIT("SEAT_TAKEN"), ERR_SEAT_TAKEN},
+        {STR_INIT("LOCK_LOST"), ERR_LOCK_LOST},
+        {STR_INIT("NOT_ACTIVE"), ERR_NOT_ACTIVE},
+        {STR_INIT("LIMIT_EXCEEDED"), ERR_LIMIT_EXCEEDED},
+        {STR_INIT("SECTION_NOT_FOUND"), ERR_SECTION_NOT_FOUND},
+        {STR_INIT("IDEMPOTENCY_MISMATCH"), ERR_IDEMPOTENCY_MISMATCH},
+        {STR_INIT("RESERVATION_NOT_FOUND"), ERR_RESERVATION_NOT_FOUND},
+        {STR_INIT("RESERVATION_ENDED"), ERR_RESERVATION_ENDED},
+        {STR_INIT("NOT_YOURS"), ERR_NOT_YOURS},
+        {STR_INIT("HOLD_EXPIRED"), ERR_HOLD_EXPIRED},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!str_eq(all[i].word, word)) continue;
+        *out = all[i].result;
+        return true;
+    }
+    return pg_fail(db, PG_CORRUPT, "a function of the database answers what it can't");
+}
+
+/* --- sending --- */
+
+enum {
+    HOLD_ID,
+    HOLD_EVENT,
+    HOLD_SECTION,
+    HOLD_USER,
+    HOLD_ENTRY,
+    HOLD_STRATEGY,
+    HOLD_SEATS,
+    HOLD_PRICE,
+    HOLD_CURRENCY,
+    HOLD_EXPIRES,
+    HOLD_CREATED,
+    HOLD_VERSIONS,
+    HOLD_FENCES,
+    HOLD_KEY_USER,
+    HOLD_ROUTE,
+    HOLD_KEY,
+    HOLD_DIGEST,
+    HOLD_ANSWER,
+    HOLD_RESPONSE,
+    HOLD_ARRAYS,
+};
+
+/* "12,13", as the table has seats, or NULL. */
+static void add_numbers(struct pg_array *a, const int64_t *numbers, const uint32_t *seats,
+                        uint32_t count) {
+    struct buf text = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0) buf_add_char(&text, ',');
+        buf_add_i64(&text, seats != NULL ? seats[i] : numbers[i]);
+    }
+    pg_array_str(a, buf_str(&text));
+    buf_deinit(&text);
+}
+
+static void add_optional(struct pg_array *a, const int64_t *numbers, uint32_t count) {
+    if (numbers == NULL)
+        pg_array_null(a, pg_cell_null_text());
+    else
+        add_numbers(a, numbers, NULL, count);
+}
+
+static void add_key(struct pg_array *arrays, struct idempotency *i, const struct reservation *r) {
+    if (i == NULL) {
+        for (int a = HOLD_KEY_USER; a <= HOLD_KEY; a++)
+            pg_array_null(&arrays[a], pg_cell_null_text());
+        pg_array_null(&arrays[HOLD_DIGEST], pg_cell_null_bytes());
+        pg_array_null(&arrays[HOLD_ANSWER], pg_cell_null_i64());
+        pg_array_null(&arrays[HOLD_RESPONSE], pg_cell_null_text());
+        return;
+    }
+    struct buf made = {0};
+    if (i->respond != NULL) i->respond(i, r, &made);
+    pg_array_str(&arrays[HOLD_KEY_USER], i->user);
+    pg_array_str(&arrays[HOLD_ROUTE], i->route);
+    pg_array_str(&arrays[HOLD_KEY], i->key);
+    pg_array_bytes(&arrays[HOLD_DIGEST], i->digest, sizeof i->digest);
+    pg_array_i64(&arrays[HOLD_ANSWER], i->status);
+    pg_array_str(&arrays[HOLD_RESPONSE], i->respond != NULL ? buf_str(&made) : i->response);
+    buf_deinit(&made);
+}
+
+static void add_hold(struct pg_array *arrays, const struct ledger_hold *hold) {
+    const struct reservation *r = hold->wanted;
+    assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
+    assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms);
+    for (uint32_t i = 0; i < r->seat_count; i++) {
+        assert(r->seats[i] > (i == 0 ? 0 : r->seats[i - 1]));
+        assert(hold->fences == NULL || hold->fences[i] > 0);
+    }
+    pg_array_uuid(&arrays[HOLD_ID], &r->id);
+    pg_array_i64(&arrays[HOLD_EVENT], r->event_key);
+    pg_array_i64(&arrays[HOLD_SECTION], r->section_key);
+    pg_array_str(&arrays[HOLD_USER], str_of(r->user));
+    pg_array_i64(&arrays[HOLD_ENTRY], (int64_t)r->entry_seq);
+    pg_array_str(&arrays[HOLD_STRATEGY], strategy_words[r->strategy]);
+    add_numbers(&arrays[HOLD_SEATS], NULL, r->seats, r->seat_count);
+    pg_array_i64(&arrays[HOLD_PRICE], r->price);
+    pg_array_str(&arrays[HOLD_CURRENCY], str_of(r->currency));
+    pg_array_i64(&arrays[HOLD_EXPIRES], r->expires_ms);
+    pg_array_i64(&arrays[HOLD_CREATED], r->created_ms);
+    add_optional(&arrays[HOLD_VERSIONS], hold->versions, r->seat_count);
+    add_optional(&arrays[HOLD_FENCES], hold->fences, r->seat_count);
+    add_key(arrays, hold->idempotency, r);
+}
+
+/* Who waits has nothing of their own locked yet, so that nobody waits for them but at the seats. */
+static size_t lock_seats(struct pg *db, const struct reservation *r) {
+    struct pg_array seats = {0};
+    for (uint32_t i = 0; i < r->seat_count; i++) pg_array_i64(&seats, r->seats[i]);
+    pg_send(db,
+            "SELECT 1 FROM seats WHERE section_id = $1 AND seat_no = ANY($2)"
+            " ORDER BY seat_no FOR UPDATE",
+            pg_cell_i64(r->section_key), pg_cell_array(&seats));
+    pg_array_deinit(&seats);
+    return 1;
+}
+
+static size_t hold_send(struct pg *db, struct ledger_record **records, size_t count, bool wait) {
+    struct pg_array arrays[HOLD_ARRAYS] = {0};
+    struct pg_cell cells[HOLD_ARRAYS + 1];
+    const struct ledger_hold *first = (const struct ledger_hold *)records[0];
+    bool pessimistic = wait && count == 1 && first->wanted->strategy == STRATEGY_PESSIMISTIC;
+    size_t sent = pessimistic ? lock_seats(db, first->wanted) : 0;
+    for (size_t i = 0; i < count; i++) add_hold(arrays, (const struct ledger_hold *)records[i]);
+    for (int a = 0; a < HOLD_ARRAYS; a++) cells[a] = pg_cell_array(&arrays[a]);
+    cells[HOLD_ARRAYS] = pg_cell_i64(wait);
+    pg_send_cells(db,
+                  "SELECT outcome, held, became, refused, replayed_status, replayed_text"
+                  " FROM ledger_hold_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
+                  " $14, $15, $16, $17, $18, $19, $20)",
+                  cells, HOLD_ARRAYS + 1);
+    for (int a = 0; a < HOLD_ARRAYS; a++) pg_array_deinit(&arrays[a]);
+    return sent + 1;
+}
+
+/* --- reading --- */
+
+static void read_refused(struct ledger_hold *hold, str text) {
+    str part;
+    while (text.len > 0 && str_split(&text, ',', &part)) {
+        int64_t seat = 0;
+        str_to_i64(part, &seat);
+        assert(hold->refused_count < hold->wanted->seat_count);
+        hold->refused[hold->refused_count++] = (uint32_t)seat;
+    }
+}
+
+static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledger_hold *hold,
+                          struct pg_tally *t, bool *blocked) {
+    hold->held = false;
+    hold->sold_out = false;
+    hold->status = RESERVATION_HELD;
+    hold->refused_count = 0;
+    if (hold->idempotency != NULL) pg_idempotency_init(hold->idempotency);
+    *blocked = str_eq(pg_str(rows, 0), STR("BLOCKED"));
+    if (*blocked) return true;
+    int status = word_index(reservation_status_words, pg_str(rows, 2));
+    if (!pg_result_from(db, pg_str(rows, 0), &hold->record.result) || status < 0)
+        return pg_fail(db, PG_CORRUPT, "a reservation's row holds what none may have");
+    hold->held = pg_bool(rows, 1);
+    hold->status = (enum reservation_status)status;
+    read_refused(hold, pg_str(rows, 3));
+    if (!pg_is_null(rows, 4)) {
+        hold->idempotency->replayed = true;
+        hold->idempotency->replayed_status = (int)pg_i64(rows, 4);
+        buf_add(&hold->idempotency->replayed_text, pg_str(rows, 5));
+    }
+    if (hold->held) pg_tally_add(t, hold->wanted->section_key, hold->wanted->seat_count, 0, hold);
+    return true;
+}
+
+static bool hold_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
+                      size_t count, struct pg_tally *t, bool *blocked) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < count && pg_next(rows); i++)
+        ok = hold_read_one(db, rows, (struct ledger_hold *)records[i], t, &blocked[i]);
+    return ok;
+}
+
+const struct pg_kind pg_kind_hold = {.many = true, .send = hold_send, .read = hold_read};
+
+/* --- undoing --- */
+
+static size_t void_send(struct pg *db, struct ledger_record **records, size_t count, bool wait) {
+    (void)count;
+    (void)wait;
+    const struct ledger_hold_void *undo = (const struct ledger_hold_void *)records[0];
+    pg_send(db, "SELECT ledger_hold_void_1($1, $2, $3, $4)", pg_cell_uuid(&undo->id),
+            pg_cell_i64(undo->event_key), pg_cell_i64(undo->section_key),
+            pg_cell_i64(undo->now_ms));
+    return 1;
+}
+
+static bool void_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
+                      size_t count, struct pg_tally *t, bool *blocked) {
+    (void)db;
+    (void)count;
+    (void)t;
+    (void)blocked;
+    struct ledger_hold_void *undo = (struct ledger_hold_void *)records[0];
+    undo->record.result = ERR_OK;
+    undo->voided = pg_next(rows) && pg_bool(rows, 0);
+    return true;
+}
+
+const struct pg_kind pg_kind_hold_void = {.send = void_send, .read = void_read};
+
+/* --- asked --- */
+
+static bool seat_from_row(const struct pg_rows *rows, struct ledger_seats_read *read, size_t i) {
+    /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
+    read->states[i] = pg_is_null(rows, 0) ? SEAT_AVAILABLE : (enum seat_state)pg_str(rows, 0).at[0];
+    read->versions[i] = pg_i64(rows, 1);
+    read->holders[i] = (struct uuid){0};
+    return read->states[i] == SEAT_AVAILABLE || pg_uuid(rows, 2, &read->holders[i]);
+}
+
+/* One statement sees one moment. */
+bool pg_seats_read(struct pg *db, struct ledger_seats_read *read) {
+    struct pg_rows rows;
+    struct pg_array seats = {0};
+    for (size_t i = 0; i < read->count; i++) pg_array_i64(&seats, read->seats[i]);
+    bool ok = pg_query(db, &rows,
+                       "SELECT s.state, s.version, s.reservation_id"
+                       " FROM unnest($2) WITH ORDINALITY AS w(seat_no, n)"
+                       " LEFT JOIN seats s ON s.section_id = $1 AND s.seat_no = w.seat_no"
+                       " ORDER BY w.n",
+                       pg_cell_i64(read->section_key), pg_cell_array(&seats));
+    pg_array_deinit(&seats);
+    bool fits = true;
+    for (size_t i = 0; ok && i < read->count && pg_next(&rows); i++)
+        fits = seat_from_row(&rows, read, i) && fits;
+    pg_rows_clear(&rows);
+    if (!ok) return false;
+    return fits || pg_fail(db, PG_CORRUPT, "a seat's row holds what none may have");
+}

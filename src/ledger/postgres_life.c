@@ -1,0 +1,180 @@
+/*
+ * Lives of the hot store. The row 'hot' of epochs says which is in force; every transaction that
+ * writes a record of a life holds that row (FOR SHARE), so whoever begins the next one waits until
+ * all of these have ended, and none of them comes after. Who fills the store holds an advisory lock
+ * on a connection of its own: it goes with the node.
+ */
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+
+#define COMMITS_KEPT_MS (INT64_C(24) * 3600 * 1000)
+
+uint32_t pg_record_epoch(const struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_ENTER:
+        return ((const struct ledger_enter *)r)->epoch;
+    case LEDGER_ADMIT:
+        return ((const struct ledger_admit *)r)->epoch;
+    case LEDGER_HOLD:
+        return ((const struct ledger_hold *)r)->epoch;
+    default:
+        return 0;
+    }
+}
+
+enum err pg_epoch_begin(struct pg *db, uint32_t *epoch, struct buf *why) {
+    int64_t number = 0;
+    bool ok = pg_number_cells(db, &number,
+                              "INSERT INTO epochs(name, number) VALUES ('ledger', 1)"
+                              " ON CONFLICT (name) DO UPDATE SET number = epochs.number + 1"
+                              " RETURNING number",
+                              NULL, 0);
+    /* Of connections that are long gone. */
+    if (ok)
+        ok = pg_run(db, NULL, "DELETE FROM commits WHERE at < $1",
+                    pg_cell_i64(clock_wall_ms() - COMMITS_KEPT_MS));
+    if (ok && number <= EPOCH_MAX) {
+        *epoch = (uint32_t)number;
+        return ERR_OK;
+    }
+    if (ok)
+        buf_addf(why, "the ledger's next epoch would be %lld, and %d is the last",
+                 (long long)number, EPOCH_MAX);
+    else
+        buf_addf(why, "cannot write the ledger's next epoch: %s", db->failure.text);
+    return ERR_LEDGER_FAILED;
+}
+
+struct pg_lives {
+    struct pg db;
+    struct pg_settings settings;
+};
+
+struct pg_lives *pg_lives_new(const struct postgres_ledger_options *o) {
+    struct pg_lives *l = mem_new(sizeof *l);
+    l->settings = (struct pg_settings){.url = o->url,
+                                       .wait_ms = o->deadline_ms * 2,
+                                       .lock_timeout_ms = o->deadline_ms,
+                                       .statement_timeout_ms = o->deadline_ms,
+                                       .read_only = o->read_only};
+    return l;
+}
+
+void pg_lives_free(struct pg_lives *l) {
+    pg_close(&l->db);
+    mem_free(l);
+}
+
+static enum err failed(struct pg_lives *l) {
+    log_error(msg("the ledger can't tell or change the hot store's life"),
+              kv("error", l->db.failure.text));
+    pg_rollback(&l->db);
+    return ERR_LEDGER_FAILED;
+}
+
+static enum err connect(struct pg_lives *l) {
+    if (pg_alive(&l->db)) return ERR_OK;
+    struct buf why = {0};
+    pg_close(&l->db);
+    bool open = pg_open(&l->db, &l->settings, &why);
+    if (!open)
+        log_error(msg("the ledger can't tell or change the hot store's life"),
+                  kv_str("error", buf_str(&why)));
+    buf_deinit(&why);
+    return open ? ERR_OK : ERR_LEDGER_FAILED;
+}
+
+/* A life that was never begun has epoch 0 and no identity. */
+static bool life_read(struct pg *db, const char *sql, struct hot_life *out) {
+    struct pg_rows rows;
+    *out = (struct hot_life){0};
+    if (!pg_query_cells(db, &rows, sql, NULL, 0)) return false;
+    bool fits = true;
+    if (pg_next(&rows)) {
+        out->epoch = (uint32_t)pg_i64(&rows, 0);
+        fits = str_copy(pg_str(&rows, 1), out->identity, sizeof out->identity);
+    }
+    pg_rows_clear(&rows);
+    return fits || pg_fail(db, PG_CORRUPT, "the hot store's identity is too long");
+}
+
+enum err pg_life(struct pg_lives *l, struct hot_life *out) {
+    /* An idle connection may have been lost without a word: then the second try has a new one. */
+    for (int tries = 0; tries < 2; tries++) {
+        enum err e = connect(l);
+        if (e != ERR_OK) return e;
+        if (life_read(&l->db, "SELECT number, identity FROM epochs WHERE name = 'hot'", out))
+            return ERR_OK;
+        if (pg_alive(&l->db)) break;
+    }
+    return failed(l);
+}
+
+static bool try_lock(struct pg *db, bool *ours) {
+    int64_t got = 0;
+    bool ok =
+        pg_number(db, &got, "SELECT pg_try_advisory_lock($1::int, 0)", pg_cell_i64(PG_LOCK_LIFE));
+    *ours = got != 0;
+    return ok;
+}
+
+static bool unlock(struct pg *db) {
+    return pg_run(db, NULL, "SELECT pg_advisory_unlock($1::int, 0)", pg_cell_i64(PG_LOCK_LIFE));
+}
+
+static bool is_same(const struct hot_life *a, const struct hot_life *b) {
+    return a->epoch == b->epoch && str_eq(str_of(a->identity), str_of(b->identity));
+}
+
+/* *epoch stays 0 when `before` is no longer the last one. */
+static bool write_next(struct pg *db, const struct hot_life *before, int64_t *epoch) {
+    struct hot_life last;
+    if (!pg_exec(db, "BEGIN") ||
+        !life_read(db, "SELECT number, identity FROM epochs WHERE name = 'hot' FOR UPDATE", &last))
+        return false;
+    if (!is_same(&last, before)) return pg_exec(db, "ROLLBACK");
+    if (before->epoch >= EPOCH_MAX) return pg_fail(db, PG_CORRUPT, "there are no more epochs");
+    return pg_number_cells(db, epoch,
+                           "INSERT INTO epochs(name, number) VALUES ('hot', 1)"
+                           " ON CONFLICT (name) DO UPDATE"
+                           " SET number = epochs.number + 1, identity = '' RETURNING number",
+                           NULL, 0) &&
+           pg_exec(db, "COMMIT");
+}
+
+enum err pg_life_begin(struct pg_lives *l, const struct hot_life *before, uint32_t *epoch,
+                       bool *is_ours) {
+    int64_t number = 0;
+    struct hot_life last;
+    *is_ours = false;
+    enum err e = pg_life(l, &last);
+    if (e != ERR_OK || !is_same(&last, before)) return e;
+    if (!try_lock(&l->db, is_ours)) return failed(l);
+    if (!*is_ours) return ERR_OK;
+    *is_ours = false;
+    if (!write_next(&l->db, before, &number)) {
+        e = failed(l);
+        if (pg_alive(&l->db)) unlock(&l->db);
+        return e;
+    }
+    *is_ours = number == (int64_t)before->epoch + 1;
+    *epoch = (uint32_t)number;
+    if (!*is_ours && !unlock(&l->db)) return failed(l);
+    return ERR_OK;
+}
+
+enum err pg_life_end(struct pg_lives *l, const struct hot_life *life) {
+    int64_t changed = 0;
+    enum err e = connect(l);
+    if (e != ERR_OK) return e;
+    if (!pg_run(&l->db, &changed,
+                "UPDATE epochs SET identity = $2 WHERE name = 'hot' AND number = $1",
+                pg_cell_i64(life->epoch), pg_cell_text(life->identity)) ||
+        !unlock(&l->db))
+        return failed(l);
+    return changed == 1 ? ERR_OK : ERR_RECOVERING;
+}

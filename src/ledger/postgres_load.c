@@ -1,0 +1,109 @@
+/*
+ * All that lives, in one snapshot. There may be millions of entries, so they come through a cursor,
+ * some thousands at a time.
+ */
+#include <assert.h>
+
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+
+static bool queues_load(struct pg *db, const struct ledger_reader *reader) {
+    struct pg_rows rows = {0};
+    /* The highest number is the last of its key: one look per event, not per entry. */
+    if (!pg_query_cells(db, &rows,
+                        "SELECT e.id, q.seq FROM events e CROSS JOIN LATERAL"
+                        " (SELECT seq FROM queue_entries WHERE event_id = e.id"
+                        "  ORDER BY seq DESC LIMIT 1) q"
+                        " WHERE e.deleted_at IS NULL ORDER BY e.id",
+                        NULL, 0))
+        return false;
+    while (pg_next(&rows))
+        reader->on_queue(reader->to, pg_i64(&rows, 0), (uint64_t)pg_i64(&rows, 1));
+    return true;
+}
+
+static bool entry_tell(struct pg *db, const struct pg_rows *rows,
+                       const struct ledger_reader *reader) {
+    struct ledger_entry e = {.event_key = pg_i64(rows, 0),
+                             .seq = (uint64_t)pg_i64(rows, 1),
+                             .user = pg_str(rows, 2),
+                             .lane = (unsigned)pg_i64(rows, 3),
+                             .joined_ms = pg_i64(rows, 5),
+                             .expires_ms = pg_i64(rows, 6)};
+    int status = word_index(entry_status_words, pg_str(rows, 4));
+    if (status < 0 || e.lane >= LANES || e.user.len == 0)
+        return pg_fail(db, PG_CORRUPT, "an entry's row holds what none may have");
+    e.status = (enum entry_status)status;
+    reader->on_entry(reader->to, &e);
+    return true;
+}
+
+static bool reservation_tell(struct pg *db, const struct pg_rows *rows,
+                             const struct ledger_reader *reader) {
+    struct reservation *r = NULL;
+    if (!pg_reservation_from_row(db, rows, 0, &r)) return false;
+    reader->on_reservation(reader->to, r);
+    mem_free(r);
+    return true;
+}
+
+/* Tells every row of the cursor. */
+static bool cursor_tell(struct pg *db, const char *declare, const char *fetch,
+                        bool (*tell)(struct pg *, const struct pg_rows *,
+                                     const struct ledger_reader *),
+                        const struct ledger_reader *reader) {
+    bool ok = pg_exec(db, declare);
+    bool more = true;
+    while (ok && more) {
+        struct pg_rows rows = {0};
+        ok = pg_query_cells(db, &rows, fetch, NULL, 0);
+        more = rows.count > 0;
+        while (ok && pg_next(&rows)) ok = tell(db, &rows, reader);
+        pg_rows_clear(&rows);
+    }
+    return ok;
+}
+
+static bool entries_load(struct pg *db, const struct ledger_reader *reader) {
+    return cursor_tell(db,
+                       "DECLARE live_entries NO SCROLL CURSOR FOR"
+                       " SELECT q.event_id, q.seq, q.user_id, q.lane, q.status, q.joined_at,"
+                       " q.active_expires_at FROM queue_entries q"
+                       " JOIN events e ON e.id = q.event_id"
+                       " WHERE e.deleted_at IS NULL AND q.status IN ('WAITING','ACTIVE')"
+                       " ORDER BY q.event_id, q.seq",
+                       "FETCH 5000 FROM live_entries", entry_tell, reader);
+}
+
+static bool reservations_load(struct pg *db, const struct ledger_reader *reader) {
+    return cursor_tell(db,
+                       "DECLARE live_reservations NO SCROLL CURSOR FOR"
+                       " SELECT " PG_RESERVATION_COLUMNS " FROM reservations r"
+                       " WHERE r.status IN ('HELD','CONFIRMED') ORDER BY r.id",
+                       "FETCH 5000 FROM live_reservations", reservation_tell, reader);
+}
+
+bool pg_load(struct pg *db, const struct ledger_reader *reader) {
+    bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    if (ok && reader->on_event != NULL) ok = pg_events_load(db, reader);
+    if (ok && reader->on_queue != NULL) ok = queues_load(db, reader);
+    if (ok && reader->on_entry != NULL) ok = entries_load(db, reader);
+    if (ok && reader->on_reservation != NULL) ok = reservations_load(db, reader);
+    if (ok) return pg_exec(db, "COMMIT");
+    pg_rollback(db);
+    return false;
+}
+
+bool pg_waiting_read(struct pg *db, struct ledger_waiting_read *read) {
+    struct pg_rows rows = {0};
+    read->waiting = NULL;
+    read->count = 0;
+    if (!pg_query(db, &rows,
+                  "SELECT lane::bigint * 281474976710656 + seq AS place FROM queue_entries"
+                  " WHERE event_id = $1 AND status = 'WAITING' ORDER BY place",
+                  pg_cell_i64(read->event_key)))
+        return false;
+    if (rows.count > 0) read->waiting = mem_new((size_t)rows.count * sizeof *read->waiting);
+    while (pg_next(&rows)) read->waiting[read->count++] = (uint64_t)pg_i64(&rows, 0);
+    return true;
+}

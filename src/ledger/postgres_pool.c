@@ -1,0 +1,183 @@
+/*
+ * Lanes: threads that take from one inbox, each with a connection of its own. The pool writes holds
+ * of `seat` sections, a transaction each; the waiters wait for rows that somebody has locked; the
+ * readers answer questions.
+ */
+#include <assert.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+#include "run/mailbox.h"
+
+/* How long a question waits for a connection. */
+#define READER_UP_MS 300
+
+struct lane_thread {
+    struct pg_lane *lane;
+    struct pg_session session;
+    pthread_t thread;
+};
+
+struct pg_lane {
+    struct inbox inbox;
+    _Atomic int64_t *depth;
+    int thread_count;
+    struct lane_thread threads[PG_WAITER_THREADS];
+};
+
+void pg_hand_back(struct ledger_record **records, size_t left, _Atomic int64_t *depth) {
+    if (depth != NULL) atomic_fetch_sub(depth, (int64_t)left);
+    while (left > 0) {
+        struct mailbox *home = records[0]->task.home;
+        struct task_list same = {0};
+        size_t others = 0;
+        for (size_t i = 0; i < left; i++) {
+            if (records[i]->task.home == home)
+                task_list_add(&same, &records[i]->task);
+            else
+                records[others++] = records[i];
+        }
+        mailbox_post_all(home, &same);
+        left = others;
+    }
+}
+
+/* --- writing --- */
+
+static void *run_writing(void *arg) {
+    struct lane_thread *t = arg;
+    struct ledger_record *r = NULL;
+    bool ended = false;
+    while (!ended) {
+        if (inbox_take(&t->lane->inbox, &r, 1, INT64_MAX, &ended) == 0) continue;
+        if (t->session.db.handle != NULL && !t->session.opening) pg_look(&t->session.db);
+        if (pg_session_write(&t->session, &r, 1) == 1) pg_hand_back(&r, 1, t->lane->depth);
+    }
+    return NULL;
+}
+
+/* --- reading --- */
+
+/* The audit's page hands memory over, but not when it failed. */
+static bool answer_page(struct pg *db, struct ledger_audit_page *page) {
+    page->json = (struct buf){0};
+    page->next = 0;
+    if (pg_audit_page(db, page)) return true;
+    buf_deinit(&page->json);
+    page->json = (struct buf){0};
+    page->next = 0;
+    return false;
+}
+
+static bool answer_of(struct pg *db, struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_ENTRY_GET:
+        return pg_entry_get(db, (struct ledger_entry_get *)r);
+    case LEDGER_RESERVATION_GET:
+        return pg_reservation_get(db, (struct ledger_reservation_get *)r);
+    case LEDGER_SEATS_READ:
+        return pg_seats_read(db, (struct ledger_seats_read *)r);
+    case LEDGER_IDEMPOTENCY_GET:
+        return pg_idempotency_get(db, (struct ledger_idempotency_get *)r);
+    case LEDGER_EVENTS_READ:
+        return pg_events_read(db, (struct ledger_events_read *)r);
+    case LEDGER_WAITING_READ:
+        return pg_waiting_read(db, (struct ledger_waiting_read *)r);
+    case LEDGER_FACTS_READ:
+        return pg_facts_read(db, (struct ledger_facts_read *)r);
+    case LEDGER_AUDIT_PAGE:
+        return answer_page(db, (struct ledger_audit_page *)r);
+    default:
+        assert(false && "a record was asked");
+        return false;
+    }
+}
+
+/* Those that take several statements see one moment all the same. */
+static bool answer_in_one(struct pg *db, struct ledger_record *r) {
+    bool several = r->kind == LEDGER_EVENTS_READ || r->kind == LEDGER_AUDIT_PAGE;
+    if (!several) return answer_of(db, r);
+    return pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") && answer_of(db, r) &&
+           pg_exec(db, "COMMIT");
+}
+
+/* A connection that was lost unnoticed is replaced, and the question asked again. */
+static void answer(struct pg_session *s, struct ledger_record *r) {
+    for (int tries = 0; tries < 2; tries++) {
+        r->result = ERR_OK;
+        if (!pg_session_up(s, READER_UP_MS)) break;
+        if (answer_in_one(&s->db, r)) return;
+        bool alive = pg_alive(&s->db);
+        pg_rollback(&s->db);
+        if (alive) break;
+    }
+    r->result = ERR_LEDGER_FAILED;
+    log_error(msg("a question to the ledger failed"), kv("error", s->db.failure.text));
+}
+
+static void *run_reading(void *arg) {
+    struct lane_thread *t = arg;
+    struct ledger_record *r = NULL;
+    bool ended = false;
+    while (!ended) {
+        if (inbox_take(&t->lane->inbox, &r, 1, INT64_MAX, &ended) == 0) continue;
+        answer(&t->session, r);
+        pg_hand_back(&r, 1, NULL);
+    }
+    return NULL;
+}
+
+/* --- lanes --- */
+
+static void start_thread(struct pg_lane *l, void *(*run)(void *)) {
+    struct lane_thread *t = &l->threads[l->thread_count++];
+    t->lane = l;
+    int failed = pthread_create(&t->thread, NULL, run, t);
+    assert(failed == 0 && "no thread can be started");
+}
+
+struct pg_lane *pg_lane_start(const struct postgres_ledger_options *o, int threads,
+                              struct pg_lane *waiters, _Atomic int64_t *depth) {
+    assert(threads <= PG_WAITER_THREADS);
+    struct pg_lane *l = mem_new(sizeof *l);
+    l->depth = depth;
+    inbox_init(&l->inbox, o->queue_max);
+    for (int i = 0; i < threads; i++) {
+        pg_session_init(&l->threads[i].session, o, waiters == NULL, 1);
+        l->threads[i].session.waiters = waiters == NULL ? NULL : &waiters->inbox;
+        /* Even who only takes turns with others waits for the moment of their commit. */
+        l->threads[i].session.wait_briefly = waiters != NULL;
+        start_thread(l, run_writing);
+    }
+    return l;
+}
+
+struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o) {
+    struct pg_lane *l = mem_new(sizeof *l);
+    inbox_init(&l->inbox, o->asks_max);
+    for (int i = 0; i < PG_READER_THREADS; i++) {
+        pg_session_init(&l->threads[i].session, o, false, 1);
+        l->threads[i].session.settings.read_only = true;
+        start_thread(l, run_reading);
+    }
+    return l;
+}
+
+enum err pg_lane_put(struct pg_lane *l, struct ledger_record *r) {
+    return inbox_put(&l->inbox, r);
+}
+
+struct inbox *pg_lane_inbox(struct pg_lane *l) {
+    return &l->inbox;
+}
+
+void pg_lane_stop(struct pg_lane *l) {
+    inbox_close(&l->inbox);
+    for (int i = 0; i < l->thread_count; i++) {
+        pthread_join(l->threads[i].thread, NULL);
+        pg_session_deinit(&l->threads[i].session);
+    }
+    inbox_deinit(&l->inbox);
+    mem_free(l);
+}

@@ -1,0 +1,73 @@
+/*
+ * The rows of reservations, read. A row holds its seats as a text, so that a reservation is one
+ * row whatever its size, and is still whole after its seats have gone to somebody else.
+ */
+#include "base/mem.h"
+#include "ledger/postgres_parts.h"
+
+/* "12,13" into numbers; false unless there are as many as there is room for, in order. */
+static bool seats_from_text(str text, struct reservation *r) {
+    str part;
+    uint32_t n = 0;
+    int64_t before = 0;
+    while (str_split(&text, ',', &part)) {
+        int64_t number = 0;
+        if (n == r->seat_count || !str_to_i64(part, &number)) return false;
+        if (number <= before || number > SECTION_CAPACITY_MAX) return false;
+        r->seats[n++] = (uint32_t)number;
+        before = number;
+    }
+    return n == r->seat_count;
+}
+
+/* What a row holds fits: we wrote it. A table that somebody else edited may say otherwise, and is
+ * reported, not trusted. *r has room for the seats that the row counts. */
+static bool from_row(const struct pg_rows *rows, int at, struct reservation *r) {
+    int strategy = word_index(strategy_words, pg_str(rows, at + 5));
+    int status = word_index(reservation_status_words, pg_str(rows, at + 6));
+    bool fits = pg_uuid(rows, at, &r->id) && strategy >= 0 && status >= 0 &&
+                seats_from_text(pg_str(rows, at + 8), r) &&
+                str_copy(pg_str(rows, at + 3), r->user, sizeof r->user) &&
+                str_copy(pg_str(rows, at + 10), r->currency, sizeof r->currency) &&
+                str_copy(pg_str(rows, at + 15), r->confirmation_code, sizeof r->confirmation_code);
+    if (!fits) return false;
+    r->event_key = pg_i64(rows, at + 1);
+    r->section_key = pg_i64(rows, at + 2);
+    r->entry_seq = (uint64_t)pg_i64(rows, at + 4);
+    r->strategy = (enum strategy)strategy;
+    r->status = (enum reservation_status)status;
+    r->price = pg_i64(rows, at + 9);
+    r->expires_ms = pg_i64(rows, at + 11);
+    r->created_ms = pg_i64(rows, at + 12);
+    r->confirmed_ms = pg_time(rows, at + 13);
+    r->ended_ms = pg_time(rows, at + 14);
+    return true;
+}
+
+bool pg_reservation_from_row(struct pg *db, const struct pg_rows *rows, int at,
+                             struct reservation **out) {
+    int64_t seats = pg_i64(rows, at + 7);
+    struct reservation *r = NULL;
+    if (seats > 0 && seats <= RESERVATION_SEATS_MAX) r = reservation_new((uint32_t)seats);
+    if (r != NULL && from_row(rows, at, r)) {
+        *out = r;
+        return true;
+    }
+    mem_free(r);
+    return pg_fail(db, PG_CORRUPT,
+                   "a reservation's row holds what none may have; admitone audit tells more");
+}
+
+bool pg_reservation_get(struct pg *db, struct ledger_reservation_get *get) {
+    struct pg_rows rows;
+    get->found = NULL;
+    if (!pg_query(db, &rows,
+                  "SELECT " PG_RESERVATION_COLUMNS
+                  " FROM reservations r WHERE r.id = $1 AND r.status <> 'VOID'",
+                  pg_cell_uuid(&get->id)))
+        return false;
+    bool ok = true;
+    if (pg_next(&rows)) ok = pg_reservation_from_row(db, &rows, 0, &get->found);
+    pg_rows_clear(&rows);
+    return ok;
+}

@@ -1,0 +1,124 @@
+/*
+ * The writer: takes what has been submitted, writes it in one transaction, and hands it back after
+ * the commit. While there is no connection, whatever comes is answered at once.
+ */
+#include <assert.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "ledger/postgres_parts.h"
+
+/* How often an idle writer looks whether it could write. */
+#define LOOK_INTERVAL_NS INT64_C(1000000000)
+#define DOWN_STEP_MS 20
+/* A batch of fewer is no load. */
+#define GATHER_MIN 8
+#define GATHER_NS_MAX INT64_C(2000000)
+
+/* One line when writing begins to fail, and one when it works again. */
+static void note_writable(struct pg_writer *w, bool writable) {
+    bool before = atomic_exchange(&w->writable, writable);
+    if (before && !writable)
+        log_error(msg("the ledger can't write: records are refused until it can"),
+                  kv("error", w->session.db.failure.text));
+    else if (!before && writable)
+        log_info(msg("the ledger writes again"));
+}
+
+/* Answers what waits. Whether the inbox is closed and empty. */
+static bool fail_waiting(struct pg_writer *w) {
+    struct ledger_record *some[64];
+    bool ended = false;
+    size_t taken;
+    while ((taken = inbox_take(&w->inbox, some, 64, 0, &ended)) > 0) {
+        for (size_t i = 0; i < taken; i++) some[i]->result = ERR_LEDGER_FAILED;
+        pg_hand_back(some, taken, w->depth);
+    }
+    return ended;
+}
+
+/* While the writer asks what became of a commit. */
+static void while_asking(void *to) {
+    struct pg_writer *w = to;
+    note_writable(w, false);
+    fail_waiting(w);
+}
+
+/* Under load the answers of one batch bring the requests of the next, a moment after the commit. To
+ * wait a moment for more than there were makes fewer and larger batches. Who comes alone after a
+ * crowd waits that moment once. */
+static void gather(struct pg_writer *w, size_t last_taken, int64_t last_ns) {
+    if (last_taken < GATHER_MIN) return;
+    size_t wanted = last_taken * 2 < w->batch_max ? last_taken * 2 : w->batch_max;
+    if (wanted > w->inbox.records_max) wanted = w->inbox.records_max;
+    int64_t wait_ns = last_ns / 2 < GATHER_NS_MAX ? last_ns / 2 : GATHER_NS_MAX;
+    inbox_gather(&w->inbox, wanted, clock_steady_ns() + wait_ns);
+}
+
+static int64_t write_batch(struct pg_writer *w, size_t taken) {
+    int64_t began_ns = clock_steady_ns();
+    size_t done = pg_session_write(&w->session, w->batch, taken);
+    int64_t took_ns = clock_steady_ns() - began_ns;
+    note_writable(w, !w->session.failing);
+    observe(HISTOGRAM_LEDGER_BATCH_RECORDS, taken);
+    observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, (uint64_t)took_ns / 1000);
+    pg_hand_back(w->batch, done, w->depth);
+    return took_ns;
+}
+
+/* Nobody may send records to a server that says it can't write: so it finds out by itself. */
+static void look(struct pg_writer *w) {
+    if (!pg_look(&w->session.db) || !w->session.failing) return;
+    if (pg_session_probe(&w->session)) note_writable(w, true);
+}
+
+static void *run_writer(void *arg) {
+    struct pg_writer *w = arg;
+    bool ended = false;
+    size_t taken = 0;
+    int64_t took_ns = 0;
+    while (!ended) {
+        if (!pg_session_up(&w->session, 0)) {
+            note_writable(w, false);
+            if (pg_session_up(&w->session, DOWN_STEP_MS)) note_writable(w, true);
+            ended = fail_waiting(w);
+            continue;
+        }
+        gather(w, taken, took_ns);
+        taken = inbox_take(&w->inbox, w->batch, w->batch_max, clock_steady_ns() + LOOK_INTERVAL_NS,
+                           &ended);
+        if (taken > 0)
+            took_ns = write_batch(w, taken);
+        else if (!ended)
+            look(w);
+    }
+    return NULL;
+}
+
+void pg_writer_start(struct pg_writer *w, const struct postgres_ledger_options *o,
+                     struct pg_lane *waiters, _Atomic int64_t *depth) {
+    w->session.waiters = pg_lane_inbox(waiters);
+    w->session.idle = while_asking;
+    w->session.to = w;
+    w->depth = depth;
+    w->batch_max = (size_t)o->batch_max;
+    w->batch = mem_new(w->batch_max * sizeof *w->batch);
+    inbox_init(&w->inbox, o->queue_max);
+    atomic_store(&w->writable, true);
+    int failed = pthread_create(&w->thread, NULL, run_writer, w);
+    assert(failed == 0 && "no thread can be started");
+}
+
+void pg_writer_stop(struct pg_writer *w) {
+    inbox_close(&w->inbox);
+    pthread_join(w->thread, NULL);
+    pg_session_deinit(&w->session);
+    inbox_deinit(&w->inbox);
+    mem_free(w->batch);
+}
+
+enum err pg_writer_put(struct pg_writer *w, struct ledger_record *r) {
+    return inbox_put(&w->inbox, r);
+}

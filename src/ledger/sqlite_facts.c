@@ -1,0 +1,66 @@
+/*
+ * Facts on their way to whom they concern. Those that have not been relayed are the last ones,
+ * more or less, so no index is kept for them, which every hold would pay for: each reader remembers
+ * up to which number all are through. There is one writer, and a fact's number is higher than all
+ * before it, so what comes later is always behind that mark; a reader begins with none, and looks
+ * at the whole table once.
+ */
+#include <assert.h>
+
+#include "ledger/sqlite_parts.h"
+
+static int fact_from_row(sqlite3_stmt *rows, struct ledger_fact *fact) {
+    int strategy = word_index(strategy_words, column_str(rows, 5));
+    int status = word_index(reservation_status_words, column_str(rows, 6));
+    bool is_id = sqlite3_column_bytes(rows, 2) == sizeof fact->reservation.bytes;
+    if (!is_id || strategy < 0 || status < 0) return SQLITE_CORRUPT;
+    memcpy(fact->reservation.bytes, sqlite3_column_blob(rows, 2), sizeof fact->reservation.bytes);
+    fact->id = sqlite3_column_int64(rows, 0);
+    fact->event_key = sqlite3_column_int64(rows, 3);
+    fact->section_key = sqlite3_column_int64(rows, 4);
+    fact->strategy = (enum strategy)strategy;
+    fact->status = (enum reservation_status)status;
+    return SQLITE_OK;
+}
+
+/* *first: the first that was not relayed, whatever its age; 0 when there is none. */
+static int unrelayed_read(struct db *db, struct ledger_facts_read *read, int64_t *first) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query(db, &rows,
+                      "SELECT f.id, f.at, f.reservation_id, r.event_id, r.section_id,"
+                      " r.strategy, r.status"
+                      " FROM facts f CROSS JOIN reservations r ON r.id = f.reservation_id"
+                      " WHERE f.id > ?1 AND f.relayed_at IS NULL ORDER BY f.id",
+                      cell_i64(db->facts_through));
+    while (read->count < FACTS_READ_MAX && db_next(rows, &rc)) {
+        if (*first == 0) *first = sqlite3_column_int64(rows, 0);
+        if (read->now_ms - sqlite3_column_int64(rows, 1) < read->older_ms) continue;
+        rc = fact_from_row(rows, &read->facts[read->count++]);
+        if (rc != SQLITE_OK) break;
+    }
+    if (rows != NULL) sqlite3_reset(rows);
+    return rc;
+}
+
+int facts_read(struct db *db, struct ledger_facts_read *read) {
+    assert(read->older_ms >= 0);
+    int64_t last = 0;
+    int64_t first = 0;
+    read->count = 0;
+    /* Asked before: one that comes between the two is behind the mark then. */
+    int rc = db_number_cells(db, &last, "SELECT max(id) FROM facts", NULL, 0);
+    if (rc == SQLITE_OK) rc = unrelayed_read(db, read, &first);
+    if (rc != SQLITE_OK) return rc;
+    int64_t through = first > 0 ? first - 1 : last;
+    if (through > db->facts_through) db->facts_through = through;
+    return rc;
+}
+
+int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed) {
+    int rc = SQLITE_OK;
+    relayed->record.result = ERR_OK;
+    for (size_t i = 0; rc == SQLITE_OK && i < relayed->count; i++)
+        rc = db_run(db, "UPDATE facts SET relayed_at = ?2 WHERE id = ?1 AND relayed_at IS NULL",
+                    cell_i64(relayed->ids[i]), cell_i64(relayed->now_ms));
+    return rc;
+}

@@ -1,0 +1,192 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ledger_desk.h"
+
+static const struct ledger_adapter *adapter;
+
+static int set_up(void **state) {
+    struct desk *d = mem_new(sizeof *d);
+    desk_open(d, adapter->open, 2, 100);
+    for (uint64_t seq = 1; seq <= 4; seq++)
+        desk_enter(d, seq, (const char[]){(char)('a' + seq - 1), 0});
+    *state = d;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct desk *d = *state;
+    desk_shut(d);
+    mem_free(d);
+    return 0;
+}
+
+#define LATER_MS 100000
+
+static void read_facts(struct desk *d, struct test_record *r, int64_t now_ms, int64_t older_ms) {
+    test_facts_read(r, now_ms, older_ms);
+    assert_int_equal(harness_ask(&d->h, d->l, r), ERR_OK);
+}
+
+static void relay(struct desk *d, const int64_t *ids, size_t count) {
+    struct test_record r;
+    test_facts_relayed(&r, ids, count, LATER_MS);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+}
+
+/* The facts that are left are of these reservations, in this order; each of several askers finds
+ * the same. */
+static void assert_left(struct desk *d, const uint64_t *numbers, size_t count) {
+    for (int i = 0; i < 4; i++) {
+        struct test_record r;
+        read_facts(d, &r, LATER_MS, 0);
+        assert_int_equal(r.facts_read.count, count);
+        for (size_t n = 0; n < count; n++) {
+            struct uuid id = desk_id(numbers[n]);
+            assert_memory_equal(&r.facts_read.facts[n].reservation, &id, sizeof id);
+        }
+    }
+}
+#define ASSERT_LEFT(d, ...)                                                                        \
+    assert_left(d, (const uint64_t[]){__VA_ARGS__},                                                \
+                sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
+static void what_became_of_reservations_is_told_until_it_is_relayed(void **state) {
+    struct desk *d = *state;
+    struct test_record r;
+    int64_t ids[4];
+    assert_left(d, NULL, 0);
+    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 1, "b", 2, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_confirm(d, 2, "a", 2500), ERR_OK);
+    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    ASSERT_LEFT(d, 2, 1, 2, 1);
+    read_facts(d, &r, LATER_MS, 0);
+    for (size_t i = 0; i < 4; i++) {
+        const struct ledger_fact *f = &r.facts_read.facts[i];
+        ids[i] = f->id;
+        assert_int_equal(f->event_key, d->event->key);
+        assert_int_equal(f->section_key, d->event->sections[i % 2].key);
+        assert_int_equal(f->strategy, STRATEGY_ADAPTIVE);
+        /* As it is now, also with the fact that it was held. */
+        assert_int_equal(f->status, i % 2 == 0 ? RESERVATION_CONFIRMED : RESERVATION_CANCELLED);
+    }
+    relay(d, ids, 2);
+    ASSERT_LEFT(d, 2, 1);
+    relay(d, ids, 3); /* some of them once more */
+    ASSERT_LEFT(d, 1);
+    relay(d, ids, 4);
+    assert_left(d, NULL, 0);
+    desk_assert_sound(d);
+}
+
+static void one_that_could_not_be_relayed_is_told_again_though_later_ones_were(void **state) {
+    struct desk *d = *state;
+    struct test_record r;
+    for (uint64_t n = 1; n <= 4; n++)
+        assert_int_equal(
+            desk_hold(d, n, (const char[]){(char)('a' + n - 1), 0}, n, 0, SEATS((uint32_t)n)),
+            ERR_OK);
+    read_facts(d, &r, LATER_MS, 0);
+    assert_int_equal(r.facts_read.count, 4);
+    relay(d, (const int64_t[]){r.facts_read.facts[3].id, r.facts_read.facts[1].id}, 2);
+    ASSERT_LEFT(d, 1, 3);
+    desk_restart(d);
+    ASSERT_LEFT(d, 1, 3);
+    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    ASSERT_LEFT(d, 1, 3, 2);
+}
+
+static void what_comes_after_all_were_relayed_is_told(void **state) {
+    struct desk *d = *state;
+    for (uint64_t n = 1; n <= 6; n++) {
+        struct test_record r;
+        assert_int_equal(desk_hold(d, n, "a", 1, 0, SEATS(7)), ERR_OK);
+        ASSERT_LEFT(d, n);
+        assert_int_equal(desk_cancel(d, n, "a"), ERR_OK);
+        ASSERT_LEFT(d, n, n);
+        read_facts(d, &r, LATER_MS, 0);
+        relay(d, (const int64_t[]){r.facts_read.facts[0].id, r.facts_read.facts[1].id}, 2);
+        assert_left(d, NULL, 0);
+        if (n == 3) desk_restart(d);
+    }
+}
+
+static void one_that_is_young_is_not_told_yet(void **state) {
+    struct desk *d = *state;
+    struct test_record r;
+    struct uuid id = desk_id(1);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    read_facts(d, &r, DESK_HELD_MS + 999, 1000);
+    assert_int_equal(r.facts_read.count, 0);
+    read_facts(d, &r, DESK_HELD_MS + 1000, 1000);
+    assert_int_equal(r.facts_read.count, 1);
+    assert_memory_equal(&r.facts_read.facts[0].reservation, &id, sizeof id);
+    read_facts(d, &r, 2500 + 1000, 1000);
+    assert_int_equal(r.facts_read.count, 2);
+    /* One that is old enough is told though an earlier one is not. */
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
+    read_facts(d, &r, DESK_HELD_MS + 1000, 1000);
+    assert_int_equal(r.facts_read.count, 2);
+}
+
+/* It is of no reservation. */
+static void the_fact_that_all_is_sold_is_not_among_them(void **state) {
+    struct desk *d = *state;
+    struct event *small = test_event("1", 2);
+    small->sections[0].capacity = 1;
+    small->sections[1].capacity = 1;
+    mem_free(harness_store(&d->h, d->l, small));
+    mem_free(small);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
+    ASSERT_LEFT(d, 1, 2);
+}
+
+static void more_than_fit_come_in_turns(void **state) {
+    struct desk *d = *state;
+    static const size_t most = FACTS_READ_MAX;
+    size_t rounds = FACTS_READ_MAX * 5 / 4;
+    int64_t ids[FACTS_READ_MAX];
+    int64_t last = 0;
+    size_t told = 0;
+    struct test_record r;
+    for (uint64_t n = 1; n <= rounds; n++) {
+        assert_int_equal(desk_hold(d, n, "a", 1, 0, SEATS(7)), ERR_OK);
+        assert_int_equal(desk_cancel(d, n, "a"), ERR_OK);
+    }
+    read_facts(d, &r, LATER_MS, 0);
+    assert_int_equal(r.facts_read.count, most);
+    while (r.facts_read.count > 0) {
+        for (size_t i = 0; i < r.facts_read.count; i++) {
+            struct uuid id = desk_id(1 + told++ / 2);
+            assert_memory_equal(&r.facts_read.facts[i].reservation, &id, sizeof id);
+            ids[i] = r.facts_read.facts[i].id;
+            assert_true(ids[i] > last);
+            last = ids[i];
+        }
+        relay(d, ids, r.facts_read.count);
+        read_facts(d, &r, LATER_MS, 0);
+    }
+    assert_int_equal(told, 2 * rounds);
+}
+
+int ledger_facts_suite_run(const struct ledger_adapter *of) {
+    adapter = of;
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(what_became_of_reservations_is_told_until_it_is_relayed),
+        TEST(one_that_could_not_be_relayed_is_told_again_though_later_ones_were),
+        TEST(what_comes_after_all_were_relayed_is_told),
+        TEST(one_that_is_young_is_not_told_yet),
+        TEST(the_fact_that_all_is_sold_is_not_among_them),
+        TEST(more_than_fit_come_in_turns),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("ledger contract: facts", tests, NULL, NULL);
+}
