@@ -28,8 +28,17 @@ enum {
 bool pg_fail(struct pg *db, const char *state, const char *text) {
     snprintf(db->failure.state, sizeof db->failure.state, "%s", state);
     snprintf(db->failure.text, sizeof db->failure.text, "%s", text);
-    for (char *c = db->failure.text; *c != '\0'; c++)
-        if (*c == '\n') *c = c[1] == '\0' ? '\0' : ' ';
+    /* libpq's texts are of several lines, with tabs, and end with one. */
+    size_t len = 0;
+    for (const char *c = db->failure.text; *c != '\0'; c++) {
+        bool blank = *c == '\n' || *c == '\t' || *c == ' ';
+        if (!blank)
+            db->failure.text[len++] = *c;
+        else if (len > 0 && db->failure.text[len - 1] != ' ')
+            db->failure.text[len++] = ' ';
+    }
+    if (len > 0 && db->failure.text[len - 1] == ' ') len--;
+    db->failure.text[len] = '\0';
     return false;
 }
 
@@ -88,7 +97,7 @@ static void add_options(struct buf *options, const PQconninfoOption *given,
 }
 
 void pg_open_begin(struct pg *db, const struct pg_settings *s) {
-    *db = (struct pg){.wait_ms = s->wait_ms};
+    *db = (struct pg){.wait_ms = s->wait_ms, .failure = db->failure};
     PQconninfoOption *given = PQconninfoParse(s->url, NULL);
     if (given == NULL) {
         pg_fail(db, PG_CONNECTION_LOST, "its URL is malformed");
@@ -169,6 +178,7 @@ bool pg_open(struct pg *db, const struct pg_settings *s, struct buf *why) {
     int64_t wait_ms = s->wait_ms > 0 ? s->wait_ms : CONNECT_WAIT_MS;
     int64_t until_ms = clock_steady_ms() + wait_ms;
     enum pg_opening now = PG_OPENING;
+    *db = (struct pg){0};
     pg_open_begin(db, s);
     while (now == PG_OPENING) {
         int64_t left_ms = until_ms - clock_steady_ms();

@@ -84,7 +84,7 @@ bool pg_audit_page(struct pg *db, struct ledger_audit_page *page);
 
 /* --- postgres_check.c --- */
 
-/* Begins and ends a transaction of its own (REPEATABLE READ). */
+/* Outside of a transaction: each invariant is a statement of its own. */
 bool pg_check_all(struct pg *db, bool server_runs, int64_t now_ms,
                   void (*on_finding)(void *, const struct ledger_finding *), void *to);
 

@@ -39,7 +39,7 @@ enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
  * columns of key (the second may be NULL), whether the row may go, and its event if that or the
  * section is removed (else NULL). $4 is the time before which what has ended may go, $5 the
  * round's version, $6 the time. `remove` takes arrays of the two columns of key and removes those
- * that nobody has locked; what let a row go once still does then. Keys are texts. */
+ * that nobody has locked (FREE); what let a row go once still does then. Keys are texts. */
 struct sweep {
     const char *first[2]; /* the key before all */
     const char *scan;
@@ -60,27 +60,27 @@ struct sweep {
     "(SELECT c.event_id FROM sections c"                                                           \
     " WHERE c.id = t.section_id AND c.removed_version IS NOT NULL)"
 
-#define REMOVE_BY_NUMBER(table)                                                                    \
-    "DELETE FROM " table " WHERE id IN (SELECT id FROM " table                                     \
-    " WHERE id = ANY($1::text[]::bigint[]) FOR UPDATE SKIP LOCKED)"
-#define REMOVE_BY_UUID(table)                                                                      \
-    "DELETE FROM " table " WHERE id IN (SELECT id FROM " table                                     \
-    " WHERE id = ANY($1::text[]::uuid[]) FOR UPDATE SKIP LOCKED)"
+/* Materialized: looked for once, not for each row that might be removed. */
+#define FREE(key, from) "WITH free AS MATERIALIZED (SELECT " key " FROM " from " SKIP LOCKED)"
+#define REMOVE_BY(type, table)                                                                     \
+    FREE("id", table " WHERE id = ANY($1::text[]::" type "[]) FOR UPDATE")                         \
+    " DELETE FROM " table " WHERE id IN (SELECT id FROM free)"
 
 static const struct sweep sweeps[] = {
     {
         .first = NUMBERS,
-        .scan = "SELECT id::text, NULL::text, at < $4 AND id < (SELECT max(id) FROM audit), NULL"
-                " FROM audit WHERE id > $1::text::bigint ORDER BY id LIMIT $3",
-        .remove = REMOVE_BY_NUMBER("audit"),
+        .scan = "SELECT t.id::text, NULL::text,"
+                " t.at < $4 AND t.id < (SELECT max(id) FROM audit), NULL"
+                " FROM audit t WHERE t.id > $1::text::bigint ORDER BY t.id LIMIT $3",
+        .remove = REMOVE_BY("bigint", "audit"),
         .age = AGE_AUDIT,
         .in_order = true,
     },
     {
         .first = NUMBERS,
-        .scan = "SELECT id::text, NULL::text, created_at < $4, NULL FROM idempotency"
-                " WHERE id > $1::text::bigint ORDER BY id LIMIT $3",
-        .remove = REMOVE_BY_NUMBER("idempotency"),
+        .scan = "SELECT t.id::text, NULL::text, t.created_at < $4, NULL FROM idempotency t"
+                " WHERE t.id > $1::text::bigint ORDER BY t.id LIMIT $3",
+        .remove = REMOVE_BY("bigint", "idempotency"),
         .age = AGE_IDEMPOTENCY,
         .in_order = true,
     },
@@ -94,11 +94,11 @@ static const struct sweep sweeps[] = {
                 " OR " GONE_EVENT " IS NOT NULL, " GONE_EVENT " FROM queue_entries t"
                 " WHERE (t.event_id, t.seq) > ($1::text::bigint, $2::text::bigint)"
                 " ORDER BY t.event_id, t.seq LIMIT $3",
-        .remove = "DELETE FROM queue_entries WHERE (event_id, seq) IN"
-                  " (SELECT q.event_id, q.seq FROM unnest($1::text[]::bigint[],"
-                  "  $2::text[]::bigint[]) k(event_id, seq)"
-                  "  JOIN queue_entries q ON q.event_id = k.event_id AND q.seq = k.seq"
-                  "  FOR UPDATE OF q SKIP LOCKED)",
+        .remove = FREE("q.event_id, q.seq",
+                       "unnest($1::text[]::bigint[], $2::text[]::bigint[]) k(event_id, seq)"
+                       " JOIN queue_entries q ON q.event_id = k.event_id AND q.seq = k.seq"
+                       " FOR UPDATE OF q") " DELETE FROM queue_entries q USING free f"
+                                           " WHERE q.event_id = f.event_id AND q.seq = f.seq",
         .age = AGE_ENDED,
     },
     {
@@ -111,11 +111,16 @@ static const struct sweep sweeps[] = {
                 "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL), " GONE_SECTION
                 " FROM reservations t"
                 " WHERE t.id > $1::text::uuid ORDER BY t.id LIMIT $3",
-        .remove = "WITH free AS MATERIALIZED (SELECT id FROM reservations"
-                  "  WHERE id = ANY($1::text[]::uuid[]) FOR UPDATE SKIP LOCKED),"
-                  " its_facts AS (DELETE FROM facts"
-                  "  WHERE reservation_id IN (SELECT id FROM free))"
-                  " DELETE FROM reservations WHERE id IN (SELECT id FROM free)",
+        .remove = FREE(
+            "id",
+            "reservations WHERE id = ANY($1::text[]::uuid[]) FOR UPDATE") ", its_facts AS (DELETE "
+                                                                          "FROM facts WHERE "
+                                                                          "reservation_id IN "
+                                                                          "(SELECT id FROM free))"
+                                                                          " DELETE FROM "
+                                                                          "reservations WHERE id "
+                                                                          "IN (SELECT id FROM "
+                                                                          "free)",
         .age = AGE_ENDED,
     },
     {
@@ -125,7 +130,7 @@ static const struct sweep sweeps[] = {
                 " OR (t.finished_at IS NOT NULL AND " GONE_SECTION " IS NOT NULL), " GONE_SECTION
                 " FROM requests t"
                 " WHERE t.id > $1::text::uuid ORDER BY t.id LIMIT $3",
-        .remove = REMOVE_BY_UUID("requests"),
+        .remove = REMOVE_BY("uuid", "requests"),
         .age = AGE_ENDED,
     },
     {
@@ -136,7 +141,7 @@ static const struct sweep sweeps[] = {
                 " AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = "
                 "t.reservation_id), " GONE_EVENT " FROM facts t"
                 " WHERE t.id > $1::text::bigint ORDER BY t.id LIMIT $3",
-        .remove = REMOVE_BY_NUMBER("facts"),
+        .remove = REMOVE_BY("bigint", "facts"),
         .age = AGE_ENDED,
     },
     {
@@ -145,11 +150,12 @@ static const struct sweep sweeps[] = {
         .scan = "SELECT t.event_id::text, t.user_id, t.seats = 0, " GONE_EVENT " FROM buyers t"
                 " WHERE (t.event_id, t.user_id) > ($1::text::bigint, $2)"
                 " ORDER BY t.event_id, t.user_id LIMIT $3",
-        .remove = "DELETE FROM buyers WHERE (event_id, user_id) IN"
-                  " (SELECT b.event_id, b.user_id FROM unnest($1::text[]::bigint[], $2::text[])"
-                  "  k(event_id, user_id)"
-                  "  JOIN buyers b ON b.event_id = k.event_id AND b.user_id = k.user_id"
-                  "  WHERE b.seats = 0 FOR UPDATE OF b SKIP LOCKED)",
+        .remove = FREE("b.event_id, b.user_id",
+                       "unnest($1::text[]::bigint[], $2::text[]) k(event_id, user_id)"
+                       " JOIN buyers b ON b.event_id = k.event_id AND b.user_id = k.user_id"
+                       " WHERE b.seats = 0 FOR UPDATE OF b") " DELETE FROM buyers b USING free f"
+                                                             " WHERE b.event_id = f.event_id AND "
+                                                             "b.user_id = f.user_id",
         .age = AGE_ENDED,
     },
     {
@@ -163,11 +169,12 @@ static const struct sweep sweeps[] = {
                 "  AND (c.id > $1::text::bigint OR seat_no > $2::text::bigint)"
                 "  ORDER BY seat_no LIMIT $3) t"
                 " ORDER BY c.id, t.seat_no LIMIT $3",
-        .remove = "DELETE FROM seats WHERE (section_id, seat_no) IN"
-                  " (SELECT s.section_id, s.seat_no FROM unnest($1::text[]::bigint[],"
-                  "  $2::text[]::bigint[]) k(section_id, seat_no)"
-                  "  JOIN seats s ON s.section_id = k.section_id AND s.seat_no = k.seat_no"
-                  "  FOR UPDATE OF s SKIP LOCKED)",
+        .remove =
+            FREE("s.section_id, s.seat_no",
+                 "unnest($1::text[]::bigint[], $2::text[]::bigint[]) k(section_id, seat_no)"
+                 " JOIN seats s ON s.section_id = k.section_id AND s.seat_no = k.seat_no"
+                 " FOR UPDATE OF s") " DELETE FROM seats s USING free f"
+                                     " WHERE s.section_id = f.section_id AND s.seat_no = f.seat_no",
         .age = AGE_ENDED,
     },
     {
@@ -177,7 +184,7 @@ static const struct sweep sweeps[] = {
                 " FROM sections t"
                 " WHERE t.removed_version IS NOT NULL AND t.id > $1::text::bigint"
                 " ORDER BY t.id LIMIT $3",
-        .remove = REMOVE_BY_NUMBER("sections"),
+        .remove = REMOVE_BY("bigint", "sections"),
         .age = AGE_ENDED,
         .parent = true,
     },
@@ -189,7 +196,7 @@ static const struct sweep sweeps[] = {
                 " FROM events t"
                 " WHERE t.deleted_at IS NOT NULL AND t.id > $1::text::bigint"
                 " ORDER BY t.id LIMIT $3",
-        .remove = REMOVE_BY_NUMBER("events"),
+        .remove = REMOVE_BY("bigint", "events"),
         .age = AGE_ENDED,
         .parent = true,
     },

@@ -191,10 +191,11 @@ static bool may_go_well(const struct pg_failure *f) {
 }
 
 static void fail_all(struct pg_session *s, struct pg_batch *b, enum err result) {
-    if (!s->failing)
-        log_error(msg("records can't be written"), kv("error", s->db.failure.text),
-                  kv("state", s->db.failure.state));
-    s->failing = true;
+    const struct pg_failure *f = &s->db.failure;
+    bool failed_before = s->failing;
+    s->failing = !pg_alive(&s->db) || concerns_all(f);
+    if (s->failing && !failed_before)
+        log_error(msg("records can't be written"), kv("error", f->text), kv("state", f->state));
     for (size_t i = 0; i < b->count; i++) b->records[i]->result = result;
 }
 

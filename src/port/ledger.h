@@ -3,7 +3,9 @@
  *
  *  - A record is one domain step. It is written whole or not at all, together with its audit row,
  *    in the order of submission, and its `task.run` is called on the submitting worker only after
- *    the transaction that holds it is on disk (fsync included).
+ *    the transaction that holds it is on disk (fsync included). Only acts on events, holds of which
+ *    the ledger itself decides (optimistic, pessimistic, distributed-lock) and what has to wait for
+ *    a lock may be written beside the rest, in no order with it.
  *  - A refusal (in use, somebody else was first) is a result, and changes nothing.
  *  - A failure of the disk or the connection is a result too (ERR_LEDGER_…): nothing of that
  *    record is in the ledger, and later records succeed again when the cause is gone. Only after

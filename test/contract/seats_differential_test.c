@@ -390,6 +390,7 @@ static void syncs(void) {
         changed[i] = y.op.changed;
     }
     CHECK(changed[MEMORY] == changed[REDIS]);
+    check_render(section, 1, CAPACITY_MOST + 1);
 }
 
 static int by_number(const void *left, const void *right) {
@@ -399,7 +400,7 @@ static int by_number(const void *left, const void *right) {
 }
 
 /* All of them: of those that end at the same time any may be first. */
-static void falls_due(void) {
+static void check_due(void) {
     static uint64_t due[BOTH][LIVE_MOST];
     size_t count[BOTH];
     for (int i = 0; i < BOTH; i++) {
@@ -408,6 +409,14 @@ static void falls_due(void) {
     }
     CHECK(count[MEMORY] == count[REDIS] && count[MEMORY] < LIVE_MOST);
     CHECK(memcmp(due[MEMORY], due[REDIS], count[MEMORY] * sizeof due[MEMORY][0]) == 0);
+}
+
+/* Now and then just when they are told again. */
+static void falls_due(void) {
+    check_due();
+    if (!one_in(3)) return;
+    now_ms += DUE_AGAIN_MS;
+    check_due();
 }
 
 /* ---- what the administrator says ---- */

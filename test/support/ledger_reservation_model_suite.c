@@ -18,6 +18,10 @@
 
 static const struct ledger_adapter *adapter;
 
+static bool strategy_is_seat(enum strategy s) {
+    return s == STRATEGY_OPTIMISTIC || s == STRATEGY_PESSIMISTIC || s == STRATEGY_DISTRIBUTED_LOCK;
+}
+
 /* ---- the model ---- */
 
 enum { SECTIONS = 3, CAPACITY = 5, USERS = 5, LIMIT = 4, IDS_MAX = 8000, ENTRIES_MAX = 8000 };
@@ -326,7 +330,8 @@ static void choose_hold(struct model *m, struct step *s) {
             desk_wanted(&m->d, number, user_names[user], seq, (size_t)pick(m, SECTIONS), seats);
         s->wanted->created_ms = m->now_ms;
         s->wanted->expires_ms = m->now_ms + 1 + pick(m, 300);
-        s->wanted->strategy = (enum strategy)pick(m, STRATEGY_QUEUE + 1);
+        do s->wanted->strategy = (enum strategy)pick(m, STRATEGY_QUEUE + 1);
+        while (adapter->writes_beside && strategy_is_seat(s->wanted->strategy));
     }
     test_hold(&s->r, s->wanted);
     size_t section = section_of(m, s->wanted);

@@ -766,6 +766,8 @@ static void of_two_restored_entries_of_a_user_the_older_has_expired(void **state
     /* A store that is filled without being waited for tells it with the next step. */
     assert_int_equal(store_heard(&f->s, f->heard, 256), 1);
     assert_heard(f, 0, HEARD_EXPIRED, 3);
+    step_enter(&f->s, KEY, STR("bob"), 8, T0);
+    assert_int_equal(store_heard(&f->s, f->heard, 256), 0); /* once */
     assert_step_counts(&f->s, KEY, 2, 0);
 }
 

@@ -1,23 +1,29 @@
 /* Lives of the store (port/hot.h): which one it is in, filling it for a new one. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "hot/redis/blocking.h"
 #include "hot/redis/parts.h"
 
+/* Which filling is the latest, by its name. A node that stalls while it fills the store may be
+ * overtaken by another, and must not spoil what that one has filled: whatever is written for a
+ * filling is written only while this is its own. */
+#define FILLING_KEY "admitone:{hot}:filling"
 /* For a connection, and for each answer; a filling has large commands. */
 #define LOOK_MS 1000
 #define FILLING_MS 10000
-/* So many commands are sent before their answers are read. */
-#define FLIGHT_MAX 256
-#define FLIGHT_BYTES_MAX (256 * 1024)
+/* So many commands are sent, and done, at once. */
+#define QUEUED_MAX 256
+#define QUEUED_BYTES_MAX (256 * 1024)
 
 struct filling {
     redisContext *context; /* NULL: it has failed */
     struct hot_life life;
-    size_t unanswered;
-    size_t unanswered_bytes;
+    char name[64];
+    size_t queued;
+    size_t queued_bytes;
     struct buf scratch;
 };
 
@@ -32,6 +38,7 @@ static void redis_listen(struct hot *h, struct hot_listener listener) {
     pthread_rwlock_unlock(&s->lock);
     s->gate.suspect = listener.suspect;
     s->gate.to = listener.to;
+    news_wake(s->news);
 }
 
 redisContext *store_reach(struct redis_store *s, int64_t step_ms,
@@ -70,29 +77,80 @@ static enum err redis_look(struct hot *h, struct hot_life *out) {
     return result;
 }
 
+/* What follows up to filling_commit is done at once, or not at all if the store is being filled for
+ * another life by then. */
+static bool filling_guard(struct filling *f) {
+    redisContext *c = f->context;
+    if (!succeeds(c, redisCommand(c, "WATCH " FILLING_KEY))) return false;
+    redisReply *r = reply_checked(c, redisCommand(c, "GET " FILLING_KEY));
+    bool is_ours = r != NULL && str_eq(reply_str(r), str_of(f->name));
+    if (r != NULL && !is_ours) log_warn(msg("the hot store is being filled by another node"));
+    freeReplyObject(r);
+    return is_ours && succeeds(c, redisCommand(c, "MULTI"));
+}
+
+static bool all_succeeded(const redisReply *replies) {
+    for (size_t i = 0; i < replies->elements; i++) {
+        if (replies->element[i]->type != REDIS_REPLY_ERROR) continue;
+        log_error(msg("the hot store failed"), kv_str("error", reply_str(replies->element[i])));
+        return false;
+    }
+    return true;
+}
+
+/* `queued`: so many commands are on their way since filling_guard. */
+static bool filling_commit(struct filling *f, size_t queued) {
+    redisContext *c = f->context;
+    redisAppendCommand(c, "EXEC");
+    bool done = true;
+    for (size_t i = 0; i < queued && done; i++) {
+        void *reply = NULL;
+        redisGetReply(c, &reply);
+        done = succeeds(c, reply);
+    }
+    if (!done) return false;
+    void *reply = NULL;
+    redisGetReply(c, &reply);
+    redisReply *replies = reply_checked(c, reply);
+    done = replies != NULL && replies->type == REDIS_REPLY_ARRAY && all_succeeded(replies);
+    freeReplyObject(replies);
+    return done;
+}
+
+/* The filling is the latest from now on, and the store is in no life. */
+static bool filling_begin(struct filling *f, const char *node) {
+    redisContext *c = f->context;
+    snprintf(f->name, sizeof f->name, "%u:%s:%lld", f->life.epoch, node,
+             (long long)clock_steady_ns());
+    if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua))) return false;
+    redisAppendCommand(c, "MULTI");
+    redisAppendCommand(c, "SET " FILLING_KEY " %s", f->name);
+    redisAppendCommand(c, "DEL " LIFE_KEY);
+    return filling_commit(f, 3);
+}
+
 /* UNLINK of what a page of SCAN has found. */
-static bool unlink_page(redisContext *c, const redisReply *keys) {
+static bool unlink_page(struct filling *f, const redisReply *keys) {
     if (keys == NULL || keys->elements == 0) return true;
+    if (!filling_guard(f)) return false;
     struct call unlink = {0};
-    struct buf command = {0};
     call_begin_command(&unlink);
     call_add(&unlink, STR("UNLINK"));
     for (size_t i = 0; i < keys->elements; i++) call_add(&unlink, reply_str(reply_at(keys, i)));
-    call_write(&unlink, 0, &command);
-    void *reply = NULL;
-    redisAppendFormattedCommand(c, command.bytes, command.len);
-    redisGetReply(c, &reply);
+    buf_clear(&f->scratch);
+    call_write(&unlink, 0, &f->scratch);
     buf_deinit(&unlink.command);
-    buf_deinit(&command);
-    return succeeds(c, reply);
+    redisAppendFormattedCommand(f->context, f->scratch.bytes, f->scratch.len);
+    return filling_commit(f, 1);
 }
 
-static bool erase(redisContext *c, const char *pattern) {
+static bool erase(struct filling *f, const char *pattern) {
+    redisContext *c = f->context;
     char cursor[24] = "0";
     do {
         redisReply *page =
             reply_checked(c, redisCommand(c, "SCAN %s MATCH %s COUNT 1000", cursor, pattern));
-        bool done = page != NULL && unlink_page(c, reply_at(page, 1)) &&
+        bool done = page != NULL && unlink_page(f, reply_at(page, 1)) &&
                     str_copy(reply_str(reply_at(page, 0)), cursor, sizeof cursor);
         freeReplyObject(page);
         if (!done) return false;
@@ -100,14 +158,13 @@ static bool erase(redisContext *c, const char *pattern) {
     return true;
 }
 
-/* First what says that there is a life, and then the events' meta, without which no function does
- * anything to an event: what nodes of an older life still send must not leave anything behind. */
-static bool erase_all(redisContext *c) {
+/* First the events' meta, without which no function does anything to an event: what nodes of an
+ * older life still send must not leave anything behind. */
+static bool erase_all(struct filling *f) {
     static const char *const patterns[] = {"queue:{*}:meta", "queue:{*", "section:{*",
                                            "limit:{*",       "lock:{*",  "claim:{*"};
-    if (!succeeds(c, redisCommand(c, "DEL " LIFE_KEY))) return false;
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
-        if (!erase(c, patterns[i])) return false;
+        if (!erase(f, patterns[i])) return false;
     return true;
 }
 
@@ -118,11 +175,6 @@ void filling_free(struct filling *f) {
     mem_free(f);
 }
 
-static void filling_fail(struct filling *f) {
-    if (f->context != NULL) redisFree(f->context);
-    f->context = NULL;
-}
-
 static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
     assert(life->epoch > 0);
     struct redis_store *s = store_of(h);
@@ -131,44 +183,52 @@ static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
     char identity[HOT_IDENTITY_BYTES];
     redisContext *c = store_reach(s, FILLING_MS, identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    struct filling *f = mem_new(sizeof *f);
+    f->context = c;
+    f->life = *life;
     enum err result = ERR_OK;
     if (strcmp(identity, life->identity) != 0)
         result = ERR_RECOVERING;
-    else if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua)) ||
-             !erase_all(c))
+    else if (!filling_begin(f, s->node) || !erase_all(f))
         result = ERR_HOT_UNAVAILABLE;
-    if (result != ERR_OK) {
-        redisFree(c);
-        return result;
-    }
-    s->filling = mem_new(sizeof *s->filling);
-    s->filling->context = c;
-    s->filling->life = *life;
-    return ERR_OK;
+    if (result == ERR_OK)
+        s->filling = f;
+    else
+        filling_free(f);
+    return result;
+}
+
+/* A filling that has failed is without its connection. */
+static void filling_fail(struct filling *f) {
+    redisFree(f->context);
+    f->context = NULL;
 }
 
 static void filling_flush(struct filling *f) {
-    for (; f->context != NULL && f->unanswered > 0; f->unanswered--) {
-        void *reply = NULL;
-        redisGetReply(f->context, &reply);
-        if (!succeeds(f->context, reply)) filling_fail(f);
-    }
-    f->unanswered = 0;
-    f->unanswered_bytes = 0;
+    if (f->context != NULL && f->queued > 0 && !filling_commit(f, f->queued)) filling_fail(f);
+    f->queued = 0;
+    f->queued_bytes = 0;
 }
 
 void filling_add(struct redis_store *s, struct call *c) {
     struct filling *f = s->filling;
+    if (f != NULL && f->context != NULL && f->queued == 0 && !filling_guard(f)) filling_fail(f);
     if (f != NULL && f->context != NULL) {
         buf_clear(&f->scratch);
         call_write(c, f->life.epoch, &f->scratch);
         redisAppendFormattedCommand(f->context, f->scratch.bytes, f->scratch.len);
-        f->unanswered++;
-        f->unanswered_bytes += f->scratch.len;
-        if (f->unanswered >= FLIGHT_MAX || f->unanswered_bytes >= FLIGHT_BYTES_MAX)
-            filling_flush(f);
+        f->queued++;
+        f->queued_bytes += f->scratch.len;
+        if (f->queued >= QUEUED_MAX || f->queued_bytes >= QUEUED_BYTES_MAX) filling_flush(f);
     }
     buf_deinit(&c->command);
+}
+
+static bool begin_life(struct filling *f) {
+    if (f->context == NULL || !filling_guard(f)) return false;
+    redisAppendCommand(f->context, "HSET " LIFE_KEY " epoch %u identity %s", f->life.epoch,
+                       f->life.identity);
+    return filling_commit(f, 1);
 }
 
 static enum err redis_rebuilt(struct hot *h) {
@@ -176,10 +236,7 @@ static enum err redis_rebuilt(struct hot *h) {
     struct filling *f = s->filling;
     assert(f != NULL);
     filling_flush(f);
-    bool done =
-        f->context != NULL &&
-        succeeds(f->context, redisCommand(f->context, "HSET " LIFE_KEY " epoch %u identity %s",
-                                          f->life.epoch, f->life.identity));
+    bool done = begin_life(f);
     filling_free(f);
     s->filling = NULL;
     return done ? ERR_OK : ERR_HOT_UNAVAILABLE;

@@ -54,11 +54,13 @@ struct link {
     /* What the gate said at its `turn`. */
     uint64_t turn;
     uint32_t epoch;
-    bool fits;      /* the life that is open is that of this connection */
-    bool suspected; /* it was said in this turn, about this connection */
+    bool fits;             /* the life that is open is that of this connection */
+    bool suspected;        /* it was said in this turn, about this connection */
+    uint64_t greeted_turn; /* the one in which the connection told its identity */
     uint64_t complained_ms;
 };
 
+static void give_up(struct link *l, const char *why);
 static void try_again(struct link *l);
 static void send_waiting(struct link *l);
 
@@ -115,6 +117,15 @@ static void write_call(struct link *l, struct call *c) {
     if (!uv_is_active((uv_handle_t *)&l->watch)) watch(l);
 }
 
+/* The life that is open is not this connection's. If it was opened since the server told its
+ * identity, somebody else may be the master by now, or the server may have got another one: to be
+ * found out by connecting anew. */
+static void doubt(struct link *l) {
+    suspect(l);
+    if (l->state == LINK_UP && l->greeted_turn != l->turn)
+        give_up(l, "the life that is open is of another run");
+}
+
 /* Over the connection as it is now, or refused. */
 static void pass(struct link *l, struct call *c) {
     bool is_command = c->epoch_at == 0;
@@ -126,7 +137,7 @@ static void pass(struct link *l, struct call *c) {
     } else if (l->state != LINK_UP) {
         finish(c, ERR_HOT_UNAVAILABLE, NULL);
     } else if (!is_command && !l->fits) {
-        suspect(l);
+        doubt(l);
         finish(c, ERR_RECOVERING, NULL);
     } else if (c->unsure && c->epoch != l->epoch) {
         finish(c, ERR_HOT_UNKNOWN, NULL);
@@ -311,7 +322,8 @@ static bool is_any(str error, const str *codes, size_t count) {
 /* Errors of the server, and of the functions (lua/common.lua). */
 static void judge(struct link *l, struct call *c, str error) {
     if (IS_ANY(error, STR("EPOCH"), STR("NOEVENT"))) {
-        suspect(l);
+        look_at_gate(l, false);
+        if (c->epoch == l->epoch) suspect(l); /* else another life was opened meanwhile */
         finish(c, ERR_RECOVERING, NULL);
     } else if (str_starts(error, STR("GONE"))) {
         finish(c, ERR_EVENT_NOT_FOUND, NULL);
@@ -360,6 +372,7 @@ static void on_up(struct link *l) {
                  kv_i64("port", l->target.port));
     l->was_told = false;
     look_at_gate(l, true);
+    l->greeted_turn = l->turn;
     if (l->epoch > 0 && !l->fits) suspect(l);
     send_waiting(l);
 }

@@ -12,8 +12,6 @@
 #include "hot/redis/blocking.h"
 #include "hot/redis/parts.h"
 
-#pragma weak locks_heard
-
 #define STEP_MS 1000
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 2000
@@ -24,8 +22,12 @@
 struct news {
     struct redis_store *store;
     pthread_t thread;
-    int end; /* an eventfd: readable when it is time to end */
+    int wake; /* an eventfd: there is a listener, or it is time to end */
+    _Atomic bool ends;
     redisContext *context;
+    char identity[HOT_IDENTITY_BYTES]; /* of the server, and the gate's turn when it told it */
+    uint64_t turn;
+    bool has_returned; /* there is a connection, of which the listener was not told yet */
     char locks_channel[64];
     bool was_told; /* that there is no connection */
 };
@@ -69,18 +71,33 @@ static void hear(struct news *n, const redisReply *r) {
         hear_events(n->store, payload);
     else if (str_eq(channel, STR(ENTRIES_CHANNEL)))
         hear_entries(n->store, payload);
-    else if (str_eq(channel, str_of(n->locks_channel)) && locks_heard != NULL)
+    else if (str_eq(channel, str_of(n->locks_channel)))
         locks_heard(n->store, payload);
+}
+
+/* Something may have been missed while nobody listened. */
+static void tell_return(struct news *n) {
+    struct hot_listener listener = listener_of(n->store);
+    if (!n->has_returned || listener.suspect == NULL) return;
+    n->has_returned = false;
+    listener.suspect(listener.to);
+    if (listener.event_changed != NULL) listener.event_changed(listener.to);
 }
 
 /* True: it is time to end. Waits for that, and for the connection if there is one. */
 static bool wait_ms(struct news *n, int64_t ms, bool *readable) {
-    struct pollfd fds[2] = {{.fd = n->end, .events = POLLIN},
+    struct pollfd fds[2] = {{.fd = n->wake, .events = POLLIN},
                             {.fd = n->context == NULL ? -1 : n->context->fd, .events = POLLIN}};
     if (ms < 0) ms = 0;
     while (poll(fds, 2, (int)ms) < 0 && errno == EINTR) continue;
     if (readable != NULL) *readable = fds[1].revents != 0;
-    return fds[0].revents != 0;
+    if (fds[0].revents != 0) {
+        uint64_t times;
+        ssize_t got = read(n->wake, &times, sizeof times);
+        assert(got == sizeof times);
+        tell_return(n);
+    }
+    return n->ends;
 }
 
 static bool subscribe(struct news *n) {
@@ -96,17 +113,10 @@ static bool subscribe(struct news *n) {
     return true;
 }
 
-/* Something may have been missed while nobody listened. */
-static void tell_return(struct news *n) {
-    struct hot_listener listener = listener_of(n->store);
-    if (listener.suspect != NULL) listener.suspect(listener.to);
-    if (listener.event_changed != NULL) listener.event_changed(listener.to);
-}
-
 static bool connect_once(struct news *n) {
     struct buf why = {0};
-    char identity[HOT_IDENTITY_BYTES];
-    n->context = blocking_connect(&n->store->options.address, STEP_MS, identity, &why);
+    n->turn = n->store->gate.turn;
+    n->context = blocking_connect(&n->store->options.address, STEP_MS, n->identity, &why);
     bool done = n->context != NULL && subscribe(n);
     if (!done && !n->was_told)
         log_warn(msg("no news from other nodes"),
@@ -141,6 +151,14 @@ static bool ping(redisContext *c) {
     return true;
 }
 
+/* A life was opened since, on another run of the server: this one may not be the master any more.
+ */
+static bool is_outdated(struct news *n) {
+    if (n->store->gate.turn == n->turn) return false;
+    struct hot_life life = gate_look(&n->store->gate);
+    return life.epoch > 0 && strcmp(life.identity, n->identity) != 0;
+}
+
 /* Until the connection breaks, or is silent for too long. True: it is time to end. */
 static bool listen_on(struct news *n) {
     int64_t heard_ms = clock_steady_ms();
@@ -156,7 +174,7 @@ static bool listen_on(struct news *n) {
             return false;
         }
         if (now - pinged_ms >= PING_MS) {
-            if (!ping(n->context)) return false;
+            if (is_outdated(n) || !ping(n->context)) return false;
             pinged_ms = now;
         }
     }
@@ -177,8 +195,10 @@ static void *run(void *data) {
     while (!ends) {
         if (connect_once(n)) {
             backoff_ms = BACKOFF_MS_MIN;
+            n->has_returned = true;
             tell_return(n);
             ends = listen_on(n);
+            n->has_returned = false;
             redisFree(n->context);
             n->context = NULL;
         }
@@ -192,18 +212,23 @@ struct news *news_new(struct redis_store *s) {
     struct news *n = mem_new(sizeof *n);
     n->store = s;
     snprintf(n->locks_channel, sizeof n->locks_channel, LOCKS_CHANNEL "%s", s->node);
-    n->end = eventfd(0, EFD_CLOEXEC);
-    assert(n->end >= 0);
+    n->wake = eventfd(0, EFD_CLOEXEC);
+    assert(n->wake >= 0);
     int failed = pthread_create(&n->thread, NULL, run, n);
     assert(failed == 0);
     return n;
 }
 
-void news_free(struct news *n) {
+void news_wake(struct news *n) {
     uint64_t one = 1;
-    ssize_t written = write(n->end, &one, sizeof one);
+    ssize_t written = write(n->wake, &one, sizeof one);
     assert(written == sizeof one);
+}
+
+void news_free(struct news *n) {
+    n->ends = true;
+    news_wake(n);
     pthread_join(n->thread, NULL);
-    close(n->end);
+    close(n->wake);
     mem_free(n);
 }

@@ -12,7 +12,7 @@
  *   survey.c    port/hot.h: all that the store has of an event
  *   news.c      what other nodes announce
  *   queue.c     port/queue.h      lua/queue.lua
- *   seats.c     port/seats.h      lua/seats.lua
+ *   seats.c     port/seats.h      lua/seat_map.lua, lua/seats.lua
  *   locks.c     port/locks.h      lua/locks.lua
  */
 #ifndef ADMITONE_HOT_REDIS_PARTS_H
@@ -22,10 +22,17 @@
 #include "hot/redis/link.h"
 #include "hot/redis/store.h"
 
-/* An event that this node knows. One block; stays as long as the store: events are few. */
+/* Different sections, few. Zeroed before its first use; the keys are to be freed. */
+struct section_set {
+    int64_t *keys;
+    size_t count;
+};
+
+/* An event that this node knows. Stays as long as the store: events are few. */
 struct known_event {
     int64_t key;
-    char tag[EVENT_PATH_BYTES]; /* "TYPE:ID" */
+    char tag[EVENT_PATH_BYTES];  /* "TYPE:ID" */
+    struct section_set sections; /* under the store's lock: see store_sections */
 };
 
 struct redis_store {
@@ -67,6 +74,9 @@ void store_meet(struct redis_store *s, const struct event *event);
 const struct known_event *store_event(struct redis_store *s, int64_t event_key);
 /* By its tag; 0: not known. */
 int64_t store_event_key(struct redis_store *s, str tag);
+/* The sections that the event has, or had while this node knew it: those that vanish, too. */
+struct section_set store_sections(struct redis_store *s, const struct known_event *e);
+void section_set_add(struct section_set *s, int64_t key);
 
 /* "queue:{T:ID}:waiting" and the like, as the next key of a call; "limit:{T:ID}" when `part` is
  * NULL. */
@@ -100,6 +110,12 @@ void queue_add_keys(struct call *c, const struct known_event *e);
  * the time that the step went by. */
 void queue_tell_ended(const struct redis_store *s, const struct hot_op *op,
                       const redisReply *ended);
+/* The keys of lua/seats.lua, but those that are the queue's too: the event's, then those of each of
+ * the sections. */
+#define SEATS_KEYS 5
+#define SECTION_KEYS 5
+void seats_add_keys(struct call *c, const struct known_event *e,
+                    const struct section_set *sections);
 /* "KEY:reservation", as in claim:{T:ID}:pending. */
 bool claim_ref_read(str text, struct claim_ref *out);
 
@@ -115,6 +131,8 @@ void filling_free(struct filling *f); /* NULL, too */
 /* A thread, from new to free, that calls the store's listener and locks_heard. */
 struct news *news_new(struct redis_store *s);
 void news_free(struct news *n);
+/* There is a listener now. */
+void news_wake(struct news *n);
 
 /* Made and ended with the worker. */
 struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);

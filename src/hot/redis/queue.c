@@ -7,9 +7,6 @@
 #include "base/mem.h"
 #include "hot/redis/parts.h"
 
-/* Those of seats.lua that configuring touches, too. */
-#define SEATS_KEYS 5
-#define SECTION_KEYS 5
 /* How many are told to have expired at a time. */
 #define EXPIRED_MAX 256
 
@@ -85,19 +82,6 @@ void queue_add_keys(struct call *c, const struct known_event *e) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) call_add_key(c, "queue", e, parts[i]);
     call_add_key(c, "section", e, "counts");
     call_add_key(c, "limit", e, "reserving");
-}
-
-static void add_seats_keys(struct call *c, const struct known_event *e) {
-    call_add_key(c, "claim", e, NULL);
-    call_add_key(c, "claim", e, "pending");
-    call_add_key(c, "claim", e, "due");
-    call_add_key(c, "limit", e, NULL);
-    call_add_key(c, "limit", e, "of");
-}
-
-static void add_section_keys(struct call *c, const struct known_event *e, int64_t section_key) {
-    static const char *const parts[SECTION_KEYS] = {"meta", "map", "slots", "free", "runs"};
-    for (size_t i = 0; i < SECTION_KEYS; i++) call_add_section_key(c, e, section_key, parts[i]);
 }
 
 /* The arguments that all have; the epoch before them is the link's. */
@@ -468,19 +452,24 @@ static void on_looked(struct call *c, enum err result, const redisReply *reply) 
     look_call_end(CONTAINER_OF(c, struct look_call, call), result, reply);
 }
 
-static struct look_call *gathered_first(struct queue_worker *w) {
-    return list_empty(&w->gathered) ? NULL
-                                    : CONTAINER_OF(w->gathered.next, struct look_call, place);
+/* The next of the list, taken out of it; NULL at the end. */
+static struct look_call *take_first(struct list *calls) {
+    if (list_empty(calls)) return NULL;
+    struct look_call *c = CONTAINER_OF(calls->next, struct look_call, place);
+    list_remove(&c->place);
+    return c;
 }
 
+/* Those who are answered at once, for there is no connection, may look again: in the next turn. */
 static void on_flush(uv_prepare_t *flush) {
     struct queue_worker *w = flush->data;
+    struct link *link = w->worker->link;
+    struct list calls;
     struct look_call *c;
+    list_init(&calls);
+    while (!list_empty(&w->gathered)) list_move_last(&calls, w->gathered.next);
     uv_prepare_stop(flush);
-    while ((c = gathered_first(w)) != NULL) {
-        list_remove(&c->place);
-        link_send(w->worker->link, &c->call);
-    }
+    while ((c = take_first(&calls)) != NULL) link_send(link, &c->call);
 }
 
 /* One that is gathered, is about the same and has room; or a new one. */
@@ -559,8 +548,7 @@ static void on_worker_closed(uv_handle_t *handle) {
 void queue_worker_close(struct queue_worker *w) {
     struct look_call *c;
     w->closed = true;
-    while ((c = gathered_first(w)) != NULL) {
-        list_remove(&c->place);
+    while ((c = take_first(&w->gathered)) != NULL) {
         buf_deinit(&c->call.command);
         look_call_end(c, ERR_HOT_UNAVAILABLE, NULL);
     }
@@ -596,15 +584,21 @@ static void add_section(struct call *c, const struct section *s) {
     call_add(c, str_of(s->id));
 }
 
-/* configure or restore_event. */
-static void begin_event(struct call *c, const struct redis_store *store,
-                        const struct known_event *known, const char *function,
-                        const struct event *e, int64_t now_ms) {
-    call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * e->section_count);
+/* One that touches whatever the event has, with its sections. */
+static void begin_whole(struct call *c, struct redis_store *store, const struct known_event *known,
+                        const char *function, int64_t now_ms) {
+    struct section_set sections = store_sections(store, known);
+    call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * sections.count);
     queue_add_keys(c, known);
-    add_seats_keys(c, known);
-    for (size_t i = 0; i < e->section_count; i++) add_section_keys(c, known, e->sections[i].key);
+    seats_add_keys(c, known, &sections);
+    mem_free(sections.keys);
     add_who_and_when(c, store, now_ms);
+}
+
+/* configure or restore_event. */
+static void begin_event(struct call *c, struct redis_store *store, const struct known_event *known,
+                        const char *function, const struct event *e, int64_t now_ms) {
+    begin_whole(c, store, known, function, now_ms);
     add_rules(c, e);
     for (size_t i = 0; i < e->section_count; i++) add_section(c, &e->sections[i]);
 }
@@ -643,10 +637,7 @@ static void remove_event(struct queues *q, struct remove_op *op) {
         return;
     }
     s->remove = op;
-    call_begin(&s->call, "remove", QUEUE_KEYS + SEATS_KEYS);
-    queue_add_keys(&s->call, s->event);
-    add_seats_keys(&s->call, s->event);
-    add_who_and_when(&s->call, s->store, op->op.now_ms);
+    begin_whole(&s->call, s->store, s->event, "remove", op->op.now_ms);
     call_add_i64(&s->call, op->version);
     call_add_i64(&s->call, s->event->key);
     send_it(s, true, on_removed);

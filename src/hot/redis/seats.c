@@ -49,49 +49,26 @@ static void step_send(struct step *t,
 
 /* ---- keys and arguments ---- */
 
-/* The event's own, besides those that the queue has too; a call that touches sections adds theirs.
- */
-#define EVENT_KEYS 5
-#define SECTION_KEYS 5
-
-static void add_event_keys(struct call *c, const struct known_event *e) {
+void seats_add_keys(struct call *c, const struct known_event *e,
+                    const struct section_set *sections) {
     call_add_key(c, "claim", e, NULL);
     call_add_key(c, "claim", e, "pending");
     call_add_key(c, "claim", e, "due");
     call_add_key(c, "limit", e, NULL);
     call_add_key(c, "limit", e, "of");
-}
-
-static void add_section_keys(struct call *c, const struct known_event *e, int64_t section_key) {
-    call_add_section_key(c, e, section_key, "meta");
-    call_add_section_key(c, e, section_key, "map");
-    call_add_section_key(c, e, section_key, "slots");
-    call_add_section_key(c, e, section_key, "free");
-    call_add_section_key(c, e, section_key, "runs");
-}
-
-/* Different sections, few. */
-struct section_set {
-    int64_t *keys;
-    size_t count;
-};
-
-static void section_set_add(struct section_set *s, int64_t key) {
-    for (size_t i = 0; i < s->count; i++)
-        if (s->keys[i] == key) return;
-    s->keys = mem_grow(s->keys, (s->count + 1) * sizeof *s->keys);
-    s->keys[s->count++] = key;
+    static const char *const parts[SECTION_KEYS] = {"meta", "map", "slots", "free", "runs"};
+    for (size_t i = 0; i < sections->count; i++)
+        for (size_t part = 0; part < SECTION_KEYS; part++)
+            call_add_section_key(c, e, sections->keys[i], parts[part]);
 }
 
 /* A call that touches these sections; the set is done with. */
 static void begin(struct step *t, const char *function, struct section_set *sections) {
-    call_begin(&t->call, function, 3 + EVENT_KEYS + SECTION_KEYS * sections->count);
+    call_begin(&t->call, function, 3 + SEATS_KEYS + SECTION_KEYS * sections->count);
     call_add_key(&t->call, "queue", t->event, "meta");
     call_add_key(&t->call, "section", t->event, "counts");
     call_add_key(&t->call, "limit", t->event, "reserving");
-    add_event_keys(&t->call, t->event);
-    for (size_t i = 0; i < sections->count; i++)
-        add_section_keys(&t->call, t->event, sections->keys[i]);
+    seats_add_keys(&t->call, t->event, sections);
     mem_free(sections->keys);
     call_add_now(&t->call, t->store, t->op->now_ms);
 }
@@ -271,10 +248,10 @@ static void claim(struct seats *s, struct claim_op *c) {
         return;
     }
     const struct claim_wish *w = &c->wish;
-    call_begin(&t->call, "claim", QUEUE_KEYS + EVENT_KEYS + SECTION_KEYS);
+    struct section_set section = {.keys = &c->wish.section_key, .count = 1};
+    call_begin(&t->call, "claim", QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS);
     queue_add_keys(&t->call, t->event);
-    add_event_keys(&t->call, t->event);
-    add_section_keys(&t->call, t->event, w->section_key);
+    seats_add_keys(&t->call, t->event, &section);
     call_add_now(&t->call, t->store, c->op.now_ms);
     call_add(&t->call, str_of(t->store->node));
     add_id(&t->call, &w->id);

@@ -6,15 +6,6 @@
 #include "base/mem.h"
 #include "hot/redis/parts.h"
 
-/* Parts may be left out of a build. */
-#pragma weak redis_queue_ops
-#pragma weak redis_seats_ops
-#pragma weak redis_locks_ops
-#pragma weak queue_worker_new
-#pragma weak queue_worker_close
-#pragma weak locks_worker_new
-#pragma weak locks_worker_close
-
 #define DEADLINE_MS 2000
 
 static _Thread_local struct redis_worker *mine;
@@ -52,7 +43,10 @@ void redis_store_free(struct redis_store *s) {
     filling_free(s->filling);
     size_t at = 0;
     struct known_event *e;
-    while ((e = map_next(&s->by_key, &at)) != NULL) mem_free(e);
+    while ((e = map_next(&s->by_key, &at)) != NULL) {
+        mem_free(e->sections.keys);
+        mem_free(e);
+    }
     map_deinit(&s->by_key);
     map_deinit(&s->by_tag);
     pthread_rwlock_destroy(&s->lock);
@@ -65,14 +59,14 @@ void redis_store_attach(struct redis_store *s, uv_loop_t *loop) {
     mine = mem_new(sizeof *mine);
     mine->store = s;
     mine->link = link_new(loop, &s->options.address, &s->gate, s->options.deadline_ms);
-    if (queue_worker_new != NULL) mine->queue = queue_worker_new(mine, loop);
-    if (locks_worker_new != NULL) mine->locks = locks_worker_new(mine, loop);
+    mine->queue = queue_worker_new(mine, loop);
+    mine->locks = locks_worker_new(mine, loop);
 }
 
 void redis_store_detach(struct redis_store *s) {
     assert(mine != NULL && mine->store == s);
-    if (queue_worker_close != NULL) queue_worker_close(mine->queue);
-    if (locks_worker_close != NULL) locks_worker_close(mine->locks);
+    queue_worker_close(mine->queue);
+    locks_worker_close(mine->locks);
     link_close(mine->link);
     mem_free(mine);
     mine = NULL;
@@ -94,20 +88,40 @@ struct locks *redis_store_locks(struct redis_store *s) {
     return &s->locks;
 }
 
+void section_set_add(struct section_set *s, int64_t key) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->keys[i] == key) return;
+    s->keys = mem_grow(s->keys, (s->count + 1) * sizeof *s->keys);
+    s->keys[s->count++] = key;
+}
+
+static struct known_event *event_add(struct redis_store *s, const struct event *event) {
+    struct known_event *e = mem_new(sizeof *e);
+    e->key = event->key;
+    int len = snprintf(e->tag, sizeof e->tag, "%s:%s", event->type, event->id);
+    assert(len > 0 && (size_t)len < sizeof e->tag);
+    map_put(&s->by_key, map_key(&e->key), e);
+    /* An event that was removed may have had the same name: the newer one has it. */
+    struct known_event *other = map_get(&s->by_tag, str_of(e->tag));
+    if (other == NULL || other->key < e->key) map_put(&s->by_tag, str_of(e->tag), e);
+    return e;
+}
+
 void store_meet(struct redis_store *s, const struct event *event) {
-    if (store_event(s, event->key) != NULL) return;
     pthread_rwlock_wrlock(&s->lock);
-    if (map_get(&s->by_key, map_key(&event->key)) == NULL) {
-        struct known_event *e = mem_new(sizeof *e);
-        e->key = event->key;
-        int len = snprintf(e->tag, sizeof e->tag, "%s:%s", event->type, event->id);
-        assert(len > 0 && (size_t)len < sizeof e->tag);
-        map_put(&s->by_key, map_key(&e->key), e);
-        /* An event that was removed may have had the same name: the newer one has it. */
-        struct known_event *other = map_get(&s->by_tag, str_of(e->tag));
-        if (other == NULL || other->key < e->key) map_put(&s->by_tag, str_of(e->tag), e);
-    }
+    struct known_event *e = map_get(&s->by_key, map_key(&event->key));
+    if (e == NULL) e = event_add(s, event);
+    for (size_t i = 0; i < event->section_count; i++)
+        section_set_add(&e->sections, event->sections[i].key);
     pthread_rwlock_unlock(&s->lock);
+}
+
+struct section_set store_sections(struct redis_store *s, const struct known_event *e) {
+    struct section_set out = {0};
+    pthread_rwlock_rdlock(&s->lock);
+    for (size_t i = 0; i < e->sections.count; i++) section_set_add(&out, e->sections.keys[i]);
+    pthread_rwlock_unlock(&s->lock);
+    return out;
 }
 
 const struct known_event *store_event(struct redis_store *s, int64_t event_key) {

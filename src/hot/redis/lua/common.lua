@@ -1,6 +1,6 @@
--- What all functions share. The library is common.lua, queue.lua, seats.lua and locks.lua, one
--- behind the other; its name carries its version, so that nodes of two versions don't overwrite
--- each other's.
+-- What all functions share. The library is common.lua, queue.lua, seat_map.lua, seats.lua and
+-- locks.lua, one behind the other; its name carries its version, so that nodes of two versions
+-- don't overwrite each other's.
 --
 -- Every function that is about an event has queue:{T:ID}:meta as its first key, and the epoch and
 -- the time as its first two arguments: a time of 0 is the server's own. The meta hash has
@@ -65,15 +65,16 @@ local function entry_parse(packed)
   return { step = step, lane = lane, joined_ms = joined_ms, at = at, user = user }
 end
 
--- seats.lua defines these two; configure, restore_event and remove of queue.lua call them, as a
--- part of their own step. The keys of all sections are declared behind the queue's.
+-- seat_map.lua defines these two; configure, restore_event and remove of queue.lua call them, as a
+-- part of their own step. The keys of all sections that the event has or had are declared behind
+-- the queue's.
 --   seats_configure(tag, sections, fresh)  `tag` is "T:ID"; a section has key, capacity, mode,
 --                                          status, id: all strings. fresh: the event is new
---   seats_remove(tag, section_keys)        the sections that the event has, by their keys
+--   seats_remove(tag)                      everything
 local seats_configure, seats_remove
 
 -- queue.lua defines this one, for functions of seats.lua whose keys and arguments begin as its own.
---   in_room(keys, args, seq, act)  ends actives whose time is over, then calls act(meta, now, entry)
---                                  with the entry of that number. Returns the time, who was ended
---                                  (as enter does), and what `act` returned
+--   in_room(keys, args, seq, act)  ends actives whose time is over, then calls
+--                                  act(meta, now, entry) with the entry of that number. Returns the
+--                                  time, who was ended (as enter does), and what `act` returned
 local in_room

@@ -1,7 +1,7 @@
 -- The waiting rooms: the law of core/queue.h once more, one function per operation of port/queue.h.
 --
 -- The keys of every function, in this order; all of one event {T:ID}:
---    1  queue:{T:ID}:meta       HASH    epoch, key, version, deleted, the rules; how admission
+--    1  queue:{T:ID}:meta       HASH    epoch, key, version, deleted; rules, one text; how admission
 --                                       goes (interval_…, rate_…, grace_…); counts since the event
 --                                       was made (entered, rejected and so on)
 --    2  queue:{T:ID}:seq        STRING  the last number that was given
@@ -45,34 +45,66 @@ local COUNT_OF = { COMPLETED = 'completed', LEFT = 'left', EXPIRED = 'expired' }
 
 -- ---- the room, while a function runs ----
 
-local function room_of(keys, args, meta)
+-- "T:ID"
+local function tag_of(meta_key)
+  return string.match(meta_key, '{(.*)}')
+end
+
+-- The rules that were read before: reading them anew takes longer than all the rest of a call.
+local rules_read, rules_count = {}, 0
+local RULES_READ_MOST = 1000
+
+-- "state=OPEN opens_at_ms= max_waiting=1000" and so on as a table, which stays as it is.
+local function rules_of(packed)
+  local rules = rules_read[packed]
+  if rules then return rules end
+  rules = {}
+  for name, value in string.gmatch(packed, '([%w_]+)=(%S*)') do
+    rules[name] = tonumber(value) or value
+  end
+  if rules_count == RULES_READ_MOST then rules_read, rules_count = {}, 0 end
+  rules_read[packed] = rules
+  rules_count = rules_count + 1
+  return rules
+end
+
+local function room_of(keys, args, rules)
   return {
-    meta_key = keys[1], seq = keys[2], user = keys[3], entry = keys[4], waiting = keys[5],
+    meta = keys[1], seq = keys[2], user = keys[3], entry = keys[4], waiting = keys[5],
     active = keys[6], pending = keys[7], seen = keys[8], ended = keys[9], counts = keys[10],
     reserving = keys[11],
-    meta = meta,
-    changed = {},
+    rules = rules,
+    fields = {},   -- others of meta, as far as they were needed
+    changed = {},  -- those of them that are to be written
     now = milliseconds(args[2]),
     node = args[3],
-    news = {},    -- who became ACTIVE or has ended, for the other nodes
-    dropped = 0,  -- how many have ended
+    news = {},     -- who became ACTIVE or has ended, for the other nodes
+    dropped = 0,   -- how many have ended
   }
 end
 
 -- nil and an error when nothing may be done to the event.
 local function room_open(keys, args)
-  local meta = fields(keys[1])
-  local why = meta_refused(meta, args[1])
+  local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'rules', 'untold')
+  local why = meta_refused({ epoch = meta[1], deleted = meta[2] }, args[1])
   if why then return nil, why end
-  return room_of(keys, args, meta)
+  local r = room_of(keys, args, rules_of(meta[3]))
+  r.untold = meta[4]
+  return r
 end
 
+-- Of the rules, or of meta: 0 when there is none.
 local function number(r, field)
-  return tonumber(r.meta[field]) or 0
+  local value = r.rules[field] or r.fields[field]
+  if not value then
+    value = tonumber(redis.call('HGET', r.meta, field) or 0)
+    r.fields[field] = value
+  end
+  return value
 end
 
 local function set(r, field, value)
-  r.meta[field] = value
+  r.fields[field] = value
   r.changed[field] = value
 end
 
@@ -94,7 +126,7 @@ local function room_save(r)
     flat[#flat + 1] = field
     flat[#flat + 1] = value
   end
-  if #flat > 0 then redis.call('HSET', r.meta_key, unpack(flat)) end
+  if #flat > 0 then redis.call('HSET', r.meta, unpack(flat)) end
 end
 
 -- The last step of every function that may have changed something.
@@ -102,8 +134,7 @@ local function room_close(r)
   if r.dropped > 0 then trim(r) end
   room_save(r)
   if #r.news == 0 then return end
-  local tag = string.match(r.meta_key, '{(.*)}')
-  redis.call('PUBLISH', 'admitone:entries', r.node .. ' ' .. tag .. ' ' ..
+  redis.call('PUBLISH', 'admitone:entries', r.node .. ' ' .. tag_of(r.meta) .. ' ' ..
     table.concat(r.news, ' '))
 end
 
@@ -154,7 +185,7 @@ end
 -- ---- how fast ----
 
 local function is_admitting(r)
-  local state = event_state(r.meta, r.now)
+  local state = event_state(r.rules, r.now)
   return state == 'OPEN' or state == 'DRAINING'
 end
 
@@ -298,9 +329,9 @@ end
 -- Ends actives whose time is over; of a crowd a part. Also tells of those whom a recovery ended,
 -- for that could not be told then.
 local function purge(r, ended)
-  if (r.meta.untold or '') ~= '' then
-    for seq in string.gmatch(r.meta.untold, '%d+') do tell_ended(ended, seq, 0, 0) end
-    set(r, 'untold', '')
+  if r.untold then
+    for seq in string.gmatch(r.untold, '%d+') do tell_ended(ended, seq, 0, 0) end
+    redis.call('HDEL', r.meta, 'untold')
   end
   local over = redis.call('ZRANGEBYSCORE', r.active, '-inf', r.now, 'WITHSCORES', 'LIMIT', 0,
     END_MOST)
@@ -365,9 +396,8 @@ local function take(r, user, lane, at_once)
   return seq, place
 end
 
--- The user's place, if there is one whose time is not over.
-local function find(r, user)
-  local seq = redis.call('HGET', r.user, user)
+-- The place of that number, if there is one and its time is not over.
+local function find(r, seq)
   if not seq then return nil end
   local e = entry_at(r, seq)
   if STATUS[e.step] ~= 'ACTIVE' or tonumber(e.at) > r.now then return seq, e end
@@ -376,13 +406,13 @@ local function find(r, user)
 end
 
 -- TAKEN, THERE, FULL, NOT_OPEN or CLOSED; and the place, if there is one.
-local function enter_room(r, user, lane)
-  local seq, e = find(r, user)
+local function enter_room(r, there, user, lane)
+  local seq, e = find(r, there)
   if seq then
     note_seen(r, seq)
     return 'THERE', seq, place_of(r, seq, e)
   end
-  local state = event_state(r.meta, r.now)
+  local state = event_state(r.rules, r.now)
   if state == 'DRAFT' then return 'NOT_OPEN' end
   if state == 'DRAINING' or state == 'CLOSED' then return 'CLOSED' end
   local waiting = waiting_count(r)
@@ -402,10 +432,13 @@ register('enter', function(keys, args)
   local before = redis.call('HGET', r.user, args[4])
   local ended = {}
   purge(r, ended)
-  local outcome, seq, place = enter_room(r, args[4], args[5])
+  local there = before
+  if #ended > 0 then there = redis.call('HGET', r.user, args[4]) end
+  local outcome, seq, place = enter_room(r, there, args[4], args[5])
   room_close(r)
-  local reply = { outcome, r.now, outcome == 'TAKEN' and before or 0, r.meta.opens_at_ms,
-    seats_of(r), ended, 0 }
+  local opens_at_ms = r.rules.opens_at_ms
+  local reply = { outcome, r.now, outcome == 'TAKEN' and before or 0,
+    opens_at_ms == '' and '' or text(opens_at_ms), seats_of(r), ended, 0 }
   if seq then
     reply[7] = is_reserving(r, seq, place)
     reply[8] = seq
@@ -419,7 +452,7 @@ in_room = function(keys, args, seq, act)
   if not r then return why end
   local ended = {}
   purge(r, ended)
-  local reply = act(r.meta, r.now, entry_at(r, seq))
+  local reply = act(r.rules, r.now, entry_at(r, seq))
   room_close(r)
   return { r.now, ended, reply }
 end
@@ -593,12 +626,15 @@ register('look', function(keys, args)
   local waiting = waiting_count(r)
   local places = {}
   for i = 4, #args, 2 do places[#places + 1] = look_at(r, args[i], args[i + 1], waiting) end
-  return {
-    waiting, redis.call('ZCARD', r.active), number(r, 'entered'), number(r, 'rejected'),
-    number(r, 'admitted'), number(r, 'completed'), number(r, 'left'), number(r, 'expired'),
-    number(r, 'waited_ms'), number(r, 'waited_ms_max'),
-    string.format('%.17g', number(r, 'rate')), event_state(r.meta, r.now), seats_of(r), places,
-  }
+  local counts = redis.call('HMGET', r.meta, 'entered', 'rejected', 'admitted', 'completed', 'left',
+    'expired', 'waited_ms', 'waited_ms_max')
+  local reply = { waiting, redis.call('ZCARD', r.active) }
+  for i = 1, 8 do reply[#reply + 1] = counts[i] or 0 end
+  reply[11] = string.format('%.17g', number(r, 'rate'))
+  reply[12] = event_state(r.rules, r.now)
+  reply[13] = seats_of(r)
+  reply[14] = places
+  return reply
 end)
 
 -- ---- what is pending for too long ----
@@ -638,11 +674,17 @@ end)
 -- ---- events that come and go ----
 
 local RULES = {
-  'key', 'version', 'state', 'opens_at_ms', 'max_waiting', 'max_active', 'entry_batch_size',
-  'entry_interval_s', 'active_ttl_s', 'grace_s', 'hold_s', 'max_per_user',
+  'state', 'opens_at_ms', 'max_waiting', 'max_active', 'entry_batch_size', 'entry_interval_s',
+  'active_ttl_s', 'grace_s', 'hold_s', 'max_per_user',
 }
-local RULES_AT = 4 -- the first of them, among the arguments
+local RULES_AT = 6 -- the first of them, among the arguments
 local SECTION_FIELDS = { 'key', 'capacity', 'mode', 'status', 'id' }
+
+local function rules_in(args)
+  local packed = {}
+  for i, name in ipairs(RULES) do packed[i] = name .. '=' .. args[RULES_AT + i - 1] end
+  return table.concat(packed, ' ')
+end
 
 local function sections_in(args)
   local sections = {}
@@ -654,31 +696,28 @@ local function sections_in(args)
   return sections
 end
 
-local function rules_write(r, args, fresh)
-  if not fresh and tonumber(args[RULES_AT + 9]) < number(r, 'grace_s') then
-    set(r, 'grace_is_shorter', 1)
-  end
-  set(r, 'epoch', args[1])
-  for i, field in ipairs(RULES) do set(r, field, args[RULES_AT + i - 1]) end
-  room_save(r)
-  if seats_configure then
-    seats_configure(string.match(r.meta_key, '{(.*)}'), sections_in(args), fresh)
-  end
+local function event_write(keys, args, fresh)
+  redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[4], 'version', args[5], 'rules',
+    rules_in(args))
+  if seats_configure then seats_configure(tag_of(keys[1]), sections_in(args), fresh) end
 end
 
-local function queue_unlink(r)
-  redis.call('UNLINK', r.meta_key, r.seq, r.user, r.entry, r.waiting, r.active, r.pending, r.seen,
-    r.ended)
+local function queue_unlink(keys)
+  for i = 1, 9 do redis.call('UNLINK', keys[i]) end
 end
 
 -- What is left of a removed event: which version removed it, for news of older ones may be late.
 -- An event of that name that is made later goes on with its numbers, so that nothing that is said
 -- of the old one's entries is about the new one's.
-local function revive(r)
-  local last_seq = r.meta.last_seq
-  r.meta = {}
-  redis.call('DEL', r.meta_key)
-  redis.call('SET', r.seq, last_seq)
+local function revive(keys, last_seq)
+  redis.call('DEL', keys[1])
+  redis.call('SET', keys[2], last_seq)
+end
+
+-- Whoever is to be heard of more often from now on is not silent at once.
+local function note_shorter_grace(keys, args, packed)
+  local grace_s = rules_of(rules_in(args)).grace_s
+  if grace_s < rules_of(packed).grace_s then redis.call('HSET', keys[1], 'grace_is_shorter', 1) end
 end
 
 -- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
@@ -687,14 +726,14 @@ register('configure', function(keys, args)
   local meta = fields(keys[1])
   local fresh = not meta.epoch
   if not fresh and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
-  local older = not fresh and tonumber(args[RULES_AT + 1]) <= tonumber(meta.version)
+  local older = not fresh and tonumber(args[5]) <= tonumber(meta.version)
   if older then return 0 end
-  local r = room_of(keys, args, meta)
   if meta.deleted then
-    revive(r)
+    revive(keys, meta.last_seq)
     fresh = true
   end
-  rules_write(r, args, fresh)
+  if not fresh then note_shorter_grace(keys, args, meta.rules) end
+  event_write(keys, args, fresh)
   return 1
 end)
 
@@ -704,13 +743,12 @@ register('remove', function(keys, args)
   if meta.epoch and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
   local newer = meta.version and tonumber(meta.version) > tonumber(args[4])
   if newer then return 0 end
-  local r = room_of(keys, args, meta)
-  local last_seq = meta.last_seq or redis.call('GET', r.seq) or '0'
-  if seats_remove then seats_remove(string.match(r.meta_key, '{(.*)}')) end
-  queue_unlink(r)
-  redis.call('HSET', r.meta_key, 'epoch', args[1], 'key', args[5], 'version', args[4], 'deleted', 1,
+  local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
+  if seats_remove then seats_remove(tag_of(keys[1])) end
+  queue_unlink(keys)
+  redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[5], 'version', args[4], 'deleted', 1,
     'last_seq', last_seq)
-  redis.call('EXPIRE', r.meta_key, TOMBSTONE_S)
+  redis.call('EXPIRE', keys[1], TOMBSTONE_S)
   return 1
 end)
 
@@ -718,9 +756,8 @@ end)
 
 -- As configure, but whatever is there is forgotten.
 register('restore_event', function(keys, args)
-  local r = room_of(keys, args, {})
-  queue_unlink(r)
-  rules_write(r, args, true)
+  queue_unlink(keys)
+  event_write(keys, args, true)
   return 1
 end)
 
@@ -738,7 +775,7 @@ register('restore', function(keys, args)
   local older = redis.call('HGET', r.user, user)
   if older then
     drop(r, older, entry_at(r, older), 'EXPIRED')
-    set(r, 'untold', (r.meta.untold or '') .. older .. ' ')
+    set(r, 'untold', (r.untold or '') .. older .. ' ')
     room_save(r)
   end
   local e = { step = args[7], lane = args[6], joined_ms = args[8], user = user }

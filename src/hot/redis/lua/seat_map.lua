@@ -1,0 +1,430 @@
+-- The seats of sections: which are free, and who has the others; the law of core/seat_map.h once
+-- more, by the same rule for `quantity` and with the same seats.
+--
+-- The keys, all of one event {T:ID}; KEY is a section's number in the ledger:
+--   section:{T:ID}:counts      HASH    available, held, confirmed: seats of all sections; and
+--                                      KEY:available, KEY:held, KEY:confirmed: of each.
+--                                      KEY:vanished: 1; not in the former any more
+--   section:{T:ID}:KEY:meta    HASH    id, mode, status; wanted: seats as configured, capacity: as
+--                                      it is (it follows when it can); live: reservations
+--   section:{T:ID}:KEY:map     STRING  a letter for each seat: A available, H held, C confirmed
+--   section:{T:ID}:KEY:slots   HASH    seat → reservation; seats that are taken
+--   section:{T:ID}:KEY:free    ZSET    the runs by length: first seat → length × 2^21 + itself
+--   section:{T:ID}:KEY:runs    ZSET    the runs by place: first seat → itself
+--
+-- Lists of seats are text, in arguments, replies and reservations: "5,1-3" is 5, 1, 2 and 3.
+
+local RUN_SCALE = 2097152 -- more than any seat's number
+local UINT32 = 4294967296
+
+local LETTERS = { available = 'A', held = 'H', confirmed = 'C' }
+
+-- ---- an event's keys, and its sections while a function runs ----
+
+-- `tag` is "T:ID".
+local function seats_of_event(tag)
+  tag = '{' .. tag .. '}'
+  return {
+    section = 'section:' .. tag .. ':',
+    counts = 'section:' .. tag .. ':counts',
+    claim = 'claim:' .. tag,
+    pending = 'claim:' .. tag .. ':pending',
+    due = 'claim:' .. tag .. ':due',
+    limit = 'limit:' .. tag,
+    of = 'limit:' .. tag .. ':of',
+    reserving = 'limit:' .. tag .. ':reserving',
+    sections = {},
+  }
+end
+
+-- By its number, as text; nil: there is none. One that has vanished is still here while it has
+-- reservations.
+local function seating_at(e, key)
+  if e.sections[key] then return e.sections[key] end
+  local name = e.section .. key
+  local meta = redis.call('HMGET', name .. ':meta', 'capacity', 'wanted', 'mode', 'status')
+  if not meta[1] then return nil end
+  local s = {
+    key = key,
+    meta = name .. ':meta',
+    map = name .. ':map',
+    slots = name .. ':slots',
+    free = name .. ':free',
+    runs = name .. ':runs',
+    capacity = tonumber(meta[1]),
+    wanted = tonumber(meta[2]),
+    mode = meta[3],
+    status = meta[4],
+    vanished = redis.call('HEXISTS', e.counts, key .. ':vanished') == 1,
+  }
+  e.sections[key] = s
+  return s
+end
+
+-- One that takes claims.
+local function seating_of(e, key)
+  local s = seating_at(e, key)
+  if s and s.vanished then return nil end
+  return s
+end
+
+local function count(e, s, state, change)
+  if change == 0 then return end
+  redis.call('HINCRBY', e.counts, s.key .. ':' .. state, change)
+  if not s.vanished then redis.call('HINCRBY', e.counts, state, change) end
+end
+
+-- ---- lists of seats ----
+
+-- Stretches of adjacent seats {first, length}, in the order of the list.
+local function stretches_of(list)
+  local stretches = {}
+  for first, last in list:gmatch('(%d+)%-?(%d*)') do
+    first = tonumber(first)
+    stretches[#stretches + 1] = { first, last == '' and 1 or tonumber(last) - first + 1 }
+  end
+  return stretches
+end
+
+local function list_of(stretches)
+  local list = {}
+  for i, run in ipairs(stretches) do
+    list[i] = run[2] == 1 and text(run[1]) or text(run[1]) .. '-' .. text(run[1] + run[2] - 1)
+  end
+  return table.concat(list, ',')
+end
+
+local function seats_in(stretches)
+  local seats = {}
+  for _, run in ipairs(stretches) do
+    for seat = run[1], run[1] + run[2] - 1 do seats[#seats + 1] = seat end
+  end
+  return seats
+end
+
+local function stretches_in(seats)
+  local stretches = {}
+  local run
+  for _, seat in ipairs(seats) do
+    if run and seat == run[1] + run[2] then
+      run[2] = run[2] + 1
+    else
+      run = { seat, 1 }
+      stretches[#stretches + 1] = run
+    end
+  end
+  return stretches
+end
+
+-- ---- the runs: as long as they can be, so that a taken seat is between any two ----
+
+local function first_run(s, low, high)
+  local found = redis.call('ZRANGEBYSCORE', s.free, low, high, 'WITHSCORES', 'LIMIT', 0, 1)
+  if not found[1] then return nil end
+  return { tonumber(found[1]), math.floor(tonumber(found[2]) / RUN_SCALE) }
+end
+
+-- Of at least this length; of equals the one with the lowest numbers. nil: none is as long.
+local function shortest_run(s, length_min)
+  return first_run(s, length_min * RUN_SCALE, '+inf')
+end
+
+-- Of at most this length, likewise.
+local function longest_run(s, length_max)
+  local found = redis.call('ZREVRANGEBYSCORE', s.free, (length_max + 1) * RUN_SCALE - 1, 0,
+    'WITHSCORES', 'LIMIT', 0, 1)
+  if not found[1] then return nil end
+  return shortest_run(s, math.floor(tonumber(found[2]) / RUN_SCALE))
+end
+
+-- Of this length, from a seat on.
+local function equal_run(s, length, seat)
+  return first_run(s, length * RUN_SCALE + seat, (length + 1) * RUN_SCALE - 1)
+end
+
+-- The nearest that begins at the seat or before it.
+local function run_before(s, seat)
+  local found = redis.call('ZREVRANGEBYSCORE', s.runs, seat, 0, 'LIMIT', 0, 1)
+  if not found[1] then return nil end
+  local score = tonumber(redis.call('ZSCORE', s.free, found[1]))
+  return { tonumber(found[1]), math.floor(score / RUN_SCALE) }
+end
+
+-- New, or of another length than it was.
+local function run_put(s, first, length)
+  redis.call('ZADD', s.free, length * RUN_SCALE + first, first)
+  redis.call('ZADD', s.runs, first, first)
+end
+
+local function run_remove(s, first)
+  redis.call('ZREM', s.free, first)
+  redis.call('ZREM', s.runs, first)
+end
+
+local function runs_take(s, first, length)
+  local run = run_before(s, first)
+  local left = first - run[1]
+  local right = run[2] - left - length
+  if left == 0 then run_remove(s, first) else run_put(s, run[1], left) end
+  if right > 0 then run_put(s, first + length, right) end
+end
+
+local function runs_give(s, first, length)
+  local before = run_before(s, first)
+  local after = redis.call('ZSCORE', s.free, first + length)
+  if after then
+    run_remove(s, first + length)
+    length = length + math.floor(tonumber(after) / RUN_SCALE)
+  end
+  if before and before[1] + before[2] == first then
+    run_put(s, before[1], before[2] + length)
+  else
+    run_put(s, first, length)
+  end
+end
+
+-- ---- seats ----
+
+-- The one place where seats change: all of them from one state to another. Without an id the
+-- holder stays who it is, or there is none any more.
+local function put(e, s, stretches, from, to, id)
+  local seats = seats_in(stretches)
+  for _, run in ipairs(stretches) do
+    if from == 'available' then runs_take(s, run[1], run[2]) end
+    if to == 'available' then runs_give(s, run[1], run[2]) end
+    redis.call('SETRANGE', s.map, run[1] - 1, string.rep(LETTERS[to], run[2]))
+  end
+  if to == 'available' then
+    redis.call('HDEL', s.slots, unpack(seats))
+  elseif id then
+    local holders = {}
+    for i, seat in ipairs(seats) do
+      holders[2 * i - 1] = seat
+      holders[2 * i] = id
+    end
+    redis.call('HSET', s.slots, unpack(holders))
+  end
+  if from ~= to then
+    count(e, s, from, -#seats)
+    count(e, s, to, #seats)
+  end
+end
+
+-- The run at the section's end grows or shrinks with it. False: a seat that would go is taken.
+local function resize(e, s)
+  local tail = run_before(s, s.capacity)
+  if tail and tail[1] + tail[2] - 1 ~= s.capacity then tail = nil end
+  local first = tail and tail[1] or s.capacity + 1
+  if first > s.wanted + 1 then return false end
+  if first <= s.wanted then run_put(s, first, s.wanted - first + 1) else run_remove(s, first) end
+  if s.wanted > s.capacity then
+    redis.call('APPEND', s.map, string.rep('A', s.wanted - s.capacity))
+  else
+    redis.call('SET', s.map, redis.call('GETRANGE', s.map, 0, s.wanted - 1))
+  end
+  count(e, s, 'available', s.wanted - s.capacity)
+  s.capacity = s.wanted
+  redis.call('HSET', s.meta, 'capacity', s.capacity)
+  return true
+end
+
+local function seating_remove(e, s)
+  redis.call('DEL', s.meta, s.map, s.slots, s.free, s.runs)
+  redis.call('HDEL', e.counts, s.key .. ':available', s.key .. ':held', s.key .. ':confirmed',
+    s.key .. ':vanished')
+  e.sections[s.key] = nil
+end
+
+-- After seats were given back: what waited for that. One that vanishes is gone with its last.
+local function seating_catch_up(e, s)
+  if s.vanished and tonumber(redis.call('HGET', s.meta, 'live')) == 0 then
+    seating_remove(e, s)
+  elseif s.capacity ~= s.wanted then
+    resize(e, s)
+  end
+end
+
+-- ---- the rule ----
+
+-- It chooses before anything is taken. What is left is told by `last`, the run that it chose last
+-- by 3: not the longer ones, nor those of equal length up to it. At first it is nil.
+
+local function shortest_left(s, n, last)
+  local run = shortest_run(s, n)
+  if not run or not last or run[2] < last[2] then return run end
+  if n > last[2] then return nil end
+  return equal_run(s, last[2], last[1] + 1)
+end
+
+local function longest_left(s, last)
+  if not last then return longest_run(s, s.capacity) end
+  return equal_run(s, last[2], last[1] + 1) or longest_run(s, last[2] - 1)
+end
+
+-- Rules 1 and 2.
+local function choose_run(s, n, last)
+  local run = shortest_left(s, n, last)
+  if run and run[2] == n + 1 then return shortest_left(s, n + 2, last) or run end
+  return run
+end
+
+-- n seats as stretches, ascending. There are enough.
+local function choose(s, n)
+  local chosen = {}
+  local last
+  while n > 0 do
+    local run = choose_run(s, n, last)
+    if run then
+      run[2] = n
+    else
+      run = longest_left(s, last)
+      last = run
+    end
+    chosen[#chosen + 1] = run
+    n = n - run[2]
+  end
+  table.sort(chosen, function(a, b) return a[1] < b[1] end)
+  return chosen
+end
+
+local SUGGEST_LENGTHS_MAX = 64
+
+-- The seat where n adjacent ones begin, from the seat that the spread chooses on; nil: there are
+-- none. `spread` is a number of 64 bits in two halves, which only together would not fit.
+local function choose_apart(s, n, high, low)
+  local rest = (high % s.capacity) * UINT32 + low
+  local start = 1 + rest % s.capacity
+  local run = run_before(s, start)
+  if run and run[1] + run[2] - start >= n then return start end
+  local nearest
+  local nearest_distance = s.capacity
+  local length = n
+  for _ = 1, SUGGEST_LENGTHS_MAX do
+    run = shortest_run(s, length)
+    if not run then break end
+    run = equal_run(s, run[2], start) or run
+    length = run[2] + 1
+    local distance = (run[1] + s.capacity - start) % s.capacity
+    if distance < nearest_distance then
+      nearest = run
+      nearest_distance = distance
+    end
+  end
+  if not nearest then return nil end
+  local choices = nearest[2] - n + 1
+  local quotient = (math.floor(high / s.capacity) % choices) * (UINT32 % choices)
+    + math.floor(rest / s.capacity) % choices
+  return nearest[1] + quotient % choices
+end
+
+local function suggest(s, n, high, low)
+  local first = (high ~= 0 or low ~= 0) and choose_apart(s, n, high, low)
+  return first and { { first, n } } or choose(s, n)
+end
+
+-- Why so many can't be had; nil: they can.
+local function too_few(e, s, n)
+  local available = tonumber(redis.call('HGET', e.counts, s.key .. ':available'))
+  if available == 0 then return 'SOLD_OUT' end
+  return available < n and 'NOT_ENOUGH' or nil
+end
+
+local BADNESS = { TAKEN = 1, SEATS_TWICE = 2, NO_SUCH_SEAT = 3 }
+
+-- What is wrong with seats that are named, and which of them; nil: nothing. The worst counts.
+local function check_named(s, seats, may_be_taken)
+  local holders = redis.call('HMGET', s.slots, unpack(seats))
+  local worst
+  local refused = {}
+  local named = {}
+  for i, seat in ipairs(seats) do
+    local here
+    if seat < 1 or seat > s.capacity then
+      here = 'NO_SUCH_SEAT'
+    elseif named[seat] then
+      here = 'SEATS_TWICE'
+    elseif holders[i] and not may_be_taken then
+      here = 'TAKEN'
+    end
+    named[seat] = true
+    if here and (not worst or BADNESS[here] > BADNESS[worst]) then
+      worst = here
+      refused = {}
+    end
+    if here and here == worst then refused[#refused + 1] = seat end
+  end
+  return worst, refused
+end
+
+-- ---- configurations ----
+
+local function seating_add(e, section)
+  local name = e.section .. section.key
+  redis.call('HSET', name .. ':meta', 'capacity', section.capacity, 'wanted', section.capacity,
+    'mode', section.mode, 'status', section.status, 'live', 0)
+  redis.call('SET', name .. ':map', string.rep('A', tonumber(section.capacity)))
+  redis.call('HSET', e.counts, section.key .. ':available', 0, section.key .. ':held', 0,
+    section.key .. ':confirmed', 0)
+  local s = seating_at(e, section.key)
+  run_put(s, 1, s.capacity)
+  count(e, s, 'available', s.capacity)
+  return s
+end
+
+-- What a section has counts in the totals, or no more.
+local function seating_counts(e, s, sign)
+  for state in pairs(LETTERS) do
+    local seats = tonumber(redis.call('HGET', e.counts, s.key .. ':' .. state))
+    -- Not 0: Lua would write it as -0, which is no number to Redis.
+    if seats > 0 then redis.call('HINCRBY', e.counts, state, sign * seats) end
+  end
+end
+
+local function seating_vanish(e, s)
+  seating_counts(e, s, -1)
+  s.vanished = true
+  redis.call('HSET', e.counts, s.key .. ':vanished', 1)
+end
+
+local function seating_return(e, s)
+  seating_counts(e, s, 1)
+  s.vanished = false
+  redis.call('HDEL', e.counts, s.key .. ':vanished')
+end
+
+-- The numbers of the sections, in their order; of those that have vanished only if they are wanted.
+local function seating_keys(e, also_vanished)
+  local keys = {}
+  local counts = fields(e.counts)
+  for field in pairs(counts) do
+    local key = field:match('^(%d+):available$')
+    if key and (also_vanished or not counts[key .. ':vanished']) then keys[#keys + 1] = key end
+  end
+  table.sort(keys, function(a, b) return tonumber(a) < tonumber(b) end)
+  return keys
+end
+
+seats_remove = function(tag)
+  local e = seats_of_event(tag)
+  for _, key in ipairs(seating_keys(e, true)) do seating_remove(e, seating_at(e, key)) end
+  redis.call('DEL', e.counts, e.claim, e.pending, e.due, e.limit, e.of, e.reserving)
+end
+
+seats_configure = function(tag, sections, fresh)
+  if fresh then seats_remove(tag) end
+  local e = seats_of_event(tag)
+  local there = {}
+  for _, section in ipairs(sections) do
+    local s = seating_at(e, section.key) or seating_add(e, section)
+    there[section.key] = true
+    if s.vanished then seating_return(e, s) end
+    s.wanted = tonumber(section.capacity)
+    redis.call('HSET', s.meta, 'id', section.id, 'wanted', section.capacity, 'mode', section.mode,
+      'status', section.status)
+  end
+  for _, key in ipairs(seating_keys(e)) do
+    local s = seating_at(e, key)
+    if not there[key] then seating_vanish(e, s) end
+    seating_catch_up(e, s)
+  end
+end

@@ -1,0 +1,29 @@
+/*
+ * cut_proxy: a TCP proxy before a PostgreSQL server, which can fail at the moment that matters:
+ * when a COMMIT passes. It runs on threads of its own; any thread may set what happens next.
+ */
+#ifndef ADMITONE_TEST_CUT_PROXY_H
+#define ADMITONE_TEST_CUT_PROXY_H
+
+#include <stdbool.h>
+
+enum cut {
+    CUT_NOTHING,
+    CUT_BEFORE_COMMIT, /* the next COMMIT never arrives, and its connection ends */
+    CUT_AFTER_COMMIT,  /* it arrives, and its answer does not */
+    CUT_SILENT,        /* nothing gets through, and nothing ends */
+    CUT_REFUSED,       /* every connection ends, and new ones at once */
+};
+
+struct cut_proxy;
+
+/* For a server on this machine. */
+struct cut_proxy *cut_proxy_start(int server_port);
+int cut_proxy_port(const struct cut_proxy *p);
+/* The two about a COMMIT are for one; then comes `then`. */
+void cut_proxy_set(struct cut_proxy *p, enum cut now, enum cut then);
+/* Whether the COMMIT that was waited for has come. */
+bool cut_proxy_has_cut(struct cut_proxy *p);
+void cut_proxy_stop(struct cut_proxy *p);
+
+#endif

@@ -1,0 +1,75 @@
+#include "ledger_postgres.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#define SLEEPING .retention_interval_ms = 3600000
+
+struct postgres_ledger_options postgres_options = {SLEEPING};
+
+static struct {
+    struct scratch scratch;
+    char folder[256]; /* of the harness; "": none */
+} current;
+
+struct scratch *postgres_database(void) {
+    assert_true(current.folder[0] != '\0');
+    return &current.scratch;
+}
+
+void postgres_shut(void) {
+    if (current.folder[0] != '\0') scratch_shut(&current.scratch);
+    current.folder[0] = '\0';
+    postgres_options = (struct postgres_ledger_options){SLEEPING};
+}
+
+void postgres_database_for(struct harness *h) {
+    if (str_eq(str_of(h->folder), str_of(current.folder))) return;
+    if (current.folder[0] != '\0') scratch_shut(&current.scratch);
+    scratch_open(&current.scratch);
+    str_copy(str_of(h->folder), current.folder, sizeof current.folder);
+}
+
+struct ledger *postgres_open(struct harness *h, int64_t queue_max) {
+    struct buf why = {0};
+    struct ledger *l = NULL;
+    postgres_database_for(h);
+    struct postgres_ledger_options o = postgres_options;
+    o.queue_max = queue_max;
+    if (o.url == NULL) o.url = current.scratch.url;
+    if (postgres_ledger_open(&o, &l, &why) != ERR_OK) fail_msg("%s", buf_cstr(&why));
+    buf_deinit(&why);
+    return l;
+}
+
+void postgres_url_with_port(const char *url, int port, char *out, size_t size) {
+    const char *path = strchr(strstr(url, "://") + 3, '/');
+    const char *colon = path;
+    while (*colon != ':') colon--;
+    int len = snprintf(out, size, "%.*s:%d%s", (int)(colon - url), url, port, path);
+    assert_true(len > 0 && (size_t)len < size);
+}
+
+void postgres_other_run(PGconn *c, const char *sql) {
+    PGresult *r = PQexec(c, sql);
+    ExecStatusType status = PQresultStatus(r);
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        fail_msg("%s: %s", sql, PQerrorMessage(c));
+    PQclear(r);
+}
+
+PGconn *postgres_other(const char *sql) {
+    PGconn *c = PQconnectdb(postgres_database()->url);
+    if (PQstatus(c) != CONNECTION_OK) fail_msg("%s", PQerrorMessage(c));
+    postgres_other_run(c, "BEGIN");
+    postgres_other_run(c, sql);
+    return c;
+}
+
+void postgres_other_end(PGconn *c) {
+    postgres_other_run(c, "COMMIT");
+    PQfinish(c);
+}

@@ -1,0 +1,388 @@
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "hot/redis/parts.h"
+#include "queue_steps.h"
+#include "redis_probe.h"
+#include "services.h"
+
+#define KEY 5
+#define WAIT_MS 20000
+
+struct house {
+    redisContext *probe;
+    struct redis_store *store;
+    struct hot *hot;
+    struct event event;
+    uv_loop_t loop;
+    bool is_attached;
+};
+
+static _Atomic int suspicions;
+
+static void on_suspect(void *to) {
+    (void)to;
+    suspicions++;
+}
+
+static struct redis_store *store_at(const char *url) {
+    struct redis_options o = {.address = probe_address(url), .deadline_ms = 500};
+    struct redis_store *s = redis_store_new(&o);
+    hot_listen(redis_store_hot(s), (struct hot_listener){.suspect = on_suspect});
+    return s;
+}
+
+static void build(struct house *h) {
+    *h = (struct house){.event = steps_event(KEY)};
+    str_copy(STR("T"), h->event.type, sizeof h->event.type);
+    str_copy(STR("5"), h->event.id, sizeof h->event.id);
+    struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
+    h->probe = probe_connect(&address);
+    probe_do(h->probe, "FLUSHALL");
+    probe_do(h->probe, "FUNCTION FLUSH");
+    h->store = store_at(services_start(SERVICE_REDIS)->redis_url);
+    h->hot = redis_store_hot(h->store);
+}
+
+static void demolish(struct house *h) {
+    if (h->is_attached) {
+        redis_store_detach(h->store);
+        uv_run(&h->loop, UV_RUN_DEFAULT);
+        assert_int_equal(uv_loop_close(&h->loop), 0);
+    }
+    redis_store_free(h->store);
+    probe_end(h->probe);
+    services_start(SERVICE_REDIS);
+}
+
+static struct hot_life look(struct house *h) {
+    struct hot_life life;
+    assert_int_equal(hot_look(h->hot, &life), ERR_OK);
+    return life;
+}
+
+/* With one event in it, and so many who wait. */
+static struct hot_life begin_life(struct house *h, uint32_t epoch, uint64_t entries) {
+    struct queues *q = redis_store_queues(h->store);
+    struct hot_life life = look(h);
+    life.epoch = epoch;
+    assert_int_equal(hot_rebuild(h->hot, &life), ERR_OK);
+    queues_restore_event(q, &h->event);
+    for (uint64_t seq = 1; seq <= entries; seq++) {
+        char user[24];
+        struct ledger_entry e = {.event_key = KEY, .seq = seq, .status = ENTRY_WAITING};
+        snprintf(user, sizeof user, "user%llu", (unsigned long long)seq);
+        e.user = str_of(user);
+        queues_restore(q, &e);
+    }
+    queues_recovered(q, KEY, entries + 1, 1000);
+    return life;
+}
+
+static void a_store_that_was_never_filled_is_in_no_life(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    struct hot_life life = look(&h);
+    assert_int_equal(life.epoch, 0);
+    assert_int_equal(strlen(life.identity), 81);
+    assert_int_equal(life.identity[40], '/');
+    demolish(&h);
+}
+
+static void a_life_begins_when_everything_is_there(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    struct hot_life life = begin_life(&h, 4, 1000);
+    assert_int_equal(look(&h).epoch, 0);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    assert_int_equal(look(&h).epoch, 4);
+    assert_string_equal(look(&h).identity, life.identity);
+    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 1000);
+    assert_int_equal(probe_number(h.probe, "HGET queue:{T:5}:meta epoch"), 4);
+
+    begin_life(&h, 5, 3);
+    assert_int_equal(look(&h).epoch, 0);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    assert_int_equal(look(&h).epoch, 5);
+    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 3);
+    demolish(&h);
+}
+
+static void only_what_is_ours_is_forgotten(void **state) {
+    (void)state;
+    static const char *const foreign[] = {
+        "queue",   "queues:{T:1}", "my:queue:{T:1}:meta", "lock:T",
+        "section", "limits:{T:1}", "admitone:{x}",        "popularity:ranking:{daily:20260101}"};
+    static const char *const families[] = {"queue", "section", "limit", "lock", "claim"};
+    struct house h;
+    build(&h);
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        probe_do(h.probe, "SET %s here", foreign[i]);
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        for (int n = 0; n < 700; n++) probe_do(h.probe, "SET %s:{T:%d}:any x", families[i], n);
+    probe_do(h.probe, "SELECT 1");
+    probe_do(h.probe, "SET queue:{T:1}:meta elsewhere");
+    begin_life(&h, 4, 0);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    assert_int_equal(probe_number(h.probe, "DBSIZE"), 1);
+    probe_do(h.probe, "SELECT 0");
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        assert_int_equal(probe_number(h.probe, "EXISTS %s", foreign[i]), 1);
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        assert_int_equal(probe_do(h.probe, "KEYS %s:{*}:any", families[i])->elements, 0);
+    demolish(&h);
+}
+
+static void another_run_of_the_store_is_not_filled(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    probe_do(h.probe, "SET queue:{T:1}:meta here");
+    struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
+    assert_int_equal(hot_rebuild(h.hot, &other), ERR_RECOVERING);
+    assert_int_equal(probe_number(h.probe, "EXISTS queue:{T:1}:meta"), 1);
+    demolish(&h);
+}
+
+static void one_command_that_fails_fails_the_filling(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    begin_life(&h, 4, 0);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    begin_life(&h, 5, 600);
+    probe_do(h.probe, "DEL queue:{T:5}:user");
+    probe_do(h.probe, "SET queue:{T:5}:user wrong");
+    struct ledger_entry e = {
+        .event_key = KEY, .seq = 900, .status = ENTRY_WAITING, .user = STR("late")};
+    queues_restore(redis_store_queues(h.store), &e);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+    assert_int_equal(look(&h).epoch, 0);
+    demolish(&h);
+}
+
+static void a_server_that_dies_fails_the_filling(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    begin_life(&h, 4, 300);
+    kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
+    struct ledger_entry e = {
+        .event_key = KEY, .seq = 900, .status = ENTRY_WAITING, .user = STR("late")};
+    for (int i = 0; i < 1000; i++) queues_restore(redis_store_queues(h.store), &e);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+    struct hot_life life;
+    assert_int_equal(hot_look(h.hot, &life), ERR_HOT_UNAVAILABLE);
+    demolish(&h);
+}
+
+static void a_filling_that_was_left_is_begun_anew(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    begin_life(&h, 4, 300);
+    begin_life(&h, 5, 2);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 2);
+    begin_life(&h, 6, 300); /* and left at the end of the store, too */
+    demolish(&h);
+}
+
+/* It stalled; meanwhile another node has filled the store for another life. */
+static void a_filling_that_was_overtaken_spoils_nothing(void **state) {
+    (void)state;
+    struct house h, other;
+    build(&h);
+    begin_life(&h, 4, 10);
+    other = h;
+    other.store = store_at(services_start(SERVICE_REDIS)->redis_url);
+    other.hot = redis_store_hot(other.store);
+    begin_life(&other, 5, 600);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+    assert_int_equal(look(&h).epoch, 0);
+    assert_int_equal(hot_rebuilt(other.hot), ERR_OK);
+    assert_int_equal(look(&h).epoch, 5);
+    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 600);
+    redis_store_free(other.store);
+    demolish(&h);
+}
+
+static void a_store_that_is_flushed_while_it_is_filled_begins_no_life(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    begin_life(&h, 4, 600);
+    probe_do(h.probe, "FLUSHALL");
+    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+    assert_int_equal(look(&h).epoch, 0);
+    demolish(&h);
+}
+
+/* As when the ledger is a new one: what was before does not matter. */
+static void a_life_may_have_a_lower_epoch_than_the_last(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    begin_life(&h, 4, 1);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    begin_life(&h, 1, 0);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    assert_int_equal(look(&h).epoch, 1);
+    demolish(&h);
+}
+
+static void another_run_or_a_copy_of_another_is_in_no_life(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    struct hot_life first = begin_life(&h, 4, 0);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
+    redisFree(h.probe);
+    struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
+    h.probe = probe_connect(&address);
+    assert_int_equal(look(&h).epoch, 0);
+    assert_string_not_equal(look(&h).identity, first.identity);
+    /* As it comes back from a snapshot, or with a replica that is promoted. */
+    probe_do(h.probe, "HSET admitone:{hot}:life epoch 4 identity %s", first.identity);
+    assert_int_equal(look(&h).epoch, 0);
+    demolish(&h);
+}
+
+struct looking {
+    struct look_op op;
+    bool is_done;
+};
+
+static void on_looked(struct look_op *l) {
+    CONTAINER_OF(l, struct looking, op)->is_done = true;
+}
+
+static enum err result_of_look(struct house *h) {
+    struct looking l = {.op = {.op = {.event_key = KEY, .now_ms = 1000}, .done = on_looked}};
+    queues_look(redis_store_queues(h->store), &l.op);
+    while (!l.is_done) uv_run(&h->loop, UV_RUN_NOWAIT); /* it may be done before it waits */
+    return l.op.op.result;
+}
+
+static void attach(struct house *h) {
+    assert_int_equal(uv_loop_init(&h->loop), 0);
+    redis_store_attach(h->store, &h->loop);
+    h->is_attached = true;
+    int64_t until = clock_steady_ms() + WAIT_MS;
+    while (!link_is_up(redis_worker_mine()->link)) {
+        assert_true(clock_steady_ms() < until);
+        uv_run(&h->loop, UV_RUN_ONCE);
+    }
+}
+
+static void operations_count_while_a_life_is_open(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    struct hot_life life = begin_life(&h, 4, 10);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    attach(&h);
+    assert_int_equal(result_of_look(&h), ERR_RECOVERING);
+    hot_open(h.hot, &life);
+    assert_int_equal(result_of_look(&h), ERR_OK);
+    hot_shut(h.hot);
+    assert_int_equal(result_of_look(&h), ERR_RECOVERING);
+    demolish(&h);
+}
+
+static void functions_that_were_flushed_are_loaded_again(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    struct hot_life life = begin_life(&h, 4, 10);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    hot_open(h.hot, &life);
+    attach(&h);
+    for (int i = 0; i < 3; i++) {
+        probe_do(h.probe, "FUNCTION FLUSH");
+        assert_int_equal(result_of_look(&h), ERR_OK);
+        assert_int_equal(probe_do(h.probe, "FUNCTION LIST")->elements, 1);
+    }
+    demolish(&h);
+}
+
+/* Trap 31: nothing is set anew by whoever comes first; it is told, and rebuilt. */
+static void a_store_that_was_flushed_is_suspect(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    struct hot_life life = begin_life(&h, 4, 10);
+    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    hot_open(h.hot, &life);
+    attach(&h);
+    assert_int_equal(result_of_look(&h), ERR_OK);
+    int64_t until = clock_steady_ms() + WAIT_MS; /* news of the store's return come first */
+    while (suspicions == 0) assert_true(clock_steady_ms() < until);
+    int before = suspicions;
+    probe_do(h.probe, "FLUSHALL");
+    assert_int_equal(result_of_look(&h), ERR_RECOVERING);
+    assert_int_equal(suspicions, before + 1);
+    assert_int_equal(probe_number(h.probe, "DBSIZE"), 0);
+    assert_int_equal(look(&h).epoch, 0);
+    demolish(&h);
+}
+
+static void lives_are_looked_at_through_sentinels(void **state) {
+    (void)state;
+    struct house h;
+    build(&h);
+    const struct services *s = services_start(SERVICE_SENTINEL);
+    struct redis_store *store = store_at(s->sentinel_url);
+    struct hot_life life, again;
+    assert_int_equal(hot_look(redis_store_hot(store), &life), ERR_OK);
+    assert_int_equal(life.epoch, 0);
+    life.epoch = 9;
+    assert_int_equal(hot_rebuild(redis_store_hot(store), &life), ERR_OK);
+    assert_int_equal(hot_rebuilt(redis_store_hot(store)), ERR_OK);
+    assert_int_equal(hot_look(redis_store_hot(store), &again), ERR_OK);
+    assert_int_equal(again.epoch, 9);
+    redis_store_free(store);
+    demolish(&h);
+    services_stop(SERVICE_SENTINEL);
+}
+
+static int begin_test(void **state) {
+    (void)state;
+    suspicions = 0;
+    return 0;
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, begin_test)
+
+int main(void) {
+    log_setup((enum log_level)(LOG_ERROR + 1), LOG_LOGFMT); /* failures are made on purpose */
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        TEST(a_store_that_was_never_filled_is_in_no_life),
+        TEST(a_life_begins_when_everything_is_there),
+        TEST(only_what_is_ours_is_forgotten),
+        TEST(another_run_of_the_store_is_not_filled),
+        TEST(one_command_that_fails_fails_the_filling),
+        TEST(a_server_that_dies_fails_the_filling),
+        TEST(a_filling_that_was_left_is_begun_anew),
+        TEST(a_filling_that_was_overtaken_spoils_nothing),
+        TEST(a_store_that_is_flushed_while_it_is_filled_begins_no_life),
+        TEST(a_life_may_have_a_lower_epoch_than_the_last),
+        TEST(another_run_or_a_copy_of_another_is_in_no_life),
+        TEST(operations_count_while_a_life_is_open),
+        TEST(functions_that_were_flushed_are_loaded_again),
+        TEST(a_store_that_was_flushed_is_suspect),
+        TEST(lives_are_looked_at_through_sentinels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/* A row that somebody keeps locked delays those who need it, and nobody else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "ledger_desk.h"
+#include "ledger_postgres.h"
+
+/* Far more than anybody needs who does not wait, far less than the locks are kept. */
+#define FAST_MS 1500
+
+/* Section 0 is of mode `slot`, section 1 of mode `seat`. */
+static void open_desk(struct desk *d, int64_t wait_ms) {
+    postgres_options.pessimistic_wait_ms = wait_ms;
+    desk_open(d, postgres_open, 2, 20);
+    struct event *wanted = event_copy(d->event);
+    wanted->sections[1].mode = SECTION_MODE_SEAT;
+    wanted->max_per_user = 20;
+    mem_free(d->event);
+    d->event = harness_store(&d->h, d->l, wanted);
+    mem_free(wanted);
+}
+
+static void shut_desk(struct desk *d) {
+    desk_assert_sound(d);
+    desk_shut(d);
+    postgres_shut();
+}
+
+static PGconn *lock_seat(const struct desk *d, size_t section, int seat) {
+    char sql[160];
+    snprintf(sql, sizeof sql,
+             "SELECT FROM seats WHERE section_id = %lld AND seat_no = %d FOR UPDATE",
+             (long long)d->event->sections[section].key, seat);
+    return postgres_other(sql);
+}
+
+struct hold {
+    struct reservation *wanted;
+    struct test_record r;
+};
+
+static void submit_hold(struct desk *d, struct hold *h, uint64_t number, const char *user,
+                        uint64_t seq, size_t section, enum strategy strategy,
+                        const uint32_t *seats) {
+    h->wanted = desk_wanted(d, number, user, seq, section, seats);
+    h->wanted->strategy = strategy;
+    test_hold(&h->r, h->wanted);
+    assert_int_equal(ledger_submit(d->l, &h->r.record), ERR_OK);
+}
+
+static enum err end_hold(struct desk *d, struct hold *h) {
+    harness_wait_back(&d->h, &h->r, 1);
+    mem_free(h->wanted);
+    return h->r.record.result;
+}
+
+/* Others of the same event, and of a section one of whose seats is locked: the first. */
+static void assert_others_are_fast(struct desk *d, uint64_t first_seq) {
+    for (uint32_t seat = 2; seat <= 20; seat++) {
+        char user[16];
+        uint64_t seq = first_seq + seat;
+        snprintf(user, sizeof user, "other%d", (int)seat);
+        int64_t began_ms = clock_steady_ms();
+        desk_enter(d, seq, user);
+        assert_int_equal(desk_hold(d, seq, user, seq, 0, SEATS(seat)), ERR_OK);
+        assert_in_range(clock_steady_ms() - began_ms, 0, FAST_MS);
+    }
+}
+
+static void locked_row_delays_only_who_needs_it(void **state) {
+    (void)state;
+    struct desk d;
+    open_desk(&d, 10000);
+    desk_enter(&d, 1, "a");
+    desk_enter(&d, 2, "b");
+    desk_enter(&d, 3, "c");
+    assert_int_equal(desk_hold(&d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_hold(&d, 2, "a", 1, 1, SEATS(7)), ERR_OK);
+
+    /* One seat of either section, and everybody who wants it: each strategy, a confirmation, an
+     * expiry, somebody who leaves. */
+    PGconn *slot = lock_seat(&d, 0, 1);
+    PGconn *seat = lock_seat(&d, 1, 7);
+    PGconn *free = lock_seat(&d, 1, 8);
+    struct hold pessimistic, optimistic;
+    struct test_record confirm, expire, leave;
+    struct uuid ids[2] = {desk_id(1), desk_id(2)};
+    bool expired, ended, cancelled;
+    uint64_t seq = 1;
+    submit_hold(&d, &pessimistic, 3, "b", 2, 1, STRATEGY_PESSIMISTIC, SEATS(8));
+    submit_hold(&d, &optimistic, 4, "c", 3, 1, STRATEGY_OPTIMISTIC, SEATS(8));
+    test_confirm(&confirm, &ids[0], "a", 2500);
+    test_expire(&expire, &ids[1], 1, &expired, 3500);
+    test_end(&leave, d.event->key, ENTRY_LEFT, &seq, 1, &ended);
+    leave.end.user = STR("a");
+    leave.end.cancels = ids;
+    leave.end.cancel_count = 1;
+    leave.end.cancelled = &cancelled;
+    assert_int_equal(ledger_submit(d.l, &confirm.record), ERR_OK);
+    assert_int_equal(ledger_submit(d.l, &expire.record), ERR_OK);
+    assert_int_equal(ledger_submit(d.l, &leave.record), ERR_OK);
+
+    assert_others_are_fast(&d, 10);
+    assert_false(pessimistic.r.back || optimistic.r.back || confirm.back || expire.back ||
+                 leave.back);
+
+    postgres_other_end(slot);
+    postgres_other_end(seat);
+    postgres_other_end(free);
+    enum err first = end_hold(&d, &pessimistic);
+    enum err second = end_hold(&d, &optimistic);
+    assert_true((first == ERR_OK && second == ERR_SEAT_TAKEN) ||
+                (first == ERR_SEAT_TAKEN && second == ERR_OK));
+    harness_wait_back(&d.h, &confirm, 1);
+    harness_wait_back(&d.h, &expire, 1);
+    harness_wait_back(&d.h, &leave, 1);
+    assert_int_equal(expire.record.result, ERR_OK);
+    assert_true(expired);
+    /* Whichever of the two came first. */
+    assert_int_equal(leave.record.result, ERR_OK);
+    assert_true(confirm.confirm.confirmed != cancelled);
+    test_record_deinit(&confirm);
+    shut_desk(&d);
+}
+
+static void pessimistic_waits_and_then_holds(void **state) {
+    (void)state;
+    struct desk d;
+    open_desk(&d, 20000);
+    desk_enter(&d, 1, "a");
+    PGconn *other = lock_seat(&d, 1, 5);
+    struct hold h;
+    submit_hold(&d, &h, 1, "a", 1, 1, STRATEGY_PESSIMISTIC, SEATS(4, 5));
+    harness_turn_for(&d.h, 400);
+    assert_false(h.r.back);
+    postgres_other_end(other);
+    assert_int_equal(end_hold(&d, &h), ERR_OK);
+    desk_assert_counts(&d, 1, 2, 0);
+    shut_desk(&d);
+}
+
+static void pessimistic_does_not_wait_for_ever(void **state) {
+    (void)state;
+    enum { WAIT_MS = 600, HOLDS = 3 * PG_WAITER_THREADS };
+    struct desk d;
+    open_desk(&d, WAIT_MS);
+    PGconn *other = lock_seat(&d, 1, 5);
+    struct hold h[HOLDS];
+    char users[HOLDS][16];
+    int64_t began_ms = clock_steady_ms();
+    for (uint64_t i = 0; i < HOLDS; i++) {
+        snprintf(users[i], sizeof users[i], "user%d", (int)i);
+        desk_enter(&d, i + 1, users[i]);
+    }
+    int64_t submitted_ms = clock_steady_ms();
+    for (uint64_t i = 0; i < HOLDS; i++)
+        submit_hold(&d, &h[i], i + 1, users[i], i + 1, 1, STRATEGY_PESSIMISTIC, SEATS(5));
+    /* Also those for whom there was no thread. */
+    for (size_t i = 0; i < HOLDS; i++) {
+        assert_int_equal(end_hold(&d, &h[i]), ERR_LOCK_TIMEOUT);
+        assert_in_range(clock_steady_ms() - began_ms, WAIT_MS / 2, INT64_MAX);
+        assert_false(h[i].r.hold.held);
+    }
+    assert_in_range(clock_steady_ms() - submitted_ms, WAIT_MS / 2, WAIT_MS + 5 * FAST_MS);
+    postgres_other_end(other);
+    assert_int_equal(desk_seat(&d, 1, 5, NULL), SEAT_AVAILABLE);
+    shut_desk(&d);
+}
+
+static void deadlock_is_replayed(void **state) {
+    (void)state;
+    struct desk d;
+    open_desk(&d, 20000);
+    desk_enter(&d, 1, "a");
+    PGconn *other = lock_seat(&d, 1, 5);
+    struct hold h;
+    submit_hold(&d, &h, 1, "a", 1, 1, STRATEGY_PESSIMISTIC, SEATS(4, 5));
+    harness_turn_for(&d.h, 300);
+    /* The hold has 4 and waits for 5; who has 5 waits for 4. The server ends one of them: the one
+     * that has waited longer looks first, and that is the hold. */
+    char sql[160];
+    snprintf(sql, sizeof sql,
+             "SELECT FROM seats WHERE section_id = %lld AND seat_no = 4 FOR UPDATE",
+             (long long)d.event->sections[1].key);
+    postgres_other_run(other, sql);
+    assert_false(h.r.back);
+    postgres_other_end(other);
+    assert_int_equal(end_hold(&d, &h), ERR_OK);
+    shut_desk(&d);
+}
+
+static void blocked_record_leaves_its_batch(void **state) {
+    (void)state;
+    enum { ENTERS = 40 };
+    struct desk d;
+    open_desk(&d, 10000);
+    struct test_record r;
+    test_enter(&r, d.event->key, 1, "a", ENTRY_WAITING);
+    assert_int_equal(harness_submit(&d.h, d.l, &r), ERR_OK);
+    PGconn *other = postgres_other("SELECT FROM queue_entries WHERE seq = 1 FOR UPDATE");
+    struct test_record enters[ENTERS];
+    struct test_record admit;
+    char users[ENTERS][16];
+    struct entry_change change = {.seq = 1, .expires_ms = 9000};
+    bool kept = false;
+    for (uint64_t i = 0; i < ENTERS; i++) {
+        snprintf(users[i], sizeof users[i], "user%d", (int)i);
+        test_enter(&enters[i], d.event->key, i + 2, users[i], ENTRY_WAITING);
+    }
+    test_admit(&admit, d.event->key, &change, 1, &kept);
+    for (size_t i = 0; i < ENTERS; i++) {
+        if (i == ENTERS / 2) assert_int_equal(ledger_submit(d.l, &admit.record), ERR_OK);
+        assert_int_equal(ledger_submit(d.l, &enters[i].record), ERR_OK);
+    }
+    harness_wait_back(&d.h, enters, ENTERS);
+    for (size_t i = 0; i < ENTERS; i++) assert_int_equal(enters[i].record.result, ERR_OK);
+    assert_false(admit.back);
+    postgres_other_end(other);
+    harness_wait_back(&d.h, &admit, 1);
+    assert_int_equal(admit.record.result, ERR_OK);
+    assert_true(kept);
+    shut_desk(&d);
+}
+
+static void locked_section_leaves_the_queue_alone(void **state) {
+    (void)state;
+    struct desk d;
+    open_desk(&d, 10000);
+    desk_enter(&d, 1, "a");
+    PGconn *other = postgres_other("SELECT FROM sections FOR UPDATE");
+    struct hold h;
+    submit_hold(&d, &h, 1, "a", 1, 0, STRATEGY_SLOT, SEATS(1, 2));
+    for (uint64_t i = 2; i < 12; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "user%d", (int)i);
+        int64_t began_ms = clock_steady_ms();
+        desk_enter(&d, i, user);
+        assert_in_range(clock_steady_ms() - began_ms, 0, FAST_MS);
+    }
+    assert_false(h.r.back);
+    postgres_other_end(other);
+    assert_int_equal(end_hold(&d, &h), ERR_OK);
+    desk_assert_counts(&d, 0, 2, 0);
+    shut_desk(&d);
+}
+
+static void optimists_conflict_for_real(void **state) {
+    (void)state;
+    enum { HOLDS = 16 };
+    struct desk d;
+    open_desk(&d, 10000);
+    static const int64_t version = 0;
+    struct hold h[HOLDS];
+    char users[HOLDS][16];
+    for (uint64_t i = 0; i < HOLDS; i++) {
+        snprintf(users[i], sizeof users[i], "user%d", (int)i);
+        desk_enter(&d, i + 1, users[i]);
+    }
+    for (uint64_t i = 0; i < HOLDS; i++) {
+        h[i].wanted = desk_wanted(&d, i + 1, users[i], i + 1, 1, SEATS(5));
+        h[i].wanted->strategy = STRATEGY_OPTIMISTIC;
+        test_hold(&h[i].r, h[i].wanted);
+        h[i].r.hold.versions = &version;
+        assert_int_equal(ledger_submit(d.l, &h[i].r.record), ERR_OK);
+    }
+    int won = 0;
+    int lost = 0;
+    for (size_t i = 0; i < HOLDS; i++) {
+        enum err e = end_hold(&d, &h[i]);
+        won += e == ERR_OK;
+        lost += e == ERR_CONFLICT;
+    }
+    assert_int_equal(won, 1);
+    assert_int_equal(lost, HOLDS - 1);
+    shut_desk(&d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(locked_row_delays_only_who_needs_it),
+        cmocka_unit_test(pessimistic_waits_and_then_holds),
+        cmocka_unit_test(pessimistic_does_not_wait_for_ever),
+        cmocka_unit_test(deadlock_is_replayed),
+        cmocka_unit_test(blocked_record_leaves_its_batch),
+        cmocka_unit_test(locked_section_leaves_the_queue_alone),
+        cmocka_unit_test(optimists_conflict_for_real),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+/* Opening: several nodes at once, and what people are told when it can't be. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ledger_postgres.h"
+
+static int set_up(void **state) {
+    struct harness *h = mem_new(sizeof *h);
+    harness_init(h);
+    postgres_database_for(h);
+    *state = h;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    postgres_shut();
+    harness_deinit(*state);
+    mem_free(*state);
+    return 0;
+}
+
+static void forget_everything(void) {
+    scratch_sql(postgres_database(), "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+}
+
+struct opening {
+    pthread_t thread;
+    struct ledger *l;
+    struct buf why;
+};
+
+static void *open_beside(void *arg) {
+    struct opening *o = arg;
+    struct postgres_ledger_options options = postgres_options;
+    options.url = postgres_database()->url;
+    postgres_ledger_open(&options, &o->l, &o->why);
+    return NULL;
+}
+
+static void nodes_may_start_at_once(void **state) {
+    (void)state;
+    enum { NODES = 6 };
+    struct opening nodes[NODES] = {0};
+    forget_everything();
+    for (int i = 0; i < NODES; i++)
+        assert_int_equal(pthread_create(&nodes[i].thread, NULL, open_beside, &nodes[i]), 0);
+    for (int i = 0; i < NODES; i++) pthread_join(nodes[i].thread, NULL);
+    for (int i = 0; i < NODES; i++)
+        if (nodes[i].l == NULL) fail_msg("%s", buf_cstr(&nodes[i].why));
+    assert_int_equal(scratch_number(postgres_database(), "SELECT count(*) FROM schema_version"),
+                     scratch_number(postgres_database(), "SELECT max(number) FROM schema_version"));
+    bool seen[NODES + 1] = {0};
+    for (int i = 0; i < NODES; i++) {
+        uint32_t epoch = ledger_epoch(nodes[i].l);
+        assert_in_range(epoch, 1, NODES);
+        assert_false(seen[epoch]);
+        seen[epoch] = true;
+        ledger_close(nodes[i].l);
+    }
+}
+
+static void refused(const char *url, bool read_only, struct buf *why) {
+    struct ledger *l = NULL;
+    struct postgres_ledger_options o = {.url = url, .read_only = read_only, .deadline_ms = 2000};
+    buf_clear(why);
+    assert_int_equal(postgres_ledger_open(&o, &l, why), ERR_LEDGER_FAILED);
+    assert_null(l);
+}
+
+static void assert_says(struct buf *why, const char *word) {
+    if (strstr(buf_cstr(why), word) == NULL) fail_msg("no \"%s\" in: %s", word, buf_cstr(why));
+}
+
+static void whatever_is_wrong_is_told_without_the_password(void **state) {
+    (void)state;
+    struct buf why = {0};
+    char url[400];
+    refused("postgres://someone:s3cret@127.0.0.1:1/tickets", false, &why);
+    assert_says(&why, "host=127.0.0.1");
+    assert_says(&why, "port=1");
+    assert_says(&why, "dbname=tickets");
+    assert_says(&why, "user=someone");
+    assert_says(&why, "refused");
+    assert_null(strstr(buf_cstr(&why), "s3cret"));
+    refused("postgres://someone:s3cret%zz@127.0.0.1:1/tickets", false, &why);
+    assert_says(&why, "malformed");
+    assert_null(strstr(buf_cstr(&why), "s3cret"));
+    snprintf(url, sizeof url, "%s_not", postgres_database()->url);
+    refused(url, false, &why);
+    assert_says(&why, "does not exist");
+    buf_deinit(&why);
+}
+
+static void schema_of_a_newer_program_is_left_alone(void **state) {
+    (void)state;
+    struct buf why = {0};
+    scratch_sql(postgres_database(), "INSERT INTO schema_version VALUES (999, 1)");
+    refused(postgres_database()->url, false, &why);
+    assert_says(&why, "999");
+    refused(postgres_database()->url, true, &why);
+    assert_says(&why, "999");
+    buf_deinit(&why);
+}
+
+static void who_only_reads_makes_no_tables(void **state) {
+    struct harness *h = *state;
+    struct buf why = {0};
+    forget_everything();
+    refused(postgres_database()->url, true, &why);
+    assert_says(&why, "start its server once");
+    buf_deinit(&why);
+    assert_int_equal(scratch_number(postgres_database(),
+                                    "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"),
+                     0);
+    ledger_close(postgres_open(h, 0));
+    postgres_options.read_only = true;
+    struct ledger *l = postgres_open(h, 0);
+    assert_int_equal(ledger_epoch(l), 0);
+    assert_int_equal(ledger_load(l, &(struct ledger_reader){0}), ERR_OK);
+    ledger_close(l);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(nodes_may_start_at_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(whatever_is_wrong_is_told_without_the_password, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(schema_of_a_newer_program_is_left_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_only_reads_makes_no_tables, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

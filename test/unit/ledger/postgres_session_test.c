@@ -1,0 +1,226 @@
+/* What becomes of records when the connection breaks, at the commit above all. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cut_proxy.h"
+#include "ledger_desk.h"
+#include "ledger_postgres.h"
+#include "services.h"
+
+#define DEADLINE_MS 1500
+
+struct fixture {
+    struct desk d; /* whose ledger is behind the proxy */
+    struct cut_proxy *proxy;
+    char url[320];
+    struct ledger *direct; /* the same, not behind it */
+};
+
+static struct fixture *behind;
+
+/* The ledger of a desk: the database first, then its URL with the proxy's port. */
+static struct ledger *open_behind(struct harness *h, int64_t queue_max) {
+    postgres_database_for(h);
+    postgres_url_with_port(postgres_database()->url, cut_proxy_port(behind->proxy), behind->url,
+                           sizeof behind->url);
+    postgres_options.url = behind->url;
+    postgres_options.deadline_ms = DEADLINE_MS;
+    return postgres_open(h, queue_max);
+}
+
+static int set_up(void **state) {
+    struct fixture *f = mem_new(sizeof *f);
+    behind = f;
+    f->proxy = cut_proxy_start(services_start(SERVICE_POSTGRES)->postgres_port);
+    desk_open(&f->d, open_behind, 2, 10);
+    postgres_options.url = NULL;
+    f->direct = postgres_open(&f->d.h, 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
+    ledger_close(f->direct);
+    desk_shut(&f->d);
+    cut_proxy_stop(f->proxy);
+    postgres_shut();
+    mem_free(f);
+    return 0;
+}
+
+static bool is_writable(void *arg) {
+    struct ledger_health health;
+    ledger_health(arg, &health);
+    return health.writable;
+}
+
+static enum err enter(struct fixture *f, uint64_t seq, const char *user) {
+    struct test_record r;
+    test_enter(&r, f->d.event->key, seq, user, ENTRY_ACTIVE);
+    r.enter.expires_ms = 100000;
+    return harness_submit(&f->d.h, f->d.l, &r);
+}
+
+/* As the other one sees it. */
+static enum entry_status entry(struct fixture *f, uint64_t seq) {
+    struct test_record r;
+    test_get(&r, f->d.event->key, seq);
+    assert_int_equal(harness_ask(&f->d.h, f->direct, &r), ERR_OK);
+    return r.get.status;
+}
+
+static void commit_whose_answer_was_lost_stands(void **state) {
+    struct fixture *f = *state;
+    cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_NOTHING);
+    assert_int_equal(enter(f, 1, "a"), ERR_OK);
+    assert_true(cut_proxy_has_cut(f->proxy));
+    assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
+
+    /* And what it said is what it did. */
+    struct reservation *wanted = desk_wanted(&f->d, 1, "a", 1, 0, SEATS(3, 4));
+    struct test_record r;
+    test_hold(&r, wanted);
+    cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_NOTHING);
+    assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);
+    assert_true(cut_proxy_has_cut(f->proxy) && r.hold.held);
+    assert_int_equal(desk_seat(&f->d, 0, 3, NULL), SEAT_HELD);
+    mem_free(wanted);
+    desk_assert_counts(&f->d, 0, 2, 0);
+    desk_assert_sound(&f->d);
+}
+
+static void commit_that_never_arrived_was_none(void **state) {
+    struct fixture *f = *state;
+    cut_proxy_set(f->proxy, CUT_BEFORE_COMMIT, CUT_NOTHING);
+    assert_int_equal(enter(f, 1, "a"), ERR_LEDGER_FAILED);
+    assert_true(cut_proxy_has_cut(f->proxy));
+    assert_int_equal(entry(f, 1), ENTRY_NONE);
+    harness_wait(&f->d.h, is_writable, f->d.l);
+    assert_int_equal(enter(f, 1, "a"), ERR_OK);
+}
+
+static void hand_over_of_a_failed_record_is_taken_back(void **state) {
+    struct fixture *f = *state;
+    desk_enter(&f->d, 1, "a");
+    assert_int_equal(desk_hold(&f->d, 1, "a", 1, 0, SEATS(3)), ERR_OK);
+    struct uuid id = desk_id(1);
+    struct test_record r;
+    test_confirm(&r, &id, "a", 2500);
+    cut_proxy_set(f->proxy, CUT_BEFORE_COMMIT, CUT_NOTHING);
+    assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_LEDGER_FAILED);
+    assert_null(r.confirm.stored);
+    assert_false(r.confirm.confirmed || r.confirm.completed);
+    assert_int_equal(desk_status(&f->d, 1), RESERVATION_HELD);
+}
+
+static void what_nobody_can_tell_in_time_is_unknown(void **state) {
+    struct fixture *f = *state;
+    int64_t began_ms = clock_steady_ms();
+    cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_REFUSED);
+    assert_int_equal(enter(f, 1, "a"), ERR_LEDGER_UNKNOWN);
+    assert_in_range(clock_steady_ms() - began_ms, DEADLINE_MS, 4 * DEADLINE_MS);
+    assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
+    cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
+    harness_wait(&f->d.h, is_writable, f->d.l);
+    /* Whoever is told so asks again: the same once more is the same. */
+    assert_int_equal(enter(f, 1, "a"), ERR_OK);
+}
+
+static void while_a_commit_is_asked_after_the_next_are_answered(void **state) {
+    struct fixture *f = *state;
+    struct test_record first, second;
+    test_enter(&first, f->d.event->key, 1, "a", ENTRY_ACTIVE);
+    test_enter(&second, f->d.event->key, 2, "b", ENTRY_ACTIVE);
+    cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_REFUSED);
+    assert_int_equal(ledger_submit(f->d.l, &first.record), ERR_OK);
+    while (!cut_proxy_has_cut(f->proxy)) harness_turn_for(&f->d.h, 1);
+    assert_int_equal(harness_submit(&f->d.h, f->d.l, &second), ERR_LEDGER_FAILED);
+    assert_false(first.back);
+    harness_wait_back(&f->d.h, &first, 1);
+    assert_int_equal(first.record.result, ERR_LEDGER_UNKNOWN);
+}
+
+static void server_that_is_silent_is_given_up(void **state) {
+    struct fixture *f = *state;
+    int64_t began_ms = clock_steady_ms();
+    cut_proxy_set(f->proxy, CUT_SILENT, CUT_NOTHING);
+    assert_int_equal(enter(f, 1, "a"), ERR_LEDGER_FAILED);
+    assert_in_range(clock_steady_ms() - began_ms, 0, 4 * DEADLINE_MS);
+    assert_false(is_writable(f->d.l));
+    /* From now on nobody waits. */
+    began_ms = clock_steady_ms();
+    for (uint64_t i = 2; i < 12; i++) assert_int_equal(enter(f, i, "a"), ERR_LEDGER_FAILED);
+    assert_in_range(clock_steady_ms() - began_ms, 0, DEADLINE_MS);
+    cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
+    harness_wait(&f->d.h, is_writable, f->d.l);
+    assert_int_equal(enter(f, 1, "a"), ERR_OK);
+    assert_int_equal(entry(f, 2), ENTRY_NONE);
+}
+
+/* Those who lose an idle connection don't notice before they use it: nobody is to suffer for it. */
+static void idle_connections_are_replaced_unnoticed(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(enter(f, 1, "a"), ERR_OK);
+    struct reservation *wanted = desk_wanted(&f->d, 1, "a", 1, 0, SEATS(1));
+    struct reservation *other = desk_wanted(&f->d, 2, "a", 1, 0, SEATS(2));
+    wanted->strategy = other->strategy = STRATEGY_OPTIMISTIC;
+    struct test_record r;
+    test_hold(&r, wanted);
+    assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);
+    cut_proxy_set(f->proxy, CUT_REFUSED, CUT_NOTHING);
+    harness_turn_for(&f->d.h, 50);
+    cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
+    test_hold(&r, other);
+    assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);
+    struct uuid id = desk_id(2);
+    test_reservation_get(&r, &id);
+    assert_int_equal(harness_ask(&f->d.h, f->d.l, &r), ERR_OK);
+    assert_non_null(r.reservation_get.found);
+    test_record_deinit(&r);
+    mem_free(wanted);
+    mem_free(other);
+}
+
+static bool is_not_writable(void *arg) {
+    return !is_writable(arg);
+}
+
+static void restarted_server_is_written_to_again(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(enter(f, 1, "a"), ERR_OK);
+    services_stop(SERVICE_POSTGRES);
+    /* It notices by itself. */
+    harness_wait(&f->d.h, is_not_writable, f->d.l);
+    int64_t began_ms = clock_steady_ms();
+    assert_int_equal(enter(f, 2, "b"), ERR_LEDGER_FAILED);
+    assert_in_range(clock_steady_ms() - began_ms, 0, DEADLINE_MS);
+    services_start(SERVICE_POSTGRES);
+    harness_wait(&f->d.h, is_writable, f->d.l);
+    assert_int_equal(enter(f, 3, "c"), ERR_OK);
+    assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
+    assert_int_equal(entry(f, 2), ENTRY_NONE);
+    desk_assert_sound(&f->d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(commit_whose_answer_was_lost_stands, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(commit_that_never_arrived_was_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(hand_over_of_a_failed_record_is_taken_back, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_nobody_can_tell_in_time_is_unknown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(while_a_commit_is_asked_after_the_next_are_answered, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(server_that_is_silent_is_given_up, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(idle_connections_are_replaced_unnoticed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(restarted_server_is_written_to_again, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
