@@ -44,8 +44,6 @@ static void on_task(struct task *task) {
 /* ---- on its own thread ---- */
 
 static void tell(const struct sweep *s) {
-    static const char *const ends[] = {
-        [DIFFERENCE_REPAIRED] = "repaired", [DIFFERENCE_FAILED] = "failed"};
     const struct reconcile *r = &s->reconcile;
     int64_t totals[DIFFERENCE_FAILED + 1] = {0};
     struct buf text = {0};
@@ -57,8 +55,9 @@ static void tell(const struct sweep *s) {
             continue;
         buf_clear(&text);
         difference_describe(r, d, &text);
-        log_warn(msg("hot store and ledger differed"), kv_str("what", buf_str(&text)),
-                 kv("result", ends[d->end]), kv_str("error", err_code(d->error)));
+        log_warn(
+            msg("hot store and ledger differed"), kv_str("what", buf_str(&text)),
+            kv_str("result", d->end == DIFFERENCE_REPAIRED ? STR("repaired") : err_code(d->error)));
     }
     buf_deinit(&text);
     if (totals[DIFFERENCE_REPAIRED] + totals[DIFFERENCE_FAILED] > 0)
