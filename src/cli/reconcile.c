@@ -32,6 +32,10 @@ static void add_hot_name(const struct settings *s, struct buf *out) {
     buf_addf(out, "Redis at %.*s", (int)strcspn(host, "?"), host);
 }
 
+static void add_count(struct buf *out, size_t count, const char *of_what) {
+    buf_addf(out, "%zu %s%s", count, of_what, count == 1 ? "" : "s");
+}
+
 static void print_head(const struct reconciling *x, uint32_t epoch) {
     struct buf text = {0};
     add_hot_name(&x->settings, &text);
@@ -82,10 +86,10 @@ static void on_timer(uv_timer_t *timer) {
 /* Waits for as long as a difference must have lasted; meanwhile the hot store is connected to. */
 static void repair(struct reconciling *x) {
     struct buf text = {0};
+    buf_add_char(&text, '\n');
+    add_count(&text, x->reconcile.difference_count + x->reconcile.left_out, "difference");
     buf_addf(&text,
-             "\n%zu differ. What still does in %.1f s is repaired: all that is on its way "
-             "has arrived by then.\n\n",
-             x->reconcile.difference_count + x->reconcile.left_out,
+             "; what lasts for %.1f s is repaired: all that is on its way has arrived by then\n\n",
              (double)x->reconcile.wait_ms / 1000);
     cli_print(&text);
     buf_deinit(&text);
@@ -125,18 +129,19 @@ static int print_result(const struct reconcile *r) {
     }
     size_t missing = count_missing(r);
     struct buf text = {0};
-    buf_addf(&text,
-             "\n%zu events compared, %zu differences: %zu repaired, %zu only for a moment, "
-             "%zu could not be repaired\n",
-             r->event_count - missing, r->difference_count + r->left_out, ends[DIFFERENCE_REPAIRED],
-             ends[DIFFERENCE_GONE], ends[DIFFERENCE_FAILED]);
+    buf_add_char(&text, '\n');
+    add_count(&text, r->event_count - missing, "event");
+    buf_add(&text, STR(" compared, "));
+    add_count(&text, r->difference_count + r->left_out, "difference");
+    buf_addf(&text, ": %zu repaired, %zu only for a moment, %zu could not be repaired\n",
+             ends[DIFFERENCE_REPAIRED], ends[DIFFERENCE_GONE], ends[DIFFERENCE_FAILED]);
     if (r->left_out > 0)
         buf_addf(&text, "%zu more were left for the next time: run it again\n", r->left_out);
-    if (missing > 0)
-        buf_addf(&text,
-                 "%zu events are missing in Redis. 'redis-cli DEL admitone:{hot}:life' has "
-                 "the nodes rebuild it from the ledger\n",
-                 missing);
+    if (missing > 0) {
+        add_count(&text, missing, "event");
+        buf_add(&text, STR(" missing in Redis: 'redis-cli DEL admitone:{hot}:life' has the nodes "
+                           "rebuild it from the ledger\n"));
+    }
     cli_print(&text);
     buf_deinit(&text);
     return ends[DIFFERENCE_FAILED] + r->left_out + missing == 0 ? 0 : 1;

@@ -85,7 +85,7 @@ test('what differs is told, repaired in favour of the ledger, and does not diffe
   const agreed = reconcile(flags);
   assert.equal(agreed.status, 0, agreed.stderr);
   assert.match(agreed.stdout, /^ {2}CONCERT\/1 +6 +6 +2 +2 +0$/m);
-  assert.match(agreed.stdout, /^1 events compared, 0 differences: 0 repaired,/m);
+  assert.match(agreed.stdout, /^1 event compared, 0 differences: 0 repaired,/m);
 
   const [eve, flo, gus] = ['eve', 'flo', 'gus'].map(seqOf);
   redis('HDEL', 'queue:{CONCERT:1}:entry', eve);
@@ -101,7 +101,7 @@ test('what differs is told, repaired in favour of the ledger, and does not diffe
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, entry ${eve}: WAITING in the ledger, not live in the hot store$`, 'm'));
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, entry ${flo}: not live in the ledger, WAITING in the hot store$`, 'm'));
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, reservation ${confirmed.id}: CONFIRMED with 2 seats in the ledger, not live`, 'm'));
-  assert.match(stdout, /^1 events compared, 3 differences: 3 repaired, 0 only for a moment, 0 could not be repaired$/m);
+  assert.match(stdout, /^1 event compared, 3 differences: 3 repaired, 0 only for a moment, 0 could not be repaired$/m);
   assert.equal(await firstSeats(hall), 'HHAACCAA');
   assert.equal((await hall.status(waiting[0].entryToken)).position, 1);
   assert.equal((await hall.status(waiting[1].entryToken)).status, 'LEFT');
@@ -128,10 +128,10 @@ test('what has differed for less than twice the deadline is left alone', async (
   const args = ['reconcile', ...flags, '--ledger-deadline-ms', '1500'];
   await until('it is old enough', () => Date.now() - Date.parse(held.createdAt) > 3100);
   const running = launch([BINARY, ...args]);
-  await until('it has looked', () => running.stdout.includes('1 differ.'));
+  await until('it has looked', () => running.stdout.includes('1 difference;'));
   await hall.confirmed(ann, held.id); // now the ledger says so, too
   assert.deepEqual(await running.ended, { code: 0, signal: null });
-  assert.match(running.stdout, /1 differences: 0 repaired, 1 only for a moment, 0 could not be repaired$/m);
+  assert.match(running.stdout, /1 difference: 0 repaired, 1 only for a moment, 0 could not be repaired$/m);
   assert.equal(await firstSeats(hall), 'CCAACCAA');
   await server.stop();
 });
