@@ -268,6 +268,22 @@ static void what_has_become_pending_is_left_alone(void **state) {
     assert_differences(t, 0);
 }
 
+/* Another difference than the one that was seen has not lasted yet. */
+static void what_differs_in_another_way_by_now_is_left_alone(void **state) {
+    struct two_stores *t = *state;
+    hot_frees_seat(t, 2);
+    ledger_admits(t, 2);
+    assert_differences(t, 2);
+    assert_true(hot_follows(t, two_stores_id(t, 1), RESERVATION_CANCELLED));
+    stage_number("HDEL queue:{CONCERT:1}:entry 2");
+    assert_gone(t);
+    assert_first_seats(t, "AAAACCAAAA");
+    assert_differences(t, 2);
+    mend_found(t);
+    assert_differences(t, 0);
+    assert_first_seats(t, "HHAACCAAAA");
+}
+
 static void what_has_ended_meanwhile_is_not_put_back(void **state) {
     struct two_stores *t = *state;
     stage_number("HDEL queue:{CONCERT:1}:entry 2");
@@ -280,6 +296,108 @@ static void what_has_ended_meanwhile_is_not_put_back(void **state) {
     assert_gone(t);
     assert_int_equal(hot_place(t, 2).status, ENTRY_NONE);
     assert_first_seats(t, "AAAACCAAAA");
+}
+
+/* ---- the ledger goes on between the question and the repair ---- */
+
+/* Stores that, once they have set something right, wait until the ledger has ended it: the news of
+ * which came too early for the hot store. */
+struct late {
+    struct two_stores *t;
+    struct queues queues;
+    struct queue_ops queue_ops;
+    struct seats seats;
+    struct seats_ops seats_ops;
+    struct test_record record;
+    bool ended;
+    struct entry_sync_op *entry_sync;
+    struct seat_sync_op *seat_sync;
+    void (*entry_done)(struct entry_sync_op *s);
+    void (*seats_done)(struct seat_sync_op *s);
+    uint64_t seq;
+    struct uuid id;
+};
+
+static struct late late;
+
+static void on_entry_over(struct task *task) {
+    (void)task;
+    late.entry_done(late.entry_sync);
+}
+
+static void on_entry_back(struct entry_sync_op *s) {
+    assert_int_equal(s->outcome, ENTRY_SYNC_DONE);
+    test_end(&late.record, late.t->event_key, ENTRY_LEFT, &late.seq, 1, &late.ended);
+    late.record.record.task.run = on_entry_over;
+    assert_int_equal(ledger_submit(late.t->ledger, &late.record.record), ERR_OK);
+}
+
+static void sync_entry_late(struct queues *q, struct entry_sync_op *s) {
+    (void)q;
+    late.entry_sync = s;
+    late.entry_done = s->done;
+    late.seq = s->entry->seq;
+    s->done = on_entry_back;
+    queues_sync(late.t->queues, s);
+}
+
+static void end_really(struct queues *q, struct end_op *e) {
+    (void)q;
+    queues_end(late.t->queues, e);
+}
+
+static void on_seats_over(struct task *task) {
+    (void)task;
+    late.seats_done(late.seat_sync);
+}
+
+static void on_seats_back(struct seat_sync_op *s) {
+    assert_int_equal(s->changed, 1);
+    test_cancel(&late.record, &late.id, "ann", late.t->began_ms + 1);
+    late.record.record.task.run = on_seats_over;
+    assert_int_equal(ledger_submit(late.t->ledger, &late.record.record), ERR_OK);
+}
+
+static void sync_seats_late(struct seats *seats, struct seat_sync_op *s) {
+    (void)seats;
+    late.seat_sync = s;
+    late.seats_done = s->done;
+    late.id = s->reservations[0].id;
+    s->done = on_seats_back;
+    seats_sync(late.t->seats, s);
+}
+
+static void hold_really(struct seats *s, struct holds_op *h) {
+    (void)s;
+    seats_holds(late.t->seats, h);
+}
+
+static void follow_really(struct seats *s, struct follow_op *f) {
+    (void)s;
+    seats_follow(late.t->seats, f);
+}
+
+static void what_ends_while_it_is_put_back_is_taken_out_again(void **state) {
+    struct two_stores *t = *state;
+    late = (struct late){
+        .t = t,
+        .queue_ops = {.sync = sync_entry_late, .end = end_really},
+        .seats_ops = {.sync = sync_seats_late, .holds = hold_really, .follow = follow_really}};
+    late.queues.ops = &late.queue_ops;
+    late.seats.ops = &late.seats_ops;
+    stage_number("HDEL queue:{CONCERT:1}:entry 2");
+    assert_true(hot_follows(t, two_stores_id(t, 1), RESERVATION_CANCELLED));
+    assert_differences(t, 2);
+    t->reconcile.queues = &late.queues;
+    t->reconcile.seats = &late.seats;
+    mend_found(t);
+    test_record_deinit(&late.record);
+    t->reconcile.queues = t->queues;
+    t->reconcile.seats = t->seats;
+    assert_int_equal(ledger_status(t, 2), ENTRY_LEFT);
+    assert_int_equal(hot_place(t, 2).status, ENTRY_LEFT);
+    assert_first_seats(t, "AAAACCAAAA");
+    assert_differences(t, 0);
 }
 
 /* ---- when it can't ---- */
@@ -353,7 +471,9 @@ int main(void) {
         TEST(confirmed_in_the_hot_store_alone_is_held_again),
         TEST(what_has_come_together_by_itself_is_left_alone),
         TEST(what_has_become_pending_is_left_alone),
+        TEST(what_differs_in_another_way_by_now_is_left_alone),
         TEST(what_has_ended_meanwhile_is_not_put_back),
+        TEST(what_ends_while_it_is_put_back_is_taken_out_again),
         TEST(what_cannot_be_repaired_says_so),
         TEST(what_is_left_when_it_is_stopped_stays_open),
         TEST(what_is_repaired_is_counted_by_its_kind),
