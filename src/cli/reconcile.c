@@ -139,8 +139,8 @@ static int print_result(const struct reconcile *r) {
         buf_addf(&text, "%zu more were left for the next time: run it again\n", r->left_out);
     if (missing > 0) {
         add_count(&text, missing, "event");
-        buf_add(&text, STR(" missing in Redis: 'redis-cli DEL admitone:{hot}:life' has the nodes "
-                           "rebuild it from the ledger\n"));
+        buf_add(&text, STR(" missing in Redis: a node rebuilds it from the ledger as soon as it "
+                           "sees that, or after 'redis-cli DEL admitone:{hot}:life'\n"));
     }
     cli_print(&text);
     buf_deinit(&text);

@@ -82,8 +82,10 @@ static void *run_writer(void *arg) {
     while (!ended) {
         if (!pg_session_up(&w->session, 0)) {
             note_writable(w, false);
-            if (pg_session_up(&w->session, DOWN_STEP_MS)) note_writable(w, true);
-            ended = fail_waiting(w);
+            if (pg_session_up(&w->session, DOWN_STEP_MS))
+                note_writable(w, true);
+            else
+                ended = fail_waiting(w);
             continue;
         }
         gather(w, taken, took_ns);

@@ -26,6 +26,6 @@ int main(void) {
                  ledger_hold_suite_run(&postgres) + ledger_reservation_suite_run(&postgres) +
                  ledger_nodes_suite_run(&postgres) + ledger_facts_suite_run(&postgres) +
                  ledger_reservation_model_suite_run(&postgres);
-    postgres_shut();
+    postgres_drop();
     return failed;
 }

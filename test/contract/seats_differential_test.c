@@ -15,7 +15,7 @@
 #define REPLAY "SEATS_DIFFERENTIAL_SEED"
 #include "random_history.h"
 
-#define SEEDS 4
+#define SEEDS 3
 #define STEPS 10000
 #define SECTIONS 6
 #define USERS 12

@@ -10,8 +10,10 @@
 
 struct postgres_ledger_options postgres_options = {SLEEPING};
 
+/* A database is made once, and emptied for the next harness, which takes a tenth of the time. */
 static struct {
     struct scratch scratch;
+    bool exists;
     char folder[256]; /* of the harness; "": none */
 } current;
 
@@ -21,15 +23,26 @@ struct scratch *postgres_database(void) {
 }
 
 void postgres_shut(void) {
-    if (current.folder[0] != '\0') scratch_shut(&current.scratch);
     current.folder[0] = '\0';
     postgres_options = (struct postgres_ledger_options){SLEEPING};
 }
 
+void postgres_drop(void) {
+    if (current.exists) scratch_shut(&current.scratch);
+    current.exists = false;
+    postgres_shut();
+}
+
 void postgres_database_for(struct harness *h) {
     if (str_eq(str_of(h->folder), str_of(current.folder))) return;
-    if (current.folder[0] != '\0') scratch_shut(&current.scratch);
-    scratch_open(&current.scratch);
+    if (current.exists)
+        scratch_sql(&current.scratch,
+                    "SET lock_timeout = '20s'; TRUNCATE events, sections, seats, queue_entries,"
+                    " reservations, buyers, requests, facts, idempotency, audit, epochs, commits"
+                    " RESTART IDENTITY");
+    else
+        scratch_open(&current.scratch);
+    current.exists = true;
     str_copy(str_of(h->folder), current.folder, sizeof current.folder);
 }
 

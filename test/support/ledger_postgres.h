@@ -1,5 +1,5 @@
 /*
- * ledger_postgres: ledgers on PostgreSQL for tests: each harness has a database of its own on the
+ * ledger_postgres: ledgers on PostgreSQL for tests: each harness has an empty database on the
  * private server of services.h.
  */
 #ifndef ADMITONE_TEST_LEDGER_POSTGRES_H
@@ -19,8 +19,10 @@ struct scratch *postgres_database(void);
 void postgres_database_for(struct harness *h);
 /* For struct ledger_adapter and desk_open. Fails the test when it can't be opened. */
 struct ledger *postgres_open(struct harness *h, int64_t queue_max);
-/* Removes the last database, and sets the options back. */
+/* The harness is done with its database: the next one gets it, emptied. Sets the options back. */
 void postgres_shut(void);
+/* The same, and removes it: at the end, or when more than its rows was changed. */
+void postgres_drop(void);
 
 /* The URL with another port in it. */
 void postgres_url_with_port(const char *url, int port, char *out, size_t size);

@@ -88,9 +88,6 @@ void call_add_section_key(struct call *c, const struct known_event *e, int64_t s
 /* The time that a function goes by: 0, its own, or the operation's. */
 void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
 
-/* A hash: epoch, identity. It is there only while the store is whole. */
-#define LIFE_KEY "admitone:{hot}:life"
-
 /* As blocking_connect, and a line in the log when it fails. */
 redisContext *store_reach(struct redis_store *s, int64_t step_ms,
                           char identity[HOT_IDENTITY_BYTES]);

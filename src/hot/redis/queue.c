@@ -432,6 +432,7 @@ static void read_looked(const redisReply *reply, const struct look_part *p, size
         struct look_item *item = &op->items[p->first + i];
         const redisReply *r = reply_at(places, at + i);
         read_place(r, item->seq, &item->place);
+        if (item->place.status == ENTRY_WAITING) item->place.waiting = op->counts.waiting;
         item->reserving = reply_i64(reply_at(r, 8)) != 0;
         if (op->user != NULL && p->first + i == 0) read_user(reply_at(r, 9), op);
     }
@@ -584,13 +585,14 @@ static void add_section(struct call *c, const struct section *s) {
     call_add(c, str_of(s->id));
 }
 
-/* One that touches whatever the event has, with its sections. */
+/* One that touches whatever the event has, with its sections; the last key is the life's. */
 static void begin_whole(struct call *c, struct redis_store *store, const struct known_event *known,
                         const char *function, int64_t now_ms) {
     struct section_set sections = store_sections(store, known);
-    call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * sections.count);
+    call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * sections.count + 1);
     queue_add_keys(c, known);
     seats_add_keys(c, known, &sections);
+    call_add(c, STR(LIFE_KEY));
     mem_free(sections.keys);
     add_who_and_when(c, store, now_ms);
 }

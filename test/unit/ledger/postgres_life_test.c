@@ -209,5 +209,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(late_and_timely_records_share_a_batch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(life_begins_when_the_last_one_is_over, set_up, tear_down),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_drop();
+    return failed;
 }

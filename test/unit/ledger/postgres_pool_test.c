@@ -291,5 +291,7 @@ int main(void) {
         cmocka_unit_test(locked_section_leaves_the_queue_alone),
         cmocka_unit_test(optimists_conflict_for_real),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_drop();
+    return failed;
 }

@@ -148,5 +148,7 @@ int main(void) {
                                         tear_down),
         cmocka_unit_test_setup_teardown(nodes_that_do_the_same_do_it_once, set_up, tear_down),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_drop();
+    return failed;
 }

@@ -19,7 +19,7 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    postgres_shut();
+    postgres_drop();
     harness_deinit(*state);
     mem_free(*state);
     return 0;

@@ -222,5 +222,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(idle_connections_are_replaced_unnoticed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(restarted_server_is_written_to_again, set_up, tear_down),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_drop();
+    return failed;
 }

@@ -83,13 +83,15 @@ local function room_of(keys, args, rules)
   }
 end
 
--- nil and an error when nothing may be done to the event.
-local function room_open(keys, args)
-  local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'rules', 'untold')
+-- nil and an error when nothing may be done to the event. The fields of meta that will be needed may
+-- be named, so that they are read at once.
+local function room_open(keys, args, ...)
+  local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'rules', 'untold', ...)
   local why = meta_refused({ epoch = meta[1], deleted = meta[2] }, args[1])
   if why then return nil, why end
   local r = room_of(keys, args, rules_of(meta[3]))
   r.untold = meta[4]
+  for i = 1, select('#', ...) do r.fields[select(i, ...)] = tonumber(meta[i + 4] or 0) end
   return r
 end
 
@@ -138,10 +140,6 @@ local function room_close(r)
     table.concat(r.news, ' '))
 end
 
-local function tell(r, seq)
-  r.news[#r.news + 1] = seq
-end
-
 -- ---- entries ----
 
 local function entry_at(r, seq)
@@ -151,10 +149,6 @@ end
 local function entry_write(r, seq, e)
   redis.call('HSET', r.entry, seq,
     e.step .. ' ' .. e.lane .. ' ' .. e.joined_ms .. ' ' .. e.at .. ' ' .. e.user)
-end
-
-local function is_live(e)
-  return STATUS[e.step] == 'WAITING' or STATUS[e.step] == 'ACTIVE'
 end
 
 local function waiting_count(r)
@@ -296,7 +290,7 @@ local function drop(r, seq, e, final)
   entry_write(r, seq, e)
   redis.call('ZADD', r.ended, r.now, seq)
   r.dropped = r.dropped + 1
-  tell(r, seq)
+  r.news[#r.news + 1] = seq
 end
 
 -- Numbers as they follow each other, which as text they don't.
@@ -427,7 +421,7 @@ end
 -- user, lane → outcome, the time, the entry that this closes, opens_at_ms, seats, who was ended,
 -- reserving; number and place, if there is one.
 register('enter', function(keys, args)
-  local r, why = room_open(keys, args)
+  local r, why = room_open(keys, args, 'interval_ms', 'interval_used', 'rate')
   if not r then return why end
   local before = redis.call('HGET', r.user, args[4])
   local ended = {}
@@ -482,7 +476,7 @@ local function settle_admit(r, seq, e, kept)
     redis.call('ZREM', r.seen, seq)
     redis.call('ZADD', r.active, e.at, seq)
     add(r, 'admitted', 1)
-    tell(r, seq)
+    r.news[#r.news + 1] = seq
   else
     e.step = 'WAITING'
     e.at = '-1'
@@ -516,7 +510,7 @@ register('end', function(keys, args)
   if not r then return why end
   local seq, final = args[4], args[5]
   local e = entry_at(r, seq)
-  if not e or not is_live(e) then return 0 end
+  if not e or COUNT_OF[e.step] then return 0 end -- what has ended stays as it ended
   if final == 'COMPLETED' then
     if e.step == 'ACTIVATING' then settle_enter(r, seq, e, true) end
     settle_admit(r, seq, e, true)
@@ -583,7 +577,8 @@ end
 
 -- → the time, who was ended, and who was admitted: number, expires_ms, waited_ms, promised_s.
 register('admit', function(keys, args)
-  local r, why = room_open(keys, args)
+  local r, why = room_open(keys, args, 'interval_ms', 'interval_used', 'rate', 'rate_from_ms',
+    'rate_admitted', 'grace_from_ms', 'grace_is_shorter', 'swept_ms', 'admitting')
   if not r then return why end
   local ended, admitted = {}, {}
   purge(r, ended)
@@ -596,20 +591,24 @@ end)
 
 -- ---- looking at many ----
 
+local COUNTS = {
+  'entered', 'rejected', 'admitted', 'completed', 'left', 'expired', 'waited_ms', 'waited_ms_max',
+}
+
 -- Of one that waits only status, position and estimate. Wanted: "s" notes that the user is there,
--- "u" tells its name, behind the place.
-local function look_at(r, seq, wanted, waiting)
+-- "u" tells its name, behind the place and whether it is reserving.
+local function look_at(r, seq, wanted)
   local rank = redis.call('ZRANK', r.waiting, seq)
-  local place
-  local e
+  local place, e
   if rank then
-    place = { 'WAITING', rank + 1, estimate_s(r, rank + 1), 0, 0, 0, 0, waiting }
-    if string.find(wanted, 's', 1, true) then note_seen(r, seq) end
+    place = { 'WAITING', rank + 1, estimate_s(r, rank + 1) }
   else
     e = entry_at(r, seq)
     place = place_of(r, seq, e)
     place[9] = e and is_reserving(r, seq, place)
   end
+  if wanted == '-' then return place end
+  if rank and string.find(wanted, 's', 1, true) then note_seen(r, seq) end
   if string.find(wanted, 'u', 1, true) then
     e = e or entry_at(r, seq)
     for i = #place + 1, 9 do place[i] = 0 end
@@ -621,19 +620,16 @@ end
 -- For each its number and what is wanted of it, or "-" → waiting, active, the counts, the rate, the
 -- state, the seats, and the places.
 register('look', function(keys, args)
-  local r, why = room_open(keys, args)
+  local r, why = room_open(keys, args, 'rate', unpack(COUNTS))
   if not r then return why end
-  local waiting = waiting_count(r)
   local places = {}
-  for i = 4, #args, 2 do places[#places + 1] = look_at(r, args[i], args[i + 1], waiting) end
-  local counts = redis.call('HMGET', r.meta, 'entered', 'rejected', 'admitted', 'completed', 'left',
-    'expired', 'waited_ms', 'waited_ms_max')
-  local reply = { waiting, redis.call('ZCARD', r.active) }
-  for i = 1, 8 do reply[#reply + 1] = counts[i] or 0 end
-  reply[11] = string.format('%.17g', number(r, 'rate'))
-  reply[12] = event_state(r.rules, r.now)
-  reply[13] = seats_of(r)
-  reply[14] = places
+  for i = 4, #args, 2 do places[#places + 1] = look_at(r, args[i], args[i + 1]) end
+  local reply = { waiting_count(r), redis.call('ZCARD', r.active) }
+  for _, field in ipairs(COUNTS) do reply[#reply + 1] = number(r, field) end
+  for _, value in ipairs({ string.format('%.17g', number(r, 'rate')),
+    event_state(r.rules, r.now), seats_of(r), places }) do
+    reply[#reply + 1] = value
+  end
   return reply
 end)
 
@@ -720,12 +716,29 @@ local function note_shorter_grace(keys, args, packed)
   if grace_s < rules_of(packed).grace_s then redis.call('HSET', keys[1], 'grace_is_shorter', 1) end
 end
 
--- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
--- capacity, mode, status, id; the sections' keys are behind the queue's.
-register('configure', function(keys, args)
+-- The event as it is known in this life, or a table without an epoch: then there is none. What an
+-- earlier life has left is forgotten. But only a store that was filled in this life may be told of
+-- new events: in one that was emptied everything is missing, and it must be filled first (trap 31).
+local function known_in_life(keys, args)
   local meta = fields(keys[1])
+  if meta.epoch == args[1] then return meta end
+  local is_filled = redis.call('HGET', keys[#keys], 'epoch') == args[1]
+  if not is_filled or tonumber(meta.epoch or 0) > tonumber(args[1]) then
+    return nil, redis.error_reply('EPOCH the store is in another life')
+  end
+  if meta.epoch then
+    if seats_remove then seats_remove(tag_of(keys[1])) end
+    queue_unlink(keys)
+  end
+  return {}
+end
+
+-- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
+-- capacity, mode, status, id; the sections' keys are behind the queue's, and then the life's.
+register('configure', function(keys, args)
+  local meta, why = known_in_life(keys, args)
+  if not meta then return why end
   local fresh = not meta.epoch
-  if not fresh and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
   local older = not fresh and tonumber(args[5]) <= tonumber(meta.version)
   if older then return 0 end
   if meta.deleted then
@@ -739,8 +752,8 @@ end)
 
 -- version, key; the sections' keys as in configure.
 register('remove', function(keys, args)
-  local meta = fields(keys[1])
-  if meta.epoch and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
+  local meta, why = known_in_life(keys, args)
+  if not meta then return why end
   local newer = meta.version and tonumber(meta.version) > tonumber(args[4])
   if newer then return 0 end
   local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
@@ -830,7 +843,7 @@ register('sync_entry', function(keys, args)
   entry_write(r, seq, e)
   entry_place(r, seq, e, seen_s(r))
   skip_to(r, tonumber(seq))
-  tell(r, seq)
+  r.news[1] = seq
   room_close(r)
   return 'DONE'
 end)

@@ -6,11 +6,12 @@
 --                                      KEY:available, KEY:held, KEY:confirmed: of each.
 --                                      KEY:vanished: 1; not in the former any more
 --   section:{T:ID}:KEY:meta    HASH    id, mode, status; wanted: seats as configured, capacity: as
---                                      it is (it follows when it can); live: reservations
+--                                      it is (it follows when it can); live: reservations;
+--                                      vanished, as above
 --   section:{T:ID}:KEY:map     STRING  a letter for each seat: A available, H held, C confirmed
 --   section:{T:ID}:KEY:slots   HASH    seat → reservation; seats that are taken
---   section:{T:ID}:KEY:free    ZSET    the runs by length: first seat → length × 2^21 + itself
---   section:{T:ID}:KEY:runs    ZSET    the runs by place: first seat → itself
+--   section:{T:ID}:KEY:free    ZSET    the runs by length: last seat → length × 2^21 + first
+--   section:{T:ID}:KEY:runs    ZSET    the runs by place: last seat → itself
 --
 -- Lists of seats are text, in arguments, replies and reservations: "5,1-3" is 5, 1, 2 and 3.
 
@@ -42,7 +43,8 @@ end
 local function seating_at(e, key)
   if e.sections[key] then return e.sections[key] end
   local name = e.section .. key
-  local meta = redis.call('HMGET', name .. ':meta', 'capacity', 'wanted', 'mode', 'status')
+  local meta = redis.call('HMGET', name .. ':meta', 'capacity', 'wanted', 'mode', 'status',
+    'vanished')
   if not meta[1] then return nil end
   local s = {
     key = key,
@@ -55,7 +57,7 @@ local function seating_at(e, key)
     wanted = tonumber(meta[2]),
     mode = meta[3],
     status = meta[4],
-    vanished = redis.call('HEXISTS', e.counts, key .. ':vanished') == 1,
+    vanished = meta[5] ~= false,
   }
   e.sections[key] = s
   return s
@@ -118,10 +120,17 @@ end
 
 -- ---- the runs: as long as they can be, so that a taken seat is between any two ----
 
+-- A run is {first, length}. It is known by its last seat, for seats are taken from the first on.
+
+local function run_of(score)
+  score = tonumber(score)
+  local length = math.floor(score / RUN_SCALE)
+  return { score - length * RUN_SCALE, length }
+end
+
 local function first_run(s, low, high)
   local found = redis.call('ZRANGEBYSCORE', s.free, low, high, 'WITHSCORES', 'LIMIT', 0, 1)
-  if not found[1] then return nil end
-  return { tonumber(found[1]), math.floor(tonumber(found[2]) / RUN_SCALE) }
+  return found[1] and run_of(found[2])
 end
 
 -- Of at least this length; of equals the one with the lowest numbers. nil: none is as long.
@@ -133,8 +142,7 @@ end
 local function longest_run(s, length_max)
   local found = redis.call('ZREVRANGEBYSCORE', s.free, (length_max + 1) * RUN_SCALE - 1, 0,
     'WITHSCORES', 'LIMIT', 0, 1)
-  if not found[1] then return nil end
-  return shortest_run(s, math.floor(tonumber(found[2]) / RUN_SCALE))
+  return found[1] and shortest_run(s, run_of(found[2])[2])
 end
 
 -- Of this length, from a seat on.
@@ -142,44 +150,53 @@ local function equal_run(s, length, seat)
   return first_run(s, length * RUN_SCALE + seat, (length + 1) * RUN_SCALE - 1)
 end
 
--- The nearest that begins at the seat or before it.
-local function run_before(s, seat)
-  local found = redis.call('ZREVRANGEBYSCORE', s.runs, seat, 0, 'LIMIT', 0, 1)
-  if not found[1] then return nil end
-  local score = tonumber(redis.call('ZSCORE', s.free, found[1]))
-  return { tonumber(found[1]), math.floor(score / RUN_SCALE) }
+-- The one that ends with this seat.
+local function run_to(s, last)
+  local score = redis.call('ZSCORE', s.free, last)
+  return score and run_of(score)
 end
 
--- New, or of another length than it was.
-local function run_put(s, first, length)
-  redis.call('ZADD', s.free, length * RUN_SCALE + first, first)
-  redis.call('ZADD', s.runs, first, first)
+-- The one that the seat is in; nil: it is taken.
+local function run_at(s, seat)
+  local found = redis.call('ZRANGEBYSCORE', s.runs, seat, '+inf', 'LIMIT', 0, 1)
+  local run = found[1] and run_to(s, found[1])
+  return run and run[1] <= seat and run or nil
 end
 
-local function run_remove(s, first)
-  redis.call('ZREM', s.free, first)
-  redis.call('ZREM', s.runs, first)
+-- Begins elsewhere than it did.
+local function run_move(s, first, last)
+  redis.call('ZADD', s.free, (last - first + 1) * RUN_SCALE + first, last)
 end
 
-local function runs_take(s, first, length)
-  local run = run_before(s, first)
-  local left = first - run[1]
-  local right = run[2] - left - length
-  if left == 0 then run_remove(s, first) else run_put(s, run[1], left) end
-  if right > 0 then run_put(s, first + length, right) end
+local function run_add(s, first, last)
+  run_move(s, first, last)
+  redis.call('ZADD', s.runs, last, last)
+end
+
+local function run_remove(s, last)
+  redis.call('ZREM', s.free, last)
+  redis.call('ZREM', s.runs, last)
+end
+
+-- Seats of one run, which may be known.
+local function runs_take(s, first, length, run)
+  run = run or run_at(s, first)
+  local last = run[1] + run[2] - 1
+  if first + length <= last then run_move(s, first + length, last) else run_remove(s, last) end
+  if run[1] < first then run_add(s, run[1], first - 1) end
 end
 
 local function runs_give(s, first, length)
-  local before = run_before(s, first)
-  local after = redis.call('ZSCORE', s.free, first + length)
-  if after then
-    run_remove(s, first + length)
-    length = length + math.floor(tonumber(after) / RUN_SCALE)
+  local before = run_to(s, first - 1)
+  local after = run_at(s, first + length)
+  if before then
+    run_remove(s, first - 1)
+    first, length = before[1], before[2] + length
   end
-  if before and before[1] + before[2] == first then
-    run_put(s, before[1], before[2] + length)
+  if after then
+    run_move(s, first, after[1] + after[2] - 1)
   else
-    run_put(s, first, length)
+    run_add(s, first, first + length - 1)
   end
 end
 
@@ -190,7 +207,7 @@ end
 local function put(e, s, stretches, from, to, id)
   local seats = seats_in(stretches)
   for _, run in ipairs(stretches) do
-    if from == 'available' then runs_take(s, run[1], run[2]) end
+    if from == 'available' then runs_take(s, run[1], run[2], run[3]) end
     if to == 'available' then runs_give(s, run[1], run[2]) end
     redis.call('SETRANGE', s.map, run[1] - 1, string.rep(LETTERS[to], run[2]))
   end
@@ -212,11 +229,11 @@ end
 
 -- The run at the section's end grows or shrinks with it. False: a seat that would go is taken.
 local function resize(e, s)
-  local tail = run_before(s, s.capacity)
-  if tail and tail[1] + tail[2] - 1 ~= s.capacity then tail = nil end
+  local tail = run_to(s, s.capacity)
   local first = tail and tail[1] or s.capacity + 1
   if first > s.wanted + 1 then return false end
-  if first <= s.wanted then run_put(s, first, s.wanted - first + 1) else run_remove(s, first) end
+  if tail then run_remove(s, s.capacity) end
+  if first <= s.wanted then run_add(s, first, s.wanted) end
   if s.wanted > s.capacity then
     redis.call('APPEND', s.map, string.rep('A', s.wanted - s.capacity))
   else
@@ -268,20 +285,19 @@ local function choose_run(s, n, last)
   return run
 end
 
--- n seats as stretches, ascending. There are enough.
+-- n seats as stretches, ascending, each with the run that it is the beginning of. There are enough.
 local function choose(s, n)
   local chosen = {}
   local last
   while n > 0 do
     local run = choose_run(s, n, last)
-    if run then
-      run[2] = n
-    else
+    if not run then
       run = longest_left(s, last)
       last = run
     end
-    chosen[#chosen + 1] = run
-    n = n - run[2]
+    local length = math.min(n, run[2])
+    chosen[#chosen + 1] = { run[1], length, run }
+    n = n - length
   end
   table.sort(chosen, function(a, b) return a[1] < b[1] end)
   return chosen
@@ -294,7 +310,7 @@ local SUGGEST_LENGTHS_MAX = 64
 local function choose_apart(s, n, high, low)
   local rest = (high % s.capacity) * UINT32 + low
   local start = 1 + rest % s.capacity
-  local run = run_before(s, start)
+  local run = run_at(s, start)
   if run and run[1] + run[2] - start >= n then return start end
   local nearest
   local nearest_distance = s.capacity
@@ -366,7 +382,7 @@ local function seating_add(e, section)
   redis.call('HSET', e.counts, section.key .. ':available', 0, section.key .. ':held', 0,
     section.key .. ':confirmed', 0)
   local s = seating_at(e, section.key)
-  run_put(s, 1, s.capacity)
+  run_add(s, 1, s.capacity)
   count(e, s, 'available', s.capacity)
   return s
 end
@@ -384,12 +400,14 @@ local function seating_vanish(e, s)
   seating_counts(e, s, -1)
   s.vanished = true
   redis.call('HSET', e.counts, s.key .. ':vanished', 1)
+  redis.call('HSET', s.meta, 'vanished', 1)
 end
 
 local function seating_return(e, s)
   seating_counts(e, s, 1)
   s.vanished = false
   redis.call('HDEL', e.counts, s.key .. ':vanished')
+  redis.call('HDEL', s.meta, 'vanished')
 end
 
 -- The numbers of the sections, in their order; of those that have vanished only if they are wanted.

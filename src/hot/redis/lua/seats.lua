@@ -144,15 +144,15 @@ local function claim_there(e, w)
 end
 
 -- What refuses the wish, whatever seats are free; nil: nothing.
-local function claim_refusal(e, s, w, meta, now)
-  local state = event_state(meta, now)
+local function claim_refusal(e, s, w, rules, now)
+  local state = event_state(rules, now)
   if not w.is_active then return 'NOT_ACTIVE' end
   if state == 'CLOSED' or state == 'DRAFT' then return 'EVENT_CLOSED' end
   if not s then return 'NO_SECTION' end
   if s.status == 'closed' then return 'SECTION_CLOSED' end
   if s.status == 'maintenance' then return 'SECTION_MAINTENANCE' end
   local has = tonumber(redis.call('HGET', e.limit, w.user) or 0)
-  if has + w.count > tonumber(meta.max_per_user) then return 'LIMIT' end
+  if has + w.count > rules.max_per_user then return 'LIMIT' end
   return nil
 end
 
@@ -170,12 +170,12 @@ local function claim_seats(e, s, w)
 end
 
 -- The outcome, seats, and the reservation when there is one.
-local function claim_in(e, w, meta, now)
+local function claim_in(e, w, rules, now)
   local outcome, r = claim_there(e, w)
   if outcome == 'KEY_REUSED' then return outcome, {} end
   if outcome == 'THERE' then return outcome, r.stretches, r end
   local s = seating_of(e, w.section)
-  outcome = claim_refusal(e, s, w, meta, now)
+  outcome = claim_refusal(e, s, w, rules, now)
   if outcome then return outcome, {} end
   local stretches
   outcome, stretches = claim_seats(e, s, w)
@@ -185,7 +185,7 @@ local function claim_in(e, w, meta, now)
     section = w.section,
     step = 'P',
     entry = w.entry,
-    expires = text(now + tonumber(meta.hold_s) * 1000),
+    expires = text(now + rules.hold_s * 1000),
     key = w.key,
     request = w.request,
     stretches = stretches,
@@ -318,10 +318,10 @@ register('claim', function(keys, args)
     count = tonumber(args[12]),
     named = args[13] ~= '' and seats_in(stretches_of(args[13])) or nil,
   }
-  return in_room(keys, args, w.entry, function(meta, now, entry)
+  return in_room(keys, args, w.entry, function(rules, now, entry)
     w.is_active = entry and entry.step == 'ACTIVE' and tonumber(entry.at) > now
       and entry.user == w.user
-    local outcome, stretches, r = claim_in(e, w, meta, now)
+    local outcome, stretches, r = claim_in(e, w, rules, now)
     return { outcome, list_of(stretches), r and claim_info(r) or {} }
   end)
 end)

@@ -197,34 +197,43 @@ static void a_filling_that_was_left_is_begun_anew(void **state) {
     demolish(&h);
 }
 
+/* With the event and its end these are as many commands as are sent at once: then nothing is on its
+ * way, and the next thing that is sent finds out. */
+#define SENT_ALREADY 254
+static const uint64_t entry_counts[] = {10, SENT_ALREADY};
+
 /* It stalled; meanwhile another node has filled the store for another life. */
 static void a_filling_that_was_overtaken_spoils_nothing(void **state) {
     (void)state;
-    struct house h, other;
-    build(&h);
-    begin_life(&h, 4, 10);
-    other = h;
-    other.store = store_at(services_start(SERVICE_REDIS)->redis_url);
-    other.hot = redis_store_hot(other.store);
-    begin_life(&other, 5, 600);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
-    assert_int_equal(look(&h).epoch, 0);
-    assert_int_equal(hot_rebuilt(other.hot), ERR_OK);
-    assert_int_equal(look(&h).epoch, 5);
-    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 600);
-    redis_store_free(other.store);
-    demolish(&h);
+    for (size_t i = 0; i < 2; i++) {
+        struct house h, other;
+        build(&h);
+        begin_life(&h, 4, entry_counts[i]);
+        other = h;
+        other.store = store_at(services_start(SERVICE_REDIS)->redis_url);
+        other.hot = redis_store_hot(other.store);
+        begin_life(&other, 5, 600);
+        assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+        assert_int_equal(look(&h).epoch, 0);
+        assert_int_equal(hot_rebuilt(other.hot), ERR_OK);
+        assert_int_equal(look(&h).epoch, 5);
+        assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 600);
+        redis_store_free(other.store);
+        demolish(&h);
+    }
 }
 
 static void a_store_that_is_flushed_while_it_is_filled_begins_no_life(void **state) {
     (void)state;
-    struct house h;
-    build(&h);
-    begin_life(&h, 4, 600);
-    probe_do(h.probe, "FLUSHALL");
-    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
-    assert_int_equal(look(&h).epoch, 0);
-    demolish(&h);
+    for (size_t i = 0; i < 2; i++) {
+        struct house h;
+        build(&h);
+        begin_life(&h, 4, entry_counts[i]);
+        probe_do(h.probe, "FLUSHALL");
+        assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+        assert_int_equal(look(&h).epoch, 0);
+        demolish(&h);
+    }
 }
 
 /* As when the ledger is a new one: what was before does not matter. */

@@ -204,6 +204,20 @@ static void a_server_that_stands_still_is_noticed(void **state) {
     leave(&n);
 }
 
+/* Once: this server may not be the master any more, though it goes on. */
+static void a_life_of_another_run_has_the_master_looked_for_again(void **state) {
+    (void)state;
+    struct node n;
+    join_and_listen(&n);
+    struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
+    hot_open(redis_store_hot(n.store), &other);
+    probe_wait(has_returned, &n, "the return");
+    usleep(2500 * 1000);
+    hear_out(&n);
+    assert_int_equal(n.suspicions, 1);
+    leave(&n);
+}
+
 static void a_quiet_connection_is_kept(void **state) {
     (void)state;
     struct node n;
@@ -263,6 +277,7 @@ int main(void) {
         TEST(what_is_its_own_or_makes_no_sense_is_not_told),
         TEST(after_a_break_it_listens_again_and_says_so),
         TEST(a_server_that_stands_still_is_noticed),
+        TEST(a_life_of_another_run_has_the_master_looked_for_again),
         TEST(a_quiet_connection_is_kept),
         TEST(it_ends_at_once),
     };
