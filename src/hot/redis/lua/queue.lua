@@ -799,6 +799,55 @@ register('restore', function(keys, args)
   return 1
 end)
 
+-- How an entry counts against what the ledger has: NONE, WAITING, ACTIVE; PENDING, which the ledger
+-- may not know yet; EXPIRED, which this store decides by itself.
+local function standing(e)
+  if not e or e.step == 'LEFT' or e.step == 'COMPLETED' then return 'NONE' end
+  if e.step == STATUS[e.step] then return e.step end
+  return 'PENDING'
+end
+
+-- What is left of it here, whether or not the entry itself is.
+local function clear(r, seq)
+  if redis.call('ZSCORE', r.active, seq) == 'inf' then add(r, 'admitting', -1) end
+  for _, key in ipairs({ r.waiting, r.seen, r.active, r.pending, r.ended }) do
+    redis.call('ZREM', key, seq)
+  end
+end
+
+-- How the user's other entry stands against this one: nil, there is none.
+local function rival(r, seq, user)
+  local other = redis.call('HGET', r.user, user)
+  if not other or other == seq then return nil end
+  local stands = standing(entry_at(r, other))
+  if stands == 'NONE' or stands == 'EXPIRED' then return nil end
+  local newer = tonumber(other) > tonumber(seq) and stands ~= 'PENDING'
+  return newer and 'EXPIRED' or 'OTHER'
+end
+
+-- The arguments of restore, and how it was seen here: NONE, WAITING or ACTIVE → DONE, THERE, OTHER
+-- or EXPIRED. An older entry of the user that is in the way must be ended first.
+register('sync_entry', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local seq, user, wanted = args[4], args[5], args[7]
+  local stands = standing(entry_at(r, seq))
+  if stands == wanted then return 'THERE' end
+  if stands == 'EXPIRED' then return 'EXPIRED' end
+  if stands ~= args[10] then return 'OTHER' end
+  local refusal = rival(r, seq, user)
+  if refusal then return refusal end
+  clear(r, seq)
+  local e = { step = wanted, lane = args[6], joined_ms = args[8], user = user }
+  e.at = wanted == 'ACTIVE' and args[9] or '-1'
+  entry_write(r, seq, e)
+  entry_place(r, seq, e, seen_s(r))
+  skip_to(r, tonumber(seq))
+  r.news[1] = seq
+  room_close(r)
+  return 'DONE'
+end)
+
 -- The next number at the least: after the last entry.
 register('recovered', function(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then return 0 end
