@@ -100,6 +100,7 @@ void call_write(const struct call *c, uint32_t epoch, struct buf *out) {
         add_bulk(out, (str){text, (size_t)len});
     }
     buf_add(out, str_skip(command, c->epoch_at));
+    buf_cstr(out); /* wire_send asks for it */
 }
 
 int64_t reply_i64(const redisReply *r) {

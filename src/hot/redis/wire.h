@@ -32,7 +32,8 @@ struct wire *wire_open(uv_loop_t *loop, const char *ip, uint16_t port,
 /* Nothing is heard of it any more. Not after `lost`. The loop must turn until it is freed. */
 void wire_close(struct wire *w);
 
-/* One command in the protocol of Redis. It is copied. */
+/* One command in the protocol of Redis. It is copied. Somewhere behind it there is a '\0', for
+ * hiredis looks into it with strchr. */
 void wire_send(struct wire *w, str command);
 
 #endif
