@@ -31,7 +31,7 @@ static bool takes_up(struct admission_share *s) {
 static void on_tick(void *to) {
     struct admission_share *s = to;
     gather(s);
-    if (s->event_count == 0 || !waiting_room_tick_begin(s->room)) return;
+    if (s->event_count == 0 || !waiting_room_tick_begin(s->room, s->event_count * s->count)) return;
     bool is_time = takes_up(s);
     for (size_t i = 0; i < s->event_count; i++) {
         if (is_time) take_up_look(s->take_up, s->keys[i]);

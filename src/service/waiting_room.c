@@ -361,6 +361,7 @@ static void admission_end(struct admission *a, enum err result, size_t admitted)
     else if (admitted == ADMIT_MAX)
         waiting_room_tick(w, a->admit.op.event_key, NULL, NULL);
     mem_free(a);
+    atomic_fetch_sub(&w->ticking, 1);
     atomic_fetch_sub(&w->under_way, 1);
 }
 
@@ -439,11 +440,12 @@ void waiting_room_tick(struct waiting_room *w, int64_t event_key,
                                  .submit = submit_admission,
                                  .done = on_admitted};
     atomic_fetch_add(&w->under_way, 1);
+    atomic_fetch_add(&w->ticking, 1);
     queues_admit(w->queues, &a->admit);
     observe_since(HISTOGRAM_QUEUE_ADMIT_SECONDS, began_ns);
 }
 
-bool waiting_room_tick_begin(struct waiting_room *w) {
+bool waiting_room_tick_begin(struct waiting_room *w, size_t events) {
     struct ledger_health health;
     ledger_health(w->ledger, &health);
     if (!health.writable) return false;
@@ -454,7 +456,7 @@ bool waiting_room_tick_begin(struct waiting_room *w) {
     struct task *task;
     while ((task = task_list_take(&again)) != NULL)
         expiry_submit(CONTAINER_OF(task, struct expiry, record.record.task));
-    return true;
+    return atomic_load(&w->ticking) <= events;
 }
 
 /* ---- life ---- */

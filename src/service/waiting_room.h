@@ -25,6 +25,7 @@ struct waiting_room {
 
     /* Below: its own. */
     _Atomic int64_t under_way; /* records of no request: admissions and expiries */
+    _Atomic size_t ticking;    /* ticks of events that have not ended */
     pthread_mutex_t lock;
     struct task_list unwritten; /* under lock: expiries that the ledger could not take */
 };
@@ -101,8 +102,9 @@ void waiting_room_tick(struct waiting_room *w, int64_t event_key,
 /* The hot store has the entry otherwise than the ledger: should the ledger have ended it, the hot
  * store follows. */
 void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq);
-/* Writes what the ledger could not take before. At every tick, before the events'. False: the
- * ledger does not write now, and ticks would only undo what they do. */
-bool waiting_room_tick_begin(struct waiting_room *w);
+/* Writes what the ledger could not take before. At every tick, before those of the `events` that it
+ * is for. False: not now. The ledger does not write, and ticks would only undo what they do; or the
+ * last ones have not ended, and the stores would have to do ever more. */
+bool waiting_room_tick_begin(struct waiting_room *w, size_t events);
 
 #endif

@@ -251,7 +251,7 @@ static void a_crowd_on_a_ledger_that_fails_now_and_then_leaves_no_trace_of_it(vo
     assert_true(x->failures > 0 && x->taken > 100);
     /* What was left to write is written. */
     house_wait_writable(&x->house);
-    assert_true(waiting_room_tick_begin(&x->house.room));
+    assert_true(waiting_room_tick_begin(&x->house.room, 1));
     house_wait_idle(&x->house);
     house_assert_agreement(&x->house);
     assert_recovers(x);

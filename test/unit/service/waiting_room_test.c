@@ -300,10 +300,10 @@ static void an_admission_that_the_ledger_could_not_take_is_undone(void **state) 
     assert_int_equal(admitted, 0);
     assert_int_equal(f->changed_count, 0);
     assert_counts(f, 3, 0);
-    assert_false(waiting_room_tick_begin(&f->house.room)); /* no use */
+    assert_false(waiting_room_tick_begin(&f->house.room, 1)); /* no use */
     sync_fail_syncs(0);
     house_wait_writable(&f->house);
-    assert_true(waiting_room_tick_begin(&f->house.room));
+    assert_true(waiting_room_tick_begin(&f->house.room, 1));
     assert_int_equal(house_tick(&f->house, &admitted), ERR_OK);
     assert_int_equal(admitted, 2);
     assert_int_equal(f->changed_count, 2);
@@ -336,11 +336,11 @@ static void expiries_are_written_again_after_a_failure_trap_6(void **state) {
     assert_int_equal(f->changed_count, 0); /* nobody was told of what is not durable */
     sync_fail_syncs(0);
     house_wait_writable(&f->house);
-    assert_true(waiting_room_tick_begin(&f->house.room));
+    assert_true(waiting_room_tick_begin(&f->house.room, 1));
     house_wait_idle(&f->house);
     assert_int_equal(rows(f, "EXPIRED"), 2);
     assert_int_equal(f->changed_count, 2);
-    assert_true(waiting_room_tick_begin(&f->house.room));
+    assert_true(waiting_room_tick_begin(&f->house.room, 1));
     assert_false(waiting_room_is_busy(&f->house.room)); /* and only once */
 }
 
