@@ -2,7 +2,7 @@
 // (promises 2 and 3) and §8 (recovery).
 import assert from 'node:assert/strict';
 import path from 'node:path';
-import { Room, assertAudit, bearer, entriesOf, keepAlive, query } from './support/queue.mjs';
+import { Room, assertAudit, bearer, entriesOf, keepAlive, rewrite } from './support/queue.mjs';
 import { pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 async function inFolder(use) {
@@ -142,7 +142,7 @@ test('kill -9 in the middle of entering and admitting, ten times: nobody is lost
       await crowd.check(room);
 
       // The gate is shut for the look, else the line moves on.
-      query(dataDir, "UPDATE events SET state = 'PAUSED'");
+      rewrite(dataDir, "UPDATE events SET state = 'PAUSED'");
       server = await start({ dataDir, args });
       room = new Room(server, 'CRASH/1');
       await crowd.check(room);

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { Room, assertAudit, assertProblemWith, bearer, entriesOf, query, users } from './support/queue.mjs';
-import { assertProblem, concert, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { Room, assertAudit, assertProblemWith, bearer, entriesOf, rewrite, users } from './support/queue.mjs';
+import { assertProblem, concert, metricsOf, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 // Most tests have a room of their own in one server. It ticks often, so that they are quick.
 let server;
@@ -610,7 +610,7 @@ describe('what the operator does', () => {
     assert.equal(now.admitted, now.active + now.expired + 1, 'one of them has left');
     assert.ok(now.maxWaitSeconds > 0 && now.maxWaitSeconds < 30, JSON.stringify(now));
     assert.ok(now.avgWaitSeconds <= now.maxWaitSeconds);
-    const { text } = await alone.call('GET', '/metrics');
+    const text = await metricsOf(alone);
     const metric = (name) => Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)?.[1]);
     assert.equal(metric('admitone_queue_rejections_total'), 1);
     assert.equal(metric('admitone_queue_leaves_total'), 2);
@@ -647,7 +647,7 @@ describe('"not found" is not a number (trap 18)', () => {
     const kept = await room.enter('kept');
     await before.stop();
     // As retention would, when they have ended and their time is over.
-    query(dataDir, "DELETE FROM queue_entries WHERE user_id IN ('active', 'waiting', 'left')");
+    rewrite(dataDir, "DELETE FROM queue_entries WHERE user_id IN ('active', 'waiting', 'left')");
 
     const next = await start({ dataDir });
     room = new Room(next, 'CONCERT/1');
@@ -676,7 +676,7 @@ describe('"not found" is not a number (trap 18)', () => {
     await leave(room, left.entryToken);
     await room.enter('last');
     await before.stop();
-    query(dataDir, "UPDATE queue_entries SET joined_at = joined_at - 200000000, finished_at = finished_at - 200000000 WHERE user_id = 'old'");
+    rewrite(dataDir, "UPDATE queue_entries SET joined_at = joined_at - 200000000, finished_at = finished_at - 200000000 WHERE user_id = 'old'");
     const next = await start({ dataDir, args: ['--retention-ended-days', '1'] });
     room = new Room(next, 'CONCERT/1');
     await room.becomes(old.entryToken, 'NONE', 20000);

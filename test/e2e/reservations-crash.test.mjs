@@ -5,13 +5,13 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { assertAudit, bearer, eachOf, keepAlive } from './support/queue.mjs';
 import { assertHotIsLedger, Hall, metric, MODE_OF, STRATEGIES } from './support/reservations.mjs';
-import { assertProblem, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { assertProblem, isCluster, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 const ROUNDS = 20;
 const CLIENTS = 24;
 const CAPACITY = 200;
 // So that adaptive sections change over, too.
-const ARGS = ['--queue-tick-ms', '10', '--adaptive-hot-above', '4', '--adaptive-calm-below', '2', '--adaptive-rest-ms', '50'];
+const ARGS = ['--queue-tick-ms', '10', '--adaptive-hot-above', '4', '--adaptive-calm-below', '2', '--adaptive-rest-ms', '50', '--ledger-deadline-ms', '2000'];
 const SECTIONS = ['slot', 'lock', 'adaptive', 'seat'];
 const EVENT = { maxPerUser: 1000, sections: SECTIONS.map((mode) => ({ id: mode, capacity: CAPACITY, mode })) };
 // By how long seats are held: some holds end by themselves while all this goes on.
@@ -222,7 +222,8 @@ function assertKept(hold, row) {
 
 // Hot and ledger agree at once where nothing ends by itself meanwhile; elsewhere, in a moment.
 async function assertRecovered(hall) {
-  if (hall.name === 'LONG/1') {
+  // A hot store that has outlived its nodes has what they left undone, until others have done it.
+  if (hall.name === 'LONG/1' && !isCluster) {
     await assertHotIsLedger(hall);
     return;
   }

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
+import { hexOf } from './support/cluster.mjs';
 import { assertProblemWith, entriesOf, query } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
 import { assertProblem, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
@@ -96,7 +97,7 @@ describe('every strategy', { concurrency: 8 }, () => {
       await refuses(hall.confirm(ann, id), 409, 'reservation_ended');
       await sees('AAAAAAAAAA', { available: 10, held: 0, confirmed: 0 }, { status: 'COMPLETED', reserving: false }, 15);
       assert.deepEqual(
-        query(server.dataDir, `SELECT f.kind, f.seat_count FROM facts f WHERE hex(f.reservation_id) = '${id.replaceAll('-', '').toUpperCase()}' ORDER BY f.id`),
+        query(server.dataDir, `SELECT f.kind, f.seat_count FROM facts f WHERE ${hexOf('f.reservation_id')} = '${id.replaceAll('-', '')}' ORDER BY f.id`),
         ['HELD', 'CONFIRMED', 'CANCELLED'].map((kind) => ({ kind, seat_count: 3 })),
       );
     });

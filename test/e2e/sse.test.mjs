@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { EventSource } from 'eventsource';
-import { Room, assertPlace, eachOf, keepAlive, query, users } from './support/queue.mjs';
+import { Room, assertPlace, eachOf, keepAlive, rewrite, users } from './support/queue.mjs';
 import { metricOf, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
@@ -38,9 +38,9 @@ describe('a stream', () => {
     const room = await busy({ graceSeconds: 3 });
     const stream = await Stream.open(room, (await room.enter('me')).entryToken);
     await stream.hears(1);
-    process.kill(server.child.pid, 'SIGSTOP');
+    server.signal('SIGSTOP');
     await new Promise((resolve) => setTimeout(resolve, 4000)); // what is tested is time that passes
-    process.kill(server.child.pid, 'SIGCONT');
+    server.signal('SIGCONT');
     await leave(room, room.first);
     await stream.hears('ACTIVE');
     stream.destroy();
@@ -50,9 +50,9 @@ describe('a stream', () => {
     const room = await busy();
     const { entryToken } = await room.enter('me');
     const streams = [];
-    // They may be on different workers, each of which lets so many be.
+    // They may be on different workers and nodes, each of which lets so many be.
     for (let i = 0; i < 40; i++) streams.push(await Stream.open(room, entryToken));
-    await until('the oldest have ended', () => streams.filter(({ ended }) => ended).length >= 40 - 8 * WORKERS);
+    await until('the oldest have ended', () => streams.filter(({ ended }) => ended).length >= 40 - 8 * WORKERS * server.nodes.length);
     assert.ok(!streams.at(-1).ended);
     await leave(room, room.first);
     await streams.at(-1).hears('ACTIVE');
@@ -274,7 +274,7 @@ test('after a restart, who has ended hears how, once: with the last id there is 
   const tokens = [[room.first.entryToken, 'EXPIRED'], [left.entryToken, 'LEFT'], [forgotten.entryToken, 'NONE']];
   await room.enter('last');
   await first.stop();
-  query(dataDir, "DELETE FROM queue_entries WHERE user_id = 'forgotten'");
+  rewrite(dataDir, "DELETE FROM queue_entries WHERE user_id = 'forgotten'");
   const second = await start({ dataDir, args: QUICK });
   room = new Room(second, room.name);
   for (const [token, status] of tokens) {

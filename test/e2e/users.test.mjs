@@ -392,12 +392,14 @@ describe('users.auth anonymous', () => {
   });
 
   test('a page of another site can not make a browser take another user’s cookie', async () => {
-    for (const origin of ['https://evil.example', 'null', `http://${server.host}:1`, `https://${server.host}:${server.port}.evil.example`]) {
-      const answer = await enter(undefined, undefined, { origin, 'content-type': 'application/x-www-form-urlencoded' });
+    const [{ host, port, call }] = server.nodes;
+    const enterFrom = (origin, headers = {}) => call('POST', '/queue/CONCERT/1/enter', { headers: { origin, ...headers } });
+    for (const origin of ['https://evil.example', 'null', `http://${host}:1`, `https://${host}:${port}.evil.example`]) {
+      const answer = await enterFrom(origin, { 'content-type': 'application/x-www-form-urlencoded' });
       assertProblem(answer, 403, 'foreign_origin');
       assert.equal(answer.headers['set-cookie'], undefined);
     }
-    assert.equal((await enter(undefined, undefined, { origin: `http://${server.host}:${server.port}` })).status, 202, 'the pages themselves');
+    assert.equal((await enterFrom(`http://${host}:${port}`)).status, 202, 'the pages themselves');
   });
 
   test('whoever comes with it is the same, and gets it once', async () => {

@@ -1,6 +1,8 @@
 // Seats as a test's buyers meet them, and as the ledger and the gauges have them.
 import assert from 'node:assert/strict';
+import { hexOf } from './cluster.mjs';
 import { Room, TIME, assertAudit, bearer, query } from './queue.mjs';
+import { metricsOf } from './server.mjs';
 
 // Every strategy, and the mode of the sections that have it.
 export const MODE_OF = {
@@ -126,14 +128,15 @@ export class Hall extends Room {
     return { available, held, confirmed };
   }
 
-  // The rows of its reservations, oldest first; `id` as the API writes it.
+  // The rows of its reservations, oldest first; `id` as the API writes it. Not those that were undone
+  // before anybody was told of them.
   rows() {
     const rows = query(
       this.server.dataDir,
-      `SELECT lower(hex(r.id)) AS id, r.user_id, r.section_id, r.entry_seq, r.strategy, r.status, r.seats, r.price,
+      `SELECT ${hexOf('r.id')} AS id, r.user_id, r.section_id, r.entry_seq, r.strategy, r.status, r.seats, r.price,
               r.expires_at, r.created_at, r.confirmed_at, r.ended_at, r.confirmation_code
        FROM reservations r JOIN events e ON e.id = r.event_id
-       WHERE e.type = '${this.type}' AND e.external_id = '${this.id}' AND e.deleted_at IS NULL ORDER BY r.id`,
+       WHERE e.type = '${this.type}' AND e.external_id = '${this.id}' AND e.deleted_at IS NULL AND r.status <> 'VOID' ORDER BY r.id`,
     );
     return rows.map((row) => ({ ...row, id: row.id.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5') }));
   }
@@ -166,8 +169,7 @@ export function assertReservation(json) {
 // The value of a gauge or counter with these labels; 0 when it was never counted.
 export async function metric(server, name, labels = {}) {
   const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
-  const { text } = await server.call('GET', '/metrics');
-  const lines = text.split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
+  const lines = (await metricsOf(server)).split('\n').filter((line) => line.startsWith(`${name}{`) || line.startsWith(`${name} `));
   assert.ok(lines.length > 0, `there is no metric ${name}`);
   const found = lines.filter((line) => wanted.every((one) => line.includes(one)));
   assert.equal(found.length, 1, `${name} with ${wanted.join(', ')}: ${found.join(', ') || 'none'}`);

@@ -1,6 +1,9 @@
 // The real program as a test sees it: started on a free port with a data folder of its own, ended
 // by its pid whatever happens, and looked at when it has ended. A sanitizer's report, an assertion
 // or an unexpected exit code fails the test that stops it.
+//
+// With ADMITONE_STACK=cluster a server is two nodes on one Redis and one PostgreSQL
+// (support/cluster.mjs), and whoever asks for its port gets that of the one and of the other in turn.
 import assert from 'node:assert/strict';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { spawn, spawnSync } from 'node:child_process';
@@ -11,11 +14,16 @@ import path from 'node:path';
 import { test as nodeTest } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
+import { isCluster, leaveHomesIn, nodeFlags, releaseCommits } from './cluster.mjs';
+
+export { STACK, isCluster, ledgerFlags, onlyOn } from './cluster.mjs';
+
 const REPOSITORY = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
 export const BINARY = path.resolve(process.env.ADMITONE ?? path.join(REPOSITORY, 'build/admitone'));
 
 const START_MS = 20000;
 const STOP_MS = 12000;
+const AGREED_MS = 10000;
 // Of a log; and of it, what a failure shows.
 const STDERR_MAX = 16 << 20;
 const TAIL_MAX = 4000;
@@ -48,6 +56,7 @@ export function test(name, options, fn) {
         const ended = await within(timeoutMs, Promise.resolve(fn(t)).then(() => 'done'));
         assert.equal(ended, 'done', `not done within ${timeoutMs} ms`);
       } finally {
+        releaseCommits();
         for (const child of own) if (children.has(child)) kill(child.pid, 'SIGKILL');
       }
     });
@@ -76,6 +85,7 @@ export function tempFolder() {
 export function removeFolder(folder) {
   fs.rmSync(folder, { recursive: true, force: true });
   folders.delete(folder);
+  leaveHomesIn(folder);
 }
 
 // The only waiting there is: for a condition, with a deadline. Returns the first true value.
@@ -157,48 +167,32 @@ export function launch(command, { env } = {}) {
   return self;
 }
 
-// Starts `admitone serve` and waits until it listens. Options:
-//   args       further flags
-//   dataDir    a folder that the caller keeps; else one is made, and removed when it has stopped
-//   env        further environment
-//   wrap       a command that ends in exec'ing what follows it (nsenter …), so the pid is the same
-//   listen     address to listen on
-//   root       where the program's file system is found, when it has another one than the test
-export async function start({ args = [], dataDir, env, wrap = [], listen = '127.0.0.1:0', root = '/' } = {}) {
-  const own = dataDir === undefined;
-  const folder = own ? path.join(tempFolder(), 'data') : dataDir;
-  const command = [...wrap, BINARY, 'serve', '--listen', listen, '--data', folder, '--workers', '2', ...args];
+// One process of `admitone serve` that listens, or will: { host, port, url } and how to end it.
+function launchNode(command, env) {
   const self = launch(command, { env: environment(env) });
-  const has = (pattern) => pattern.exec(self.stderr);
-  const found = await until(
-    'the server listens',
-    () => self.exit ?? has(/msg"?[=:]"?listening"?,? ?"?addr"?[=:]"?([^ "]+):(\d+)/),
-    START_MS,
-  );
-  if (self.exit) assert.fail(`admitone did not start: ${JSON.stringify(self.exit)}\n${self.stderr.slice(-TAIL_MAX)}`);
-  self.host = found[1];
-  self.port = Number(found[2]);
-  self.url = `http://${self.host}:${self.port}`;
-  self.dataDir = folder;
-  const keyFile = path.join(root, folder, 'admin.key');
-  self.adminKey = fs.existsSync(keyFile) ? fs.readFileSync(keyFile, 'utf8').trim() : null;
-
-  const look = () => {
-    assertNoReport(self.stderr);
-    assert.notEqual(self.exit.code, SANITIZER_EXIT, self.stderr.slice(-TAIL_MAX));
-    assert.ok(self.stderr.length < STDERR_MAX, 'the log is a flood');
-    if (own) removeFolder(path.dirname(folder));
+  self.listens = async () => {
+    const has = (pattern) => pattern.exec(self.stderr);
+    const found = await until(
+      'the server listens',
+      () => self.exit ?? has(/msg"?[=:]"?listening"?,? ?"?addr"?[=:]"?([^ "]+):(\d+)/),
+      START_MS,
+    );
+    if (self.exit) assert.fail(`admitone did not start: ${JSON.stringify(self.exit)}\n${self.stderr.slice(-TAIL_MAX)}`);
+    self.host = found[1];
+    self.port = Number(found[2]);
+    self.url = `http://${self.host}:${self.port}`;
   };
   // Ends it as an operator would; 0 is the only good exit. May be called again.
   self.stop = async (signal = 'SIGTERM') => {
-    const before = self.exit;
-    if (before === null) kill(self.pid, signal);
+    if (self.exit === null) kill(self.pid, signal);
     const ended = await within(STOP_MS, self.ended);
     if (ended === 'pending') {
       kill(self.pid, 'SIGKILL');
       assert.fail(`the server did not stop within ${STOP_MS} ms of ${signal}\n${self.stderr.slice(-TAIL_MAX)}`);
     }
-    look();
+    assertNoReport(self.stderr);
+    assert.notEqual(self.exit.code, SANITIZER_EXIT, self.stderr.slice(-TAIL_MAX));
+    assert.ok(self.stderr.length < STDERR_MAX, 'the log is a flood');
     if (!self.killed) assert.deepEqual(ended, { code: 0, signal: null }, self.stderr.slice(-TAIL_MAX));
     return ended;
   };
@@ -209,20 +203,143 @@ export async function start({ args = [], dataDir, env, wrap = [], listen = '127.
     assertNoReport(self.stderr);
   };
   self.signal = (signal) => kill(self.pid, signal);
-  self.call = (method, target, options) => call(self, method, target, options);
-  self.admin = (method, target, body, options = {}) =>
-    call(self, method, target, {
-      body,
-      ...options,
-      headers: { authorization: `Bearer ${self.adminKey}`, ...options.headers },
-    });
-  self.newestAudit = async () => (await self.admin('GET', '/admin/audit?limit=1')).json.audit[0]?.id ?? 0;
-  self.metric = async (name) => metricOf((await self.call('GET', '/metrics')).text, name);
   self.rssBytes = () => {
     const status = fs.readFileSync(`/proc/${self.pid}/status`, 'utf8');
     return Number(/VmRSS:\s+(\d+) kB/.exec(status)[1]) * 1024;
   };
   return self;
+}
+
+// What is asked of a server, or of one node of it.
+function addQuestions(self) {
+  self.call = (method, target, options) => call(self, method, target, options);
+  self.admin = async (method, target, body, options = {}) => {
+    const headers = { authorization: `Bearer ${self.adminKey}`, ...options.headers };
+    const answer = await call(self, method, target, { body, ...options, headers });
+    if (method !== 'GET' && answer.status < 300) await self.agreed?.(target);
+    return answer;
+  };
+  self.newestAudit = async () => (await self.admin('GET', '/admin/audit?limit=1')).json.audit[0]?.id ?? 0;
+  self.metric = async (name) => metricOf(await metricsOf(self), name);
+}
+
+// A tick is two calls to Redis for each event and node: one every 10 ms would be all that a test
+// with many events does.
+function calmer(args) {
+  return args.map((one, i) => (args[i - 1] === '--queue-tick-ms' ? String(Math.max(50, Number(one))) : one));
+}
+
+// Several nodes as one server: what is asked goes to each in turn, what is done is done to all.
+function together(nodes) {
+  let turn = 0;
+  const next = () => nodes[turn++ % nodes.length];
+  const each = (verb) => async (...how) => (await Promise.all(nodes.map((node) => node[verb](...how))))[0];
+  return {
+    nodes,
+    pid: nodes[0].pid,
+    child: nodes[0].child,
+    host: nodes[0].host,
+    get port() {
+      return next().port;
+    },
+    get url() {
+      return next().url;
+    },
+    get stdout() {
+      return nodes.map((node) => node.stdout).join('');
+    },
+    get stderr() {
+      return nodes.map((node) => node.stderr).join('');
+    },
+    get exit() {
+      return nodes.every((node) => node.exit !== null) ? nodes[0].exit : null;
+    },
+    ended: Promise.all(nodes.map((node) => node.ended)).then(([first]) => first),
+    stop: each('stop'),
+    kill9: each('kill9'),
+    signal: (signal) => nodes.forEach((node) => node.signal(signal)),
+    rssBytes: () => nodes.reduce((sum, node) => sum + node.rssBytes(), 0),
+  };
+}
+
+// A change of an event is answered when it is done; the other nodes hear of it then, and none may be
+// without it for long. `target`: where it was asked for.
+async function assertAgreed({ nodes, adminKey }, target) {
+  const [, event] = /^\/admin\/(?:events|queue)\/([^/?]+\/[^/?]+)/.exec(target) ?? [];
+  if (event === undefined) return;
+  const versions = () =>
+    Promise.all(nodes.map(async (node) => {
+      const { status, json } = await call(node, 'GET', `/admin/events/${event}`, { headers: { authorization: `Bearer ${adminKey}` } });
+      return status === 200 ? json.version : status;
+    }));
+  const areSame = (all) => all.every((one) => one === all[0]);
+  await until(`all nodes know the same of ${event}`, async () => areSame(await versions()), AGREED_MS);
+}
+
+// Starts `admitone serve` and waits until it listens. Options:
+//   args       further flags
+//   dataDir    a folder that the caller keeps; else one is made, and removed when it has stopped
+//   env        further environment
+//   wrap       a command that ends in exec'ing what follows it (nsenter …), so the pid is the same
+//   listen     address to listen on
+//   root       where the program's file system is found, when it has another one than the test
+//   nodes      of a cluster, how many
+export async function start(options = {}) {
+  const { args = [], dataDir, env, wrap = [], listen = '127.0.0.1:0', root = '/', nodes = 2 } = options;
+  const own = dataDir === undefined;
+  const folder = own ? path.join(tempFolder(), 'data') : dataDir;
+  const launchOne = (data, flags, rest) =>
+    launchNode([...wrap, BINARY, 'serve', '--listen', listen, '--data', data, '--workers', '2', ...flags, ...rest], env);
+  const launchNumber = (number) => launchOne(path.join(folder, `node-${number}`), nodeFlags(folder, args), calmer(args));
+  const all = isCluster ? Array.from({ length: nodes }, (_, i) => launchNumber(i + 1)) : [launchOne(folder, [], args)];
+  await Promise.all(all.map((node) => node.listens()));
+  const self = isCluster ? together(all) : Object.assign(all[0], { nodes: all });
+  let looks = Promise.resolve();
+  // One look at a time: a crowd of changes would else be a crowd of looks.
+  if (isCluster) self.agreed = (target) => (looks = looks.catch(() => {}).then(() => assertAgreed(self, target)));
+  const dress = (one) => {
+    one.dataDir = folder;
+    const keyFile = path.join(root, folder, 'admin.key');
+    one.adminKey = fs.existsSync(keyFile) ? fs.readFileSync(keyFile, 'utf8').trim() : null;
+    addQuestions(one);
+    return one;
+  };
+  for (const one of new Set([self, ...all])) dress(one);
+  Object.defineProperty(self, 'pids', { get: () => self.nodes.map(({ pid }) => pid) });
+
+  const stop = self.stop;
+  self.stop = async (...how) => {
+    const ended = await stop(...how);
+    if (own) removeFolder(path.dirname(folder));
+    return ended;
+  };
+  // A further node of the same cluster. The others don't hear of it; it takes its turn with them.
+  self.join = async () => {
+    assert.ok(isCluster);
+    const node = launchNumber(all.length + 1);
+    await node.listens();
+    all.push(dress(node));
+    return node;
+  };
+  return self;
+}
+
+// Gauges of what the nodes share, which every one of them shows whole. All else that a node shows is
+// its own part.
+const SHARED = /^admitone_(events|seats|seat_use_ratio|queue_(waiting|active|pending)|ledger_writable|start_time_seconds|build_info)\b/;
+
+// The text of /metrics, of all nodes together.
+export async function metricsOf(server) {
+  const nodes = server.nodes ?? [server];
+  const texts = await Promise.all(nodes.map(async (node) => (await call(node, 'GET', '/metrics')).text));
+  if (texts.length === 1) return texts[0];
+  const sums = new Map();
+  const lines = texts.flatMap((text) => text.trimEnd().split('\n'));
+  for (const line of lines) {
+    const [, name, value] = /^([^#].*) (\S+)$/.exec(line) ?? [undefined, line, 0];
+    sums.set(name, SHARED.test(name) ? Number(value) : (sums.get(name) ?? 0) + Number(value));
+  }
+  return [...sums].map(([name, value]) => (name.startsWith('#') ? name : `${name} ${value}`)).join('\n');
 }
 
 export function metricOf(text, name) {

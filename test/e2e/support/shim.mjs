@@ -1,14 +1,19 @@
 // The real program with test/shim/sync_shim.c loaded into it, which tells when SQLite's syncs end,
-// holds them up, or fails writes.
+// holds them up, or fails writes. On a cluster PostgreSQL's commits are held up.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { BINARY, removeFolder, start, tempFolder } from './server.mjs';
+import { holdCommits, releaseCommits } from './cluster.mjs';
+import { BINARY, isCluster, removeFolder, start, tempFolder } from './server.mjs';
 
 const SHIM = path.resolve(process.env.SYNC_SHIM ?? path.join(path.dirname(BINARY), 'test/libsync_shim.so'));
 
 // A server under the shim. `hold`, `fail` and their ends switch it; `syncs` reads its log.
 export async function shimmed(args = [], { dataDir } = {}) {
+  if (isCluster) {
+    const folder = tempFolder();
+    return withCommitsToHold(await start({ args, dataDir: dataDir ?? path.join(folder, 'data') }), folder);
+  }
   assert.ok(fs.existsSync(SHIM), `there is no ${SHIM}: build the target sync_shim, and name it in SYNC_SHIM`);
   const folder = tempFolder();
   const file = (name) => path.join(folder, name);
@@ -42,6 +47,24 @@ export async function shimmed(args = [], { dataDir } = {}) {
       return ended;
     },
     forget: () => removeFolder(folder),
+  });
+}
+
+function withCommitsToHold(server, folder) {
+  const stop = server.stop;
+  const forget = () => removeFolder(folder);
+  const switches = { hold: holdCommits, release: releaseCommits };
+  // PostgreSQL is the same one for all of them.
+  for (const node of server.nodes) Object.assign(node, switches);
+  return Object.assign(server, {
+    ...switches,
+    forget,
+    stop: async (...how) => {
+      releaseCommits();
+      const ended = await stop(...how);
+      forget();
+      return ended;
+    },
   });
 }
 

@@ -1,0 +1,140 @@
+// What the tests of a cluster stand on: one Redis and one PostgreSQL for each test file, private to
+// it, started when the first node needs them and gone with the process, whatever becomes of it. Each
+// data folder has a PostgreSQL database and a Redis database of its own there, its *home*; a folder
+// that is started again has the same one, so that is a restart.
+//
+// The number of a Redis database separates keys, and not channels: homes hear of each other that
+// something has changed, and look for nothing.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
+const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
+const REDIS_DATABASES = 16;
+// The program itself, where there is one: Debian's psql is a script that looks for it each time.
+const PSQL = ['/usr/lib/postgresql/15/bin/psql', 'psql'].find((file) => !path.isAbsolute(file) || fs.existsSync(file));
+
+export const STACK = process.env.ADMITONE_STACK === 'cluster' ? 'redis+postgres' : 'memory+sqlite';
+export const isCluster = STACK === 'redis+postgres';
+
+// Options of a test that holds on one stack only. The runner shows it as skipped on the other one.
+export function onlyOn(stack, why) {
+  assert.match(stack, /^(memory\+sqlite|redis\+postgres)$/);
+  return STACK === stack ? {} : { skip: `only on ${stack}: ${why}` };
+}
+
+let services;
+let isHeld = false;
+const homes = new Map();
+
+function output(file, args, { timeoutMs = 30000 } = {}) {
+  const done = spawnSync(file, args, { encoding: 'utf8', timeout: timeoutMs, maxBuffer: 256 << 20 });
+  assert.ifError(done.error);
+  assert.equal(done.status, 0, `${file} ${args.join(' ')}: ${done.stderr}`);
+  return done.stdout.trim();
+}
+
+export function servicesOf() {
+  if (services !== undefined) return services;
+  const args = ['start', 'redis', 'postgres', '--unsafe-fast', '--with-parent', String(process.pid)];
+  const lines = output(SERVICES, args, { timeoutMs: 90000 }).split('\n');
+  services = Object.fromEntries(lines.map((line) => line.split(/=(.*)/s)));
+  return services;
+}
+
+const psql = (url, ...sql) => output(PSQL, [url, '-qAtX', '-v', 'ON_ERROR_STOP=1', ...sql.flatMap((one) => ['-c', one])]);
+
+function freeNumber() {
+  const taken = new Set([...homes.values()].map(({ number }) => number));
+  const number = Array.from({ length: REDIS_DATABASES }, (_, i) => i).find((i) => !taken.has(i));
+  assert.notEqual(number, undefined, 'so many data folders at once have no room in one Redis');
+  return number;
+}
+
+function makeHome() {
+  const { REDIS_URL, POSTGRES_URL } = servicesOf();
+  const number = freeNumber();
+  const name = `home_${randomBytes(6).toString('hex')}`;
+  psql(POSTGRES_URL, `CREATE DATABASE ${name}`);
+  const redisUrl = `${REDIS_URL}/${number}`;
+  output('redis-cli', ['-u', redisUrl, 'FLUSHDB']); // whoever had it before
+  return { number, redisUrl, postgresUrl: POSTGRES_URL.replace(/[^/]+$/, name) };
+}
+
+// { redisUrl, postgresUrl } of a data folder, made when it is first asked for.
+export function homeOf(dataDir) {
+  const folder = path.resolve(dataDir);
+  if (!homes.has(folder)) homes.set(folder, makeHome());
+  return homes.get(folder);
+}
+
+export const forgetHot = (dataDir) => output('redis-cli', ['-u', homeOf(dataDir).redisUrl, 'FLUSHDB']);
+
+// What was in this folder is not needed any more.
+export function leaveHomesIn(folder) {
+  for (const own of homes.keys()) if (`${own}/`.startsWith(`${path.resolve(folder)}/`)) homes.delete(own);
+}
+
+// Where every command finds the ledger of a data folder.
+export const ledgerFlags = (dataDir) =>
+  isCluster ? ['--data', dataDir, '--ledger', homeOf(dataDir).postgresUrl] : ['--data', dataDir];
+
+// The flags by which every node of this folder is one of the same cluster. Keys that the test gives
+// itself are left to it.
+export function nodeFlags(dataDir, args) {
+  const { redisUrl, postgresUrl } = homeOf(dataDir);
+  const flags = ['--hot', redisUrl, '--ledger', postgresUrl];
+  fs.mkdirSync(dataDir, { recursive: true });
+  for (const [flag, name] of Object.entries(KEYS)) {
+    if (args.includes(flag)) continue;
+    const file = path.join(dataDir, name);
+    if (!fs.existsSync(file)) fs.writeFileSync(file, `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 });
+    flags.push(flag, file);
+  }
+  return flags;
+}
+
+// Rows as objects; none of what is not a question.
+export function ask(dataDir, sql) {
+  const isQuestion = /^\s*(SELECT|WITH)\b/i.test(sql);
+  const text = psql(homeOf(dataDir).postgresUrl, isQuestion ? `SELECT coalesce(json_agg(t), '[]') FROM (${sql}) t` : sql);
+  return isQuestion ? JSON.parse(text) : [];
+}
+
+// The bytes of an id, as 32 hexadecimal digits, in the SQL of the ledger.
+export const hexOf = (column) => (isCluster ? `replace(${column}::text, '-', '')` : `lower(hex(${column}))`);
+
+// Values of a group with commas, in order. SQLite: in that of the rows, which are in it already.
+export const joined = (column, order) => (isCluster ? `string_agg(${column}, ',' ORDER BY ${order})` : `group_concat(${column})`);
+
+// Commits wait for a standby that never comes: whoever asked for them is not answered, and nobody
+// else sees what they wrote. Looks go on.
+export function holdCommits() {
+  const { POSTGRES_URL } = servicesOf();
+  isHeld = true;
+  setStandby('nobody');
+  // It counts when the checkpointer has heard of it, too: a commit of our own shows it.
+  const probe = ['-c', "SELECT pg_logical_emit_message(true, 'probe', '')"];
+  for (let i = 0; i < 200; i++) {
+    const done = spawnSync(PSQL, [POSTGRES_URL, '-qAtX', ...probe], { timeout: 250, killSignal: 'SIGKILL' });
+    if (done.error?.code === 'ETIMEDOUT') return;
+    assert.ifError(done.error);
+  }
+  assert.fail('commits are not held up');
+}
+
+// Does nothing when they are not held up.
+export function releaseCommits() {
+  if (isHeld) setStandby('');
+  isHeld = false;
+}
+
+function setStandby(names) {
+  // A change of settings is no transaction that would have to wait itself; only a superuser may.
+  const url = servicesOf().POSTGRES_URL.replace('admitone@', 'postgres@');
+  psql(url, `ALTER SYSTEM SET synchronous_standby_names = '${names}'`, 'SELECT pg_reload_conf()');
+}
