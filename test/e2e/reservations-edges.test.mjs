@@ -19,9 +19,10 @@ const ALL_FREE = { available: 20, held: 0, confirmed: 0 };
 const wishOf = (strategy) => ({ section: strategy, strategy, quantity: 1 });
 const refuses = async (answer, status, code) => assertProblem(await answer, status, code);
 
-// So many records wait for the disk.
+// So many records wait for the disk; on a cluster also what nodes write for each other.
+const isWritten = (depth, count) => (isCluster ? depth >= count : depth === count);
 const written = (server, count) =>
-  until(`${count} records`, async () => (await server.metric('admitone_ledger_queue_depth')) === count);
+  until(`${count} records`, async () => isWritten(await server.metric('admitone_ledger_queue_depth'), count));
 const begun = (server, strategy, count) =>
   until(`${count} attempts`, async () => (await metric(server, 'admitone_reservation_attempts_total', { strategy })) === count);
 
