@@ -54,13 +54,3 @@ chaos('trap 20: what was written under a lock that is somebody else\'s by now is
   const [{ n }] = await cluster.ask(`SELECT count(*) AS n FROM reservations WHERE user_id = '${slow.userId}' AND status <> 'VOID'`);
   assert.equal(n, 0);
 });
-
-chaos('a node that stands still again and again past its leases tells the truth when it goes on', { args }, async (cluster, crowd) => {
-  for (let round = 0; round < 6; round++) {
-    const node = cluster.nodes[round % 2];
-    node.signal('SIGSTOP');
-    await pause(LEASE_MS * 3);
-    node.signal('SIGCONT');
-    await pause(300 + Math.random() * 700);
-  }
-});
