@@ -113,6 +113,13 @@ static const struct command {
      "  admitone audit --data /var/lib/admitone\n"
      "  admitone audit --ledger postgres://admitone@db/admitone\n",
      true},
+    {"reconcile", cli_reconcile, "admitone reconcile --hot redis://… --ledger postgres://…",
+     "Compares the hot store with the ledger, event by event, and repairs in favour of the ledger\n"
+     "what has differed for longer than twice ledger.deadline_ms, which must be the nodes' own.\n"
+     "Prints what it compared and did. Exits with 0 when all agrees or was repaired, 1 when\n"
+     "something could not be repaired, 2 when it could not look. May run beside the nodes.\n\n"
+     "  admitone reconcile --hot redis://cache --ledger postgres://admitone@db/admitone\n",
+     true},
     {"version", cli_version, "admitone version", "Prints the version.\n", false},
 };
 

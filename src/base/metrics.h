@@ -48,6 +48,21 @@
       "What the hot store had missed and was told again")                                          \
     X(HOT_HEALED_RESERVATIONS, "admitone_hot_healed_total", "what=\"reservation\"", "")            \
     X(FACTS_RELAYED, "admitone_facts_relayed_total", "", "Facts relayed to the hot store")         \
+    X(RECONCILE_ENTRIES_OVER, "admitone_reconcile_differences_total", "what=\"entry_over\"",       \
+      "What had differed between hot store and ledger for too long")                               \
+    X(RECONCILE_ENTRIES_MISSING, "admitone_reconcile_differences_total", "what=\"entry_missing\"", \
+      "")                                                                                          \
+    X(RECONCILE_ENTRIES_STATUS, "admitone_reconcile_differences_total", "what=\"entry_status\"",   \
+      "")                                                                                          \
+    X(RECONCILE_ENTRIES_LATE, "admitone_reconcile_differences_total", "what=\"entry_late\"", "")   \
+    X(RECONCILE_RESERVATIONS_OVER, "admitone_reconcile_differences_total",                         \
+      "what=\"reservation_over\"", "")                                                             \
+    X(RECONCILE_RESERVATIONS_MISSING, "admitone_reconcile_differences_total",                      \
+      "what=\"reservation_missing\"", "")                                                          \
+    X(RECONCILE_RESERVATIONS_STATUS, "admitone_reconcile_differences_total",                       \
+      "what=\"reservation_status\"", "")                                                           \
+    X(RECONCILE_REPAIRS, "admitone_reconcile_repairs_total", "",                                   \
+      "Those of them that were repaired")                                                          \
     X(LEDGER_RECORDS, "admitone_ledger_records_total", "", "Records written to the ledger")        \
     X(LEDGER_REFUSED_FULL, "admitone_ledger_refused_total", "", "Records refused: queue full")     \
     X(LEDGER_BATCH_FAILURES, "admitone_ledger_batch_failures_total", "", "Batches rolled back")    \

@@ -37,6 +37,7 @@ struct adapters {
 
 int cli_serve(char *const *args, const struct adapters *adapters);
 int cli_audit(char *const *args, const struct adapters *adapters);
+int cli_reconcile(char *const *args, const struct adapters *adapters);
 int cli_version(char *const *args, const struct adapters *adapters);
 
 /* Reads the settings, or tells people what is wrong with them: then false. */

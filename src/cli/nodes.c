@@ -40,6 +40,12 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
     n->relay.events = ev;
     n->take_up = (struct take_up){
         .room = &api->room, .seats = ev->seats, .deadline_ms = s->ledger_deadline_ms};
+    n->sweep = (struct sweep){.reconcile = {.ledger = ev->ledger,
+                                            .hot = ev->hot,
+                                            .queues = ev->queues,
+                                            .seats = ev->seats,
+                                            .wait_ms = 2 * s->ledger_deadline_ms},
+                              .interval_ms = s->reconcile_interval_seconds * 1000};
     keeper_init(&n->keeper);
     hot_listen(ev->hot, (struct hot_listener){.changed = on_changed,
                                               .event_changed = on_event_changed,
@@ -50,6 +56,7 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
 void nodes_employ(struct nodes *n, struct worker *w) {
     roster_init(&n->roster, &w->loop, &w->mailbox);
     relay_init(&n->relay, &w->loop);
+    sweep_init(&n->sweep, &w->mailbox);
 }
 
 void nodes_start(struct nodes *n) {
@@ -61,6 +68,7 @@ void nodes_start(struct nodes *n) {
     while (!keeper_has_met(&n->keeper) ||
            (!keeper_is_open(&n->keeper) && clock_steady_ms() < until_ms))
         usleep(5000);
+    sweep_start(&n->sweep);
     if (!keeper_is_open(&n->keeper))
         log_warn(msg("the hot store is not there yet; serving what can be served without it"));
 }
@@ -74,14 +82,17 @@ void nodes_deafen(struct nodes *n) {
 void nodes_dismiss(struct nodes *n) {
     roster_stop(&n->roster);
     relay_stop(&n->relay);
+    sweep_stop(&n->sweep);
 }
 
 bool nodes_are_busy(struct nodes *n) {
-    return roster_is_busy(&n->roster) || relay_is_busy(&n->relay) || take_up_is_busy(&n->take_up);
+    return roster_is_busy(&n->roster) || relay_is_busy(&n->relay) || take_up_is_busy(&n->take_up) ||
+           sweep_is_busy(&n->sweep);
 }
 
 void nodes_stop(struct nodes *n) {
     keeper_stop(&n->keeper);
+    sweep_deinit(&n->sweep);
 }
 
 void nodes_deinit(struct nodes *n) {

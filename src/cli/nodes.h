@@ -1,7 +1,8 @@
 /*
  * nodes: what a server does besides serving when it shares its stores with other nodes: it keeps
  * the hot store in a life that can be trusted, hears what the others do, takes up what they leave
- * undone, and answers from the ledger while the hot store can't be asked.
+ * undone, reconciles the stores now and then, and answers from the ledger while the hot store can't
+ * be asked.
  */
 #ifndef ADMITONE_CLI_NODES_H
 #define ADMITONE_CLI_NODES_H
@@ -12,6 +13,7 @@
 #include "service/keeper.h"
 #include "service/relay.h"
 #include "service/roster.h"
+#include "service/sweep.h"
 #include "service/take_up.h"
 
 struct nodes {
@@ -20,6 +22,7 @@ struct nodes {
     struct roster roster;
     struct relay relay;
     struct take_up take_up;
+    struct sweep sweep;
     struct shadow shadow;
     pthread_mutex_t lock;
     bool hears; /* under lock: whether the workers can be told what others do */

@@ -555,18 +555,23 @@ int cli_serve(char *const *args, const struct adapters *adapters) {
     mem_free(own_args);
     s->data_lock = -1;
     s->ledger_lock = -1;
+    if (ok && !print_config && !settings_check_server(&s->settings, &why)) {
+        cli_complain(&why);
+        ok = false;
+    }
     if (!ok || print_config) {
         struct buf text = {0};
         if (ok) config_print(&s->config, &text);
         cli_print(&text);
         buf_deinit(&text);
+        buf_deinit(&why);
         free_server(s);
         return ok ? 0 : 2;
     }
     logs_json = s->settings.log_format == LOG_JSON;
     log_setup((enum log_level)s->settings.log_level, (enum log_format)s->settings.log_format);
     signal(SIGPIPE, SIG_IGN);
-    if (!settings_check_server(&s->settings, &why) || !start(s, adapters, &why)) {
+    if (!start(s, adapters, &why)) {
         cli_complain(&why);
         if (s->api.events.ledger != NULL) ledger_close(s->api.events.ledger);
         /* Threads may run already, and the process ends here: no use in taking it apart. */

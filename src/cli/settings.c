@@ -64,6 +64,8 @@ const struct config_key setting_keys[] = {
            "with postgres: a write's time; what is pending for longer another node takes up"),
     NUMBER("hot.deadline_ms", hot_deadline_ms, "2000", 50, 60000,
            "with redis: how long a call may take"),
+    NUMBER("reconcile.interval_seconds", reconcile_interval_seconds, "300", 0, 86400,
+           "with redis: how often one node compares it with the ledger; 0: never"),
     NUMBER("queue.max_waiting", queue_max_waiting, "1000000", 0, MAX_WAITING_MAX,
            "new events: who may wait"),
     NUMBER("queue.max_active", queue_max_active, "100", 1, MAX_ACTIVE_MAX,
@@ -174,10 +176,8 @@ static bool stores_ok(const struct settings *s, struct buf *why) {
     return why->len == 0;
 }
 
-bool settings_check_server(const struct settings *s, struct buf *why) {
+bool settings_check_stores(const struct settings *s, struct buf *why) {
     bool is_memory = strcmp(s->hot, "memory") == 0;
-    bool has_keys =
-        s->secret_file[0] != '\0' && s->admin_key_file[0] != '\0' && s->pass_key_file[0] != '\0';
     if (!is_memory && !is_postgres(s))
         buf_add(why,
                 STR("ledger: with hot in Redis other nodes may join, and an SQLite file is one "
@@ -185,7 +185,13 @@ bool settings_check_server(const struct settings *s, struct buf *why) {
     else if (is_memory && is_postgres(s))
         buf_add(why, STR("hot: with the ledger in PostgreSQL other nodes may join, and memory is "
                          "one process's own; use redis://…, or --ledger sqlite:"));
-    else if (!is_memory && !has_keys)
+    return why->len == 0;
+}
+
+bool settings_check_server(const struct settings *s, struct buf *why) {
+    bool has_keys =
+        s->secret_file[0] != '\0' && s->admin_key_file[0] != '\0' && s->pass_key_file[0] != '\0';
+    if (settings_check_stores(s, why) && is_postgres(s) && !has_keys)
         buf_add(why, STR("secret_file: nodes must have the same keys: give all of them the same "
                          "--secret-file, --pass-key-file and --admin-key-file"));
     return why->len == 0;

@@ -45,6 +45,7 @@ struct settings {
     int64_t ledger_wal_bytes_max;
     int64_t ledger_deadline_ms;
     int64_t hot_deadline_ms;
+    int64_t reconcile_interval_seconds;
 
     int64_t queue_max_waiting;
     int64_t queue_max_active;
@@ -77,6 +78,8 @@ extern const struct config_key setting_keys[];
 
 /* Whether other nodes may work on the same stores: the ledger is not this process's own. */
 bool settings_share(const struct settings *s);
+/* That these two stores fit each other. */
+bool settings_check_stores(const struct settings *s, struct buf *why);
 /* That a server may run on these stores: they fit each other, and nodes have their keys in common.
  */
 bool settings_check_server(const struct settings *s, struct buf *why);

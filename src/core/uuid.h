@@ -20,6 +20,13 @@ void uuid_format(const struct uuid *u, char out[UUID_TEXT_BYTES]);
 /* Only the form that uuid_format writes, and only version 7; letters in either case. */
 bool uuid_parse(str text, struct uuid *out);
 
+/* When it was made. */
+static inline int64_t uuid_time_ms(const struct uuid *u) {
+    int64_t ms = 0;
+    for (size_t i = 0; i < 6; i++) ms = ms << 8 | u->bytes[i];
+    return ms;
+}
+
 static inline bool uuid_eq(const struct uuid *a, const struct uuid *b) {
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }

@@ -170,9 +170,8 @@ static void list_free(struct ledger_events_read *read) {
     read->removed_count = 0;
 }
 
-/* Versions only grow, so their sum tells any change; the highest one would not, for a lower one may
- * be committed after it. The mark is read first: a change that comes between is told now, and once
- * more. */
+/* Versions only grow, so their sum tells any change. The mark is read first: a change that comes
+ * between is told now, and once more. */
 bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->events = NULL;
     read->count = 0;
@@ -309,6 +308,12 @@ static bool section_insert(struct pg *db, int64_t event_key, const struct sectio
                      pg_cell_str(section_status_words[s->status]), pg_cell_i64(position));
 }
 
+/* What takes long but gets on is not given up: every step has the time of one answer. */
+static void give_time(struct pg *db) {
+    int64_t until_ns = clock_steady_ns() + db->wait_ms * 1000000;
+    if (db->until_ns > 0 && db->until_ns < until_ns) db->until_ns = until_ns;
+}
+
 /* Rows for the seats from the number `after` on. Some may be there from an earlier time. */
 static bool seats_insert(struct pg *db, int64_t section_key, int64_t after, int64_t last) {
     bool ok = true;
@@ -320,6 +325,7 @@ static bool seats_insert(struct pg *db, int64_t section_key, int64_t after, int6
                     " ON CONFLICT DO NOTHING",
                     pg_cell_i64(section_key), pg_cell_i64(after + 1), pg_cell_i64(until));
         after = until;
+        give_time(db);
     }
     return ok;
 }

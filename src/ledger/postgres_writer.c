@@ -16,6 +16,8 @@
 /* A batch of fewer is no load. */
 #define GATHER_MIN 8
 #define GATHER_NS_MAX INT64_C(2000000)
+#define BATCH_MIN 16
+#define BATCH_SHARE 8
 
 /* One line when writing begins to fail, and one when it works again. */
 static void note_writable(struct pg_writer *w, bool writable) {
@@ -57,6 +59,15 @@ static void gather(struct pg_writer *w, size_t last_taken, int64_t last_ns) {
     inbox_gather(&w->inbox, wanted, clock_steady_ns() + wait_ns);
 }
 
+/* A batch is to take a fraction of the deadline: what it waits for, all of its records wait for.
+ * The last one that was no exception tells how many records that may be. */
+static size_t batch_limit(const struct pg_writer *w, size_t taken, int64_t took_ns) {
+    int64_t each_ns = took_ns / (int64_t)taken + 1;
+    int64_t limit = w->session.deadline_ms * 1000000 / BATCH_SHARE / each_ns;
+    if (limit < BATCH_MIN) limit = BATCH_MIN;
+    return (size_t)limit < w->batch_max ? (size_t)limit : w->batch_max;
+}
+
 static int64_t write_batch(struct pg_writer *w, size_t taken) {
     int64_t began_ns = clock_steady_ns();
     size_t done = pg_session_write(&w->session, w->batch, taken);
@@ -78,6 +89,7 @@ static void *run_writer(void *arg) {
     struct pg_writer *w = arg;
     bool ended = false;
     size_t taken = 0;
+    size_t limit = w->batch_max;
     int64_t took_ns = 0;
     while (!ended) {
         if (!pg_session_up(&w->session, 0)) {
@@ -89,12 +101,13 @@ static void *run_writer(void *arg) {
             continue;
         }
         gather(w, taken, took_ns);
-        taken = inbox_take(&w->inbox, w->batch, w->batch_max, clock_steady_ns() + LOOK_INTERVAL_NS,
-                           &ended);
+        taken =
+            inbox_take(&w->inbox, w->batch, limit, clock_steady_ns() + LOOK_INTERVAL_NS, &ended);
         if (taken > 0)
             took_ns = write_batch(w, taken);
         else if (!ended)
             look(w);
+        if (taken >= GATHER_MIN) limit = batch_limit(w, taken, took_ns);
     }
     return NULL;
 }

@@ -14,6 +14,8 @@
 #define ADMITONE_PORT_HOT_H
 
 #include "base/err.h"
+#include "core/claims.h"
+#include "core/queue.h"
 
 struct hot_op {
     int64_t event_key;
@@ -40,6 +42,21 @@ struct hot_listener {
     void *to;
 };
 
+struct survey_entry {
+    uint64_t seq;
+    enum entry_status status; /* WAITING or ACTIVE; of what is pending, as it may be shown */
+    bool pending;             /* its enter or its admission */
+};
+
+/* What the store has of one event: all that was live all the while that it was looked at, each
+ * once. */
+struct hot_survey {
+    struct survey_entry *entries; /* in order of their numbers */
+    size_t entry_count;
+    struct claim_info *reservations; /* in order of their ids */
+    size_t reservation_count;
+};
+
 struct hot;
 
 struct hot_ops {
@@ -50,6 +67,8 @@ struct hot_ops {
     void (*open)(struct hot *h, const struct hot_life *life);
     void (*shut)(struct hot *h);
     void (*announce)(struct hot *h);
+    enum err (*survey)(struct hot *h, int64_t event_key, struct hot_survey *out);
+    enum err (*turn)(struct hot *h, const char *what, int64_t for_ms, bool *is_ours);
 };
 
 struct hot {
@@ -89,6 +108,19 @@ static inline void hot_shut(struct hot *h) {
 /* Tells the other nodes that an event has changed. On a worker's thread. It may get lost. */
 static inline void hot_announce(struct hot *h) {
     h->ops->announce(h);
+}
+
+/* For comparing it with the ledger, in the life that is open (else RECOVERING): an event that was
+ * met (EVENT_NOT_FOUND: it was removed, or the store does not have it). Blocks, as the next one;
+ * from any thread. mem_free frees both arrays. */
+static inline enum err hot_survey(struct hot *h, int64_t event_key, struct hot_survey *out) {
+    return h->ops->survey(h, event_key, out);
+}
+
+/* Of work that every node could do, and one is enough for: whether it is this node's turn. Then it
+ * is nobody else's for so long. */
+static inline enum err hot_turn(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
+    return h->ops->turn(h, what, for_ms, is_ours);
 }
 
 #endif

@@ -87,6 +87,23 @@ struct end_op {
     bool ended; /* out: it was live */
 };
 
+enum entry_sync_outcome {
+    ENTRY_SYNC_DONE,
+    ENTRY_SYNC_THERE,   /* it was so already */
+    ENTRY_SYNC_OTHER,   /* it is not as it was seen any more: nothing was done */
+    ENTRY_SYNC_EXPIRED, /* the store has ended it by itself, or its user has a newer one */
+};
+
+/* A live entry that the store was seen to have otherwise is as the ledger has it, in its old place.
+ * Only where several nodes share the store: what this process did itself it has not missed. */
+struct entry_sync_op {
+    struct hot_op op;
+    const struct ledger_entry *entry;
+    enum entry_status seen; /* NONE: not live; WAITING, ACTIVE: settled so */
+    void (*done)(struct entry_sync_op *s);
+    enum entry_sync_outcome outcome; /* out */
+};
+
 /* The event is there with these rules, unless newer ones are or it has been removed. */
 struct configure_op {
     struct hot_op op;
@@ -133,6 +150,7 @@ struct queue_ops {
     void (*admit)(struct queues *q, struct admit_op *a);
     void (*look)(struct queues *q, struct look_op *l);
     void (*end)(struct queues *q, struct end_op *e);
+    void (*sync)(struct queues *q, struct entry_sync_op *s);
     void (*configure)(struct queues *q, struct configure_op *c);
     void (*remove)(struct queues *q, struct remove_op *r);
     void (*overdue)(struct queues *q, struct overdue_op *o);
@@ -165,6 +183,10 @@ static inline void queues_look(struct queues *q, struct look_op *l) {
 
 static inline void queues_end(struct queues *q, struct end_op *e) {
     q->ops->end(q, e);
+}
+
+static inline void queues_sync(struct queues *q, struct entry_sync_op *s) {
+    q->ops->sync(q, s);
 }
 
 static inline void queues_configure(struct queues *q, struct configure_op *c) {

@@ -1,4 +1,4 @@
-/* The ledger's contract, on PostgreSQL. */
+/* The ledger's contract, on PostgreSQL; the part with a model is a program of its own. */
 #include "ledger_postgres.h"
 #include "ledger_suite.h"
 
@@ -24,8 +24,7 @@ int main(void) {
                                                    .writes_beside = true};
     int failed = ledger_suite_run(&postgres) + ledger_queue_suite_run(&postgres) +
                  ledger_hold_suite_run(&postgres) + ledger_reservation_suite_run(&postgres) +
-                 ledger_nodes_suite_run(&postgres) + ledger_facts_suite_run(&postgres) +
-                 ledger_reservation_model_suite_run(&postgres);
+                 ledger_nodes_suite_run(&postgres) + ledger_facts_suite_run(&postgres);
     postgres_drop();
     return failed;
 }

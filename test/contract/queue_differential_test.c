@@ -17,7 +17,7 @@
 
 #define EVENTS 3
 #define SEEDS 12
-#define STEPS 4000
+#define STEPS 3000
 /* Memory looks at so many numbers in one tick for who is silent: then both end the same at once. */
 #define SEQ_MOST 4000
 #define USERS 150

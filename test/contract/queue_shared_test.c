@@ -420,6 +420,35 @@ static void an_event_of_another_life_or_none_is_not_touched(void **state) {
     assert_int_equal(ask(f, "EXISTS queue:{TEST:7}:meta"), 0);
 }
 
+static void
+a_store_that_has_lost_an_event_is_told_of_none_before_it_is_filled_trap_31(void **state) {
+    struct fixture *f = *state;
+    step_take_kept(&f->s, KEY, "ann", T0);
+    ask(f, "FLUSHALL");
+    store_configure(&f->s, &f->e);
+    assert_int_equal(ask(f, "EXISTS queue:{TEST:7}:meta"), 0);
+    /* A part of it is lost: the rest is not trusted either. */
+    store_filling_begins(&f->s);
+    step_restore_event(&f->s, &f->e);
+    store_filling_ends(&f->s);
+    assert_int_equal(ask(f, "EXISTS admitone:{hot}:life"), 1);
+    ask(f, "DEL queue:{TEST:7}:meta");
+    assert_int_equal(step_enter(&f->s, KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
+    struct event other = steps_event(OTHER);
+    store_configure(&f->s, &other);
+    assert_int_equal(ask(f, "EXISTS admitone:{hot}:life"), 0);
+    assert_int_equal(ask(f, "EXISTS queue:{TEST:8}:meta"), 0);
+}
+
+static void what_an_earlier_life_has_left_of_an_event_is_forgotten(void **state) {
+    struct fixture *f = *state;
+    step_take_kept(&f->s, KEY, "ann", T0);
+    ask(f, "HINCRBY queue:{TEST:7}:meta epoch -1");
+    store_configure(&f->s, &f->e);
+    assert_step_counts(&f->s, KEY, 0, 0);
+    assert_int_equal(step_take(&f->s, KEY, "bob", T0), 1);
+}
+
 static void of_a_removed_event_a_mark_is_left_for_a_day(void **state) {
     struct fixture *f = *state;
     step_take_kept(&f->s, KEY, "ann", T0);
@@ -567,6 +596,8 @@ int main(void) {
         TEST(of_a_crowd_whose_time_is_over_one_call_ends_a_part_trap_6),
         TEST(of_a_silent_crowd_one_tick_ends_a_part),
         TEST(an_event_of_another_life_or_none_is_not_touched),
+        TEST(a_store_that_has_lost_an_event_is_told_of_none_before_it_is_filled_trap_31),
+        TEST(what_an_earlier_life_has_left_of_an_event_is_forgotten),
         TEST(of_a_removed_event_a_mark_is_left_for_a_day),
         TEST(a_removal_that_comes_first_is_remembered),
         TEST(of_those_who_have_ended_only_the_last_are_known_trap_7),

@@ -16,7 +16,7 @@
 #define SEEDS 8
 #define STEPS 30000
 #define REMOTE_SEEDS 2
-#define REMOTE_STEPS 8000
+#define REMOTE_STEPS 5000
 #define HEARD_MOST 4096
 /* So many ticks after they might, the silent have been ended. */
 #define SWEEPS_MOST 64

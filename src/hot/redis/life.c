@@ -7,8 +7,6 @@
 #include "hot/redis/blocking.h"
 #include "hot/redis/parts.h"
 
-/* A hash: epoch, identity. It is there only while the store is whole. */
-#define LIFE_KEY "admitone:{hot}:life"
 /* Which filling is the latest, by its name. A node that stalls while it fills the store may be
  * overtaken by another, and must not spoil what that one has filled: whatever is written for a
  * filling is written only while this is its own. */
@@ -43,8 +41,8 @@ static void redis_listen(struct hot *h, struct hot_listener listener) {
     news_wake(s->news);
 }
 
-static redisContext *reach(struct redis_store *s, int64_t step_ms,
-                           char identity[HOT_IDENTITY_BYTES]) {
+redisContext *store_reach(struct redis_store *s, int64_t step_ms,
+                          char identity[HOT_IDENTITY_BYTES]) {
     struct buf why = {0};
     redisContext *c = blocking_connect(&s->options.address, step_ms, identity, &why);
     if (c == NULL) log_warn(msg("the hot store can't be reached"), kv("why", buf_cstr(&why)));
@@ -52,8 +50,7 @@ static redisContext *reach(struct redis_store *s, int64_t step_ms,
     return c;
 }
 
-/* NULL, and a line in the log: there was no answer, or it was an error. */
-static redisReply *checked(redisContext *c, redisReply *reply) {
+redisReply *reply_checked(redisContext *c, redisReply *reply) {
     if (reply != NULL && reply->type != REDIS_REPLY_ERROR) return reply;
     log_error(msg("the hot store failed"),
               kv_str("error", reply == NULL ? str_of(c->errstr) : reply_str(reply)));
@@ -62,16 +59,16 @@ static redisReply *checked(redisContext *c, redisReply *reply) {
 }
 
 static bool succeeds(redisContext *c, void *reply) {
-    redisReply *r = checked(c, reply);
+    redisReply *r = reply_checked(c, reply);
     freeReplyObject(r);
     return r != NULL;
 }
 
 static enum err redis_look(struct hot *h, struct hot_life *out) {
     *out = (struct hot_life){0};
-    redisContext *c = reach(store_of(h), LOOK_MS, out->identity);
+    redisContext *c = store_reach(store_of(h), LOOK_MS, out->identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
-    redisReply *r = checked(c, redisCommand(c, "HMGET " LIFE_KEY " epoch identity"));
+    redisReply *r = reply_checked(c, redisCommand(c, "HMGET " LIFE_KEY " epoch identity"));
     if (r != NULL && str_eq(reply_str(reply_at(r, 1)), str_of(out->identity)))
         out->epoch = (uint32_t)reply_u64(reply_at(r, 0));
     enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;
@@ -85,7 +82,7 @@ static enum err redis_look(struct hot *h, struct hot_life *out) {
 static bool filling_guard(struct filling *f) {
     redisContext *c = f->context;
     if (!succeeds(c, redisCommand(c, "WATCH " FILLING_KEY))) return false;
-    redisReply *r = checked(c, redisCommand(c, "GET " FILLING_KEY));
+    redisReply *r = reply_checked(c, redisCommand(c, "GET " FILLING_KEY));
     bool is_ours = r != NULL && str_eq(reply_str(r), str_of(f->name));
     if (r != NULL && !is_ours) log_warn(msg("the hot store is being filled by another node"));
     freeReplyObject(r);
@@ -114,7 +111,7 @@ static bool filling_commit(struct filling *f, size_t queued) {
     if (!done) return false;
     void *reply = NULL;
     redisGetReply(c, &reply);
-    redisReply *replies = checked(c, reply);
+    redisReply *replies = reply_checked(c, reply);
     done = replies != NULL && replies->type == REDIS_REPLY_ARRAY && all_succeeded(replies);
     freeReplyObject(replies);
     return done;
@@ -152,7 +149,7 @@ static bool erase(struct filling *f, const char *pattern) {
     char cursor[24] = "0";
     do {
         redisReply *page =
-            checked(c, redisCommand(c, "SCAN %s MATCH %s COUNT 1000", cursor, pattern));
+            reply_checked(c, redisCommand(c, "SCAN %s MATCH %s COUNT 1000", cursor, pattern));
         bool done = page != NULL && unlink_page(f, reply_at(page, 1)) &&
                     str_copy(reply_str(reply_at(page, 0)), cursor, sizeof cursor);
         freeReplyObject(page);
@@ -184,7 +181,7 @@ static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
     filling_free(s->filling);
     s->filling = NULL;
     char identity[HOT_IDENTITY_BYTES];
-    redisContext *c = reach(s, FILLING_MS, identity);
+    redisContext *c = store_reach(s, FILLING_MS, identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
     struct filling *f = mem_new(sizeof *f);
     f->context = c;
@@ -271,6 +268,22 @@ static void redis_announce(struct hot *h) {
     link_send(w->link, c);
 }
 
+/* A key that ends by itself, so that nobody's death stops the work. */
+static enum err redis_turn(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
+    struct redis_store *s = store_of(h);
+    char identity[HOT_IDENTITY_BYTES];
+    *is_ours = false;
+    redisContext *c = store_reach(s, LOOK_MS, identity);
+    if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    redisReply *r = reply_checked(c, redisCommand(c, "SET admitone:{hot}:turn:%s %s NX PX %lld",
+                                                  what, s->node, (long long)for_ms));
+    *is_ours = r != NULL && r->type == REDIS_REPLY_STATUS;
+    enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;
+    freeReplyObject(r);
+    redisFree(c);
+    return result;
+}
+
 const struct hot_ops redis_hot_ops = {
     .listen = redis_listen,
     .look = redis_look,
@@ -279,4 +292,6 @@ const struct hot_ops redis_hot_ops = {
     .open = redis_open,
     .shut = redis_shut,
     .announce = redis_announce,
+    .survey = redis_survey,
+    .turn = redis_turn,
 };

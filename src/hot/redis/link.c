@@ -319,11 +319,29 @@ static bool is_any(str error, const str *codes, size_t count) {
 #define IS_ANY(error, ...)                                                                         \
     is_any(error, (const str[]){__VA_ARGS__}, sizeof((const str[]){__VA_ARGS__}) / sizeof(str))
 
+static void on_disowned(struct call *c, enum err result, const redisReply *reply) {
+    (void)result;
+    (void)reply;
+    mem_free(c);
+}
+
+/* What was lost of this life can't be found again: it ends, and whoever looks after the store fills
+ * it for another one. */
+static void disown(struct link *l) {
+    struct call *c = mem_new(sizeof *c);
+    c->done = on_disowned;
+    call_begin(c, "disown", 1);
+    call_add(c, STR(LIFE_KEY));
+    link_send(l, c);
+}
+
 /* Errors of the server, and of the functions (lua/common.lua). */
 static void judge(struct link *l, struct call *c, str error) {
     if (IS_ANY(error, STR("EPOCH"), STR("NOEVENT"))) {
         look_at_gate(l, false);
-        if (c->epoch == l->epoch) suspect(l); /* else another life was opened meanwhile */
+        bool is_ours = c->epoch == l->epoch; /* else another life was opened meanwhile */
+        if (is_ours && str_starts(error, STR("NOEVENT"))) disown(l);
+        if (is_ours) suspect(l);
         finish(c, ERR_RECOVERING, NULL);
     } else if (str_starts(error, STR("GONE"))) {
         finish(c, ERR_EVENT_NOT_FOUND, NULL);

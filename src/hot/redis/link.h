@@ -48,6 +48,9 @@ struct hot_life gate_look(struct gate *g);
  * name. */
 extern const char admitone_lua[];
 
+/* A hash: the epoch and the identity of the life that the store was filled for. */
+#define LIFE_KEY "admitone:{hot}:life"
+
 struct link;
 
 /* One command on its way. The caller's memory, until `done`; zeroed before its first use. */

@@ -9,6 +9,7 @@
  *   store.c     opens and closes it all; which events are known, and their keys
  *   blocking.c  a connection for threads that may wait
  *   life.c      port/hot.h: lives of the store, filling it
+ *   survey.c    port/hot.h: all that the store has of an event
  *   news.c      what other nodes announce
  *   queue.c     port/queue.h      lua/queue.lua
  *   seats.c     port/seats.h      lua/seat_map.lua, lua/seats.lua
@@ -86,6 +87,13 @@ void call_add_section_key(struct call *c, const struct known_event *e, int64_t s
                           const char *part);
 /* The time that a function goes by: 0, its own, or the operation's. */
 void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
+
+/* As blocking_connect, and a line in the log when it fails. */
+redisContext *store_reach(struct redis_store *s, int64_t step_ms,
+                          char identity[HOT_IDENTITY_BYTES]);
+/* The reply; NULL, and a line in the log: there was no answer, or it was an error. */
+redisReply *reply_checked(redisContext *c, redisReply *reply);
+enum err redis_survey(struct hot *h, int64_t event_key, struct hot_survey *out);
 
 /* A command of the filling (life.c), sent in order with many others; it is not waited for, and the
  * first that fails fails the filling. `c` is freed of its command. Outside of a filling nothing

@@ -20,6 +20,7 @@ struct sending {
         struct settle_op *settle;
         struct admit_op *admit;
         struct end_op *end;
+        struct entry_sync_op *sync;
         struct configure_op *configure;
         struct remove_op *remove;
         struct overdue_op *overdue;
@@ -30,6 +31,14 @@ static const str outcome_words[] = {
     [ENTER_TAKEN] = STR_INIT("TAKEN"),   [ENTER_THERE] = STR_INIT("THERE"),
     [ENTER_FULL] = STR_INIT("FULL"),     [ENTER_NOT_OPEN] = STR_INIT("NOT_OPEN"),
     [ENTER_CLOSED] = STR_INIT("CLOSED"), {NULL, 0},
+};
+
+static const str sync_words[] = {
+    [ENTRY_SYNC_DONE] = STR_INIT("DONE"),
+    [ENTRY_SYNC_THERE] = STR_INIT("THERE"),
+    [ENTRY_SYNC_OTHER] = STR_INIT("OTHER"),
+    [ENTRY_SYNC_EXPIRED] = STR_INIT("EXPIRED"),
+    {NULL, 0},
 };
 
 static struct redis_store *store_of(struct queues *q) {
@@ -90,6 +99,15 @@ static void begin(struct call *c, const struct redis_store *store, const struct 
 
 static void begin_sending(struct sending *s, const char *function, int64_t now_ms) {
     begin(&s->call, s->store, s->event, function, now_ms);
+}
+
+static void add_entry(struct call *c, const struct ledger_entry *e) {
+    call_add_u64(c, e->seq);
+    call_add(c, e->user);
+    call_add_u64(c, e->lane);
+    call_add(c, entry_status_words[e->status]);
+    call_add_i64(c, e->joined_ms);
+    call_add_i64(c, e->expires_ms);
 }
 
 /* ---- replies ---- */
@@ -306,6 +324,33 @@ static void end(struct queues *q, struct end_op *e) {
     call_add_u64(&s->call, e->seq);
     call_add(&s->call, entry_status_words[e->final]);
     send_it(s, true, on_ended);
+}
+
+/* ---- as the ledger has it ---- */
+
+static void on_entry_synced(struct call *c, enum err result, const redisReply *reply) {
+    struct sending *s = sending_of(c);
+    struct entry_sync_op *y = s->sync;
+    answer(&y->op, c, result);
+    mem_free(s);
+    int outcome = result == ERR_OK ? word_index(sync_words, reply_str(reply)) : ENTRY_SYNC_OTHER;
+    if (outcome < 0) y->op.result = ERR_INTERNAL;
+    y->outcome = outcome < 0 ? ENTRY_SYNC_OTHER : (enum entry_sync_outcome)outcome;
+    y->done(y);
+}
+
+static void sync_entry(struct queues *q, struct entry_sync_op *y) {
+    struct sending *s = sending_new(q, &y->op);
+    y->outcome = ENTRY_SYNC_OTHER;
+    if (s == NULL) {
+        y->done(y);
+        return;
+    }
+    s->sync = y;
+    begin_sending(s, "sync_entry", y->op.now_ms);
+    add_entry(&s->call, y->entry);
+    call_add(&s->call, entry_status_words[y->seen]);
+    send_it(s, true, on_entry_synced);
 }
 
 /* ---- looking: all looks of one turn of the loop at one event are one call ---- */
@@ -540,13 +585,14 @@ static void add_section(struct call *c, const struct section *s) {
     call_add(c, str_of(s->id));
 }
 
-/* One that touches whatever the event has, with its sections. */
+/* One that touches whatever the event has, with its sections; the last key is the life's. */
 static void begin_whole(struct call *c, struct redis_store *store, const struct known_event *known,
                         const char *function, int64_t now_ms) {
     struct section_set sections = store_sections(store, known);
-    call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * sections.count);
+    call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * sections.count + 1);
     queue_add_keys(c, known);
     seats_add_keys(c, known, &sections);
+    call_add(c, STR(LIFE_KEY));
     mem_free(sections.keys);
     add_who_and_when(c, store, now_ms);
 }
@@ -680,12 +726,7 @@ static void restore(struct queues *q, const struct ledger_entry *e) {
     if (event == NULL) return; /* it was deleted */
     struct call c = {0};
     begin(&c, store, event, "restore", e->joined_ms);
-    call_add_u64(&c, e->seq);
-    call_add(&c, e->user);
-    call_add_u64(&c, e->lane);
-    call_add(&c, entry_status_words[e->status]);
-    call_add_i64(&c, e->joined_ms);
-    call_add_i64(&c, e->expires_ms);
+    add_entry(&c, e);
     filling_add(store, &c);
 }
 
@@ -704,6 +745,7 @@ const struct queue_ops redis_queue_ops = {.enter = enter,
                                           .admit = admit,
                                           .look = look,
                                           .end = end,
+                                          .sync = sync_entry,
                                           .configure = configure,
                                           .remove = remove_event,
                                           .overdue = overdue,

@@ -78,3 +78,9 @@ local seats_configure, seats_remove
 --                                  act(rules, now, entry) with the entry of that number. Returns
 --                                  the time, who was ended (as enter does), and what `act` returned
 local in_room
+
+-- The life of that epoch ends: an event is missing that was there.
+register('disown', function(keys, args)
+  if redis.call('HGET', keys[1], 'epoch') ~= args[1] then return 0 end
+  return redis.call('DEL', keys[1])
+end)

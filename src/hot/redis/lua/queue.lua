@@ -716,12 +716,29 @@ local function note_shorter_grace(keys, args, packed)
   if grace_s < rules_of(packed).grace_s then redis.call('HSET', keys[1], 'grace_is_shorter', 1) end
 end
 
--- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
--- capacity, mode, status, id; the sections' keys are behind the queue's.
-register('configure', function(keys, args)
+-- The event as it is known in this life, or a table without an epoch: then there is none. What an
+-- earlier life has left is forgotten. But only a store that was filled in this life may be told of
+-- new events: in one that was emptied everything is missing, and it must be filled first (trap 31).
+local function known_in_life(keys, args)
   local meta = fields(keys[1])
+  if meta.epoch == args[1] then return meta end
+  local is_filled = redis.call('HGET', keys[#keys], 'epoch') == args[1]
+  if not is_filled or tonumber(meta.epoch or 0) > tonumber(args[1]) then
+    return nil, redis.error_reply('EPOCH the store is in another life')
+  end
+  if meta.epoch then
+    if seats_remove then seats_remove(tag_of(keys[1])) end
+    queue_unlink(keys)
+  end
+  return {}
+end
+
+-- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
+-- capacity, mode, status, id; the sections' keys are behind the queue's, and then the life's.
+register('configure', function(keys, args)
+  local meta, why = known_in_life(keys, args)
+  if not meta then return why end
   local fresh = not meta.epoch
-  if not fresh and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
   local older = not fresh and tonumber(args[5]) <= tonumber(meta.version)
   if older then return 0 end
   if meta.deleted then
@@ -735,8 +752,8 @@ end)
 
 -- version, key; the sections' keys as in configure.
 register('remove', function(keys, args)
-  local meta = fields(keys[1])
-  if meta.epoch and meta.epoch ~= args[1] then return meta_refused(meta, args[1]) end
+  local meta, why = known_in_life(keys, args)
+  if not meta then return why end
   local newer = meta.version and tonumber(meta.version) > tonumber(args[4])
   if newer then return 0 end
   local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
@@ -780,6 +797,55 @@ register('restore', function(keys, args)
   entry_place(r, seq, e, 0)
   skip_to(r, tonumber(seq))
   return 1
+end)
+
+-- How an entry counts against what the ledger has: NONE, WAITING, ACTIVE; PENDING, which the ledger
+-- may not know yet; EXPIRED, which this store decides by itself.
+local function standing(e)
+  if not e or e.step == 'LEFT' or e.step == 'COMPLETED' then return 'NONE' end
+  if e.step == STATUS[e.step] then return e.step end
+  return 'PENDING'
+end
+
+-- What is left of it here, whether or not the entry itself is.
+local function clear(r, seq)
+  if redis.call('ZSCORE', r.active, seq) == 'inf' then add(r, 'admitting', -1) end
+  for _, key in ipairs({ r.waiting, r.seen, r.active, r.pending, r.ended }) do
+    redis.call('ZREM', key, seq)
+  end
+end
+
+-- How the user's other entry stands against this one: nil, there is none.
+local function rival(r, seq, user)
+  local other = redis.call('HGET', r.user, user)
+  if not other or other == seq then return nil end
+  local stands = standing(entry_at(r, other))
+  if stands == 'NONE' or stands == 'EXPIRED' then return nil end
+  local newer = tonumber(other) > tonumber(seq) and stands ~= 'PENDING'
+  return newer and 'EXPIRED' or 'OTHER'
+end
+
+-- The arguments of restore, and how it was seen here: NONE, WAITING or ACTIVE → DONE, THERE, OTHER
+-- or EXPIRED. An older entry of the user that is in the way must be ended first.
+register('sync_entry', function(keys, args)
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  local seq, user, wanted = args[4], args[5], args[7]
+  local stands = standing(entry_at(r, seq))
+  if stands == wanted then return 'THERE' end
+  if stands == 'EXPIRED' then return 'EXPIRED' end
+  if stands ~= args[10] then return 'OTHER' end
+  local refusal = rival(r, seq, user)
+  if refusal then return refusal end
+  clear(r, seq)
+  local e = { step = wanted, lane = args[6], joined_ms = args[8], user = user }
+  e.at = wanted == 'ACTIVE' and args[9] or '-1'
+  entry_write(r, seq, e)
+  entry_place(r, seq, e, seen_s(r))
+  skip_to(r, tonumber(seq))
+  r.news[1] = seq
+  room_close(r)
+  return 'DONE'
 end)
 
 -- The next number at the least: after the last entry.

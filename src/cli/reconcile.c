@@ -1,0 +1,221 @@
+/* `admitone reconcile`: compares the hot store that nodes share with the ledger, repairs what has
+ * differed for too long, and says what it compared and did. May run beside the nodes, which do the
+ * same by themselves, only seldom. */
+#include <stdio.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "run/mailbox.h"
+#include "service/mend.h"
+
+/* So many differences are shown one by one. */
+#define LINES_MAX 100
+
+struct reconciling {
+    struct config config;
+    struct settings settings;
+    struct hot_stores hot;
+    struct reconcile reconcile;
+    uv_loop_t loop;
+    struct mailbox mailbox;
+    uv_timer_t timer;
+    struct mend mend;
+};
+
+/* ---- what was compared ---- */
+
+static void add_hot_name(const struct settings *s, struct buf *out) {
+    const char *at = strrchr(s->hot, '@');
+    const char *host = at == NULL ? strstr(s->hot, "//") + 2 : at + 1;
+    buf_addf(out, "Redis at %.*s", (int)strcspn(host, "?"), host);
+}
+
+static void add_count(struct buf *out, size_t count, const char *of_what) {
+    buf_addf(out, "%zu %s%s", count, of_what, count == 1 ? "" : "s");
+}
+
+static void print_head(const struct reconciling *x, uint32_t epoch) {
+    struct buf text = {0};
+    add_hot_name(&x->settings, &text);
+    buf_addf(&text, " (life %u) and ", epoch);
+    cli_ledger_name(&x->settings, &text);
+    buf_add(&text, STR("\n\n"));
+    buf_addf(&text, "  %-40s %21s %21s\n", "", "entries", "reservations");
+    buf_addf(&text, "  %-40s %10s %10s %10s %10s %8s\n", "event", "ledger", "hot", "ledger", "hot",
+             "differ");
+    cli_print(&text);
+    buf_deinit(&text);
+}
+
+static void print_event(const struct compared_event *e) {
+    struct buf text = {0};
+    if (e->is_missing)
+        buf_addf(&text, "  %-40s %10zu %10s %10zu %10s %8s\n", e->name, e->ledger_entries, "-",
+                 e->ledger_reservations, "-", "MISSING");
+    else
+        buf_addf(&text, "  %-40s %10zu %10zu %10zu %10zu %8zu\n", e->name, e->ledger_entries,
+                 e->hot_entries, e->ledger_reservations, e->hot_reservations, e->differences);
+    cli_print(&text);
+    buf_deinit(&text);
+}
+
+static size_t count_missing(const struct reconcile *r) {
+    size_t missing = 0;
+    for (size_t i = 0; i < r->event_count; i++) missing += r->events[i].is_missing;
+    return missing;
+}
+
+/* ---- repairing ---- */
+
+static void on_mended(struct mend *m) {
+    struct reconciling *x = CONTAINER_OF(m, struct reconciling, mend);
+    x->hot.detach(x->hot.own);
+    uv_close((uv_handle_t *)&x->timer, NULL);
+    mailbox_close(&x->mailbox);
+}
+
+static void on_timer(uv_timer_t *timer) {
+    struct reconciling *x = timer->data;
+    x->mend.reconcile = &x->reconcile;
+    x->mend.done = on_mended;
+    mend_all(&x->mend);
+}
+
+/* Waits for as long as a difference must have lasted; meanwhile the hot store is connected to. */
+static void repair(struct reconciling *x) {
+    struct buf text = {0};
+    buf_add_char(&text, '\n');
+    add_count(&text, x->reconcile.difference_count + x->reconcile.left_out, "difference");
+    buf_addf(&text,
+             "; what lasts for %.1f s is repaired: all that is on its way has arrived by then\n\n",
+             (double)x->reconcile.wait_ms / 1000);
+    cli_print(&text);
+    buf_deinit(&text);
+    uv_loop_init(&x->loop);
+    mailbox_init(&x->mailbox, &x->loop);
+    mailbox_set_mine(&x->mailbox);
+    uv_timer_init(&x->loop, &x->timer);
+    x->timer.data = x;
+    uv_timer_start(&x->timer, on_timer, (uint64_t)x->reconcile.wait_ms, 0);
+    x->hot.attach(x->hot.own, &x->loop);
+    uv_run(&x->loop, UV_RUN_DEFAULT);
+    int busy = uv_loop_close(&x->loop);
+    assert(busy == 0);
+    mailbox_deinit(&x->mailbox);
+}
+
+static void print_difference(const struct reconcile *r, const struct difference *d) {
+    struct buf text = {0};
+    buf_addf(&text, "  %-9s ", d->end == DIFFERENCE_REPAIRED ? "repaired" : "FAILED");
+    difference_describe(r, d, &text);
+    if (d->end == DIFFERENCE_FAILED)
+        buf_addf(&text, "\n            %.*s", (int)err_title(d->error).len, err_title(d->error).at);
+    buf_add_char(&text, '\n');
+    cli_print(&text);
+    buf_deinit(&text);
+}
+
+/* The exit status. */
+static int print_result(const struct reconcile *r) {
+    size_t ends[DIFFERENCE_FAILED + 1] = {0};
+    for (size_t i = 0; i < r->difference_count; i++) {
+        const struct difference *d = &r->differences[i];
+        ends[d->end]++;
+        size_t lasted = ends[DIFFERENCE_REPAIRED] + ends[DIFFERENCE_FAILED];
+        if (d->end != DIFFERENCE_GONE && lasted <= LINES_MAX) print_difference(r, d);
+        if (d->end != DIFFERENCE_GONE && lasted == LINES_MAX + 1) puts("  …");
+    }
+    size_t missing = count_missing(r);
+    struct buf text = {0};
+    buf_add_char(&text, '\n');
+    add_count(&text, r->event_count - missing, "event");
+    buf_add(&text, STR(" compared, "));
+    add_count(&text, r->difference_count + r->left_out, "difference");
+    buf_addf(&text, ": %zu repaired, %zu only for a moment, %zu could not be repaired\n",
+             ends[DIFFERENCE_REPAIRED], ends[DIFFERENCE_GONE], ends[DIFFERENCE_FAILED]);
+    if (r->left_out > 0)
+        buf_addf(&text, "%zu more were left for the next time: run it again\n", r->left_out);
+    if (missing > 0) {
+        add_count(&text, missing, "event");
+        buf_add(&text, STR(" missing in Redis: a node rebuilds it from the ledger as soon as it "
+                           "sees that, or after 'redis-cli DEL admitone:{hot}:life'\n"));
+    }
+    cli_print(&text);
+    buf_deinit(&text);
+    return ends[DIFFERENCE_FAILED] + r->left_out + missing == 0 ? 0 : 1;
+}
+
+/* ---- the command ---- */
+
+/* The hot store is open to this process, if it is in the life that the ledger knows. */
+static bool open_life(struct reconciling *x, struct hot_life *life, struct buf *why) {
+    struct hot_life wanted = {0};
+    enum err failed = ledger_life(x->reconcile.ledger, &wanted);
+    if (failed == ERR_OK) failed = hot_look(x->hot.hot, life);
+    if (failed != ERR_OK) {
+        buf_addf(why, "can't look: %s", err_title(failed).at);
+        return false;
+    }
+    if (wanted.epoch == 0 || wanted.epoch != life->epoch ||
+        strcmp(wanted.identity, life->identity) != 0) {
+        buf_add(why, STR("what Redis has is not what the ledger knows of: it is being rebuilt, or "
+                         "will be as soon as a node runs; there is nothing to compare before"));
+        return false;
+    }
+    hot_open(x->hot.hot, life);
+    return true;
+}
+
+static bool open_stores(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
+    struct reconcile *r = &x->reconcile;
+    if (!adapters->open_ledger(&x->settings, false, &r->ledger, why) ||
+        !adapters->open_hot(&x->settings, ledger_epoch(r->ledger), &x->hot, why))
+        return false;
+    r->hot = x->hot.hot;
+    r->queues = x->hot.queues;
+    r->seats = x->hot.seats;
+    r->wait_ms = 2 * x->settings.ledger_deadline_ms;
+    return true;
+}
+
+static int run(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
+    struct reconcile *r = &x->reconcile;
+    struct hot_life life;
+    if (!settings_check_stores(&x->settings, why)) return 2;
+    if (!settings_share(&x->settings)) {
+        puts("There is nothing to reconcile: with --hot memory the hot store is a part of the\n"
+             "server, which fills it from the ledger at every start.");
+        return 0;
+    }
+    if (!open_stores(x, adapters, why) || !open_life(x, &life, why)) return 2;
+    enum err failed = reconcile_compare(r);
+    if (failed != ERR_OK) {
+        buf_addf(why, "can't compare: %s", err_title(failed).at);
+        return 2;
+    }
+    print_head(x, life.epoch);
+    for (size_t i = 0; i < r->event_count; i++) print_event(&r->events[i]);
+    if (r->difference_count > 0) repair(x);
+    return print_result(r);
+}
+
+int cli_reconcile(char *const *args, const struct adapters *adapters) {
+    struct reconciling *x = mem_new(sizeof *x);
+    struct buf why = {0};
+    int status = 2;
+    if (cli_settings(&x->config, &x->settings, args)) {
+        /* What is wrong goes into the report; the log is for servers. */
+        log_setup(LOG_ERROR, LOG_LOGFMT);
+        status = run(x, adapters, &why);
+        if (why.len > 0) cli_complain(&why);
+    }
+    reconcile_clear(&x->reconcile);
+    if (x->hot.close != NULL) x->hot.close(x->hot.own);
+    if (x->reconcile.ledger != NULL) ledger_close(x->reconcile.ledger);
+    config_deinit(&x->config);
+    buf_deinit(&why);
+    mem_free(x);
+    return status;
+}
