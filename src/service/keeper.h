@@ -29,7 +29,7 @@ struct keeper {
     struct hot_life life; /* that is open; epoch 0: none */
     _Atomic bool open;
     _Atomic bool reachable; /* the store answered when it was last looked at */
-    _Atomic bool met; /* the events are known */
+    _Atomic bool met;       /* the events are known */
     bool complained;
 };
 
