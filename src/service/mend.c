@@ -56,12 +56,17 @@ static void on_hot_ended(struct end_op *op) {
 }
 
 /* Only who is ACTIVE here completes; it is over all the same. */
+static enum entry_status end_for(struct mend *m, enum entry_status status) {
+    if (status == ENTRY_EXPIRED || status == ENTRY_NONE) return ENTRY_EXPIRED;
+    bool completes = status == ENTRY_COMPLETED && difference(m)->entry_in_hot == ENTRY_ACTIVE;
+    return completes ? ENTRY_COMPLETED : ENTRY_LEFT;
+}
+
 static void end_in_hot(struct mend *m, enum entry_status status) {
-    m->hot_end = (struct end_op){
-        .op = hot_op(m),
-        .seq = difference(m)->seq,
-        .final = status == ENTRY_EXPIRED || status == ENTRY_NONE ? ENTRY_EXPIRED : ENTRY_LEFT,
-        .done = on_hot_ended};
+    m->hot_end = (struct end_op){.op = hot_op(m),
+                                 .seq = difference(m)->seq,
+                                 .final = end_for(m, status),
+                                 .done = on_hot_ended};
     queues_end(m->reconcile->queues, &m->hot_end);
 }
 

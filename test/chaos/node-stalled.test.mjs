@@ -15,7 +15,7 @@ async function pendingOf(cluster) {
   return { enters: Number(enters), claims: Number(claims) };
 }
 
-chaos('trap 13: what a stalled node left pending is taken up, and its late writes are refused', { args, crowd: { activeTtlSeconds: 40 } }, async (cluster, crowd) => {
+chaos('trap 13: what a stalled node left pending is taken up, and its late writes are refused', { args, crowd: { activeTtlSeconds: 25 } }, async (cluster, crowd) => {
   const [stalled, other] = cluster.nodes;
   for (let round = 0; round < 2; round++) {
     const buyers = await Promise.all([crowd.guest(), crowd.guest(), crowd.guest()]);
@@ -46,5 +46,6 @@ chaos('trap 13: what a stalled node left pending is taken up, and its late write
     await pause(200);
     if (round === 1) stalled.postgres.drop();
     await Promise.all(asked);
+    await Promise.all(buyers.map((person) => crowd.leave(person)));
   }
 });

@@ -1,55 +1,9 @@
 // Redis can't be reached for ten seconds: nobody listens.
-import assert from 'node:assert/strict';
-
-import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
-
-const OUTAGE_MS = 10000;
-// hot.deadline_ms: so long calls may hope for an answer.
-const DEADLINE_MS = 2000;
-
-async function outage(cluster, crowd, begin, end) {
-  const before = await cluster.epoch();
-  const [leaver, ...holders] = await Promise.all(
-    Array.from({ length: 5 }, async () => {
-      const person = await crowd.guest();
-      const hold = await crowd.hold(person, `${person.userId}-0`, { section: 'A', strategy: 'slot', quantity: 1 });
-      return { person, hold };
-    }),
-  );
-  begin();
-  const over = pause(OUTAGE_MS);
-  // What needs no Redis goes on at once, on both nodes.
-  await Promise.all(
-    holders.map(({ person, hold }, i) =>
-      i % 2 === 0 ? crowd.finish(person, hold, 'confirm', 'CONFIRMED') : crowd.finish(person, hold, 'cancel', 'CANCELLED'),
-    ),
-  );
-  assert.deepEqual(holders.map(({ hold }) => hold.told), ['CONFIRMED', 'CANCELLED', 'CONFIRMED', 'CANCELLED']);
-  // To leave is to give back what is held: that is known to Redis.
-  const left = await cluster.nodes[0].call('DELETE', '/queue/CONCERT/1/leave', { headers: leaver.person.headers });
-  leaver.person.leaves = true;
-  assert.equal(left.status, 503, left.text);
-  await pause(DEADLINE_MS + 1000);
-  crowd.mark();
-  await pause(3000);
-  const seen = { ...crowd.since };
-  assert.ok(crowd.count(/^status 200 degraded/) > 10, `places are answered from the ledger: ${JSON.stringify(seen)}`);
-  assert.equal(crowd.count(/^status (?!200 degraded)/), 0, JSON.stringify(seen));
-  assert.equal(crowd.count(/^(enter 20|hold \S+ 201|leave 204)/), 0, `the rest is 503: ${JSON.stringify(seen)}`);
-  assert.ok(crowd.count(/^(enter|hold \S+|leave) (hot_|recovering)/) > 0, JSON.stringify(seen));
-  await over;
-  await end();
-  await crowd.leave(leaver.person);
-  const [{ status }] = await cluster.ask(`SELECT status FROM reservations WHERE id = '${leaver.hold.id}'`);
-  assert.match(status, /CANCELLED|EXPIRED/, 'nothing is held for who has left');
-  crowd.mark();
-  await crowd.succeeds(8);
-  assert.deepEqual(await cluster.epoch(), before, 'it is the Redis that it was');
-}
+import { redisOutage } from './support/outages.mjs';
 
 chaos('Redis refuses connections for 10 s: places are degraded, confirm and cancel go on, all resumes', { crowd: { activeTtlSeconds: 20 } }, (cluster, crowd) =>
-  outage(
+  redisOutage(
     cluster,
     crowd,
     () => cluster.nodes.forEach(({ redis }) => redis.refuse()),

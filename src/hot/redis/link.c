@@ -205,7 +205,7 @@ static uint64_t backoff_ms(const struct link *l) {
     if (l->tries % hosts != 0) return 0; /* the next Sentinel may know */
     uint64_t rounds = l->tries / hosts;
     uint64_t most = BACKOFF_MS_MAX;
-    if (rounds <= 7) most = BACKOFF_MS_MIN << (rounds - (rounds > 0));
+    if (rounds <= 7) most = (uint64_t)BACKOFF_MS_MIN << (rounds > 0 ? rounds - 1 : 0);
     if (most > BACKOFF_MS_MAX) most = BACKOFF_MS_MAX;
     return most / 2 + random_below(most / 2 + 1);
 }

@@ -146,7 +146,7 @@ export class Crowd {
       if (hold !== undefined) await this.decide(person, hold);
       if (person.leaves || person.over) return;
     }
-    if (!this.ending && Math.random() < 0.8) await this.leave(person);
+    if (!this.ending && Math.random() < 0.9) await this.leave(person);
   }
 
   async enter(person, node) {
@@ -300,7 +300,7 @@ export class Crowd {
   // So many more have succeeded in each of these since mark().
   async succeeds(n, timeoutMs = 20000, verbs = ['enter 20', 'status 200$', 'hold .* 201', 'confirm 200', 'cancel 200']) {
     for (const verb of verbs)
-      await until(`${n} × ${verb} in ${JSON.stringify(this.since)}`, () => this.count(new RegExp(`^${verb}`)) >= n, timeoutMs);
+      await until(`${n} × ${verb}`, () => this.count(new RegExp(`^${verb}`)) >= n, timeoutMs).catch((error) => assert.fail(`${error.message} in ${JSON.stringify(this.since)}`));
   }
 
   async end(graceMs = 15000) {

@@ -84,7 +84,7 @@ static void who_is_over_in_the_ledger_is_over_in_the_hot_store(void **state) {
     assert_int_equal(hot_place(t, 2).status, ENTRY_LEFT);
     ledger_ends(t, 1, ENTRY_COMPLETED);
     assert_mended(t, DIFFERENCE_ENTRY_OVER);
-    assert_int_equal(hot_place(t, 1).status, ENTRY_LEFT);
+    assert_int_equal(hot_place(t, 1).status, ENTRY_COMPLETED);
 }
 
 static void whom_the_ledger_never_heard_of_is_over(void **state) {
@@ -222,7 +222,7 @@ static void confirmed_in_the_ledger_is_confirmed(void **state) {
     mend_found(t);
     assert_differences(t, 0);
     assert_first_seats(t, "CCAACCAAAA");
-    assert_int_equal(hot_place(t, 1).status, ENTRY_LEFT);
+    assert_int_equal(hot_place(t, 1).status, ENTRY_COMPLETED);
 }
 
 static void confirmed_in_the_hot_store_alone_is_held_again(void **state) {

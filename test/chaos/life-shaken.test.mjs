@@ -1,0 +1,22 @@
+// Whoever fills Redis for its next life stalls or dies over it, or is overtaken by yet another one.
+import { pause } from '../e2e/support/server.mjs';
+import { chaos } from './support/chaos.mjs';
+
+const args = ['--ledger-deadline-ms', '1000', '--lock-lease-ms', '500'];
+
+chaos('trap 31: a node that dies or stalls while it fills Redis leaves no half of it behind', { args, nodes: 3 }, async (cluster, crowd) => {
+  for (let round = 0; round < 3; round++) {
+    const [first, second] = cluster.nodes;
+    await cluster.redisCli('FLUSHALL');
+    await pause(Math.random() * 60);
+    first.signal('SIGSTOP');
+    if (round === 1) second.postgres.cut();
+    if (round === 2) await cluster.redisCli('FLUSHALL');
+    await pause(1500);
+    first.signal('SIGCONT');
+    crowd.mark();
+    await crowd.succeeds(3);
+  }
+  await cluster.redisCli('FLUSHALL');
+  await cluster.kill9(cluster.nodes[0]);
+});
