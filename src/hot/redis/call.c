@@ -33,6 +33,7 @@ struct hot_life gate_look(struct gate *g) {
 
 static void begin(struct call *c, size_t keys) {
     assert(c->command.len == 0);
+    c->expects = false;
     buf_reserve(&c->command, COMMAND_BYTES);
     c->arguments = 0;
     c->keys_left = keys;

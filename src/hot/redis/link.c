@@ -340,7 +340,7 @@ static void judge(struct link *l, struct call *c, str error) {
     if (IS_ANY(error, STR("EPOCH"), STR("NOEVENT"))) {
         look_at_gate(l, false);
         bool is_ours = c->epoch == l->epoch; /* else another life was opened meanwhile */
-        if (is_ours && str_starts(error, STR("NOEVENT"))) disown(l);
+        if (is_ours && c->expects && str_starts(error, STR("NOEVENT"))) disown(l);
         if (is_ours) suspect(l);
         finish(c, ERR_RECOVERING, NULL);
     } else if (str_starts(error, STR("GONE"))) {

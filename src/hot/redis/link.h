@@ -57,6 +57,7 @@ struct link;
 struct call {
     void (*done)(struct call *c, enum err result, const redisReply *reply);
     bool repeats; /* asking twice does no harm */
+    bool expects; /* the event must be there: if it is not, the life has lost something */
     /* The life in which it was sent, for hot_op.epoch; 0: it never was. */
     uint32_t epoch;
 

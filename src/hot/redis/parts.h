@@ -18,6 +18,8 @@
 #ifndef ADMITONE_HOT_REDIS_PARTS_H
 #define ADMITONE_HOT_REDIS_PARTS_H
 
+#include <stdatomic.h>
+
 #include "base/map.h"
 #include "hot/redis/link.h"
 #include "hot/redis/store.h"
@@ -33,6 +35,7 @@ struct known_event {
     int64_t key;
     char tag[EVENT_PATH_BYTES];  /* "TYPE:ID" */
     struct section_set sections; /* under the store's lock: see store_sections */
+    _Atomic bool there;          /* the store has been told of it, as far as this node knows */
 };
 
 struct redis_store {
@@ -70,6 +73,8 @@ struct redis_worker *redis_worker_mine(void);
 
 /* From now on the event is known: of queues_meet, queues_configure, queues_restore_event. */
 void store_meet(struct redis_store *s, const struct event *event);
+/* And the store must have it: if it is missing there, something was lost. */
+void store_expect(struct redis_store *s, int64_t event_key);
 /* NULL: not known. */
 const struct known_event *store_event(struct redis_store *s, int64_t event_key);
 /* By its tag; 0: not known. */

@@ -610,6 +610,7 @@ static void on_configured(struct call *c, enum err result, const redisReply *rep
     struct configure_op *op = s->configure;
     (void)reply;
     answer(&op->op, c, result);
+    if (result == ERR_OK) store_expect(s->store, op->op.event_key);
     mem_free(s);
     op->done(op);
 }
@@ -647,6 +648,7 @@ static void remove_event(struct queues *q, struct remove_op *op) {
 
 static void meet(struct queues *q, const struct event *e) {
     store_meet(store_of(q), e);
+    store_expect(store_of(q), e->key);
 }
 
 static void listen_to(struct queues *q, struct queue_listener listener) {
@@ -716,6 +718,7 @@ static void restore_event(struct queues *q, const struct event *e) {
     struct redis_store *store = store_of(q);
     struct call c = {0};
     store_meet(store, e);
+    store_expect(store, e->key);
     begin_event(&c, store, store_event(store, e->key), "restore_event", e, 0);
     filling_add(store, &c);
 }

@@ -116,6 +116,13 @@ void store_meet(struct redis_store *s, const struct event *event) {
     pthread_rwlock_unlock(&s->lock);
 }
 
+void store_expect(struct redis_store *s, int64_t event_key) {
+    pthread_rwlock_rdlock(&s->lock);
+    struct known_event *e = map_get(&s->by_key, map_key(&event_key));
+    if (e != NULL) atomic_store(&e->there, true);
+    pthread_rwlock_unlock(&s->lock);
+}
+
 struct section_set store_sections(struct redis_store *s, const struct known_event *e) {
     struct section_set out = {0};
     pthread_rwlock_rdlock(&s->lock);
@@ -144,6 +151,7 @@ int64_t store_event_key(struct redis_store *s, str tag) {
 void call_add_key(struct call *c, const char *family, const struct known_event *e,
                   const char *part) {
     char key[KEY_BYTES];
+    c->expects = atomic_load(&e->there);
     int len = snprintf(key, sizeof key, "%s:{%s}%s%s", family, e->tag, part == NULL ? "" : ":",
                        part == NULL ? "" : part);
     assert(len > 0 && (size_t)len < sizeof key);
