@@ -62,6 +62,7 @@ enum {
 static void add_numbers(struct pg_array *a, const int64_t *numbers, const uint32_t *seats,
                         uint32_t count) {
     struct buf text = {0};
+    assert(numbers != NULL || seats != NULL);
     for (uint32_t i = 0; i < count; i++) {
         if (i > 0) buf_add_char(&text, ',');
         buf_add_i64(&text, seats != NULL ? seats[i] : numbers[i]);

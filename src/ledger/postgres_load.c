@@ -103,7 +103,7 @@ bool pg_waiting_read(struct pg *db, struct ledger_waiting_read *read) {
                   " WHERE event_id = $1 AND status = 'WAITING' ORDER BY place",
                   pg_cell_i64(read->event_key)))
         return false;
-    if (rows.count > 0) read->waiting = mem_new((size_t)rows.count * sizeof *read->waiting);
+    read->waiting = mem_new((size_t)(rows.count + 1) * sizeof *read->waiting);
     while (pg_next(&rows)) read->waiting[read->count++] = (uint64_t)pg_i64(&rows, 0);
     return true;
 }

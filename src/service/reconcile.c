@@ -1,5 +1,6 @@
 #include "service/reconcile.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -131,6 +132,7 @@ static void note(struct comparing *c, struct compared_event *e, struct differenc
 /* Either may be NULL: it is not live there. */
 static void compare_entry(struct comparing *c, struct compared_event *e,
                           const struct ledger_place *there, const struct survey_entry *here) {
+    assert(there != NULL || here != NULL);
     uint64_t seq = there != NULL ? there->seq : here->seq;
     if (here != NULL && here->pending) return;
     if (there == NULL && seq > c->highest[e - c->reconcile->events]) return;
@@ -165,6 +167,7 @@ static void compare_entries(struct comparing *c, struct compared_event *e,
 
 static void compare_reservation(struct comparing *c, struct compared_event *e,
                                 const struct ledger_seats *there, const struct claim_info *here) {
+    assert(there != NULL || here != NULL);
     struct difference d = {.id = there != NULL ? there->id : here->id,
                            .section_key = there != NULL ? there->section_key : here->section_key};
     if (here != NULL && here->pending) return;

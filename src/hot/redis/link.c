@@ -35,29 +35,29 @@ struct link {
     struct redis_address address;
     struct gate *gate;
     uint64_t deadline_ms;
-    enum link_state state;
     struct lookup *lookup; /* at most one of these two */
     struct wire *wire;
     struct redis_host target; /* of both */
     struct greeting greeting;
-    size_t tries;     /* since it was up */
-    bool was_told;    /* that it is down: once in a while is enough */
-    uv_timer_t pace;  /* the next try, the end of a step, or of a pause after TRYAGAIN */
-    uv_timer_t watch; /* the deadlines of calls */
-    int open_handles;
+    size_t tries;        /* since it was up */
+    uv_timer_t pace;     /* the next try, the end of a step, or of a pause after TRYAGAIN */
+    uv_timer_t watch;    /* the deadlines of calls */
     struct list sent;    /* calls: answers come in this order */
     struct list waiting; /* calls: to be sent before any other */
-    bool paused;         /* up, but what is waiting waits for `load` or `pace` */
     struct call load;
-    bool loading;
     struct buf scratch;
-    /* What the gate said at its `turn`. */
-    uint64_t turn;
-    uint32_t epoch;
-    bool fits;             /* the life that is open is that of this connection */
-    bool suspected;        /* it was said in this turn, about this connection */
-    uint64_t greeted_turn; /* the one in which the connection told its identity */
+    uint64_t greeted_turn; /* of the gate, in which the connection told its identity */
     uint64_t complained_ms;
+    enum link_state state;
+    int open_handles;
+    bool was_told; /* that it is down: once in a while is enough */
+    bool paused;   /* up, but what is waiting waits for `load` or `pace` */
+    bool loading;
+    /* What the gate said at its `turn`. */
+    bool fits;      /* the life that is open is that of this connection */
+    bool suspected; /* it was said in this turn, about this connection */
+    uint32_t epoch;
+    uint64_t turn;
 };
 
 static void give_up(struct link *l, const char *why);
@@ -130,9 +130,7 @@ static void doubt(struct link *l) {
 static void pass(struct link *l, struct call *c) {
     bool is_command = c->epoch_at == 0;
     if (l->state != LINK_CLOSED) look_at_gate(l, false);
-    if (l->state == LINK_CLOSED) {
-        finish(c, ERR_HOT_UNAVAILABLE, NULL);
-    } else if (!is_command && l->epoch == 0) {
+    if (l->state != LINK_CLOSED && !is_command && l->epoch == 0) {
         finish(c, ERR_RECOVERING, NULL);
     } else if (l->state != LINK_UP) {
         finish(c, ERR_HOT_UNAVAILABLE, NULL);
