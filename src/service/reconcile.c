@@ -133,6 +133,7 @@ static void note(struct comparing *c, struct compared_event *e, struct differenc
 static void compare_entry(struct comparing *c, struct compared_event *e,
                           const struct ledger_place *there, const struct survey_entry *here) {
     assert(there != NULL || here != NULL);
+    /* cppcheck-suppress nullPointerRedundantCheck */
     uint64_t seq = there != NULL ? there->seq : here->seq;
     if (here != NULL && here->pending) return;
     if (there == NULL && seq > c->highest[e - c->reconcile->events]) return;
@@ -168,8 +169,11 @@ static void compare_entries(struct comparing *c, struct compared_event *e,
 static void compare_reservation(struct comparing *c, struct compared_event *e,
                                 const struct ledger_seats *there, const struct claim_info *here) {
     assert(there != NULL || here != NULL);
-    struct difference d = {.id = there != NULL ? there->id : here->id,
-                           .section_key = there != NULL ? there->section_key : here->section_key};
+    struct difference d = {
+        /* cppcheck-suppress nullPointerRedundantCheck */
+        .id = there != NULL ? there->id : here->id,
+        /* cppcheck-suppress nullPointerRedundantCheck */
+        .section_key = there != NULL ? there->section_key : here->section_key};
     if (here != NULL && here->pending) return;
     if (uuid_time_ms(&d.id) > c->began_ms - c->reconcile->wait_ms) return;
     if (there != NULL) d.seats_in_ledger = there->held;
