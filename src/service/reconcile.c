@@ -169,11 +169,15 @@ static void compare_entries(struct comparing *c, struct compared_event *e,
 static void compare_reservation(struct comparing *c, struct compared_event *e,
                                 const struct ledger_seats *there, const struct claim_info *here) {
     assert(there != NULL || here != NULL);
-    struct difference d = {/* cppcheck-suppress nullPointerRedundantCheck */
-                           .id = there != NULL ? there->id : here->id,
-                           /* cppcheck-suppress nullPointerRedundantCheck */
-                           .section_key = there != NULL ? there->section_key : here->section_key};
-    if (here != NULL && here->pending) return;
+    struct difference d = {0};
+    if (here != NULL) {
+        if (here->pending) return;
+        d.id = here->id;
+        d.section_key = here->section_key;
+    } else {
+        d.id = there->id;
+        d.section_key = there->section_key;
+    }
     if (uuid_time_ms(&d.id) > c->began_ms - c->reconcile->wait_ms) return;
     if (there != NULL) d.seats_in_ledger = there->held;
     if (here != NULL)
