@@ -42,65 +42,6 @@ bool pg_record_counts(const struct ledger_record *r) {
            (r->kind == LEDGER_END && ((const struct ledger_end *)r)->cancel_count > 0);
 }
 
-/* --- what a record says, taken back --- */
-
-static void put_undo(struct ledger_event_put *put) {
-    mem_free(put->stored);
-    put->stored = NULL;
-    put->created = false;
-    put->in_use[0] = '\0';
-}
-
-static void hold_undo(struct ledger_hold *hold) {
-    hold->held = false;
-    hold->sold_out = false;
-    hold->refused_count = 0;
-    pg_idempotency_undo(hold->idempotency);
-}
-
-static void confirm_undo(struct ledger_confirm *confirm) {
-    mem_free(confirm->stored);
-    confirm->stored = NULL;
-    confirm->confirmed = false;
-    confirm->completed = false;
-    confirm->expired = false;
-}
-
-static void cancel_undo(struct ledger_cancel *cancel) {
-    mem_free(cancel->stored);
-    cancel->stored = NULL;
-    cancel->cancelled = false;
-    cancel->expired = false;
-}
-
-void pg_record_undo(struct ledger_record *r) {
-    switch (r->kind) {
-    case LEDGER_EVENT_PUT:
-        put_undo((struct ledger_event_put *)r);
-        break;
-    case LEDGER_EVENT_DELETE:
-        ((struct ledger_event_delete *)r)->version = 0;
-        break;
-    case LEDGER_HOLD:
-        hold_undo((struct ledger_hold *)r);
-        break;
-    case LEDGER_HOLD_VOID:
-        ((struct ledger_hold_void *)r)->voided = false;
-        break;
-    case LEDGER_ENTER_VOID:
-        ((struct ledger_enter_void *)r)->voided = false;
-        break;
-    case LEDGER_CONFIRM:
-        confirm_undo((struct ledger_confirm *)r);
-        break;
-    case LEDGER_CANCEL:
-        cancel_undo((struct ledger_cancel *)r);
-        break;
-    default: /* what they say of each of many is void when the result is not OK */
-        break;
-    }
-}
-
 /* Nothing is said yet: what is undone may be looked at before it was ever written. */
 static void record_clear(struct ledger_record *r) {
     r->result = ERR_OK;
@@ -109,7 +50,7 @@ static void record_clear(struct ledger_record *r) {
     if (r->kind == LEDGER_CANCEL) ((struct ledger_cancel *)r)->stored = NULL;
     if (r->kind == LEDGER_HOLD && ((struct ledger_hold *)r)->idempotency != NULL)
         pg_idempotency_init(((struct ledger_hold *)r)->idempotency);
-    pg_record_undo(r);
+    record_undo(r);
 }
 
 /* --- the beginning: its number, and the life that is in force --- */
@@ -269,7 +210,7 @@ static bool apply(struct pg *db, struct pg_batch *b, int64_t epoch) {
 static enum pg_end end_without_effect(struct pg *db, struct pg_batch *b) {
     bool lost = !pg_alive(db);
     pg_rollback(db);
-    for (size_t i = 0; i < b->count; i++) pg_record_undo(b->records[i]);
+    for (size_t i = 0; i < b->count; i++) record_undo(b->records[i]);
     return lost ? PG_LOST : PG_FAILED;
 }
 

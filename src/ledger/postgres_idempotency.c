@@ -6,12 +6,6 @@ void pg_idempotency_init(struct idempotency *i) {
     i->replayed_text = (struct buf){0};
 }
 
-void pg_idempotency_undo(struct idempotency *i) {
-    if (i == NULL) return;
-    buf_deinit(&i->replayed_text);
-    pg_idempotency_init(i);
-}
-
 bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get) {
     struct idempotency *i = get->idempotency;
     struct pg_rows rows;

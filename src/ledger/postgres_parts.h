@@ -39,6 +39,7 @@
 #include "ledger/inbox.h"
 #include "ledger/postgres.h"
 #include "ledger/postgres_db.h"
+#include "ledger/record.h"
 
 /* Advisory locks: the first of two keys; the second is 0, or the event's. */
 #define PG_LOCK_MIGRATE 1633971501
@@ -170,8 +171,6 @@ bool pg_reservation_get(struct pg *db, struct ledger_reservation_get *get);
 /* --- postgres_idempotency.c --- */
 
 void pg_idempotency_init(struct idempotency *i);
-/* Forgets an answer that was read. `i` may be NULL. */
-void pg_idempotency_undo(struct idempotency *i);
 bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get);
 
 /* --- postgres_batch.c: one transaction --- */
@@ -198,8 +197,6 @@ struct pg_batch {
 };
 
 enum pg_end pg_transact(struct pg *db, struct pg_batch *b);
-/* The record's transaction is gone: so is what it was to say. */
-void pg_record_undo(struct ledger_record *r);
 /* Whether the record may change what sections count. */
 bool pg_record_counts(const struct ledger_record *r);
 
@@ -260,9 +257,6 @@ enum err pg_lane_put(struct pg_lane *l, struct ledger_record *r);
 struct inbox *pg_lane_inbox(struct pg_lane *l);
 /* Closes it, and waits until all that it has is answered. */
 void pg_lane_stop(struct pg_lane *l);
-
-/* One post per worker. Once posted, a record is no longer ours to look at. `depth` may be NULL. */
-void pg_hand_back(struct ledger_record **records, size_t count, _Atomic int64_t *depth);
 
 /* --- postgres_writer.c --- */
 

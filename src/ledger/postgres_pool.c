@@ -23,23 +23,6 @@ struct pg_lane {
     struct lane_thread threads[PG_WAITER_THREADS];
 };
 
-void pg_hand_back(struct ledger_record **records, size_t left, _Atomic int64_t *depth) {
-    if (depth != NULL) atomic_fetch_sub(depth, (int64_t)left);
-    while (left > 0) {
-        struct mailbox *home = records[0]->task.home;
-        struct task_list same = {0};
-        size_t others = 0;
-        for (size_t i = 0; i < left; i++) {
-            if (records[i]->task.home == home)
-                task_list_add(&same, &records[i]->task);
-            else
-                records[others++] = records[i];
-        }
-        mailbox_post_all(home, &same);
-        left = others;
-    }
-}
-
 /* --- writing --- */
 
 static void *run_writing(void *arg) {
@@ -49,7 +32,7 @@ static void *run_writing(void *arg) {
     while (!ended) {
         if (inbox_take(&t->lane->inbox, &r, 1, INT64_MAX, &ended) == 0) continue;
         if (t->session.db.handle != NULL && !t->session.opening) pg_look(&t->session.db);
-        if (pg_session_write(&t->session, &r, 1) == 1) pg_hand_back(&r, 1, t->lane->depth);
+        if (pg_session_write(&t->session, &r, 1) == 1) records_hand_back(&r, 1, t->lane->depth);
     }
     return NULL;
 }
@@ -120,7 +103,7 @@ static void *run_reading(void *arg) {
     while (!ended) {
         if (inbox_take(&t->lane->inbox, &r, 1, INT64_MAX, &ended) == 0) continue;
         answer(&t->session, r);
-        pg_hand_back(&r, 1, NULL);
+        records_hand_back(&r, 1, NULL);
     }
     return NULL;
 }

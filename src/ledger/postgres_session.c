@@ -136,7 +136,7 @@ static bool is_written(struct pg *db, const struct pg_batch *b, bool *written) {
 }
 
 static void undo_all(struct pg_batch *b) {
-    for (size_t i = 0; i < b->count; i++) pg_record_undo(b->records[i]);
+    for (size_t i = 0; i < b->count; i++) record_undo(b->records[i]);
 }
 
 static enum pg_end resolve(struct pg_session *s, struct pg_batch *b) {

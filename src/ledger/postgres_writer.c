@@ -36,7 +36,7 @@ static bool fail_waiting(struct pg_writer *w) {
     size_t taken;
     while ((taken = inbox_take(&w->inbox, some, 64, 0, &ended)) > 0) {
         for (size_t i = 0; i < taken; i++) some[i]->result = ERR_LEDGER_FAILED;
-        pg_hand_back(some, taken, w->depth);
+        records_hand_back(some, taken, w->depth);
     }
     return ended;
 }
@@ -75,7 +75,7 @@ static int64_t write_batch(struct pg_writer *w, size_t taken) {
     note_writable(w, !w->session.failing);
     observe(HISTOGRAM_LEDGER_BATCH_RECORDS, taken);
     observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, (uint64_t)took_ns / 1000);
-    pg_hand_back(w->batch, done, w->depth);
+    records_hand_back(w->batch, done, w->depth);
     return took_ns;
 }
 

@@ -41,13 +41,6 @@ int idempotency_add(struct db *db, struct idempotency *i, const struct reservati
     return rc;
 }
 
-void idempotency_undo(struct idempotency *i) {
-    if (i == NULL) return;
-    buf_deinit(&i->replayed_text);
-    i->replayed_status = 0;
-    i->replayed = false;
-}
-
 int idempotency_get(struct db *db, struct ledger_idempotency_get *get) {
     bool decided = false;
     get->record.result = ERR_OK;

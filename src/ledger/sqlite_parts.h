@@ -28,6 +28,7 @@
 
 #include "base/map.h"
 #include "ledger/inbox.h"
+#include "ledger/record.h"
 #include "ledger/sqlite.h"
 #include "ledger/sqlite_db.h"
 
@@ -151,8 +152,6 @@ int idempotency_judge(struct db *db, struct idempotency *i, enum err *result, bo
 /* The record is done, with OK. */
 int idempotency_add(struct db *db, struct idempotency *i, const struct reservation *r,
                     int64_t now_ms);
-/* Forgets an answer that was read. */
-void idempotency_undo(struct idempotency *i);
 int idempotency_get(struct db *db, struct ledger_idempotency_get *get);
 
 /* --- sqlite_audit.c --- */

@@ -70,64 +70,6 @@ static int record_apply(struct db *db, struct tally *t, struct ledger_record *r)
     }
 }
 
-static void put_undo(struct ledger_event_put *put) {
-    mem_free(put->stored);
-    put->stored = NULL;
-    put->created = false;
-    put->in_use[0] = '\0';
-}
-
-static void hold_undo(struct ledger_hold *hold) {
-    hold->held = false;
-    hold->sold_out = false;
-    hold->refused_count = 0;
-    idempotency_undo(hold->idempotency);
-}
-
-static void confirm_undo(struct ledger_confirm *confirm) {
-    mem_free(confirm->stored);
-    confirm->stored = NULL;
-    confirm->confirmed = false;
-    confirm->completed = false;
-    confirm->expired = false;
-}
-
-static void cancel_undo(struct ledger_cancel *cancel) {
-    mem_free(cancel->stored);
-    cancel->stored = NULL;
-    cancel->cancelled = false;
-    cancel->expired = false;
-}
-
-/* The record's transaction is gone: so is what it was to say. */
-static void record_undo(struct ledger_record *r) {
-    switch (r->kind) {
-    case LEDGER_EVENT_PUT:
-        put_undo((struct ledger_event_put *)r);
-        break;
-    case LEDGER_EVENT_DELETE:
-        ((struct ledger_event_delete *)r)->version = 0;
-        break;
-    case LEDGER_HOLD:
-        hold_undo((struct ledger_hold *)r);
-        break;
-    case LEDGER_HOLD_VOID:
-        ((struct ledger_hold_void *)r)->voided = false;
-        break;
-    case LEDGER_ENTER_VOID:
-        ((struct ledger_enter_void *)r)->voided = false;
-        break;
-    case LEDGER_CONFIRM:
-        confirm_undo((struct ledger_confirm *)r);
-        break;
-    case LEDGER_CANCEL:
-        cancel_undo((struct ledger_cancel *)r);
-        break;
-    default: /* what they say of each of many is void when the result is not OK */
-        break;
-    }
-}
-
 static bool disk_is_full(const struct failure *f) {
     int primary = f->rc & 0xff;
     return primary == SQLITE_FULL ||
@@ -247,24 +189,6 @@ static void write_batch(struct writer *w, struct ledger_record **records, size_t
     }
 }
 
-/* One post per worker. Once posted, a record is no longer ours to look at. */
-static void hand_back(struct writer *w, struct ledger_record **records, size_t left) {
-    atomic_fetch_sub(&w->depth, (int64_t)left);
-    while (left > 0) {
-        struct mailbox *home = records[0]->task.home;
-        struct task_list same = {0};
-        size_t others = 0;
-        for (size_t i = 0; i < left; i++) {
-            if (records[i]->task.home == home)
-                task_list_add(&same, &records[i]->task);
-            else
-                records[others++] = records[i];
-        }
-        mailbox_post_all(home, &same);
-        left = others;
-    }
-}
-
 /* Nobody may send records to a server that says it can't write: so it finds out by itself. One
  * page often fits on a disk that is full for everything else, so there must be some room too. */
 static void probe(struct writer *w) {
@@ -301,7 +225,7 @@ static void *run_writer(void *arg) {
         if (taken > 0) {
             write_batch(w, w->batch, taken);
             last_ns = clock_steady_ns() - began_ns;
-            hand_back(w, w->batch, taken);
+            records_hand_back(w->batch, taken, &w->depth);
         } else if (failing && !ended) {
             probe(w);
         }

@@ -1,0 +1,85 @@
+#include "ledger/record.h"
+
+#include "base/mem.h"
+#include "run/mailbox.h"
+
+void idempotency_undo(struct idempotency *i) {
+    if (i == NULL) return;
+    buf_deinit(&i->replayed_text);
+    i->replayed_status = 0;
+    i->replayed = false;
+}
+
+static void put_undo(struct ledger_event_put *put) {
+    mem_free(put->stored);
+    put->stored = NULL;
+    put->created = false;
+    put->in_use[0] = '\0';
+}
+
+static void hold_undo(struct ledger_hold *hold) {
+    hold->held = false;
+    hold->sold_out = false;
+    hold->refused_count = 0;
+    idempotency_undo(hold->idempotency);
+}
+
+static void confirm_undo(struct ledger_confirm *confirm) {
+    mem_free(confirm->stored);
+    confirm->stored = NULL;
+    confirm->confirmed = false;
+    confirm->completed = false;
+    confirm->expired = false;
+}
+
+static void cancel_undo(struct ledger_cancel *cancel) {
+    mem_free(cancel->stored);
+    cancel->stored = NULL;
+    cancel->cancelled = false;
+    cancel->expired = false;
+}
+
+void record_undo(struct ledger_record *r) {
+    switch (r->kind) {
+    case LEDGER_EVENT_PUT:
+        put_undo((struct ledger_event_put *)r);
+        break;
+    case LEDGER_EVENT_DELETE:
+        ((struct ledger_event_delete *)r)->version = 0;
+        break;
+    case LEDGER_HOLD:
+        hold_undo((struct ledger_hold *)r);
+        break;
+    case LEDGER_HOLD_VOID:
+        ((struct ledger_hold_void *)r)->voided = false;
+        break;
+    case LEDGER_ENTER_VOID:
+        ((struct ledger_enter_void *)r)->voided = false;
+        break;
+    case LEDGER_CONFIRM:
+        confirm_undo((struct ledger_confirm *)r);
+        break;
+    case LEDGER_CANCEL:
+        cancel_undo((struct ledger_cancel *)r);
+        break;
+    default: /* what they say of each of many is void when the result is not OK */
+        break;
+    }
+}
+
+void records_hand_back(struct ledger_record **records, size_t left, _Atomic int64_t *depth) {
+    if (depth != NULL) atomic_fetch_sub(depth, (int64_t)left);
+    while (left > 0) {
+        struct mailbox *home = records[0]->task.home;
+        struct task_list same = {0};
+        size_t others = 0;
+        for (size_t i = 0; i < left; i++) {
+            if (records[i]->task.home == home)
+                task_list_add(&same, &records[i]->task);
+            else
+                records[others++] = records[i];
+        }
+        mailbox_post_all(home, &same);
+        left = others;
+    }
+}

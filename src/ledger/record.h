@@ -1,0 +1,21 @@
+/*
+ * record: what the ledgers do with records whatever the database: take back what one was to say,
+ * and hand them back to their workers.
+ */
+#ifndef ADMITONE_LEDGER_RECORD_H
+#define ADMITONE_LEDGER_RECORD_H
+
+#include <stdatomic.h>
+
+#include "port/ledger.h"
+
+/* The record's transaction is gone: so is what it was to say. */
+void record_undo(struct ledger_record *r);
+/* Forgets an answer that was read. `i` may be NULL. */
+void idempotency_undo(struct idempotency *i);
+
+/* One post per worker; the array is used up. Once posted, a record is no longer ours to look at.
+ * `depth` (may be NULL) counts those that are still here. */
+void records_hand_back(struct ledger_record **records, size_t left, _Atomic int64_t *depth);
+
+#endif
