@@ -1,12 +1,12 @@
-// scripts/run-cluster, which is `make run-cluster`: what it starts, and that all of it ends. The
-// nodes are stand-ins here, so that they do what a test wants; Redis and PostgreSQL are real.
+// scripts/run-cluster, which is `make run-cluster`: what it starts, and that all of it ends. First
+// with the real program; then with nodes that are stand-ins, so that they end as a test wants it.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { environment, launch, removeFolder, tempFolder, test, until } from './support/server.mjs';
+import { BINARY, call, environment, launch, removeFolder, tempFolder, test, until } from './support/server.mjs';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/run-cluster', import.meta.url));
 
@@ -20,14 +20,14 @@ echo "cannot go on" >&2
 exit 7
 `;
 
-function cluster(t, { node = NODE, args = [] } = {}) {
+function cluster(t, { node = NODE, binary, ports = '1,2', args = [] } = {}) {
   const folder = tempFolder();
   fs.chmodSync(folder, 0o755);
   const at = (name) => path.join(folder, name);
   fs.writeFileSync(at('node'), node, { mode: 0o755 });
   fs.mkdirSync(at('tmp'));
   const env = environment({ TMPDIR: at('tmp') });
-  const flags = ['--dir', at('cluster'), '--binary', at('node'), '--ports', '1,2', ...args];
+  const flags = ['--dir', at('cluster'), '--binary', binary ?? at('node'), '--ports', ports, ...args];
   t.after(() => removeFolder(folder));
   return { at, start: () => launch([SCRIPT, ...flags], { env }) };
 }
@@ -58,6 +58,30 @@ async function assertNothingLeft({ at }, self, pids) {
   assert.deepEqual(pids.filter(isAlive), [], self.stdout);
   await until('the servers are gone', () => fs.readdirSync(at('tmp')).length === 0);
 }
+
+test('two real nodes serve one sale, and Ctrl-C ends all of it', async (t) => {
+  const own = cluster(t, { binary: BINARY, ports: '0,0' });
+  const self = own.start();
+  await runs(self);
+  const ports = [1, 2].map((number) => Number(new RegExp(`^node ${number}: .*msg=listening addr=127.0.0.1:(\\d+)`, 'm').exec(self.stdout)[1]));
+  for (const port of ports) {
+    assert.equal((await call({ port }, 'GET', '/ready')).status, 200);
+    await until('the demo is there', async () => (await call({ port }, 'GET', '/events/CONCERT/1')).status === 200);
+  }
+  const entered = await call({ port: ports[0] }, 'POST', '/queue/CONCERT/1/enter', { body: { userId: 'ann' } });
+  assert.equal(entered.json.status, 'ACTIVE', entered.text);
+  const headers = { authorization: `Bearer ${entered.json.entryToken}` };
+  const held = await call({ port: ports[1] }, 'POST', '/reservations', {
+    headers,
+    body: { eventType: 'CONCERT', eventId: '1', section: 'A', quantity: 2 },
+  });
+  assert.equal(held.status, 201, held.text);
+  const confirmed = await call({ port: ports[0] }, 'POST', `/reservations/${held.json.id}/confirm`, { headers });
+  assert.equal(confirmed.json.status, 'CONFIRMED', confirmed.text);
+  self.child.kill('SIGINT');
+  assert.deepEqual(await self.ended, { code: 0, signal: null }, self.stderr);
+  await assertNothingLeft(own, self, []);
+});
 
 for (const signal of ['SIGINT', 'SIGTERM']) {
   test(`two nodes share Redis, PostgreSQL and keys; ${signal} ends all`, async (t) => {

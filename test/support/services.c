@@ -62,12 +62,6 @@ static int number(const char *digits) {
     return (int)value;
 }
 
-/* The number behind the last colon: redis://127.0.0.1:6379/0. */
-static int port_of(const char *url, int otherwise) {
-    const char *colon = strrchr(url, ':');
-    return colon != NULL && colon[1] >= '0' && colon[1] <= '9' ? number(colon + 1) : otherwise;
-}
-
 static void take(const char *name, const char *value) {
     if (strcmp(name, "SERVICES_DIR") == 0) {
         copy(services.folder, sizeof services.folder, value);
@@ -111,26 +105,7 @@ static void stop_at_exit(void) {
     (void)run(&stop, NULL);
 }
 
-/* Those that the environment names. What is left of `what`. */
-static unsigned take_given(unsigned what) {
-    const char *redis = getenv("ADMITONE_TEST_REDIS_URL");
-    const char *postgres = getenv("ADMITONE_TEST_POSTGRES_URL");
-    if (redis != NULL && redis[0] != '\0') {
-        copy(services.redis_url, sizeof services.redis_url, redis);
-        services.redis_port = port_of(redis, 6379);
-        what &= ~SERVICE_REDIS;
-    }
-    if (postgres != NULL && postgres[0] != '\0') {
-        copy(services.postgres_url, sizeof services.postgres_url, postgres);
-        services.postgres_port = port_of(postgres, 5432);
-        what &= ~SERVICE_POSTGRES;
-    }
-    return what;
-}
-
 const struct services *services_start(unsigned what) {
-    what = take_given(what);
-    if (what == 0) return &services;
     if (owner == 0) {
         owner = getpid();
         assert_int_equal(0, atexit(stop_at_exit));

@@ -2,9 +2,6 @@
  * services: a real Redis and a real PostgreSQL for a test program, private to it, by
  * scripts/services. They are started once per program, and end with it, however it ends.
  *
- * ADMITONE_TEST_REDIS_URL and ADMITONE_TEST_POSTGRES_URL, where they are set, name servers to use
- * instead: nothing is started then, and their pids are 0. Such a server may have something in it.
- *
  * One thread. What is needed and does not start fails the test under way.
  */
 #ifndef ADMITONE_TEST_SERVICES_H
