@@ -1,6 +1,5 @@
 #include "service/keeper.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,13 +49,14 @@ static bool fill(struct keeper *k, const struct hot_life *before, struct hot_lif
     if (failed != ERR_OK) life->identity[0] = '\0';
     enum err unknown = ledger_life_end(ev->ledger, life);
     if (failed == ERR_OK) failed = unknown;
-    if (failed == ERR_OK)
-        log_info(msg("the hot store is rebuilt"), kv_i64("epoch", life->epoch),
-                 kv_i64("ms", (clock_steady_ns() - began_ns) / 1000000));
-    else
+    if (failed != ERR_OK) {
         log_error(msg("the hot store could not be rebuilt"), kv_str("error", err_title(failed)));
-    count(COUNT_HOT_REBUILDS, failed == ERR_OK ? 1 : 0);
-    return failed == ERR_OK;
+        return false;
+    }
+    count(COUNT_HOT_REBUILDS, 1);
+    log_info(msg("the hot store is rebuilt"), kv_i64("epoch", life->epoch),
+             kv_i64("ms", (clock_steady_ns() - began_ns) / 1000000));
+    return true;
 }
 
 /* Whoever can't be reached is waited for. What the store would do meanwhile it refuses by itself:
