@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -112,19 +113,26 @@ void raw_wait_for_sync(struct harness *h) {
     harness_wait(h, gate_waits, NULL);
 }
 
-void raw_submit_as_batch(struct harness *h, struct ledger *l, struct test_record *records,
-                         size_t count) {
+void raw_submit_as_batch_failing(struct harness *h, struct ledger *l, struct test_record *records,
+                                 size_t count, int rc) {
     struct event *other = test_event("other", 1);
     struct test_record first;
     sync_gate_close();
     test_put(&first, other, 1);
     assert_int_equal(ledger_submit(l, &first.record), ERR_OK);
     raw_wait_for_sync(h);
+    sync_fail_writes(rc, 0);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(ledger_submit(l, &records[i].record), ERR_OK);
     sync_gate_open();
     harness_wait_back(h, &first, 1);
     harness_wait_back(h, records, count);
+    sync_fail_writes(0, 0);
     test_record_deinit(&first);
     mem_free(other);
+}
+
+void raw_submit_as_batch(struct harness *h, struct ledger *l, struct test_record *records,
+                         size_t count) {
+    raw_submit_as_batch_failing(h, l, records, count, SQLITE_OK);
 }

@@ -32,5 +32,8 @@ void raw_wait_for_sync(struct harness *h);
  * must write through the sync_recorder. Returns when they are back. */
 void raw_submit_as_batch(struct harness *h, struct ledger *l, struct test_record *records,
                          size_t count);
+/* The same, where no write of this batch succeeds but fails with this SQLite code. */
+void raw_submit_as_batch_failing(struct harness *h, struct ledger *l, struct test_record *records,
+                                 size_t count, int rc);
 
 #endif

@@ -181,10 +181,7 @@ static void a_batch_that_the_disk_fails_has_changed_and_said_nothing(void **stat
     assert_five_undone(d, &f, ERR_LEDGER_FAILED);
     five_end(&f);
     five_prepare(d, &f);
-    sync_fail_writes(SQLITE_FULL, 0);
-    for (int i = 0; i < 6; i++) assert_int_equal(ledger_submit(d->l, &f.records[i].record), ERR_OK);
-    harness_wait_back(&d->h, f.records, 6);
-    sync_fail_writes(0, 0);
+    raw_submit_as_batch_failing(&d->h, d->l, f.records, 6, SQLITE_FULL);
     assert_five_undone(d, &f, ERR_LEDGER_FULL);
     desk_assert_sound(d);
     five_end(&f);
