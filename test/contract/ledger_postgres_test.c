@@ -5,7 +5,8 @@
 static void take_seat(struct harness *h, const struct event *e, const struct section *s,
                       int64_t seat_no, const char *state) {
     (void)h;
-    scratch_reservation(postgres_database(), (unsigned)seat_no, e, s, seat_no, state);
+    tables_reservation(scratch_tables(postgres_database()), (unsigned)seat_no, e, s, seat_no,
+                       state);
 }
 
 static void void_entry(struct harness *h, int64_t event_key, uint64_t seq) {

@@ -9,7 +9,7 @@ static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
 
 static void take_seat(struct harness *h, const struct event *e, const struct section *s,
                       int64_t seat_no, const char *state) {
-    raw_reservation(h, (unsigned)seat_no, e, s, seat_no, state);
+    tables_reservation(raw_tables(h), (unsigned)seat_no, e, s, seat_no, state);
 }
 
 static void void_entry(struct harness *h, int64_t event_key, uint64_t seq) {

@@ -271,7 +271,7 @@ void house_assert_seats(struct house *h, size_t section, int64_t held, int64_t c
     struct section_counts hot = render(h, key, letters, sizeof letters);
     assert_int_equal(hot.seats.held, held);
     assert_int_equal(hot.seats.confirmed, confirmed);
-    static const char sql[] = "SELECT count(*) FROM seats WHERE section_id = %lld AND state = %Q";
+    static const char sql[] = "SELECT count(*) FROM seats WHERE section_id = %lld AND state = '%s'";
     assert_int_equal(raw_number(&h->h, sql, (long long)key, "HELD"), held);
     assert_int_equal(raw_number(&h->h, sql, (long long)key, "CONFIRMED"), confirmed);
 }

@@ -1,6 +1,6 @@
 /*
- * ledger_raw: an SQLite ledger seen by a second connection: what no record can do (yet), and what
- * none ever should. Rules of the tables can be switched off, to break them on purpose.
+ * ledger_raw: an SQLite ledger seen by a second connection (ledger_tables.h). Rules of the tables
+ * can be switched off, to break them on purpose.
  */
 #ifndef ADMITONE_TEST_LEDGER_RAW_H
 #define ADMITONE_TEST_LEDGER_RAW_H
@@ -9,22 +9,18 @@
 
 #include "ledger/sqlite.h"
 #include "ledger_harness.h"
+#include "ledger_tables.h"
 
 /* Fails the test when it can't be opened. */
 struct ledger *raw_ledger_open(const struct sqlite_ledger_options *o);
 
-/* Runs SQL on a connection of its own, formatted as sqlite3_mprintf does. */
-void raw_sql(const struct harness *h, const char *format, ...);
+/* Each call has a connection of its own. */
+struct tables raw_tables(const struct harness *h);
 /* The same without CHECK and foreign keys. */
-void raw_sql_unruly(const struct harness *h, const char *format, ...);
-/* The first column of the first row; 0 when there is none. */
-int64_t raw_number(const struct harness *h, const char *format, ...);
-
-/* A consistent reservation of one seat: HELD, CONFIRMED (live), CANCELLED or EXPIRED (ended). Its
- * id is 16 times the byte `id`; its user is "user". A ledger that is open does not count it for the
- * user's limit: no record may change it before the next start. */
-void raw_reservation(const struct harness *h, unsigned id, const struct event *e,
-                     const struct section *s, int64_t seat_no, const char *status);
+struct tables raw_tables_unruly(const struct harness *h);
+#define raw_sql(h, ...) tables_sql(raw_tables(h), __VA_ARGS__)
+#define raw_sql_unruly(h, ...) tables_sql(raw_tables_unruly(h), __VA_ARGS__)
+#define raw_number(h, ...) tables_number(raw_tables(h), __VA_ARGS__)
 
 /* Until a sync waits at the gate of the sync_recorder. */
 void raw_wait_for_sync(struct harness *h);

@@ -75,7 +75,7 @@ int64_t shop_trace(struct shop *s) {
 }
 
 int64_t shop_rows(struct shop *s, const char *status) {
-    return raw_number(&s->house.h, "SELECT count(*) FROM reservations WHERE status = %Q", status);
+    return raw_number(&s->house.h, "SELECT count(*) FROM reservations WHERE status = '%s'", status);
 }
 
 struct wish shop_named(enum strategy s, const char *user, uint64_t seq, const uint32_t *seats) {

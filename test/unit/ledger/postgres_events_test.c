@@ -300,8 +300,8 @@ static void all_that_lives_is_told_as_of_one_moment(void **state) {
     struct event *wanted = test_event("1", 1);
     struct event *stored = scratch_store(&f->s, wanted);
     struct told t = {.f = f, .in_order = true};
-    scratch_reservation(&f->s, 1, stored, &stored->sections[0], 7, "HELD");
-    scratch_reservation(&f->s, 2, stored, &stored->sections[0], 8, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "HELD");
+    tables_reservation(scratch_tables(&f->s), 2, stored, &stored->sections[0], 8, "CANCELLED");
     /* More than come at a time. */
     scratch_sql(&f->s, "INSERT INTO queue_entries SELECT 1, i, 'u' || i, 8, 'WAITING', 1, NULL,"
                        " NULL, NULL FROM generate_series(1, 12345) i");
@@ -328,12 +328,12 @@ static void a_fact_that_commits_late_is_told(void **state) {
     struct test_record relayed;
     struct pg late;
     struct buf why = {0};
-    scratch_reservation(&f->s, 1, stored, &stored->sections[0], 7, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "CANCELLED");
     assert_true(pg_open(&late, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
     assert_true(pg_exec(&late, "BEGIN; DELETE FROM facts WHERE kind = 'HELD';"
                                "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
                                " SELECT 'HELD', 1, id, 1, 1 FROM reservations"));
-    scratch_reservation(&f->s, 2, stored, &stored->sections[0], 8, "HELD");
+    tables_reservation(scratch_tables(&f->s), 2, stored, &stored->sections[0], 8, "HELD");
     test_facts_read(&read, 5000, 0);
     assert_true(pg_facts_read(&f->s.db, &read.facts_read));
     assert_int_equal(read.facts_read.count, 3);
@@ -358,7 +358,7 @@ static void facts_that_another_node_is_marking_are_not_waited_for(void **state) 
     struct pg other;
     struct buf why = {0};
     const int64_t ids[] = {1, 2};
-    scratch_reservation(&f->s, 1, stored, &stored->sections[0], 7, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "CANCELLED");
     assert_true(pg_open(
         &other, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000, .lock_timeout_ms = 100},
         &why));

@@ -120,7 +120,8 @@ static void old_audit_rows_go_but_never_the_newest(void **state) {
 
 static void for_ever_means_for_ever(void **state) {
     struct fixture *f = *state;
-    scratch_reservation(&f->s, 3, f->stored, &f->stored->sections[0], 1, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 3, f->stored, &f->stored->sections[0], 1,
+                       "CANCELLED");
     scratch_sql(&f->s, "UPDATE audit SET at = 1;"
                        "INSERT INTO audit(at, actor, act, subject, detail)"
                        " VALUES (1, 'a', 'b', 'c', '{}');"
@@ -162,11 +163,11 @@ static void idempotency_lasts_a_day(void **state) {
 
 static void seed_reservations(struct fixture *f) {
     const struct section *a = &f->stored->sections[0];
-    scratch_reservation(&f->s, 1, f->stored, a, 1, "CONFIRMED");
-    scratch_reservation(&f->s, 2, f->stored, a, 2, "HELD");
-    scratch_reservation(&f->s, 3, f->stored, a, 3, "CANCELLED");
-    scratch_reservation(&f->s, 4, f->stored, a, 3, "EXPIRED");
-    scratch_reservation(&f->s, 5, f->stored, a, 3, "EXPIRED");
+    tables_reservation(scratch_tables(&f->s), 1, f->stored, a, 1, "CONFIRMED");
+    tables_reservation(scratch_tables(&f->s), 2, f->stored, a, 2, "HELD");
+    tables_reservation(scratch_tables(&f->s), 3, f->stored, a, 3, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 4, f->stored, a, 3, "EXPIRED");
+    tables_reservation(scratch_tables(&f->s), 5, f->stored, a, 3, "EXPIRED");
     scratch_sql(&f->s,
                 "UPDATE reservations SET created_at = %lld, ended_at = ended_at + %lld - 2000;"
                 "UPDATE reservations SET ended_at = %lld WHERE id::text LIKE '05%%';"
@@ -236,7 +237,8 @@ static const char rows_of_the_event[] = "SELECT (SELECT count(*) FROM events WHE
 
 static void everything_of_a_deleted_event_goes(void **state) {
     struct fixture *f = *state;
-    scratch_reservation(&f->s, 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 3, f->stored, &f->stored->sections[0], 3,
+                       "CANCELLED");
     scratch_sql(&f->s, "UPDATE facts SET relayed_at = 1;"
                        "INSERT INTO queue_entries SELECT 1, i, 'u' || i, 8, 'WAITING', 1, NULL,"
                        " NULL, NULL FROM generate_series(1, 1200) i;"
@@ -261,7 +263,8 @@ static void everything_of_a_deleted_event_goes(void **state) {
 
 static void deleted_event_waits_for_its_facts_to_be_relayed(void **state) {
     struct fixture *f = *state;
-    scratch_reservation(&f->s, 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 3, f->stored, &f->stored->sections[0], 3,
+                       "CANCELLED");
     keep(f, 0, 0);
     scratch_delete(&f->s, "CONCERT", "1");
     wait_a_round(f);
@@ -287,7 +290,8 @@ static void an_event_that_was_deleted_just_now_stays_for_a_while(void **state) {
 
 static void section_taken_out_goes_with_its_history(void **state) {
     struct fixture *f = *state;
-    scratch_reservation(&f->s, 3, f->stored, &f->stored->sections[1], 3, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 3, f->stored, &f->stored->sections[1], 3,
+                       "CANCELLED");
     scratch_sql(&f->s, "UPDATE facts SET relayed_at = 1;"
                        "INSERT INTO seats VALUES (1, 1, 'AVAILABLE', NULL, 2, 0),"
                        " (2, 3, 'AVAILABLE', NULL, 2, 0)");

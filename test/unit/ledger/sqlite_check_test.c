@@ -1,207 +1,42 @@
-/* Each invariant's query finds its violation, and none mistakes another's for its own. */
-#include <setjmp.h>
-#include <stdarg.h>
+/* What the check of an SQLite ledger finds. */
 #include <stddef.h>
-#include <stdio.h>
 
-#include <cmocka.h>
-
-#include "base/clock.h"
-#include "base/mem.h"
+#include "ledger_check_suite.h"
 #include "ledger_raw.h"
 
-/* Reservation x'01…' CONFIRMED has seat 40 of section 1, x'02…' HELD seat 41, x'03…' was
- * CANCELLED. Entries 1 and 3 finished, 2 is ACTIVE, 4 and 5 wait, 6 (lane 2) is ACTIVE. */
-struct fixture {
-    struct harness h;
-    struct ledger *l;
-};
+static struct harness harness;
+static struct ledger *ledger;
 
-#define R1 "x'01010101010101010101010101010101'"
-#define R2 "x'02020202020202020202020202020202'"
-#define R9 "x'09090909090909090909090909090909'"
-
-/* R2 has that many seats, and the user, with R1, one more. */
-#define R2_HAS(seats)                                                                              \
-    "UPDATE sections SET capacity = 2000, held = " seats " WHERE id = 1;"                          \
-    "DELETE FROM seats WHERE reservation_id = " R2 ";"                                             \
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " seats ")"          \
-    " INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"                      \
-    " SELECT 1, 1000 + i, 'HELD', " R2 ", 1 FROM n;"                                               \
-    "UPDATE reservations SET seat_count = " seats ", seats ="                                      \
-    " (SELECT group_concat(seat_no) FROM seats WHERE reservation_id = " R2 ") WHERE id = " R2
-
-static const char seeds_entries[] =
-    "INSERT INTO queue_entries VALUES"
-    " (1, 1, 'a', 8, 'COMPLETED', 10, 20, 30, 25),"
-    " (1, 2, 'b', 8, 'ACTIVE', 10, 20, 9000000000000, NULL),"
-    " (1, 3, 'c', 8, 'LEFT', 10, NULL, NULL, 15),"
-    " (1, 4, 'd', 8, 'WAITING', 10, NULL, NULL, NULL),"
-    " (1, 5, 'e', 8, 'WAITING', 10, NULL, NULL, NULL),"
-    " (1, 6, 'f', 2, 'ACTIVE', 10, 20, 9000000000000, NULL),"
-    /* Past its time, so it counts as EXPIRED, and the user has entered again. */
-    " (1, 7, 'g', 2, 'ACTIVE', 10, 20, 30, NULL),"
-    " (1, 8, 'g', 2, 'WAITING', 40, NULL, NULL, NULL);"
-    "INSERT INTO requests VALUES"
-    " (x'11111111111111111111111111111111', 1, 1, 'a', 1, 2, NULL, 'PENDING', NULL, 10, NULL);"
-    "INSERT INTO facts(kind, event_id, seat_count, at) VALUES ('SOLD_OUT', 1, 0, 5),"
-    " ('SOLD_OUT', 1, 0, 6);"
-    /* A free seat beyond the section, which has shrunk. */
-    "INSERT INTO seats(section_id, seat_no, state, version) VALUES (1, 500, 'AVAILABLE', 2)";
-
-static int set_up(void **state) {
-    struct fixture *f = mem_new(sizeof *f);
-    harness_init(&f->h);
-    f->l = raw_ledger_open(&(struct sqlite_ledger_options){.path = f->h.path});
-    struct event *wanted = test_event("1", 2);
-    struct event *stored = harness_store(&f->h, f->l, wanted);
-    raw_reservation(&f->h, 1, stored, &stored->sections[0], 40, "CONFIRMED");
-    raw_reservation(&f->h, 2, stored, &stored->sections[0], 41, "HELD");
-    raw_reservation(&f->h, 3, stored, &stored->sections[0], 42, "CANCELLED");
-    raw_sql(&f->h, "%s", seeds_entries);
-    mem_free(stored);
-    mem_free(wanted);
-    *state = f;
-    return 0;
+static void open_ledger(void) {
+    harness_init(&harness);
+    ledger = raw_ledger_open(&(struct sqlite_ledger_options){.path = harness.path});
 }
 
-static int tear_down(void **state) {
-    struct fixture *f = *state;
-    ledger_close(f->l);
-    harness_deinit(&f->h);
-    mem_free(f);
-    return 0;
+static void shut_ledger(void) {
+    ledger_close(ledger);
+    harness_deinit(&harness);
 }
 
-/* Counts the violations of one invariant, and those of all others. */
-struct tally {
-    const char *expected;
-    int64_t violations;
-    int64_t elsewhere;
-    int64_t checked;
-    int64_t overdue;
-    int findings;
-    char examples[300];
-    char others[300];
-};
-
-static void on_finding(void *to, const struct ledger_finding *f) {
-    struct tally *t = to;
-    t->findings++;
-    t->overdue += f->overdue;
-    assert_int_equal(f->violations > 0, f->examples.len > 0);
-    if (str_eq(f->invariant, str_of(t->expected))) {
-        t->violations = f->violations;
-        t->checked = f->checked;
-        str_copy(f->examples, t->examples, sizeof t->examples);
-    } else if (f->violations > 0) {
-        t->elsewhere += f->violations;
-        str_copy(f->invariant, t->others, sizeof t->others);
-    }
+static struct event *store(const struct event *wanted) {
+    return harness_store(&harness, ledger, wanted);
 }
 
-static struct tally check(struct fixture *f, bool server_runs, const char *expected) {
-    struct tally t = {.expected = expected};
-    assert_int_equal(ledger_check(f->l, server_runs, on_finding, &t), ERR_OK);
-    if (t.elsewhere > 0) fail_msg("%s is violated too", t.others);
-    return t;
+static struct tables tables(void) {
+    return raw_tables(&harness);
 }
 
-/* What breaks each invariant, and one of the examples that are then named. */
-static const struct {
-    const char *invariant;
-    const char *sql;
-    const char *example;
-} violations[] = {
-    {"seat_sold_once",
-     "INSERT INTO reservations SELECT " R9 ", event_id, section_id, user_id, entry_seq, strategy,"
-     " status, seat_count, seats, price, currency, expires_at, created_at, confirmed_at, ended_at,"
-     " NULL FROM reservations WHERE id = " R1 ";"
-     "UPDATE sections SET confirmed = 2 WHERE id = 1;"
-     "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
-     " VALUES ('HELD', 1, " R9 ", 1, 1), ('CONFIRMED', 1, " R9 ", 1, 1)",
-     "section 1 seat 40 in 2"},
-    {"taken_seat_has_its_reservation",
-     "INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"
-     " VALUES (1, 43, 'HELD', " R2 ", 1)",
-     "section 1 seat 43"},
-    {"taken_seat_has_its_reservation",
-     "INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"
-     " VALUES (1, 43, 'HELD', " R9 ", 1)",
-     "section 1 seat 43"},
-    {"taken_seat_has_its_reservation",
-     "UPDATE seats SET state = 'HELD' WHERE section_id = 1 AND seat_no = 40", "section 1 seat 40"},
-    {"reservation_has_its_seats", "DELETE FROM seats WHERE seat_no = 40",
-     "reservation 01010101010101010101010101010101"},
-    {"reservation_has_its_seats",
-     "UPDATE seats SET state = 'AVAILABLE', reservation_id = NULL WHERE seat_no = 40",
-     "reservation 01010101010101010101010101010101"},
-    {"reservation_has_its_seats",
-     "UPDATE reservations SET seats = '41,41', seat_count = 2 WHERE id = " R2 ";"
-     "UPDATE sections SET held = 2 WHERE id = 1",
-     "reservation 02020202020202020202020202020202"},
-    {"available_seat_is_free",
-     "INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"
-     " VALUES (1, 43, 'AVAILABLE', " R2 ", 1)",
-     "section 1 seat 43"},
-    {"seat_within_capacity", "UPDATE sections SET capacity = 40 WHERE id = 1", "section 1 seat 41"},
-    {"user_has_no_more_than_allowed", R2_HAS("4"), "event 1 user user"},
-    {"section_has_what_is_counted", "UPDATE sections SET held = 0 WHERE id = 1", "section 1"},
-    {"section_has_what_is_counted", "UPDATE sections SET held = 2, confirmed = 0 WHERE id = 1",
-     "section 1"},
-    {"section_has_what_is_counted", "UPDATE sections SET confirmed = 1 WHERE id = 2", "section 2"},
-    {"one_live_entry_per_user",
-     "INSERT INTO queue_entries VALUES (1, 9, 'd', 8, 'WAITING', 10, NULL, NULL, NULL)",
-     "event 1 user d"},
-    {"entry_has_the_times_of_its_status",
-     "UPDATE queue_entries SET active_expires_at = NULL WHERE seq = 2", "event 1 entry 2"},
-    {"entry_has_the_times_of_its_status",
-     "UPDATE queue_entries SET active_expires_at = 5 WHERE seq = 4", "event 1 entry 4"},
-    {"entry_has_the_times_of_its_status",
-     "UPDATE queue_entries SET finished_at = NULL WHERE seq = 1", "event 1 entry 1"},
-    {"admission_follows_order",
-     "INSERT INTO queue_entries VALUES (1, 9, 'x', 8, 'ACTIVE', 10, 20, 9000000000000, NULL)",
-     "event 1 entry 9 overtook 4"},
-    {"admission_follows_order",
-     "INSERT INTO queue_entries VALUES (1, 9, 'x', 8, 'COMPLETED', 10, 20, 30, 25)",
-     "event 1 entry 9 overtook 4"},
-    {"reservation_has_the_times_of_its_status",
-     "UPDATE reservations SET confirmed_at = NULL WHERE id = " R1,
-     "reservation 01010101010101010101010101010101"},
-    {"reservation_has_the_times_of_its_status",
-     "UPDATE reservations SET ended_at = NULL WHERE status = 'CANCELLED'",
-     "reservation 03030303030303030303030303030303"},
-    {"reservation_has_its_facts", "DELETE FROM facts WHERE kind = 'HELD' AND reservation_id = " R2,
-     "reservation 02020202020202020202020202020202 lacks HELD"},
-    {"reservation_has_its_facts", "DELETE FROM facts WHERE kind = 'CONFIRMED'",
-     "reservation 01010101010101010101010101010101 lacks CONFIRMED"},
-    {"reservation_has_its_facts", "DELETE FROM facts WHERE kind = 'CANCELLED'",
-     "reservation 03030303030303030303030303030303 lacks CANCELLED"},
-    {"fact_stands_once",
-     "DROP INDEX facts_once; INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
-     " SELECT kind, event_id, reservation_id, seat_count, at FROM facts WHERE kind = 'CONFIRMED'",
-     "reservation 01010101010101010101010101010101 CONFIRMED"},
-    {"word_is_known", "UPDATE seats SET state = 'SOLD' WHERE seat_no = 500",
-     "section 1 seat 500 SOLD"},
-    {"word_is_known",
-     "UPDATE reservations SET status = 'LOST' WHERE status = 'CANCELLED';"
-     "UPDATE facts SET kind = 'LOST' WHERE kind = 'SOLD_OUT';"
-     "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at) VALUES"
-     " ('EXPIRED', 1, x'03030303030303030303030303030303', 1, 1)",
-     "LOST"},
-    {"reference_leads_somewhere", "UPDATE requests SET section_id = 77",
-     "request 11111111111111111111111111111111 section 77"},
-    {"reference_leads_somewhere",
-     "UPDATE reservations SET section_id = 77 WHERE status = 'CANCELLED'",
-     "reservation 03030303030303030303030303030303 section 77"},
-    {"reference_leads_somewhere",
-     "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
-     " VALUES ('HELD', 1, " R9 ", 1, 1)",
-     "reservation 09090909090909090909090909090909"},
-    {"reference_leads_somewhere", "UPDATE facts SET event_id = 77 WHERE id = 1", "fact 1 event 77"},
-    {"foreign_keys",
-     "INSERT INTO queue_entries VALUES (77, 1, 'x', 8, 'WAITING', 10, NULL, NULL, NULL)",
-     "queue_entries without events"},
+/* No pragma switches a unique index off. */
+static struct tables unruly(void) {
+    raw_sql(&harness, "DROP INDEX facts_once");
+    return raw_tables_unruly(&harness);
+}
+
+static bool check(bool server_runs, void (*on_finding)(void *, const struct ledger_finding *),
+                  void *to) {
+    return ledger_check(ledger, server_runs, on_finding, to) == ERR_OK;
+}
+
+static const struct violation violations[] = {
     {"file_is_sound",
      "PRAGMA writable_schema = ON;"
      "UPDATE sqlite_schema SET sql = replace(sql, 'removed_version', 'id')"
@@ -209,98 +44,17 @@ static const struct {
      "sections_removed"},
 };
 
-static void each_violation_is_found_by_its_own_check(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof violations / sizeof *violations; i++) {
-        void *made = NULL;
-        set_up(&made);
-        raw_sql_unruly(&((struct fixture *)made)->h, "%s", violations[i].sql);
-        struct tally t = check(made, true, violations[i].invariant);
-        if (t.violations == 0) fail_msg("not found: %s", violations[i].sql);
-        if (strstr(t.examples, violations[i].example) == NULL)
-            fail_msg("%s: %s", violations[i].sql, t.examples);
-        assert_true(t.checked > 0);
-        tear_down(&made);
-    }
-}
-
-static void every_check_has_a_violation_here(void **state) {
-    struct fixture *f = *state;
-    struct tally t = check(f, true, "");
-    int known = 1; /* hold_ends_in_time has a test of its own */
-    for (size_t i = 0; i < sizeof violations / sizeof *violations; i++)
-        known +=
-            i == 0 || strcmp(violations[i].invariant, violations[i - 1].invariant) != 0 ? 1 : 0;
-    assert_int_equal(t.findings, known);
-    assert_int_equal(t.overdue, 0);
-}
-
-static void hold_past_its_time_is_overdue_then_a_violation(void **state) {
-    struct fixture *f = *state;
-    raw_sql(&f->h, "UPDATE reservations SET expires_at = %lld WHERE status = 'HELD'",
-            (long long)clock_wall_ms() - 3000);
-    struct tally t = check(f, true, "hold_ends_in_time");
-    assert_int_equal(t.violations, 0);
-    assert_int_equal(t.overdue, 1);
-    raw_sql(&f->h, "UPDATE reservations SET expires_at = %lld WHERE status = 'HELD'",
-            (long long)clock_wall_ms() - 60000);
-    t = check(f, false, "hold_ends_in_time");
-    assert_int_equal(t.violations, 0);
-    assert_int_equal(t.overdue, 1);
-    t = check(f, true, "hold_ends_in_time");
-    assert_int_equal(t.violations, 1);
-    assert_int_equal(t.overdue, 0);
-    assert_string_equal(t.examples, "reservation 02020202020202020202020202020202");
-}
-
-/* What is held and what is confirmed count together. The event allows 4; then 6, then 1. */
-static void user_may_have_as_many_seats_as_the_event_ever_allowed(void **state) {
-    struct fixture *f = *state;
-    struct event *wanted = test_event("1", 2);
-    raw_sql(&f->h, "%s", R2_HAS("3"));
-    check(f, true, "");
-    static const int64_t limits[] = {6, 1};
-    for (int i = 0; i < 2; i++) {
-        wanted->max_per_user = limits[i];
-        wanted->sections[0].capacity = 2000;
-        mem_free(harness_store(&f->h, f->l, wanted));
-    }
-    mem_free(wanted);
-    raw_sql(&f->h, "%s", R2_HAS("5"));
-    check(f, true, "");
-    raw_sql(&f->h, "%s", R2_HAS("6"));
-    assert_int_equal(check(f, true, "user_has_no_more_than_allowed").violations, 1);
-}
-
-static void examples_are_few_however_many_violations(void **state) {
-    struct fixture *f = *state;
-    raw_sql(&f->h, "WITH RECURSIVE n(i) AS (SELECT 200 UNION ALL SELECT i + 1 FROM n WHERE i < 399)"
-                   " INSERT INTO queue_entries"
-                   " SELECT 1, i, 'u' || (i / 2), 8, 'WAITING', 10, NULL, NULL, NULL FROM n");
-    struct tally t = check(f, true, "one_live_entry_per_user");
-    assert_int_equal(t.violations, 100);
-    assert_string_equal(t.examples, "event 1 user u100; event 1 user u101; event 1 user u102; "
-                                    "event 1 user u103; event 1 user u104");
-}
-
-static void spoilt_list_of_seats_is_a_violation_not_a_failure(void **state) {
-    struct fixture *f = *state;
-    raw_sql(&f->h,
-            "UPDATE reservations SET seats = 'forty]' WHERE status = 'HELD';"
-            "UPDATE seats SET state = 'AVAILABLE', reservation_id = NULL WHERE seat_no = 41");
-    struct tally t = check(f, true, "reservation_has_its_seats");
-    assert_int_equal(t.violations, 1);
-}
-
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_violation_is_found_by_its_own_check),
-        TEST(every_check_has_a_violation_here),
-        TEST(hold_past_its_time_is_overdue_then_a_violation),
-        TEST(user_may_have_as_many_seats_as_the_event_ever_allowed),
-        TEST(examples_are_few_however_many_violations),
-        TEST(spoilt_list_of_seats_is_a_violation_not_a_failure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return ledger_check_suite_run(&(struct check_adapter){
+        .open = open_ledger,
+        .shut = shut_ledger,
+        .store = store,
+        .tables = tables,
+        .unruly = unruly,
+        .check = check,
+        /* Past its time, so it counts as EXPIRED, and the user has entered again. */
+        .seed = "UPDATE queue_entries SET status = 'ACTIVE', finished_at = NULL WHERE seq = 7",
+        .violations = violations,
+        .violation_count = sizeof violations / sizeof *violations,
+    });
 }

@@ -68,7 +68,7 @@ static void every_table_of_the_design_is_there(void **state) {
                                          "audit",        "schema_version", "epochs"};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         assert_int_equal(raw_number(h,
-                                    "SELECT count(*) FROM pragma_table_list WHERE name = %Q"
+                                    "SELECT count(*) FROM pragma_table_list WHERE name = '%s'"
                                     " AND strict",
                                     tables[i]),
                          1);
@@ -186,12 +186,12 @@ static void rows_that_make_no_sense_are_reported(void **state) {
     struct event *wanted = test_event("1", 1);
     struct event *stored = harness_store(h, l, wanted);
     ledger_close(l);
-    raw_reservation(h, 1, stored, &stored->sections[0], 3, "HELD");
-    raw_reservation(h, 2, stored, &stored->sections[0], 4, "HELD");
+    tables_reservation(raw_tables(h), 1, stored, &stored->sections[0], 3, "HELD");
+    tables_reservation(raw_tables(h), 2, stored, &stored->sections[0], 4, "HELD");
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         char copy[320];
         snprintf(copy, sizeof copy, "%s.kept", h->path);
-        raw_sql(h, "VACUUM INTO %Q", copy);
+        raw_sql(h, "VACUUM INTO '%s'", copy);
         raw_sql_unruly(h, "%s", edits[i]);
         int events = 0;
         l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = true});

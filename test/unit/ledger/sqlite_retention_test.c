@@ -120,7 +120,7 @@ static void for_ever_means_for_ever(void **state) {
     raw_sql(&f->h, "UPDATE audit SET at = 1;"
                    "INSERT INTO audit(at, actor, act, subject, detail)"
                    " VALUES (1, 'a', 'b', 'c', '{}')");
-    raw_reservation(&f->h, 3, f->stored, &f->stored->sections[0], 1, "CANCELLED");
+    tables_reservation(raw_tables(&f->h), 3, f->stored, &f->stored->sections[0], 1, "CANCELLED");
     raw_sql(&f->h, "UPDATE facts SET relayed_at = 1;"
                    "INSERT INTO queue_entries VALUES (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, 1)");
     open_keeping(f, 0, 0);
@@ -159,11 +159,11 @@ static void idempotency_lasts_a_day(void **state) {
 static void ended_things_go_and_live_ones_stay(void **state) {
     struct fixture *f = *state;
     const struct section *a = &f->stored->sections[0];
-    raw_reservation(&f->h, 1, f->stored, a, 1, "CONFIRMED");
-    raw_reservation(&f->h, 2, f->stored, a, 2, "HELD");
-    raw_reservation(&f->h, 3, f->stored, a, 3, "CANCELLED");
-    raw_reservation(&f->h, 4, f->stored, a, 3, "EXPIRED");
-    raw_reservation(&f->h, 5, f->stored, a, 3, "EXPIRED");
+    tables_reservation(raw_tables(&f->h), 1, f->stored, a, 1, "CONFIRMED");
+    tables_reservation(raw_tables(&f->h), 2, f->stored, a, 2, "HELD");
+    tables_reservation(raw_tables(&f->h), 3, f->stored, a, 3, "CANCELLED");
+    tables_reservation(raw_tables(&f->h), 4, f->stored, a, 3, "EXPIRED");
+    tables_reservation(raw_tables(&f->h), 5, f->stored, a, 3, "EXPIRED");
     raw_sql(&f->h,
             "UPDATE reservations SET created_at = %lld, ended_at = ended_at + %lld - 2000;"
             "UPDATE reservations SET ended_at = %lld WHERE hex(id) LIKE '05%%';"
@@ -233,7 +233,7 @@ static bool nothing_left(void *arg) {
 
 static void everything_of_a_deleted_event_goes(void **state) {
     struct fixture *f = *state;
-    raw_reservation(&f->h, 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
+    tables_reservation(raw_tables(&f->h), 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
     raw_sql(&f->h, "UPDATE facts SET relayed_at = 1;"
                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1200)"
                    " INSERT INTO queue_entries SELECT 1, i, 'u' || i, 8, 'WAITING', 1, NULL, NULL,"
@@ -257,7 +257,7 @@ static void everything_of_a_deleted_event_goes(void **state) {
 
 static void deleted_event_waits_for_its_facts_to_be_relayed(void **state) {
     struct fixture *f = *state;
-    raw_reservation(&f->h, 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
+    tables_reservation(raw_tables(&f->h), 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
     open_keeping(f, 0, 0);
     delete_event(f);
     wait_a_round(f);
@@ -270,7 +270,7 @@ static void deleted_event_waits_for_its_facts_to_be_relayed(void **state) {
 
 static void section_taken_out_goes_with_its_history(void **state) {
     struct fixture *f = *state;
-    raw_reservation(&f->h, 3, f->stored, &f->stored->sections[1], 3, "CANCELLED");
+    tables_reservation(raw_tables(&f->h), 3, f->stored, &f->stored->sections[1], 3, "CANCELLED");
     raw_sql(&f->h, "UPDATE facts SET relayed_at = 1;"
                    "INSERT INTO seats VALUES (1, 1, 'AVAILABLE', NULL, 2, 0),"
                    " (2, 3, 'AVAILABLE', NULL, 2, 0)");
@@ -290,7 +290,7 @@ static void section_taken_out_goes_with_its_history(void **state) {
  * event is deleted, so this round must leave the event, and the next removes all. */
 static void event_deleted_during_a_round_waits_for_the_next(void **state) {
     struct fixture *f = *state;
-    raw_reservation(&f->h, 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
+    tables_reservation(raw_tables(&f->h), 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
     raw_sql(&f->h, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000)"
                    " INSERT INTO facts(kind, event_id, seat_count, at)"
                    " SELECT 'SOLD_OUT', 1, 0, 1 FROM n;"

@@ -65,7 +65,8 @@ static uint64_t take(struct fixture *f, const char *user, enum entry_status stat
 }
 
 static int64_t rows(struct fixture *f, const char *status) {
-    return raw_number(&f->house.h, "SELECT count(*) FROM queue_entries WHERE status = %Q", status);
+    return raw_number(&f->house.h, "SELECT count(*) FROM queue_entries WHERE status = '%s'",
+                      status);
 }
 
 static void assert_counts(struct fixture *f, uint64_t waiting, uint64_t active) {
@@ -317,7 +318,7 @@ static void an_admission_that_the_ledger_could_not_take_is_undone(void **state) 
 static void leave_overdue_row(struct fixture *f, const char *user) {
     raw_sql(&f->house.h,
             "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at,"
-            " admitted_at, active_expires_at) SELECT %lld, coalesce(max(seq), 0) + 1, %Q, 8,"
+            " admitted_at, active_expires_at) SELECT %lld, coalesce(max(seq), 0) + 1, '%s', 8,"
             " 'ACTIVE', 1000, 1000, 2000 FROM queue_entries",
             (long long)f->house.key, user);
 }
