@@ -13,12 +13,12 @@ static const struct check_adapter *adapter;
 
 /* {02} has that many seats, and the user, with {01}, one more. */
 #define HAS(count, numbers)                                                                        \
-    "UPDATE sections SET capacity = 2000, held = " count " WHERE id = 1;"                          \
+    "UPDATE sections SET capacity = 2000, held = " #count " WHERE id = 1;"                         \
     "DELETE FROM seats WHERE reservation_id = {02};"                                               \
-    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " count ")"          \
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " #count ")"         \
     " INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"                      \
     " SELECT 1, 1000 + i, 'HELD', {02}, 1 FROM n;"                                                 \
-    "UPDATE reservations SET seat_count = " count ", seats = '" numbers "' WHERE id = {02}"
+    "UPDATE reservations SET seat_count = " #count ", seats = '" numbers "' WHERE id = {02}"
 
 /* The table of buyers, where there is one, as it should be. */
 static const char counts_buyers[] =
@@ -134,7 +134,7 @@ static const struct violation violations[] = {
      " VALUES (1, 43, 'AVAILABLE', {02}, 1)",
      "section 1 seat 43"},
     {"seat_within_capacity", "UPDATE sections SET capacity = 40 WHERE id = 1", "section 1 seat 41"},
-    {"user_has_no_more_than_allowed", HAS("4", "1001,1002,1003,1004"), "event 1 user user"},
+    {"user_has_no_more_than_allowed", HAS(4, "1001,1002,1003,1004"), "event 1 user user"},
     {"section_has_what_is_counted", "UPDATE sections SET held = 0 WHERE id = 1", "section 1"},
     {"section_has_what_is_counted", "UPDATE sections SET held = 2, confirmed = 0 WHERE id = 1",
      "section 1"},
@@ -274,7 +274,7 @@ static void hold_past_its_time_is_overdue_then_a_violation(void **state) {
 static void user_may_have_as_many_seats_as_the_event_ever_allowed(void **state) {
     (void)state;
     struct event *wanted = test_event("1", 2);
-    change(adapter->tables(), HAS("3", "1001,1002,1003"));
+    change(adapter->tables(), HAS(3, "1001,1002,1003"));
     check(true, "");
     static const int64_t limits[] = {6, 1};
     for (int i = 0; i < 2; i++) {
@@ -283,18 +283,16 @@ static void user_may_have_as_many_seats_as_the_event_ever_allowed(void **state) 
         mem_free(adapter->store(wanted));
     }
     mem_free(wanted);
-    change(adapter->tables(), HAS("5", "1001,1002,1003,1004,1005"));
+    change(adapter->tables(), HAS(5, "1001,1002,1003,1004,1005"));
     check(true, "");
-    change(adapter->tables(), HAS("6", "1001,1002,1003,1004,1005,1006"));
+    change(adapter->tables(), HAS(6, "1001,1002,1003,1004,1005,1006"));
     assert_int_equal(check(true, "user_has_no_more_than_allowed").violations, 1);
 }
 
 static void examples_are_few_however_many_violations(void **state) {
     (void)state;
-    tables_sql(adapter->unruly(),
-               "WITH RECURSIVE n(i) AS (SELECT 200 UNION ALL SELECT i + 1 FROM n WHERE i < 399)"
-               " INSERT INTO queue_entries"
-               " SELECT 1, i, 'u' || (i / 2), 8, 'WAITING', 10, NULL, NULL, NULL FROM n");
+    tables_insert(adapter->unruly(), 200, 399,
+                  "queue_entries SELECT 1, i, 'u' || (i / 2), 8, 'WAITING', 10, NULL, NULL, NULL");
     struct tally t = check(true, "one_live_entry_per_user");
     assert_int_equal(t.violations, 100);
     assert_string_equal(t.examples, "event 1 user u100; event 1 user u101; event 1 user u102; "

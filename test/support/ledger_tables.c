@@ -61,6 +61,13 @@ int64_t tables_number(struct tables t, const char *format, ...) {
     return number;
 }
 
+void tables_insert(struct tables t, int first, int last, const char *rows) {
+    tables_sql(t,
+               "WITH RECURSIVE n(i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
+               " INSERT INTO %s FROM n",
+               first, last, rows);
+}
+
 static void fact(struct tables t, unsigned id, const struct event *e, const char *kind) {
     tables_sql(t,
                "INSERT INTO facts(kind, event_id, reservation_id, user_id, seat_count, at)"

@@ -23,6 +23,9 @@ void tables_sql(struct tables t, const char *format, ...) __attribute__((format(
 int64_t tables_number(struct tables t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* INSERT INTO `rows`, which SELECT with an i of each number from first to last. */
+void tables_insert(struct tables t, int first, int last, const char *rows);
+
 /* A consistent reservation of one seat: HELD, CONFIRMED (live), CANCELLED or EXPIRED (ended). Its
  * id is 16 times the byte `id`; its user is "user". An SQLite ledger that is open does not count it
  * for the user's limit: no record may change it before the next start. */
