@@ -39,12 +39,17 @@ static struct redis_store *store_at(const char *url) {
     return s;
 }
 
+static void connect_probe(struct house *h) {
+    struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
+    h->probe = probe_connect(&address);
+}
+
 static void build(struct house *h) {
+    suspicions = 0;
     *h = (struct house){.event = steps_event(KEY)};
     str_copy(STR("T"), h->event.type, sizeof h->event.type);
     str_copy(STR("5"), h->event.id, sizeof h->event.id);
-    struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
-    h->probe = probe_connect(&address);
+    connect_probe(h);
     probe_do(h->probe, "FLUSHALL");
     probe_do(h->probe, "FUNCTION FLUSH");
     h->store = store_at(services_start(SERVICE_REDIS)->redis_url);
@@ -59,13 +64,40 @@ static void demolish(struct house *h) {
     }
     redis_store_free(h->store);
     probe_end(h->probe);
-    services_start(SERVICE_REDIS);
+}
+
+/* The same, with a store of its own; who asked for it frees that. */
+static struct house neighbour(const struct house *h, const char *url) {
+    struct house other = *h;
+    other.store = store_at(url);
+    other.hot = redis_store_hot(other.store);
+    return other;
+}
+
+static int set_up(void **state) {
+    static struct house house;
+    build(&house);
+    *state = &house;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    demolish(*state);
+    return 0;
 }
 
 static struct hot_life look(struct house *h) {
     struct hot_life life;
     assert_int_equal(hot_look(h->hot, &life), ERR_OK);
     return life;
+}
+
+static void restore(struct house *h, uint64_t seq) {
+    char user[24];
+    struct ledger_entry e = {.event_key = KEY, .seq = seq, .status = ENTRY_WAITING};
+    snprintf(user, sizeof user, "user%llu", (unsigned long long)seq);
+    e.user = str_of(user);
+    queues_restore(redis_store_queues(h->store), &e);
 }
 
 /* With one event in it, and so many who wait. */
@@ -75,126 +107,102 @@ static struct hot_life begin_life(struct house *h, uint32_t epoch, uint64_t entr
     life.epoch = epoch;
     assert_int_equal(hot_rebuild(h->hot, &life), ERR_OK);
     queues_restore_event(q, &h->event);
-    for (uint64_t seq = 1; seq <= entries; seq++) {
-        char user[24];
-        struct ledger_entry e = {.event_key = KEY, .seq = seq, .status = ENTRY_WAITING};
-        snprintf(user, sizeof user, "user%llu", (unsigned long long)seq);
-        e.user = str_of(user);
-        queues_restore(q, &e);
-    }
+    for (uint64_t seq = 1; seq <= entries; seq++) restore(h, seq);
     queues_recovered(q, KEY, entries + 1, 1000);
     return life;
 }
 
+static struct hot_life have_life(struct house *h, uint32_t epoch, uint64_t entries) {
+    struct hot_life life = begin_life(h, epoch, entries);
+    assert_int_equal(look(h).epoch, 0);
+    assert_int_equal(hot_rebuilt(h->hot), ERR_OK);
+    assert_int_equal(look(h).epoch, epoch);
+    return life;
+}
+
+static void assert_no_life_begins(struct house *h) {
+    assert_int_equal(hot_rebuilt(h->hot), ERR_HOT_UNAVAILABLE);
+    assert_int_equal(look(h).epoch, 0);
+}
+
+static int64_t waiting(struct house *h) {
+    return probe_number(h->probe, "ZCARD queue:{T:5}:waiting");
+}
+
 static void a_store_that_was_never_filled_is_in_no_life(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    struct hot_life life = look(&h);
+    struct house *h = *state;
+    struct hot_life life = look(h);
     assert_int_equal(life.epoch, 0);
     assert_int_equal(strlen(life.identity), 81);
     assert_int_equal(life.identity[40], '/');
-    demolish(&h);
 }
 
 static void a_life_begins_when_everything_is_there(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    struct hot_life life = begin_life(&h, 4, 1000);
-    assert_int_equal(look(&h).epoch, 0);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    assert_int_equal(look(&h).epoch, 4);
-    assert_string_equal(look(&h).identity, life.identity);
-    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 1000);
-    assert_int_equal(probe_number(h.probe, "HGET queue:{T:5}:meta epoch"), 4);
+    struct house *h = *state;
+    struct hot_life life = have_life(h, 4, 1000);
+    assert_string_equal(look(h).identity, life.identity);
+    assert_int_equal(waiting(h), 1000);
+    assert_int_equal(probe_number(h->probe, "HGET queue:{T:5}:meta epoch"), 4);
 
-    begin_life(&h, 5, 3);
-    assert_int_equal(look(&h).epoch, 0);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    assert_int_equal(look(&h).epoch, 5);
-    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 3);
-    demolish(&h);
+    have_life(h, 5, 3);
+    assert_int_equal(waiting(h), 3);
 }
 
 static void only_what_is_ours_is_forgotten(void **state) {
-    (void)state;
     static const char *const foreign[] = {
         "queue",   "queues:{T:1}", "my:queue:{T:1}:meta", "lock:T",
         "section", "limits:{T:1}", "admitone:{x}",        "popularity:ranking:{daily:20260101}"};
     static const char *const families[] = {"queue", "section", "limit", "lock", "claim"};
-    struct house h;
-    build(&h);
+    struct house *h = *state;
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-        probe_do(h.probe, "SET %s here", foreign[i]);
+        probe_do(h->probe, "SET %s here", foreign[i]);
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        for (int n = 0; n < 700; n++) probe_do(h.probe, "SET %s:{T:%d}:any x", families[i], n);
-    probe_do(h.probe, "SELECT 1");
-    probe_do(h.probe, "SET queue:{T:1}:meta elsewhere");
-    begin_life(&h, 4, 0);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    assert_int_equal(probe_number(h.probe, "DBSIZE"), 1);
-    probe_do(h.probe, "SELECT 0");
+        for (int n = 0; n < 700; n++) probe_do(h->probe, "SET %s:{T:%d}:any x", families[i], n);
+    probe_do(h->probe, "SELECT 1");
+    probe_do(h->probe, "SET queue:{T:1}:meta elsewhere");
+    have_life(h, 4, 0);
+    assert_int_equal(probe_number(h->probe, "DBSIZE"), 1);
+    probe_do(h->probe, "SELECT 0");
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-        assert_int_equal(probe_number(h.probe, "EXISTS %s", foreign[i]), 1);
+        assert_int_equal(probe_number(h->probe, "EXISTS %s", foreign[i]), 1);
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        assert_int_equal(probe_do(h.probe, "KEYS %s:{*}:any", families[i])->elements, 0);
-    demolish(&h);
+        assert_int_equal(probe_do(h->probe, "KEYS %s:{*}:any", families[i])->elements, 0);
 }
 
 static void another_run_of_the_store_is_not_filled(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    probe_do(h.probe, "SET queue:{T:1}:meta here");
+    struct house *h = *state;
+    probe_do(h->probe, "SET queue:{T:1}:meta here");
     struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
-    assert_int_equal(hot_rebuild(h.hot, &other), ERR_RECOVERING);
-    assert_int_equal(probe_number(h.probe, "EXISTS queue:{T:1}:meta"), 1);
-    demolish(&h);
+    assert_int_equal(hot_rebuild(h->hot, &other), ERR_RECOVERING);
+    assert_int_equal(probe_number(h->probe, "EXISTS queue:{T:1}:meta"), 1);
 }
 
 static void one_command_that_fails_fails_the_filling(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    begin_life(&h, 4, 0);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    begin_life(&h, 5, 600);
-    probe_do(h.probe, "DEL queue:{T:5}:user");
-    probe_do(h.probe, "SET queue:{T:5}:user wrong");
-    struct ledger_entry e = {
-        .event_key = KEY, .seq = 900, .status = ENTRY_WAITING, .user = STR("late")};
-    queues_restore(redis_store_queues(h.store), &e);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
-    assert_int_equal(look(&h).epoch, 0);
-    demolish(&h);
+    struct house *h = *state;
+    have_life(h, 4, 0);
+    begin_life(h, 5, 600);
+    probe_do(h->probe, "DEL queue:{T:5}:user");
+    probe_do(h->probe, "SET queue:{T:5}:user wrong");
+    restore(h, 900);
+    assert_no_life_begins(h);
 }
 
 static void a_server_that_dies_fails_the_filling(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    begin_life(&h, 4, 300);
+    struct house *h = *state;
+    begin_life(h, 4, 300);
     kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
-    struct ledger_entry e = {
-        .event_key = KEY, .seq = 900, .status = ENTRY_WAITING, .user = STR("late")};
-    for (int i = 0; i < 1000; i++) queues_restore(redis_store_queues(h.store), &e);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
+    for (int i = 0; i < 1000; i++) restore(h, 900);
+    assert_int_equal(hot_rebuilt(h->hot), ERR_HOT_UNAVAILABLE);
     struct hot_life life;
-    assert_int_equal(hot_look(h.hot, &life), ERR_HOT_UNAVAILABLE);
-    demolish(&h);
+    assert_int_equal(hot_look(h->hot, &life), ERR_HOT_UNAVAILABLE);
 }
 
 static void a_filling_that_was_left_is_begun_anew(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    begin_life(&h, 4, 300);
-    begin_life(&h, 5, 2);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 2);
-    begin_life(&h, 6, 300); /* and left at the end of the store, too */
-    demolish(&h);
+    struct house *h = *state;
+    begin_life(h, 4, 300);
+    have_life(h, 5, 2);
+    assert_int_equal(waiting(h), 2);
+    begin_life(h, 6, 300); /* and left at the end of the store, too */
 }
 
 /* With the event and its end these are as many commands as are sent at once: then nothing is on its
@@ -204,67 +212,50 @@ static const uint64_t entry_counts[] = {10, SENT_ALREADY};
 
 /* It stalled; meanwhile another node has filled the store for another life. */
 static void a_filling_that_was_overtaken_spoils_nothing(void **state) {
-    (void)state;
+    struct house *h = *state;
     for (size_t i = 0; i < 2; i++) {
-        struct house h, other;
-        build(&h);
-        begin_life(&h, 4, entry_counts[i]);
-        other = h;
-        other.store = store_at(services_start(SERVICE_REDIS)->redis_url);
-        other.hot = redis_store_hot(other.store);
+        struct house other = neighbour(h, services_start(SERVICE_REDIS)->redis_url);
+        begin_life(h, 4, entry_counts[i]);
         begin_life(&other, 5, 600);
-        assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
-        assert_int_equal(look(&h).epoch, 0);
+        assert_no_life_begins(h);
         assert_int_equal(hot_rebuilt(other.hot), ERR_OK);
-        assert_int_equal(look(&h).epoch, 5);
-        assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 600);
+        assert_int_equal(look(h).epoch, 5);
+        assert_int_equal(waiting(h), 600);
         redis_store_free(other.store);
-        demolish(&h);
+        demolish(h);
+        build(h);
     }
 }
 
 static void a_store_that_is_flushed_while_it_is_filled_begins_no_life(void **state) {
-    (void)state;
+    struct house *h = *state;
     for (size_t i = 0; i < 2; i++) {
-        struct house h;
-        build(&h);
-        begin_life(&h, 4, entry_counts[i]);
-        probe_do(h.probe, "FLUSHALL");
-        assert_int_equal(hot_rebuilt(h.hot), ERR_HOT_UNAVAILABLE);
-        assert_int_equal(look(&h).epoch, 0);
-        demolish(&h);
+        begin_life(h, 4, entry_counts[i]);
+        probe_do(h->probe, "FLUSHALL");
+        assert_no_life_begins(h);
+        demolish(h);
+        build(h);
     }
 }
 
 /* As when the ledger is a new one: what was before does not matter. */
 static void a_life_may_have_a_lower_epoch_than_the_last(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    begin_life(&h, 4, 1);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    begin_life(&h, 1, 0);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    assert_int_equal(look(&h).epoch, 1);
-    demolish(&h);
+    struct house *h = *state;
+    have_life(h, 4, 1);
+    have_life(h, 1, 0);
 }
 
 static void another_run_or_a_copy_of_another_is_in_no_life(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    struct hot_life first = begin_life(&h, 4, 0);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+    struct house *h = *state;
+    struct hot_life first = have_life(h, 4, 0);
     kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
-    redisFree(h.probe);
-    struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
-    h.probe = probe_connect(&address);
-    assert_int_equal(look(&h).epoch, 0);
-    assert_string_not_equal(look(&h).identity, first.identity);
+    redisFree(h->probe);
+    connect_probe(h);
+    assert_int_equal(look(h).epoch, 0);
+    assert_string_not_equal(look(h).identity, first.identity);
     /* As it comes back from a snapshot, or with a replica that is promoted. */
-    probe_do(h.probe, "HSET admitone:{hot}:life epoch 4 identity %s", first.identity);
-    assert_int_equal(look(&h).epoch, 0);
-    demolish(&h);
+    probe_do(h->probe, "HSET admitone:{hot}:life epoch 4 identity %s", first.identity);
+    assert_int_equal(look(h).epoch, 0);
 }
 
 struct looking {
@@ -294,84 +285,57 @@ static void attach(struct house *h) {
     }
 }
 
+static void attach_in_open_life(struct house *h) {
+    struct hot_life life = have_life(h, 4, 10);
+    hot_open(h->hot, &life);
+    attach(h);
+}
+
 static void operations_count_while_a_life_is_open(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    struct hot_life life = begin_life(&h, 4, 10);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    attach(&h);
-    assert_int_equal(result_of_look(&h), ERR_RECOVERING);
-    hot_open(h.hot, &life);
-    assert_int_equal(result_of_look(&h), ERR_OK);
-    hot_shut(h.hot);
-    assert_int_equal(result_of_look(&h), ERR_RECOVERING);
-    demolish(&h);
+    struct house *h = *state;
+    struct hot_life life = have_life(h, 4, 10);
+    attach(h);
+    assert_int_equal(result_of_look(h), ERR_RECOVERING);
+    hot_open(h->hot, &life);
+    assert_int_equal(result_of_look(h), ERR_OK);
+    hot_shut(h->hot);
+    assert_int_equal(result_of_look(h), ERR_RECOVERING);
 }
 
 static void functions_that_were_flushed_are_loaded_again(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    struct hot_life life = begin_life(&h, 4, 10);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    hot_open(h.hot, &life);
-    attach(&h);
+    struct house *h = *state;
+    attach_in_open_life(h);
     for (int i = 0; i < 3; i++) {
-        probe_do(h.probe, "FUNCTION FLUSH");
-        assert_int_equal(result_of_look(&h), ERR_OK);
-        assert_int_equal(probe_do(h.probe, "FUNCTION LIST")->elements, 1);
+        probe_do(h->probe, "FUNCTION FLUSH");
+        assert_int_equal(result_of_look(h), ERR_OK);
+        assert_int_equal(probe_do(h->probe, "FUNCTION LIST")->elements, 1);
     }
-    demolish(&h);
 }
 
 /* Trap 31: nothing is set anew by whoever comes first; it is told, and rebuilt. */
 static void a_store_that_was_flushed_is_suspect(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    struct hot_life life = begin_life(&h, 4, 10);
-    assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
-    hot_open(h.hot, &life);
-    attach(&h);
-    assert_int_equal(result_of_look(&h), ERR_OK);
+    struct house *h = *state;
+    attach_in_open_life(h);
+    assert_int_equal(result_of_look(h), ERR_OK);
     int64_t until = clock_steady_ms() + WAIT_MS; /* news of the store's return come first */
     while (suspicions == 0) assert_true(clock_steady_ms() < until);
     int before = suspicions;
-    probe_do(h.probe, "FLUSHALL");
-    assert_int_equal(result_of_look(&h), ERR_RECOVERING);
+    probe_do(h->probe, "FLUSHALL");
+    assert_int_equal(result_of_look(h), ERR_RECOVERING);
     assert_int_equal(suspicions, before + 1);
-    assert_int_equal(probe_number(h.probe, "DBSIZE"), 0);
-    assert_int_equal(look(&h).epoch, 0);
-    demolish(&h);
+    assert_int_equal(probe_number(h->probe, "DBSIZE"), 0);
+    assert_int_equal(look(h).epoch, 0);
 }
 
 static void lives_are_looked_at_through_sentinels(void **state) {
-    (void)state;
-    struct house h;
-    build(&h);
-    const struct services *s = services_start(SERVICE_SENTINEL);
-    struct redis_store *store = store_at(s->sentinel_url);
-    struct hot_life life, again;
-    assert_int_equal(hot_look(redis_store_hot(store), &life), ERR_OK);
-    assert_int_equal(life.epoch, 0);
-    life.epoch = 9;
-    assert_int_equal(hot_rebuild(redis_store_hot(store), &life), ERR_OK);
-    assert_int_equal(hot_rebuilt(redis_store_hot(store)), ERR_OK);
-    assert_int_equal(hot_look(redis_store_hot(store), &again), ERR_OK);
-    assert_int_equal(again.epoch, 9);
-    redis_store_free(store);
-    demolish(&h);
+    struct house other = neighbour(*state, services_start(SERVICE_SENTINEL)->sentinel_url);
+    assert_int_equal(look(&other).epoch, 0);
+    have_life(&other, 9, 0);
+    redis_store_free(other.store);
     services_stop(SERVICE_SENTINEL);
 }
 
-static int begin_test(void **state) {
-    (void)state;
-    suspicions = 0;
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup(name, begin_test)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     log_setup((enum log_level)(LOG_ERROR + 1), LOG_LOGFMT); /* failures are made on purpose */
