@@ -7,23 +7,8 @@ static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
         &(struct sqlite_ledger_options){.path = h->path, .queue_max = queue_max});
 }
 
-static void take_seat(struct harness *h, const struct event *e, const struct section *s,
-                      int64_t seat_no, const char *state) {
-    tables_reservation(raw_tables(h), (unsigned)seat_no, e, s, seat_no, state);
-}
-
-static void void_entry(struct harness *h, int64_t event_key, uint64_t seq) {
-    raw_sql(
-        h,
-        "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at, finished_at)"
-        " VALUES (%lld, %lld, 'a', 8, 'VOID', 1000, 2000)"
-        " ON CONFLICT DO UPDATE SET status = 'VOID', finished_at = 2000",
-        (long long)event_key, (long long)seq);
-}
-
 int main(void) {
-    static const struct ledger_adapter sqlite = {
-        .open = open_sqlite, .take_seat = take_seat, .void_entry = void_entry};
+    static const struct ledger_adapter sqlite = {.open = open_sqlite, .tables = raw_tables};
     return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite) +
            ledger_hold_suite_run(&sqlite) + ledger_reservation_suite_run(&sqlite) +
            ledger_nodes_suite_run(&sqlite) + ledger_facts_suite_run(&sqlite) +

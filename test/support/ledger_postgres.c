@@ -22,6 +22,11 @@ struct scratch *postgres_database(void) {
     return &current.scratch;
 }
 
+struct tables postgres_tables(const struct harness *h) {
+    (void)h;
+    return scratch_tables(postgres_database());
+}
+
 void postgres_shut(void) {
     current.folder[0] = '\0';
     postgres_options = (struct postgres_ledger_options){SLEEPING};

@@ -15,6 +15,7 @@ extern struct postgres_ledger_options postgres_options;
 
 /* The database of the harness that was last opened for: no test has two. */
 struct scratch *postgres_database(void);
+struct tables postgres_tables(const struct harness *h);
 /* Makes the harness's database, unless it is the last one's. */
 void postgres_database_for(struct harness *h);
 /* For struct ledger_adapter and desk_open. Fails the test when it can't be opened. */

@@ -310,14 +310,20 @@ static void expect_in_use(struct fixture *f, const struct event *wanted, const c
     assert_string_equal(r.put.in_use, section);
 }
 
+/* A live reservation of one seat, beside the open ledger. */
+static void take_seat(struct fixture *f, const struct event *e, const struct section *s,
+                      int64_t seat_no, const char *status) {
+    tables_reservation(adapter->tables(&f->h), (unsigned)seat_no, e, s, seat_no, status);
+}
+
 static void taken_seats_are_counted_and_protected(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 2);
     wanted->sections[1].mode = SECTION_MODE_SEAT;
     struct event *stored = harness_store(&f->h, f->l, wanted);
-    adapter->take_seat(&f->h, stored, &stored->sections[0], 40, "CONFIRMED");
-    adapter->take_seat(&f->h, stored, &stored->sections[1], 7, "HELD");
-    adapter->take_seat(&f->h, stored, &stored->sections[1], 9, "HELD");
+    take_seat(f, stored, &stored->sections[0], 40, "CONFIRMED");
+    take_seat(f, stored, &stored->sections[1], 7, "HELD");
+    take_seat(f, stored, &stored->sections[1], 9, "HELD");
 
     struct event *only_a = test_event("1", 1);
     expect_in_use(f, only_a, "B");
@@ -358,7 +364,7 @@ static void refusal_leaves_nothing_behind(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 2);
     struct event *stored = harness_store(&f->h, f->l, wanted);
-    adapter->take_seat(&f->h, stored, &stored->sections[1], 50, "HELD");
+    take_seat(f, stored, &stored->sections[1], 50, "HELD");
     wanted->sections[0].capacity = 5;
     wanted->sections[1].capacity = 5;
     str_copy(STR("Not this"), wanted->title, sizeof wanted->title);
@@ -578,8 +584,8 @@ static void sound_ledger_has_no_violations(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 2);
     struct event *stored = harness_store(&f->h, f->l, wanted);
-    adapter->take_seat(&f->h, stored, &stored->sections[0], 40, "CONFIRMED");
-    adapter->take_seat(&f->h, stored, &stored->sections[1], 41, "HELD");
+    take_seat(f, stored, &stored->sections[0], 40, "CONFIRMED");
+    take_seat(f, stored, &stored->sections[1], 41, "HELD");
     int findings = 0;
     assert_int_equal(ledger_check(f->l, true, on_finding, &findings), ERR_OK);
     assert_true(findings >= 10);

@@ -1,22 +1,19 @@
 /*
  * ledger_suite: the contract of port/ledger.h as tests, for every adapter alike. A test program
- * says how its ledger is opened and how a seat comes to be taken in it, and gives ledger_suite
- * to cmocka.
+ * says how its ledger is opened and where its tables are, and runs the suites.
  */
 #ifndef ADMITONE_TEST_LEDGER_SUITE_H
 #define ADMITONE_TEST_LEDGER_SUITE_H
 
 #include "ledger_harness.h"
+#include "ledger_tables.h"
 
 struct ledger_adapter {
     /* Opens the ledger that belongs to the harness's folder; the same one again after a close.
      * queue_max 0: the default. */
     struct ledger *(*open)(struct harness *h, int64_t queue_max);
-    /* A consistent live reservation of one seat, HELD or CONFIRMED, beside the open ledger. */
-    void (*take_seat)(struct harness *h, const struct event *e, const struct section *s,
-                      int64_t seat_no, const char *state);
-    /* Somebody undoes an entry that is or is not there: a VOID row under its number. */
-    void (*void_entry)(struct harness *h, int64_t event_key, uint64_t seq);
+    /* Of the ledger that was opened for the harness. */
+    struct tables (*tables)(const struct harness *h);
     /* Holds of which the ledger itself decides are written beside the rest, in no order with it. */
     bool writes_beside;
 };

@@ -20,11 +20,6 @@ static struct ledger *open_keeping(struct harness *h, int64_t interval_ms, int64
     return postgres_open(h, 0);
 }
 
-static struct tables tables(const struct harness *h) {
-    (void)h;
-    return scratch_tables(postgres_database());
-}
-
 /* An enter may be under way, which finds the event only while its row is there. */
 static void an_event_that_was_deleted_just_now_stays_for_a_while(void **state) {
     struct retained *f = *state;
@@ -110,7 +105,7 @@ int main(void) {
         cmocka_unit_test(it_stops_soon_though_nobody_answers),
     };
     int failed = ledger_retention_suite_run(
-        &(struct retention_adapter){.open = open_keeping, .tables = tables});
+        &(struct retention_adapter){.open = open_keeping, .tables = postgres_tables});
     failed += cmocka_run_group_tests(tests, NULL, NULL);
     postgres_drop();
     return failed;
