@@ -160,6 +160,8 @@ static const struct violation violations[] = {
     {"reservation_has_the_times_of_its_status",
      "UPDATE reservations SET ended_at = NULL WHERE status = 'CANCELLED'",
      "reservation 03030303030303030303030303030303"},
+    {"reservation_has_its_facts", "DELETE FROM facts WHERE kind = 'HELD' AND reservation_id = {01}",
+     "reservation 01010101010101010101010101010101 lacks HELD"},
     {"reservation_has_its_facts", "DELETE FROM facts WHERE kind = 'HELD' AND reservation_id = {02}",
      "reservation 02020202020202020202020202020202 lacks HELD"},
     {"reservation_has_its_facts", "DELETE FROM facts WHERE kind = 'CONFIRMED'",
