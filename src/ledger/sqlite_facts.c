@@ -10,15 +10,16 @@
 #include "ledger/sqlite_parts.h"
 
 static int fact_from_row(sqlite3_stmt *rows, struct ledger_fact *fact) {
-    int strategy = word_index(strategy_words, column_str(rows, 5));
-    int status = word_index(reservation_status_words, column_str(rows, 6));
-    int kind = word_index(reservation_status_words, column_str(rows, 7));
+    int strategy = word_index(strategy_words, column_str(rows, 6));
+    int status = word_index(reservation_status_words, column_str(rows, 7));
+    int kind = word_index(reservation_status_words, column_str(rows, 8));
     bool is_id = sqlite3_column_bytes(rows, 2) == sizeof fact->reservation.bytes;
     if (!is_id || strategy < 0 || status < 0 || kind < 0) return SQLITE_CORRUPT;
     memcpy(fact->reservation.bytes, sqlite3_column_blob(rows, 2), sizeof fact->reservation.bytes);
     fact->id = sqlite3_column_int64(rows, 0);
     fact->event_key = sqlite3_column_int64(rows, 3);
     fact->section_key = sqlite3_column_int64(rows, 4);
+    fact->entry_seq = (uint64_t)sqlite3_column_int64(rows, 5);
     fact->kind = (enum reservation_status)kind;
     fact->strategy = (enum strategy)strategy;
     fact->status = (enum reservation_status)status;
@@ -30,7 +31,7 @@ static int unrelayed_read(struct db *db, struct ledger_facts_read *read, int64_t
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
                       "SELECT f.id, f.at, f.reservation_id, r.event_id, r.section_id,"
-                      " r.strategy, r.status, f.kind"
+                      " r.entry_seq, r.strategy, r.status, f.kind"
                       " FROM facts f CROSS JOIN reservations r ON r.id = f.reservation_id"
                       " WHERE f.id > ?1 AND f.relayed_at IS NULL ORDER BY f.id",
                       cell_i64(db->facts_through));

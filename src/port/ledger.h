@@ -229,7 +229,7 @@ struct ledger_hold_void {
  * becomes COMPLETED unless the user holds more in the event. On a CONFIRMED one: OK, and nothing
  * changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS, RESERVATION_ENDED (it is CANCELLED),
  * HOLD_EXPIRED. One that is HELD past its time becomes EXPIRED with that: the one refusal that
- * changes something (`committed` is not called for it).
+ * changes something.
  */
 struct ledger_confirm {
     struct ledger_record record;
@@ -341,6 +341,7 @@ struct ledger_fact {
     struct uuid reservation;
     int64_t event_key;
     int64_t section_key;
+    uint64_t entry_seq;             /* of the place in the queue that it was made from */
     enum reservation_status kind;   /* what it became then */
     enum strategy strategy;         /* of the reservation */
     enum reservation_status status; /* of the reservation, now */
