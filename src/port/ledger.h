@@ -29,6 +29,7 @@
 #include "core/event.h"
 #include "core/queue.h"
 #include "core/reservation.h"
+#include "core/sale.h"
 #include "core/seat_map.h"
 #include "port/hot.h"
 
@@ -54,6 +55,7 @@ enum ledger_kind {
     LEDGER_EVENTS_READ,
     LEDGER_WAITING_READ,
     LEDGER_FACTS_READ,
+    LEDGER_SALES_READ,
     LEDGER_AUDIT_PAGE,
 };
 
@@ -365,6 +367,17 @@ struct ledger_facts_relayed {
     int64_t now_ms;
     const int64_t *ids;
     size_t count;
+};
+
+/* Asked, not submitted: what was sold behind the mark, in the order of marks. A transaction that is
+ * under way keeps back what is behind it, so that nothing ever comes before a mark that was told. A
+ * reservation that retention has removed is left out: it was taken and given back long ago. */
+struct ledger_sales_read {
+    struct ledger_record record;
+    struct sale_mark mark; /* out too: that of the last one that is told */
+    struct sale *sales;    /* out: room for `max` */
+    size_t max;
+    size_t count; /* out */
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when
