@@ -14,7 +14,8 @@ struct ledger_adapter {
     struct ledger *(*open)(struct harness *h, int64_t queue_max);
     /* Of the ledger that was opened for the harness. */
     struct tables (*tables)(const struct harness *h);
-    /* Holds of which the ledger itself decides are written beside the rest, in no order with it. */
+    /* Acts on events, and holds of which the ledger itself decides, are written beside the rest,
+     * in no order with it. */
     bool writes_beside;
 };
 
