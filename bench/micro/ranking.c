@@ -40,7 +40,7 @@ static size_t any_number(void) {
 static void fill(struct ranking *r, int64_t spread) {
     ranking_init(r);
     for (size_t i = 1; i <= MEMBERS; i++) {
-        scores[i] = spread == 0 ? 0 : (int64_t)(next_random(&random_state) % (uint64_t)spread);
+        scores[i] = spread == 0 ? 0 : (int32_t)(next_random(&random_state) % (uint64_t)spread);
         ranking_set(r, member_of(i), scores[i], now_ms++);
     }
 }

@@ -10,6 +10,7 @@
 /* One that has lost half of its keys joins a neighbour, if both together have no more than this:
  * then the next split is far away. */
 #define KEYS_JOINED (KEYS_MAX * 3 / 4)
+#define CACHE_LINE 64
 
 /* Nobody is in front of it: the key of what is first on its level. */
 static const struct ranked first_of_all = {INT64_MIN, INT64_MAX, INT64_MIN};
@@ -151,6 +152,13 @@ static void mend(struct branch *b, uint32_t at) {
     }
 }
 
+/* Fetches all of a node at once, and not one line of the cache after the other as it is searched:
+ * in a large ranking that is most of the time. */
+static struct ranking_node *fetch(struct ranking_node *n) {
+    for (size_t i = 0; i < sizeof *n; i += CACHE_LINE) __builtin_prefetch((const char *)n + i);
+    return n;
+}
+
 /* Not there yet. */
 static void put(struct ranking_node *n, const struct ranked *key) {
     if (n->level == 0) {
@@ -159,7 +167,7 @@ static void put(struct ranking_node *n, const struct ranked *key) {
     }
     struct branch *b = branch_of(n);
     uint32_t at = place_of(n, key);
-    put(b->children[at], key);
+    put(fetch(b->children[at]), key);
     b->sizes[at]++;
     mend(b, at);
 }
@@ -173,7 +181,7 @@ static void take(struct ranking_node *n, const struct ranked *key) {
         return;
     }
     struct branch *b = branch_of(n);
-    take(b->children[at], key);
+    take(fetch(b->children[at]), key);
     b->sizes[at]--;
     mend(b, at);
 }
@@ -186,7 +194,7 @@ static void move(struct ranking_node *n, const struct ranked *from, const struct
         return;
     }
     struct branch *b = branch_of(n);
-    move(b->children[at], from, to);
+    move(fetch(b->children[at]), from, to);
     mend(b, at);
 }
 
