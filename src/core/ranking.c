@@ -11,6 +11,7 @@
  * then the next split is far away. */
 #define KEYS_JOINED (KEYS_MAX * 3 / 4)
 #define CACHE_LINE 64
+#define SLOTS_MIN 16
 
 /* Nobody is in front of it: the key of what is first on its level. */
 static const struct ranked first_of_all = {INT64_MIN, INT64_MAX, INT64_MIN};
@@ -216,69 +217,84 @@ static void mend_root(struct ranking *r) {
 }
 
 void ranking_init(struct ranking *r) {
-    *r = (struct ranking){.root = node_new(0)};
-    pool_init(&r->members, sizeof(struct ranked));
+    *r = (struct ranking){.root = node_new(0), .cap = SLOTS_MIN};
+    r->slots = mem_new(r->cap * sizeof *r->slots);
 }
 
 void ranking_deinit(struct ranking *r) {
     node_free(r->root);
-    index_deinit(&r->by_member);
-    pool_deinit(&r->members);
+    mem_free(r->slots);
     *r = (struct ranking){0};
 }
 
-/* Keys often differ in their upper bits only or in their lower ones; the index needs both. */
-static uint32_t hash_of(int64_t member) {
+/* Where a member's slot would be if it had the choice. Keys may differ in their upper bits only, or
+ * in their lower ones. */
+static size_t home_of(const struct ranking *r, int64_t member) {
     const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
     uint64_t hash = (uint64_t)member * odd;
-    return (uint32_t)((hash ^ hash >> 32) * odd >> 32);
+    return (size_t)((hash ^ hash >> 32) * odd >> 32) & (r->cap - 1);
 }
 
-/* The member's number in the pool, or INDEX_NONE. */
-static uint32_t find(const struct ranking *r, int64_t member, uint32_t hash) {
-    assert(member != 0);
-    size_t at = 0;
-    uint32_t number;
-    while ((number = index_next(&r->by_member, hash, &at)) != INDEX_NONE) {
-        const struct ranked *there = pool_at(&r->members, number);
-        if (there->member == member) break;
+/* The slot that has the member, or the free one where it would go. */
+static struct ranked *slot_of(const struct ranking *r, int64_t member) {
+    assert(member != 0 && r->count < r->cap);
+    size_t i = home_of(r, member);
+    while (r->slots[i].member != 0 && r->slots[i].member != member) i = (i + 1) & (r->cap - 1);
+    return &r->slots[i];
+}
+
+static void grow(struct ranking *r) {
+    struct ranked *old = r->slots;
+    size_t old_cap = r->cap;
+    r->cap *= 2;
+    assert(r->cap <= UINT32_MAX);
+    r->slots = mem_new(r->cap * sizeof *r->slots);
+    for (size_t i = 0; i < old_cap; i++)
+        if (old[i].member != 0) *slot_of(r, old[i].member) = old[i];
+    mem_free(old);
+}
+
+static void free_slot(struct ranking *r, struct ranked *slot) {
+    size_t mask = r->cap - 1;
+    size_t hole = (size_t)(slot - r->slots);
+    r->slots[hole].member = 0;
+    /* Whoever probed past the hole moves into it. */
+    for (size_t i = (hole + 1) & mask; r->slots[i].member != 0; i = (i + 1) & mask) {
+        if (((i - home_of(r, r->slots[i].member)) & mask) < ((i - hole) & mask)) continue;
+        r->slots[hole] = r->slots[i];
+        r->slots[i].member = 0;
+        hole = i;
     }
-    return number;
 }
 
 void ranking_set(struct ranking *r, int64_t member, int64_t score, int64_t since) {
     struct ranked to = {member, score, since};
-    uint32_t hash = hash_of(member);
-    uint32_t number = find(r, member, hash);
-    if (number == INDEX_NONE) {
-        number = pool_take(&r->members);
-        index_add(&r->by_member, hash, number);
+    struct ranked *slot = slot_of(r, member);
+    if (slot->member != 0) {
+        move(r->root, slot, &to);
+        *slot = to;
+    } else {
+        if ((r->count + 1) * 8 > r->cap * 7) grow(r);
+        *slot_of(r, member) = to;
         put(r->root, &to);
         r->count++;
-    } else {
-        move(r->root, pool_at(&r->members, number), &to);
     }
-    memcpy(pool_at(&r->members, number), &to, sizeof to);
     mend_root(r);
 }
 
 bool ranking_remove(struct ranking *r, int64_t member) {
-    uint32_t hash = hash_of(member);
-    uint32_t number = find(r, member, hash);
-    if (number == INDEX_NONE) return false;
-    take(r->root, pool_at(&r->members, number));
+    struct ranked *slot = slot_of(r, member);
+    if (slot->member == 0) return false;
+    take(r->root, slot);
+    free_slot(r, slot);
     r->count--;
-    index_remove(&r->by_member, hash, number);
-    pool_give(&r->members, number);
     mend_root(r);
     return true;
 }
 
 bool ranking_get(const struct ranking *r, int64_t member, struct ranked *out) {
-    uint32_t number = find(r, member, hash_of(member));
-    if (number == INDEX_NONE) return false;
-    memcpy(out, pool_at(&r->members, number), sizeof *out);
-    return true;
+    *out = *slot_of(r, member);
+    return out->member != 0;
 }
 
 size_t ranking_count(const struct ranking *r) {
