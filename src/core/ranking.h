@@ -9,7 +9,7 @@
  * a node's keys at least. A hash table beside it finds the members: nearly full, so that it is
  * small, because most of the time goes into waiting for memory.
  *
- * Memory: 28 to 55 bytes per member in the table; in the tree 37 when scores change at random, 51
+ * Memory: 28 to 55 bytes per member in the table; in the tree 36 when scores change at random, 50
  * when all come in order. Owns it. Pure: no I/O, no clock; one thread at a time.
  */
 #ifndef ADMITONE_CORE_RANKING_H

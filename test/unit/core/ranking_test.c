@@ -74,22 +74,22 @@ static void of_equal_scores_the_one_that_has_it_longest_is_first_and_then_the_lo
 
 static void the_extremes_of_all_numbers_have_their_places_in_a_large_ranking(void **state) {
     (void)state;
-    enum { MANY = 5000 };
+    enum { COUNT = 5000 };
     struct ranking r;
     struct ranked out;
     ranking_init(&r);
-    for (int64_t i = 1; i <= MANY; i++) ranking_set(&r, i, i, 0);
+    for (int64_t i = 1; i <= COUNT; i++) ranking_set(&r, i, i, 0);
     ranking_set(&r, INT64_MIN, INT64_MAX, INT64_MIN);
     ranking_set(&r, INT64_MAX, INT64_MIN, INT64_MAX);
     assert_int_equal(ranking_rank(&r, INT64_MIN), 1);
-    assert_int_equal(ranking_rank(&r, MANY), 2);
-    assert_int_equal(ranking_rank(&r, INT64_MAX), MANY + 2);
+    assert_int_equal(ranking_rank(&r, COUNT), 2);
+    assert_int_equal(ranking_rank(&r, INT64_MAX), COUNT + 2);
     ranking_set(&r, INT64_MIN, INT64_MIN, INT64_MIN);
-    assert_int_equal(ranking_rank(&r, INT64_MIN), MANY + 1);
-    assert_int_equal(ranking_from(&r, MANY + 2, &out, 1), 1);
+    assert_int_equal(ranking_rank(&r, INT64_MIN), COUNT + 1);
+    assert_int_equal(ranking_from(&r, COUNT + 2, &out, 1), 1);
     assert_int_equal(out.member, INT64_MAX);
     assert_true(ranking_remove(&r, INT64_MIN));
-    assert_int_equal(ranking_rank(&r, INT64_MAX), MANY + 1);
+    assert_int_equal(ranking_rank(&r, INT64_MAX), COUNT + 1);
     ranking_deinit(&r);
 }
 
@@ -114,18 +114,18 @@ static void a_member_moves_when_it_is_set_again(void **state) {
 
 static void a_page_begins_at_any_rank_and_ends_with_the_last(void **state) {
     (void)state;
-    enum { MANY = 3000, PAGE = 70 };
+    enum { COUNT = 3000, PAGE = 70 };
     struct ranking r;
     struct ranked out[PAGE];
     ranking_init(&r);
-    for (int64_t i = 1; i <= MANY; i++) ranking_set(&r, i, -i, 0);
-    for (size_t rank = 1; rank <= MANY; rank++) {
-        size_t left = MANY - rank + 1;
+    for (int64_t i = 1; i <= COUNT; i++) ranking_set(&r, i, -i, 0);
+    for (size_t rank = 1; rank <= COUNT; rank++) {
+        size_t left = COUNT - rank + 1;
         size_t got = ranking_from(&r, rank, out, PAGE);
         assert_int_equal(got, left < PAGE ? left : PAGE);
         for (size_t i = 0; i < got; i++) assert_int_equal(out[i].member, rank + i);
     }
-    assert_int_equal(ranking_from(&r, MANY + 1, out, PAGE), 0);
+    assert_int_equal(ranking_from(&r, COUNT + 1, out, PAGE), 0);
     assert_int_equal(ranking_from(&r, SIZE_MAX, out, PAGE), 0);
     assert_int_equal(ranking_top(&r, out, 0), 0);
     ranking_deinit(&r);
@@ -134,19 +134,61 @@ static void a_page_begins_at_any_rank_and_ends_with_the_last(void **state) {
 /* Keys of events that came after a restart differ in their upper bits. */
 static void members_are_found_whichever_bits_they_differ_in(void **state) {
     (void)state;
-    enum { MANY = 2000 };
+    enum { COUNT = 2000 };
     struct ranking r;
     for (int shift = 0; shift <= 52; shift += 4) {
         ranking_init(&r);
-        for (int64_t i = 1; i <= MANY; i++) ranking_set(&r, i << shift, i % 7, i);
-        assert_int_equal(ranking_count(&r), MANY);
-        for (int64_t i = 1; i <= MANY; i++) {
+        for (int64_t i = 1; i <= COUNT; i++) ranking_set(&r, i << shift, i % 7, i);
+        assert_int_equal(ranking_count(&r), COUNT);
+        for (int64_t i = 1; i <= COUNT; i++) {
             struct ranked out;
             assert_true(ranking_get(&r, i << shift, &out));
             assert_true(out.score == i % 7 && out.since == i);
         }
         ranking_deinit(&r);
     }
+}
+
+/* The members 1 to MANY have the scores 1 to MANY in another order; of them those remain whose
+ * score is a multiple of `every`, up to `most`. */
+enum { MANY = 100000 };
+
+static int64_t member_with(int64_t score) {
+    return score * 7919 % MANY + 1;
+}
+
+static void assert_multiples(const struct ranking *r, int64_t every, int64_t most) {
+    static struct ranked all[MANY];
+    int64_t count = most / every;
+    assert_int_equal(ranking_top(r, all, MANY), count);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t score = (count - i) * every;
+        if (all[i].score != score || all[i].member != member_with(score) ||
+            ranking_rank(r, all[i].member) != (size_t)i + 1)
+            fail_msg("score %lld is not at rank %lld", (long long)score, (long long)i + 1);
+    }
+}
+
+static void a_large_ranking_shrinks_from_all_sides_and_grows_again(void **state) {
+    (void)state;
+    struct ranking r;
+    ranking_init(&r);
+    for (int round = 0; round < 2; round++) {
+        for (int64_t member = 1; member <= MANY; member++) ranking_set(&r, member, -member, 0);
+        for (int64_t score = 1; score <= MANY; score++)
+            ranking_set(&r, member_with(score), score, 0);
+        assert_multiples(&r, 1, MANY);
+        for (int64_t score = 1; score <= MANY; score++)
+            if (score % 10 != 0) assert_true(ranking_remove(&r, member_with(score)));
+        assert_multiples(&r, 10, MANY);
+        for (int64_t score = MANY; score > MANY / 2; score -= 10)
+            assert_true(ranking_remove(&r, member_with(score)));
+        assert_multiples(&r, 10, MANY / 2);
+        for (int64_t score = 10; score <= MANY / 2; score += 10)
+            assert_true(ranking_remove(&r, member_with(score)));
+        assert_members(&r, NULL, 0);
+    }
+    ranking_deinit(&r);
 }
 
 /* The model: a sorted array, in which everything is found by a walk. */
@@ -295,6 +337,7 @@ int main(void) {
         cmocka_unit_test(a_member_moves_when_it_is_set_again),
         cmocka_unit_test(a_page_begins_at_any_rank_and_ends_with_the_last),
         cmocka_unit_test(members_are_found_whichever_bits_they_differ_in),
+        cmocka_unit_test(a_large_ranking_shrinks_from_all_sides_and_grows_again),
         cmocka_unit_test(a_random_history_gives_what_a_simple_model_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
