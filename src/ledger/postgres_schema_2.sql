@@ -113,7 +113,135 @@ BEGIN
     RETURNING a.n;
 END $$;
 
--- Holds, one after the other. The counts of their sections are the caller's (ledger_tally_1).
+-- Holds that have nothing to do with each other, all that is in their way being seats: whichever of
+-- them can be had are judged and written at once, as if they had come first, which makes no
+-- difference to the others. Says which these are.
+--
+-- Rows are looked up in subqueries that stay such (OFFSET 0, FOR UPDATE): what the planner may join,
+-- it joins by reading whole sections, for it plans once, when the tables are almost empty.
+CREATE FUNCTION ledger_hold_together_1(
+  a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
+  a_strategies TEXT[], a_seats TEXT[], a_prices BIGINT[], a_currencies TEXT[], a_expires BIGINT[],
+  a_created BIGINT[], a_versions TEXT[], a_fences TEXT[],
+  a_key_users TEXT[], a_routes TEXT[], a_keys TEXT[], a_digests BYTEA[], a_answers BIGINT[],
+  a_responses TEXT[]
+) RETURNS BOOLEAN[] LANGUAGE plpgsql AS $$
+DECLARE
+  fit BOOLEAN[];
+  is_written BOOLEAN;
+BEGIN
+  -- Those to which nothing but their seats can be in the way. What a user wants counts together.
+  SELECT array_agg(coalesce(
+      a.id_turn = 1 AND (a.key IS NULL OR a.key_turn = 1)
+      AND (SELECT true FROM reservations r WHERE r.id = a.id) IS NULL
+      AND (SELECT true FROM idempotency i
+           WHERE i.user_id = a.key_user AND i.route = a.route AND i.key = a.key) IS NULL
+      AND c.event_id = a.event_id AND c.capacity >= a.numbers[cardinality(a.numbers)]
+      AND (SELECT e.max_per_user FROM events e WHERE e.id = a.event_id)
+        >= a.together + coalesce(b.seats, 0)
+      AND (b.seats IS NOT NULL OR (SELECT true FROM buyers t
+           WHERE t.event_id = a.event_id AND t.user_id = a.user_id) IS NULL)
+      AND (SELECT q.status = 'ACTIVE' AND q.user_id = a.user_id
+             AND q.active_expires_at > a.created_at FROM queue_entries q
+           WHERE q.event_id = a.event_id AND q.seq = a.entry_seq), false) ORDER BY a.n)
+    INTO fit
+    FROM (
+      SELECT u.*, row_number() OVER (PARTITION BY u.id ORDER BY u.n) AS id_turn,
+        row_number() OVER (PARTITION BY u.key_user, u.route, u.key ORDER BY u.n) AS key_turn,
+        sum(cardinality(u.numbers)) OVER (PARTITION BY u.event_id, u.user_id) AS together
+      FROM (
+        SELECT t.*, string_to_array(t.seats, ',')::BIGINT[] AS numbers
+        FROM unnest(a_ids, a_events, a_sections, a_users, a_entries, a_seats, a_created,
+          a_key_users, a_routes, a_keys) WITH ORDINALITY AS t(id, event_id, section_id, user_id,
+          entry_seq, seats, created_at, key_user, route, key, n)) u) a
+    LEFT JOIN LATERAL (
+      SELECT t.event_id, t.capacity FROM sections t
+      WHERE t.id = a.section_id AND t.removed_version IS NULL OFFSET 0) c ON true
+    LEFT JOIN LATERAL (
+      SELECT t.seats FROM buyers t WHERE t.event_id = a.event_id AND t.user_id = a.user_id
+      FOR UPDATE SKIP LOCKED) b ON true;
+
+  -- Of these, those whose seats are free, and wanted by nobody who came before.
+  SELECT array_agg(j.is_free ORDER BY j.n) INTO fit FROM (
+    SELECT a.n, bool_and(fit[a.n] AND a.turn = 1 AND CASE WHEN s.state IS NULL
+        THEN coalesce(a.version, 0) = 0 AND (SELECT true FROM seats t
+             WHERE t.section_id = a.section_id AND t.seat_no = a.seat_no) IS NULL
+        ELSE s.state = 'AVAILABLE' AND s.version = coalesce(a.version, s.version)
+             AND s.fence <= coalesce(a.fence, s.fence) END) AS is_free
+    FROM (
+      SELECT t.n, t.section_id, w.seat_no, w.version, w.fence,
+        row_number() OVER (PARTITION BY t.section_id, w.seat_no ORDER BY t.n) AS turn
+      FROM unnest(a_sections, a_seats, a_versions, a_fences)
+        WITH ORDINALITY AS t(section_id, seats, versions, fences, n)
+      CROSS JOIN LATERAL unnest(string_to_array(t.seats, ',')::BIGINT[],
+        string_to_array(t.versions, ',')::BIGINT[], string_to_array(t.fences, ',')::BIGINT[])
+        AS w(seat_no, version, fence)) a
+    LEFT JOIN LATERAL (
+      SELECT t.state, t.version, t.fence FROM seats t
+      WHERE fit[a.n] AND t.section_id = a.section_id AND t.seat_no = a.seat_no
+      FOR UPDATE SKIP LOCKED) s ON true
+    GROUP BY a.n) j;
+
+  WITH held AS MATERIALIZED (
+    SELECT t.*, cardinality(string_to_array(t.seats, ',')) AS seat_count
+    FROM unnest(a_ids, a_events, a_sections, a_users, a_entries, a_strategies, a_seats, a_prices,
+      a_currencies, a_expires, a_created, a_fences, a_key_users, a_routes, a_keys, a_digests,
+      a_answers, a_responses) WITH ORDINALITY AS t(id, event_id, section_id, user_id, entry_seq,
+      strategy, seats, price, currency, expires_at, created_at, fences, key_user, route, key,
+      digest, answer, response, n)
+    WHERE fit[t.n]
+  ), want AS MATERIALIZED (
+    SELECT t.event_id, t.user_id, sum(t.seat_count) AS seats FROM held t
+    GROUP BY t.event_id, t.user_id
+  ), buyer AS (
+    INSERT INTO buyers AS b(event_id, user_id, seats, held)
+      SELECT t.event_id, t.user_id, t.seats, t.seats FROM want t ORDER BY t.event_id, t.user_id
+      ON CONFLICT (event_id, user_id) DO UPDATE
+      SET seats = b.seats + excluded.seats, held = b.held + excluded.held
+      WHERE b.seats + excluded.seats <=
+        (SELECT e.max_per_user FROM events e WHERE e.id = excluded.event_id)
+      RETURNING 1
+  ), reservation AS (
+    INSERT INTO reservations AS r(id, event_id, section_id, user_id, entry_seq, strategy, status,
+      seat_count, seats, price, currency, expires_at, created_at)
+      SELECT t.id, t.event_id, t.section_id, t.user_id, t.entry_seq, t.strategy, 'HELD',
+        t.seat_count, t.seats, t.price, t.currency, t.expires_at, t.created_at
+      FROM held t ORDER BY t.id
+      ON CONFLICT DO NOTHING RETURNING 1
+  ), seat AS (
+    INSERT INTO seats AS s(section_id, seat_no, state, reservation_id, version, fence)
+      SELECT t.section_id, w.seat_no, 'HELD', t.id, 1, coalesce(w.fence, 0)
+      FROM held t CROSS JOIN LATERAL unnest(string_to_array(t.seats, ',')::BIGINT[],
+        string_to_array(t.fences, ',')::BIGINT[]) AS w(seat_no, fence)
+      ORDER BY t.section_id, w.seat_no
+      ON CONFLICT (section_id, seat_no) DO UPDATE
+      SET state = 'HELD', reservation_id = excluded.reservation_id, version = s.version + 1,
+        fence = greatest(s.fence, excluded.fence)
+      WHERE s.state = 'AVAILABLE' AND (excluded.fence = 0 OR s.fence <= excluded.fence)
+      RETURNING 1
+  ), fact AS (
+    INSERT INTO facts(kind, event_id, section_id, reservation_id, user_id, seat_count, at)
+      SELECT 'HELD', t.event_id, t.section_id, t.id, t.user_id, t.seat_count, t.created_at
+      FROM held t ORDER BY t.n
+  ), key AS (
+    INSERT INTO idempotency(user_id, route, key, body_digest, status, response, created_at)
+      SELECT t.key_user, t.route, t.key, t.digest, t.answer, t.response, t.created_at
+      FROM held t WHERE t.key IS NOT NULL ORDER BY t.key_user, t.route, t.key
+      ON CONFLICT DO NOTHING RETURNING 1
+  )
+  SELECT (SELECT count(*) FROM buyer) = (SELECT count(*) FROM want)
+    AND (SELECT count(*) FROM reservation) = (SELECT count(*) FROM held)
+    AND (SELECT count(*) FROM seat) = (SELECT coalesce(sum(t.seat_count), 0) FROM held t)
+    AND (SELECT count(*) FROM key) = (SELECT count(t.key) FROM held t) INTO is_written;
+  IF NOT is_written THEN
+    RAISE EXCEPTION 'something was taken meanwhile' USING ERRCODE = 'AD001';
+  END IF;
+  RETURN fit;
+END $$;
+
+-- Holds: most at once, the others one after the other. One row for each, in the order in which they
+-- were written; its place is that in the lists. The counts of their sections are the caller's
+-- (ledger_tally_1).
 CREATE FUNCTION ledger_hold_1(
   a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
   a_strategies TEXT[], a_seats TEXT[], a_prices BIGINT[], a_currencies TEXT[], a_expires BIGINT[],
@@ -121,9 +249,11 @@ CREATE FUNCTION ledger_hold_1(
   a_key_users TEXT[], a_routes TEXT[], a_keys TEXT[], a_digests BYTEA[], a_answers BIGINT[],
   a_responses TEXT[], a_wait BIGINT
 ) RETURNS TABLE(
-  outcome TEXT, held BOOLEAN, became TEXT, refused TEXT, replayed_status BIGINT, replayed_text TEXT
+  place BIGINT, outcome TEXT, held BOOLEAN, became TEXT, refused TEXT,
+  replayed_status BIGINT, replayed_text TEXT
 ) LANGUAGE plpgsql AS $$
 DECLARE
+  written BOOLEAN[];
   h RECORD;
   k RECORD;
   old RECORD;
@@ -135,6 +265,15 @@ DECLARE
   fences BIGINT[];
   count_of BIGINT;
 BEGIN
+  IF a_wait = 0 AND cardinality(a_ids) > 1 THEN
+    written := ledger_hold_together_1(a_ids, a_events, a_sections, a_users, a_entries, a_strategies,
+      a_seats, a_prices, a_currencies, a_expires, a_created, a_versions, a_fences, a_key_users,
+      a_routes, a_keys, a_digests, a_answers, a_responses);
+    RETURN QUERY
+      SELECT w.n, 'OK', true, 'HELD', '', NULL::BIGINT, NULL::TEXT
+      FROM unnest(written) WITH ORDINALITY AS w(is_so, n) WHERE w.is_so;
+  END IF;
+
   FOR h IN
     SELECT * FROM unnest(a_ids, a_events, a_sections, a_users, a_entries, a_strategies, a_seats,
       a_prices, a_currencies, a_expires, a_created, a_versions, a_fences, a_key_users, a_routes,
@@ -142,8 +281,9 @@ BEGIN
       WITH ORDINALITY AS a(id, event_id, section_id, user_id, entry_seq, strategy, seats, price,
       currency, expires_at, created_at, versions, fences, key_user, route, key, digest, answer,
       response, n)
-    ORDER BY n
+    WHERE written[n] IS NOT TRUE ORDER BY n
   LOOP
+    place := h.n;
     outcome := 'OK';
     held := false;
     became := 'HELD';
@@ -226,11 +366,13 @@ BEGIN
 
     -- The refusal of a list is that of its worst seat. A seat without a row was never sold.
     IF a_wait = 1 THEN
-      PERFORM FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = ANY(wanted)
-        ORDER BY s.seat_no FOR UPDATE;
+      PERFORM FROM unnest(wanted) AS w(seat_no) CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE) s;
     ELSE
-      PERFORM FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = ANY(wanted)
-        ORDER BY s.seat_no FOR UPDATE SKIP LOCKED;
+      PERFORM FROM unnest(wanted) AS w(seat_no) CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE SKIP LOCKED) s;
     END IF;
     GET DIAGNOSTICS changed = ROW_COUNT;
     WITH each AS (
@@ -241,7 +383,9 @@ BEGIN
              ELSE 0 END AS badness
       FROM unnest(wanted, string_to_array(h.versions, ',')::BIGINT[], fences)
         AS w(seat_no, version, fence)
-      LEFT JOIN seats s ON s.section_id = h.section_id AND s.seat_no = w.seat_no)
+      LEFT JOIN LATERAL (
+        SELECT t.* FROM seats t WHERE t.section_id = h.section_id AND t.seat_no = w.seat_no
+        OFFSET 0) s ON true)
     SELECT max(badness) AS worst, count(*) FILTER (WHERE has_row) AS rows_there,
       string_agg(seat_no::TEXT, ',' ORDER BY seat_no)
         FILTER (WHERE badness = (SELECT max(badness) FROM each)) AS worst_seats
