@@ -127,8 +127,9 @@ static size_t lock_seats(struct pg *db, const struct reservation *r) {
     struct pg_array seats = {0};
     for (uint32_t i = 0; i < r->seat_count; i++) pg_array_i64(&seats, r->seats[i]);
     pg_send(db,
-            "SELECT 1 FROM seats WHERE section_id = $1 AND seat_no = ANY($2)"
-            " ORDER BY seat_no FOR UPDATE",
+            "SELECT 1 FROM unnest($2) AS w(seat_no) CROSS JOIN LATERAL ("
+            "  SELECT FROM seats s WHERE s.section_id = $1 AND s.seat_no = w.seat_no"
+            "  FOR UPDATE) s",
             pg_cell_i64(r->section_key), pg_cell_array(&seats));
     pg_array_deinit(&seats);
     return 1;
@@ -247,7 +248,8 @@ bool pg_seats_read(struct pg *db, struct ledger_seats_read *read) {
     bool ok = pg_query(db, &rows,
                        "SELECT s.state, s.version, s.reservation_id"
                        " FROM unnest($2) WITH ORDINALITY AS w(seat_no, n)"
-                       " LEFT JOIN seats s ON s.section_id = $1 AND s.seat_no = w.seat_no"
+                       " LEFT JOIN LATERAL (SELECT t.* FROM seats t"
+                       "  WHERE t.section_id = $1 AND t.seat_no = w.seat_no OFFSET 0) s ON true"
                        " ORDER BY w.n",
                        pg_cell_i64(read->section_key), pg_cell_array(&seats));
     pg_array_deinit(&seats);

@@ -8,6 +8,11 @@
 --
 -- a_wait is 0 for the batch writer, which waits for nobody: a record that needs a row which
 -- somebody has locked is BLOCKED, has changed nothing, and goes to those who may wait.
+--
+-- Statements are planned once, often when the tables are almost empty: what the planner may join, it
+-- then joins by reading a whole section or queue, however large it has become. So rows are looked up
+-- by their whole keys in subqueries that stay such (OFFSET 0, FOR UPDATE), and are changed by where
+-- they are (ctid) once they are locked.
 
 -- Entries, in the order of their numbers; what each closes first. Most are new, and are written all
 -- at once; those of a user who comes twice in a batch are then written one by one.
@@ -23,16 +28,26 @@ BEGIN
     RAISE EXCEPTION 'an entry of no event' USING ERRCODE = 'AD002';
   END IF;
 
-  PERFORM FROM unnest(a_events, a_seqs, a_users) AS a(event_id, seq, user_id)
-    JOIN queue_entries q ON q.event_id = a.event_id AND q.user_id = a.user_id
-     AND q.status IN ('WAITING','ACTIVE') AND q.seq < a.seq
-    ORDER BY q.event_id, q.seq FOR UPDATE OF q;
+  PERFORM FROM (
+      SELECT a.event_id, o.seq FROM unnest(a_events, a_seqs, a_users) AS a(event_id, seq, user_id)
+      CROSS JOIN LATERAL (
+        SELECT q.seq FROM queue_entries q WHERE q.event_id = a.event_id AND q.user_id = a.user_id
+          AND q.status IN ('WAITING','ACTIVE') OFFSET 0) o
+      WHERE o.seq < a.seq ORDER BY a.event_id, o.seq) a
+    CROSS JOIN LATERAL (
+      SELECT FROM queue_entries q WHERE q.event_id = a.event_id AND q.seq = a.seq FOR UPDATE) q;
   IF FOUND THEN
     UPDATE queue_entries q SET status = 'EXPIRED', finished_at = a.joined_at
-      FROM unnest(a_events, a_seqs, a_users, a_joined) AS a(event_id, seq, user_id, joined_at)
-      WHERE q.event_id = a.event_id AND q.user_id = a.user_id
-        AND q.status IN ('WAITING','ACTIVE') AND q.seq < a.seq
-        AND NOT EXISTS (SELECT FROM queue_entries t WHERE t.event_id = a.event_id AND t.seq = a.seq);
+      FROM (
+        SELECT o.place, a.joined_at
+        FROM unnest(a_events, a_seqs, a_users, a_joined) AS a(event_id, seq, user_id, joined_at)
+        CROSS JOIN LATERAL (
+          SELECT t.ctid AS place, t.seq FROM queue_entries t
+          WHERE t.event_id = a.event_id AND t.user_id = a.user_id
+            AND t.status IN ('WAITING','ACTIVE') OFFSET 0) o
+        WHERE o.seq < a.seq AND (SELECT true FROM queue_entries t
+          WHERE t.event_id = a.event_id AND t.seq = a.seq) IS NULL) a
+      WHERE q.ctid = a.place;
   END IF;
 
   INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at, admitted_at,
@@ -80,45 +95,55 @@ BEGIN
                      WHERE q.event_id = a_event AND q.seq = a_seq AND q.status <> 'VOID');
 END $$;
 
+CREATE FUNCTION ledger_lock_entries_1(a_event BIGINT, a_seqs BIGINT[])
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM (SELECT DISTINCT u.seq FROM unnest(a_seqs) AS u(seq) ORDER BY u.seq) a
+    CROSS JOIN LATERAL (
+      SELECT FROM queue_entries q WHERE q.event_id = a_event AND q.seq = a.seq FOR UPDATE) q;
+END $$;
+
 CREATE FUNCTION ledger_admit_1(a_event BIGINT, a_seqs BIGINT[], a_expires BIGINT[], a_now BIGINT)
 RETURNS TABLE(kept BOOLEAN) LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM queue_entries q WHERE q.event_id = a_event AND q.seq = ANY(a_seqs)
-    AND q.status = 'WAITING' ORDER BY q.seq FOR UPDATE;
+  PERFORM ledger_lock_entries_1(a_event, a_seqs);
   UPDATE queue_entries q
     SET status = 'ACTIVE', admitted_at = a_now, active_expires_at = a.expires_at
-    FROM (SELECT DISTINCT ON (u.seq) u.seq, u.expires_at
-          FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS u(seq, expires_at, n)
-          ORDER BY u.seq, u.n) a
-    WHERE q.event_id = a_event AND q.seq = a.seq AND q.status = 'WAITING';
+    FROM (
+      SELECT DISTINCT ON (u.seq) o.place, u.expires_at
+      FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS u(seq, expires_at, n)
+      CROSS JOIN LATERAL (
+        SELECT t.ctid AS place, t.status FROM queue_entries t
+        WHERE t.event_id = a_event AND t.seq = u.seq OFFSET 0) o
+      WHERE o.status = 'WAITING' ORDER BY u.seq, u.n) a
+    WHERE q.ctid = a.place;
   RETURN QUERY
-    SELECT q.seq IS NOT NULL AND q.status = 'ACTIVE' AND q.active_expires_at = a.expires_at
-    FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS a(seq, expires_at, n)
-    LEFT JOIN queue_entries q ON q.event_id = a_event AND q.seq = a.seq
-    ORDER BY a.n;
+    SELECT coalesce((SELECT q.status = 'ACTIVE' AND q.active_expires_at = a.expires_at
+      FROM queue_entries q WHERE q.event_id = a_event AND q.seq = a.seq), false)
+    FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS a(seq, expires_at, n) ORDER BY a.n;
 END $$;
 
 -- Which of them end with this, by their place in the list. Only who was admitted completes.
 CREATE FUNCTION ledger_end_1(a_event BIGINT, a_seqs BIGINT[], a_final TEXT, a_now BIGINT)
 RETURNS TABLE(place BIGINT) LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM queue_entries q WHERE q.event_id = a_event AND q.seq = ANY(a_seqs)
-    AND q.status IN ('WAITING','ACTIVE') ORDER BY q.seq FOR UPDATE;
+  PERFORM ledger_lock_entries_1(a_event, a_seqs);
   RETURN QUERY
     UPDATE queue_entries q SET status = a_final, finished_at = a_now
-    FROM (SELECT u.seq, min(u.n) AS n FROM unnest(a_seqs) WITH ORDINALITY AS u(seq, n)
-          GROUP BY u.seq) a
-    WHERE q.event_id = a_event AND q.seq = a.seq
-      AND (q.status = 'ACTIVE' OR (q.status = 'WAITING' AND a_final <> 'COMPLETED'))
+    FROM (
+      SELECT o.place, min(u.n) AS n FROM unnest(a_seqs) WITH ORDINALITY AS u(seq, n)
+      CROSS JOIN LATERAL (
+        SELECT t.ctid AS place, t.status FROM queue_entries t
+        WHERE t.event_id = a_event AND t.seq = u.seq OFFSET 0) o
+      WHERE o.status = 'ACTIVE' OR (o.status = 'WAITING' AND a_final <> 'COMPLETED')
+      GROUP BY o.place) a
+    WHERE q.ctid = a.place
     RETURNING a.n;
 END $$;
 
 -- Holds that have nothing to do with each other, all that is in their way being seats: whichever of
 -- them can be had are judged and written at once, as if they had come first, which makes no
 -- difference to the others. Says which these are.
---
--- Rows are looked up in subqueries that stay such (OFFSET 0, FOR UPDATE): what the planner may join,
--- it joins by reading whole sections, for it plans once, when the tables are almost empty.
 CREATE FUNCTION ledger_hold_together_1(
   a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
   a_strategies TEXT[], a_seats TEXT[], a_prices BIGINT[], a_currencies TEXT[], a_expires BIGINT[],
@@ -481,8 +506,9 @@ BEGIN
       IF NOT FOUND THEN
         RETURN false;
       END IF;
-      PERFORM FROM seats s WHERE s.section_id = one.section_id AND s.seat_no = ANY(one.numbers)
-        ORDER BY s.seat_no FOR UPDATE SKIP LOCKED;
+      PERFORM FROM unnest(one.numbers) AS w(seat_no) CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = one.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE SKIP LOCKED) s;
       GET DIAGNOSTICS locked = ROW_COUNT;
       IF locked = one.seat_count THEN
         RETURN true;
@@ -497,11 +523,14 @@ BEGIN
       ORDER BY b.event_id, b.user_id FOR UPDATE;
     PERFORM FROM reservations r WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
       ORDER BY r.id FOR UPDATE;
-    PERFORM FROM reservations r
-      CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
-      JOIN seats s ON s.section_id = r.section_id AND s.seat_no = w.seat_no
-      WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
-      ORDER BY s.section_id, s.seat_no FOR UPDATE OF s;
+    PERFORM FROM (
+        SELECT r.section_id, w.seat_no FROM reservations r
+        CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
+        WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
+        ORDER BY r.section_id, w.seat_no) w
+      CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = w.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE) s;
     RETURN true;
   END IF;
 
@@ -531,17 +560,15 @@ BEGIN
     RETURN false;
   END IF;
 
-  SELECT count(*) INTO there FROM reservations r
+  RETURN NOT EXISTS (
+    SELECT FROM reservations r
     CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
-    JOIN seats s ON s.section_id = r.section_id AND s.seat_no = w.seat_no
-    WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED');
-  PERFORM FROM reservations r
-    CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
-    JOIN seats s ON s.section_id = r.section_id AND s.seat_no = w.seat_no
-    WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
-    ORDER BY s.section_id, s.seat_no FOR UPDATE OF s SKIP LOCKED;
-  GET DIAGNOSTICS locked = ROW_COUNT;
-  RETURN locked = there;
+    LEFT JOIN LATERAL (
+      SELECT true AS is_locked FROM seats s
+      WHERE s.section_id = r.section_id AND s.seat_no = w.seat_no FOR UPDATE SKIP LOCKED) s ON true
+    WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED') AND s.is_locked IS NULL
+      AND (SELECT true FROM seats t
+           WHERE t.section_id = r.section_id AND t.seat_no = w.seat_no));
 END $$;
 
 -- A live reservation becomes a_final; buyer, seats, row and fact follow. Returns what its buyer still
@@ -564,9 +591,11 @@ BEGIN
     SET state = CASE WHEN a_final = 'CONFIRMED' THEN 'CONFIRMED' ELSE 'AVAILABLE' END,
       reservation_id = CASE WHEN a_final = 'CONFIRMED' THEN s.reservation_id END,
       version = s.version + 1
-    WHERE s.section_id = r.section_id
-      AND s.seat_no = ANY(string_to_array(r.seats, ',')::BIGINT[])
-      AND s.reservation_id = r.id AND s.state = r.status;
+    FROM unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
+    CROSS JOIN LATERAL (
+      SELECT t.ctid AS place FROM seats t
+      WHERE t.section_id = r.section_id AND t.seat_no = w.seat_no OFFSET 0) o
+    WHERE s.ctid = o.place AND s.reservation_id = r.id AND s.state = r.status;
   GET DIAGNOSTICS changed = ROW_COUNT;
   IF changed <> r.seat_count THEN
     RAISE EXCEPTION 'a reservation without its seats' USING ERRCODE = 'AD002';
@@ -652,10 +681,11 @@ BEGIN
       confirmed_by := CASE WHEN became = 'CONFIRMED' THEN r.seat_count
                            WHEN r.status = 'CONFIRMED' THEN -r.seat_count ELSE 0 END;
     END IF;
-    -- The purchase is done when nothing else is held; then the place is given back.
+    -- The purchase is done when nothing else is held; then the place is given back. (Who has such a
+    -- time and has not finished is ACTIVE.)
     IF became = 'CONFIRMED' AND still_held = 0 THEN
       UPDATE queue_entries q SET status = 'COMPLETED', finished_at = a_now
-        WHERE q.event_id = r.event_id AND q.seq = r.entry_seq AND q.status = 'ACTIVE'
+        WHERE q.event_id = r.event_id AND q.seq = r.entry_seq AND q.finished_at IS NULL
           AND q.active_expires_at > a_now;
       completed := FOUND;
     END IF;
