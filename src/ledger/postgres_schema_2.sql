@@ -9,10 +9,10 @@
 -- a_wait is 0 for the batch writer, which waits for nobody: a record that needs a row which
 -- somebody has locked is BLOCKED, has changed nothing, and goes to those who may wait.
 --
--- Statements are planned once, often when the tables are almost empty: what the planner may join, it
--- then joins by reading a whole section or queue, however large it has become. So rows are looked up
--- by their whole keys in subqueries that stay such (OFFSET 0, FOR UPDATE), and are changed by where
--- they are (ctid) once they are locked.
+-- Statements are planned once, often when the tables are almost empty: what the planner may join,
+-- it then joins by reading a whole section or queue, however large it has become. So rows are
+-- looked up by their whole keys in subqueries that stay such (OFFSET 0, FOR UPDATE), and are changed
+-- by where they are (ctid) once they are locked.
 
 -- Entries, in the order of their numbers; what each closes first. Most are new, and are written all
 -- at once; those of a user who comes twice in a batch are then written one by one.
