@@ -11,8 +11,8 @@
 --
 -- Statements are planned once, often when the tables are almost empty: what the planner may join,
 -- it then joins by reading a whole section or queue, however large it has become. So rows are
--- looked up by their whole keys in subqueries that stay such (OFFSET 0, FOR UPDATE), and are changed
--- by where they are (ctid) once they are locked.
+-- looked up by their whole keys in subqueries that stay such (OFFSET 0, FOR UPDATE), and are
+-- changed by where they are (ctid) once they are locked.
 
 -- Entries, in the order of their numbers; what each closes first. Most are new, and are written all
 -- at once; those of a user who comes twice in a batch are then written one by one.
@@ -139,6 +139,18 @@ BEGIN
       GROUP BY o.place) a
     WHERE q.ctid = a.place
     RETURNING a.n;
+END $$;
+
+-- What refuses a hold may be the hold itself, which another node has made meanwhile, asked for with
+-- the same id or the same key: then it is not refused, but tried again, and found.
+CREATE FUNCTION ledger_hold_unmade_1(a_id UUID, a_user TEXT, a_route TEXT, a_key TEXT)
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM reservations r WHERE r.id = a_id)
+     OR EXISTS (SELECT FROM idempotency i
+                WHERE i.user_id = a_user AND i.route = a_route AND i.key = a_key) THEN
+    RAISE EXCEPTION 'the hold was made meanwhile' USING ERRCODE = 'AD001';
+  END IF;
 END $$;
 
 -- Holds that have nothing to do with each other, all that is in their way being seats: whichever of
@@ -375,6 +387,7 @@ BEGIN
       END IF;
     END IF;
     IF coalesce(has, 0) + count_of > room.max_per_user THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := 'LIMIT_EXCEEDED';
       RETURN NEXT;
       CONTINUE;
@@ -384,6 +397,7 @@ BEGIN
       WHERE q.event_id = h.event_id AND q.seq = h.entry_seq AND q.user_id = h.user_id
         AND q.status = 'ACTIVE' AND q.active_expires_at > h.created_at;
     IF NOT FOUND THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := 'NOT_ACTIVE';
       RETURN NEXT;
       CONTINUE;
@@ -421,6 +435,7 @@ BEGIN
       CONTINUE;
     END IF;
     IF judged.worst > 0 THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := (ARRAY['SEAT_TAKEN', 'CONFLICT', 'LOCK_LOST'])[judged.worst];
       refused := judged.worst_seats;
       RETURN NEXT;
