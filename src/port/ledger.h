@@ -425,6 +425,7 @@ struct ledger_ops {
     enum err (*life)(struct ledger *l, struct hot_life *out);
     enum err (*life_begin)(struct ledger *l, const struct hot_life *before, uint32_t *epoch,
                            bool *is_ours);
+    enum err (*life_renew)(struct ledger *l);
     enum err (*life_end)(struct ledger *l, const struct hot_life *life);
     void (*health)(struct ledger *l, struct ledger_health *out);
     void (*close)(struct ledger *l);
@@ -464,21 +465,29 @@ static inline uint32_t ledger_epoch(struct ledger *l) {
 }
 
 /* Where several nodes share the hot store: in which life it should be. An identity that is empty:
- * somebody fills it, or died doing so. These three block, and are of one thread; NULL in a ledger
- * that is one process's own. */
+ * somebody fills it, or died doing so. These four block, one at a time; NULL in a ledger that is
+ * one process's own. */
 static inline enum err ledger_life(struct ledger *l, struct hot_life *out) {
     return l->ops->life(l, out);
 }
 
 /* The next life begins, unless `before` is no longer the last one, or another node is filling the
  * store right now: then it is not ours. It is over when all records of the lives before have ended,
- * and no more of them are taken. Ours to fill until life_end, or until this node is gone. */
+ * and no more of them are taken. Ours to fill until life_end, or until this node is gone, or was
+ * silent for some ten seconds. */
 static inline enum err ledger_life_begin(struct ledger *l, const struct hot_life *before,
                                          uint32_t *epoch, bool *is_ours) {
     return l->ops->life_begin(l, before, epoch, is_ours);
 }
 
-/* The store is filled; or, with an empty identity, it could not be. */
+/* It is still being filled. Fails when it is no longer ours, or that can't be told: who goes on all
+ * the same is refused by the store, and by life_end. */
+static inline enum err ledger_life_renew(struct ledger *l) {
+    return l->ops->life_renew(l);
+}
+
+/* The store is filled; or, with an empty identity, it could not be. RECOVERING: another life has
+ * begun since. */
 static inline enum err ledger_life_end(struct ledger *l, const struct hot_life *life) {
     return l->ops->life_end(l, life);
 }
