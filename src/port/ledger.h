@@ -190,6 +190,8 @@ struct idempotency {
  * A new reservation, HELD since created_ms. Refused, in this order, with
  *   CONFLICT           the id is another reservation's, or was undone
  *   SECTION_NOT_FOUND  the event has no such section, or no longer
+ *   STRATEGY_NOT_ALLOWED
+ *                      the strategy is not for that mode (strategy_suits): it has changed since
  *   LIMIT_EXCEEDED     the user would have more live seats of the event than its max_per_user
  *   NOT_ACTIVE         the entry is not the user's, not ACTIVE, or past its time at created_ms
  *   LOCK_LOST          a seat was written under a higher fence than the one it has here
