@@ -317,12 +317,12 @@ struct removed_event {
     char id[EVENT_ID_BYTES_MAX + 1];
 };
 
-/* Asked, not submitted: every event, and every deleted one that the ledger still knows of; unless
- * nothing has changed since the asker was told `known_mark`. */
+/* Asked, not submitted: every event, and every deleted one that the ledger still knows of, that has
+ * changed since the asker was told `known_mark`. */
 struct ledger_events_read {
     struct ledger_record record;
     int64_t known_mark;    /* 0: never asked before */
-    int64_t mark;          /* out: another one after any change; never 0. The same: that is all */
+    int64_t mark;          /* out: a higher one after any change; never 0. The same: that is all */
     struct event **events; /* out: mem_free each, and the array */
     size_t count;
     struct removed_event *removed; /* out: mem_free when done */

@@ -205,7 +205,6 @@ static void a_section_must_be_there(void **state) {
     assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
 }
 
-/* Trap 30: the last unit is sold, and only then there is none. */
 static enum err hold_by(struct desk *d, uint64_t number, enum strategy strategy, size_t section) {
     struct reservation *wanted = desk_wanted(d, number, "a", 1, section, SEATS((uint32_t)number));
     struct test_record r;
@@ -241,6 +240,7 @@ static void a_hold_suits_the_mode_that_its_section_has_now(void **state) {
     mem_free(wanted);
 }
 
+/* Trap 30: the last unit is sold, and only then there is none. */
 static void as_many_are_sold_as_there_are(void **state) {
     struct desk *d = *state;
     int sold = 0;
