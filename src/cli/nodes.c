@@ -38,6 +38,7 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
     api->keeper = &n->keeper;
     n->roster.events = ev;
     n->relay.events = ev;
+    n->relay.room = &api->room;
     n->take_up = (struct take_up){
         .room = &api->room, .seats = ev->seats, .deadline_ms = s->ledger_deadline_ms};
     n->sweep = (struct sweep){.reconcile = {.ledger = ev->ledger,

@@ -8,14 +8,15 @@
 #include "ledger/postgres_parts.h"
 
 static bool fact_from_row(struct pg *db, const struct pg_rows *rows, struct ledger_fact *fact) {
-    int strategy = word_index(strategy_words, pg_str(rows, 4));
-    int status = word_index(reservation_status_words, pg_str(rows, 5));
-    int kind = word_index(reservation_status_words, pg_str(rows, 6));
+    int strategy = word_index(strategy_words, pg_str(rows, 5));
+    int status = word_index(reservation_status_words, pg_str(rows, 6));
+    int kind = word_index(reservation_status_words, pg_str(rows, 7));
     if (!pg_uuid(rows, 1, &fact->reservation) || strategy < 0 || status < 0 || kind < 0)
         return pg_fail(db, PG_CORRUPT, "a fact's reservation holds what none may have");
     fact->id = pg_i64(rows, 0);
     fact->event_key = pg_i64(rows, 2);
     fact->section_key = pg_i64(rows, 3);
+    fact->entry_seq = (uint64_t)pg_i64(rows, 4);
     fact->kind = (enum reservation_status)kind;
     fact->strategy = (enum strategy)strategy;
     fact->status = (enum reservation_status)status;
@@ -26,11 +27,12 @@ bool pg_facts_read(struct pg *db, struct ledger_facts_read *read) {
     assert(read->older_ms >= 0);
     struct pg_rows rows = {0};
     read->count = 0;
-    bool ok = pg_query(db, &rows,
-                       "SELECT f.id, r.id, r.event_id, r.section_id, r.strategy, r.status, f.kind"
-                       " FROM facts f JOIN reservations r ON r.id = f.reservation_id"
-                       " WHERE f.relayed_at IS NULL AND f.at <= $1 ORDER BY f.id LIMIT $2",
-                       pg_cell_i64(read->now_ms - read->older_ms), pg_cell_i64(FACTS_READ_MAX));
+    bool ok =
+        pg_query(db, &rows,
+                 "SELECT f.id, r.id, r.event_id, r.section_id, r.entry_seq, r.strategy,"
+                 " r.status, f.kind FROM facts f JOIN reservations r ON r.id = f.reservation_id"
+                 " WHERE f.relayed_at IS NULL AND f.at <= $1 ORDER BY f.id LIMIT $2",
+                 pg_cell_i64(read->now_ms - read->older_ms), pg_cell_i64(FACTS_READ_MAX));
     while (ok && pg_next(&rows)) ok = fact_from_row(db, &rows, &read->facts[read->count++]);
     pg_rows_clear(&rows);
     return ok;
@@ -48,5 +50,36 @@ bool pg_facts_relayed_apply(struct pg *db, struct ledger_facts_relayed *relayed)
                      " WHERE id = ANY($1) AND relayed_at IS NULL FOR UPDATE SKIP LOCKED)",
                      pg_cell_array(&ids), pg_cell_i64(relayed->now_ms));
     pg_array_deinit(&ids);
+    return ok;
+}
+
+/* Transactions take their numbers in one order and end in another. All below the lowest that is
+ * still under way have ended, so up to there the order of numbers is one in which nothing comes
+ * later in between. */
+bool pg_sales_read(struct pg *db, struct ledger_sales_read *read) {
+    struct pg_rows rows = {0};
+    read->count = 0;
+    bool ok =
+        pg_query(db, &rows,
+                 "SELECT f.transaction::text::bigint, f.id, f.kind, f.event_id, f.seat_count, f.at,"
+                 " r.created_at FROM facts f LEFT JOIN reservations r ON r.id = f.reservation_id"
+                 " WHERE (f.transaction, f.id) > ($1::bigint::text::xid8, $2)"
+                 " AND f.transaction < pg_snapshot_xmin(pg_current_snapshot())"
+                 " AND f.kind <> 'CONFIRMED' AND (f.kind = 'SOLD_OUT' OR r.id IS NOT NULL)"
+                 " ORDER BY f.transaction, f.id LIMIT $3",
+                 pg_cell_i64((int64_t)read->mark.transaction), pg_cell_i64(read->mark.id),
+                 pg_cell_i64((int64_t)read->max));
+    while (ok && pg_next(&rows)) {
+        struct sale *s = &read->sales[read->count++];
+        *s = (struct sale){
+            .mark = {.transaction = (uint64_t)pg_i64(&rows, 0), .id = pg_i64(&rows, 1)},
+            .kind = sale_kind_of(pg_str(&rows, 2)),
+            .event_key = pg_i64(&rows, 3),
+            .seats = pg_i64(&rows, 4),
+            .at_ms = pg_i64(&rows, 5),
+            .taken_ms = pg_i64(&rows, 6)};
+        read->mark = s->mark;
+    }
+    pg_rows_clear(&rows);
     return ok;
 }

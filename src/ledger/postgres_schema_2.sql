@@ -113,6 +113,18 @@ BEGIN
     RETURNING a.n;
 END $$;
 
+-- What refuses a hold may be the hold itself, which another node has made meanwhile, asked for with
+-- the same id or the same key: then it is not refused, but tried again, and found.
+CREATE FUNCTION ledger_hold_unmade_1(a_id UUID, a_user TEXT, a_route TEXT, a_key TEXT)
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM reservations r WHERE r.id = a_id)
+     OR EXISTS (SELECT FROM idempotency i
+                WHERE i.user_id = a_user AND i.route = a_route AND i.key = a_key) THEN
+    RAISE EXCEPTION 'the hold was made meanwhile' USING ERRCODE = 'AD001';
+  END IF;
+END $$;
+
 -- Holds, one after the other. The counts of their sections are the caller's (ledger_tally_1).
 CREATE FUNCTION ledger_hold_1(
   a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
@@ -216,6 +228,7 @@ BEGIN
       END IF;
     END IF;
     IF coalesce(has, 0) + count_of > room.max_per_user THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := 'LIMIT_EXCEEDED';
       RETURN NEXT;
       CONTINUE;
@@ -225,6 +238,7 @@ BEGIN
       WHERE q.event_id = h.event_id AND q.seq = h.entry_seq AND q.user_id = h.user_id
         AND q.status = 'ACTIVE' AND q.active_expires_at > h.created_at;
     IF NOT FOUND THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := 'NOT_ACTIVE';
       RETURN NEXT;
       CONTINUE;
@@ -258,6 +272,7 @@ BEGIN
       CONTINUE;
     END IF;
     IF judged.worst > 0 THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := (ARRAY['SEAT_TAKEN', 'CONFLICT', 'LOCK_LOST'])[judged.worst];
       refused := judged.worst_seats;
       RETURN NEXT;

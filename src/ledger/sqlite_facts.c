@@ -10,15 +10,16 @@
 #include "ledger/sqlite_parts.h"
 
 static int fact_from_row(sqlite3_stmt *rows, struct ledger_fact *fact) {
-    int strategy = word_index(strategy_words, column_str(rows, 5));
-    int status = word_index(reservation_status_words, column_str(rows, 6));
-    int kind = word_index(reservation_status_words, column_str(rows, 7));
+    int strategy = word_index(strategy_words, column_str(rows, 6));
+    int status = word_index(reservation_status_words, column_str(rows, 7));
+    int kind = word_index(reservation_status_words, column_str(rows, 8));
     bool is_id = sqlite3_column_bytes(rows, 2) == sizeof fact->reservation.bytes;
     if (!is_id || strategy < 0 || status < 0 || kind < 0) return SQLITE_CORRUPT;
     memcpy(fact->reservation.bytes, sqlite3_column_blob(rows, 2), sizeof fact->reservation.bytes);
     fact->id = sqlite3_column_int64(rows, 0);
     fact->event_key = sqlite3_column_int64(rows, 3);
     fact->section_key = sqlite3_column_int64(rows, 4);
+    fact->entry_seq = (uint64_t)sqlite3_column_int64(rows, 5);
     fact->kind = (enum reservation_status)kind;
     fact->strategy = (enum strategy)strategy;
     fact->status = (enum reservation_status)status;
@@ -30,7 +31,7 @@ static int unrelayed_read(struct db *db, struct ledger_facts_read *read, int64_t
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
                       "SELECT f.id, f.at, f.reservation_id, r.event_id, r.section_id,"
-                      " r.strategy, r.status, f.kind"
+                      " r.entry_seq, r.strategy, r.status, f.kind"
                       " FROM facts f CROSS JOIN reservations r ON r.id = f.reservation_id"
                       " WHERE f.id > ?1 AND f.relayed_at IS NULL ORDER BY f.id",
                       cell_i64(db->facts_through));
@@ -64,5 +65,29 @@ int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed) {
     for (size_t i = 0; rc == SQLITE_OK && i < relayed->count; i++)
         rc = db_run(db, "UPDATE facts SET relayed_at = ?2 WHERE id = ?1 AND relayed_at IS NULL",
                     cell_i64(relayed->ids[i]), cell_i64(relayed->now_ms));
+    return rc;
+}
+
+/* There is one writer: numbers come in the order of commits. */
+int sales_read(struct db *db, struct ledger_sales_read *read) {
+    sqlite3_stmt *rows = NULL;
+    read->count = 0;
+    int rc = db_query(db, &rows,
+                      "SELECT f.id, f.kind, f.event_id, f.seat_count, f.at, r.created_at"
+                      " FROM facts f LEFT JOIN reservations r ON r.id = f.reservation_id"
+                      " WHERE f.id > ?1 AND f.kind <> 'CONFIRMED'"
+                      " AND (f.kind = 'SOLD_OUT' OR r.id NOT NULL) ORDER BY f.id LIMIT ?2",
+                      cell_i64(read->mark.id), cell_i64((int64_t)read->max));
+    while (db_next(rows, &rc)) {
+        struct sale *s = &read->sales[read->count++];
+        *s = (struct sale){.mark = {.id = sqlite3_column_int64(rows, 0)},
+                           .kind = sale_kind_of(column_str(rows, 1)),
+                           .event_key = sqlite3_column_int64(rows, 2),
+                           .seats = sqlite3_column_int64(rows, 3),
+                           .at_ms = sqlite3_column_int64(rows, 4),
+                           .taken_ms = sqlite3_column_int64(rows, 5)};
+        read->mark = s->mark;
+    }
+    if (rows != NULL) sqlite3_reset(rows);
     return rc;
 }

@@ -29,6 +29,7 @@
 #include "core/event.h"
 #include "core/queue.h"
 #include "core/reservation.h"
+#include "core/sale.h"
 #include "core/seat_map.h"
 #include "port/hot.h"
 
@@ -54,6 +55,7 @@ enum ledger_kind {
     LEDGER_EVENTS_READ,
     LEDGER_WAITING_READ,
     LEDGER_FACTS_READ,
+    LEDGER_SALES_READ,
     LEDGER_AUDIT_PAGE,
 };
 
@@ -231,7 +233,7 @@ struct ledger_hold_void {
  * becomes COMPLETED unless the user holds more in the event. On a CONFIRMED one: OK, and nothing
  * changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS, RESERVATION_ENDED (it is CANCELLED),
  * HOLD_EXPIRED. One that is HELD past its time becomes EXPIRED with that: the one refusal that
- * changes something (`committed` is not called for it).
+ * changes something.
  */
 struct ledger_confirm {
     struct ledger_record record;
@@ -343,6 +345,7 @@ struct ledger_fact {
     struct uuid reservation;
     int64_t event_key;
     int64_t section_key;
+    uint64_t entry_seq;             /* of the place in the queue that it was made from */
     enum reservation_status kind;   /* what it became then */
     enum strategy strategy;         /* of the reservation */
     enum reservation_status status; /* of the reservation, now */
@@ -366,6 +369,17 @@ struct ledger_facts_relayed {
     int64_t now_ms;
     const int64_t *ids;
     size_t count;
+};
+
+/* Asked, not submitted: what was sold behind the mark, in the order of marks. A transaction that is
+ * under way keeps back what is behind it, so that nothing ever comes before a mark that was told. A
+ * reservation that retention has removed is left out: it was taken and given back long ago. */
+struct ledger_sales_read {
+    struct ledger_record record;
+    struct sale_mark mark; /* out too: that of the last one that is told */
+    struct sale *sales;    /* out: room for `max` */
+    size_t max;
+    size_t count; /* out */
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when

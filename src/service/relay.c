@@ -92,8 +92,12 @@ static void tell_held(struct relay *r, const struct ledger_fact *f) {
 static void on_followed(struct follow_op *f) {
     struct relay *r = CONTAINER_OF(f, struct relay, follow);
     size_t changed = 0;
-    for (size_t i = 0; f->op.result == ERR_OK && i < f->count; i++)
-        if (f->news[i].changed) changed++;
+    for (size_t i = 0; f->op.result == ERR_OK && i < f->count; i++) {
+        if (!f->news[i].changed) continue;
+        /* Where this got lost, so did that its place in the queue ended with it, if it did. */
+        waiting_room_heal(r->room, f->op.event_key, r->read.facts[r->done + i].entry_seq);
+        changed++;
+    }
     told(r, f->op.result, changed);
 }
 

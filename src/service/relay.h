@@ -12,9 +12,11 @@
 
 #include "run/ticker.h"
 #include "service/events.h"
+#include "service/waiting_room.h"
 
 struct relay {
     struct events *events;
+    struct waiting_room *room;
 
     /* Below: its own. */
     struct ticker ticker;
@@ -32,7 +34,7 @@ struct relay {
     int64_t ids[FACTS_READ_MAX];
 };
 
-/* `events` is filled in. Before the worker starts. */
+/* `events` and `room` are filled in. Before the worker starts. */
 void relay_init(struct relay *r, uv_loop_t *loop);
 /* On its worker's thread. */
 void relay_stop(struct relay *r);

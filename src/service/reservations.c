@@ -243,7 +243,7 @@ static void decided(struct deciding *d) {
 }
 
 static void on_completed(struct room_ending *e, enum err result) {
-    (void)result; /* the ledger has it; the hot store hears of it again when its time is over */
+    (void)result; /* the ledger has it; where the hot store could not hear it, it is healed */
     decided(CONTAINER_OF(e, struct deciding, end));
 }
 
@@ -595,6 +595,8 @@ static void on_other_found(struct task *task) {
     bool is_known = x->get.record.result == ERR_OK && status != RESERVATION_HELD;
     x->news[0] = (struct reservation_news){
         .id = x->get.id, .section_key = x->refs[x->at - 1].section_key, .status = status};
+    /* Its place in the queue may have ended with it, and that was lost as well. */
+    if (r != NULL && is_known) waiting_room_heal(x->all->room, x->event_key, r->entry_seq);
     mem_free(r);
     if (is_known)
         expire_follow(x, 1, on_other_followed);

@@ -10,6 +10,8 @@
 /* How often a place is taken anew when somebody else's failure undid it. */
 #define ENTER_TRIES 3
 #define LOOKS_PER_TIMED 16
+/* So many are healed by a tick. */
+#define HEAL_MAX 16
 
 static void observe_since(enum histogram h, int64_t began_ns) {
     observe(h, (uint64_t)(clock_steady_ns() - began_ns));
@@ -175,12 +177,104 @@ void waiting_room_look(struct waiting_room *w, struct room_looking *l) {
     if (is_timed) observe_since(HISTOGRAM_QUEUE_LOOK_SECONDS, began_ns);
 }
 
+/* ---- heal ---- */
+
+struct healing {
+    struct ledger_entry_get get;
+    struct end_op end;
+    struct waiting_room *room;
+};
+
+static struct healing *heal_new(struct waiting_room *w, int64_t event_key, uint64_t seq) {
+    struct healing *h = mem_new(sizeof *h);
+    h->room = w;
+    h->get.event_key = event_key;
+    h->get.seq = seq;
+    atomic_fetch_add(&w->under_way, 1);
+    return h;
+}
+
+static void heal_end(struct healing *h) {
+    struct waiting_room *w = h->room;
+    mem_free(h);
+    atomic_fetch_sub(&w->under_way, 1);
+}
+
+/* The hot store can't be told now. */
+static void heal_later(struct healing *h) {
+    struct waiting_room *w = h->room;
+    pthread_mutex_lock(&w->lock);
+    task_list_add(&w->untold, &h->get.record.task);
+    pthread_mutex_unlock(&w->lock);
+    atomic_fetch_sub(&w->under_way, 1);
+}
+
+static void on_healed(struct end_op *op);
+
+static void heal(struct healing *h, enum entry_status final) {
+    h->end = (struct end_op){.op = {.event_key = h->get.event_key, .now_ms = clock_wall_ms()},
+                             .seq = h->get.seq,
+                             .final = final,
+                             .done = on_healed};
+    queues_end(h->room->queues, &h->end);
+}
+
+static void on_healed(struct end_op *op) {
+    struct healing *h = CONTAINER_OF(op, struct healing, end);
+    struct waiting_room *w = h->room;
+    if (is_lost(op->op.result)) {
+        heal_later(h);
+    } else if (op->op.result == ERR_OK && !op->ended && op->final == ENTRY_COMPLETED) {
+        /* Only who is ACTIVE here completes; there it is over all the same. */
+        heal(h, ENTRY_LEFT);
+    } else {
+        if (op->ended) count(COUNT_HOT_HEALED_ENTRIES, 1);
+        if (op->ended && w->changed != NULL) w->changed(w->to, op->op.event_key, &op->seq, 1);
+        heal_end(h);
+    }
+}
+
+/* One that the ledger does not know was undone there. */
+static void on_heal_found(struct task *task) {
+    struct healing *h = CONTAINER_OF(task, struct healing, get.record.task);
+    if (h->get.status == ENTRY_NONE) h->get.status = ENTRY_EXPIRED;
+    bool is_live = h->get.status == ENTRY_WAITING || h->get.status == ENTRY_ACTIVE;
+    if (h->get.record.result == ERR_OK && !is_live)
+        heal(h, h->get.status);
+    else
+        heal_end(h);
+}
+
+void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
+    struct healing *h = heal_new(w, event_key, seq);
+    h->get.record = (struct ledger_record){.kind = LEDGER_ENTRY_GET, .task.run = on_heal_found};
+    if (ledger_ask(w->ledger, &h->get.record) != ERR_OK) heal_end(h);
+}
+
+/* A few at a time: while the hot store is away, they all come back. */
+static void heal_untold(struct waiting_room *w) {
+    for (int i = 0; i < HEAL_MAX; i++) {
+        pthread_mutex_lock(&w->lock);
+        struct task *task = task_list_take(&w->untold);
+        pthread_mutex_unlock(&w->lock);
+        if (task == NULL) return;
+        struct healing *h = CONTAINER_OF(task, struct healing, get.record.task);
+        atomic_fetch_add(&w->under_way, 1);
+        heal(h, h->get.status);
+    }
+}
+
 /* ---- leave, complete ---- */
 
 static void on_ended(struct end_op *op) {
     struct room_ending *e = CONTAINER_OF(op, struct room_ending, end);
     struct waiting_room *w = e->room;
     if (op->ended && w->changed != NULL) w->changed(w->to, e->event_key, &e->seq, 1);
+    if (is_lost(op->op.result)) {
+        struct healing *h = heal_new(w, e->event_key, e->seq);
+        h->get.status = e->final;
+        heal_later(h);
+    }
     e->done(e, ERR_OK);
 }
 
@@ -286,57 +380,6 @@ static void on_expired(void *to, int64_t event_key, int64_t now_ms,
         count(entries[i].expires_ms != 0 ? COUNT_QUEUE_EXPIRIES_ACTIVE : COUNT_QUEUE_EXPIRIES_GRACE,
               1);
     write_expired(to, event_key, now_ms, entries, count_of);
-}
-
-/* ---- heal ---- */
-
-struct healing {
-    struct ledger_entry_get get;
-    struct end_op end;
-    struct waiting_room *room;
-};
-
-static void heal_end(struct healing *h) {
-    struct waiting_room *w = h->room;
-    mem_free(h);
-    atomic_fetch_sub(&w->under_way, 1);
-}
-
-static void on_healed(struct end_op *op) {
-    struct healing *h = CONTAINER_OF(op, struct healing, end);
-    struct waiting_room *w = h->room;
-    if (op->ended) count(COUNT_HOT_HEALED_ENTRIES, 1);
-    if (op->ended && w->changed != NULL) w->changed(w->to, op->op.event_key, &op->seq, 1);
-    heal_end(h);
-}
-
-/* One that the ledger does not know was undone there. */
-static void on_heal_found(struct task *task) {
-    struct healing *h = CONTAINER_OF(task, struct healing, get.record.task);
-    enum entry_status status = h->get.status == ENTRY_NONE ? ENTRY_EXPIRED : h->get.status;
-    bool is_live = status == ENTRY_WAITING || status == ENTRY_ACTIVE;
-    if (h->get.record.result != ERR_OK || is_live) {
-        heal_end(h);
-        return;
-    }
-    /* Only who is ACTIVE here completes; there it is over all the same. */
-    if (status == ENTRY_COMPLETED) status = ENTRY_LEFT;
-    h->end = (struct end_op){.op = {.event_key = h->get.event_key, .now_ms = clock_wall_ms()},
-                             .seq = h->get.seq,
-                             .final = status,
-                             .done = on_healed};
-    queues_end(h->room->queues, &h->end);
-}
-
-void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
-    struct healing *h = mem_new(sizeof *h);
-    h->room = w;
-    h->get =
-        (struct ledger_entry_get){.record = {.kind = LEDGER_ENTRY_GET, .task.run = on_heal_found},
-                                  .event_key = event_key,
-                                  .seq = seq};
-    atomic_fetch_add(&w->under_way, 1);
-    if (ledger_ask(w->ledger, &h->get.record) != ERR_OK) heal_end(h);
 }
 
 /* ---- admission ---- */
@@ -456,6 +499,7 @@ bool waiting_room_tick_begin(struct waiting_room *w, size_t events) {
     struct task *task;
     while ((task = task_list_take(&again)) != NULL)
         expiry_submit(CONTAINER_OF(task, struct expiry, record.record.task));
+    heal_untold(w);
     return atomic_load(&w->ticking) <= events;
 }
 
@@ -471,6 +515,8 @@ void waiting_room_deinit(struct waiting_room *w) {
     struct task *task;
     while ((task = task_list_take(&w->unwritten)) != NULL)
         expiry_free(CONTAINER_OF(task, struct expiry, record.record.task));
+    while ((task = task_list_take(&w->untold)) != NULL)
+        mem_free(CONTAINER_OF(task, struct healing, get.record.task));
     pthread_mutex_destroy(&w->lock);
 }
 

@@ -28,6 +28,7 @@ struct waiting_room {
     _Atomic size_t ticking;    /* ticks of events that have not ended */
     pthread_mutex_t lock;
     struct task_list unwritten; /* under lock: expiries that the ledger could not take */
+    struct task_list untold;    /* under lock: ends that the hot store could not be told */
 };
 
 /* `ledger`, `queues` and `changed` are filled in. Listens to the queues. */

@@ -2,7 +2,7 @@
 import { chaos } from './support/chaos.mjs';
 import { redisOutage } from './support/outages.mjs';
 
-chaos('Redis is silent for 10 s: places are degraded, confirm and cancel go on, all resumes', { crowd: { activeTtlSeconds: 20 } }, (cluster, crowd) =>
+chaos('Redis is silent for 10 s: places are degraded, confirm and cancel go on, all resumes', { crowd: { activeTtlSeconds: 60 } }, (cluster, crowd) =>
   redisOutage(
     cluster,
     crowd,

@@ -19,7 +19,8 @@ struct ledger_adapter {
     void (*void_entry)(struct harness *h, int64_t event_key, uint64_t seq);
     /* Retention is done with a deleted event. */
     void (*forget_event)(struct harness *h, int64_t event_key);
-    /* Holds of which the ledger itself decides are written beside the rest, in no order with it. */
+    /* Acts on events, and holds of which the ledger itself decides, are written beside the rest,
+     * in no order with it. */
     bool writes_beside;
 };
 

@@ -45,7 +45,8 @@ redisContext *store_reach(struct redis_store *s, int64_t step_ms,
                           char identity[HOT_IDENTITY_BYTES]) {
     struct buf why = {0};
     redisContext *c = blocking_connect(&s->options.address, step_ms, identity, &why);
-    if (c == NULL) log_warn(msg("the hot store can't be reached"), kv("why", buf_cstr(&why)));
+    if (!atomic_exchange(&s->unreachable, c == NULL) && c == NULL)
+        log_warn(msg("the hot store can't be reached"), kv("why", buf_cstr(&why)));
     buf_deinit(&why);
     return c;
 }

@@ -53,6 +53,7 @@ struct redis_store {
     struct map by_tag;        /* under lock */
     struct filling *filling;  /* of life.c: while the store is being filled */
     struct news *news;        /* of news.c */
+    _Atomic bool unreachable; /* and that was said */
     size_t lock_worker_count; /* of locks.c, under lock: that there ever were */
     struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
 };
