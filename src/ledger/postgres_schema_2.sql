@@ -361,11 +361,17 @@ BEGIN
       CONTINUE;
     END IF;
 
-    SELECT c.capacity, e.max_per_user INTO room
+    SELECT c.capacity, c.mode = 'seat' AS ledger_decides, e.max_per_user INTO room
       FROM sections c JOIN events e ON e.id = c.event_id
       WHERE c.id = h.section_id AND c.event_id = h.event_id AND c.removed_version IS NULL;
     IF NOT FOUND THEN
       outcome := 'SECTION_NOT_FOUND';
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
+    IF h.strategy <> 'queue' AND room.ledger_decides
+       <> (h.strategy IN ('optimistic','pessimistic','distributed-lock')) THEN
+      outcome := 'STRATEGY_NOT_ALLOWED';
       RETURN NEXT;
       CONTINUE;
     END IF;
@@ -736,21 +742,25 @@ BEGIN
 END $$;
 
 -- The counts of sections follow what a transaction did to their seats, last of all, for these rows
--- are what everybody wants. a_highest is the highest seat that was taken (0: none was): a section
--- that has gone, has shrunk or has no such room lets the transaction fail, to be judged again.
+-- are what everybody wants. a_highest is the highest seat that was taken (0: none was), a_by_ledger
+-- and a_by_hot are how many holds need a section of mode `seat`, or of another one: a section that
+-- has gone, has shrunk, has no such room or is no longer of that mode lets the transaction fail, to
+-- be judged again.
 CREATE FUNCTION ledger_tally_1(
-  a_sections BIGINT[], a_held BIGINT[], a_confirmed BIGINT[], a_highest BIGINT[]
+  a_sections BIGINT[], a_held BIGINT[], a_confirmed BIGINT[], a_highest BIGINT[],
+  a_by_ledger BIGINT[], a_by_hot BIGINT[]
 ) RETURNS TABLE(capacity BIGINT, taken_before BIGINT, is_removed BOOLEAN) LANGUAGE plpgsql AS $$
 DECLARE
   a RECORD;
 BEGIN
   FOR a IN
-    SELECT * FROM unnest(a_sections, a_held, a_confirmed, a_highest)
-      AS u(id, held, confirmed, highest) ORDER BY id
+    SELECT * FROM unnest(a_sections, a_held, a_confirmed, a_highest, a_by_ledger, a_by_hot)
+      AS u(id, held, confirmed, highest, by_ledger, by_hot) ORDER BY id
   LOOP
     UPDATE sections c SET held = c.held + a.held, confirmed = c.confirmed + a.confirmed
       WHERE c.id = a.id AND (a.highest = 0 OR (c.removed_version IS NULL
         AND c.capacity >= a.highest
+        AND CASE c.mode WHEN 'seat' THEN a.by_hot ELSE a.by_ledger END = 0
         AND c.held + c.confirmed + a.held + a.confirmed <= c.capacity))
       RETURNING c.capacity, c.held + c.confirmed - a.held - a.confirmed,
         c.removed_version IS NOT NULL INTO capacity, taken_before, is_removed;

@@ -52,7 +52,7 @@ static void a_hold_is_there_with_all_it_says_also_after_a_restart(void **state) 
     memset(longest, 'x', USER_ID_BYTES_MAX);
     desk_enter(d, 4, longest);
     struct reservation *wanted = desk_wanted(d, 1, longest, 4, 1, SEATS(2, 3, 10));
-    wanted->strategy = STRATEGY_DISTRIBUTED_LOCK;
+    wanted->strategy = STRATEGY_QUEUE;
     struct test_record r;
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -204,6 +204,41 @@ static void a_section_must_be_there(void **state) {
     mem_free(smaller);
     assert_int_equal(desk_hold(d, 1, "a", 1, 1, SEATS(1)), ERR_SECTION_NOT_FOUND);
     assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+}
+
+static enum err hold_by(struct desk *d, uint64_t number, enum strategy strategy, size_t section) {
+    struct reservation *wanted = desk_wanted(d, number, "a", 1, section, SEATS((uint32_t)number));
+    struct test_record r;
+    wanted->strategy = strategy;
+    test_hold(&r, wanted);
+    enum err e = harness_submit(&d->h, d->l, &r);
+    mem_free(wanted);
+    return e;
+}
+
+static void a_hold_suits_the_mode_that_its_section_has_now(void **state) {
+    struct desk *d = *state;
+    static const enum strategy by_hot[] = {STRATEGY_SLOT, STRATEGY_LOCK, STRATEGY_ADAPTIVE};
+    static const enum strategy by_ledger[] = {STRATEGY_OPTIMISTIC, STRATEGY_PESSIMISTIC,
+                                              STRATEGY_DISTRIBUTED_LOCK};
+    struct event *wanted = event_copy(d->event);
+    wanted->max_per_user = 20;
+    wanted->sections[1].mode = SECTION_MODE_SEAT;
+    mem_free(harness_store(&d->h, d->l, wanted));
+    desk_enter(d, 1, "a");
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(hold_by(d, i + 1, by_hot[i], 1), ERR_STRATEGY_NOT_ALLOWED);
+        assert_int_equal(hold_by(d, i + 1, by_ledger[i], 0), ERR_STRATEGY_NOT_ALLOWED);
+        assert_none(d, i + 1);
+        assert_int_equal(hold_by(d, i + 1, by_hot[i], 0), ERR_OK);
+        assert_int_equal(hold_by(d, i + 4, by_ledger[i], 1), ERR_OK);
+    }
+    /* These do as the mode says. */
+    assert_int_equal(hold_by(d, 7, STRATEGY_QUEUE, 0), ERR_OK);
+    assert_int_equal(hold_by(d, 8, STRATEGY_QUEUE, 1), ERR_OK);
+    desk_assert_counts(d, 0, 4, 0);
+    desk_assert_counts(d, 1, 4, 0);
+    mem_free(wanted);
 }
 
 /* Trap 30: the last unit is sold, and only then there is none. */
@@ -712,6 +747,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(what_a_user_has_counts_the_same_after_a_restart),
         TEST(only_an_active_entry_holds_and_only_its_own_user),
         TEST(a_section_must_be_there),
+        TEST(a_hold_suits_the_mode_that_its_section_has_now),
         TEST(as_many_are_sold_as_there_are),
         TEST(an_event_is_sold_out_when_its_last_seat_goes_and_not_again),
         cmocka_unit_test(holds_of_many_sections_at_once_are_all_counted),
