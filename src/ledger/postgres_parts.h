@@ -292,6 +292,7 @@ void pg_lives_free(struct pg_lives *l);
 enum err pg_life(struct pg_lives *l, struct hot_life *out);
 enum err pg_life_begin(struct pg_lives *l, const struct hot_life *before, uint32_t *epoch,
                        bool *is_ours);
+enum err pg_life_renew(struct pg_lives *l);
 enum err pg_life_end(struct pg_lives *l, const struct hot_life *life);
 
 #endif

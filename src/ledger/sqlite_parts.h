@@ -80,6 +80,7 @@ struct tally {
         int64_t section_key;
         int64_t event_key;
         int64_t capacity;
+        bool ledger_decides; /* it is of mode `seat` */
         int64_t max_per_user;
         int64_t taken; /* as its row says */
         int64_t added;
