@@ -278,8 +278,11 @@ static void on_ended(struct end_op *op) {
     e->done(e, ERR_OK);
 }
 
-static void end_in_hot(struct room_ending *e) {
+static void count_end(const struct room_ending *e) {
     count(e->final == ENTRY_LEFT ? COUNT_QUEUE_LEAVES : COUNT_QUEUE_COMPLETIONS, 1);
+}
+
+static void end_in_hot(struct room_ending *e) {
     e->end = (struct end_op){.op = {.event_key = e->event_key, .now_ms = clock_wall_ms()},
                              .seq = e->seq,
                              .final = e->final,
@@ -287,17 +290,24 @@ static void end_in_hot(struct room_ending *e) {
     queues_end(e->room->queues, &e->end);
 }
 
+/* Who leaves is not live in the ledger then. If that was so before, the hot store may not have
+ * heard of it: whoever wrote it died, or was not told that it was written. */
 static void on_end_recorded(struct task *task) {
     struct room_ending *e = CONTAINER_OF(task, struct room_ending, record.record.task);
-    if (e->record.record.result != ERR_OK || !e->ended)
-        e->done(e, e->record.record.result);
-    else
-        end_in_hot(e);
+    enum err result = e->record.record.result;
+    bool is_over = result == ERR_OK && (e->ended || e->final == ENTRY_LEFT);
+    if (!is_over) {
+        e->done(e, result);
+        return;
+    }
+    if (e->ended) count_end(e);
+    end_in_hot(e);
 }
 
 void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
     e->room = w;
     e->final = ENTRY_COMPLETED;
+    count_end(e);
     end_in_hot(e);
 }
 
