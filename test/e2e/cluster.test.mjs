@@ -1,8 +1,9 @@
 // What only several nodes have: they work on the same queue and the same seats, without a leader.
 // DESIGN.md §3, §7 and §8. Always on Redis and PostgreSQL.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { after, before, describe } from 'node:test';
-import { holdCommits, releaseCommits } from './support/cluster.mjs';
+import { holdCommits, homeOf, releaseCommits } from './support/cluster.mjs';
 import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
 import { call, concert, isCluster, ledgerFlags, pause, run, start, test, until } from './support/server.mjs';
@@ -218,6 +219,20 @@ describe('an event that is changed at one node', () => {
     query(own.dataDir, "UPDATE events SET title = 'after', version = version + 1");
     const ms = Math.max(...(await Promise.all([a, b].map((node) => seenAfter(node, '/events/NEWS/2', ({ json }) => json.title === 'after')))));
     assert.ok(ms < 2000, `${ms} ms`);
+    await own.stop();
+  });
+
+  test('has its new rules in force as soon as Redis is back, where nobody could tell it', async () => {
+    const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '300'] });
+    const room = await Room.open(own, 'RULES/2', { maxActive: 1, maxWaiting: 1000, entryBatchSize: 100 });
+    await room.enterAll(users(3));
+    const { redisUrl } = homeOf(own.dataDir);
+    assert.equal(spawnSync('redis-cli', ['-u', redisUrl, 'CLIENT', 'PAUSE', '1500']).status, 0);
+    assert.equal((await own.nodes[0].admin('PATCH', '/admin/queue/RULES/2', { maxWaiting: 2 })).status, 200);
+    await until('Redis has heard of it', async () => {
+      const { status } = await room.ask(`late${performance.now()}`);
+      return status === 429;
+    }, 10000);
     await own.stop();
   });
 
