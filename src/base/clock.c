@@ -1,7 +1,12 @@
 #include "base/clock.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
+
+#define ZONES "/usr/share/zoneinfo/"
 
 int64_t clock_wall_ms(void) {
     struct timespec t;
@@ -141,5 +146,18 @@ bool clock_parse(str text, int64_t *ms) {
     /* An offset may lead out of the years that can be written again. */
     if (!clock_writable(time_ms)) return false;
     *ms = time_ms;
+    return true;
+}
+
+bool clock_zone_set(const char *zone) {
+    char path[256];
+    bool is_name =
+        zone[0] != '\0' && zone[0] != '/' && zone[0] != ':' && strstr(zone, "..") == NULL;
+    int length = snprintf(path, sizeof path, ZONES "%s", zone);
+    if (!is_name || length >= (int)sizeof path) return false;
+    /* UTC needs no database. Of any other, libc would make UTC if it did not find it. */
+    if (strcmp(zone, "UTC") != 0 && access(path, R_OK) != 0) return false;
+    if (setenv("TZ", zone, 1) != 0) return false;
+    tzset();
     return true;
 }

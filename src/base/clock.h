@@ -29,4 +29,9 @@ void clock_format(int64_t ms, char out[CLOCK_TEXT_BYTES]);
 /* RFC 3339 with any offset and up to nine decimals; false on anything else. */
 bool clock_parse(str text, int64_t *ms);
 
+/* Makes a zone of the time zone database ("Asia/Seoul", "UTC") that of the process's local time,
+ * which is nothing but where days begin. False: there is no such zone. Before other threads start.
+ */
+bool clock_zone_set(const char *zone);
+
 #endif

@@ -29,6 +29,21 @@ enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int
     return state == EVENT_DRAFT ? EVENT_OPEN : state;
 }
 
+static bool is_open_at(const struct event *e, int64_t now_ms) {
+    return event_state_at(e->state, e->opens_at_ms, now_ms) == EVENT_OPEN;
+}
+
+int64_t event_opened_ms(const struct event *before, const struct event *after, int64_t now_ms) {
+    if (before != NULL && before->opened_at_ms != CLOCK_NONE_MS) return before->opened_at_ms;
+    /* No act opened it: its time had come. */
+    if (before != NULL && is_open_at(before, now_ms)) return before->opens_at_ms;
+    return is_open_at(after, now_ms) ? now_ms : CLOCK_NONE_MS;
+}
+
+int64_t event_sale_opens_ms(const struct event *e) {
+    return e->opened_at_ms != CLOCK_NONE_MS ? e->opened_at_ms : e->opens_at_ms;
+}
+
 struct event *event_new(size_t section_count) {
     struct event *e = mem_new(sizeof *e + section_count * sizeof *e->sections);
     e->section_count = section_count;

@@ -73,6 +73,7 @@ struct event {
     bool auto_enter;
     int64_t opens_at_ms; /* CLOCK_NONE_MS: no time */
     int64_t starts_at_ms;
+    int64_t opened_at_ms; /* when it first was OPEN, as the last act found it; or no time */
     int64_t created_at_ms;
     int64_t updated_at_ms;
     struct queue_rules queue;
@@ -85,6 +86,11 @@ struct event {
 /* What a state amounts to: until opensAt comes all but CLOSED is DRAFT; DRAFT whose opensAt has
  * come is OPEN. */
 enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms);
+
+/* opened_at_ms of the event that an act makes of `before` (NULL: it is new). */
+int64_t event_opened_ms(const struct event *before, const struct event *after, int64_t now_ms);
+/* When its sale opened, or will by itself; no time when nobody knows. */
+int64_t event_sale_opens_ms(const struct event *e);
 
 /* Zeroed, with room for that many sections; mem_free frees it. */
 struct event *event_new(size_t section_count);

@@ -26,10 +26,10 @@
     "SELECT e.id, e.version, e.type, e.external_id, e.title, e.state, e.auto_enter, e.opens_at,"   \
     " e.starts_at, e.max_waiting, e.max_active, e.entry_batch_size, e.entry_interval_s,"           \
     " e.active_ttl_s, e.grace_s, e.token_ttl_s, e.hold_s, e.max_per_user, e.currency,"             \
-    " e.created_at, e.updated_at, count(c.id) OVER (PARTITION BY e.id),"                           \
+    " e.created_at, e.updated_at, e.opened_at, count(c.id) OVER (PARTITION BY e.id),"              \
     " c.id, c.code, c.name, c.capacity, c.price, c.mode, c.status, c.held, c.confirmed"            \
     " FROM events e LEFT JOIN sections c ON c.event_id = e.id AND c.removed_version IS NULL"
-enum { COLUMN_SECTION_COUNT = 21, COLUMN_SECTION = 22 };
+enum { COLUMN_SECTION_COUNT = 22, COLUMN_SECTION = 23 };
 
 static bool word_at(const struct pg_rows *rows, int column, const str *words, int *index) {
     *index = word_index(words, pg_str(rows, column));
@@ -65,10 +65,11 @@ static bool event_from_row(const struct pg_rows *rows, struct event *e) {
     e->max_per_user = pg_i64(rows, 17);
     e->created_at_ms = pg_i64(rows, 19);
     e->updated_at_ms = pg_i64(rows, 20);
+    e->opened_at_ms = pg_time(rows, 21);
     return e->version > 0 && event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
            event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
            clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
-           clock_writable(e->updated_at_ms);
+           clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
 }
 
 static bool section_from_row(const struct pg_rows *rows, struct section *s) {
@@ -282,15 +283,15 @@ static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, i
 }
 
 static bool event_update(struct pg *db, const struct event *e, int64_t key, int64_t version,
-                         int64_t now_ms) {
+                         int64_t opened_ms, int64_t now_ms) {
     return pg_change(
         db,
         "UPDATE events SET type = $1, external_id = $2, version = $3, title = $4, state = $5,"
         " auto_enter = $6, opens_at = $7, starts_at = $8, max_waiting = $9, max_active = $10,"
         " entry_batch_size = $11, entry_interval_s = $12, active_ttl_s = $13, grace_s = $14,"
         " token_ttl_s = $15, hold_s = $16, max_per_user = $17, currency = $18, updated_at = $19,"
-        " max_per_user_ever = greatest(max_per_user_ever, $17) WHERE id = $20",
-        EVENT_CELLS(e, &e->queue, version, now_ms), pg_cell_i64(key));
+        " max_per_user_ever = greatest(max_per_user_ever, $17), opened_at = $21 WHERE id = $20",
+        EVENT_CELLS(e, &e->queue, version, now_ms), pg_cell_i64(key), pg_cell_time(opened_ms));
 }
 
 static const struct section *section_in(const struct event *e, const struct section *s) {
@@ -375,9 +376,10 @@ static bool sections_update(struct pg *db, const struct event *wanted, const str
 static bool put_write(struct pg *db, struct ledger_event_put *put, const struct event *old,
                       const struct event *wanted, int64_t key) {
     int64_t version = 0;
+    int64_t opened_ms = event_opened_ms(old, wanted, put->now_ms);
     bool ok = parts_insert(db, wanted, old, key) && sections_lock(db, key) &&
               pg_audit_add(db, &put->note, put->now_ms, &version) &&
-              event_update(db, wanted, key, version, put->now_ms) &&
+              event_update(db, wanted, key, version, opened_ms, put->now_ms) &&
               sections_update(db, wanted, old, version) && event_read(db, key, &put->stored);
     assert(!ok || put->stored != NULL);
     return ok;

@@ -18,6 +18,7 @@ CREATE TABLE events(
   auto_enter SMALLINT NOT NULL CHECK (auto_enter IN (0, 1)),
   opens_at BIGINT,
   starts_at BIGINT,
+  opened_at BIGINT,
   max_waiting BIGINT NOT NULL CHECK (max_waiting >= 0),
   max_active BIGINT NOT NULL CHECK (max_active >= 0),
   entry_batch_size BIGINT NOT NULL CHECK (entry_batch_size >= 0),

@@ -8,7 +8,7 @@
 #define EVENT_COLUMNS                                                                              \
     "id, version, type, external_id, title, state, auto_enter, opens_at, starts_at, max_waiting,"  \
     " max_active, entry_batch_size, entry_interval_s, active_ttl_s, grace_s, token_ttl_s, hold_s," \
-    " max_per_user, currency, created_at, updated_at"
+    " max_per_user, currency, created_at, updated_at, opened_at"
 
 /* --- reading --- */
 
@@ -46,10 +46,11 @@ static bool event_from_row(sqlite3_stmt *rows, struct event *e) {
     e->max_per_user = sqlite3_column_int64(rows, 17);
     e->created_at_ms = sqlite3_column_int64(rows, 19);
     e->updated_at_ms = sqlite3_column_int64(rows, 20);
+    e->opened_at_ms = column_time(rows, 21);
     return e->version > 0 && event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
            event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
            clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
-           clock_writable(e->updated_at_ms);
+           clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
 }
 
 static bool section_from_row(sqlite3_stmt *rows, struct section *s) {
@@ -244,30 +245,29 @@ static int put_judge(struct db *db, struct ledger_event_put *put, const struct e
 
 /* A conflicting INSERT would use up a number (AUTOINCREMENT), hence two statements. */
 static int event_write(struct db *db, const struct event *e, int64_t *key, int64_t version,
-                       int64_t now_ms) {
+                       int64_t opened_ms, int64_t now_ms) {
     static const char insert[] =
         "INSERT INTO events(type, external_id, version, title, state, auto_enter, opens_at,"
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
         " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at, id,"
-        " max_per_user_ever) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, "
-        "?15, ?16, ?17,"
-        " ?18, ?19, ?19, ?20, ?17)";
+        " max_per_user_ever, opened_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
+        " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?19, ?20, ?17, ?21)";
     static const char update[] =
         "UPDATE events SET type = ?1, external_id = ?2, version = ?3, title = ?4, state = ?5,"
         " auto_enter = ?6, opens_at = ?7, starts_at = ?8, max_waiting = ?9, max_active = ?10,"
         " entry_batch_size = ?11, entry_interval_s = ?12, active_ttl_s = ?13, grace_s = ?14,"
         " token_ttl_s = ?15, hold_s = ?16, max_per_user = ?17, currency = ?18, updated_at = ?19,"
-        " max_per_user_ever = max(max_per_user_ever, ?17) WHERE id = ?20";
+        " max_per_user_ever = max(max_per_user_ever, ?17), opened_at = ?21 WHERE id = ?20";
     const struct queue_rules *q = &e->queue;
     bool is_new = *key == 0;
-    int rc = db_run(db, is_new ? insert : update, cell_text(e->type), cell_text(e->id),
-                    cell_i64(version), cell_text(e->title), cell_str(event_state_words[e->state]),
-                    cell_i64(e->auto_enter), cell_time(e->opens_at_ms), cell_time(e->starts_at_ms),
-                    cell_i64(q->max_waiting), cell_i64(q->max_active),
-                    cell_i64(q->entry_batch_size), cell_i64(q->entry_interval_s),
-                    cell_i64(q->active_ttl_s), cell_i64(q->grace_s), cell_i64(q->token_ttl_s),
-                    cell_i64(e->hold_s), cell_i64(e->max_per_user), cell_text(e->currency),
-                    cell_i64(now_ms), is_new ? (struct cell){.kind = CELL_NULL} : cell_i64(*key));
+    int rc = db_run(
+        db, is_new ? insert : update, cell_text(e->type), cell_text(e->id), cell_i64(version),
+        cell_text(e->title), cell_str(event_state_words[e->state]), cell_i64(e->auto_enter),
+        cell_time(e->opens_at_ms), cell_time(e->starts_at_ms), cell_i64(q->max_waiting),
+        cell_i64(q->max_active), cell_i64(q->entry_batch_size), cell_i64(q->entry_interval_s),
+        cell_i64(q->active_ttl_s), cell_i64(q->grace_s), cell_i64(q->token_ttl_s),
+        cell_i64(e->hold_s), cell_i64(e->max_per_user), cell_text(e->currency), cell_i64(now_ms),
+        is_new ? (struct cell){.kind = CELL_NULL} : cell_i64(*key), cell_time(opened_ms));
     if (rc == SQLITE_OK && is_new) *key = sqlite3_last_insert_rowid(db->handle);
     return rc;
 }
@@ -312,7 +312,8 @@ static int put_write(struct db *db, struct ledger_event_put *put, const struct e
     int64_t version = 0;
     put->created = old == NULL;
     int rc = audit_add(db, &put->note, put->now_ms, &version);
-    if (rc == SQLITE_OK) rc = event_write(db, wanted, &key, version, put->now_ms);
+    int64_t opened_ms = event_opened_ms(old, wanted, put->now_ms);
+    if (rc == SQLITE_OK) rc = event_write(db, wanted, &key, version, opened_ms, put->now_ms);
     if (rc == SQLITE_OK) rc = sections_write(db, wanted, old, key, version);
     if (rc == SQLITE_OK) rc = event_read(db, key, &put->stored);
     assert(rc != SQLITE_OK || put->stored != NULL);

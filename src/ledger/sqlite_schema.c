@@ -31,6 +31,7 @@ static const char *const first_tables[] = {
     " auto_enter INTEGER NOT NULL CHECK (auto_enter IN (0, 1)),"
     " opens_at INTEGER,"
     " starts_at INTEGER,"
+    " opened_at INTEGER,"
     " max_waiting INTEGER NOT NULL CHECK (max_waiting >= 0),"
     " max_active INTEGER NOT NULL CHECK (max_active >= 0),"
     " entry_batch_size INTEGER NOT NULL CHECK (entry_batch_size >= 0),"

@@ -92,6 +92,7 @@ static void assert_stored_equal(const struct event *a, const struct event *b) {
     assert_event_equal(a, b);
     assert_int_equal(a->key, b->key);
     assert_int_equal(a->version, b->version);
+    assert_int_equal(a->opened_at_ms, b->opened_at_ms);
     assert_int_equal(a->created_at_ms, b->created_at_ms);
     assert_int_equal(a->updated_at_ms, b->updated_at_ms);
     for (size_t i = 0; i < a->section_count; i++) {
@@ -157,6 +158,45 @@ static void put_stores_every_field_for_good(void **state) {
     assert_stored_equal(all.events[0], stored);
     loaded_free(&all);
     test_record_deinit(&r);
+    mem_free(wanted);
+}
+
+static void assert_opened(struct fixture *f, struct event *wanted, int64_t now_ms,
+                          int64_t opened_ms, int64_t sale_ms) {
+    struct test_record r;
+    test_put(&r, wanted, now_ms);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    assert_int_equal(r.put.stored->opened_at_ms, opened_ms);
+    assert_int_equal(event_sale_opens_ms(r.put.stored), sale_ms);
+    test_record_deinit(&r);
+}
+
+/* By an act, or because its time had come; whatever is done to it later. */
+static void it_is_remembered_when_a_sale_first_opened(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    wanted->state = EVENT_DRAFT;
+    wanted->opens_at_ms = CLOCK_NONE_MS;
+    assert_opened(f, wanted, 1000, CLOCK_NONE_MS, CLOCK_NONE_MS);
+    wanted->state = EVENT_OPEN;
+    assert_opened(f, wanted, 2000, 2000, 2000);
+    wanted->state = EVENT_PAUSED;
+    assert_opened(f, wanted, 3000, 2000, 2000);
+    wanted->state = EVENT_OPEN;
+    wanted->opens_at_ms = 3500;
+    assert_opened(f, wanted, 4000, 2000, 2000);
+    reopen(f, 0);
+    assert_opened(f, wanted, 5000, 2000, 2000);
+    mem_free(wanted);
+
+    wanted = test_event("2", 1);
+    wanted->opens_at_ms = 5000;
+    assert_opened(f, wanted, 1000, CLOCK_NONE_MS, 5000);
+    wanted->opens_at_ms = 6000;
+    assert_opened(f, wanted, 2000, CLOCK_NONE_MS, 6000);
+    assert_opened(f, wanted, 7000, 6000, 6000);
+    wanted->opens_at_ms = 9000;
+    assert_opened(f, wanted, 8000, 6000, 6000);
     mem_free(wanted);
 }
 
@@ -594,6 +634,7 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(new_ledger_has_no_events),
         TEST(epochs_grow_with_every_opening),
         TEST(put_stores_every_field_for_good),
+        TEST(it_is_remembered_when_a_sale_first_opened),
         TEST(second_put_changes_and_keeps_keys),
         TEST(sections_are_known_by_their_id),
         TEST(edits_at_the_same_time_all_count),

@@ -76,7 +76,7 @@ static void wait_a_round(struct fixture *f) {
     for (int i = 0; i < 2; i++) {
         raw_sql(&f->h,
                 "INSERT INTO events SELECT NULL, 'MARK', 'mark', 1, title, state, auto_enter,"
-                " opens_at, starts_at, max_waiting, max_active, entry_batch_size,"
+                " opens_at, starts_at, opened_at, max_waiting, max_active, entry_batch_size,"
                 " entry_interval_s, active_ttl_s, grace_s, token_ttl_s, hold_s,"
                 " max_per_user, max_per_user_ever, currency, 1, 1, 1 FROM events LIMIT 1");
         wait_for(f, "SELECT count(*) FROM events WHERE type = 'MARK'", 0);
