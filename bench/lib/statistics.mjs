@@ -19,6 +19,7 @@ export function short(value) {
 // The kinds of bar: ours, or with isRatio ours ÷ peer, is at most or at least so much.
 const BARS = {
   most: { holds: (value, limit) => value <= limit, sign: '≤' },
+  least: { holds: (value, limit) => value >= limit, sign: '≥' },
   ratioMost: { holds: (value, limit) => value <= limit, sign: '≤', isRatio: true },
   ratioLeast: { holds: (value, limit) => value >= limit, sign: '≥', isRatio: true },
 }

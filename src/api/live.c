@@ -177,16 +177,18 @@ static void on_stream_ended(struct stream *stream) {
     audience_maybe_free(a);
 }
 
-/* Makes room for one more stream of the entry: the oldest goes. */
+/* Makes room for one more stream of the entry: the oldest goes, also while it is looked at, for
+ * else none would where looks take longer than clients to come. */
 static void limit_streams(struct audience *a, uint64_t seq) {
     size_t count_of = 0;
     struct subscriber *oldest = NULL;
     for (struct subscriber *s = *bucket_of(a, seq); s != NULL; s = s->next_in_bucket) {
         if (s->seq != seq) continue;
         count_of++;
-        if (!s->busy) oldest = s; /* the newest is the first */
+        oldest = s; /* the newest is the first */
     }
-    if (count_of >= STREAMS_PER_ENTRY_MAX && oldest != NULL) stream_end(&oldest->stream);
+    assert(count_of <= STREAMS_PER_ENTRY_MAX);
+    if (count_of == STREAMS_PER_ENTRY_MAX) stream_end(&oldest->stream);
 }
 
 /* When it is looked at next. Never so late that a live stream would pass for silence. */

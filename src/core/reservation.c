@@ -17,6 +17,22 @@ const str reservation_status_words[] = {
 const str strategy_words[] = {STRATEGY_MAP(WORD){NULL, 0}};
 #undef WORD
 
+bool strategy_suits(enum strategy s, bool ledger_decides) {
+    switch (s) {
+    case STRATEGY_SLOT:
+    case STRATEGY_LOCK:
+    case STRATEGY_ADAPTIVE:
+        return !ledger_decides;
+    case STRATEGY_OPTIMISTIC:
+    case STRATEGY_PESSIMISTIC:
+    case STRATEGY_DISTRIBUTED_LOCK:
+        return ledger_decides;
+    case STRATEGY_QUEUE:
+        break;
+    }
+    return true;
+}
+
 struct reservation *reservation_new(uint32_t seat_count) {
     struct reservation *r = mem_new(sizeof *r + seat_count * sizeof *r->seats);
     r->seat_count = seat_count;

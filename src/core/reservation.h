@@ -36,6 +36,9 @@ enum strategy {
 /* Each word list ends with an entry whose `at` is NULL (word_index of core/event.h). */
 extern const str reservation_status_words[];
 extern const str strategy_words[];
+/* Whether a hold by that strategy may be written in a section of mode `seat`, where the ledger
+ * decides; or else in one of the others, where the hot store does. QUEUE does as the mode says. */
+bool strategy_suits(enum strategy s, bool ledger_decides);
 
 #define RESERVATION_SEATS_MAX PER_USER_MAX
 #define CONFIRMATION_CODE_CHARS 10

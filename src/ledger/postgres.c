@@ -125,6 +125,10 @@ static enum err life_begin(struct ledger *l, const struct hot_life *before, uint
     return pg_life_begin(of(l)->lives, before, number, is_ours);
 }
 
+static enum err life_renew(struct ledger *l) {
+    return pg_life_renew(of(l)->lives);
+}
+
 static enum err life_end(struct ledger *l, const struct hot_life *ended) {
     return pg_life_end(of(l)->lives, ended);
 }
@@ -166,6 +170,7 @@ static const struct ledger_ops ops = {
     .epoch = epoch,
     .life = life,
     .life_begin = life_begin,
+    .life_renew = life_renew,
     .life_end = life_end,
     .health = health,
     .close = close_ledger,

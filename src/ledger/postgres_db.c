@@ -91,9 +91,13 @@ static void add_options(struct buf *options, const PQconninfoOption *given,
              " -c idle_in_transaction_session_timeout=%lld -c jit=off"
              " -c default_transaction_isolation=read\\ committed",
              (long long)s->wait_ms * 2);
+    if (s->idle_timeout_ms > 0)
+        buf_addf(options, " -c idle_session_timeout=%lld", (long long)s->idle_timeout_ms);
     if (s->read_only) buf_addf(options, " -c default_transaction_read_only=on");
     if (!s->reads_much)
-        buf_addf(options, " -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off");
+        buf_addf(options, " -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off"
+                          " -c enable_mergejoin=off -c random_page_cost=0"
+                          " -c plan_cache_mode=force_generic_plan");
 }
 
 void pg_open_begin(struct pg *db, const struct pg_settings *s) {

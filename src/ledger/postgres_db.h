@@ -61,6 +61,7 @@ struct pg_settings {
     int64_t wait_ms;              /* for one answer; 0: as long as it takes */
     int64_t lock_timeout_ms;      /* 0: none */
     int64_t statement_timeout_ms; /* 0: none */
+    int64_t idle_timeout_ms;      /* silent for longer, the server ends it; 0: never */
     bool read_only;
     /* Reads much at a time, so the planner is free. Else every statement touches a few rows by
      * their keys, and no plan that was made when a table was empty may do otherwise later. */

@@ -123,10 +123,13 @@ static bool event_read(struct pg *db, int64_t key, struct event **out) {
     return ok;
 }
 
-bool pg_events_load(struct pg *db, const struct ledger_reader *reader) {
+/* Those that have this version, or a later one. */
+static bool events_tell(struct pg *db, int64_t version, const struct ledger_reader *reader) {
     struct pg_rows rows = {0};
-    bool ok = pg_query_cells(
-        db, &rows, EVENT_SELECT " WHERE e.deleted_at IS NULL ORDER BY e.id, c.position", NULL, 0);
+    bool ok = pg_query(db, &rows,
+                       EVENT_SELECT " WHERE e.deleted_at IS NULL AND e.version >= $1"
+                                    " ORDER BY e.id, c.position",
+                       pg_cell_i64(version));
     while (ok && pg_next(&rows)) {
         struct event *e = NULL;
         ok = event_take(db, &rows, &e);
@@ -134,6 +137,10 @@ bool pg_events_load(struct pg *db, const struct ledger_reader *reader) {
     }
     pg_rows_clear(&rows);
     return ok;
+}
+
+bool pg_events_load(struct pg *db, const struct ledger_reader *reader) {
+    return events_tell(db, 0, reader);
 }
 
 static void list_event(void *to, struct event *e) {
@@ -144,10 +151,10 @@ static void list_event(void *to, struct event *e) {
 
 static bool list_removed(struct pg *db, struct ledger_events_read *read) {
     struct pg_rows rows = {0};
-    bool ok = pg_query_cells(db, &rows,
-                             "SELECT id, version, type, external_id FROM events"
-                             " WHERE deleted_at IS NOT NULL ORDER BY id",
-                             NULL, 0);
+    bool ok = pg_query(db, &rows,
+                       "SELECT id, version, type, external_id FROM events"
+                       " WHERE deleted_at IS NOT NULL AND version >= $1 ORDER BY id",
+                       pg_cell_i64(read->known_mark));
     if (!ok) return false;
     read->removed = mem_new((size_t)(rows.count + 1) * sizeof *read->removed);
     while (ok && pg_next(&rows)) {
@@ -171,7 +178,9 @@ static void list_free(struct ledger_events_read *read) {
     read->removed_count = 0;
 }
 
-/* Versions only grow, so their sum tells any change. The mark is read first: a change that comes
+/* A version is the number of an act, and these become visible in their order (pg_audit_add). So the
+ * mark is the number that the next act has at the least: whatever has it or a later one is news to
+ * who was told so. The last act is never forgotten. The mark is read first: a change that comes
  * between is told now, and once more. */
 bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->events = NULL;
@@ -179,11 +188,11 @@ bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->removed = NULL;
     read->removed_count = 0;
     read->mark = 0;
-    bool ok = pg_number_cells(
-        db, &read->mark, "SELECT (1 + coalesce(sum(version), 0))::bigint FROM events", NULL, 0);
+    bool ok =
+        pg_number_cells(db, &read->mark, "SELECT 1 + coalesce(max(id), 0) FROM audit", NULL, 0);
     if (!ok || read->mark == read->known_mark) return ok;
-    ok = pg_events_load(db, &(struct ledger_reader){.on_event = list_event, .to = read}) &&
-         list_removed(db, read);
+    struct ledger_reader list = {.on_event = list_event, .to = read};
+    ok = events_tell(db, read->known_mark, &list) && list_removed(db, read);
     if (!ok) list_free(read);
     return ok;
 }

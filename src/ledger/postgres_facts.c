@@ -52,3 +52,34 @@ bool pg_facts_relayed_apply(struct pg *db, struct ledger_facts_relayed *relayed)
     pg_array_deinit(&ids);
     return ok;
 }
+
+/* Transactions take their numbers in one order and end in another. All below the lowest that is
+ * still under way have ended, so up to there the order of numbers is one in which nothing comes
+ * later in between. */
+bool pg_sales_read(struct pg *db, struct ledger_sales_read *read) {
+    struct pg_rows rows = {0};
+    read->count = 0;
+    bool ok =
+        pg_query(db, &rows,
+                 "SELECT f.transaction::text::bigint, f.id, f.kind, f.event_id, f.seat_count, f.at,"
+                 " r.created_at FROM facts f LEFT JOIN reservations r ON r.id = f.reservation_id"
+                 " WHERE (f.transaction, f.id) > ($1::bigint::text::xid8, $2)"
+                 " AND f.transaction < pg_snapshot_xmin(pg_current_snapshot())"
+                 " AND f.kind <> 'CONFIRMED' AND (f.kind = 'SOLD_OUT' OR r.id IS NOT NULL)"
+                 " ORDER BY f.transaction, f.id LIMIT $3",
+                 pg_cell_i64((int64_t)read->mark.transaction), pg_cell_i64(read->mark.id),
+                 pg_cell_i64((int64_t)read->max));
+    while (ok && pg_next(&rows)) {
+        struct sale *s = &read->sales[read->count++];
+        *s = (struct sale){
+            .mark = {.transaction = (uint64_t)pg_i64(&rows, 0), .id = pg_i64(&rows, 1)},
+            .kind = sale_kind_of(pg_str(&rows, 2)),
+            .event_key = pg_i64(&rows, 3),
+            .seats = pg_i64(&rows, 4),
+            .at_ms = pg_i64(&rows, 5),
+            .taken_ms = pg_i64(&rows, 6)};
+        read->mark = s->mark;
+    }
+    pg_rows_clear(&rows);
+    return ok;
+}

@@ -19,6 +19,7 @@ bool pg_result_from(struct pg *db, str word, enum err *out) {
         {STR_INIT("NOT_ACTIVE"), ERR_NOT_ACTIVE},
         {STR_INIT("LIMIT_EXCEEDED"), ERR_LIMIT_EXCEEDED},
         {STR_INIT("SECTION_NOT_FOUND"), ERR_SECTION_NOT_FOUND},
+        {STR_INIT("STRATEGY_NOT_ALLOWED"), ERR_STRATEGY_NOT_ALLOWED},
         {STR_INIT("IDEMPOTENCY_MISMATCH"), ERR_IDEMPOTENCY_MISMATCH},
         {STR_INIT("RESERVATION_NOT_FOUND"), ERR_RESERVATION_NOT_FOUND},
         {STR_INIT("RESERVATION_ENDED"), ERR_RESERVATION_ENDED},
@@ -127,8 +128,9 @@ static size_t lock_seats(struct pg *db, const struct reservation *r) {
     struct pg_array seats = {0};
     for (uint32_t i = 0; i < r->seat_count; i++) pg_array_i64(&seats, r->seats[i]);
     pg_send(db,
-            "SELECT 1 FROM seats WHERE section_id = $1 AND seat_no = ANY($2)"
-            " ORDER BY seat_no FOR UPDATE",
+            "SELECT 1 FROM unnest($2) AS w(seat_no) CROSS JOIN LATERAL ("
+            "  SELECT FROM seats s WHERE s.section_id = $1 AND s.seat_no = w.seat_no"
+            "  FOR UPDATE) s",
             pg_cell_i64(r->section_key), pg_cell_array(&seats));
     pg_array_deinit(&seats);
     return 1;
@@ -144,7 +146,7 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
     for (int a = 0; a < HOLD_ARRAYS; a++) cells[a] = pg_cell_array(&arrays[a]);
     cells[HOLD_ARRAYS] = pg_cell_i64(wait);
     pg_send_cells(db,
-                  "SELECT outcome, held, became, refused, replayed_status, replayed_text"
+                  "SELECT place, outcome, held, became, refused, replayed_status, replayed_text"
                   " FROM ledger_hold_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
                   " $14, $15, $16, $17, $18, $19, $20)",
                   cells, HOLD_ARRAYS + 1);
@@ -153,6 +155,8 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
 }
 
 /* --- reading --- */
+
+enum { PLACE, OUTCOME, HELD, BECAME, REFUSED, REPLAYED_STATUS, REPLAYED_TEXT };
 
 static void read_refused(struct ledger_hold *hold, str text) {
     str part;
@@ -171,18 +175,18 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
     hold->status = RESERVATION_HELD;
     hold->refused_count = 0;
     if (hold->idempotency != NULL) pg_idempotency_init(hold->idempotency);
-    *blocked = str_eq(pg_str(rows, 0), STR("BLOCKED"));
+    *blocked = str_eq(pg_str(rows, OUTCOME), STR("BLOCKED"));
     if (*blocked) return true;
-    int status = word_index(reservation_status_words, pg_str(rows, 2));
-    if (!pg_result_from(db, pg_str(rows, 0), &hold->record.result) || status < 0)
+    int status = word_index(reservation_status_words, pg_str(rows, BECAME));
+    if (!pg_result_from(db, pg_str(rows, OUTCOME), &hold->record.result) || status < 0)
         return pg_fail(db, PG_CORRUPT, "a reservation's row holds what none may have");
-    hold->held = pg_bool(rows, 1);
+    hold->held = pg_bool(rows, HELD);
     hold->status = (enum reservation_status)status;
-    read_refused(hold, pg_str(rows, 3));
-    if (!pg_is_null(rows, 4)) {
+    read_refused(hold, pg_str(rows, REFUSED));
+    if (!pg_is_null(rows, REPLAYED_STATUS)) {
         hold->idempotency->replayed = true;
-        hold->idempotency->replayed_status = (int)pg_i64(rows, 4);
-        buf_add(&hold->idempotency->replayed_text, pg_str(rows, 5));
+        hold->idempotency->replayed_status = (int)pg_i64(rows, REPLAYED_STATUS);
+        buf_add(&hold->idempotency->replayed_text, pg_str(rows, REPLAYED_TEXT));
     }
     if (hold->held) pg_tally_add(t, hold->wanted->section_key, hold->wanted->seat_count, 0, hold);
     return true;
@@ -191,8 +195,11 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
 static bool hold_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
                       size_t count, struct pg_tally *t, bool *blocked) {
     bool ok = true;
-    for (size_t i = 0; ok && i < count && pg_next(rows); i++)
-        ok = hold_read_one(db, rows, (struct ledger_hold *)records[i], t, &blocked[i]);
+    while (ok && pg_next(rows)) {
+        size_t at = (size_t)pg_i64(rows, PLACE) - 1;
+        assert(at < count);
+        ok = hold_read_one(db, rows, (struct ledger_hold *)records[at], t, &blocked[at]);
+    }
     return ok;
 }
 
@@ -242,7 +249,8 @@ bool pg_seats_read(struct pg *db, struct ledger_seats_read *read) {
     bool ok = pg_query(db, &rows,
                        "SELECT s.state, s.version, s.reservation_id"
                        " FROM unnest($2) WITH ORDINALITY AS w(seat_no, n)"
-                       " LEFT JOIN seats s ON s.section_id = $1 AND s.seat_no = w.seat_no"
+                       " LEFT JOIN LATERAL (SELECT t.* FROM seats t"
+                       "  WHERE t.section_id = $1 AND t.seat_no = w.seat_no OFFSET 0) s ON true"
                        " ORDER BY w.n",
                        pg_cell_i64(read->section_key), pg_cell_array(&seats));
     pg_array_deinit(&seats);

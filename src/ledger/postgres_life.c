@@ -2,7 +2,8 @@
  * Lives of the hot store. The row 'hot' of epochs says which is in force; every transaction that
  * writes a record of a life holds that row (FOR SHARE), so whoever begins the next one waits until
  * all of these have ended, and none of them comes after. Who fills the store holds an advisory lock
- * on a connection of its own: it goes with the node.
+ * on a connection of its own: it goes with the node. Of a node that stands still, which would keep
+ * it, the server hears nothing, and ends the connection.
  */
 #include <assert.h>
 
@@ -12,6 +13,8 @@
 #include "ledger/postgres_parts.h"
 
 #define COMMITS_KEPT_MS (INT64_C(24) * 3600 * 1000)
+/* A node that has been silent for so long is overtaken. */
+#define SILENT_MS 10000
 
 uint32_t pg_record_epoch(const struct ledger_record *r) {
     switch (r->kind) {
@@ -60,6 +63,7 @@ struct pg_lives *pg_lives_new(const struct postgres_ledger_options *o) {
                                        .wait_ms = o->deadline_ms * 2,
                                        .lock_timeout_ms = o->deadline_ms,
                                        .statement_timeout_ms = o->deadline_ms,
+                                       .idle_timeout_ms = SILENT_MS,
                                        .read_only = o->read_only};
     return l;
 }
@@ -165,6 +169,11 @@ enum err pg_life_begin(struct pg_lives *l, const struct hot_life *before, uint32
     *epoch = (uint32_t)number;
     if (!*is_ours && !unlock(&l->db)) return failed(l);
     return ERR_OK;
+}
+
+enum err pg_life_renew(struct pg_lives *l) {
+    if (!pg_alive(&l->db)) return ERR_LEDGER_FAILED;
+    return pg_exec(&l->db, "SELECT 1") ? ERR_OK : ERR_LEDGER_FAILED;
 }
 
 enum err pg_life_end(struct pg_lives *l, const struct hot_life *life) {

@@ -73,6 +73,7 @@ bool pg_waiting_read(struct pg *db, struct ledger_waiting_read *read);
 /* --- postgres_facts.c --- */
 
 bool pg_facts_read(struct pg *db, struct ledger_facts_read *read);
+bool pg_sales_read(struct pg *db, struct ledger_sales_read *read);
 bool pg_facts_relayed_apply(struct pg *db, struct ledger_facts_relayed *relayed);
 
 /* --- postgres_audit.c --- */
@@ -291,6 +292,7 @@ void pg_lives_free(struct pg_lives *l);
 enum err pg_life(struct pg_lives *l, struct hot_life *out);
 enum err pg_life_begin(struct pg_lives *l, const struct hot_life *before, uint32_t *epoch,
                        bool *is_ours);
+enum err pg_life_renew(struct pg_lives *l);
 enum err pg_life_end(struct pg_lives *l, const struct hot_life *life);
 
 #endif

@@ -66,6 +66,8 @@ static bool answer_of(struct pg *db, struct ledger_record *r) {
         return pg_waiting_read(db, (struct ledger_waiting_read *)r);
     case LEDGER_FACTS_READ:
         return pg_facts_read(db, (struct ledger_facts_read *)r);
+    case LEDGER_SALES_READ:
+        return pg_sales_read(db, (struct ledger_sales_read *)r);
     case LEDGER_AUDIT_PAGE:
         return answer_page(db, (struct ledger_audit_page *)r);
     default:

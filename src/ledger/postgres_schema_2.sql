@@ -8,6 +8,11 @@
 --
 -- a_wait is 0 for the batch writer, which waits for nobody: a record that needs a row which
 -- somebody has locked is BLOCKED, has changed nothing, and goes to those who may wait.
+--
+-- Statements are planned once, often when the tables are almost empty: what the planner may join,
+-- it then joins by reading a whole section or queue, however large it has become. So rows are
+-- looked up by their whole keys in subqueries that stay such (OFFSET 0, FOR UPDATE), and are
+-- changed by where they are (ctid) once they are locked.
 
 -- Entries, in the order of their numbers; what each closes first. Most are new, and are written all
 -- at once; those of a user who comes twice in a batch are then written one by one.
@@ -23,16 +28,26 @@ BEGIN
     RAISE EXCEPTION 'an entry of no event' USING ERRCODE = 'AD002';
   END IF;
 
-  PERFORM FROM unnest(a_events, a_seqs, a_users) AS a(event_id, seq, user_id)
-    JOIN queue_entries q ON q.event_id = a.event_id AND q.user_id = a.user_id
-     AND q.status IN ('WAITING','ACTIVE') AND q.seq < a.seq
-    ORDER BY q.event_id, q.seq FOR UPDATE OF q;
+  PERFORM FROM (
+      SELECT a.event_id, o.seq FROM unnest(a_events, a_seqs, a_users) AS a(event_id, seq, user_id)
+      CROSS JOIN LATERAL (
+        SELECT q.seq FROM queue_entries q WHERE q.event_id = a.event_id AND q.user_id = a.user_id
+          AND q.status IN ('WAITING','ACTIVE') OFFSET 0) o
+      WHERE o.seq < a.seq ORDER BY a.event_id, o.seq) a
+    CROSS JOIN LATERAL (
+      SELECT FROM queue_entries q WHERE q.event_id = a.event_id AND q.seq = a.seq FOR UPDATE) q;
   IF FOUND THEN
     UPDATE queue_entries q SET status = 'EXPIRED', finished_at = a.joined_at
-      FROM unnest(a_events, a_seqs, a_users, a_joined) AS a(event_id, seq, user_id, joined_at)
-      WHERE q.event_id = a.event_id AND q.user_id = a.user_id
-        AND q.status IN ('WAITING','ACTIVE') AND q.seq < a.seq
-        AND NOT EXISTS (SELECT FROM queue_entries t WHERE t.event_id = a.event_id AND t.seq = a.seq);
+      FROM (
+        SELECT o.place, a.joined_at
+        FROM unnest(a_events, a_seqs, a_users, a_joined) AS a(event_id, seq, user_id, joined_at)
+        CROSS JOIN LATERAL (
+          SELECT t.ctid AS place, t.seq FROM queue_entries t
+          WHERE t.event_id = a.event_id AND t.user_id = a.user_id
+            AND t.status IN ('WAITING','ACTIVE') OFFSET 0) o
+        WHERE o.seq < a.seq AND (SELECT true FROM queue_entries t
+          WHERE t.event_id = a.event_id AND t.seq = a.seq) IS NULL) a
+      WHERE q.ctid = a.place;
   END IF;
 
   INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at, admitted_at,
@@ -80,40 +95,190 @@ BEGIN
                      WHERE q.event_id = a_event AND q.seq = a_seq AND q.status <> 'VOID');
 END $$;
 
+CREATE FUNCTION ledger_lock_entries_1(a_event BIGINT, a_seqs BIGINT[])
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM FROM (SELECT DISTINCT u.seq FROM unnest(a_seqs) AS u(seq) ORDER BY u.seq) a
+    CROSS JOIN LATERAL (
+      SELECT FROM queue_entries q WHERE q.event_id = a_event AND q.seq = a.seq FOR UPDATE) q;
+END $$;
+
 CREATE FUNCTION ledger_admit_1(a_event BIGINT, a_seqs BIGINT[], a_expires BIGINT[], a_now BIGINT)
 RETURNS TABLE(kept BOOLEAN) LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM queue_entries q WHERE q.event_id = a_event AND q.seq = ANY(a_seqs)
-    AND q.status = 'WAITING' ORDER BY q.seq FOR UPDATE;
+  PERFORM ledger_lock_entries_1(a_event, a_seqs);
   UPDATE queue_entries q
     SET status = 'ACTIVE', admitted_at = a_now, active_expires_at = a.expires_at
-    FROM (SELECT DISTINCT ON (u.seq) u.seq, u.expires_at
-          FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS u(seq, expires_at, n)
-          ORDER BY u.seq, u.n) a
-    WHERE q.event_id = a_event AND q.seq = a.seq AND q.status = 'WAITING';
+    FROM (
+      SELECT DISTINCT ON (u.seq) o.place, u.expires_at
+      FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS u(seq, expires_at, n)
+      CROSS JOIN LATERAL (
+        SELECT t.ctid AS place, t.status FROM queue_entries t
+        WHERE t.event_id = a_event AND t.seq = u.seq OFFSET 0) o
+      WHERE o.status = 'WAITING' ORDER BY u.seq, u.n) a
+    WHERE q.ctid = a.place;
   RETURN QUERY
-    SELECT q.seq IS NOT NULL AND q.status = 'ACTIVE' AND q.active_expires_at = a.expires_at
-    FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS a(seq, expires_at, n)
-    LEFT JOIN queue_entries q ON q.event_id = a_event AND q.seq = a.seq
-    ORDER BY a.n;
+    SELECT coalesce((SELECT q.status = 'ACTIVE' AND q.active_expires_at = a.expires_at
+      FROM queue_entries q WHERE q.event_id = a_event AND q.seq = a.seq), false)
+    FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS a(seq, expires_at, n) ORDER BY a.n;
 END $$;
 
 -- Which of them end with this, by their place in the list. Only who was admitted completes.
 CREATE FUNCTION ledger_end_1(a_event BIGINT, a_seqs BIGINT[], a_final TEXT, a_now BIGINT)
 RETURNS TABLE(place BIGINT) LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM FROM queue_entries q WHERE q.event_id = a_event AND q.seq = ANY(a_seqs)
-    AND q.status IN ('WAITING','ACTIVE') ORDER BY q.seq FOR UPDATE;
+  PERFORM ledger_lock_entries_1(a_event, a_seqs);
   RETURN QUERY
     UPDATE queue_entries q SET status = a_final, finished_at = a_now
-    FROM (SELECT u.seq, min(u.n) AS n FROM unnest(a_seqs) WITH ORDINALITY AS u(seq, n)
-          GROUP BY u.seq) a
-    WHERE q.event_id = a_event AND q.seq = a.seq
-      AND (q.status = 'ACTIVE' OR (q.status = 'WAITING' AND a_final <> 'COMPLETED'))
+    FROM (
+      SELECT o.place, min(u.n) AS n FROM unnest(a_seqs) WITH ORDINALITY AS u(seq, n)
+      CROSS JOIN LATERAL (
+        SELECT t.ctid AS place, t.status FROM queue_entries t
+        WHERE t.event_id = a_event AND t.seq = u.seq OFFSET 0) o
+      WHERE o.status = 'ACTIVE' OR (o.status = 'WAITING' AND a_final <> 'COMPLETED')
+      GROUP BY o.place) a
+    WHERE q.ctid = a.place
     RETURNING a.n;
 END $$;
 
--- Holds, one after the other. The counts of their sections are the caller's (ledger_tally_1).
+-- What refuses a hold may be the hold itself, which another node has made meanwhile, asked for with
+-- the same id or the same key: then it is not refused, but tried again, and found.
+CREATE FUNCTION ledger_hold_unmade_1(a_id UUID, a_user TEXT, a_route TEXT, a_key TEXT)
+RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM reservations r WHERE r.id = a_id)
+     OR EXISTS (SELECT FROM idempotency i
+                WHERE i.user_id = a_user AND i.route = a_route AND i.key = a_key) THEN
+    RAISE EXCEPTION 'the hold was made meanwhile' USING ERRCODE = 'AD001';
+  END IF;
+END $$;
+
+-- Holds that have nothing to do with each other, all that is in their way being seats: whichever of
+-- them can be had are judged and written at once, as if they had come first, which makes no
+-- difference to the others. Says which these are.
+CREATE FUNCTION ledger_hold_together_1(
+  a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
+  a_strategies TEXT[], a_seats TEXT[], a_prices BIGINT[], a_currencies TEXT[], a_expires BIGINT[],
+  a_created BIGINT[], a_versions TEXT[], a_fences TEXT[],
+  a_key_users TEXT[], a_routes TEXT[], a_keys TEXT[], a_digests BYTEA[], a_answers BIGINT[],
+  a_responses TEXT[]
+) RETURNS BOOLEAN[] LANGUAGE plpgsql AS $$
+DECLARE
+  fit BOOLEAN[];
+  is_written BOOLEAN;
+BEGIN
+  -- Those to which nothing but their seats can be in the way. What a user wants counts together.
+  SELECT array_agg(coalesce(
+      a.id_turn = 1 AND (a.key IS NULL OR a.key_turn = 1)
+      AND (SELECT true FROM reservations r WHERE r.id = a.id) IS NULL
+      AND (SELECT true FROM idempotency i
+           WHERE i.user_id = a.key_user AND i.route = a.route AND i.key = a.key) IS NULL
+      AND c.event_id = a.event_id AND c.capacity >= a.numbers[cardinality(a.numbers)]
+      AND (SELECT e.max_per_user FROM events e WHERE e.id = a.event_id)
+        >= a.together + coalesce(b.seats, 0)
+      AND (b.seats IS NOT NULL OR (SELECT true FROM buyers t
+           WHERE t.event_id = a.event_id AND t.user_id = a.user_id) IS NULL)
+      AND (SELECT q.status = 'ACTIVE' AND q.user_id = a.user_id
+             AND q.active_expires_at > a.created_at FROM queue_entries q
+           WHERE q.event_id = a.event_id AND q.seq = a.entry_seq), false) ORDER BY a.n)
+    INTO fit
+    FROM (
+      SELECT u.*, row_number() OVER (PARTITION BY u.id ORDER BY u.n) AS id_turn,
+        row_number() OVER (PARTITION BY u.key_user, u.route, u.key ORDER BY u.n) AS key_turn,
+        sum(cardinality(u.numbers)) OVER (PARTITION BY u.event_id, u.user_id) AS together
+      FROM (
+        SELECT t.*, string_to_array(t.seats, ',')::BIGINT[] AS numbers
+        FROM unnest(a_ids, a_events, a_sections, a_users, a_entries, a_seats, a_created,
+          a_key_users, a_routes, a_keys) WITH ORDINALITY AS t(id, event_id, section_id, user_id,
+          entry_seq, seats, created_at, key_user, route, key, n)) u) a
+    LEFT JOIN LATERAL (
+      SELECT t.event_id, t.capacity FROM sections t
+      WHERE t.id = a.section_id AND t.removed_version IS NULL OFFSET 0) c ON true
+    LEFT JOIN LATERAL (
+      SELECT t.seats FROM buyers t WHERE t.event_id = a.event_id AND t.user_id = a.user_id
+      FOR UPDATE SKIP LOCKED) b ON true;
+
+  -- Of these, those whose seats are free, and wanted by nobody who came before.
+  SELECT array_agg(j.is_free ORDER BY j.n) INTO fit FROM (
+    SELECT a.n, bool_and(fit[a.n] AND a.turn = 1 AND CASE WHEN s.state IS NULL
+        THEN coalesce(a.version, 0) = 0 AND (SELECT true FROM seats t
+             WHERE t.section_id = a.section_id AND t.seat_no = a.seat_no) IS NULL
+        ELSE s.state = 'AVAILABLE' AND s.version = coalesce(a.version, s.version)
+             AND s.fence <= coalesce(a.fence, s.fence) END) AS is_free
+    FROM (
+      SELECT t.n, t.section_id, w.seat_no, w.version, w.fence,
+        row_number() OVER (PARTITION BY t.section_id, w.seat_no ORDER BY t.n) AS turn
+      FROM unnest(a_sections, a_seats, a_versions, a_fences)
+        WITH ORDINALITY AS t(section_id, seats, versions, fences, n)
+      CROSS JOIN LATERAL unnest(string_to_array(t.seats, ',')::BIGINT[],
+        string_to_array(t.versions, ',')::BIGINT[], string_to_array(t.fences, ',')::BIGINT[])
+        AS w(seat_no, version, fence)) a
+    LEFT JOIN LATERAL (
+      SELECT t.state, t.version, t.fence FROM seats t
+      WHERE fit[a.n] AND t.section_id = a.section_id AND t.seat_no = a.seat_no
+      FOR UPDATE SKIP LOCKED) s ON true
+    GROUP BY a.n) j;
+
+  WITH held AS MATERIALIZED (
+    SELECT t.*, cardinality(string_to_array(t.seats, ',')) AS seat_count
+    FROM unnest(a_ids, a_events, a_sections, a_users, a_entries, a_strategies, a_seats, a_prices,
+      a_currencies, a_expires, a_created, a_fences, a_key_users, a_routes, a_keys, a_digests,
+      a_answers, a_responses) WITH ORDINALITY AS t(id, event_id, section_id, user_id, entry_seq,
+      strategy, seats, price, currency, expires_at, created_at, fences, key_user, route, key,
+      digest, answer, response, n)
+    WHERE fit[t.n]
+  ), want AS MATERIALIZED (
+    SELECT t.event_id, t.user_id, sum(t.seat_count) AS seats FROM held t
+    GROUP BY t.event_id, t.user_id
+  ), buyer AS (
+    INSERT INTO buyers AS b(event_id, user_id, seats, held)
+      SELECT t.event_id, t.user_id, t.seats, t.seats FROM want t ORDER BY t.event_id, t.user_id
+      ON CONFLICT (event_id, user_id) DO UPDATE
+      SET seats = b.seats + excluded.seats, held = b.held + excluded.held
+      WHERE b.seats + excluded.seats <=
+        (SELECT e.max_per_user FROM events e WHERE e.id = excluded.event_id)
+      RETURNING 1
+  ), reservation AS (
+    INSERT INTO reservations AS r(id, event_id, section_id, user_id, entry_seq, strategy, status,
+      seat_count, seats, price, currency, expires_at, created_at)
+      SELECT t.id, t.event_id, t.section_id, t.user_id, t.entry_seq, t.strategy, 'HELD',
+        t.seat_count, t.seats, t.price, t.currency, t.expires_at, t.created_at
+      FROM held t ORDER BY t.id
+      ON CONFLICT DO NOTHING RETURNING 1
+  ), seat AS (
+    INSERT INTO seats AS s(section_id, seat_no, state, reservation_id, version, fence)
+      SELECT t.section_id, w.seat_no, 'HELD', t.id, 1, coalesce(w.fence, 0)
+      FROM held t CROSS JOIN LATERAL unnest(string_to_array(t.seats, ',')::BIGINT[],
+        string_to_array(t.fences, ',')::BIGINT[]) AS w(seat_no, fence)
+      ORDER BY t.section_id, w.seat_no
+      ON CONFLICT (section_id, seat_no) DO UPDATE
+      SET state = 'HELD', reservation_id = excluded.reservation_id, version = s.version + 1,
+        fence = greatest(s.fence, excluded.fence)
+      WHERE s.state = 'AVAILABLE' AND (excluded.fence = 0 OR s.fence <= excluded.fence)
+      RETURNING 1
+  ), fact AS (
+    INSERT INTO facts(kind, event_id, section_id, reservation_id, user_id, seat_count, at)
+      SELECT 'HELD', t.event_id, t.section_id, t.id, t.user_id, t.seat_count, t.created_at
+      FROM held t ORDER BY t.n
+  ), key AS (
+    INSERT INTO idempotency(user_id, route, key, body_digest, status, response, created_at)
+      SELECT t.key_user, t.route, t.key, t.digest, t.answer, t.response, t.created_at
+      FROM held t WHERE t.key IS NOT NULL ORDER BY t.key_user, t.route, t.key
+      ON CONFLICT DO NOTHING RETURNING 1
+  )
+  SELECT (SELECT count(*) FROM buyer) = (SELECT count(*) FROM want)
+    AND (SELECT count(*) FROM reservation) = (SELECT count(*) FROM held)
+    AND (SELECT count(*) FROM seat) = (SELECT coalesce(sum(t.seat_count), 0) FROM held t)
+    AND (SELECT count(*) FROM key) = (SELECT count(t.key) FROM held t) INTO is_written;
+  IF NOT is_written THEN
+    RAISE EXCEPTION 'something was taken meanwhile' USING ERRCODE = 'AD001';
+  END IF;
+  RETURN fit;
+END $$;
+
+-- Holds: most at once, the others one after the other. One row for each, in the order in which they
+-- were written; its place is that in the lists. The counts of their sections are the caller's
+-- (ledger_tally_1).
 CREATE FUNCTION ledger_hold_1(
   a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
   a_strategies TEXT[], a_seats TEXT[], a_prices BIGINT[], a_currencies TEXT[], a_expires BIGINT[],
@@ -121,9 +286,11 @@ CREATE FUNCTION ledger_hold_1(
   a_key_users TEXT[], a_routes TEXT[], a_keys TEXT[], a_digests BYTEA[], a_answers BIGINT[],
   a_responses TEXT[], a_wait BIGINT
 ) RETURNS TABLE(
-  outcome TEXT, held BOOLEAN, became TEXT, refused TEXT, replayed_status BIGINT, replayed_text TEXT
+  place BIGINT, outcome TEXT, held BOOLEAN, became TEXT, refused TEXT,
+  replayed_status BIGINT, replayed_text TEXT
 ) LANGUAGE plpgsql AS $$
 DECLARE
+  written BOOLEAN[];
   h RECORD;
   k RECORD;
   old RECORD;
@@ -135,6 +302,15 @@ DECLARE
   fences BIGINT[];
   count_of BIGINT;
 BEGIN
+  IF a_wait = 0 AND cardinality(a_ids) > 1 THEN
+    written := ledger_hold_together_1(a_ids, a_events, a_sections, a_users, a_entries, a_strategies,
+      a_seats, a_prices, a_currencies, a_expires, a_created, a_versions, a_fences, a_key_users,
+      a_routes, a_keys, a_digests, a_answers, a_responses);
+    RETURN QUERY
+      SELECT w.n, 'OK', true, 'HELD', '', NULL::BIGINT, NULL::TEXT
+      FROM unnest(written) WITH ORDINALITY AS w(is_so, n) WHERE w.is_so;
+  END IF;
+
   FOR h IN
     SELECT * FROM unnest(a_ids, a_events, a_sections, a_users, a_entries, a_strategies, a_seats,
       a_prices, a_currencies, a_expires, a_created, a_versions, a_fences, a_key_users, a_routes,
@@ -142,8 +318,9 @@ BEGIN
       WITH ORDINALITY AS a(id, event_id, section_id, user_id, entry_seq, strategy, seats, price,
       currency, expires_at, created_at, versions, fences, key_user, route, key, digest, answer,
       response, n)
-    ORDER BY n
+    WHERE written[n] IS NOT TRUE ORDER BY n
   LOOP
+    place := h.n;
     outcome := 'OK';
     held := false;
     became := 'HELD';
@@ -184,11 +361,17 @@ BEGIN
       CONTINUE;
     END IF;
 
-    SELECT c.capacity, e.max_per_user INTO room
+    SELECT c.capacity, c.mode = 'seat' AS ledger_decides, e.max_per_user INTO room
       FROM sections c JOIN events e ON e.id = c.event_id
       WHERE c.id = h.section_id AND c.event_id = h.event_id AND c.removed_version IS NULL;
     IF NOT FOUND THEN
       outcome := 'SECTION_NOT_FOUND';
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
+    IF h.strategy <> 'queue' AND room.ledger_decides
+       <> (h.strategy IN ('optimistic','pessimistic','distributed-lock')) THEN
+      outcome := 'STRATEGY_NOT_ALLOWED';
       RETURN NEXT;
       CONTINUE;
     END IF;
@@ -210,6 +393,7 @@ BEGIN
       END IF;
     END IF;
     IF coalesce(has, 0) + count_of > room.max_per_user THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := 'LIMIT_EXCEEDED';
       RETURN NEXT;
       CONTINUE;
@@ -219,6 +403,7 @@ BEGIN
       WHERE q.event_id = h.event_id AND q.seq = h.entry_seq AND q.user_id = h.user_id
         AND q.status = 'ACTIVE' AND q.active_expires_at > h.created_at;
     IF NOT FOUND THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := 'NOT_ACTIVE';
       RETURN NEXT;
       CONTINUE;
@@ -226,11 +411,13 @@ BEGIN
 
     -- The refusal of a list is that of its worst seat. A seat without a row was never sold.
     IF a_wait = 1 THEN
-      PERFORM FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = ANY(wanted)
-        ORDER BY s.seat_no FOR UPDATE;
+      PERFORM FROM unnest(wanted) AS w(seat_no) CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE) s;
     ELSE
-      PERFORM FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = ANY(wanted)
-        ORDER BY s.seat_no FOR UPDATE SKIP LOCKED;
+      PERFORM FROM unnest(wanted) AS w(seat_no) CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = h.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE SKIP LOCKED) s;
     END IF;
     GET DIAGNOSTICS changed = ROW_COUNT;
     WITH each AS (
@@ -241,7 +428,9 @@ BEGIN
              ELSE 0 END AS badness
       FROM unnest(wanted, string_to_array(h.versions, ',')::BIGINT[], fences)
         AS w(seat_no, version, fence)
-      LEFT JOIN seats s ON s.section_id = h.section_id AND s.seat_no = w.seat_no)
+      LEFT JOIN LATERAL (
+        SELECT t.* FROM seats t WHERE t.section_id = h.section_id AND t.seat_no = w.seat_no
+        OFFSET 0) s ON true)
     SELECT max(badness) AS worst, count(*) FILTER (WHERE has_row) AS rows_there,
       string_agg(seat_no::TEXT, ',' ORDER BY seat_no)
         FILTER (WHERE badness = (SELECT max(badness) FROM each)) AS worst_seats
@@ -252,6 +441,7 @@ BEGIN
       CONTINUE;
     END IF;
     IF judged.worst > 0 THEN
+      PERFORM ledger_hold_unmade_1(h.id, h.key_user, h.route, h.key);
       outcome := (ARRAY['SEAT_TAKEN', 'CONFLICT', 'LOCK_LOST'])[judged.worst];
       refused := judged.worst_seats;
       RETURN NEXT;
@@ -337,8 +527,9 @@ BEGIN
       IF NOT FOUND THEN
         RETURN false;
       END IF;
-      PERFORM FROM seats s WHERE s.section_id = one.section_id AND s.seat_no = ANY(one.numbers)
-        ORDER BY s.seat_no FOR UPDATE SKIP LOCKED;
+      PERFORM FROM unnest(one.numbers) AS w(seat_no) CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = one.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE SKIP LOCKED) s;
       GET DIAGNOSTICS locked = ROW_COUNT;
       IF locked = one.seat_count THEN
         RETURN true;
@@ -353,11 +544,14 @@ BEGIN
       ORDER BY b.event_id, b.user_id FOR UPDATE;
     PERFORM FROM reservations r WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
       ORDER BY r.id FOR UPDATE;
-    PERFORM FROM reservations r
-      CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
-      JOIN seats s ON s.section_id = r.section_id AND s.seat_no = w.seat_no
-      WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
-      ORDER BY s.section_id, s.seat_no FOR UPDATE OF s;
+    PERFORM FROM (
+        SELECT r.section_id, w.seat_no FROM reservations r
+        CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
+        WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
+        ORDER BY r.section_id, w.seat_no) w
+      CROSS JOIN LATERAL (
+        SELECT FROM seats s WHERE s.section_id = w.section_id AND s.seat_no = w.seat_no
+        FOR UPDATE) s;
     RETURN true;
   END IF;
 
@@ -387,17 +581,15 @@ BEGIN
     RETURN false;
   END IF;
 
-  SELECT count(*) INTO there FROM reservations r
+  RETURN NOT EXISTS (
+    SELECT FROM reservations r
     CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
-    JOIN seats s ON s.section_id = r.section_id AND s.seat_no = w.seat_no
-    WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED');
-  PERFORM FROM reservations r
-    CROSS JOIN LATERAL unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
-    JOIN seats s ON s.section_id = r.section_id AND s.seat_no = w.seat_no
-    WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED')
-    ORDER BY s.section_id, s.seat_no FOR UPDATE OF s SKIP LOCKED;
-  GET DIAGNOSTICS locked = ROW_COUNT;
-  RETURN locked = there;
+    LEFT JOIN LATERAL (
+      SELECT true AS is_locked FROM seats s
+      WHERE s.section_id = r.section_id AND s.seat_no = w.seat_no FOR UPDATE SKIP LOCKED) s ON true
+    WHERE r.id = ANY(a_ids) AND r.status IN ('HELD','CONFIRMED') AND s.is_locked IS NULL
+      AND (SELECT true FROM seats t
+           WHERE t.section_id = r.section_id AND t.seat_no = w.seat_no));
 END $$;
 
 -- A live reservation becomes a_final; buyer, seats, row and fact follow. Returns what its buyer still
@@ -420,9 +612,11 @@ BEGIN
     SET state = CASE WHEN a_final = 'CONFIRMED' THEN 'CONFIRMED' ELSE 'AVAILABLE' END,
       reservation_id = CASE WHEN a_final = 'CONFIRMED' THEN s.reservation_id END,
       version = s.version + 1
-    WHERE s.section_id = r.section_id
-      AND s.seat_no = ANY(string_to_array(r.seats, ',')::BIGINT[])
-      AND s.reservation_id = r.id AND s.state = r.status;
+    FROM unnest(string_to_array(r.seats, ',')::BIGINT[]) AS w(seat_no)
+    CROSS JOIN LATERAL (
+      SELECT t.ctid AS place FROM seats t
+      WHERE t.section_id = r.section_id AND t.seat_no = w.seat_no OFFSET 0) o
+    WHERE s.ctid = o.place AND s.reservation_id = r.id AND s.state = r.status;
   GET DIAGNOSTICS changed = ROW_COUNT;
   IF changed <> r.seat_count THEN
     RAISE EXCEPTION 'a reservation without its seats' USING ERRCODE = 'AD002';
@@ -508,10 +702,11 @@ BEGIN
       confirmed_by := CASE WHEN became = 'CONFIRMED' THEN r.seat_count
                            WHEN r.status = 'CONFIRMED' THEN -r.seat_count ELSE 0 END;
     END IF;
-    -- The purchase is done when nothing else is held; then the place is given back.
+    -- The purchase is done when nothing else is held; then the place is given back. (Who has such a
+    -- time and has not finished is ACTIVE.)
     IF became = 'CONFIRMED' AND still_held = 0 THEN
       UPDATE queue_entries q SET status = 'COMPLETED', finished_at = a_now
-        WHERE q.event_id = r.event_id AND q.seq = r.entry_seq AND q.status = 'ACTIVE'
+        WHERE q.event_id = r.event_id AND q.seq = r.entry_seq AND q.finished_at IS NULL
           AND q.active_expires_at > a_now;
       completed := FOUND;
     END IF;
@@ -547,21 +742,25 @@ BEGIN
 END $$;
 
 -- The counts of sections follow what a transaction did to their seats, last of all, for these rows
--- are what everybody wants. a_highest is the highest seat that was taken (0: none was): a section
--- that has gone, has shrunk or has no such room lets the transaction fail, to be judged again.
+-- are what everybody wants. a_highest is the highest seat that was taken (0: none was), a_by_ledger
+-- and a_by_hot are how many holds need a section of mode `seat`, or of another one: a section that
+-- has gone, has shrunk, has no such room or is no longer of that mode lets the transaction fail, to
+-- be judged again.
 CREATE FUNCTION ledger_tally_1(
-  a_sections BIGINT[], a_held BIGINT[], a_confirmed BIGINT[], a_highest BIGINT[]
+  a_sections BIGINT[], a_held BIGINT[], a_confirmed BIGINT[], a_highest BIGINT[],
+  a_by_ledger BIGINT[], a_by_hot BIGINT[]
 ) RETURNS TABLE(capacity BIGINT, taken_before BIGINT, is_removed BOOLEAN) LANGUAGE plpgsql AS $$
 DECLARE
   a RECORD;
 BEGIN
   FOR a IN
-    SELECT * FROM unnest(a_sections, a_held, a_confirmed, a_highest)
-      AS u(id, held, confirmed, highest) ORDER BY id
+    SELECT * FROM unnest(a_sections, a_held, a_confirmed, a_highest, a_by_ledger, a_by_hot)
+      AS u(id, held, confirmed, highest, by_ledger, by_hot) ORDER BY id
   LOOP
     UPDATE sections c SET held = c.held + a.held, confirmed = c.confirmed + a.confirmed
       WHERE c.id = a.id AND (a.highest = 0 OR (c.removed_version IS NULL
         AND c.capacity >= a.highest
+        AND CASE c.mode WHEN 'seat' THEN a.by_hot ELSE a.by_ledger END = 0
         AND c.held + c.confirmed + a.held + a.confirmed <= c.capacity))
       RETURNING c.capacity, c.held + c.confirmed - a.held - a.confirmed,
         c.removed_version IS NOT NULL INTO capacity, taken_before, is_removed;

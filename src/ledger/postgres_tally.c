@@ -24,7 +24,9 @@ struct pg_section_count {
     int64_t key;
     int64_t held;
     int64_t confirmed;
-    int64_t highest; /* seat that was taken */
+    int64_t highest;   /* seat that was taken */
+    int64_t by_ledger; /* holds that need mode `seat`, and those that need another one */
+    int64_t by_hot;
     int64_t capacity;
     int64_t taken; /* before the transaction, then change by change */
     bool removed;
@@ -79,27 +81,34 @@ static void add_up(const struct pg_tally *t, struct counts *c) {
         if (change->hold == NULL) continue;
         const struct reservation *r = change->hold->wanted;
         if (r->seats[r->seat_count - 1] > s->highest) s->highest = r->seats[r->seat_count - 1];
+        s->by_ledger += !strategy_suits(r->strategy, false);
+        s->by_hot += !strategy_suits(r->strategy, true);
     }
 }
 
 static bool write_counts(struct pg *db, struct counts *c) {
     struct pg_array keys = {0}, held = {0}, confirmed = {0}, highest = {0};
+    struct pg_array by_ledger = {0}, by_hot = {0};
     struct pg_rows rows;
     for (size_t i = 0; i < c->count; i++) {
         pg_array_i64(&keys, c->all[i].key);
         pg_array_i64(&held, c->all[i].held);
         pg_array_i64(&confirmed, c->all[i].confirmed);
         pg_array_i64(&highest, c->all[i].highest);
+        pg_array_i64(&by_ledger, c->all[i].by_ledger);
+        pg_array_i64(&by_hot, c->all[i].by_hot);
     }
     bool ok = pg_query(db, &rows,
                        "SELECT capacity, taken_before, is_removed"
-                       " FROM ledger_tally_1($1, $2, $3, $4)",
+                       " FROM ledger_tally_1($1, $2, $3, $4, $5, $6)",
                        pg_cell_array(&keys), pg_cell_array(&held), pg_cell_array(&confirmed),
-                       pg_cell_array(&highest));
+                       pg_cell_array(&highest), pg_cell_array(&by_ledger), pg_cell_array(&by_hot));
     pg_array_deinit(&keys);
     pg_array_deinit(&held);
     pg_array_deinit(&confirmed);
     pg_array_deinit(&highest);
+    pg_array_deinit(&by_ledger);
+    pg_array_deinit(&by_hot);
     for (size_t i = 0; ok && i < c->count && pg_next(&rows); i++) {
         c->all[i].capacity = pg_i64(&rows, 0);
         c->all[i].taken = pg_i64(&rows, 1);

@@ -39,6 +39,11 @@ static void cancel_undo(struct ledger_cancel *cancel) {
     cancel->expired = false;
 }
 
+enum sale_kind sale_kind_of(str kind) {
+    if (str_eq(kind, STR("HELD"))) return SALE_TAKEN;
+    return str_eq(kind, STR("SOLD_OUT")) ? SALE_SOLD_OUT : SALE_GIVEN_BACK;
+}
+
 void record_undo(struct ledger_record *r) {
     switch (r->kind) {
     case LEDGER_EVENT_PUT:

@@ -9,6 +9,9 @@
 
 #include "port/ledger.h"
 
+/* By the kind of a fact. */
+enum sale_kind sale_kind_of(str kind);
+
 /* The record's transaction is gone: so is what it was to say. */
 void record_undo(struct ledger_record *r);
 /* Forgets an answer that was read. `i` may be NULL. */

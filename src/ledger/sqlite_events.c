@@ -113,13 +113,15 @@ static int event_read(struct db *db, int64_t key, struct event **out) {
     return rc;
 }
 
-static int read_next(struct db *db, int64_t *key, const struct ledger_reader *reader) {
+/* Of those that have this version, or a later one. */
+static int read_next(struct db *db, int64_t *key, int64_t version,
+                     const struct ledger_reader *reader) {
     int64_t next = 0;
     struct event *e = NULL;
     int rc = db_number(db, &next,
                        "SELECT id FROM events WHERE id > ?1 AND deleted_at IS NULL"
-                       " ORDER BY id LIMIT 1",
-                       cell_i64(*key));
+                       " AND version >= ?2 ORDER BY id LIMIT 1",
+                       cell_i64(*key), cell_i64(version));
     *key = next;
     if (rc == SQLITE_OK && next > 0) rc = event_read(db, next, &e);
     if (rc == SQLITE_CORRUPT)
@@ -133,12 +135,16 @@ static int read_next(struct db *db, int64_t *key, const struct ledger_reader *re
     return rc;
 }
 
-int events_read(struct db *db, const struct ledger_reader *reader) {
+static int events_tell(struct db *db, int64_t version, const struct ledger_reader *reader) {
     int64_t key = 0;
     int rc;
-    do rc = read_next(db, &key, reader);
+    do rc = read_next(db, &key, version, reader);
     while (rc == SQLITE_OK && key > 0);
     return rc;
+}
+
+int events_read(struct db *db, const struct ledger_reader *reader) {
+    return events_tell(db, 0, reader);
 }
 
 static void list_event(void *to, struct event *e) {
@@ -149,10 +155,10 @@ static void list_event(void *to, struct event *e) {
 
 static int list_removed(struct db *db, struct ledger_events_read *read) {
     sqlite3_stmt *rows = NULL;
-    int rc = db_query_cells(db, &rows,
-                            "SELECT id, version, type, external_id FROM events"
-                            " WHERE deleted_at IS NOT NULL",
-                            NULL, 0);
+    int rc = db_query(db, &rows,
+                      "SELECT id, version, type, external_id FROM events"
+                      " WHERE deleted_at IS NOT NULL AND version >= ?1",
+                      cell_i64(read->known_mark));
     while (db_next(rows, &rc)) {
         struct removed_event e = {.key = sqlite3_column_int64(rows, 0),
                                   .version = sqlite3_column_int64(rows, 1)};
@@ -173,7 +179,8 @@ static void list_free(struct ledger_events_read *read) {
     mem_free(read->removed);
 }
 
-/* Versions only grow, so their sum tells any change. */
+/* A version is the number of an act. So the mark is the number that the next act has at the least:
+ * whatever has it or a later one is news to who was told so. The last act is never forgotten. */
 int events_news(struct db *db, struct ledger_events_read *read) {
     read->events = NULL;
     read->count = 0;
@@ -182,11 +189,12 @@ int events_news(struct db *db, struct ledger_events_read *read) {
     read->mark = 0;
     int rc = db_exec(db, "BEGIN");
     if (rc == SQLITE_OK)
-        rc = db_number_cells(db, &read->mark, "SELECT 1 + coalesce(sum(version), 0) FROM events",
-                             NULL, 0);
+        rc =
+            db_number_cells(db, &read->mark, "SELECT 1 + coalesce(max(id), 0) FROM audit", NULL, 0);
     bool is_news = read->mark != read->known_mark;
     if (rc == SQLITE_OK && is_news)
-        rc = events_read(db, &(struct ledger_reader){.on_event = list_event, .to = read});
+        rc = events_tell(db, read->known_mark,
+                         &(struct ledger_reader){.on_event = list_event, .to = read});
     if (rc == SQLITE_OK && is_news) rc = list_removed(db, read);
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
     if (rc != SQLITE_OK) list_free(read);

@@ -67,3 +67,27 @@ int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed) {
                     cell_i64(relayed->ids[i]), cell_i64(relayed->now_ms));
     return rc;
 }
+
+/* There is one writer: numbers come in the order of commits. */
+int sales_read(struct db *db, struct ledger_sales_read *read) {
+    sqlite3_stmt *rows = NULL;
+    read->count = 0;
+    int rc = db_query(db, &rows,
+                      "SELECT f.id, f.kind, f.event_id, f.seat_count, f.at, r.created_at"
+                      " FROM facts f LEFT JOIN reservations r ON r.id = f.reservation_id"
+                      " WHERE f.id > ?1 AND f.kind <> 'CONFIRMED'"
+                      " AND (f.kind = 'SOLD_OUT' OR r.id NOT NULL) ORDER BY f.id LIMIT ?2",
+                      cell_i64(read->mark.id), cell_i64((int64_t)read->max));
+    while (db_next(rows, &rc)) {
+        struct sale *s = &read->sales[read->count++];
+        *s = (struct sale){.mark = {.id = sqlite3_column_int64(rows, 0)},
+                           .kind = sale_kind_of(column_str(rows, 1)),
+                           .event_key = sqlite3_column_int64(rows, 2),
+                           .seats = sqlite3_column_int64(rows, 3),
+                           .at_ms = sqlite3_column_int64(rows, 4),
+                           .taken_ms = sqlite3_column_int64(rows, 5)};
+        read->mark = s->mark;
+    }
+    if (rows != NULL) sqlite3_reset(rows);
+    return rc;
+}

@@ -36,7 +36,7 @@ static int tally_section(struct db *db, struct tally *t, const struct reservatio
     int rc = t->count == TALLY_SECTIONS_MAX ? tally_write(db, t) : SQLITE_OK;
     if (rc == SQLITE_OK)
         rc = db_query(db, &rows,
-                      "SELECT c.capacity, c.held + c.confirmed, e.max_per_user"
+                      "SELECT c.capacity, c.held + c.confirmed, e.max_per_user, c.mode = 'seat'"
                       " FROM sections c JOIN events e ON e.id = c.event_id"
                       " WHERE c.id = ?1 AND c.event_id = ?2 AND c.removed_version IS NULL",
                       cell_i64(r->section_key), cell_i64(r->event_key));
@@ -46,7 +46,8 @@ static int tally_section(struct db *db, struct tally *t, const struct reservatio
                                        .event_key = r->event_key,
                                        .capacity = sqlite3_column_int64(rows, 0),
                                        .taken = sqlite3_column_int64(rows, 1),
-                                       .max_per_user = sqlite3_column_int64(rows, 2)};
+                                       .max_per_user = sqlite3_column_int64(rows, 2),
+                                       .ledger_decides = sqlite3_column_int(rows, 3) != 0};
     }
     return rc;
 }
@@ -151,6 +152,10 @@ static int judge_new(struct db *db, struct ledger_hold *hold, const struct secti
     bool active = false;
     if (s == NULL) {
         hold->record.result = ERR_SECTION_NOT_FOUND;
+        return SQLITE_OK;
+    }
+    if (!strategy_suits(r->strategy, s->ledger_decides)) {
+        hold->record.result = ERR_STRATEGY_NOT_ALLOWED;
         return SQLITE_OK;
     }
     struct buyer_seats has = buyers_count(db->buyers, r->event_key, str_of(r->user));

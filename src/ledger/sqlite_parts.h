@@ -80,6 +80,7 @@ struct tally {
         int64_t section_key;
         int64_t event_key;
         int64_t capacity;
+        bool ledger_decides; /* it is of mode `seat` */
         int64_t max_per_user;
         int64_t taken; /* as its row says */
         int64_t added;
@@ -142,6 +143,7 @@ int fact_add(struct db *db, const struct reservation *r, enum reservation_status
 /* --- sqlite_facts.c --- */
 
 int facts_read(struct db *db, struct ledger_facts_read *read);
+int sales_read(struct db *db, struct ledger_sales_read *read);
 int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed);
 
 /* --- sqlite_idempotency.c --- */

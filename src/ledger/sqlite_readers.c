@@ -28,6 +28,8 @@ static int answer_of(struct db *db, struct ledger_record *r) {
         return idempotency_get(db, (struct ledger_idempotency_get *)r);
     case LEDGER_FACTS_READ:
         return facts_read(db, (struct ledger_facts_read *)r);
+    case LEDGER_SALES_READ:
+        return sales_read(db, (struct ledger_sales_read *)r);
     case LEDGER_AUDIT_PAGE:
         return answer_page(db, (struct ledger_audit_page *)r);
     case LEDGER_EVENTS_READ:

@@ -25,10 +25,12 @@ struct hot_op {
 };
 
 #define HOT_IDENTITY_BYTES 128
+#define HOT_FILLING_BYTES 64
 
 struct hot_life {
     uint32_t epoch;                    /* 0: the store was never filled, or has forgotten it */
     char identity[HOT_IDENTITY_BYTES]; /* of the run of the store: another one after a restart */
+    char filling[HOT_FILLING_BYTES];   /* who last began to fill the store, as hot_look found it */
 };
 
 /* Who hears what happens elsewhere. On a thread of the store's own; short. */
@@ -86,7 +88,8 @@ static inline enum err hot_look(struct hot *h, struct hot_life *out) {
 }
 
 /* The store forgets everything. Then the restoring functions of queues and seats fill it, for the
- * life that begins with hot_rebuilt. Fails if the store is no longer the run that `life` names. */
+ * life that begins with hot_rebuilt. Fails if the store is no longer the run that `life` names, or
+ * if somebody has begun to fill it since hot_look told `life.filling`. */
 static inline enum err hot_rebuild(struct hot *h, const struct hot_life *life) {
     return h->ops->rebuild(h, life);
 }

@@ -29,6 +29,7 @@
 #include "core/event.h"
 #include "core/queue.h"
 #include "core/reservation.h"
+#include "core/sale.h"
 #include "core/seat_map.h"
 #include "port/hot.h"
 
@@ -54,6 +55,7 @@ enum ledger_kind {
     LEDGER_EVENTS_READ,
     LEDGER_WAITING_READ,
     LEDGER_FACTS_READ,
+    LEDGER_SALES_READ,
     LEDGER_AUDIT_PAGE,
 };
 
@@ -190,6 +192,8 @@ struct idempotency {
  * A new reservation, HELD since created_ms. Refused, in this order, with
  *   CONFLICT           the id is another reservation's, or was undone
  *   SECTION_NOT_FOUND  the event has no such section, or no longer
+ *   STRATEGY_NOT_ALLOWED
+ *                      the strategy is not for that mode (strategy_suits): it has changed since
  *   LIMIT_EXCEEDED     the user would have more live seats of the event than its max_per_user
  *   NOT_ACTIVE         the entry is not the user's, not ACTIVE, or past its time at created_ms
  *   LOCK_LOST          a seat was written under a higher fence than the one it has here
@@ -315,12 +319,12 @@ struct removed_event {
     char id[EVENT_ID_BYTES_MAX + 1];
 };
 
-/* Asked, not submitted: every event, and every deleted one that the ledger still knows of; unless
- * nothing has changed since the asker was told `known_mark`. */
+/* Asked, not submitted: every event, and every deleted one that the ledger still knows of, that has
+ * changed since the asker was told `known_mark`. */
 struct ledger_events_read {
     struct ledger_record record;
     int64_t known_mark;    /* 0: never asked before */
-    int64_t mark;          /* out: another one after any change; never 0. The same: that is all */
+    int64_t mark;          /* out: a higher one after any change; never 0. The same: that is all */
     struct event **events; /* out: mem_free each, and the array */
     size_t count;
     struct removed_event *removed; /* out: mem_free when done */
@@ -365,6 +369,17 @@ struct ledger_facts_relayed {
     int64_t now_ms;
     const int64_t *ids;
     size_t count;
+};
+
+/* Asked, not submitted: what was sold behind the mark, in the order of marks. A transaction that is
+ * under way keeps back what is behind it, so that nothing ever comes before a mark that was told. A
+ * reservation that retention has removed is left out: it was taken and given back long ago. */
+struct ledger_sales_read {
+    struct ledger_record record;
+    struct sale_mark mark; /* out too: that of the last one that is told */
+    struct sale *sales;    /* out: room for `max` */
+    size_t max;
+    size_t count; /* out */
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when
@@ -426,6 +441,7 @@ struct ledger_ops {
     enum err (*life)(struct ledger *l, struct hot_life *out);
     enum err (*life_begin)(struct ledger *l, const struct hot_life *before, uint32_t *epoch,
                            bool *is_ours);
+    enum err (*life_renew)(struct ledger *l);
     enum err (*life_end)(struct ledger *l, const struct hot_life *life);
     void (*health)(struct ledger *l, struct ledger_health *out);
     void (*close)(struct ledger *l);
@@ -465,21 +481,29 @@ static inline uint32_t ledger_epoch(struct ledger *l) {
 }
 
 /* Where several nodes share the hot store: in which life it should be. An identity that is empty:
- * somebody fills it, or died doing so. These three block, and are of one thread; NULL in a ledger
- * that is one process's own. */
+ * somebody fills it, or died doing so. These four block, one at a time; NULL in a ledger that is
+ * one process's own. */
 static inline enum err ledger_life(struct ledger *l, struct hot_life *out) {
     return l->ops->life(l, out);
 }
 
 /* The next life begins, unless `before` is no longer the last one, or another node is filling the
  * store right now: then it is not ours. It is over when all records of the lives before have ended,
- * and no more of them are taken. Ours to fill until life_end, or until this node is gone. */
+ * and no more of them are taken. Ours to fill until life_end, or until this node is gone, or was
+ * silent for some ten seconds. */
 static inline enum err ledger_life_begin(struct ledger *l, const struct hot_life *before,
                                          uint32_t *epoch, bool *is_ours) {
     return l->ops->life_begin(l, before, epoch, is_ours);
 }
 
-/* The store is filled; or, with an empty identity, it could not be. */
+/* It is still being filled. Fails when it is no longer ours, or that can't be told: who goes on all
+ * the same is refused by the store, and by life_end. */
+static inline enum err ledger_life_renew(struct ledger *l) {
+    return l->ops->life_renew(l);
+}
+
+/* The store is filled; or, with an empty identity, it could not be. RECOVERING: another life has
+ * begun since. */
 static inline enum err ledger_life_end(struct ledger *l, const struct hot_life *life) {
     return l->ops->life_end(l, life);
 }

@@ -10,6 +10,8 @@
 /* How often it looks when nothing is suspected, and how soon again when the store is in no life. */
 #define LOOK_MS 1000
 #define RETRY_MS 100
+/* How often a node that fills the store says so: well before it counts as silent. */
+#define RENEW_MS 2000
 /* Numbers that a life may have given out without the ledger's knowing are not given out again. */
 #define SEQ_SKIP 1000
 
@@ -33,6 +35,57 @@ static void open_life(struct keeper *k, const struct hot_life *life) {
     log_info(msg("the hot store is open"), kv_i64("epoch", life->epoch));
 }
 
+static void wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(wake, lock, &until);
+}
+
+/* Whatever the filling waits for just now, the ledger hears that this node is there: on a thread
+ * beside it, which stands still when the node does. */
+static void *renew(void *arg) {
+    struct keeper *k = arg;
+    pthread_mutex_lock(&k->lock);
+    while (k->fills) {
+        wait_until(&k->filled, &k->lock, RENEW_MS);
+        if (!k->fills) break;
+        pthread_mutex_unlock(&k->lock);
+        enum err failed = ledger_life_renew(k->events->ledger);
+        pthread_mutex_lock(&k->lock);
+        if (failed != ERR_OK) break; /* whoever fills finds out at the end */
+    }
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+static enum err fill_store(struct events *ev, const struct hot_life *life) {
+    enum err failed = hot_rebuild(ev->hot, life);
+    if (failed != ERR_OK) return failed;
+    failed = recovery_run(ev, clock_wall_ms(), SEQ_SKIP);
+    enum err unfinished = hot_rebuilt(ev->hot);
+    return failed != ERR_OK ? failed : unfinished;
+}
+
+static enum err fill_renewing(struct keeper *k, const struct hot_life *life) {
+    pthread_t thread;
+    k->fills = true;
+    bool renews = pthread_create(&thread, NULL, renew, k) == 0;
+    if (!renews) log_warn(msg("cannot start a thread: the filling of the hot store must be quick"));
+    enum err failed = fill_store(k->events, life);
+    pthread_mutex_lock(&k->lock);
+    k->fills = false;
+    pthread_cond_signal(&k->filled);
+    pthread_mutex_unlock(&k->lock);
+    if (renews) pthread_join(thread, NULL);
+    return failed;
+}
+
 /* The store as it is now gets a life, filled from the ledger; `before` is the last one there was.
  * False: somebody else sees to it, or it failed. */
 static bool fill(struct keeper *k, const struct hot_life *before, struct hot_life *life) {
@@ -42,10 +95,7 @@ static bool fill(struct keeper *k, const struct hot_life *before, struct hot_lif
     if (failed != ERR_OK || !is_ours) return false;
     int64_t began_ns = clock_steady_ns();
     log_info(msg("rebuilding the hot store from the ledger"), kv_i64("epoch", life->epoch));
-    failed = hot_rebuild(ev->hot, life);
-    if (failed == ERR_OK) failed = recovery_run(ev, clock_wall_ms(), SEQ_SKIP);
-    enum err unfinished = hot_rebuilt(ev->hot);
-    if (failed == ERR_OK) failed = unfinished;
+    failed = fill_renewing(k, life);
     if (failed != ERR_OK) life->identity[0] = '\0';
     enum err unknown = ledger_life_end(ev->ledger, life);
     if (failed == ERR_OK) failed = unknown;
@@ -98,18 +148,6 @@ static bool look(struct keeper *k) {
     return is_alive;
 }
 
-static void wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    pthread_cond_timedwait(wake, lock, &until);
-}
-
 static void *run(void *arg) {
     struct keeper *k = arg;
     pthread_mutex_lock(&k->lock);
@@ -130,6 +168,7 @@ void keeper_init(struct keeper *k) {
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&k->wake, &steady);
+    pthread_cond_init(&k->filled, &steady);
     pthread_condattr_destroy(&steady);
     pthread_mutex_init(&k->lock, NULL);
 }
@@ -149,6 +188,7 @@ void keeper_stop(struct keeper *k) {
 
 void keeper_deinit(struct keeper *k) {
     pthread_cond_destroy(&k->wake);
+    pthread_cond_destroy(&k->filled);
     pthread_mutex_destroy(&k->lock);
 }
 

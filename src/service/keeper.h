@@ -23,7 +23,9 @@ struct keeper {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
+    pthread_cond_t filled;
     bool suspects; /* under lock: look again, soon */
+    bool fills;    /* under lock */
     bool stopping; /* under lock */
     bool runs;
     struct hot_life life; /* that is open; epoch 0: none */

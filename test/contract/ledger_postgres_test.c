@@ -17,10 +17,18 @@ static void void_entry(struct harness *h, int64_t event_key, uint64_t seq) {
                 (long long)event_key, (long long)seq);
 }
 
+static void forget_event(struct harness *h, int64_t event_key) {
+    (void)h;
+    scratch_sql(postgres_database(), "DELETE FROM sections WHERE event_id = %lld",
+                (long long)event_key);
+    scratch_sql(postgres_database(), "DELETE FROM events WHERE id = %lld", (long long)event_key);
+}
+
 int main(void) {
     static const struct ledger_adapter postgres = {.open = postgres_open,
                                                    .take_seat = take_seat,
                                                    .void_entry = void_entry,
+                                                   .forget_event = forget_event,
                                                    .writes_beside = true};
     int failed = ledger_suite_run(&postgres) + ledger_queue_suite_run(&postgres) +
                  ledger_hold_suite_run(&postgres) + ledger_reservation_suite_run(&postgres) +

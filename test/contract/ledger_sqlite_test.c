@@ -21,9 +21,16 @@ static void void_entry(struct harness *h, int64_t event_key, uint64_t seq) {
         (long long)event_key, (long long)seq);
 }
 
+static void forget_event(struct harness *h, int64_t event_key) {
+    raw_sql(h, "DELETE FROM sections WHERE event_id = %lld", (long long)event_key);
+    raw_sql(h, "DELETE FROM events WHERE id = %lld", (long long)event_key);
+}
+
 int main(void) {
-    static const struct ledger_adapter sqlite = {
-        .open = open_sqlite, .take_seat = take_seat, .void_entry = void_entry};
+    static const struct ledger_adapter sqlite = {.open = open_sqlite,
+                                                 .take_seat = take_seat,
+                                                 .void_entry = void_entry,
+                                                 .forget_event = forget_event};
     return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite) +
            ledger_hold_suite_run(&sqlite) + ledger_reservation_suite_run(&sqlite) +
            ledger_nodes_suite_run(&sqlite) + ledger_facts_suite_run(&sqlite) +

@@ -27,7 +27,7 @@
 enum { MEMORY, REDIS, STORES };
 
 /* What the history knows of an event. */
-struct sale {
+struct door {
     struct event event;
     struct section sections[2];
     uint64_t seq; /* the highest that was seen */
@@ -35,20 +35,20 @@ struct sale {
 };
 
 static struct store stores[STORES];
-static struct sale sales[EVENTS];
-static struct sale *sale; /* of this step */
+static struct door doors[EVENTS];
+static struct door *door; /* of this step */
 static int64_t now_ms;
 static struct heard heard[STORES][HEARD_MOST];
 static size_t heard_count[STORES];
 
 static int64_t key(void) {
-    return sale->event.key;
+    return door->event.key;
 }
 
 /* Mostly one of the latest, for those are live. */
 static uint64_t some_seq(void) {
     if (one_in(30)) return (uint64_t)between(0, INT64_C(1) << 47);
-    int64_t last = (int64_t)sale->seq;
+    int64_t last = (int64_t)door->seq;
     int64_t low = one_in(3) || last < 100 ? 0 : last - 100;
     return (uint64_t)between(low, last + 1);
 }
@@ -159,7 +159,7 @@ static void enter(void) {
     same_seats(&a->seats, &b->seats);
     if (a->outcome != ENTER_TAKEN && a->outcome != ENTER_THERE) return;
     same_place(&a->place, &b->place);
-    if (a->place.seq > sale->seq) sale->seq = a->place.seq;
+    if (a->place.seq > door->seq) door->seq = a->place.seq;
 }
 
 /* Most of the latest, or one; in any order. */
@@ -263,20 +263,20 @@ static void make_rules(struct event *e) {
 
 /* Also with versions that are no news. */
 static void configure(void) {
-    struct event e = sale->event;
+    struct event e = door->event;
     e.version += between(-1, 2);
     make_rules(&e);
     for (int s = 0; s < STORES; s++) step_configure(&stores[s], &e);
-    if (e.version > sale->event.version && !sale->removed) sale->event = e;
+    if (e.version > door->event.version && !door->removed) door->event = e;
 }
 
 /* Then there are only old news of it. */
 static void remove_sale(void) {
-    int64_t version = sale->event.version + between(-1, 2);
+    int64_t version = door->event.version + between(-1, 2);
     for (int s = 0; s < STORES; s++) step_remove(&stores[s], key(), version);
-    if (version < sale->event.version) return;
-    sale->removed = true;
-    sale->event.version = version - 2;
+    if (version < door->event.version) return;
+    door->removed = true;
+    door->event.version = version - 2;
 }
 
 static void pass_time(void) {
@@ -292,8 +292,8 @@ static void pass_time(void) {
 
 static void one_step(void) {
     int64_t dice = between(0, 999);
-    sale = &sales[between(0, EVENTS - 1)];
-    if (dice < 350 && sale->seq < SEQ_MOST)
+    door = &doors[between(0, EVENTS - 1)];
+    if (dice < 350 && door->seq < SEQ_MOST)
         enter();
     else if (dice < 500)
         settle();
@@ -314,15 +314,15 @@ static void one_step(void) {
 }
 
 static void begin_sale(int i) {
-    sale = &sales[i];
-    *sale = (struct sale){.event = {.key = 40 + i, .version = 1},
+    door = &doors[i];
+    *door = (struct door){.event = {.key = 40 + i, .version = 1},
                           .sections = {{.key = 10 * i + 1, .id = "A", .capacity = 20 + i},
                                        {.key = 10 * i + 2, .id = "B", .capacity = 7}}};
-    sale->event.sections = sale->sections;
-    sale->event.section_count = 2;
-    make_rules(&sale->event);
-    sale->event.state = EVENT_OPEN;
-    for (int s = 0; s < STORES; s++) step_configure(&stores[s], &sale->event);
+    door->event.sections = door->sections;
+    door->event.section_count = 2;
+    make_rules(&door->event);
+    door->event.state = EVENT_OPEN;
+    for (int s = 0; s < STORES; s++) step_configure(&stores[s], &door->event);
 }
 
 static void run_history(uint64_t the_seed) {
@@ -335,7 +335,7 @@ static void run_history(uint64_t the_seed) {
     for (step = 0; step < STEPS; step++) {
         one_step();
         if (!one_in(3)) continue;
-        sale = &sales[between(0, EVENTS - 1)];
+        door = &doors[between(0, EVENTS - 1)];
         struct queue_counts a = step_counts(&stores[MEMORY], key());
         struct queue_counts b = step_counts(&stores[REDIS], key());
         same_counts(&a, &b);

@@ -472,6 +472,98 @@ static void of_a_removed_event_a_mark_is_left_for_a_day(void **state) {
     assert_int_equal(step_settle_enter(&f->s, KEY, 2, true).status, ENTRY_NONE);
 }
 
+#define NEXT_KEY 9
+
+/* As another node has made it, under the name of the one that it has removed. */
+static struct event made_again(struct fixture *f) {
+    struct event again = f->e;
+    snprintf(again.type, sizeof again.type, "TEST");
+    snprintf(again.id, sizeof again.id, "%d", KEY);
+    again.key = NEXT_KEY;
+    again.version = f->e.version + 2;
+    return again;
+}
+
+/* All that the store has, as one number. */
+static int64_t everything(struct fixture *f) {
+    redisReply *r = redisCommand(f->raw, "EVAL %s 0",
+                                 "local keys, all = redis.call('KEYS', '*'), ''"
+                                 " table.sort(keys)"
+                                 " for _, key in ipairs(keys) do"
+                                 "  all = redis.sha1hex(all .. key .. redis.call('DUMP', key))"
+                                 " end"
+                                 " return tonumber(string.sub(all, 1, 13), 16)");
+    assert_int_equal(r->type, REDIS_REPLY_INTEGER);
+    int64_t digest = r->integer;
+    freeReplyObject(r);
+    return digest;
+}
+
+static void who_means_an_event_that_was_made_again_since_changes_nothing(void **state) {
+    struct fixture *f = *state;
+    step_take_kept(&f->s, KEY, "ann", T0);
+    step_take_kept(&f->s, KEY, "bob", T0);
+    step_remove(&f->s, KEY, f->e.version + 1);
+    struct event again = made_again(f);
+    step_configure(&f->s, &again);
+    uint64_t cat = step_take_kept(&f->s, NEXT_KEY, "cat", T0);
+    int64_t before = everything(f);
+    /* By a node that has not heard of it. */
+    size_t count;
+    struct queue_counts counts;
+    assert_int_equal(step_enter(&f->s, KEY, STR("dan"), 8, T0).result, ERR_EVENT_NOT_FOUND);
+    assert_int_equal(step_enter(&f->s, KEY, STR("cat"), 8, T0).result, ERR_EVENT_NOT_FOUND);
+    assert_int_equal(step_admit_result(&f->s, KEY, T0 + 900 * SECOND, f->admitted, &count),
+                     ERR_EVENT_NOT_FOUND);
+    assert_int_equal(step_look_at(&f->s, KEY, NULL, 0, T0, &counts, NULL), ERR_EVENT_NOT_FOUND);
+    assert_false(step_end(&f->s, KEY, cat, ENTRY_LEFT));
+    assert_int_equal(everything(f), before);
+    assert_step_counts(&f->s, NEXT_KEY, 0, 1);
+}
+
+/* Made in the ledger, and the store is not told yet: soon it will be. */
+static void an_event_that_is_newer_than_the_store_knows_is_to_be_asked_for_again(void **state) {
+    struct fixture *f = *state;
+    struct event again = made_again(f);
+    store_meet(f->s.fixture, &again);
+    step_take_kept(&f->s, KEY, "ann", T0);
+    assert_int_equal(step_enter(&f->s, NEXT_KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
+    step_remove(&f->s, KEY, f->e.version + 1);
+    assert_int_equal(step_enter(&f->s, NEXT_KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
+    assert_int_equal(ask(f, "EXISTS admitone:{hot}:life"), 1); /* nothing was lost */
+    step_configure(&f->s, &again);
+    assert_int_equal(step_enter(&f->s, NEXT_KEY, STR("bob"), 8, T0).result, ERR_OK);
+}
+
+/* The entries of an event that was removed while the ledger was read. */
+static void what_is_restored_of_a_removed_event_is_not_its_successors(void **state) {
+    struct fixture *f = *state;
+    struct event again = made_again(f);
+    store_filling_begins(&f->s);
+    step_restore_event(&f->s, &again);
+    struct ledger_entry entry = {.event_key = KEY,
+                                 .seq = 3,
+                                 .user = STR("ann"),
+                                 .lane = LANE_DEFAULT,
+                                 .status = ENTRY_WAITING,
+                                 .joined_ms = T0};
+    uint32_t seat = 1;
+    struct live_reservation held = {.id = id_of(1),
+                                    .user = STR("ann"),
+                                    .entry_seq = 3,
+                                    .section_key = FLOOR,
+                                    .seats = &seat,
+                                    .seat_count = 1,
+                                    .status = RESERVATION_CONFIRMED};
+    queues_restore(f->s.queues, &entry);
+    seats_restore(f->s.seats, KEY, &held);
+    queues_recovered(f->s.queues, KEY, 1000, T0);
+    store_filling_ends(&f->s);
+    assert_step_counts(&f->s, NEXT_KEY, 0, 0);
+    assert_int_equal(step_take(&f->s, NEXT_KEY, "bob", T0), 1);
+    assert_int_equal(ask(f, "EXISTS claim:{TEST:7}"), 0);
+}
+
 /* A node that has not heard of the event being made, but of its removal. */
 static void a_removal_that_comes_first_is_remembered(void **state) {
     struct fixture *f = *state;
@@ -599,6 +691,9 @@ int main(void) {
         TEST(a_store_that_has_lost_an_event_is_told_of_none_before_it_is_filled_trap_31),
         TEST(what_an_earlier_life_has_left_of_an_event_is_forgotten),
         TEST(of_a_removed_event_a_mark_is_left_for_a_day),
+        TEST(who_means_an_event_that_was_made_again_since_changes_nothing),
+        TEST(an_event_that_is_newer_than_the_store_knows_is_to_be_asked_for_again),
+        TEST(what_is_restored_of_a_removed_event_is_not_its_successors),
         TEST(a_removal_that_comes_first_is_remembered),
         TEST(of_those_who_have_ended_only_the_last_are_known_trap_7),
         TEST(nodes_may_go_by_the_clock_of_the_store),

@@ -161,6 +161,39 @@ static void what_has_ended_leaves_nothing_behind(void **state) {
     assert_int_equal(ask(f, "KEYS section:*"), 0);
 }
 
+/* ---- an event that was made again ---- */
+
+#define NEXT_KEY 9
+
+/* By a node that has not heard that the event was removed, and another one made of its name. */
+static void who_means_an_event_that_was_made_again_since_gets_no_seats(void **state) {
+    struct fixture *f = *state;
+    struct store *s = &f->h.s;
+    struct event again = f->h.e;
+    uint64_t ann = hall_let_in(&f->h, "ann");
+    step_remove(s, KEY, f->h.e.version + 1);
+    snprintf(again.type, sizeof again.type, "TEST");
+    snprintf(again.id, sizeof again.id, "%d", KEY);
+    again.key = NEXT_KEY;
+    again.version += 2;
+    step_configure(s, &again);
+    uint64_t bob = step_take_kept(s, NEXT_KEY, "bob", T0);
+    struct claim_wish wish = {
+        .id = id_of(1), .user = STR("bob"), .entry_seq = bob, .section_key = FLOOR, .count = 2};
+    assert_int_equal(claim_any(s, 1, "ann", ann, FLOOR, 2).result, ERR_EVENT_NOT_FOUND);
+    assert_int_equal(step_claim(s, KEY, &wish, T0).result, ERR_EVENT_NOT_FOUND);
+    assert_int_equal(ask(f, "KEYS claim:*"), 0);
+    assert_int_equal(step_claim(s, NEXT_KEY, &wish, T0).result, ERR_OK);
+    char letters[5];
+    size_t count;
+    assert_int_equal(step_render(s, KEY, FLOOR, 1, letters, 4, &count), ERR_EVENT_NOT_FOUND);
+    assert_int_equal(step_render(s, NEXT_KEY, FLOOR, 1, letters, 4, &count), ERR_OK);
+    assert_string_equal(letters, "HHAA");
+    /* What is told of the old event's reservations is not about the new one's. */
+    assert_false(step_follow(s, KEY, 1, RESERVATION_CANCELLED));
+    assert_int_equal(step_section(s, NEXT_KEY, FLOOR).seats.held, 2);
+}
+
 /* ---- a large section ---- */
 
 static void a_million_seats_are_a_few_keys_and_shown_at_once(void **state) {
@@ -193,6 +226,7 @@ int main(void) {
         TEST(a_claim_whose_answer_was_lost_is_told_what_it_did),
         TEST(what_submit_refuses_is_undone_though_its_answer_was_lost_trap_26),
         TEST(what_has_ended_leaves_nothing_behind),
+        TEST(who_means_an_event_that_was_made_again_since_gets_no_seats),
         TEST(a_million_seats_are_a_few_keys_and_shown_at_once),
     };
 #undef TEST

@@ -6,7 +6,7 @@ import { after, before, describe } from 'node:test';
 import { SERVICES, holdCommits, homeOf, releaseCommits, servicesOf } from './support/cluster.mjs';
 import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
-import { call, concert, isCluster, ledgerFlags, pause, run, start, test, until } from './support/server.mjs';
+import { call, concert, isCluster, launch, ledgerFlags, pause, run, start, test, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
 assert.ok(isCluster, 'run it with ADMITONE_STACK=cluster');
@@ -301,8 +301,10 @@ test('nodes that stop and start again find what is in flight as it was (trap 31)
 describe('one thing asked of both nodes at once', () => {
   for (const strategy of STRATEGIES)
     test(`${strategy}: the same Idempotency-Key has one effect`, async () => {
-      const hall = await Hall.open(server, `KEY/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 100 });
+      const hall = await Hall.open(server, `KEY/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 2 });
       const ann = await hall.buyer('ann');
+      const refusals = () => metric(server, 'admitone_reservation_guard_refusals_total');
+      const before = await refusals();
       for (let round = 0; round < 10; round++) {
         const options = { headers: { 'idempotency-key': `${strategy} ${round}` } };
         const ask = (node) => at(node, hall).hold(ann, { quantity: 2, strategy }, options);
@@ -310,8 +312,43 @@ describe('one thing asked of both nodes at once', () => {
         for (const { status, text } of answers) assert.equal(status, 201, text);
         assert.equal(new Set(answers.map(({ json }) => json.id)).size, 1);
         assert.equal(hall.rows().length, round + 1);
+        assert.deepEqual(await hall.counts(), { available: 98, held: 2, confirmed: 0 });
+        if (round < 9) await hall.cancelled(ann, answers[0].json.id); // with one more she would be over the limit
       }
-      assert.deepEqual(await hall.counts(), { available: 80, held: 20, confirmed: 0 });
+      assert.equal(await refusals(), before, 'a replay is no refusal');
+      await assertHotIsLedger(hall);
+    });
+
+  // The section's row is locked by somebody else, so the first has written its hold and can't commit.
+  // The others wait for its rows, and see what has become of it only then; where there is a lock to be
+  // had first, they wait for that.
+  for (const strategy of STRATEGIES)
+    test(`${strategy}: and while the first to ask has not committed`, async () => {
+      const hall = await Hall.open(server, `SLOW/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 4 });
+      const ann = await hall.buyer('ann');
+      const { id } = await hall.held(ann, { quantity: 2, strategy });
+      await hall.cancelled(ann, id);
+      const refusals = () => metric(server, 'admitone_reservation_guard_refusals_total');
+      const before = await refusals();
+      const sessions = (where) => `pg_stat_activity WHERE datname = current_database() AND ${where}`;
+      const count = (where) => query(server.dataDir, `SELECT count(*) AS n FROM ${sessions(where)}`)[0].n;
+
+      const section = `SELECT s.id FROM sections s JOIN events e ON e.id = s.event_id WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}'`;
+      const lock = `BEGIN; SELECT FROM sections WHERE id = (${section}) FOR UPDATE; SELECT pg_sleep(60)`;
+      const psql = launch(['psql', homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
+      await until('the row is locked', () => count("wait_event = 'PgSleep'") === 1);
+      const ask = (node) => at(node, hall).hold(ann, { quantity: 2, strategy }, { headers: { 'idempotency-key': `slow ${strategy}` } });
+      const asked = [...server.nodes, ...server.nodes].map(ask);
+      const waiting = /lock$|adaptive/.test(strategy) ? 1 : asked.length;
+      await until('they wait for rows', () => count("wait_event_type = 'Lock'") >= waiting);
+      query(server.dataDir, `SELECT pg_terminate_backend(pid) FROM ${sessions("wait_event = 'PgSleep'")}`);
+      await psql.ended;
+
+      const answers = await Promise.all(asked);
+      for (const { status, text } of answers) assert.equal(status, 201, text);
+      assert.equal(new Set(answers.map(({ json }) => json.id)).size, 1);
+      assert.equal(hall.rows().length, 2);
+      assert.equal(await refusals(), before, 'a replay is no refusal');
       await assertHotIsLedger(hall);
     });
 

@@ -44,7 +44,8 @@ const epoch = () => redis('HGET', 'admitone:{hot}:life', 'epoch');
 const meta = 'queue:{CONCERT:1}:meta';
 
 // A function of the library, as an operator would call it.
-const call = (name, ...args) => redis('FCALL', `admitone_1_${name}`, 1, meta, epoch(), 0, ...args);
+const call = (name, ...args) =>
+  redis('FCALL', `admitone_2_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
 
 async function node(t, flags, args = []) {
   const dataDir = path.join(tempFolder(), 'data');

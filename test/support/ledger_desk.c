@@ -46,7 +46,8 @@ struct reservation *desk_wanted(const struct desk *d, uint64_t number, const cha
     r->section_key = d->event->sections[section].key;
     assert_true(str_copy(str_of(user), r->user, sizeof r->user));
     r->entry_seq = seq;
-    r->strategy = STRATEGY_ADAPTIVE;
+    bool ledger_decides = d->event->sections[section].mode == SECTION_MODE_SEAT;
+    r->strategy = ledger_decides ? STRATEGY_OPTIMISTIC : STRATEGY_ADAPTIVE;
     if (count > 0) memcpy(r->seats, seats, count * sizeof *seats);
     r->price = count * d->event->sections[section].price;
     memcpy(r->currency, d->event->currency, sizeof r->currency);

@@ -137,8 +137,7 @@ static void one_that_is_young_is_not_told_yet(void **state) {
 }
 
 /* It is of no reservation. */
-static void the_fact_that_all_is_sold_is_not_among_them(void **state) {
-    struct desk *d = *state;
+static void sell_out(struct desk *d) {
     struct event *small = test_event("1", 2);
     small->sections[0].capacity = 1;
     small->sections[1].capacity = 1;
@@ -146,6 +145,11 @@ static void the_fact_that_all_is_sold_is_not_among_them(void **state) {
     mem_free(small);
     assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
+}
+
+static void the_fact_that_all_is_sold_is_not_among_them(void **state) {
+    struct desk *d = *state;
+    sell_out(d);
     ASSERT_LEFT(d, 1, 2);
 }
 
@@ -177,6 +181,64 @@ static void more_than_fit_come_in_turns(void **state) {
     assert_int_equal(told, 2 * rounds);
 }
 
+/* ---- sales ---- */
+
+static size_t read_sales(struct desk *d, struct sale_mark *mark, struct sale *sales, size_t max) {
+    struct test_record r;
+    test_sales_read(&r, *mark, sales, max);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    *mark = r.sales_read.mark;
+    return r.sales_read.count;
+}
+
+static void assert_sale(const struct desk *d, const struct sale *s, enum sale_kind kind,
+                        int64_t seats, int64_t at_ms) {
+    assert_int_equal(s->kind, kind);
+    assert_int_equal(s->event_key, d->event->key);
+    assert_int_equal(s->seats, seats);
+    assert_int_equal(s->at_ms, at_ms);
+    if (kind != SALE_SOLD_OUT) assert_int_equal(s->taken_ms, DESK_HELD_MS);
+}
+
+static void what_was_sold_is_told_in_order_and_once(void **state) {
+    struct desk *d = *state;
+    struct sale sales[8];
+    struct sale_mark mark = {0};
+    assert_int_equal(read_sales(d, &mark, sales, 8), 0);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_true(desk_expire(d, 2, DESK_EXPIRES_MS + 1));
+    assert_int_equal(read_sales(d, &mark, sales, 8), 4);
+    assert_sale(d, &sales[0], SALE_TAKEN, 2, DESK_HELD_MS);
+    assert_sale(d, &sales[1], SALE_TAKEN, 1, DESK_HELD_MS);
+    assert_sale(d, &sales[2], SALE_GIVEN_BACK, 2, 2600);
+    assert_sale(d, &sales[3], SALE_GIVEN_BACK, 1, DESK_EXPIRES_MS + 1);
+    assert_int_equal(read_sales(d, &mark, sales, 8), 0);
+    assert_int_equal(desk_hold(d, 3, "c", 3, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(read_sales(d, &mark, sales, 8), 1);
+    /* Relayed or not, from the beginning it is all there. */
+    relay(d, (const int64_t[]){sales[0].mark.id}, 1);
+    mark = (struct sale_mark){0};
+    assert_int_equal(read_sales(d, &mark, sales, 3), 3);
+    assert_sale(d, &sales[2], SALE_GIVEN_BACK, 2, 2600);
+    assert_int_equal(read_sales(d, &mark, sales, 3), 2);
+    assert_sale(d, &sales[1], SALE_TAKEN, 1, DESK_HELD_MS);
+    assert_int_equal(read_sales(d, &mark, sales, 3), 0);
+}
+
+static void that_all_is_sold_is_told_behind_the_hold_that_did_it(void **state) {
+    struct desk *d = *state;
+    struct sale sales[8];
+    struct sale_mark mark = {0};
+    sell_out(d);
+    assert_int_equal(read_sales(d, &mark, sales, 8), 3);
+    assert_sale(d, &sales[0], SALE_TAKEN, 1, DESK_HELD_MS);
+    assert_sale(d, &sales[1], SALE_TAKEN, 1, DESK_HELD_MS);
+    assert_sale(d, &sales[2], SALE_SOLD_OUT, 0, DESK_HELD_MS);
+}
+
 int ledger_facts_suite_run(const struct ledger_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -187,6 +249,8 @@ int ledger_facts_suite_run(const struct ledger_adapter *of) {
         TEST(one_that_is_young_is_not_told_yet),
         TEST(the_fact_that_all_is_sold_is_not_among_them),
         TEST(more_than_fit_come_in_turns),
+        TEST(what_was_sold_is_told_in_order_and_once),
+        TEST(that_all_is_sold_is_told_behind_the_hold_that_did_it),
     };
 #undef TEST
     return cmocka_run_group_tests_name("ledger contract: facts", tests, NULL, NULL);

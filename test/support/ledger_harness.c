@@ -275,6 +275,15 @@ void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms) {
                               }};
 }
 
+void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *sales, size_t max) {
+    *r = (struct test_record){.sales_read = {
+                                  .record = {.kind = LEDGER_SALES_READ, .task.run = on_back},
+                                  .mark = mark,
+                                  .sales = sales,
+                                  .max = max,
+                              }};
+}
+
 void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
     if (r->record.kind == LEDGER_CONFIRM) mem_free(r->confirm.stored);

@@ -53,6 +53,7 @@ struct test_record {
         struct ledger_waiting_read waiting_read;
         struct ledger_facts_read facts_read;
         struct ledger_facts_relayed facts_relayed;
+        struct ledger_sales_read sales_read;
     };
     uint32_t refused[TEST_SEATS_MAX]; /* of a hold */
     bool back;
@@ -91,6 +92,7 @@ void test_idempotency_get(struct test_record *r, struct idempotency *i);
 void test_events_read(struct test_record *r, int64_t known_mark);
 void test_waiting_read(struct test_record *r, int64_t event_key);
 void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms);
+void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *sales, size_t max);
 /* Frees what was handed over. */
 void test_record_deinit(struct test_record *r);
 

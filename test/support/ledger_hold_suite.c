@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "base/metrics.h"
 #include "ledger_desk.h"
 
 static const struct ledger_adapter *adapter;
@@ -51,7 +52,7 @@ static void a_hold_is_there_with_all_it_says_also_after_a_restart(void **state) 
     memset(longest, 'x', USER_ID_BYTES_MAX);
     desk_enter(d, 4, longest);
     struct reservation *wanted = desk_wanted(d, 1, longest, 4, 1, SEATS(2, 3, 10));
-    wanted->strategy = STRATEGY_DISTRIBUTED_LOCK;
+    wanted->strategy = STRATEGY_QUEUE;
     struct test_record r;
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -205,6 +206,41 @@ static void a_section_must_be_there(void **state) {
     assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
 }
 
+static enum err hold_by(struct desk *d, uint64_t number, enum strategy strategy, size_t section) {
+    struct reservation *wanted = desk_wanted(d, number, "a", 1, section, SEATS((uint32_t)number));
+    struct test_record r;
+    wanted->strategy = strategy;
+    test_hold(&r, wanted);
+    enum err e = harness_submit(&d->h, d->l, &r);
+    mem_free(wanted);
+    return e;
+}
+
+static void a_hold_suits_the_mode_that_its_section_has_now(void **state) {
+    struct desk *d = *state;
+    static const enum strategy by_hot[] = {STRATEGY_SLOT, STRATEGY_LOCK, STRATEGY_ADAPTIVE};
+    static const enum strategy by_ledger[] = {STRATEGY_OPTIMISTIC, STRATEGY_PESSIMISTIC,
+                                              STRATEGY_DISTRIBUTED_LOCK};
+    struct event *wanted = event_copy(d->event);
+    wanted->max_per_user = 20;
+    wanted->sections[1].mode = SECTION_MODE_SEAT;
+    mem_free(harness_store(&d->h, d->l, wanted));
+    desk_enter(d, 1, "a");
+    for (uint64_t i = 0; i < 3; i++) {
+        assert_int_equal(hold_by(d, i + 1, by_hot[i], 1), ERR_STRATEGY_NOT_ALLOWED);
+        assert_int_equal(hold_by(d, i + 1, by_ledger[i], 0), ERR_STRATEGY_NOT_ALLOWED);
+        assert_none(d, i + 1);
+        assert_int_equal(hold_by(d, i + 1, by_hot[i], 0), ERR_OK);
+        assert_int_equal(hold_by(d, i + 4, by_ledger[i], 1), ERR_OK);
+    }
+    /* These do as the mode says. */
+    assert_int_equal(hold_by(d, 7, STRATEGY_QUEUE, 0), ERR_OK);
+    assert_int_equal(hold_by(d, 8, STRATEGY_QUEUE, 1), ERR_OK);
+    desk_assert_counts(d, 0, 4, 0);
+    desk_assert_counts(d, 1, 4, 0);
+    mem_free(wanted);
+}
+
 /* Trap 30: the last unit is sold, and only then there is none. */
 static void as_many_are_sold_as_there_are(void **state) {
     struct desk *d = *state;
@@ -309,7 +345,8 @@ static void holds_of_many_sections_at_once_are_all_counted(void **state) {
     desk_shut(&d);
 }
 
-/* Submitted together too. The first may be written alone, so it is another's. */
+/* Submitted together too, where that means an order. The first may be written alone, so it is
+ * another's. */
 static void a_change_of_the_event_counts_for_the_holds_behind_it(void **state) {
     struct desk *d = *state;
     enum { FIRST, BEFORE, CHANGE, BEHIND, COUNT };
@@ -322,8 +359,10 @@ static void a_change_of_the_event_counts_for_the_holds_behind_it(void **state) {
     test_hold(&records[BEFORE], before);
     test_put(&records[CHANGE], d->event, 1500);
     test_hold(&records[BEHIND], behind);
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < COUNT; i++) {
+        if (i >= CHANGE && adapter->writes_beside) harness_wait_back(&d->h, records, i);
         assert_int_equal(ledger_submit(d->l, &records[i].record), ERR_OK);
+    }
     harness_wait_back(&d->h, records, COUNT);
     for (size_t i = 0; i < COUNT; i++)
         assert_int_equal(records[i].record.result, i == BEHIND ? ERR_LIMIT_EXCEEDED : ERR_OK);
@@ -592,6 +631,66 @@ static void a_key_has_one_effect_and_one_answer(void **state) {
     desk_assert_counts(d, 0, 3, 0);
 }
 
+/* Submitted together as well: each is judged as if those before it had been written, and none of
+ * them spoils the batch for the others. */
+static void holds_of_one_batch_see_those_before_them(void **state) {
+    struct desk *d = *state;
+    static const struct {
+        uint64_t number;
+        const char *user;
+        uint64_t seq;
+        uint32_t seats[3];
+        const char *key;
+        enum err result;
+        bool held;
+        uint32_t refused;
+    } all[] = {
+        {1, "c", 3, {10}, NULL, ERR_OK, true, 0}, /* it may be written alone */
+        {2, "a", 1, {1}, "k", ERR_OK, true, 0},
+        {3, "b", 2, {1, 2}, NULL, ERR_SEAT_TAKEN, false, 1},
+        {4, "b", 2, {2}, NULL, ERR_OK, true, 0},
+        {2, "a", 1, {1}, NULL, ERR_OK, false, 0},
+        {2, "d", 4, {9}, NULL, ERR_CONFLICT, false, 0},
+        {5, "a", 1, {8}, "k", ERR_OK, false, 0}, /* replayed */
+        {6, "c", 3, {3, 4}, NULL, ERR_OK, true, 0},
+        {7, "d", 1, {9}, NULL, ERR_NOT_ACTIVE, false, 0},
+        {8, "c", 3, {5, 6}, NULL, ERR_LIMIT_EXCEEDED, false, 0},
+        {9, "c", 3, {5}, NULL, ERR_OK, true, 0},
+        {10, "a", 1, {11}, NULL, ERR_SEAT_TAKEN, false, 11},
+        {11, "e", 5, {6, 8}, NULL, ERR_OK, true, 0},
+        {12, "e", 5, {7}, NULL, ERR_OK, true, 0},
+        {13, "b", 2, {9}, NULL, ERR_OK, true, 0},
+        {14, "e", 5, {9}, NULL, ERR_SEAT_TAKEN, false, 9},
+    };
+    enum { COUNT = sizeof all / sizeof *all };
+    struct test_record records[COUNT];
+    struct reservation *wanted[COUNT];
+    struct idempotency keys[COUNT];
+    uint64_t failures = counter_total(COUNT_LEDGER_BATCH_FAILURES);
+    desk_enter(d, 4, "d");
+    desk_enter(d, 5, "e");
+    for (size_t i = 0; i < COUNT; i++) {
+        wanted[i] = desk_wanted(d, all[i].number, all[i].user, all[i].seq, 0, all[i].seats);
+        test_hold(&records[i], wanted[i]);
+        if (all[i].key == NULL) continue;
+        keys[i] = key_of(all[i].user, all[i].key, 1);
+        records[i].hold.idempotency = &keys[i];
+    }
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(ledger_submit(d->l, &records[i].record), ERR_OK);
+    harness_wait_back(&d->h, records, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(records[i].record.result, all[i].result);
+        assert_int_equal(records[i].hold.held, all[i].held);
+        assert_int_equal(records[i].hold.refused_count, all[i].refused > 0);
+        if (all[i].refused > 0) assert_int_equal(records[i].hold.refused[0], all[i].refused);
+        if (all[i].key != NULL && !all[i].held) assert_replayed(&keys[i], 201, "{\"id\":\"one\"}");
+        mem_free(wanted[i]);
+    }
+    desk_assert_counts(d, 0, 10, 0);
+    assert_int_equal(counter_total(COUNT_LEDGER_BATCH_FAILURES), failures);
+}
+
 static void a_refused_request_may_use_its_key_again(void **state) {
     struct desk *d = *state;
     assert_int_equal(desk_hold(d, 1, "b", 2, 0, SEATS(1)), ERR_OK);
@@ -648,6 +747,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(what_a_user_has_counts_the_same_after_a_restart),
         TEST(only_an_active_entry_holds_and_only_its_own_user),
         TEST(a_section_must_be_there),
+        TEST(a_hold_suits_the_mode_that_its_section_has_now),
         TEST(as_many_are_sold_as_there_are),
         TEST(an_event_is_sold_out_when_its_last_seat_goes_and_not_again),
         cmocka_unit_test(holds_of_many_sections_at_once_are_all_counted),
@@ -662,6 +762,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(what_is_there_is_not_undone),
         TEST(a_seat_tells_which_reservation_has_it),
         TEST(a_key_has_one_effect_and_one_answer),
+        TEST(holds_of_one_batch_see_those_before_them),
         TEST(a_refused_request_may_use_its_key_again),
         TEST(a_key_can_be_asked_for),
         TEST(an_answer_can_be_made_from_the_reservation),

@@ -18,10 +18,6 @@
 
 static const struct ledger_adapter *adapter;
 
-static bool strategy_is_seat(enum strategy s) {
-    return s == STRATEGY_OPTIMISTIC || s == STRATEGY_PESSIMISTIC || s == STRATEGY_DISTRIBUTED_LOCK;
-}
-
 /* ---- the model ---- */
 
 enum { SECTIONS = 3, CAPACITY = 5, USERS = 5, LIMIT = 4, IDS_MAX = 8000, ENTRIES_MAX = 8000 };
@@ -171,6 +167,7 @@ static enum err model_judge_hold(const struct model *m, struct step *s) {
     static const enum err worst_first[] = {ERR_LOCK_LOST, ERR_CONFLICT, ERR_SEAT_TAKEN};
     const struct reservation *w = s->wanted;
     const struct model_entry *e = &m->entries[w->entry_seq];
+    if (!strategy_suits(w->strategy, false)) return ERR_STRATEGY_NOT_ALLOWED; /* mode `slot` */
     if (seats_of(m, w->user, false) + w->seat_count > LIMIT) return ERR_LIMIT_EXCEEDED;
     bool is_active = w->entry_seq < m->seqs && strcmp(user_names[e->user], w->user) == 0 &&
                      e->status == ENTRY_ACTIVE && e->expires_ms > w->created_ms;
@@ -331,7 +328,8 @@ static void choose_hold(struct model *m, struct step *s) {
         s->wanted->created_ms = m->now_ms;
         s->wanted->expires_ms = m->now_ms + 1 + pick(m, 300);
         do s->wanted->strategy = (enum strategy)pick(m, STRATEGY_QUEUE + 1);
-        while (adapter->writes_beside && strategy_is_seat(s->wanted->strategy));
+        while (!strategy_suits(s->wanted->strategy, false) &&
+               (adapter->writes_beside || pick(m, 8) > 0));
     }
     test_hold(&s->r, s->wanted);
     size_t section = section_of(m, s->wanted);

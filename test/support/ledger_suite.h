@@ -17,7 +17,10 @@ struct ledger_adapter {
                       int64_t seat_no, const char *state);
     /* Somebody undoes an entry that is or is not there: a VOID row under its number. */
     void (*void_entry)(struct harness *h, int64_t event_key, uint64_t seq);
-    /* Holds of which the ledger itself decides are written beside the rest, in no order with it. */
+    /* Retention is done with a deleted event. */
+    void (*forget_event)(struct harness *h, int64_t event_key);
+    /* Acts on events, and holds of which the ledger itself decides, are written beside the rest,
+     * in no order with it. */
     bool writes_beside;
 };
 

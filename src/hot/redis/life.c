@@ -21,7 +21,7 @@
 struct filling {
     redisContext *context; /* NULL: it has failed */
     struct hot_life life;
-    char name[64];
+    char name[HOT_FILLING_BYTES]; /* before it has begun, that of the one before */
     size_t queued;
     size_t queued_bytes;
     struct buf scratch;
@@ -72,10 +72,13 @@ static enum err redis_look(struct hot *h, struct hot_life *out) {
     redisReply *r = reply_checked(c, redisCommand(c, "HMGET " LIFE_KEY " epoch identity"));
     if (r != NULL && str_eq(reply_str(reply_at(r, 1)), str_of(out->identity)))
         out->epoch = (uint32_t)reply_u64(reply_at(r, 0));
-    enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;
+    bool is_heard = r != NULL;
+    freeReplyObject(r);
+    r = is_heard ? reply_checked(c, redisCommand(c, "GET " FILLING_KEY)) : NULL;
+    is_heard = r != NULL && str_copy(reply_str(r), out->filling, sizeof out->filling);
     freeReplyObject(r);
     redisFree(c);
-    return result;
+    return is_heard ? ERR_OK : ERR_HOT_UNAVAILABLE;
 }
 
 /* What follows up to filling_commit is done at once, or not at all if the store is being filled for
@@ -121,13 +124,13 @@ static bool filling_commit(struct filling *f, size_t queued) {
 /* The filling is the latest from now on, and the store is in no life. */
 static bool filling_begin(struct filling *f, const char *node) {
     redisContext *c = f->context;
+    if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua))) return false;
+    if (!filling_guard(f)) return false;
     snprintf(f->name, sizeof f->name, "%u:%s:%lld", f->life.epoch, node,
              (long long)clock_steady_ns());
-    if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua))) return false;
-    redisAppendCommand(c, "MULTI");
     redisAppendCommand(c, "SET " FILLING_KEY " %s", f->name);
     redisAppendCommand(c, "DEL " LIFE_KEY);
-    return filling_commit(f, 3);
+    return filling_commit(f, 2);
 }
 
 /* UNLINK of what a page of SCAN has found. */
@@ -187,6 +190,7 @@ static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
     struct filling *f = mem_new(sizeof *f);
     f->context = c;
     f->life = *life;
+    memcpy(f->name, life->filling, sizeof f->name);
     enum err result = ERR_OK;
     if (strcmp(identity, life->identity) != 0)
         result = ERR_RECOVERING;

@@ -15,6 +15,8 @@
 #define BACKOFF_MS_MAX 2000
 /* A call that was told TRYAGAIN, and those behind it, are sent again after this time. */
 #define AGAIN_MS 10
+/* Behind its deadline, for what the server has said while this process stood still. */
+#define LAST_MOMENT_MS 10
 
 enum link_state {
     LINK_RESTS, /* until the pace lets it try again */
@@ -148,6 +150,7 @@ void link_send(struct link *l, struct call *c) {
     c->epoch = 0;
     c->unsure = false;
     c->loaded = false;
+    c->late = false;
     c->deadline_ms = uv_now(l->loop) + l->deadline_ms;
     list_init(&c->place);
     if (l->paused)
@@ -223,6 +226,14 @@ static void give_up(struct link *l, const char *why) {
     release_calls(l);
 }
 
+/* Timers come before what can be read: where this loop was late itself, the answer may be there. */
+static bool gets_a_last_moment(struct call *c, uint64_t now) {
+    if (c->late) return false;
+    c->late = true;
+    c->deadline_ms = now + LAST_MOMENT_MS;
+    return true;
+}
+
 /* At the latest of a call's deadline nobody waits for the answer any more. An answer that late
  * means that the connection is as good as broken. */
 static void on_watch(uv_timer_t *timer) {
@@ -235,7 +246,8 @@ static void on_watch(uv_timer_t *timer) {
         if (CONTAINER_OF(at, struct call, place)->deadline_ms <= now) list_move_last(&late, at);
     }
     struct call *c = first_call(&l->sent);
-    if (c != NULL && c->deadline_ms <= now) give_up(l, "no answer in time");
+    if (c != NULL && c->deadline_ms <= now && !gets_a_last_moment(c, now))
+        give_up(l, "no answer in time");
     while ((c = first_call(&late)) != NULL) finish(c, ERR_HOT_UNAVAILABLE, NULL);
     if (l->state != LINK_CLOSED) watch(l);
 }

@@ -70,6 +70,7 @@ struct call {
     uint64_t deadline_ms;
     bool unsure; /* a connection broke with it: who knows whether it was done */
     bool loaded; /* the library was loaded for it */
+    bool late;   /* its deadline has passed; it has a last moment */
 };
 
 /* FCALL of a function of the library, by its name without the version, with so many keys. The first

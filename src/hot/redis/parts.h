@@ -91,6 +91,9 @@ void call_add_key(struct call *c, const char *family, const struct known_event *
 /* "section:{T:ID}:KEY:slots" and the like; KEY is the section's number in the ledger. */
 void call_add_section_key(struct call *c, const struct known_event *e, int64_t section_key,
                           const char *part);
+/* Which event of that name is meant: its key. The first argument of all but the locks' functions.
+ */
+void call_add_event(struct call *c, const struct known_event *e);
 /* The time that a function goes by: 0, its own, or the operation's. */
 void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
 

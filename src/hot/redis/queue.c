@@ -85,7 +85,9 @@ void queue_add_keys(struct call *c, const struct known_event *e) {
 }
 
 /* The arguments that all have; the epoch before them is the link's. */
-static void add_who_and_when(struct call *c, const struct redis_store *store, int64_t now_ms) {
+static void add_who_and_when(struct call *c, const struct redis_store *store,
+                             const struct known_event *e, int64_t now_ms) {
+    call_add_event(c, e);
     call_add_now(c, store, now_ms);
     call_add(c, str_of(store->node));
 }
@@ -94,7 +96,7 @@ static void begin(struct call *c, const struct redis_store *store, const struct 
                   const char *function, int64_t now_ms) {
     call_begin(c, function, QUEUE_KEYS);
     queue_add_keys(c, e);
-    add_who_and_when(c, store, now_ms);
+    add_who_and_when(c, store, e, now_ms);
 }
 
 static void begin_sending(struct sending *s, const char *function, int64_t now_ms) {
@@ -560,7 +562,6 @@ void queue_worker_close(struct queue_worker *w) {
 
 static void add_rules(struct call *c, const struct event *e) {
     const struct queue_rules *r = &e->queue;
-    call_add_i64(c, e->key);
     call_add_i64(c, e->version);
     call_add(c, event_state_words[e->state]);
     if (e->opens_at_ms == CLOCK_NONE_MS)
@@ -594,7 +595,7 @@ static void begin_whole(struct call *c, struct redis_store *store, const struct 
     seats_add_keys(c, known, &sections);
     call_add(c, STR(LIFE_KEY));
     mem_free(sections.keys);
-    add_who_and_when(c, store, now_ms);
+    add_who_and_when(c, store, known, now_ms);
 }
 
 /* configure or restore_event. */
@@ -642,7 +643,6 @@ static void remove_event(struct queues *q, struct remove_op *op) {
     s->remove = op;
     begin_whole(&s->call, s->store, s->event, "remove", op->op.now_ms);
     call_add_i64(&s->call, op->version);
-    call_add_i64(&s->call, s->event->key);
     send_it(s, true, on_removed);
 }
 
@@ -707,7 +707,7 @@ static void overdue(struct queues *q, struct overdue_op *o) {
     call_begin(&s->call, "overdue", QUEUE_KEYS + 1);
     queue_add_keys(&s->call, s->event);
     call_add_key(&s->call, "claim", s->event, "pending");
-    add_who_and_when(&s->call, s->store, o->op.now_ms);
+    add_who_and_when(&s->call, s->store, s->event, o->op.now_ms);
     call_add_i64(&s->call, o->older_ms);
     send_it(s, false, on_overdue);
 }

@@ -70,6 +70,7 @@ static void begin(struct step *t, const char *function, struct section_set *sect
     call_add_key(&t->call, "limit", t->event, "reserving");
     seats_add_keys(&t->call, t->event, sections);
     mem_free(sections->keys);
+    call_add_event(&t->call, t->event);
     call_add_now(&t->call, t->store, t->op->now_ms);
 }
 
@@ -252,6 +253,7 @@ static void claim(struct seats *s, struct claim_op *c) {
     call_begin(&t->call, "claim", QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS);
     queue_add_keys(&t->call, t->event);
     seats_add_keys(&t->call, t->event, &section);
+    call_add_event(&t->call, t->event);
     call_add_now(&t->call, t->store, c->op.now_ms);
     call_add(&t->call, str_of(t->store->node));
     add_id(&t->call, &w->id);

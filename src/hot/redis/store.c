@@ -167,6 +167,10 @@ void call_add_section_key(struct call *c, const struct known_event *e, int64_t s
     call_add(c, (str){key, (size_t)len});
 }
 
+void call_add_event(struct call *c, const struct known_event *e) {
+    call_add_i64(c, e->key);
+}
+
 void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms) {
     call_add_i64(c, s->options.own_clock ? 0 : now_ms);
 }

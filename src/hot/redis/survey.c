@@ -139,14 +139,17 @@ static enum err check(struct surveying *s, uint32_t epoch) {
     redisContext *c = s->context;
     uint64_t lives = 0;
     uint64_t knows = 0;
+    uint64_t key = 0;
     uint64_t deleted = 0;
     const char *tag = s->event->tag;
     if (!read_number(c, &lives, redisCommand(c, "HGET " LIFE_KEY " epoch")) ||
         !read_number(c, &knows, redisCommand(c, "HGET queue:{%s}:meta epoch", tag)) ||
+        !read_number(c, &key, redisCommand(c, "HGET queue:{%s}:meta key", tag)) ||
         !read_number(c, &deleted, redisCommand(c, "HGET queue:{%s}:meta deleted", tag)))
         return ERR_HOT_UNAVAILABLE;
     if (lives != epoch) return ERR_RECOVERING;
-    return knows == epoch && deleted == 0 ? ERR_OK : ERR_EVENT_NOT_FOUND;
+    bool is_there = knows == epoch && key == (uint64_t)s->event->key && deleted == 0;
+    return is_there ? ERR_OK : ERR_EVENT_NOT_FOUND;
 }
 
 static enum err read_all(struct surveying *s, uint32_t epoch) {

@@ -349,6 +349,39 @@ static void a_fact_that_commits_late_is_told(void **state) {
     mem_free(wanted);
 }
 
+static size_t read_sales(struct fixture *f, struct test_record *read, struct sale *sales) {
+    test_sales_read(read, read->sales_read.mark, sales, 8);
+    assert_true(pg_sales_read(&f->s.db, &read->sales_read));
+    return read->sales_read.count;
+}
+
+/* Who counts must not pass by one that comes to light later: so all that is behind it waits. */
+static void a_sale_that_commits_late_keeps_back_those_behind_it(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    struct event *stored = scratch_store(&f->s, wanted);
+    struct test_record read = {0};
+    struct sale sales[8];
+    struct pg late;
+    struct buf why = {0};
+    scratch_reservation(&f->s, 1, stored, &stored->sections[0], 7, "HELD");
+    assert_int_equal(read_sales(f, &read, sales), 1);
+    assert_true(pg_open(&late, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
+    assert_true(pg_exec(&late, "BEGIN; INSERT INTO facts(kind, event_id, reservation_id,"
+                               " seat_count, at) SELECT 'CANCELLED', 1, id, 1, 9"
+                               " FROM reservations"));
+    scratch_reservation(&f->s, 2, stored, &stored->sections[0], 8, "HELD");
+    assert_int_equal(read_sales(f, &read, sales), 0);
+    assert_true(pg_exec(&late, "COMMIT"));
+    assert_int_equal(read_sales(f, &read, sales), 2);
+    assert_int_equal(sales[0].kind, SALE_GIVEN_BACK);
+    assert_int_equal(sales[1].kind, SALE_TAKEN);
+    assert_int_equal(read_sales(f, &read, sales), 0);
+    pg_close(&late);
+    mem_free(stored);
+    mem_free(wanted);
+}
+
 /* Two nodes relay the same facts: neither waits for the other. */
 static void facts_that_another_node_is_marking_are_not_waited_for(void **state) {
     struct fixture *f = *state;
@@ -386,6 +419,7 @@ int main(void) {
         TEST(who_adds_much_delays_holds_only_at_the_end),
         TEST(all_that_lives_is_told_as_of_one_moment),
         TEST(a_fact_that_commits_late_is_told),
+        TEST(a_sale_that_commits_late_keeps_back_those_behind_it),
         TEST(facts_that_another_node_is_marking_are_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

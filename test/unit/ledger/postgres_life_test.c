@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "ledger_desk.h"
 #include "ledger_postgres.h"
@@ -115,6 +116,33 @@ static void who_cannot_end_a_filling_leaves_it_to_the_next(void **state) {
         usleep(10000);
     }
     assert_int_equal(epoch, 2);
+    end(f->d.l, 2, "run-2");
+}
+
+/* As long as the server waits for a sign of who fills the store, and how much longer it may take
+ * on a busy machine. */
+#define SILENT_MS 10000
+#define LATE_MS 20000
+
+static void who_is_silent_while_filling_is_overtaken(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    int64_t began_ms = clock_steady_ms();
+    while (clock_steady_ms() < began_ms + SILENT_MS + 1000) {
+        assert_int_equal(ledger_life_renew(f->other), ERR_OK);
+        assert_int_equal(begin(f->d.l, life_of(f->d.l)), 0);
+        usleep(500000);
+    }
+    uint32_t epoch = 0;
+    while (epoch == 0 && clock_steady_ms() < began_ms + SILENT_MS + LATE_MS) {
+        epoch = begin(f->d.l, life_of(f->d.l));
+        usleep(100000);
+    }
+    assert_int_equal(epoch, 2);
+    assert_int_equal(ledger_life_renew(f->other), ERR_LEDGER_FAILED);
+    struct hot_life late = {.epoch = 1, .identity = "run-1"};
+    assert_int_equal(ledger_life_end(f->other, &late), ERR_RECOVERING);
+    assert_int_equal(begin(f->other, life_of(f->other)), 0); /* it has not taken the other's lock */
     end(f->d.l, 2, "run-2");
 }
 
@@ -226,6 +254,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(one_node_fills_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_dies_filling_leaves_it_to_the_next, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_cannot_end_a_filling_leaves_it_to_the_next, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_is_silent_while_filling_is_overtaken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(records_of_an_older_life_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(late_and_timely_records_share_a_batch, set_up, tear_down),

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -274,6 +275,38 @@ static void locked_section_leaves_the_queue_alone(void **state) {
     shut_desk(&d);
 }
 
+static void wait_for_a_waiter(void) {
+    int64_t deadline_ms = clock_steady_ms() + HARNESS_DEADLINE_MS;
+    while (scratch_number(postgres_database(), "SELECT count(*) FROM pg_locks WHERE NOT granted") ==
+           0) {
+        if (clock_steady_ms() > deadline_ms) fail_msg("nobody waits");
+        usleep(1000);
+    }
+}
+
+/* The hold has its seats already, and nobody else sees them, when the section's mode changes. */
+static void a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one(void **state) {
+    (void)state;
+    static const struct {
+        enum strategy strategy;
+        const char *changes;
+    } all[] = {{STRATEGY_SLOT, "UPDATE sections SET mode = 'seat' WHERE code = 'A'"},
+               {STRATEGY_OPTIMISTIC, "UPDATE sections SET mode = 'slot' WHERE code = 'B'"}};
+    for (size_t section = 0; section < 2; section++) {
+        struct desk d;
+        open_desk(&d, 10000);
+        desk_enter(&d, 1, "a");
+        struct hold h;
+        PGconn *other = postgres_other(all[section].changes);
+        submit_hold(&d, &h, 1, "a", 1, section, all[section].strategy, SEATS(1, 2));
+        wait_for_a_waiter();
+        postgres_other_end(other);
+        assert_int_equal(end_hold(&d, &h), ERR_STRATEGY_NOT_ALLOWED);
+        desk_assert_counts(&d, section, 0, 0);
+        shut_desk(&d);
+    }
+}
+
 static void optimists_conflict_for_real(void **state) {
     (void)state;
     enum { HOLDS = 16 };
@@ -313,6 +346,7 @@ int main(void) {
         cmocka_unit_test(deadlock_is_replayed),
         cmocka_unit_test(blocked_record_leaves_its_batch),
         cmocka_unit_test(locked_section_leaves_the_queue_alone),
+        cmocka_unit_test(a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one),
         cmocka_unit_test(optimists_conflict_for_real),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

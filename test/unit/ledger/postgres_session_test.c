@@ -178,9 +178,13 @@ static void server_that_is_silent_is_given_up(void **state) {
 static void idle_connections_are_replaced_unnoticed(void **state) {
     struct fixture *f = *state;
     assert_int_equal(enter(f, 1, "a"), ERR_OK);
+    struct event *by_seat = event_copy(f->d.event);
+    by_seat->sections[0].mode = SECTION_MODE_SEAT;
+    mem_free(f->d.event);
+    f->d.event = harness_store(&f->d.h, f->d.l, by_seat);
+    mem_free(by_seat);
     struct reservation *wanted = desk_wanted(&f->d, 1, "a", 1, 0, SEATS(1));
     struct reservation *other = desk_wanted(&f->d, 2, "a", 1, 0, SEATS(2));
-    wanted->strategy = other->strategy = STRATEGY_OPTIMISTIC;
     struct test_record r;
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);

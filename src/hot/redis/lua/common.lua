@@ -2,11 +2,12 @@
 -- locks.lua, one behind the other; its name carries its version, so that nodes of two versions
 -- don't overwrite each other's.
 --
--- Every function that is about an event has queue:{T:ID}:meta as its first key, and the epoch and
--- the time as its first two arguments: a time of 0 is the server's own. The meta hash has
--- the fields: epoch, key, version, deleted (1 when the event was removed), and the event's rules.
+-- Every function that is about an event has queue:{T:ID}:meta as its first key, and the epoch, the
+-- event's key in the ledger and the time as its first arguments: a time of 0 is the server's own.
+-- Those of locks.lua have no event's key. The meta hash has the fields: epoch, key, version, deleted
+-- (1 when the event was removed), and the event's rules.
 
-local VERSION = '1'
+local VERSION = '2'
 
 local function register(name, run)
   redis.register_function('admitone_' .. VERSION .. '_' .. name, run)
@@ -24,17 +25,30 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Why nothing may be done to the event whose meta this is, or nil.
-local function meta_refused(meta, epoch)
+-- Why nothing may be done to the event whose meta this is, or nil. An event that is made again under
+-- the name of a removed one has a higher key: who means the old one has not heard of that yet, and
+-- who means a later one knows of it before the store does. A `key` of nil is whichever is there.
+local function meta_refused(meta, epoch, key)
   if not meta.epoch then return redis.error_reply('NOEVENT the store does not know the event') end
   if meta.epoch ~= epoch then return redis.error_reply('EPOCH the store is in another life') end
-  if meta.deleted then return redis.error_reply('GONE the event was removed') end
+  if key and key ~= meta.key and tonumber(key) > tonumber(meta.key) then
+    return redis.error_reply('NOEVENT the store knows an older event of that name')
+  end
+  if meta.deleted or (key and key ~= meta.key) then
+    return redis.error_reply('GONE the event was removed')
+  end
   return nil
 end
 
-local function refused(meta_key, epoch)
-  local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted')
-  return meta_refused({ epoch = meta[1], deleted = meta[2] }, epoch)
+local function refused(meta_key, epoch, key)
+  local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted', 'key')
+  return meta_refused({ epoch = meta[1], deleted = meta[2], key = meta[3] }, epoch, key)
+end
+
+-- Whether it is this event that the store has been filled with, and none that was removed since the
+-- ledger had what is restored.
+local function is_restored(meta_key, key)
+  return redis.call('HGET', meta_key, 'key') == key
 end
 
 -- A hash as a table.

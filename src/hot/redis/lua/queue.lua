@@ -15,7 +15,8 @@
 --    9  queue:{T:ID}:ended      ZSET    number → when it ended; the last few thousand
 --   10  section:{T:ID}:counts   HASH    of seats.lua: seats by state
 --   11  limit:{T:ID}:reserving  HASH    of seats.lua: number → settled holds
--- Their first arguments: the epoch, the time (0: the server's own), the node that asks.
+-- Their first arguments: the epoch, the event's key, the time (0: the server's own), the node that
+-- asks.
 --
 -- In replies a place is a list: status, position, estimate, lane, joined_ms, expires_ms, pending
 -- (1 or 0), how many wait; one that is not known is NONE and nothing else.
@@ -76,8 +77,8 @@ local function room_of(keys, args, rules)
     rules = rules,
     fields = {},   -- others of meta, as far as they were needed
     changed = {},  -- those of them that are to be written
-    now = milliseconds(args[2]),
-    node = args[3],
+    now = milliseconds(args[3]),
+    node = args[4],
     news = {},     -- who became ACTIVE or has ended, for the other nodes
     dropped = 0,   -- how many have ended
   }
@@ -86,12 +87,12 @@ end
 -- nil and an error when nothing may be done to the event. The fields of meta that will be needed may
 -- be named, so that they are read at once.
 local function room_open(keys, args, ...)
-  local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'rules', 'untold', ...)
-  local why = meta_refused({ epoch = meta[1], deleted = meta[2] }, args[1])
+  local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'key', 'rules', 'untold', ...)
+  local why = meta_refused({ epoch = meta[1], deleted = meta[2], key = meta[3] }, args[1], args[2])
   if why then return nil, why end
-  local r = room_of(keys, args, rules_of(meta[3]))
-  r.untold = meta[4]
-  for i = 1, select('#', ...) do r.fields[select(i, ...)] = tonumber(meta[i + 4] or 0) end
+  local r = room_of(keys, args, rules_of(meta[4]))
+  r.untold = meta[5]
+  for i = 1, select('#', ...) do r.fields[select(i, ...)] = tonumber(meta[i + 5] or 0) end
   return r
 end
 
@@ -423,12 +424,12 @@ end
 register('enter', function(keys, args)
   local r, why = room_open(keys, args, 'interval_ms', 'interval_used', 'rate')
   if not r then return why end
-  local before = redis.call('HGET', r.user, args[4])
+  local before = redis.call('HGET', r.user, args[5])
   local ended = {}
   purge(r, ended)
   local there = before
-  if #ended > 0 then there = redis.call('HGET', r.user, args[4]) end
-  local outcome, seq, place = enter_room(r, there, args[4], args[5])
+  if #ended > 0 then there = redis.call('HGET', r.user, args[5]) end
+  local outcome, seq, place = enter_room(r, there, args[5], args[6])
   room_close(r)
   local opens_at_ms = r.rules.opens_at_ms
   local reply = { outcome, r.now, outcome == 'TAKEN' and before or 0,
@@ -491,13 +492,13 @@ end
 register('settle', function(keys, args)
   local r, why = room_open(keys, args)
   if not r then return why end
-  local settle = args[4] == 'admissions' and settle_admit or settle_enter
+  local settle = args[5] == 'admissions' and settle_admit or settle_enter
   local places = {}
-  for i = 6, #args, 2 do
+  for i = 7, #args, 2 do
     local seq = args[i]
     local e = entry_at(r, seq)
     if e then settle(r, seq, e, args[i + 1] == 'kept') end
-    if args[5] == '1' then places[#places + 1] = place_of(r, seq, entry_at(r, seq)) end
+    if args[6] == '1' then places[#places + 1] = place_of(r, seq, entry_at(r, seq)) end
   end
   room_close(r)
   return places
@@ -508,7 +509,7 @@ end)
 register('end', function(keys, args)
   local r, why = room_open(keys, args)
   if not r then return why end
-  local seq, final = args[4], args[5]
+  local seq, final = args[5], args[6]
   local e = entry_at(r, seq)
   if not e or COUNT_OF[e.step] then return 0 end -- what has ended stays as it ended
   if final == 'COMPLETED' then
@@ -623,7 +624,7 @@ register('look', function(keys, args)
   local r, why = room_open(keys, args, 'rate', unpack(COUNTS))
   if not r then return why end
   local places = {}
-  for i = 4, #args, 2 do places[#places + 1] = look_at(r, args[i], args[i + 1]) end
+  for i = 5, #args, 2 do places[#places + 1] = look_at(r, args[i], args[i + 1]) end
   local reply = { waiting_count(r), redis.call('ZCARD', r.active) }
   for _, field in ipairs(COUNTS) do reply[#reply + 1] = number(r, field) end
   for _, value in ipairs({ string.format('%.17g', number(r, 'rate')),
@@ -649,7 +650,7 @@ end
 register('overdue', function(keys, args)
   local r, why = room_open(keys, args)
   if not r then return why end
-  local older_ms = tonumber(args[4])
+  local older_ms = tonumber(args[5])
   local enters, admissions = {}, {}
   for _, seq in ipairs(overdue_of(r, r.pending, older_ms, OVERDUE_MOST + ADMIT_MOST)) do
     local e = entry_at(r, seq)
@@ -693,7 +694,7 @@ local function sections_in(args)
 end
 
 local function event_write(keys, args, fresh)
-  redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[4], 'version', args[5], 'rules',
+  redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[2], 'version', args[5], 'rules',
     rules_in(args))
   if seats_configure then seats_configure(tag_of(keys[1]), sections_in(args), fresh) end
 end
@@ -733,7 +734,7 @@ local function known_in_life(keys, args)
   return {}
 end
 
--- key, version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
+-- version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
 -- capacity, mode, status, id; the sections' keys are behind the queue's, and then the life's.
 register('configure', function(keys, args)
   local meta, why = known_in_life(keys, args)
@@ -750,16 +751,16 @@ register('configure', function(keys, args)
   return 1
 end)
 
--- version, key; the sections' keys as in configure.
+-- version; the sections' keys as in configure.
 register('remove', function(keys, args)
   local meta, why = known_in_life(keys, args)
   if not meta then return why end
-  local newer = meta.version and tonumber(meta.version) > tonumber(args[4])
+  local newer = meta.version and tonumber(meta.version) > tonumber(args[5])
   if newer then return 0 end
   local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
   if seats_remove then seats_remove(tag_of(keys[1])) end
   queue_unlink(keys)
-  redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[5], 'version', args[4], 'deleted', 1,
+  redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[2], 'version', args[5], 'deleted', 1,
     'last_seq', last_seq)
   redis.call('EXPIRE', keys[1], TOMBSTONE_S)
   return 1
@@ -781,18 +782,18 @@ end
 -- number, user, lane, status, joined_ms, expires_ms: a live entry. An older one of the user has
 -- expired.
 register('restore', function(keys, args)
-  if redis.call('EXISTS', keys[1]) == 0 then return 0 end -- the event was deleted
+  if not is_restored(keys[1], args[2]) then return 0 end
   local r, why = room_open(keys, args)
   if not r then return why end
-  local seq, user = args[4], args[5]
+  local seq, user = args[5], args[6]
   local older = redis.call('HGET', r.user, user)
   if older then
     drop(r, older, entry_at(r, older), 'EXPIRED')
     set(r, 'untold', (r.untold or '') .. older .. ' ')
     room_save(r)
   end
-  local e = { step = args[7], lane = args[6], joined_ms = args[8], user = user }
-  e.at = e.step == 'ACTIVE' and args[9] or '-1'
+  local e = { step = args[8], lane = args[7], joined_ms = args[9], user = user }
+  e.at = e.step == 'ACTIVE' and args[10] or '-1'
   entry_write(r, seq, e)
   entry_place(r, seq, e, 0)
   skip_to(r, tonumber(seq))
@@ -830,16 +831,16 @@ end
 register('sync_entry', function(keys, args)
   local r, why = room_open(keys, args)
   if not r then return why end
-  local seq, user, wanted = args[4], args[5], args[7]
+  local seq, user, wanted = args[5], args[6], args[8]
   local stands = standing(entry_at(r, seq))
   if stands == wanted then return 'THERE' end
   if stands == 'EXPIRED' then return 'EXPIRED' end
-  if stands ~= args[10] then return 'OTHER' end
+  if stands ~= args[11] then return 'OTHER' end
   local refusal = rival(r, seq, user)
   if refusal then return refusal end
   clear(r, seq)
-  local e = { step = wanted, lane = args[6], joined_ms = args[8], user = user }
-  e.at = wanted == 'ACTIVE' and args[9] or '-1'
+  local e = { step = wanted, lane = args[7], joined_ms = args[9], user = user }
+  e.at = wanted == 'ACTIVE' and args[10] or '-1'
   entry_write(r, seq, e)
   entry_place(r, seq, e, seen_s(r))
   skip_to(r, tonumber(seq))
@@ -850,10 +851,10 @@ end)
 
 -- The next number at the least: after the last entry.
 register('recovered', function(keys, args)
-  if redis.call('EXISTS', keys[1]) == 0 then return 0 end
+  if not is_restored(keys[1], args[2]) then return 0 end
   local r, why = room_open(keys, args)
   if not r then return why end
-  skip_to(r, tonumber(args[4]) - 1)
+  skip_to(r, tonumber(args[5]) - 1)
   grace_anew(r)
   room_save(r)
   return 1

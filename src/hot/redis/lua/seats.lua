@@ -295,7 +295,7 @@ end
 
 -- The event of a call; or nil, and why it is refused.
 local function seats_begin(keys, args)
-  local no = refused(keys[1], args[1])
+  local no = refused(keys[1], args[1], args[2])
   if no then return nil, no end
   return seats_of_event(keys[1]:match('{(.*)}'))
 end
@@ -307,16 +307,16 @@ end
 register('claim', function(keys, args)
   local e = seats_of_event(keys[1]:match('{(.*)}'))
   local w = {
-    id = args[4],
-    user = args[5],
-    entry = args[6],
-    section = args[7],
-    key = args[8],
-    request = args[9],
-    spread_high = tonumber(args[10]),
-    spread_low = tonumber(args[11]),
-    count = tonumber(args[12]),
-    named = args[13] ~= '' and seats_in(stretches_of(args[13])) or nil,
+    id = args[5],
+    user = args[6],
+    entry = args[7],
+    section = args[8],
+    key = args[9],
+    request = args[10],
+    spread_high = tonumber(args[11]),
+    spread_low = tonumber(args[12]),
+    count = tonumber(args[13]),
+    named = args[14] ~= '' and seats_in(stretches_of(args[14])) or nil,
   }
   return in_room(keys, args, w.entry, function(rules, now, entry)
     w.is_active = entry and entry.step == 'ACTIVE' and tonumber(entry.at) > now
@@ -331,7 +331,7 @@ register('claim_settle', function(keys, args)
   local e, no = seats_begin(keys, args)
   if not e then return no end
   local live = {}
-  for i = 3, #args, 2 do
+  for i = 4, #args, 2 do
     live[#live + 1] = settle(e, args[i], args[i + 1] == 'kept') and 1 or 0
   end
   return live
@@ -343,7 +343,7 @@ register('follow', function(keys, args)
   local e, no = seats_begin(keys, args)
   if not e then return no end
   local changed = {}
-  for i = 3, #args, 2 do changed[#changed + 1] = follow(e, args[i], args[i + 1]) and 1 or 0 end
+  for i = 4, #args, 2 do changed[#changed + 1] = follow(e, args[i], args[i + 1]) and 1 or 0 end
   return changed
 end)
 
@@ -365,10 +365,10 @@ register('sync', function(keys, args)
   local e, no = seats_begin(keys, args)
   if not e then return no end
   local changed = 0
-  for _, seat in ipairs(seats_in(stretches_of(args[4]))) do
-    if free_seat(e, args[3], seat) then changed = changed + 1 end
+  for _, seat in ipairs(seats_in(stretches_of(args[5]))) do
+    if free_seat(e, args[4], seat) then changed = changed + 1 end
   end
-  for at = 5, #args, 7 do
+  for at = 6, #args, 7 do
     if apply_arguments(e, args, at) then changed = changed + 1 end
   end
   return changed
@@ -378,8 +378,8 @@ end)
 register('due', function(keys, args)
   local e, no = seats_begin(keys, args)
   if not e then return no end
-  local now = milliseconds(args[2])
-  local refs = redis.call('ZRANGEBYSCORE', e.due, '-inf', now, 'LIMIT', 0, args[3])
+  local now = milliseconds(args[3])
+  local refs = redis.call('ZRANGEBYSCORE', e.due, '-inf', now, 'LIMIT', 0, args[4])
   for _, due in ipairs(refs) do redis.call('ZADD', e.due, now + DUE_AGAIN_MS, due) end
   return refs
 end)
@@ -390,10 +390,10 @@ register('holds', function(keys, args)
   local e, no = seats_begin(keys, args)
   if not e then return no end
   local reply = { 0 }
-  for id in (redis.call('HGET', e.of, args[3]) or ''):gmatch('%S+') do
+  for id in (redis.call('HGET', e.of, args[4]) or ''):gmatch('%S+') do
     local r = claim_find(e, id)
-    if args[4] == '0' or args[4] == r.entry then
-      if reply[1] < tonumber(args[5]) then reply[#reply + 1] = claim_info(r) end
+    if args[5] == '0' or args[5] == r.entry then
+      if reply[1] < tonumber(args[6]) then reply[#reply + 1] = claim_info(r) end
       reply[1] = reply[1] + 1
     end
   end
@@ -423,9 +423,9 @@ end)
 register('render', function(keys, args)
   local e, no = seats_begin(keys, args)
   if not e then return no end
-  local s = seating_of(e, args[3])
+  local s = seating_of(e, args[4])
   if not s then return {} end
-  local first, most = tonumber(args[4]), tonumber(args[5])
+  local first, most = tonumber(args[5]), tonumber(args[6])
   local counts = counts_of(e, s.key .. ':')
   local letters = ''
   if first >= 1 and most >= 1 then
@@ -436,7 +436,8 @@ end)
 
 -- Arguments: a reservation, as sync has it.
 register('restore_reservation', function(keys, args)
+  if not is_restored(keys[1], args[2]) then return 0 end
   local e, no = seats_begin(keys, args)
   if not e then return no end
-  return apply_arguments(e, args, 3) and 1 or 0
+  return apply_arguments(e, args, 4) and 1 or 0
 end)

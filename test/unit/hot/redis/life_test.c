@@ -237,6 +237,30 @@ static void a_filling_that_was_overtaken_spoils_nothing(void **state) {
     }
 }
 
+/* It stalled before it began; meanwhile another node has filled the store, or has begun to. */
+static void a_filling_that_begins_too_late_spoils_nothing(void **state) {
+    (void)state;
+    for (int is_filled = 0; is_filled < 2; is_filled++) {
+        struct house h, other;
+        build(&h);
+        struct hot_life late = look(&h);
+        late.epoch = 4;
+        other = h;
+        other.store = store_at(services_start(SERVICE_REDIS)->redis_url);
+        other.hot = redis_store_hot(other.store);
+        begin_life(&other, 5, 600);
+        if (is_filled) assert_int_equal(hot_rebuilt(other.hot), ERR_OK);
+        assert_int_equal(hot_rebuild(h.hot, &late), ERR_HOT_UNAVAILABLE);
+        if (!is_filled) assert_int_equal(hot_rebuilt(other.hot), ERR_OK);
+        assert_int_equal(look(&h).epoch, 5);
+        assert_int_equal(probe_number(h.probe, "ZCARD queue:{T:5}:waiting"), 600);
+        begin_life(&h, 6, 1); /* knowing of it */
+        assert_int_equal(hot_rebuilt(h.hot), ERR_OK);
+        redis_store_free(other.store);
+        demolish(&h);
+    }
+}
+
 static void a_store_that_is_flushed_while_it_is_filled_begins_no_life(void **state) {
     (void)state;
     for (size_t i = 0; i < 2; i++) {
@@ -400,6 +424,7 @@ int main(void) {
         TEST(a_server_that_is_gone_is_not_filled),
         TEST(a_filling_that_was_left_is_begun_anew),
         TEST(a_filling_that_was_overtaken_spoils_nothing),
+        TEST(a_filling_that_begins_too_late_spoils_nothing),
         TEST(a_store_that_is_flushed_while_it_is_filled_begins_no_life),
         TEST(a_life_may_have_a_lower_epoch_than_the_last),
         TEST(another_run_or_a_copy_of_another_is_in_no_life),

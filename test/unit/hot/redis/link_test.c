@@ -519,6 +519,28 @@ static void a_server_that_stands_still_is_noticed_by_the_deadline(void **state) 
     demolish(&h);
 }
 
+/* The deadline is over when this process looks again; the answers were there in time. */
+static void what_was_answered_while_this_process_stood_still_is_heard(void **state) {
+    (void)state;
+    struct house h;
+    build_up(&h);
+    pid_t server = services_start(SERVICE_REDIS)->redis_pid;
+    kill(server, SIGSTOP); /* so that no answer is read when they are written */
+    for (size_t i = 0; i < CALLS_MAX; i++) ask(&h, i, "test_count", "count", "", i % 2 == 0);
+    turn(&h);
+    kill(server, SIGCONT);
+    int64_t until = clock_steady_ms() + WAIT_MS;
+    while (probe_number(h.probe, "GET count") < CALLS_MAX) assert_true(clock_steady_ms() < until);
+    uv_sleep(DEADLINE_MS * 2);
+    TURN_UNTIL(&h, ended == CALLS_MAX);
+    for (size_t i = 0; i < CALLS_MAX; i++) {
+        assert_int_equal(asks[i].result, ERR_OK);
+        assert_int_equal(asks[i].number, i + 1);
+    }
+    assert_true(link_is_up(h.link));
+    demolish(&h);
+}
+
 static void another_run_of_the_server_is_another_life(void **state) {
     (void)state;
     struct house h;
@@ -708,6 +730,7 @@ int main(void) {
         cmocka_unit_test(what_was_under_way_in_another_life_is_unknown),
         cmocka_unit_test(at_the_deadline_the_connection_is_given_up),
         cmocka_unit_test(a_server_that_stands_still_is_noticed_by_the_deadline),
+        cmocka_unit_test(what_was_answered_while_this_process_stood_still_is_heard),
         cmocka_unit_test(another_run_of_the_server_is_another_life),
         cmocka_unit_test(it_logs_in_and_takes_its_database),
         cmocka_unit_test(a_replica_is_not_talked_to),

@@ -1,0 +1,344 @@
+#include "core/ranking.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* A node that has so many keys is split at once, so there is always room for one more. */
+#define KEYS_MAX 64
+/* One that has lost half of its keys joins a neighbour, if both together have no more than this:
+ * then the next split is far away. */
+#define KEYS_JOINED (KEYS_MAX * 3 / 4)
+#define CACHE_LINE 64
+#define SLOTS_MIN 16
+
+/* Nobody is in front of it: the key of what is first on its level. */
+static const struct ranked first_of_all = {INT64_MIN, INT64_MAX, INT64_MIN};
+
+/* A leaf, or the front of a branch. */
+struct ranking_node {
+    uint32_t count;
+    uint32_t level; /* 0: a leaf */
+    /* A leaf's members in order. In a branch: nobody below a child is in front of its key, and
+     * everybody below the child before it is. */
+    struct ranked keys[KEYS_MAX];
+};
+
+struct branch {
+    struct ranking_node node;
+    struct ranking_node *children[KEYS_MAX];
+    uint32_t sizes[KEYS_MAX]; /* how many members are below each */
+};
+static_assert(offsetof(struct branch, node) == 0, "a branch begins as a node");
+
+static struct branch *branch_of(struct ranking_node *n) {
+    assert(n->level > 0);
+    return (struct branch *)n;
+}
+
+static const struct branch *branch_look(const struct ranking_node *n) {
+    assert(n->level > 0);
+    return (const struct branch *)n;
+}
+
+static struct ranking_node *node_new(uint32_t level) {
+    struct ranking_node *n = mem_new(level == 0 ? sizeof *n : sizeof(struct branch));
+    n->level = level;
+    return n;
+}
+
+static void node_free(struct ranking_node *n) {
+    if (n->level > 0)
+        for (uint32_t i = 0; i < n->count; i++) node_free(branch_of(n)->children[i]);
+    mem_free(n);
+}
+
+/* Without a branch of the code: which of two is in front is as good as random. */
+static inline bool in_front(const struct ranked *a, const struct ranked *b) {
+    bool member = a->member < b->member;
+    bool since = (a->since < b->since) | ((a->since == b->since) & member);
+    return (a->score > b->score) | ((a->score == b->score) & since);
+}
+
+/* How many keys of the node are not behind this one. */
+static uint32_t reach(const struct ranking_node *n, const struct ranked *key) {
+    uint32_t at = 0;
+    uint32_t half;
+    for (uint32_t left = n->count; left > 0; left -= half) {
+        half = (left + 1) / 2;
+        at += in_front(key, &n->keys[at + half - 1]) ? 0 : half;
+    }
+    return at;
+}
+
+/* The last key that is not behind this one, of which there is one: in a branch, that of the child
+ * below which this one is or would be; in a leaf, the member itself. */
+static uint32_t place_of(const struct ranking_node *n, const struct ranked *key) {
+    uint32_t keys = reach(n, key);
+    assert(keys > 0);
+    return keys - 1;
+}
+
+/* Copies keys and all that goes with them between nodes of one level, or inside of one. */
+static void copy(struct ranking_node *to, uint32_t to_at, struct ranking_node *from,
+                 uint32_t from_at, uint32_t count) {
+    assert(to->level == from->level && to_at + count <= KEYS_MAX && from_at + count <= KEYS_MAX);
+    memmove(to->keys + to_at, from->keys + from_at, count * sizeof *to->keys);
+    if (to->level == 0) return;
+    struct branch *t = branch_of(to);
+    struct branch *f = branch_of(from);
+    memmove(t->children + to_at, f->children + from_at, count * sizeof *t->children);
+    memmove(t->sizes + to_at, f->sizes + from_at, count * sizeof *t->sizes);
+}
+
+static void insert(struct ranking_node *n, uint32_t at, const struct ranked *key) {
+    assert(at <= n->count && n->count < KEYS_MAX);
+    copy(n, at + 1, n, at, n->count - at);
+    n->keys[at] = *key;
+    n->count++;
+}
+
+static void erase(struct ranking_node *n, uint32_t at) {
+    assert(at < n->count);
+    copy(n, at, n, at + 1, n->count - at - 1);
+    n->count--;
+}
+
+/* How many members are below the first children. */
+static uint32_t size_of(const struct branch *b, uint32_t children) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < children; i++) sum += b->sizes[i];
+    return sum;
+}
+
+/* The second half of a child becomes a child of its own. */
+static void split(struct branch *b, uint32_t at) {
+    struct ranking_node *left = b->children[at];
+    struct ranking_node *right = node_new(left->level);
+    right->count = left->count / 2;
+    left->count -= right->count;
+    copy(right, 0, left, left->count, right->count);
+    uint32_t size = right->level == 0 ? right->count : size_of(branch_of(right), right->count);
+    insert(&b->node, at + 1, &right->keys[0]);
+    b->children[at + 1] = right;
+    b->sizes[at + 1] = size;
+    b->sizes[at] -= size;
+}
+
+/* The next child becomes part of this one. Its first key is the one that the branch has for it. */
+static void join(struct branch *b, uint32_t at) {
+    struct ranking_node *left = b->children[at];
+    struct ranking_node *right = b->children[at + 1];
+    copy(left, left->count, right, 0, right->count);
+    left->count += right->count;
+    b->sizes[at] += b->sizes[at + 1];
+    erase(&b->node, at + 1);
+    mem_free(right);
+}
+
+static bool may_join(const struct branch *b, uint32_t at) {
+    return at + 1 < b->node.count &&
+           b->children[at]->count + b->children[at + 1]->count <= KEYS_JOINED;
+}
+
+/* After a change below a child: there is room in it, and it is not too small. */
+static void mend(struct branch *b, uint32_t at) {
+    uint32_t count = b->children[at]->count;
+    if (count == KEYS_MAX) {
+        split(b, at);
+    } else if (count <= KEYS_MAX / 2) {
+        if (may_join(b, at)) join(b, at);
+        if (at > 0 && may_join(b, at - 1)) join(b, at - 1);
+    }
+}
+
+/* Fetches all of a node at once, and not one line of the cache after the other as it is searched:
+ * in a large ranking that is most of the time. */
+static struct ranking_node *fetch(struct ranking_node *n) {
+    for (size_t i = 0; i < sizeof *n; i += CACHE_LINE) __builtin_prefetch((const char *)n + i);
+    return n;
+}
+
+/* Not there yet. */
+static void put(struct ranking_node *n, const struct ranked *key) {
+    if (n->level == 0) {
+        insert(n, reach(n, key), key);
+        return;
+    }
+    struct branch *b = branch_of(n);
+    uint32_t at = place_of(n, key);
+    put(fetch(b->children[at]), key);
+    b->sizes[at]++;
+    mend(b, at);
+}
+
+/* There. */
+static void take(struct ranking_node *n, const struct ranked *key) {
+    uint32_t at = place_of(n, key);
+    if (n->level == 0) {
+        assert(n->keys[at].member == key->member);
+        erase(n, at);
+        return;
+    }
+    struct branch *b = branch_of(n);
+    take(fetch(b->children[at]), key);
+    b->sizes[at]--;
+    mend(b, at);
+}
+
+static void move(struct ranking_node *n, const struct ranked *from, const struct ranked *to) {
+    uint32_t at = place_of(n, from);
+    if (n->level == 0 || place_of(n, to) != at) {
+        take(n, from);
+        put(n, to);
+        return;
+    }
+    struct branch *b = branch_of(n);
+    move(fetch(b->children[at]), from, to);
+    mend(b, at);
+}
+
+/* The root has no neighbour: a full one gets a branch above it, and a branch with one child goes.
+ */
+static void mend_root(struct ranking *r) {
+    struct ranking_node *root = r->root;
+    if (root->count == KEYS_MAX) {
+        r->root = node_new(root->level + 1);
+        struct branch *b = branch_of(r->root);
+        insert(&b->node, 0, &first_of_all);
+        b->children[0] = root;
+        b->sizes[0] = (uint32_t)r->count;
+        split(b, 0);
+    } else if (root->level > 0 && root->count == 1) {
+        r->root = branch_of(root)->children[0];
+        mem_free(root);
+    }
+}
+
+void ranking_init(struct ranking *r) {
+    *r = (struct ranking){.root = node_new(0), .cap = SLOTS_MIN};
+    r->slots = mem_new(r->cap * sizeof *r->slots);
+}
+
+void ranking_deinit(struct ranking *r) {
+    node_free(r->root);
+    mem_free(r->slots);
+    *r = (struct ranking){0};
+}
+
+/* Where a member's slot would be if it had the choice. Keys may differ in their upper bits only, or
+ * in their lower ones. */
+static size_t home_of(const struct ranking *r, int64_t member) {
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t hash = (uint64_t)member * odd;
+    return (size_t)((hash ^ hash >> 32) * odd >> 32) & (r->cap - 1);
+}
+
+/* The slot that has the member, or the free one where it would go. */
+static struct ranked *slot_of(const struct ranking *r, int64_t member) {
+    assert(member != 0 && r->count < r->cap);
+    size_t i = home_of(r, member);
+    while (r->slots[i].member != 0 && r->slots[i].member != member) i = (i + 1) & (r->cap - 1);
+    return &r->slots[i];
+}
+
+static void grow(struct ranking *r) {
+    struct ranked *old = r->slots;
+    size_t old_cap = r->cap;
+    r->cap *= 2;
+    assert(r->cap <= UINT32_MAX);
+    r->slots = mem_new(r->cap * sizeof *r->slots);
+    for (size_t i = 0; i < old_cap; i++)
+        if (old[i].member != 0) *slot_of(r, old[i].member) = old[i];
+    mem_free(old);
+}
+
+static void free_slot(struct ranking *r, struct ranked *slot) {
+    size_t mask = r->cap - 1;
+    size_t hole = (size_t)(slot - r->slots);
+    r->slots[hole].member = 0;
+    /* Whoever probed past the hole moves into it. */
+    for (size_t i = (hole + 1) & mask; r->slots[i].member != 0; i = (i + 1) & mask) {
+        if (((i - home_of(r, r->slots[i].member)) & mask) < ((i - hole) & mask)) continue;
+        r->slots[hole] = r->slots[i];
+        r->slots[i].member = 0;
+        hole = i;
+    }
+}
+
+void ranking_set(struct ranking *r, int64_t member, int64_t score, int64_t since) {
+    struct ranked to = {member, score, since};
+    struct ranked *slot = slot_of(r, member);
+    if (slot->member != 0) {
+        move(r->root, slot, &to);
+        *slot = to;
+    } else {
+        if ((r->count + 1) * 8 > r->cap * 7) grow(r);
+        *slot_of(r, member) = to;
+        put(r->root, &to);
+        r->count++;
+    }
+    mend_root(r);
+}
+
+bool ranking_remove(struct ranking *r, int64_t member) {
+    struct ranked *slot = slot_of(r, member);
+    if (slot->member == 0) return false;
+    take(r->root, slot);
+    free_slot(r, slot);
+    r->count--;
+    mend_root(r);
+    return true;
+}
+
+bool ranking_get(const struct ranking *r, int64_t member, struct ranked *out) {
+    *out = *slot_of(r, member);
+    return out->member != 0;
+}
+
+size_t ranking_count(const struct ranking *r) {
+    return r->count;
+}
+
+size_t ranking_rank(const struct ranking *r, int64_t member) {
+    struct ranked key;
+    if (!ranking_get(r, member, &key)) return 0;
+    size_t in_front = 0;
+    const struct ranking_node *n = r->root;
+    while (n->level > 0) {
+        uint32_t at = place_of(n, &key);
+        in_front += size_of(branch_look(n), at);
+        n = branch_look(n)->children[at];
+    }
+    return in_front + reach(n, &key);
+}
+
+/* Without the first `skip` of those below the node. */
+static size_t list(const struct ranking_node *n, size_t skip, struct ranked *out, size_t max) {
+    size_t got = 0;
+    if (n->level == 0) {
+        if (skip < n->count) got = n->count - skip < max ? n->count - skip : max;
+        if (got > 0) memcpy(out, n->keys + skip, got * sizeof *out);
+        return got;
+    }
+    const struct branch *b = branch_look(n);
+    for (uint32_t i = 0; i < n->count && got < max; i++) {
+        if (skip >= b->sizes[i]) {
+            skip -= b->sizes[i];
+            continue;
+        }
+        got += list(b->children[i], skip, out + got, max - got);
+        skip = 0;
+    }
+    return got;
+}
+
+size_t ranking_top(const struct ranking *r, struct ranked *out, size_t max) {
+    return list(r->root, 0, out, max);
+}
+
+size_t ranking_from(const struct ranking *r, size_t rank, struct ranked *out, size_t max) {
+    assert(rank >= 1);
+    return list(r->root, rank - 1, out, max);
+}

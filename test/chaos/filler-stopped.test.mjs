@@ -1,0 +1,56 @@
+// A node that stands still (SIGSTOP) while it fills Redis for the next life: another one overtakes
+// it, and what it does when it goes on comes too late.
+import assert from 'node:assert/strict';
+
+import { launch, until } from '../e2e/support/server.mjs';
+import { chaos } from './support/chaos.mjs';
+
+const args = ['--ledger-deadline-ms', '2000'];
+// SILENT_MS of src/ledger/postgres_life.c, and as long again for a busy machine.
+const OVERTAKEN_MS = 20000;
+const SLEEPER = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+
+// Nobody reads events until `open` is called: so the filling stands where it reads the ledger.
+async function shutEvents(cluster) {
+  const psql = launch(['psql', cluster.env.POSTGRES_URL, '-qAtX', '-c', 'BEGIN; LOCK TABLE events; SELECT pg_sleep(60)']);
+  await until('the table is locked', async () => (await cluster.ask(`SELECT 1 ${SLEEPER}`)).length === 1);
+  return async function open() {
+    await cluster.ask(`SELECT pg_terminate_backend(pid) ${SLEEPER}`);
+    await psql.ended;
+  };
+}
+
+// The one that fills Redis, which has lost everything.
+async function stopFiller(cluster) {
+  const open = await shutEvents(cluster);
+  const fills = (node) => node.stderr.split('rebuilding the hot store').length;
+  const before = cluster.nodes.map(fills);
+  await cluster.redisCli('FLUSHALL');
+  const filler = await until('a node fills it', () => cluster.nodes.find((node, i) => fills(node) > before[i]));
+  await until('it has begun', async () => (await cluster.redisCli('EXISTS', 'admitone:{hot}:filling')) === '1');
+  filler.signal('SIGSTOP');
+  await open();
+  return filler;
+}
+
+chaos('trap 31: a node that stands still while it fills Redis is overtaken, and spoils nothing', { args, crowd: { activeTtlSeconds: 40 } }, async (cluster, crowd) => {
+  const first = await cluster.epoch();
+  const stopped = await stopFiller(cluster);
+  const other = cluster.nodes.find((node) => node !== stopped);
+  const filling = await cluster.epoch();
+  assert.deepEqual(filling, { number: first.number + 1, identity: '' }, 'it was stopped amid the filling');
+  await until('the other node has opened a life', async () => (await cluster.epoch()).identity !== '', OVERTAKEN_MS);
+  await until('and serves', async () => (await other.call('GET', '/ready')).status === 200, 3000);
+  assert.ok(await crowd.enter(crowd.newPerson(), other));
+  const life = await cluster.epoch();
+  assert.equal(life.number, filling.number + 1);
+
+  const redisLife = await cluster.redisCli('HGETALL', 'admitone:{hot}:life');
+  stopped.signal('SIGCONT');
+  await cluster.isWell();
+  crowd.mark();
+  await crowd.succeeds(8);
+  assert.deepEqual(await cluster.epoch(), life, 'it is the life that it was');
+  assert.equal(await cluster.redisCli('HGETALL', 'admitone:{hot}:life'), redisLife);
+  assert.equal(await cluster.metric('admitone_hot_rebuilds_total'), 2, 'the first life, and that of the other node');
+});
