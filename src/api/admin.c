@@ -61,7 +61,7 @@ static void refuse(struct act *act, enum err result) {
         if (act->problem.err == result && result != ERR_OK)
             reply_problem(act->x, result, "%s", act->problem.detail);
         else
-            reply_problem(act->x, result, "%s", "Nothing was changed.");
+            reply_problem(act->x, result, "%s", err_effect(result));
     }
 }
 

@@ -109,7 +109,7 @@ static void on_processed(void *to, enum err result, size_t admitted) {
     if (result == ERR_OK)
         show(act, act->look.op.event_key);
     else
-        reply_problem(act->x, result, "%s", "Nobody was admitted.");
+        reply_problem(act->x, result, "%s", err_effect(result));
 }
 
 static void on_changed(struct event_change *change, enum err result) {
@@ -121,7 +121,7 @@ static void on_changed(struct event_change *change, enum err result) {
     }
     if (result != ERR_OK) {
         reply_problem(act->x, result, "%s",
-                      act->problem.err == result ? act->problem.detail : "Nothing was changed.");
+                      act->problem.err == result ? act->problem.detail : err_effect(result));
         return;
     }
     int64_t key = change->put.stored->key;

@@ -168,7 +168,7 @@ enum err queue_token_check(struct api *api, struct exchange *x, str text,
 }
 
 void queue_refuse(struct exchange *x, enum err e) {
-    const char *what_to_do = "Nothing was changed.";
+    const char *what_to_do = err_effect(e);
     if (e == ERR_EVENT_NOT_FOUND) what_to_do = "GET /events lists the events that exist.";
     if (e == ERR_TOKEN_REQUIRED)
         what_to_do = "Enter the queue to get one, then send it as 'Authorization: Bearer <token>' "

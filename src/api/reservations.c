@@ -101,7 +101,7 @@ static const char *what_to_do(const struct hold_request *q, enum err e) {
                    ? "This section has optimistic, pessimistic and distributed-lock."
                    : "This section has one strategy, its mode; send none, or that one.";
     default:
-        return "Nothing was changed.";
+        return err_effect(e);
     }
 }
 
@@ -552,7 +552,7 @@ static void on_decided(struct deciding *d, enum err result) {
     } else if (result == ERR_NOT_YOURS) {
         reply_problem(x, result, "%s", "Only its own user may see or change it.");
     } else {
-        reply_problem(x, result, "%s", "Nothing was changed.");
+        reply_problem(x, result, "%s", err_effect(result));
     }
     mem_free(r);
 }

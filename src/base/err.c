@@ -28,3 +28,8 @@ int err_status(enum err e) {
 str err_title(enum err e) {
     return rows[row(e)].title;
 }
+
+const char *err_effect(enum err e) {
+    bool is_unknown = e == ERR_LEDGER_UNKNOWN || e == ERR_HOT_UNKNOWN;
+    return is_unknown ? "It may have been done. Send it again." : "Nothing was changed.";
+}

@@ -86,5 +86,7 @@ enum err {
 str err_code(enum err e);
 int err_status(enum err e);
 str err_title(enum err e);
+/* What came of a request that is answered with it, for who has no better word. */
+const char *err_effect(enum err e);
 
 #endif

@@ -170,6 +170,9 @@ static bool open_life(struct reconciling *x, struct hot_life *life, struct buf *
 
 static bool open_stores(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
     struct reconcile *r = &x->reconcile;
+    /* What is kept for how long the nodes were told, and this command perhaps not. */
+    x->settings.retention_audit_days = 0;
+    x->settings.retention_ended_days = 0;
     if (!adapters->open_ledger(&x->settings, false, &r->ledger, why) ||
         !adapters->open_hot(&x->settings, ledger_epoch(r->ledger), &x->hot, why))
         return false;

@@ -183,7 +183,10 @@ enum err pg_life_end(struct pg_lives *l, const struct hot_life *life) {
     if (!pg_run(&l->db, &changed,
                 "UPDATE epochs SET identity = $2 WHERE name = 'hot' AND number = $1",
                 pg_cell_i64(life->epoch), pg_cell_text(life->identity)) ||
-        !unlock(&l->db))
-        return failed(l);
+        !unlock(&l->db)) {
+        e = failed(l);
+        pg_close(&l->db); /* whatever it was, nobody else is kept from filling the store */
+        return e;
+    }
     return changed == 1 ? ERR_OK : ERR_RECOVERING;
 }

@@ -117,13 +117,13 @@ bool pg_session_ready(struct pg_session *s) {
 
 /* --- one transaction, to its end --- */
 
-static bool is_undecided(struct pg *db, const struct pg_batch *b, bool *undecided) {
+/* Whether the server says that it has ended. After a crash it may not know the number yet: then it
+ * was not committed. Without an answer nothing is known. */
+static bool is_decided(struct pg *db, const struct pg_batch *b) {
     int64_t goes_on = 0;
     bool ok = pg_number(db, &goes_on, "SELECT pg_xact_status($1::xid8) = 'in progress'",
                         pg_cell_text(b->transaction));
-    *undecided = goes_on != 0;
-    /* After a crash the server may not know the number yet: then it was not committed. */
-    return ok || pg_alive(db);
+    return ok ? goes_on == 0 : pg_failed_with(db, PG_INVALID);
 }
 
 /* The transaction has ended, or never was: its own row tells which. */
@@ -141,26 +141,24 @@ static void undo_all(struct pg_batch *b) {
 
 static enum pg_end resolve(struct pg_session *s, struct pg_batch *b) {
     int64_t until_ns = clock_steady_ns() + s->deadline_ms * 1000000;
-    bool undecided = true;
+    bool known = false;
     bool written = false;
     log_warn(msg("the connection broke at a commit"), kv("error", s->db.failure.text));
-    while (clock_steady_ns() < until_ns) {
+    while (!known && clock_steady_ns() < until_ns) {
         if (s->idle != NULL) s->idle(s->to);
         if (!pg_session_up(s, STEP_MS)) continue;
         s->db.until_ns = until_ns;
-        if (!is_undecided(&s->db, b, &undecided)) continue;
-        if (undecided)
+        if (is_decided(&s->db, b))
+            known = is_written(&s->db, b, &written);
+        else
             sleep_ms(STEP_MS);
-        else if (is_written(&s->db, b, &written))
-            break;
-        undecided = true;
     }
-    log_info(msg("asked what became of it"), kv("answer", undecided ? "none in time"
+    log_info(msg("asked what became of it"), kv("answer", !known    ? "none in time"
                                                           : written ? "committed"
                                                                     : "not committed"));
-    if (!undecided && written) return PG_COMMITTED;
+    if (known && written) return PG_COMMITTED;
     undo_all(b);
-    return undecided ? PG_UNKNOWN : PG_LOST;
+    return known ? PG_LOST : PG_UNKNOWN;
 }
 
 static enum pg_end transact(struct pg_session *s, struct pg_batch *b) {

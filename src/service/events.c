@@ -9,6 +9,8 @@
  * of it, it does soon (service/roster.h). */
 static void on_configured(struct configure_op *op) {
     struct event_change *change = CONTAINER_OF(op, struct event_change, configure);
+    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
+        atomic_store(&change->events->untold, true);
     catalogue_install(change->events->catalogue, event_copy(change->put.stored));
     if (change->events->hot != NULL) hot_announce(change->events->hot);
     change->done(change, ERR_OK);

@@ -10,6 +10,8 @@
 #ifndef ADMITONE_SERVICE_EVENTS_H
 #define ADMITONE_SERVICE_EVENTS_H
 
+#include <stdatomic.h>
+
 #include "port/queue.h"
 #include "port/seats.h"
 #include "service/catalogue.h"
@@ -20,6 +22,8 @@ struct events {
     struct catalogue *catalogue;
     struct queues *queues; /* follow the events' rules */
     struct seats *seats;   /* follow them too */
+    /* The hot store could not be told of a change: the roster tells it of everything. */
+    _Atomic bool untold;
 };
 
 /* A put, or an edit of what is there. The caller fills in put.wanted, or put.edit with put.type and

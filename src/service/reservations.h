@@ -117,11 +117,11 @@ enum strategy strategy_default(enum section_mode mode);
 enum strategy reservations_strategy(struct reservations *r, enum section_mode mode,
                                     int64_t section_key);
 
-/* OK: held, or the answer of the first request with the same key. Else nothing was changed:
- * NOT_ACTIVE, CLOSED, SECTION_NOT_FOUND, SECTION_CLOSED, LIMIT_EXCEEDED, SOLD_OUT, SEAT_TAKEN (see
- * refused), SEAT_NOT_FOUND (likewise), HOLD_EXPIRED (the disk took longer than it lasts), CONFLICT,
- * LOCK_TIMEOUT, LOCK_LOST, STRATEGY_NOT_ALLOWED, IDEMPOTENCY_MISMATCH, EVENT_NOT_FOUND, or a
- * failure. */
+/* OK: held, or the answer of the first request with the same key. Else nothing was changed,
+ * as far as is known (err_effect): NOT_ACTIVE, CLOSED, SECTION_NOT_FOUND, SECTION_CLOSED,
+ * LIMIT_EXCEEDED, SOLD_OUT, SEAT_TAKEN (see refused), SEAT_NOT_FOUND (likewise), HOLD_EXPIRED (the
+ * disk took longer than it lasts), CONFLICT, LOCK_TIMEOUT, LOCK_LOST, STRATEGY_NOT_ALLOWED,
+ * IDEMPOTENCY_MISMATCH, EVENT_NOT_FOUND, or a failure. */
 void reservations_hold(struct reservations *r, struct desk *d, struct holding *h);
 
 /* Whether the key of a request was used: OK and replayed, OK, or IDEMPOTENCY_MISMATCH. Only

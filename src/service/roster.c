@@ -111,7 +111,7 @@ static void look(struct roster *r) {
         return;
     }
     r->again = false;
-    int64_t known = r->read.mark;
+    int64_t known = atomic_exchange(&r->events->untold, false) ? 0 : r->read.mark;
     r->pushes_all = known == 0;
     r->read = (struct ledger_events_read){
         .record = {.kind = LEDGER_EVENTS_READ, .task.run = on_read}, .known_mark = known};

@@ -17,6 +17,11 @@ static void observe_since(enum histogram h, int64_t began_ns) {
     observe(h, (uint64_t)(clock_steady_ns() - began_ns));
 }
 
+/* Nothing is known of what was asked of the hot store. */
+static bool is_lost(enum err result) {
+    return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_UNKNOWN || result == ERR_RECOVERING;
+}
+
 /* ---- enter ---- */
 
 static void enter_once(struct room_entering *e);
@@ -25,11 +30,12 @@ static void write_expired(struct waiting_room *w, int64_t event_key, int64_t now
 
 /* The answer shows the place as it is now. One that is gone was undone because the record of the
  * request that took it failed; ours is in the ledger, where nobody else would ever end it. One
- * whose time was over before the disk had it is of no use: a new one is taken. */
+ * whose time was over before the disk had it is of no use: a new one is taken. One that is written
+ * is there, also if the hot store can't say so now: nobody is told that nothing was changed. */
 static void on_enter_settled(struct settle_op *s) {
     struct room_entering *e = CONTAINER_OF(s, struct room_entering, settle);
     enum err result = e->record.record.result;
-    if (result == ERR_OK) result = s->op.result;
+    if (result == ERR_OK) result = is_lost(s->op.result) ? ERR_HOT_UNKNOWN : s->op.result;
     enum entry_status status = e->enter.place.status;
     bool undone = result == ERR_CONFLICT ||
                   (result == ERR_OK && (status == ENTRY_NONE || status == ENTRY_EXPIRED));
@@ -137,10 +143,6 @@ static void look_at_shadow(struct room_looking *l) {
                                      .user = l->user,
                                      .done = on_shadow_seen};
     shadow_look(l->room->shadow, &l->shadow);
-}
-
-static bool is_lost(enum err result) {
-    return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_UNKNOWN || result == ERR_RECOVERING;
 }
 
 static void on_looked(struct look_op *op) {
@@ -278,8 +280,11 @@ static void on_ended(struct end_op *op) {
     e->done(e, ERR_OK);
 }
 
-static void end_in_hot(struct room_ending *e) {
+static void count_end(const struct room_ending *e) {
     count(e->final == ENTRY_LEFT ? COUNT_QUEUE_LEAVES : COUNT_QUEUE_COMPLETIONS, 1);
+}
+
+static void end_in_hot(struct room_ending *e) {
     e->end = (struct end_op){.op = {.event_key = e->event_key, .now_ms = clock_wall_ms()},
                              .seq = e->seq,
                              .final = e->final,
@@ -287,17 +292,24 @@ static void end_in_hot(struct room_ending *e) {
     queues_end(e->room->queues, &e->end);
 }
 
+/* Who leaves is not live in the ledger then. If that was so before, the hot store may not have
+ * heard of it: whoever wrote it died, or was not told that it was written. */
 static void on_end_recorded(struct task *task) {
     struct room_ending *e = CONTAINER_OF(task, struct room_ending, record.record.task);
-    if (e->record.record.result != ERR_OK || !e->ended)
-        e->done(e, e->record.record.result);
-    else
-        end_in_hot(e);
+    enum err result = e->record.record.result;
+    bool is_over = result == ERR_OK && (e->ended || e->final == ENTRY_LEFT);
+    if (!is_over) {
+        e->done(e, result);
+        return;
+    }
+    if (e->ended) count_end(e);
+    end_in_hot(e);
 }
 
 void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
     e->room = w;
     e->final = ENTRY_COMPLETED;
+    count_end(e);
     end_in_hot(e);
 }
 

@@ -1,8 +1,9 @@
 // What only several nodes have: they work on the same queue and the same seats, without a leader.
 // DESIGN.md §3, §7 and §8. Always on Redis and PostgreSQL.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { after, before, describe } from 'node:test';
-import { holdCommits, homeOf, releaseCommits } from './support/cluster.mjs';
+import { SERVICES, holdCommits, homeOf, releaseCommits, servicesOf } from './support/cluster.mjs';
 import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
 import { call, concert, isCluster, launch, ledgerFlags, pause, run, start, test, until } from './support/server.mjs';
@@ -221,6 +222,21 @@ describe('an event that is changed at one node', () => {
     await own.stop();
   });
 
+  test('has its new rules in force as soon as Redis is back, where nobody could tell it', async () => {
+    const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '100'] });
+    await Room.open(own, 'RULES/2', { maxWaiting: 1000 });
+    const redis = (...words) => spawnSync('redis-cli', ['-u', homeOf(own.dataDir).redisUrl, ...words], { encoding: 'utf8' }).stdout;
+    for (const maxWaiting of [11, 12, 13, 14]) {
+      redis('CLIENT', 'PAUSE', '1000');
+      // It is written; the numbers that go with the answer Redis can't tell.
+      await own.nodes[0].admin('PATCH', '/admin/queue/RULES/2', { maxWaiting });
+      assert.equal(query(own.dataDir, 'SELECT max_waiting FROM events')[0].max_waiting, maxWaiting);
+      const rules = () => redis('HGET', 'queue:{RULES:2}:meta', 'rules');
+      await until(`Redis has heard of ${maxWaiting}`, async () => rules().includes(`max_waiting=${maxWaiting} `), 10000);
+    }
+    await own.stop();
+  });
+
   test('has its new rules in force everywhere, at once: the hot store has them', async () => {
     const room = await Room.open(server, 'RULES/1', { maxActive: 1, maxWaiting: 1000, entryBatchSize: 100 });
     await room.enterAll(users(3));
@@ -436,6 +452,27 @@ test('a place that its node took and could not finish is finished by another (tr
   for (const place of told) assert.ok(places.some(({ entryToken }) => entryToken === place.entryToken), 'the same place as before');
   await until('as many are in as may be', async () => (await there.numbers()).active === 5);
   assertAudit(own.dataDir);
+  await own.stop();
+});
+
+test('who has a place that Redis can\'t show any more is not told that nothing was changed', async () => {
+  const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50'] });
+  const room = await Room.open(own, 'LOST/1', { maxActive: 5 });
+  const { redisUrl } = homeOf(own.dataDir);
+  const redis = (...words) => spawnSync('redis-cli', ['-u', redisUrl, ...words], { encoding: 'utf8' }).stdout.trim();
+  holdCommits();
+  const asked = room.ask('ann');
+  await until('the place is taken', async () => redis('HGET', 'queue:{LOST:1}:user', 'ann') !== '');
+  await pause(100); // its record is under way
+  assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis']).status, 0);
+  releaseCommits();
+  const { status, json } = await asked;
+  assert.equal(spawnSync(SERVICES, ['start', 'redis', '--dir', servicesOf().SERVICES_DIR]).status, 0);
+  assert.deepEqual([status, json.code], [503, 'hot_unknown']);
+  assert.doesNotMatch(json.detail, /nothing was changed/i);
+  assert.equal(entriesOf(room).length, 1);
+  await until('the place is shown', async () => (await room.ask('ann')).status === 200, 20000);
+  assert.equal(entriesOf(room).length, 1, 'it is the same');
   await own.stop();
 });
 

@@ -120,6 +120,22 @@ test('what differs is told, repaired in favour of the ledger, and does not diffe
   await server.stop();
 });
 
+test('what has ended long ago stays: to remove it is for nodes, who know how long it is kept', async (t) => {
+  const flags = stores();
+  const server = await node(t, flags);
+  const { hall, waiting } = await crowd(server);
+  assert.equal((await hall.leave(waiting[1].entryToken)).status, 204);
+  await server.stop();
+  const ask = (sql) => output('psql', [flags[3], '-qAtX', '-c', sql]);
+  ask("UPDATE queue_entries SET finished_at = 1 WHERE status = 'LEFT'");
+  redis('HDEL', 'queue:{CONCERT:1}:entry', seqOf('eve'));
+  // A node that runs for as long as this removes it.
+  const { status, stdout } = run(['reconcile', ...flags, '--ledger-deadline-ms', '2000'], { timeoutMs: 30000 });
+  assert.equal(status, 0, stdout);
+  assert.match(stdout, /^1 event compared, 1 difference: 1 repaired,/m);
+  assert.equal(ask('SELECT count(*) FROM queue_entries WHERE finished_at = 1'), '1');
+});
+
 test('what has differed for less than twice the deadline is left alone', async (t) => {
   const flags = stores();
   const server = await node(t, flags);

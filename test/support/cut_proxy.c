@@ -63,12 +63,20 @@ static bool is_commit(const char *bytes, ssize_t len) {
     return memmem(bytes, (size_t)len, "COMMIT", sizeof "COMMIT") != NULL;
 }
 
+static bool is_question(const char *bytes, ssize_t len) {
+    return memmem(bytes, (size_t)len, "pg_xact_status", strlen("pg_xact_status")) != NULL;
+}
+
 /* Whether the connection goes on. */
 static bool forward(struct cut_proxy *p, int from, int to, bool from_client) {
     char bytes[65536];
     ssize_t len = recv(from, bytes, sizeof bytes, MSG_DONTWAIT);
     if (len <= 0) return false;
     int now = atomic_load(&p->now);
+    if (now == CUT_AT_QUESTION && from_client && is_question(bytes, len)) {
+        atomic_store(&p->now, CUT_SILENT);
+        return true;
+    }
     bool cuts = from_client && is_commit(bytes, len) &&
                 (now == CUT_BEFORE_COMMIT || now == CUT_AFTER_COMMIT);
     if (cuts && now == CUT_BEFORE_COMMIT) {

@@ -12,6 +12,7 @@ enum cut {
     CUT_BEFORE_COMMIT, /* the next COMMIT never arrives, and its connection ends */
     CUT_AFTER_COMMIT,  /* it arrives, and its answer does not */
     CUT_SILENT,        /* nothing gets through, and nothing ends */
+    CUT_AT_QUESTION,   /* from the next question on what became of a COMMIT it is silent */
     CUT_REFUSED,       /* every connection ends, and new ones at once */
 };
 
@@ -20,7 +21,7 @@ struct cut_proxy;
 /* For a server on this machine. */
 struct cut_proxy *cut_proxy_start(int server_port);
 int cut_proxy_port(const struct cut_proxy *p);
-/* The two about a COMMIT are for one; then comes `then`. */
+/* The two at a COMMIT are for one; then comes `then`. */
 void cut_proxy_set(struct cut_proxy *p, enum cut now, enum cut then);
 /* Whether the COMMIT that was waited for has come. */
 bool cut_proxy_has_cut(struct cut_proxy *p);

@@ -12,7 +12,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
+export const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
 const REDIS_DATABASES = 16;
 // The program itself, where there is one: Debian's psql is a script that looks for it each time.

@@ -99,6 +99,26 @@ static void who_dies_filling_leaves_it_to_the_next(void **state) {
     assert_string_equal(life_of(f->d.l).identity, "");
 }
 
+/* Somebody stands still over the row: the end can't be written, but the next one may try. */
+static void who_cannot_end_a_filling_leaves_it_to_the_next(void **state) {
+    struct fixture *f = *state;
+    ledger_close(f->other);
+    postgres_options.deadline_ms = 300;
+    f->other = postgres_open(&f->d.h, 0);
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    PGconn *stalled = postgres_other("SELECT number FROM epochs WHERE name = 'hot' FOR SHARE");
+    struct hot_life life = {.epoch = 1, .identity = "run-1"};
+    assert_int_equal(ledger_life_end(f->other, &life), ERR_LEDGER_FAILED);
+    postgres_other_end(stalled);
+    uint32_t epoch = 0;
+    for (int i = 0; i < 200 && epoch == 0; i++) {
+        epoch = begin(f->d.l, life_of(f->d.l));
+        usleep(10000);
+    }
+    assert_int_equal(epoch, 2);
+    end(f->d.l, 2, "run-2");
+}
+
 /* As long as the server waits for a sign of who fills the store, and how much longer it may take
  * on a busy machine. */
 #define SILENT_MS 10000
@@ -233,6 +253,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_node_fills_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_dies_filling_leaves_it_to_the_next, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_cannot_end_a_filling_leaves_it_to_the_next, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(who_is_silent_while_filling_is_overtaken, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(records_of_an_older_life_are_refused, set_up, tear_down),

@@ -133,6 +133,16 @@ static void what_nobody_can_tell_in_time_is_unknown(void **state) {
     assert_int_equal(enter(f, 1, "a"), ERR_OK);
 }
 
+/* A server that hears the question and does not answer it has not said that there was no commit. */
+static void question_without_an_answer_tells_nothing(void **state) {
+    struct fixture *f = *state;
+    cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_AT_QUESTION);
+    assert_int_equal(enter(f, 1, "a"), ERR_LEDGER_UNKNOWN);
+    assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
+    cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
+    harness_wait(&f->d.h, is_writable, f->d.l);
+}
+
 static void while_a_commit_is_asked_after_the_next_are_answered(void **state) {
     struct fixture *f = *state;
     struct test_record first, second;
@@ -220,6 +230,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(hand_over_of_a_failed_record_is_taken_back, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_nobody_can_tell_in_time_is_unknown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(question_without_an_answer_tells_nothing, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(while_a_commit_is_asked_after_the_next_are_answered, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(server_that_is_silent_is_given_up, set_up, tear_down),

@@ -384,6 +384,18 @@ static void who_leaves_is_written_first_and_then_gone_trap_13(void **state) {
     house_assert_agreement(&f->house);
 }
 
+/* As when the node that wrote it died before it told the hot store, and the user asks again. */
+static void who_has_left_in_the_ledger_only_leaves_the_hot_store_too(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = take(f, "ann", ENTRY_ACTIVE);
+    raw_sql(&f->house.h, "UPDATE queue_entries SET status = 'LEFT', finished_at = 1");
+    assert_counts(f, 0, 1);
+    assert_int_equal(house_end(&f->house, ann, ENTRY_LEFT), ERR_OK);
+    assert_counts(f, 0, 0);
+    assert_true(take(f, "ann", ENTRY_ACTIVE) != ann);
+    house_assert_agreement(&f->house);
+}
+
 static void what_the_hot_store_has_forgotten_the_ledger_knows(void **state) {
     struct fixture *f = *state;
     struct room_looking l;
@@ -501,6 +513,7 @@ int main(void) {
         TEST(expiries_are_written_again_after_a_failure_trap_6),
         TEST(who_comes_back_after_the_time_closes_the_old_row),
         TEST(who_leaves_is_written_first_and_then_gone_trap_13),
+        TEST(who_has_left_in_the_ledger_only_leaves_the_hot_store_too),
         TEST(what_the_hot_store_has_forgotten_the_ledger_knows),
         TEST(of_two_rows_of_a_user_the_older_expires_at_the_start_trap_14),
         TEST(a_number_is_not_given_again_after_a_restart),

@@ -174,6 +174,7 @@ static void another_run_of_the_store_is_not_filled(void **state) {
     probe_do(h->probe, "SET queue:{T:1}:meta here");
     struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
     assert_int_equal(hot_rebuild(h->hot, &other), ERR_RECOVERING);
+    assert_int_equal(hot_rebuilt(h->hot), ERR_HOT_UNAVAILABLE);
     assert_int_equal(probe_number(h->probe, "EXISTS queue:{T:1}:meta"), 1);
 }
 
@@ -195,6 +196,16 @@ static void a_server_that_dies_fails_the_filling(void **state) {
     assert_int_equal(hot_rebuilt(h->hot), ERR_HOT_UNAVAILABLE);
     struct hot_life life;
     assert_int_equal(hot_look(h->hot, &life), ERR_HOT_UNAVAILABLE);
+}
+
+/* Between the look at it and the filling: the node tries again, and lives on. */
+static void a_server_that_is_gone_is_not_filled(void **state) {
+    struct house *h = *state;
+    struct hot_life life = look(h);
+    life.epoch = 4;
+    kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
+    assert_int_equal(hot_rebuild(h->hot, &life), ERR_HOT_UNAVAILABLE);
+    assert_int_equal(hot_rebuilt(h->hot), ERR_HOT_UNAVAILABLE);
 }
 
 static void a_filling_that_was_left_is_begun_anew(void **state) {
@@ -371,6 +382,7 @@ int main(void) {
         TEST(another_run_of_the_store_is_not_filled),
         TEST(one_command_that_fails_fails_the_filling),
         TEST(a_server_that_dies_fails_the_filling),
+        TEST(a_server_that_is_gone_is_not_filled),
         TEST(a_filling_that_was_left_is_begun_anew),
         TEST(a_filling_that_was_overtaken_spoils_nothing),
         TEST(a_filling_that_begins_too_late_spoils_nothing),
