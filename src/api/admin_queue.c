@@ -26,19 +26,8 @@ struct queue_act {
 
 /* ---- the answer ---- */
 
-static void render(struct json_out *j, const struct event *e, const struct queue_act *act) {
-    const struct queue_counts *c = &act->look.counts;
-    json_out_object(j, STR(""));
-    json_out_str(j, STR("eventType"), str_of(e->type));
-    json_out_str(j, STR("eventId"), str_of(e->id));
-    json_out_str(j, STR("state"), event_state_words[e->state]);
-    json_out_time(j, STR("opensAt"), e->opens_at_ms);
-    json_out_bool(j, STR("entering"),
-                  act->look.state == EVENT_OPEN || act->look.state == EVENT_PAUSED);
-    json_out_bool(j, STR("admitting"),
-                  act->look.state == EVENT_OPEN || act->look.state == EVENT_DRAINING);
-    if (act->process) json_out_i64(j, STR("processed"), act->admitted);
-    queue_rules_to_json(j, STR("queue"), &e->queue);
+/* What the hot store counts. */
+static void render_counts(struct json_out *j, const struct queue_counts *c) {
     json_out_i64(j, STR("waiting"), (int64_t)c->waiting);
     json_out_i64(j, STR("active"), (int64_t)c->active);
     json_out_i64(j, STR("entered"), (int64_t)c->entered);
@@ -51,31 +40,49 @@ static void render(struct json_out *j, const struct event *e, const struct queue
     json_out_f64(j, STR("avgWaitSeconds"),
                  c->admitted == 0 ? 0 : (double)c->waited_ms / 1000 / (double)c->admitted);
     json_out_f64(j, STR("maxWaitSeconds"), (double)c->waited_ms_max / 1000);
+}
+
+static void render(struct json_out *j, const struct event *e, const struct queue_act *act) {
+    bool is_looked_at = act->look.op.result == ERR_OK;
+    enum event_state now = is_looked_at
+                               ? act->look.state
+                               : event_state_at(e->state, e->opens_at_ms, act->look.op.now_ms);
+    json_out_object(j, STR(""));
+    json_out_str(j, STR("eventType"), str_of(e->type));
+    json_out_str(j, STR("eventId"), str_of(e->id));
+    json_out_str(j, STR("state"), event_state_words[e->state]);
+    json_out_time(j, STR("opensAt"), e->opens_at_ms);
+    json_out_bool(j, STR("entering"), now == EVENT_OPEN || now == EVENT_PAUSED);
+    json_out_bool(j, STR("admitting"), now == EVENT_OPEN || now == EVENT_DRAINING);
+    if (act->process) json_out_i64(j, STR("processed"), act->admitted);
+    queue_rules_to_json(j, STR("queue"), &e->queue);
+    if (is_looked_at)
+        render_counts(j, &act->look.counts);
+    else
+        json_out_bool(j, STR("degraded"), true);
     json_out_i64(j, STR("version"), e->version);
     json_out_time(j, STR("serverTime"), act->look.op.now_ms);
     json_out_object_end(j);
 }
 
-/* The event may have changed again since: what is in force now is shown. */
+/* The event may have changed again since: what is in force now is shown. An act is durable by now:
+ * that the hot store can't be asked only means that there are no numbers to show. */
 static void on_looked(struct look_op *look) {
     struct queue_act *act = CONTAINER_OF(look, struct queue_act, look);
     struct catalogue *catalogue = act->api->events.catalogue;
     const struct event *e = NULL;
-    if (look->op.result == ERR_OK) {
-        catalogue_open(catalogue);
+    catalogue_open(catalogue);
+    if (look->op.result != ERR_EVENT_NOT_FOUND)
         e = catalogue_find_key(catalogue, look->op.event_key);
-        if (e != NULL) {
-            struct json_out j;
-            json_out_init(&j, reply_start(act->x, 200));
-            render(&j, e, act);
-            json_out_done(&j);
-        }
-        catalogue_shut(catalogue);
+    if (e != NULL) {
+        struct json_out j;
+        json_out_init(&j, reply_start(act->x, 200));
+        render(&j, e, act);
+        json_out_done(&j);
     }
+    catalogue_shut(catalogue);
     if (e != NULL)
         reply_send(act->x, STR("application/json"));
-    else if (look->op.result != ERR_OK && look->op.result != ERR_EVENT_NOT_FOUND)
-        reply_problem(act->x, look->op.result, "%s", "Try again in a moment.");
     else
         reply_problem(act->x, ERR_EVENT_NOT_FOUND, "%s", "It has just been deleted.");
 }

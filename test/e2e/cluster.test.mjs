@@ -216,7 +216,8 @@ describe('an event that is changed at one node', () => {
     // As if node A had died between its commit and its announcement.
     assert.equal((await put(a, 'before')).status, 201);
     await seenAfter(b, '/events/NEWS/2', ({ json }) => json?.title === 'before');
-    query(own.dataDir, "UPDATE events SET title = 'after', version = version + 1");
+    query(own.dataDir, `INSERT INTO audit(at, actor, act, subject, detail) VALUES (1, 'admin', 'event.put', 'NEWS/2', '{}');
+      UPDATE events SET title = 'after', version = (SELECT max(id) FROM audit)`);
     const ms = Math.max(...(await Promise.all([a, b].map((node) => seenAfter(node, '/events/NEWS/2', ({ json }) => json.title === 'after')))));
     assert.ok(ms < 2000, `${ms} ms`);
     await own.stop();
@@ -229,7 +230,8 @@ describe('an event that is changed at one node', () => {
     for (const maxWaiting of [11, 12, 13, 14]) {
       redis('CLIENT', 'PAUSE', '1000');
       // It is written; the numbers that go with the answer Redis can't tell.
-      await own.nodes[0].admin('PATCH', '/admin/queue/RULES/2', { maxWaiting });
+      const { status, json } = await own.nodes[0].admin('PATCH', '/admin/queue/RULES/2', { maxWaiting });
+      assert.deepEqual([status, json.queue.maxWaiting, json.entering, json.degraded, json.waiting], [200, maxWaiting, true, true, undefined]);
       assert.equal(query(own.dataDir, 'SELECT max_waiting FROM events')[0].max_waiting, maxWaiting);
       const rules = () => redis('HGET', 'queue:{RULES:2}:meta', 'rules');
       await until(`Redis has heard of ${maxWaiting}`, async () => rules().includes(`max_waiting=${maxWaiting} `), 10000);
