@@ -5,6 +5,7 @@
 #ifndef ADMITONE_CORE_SALE_H
 #define ADMITONE_CORE_SALE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum sale_kind {
@@ -18,6 +19,10 @@ struct sale_mark {
     uint64_t transaction; /* 0 where there is one writer */
     int64_t id;
 };
+
+static inline bool sale_is_behind(const struct sale_mark *a, const struct sale_mark *b) {
+    return a->transaction > b->transaction || (a->transaction == b->transaction && a->id > b->id);
+}
 
 struct sale {
     struct sale_mark mark;

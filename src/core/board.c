@@ -1,0 +1,83 @@
+#include "core/board.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+
+void board_init(struct board *b) {
+    *b = (struct board){0};
+    map_init(&b->tallies);
+    ranking_init(&b->order);
+}
+
+void board_deinit(struct board *b) {
+    struct tally *t;
+    for (size_t at = 0; (t = map_next(&b->tallies, &at)) != NULL;) mem_free(t);
+    map_deinit(&b->tallies);
+    ranking_deinit(&b->order);
+}
+
+static struct tally *tally_of(struct board *b, int64_t event_key) {
+    struct tally *t = map_get(&b->tallies, map_key(&event_key));
+    if (t != NULL) return t;
+    t = mem_new(sizeof *t);
+    t->event_key = event_key;
+    map_put(&b->tallies, map_key(&event_key), t);
+    return t;
+}
+
+/* Who has nothing is forgotten; who has less than that is waited for. */
+static void place(struct board *b, struct tally *t) {
+    if (t->reservations > 0)
+        ranking_set(&b->order, t->event_key, t->reservations, t->since_ms);
+    else
+        ranking_remove(&b->order, t->event_key);
+    if (t->reservations == 0 && t->seats == 0) {
+        map_remove(&b->tallies, map_key(&t->event_key));
+        mem_free(t);
+    }
+}
+
+static void add(struct board *b, const struct tally *change) {
+    struct tally *t = tally_of(b, change->event_key);
+    t->reservations += change->reservations;
+    t->seats += change->seats;
+    if (change->since_ms > t->since_ms) t->since_ms = change->since_ms;
+    place(b, t);
+}
+
+void board_count(struct board *b, const struct sale *sales, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const struct sale *s = &sales[i];
+        if (!sale_is_behind(&s->mark, &b->mark)) continue;
+        b->mark = s->mark;
+        if (s->kind == SALE_TAKEN)
+            add(b, &(struct tally){s->event_key, 1, s->seats, s->taken_ms});
+        else if (s->kind == SALE_GIVEN_BACK)
+            add(b, &(struct tally){s->event_key, -1, -s->seats, 0});
+    }
+}
+
+void board_restore(struct board *b, const struct tally *t) {
+    add(b, t);
+}
+
+void board_forget(struct board *b, int64_t event_key) {
+    ranking_remove(&b->order, event_key);
+    mem_free(map_remove(&b->tallies, map_key(&event_key)));
+}
+
+size_t board_find(const struct board *b, int64_t event_key, struct tally *out) {
+    size_t rank = ranking_rank(&b->order, event_key);
+    if (rank > 0) *out = *(const struct tally *)map_get(&b->tallies, map_key(&event_key));
+    return rank;
+}
+
+size_t board_top(const struct board *b, struct tally *out, size_t max) {
+    struct ranked top[BOARD_TOP_MAX];
+    assert(max <= BOARD_TOP_MAX);
+    size_t count = ranking_top(&b->order, top, max);
+    for (size_t i = 0; i < count; i++)
+        out[i] = *(const struct tally *)map_get(&b->tallies, map_key(&top[i].member));
+    return count;
+}

@@ -1,0 +1,47 @@
+/*
+ * board: how many live reservations each event has, of those that were made in one stretch of time,
+ * and the events in that order. What was given back is taken away again; which sales belong to the
+ * stretch is the caller's to say. Pure: no I/O, no clock; one thread at a time.
+ *
+ * A sale counts once: the board knows how far it has come (core/sale.h), and what it is told again
+ * it passes over. In their order a sale may be given back before it is taken: then an event has
+ * less than nothing for a moment, and is not shown.
+ */
+#ifndef ADMITONE_CORE_BOARD_H
+#define ADMITONE_CORE_BOARD_H
+
+#include "base/map.h"
+#include "core/limits.h"
+#include "core/ranking.h"
+#include "core/sale.h"
+
+struct tally {
+    int64_t event_key;
+    int64_t reservations;
+    int64_t seats;
+    int64_t
+        since_ms; /* when the last that counts was made: of equal events the first is in front */
+};
+
+struct board {
+    struct map tallies; /* an event's key → struct tally: those that have anything */
+    struct ranking order;
+    struct sale_mark mark;
+};
+
+void board_init(struct board *b);
+void board_deinit(struct board *b);
+
+/* Counts those of the sales that are behind the mark; they are in order. */
+void board_count(struct board *b, const struct sale *sales, size_t count);
+/* Adds what the ledger has of an event; counts whether or not it is behind the mark. */
+void board_restore(struct board *b, const struct tally *t);
+/* The event is gone. */
+void board_forget(struct board *b, int64_t event_key);
+
+/* Its rank, from 1 on, and what it has; 0: it is not on the board. */
+size_t board_find(const struct board *b, int64_t event_key, struct tally *out);
+/* The first `max`, BOARD_TOP_MAX at the most. Returns how many. */
+size_t board_top(const struct board *b, struct tally *out, size_t max);
+
+#endif

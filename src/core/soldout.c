@@ -1,0 +1,155 @@
+#include "core/soldout.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+
+/* Above every pace: there are never so many seats. */
+#define SOLD_OUT_SCORE (INT64_C(1) << 60)
+#define SHARES 1000
+
+struct row {
+    struct selling selling;
+    bool is_known;
+    int64_t step;              /* the last that it counts */
+    int32_t steps[PACE_STEPS]; /* seats by step, the last PACE_STEPS of them */
+};
+
+void soldout_init(struct soldout *s) {
+    *s = (struct soldout){0};
+    map_init(&s->events);
+    ranking_init(&s->order);
+}
+
+void soldout_deinit(struct soldout *s) {
+    struct row *r;
+    for (size_t at = 0; (r = map_next(&s->events, &at)) != NULL;) mem_free(r);
+    map_deinit(&s->events);
+    ranking_deinit(&s->order);
+}
+
+static struct row *row_of(struct soldout *s, int64_t event_key) {
+    struct row *r = map_get(&s->events, map_key(&event_key));
+    if (r != NULL) return r;
+    r = mem_new(sizeof *r);
+    r->selling.event_key = event_key;
+    map_put(&s->events, map_key(&event_key), r);
+    return r;
+}
+
+bool selling_is_sold_out(const struct selling *row) {
+    return row->sold_out_ms != 0 && row->capacity > 0 && row->seats >= row->capacity;
+}
+
+static void place(struct soldout *s, const struct row *r) {
+    const struct selling *e = &r->selling;
+    if (!r->is_known || e->reservations <= 0) {
+        ranking_remove(&s->order, e->event_key);
+    } else if (selling_is_sold_out(e)) {
+        int64_t took_ms = e->sold_out_ms - e->opened_ms;
+        ranking_set(&s->order, e->event_key, SOLD_OUT_SCORE - (took_ms > 0 ? took_ms : 0),
+                    e->sold_out_ms);
+    } else {
+        int64_t share = e->capacity > 0 ? e->seats * SHARES / e->capacity : 0;
+        ranking_set(&s->order, e->event_key, e->pace * (SHARES + 1) + share, e->since_ms);
+    }
+}
+
+/* ---- pace ---- */
+
+static size_t slot_of(int64_t step) {
+    return (size_t)(step % PACE_STEPS);
+}
+
+/* The row's steps become those up to `step`. */
+static void row_turn(struct row *r, int64_t step) {
+    for (int i = 0; i < PACE_STEPS && r->step < step; i++) {
+        int32_t *gone = &r->steps[slot_of(++r->step)];
+        r->selling.pace -= *gone;
+        *gone = 0;
+    }
+    if (r->step < step) r->step = step; /* all of them are empty by now */
+}
+
+/* Where it was counted it is taken back, if that is not too long ago. Clocks differ a little: what
+ * was made in a step that has not come yet counts in this one. */
+static void row_pace(struct row *r, int64_t taken_ms, int64_t seats) {
+    int64_t step = taken_ms / PACE_STEP_MS;
+    if (step > r->step) step = r->step;
+    if (step <= r->step - PACE_STEPS) return;
+    r->steps[slot_of(step)] += (int32_t)seats;
+    r->selling.pace += seats;
+}
+
+void soldout_turn(struct soldout *s, int64_t now_ms) {
+    int64_t step = now_ms / PACE_STEP_MS;
+    if (step <= s->step) return;
+    s->step = step;
+    struct row *r;
+    for (size_t at = 0; (r = map_next(&s->events, &at)) != NULL;) {
+        int64_t before = r->selling.pace;
+        row_turn(r, step);
+        if (r->selling.pace != before) place(s, r);
+    }
+}
+
+/* ---- counting ---- */
+
+void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms) {
+    struct row *r = row_of(s, event_key);
+    r->is_known = true;
+    r->selling.capacity = capacity;
+    r->selling.opened_ms = opened_ms;
+    place(s, r);
+}
+
+static void count_sale(struct soldout *s, const struct sale *sale) {
+    struct row *r = row_of(s, sale->event_key);
+    struct selling *e = &r->selling;
+    row_turn(r, s->step);
+    if (sale->kind == SALE_SOLD_OUT) {
+        if (sale->at_ms > e->sold_out_ms) e->sold_out_ms = sale->at_ms;
+    } else {
+        int64_t sign = sale->kind == SALE_TAKEN ? 1 : -1;
+        e->reservations += sign;
+        e->seats += sign * sale->seats;
+        if (sign > 0 && sale->taken_ms > e->since_ms) e->since_ms = sale->taken_ms;
+        row_pace(r, sale->taken_ms, sign * sale->seats);
+    }
+    place(s, r);
+}
+
+void soldout_count(struct soldout *s, const struct sale *sales, size_t count, int64_t now_ms) {
+    soldout_turn(s, now_ms);
+    for (size_t i = 0; i < count; i++) {
+        if (!sale_is_behind(&sales[i].mark, &s->mark)) continue;
+        s->mark = sales[i].mark;
+        count_sale(s, &sales[i]);
+    }
+}
+
+void soldout_forget(struct soldout *s, int64_t event_key) {
+    ranking_remove(&s->order, event_key);
+    mem_free(map_remove(&s->events, map_key(&event_key)));
+}
+
+/* ---- looking ---- */
+
+static const struct selling *selling_of(const struct soldout *s, int64_t event_key) {
+    const struct row *r = map_get(&s->events, map_key(&event_key));
+    return &r->selling;
+}
+
+size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out) {
+    size_t rank = ranking_rank(&s->order, event_key);
+    if (rank > 0) *out = *selling_of(s, event_key);
+    return rank;
+}
+
+size_t soldout_top(const struct soldout *s, struct selling *out, size_t max) {
+    struct ranked top[BOARD_TOP_MAX];
+    assert(max <= BOARD_TOP_MAX);
+    size_t count = ranking_top(&s->order, top, max);
+    for (size_t i = 0; i < count; i++) out[i] = *selling_of(s, top[i].member);
+    return count;
+}

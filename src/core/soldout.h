@@ -1,0 +1,62 @@
+/*
+ * soldout: how fast events sell. In front are those that are sold out, by the time from the opening
+ * of the sale until no seat was left; then those that still sell, by pace (seats of the last five
+ * minutes), and of equal ones by the share that is sold. Pure: no I/O; one thread at a time.
+ *
+ * An event is sold out while all its seats are taken, since it was last so. A seat that is given
+ * back makes it one that sells: a crowd that holds everything and buys nothing wins no race.
+ *
+ * A sale counts once, as on a board (core/board.h). Sums and the latest time do not depend on the
+ * order in which they come.
+ */
+#ifndef ADMITONE_CORE_SOLDOUT_H
+#define ADMITONE_CORE_SOLDOUT_H
+
+#include "base/map.h"
+#include "core/limits.h"
+#include "core/ranking.h"
+#include "core/sale.h"
+
+/* The pace is counted in steps, and a step at a time is forgotten. */
+#define PACE_STEP_MS 10000
+#define PACE_STEPS 30
+#define PACE_MINUTES ((double)PACE_STEP_MS * PACE_STEPS / 60000)
+
+struct selling {
+    int64_t event_key;
+    int64_t capacity;
+    int64_t opened_ms;
+    int64_t reservations;
+    int64_t seats;
+    int64_t since_ms;    /* when the last that counts was made */
+    int64_t sold_out_ms; /* when no seat was left, the last time; 0: never */
+    int64_t pace;        /* seats of the last PACE_STEPS steps */
+};
+
+struct soldout {
+    struct map events; /* an event's key → its row */
+    struct ranking order;
+    struct sale_mark mark;
+    int64_t step; /* the last that counts for the pace */
+};
+
+void soldout_init(struct soldout *s);
+void soldout_deinit(struct soldout *s);
+
+/* What there is to sell, and since when: as the event is configured now. */
+void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms);
+/* Counts those of the sales that are behind the mark; they are in order. Of events that are not
+ * known, too: they are shown when they are. */
+void soldout_count(struct soldout *s, const struct sale *sales, size_t count, int64_t now_ms);
+/* Time has passed: what was sold before the last minutes is no pace any more. */
+void soldout_turn(struct soldout *s, int64_t now_ms);
+/* The event is gone. */
+void soldout_forget(struct soldout *s, int64_t event_key);
+
+bool selling_is_sold_out(const struct selling *row);
+/* Its rank, from 1 on, and its row; 0: it is not on the board, for nothing of it is sold. */
+size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out);
+/* The first `max`, BOARD_TOP_MAX at the most. Returns how many. */
+size_t soldout_top(const struct soldout *s, struct selling *out, size_t max);
+
+#endif

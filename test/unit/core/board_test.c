@@ -1,0 +1,213 @@
+#include "core/board.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "splitmix.h"
+
+static int set_up(void **state) {
+    static struct board b;
+    board_init(&b);
+    *state = &b;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    board_deinit(*state);
+    return 0;
+}
+
+static int64_t last_id;
+
+static void sell(struct board *b, enum sale_kind kind, int64_t event_key, int64_t seats,
+                 int64_t taken_ms) {
+    board_count(b,
+                &(struct sale){.mark = {.id = ++last_id},
+                               .kind = kind,
+                               .event_key = event_key,
+                               .seats = seats,
+                               .taken_ms = taken_ms},
+                1);
+}
+
+static void assert_top(const struct board *b, const int64_t *keys, size_t count) {
+    struct tally top[16];
+    assert_int_equal(board_top(b, top, 16), count);
+    for (size_t i = 0; i < count; i++) {
+        struct tally found;
+        assert_int_equal(top[i].event_key, keys[i]);
+        assert_int_equal(board_find(b, keys[i], &found), i + 1);
+        assert_memory_equal(&found, &top[i], sizeof found);
+    }
+}
+#define ASSERT_TOP(b, ...)                                                                         \
+    assert_top(b, (const int64_t[]){__VA_ARGS__},                                                  \
+               sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+static void an_empty_board_has_nobody(void **state) {
+    struct board *b = *state;
+    struct tally t;
+    assert_int_equal(board_top(b, &t, 1), 0);
+    assert_int_equal(board_find(b, 1, &t), 0);
+    board_forget(b, 1);
+}
+
+static void who_has_more_reservations_is_in_front(void **state) {
+    struct board *b = *state;
+    struct tally t;
+    sell(b, SALE_TAKEN, 1, 4, 100);
+    sell(b, SALE_TAKEN, 2, 1, 200);
+    sell(b, SALE_TAKEN, 2, 1, 300);
+    sell(b, SALE_SOLD_OUT, 1, 0, 0);
+    ASSERT_TOP(b, 2, 1);
+    assert_int_equal(board_find(b, 1, &t), 2);
+    assert_int_equal(t.reservations, 1);
+    assert_int_equal(t.seats, 4);
+    assert_int_equal(board_top(b, &t, 1), 1);
+    assert_int_equal(t.event_key, 2);
+}
+
+static void of_equal_ones_who_was_there_first(void **state) {
+    struct board *b = *state;
+    sell(b, SALE_TAKEN, 7, 1, 100);
+    sell(b, SALE_TAKEN, 5, 1, 200);
+    sell(b, SALE_TAKEN, 6, 1, 150);
+    ASSERT_TOP(b, 7, 6, 5);
+    sell(b, SALE_TAKEN, 5, 1, 300);
+    sell(b, SALE_TAKEN, 7, 1, 400);
+    ASSERT_TOP(b, 5, 7, 6);
+}
+
+/* Trap 39. */
+static void what_is_given_back_counts_no_more(void **state) {
+    struct board *b = *state;
+    struct tally t;
+    sell(b, SALE_TAKEN, 1, 2, 100);
+    sell(b, SALE_TAKEN, 1, 3, 110);
+    sell(b, SALE_TAKEN, 2, 1, 120);
+    sell(b, SALE_GIVEN_BACK, 1, 3, 110);
+    ASSERT_TOP(b, 1, 2);
+    assert_int_equal(board_find(b, 1, &t), 1);
+    assert_int_equal(t.seats, 2);
+    sell(b, SALE_GIVEN_BACK, 1, 2, 100);
+    ASSERT_TOP(b, 2);
+    assert_int_equal(b->tallies.count, 1);
+}
+
+static void what_comes_again_counts_once(void **state) {
+    struct board *b = *state;
+    struct tally t;
+    const struct sale sales[] = {
+        {.mark = {5, 9}, .kind = SALE_TAKEN, .event_key = 1, .seats = 1},
+        {.mark = {7, 2}, .kind = SALE_TAKEN, .event_key = 1, .seats = 1},
+        {.mark = {7, 3}, .kind = SALE_GIVEN_BACK, .event_key = 1, .seats = 1},
+        {.mark = {8, 1}, .kind = SALE_TAKEN, .event_key = 1, .seats = 1},
+    };
+    for (size_t from = 0; from < 4; from++) {
+        for (size_t to = from; to <= 4; to++) board_count(b, sales, to);
+        board_count(b, sales + from, 4 - from);
+    }
+    assert_int_equal(board_find(b, 1, &t), 1);
+    assert_int_equal(t.reservations, 2);
+    assert_int_equal(t.seats, 2);
+}
+
+static void what_is_given_back_before_it_is_taken_is_waited_for(void **state) {
+    struct board *b = *state;
+    sell(b, SALE_GIVEN_BACK, 1, 2, 100);
+    sell(b, SALE_TAKEN, 2, 1, 90);
+    ASSERT_TOP(b, 2);
+    sell(b, SALE_TAKEN, 1, 2, 100);
+    ASSERT_TOP(b, 2);
+    assert_int_equal(b->tallies.count, 1);
+    sell(b, SALE_TAKEN, 1, 1, 110);
+    ASSERT_TOP(b, 2, 1);
+}
+
+static void an_event_that_is_gone_is_forgotten(void **state) {
+    struct board *b = *state;
+    sell(b, SALE_TAKEN, 1, 2, 100);
+    sell(b, SALE_TAKEN, 2, 2, 110);
+    board_forget(b, 1);
+    ASSERT_TOP(b, 2);
+    sell(b, SALE_TAKEN, 1, 2, 120);
+    ASSERT_TOP(b, 2, 1);
+}
+
+#define EVENTS 40
+
+static int by_order(const void *a, const void *b) {
+    const struct tally *x = a;
+    const struct tally *y = b;
+    if (x->reservations != y->reservations) return x->reservations > y->reservations ? -1 : 1;
+    if (x->since_ms != y->since_ms) return x->since_ms < y->since_ms ? -1 : 1;
+    return x->event_key < y->event_key ? -1 : 1;
+}
+
+/* A history of sales, counted in chunks that overlap, is what a recount says: of those that are
+ * left, whatever way they went. */
+static void any_history_equals_a_recount(void **state) {
+    struct board *b = *state;
+    enum { SALES = 4000 };
+    static struct sale sales[SALES];
+    static struct tally model[EVENTS];
+    uint64_t random = 20261116;
+    size_t open[SALES];
+    size_t open_count = 0;
+    memset(model, 0, sizeof model);
+    for (size_t i = 0; i < EVENTS; i++) model[i].event_key = (int64_t)i + 1;
+    for (size_t i = 0; i < SALES; i++) {
+        bool gives_back = open_count > 0 && next_random(&random) % 5 < 2;
+        if (gives_back) {
+            size_t at = next_random(&random) % open_count;
+            sales[i] = sales[open[at]];
+            sales[i].kind = SALE_GIVEN_BACK;
+            open[at] = open[--open_count];
+        } else {
+            sales[i] = (struct sale){.kind = SALE_TAKEN,
+                                     .event_key = (int64_t)(next_random(&random) % EVENTS) + 1,
+                                     .seats = (int64_t)(next_random(&random) % 4) + 1,
+                                     .taken_ms = (int64_t)(i / 10)};
+            open[open_count++] = i;
+        }
+        sales[i].mark = (struct sale_mark){.transaction = i / 7, .id = (int64_t)i + 1};
+        struct tally *t = &model[sales[i].event_key - 1];
+        t->reservations += gives_back ? -1 : 1;
+        t->seats += gives_back ? -sales[i].seats : sales[i].seats;
+        if (!gives_back && sales[i].taken_ms > t->since_ms) t->since_ms = sales[i].taken_ms;
+        if (t->reservations == 0) t->since_ms = 0;
+    }
+    for (size_t at = 0; at < SALES;) {
+        size_t from = at - (at < 20 ? at : next_random(&random) % 20);
+        at += next_random(&random) % 50 + 1;
+        if (at > SALES) at = SALES;
+        board_count(b, sales + from, at - from);
+    }
+    struct tally top[EVENTS];
+    size_t count = board_top(b, top, EVENTS);
+    size_t live = 0;
+    qsort(model, EVENTS, sizeof model[0], by_order);
+    while (live < EVENTS && model[live].reservations > 0) live++;
+    assert_int_equal(count, live);
+    assert_memory_equal(top, model, live * sizeof top[0]);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(an_empty_board_has_nobody),
+        TEST(who_has_more_reservations_is_in_front),
+        TEST(of_equal_ones_who_was_there_first),
+        TEST(what_is_given_back_counts_no_more),
+        TEST(what_comes_again_counts_once),
+        TEST(what_is_given_back_before_it_is_taken_is_waited_for),
+        TEST(an_event_that_is_gone_is_forgotten),
+        TEST(any_history_equals_a_recount),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
