@@ -185,6 +185,7 @@ struct healing {
     struct ledger_entry_get get;
     struct end_op end;
     struct waiting_room *room;
+    struct room_ending *waits; /* is answered then; NULL: nobody is */
 };
 
 static struct healing *heal_new(struct waiting_room *w, int64_t event_key, uint64_t seq) {
@@ -196,8 +197,14 @@ static struct healing *heal_new(struct waiting_room *w, int64_t event_key, uint6
     return h;
 }
 
+static void heal_answer(struct healing *h) {
+    if (h->waits != NULL) h->waits->done(h->waits, ERR_OK);
+    h->waits = NULL;
+}
+
 static void heal_end(struct healing *h) {
     struct waiting_room *w = h->room;
+    heal_answer(h);
     mem_free(h);
     atomic_fetch_sub(&w->under_way, 1);
 }
@@ -205,6 +212,7 @@ static void heal_end(struct healing *h) {
 /* The hot store can't be told now. */
 static void heal_later(struct healing *h) {
     struct waiting_room *w = h->room;
+    heal_answer(h);
     pthread_mutex_lock(&w->lock);
     task_list_add(&w->untold, &h->get.record.task);
     pthread_mutex_unlock(&w->lock);
@@ -247,10 +255,13 @@ static void on_heal_found(struct task *task) {
         heal_end(h);
 }
 
-void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
-    struct healing *h = heal_new(w, event_key, seq);
+static void heal_as_found(struct healing *h) {
     h->get.record = (struct ledger_record){.kind = LEDGER_ENTRY_GET, .task.run = on_heal_found};
-    if (ledger_ask(w->ledger, &h->get.record) != ERR_OK) heal_end(h);
+    if (ledger_ask(h->room->ledger, &h->get.record) != ERR_OK) heal_end(h);
+}
+
+void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
+    heal_as_found(heal_new(w, event_key, seq));
 }
 
 /* A few at a time: while the hot store is away, they all come back. */
@@ -297,13 +308,18 @@ static void end_in_hot(struct room_ending *e) {
 static void on_end_recorded(struct task *task) {
     struct room_ending *e = CONTAINER_OF(task, struct room_ending, record.record.task);
     enum err result = e->record.record.result;
-    bool is_over = result == ERR_OK && (e->ended || e->final == ENTRY_LEFT);
-    if (!is_over) {
+    if (result == ERR_OK && e->ended) {
+        count_end(e);
+        end_in_hot(e);
+        return;
+    }
+    if (result != ERR_OK || e->final != ENTRY_LEFT) {
         e->done(e, result);
         return;
     }
-    if (e->ended) count_end(e);
-    end_in_hot(e);
+    struct healing *h = heal_new(e->room, e->event_key, e->seq);
+    h->waits = e;
+    heal_as_found(h);
 }
 
 void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
