@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "core/period.h"
 
 /* Above every pace: there are never so many seats. */
 #define SOLD_OUT_SCORE (INT64_C(1) << 60)
@@ -11,20 +12,36 @@
 struct row {
     struct selling selling;
     bool is_known;
+    int64_t day_ms;            /* on whose board it stands; 0: on none */
     int64_t step;              /* the last that it counts */
     int32_t steps[PACE_STEPS]; /* seats by step, the last PACE_STEPS of them */
+};
+
+struct day {
+    int64_t begins_ms;
+    int64_t gone_ms; /* when it is forgotten */
+    struct ranking order;
 };
 
 void soldout_init(struct soldout *s) {
     *s = (struct soldout){0};
     map_init(&s->events);
+    map_init(&s->days);
     ranking_init(&s->order);
+}
+
+static void day_free(struct day *d) {
+    ranking_deinit(&d->order);
+    mem_free(d);
 }
 
 void soldout_deinit(struct soldout *s) {
     struct row *r;
+    struct day *d;
     for (size_t at = 0; (r = map_next(&s->events, &at)) != NULL;) mem_free(r);
+    for (size_t at = 0; (d = map_next(&s->days, &at)) != NULL;) day_free(d);
     map_deinit(&s->events);
+    map_deinit(&s->days);
     ranking_deinit(&s->order);
 }
 
@@ -41,14 +58,41 @@ bool selling_is_sold_out(const struct selling *row) {
     return row->sold_out_ms != 0 && row->capacity > 0 && row->seats >= row->capacity;
 }
 
-static void place(struct soldout *s, const struct row *r) {
+/* NULL: it is over. */
+static struct day *day_of(struct soldout *s, int64_t at_ms) {
+    const struct period *daily = period_find(STR("daily"));
+    struct span span = period_span(daily, at_ms);
+    struct day *d = map_get(&s->days, map_key(&span.begins_ms));
+    int64_t gone_ms = span.ends_ms + daily->kept_s * 1000;
+    if (d != NULL || gone_ms <= s->now_ms) return d;
+    d = mem_new(sizeof *d);
+    d->begins_ms = span.begins_ms;
+    d->gone_ms = gone_ms;
+    ranking_init(&d->order);
+    map_put(&s->days, map_key(&span.begins_ms), d);
+    return d;
+}
+
+static void place_on_day(struct soldout *s, struct row *r, bool is_sold_out, int64_t score) {
     const struct selling *e = &r->selling;
-    if (!r->is_known || e->reservations <= 0) {
+    struct day *d = is_sold_out ? day_of(s, e->sold_out_ms) : NULL;
+    struct day *before = map_get(&s->days, map_key(&r->day_ms));
+    if (before != NULL && before != d) ranking_remove(&before->order, e->event_key);
+    r->day_ms = d == NULL ? 0 : d->begins_ms;
+    if (d != NULL) ranking_set(&d->order, e->event_key, score, e->sold_out_ms);
+}
+
+static void place(struct soldout *s, struct row *r) {
+    const struct selling *e = &r->selling;
+    int64_t took_ms = e->sold_out_ms - e->opened_ms;
+    int64_t score = SOLD_OUT_SCORE - (took_ms > 0 ? took_ms : 0);
+    bool is_shown = r->is_known && e->reservations > 0;
+    bool is_sold_out = is_shown && selling_is_sold_out(e);
+    place_on_day(s, r, is_sold_out, score);
+    if (!is_shown) {
         ranking_remove(&s->order, e->event_key);
-    } else if (selling_is_sold_out(e)) {
-        int64_t took_ms = e->sold_out_ms - e->opened_ms;
-        ranking_set(&s->order, e->event_key, SOLD_OUT_SCORE - (took_ms > 0 ? took_ms : 0),
-                    e->sold_out_ms);
+    } else if (is_sold_out) {
+        ranking_set(&s->order, e->event_key, score, e->sold_out_ms);
     } else {
         int64_t share = e->capacity > 0 ? e->seats * SHARES / e->capacity : 0;
         ranking_set(&s->order, e->event_key, e->pace * (SHARES + 1) + share, e->since_ms);
@@ -81,10 +125,23 @@ static void row_pace(struct row *r, int64_t taken_ms, int64_t seats) {
     r->selling.pace += seats;
 }
 
+static void days_turn(struct soldout *s) {
+    size_t at = 0;
+    struct day *d;
+    while ((d = map_next(&s->days, &at)) != NULL) {
+        if (d->gone_ms > s->now_ms) continue;
+        map_remove(&s->days, map_key(&d->begins_ms));
+        day_free(d);
+        at = 0; /* what is behind it has moved */
+    }
+}
+
 void soldout_turn(struct soldout *s, int64_t now_ms) {
     int64_t step = now_ms / PACE_STEP_MS;
     if (step <= s->step) return;
     s->step = step;
+    s->now_ms = now_ms;
+    days_turn(s);
     struct row *r;
     for (size_t at = 0; (r = map_next(&s->events, &at)) != NULL;) {
         int64_t before = r->selling.pace;
@@ -129,8 +186,11 @@ void soldout_count(struct soldout *s, const struct sale *sales, size_t count, in
 }
 
 void soldout_forget(struct soldout *s, int64_t event_key) {
+    struct row *r = map_remove(&s->events, map_key(&event_key));
+    if (r == NULL) return;
     ranking_remove(&s->order, event_key);
-    mem_free(map_remove(&s->events, map_key(&event_key)));
+    place_on_day(s, r, false, 0);
+    mem_free(r);
 }
 
 /* ---- looking ---- */
@@ -146,10 +206,21 @@ size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *
     return rank;
 }
 
-size_t soldout_top(const struct soldout *s, struct selling *out, size_t max) {
+static size_t top_of(const struct soldout *s, const struct ranking *order, struct selling *out,
+                     size_t max) {
     struct ranked top[BOARD_TOP_MAX];
     assert(max <= BOARD_TOP_MAX);
-    size_t count = ranking_top(&s->order, top, max);
+    size_t count = ranking_top(order, top, max);
     for (size_t i = 0; i < count; i++) out[i] = *selling_of(s, top[i].member);
     return count;
+}
+
+size_t soldout_top(const struct soldout *s, struct selling *out, size_t max) {
+    return top_of(s, &s->order, out, max);
+}
+
+size_t soldout_day_top(const struct soldout *s, int64_t at_ms, struct selling *out, size_t max) {
+    struct span span = period_span(period_find(STR("daily")), at_ms);
+    const struct day *d = map_get(&s->days, map_key(&span.begins_ms));
+    return d == NULL ? 0 : top_of(s, &d->order, out, max);
 }

@@ -6,6 +6,9 @@
  * An event is sold out while all its seats are taken, since it was last so. A seat that is given
  * back makes it one that sells: a crowd that holds everything and buys nothing wins no race.
  *
+ * Those that are sold out also stand on the board of the day on which that was, until that has
+ * ended and its time is over (core/period.h).
+ *
  * A sale counts once, as on a board (core/board.h). Sums and the latest time do not depend on the
  * order in which they come.
  */
@@ -35,9 +38,11 @@ struct selling {
 
 struct soldout {
     struct map events; /* an event's key → its row */
+    struct map days;   /* when a day begins → who was sold out then */
     struct ranking order;
     struct sale_mark mark;
     int64_t step; /* the last that counts for the pace */
+    int64_t now_ms;
 };
 
 void soldout_init(struct soldout *s);
@@ -48,7 +53,7 @@ void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_
 /* Counts those of the sales that are behind the mark; they are in order. Of events that are not
  * known, too: they are shown when they are. */
 void soldout_count(struct soldout *s, const struct sale *sales, size_t count, int64_t now_ms);
-/* Time has passed: what was sold before the last minutes is no pace any more. */
+/* Time has passed: what was sold before the last minutes is no pace any more, and days end. */
 void soldout_turn(struct soldout *s, int64_t now_ms);
 /* The event is gone. */
 void soldout_forget(struct soldout *s, int64_t event_key);
@@ -58,5 +63,7 @@ bool selling_is_sold_out(const struct selling *row);
 size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out);
 /* The first `max`, BOARD_TOP_MAX at the most. Returns how many. */
 size_t soldout_top(const struct soldout *s, struct selling *out, size_t max);
+/* The same of those that were sold out on that day. */
+size_t soldout_day_top(const struct soldout *s, int64_t at_ms, struct selling *out, size_t max);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
+
 #define OPENED_MS 1000000
 #define MINUTE_MS 60000
 
@@ -13,6 +15,7 @@ static int64_t last_id;
 
 static int set_up(void **state) {
     static struct soldout s;
+    if (!clock_zone_set("UTC")) return -1;
     soldout_init(&s);
     for (int64_t key = 1; key <= 4; key++) soldout_know(&s, key, 10, OPENED_MS);
     *state = &s;
@@ -156,6 +159,46 @@ static void a_seat_that_is_given_back_ends_being_sold_out(void **state) {
     assert_int_equal(row(s, 1).sold_out_ms, OPENED_MS + 4 * MINUTE_MS);
 }
 
+static void assert_day(const struct soldout *s, int64_t after_ms, const int64_t *keys) {
+    struct selling top[16];
+    size_t count = 0;
+    while (keys[count] != 0) count++;
+    assert_int_equal(soldout_day_top(s, OPENED_MS + after_ms, top, 16), count);
+    for (size_t i = 0; i < count; i++) assert_int_equal(top[i].event_key, keys[i]);
+}
+#define KEYS(...) ((const int64_t[]){__VA_ARGS__})
+
+static void what_was_sold_out_stands_on_the_board_of_that_day(void **state) {
+    struct soldout *s = *state;
+    const int64_t day_ms = 24 * 60 * MINUTE_MS;
+    assert_day(s, 0, KEYS(0));
+    sell_out(s, 1, 5 * MINUTE_MS);
+    sell_out(s, 2, 2 * MINUTE_MS);
+    take(s, 3, 1, 2 * MINUTE_MS);
+    sell_out(s, 4, day_ms);
+    assert_day(s, 0, KEYS(2, 1, 0));
+    assert_day(s, day_ms, KEYS(4, 0));
+    assert_day(s, 2 * day_ms, KEYS(0));
+    /* The next day it is sold out anew: then it is of that day. */
+    give_back(s, 2, 10, 2 * MINUTE_MS, day_ms + MINUTE_MS);
+    assert_day(s, 0, KEYS(1, 0));
+    sell_out(s, 2, day_ms + 2 * MINUTE_MS);
+    assert_day(s, 0, KEYS(1, 0));
+    assert_day(s, day_ms, KEYS(4, 2, 0));
+    soldout_forget(s, 4);
+    assert_day(s, day_ms, KEYS(2, 0));
+    /* A day after it has ended a board is gone, and nothing brings it back. */
+    soldout_turn(s, 2 * day_ms - PACE_STEP_MS);
+    assert_day(s, 0, KEYS(1, 0));
+    soldout_turn(s, 2 * day_ms);
+    assert_day(s, 0, KEYS(0));
+    assert_day(s, day_ms, KEYS(2, 0));
+    sell_out(s, 3, 3 * MINUTE_MS);
+    soldout_know(s, 1, 10, OPENED_MS - 1);
+    assert_day(s, 0, KEYS(0));
+    assert_int_equal(s->days.count, 1);
+}
+
 /* They may come in another order than they were. */
 static void the_order_of_sales_makes_no_difference(void **state) {
     struct soldout *s = *state;
@@ -230,6 +273,7 @@ int main(void) {
         TEST(what_sells_is_ranked_by_pace_and_then_by_share),
         TEST(a_pace_is_forgotten_after_five_minutes),
         TEST(a_seat_that_is_given_back_ends_being_sold_out),
+        TEST(what_was_sold_out_stands_on_the_board_of_that_day),
         TEST(the_order_of_sales_makes_no_difference),
         TEST(what_comes_again_counts_once),
         TEST(more_room_ends_being_sold_out),
