@@ -38,28 +38,14 @@ static void place(struct board *b, struct tally *t) {
     }
 }
 
-static void add(struct board *b, const struct tally *change) {
-    struct tally *t = tally_of(b, change->event_key);
-    t->reservations += change->reservations;
-    t->seats += change->seats;
-    if (change->since_ms > t->since_ms) t->since_ms = change->since_ms;
+void board_add(struct board *b, const struct sale *s) {
+    if (s->kind == SALE_SOLD_OUT) return;
+    struct tally *t = tally_of(b, s->event_key);
+    int64_t sign = s->kind == SALE_TAKEN ? 1 : -1;
+    t->reservations += sign;
+    t->seats += sign * s->seats;
+    if (sign > 0 && s->taken_ms > t->since_ms) t->since_ms = s->taken_ms;
     place(b, t);
-}
-
-void board_count(struct board *b, const struct sale *sales, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        const struct sale *s = &sales[i];
-        if (!sale_is_behind(&s->mark, &b->mark)) continue;
-        b->mark = s->mark;
-        if (s->kind == SALE_TAKEN)
-            add(b, &(struct tally){s->event_key, 1, s->seats, s->taken_ms});
-        else if (s->kind == SALE_GIVEN_BACK)
-            add(b, &(struct tally){s->event_key, -1, -s->seats, 0});
-    }
-}
-
-void board_restore(struct board *b, const struct tally *t) {
-    add(b, t);
 }
 
 void board_forget(struct board *b, int64_t event_key) {

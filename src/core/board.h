@@ -3,9 +3,8 @@
  * and the events in that order. What was given back is taken away again; which sales belong to the
  * stretch is the caller's to say. Pure: no I/O, no clock; one thread at a time.
  *
- * A sale counts once: the board knows how far it has come (core/sale.h), and what it is told again
- * it passes over. In their order a sale may be given back before it is taken: then an event has
- * less than nothing for a moment, and is not shown.
+ * That each sale is told once is the caller's to see to (core/sale.h). One may be given back before
+ * it is taken: then an event has less than nothing for a moment, and is not shown.
  */
 #ifndef ADMITONE_CORE_BOARD_H
 #define ADMITONE_CORE_BOARD_H
@@ -26,16 +25,12 @@ struct tally {
 struct board {
     struct map tallies; /* an event's key → struct tally: those that have anything */
     struct ranking order;
-    struct sale_mark mark;
 };
 
 void board_init(struct board *b);
 void board_deinit(struct board *b);
 
-/* Counts those of the sales that are behind the mark; they are in order. */
-void board_count(struct board *b, const struct sale *sales, size_t count);
-/* Adds what the ledger has of an event; counts whether or not it is behind the mark. */
-void board_restore(struct board *b, const struct tally *t);
+void board_add(struct board *b, const struct sale *s);
 /* The event is gone. */
 void board_forget(struct board *b, int64_t event_key);
 

@@ -160,7 +160,7 @@ void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_
     place(s, r);
 }
 
-static void count_sale(struct soldout *s, const struct sale *sale) {
+void soldout_add(struct soldout *s, const struct sale *sale) {
     struct row *r = row_of(s, sale->event_key);
     struct selling *e = &r->selling;
     row_turn(r, s->step);
@@ -174,15 +174,6 @@ static void count_sale(struct soldout *s, const struct sale *sale) {
         row_pace(r, sale->taken_ms, sign * sale->seats);
     }
     place(s, r);
-}
-
-void soldout_count(struct soldout *s, const struct sale *sales, size_t count, int64_t now_ms) {
-    soldout_turn(s, now_ms);
-    for (size_t i = 0; i < count; i++) {
-        if (!sale_is_behind(&sales[i].mark, &s->mark)) continue;
-        s->mark = sales[i].mark;
-        count_sale(s, &sales[i]);
-    }
 }
 
 void soldout_forget(struct soldout *s, int64_t event_key) {

@@ -9,8 +9,8 @@
  * Those that are sold out also stand on the board of the day on which that was, until that has
  * ended and its time is over (core/period.h).
  *
- * A sale counts once, as on a board (core/board.h). Sums and the latest time do not depend on the
- * order in which they come.
+ * That each sale is told once is the caller's to see to (core/sale.h). Sums and the latest time do
+ * not depend on the order in which they come.
  */
 #ifndef ADMITONE_CORE_SOLDOUT_H
 #define ADMITONE_CORE_SOLDOUT_H
@@ -40,7 +40,6 @@ struct soldout {
     struct map events; /* an event's key → its row */
     struct map days;   /* when a day begins → who was sold out then */
     struct ranking order;
-    struct sale_mark mark;
     int64_t step; /* the last that counts for the pace */
     int64_t now_ms;
 };
@@ -50,9 +49,8 @@ void soldout_deinit(struct soldout *s);
 
 /* What there is to sell, and since when: as the event is configured now. */
 void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms);
-/* Counts those of the sales that are behind the mark; they are in order. Of events that are not
- * known, too: they are shown when they are. */
-void soldout_count(struct soldout *s, const struct sale *sales, size_t count, int64_t now_ms);
+/* Of events that are not known, too: they are shown when they are. */
+void soldout_add(struct soldout *s, const struct sale *sale);
 /* Time has passed: what was sold before the last minutes is no pace any more, and days end. */
 void soldout_turn(struct soldout *s, int64_t now_ms);
 /* The event is gone. */

@@ -21,17 +21,10 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static int64_t last_id;
-
 static void sell(struct board *b, enum sale_kind kind, int64_t event_key, int64_t seats,
                  int64_t taken_ms) {
-    board_count(b,
-                &(struct sale){.mark = {.id = ++last_id},
-                               .kind = kind,
-                               .event_key = event_key,
-                               .seats = seats,
-                               .taken_ms = taken_ms},
-                1);
+    board_add(b, &(struct sale){
+                     .kind = kind, .event_key = event_key, .seats = seats, .taken_ms = taken_ms});
 }
 
 static void assert_top(const struct board *b, const int64_t *keys, size_t count) {
@@ -98,24 +91,6 @@ static void what_is_given_back_counts_no_more(void **state) {
     assert_int_equal(b->tallies.count, 1);
 }
 
-static void what_comes_again_counts_once(void **state) {
-    struct board *b = *state;
-    struct tally t;
-    const struct sale sales[] = {
-        {.mark = {5, 9}, .kind = SALE_TAKEN, .event_key = 1, .seats = 1},
-        {.mark = {7, 2}, .kind = SALE_TAKEN, .event_key = 1, .seats = 1},
-        {.mark = {7, 3}, .kind = SALE_GIVEN_BACK, .event_key = 1, .seats = 1},
-        {.mark = {8, 1}, .kind = SALE_TAKEN, .event_key = 1, .seats = 1},
-    };
-    for (size_t from = 0; from < 4; from++) {
-        for (size_t to = from; to <= 4; to++) board_count(b, sales, to);
-        board_count(b, sales + from, 4 - from);
-    }
-    assert_int_equal(board_find(b, 1, &t), 1);
-    assert_int_equal(t.reservations, 2);
-    assert_int_equal(t.seats, 2);
-}
-
 static void what_is_given_back_before_it_is_taken_is_waited_for(void **state) {
     struct board *b = *state;
     sell(b, SALE_GIVEN_BACK, 1, 2, 100);
@@ -148,8 +123,7 @@ static int by_order(const void *a, const void *b) {
     return x->event_key < y->event_key ? -1 : 1;
 }
 
-/* A history of sales, counted in chunks that overlap, is what a recount says: of those that are
- * left, whatever way they went. */
+/* A history of sales is what a recount says: of those that are left, whatever way they went. */
 static void any_history_equals_a_recount(void **state) {
     struct board *b = *state;
     enum { SALES = 4000 };
@@ -174,18 +148,12 @@ static void any_history_equals_a_recount(void **state) {
                                      .taken_ms = (int64_t)(i / 10)};
             open[open_count++] = i;
         }
-        sales[i].mark = (struct sale_mark){.transaction = i / 7, .id = (int64_t)i + 1};
+        board_add(b, &sales[i]);
         struct tally *t = &model[sales[i].event_key - 1];
         t->reservations += gives_back ? -1 : 1;
         t->seats += gives_back ? -sales[i].seats : sales[i].seats;
         if (!gives_back && sales[i].taken_ms > t->since_ms) t->since_ms = sales[i].taken_ms;
         if (t->reservations == 0) t->since_ms = 0;
-    }
-    for (size_t at = 0; at < SALES;) {
-        size_t from = at - (at < 20 ? at : next_random(&random) % 20);
-        at += next_random(&random) % 50 + 1;
-        if (at > SALES) at = SALES;
-        board_count(b, sales + from, at - from);
     }
     struct tally top[EVENTS];
     size_t count = board_top(b, top, EVENTS);
@@ -203,7 +171,6 @@ int main(void) {
         TEST(who_has_more_reservations_is_in_front),
         TEST(of_equal_ones_who_was_there_first),
         TEST(what_is_given_back_counts_no_more),
-        TEST(what_comes_again_counts_once),
         TEST(what_is_given_back_before_it_is_taken_is_waited_for),
         TEST(an_event_that_is_gone_is_forgotten),
         TEST(any_history_equals_a_recount),

@@ -1,0 +1,291 @@
+#include "hot/memory_boards.h"
+
+#include <assert.h>
+#include <pthread.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "core/board.h"
+
+/* Of one stretch of one period. */
+struct popular {
+    struct list link;
+    const struct period *period;
+    struct span span;
+    struct board board;
+};
+
+struct memory_boards {
+    struct boards boards;
+    pthread_mutex_t lock;
+    struct list popular; /* a few: those that are kept, of each period */
+    struct soldout soldout;
+    struct map versions; /* an event's key → struct known: what was last said of it */
+    struct sale_mark mark;
+};
+
+struct known {
+    int64_t version;
+    bool is_gone;
+};
+
+static struct memory_boards *of(struct boards *b) {
+    return CONTAINER_OF(b, struct memory_boards, boards);
+}
+
+/* ---- the boards of periods ---- */
+
+static int64_t gone_ms(const struct popular *p) {
+    return p->span.ends_ms + p->period->kept_s * 1000;
+}
+
+static void popular_free(struct popular *p) {
+    list_remove(&p->link);
+    board_deinit(&p->board);
+    mem_free(p);
+}
+
+/* NULL: there is none. */
+static struct popular *popular_find(struct memory_boards *m, const struct period *period,
+                                    int64_t at_ms) {
+    for (struct list *at = m->popular.next; at != &m->popular; at = at->next) {
+        struct popular *p = CONTAINER_OF(at, struct popular, link);
+        if (p->period == period && p->span.begins_ms <= at_ms && at_ms < p->span.ends_ms) return p;
+    }
+    return NULL;
+}
+
+/* NULL: its time is over. */
+static struct popular *popular_for(struct memory_boards *m, const struct period *period,
+                                   int64_t at_ms, int64_t now_ms) {
+    struct popular *p = popular_find(m, period, at_ms);
+    if (p != NULL) return p;
+    struct popular new = {.period = period, .span = period_span(period, at_ms)};
+    if (gone_ms(&new) <= now_ms) return NULL;
+    p = mem_new(sizeof *p);
+    *p = new;
+    board_init(&p->board);
+    list_init(&p->link);
+    list_move_last(&m->popular, &p->link);
+    return p;
+}
+
+static void popular_turn(struct memory_boards *m, int64_t now_ms) {
+    for (struct list *at = m->popular.next; at != &m->popular;) {
+        struct popular *p = CONTAINER_OF(at, struct popular, link);
+        at = at->next;
+        if (gone_ms(p) <= now_ms) popular_free(p);
+    }
+}
+
+/* ---- counting ---- */
+
+static void memory_begin(struct boards *b, struct board_begin_op *op) {
+    struct memory_boards *m = of(b);
+    pthread_mutex_lock(&m->lock);
+    op->mark = m->mark;
+    pthread_mutex_unlock(&m->lock);
+    op->is_ours = true;
+    op->result = ERR_OK;
+    op->done(op);
+}
+
+static bool is_gone(const struct memory_boards *m, int64_t event_key) {
+    const struct known *k = map_get(&m->versions, map_key(&event_key));
+    return k != NULL && k->is_gone;
+}
+
+static void add(struct memory_boards *m, const struct sale *s, int64_t now_ms) {
+    soldout_add(&m->soldout, s);
+    for (size_t i = 0; s->kind != SALE_SOLD_OUT && i < period_count; i++) {
+        struct popular *p = popular_for(m, &periods[i], s->taken_ms, now_ms);
+        if (p != NULL) board_add(&p->board, s);
+    }
+}
+
+static void turn(struct memory_boards *m, int64_t now_ms) {
+    popular_turn(m, now_ms);
+    soldout_turn(&m->soldout, now_ms);
+}
+
+static void memory_count(struct boards *b, struct board_count_op *op) {
+    struct memory_boards *m = of(b);
+    pthread_mutex_lock(&m->lock);
+    turn(m, op->now_ms);
+    for (size_t i = 0; i < op->count; i++) {
+        const struct sale *s = &op->sales[i];
+        if (!sale_is_behind(&s->mark, &m->mark)) continue;
+        m->mark = s->mark;
+        if (!is_gone(m, s->event_key)) add(m, s, op->now_ms);
+    }
+    pthread_mutex_unlock(&m->lock);
+    op->result = ERR_OK;
+    op->done(op);
+}
+
+static void forget(struct memory_boards *m, int64_t event_key) {
+    soldout_forget(&m->soldout, event_key);
+    for (struct list *at = m->popular.next; at != &m->popular; at = at->next)
+        board_forget(&CONTAINER_OF(at, struct popular, link)->board, event_key);
+}
+
+static void memory_know(struct boards *b, struct board_know_op *op) {
+    struct memory_boards *m = of(b);
+    pthread_mutex_lock(&m->lock);
+    struct known *k = map_get(&m->versions, map_key(&op->event_key));
+    if (k == NULL) {
+        k = mem_new(sizeof *k);
+        map_put(&m->versions, map_key(&op->event_key), k);
+    }
+    if (op->version > k->version) {
+        *k = (struct known){.version = op->version, .is_gone = op->is_gone};
+        if (op->is_gone)
+            forget(m, op->event_key);
+        else
+            soldout_know(&m->soldout, op->event_key, op->capacity, op->opened_ms);
+    }
+    pthread_mutex_unlock(&m->lock);
+    op->result = ERR_OK;
+    op->done(op);
+}
+
+/* ---- looking ---- */
+
+static struct board_row row_of(size_t rank, const struct tally *t) {
+    return (struct board_row){.rank = rank,
+                              .selling = {.event_key = t->event_key,
+                                          .reservations = t->reservations,
+                                          .seats = t->seats,
+                                          .since_ms = t->since_ms}};
+}
+
+static size_t top_popular(struct memory_boards *m, const struct board_name *name,
+                          struct board_row *rows, size_t max) {
+    struct tally top[BOARD_TOP_MAX];
+    struct popular *p = popular_find(m, name->period, name->at_ms);
+    size_t count = p == NULL ? 0 : board_top(&p->board, top, max);
+    for (size_t i = 0; i < count; i++) rows[i] = row_of(i + 1, &top[i]);
+    return count;
+}
+
+static size_t top_soldout(struct memory_boards *m, struct board_row *rows, size_t max) {
+    struct selling top[BOARD_TOP_MAX];
+    size_t count = soldout_top(&m->soldout, top, max);
+    for (size_t i = 0; i < count; i++) rows[i] = (struct board_row){i + 1, top[i]};
+    return count;
+}
+
+/* Those that were sold out on it, with what was sold of them on it; then who else sold. */
+static size_t top_day(struct memory_boards *m, const struct board_name *name,
+                      struct board_row *rows, size_t max) {
+    struct selling out[BOARD_TOP_MAX];
+    struct board_row others[BOARD_TOP_MAX];
+    size_t count = soldout_day_top(&m->soldout, name->at_ms, out, max);
+    struct popular *p = popular_find(m, name->period, name->at_ms);
+    for (size_t i = 0; i < count; i++) {
+        struct tally t = {0};
+        if (p != NULL) board_find(&p->board, out[i].event_key, &t);
+        rows[i] = (struct board_row){i + 1, out[i]};
+        rows[i].selling.reservations = t.reservations;
+        rows[i].selling.seats = t.seats;
+    }
+    size_t sold_out = count;
+    size_t left = top_popular(m, name, others, BOARD_TOP_MAX);
+    for (size_t i = 0; i < left && count < max; i++) {
+        bool is_there = false;
+        for (size_t k = 0; k < sold_out; k++)
+            is_there |= rows[k].selling.event_key == others[i].selling.event_key;
+        if (is_there) continue;
+        rows[count] = others[i];
+        rows[count].rank = count + 1;
+        count++;
+    }
+    return count;
+}
+
+static void memory_top(struct boards *b, struct board_top_op *op) {
+    struct memory_boards *m = of(b);
+    assert(op->max <= BOARD_TOP_MAX);
+    pthread_mutex_lock(&m->lock);
+    turn(m, op->now_ms);
+    if (op->board.kind == BOARD_POPULAR)
+        op->count = top_popular(m, &op->board, op->rows, op->max);
+    else if (op->board.period != NULL)
+        op->count = top_day(m, &op->board, op->rows, op->max);
+    else
+        op->count = top_soldout(m, op->rows, op->max);
+    pthread_mutex_unlock(&m->lock);
+    op->result = ERR_OK;
+    op->done(op);
+}
+
+static void memory_find(struct boards *b, struct board_find_op *op) {
+    struct memory_boards *m = of(b);
+    op->row = (struct board_row){0};
+    pthread_mutex_lock(&m->lock);
+    turn(m, op->now_ms);
+    if (op->board.kind == BOARD_POPULAR) {
+        struct tally t = {0};
+        struct popular *p = popular_find(m, op->board.period, op->board.at_ms);
+        size_t rank = p == NULL ? 0 : board_find(&p->board, op->event_key, &t);
+        op->row = row_of(rank, &t);
+    } else {
+        op->row.rank = soldout_find(&m->soldout, op->event_key, &op->row.selling);
+    }
+    pthread_mutex_unlock(&m->lock);
+    op->result = ERR_OK;
+    op->done(op);
+}
+
+/* ---- life ---- */
+
+static void memory_restore(struct boards *b, const struct sale *s, int64_t now_ms) {
+    struct memory_boards *m = of(b);
+    pthread_mutex_lock(&m->lock);
+    turn(m, now_ms);
+    add(m, s, now_ms);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void memory_restored(struct boards *b, const struct sale_mark *mark) {
+    struct memory_boards *m = of(b);
+    pthread_mutex_lock(&m->lock);
+    m->mark = *mark;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static const struct boards_ops ops = {
+    .begin = memory_begin,
+    .count = memory_count,
+    .know = memory_know,
+    .top = memory_top,
+    .find = memory_find,
+    .restore = memory_restore,
+    .restored = memory_restored,
+};
+
+struct memory_boards *memory_boards_new(void) {
+    struct memory_boards *m = mem_new(sizeof *m);
+    m->boards.ops = &ops;
+    pthread_mutex_init(&m->lock, NULL);
+    list_init(&m->popular);
+    soldout_init(&m->soldout);
+    map_init(&m->versions);
+    return m;
+}
+
+void memory_boards_free(struct memory_boards *m) {
+    while (m->popular.next != &m->popular)
+        popular_free(CONTAINER_OF(m->popular.next, struct popular, link));
+    struct known *k;
+    for (size_t at = 0; (k = map_next(&m->versions, &at)) != NULL;) mem_free(k);
+    map_deinit(&m->versions);
+    soldout_deinit(&m->soldout);
+    pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}
+
+struct boards *memory_boards_port(struct memory_boards *m) {
+    return &m->boards;
+}

@@ -1,0 +1,134 @@
+/*
+ * boards: the contract of the rankings: what is popular, by period (core/board.h), and what sells
+ * out fastest (core/soldout.h). They follow the sales of the ledger; nobody who buys waits for
+ * them. What an adapter promises:
+ *
+ *  - A sale counts once on every board that it belongs to, whoever tells it and however often. What
+ *    is given back is taken away where it was counted. A board is kept for a while when its period
+ *    has ended (core/period.h); then it is gone, and nothing brings it back.
+ *  - boards_begin says from where on sales are to be told, to one node at a time. Should two tell
+ *    the same, it does no harm.
+ *  - `done` is called on the caller's thread, once: before the function returns, or later. An
+ *    operation's struct and what it points to are the caller's and stay until then. `result` is
+ *    OK, or a failure of the store (port/hot.h).
+ */
+#ifndef ADMITONE_PORT_BOARDS_H
+#define ADMITONE_PORT_BOARDS_H
+
+#include "base/err.h"
+#include "core/period.h"
+#include "core/sale.h"
+#include "core/soldout.h"
+
+enum board_kind {
+    BOARD_POPULAR, /* of a period: by reservations */
+    BOARD_SOLDOUT, /* of all time; or of a day: those sold out on it, then the popular ones */
+};
+
+struct board_name {
+    enum board_kind kind;
+    const struct period *period; /* NULL: of all time. SOLDOUT: NULL, or the daily one */
+    int64_t at_ms;               /* which: a time in it */
+};
+
+struct board_row {
+    size_t rank; /* from 1 on */
+    /* Of a period: event_key, reservations, seats and since_ms are of what was sold in it, and what
+     * is sold out tells the rest; else that is 0. */
+    struct selling selling;
+};
+
+struct board_begin_op {
+    int64_t now_ms;
+    void (*done)(struct board_begin_op *b);
+    enum err result;       /* out */
+    bool is_ours;          /* out: this node counts next */
+    struct sale_mark mark; /* out, then: behind which */
+};
+
+/* All that there is behind the mark, up to the last one; in order. */
+struct board_count_op {
+    int64_t now_ms;
+    const struct sale *sales;
+    size_t count;
+    void (*done)(struct board_count_op *c);
+    enum err result; /* out */
+};
+
+struct board_top_op {
+    struct board_name board;
+    int64_t now_ms;
+    struct board_row *rows; /* out: room for `max` */
+    size_t max;             /* BOARD_TOP_MAX at the most */
+    void (*done)(struct board_top_op *t);
+    enum err result; /* out */
+    size_t count;    /* out */
+};
+
+struct board_find_op {
+    struct board_name board; /* no day of SOLDOUT */
+    int64_t event_key;
+    int64_t now_ms;
+    void (*done)(struct board_find_op *f);
+    enum err result;      /* out */
+    struct board_row row; /* out; its rank is 0 when it is not on the board */
+};
+
+/* What an event sells, and since when; or that it is gone. The higher version counts. */
+struct board_know_op {
+    int64_t event_key;
+    int64_t version;
+    int64_t capacity;
+    int64_t opened_ms;
+    bool is_gone;
+    void (*done)(struct board_know_op *k);
+    enum err result; /* out */
+};
+
+struct boards;
+
+struct boards_ops {
+    void (*begin)(struct boards *b, struct board_begin_op *op);
+    void (*count)(struct boards *b, struct board_count_op *op);
+    void (*know)(struct boards *b, struct board_know_op *op);
+    void (*top)(struct boards *b, struct board_top_op *op);
+    void (*find)(struct boards *b, struct board_find_op *op);
+    void (*restore)(struct boards *b, const struct sale *s, int64_t now_ms);
+    void (*restored)(struct boards *b, const struct sale_mark *mark);
+};
+
+struct boards {
+    const struct boards_ops *ops;
+};
+
+static inline void boards_begin(struct boards *b, struct board_begin_op *op) {
+    b->ops->begin(b, op);
+}
+
+static inline void boards_count(struct boards *b, struct board_count_op *op) {
+    b->ops->count(b, op);
+}
+
+static inline void boards_know(struct boards *b, struct board_know_op *op) {
+    b->ops->know(b, op);
+}
+
+static inline void boards_top(struct boards *b, struct board_top_op *op) {
+    b->ops->top(b, op);
+}
+
+static inline void boards_find(struct boards *b, struct board_find_op *op) {
+    b->ops->find(b, op);
+}
+
+/* Of what the ledger has, before anything is counted. Blocks. */
+static inline void boards_restore(struct boards *b, const struct sale *s, int64_t now_ms) {
+    b->ops->restore(b, s, now_ms);
+}
+
+/* That was all up to the mark. */
+static inline void boards_restored(struct boards *b, const struct sale_mark *mark) {
+    b->ops->restored(b, mark);
+}
+
+#endif
