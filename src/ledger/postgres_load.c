@@ -83,12 +83,48 @@ static bool reservations_load(struct pg *db, const struct ledger_reader *reader)
                        "FETCH 5000 FROM live_reservations", reservation_tell, reader);
 }
 
+static bool sale_tell(struct pg *db, const struct pg_rows *rows,
+                      const struct ledger_reader *reader) {
+    (void)db;
+    reader->on_sale(reader->to, &(struct sale){.kind = sale_kind_of(pg_str(rows, 3)),
+                                               .event_key = pg_i64(rows, 0),
+                                               .seats = pg_i64(rows, 1),
+                                               .at_ms = pg_i64(rows, 2),
+                                               .taken_ms = pg_i64(rows, 2)});
+    return true;
+}
+
+/* Some of what this snapshot shows lies behind the mark, for older transactions are under way: it
+ * comes again, so it is taken out here. */
+static bool sales_load(struct pg *db, const struct ledger_reader *reader) {
+    int64_t lowest = 0;
+    bool ok =
+        cursor_tell(db,
+                    "DECLARE sales NO SCROLL CURSOR FOR"
+                    " SELECT event_id, seat_count, created_at, 'HELD' FROM reservations"
+                    " WHERE status IN ('HELD','CONFIRMED')"
+                    " UNION ALL SELECT event_id, 0, max(at), 'SOLD_OUT' FROM facts"
+                    " WHERE kind = 'SOLD_OUT' GROUP BY event_id"
+                    " UNION ALL SELECT f.event_id, f.seat_count, r.created_at,"
+                    " CASE f.kind WHEN 'HELD' THEN 'CANCELLED' ELSE 'HELD' END"
+                    " FROM facts f JOIN reservations r ON r.id = f.reservation_id"
+                    " WHERE f.kind <> 'CONFIRMED'"
+                    " AND f.transaction >= pg_snapshot_xmin(pg_current_snapshot())",
+                    "FETCH 5000 FROM sales", sale_tell, reader) &&
+        pg_number_cells(db, &lowest, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
+                        NULL, 0);
+    struct sale_mark mark = {.transaction = (uint64_t)(lowest - 1), .id = INT64_MAX};
+    if (ok) reader->on_mark(reader->to, &mark);
+    return ok;
+}
+
 bool pg_load(struct pg *db, const struct ledger_reader *reader) {
     bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     if (ok && reader->on_event != NULL) ok = pg_events_load(db, reader);
     if (ok && reader->on_queue != NULL) ok = queues_load(db, reader);
     if (ok && reader->on_entry != NULL) ok = entries_load(db, reader);
     if (ok && reader->on_reservation != NULL) ok = reservations_load(db, reader);
+    if (ok && reader->on_sale != NULL) ok = sales_load(db, reader);
     if (ok) return pg_exec(db, "COMMIT");
     pg_rollback(db);
     return false;

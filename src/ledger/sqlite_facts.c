@@ -91,3 +91,27 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
     if (rows != NULL) sqlite3_reset(rows);
     return rc;
 }
+
+int sales_load(struct db *db, const struct ledger_reader *reader) {
+    sqlite3_stmt *rows = NULL;
+    struct sale_mark mark = {0};
+    int rc = db_query_cells(db, &rows,
+                            "SELECT event_id, seat_count, created_at, 'HELD' FROM reservations"
+                            " WHERE status IN ('HELD','CONFIRMED')"
+                            " UNION ALL SELECT event_id, 0, max(at), 'SOLD_OUT' FROM facts"
+                            " WHERE kind = 'SOLD_OUT' GROUP BY event_id",
+                            NULL, 0);
+    while (db_next(rows, &rc)) {
+        int64_t at_ms = sqlite3_column_int64(rows, 2);
+        reader->on_sale(reader->to, &(struct sale){.kind = sale_kind_of(column_str(rows, 3)),
+                                                   .event_key = sqlite3_column_int64(rows, 0),
+                                                   .seats = sqlite3_column_int64(rows, 1),
+                                                   .at_ms = at_ms,
+                                                   .taken_ms = at_ms});
+    }
+    if (rows != NULL) sqlite3_reset(rows);
+    if (rc == SQLITE_OK)
+        rc = db_number_cells(db, &mark.id, "SELECT coalesce(max(id), 0) FROM facts", NULL, 0);
+    if (rc == SQLITE_OK) reader->on_mark(reader->to, &mark);
+    return rc;
+}

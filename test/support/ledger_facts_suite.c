@@ -228,6 +228,70 @@ static void what_was_sold_is_told_in_order_and_once(void **state) {
     assert_int_equal(read_sales(d, &mark, sales, 3), 0);
 }
 
+/* Seats that are taken by event 1's reservations, and how many these are, by loading and then by
+ * what comes behind the mark. */
+struct sum {
+    struct sale_mark mark;
+    int64_t reservations;
+    int64_t seats;
+    int64_t sold_out_ms;
+};
+
+static void on_sale(void *to, const struct sale *s) {
+    struct sum *sum = to;
+    int64_t sign = s->kind == SALE_TAKEN ? 1 : -1;
+    if (s->kind == SALE_SOLD_OUT) {
+        sum->sold_out_ms = s->at_ms;
+        return;
+    }
+    assert_int_equal(s->taken_ms, DESK_HELD_MS);
+    sum->reservations += sign;
+    sum->seats += sign * s->seats;
+}
+
+static void on_mark(void *to, const struct sale_mark *mark) {
+    ((struct sum *)to)->mark = *mark;
+}
+
+static struct sum load_sales(struct desk *d) {
+    struct sum sum = {0};
+    struct ledger_reader reader = {.on_sale = on_sale, .on_mark = on_mark, .to = &sum};
+    assert_int_equal(ledger_load(d->l, &reader), ERR_OK);
+    return sum;
+}
+
+static void what_is_loaded_is_what_was_sold_up_to_the_mark(void **state) {
+    struct desk *d = *state;
+    struct sale sales[8];
+    struct sum sum = load_sales(d);
+    assert_int_equal(sum.reservations, 0);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(desk_hold(d, 3, "c", 3, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    size_t n = read_sales(d, &sum.mark, sales, 8);
+    for (size_t i = 0; i < n; i++) on_sale(&sum, &sales[i]);
+    struct sum again = load_sales(d);
+    assert_int_equal(sum.reservations, 2);
+    assert_int_equal(sum.seats, 3);
+    assert_int_equal(again.reservations, 2);
+    assert_int_equal(again.seats, 3);
+    assert_int_equal(again.sold_out_ms, 0);
+    assert_int_equal(read_sales(d, &again.mark, sales, 8), 0);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(read_sales(d, &again.mark, sales, 8), 1);
+    assert_sale(d, &sales[0], SALE_GIVEN_BACK, 2, 2600);
+}
+
+static void that_all_was_sold_is_loaded(void **state) {
+    struct desk *d = *state;
+    sell_out(d);
+    struct sum sum = load_sales(d);
+    assert_int_equal(sum.seats, 2);
+    assert_int_equal(sum.sold_out_ms, DESK_HELD_MS);
+}
+
 static void that_all_is_sold_is_told_behind_the_hold_that_did_it(void **state) {
     struct desk *d = *state;
     struct sale sales[8];
@@ -251,6 +315,8 @@ int ledger_facts_suite_run(const struct ledger_adapter *of) {
         TEST(more_than_fit_come_in_turns),
         TEST(what_was_sold_is_told_in_order_and_once),
         TEST(that_all_is_sold_is_told_behind_the_hold_that_did_it),
+        TEST(what_is_loaded_is_what_was_sold_up_to_the_mark),
+        TEST(that_all_was_sold_is_loaded),
     };
 #undef TEST
     return cmocka_run_group_tests_name("ledger contract: facts", tests, NULL, NULL);

@@ -382,6 +382,46 @@ static void a_sale_that_commits_late_keeps_back_those_behind_it(void **state) {
     mem_free(wanted);
 }
 
+static void add_sale(void *to, const struct sale *s) {
+    *(int64_t *)to += s->kind == SALE_TAKEN ? s->seats : -s->seats;
+}
+
+static struct sale_mark loaded_mark;
+
+static void keep_mark(void *to, const struct sale_mark *mark) {
+    (void)to;
+    loaded_mark = *mark;
+}
+
+/* What is loaded and what comes behind its mark are all, once, whoever was under way meanwhile. */
+static void what_is_loaded_while_one_is_under_way_comes_once(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    struct event *stored = scratch_store(&f->s, wanted);
+    struct test_record read = {0};
+    struct sale sales[8];
+    struct pg late;
+    struct buf why = {0};
+    int64_t seats = 0;
+    tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "HELD");
+    assert_true(pg_open(&late, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
+    assert_true(pg_exec(&late, "BEGIN; SELECT pg_current_xact_id()"));
+    tables_reservation(scratch_tables(&f->s), 2, stored, &stored->sections[0], 8, "CANCELLED");
+    tables_reservation(scratch_tables(&f->s), 3, stored, &stored->sections[0], 9, "HELD");
+    assert_true(pg_load(&f->s.db, &(struct ledger_reader){
+                                      .on_sale = add_sale, .on_mark = keep_mark, .to = &seats}));
+    assert_int_equal(seats, 1);
+    assert_true(pg_exec(&late, "COMMIT"));
+    read.sales_read.mark = loaded_mark;
+    size_t n = read_sales(f, &read, sales);
+    assert_int_equal(n, 3);
+    for (size_t i = 0; i < n; i++) add_sale(&seats, &sales[i]);
+    assert_int_equal(seats, 2);
+    pg_close(&late);
+    mem_free(stored);
+    mem_free(wanted);
+}
+
 /* Two nodes relay the same facts: neither waits for the other. */
 static void facts_that_another_node_is_marking_are_not_waited_for(void **state) {
     struct fixture *f = *state;
@@ -420,6 +460,7 @@ int main(void) {
         TEST(all_that_lives_is_told_as_of_one_moment),
         TEST(a_fact_that_commits_late_is_told),
         TEST(a_sale_that_commits_late_keeps_back_those_behind_it),
+        TEST(what_is_loaded_while_one_is_under_way_comes_once),
         TEST(facts_that_another_node_is_marking_are_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
