@@ -37,7 +37,7 @@ chaos('trap 20: what was written under a lock that is somebody else\'s by now is
     const hold = await crowd.hold(fast, `fast-${performance.now()}`, SEAT, other);
     return hold;
   }, 15000);
-  await crowd.finish(fast, won, 'cancel', 'CANCELLED'); // the seat is free, and was in other hands
+  await crowd.finish(fast, won, 'cancel', 'CANCELLED', other); // the seat is free, and was in other hands
   stopped.postgres.release();
   await pause(200);
   stopped.signal('SIGCONT');

@@ -244,10 +244,10 @@ export class Crowd {
     else if (dice < 0.95) await this.repeat(person, hold);
   }
 
-  async finish(person, hold, verb, status) {
+  async finish(person, hold, verb, status, node = undefined) {
     hold.asked = verb;
     if (verb === 'confirm') person.confirms = true;
-    const answer = await this.insist(verb, 'POST', `/reservations/${hold.id}/${verb}`, { headers: person.headers });
+    const answer = await this.insist(verb, 'POST', `/reservations/${hold.id}/${verb}`, { headers: person.headers }, node);
     if (answer === undefined) return;
     if (answer.status === 200) {
       if (answer.json.status !== status || `${answer.json.seats}` !== `${hold.seats}`) this.lie(verb, answer.text);
