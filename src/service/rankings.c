@@ -6,29 +6,6 @@
 
 #define LOOK_MS 500
 
-/* ---- the start ---- */
-
-struct loading {
-    struct rankings *rankings;
-    int64_t now_ms;
-};
-
-static void on_sale(void *to, const struct sale *s) {
-    struct loading *l = to;
-    boards_restore(l->rankings->boards, s, l->now_ms);
-}
-
-static void on_mark(void *to, const struct sale_mark *mark) {
-    struct loading *l = to;
-    boards_restored(l->rankings->boards, mark);
-}
-
-enum err rankings_load(struct rankings *r, int64_t now_ms) {
-    struct loading l = {.rankings = r, .now_ms = now_ms};
-    return ledger_load(r->ledger,
-                       &(struct ledger_reader){.on_sale = on_sale, .on_mark = on_mark, .to = &l});
-}
-
 /* ---- what there is to sell ---- */
 
 static void on_known(struct board_know_op *k) {
@@ -53,6 +30,29 @@ static void tell_events(struct rankings *r) {
         boards_know(r->boards, &know);
     }
     catalogue_shut(r->catalogue);
+}
+
+/* ---- the start ---- */
+
+struct loading {
+    struct rankings *rankings;
+    int64_t now_ms;
+};
+
+static void on_sale(void *to, const struct sale *s) {
+    struct loading *l = to;
+    boards_restore(l->rankings->boards, s, l->now_ms);
+}
+
+static void on_mark(void *to, const struct sale_mark *mark) {
+    struct loading *l = to;
+    boards_restored(l->rankings->boards, mark);
+}
+
+enum err rankings_load(struct rankings *r, int64_t now_ms) {
+    struct loading l = {.rankings = r, .now_ms = now_ms};
+    return ledger_load(r->ledger,
+                       &(struct ledger_reader){.on_sale = on_sale, .on_mark = on_mark, .to = &l});
 }
 
 /* ---- what was sold ---- */
