@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "hot/memory.h"
+#include "hot/memory_boards.h"
 #include "hot/memory_locks.h"
 #include "hot/redis/store.h"
 #include "ledger/postgres.h"
@@ -42,36 +43,50 @@ static bool open_ledger(const struct settings *s, bool read_only, struct ledger 
 struct memory_stores {
     struct memory *rooms;
     struct memory_locks *locks;
+    struct memory_boards *boards;
 };
 
 static void close_memory(void *own) {
     struct memory_stores *m = own;
     memory_free(m->rooms);
     memory_locks_free(m->locks);
+    memory_boards_free(m->boards);
     mem_free(m);
 }
 
+/* Every node has boards of its own, and counts by itself what the ledger says. */
+struct shared_stores {
+    struct redis_store *redis;
+    struct memory_boards *boards;
+};
+
 static void attach_redis(void *own, uv_loop_t *loop) {
-    redis_store_attach(own, loop);
+    redis_store_attach(((struct shared_stores *)own)->redis, loop);
 }
 
 static void detach_redis(void *own) {
-    redis_store_detach(own);
+    redis_store_detach(((struct shared_stores *)own)->redis);
 }
 
 static void close_redis(void *own) {
-    redis_store_free(own);
+    struct shared_stores *s = own;
+    redis_store_free(s->redis);
+    memory_boards_free(s->boards);
+    mem_free(s);
 }
 
 static bool open_redis(const struct settings *s, struct hot_stores *out, struct buf *why) {
     struct redis_options options = {.deadline_ms = s->hot_deadline_ms, .own_clock = true};
     if (!redis_address_parse(str_of(s->hot), &options.address, why)) return false;
+    struct shared_stores *stores = mem_new(sizeof *stores);
     struct redis_store *r = redis_store_new(&options);
+    *stores = (struct shared_stores){.redis = r, .boards = memory_boards_new()};
     *out = (struct hot_stores){.queues = redis_store_queues(r),
                                .seats = redis_store_seats(r),
                                .locks = redis_store_locks(r),
+                               .boards = memory_boards_port(stores->boards),
                                .hot = redis_store_hot(r),
-                               .own = r,
+                               .own = stores,
                                .close = close_redis,
                                .attach = attach_redis,
                                .detach = detach_redis};
@@ -84,9 +99,11 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
     struct memory_stores *m = mem_new(sizeof *m);
     m->rooms = memory_new();
     m->locks = memory_locks_new(epoch);
+    m->boards = memory_boards_new();
     *out = (struct hot_stores){.queues = memory_queues(m->rooms),
                                .seats = memory_seats(m->rooms),
                                .locks = memory_locks_port(m->locks),
+                               .boards = memory_boards_port(m->boards),
                                .own = m,
                                .close = close_memory};
     return true;

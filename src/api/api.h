@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "net/server.h"
+#include "port/boards.h"
 #include "service/events.h"
 #include "service/keeper.h"
 #include "service/reservations.h"
@@ -33,6 +34,7 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
+    struct boards *boards;
     struct keeper *keeper; /* NULL: the hot store is this process's own */
     struct api_worker *workers;
     size_t worker_count;
@@ -93,6 +95,8 @@ api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;     /* adm
 api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;   /* admin_queue.c */
 api_handler admin_queue_drain, admin_queue_deactivate;                    /* admin_queue.c */
 api_handler events_list, events_get;                                      /* events.c */
+api_handler rankings_get_soldout, rankings_get_soldout_one;               /* rankings.c */
+api_handler rankings_get_popular, rankings_get_popular_one;               /* rankings.c */
 api_handler seats_get;                                                    /* seats.c */
 api_handler admin_event_put, admin_event_get, admin_event_patch;          /* admin.c */
 api_handler admin_event_delete, admin_section_patch, admin_audit;         /* admin.c */

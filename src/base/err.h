@@ -14,6 +14,7 @@
     X(BAD_REQUEST, "bad_request", 400, "The request is malformed")                                 \
     X(BAD_JSON, "bad_json", 400, "The body is not valid JSON")                                     \
     X(INVALID_PARAMETER, "invalid_parameter", 400, "A query parameter has a value out of range")   \
+    X(UNKNOWN_PERIOD, "unknown_period", 400, "There are no rankings of this period")               \
     X(ADMIN_KEY_REQUIRED, "admin_key_required", 401, "This needs the admin key")                   \
     X(ASSERTION_REQUIRED, "assertion_required", 401,                                               \
       "This needs the shop's word for who the user is")                                            \

@@ -48,6 +48,7 @@
       "What the hot store had missed and was told again")                                          \
     X(HOT_HEALED_RESERVATIONS, "admitone_hot_healed_total", "what=\"reservation\"", "")            \
     X(FACTS_RELAYED, "admitone_facts_relayed_total", "", "Facts relayed to the hot store")         \
+    X(RANKINGS_SALES, "admitone_rankings_sales_total", "", "Facts that rankings have counted")     \
     X(RECONCILE_ENTRIES_OVER, "admitone_reconcile_differences_total", "what=\"entry_over\"",       \
       "What had differed between hot store and ledger for too long")                               \
     X(RECONCILE_ENTRIES_MISSING, "admitone_reconcile_differences_total", "what=\"entry_missing\"", \

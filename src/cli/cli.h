@@ -17,6 +17,7 @@ struct hot_stores {
     struct queues *queues;
     struct seats *seats;
     struct locks *locks;
+    struct boards *boards;
     struct hot *hot; /* NULL: it is this process's own */
     void *own;
     void (*close)(void *own);

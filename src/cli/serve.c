@@ -20,6 +20,7 @@
 #include "cli/demo.h"
 #include "cli/nodes.h"
 #include "service/admission.h"
+#include "service/rankings.h"
 #include "service/recovery.h"
 
 /* Open files that are no client's connection: the ledger, logs, clients that are being refused; and
@@ -65,6 +66,7 @@ struct server {
     struct buf users_key;
     struct hot_stores hot;
     struct nodes nodes; /* when the stores are shared */
+    struct rankings rankings;
     struct api api;
     struct api_site site;
     struct api_site admin_site;
@@ -105,6 +107,7 @@ static void on_drain(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
     admission_stop(&sw->admission);
     if (shares(sw->server) && sw->index == 0) nodes_dismiss(&sw->server->nodes);
+    if (sw->index == 0) rankings_stop(&sw->server->rankings);
     desk_drain(&sw->server->api.workers[sw->index].desk);
     live_close(sw->server->api.workers[sw->index].live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
@@ -132,6 +135,7 @@ static void on_settle_timer(uv_timer_t *timer) {
     struct server *s = timer->data;
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
     if (shares(s) && nodes_are_busy(&s->nodes)) return;
+    if (rankings_is_busy(&s->rankings)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
@@ -282,6 +286,10 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.hot = s->hot.hot;
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
+    api->boards = s->hot.boards;
+    s->rankings = (struct rankings){.ledger = api->events.ledger,
+                                    .boards = s->hot.boards,
+                                    .catalogue = api->events.catalogue};
     api->default_event = str_of(set->queue_default_event);
     api->push_interval_ms = set->push_interval_ms;
     api->room = (struct waiting_room){
@@ -388,6 +396,7 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
                                              .count = s->worker_count};
     admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
     if (shares(s) && index == 0) nodes_employ(&s->nodes, &sw->worker);
+    if (index == 0) rankings_init(&s->rankings, &sw->worker.loop);
     if (s->hot.attach != NULL) {
         sw->attach.run = on_attach;
         mailbox_post(&sw->worker.mailbox, &sw->attach);
@@ -473,7 +482,9 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     if (!adapters->open_hot(&s->settings, epoch, &s->hot, why)) return false;
     fill_api(s, max_connections);
     start_main_loop(s);
-    if (!shares(s) && recovery_run(&s->api.events, clock_wall_ms(), 0) != ERR_OK) {
+    int64_t now_ms = clock_wall_ms();
+    if ((!shares(s) && recovery_run(&s->api.events, now_ms, 0) != ERR_OK) ||
+        rankings_load(&s->rankings, now_ms) != ERR_OK) {
         struct buf name = {0};
         cli_ledger_name(&s->settings, &name);
         buf_addf(why, "cannot read the events and queues from %s: the log line above says why",

@@ -1,5 +1,6 @@
 #include "cli/settings.h"
 
+#include "base/clock.h"
 #include "core/event.h"
 #include "net/address.h"
 
@@ -98,6 +99,8 @@ const struct config_key setting_keys[] = {
            "new events: seats per user"),
     TEXT("reservation.currency", reservation_currency, "KRW", "CODE",
          "new events: of their prices"),
+    TEXT("rankings.time_zone", rankings_time_zone, "UTC", "ZONE",
+         "where the days, weeks and months of rankings begin"),
     NUMBER("lock.wait_ms", lock_wait_ms, "10000", 0, 10000,
            "strategies with a lock: a request waits for it this long, then gets 409"),
     NUMBER("lock.lease_ms", lock_lease_ms, "3000", 100, 60000,
@@ -216,6 +219,11 @@ bool settings_check(const struct settings *s, struct buf *why) {
     } else if (!event_currency_ok(str_of(s->reservation_currency))) {
         buf_addf(why, "reservation.currency: \"%s\" is not three capital letters",
                  s->reservation_currency);
+    } else if (!clock_zone_set(s->rankings_time_zone)) {
+        buf_addf(why,
+                 "rankings.time_zone: \"%s\" is no zone of the time zone database, as "
+                 "Asia/Seoul is",
+                 s->rankings_time_zone);
     } else if (!stores_ok(s, why)) {
         ; /* it says why */
     } else if (strcmp(s->ledger, "sqlite::memory:") == 0) {

@@ -68,6 +68,12 @@ struct event *event_copy(const struct event *e) {
     return event_copy_to(mem_new(event_bytes(e)), e);
 }
 
+int64_t event_capacity(const struct event *e) {
+    int64_t capacity = 0;
+    for (size_t i = 0; i < e->section_count; i++) capacity += e->sections[i].capacity;
+    return capacity;
+}
+
 const struct section *event_section(const struct event *e, str id) {
     for (size_t i = 0; i < e->section_count; i++)
         if (str_eq(str_of(e->sections[i].id), id)) return &e->sections[i];

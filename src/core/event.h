@@ -99,6 +99,8 @@ struct event *event_copy(const struct event *e);
 size_t event_bytes(const struct event *e);
 struct event *event_copy_to(void *memory, const struct event *e);
 
+/* Seats of all sections. */
+int64_t event_capacity(const struct event *e);
 const struct section *event_section(const struct event *e, str id);
 /* How many seats are left. For a moment more may be taken than a section that has just shrunk has
  * room for: then none. */

@@ -1,0 +1,190 @@
+// Rankings: what sells fastest, and what is popular; equal to a recount of the ledger.
+import assert from 'node:assert/strict';
+import { after, before, describe } from 'node:test';
+import { assertProblemWith, eachOf, query } from './support/queue.mjs';
+import { random } from './support/random.mjs';
+import { Hall, audit } from './support/reservations.mjs';
+import { run, start, test, until } from './support/server.mjs';
+
+const DAY = (date = new Date()) => date.toISOString().slice(0, 10);
+let server;
+
+before(async () => {
+  server = await start();
+});
+after(async () => {
+  audit(server);
+  await server.stop();
+});
+
+const get = async (path, at = server) => {
+  const answer = await at.call('GET', path);
+  assert.equal(answer.status, 200, answer.text);
+  return answer.json;
+};
+
+const nodes = () => server.nodes ?? [server];
+const rowOf = (json, hall) => json.rankings.find((row) => row.eventType === hall.type && row.eventId === hall.id);
+
+// Live reservations, as the ledger has them.
+const recount = (hall) =>
+  query(
+    server.dataDir,
+    `SELECT count(*) AS n, coalesce(sum(r.seat_count), 0) AS seats FROM reservations r JOIN events e ON e.id = r.event_id
+     WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}' AND r.status IN ('HELD','CONFIRMED')`,
+  )[0];
+
+// Every node's boards come to what the ledger says, and stay there.
+async function becomesRecount(hall) {
+  const wanted = recount(hall);
+  for (const node of nodes())
+    for (const path of ['daily', 'weekly', 'monthly', 'soldout'])
+      await until(`${path} has counted ${wanted.n}`, async () => {
+        const { reservationCount, seatsSold } = await get(`/rankings/${path}/${hall.type}/${hall.id}`, node);
+        return reservationCount === wanted.n && seatsSold === Number(wanted.seats);
+      });
+  return wanted;
+}
+
+describe('popularity', () => {
+  test('of 100 reservations at once counts exactly 100', async () => {
+    const hall = await Hall.open(server, 'POP/1', {}, { sections: [{ id: 'A', capacity: 1000 }] });
+    const buyers = await hall.buyers(100);
+    await Promise.all(buyers.map((who) => hall.held(who)));
+    assert.deepEqual(await becomesRecount(hall), { n: 100, seats: 100 });
+    const json = await get('/rankings/daily?topN=100');
+    assert.deepEqual([json.board, json.period, json.date], ['popularity', 'daily', DAY()]);
+    const row = rowOf(json, hall);
+    assert.deepEqual([row.reservationCount, row.seatsSold, row.capacity, row.shareSold], [100, 100, 1000, 0.1]);
+    const one = await get('/rankings/weekly/POP/1');
+    assert.deepEqual([one.score, one.reservationCount, one.seatsLeft, one.capacity], [100, 100, 900, 1000]);
+  });
+
+  test('is ordered by reservations', async () => {
+    const halls = [];
+    for (const [i, n] of [3, 7, 5].entries()) {
+      const hall = await Hall.open(server, `ORDER/${i}`, {}, { sections: [{ id: 'A', capacity: 100 }] });
+      for (const who of await hall.buyers(n)) await hall.held(who);
+      halls.push(hall);
+    }
+    for (const hall of halls) await becomesRecount(hall);
+    const { rankings } = await get('/rankings/monthly?topN=100');
+    const shown = rankings.filter((row) => row.eventType === 'ORDER').map((row) => row.eventId);
+    assert.deepEqual(shown, ['1', '2', '0']);
+    assert.deepEqual(rankings.map((row) => row.rank), rankings.map((_, i) => i + 1));
+    const ranks = await Promise.all(halls.map((hall) => get(`/rankings/monthly/ORDER/${hall.id}`)));
+    assert.ok(ranks[1].rank < ranks[2].rank && ranks[2].rank < ranks[0].rank);
+  });
+
+  test('forgets what is cancelled and what expires (trap 39)', async () => {
+    const hall = await Hall.open(server, 'BACK/1', {}, { sections: [{ id: 'A', capacity: 5000 }], holdSeconds: 1, maxPerUser: 100 });
+    const next = random(7);
+    const buyers = await hall.buyers(50);
+    await eachOf(Array.from({ length: 1000 }), 16, async (_, i) => {
+      const who = buyers[i % buyers.length];
+      const held = await hall.hold(who, { quantity: 1 + Math.floor(next() * 3) });
+      if (held.status !== 201) return; // the limit
+      const dice = next();
+      if (dice < 0.4) await hall.cancel(who, held.json.id);
+      else if (dice < 0.6) await hall.confirm(who, held.json.id);
+    });
+    await until('holds have expired', async () => query(server.dataDir, "SELECT count(*) AS n FROM reservations WHERE status = 'HELD' AND event_id = (SELECT id FROM events WHERE type = 'BACK')")[0].n === 0, 20000);
+    const { n } = await becomesRecount(hall);
+    assert.ok(n > 0, 'some were confirmed');
+  });
+
+  test('shows an event that sold nothing as unranked, and a day on which nothing was sold as empty', async () => {
+    await Hall.open(server, 'NONE/1');
+    const one = await get('/rankings/daily/NONE/1');
+    assert.deepEqual([one.rank, one.reservationCount, one.score], [null, 0, 0]);
+    assert.deepEqual((await get('/rankings/daily?date=2020-01-01')).rankings, []);
+    assert.equal((await get('/rankings/weekly?date=2027-01-01')).from, '2026-12-28T00:00:00.000Z');
+  });
+});
+
+describe('the fastest to sell', () => {
+  test('are those that sold out, by how long that took; then those that sell', async () => {
+    const slow = await Hall.open(server, 'SOLD/slow', {}, { sections: [{ id: 'A', capacity: 2 }] });
+    const fast = await Hall.open(server, 'SOLD/fast', {}, { sections: [{ id: 'A', capacity: 2 }], state: 'DRAFT' });
+    const selling = await Hall.open(server, 'SOLD/selling', {}, { sections: [{ id: 'A', capacity: 100 }] });
+    const [ann] = await slow.buyers(1);
+    await slow.held(ann, { quantity: 2 });
+    await selling.held(await selling.buyer('bo'), { quantity: 4 });
+    assert.equal((await server.admin('POST', '/admin/queue/SOLD/fast/activate')).status, 200);
+    await fast.held(await fast.buyer('cy'), { quantity: 2 });
+    for (const hall of [slow, fast, selling]) await becomesRecount(hall);
+    const times = async () => Object.fromEntries((await get('/rankings/soldout?topN=100')).rankings.filter((row) => row.eventType === 'SOLD').map((row) => [row.eventId, row]));
+    const rows = await times();
+    assert.ok(rows.slow.secondsToSellOut !== null && rows.fast.secondsToSellOut !== null);
+    const [first, second] = rows.fast.secondsToSellOut <= rows.slow.secondsToSellOut ? [rows.fast, rows.slow] : [rows.slow, rows.fast];
+    assert.ok(first.rank < second.rank && second.rank < rows.selling.rank);
+    assert.deepEqual([rows.selling.secondsToSellOut, rows.selling.seatsPerMinute, rows.selling.shareSold], [null, 0.8, 0.04]);
+    assert.deepEqual((await get('/concerts/ranking?topN=100')).rankings.map((row) => row.eventId), (await get('/rankings/soldout?topN=100')).rankings.map((row) => row.eventId));
+    const today = await get(`/rankings/soldout?date=${DAY()}&topN=100`);
+    assert.deepEqual([today.board, today.period], ['soldout', 'daily']);
+    assert.ok(rowOf(today, slow).soldOutAt !== null && rowOf(today, selling).soldOutAt === null);
+  });
+
+  test('are no longer sold out when a seat comes back (trap 39)', async () => {
+    const hall = await Hall.open(server, 'AGAIN/1', {}, { sections: [{ id: 'A', capacity: 1 }] });
+    const who = await hall.buyer('ann');
+    const { id } = await hall.held(who);
+    await until('sold out', async () => (await get('/rankings/soldout/AGAIN/1')).secondsToSellOut !== null);
+    await hall.cancelled(who, id);
+    await becomesRecount(hall);
+    assert.deepEqual((({ rank, secondsToSellOut, seatsLeft }) => [rank, secondsToSellOut, seatsLeft])(await get('/rankings/soldout/AGAIN/1')), [null, null, 1]);
+  });
+});
+
+test('what is asked wrongly is answered with 400 and a code', async () => {
+  for (const board of ['soldout', 'daily', 'weekly', 'monthly'])
+    for (const wrong of ['topN=0', 'topN=-1', 'topN=abc', 'topN=101', 'topN=', 'date=2026-02-30', 'date=today', 'date=2026-1-1', 'date='])
+      assertProblemWith(await server.call('GET', `/rankings/${board}?${wrong}`), 400, 'invalid_parameter', {});
+  for (const period of ['hourly', 'Daily', 'yearly'])
+    for (const path of [`/rankings/${period}`, `/rankings/${period}/CONCERT/1`])
+      assertProblemWith(await server.call('GET', path), 400, 'unknown_period', {});
+  for (const path of ['/rankings/soldout/NO/1', '/rankings/daily/NO/1'])
+    assertProblemWith(await server.call('GET', path), 404, 'event_not_found', {});
+});
+
+test('days begin where the configuration says', async () => {
+  const own = await start({ args: ['--rankings-time-zone', 'Asia/Seoul'] });
+  const { from, to } = await get('/rankings/daily?date=2026-12-25', own);
+  assert.deepEqual([from, to], ['2026-12-24T15:00:00.000Z', '2026-12-25T15:00:00.000Z']);
+  await own.stop();
+  const refused = run(['serve', '--rankings-time-zone', 'Asia/Soul']);
+  assert.equal(refused.status, 2);
+  assert.match(refused.stderr, /rankings\.time_zone: "Asia\/Soul" is no zone/);
+});
+
+test('after a crash and a restart boards are what the ledger says', async () => {
+  const own = await start();
+  const hall = await Hall.open(own, 'CRASH/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+  const buyers = await hall.buyers(30);
+  const held = await Promise.all(buyers.map((who) => hall.held(who)));
+  await Promise.all(held.slice(0, 10).map(({ id }, i) => hall.cancelled(buyers[i], id)));
+  await own.kill9();
+  const again = await start({ dataDir: own.dataDir });
+  for (const board of ['daily', 'soldout'])
+    await until(`${board} is as it was`, async () => {
+      const { reservationCount, seatsSold } = await get(`/rankings/${board}/CRASH/1`, again);
+      assert.ok([0, 20].includes(reservationCount), 'all of it or, before it is known, nothing');
+      return seatsSold === 20;
+    });
+  await again.stop();
+  await own.stop();
+});
+
+test('an event that is deleted is on no board, and one made anew begins with nothing', async () => {
+  const hall = await Hall.open(server, 'GONE/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+  const who = await hall.buyer('ann');
+  const { id } = await hall.held(who);
+  await becomesRecount(hall);
+  await hall.cancelled(who, id);
+  await becomesRecount(hall);
+  assert.equal((await server.admin('DELETE', '/admin/events/GONE/1')).status, 204);
+  const anew = await Hall.open(server, 'GONE/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+  assert.equal((await get('/rankings/daily/GONE/1')).reservationCount, 0);
+  await anew.held(await anew.buyer('bo'));
+  await becomesRecount(anew);
+});
