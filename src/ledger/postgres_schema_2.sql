@@ -178,9 +178,8 @@ BEGIN
         >= a.together + coalesce(b.seats, 0)
       AND (b.seats IS NOT NULL OR (SELECT true FROM buyers t
            WHERE t.event_id = a.event_id AND t.user_id = a.user_id) IS NULL)
-      AND (SELECT q.status = 'ACTIVE' AND q.user_id = a.user_id
-             AND q.active_expires_at > a.created_at FROM queue_entries q
-           WHERE q.event_id = a.event_id AND q.seq = a.entry_seq), false) ORDER BY a.n)
+      AND q.status = 'ACTIVE' AND q.user_id = a.user_id
+      AND q.active_expires_at > a.created_at, false) ORDER BY a.n)
     INTO fit
     FROM (
       SELECT u.*, row_number() OVER (PARTITION BY u.id ORDER BY u.n) AS id_turn,
@@ -196,7 +195,10 @@ BEGIN
       WHERE t.id = a.section_id AND t.removed_version IS NULL OFFSET 0) c ON true
     LEFT JOIN LATERAL (
       SELECT t.seats FROM buyers t WHERE t.event_id = a.event_id AND t.user_id = a.user_id
-      FOR UPDATE SKIP LOCKED) b ON true;
+      FOR UPDATE SKIP LOCKED) b ON true
+    LEFT JOIN LATERAL (
+      SELECT t.status, t.user_id, t.active_expires_at FROM queue_entries t
+      WHERE t.event_id = a.event_id AND t.seq = a.entry_seq FOR SHARE SKIP LOCKED) q ON true;
 
   -- Of these, those whose seats are free, and wanted by nobody who came before.
   SELECT array_agg(j.is_free ORDER BY j.n) INTO fit FROM (
@@ -399,6 +401,21 @@ BEGIN
       CONTINUE;
     END IF;
 
+    -- Who leaves meanwhile waits for this, and then finds what is held; or was first, and is seen.
+    IF a_wait = 1 THEN
+      PERFORM FROM queue_entries q WHERE q.event_id = h.event_id AND q.seq = h.entry_seq FOR SHARE;
+    ELSE
+      PERFORM FROM queue_entries q WHERE q.event_id = h.event_id AND q.seq = h.entry_seq
+        FOR SHARE SKIP LOCKED;
+      IF NOT FOUND THEN
+        PERFORM FROM queue_entries q WHERE q.event_id = h.event_id AND q.seq = h.entry_seq;
+        IF FOUND THEN
+          outcome := 'BLOCKED';
+          RETURN NEXT;
+          CONTINUE;
+        END IF;
+      END IF;
+    END IF;
     PERFORM FROM queue_entries q
       WHERE q.event_id = h.event_id AND q.seq = h.entry_seq AND q.user_id = h.user_id
         AND q.status = 'ACTIVE' AND q.active_expires_at > h.created_at;

@@ -307,6 +307,25 @@ static void a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one(void
     }
 }
 
+/* Another node has written that they leave, and its commit is under way. */
+static void who_is_leaving_meanwhile_holds_nothing(void **state) {
+    (void)state;
+    static const enum strategy strategies[] = {STRATEGY_SLOT, STRATEGY_OPTIMISTIC};
+    for (size_t section = 0; section < 2; section++) {
+        struct desk d;
+        open_desk(&d, 10000);
+        desk_enter(&d, 1, "a");
+        struct hold h;
+        PGconn *other = postgres_other("UPDATE queue_entries SET status = 'LEFT', finished_at = 1");
+        submit_hold(&d, &h, 1, "a", 1, section, strategies[section], SEATS(1, 2));
+        wait_for_a_waiter();
+        postgres_other_end(other);
+        assert_int_equal(end_hold(&d, &h), ERR_NOT_ACTIVE);
+        desk_assert_counts(&d, section, 0, 0);
+        shut_desk(&d);
+    }
+}
+
 static void optimists_conflict_for_real(void **state) {
     (void)state;
     enum { HOLDS = 16 };
@@ -347,6 +366,7 @@ int main(void) {
         cmocka_unit_test(blocked_record_leaves_its_batch),
         cmocka_unit_test(locked_section_leaves_the_queue_alone),
         cmocka_unit_test(a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one),
+        cmocka_unit_test(who_is_leaving_meanwhile_holds_nothing),
         cmocka_unit_test(optimists_conflict_for_real),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
