@@ -287,9 +287,8 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
     api->boards = s->hot.boards;
-    s->rankings = (struct rankings){.ledger = api->events.ledger,
-                                    .boards = s->hot.boards,
-                                    .catalogue = api->events.catalogue};
+    s->rankings = (struct rankings){
+        .ledger = api->events.ledger, .boards = s->hot.boards, .catalogue = api->events.catalogue};
     api->default_event = str_of(set->queue_default_event);
     api->push_interval_ms = set->push_interval_ms;
     api->room = (struct waiting_room){
