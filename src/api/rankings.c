@@ -1,5 +1,5 @@
 /* What sells fastest, and what is popular. Boards know events by their keys; what they are called
- * is the catalogue's. One that is gone since is left out, and the others move up. */
+ * is the catalogue's. One that was deleted a moment ago is left out. */
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/json_out.h"
@@ -13,9 +13,8 @@ struct ranking_query {
     struct board_find_op of_all_time; /* how many seats are left */
     struct exchange *x;
     struct api *api;
-    int64_t top_n;
     struct event *event; /* of one event's answer; in the arena */
-    struct board_row rows[BOARD_TOP_MAX];
+    struct board_row rows[TOP_MAX];
 };
 
 /* ---- reading ---- */
@@ -34,9 +33,15 @@ static bool read_date(struct exchange *x, int64_t *at_ms, bool *is_given) {
 /* NULL: the problem has been answered. */
 static const struct period *read_period(struct exchange *x, str word) {
     const struct period *p = period_find(word);
-    if (p == NULL)
-        reply_problem(x, ERR_UNKNOWN_PERIOD, "%s", "There are daily, weekly and monthly.");
-    return p;
+    if (p != NULL) return p;
+    struct buf known = {0};
+    for (size_t i = 0; i < period_count; i++) {
+        if (i > 0) buf_add(&known, STR(", "));
+        buf_add(&known, periods[i].word);
+    }
+    reply_problem(x, ERR_UNKNOWN_PERIOD, "There are: %s.", buf_cstr(&known));
+    buf_deinit(&known);
+    return NULL;
 }
 
 static struct ranking_query *query_new(struct api *api, struct exchange *x) {
@@ -52,8 +57,9 @@ static double share_of(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-static void add_soldout(struct json_out *j, const struct selling *s, bool of_all_time) {
-    if (selling_is_sold_out(s)) {
+static void add_soldout(struct json_out *j, const struct board_row *row, bool of_all_time) {
+    const struct selling *s = &row->selling;
+    if (row->is_sold_out) {
         int64_t took_ms = s->sold_out_ms - s->opened_ms;
         json_out_time(j, STR("soldOutAt"), s->sold_out_ms);
         json_out_f64(j, STR("secondsToSellOut"), (double)(took_ms > 0 ? took_ms : 0) / 1000);
@@ -68,11 +74,12 @@ static void add_soldout(struct json_out *j, const struct selling *s, bool of_all
         json_out_null(j, STR("seatsPerMinute"));
 }
 
-static void add_row(struct json_out *j, const struct board_name *board, size_t rank,
-                    const struct selling *s, const struct event *e) {
+static void add_row(struct json_out *j, const struct board_name *board, const struct board_row *row,
+                    const struct event *e) {
+    const struct selling *s = &row->selling;
     int64_t capacity = event_capacity(e);
-    if (rank > 0)
-        json_out_i64(j, STR("rank"), (int64_t)rank);
+    if (row->rank > 0)
+        json_out_i64(j, STR("rank"), (int64_t)row->rank);
     else
         json_out_null(j, STR("rank"));
     json_out_str(j, STR("eventType"), str_of(e->type));
@@ -83,7 +90,7 @@ static void add_row(struct json_out *j, const struct board_name *board, size_t r
     json_out_i64(j, STR("seatsSold"), s->seats);
     json_out_i64(j, STR("capacity"), capacity);
     json_out_f64(j, STR("shareSold"), share_of(s->seats, capacity));
-    if (board->kind == BOARD_SOLDOUT) add_soldout(j, s, board->period == NULL);
+    if (board->kind == BOARD_SOLDOUT) add_soldout(j, row, board->period == NULL);
 }
 
 static void add_board(struct json_out *j, const struct board_name *board) {
@@ -113,18 +120,17 @@ static void on_top(struct board_top_op *top) {
         return;
     }
     struct json_out j;
-    size_t rank = 0;
     json_out_init(&j, reply_start(q->x, 200));
     json_out_object(&j, STR(""));
     add_board(&j, &top->board);
     json_out_array(&j, STR("rankings"));
     catalogue_open(catalogue);
-    for (size_t i = 0; i < top->count && rank < (size_t)q->top_n; i++) {
-        const struct selling *s = &q->rows[i].selling;
-        const struct event *e = catalogue_find_key(catalogue, s->event_key);
+    for (size_t i = 0; i < top->count; i++) {
+        const struct board_row *row = &q->rows[i];
+        const struct event *e = catalogue_find_key(catalogue, row->selling.event_key);
         if (e == NULL) continue;
         json_out_object(&j, STR(""));
-        add_row(&j, &top->board, ++rank, s, e);
+        add_row(&j, &top->board, row, e);
         json_out_object_end(&j);
     }
     catalogue_shut(catalogue);
@@ -136,11 +142,12 @@ static void on_top(struct board_top_op *top) {
 }
 
 static void show_board(struct ranking_query *q, struct board_name board) {
-    if (!query_i64(q->x, STR("topN"), 1, TOP_MAX, TOP_DEFAULT, &q->top_n)) return;
+    int64_t top_n = 0;
+    if (!query_i64(q->x, STR("topN"), 1, TOP_MAX, TOP_DEFAULT, &top_n)) return;
     q->top = (struct board_top_op){.board = board,
                                    .now_ms = clock_wall_ms(),
                                    .rows = q->rows,
-                                   .max = BOARD_TOP_MAX,
+                                   .max = (size_t)top_n,
                                    .done = on_top};
     boards_top(q->api->boards, &q->top);
 }
@@ -172,7 +179,7 @@ static void answer_one(struct ranking_query *q) {
     json_out_init(&j, reply_start(q->x, 200));
     json_out_object(&j, STR(""));
     add_board(&j, &f->board);
-    add_row(&j, &f->board, f->row.rank, &f->row.selling, q->event);
+    add_row(&j, &f->board, &f->row, q->event);
     if (f->board.kind == BOARD_POPULAR) json_out_i64(&j, STR("score"), f->row.selling.reservations);
     json_out_i64(&j, STR("seatsLeft"), capacity > all->seats ? capacity - all->seats : 0);
     json_out_time(&j, STR("serverTime"), f->now_ms);

@@ -48,11 +48,6 @@ void board_add(struct board *b, const struct sale *s) {
     place(b, t);
 }
 
-void board_forget(struct board *b, int64_t event_key) {
-    ranking_remove(&b->order, event_key);
-    mem_free(map_remove(&b->tallies, map_key(&event_key)));
-}
-
 size_t board_find(const struct board *b, int64_t event_key, struct tally *out) {
     size_t rank = ranking_rank(&b->order, event_key);
     if (rank > 0) *out = *(const struct tally *)map_get(&b->tallies, map_key(&event_key));
@@ -60,8 +55,8 @@ size_t board_find(const struct board *b, int64_t event_key, struct tally *out) {
 }
 
 size_t board_top(const struct board *b, struct tally *out, size_t max) {
-    struct ranked top[BOARD_TOP_MAX];
-    assert(max <= BOARD_TOP_MAX);
+    struct ranked top[TOP_MAX];
+    assert(max <= TOP_MAX);
     size_t count = ranking_top(&b->order, top, max);
     for (size_t i = 0; i < count; i++)
         out[i] = *(const struct tally *)map_get(&b->tallies, map_key(&top[i].member));

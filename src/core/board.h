@@ -31,12 +31,10 @@ void board_init(struct board *b);
 void board_deinit(struct board *b);
 
 void board_add(struct board *b, const struct sale *s);
-/* The event is gone. */
-void board_forget(struct board *b, int64_t event_key);
 
 /* Its rank, from 1 on, and what it has; 0: it is not on the board. */
 size_t board_find(const struct board *b, int64_t event_key, struct tally *out);
-/* The first `max`, BOARD_TOP_MAX at the most. Returns how many. */
+/* The first `max`, TOP_MAX at the most. Returns how many. */
 size_t board_top(const struct board *b, struct tally *out, size_t max);
 
 #endif

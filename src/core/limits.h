@@ -26,8 +26,6 @@
 #define PER_USER_MAX 1000
 
 #define TOP_MAX 100
-/* A few more may be asked of a board, in place of events that are gone. */
-#define BOARD_TOP_MAX 128
 
 /* Numbers that only grow, also over restarts, are epoch × 2^EPOCH_COUNT_BITS + a count, and fit 63
  * bits: a trillion between two starts, and eight million starts. */

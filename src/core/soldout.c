@@ -176,14 +176,6 @@ void soldout_add(struct soldout *s, const struct sale *sale) {
     place(s, r);
 }
 
-void soldout_forget(struct soldout *s, int64_t event_key) {
-    struct row *r = map_remove(&s->events, map_key(&event_key));
-    if (r == NULL) return;
-    ranking_remove(&s->order, event_key);
-    place_on_day(s, r, false, 0);
-    mem_free(r);
-}
-
 /* ---- looking ---- */
 
 static const struct selling *selling_of(const struct soldout *s, int64_t event_key) {
@@ -199,8 +191,8 @@ size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *
 
 static size_t top_of(const struct soldout *s, const struct ranking *order, struct selling *out,
                      size_t max) {
-    struct ranked top[BOARD_TOP_MAX];
-    assert(max <= BOARD_TOP_MAX);
+    struct ranked top[TOP_MAX];
+    assert(max <= TOP_MAX);
     size_t count = ranking_top(order, top, max);
     for (size_t i = 0; i < count; i++) out[i] = *selling_of(s, top[i].member);
     return count;

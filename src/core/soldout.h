@@ -53,13 +53,11 @@ void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_
 void soldout_add(struct soldout *s, const struct sale *sale);
 /* Time has passed: what was sold before the last minutes is no pace any more, and days end. */
 void soldout_turn(struct soldout *s, int64_t now_ms);
-/* The event is gone. */
-void soldout_forget(struct soldout *s, int64_t event_key);
 
 bool selling_is_sold_out(const struct selling *row);
 /* Its rank, from 1 on, and its row; 0: it is not on the board, for nothing of it is sold. */
 size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out);
-/* The first `max`, BOARD_TOP_MAX at the most. Returns how many. */
+/* The first `max`, TOP_MAX at the most. Returns how many. */
 size_t soldout_top(const struct soldout *s, struct selling *out, size_t max);
 /* The same of those that were sold out on that day. */
 size_t soldout_day_top(const struct soldout *s, int64_t at_ms, struct selling *out, size_t max);

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include "base/list.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "core/board.h"
 
@@ -21,13 +20,7 @@ struct memory_boards {
     pthread_mutex_t lock;
     struct list popular; /* a few: those that are kept, of each period */
     struct soldout soldout;
-    struct map versions; /* an event's key → struct known: what was last said of it */
     struct sale_mark mark;
-};
-
-struct known {
-    int64_t version;
-    bool is_gone;
 };
 
 static struct memory_boards *of(struct boards *b) {
@@ -91,11 +84,6 @@ static void memory_begin(struct boards *b, struct board_begin_op *op) {
     op->done(op);
 }
 
-static bool is_gone(const struct memory_boards *m, int64_t event_key) {
-    const struct known *k = map_get(&m->versions, map_key(&event_key));
-    return k != NULL && k->is_gone;
-}
-
 static void add(struct memory_boards *m, const struct sale *s, int64_t now_ms) {
     soldout_add(&m->soldout, s);
     for (size_t i = 0; s->kind != SALE_SOLD_OUT && i < period_count; i++) {
@@ -117,34 +105,17 @@ static void memory_count(struct boards *b, struct board_count_op *op) {
         const struct sale *s = &op->sales[i];
         if (!sale_is_behind(&s->mark, &m->mark)) continue;
         m->mark = s->mark;
-        if (!is_gone(m, s->event_key)) add(m, s, op->now_ms);
+        add(m, s, op->now_ms);
     }
     pthread_mutex_unlock(&m->lock);
     op->result = ERR_OK;
     op->done(op);
 }
 
-static void forget(struct memory_boards *m, int64_t event_key) {
-    soldout_forget(&m->soldout, event_key);
-    for (struct list *at = m->popular.next; at != &m->popular; at = at->next)
-        board_forget(&CONTAINER_OF(at, struct popular, link)->board, event_key);
-}
-
 static void memory_know(struct boards *b, struct board_know_op *op) {
     struct memory_boards *m = of(b);
     pthread_mutex_lock(&m->lock);
-    struct known *k = map_get(&m->versions, map_key(&op->event_key));
-    if (k == NULL) {
-        k = mem_new(sizeof *k);
-        map_put(&m->versions, map_key(&op->event_key), k);
-    }
-    if (op->version > k->version) {
-        *k = (struct known){.version = op->version, .is_gone = op->is_gone};
-        if (op->is_gone)
-            forget(m, op->event_key);
-        else
-            soldout_know(&m->soldout, op->event_key, op->capacity, op->opened_ms);
-    }
+    soldout_know(&m->soldout, op->event_key, op->capacity, op->opened_ms);
     pthread_mutex_unlock(&m->lock);
     op->result = ERR_OK;
     op->done(op);
@@ -162,36 +133,40 @@ static struct board_row row_of(size_t rank, const struct tally *t) {
 
 static size_t top_popular(struct memory_boards *m, const struct board_name *name,
                           struct board_row *rows, size_t max) {
-    struct tally top[BOARD_TOP_MAX];
+    struct tally top[TOP_MAX];
     struct popular *p = popular_find(m, name->period, name->at_ms);
     size_t count = p == NULL ? 0 : board_top(&p->board, top, max);
     for (size_t i = 0; i < count; i++) rows[i] = row_of(i + 1, &top[i]);
     return count;
 }
 
+static struct board_row row_of_selling(size_t rank, const struct selling *s) {
+    return (struct board_row){.rank = rank, .is_sold_out = selling_is_sold_out(s), .selling = *s};
+}
+
 static size_t top_soldout(struct memory_boards *m, struct board_row *rows, size_t max) {
-    struct selling top[BOARD_TOP_MAX];
+    struct selling top[TOP_MAX];
     size_t count = soldout_top(&m->soldout, top, max);
-    for (size_t i = 0; i < count; i++) rows[i] = (struct board_row){i + 1, top[i]};
+    for (size_t i = 0; i < count; i++) rows[i] = row_of_selling(i + 1, &top[i]);
     return count;
 }
 
 /* Those that were sold out on it, with what was sold of them on it; then who else sold. */
 static size_t top_day(struct memory_boards *m, const struct board_name *name,
                       struct board_row *rows, size_t max) {
-    struct selling out[BOARD_TOP_MAX];
-    struct board_row others[BOARD_TOP_MAX];
+    struct selling out[TOP_MAX];
+    struct board_row others[TOP_MAX];
     size_t count = soldout_day_top(&m->soldout, name->at_ms, out, max);
     struct popular *p = popular_find(m, name->period, name->at_ms);
     for (size_t i = 0; i < count; i++) {
         struct tally t = {0};
         if (p != NULL) board_find(&p->board, out[i].event_key, &t);
-        rows[i] = (struct board_row){i + 1, out[i]};
+        rows[i] = row_of_selling(i + 1, &out[i]);
         rows[i].selling.reservations = t.reservations;
         rows[i].selling.seats = t.seats;
     }
     size_t sold_out = count;
-    size_t left = top_popular(m, name, others, BOARD_TOP_MAX);
+    size_t left = top_popular(m, name, others, TOP_MAX);
     for (size_t i = 0; i < left && count < max; i++) {
         bool is_there = false;
         for (size_t k = 0; k < sold_out; k++)
@@ -206,7 +181,7 @@ static size_t top_day(struct memory_boards *m, const struct board_name *name,
 
 static void memory_top(struct boards *b, struct board_top_op *op) {
     struct memory_boards *m = of(b);
-    assert(op->max <= BOARD_TOP_MAX);
+    assert(op->max <= TOP_MAX);
     pthread_mutex_lock(&m->lock);
     turn(m, op->now_ms);
     if (op->board.kind == BOARD_POPULAR)
@@ -231,7 +206,9 @@ static void memory_find(struct boards *b, struct board_find_op *op) {
         size_t rank = p == NULL ? 0 : board_find(&p->board, op->event_key, &t);
         op->row = row_of(rank, &t);
     } else {
-        op->row.rank = soldout_find(&m->soldout, op->event_key, &op->row.selling);
+        struct selling found = {0};
+        size_t rank = soldout_find(&m->soldout, op->event_key, &found);
+        op->row = row_of_selling(rank, &found);
     }
     pthread_mutex_unlock(&m->lock);
     op->result = ERR_OK;
@@ -271,16 +248,12 @@ struct memory_boards *memory_boards_new(void) {
     pthread_mutex_init(&m->lock, NULL);
     list_init(&m->popular);
     soldout_init(&m->soldout);
-    map_init(&m->versions);
     return m;
 }
 
 void memory_boards_free(struct memory_boards *m) {
     while (m->popular.next != &m->popular)
         popular_free(CONTAINER_OF(m->popular.next, struct popular, link));
-    struct known *k;
-    for (size_t at = 0; (k = map_next(&m->versions, &at)) != NULL;) mem_free(k);
-    map_deinit(&m->versions);
     soldout_deinit(&m->soldout);
     pthread_mutex_destroy(&m->lock);
     mem_free(m);

@@ -33,8 +33,9 @@ struct board_name {
 
 struct board_row {
     size_t rank; /* from 1 on */
-    /* Of a period: event_key, reservations, seats and since_ms are of what was sold in it, and what
-     * is sold out tells the rest; else that is 0. */
+    bool is_sold_out;
+    /* Of a period: event_key, reservations, seats and since_ms are of what was sold in it; the rest
+     * is 0 but of what is sold out. */
     struct selling selling;
 };
 
@@ -59,7 +60,7 @@ struct board_top_op {
     struct board_name board;
     int64_t now_ms;
     struct board_row *rows; /* out: room for `max` */
-    size_t max;             /* BOARD_TOP_MAX at the most */
+    size_t max;             /* TOP_MAX at the most */
     void (*done)(struct board_top_op *t);
     enum err result; /* out */
     size_t count;    /* out */
@@ -74,13 +75,12 @@ struct board_find_op {
     struct board_row row; /* out; its rank is 0 when it is not on the board */
 };
 
-/* What an event sells, and since when; or that it is gone. The higher version counts. */
+/* What an event sells, and since when. One that is deleted has nothing live, and so is on no board.
+ */
 struct board_know_op {
     int64_t event_key;
-    int64_t version;
     int64_t capacity;
     int64_t opened_ms;
-    bool is_gone;
     void (*done)(struct board_know_op *k);
     enum err result; /* out */
 };

@@ -23,7 +23,6 @@ static void tell_events(struct rankings *r) {
     catalogue_open(r->catalogue);
     for (size_t at = 0; (e = catalogue_at(r->catalogue, at)) != NULL; at++) {
         struct board_know_op know = {.event_key = e->key,
-                                     .version = e->version,
                                      .capacity = event_capacity(e),
                                      .opened_ms = opened_ms(e),
                                      .done = on_known};
@@ -51,6 +50,7 @@ static void on_mark(void *to, const struct sale_mark *mark) {
 
 enum err rankings_load(struct rankings *r, int64_t now_ms) {
     struct loading l = {.rankings = r, .now_ms = now_ms};
+    tell_events(r);
     return ledger_load(r->ledger,
                        &(struct ledger_reader){.on_sale = on_sale, .on_mark = on_mark, .to = &l});
 }

@@ -46,7 +46,6 @@ static void an_empty_board_has_nobody(void **state) {
     struct tally t;
     assert_int_equal(board_top(b, &t, 1), 0);
     assert_int_equal(board_find(b, 1, &t), 0);
-    board_forget(b, 1);
 }
 
 static void who_has_more_reservations_is_in_front(void **state) {
@@ -100,16 +99,6 @@ static void what_is_given_back_before_it_is_taken_is_waited_for(void **state) {
     ASSERT_TOP(b, 2);
     assert_int_equal(b->tallies.count, 1);
     sell(b, SALE_TAKEN, 1, 1, 110);
-    ASSERT_TOP(b, 2, 1);
-}
-
-static void an_event_that_is_gone_is_forgotten(void **state) {
-    struct board *b = *state;
-    sell(b, SALE_TAKEN, 1, 2, 100);
-    sell(b, SALE_TAKEN, 2, 2, 110);
-    board_forget(b, 1);
-    ASSERT_TOP(b, 2);
-    sell(b, SALE_TAKEN, 1, 2, 120);
     ASSERT_TOP(b, 2, 1);
 }
 
@@ -172,7 +161,6 @@ int main(void) {
         TEST(of_equal_ones_who_was_there_first),
         TEST(what_is_given_back_counts_no_more),
         TEST(what_is_given_back_before_it_is_taken_is_waited_for),
-        TEST(an_event_that_is_gone_is_forgotten),
         TEST(any_history_equals_a_recount),
     };
 #undef TEST
