@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ZONES "/usr/share/zoneinfo/"
@@ -18,6 +17,11 @@ int64_t clock_steady_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+struct timespec clock_steady_in(int64_t ms) {
+    int64_t ns = clock_steady_ns() + ms * 1000000;
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
 /* Days since 1970-01-01 in the Gregorian calendar, and back. A year is counted from March here,
@@ -149,15 +153,18 @@ bool clock_parse(str text, int64_t *ms) {
     return true;
 }
 
-bool clock_zone_set(const char *zone) {
+bool clock_zone_ok(const char *zone) {
     char path[256];
     bool is_name =
         zone[0] != '\0' && zone[0] != '/' && zone[0] != ':' && strstr(zone, "..") == NULL;
     int length = snprintf(path, sizeof path, ZONES "%s", zone);
     if (!is_name || length >= (int)sizeof path) return false;
     /* UTC needs no database. Of any other, libc would make UTC if it did not find it. */
-    if (strcmp(zone, "UTC") != 0 && access(path, R_OK) != 0) return false;
-    if (setenv("TZ", zone, 1) != 0) return false;
+    return strcmp(zone, "UTC") == 0 || access(path, R_OK) == 0;
+}
+
+void clock_zone_set(const char *zone) {
+    assert(clock_zone_ok(zone));
+    setenv("TZ", zone, 1);
     tzset();
-    return true;
 }

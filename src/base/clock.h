@@ -5,6 +5,8 @@
 #ifndef ADMITONE_BASE_CLOCK_H
 #define ADMITONE_BASE_CLOCK_H
 
+#include <time.h>
+
 #include "base/str.h"
 
 /* No time: JSON null. */
@@ -21,6 +23,9 @@ static inline int64_t clock_steady_ms(void) {
     return clock_steady_ns() / 1000000;
 }
 
+/* So many milliseconds from now, for pthread_cond_timedwait on CLOCK_MONOTONIC. */
+struct timespec clock_steady_in(int64_t ms);
+
 /* Whether clock_format can write it: in the years 0000 to 9999, or no time at all. */
 bool clock_writable(int64_t ms);
 /* RFC 3339 in UTC with milliseconds; `ms` lies in the years 0000 to 9999. */
@@ -29,9 +34,10 @@ void clock_format(int64_t ms, char out[CLOCK_TEXT_BYTES]);
 /* RFC 3339 with any offset and up to nine decimals; false on anything else. */
 bool clock_parse(str text, int64_t *ms);
 
-/* Makes a zone of the time zone database ("Asia/Seoul", "UTC") that of the process's local time,
- * which is nothing but where days begin. False: there is no such zone. Before other threads start.
- */
-bool clock_zone_set(const char *zone);
+/* Whether there is such a zone in the time zone database: "Asia/Seoul", "UTC". */
+bool clock_zone_ok(const char *zone);
+/* Makes one that is there that of the process's local time, which is nothing but where days begin.
+ * Before other threads start. */
+void clock_zone_set(const char *zone);
 
 #endif

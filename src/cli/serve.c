@@ -286,6 +286,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.hot = s->hot.hot;
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
+    clock_zone_set(set->rankings_time_zone);
     api->boards = s->hot.boards;
     s->rankings = (struct rankings){
         .ledger = api->events.ledger, .boards = s->hot.boards, .catalogue = api->events.catalogue};

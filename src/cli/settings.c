@@ -219,7 +219,7 @@ bool settings_check(const struct settings *s, struct buf *why) {
     } else if (!event_currency_ok(str_of(s->reservation_currency))) {
         buf_addf(why, "reservation.currency: \"%s\" is not three capital letters",
                  s->reservation_currency);
-    } else if (!clock_zone_set(s->rankings_time_zone)) {
+    } else if (!clock_zone_ok(s->rankings_time_zone)) {
         buf_addf(why,
                  "rankings.time_zone: \"%s\" is no zone of the time zone database, as "
                  "Asia/Seoul is",

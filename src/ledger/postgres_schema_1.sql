@@ -167,6 +167,7 @@ CREATE TABLE facts(
 );
 CREATE UNIQUE INDEX facts_once ON facts(reservation_id, kind) WHERE reservation_id IS NOT NULL;
 CREATE INDEX facts_open ON facts(id) WHERE relayed_at IS NULL;
+CREATE INDEX facts_sold_out ON facts(event_id, at) WHERE kind = 'SOLD_OUT';
 CREATE INDEX facts_in_order ON facts(transaction, id) WHERE kind <> 'CONFIRMED';
 
 CREATE TABLE idempotency(

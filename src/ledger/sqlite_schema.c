@@ -171,6 +171,7 @@ static const char *const first_tables[] = {
     ") STRICT",
     "CREATE UNIQUE INDEX facts_once ON facts(reservation_id, kind)"
     " WHERE reservation_id IS NOT NULL",
+    "CREATE INDEX facts_sold_out ON facts(event_id, at) WHERE kind = 'SOLD_OUT'",
 
     /* The one index on values that clients choose: nothing else can promise that a key is used
      * once. It stays small, for a row lives 24 hours. */

@@ -94,8 +94,7 @@ static inline enum err hot_rebuild(struct hot *h, const struct hot_life *life) {
     return h->ops->rebuild(h, life);
 }
 
-/* All of it is there. Fails if anything of it went wrong, be it that hot_rebuild had failed; then
- * the store is in no life. */
+/* All of it is there. Fails if anything of it went wrong; then the store is in no life. */
 static inline enum err hot_rebuilt(struct hot *h) {
     return h->ops->rebuilt(h);
 }

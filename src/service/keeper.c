@@ -35,15 +35,8 @@ static void open_life(struct keeper *k, const struct hot_life *life) {
     log_info(msg("the hot store is open"), kv_i64("epoch", life->epoch));
 }
 
-static void wait_until(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+static void wait_for_ms(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
+    struct timespec until = clock_steady_in(ms);
     pthread_cond_timedwait(wake, lock, &until);
 }
 
@@ -53,7 +46,7 @@ static void *renew(void *arg) {
     struct keeper *k = arg;
     pthread_mutex_lock(&k->lock);
     while (k->fills) {
-        wait_until(&k->filled, &k->lock, RENEW_MS);
+        wait_for_ms(&k->filled, &k->lock, RENEW_MS);
         if (!k->fills) break;
         pthread_mutex_unlock(&k->lock);
         enum err failed = ledger_life_renew(k->events->ledger);
@@ -157,7 +150,7 @@ static void *run(void *arg) {
         bool is_well = look(k);
         pthread_mutex_lock(&k->lock);
         if (!k->stopping && !k->suspects)
-            wait_until(&k->wake, &k->lock, is_well ? LOOK_MS : RETRY_MS);
+            wait_for_ms(&k->wake, &k->lock, is_well ? LOOK_MS : RETRY_MS);
     }
     pthread_mutex_unlock(&k->lock);
     return NULL;

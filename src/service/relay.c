@@ -104,7 +104,7 @@ static void on_followed(struct follow_op *f) {
 /* A hold that the hot store decided itself is settled there, by its node or by whoever takes it up.
  */
 static bool is_the_hot_stores(enum strategy s) {
-    return s == STRATEGY_SLOT || s == STRATEGY_LOCK || s == STRATEGY_ADAPTIVE;
+    return !strategy_suits(s, true);
 }
 
 static bool is_settled_there(const struct ledger_fact *f) {

@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -13,14 +14,7 @@
 
 /* Under lock. False: it is time to stop. */
 static bool wait_for_ms(struct sweep *s, int64_t ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    struct timespec until = clock_steady_in(ms);
     int timed_out = 0;
     while (!s->stopping && timed_out == 0)
         timed_out = pthread_cond_timedwait(&s->wake, &s->lock, &until);

@@ -168,7 +168,7 @@ static void assert_board(struct fixture *f, struct board_name board, const struc
 
 static int set_up(void **state) {
     struct fixture *f = mem_new(sizeof *f);
-    if (!clock_zone_set("UTC")) return -1;
+    clock_zone_set("UTC");
     f->b = adapter->open(&f->of);
     f->now_ms = at("2026-12-10T12:00:00Z");
     for (int64_t key = 1; key <= 4; key++) know(f, key, 10, at("2026-12-10T12:00:00Z"));

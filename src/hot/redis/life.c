@@ -239,7 +239,7 @@ static bool begin_life(struct filling *f) {
 static enum err redis_rebuilt(struct hot *h) {
     struct redis_store *s = store_of(h);
     struct filling *f = s->filling;
-    if (f == NULL) return ERR_HOT_UNAVAILABLE; /* it was not even begun */
+    assert(f != NULL);
     filling_flush(f);
     bool done = begin_life(f);
     filling_free(f);

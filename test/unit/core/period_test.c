@@ -30,7 +30,8 @@ static void assert_span(const char *word, const char *when, const char *name, co
 
 static int in_utc(void **state) {
     (void)state;
-    return clock_zone_set("UTC") ? 0 : -1;
+    clock_zone_set("UTC");
+    return 0;
 }
 
 static void a_day_goes_from_midnight_to_midnight(void **state) {
@@ -85,7 +86,7 @@ static void what_is_no_period_is_not_found(void **state) {
 
 static void days_begin_where_the_zone_says(void **state) {
     (void)state;
-    assert_true(clock_zone_set("Asia/Seoul"));
+    clock_zone_set("Asia/Seoul");
     assert_span("daily", "2026-12-24T15:00:00.000Z", "20261225", "2026-12-24T15:00:00.000Z",
                 "2026-12-25T15:00:00.000Z");
     assert_span("weekly", "2027-01-03T14:59:59.999Z", "2026-W53", "2026-12-27T15:00:00.000Z",
@@ -97,14 +98,14 @@ static void days_begin_where_the_zone_says(void **state) {
 /* Havana sets its clocks from 01:00 back to 00:00, Beirut from 00:00 forward to 01:00. */
 static void midnight_may_come_twice_or_never(void **state) {
     (void)state;
-    assert_true(clock_zone_set("America/Havana"));
+    clock_zone_set("America/Havana");
     const char *begins = "2026-11-01T04:00:00.000Z";
     const char *ends = "2026-11-02T05:00:00.000Z";
     assert_span("daily", "2026-11-01T04:30:00.000Z", "20261101", begins, ends);
     assert_span("daily", "2026-11-01T05:30:00.000Z", "20261101", begins, ends);
     assert_span("daily", "2026-11-01T03:59:59.999Z", "20261031", "2026-10-31T04:00:00.000Z",
                 begins);
-    assert_true(clock_zone_set("Asia/Beirut"));
+    clock_zone_set("Asia/Beirut");
     assert_span("daily", "2026-03-28T22:00:00.000Z", "20260329", "2026-03-28T22:00:00.000Z",
                 "2026-03-29T21:00:00.000Z");
     assert_span("daily", "2026-03-28T21:59:59.999Z", "20260328", "2026-03-27T22:00:00.000Z",
@@ -117,7 +118,7 @@ static void periods_follow_each_other_without_a_gap(void **state) {
     const char *zones[] = {"UTC", "Asia/Seoul", "America/Havana", "Australia/Lord_Howe",
                            "Asia/Kathmandu"};
     for (size_t z = 0; z < sizeof zones / sizeof zones[0]; z++) {
-        assert_true(clock_zone_set(zones[z]));
+        clock_zone_set(zones[z]);
         for (size_t p = 0; p < period_count; p++) {
             struct span s = period_span(&periods[p], at("2026-01-01T00:00:00Z"));
             while (s.ends_ms < at("2029-01-01T00:00:00Z")) {
@@ -135,7 +136,7 @@ static void periods_follow_each_other_without_a_gap(void **state) {
 static void what_is_no_zone_is_refused(void **state) {
     (void)state;
     const char *none[] = {"", "Asia/Soul", "/etc/passwd", "../../etc/passwd", ":UTC", "KST-9"};
-    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) assert_false(clock_zone_set(none[i]));
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) assert_false(clock_zone_ok(none[i]));
 }
 
 static void a_day_is_read_and_written(void **state) {
@@ -146,7 +147,7 @@ static void a_day_is_read_and_written(void **state) {
     assert_true(ms == at("2028-02-29T00:00:00Z"));
     period_day_format(ms + 86399999, text);
     assert_string_equal(text, "2028-02-29");
-    assert_true(clock_zone_set("Asia/Seoul"));
+    clock_zone_set("Asia/Seoul");
     assert_true(period_day_parse(STR("2026-12-25"), &ms));
     assert_true(ms == at("2026-12-24T15:00:00Z"));
 }

@@ -13,7 +13,7 @@
 
 static int set_up(void **state) {
     static struct soldout s;
-    if (!clock_zone_set("UTC")) return -1;
+    clock_zone_set("UTC");
     soldout_init(&s);
     for (int64_t key = 1; key <= 4; key++) soldout_know(&s, key, 10, OPENED_MS);
     *state = &s;

@@ -174,7 +174,6 @@ static void another_run_of_the_store_is_not_filled(void **state) {
     probe_do(h->probe, "SET queue:{T:1}:meta here");
     struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
     assert_int_equal(hot_rebuild(h->hot, &other), ERR_RECOVERING);
-    assert_int_equal(hot_rebuilt(h->hot), ERR_HOT_UNAVAILABLE);
     assert_int_equal(probe_number(h->probe, "EXISTS queue:{T:1}:meta"), 1);
 }
 
@@ -205,7 +204,6 @@ static void a_server_that_is_gone_is_not_filled(void **state) {
     life.epoch = 4;
     kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
     assert_int_equal(hot_rebuild(h->hot, &life), ERR_HOT_UNAVAILABLE);
-    assert_int_equal(hot_rebuilt(h->hot), ERR_HOT_UNAVAILABLE);
 }
 
 static void a_filling_that_was_left_is_begun_anew(void **state) {
