@@ -110,11 +110,7 @@ local function tally_add(keys, key, sum)
   t.seats = t.seats + sum.seats
   t.since = math.max(t.since, sum.since)
   if t.reservations > 0 then redis.call('ZADD', keys[1], t.reservations, ranked(t.since, key)) end
-  if t.reservations == 0 and t.seats == 0 then
-    redis.call('HDEL', keys[2], key)
-  else
-    redis.call('HSET', keys[2], key, tally_text(t))
-  end
+  redis.call('HSET', keys[2], key, tally_text(t))
 end
 
 -- All of its keys go by themselves.
