@@ -1,10 +1,12 @@
 // The top ten of a board, pushed when it changes.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { after, before } from 'node:test';
 import { EventSource } from 'eventsource';
+import { homeOf } from './support/cluster.mjs';
 import { assertProblemWith, eachOf } from './support/queue.mjs';
 import { Hall } from './support/reservations.mjs';
-import { lasting, start, test, until } from './support/server.mjs';
+import { lasting, onlyOn, start, test, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
 const BOARDS = ['soldout', 'daily', 'weekly', 'monthly'];
@@ -187,5 +189,29 @@ test('many streams are told what one is, leave nothing behind, and end with the 
   for (const stream of streams) await stream.toEnd();
   const tookMs = performance.now() - stopping;
   assert.ok(tookMs < 2000, `${tookMs} ms`);
+  await own.stop();
+});
+
+test('while Redis does not answer they stay, others may come, and the server may stop', onlyOn('redis+postgres', 'memory always answers'), async () => {
+  const own = await start({ args: ['--hot-deadline-ms', '100', '--sse-heartbeat-seconds', '1'] });
+  const of = await hall('MUTE/1', 1000, own);
+  const who = await of.buyer('ann');
+  const mute = (ms) => assert.equal(spawnSync('redis-cli', ['-u', homeOf(own.dataDir).redisUrl, 'CLIENT', 'PAUSE', `${ms}`]).status, 0);
+  const streams = await Promise.all(BOARDS.map((board) => watch(board, own)));
+  await of.held(who);
+  for (const stream of streams) await hears(stream, of, 1);
+  mute(3000);
+  for (const node of nodes(own)) assert.equal((await node.call('GET', '/rankings/daily')).status, 503);
+  const late = await watch('daily', own.nodes[0]);
+  assert.equal(late.status, 200);
+  await until('it lives', () => late.comments.length > 0);
+  assert.equal(late.events.length, 0);
+  await hears(late, of, 1, 10000);
+  await until('it is sold', async () => (await of.hold(who)).status === 201);
+  for (const stream of [...streams, late]) await until('it is told', () => countOf(stream.last.data, of) > 1);
+  for (const stream of streams) assert.ok(!stream.ended && !stream.closed);
+  mute(3000);
+  own.signal('SIGTERM');
+  for (const stream of [...streams, late]) await stream.toEnd();
   await own.stop();
 });
