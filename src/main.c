@@ -112,12 +112,14 @@ static const struct command {
      "  admitone serve --config admitone.ini        read keys from a file\n"
      "  admitone serve --print-config               show what is in force, and from where\n",
      true},
-    {"audit", cli_audit, "admitone audit [--data DIR] [--ledger sqlite:PATH | postgres://…]",
+    {"audit", cli_audit,
+     "admitone audit [--data DIR] [--ledger sqlite:PATH | postgres://… [--hot redis://…]]",
      "Checks on a ledger that every promise was kept: no seat sold twice, no hold without an end,\n"
-     "no count that is off. Prints what it checked and found. Exits with 0 when all is well, 1 on\n"
-     "a violation, 2 when it could not look. May run beside a server.\n\n"
+     "no count that is off. With --hot the boards in Redis are recounted too, in the nodes' own\n"
+     "rankings.time_zone. Prints what it checked and found. Exits with 0 when all is well, 1 on a\n"
+     "violation, 2 when it could not look. May run beside a server.\n\n"
      "  admitone audit --data /var/lib/admitone\n"
-     "  admitone audit --ledger postgres://admitone@db/admitone\n",
+     "  admitone audit --ledger postgres://admitone@db/admitone --hot redis://cache\n",
      true},
     {"reconcile", cli_reconcile, "admitone reconcile --hot redis://… --ledger postgres://…",
      "Compares the hot store with the ledger, event by event, and repairs in favour of the ledger\n"
