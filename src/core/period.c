@@ -10,6 +10,10 @@ const struct period periods[] = {
 };
 const size_t period_count = sizeof periods / sizeof periods[0];
 
+/* Of days that can be named: so the end of each stretch that one lies in can be written too. */
+#define YEAR_MIN 1970
+#define YEAR_MAX 9998
+
 const struct period *period_find(str word) {
     for (size_t i = 0; i < period_count; i++)
         if (str_eq(periods[i].word, word)) return &periods[i];
@@ -76,7 +80,7 @@ bool period_day_parse(str text, int64_t *begins_ms) {
             numbers[part] = numbers[part] * 10 + (c - '0');
         }
     }
-    if (numbers[0] < 1970) return false;
+    if (numbers[0] < YEAR_MIN || numbers[0] > YEAR_MAX) return false;
     struct tm day = {.tm_year = numbers[0] - 1900, .tm_mon = numbers[1] - 1, .tm_mday = numbers[2]};
     *begins_ms = day_begins_ms(day);
     char again[PERIOD_DAY_BYTES];

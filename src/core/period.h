@@ -35,7 +35,7 @@ struct span {
 /* The one in which the time lies; that is in the years 1970 to 9999. */
 struct span period_span(const struct period *p, int64_t at_ms);
 
-/* "2026-12-25": when that day begins. False: it is no day. */
+/* "2026-12-25": when that day begins. False: it is no day, or none of the years 1970 to 9998. */
 bool period_day_parse(str text, int64_t *begins_ms);
 
 /* The day in which the time lies, as "2026-12-25" and a terminator. */

@@ -100,6 +100,8 @@ describe('popularity', () => {
     assert.deepEqual([one.rank, one.reservationCount, one.score], [null, 0, 0]);
     assert.deepEqual((await get('/rankings/daily?date=2020-01-01')).rankings, []);
     assert.equal((await get('/rankings/weekly?date=2027-01-01')).from, '2026-12-28T00:00:00.000Z');
+    for (const board of ['soldout', 'daily', 'weekly', 'monthly'])
+      for (const day of ['1970-01-01', '9998-12-31']) assert.deepEqual((await get(`/rankings/${board}?date=${day}`)).rankings, []);
   });
 });
 
@@ -139,7 +141,7 @@ describe('the fastest to sell', () => {
 
 test('what is asked wrongly is answered with 400 and a code', async () => {
   for (const board of ['soldout', 'daily', 'weekly', 'monthly'])
-    for (const wrong of ['topN=0', 'topN=-1', 'topN=abc', 'topN=101', 'topN=', 'date=2026-02-30', 'date=today', 'date=2026-1-1', 'date='])
+    for (const wrong of ['topN=0', 'topN=-1', 'topN=abc', 'topN=101', 'topN=', 'date=2026-02-30', 'date=today', 'date=2026-1-1', 'date=1969-12-31', 'date=9999-12-31', 'date='])
       assertProblemWith(await server.call('GET', `/rankings/${board}?${wrong}`), 400, 'invalid_parameter', {});
   for (const period of ['hourly', 'Daily', 'yearly'])
     for (const path of [`/rankings/${period}`, `/rankings/${period}/CONCERT/1`])

@@ -157,9 +157,25 @@ static void what_is_no_day_is_refused(void **state) {
     int64_t ms = 0;
     const char *none[] = {"",           "2026-02-29",  "2026-13-01", "2026-00-10", "2026-01-00",
                           "2026-01-32", "2026-1-1",    "20260101",   "2026-01-1x", "1969-12-31",
-                          "2026/01/01", "2026-01-011", "+026-01-01", " 2026-01-0"};
+                          "2026/01/01", "2026-01-011", "+026-01-01", " 2026-01-0", "9999-01-01"};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         if (period_day_parse(str_of(none[i]), &ms)) fail_msg("%s is no day", none[i]);
+}
+
+/* "9999-12-31" ends when no year of four digits is left. */
+static void every_stretch_of_the_last_day_can_be_written(void **state) {
+    (void)state;
+    const char *zones[] = {"UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"};
+    const char *days[] = {"1970-01-01", "9998-12-31"};
+    char text[CLOCK_TEXT_BYTES];
+    for (size_t i = 0; i < 3 * 2 * period_count; i++) {
+        int64_t ms = 0;
+        clock_zone_set(zones[i % 3]);
+        assert_true(period_day_parse(str_of(days[i / 3 % 2]), &ms));
+        struct span s = period_span(&periods[i / 6], ms);
+        clock_format(s.begins_ms, text);
+        clock_format(s.ends_ms, text);
+    }
 }
 
 int main(void) {
@@ -175,6 +191,7 @@ int main(void) {
         cmocka_unit_test_setup(what_is_no_zone_is_refused, in_utc),
         cmocka_unit_test_setup(a_day_is_read_and_written, in_utc),
         cmocka_unit_test_setup(what_is_no_day_is_refused, in_utc),
+        cmocka_unit_test_setup(every_stretch_of_the_last_day_can_be_written, in_utc),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
