@@ -134,12 +134,15 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* A reservation's facts stay as long as it does. */
+        /* A reservation's facts stay as long as it does. When an event was last sold out is known
+         * as long as it lives, for boards that are counted anew; that is relayed to nobody. */
         .first = NUMBERS,
-        .scan = "SELECT t.id::text, NULL::text,"
-                " t.relayed_at IS NOT NULL AND (t.at < $4 OR " GONE_EVENT " IS NOT NULL)"
-                " AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = "
-                "t.reservation_id), " GONE_EVENT " FROM facts t"
+        .scan = "SELECT t.id::text, NULL::text, CASE WHEN t.kind = 'SOLD_OUT'"
+                " THEN " GONE_EVENT " IS NOT NULL OR (t.at < $4 AND EXISTS (SELECT 1 FROM facts l"
+                "  WHERE l.event_id = t.event_id AND l.kind = 'SOLD_OUT' AND l.at > t.at))"
+                " ELSE t.relayed_at IS NOT NULL AND (t.at < $4 OR " GONE_EVENT " IS NOT NULL)"
+                "  AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = t.reservation_id)"
+                " END, " GONE_EVENT " FROM facts t"
                 " WHERE t.id > $1::text::bigint ORDER BY t.id LIMIT $3",
         .remove = REMOVE_BY("bigint", "facts"),
         .age = AGE_ENDED,

@@ -94,11 +94,14 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* A reservation's facts stay as long as it does. */
-        .scan = "SELECT t.id, NULL,"
-                " t.relayed_at NOT NULL AND (t.at < ?4 OR " GONE_EVENT " NOT NULL)"
-                " AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = t.reservation_id)"
-                ", " GONE_EVENT " FROM facts t"
+        /* A reservation's facts stay as long as it does. When an event was last sold out is known
+         * as long as it lives, for boards that are counted anew; that is relayed to nobody. */
+        .scan = "SELECT t.id, NULL, CASE WHEN t.kind = 'SOLD_OUT'"
+                " THEN " GONE_EVENT " NOT NULL OR (t.at < ?4 AND EXISTS (SELECT 1 FROM facts l"
+                "  WHERE l.event_id = t.event_id AND l.kind = 'SOLD_OUT' AND l.at > t.at))"
+                " ELSE t.relayed_at NOT NULL AND (t.at < ?4 OR " GONE_EVENT " NOT NULL)"
+                "  AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = t.reservation_id)"
+                " END, " GONE_EVENT " FROM facts t"
                 " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
         .remove = "DELETE FROM facts WHERE id = ?1",
         .age = AGE_ENDED,
