@@ -82,6 +82,23 @@ static enum err count_one(struct hall *h, int64_t id, int64_t now_ms) {
     return op.result;
 }
 
+/* Each of an event of its own. */
+static void count_events(struct hall *h, size_t count, int64_t now_ms) {
+    struct sale sales[600];
+    assert_true(count <= sizeof sales / sizeof *sales);
+    for (size_t i = 0; i < count; i++)
+        sales[i] = (struct sale){.mark = {.transaction = 3, .id = (int64_t)i + 1},
+                                 .event_key = (int64_t)i + 1,
+                                 .seats = 1,
+                                 .at_ms = now_ms,
+                                 .taken_ms = now_ms};
+    struct board_count_op op = {
+        .epoch = h->epoch, .now_ms = now_ms, .sales = sales, .count = count, .done = on_counted};
+    boards_count(h->boards, &op);
+    while (op.done != NULL) redis_turn(h->store);
+    assert_int_equal(op.result, ERR_OK);
+}
+
 static void one_node_counts_until_it_is_silent(void **state) {
     struct hall *h = *state;
     assert_true(begin(h, NOW_MS).is_ours);
@@ -141,6 +158,23 @@ static void what_an_older_life_has_left_is_no_board(void **state) {
     assert_int_equal(begin(h, NOW_MS).mark.id, 2);
 }
 
+/* Everybody waits for what Redis does in one call. */
+static void the_pace_of_many_is_forgotten_some_at_a_time(void **state) {
+    struct hall *h = *state;
+    static const int64_t left[] = {600, 344, 88, 0};
+    int64_t now_ms = NOW_MS;
+    begin(h, now_ms);
+    count_events(h, 600, now_ms);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(probe_number(h->probe, "ZCARD performance:{soldout}:paced"), left[i]);
+        assert_int_equal(probe_number(h->probe, "HLEN performance:{soldout}:pace"), left[i]);
+        begin(h, now_ms += 300000);
+    }
+    const redisReply *r = probe_do(h->probe, "HVALS performance:{soldout}:info");
+    for (size_t i = 0; i < r->elements; i++)
+        assert_null(strstr(r->element[i]->str, "0 0 0 1 1 1796731200000 0 1"));
+}
+
 static void a_board_that_is_lost_ends_the_life(void **state) {
     struct hall *h = *state;
     begin(h, NOW_MS);
@@ -166,6 +200,7 @@ int main(void) {
         TEST(one_node_counts_until_it_is_silent),
         TEST(keys_are_named_and_end_by_themselves),
         TEST(what_an_older_life_has_left_is_no_board),
+        TEST(the_pace_of_many_is_forgotten_some_at_a_time),
         TEST(a_board_that_is_lost_ends_the_life),
     };
 #undef TEST

@@ -22,6 +22,7 @@
 
 local PACE_STEP_MS = 10000
 local PACE_STEPS = 30
+local PACE_TURN_MAX = 256
 local SHARES = 1000
 local SOLD_OUT_SCORE = 2 ^ 52
 local TIE_MAX = 9999999999999
@@ -249,13 +250,14 @@ local function steps_put(keys, key, steps, last)
   return pace
 end
 
--- Time has passed. Returns the last step.
+-- Time has passed. Everybody waits meanwhile, so of many events some are left to the next call, and
+-- keep their pace until then. Returns the last step.
 local function pace_turn(keys, now)
   local before = tonumber(redis.call('HGET', keys[2], 'step') or 0)
-  local last = math.floor(now / PACE_STEP_MS)
-  if last <= before then return before end
-  redis.call('HSET', keys[2], 'step', last)
-  for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys[4], '-inf', last - PACE_STEPS)) do
+  local last = math.max(before, math.floor(now / PACE_STEP_MS))
+  if last > before then redis.call('HSET', keys[2], 'step', last) end
+  local ended = { '-inf', last - PACE_STEPS, 'LIMIT', 0, PACE_TURN_MAX }
+  for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys[4], unpack(ended))) do
     local pace = steps_put(keys, key, steps_of(keys, key), last)
     selling_change(keys, key, function(s) s.pace = pace end)
   end
@@ -269,6 +271,7 @@ register('soldout_begin', function(keys, args)
   local no = soldout_refused(keys, args[1])
   if no then return no end
   local now = milliseconds(args[2])
+  pace_turn(keys, now)
   local ends, who = (redis.call('HGET', keys[2], 'turn') or '0 '):match('^(%d+) (.*)$')
   if who ~= args[3] and tonumber(ends) > now then return { 0, mark_of(keys) } end
   redis.call('HSET', keys[2], 'turn', text(now + TURN_MS) .. ' ' .. args[3])
