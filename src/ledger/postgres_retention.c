@@ -30,7 +30,8 @@
 #define ANSWER_WAIT_MS 3000
 #define CONNECT_STEP_MS 50
 #define KEPT_MAX 256
-/* An enter that was under way when its event was deleted has come by then. */
+/* An enter that was under way when its event was deleted has come by then, and boards have counted
+ * what was given back. */
 #define LATE_MS "3600000"
 
 enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
@@ -106,7 +107,8 @@ static const struct sweep sweeps[] = {
         .first = UUIDS,
         .scan = "SELECT t.id::text, NULL::text,"
                 " (coalesce(t.ended_at < $4, false)"
-                "  OR (t.ended_at IS NOT NULL AND " GONE_SECTION " IS NOT NULL))"
+                "  OR (coalesce(t.ended_at < $6 - " LATE_MS ", false)"
+                "   AND " GONE_SECTION " IS NOT NULL))"
                 " AND NOT EXISTS (SELECT 1 FROM facts f"
                 "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL), " GONE_SECTION
                 " FROM reservations t"

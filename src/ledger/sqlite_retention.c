@@ -24,13 +24,15 @@
 #define BUSY_INTERVALS 30
 /* While nobody waits and a round is unfinished, a turn comes this many times more often. */
 #define HURRY 20
+/* Boards have counted by then what was given back. */
+#define LATE_MS "3600000"
 
 enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
 
 /* `scan` gives the rows behind the key (?1, ?2) in the order of the key, at most ?3 of them: two
  * columns of key (the second may be NULL), whether the row may go, and its event if that or the
  * section is removed (else NULL). ?4 is the time before which what has ended may go, ?5 the
- * round's version. `remove` and `also` take the key. */
+ * round's version, ?6 the time. `remove` and `also` take the key. */
 struct sweep {
     const char *scan;
     const char *also; /* first, or NULL */
@@ -75,7 +77,7 @@ static const struct sweep sweeps[] = {
         /* Its facts go with it, so they must have been relayed. */
         .scan = "SELECT t.id, NULL,"
                 " (coalesce(t.ended_at < ?4, 0)"
-                "  OR (t.ended_at NOT NULL AND " GONE_SECTION " NOT NULL))"
+                "  OR (coalesce(t.ended_at < ?6 - " LATE_MS ", 0) AND " GONE_SECTION " NOT NULL))"
                 " AND NOT EXISTS (SELECT 1 FROM facts f"
                 "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL), " GONE_SECTION
                 " FROM reservations t"
@@ -206,6 +208,7 @@ static int scan_open(struct retention *r, struct db *db, int64_t rows_max, sqlit
     if (rc == SQLITE_OK) rc = bind_i64(*rows, 3, rows_max);
     if (rc == SQLITE_OK) rc = bind_i64(*rows, 4, before_ms(r, s->age));
     if (rc == SQLITE_OK) rc = bind_i64(*rows, 5, r->round_version);
+    if (rc == SQLITE_OK) rc = bind_i64(*rows, 6, clock_wall_ms());
     return rc;
 }
 

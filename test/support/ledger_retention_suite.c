@@ -274,6 +274,27 @@ static void deleted_event_waits_for_its_facts_to_be_relayed(void **state) {
     retained_assert_sound(f);
 }
 
+/* Boards count it a moment later, or when a transaction that keeps them has ended. */
+static void what_was_given_back_a_moment_ago_stays_though_its_section_goes(void **state) {
+    struct retained *f = *state;
+    tables_reservation(f->tables, 3, f->stored, &f->stored->sections[1], 3, "CANCELLED");
+    tables_sql(f->tables,
+               "UPDATE facts SET relayed_at = 1; UPDATE reservations SET created_at = %lld,"
+               " ended_at = %lld",
+               (long long)f->now - 2000, (long long)f->now - 1000);
+    retained_keep(f, 0, 0);
+    struct event *only_a = test_event("1", 1);
+    mem_free(harness_store(&f->h, f->l, only_a));
+    retained_await_a_round(f);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM facts"), 2);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM sections"), 2);
+    retained_assert_sound(f);
+    tables_sql(f->tables, "UPDATE reservations SET created_at = 1, ended_at = 2");
+    retained_await(f, "SELECT count(*) FROM facts", 0);
+    retained_await(f, "SELECT count(*) FROM sections", 1);
+    mem_free(only_a);
+}
+
 static void section_taken_out_goes_with_its_history(void **state) {
     struct retained *f = *state;
     tables_reservation(f->tables, 3, f->stored, &f->stored->sections[1], 3, "CANCELLED");
@@ -303,6 +324,7 @@ int ledger_retention_suite_run(const struct retention_adapter *a) {
         RETAINED_TEST(when_an_event_was_last_sold_out_is_known_as_long_as_it_lives),
         RETAINED_TEST(everything_of_a_deleted_event_goes),
         RETAINED_TEST(deleted_event_waits_for_its_facts_to_be_relayed),
+        RETAINED_TEST(what_was_given_back_a_moment_ago_stays_though_its_section_goes),
         RETAINED_TEST(section_taken_out_goes_with_its_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
