@@ -151,6 +151,8 @@ static void take(void) {
                      .at_ms = now_ms,
                      .taken_ms = now_ms};
     if (one_in(10)) s.taken_ms += between(0, 20000); /* clocks differ */
+    /* No two events in one millisecond: of these any may be in front. */
+    s.taken_ms += s.event_key - s.taken_ms % (EVENTS + 1);
     live[live_count++] = told_count;
     add(s);
 }
