@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "hot/board_rows.h"
 
+#define DAY_MS INT64_C(86400000)
+
 /* Of one stretch of one period. */
 struct popular {
     struct list link;
@@ -49,11 +51,19 @@ static struct popular *popular_find(struct memory_boards *m, const struct period
     return NULL;
 }
 
+/* It is over however long its stretch is: this needs no calendar, which would take most of the time
+ * that old reservations take when all that is live is told. */
+static bool is_long_gone(const struct period *p, int64_t at_ms, int64_t now_ms) {
+    int64_t days_max = p->days + INT64_C(31) * p->months + 1;
+    return at_ms + days_max * DAY_MS + p->kept_s * 1000 <= now_ms;
+}
+
 /* NULL: its time is over. */
 static struct popular *popular_for(struct memory_boards *m, const struct period *period,
                                    int64_t at_ms, int64_t now_ms) {
     struct popular *p = popular_find(m, period, at_ms);
     if (p != NULL) return p;
+    if (is_long_gone(period, at_ms, now_ms)) return NULL;
     struct popular new = {.period = period, .span = period_span(period, at_ms)};
     if (gone_ms(&new) <= now_ms) return NULL;
     p = mem_new(sizeof *p);
