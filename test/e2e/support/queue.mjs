@@ -192,8 +192,8 @@ export function entriesOf(room, dataDir = room.server.dataDir) {
 }
 
 // The ledger agrees with itself. While the server runs, or after.
-export function assertAudit(dataDir) {
-  const audit = run(['audit', ...ledgerFlags(dataDir)]);
+export function assertAudit(dataDir, options) {
+  const audit = run(['audit', ...ledgerFlags(dataDir)], options);
   assert.equal(audit.status, 0, audit.stdout + audit.stderr);
   assert.match(audit.stdout, /\d+ checks, 0 violations/);
 }
