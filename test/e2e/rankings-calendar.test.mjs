@@ -134,7 +134,7 @@ class Shop {
       return isDeepStrictEqual(last.shown, last.wanted);
     };
     await until('boards are what was sold', isSame, 15000).catch((error) => {
-      assert.deepEqual(last.shown, last.wanted);
+      assert.deepEqual(last?.shown, last?.wanted);
       throw error;
     });
   }
