@@ -91,6 +91,10 @@ static bool shares(const struct server *s) {
     return s->hot.hot != NULL;
 }
 
+static bool ranks(const struct server *s) {
+    return s->settings.rankings_enabled;
+}
+
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
     if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.own);
@@ -107,7 +111,7 @@ static void on_drain(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
     admission_stop(&sw->admission);
     if (shares(sw->server) && sw->index == 0) nodes_dismiss(&sw->server->nodes);
-    if (sw->index == 0) rankings_stop(&sw->server->rankings);
+    if (ranks(sw->server) && sw->index == 0) rankings_stop(&sw->server->rankings);
     desk_drain(&sw->server->api.workers[sw->index].desk);
     live_close(sw->server->api.workers[sw->index].live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
@@ -135,7 +139,7 @@ static void on_settle_timer(uv_timer_t *timer) {
     struct server *s = timer->data;
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
     if (shares(s) && nodes_are_busy(&s->nodes)) return;
-    if (rankings_is_busy(&s->rankings)) return;
+    if (ranks(s) && rankings_is_busy(&s->rankings)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
@@ -287,7 +291,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
     clock_zone_set(set->rankings_time_zone);
-    api->boards = s->hot.boards;
+    api->boards = set->rankings_enabled ? s->hot.boards : NULL;
     s->rankings = (struct rankings){
         .ledger = api->events.ledger, .boards = s->hot.boards, .catalogue = api->events.catalogue};
     api->default_event = str_of(set->queue_default_event);
@@ -396,7 +400,7 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
                                              .count = s->worker_count};
     admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
     if (shares(s) && index == 0) nodes_employ(&s->nodes, &sw->worker);
-    if (index == 0) rankings_init(&s->rankings, &sw->worker.loop);
+    if (ranks(s) && index == 0) rankings_init(&s->rankings, &sw->worker.loop);
     if (s->hot.attach != NULL) {
         sw->attach.run = on_attach;
         mailbox_post(&sw->worker.mailbox, &sw->attach);
@@ -484,7 +488,7 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     start_main_loop(s);
     int64_t now_ms = clock_wall_ms();
     if ((!shares(s) && recovery_run(&s->api.events, now_ms, 0) != ERR_OK) ||
-        rankings_load(&s->rankings, now_ms) != ERR_OK) {
+        (ranks(s) && rankings_load(&s->rankings, now_ms) != ERR_OK)) {
         struct buf name = {0};
         cli_ledger_name(&s->settings, &name);
         buf_addf(why, "cannot read the events and queues from %s: the log line above says why",
