@@ -54,39 +54,28 @@ static void close_memory(void *own) {
     mem_free(m);
 }
 
-/* Every node has boards of its own, and counts by itself what the ledger says. */
-struct shared_stores {
-    struct redis_store *redis;
-    struct memory_boards *boards;
-};
-
 static void attach_redis(void *own, uv_loop_t *loop) {
-    redis_store_attach(((struct shared_stores *)own)->redis, loop);
+    redis_store_attach(own, loop);
 }
 
 static void detach_redis(void *own) {
-    redis_store_detach(((struct shared_stores *)own)->redis);
+    redis_store_detach(own);
 }
 
 static void close_redis(void *own) {
-    struct shared_stores *s = own;
-    redis_store_free(s->redis);
-    memory_boards_free(s->boards);
-    mem_free(s);
+    redis_store_free(own);
 }
 
 static bool open_redis(const struct settings *s, struct hot_stores *out, struct buf *why) {
     struct redis_options options = {.deadline_ms = s->hot_deadline_ms, .own_clock = true};
     if (!redis_address_parse(str_of(s->hot), &options.address, why)) return false;
-    struct shared_stores *stores = mem_new(sizeof *stores);
     struct redis_store *r = redis_store_new(&options);
-    *stores = (struct shared_stores){.redis = r, .boards = memory_boards_new()};
     *out = (struct hot_stores){.queues = redis_store_queues(r),
                                .seats = redis_store_seats(r),
                                .locks = redis_store_locks(r),
-                               .boards = memory_boards_port(stores->boards),
+                               .boards = redis_store_boards(r),
                                .hot = redis_store_hot(r),
-                               .own = stores,
+                               .own = r,
                                .close = close_redis,
                                .attach = attach_redis,
                                .detach = detach_redis};
@@ -123,12 +112,14 @@ static const struct command {
      "  admitone serve --config admitone.ini        read keys from a file\n"
      "  admitone serve --print-config               show what is in force, and from where\n",
      true},
-    {"audit", cli_audit, "admitone audit [--data DIR] [--ledger sqlite:PATH | postgres://…]",
+    {"audit", cli_audit,
+     "admitone audit [--data DIR] [--ledger sqlite:PATH | postgres://… [--hot redis://…]]",
      "Checks on a ledger that every promise was kept: no seat sold twice, no hold without an end,\n"
-     "no count that is off. Prints what it checked and found. Exits with 0 when all is well, 1 on\n"
-     "a violation, 2 when it could not look. May run beside a server.\n\n"
+     "no count that is off. With --hot the boards in Redis are recounted too, in the nodes' own\n"
+     "rankings.time_zone. Prints what it checked and found. Exits with 0 when all is well, 1 on a\n"
+     "violation, 2 when it could not look. May run beside a server.\n\n"
      "  admitone audit --data /var/lib/admitone\n"
-     "  admitone audit --ledger postgres://admitone@db/admitone\n",
+     "  admitone audit --ledger postgres://admitone@db/admitone --hot redis://cache\n",
      true},
     {"reconcile", cli_reconcile, "admitone reconcile --hot redis://… --ledger postgres://…",
      "Compares the hot store with the ledger, event by event, and repairs in favour of the ledger\n"

@@ -1,11 +1,19 @@
 /* `admitone audit`: checks the promises on a ledger, from the ledger alone, and says what it
- * looked at and what it found. */
+ * looked at and what it found. Boards that nodes share are recounted too. */
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/data_folder.h"
+#include "service/recount.h"
+
+/* How often the boards are asked before they count as silent, and how long apart: it takes a moment
+ * until there is a connection. */
+#define LOOKS_MAX 100
+#define LOOK_AGAIN_MS 20
 
 struct report {
     int64_t checks;
@@ -32,6 +40,91 @@ static void on_finding(void *to, const struct ledger_finding *f) {
     cli_print(&line);
     buf_deinit(&line);
 }
+
+/* ---- boards in Redis ---- */
+
+struct board_audit {
+    struct recount recount;
+    struct hot_stores hot;
+    uv_loop_t loop;
+    uv_timer_t again;
+    int looks;
+};
+
+static void on_again(uv_timer_t *timer) {
+    struct board_audit *a = timer->data;
+    a->looks++;
+    recount_look(&a->recount);
+}
+
+static void on_looked(struct recount *r) {
+    struct board_audit *a = CONTAINER_OF(r, struct board_audit, recount);
+    if (r->find.result != ERR_OK && a->looks < LOOKS_MAX) {
+        uv_timer_start(&a->again, on_again, LOOK_AGAIN_MS, 0);
+        return;
+    }
+    a->hot.detach(a->hot.own);
+    uv_close((uv_handle_t *)&a->again, NULL);
+}
+
+static void look_at_boards(struct board_audit *a) {
+    uv_loop_init(&a->loop);
+    uv_timer_init(&a->loop, &a->again);
+    a->again.data = a;
+    uv_timer_start(&a->again, on_again, 0, 0);
+    a->hot.attach(a->hot.own, &a->loop);
+    uv_run(&a->loop, UV_RUN_DEFAULT);
+    int busy = uv_loop_close(&a->loop);
+    assert(busy == 0);
+}
+
+/* False: they can't be looked at, and `why`. */
+static bool recount_boards(struct board_audit *a, const struct settings *s,
+                           const struct adapters *adapters, struct buf *why) {
+    struct recount *r = &a->recount;
+    struct hot_life life;
+    if (strcmp(s->hot, "memory") == 0) {
+        buf_add(why, STR("say where that is, with --hot redis://…"));
+        return false;
+    }
+    if (!adapters->open_hot(s, 0, &a->hot, why)) return false;
+    if (!cli_open_life(r->ledger, a->hot.hot, &life, why)) return false;
+    clock_zone_set(s->rankings_time_zone);
+    r->boards = a->hot.boards;
+    r->now_ms = clock_wall_ms();
+    r->done = on_looked;
+    enum err failed = recount_begin(r);
+    if (failed == ERR_OK) {
+        look_at_boards(a);
+        failed = r->find.result;
+    }
+    if (failed == ERR_OK) failed = recount_end(r);
+    if (failed != ERR_OK) buf_addf(why, "can't look: %s", err_title(failed).at);
+    return failed == ERR_OK;
+}
+
+static void audit_boards(struct ledger *ledger, const struct settings *s,
+                         const struct adapters *adapters, struct report *report) {
+    struct board_audit a = {.recount.ledger = ledger};
+    struct buf why = {0};
+    if (recount_boards(&a, s, adapters, &why)) {
+        on_finding(report, &(struct ledger_finding){.invariant = STR("boards_equal_a_recount"),
+                                                    .checked = a.recount.checked,
+                                                    .violations = a.recount.violations,
+                                                    .examples = buf_str(&a.recount.examples)});
+    } else {
+        struct buf line = {0};
+        buf_addf(&line, "  %-5s boards in Redis were not looked at: %.*s\n", "-", (int)why.len,
+                 why.bytes);
+        cli_print(&line);
+        buf_deinit(&line);
+    }
+    recount_clear(&a.recount);
+    if (a.hot.close != NULL) a.hot.close(a.hot.own);
+    buf_deinit(&why);
+}
+
+/* ---- the command ---- */
 
 int cli_audit(char *const *args, const struct adapters *adapters) {
     struct config config;
@@ -65,6 +158,8 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
         cli_complain(&why);
         goto done;
     }
+    if (settings_share(&settings) && settings.rankings_enabled)
+        audit_boards(ledger, &settings, adapters, &report);
     buf_clear(&text);
     buf_addf(&text, "\n%lld checks, %lld violations, %lld holds overdue\n",
              (long long)report.checks, (long long)report.violations, (long long)report.overdue);

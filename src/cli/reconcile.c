@@ -149,25 +149,6 @@ static int print_result(const struct reconcile *r) {
 
 /* ---- the command ---- */
 
-/* The hot store is open to this process, if it is in the life that the ledger knows. */
-static bool open_life(struct reconciling *x, struct hot_life *life, struct buf *why) {
-    struct hot_life wanted = {0};
-    enum err failed = ledger_life(x->reconcile.ledger, &wanted);
-    if (failed == ERR_OK) failed = hot_look(x->hot.hot, life);
-    if (failed != ERR_OK) {
-        buf_addf(why, "can't look: %s", err_title(failed).at);
-        return false;
-    }
-    if (wanted.epoch == 0 || wanted.epoch != life->epoch ||
-        strcmp(wanted.identity, life->identity) != 0) {
-        buf_add(why, STR("what Redis has is not what the ledger knows of: it is being rebuilt, or "
-                         "will be as soon as a node runs; there is nothing to compare before"));
-        return false;
-    }
-    hot_open(x->hot.hot, life);
-    return true;
-}
-
 static bool open_stores(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
     struct reconcile *r = &x->reconcile;
     /* What is kept for how long the nodes were told, and this command perhaps not. */
@@ -192,7 +173,8 @@ static int run(struct reconciling *x, const struct adapters *adapters, struct bu
              "server, which fills it from the ledger at every start.");
         return 0;
     }
-    if (!open_stores(x, adapters, why) || !open_life(x, &life, why)) return 2;
+    if (!open_stores(x, adapters, why) || !cli_open_life(r->ledger, x->hot.hot, &life, why))
+        return 2;
     enum err failed = reconcile_compare(r);
     if (failed != ERR_OK) {
         buf_addf(why, "can't compare: %s", err_title(failed).at);

@@ -291,7 +291,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
     clock_zone_set(set->rankings_time_zone);
-    api->boards = set->rankings_enabled ? s->hot.boards : NULL;
+    api->boards = api->events.boards = ranks(s) ? s->hot.boards : NULL;
     s->rankings = (struct rankings){
         .ledger = api->events.ledger, .boards = s->hot.boards, .catalogue = api->events.catalogue};
     api->default_event = str_of(set->queue_default_event);
@@ -487,8 +487,7 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     fill_api(s, max_connections);
     start_main_loop(s);
     int64_t now_ms = clock_wall_ms();
-    if ((!shares(s) && recovery_run(&s->api.events, now_ms, 0) != ERR_OK) ||
-        (ranks(s) && rankings_load(&s->rankings, now_ms) != ERR_OK)) {
+    if (!shares(s) && recovery_run(&s->api.events, now_ms, 0) != ERR_OK) {
         struct buf name = {0};
         cli_ledger_name(&s->settings, &name);
         buf_addf(why, "cannot read the events and queues from %s: the log line above says why",
@@ -520,6 +519,7 @@ static void run_until_stopped(struct server *s) {
     mailbox_deinit(&s->mailbox);
     net_free(s->api.net);
     ledger_close(s->api.events.ledger);
+    if (ranks(s)) rankings_deinit(&s->rankings);
     reservations_deinit(&s->api.reservations);
     waiting_room_deinit(&s->api.room);
     if (shares(s)) nodes_deinit(&s->nodes);

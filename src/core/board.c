@@ -26,16 +26,11 @@ static struct tally *tally_of(struct board *b, int64_t event_key) {
     return t;
 }
 
-/* Who has nothing is forgotten; who has less than that is waited for. */
 static void place(struct board *b, struct tally *t) {
     if (t->reservations > 0)
         ranking_set(&b->order, t->event_key, t->reservations, t->since_ms);
     else
         ranking_remove(&b->order, t->event_key);
-    if (t->reservations == 0 && t->seats == 0) {
-        map_remove(&b->tallies, map_key(&t->event_key));
-        mem_free(t);
-    }
 }
 
 void board_add(struct board *b, const struct sale *s) {

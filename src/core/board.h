@@ -23,7 +23,7 @@ struct tally {
 };
 
 struct board {
-    struct map tallies; /* an event's key → struct tally: those that have anything */
+    struct map tallies; /* an event's key → struct tally: those that ever had anything */
     struct ranking order;
 };
 

@@ -176,6 +176,17 @@ void soldout_add(struct soldout *s, const struct sale *sale) {
     place(s, r);
 }
 
+bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out) {
+    const struct row *r = map_next(&s->events, at);
+    if (r == NULL) return false;
+    *out = (struct soldout_row){.selling = r->selling, .is_known = r->is_known};
+    for (int64_t step = r->step; step > r->step - PACE_STEPS && step > 0; step--) {
+        int64_t seats = r->steps[slot_of(step)];
+        if (seats != 0) out->steps[out->step_count++] = (struct pace_step){step, seats};
+    }
+    return true;
+}
+
 /* ---- looking ---- */
 
 static const struct selling *selling_of(const struct soldout *s, int64_t event_key) {

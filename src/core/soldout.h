@@ -54,6 +54,22 @@ void soldout_add(struct soldout *s, const struct sale *sale);
 /* Time has passed: what was sold before the last minutes is no pace any more, and days end. */
 void soldout_turn(struct soldout *s, int64_t now_ms);
 
+/* Seats that were sold in one step of the pace. */
+struct pace_step {
+    int64_t step; /* PACE_STEP_MS each, since 1970 */
+    int64_t seats;
+};
+
+struct soldout_row {
+    struct selling selling;
+    bool is_known;
+    struct pace_step steps[PACE_STEPS];
+    size_t step_count; /* of those that have any */
+};
+
+/* Steps through all there are, shown or not: *at starts at 0. False: that was the last. */
+bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out);
+
 bool selling_is_sold_out(const struct selling *row);
 /* Its rank, from 1 on, and its row; 0: it is not on the board, for nothing of it is sold. */
 size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out);

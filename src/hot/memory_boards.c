@@ -5,7 +5,7 @@
 
 #include "base/list.h"
 #include "base/mem.h"
-#include "core/board.h"
+#include "hot/board_rows.h"
 
 /* Of one stretch of one period. */
 struct popular {
@@ -112,10 +112,14 @@ static void memory_count(struct boards *b, struct board_count_op *op) {
     op->done(op);
 }
 
+static void know(struct memory_boards *m, const struct board_event *e) {
+    soldout_know(&m->soldout, e->event_key, e->capacity, e->opened_ms);
+}
+
 static void memory_know(struct boards *b, struct board_know_op *op) {
     struct memory_boards *m = of(b);
     pthread_mutex_lock(&m->lock);
-    soldout_know(&m->soldout, op->event_key, op->capacity, op->opened_ms);
+    for (size_t i = 0; i < op->count; i++) know(m, &op->events[i]);
     pthread_mutex_unlock(&m->lock);
     op->result = ERR_OK;
     op->done(op);
@@ -123,31 +127,19 @@ static void memory_know(struct boards *b, struct board_know_op *op) {
 
 /* ---- looking ---- */
 
-static struct board_row row_of(size_t rank, const struct tally *t) {
-    return (struct board_row){.rank = rank,
-                              .selling = {.event_key = t->event_key,
-                                          .reservations = t->reservations,
-                                          .seats = t->seats,
-                                          .since_ms = t->since_ms}};
-}
-
 static size_t top_popular(struct memory_boards *m, const struct board_name *name,
                           struct board_row *rows, size_t max) {
     struct tally top[TOP_MAX];
     struct popular *p = popular_find(m, name->period, name->at_ms);
     size_t count = p == NULL ? 0 : board_top(&p->board, top, max);
-    for (size_t i = 0; i < count; i++) rows[i] = row_of(i + 1, &top[i]);
+    for (size_t i = 0; i < count; i++) rows[i] = board_row_of_tally(i + 1, &top[i]);
     return count;
-}
-
-static struct board_row row_of_selling(size_t rank, const struct selling *s) {
-    return (struct board_row){.rank = rank, .is_sold_out = selling_is_sold_out(s), .selling = *s};
 }
 
 static size_t top_soldout(struct memory_boards *m, struct board_row *rows, size_t max) {
     struct selling top[TOP_MAX];
     size_t count = soldout_top(&m->soldout, top, max);
-    for (size_t i = 0; i < count; i++) rows[i] = row_of_selling(i + 1, &top[i]);
+    for (size_t i = 0; i < count; i++) rows[i] = board_row_of_selling(i + 1, &top[i]);
     return count;
 }
 
@@ -161,22 +153,9 @@ static size_t top_day(struct memory_boards *m, const struct board_name *name,
     for (size_t i = 0; i < count; i++) {
         struct tally t = {0};
         if (p != NULL) board_find(&p->board, out[i].event_key, &t);
-        rows[i] = row_of_selling(i + 1, &out[i]);
-        rows[i].selling.reservations = t.reservations;
-        rows[i].selling.seats = t.seats;
+        rows[i] = board_row_of_day(i + 1, &out[i], &t);
     }
-    size_t sold_out = count;
-    size_t left = top_popular(m, name, others, TOP_MAX);
-    for (size_t i = 0; i < left && count < max; i++) {
-        bool is_there = false;
-        for (size_t k = 0; k < sold_out; k++)
-            is_there |= rows[k].selling.event_key == others[i].selling.event_key;
-        if (is_there) continue;
-        rows[count] = others[i];
-        rows[count].rank = count + 1;
-        count++;
-    }
-    return count;
+    return board_rows_append(rows, count, max, others, top_popular(m, name, others, TOP_MAX));
 }
 
 static void memory_top(struct boards *b, struct board_top_op *op) {
@@ -197,18 +176,18 @@ static void memory_top(struct boards *b, struct board_top_op *op) {
 
 static void memory_find(struct boards *b, struct board_find_op *op) {
     struct memory_boards *m = of(b);
-    op->row = (struct board_row){0};
     pthread_mutex_lock(&m->lock);
+    op->mark = m->mark;
     turn(m, op->now_ms);
     if (op->board.kind == BOARD_POPULAR) {
         struct tally t = {0};
         struct popular *p = popular_find(m, op->board.period, op->board.at_ms);
         size_t rank = p == NULL ? 0 : board_find(&p->board, op->event_key, &t);
-        op->row = row_of(rank, &t);
+        op->row = board_row_of_tally(rank, &t);
     } else {
         struct selling found = {0};
         size_t rank = soldout_find(&m->soldout, op->event_key, &found);
-        op->row = row_of_selling(rank, &found);
+        op->row = board_row_of_selling(rank, &found);
     }
     pthread_mutex_unlock(&m->lock);
     op->result = ERR_OK;
@@ -216,6 +195,13 @@ static void memory_find(struct boards *b, struct board_find_op *op) {
 }
 
 /* ---- life ---- */
+
+static void memory_restore_event(struct boards *b, const struct board_event *e) {
+    struct memory_boards *m = of(b);
+    pthread_mutex_lock(&m->lock);
+    know(m, e);
+    pthread_mutex_unlock(&m->lock);
+}
 
 static void memory_restore(struct boards *b, const struct sale *s, int64_t now_ms) {
     struct memory_boards *m = of(b);
@@ -225,10 +211,25 @@ static void memory_restore(struct boards *b, const struct sale *s, int64_t now_m
     pthread_mutex_unlock(&m->lock);
 }
 
-static void memory_restored(struct boards *b, const struct sale_mark *mark) {
+static void memory_restored(struct boards *b, const struct sale_mark *mark, int64_t now_ms) {
     struct memory_boards *m = of(b);
+    (void)now_ms;
     pthread_mutex_lock(&m->lock);
     m->mark = *mark;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void memory_boards_tell(struct memory_boards *m, const struct memory_boards_reader *r) {
+    pthread_mutex_lock(&m->lock);
+    for (struct list *at = m->popular.next; at != &m->popular; at = at->next) {
+        const struct popular *p = CONTAINER_OF(at, struct popular, link);
+        const struct tally *t;
+        for (size_t i = 0; (t = map_next(&p->board.tallies, &i)) != NULL;)
+            r->on_tally(r->to, p->period, &p->span, t);
+        r->on_board_end(r->to);
+    }
+    struct soldout_row row;
+    for (size_t i = 0; soldout_next(&m->soldout, &i, &row);) r->on_selling(r->to, &row);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -238,6 +239,7 @@ static const struct boards_ops ops = {
     .know = memory_know,
     .top = memory_top,
     .find = memory_find,
+    .restore_event = memory_restore_event,
     .restore = memory_restore,
     .restored = memory_restored,
 };

@@ -5,6 +5,7 @@
 #ifndef ADMITONE_HOT_MEMORY_BOARDS_H
 #define ADMITONE_HOT_MEMORY_BOARDS_H
 
+#include "core/board.h"
 #include "port/boards.h"
 
 struct memory_boards;
@@ -13,5 +14,16 @@ struct memory_boards *memory_boards_new(void);
 void memory_boards_free(struct memory_boards *m);
 
 struct boards *memory_boards_port(struct memory_boards *m);
+
+/* Who is told all that the boards have: of each period's boards one after the other, then of the
+ * one of all time. */
+struct memory_boards_reader {
+    void (*on_tally)(void *to, const struct period *p, const struct span *s, const struct tally *t);
+    void (*on_board_end)(void *to);
+    void (*on_selling)(void *to, const struct soldout_row *r);
+    void *to;
+};
+
+void memory_boards_tell(struct memory_boards *m, const struct memory_boards_reader *r);
 
 #endif

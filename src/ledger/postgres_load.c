@@ -83,37 +83,48 @@ static bool reservations_load(struct pg *db, const struct ledger_reader *reader)
                        "FETCH 5000 FROM live_reservations", reservation_tell, reader);
 }
 
-static bool sale_tell(struct pg *db, const struct pg_rows *rows,
-                      const struct ledger_reader *reader) {
-    (void)db;
-    reader->on_sale(reader->to, &(struct sale){.kind = sale_kind_of(pg_str(rows, 3)),
-                                               .event_key = pg_i64(rows, 0),
-                                               .seats = pg_i64(rows, 1),
-                                               .at_ms = pg_i64(rows, 2),
-                                               .taken_ms = pg_i64(rows, 2)});
-    return true;
+static void sale_tell(const struct pg_rows *rows, const struct ledger_reader *reader) {
+    int64_t at_ms = pg_i64(rows, 5);
+    reader->on_sale(reader->to, &(struct sale){.mark = {.transaction = (uint64_t)pg_i64(rows, 0),
+                                                        .id = pg_i64(rows, 1)},
+                                               .kind = sale_kind_of(pg_str(rows, 2)),
+                                               .event_key = pg_i64(rows, 3),
+                                               .seats = pg_i64(rows, 4),
+                                               .at_ms = at_ms,
+                                               .taken_ms = at_ms});
 }
 
-/* Some of what this snapshot shows lies behind the mark, for older transactions are under way: it
- * comes again, so it is taken out here. */
-static bool sales_load(struct pg *db, const struct ledger_reader *reader) {
+/* The latest that can be: nothing below the lowest transaction under way is still to come. */
+static bool mark_find(struct pg *db, struct sale_mark *mark) {
     int64_t lowest = 0;
-    bool ok =
-        cursor_tell(db,
-                    "DECLARE sales NO SCROLL CURSOR FOR"
-                    " SELECT event_id, seat_count, created_at, 'HELD' FROM reservations"
-                    " WHERE status IN ('HELD','CONFIRMED')"
-                    " UNION ALL SELECT event_id, 0, max(at), 'SOLD_OUT' FROM facts"
-                    " WHERE kind = 'SOLD_OUT' GROUP BY event_id"
-                    " UNION ALL SELECT f.event_id, f.seat_count, r.created_at,"
-                    " CASE f.kind WHEN 'HELD' THEN 'CANCELLED' ELSE 'HELD' END"
-                    " FROM facts f JOIN reservations r ON r.id = f.reservation_id"
-                    " WHERE f.kind <> 'CONFIRMED'"
-                    " AND f.transaction >= pg_snapshot_xmin(pg_current_snapshot())",
-                    "FETCH 5000 FROM sales", sale_tell, reader) &&
-        pg_number_cells(db, &lowest, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
-                        NULL, 0);
-    struct sale_mark mark = {.transaction = (uint64_t)(lowest - 1), .id = INT64_MAX};
+    bool ok = pg_number_cells(
+        db, &lowest, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", NULL, 0);
+    *mark = (struct sale_mark){.transaction = (uint64_t)(lowest - 1), .id = INT64_MAX};
+    return ok;
+}
+
+/* The live reservations are told. Some of what has become of them lies behind the mark: it comes
+ * again, so it is taken out here. */
+static bool sales_load(struct pg *db, const struct ledger_reader *reader) {
+    struct pg_rows rows = {0};
+    struct sale_mark mark = {0};
+    bool ok = true;
+    if (reader->mark != NULL)
+        mark = *reader->mark;
+    else
+        ok = mark_find(db, &mark);
+    ok = ok && pg_query(db, &rows,
+                        "SELECT f.transaction::text::bigint, f.id,"
+                        " CASE f.kind WHEN 'HELD' THEN 'CANCELLED' ELSE 'HELD' END,"
+                        " f.event_id, f.seat_count, r.created_at"
+                        " FROM facts f JOIN reservations r ON r.id = f.reservation_id"
+                        " WHERE (f.transaction, f.id) > ($1::bigint::text::xid8, $2)"
+                        " AND f.kind <> 'CONFIRMED'"
+                        " UNION ALL SELECT 0, 0, 'SOLD_OUT', event_id, 0, max(at) FROM facts"
+                        " WHERE kind = 'SOLD_OUT' GROUP BY event_id",
+                        pg_cell_i64((int64_t)mark.transaction), pg_cell_i64(mark.id));
+    while (ok && pg_next(&rows)) sale_tell(&rows, reader);
+    pg_rows_clear(&rows);
     if (ok) reader->on_mark(reader->to, &mark);
     return ok;
 }

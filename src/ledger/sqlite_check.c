@@ -152,6 +152,18 @@ static const struct invariant invariants[] = {
         " WHERE reservation_id NOT NULL GROUP BY reservation_id, kind HAVING count(*) > 1",
     },
     {
+        /* What boards are told, in sum, is what there is. */
+        "boards_count_what_is_live",
+        "SELECT count(*) FROM facts WHERE kind <> 'CONFIRMED'",
+        "SELECT 'event ' || event_id || ' counts ' || sum(n) || ' reservations and ' || sum(seats)"
+        " || ' seats too many' FROM"
+        " (SELECT event_id, CASE kind WHEN 'HELD' THEN 1 ELSE -1 END AS n,"
+        "  CASE kind WHEN 'HELD' THEN seat_count ELSE -seat_count END AS seats"
+        "  FROM facts WHERE kind IN ('HELD','CANCELLED','EXPIRED')"
+        "  UNION ALL SELECT event_id, -1, -seat_count FROM reservations WHERE status IN " LIVE ")"
+        " GROUP BY event_id HAVING sum(n) <> 0 OR sum(seats) <> 0",
+    },
+    {
         "word_is_known",
         "SELECT (SELECT count(*) FROM seats) + (SELECT count(*) FROM queue_entries)"
         " + (SELECT count(*) FROM reservations) + (SELECT count(*) FROM facts)",

@@ -95,23 +95,30 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
 int sales_load(struct db *db, const struct ledger_reader *reader) {
     sqlite3_stmt *rows = NULL;
     struct sale_mark mark = {0};
-    int rc = db_query_cells(db, &rows,
-                            "SELECT event_id, seat_count, created_at, 'HELD' FROM reservations"
-                            " WHERE status IN ('HELD','CONFIRMED')"
-                            " UNION ALL SELECT event_id, 0, max(at), 'SOLD_OUT' FROM facts"
-                            " WHERE kind = 'SOLD_OUT' GROUP BY event_id",
-                            NULL, 0);
+    int rc = SQLITE_OK;
+    if (reader->mark != NULL)
+        mark = *reader->mark;
+    else
+        rc = db_number_cells(db, &mark.id, "SELECT coalesce(max(id), 0) FROM facts", NULL, 0);
+    if (rc == SQLITE_OK)
+        rc = db_query(db, &rows,
+                      "SELECT f.id, CASE f.kind WHEN 'HELD' THEN 'CANCELLED' ELSE 'HELD' END,"
+                      " f.event_id, f.seat_count, r.created_at"
+                      " FROM facts f JOIN reservations r ON r.id = f.reservation_id"
+                      " WHERE f.id > ?1 AND f.kind <> 'CONFIRMED'"
+                      " UNION ALL SELECT 0, 'SOLD_OUT', event_id, 0, max(at) FROM facts"
+                      " WHERE kind = 'SOLD_OUT' GROUP BY event_id",
+                      cell_i64(mark.id));
     while (db_next(rows, &rc)) {
-        int64_t at_ms = sqlite3_column_int64(rows, 2);
-        reader->on_sale(reader->to, &(struct sale){.kind = sale_kind_of(column_str(rows, 3)),
-                                                   .event_key = sqlite3_column_int64(rows, 0),
-                                                   .seats = sqlite3_column_int64(rows, 1),
+        int64_t at_ms = sqlite3_column_int64(rows, 4);
+        reader->on_sale(reader->to, &(struct sale){.mark = {.id = sqlite3_column_int64(rows, 0)},
+                                                   .kind = sale_kind_of(column_str(rows, 1)),
+                                                   .event_key = sqlite3_column_int64(rows, 2),
+                                                   .seats = sqlite3_column_int64(rows, 3),
                                                    .at_ms = at_ms,
                                                    .taken_ms = at_ms});
     }
     if (rows != NULL) sqlite3_reset(rows);
-    if (rc == SQLITE_OK)
-        rc = db_number_cells(db, &mark.id, "SELECT coalesce(max(id), 0) FROM facts", NULL, 0);
     if (rc == SQLITE_OK) reader->on_mark(reader->to, &mark);
     return rc;
 }

@@ -6,8 +6,9 @@
  *  - A sale counts once on every board that it belongs to, whoever tells it and however often. What
  *    is given back is taken away where it was counted. A board is kept for a while when its period
  *    has ended (core/period.h); then it is gone, and nothing brings it back.
+ *  - Of equal rows the one that has been so for longer is in front; of those of one millisecond, any.
  *  - boards_begin says from where on sales are to be told, to one node at a time. Should two tell
- *    the same, it does no harm.
+ *    the same, it does no harm; what was not counted is to be told again (trap 37).
  *  - `done` is called on the caller's thread, once: before the function returns, or later. An
  *    operation's struct and what it points to are the caller's and stay until then. `result` is
  *    OK, or a failure of the store (port/hot.h).
@@ -45,10 +46,13 @@ struct board_begin_op {
     enum err result;       /* out */
     bool is_ours;          /* out: this node counts next */
     struct sale_mark mark; /* out, then: behind which */
+    uint32_t epoch;        /* out, then: in which life of the store; of know and count */
 };
 
-/* All that there is behind the mark, up to the last one; in order. */
+/* All that there is behind the mark, up to the last one; in order. RECOVERING: that life is over.
+ */
 struct board_count_op {
+    uint32_t epoch;
     int64_t now_ms;
     const struct sale *sales;
     size_t count;
@@ -71,16 +75,24 @@ struct board_find_op {
     int64_t event_key;
     int64_t now_ms;
     void (*done)(struct board_find_op *f);
-    enum err result;      /* out */
-    struct board_row row; /* out; its rank is 0 when it is not on the board */
+    enum err result;       /* out */
+    struct board_row row;  /* out; its rank is 0 when it is not on the board */
+    struct sale_mark mark; /* out: all up to it, at the least, is counted there */
 };
 
 /* What an event sells, and since when. One that is deleted has nothing live, and so is on no board.
  */
-struct board_know_op {
+struct board_event {
     int64_t event_key;
     int64_t capacity;
     int64_t opened_ms;
+};
+
+struct board_know_op {
+    uint32_t epoch;
+    int64_t now_ms;
+    const struct board_event *events;
+    size_t count;
     void (*done)(struct board_know_op *k);
     enum err result; /* out */
 };
@@ -93,8 +105,9 @@ struct boards_ops {
     void (*know)(struct boards *b, struct board_know_op *op);
     void (*top)(struct boards *b, struct board_top_op *op);
     void (*find)(struct boards *b, struct board_find_op *op);
+    void (*restore_event)(struct boards *b, const struct board_event *e);
     void (*restore)(struct boards *b, const struct sale *s, int64_t now_ms);
-    void (*restored)(struct boards *b, const struct sale_mark *mark);
+    void (*restored)(struct boards *b, const struct sale_mark *mark, int64_t now_ms);
 };
 
 struct boards {
@@ -121,14 +134,19 @@ static inline void boards_find(struct boards *b, struct board_find_op *op) {
     b->ops->find(b, op);
 }
 
-/* Of what the ledger has, before anything is counted. Blocks. */
+/* What the ledger has, before anything is counted: while a store that is shared is being filled
+ * (port/hot.h). They block. */
+static inline void boards_restore_event(struct boards *b, const struct board_event *e) {
+    b->ops->restore_event(b, e);
+}
+
 static inline void boards_restore(struct boards *b, const struct sale *s, int64_t now_ms) {
     b->ops->restore(b, s, now_ms);
 }
 
 /* That was all up to the mark. */
-static inline void boards_restored(struct boards *b, const struct sale_mark *mark) {
-    b->ops->restored(b, mark);
+static inline void boards_restored(struct boards *b, const struct sale_mark *mark, int64_t now_ms) {
+    b->ops->restored(b, mark, now_ms);
 }
 
 #endif

@@ -426,10 +426,12 @@ struct ledger_reader {
     void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq);
     void (*on_entry)(void *to, const struct ledger_entry *e);
     void (*on_reservation)(void *to, const struct reservation *r); /* valid during the call */
-    /* What boards begin with: in sum, what was sold up to a mark, behind which sales_read goes on;
-     * the marks of the sales themselves say nothing. Both or none. */
+    /* What boards begin with: the live reservations and these are, in sum, what was sold up to a
+     * mark, behind which sales_read goes on. What happened behind it is told the other way round,
+     * with its mark. Both or none. */
     void (*on_sale)(void *to, const struct sale *s);
     void (*on_mark)(void *to, const struct sale_mark *mark);
+    const struct sale_mark *mark; /* NULL: one as late as can be */
     void *to;
 };
 

@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "port/boards.h"
 #include "port/queue.h"
 #include "port/seats.h"
 #include "service/catalogue.h"
@@ -22,6 +23,7 @@ struct events {
     struct catalogue *catalogue;
     struct queues *queues; /* follow the events' rules */
     struct seats *seats;   /* follow them too */
+    struct boards *boards; /* NULL: nobody counts what is sold */
     /* The hot store could not be told of a change: the roster tells it of everything. */
     _Atomic bool untold;
 };

@@ -2,66 +2,18 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/mem.h"
 #include "base/metrics.h"
 
 #define LOOK_MS 500
-
-/* ---- what there is to sell ---- */
-
-static void on_known(struct board_know_op *k) {
-    (void)k; /* it is said again with the next look */
-}
-
-static int64_t opened_ms(const struct event *e) {
-    int64_t ms = event_sale_opens_ms(e);
-    return ms == CLOCK_NONE_MS ? e->created_at_ms : ms;
-}
-
-/* All of them, for events change at any time, and are few. */
-static void tell_events(struct rankings *r) {
-    const struct event *e;
-    catalogue_open(r->catalogue);
-    for (size_t at = 0; (e = catalogue_at(r->catalogue, at)) != NULL; at++) {
-        struct board_know_op know = {.event_key = e->key,
-                                     .capacity = event_capacity(e),
-                                     .opened_ms = opened_ms(e),
-                                     .done = on_known};
-        boards_know(r->boards, &know);
-    }
-    catalogue_shut(r->catalogue);
-}
-
-/* ---- the start ---- */
-
-struct loading {
-    struct rankings *rankings;
-    int64_t now_ms;
-};
-
-static void on_sale(void *to, const struct sale *s) {
-    struct loading *l = to;
-    boards_restore(l->rankings->boards, s, l->now_ms);
-}
-
-static void on_mark(void *to, const struct sale_mark *mark) {
-    struct loading *l = to;
-    boards_restored(l->rankings->boards, mark);
-}
-
-enum err rankings_load(struct rankings *r, int64_t now_ms) {
-    struct loading l = {.rankings = r, .now_ms = now_ms};
-    tell_events(r);
-    return ledger_load(r->ledger,
-                       &(struct ledger_reader){.on_sale = on_sale, .on_mark = on_mark, .to = &l});
-}
-
-/* ---- what was sold ---- */
 
 static void look(struct rankings *r);
 
 static void finish(struct rankings *r) {
     atomic_store(&r->busy, false);
 }
+
+/* ---- what was sold ---- */
 
 /* Of a full batch there may be more. */
 static void on_counted(struct board_count_op *c) {
@@ -78,22 +30,105 @@ static void on_read(struct task *task) {
         finish(r);
         return;
     }
-    r->count = (struct board_count_op){
-        .now_ms = clock_wall_ms(), .sales = r->sales, .count = r->read.count, .done = on_counted};
+    r->count = (struct board_count_op){.epoch = r->epoch,
+                                       .now_ms = clock_wall_ms(),
+                                       .sales = r->sales,
+                                       .count = r->read.count,
+                                       .done = on_counted};
     boards_count(r->boards, &r->count);
 }
 
-static void on_begun(struct board_begin_op *b) {
-    struct rankings *r = CONTAINER_OF(b, struct rankings, begin);
-    if (b->result != ERR_OK || !b->is_ours) {
-        finish(r);
-        return;
-    }
+static void read_sales(struct rankings *r) {
     r->read = (struct ledger_sales_read){.record = {.kind = LEDGER_SALES_READ, .task.run = on_read},
-                                         .mark = b->mark,
+                                         .mark = r->begin.mark,
                                          .sales = r->sales,
                                          .max = RANKINGS_BATCH_MAX};
     if (ledger_ask(r->ledger, &r->read.record) != ERR_OK) finish(r);
+}
+
+/* ---- what there is to sell ---- */
+
+struct board_event rankings_event(const struct event *e) {
+    int64_t opened_ms = event_sale_opens_ms(e);
+    return (struct board_event){.event_key = e->key,
+                                .capacity = event_capacity(e),
+                                .opened_ms =
+                                    opened_ms == CLOCK_NONE_MS ? e->created_at_ms : opened_ms};
+}
+
+static void forget_told(struct rankings *r) {
+    struct board_event *e;
+    for (size_t at = 0; (e = map_next(&r->told, &at)) != NULL;) mem_free(e);
+    map_deinit(&r->told);
+    map_init(&r->told);
+}
+
+/* Whether that is news; then it is noted. */
+static bool is_news(struct rankings *r, const struct board_event *e) {
+    struct board_event *told = map_get(&r->told, map_key(&e->event_key));
+    if (told != NULL && told->capacity == e->capacity && told->opened_ms == e->opened_ms)
+        return false;
+    if (told == NULL) {
+        told = mem_new(sizeof *told);
+        map_put(&r->told, map_key(&e->event_key), told);
+    }
+    *told = *e;
+    return true;
+}
+
+static size_t find_news(struct rankings *r) {
+    size_t count = 0;
+    const struct event *e;
+    catalogue_open(r->catalogue);
+    for (size_t at = 0; count < RANKINGS_EVENTS_MAX; at++) {
+        if ((e = catalogue_at(r->catalogue, at)) == NULL) break;
+        r->events[count] = rankings_event(e);
+        if (is_news(r, &r->events[count])) count++;
+    }
+    catalogue_shut(r->catalogue);
+    return count;
+}
+
+static void tell_events(struct rankings *r);
+
+static void on_known(struct board_know_op *k) {
+    struct rankings *r = CONTAINER_OF(k, struct rankings, know);
+    if (k->result == ERR_OK) {
+        tell_events(r);
+        return;
+    }
+    forget_told(r);
+    finish(r);
+}
+
+/* Until there is nothing to be told; then on to the sales. */
+static void tell_events(struct rankings *r) {
+    size_t count = find_news(r);
+    if (count == 0) {
+        read_sales(r);
+        return;
+    }
+    r->know = (struct board_know_op){.epoch = r->epoch,
+                                     .now_ms = clock_wall_ms(),
+                                     .events = r->events,
+                                     .count = count,
+                                     .done = on_known};
+    boards_know(r->boards, &r->know);
+}
+
+/* ---- turns ---- */
+
+/* Whoever counted meanwhile may have told something older. */
+static void on_begun(struct board_begin_op *b) {
+    struct rankings *r = CONTAINER_OF(b, struct rankings, begin);
+    bool is_ours = b->result == ERR_OK && b->is_ours;
+    if (!is_ours || !r->is_ours || r->epoch != b->epoch) forget_told(r);
+    r->is_ours = is_ours;
+    r->epoch = b->epoch;
+    if (is_ours)
+        tell_events(r);
+    else
+        finish(r);
 }
 
 static void look(struct rankings *r) {
@@ -103,12 +138,11 @@ static void look(struct rankings *r) {
 }
 
 static void on_tick(void *to) {
-    struct rankings *r = to;
-    tell_events(r);
-    look(r);
+    look(to);
 }
 
 void rankings_init(struct rankings *r, uv_loop_t *loop) {
+    map_init(&r->told);
     ticker_init(&r->ticker, loop, on_tick, r);
     ticker_start(&r->ticker, LOOK_MS);
 }
@@ -120,4 +154,9 @@ void rankings_stop(struct rankings *r) {
 
 bool rankings_is_busy(struct rankings *r) {
     return atomic_load(&r->busy);
+}
+
+void rankings_deinit(struct rankings *r) {
+    forget_told(r);
+    map_deinit(&r->told);
 }

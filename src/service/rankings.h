@@ -7,12 +7,14 @@
 
 #include <stdatomic.h>
 
+#include "base/map.h"
 #include "port/boards.h"
 #include "port/ledger.h"
 #include "run/ticker.h"
 #include "service/catalogue.h"
 
 #define RANKINGS_BATCH_MAX 1024
+#define RANKINGS_EVENTS_MAX 256
 
 struct rankings {
     struct ledger *ledger;
@@ -23,19 +25,27 @@ struct rankings {
     struct ticker ticker;
     _Atomic bool busy;
     bool stopping;
+    bool is_ours;    /* it was this node's turn the last time, */
+    uint32_t epoch;  /* in this life */
+    struct map told; /* an event's key → struct board_event, as the boards know it by now */
     struct board_begin_op begin;
+    struct board_know_op know;
+    struct board_event events[RANKINGS_EVENTS_MAX];
     struct ledger_sales_read read;
     struct board_count_op count;
     struct sale sales[RANKINGS_BATCH_MAX];
 };
 
-/* What is above is filled in. Fills the boards from the ledger. Blocks: for the start. */
-enum err rankings_load(struct rankings *r, int64_t now_ms);
-/* Before the worker starts. */
+/* What boards know of an event. */
+struct board_event rankings_event(const struct event *e);
+
+/* What is above is filled in. Before the worker starts. */
 void rankings_init(struct rankings *r, uv_loop_t *loop);
 /* On its worker's thread. */
 void rankings_stop(struct rankings *r);
 /* From any thread. */
 bool rankings_is_busy(struct rankings *r);
+/* When it is no longer busy. */
+void rankings_deinit(struct rankings *r);
 
 #endif

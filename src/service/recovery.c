@@ -1,6 +1,7 @@
 #include "service/recovery.h"
 
 #include "base/mem.h"
+#include "service/rankings.h"
 
 struct queue_end_mark {
     int64_t event_key;
@@ -9,6 +10,8 @@ struct queue_end_mark {
 
 struct recovery {
     struct events *events;
+    struct boards *boards; /* NULL: there are none */
+    int64_t now_ms;
     struct queue_end_mark *marks; /* told before the entries, needed after them */
     size_t count;
     size_t cap;
@@ -16,6 +19,8 @@ struct recovery {
 
 static void on_event(void *to, struct event *e) {
     struct recovery *r = to;
+    struct board_event selling = rankings_event(e);
+    if (r->boards != NULL) boards_restore_event(r->boards, &selling);
     queues_restore_event(r->events->queues, e);
     catalogue_install(r->events->catalogue, e);
 }
@@ -38,16 +43,37 @@ static void on_reservation(void *to, const struct reservation *reservation) {
     struct recovery *r = to;
     struct live_reservation live = reservation_live(reservation);
     seats_restore(r->events->seats, reservation->event_key, &live);
+    if (r->boards == NULL) return;
+    struct sale taken = {.kind = SALE_TAKEN,
+                         .event_key = reservation->event_key,
+                         .seats = reservation->seat_count,
+                         .at_ms = reservation->created_ms,
+                         .taken_ms = reservation->created_ms};
+    boards_restore(r->boards, &taken, r->now_ms);
+}
+
+static void on_sale(void *to, const struct sale *s) {
+    struct recovery *r = to;
+    boards_restore(r->boards, s, r->now_ms);
+}
+
+static void on_mark(void *to, const struct sale_mark *mark) {
+    struct recovery *r = to;
+    boards_restored(r->boards, mark, r->now_ms);
 }
 
 enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
-    struct recovery r = {.events = ev};
-    enum err failed =
-        ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_event,
-                                                        .on_queue = on_queue,
-                                                        .on_entry = on_entry,
-                                                        .on_reservation = on_reservation,
-                                                        .to = &r});
+    struct recovery r = {.events = ev, .boards = ev->boards, .now_ms = now_ms};
+    struct ledger_reader reader = {.on_event = on_event,
+                                   .on_queue = on_queue,
+                                   .on_entry = on_entry,
+                                   .on_reservation = on_reservation,
+                                   .to = &r};
+    if (r.boards != NULL) {
+        reader.on_sale = on_sale;
+        reader.on_mark = on_mark;
+    }
+    enum err failed = ledger_load(ev->ledger, &reader);
     for (size_t i = 0; failed == ERR_OK && i < r.count; i++)
         queues_recovered(ev->queues, r.marks[i].event_key, r.marks[i].highest_seq + 1 + skip,
                          now_ms);

@@ -1,6 +1,7 @@
 /*
  * recovery: what is read back from the ledger when the hot store has lost it: every event with its
- * rules, every place in every queue, in order, and every live reservation with its seats.
+ * rules, every place in every queue, in order, and every live reservation with its seats; and what
+ * boards count of these.
  */
 #ifndef ADMITONE_SERVICE_RECOVERY_H
 #define ADMITONE_SERVICE_RECOVERY_H

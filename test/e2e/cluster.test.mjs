@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { after, before, describe } from 'node:test';
-import { SERVICES, holdCommits, homeOf, releaseCommits, servicesOf } from './support/cluster.mjs';
+import { SERVICES, holdCommits, homeOf, redis, releaseCommits, servicesOf } from './support/cluster.mjs';
 import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
-import { call, concert, isCluster, launch, ledgerFlags, pause, run, start, test, until } from './support/server.mjs';
+import { call, concert, isCluster, launch, storeFlags, pause, run, start, test, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
 assert.ok(isCluster, 'run it with ADMITONE_STACK=cluster');
@@ -226,14 +226,13 @@ describe('an event that is changed at one node', () => {
   test('has its new rules in force as soon as Redis is back, where nobody could tell it', async () => {
     const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '100'] });
     await Room.open(own, 'RULES/2', { maxWaiting: 1000 });
-    const redis = (...words) => spawnSync('redis-cli', ['-u', homeOf(own.dataDir).redisUrl, ...words], { encoding: 'utf8' }).stdout;
     for (const maxWaiting of [11, 12, 13, 14]) {
-      redis('CLIENT', 'PAUSE', '1000');
+      redis(own.dataDir, 'CLIENT', 'PAUSE', '1000');
       // It is written; the numbers that go with the answer Redis can't tell.
       const { status, json } = await own.nodes[0].admin('PATCH', '/admin/queue/RULES/2', { maxWaiting });
       assert.deepEqual([status, json.queue.maxWaiting, json.entering, json.degraded, json.waiting], [200, maxWaiting, true, true, undefined]);
       assert.equal(query(own.dataDir, 'SELECT max_waiting FROM events')[0].max_waiting, maxWaiting);
-      const rules = () => redis('HGET', 'queue:{RULES:2}:meta', 'rules');
+      const rules = () => redis(own.dataDir, 'HGET', 'queue:{RULES:2}:meta', 'rules');
       await until(`Redis has heard of ${maxWaiting}`, async () => rules().includes(`max_waiting=${maxWaiting} `), 10000);
     }
     await own.stop();
@@ -460,11 +459,9 @@ test('a place that its node took and could not finish is finished by another (tr
 test('who has a place that Redis can\'t show any more is not told that nothing was changed', async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50'] });
   const room = await Room.open(own, 'LOST/1', { maxActive: 5 });
-  const { redisUrl } = homeOf(own.dataDir);
-  const redis = (...words) => spawnSync('redis-cli', ['-u', redisUrl, ...words], { encoding: 'utf8' }).stdout.trim();
   holdCommits();
   const asked = room.ask('ann');
-  await until('the place is taken', async () => redis('HGET', 'queue:{LOST:1}:user', 'ann') !== '');
+  await until('the place is taken', async () => redis(own.dataDir, 'HGET', 'queue:{LOST:1}:user', 'ann') !== '');
   await pause(100); // its record is under way
   assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis']).status, 0);
   releaseCommits();
@@ -479,7 +476,7 @@ test('who has a place that Redis can\'t show any more is not told that nothing w
 });
 
 test('admitone audit finds nothing wrong with all that, while the nodes run', () => {
-  const audit = run(['audit', ...ledgerFlags(server.dataDir)], { timeoutMs: 60000 });
+  const audit = run(['audit', ...storeFlags(server.dataDir)], { timeoutMs: 60000 });
   assert.equal(audit.status, 0, audit.stdout + audit.stderr);
   assert.match(audit.stdout, /PostgreSQL at 127\.0\.0\.1/);
   assert.match(audit.stdout, /\d+ checks, 0 violations/);

@@ -227,7 +227,7 @@ test('a month ends when it does where the configuration says', { timeout: 120000
   await shop.cancelOne('2027-01-31');
   await shop.isCounted();
   await shop.again();
-  audit(shop.server, { env: clock.env() });
+  audit(shop.server, { args, env: clock.env() });
   await shop.server.stop();
   await first.stop();
 });

@@ -1,10 +1,11 @@
 // Rankings: what sells fastest, and what is popular; equal to a recount of the ledger.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
+import { redis } from './support/cluster.mjs';
 import { assertProblemWith, eachOf, query } from './support/queue.mjs';
 import { random } from './support/random.mjs';
 import { Hall, audit } from './support/reservations.mjs';
-import { run, start, test, until } from './support/server.mjs';
+import { onlyOn, run, start, storeFlags, test, until } from './support/server.mjs';
 
 const DAY = (date = new Date()) => date.toISOString().slice(0, 10);
 let server;
@@ -165,6 +166,7 @@ describe('a server without rankings', () => {
     for (const path of ['/rankings/soldout', '/rankings/daily', '/rankings/hourly', '/rankings/soldout/OFF/1', '/rankings/daily/OFF/1', '/rankings/daily/NO/1', '/concerts/ranking?topN=0'])
       for (const node of own.nodes) assertProblemWith(await node.call('GET', path), 404, 'rankings_off', {});
     assert.equal(await own.metric('admitone_rankings_sales_total'), 0);
+    audit(own, { args: ['--rankings-enabled=false'] });
     await own.stop('SIGTERM');
   });
 
@@ -177,6 +179,7 @@ describe('a server without rankings', () => {
     const on = await start({ dataDir: off.dataDir });
     for (const node of on.nodes)
       await until('they are counted', async () => (await get('/rankings/daily/LATER/1', node)).reservationCount === 5);
+    audit(on);
     await on.stop();
     await off.stop();
   });
@@ -217,4 +220,35 @@ test('an event that is deleted is on no board, and one made anew begins with not
   assert.equal((await get('/rankings/daily/GONE/1')).reservationCount, 0);
   await anew.held(await anew.buyer('bo'));
   await becomesRecount(anew);
+});
+
+test('an audit recounts the boards that nodes share, while they sell', onlyOn('redis+postgres', 'with --hot memory the boards are a part of the server'), async () => {
+  const hall = await Hall.open(server, 'AUDIT/1', {}, { sections: [{ id: 'A', capacity: 500 }], maxPerUser: 100 });
+  const buyers = await hall.buyers(10);
+  let selling = true;
+  const sold = Promise.all(
+    buyers.map(async (who) => {
+      while (selling) {
+        const held = await hall.hold(who);
+        if (held.status === 201) await hall.cancel(who, held.json.id);
+      }
+    }),
+  );
+  for (let i = 0; i < 3; i++) audit(server);
+  selling = false;
+  await sold;
+  const look = () => run(['audit', ...storeFlags(server.dataDir)]);
+  await hall.held(buyers[0]);
+  await becomesRecount(hall);
+  assert.match(look().stdout, /ok +boards equal a recount +\d+ checked/);
+  const { key } = query(server.dataDir, "SELECT id AS key FROM events WHERE type = 'AUDIT'")[0];
+  const info = 'performance:{soldout}:info';
+  const row = redis(server.dataDir, 'HGET', info, key);
+  redis(server.dataDir, 'HSET', info, key, row.replace(/^1 500 (\d+) 1 1 /, '1 500 $1 2 1 '));
+  const wrong = look();
+  assert.equal(wrong.status, 1, wrong.stdout);
+  assert.match(wrong.stdout, /FAIL +boards equal a recount/);
+  assert.match(wrong.stdout, /soldout AUDIT\/1: 2 reservations and 1 seats on the board, 1 and 1/);
+  redis(server.dataDir, 'HSET', info, key, row);
+  assert.equal(look().status, 0);
 });

@@ -11,12 +11,17 @@
 #include "base/mem.h"
 #include "splitmix.h"
 
+/* That set_up makes known. */
+#define EVENTS 4
+#define CAPACITY 10
+
 static const struct boards_adapter *adapter;
 
 struct fixture {
     void *of;
     struct boards *b;
     int64_t now_ms;
+    uint32_t epoch;
     struct sale told[4096]; /* all that were told, in order */
     size_t count;
 };
@@ -45,9 +50,11 @@ DONE(board_find_op)
     while ((op).done != NULL) adapter->turn((f)->of)
 
 static void know(struct fixture *f, int64_t event_key, int64_t capacity, int64_t opened_ms) {
-    struct board_know_op op = {.event_key = event_key,
-                               .capacity = capacity,
-                               .opened_ms = opened_ms,
+    struct board_event event = {event_key, capacity, opened_ms};
+    struct board_know_op op = {.epoch = f->epoch,
+                               .now_ms = f->now_ms,
+                               .events = &event,
+                               .count = 1,
                                .done = board_know_op_done};
     boards_know(f->b, &op);
     WAIT_FOR(f, op);
@@ -60,15 +67,23 @@ static struct sale_mark begin(struct fixture *f) {
     WAIT_FOR(f, op);
     assert_int_equal(op.result, ERR_OK);
     assert_true(op.is_ours);
+    f->epoch = op.epoch;
     return op.mark;
 }
 
-static void count(struct fixture *f, const struct sale *sales, size_t n) {
-    struct board_count_op op = {
-        .now_ms = f->now_ms, .sales = sales, .count = n, .done = board_count_op_done};
+static enum err try_to_count(struct fixture *f, const struct sale *sales, size_t n) {
+    struct board_count_op op = {.epoch = f->epoch,
+                                .now_ms = f->now_ms,
+                                .sales = sales,
+                                .count = n,
+                                .done = board_count_op_done};
     boards_count(f->b, &op);
     WAIT_FOR(f, op);
-    assert_int_equal(op.result, ERR_OK);
+    return op.result;
+}
+
+static void count(struct fixture *f, const struct sale *sales, size_t n) {
+    assert_int_equal(try_to_count(f, sales, n), ERR_OK);
 }
 
 static struct sale *next(struct fixture *f, struct sale s) {
@@ -171,7 +186,8 @@ static int set_up(void **state) {
     clock_zone_set("UTC");
     f->b = adapter->open(&f->of);
     f->now_ms = at("2026-12-10T12:00:00Z");
-    for (int64_t key = 1; key <= 4; key++) know(f, key, 10, at("2026-12-10T12:00:00Z"));
+    begin(f);
+    for (int64_t key = 1; key <= EVENTS; key++) know(f, key, CAPACITY, at("2026-12-10T12:00:00Z"));
     *state = f;
     return 0;
 }
@@ -299,6 +315,7 @@ static void a_day_shows_what_was_sold_out_on_it_and_then_what_was_popular(void *
     take(f, 1, 4);
     take(f, 3, 1);
     take(f, 3, 1);
+    f->now_ms++;
     take(f, 4, 1);
     f->now_ms = at("2026-12-11T10:00:00Z");
     take(f, 1, 6);
@@ -363,6 +380,18 @@ static void however_often_it_is_told_a_sale_counts_once(void **state) {
     }
 }
 
+/* As many events as set_up has made known. */
+static void restore(struct fixture *f, const struct sale *live, size_t n,
+                    const struct sale_mark *mark) {
+    if (adapter->filling_begins != NULL) adapter->filling_begins(f->of);
+    for (int64_t key = 1; key <= EVENTS; key++)
+        boards_restore_event(f->b,
+                             &(struct board_event){key, CAPACITY, at("2026-12-10T12:00:00Z")});
+    for (size_t i = 0; i < n; i++) boards_restore(f->b, &live[i], f->now_ms);
+    boards_restored(f->b, mark, f->now_ms);
+    if (adapter->filling_ends != NULL) adapter->filling_ends(f->of);
+}
+
 /* After a restart: what the ledger has, and then on from there. */
 static void what_is_restored_goes_on_from_its_mark(void **state) {
     struct fixture *f = *state;
@@ -373,9 +402,8 @@ static void what_is_restored_goes_on_from_its_mark(void **state) {
         {.kind = SALE_TAKEN, .event_key = 2, .seats = 1, .taken_ms = at("2026-10-01T00:00:00Z")},
         {.kind = SALE_SOLD_OUT, .event_key = 1, .at_ms = at("2026-12-11T09:59:00Z")},
     };
-    for (size_t i = 0; i < 4; i++) boards_restore(f->b, &live[i], f->now_ms);
     const struct sale_mark mark = {.transaction = 7, .id = 40};
-    boards_restored(f->b, &mark);
+    restore(f, live, 4, &mark);
     struct sale_mark now = begin(f);
     assert_memory_equal(&now, &mark, sizeof now);
     ASSERT_BOARD(f, popular("daily", "2026-12-10T00:00:00Z"), {1, 1, 4});
@@ -391,6 +419,61 @@ static void what_is_restored_goes_on_from_its_mark(void **state) {
     again.mark.id++;
     count(f, &again, 1);
     ASSERT_BOARD(f, popular("daily", "2026-12-11T00:00:00Z"), {1, 1, 6}, {2, 1, 1});
+}
+
+/* Trap 37: who reads takes nothing away, and a mark moves with what was counted. */
+static void what_was_told_and_not_counted_is_told_again(void **state) {
+    struct fixture *f = *state;
+    struct sale_mark none = begin(f);
+    take(f, 1, 1);
+    struct sale_mark first = begin(f);
+    struct sale_mark again = begin(f);
+    assert_true(none.id == 0 && first.id == 1 && again.id == 1);
+    struct sale *unseen = next(f, (struct sale){.kind = SALE_TAKEN,
+                                                .event_key = 1,
+                                                .seats = 1,
+                                                .at_ms = f->now_ms,
+                                                .taken_ms = f->now_ms});
+    assert_true(begin(f).id == 1);
+    count(f, unseen, 1);
+    assert_true(begin(f).id == 2);
+    ASSERT_BOARD(f, popular("daily", "2026-12-10T00:00:00Z"), {1, 2, 2});
+}
+
+/* Who began in another life of the store knows a mark that is not this one's. */
+static void what_was_begun_in_another_life_is_not_counted(void **state) {
+    struct fixture *f = *state;
+    if (adapter->filling_begins == NULL) return;
+    take(f, 1, 1);
+    uint32_t before = f->epoch;
+    const struct sale_mark mark = {.id = 1};
+    restore(f, f->told, 1, &mark);
+    struct sale *late = next(f, (struct sale){.kind = SALE_TAKEN,
+                                              .event_key = 1,
+                                              .seats = 1,
+                                              .at_ms = f->now_ms,
+                                              .taken_ms = f->now_ms});
+    assert_int_equal(try_to_count(f, late, 1), ERR_RECOVERING);
+    ASSERT_BOARD(f, popular("daily", "2026-12-10T00:00:00Z"), {1, 1, 1});
+    ASSERT_BOARD(f, soldout, {1, 1, 1});
+    begin(f);
+    assert_true(f->epoch > before);
+    count(f, late, 1);
+    ASSERT_BOARD(f, popular("daily", "2026-12-10T00:00:00Z"), {1, 2, 2});
+}
+
+static void a_row_says_up_to_where_it_has_counted(void **state) {
+    struct fixture *f = *state;
+    take(f, 1, 1);
+    take(f, 2, 1);
+    const struct board_name boards[] = {soldout, popular("daily", "2026-12-10T00:00:00Z")};
+    for (size_t i = 0; i < 2; i++) {
+        struct board_find_op op = {
+            .board = boards[i], .event_key = 1, .now_ms = f->now_ms, .done = board_find_op_done};
+        boards_find(f->b, &op);
+        WAIT_FOR(f, op);
+        assert_int_equal(op.mark.id, 2);
+    }
 }
 
 static void a_top_is_as_long_as_is_asked(void **state) {
@@ -416,6 +499,9 @@ int boards_suite_run(const struct boards_adapter *of) {
         TEST(a_day_shows_what_was_sold_out_on_it_and_then_what_was_popular),
         TEST(however_often_it_is_told_a_sale_counts_once),
         TEST(what_is_restored_goes_on_from_its_mark),
+        TEST(what_was_told_and_not_counted_is_told_again),
+        TEST(what_was_begun_in_another_life_is_not_counted),
+        TEST(a_row_says_up_to_where_it_has_counted),
         TEST(a_top_is_as_long_as_is_asked),
     };
 #undef TEST

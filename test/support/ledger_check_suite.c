@@ -172,6 +172,10 @@ static const struct violation violations[] = {
      "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
      " SELECT kind, event_id, reservation_id, seat_count, at FROM facts WHERE kind = 'CONFIRMED'",
      "reservation 01010101010101010101010101010101 CONFIRMED"},
+    {"boards_count_what_is_live", "DELETE FROM facts WHERE kind = 'CANCELLED'",
+     "event 1 counts 1 reservations and 1 seats too many"},
+    {"boards_count_what_is_live", "UPDATE facts SET seat_count = 3 WHERE reservation_id = {02}",
+     "event 1 counts 0 reservations and 2 seats too many"},
     {"word_is_known", "UPDATE seats SET state = 'SOLD' WHERE seat_no = 500",
      "section 1 seat 500 SOLD"},
     {"word_is_known",

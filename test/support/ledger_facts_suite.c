@@ -253,11 +253,23 @@ static void on_mark(void *to, const struct sale_mark *mark) {
     ((struct sum *)to)->mark = *mark;
 }
 
-static struct sum load_sales(struct desk *d) {
+static void on_live(void *to, const struct reservation *r) {
+    on_sale(to, &(struct sale){.seats = (int64_t)r->seat_count, .taken_ms = r->created_ms});
+}
+
+static struct sum load_sales_up_to(struct desk *d, const struct sale_mark *mark) {
     struct sum sum = {0};
-    struct ledger_reader reader = {.on_sale = on_sale, .on_mark = on_mark, .to = &sum};
+    struct ledger_reader reader = {.on_reservation = on_live,
+                                   .on_sale = on_sale,
+                                   .on_mark = on_mark,
+                                   .mark = mark,
+                                   .to = &sum};
     assert_int_equal(ledger_load(d->l, &reader), ERR_OK);
     return sum;
+}
+
+static struct sum load_sales(struct desk *d) {
+    return load_sales_up_to(d, NULL);
 }
 
 static void what_is_loaded_is_what_was_sold_up_to_the_mark(void **state) {
@@ -280,6 +292,12 @@ static void what_is_loaded_is_what_was_sold_up_to_the_mark(void **state) {
     assert_int_equal(again.sold_out_ms, 0);
     assert_int_equal(read_sales(d, &again.mark, sales, 8), 0);
     assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    struct sum before = load_sales_up_to(d, &again.mark);
+    assert_int_equal(before.reservations, 2);
+    assert_int_equal(before.seats, 3);
+    assert_memory_equal(&before.mark, &again.mark, sizeof before.mark);
+    assert_int_equal(load_sales_up_to(d, &(struct sale_mark){0}).reservations, 0);
+    assert_int_equal(load_sales(d).reservations, 1);
     assert_int_equal(read_sales(d, &again.mark, sales, 8), 1);
     assert_sale(d, &sales[0], SALE_GIVEN_BACK, 2, 2600);
 }

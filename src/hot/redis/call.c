@@ -132,6 +132,13 @@ str reply_str(const redisReply *r) {
     return is_text ? (str){r->str, r->len} : (str){0};
 }
 
+int64_t text_next_i64(str *rest) {
+    str part = {0};
+    int64_t number = 0;
+    str_split(rest, ' ', &part);
+    return str_to_i64(part, &number) ? number : 0;
+}
+
 const redisReply *reply_at(const redisReply *r, size_t i) {
     if (r == NULL || r->type != REDIS_REPLY_ARRAY || i >= r->elements) return NULL;
     return r->element[i];

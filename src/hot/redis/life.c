@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "hot/memory_boards.h"
 #include "hot/redis/blocking.h"
 #include "hot/redis/parts.h"
 
@@ -165,8 +166,10 @@ static bool erase(struct filling *f, const char *pattern) {
 /* First the events' meta, without which no function does anything to an event: what nodes of an
  * older life still send must not leave anything behind. */
 static bool erase_all(struct filling *f) {
-    static const char *const patterns[] = {"queue:{*}:meta", "queue:{*", "section:{*",
-                                           "limit:{*",       "lock:{*",  "claim:{*"};
+    static const char *const patterns[] = {
+        "queue:{*}:meta",        "queue:{*",       "section:{*", "limit:{*", "lock:{*", "claim:{*",
+        "popularity:ranking:{*", "performance:{*", "ranking:{*",
+    };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
         if (!erase(f, patterns[i])) return false;
     return true;
@@ -184,6 +187,8 @@ static enum err redis_rebuild(struct hot *h, const struct hot_life *life) {
     struct redis_store *s = store_of(h);
     filling_free(s->filling);
     s->filling = NULL;
+    if (s->gathered != NULL) memory_boards_free(s->gathered);
+    s->gathered = NULL;
     char identity[HOT_IDENTITY_BYTES];
     redisContext *c = store_reach(s, FILLING_MS, identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;

@@ -100,6 +100,8 @@ bool link_is_up(const struct link *l);
 int64_t reply_i64(const redisReply *r);
 uint64_t reply_u64(const redisReply *r);
 str reply_str(const redisReply *r);
+/* The next number of a text that has them with blanks in between; 0 when it is none. */
+int64_t text_next_i64(str *rest);
 /* NULL when there is none. */
 const redisReply *reply_at(const redisReply *r, size_t i);
 

@@ -209,13 +209,6 @@ static void is_missing(struct waiting *a) {
 
 /* ---- what is heard of them ---- */
 
-static int64_t next_number(str *rest) {
-    str part = {0};
-    int64_t number = 0;
-    str_split(rest, ' ', &part);
-    return str_to_i64(part, &number) ? number : 0;
-}
-
 /* Whose it is, by its number; NULL: it is nobody who waits here. */
 static struct waiting *find(struct locks_worker *w, str waiter) {
     str name = str_of(w->name);
@@ -234,12 +227,12 @@ static void hear(struct locks_worker *w, str news) {
     if (a == NULL || fate.len != 1) return;
     if (a->leaving != (fate.at[0] == 'L')) return;
     if (fate.at[0] == 'A') {
-        uint64_t epoch = (uint64_t)next_number(&news);
-        uint64_t fence = epoch << EPOCH_COUNT_BITS | (uint64_t)next_number(&news);
-        int64_t until_ms = next_number(&news);
-        answer_acquired(a, fence, until_ms, next_number(&news));
+        uint64_t epoch = (uint64_t)text_next_i64(&news);
+        uint64_t fence = epoch << EPOCH_COUNT_BITS | (uint64_t)text_next_i64(&news);
+        int64_t until_ms = text_next_i64(&news);
+        answer_acquired(a, fence, until_ms, text_next_i64(&news));
     } else if (fate.at[0] == 'T') {
-        answer_timed_out(a, next_number(&news));
+        answer_timed_out(a, text_next_i64(&news));
     } else if (fate.at[0] == 'L') {
         answer_timed_out(a, 0);
     } else if (fate.at[0] == 'G') {

@@ -14,6 +14,8 @@
  *   queue.c     port/queue.h      lua/queue.lua
  *   seats.c     port/seats.h      lua/seat_map.lua, lua/seats.lua
  *   locks.c     port/locks.h      lua/locks.lua
+ *   boards.c    port/boards.h     lua/boards.lua
+ *   boards_filling.c              what boards have when the store is being filled
  */
 #ifndef ADMITONE_HOT_REDIS_PARTS_H
 #define ADMITONE_HOT_REDIS_PARTS_H
@@ -21,6 +23,7 @@
 #include <stdatomic.h>
 
 #include "base/map.h"
+#include "core/period.h"
 #include "hot/redis/link.h"
 #include "hot/redis/store.h"
 
@@ -43,18 +46,20 @@ struct redis_store {
     struct queues queues;
     struct seats seats;
     struct locks locks;
+    struct boards boards;
     struct redis_options options;
     struct gate gate;
     struct hot_listener listener; /* under lock */
     struct queue_listener expired;
     char node[17]; /* this process, among all that share the store: 16 random hex digits */
     pthread_rwlock_t lock;
-    struct map by_key;        /* under lock: an event's key, in bytes → struct known_event */
-    struct map by_tag;        /* under lock */
-    struct filling *filling;  /* of life.c: while the store is being filled */
-    struct news *news;        /* of news.c */
-    _Atomic bool unreachable; /* and that was said */
-    size_t lock_worker_count; /* of locks.c, under lock: that there ever were */
+    struct map by_key;       /* under lock: an event's key, in bytes → struct known_event */
+    struct map by_tag;       /* under lock */
+    struct filling *filling; /* of life.c: while the store is being filled */
+    struct memory_boards *gathered;    /* of boards_filling.c: meanwhile */
+    struct news *news;                 /* of news.c */
+    _Atomic bool unreachable;          /* and that was said */
+    size_t lock_worker_count;          /* of locks.c, under lock: that there ever were */
     struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
 };
 
@@ -62,6 +67,7 @@ extern const struct hot_ops redis_hot_ops;
 extern const struct queue_ops redis_queue_ops;
 extern const struct seats_ops redis_seats_ops;
 extern const struct locks_ops redis_locks_ops;
+extern const struct boards_ops redis_boards_ops;
 
 /* What one attached worker has. Of the calling thread; NULL: it is not attached. */
 struct redis_worker {
@@ -126,6 +132,20 @@ void seats_add_keys(struct call *c, const struct known_event *e,
 bool claim_ref_read(str text, struct claim_ref *out);
 
 void filling_free(struct filling *f); /* NULL, too */
+
+/* A call of a function of lua/boards.lua: about the board of a stretch of a period, about the one
+ * of all time, or about who was sold out on a day. */
+void board_begin(struct call *c, const struct redis_store *s, const char *function,
+                 const struct period *p, const struct span *span, int64_t now_ms);
+void soldout_begin(struct call *c, const struct redis_store *s, const char *function,
+                   int64_t now_ms);
+void soldout_day_begin(struct call *c, const struct redis_store *s, const char *function,
+                       const struct span *day, int64_t now_ms);
+void call_add_mark(struct call *c, const struct sale_mark *mark);
+/* The restoring functions of port/boards.h. */
+void boards_gather_event(struct boards *b, const struct board_event *e);
+void boards_gather(struct boards *b, const struct sale *s, int64_t now_ms);
+void boards_gathered(struct boards *b, const struct sale_mark *mark, int64_t now_ms);
 
 /* Channels of Redis. On the first a node says its name when it has changed an event; on the second
  * "NODE TYPE:ID seq seq …" when entries have become ACTIVE or have ended, durably; on the third,

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "base/mem.h"
+#include "hot/memory_boards.h"
 #include "hot/redis/parts.h"
 
 #define DEADLINE_MS 2000
@@ -27,6 +28,7 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
     s->queues.ops = &redis_queue_ops;
     s->seats.ops = &redis_seats_ops;
     s->locks.ops = &redis_locks_ops;
+    s->boards.ops = &redis_boards_ops;
     s->options = *o;
     if (s->options.deadline_ms == 0) s->options.deadline_ms = DEADLINE_MS;
     gate_init(&s->gate);
@@ -41,6 +43,7 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
 void redis_store_free(struct redis_store *s) {
     news_free(s->news);
     filling_free(s->filling);
+    if (s->gathered != NULL) memory_boards_free(s->gathered);
     size_t at = 0;
     struct known_event *e;
     while ((e = map_next(&s->by_key, &at)) != NULL) {
@@ -86,6 +89,10 @@ struct seats *redis_store_seats(struct redis_store *s) {
 
 struct locks *redis_store_locks(struct redis_store *s) {
     return &s->locks;
+}
+
+struct boards *redis_store_boards(struct redis_store *s) {
+    return &s->boards;
 }
 
 void section_set_add(struct section_set *s, int64_t key) {

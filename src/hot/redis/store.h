@@ -16,6 +16,7 @@
 #include <uv.h>
 
 #include "hot/redis/address.h"
+#include "port/boards.h"
 #include "port/locks.h"
 #include "port/queue.h"
 #include "port/seats.h"
@@ -44,5 +45,6 @@ struct hot *redis_store_hot(struct redis_store *s);
 struct queues *redis_store_queues(struct redis_store *s);
 struct seats *redis_store_seats(struct redis_store *s);
 struct locks *redis_store_locks(struct redis_store *s);
+struct boards *redis_store_boards(struct redis_store *s);
 
 #endif

@@ -111,21 +111,25 @@ export class Cluster {
     );
   }
 
+  storeFlags() {
+    return ['--data', this.folder, '--hot', this.env.SENTINEL_URL ?? this.env.REDIS_URL, '--ledger', this.env.POSTGRES_URL];
+  }
+
   // As an operator would, when all is quiet: so it need not wait for long.
   async reconcile() {
-    const hot = this.env.SENTINEL_URL ?? this.env.REDIS_URL;
-    const flags = ['--data', this.folder, '--hot', hot, '--ledger', this.env.POSTGRES_URL, '--ledger-deadline-ms', '500'];
-    const { status, stdout, stderr } = run(['reconcile', ...flags]);
+    const { status, stdout, stderr } = run(['reconcile', ...this.storeFlags(), '--ledger-deadline-ms', '500']);
     assert.equal(status, 0, stdout + stderr);
     return stdout;
   }
 
-  // The nodes end with 0 and without a report, and the ledger agrees with itself.
+  // The nodes end with 0 and without a report, and the ledger agrees with itself, and the boards with
+  // it.
   async stop() {
     await Promise.all(this.nodes.map((node) => node.stop()));
-    const audit = run(['audit', '--data', this.folder, '--ledger', this.env.POSTGRES_URL]);
+    const audit = run(['audit', ...this.storeFlags()]);
     assert.equal(audit.status, 0, audit.stdout + audit.stderr);
     assert.match(audit.stdout, /\d+ checks, 0 violations/);
+    assert.match(audit.stdout, /ok +boards equal a recount/);
   }
 
   // Whatever has become of the test.

@@ -81,16 +81,20 @@ export function homeOf(dataDir) {
   return homes.get(folder);
 }
 
-export const forgetHot = (dataDir) => output('redis-cli', ['-u', homeOf(dataDir).redisUrl, 'FLUSHDB']);
+export const redis = (dataDir, ...words) => output('redis-cli', ['-u', homeOf(dataDir).redisUrl, ...words.map(String)]);
+export const forgetHot = (dataDir) => redis(dataDir, 'FLUSHDB');
 
 // What was in this folder is not needed any more.
 export function leaveHomesIn(folder) {
   for (const own of homes.keys()) if (`${own}/`.startsWith(`${path.resolve(folder)}/`)) homes.delete(own);
 }
 
-// Where every command finds the ledger of a data folder.
-export const ledgerFlags = (dataDir) =>
-  isCluster ? ['--data', dataDir, '--ledger', homeOf(dataDir).postgresUrl] : ['--data', dataDir];
+// Where every command finds the stores of a data folder.
+export const storeFlags = (dataDir) => {
+  if (!isCluster) return ['--data', dataDir];
+  const { redisUrl, postgresUrl } = homeOf(dataDir);
+  return ['--data', dataDir, '--hot', redisUrl, '--ledger', postgresUrl];
+};
 
 // The flags by which every node of this folder is one of the same cluster. Keys that the test gives
 // itself are left to it.

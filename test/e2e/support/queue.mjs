@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process';
 import http from 'node:http';
 import path from 'node:path';
 import { ask, forgetHot } from './cluster.mjs';
-import { assertProblem, concert, isCluster, ledgerFlags, run, until } from './server.mjs';
+import { assertProblem, concert, isCluster, storeFlags, run, until } from './server.mjs';
 
 export const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
@@ -191,9 +191,10 @@ export function entriesOf(room, dataDir = room.server.dataDir) {
   );
 }
 
-// The ledger agrees with itself. While the server runs, or after.
-export function assertAudit(dataDir, options) {
-  const audit = run(['audit', ...ledgerFlags(dataDir)], options);
+// The ledger agrees with itself, and boards that nodes share with the ledger. While the server runs,
+// or after.
+export function assertAudit(dataDir, { args = [], ...options } = {}) {
+  const audit = run(['audit', ...storeFlags(dataDir), ...args], options);
   assert.equal(audit.status, 0, audit.stdout + audit.stderr);
   assert.match(audit.stdout, /\d+ checks, 0 violations/);
 }

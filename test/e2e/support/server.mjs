@@ -16,7 +16,7 @@ import { fileURLToPath } from 'node:url';
 
 import { isCluster, leaveHomesIn, nodeFlags, releaseCommits } from './cluster.mjs';
 
-export { STACK, isCluster, ledgerFlags, onlyOn } from './cluster.mjs';
+export { STACK, isCluster, storeFlags, onlyOn } from './cluster.mjs';
 
 const REPOSITORY = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
 export const BINARY = path.resolve(process.env.ADMITONE ?? path.join(REPOSITORY, 'build/admitone'));

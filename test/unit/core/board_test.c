@@ -87,7 +87,6 @@ static void what_is_given_back_counts_no_more(void **state) {
     assert_int_equal(t.seats, 2);
     sell(b, SALE_GIVEN_BACK, 1, 2, 100);
     ASSERT_TOP(b, 2);
-    assert_int_equal(b->tallies.count, 1);
 }
 
 static void what_is_given_back_before_it_is_taken_is_waited_for(void **state) {
@@ -97,7 +96,6 @@ static void what_is_given_back_before_it_is_taken_is_waited_for(void **state) {
     ASSERT_TOP(b, 2);
     sell(b, SALE_TAKEN, 1, 2, 100);
     ASSERT_TOP(b, 2);
-    assert_int_equal(b->tallies.count, 1);
     sell(b, SALE_TAKEN, 1, 1, 110);
     ASSERT_TOP(b, 2, 1);
 }

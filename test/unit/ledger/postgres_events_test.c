@@ -386,6 +386,10 @@ static void add_sale(void *to, const struct sale *s) {
     *(int64_t *)to += s->kind == SALE_TAKEN ? s->seats : -s->seats;
 }
 
+static void add_reservation(void *to, const struct reservation *r) {
+    *(int64_t *)to += (int64_t)r->seat_count;
+}
+
 static struct sale_mark loaded_mark;
 
 static void keep_mark(void *to, const struct sale_mark *mark) {
@@ -408,8 +412,10 @@ static void what_is_loaded_while_one_is_under_way_comes_once(void **state) {
     assert_true(pg_exec(&late, "BEGIN; SELECT pg_current_xact_id()"));
     tables_reservation(scratch_tables(&f->s), 2, stored, &stored->sections[0], 8, "CANCELLED");
     tables_reservation(scratch_tables(&f->s), 3, stored, &stored->sections[0], 9, "HELD");
-    assert_true(pg_load(&f->s.db, &(struct ledger_reader){
-                                      .on_sale = add_sale, .on_mark = keep_mark, .to = &seats}));
+    assert_true(pg_load(&f->s.db, &(struct ledger_reader){.on_reservation = add_reservation,
+                                                          .on_sale = add_sale,
+                                                          .on_mark = keep_mark,
+                                                          .to = &seats}));
     assert_int_equal(seats, 1);
     assert_true(pg_exec(&late, "COMMIT"));
     read.sales_read.mark = loaded_mark;

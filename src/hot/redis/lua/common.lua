@@ -1,5 +1,5 @@
--- What all functions share. The library is common.lua, queue.lua, seat_map.lua, seats.lua and
--- locks.lua, one behind the other; its name carries its version, so that nodes of two versions
+-- What all functions share. The library is common.lua, queue.lua, seat_map.lua, seats.lua, locks.lua
+-- and boards.lua, one behind the other; its name carries its version, so that nodes of two versions
 -- don't overwrite each other's.
 --
 -- Every function that is about an event has queue:{T:ID}:meta as its first key, and the epoch, the
@@ -7,7 +7,7 @@
 -- Those of locks.lua have no event's key. The meta hash has the fields: epoch, key, version, deleted
 -- (1 when the event was removed), and the event's rules.
 
-local VERSION = '2'
+local VERSION = '3'
 
 local function register(name, run)
   redis.register_function('admitone_' .. VERSION .. '_' .. name, run)

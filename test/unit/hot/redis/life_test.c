@@ -151,8 +151,9 @@ static void a_life_begins_when_everything_is_there(void **state) {
 static void only_what_is_ours_is_forgotten(void **state) {
     static const char *const foreign[] = {
         "queue",   "queues:{T:1}", "my:queue:{T:1}:meta", "lock:T",
-        "section", "limits:{T:1}", "admitone:{x}",        "popularity:ranking:{daily:20260101}"};
-    static const char *const families[] = {"queue", "section", "limit", "lock", "claim"};
+        "section", "limits:{T:1}", "admitone:{x}",        "popularity:{daily:20260101}"};
+    static const char *const families[] = {"queue", "section", "limit",       "lock",
+                                           "claim", "ranking", "performance", "popularity:ranking"};
     struct house *h = *state;
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
         probe_do(h->probe, "SET %s here", foreign[i]);

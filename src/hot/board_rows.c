@@ -1,0 +1,38 @@
+#include "hot/board_rows.h"
+
+struct board_row board_row_of_tally(size_t rank, const struct tally *t) {
+    return (struct board_row){.rank = rank,
+                              .selling = {.event_key = t->event_key,
+                                          .reservations = t->reservations,
+                                          .seats = t->seats,
+                                          .since_ms = t->since_ms}};
+}
+
+struct board_row board_row_of_selling(size_t rank, const struct selling *s) {
+    return (struct board_row){.rank = rank, .is_sold_out = selling_is_sold_out(s), .selling = *s};
+}
+
+struct board_row board_row_of_day(size_t rank, const struct selling *s, const struct tally *t) {
+    struct board_row row = board_row_of_selling(rank, s);
+    row.selling.reservations = t->reservations;
+    row.selling.seats = t->seats;
+    return row;
+}
+
+static bool is_among(const struct board_row *rows, size_t count, int64_t event_key) {
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].selling.event_key == event_key) return true;
+    return false;
+}
+
+size_t board_rows_append(struct board_row *rows, size_t count, size_t max,
+                         const struct board_row *others, size_t other_count) {
+    size_t first = count;
+    for (size_t i = 0; i < other_count && count < max; i++) {
+        if (is_among(rows, first, others[i].selling.event_key)) continue;
+        rows[count] = others[i];
+        rows[count].rank = count + 1;
+        count++;
+    }
+    return count;
+}

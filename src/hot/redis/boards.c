@@ -1,0 +1,495 @@
+/* The boards' side of the Redis adapter: lua/boards.lua says which keys they have, and what the
+ * functions' arguments and replies are. Every board is on its own: a batch of sales is told to each
+ * that it concerns, and to the one of all time last, whose mark says how far all of them are. */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "hot/board_rows.h"
+#include "hot/redis/parts.h"
+
+/* Those that were sold out on a day are looked at so many at a time. */
+#define ROWS_MAX 256
+
+static struct redis_store *store_of(struct boards *b) {
+    return CONTAINER_OF(b, struct redis_store, boards);
+}
+
+/* ---- keys and arguments ---- */
+
+static void add_keyf(struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_keyf(struct call *c, const char *format, ...) {
+    char key[96];
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(key, sizeof key, format, args);
+    va_end(args);
+    assert(len > 0 && (size_t)len < sizeof key);
+    call_add(c, (str){key, (size_t)len});
+}
+
+void call_add_mark(struct call *c, const struct sale_mark *mark) {
+    char text[48];
+    int len = snprintf(text, sizeof text, "%llu %lld", (unsigned long long)mark->transaction,
+                       (long long)mark->id);
+    call_add(c, (str){text, (size_t)len});
+}
+
+static struct sale_mark mark_of(const redisReply *r) {
+    str text = reply_str(r);
+    uint64_t transaction = (uint64_t)text_next_i64(&text);
+    return (struct sale_mark){.transaction = transaction, .id = text_next_i64(&text)};
+}
+
+static int64_t gone_ms(const struct period *p, const struct span *s) {
+    return s->ends_ms + p->kept_s * 1000;
+}
+
+void board_begin(struct call *c, const struct redis_store *s, const char *function,
+                 const struct period *p, const struct span *span, int64_t now_ms) {
+    call_begin(c, function, 2);
+    add_keyf(c, "popularity:ranking:{%s:%s}", p->word.at, span->name);
+    add_keyf(c, "performance:{%s:%s}:info", p->word.at, span->name);
+    call_add_now(c, s, now_ms);
+    call_add_i64(c, gone_ms(p, span));
+}
+
+void soldout_begin(struct call *c, const struct redis_store *s, const char *function,
+                   int64_t now_ms) {
+    call_begin(c, function, 4);
+    call_add(c, STR("ranking:{soldout}"));
+    call_add(c, STR("performance:{soldout}:info"));
+    call_add(c, STR("performance:{soldout}:pace"));
+    call_add(c, STR("performance:{soldout}:paced"));
+    c->expects = true; /* it is there in every life */
+    call_add_now(c, s, now_ms);
+}
+
+void soldout_day_begin(struct call *c, const struct redis_store *s, const char *function,
+                       const struct span *day, int64_t now_ms) {
+    call_begin(c, function, 1);
+    add_keyf(c, "ranking:{soldout:%s}", day->name);
+    call_add_now(c, s, now_ms);
+    call_add_i64(c, gone_ms(period_find(STR("daily")), day));
+}
+
+static void send_call(struct call *c,
+                      void (*done)(struct call *c, enum err result, const redisReply *reply)) {
+    c->done = done;
+    c->repeats = true; /* marks see to it */
+    link_send(redis_worker_mine()->link, c);
+}
+
+/* ---- replies ---- */
+
+static struct tally tally_of(int64_t event_key, str text) {
+    struct tally t = {.event_key = event_key};
+    t.reservations = text_next_i64(&text);
+    t.seats = text_next_i64(&text);
+    t.since_ms = text_next_i64(&text);
+    return t;
+}
+
+static struct selling selling_of(int64_t event_key, str text) {
+    struct selling s = {.event_key = event_key};
+    text_next_i64(&text); /* whether it is known: it is not shown if not */
+    s.capacity = text_next_i64(&text);
+    s.opened_ms = text_next_i64(&text);
+    s.reservations = text_next_i64(&text);
+    s.seats = text_next_i64(&text);
+    s.since_ms = text_next_i64(&text);
+    s.sold_out_ms = text_next_i64(&text);
+    s.pace = text_next_i64(&text);
+    return s;
+}
+
+/* The rows of a top: an event's key and its text in turn. */
+static size_t read_popular(const redisReply *top, struct board_row *rows, size_t max) {
+    size_t count = 0;
+    for (; count < max && reply_at(top, 2 * count) != NULL; count++) {
+        struct tally t =
+            tally_of(reply_i64(reply_at(top, 2 * count)), reply_str(reply_at(top, 2 * count + 1)));
+        rows[count] = board_row_of_tally(count + 1, &t);
+    }
+    return count;
+}
+
+static size_t read_soldout(const redisReply *top, struct board_row *rows, size_t max) {
+    size_t count = 0;
+    for (; count < max && reply_at(top, 2 * count) != NULL; count++) {
+        struct selling s = selling_of(reply_i64(reply_at(top, 2 * count)),
+                                      reply_str(reply_at(top, 2 * count + 1)));
+        rows[count] = board_row_of_selling(count + 1, &s);
+    }
+    return count;
+}
+
+/* ---- turns, and what there is to sell ---- */
+
+struct beginning {
+    struct call call;
+    struct board_begin_op *op;
+};
+
+static void on_begun(struct call *c, enum err result, const redisReply *reply) {
+    struct beginning *b = CONTAINER_OF(c, struct beginning, call);
+    struct board_begin_op *op = b->op;
+    op->result = result;
+    op->is_ours = reply_i64(reply_at(reply, 0)) == 1;
+    op->mark = mark_of(reply_at(reply, 1));
+    op->epoch = c->epoch;
+    mem_free(b);
+    op->done(op);
+}
+
+static void redis_begin(struct boards *boards, struct board_begin_op *op) {
+    struct redis_store *s = store_of(boards);
+    struct beginning *b = mem_new(sizeof *b);
+    b->op = op;
+    soldout_begin(&b->call, s, "soldout_begin", op->now_ms);
+    call_add(&b->call, str_of(s->node));
+    send_call(&b->call, on_begun);
+}
+
+struct knowing {
+    struct call call;
+    struct board_know_op *op;
+};
+
+static void on_known(struct call *c, enum err result, const redisReply *reply) {
+    (void)reply;
+    struct knowing *k = CONTAINER_OF(c, struct knowing, call);
+    struct board_know_op *op = k->op;
+    op->result = result;
+    mem_free(k);
+    op->done(op);
+}
+
+static void redis_know(struct boards *boards, struct board_know_op *op) {
+    struct knowing *k = mem_new(sizeof *k);
+    k->op = op;
+    soldout_begin(&k->call, store_of(boards), "soldout_know", op->now_ms);
+    call_add_u64(&k->call, op->epoch);
+    for (size_t i = 0; i < op->count; i++) {
+        call_add_i64(&k->call, op->events[i].event_key);
+        call_add_i64(&k->call, op->events[i].capacity);
+        call_add_i64(&k->call, op->events[i].opened_ms);
+    }
+    send_call(&k->call, on_known);
+}
+
+/* ---- counting ---- */
+
+struct counting {
+    struct redis_store *store;
+    struct board_count_op *op;
+    struct list portions;
+    size_t under_way;
+    enum err failed; /* OK so far */
+};
+
+/* What one board is told of the batch. */
+struct portion {
+    struct call call;
+    struct list link;
+    struct counting *counting;
+    const struct period *period; /* NULL: of {soldout:DAY} */
+    struct span span;
+};
+
+static void add_sale(struct call *c, const struct sale *s) {
+    bool is_sold_out = s->kind == SALE_SOLD_OUT;
+    call_add_u64(c, s->mark.transaction);
+    call_add_i64(c, s->mark.id);
+    call_add_i64(c, s->event_key);
+    call_add_i64(c, is_sold_out ? 0 : s->kind == SALE_TAKEN ? 1 : -1);
+    call_add_i64(c, s->seats);
+    call_add_i64(c, is_sold_out ? s->at_ms : s->taken_ms);
+}
+
+static void counted(struct counting *n, enum err result) {
+    struct board_count_op *op = n->op;
+    op->result = result;
+    mem_free(n);
+    op->done(op);
+}
+
+static void on_counted_last(struct call *c, enum err result, const redisReply *reply) {
+    (void)reply;
+    struct portion *p = CONTAINER_OF(c, struct portion, call);
+    struct counting *n = p->counting;
+    mem_free(p);
+    counted(n, result);
+}
+
+/* All the others have counted: the mark of all moves. */
+static void count_last(struct counting *n) {
+    struct portion *p = mem_new(sizeof *p);
+    p->counting = n;
+    soldout_begin(&p->call, n->store, "soldout_count", n->op->now_ms);
+    call_add_u64(&p->call, n->op->epoch);
+    for (size_t i = 0; i < n->op->count; i++) add_sale(&p->call, &n->op->sales[i]);
+    send_call(&p->call, on_counted_last);
+}
+
+static void count_on(struct counting *n) {
+    if (n->under_way > 0) return;
+    if (n->failed == ERR_OK)
+        count_last(n);
+    else
+        counted(n, n->failed);
+}
+
+static void on_counted(struct call *c, enum err result, const redisReply *reply) {
+    (void)reply;
+    struct portion *p = CONTAINER_OF(c, struct portion, call);
+    struct counting *n = p->counting;
+    mem_free(p);
+    if (result != ERR_OK) n->failed = result;
+    n->under_way--;
+    count_on(n);
+}
+
+static struct portion *portion_find(struct counting *n, const struct period *period,
+                                    int64_t at_ms) {
+    for (struct list *at = n->portions.next; at != &n->portions; at = at->next) {
+        struct portion *p = CONTAINER_OF(at, struct portion, link);
+        if (p->period == period && p->span.begins_ms <= at_ms && at_ms < p->span.ends_ms) return p;
+    }
+    return NULL;
+}
+
+static struct portion *portion_new(struct counting *n, const struct period *period, int64_t at_ms) {
+    struct portion *p = mem_new(sizeof *p);
+    p->counting = n;
+    p->period = period;
+    p->span = period_span(period == NULL ? period_find(STR("daily")) : period, at_ms);
+    list_init(&p->link);
+    list_move_last(&n->portions, &p->link);
+    if (period == NULL) {
+        soldout_day_begin(&p->call, n->store, "soldout_day_add", &p->span, n->op->now_ms);
+    } else {
+        board_begin(&p->call, n->store, "board_count", period, &p->span, n->op->now_ms);
+        call_add_u64(&p->call, n->op->epoch);
+    }
+    return p;
+}
+
+static struct call *portion_for(struct counting *n, const struct period *period, int64_t at_ms) {
+    struct portion *p = portion_find(n, period, at_ms);
+    return p != NULL ? &p->call : &portion_new(n, period, at_ms)->call;
+}
+
+static void divide(struct counting *n, const struct sale *s) {
+    if (s->kind == SALE_SOLD_OUT) {
+        struct call *day = portion_for(n, NULL, s->at_ms);
+        call_add_i64(day, s->event_key);
+        call_add_i64(day, s->at_ms);
+        return;
+    }
+    for (size_t i = 0; i < period_count; i++) add_sale(portion_for(n, &periods[i], s->taken_ms), s);
+}
+
+static void redis_count(struct boards *boards, struct board_count_op *op) {
+    struct counting *n = mem_new(sizeof *n);
+    *n = (struct counting){.store = store_of(boards), .op = op, .under_way = 1};
+    list_init(&n->portions);
+    for (size_t i = 0; i < op->count; i++) divide(n, &op->sales[i]);
+    while (!list_empty(&n->portions)) {
+        struct portion *p = CONTAINER_OF(n->portions.next, struct portion, link);
+        list_remove(&p->link);
+        n->under_way++;
+        send_call(&p->call, on_counted);
+    }
+    n->under_way--; /* all are sent */
+    count_on(n);
+}
+
+/* ---- a board ---- */
+
+struct top_look {
+    struct call call;
+    struct redis_store *store;
+    struct board_top_op *op;
+    struct span span;
+    /* Of a day: who was sold out on it, as far as they have been looked at; in the end those that
+     * are shown. */
+    int64_t *keys;
+    size_t key_count;
+    size_t looked_at;
+    struct selling *out;
+    size_t out_count;
+};
+
+static void top_done(struct top_look *l, enum err result) {
+    struct board_top_op *op = l->op;
+    op->result = result;
+    mem_free(l->keys);
+    mem_free(l->out);
+    mem_free(l);
+    op->done(op);
+}
+
+static void on_soldout(struct call *c, enum err result, const redisReply *reply) {
+    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+    l->op->count = read_soldout(reply, l->op->rows, l->op->max);
+    top_done(l, result);
+}
+
+static void on_popular(struct call *c, enum err result, const redisReply *reply) {
+    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+    l->op->count = read_popular(reply_at(reply, 0), l->op->rows, l->op->max);
+    top_done(l, result);
+}
+
+/* ---- a day: who was sold out, then what sold besides ---- */
+
+static int by_speed(const void *a, const void *b) {
+    const struct selling *x = a;
+    const struct selling *y = b;
+    int64_t x_ms = x->sold_out_ms - x->opened_ms;
+    int64_t y_ms = y->sold_out_ms - y->opened_ms;
+    if (x_ms < 0) x_ms = 0;
+    if (y_ms < 0) y_ms = 0;
+    if (x_ms != y_ms) return x_ms < y_ms ? -1 : 1;
+    return x->sold_out_ms < y->sold_out_ms ? -1 : x->sold_out_ms > y->sold_out_ms;
+}
+
+static void on_day_popular(struct call *c, enum err result, const redisReply *reply) {
+    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+    struct board_top_op *op = l->op;
+    struct board_row others[TOP_MAX];
+    const redisReply *tallies = reply_at(reply, 1);
+    for (size_t i = 0; i < l->out_count; i++) {
+        struct tally t = tally_of(l->out[i].event_key, reply_str(reply_at(tallies, i)));
+        op->rows[i] = board_row_of_day(i + 1, &l->out[i], &t);
+    }
+    size_t other_count = read_popular(reply_at(reply, 0), others, TOP_MAX);
+    op->count = board_rows_append(op->rows, l->out_count, op->max, others, other_count);
+    top_done(l, result);
+}
+
+static void look_at_popular(struct top_look *l) {
+    qsort(l->out, l->out_count, sizeof *l->out, by_speed);
+    if (l->out_count > l->op->max) l->out_count = l->op->max;
+    board_begin(&l->call, l->store, "board_top", period_find(STR("daily")), &l->span,
+                l->op->now_ms);
+    call_add_i64(&l->call, TOP_MAX);
+    for (size_t i = 0; i < l->out_count; i++) call_add_i64(&l->call, l->out[i].event_key);
+    send_call(&l->call, on_day_popular);
+}
+
+static void look_at_rows(struct top_look *l);
+
+/* One that was sold out since then, or is not any more, is not of this day. */
+static void on_rows(struct call *c, enum err result, const redisReply *reply) {
+    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+    if (result != ERR_OK) {
+        top_done(l, result);
+        return;
+    }
+    const redisReply *row;
+    for (size_t i = 0; (row = reply_at(reply, i)) != NULL && l->looked_at < l->key_count; i++) {
+        struct selling s = selling_of(l->keys[l->looked_at++], reply_str(row));
+        if (selling_is_sold_out(&s) && s.sold_out_ms >= l->span.begins_ms &&
+            s.sold_out_ms < l->span.ends_ms)
+            l->out[l->out_count++] = s;
+    }
+    look_at_rows(l);
+}
+
+static void look_at_rows(struct top_look *l) {
+    if (l->looked_at == l->key_count) {
+        look_at_popular(l);
+        return;
+    }
+    soldout_begin(&l->call, l->store, "soldout_rows", l->op->now_ms);
+    for (size_t i = l->looked_at; i < l->key_count && i < l->looked_at + ROWS_MAX; i++)
+        call_add_i64(&l->call, l->keys[i]);
+    send_call(&l->call, on_rows);
+}
+
+static void on_day(struct call *c, enum err result, const redisReply *reply) {
+    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+    if (result != ERR_OK) {
+        top_done(l, result);
+        return;
+    }
+    l->keys = mem_new((reply->elements + 1) * sizeof *l->keys);
+    l->out = mem_new((reply->elements + 1) * sizeof *l->out);
+    while (l->key_count < reply->elements) {
+        l->keys[l->key_count] = reply_i64(reply_at(reply, l->key_count));
+        l->key_count++;
+    }
+    look_at_rows(l);
+}
+
+static void redis_top(struct boards *boards, struct board_top_op *op) {
+    assert(op->max <= TOP_MAX);
+    struct top_look *l = mem_new(sizeof *l);
+    l->store = store_of(boards);
+    l->op = op;
+    op->count = 0;
+    if (op->board.period != NULL) l->span = period_span(op->board.period, op->board.at_ms);
+    if (op->board.kind == BOARD_POPULAR) {
+        board_begin(&l->call, l->store, "board_top", op->board.period, &l->span, op->now_ms);
+        call_add_u64(&l->call, op->max);
+        send_call(&l->call, on_popular);
+    } else if (op->board.period == NULL) {
+        soldout_begin(&l->call, l->store, "soldout_top", op->now_ms);
+        call_add_u64(&l->call, op->max);
+        send_call(&l->call, on_soldout);
+    } else {
+        soldout_day_begin(&l->call, l->store, "soldout_day", &l->span, op->now_ms);
+        send_call(&l->call, on_day);
+    }
+}
+
+/* ---- one event ---- */
+
+struct find_look {
+    struct call call;
+    struct board_find_op *op;
+};
+
+static void on_found(struct call *c, enum err result, const redisReply *reply) {
+    struct find_look *l = CONTAINER_OF(c, struct find_look, call);
+    struct board_find_op *op = l->op;
+    size_t rank = (size_t)reply_u64(reply_at(reply, 0));
+    int64_t event_key = rank > 0 ? op->event_key : 0;
+    struct tally t = tally_of(event_key, reply_str(reply_at(reply, 1)));
+    struct selling s = selling_of(event_key, reply_str(reply_at(reply, 1)));
+    op->row = op->board.kind == BOARD_POPULAR ? board_row_of_tally(rank, &t)
+                                              : board_row_of_selling(rank, &s);
+    op->mark = mark_of(reply_at(reply, 2));
+    op->result = result;
+    mem_free(l);
+    op->done(op);
+}
+
+static void redis_find(struct boards *boards, struct board_find_op *op) {
+    struct redis_store *s = store_of(boards);
+    struct find_look *l = mem_new(sizeof *l);
+    l->op = op;
+    if (op->board.kind == BOARD_POPULAR) {
+        struct span span = period_span(op->board.period, op->board.at_ms);
+        board_begin(&l->call, s, "board_find", op->board.period, &span, op->now_ms);
+    } else {
+        soldout_begin(&l->call, s, "soldout_find", op->now_ms);
+    }
+    call_add_i64(&l->call, op->event_key);
+    send_call(&l->call, on_found);
+}
+
+const struct boards_ops redis_boards_ops = {
+    .begin = redis_begin,
+    .count = redis_count,
+    .know = redis_know,
+    .top = redis_top,
+    .find = redis_find,
+    .restore_event = boards_gather_event,
+    .restore = boards_gather,
+    .restored = boards_gathered,
+};

@@ -1,0 +1,379 @@
+-- Boards: the law of core/board.h and core/soldout.h once more. NAME is "daily:20261225",
+-- "weekly:2026-W52", "monthly:202612" and so on; KEY is an event's number in the ledger.
+--
+--   popularity:ranking:{NAME}   ZSET  TIE:KEY, by reservations
+--   performance:{NAME}:info     HASH  epoch, mark; KEY → "reservations seats since"
+--
+--   ranking:{soldout}           ZSET  TIE:KEY, by how fast it sells
+--   performance:{soldout}:info  HASH  epoch, mark; turn, who counts ("until node"); step, the last
+--                                     of the pace; KEY → what selling_text writes
+--   performance:{soldout}:pace  HASH  KEY → "step=seats step=seats …", seats that it sold by step
+--   performance:{soldout}:paced ZSET  KEY, by the first of these steps
+--   ranking:{soldout:DAY}       ZSET  KEY, by when it was sold out; perhaps it no longer is
+--
+-- TIE counts down from when the event came to have its score, so the first of equal ones is the last
+-- in Redis' order, and the first in its reverse.
+--
+-- A mark is "transaction id": all sales up to it are counted on this board. That of {soldout} is the
+-- last to move, so whatever is behind it is told again to all of them.
+--
+-- Boards have an epoch, and what an older life has left is no board. One of a period that is not
+-- there is empty; without {soldout} something was lost.
+
+local PACE_STEP_MS = 10000
+local PACE_STEPS = 30
+local SHARES = 1000
+local SOLD_OUT_SCORE = 2 ^ 52
+local TIE_MAX = 9999999999999
+local TURN_MS = 2000
+
+local function ranked(since, key)
+  return string.format('%013.0f:%s', TIE_MAX - since, key)
+end
+
+local function ranked_key(member)
+  return member:match(':(.*)$')
+end
+
+-- ---- lives and marks ----
+
+-- Why nothing may be done with the board in that life, or nil. The second of its keys is the info.
+local function board_refused(keys, epoch)
+  local has = redis.call('HGET', keys[2], 'epoch')
+  if has == epoch then return nil end
+  if has and tonumber(has) > tonumber(epoch) then
+    return redis.error_reply('EPOCH the store is in another life')
+  end
+  redis.call('DEL', unpack(keys))
+  return nil
+end
+
+local function soldout_refused(keys, epoch)
+  local no = board_refused(keys, epoch)
+  if no or redis.call('EXISTS', keys[2]) == 1 then return no end
+  return redis.error_reply('NOEVENT the store has no boards')
+end
+
+-- Who counts has learnt in which life: what was true there is nothing in another one.
+local function other_life(epoch, begun)
+  if epoch == begun then return nil end
+  return redis.error_reply('EPOCH this was begun in another life')
+end
+
+local function mark_of(keys)
+  return redis.call('HGET', keys[2], 'mark') or '0 0'
+end
+
+-- What a call tells beyond the board's mark, by event; the mark moves there. Six arguments for each
+-- sale: the mark's two, the event, 1 (taken), -1 (given back) or 0 (sold out), the seats, and when it
+-- was taken, or sold out. Steps of the pace are not later than the last.
+local function sums_of(keys, args, first, last_step)
+  local transaction, id = mark_of(keys):match('^(%d+) (%d+)$')
+  transaction, id = tonumber(transaction), tonumber(id)
+  local sums, mark = {}, nil
+  for i = first, #args, 6 do
+    local t, n = tonumber(args[i]), tonumber(args[i + 1])
+    if t > transaction or (t == transaction and n > id) then
+      transaction, id, mark = t, n, args[i] .. ' ' .. args[i + 1]
+      local key, sign, at = args[i + 2], tonumber(args[i + 3]), tonumber(args[i + 5])
+      local sum = sums[key] or { reservations = 0, seats = 0, since = 0, sold_out = 0, steps = {} }
+      local seats = sign * tonumber(args[i + 4])
+      sum.reservations = sum.reservations + sign
+      sum.seats = sum.seats + seats
+      if sign > 0 then sum.since = math.max(sum.since, at) end
+      if sign == 0 then sum.sold_out = math.max(sum.sold_out, at) end
+      local step = math.min(math.floor(at / PACE_STEP_MS), last_step or 0)
+      sum.steps[step] = (sum.steps[step] or 0) + seats
+      sums[key] = sum
+    end
+  end
+  if mark then redis.call('HSET', keys[2], 'mark', mark) end
+  return sums
+end
+
+-- ---- the board of a period ----
+
+local function tally_of(keys, key)
+  local reservations, seats, since =
+    (redis.call('HGET', keys[2], key) or '0 0 0'):match('^(-?%d+) (-?%d+) (%d+)$')
+  return { reservations = tonumber(reservations), seats = tonumber(seats), since = tonumber(since) }
+end
+
+local function tally_text(t)
+  return text(t.reservations) .. ' ' .. text(t.seats) .. ' ' .. text(t.since)
+end
+
+local function tally_add(keys, key, sum)
+  local t = tally_of(keys, key)
+  if t.reservations > 0 then redis.call('ZREM', keys[1], ranked(t.since, key)) end
+  t.reservations = t.reservations + sum.reservations
+  t.seats = t.seats + sum.seats
+  t.since = math.max(t.since, sum.since)
+  if t.reservations > 0 then redis.call('ZADD', keys[1], t.reservations, ranked(t.since, key)) end
+  redis.call('HSET', keys[2], key, tally_text(t))
+end
+
+-- All of its keys go by themselves.
+local function board_keep(keys, gone, now)
+  for _, key in ipairs(keys) do redis.call('PEXPIRE', key, gone - now) end
+end
+
+-- Arguments behind the epoch of all functions of one board: the time, and when it is over.
+
+-- And then the epoch in which this was begun, and sales. Keys: those of the board.
+register('board_count', function(keys, args)
+  local no = other_life(args[1], args[4]) or board_refused(keys, args[1])
+  if no then return no end
+  local now, gone = milliseconds(args[2]), tonumber(args[3])
+  if gone <= now then return 0 end
+  redis.call('HSET', keys[2], 'epoch', args[1])
+  for key, sum in pairs(sums_of(keys, args, 5)) do tally_add(keys, key, sum) end
+  board_keep(keys, gone, now)
+  return 1
+end)
+
+-- And then the mark, and for each event: its key, reservations, seats, since.
+register('board_restore', function(keys, args)
+  local no = board_refused(keys, args[1])
+  if no then return no end
+  local now, gone = milliseconds(args[2]), tonumber(args[3])
+  if gone <= now then return 0 end
+  redis.call('HSET', keys[2], 'epoch', args[1], 'mark', args[4])
+  for i = 5, #args, 4 do
+    tally_add(keys, args[i], {
+      reservations = tonumber(args[i + 1]),
+      seats = tonumber(args[i + 2]),
+      since = tonumber(args[i + 3]),
+    })
+  end
+  board_keep(keys, gone, now)
+  return 1
+end)
+
+-- And then how many, and events. Returns of the first so many, each: its key, and its tally as text;
+-- and the tallies of the events.
+register('board_top', function(keys, args)
+  local no = board_refused(keys, args[1])
+  if no then return no end
+  local top, asked = {}, {}
+  if tonumber(args[3]) > milliseconds(args[2]) then
+    for _, member in ipairs(redis.call('ZREVRANGE', keys[1], 0, tonumber(args[4]) - 1)) do
+      local key = ranked_key(member)
+      top[#top + 1] = key
+      top[#top + 1] = tally_text(tally_of(keys, key))
+    end
+    for i = 5, #args do asked[#asked + 1] = tally_text(tally_of(keys, args[i])) end
+  end
+  return { top, asked }
+end)
+
+-- And then an event. Returns its rank (0: none), its tally as text, and the mark.
+register('board_find', function(keys, args)
+  local no = board_refused(keys, args[1])
+  if no then return no end
+  if tonumber(args[3]) <= milliseconds(args[2]) then return { 0, '0 0 0', '0 0' } end
+  local t = tally_of(keys, args[4])
+  local rank = redis.call('ZREVRANK', keys[1], ranked(t.since, args[4]))
+  return { rank and rank + 1 or 0, rank and tally_text(t) or '0 0 0', mark_of(keys) }
+end)
+
+-- ---- what sells fastest ----
+
+-- An event: whether it is known what there is to sell (1 or 0), capacity, opened, reservations,
+-- seats, since, sold_out, pace.
+local SELLING = { 'known', 'capacity', 'opened', 'reservations', 'seats', 'since', 'sold_out', 'pace' }
+local NOTHING = '0 0 0 0 0 0 0 0'
+
+local function selling_of(keys, key)
+  local s, i = {}, 0
+  for number in (redis.call('HGET', keys[2], key) or NOTHING):gmatch('%S+') do
+    i = i + 1
+    s[SELLING[i]] = tonumber(number)
+  end
+  return s
+end
+
+local function selling_text(s)
+  local numbers = {}
+  for i, name in ipairs(SELLING) do numbers[i] = text(s[name]) end
+  return table.concat(numbers, ' ')
+end
+
+-- Its member, and its score; nil: it is not shown.
+local function place_of(s, key)
+  if s.known == 0 or s.reservations <= 0 then return nil end
+  if s.sold_out ~= 0 and s.capacity > 0 and s.seats >= s.capacity then
+    return ranked(s.sold_out, key), SOLD_OUT_SCORE - math.max(s.sold_out - s.opened, 0)
+  end
+  local share = s.capacity > 0 and s.seats * SHARES / s.capacity or 0
+  share = share >= 0 and math.floor(share) or math.ceil(share)
+  return ranked(s.since, key), s.pace * (SHARES + 1) + share
+end
+
+-- `change` gets the event as it is, and leaves it as it shall be.
+local function selling_change(keys, key, change)
+  local s = selling_of(keys, key)
+  local before = place_of(s, key)
+  change(s)
+  local after, score = place_of(s, key)
+  if before and before ~= after then redis.call('ZREM', keys[1], before) end
+  if after then redis.call('ZADD', keys[1], text(score), after) end
+  redis.call('HSET', keys[2], key, selling_text(s))
+end
+
+local function steps_of(keys, key)
+  local steps = {}
+  for step, seats in (redis.call('HGET', keys[3], key) or ''):gmatch('(%d+)=(-?%d+)') do
+    steps[tonumber(step)] = tonumber(seats)
+  end
+  return steps
+end
+
+-- Those behind `last` are no longer counted. Returns the seats of all that are.
+local function steps_put(keys, key, steps, last)
+  local packed, first, pace = {}, nil, 0
+  for step, seats in pairs(steps) do
+    if step > last - PACE_STEPS and seats ~= 0 then
+      packed[#packed + 1] = text(step) .. '=' .. text(seats)
+      first = math.min(first or step, step)
+      pace = pace + seats
+    end
+  end
+  if first then
+    redis.call('HSET', keys[3], key, table.concat(packed, ' '))
+    redis.call('ZADD', keys[4], first, key)
+  else
+    redis.call('HDEL', keys[3], key)
+    redis.call('ZREM', keys[4], key)
+  end
+  return pace
+end
+
+-- Time has passed. Returns the last step.
+local function pace_turn(keys, now)
+  local before = tonumber(redis.call('HGET', keys[2], 'step') or 0)
+  local last = math.floor(now / PACE_STEP_MS)
+  if last <= before then return before end
+  redis.call('HSET', keys[2], 'step', last)
+  for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys[4], '-inf', last - PACE_STEPS)) do
+    local pace = steps_put(keys, key, steps_of(keys, key), last)
+    selling_change(keys, key, function(s) s.pace = pace end)
+  end
+  return last
+end
+
+-- All functions of {soldout} have its four keys, and behind the epoch the time.
+
+-- And then the node. Returns whether it is the one that counts, for a while, and the mark.
+register('soldout_begin', function(keys, args)
+  local no = soldout_refused(keys, args[1])
+  if no then return no end
+  local now = milliseconds(args[2])
+  local ends, who = (redis.call('HGET', keys[2], 'turn') or '0 '):match('^(%d+) (.*)$')
+  if who ~= args[3] and tonumber(ends) > now then return { 0, mark_of(keys) } end
+  redis.call('HSET', keys[2], 'turn', text(now + TURN_MS) .. ' ' .. args[3])
+  return { 1, mark_of(keys) }
+end)
+
+-- And then the epoch in which this was begun, and for each event: its key, capacity, opened.
+register('soldout_know', function(keys, args)
+  local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
+  if no then return no end
+  for i = 4, #args, 3 do
+    selling_change(keys, args[i], function(s)
+      s.known, s.capacity, s.opened = 1, tonumber(args[i + 1]), tonumber(args[i + 2])
+    end)
+  end
+  return 1
+end)
+
+-- And then the epoch in which this was begun, and sales.
+register('soldout_count', function(keys, args)
+  local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
+  if no then return no end
+  local last = pace_turn(keys, milliseconds(args[2]))
+  for key, sum in pairs(sums_of(keys, args, 4, last)) do
+    local steps = steps_of(keys, key)
+    for step, seats in pairs(sum.steps) do steps[step] = (steps[step] or 0) + seats end
+    local pace = steps_put(keys, key, steps, last)
+    selling_change(keys, key, function(s)
+      s.reservations = s.reservations + sum.reservations
+      s.seats = s.seats + sum.seats
+      s.since = math.max(s.since, sum.since)
+      s.sold_out = math.max(s.sold_out, sum.sold_out)
+      s.pace = pace
+    end)
+  end
+  return 1
+end)
+
+-- And then the mark, and for each event: its key, itself as text, and its steps as text.
+register('soldout_restore', function(keys, args)
+  local no = board_refused(keys, args[1])
+  if no then return no end
+  redis.call('HSET', keys[2], 'epoch', args[1], 'mark', args[3])
+  for i = 4, #args, 3 do
+    local key = args[i]
+    redis.call('HSET', keys[2], key, args[i + 1])
+    redis.call('HSET', keys[3], key, args[i + 2])
+    local pace = steps_put(keys, key, steps_of(keys, key), 0)
+    selling_change(keys, key, function(s) s.pace = pace end)
+  end
+  return 1
+end)
+
+local function soldout_look(keys, args)
+  local no = soldout_refused(keys, args[1])
+  if no then return no end
+  pace_turn(keys, milliseconds(args[2]))
+  return nil
+end
+
+-- And then how many. Returns of the first so many, each: its key, and itself as text.
+register('soldout_top', function(keys, args)
+  local no = soldout_look(keys, args)
+  if no then return no end
+  local top = {}
+  for _, member in ipairs(redis.call('ZREVRANGE', keys[1], 0, tonumber(args[3]) - 1)) do
+    local key = ranked_key(member)
+    top[#top + 1] = key
+    top[#top + 1] = selling_text(selling_of(keys, key))
+  end
+  return top
+end)
+
+-- And then an event. Returns its rank (0: none), itself as text, and the mark.
+register('soldout_find', function(keys, args)
+  local no = soldout_look(keys, args)
+  if no then return no end
+  local s = selling_of(keys, args[3])
+  local member = place_of(s, args[3])
+  local rank = member and redis.call('ZREVRANK', keys[1], member) + 1 or 0
+  return { rank, rank > 0 and selling_text(s) or NOTHING, mark_of(keys) }
+end)
+
+-- And then events. Returns each as text.
+register('soldout_rows', function(keys, args)
+  local no = soldout_look(keys, args)
+  if no then return no end
+  local rows = {}
+  for i = 3, #args do rows[#rows + 1] = selling_text(selling_of(keys, args[i])) end
+  return rows
+end)
+
+-- ---- who was sold out on a day ----
+
+-- Arguments: the time, when the day's board is over, and for each event: its key, and when.
+register('soldout_day_add', function(keys, args)
+  local now, gone = milliseconds(args[2]), tonumber(args[3])
+  if gone <= now then return 0 end
+  for i = 4, #args, 2 do redis.call('ZADD', keys[1], 'GT', args[i + 1], args[i]) end
+  board_keep(keys, gone, now)
+  return 1
+end)
+
+-- Arguments: the time, and when the day's board is over. Returns the events.
+register('soldout_day', function(keys, args)
+  if tonumber(args[3]) <= milliseconds(args[2]) then return {} end
+  return redis.call('ZRANGE', keys[1], 0, -1)
+end)

@@ -1,0 +1,274 @@
+/* One law, written twice: the same seeded random histories of sales in memory and in a real Redis,
+ * and every board compared, row by row. Times grow with every sale, for the order of what happened
+ * in one millisecond is nobody's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "hot/memory_boards.h"
+#include "redis_adapter.h"
+#define REPLAY "BOARDS_DIFFERENTIAL_SEED"
+#include "random_history.h"
+
+#define SEEDS 6
+#define STEPS 1500
+#define EVENTS 40
+#define BATCH_MOST 60
+#define SALES_MOST (STEPS * BATCH_MOST)
+#define DAY_MS INT64_C(86400000)
+#define T0 INT64_C(1798459000000) /* 2026-12-28, some minutes before noon */
+
+enum { MEMORY, REDIS, STORES };
+
+static struct boards *boards[STORES];
+static void *redis;
+static struct memory_boards *memory;
+static uint32_t epochs[STORES];
+static int64_t now_ms;
+
+/* All that was ever told, and of what was taken that which was not given back. */
+static struct sale told[SALES_MOST];
+static size_t told_count;
+static size_t live[SALES_MOST];
+static size_t live_count;
+static struct board_event events[EVENTS];
+
+/* ---- operations, each waited for ---- */
+
+#define DONE(op_type)                                                                              \
+    static void op_type##_done(struct op_type *op) {                                               \
+        op->done = NULL;                                                                           \
+    }
+DONE(board_begin_op)
+DONE(board_count_op)
+DONE(board_know_op)
+DONE(board_top_op)
+DONE(board_find_op)
+#undef DONE
+
+#define DO(function, store, op)                                                                    \
+    do {                                                                                           \
+        function(boards[store], &(op));                                                            \
+        while ((op).done != NULL) redis_turn(redis);                                               \
+        CHECK((op).result == ERR_OK);                                                              \
+    } while (0)
+
+static struct sale_mark begin(int store) {
+    struct board_begin_op op = {.now_ms = now_ms, .done = board_begin_op_done};
+    DO(boards_begin, store, op);
+    CHECK(op.is_ours);
+    epochs[store] = op.epoch;
+    return op.mark;
+}
+
+static void count(const struct sale *sales, size_t n) {
+    for (int s = 0; s < STORES; s++) {
+        struct board_count_op op = {.epoch = epochs[s],
+                                    .now_ms = now_ms,
+                                    .sales = sales,
+                                    .count = n,
+                                    .done = board_count_op_done};
+        DO(boards_count, s, op);
+    }
+}
+
+/* ---- comparing ---- */
+
+static void same_row(const struct board_row *a, const struct board_row *b) {
+    CHECK(a->rank == b->rank);
+    CHECK(a->is_sold_out == b->is_sold_out);
+    CHECK(a->selling.event_key == b->selling.event_key);
+    CHECK(a->selling.capacity == b->selling.capacity);
+    CHECK(a->selling.opened_ms == b->selling.opened_ms);
+    CHECK(a->selling.reservations == b->selling.reservations);
+    CHECK(a->selling.seats == b->selling.seats);
+    CHECK(a->selling.since_ms == b->selling.since_ms);
+    CHECK(a->selling.sold_out_ms == b->selling.sold_out_ms);
+    CHECK(a->selling.pace == b->selling.pace);
+}
+
+static void same_top(struct board_name board) {
+    static struct board_row rows[STORES][TOP_MAX];
+    size_t counts[STORES];
+    size_t max = one_in(2) ? TOP_MAX : (size_t)between(1, 20);
+    for (int s = 0; s < STORES; s++) {
+        struct board_top_op op = {.board = board,
+                                  .now_ms = now_ms,
+                                  .rows = rows[s],
+                                  .max = max,
+                                  .done = board_top_op_done};
+        DO(boards_top, s, op);
+        counts[s] = op.count;
+    }
+    CHECK(counts[MEMORY] == counts[REDIS]);
+    for (size_t i = 0; i < counts[MEMORY]; i++) same_row(&rows[MEMORY][i], &rows[REDIS][i]);
+}
+
+static void same_one(struct board_name board) {
+    struct board_row found[STORES];
+    int64_t key = between(1, EVENTS + 1);
+    for (int s = 0; s < STORES; s++) {
+        struct board_find_op op = {
+            .board = board, .event_key = key, .now_ms = now_ms, .done = board_find_op_done};
+        DO(boards_find, s, op);
+        found[s] = op.row;
+    }
+    same_row(&found[MEMORY], &found[REDIS]);
+}
+
+static void look(void) {
+    int64_t at_ms = now_ms - between(0, 40) * between(0, 2) * DAY_MS;
+    same_top((struct board_name){.kind = BOARD_SOLDOUT});
+    same_one((struct board_name){.kind = BOARD_SOLDOUT});
+    same_top((struct board_name){
+        .kind = BOARD_SOLDOUT, .period = &periods[0], .at_ms = now_ms - between(0, 2) * DAY_MS});
+    for (size_t i = 0; i < period_count; i++) {
+        struct board_name of = {.kind = BOARD_POPULAR, .period = &periods[i], .at_ms = at_ms};
+        same_top(of);
+        same_one(of);
+    }
+    struct sale_mark a = begin(MEMORY);
+    struct sale_mark b = begin(REDIS);
+    CHECK(a.transaction == b.transaction && a.id == b.id);
+}
+
+/* ---- the steps ---- */
+
+static void add(struct sale s) {
+    s.mark = (struct sale_mark){.transaction = told_count / 3, .id = (int64_t)told_count + 1};
+    told[told_count++] = s;
+}
+
+static void take(void) {
+    struct sale s = {.kind = SALE_TAKEN,
+                     .event_key = between(1, one_in(3) ? EVENTS : 5),
+                     .seats = between(1, 4),
+                     .at_ms = now_ms,
+                     .taken_ms = now_ms};
+    if (one_in(10)) s.taken_ms += between(0, 20000); /* clocks differ */
+    live[live_count++] = told_count;
+    add(s);
+}
+
+static void give_back(void) {
+    if (live_count == 0) return;
+    size_t which = (size_t)between(0, (int64_t)live_count - 1);
+    struct sale s = told[live[which]];
+    live[which] = live[--live_count];
+    s.kind = SALE_GIVEN_BACK;
+    s.at_ms = now_ms;
+    add(s);
+}
+
+static void sell_out(void) {
+    add((struct sale){.kind = SALE_SOLD_OUT, .event_key = between(1, EVENTS), .at_ms = now_ms});
+}
+
+/* A batch, of which some may have been told before. */
+static void tell(void) {
+    size_t from = told_count;
+    size_t again = (size_t)between(0, 20);
+    for (int64_t n = between(1, BATCH_MOST); n > 0 && told_count < SALES_MOST; n--) {
+        now_ms += between(1, 300);
+        int64_t dice = between(1, 10);
+        if (dice <= 6)
+            take();
+        else if (dice <= 9)
+            give_back();
+        else
+            sell_out();
+    }
+    if (!one_in(3)) from = again > from ? 0 : from - again;
+    if (told_count > from) count(told + from, told_count - from);
+}
+
+static void know(void) {
+    size_t which = (size_t)between(0, EVENTS - 1);
+    events[which] = (struct board_event){.event_key = (int64_t)which + 1,
+                                         .capacity = between(0, 30),
+                                         .opened_ms = now_ms - between(-1000, 5000000)};
+    for (int s = 0; s < STORES; s++) {
+        struct board_know_op op = {.epoch = epochs[s],
+                                   .now_ms = now_ms,
+                                   .events = &events[which],
+                                   .count = 1,
+                                   .done = board_know_op_done};
+        DO(boards_know, s, op);
+    }
+}
+
+/* The ledger tells what is live, and when each was sold out; both begin anew with it. */
+static void restart(void) {
+    memory_boards_free(memory);
+    memory = memory_boards_new();
+    boards[MEMORY] = memory_boards_port(memory);
+    redis_filling_begins(redis);
+    struct sale_mark mark = told_count == 0 ? (struct sale_mark){0} : told[told_count - 1].mark;
+    for (int s = 0; s < STORES; s++) {
+        for (size_t i = 0; i < EVENTS; i++)
+            if (events[i].event_key != 0) boards_restore_event(boards[s], &events[i]);
+        for (size_t i = 0; i < live_count; i++) boards_restore(boards[s], &told[live[i]], now_ms);
+        for (size_t i = 0; i < told_count; i++)
+            if (told[i].kind == SALE_SOLD_OUT) boards_restore(boards[s], &told[i], now_ms);
+        boards_restored(boards[s], &mark, now_ms);
+    }
+    redis_filling_ends(redis);
+    for (int s = 0; s < STORES; s++) begin(s);
+}
+
+static void pass_time(void) {
+    if (one_in(20))
+        now_ms += between(1, 10) * DAY_MS;
+    else if (one_in(4))
+        now_ms += between(0, 12) * 3600000;
+    else
+        now_ms += between(0, 120000);
+}
+
+static void one_step(void) {
+    int64_t dice = between(0, 99);
+    if (dice < 40)
+        tell();
+    else if (dice < 50)
+        know();
+    else if (dice < 65)
+        pass_time();
+    else if (dice < 66)
+        restart();
+    else
+        look();
+}
+
+static void run_history(uint64_t the_seed) {
+    seed = the_seed;
+    random_state = seed;
+    now_ms = T0 + between(0, 10) * DAY_MS;
+    told_count = live_count = 0;
+    memset(events, 0, sizeof events);
+    memory = memory_boards_new();
+    boards[MEMORY] = memory_boards_port(memory);
+    open_redis(&redis);
+    boards[REDIS] = redis_store_boards(redis);
+    restart();
+    for (step = 0; step < STEPS; step++) one_step();
+    close_redis(redis);
+    memory_boards_free(memory);
+}
+
+static void memory_and_redis_show_the_same_boards(void **state) {
+    (void)state;
+    clock_zone_set("UTC");
+    run_histories(SEEDS, run_history);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_and_redis_show_the_same_boards),
+    };
+    return cmocka_run_group_tests_name("boards: memory and Redis", tests, NULL, NULL);
+}

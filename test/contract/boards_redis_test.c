@@ -1,0 +1,174 @@
+/* The boards' contract, on Redis; and what the keys are, for those who look at them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "boards_suite.h"
+#include "redis_adapter.h"
+#include "redis_probe.h"
+
+static void fill_with_nothing(struct redis_store *store) {
+    redis_filling_begins(store);
+    boards_restored(redis_store_boards(store), &(struct sale_mark){0}, clock_wall_ms());
+    redis_filling_ends(store);
+}
+
+static struct boards *open_boards(void **fixture) {
+    open_redis(fixture);
+    fill_with_nothing(*fixture);
+    return redis_store_boards(*fixture);
+}
+
+/* ---- what an operator sees, and other nodes ---- */
+
+struct hall {
+    void *store;
+    struct boards *boards;
+    redisContext *probe;
+    uint32_t epoch;
+};
+
+#define NOW_MS INT64_C(1796731200000) /* 2026-12-08T12:00:00Z */
+#define SOLDOUT                                                                                    \
+    "ranking:{soldout} performance:{soldout}:info performance:{soldout}:pace"                      \
+    " performance:{soldout}:paced"
+
+static int set_up(void **state) {
+    static struct hall h;
+    clock_zone_set("UTC");
+    h.boards = open_boards(&h.store);
+    struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
+    h.probe = probe_connect(&address);
+    *state = &h;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct hall *h = *state;
+    probe_end(h->probe);
+    close_redis(h->store);
+    return 0;
+}
+
+static void on_begun(struct board_begin_op *op) {
+    op->done = NULL;
+}
+
+static struct board_begin_op begin(struct hall *h, int64_t now_ms) {
+    struct board_begin_op op = {.now_ms = now_ms, .done = on_begun};
+    boards_begin(h->boards, &op);
+    while (op.done != NULL) redis_turn(h->store);
+    h->epoch = op.epoch;
+    return op;
+}
+
+static void on_counted(struct board_count_op *op) {
+    op->done = NULL;
+}
+
+static enum err count_one(struct hall *h, int64_t id, int64_t now_ms) {
+    struct sale s = {.mark = {.transaction = 3, .id = id},
+                     .kind = SALE_TAKEN,
+                     .event_key = 42,
+                     .seats = 2,
+                     .at_ms = now_ms,
+                     .taken_ms = now_ms};
+    struct board_count_op op = {
+        .epoch = h->epoch, .now_ms = now_ms, .sales = &s, .count = 1, .done = on_counted};
+    boards_count(h->boards, &op);
+    while (op.done != NULL) redis_turn(h->store);
+    return op.result;
+}
+
+static void one_node_counts_until_it_is_silent(void **state) {
+    struct hall *h = *state;
+    assert_true(begin(h, NOW_MS).is_ours);
+#define BEGIN "FCALL " REDIS_LIBRARY "_soldout_begin 4 " SOLDOUT " %u %lld other"
+    const redisReply *r = probe_do(h->probe, BEGIN, h->epoch, (long long)NOW_MS + 1999);
+    assert_int_equal(r->element[0]->integer, 0);
+    r = probe_do(h->probe, BEGIN, h->epoch, (long long)NOW_MS + 2000);
+    assert_int_equal(r->element[0]->integer, 1);
+#undef BEGIN
+    assert_false(begin(h, NOW_MS + 2500).is_ours);
+    assert_true(begin(h, NOW_MS + 4000).is_ours);
+}
+
+static void keys_are_named_and_end_by_themselves(void **state) {
+    struct hall *h = *state;
+    begin(h, NOW_MS);
+    assert_int_equal(count_one(h, 1, NOW_MS), ERR_OK);
+    static const struct {
+        const char *name;
+        int64_t left_s; /* until the end of the period, and then as long as it is kept */
+    } boards[] = {
+        {"daily:20261208", 12 * 3600 + 86400},
+        {"weekly:2026-W50", (5 * 24 + 12) * 3600 + 604800},
+        {"monthly:202612", (23 * 24 + 12) * 3600 + 2592000},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        const char *name = boards[i].name;
+        const redisReply *r =
+            probe_do(h->probe, "ZRANGE popularity:ranking:{%s} 0 -1 WITHSCORES", name);
+        assert_int_equal(r->elements, 2);
+        assert_string_equal(r->element[0]->str, "8203268799999:42");
+        assert_string_equal(r->element[1]->str, "1");
+        r = probe_do(h->probe, "HGET performance:{%s}:info 42", name);
+        assert_string_equal(r->str, "1 2 1796731200000");
+        int64_t left_ms = boards[i].left_s * 1000;
+        int64_t order_ms = probe_number(h->probe, "PTTL popularity:ranking:{%s}", name);
+        int64_t info_ms = probe_number(h->probe, "PTTL performance:{%s}:info", name);
+        assert_true(order_ms <= left_ms && order_ms > left_ms - 60000);
+        assert_true(info_ms <= left_ms && info_ms > left_ms - 60000);
+    }
+    assert_int_equal(probe_number(h->probe, "TTL ranking:{soldout}"), -2); /* nobody knows 42 */
+    assert_int_equal(probe_number(h->probe, "TTL performance:{soldout}:info"), -1);
+}
+
+static void what_an_older_life_has_left_is_no_board(void **state) {
+    struct hall *h = *state;
+    begin(h, NOW_MS);
+    assert_int_equal(count_one(h, 1, NOW_MS), ERR_OK);
+    probe_do(h->probe, "HSET performance:{daily:20261208}:info epoch %u", h->epoch - 1);
+    assert_int_equal(count_one(h, 2, NOW_MS), ERR_OK);
+    const redisReply *r = probe_do(h->probe, "HGET performance:{daily:20261208}:info 42");
+    assert_string_equal(r->str, "1 2 1796731200000");
+    r = probe_do(h->probe, "HGET performance:{monthly:202612}:info 42");
+    assert_string_equal(r->str, "2 4 1796731200000");
+    probe_do(h->probe, "HSET performance:{daily:20261208}:info epoch %u", h->epoch + 1);
+    assert_int_equal(count_one(h, 3, NOW_MS), ERR_RECOVERING);
+    assert_int_equal(begin(h, NOW_MS).mark.id, 2);
+}
+
+static void a_board_that_is_lost_ends_the_life(void **state) {
+    struct hall *h = *state;
+    begin(h, NOW_MS);
+    probe_do(h->probe, "DEL performance:{soldout}:info");
+    assert_int_equal(begin(h, NOW_MS).result, ERR_RECOVERING);
+    struct hot_life life;
+    for (int i = 0; i < 1000; i++) {
+        uv_run(&redis_loop, UV_RUN_NOWAIT);
+        assert_int_equal(hot_look(redis_store_hot(h->store), &life), ERR_OK);
+        if (life.epoch == 0) break;
+    }
+    assert_int_equal(life.epoch, 0);
+}
+
+int main(void) {
+    static const struct boards_adapter redis = {.open = open_boards,
+                                                .close = close_redis,
+                                                .filling_begins = redis_filling_begins,
+                                                .filling_ends = redis_filling_ends,
+                                                .turn = redis_turn};
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(one_node_counts_until_it_is_silent),
+        TEST(keys_are_named_and_end_by_themselves),
+        TEST(what_an_older_life_has_left_is_no_board),
+        TEST(a_board_that_is_lost_ends_the_life),
+    };
+#undef TEST
+    return boards_suite_run(&redis) +
+           cmocka_run_group_tests_name("boards in Redis", tests, NULL, NULL);
+}
