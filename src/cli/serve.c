@@ -291,7 +291,9 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
     clock_zone_set(set->rankings_time_zone);
-    api->boards = api->events.boards = ranks(s) ? s->hot.boards : NULL;
+    api->boards = ranks(s) ? s->hot.boards : NULL;
+    /* A store that is shared is filled whole: other nodes may keep rankings. */
+    api->events.boards = ranks(s) || shares(s) ? s->hot.boards : NULL;
     s->rankings = (struct rankings){
         .ledger = api->events.ledger, .boards = s->hot.boards, .catalogue = api->events.catalogue};
     api->default_event = str_of(set->queue_default_event);
