@@ -3,10 +3,10 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "core/queue.h"
+#include "measured.h"
 #include "splitmix.h"
 
 #define ENTRIES 10000000
@@ -76,22 +76,6 @@ static double looks_ns(const struct queue *q, uint64_t *state) {
         assert(known && place.position > 0);
     }
     return (double)(clock_steady_ns() - from_ns) / LOOKS;
-}
-
-static size_t resident_bytes(void) {
-    unsigned long pages;
-    unsigned long resident;
-    FILE *f = fopen("/proc/self/statm", "r");
-    int got = f == NULL ? 0 : fscanf(f, "%lu %lu", &pages, &resident);
-    assert(got == 2);
-    fclose(f);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static void print_list(const char *name, const double *values, int count_of) {
-    printf(", \"%s\": [", name);
-    for (int i = 0; i < count_of; i++) printf("%s%.2f", i == 0 ? "" : ", ", values[i]);
-    printf("]");
 }
 
 int main(int argc, char **argv) {

@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "core/ranking.h"
+#include "measured.h"
 #include "splitmix.h"
 
 #define MEMBERS 100000
@@ -100,22 +100,6 @@ static void check(const struct ranking *r) {
         assert(all[i].score == scores[all[i].member / member_of(1)]);
         assert(ranking_rank(r, all[i].member) == i + 1);
     }
-}
-
-static size_t resident_bytes(void) {
-    unsigned long pages;
-    unsigned long resident;
-    FILE *f = fopen("/proc/self/statm", "r");
-    int got = f == NULL ? 0 : fscanf(f, "%lu %lu", &pages, &resident);
-    assert(got == 2);
-    fclose(f);
-    return resident * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static void print_list(const char *name, const double *values, int count_of) {
-    printf(", \"%s\": [", name);
-    for (int i = 0; i < count_of; i++) printf("%s%.2f", i == 0 ? "" : ", ", values[i]);
-    printf("]");
 }
 
 int main(int argc, char **argv) {

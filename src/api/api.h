@@ -54,6 +54,7 @@ struct api {
 };
 
 struct live;
+struct rankings_live;
 struct token_box;
 struct jwt_box;
 
@@ -61,10 +62,11 @@ struct jwt_box;
 struct api_worker {
     struct api *api;
     struct token_box *tokens;
-    struct jwt_box *passes;     /* signs admission passes */
-    struct jwt_box *assertions; /* verifies the shop's; NULL unless users.auth is signed */
-    struct live *live;          /* its streams; whoever made it frees it */
-    struct desk desk;           /* its reservations; likewise */
+    struct jwt_box *passes;              /* signs admission passes */
+    struct jwt_box *assertions;          /* verifies the shop's; NULL unless users.auth is signed */
+    struct live *live;                   /* its streams; whoever made it frees it */
+    struct rankings_live *rankings_live; /* likewise */
+    struct desk desk;                    /* its reservations; likewise */
 };
 
 /* `api` has its keys already. False when libcrypto can't do what is needed. */
@@ -97,6 +99,7 @@ api_handler admin_queue_drain, admin_queue_deactivate;                    /* adm
 api_handler events_list, events_get;                                      /* events.c */
 api_handler rankings_get_soldout, rankings_get_soldout_one;               /* rankings.c */
 api_handler rankings_get_popular, rankings_get_popular_one;               /* rankings.c */
+api_handler rankings_get_stream;                                          /* rankings_live.c */
 api_handler seats_get;                                                    /* seats.c */
 api_handler admin_event_put, admin_event_get, admin_event_patch;          /* admin.c */
 api_handler admin_event_delete, admin_section_patch, admin_audit;         /* admin.c */

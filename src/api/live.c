@@ -445,8 +445,7 @@ static bool knows_the_end(const struct exchange *x, uint64_t seq) {
     return status >= 0 && status != ENTRY_WAITING;
 }
 
-/* A different one for each, so that those who were cut together don't come back together. */
-static int64_t retry_ms(struct live *l) {
+int64_t live_retry_ms(struct live *l) {
     l->jitter = l->jitter * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return RETRY_MS_MIN + (int64_t)(l->jitter >> 33) % RETRY_MS_SPREAD;
 }
@@ -476,7 +475,7 @@ static void on_subscribed(struct room_looking *room, enum err result) {
     struct queue_answer answer = place_query_answer(q);
     bool waits = answer.place->status == ENTRY_WAITING;
     buf_clear(&l->text);
-    buf_addf(&l->text, "retry: %lld\n", (long long)retry_ms(l));
+    buf_addf(&l->text, "retry: %lld\n", (long long)live_retry_ms(l));
     add_event(w, &l->text, &answer);
     struct subscriber *s = subscriber_new(q);
     struct audience *a = audience_for(l, &q->event);

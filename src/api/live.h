@@ -24,4 +24,8 @@ void live_free(struct live *l);
  * on any worker. For struct waiting_room. */
 void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
 
+/* In how many milliseconds a client whose stream ends comes again: a different one for each, so
+ * that those who were cut together don't come back together. On the worker's thread. */
+int64_t live_retry_ms(struct live *l);
+
 #endif

@@ -1,11 +1,10 @@
 /* What sells fastest, and what is popular. Boards know events by their keys; what they are called
  * is the catalogue's. One that was deleted a moment ago is left out. */
-#include "api/api.h"
+#include "api/rankings.h"
+
 #include "base/clock.h"
 #include "base/json_out.h"
 #include "base/list.h"
-
-#define TOP_DEFAULT 10
 
 struct ranking_query {
     struct board_top_op top;
@@ -37,13 +36,13 @@ static bool read_date(struct exchange *x, int64_t *at_ms, bool *is_given) {
     return false;
 }
 
-/* NULL: the problem has been answered. */
-static const struct period *read_period(struct exchange *x, str word) {
+const struct period *ranking_period(struct exchange *x, str word) {
     const struct period *p = period_find(word);
     if (p != NULL) return p;
     struct buf known = {0};
+    buf_add(&known, STR("soldout"));
     for (size_t i = 0; i < period_count; i++) {
-        if (i > 0) buf_add(&known, STR(", "));
+        buf_add(&known, STR(", "));
         buf_add(&known, periods[i].word);
     }
     reply_problem(x, ERR_UNKNOWN_PERIOD, "There are: %s.", buf_cstr(&known));
@@ -117,23 +116,16 @@ static void add_board(struct json_out *j, const struct board_name *board) {
     json_out_time(j, STR("to"), span.ends_ms);
 }
 
-/* ---- a board ---- */
-
-static void on_top(struct board_top_op *top) {
-    struct ranking_query *q = CONTAINER_OF(top, struct ranking_query, top);
-    struct catalogue *catalogue = q->api->events.catalogue;
-    if (top->result != ERR_OK) {
-        reply_problem(q->x, top->result, "%s", "Try again in a moment.");
-        return;
-    }
+size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op *top) {
+    struct catalogue *catalogue = api->events.catalogue;
     struct json_out j;
-    json_out_init(&j, reply_start(q->x, 200));
+    json_out_init(&j, to);
     json_out_object(&j, STR(""));
     add_board(&j, &top->board);
     json_out_array(&j, STR("rankings"));
     catalogue_open(catalogue);
     for (size_t i = 0; i < top->count; i++) {
-        const struct board_row *row = &q->rows[i];
+        const struct board_row *row = &top->rows[i];
         const struct event *e = catalogue_find_key(catalogue, row->selling.event_key);
         if (e == NULL) continue;
         json_out_object(&j, STR(""));
@@ -142,9 +134,22 @@ static void on_top(struct board_top_op *top) {
     }
     catalogue_shut(catalogue);
     json_out_array_end(&j);
+    size_t board_len = to->len;
     json_out_time(&j, STR("serverTime"), top->now_ms);
     json_out_object_end(&j);
     json_out_done(&j);
+    return board_len;
+}
+
+/* ---- a board ---- */
+
+static void on_top(struct board_top_op *top) {
+    struct ranking_query *q = CONTAINER_OF(top, struct ranking_query, top);
+    if (top->result != ERR_OK) {
+        reply_problem(q->x, top->result, "%s", "Try again in a moment.");
+        return;
+    }
+    ranking_render(q->api, reply_start(q->x, 200), top);
     reply_send(q->x, STR("application/json"));
 }
 
@@ -172,7 +177,7 @@ void rankings_get_soldout(struct api *api, struct exchange *x, const str *captur
 void rankings_get_popular(struct api *api, struct exchange *x, const str *captures) {
     if (!are_kept(api, x)) return;
     struct board_name board = {
-        .kind = BOARD_POPULAR, .period = read_period(x, captures[0]), .at_ms = clock_wall_ms()};
+        .kind = BOARD_POPULAR, .period = ranking_period(x, captures[0]), .at_ms = clock_wall_ms()};
     bool has_date = false;
     if (board.period == NULL || !read_date(x, &board.at_ms, &has_date)) return;
     show_board(query_new(api, x), board);
@@ -242,7 +247,7 @@ void rankings_get_soldout_one(struct api *api, struct exchange *x, const str *ca
 void rankings_get_popular_one(struct api *api, struct exchange *x, const str *captures) {
     if (!are_kept(api, x)) return;
     struct board_name board = {
-        .kind = BOARD_POPULAR, .period = read_period(x, captures[0]), .at_ms = clock_wall_ms()};
+        .kind = BOARD_POPULAR, .period = ranking_period(x, captures[0]), .at_ms = clock_wall_ms()};
     bool has_date = false;
     if (board.period == NULL || !read_date(x, &board.at_ms, &has_date)) return;
     show_one(api, x, board, captures[1], captures[2]);

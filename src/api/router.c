@@ -33,6 +33,7 @@ static const struct route routes[] = {
     {HTTP_GET, false, "/events/{type}/{id}/sections/{section}/seats", seats_get},
     {HTTP_GET, false, "/rankings/soldout", rankings_get_soldout},
     {HTTP_GET, false, "/rankings/soldout/{type}/{id}", rankings_get_soldout_one},
+    {HTTP_GET, false, "/rankings/stream", rankings_get_stream},
     {HTTP_GET, false, "/rankings/{period}", rankings_get_popular},
     {HTTP_GET, false, "/rankings/{period}/{type}/{id}", rankings_get_popular_one},
     {HTTP_GET, false, "/concerts/ranking", rankings_get_soldout},

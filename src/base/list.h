@@ -40,4 +40,10 @@ static inline void list_move_last(struct list *l, struct list *link) {
     l->prev = link;
 }
 
+/* The same, but first. */
+static inline void list_move_first(struct list *l, struct list *link) {
+    list_remove(link);
+    list_move_last(l->next, link);
+}
+
 #endif

@@ -107,18 +107,22 @@ static void audit_boards(struct ledger *ledger, const struct settings *s,
                          const struct adapters *adapters, struct report *report) {
     struct board_audit a = {.recount.ledger = ledger};
     struct buf why = {0};
+    struct buf line = {0};
     if (recount_boards(&a, s, adapters, &why)) {
         on_finding(report, &(struct ledger_finding){.invariant = STR("boards_equal_a_recount"),
                                                     .checked = a.recount.checked,
                                                     .violations = a.recount.violations,
                                                     .examples = buf_str(&a.recount.examples)});
+        if (a.recount.uncounted > 0)
+            buf_addf(&line,
+                     "        %lld sales are still to be counted: a node does when it runs\n",
+                     (long long)a.recount.uncounted);
     } else {
-        struct buf line = {0};
         buf_addf(&line, "  %-5s boards in Redis were not looked at: %.*s\n", "-", (int)why.len,
                  why.bytes);
-        cli_print(&line);
-        buf_deinit(&line);
     }
+    cli_print(&line);
+    buf_deinit(&line);
     recount_clear(&a.recount);
     if (a.hot.close != NULL) a.hot.close(a.hot.own);
     buf_deinit(&why);

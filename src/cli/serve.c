@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "api/live.h"
+#include "api/rankings_live.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -114,6 +115,7 @@ static void on_drain(struct task *task) {
     if (ranks(sw->server) && sw->index == 0) rankings_stop(&sw->server->rankings);
     desk_drain(&sw->server->api.workers[sw->index].desk);
     live_close(sw->server->api.workers[sw->index].live);
+    rankings_live_close(sw->server->api.workers[sw->index].rankings_live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
 }
 
@@ -391,6 +393,7 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
         return false;
     }
     aw->live = live_new(&s->api, &sw->worker, index);
+    aw->rankings_live = rankings_live_new(&s->api, &sw->worker, index);
     aw->desk = (struct desk){.locks = s->hot.locks, .lease_ms = s->settings.lock_lease_ms};
     desk_init(&aw->desk, &sw->worker.loop);
     sw->net = net_worker_new(s->api.net, &sw->worker, aw);
@@ -513,6 +516,7 @@ static void run_until_stopped(struct server *s) {
     for (size_t i = 0; i < s->worker_count; i++) {
         net_worker_free(s->workers[i].net);
         admission_deinit(&s->workers[i].admission);
+        rankings_live_free(s->api.workers[i].rankings_live);
         live_free(s->api.workers[i].live);
         api_worker_deinit(&s->api.workers[i]);
     }

@@ -15,6 +15,7 @@
 struct sqlite_ledger_options {
     const char *path;
     bool read_only;            /* nothing is changed or submitted: load, ask and check only */
+    bool nobody_relays;        /* a fact need not wait for anybody before it may go */
     int64_t queue_max;         /* records that wait for the writer: 65,536 */
     int64_t batch_max;         /* records in one commit: 1,024 */
     int64_t asks_max;          /* questions that wait for a reader: 65,536 */

@@ -30,6 +30,7 @@ struct db {
     } cached[DB_STATEMENTS_MAX];
     /* Of the writer's own only: */
     int64_t last_fact_id;
+    bool nobody_relays; /* facts count as relayed when they are written */
     struct buyers *buyers;
     /* Of a reader's own: every fact up to this number has been relayed. */
     int64_t facts_through;

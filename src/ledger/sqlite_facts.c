@@ -59,6 +59,10 @@ int facts_read(struct db *db, struct ledger_facts_read *read) {
     return rc;
 }
 
+struct cell fact_relayed(const struct db *db, int64_t at_ms) {
+    return db->nobody_relays ? cell_i64(at_ms) : (struct cell){.kind = CELL_NULL};
+}
+
 int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed) {
     int rc = SQLITE_OK;
     relayed->record.result = ERR_OK;

@@ -145,6 +145,8 @@ int fact_add(struct db *db, const struct reservation *r, enum reservation_status
 int facts_read(struct db *db, struct ledger_facts_read *read);
 int sales_read(struct db *db, struct ledger_sales_read *read);
 int sales_load(struct db *db, const struct ledger_reader *reader);
+/* When a new fact counts as relayed: at once, or not yet. */
+struct cell fact_relayed(const struct db *db, int64_t at_ms);
 int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed);
 
 /* --- sqlite_idempotency.c --- */

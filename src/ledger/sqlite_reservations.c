@@ -112,8 +112,9 @@ int fact_add(struct db *db, const struct reservation *r, enum reservation_status
     int64_t id = ++db->last_fact_id;
     return db_run(db,
                   "INSERT INTO facts(kind, event_id, section_id, reservation_id, user_id,"
-                  " seat_count, at, id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                  " seat_count, at, id, relayed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
                   cell_str(reservation_status_words[kind]), cell_i64(r->event_key),
                   cell_i64(r->section_key), cell_uuid(&r->id), cell_text(r->user),
-                  cell_i64(r->seat_count), cell_i64(now_ms), cell_i64(id));
+                  cell_i64(r->seat_count), cell_i64(now_ms), cell_i64(id),
+                  fact_relayed(db, now_ms));
 }

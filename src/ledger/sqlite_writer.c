@@ -263,6 +263,7 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
     db_close(&w->db);
     if (failed != ERR_OK) return failed;
     if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
+    w->db.nobody_relays = o->nobody_relays;
     buyers_init(&w->buyers);
     failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
     if (failed == ERR_OK) failed = count_buyers(w, o->path, why);

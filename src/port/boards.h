@@ -6,7 +6,8 @@
  *  - A sale counts once on every board that it belongs to, whoever tells it and however often. What
  *    is given back is taken away where it was counted. A board is kept for a while when its period
  *    has ended (core/period.h); then it is gone, and nothing brings it back.
- *  - Of equal rows the one that has been so for longer is in front; of those of one millisecond, any.
+ *  - Of equal rows the one that has been so for longer is in front; of those of one millisecond,
+ *    any.
  *  - boards_begin says from where on sales are to be told, to one node at a time. Should two tell
  *    the same, it does no harm; what was not counted is to be told again (trap 37).
  *  - `done` is called on the caller's thread, once: before the function returns, or later. An

@@ -13,7 +13,7 @@
 #include "run/ticker.h"
 #include "service/catalogue.h"
 
-#define RANKINGS_BATCH_MAX 1024
+#define RANKINGS_BATCH_MAX 256
 #define RANKINGS_EVENTS_MAX 256
 
 struct rankings {

@@ -129,6 +129,7 @@ static void on_sale(void *to, const struct sale *s) {
     struct recount *r = to;
     struct recounted_event *e = map_get(&r->by_key, map_key(&s->event_key));
     if (s->kind == SALE_SOLD_OUT) return;
+    r->uncounted++;
     int64_t sign = s->kind == SALE_TAKEN ? 1 : -1;
     for (size_t i = 0; e != NULL && i < r->board_count; i++) {
         struct recounted_row *row = &e->rows[i];

@@ -19,6 +19,7 @@ struct recount {
     int64_t checked;
     int64_t violations;
     struct buf examples;
+    int64_t uncounted; /* sales that are still to be told to all boards */
 
     /* Below: its own. */
     struct recounted_board *of;

@@ -35,7 +35,8 @@ test('the document, the router and docs/api.md list the same paths', async () =>
 });
 
 test('admin paths, and only they, ask for the key in document and program', async () => {
-  const server = await start();
+  // Streams end, too, before long.
+  const server = await start({ args: ['--sse-max-seconds', '1', '--sse-heartbeat-seconds', '1'] });
   try {
     const document = await (await fetch(`${server.url}/openapi.json`)).json();
     for (const { key, admin } of routes()) {

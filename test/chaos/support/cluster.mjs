@@ -125,6 +125,7 @@ export class Cluster {
   // The nodes end with 0 and without a report, and the ledger agrees with itself, and the boards with
   // it.
   async stop() {
+    await until('the boards have counted all', async () => !run(['audit', ...this.storeFlags()]).stdout.includes('still to be counted'));
     await Promise.all(this.nodes.map((node) => node.stop()));
     const audit = run(['audit', ...this.storeFlags()]);
     assert.equal(audit.status, 0, audit.stdout + audit.stderr);

@@ -4,10 +4,13 @@ import net from 'node:net';
 import { until } from './server.mjs';
 
 export class Stream {
+  static open(room, token, options) {
+    return Stream.at(room.server, `/queue/${room.name}/subscribe/${token}`, options);
+  }
+
   // `lastEventId`: as a client that comes again sends it. `paused`: reads nothing, ever.
-  static async open(room, token, { lastEventId, paused = false, headers = {} } = {}) {
+  static async at({ port, host }, target, { lastEventId, paused = false, headers = {} } = {}) {
     const stream = new Stream();
-    const { port, host } = room.server;
     stream.socket = net.connect({ host, port });
     await new Promise((resolve, reject) => {
       stream.socket.once('connect', resolve);
@@ -17,7 +20,7 @@ export class Stream {
     stream.socket.on('close', () => (stream.closed = true));
     if (lastEventId !== undefined) headers = { ...headers, 'Last-Event-ID': lastEventId };
     const lines = Object.entries({ Host: 'test', Accept: 'text/event-stream', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
-    stream.socket.write(`GET /queue/${room.name}/subscribe/${token} HTTP/1.1\r\n${lines.join('')}\r\n`);
+    stream.socket.write(`GET ${target} HTTP/1.1\r\n${lines.join('')}\r\n`);
     if (paused) return stream;
     stream.socket.setEncoding('utf8').on('data', (text) => stream.#take(text));
     stream.socket.on('end', () => (stream.ended = true));
@@ -29,7 +32,7 @@ export class Stream {
   constructor() {
     this.status = null;
     this.headers = {};
-    this.events = []; // { type, id, data }, data parsed
+    this.events = []; // { type, id, data, atMs }, data parsed
     this.comments = [];
     this.retryMs = null;
     this.ended = false; // the server has closed its side, in order
@@ -64,7 +67,7 @@ export class Stream {
       else if (field === 'data') event.data = JSON.parse(value);
       else assert.fail(`no field of an event: ${JSON.stringify(line)}`);
     }
-    if (event.data !== undefined) this.events.push(event);
+    if (event.data !== undefined) this.events.push({ ...event, atMs: performance.now() });
   }
 
   get last() {

@@ -318,6 +318,12 @@ static void all_that_lives_is_told_as_of_one_moment(void **state) {
 
 /* ---- facts ---- */
 
+/* A session of somebody else's, beside the one that is tested. */
+static void open_beside(struct fixture *f, struct pg *out) {
+    struct buf why = {0};
+    assert_true(pg_open(out, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
+}
+
 /* Commits come in another order than numbers: one that has a lower number than what was relayed
  * already is told all the same. */
 static void a_fact_that_commits_late_is_told(void **state) {
@@ -327,9 +333,8 @@ static void a_fact_that_commits_late_is_told(void **state) {
     struct test_record read;
     struct test_record relayed;
     struct pg late;
-    struct buf why = {0};
     tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "CANCELLED");
-    assert_true(pg_open(&late, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
+    open_beside(f, &late);
     assert_true(pg_exec(&late, "BEGIN; DELETE FROM facts WHERE kind = 'HELD';"
                                "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
                                " SELECT 'HELD', 1, id, 1, 1 FROM reservations"));
@@ -363,10 +368,9 @@ static void a_sale_that_commits_late_keeps_back_those_behind_it(void **state) {
     struct test_record read = {0};
     struct sale sales[8];
     struct pg late;
-    struct buf why = {0};
     tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "HELD");
     assert_int_equal(read_sales(f, &read, sales), 1);
-    assert_true(pg_open(&late, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
+    open_beside(f, &late);
     assert_true(pg_exec(&late, "BEGIN; INSERT INTO facts(kind, event_id, reservation_id,"
                                " seat_count, at) SELECT 'CANCELLED', 1, id, 1, 9"
                                " FROM reservations"));
@@ -405,10 +409,9 @@ static void what_is_loaded_while_one_is_under_way_comes_once(void **state) {
     struct test_record read = {0};
     struct sale sales[8];
     struct pg late;
-    struct buf why = {0};
     int64_t seats = 0;
     tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "HELD");
-    assert_true(pg_open(&late, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
+    open_beside(f, &late);
     assert_true(pg_exec(&late, "BEGIN; SELECT pg_current_xact_id()"));
     tables_reservation(scratch_tables(&f->s), 2, stored, &stored->sections[0], 8, "CANCELLED");
     tables_reservation(scratch_tables(&f->s), 3, stored, &stored->sections[0], 9, "HELD");

@@ -318,13 +318,19 @@ static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
     desk_assert_sound(d);
 }
 
-static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
-    struct desk *d = *state;
-    static const char facts[] = "SELECT count(*) FROM facts WHERE kind = 'SOLD_OUT'";
+/* Each of its two sections has one seat. */
+static void make_small(struct desk *d) {
     struct event *small = test_event("1", 2);
     small->sections[0].capacity = 1;
     small->sections[1].capacity = 1;
     mem_free(harness_store(&d->h, d->l, small));
+    mem_free(small);
+}
+
+static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
+    struct desk *d = *state;
+    static const char facts[] = "SELECT count(*) FROM facts WHERE kind = 'SOLD_OUT'";
+    make_small(d);
     assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_int_equal(raw_number(&d->h, facts), 0);
     assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
@@ -341,7 +347,6 @@ static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE section_id = 1"
                                        " AND user_id = 'a' AND seat_count = 1 AND event_id = 1"),
                      3);
-    mem_free(small);
 }
 
 /* Traps 25 and 29, should the file itself be wrong: nothing of somebody else's is touched. */
@@ -445,6 +450,23 @@ static void a_live_row_that_cannot_be_counted_keeps_the_ledger_shut(void **state
     assert_room(d, "a", 1, 2);
 }
 
+/* Retention keeps what is still to be relayed. */
+static void where_nobody_relays_facts_wait_for_nobody(void **state) {
+    struct desk *d = *state;
+    make_small(d);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at IS NULL"), 1);
+    ledger_close(d->l);
+    d->l =
+        raw_ledger_open(&(struct sqlite_ledger_options){.path = d->h.path, .nobody_relays = true});
+    assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at IS NULL"), 1);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at = at"
+                                       " AND kind IN ('HELD','CANCELLED','SOLD_OUT')"),
+                     3);
+}
+
 int main(void) {
     sync_recorder_register();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -459,6 +481,7 @@ int main(void) {
         TEST(a_seat_whose_holder_is_no_id_is_not_told),
         TEST(a_live_row_that_cannot_be_counted_keeps_the_ledger_shut),
         TEST(a_spoilt_row_keeps_the_server_from_starting_on_it),
+        TEST(where_nobody_relays_facts_wait_for_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

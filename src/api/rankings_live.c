@@ -1,0 +1,209 @@
+#include "api/rankings_live.h"
+
+#include <assert.h>
+
+#include "api/live.h"
+#include "api/rankings.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "net/stream.h"
+#include "run/ticker.h"
+
+/* A board is looked at, and a stream told, this often at the most. */
+#define INTERVAL_MS 1000
+/* The events of one interval are spread over so many turns of the loop; a few go at once. */
+#define TURNS_PER_INTERVAL 20
+#define TURN_EVENTS_MIN 64
+
+struct watcher {
+    struct stream stream;
+    struct watch *watch;
+    struct list link;
+    uint64_t version; /* as last told; 0: never */
+    int64_t due_ms;   /* not told again before that; by the steady clock */
+};
+
+/* One board, and who watches it on one worker. */
+struct watch {
+    struct rankings_live *of;
+    const struct period *period; /* NULL: what sells fastest */
+    /* In order of version, and so of due_ms: whoever is told becomes the last. */
+    struct list watchers;
+    size_t count;
+    struct board_top_op top;
+    struct board_row rows[TOP_DEFAULT];
+    bool looking;
+    int64_t looked_ms; /* when that began; by the steady clock */
+    uint64_t version;  /* one more with each change */
+    struct buf text;   /* the event of it */
+    size_t board_len;  /* of the text without what only tells the time */
+};
+
+struct rankings_live {
+    struct api *api;
+    struct live *live;
+    struct ticker ticker;
+    struct buf text; /* of the event being written */
+    bool closed;
+    size_t watch_count;
+    struct watch watches[]; /* one for each of `periods`; then what sells fastest */
+};
+
+/* ---- telling them ---- */
+
+static void tell(struct watcher *w) {
+    struct rankings_live *r = w->watch->of;
+    str text = buf_str(&w->watch->text);
+    bool is_first = w->version == 0;
+    if (is_first) {
+        buf_clear(&r->text);
+        buf_addf(&r->text, "retry: %lld\n", (long long)live_retry_ms(r->live));
+        buf_add(&r->text, text);
+    }
+    w->version = w->watch->version;
+    count(COUNT_SSE_EVENTS, 1);
+    stream_send(&w->stream, is_first ? buf_str(&r->text) : text); /* it may be gone then */
+}
+
+/* Those who are behind are in front. Each turn takes a part of them, so that others get theirs in
+ * between. */
+static void tell_due(struct watch *w) {
+    int64_t now_ms = clock_steady_ms();
+    size_t left = TURN_EVENTS_MIN + w->count / (TURNS_PER_INTERVAL / 2);
+    while (left-- > 0 && !list_empty(&w->watchers)) {
+        struct watcher *first = CONTAINER_OF(w->watchers.next, struct watcher, link);
+        if (first->version == w->version || first->due_ms > now_ms) return;
+        first->due_ms = now_ms + INTERVAL_MS;
+        list_move_last(&w->watchers, &first->link);
+        tell(first);
+    }
+}
+
+/* Writes the event of what was seen. What only tells the time comes last in it. */
+static void write_event(struct watch *w) {
+    struct rankings_live *r = w->of;
+    buf_clear(&r->text);
+    buf_add(&r->text, STR("event: ranking\ndata: "));
+    size_t board_len = ranking_render(r->api, &r->text, &w->top);
+    buf_addf(&r->text, "\nid: %lld\n\n", (long long)w->top.now_ms);
+    if (!str_eq((str){r->text.bytes, board_len}, (str){w->text.bytes, w->board_len})) w->version++;
+    w->board_len = board_len;
+    struct buf before = w->text;
+    w->text = r->text;
+    r->text = before;
+}
+
+static void on_looked(struct board_top_op *top) {
+    struct watch *w = CONTAINER_OF(top, struct watch, top);
+    w->looking = false;
+    if (top->result != ERR_OK) return; /* later, then */
+    write_event(w);
+    tell_due(w);
+}
+
+/* The period in which it is now: when one ends, the next is shown. */
+static void look(struct watch *w) {
+    int64_t now_ms = clock_wall_ms();
+    w->looking = true;
+    w->looked_ms = clock_steady_ms();
+    w->top = (struct board_top_op){.board = {.kind = w->period ? BOARD_POPULAR : BOARD_SOLDOUT,
+                                             .period = w->period,
+                                             .at_ms = w->period ? now_ms : 0},
+                                   .now_ms = now_ms,
+                                   .rows = w->rows,
+                                   .max = TOP_DEFAULT,
+                                   .done = on_looked};
+    boards_top(w->of->api->boards, &w->top);
+}
+
+static void serve(struct watch *w) {
+    if (list_empty(&w->watchers) || w->looking) return;
+    if (clock_steady_ms() - w->looked_ms >= INTERVAL_MS)
+        look(w);
+    else if (w->top.result == ERR_OK)
+        tell_due(w);
+}
+
+static void on_tick(void *to) {
+    struct rankings_live *r = to;
+    size_t watchers = 0;
+    for (size_t i = 0; i < r->watch_count; i++) {
+        serve(&r->watches[i]);
+        watchers += r->watches[i].count;
+    }
+    if (watchers == 0) ticker_stop(&r->ticker);
+}
+
+/* ---- who is there ---- */
+
+static void on_stream_ended(struct stream *stream) {
+    struct watcher *w = CONTAINER_OF(stream, struct watcher, stream);
+    list_remove(&w->link);
+    w->watch->count--;
+    mem_free(w);
+}
+
+/* NULL: the problem has been answered. */
+static struct watch *read_watch(struct rankings_live *r, struct exchange *x) {
+    bool bad;
+    str word = query_value(x, STR("board"), &bad);
+    if (!bad && (word.at == NULL || str_eq(word, STR("soldout")))) return &r->watches[period_count];
+    const struct period *period = ranking_period(x, word);
+    return period == NULL ? NULL : &r->watches[period - periods];
+}
+
+/* The stream opens whether or not the store can be asked: a client that is refused does not come
+ * again by itself. */
+void rankings_get_stream(struct api *api, struct exchange *x, const str *captures) {
+    (void)api;
+    (void)captures;
+    struct api_worker *worker = exchange_context(x);
+    struct rankings_live *r = worker->rankings_live;
+    struct watch *watch = read_watch(r, x);
+    if (watch == NULL) return;
+    struct watcher *w = mem_new(sizeof *w);
+    w->stream.ended = on_stream_ended;
+    w->watch = watch;
+    list_init(&w->link);
+    list_move_first(&watch->watchers, &w->link);
+    watch->count++;
+    reply_stream(x, &w->stream); /* it may be gone then */
+    serve(watch);
+    if (watch->count > 0 && !ticker_runs(&r->ticker) && !r->closed)
+        ticker_start(&r->ticker, INTERVAL_MS / TURNS_PER_INTERVAL);
+}
+
+/* ---- life ---- */
+
+struct rankings_live *rankings_live_new(struct api *api, struct worker *w, size_t index) {
+    size_t watch_count = period_count + 1;
+    struct rankings_live *r = mem_new(sizeof *r + watch_count * sizeof *r->watches);
+    r->api = api;
+    r->live = api->workers[index].live;
+    r->watch_count = watch_count;
+    for (size_t i = 0; i < watch_count; i++) {
+        struct watch *watch = &r->watches[i];
+        watch->of = r;
+        watch->period = i < period_count ? &periods[i] : NULL;
+        watch->looked_ms = -INTERVAL_MS;
+        list_init(&watch->watchers);
+    }
+    ticker_init(&r->ticker, &w->loop, on_tick, r);
+    return r;
+}
+
+void rankings_live_close(struct rankings_live *r) {
+    r->closed = true;
+    ticker_close(&r->ticker);
+}
+
+void rankings_live_free(struct rankings_live *r) {
+    for (size_t i = 0; i < r->watch_count; i++) {
+        assert(list_empty(&r->watches[i].watchers) && !r->watches[i].looking);
+        buf_deinit(&r->watches[i].text);
+    }
+    buf_deinit(&r->text);
+    mem_free(r);
+}
