@@ -163,7 +163,7 @@ describe('a server without rankings', () => {
     const own = await start({ args: ['--rankings-enabled=false'] });
     const hall = await Hall.open(own, 'OFF/1', {}, { sections: [{ id: 'A', capacity: 2 }] });
     await hall.held(await hall.buyer('ann'), { quantity: 2 });
-    for (const path of ['/rankings/soldout', '/rankings/daily', '/rankings/hourly', '/rankings/soldout/OFF/1', '/rankings/daily/OFF/1', '/rankings/daily/NO/1', '/concerts/ranking?topN=0'])
+    for (const path of ['/rankings/soldout', '/rankings/daily', '/rankings/hourly', '/rankings/stream', '/rankings/soldout/OFF/1', '/rankings/daily/OFF/1', '/rankings/daily/NO/1', '/concerts/ranking?topN=0'])
       for (const node of own.nodes) assertProblemWith(await node.call('GET', path), 404, 'rankings_off', {});
     assert.equal(await own.metric('admitone_rankings_sales_total'), 0);
     audit(own, { args: ['--rankings-enabled=false'] });
