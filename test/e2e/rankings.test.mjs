@@ -126,6 +126,21 @@ describe('the fastest to sell', () => {
     assert.ok(rowOf(today, slow).soldOutAt !== null && rowOf(today, selling).soldOutAt === null);
   });
 
+  test('follow what there is to sell', async () => {
+    const hall = await Hall.open(server, 'MORE/1', {}, { sections: [{ id: 'A', capacity: 2 }] });
+    await hall.held(await hall.buyer('ann'), { quantity: 2 });
+    const becomes = (shareSold, isSoldOut) =>
+      until(`${shareSold} is sold, on every node`, async () => {
+        const rows = await Promise.all(nodes().map((node) => get('/rankings/soldout/MORE/1', node)));
+        return rows.every((row) => row.shareSold === shareSold && (row.soldOutAt !== null) === isSoldOut);
+      });
+    await becomes(1, true);
+    assert.equal((await server.admin('PATCH', '/admin/events/MORE/1', { sections: [{ id: 'A', capacity: 4 }] })).status, 200);
+    await becomes(0.5, false);
+    assert.equal((await server.admin('PATCH', '/admin/events/MORE/1', { sections: [{ id: 'A', capacity: 2 }] })).status, 200);
+    await becomes(1, true);
+  });
+
   test('are no longer sold out when a seat comes back (trap 39)', async () => {
     const hall = await Hall.open(server, 'AGAIN/1', {}, { sections: [{ id: 'A', capacity: 1 }] });
     const who = await hall.buyer('ann');
