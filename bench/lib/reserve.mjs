@@ -1,5 +1,5 @@
-// Seats for everybody: an event of a million seats in which all who ask are ACTIVE, loaded with
-// reservations of one seat by one strategy, nginx in turn.
+// Seats for everybody: an event of a million seats in which all who ask are ACTIVE, to be loaded
+// with reservations of one seat by one strategy; and that, with nginx in turn.
 
 import { writeFileSync } from 'node:fs'
 
@@ -18,6 +18,8 @@ const USERS = 10_000
 // A prime: those who ask one after the other are no neighbours in any order of names, as in life.
 const STEP = 1_009
 const SECTION = { id: 'A', name: 'Floor A', capacity: SEATS, price: 150_000 }
+// For who wants to sell more.
+const FURTHER_SECTION = { ...SECTION, id: 'B', name: 'Floor B' }
 
 const MODES = {
   slot: 'slot',
@@ -28,10 +30,10 @@ const MODES = {
   'distributed-lock': 'seat',
 }
 
-async function open(server, strategy) {
+async function open(server, strategy, sections) {
   await openRoom(server, {
     queue: { maxActive: 1_000_000, entryBatchSize: 100_000 },
-    sections: [{ ...SECTION, mode: MODES[strategy] }],
+    sections: sections.map((one) => ({ ...one, mode: MODES[strategy] })),
     holdSeconds: 86_400,
     maxPerUser: 1_000,
   })
@@ -70,24 +72,49 @@ function retriesNote(before, after, strategy) {
   return retries > 0 ? `${retries.toLocaleString('en-US')} times a request was tried again` : null
 }
 
+// A server that sells by one strategy. Gives back:
+//   server, load  of wrkAgainst; `load()` is asked anew for each run. It sells the seats of `section`,
+//                 A, or with twoSections also B; with `pauseMs` each connection pauses before each
+//                 request, for so long on average
+//   first         the answer to a reservation, as text
+//   finish()      stops it when it has written all, of which so many were `answered` in so many
+//                 `runs`; that must be in the ledger. Gives back { before, after, inLedger }: the
+//                 metrics, and the live reservations
+export async function startSelling(strategy, { flags = [], twoSections = false } = {}) {
+  const server = await startAdmitone(flags)
+  const sections = twoSections ? [SECTION, FURTHER_SECTION] : [SECTION]
+  const { file, token } = await open(server, strategy, sections)
+  const body = (section) => JSON.stringify({ ...ROOM_NAMES, section, quantity: 1, strategy })
+  const first = await reserveOnce(server, body(SECTION.id), token)
+  const before = await server.metrics()
+  return {
+    server,
+    first,
+    load: ({ section = SECTION.id, pauseMs } = {}) => ({
+      connections: CONNECTIONS,
+      script: 'reserve.lua',
+      scriptArgs: [PATH, body(section), file, ...(pauseMs === undefined ? [] : [String(pauseMs)])],
+    }),
+    finish: async ({ answered, runs }) => {
+      const after = await stopWhenWritten(server)
+      const inLedger = (await audited(server.data)).get('reservation has its seats')
+      check({ strategy, metrics: after, inLedger, answered: answered + 1, runs })
+      return { before, after, inLedger }
+    },
+  }
+}
+
 // The scenario for one strategy. Gives back { row, notes }, as inTurn does, and `isDisk`: whether
 // what was measured was durable.
 export async function measureReserve(strategy, given) {
-  const ours = await startAdmitone()
-  given.progress(`${strategy}: ${USERS} enter`)
-  const { file, token } = await open(ours, strategy)
-  const body = JSON.stringify({ ...ROOM_NAMES, section: SECTION.id, quantity: 1, strategy })
-  const nginx = await startNginx({ body: await reserveOnce(ours, body, token), contentType: 'application/json' })
-
-  const load = () => ({ connections: CONNECTIONS, script: 'reserve.lua', scriptArgs: [PATH, body, file] })
   const progress = (text) => given.progress(`${strategy}: ${text}`)
-  const before = await ours.metrics()
-  const { row, notes, answered, runs } = await inTurn({ nginx, ours, load, waits: true }, { ...given, progress })
+  progress(`${USERS} enter`)
+  const { server: ours, first, load, finish } = await startSelling(strategy)
+  const nginx = await startNginx({ body: first, contentType: 'application/json' })
+  const { row, notes, ...done } = await inTurn({ nginx, ours, load, waits: true }, { ...given, progress })
   await stop(nginx.process)
   progress('checking the ledger')
-  const after = await stopWhenWritten(ours)
-  const inLedger = (await audited(ours.data)).get('reservation has its seats')
-  check({ strategy, metrics: after, inLedger, answered: answered + 1, runs })
+  const { before, after, inLedger } = await finish(done)
 
   const { isDisk, note } = dataPlace(ours.data)
   return {

@@ -1,8 +1,8 @@
 /*
  * measured: what programs of bench/micro measure and print alike.
  */
-#ifndef ADMITONE_BENCH_MEASURED_H
-#define ADMITONE_BENCH_MEASURED_H
+#ifndef ADMITONE_BENCH_MICRO_MEASURED_H
+#define ADMITONE_BENCH_MICRO_MEASURED_H
 
 #include <assert.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
--- Posts one body for many users in turn. Arguments: the path, the body, a file with a token per line.
+-- Posts one body for many users in turn. Arguments: the path, the body, a file with a token per line;
+-- and, if each connection is to pause before a request, for how many milliseconds on average.
 
 local requests, sent
 
@@ -9,6 +10,11 @@ function init(args)
     requests[#requests + 1] = wrk.format("POST", args[1], headers, args[2])
   end
   sent = 0
+  -- wrk looks whether there is such a function.
+  if args[4] then
+    local most = 2 * tonumber(args[4])
+    function delay() return math.random(0, most) end
+  end
 end
 
 function request()

@@ -34,7 +34,7 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
-    struct boards *boards;
+    struct boards *boards; /* NULL: it keeps no rankings */
     struct keeper *keeper; /* NULL: the hot store is this process's own */
     struct api_worker *workers;
     size_t worker_count;

@@ -18,6 +18,12 @@ struct ranking_query {
 
 /* ---- reading ---- */
 
+bool rankings_are_kept(const struct api *api, struct exchange *x) {
+    if (api->boards != NULL) return true;
+    reply_problem(x, ERR_RANKINGS_OFF, "%s", "Its configuration says rankings.enabled = false.");
+    return false;
+}
+
 /* False: the problem has been answered. */
 static bool read_date(struct exchange *x, int64_t *at_ms, bool *is_given) {
     bool bad;
@@ -159,6 +165,7 @@ static void show_board(struct ranking_query *q, struct board_name board) {
 
 void rankings_get_soldout(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
+    if (!rankings_are_kept(api, x)) return;
     struct board_name board = {.kind = BOARD_SOLDOUT};
     bool has_date = false;
     if (!read_date(x, &board.at_ms, &has_date)) return;
@@ -167,6 +174,7 @@ void rankings_get_soldout(struct api *api, struct exchange *x, const str *captur
 }
 
 void rankings_get_popular(struct api *api, struct exchange *x, const str *captures) {
+    if (!rankings_are_kept(api, x)) return;
     struct board_name board = {
         .kind = BOARD_POPULAR, .period = ranking_period(x, captures[0]), .at_ms = clock_wall_ms()};
     bool has_date = false;
@@ -231,10 +239,12 @@ static void show_one(struct api *api, struct exchange *x, struct board_name boar
 }
 
 void rankings_get_soldout_one(struct api *api, struct exchange *x, const str *captures) {
+    if (!rankings_are_kept(api, x)) return;
     show_one(api, x, (struct board_name){.kind = BOARD_SOLDOUT}, captures[0], captures[1]);
 }
 
 void rankings_get_popular_one(struct api *api, struct exchange *x, const str *captures) {
+    if (!rankings_are_kept(api, x)) return;
     struct board_name board = {
         .kind = BOARD_POPULAR, .period = ranking_period(x, captures[0]), .at_ms = clock_wall_ms()};
     bool has_date = false;

@@ -9,6 +9,9 @@
 /* So many rows, where the request does not say how many. */
 #define TOP_DEFAULT 10
 
+/* False: the problem has been answered. */
+bool rankings_are_kept(const struct api *api, struct exchange *x);
+
 /* NULL: the problem has been answered. */
 const struct period *ranking_period(struct exchange *x, str word);
 

@@ -157,8 +157,8 @@ static struct watch *read_watch(struct rankings_live *r, struct exchange *x) {
 /* The stream opens whether or not the store can be asked: a client that is refused does not come
  * again by itself. */
 void rankings_get_stream(struct api *api, struct exchange *x, const str *captures) {
-    (void)api;
     (void)captures;
+    if (!rankings_are_kept(api, x)) return;
     struct api_worker *worker = exchange_context(x);
     struct rankings_live *r = worker->rankings_live;
     struct watch *watch = read_watch(r, x);

@@ -334,8 +334,8 @@ void config_help(const struct config_key *keys, struct buf *out) {
         buf_addf(&left, "--%s %s", flag, keys->argument);
         buf_addf(out, "  %-40s %s", buf_cstr(&left), keys->help);
         if (keys->words != NULL) buf_addf(out, " (one of: %s)", keys->words);
-        if (keys->otherwise[0] != '\0' && keys->kind != CONFIG_BOOL)
-            buf_addf(out, " [%s]", keys->otherwise);
+        bool is_off = keys->kind == CONFIG_BOOL && strcmp(keys->otherwise, "false") == 0;
+        if (keys->otherwise[0] != '\0' && !is_off) buf_addf(out, " [%s]", keys->otherwise);
         buf_add_char(out, '\n');
         buf_deinit(&left);
     }

@@ -35,6 +35,7 @@
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
     X(SEAT_NOT_FOUND, "seat_not_found", 404, "The section has no such seat")                       \
     X(RESERVATION_NOT_FOUND, "reservation_not_found", 404, "There is no such reservation")         \
+    X(RANKINGS_OFF, "rankings_off", 404, "The server keeps no rankings")                           \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "The path does not have this method")         \
     X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
     X(CONFLICT, "conflict", 409, "Somebody else was faster")                                       \

@@ -162,7 +162,8 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
         cli_complain(&why);
         goto done;
     }
-    if (settings_share(&settings)) audit_boards(ledger, &settings, adapters, &report);
+    if (settings_share(&settings) && settings.rankings_enabled)
+        audit_boards(ledger, &settings, adapters, &report);
     buf_clear(&text);
     buf_addf(&text, "\n%lld checks, %lld violations, %lld holds overdue\n",
              (long long)report.checks, (long long)report.violations, (long long)report.overdue);

@@ -92,6 +92,10 @@ static bool shares(const struct server *s) {
     return s->hot.hot != NULL;
 }
 
+static bool ranks(const struct server *s) {
+    return s->settings.rankings_enabled;
+}
+
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
     if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.own);
@@ -108,7 +112,7 @@ static void on_drain(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
     admission_stop(&sw->admission);
     if (shares(sw->server) && sw->index == 0) nodes_dismiss(&sw->server->nodes);
-    if (sw->index == 0) rankings_stop(&sw->server->rankings);
+    if (ranks(sw->server) && sw->index == 0) rankings_stop(&sw->server->rankings);
     desk_drain(&sw->server->api.workers[sw->index].desk);
     live_close(sw->server->api.workers[sw->index].live);
     rankings_live_close(sw->server->api.workers[sw->index].rankings_live);
@@ -137,7 +141,7 @@ static void on_settle_timer(uv_timer_t *timer) {
     struct server *s = timer->data;
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
     if (shares(s) && nodes_are_busy(&s->nodes)) return;
-    if (rankings_is_busy(&s->rankings)) return;
+    if (ranks(s) && rankings_is_busy(&s->rankings)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
@@ -289,7 +293,9 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
     clock_zone_set(set->rankings_time_zone);
-    api->boards = api->events.boards = s->hot.boards;
+    api->boards = ranks(s) ? s->hot.boards : NULL;
+    /* A store that is shared is filled whole: other nodes may keep rankings. */
+    api->events.boards = ranks(s) || shares(s) ? s->hot.boards : NULL;
     s->rankings = (struct rankings){
         .ledger = api->events.ledger, .boards = s->hot.boards, .catalogue = api->events.catalogue};
     api->default_event = str_of(set->queue_default_event);
@@ -399,7 +405,7 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
                                              .count = s->worker_count};
     admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
     if (shares(s) && index == 0) nodes_employ(&s->nodes, &sw->worker);
-    if (index == 0) rankings_init(&s->rankings, &sw->worker.loop);
+    if (ranks(s) && index == 0) rankings_init(&s->rankings, &sw->worker.loop);
     if (s->hot.attach != NULL) {
         sw->attach.run = on_attach;
         mailbox_post(&sw->worker.mailbox, &sw->attach);
@@ -519,7 +525,7 @@ static void run_until_stopped(struct server *s) {
     mailbox_deinit(&s->mailbox);
     net_free(s->api.net);
     ledger_close(s->api.events.ledger);
-    rankings_deinit(&s->rankings);
+    if (ranks(s)) rankings_deinit(&s->rankings);
     reservations_deinit(&s->api.reservations);
     waiting_room_deinit(&s->api.room);
     if (shares(s)) nodes_deinit(&s->nodes);

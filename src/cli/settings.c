@@ -11,8 +11,8 @@
     { name, CONFIG_I64, AT(member), otherwise, min, max, NULL, "N", help }
 #define WORD(name, member, otherwise, words, help)                                                 \
     { name, CONFIG_WORD, AT(member), otherwise, 0, 0, words, "WORD", help }
-#define SWITCH(name, member, help)                                                                 \
-    { name, CONFIG_BOOL, AT(member), "false", 0, 0, NULL, "", help }
+#define SWITCH(name, member, otherwise, help)                                                      \
+    { name, CONFIG_BOOL, AT(member), otherwise, 0, 0, NULL, "", help }
 
 const struct config_key setting_keys[] = {
     TEXT("config", config_file, "", "FILE", "INI file to read"),
@@ -32,7 +32,7 @@ const struct config_key setting_keys[] = {
     TEXT("pass_key_file", pass_key_file, "", "FILE",
          "key that signs admission passes; made in DATA if not given"),
     TEXT("admin_key_file", admin_key_file, "", "FILE", "the admin key; made in DATA if not given"),
-    SWITCH("demo", demo, "create demo events, and print what to try"),
+    SWITCH("demo", demo, "false", "create demo events, and print what to try"),
     TEXT("admin.listen", admin_listen, "", "ADDR:PORT", "serve the admin paths here and only here"),
     TEXT("cors.origins", cors_origins, "", "LIST",
          "origins whose pages may call the API: * or a list with commas"),
@@ -99,6 +99,8 @@ const struct config_key setting_keys[] = {
            "new events: seats per user"),
     TEXT("reservation.currency", reservation_currency, "KRW", "CODE",
          "new events: of their prices"),
+    SWITCH("rankings.enabled", rankings_enabled, "true",
+           "keep rankings; --rankings-enabled=false goes without"),
     TEXT("rankings.time_zone", rankings_time_zone, "UTC", "ZONE",
          "where the days, weeks and months of rankings begin"),
     NUMBER("lock.wait_ms", lock_wait_ms, "10000", 0, 10000,

@@ -63,6 +63,7 @@ struct settings {
     int64_t reservation_hold_seconds;
     int64_t reservation_max_per_user;
     const char *reservation_currency;
+    bool rankings_enabled;
     const char *rankings_time_zone;
     int64_t lock_wait_ms;
     int64_t lock_lease_ms;

@@ -6,11 +6,16 @@
 #include "base/metrics.h"
 
 #define LOOK_MS 500
+/* When there is more. Not at once: whoever buys meanwhile would feel it. */
+#define MORE_MS 3
 
-static void look(struct rankings *r);
+static void finish_for(struct rankings *r, int64_t ms) {
+    if (!r->stopping) ticker_start(&r->ticker, ms);
+    atomic_store(&r->busy, false);
+}
 
 static void finish(struct rankings *r) {
-    atomic_store(&r->busy, false);
+    finish_for(r, LOOK_MS);
 }
 
 /* ---- what was sold ---- */
@@ -18,10 +23,9 @@ static void finish(struct rankings *r) {
 /* Of a full batch there may be more. */
 static void on_counted(struct board_count_op *c) {
     struct rankings *r = CONTAINER_OF(c, struct rankings, count);
-    bool has_more = c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX && !r->stopping;
+    bool has_more = c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX;
     if (c->result == ERR_OK) count(COUNT_RANKINGS_SALES, c->count);
-    finish(r);
-    if (has_more) look(r);
+    finish_for(r, has_more ? MORE_MS : LOOK_MS);
 }
 
 static void on_read(struct task *task) {

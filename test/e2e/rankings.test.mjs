@@ -128,6 +128,21 @@ describe('the fastest to sell', () => {
     assert.ok(rowOf(today, slow).soldOutAt !== null && rowOf(today, selling).soldOutAt === null);
   });
 
+  test('follow what there is to sell', async () => {
+    const hall = await Hall.open(server, 'MORE/1', {}, { sections: [{ id: 'A', capacity: 2 }] });
+    await hall.held(await hall.buyer('ann'), { quantity: 2 });
+    const becomes = (shareSold, isSoldOut) =>
+      until(`${shareSold} is sold, on every node`, async () => {
+        const rows = await Promise.all(nodes().map((node) => get('/rankings/soldout/MORE/1', node)));
+        return rows.every((row) => row.shareSold === shareSold && (row.soldOutAt !== null) === isSoldOut);
+      });
+    await becomes(1, true);
+    assert.equal((await server.admin('PATCH', '/admin/events/MORE/1', { sections: [{ id: 'A', capacity: 4 }] })).status, 200);
+    await becomes(0.5, false);
+    assert.equal((await server.admin('PATCH', '/admin/events/MORE/1', { sections: [{ id: 'A', capacity: 2 }] })).status, 200);
+    await becomes(1, true);
+  });
+
   test('are no longer sold out when a seat comes back (trap 39)', async () => {
     const hall = await Hall.open(server, 'AGAIN/1', {}, { sections: [{ id: 'A', capacity: 1 }] });
     const who = await hall.buyer('ann');
@@ -158,6 +173,38 @@ test('days begin where the configuration says', async () => {
   const refused = run(['serve', '--rankings-time-zone', 'Asia/Soul']);
   assert.equal(refused.status, 2);
   assert.match(refused.stderr, /rankings\.time_zone: "Asia\/Soul" is no zone/);
+});
+
+describe('a server without rankings', () => {
+  test('sells, counts nothing, and says that it keeps none', async () => {
+    const own = await start({ args: ['--rankings-enabled=false'] });
+    const hall = await Hall.open(own, 'OFF/1', {}, { sections: [{ id: 'A', capacity: 2 }] });
+    await hall.held(await hall.buyer('ann'), { quantity: 2 });
+    for (const path of ['/rankings/soldout', '/rankings/daily', '/rankings/hourly', '/rankings/stream', '/rankings/soldout/OFF/1', '/rankings/daily/OFF/1', '/rankings/daily/NO/1', '/concerts/ranking?topN=0'])
+      for (const node of own.nodes) assertProblemWith(await node.call('GET', path), 404, 'rankings_off', {});
+    assert.equal(await own.metric('admitone_rankings_sales_total'), 0);
+    audit(own, { args: ['--rankings-enabled=false'] });
+    await own.stop('SIGTERM');
+  });
+
+  test('has them all when it is started with rankings again', async () => {
+    const off = await start({ env: { ADMITONE_RANKINGS_ENABLED: 'false' } });
+    const hall = await Hall.open(off, 'LATER/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+    for (const who of await hall.buyers(5)) await hall.held(who);
+    assertProblemWith(await off.call('GET', '/rankings/daily'), 404, 'rankings_off', {});
+    await off.kill9();
+    const on = await start({ dataDir: off.dataDir });
+    for (const node of on.nodes)
+      await until('they are counted', async () => (await get('/rankings/daily/LATER/1', node)).reservationCount === 5);
+    audit(on);
+    await on.stop();
+    await off.stop();
+  });
+
+  test('is no default', () => {
+    assert.match(run(['serve', '--help']).stdout, /--rankings-enabled .*\[true\]\n/);
+    assert.match(run(['serve', '--print-config']).stdout, /\[rankings\]\nenabled = true /);
+  });
 });
 
 test('after a crash and a restart boards are what the ledger says', async () => {

@@ -427,7 +427,7 @@ static void on_day(struct call *c, enum err result, const redisReply *reply) {
 }
 
 static void redis_top(struct boards *boards, struct board_top_op *op) {
-    assert(op->max <= TOP_MAX);
+    assert(op->max <= TOP_MAX && (op->board.kind != BOARD_POPULAR || op->board.period != NULL));
     struct top_look *l = mem_new(sizeof *l);
     l->store = store_of(boards);
     l->op = op;

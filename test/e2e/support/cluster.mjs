@@ -28,20 +28,29 @@ export function onlyOn(stack, why) {
 }
 
 let services;
+let preload;
 let isHeld = false;
 const homes = new Map();
 
-function output(file, args, { timeoutMs = 30000 } = {}) {
-  const done = spawnSync(file, args, { encoding: 'utf8', timeout: timeoutMs, maxBuffer: 256 << 20 });
+function output(file, args, { timeoutMs = 30000, env = process.env } = {}) {
+  const done = spawnSync(file, args, { encoding: 'utf8', env, timeout: timeoutMs, maxBuffer: 256 << 20 });
   assert.ifError(done.error);
   assert.equal(done.status, 0, `${file} ${args.join(' ')}: ${done.stderr}`);
   return done.stdout.trim();
 }
 
+// Redis, when it is started, has this library loaded into it, with what it wants in its environment.
+export function preloadRedis(library, env) {
+  assert.equal(services, undefined, 'before the first node is started');
+  preload = { library, env };
+}
+
 export function servicesOf() {
   if (services !== undefined) return services;
   const args = ['start', 'redis', 'postgres', '--unsafe-fast', '--with-parent', String(process.pid)];
-  const lines = output(SERVICES, args, { timeoutMs: 90000 }).split('\n');
+  if (preload !== undefined) args.push('--redis-preload', preload.library);
+  const env = { ...process.env, ...preload?.env };
+  const lines = output(SERVICES, args, { timeoutMs: 90000, env }).split('\n');
   services = Object.fromEntries(lines.map((line) => line.split(/=(.*)/s)));
   return services;
 }

@@ -193,8 +193,8 @@ export function entriesOf(room, dataDir = room.server.dataDir) {
 
 // The ledger agrees with itself, and boards that nodes share with the ledger. While the server runs,
 // or after.
-export function assertAudit(dataDir) {
-  const audit = run(['audit', ...storeFlags(dataDir)]);
+export function assertAudit(dataDir, { args = [], ...options } = {}) {
+  const audit = run(['audit', ...storeFlags(dataDir), ...args], options);
   assert.equal(audit.status, 0, audit.stdout + audit.stderr);
   assert.match(audit.stdout, /\d+ checks, 0 violations/);
 }

@@ -176,7 +176,7 @@ export async function metric(server, name, labels = {}) {
   return Number(found[0].slice(found[0].lastIndexOf(' ') + 1));
 }
 
-export const audit = (server) => assertAudit(server.dataDir);
+export const audit = (server, options) => assertAudit(server.dataDir, options);
 
 // What everybody sees of the seats, in counts and in maps, is what the ledger has. When nothing is
 // under way.
