@@ -18,8 +18,9 @@ struct tally {
     int64_t event_key;
     int64_t reservations;
     int64_t seats;
-    int64_t
-        since_ms; /* when the last that counts was made: of equal events the first is in front */
+    /* When the last was made, though it may have been given back since: of equal events the first
+     * is in front. Boards that are counted anew know of the live ones only. */
+    int64_t since_ms;
 };
 
 struct board {

@@ -31,7 +31,7 @@ struct selling {
     int64_t opened_ms;
     int64_t reservations;
     int64_t seats;
-    int64_t since_ms;    /* when the last that counts was made */
+    int64_t since_ms;    /* when the last was made, as in core/board.h */
     int64_t sold_out_ms; /* when no seat was left, the last time; 0: never */
     int64_t pace;        /* seats of the last PACE_STEPS steps */
 };

@@ -134,8 +134,8 @@ static bool write_sold_out(struct pg *db, const struct counts *c, struct ledger_
     bool ok = pg_run(db, NULL, "SELECT pg_advisory_xact_lock($1::int, ($2 % 2147483647)::int)",
                      pg_cell_i64(PG_LOCK_SOLD_OUT), pg_cell_i64(r->event_key)) &&
               pg_run(db, &changed,
-                     "INSERT INTO facts(kind, event_id, seat_count, at)"
-                     " SELECT 'SOLD_OUT', $1, 0, $2 WHERE NOT EXISTS ("
+                     "INSERT INTO facts(kind, event_id, seat_count, at, relayed_at)"
+                     " SELECT 'SOLD_OUT', $1, 0, $2, $2 WHERE NOT EXISTS ("
                      "  SELECT FROM sections c WHERE c.event_id = $1 AND c.removed_version IS NULL"
                      "  AND (c.id = ANY($3) OR (c.id <> ALL($4) AND c.held + c.confirmed"
                      "   < c.capacity)))",

@@ -215,11 +215,10 @@ static int write_sold_out(struct db *db, struct ledger_hold *hold) {
     int64_t id = ++db->last_fact_id;
     int rc = db_run(db,
                     "INSERT INTO facts(kind, event_id, seat_count, at, id, relayed_at)"
-                    " SELECT 'SOLD_OUT', ?1, 0, ?2, ?3, ?4"
+                    " SELECT 'SOLD_OUT', ?1, 0, ?2, ?3, ?2"
                     " WHERE NOT EXISTS (SELECT 1 FROM sections WHERE event_id = ?1"
                     "  AND removed_version IS NULL AND held + confirmed < capacity)",
-                    cell_i64(r->event_key), cell_i64(r->created_ms), cell_i64(id),
-                    fact_relayed(db, r->created_ms));
+                    cell_i64(r->event_key), cell_i64(r->created_ms), cell_i64(id));
     hold->sold_out = sqlite3_changes(db->handle) > 0;
     return rc;
 }

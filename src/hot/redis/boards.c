@@ -84,6 +84,11 @@ static void send_call(struct call *c,
 
 /* ---- replies ---- */
 
+/* Of a look nobody needs to know whether it was done. */
+static enum err looked(enum err result) {
+    return result == ERR_HOT_UNKNOWN ? ERR_HOT_UNAVAILABLE : result;
+}
+
 static struct tally tally_of(int64_t event_key, str text) {
     struct tally t = {.event_key = event_key};
     t.reservations = text_next_i64(&text);
@@ -325,7 +330,7 @@ struct top_look {
 
 static void top_done(struct top_look *l, enum err result) {
     struct board_top_op *op = l->op;
-    op->result = result;
+    op->result = looked(result);
     mem_free(l->keys);
     mem_free(l->out);
     mem_free(l);
@@ -464,7 +469,7 @@ static void on_found(struct call *c, enum err result, const redisReply *reply) {
     op->row = op->board.kind == BOARD_POPULAR ? board_row_of_tally(rank, &t)
                                               : board_row_of_selling(rank, &s);
     op->mark = mark_of(reply_at(reply, 2));
-    op->result = result;
+    op->result = looked(result);
     mem_free(l);
     op->done(op);
 }

@@ -11,8 +11,8 @@
 --   performance:{soldout}:paced ZSET  KEY, by the first of these steps
 --   ranking:{soldout:DAY}       ZSET  KEY, by when it was sold out; perhaps it no longer is
 --
--- TIE counts down from when the event came to have its score, so the first of equal ones is the last
--- in Redis' order, and the first in its reverse.
+-- TIE counts down from when the event's last reservation was made, or it was sold out: so the first of
+-- equal ones is the last in Redis' order, and the first in its reverse.
 --
 -- A mark is "transaction id": all sales up to it are counted on this board. That of {soldout} is the
 -- last to move, so whatever is behind it is told again to all of them.
@@ -59,6 +59,25 @@ end
 local function other_life(epoch, begun)
   if epoch == begun then return nil end
   return redis.error_reply('EPOCH this was begun in another life')
+end
+
+-- What the board has of events, as text; nil: nothing.
+local function texts_of(keys, events, first)
+  if #events < first then return {} end
+  return redis.call('HMGET', keys[2], unpack(events, first))
+end
+
+-- The first so many, each: its key, and its text.
+local function top_of(keys, count)
+  local events, rows = {}, {}
+  for i, member in ipairs(redis.call('ZREVRANGE', keys[1], 0, tonumber(count) - 1)) do
+    events[i] = ranked_key(member)
+  end
+  local texts = texts_of(keys, events, 1)
+  for i, key in ipairs(events) do
+    rows[2 * i - 1], rows[2 * i] = key, texts[i]
+  end
+  return rows
 end
 
 local function mark_of(keys)
@@ -156,16 +175,8 @@ end)
 register('board_top', function(keys, args)
   local no = board_refused(keys, args[1])
   if no then return no end
-  local top, asked = {}, {}
-  if tonumber(args[3]) > milliseconds(args[2]) then
-    for _, member in ipairs(redis.call('ZREVRANGE', keys[1], 0, tonumber(args[4]) - 1)) do
-      local key = ranked_key(member)
-      top[#top + 1] = key
-      top[#top + 1] = tally_text(tally_of(keys, key))
-    end
-    for i = 5, #args do asked[#asked + 1] = tally_text(tally_of(keys, args[i])) end
-  end
-  return { top, asked }
+  if tonumber(args[3]) <= milliseconds(args[2]) then return { {}, {} } end
+  return { top_of(keys, args[4]), texts_of(keys, args, 5) }
 end)
 
 -- And then an event. Returns its rank (0: none), its tally as text, and the mark.
@@ -336,13 +347,7 @@ end
 register('soldout_top', function(keys, args)
   local no = soldout_look(keys, args)
   if no then return no end
-  local top = {}
-  for _, member in ipairs(redis.call('ZREVRANGE', keys[1], 0, tonumber(args[3]) - 1)) do
-    local key = ranked_key(member)
-    top[#top + 1] = key
-    top[#top + 1] = selling_text(selling_of(keys, key))
-  end
-  return top
+  return top_of(keys, args[3])
 end)
 
 -- And then an event. Returns its rank (0: none), itself as text, and the mark.
@@ -355,13 +360,11 @@ register('soldout_find', function(keys, args)
   return { rank, rank > 0 and selling_text(s) or NOTHING, mark_of(keys) }
 end)
 
--- And then events. Returns each as text.
+-- And then events. Returns each as text; nil: it has nothing.
 register('soldout_rows', function(keys, args)
   local no = soldout_look(keys, args)
   if no then return no end
-  local rows = {}
-  for i = 3, #args do rows[#rows + 1] = selling_text(selling_of(keys, args[i])) end
-  return rows
+  return texts_of(keys, args, 3)
 end)
 
 -- ---- who was sold out on a day ----
