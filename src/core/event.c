@@ -74,6 +74,13 @@ int64_t event_capacity(const struct event *e) {
     return capacity;
 }
 
+bool event_is_sold_out(const struct event *e) {
+    int64_t taken = 0;
+    for (size_t i = 0; i < e->section_count; i++)
+        taken += e->sections[i].held + e->sections[i].confirmed;
+    return taken > 0 && taken >= event_capacity(e);
+}
+
 const struct section *event_section(const struct event *e, str id) {
     for (size_t i = 0; i < e->section_count; i++)
         if (str_eq(str_of(e->sections[i].id), id)) return &e->sections[i];

@@ -382,6 +382,18 @@ static bool sections_update(struct pg *db, const struct event *wanted, const str
     return ok;
 }
 
+/* What was left was taken away. The sections are locked: nobody takes or gives back a seat. */
+static bool sells_out(const struct event *old, const struct event *new) {
+    return old != NULL && !event_is_sold_out(old) && event_is_sold_out(new);
+}
+
+static bool sold_out_add(struct pg *db, int64_t key, int64_t at_ms) {
+    return pg_change(db,
+                     "INSERT INTO facts(kind, event_id, seat_count, at, relayed_at)"
+                     " VALUES ('SOLD_OUT', $1, 0, $2, $2)",
+                     pg_cell_i64(key), pg_cell_i64(at_ms));
+}
+
 static bool put_write(struct pg *db, struct ledger_event_put *put, const struct event *old,
                       const struct event *wanted, int64_t key) {
     int64_t version = 0;
@@ -391,6 +403,7 @@ static bool put_write(struct pg *db, struct ledger_event_put *put, const struct 
               event_update(db, wanted, key, version, opened_ms, put->now_ms) &&
               sections_update(db, wanted, old, version) && event_read(db, key, &put->stored);
     assert(!ok || put->stored != NULL);
+    if (ok && sells_out(old, put->stored)) ok = sold_out_add(db, key, put->now_ms);
     return ok;
 }
 

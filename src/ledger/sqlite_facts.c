@@ -63,6 +63,16 @@ struct cell fact_relayed(const struct db *db, int64_t at_ms) {
     return db->nobody_relays ? cell_i64(at_ms) : (struct cell){.kind = CELL_NULL};
 }
 
+int sold_out_add(struct db *db, int64_t event_key, int64_t at_ms) {
+    int64_t id = ++db->last_fact_id;
+    return db_run(db,
+                  "INSERT INTO facts(kind, event_id, seat_count, at, id, relayed_at)"
+                  " SELECT 'SOLD_OUT', ?1, 0, ?2, ?3, ?2"
+                  " WHERE NOT EXISTS (SELECT 1 FROM sections WHERE event_id = ?1"
+                  "  AND removed_version IS NULL AND held + confirmed < capacity)",
+                  cell_i64(event_key), cell_i64(at_ms), cell_i64(id));
+}
+
 int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed) {
     int rc = SQLITE_OK;
     relayed->record.result = ERR_OK;

@@ -211,14 +211,7 @@ static int write_reservation(struct db *db, const struct reservation *r, bool *t
 /* The section has just become full. So there was a seat left before, and the event is sold out from
  * now on if its other sections are full too. */
 static int write_sold_out(struct db *db, struct ledger_hold *hold) {
-    const struct reservation *r = hold->wanted;
-    int64_t id = ++db->last_fact_id;
-    int rc = db_run(db,
-                    "INSERT INTO facts(kind, event_id, seat_count, at, id, relayed_at)"
-                    " SELECT 'SOLD_OUT', ?1, 0, ?2, ?3, ?2"
-                    " WHERE NOT EXISTS (SELECT 1 FROM sections WHERE event_id = ?1"
-                    "  AND removed_version IS NULL AND held + confirmed < capacity)",
-                    cell_i64(r->event_key), cell_i64(r->created_ms), cell_i64(id));
+    int rc = sold_out_add(db, hold->wanted->event_key, hold->wanted->created_ms);
     hold->sold_out = sqlite3_changes(db->handle) > 0;
     return rc;
 }

@@ -321,6 +321,43 @@ static void that_all_is_sold_is_told_behind_the_hold_that_did_it(void **state) {
     assert_sale(d, &sales[2], SALE_SOLD_OUT, 0, DESK_HELD_MS);
 }
 
+static int64_t count_sold_out(struct desk *d) {
+    struct sale sales[16];
+    struct sale_mark mark = {0};
+    size_t n = read_sales(d, &mark, sales, 16);
+    int64_t count = 0;
+    for (size_t i = 0; i < n; i++) count += sales[i].kind == SALE_SOLD_OUT;
+    return count;
+}
+
+static void store_with(struct desk *d, int64_t first, int64_t second) {
+    struct event *e = test_event("1", second > 0 ? 2 : 1);
+    e->sections[0].capacity = first;
+    if (second > 0) e->sections[1].capacity = second;
+    mem_free(harness_store(&d->h, d->l, e));
+    mem_free(e);
+}
+
+static void who_takes_away_what_is_left_sells_out(void **state) {
+    struct desk *d = *state;
+    store_with(d, 2, 3);
+    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    store_with(d, 1, 3);
+    assert_int_equal(count_sold_out(d), 0);
+    store_with(d, 1, 0);
+    assert_int_equal(count_sold_out(d), 1);
+    store_with(d, 1, 0); /* it is no news */
+    assert_int_equal(count_sold_out(d), 1);
+    store_with(d, 5, 0);
+    assert_int_equal(count_sold_out(d), 1);
+    store_with(d, 1, 0);
+    assert_int_equal(count_sold_out(d), 2);
+    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    store_with(d, 1, 4);
+    store_with(d, 1, 0); /* nobody has anything */
+    assert_int_equal(count_sold_out(d), 2);
+}
+
 int ledger_facts_suite_run(const struct ledger_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -333,6 +370,7 @@ int ledger_facts_suite_run(const struct ledger_adapter *of) {
         TEST(more_than_fit_come_in_turns),
         TEST(what_was_sold_is_told_in_order_and_once),
         TEST(that_all_is_sold_is_told_behind_the_hold_that_did_it),
+        TEST(who_takes_away_what_is_left_sells_out),
         TEST(what_is_loaded_is_what_was_sold_up_to_the_mark),
         TEST(that_all_was_sold_is_loaded),
     };
