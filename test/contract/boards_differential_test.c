@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "board_ops.h"
 #include "hot/memory_boards.h"
 #include "redis_adapter.h"
 #define REPLAY "BOARDS_DIFFERENTIAL_SEED"
@@ -39,17 +40,6 @@ static size_t live_count;
 static struct board_event events[EVENTS];
 
 /* ---- operations, each waited for ---- */
-
-#define DONE(op_type)                                                                              \
-    static void op_type##_done(struct op_type *op) {                                               \
-        op->done = NULL;                                                                           \
-    }
-DONE(board_begin_op)
-DONE(board_count_op)
-DONE(board_know_op)
-DONE(board_top_op)
-DONE(board_find_op)
-#undef DONE
 
 #define DO(function, store, op)                                                                    \
     do {                                                                                           \

@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 
+#include "board_ops.h"
 #include "boards_suite.h"
 #include "redis_adapter.h"
 #include "redis_probe.h"
@@ -52,20 +53,12 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void on_begun(struct board_begin_op *op) {
-    op->done = NULL;
-}
-
 static struct board_begin_op begin(struct hall *h, int64_t now_ms) {
-    struct board_begin_op op = {.now_ms = now_ms, .done = on_begun};
+    struct board_begin_op op = {.now_ms = now_ms, .done = board_begin_op_done};
     boards_begin(h->boards, &op);
     while (op.done != NULL) redis_turn(h->store);
     h->epoch = op.epoch;
     return op;
-}
-
-static void on_counted(struct board_count_op *op) {
-    op->done = NULL;
 }
 
 static enum err count_one(struct hall *h, int64_t id, int64_t now_ms) {
@@ -76,7 +69,7 @@ static enum err count_one(struct hall *h, int64_t id, int64_t now_ms) {
                      .at_ms = now_ms,
                      .taken_ms = now_ms};
     struct board_count_op op = {
-        .epoch = h->epoch, .now_ms = now_ms, .sales = &s, .count = 1, .done = on_counted};
+        .epoch = h->epoch, .now_ms = now_ms, .sales = &s, .count = 1, .done = board_count_op_done};
     boards_count(h->boards, &op);
     while (op.done != NULL) redis_turn(h->store);
     return op.result;
@@ -92,8 +85,11 @@ static void count_events(struct hall *h, size_t count, int64_t now_ms) {
                                  .seats = 1,
                                  .at_ms = now_ms,
                                  .taken_ms = now_ms};
-    struct board_count_op op = {
-        .epoch = h->epoch, .now_ms = now_ms, .sales = sales, .count = count, .done = on_counted};
+    struct board_count_op op = {.epoch = h->epoch,
+                                .now_ms = now_ms,
+                                .sales = sales,
+                                .count = count,
+                                .done = board_count_op_done};
     boards_count(h->boards, &op);
     while (op.done != NULL) redis_turn(h->store);
     assert_int_equal(op.result, ERR_OK);

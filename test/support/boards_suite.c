@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "board_ops.h"
 #include "splitmix.h"
 
 /* That set_up makes known. */
@@ -33,18 +34,6 @@ static int64_t at(const char *text) {
 }
 
 /* ---- operations, each waited for ---- */
-
-/* An operation that is done sets its `done` to NULL. */
-#define DONE(op_type)                                                                              \
-    static void op_type##_done(struct op_type *op) {                                               \
-        op->done = NULL;                                                                           \
-    }
-DONE(board_begin_op)
-DONE(board_count_op)
-DONE(board_know_op)
-DONE(board_top_op)
-DONE(board_find_op)
-#undef DONE
 
 #define WAIT_FOR(f, op)                                                                            \
     while ((op).done != NULL) adapter->turn((f)->of)
