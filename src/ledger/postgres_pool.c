@@ -80,8 +80,10 @@ static bool answer_of(struct pg *db, struct ledger_record *r) {
 static bool answer_in_one(struct pg *db, struct ledger_record *r) {
     bool several = r->kind == LEDGER_EVENTS_READ || r->kind == LEDGER_AUDIT_PAGE;
     if (!several) return answer_of(db, r);
-    return pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") && answer_of(db, r) &&
-           pg_exec(db, "COMMIT");
+    bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") && answer_of(db, r);
+    /* There is nothing to commit: what was read is read, and must not be read over. */
+    if (ok && !pg_exec(db, "COMMIT")) pg_rollback(db);
+    return ok;
 }
 
 /* A connection that was lost unnoticed is replaced, and the question asked again. */

@@ -106,6 +106,21 @@ static void commit_that_never_arrived_was_none(void **state) {
     assert_int_equal(enter(f, 1, "a"), ERR_OK);
 }
 
+/* What was read is read, and given out once. */
+static void question_that_ends_with_a_lost_commit_is_answered(void **state) {
+    struct fixture *f = *state;
+    static const enum cut cuts[] = {CUT_BEFORE_COMMIT, CUT_AFTER_COMMIT};
+    for (size_t i = 0; i < 2; i++) {
+        struct test_record r;
+        test_events_read(&r, 0);
+        cut_proxy_set(f->proxy, cuts[i], CUT_NOTHING);
+        assert_int_equal(harness_ask(&f->d.h, f->d.l, &r), ERR_OK);
+        assert_true(cut_proxy_has_cut(f->proxy));
+        assert_int_equal(r.events_read.count, 1);
+        test_record_deinit(&r);
+    }
+}
+
 static void hand_over_of_a_failed_record_is_taken_back(void **state) {
     struct fixture *f = *state;
     desk_enter(&f->d, 1, "a");
@@ -227,6 +242,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(commit_whose_answer_was_lost_stands, set_up, tear_down),
         cmocka_unit_test_setup_teardown(commit_that_never_arrived_was_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(question_that_ends_with_a_lost_commit_is_answered, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(hand_over_of_a_failed_record_is_taken_back, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_nobody_can_tell_in_time_is_unknown, set_up, tear_down),
