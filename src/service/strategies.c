@@ -259,6 +259,11 @@ static void refuse_gone(struct holding *h, bool expired) {
     refuse(h, expired ? ERR_HOLD_EXPIRED : ERR_NOT_ACTIVE);
 }
 
+/* What ended it meanwhile came before there was anything to end. */
+static void on_found_applied(struct seat_sync_op *s) {
+    see_place(CONTAINER_OF(s, struct holding, sync));
+}
+
 /* It was settled, and is not there: undone because the record of a request with the same key
  * failed, or ended already, by its user's leaving. The ledger knows. */
 static void on_found_again(struct task *task) {
@@ -267,7 +272,7 @@ static void on_found_again(struct task *task) {
     if (h->get.record.result != ERR_OK)
         refuse(h, h->get.record.result);
     else if (r != NULL && reservation_is_live(r->status))
-        apply(h, r, on_applied);
+        apply(h, r, on_found_applied);
     else
         refuse_gone(h, r != NULL && r->status == RESERVATION_EXPIRED);
 }

@@ -14,6 +14,15 @@ struct faulty_ledger {
     int asks_fail; /* likewise, of those that are asked */
     enum err why;  /* ERR_LEDGER_FAILED, unless it is set */
     bool is_full;  /* neither is taken: ERR_OVERLOADED */
+    /* The next LEDGER_END is done while the answer to the next LEDGER_RESERVATION_GET is on its
+     * way, and heard of first. */
+    bool is_late;
+
+    /* Below: its own. */
+    struct ledger_record *end;
+    struct ledger_record *get;
+    void (*end_run)(struct task *task);
+    void (*get_run)(struct task *task);
 };
 
 void faulty_ledger_init(struct faulty_ledger *f, struct ledger *real, int fails);

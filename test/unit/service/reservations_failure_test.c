@@ -188,10 +188,10 @@ static void of_three_requests_with_one_key_the_second_is_everybodys_answer(void 
     }
 }
 
-static void a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leaves(void **state) {
-    struct shop *s = *state;
+static void leave_with_a_twin_undone(struct shop *s, bool is_late) {
     uint64_t ann = house_let_in(&s->house, "ann");
     shop_make_faulty(s);
+    s->faulty.is_late = is_late;
     struct wish w = shop_any(STRATEGY_SLOT, "ann", ann, 1);
     w.key = "key";
     struct house_hold twins[2];
@@ -206,6 +206,15 @@ static void a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leave
         house_hold_end(&twins[i]);
     }
     house_assert_seats(&s->house, SHOP_SLOT, 0, 0);
+}
+
+static void a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leaves(void **state) {
+    leave_with_a_twin_undone(*state, false);
+}
+
+/* The ledger had it as held when it was asked, and as cancelled when that was heard. */
+static void nor_if_its_user_left_while_the_ledger_was_asked(void **state) {
+    leave_with_a_twin_undone(*state, true);
 }
 
 /* ---- leaving ---- */
@@ -451,6 +460,7 @@ int main(void) {
         TEST(the_twin_of_a_request_that_failed_gets_the_seats),
         TEST(of_three_requests_with_one_key_the_second_is_everybodys_answer),
         TEST(a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leaves),
+        TEST(nor_if_its_user_left_while_the_ledger_was_asked),
         TEST(who_leaves_gives_back_what_is_held_and_keeps_what_is_bought),
         TEST(who_leaves_gives_back_however_much_it_is),
         TEST(who_leaves_while_a_hold_is_under_way_gives_that_back_too),
