@@ -187,22 +187,154 @@ static void redis_know(struct boards *boards, struct board_know_op *op) {
 
 /* ---- counting ---- */
 
-struct counting {
-    struct redis_store *store;
-    struct board_count_op *op;
-    struct list portions;
-    size_t under_way;
-    enum err failed; /* OK so far */
+/* What a batch tells of one event, in sum. */
+struct batch_sum {
+    int64_t event_key;
+    int64_t reservations;
+    int64_t seats;
+    int64_t since_ms;
+    int64_t sold_out_ms;
+    struct pace_step *steps;
+    size_t step_count;
 };
 
-/* What one board is told of the batch. */
+enum portion_kind { OF_PERIOD, OF_DAY, OF_ALL_TIME };
+
+/* What one board is told of the batch: the sums of it. Only one that has had some of it already,
+ * for whoever told it that did not get to the end, is told every sale. */
 struct portion {
     struct call call;
     struct list link;
     struct counting *counting;
-    const struct period *period; /* NULL: of {soldout:DAY} */
+    enum portion_kind kind;
+    const struct period *period; /* of a period or a day */
     struct span span;
+    struct sale_mark first;
+    struct sale_mark last;
+    struct batch_sum *sums;
+    size_t sum_count;
 };
+
+struct counting {
+    struct redis_store *store;
+    struct board_count_op *op;
+    struct list portions;
+    struct portion *all_time; /* told last: then the mark of all moves */
+    size_t under_way;
+    enum err failed; /* OK so far */
+};
+
+/* As lua/boards.lua has it. */
+#define HAD_SOME 2
+
+/* ---- summing ---- */
+
+static void add_step(struct batch_sum *sum, int64_t step, int64_t seats) {
+    size_t i = 0;
+    while (i < sum->step_count && sum->steps[i].step != step) i++;
+    if (i == sum->step_count) {
+        sum->steps = mem_grow(sum->steps, (i + 1) * sizeof *sum->steps);
+        sum->steps[sum->step_count++] = (struct pace_step){.step = step};
+    }
+    sum->steps[i].seats += seats;
+}
+
+static struct batch_sum *sum_of(struct portion *p, int64_t event_key) {
+    for (size_t i = 0; i < p->sum_count; i++)
+        if (p->sums[i].event_key == event_key) return &p->sums[i];
+    p->sums = mem_grow(p->sums, (p->sum_count + 1) * sizeof *p->sums);
+    p->sums[p->sum_count] = (struct batch_sum){.event_key = event_key};
+    return &p->sums[p->sum_count++];
+}
+
+static void portion_add(struct portion *p, const struct sale *s) {
+    struct batch_sum *sum = sum_of(p, s->event_key);
+    if (p->first.id == 0) p->first = s->mark;
+    p->last = s->mark;
+    if (s->kind == SALE_SOLD_OUT) {
+        if (s->at_ms > sum->sold_out_ms) sum->sold_out_ms = s->at_ms;
+        return;
+    }
+    int64_t sign = s->kind == SALE_TAKEN ? 1 : -1;
+    sum->reservations += sign;
+    sum->seats += sign * s->seats;
+    if (sign > 0 && s->taken_ms > sum->since_ms) sum->since_ms = s->taken_ms;
+    if (p->kind == OF_ALL_TIME) add_step(sum, s->taken_ms / PACE_STEP_MS, sign * s->seats);
+}
+
+static bool portion_has(const struct portion *p, const struct sale *s) {
+    if (p->kind == OF_ALL_TIME) return true;
+    bool is_sold_out = s->kind == SALE_SOLD_OUT;
+    int64_t at_ms = is_sold_out ? s->at_ms : s->taken_ms;
+    return is_sold_out == (p->kind == OF_DAY) && p->span.begins_ms <= at_ms &&
+           at_ms < p->span.ends_ms;
+}
+
+static struct portion *portion_new(struct counting *n, enum portion_kind kind,
+                                   const struct period *period, int64_t at_ms) {
+    struct portion *p = mem_new(sizeof *p);
+    p->counting = n;
+    p->kind = kind;
+    p->period = period;
+    if (period != NULL) p->span = period_span(period, at_ms);
+    list_init(&p->link);
+    return p;
+}
+
+static void portion_free(struct portion *p) {
+    for (size_t i = 0; i < p->sum_count; i++) mem_free(p->sums[i].steps);
+    mem_free(p->sums);
+    mem_free(p);
+}
+
+/* To the board of that stretch, which is looked for among those that have something. */
+static void add_to(struct counting *n, enum portion_kind kind, const struct period *period,
+                   const struct sale *s) {
+    for (struct list *at = n->portions.next; at != &n->portions; at = at->next) {
+        struct portion *p = CONTAINER_OF(at, struct portion, link);
+        if (p->kind != kind || p->period != period || !portion_has(p, s)) continue;
+        portion_add(p, s);
+        return;
+    }
+    int64_t at_ms = kind == OF_DAY ? s->at_ms : s->taken_ms;
+    struct portion *p = portion_new(n, kind, period, at_ms);
+    list_move_last(&n->portions, &p->link);
+    portion_add(p, s);
+}
+
+static void divide(struct counting *n, const struct sale *s) {
+    portion_add(n->all_time, s);
+    if (s->kind == SALE_SOLD_OUT) {
+        add_to(n, OF_DAY, period_find(STR("daily")), s);
+        return;
+    }
+    for (size_t i = 0; i < period_count; i++) add_to(n, OF_PERIOD, &periods[i], s);
+}
+
+/* ---- telling ---- */
+
+static void add_tally(struct call *c, const struct batch_sum *sum) {
+    call_add_i64(c, sum->event_key);
+    call_add_i64(c, sum->reservations);
+    call_add_i64(c, sum->seats);
+    call_add_i64(c, sum->since_ms);
+}
+
+static void add_sold_out(struct call *c, const struct batch_sum *sum) {
+    call_add_i64(c, sum->event_key);
+    call_add_i64(c, sum->sold_out_ms);
+}
+
+static void add_selling(struct call *c, const struct batch_sum *sum) {
+    struct buf steps = {0};
+    add_tally(c, sum);
+    call_add_i64(c, sum->sold_out_ms);
+    for (size_t i = 0; i < sum->step_count; i++)
+        buf_addf(&steps, "%lld=%lld ", (long long)sum->steps[i].step,
+                 (long long)sum->steps[i].seats);
+    call_add(c, buf_str(&steps));
+    buf_deinit(&steps);
+}
 
 static void add_sale(struct call *c, const struct sale *s) {
     bool is_sold_out = s->kind == SALE_SOLD_OUT;
@@ -214,102 +346,93 @@ static void add_sale(struct call *c, const struct sale *s) {
     call_add_i64(c, is_sold_out ? s->at_ms : s->taken_ms);
 }
 
-static void counted(struct counting *n, enum err result) {
-    struct board_count_op *op = n->op;
-    op->result = result;
-    mem_free(n);
-    op->done(op);
-}
-
-static void on_counted_last(struct call *c, enum err result, const redisReply *reply) {
-    (void)reply;
-    struct portion *p = CONTAINER_OF(c, struct portion, call);
-    struct counting *n = p->counting;
-    mem_free(p);
-    counted(n, result);
-}
-
-/* All the others have counted: the mark of all moves. */
-static void count_last(struct counting *n) {
-    struct portion *p = mem_new(sizeof *p);
-    p->counting = n;
-    soldout_begin(&p->call, n->store, "soldout_count", n->op->now_ms);
-    call_add_u64(&p->call, n->op->epoch);
-    for (size_t i = 0; i < n->op->count; i++) add_sale(&p->call, &n->op->sales[i]);
-    send_call(&p->call, on_counted_last);
-}
-
-static void count_on(struct counting *n) {
-    if (n->under_way > 0) return;
-    if (n->failed == ERR_OK)
-        count_last(n);
+/* A call of the function of that kind of board, up to where the sums or the sales begin. */
+static void begin_telling(struct portion *p, const char *of_period, const char *of_all_time) {
+    const struct counting *n = p->counting;
+    if (p->kind == OF_DAY)
+        soldout_day_begin(&p->call, n->store, "soldout_day_add", &p->span, n->op->now_ms);
+    else if (p->kind == OF_PERIOD)
+        board_begin(&p->call, n->store, of_period, p->period, &p->span, n->op->now_ms);
     else
-        counted(n, n->failed);
+        soldout_begin(&p->call, n->store, of_all_time, n->op->now_ms);
+    if (p->kind != OF_DAY) call_add_u64(&p->call, n->op->epoch);
 }
 
-static void on_counted(struct call *c, enum err result, const redisReply *reply) {
+static void tell_sums(struct portion *p) {
+    static void (*const add[])(struct call * c, const struct batch_sum *sum) = {
+        [OF_PERIOD] = add_tally, [OF_DAY] = add_sold_out, [OF_ALL_TIME] = add_selling};
+    begin_telling(p, "board_add", "soldout_add");
+    if (p->kind != OF_DAY) {
+        call_add_mark(&p->call, &p->first);
+        call_add_mark(&p->call, &p->last);
+    }
+    for (size_t i = 0; i < p->sum_count; i++) add[p->kind](&p->call, &p->sums[i]);
+}
+
+static void tell_sales(struct portion *p) {
+    const struct board_count_op *op = p->counting->op;
+    begin_telling(p, "board_count", "soldout_count");
+    for (size_t i = 0; i < op->count; i++)
+        if (portion_has(p, &op->sales[i])) add_sale(&p->call, &op->sales[i]);
+}
+
+static void tell_next(struct counting *n);
+
+static void on_told(struct call *c, enum err result, const redisReply *reply) {
     (void)reply;
     struct portion *p = CONTAINER_OF(c, struct portion, call);
     struct counting *n = p->counting;
-    mem_free(p);
+    portion_free(p);
     if (result != ERR_OK) n->failed = result;
     n->under_way--;
-    count_on(n);
+    tell_next(n);
 }
 
-static struct portion *portion_find(struct counting *n, const struct period *period,
-                                    int64_t at_ms) {
-    for (struct list *at = n->portions.next; at != &n->portions; at = at->next) {
-        struct portion *p = CONTAINER_OF(at, struct portion, link);
-        if (p->period == period && p->span.begins_ms <= at_ms && at_ms < p->span.ends_ms) return p;
-    }
-    return NULL;
-}
-
-static struct portion *portion_new(struct counting *n, const struct period *period, int64_t at_ms) {
-    struct portion *p = mem_new(sizeof *p);
-    p->counting = n;
-    p->period = period;
-    p->span = period_span(period == NULL ? period_find(STR("daily")) : period, at_ms);
-    list_init(&p->link);
-    list_move_last(&n->portions, &p->link);
-    if (period == NULL) {
-        soldout_day_begin(&p->call, n->store, "soldout_day_add", &p->span, n->op->now_ms);
+static void on_sums_told(struct call *c, enum err result, const redisReply *reply) {
+    struct portion *p = CONTAINER_OF(c, struct portion, call);
+    if (result == ERR_OK && p->kind != OF_DAY && reply_i64(reply) == HAD_SOME) {
+        tell_sales(p);
+        send_call(&p->call, on_told);
     } else {
-        board_begin(&p->call, n->store, "board_count", period, &p->span, n->op->now_ms);
-        call_add_u64(&p->call, n->op->epoch);
+        on_told(c, result, reply);
     }
-    return p;
 }
 
-static struct call *portion_for(struct counting *n, const struct period *period, int64_t at_ms) {
-    struct portion *p = portion_find(n, period, at_ms);
-    return p != NULL ? &p->call : &portion_new(n, period, at_ms)->call;
+static void tell(struct portion *p) {
+    p->counting->under_way++;
+    tell_sums(p);
+    send_call(&p->call, on_sums_told);
 }
 
-static void divide(struct counting *n, const struct sale *s) {
-    if (s->kind == SALE_SOLD_OUT) {
-        struct call *day = portion_for(n, NULL, s->at_ms);
-        call_add_i64(day, s->event_key);
-        call_add_i64(day, s->at_ms);
+/* When all are done, the board of all time; and then the caller. */
+static void tell_next(struct counting *n) {
+    struct portion *last = n->all_time;
+    if (n->under_way > 0) return;
+    n->all_time = NULL;
+    if (last != NULL && n->failed == ERR_OK) {
+        tell(last);
         return;
     }
-    for (size_t i = 0; i < period_count; i++) add_sale(portion_for(n, &periods[i], s->taken_ms), s);
+    if (last != NULL) portion_free(last);
+    struct board_count_op *op = n->op;
+    op->result = n->failed;
+    mem_free(n);
+    op->done(op);
 }
 
 static void redis_count(struct boards *boards, struct board_count_op *op) {
     struct counting *n = mem_new(sizeof *n);
     *n = (struct counting){.store = store_of(boards), .op = op, .under_way = 1};
     list_init(&n->portions);
+    n->all_time = portion_new(n, OF_ALL_TIME, NULL, 0);
     for (size_t i = 0; i < op->count; i++) divide(n, &op->sales[i]);
     while (!list_empty(&n->portions)) {
         struct portion *p = CONTAINER_OF(n->portions.next, struct portion, link);
         list_remove(&p->link);
-        n->under_way++;
-        send_call(&p->call, on_counted);
+        tell(p);
     }
     n->under_way--; /* all are sent */
-    count_on(n);
+    tell_next(n);
 }
 
 /* ---- a board ---- */

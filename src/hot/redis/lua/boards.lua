@@ -84,12 +84,33 @@ local function mark_of(keys)
   return redis.call('HGET', keys[2], 'mark') or '0 0'
 end
 
+local function mark_numbers(mark)
+  local transaction, id = mark:match('^(%d+) (%d+)$')
+  return tonumber(transaction), tonumber(id)
+end
+
+local function is_before(a, b)
+  local a_transaction, a_id = mark_numbers(a)
+  local b_transaction, b_id = mark_numbers(b)
+  return a_transaction < b_transaction or (a_transaction == b_transaction and a_id < b_id)
+end
+
+-- Where the board stands in a batch, by the marks of its first sale and its last: it has had NONE of
+-- it, ALL, or SOME. With NONE the sums of the batch are to be counted, and the mark moves.
+local NONE, ALL, SOME = 0, 1, 2
+local function batch_begin(keys, first, last)
+  local mark = mark_of(keys)
+  if not is_before(mark, last) then return ALL end
+  if not is_before(mark, first) then return SOME end
+  redis.call('HSET', keys[2], 'mark', last)
+  return NONE
+end
+
 -- What a call tells beyond the board's mark, by event; the mark moves there. Six arguments for each
 -- sale: the mark's two, the event, 1 (taken), -1 (given back) or 0 (sold out), the seats, and when it
 -- was taken, or sold out. Steps of the pace are not later than the last.
-local function sums_of(keys, args, first, last_step)
-  local transaction, id = mark_of(keys):match('^(%d+) (%d+)$')
-  transaction, id = tonumber(transaction), tonumber(id)
+local function sums_of(keys, args, first)
+  local transaction, id = mark_numbers(mark_of(keys))
   local sums, mark = {}, nil
   for i = first, #args, 6 do
     local t, n = tonumber(args[i]), tonumber(args[i + 1])
@@ -102,7 +123,7 @@ local function sums_of(keys, args, first, last_step)
       sum.seats = sum.seats + seats
       if sign > 0 then sum.since = math.max(sum.since, at) end
       if sign == 0 then sum.sold_out = math.max(sum.sold_out, at) end
-      local step = math.min(math.floor(at / PACE_STEP_MS), last_step or 0)
+      local step = math.floor(at / PACE_STEP_MS)
       sum.steps[step] = (sum.steps[step] or 0) + seats
       sums[key] = sum
     end
@@ -152,6 +173,31 @@ register('board_count', function(keys, args)
   return 1
 end)
 
+local function tallies_add(keys, args, first)
+  for i = first, #args, 4 do
+    tally_add(keys, args[i], {
+      reservations = tonumber(args[i + 1]),
+      seats = tonumber(args[i + 2]),
+      since = tonumber(args[i + 3]),
+    })
+  end
+end
+
+-- And then the epoch in which this was begun, the first mark and the last, and for each event, in
+-- sum: its key, reservations, seats, since. Returns how much of it the board had already; only with
+-- NONE it is counted.
+register('board_add', function(keys, args)
+  local no = other_life(args[1], args[4]) or board_refused(keys, args[1])
+  if no then return no end
+  local now, gone = milliseconds(args[2]), tonumber(args[3])
+  if gone <= now then return ALL end
+  redis.call('HSET', keys[2], 'epoch', args[1])
+  local had = batch_begin(keys, args[5], args[6])
+  if had == NONE then tallies_add(keys, args, 7) end
+  board_keep(keys, gone, now)
+  return had
+end)
+
 -- And then the mark, and for each event: its key, reservations, seats, since.
 register('board_restore', function(keys, args)
   local no = board_refused(keys, args[1])
@@ -159,13 +205,7 @@ register('board_restore', function(keys, args)
   local now, gone = milliseconds(args[2]), tonumber(args[3])
   if gone <= now then return 0 end
   redis.call('HSET', keys[2], 'epoch', args[1], 'mark', args[4])
-  for i = 5, #args, 4 do
-    tally_add(keys, args[i], {
-      reservations = tonumber(args[i + 1]),
-      seats = tonumber(args[i + 2]),
-      since = tonumber(args[i + 3]),
-    })
-  end
+  tallies_add(keys, args, 5)
   board_keep(keys, gone, now)
   return 1
 end)
@@ -233,12 +273,14 @@ local function selling_change(keys, key, change)
   redis.call('HSET', keys[2], key, selling_text(s))
 end
 
-local function steps_of(keys, key)
+local function steps_in(packed)
   local steps = {}
-  for step, seats in (redis.call('HGET', keys[3], key) or ''):gmatch('(%d+)=(-?%d+)') do
-    steps[tonumber(step)] = tonumber(seats)
-  end
+  for step, seats in packed:gmatch('(%d+)=(-?%d+)') do steps[tonumber(step)] = tonumber(seats) end
   return steps
+end
+
+local function steps_of(keys, key)
+  return steps_in(redis.call('HGET', keys[3], key) or '')
 end
 
 -- Those behind `last` are no longer counted. Returns the seats of all that are.
@@ -301,24 +343,50 @@ register('soldout_know', function(keys, args)
   return 1
 end)
 
+local function selling_add(keys, key, sum, last)
+  local steps = steps_of(keys, key)
+  for step, seats in pairs(sum.steps) do
+    step = math.min(step, last)
+    steps[step] = (steps[step] or 0) + seats
+  end
+  local pace = steps_put(keys, key, steps, last)
+  selling_change(keys, key, function(s)
+    s.reservations = s.reservations + sum.reservations
+    s.seats = s.seats + sum.seats
+    s.since = math.max(s.since, sum.since)
+    s.sold_out = math.max(s.sold_out, sum.sold_out)
+    s.pace = pace
+  end)
+end
+
 -- And then the epoch in which this was begun, and sales.
 register('soldout_count', function(keys, args)
   local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
   if no then return no end
   local last = pace_turn(keys, milliseconds(args[2]))
-  for key, sum in pairs(sums_of(keys, args, 4, last)) do
-    local steps = steps_of(keys, key)
-    for step, seats in pairs(sum.steps) do steps[step] = (steps[step] or 0) + seats end
-    local pace = steps_put(keys, key, steps, last)
-    selling_change(keys, key, function(s)
-      s.reservations = s.reservations + sum.reservations
-      s.seats = s.seats + sum.seats
-      s.since = math.max(s.since, sum.since)
-      s.sold_out = math.max(s.sold_out, sum.sold_out)
-      s.pace = pace
-    end)
-  end
+  for key, sum in pairs(sums_of(keys, args, 4)) do selling_add(keys, key, sum, last) end
   return 1
+end)
+
+-- And then the epoch in which this was begun, the first mark and the last, and for each event, in
+-- sum: its key, reservations, seats, since, sold_out, and its steps as text. Returns how much of it
+-- the board had already; only with NONE it is counted.
+register('soldout_add', function(keys, args)
+  local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
+  if no then return no end
+  local last = pace_turn(keys, milliseconds(args[2]))
+  local had = batch_begin(keys, args[4], args[5])
+  if had ~= NONE then return had end
+  for i = 6, #args, 6 do
+    selling_add(keys, args[i], {
+      reservations = tonumber(args[i + 1]),
+      seats = tonumber(args[i + 2]),
+      since = tonumber(args[i + 3]),
+      sold_out = tonumber(args[i + 4]),
+      steps = steps_in(args[i + 5]),
+    }, last)
+  end
+  return had
 end)
 
 -- And then the mark, and for each event: its key, itself as text, and its steps as text.
