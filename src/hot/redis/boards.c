@@ -37,6 +37,14 @@ void call_add_mark(struct call *c, const struct sale_mark *mark) {
     call_add(c, (str){text, (size_t)len});
 }
 
+void call_add_steps(struct call *c, const struct pace_step *steps, size_t count) {
+    struct buf text = {0};
+    for (size_t i = 0; i < count; i++)
+        buf_addf(&text, "%lld=%lld ", (long long)steps[i].step, (long long)steps[i].seats);
+    call_add(c, buf_str(&text));
+    buf_deinit(&text);
+}
+
 static struct sale_mark mark_of(const redisReply *r) {
     str text = reply_str(r);
     uint64_t transaction = (uint64_t)text_next_i64(&text);
@@ -200,8 +208,9 @@ struct batch_sum {
 
 enum portion_kind { OF_PERIOD, OF_DAY, OF_ALL_TIME };
 
-/* What one board is told of the batch: the sums of it. Only one that has had some of it already,
- * for whoever told it that did not get to the end, is told every sale. */
+/* What one board is told of the batch: the sums of it. One that has had some of it already, for
+ * whoever told it that did not get to the end, says up to where, and is told the sums of the rest.
+ */
 struct portion {
     struct call call;
     struct list link;
@@ -224,9 +233,6 @@ struct counting {
     enum err failed; /* OK so far */
 };
 
-/* As lua/boards.lua has it. */
-#define HAD_SOME 2
-
 /* ---- summing ---- */
 
 static void add_step(struct batch_sum *sum, int64_t step, int64_t seats) {
@@ -248,9 +254,9 @@ static struct batch_sum *sum_of(struct portion *p, int64_t event_key) {
 }
 
 static void portion_add(struct portion *p, const struct sale *s) {
-    struct batch_sum *sum = sum_of(p, s->event_key);
-    if (p->first.id == 0) p->first = s->mark;
+    if (p->sum_count == 0) p->first = s->mark;
     p->last = s->mark;
+    struct batch_sum *sum = sum_of(p, s->event_key);
     if (s->kind == SALE_SOLD_OUT) {
         if (s->at_ms > sum->sold_out_ms) sum->sold_out_ms = s->at_ms;
         return;
@@ -281,8 +287,13 @@ static struct portion *portion_new(struct counting *n, enum portion_kind kind,
     return p;
 }
 
-static void portion_free(struct portion *p) {
+static void sums_clear(struct portion *p) {
     for (size_t i = 0; i < p->sum_count; i++) mem_free(p->sums[i].steps);
+    p->sum_count = 0;
+}
+
+static void portion_free(struct portion *p) {
+    sums_clear(p);
     mem_free(p->sums);
     mem_free(p);
 }
@@ -326,61 +337,30 @@ static void add_sold_out(struct call *c, const struct batch_sum *sum) {
 }
 
 static void add_selling(struct call *c, const struct batch_sum *sum) {
-    struct buf steps = {0};
     add_tally(c, sum);
     call_add_i64(c, sum->sold_out_ms);
-    for (size_t i = 0; i < sum->step_count; i++)
-        buf_addf(&steps, "%lld=%lld ", (long long)sum->steps[i].step,
-                 (long long)sum->steps[i].seats);
-    call_add(c, buf_str(&steps));
-    buf_deinit(&steps);
+    call_add_steps(c, sum->steps, sum->step_count);
 }
 
-static void add_sale(struct call *c, const struct sale *s) {
-    bool is_sold_out = s->kind == SALE_SOLD_OUT;
-    call_add_u64(c, s->mark.transaction);
-    call_add_i64(c, s->mark.id);
-    call_add_i64(c, s->event_key);
-    call_add_i64(c, is_sold_out ? 0 : s->kind == SALE_TAKEN ? 1 : -1);
-    call_add_i64(c, s->seats);
-    call_add_i64(c, is_sold_out ? s->at_ms : s->taken_ms);
-}
-
-/* A call of the function of that kind of board, up to where the sums or the sales begin. */
-static void begin_telling(struct portion *p, const char *of_period, const char *of_all_time) {
+static void begin_telling(struct portion *p) {
     const struct counting *n = p->counting;
-    if (p->kind == OF_DAY)
-        soldout_day_begin(&p->call, n->store, "soldout_day_add", &p->span, n->op->now_ms);
-    else if (p->kind == OF_PERIOD)
-        board_begin(&p->call, n->store, of_period, p->period, &p->span, n->op->now_ms);
-    else
-        soldout_begin(&p->call, n->store, of_all_time, n->op->now_ms);
-    if (p->kind != OF_DAY) call_add_u64(&p->call, n->op->epoch);
-}
-
-static void tell_sums(struct portion *p) {
-    static void (*const add[])(struct call * c, const struct batch_sum *sum) = {
-        [OF_PERIOD] = add_tally, [OF_DAY] = add_sold_out, [OF_ALL_TIME] = add_selling};
-    begin_telling(p, "board_add", "soldout_add");
-    if (p->kind != OF_DAY) {
-        call_add_mark(&p->call, &p->first);
-        call_add_mark(&p->call, &p->last);
+    int64_t now_ms = n->op->now_ms;
+    if (p->kind == OF_DAY) {
+        soldout_day_begin(&p->call, n->store, "soldout_day_add", &p->span, now_ms);
+        return;
     }
-    for (size_t i = 0; i < p->sum_count; i++) add[p->kind](&p->call, &p->sums[i]);
-}
-
-static void tell_sales(struct portion *p) {
-    const struct board_count_op *op = p->counting->op;
-    begin_telling(p, "board_count", "soldout_count");
-    for (size_t i = 0; i < op->count; i++)
-        if (portion_has(p, &op->sales[i])) add_sale(&p->call, &op->sales[i]);
+    if (p->kind == OF_PERIOD)
+        board_begin(&p->call, n->store, "board_add", p->period, &p->span, now_ms);
+    else
+        soldout_begin(&p->call, n->store, "soldout_add", now_ms);
+    call_add_u64(&p->call, n->op->epoch);
+    call_add_mark(&p->call, &p->first);
+    call_add_mark(&p->call, &p->last);
 }
 
 static void tell_next(struct counting *n);
 
-static void on_told(struct call *c, enum err result, const redisReply *reply) {
-    (void)reply;
-    struct portion *p = CONTAINER_OF(c, struct portion, call);
+static void on_told(struct portion *p, enum err result) {
     struct counting *n = p->counting;
     portion_free(p);
     if (result != ERR_OK) n->failed = result;
@@ -388,20 +368,42 @@ static void on_told(struct call *c, enum err result, const redisReply *reply) {
     tell_next(n);
 }
 
+/* What is left of it behind the mark. */
+static void sum_up_behind(struct portion *p, const struct sale_mark *had) {
+    const struct board_count_op *op = p->counting->op;
+    sums_clear(p);
+    for (size_t i = 0; i < op->count; i++) {
+        const struct sale *s = &op->sales[i];
+        if (portion_has(p, s) && sale_is_behind(&s->mark, had)) portion_add(p, s);
+    }
+}
+
+static void send_sums(struct portion *p);
+
 static void on_sums_told(struct call *c, enum err result, const redisReply *reply) {
     struct portion *p = CONTAINER_OF(c, struct portion, call);
-    if (result == ERR_OK && p->kind != OF_DAY && reply_i64(reply) == HAD_SOME) {
-        tell_sales(p);
-        send_call(&p->call, on_told);
-    } else {
-        on_told(c, result, reply);
+    if (result == ERR_OK && reply_str(reply).len > 0) {
+        struct sale_mark had = mark_of(reply);
+        sum_up_behind(p, &had);
+        if (p->sum_count > 0) {
+            send_sums(p);
+            return;
+        }
     }
+    on_told(p, result);
+}
+
+static void send_sums(struct portion *p) {
+    static void (*const add[])(struct call * c, const struct batch_sum *sum) = {
+        [OF_PERIOD] = add_tally, [OF_DAY] = add_sold_out, [OF_ALL_TIME] = add_selling};
+    begin_telling(p);
+    for (size_t i = 0; i < p->sum_count; i++) add[p->kind](&p->call, &p->sums[i]);
+    send_call(&p->call, on_sums_told);
 }
 
 static void tell(struct portion *p) {
     p->counting->under_way++;
-    tell_sums(p);
-    send_call(&p->call, on_sums_told);
+    send_sums(p);
 }
 
 /* When all are done, the board of all time; and then the caller. */

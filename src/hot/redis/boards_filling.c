@@ -72,7 +72,7 @@ static void begin_soldout(struct writing *w) {
     call_add_mark(&w->call, w->mark);
 }
 
-/* As selling_text and steps_of of lua/boards.lua have them. */
+/* As selling_text of lua/boards.lua has it, and its steps. */
 static void on_selling(void *to, const struct soldout_row *r) {
     struct writing *w = to;
     const struct selling *s = &r->selling;
@@ -83,10 +83,7 @@ static void on_selling(void *to, const struct soldout_row *r) {
              (long long)s->opened_ms, (long long)s->reservations, (long long)s->seats,
              (long long)s->since_ms, (long long)s->sold_out_ms);
     call_add(&w->call, buf_str(&text));
-    buf_clear(&text);
-    for (size_t i = 0; i < r->step_count; i++)
-        buf_addf(&text, "%lld=%lld ", (long long)r->steps[i].step, (long long)r->steps[i].seats);
-    call_add(&w->call, buf_str(&text));
+    call_add_steps(&w->call, r->steps, r->step_count);
     buf_deinit(&text);
     if (s->sold_out_ms != 0) write_sold_out(w, s);
     if (w->rows == ROWS_MAX) write_out(w);

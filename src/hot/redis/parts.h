@@ -142,6 +142,7 @@ void soldout_begin(struct call *c, const struct redis_store *s, const char *func
 void soldout_day_begin(struct call *c, const struct redis_store *s, const char *function,
                        const struct span *day, int64_t now_ms);
 void call_add_mark(struct call *c, const struct sale_mark *mark);
+void call_add_steps(struct call *c, const struct pace_step *steps, size_t count);
 /* The restoring functions of port/boards.h. */
 void boards_gather_event(struct boards *b, const struct board_event *e);
 void boards_gather(struct boards *b, const struct sale *s, int64_t now_ms);

@@ -95,41 +95,14 @@ local function is_before(a, b)
   return a_transaction < b_transaction or (a_transaction == b_transaction and a_id < b_id)
 end
 
--- Where the board stands in a batch, by the marks of its first sale and its last: it has had NONE of
--- it, ALL, or SOME. With NONE the sums of the batch are to be counted, and the mark moves.
-local NONE, ALL, SOME = 0, 1, 2
+-- A batch of sales comes in sums, with the marks of its first and its last. They are counted when the
+-- board has had none of it, and its mark moves; else nothing is done. Returns '' then, or the mark: up
+-- to there the board has had it, and who tells sums up what is behind.
 local function batch_begin(keys, first, last)
   local mark = mark_of(keys)
-  if not is_before(mark, last) then return ALL end
-  if not is_before(mark, first) then return SOME end
+  if not is_before(mark, first) then return mark end
   redis.call('HSET', keys[2], 'mark', last)
-  return NONE
-end
-
--- What a call tells beyond the board's mark, by event; the mark moves there. Six arguments for each
--- sale: the mark's two, the event, 1 (taken), -1 (given back) or 0 (sold out), the seats, and when it
--- was taken, or sold out. Steps of the pace are not later than the last.
-local function sums_of(keys, args, first)
-  local transaction, id = mark_numbers(mark_of(keys))
-  local sums, mark = {}, nil
-  for i = first, #args, 6 do
-    local t, n = tonumber(args[i]), tonumber(args[i + 1])
-    if t > transaction or (t == transaction and n > id) then
-      transaction, id, mark = t, n, args[i] .. ' ' .. args[i + 1]
-      local key, sign, at = args[i + 2], tonumber(args[i + 3]), tonumber(args[i + 5])
-      local sum = sums[key] or { reservations = 0, seats = 0, since = 0, sold_out = 0, steps = {} }
-      local seats = sign * tonumber(args[i + 4])
-      sum.reservations = sum.reservations + sign
-      sum.seats = sum.seats + seats
-      if sign > 0 then sum.since = math.max(sum.since, at) end
-      if sign == 0 then sum.sold_out = math.max(sum.sold_out, at) end
-      local step = math.floor(at / PACE_STEP_MS)
-      sum.steps[step] = (sum.steps[step] or 0) + seats
-      sums[key] = sum
-    end
-  end
-  if mark then redis.call('HSET', keys[2], 'mark', mark) end
-  return sums
+  return ''
 end
 
 -- ---- the board of a period ----
@@ -161,18 +134,6 @@ end
 
 -- Arguments behind the epoch of all functions of one board: the time, and when it is over.
 
--- And then the epoch in which this was begun, and sales. Keys: those of the board.
-register('board_count', function(keys, args)
-  local no = other_life(args[1], args[4]) or board_refused(keys, args[1])
-  if no then return no end
-  local now, gone = milliseconds(args[2]), tonumber(args[3])
-  if gone <= now then return 0 end
-  redis.call('HSET', keys[2], 'epoch', args[1])
-  for key, sum in pairs(sums_of(keys, args, 5)) do tally_add(keys, key, sum) end
-  board_keep(keys, gone, now)
-  return 1
-end)
-
 local function tallies_add(keys, args, first)
   for i = first, #args, 4 do
     tally_add(keys, args[i], {
@@ -184,16 +145,15 @@ local function tallies_add(keys, args, first)
 end
 
 -- And then the epoch in which this was begun, the first mark and the last, and for each event, in
--- sum: its key, reservations, seats, since. Returns how much of it the board had already; only with
--- NONE it is counted.
+-- sum: its key, reservations, seats, since. Returns what batch_begin does; keys: those of the board.
 register('board_add', function(keys, args)
   local no = other_life(args[1], args[4]) or board_refused(keys, args[1])
   if no then return no end
   local now, gone = milliseconds(args[2]), tonumber(args[3])
-  if gone <= now then return ALL end
+  if gone <= now then return '' end
   redis.call('HSET', keys[2], 'epoch', args[1])
   local had = batch_begin(keys, args[5], args[6])
-  if had == NONE then tallies_add(keys, args, 7) end
+  if had == '' then tallies_add(keys, args, 7) end
   board_keep(keys, gone, now)
   return had
 end)
@@ -359,24 +319,15 @@ local function selling_add(keys, key, sum, last)
   end)
 end
 
--- And then the epoch in which this was begun, and sales.
-register('soldout_count', function(keys, args)
-  local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
-  if no then return no end
-  local last = pace_turn(keys, milliseconds(args[2]))
-  for key, sum in pairs(sums_of(keys, args, 4)) do selling_add(keys, key, sum, last) end
-  return 1
-end)
-
 -- And then the epoch in which this was begun, the first mark and the last, and for each event, in
--- sum: its key, reservations, seats, since, sold_out, and its steps as text. Returns how much of it
--- the board had already; only with NONE it is counted.
+-- sum: its key, reservations, seats, since, sold_out, and its steps as text, which may be later than
+-- the last. Returns what batch_begin does.
 register('soldout_add', function(keys, args)
   local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
   if no then return no end
   local last = pace_turn(keys, milliseconds(args[2]))
   local had = batch_begin(keys, args[4], args[5])
-  if had ~= NONE then return had end
+  if had ~= '' then return had end
   for i = 6, #args, 6 do
     selling_add(keys, args[i], {
       reservations = tonumber(args[i + 1]),
