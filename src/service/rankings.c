@@ -9,13 +9,14 @@
 /* When there is more. Not at once: whoever buys meanwhile would feel it. */
 #define MORE_MS 3
 
-static void finish_for(struct rankings *r, int64_t ms) {
-    if (!r->stopping) ticker_start(&r->ticker, ms);
+static void finish_with(struct rankings *r, bool has_more) {
+    r->has_more = has_more;
+    if (!r->stopping) ticker_start(&r->ticker, has_more ? MORE_MS : LOOK_MS);
     atomic_store(&r->busy, false);
 }
 
 static void finish(struct rankings *r) {
-    finish_for(r, LOOK_MS);
+    finish_with(r, false);
 }
 
 /* ---- what was sold ---- */
@@ -23,9 +24,8 @@ static void finish(struct rankings *r) {
 /* Of a full batch there may be more. */
 static void on_counted(struct board_count_op *c) {
     struct rankings *r = CONTAINER_OF(c, struct rankings, count);
-    bool has_more = c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX;
     if (c->result == ERR_OK) count(COUNT_RANKINGS_SALES, c->count);
-    finish_for(r, has_more ? MORE_MS : LOOK_MS);
+    finish_with(r, c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX);
 }
 
 static void on_read(struct task *task) {
@@ -126,10 +126,13 @@ static void tell_events(struct rankings *r) {
 static void on_begun(struct board_begin_op *b) {
     struct rankings *r = CONTAINER_OF(b, struct rankings, begin);
     bool is_ours = b->result == ERR_OK && b->is_ours;
-    if (!is_ours || !r->is_ours || r->epoch != b->epoch) forget_told(r);
+    bool was_ours = is_ours && r->is_ours && r->epoch == b->epoch;
+    if (!was_ours) forget_told(r);
     r->is_ours = is_ours;
     r->epoch = b->epoch;
-    if (is_ours)
+    if (was_ours && r->has_more)
+        read_sales(r); /* the events were told a moment ago */
+    else if (is_ours)
         tell_events(r);
     else
         finish(r);

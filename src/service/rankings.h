@@ -25,6 +25,7 @@ struct rankings {
     struct ticker ticker;
     _Atomic bool busy;
     bool stopping;
+    bool has_more;   /* the last batch was full */
     bool is_ours;    /* it was this node's turn the last time, */
     uint32_t epoch;  /* in this life */
     struct map told; /* an event's key → struct board_event, as the boards know it by now */
