@@ -1,9 +1,8 @@
 // The top ten of a board, pushed when it changes.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { after, before } from 'node:test';
 import { EventSource } from 'eventsource';
-import { homeOf } from './support/cluster.mjs';
+import { redis } from './support/cluster.mjs';
 import { assertProblemWith, eachOf } from './support/queue.mjs';
 import { Hall } from './support/reservations.mjs';
 import { lasting, onlyOn, start, test, until } from './support/server.mjs';
@@ -196,7 +195,7 @@ test('while Redis does not answer they stay, others may come, and the server may
   const own = await start({ args: ['--hot-deadline-ms', '100', '--sse-heartbeat-seconds', '1'] });
   const of = await hall('MUTE/1', 1000, own);
   const who = await of.buyer('ann');
-  const mute = (ms) => assert.equal(spawnSync('redis-cli', ['-u', homeOf(own.dataDir).redisUrl, 'CLIENT', 'PAUSE', `${ms}`]).status, 0);
+  const mute = (ms) => assert.equal(redis(own.dataDir, 'CLIENT', 'PAUSE', ms), 'OK');
   const streams = await Promise.all(BOARDS.map((board) => watch(board, own)));
   await of.held(who);
   for (const stream of streams) await hears(stream, of, 1);
