@@ -583,6 +583,55 @@ static void a_store_that_is_not_there_is_an_error_not_a_wait(void **state) {
     services_start(SERVICE_REDIS);
 }
 
+/* ---- connections that break ---- */
+
+/* Of the nodes, not the test's own. */
+static void break_connections(const char *type) {
+    freeReplyObject(stage_command("CLIENT KILL TYPE %s", type));
+}
+
+/* Where the connection may have to be made anew first. */
+static void release_at_last(struct worker *w, const struct wish *wish) {
+    while (kept(w, true, wish->op.fence).result != ERR_OK) usleep(1000);
+}
+
+static void a_connection_that_breaks_costs_nobody_its_place(void **state) {
+    struct stage *s = *state;
+    struct wish *holder = &s->wishes[0];
+    struct wish *first = &s->wishes[1];
+    struct wish *second = &s->wishes[2];
+    take(&s->a, holder, LEASE_MS);
+    wait_behind(&s->b, first, 1);
+    wait_behind(&s->a, second, 2);
+    for (int i = 0; i < 5; i++) {
+        break_connections("normal");
+        usleep(TICK_MS * 1000);
+    }
+    release_at_last(&s->a, holder);
+    assert_acquired(first);
+    assert_false(second->done);
+    release_at_last(&s->b, first);
+    assert_acquired(second);
+}
+
+static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
+    struct stage *s = *state;
+    struct wish *holder = &s->wishes[0];
+    struct wish *waits = &s->wishes[1];
+    struct wish *next = &s->wishes[2];
+    take(&s->a, holder, LEASE_MS);
+    wait_behind(&s->b, waits, 1);
+    freeReplyObject(stage_command("CONFIG SET port 0"));
+    break_connections("normal");
+    await(waits);
+    assert_true(waits->op.result == ERR_HOT_UNAVAILABLE || waits->op.result == ERR_HOT_UNKNOWN);
+    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 1);
+    freeReplyObject(stage_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
+    await_number(0, "ZCARD " SEAT_KEY ":line");
+    release_at_last(&s->a, holder);
+    take(&s->b, next, LEASE_MS);
+}
+
 /* ---- a crowd ---- */
 
 #define HANDS 4
@@ -661,7 +710,7 @@ static void a_thousand_acquisitions_over_two_nodes_never_overlap(void **state) {
     free(hands);
 }
 
-/* ---- connections that break ---- */
+/* ---- a crowd whose connections break ---- */
 
 #define BREAKS 100
 #define BREAK_US 20000
@@ -737,7 +786,7 @@ static void connections_that_break_leave_nobody_without_an_answer(void **state) 
     }
     for (int i = 0; i < BREAKS; i++) {
         usleep(BREAK_US);
-        freeReplyObject(stage_command("CLIENT KILL TYPE %s", i % 8 == 0 ? "pubsub" : "normal"));
+        break_connections(i % 8 == 0 ? "pubsub" : "normal");
     }
     for (int i = 0; i < HANDS; i++) stubborn_stops(&all[i]);
     assert_true(c.count > BREAKS / 20); /* each may cost a lease */
@@ -746,6 +795,7 @@ static void connections_that_break_leave_nobody_without_an_answer(void **state) 
     worker_begin(&last, s->stores[0], TICK_MS);
     ask(&last, &s->wishes[0], WAIT_MS, LEASE_MS);
     assert_acquired(&s->wishes[0]);
+    assert_in_range(s->wishes[0].op.waited_ms, 0, 5 * SHORT_LEASE_MS);
     worker_end(&last);
 }
 
@@ -769,6 +819,8 @@ int main(void) {
         TEST(a_store_that_forgot_everything_is_recovering),
         TEST(a_fence_of_another_life_is_lost_trap_20),
         TEST(a_store_that_is_not_there_is_an_error_not_a_wait),
+        TEST(a_connection_that_breaks_costs_nobody_its_place),
+        TEST(whoever_hears_of_an_error_does_not_stay_in_the_line),
         TEST(a_thousand_acquisitions_over_two_nodes_never_overlap),
         TEST(connections_that_break_leave_nobody_without_an_answer),
     };

@@ -8,10 +8,16 @@
  *
  * So one may hear twice, or hear of one whose own call is still unanswered. Whoever is answered is
  * no longer among those who wait, and what else is heard of it is nothing.
+ *
+ * A connection that breaks costs nobody its place: the polls of the next one find all as they were.
+ * When there is none for a while, those who wait are answered with an error. They may still be in
+ * the line, where each would be given the lock, for nobody; so they are kept as ghosts, and sent
+ * away from there as soon as Redis can be told.
  */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -22,7 +28,7 @@
 /* One poll asks about so many; whoever else waits is in the next. */
 #define POLL_MAX 200
 /* One that Redis does not know any more, and of which nothing is heard for so long: what was said
- * about it got lost. */
+ * about it got lost. And so long polls may fail before nobody waits any more. */
 #define MISSED_NS INT64_C(1000000000)
 
 struct locks_worker {
@@ -31,10 +37,11 @@ struct locks_worker {
     struct locks_worker *next; /* in the store */
     char name[40];             /* NODE:WORKER */
     uint64_t asked;            /* how many ever did */
-    struct list waiting;       /* struct waiting, who have not been answered */
+    struct list waiting;       /* struct waiting: who have not been answered, and ghosts */
     struct map by_number;      /* the same */
     size_t calls;              /* that are under way */
     size_t polls;              /* of these */
+    int64_t failing_ns;        /* since when polls fail; 0: the last did not */
     int64_t ticked_ms;         /* the latest; its time does not go back */
     uv_async_t heard;
     pthread_mutex_t lock;
@@ -48,10 +55,12 @@ struct waiting {
     struct locks_worker *worker;
     struct list link;
     int64_t number;
-    struct lock_op *op; /* NULL: it was answered, but its call is under way */
+    struct lock_op *op; /* NULL: it was answered, but its call is under way; or it is a ghost */
     bool calling;
     bool leaving;       /* it will be out of the line, whatever else is heard */
     int64_t missing_ns; /* since when Redis does not know it; 0: it does */
+    int64_t over_ns; /* when it is neither waiting nor holding any more, whatever becomes of it */
+    str name;        /* its own copy */
 };
 
 /* One who renews or releases. */
@@ -171,6 +180,8 @@ static void waiting_add(struct locks_worker *w, struct waiting *a) {
 static void waiting_remove(struct waiting *a) {
     list_remove(&a->link);
     map_remove(&a->worker->by_number, map_key(&a->number));
+    a->op = NULL;
+    if (!a->calling) mem_free(a);
 }
 
 /* Its caller may ask anew at once, or end the worker's last wait. */
@@ -178,8 +189,17 @@ static void answer(struct waiting *a, enum err result) {
     struct lock_op *op = a->op;
     assert(op != NULL);
     waiting_remove(a);
+    op->result = result;
+    op->done(op);
+}
+
+/* As `answer`, of one who may be in the line. */
+static void answer_as_ghost(struct waiting *a, enum err result) {
+    struct lock_op *op = a->op;
+    assert(op != NULL && !a->calling);
     a->op = NULL;
-    if (!a->calling) mem_free(a);
+    a->leaving = true;
+    list_move_last(&a->worker->waiting, &a->link);
     op->result = result;
     op->done(op);
 }
@@ -197,6 +217,13 @@ static void answer_timed_out(struct waiting *a, int64_t waited_ms) {
     a->op->outcome = LOCK_TIMED_OUT;
     a->op->waited_ms = waited_ms;
     answer(a, ERR_OK);
+}
+
+static void leave(struct waiting *a) {
+    if (a->op != NULL)
+        answer_timed_out(a, 0);
+    else
+        waiting_remove(a);
 }
 
 /* It may have been decided about by another's call, and the announcement be on its way. */
@@ -234,7 +261,7 @@ static void hear(struct locks_worker *w, str news) {
     } else if (fate.at[0] == 'T') {
         answer_timed_out(a, text_next_i64(&news));
     } else if (fate.at[0] == 'L') {
-        answer_timed_out(a, 0);
+        leave(a);
     } else if (fate.at[0] == 'G') {
         is_missing(a);
     }
@@ -285,6 +312,8 @@ static void on_asked(struct call *c, enum err result, const redisReply *reply) {
     a->calling = false;
     if (a->op == NULL)
         mem_free(a);
+    else if (result == ERR_HOT_UNKNOWN)
+        answer_as_ghost(a, result);
     else if (result != ERR_OK)
         answer(a, result);
     call_is_over(w);
@@ -293,8 +322,10 @@ static void on_asked(struct call *c, enum err result, const redisReply *reply) {
 static void acquire(struct locks *l, struct lock_op *op) {
     assert(op->name.len > 0 && op->name.len <= LOCK_NAME_BYTES_MAX && op->lease_ms > 0);
     struct locks_worker *w = worker_mine(l);
-    struct waiting *a = mem_new(sizeof *a);
+    struct waiting *a = mem_new(sizeof *a + op->name.len);
     a->op = op;
+    a->name = (str){memcpy(a + 1, op->name.at, op->name.len), op->name.len};
+    a->over_ns = clock_steady_ns() + (op->wait_ms_max + op->lease_ms) * 1000000;
     op->waited_ms = 0;
     waiting_add(w, a);
     begin(&a->call, w, "lock_acquire", op->name, op->now_ms);
@@ -347,23 +378,41 @@ static void release(struct locks *l, struct lock_hold_op *op) {
 
 /* ---- polls ---- */
 
+static bool is_about(const struct poll *p, const struct waiting *a) {
+    return !a->calling && a->leaving == p->leaves && str_starts(a->name, str_of(p->event));
+}
+
+/* Who leaves is gone in any case when its worker is: nobody hears of that one any more. Ghosts of a
+ * worker that goes on try again. */
+static void leaving_failed(struct waiting *a) {
+    if (a->op != NULL || clock_steady_ns() >= a->over_ns) leave(a);
+}
+
+/* Whether they may go on waiting, because the next poll may succeed. */
+static bool may_wait_on(struct locks_worker *w, enum err result) {
+    int64_t now_ns = clock_steady_ns();
+    if (w->failing_ns == 0) w->failing_ns = now_ns;
+    bool is_lost = result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_UNKNOWN;
+    return is_lost && now_ns - w->failing_ns < MISSED_NS;
+}
+
 /* Whoever this was about, and is not asking itself: their callers may ask anew meanwhile. */
 static void poll_failed(struct locks_worker *w, const struct poll *p, enum err result) {
+    if (!p->leaves && may_wait_on(w, result)) return;
     struct list ended;
     list_init(&ended);
-    for (struct list *at = w->waiting.next; at != &w->waiting;) {
+    for (struct list *at = w->waiting.next, *next; at != &w->waiting; at = next) {
         struct waiting *a = CONTAINER_OF(at, struct waiting, link);
-        at = at->next;
-        if (a->calling || a->leaving != p->leaves || !str_starts(a->op->name, str_of(p->event)))
-            continue;
-        list_move_last(&ended, &a->link);
+        next = at->next;
+        if (is_about(p, a)) list_move_last(&ended, at);
     }
     while (!list_empty(&ended)) {
         struct waiting *a = CONTAINER_OF(ended.next, struct waiting, link);
+        list_move_last(&w->waiting, &a->link);
         if (p->leaves)
-            answer_timed_out(a, 0); /* gone in any case: nobody hears of this worker any more */
+            leaving_failed(a);
         else
-            answer(a, result);
+            answer_as_ghost(a, result);
     }
 }
 
@@ -371,10 +420,12 @@ static void on_polled(struct call *c, enum err result, const redisReply *reply) 
     struct poll *p = CONTAINER_OF(c, struct poll, call);
     struct locks_worker *w = p->worker;
     w->polls--;
-    if (result == ERR_OK)
+    if (result == ERR_OK) {
+        w->failing_ns = 0;
         hear_all(w, reply);
-    else
+    } else {
         poll_failed(w, p, result);
+    }
     mem_free(p);
     call_is_over(w);
 }
@@ -382,7 +433,7 @@ static void on_polled(struct call *c, enum err result, const redisReply *reply) 
 static int compare_waiting(const void *a, const void *b) {
     const struct waiting *const *one = a;
     const struct waiting *const *other = b;
-    int order = str_compare((*one)->op->name, (*other)->op->name);
+    int order = str_compare((*one)->name, (*other)->name);
     if (order != 0) return order;
     return (*one)->number < (*other)->number ? -1 : (*one)->number > (*other)->number;
 }
@@ -390,15 +441,15 @@ static int compare_waiting(const void *a, const void *b) {
 /* How many from here on have the same name. */
 static size_t count_same(struct waiting **some, size_t count) {
     size_t n = 1;
-    while (n < count && str_eq(some[n]->op->name, some[0]->op->name)) n++;
+    while (n < count && str_eq(some[n]->name, some[0]->name)) n++;
     return n;
 }
 
 /* How many from here on fit into one poll: all of one event. */
 static size_t count_for_poll(struct waiting **some, size_t count) {
-    str event = event_of(some[0]->op->name);
+    str event = event_of(some[0]->name);
     size_t n = 1;
-    while (n < count && n < POLL_MAX && str_starts(some[n]->op->name, event)) n++;
+    while (n < count && n < POLL_MAX && str_starts(some[n]->name, event)) n++;
     return n;
 }
 
@@ -411,7 +462,7 @@ static size_t count_names(struct waiting **some, size_t count) {
 static struct poll *poll_new(struct locks_worker *w, struct waiting **some, size_t count,
                              bool leaves, int64_t now_ms) {
     struct poll *p = mem_new(sizeof *p);
-    str event = event_of(some[0]->op->name);
+    str event = event_of(some[0]->name);
     bool fits = str_copy(event, p->event, sizeof p->event);
     assert(fits);
     list_init(&p->link);
@@ -422,7 +473,7 @@ static struct poll *poll_new(struct locks_worker *w, struct waiting **some, size
     call_begin(&p->call, leaves ? "lock_leave" : "lock_tick", keys);
     add_shared_keys(&p->call, event);
     for (size_t i = 0; i < count; i += count_same(some + i, count - i))
-        add_lock_keys(&p->call, some[i]->op->name);
+        add_lock_keys(&p->call, some[i]->name);
     add_shared_arguments(&p->call, w, now_ms);
     for (size_t i = 0; i < count;) {
         size_t end = i + count_same(some + i, count - i);
@@ -432,29 +483,30 @@ static struct poll *poll_new(struct locks_worker *w, struct waiting **some, size
     return p;
 }
 
-/* Everybody who waits and is not about to leave, by name and number; how many there are. */
-static size_t gather(struct locks_worker *w, struct waiting **all) {
+/* Everybody who waits, or who leaves, by name and number; how many there are. */
+static size_t gather(struct locks_worker *w, struct waiting **all, bool leaves) {
     size_t count = 0;
     for (struct list *at = w->waiting.next; at != &w->waiting; at = at->next) {
         struct waiting *a = CONTAINER_OF(at, struct waiting, link);
-        if (!a->leaving) all[count++] = a;
+        if (a->leaving == leaves) all[count++] = a;
     }
     qsort(all, count, sizeof *all, compare_waiting);
     return count;
 }
 
-/* All are written before the first is sent: it may fail at once, and end whom others are about. */
-static void send_polls(struct locks_worker *w, struct waiting **all, size_t count, bool leaves,
-                       int64_t now_ms) {
-    struct list polls;
-    list_init(&polls);
+static void add_polls(struct list *polls, struct locks_worker *w, struct waiting **all,
+                      size_t count, bool leaves, int64_t now_ms) {
     for (size_t i = 0; i < count;) {
         size_t n = count_for_poll(all + i, count - i);
-        list_move_last(&polls, &poll_new(w, all + i, n, leaves, now_ms)->link);
+        list_move_last(polls, &poll_new(w, all + i, n, leaves, now_ms)->link);
         i += n;
     }
-    while (!list_empty(&polls)) {
-        struct poll *p = CONTAINER_OF(polls.next, struct poll, link);
+}
+
+/* All are written before the first is sent: it may fail at once, and end whom others are about. */
+static void send_polls(struct locks_worker *w, struct list *polls) {
+    while (!list_empty(polls)) {
+        struct poll *p = CONTAINER_OF(polls->next, struct poll, link);
         list_remove(&p->link);
         w->polls++;
         send_call(w, &p->call);
@@ -465,10 +517,15 @@ static void send_polls(struct locks_worker *w, struct waiting **all, size_t coun
 static void tick(struct locks *l, int64_t now_ms) {
     struct locks_worker *w = worker_mine(l);
     if (now_ms > w->ticked_ms) w->ticked_ms = now_ms;
+    if (w->by_number.count == 0) w->failing_ns = 0;
     if (w->by_number.count == 0 || (w->store->options.own_clock && w->polls > 0)) return;
     struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
-    send_polls(w, all, gather(w, all), false, now_ms);
+    struct list polls;
+    list_init(&polls);
+    add_polls(&polls, w, all, gather(w, all, true), true, now_ms);
+    add_polls(&polls, w, all, gather(w, all, false), false, now_ms);
     mem_free(all);
+    send_polls(w, &polls);
 }
 
 /* Whoever acquires a lock before it has left gives it back in that very step; so from now on it
@@ -477,14 +534,17 @@ static void give_up(struct locks *l) {
     struct locks_worker *w = worker_mine(l);
     if (w->by_number.count == 0) return;
     struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
-    size_t count = gather(w, all);
+    size_t count = gather(w, all, false);
     int64_t now_ms = 0;
     for (size_t i = 0; i < count; i++) {
         all[i]->leaving = true;
         if (all[i]->op->now_ms > now_ms) now_ms = all[i]->op->now_ms;
     }
-    send_polls(w, all, count, true, now_ms);
+    struct list polls;
+    list_init(&polls);
+    add_polls(&polls, w, all, count, true, now_ms);
     mem_free(all);
+    send_polls(w, &polls);
 }
 
 const struct locks_ops redis_locks_ops = {
@@ -526,7 +586,12 @@ static void on_closed(uv_handle_t *heard) {
 
 void locks_worker_close(struct locks_worker *w) {
     forget(w->store, w); /* nothing is passed to it any more */
-    while (!list_empty(&w->waiting))
-        answer(CONTAINER_OF(w->waiting.next, struct waiting, link), ERR_HOT_UNKNOWN);
+    while (!list_empty(&w->waiting)) {
+        struct waiting *a = CONTAINER_OF(w->waiting.next, struct waiting, link);
+        if (a->op != NULL)
+            answer(a, ERR_HOT_UNKNOWN);
+        else
+            waiting_remove(a);
+    }
     uv_close((uv_handle_t *)&w->heard, on_closed);
 }
