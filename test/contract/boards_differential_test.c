@@ -13,6 +13,7 @@
 #include "board_ops.h"
 #include "hot/memory_boards.h"
 #include "redis_adapter.h"
+#include "redis_probe.h"
 #define REPLAY "BOARDS_DIFFERENTIAL_SEED"
 #include "random_history.h"
 
@@ -28,6 +29,7 @@ enum { MEMORY, REDIS, STORES };
 
 static struct boards *boards[STORES];
 static void *redis;
+static redisContext *probe;
 static struct memory_boards *memory;
 static uint32_t epochs[STORES];
 static int64_t now_ms;
@@ -161,7 +163,35 @@ static void sell_out(void) {
     add((struct sale){.kind = SALE_SOLD_OUT, .event_key = between(1, EVENTS), .at_ms = now_ms});
 }
 
-/* A batch, of which some may have been told before. */
+/* ---- a batch of which not all boards have heard ---- */
+
+/* Of a board that loses what it was told everything is as it was saved. */
+#define SAVE                                                                                       \
+    "for _, k in ipairs(redis.call('KEYS', 'p*')) do "                                             \
+    "redis.call('COPY', k, 'saved:' .. k, 'REPLACE') end "                                         \
+    "return redis.call('COPY', 'ranking:{soldout}', 'saved:ranking:{soldout}', 'REPLACE')"
+#define LOSE                                                                                       \
+    "local function loses(k) local name = k:match('{(.*)}') return name == 'soldout' or "          \
+    "tonumber(redis.sha1hex(ARGV[1] .. name):sub(1, 1), 16) < 8 end "                              \
+    "redis.call('DEL', 'ranking:{soldout}') "                                                      \
+    "for _, k in ipairs(redis.call('KEYS', 'p*')) do "                                             \
+    "if loses(k) then redis.call('DEL', k) end end "                                               \
+    "for _, k in ipairs(redis.call('KEYS', 'saved:*')) do "                                        \
+    "if loses(k) then redis.call('COPY', k, k:sub(7)) end redis.call('DEL', k) end return 1"
+
+/* Whoever told it did not get to the board of all time, nor to some of the others. */
+static void tell_some_boards(const struct sale *sales, size_t n) {
+    probe_do(probe, "EVAL %s 0", SAVE);
+    struct board_count_op op = {.epoch = epochs[REDIS],
+                                .now_ms = now_ms,
+                                .sales = sales,
+                                .count = n,
+                                .done = board_count_op_done};
+    DO(boards_count, REDIS, op);
+    probe_do(probe, "EVAL %s 0 %lld", LOSE, (long long)between(0, 1000000));
+}
+
+/* A batch, of which some may have been told before, and some to some boards. */
 static void tell(void) {
     size_t from = told_count;
     size_t again = (size_t)between(0, 20);
@@ -176,7 +206,10 @@ static void tell(void) {
             sell_out();
     }
     if (!one_in(3)) from = again > from ? 0 : from - again;
-    if (told_count > from) count(told + from, told_count - from);
+    if (told_count == from) return;
+    size_t n = told_count - from;
+    if (one_in(3)) tell_some_boards(told + from, (size_t)between(1, (int64_t)n));
+    count(told + from, n);
 }
 
 static void know(void) {
@@ -246,8 +279,11 @@ static void run_history(uint64_t the_seed) {
     boards[MEMORY] = memory_boards_port(memory);
     open_redis(&redis);
     boards[REDIS] = redis_store_boards(redis);
+    struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
+    probe = probe_connect(&address);
     restart();
     for (step = 0; step < STEPS; step++) one_step();
+    probe_end(probe);
     close_redis(redis);
     memory_boards_free(memory);
 }

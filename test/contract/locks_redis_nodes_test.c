@@ -632,6 +632,38 @@ static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
     take(&s->b, next, LEASE_MS);
 }
 
+/* As a worker that has nothing to look after. */
+static void tick_no_more(struct worker *w, void *arg) {
+    (void)arg;
+    ticker_stop(&w->ticker);
+}
+
+/* It is heard of all the time; but nobody of its own waits, so nobody makes it tick. */
+static void a_worker_that_ticks_no_more_sends_its_ghosts_away(void **state) {
+    struct stage *s = *state;
+    struct wish *holder = &s->wishes[0];
+    struct wish *waits = &s->wishes[1];
+    struct wish *other = &s->wishes[2];
+    struct wish *next = &s->wishes[3];
+    take(&s->a, holder, LEASE_MS);
+    wait_behind(&s->b, waits, 1);
+    freeReplyObject(stage_command("CONFIG SET port 0"));
+    break_connections("normal");
+    await(waits);
+    tell(&s->b, tick_no_more, NULL);
+    freeReplyObject(stage_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
+    do {
+        *other = a_wish(0, LEASE_MS);
+        other->op.name = STR("T/1/A/18");
+        tell(&s->b, acquire, other);
+        await(other);
+    } while (other->op.result != ERR_OK);
+    release_at_last(&s->a, holder);
+    ask(&s->a, next, 5000, LEASE_MS);
+    assert_acquired(next);
+    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 0);
+}
+
 /* ---- a crowd ---- */
 
 #define HANDS 4
@@ -821,6 +853,7 @@ int main(void) {
         TEST(a_store_that_is_not_there_is_an_error_not_a_wait),
         TEST(a_connection_that_breaks_costs_nobody_its_place),
         TEST(whoever_hears_of_an_error_does_not_stay_in_the_line),
+        TEST(a_worker_that_ticks_no_more_sends_its_ghosts_away),
         TEST(a_thousand_acquisitions_over_two_nodes_never_overlap),
         TEST(connections_that_break_leave_nobody_without_an_answer),
     };

@@ -12,7 +12,8 @@
  * A connection that breaks costs nobody its place: the polls of the next one find all as they were.
  * When there is none for a while, those who wait are answered with an error. They may still be in
  * the line, where each would be given the lock, for nobody; so they are kept as ghosts, and sent
- * away from there as soon as Redis can be told.
+ * away from there as soon as Redis can be told. A worker that is not heard of is passed over, its
+ * ghosts too; so whatever it says, it sends them away first, for it may never tick again.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -41,8 +42,10 @@ struct locks_worker {
     struct map by_number;      /* the same */
     size_t calls;              /* that are under way */
     size_t polls;              /* of these */
-    int64_t failing_ns;        /* since when polls fail; 0: the last did not */
-    int64_t ticked_ms;         /* the latest; its time does not go back */
+    size_t leaves;             /* of these: by which somebody leaves */
+    size_t ghosts;
+    int64_t failing_ns; /* since when polls fail; 0: Redis has answered since */
+    int64_t ticked_ms;  /* the latest; its time does not go back */
     uv_async_t heard;
     pthread_mutex_t lock;
     struct buf news; /* under lock: announcements, one per line */
@@ -180,6 +183,7 @@ static void waiting_add(struct locks_worker *w, struct waiting *a) {
 static void waiting_remove(struct waiting *a) {
     list_remove(&a->link);
     map_remove(&a->worker->by_number, map_key(&a->number));
+    if (a->op == NULL) a->worker->ghosts--;
     a->op = NULL;
     if (!a->calling) mem_free(a);
 }
@@ -199,6 +203,7 @@ static void answer_as_ghost(struct waiting *a, enum err result) {
     assert(op != NULL && !a->calling);
     a->op = NULL;
     a->leaving = true;
+    a->worker->ghosts++;
     list_move_last(&a->worker->waiting, &a->link);
     op->result = result;
     op->done(op);
@@ -308,7 +313,10 @@ void locks_heard(struct redis_store *s, str news) {
 static void on_asked(struct call *c, enum err result, const redisReply *reply) {
     struct waiting *a = CONTAINER_OF(c, struct waiting, call);
     struct locks_worker *w = a->worker;
-    if (result == ERR_OK) hear_all(w, reply);
+    if (result == ERR_OK) {
+        w->failing_ns = 0;
+        hear_all(w, reply);
+    }
     a->calling = false;
     if (a->op == NULL)
         mem_free(a);
@@ -319,9 +327,12 @@ static void on_asked(struct call *c, enum err result, const redisReply *reply) {
     call_is_over(w);
 }
 
+static void send_ghosts_away(struct locks_worker *w, int64_t now_ms);
+
 static void acquire(struct locks *l, struct lock_op *op) {
     assert(op->name.len > 0 && op->name.len <= LOCK_NAME_BYTES_MAX && op->lease_ms > 0);
     struct locks_worker *w = worker_mine(l);
+    send_ghosts_away(w, op->now_ms);
     struct waiting *a = mem_new(sizeof *a + op->name.len);
     a->op = op;
     a->name = (str){memcpy(a + 1, op->name.at, op->name.len), op->name.len};
@@ -354,6 +365,7 @@ static void on_kept(struct call *c, enum err result, const redisReply *reply) {
 static void keep(struct locks *l, struct lock_hold_op *op, const char *function,
                  enum lock_outcome kept) {
     struct locks_worker *w = worker_mine(l);
+    send_ghosts_away(w, op->now_ms);
     struct keeping *k = mem_new(sizeof *k);
     k->worker = w;
     k->op = op;
@@ -390,10 +402,10 @@ static void leaving_failed(struct waiting *a) {
 
 /* Whether they may go on waiting, because the next poll may succeed. */
 static bool may_wait_on(struct locks_worker *w, enum err result) {
+    if (result != ERR_HOT_UNAVAILABLE && result != ERR_HOT_UNKNOWN) return false;
     int64_t now_ns = clock_steady_ns();
     if (w->failing_ns == 0) w->failing_ns = now_ns;
-    bool is_lost = result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_UNKNOWN;
-    return is_lost && now_ns - w->failing_ns < MISSED_NS;
+    return now_ns - w->failing_ns < MISSED_NS;
 }
 
 /* Whoever this was about, and is not asking itself: their callers may ask anew meanwhile. */
@@ -420,6 +432,7 @@ static void on_polled(struct call *c, enum err result, const redisReply *reply) 
     struct poll *p = CONTAINER_OF(c, struct poll, call);
     struct locks_worker *w = p->worker;
     w->polls--;
+    if (p->leaves) w->leaves--;
     if (result == ERR_OK) {
         w->failing_ns = 0;
         hear_all(w, reply);
@@ -509,15 +522,25 @@ static void send_polls(struct locks_worker *w, struct list *polls) {
         struct poll *p = CONTAINER_OF(polls->next, struct poll, link);
         list_remove(&p->link);
         w->polls++;
+        if (p->leaves) w->leaves++;
         send_call(w, &p->call);
     }
+}
+
+static void send_ghosts_away(struct locks_worker *w, int64_t now_ms) {
+    if (w->ghosts == 0 || w->leaves > 0 || !link_is_up(w->link)) return;
+    struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
+    struct list polls;
+    list_init(&polls);
+    add_polls(&polls, w, all, gather(w, all, true), true, now_ms);
+    mem_free(all);
+    send_polls(w, &polls);
 }
 
 /* By the store's own clock, a tick that comes before the last one's answer has nothing to ask. */
 static void tick(struct locks *l, int64_t now_ms) {
     struct locks_worker *w = worker_mine(l);
     if (now_ms > w->ticked_ms) w->ticked_ms = now_ms;
-    if (w->by_number.count == 0) w->failing_ns = 0;
     if (w->by_number.count == 0 || (w->store->options.own_clock && w->polls > 0)) return;
     struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
     struct list polls;
