@@ -614,6 +614,16 @@ static void a_connection_that_breaks_costs_nobody_its_place(void **state) {
     assert_acquired(second);
 }
 
+/* No node gets a connection until they are let in. */
+static void lock_out(void) {
+    freeReplyObject(stage_command("CONFIG SET port 0"));
+    break_connections("normal");
+}
+
+static void let_in(void) {
+    freeReplyObject(stage_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
+}
+
 static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
     struct stage *s = *state;
     struct wish *holder = &s->wishes[0];
@@ -621,12 +631,11 @@ static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
     struct wish *next = &s->wishes[2];
     take(&s->a, holder, LEASE_MS);
     wait_behind(&s->b, waits, 1);
-    freeReplyObject(stage_command("CONFIG SET port 0"));
-    break_connections("normal");
+    lock_out();
     await(waits);
     assert_true(waits->op.result == ERR_HOT_UNAVAILABLE || waits->op.result == ERR_HOT_UNKNOWN);
     assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 1);
-    freeReplyObject(stage_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
+    let_in();
     await_number(0, "ZCARD " SEAT_KEY ":line");
     release_at_last(&s->a, holder);
     take(&s->b, next, LEASE_MS);
@@ -647,21 +656,39 @@ static void a_worker_that_ticks_no_more_sends_its_ghosts_away(void **state) {
     struct wish *next = &s->wishes[3];
     take(&s->a, holder, LEASE_MS);
     wait_behind(&s->b, waits, 1);
-    freeReplyObject(stage_command("CONFIG SET port 0"));
-    break_connections("normal");
+    lock_out();
     await(waits);
     tell(&s->b, tick_no_more, NULL);
-    freeReplyObject(stage_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
+    let_in();
     do {
         *other = a_wish(0, LEASE_MS);
         other->op.name = STR("T/1/A/18");
         tell(&s->b, acquire, other);
         await(other);
+        usleep(1000);
     } while (other->op.result != ERR_OK);
     release_at_last(&s->a, holder);
     ask(&s->a, next, 5000, LEASE_MS);
     assert_acquired(next);
     assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 0);
+}
+
+static void a_worker_may_end_before_its_ghosts_do(void **state) {
+    struct stage *s = *state;
+    struct wish *holder = &s->wishes[0];
+    struct wish *waits = &s->wishes[1];
+    struct wish *next = &s->wishes[2];
+    struct worker ends;
+    worker_begin(&ends, s->stores[1], TICK_MS);
+    take(&s->a, holder, LEASE_MS);
+    wait_behind(&ends, waits, 1);
+    lock_out();
+    await(waits);
+    worker_end(&ends);
+    let_in();
+    release_at_last(&s->a, holder);
+    ask(&s->a, next, WAIT_MS, LEASE_MS);
+    assert_acquired(next);
 }
 
 /* ---- a crowd ---- */
@@ -854,6 +881,7 @@ int main(void) {
         TEST(a_connection_that_breaks_costs_nobody_its_place),
         TEST(whoever_hears_of_an_error_does_not_stay_in_the_line),
         TEST(a_worker_that_ticks_no_more_sends_its_ghosts_away),
+        TEST(a_worker_may_end_before_its_ghosts_do),
         TEST(a_thousand_acquisitions_over_two_nodes_never_overlap),
         TEST(connections_that_break_leave_nobody_without_an_answer),
     };
