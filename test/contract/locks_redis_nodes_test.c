@@ -691,6 +691,22 @@ static void a_worker_may_end_before_its_ghosts_do(void **state) {
     assert_acquired(next);
 }
 
+static void who_waits_for_a_lock_of_a_removed_event_is_out_when_it_is_made_again(void **state) {
+    struct stage *s = *state;
+    struct wish *holder = &s->wishes[0];
+    struct wish *waits = &s->wishes[1];
+    struct wish *next = &s->wishes[2];
+    take(&s->a, holder, LEASE_MS);
+    wait_behind(&s->b, waits, 1);
+    freeReplyObject(stage_command("HSET queue:{T:1}:meta deleted 1"));
+    await(waits);
+    assert_int_equal(waits->op.result, ERR_EVENT_NOT_FOUND);
+    freeReplyObject(stage_command("HDEL queue:{T:1}:meta deleted"));
+    await_number(0, "ZCARD " SEAT_KEY ":line");
+    assert_int_equal(release(&s->a, holder), LOCK_RELEASED);
+    take(&s->b, next, LEASE_MS);
+}
+
 /* ---- a crowd ---- */
 
 #define HANDS 4
@@ -882,6 +898,7 @@ int main(void) {
         TEST(whoever_hears_of_an_error_does_not_stay_in_the_line),
         TEST(a_worker_that_ticks_no_more_sends_its_ghosts_away),
         TEST(a_worker_may_end_before_its_ghosts_do),
+        TEST(who_waits_for_a_lock_of_a_removed_event_is_out_when_it_is_made_again),
         TEST(a_thousand_acquisitions_over_two_nodes_never_overlap),
         TEST(connections_that_break_leave_nobody_without_an_answer),
     };
