@@ -109,6 +109,7 @@ static void on_known(struct board_know_op *k) {
 static void tell_events(struct rankings *r) {
     size_t count = find_news(r);
     if (count == 0) {
+        r->told_ms = clock_steady_ms();
         read_sales(r);
         return;
     }
@@ -130,7 +131,7 @@ static void on_begun(struct board_begin_op *b) {
     if (!was_ours) forget_told(r);
     r->is_ours = is_ours;
     r->epoch = b->epoch;
-    if (was_ours && r->has_more)
+    if (was_ours && r->has_more && clock_steady_ms() - r->told_ms < LOOK_MS)
         read_sales(r); /* the events were told a moment ago */
     else if (is_ours)
         tell_events(r);

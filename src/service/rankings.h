@@ -28,6 +28,7 @@ struct rankings {
     bool has_more;   /* the last batch was full */
     bool is_ours;    /* it was this node's turn the last time, */
     uint32_t epoch;  /* in this life */
+    int64_t told_ms; /* when they last knew of all events */
     struct map told; /* an event's key → struct board_event, as the boards know it by now */
     struct board_begin_op begin;
     struct board_know_op know;
