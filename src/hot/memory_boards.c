@@ -89,7 +89,7 @@ static void memory_begin(struct boards *b, struct board_begin_op *op) {
     pthread_mutex_lock(&m->lock);
     op->mark = m->mark;
     pthread_mutex_unlock(&m->lock);
-    op->is_ours = true;
+    op->turn = 1; /* there is no other node */
     op->result = ERR_OK;
     op->done(op);
 }

@@ -9,7 +9,8 @@
  *  - Of equal rows the one that has been so for longer is in front; of those of one millisecond,
  *    any.
  *  - boards_begin says from where on sales are to be told, to one node at a time. Should two tell
- *    the same, it does no harm; what was not counted is to be told again (trap 37).
+ *    the same, it does no harm; what was not counted is to be told again (trap 37). Of events there
+ *    is no order to go by, so only whose turn it is may tell of them.
  *  - `done` is called on the caller's thread, once: before the function returns, or later. An
  *    operation's struct and what it points to are the caller's and stay until then. `result` is
  *    OK, or a failure of the store (port/hot.h).
@@ -45,7 +46,7 @@ struct board_begin_op {
     int64_t now_ms;
     void (*done)(struct board_begin_op *b);
     enum err result;       /* out */
-    bool is_ours;          /* out: this node counts next */
+    int64_t turn;          /* out: this node counts next; a new one when another did. 0: not it */
     struct sale_mark mark; /* out, then: behind which */
     uint32_t epoch;        /* out, then: in which life of the store; of know and count */
 };
@@ -89,8 +90,10 @@ struct board_event {
     int64_t opened_ms;
 };
 
+/* RECOVERING: that life is over, or that turn. */
 struct board_know_op {
     uint32_t epoch;
+    int64_t turn;
     int64_t now_ms;
     const struct board_event *events;
     size_t count;

@@ -114,6 +114,7 @@ static void tell_events(struct rankings *r) {
         return;
     }
     r->know = (struct board_know_op){.epoch = r->epoch,
+                                     .turn = r->turn,
                                      .now_ms = clock_wall_ms(),
                                      .events = r->events,
                                      .count = count,
@@ -126,17 +127,18 @@ static void tell_events(struct rankings *r) {
 /* Whoever counted meanwhile may have told something older. */
 static void on_begun(struct board_begin_op *b) {
     struct rankings *r = CONTAINER_OF(b, struct rankings, begin);
-    bool is_ours = b->result == ERR_OK && b->is_ours;
-    bool was_ours = is_ours && r->is_ours && r->epoch == b->epoch;
-    if (!was_ours) forget_told(r);
-    r->is_ours = is_ours;
-    r->epoch = b->epoch;
-    if (was_ours && r->has_more && clock_steady_ms() - r->told_ms < LOOK_MS)
-        read_sales(r); /* the events were told a moment ago */
-    else if (is_ours)
-        tell_events(r);
-    else
+    if (b->result != ERR_OK || b->turn == 0) {
         finish(r);
+        return;
+    }
+    bool is_new = b->turn != r->turn || b->epoch != r->epoch;
+    if (is_new) forget_told(r);
+    r->turn = b->turn;
+    r->epoch = b->epoch;
+    if (!is_new && r->has_more && clock_steady_ms() - r->told_ms < LOOK_MS)
+        read_sales(r); /* the events were told a moment ago */
+    else
+        tell_events(r);
 }
 
 static void look(struct rankings *r) {

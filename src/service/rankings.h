@@ -26,7 +26,7 @@ struct rankings {
     _Atomic bool busy;
     bool stopping;
     bool has_more;   /* the last batch was full */
-    bool is_ours;    /* it was this node's turn the last time, */
+    int64_t turn;    /* the last one that was this node's, */
     uint32_t epoch;  /* in this life */
     int64_t told_ms; /* when they last knew of all events */
     struct map told; /* an event's key → struct board_event, as the boards know it by now */

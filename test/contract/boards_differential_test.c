@@ -32,6 +32,7 @@ static void *redis;
 static redisContext *probe;
 static struct memory_boards *memory;
 static uint32_t epochs[STORES];
+static int64_t turns[STORES];
 static int64_t now_ms;
 
 /* All that was ever told, and of what was taken that which was not given back. */
@@ -53,8 +54,9 @@ static struct board_event events[EVENTS];
 static struct sale_mark begin(int store) {
     struct board_begin_op op = {.now_ms = now_ms, .done = board_begin_op_done};
     DO(boards_begin, store, op);
-    CHECK(op.is_ours);
+    CHECK(op.turn > 0);
     epochs[store] = op.epoch;
+    turns[store] = op.turn;
     return op.mark;
 }
 
@@ -219,6 +221,7 @@ static void know(void) {
                                          .opened_ms = now_ms - between(-1000, 5000000)};
     for (int s = 0; s < STORES; s++) {
         struct board_know_op op = {.epoch = epochs[s],
+                                   .turn = turns[s],
                                    .now_ms = now_ms,
                                    .events = &events[which],
                                    .count = 1,

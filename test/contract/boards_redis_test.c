@@ -95,17 +95,50 @@ static void count_events(struct hall *h, size_t count, int64_t now_ms) {
     assert_int_equal(op.result, ERR_OK);
 }
 
+static enum err know(struct hall *h, int64_t turn, int64_t capacity) {
+    struct board_event event = {.event_key = 42, .capacity = capacity, .opened_ms = NOW_MS};
+    struct board_know_op op = {.epoch = h->epoch,
+                               .turn = turn,
+                               .now_ms = NOW_MS,
+                               .events = &event,
+                               .count = 1,
+                               .done = board_know_op_done};
+    boards_know(h->boards, &op);
+    while (op.done != NULL) redis_turn(h->store);
+    return op.result;
+}
+
+static int64_t capacity_of(struct hall *h, int64_t event_key) {
+    struct board_find_op op = {.board.kind = BOARD_SOLDOUT,
+                               .event_key = event_key,
+                               .now_ms = NOW_MS,
+                               .done = board_find_op_done};
+    boards_find(h->boards, &op);
+    while (op.done != NULL) redis_turn(h->store);
+    return op.row.selling.capacity;
+}
+
+/* Who was silent, and is told that it is not its turn any more, has nothing to tell of events: what
+ * it knows may be older. */
 static void one_node_counts_until_it_is_silent(void **state) {
     struct hall *h = *state;
-    assert_true(begin(h, NOW_MS).is_ours);
+    int64_t turn = begin(h, NOW_MS).turn;
+    assert_true(turn > 0);
+    assert_int_equal(begin(h, NOW_MS).turn, turn);
+    assert_int_equal(count_one(h, 1, NOW_MS), ERR_OK);
+    assert_int_equal(know(h, turn, 10), ERR_OK);
 #define BEGIN "FCALL " REDIS_LIBRARY "_soldout_begin 4 " SOLDOUT " %u %lld other"
     const redisReply *r = probe_do(h->probe, BEGIN, h->epoch, (long long)NOW_MS + 1999);
     assert_int_equal(r->element[0]->integer, 0);
     r = probe_do(h->probe, BEGIN, h->epoch, (long long)NOW_MS + 2000);
-    assert_int_equal(r->element[0]->integer, 1);
+    assert_int_equal(r->element[0]->integer, turn + 1);
 #undef BEGIN
-    assert_false(begin(h, NOW_MS + 2500).is_ours);
-    assert_true(begin(h, NOW_MS + 4000).is_ours);
+    assert_int_equal(know(h, turn, 20), ERR_RECOVERING);
+    assert_int_equal(capacity_of(h, 42), 10);
+    assert_int_equal(begin(h, NOW_MS + 2500).turn, 0);
+    assert_int_equal(begin(h, NOW_MS + 4000).turn, turn + 2);
+    assert_int_equal(know(h, turn + 2, 20), ERR_OK);
+    assert_int_equal(capacity_of(h, 42), 20);
 }
 
 static void keys_are_named_and_end_by_themselves(void **state) {

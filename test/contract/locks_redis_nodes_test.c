@@ -25,6 +25,7 @@
 #define LEASE_MS 30000
 #define SHORT_LEASE_MS 400
 #define WAIT_MS 20000
+#define HASTY_MS 300
 #define SILENT_MS 1000 /* as lua/locks.lua has it */
 #define DEADLINE_NS INT64_C(30000000000)
 #define SEAT "T/1/A/17"
@@ -628,13 +629,18 @@ static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
     struct stage *s = *state;
     struct wish *holder = &s->wishes[0];
     struct wish *waits = &s->wishes[1];
-    struct wish *next = &s->wishes[2];
+    struct wish *hasty = &s->wishes[2];
+    struct wish *next = &s->wishes[3];
     take(&s->a, holder, LEASE_MS);
     wait_behind(&s->b, waits, 1);
+    ask(&s->b, hasty, HASTY_MS, LEASE_MS);
+    await_number(2, "ZCARD " SEAT_KEY ":line");
     lock_out();
+    await(hasty);
+    assert_false(waits->done);
     await(waits);
     assert_true(waits->op.result == ERR_HOT_UNAVAILABLE || waits->op.result == ERR_HOT_UNKNOWN);
-    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 1);
+    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 2);
     let_in();
     await_number(0, "ZCARD " SEAT_KEY ":line");
     release_at_last(&s->a, holder);

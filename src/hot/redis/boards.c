@@ -150,7 +150,7 @@ static void on_begun(struct call *c, enum err result, const redisReply *reply) {
     struct beginning *b = CONTAINER_OF(c, struct beginning, call);
     struct board_begin_op *op = b->op;
     op->result = result;
-    op->is_ours = reply_i64(reply_at(reply, 0)) == 1;
+    op->turn = reply_i64(reply_at(reply, 0));
     op->mark = mark_of(reply_at(reply, 1));
     op->epoch = c->epoch;
     mem_free(b);
@@ -172,10 +172,9 @@ struct knowing {
 };
 
 static void on_known(struct call *c, enum err result, const redisReply *reply) {
-    (void)reply;
     struct knowing *k = CONTAINER_OF(c, struct knowing, call);
     struct board_know_op *op = k->op;
-    op->result = result;
+    op->result = result == ERR_OK && reply_i64(reply) == 0 ? ERR_RECOVERING : result;
     mem_free(k);
     op->done(op);
 }
@@ -185,6 +184,7 @@ static void redis_know(struct boards *boards, struct board_know_op *op) {
     k->op = op;
     soldout_begin(&k->call, store_of(boards), "soldout_know", op->now_ms);
     call_add_u64(&k->call, op->epoch);
+    call_add_i64(&k->call, op->turn);
     for (size_t i = 0; i < op->count; i++) {
         call_add_i64(&k->call, op->events[i].event_key);
         call_add_i64(&k->call, op->events[i].capacity);

@@ -62,6 +62,7 @@ struct waiting {
     bool calling;
     bool leaving;       /* it will be out of the line, whatever else is heard */
     int64_t missing_ns; /* since when Redis does not know it; 0: it does */
+    int64_t ends_ns;    /* when its wait does */
     int64_t over_ns; /* when it is neither waiting nor holding any more, whatever becomes of it */
     str name;        /* its own copy */
 };
@@ -336,7 +337,8 @@ static void acquire(struct locks *l, struct lock_op *op) {
     struct waiting *a = mem_new(sizeof *a + op->name.len);
     a->op = op;
     a->name = (str){memcpy(a + 1, op->name.at, op->name.len), op->name.len};
-    a->over_ns = clock_steady_ns() + (op->wait_ms_max + op->lease_ms) * 1000000;
+    a->ends_ns = clock_steady_ns() + op->wait_ms_max * 1000000;
+    a->over_ns = a->ends_ns + op->lease_ms * 1000000;
     op->waited_ms = 0;
     waiting_add(w, a);
     begin(&a->call, w, "lock_acquire", op->name, op->now_ms);
@@ -410,13 +412,14 @@ static bool may_wait_on(struct locks_worker *w, enum err result) {
 
 /* Whoever this was about, and is not asking itself: their callers may ask anew meanwhile. */
 static void poll_failed(struct locks_worker *w, const struct poll *p, enum err result) {
-    if (!p->leaves && may_wait_on(w, result)) return;
+    bool all = p->leaves || !may_wait_on(w, result);
+    int64_t now_ns = clock_steady_ns();
     struct list ended;
     list_init(&ended);
     for (struct list *at = w->waiting.next, *next; at != &w->waiting; at = next) {
         struct waiting *a = CONTAINER_OF(at, struct waiting, link);
         next = at->next;
-        if (is_about(p, a)) list_move_last(&ended, at);
+        if (is_about(p, a) && (all || a->ends_ns <= now_ns)) list_move_last(&ended, at);
     }
     while (!list_empty(&ended)) {
         struct waiting *a = CONTAINER_OF(ended.next, struct waiting, link);
