@@ -152,3 +152,9 @@ int64_t stage_number(const char *format, ...) {
     freeReplyObject(r);
     return number;
 }
+
+void stage_await_number(int64_t wanted, const char *command) {
+    int64_t deadline_ns = clock_steady_ns() + DEADLINE_NS;
+    while (stage_number(command) != wanted)
+        if (clock_steady_ns() > deadline_ns) abort();
+}

@@ -25,5 +25,7 @@ void stage_await_listeners(size_t count);
 /* A command, which must not fail. The caller frees the reply; or only its number is wanted. */
 redisReply *stage_command(const char *format, ...);
 int64_t stage_number(const char *format, ...);
+/* Until it is so. */
+void stage_await_number(int64_t wanted, const char *command);
 
 #endif

@@ -1,0 +1,255 @@
+/* Named locks that several nodes share, when their connections break: nobody loses its place but
+ * who was told so, and nobody who was told so keeps it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "lock_stage.h"
+#include "services.h"
+
+#define HASTY_MS 300
+
+/* Of the nodes, not the test's own. */
+static void break_connections(const char *type) {
+    freeReplyObject(stage_command("CLIENT KILL TYPE %s", type));
+}
+
+/* Where the connection may have to be made anew first. */
+static void release_at_last(struct lock_worker *w, const struct lock_wish *wish) {
+    while (lock_keep(w, true, wish->op.fence).result != ERR_OK) usleep(1000);
+}
+
+static void a_connection_that_breaks_costs_nobody_its_place(void **state) {
+    struct lock_stage *s = *state;
+    struct lock_wish *holder = &s->wishes[0];
+    struct lock_wish *first = &s->wishes[1];
+    struct lock_wish *second = &s->wishes[2];
+    lock_have(&s->a, holder, LEASE_MS);
+    lock_wait_behind(&s->b, first, 1);
+    lock_wait_behind(&s->a, second, 2);
+    for (int i = 0; i < 5; i++) {
+        break_connections("normal");
+        usleep(TICK_MS * 1000);
+    }
+    release_at_last(&s->a, holder);
+    lock_assert_acquired(first);
+    assert_false(second->done);
+    release_at_last(&s->b, first);
+    lock_assert_acquired(second);
+}
+
+/* No node gets a connection until they are let in. */
+static void lock_out(void) {
+    freeReplyObject(stage_command("CONFIG SET port 0"));
+    break_connections("normal");
+}
+
+static void let_in(void) {
+    freeReplyObject(stage_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
+}
+
+static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
+    struct lock_stage *s = *state;
+    struct lock_wish *holder = &s->wishes[0];
+    struct lock_wish *waits = &s->wishes[1];
+    struct lock_wish *hasty = &s->wishes[2];
+    struct lock_wish *next = &s->wishes[3];
+    lock_have(&s->a, holder, LEASE_MS);
+    lock_wait_behind(&s->b, waits, 1);
+    lock_ask(&s->b, hasty, HASTY_MS, LEASE_MS);
+    stage_await_number(2, "ZCARD " SEAT_KEY ":line");
+    lock_out();
+    lock_await(hasty);
+    assert_false(waits->done);
+    lock_await(waits);
+    assert_true(waits->op.result == ERR_HOT_UNAVAILABLE || waits->op.result == ERR_HOT_UNKNOWN);
+    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 2);
+    let_in();
+    stage_await_number(0, "ZCARD " SEAT_KEY ":line");
+    release_at_last(&s->a, holder);
+    lock_have(&s->b, next, LEASE_MS);
+}
+
+/* As a worker that has nothing to look after. */
+static void tick_no_more(struct lock_worker *w, void *arg) {
+    (void)arg;
+    ticker_stop(&w->ticker);
+}
+
+/* It is heard of all the time; but nobody of its own waits, so nobody makes it tick. */
+static void a_worker_that_ticks_no_more_sends_its_ghosts_away(void **state) {
+    struct lock_stage *s = *state;
+    struct lock_wish *holder = &s->wishes[0];
+    struct lock_wish *waits = &s->wishes[1];
+    struct lock_wish *other = &s->wishes[2];
+    struct lock_wish *next = &s->wishes[3];
+    lock_have(&s->a, holder, LEASE_MS);
+    lock_wait_behind(&s->b, waits, 1);
+    lock_out();
+    lock_await(waits);
+    lock_worker_tell(&s->b, tick_no_more, NULL);
+    let_in();
+    do {
+        *other = lock_wish_for(0, LEASE_MS);
+        other->op.name = STR("T/1/A/18");
+        lock_worker_tell(&s->b, lock_acquire, other);
+        lock_await(other);
+        usleep(1000);
+    } while (other->op.result != ERR_OK);
+    release_at_last(&s->a, holder);
+    lock_ask(&s->a, next, 5000, LEASE_MS);
+    lock_assert_acquired(next);
+    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 0);
+}
+
+static void a_worker_may_end_before_its_ghosts_do(void **state) {
+    struct lock_stage *s = *state;
+    struct lock_wish *holder = &s->wishes[0];
+    struct lock_wish *waits = &s->wishes[1];
+    struct lock_wish *next = &s->wishes[2];
+    struct lock_worker ends;
+    lock_worker_begin(&ends, s->stores[1], TICK_MS);
+    lock_have(&s->a, holder, LEASE_MS);
+    lock_wait_behind(&ends, waits, 1);
+    lock_out();
+    lock_await(waits);
+    lock_worker_end(&ends);
+    let_in();
+    release_at_last(&s->a, holder);
+    lock_ask(&s->a, next, WAIT_MS, LEASE_MS);
+    lock_assert_acquired(next);
+}
+
+static void who_waits_for_a_lock_of_a_removed_event_is_out_when_it_is_made_again(void **state) {
+    struct lock_stage *s = *state;
+    struct lock_wish *holder = &s->wishes[0];
+    struct lock_wish *waits = &s->wishes[1];
+    struct lock_wish *next = &s->wishes[2];
+    lock_have(&s->a, holder, LEASE_MS);
+    lock_wait_behind(&s->b, waits, 1);
+    freeReplyObject(stage_command("HSET queue:{T:1}:meta deleted 1"));
+    lock_await(waits);
+    assert_int_equal(waits->op.result, ERR_EVENT_NOT_FOUND);
+    freeReplyObject(stage_command("HDEL queue:{T:1}:meta deleted"));
+    stage_await_number(0, "ZCARD " SEAT_KEY ":line");
+    assert_int_equal(lock_release(&s->a, holder), LOCK_RELEASED);
+    lock_have(&s->b, next, LEASE_MS);
+}
+
+/* ---- a crowd ---- */
+
+#define HANDS 4
+#define BREAKS 100
+#define BREAK_US 20000
+
+struct crowd {
+    _Atomic int inside;
+    uint64_t fence; /* no atomics: the lock keeps them */
+    uint64_t count;
+};
+
+/* One who asks again and again, whatever is answered. */
+struct stubborn {
+    struct crowd *crowd;
+    struct lock_worker worker;
+    struct lock_wish wish;
+    struct lock_hold_op release;
+    bool rests; /* until the next tick: without a connection an answer comes at once */
+    _Atomic bool stops;
+    _Atomic bool stopped;
+};
+
+static void on_stubborn_released(struct lock_hold_op *op) {
+    struct stubborn *b = CONTAINER_OF(op, struct stubborn, release);
+    b->rests = true;
+}
+
+/* The ledger's part: a late fence is refused. */
+static void on_stubborn_acquired(struct lock_op *op) {
+    struct stubborn *b = CONTAINER_OF(op, struct stubborn, wish.op);
+    struct crowd *c = b->crowd;
+    b->rests = true;
+    if (op->result != ERR_OK || op->outcome != LOCK_ACQUIRED) return;
+    if (c->inside++ == 0 && op->fence > c->fence) {
+        c->fence = op->fence;
+        c->count++;
+    }
+    c->inside--;
+    b->rests = false;
+    b->release = (struct lock_hold_op){
+        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_stubborn_released};
+    locks_release(b->worker.locks, &b->release);
+}
+
+static void stubborn_asks(struct lock_worker *w) {
+    struct stubborn *b = CONTAINER_OF(w, struct stubborn, worker);
+    if (!b->rests) return;
+    b->rests = false;
+    b->stopped = b->stops;
+    if (b->stopped) return;
+    b->wish.op = lock_wish_for(WAIT_MS, SHORT_LEASE_MS).op;
+    b->wish.op.done = on_stubborn_acquired;
+    locks_acquire(b->worker.locks, &b->wish.op);
+}
+
+static void stubborn_stops(struct stubborn *b) {
+    int64_t deadline_ns = clock_steady_ns() + 2 * DEADLINE_NS;
+    b->stops = true;
+    while (!b->stopped) {
+        if (clock_steady_ns() > deadline_ns) abort(); /* it was never answered */
+        usleep(1000);
+    }
+    lock_worker_end(&b->worker);
+}
+
+static void stubborn_begins(struct lock_worker *w, void *arg) {
+    CONTAINER_OF(w, struct stubborn, worker)->rests = true;
+    w->ticked = stubborn_asks;
+    (void)arg;
+}
+
+static void connections_that_break_leave_nobody_without_an_answer(void **state) {
+    struct lock_stage *s = *state;
+    struct crowd c = {0};
+    struct stubborn *all = calloc(HANDS, sizeof *all);
+    for (int i = 0; i < HANDS; i++) {
+        all[i].crowd = &c;
+        lock_worker_begin(&all[i].worker, s->stores[i % 2], TICK_MS / 10);
+        lock_worker_tell(&all[i].worker, stubborn_begins, NULL);
+    }
+    for (int i = 0; i < BREAKS; i++) {
+        usleep(BREAK_US);
+        break_connections(i % 8 == 0 ? "pubsub" : "normal");
+    }
+    for (int i = 0; i < HANDS; i++) stubborn_stops(&all[i]);
+    assert_true(c.count > BREAKS / 20); /* each may cost a lease */
+    free(all);
+    struct lock_worker last; /* whose connection is whole; whatever was left behind ends in time */
+    lock_worker_begin(&last, s->stores[0], TICK_MS);
+    lock_ask(&last, &s->wishes[0], WAIT_MS, LEASE_MS);
+    lock_assert_acquired(&s->wishes[0]);
+    assert_in_range(s->wishes[0].op.waited_ms, 0, 5 * SHORT_LEASE_MS);
+    lock_worker_end(&last);
+}
+
+int main(void) {
+    log_setup(LOG_ERROR, LOG_LOGFMT); /* that connections break is no news here */
+#define TEST(name) cmocka_unit_test_setup_teardown(name, lock_stage_set_up, lock_stage_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_connection_that_breaks_costs_nobody_its_place),
+        TEST(whoever_hears_of_an_error_does_not_stay_in_the_line),
+        TEST(a_worker_that_ticks_no_more_sends_its_ghosts_away),
+        TEST(a_worker_may_end_before_its_ghosts_do),
+        TEST(who_waits_for_a_lock_of_a_removed_event_is_out_when_it_is_made_again),
+        TEST(connections_that_break_leave_nobody_without_an_answer),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("locks over connections that break", tests, NULL, NULL);
+}
