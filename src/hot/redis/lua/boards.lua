@@ -279,26 +279,19 @@ end
 
 -- All functions of {soldout} have its four keys, and behind the epoch the time.
 
--- Whose turn it is to count: its number, until when, and the node.
-local function turn_of(keys)
-  local turn = redis.call('HGET', keys[2], 'turn') or '0 0 '
-  local number, ends, who = turn:match('^(%d+) (%d+) (.*)$')
-  return tonumber(number), tonumber(ends), who
-end
-
 -- And then the node. Returns the number of its turn, which lasts for a while, or 0; and the mark.
 register('soldout_begin', function(keys, args)
   local no = soldout_refused(keys, args[1])
   if no then return no end
   local now = milliseconds(args[2])
   pace_turn(keys, now)
-  local number, ends, who = turn_of(keys)
+  local ends, who = (redis.call('HGET', keys[2], 'turn') or '0 '):match('^(%d+) (.*)$')
   if who ~= args[3] then
-    if ends > now then return { 0, mark_of(keys) } end
-    number = number + 1
+    if tonumber(ends) > now then return { 0, mark_of(keys) } end
+    redis.call('HINCRBY', keys[2], 'turns', 1)
   end
-  redis.call('HSET', keys[2], 'turn', number .. ' ' .. text(now + TURN_MS) .. ' ' .. args[3])
-  return { number, mark_of(keys) }
+  redis.call('HSET', keys[2], 'turn', text(now + TURN_MS) .. ' ' .. args[3])
+  return { tonumber(redis.call('HGET', keys[2], 'turns')), mark_of(keys) }
 end)
 
 -- And then the epoch in which this was begun, the turn, and for each event: its key, capacity,
@@ -306,7 +299,7 @@ end)
 register('soldout_know', function(keys, args)
   local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
   if no then return no end
-  if turn_of(keys) ~= tonumber(args[4]) then return 0 end
+  if redis.call('HGET', keys[2], 'turns') ~= args[4] then return 0 end
   for i = 5, #args, 3 do
     selling_change(keys, args[i], function(s)
       s.known, s.capacity, s.opened = 1, tonumber(args[i + 1]), tonumber(args[i + 2])

@@ -7,7 +7,7 @@
 -- Those of locks.lua have no event's key. The meta hash has the fields: epoch, key, version, deleted
 -- (1 when the event was removed), and the event's rules.
 
-local VERSION = '3'
+local VERSION = '4'
 
 local function register(name, run)
   redis.register_function('admitone_' .. VERSION .. '_' .. name, run)
