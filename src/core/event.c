@@ -74,11 +74,15 @@ int64_t event_capacity(const struct event *e) {
     return capacity;
 }
 
-bool event_is_sold_out(const struct event *e) {
+static bool is_sold_out(const struct event *e) {
     int64_t taken = 0;
     for (size_t i = 0; i < e->section_count; i++)
         taken += e->sections[i].held + e->sections[i].confirmed;
     return taken > 0 && taken >= event_capacity(e);
+}
+
+bool event_sells_out(const struct event *before, const struct event *after) {
+    return before != NULL && !is_sold_out(before) && is_sold_out(after);
 }
 
 const struct section *event_section(const struct event *e, str id) {

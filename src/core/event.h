@@ -101,8 +101,8 @@ struct event *event_copy_to(void *memory, const struct event *e);
 
 /* Seats of all sections. */
 int64_t event_capacity(const struct event *e);
-/* Somebody has each of them. */
-bool event_is_sold_out(const struct event *e);
+/* Whether a change takes away what was left; `before` may be NULL. */
+bool event_sells_out(const struct event *before, const struct event *after);
 const struct section *event_section(const struct event *e, str id);
 /* How many seats are left. For a moment more may be taken than a section that has just shrunk has
  * room for: then none. */

@@ -382,11 +382,7 @@ static bool sections_update(struct pg *db, const struct event *wanted, const str
     return ok;
 }
 
-/* What was left was taken away. The sections are locked: nobody takes or gives back a seat. */
-static bool sells_out(const struct event *old, const struct event *new) {
-    return old != NULL && !event_is_sold_out(old) && event_is_sold_out(new);
-}
-
+/* The sections are locked: nobody takes or gives back a seat. */
 static bool sold_out_add(struct pg *db, int64_t key, int64_t at_ms) {
     return pg_change(db,
                      "INSERT INTO facts(kind, event_id, seat_count, at, relayed_at)"
@@ -403,7 +399,7 @@ static bool put_write(struct pg *db, struct ledger_event_put *put, const struct 
               event_update(db, wanted, key, version, opened_ms, put->now_ms) &&
               sections_update(db, wanted, old, version) && event_read(db, key, &put->stored);
     assert(!ok || put->stored != NULL);
-    if (ok && sells_out(old, put->stored)) ok = sold_out_add(db, key, put->now_ms);
+    if (ok && event_sells_out(old, put->stored)) ok = sold_out_add(db, key, put->now_ms);
     return ok;
 }
 

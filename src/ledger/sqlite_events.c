@@ -325,9 +325,9 @@ static int put_write(struct db *db, struct ledger_event_put *put, const struct e
     if (rc == SQLITE_OK) rc = sections_write(db, wanted, old, key, version);
     if (rc == SQLITE_OK) rc = event_read(db, key, &put->stored);
     assert(rc != SQLITE_OK || put->stored != NULL);
-    bool sells_out =
-        rc == SQLITE_OK && old != NULL && !event_is_sold_out(old) && event_is_sold_out(put->stored);
-    return sells_out ? sold_out_add(db, key, put->now_ms) : rc;
+    if (rc == SQLITE_OK && event_sells_out(old, put->stored))
+        rc = sold_out_add(db, key, put->now_ms);
+    return rc;
 }
 
 int event_put_apply(struct db *db, struct ledger_event_put *put) {
