@@ -8,15 +8,16 @@
 #define LOOK_MS 500
 /* When there is more. Not at once: whoever buys meanwhile would feel it. */
 #define MORE_MS 3
+/* For so long nothing is asked about events: not in every batch of a rush, but in every look. */
+#define TOLD_MS (LOOK_MS / 2)
 
-static void finish_with(struct rankings *r, bool has_more) {
-    r->has_more = has_more;
-    if (!r->stopping) ticker_start(&r->ticker, has_more ? MORE_MS : LOOK_MS);
+static void finish_for(struct rankings *r, int64_t ms) {
+    if (!r->stopping) ticker_start(&r->ticker, ms);
     atomic_store(&r->busy, false);
 }
 
 static void finish(struct rankings *r) {
-    finish_with(r, false);
+    finish_for(r, LOOK_MS);
 }
 
 /* ---- what was sold ---- */
@@ -24,8 +25,9 @@ static void finish(struct rankings *r) {
 /* Of a full batch there may be more. */
 static void on_counted(struct board_count_op *c) {
     struct rankings *r = CONTAINER_OF(c, struct rankings, count);
+    bool has_more = c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX;
     if (c->result == ERR_OK) count(COUNT_RANKINGS_SALES, c->count);
-    finish_with(r, c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX);
+    finish_for(r, has_more ? MORE_MS : LOOK_MS);
 }
 
 static void on_read(struct task *task) {
@@ -135,8 +137,8 @@ static void on_begun(struct board_begin_op *b) {
     if (is_new) forget_told(r);
     r->turn = b->turn;
     r->epoch = b->epoch;
-    if (!is_new && r->has_more && clock_steady_ms() - r->told_ms < LOOK_MS)
-        read_sales(r); /* the events were told a moment ago */
+    if (!is_new && clock_steady_ms() - r->told_ms < TOLD_MS)
+        read_sales(r);
     else
         tell_events(r);
 }

@@ -25,7 +25,6 @@ struct rankings {
     struct ticker ticker;
     _Atomic bool busy;
     bool stopping;
-    bool has_more;   /* the last batch was full */
     int64_t turn;    /* the last one that was this node's, */
     uint32_t epoch;  /* in this life */
     int64_t told_ms; /* when they last knew of all events */
