@@ -510,13 +510,16 @@ static size_t gather(struct locks_worker *w, struct waiting **all, bool leaves) 
     return count;
 }
 
-static void add_polls(struct list *polls, struct locks_worker *w, struct waiting **all,
-                      size_t count, bool leaves, int64_t now_ms) {
+/* About everybody who waits, or who leaves. */
+static void add_polls(struct list *polls, struct locks_worker *w, bool leaves, int64_t now_ms) {
+    struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
+    size_t count = gather(w, all, leaves);
     for (size_t i = 0; i < count;) {
         size_t n = count_for_poll(all + i, count - i);
         list_move_last(polls, &poll_new(w, all + i, n, leaves, now_ms)->link);
         i += n;
     }
+    mem_free(all);
 }
 
 /* All are written before the first is sent: it may fail at once, and end whom others are about. */
@@ -530,14 +533,15 @@ static void send_polls(struct locks_worker *w, struct list *polls) {
     }
 }
 
-static void send_ghosts_away(struct locks_worker *w, int64_t now_ms) {
-    if (w->ghosts == 0 || w->leaves > 0 || !link_is_up(w->link)) return;
-    struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
+static void send_away(struct locks_worker *w, int64_t now_ms) {
     struct list polls;
     list_init(&polls);
-    add_polls(&polls, w, all, gather(w, all, true), true, now_ms);
-    mem_free(all);
+    add_polls(&polls, w, true, now_ms);
     send_polls(w, &polls);
+}
+
+static void send_ghosts_away(struct locks_worker *w, int64_t now_ms) {
+    if (w->ghosts > 0 && w->leaves == 0 && link_is_up(w->link)) send_away(w, now_ms);
 }
 
 /* By the store's own clock, a tick that comes before the last one's answer has nothing to ask. */
@@ -545,12 +549,10 @@ static void tick(struct locks *l, int64_t now_ms) {
     struct locks_worker *w = worker_mine(l);
     if (now_ms > w->ticked_ms) w->ticked_ms = now_ms;
     if (w->by_number.count == 0 || (w->store->options.own_clock && w->polls > 0)) return;
-    struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
     struct list polls;
     list_init(&polls);
-    add_polls(&polls, w, all, gather(w, all, true), true, now_ms);
-    add_polls(&polls, w, all, gather(w, all, false), false, now_ms);
-    mem_free(all);
+    if (w->ghosts > 0) add_polls(&polls, w, true, now_ms);
+    add_polls(&polls, w, false, now_ms);
     send_polls(w, &polls);
 }
 
@@ -559,18 +561,13 @@ static void tick(struct locks *l, int64_t now_ms) {
 static void give_up(struct locks *l) {
     struct locks_worker *w = worker_mine(l);
     if (w->by_number.count == 0) return;
-    struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
-    size_t count = gather(w, all, false);
     int64_t now_ms = 0;
-    for (size_t i = 0; i < count; i++) {
-        all[i]->leaving = true;
-        if (all[i]->op->now_ms > now_ms) now_ms = all[i]->op->now_ms;
+    for (struct list *at = w->waiting.next; at != &w->waiting; at = at->next) {
+        struct waiting *a = CONTAINER_OF(at, struct waiting, link);
+        a->leaving = true;
+        if (a->op != NULL && a->op->now_ms > now_ms) now_ms = a->op->now_ms;
     }
-    struct list polls;
-    list_init(&polls);
-    add_polls(&polls, w, all, count, true, now_ms);
-    mem_free(all);
-    send_polls(w, &polls);
+    send_away(w, now_ms);
 }
 
 const struct locks_ops redis_locks_ops = {
