@@ -60,15 +60,17 @@ static struct sale_mark begin(int store) {
     return op.mark;
 }
 
+static void count_in(int store, const struct sale *sales, size_t n) {
+    struct board_count_op op = {.epoch = epochs[store],
+                                .now_ms = now_ms,
+                                .sales = sales,
+                                .count = n,
+                                .done = board_count_op_done};
+    DO(boards_count, store, op);
+}
+
 static void count(const struct sale *sales, size_t n) {
-    for (int s = 0; s < STORES; s++) {
-        struct board_count_op op = {.epoch = epochs[s],
-                                    .now_ms = now_ms,
-                                    .sales = sales,
-                                    .count = n,
-                                    .done = board_count_op_done};
-        DO(boards_count, s, op);
-    }
+    for (int s = 0; s < STORES; s++) count_in(s, sales, n);
 }
 
 /* ---- comparing ---- */
@@ -184,12 +186,7 @@ static void sell_out(void) {
 /* Whoever told it did not get to the board of all time, nor to some of the others. */
 static void tell_some_boards(const struct sale *sales, size_t n) {
     probe_do(probe, "EVAL %s 0", SAVE);
-    struct board_count_op op = {.epoch = epochs[REDIS],
-                                .now_ms = now_ms,
-                                .sales = sales,
-                                .count = n,
-                                .done = board_count_op_done};
-    DO(boards_count, REDIS, op);
+    count_in(REDIS, sales, n);
     probe_do(probe, "EVAL %s 0 %lld", LOSE, (long long)between(0, 1000000));
 }
 

@@ -156,7 +156,7 @@ struct crowd {
 };
 
 /* One who asks again and again, whatever is answered. */
-struct stubborn {
+struct tireless {
     struct crowd *crowd;
     struct lock_worker worker;
     struct lock_wish wish;
@@ -166,14 +166,14 @@ struct stubborn {
     _Atomic bool stopped;
 };
 
-static void on_stubborn_released(struct lock_hold_op *op) {
-    struct stubborn *b = CONTAINER_OF(op, struct stubborn, release);
+static void on_tireless_released(struct lock_hold_op *op) {
+    struct tireless *b = CONTAINER_OF(op, struct tireless, release);
     b->rests = true;
 }
 
 /* The ledger's part: a late fence is refused. */
-static void on_stubborn_acquired(struct lock_op *op) {
-    struct stubborn *b = CONTAINER_OF(op, struct stubborn, wish.op);
+static void on_tireless_acquired(struct lock_op *op) {
+    struct tireless *b = CONTAINER_OF(op, struct tireless, wish.op);
     struct crowd *c = b->crowd;
     b->rests = true;
     if (op->result != ERR_OK || op->outcome != LOCK_ACQUIRED) return;
@@ -184,22 +184,22 @@ static void on_stubborn_acquired(struct lock_op *op) {
     c->inside--;
     b->rests = false;
     b->release = (struct lock_hold_op){
-        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_stubborn_released};
+        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_tireless_released};
     locks_release(b->worker.locks, &b->release);
 }
 
-static void stubborn_asks(struct lock_worker *w) {
-    struct stubborn *b = CONTAINER_OF(w, struct stubborn, worker);
+static void tireless_asks(struct lock_worker *w) {
+    struct tireless *b = CONTAINER_OF(w, struct tireless, worker);
     if (!b->rests) return;
     b->rests = false;
     b->stopped = b->stops;
     if (b->stopped) return;
     b->wish.op = lock_wish_for(WAIT_MS, SHORT_LEASE_MS).op;
-    b->wish.op.done = on_stubborn_acquired;
+    b->wish.op.done = on_tireless_acquired;
     locks_acquire(b->worker.locks, &b->wish.op);
 }
 
-static void stubborn_stops(struct stubborn *b) {
+static void tireless_stops(struct tireless *b) {
     int64_t deadline_ns = clock_steady_ns() + 2 * DEADLINE_NS;
     b->stops = true;
     while (!b->stopped) {
@@ -209,26 +209,26 @@ static void stubborn_stops(struct stubborn *b) {
     lock_worker_end(&b->worker);
 }
 
-static void stubborn_begins(struct lock_worker *w, void *arg) {
-    CONTAINER_OF(w, struct stubborn, worker)->rests = true;
-    w->ticked = stubborn_asks;
+static void tireless_begins(struct lock_worker *w, void *arg) {
+    CONTAINER_OF(w, struct tireless, worker)->rests = true;
+    w->ticked = tireless_asks;
     (void)arg;
 }
 
 static void connections_that_break_leave_nobody_without_an_answer(void **state) {
     struct lock_stage *s = *state;
     struct crowd c = {0};
-    struct stubborn *all = calloc(HANDS, sizeof *all);
+    struct tireless *all = calloc(HANDS, sizeof *all);
     for (int i = 0; i < HANDS; i++) {
         all[i].crowd = &c;
         lock_worker_begin(&all[i].worker, s->stores[i % 2], TICK_MS / 10);
-        lock_worker_tell(&all[i].worker, stubborn_begins, NULL);
+        lock_worker_tell(&all[i].worker, tireless_begins, NULL);
     }
     for (int i = 0; i < BREAKS; i++) {
         usleep(BREAK_US);
         break_connections(i % 8 == 0 ? "pubsub" : "normal");
     }
-    for (int i = 0; i < HANDS; i++) stubborn_stops(&all[i]);
+    for (int i = 0; i < HANDS; i++) tireless_stops(&all[i]);
     assert_true(c.count > BREAKS / 20); /* each may cost a lease */
     free(all);
     struct lock_worker last; /* whose connection is whole; whatever was left behind ends in time */
