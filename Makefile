@@ -1,5 +1,5 @@
 # Thin over CMake. Everything is built under build/: release, asan and tsan beside each other.
-.PHONY: help build run run-cluster test bench fmt lint install clean
+.PHONY: help build run run-cluster test test-quick bench fmt lint install clean
 .DEFAULT_GOAL := help
 
 CMAKE_BUILD = cmake -S . -G Ninja
@@ -21,9 +21,13 @@ run-cluster: build ## start two nodes on Redis and PostgreSQL, both private to i
 	@scripts/deps cluster
 	@exec scripts/run-cluster
 
-test: ## every test: ASan+UBSan, and what has threads also under TSan
+test: ## every test: ASan+UBSan, and where threads meet also TSan
 	@scripts/deps build test
 	@scripts/test
+
+test-quick: ## unit, contract and end-to-end tests on memory and SQLite, ASan+UBSan only
+	@scripts/deps build test
+	@scripts/test --quick
 
 bench: build ## compare with nginx on this machine; prints ratios
 	@scripts/deps bench cluster
@@ -37,8 +41,9 @@ lint: ## formatting, clang's warnings, clang-tidy, cppcheck
 	@scripts/deps build lint
 	@scripts/lint
 
-install: build ## install into PREFIX (default /usr/local)
-	@cmake --install build/release --prefix $(or $(PREFIX),/usr/local)
+install: build ## install into PREFIX (default /usr/local), below DESTDIR if that is given
+	@$(CMAKE_BUILD) -B build/release -DCMAKE_INSTALL_PREFIX=$(or $(PREFIX),/usr/local) >/dev/null
+	@DESTDIR=$(DESTDIR) cmake --install build/release
 
 clean: ## remove what was built
 	@rm -rf build

@@ -118,7 +118,7 @@ static const struct command {
      "Checks on a ledger that every promise was kept: no seat sold twice, no hold without an end,\n"
      "no count that is off. With --hot the boards in Redis are recounted too, in the nodes' own\n"
      "rankings.time_zone. Prints what it checked and found. Exits with 0 when all is well, 1 on a\n"
-     "violation, 2 when it could not look. May run beside a server.\n\n"
+     "violation, 2 when it could not look at all of it. May run beside a server.\n\n"
      "  admitone audit --data /var/lib/admitone\n"
      "  admitone audit --ledger postgres://admitone@db/admitone --hot redis://cache\n",
      true},

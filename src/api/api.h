@@ -14,6 +14,7 @@
 #include "service/events.h"
 #include "service/keeper.h"
 #include "service/reservations.h"
+#include "service/snapshot.h"
 
 #define ROUTE_CAPTURES_MAX 4
 
@@ -34,8 +35,9 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
-    struct boards *boards; /* NULL: it keeps no rankings */
-    struct keeper *keeper; /* NULL: the hot store is this process's own */
+    struct boards *boards;     /* NULL: it keeps no rankings */
+    struct keeper *keeper;     /* NULL: the hot store is this process's own */
+    struct snapshot *snapshot; /* likewise */
     struct api_worker *workers;
     size_t worker_count;
     str default_event; /* "TYPE/ID" for whoever names none; empty: the only one */

@@ -22,27 +22,29 @@ static void answered(struct event_views *v) {
 }
 
 /* Both have the sections in the same order, but after changes. */
-static const struct section_counts *counts_of(const struct seat_count_op *c, int64_t section_key,
-                                              size_t probably_at) {
-    size_t told = c->count < c->max ? c->count : c->max;
-    for (size_t i = 0; i < told; i++) {
-        const struct section_counts *counts = &c->sections[(probably_at + i) % told];
+static const struct section_counts *counts_of(const struct section_counts *sections, size_t count,
+                                              int64_t section_key, size_t probably_at) {
+    for (size_t i = 0; i < count; i++) {
+        const struct section_counts *counts = &sections[(probably_at + i) % count];
         if (counts->section_key == section_key) return counts;
     }
     return NULL;
 }
 
 /* A section that the hot store does not know (any more) stays as the catalogue has it. */
-static void on_counted(struct seat_count_op *c) {
-    struct event_view *view = CONTAINER_OF(c, struct event_view, counting);
-    struct event *e = view->event;
-    bool is_told = c->op.result == ERR_OK;
-    for (size_t i = 0; is_told && i < e->section_count; i++) {
-        const struct section_counts *counts = counts_of(c, e->sections[i].key, i);
+static void take_counts(struct event *e, const struct section_counts *sections, size_t count) {
+    for (size_t i = 0; i < e->section_count; i++) {
+        const struct section_counts *counts = counts_of(sections, count, e->sections[i].key, i);
         if (counts == NULL) continue;
         e->sections[i].held = counts->seats.held;
         e->sections[i].confirmed = counts->seats.confirmed;
     }
+}
+
+static void on_counted(struct seat_count_op *c) {
+    struct event_view *view = CONTAINER_OF(c, struct event_view, counting);
+    bool is_told = c->op.result == ERR_OK;
+    if (is_told) take_counts(view->event, c->sections, c->count < c->max ? c->count : c->max);
     if (!is_told && c->op.result != ERR_EVENT_NOT_FOUND) view->of->failed = c->op.result;
     answered(view->of);
 }
@@ -71,4 +73,28 @@ void event_views_count(struct event_views *v, struct seats *seats) {
         seats_count(seats, &view->counting);
     }
     answered(v);
+}
+
+static void on_snapshot(struct snapshot_read *r, enum err result) {
+    struct event_views *v = CONTAINER_OF(r, struct event_views, read);
+    snapshot_open(v->snapshot);
+    for (struct event_view *view = v->first; view != NULL; view = view->next) {
+        const struct snapshot_row *row = snapshot_find(v->snapshot, view->event->key);
+        if (row == NULL) continue;
+        take_counts(view->event, row->sections, row->section_count);
+        view->waiting = row->waiting;
+        view->active = row->active;
+    }
+    snapshot_shut(v->snapshot);
+    v->done(v, result);
+}
+
+void event_views_count_many(struct event_views *v, struct snapshot *s, struct seats *seats) {
+    if (s == NULL) {
+        event_views_count(v, seats);
+        return;
+    }
+    v->snapshot = s;
+    v->read.done = on_snapshot;
+    snapshot_read(s, &v->read);
 }

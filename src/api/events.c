@@ -129,7 +129,7 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     catalogue_open(api->events.catalogue);
     gather_page(api->events.catalogue, &list, q);
     catalogue_shut(api->events.catalogue);
-    event_views_count(&q->views, api->events.seats);
+    event_views_count_many(&q->views, api->snapshot, api->events.seats);
 }
 
 /* For everybody, or with everything for the admin. */

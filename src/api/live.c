@@ -41,6 +41,8 @@ struct subscriber {
     int64_t seen_ms;
     bool busy; /* somebody up the stack or under way has it: only mark it when it ends */
     bool gone;
+    bool degraded; /* as last told */
+    uint8_t lane;
     uint8_t user_len;
     char token[TOKEN_TEXT_BYTES];
     char user[];
@@ -51,6 +53,8 @@ struct audience {
     struct live *live;
     struct list link;
     int64_t event_key;
+    char event_type[EVENT_TYPE_BYTES_MAX + 1]; /* for the last word when it is deleted */
+    char event_id[EVENT_ID_BYTES_MAX + 1];
     int64_t grace_ms; /* as of the last turn */
     struct list due[REACHES];
     struct subscriber **buckets; /* by the entry's number */
@@ -60,10 +64,11 @@ struct audience {
 };
 
 struct batch {
-    struct look_op look;
+    struct room_watching watch;
     struct audience *audience;
     struct batch *next;
     struct look_item items[BATCH_MAX];
+    uint8_t lanes[BATCH_MAX];
     struct subscriber *subscribers[BATCH_MAX];
 };
 
@@ -95,6 +100,8 @@ static struct audience *audience_for(struct live *l, const struct queue_event *e
     a = mem_new(sizeof *a);
     a->live = l;
     a->event_key = e->key;
+    memcpy(a->event_type, e->type, sizeof a->event_type);
+    memcpy(a->event_id, e->id, sizeof a->event_id);
     a->grace_ms = e->rules.grace_s * 1000;
     a->bucket_count = 16;
     a->buckets = mem_new(a->bucket_count * sizeof *a->buckets);
@@ -242,12 +249,14 @@ static void tell(struct batch *b, struct subscriber *s, const struct queue_event
     struct live *l = b->audience->live;
     const struct place *place = &item->place;
     if (place->status == ENTRY_NONE) {
-        /* The hot store has forgotten how it ended. Who connects again is told from the ledger. */
+        /* It has ended, or is ACTIVE; how is not known here. When the client connects again, it is
+         * told from the ledger. */
         stream_end(&s->stream);
         return;
     }
     bool waits = place->status == ENTRY_WAITING;
-    if (waits && place->position == s->position) {
+    bool degraded = b->watch.degraded;
+    if (waits && place->position == s->position && degraded == s->degraded) {
         schedule(s);
         return;
     }
@@ -255,35 +264,53 @@ static void tell(struct batch *b, struct subscriber *s, const struct queue_event
                                   .token = {s->token, TOKEN_TEXT_BYTES},
                                   .user = {s->user, s->user_len},
                                   .place = place,
-                                  .waiting = b->look.counts.waiting,
+                                  .waiting = b->watch.look.counts.waiting,
                                   .reserving = item->reserving,
-                                  .remaining_seats = b->look.seats.available,
-                                  .now_ms = b->look.op.now_ms};
+                                  .remaining_seats = b->watch.look.seats.available,
+                                  .degraded = degraded,
+                                  .now_ms = b->watch.look.op.now_ms};
     s->position = place->position;
+    s->degraded = degraded;
     if (waits) schedule(s);
     buf_clear(&l->text);
     add_event(&l->api->workers[l->index], &l->text, &answer);
     send_text(l, s, !waits);
 }
 
-static void on_looked(struct look_op *look) {
-    struct batch *b = CONTAINER_OF(look, struct batch, look);
+/* The last event of a stream whose queue is gone. */
+static void tell_deleted(const struct audience *a, struct subscriber *s) {
+    struct live *l = a->live;
+    struct json_out j;
+    buf_clear(&l->text);
+    buf_add(&l->text, STR("event: event-deleted\ndata: "));
+    json_out_init(&j, &l->text);
+    json_out_object(&j, STR(""));
+    json_out_str(&j, STR("eventType"), str_of(a->event_type));
+    json_out_str(&j, STR("eventId"), str_of(a->event_id));
+    json_out_time(&j, STR("serverTime"), clock_wall_ms());
+    json_out_object_end(&j);
+    json_out_done(&j);
+    buf_add(&l->text, STR("\n\n"));
+    send_text(l, s, true);
+}
+
+static void on_watched(struct room_watching *watch, enum err result) {
+    struct batch *b = CONTAINER_OF(watch, struct batch, watch);
     struct audience *a = b->audience;
     struct queue_event event;
-    bool exists = queue_event_find_key(a->live->api, a->event_key, &event) &&
-                  look->op.result != ERR_EVENT_NOT_FOUND;
-    bool is_told = look->op.result == ERR_OK;
-    for (size_t i = 0; i < look->count; i++) {
+    bool exists =
+        queue_event_find_key(a->live->api, a->event_key, &event) && result != ERR_EVENT_NOT_FOUND;
+    for (size_t i = 0; i < watch->look.count; i++) {
         struct subscriber *s = b->subscribers[i];
         s->busy = false;
         if (s->gone)
             mem_free(s);
-        else if (exists && is_told)
+        else if (exists && result == ERR_OK)
             tell(b, s, &event, &b->items[i]);
         else if (exists)
-            schedule(s); /* the hot store can't be asked now: later, then */
+            schedule(s); /* neither store can be asked now: later, then */
         else
-            stream_end(&s->stream);
+            tell_deleted(a, s);
     }
     a->batches--;
     audience_maybe_free(a);
@@ -295,26 +322,29 @@ static struct batch *batch_new(struct audience *a) {
     b->audience = a;
     a->batches++;
     b->next = NULL;
-    b->look = (struct look_op){.op = {.event_key = a->event_key, .now_ms = clock_wall_ms()},
-                               .items = b->items,
-                               .done = on_looked};
+    b->watch = (struct room_watching){
+        .look = {.op = {.event_key = a->event_key, .now_ms = clock_wall_ms()}, .items = b->items},
+        .lanes = b->lanes,
+        .done = on_watched};
     return b;
 }
 
 static void batch_add(struct batch *b, struct subscriber *s) {
-    assert(!s->busy && b->look.count < BATCH_MAX);
+    size_t at = b->watch.look.count++;
+    assert(!s->busy && at < BATCH_MAX);
     int64_t now_ms = clock_steady_ms();
     int64_t every_ms = b->audience->grace_ms / 2 < SEEN_MS ? b->audience->grace_ms / 2 : SEEN_MS;
     bool note = now_ms - s->seen_ms >= every_ms;
     if (note) s->seen_ms = now_ms;
     s->busy = true;
     list_remove(&s->link);
-    b->items[b->look.count] = (struct look_item){.seq = s->seq, .seen = note};
-    b->subscribers[b->look.count++] = s;
+    b->items[at] = (struct look_item){.seq = s->seq, .seen = note};
+    b->lanes[at] = s->lane;
+    b->subscribers[at] = s;
 }
 
 static void batch_run(struct batch *b) {
-    queues_look(b->audience->live->api->room.queues, &b->look);
+    waiting_room_watch(&b->audience->live->api->room, &b->watch);
 }
 
 /* Up to a batch of those who are due; false when there is nobody. */
@@ -323,7 +353,7 @@ static bool push_due(struct audience *a, int64_t now_ms) {
     for (size_t reach = 0; reach < REACHES; reach++) {
         while (!list_empty(&a->due[reach])) {
             struct subscriber *s = CONTAINER_OF(a->due[reach].next, struct subscriber, link);
-            if (s->due_ms > now_ms || (b != NULL && b->look.count == BATCH_MAX)) break;
+            if (s->due_ms > now_ms || (b != NULL && b->watch.look.count == BATCH_MAX)) break;
             if (b == NULL) b = batch_new(a);
             batch_add(b, s);
         }
@@ -384,7 +414,7 @@ static void look_at_once(struct audience *a, const uint64_t *seqs, size_t count_
     for (size_t i = 0; i < count_of; i++) {
         for (struct subscriber *s = *bucket_of(a, seqs[i]); s != NULL; s = s->next_in_bucket) {
             if (s->seq != seqs[i] || s->busy) continue;
-            if (batches == NULL || batches->look.count == BATCH_MAX) {
+            if (batches == NULL || batches->watch.look.count == BATCH_MAX) {
                 struct batch *b = batch_new(a);
                 b->next = batches;
                 batches = b;
@@ -455,7 +485,9 @@ static struct subscriber *subscriber_new(const struct place_query *q) {
     struct subscriber *s = mem_new(sizeof *s + user_len);
     s->stream.ended = on_stream_ended;
     s->seq = q->room.item.seq;
+    s->lane = (uint8_t)q->lane;
     s->position = q->room.item.place.position;
+    s->degraded = q->room.degraded;
     s->seen_ms = clock_steady_ms();
     s->user_len = (uint8_t)user_len;
     memcpy(s->token, q->token.at, TOKEN_TEXT_BYTES);

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "api/freshness.h"
 #include "api/json_in.h"
 #include "api/queue_enter.h"
 #include "api/users.h"
@@ -143,6 +144,9 @@ static void on_entered(struct room_entering *room, enum err result) {
     case ENTER_CLOSED:
         reply_problem(e->x, ERR_CLOSED, "%s", "Nobody new is let into this queue.");
         return;
+    case ENTER_SOLD:
+        e->on_sold(e);
+        return;
     }
     assert(false && "every outcome has its answer");
 }
@@ -157,6 +161,7 @@ void place_take(struct entering *e) {
 static void enter(struct api *api, struct exchange *x, const struct queue_event *event,
                   const struct enter_body *body, bool as_token) {
     struct entering *e = arena_new(&x->arena, sizeof *e);
+    if (!fresh_rules(api, x)) return;
     if (!users_identify(api, x, body->user, &e->asker)) return;
     if (!choose_lane(x, &e->asker, body->lane, &e->room.enter.lane)) return;
     e->x = x;
@@ -192,6 +197,7 @@ void queue_post_token(struct api *api, struct exchange *x, const str *captures) 
     (void)captures;
     struct enter_body body;
     struct queue_event event;
+    char path[EVENT_PATH_BYTES];
     if (!read_body(x, token_fields, &body)) return;
     bool names_type = body.type[0] != '\0';
     bool names_id = body.id[0] != '\0';
@@ -199,6 +205,8 @@ void queue_post_token(struct api *api, struct exchange *x, const str *captures) 
         reply_problem(x, ERR_INVALID_FIELD, "%s", "Send both eventType and eventId, or neither.");
     } else if (names_type ? !queue_event_find(api, str_of(body.type), str_of(body.id), &event)
                           : !find_default(api, &event)) {
+        str name = names_type ? event_path(str_of(body.type), str_of(body.id), path) : STR("");
+        if (!fresh_absence(api, x, name)) return;
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s",
                       names_type ? "GET /events lists the events that exist."
                                  : "Send eventType and eventId: there is no default event "
@@ -273,6 +281,7 @@ static void point_to_room(struct exchange *x, const struct queue_event *event) {
 
 static void on_gate(struct room_looking *room, enum err result) {
     struct place_query *q = CONTAINER_OF(room, struct place_query, room);
+    if (result == ERR_OK) q->x->user = (str){room->user, room->look.user_len};
     if (result != ERR_OK) {
         queue_refuse(q->x, result);
     } else if (room->item.place.status == ENTRY_ACTIVE) {
@@ -312,6 +321,7 @@ struct place_leaving {
 
 static void on_left(struct leaving *leaving, enum err result) {
     struct place_leaving *l = CONTAINER_OF(leaving, struct place_leaving, leaving);
+    l->x->user = (str){leaving->look.user, leaving->look.look.user_len};
     if (result == ERR_OK)
         reply_empty(l->x, 204);
     else

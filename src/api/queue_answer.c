@@ -97,12 +97,14 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
     else
         json_out_null(j, STR("estimatedWaitSeconds"));
     json_out_time(j, STR("activeExpiresAt"), active ? p->expires_ms : CLOCK_NONE_MS);
-    json_out_bool(j, STR("reserving"), a->reserving);
-    if (a->degraded)
+    if (a->degraded) {
+        json_out_null(j, STR("reserving"));
         json_out_null(j, STR("remainingSeats"));
-    else
+        json_out_bool(j, STR("degraded"), true);
+    } else {
+        json_out_bool(j, STR("reserving"), a->reserving);
         json_out_i64(j, STR("remainingSeats"), a->remaining_seats);
-    if (a->degraded) json_out_bool(j, STR("degraded"), true);
+    }
     if (active) render_pass(w, j, a);
     json_out_time(j, STR("serverTime"), a->now_ms);
     json_out_object_end(j);
@@ -153,7 +155,10 @@ bool queue_token_is_sent(const struct exchange *x, str text) {
 enum err queue_token_judge(struct api_worker *w, str text, const struct queue_event *e,
                            struct token *out) {
     if (text.at == NULL) return ERR_TOKEN_REQUIRED;
-    if (!token_verify(w->tokens, text, out)) return ERR_TOKEN_INVALID;
+    if (!token_verify(w->tokens, text, out)) {
+        bool is_admin_key = str_eq_secret(text, w->api->admin_key);
+        return is_admin_key ? ERR_TOKEN_REQUIRED : ERR_TOKEN_INVALID;
+    }
     if (e == NULL) return ERR_OK;
     if (out->event_key != e->key) return ERR_TOKEN_FOREIGN_EVENT;
     int64_t ttl_ms = e->rules.token_ttl_s * 1000;
@@ -173,6 +178,11 @@ void queue_refuse(struct exchange *x, enum err e) {
     if (e == ERR_TOKEN_REQUIRED)
         what_to_do = "Enter the queue to get one, then send it as 'Authorization: Bearer <token>' "
                      "or X-Queue-Token.";
+    const struct api_worker *w = exchange_context(x);
+    if (e == ERR_TOKEN_REQUIRED && users_is_admin(w->api, x))
+        what_to_do =
+            "The admin key was sent where an entry token is needed: enter the queue for the "
+            "user and send that token.";
     if (e == ERR_TOKEN_INVALID)
         what_to_do = "It was not issued here, was altered, or its key is no longer in use: enter "
                      "the queue again.";
@@ -207,6 +217,7 @@ enum err place_query_init(struct place_query *q, struct api *api, struct exchang
     q->event = *event;
     q->token = arena_copy(&x->arena, token);
     q->issued_ms = parts.issued_ms;
+    q->lane = parts.lane;
     q->room.look.op.event_key = event->key;
     q->room.item.seq = parts.seq;
     q->room.item.seen = true;
@@ -214,6 +225,7 @@ enum err place_query_init(struct place_query *q, struct api *api, struct exchang
 }
 
 struct queue_answer place_query_answer(const struct place_query *q) {
+    q->x->user = (str){q->room.user, q->room.look.user_len};
     return (struct queue_answer){.event = &q->event,
                                  .token = q->token,
                                  .user = {q->room.user, q->room.look.user_len},

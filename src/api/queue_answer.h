@@ -68,6 +68,7 @@ struct place_query {
     struct queue_event event;
     str token;
     int64_t issued_ms; /* the token */
+    unsigned lane;     /* likewise */
     bool with_expires_in;
 };
 /* Ready for waiting_room_look; or what queue_token_check says. */

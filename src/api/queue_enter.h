@@ -10,7 +10,7 @@
 
 /* In the request's arena. */
 struct entering {
-    struct room_entering room; /* room.enter.lane is the caller's */
+    struct room_entering room; /* room.enter.lane and section_key are the caller's */
     struct exchange *x;
     struct api *api;
     struct queue_event event;
@@ -18,6 +18,8 @@ struct entering {
     bool as_token; /* POST /queue/token */
     /* NULL: the answer is the place, whatever it is. Else called instead when it is ACTIVE. */
     void (*on_active)(struct entering *e);
+    /* Where section_key is set: called when all its seats are CONFIRMED, and no place was taken. */
+    void (*on_sold)(struct entering *e);
     void *own; /* the caller's */
 };
 

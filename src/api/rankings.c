@@ -12,7 +12,8 @@ struct ranking_query {
     struct board_find_op of_all_time; /* how many seats are left */
     struct exchange *x;
     struct api *api;
-    struct event *event; /* of one event's answer; in the arena */
+    struct event *event;     /* of one event's answer; in the arena */
+    struct board_name board; /* of the answer */
     struct board_row rows[TOP_MAX];
 };
 
@@ -152,25 +153,33 @@ static void on_top(struct board_top_op *top) {
     reply_send(q->x, STR("application/json"));
 }
 
+static void ask_top(struct ranking_query *q, size_t max, void (*done)(struct board_top_op *top)) {
+    q->top = (struct board_top_op){
+        .board = q->board, .now_ms = clock_wall_ms(), .rows = q->rows, .max = max, .done = done};
+    boards_top(q->api->boards, &q->top);
+}
+
 static void show_board(struct ranking_query *q, struct board_name board) {
     int64_t top_n = 0;
     if (!query_i64(q->x, STR("topN"), 1, TOP_MAX, TOP_DEFAULT, &top_n)) return;
-    q->top = (struct board_top_op){.board = board,
-                                   .now_ms = clock_wall_ms(),
-                                   .rows = q->rows,
-                                   .max = (size_t)top_n,
-                                   .done = on_top};
-    boards_top(q->api->boards, &q->top);
+    q->board = board;
+    ask_top(q, (size_t)top_n, on_top);
+}
+
+/* Of the day that is asked for, or of all time. False: the problem has been answered. */
+static bool read_soldout_board(struct exchange *x, struct board_name *out) {
+    bool has_date = false;
+    *out = (struct board_name){.kind = BOARD_SOLDOUT};
+    if (!read_date(x, &out->at_ms, &has_date)) return false;
+    if (has_date) out->period = period_find(STR("daily"));
+    return true;
 }
 
 void rankings_get_soldout(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
-    if (!rankings_are_kept(api, x)) return;
-    struct board_name board = {.kind = BOARD_SOLDOUT};
-    bool has_date = false;
-    if (!read_date(x, &board.at_ms, &has_date)) return;
-    if (has_date) board.period = period_find(STR("daily"));
-    show_board(query_new(api, x), board);
+    struct board_name board;
+    if (rankings_are_kept(api, x) && read_soldout_board(x, &board))
+        show_board(query_new(api, x), board);
 }
 
 void rankings_get_popular(struct api *api, struct exchange *x, const str *captures) {
@@ -191,9 +200,9 @@ static void answer_one(struct ranking_query *q) {
     struct json_out j;
     json_out_init(&j, reply_start(q->x, 200));
     json_out_object(&j, STR(""));
-    add_board(&j, &f->board);
-    add_row(&j, &f->board, &f->row, q->event);
-    if (f->board.kind == BOARD_POPULAR) json_out_i64(&j, STR("score"), f->row.selling.reservations);
+    add_board(&j, &q->board);
+    add_row(&j, &q->board, &f->row, q->event);
+    if (q->board.kind == BOARD_POPULAR) json_out_i64(&j, STR("score"), f->row.selling.reservations);
     json_out_i64(&j, STR("seatsLeft"), capacity > all->seats ? capacity - all->seats : 0);
     json_out_time(&j, STR("serverTime"), f->now_ms);
     json_out_object_end(&j);
@@ -209,17 +218,40 @@ static void on_found_all(struct board_find_op *f) {
         answer_one(q);
 }
 
+static void find_of_all_time(struct ranking_query *q) {
+    q->of_all_time = (struct board_find_op){.board = {.kind = BOARD_SOLDOUT},
+                                            .event_key = q->find.event_key,
+                                            .now_ms = q->find.now_ms,
+                                            .done = on_found_all};
+    boards_find(q->api->boards, &q->of_all_time);
+}
+
 static void on_found(struct board_find_op *f) {
     struct ranking_query *q = CONTAINER_OF(f, struct ranking_query, find);
     if (f->result != ERR_OK) {
         reply_problem(q->x, f->result, "%s", "Try again in a moment.");
         return;
     }
-    q->of_all_time = (struct board_find_op){.board = {.kind = BOARD_SOLDOUT},
-                                            .event_key = f->event_key,
-                                            .now_ms = f->now_ms,
-                                            .done = on_found_all};
-    boards_find(q->api->boards, &q->of_all_time);
+    if (f->board.kind != q->board.kind) f->row.rank = 0;
+    find_of_all_time(q);
+}
+
+/* A day of what sells fastest is looked up among those that it shows; of any other event it is told
+ * what was sold on that day. */
+static void on_day_shown(struct board_top_op *top) {
+    struct ranking_query *q = CONTAINER_OF(top, struct ranking_query, top);
+    if (top->result != ERR_OK) {
+        reply_problem(q->x, top->result, "%s", "Try again in a moment.");
+        return;
+    }
+    for (size_t i = 0; i < top->count; i++) {
+        if (top->rows[i].selling.event_key != q->find.event_key) continue;
+        q->find.row = top->rows[i];
+        find_of_all_time(q);
+        return;
+    }
+    q->find.board.kind = BOARD_POPULAR;
+    boards_find(q->api->boards, &q->find);
 }
 
 static void show_one(struct api *api, struct exchange *x, struct board_name board, str type,
@@ -235,12 +267,17 @@ static void show_one(struct api *api, struct exchange *x, struct board_name boar
     }
     q->find = (struct board_find_op){
         .board = board, .event_key = q->event->key, .now_ms = clock_wall_ms(), .done = on_found};
-    boards_find(api->boards, &q->find);
+    q->board = board;
+    if (board.kind == BOARD_SOLDOUT && board.period != NULL)
+        ask_top(q, TOP_MAX, on_day_shown);
+    else
+        boards_find(api->boards, &q->find);
 }
 
 void rankings_get_soldout_one(struct api *api, struct exchange *x, const str *captures) {
-    if (!rankings_are_kept(api, x)) return;
-    show_one(api, x, (struct board_name){.kind = BOARD_SOLDOUT}, captures[0], captures[1]);
+    struct board_name board;
+    if (rankings_are_kept(api, x) && read_soldout_board(x, &board))
+        show_one(api, x, board, captures[0], captures[1]);
 }
 
 void rankings_get_popular_one(struct api *api, struct exchange *x, const str *captures) {

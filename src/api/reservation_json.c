@@ -1,11 +1,19 @@
 #include "api/reservation_json.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "api/users.h"
 #include "base/clock.h"
 
 #define BODY(member) offsetof(struct hold_body, member)
+
+/* Those that a request may name: QUEUE, the last one, is not available yet. */
+#define OFFERED_WORD(symbol, word)                                                                 \
+    {STRATEGY_##symbol == STRATEGY_QUEUE ? NULL : (word), sizeof(word) - 1},
+static const str offered_words[] = {STRATEGY_MAP(OFFERED_WORD){NULL, 0}};
+#undef OFFERED_WORD
+static_assert(STRATEGY_QUEUE == sizeof offered_words / sizeof offered_words[0] - 2, "the last");
 
 static const struct json_field fields[] = {
     {"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
@@ -15,7 +23,7 @@ static const struct json_field fields[] = {
     {"quantity", JSON_KIND_I64, BODY(quantity), 1, RESERVATION_SEATS_MAX, 0, 0},
     {"seats", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {"seatId", JSON_KIND_I64, BODY(seat_id), 1, INT64_MAX, 0, 0},
-    {"strategy", JSON_KIND_WORD, BODY(strategy), 0, 0, strategy_words, 0},
+    {"strategy", JSON_KIND_WORD, BODY(strategy), 0, 0, offered_words, 0},
     {0},
 };
 
@@ -51,12 +59,15 @@ static bool read_seats(struct exchange *x, const json_t *array, struct hold_body
 }
 
 /* One way to say which seats, and only one. */
-static bool check_whole(const struct hold_body *b, struct json_problem *problem) {
+static bool check_whole(const struct hold_body *b, bool by_seat_id, struct json_problem *problem) {
     bool names_event = b->type[0] != '\0' || b->id[0] != '\0';
     int ways = (b->quantity > 0) + (b->seats != NULL) + (b->seat_id > 0);
     if (ways > 1)
         return json_refuse(problem, ERR_INVALID_FIELD,
                            "Send one of quantity, seats and seatId, not several.");
+    if (ways == 0 && by_seat_id && !names_event)
+        return json_refuse(problem, ERR_INVALID_FIELD,
+                           "seatId is required: the seat map's firstSeatId is that of seat 1.");
     if (ways == 0) return json_refuse(problem, ERR_INVALID_FIELD, "quantity or seats is required.");
     if (b->seat_id > 0 && !names_event && b->section[0] == '\0') return true;
     if (b->type[0] == '\0' || b->id[0] == '\0')
@@ -66,7 +77,7 @@ static bool check_whole(const struct hold_body *b, struct json_problem *problem)
     return true;
 }
 
-bool hold_body_read(struct exchange *x, struct hold_body *out) {
+bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out) {
     *out = (struct hold_body){.strategy = -1};
     json_t *body = json_body(x);
     if (body == NULL) return false;
@@ -75,7 +86,8 @@ bool hold_body_read(struct exchange *x, struct hold_body *out) {
     const json_t *seats = json_object_get(body, "seats");
     bool ok = json_read(body, fields, out, "", &problem) &&
               (user == NULL || user_from_json(x, user, &out->user, &problem)) &&
-              (seats == NULL || read_seats(x, seats, out, &problem)) && check_whole(out, &problem);
+              (seats == NULL || read_seats(x, seats, out, &problem)) &&
+              check_whole(out, by_seat_id, &problem);
     json_decref(body);
     if (!ok) reply_problem(x, problem.err, "%s", problem.detail);
     return ok;

@@ -23,8 +23,9 @@ struct hold_body {
 };
 
 /* Everything is there that must be, and nothing twice; a seatId stands for event and section.
- * False: the problem has been answered. */
-bool hold_body_read(struct exchange *x, struct hold_body *out);
+ * `by_seat_id`: on this path it is the usual way, so it is asked for when there is nothing. False:
+ * the problem has been answered. */
+bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out);
 
 /* The names that the ledger's numbers stand for. Empty: there is no such thing any more. */
 struct reservation_names {

@@ -2,6 +2,7 @@
  * lives in its arena from the handler to the answer. */
 #include <assert.h>
 
+#include "api/freshness.h"
 #include "api/queue_enter.h"
 #include "api/reservation_json.h"
 #include "base/clock.h"
@@ -13,6 +14,8 @@
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 /* How many reservations a list shows. */
 #define LIST_MAX 100
+/* How many places one request takes at the most, when each ends before seats are claimed. */
+#define PLACES_MAX 3
 
 /* ---- hold ---- */
 
@@ -29,6 +32,8 @@ struct hold_request {
     struct reservation_names names;
     struct idempotency idempotency;
     struct entering *entering; /* where the event has autoEnter */
+    int places;                /* that this request has taken, or found, by autoEnter */
+    struct room_healing healing;
 };
 /* With what is allocated beside it, so that an arena keeps its chunk from one request to the next.
  */
@@ -131,12 +136,38 @@ static void refuse(struct hold_request *q, enum err e) {
         reply_problem(q->x, e, "%s", what_to_do(q, e));
 }
 
-static void on_held(struct holding *h, enum err result) {
-    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+/* The token of a place that was taken on the way goes with the answer, whatever that is. */
+static void answer_hold(struct hold_request *q, enum err result) {
+    char token[TOKEN_TEXT_BYTES];
+    if (q->places > 0 && q->entering->room.enter.outcome != ENTER_SOLD)
+        reply_header(q->x, STR("X-Queue-Token"), place_token(q->entering, clock_wall_ms(), token));
     if (result == ERR_OK)
         answer_held(q);
     else
         refuse(q, result);
+}
+
+/* A user who has left since then does not want another place. */
+static void on_place_healed(struct room_healing *healing) {
+    struct hold_request *q = CONTAINER_OF(healing, struct hold_request, healing);
+    if (healing->status == ENTRY_LEFT || healing->status == ENTRY_NONE)
+        answer_hold(q, ERR_NOT_ACTIVE);
+    else
+        place_take(q->entering);
+}
+
+/* A place that was ACTIVE a moment ago may have ended before the seats were claimed: another
+ * request of the user has confirmed what it held, or its time was over. Then this one takes a new
+ * place, as it would have done a moment later. */
+static void on_held(struct holding *h, enum err result) {
+    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+    if (result != ERR_NOT_ACTIVE || q->places == 0 || q->places == PLACES_MAX) {
+        answer_hold(q, result);
+        return;
+    }
+    q->healing = (struct room_healing){
+        .event_key = q->event.key, .seq = h->entry_seq, .done = on_place_healed};
+    waiting_room_heal_then(&q->api->room, &q->healing);
 }
 
 static void hold(struct hold_request *q) {
@@ -145,13 +176,24 @@ static void hold(struct hold_request *q) {
     reservations_hold(&q->api->reservations, &w->desk, &q->holding);
 }
 
-/* The token of a place that was taken on the way goes with the answer, whatever that is. */
 static void on_active(struct entering *e) {
     struct hold_request *q = e->own;
-    char token[TOKEN_TEXT_BYTES];
-    reply_header(q->x, STR("X-Queue-Token"), place_token(e, clock_wall_ms(), token));
+    q->places++;
     q->holding.entry_seq = e->room.enter.place.seq;
     hold(q);
+}
+
+/* No seat of the section is free, or held and may come back: so nothing is written for it. */
+static void on_sold(struct entering *e) {
+    struct hold_request *q = e->own;
+    struct holding *h = &q->holding;
+    if (h->named != NULL) {
+        h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
+        memcpy(h->refused, h->named, h->count * sizeof *h->refused);
+        h->refused_count = h->count;
+    }
+    h->done = on_held;
+    reservations_refuse(&q->api->reservations, h, h->named != NULL ? ERR_SEAT_TAKEN : ERR_SOLD_OUT);
 }
 
 /* Why nobody is made to wait for this: it can't be had. */
@@ -179,7 +221,9 @@ static void enter_first(struct hold_request *q, bool may) {
     e->x = q->x;
     e->api = q->api;
     e->event = q->event;
+    e->room.enter.section_key = q->holding.terms.section_key;
     e->on_active = on_active;
+    e->on_sold = on_sold;
     e->own = q;
     place_take(e);
 }
@@ -243,6 +287,7 @@ static void respond(struct idempotency *i, const struct reservation *r, struct b
 /* The user is known. What was asked with the same key before is answered in the same way. */
 static void with_user(struct hold_request *q, str user) {
     q->holding.user = user;
+    q->x->user = user;
     if (q->holding.idempotency == NULL) {
         begin(q);
         return;
@@ -374,6 +419,15 @@ static void copy_terms(struct hold_request *q, const struct event *e, const stru
     queue_event_copy(e, &q->event);
 }
 
+/* What the request names the event by. */
+static str asked_event(struct hold_request *q) {
+    const struct hold_body *b = &q->body;
+    char *text = arena_new(&q->x->arena, EVENT_PATH_BYTES);
+    if (b->type[0] != '\0') return event_path(str_of(b->type), str_of(b->id), text);
+    int len = snprintf(text, EVENT_PATH_BYTES, "seatId %lld", (long long)b->seat_id);
+    return (str){text, (size_t)len};
+}
+
 /* What is sold there, and on what terms. False: the problem has been answered. */
 static bool find_terms(struct hold_request *q) {
     const struct section *section;
@@ -381,7 +435,8 @@ static bool find_terms(struct hold_request *q) {
     const struct event *e = find_event(q, &section);
     if (section != NULL) copy_terms(q, e, section);
     catalogue_shut(q->api->events.catalogue);
-    if (section != NULL) return true;
+    if (section != NULL) return fresh_rules(q->api, q->x);
+    if (e == NULL && !fresh_absence(q->api, q->x, asked_event(q))) return false;
     if (q->body.type[0] == '\0')
         refuse_seat_id(q);
     else
@@ -426,8 +481,8 @@ static void post(struct api *api, struct exchange *x, str route, int fixed) {
     q->x = x;
     q->api = api;
     q->holding.arena = &x->arena;
-    if (hold_body_read(x, &q->body) && read_key(q, route) && find_terms(q) && choose_seats(q) &&
-        choose_strategy(q, fixed))
+    if (hold_body_read(x, fixed >= 0, &q->body) && read_key(q, route) && find_terms(q) &&
+        choose_seats(q) && choose_strategy(q, fixed))
         identify(q);
 }
 
@@ -541,6 +596,7 @@ static void on_decided(struct deciding *d, enum err result) {
     struct exchange *x = q->x;
     struct reservation *r = d->reservation; /* with the answer, everything else is gone */
     reply_header(x, STR("Cache-Control"), STR("no-store"));
+    if (result == ERR_OK && !q->owner.is_admin) x->user = str_of(r->user);
     if (result == ERR_OK) {
         struct reservation_names names = reservation_names_of(q->api, r);
         render(reply_start(x, 200), r, &names);
@@ -590,6 +646,10 @@ void reservation_get_one(struct api *api, struct exchange *x, const str *capture
 
 struct list_request {
     struct listing listing;
+    struct buyer_op buyer;
+    int64_t *event_keys; /* in which the user has reservations */
+    size_t event_count;
+    size_t event_cap;
     struct exchange *x;
     struct api *api;
     struct owner owner;
@@ -627,16 +687,57 @@ static void list(struct list_request *q, str user, const int64_t *event_keys, si
     reservations_list(&q->api->reservations, &q->listing);
 }
 
-static void list_all_events(struct list_request *q) {
+static int by_name(const void *a, const void *b) {
+    const struct event *left = *(const struct event *const *)a;
+    const struct event *right = *(const struct event *const *)b;
+    int order = strcmp(left->type, right->type);
+    return order != 0 ? order : strcmp(left->id, right->id);
+}
+
+/* In the order of GET /events; without events deleted since then. */
+static void sort_events(struct list_request *q) {
     struct catalogue *c = q->api->events.catalogue;
-    size_t room = catalogue_count(c);
+    const struct event **events =
+        arena_new(&q->x->arena, (q->event_count + 1) * sizeof(struct event *));
     size_t count = 0;
-    int64_t *keys = arena_new(&q->x->arena, (room + 1) * sizeof *keys);
-    const struct event *e;
     catalogue_open(c);
-    while (count < room && (e = catalogue_at(c, count)) != NULL) keys[count++] = e->key;
+    for (size_t i = 0; i < q->event_count; i++) {
+        const struct event *e = catalogue_find_key(c, q->event_keys[i]);
+        if (e != NULL) events[count++] = e;
+    }
+    qsort(events, count, sizeof(struct event *), by_name);
+    for (size_t i = 0; i < count; i++) q->event_keys[i] = events[i]->key;
     catalogue_shut(c);
-    list(q, q->owner.user, keys, count);
+    q->event_count = count;
+}
+
+static void on_event_told(struct buyer_op *b, int64_t event_key) {
+    struct list_request *q = CONTAINER_OF(b, struct list_request, buyer);
+    if (q->event_count == q->event_cap) {
+        const int64_t *before = q->event_keys;
+        q->event_cap = q->event_cap == 0 ? 8 : q->event_cap * 2;
+        q->event_keys = arena_new(&q->x->arena, q->event_cap * sizeof *q->event_keys);
+        if (before != NULL) memcpy(q->event_keys, before, q->event_count * sizeof *q->event_keys);
+    }
+    q->event_keys[q->event_count++] = event_key;
+}
+
+static void on_events_told(struct buyer_op *b) {
+    struct list_request *q = CONTAINER_OF(b, struct list_request, buyer);
+    if (b->result != ERR_OK) {
+        queue_refuse(q->x, b->result);
+        return;
+    }
+    sort_events(q);
+    list(q, q->owner.user, q->event_keys, q->event_count);
+}
+
+static void list_all_events(struct list_request *q) {
+    q->buyer = (struct buyer_op){.user = q->owner.user,
+                                 .now_ms = clock_wall_ms(),
+                                 .event = on_event_told,
+                                 .done = on_events_told};
+    seats_buyer(q->api->events.seats, &q->buyer);
 }
 
 /* The token's event is the one that is meant; its place says who the user is. */

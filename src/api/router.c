@@ -1,7 +1,8 @@
 #include <assert.h>
 
+#include "api/freshness.h"
+#include "api/queue_answer.h"
 #include "api/users.h"
-#include "base/log.h"
 
 #define SEGMENTS_MAX 10
 
@@ -142,6 +143,22 @@ static void add_allow(struct exchange *x, unsigned methods, bool cors) {
     reply_header(x, STR("Access-Control-Max-Age"), STR("600"));
 }
 
+/* Of a path that names an event which is asked for, not made: whether what this node knows of it
+ * can be relied on. False: the handler must not run now. */
+static bool knows_event(const struct route *r, struct api *api, struct exchange *x,
+                        const str *captures) {
+    if (api->events.sync == NULL) return true;
+    const char *named = strstr(r->pattern, "{type}/{id}");
+    if (named == NULL || r->method == HTTP_PUT) return true;
+    size_t at = 0; /* how many other parts are captured before it */
+    for (const char *p = r->pattern; p < named; p++) at += *p == '{';
+    struct queue_event event;
+    char path[EVENT_PATH_BYTES];
+    str name = event_path(captures[at], captures[at + 1], path);
+    return name.len == 0 || queue_event_find(api, captures[at], captures[at + 1], &event) ||
+           fresh_absence(api, x, name);
+}
+
 static void run_route(const struct route *r, struct api *api, struct exchange *x,
                       const str *captures) {
     if (r->admin && !users_is_admin(api, x)) {
@@ -151,23 +168,13 @@ static void run_route(const struct route *r, struct api *api, struct exchange *x
                       "at its start in which file the key is.");
         return;
     }
-    r->handle(api, x, captures);
-}
-
-static void log_request(const struct exchange *x) {
-    char client[ADDRESS_TEXT_BYTES];
-    struct address from = exchange_client(x);
-    address_format(&from, client);
-    log_debug(msg("request"), kv_str("method", http_method_name(x->request.method)),
-              kv_path("path", x->request.path), kv("client", client),
-              kv_str("request_id", (str){x->request_id, x->request_id_len}));
+    if (knows_event(r, api, x, captures)) r->handle(api, x, captures);
 }
 
 static void on_request(struct net_site *net_site, struct exchange *x) {
     struct api_site *site = (struct api_site *)net_site;
     struct api *api = site->api;
-    if (log_enabled(LOG_DEBUG)) log_request(x);
-    bool cors = add_cors(api, x);
+    bool cors = !exchange_was_put_off(x) && add_cors(api, x);
     struct path path;
     enum err bad = split_path(x, &path);
     if (bad != ERR_OK) {

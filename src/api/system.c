@@ -23,21 +23,36 @@ void system_health(struct api *api, struct exchange *x, const str *captures) {
     reply_send(x, STR("application/json"));
 }
 
+#define HOT_WORD(symbol, word, meaning) [HOT_STATE_##symbol] = (word),
+static const char *const hot_words[] = {HOT_STATE_MAP(HOT_WORD)};
+#undef HOT_WORD
+
+static enum hot_state state_of_hot(const struct api *api) {
+    return api->events.hot == NULL ? HOT_STATE_OK : hot_state(api->events.hot);
+}
+
 /* Ready: new work may be sent here. A balancer takes a node out while this is 503. */
 void system_ready(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct ledger_health ledger;
     ledger_health(api->events.ledger, &ledger);
     bool stopping = atomic_load(&api->stopping);
+    /* A store that is open and refuses writes is the same for all nodes: to take them out would
+     * only keep people from leaving and paying. */
     bool hot = api->keeper == NULL || keeper_is_open(api->keeper);
-    bool ready = ledger.writable && hot && !stopping;
+    bool events = events_are_current(&api->events);
+    bool ready = ledger.writable && hot && events && !stopping;
     if (!ready) reply_header(x, STR("Retry-After"), STR("1"));
     struct json_out j;
     json_out_init(&j, reply_start(x, ready ? 200 : 503));
     json_out_object(&j, STR(""));
     json_out_bool(&j, STR("ready"), ready);
-    json_out_str(&j, STR("ledger"), ledger.writable ? STR("ok") : STR("failing"));
-    json_out_str(&j, STR("hot"), hot ? STR("ok") : STR("recovering"));
+    json_out_str(&j, STR("ledger"),
+                 ledger.writable    ? STR("ok")
+                 : ledger.read_only ? STR("readonly")
+                                    : STR("failing"));
+    json_out_str(&j, STR("hot"), hot ? str_of(hot_words[state_of_hot(api)]) : STR("recovering"));
+    json_out_str(&j, STR("events"), events ? STR("ok") : STR("behind"));
     json_out_bool(&j, STR("stopping"), stopping);
     json_out_object_end(&j);
     json_out_done(&j);
@@ -49,9 +64,20 @@ static void gauge(struct buf *out, const char *name, const char *help, int64_t v
     metrics_value(out, name, "", value);
 }
 
+static void gauge_hot_state(struct buf *out, const struct api *api) {
+    static const char name[] = "admitone_hot_state";
+    metrics_head(out, name, "gauge", "1 for the state that the hot store is in");
+    for (int state = 0; state < HOT_STATES; state++) {
+        char label[32];
+        snprintf(label, sizeof label, "state=\"%s\"", hot_words[state]);
+        metrics_value(out, name, label, (enum hot_state)state == state_of_hot(api));
+    }
+}
+
 /* ---- metrics ---- */
 
-/* What every event holds now: first its seats, then its queue, asked of all of them at once. */
+/* What every event holds: where the hot store is shared from the snapshot; else as it is now, first
+ * its seats, then its queue, asked of all of them at once. */
 struct survey {
     struct event_views views;
     struct exchange *x;
@@ -175,6 +201,7 @@ static void answer_metrics(struct survey *s) {
     gauge(out, "admitone_ledger_wal_bytes", "Bytes of the write-ahead log not folded in yet",
           ledger.wal_bytes);
     gauge(out, "admitone_ledger_writable", "1 unless the last batch failed", ledger.writable);
+    gauge_hot_state(out, api);
     gauge(out, "admitone_start_time_seconds", "When the server started", api->started_ms / 1000);
     metrics_head(out, "admitone_build_info", "gauge", "The version that runs");
     metrics_value(out, "admitone_build_info", "version=\"" ADMITONE_VERSION "\"", 1);
@@ -198,6 +225,13 @@ static void on_seats_counted(struct event_views *views, enum err result) {
         struct survey_row *row = &s->rows[s->asked++];
         row->survey = s;
         row->event = view->event;
+        if (s->api->snapshot != NULL) {
+            row->look.op.result = result;
+            row->look.counts.waiting = view->waiting;
+            row->look.counts.active = view->active;
+            s->left--;
+            continue;
+        }
         row->look.op.event_key = view->event->key;
         row->look.op.now_ms = clock_wall_ms();
         row->look.done = on_looked;
@@ -218,7 +252,7 @@ void system_metrics(struct api *api, struct exchange *x, const str *captures) {
     for (size_t at = 0; (e = catalogue_at(catalogue, at)) != NULL; at++)
         event_views_add(&s->views, &x->arena, e);
     catalogue_shut(catalogue);
-    event_views_count(&s->views, api->events.seats);
+    event_views_count_many(&s->views, api->snapshot, api->events.seats);
 }
 
 void system_openapi(struct api *api, struct exchange *x, const str *captures) {

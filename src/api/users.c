@@ -256,7 +256,9 @@ bool users_know(struct api *api, struct exchange *x, str named, struct asker *ou
                 struct json_problem *problem) {
     assert(named.at == NULL || user_name_ok(named));
     *out = (struct asker){.lane = -1, .admin = users_is_admin(api, x)};
-    return identify(api, x, named, out, problem);
+    bool known = identify(api, x, named, out, problem);
+    if (known) x->user = out->user;
+    return known;
 }
 
 bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out) {

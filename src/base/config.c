@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/url.h"
 
 #define ENVIRONMENT_PREFIX "ADMITONE_"
 
@@ -94,6 +95,7 @@ static bool convert(const struct config_key *key, char *text, void *into) {
     str value = str_of(text);
     switch (key->kind) {
     case CONFIG_TEXT:
+    case CONFIG_URL:
         *(const char **)at = text;
         return true;
     case CONFIG_I64: {
@@ -163,10 +165,31 @@ static int on_file_line(void *user, const char *section, const char *name, const
     return set(r->c, index, value, source_of("file ", "", r->path), r->why);
 }
 
+/* "[section]" or "key = value", or nothing but a comment; as inih sees it, for which " ;" begins a
+ * comment, too. */
+static bool is_line(str line) {
+    line = str_trim(line);
+    if (line.len == 0 || line.at[0] == ';' || line.at[0] == '#') return true;
+    bool is_header = line.at[0] == '[';
+    for (size_t i = 0; i < line.len; i++) {
+        char c = line.at[i];
+        bool was_blank = i > 0 && (line.at[i - 1] == ' ' || line.at[i - 1] == '\t');
+        if (c == ';' && was_blank) return false;
+        if (is_header && c == ']') {
+            str rest = str_trim(str_skip(line, i + 1));
+            return rest.len == 0 || rest.at[0] == ';' || rest.at[0] == '#';
+        }
+        if (!is_header && (c == '=' || c == ':')) return true;
+    }
+    return false;
+}
+
 /* What inih would silently read as something else: lines that are too long for it, those that start
- * with white space, which it takes for more of the value above, and control characters. */
+ * with white space, which it takes for more of the value above, and control characters. And what is
+ * no line: inih tells only which one was the first that something was wrong with, and goes on. */
 static bool check_lines(str text, const char *path, struct buf *why) {
     str line;
+    if (str_starts(text, STR("\xEF\xBB\xBF"))) text = str_skip(text, 3); /* a byte order mark */
     for (int number = 1; str_split(&text, '\n', &line); number++) {
         if (line.len > 0 && line.at[line.len - 1] == '\r') line.len--;
         bool indented = line.len > 0 && (line.at[0] == ' ' || line.at[0] == '\t');
@@ -182,6 +205,8 @@ static bool check_lines(str text, const char *path, struct buf *why) {
                      path, number, LINE_BYTES_MAX);
         else if (indented && str_trim(line).len > 0)
             buf_addf(why, "%s: line %d starts with white space", path, number);
+        else if (!is_line(line))
+            buf_addf(why, "%s: line %d is neither \"key = value\" nor \"[section]\"", path, number);
         if (why->len > 0) return false;
     }
     return true;
@@ -206,13 +231,19 @@ static bool read_file(struct config *c, const char *path, struct buf *why) {
     struct buf text = {0};
     if (read_text(path, &text, why) && check_lines(buf_str(&text), path, why)) {
         int line = ini_parse_string(buf_cstr(&text), on_file_line, &reader);
-        if (line != 0 && why->len == 0)
-            buf_addf(why, "%s: line %d is neither \"key = value\" nor \"[section]\"", path, line);
-        else if (line != 0)
-            buf_addf(why, " (%s, line %d)", path, line);
+        if (line != 0) buf_addf(why, " (%s, line %d)", path, line);
     }
     buf_deinit(&text);
     return why->len == 0;
+}
+
+/* Kubernetes sets these in every pod beside a Service whose name is admitone or begins so:
+ * ADMITONE_SERVICE_HOST, ADMITONE_SERVICE_PORT, ADMITONE_SERVICE_PORT_HTTP, ADMITONE_PORT (which is
+ * tcp://…) and ADMITONE_PORT_8080_TCP…. */
+static bool is_of_service(const char *variable) {
+    return str_matches(variable, "^[^=]*_(SERVICE_HOST=|SERVICE_PORT(_[^=]*)?=|"
+                                 "PORT=(tcp|udp|sctp)://|"
+                                 "PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=)");
 }
 
 static bool read_environment(struct config *c, char *const *environment, struct buf *why) {
@@ -220,12 +251,18 @@ static bool read_environment(struct config *c, char *const *environment, struct 
         str pair = str_of(*environment);
         str name;
         char word[NAME_BYTES];
+        struct buf unknown = {0};
         if (!str_starts(pair, STR(ENVIRONMENT_PREFIX)) || !str_split(&pair, '=', &name)) continue;
         name = str_skip(name, sizeof ENVIRONMENT_PREFIX - 1);
         str_copy(str_cut(name, sizeof word - 1), word, sizeof word);
-        int index = find_key(c, word, AS_VARIABLE, why);
-        if (index < 0 || !set(c, index, pair.at == NULL ? "" : pair.at,
-                              source_of("environment ", ENVIRONMENT_PREFIX, word), why))
+        int index = find_key(c, word, AS_VARIABLE, &unknown);
+        if (index < 0 && !is_of_service(*environment)) {
+            buf_add(&c->warnings, buf_str(&unknown));
+            buf_add_char(&c->warnings, '\n');
+        }
+        buf_deinit(&unknown);
+        if (index >= 0 && !set(c, index, pair.at == NULL ? "" : pair.at,
+                               source_of("environment ", ENVIRONMENT_PREFIX, word), why))
             return false;
     }
     return true;
@@ -238,7 +275,9 @@ static bool read_flags(struct config *c, char *const *args, struct buf *why) {
         str name;
         char flag[NAME_BYTES];
         if (!str_starts(word, STR("--"))) {
-            buf_addf(why, "unexpected argument \"%s\"", word.at);
+            buf_add(why, STR("unexpected argument \""));
+            url_redact(word, why); /* a URL whose flag was forgotten, perhaps */
+            buf_add_char(why, '"');
             return false;
         }
         word = str_skip(word, 2);
@@ -297,12 +336,18 @@ void config_deinit(struct config *c) {
     }
     mem_free(c->texts);
     mem_free(c->sources);
+    buf_deinit(&c->warnings);
     *c = (struct config){0};
 }
 
 static void print_key(const struct config *c, size_t index, str name, struct buf *out) {
     struct buf line = {0};
-    buf_addf(&line, "%.*s = %s", (int)name.len, name.at, c->texts[index]);
+    str text = str_of(c->texts[index]);
+    buf_addf(&line, "%.*s = ", (int)name.len, name.at);
+    if (c->keys[index].kind == CONFIG_URL)
+        url_redact(text, &line);
+    else
+        buf_add(&line, text);
     buf_addf(out, "%-44s ; %s\n", buf_cstr(&line), c->sources[index]);
     buf_deinit(&line);
 }

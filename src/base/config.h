@@ -5,7 +5,8 @@
  *     --queue-max-active 200      ADMITONE_QUEUE_MAX_ACTIVE=200      [queue] max_active = 200
  *
  * A key or a value that makes no sense stops the start, with a message that names it and where it
- * stands. Texts belong to the config and live as long as it does.
+ * stands. Only an environment variable that is no key is ignored, with a warning: others may have
+ * set it. Texts belong to the config and live as long as it does.
  */
 #ifndef ADMITONE_BASE_CONFIG_H
 #define ADMITONE_BASE_CONFIG_H
@@ -14,6 +15,7 @@
 
 enum config_kind {
     CONFIG_TEXT, /* const char * */
+    CONFIG_URL,  /* the same; passwords in it are never printed */
     CONFIG_I64,  /* int64_t, min to max */
     CONFIG_BOOL, /* bool */
     CONFIG_WORD, /* int64_t: the index in `words`, "debug info warn error" */
@@ -34,8 +36,9 @@ struct config_key {
 struct config {
     const struct config_key *keys; /* ends with a key without a name */
     void *into;
-    char **texts;   /* the value of each key as it was given; owned */
-    char **sources; /* where it came from: "default", "flag --listen"; owned */
+    char **texts;        /* the value of each key as it was given; owned */
+    char **sources;      /* where it came from: "default", "flag --listen"; owned */
+    struct buf warnings; /* a line for each environment variable that is ignored */
 };
 
 /* Reads all four places. `args` are the words behind the subcommand, ending with NULL; the file is

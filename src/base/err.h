@@ -13,7 +13,7 @@
     X(OK, "ok", 200, "Done")                                                                       \
     X(BAD_REQUEST, "bad_request", 400, "The request is malformed")                                 \
     X(BAD_JSON, "bad_json", 400, "The body is not valid JSON")                                     \
-    X(INVALID_PARAMETER, "invalid_parameter", 400, "A query parameter has a value out of range")   \
+    X(INVALID_PARAMETER, "invalid_parameter", 400, "A query parameter is missing or not valid")    \
     X(UNKNOWN_PERIOD, "unknown_period", 400, "There are no rankings of this period")               \
     X(ADMIN_KEY_REQUIRED, "admin_key_required", 401, "This needs the admin key")                   \
     X(ASSERTION_REQUIRED, "assertion_required", 401,                                               \
@@ -56,7 +56,7 @@
     X(URI_TOO_LONG, "uri_too_long", 414, "The request line is too long")                           \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, "The body must be application/json")  \
     X(EXPECTATION_FAILED, "expectation_failed", 417, "Only Expect: 100-continue is known")         \
-    X(INVALID_FIELD, "invalid_field", 422, "A field has a value out of range")                     \
+    X(INVALID_FIELD, "invalid_field", 422, "A field is missing or not valid")                      \
     X(UNKNOWN_FIELD, "unknown_field", 422, "The body has a field that is not known here")          \
     X(IDEMPOTENCY_MISMATCH, "idempotency_mismatch", 422,                                           \
       "This Idempotency-Key came with another body")                                               \
@@ -71,11 +71,15 @@
     X(LEDGER_UNKNOWN, "ledger_unknown", 503,                                                       \
       "The ledger did not say in time whether it was written; ask again")                          \
     X(HOT_UNAVAILABLE, "hot_unavailable", 503,                                                     \
-      "The store of queues and seats can't be reached; nothing was changed")                       \
+      "The store of queues and seats can't be used now; nothing was changed")                      \
+    X(HOT_FULL, "hot_full", 503,                                                                   \
+      "The store of queues and seats is out of memory; nothing was changed")                       \
     X(HOT_UNKNOWN, "hot_unknown", 503,                                                             \
       "The store of queues and seats did not say in time what it did; ask again")                  \
     X(RECOVERING, "recovering", 503,                                                               \
       "The store of queues and seats is being rebuilt; nothing was changed")                       \
+    X(NODE_BEHIND, "node_behind", 503,                                                             \
+      "This node may have missed a change of the event; nothing was changed")                      \
     X(STOPPING, "stopping", 503, "The server is stopping")                                         \
     X(VERSION_NOT_SUPPORTED, "version_not_supported", 505, "Only HTTP/1.0 and 1.1 are spoken")
 

@@ -121,7 +121,7 @@ void json_out_null(struct json_out *j, str key) {
 }
 
 void json_out_time(struct json_out *j, str key, int64_t ms) {
-    if (ms == CLOCK_NONE_MS) {
+    if (ms == CLOCK_NONE_MS || !clock_writable(ms)) {
         json_out_null(j, key);
         return;
     }

@@ -28,7 +28,7 @@ void json_out_i64(struct json_out *j, str key, int64_t value);
 void json_out_f64(struct json_out *j, str key, double value);
 void json_out_bool(struct json_out *j, str key, bool value);
 void json_out_null(struct json_out *j, str key);
-/* RFC 3339, or null for CLOCK_NONE_MS. */
+/* RFC 3339, or null for CLOCK_NONE_MS and for a time that can't be written so. */
 void json_out_time(struct json_out *j, str key, int64_t ms);
 /* Text that is JSON already. */
 void json_out_raw(struct json_out *j, str key, str json);

@@ -16,6 +16,8 @@
     X(CONNECTIONS_REFUSED_TOTAL, "admitone_connections_refused_total", "cap=\"total\"",            \
       "Connections refused by a cap")                                                              \
     X(CONNECTIONS_REFUSED_ADDRESS, "admitone_connections_refused_total", "cap=\"address\"", "")    \
+    X(CONNECTIONS_DROPPED, "admitone_connections_dropped_total", "",                               \
+      "Connections closed because unread answers took too much memory")                            \
     X(TIMEOUT_HEADERS, "admitone_timeouts_total", "wait=\"headers\"",                              \
       "Clients that were too slow")                                                                \
     X(TIMEOUT_BODY, "admitone_timeouts_total", "wait=\"body\"", "")                                \
@@ -44,6 +46,7 @@
       "What was pending for too long and was seen to by this node")                                \
     X(HOT_TAKEN_UP_ADMISSIONS, "admitone_hot_taken_up_total", "what=\"admission\"", "")            \
     X(HOT_TAKEN_UP_CLAIMS, "admitone_hot_taken_up_total", "what=\"claim\"", "")                    \
+    X(HOT_TAKEN_UP_EXPIRIES, "admitone_hot_taken_up_total", "what=\"expiry\"", "")                 \
     X(HOT_HEALED_ENTRIES, "admitone_hot_healed_total", "what=\"entry\"",                           \
       "What the hot store had missed and was told again")                                          \
     X(HOT_HEALED_RESERVATIONS, "admitone_hot_healed_total", "what=\"reservation\"", "")            \

@@ -1,5 +1,8 @@
 #include "base/str.h"
 
+#include <assert.h>
+#include <regex.h>
+
 static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
@@ -127,4 +130,13 @@ bool str_is_text(str s) {
             if (*p < low || *p++ > high) return false;
     }
     return true;
+}
+
+bool str_matches(const char *zero_terminated, const char *regex) {
+    regex_t compiled;
+    int failed = regcomp(&compiled, regex, REG_EXTENDED | REG_NOSUB);
+    assert(failed == 0);
+    bool does = regexec(&compiled, zero_terminated, 0, NULL, 0) == 0;
+    regfree(&compiled);
+    return does;
 }

@@ -70,6 +70,10 @@ str str_cut(str text, size_t max);
 /* 1 to `max` letters, digits, '_', '-' and '.': what may stand anywhere without being escaped. */
 bool str_is_name(str s, size_t max);
 
+/* Whether it matches a POSIX extended regular expression, which must be a sound one. Slow: for
+ * settings. */
+bool str_matches(const char *zero_terminated, const char *regex);
+
 /* Well-formed UTF-8 (no surrogates, no overlong forms) without control characters. */
 bool str_is_text(str s);
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/url.h"
+
 void cli_print(struct buf *text) {
     if (text->len == 0) return;
     fwrite(text->bytes, 1, text->len, stdout);
@@ -25,6 +27,17 @@ bool cli_settings(struct config *config, struct settings *s, char *const *args) 
     return ok;
 }
 
+void cli_warn(const struct config *config, void (*tell)(str warning)) {
+    str rest = buf_str(&config->warnings);
+    str line;
+    while (str_split(&rest, '\n', &line))
+        if (line.len > 0) tell(line);
+}
+
+void cli_print_warning(str warning) {
+    fprintf(stderr, "admitone: warning: ignored: %.*s\n", (int)warning.len, warning.at);
+}
+
 void cli_ledger_path(const struct settings *s, struct buf *out) {
     str path = str_skip(str_of(s->ledger), sizeof "sqlite:" - 1);
     if (path.len > 0)
@@ -38,10 +51,8 @@ void cli_ledger_name(const struct settings *s, struct buf *out) {
         cli_ledger_path(s, out);
         return;
     }
-    str address = str_of(s->ledger);
-    const char *at = memrchr(address.at, '@', address.len);
-    const char *host = at == NULL ? strstr(address.at, "//") + 2 : at + 1;
-    buf_addf(out, "PostgreSQL at %.*s", (int)strcspn(host, "?"), host);
+    buf_add(out, STR("PostgreSQL at "));
+    url_add_place(str_of(s->ledger), out);
 }
 
 void cli_lock_path(const struct settings *s, struct buf *out) {

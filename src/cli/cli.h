@@ -41,8 +41,13 @@ int cli_audit(char *const *args, const struct adapters *adapters);
 int cli_reconcile(char *const *args, const struct adapters *adapters);
 int cli_version(char *const *args, const struct adapters *adapters);
 
-/* Reads the settings, or tells people what is wrong with them: then false. */
+/* Reads the settings, or tells people what is wrong with them: then false. The config's warnings
+ * are left to the caller. */
 bool cli_settings(struct config *config, struct settings *s, char *const *args);
+/* Calls `tell` with each of the config's warnings. */
+void cli_warn(const struct config *config, void (*tell)(str warning));
+/* "admitone: warning: …" on standard error. */
+void cli_print_warning(str warning);
 
 /* Of a ledger in SQLite, its path: that of --ledger, or the one in the data folder. */
 void cli_ledger_path(const struct settings *s, struct buf *out);

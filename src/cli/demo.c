@@ -119,7 +119,36 @@ void demo_create(struct events *events, void (*done)(void *arg, enum err result)
     create_next(d);
 }
 
-void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path) {
+/* One person takes a place. */
+static void add_enter(struct buf *out, const struct demo_site *site, const char *user) {
+    buf_addf(out, "  curl -s %s/queue/CONCERT/1/enter \\\n", site->url);
+    if (site->auth == USERS_SIGNED)
+        buf_addf(out, "       -H \"Authorization: Bearer $(cat %s)\" \\\n", site->admin_key_path);
+    buf_add(out, STR("       -H 'Content-Type: application/json' -d "));
+    if (site->auth == USERS_ANONYMOUS)
+        buf_add(out, STR("'{}'\n"));
+    else
+        buf_addf(out, "'{\"userId\": \"%s\"}'\n", user);
+}
+
+static str enter_remark(enum users_auth auth) {
+    switch (auth) {
+    case USERS_TRUSTED:
+        return STR("Ann is in at once, Ben has to wait:\n\n");
+    case USERS_SIGNED:
+        return STR(
+            "Ann is in at once, Ben has to wait. (The admin key speaks for them here; users\n"
+            "themselves need an assertion that the shop has signed.)\n\n");
+    case USERS_ANONYMOUS:
+        return STR("Each request without a cookie is a new user. The first one,\n"
+                   "Ann, is in at once; the second, Ben, has to wait:\n\n");
+    }
+    assert(false && "no such way");
+    return STR("");
+}
+
+void demo_tour(struct buf *out, const struct demo_site *site) {
+    const char *url = site->url;
     buf_addf(out,
              "\nadmitone " ADMITONE_VERSION " is running, with two demo events.\n\n"
              "  events      %s/events\n"
@@ -131,13 +160,13 @@ void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path
              "Try this in another terminal. One at a time, so that there is a line:\n\n"
              "  curl -s -X PATCH %s/admin/queue/CONCERT/1 \\\n"
              "       -H \"Authorization: Bearer $(cat %s)\" \\\n"
-             "       -H 'Content-Type: application/json' -d '{\"maxActive\": 1}'\n\n"
-             "Ann is in at once, Ben has to wait:\n\n"
-             "  curl -s %s/queue/CONCERT/1/enter \\\n"
-             "       -H 'Content-Type: application/json' -d '{\"userId\": \"ann\"}'\n"
-             "  curl -s %s/queue/CONCERT/1/enter \\\n"
-             "       -H 'Content-Type: application/json' -d '{\"userId\": \"ben\"}'\n\n"
-             "Ben listens, with his entryToken. Ann holds two seats, with hers:\n\n"
+             "       -H 'Content-Type: application/json' -d '{\"maxActive\": 1}'\n\n",
+             url, url, url, url, url, site->admin_key_path, site->admin_url, site->admin_key_path);
+    buf_add(out, enter_remark(site->auth));
+    add_enter(out, site, "ann");
+    add_enter(out, site, "ben");
+    buf_addf(out,
+             "\nBen listens, with his entryToken. Ann holds two seats, with hers:\n\n"
              "  curl -sN %s/queue/CONCERT/1/subscribe/TOKEN-OF-BEN &\n"
              "  curl -s %s/reservations -H 'Authorization: Bearer TOKEN-OF-ANN' \\\n"
              "       -H 'Content-Type: application/json' \\\n"
@@ -147,6 +176,5 @@ void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path
              "  curl -s -X POST %s/reservations/ID/confirm \\\n"
              "       -H 'Authorization: Bearer TOKEN-OF-ANN'\n\n"
              "Ctrl-C stops it.\n\n",
-             base_url, base_url, base_url, base_url, base_url, admin_key_path, base_url,
-             admin_key_path, base_url, base_url, base_url, base_url, base_url);
+             url, url, url);
 }

@@ -4,13 +4,21 @@
 #ifndef ADMITONE_CLI_DEMO_H
 #define ADMITONE_CLI_DEMO_H
 
+#include "api/api.h"
 #include "service/events.h"
 
 /* Creates those demo events that are not there yet, and calls `done` when all are durable; on the
  * calling thread, which has a mailbox. */
 void demo_create(struct events *events, void (*done)(void *arg, enum err result), void *arg);
 
-/* What to try now, for people. */
-void demo_tour(struct buf *out, const char *base_url, const char *admin_key_path);
+struct demo_site {
+    const char *url;
+    const char *admin_url; /* where the admin paths are */
+    const char *admin_key_path;
+    enum users_auth auth;
+};
+
+/* What to try now, for people: commands that work as they are. */
+void demo_tour(struct buf *out, const struct demo_site *site);
 
 #endif

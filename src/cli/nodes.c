@@ -1,5 +1,6 @@
 #include "cli/nodes.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 #include "api/live.h"
@@ -19,7 +20,7 @@ static void on_changed(void *to, int64_t event_key, const uint64_t *seqs, size_t
 static void on_event_changed(void *to) {
     struct nodes *n = to;
     pthread_mutex_lock(&n->lock);
-    if (n->hears) roster_nudge(&n->roster);
+    if (n->hears) event_sync_nudge(&n->event_sync);
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -34,9 +35,14 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
     n->shadow = (struct shadow){.ledger = ev->ledger, .catalogue = ev->catalogue};
     shadow_init(&n->shadow);
     api->room.shadow = &n->shadow;
+    n->snapshot = (struct snapshot){.hot = ev->hot, .catalogue = ev->catalogue};
+    snapshot_init(&n->snapshot);
+    api->snapshot = &n->snapshot;
     n->keeper.events = ev;
     api->keeper = &n->keeper;
-    n->roster.events = ev;
+    n->event_sync.events = ev;
+    n->event_sync.name = n->name;
+    ev->sync = &n->event_sync;
     n->relay.events = ev;
     n->relay.room = &api->room;
     n->take_up = (struct take_up){
@@ -55,23 +61,43 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
 }
 
 void nodes_employ(struct nodes *n, struct worker *w) {
-    roster_init(&n->roster, &w->loop, &w->mailbox);
+    event_sync_init(&n->event_sync, &w->loop, &w->mailbox);
     relay_init(&n->relay, &w->loop);
     sweep_init(&n->sweep, &w->mailbox);
 }
 
-void nodes_start(struct nodes *n) {
+static bool is_ready(struct nodes *n) {
+    return keeper_is_open(&n->keeper) && event_sync_is_current(&n->event_sync);
+}
+
+/* What other nodes call this one in their logs. */
+static void set_name(struct nodes *n, const char *listening) {
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(n->name, sizeof n->name, "%s %s", host, listening);
+}
+
+bool nodes_start(struct nodes *n, const char *listening, struct buf *why) {
+    set_name(n, listening);
     keeper_start(&n->keeper);
     pthread_mutex_lock(&n->lock);
     n->hears = true;
     pthread_mutex_unlock(&n->lock);
+    event_sync_nudge(&n->event_sync);
     int64_t until_ms = clock_steady_ms() + OPEN_WAIT_MS;
-    while (!keeper_has_met(&n->keeper) ||
-           (!keeper_is_open(&n->keeper) && clock_steady_ms() < until_ms))
+    while (!keeper_has_met(&n->keeper) || (!is_ready(n) && clock_steady_ms() < until_ms)) {
+        if (keeper_is_foreign(&n->keeper)) {
+            buf_add(why, STR("hot: this Redis holds the state of another ledger. Give this cluster "
+                             "a Redis, or a database number, of its own; if the other cluster is "
+                             "gone for good: redis-cli DEL 'admitone:{hot}:ledger'"));
+            return false;
+        }
         usleep(5000);
+    }
     sweep_start(&n->sweep);
     if (!keeper_is_open(&n->keeper))
         log_warn(msg("the hot store is not there yet; serving what can be served without it"));
+    return true;
 }
 
 void nodes_deafen(struct nodes *n) {
@@ -81,23 +107,26 @@ void nodes_deafen(struct nodes *n) {
 }
 
 void nodes_dismiss(struct nodes *n) {
-    roster_stop(&n->roster);
+    event_sync_stop(&n->event_sync);
     relay_stop(&n->relay);
     sweep_stop(&n->sweep);
 }
 
 bool nodes_are_busy(struct nodes *n) {
-    return roster_is_busy(&n->roster) || relay_is_busy(&n->relay) || take_up_is_busy(&n->take_up) ||
-           sweep_is_busy(&n->sweep);
+    return event_sync_is_busy(&n->event_sync) || relay_is_busy(&n->relay) ||
+           take_up_is_busy(&n->take_up) || sweep_is_busy(&n->sweep);
 }
 
 void nodes_stop(struct nodes *n) {
     keeper_stop(&n->keeper);
+    event_sync_leave(&n->event_sync);
     sweep_deinit(&n->sweep);
 }
 
 void nodes_deinit(struct nodes *n) {
     keeper_deinit(&n->keeper);
+    event_sync_deinit(&n->event_sync);
     shadow_deinit(&n->shadow);
+    snapshot_deinit(&n->snapshot);
     pthread_mutex_destroy(&n->lock);
 }

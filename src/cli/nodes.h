@@ -10,20 +10,23 @@
 #include "api/api.h"
 #include "cli/settings.h"
 #include "run/worker.h"
+#include "service/event_sync.h"
 #include "service/keeper.h"
 #include "service/relay.h"
-#include "service/roster.h"
+#include "service/snapshot.h"
 #include "service/sweep.h"
 #include "service/take_up.h"
 
 struct nodes {
     struct api *api;
     struct keeper keeper;
-    struct roster roster;
+    struct event_sync event_sync;
+    char name[LEDGER_NODE_NAME_BYTES];
     struct relay relay;
     struct take_up take_up;
     struct sweep sweep;
     struct shadow shadow;
+    struct snapshot snapshot;
     pthread_mutex_t lock;
     bool hears; /* under lock: whether the workers can be told what others do */
 };
@@ -32,9 +35,10 @@ struct nodes {
 void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
 /* The work that one worker does for all of them. Before it starts. */
 void nodes_employ(struct nodes *n, struct worker *w);
-/* When the workers run. Returns when this node knows the events, and works with the hot store or
- * has waited for that for a while. */
-void nodes_start(struct nodes *n);
+/* When the workers run; `listening`: where. Returns when this node knows the events, and works with
+ * the hot store or has waited for that for a while. False, and `why`: the hot store is another
+ * cluster's. */
+bool nodes_start(struct nodes *n, const char *listening, struct buf *why);
 /* From any thread: nobody is told any more. Then, on its thread, what the worker does ends. */
 void nodes_deafen(struct nodes *n);
 void nodes_dismiss(struct nodes *n);

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/url.h"
 #include "cli/cli.h"
 #include "run/mailbox.h"
 #include "service/mend.h"
@@ -26,19 +27,14 @@ struct reconciling {
 
 /* ---- what was compared ---- */
 
-static void add_hot_name(const struct settings *s, struct buf *out) {
-    const char *at = strrchr(s->hot, '@');
-    const char *host = at == NULL ? strstr(s->hot, "//") + 2 : at + 1;
-    buf_addf(out, "Redis at %.*s", (int)strcspn(host, "?"), host);
-}
-
 static void add_count(struct buf *out, size_t count, const char *of_what) {
     buf_addf(out, "%zu %s%s", count, of_what, count == 1 ? "" : "s");
 }
 
 static void print_head(const struct reconciling *x, uint32_t epoch) {
     struct buf text = {0};
-    add_hot_name(&x->settings, &text);
+    buf_add(&text, STR("Redis at "));
+    url_add_place(str_of(x->settings.hot), &text);
     buf_addf(&text, " (life %u) and ", epoch);
     cli_ledger_name(&x->settings, &text);
     buf_add(&text, STR("\n\n"));
@@ -191,6 +187,7 @@ int cli_reconcile(char *const *args, const struct adapters *adapters) {
     struct buf why = {0};
     int status = 2;
     if (cli_settings(&x->config, &x->settings, args)) {
+        cli_warn(&x->config, cli_print_warning);
         /* What is wrong goes into the report; the log is for servers. */
         log_setup(LOG_ERROR, LOG_LOGFMT);
         status = run(x, adapters, &why);

@@ -1,12 +1,13 @@
 /* `admitone serve`: puts the parts together, runs them, and takes them apart again.
  *
- * Threads: the main one waits for signals; each worker has its loop; the ledger has its own. To
- * stop, the main thread tells every worker to drain, hears from each when it has, stops them, and
- * closes the ledger last, so that whatever was under way could still be written and answered. An
- * alarm, from the signal on, ends the process if that takes too long. */
+ * Threads: one takes signals; the main one waits to be told to stop; each worker has its loop; the
+ * ledger has its own. To stop, the main thread tells every worker to drain, hears from each when it
+ * has, stops them, and closes the ledger last, so that whatever was under way could still be
+ * written and answered. An alarm, from the signal on, ends the process if that takes too long. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -16,10 +17,13 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/data_folder.h"
 #include "cli/demo.h"
 #include "cli/nodes.h"
+#include "cli/signals.h"
+#include "core/sha256.h"
 #include "service/admission.h"
 #include "service/rankings.h"
 #include "service/recovery.h"
@@ -75,13 +79,14 @@ struct server {
     size_t worker_count;
     size_t workers_drained;
     char listening[ADDRESS_TEXT_BYTES];
+    char admin_listening[ADDRESS_TEXT_BYTES]; /* empty: the admin paths are there, too */
 
     uv_loop_t loop; /* the main thread's */
     struct mailbox mailbox;
-    uv_signal_t on_term;
-    uv_signal_t on_int;
+    struct signals signals;
     uv_timer_t drain_timer;
     uv_timer_t settle_timer; /* from when all workers are drained */
+    bool workers_run;        /* their threads have been started */
     bool stopping;
     bool making_demo; /* whose records come back to the main thread */
 };
@@ -126,14 +131,10 @@ static void on_press(struct task *task) {
 
 static void close_main_loop(struct server *s) {
     if (s->hot.detach != NULL) s->hot.detach(s->hot.own);
-    uv_close((uv_handle_t *)&s->on_term, NULL);
-    uv_close((uv_handle_t *)&s->on_int, NULL);
+    signals_end(&s->signals);
     uv_close((uv_handle_t *)&s->drain_timer, NULL);
     uv_close((uv_handle_t *)&s->settle_timer, NULL);
     mailbox_close(&s->mailbox);
-    /* From here on it ends by itself, and well: one more Ctrl-C is not to make a failure of it. */
-    signal(SIGTERM, SIG_IGN);
-    signal(SIGINT, SIG_IGN);
 }
 
 /* Admissions and expiries belong to no request: their records must come home to the workers too. */
@@ -184,13 +185,12 @@ static void on_alarm(int number) {
     _exit(1);
 }
 
-static void on_signal(uv_signal_t *handle, int number) {
-    struct server *s = handle->data;
+static void on_stop_signal(void *to) {
+    struct server *s = to;
     if (s->stopping) {
         press(s); /* whoever asks twice is in a hurry */
         return;
     }
-    log_info(msg("stopping"), kv("signal", number == SIGTERM ? "SIGTERM" : "SIGINT"));
     s->stopping = true;
     atomic_store(&s->api.stopping, true);
     uv_timer_start(&s->drain_timer, on_drain_timer, DRAIN_MS, 0);
@@ -279,6 +279,33 @@ static bool read_keys(struct server *s, struct buf *why) {
     return ok;
 }
 
+#define FINGERPRINT_BYTES 17
+
+/* Tells whether two keys are the same, and not what they are. */
+static void fingerprint_of(str key, char out[FINGERPRINT_BYTES]) {
+    out[0] = '\0';
+    if (key.len == 0) return;
+    unsigned char digest[SHA256_BYTES];
+    struct buf text = {0};
+    buf_add(&text, STR("admitone key fingerprint\n"));
+    buf_add(&text, key);
+    sha256_of(buf_str(&text), digest);
+    buf_deinit(&text);
+    for (size_t i = 0; i < FINGERPRINT_BYTES / 2; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
+/* Refused when this node's settings don't go together with those of the nodes that run. */
+static bool join_cluster(struct server *s, struct buf *why) {
+    char secret[FINGERPRINT_BYTES];
+    char previous[FINGERPRINT_BYTES];
+    fingerprint_of(buf_str(&s->secret), secret);
+    fingerprint_of(buf_str(&s->secret_previous), previous);
+    struct cluster_settings own = {.secret = secret,
+                                   .secret_previous = previous,
+                                   .time_zone = ranks(s) ? s->settings.rankings_time_zone : ""};
+    return ledger_join(s->api.events.ledger, &own, why) == ERR_OK;
+}
+
 static enum users_auth users_auth_of(const struct settings *set) {
     /* settings_check has seen that auto is safe. */
     if (set->users_auth == USERS_AUTH_WORD_AUTO) return USERS_TRUSTED;
@@ -347,7 +374,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
 }
 
 /* One socket per worker on the address, each handed to its worker. */
-static bool listen_on(struct server *s, const char *where, struct api_site *site,
+static bool listen_on(struct server *s, const char *where, const char *flag, struct api_site *site,
                       char text[ADDRESS_TEXT_BYTES], struct buf *why) {
     struct sockaddr_storage address;
     int *sockets = mem_new(s->worker_count * sizeof *sockets);
@@ -357,7 +384,7 @@ static bool listen_on(struct server *s, const char *where, struct api_site *site
     if (failed != 0) {
         buf_addf(why, "cannot listen on %s: %s", where, strerror(failed));
         if (failed == EADDRINUSE)
-            buf_add(why, STR("; stop what listens there, or choose another with --listen"));
+            buf_addf(why, "; stop what listens there, or choose another with %s", flag);
         mem_free(sockets);
         return false;
     }
@@ -415,25 +442,28 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
 
 static bool start_workers(struct server *s, struct buf *why) {
     bool own_admin = s->settings.admin_listen[0] != '\0';
-    char admin_listening[ADDRESS_TEXT_BYTES] = "";
     for (size_t i = 0; i < s->worker_count; i++)
         if (!make_worker(s, i, why)) return false;
     api_site_init(&s->site, &s->api, true, !own_admin);
-    if (!listen_on(s, s->settings.listen, &s->site, s->listening, why)) return false;
+    if (!listen_on(s, s->settings.listen, "--listen", &s->site, s->listening, why)) return false;
     if (own_admin) {
         api_site_init(&s->admin_site, &s->api, true, true);
-        if (!listen_on(s, s->settings.admin_listen, &s->admin_site, admin_listening, why))
+        if (!listen_on(s, s->settings.admin_listen, "--admin-listen", &s->admin_site,
+                       s->admin_listening, why))
             return false;
     }
+    s->workers_run = true;
     for (size_t i = 0; i < s->worker_count; i++) {
         int failed = worker_start(&s->workers[i].worker);
         if (failed != 0) {
             buf_addf(why, "cannot start a worker's thread: %s", uv_strerror(failed));
             return false;
         }
+        thread_set_name(s->workers[i].worker.thread, "worker", (int)i);
     }
-    if (shares(s)) nodes_start(&s->nodes);
-    if (own_admin) log_info(msg("listening for the admin"), kv("addr", admin_listening));
+    if (shares(s) && !nodes_start(&s->nodes, s->listening, why)) return false;
+    signals_serve(&s->signals, &s->loop, on_stop_signal, s);
+    if (own_admin) log_info(msg("listening for the admin"), kv("addr", s->admin_listening));
     /* The last line of the start: whoever waits for it may go on. */
     log_info(msg("listening"), kv("addr", s->listening),
              kv_i64("workers", (int64_t)s->worker_count),
@@ -446,6 +476,8 @@ static void on_demo_ready(void *arg, enum err result) {
     struct server *s = arg;
     struct buf tour = {0};
     struct buf url = {0};
+    struct buf admin_url = {0};
+    bool own_admin = s->admin_listening[0] != '\0';
     s->making_demo = false;
     if (s->stopping) {
         maybe_end(s);
@@ -456,9 +488,14 @@ static void on_demo_ready(void *arg, enum err result) {
         return;
     }
     buf_addf(&url, "http://%s", s->listening);
-    demo_tour(&tour, buf_cstr(&url), buf_cstr(&s->admin_key_path));
+    buf_addf(&admin_url, "http://%s", own_admin ? s->admin_listening : s->listening);
+    demo_tour(&tour, &(struct demo_site){.url = buf_cstr(&url),
+                                         .admin_url = buf_cstr(&admin_url),
+                                         .admin_key_path = buf_cstr(&s->admin_key_path),
+                                         .auth = s->api.users_auth});
     cli_print(&tour);
     buf_deinit(&url);
+    buf_deinit(&admin_url);
     buf_deinit(&tour);
 }
 
@@ -466,16 +503,10 @@ static void start_main_loop(struct server *s) {
     uv_loop_init(&s->loop);
     mailbox_init(&s->mailbox, &s->loop);
     mailbox_set_mine(&s->mailbox);
-    uv_signal_init(&s->loop, &s->on_term);
-    uv_signal_init(&s->loop, &s->on_int);
     uv_timer_init(&s->loop, &s->drain_timer);
     uv_timer_init(&s->loop, &s->settle_timer);
-    s->on_term.data = s;
-    s->on_int.data = s;
     s->drain_timer.data = s;
     s->settle_timer.data = s;
-    uv_signal_start(&s->on_term, on_signal, SIGTERM);
-    uv_signal_start(&s->on_int, on_signal, SIGINT);
     if (s->hot.attach != NULL) s->hot.attach(s->hot.own, &s->loop); /* for the demo's events */
 }
 
@@ -487,6 +518,7 @@ static bool start(struct server *s, const struct adapters *adapters, struct buf 
     int64_t max_connections = connection_cap(s, why);
     if (max_connections == 0 || !own_stores(s, why) || !read_keys(s, why)) return false;
     if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
+    if (!join_cluster(s, why)) return false;
     uint32_t epoch = ledger_epoch(s->api.events.ledger);
     if (!adapters->open_hot(&s->settings, epoch, &s->hot, why)) return false;
     fill_api(s, max_connections);
@@ -567,6 +599,10 @@ static char **copy_args(char *const *args) {
     return copy;
 }
 
+static void log_warning(str warning) {
+    log_warn(msg("environment variable ignored"), kv_str("reason", warning));
+}
+
 int cli_serve(char *const *args, const struct adapters *adapters) {
     struct server *s = mem_new(sizeof *s);
     struct buf why = {0};
@@ -582,7 +618,10 @@ int cli_serve(char *const *args, const struct adapters *adapters) {
     }
     if (!ok || print_config) {
         struct buf text = {0};
-        if (ok) config_print(&s->config, &text);
+        if (ok) {
+            cli_warn(&s->config, cli_print_warning);
+            config_print(&s->config, &text);
+        }
         cli_print(&text);
         buf_deinit(&text);
         buf_deinit(&why);
@@ -591,11 +630,13 @@ int cli_serve(char *const *args, const struct adapters *adapters) {
     }
     logs_json = s->settings.log_format == LOG_JSON;
     log_setup((enum log_level)s->settings.log_level, (enum log_format)s->settings.log_format);
+    cli_warn(&s->config, log_warning);
     signal(SIGPIPE, SIG_IGN);
-    if (!start(s, adapters, &why)) {
+    if (!signals_start(&s->signals)) buf_add(&why, STR("cannot start a thread for signals"));
+    if (why.len > 0 || !start(s, adapters, &why)) {
         cli_complain(&why);
-        if (s->api.events.ledger != NULL) ledger_close(s->api.events.ledger);
-        /* Threads may run already, and the process ends here: no use in taking it apart. */
+        /* The process ends here. Workers that run already may use the ledger. */
+        if (s->api.events.ledger != NULL && !s->workers_run) ledger_close(s->api.events.ledger);
         _exit(1);
     }
     run_until_stopped(s);

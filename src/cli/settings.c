@@ -1,12 +1,15 @@
 #include "cli/settings.h"
 
 #include "base/clock.h"
+#include "base/url.h"
 #include "core/event.h"
 #include "net/address.h"
 
 #define AT(member) offsetof(struct settings, member)
 #define TEXT(name, member, otherwise, argument, help)                                              \
     { name, CONFIG_TEXT, AT(member), otherwise, 0, 0, NULL, argument, help }
+#define URL(name, member, otherwise, argument, help)                                               \
+    { name, CONFIG_URL, AT(member), otherwise, 0, 0, NULL, argument, help }
 #define NUMBER(name, member, otherwise, min, max, help)                                            \
     { name, CONFIG_I64, AT(member), otherwise, min, max, NULL, "N", help }
 #define WORD(name, member, otherwise, words, help)                                                 \
@@ -20,11 +23,11 @@ const struct config_key setting_keys[] = {
          "where to listen; port 0 takes a free one"),
     TEXT("data", data, "./data", "DIR", "folder of the ledger, the secret and the admin key"),
     NUMBER("workers", workers, "0", 0, 256, "threads that serve; 0: one per core"),
-    TEXT("hot", hot, "memory", "STORE",
-         "where queue and seats live: memory, redis://HOST:PORT, redis+sentinel://…/MASTER"),
-    TEXT("ledger", ledger, "sqlite:", "STORE",
-         "the durable truth: sqlite:PATH (or in DATA), postgres://USER@HOST/DATABASE"),
-    TEXT("feed", feed, "local", "FEED", "where requests and facts go: local"),
+    URL("hot", hot, "memory", "STORE",
+        "where queue and seats live: memory, redis://HOST:PORT, redis+sentinel://…/MASTER"),
+    URL("ledger", ledger, "sqlite:", "STORE",
+        "the durable truth: sqlite:PATH (or in DATA), postgres://USER@HOST/DATABASE"),
+    URL("feed", feed, "local", "FEED", "where requests and facts go: local"),
     TEXT("secret_file", secret_file, "", "FILE",
          "key that signs tokens; made in DATA if not given"),
     TEXT("secret_previous_file", secret_previous_file, "", "FILE",
@@ -53,9 +56,10 @@ const struct config_key setting_keys[] = {
     NUMBER("net.body_timeout_ms", net_body_timeout_ms, "10000", 100, 600000,
            "a request's body must arrive in this time"),
     NUMBER("net.idle_timeout_ms", net_idle_timeout_ms, "75000", 100, 3600000,
-           "a connection without a request is closed after this time"),
+           "a connection without a request is closed after this time; a new one after "
+           "net.headers_timeout_ms while three quarters of net.max_connections are taken"),
     NUMBER("net.write_timeout_ms", net_write_timeout_ms, "30000", 100, 600000,
-           "a client must take its answer in this time"),
+           "a client that takes nothing of its answer for this time is dropped"),
     NUMBER("ledger.queue_max", ledger_queue_max, "65536", 1, 1000000,
            "records that may wait for their commit; beyond, requests get 503"),
     NUMBER("ledger.batch_max", ledger_batch_max, "1024", 1, 65536, "records in one transaction"),
@@ -159,6 +163,32 @@ static void check_users(const struct settings *s, struct buf *why) {
         buf_add(why, STR("users.key_file: it counts only when users.auth is signed"));
 }
 
+/* As a browser sends it, with which it is compared byte by byte. */
+static bool origin_ok(const char *origin) {
+    return str_matches(origin,
+                       "^[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\\[[0-9a-f:.]+])(:[0-9]{1,5})?$") &&
+           !str_matches(origin, "^(http://.*:80|https://.*:443)$");
+}
+
+static bool origins_ok(const struct settings *s, struct buf *why) {
+    str rest = str_of(s->cors_origins);
+    str one;
+    struct buf origin = {0};
+    if (str_eq(rest, STR("*"))) return true;
+    while (why->len == 0 && str_split(&rest, ',', &one)) {
+        buf_clear(&origin);
+        buf_add(&origin, str_trim(one));
+        if (origin.len > 0 && !origin_ok(buf_cstr(&origin)))
+            buf_addf(why,
+                     "cors.origins: \"%s\" is not an origin as browsers send it, as in "
+                     "https://shop.example or http://localhost:3000: in small letters, without a "
+                     "path, a default port or a wildcard; or * alone for all",
+                     buf_cstr(&origin));
+    }
+    buf_deinit(&origin);
+    return why->len == 0;
+}
+
 static bool is_postgres(const struct settings *s) {
     str ledger = str_of(s->ledger);
     return str_starts(ledger, STR("postgres://")) || str_starts(ledger, STR("postgresql://"));
@@ -178,6 +208,8 @@ static bool stores_ok(const struct settings *s, struct buf *why) {
                          "redis+sentinel://HOST:PORT,…/MASTER"));
     else if (!str_starts(str_of(s->ledger), STR("sqlite:")) && !is_postgres(s))
         buf_add(why, STR("ledger: it is sqlite:PATH or postgres://USER@HOST:PORT/DATABASE"));
+    else if (is_postgres(s) && url_is_ambiguous(str_of(s->ledger)))
+        buf_add(why, STR("ledger: in a password or parameter write @ as %40, / as %2F, ? as %3F"));
     return why->len == 0;
 }
 
@@ -226,12 +258,14 @@ bool settings_check(const struct settings *s, struct buf *why) {
                  "rankings.time_zone: \"%s\" is no zone of the time zone database, as "
                  "Asia/Seoul is",
                  s->rankings_time_zone);
-    } else if (!stores_ok(s, why)) {
-        ; /* it says why */
+    } else if (!stores_ok(s, why) || !origins_ok(s, why)) {
+        ; /* they say why */
     } else if (strcmp(s->ledger, "sqlite::memory:") == 0) {
         buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));
     } else if (strcmp(s->feed, "local") != 0) {
-        buf_addf(why, "feed: \"%s\" is not known; this version has: local", s->feed);
+        buf_add(why, STR("feed: \""));
+        url_redact(str_of(s->feed), why);
+        buf_add(why, STR("\" is not known; this version has: local"));
     } else if (s->adaptive_calm_below > s->adaptive_hot_above) {
         buf_addf(why, "adaptive.calm_below: %lld is above adaptive.hot_above, which is %lld",
                  (long long)s->adaptive_calm_below, (long long)s->adaptive_hot_above);

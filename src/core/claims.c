@@ -327,6 +327,11 @@ static void expiry_add(struct claims *c, uint32_t number, int64_t due_ms) {
     heap_push(&c->expiries, due_ms, handle_of(c, number));
 }
 
+bool claims_needs_tick(const struct claims *c, int64_t now_ms) {
+    const struct heap_item *first = heap_first(&c->expiries);
+    return first != NULL && first->key <= now_ms;
+}
+
 size_t claims_due(struct claims *c, int64_t now_ms, struct claim_ref *out, size_t max) {
     size_t count = 0;
     const struct heap_item *first;
@@ -714,6 +719,11 @@ size_t claims_sections(const struct claims *c, struct section_counts *out, size_
 
 struct seat_counts claims_totals(const struct claims *c) {
     return c->totals;
+}
+
+bool claims_is_sold(const struct claims *c, int64_t section_key) {
+    const struct seating *s = seating_of(c, section_key);
+    return s != NULL && s->counted.available == 0 && s->counted.held == 0;
 }
 
 bool claims_render(const struct claims *c, int64_t section_key, uint32_t first, char *out,

@@ -131,6 +131,8 @@ bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat);
 /* Settled holds whose time is over, first those that ended first. They stay until the ledger has
  * decided, and are not told again for DUE_AGAIN_MS. Returns how many. */
 size_t claims_due(struct claims *c, int64_t now_ms, struct claim_ref *out, size_t max);
+/* Whether claims_due may have anything to tell. */
+bool claims_needs_tick(const struct claims *c, int64_t now_ms);
 
 /* The user's live reservations, oldest last; with an entry_seq that is not 0 only those of that
  * entry. Returns how many there are, and writes `max` of them at the most. */
@@ -142,6 +144,9 @@ bool claims_is_reserving(const struct claims *c, str user, uint64_t entry_seq);
 /* How many sections there are; writes `max` of them at the most. */
 size_t claims_sections(const struct claims *c, struct section_counts *out, size_t max);
 struct seat_counts claims_totals(const struct claims *c);
+/* Every seat of the section is CONFIRMED, so none comes back by itself. False where there is no
+ * such section. */
+bool claims_is_sold(const struct claims *c, int64_t section_key);
 /* As seat_map_render. NULL `counts` is not set. False: there is no such section. */
 bool claims_render(const struct claims *c, int64_t section_key, uint32_t first, char *out,
                    size_t max, size_t *count, struct section_counts *counts);

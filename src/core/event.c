@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "core/seat_id.h"
 
 const str event_state_words[] = {
 #define STATE_WORD(symbol) STR_INIT(#symbol),
@@ -89,6 +90,12 @@ const struct section *event_section(const struct event *e, str id) {
     for (size_t i = 0; i < e->section_count; i++)
         if (str_eq(str_of(e->sections[i].id), id)) return &e->sections[i];
     return NULL;
+}
+
+bool section_ok(const struct section *s) {
+    return s->key > 0 && s->key <= SEAT_ID_SECTION_KEY_MAX && s->capacity > 0 &&
+           s->capacity <= SECTION_CAPACITY_MAX && s->held >= 0 && s->confirmed >= 0 &&
+           s->held <= s->capacity && s->confirmed <= s->capacity - s->held;
 }
 
 int64_t section_available(const struct section *s) {

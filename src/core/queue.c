@@ -13,7 +13,7 @@
 /* So many tables of users, each of which grows on its own: no growth takes long. */
 #define USER_SHARDS 256
 #define SEQ_BITS 48
-#define SEQ_MASK ((UINT64_C(1) << SEQ_BITS) - 1)
+#define SEQ_MASK ENTRY_SEQ_MAX
 #define USER_BYTES_MAX UINT8_MAX
 /* Weight of the newest interval in the mean of the admission rate. */
 #define RATE_WEIGHT 0.2
@@ -458,10 +458,17 @@ static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final
     chunk_release(q, seq / CHUNK_ENTRIES);
 }
 
+static enum step final_step(enum entry_status final) {
+    if (final == ENTRY_COMPLETED) return STEP_COMPLETED;
+    return final == ENTRY_LEFT ? STEP_LEFT : STEP_EXPIRED;
+}
+
 bool queue_end(struct queue *q, uint64_t seq, enum entry_status final) {
     assert(final == ENTRY_COMPLETED || final == ENTRY_LEFT || final == ENTRY_EXPIRED);
     struct entry *e = entry_at(q, seq);
-    if (e == NULL || !is_live(e)) return false;
+    if (e == NULL) return false;
+    if (e->step == STEP_EXPIRED) e->step = (uint8_t)final_step(final);
+    if (!is_live(e)) return false;
     if (final == ENTRY_COMPLETED) {
         /* The ledger completes only who is ACTIVE there: so it has what is pending here, though
          * that has not been said yet. */
@@ -469,10 +476,7 @@ bool queue_end(struct queue *q, uint64_t seq, enum entry_status final) {
         queue_settle_admit(q, seq, true);
         if (e->step != STEP_ACTIVE) return false;
     }
-    drop(q, seq, e,
-         final == ENTRY_COMPLETED ? STEP_COMPLETED
-         : final == ENTRY_LEFT    ? STEP_LEFT
-                                  : STEP_EXPIRED);
+    drop(q, seq, e, final_step(final));
     return true;
 }
 
@@ -509,6 +513,11 @@ size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, si
     return ended;
 }
 
+bool queue_needs_tick(const struct queue *q, int64_t now_ms) {
+    const struct heap_item *first = heap_first(&q->expiries);
+    return q->counts.waiting > 0 || (first != NULL && first->key <= now_ms);
+}
+
 static bool is_silent(const struct queue *q, const struct entry *e, int64_t now_ms) {
     int64_t seen_ms = (int64_t)e->seen_s * 1000;
     if (seen_ms < q->grace_from_ms) seen_ms = q->grace_from_ms;
@@ -522,6 +531,7 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
     bool slept = now_ms - q->swept_ms > SWEEP_GAP_MS_MAX;
     /* And who was told to be heard of every ten minutes is not silent after one. */
     if (!runs || slept || q->grace_is_shorter) queue_grace_anew(q, now_ms);
+    if (slept) q->rate_from_ms = 0; /* no user waited in that time */
     q->grace_is_shorter = false;
     q->swept_ms = now_ms;
     if (!runs) return 0;
@@ -705,6 +715,17 @@ void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum 
     place_entry(q, seq, user, hash_of(q, user), lane, is_waiting ? STEP_WAITING : STEP_ACTIVE,
                 joined_ms, is_waiting ? -1 : expires_ms);
     queue_skip_to(q, seq + 1);
+}
+
+void queue_restore_totals(struct queue *q, const struct queue_counts *totals) {
+    struct queue_counts *c = &q->counts;
+    c->entered = totals->entered;
+    c->admitted = totals->admitted;
+    c->completed = totals->completed;
+    c->left = totals->left;
+    c->expired = totals->expired;
+    c->waited_ms = totals->waited_ms;
+    c->waited_ms_max = totals->waited_ms_max;
 }
 
 void queue_skip_to(struct queue *q, uint64_t seq) {

@@ -18,6 +18,8 @@
 #include "core/event.h"
 
 #define LANES 16
+/* Sequence numbers have 48 bits. */
+#define ENTRY_SEQ_MAX ((UINT64_C(1) << 48) - 1)
 #define LANE_DEFAULT 8
 /* How many one admit moves at the most. */
 #define ADMIT_MAX 1000
@@ -38,6 +40,7 @@ enum enter_outcome {
     ENTER_FULL,     /* maxWaiting wait */
     ENTER_NOT_OPEN, /* not yet */
     ENTER_CLOSED,   /* no longer */
+    ENTER_SOLD,     /* every seat that it is for is CONFIRMED; not by this law: port/queue.h */
 };
 
 /* What the law needs to know of the event. */
@@ -66,7 +69,7 @@ struct queue_counts {
     uint64_t active;
     /* Since the queue was made, of what is settled. */
     uint64_t entered;
-    uint64_t rejected; /* found it full */
+    uint64_t rejected; /* found it full; since the store was filled */
     uint64_t admitted; /* at once or after a wait */
     uint64_t completed;
     uint64_t left;
@@ -110,10 +113,13 @@ void queue_settle_admit(struct queue *q, uint64_t seq, bool kept);
 
 /* Ends actives whose time is over. Returns how many; call again when it is `max`. */
 size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
+/* Whether there is anything to purge, to sweep or to admit: a user waits, or an active's time is
+ * over. An event for which this is false needs no tick. */
+bool queue_needs_tick(const struct queue *q, int64_t now_ms);
 /* Looks at `budget` entries in turn, and ends those that wait and have been silent for too long.
  * While nobody may be admitted nobody ends, and the clock of silence starts anew when the gate
- * opens, when grace becomes shorter, and when no sweep came for seconds: so call it at every tick.
- */
+ * opens, when grace becomes shorter, and when no sweep came for seconds: so call it at every tick
+ * while anybody waits. */
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max);
 /* The clock of silence starts anew for everybody: after a recovery. */
@@ -122,7 +128,8 @@ void queue_grace_anew(struct queue *q, int64_t now_ms);
 void queue_seen(struct queue *q, uint64_t seq, int64_t now_ms);
 
 /* COMPLETED (only one that is ACTIVE, be it pending), LEFT or EXPIRED, decided elsewhere. False
- * when the entry is not live: what has ended stays as it ended. */
+ * when the entry is not live: what has ended stays as it ended, but for one that the queue has
+ * ended by itself, when its time was over: if it had COMPLETED or LEFT before, it is shown so. */
 bool queue_end(struct queue *q, uint64_t seq, enum entry_status final);
 
 /* False: no such entry is known. */
@@ -142,6 +149,9 @@ struct queue_counts queue_counts(const struct queue *q);
  * grace_anew. */
 void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum entry_status status,
                    int64_t joined_ms, int64_t expires_ms);
+/* What has become of all entries so far: the counts since the queue was made are these. Before the
+ * entries. */
+void queue_restore_totals(struct queue *q, const struct queue_counts *totals);
 /* The next entry gets at least this number. */
 void queue_skip_to(struct queue *q, uint64_t seq);
 

@@ -72,3 +72,8 @@ struct live_reservation reservation_live(const struct reservation *r) {
                                      .status = r->status,
                                      .expires_ms = r->expires_ms};
 }
+
+bool reservation_times_ok(const struct reservation *r) {
+    return clock_writable(r->expires_ms) && clock_writable(r->created_ms) &&
+           clock_writable(r->confirmed_ms) && clock_writable(r->ended_ms);
+}

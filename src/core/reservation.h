@@ -66,6 +66,9 @@ struct reservation {
 struct reservation *reservation_new(uint32_t seat_count);
 struct reservation *reservation_copy(const struct reservation *r);
 
+/* Whether its times can be written as text: for rows that are read from a database. */
+bool reservation_times_ok(const struct reservation *r);
+
 /* HELD or CONFIRMED. */
 static inline bool reservation_is_live(enum reservation_status s) {
     return s == RESERVATION_HELD || s == RESERVATION_CONFIRMED;

@@ -49,7 +49,10 @@ static bool is_reserving(const struct room *r, const struct place *p) {
 static void enter(struct queues *q, struct enter_op *e) {
     struct memory *m = memory_of(q);
     struct room *r = room_begin(m, &e->op);
-    if (r != NULL) {
+    if (r != NULL && e->section_key != 0 && claims_is_sold(r->claims, e->section_key)) {
+        e->outcome = ENTER_SOLD;
+        room_leave(m, r);
+    } else if (r != NULL) {
         uint64_t before = queue_find(r->queue, e->user);
         room_purge(m, r, e->op.now_ms);
         e->outcome = queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
@@ -75,6 +78,7 @@ static void settle(struct queues *q, struct settle_op *s) {
     struct memory *m = memory_of(q);
     struct room *r = room_begin(m, &s->op);
     for (size_t i = 0; r != NULL && i < s->count; i++) {
+        if (s->expiries) continue; /* who was told of them is this process */
         if (s->admissions)
             queue_settle_admit(r->queue, s->seqs[i], s->kept[i]);
         else
@@ -185,10 +189,34 @@ static void overdue(struct queues *q, struct overdue_op *o) {
     o->done(o);
 }
 
+static void ticks(struct queues *q, struct ticks_op *t) {
+    struct memory *m = memory_of(q);
+    struct room *r;
+    pthread_rwlock_rdlock(&m->lock);
+    for (size_t at = 0; (r = map_next(&m->rooms, &at)) != NULL;) {
+        pthread_mutex_lock(&r->lock);
+        bool needs_it = r->queue != NULL && (queue_needs_tick(r->queue, t->now_ms) ||
+                                             claims_needs_tick(r->claims, t->now_ms));
+        pthread_mutex_unlock(&r->lock);
+        if (needs_it) t->event(t, r->event_key);
+    }
+    pthread_rwlock_unlock(&m->lock);
+    t->result = ERR_OK;
+    t->done(t);
+}
+
 /* Its room is how it is known. */
 static void meet(struct queues *q, const struct event *e) {
     (void)q;
     (void)e;
+}
+
+static void restore_totals(struct queues *q, int64_t event_key, const struct queue_counts *totals) {
+    struct memory *m = memory_of(q);
+    struct room *r = room_enter(m, event_key);
+    if (r == NULL) return;
+    queue_restore_totals(r->queue, totals);
+    room_leave(m, r);
 }
 
 static void restore(struct queues *q, const struct ledger_entry *e) {
@@ -226,8 +254,10 @@ const struct queue_ops memory_queue_ops = {.enter = enter,
                                            .configure = configure,
                                            .remove = remove_event,
                                            .overdue = overdue,
+                                           .ticks = ticks,
                                            .meet = meet,
                                            .restore_event = restore_event,
+                                           .restore_totals = restore_totals,
                                            .restore = restore,
                                            .recovered = recovered,
                                            .listen = listen_to};

@@ -86,6 +86,21 @@ static void holds(struct seats *s, struct holds_op *h) {
     h->done(h);
 }
 
+static void buyer(struct seats *s, struct buyer_op *b) {
+    struct memory *m = memory_of(s);
+    struct room *r;
+    pthread_rwlock_rdlock(&m->lock);
+    for (size_t at = 0; (r = map_next(&m->rooms, &at)) != NULL;) {
+        pthread_mutex_lock(&r->lock);
+        bool has_any = r->queue != NULL && claims_of(r->claims, b->user, 0, NULL, 0) > 0;
+        pthread_mutex_unlock(&r->lock);
+        if (has_any) b->event(b, r->event_key);
+    }
+    pthread_rwlock_unlock(&m->lock);
+    b->result = ERR_OK;
+    b->done(b);
+}
+
 static void count_seats(struct seats *s, struct seat_count_op *c) {
     struct memory *m = memory_of(s);
     struct room *r = room_begin(m, &c->op);
@@ -126,6 +141,7 @@ const struct seats_ops memory_seats_ops = {.claim = claim,
                                            .sync = sync_seats,
                                            .due = due,
                                            .holds = holds,
+                                           .buyer = buyer,
                                            .count = count_seats,
                                            .render = render,
                                            .restore = restore};

@@ -8,13 +8,16 @@
 #include "base/mem.h"
 #include "ledger/postgres_parts.h"
 
-/* What an administrator does may take its time: a million seats are a million rows. */
-#define ACTS_DEADLINE_MS 60000
+/* What an administrator does may take its time, for a million seats are a million rows, but it is
+ * made of short steps. One that another act keeps waiting waits for longer. */
+#define ACTS_DEADLINE_MS 5000
+#define ACTS_QUEUE_WAIT_MS 60000
 
 struct postgres_ledger {
     struct ledger port;
     struct postgres_ledger_options options; /* with the defaults filled in */
     struct postgres_ledger_options acts_options;
+    struct outage outage;
     char *url;
     uint32_t epoch;
     _Atomic int64_t depth; /* submitted and not yet handed back */
@@ -22,7 +25,7 @@ struct postgres_ledger {
     struct pg_lives *lives;
     /* Unused when read_only: */
     struct pg_writer writer;
-    struct pg_lane *pool;    /* holds of `seat` sections */
+    struct pg_lane *pool;    /* holds of `seat` sections, and what nodes say of themselves */
     struct pg_lane *waiters; /* who waits for a lock */
     struct pg_lane *acts;    /* on events: one after the other, and beside all else */
     struct pg_retention *retention;
@@ -30,6 +33,15 @@ struct postgres_ledger {
 
 static struct postgres_ledger *of(struct ledger *l) {
     return CONTAINER_OF(l, struct postgres_ledger, port);
+}
+
+bool pg_note_outage(struct outage *o, const struct pg *db, const char *url) {
+    if (pg_alive(db) || o == NULL) return false;
+    struct buf address = {0};
+    pg_address(url, &address);
+    outage_lost(o, buf_cstr(&address), db->failure.text);
+    buf_deinit(&address);
+    return true;
 }
 
 /* --- submitting --- */
@@ -54,6 +66,8 @@ static enum err put(struct postgres_ledger *p, struct ledger_record *r) {
     case LEDGER_EVENT_DELETE:
         return pg_lane_put(p->acts, r);
     case LEDGER_FACTS_RELAYED:
+    case LEDGER_NODE_REPORT:
+    case LEDGER_NODES_DROP:
         return pg_lane_put(p->pool, r);
     default:
         return pg_writer_put(&p->writer, r);
@@ -82,15 +96,17 @@ static enum err open_reader(struct postgres_ledger *p, struct pg *db) {
     struct pg_settings s = {.url = p->url, .read_only = true, .reads_much = true};
     enum err failed = ERR_OK;
     if (!pg_open(db, &s, &why)) {
-        log_error(msg("the ledger can't be read"), kv_str("error", buf_str(&why)));
+        pg_note_outage(&p->outage, db, p->url);
         failed = ERR_LEDGER_FAILED;
     }
     buf_deinit(&why);
     return failed;
 }
 
-static enum err close_reader(struct pg *db, bool ok) {
-    if (!ok) log_error(msg("the ledger can't be read"), kv("error", db->failure.text));
+static enum err close_reader(struct postgres_ledger *p, struct pg *db, bool ok) {
+    ok = ok && pg_sound(db);
+    if (!ok && !pg_note_outage(&p->outage, db, p->url))
+        log_error(msg("the ledger can't be read"), kv("error", db->failure.text));
     pg_close(db);
     return ok ? ERR_OK : ERR_LEDGER_FAILED;
 }
@@ -99,7 +115,7 @@ static enum err load(struct ledger *l, const struct ledger_reader *reader) {
     struct pg db;
     enum err failed = open_reader(of(l), &db);
     if (failed != ERR_OK) return failed;
-    return close_reader(&db, pg_load(&db, reader));
+    return close_reader(of(l), &db, pg_load(&db, reader));
 }
 
 static enum err check(struct ledger *l, bool server_runs,
@@ -107,13 +123,22 @@ static enum err check(struct ledger *l, bool server_runs,
     struct pg db;
     enum err failed = open_reader(of(l), &db);
     if (failed != ERR_OK) return failed;
-    return close_reader(&db, pg_check_all(&db, server_runs, clock_wall_ms(), on_finding, to));
+    return close_reader(of(l), &db,
+                        pg_check_all(&db, server_runs, clock_wall_ms(), on_finding, to));
 }
 
 /* --- the rest of the table --- */
 
 static uint32_t epoch(struct ledger *l) {
     return of(l)->epoch;
+}
+
+static enum err join(struct ledger *l, const struct cluster_settings *own, struct buf *why) {
+    return pg_join(of(l)->lives, own, why);
+}
+
+static void leave(struct ledger *l, const struct uuid *node) {
+    pg_leave(of(l)->lives, node);
 }
 
 static enum err life(struct ledger *l, struct hot_life *out) {
@@ -138,10 +163,12 @@ static void health(struct ledger *l, struct ledger_health *out) {
     *out = (struct ledger_health){0};
     if (p->options.read_only) return;
     out->writable = atomic_load(&p->writer.writable);
+    out->read_only = atomic_load(&p->writer.read_only);
     out->queue_depth = atomic_load(&p->depth);
 }
 
 static void release(struct postgres_ledger *p) {
+    outage_deinit(&p->outage);
     mem_free(p->url);
     mem_free(p);
 }
@@ -168,6 +195,8 @@ static const struct ledger_ops ops = {
     .load = load,
     .check = check,
     .epoch = epoch,
+    .join = join,
+    .leave = leave,
     .life = life,
     .life_begin = life_begin,
     .life_renew = life_renew,
@@ -184,7 +213,10 @@ static void set_default(int64_t *number, int64_t value) {
 }
 
 static void set_options(struct postgres_ledger *p, const struct postgres_ledger_options *o) {
+    outage_init(&p->outage, "postgresql",
+                "nothing can be entered, reserved, confirmed or cancelled; positions are shown");
     p->options = *o;
+    p->options.outage = &p->outage;
     p->options.url = p->url = mem_copy_str(str_of(o->url));
     set_default(&p->options.queue_max, 65536);
     set_default(&p->options.batch_max, 1024);
@@ -193,8 +225,11 @@ static void set_options(struct postgres_ledger *p, const struct postgres_ledger_
     set_default(&p->options.pessimistic_wait_ms, 10000);
     set_default(&p->options.retention_interval_ms, 2000);
     set_default(&p->options.retention_rest_ms, 600000);
+    set_default(&p->options.queue_wait_ms, p->options.deadline_ms);
     p->acts_options = p->options;
     p->acts_options.deadline_ms = ACTS_DEADLINE_MS;
+    p->acts_options.pessimistic_wait_ms = ACTS_DEADLINE_MS; /* no holds are among them */
+    p->acts_options.queue_wait_ms = ACTS_QUEUE_WAIT_MS;
 }
 
 /* Whoever comes while another node brings the schema up to date waits for that, however long. */
@@ -216,9 +251,9 @@ static enum err start_writing(struct postgres_ledger *p, struct buf *why) {
         pg_session_deinit(s);
         return failed;
     }
-    p->waiters = pg_lane_start(o, PG_WAITER_THREADS, NULL, &p->depth);
-    p->pool = pg_lane_start(o, PG_POOL_THREADS, p->waiters, &p->depth);
-    p->acts = pg_lane_start(&p->acts_options, 1, NULL, &p->depth);
+    p->waiters = pg_lane_start("ledger wait", o, PG_WAITER_THREADS, NULL, &p->depth);
+    p->pool = pg_lane_start("ledger pool", o, PG_POOL_THREADS, p->waiters, &p->depth);
+    p->acts = pg_lane_start("ledger acts", &p->acts_options, 1, NULL, &p->depth);
     pg_writer_start(&p->writer, o, p->waiters, &p->depth);
     p->retention = pg_retention_start(o);
     return ERR_OK;

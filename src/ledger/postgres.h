@@ -11,6 +11,7 @@
 #ifndef ADMITONE_LEDGER_POSTGRES_H
 #define ADMITONE_LEDGER_POSTGRES_H
 
+#include "base/outage.h"
 #include "port/ledger.h"
 
 /* A number of 0 takes the default, but for the days, where it means for ever. */
@@ -21,7 +22,10 @@ struct postgres_ledger_options {
     int64_t batch_max;   /* records in one commit: 1,024 */
     int64_t asks_max;    /* questions that wait for a reader: 65,536 */
     int64_t deadline_ms; /* a record is answered after no longer than this, or soon after: 5,000 */
+    int64_t
+        queue_wait_ms; /* records that wait for locks, and acts: also for their turn. As above */
     int64_t pessimistic_wait_ms;   /* how long a pessimistic hold waits for a row: 10,000 */
+    struct outage *outage;         /* the ledger's own; whatever is given is ignored */
     int64_t retain_audit_days;     /* how long audit rows stay */
     int64_t retain_ended_days;     /* how long reservations, entries, requests stay */
     int64_t retention_interval_ms; /* between two looks for what has outlived that: 2,000 */

@@ -82,6 +82,9 @@ static void send_begin(struct pg *db, const struct pg_batch *b, bool with_epoch)
 static bool begin(struct pg *db, struct pg_batch *b, int64_t *epoch) {
     bool with_epoch = needs_epoch(b);
     struct pg_rows rows;
+    int64_t until_ns = db->until_ns;
+    int64_t begun_ns = clock_steady_ns() + b->begin_ms * 1000000;
+    if (b->begin_ms > 0 && begun_ns < until_ns) db->until_ns = begun_ns;
     pg_pipeline(db);
     send_begin(db, b, with_epoch);
     pg_receive(db, &rows);
@@ -98,7 +101,9 @@ static bool begin(struct pg *db, struct pg_batch *b, int64_t *epoch) {
         if (pg_receive(db, &rows) && pg_next(&rows)) *epoch = pg_i64(&rows, 0);
         pg_rows_clear(&rows);
     }
-    return pg_pipeline_end(db);
+    bool ok = pg_pipeline_end(db);
+    db->until_ns = until_ns;
+    return ok;
 }
 
 /* Of an older life: refused. */
@@ -193,6 +198,10 @@ static bool apply_alone(struct pg *db, struct ledger_record *r) {
         return pg_event_delete_apply(db, (struct ledger_event_delete *)r);
     case LEDGER_FACTS_RELAYED:
         return pg_facts_relayed_apply(db, (struct ledger_facts_relayed *)r);
+    case LEDGER_NODE_REPORT:
+        return pg_node_report_apply(db, (struct ledger_node_report *)r);
+    case LEDGER_NODES_DROP:
+        return pg_nodes_drop_apply(db, (struct ledger_nodes_drop *)r);
     default:
         assert(false && "a question was submitted");
         return false;
@@ -224,7 +233,8 @@ enum pg_end pg_transact(struct pg *db, struct pg_batch *b) {
         b->blocked[i] = false;
         record_clear(b->records[i]);
     }
-    if (!begin(db, b, &epoch) || !apply(db, b, epoch)) return end_without_effect(db, b);
+    if (!begin(db, b, &epoch) || !apply(db, b, epoch) || !pg_sound(db))
+        return end_without_effect(db, b);
     b->at_tally = false;
     if (pg_exec(db, "COMMIT")) return PG_COMMITTED;
     if (!pg_alive(db)) return PG_UNKNOWN;

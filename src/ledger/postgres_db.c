@@ -46,6 +46,14 @@ bool pg_failed_with(const struct pg *db, const char *state) {
     return strcmp(db->failure.state, state) == 0;
 }
 
+bool pg_unexpected(struct pg *db) {
+    return pg_fail(db, PG_CORRUPT, "the database answers what it can't");
+}
+
+bool pg_sound(struct pg *db) {
+    return !db->misread || pg_unexpected(db);
+}
+
 bool pg_alive(const struct pg *db) {
     return db->handle != NULL && PQstatus(db->handle) != CONNECTION_BAD;
 }
@@ -63,10 +71,16 @@ static bool lose(struct pg *db, const char *text) {
     return false;
 }
 
+/* Whether something can be sent. */
+static bool is_usable(struct pg *db) {
+    if (!pg_alive(db)) return lose(db, "there is no connection");
+    return pg_sound(db) || lose(db, db->failure.text);
+}
+
 /* The server ends the connection, or is no longer one that can be written to. */
 static bool ends_connection(const char *state) {
     return strncmp(state, "08", 2) == 0 || strncmp(state, "57P", 3) == 0 ||
-           strcmp(state, "25006") == 0;
+           strcmp(state, PG_READ_ONLY) == 0;
 }
 
 static bool note_result(struct pg *db, const PGresult *result) {
@@ -87,10 +101,12 @@ static void add_options(struct buf *options, const PQconninfoOption *given,
         if (strcmp(o->keyword, "options") == 0 && o->val != NULL) buf_addf(options, "%s ", o->val);
     buf_addf(options, "-c lock_timeout=%lld -c statement_timeout=%lld",
              (long long)s->lock_timeout_ms, (long long)s->statement_timeout_ms);
+    int64_t idle_ms = s->wait_ms * 2;
+    if (!s->reads_much && idle_ms > PG_SILENT_MS) idle_ms = PG_SILENT_MS;
     buf_addf(options,
              " -c idle_in_transaction_session_timeout=%lld -c jit=off"
              " -c default_transaction_isolation=read\\ committed",
-             (long long)s->wait_ms * 2);
+             (long long)idle_ms);
     if (s->idle_timeout_ms > 0)
         buf_addf(options, " -c idle_session_timeout=%lld", (long long)s->idle_timeout_ms);
     if (s->read_only) buf_addf(options, " -c default_transaction_read_only=on");
@@ -101,7 +117,7 @@ static void add_options(struct buf *options, const PQconninfoOption *given,
 }
 
 void pg_open_begin(struct pg *db, const struct pg_settings *s) {
-    *db = (struct pg){.wait_ms = s->wait_ms, .failure = db->failure};
+    *db = (struct pg){.wait_ms = s->wait_ms, .writes = s->writes, .failure = db->failure};
     PQconninfoOption *given = PQconninfoParse(s->url, NULL);
     if (given == NULL) {
         pg_fail(db, PG_CONNECTION_LOST, "its URL is malformed");
@@ -131,6 +147,21 @@ static void ignore(void *to, const char *text) {
     (void)text;
 }
 
+static bool is_on(const struct pg *db, const char *parameter) {
+    const char *value = PQparameterStatus(db->handle, parameter);
+    return value != NULL && strcmp(value, "on") == 0;
+}
+
+/* From what the server told with its last answer. */
+static bool is_writable(struct pg *db) {
+    if (is_on(db, "in_hot_standby"))
+        return pg_fail(db, PG_READ_ONLY, "the server is read-only: it is a replica");
+    if (is_on(db, "default_transaction_read_only"))
+        return pg_fail(db, PG_READ_ONLY,
+                       "the server is read-only: default_transaction_read_only is on");
+    return true;
+}
+
 /* What is promised needs these, whatever the database's own defaults are. */
 static bool settle_in(struct pg *db) {
     if (PQserverVersion(db->handle) < 140000)
@@ -138,6 +169,7 @@ static bool settle_in(struct pg *db) {
     const char *encoding = PQparameterStatus(db->handle, "server_encoding");
     if (encoding == NULL || strcmp(encoding, "UTF8") != 0)
         return pg_fail(db, PG_CONNECTION_LOST, "the database's encoding is not UTF8");
+    if (db->writes && !is_writable(db)) return false;
     PQsetNoticeProcessor(db->handle, ignore, NULL);
     PQsetnonblocking(db->handle, 1);
     return pg_exec(db, "SELECT set_config('synchronous_commit', 'on', false)"
@@ -169,14 +201,14 @@ enum pg_opening pg_open_step(struct pg *db, int64_t ms) {
     }
 }
 
-/* Where we meant to go, without the password. */
-static void add_whereto(struct buf *why, const char *url) {
+void pg_address(const char *url, struct buf *out) {
     PQconninfoOption *given = PQconninfoParse(url, NULL);
     if (given == NULL) return;
     for (const PQconninfoOption *o = given; o->keyword != NULL; o++) {
         bool tells = strcmp(o->keyword, "host") == 0 || strcmp(o->keyword, "port") == 0 ||
                      strcmp(o->keyword, "dbname") == 0 || strcmp(o->keyword, "user") == 0;
-        if (tells && o->val != NULL) buf_addf(why, " %s=%s", o->keyword, o->val);
+        if (!tells || o->val == NULL) continue;
+        buf_addf(out, "%s%s=%s", out->len > 0 ? " " : "", o->keyword, o->val);
     }
     PQconninfoFree(given);
 }
@@ -198,8 +230,8 @@ bool pg_open(struct pg *db, const struct pg_settings *s, struct buf *why) {
     if (now == PG_OPENED) return true;
     buf_addf(why, "cannot connect to PostgreSQL (");
     struct buf whereto = {0};
-    add_whereto(&whereto, s->url);
-    buf_add(why, str_skip(buf_str(&whereto), 1));
+    pg_address(s->url, &whereto);
+    buf_add(why, buf_str(&whereto));
     buf_deinit(&whereto);
     buf_addf(why, "): %s", db->failure.text);
     return false;
@@ -335,6 +367,12 @@ static bool await(struct pg *db) {
     }
 }
 
+/* It was not requested, and would never end. */
+static bool is_copy(const PGresult *result) {
+    ExecStatusType status = PQresultStatus(result);
+    return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
+}
+
 /* The last of the results of what was sent, or the first that failed; NULL: the connection is gone.
  */
 static PGresult *await_last(struct pg *db) {
@@ -352,6 +390,11 @@ static PGresult *await_last(struct pg *db) {
         }
         PQclear(last);
         last = next;
+        if (is_copy(last)) {
+            PQclear(last);
+            lose(db, "the server wants to copy");
+            return NULL;
+        }
     }
 }
 
@@ -367,14 +410,15 @@ static bool take_result(struct pg *db, PGresult *result, struct pg_rows *rows) {
     bool good = is_good(result);
     if (!good) note_result(db, result);
     if (good && rows != NULL)
-        *rows = (struct pg_rows){.result = result, .at = -1, .count = PQntuples(result)};
+        *rows = (struct pg_rows){
+            .result = result, .at = -1, .count = PQntuples(result), .misread = &db->misread};
     else
         PQclear(result);
     return good;
 }
 
 bool pg_exec(struct pg *db, const char *sql) {
-    if (!pg_alive(db)) return lose(db, "there is no connection");
+    if (!is_usable(db)) return false;
     if (PQsendQuery(db->handle, sql) == 0) return lose(db, PQerrorMessage(db->handle));
     return take_result(db, await_last(db), NULL);
 }
@@ -384,6 +428,14 @@ bool pg_look(struct pg *db) {
     struct pollfd fd = {.fd = PQsocket(db->handle), .events = POLLIN};
     if (poll(&fd, 1, 0) <= 0) return true;
     return PQconsumeInput(db->handle) != 0 || lose(db, PQerrorMessage(db->handle));
+}
+
+bool pg_look_writable(struct pg *db) {
+    db->until_ns = 0; /* that of the last transaction */
+    if (!pg_exec(db, "SELECT 1")) return false;
+    if (!db->writes || is_writable(db)) return true;
+    pg_close(db);
+    return false;
 }
 
 void pg_rollback(struct pg *db) {
@@ -465,7 +517,7 @@ bool pg_query_cells(struct pg *db, struct pg_rows *rows, const char *sql,
                     const struct pg_cell *cells, size_t count) {
     struct parameters p;
     *rows = (struct pg_rows){0};
-    if (!pg_alive(db)) return lose(db, "there is no connection");
+    if (!is_usable(db)) return false;
     assert(PQpipelineStatus(db->handle) == PQ_PIPELINE_OFF);
     bind(&p, cells, count);
     size_t slot = slot_of(db, sql);
@@ -496,7 +548,7 @@ bool pg_number_cells(struct pg *db, int64_t *out, const char *sql, const struct 
     if (!pg_query_cells(db, &rows, sql, cells, count)) return false;
     if (pg_next(&rows) && !pg_is_null(&rows, 0)) *out = pg_i64(&rows, 0);
     pg_rows_clear(&rows);
-    return true;
+    return pg_sound(db);
 }
 
 /* --- rows --- */
@@ -524,7 +576,10 @@ str pg_str(const struct pg_rows *rows, int column) {
 
 int64_t pg_i64(const struct pg_rows *rows, int column) {
     str s = pg_str(rows, column);
-    assert(s.len == 0 || s.len == 1 || s.len == 2 || s.len == 4 || s.len == 8);
+    if (s.len != 0 && s.len != 1 && s.len != 2 && s.len != 4 && s.len != 8) {
+        *rows->misread = true;
+        return 0;
+    }
     uint64_t number = s.len > 1 && (s.at[0] & 0x80) != 0 ? UINT64_MAX : 0;
     for (size_t i = 0; i < s.len; i++) number = number << 8 | (unsigned char)s.at[i];
     return (int64_t)number;
@@ -556,9 +611,11 @@ static void expect(struct pg *db, size_t what) {
 }
 
 void pg_pipeline(struct pg *db) {
-    if (!pg_alive(db)) return;
-    int entered = PQenterPipelineMode(db->handle);
-    assert(entered == 1);
+    if (!is_usable(db)) return;
+    if (PQenterPipelineMode(db->handle) == 0) {
+        lose(db, PQerrorMessage(db->handle));
+        return;
+    }
     db->expected_first = 0;
     db->expected_count = 0;
     db->failure.state[0] = '\0';
@@ -595,8 +652,9 @@ static PGresult *await_next(struct pg *db) {
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) return result;
     if (await(db)) {
         PGresult *end = PQgetResult(db->handle);
-        assert(end == NULL);
-        return result;
+        if (end == NULL) return result;
+        PQclear(end);
+        lose(db, "the server's answers are out of step");
     }
     PQclear(result);
     return NULL;

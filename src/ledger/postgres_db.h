@@ -32,6 +32,7 @@
 #define PG_DISK_FULL "53100"
 #define PG_CANCELED "57014"
 #define PG_CONNECTION_LOST "08006"
+#define PG_READ_ONLY "25006"
 #define PG_RACE "AD001"
 #define PG_CORRUPT "AD002"
 
@@ -44,7 +45,9 @@ struct pg {
     PGconn *handle;   /* NULL: never connected, or given up */
     short opening;    /* while it is opened: what poll is to wait for */
     int64_t wait_ms;  /* for one answer */
+    bool writes;      /* pg_settings */
     int64_t until_ns; /* steady: no answer is waited for longer than until then; 0: no such time */
+    bool misread;     /* a value was not of the type that it must have: see pg_sound */
     struct pg_failure failure;
     const char *prepared[PG_STATEMENTS_MAX];
     /* What was sent in a pipeline and not answered yet: 0 for a statement, and for the preparation
@@ -55,6 +58,10 @@ struct pg {
     size_t expected_count;
 };
 
+/* A node that has been silent for so long is overtaken: the server ends the connection on which it
+ * fills the hot store, and its transactions, whose locks would keep the others waiting. */
+#define PG_SILENT_MS 10000
+
 /* What a connection is for. */
 struct pg_settings {
     const char *url;
@@ -63,6 +70,7 @@ struct pg_settings {
     int64_t statement_timeout_ms; /* 0: none */
     int64_t idle_timeout_ms;      /* silent for longer, the server ends it; 0: never */
     bool read_only;
+    bool writes; /* to a server that can't be written to there is no connection */
     /* Reads much at a time, so the planner is free. Else every statement touches a few rows by
      * their keys, and no plan that was made when a table was empty may do otherwise later. */
     bool reads_much;
@@ -75,6 +83,9 @@ void pg_close(struct pg *db);
 bool pg_alive(const struct pg *db);
 /* Looks whether the server has closed it meanwhile. Between two statements. */
 bool pg_look(struct pg *db);
+/* Gives up a connection that writes when the server has become read-only: then false. Asks the
+ * server, which tells only with an answer. Between two statements. */
+bool pg_look_writable(struct pg *db);
 
 /* The same in small steps, for who has something else to do meanwhile: pg_open_begin, then
  * pg_open_step until it is done. A step waits for `ms` at the most. */
@@ -82,9 +93,18 @@ enum pg_opening { PG_OPENING, PG_OPENED, PG_UNOPENED };
 void pg_open_begin(struct pg *db, const struct pg_settings *s);
 enum pg_opening pg_open_step(struct pg *db, int64_t ms);
 
+/* "host=… port=… dbname=… user=…", as far as the URL tells, and never its password. */
+void pg_address(const char *url, struct buf *out);
+
 /* Notes a failure of our own: false. */
 bool pg_fail(struct pg *db, const char *state, const char *text);
 bool pg_failed_with(const struct pg *db, const char *state);
+/* Notes that the database answered what none of our tables and functions can: false. */
+bool pg_unexpected(struct pg *db);
+/* Whether every number that was read was one. If not, it was read as 0, nothing more is done with
+ * the connection, so that no transaction commits by it, and the failure says why. Asked by whoever
+ * has read outside of a transaction. */
+bool pg_sound(struct pg *db);
 
 /* --- values on their way into a statement --- */
 
@@ -131,6 +151,7 @@ struct pg_rows {
     PGresult *result;
     int at;    /* the row that the columns are of */
     int count; /* of rows */
+    bool *misread;
 };
 
 /* pg_query: waits for all rows. Whoever stops before pg_next has said false calls pg_rows_clear.
@@ -165,7 +186,7 @@ void pg_rollback(struct pg *db);
 
 /* Of the row that pg_next stepped to. Views are valid until the next step. */
 bool pg_is_null(const struct pg_rows *rows, int column);
-int64_t pg_i64(const struct pg_rows *rows, int column); /* NULL: 0 */
+int64_t pg_i64(const struct pg_rows *rows, int column); /* NULL: 0; no number: 0, and misread */
 bool pg_bool(const struct pg_rows *rows, int column);   /* NULL: false */
 str pg_str(const struct pg_rows *rows, int column);     /* text or bytea; NULL: empty */
 int64_t pg_time(const struct pg_rows *rows, int column);

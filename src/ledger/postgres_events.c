@@ -7,8 +7,6 @@
  * A version is the number of an audit row, and these become visible in their order (pg_audit_add):
  * hence that row is written late, after what may take long.
  */
-#include <assert.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -66,7 +64,8 @@ static bool event_from_row(const struct pg_rows *rows, struct event *e) {
     e->created_at_ms = pg_i64(rows, 19);
     e->updated_at_ms = pg_i64(rows, 20);
     e->opened_at_ms = pg_time(rows, 21);
-    return e->version > 0 && event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
+    return e->version > 0 && e->max_per_user >= 0 && e->max_per_user <= PER_USER_MAX &&
+           event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
            event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
            clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
            clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
@@ -87,7 +86,7 @@ static bool section_from_row(const struct pg_rows *rows, struct section *s) {
     s->status = (enum section_status)status;
     s->held = pg_i64(rows, at + 7);
     s->confirmed = pg_i64(rows, at + 8);
-    return s->held >= 0 && s->confirmed >= 0 && s->held + s->confirmed <= s->capacity;
+    return section_ok(s);
 }
 
 static bool spoilt(struct pg *db, int64_t key) {
@@ -100,7 +99,9 @@ static bool spoilt(struct pg *db, int64_t key) {
 /* The event of the row that pg_next stepped to, and its sections from the rows behind it. */
 static bool event_take(struct pg *db, struct pg_rows *rows, struct event **out) {
     int64_t key = pg_i64(rows, 0);
-    struct event *e = event_new((size_t)pg_i64(rows, COLUMN_SECTION_COUNT));
+    int64_t sections = pg_i64(rows, COLUMN_SECTION_COUNT);
+    if (sections < 0 || sections > rows->count) return spoilt(db, key);
+    struct event *e = event_new((size_t)sections);
     bool fits = event_from_row(rows, e);
     for (size_t i = 0; fits && i < e->section_count; i++)
         fits = (i == 0 || pg_next(rows)) && section_from_row(rows, &e->sections[i]);
@@ -190,6 +191,7 @@ bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->mark = 0;
     bool ok =
         pg_number_cells(db, &read->mark, "SELECT 1 + coalesce(max(id), 0) FROM audit", NULL, 0);
+    ok = ok && pg_node_applied(db, &read->node, &read->node_applied);
     if (!ok || read->mark == read->known_mark) return ok;
     struct ledger_reader list = {.on_event = list_event, .to = read};
     ok = events_tell(db, read->known_mark, &list) && list_removed(db, read);
@@ -398,7 +400,7 @@ static bool put_write(struct pg *db, struct ledger_event_put *put, const struct 
               pg_audit_add(db, &put->note, put->now_ms, &version) &&
               event_update(db, wanted, key, version, opened_ms, put->now_ms) &&
               sections_update(db, wanted, old, version) && event_read(db, key, &put->stored);
-    assert(!ok || put->stored != NULL);
+    if (ok && put->stored == NULL) ok = pg_unexpected(db);
     if (ok && event_sells_out(old, put->stored)) ok = sold_out_add(db, key, put->now_ms);
     return ok;
 }

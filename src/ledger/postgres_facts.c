@@ -33,6 +33,7 @@ bool pg_facts_read(struct pg *db, struct ledger_facts_read *read) {
                  " r.status, f.kind FROM facts f JOIN reservations r ON r.id = f.reservation_id"
                  " WHERE f.relayed_at IS NULL AND f.at <= $1 ORDER BY f.id LIMIT $2",
                  pg_cell_i64(read->now_ms - read->older_ms), pg_cell_i64(FACTS_READ_MAX));
+    if (ok && rows.count > FACTS_READ_MAX) ok = pg_unexpected(db);
     while (ok && pg_next(&rows)) ok = fact_from_row(db, &rows, &read->facts[read->count++]);
     pg_rows_clear(&rows);
     return ok;
@@ -69,6 +70,7 @@ bool pg_sales_read(struct pg *db, struct ledger_sales_read *read) {
                  " ORDER BY f.transaction, f.id LIMIT $3",
                  pg_cell_i64((int64_t)read->mark.transaction), pg_cell_i64(read->mark.id),
                  pg_cell_i64((int64_t)read->max));
+    if (ok && rows.count > (int)read->max) ok = pg_unexpected(db);
     while (ok && pg_next(&rows)) {
         struct sale *s = &read->sales[read->count++];
         *s = (struct sale){
@@ -79,6 +81,7 @@ bool pg_sales_read(struct pg *db, struct ledger_sales_read *read) {
             .at_ms = pg_i64(&rows, 5),
             .taken_ms = pg_i64(&rows, 6)};
         read->mark = s->mark;
+        if (!sale_ok(s)) ok = pg_unexpected(db);
     }
     pg_rows_clear(&rows);
     return ok;

@@ -1,5 +1,5 @@
 /*
- * Holds. They are judged and written by a function of the database (postgres_schema_2.sql), several
+ * Holds. They are judged and written by a function of the database (postgres_schema_3.sql), several
  * in one call; what their sections count follows at the end of the transaction (postgres_tally.c).
  */
 #include <assert.h>
@@ -31,7 +31,7 @@ bool pg_result_from(struct pg *db, str word, enum err *out) {
         *out = all[i].result;
         return true;
     }
-    return pg_fail(db, PG_CORRUPT, "a function of the database answers what it can't");
+    return pg_unexpected(db);
 }
 
 /* --- sending --- */
@@ -158,14 +158,17 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
 
 enum { PLACE, OUTCOME, HELD, BECAME, REFUSED, REPLAYED_STATUS, REPLAYED_TEXT };
 
-static void read_refused(struct ledger_hold *hold, str text) {
+/* False: they can't be some of the seats that were asked for. */
+static bool read_refused(struct ledger_hold *hold, str text) {
     str part;
     while (text.len > 0 && str_split(&text, ',', &part)) {
         int64_t seat = 0;
-        str_to_i64(part, &seat);
-        assert(hold->refused_count < hold->wanted->seat_count);
+        bool fits = str_to_i64(part, &seat) && seat > 0 && seat <= UINT32_MAX &&
+                    hold->refused_count < hold->wanted->seat_count;
+        if (!fits) return false;
         hold->refused[hold->refused_count++] = (uint32_t)seat;
     }
+    return true;
 }
 
 static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledger_hold *hold,
@@ -174,16 +177,19 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
     hold->sold_out = false;
     hold->status = RESERVATION_HELD;
     hold->refused_count = 0;
+    hold->record.result = ERR_OK;
     if (hold->idempotency != NULL) pg_idempotency_init(hold->idempotency);
     *blocked = str_eq(pg_str(rows, OUTCOME), STR("BLOCKED"));
     if (*blocked) return true;
     int status = word_index(reservation_status_words, pg_str(rows, BECAME));
-    if (!pg_result_from(db, pg_str(rows, OUTCOME), &hold->record.result) || status < 0)
-        return pg_fail(db, PG_CORRUPT, "a reservation's row holds what none may have");
+    bool is_replayed = !pg_is_null(rows, REPLAYED_STATUS);
+    if (!pg_result_from(db, pg_str(rows, OUTCOME), &hold->record.result)) return false;
+    if (status < 0 || !read_refused(hold, pg_str(rows, REFUSED)) ||
+        (is_replayed && hold->idempotency == NULL))
+        return pg_unexpected(db);
     hold->held = pg_bool(rows, HELD);
     hold->status = (enum reservation_status)status;
-    read_refused(hold, pg_str(rows, REFUSED));
-    if (!pg_is_null(rows, REPLAYED_STATUS)) {
+    if (is_replayed) {
         hold->idempotency->replayed = true;
         hold->idempotency->replayed_status = (int)pg_i64(rows, REPLAYED_STATUS);
         buf_add(&hold->idempotency->replayed_text, pg_str(rows, REPLAYED_TEXT));
@@ -192,15 +198,18 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
     return true;
 }
 
+/* A row for each of them, in any order. */
 static bool hold_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
                       size_t count, struct pg_tally *t, bool *blocked) {
-    bool ok = true;
-    while (ok && pg_next(rows)) {
+    if (rows->count != (int)count) return pg_unexpected(db);
+    for (size_t i = 0; i < count; i++) records[i]->result = ERR_INTERNAL; /* it had no row yet */
+    while (pg_next(rows)) {
         size_t at = (size_t)pg_i64(rows, PLACE) - 1;
-        assert(at < count);
-        ok = hold_read_one(db, rows, (struct ledger_hold *)records[at], t, &blocked[at]);
+        if (at >= count || records[at]->result != ERR_INTERNAL) return pg_unexpected(db);
+        if (!hold_read_one(db, rows, (struct ledger_hold *)records[at], t, &blocked[at]))
+            return false;
     }
-    return ok;
+    return true;
 }
 
 const struct pg_kind pg_kind_hold = {.many = true, .send = hold_send, .read = hold_read};
@@ -235,10 +244,13 @@ const struct pg_kind pg_kind_hold_void = {.send = void_send, .read = void_read};
 
 static bool seat_from_row(const struct pg_rows *rows, struct ledger_seats_read *read, size_t i) {
     /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
-    read->states[i] = pg_is_null(rows, 0) ? SEAT_AVAILABLE : (enum seat_state)pg_str(rows, 0).at[0];
+    str state = pg_str(rows, 0);
+    read->states[i] = state.len == 0 ? SEAT_AVAILABLE : (enum seat_state)state.at[0];
     read->versions[i] = pg_i64(rows, 1);
     read->holders[i] = (struct uuid){0};
-    return read->states[i] == SEAT_AVAILABLE || pg_uuid(rows, 2, &read->holders[i]);
+    if (read->states[i] == SEAT_AVAILABLE) return true;
+    return (read->states[i] == SEAT_HELD || read->states[i] == SEAT_CONFIRMED) &&
+           pg_uuid(rows, 2, &read->holders[i]);
 }
 
 /* One statement sees one moment. */
@@ -254,8 +266,8 @@ bool pg_seats_read(struct pg *db, struct ledger_seats_read *read) {
                        " ORDER BY w.n",
                        pg_cell_i64(read->section_key), pg_cell_array(&seats));
     pg_array_deinit(&seats);
-    bool fits = true;
-    for (size_t i = 0; ok && i < read->count && pg_next(&rows); i++)
+    bool fits = rows.count == (int)read->count;
+    for (size_t i = 0; fits && i < read->count && pg_next(&rows); i++)
         fits = seat_from_row(&rows, read, i) && fits;
     pg_rows_clear(&rows);
     if (!ok) return false;

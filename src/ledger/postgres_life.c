@@ -13,8 +13,6 @@
 #include "ledger/postgres_parts.h"
 
 #define COMMITS_KEPT_MS (INT64_C(24) * 3600 * 1000)
-/* A node that has been silent for so long is overtaken. */
-#define SILENT_MS 10000
 
 uint32_t pg_record_epoch(const struct ledger_record *r) {
     switch (r->kind) {
@@ -54,16 +52,19 @@ enum err pg_epoch_begin(struct pg *db, uint32_t *epoch, struct buf *why) {
 
 struct pg_lives {
     struct pg db;
+    struct outage *outage;
     struct pg_settings settings;
+    bool joined; /* this process is a node */
 };
 
 struct pg_lives *pg_lives_new(const struct postgres_ledger_options *o) {
     struct pg_lives *l = mem_new(sizeof *l);
+    l->outage = o->outage;
     l->settings = (struct pg_settings){.url = o->url,
                                        .wait_ms = o->deadline_ms * 2,
                                        .lock_timeout_ms = o->deadline_ms,
                                        .statement_timeout_ms = o->deadline_ms,
-                                       .idle_timeout_ms = SILENT_MS,
+                                       .idle_timeout_ms = PG_SILENT_MS,
                                        .read_only = o->read_only};
     return l;
 }
@@ -74,10 +75,17 @@ void pg_lives_free(struct pg_lives *l) {
 }
 
 static enum err failed(struct pg_lives *l) {
-    log_error(msg("the ledger can't tell or change the hot store's life"),
-              kv("error", l->db.failure.text));
+    if (!pg_note_outage(l->outage, &l->db, l->settings.url))
+        log_error(msg("the ledger can't tell or change the hot store's life"),
+                  kv("error", l->db.failure.text));
     pg_rollback(&l->db);
     return ERR_LEDGER_FAILED;
+}
+
+/* As long as this connection lasts, others know that a node runs. */
+static bool share_cluster(struct pg *db) {
+    return pg_run(db, NULL, "SELECT pg_advisory_lock_shared($1::int, 0)",
+                  pg_cell_i64(PG_LOCK_CLUSTER));
 }
 
 static enum err connect(struct pg_lives *l) {
@@ -85,12 +93,129 @@ static enum err connect(struct pg_lives *l) {
     struct buf why = {0};
     pg_close(&l->db);
     bool open = pg_open(&l->db, &l->settings, &why);
-    if (!open)
-        log_error(msg("the ledger can't tell or change the hot store's life"),
-                  kv_str("error", buf_str(&why)));
+    if (open && l->joined) share_cluster(&l->db);
+    if (!open) pg_note_outage(l->outage, &l->db, l->settings.url);
     buf_deinit(&why);
     return open ? ERR_OK : ERR_LEDGER_FAILED;
 }
+
+/* ---- joining ---- */
+
+struct joining {
+    const struct cluster_settings *own;
+    char secret[64]; /* of the node that started last; empty: there was none */
+    char secret_previous[64];
+    char time_zone[256];
+};
+
+static bool settings_read(struct pg *db, struct joining *j) {
+    struct pg_rows rows;
+    if (!pg_query_cells(db, &rows, "SELECT name, value FROM cluster", NULL, 0)) return false;
+    bool fits = true;
+    while (fits && pg_next(&rows)) {
+        str name = pg_str(&rows, 0);
+        str value = pg_str(&rows, 1);
+        if (str_eq(name, STR("secret"))) fits = str_copy(value, j->secret, sizeof j->secret);
+        if (str_eq(name, STR("secret_previous")))
+            fits = str_copy(value, j->secret_previous, sizeof j->secret_previous);
+        if (str_eq(name, STR("time_zone")))
+            fits = str_copy(value, j->time_zone, sizeof j->time_zone);
+    }
+    pg_rows_clear(&rows);
+    if (!pg_sound(db)) return false;
+    return fits || pg_fail(db, PG_CORRUPT, "a setting of the cluster is too long");
+}
+
+static bool is_same_key(const char *a, const char *b) {
+    return a[0] != '\0' && str_eq(str_of(a), str_of(b));
+}
+
+static bool secrets_overlap(const struct joining *j) {
+    const struct cluster_settings *own = j->own;
+    return is_same_key(own->secret, j->secret) || is_same_key(own->secret, j->secret_previous) ||
+           is_same_key(own->secret_previous, j->secret) ||
+           is_same_key(own->secret_previous, j->secret_previous);
+}
+
+static bool is_same_zone(const struct joining *j) {
+    return j->own->time_zone[0] == '\0' || j->time_zone[0] == '\0' ||
+           str_eq(str_of(j->own->time_zone), str_of(j->time_zone));
+}
+
+/* False, and `why`: not beside the nodes that run. */
+static bool settings_agree(const struct joining *j, struct buf *why) {
+    if (j->secret[0] != '\0' && !secrets_overlap(j)) {
+        buf_add(why, STR("secret_file is not that of the nodes that run: they would refuse this "
+                         "node's entry tokens. Use the same file, or name the other key with "
+                         "secret_previous_file; to end all tokens at once, stop all nodes first"));
+        return false;
+    }
+    if (!is_same_zone(j)) {
+        buf_addf(why,
+                 "rankings.time_zone is %s, and %s at the nodes that run: they would count sales "
+                 "in other days. To change it, stop all nodes first",
+                 j->own->time_zone, j->time_zone);
+        return false;
+    }
+    return true;
+}
+
+static bool setting_write(struct pg *db, const char *name, const char *value) {
+    return pg_run(db, NULL,
+                  "INSERT INTO cluster(name, value) VALUES ($1, $2)"
+                  " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                  pg_cell_text(name), pg_cell_text(value));
+}
+
+static bool settings_write(struct pg *db, const struct joining *j) {
+    const struct cluster_settings *own = j->own;
+    /* Boards of another zone have other days: the hot store is rebuilt. */
+    if (!is_same_zone(j) && !pg_exec(db, "UPDATE epochs SET identity = '' WHERE name = 'hot'"))
+        return false;
+    return setting_write(db, "secret", own->secret) &&
+           setting_write(db, "secret_previous", own->secret_previous) &&
+           (own->time_zone[0] == '\0' || setting_write(db, "time_zone", own->time_zone));
+}
+
+static enum err join_failed(struct pg *db, struct buf *why) {
+    buf_addf(why, "cannot compare the settings with those of other nodes: %s", db->failure.text);
+    pg_rollback(db);
+    return ERR_LEDGER_FAILED;
+}
+
+enum err pg_join(struct pg_lives *l, const struct cluster_settings *own, struct buf *why) {
+    struct joining j = {.own = own};
+    struct pg *db = &l->db;
+    int64_t is_alone = 0;
+    if (connect(l) != ERR_OK) {
+        buf_add(why, STR("cannot compare the settings with those of other nodes"));
+        return ERR_LEDGER_FAILED;
+    }
+    if (!pg_exec(db, "BEGIN") ||
+        !pg_run(db, NULL, "SELECT pg_advisory_xact_lock($1::int, 1)",
+                pg_cell_i64(PG_LOCK_CLUSTER)) ||
+        !pg_number(db, &is_alone, "SELECT pg_try_advisory_lock($1::int, 0)",
+                   pg_cell_i64(PG_LOCK_CLUSTER)) ||
+        !settings_read(db, &j))
+        return join_failed(db, why);
+    if (is_alone == 0 && !settings_agree(&j, why)) {
+        pg_rollback(db);
+        return ERR_CONFLICT;
+    }
+    if (!settings_write(db, &j) || !share_cluster(db) ||
+        (is_alone != 0 && !pg_run(db, NULL, "SELECT pg_advisory_unlock($1::int, 0)",
+                                  pg_cell_i64(PG_LOCK_CLUSTER))) ||
+        !pg_exec(db, "COMMIT"))
+        return join_failed(db, why);
+    l->joined = true;
+    return ERR_OK;
+}
+
+void pg_leave(struct pg_lives *l, const struct uuid *node) {
+    if (pg_alive(&l->db)) pg_node_leave(&l->db, node);
+}
+
+/* ---- lives ---- */
 
 /* A life that was never begun has epoch 0 and no identity. */
 static bool life_read(struct pg *db, const char *sql, struct hot_life *out) {
@@ -100,9 +225,11 @@ static bool life_read(struct pg *db, const char *sql, struct hot_life *out) {
     bool fits = true;
     if (pg_next(&rows)) {
         out->epoch = (uint32_t)pg_i64(&rows, 0);
-        fits = str_copy(pg_str(&rows, 1), out->identity, sizeof out->identity);
+        fits = str_copy(pg_str(&rows, 1), out->identity, sizeof out->identity) &&
+               str_copy(pg_str(&rows, 2), out->ledger, sizeof out->ledger);
     }
     pg_rows_clear(&rows);
+    if (!pg_sound(db)) return false;
     return fits || pg_fail(db, PG_CORRUPT, "the hot store's identity is too long");
 }
 
@@ -111,7 +238,11 @@ enum err pg_life(struct pg_lives *l, struct hot_life *out) {
     for (int tries = 0; tries < 2; tries++) {
         enum err e = connect(l);
         if (e != ERR_OK) return e;
-        if (life_read(&l->db, "SELECT number, identity FROM epochs WHERE name = 'hot'", out))
+        if (life_read(&l->db,
+                      "SELECT coalesce((SELECT number FROM epochs WHERE name = 'hot'), 0),"
+                      " coalesce((SELECT identity FROM epochs WHERE name = 'hot'), ''),"
+                      " coalesce((SELECT value FROM cluster WHERE name = 'ledger'), '')",
+                      out))
             return ERR_OK;
         if (pg_alive(&l->db)) break;
     }
@@ -138,7 +269,8 @@ static bool is_same(const struct hot_life *a, const struct hot_life *b) {
 static bool write_next(struct pg *db, const struct hot_life *before, int64_t *epoch) {
     struct hot_life last;
     if (!pg_exec(db, "BEGIN") ||
-        !life_read(db, "SELECT number, identity FROM epochs WHERE name = 'hot' FOR UPDATE", &last))
+        !life_read(db, "SELECT number, identity, '' FROM epochs WHERE name = 'hot' FOR UPDATE",
+                   &last))
         return false;
     if (!is_same(&last, before)) return pg_exec(db, "ROLLBACK");
     if (before->epoch >= EPOCH_MAX) return pg_fail(db, PG_CORRUPT, "there are no more epochs");

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "ledger/entry_totals.h"
 #include "ledger/postgres_parts.h"
 
 static bool queues_load(struct pg *db, const struct ledger_reader *reader) {
@@ -22,6 +23,21 @@ static bool queues_load(struct pg *db, const struct ledger_reader *reader) {
     return true;
 }
 
+static bool totals_load(struct pg *db, const struct ledger_reader *reader) {
+    struct pg_rows rows = {0};
+    if (!pg_query_cells(db, &rows, ENTRY_TOTALS_READ, NULL, 0)) return false;
+    while (pg_next(&rows))
+        reader->on_totals(reader->to, pg_i64(&rows, 0),
+                          &(struct queue_counts){.entered = (uint64_t)pg_i64(&rows, 1),
+                                                 .admitted = (uint64_t)pg_i64(&rows, 2),
+                                                 .completed = (uint64_t)pg_i64(&rows, 3),
+                                                 .left = (uint64_t)pg_i64(&rows, 4),
+                                                 .expired = (uint64_t)pg_i64(&rows, 5),
+                                                 .waited_ms = (uint64_t)pg_i64(&rows, 6),
+                                                 .waited_ms_max = (uint64_t)pg_i64(&rows, 7)});
+    return true;
+}
+
 static bool entry_tell(struct pg *db, const struct pg_rows *rows,
                        const struct ledger_reader *reader) {
     struct ledger_entry e = {.event_key = pg_i64(rows, 0),
@@ -31,9 +47,9 @@ static bool entry_tell(struct pg *db, const struct pg_rows *rows,
                              .joined_ms = pg_i64(rows, 5),
                              .expires_ms = pg_i64(rows, 6)};
     int status = word_index(entry_status_words, pg_str(rows, 4));
-    if (status < 0 || e.lane >= LANES || e.user.len == 0)
+    e.status = status < 0 ? ENTRY_NONE : (enum entry_status)status;
+    if (!ledger_entry_ok(&e))
         return pg_fail(db, PG_CORRUPT, "an entry's row holds what none may have");
-    e.status = (enum entry_status)status;
     reader->on_entry(reader->to, &e);
     return true;
 }
@@ -42,9 +58,10 @@ static bool reservation_tell(struct pg *db, const struct pg_rows *rows,
                              const struct ledger_reader *reader) {
     struct reservation *r = NULL;
     if (!pg_reservation_from_row(db, rows, 0, &r)) return false;
-    reader->on_reservation(reader->to, r);
+    bool is_live = reservation_is_live(r->status);
+    if (is_live) reader->on_reservation(reader->to, r);
     mem_free(r);
-    return true;
+    return is_live || pg_unexpected(db);
 }
 
 /* Tells every row of the cursor. */
@@ -83,15 +100,18 @@ static bool reservations_load(struct pg *db, const struct ledger_reader *reader)
                        "FETCH 5000 FROM live_reservations", reservation_tell, reader);
 }
 
-static void sale_tell(const struct pg_rows *rows, const struct ledger_reader *reader) {
+static bool sale_tell(struct pg *db, const struct pg_rows *rows,
+                      const struct ledger_reader *reader) {
     int64_t at_ms = pg_i64(rows, 5);
-    reader->on_sale(reader->to, &(struct sale){.mark = {.transaction = (uint64_t)pg_i64(rows, 0),
-                                                        .id = pg_i64(rows, 1)},
-                                               .kind = sale_kind_of(pg_str(rows, 2)),
-                                               .event_key = pg_i64(rows, 3),
-                                               .seats = pg_i64(rows, 4),
-                                               .at_ms = at_ms,
-                                               .taken_ms = at_ms});
+    struct sale s = {.mark = {.transaction = (uint64_t)pg_i64(rows, 0), .id = pg_i64(rows, 1)},
+                     .kind = sale_kind_of(pg_str(rows, 2)),
+                     .event_key = pg_i64(rows, 3),
+                     .seats = pg_i64(rows, 4),
+                     .at_ms = at_ms,
+                     .taken_ms = at_ms};
+    if (!sale_ok(&s)) return pg_unexpected(db);
+    reader->on_sale(reader->to, &s);
+    return true;
 }
 
 /* The latest that can be: nothing below the lowest transaction under way is still to come. */
@@ -123,7 +143,7 @@ static bool sales_load(struct pg *db, const struct ledger_reader *reader) {
                         " UNION ALL SELECT 0, 0, 'SOLD_OUT', event_id, 0, max(at) FROM facts"
                         " WHERE kind = 'SOLD_OUT' GROUP BY event_id",
                         pg_cell_i64((int64_t)mark.transaction), pg_cell_i64(mark.id));
-    while (ok && pg_next(&rows)) sale_tell(&rows, reader);
+    while (ok && pg_next(&rows)) ok = sale_tell(db, &rows, reader);
     pg_rows_clear(&rows);
     if (ok) reader->on_mark(reader->to, &mark);
     return ok;
@@ -133,6 +153,7 @@ bool pg_load(struct pg *db, const struct ledger_reader *reader) {
     bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     if (ok && reader->on_event != NULL) ok = pg_events_load(db, reader);
     if (ok && reader->on_queue != NULL) ok = queues_load(db, reader);
+    if (ok && reader->on_totals != NULL) ok = totals_load(db, reader);
     if (ok && reader->on_entry != NULL) ok = entries_load(db, reader);
     if (ok && reader->on_reservation != NULL) ok = reservations_load(db, reader);
     if (ok && reader->on_sale != NULL) ok = sales_load(db, reader);

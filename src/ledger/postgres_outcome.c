@@ -39,7 +39,7 @@ static void tally_row(struct pg_tally *t, const struct pg_rows *rows) {
 static bool read_own(struct pg *db, struct pg_rows *rows, struct ledger_record *r,
                      struct reservation **stored, struct pg_tally *t, bool *blocked) {
     *stored = NULL;
-    if (!pg_next(rows)) return pg_fail(db, PG_CORRUPT, "a function of the database has no answer");
+    if (!pg_next(rows)) return pg_unexpected(db);
     *blocked = is_blocked(rows);
     if (*blocked) return true;
     tally_row(t, rows);
@@ -110,11 +110,11 @@ static size_t expire_send(struct pg *db, struct ledger_record **records, size_t 
 
 static bool expire_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
                         size_t count, struct pg_tally *t, bool *blocked) {
-    (void)db;
     (void)count;
     struct ledger_expire *e = (struct ledger_expire *)records[0];
     e->record.result = ERR_OK;
-    for (size_t i = 0; i < e->count && pg_next(rows); i++) {
+    for (size_t i = 0; i < e->count; i++) {
+        if (!pg_next(rows)) return pg_unexpected(db);
         *blocked = is_blocked(rows);
         if (*blocked) return true;
         e->expired[i] = became(rows, RESERVATION_EXPIRED);

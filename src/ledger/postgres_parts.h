@@ -7,8 +7,9 @@
  *   postgres_session.c    a thread's connection: made anew, replays, what a lost COMMIT became
  *   postgres_batch.c      one transaction of several records
  *   postgres_tally.c      what sections count
+ *   postgres_nodes.c      the table of nodes: how far each has followed changes of events
  *   postgres_life.c       lives of the hot store: epochs, and who fills it
- *   postgres_schema.c     migrations; the tables and functions are in postgres_schema_1.sql
+ *   postgres_schema.c     migrations; the tables and functions are in postgres_schema_N.sql
  *   postgres_queue.c      the records of queues
  *   postgres_hold.c       the records that make reservations
  *   postgres_outcome.c    the records that confirm and end them
@@ -47,6 +48,13 @@
 #define PG_LOCK_AUDIT 1633971503
 #define PG_LOCK_SOLD_OUT 1633971504
 #define PG_LOCK_RETENTION 1633971505
+#define PG_LOCK_CLUSTER 1633971506 /* 0: shared by the nodes that run; 1: held while one joins */
+
+/* --- postgres.c --- */
+
+/* For the log: a failure of the connection to the database at that URL. What has failed otherwise
+ * is the caller's to log: then it returns false. */
+bool pg_note_outage(struct outage *o, const struct pg *db, const char *url);
 
 /* --- postgres_schema.c --- */
 
@@ -75,6 +83,15 @@ bool pg_waiting_read(struct pg *db, struct ledger_waiting_read *read);
 bool pg_facts_read(struct pg *db, struct ledger_facts_read *read);
 bool pg_sales_read(struct pg *db, struct ledger_sales_read *read);
 bool pg_facts_relayed_apply(struct pg *db, struct ledger_facts_relayed *relayed);
+
+/* --- postgres_nodes.c --- */
+
+bool pg_node_report_apply(struct pg *db, struct ledger_node_report *report);
+bool pg_nodes_drop_apply(struct pg *db, struct ledger_nodes_drop *drop);
+bool pg_nodes_read(struct pg *db, struct ledger_nodes_read *read);
+/* *applied: 0 when the node is not in the table. */
+bool pg_node_applied(struct pg *db, const struct uuid *node, int64_t *applied);
+bool pg_node_leave(struct pg *db, const struct uuid *node);
 
 /* --- postgres_audit.c --- */
 
@@ -190,6 +207,7 @@ struct pg_batch {
     size_t culprit_count;
     bool at_tally;           /* and it was at the sections' counts */
     int64_t lock_timeout_ms; /* 0: as the connection has it */
+    int64_t begin_ms;        /* the first answer must come within this; 0: as any other */
     /* What the transaction writes of itself, to be found there when the answer to its commit was
      * lost; and the number that the server gave it, to be asked after. */
     struct uuid session;
@@ -206,9 +224,12 @@ bool pg_record_counts(const struct ledger_record *r);
 struct pg_session {
     struct pg db;
     struct pg_settings settings;
+    struct outage *outage;
     struct uuid id; /* under which its transactions are found */
     int64_t number; /* of the last one */
     int64_t deadline_ms;
+    int64_t queue_wait_ms; /* how long a record may have waited, for its turn and for locks */
+    int64_t answered_ns;   /* steady: when the server last answered */
     bool was_used;
     bool opening;
     int64_t opening_until_ns;
@@ -233,6 +254,9 @@ bool pg_session_up(struct pg_session *s, int64_t ms);
 /* Before something is done with it: waits for a moment, should it have broken; but the first time,
  * when nothing is known to be wrong, as for any answer. False: its failure says why. */
 bool pg_session_ready(struct pg_session *s);
+/* How long its next answer may take: less than others on the first try over a connection that has
+ * been idle, which may be dead without anybody having been told. */
+int64_t pg_session_first_ms(const struct pg_session *s, int tries);
 /* Writes them, however often that takes. Returns how many of them are done, which are the first
  * then; the others were passed on to the waiters. */
 size_t pg_session_write(struct pg_session *s, struct ledger_record **records, size_t count);
@@ -249,9 +273,9 @@ struct pg_lane;
 
 /* Threads that take records from one inbox, one at a time, each on a connection of its own, which
  * is made when it is first needed. Blocked records go to `waiters`; NULL: these are the ones who
- * wait. The options must live as long as it. */
-struct pg_lane *pg_lane_start(const struct postgres_ledger_options *o, int threads,
-                              struct pg_lane *waiters, _Atomic int64_t *depth);
+ * wait. `name` is that of the threads. The options must live as long as it. */
+struct pg_lane *pg_lane_start(const char *name, const struct postgres_ledger_options *o,
+                              int threads, struct pg_lane *waiters, _Atomic int64_t *depth);
 /* The same for questions. */
 struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o);
 enum err pg_lane_put(struct pg_lane *l, struct ledger_record *r);
@@ -269,6 +293,8 @@ struct pg_writer {
     size_t batch_max;
     _Atomic int64_t *depth; /* submitted and not yet handed back, here or elsewhere */
     _Atomic bool writable;
+    bool is_told;           /* that it is not, for another reason than an outage */
+    _Atomic bool read_only; /* why it is not: the server says that it is a replica, or so */
 };
 
 /* The session is connected already. The options must live as long as it. */
@@ -289,6 +315,8 @@ struct pg_lives;
 
 struct pg_lives *pg_lives_new(const struct postgres_ledger_options *o);
 void pg_lives_free(struct pg_lives *l);
+enum err pg_join(struct pg_lives *l, const struct cluster_settings *own, struct buf *why);
+void pg_leave(struct pg_lives *l, const struct uuid *node);
 enum err pg_life(struct pg_lives *l, struct hot_life *out);
 enum err pg_life_begin(struct pg_lives *l, const struct hot_life *before, uint32_t *epoch,
                        bool *is_ours);

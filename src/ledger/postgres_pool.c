@@ -5,8 +5,10 @@
  */
 #include <assert.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "ledger/postgres_parts.h"
 #include "run/mailbox.h"
 
@@ -68,6 +70,8 @@ static bool answer_of(struct pg *db, struct ledger_record *r) {
         return pg_facts_read(db, (struct ledger_facts_read *)r);
     case LEDGER_SALES_READ:
         return pg_sales_read(db, (struct ledger_sales_read *)r);
+    case LEDGER_NODES_READ:
+        return pg_nodes_read(db, (struct ledger_nodes_read *)r);
     case LEDGER_AUDIT_PAGE:
         return answer_page(db, (struct ledger_audit_page *)r);
     default:
@@ -79,8 +83,9 @@ static bool answer_of(struct pg *db, struct ledger_record *r) {
 /* Those that take several statements see one moment all the same. */
 static bool answer_in_one(struct pg *db, struct ledger_record *r) {
     bool several = r->kind == LEDGER_EVENTS_READ || r->kind == LEDGER_AUDIT_PAGE;
-    if (!several) return answer_of(db, r);
-    bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") && answer_of(db, r);
+    if (!several) return answer_of(db, r) && pg_sound(db);
+    bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") && answer_of(db, r) &&
+              pg_sound(db);
     /* There is nothing to commit: what was read is read, and must not be read over. */
     if (ok && !pg_exec(db, "COMMIT")) pg_rollback(db);
     return ok;
@@ -91,13 +96,19 @@ static void answer(struct pg_session *s, struct ledger_record *r) {
     for (int tries = 0; tries < 2; tries++) {
         r->result = ERR_OK;
         if (!pg_session_ready(s)) break;
-        if (answer_in_one(&s->db, r)) return;
+        s->db.until_ns = clock_steady_ns() + pg_session_first_ms(s, tries) * 1000000;
+        if (answer_in_one(&s->db, r)) {
+            s->answered_ns = clock_steady_ns();
+            outage_back(s->outage);
+            return;
+        }
         bool alive = pg_alive(&s->db);
         pg_rollback(&s->db);
         if (alive) break;
     }
     r->result = ERR_LEDGER_FAILED;
-    log_error(msg("a question to the ledger failed"), kv("error", s->db.failure.text));
+    if (!pg_note_outage(s->outage, &s->db, s->settings.url))
+        log_error(msg("a question to the ledger failed"), kv("error", s->db.failure.text));
 }
 
 static void *run_reading(void *arg) {
@@ -114,15 +125,16 @@ static void *run_reading(void *arg) {
 
 /* --- lanes --- */
 
-static void start_thread(struct pg_lane *l, void *(*run)(void *)) {
-    struct lane_thread *t = &l->threads[l->thread_count++];
+static void start_thread(struct pg_lane *l, const char *name, void *(*run)(void *)) {
+    int number = l->thread_count++;
+    struct lane_thread *t = &l->threads[number];
     t->lane = l;
-    int failed = pthread_create(&t->thread, NULL, run, t);
+    int failed = thread_start(&t->thread, name, number, run, t);
     assert(failed == 0 && "no thread can be started");
 }
 
-struct pg_lane *pg_lane_start(const struct postgres_ledger_options *o, int threads,
-                              struct pg_lane *waiters, _Atomic int64_t *depth) {
+struct pg_lane *pg_lane_start(const char *name, const struct postgres_ledger_options *o,
+                              int threads, struct pg_lane *waiters, _Atomic int64_t *depth) {
     assert(threads <= PG_WAITER_THREADS);
     struct pg_lane *l = mem_new(sizeof *l);
     l->depth = depth;
@@ -132,7 +144,7 @@ struct pg_lane *pg_lane_start(const struct postgres_ledger_options *o, int threa
         l->threads[i].session.waiters = waiters == NULL ? NULL : &waiters->inbox;
         /* Even who only takes turns with others waits for the moment of their commit. */
         l->threads[i].session.wait_briefly = waiters != NULL;
-        start_thread(l, run_writing);
+        start_thread(l, name, run_writing);
     }
     return l;
 }
@@ -143,7 +155,8 @@ struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o) {
     for (int i = 0; i < PG_READER_THREADS; i++) {
         pg_session_init(&l->threads[i].session, o, false, 1);
         l->threads[i].session.settings.read_only = true;
-        start_thread(l, run_reading);
+        l->threads[i].session.settings.writes = false;
+        start_thread(l, "ledger read", run_reading);
     }
     return l;
 }

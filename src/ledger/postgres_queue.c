@@ -35,10 +35,10 @@ static size_t enter_send(struct pg *db, struct ledger_record **records, size_t c
 
 static bool enter_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
                        size_t count, struct pg_tally *t, bool *blocked) {
-    (void)db;
     (void)t;
     (void)blocked;
-    for (size_t i = 0; i < count && pg_next(rows); i++)
+    if (rows->count != (int)count) return pg_unexpected(db);
+    for (size_t i = 0; pg_next(rows); i++)
         records[i]->result = pg_bool(rows, 0) ? ERR_OK : ERR_CONFLICT;
     return true;
 }
@@ -90,11 +90,11 @@ static size_t admit_send(struct pg *db, struct ledger_record **records, size_t c
 
 static bool admit_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
                        size_t count, struct pg_tally *t, bool *blocked) {
-    (void)db;
     (void)count;
     (void)t;
     (void)blocked;
     struct ledger_admit *admit = (struct ledger_admit *)records[0];
+    if (rows->count != (int)admit->count) return pg_unexpected(db);
     admit->record.result = ERR_OK;
     for (size_t i = 0; i < admit->count; i++) admit->kept[i] = pg_next(rows) && pg_bool(rows, 0);
     return true;
@@ -130,7 +130,6 @@ static size_t end_send(struct pg *db, struct ledger_record **records, size_t cou
 
 static bool end_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
                      size_t count, struct pg_tally *t, bool *blocked) {
-    (void)db;
     (void)count;
     struct ledger_end *end = (struct ledger_end *)records[0];
     end->record.result = ERR_OK;
@@ -141,13 +140,13 @@ static bool end_read(struct pg *db, struct pg_rows *rows, struct ledger_record *
         size_t at = (size_t)pg_i64(rows, 1) - 1;
         if (str_eq(did, STR("BLOCKED"))) {
             *blocked = true;
-        } else if (str_eq(did, STR("ENDED"))) {
-            assert(at < end->count);
+        } else if (str_eq(did, STR("ENDED")) && at < end->count) {
             end->ended[at] = true;
-        } else {
-            assert(at < end->cancel_count);
+        } else if (str_eq(did, STR("CANCELLED")) && at < end->cancel_count) {
             end->cancelled[at] = pg_i64(rows, 2) > 0;
             if (end->cancelled[at]) pg_tally_add(t, pg_i64(rows, 2), pg_i64(rows, 3), 0, NULL);
+        } else {
+            return pg_unexpected(db);
         }
     }
     return true;

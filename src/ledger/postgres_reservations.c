@@ -41,7 +41,7 @@ static bool from_row(const struct pg_rows *rows, int at, struct reservation *r) 
     r->created_ms = pg_i64(rows, at + 12);
     r->confirmed_ms = pg_time(rows, at + 13);
     r->ended_ms = pg_time(rows, at + 14);
-    return true;
+    return reservation_times_ok(r);
 }
 
 bool pg_reservation_from_row(struct pg *db, const struct pg_rows *rows, int at,

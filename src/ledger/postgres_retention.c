@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "base/thread.h"
+#include "ledger/entry_totals.h"
 #include "ledger/postgres_parts.h"
 
 #define REMOVED_PER_TURN_MAX 500
@@ -63,9 +65,18 @@ struct sweep {
 
 /* Materialized: looked for once, not for each row that might be removed. */
 #define FREE(key, from) "WITH free AS MATERIALIZED (SELECT " key " FROM " from " SKIP LOCKED)"
+#define FREE_BY(type, table) FREE("id", table " WHERE id = ANY($1::text[]::" type "[]) FOR UPDATE")
 #define REMOVE_BY(type, table)                                                                     \
-    FREE("id", table " WHERE id = ANY($1::text[]::" type "[]) FOR UPDATE")                         \
+    FREE_BY(type, table)                                                                           \
     " DELETE FROM " table " WHERE id IN (SELECT id FROM free)"
+
+#define FREE_ENTRIES                                                                               \
+    FREE("q.event_id, q.seq",                                                                      \
+         "unnest($1::text[]::bigint[], $2::text[]::bigint[]) k(event_id, seq)"                     \
+         " JOIN queue_entries q ON q.event_id = k.event_id AND q.seq = k.seq"                      \
+         " FOR UPDATE OF q")
+#define RETIRE_FREE_ENTRIES                                                                        \
+    ENTRY_TOTALS_RETIRE("(event_id, seq) IN (SELECT event_id, seq FROM free)")
 
 static const struct sweep sweeps[] = {
     {
@@ -95,11 +106,9 @@ static const struct sweep sweeps[] = {
                 " OR " GONE_EVENT " IS NOT NULL, " GONE_EVENT " FROM queue_entries t"
                 " WHERE (t.event_id, t.seq) > ($1::text::bigint, $2::text::bigint)"
                 " ORDER BY t.event_id, t.seq LIMIT $3",
-        .remove = FREE("q.event_id, q.seq",
-                       "unnest($1::text[]::bigint[], $2::text[]::bigint[]) k(event_id, seq)"
-                       " JOIN queue_entries q ON q.event_id = k.event_id AND q.seq = k.seq"
-                       " FOR UPDATE OF q") " DELETE FROM queue_entries q USING free f"
-                                           " WHERE q.event_id = f.event_id AND q.seq = f.seq",
+        .remove = FREE_ENTRIES ", retired AS (" RETIRE_FREE_ENTRIES ")"
+                               " DELETE FROM queue_entries q USING free f"
+                               " WHERE q.event_id = f.event_id AND q.seq = f.seq",
         .age = AGE_ENDED,
     },
     {
@@ -201,7 +210,10 @@ static const struct sweep sweeps[] = {
                 " FROM events t"
                 " WHERE t.deleted_at IS NOT NULL AND t.id > $1::text::bigint"
                 " ORDER BY t.id LIMIT $3",
-        .remove = REMOVE_BY("bigint", "events"),
+        .remove = FREE_BY("bigint", "events") ", retired AS (DELETE FROM retired_entries"
+                                              "  WHERE event_id IN (SELECT id FROM free))"
+                                              " DELETE FROM events"
+                                              " WHERE id IN (SELECT id FROM free)",
         .age = AGE_ENDED,
         .parent = true,
     },
@@ -222,6 +234,7 @@ struct pg_retention {
     int64_t interval_ns;
     int64_t rest_ns; /* after a round that removed nothing */
     pthread_t thread;
+    struct outage *outage;
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stopping; /* under lock */
@@ -259,16 +272,17 @@ static void keep(struct pg_retention *r, int64_t event_key) {
     if (!is_kept(r, event_key)) r->kept[r->kept_count++] = event_key;
 }
 
-static void cursor_set(struct cursor *c, str first, str second) {
-    bool fits = str_copy(first, c->key[0], sizeof c->key[0]) &&
-                str_copy(second, c->key[1], sizeof c->key[1]);
-    assert(fits);
+/* False: the key is longer than any that we write. */
+static bool cursor_set(struct cursor *c, str first, str second) {
+    return str_copy(first, c->key[0], sizeof c->key[0]) &&
+           str_copy(second, c->key[1], sizeof c->key[1]);
 }
 
 static void sweep_begin(struct pg_retention *r, size_t sweep) {
     r->sweep = sweep;
-    if (sweep < SWEEPS)
-        cursor_set(&r->cursor, str_of(sweeps[sweep].first[0]), str_of(sweeps[sweep].first[1]));
+    bool fits = sweep == SWEEPS || cursor_set(&r->cursor, str_of(sweeps[sweep].first[0]),
+                                              str_of(sweeps[sweep].first[1]));
+    assert(fits);
 }
 
 /* What one turn may still do, and what it has done. */
@@ -304,7 +318,7 @@ static bool remove_chosen(struct pg_retention *r, struct chosen *c, struct turn 
 }
 
 /* Looks at the rows in order, as many as the turn may; *ended when that was all of the table. */
-static void look_at(struct pg_retention *r, struct pg_rows *rows, struct turn *turn,
+static bool look_at(struct pg_retention *r, struct pg_rows *rows, struct turn *turn,
                     struct chosen *c, bool *ended) {
     const struct sweep *s = &sweeps[r->sweep];
     while (pg_next(rows)) {
@@ -320,10 +334,10 @@ static void look_at(struct pg_retention *r, struct pg_rows *rows, struct turn *t
             keep(r, gone_event);
         }
         if (turn->examine > 0 && turn->remove > 0) continue;
-        cursor_set(&r->cursor, pg_str(rows, 0), pg_str(rows, 1));
         *ended = false;
-        break;
+        return cursor_set(&r->cursor, pg_str(rows, 0), pg_str(rows, 1)) || pg_unexpected(&r->db);
     }
+    return true;
 }
 
 /* Sweeps on in the current table; *ended when it is through with it. */
@@ -336,7 +350,7 @@ static bool sweep_on(struct pg_retention *r, struct turn *turn, bool *ended) {
                        pg_cell_text(r->cursor.key[1]), pg_cell_i64(turn->examine),
                        pg_cell_i64(before_ms(r, s->age)), pg_cell_i64(r->round_version),
                        pg_cell_i64(clock_wall_ms()));
-    if (ok) look_at(r, &rows, turn, &chosen, ended);
+    if (ok) ok = look_at(r, &rows, turn, &chosen, ended);
     pg_rows_clear(&rows);
     if (ok) ok = remove_chosen(r, &chosen, turn);
     for (int i = 0; i < 2; i++) pg_array_deinit(&chosen.keys[i]);
@@ -422,7 +436,7 @@ static bool work(struct pg_retention *r) {
         r->failing = false;
         return true;
     }
-    if (!r->failing && !is_stopping(r))
+    if (!is_stopping(r) && !pg_note_outage(r->outage, &r->db, r->url) && !r->failing)
         log_warn(msg("retention will try again"), kv("error", r->db.failure.text));
     r->failing = true;
     pg_rollback(&r->db);
@@ -462,6 +476,7 @@ struct pg_retention *pg_retention_start(const struct postgres_ledger_options *o)
                                        .wait_ms = ANSWER_WAIT_MS,
                                        .lock_timeout_ms = ANSWER_WAIT_MS / 2,
                                        .statement_timeout_ms = ANSWER_WAIT_MS};
+    r->outage = o->outage;
     r->audit_days = o->retain_audit_days;
     r->ended_days = o->retain_ended_days;
     r->interval_ns = o->retention_interval_ms * 1000000;
@@ -473,7 +488,7 @@ struct pg_retention *pg_retention_start(const struct postgres_ledger_options *o)
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
     pthread_cond_init(&r->wake, &steady);
     pthread_condattr_destroy(&steady);
-    if (pthread_create(&r->thread, NULL, run_retention, r) == 0) return r;
+    if (thread_start(&r->thread, "retention", THREAD_ALONE, run_retention, r) == 0) return r;
     log_error(msg("cannot start retention's thread"));
     release(r);
     return NULL;

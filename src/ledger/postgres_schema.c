@@ -9,6 +9,7 @@
 /* src/ledger/postgres_schema_….sql: tables, functions. */
 extern const char postgres_schema_1_sql[];
 extern const char postgres_schema_2_sql[];
+extern const char postgres_schema_3_sql[];
 
 static const struct {
     int64_t number;
@@ -16,6 +17,7 @@ static const struct {
 } migrations[] = {
     {1, postgres_schema_1_sql},
     {2, postgres_schema_2_sql},
+    {3, postgres_schema_3_sql},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

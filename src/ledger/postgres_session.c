@@ -9,7 +9,6 @@
  *     another connection soon; else all fail.
  *   - It broke at the commit: over another connection the server is asked what became of it.
  */
-#include <assert.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -25,6 +24,10 @@
 #define STEP_MS 20
 /* A connection that was lost unnoticed is replaced within this, or what needs it fails. */
 #define RENEW_MS 300
+/* After so long a connection is idle, and its first answer must come within a part of the deadline.
+ */
+#define IDLE_NS INT64_C(1000000000)
+#define IDLE_DEADLINE_PART 4
 #define TRIES_MAX 8
 
 void pg_session_init(struct pg_session *s, const struct postgres_ledger_options *o, bool wait,
@@ -34,11 +37,14 @@ void pg_session_init(struct pg_session *s, const struct postgres_ledger_options 
     int64_t wait_ms = wait ? lock_ms + o->deadline_ms : o->deadline_ms;
     *s = (struct pg_session){
         .settings = {.url = o->url,
+                     .writes = true,
                      .wait_ms = wait_ms,
                      .lock_timeout_ms = wait ? lock_ms : LOCK_TIMEOUT_MS,
                      .statement_timeout_ms = wait_ms},
         .id = uuid_new(clock_wall_ms()),
+        .outage = o->outage,
         .deadline_ms = o->deadline_ms,
+        .queue_wait_ms = o->queue_wait_ms,
         .wait = wait,
         .pessimistic_wait_ms = o->pessimistic_wait_ms,
         .blocked = mem_new((size_t)batch_max * sizeof *s->blocked),
@@ -115,6 +121,11 @@ bool pg_session_ready(struct pg_session *s) {
     return is_up;
 }
 
+int64_t pg_session_first_ms(const struct pg_session *s, int tries) {
+    bool is_idle = tries == 0 && clock_steady_ns() - s->answered_ns > IDLE_NS;
+    return is_idle ? s->deadline_ms / IDLE_DEADLINE_PART : s->deadline_ms;
+}
+
 /* --- one transaction, to its end --- */
 
 /* Whether the server says that it has ended. After a crash it may not know the number yet: then it
@@ -143,7 +154,7 @@ static enum pg_end resolve(struct pg_session *s, struct pg_batch *b) {
     int64_t until_ns = clock_steady_ns() + s->deadline_ms * 1000000;
     bool known = false;
     bool written = false;
-    log_warn(msg("the connection broke at a commit"), kv("error", s->db.failure.text));
+    struct pg_failure broken = s->db.failure;
     while (!known && clock_steady_ns() < until_ns) {
         if (s->idle != NULL) s->idle(s->to);
         if (!pg_session_up(s, STEP_MS)) continue;
@@ -153,9 +164,12 @@ static enum pg_end resolve(struct pg_session *s, struct pg_batch *b) {
         else
             sleep_ms(STEP_MS);
     }
-    log_info(msg("asked what became of it"), kv("answer", !known    ? "none in time"
-                                                          : written ? "committed"
-                                                                    : "not committed"));
+    /* Not a warning: base/outage.h reports the lost connection, once for all of them. */
+    log_info(msg("looked up the outcome of a COMMIT whose connection was lost"),
+             kv("outcome", !known    ? "unknown"
+                           : written ? "committed"
+                                     : "not committed"),
+             kv("error", broken.text));
     if (known && written) return PG_COMMITTED;
     undo_all(b);
     return known ? PG_LOST : PG_UNKNOWN;
@@ -167,9 +181,11 @@ static enum pg_end transact(struct pg_session *s, struct pg_batch *b) {
     b->wait = s->wait || s->wait_briefly;
     for (int tries = 0; end == PG_LOST && tries < 2; tries++) {
         if (!pg_session_ready(s)) return PG_LOST;
+        b->begin_ms = pg_session_first_ms(s, tries);
         b->number = ++s->number;
         s->db.until_ns = clock_steady_ns() + s->settings.wait_ms * 1000000;
         end = pg_transact(&s->db, b);
+        if (end != PG_LOST) s->answered_ns = clock_steady_ns();
         if (end != PG_COMMITTED) count(COUNT_LEDGER_BATCH_FAILURES, 1);
         if (end == PG_UNKNOWN) return resolve(s, b);
     }
@@ -200,7 +216,7 @@ static void fail_all(struct pg_session *s, struct pg_batch *b, enum err result) 
     const struct pg_failure *f = &s->db.failure;
     bool failed_before = s->failing;
     s->failing = !pg_alive(&s->db) || concerns_all(f);
-    if (s->failing && !failed_before)
+    if (!pg_note_outage(s->outage, &s->db, s->settings.url) && s->failing && !failed_before)
         log_error(msg("records can't be written"), kv("error", f->text), kv("state", f->state));
     for (size_t i = 0; i < b->count; i++) b->records[i]->result = result;
 }
@@ -225,8 +241,9 @@ static bool try_again(struct pg_session *s, struct pg_batch *b, int tries) {
 static int64_t lock_left_ms(const struct pg_session *s, const struct ledger_record *r) {
     bool pessimistic = r->kind == LEDGER_HOLD &&
                        ((const struct ledger_hold *)r)->wanted->strategy == STRATEGY_PESSIMISTIC;
-    int64_t limit_ms = pessimistic ? s->pessimistic_wait_ms : s->deadline_ms;
-    return limit_ms - (clock_steady_ns() - r->since_ns) / 1000000;
+    int64_t limit_ms = pessimistic ? s->pessimistic_wait_ms : s->queue_wait_ms;
+    int64_t left_ms = limit_ms - (clock_steady_ns() - r->since_ns) / 1000000;
+    return left_ms < s->settings.lock_timeout_ms ? left_ms : s->settings.lock_timeout_ms;
 }
 
 static void write_single(struct pg_session *s, struct ledger_record **record, bool *blocked) {
@@ -331,16 +348,23 @@ static void write_some(struct pg_session *s, struct ledger_record **records, boo
     }
 }
 
+/* A function of the database was told to wait for locks, and says that it did not. */
+static void refuse_blocked(struct ledger_record *r) {
+    log_error(msg("a record failed"), kv_i64("kind", r->kind),
+              kv("error", "the database did not wait for a lock"));
+    r->result = ERR_LEDGER_FAILED;
+}
+
 size_t pg_session_write(struct pg_session *s, struct ledger_record **records, size_t count_of) {
     size_t done = 0;
     write_some(s, records, s->blocked, count_of);
     for (size_t i = 0; i < count_of; i++) {
-        if (s->blocked[i]) {
-            assert(s->waiters != NULL);
+        if (s->blocked[i] && s->waiters != NULL) {
             inbox_pass(s->waiters, records[i]);
-        } else {
-            records[done++] = records[i];
+            continue;
         }
+        if (s->blocked[i]) refuse_blocked(records[i]);
+        records[done++] = records[i];
     }
     return done;
 }

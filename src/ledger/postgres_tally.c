@@ -109,6 +109,7 @@ static bool write_counts(struct pg *db, struct counts *c) {
     pg_array_deinit(&highest);
     pg_array_deinit(&by_ledger);
     pg_array_deinit(&by_hot);
+    if (ok && rows.count != (int)c->count) ok = pg_unexpected(db);
     for (size_t i = 0; ok && i < c->count && pg_next(&rows); i++) {
         c->all[i].capacity = pg_i64(&rows, 0);
         c->all[i].taken = pg_i64(&rows, 1);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "ledger/postgres_parts.h"
 
 /* How often an idle writer looks whether it could write. */
@@ -19,14 +20,20 @@
 #define BATCH_MIN 16
 #define BATCH_SHARE 8
 
-/* One line when writing begins to fail, and one when it works again. */
+/* One line when writing begins to fail, and one when it works again. That there is no connection is
+ * told otherwise. */
 static void note_writable(struct pg_writer *w, bool writable) {
+    struct pg_session *s = &w->session;
+    atomic_store(&w->read_only, !writable && pg_failed_with(&s->db, PG_READ_ONLY));
     bool before = atomic_exchange(&w->writable, writable);
-    if (before && !writable)
+    bool is_outage =
+        writable ? outage_back(s->outage) : pg_note_outage(s->outage, &s->db, s->settings.url);
+    if (before && !writable && !is_outage)
         log_error(msg("the ledger can't write: records are refused until it can"),
-                  kv("error", w->session.db.failure.text));
-    else if (!before && writable)
+                  kv("error", s->db.failure.text));
+    else if (writable && w->is_told)
         log_info(msg("the ledger writes again"));
+    w->is_told = !writable && (w->is_told || !is_outage);
 }
 
 /* Answers what waits. Whether the inbox is closed and empty. */
@@ -81,8 +88,9 @@ static int64_t write_batch(struct pg_writer *w, size_t taken) {
 
 /* Nobody may send records to a server that says it can't write: so it finds out by itself. */
 static void look(struct pg_writer *w) {
-    if (!pg_look(&w->session.db) || !w->session.failing) return;
-    if (pg_session_probe(&w->session)) note_writable(w, true);
+    if (!pg_look(&w->session.db) || !pg_look_writable(&w->session.db)) return;
+    if (!w->session.failing) outage_back(w->session.outage); /* others may have lost theirs */
+    if (w->session.failing && pg_session_probe(&w->session)) note_writable(w, true);
 }
 
 static void *run_writer(void *arg) {
@@ -122,7 +130,7 @@ void pg_writer_start(struct pg_writer *w, const struct postgres_ledger_options *
     w->batch = mem_new(w->batch_max * sizeof *w->batch);
     inbox_init(&w->inbox, o->queue_max);
     atomic_store(&w->writable, true);
-    int failed = pthread_create(&w->thread, NULL, run_writer, w);
+    int failed = thread_start(&w->thread, "ledger", THREAD_ALONE, run_writer, w);
     assert(failed == 0 && "no thread can be started");
 }
 

@@ -1,5 +1,6 @@
 #include "ledger/record.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "run/mailbox.h"
 
@@ -42,6 +43,16 @@ static void cancel_undo(struct ledger_cancel *cancel) {
 enum sale_kind sale_kind_of(str kind) {
     if (str_eq(kind, STR("HELD"))) return SALE_TAKEN;
     return str_eq(kind, STR("SOLD_OUT")) ? SALE_SOLD_OUT : SALE_GIVEN_BACK;
+}
+
+bool ledger_entry_ok(const struct ledger_entry *e) {
+    return (e->status == ENTRY_WAITING || e->status == ENTRY_ACTIVE) && e->seq > 0 &&
+           e->seq <= ENTRY_SEQ_MAX && e->lane < LANES && e->user.len > 0 &&
+           e->user.len <= USER_ID_BYTES_MAX;
+}
+
+bool sale_ok(const struct sale *s) {
+    return clock_writable(s->at_ms) && clock_writable(s->taken_ms) && s->seats >= 0;
 }
 
 void record_undo(struct ledger_record *r) {

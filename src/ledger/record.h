@@ -12,6 +12,10 @@
 /* By the kind of a fact. */
 enum sale_kind sale_kind_of(str kind);
 
+/* Whether rows that were read hold what a live entry and a sale may have. */
+bool ledger_entry_ok(const struct ledger_entry *e);
+bool sale_ok(const struct sale *s);
+
 /* The record's transaction is gone: so is what it was to say. */
 void record_undo(struct ledger_record *r);
 /* Forgets an answer that was read. `i` may be NULL. */

@@ -1,5 +1,3 @@
-#include <assert.h>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -47,7 +45,8 @@ static bool event_from_row(sqlite3_stmt *rows, struct event *e) {
     e->created_at_ms = sqlite3_column_int64(rows, 19);
     e->updated_at_ms = sqlite3_column_int64(rows, 20);
     e->opened_at_ms = column_time(rows, 21);
-    return e->version > 0 && event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
+    return e->version > 0 && e->max_per_user >= 0 && e->max_per_user <= PER_USER_MAX &&
+           event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
            event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
            clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
            clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
@@ -67,7 +66,7 @@ static bool section_from_row(sqlite3_stmt *rows, struct section *s) {
     s->status = (enum section_status)status;
     s->held = sqlite3_column_int64(rows, 7);
     s->confirmed = sqlite3_column_int64(rows, 8);
-    return s->held >= 0 && s->confirmed >= 0 && s->held + s->confirmed <= s->capacity;
+    return section_ok(s);
 }
 
 static int sections_read(struct db *db, struct event *e) {
@@ -324,7 +323,7 @@ static int put_write(struct db *db, struct ledger_event_put *put, const struct e
     if (rc == SQLITE_OK) rc = event_write(db, wanted, &key, version, opened_ms, put->now_ms);
     if (rc == SQLITE_OK) rc = sections_write(db, wanted, old, key, version);
     if (rc == SQLITE_OK) rc = event_read(db, key, &put->stored);
-    assert(rc != SQLITE_OK || put->stored != NULL);
+    if (rc == SQLITE_OK && put->stored == NULL) rc = SQLITE_CORRUPT;
     if (rc == SQLITE_OK && event_sells_out(old, put->stored))
         rc = sold_out_add(db, key, put->now_ms);
     return rc;

@@ -101,6 +101,7 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
                            .at_ms = sqlite3_column_int64(rows, 4),
                            .taken_ms = sqlite3_column_int64(rows, 5)};
         read->mark = s->mark;
+        if (!sale_ok(s)) rc = SQLITE_CORRUPT;
     }
     if (rows != NULL) sqlite3_reset(rows);
     return rc;
@@ -125,12 +126,16 @@ int sales_load(struct db *db, const struct ledger_reader *reader) {
                       cell_i64(mark.id));
     while (db_next(rows, &rc)) {
         int64_t at_ms = sqlite3_column_int64(rows, 4);
-        reader->on_sale(reader->to, &(struct sale){.mark = {.id = sqlite3_column_int64(rows, 0)},
-                                                   .kind = sale_kind_of(column_str(rows, 1)),
-                                                   .event_key = sqlite3_column_int64(rows, 2),
-                                                   .seats = sqlite3_column_int64(rows, 3),
-                                                   .at_ms = at_ms,
-                                                   .taken_ms = at_ms});
+        struct sale s = {.mark = {.id = sqlite3_column_int64(rows, 0)},
+                         .kind = sale_kind_of(column_str(rows, 1)),
+                         .event_key = sqlite3_column_int64(rows, 2),
+                         .seats = sqlite3_column_int64(rows, 3),
+                         .at_ms = at_ms,
+                         .taken_ms = at_ms};
+        if (sale_ok(&s))
+            reader->on_sale(reader->to, &s);
+        else
+            rc = SQLITE_CORRUPT;
     }
     if (rows != NULL) sqlite3_reset(rows);
     if (rc == SQLITE_OK) reader->on_mark(reader->to, &mark);

@@ -65,6 +65,7 @@ int entry_get(struct db *db, struct ledger_entry_get *get);
 int waiting_read(struct db *db, struct ledger_waiting_read *read);
 /* Of events that are not deleted: their highest numbers, and every live entry. */
 int queues_read(struct db *db, const struct ledger_reader *reader);
+int totals_read(struct db *db, const struct ledger_reader *reader);
 int entries_read(struct db *db, const struct ledger_reader *reader);
 
 /* --- sqlite_hold.c: likewise --- */

@@ -1,6 +1,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "ledger/entry_totals.h"
 #include "ledger/sqlite_parts.h"
 
 /* Only who was admitted completes. */
@@ -154,6 +155,22 @@ int queues_read(struct db *db, const struct ledger_reader *reader) {
     return rc;
 }
 
+int totals_read(struct db *db, const struct ledger_reader *reader) {
+    sqlite3_stmt *rows = NULL;
+    int rc = db_query_cells(db, &rows, ENTRY_TOTALS_READ, NULL, 0);
+    while (db_next(rows, &rc))
+        reader->on_totals(
+            reader->to, sqlite3_column_int64(rows, 0),
+            &(struct queue_counts){.entered = (uint64_t)sqlite3_column_int64(rows, 1),
+                                   .admitted = (uint64_t)sqlite3_column_int64(rows, 2),
+                                   .completed = (uint64_t)sqlite3_column_int64(rows, 3),
+                                   .left = (uint64_t)sqlite3_column_int64(rows, 4),
+                                   .expired = (uint64_t)sqlite3_column_int64(rows, 5),
+                                   .waited_ms = (uint64_t)sqlite3_column_int64(rows, 6),
+                                   .waited_ms_max = (uint64_t)sqlite3_column_int64(rows, 7)});
+    return rc;
+}
+
 int entries_read(struct db *db, const struct ledger_reader *reader) {
     sqlite3_stmt *rows = NULL;
     int rc = db_query_cells(db, &rows,
@@ -171,11 +188,11 @@ int entries_read(struct db *db, const struct ledger_reader *reader) {
                                  .joined_ms = sqlite3_column_int64(rows, 5),
                                  .expires_ms = sqlite3_column_int64(rows, 6)};
         int status = word_index(entry_status_words, column_str(rows, 4));
-        if (status < 0 || e.lane >= LANES || e.user.len == 0) {
+        e.status = status < 0 ? ENTRY_NONE : (enum entry_status)status;
+        if (!ledger_entry_ok(&e)) {
             sqlite3_reset(rows);
             return SQLITE_CORRUPT;
         }
-        e.status = (enum entry_status)status;
         reader->on_entry(reader->to, &e);
     }
     return rc;

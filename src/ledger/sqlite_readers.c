@@ -1,6 +1,7 @@
 #include <assert.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "ledger/sqlite_parts.h"
 #include "run/mailbox.h"
 
@@ -79,7 +80,8 @@ enum err readers_start(struct readers *rs, const struct sqlite_ledger_options *o
         struct reader *reader = &rs->each[i];
         reader->inbox = &rs->inbox;
         bool open = db_open(&reader->db, o->path, DB_READ, why) == SQLITE_OK;
-        if (open && pthread_create(&reader->thread, NULL, run_reader, reader) == 0) continue;
+        if (open && thread_start(&reader->thread, "ledger read", i, run_reader, reader) == 0)
+            continue;
         if (open) {
             buf_addf(why, "cannot start a reader's thread for %s", o->path);
             db_close(&reader->db);

@@ -55,7 +55,7 @@ static bool from_row(sqlite3_stmt *rows, struct reservation *r) {
     r->created_ms = sqlite3_column_int64(rows, 12);
     r->confirmed_ms = column_time(rows, 13);
     r->ended_ms = column_time(rows, 14);
-    return true;
+    return reservation_times_ok(r);
 }
 
 static int spoilt(void) {

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "ledger/entry_totals.h"
 #include "ledger/sqlite_parts.h"
 
 #define REMOVED_PER_TURN_MAX 500
@@ -32,10 +33,11 @@ enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
 /* `scan` gives the rows behind the key (?1, ?2) in the order of the key, at most ?3 of them: two
  * columns of key (the second may be NULL), whether the row may go, and its event if that or the
  * section is removed (else NULL). ?4 is the time before which what has ended may go, ?5 the
- * round's version, ?6 the time. `remove` and `also` take the key. */
+ * round's version, ?6 the time. `remove`, `also` and `tally` take the key. */
 struct sweep {
     const char *scan;
-    const char *also; /* first, or NULL */
+    const char *tally; /* before that, or NULL: counts the row that is removed */
+    const char *also;  /* first, or NULL */
     const char *remove;
     enum age age;
     bool in_order; /* of time: the first row that stays ends the sweep */
@@ -70,6 +72,7 @@ static const struct sweep sweeps[] = {
                 " OR " GONE_EVENT " NOT NULL, " GONE_EVENT " FROM queue_entries t"
                 " WHERE (t.event_id, t.seq) > (?1, ?2)"
                 " ORDER BY t.event_id, t.seq LIMIT ?3",
+        .tally = ENTRY_TOTALS_RETIRE("event_id = ?1 AND seq = ?2"),
         .remove = "DELETE FROM queue_entries WHERE event_id = ?1 AND seq = ?2",
         .age = AGE_ENDED,
     },
@@ -219,7 +222,7 @@ struct turn {
     uint64_t removed;
 };
 
-static int remove_by(struct db *db, const char *sql, sqlite3_stmt *key, struct turn *turn) {
+static int run_by_key(struct db *db, const char *sql, sqlite3_stmt *key, struct turn *turn) {
     sqlite3_stmt *rows = NULL;
     int rc = db_statement(db, sql, &rows);
     for (int i = 0; rc == SQLITE_OK && i < 2; i++)
@@ -231,10 +234,12 @@ static int remove_by(struct db *db, const char *sql, sqlite3_stmt *key, struct t
 }
 
 static int remove_row(struct db *db, const struct sweep *s, sqlite3_stmt *key, struct turn *turn) {
+    struct turn uncounted = {0};
     turn->remove--;
     int rc = SQLITE_OK;
-    if (s->also != NULL) rc = remove_by(db, s->also, key, turn);
-    if (rc == SQLITE_OK) rc = remove_by(db, s->remove, key, turn);
+    if (s->tally != NULL) rc = run_by_key(db, s->tally, key, &uncounted);
+    if (rc == SQLITE_OK && s->also != NULL) rc = run_by_key(db, s->also, key, turn);
+    if (rc == SQLITE_OK) rc = run_by_key(db, s->remove, key, turn);
     return rc;
 }
 

@@ -204,11 +204,27 @@ static const char *const first_tables[] = {
     NULL,
 };
 
+/* What has become of the entries that retention has removed: see entry_totals.h. */
+static const char *const retired_entries[] = {
+    "CREATE TABLE retired_entries("
+    " event_id INTEGER PRIMARY KEY REFERENCES events(id) ON DELETE CASCADE,"
+    " entered INTEGER NOT NULL,"
+    " admitted INTEGER NOT NULL,"
+    " completed INTEGER NOT NULL,"
+    " gone INTEGER NOT NULL,"
+    " expired INTEGER NOT NULL,"
+    " waited_ms INTEGER NOT NULL,"
+    " waited_ms_max INTEGER NOT NULL"
+    ") STRICT",
+    NULL,
+};
+
 static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
 } migrations[] = {
     {1, first_tables},
+    {2, retired_entries},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "ledger/sqlite_parts.h"
 
 #define FRAME_HEADER_BYTES 24
@@ -128,7 +129,7 @@ enum err wal_start(struct wal *wal, const char *path, struct db *writer_db, int6
     pthread_mutex_init(&wal->checkpoint, NULL);
     pthread_cond_init(&wal->wake, NULL);
     sqlite3_wal_hook(writer_db->handle, on_commit, wal);
-    if (pthread_create(&wal->thread, NULL, run_side, wal) == 0) return ERR_OK;
+    if (thread_start(&wal->thread, "checkpointer", THREAD_ALONE, run_side, wal) == 0) return ERR_OK;
     buf_addf(why, "cannot start the checkpoint thread for %s", path);
     db_close(&wal->db);
     return ERR_LEDGER_FAILED;

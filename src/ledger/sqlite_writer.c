@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "ledger/sqlite_parts.h"
 #include "run/mailbox.h"
 
@@ -279,7 +280,7 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
     w->batch_max = (size_t)o->batch_max;
     w->batch = mem_new(w->batch_max * sizeof *w->batch);
     atomic_store(&w->writable, true);
-    if (pthread_create(&w->thread, NULL, run_writer, w) == 0) return ERR_OK;
+    if (thread_start(&w->thread, "ledger", THREAD_ALONE, run_writer, w) == 0) return ERR_OK;
     buf_addf(why, "cannot start the writer's thread for %s", o->path);
     release(w);
     return ERR_LEDGER_FAILED;

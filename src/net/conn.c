@@ -7,15 +7,22 @@
 
 /* What a client may send ahead while its request is being answered. */
 #define AHEAD_BYTES_MAX READ_BYTES
+/* An answer that the socket does not take is kept in pieces, so that a slow reader's memory shrinks
+ * as it reads, and its time-out starts again with each. */
+#define PIECE_BYTES_MAX 65536
 /* How many requests one connection may have answered before others have their turn. */
 #define TURN_REQUESTS_MAX 32
 
 static void take_turn(struct conn *c, char *bytes, size_t len);
 
-/* The part of an answer or of a stream that the socket did not take. */
+/* A piece of an answer or of a stream that the socket did not take. */
 struct unsent {
     uv_write_t request;
     struct conn *conn;
+    struct unsent *next;
+    size_t len;
+    bool of_stream;  /* not in net->unsent_bytes */
+    bool is_writing; /* libuv has it */
     char bytes[];
 };
 
@@ -53,13 +60,34 @@ static void on_closed(uv_handle_t *handle) {
     net_worker_maybe_drained(nw);
 }
 
+/* Takes the first piece out of the list, and out of the sums. */
+static struct unsent *take_unsent(struct conn *c) {
+    struct unsent *u = c->unsent;
+    size_t counted = u->of_stream ? 0 : u->len;
+    assert(c->unsent_bytes >= u->len && c->net->unsent_bytes >= counted);
+    c->unsent = u->next;
+    c->unsent_bytes -= u->len;
+    c->net->unsent_bytes -= counted;
+    return u;
+}
+
+/* Frees the pieces at once, but for one that libuv has: on_unsent_written will be called for it. */
+static void drop_unsent(struct conn *c) {
+    while (c->unsent != NULL) {
+        struct unsent *u = take_unsent(c);
+        if (!u->is_writing) mem_free(u);
+    }
+}
+
 void conn_close(struct conn *c) {
     if (c->closing) return;
     c->closing = true;
     list_remove(&c->link);
+    drop_unsent(c);
     struct exchange *x = c->exchange;
     c->exchange = NULL;
     if (x != NULL) {
+        if (c->answering) exchange_outlives_request(x);
         x->conn = NULL;
         if (!c->answering) exchange_free(x);
     }
@@ -93,7 +121,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf);
 
 /* What it has sent must wait: for an answer, for the socket, or for its turn. */
 static bool is_busy(const struct conn *c) {
-    return c->answering || c->unsent > 0 || c->wait == WAIT_TURN;
+    return c->answering || c->unsent != NULL || c->wait == WAIT_TURN;
 }
 
 /* Reads on, unless the client is too far ahead of its answers. */
@@ -105,6 +133,10 @@ static void read_or_not(struct conn *c) {
         uv_read_stop((uv_stream_t *)&c->tcp);
     else if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
         conn_close(c);
+}
+
+static enum wait wait_for_socket(const struct conn *c) {
+    return c->stream != NULL ? WAIT_STREAM_WRITE : WAIT_WRITE;
 }
 
 /* Where the connection stands when its turn is over: decides what it waits for next. `more`: whole
@@ -119,8 +151,8 @@ static void settle(struct conn *c, bool more) {
             return;
         }
     }
-    if (c->unsent > 0) {
-        if (c->wait != WAIT_WRITE) conn_wait_for(c, WAIT_WRITE);
+    if (c->unsent != NULL) {
+        if (c->wait != wait_for_socket(c)) conn_wait_for(c, wait_for_socket(c));
     } else if (c->answering) {
         conn_wait_for(c, WAIT_ANSWER);
     } else if (c->stream != NULL) {
@@ -141,20 +173,67 @@ static void settle(struct conn *c, bool more) {
     if (!c->closing) read_or_not(c);
 }
 
+static void write_unsent(struct conn *c);
+
 static void on_unsent_written(uv_write_t *request, int failed) {
     struct unsent *u = CONTAINER_OF(request, struct unsent, request);
     struct conn *c = u->conn;
+    if (!c->closing) take_unsent(c);
     mem_free(u);
-    assert(c->unsent > 0);
-    c->unsent--;
     if (c->closing) return;
     if (failed != 0) {
         conn_close(c);
         return;
     }
-    /* It takes what it gets: the time for the next part starts anew. */
-    conn_wait_for(c, WAIT_WRITE);
-    if (c->unsent == 0) take_turn(c, NULL, 0);
+    /* It takes what it gets: the time-out of the next piece starts. */
+    conn_wait_for(c, wait_for_socket(c));
+    if (c->unsent != NULL)
+        write_unsent(c);
+    else
+        take_turn(c, NULL, 0);
+}
+
+/* Gives the first piece to libuv. */
+static void write_unsent(struct conn *c) {
+    struct unsent *u = c->unsent;
+    uv_buf_t bytes = uv_buf_init(u->bytes, (unsigned)u->len);
+    int failed = uv_write(&u->request, (uv_stream_t *)&c->tcp, &bytes, 1, on_unsent_written);
+    u->is_writing = failed == 0;
+    if (failed != 0) conn_close(c);
+}
+
+static void keep_unsent(struct conn *c, str piece) {
+    assert(piece.len > 0 && piece.len <= PIECE_BYTES_MAX);
+    struct unsent *u = mem_grow(NULL, sizeof *u + piece.len);
+    *u = (struct unsent){.conn = c, .len = piece.len, .of_stream = c->stream != NULL};
+    memcpy(u->bytes, piece.at, piece.len);
+    if (c->unsent == NULL)
+        c->unsent = u;
+    else
+        c->last_unsent->next = u;
+    c->last_unsent = u;
+    c->unsent_bytes += u->len;
+    if (!u->of_stream) c->net->unsent_bytes += u->len;
+}
+
+/* The one that has read nothing for the longest time, other than `newest`; NULL: there is none. */
+static struct conn *slowest_reader(struct net_worker *nw, const struct conn *newest) {
+    const struct list *unread = &nw->waits[WAIT_WRITE];
+    for (struct list *at = unread->next; at != unread; at = at->next) {
+        struct conn *c = CONTAINER_OF(at, struct conn, link);
+        if (c != newest && c->unsent != NULL) return c;
+    }
+    return NULL;
+}
+
+/* Clients that read nothing must not take all memory: the slowest are closed for the newest. */
+static void bound_unsent(struct conn *newest) {
+    struct net_worker *nw = newest->net;
+    struct conn *slowest;
+    while (nw->unsent_bytes > UNSENT_BYTES_MAX && (slowest = slowest_reader(nw, newest)) != NULL) {
+        count(COUNT_CONNECTIONS_DROPPED, 1);
+        conn_close(slowest);
+    }
 }
 
 /* Sends the bytes; what the socket does not take is copied and sent when it does. */
@@ -162,26 +241,21 @@ static void send_bytes(struct conn *c, str bytes) {
     if (bytes.len == 0 || c->closing) return;
     uv_stream_t *stream = (uv_stream_t *)&c->tcp;
     uv_buf_t all = uv_buf_init((char *)bytes.at, (unsigned)bytes.len);
-    /* Behind what is unsent there is nothing to try: libuv keeps the order. */
-    int sent = c->unsent > 0 ? UV_EAGAIN : uv_try_write(stream, &all, 1);
+    bool is_first = c->unsent == NULL;
+    int sent = is_first ? uv_try_write(stream, &all, 1) : UV_EAGAIN;
     if (sent < 0 && sent != UV_EAGAIN) {
         conn_close(c);
         return;
     }
-    size_t done = sent < 0 ? 0 : (size_t)sent;
-    if (done == bytes.len) return;
-    struct unsent *u = mem_grow(NULL, sizeof *u + bytes.len - done);
-    u->conn = c;
-    memcpy(u->bytes, bytes.at + done, bytes.len - done);
-    uv_buf_t rest = uv_buf_init(u->bytes, (unsigned)(bytes.len - done));
-    if (uv_write(&u->request, stream, &rest, 1, on_unsent_written) != 0) {
-        mem_free(u);
-        conn_close(c);
-        return;
+    str rest = str_skip(bytes, sent < 0 ? 0 : (size_t)sent);
+    if (rest.len == 0) return;
+    while (rest.len > 0) {
+        str piece = {rest.at, rest.len < PIECE_BYTES_MAX ? rest.len : PIECE_BYTES_MAX};
+        keep_unsent(c, piece);
+        rest = str_skip(rest, piece.len);
     }
-    c->unsent++;
-    /* Of a turn, and of the handler that was at work when it ended; only a stream has more. */
-    assert(c->unsent <= 2 || c->stream != NULL);
+    if (is_first) write_unsent(c);
+    if (!c->closing) bound_unsent(c);
 }
 
 /* Hands the request to its handler, or answers what was refused before it got there. */
@@ -201,8 +275,10 @@ static void dispatch(struct conn *c, struct exchange *x, enum http1_step step, c
     if (!x->request.keep_alive) c->last = true;
     c->site->on_request(c->site, x);
     /* If it was answered, x is gone. If not, its views into the input are stale from here on. */
-    if (!c->closing && c->answering)
-        x->request = (struct http_request){.method = x->request.method};
+    if (!c->closing && c->answering) {
+        exchange_outlives_request(x);
+        if (!x->is_put_off) x->request = (struct http_request){.method = x->request.method};
+    }
 }
 
 /* Works through whole requests in the bytes; returns how many bytes are done with. *more: it
@@ -236,7 +312,7 @@ static size_t work_through(struct conn *c, char *bytes, size_t len, bool *more) 
  * another, so turns can nest; each gathers its answers by itself. */
 static void take_turn(struct conn *c, char *bytes, size_t len) {
     struct net_worker *nw = c->net;
-    assert(c->out == NULL && !c->closing && c->unsent == 0);
+    assert(c->out == NULL && !c->closing && c->unsent == NULL);
     struct buf nested = {0};
     bool outermost = !nw->in_turn;
     struct buf *out = outermost ? &nw->out : &nested;
@@ -279,7 +355,7 @@ void conn_answered(struct conn *c) {
     send_bytes(c, buf_str(&c->net->aside));
     if (c->net->aside.cap > KEPT_BYTES_MAX) buf_deinit(&c->net->aside);
     if (c->closing) return;
-    if (c->unsent > 0)
+    if (c->unsent != NULL)
         settle(c, false);
     else
         take_turn(c, NULL, 0);
@@ -344,7 +420,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
 
 void conn_start(struct conn *c, enum err refusal) {
     uv_tcp_nodelay(&c->tcp, 1);
-    conn_wait_for(c, WAIT_HEADERS);
+    conn_wait_for(c, WAIT_FIRST_BYTE);
     if (refusal != ERR_OK) {
         c->exchange = exchange_take(c);
         c->exchange->parser.error = refusal;
@@ -356,10 +432,9 @@ void conn_start(struct conn *c, enum err refusal) {
 
 void conn_on_deadline(struct conn *c) {
     static const enum counter counters[WAITS] = {
-        [WAIT_HEADERS] = COUNT_TIMEOUT_HEADERS,
-        [WAIT_BODY] = COUNT_TIMEOUT_BODY,
-        [WAIT_IDLE] = COUNT_TIMEOUT_IDLE,
-        [WAIT_WRITE] = COUNT_TIMEOUT_WRITE,
+        [WAIT_FIRST_BYTE] = COUNT_TIMEOUT_IDLE, [WAIT_HEADERS] = COUNT_TIMEOUT_HEADERS,
+        [WAIT_BODY] = COUNT_TIMEOUT_BODY,       [WAIT_IDLE] = COUNT_TIMEOUT_IDLE,
+        [WAIT_WRITE] = COUNT_TIMEOUT_WRITE,     [WAIT_STREAM_WRITE] = COUNT_TIMEOUT_WRITE,
     };
     if (c->wait == WAIT_STREAM) {
         stream_beat(c);

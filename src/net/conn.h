@@ -13,14 +13,16 @@
 
 /* What a connection waits for. Each has its own time-out, so its list is in order of deadlines. */
 enum wait {
+    WAIT_FIRST_BYTE, /* of a new connection: clients open some in advance */
     WAIT_HEADERS,
     WAIT_BODY,
     WAIT_IDLE,
-    WAIT_ANSWER, /* a handler is at work: no deadline of ours */
-    WAIT_TURN,   /* more requests have arrived than one turn takes; others come first */
-    WAIT_WRITE,
-    WAIT_STREAM, /* an endless answer that has nothing to say until its next heartbeat */
-    WAIT_LINGER, /* answered and shut down; what the client still sends is thrown away */
+    WAIT_ANSWER,       /* a handler is at work: no deadline of ours */
+    WAIT_TURN,         /* more requests have arrived than one turn takes; others come first */
+    WAIT_WRITE,        /* the socket takes no more of its answers; in order of when it last did */
+    WAIT_STREAM_WRITE, /* the same for a stream */
+    WAIT_STREAM,       /* an endless answer that has nothing to say until its next heartbeat */
+    WAIT_LINGER,       /* answered and shut down; what the client still sends is thrown away */
     WAITS
 };
 
@@ -41,6 +43,9 @@ struct listener {
 /* More than any request line and headers, so that one read usually is one request. */
 #define READ_BYTES 65536
 
+/* What the answers that clients do not read may take of a worker's memory, streams aside. */
+#define UNSENT_BYTES_MAX (16 * 1024 * 1024)
+
 /* What a worker's scratch buffers may keep of what a large answer has grown. */
 #define KEPT_BYTES_MAX (256 * 1024)
 
@@ -58,6 +63,7 @@ struct net_worker {
     void *drained_arg;
     size_t conn_count;     /* until libuv has let go of the handle */
     size_t exchange_count; /* under way */
+    size_t unsent_bytes;   /* of all connections that are no streams */
 
     struct exchange *free_exchanges;
     size_t free_exchange_count;
@@ -66,8 +72,11 @@ struct net_worker {
     struct buf aside; /* an answer that is given outside of its connection's turn */
     struct buf body;  /* of the answer being written */
     int64_t accept_warned_ms;
-    int64_t date_s; /* the second that `date` shows */
-    char date[30];  /* "Sun, 06 Nov 1994 08:49:37 GMT" */
+    int64_t date_s;   /* the second that `date` shows */
+    char date[30];    /* "Sun, 06 Nov 1994 08:49:37 GMT" */
+    int64_t logged_s; /* the second in which failed requests were last logged, and how many */
+    int64_t logged_count;
+    int64_t omitted_count; /* that were not logged since then */
     uint64_t request_seq;
     char request_prefix[9];
     char read_bytes[READ_BYTES];
@@ -85,10 +94,13 @@ struct conn {
     struct buf *out;           /* during its turn: where its answers are gathered */
     struct address peer;
     enum wait wait;
-    uint32_t unsent; /* how many answers (at most 2) and parts of a stream the socket has not
-                      * taken all of */
-    bool counted;    /* in peers */
-    bool refused;    /* in net->refusing */
+    /* Pieces of answers or of its stream that the socket has not taken all of. The first is libuv's
+     * until it is written. While there are any, no further request is looked at. */
+    struct unsent *unsent;
+    struct unsent *last_unsent;
+    size_t unsent_bytes; /* of them */
+    bool counted;        /* in peers */
+    bool refused;        /* in net->refusing */
     bool reading;
     bool answering; /* the handler has the exchange */
     bool last;      /* close after the answer under way */
@@ -124,13 +136,17 @@ void net_worker_give_turns(struct net_worker *nw);
 /* reply.c */
 struct exchange *exchange_take(struct conn *c);
 void exchange_begin(struct exchange *x);
+/* The request is about to be forgotten, and its answer has not been given: keeps what will be
+ * logged of it. */
+void exchange_outlives_request(struct exchange *x);
 /* It is over: kept for another, or released. */
 void exchange_free(struct exchange *x);
 /* Frees its memory. */
 void exchange_release(struct exchange *x);
 /* Writes the answer's head. `length` is the body's; -1: the end of the connection is its end. */
 void reply_head(struct exchange *x, struct buf *out, str content_type, int64_t length);
-void reply_count(const struct exchange *x);
+/* Counts and logs the answer, which is about to be sent. */
+void reply_note(struct exchange *x);
 
 /* stream.c */
 /* Its connection is closed, or about to be: forgets it and tells its owner. */

@@ -20,18 +20,26 @@
 #define REQUEST_ID_BYTES_MAX 64
 
 struct conn;
+struct net_site;
 struct net_worker;
 
 struct exchange {
     struct http_request request;
     struct arena arena;
     int64_t retry_after_s; /* for a problem's Retry-After; 0: 1 second where trying again helps */
+    str user; /* for the log: who asks, as soon as the handler knows; valid until the answer */
 
     /* Below: net's own. */
     struct conn *conn; /* NULL once the client has gone */
     struct net_worker *net;
     struct exchange *next_free;
     struct buf headers; /* extra ones of the answer, rendered */
+    str path;           /* for the log; of an exchange that outlives its handler, in the arena */
+    struct address client;
+    bool is_kept;     /* path and client are; else they are those of the request */
+    bool is_put_off;  /* exchange_put_off: the request is in the arena */
+    bool was_put_off; /* exchange_was_put_off */
+    struct net_site *site;
     int status;
     bool fresh;  /* its clock has not been started */
     bool head;   /* HEAD: no body in the answer */
@@ -44,6 +52,13 @@ struct exchange {
 
 /* Whether the client's side is TLS, as a trusted proxy says in X-Forwarded-Proto. */
 bool exchange_secure(const struct exchange *x);
+
+/* The handler returns without an answer, and exchange_resume calls it again, on the same worker,
+ * with the same request. What the handler has added to the answer stays. */
+void exchange_put_off(struct exchange *x);
+void exchange_resume(struct exchange *x);
+/* The handler is called again. */
+bool exchange_was_put_off(const struct exchange *x);
 
 /* Who asks: the peer, or the one that trusted proxies name in X-Forwarded-For. Only while the
  * handler runs. */

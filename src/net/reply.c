@@ -5,12 +5,15 @@
 
 #include "base/clock.h"
 #include "base/json_out.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "net/conn.h"
 
 /* How many are kept for reuse when a burst is over. */
 #define KEPT_EXCHANGES_MAX 256
+/* Of failed requests, so many are logged at level info, for each worker. */
+#define FAILURES_PER_SECOND_MAX 10
 
 struct exchange *exchange_take(struct conn *c) {
     struct net_worker *nw = c->net;
@@ -27,6 +30,11 @@ struct exchange *exchange_take(struct conn *c) {
     x->head = false;
     x->retry_after_s = 0;
     x->request_id_len = 0;
+    x->user = (str){NULL, 0};
+    x->path = (str){NULL, 0};
+    x->is_kept = false;
+    x->is_put_off = false;
+    x->was_put_off = false;
     http1_init(&x->parser);
     nw->exchange_count++;
     return x;
@@ -91,6 +99,7 @@ void exchange_begin(struct exchange *x) {
 }
 
 struct address exchange_client(const struct exchange *x) {
+    if (x->was_put_off) return x->client;
     if (x->conn == NULL) return (struct address){{0}};
     struct address client = x->conn->peer;
     const struct networks *trusted = &x->net->net->options.trusted_proxies;
@@ -105,6 +114,35 @@ struct address exchange_client(const struct exchange *x) {
         list.len = comma == 0 ? 0 : comma - 1;
     }
     return client;
+}
+
+void exchange_outlives_request(struct exchange *x) {
+    if (x->is_kept || !log_enabled(LOG_INFO) || x->parser.phase != HTTP1_WHOLE) return;
+    x->path = arena_copy(&x->arena, x->request.path);
+    x->client = exchange_client(x);
+    x->is_kept = true;
+}
+
+void exchange_put_off(struct exchange *x) {
+    assert(x->conn != NULL && x->parser.phase == HTTP1_WHOLE);
+    x->site = x->conn->site;
+    x->path = arena_copy(&x->arena, x->request.path);
+    x->client = exchange_client(x);
+    x->is_kept = true;
+    str block = arena_copy(&x->arena, (str){x->request.block, x->parser.used});
+    x->request = http1_request(&x->parser, block.at);
+    x->is_put_off = true;
+}
+
+void exchange_resume(struct exchange *x) {
+    assert(x->is_put_off);
+    x->is_put_off = false;
+    x->was_put_off = true;
+    x->site->on_request(x->site, x);
+}
+
+bool exchange_was_put_off(const struct exchange *x) {
+    return x->was_put_off;
 }
 
 void *exchange_context(const struct exchange *x) {
@@ -207,17 +245,69 @@ static void render(struct exchange *x, struct buf *out, str content_type, str bo
     if (!x->head) buf_add(out, body);
 }
 
-void reply_count(const struct exchange *x) {
+/* When everything fails, the log must not be flooded: so many lines in a second are enough, and the
+ * next one says how many were left out. */
+static bool may_log_failure(struct net_worker *nw) {
+    int64_t now_s = clock_steady_ms() / 1000;
+    if (now_s != nw->logged_s) {
+        nw->logged_s = now_s;
+        nw->logged_count = 0;
+    }
+    bool may = nw->logged_count < FAILURES_PER_SECOND_MAX;
+    nw->logged_count++;
+    if (!may) nw->omitted_count++;
+    return may;
+}
+
+/* The line of the access log. What never became a request is not worth more than debug. */
+static void log_answer(struct exchange *x, int64_t took_us) {
+    bool is_whole = x->parser.phase == HTTP1_WHOLE;
+    enum log_level level = is_whole && x->status >= 500 ? LOG_INFO : LOG_DEBUG;
+    if (!log_enabled(level)) return;
+    if (!log_enabled(LOG_DEBUG) && !may_log_failure(x->net)) return;
+    char client[ADDRESS_TEXT_BYTES];
+    struct address from = x->client;
+    if (!x->is_kept) from = is_whole ? exchange_client(x) : x->conn->peer;
+    address_format(&from, client);
+    bool has_method = x->parser.phase > HTTP1_REQUEST_LINE;
+    const struct log_field fields[] = {
+        msg("request"),
+        kv_str("method", has_method ? http_method_name(x->parser.method) : STR("")),
+        kv_path("path", x->is_kept || !is_whole ? x->path : x->request.path),
+        kv_i64("status", x->status),
+        kv_i64("duration_us", took_us),
+        kv_str("user", x->user),
+        kv("client", client),
+        kv_str("request_id", (str){x->request_id, x->request_id_len}),
+        kv_i64("omitted", x->net->omitted_count),
+    };
+    size_t count_of = sizeof fields / sizeof fields[0];
+    log_write(level, fields, x->net->omitted_count > 0 ? count_of : count_of - 1);
+    x->net->omitted_count = 0;
+}
+
+void reply_note(struct exchange *x) {
     static const enum counter by_class[] = {COUNT_HTTP_2XX, COUNT_HTTP_3XX, COUNT_HTTP_4XX,
                                             COUNT_HTTP_5XX};
     assert(x->status >= 200 && x->status < 600);
     count(by_class[x->status / 100 - 2], 1);
-    observe(HISTOGRAM_REQUEST_SECONDS, (uint64_t)(clock_steady_ns() - x->started_ns) / 1000);
+    int64_t took_us = (clock_steady_ns() - x->started_ns) / 1000;
+    observe(HISTOGRAM_REQUEST_SECONDS, (uint64_t)took_us);
+    log_answer(x, took_us);
+}
+
+/* JSON ends with a line end, so that a terminal's prompt does not stand behind it. */
+static void end_line(struct buf *body, str content_type) {
+    str json = STR("json");
+    bool is_json = content_type.len >= json.len &&
+                   str_eq(str_skip(content_type, content_type.len - json.len), json);
+    if (is_json && body->len > 0 && body->bytes[body->len - 1] != '\n') buf_add_char(body, '\n');
 }
 
 void reply_send(struct exchange *x, str content_type) {
     struct conn *c = x->conn;
-    reply_count(x);
+    end_line(&x->net->body, content_type);
+    reply_note(x);
     if (c != NULL) {
         /* HTTP/1.0 and "Connection: close" have set it already; so does a server that stops. */
         if (x->net->draining) c->last = true;

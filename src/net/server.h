@@ -5,8 +5,9 @@
  * A connection costs one small struct while it is idle. What it reads lands in a buffer of the
  * worker and is parsed there; only the beginning of a request that is not whole yet is copied to
  * memory of the connection. An answer is written at once; only what the socket does not take is
- * kept. Every connection is in exactly one list, named after what it waits for, in order of
- * deadlines.
+ * kept, and requests behind it wait until it has been sent. What all connections of a worker keep
+ * is bounded: beyond, those that have read nothing for the longest time are closed. Every
+ * connection is in exactly one list, named after what it waits for, in order of deadlines.
  */
 #ifndef ADMITONE_NET_SERVER_H
 #define ADMITONE_NET_SERVER_H
@@ -15,8 +16,10 @@
 #include "run/worker.h"
 
 struct net_options {
-    int64_t headers_timeout_ms; /* from the first byte, or from the connection's start */
+    int64_t headers_timeout_ms; /* from the request's first byte */
     int64_t body_timeout_ms;
+    /* Between requests and before the first one. A new connection that has sent nothing has only
+     * headers_timeout_ms while connections are scarce. */
     int64_t idle_timeout_ms;
     int64_t write_timeout_ms; /* a client that does not take its answer */
     int64_t max_connections;

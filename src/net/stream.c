@@ -55,7 +55,7 @@ void reply_stream(struct exchange *x, struct stream *s) {
         s->ended(s);
     struct conn *c = x->conn;
     x->status = 200;
-    reply_count(x);
+    reply_note(x);
     if (c != NULL) {
         c->last = true;
         reply_header(x, STR("Cache-Control"), STR("no-store"));
@@ -76,8 +76,7 @@ void stream_ended(struct conn *c) {
 }
 
 bool stream_lags(const struct conn *c) {
-    size_t unsent = uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp);
-    return unsent > (size_t)c->net->net->options.stream_lag_bytes;
+    return c->unsent_bytes > (size_t)c->net->net->options.stream_lag_bytes;
 }
 
 void stream_beat(struct conn *c) {

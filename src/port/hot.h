@@ -8,7 +8,8 @@
  * Operations count in the life that this node has opened, and in no other: they are refused with
  * RECOVERING while none is open, and when the store turns out to be in another one. What became of
  * an operation while the connection broke is asked again by the adapter where asking twice does no
- * harm, and is HOT_UNKNOWN if it can't be found out in time; HOT_UNAVAILABLE: it was never sent.
+ * harm, and is HOT_UNKNOWN if it can't be found out in time; HOT_UNAVAILABLE: it was never sent, or
+ * refused; HOT_FULL: refused for want of memory.
  */
 #ifndef ADMITONE_PORT_HOT_H
 #define ADMITONE_PORT_HOT_H
@@ -26,11 +27,13 @@ struct hot_op {
 
 #define HOT_IDENTITY_BYTES 128
 #define HOT_FILLING_BYTES 64
+#define HOT_LEDGER_BYTES 64
 
 struct hot_life {
     uint32_t epoch;                    /* 0: the store was never filled, or has forgotten it */
     char identity[HOT_IDENTITY_BYTES]; /* of the run of the store: another one after a restart */
     char filling[HOT_FILLING_BYTES];   /* who last began to fill the store, as hot_look found it */
+    char ledger[HOT_LEDGER_BYTES];     /* the name of the ledger it was filled from; empty: none */
 };
 
 /* Who hears what happens elsewhere. On a thread of the store's own; short. */
@@ -44,8 +47,32 @@ struct hot_listener {
     void *to;
 };
 
+/* Whether a shared store takes something new. While it does not, it is not lost: it is reached,
+ * what it has can be read, and at OOM all that ends or finishes something goes on. */
+#define HOT_STATE_MAP(X)                                                                           \
+    X(OK, "ok", "it takes something new")                                                          \
+    X(OOM, "oom",                                                                                  \
+      "it is at its maxmemory: enters and new holds are refused; leaving, confirming, cancelling " \
+      "and admission go on")                                                                       \
+    X(MISCONF, "misconf",                                                                          \
+      "it cannot save its snapshots and refuses every write: confirming and cancelling go on in "  \
+      "the ledger")                                                                                \
+    X(NOREPLICAS, "noreplicas",                                                                    \
+      "it has too few replicas and refuses every write: confirming and cancelling go on in the "   \
+      "ledger")                                                                                    \
+    X(READONLY, "readonly",                                                                        \
+      "it is a replica and refuses every write: confirming and cancelling go on in the ledger")
+
+enum hot_state {
+#define HOT_STATE_ENUM(symbol, word, meaning) HOT_STATE_##symbol,
+    HOT_STATE_MAP(HOT_STATE_ENUM)
+#undef HOT_STATE_ENUM
+        HOT_STATES
+};
+
 struct survey_entry {
     uint64_t seq;
+    int64_t joined_ms;
     enum entry_status status; /* WAITING or ACTIVE; of what is pending, as it may be shown */
     bool pending;             /* its enter or its admission */
 };
@@ -59,16 +86,39 @@ struct hot_survey {
     size_t reservation_count;
 };
 
+/* What the store counts of one event. */
+struct event_census {
+    int64_t event_key;
+    uint64_t waiting;
+    uint64_t active;
+    const struct section_counts *sections;
+    size_t section_count;
+};
+
+/* Counts of the events that may have changed, by the store's clock, since a time. What is changed
+ * shows up within a tick. */
+struct census_op {
+    int64_t since_ms; /* 0: of all; else `until_ms` of the one before, in the same epoch */
+    int64_t now_ms;
+    void (*event)(struct census_op *c, const struct event_census *e); /* for each */
+    void (*done)(struct census_op *c);
+    enum err result;  /* out */
+    int64_t until_ms; /* out */
+    uint32_t epoch;   /* out */
+};
+
 struct hot;
 
 struct hot_ops {
     void (*listen)(struct hot *h, struct hot_listener listener);
     enum err (*look)(struct hot *h, struct hot_life *out);
+    enum hot_state (*state)(struct hot *h);
     enum err (*rebuild)(struct hot *h, const struct hot_life *life);
     enum err (*rebuilt)(struct hot *h);
     void (*open)(struct hot *h, const struct hot_life *life);
     void (*shut)(struct hot *h);
     void (*announce)(struct hot *h);
+    void (*census)(struct hot *h, struct census_op *c);
     enum err (*survey)(struct hot *h, int64_t event_key, struct hot_survey *out);
     enum err (*turn)(struct hot *h, const char *what, int64_t for_ms, bool *is_ours);
 };
@@ -85,6 +135,11 @@ static inline void hot_listen(struct hot *h, struct hot_listener listener) {
 /* Which life the store is in. Blocks, as the next two, which one thread at a time may call. */
 static inline enum err hot_look(struct hot *h, struct hot_life *out) {
     return h->ops->look(h, out);
+}
+
+/* As the last refusal or the last hot_look showed it. From any thread. */
+static inline enum hot_state hot_state(struct hot *h) {
+    return h->ops->state(h);
 }
 
 /* The store forgets everything. Then the restoring functions of queues and seats fill it, for the
@@ -111,6 +166,11 @@ static inline void hot_shut(struct hot *h) {
 /* Tells the other nodes that an event has changed. On a worker's thread. It may get lost. */
 static inline void hot_announce(struct hot *h) {
     h->ops->announce(h);
+}
+
+/* On a worker's thread; `done` is called there. */
+static inline void hot_census(struct hot *h, struct census_op *c) {
+    h->ops->census(h, c);
 }
 
 /* For comparing it with the ledger, in the life that is open (else RECOVERING): an event that was

@@ -47,6 +47,8 @@ enum ledger_kind {
     LEDGER_CANCEL,
     LEDGER_EXPIRE,
     LEDGER_FACTS_RELAYED,
+    LEDGER_NODE_REPORT,
+    LEDGER_NODES_DROP,
     /* asked */
     LEDGER_ENTRY_GET,
     LEDGER_RESERVATION_GET,
@@ -56,6 +58,7 @@ enum ledger_kind {
     LEDGER_WAITING_READ,
     LEDGER_FACTS_READ,
     LEDGER_SALES_READ,
+    LEDGER_NODES_READ,
     LEDGER_AUDIT_PAGE,
 };
 
@@ -329,6 +332,38 @@ struct ledger_events_read {
     size_t count;
     struct removed_event *removed; /* out: mem_free when done */
     size_t removed_count;
+    struct uuid node;     /* as in ledger_node_report */
+    int64_t node_applied; /* out: what that node has reported; 0: it is not in the table */
+};
+
+/* The next three are about the table of nodes, which says how far each node has followed the
+ * changes of events (service/event_sync.h). Only in a ledger that several nodes share. */
+
+#define LEDGER_NODE_NAME_BYTES 128
+
+/* A node says that it has applied all changes before a mark (of ledger_events_read); or, with
+ * `registers`, enters itself into the table. */
+struct ledger_node_report {
+    struct ledger_record record;
+    struct uuid node; /* another one each time it registers */
+    bool registers;
+    str name; /* for people; when it registers */
+    int64_t applied;
+    bool was_there; /* out, unless it registers: it is in the table, and was all the while */
+};
+
+/* Nodes that have not applied the change with this version go out of the table. */
+struct ledger_nodes_drop {
+    struct ledger_record record;
+    int64_t version;
+    int64_t count;                     /* out: of those that went */
+    char name[LEDGER_NODE_NAME_BYTES]; /* out: of one of them */
+};
+
+/* Asked, not submitted: how far all nodes have got. */
+struct ledger_nodes_read {
+    struct ledger_record record;
+    int64_t lowest; /* out: the lowest mark that a node has reported; INT64_MAX: there is no node */
 };
 
 /* Asked, not submitted: who waits in an event's queue, in the order of admission. */
@@ -403,6 +438,7 @@ struct ledger_finding {
 
 struct ledger_health {
     bool writable;       /* the last batch did not fail for disk or connection */
+    bool read_only;      /* why it is not writable: the database server takes no writes */
     int64_t queue_depth; /* records submitted and not yet committed */
     int64_t wal_bytes;   /* what a checkpoint has not folded in yet; 0 where there is no WAL */
 };
@@ -419,11 +455,14 @@ struct ledger_entry {
 };
 
 /* Who is told what the ledger holds, in this order: every event; then for every event with a queue
- * its highest number; then the live entries of all, in order of event and number; then every live
- * reservation, in order of its id. A function that is NULL is not told. */
+ * its highest number, and what has become of all its entries; then the live entries of all, in
+ * order of event and number; then every live reservation, in order of its id. A function that is
+ * NULL is not told. */
 struct ledger_reader {
     void (*on_event)(void *to, struct event *e); /* handed over */
     void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq);
+    /* entered, admitted, completed, left, expired and the waits; the rest is 0. Counts all rows. */
+    void (*on_totals)(void *to, int64_t event_key, const struct queue_counts *totals);
     void (*on_entry)(void *to, const struct ledger_entry *e);
     void (*on_reservation)(void *to, const struct reservation *r); /* valid during the call */
     /* What boards begin with: the live reservations and these are, in sum, what was sold up to a
@@ -437,6 +476,13 @@ struct ledger_reader {
 
 struct ledger;
 
+/* Settings in which the nodes of a cluster must agree. */
+struct cluster_settings {
+    const char *secret;          /* fingerprint of the key that signs entry tokens */
+    const char *secret_previous; /* of the other one that is accepted; empty: none */
+    const char *time_zone;       /* of rankings; empty: this node keeps none */
+};
+
 struct ledger_ops {
     enum err (*submit)(struct ledger *l, struct ledger_record *r);
     enum err (*ask)(struct ledger *l, struct ledger_record *r);
@@ -444,6 +490,8 @@ struct ledger_ops {
     enum err (*check)(struct ledger *l, bool server_runs,
                       void (*on_finding)(void *to, const struct ledger_finding *f), void *to);
     uint32_t (*epoch)(struct ledger *l);
+    enum err (*join)(struct ledger *l, const struct cluster_settings *own, struct buf *why);
+    void (*leave)(struct ledger *l, const struct uuid *node);
     enum err (*life)(struct ledger *l, struct hot_life *out);
     enum err (*life_begin)(struct ledger *l, const struct hot_life *before, uint32_t *epoch,
                            bool *is_ours);
@@ -486,9 +534,23 @@ static inline uint32_t ledger_epoch(struct ledger *l) {
     return l->ops->epoch(l);
 }
 
-/* Where several nodes share the hot store: in which life it should be. An identity that is empty:
- * somebody fills it, or died doing so. These four block, one at a time; NULL in a ledger that is
- * one process's own. */
+/* This process is one of the cluster's nodes from now on, until it ends. CONFLICT, and `why`: its
+ * settings don't go together with those of the nodes that run. Where none runs, its settings are
+ * the cluster's. Blocks; NULL in a ledger that is one process's own. */
+static inline enum err ledger_join(struct ledger *l, const struct cluster_settings *own,
+                                   struct buf *why) {
+    return l->ops->join == NULL ? ERR_OK : l->ops->join(l, own, why);
+}
+
+/* The node (of ledger_node_report) stops: nobody need wait for it. Blocks for a moment; does
+ * nothing when the ledger can't be reached, and in one that is one process's own. */
+static inline void ledger_leave(struct ledger *l, const struct uuid *node) {
+    if (l->ops->leave != NULL) l->ops->leave(l, node);
+}
+
+/* Where several nodes share the hot store: in which life it should be, and the ledger's name. An
+ * identity that is empty: a node fills it, or died doing so. These four block, one at a time;
+ * NULL in a ledger that is one process's own. */
 static inline enum err ledger_life(struct ledger *l, struct hot_life *out) {
     return l->ops->life(l, out);
 }

@@ -24,6 +24,9 @@ struct enter_op {
     struct hot_op op;
     str user;
     unsigned lane;
+    /* 0, or the section that the place is for: when all its seats are CONFIRMED, the outcome is
+     * SOLD and nothing is changed, whether or not the user has a place. */
+    int64_t section_key;
     /* The place is new, or there and not durable yet: see place.pending. Submits its record, the
      * same one in both cases. */
     enum err (*submit)(struct enter_op *e);
@@ -40,6 +43,7 @@ struct enter_op {
 struct settle_op {
     struct hot_op op;
     bool admissions; /* else enters */
+    bool expiries;   /* or else entries that the store has ended by itself: the ledger has them */
     const uint64_t *seqs;
     const bool *kept;
     size_t count;
@@ -111,9 +115,12 @@ struct configure_op {
     void (*done)(struct configure_op *c);
 };
 
-/* The event, its queue and its seats are gone, unless it is newer than that. */
+/* The event, its queue and its seats are gone, unless it is newer than that. It need not have been
+ * met. */
 struct remove_op {
     struct hot_op op;
+    str type;
+    str id;
     int64_t version; /* of the removal */
     void (*done)(struct remove_op *r);
 };
@@ -132,7 +139,18 @@ struct overdue_op {
     size_t admission_count;
     struct claim_ref claims[OVERDUE_MAX]; /* out */
     size_t claim_count;
+    struct entry_change expiries[OVERDUE_MAX]; /* out: ended by the store, and not settled since */
+    size_t expiry_count;
     void (*done)(struct overdue_op *o);
+};
+
+/* Which events need queues_admit, seats_due or queues_overdue now. The others have nothing to do
+ * before they change. */
+struct ticks_op {
+    int64_t now_ms;
+    void (*event)(struct ticks_op *t, int64_t event_key); /* for each; it only notes the key */
+    void (*done)(struct ticks_op *t);
+    enum err result; /* out */
 };
 
 /* Who hears what the store ends by itself. */
@@ -154,8 +172,10 @@ struct queue_ops {
     void (*configure)(struct queues *q, struct configure_op *c);
     void (*remove)(struct queues *q, struct remove_op *r);
     void (*overdue)(struct queues *q, struct overdue_op *o);
+    void (*ticks)(struct queues *q, struct ticks_op *t);
     void (*meet)(struct queues *q, const struct event *e);
     void (*restore_event)(struct queues *q, const struct event *e);
+    void (*restore_totals)(struct queues *q, int64_t event_key, const struct queue_counts *totals);
     void (*restore)(struct queues *q, const struct ledger_entry *e);
     void (*recovered)(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms);
     void (*listen)(struct queues *q, struct queue_listener listener);
@@ -201,6 +221,10 @@ static inline void queues_overdue(struct queues *q, struct overdue_op *o) {
     q->ops->overdue(q, o);
 }
 
+static inline void queues_ticks(struct queues *q, struct ticks_op *t) {
+    q->ops->ticks(q, t);
+}
+
 /* This node knows of the event, as of its key and sections: before any operation on it, where
  * several nodes share the store. From any thread. */
 static inline void queues_meet(struct queues *q, const struct event *e) {
@@ -210,6 +234,13 @@ static inline void queues_meet(struct queues *q, const struct event *e) {
 /* For recovery, the first: an event with its rules, with nobody in its queue and all seats free. */
 static inline void queues_restore_event(struct queues *q, const struct event *e) {
     q->ops->restore_event(q, e);
+}
+
+/* For recovery, after the event and before its entries: what has become of all entries so far, the
+ * live ones included. Of the counts those since the event was made are set. */
+static inline void queues_restore_totals(struct queues *q, int64_t event_key,
+                                         const struct queue_counts *totals) {
+    q->ops->restore_totals(q, event_key, totals);
 }
 
 /* For recovery, after the event and in order of its numbers: a live entry. Should

@@ -91,6 +91,15 @@ struct holds_op {
     void (*done)(struct holds_op *h);
 };
 
+/* The events in which a user has live reservations, in any order. */
+struct buyer_op {
+    str user;
+    int64_t now_ms;
+    void (*event)(struct buyer_op *b, int64_t event_key); /* for each; it only notes the key */
+    void (*done)(struct buyer_op *b);
+    enum err result; /* out */
+};
+
 /* Seats by state: of every section, and of all together. */
 struct seat_count_op {
     struct hot_op op;
@@ -122,6 +131,7 @@ struct seats_ops {
     void (*sync)(struct seats *s, struct seat_sync_op *y);
     void (*due)(struct seats *s, struct due_op *d);
     void (*holds)(struct seats *s, struct holds_op *h);
+    void (*buyer)(struct seats *s, struct buyer_op *b);
     void (*count)(struct seats *s, struct seat_count_op *c);
     void (*render)(struct seats *s, struct render_op *r);
     void (*restore)(struct seats *s, int64_t event_key, const struct live_reservation *r);
@@ -153,6 +163,10 @@ static inline void seats_due(struct seats *s, struct due_op *d) {
 
 static inline void seats_holds(struct seats *s, struct holds_op *h) {
     s->ops->holds(s, h);
+}
+
+static inline void seats_buyer(struct seats *s, struct buyer_op *b) {
+    s->ops->buyer(s, b);
 }
 
 static inline void seats_count(struct seats *s, struct seat_count_op *c) {

@@ -1,23 +1,19 @@
 #include "service/admission.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/mem.h"
 
 #define TAKE_UP_MS 1000
 
-static void gather(struct admission_share *s) {
-    s->event_count = 0;
-    catalogue_open(s->catalogue);
-    const struct event *e;
-    for (size_t at = 0; (e = catalogue_at(s->catalogue, at)) != NULL; at++) {
-        if ((size_t)e->key % s->count != s->index) continue;
-        if (s->event_count == s->event_cap) {
-            s->event_cap = s->event_cap == 0 ? 16 : s->event_cap * 2;
-            s->keys = mem_grow(s->keys, s->event_cap * sizeof *s->keys);
-        }
-        s->keys[s->event_count++] = e->key;
+static void on_event(struct ticks_op *t, int64_t event_key) {
+    struct admission_share *s = CONTAINER_OF(t, struct admission_share, ticks);
+    if ((size_t)event_key % s->count != s->index) return;
+    if (s->event_count == s->event_cap) {
+        s->event_cap = s->event_cap == 0 ? 16 : s->event_cap * 2;
+        s->keys = mem_grow(s->keys, s->event_cap * sizeof *s->keys);
     }
-    catalogue_shut(s->catalogue);
+    s->keys[s->event_count++] = event_key;
 }
 
 /* Whether it is time to look for what other nodes left undone. */
@@ -28,10 +24,10 @@ static bool takes_up(struct admission_share *s) {
     return true;
 }
 
-static void on_tick(void *to) {
-    struct admission_share *s = to;
-    gather(s);
-    if (s->event_count == 0 || !waiting_room_tick_begin(s->room, s->event_count * s->count)) return;
+static void on_told(struct ticks_op *t) {
+    struct admission_share *s = CONTAINER_OF(t, struct admission_share, ticks);
+    s->asks = false;
+    if (t->result != ERR_OK || s->stopped || s->event_count == 0) return;
     bool is_time = takes_up(s);
     for (size_t i = 0; i < s->event_count; i++) {
         if (is_time) take_up_look(s->take_up, s->keys[i]);
@@ -40,12 +36,22 @@ static void on_tick(void *to) {
     }
 }
 
+static void on_tick(void *to) {
+    struct admission_share *s = to;
+    if (s->asks || !waiting_room_tick_begin(s->room, catalogue_count(s->catalogue))) return;
+    s->asks = true;
+    s->event_count = 0;
+    s->ticks = (struct ticks_op){.now_ms = clock_wall_ms(), .event = on_event, .done = on_told};
+    queues_ticks(s->room->queues, &s->ticks);
+}
+
 void admission_start(struct admission_share *s, struct worker *w, int64_t tick_ms) {
     ticker_init(&s->ticker, &w->loop, on_tick, s);
     ticker_start(&s->ticker, tick_ms);
 }
 
 void admission_stop(struct admission_share *s) {
+    s->stopped = true;
     ticker_close(&s->ticker);
 }
 

@@ -1,6 +1,7 @@
 /*
  * admission: the tick of the events: it admits, and ends what is over. Every worker has one and
- * sees to its share of the events, so no worker has to do it all. A step checks the clock itself:
+ * sees to its share of the events that need it, so no worker has to do it all, and an event with
+ * nothing to do costs nothing. A step checks the clock itself:
  * should two of them tick the same event, or two nodes, nobody is admitted twice or early.
  */
 #ifndef ADMITONE_SERVICE_ADMISSION_H
@@ -22,6 +23,9 @@ struct admission_share {
 
     /* Below: its own. */
     struct ticker ticker;
+    struct ticks_op ticks;
+    bool asks; /* which events need it */
+    bool stopped;
     int64_t *keys; /* of the events of this tick */
     size_t event_count;
     size_t event_cap;

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/mem.h"
 
@@ -11,10 +12,22 @@ struct catalogue {
     struct map by_path;    /* "TYPE/ID" → event */
     struct map by_key;     /* the key's bytes → event */
     struct map by_section; /* a section's key, in bytes → event */
-    struct map removed;    /* "TYPE/ID" → the version of its removal, in memory of its own */
+    struct map removed;    /* "TYPE/ID" → struct removal */
+    size_t removed_max;    /* when there are more, old ones go */
     struct event **by_name;
     size_t count;
     size_t cap;
+};
+
+/* News of an older version than that may come late, by so much at the most. */
+#define REMOVED_KEPT_MS (10 * 60 * 1000)
+#define REMOVED_MIN 64
+
+struct removal {
+    int64_t version;
+    int64_t at_ms;
+    size_t path_len;
+    char path[];
 };
 
 struct catalogue *catalogue_new(void) {
@@ -29,13 +42,14 @@ struct catalogue *catalogue_new(void) {
     map_init(&c->by_key);
     map_init(&c->by_section);
     map_init(&c->removed);
+    c->removed_max = REMOVED_MIN;
     return c;
 }
 
 void catalogue_free(struct catalogue *c) {
     size_t at = 0;
-    int64_t *version;
-    while ((version = map_next(&c->removed, &at)) != NULL) mem_free(version);
+    struct removal *removal;
+    while ((removal = map_next(&c->removed, &at)) != NULL) mem_free(removal);
     map_deinit(&c->removed);
     for (size_t i = 0; i < c->count; i++) mem_free(c->by_name[i]);
     mem_free(c->by_name);
@@ -118,8 +132,8 @@ static void remove_keys(struct catalogue *c, const struct event *e) {
 
 static bool is_news(const struct catalogue *c, str path, int64_t version) {
     const struct event *e = map_get(&c->by_path, path);
-    const int64_t *removed = map_get(&c->removed, path);
-    return (e == NULL || e->version < version) && (removed == NULL || *removed < version);
+    const struct removal *removed = map_get(&c->removed, path);
+    return (e == NULL || e->version < version) && (removed == NULL || removed->version < version);
 }
 
 void catalogue_install(struct catalogue *c, struct event *e) {
@@ -152,13 +166,37 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     mem_free(old);
 }
 
+/* Those that are old enough go. All are looked at when there are twice as many as were left the
+ * last time. */
+static void forget_removals(struct catalogue *c, int64_t now_ms) {
+    if (c->removed.count <= c->removed_max) return;
+    struct map kept;
+    map_init(&kept);
+    size_t at = 0;
+    struct removal *r;
+    while ((r = map_next(&c->removed, &at)) != NULL) {
+        if (now_ms - r->at_ms < REMOVED_KEPT_MS)
+            map_put(&kept, (str){r->path, r->path_len}, r);
+        else
+            mem_free(r);
+    }
+    map_deinit(&c->removed);
+    c->removed = kept;
+    c->removed_max = kept.count < REMOVED_MIN ? REMOVED_MIN : 2 * kept.count;
+}
+
 static void note_removal(struct catalogue *c, str path, int64_t version) {
-    int64_t *removed = map_get(&c->removed, path);
+    struct removal *removed = map_get(&c->removed, path);
+    int64_t now_ms = clock_wall_ms();
     if (removed == NULL) {
-        removed = mem_new(sizeof *removed);
+        forget_removals(c, now_ms);
+        removed = mem_new(sizeof *removed + path.len);
+        removed->path_len = path.len;
+        memcpy(removed->path, path.at, path.len);
         map_put(&c->removed, path, removed);
     }
-    if (version > *removed) *removed = version;
+    removed->at_ms = now_ms;
+    if (version > removed->version) removed->version = version;
 }
 
 void catalogue_remove(struct catalogue *c, str type, str id, int64_t version) {
@@ -177,6 +215,13 @@ void catalogue_remove(struct catalogue *c, str type, str id, int64_t version) {
     }
     pthread_rwlock_unlock(&c->lock);
     mem_free(old);
+}
+
+size_t catalogue_removals(struct catalogue *c) {
+    catalogue_open(c);
+    size_t n = c->removed.count;
+    catalogue_shut(c);
+    return n;
 }
 
 size_t catalogue_count(struct catalogue *c) {

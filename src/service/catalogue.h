@@ -2,7 +2,7 @@
  * catalogue: the events as they are in force now, in memory, for everybody who needs one on the
  * path of a request. Filled from the ledger at start, and changed after its commits, before anybody
  * is told of one. The highest version of a name wins, whatever comes first; so a removal is
- * remembered with its version.
+ * remembered with its version, for some minutes.
  *
  * Reading: between catalogue_open and catalogue_shut, on one thread, events are there and stay
  * as they are. Keep it short: changes wait meanwhile.
@@ -37,5 +37,8 @@ void catalogue_install(struct catalogue *c, struct event *e);
 /* The event is gone, unless there is a newer one of its name. */
 void catalogue_remove(struct catalogue *c, str type, str id, int64_t version);
 size_t catalogue_count(struct catalogue *c);
+/* How many removals are remembered: those of the last minutes, for news of an older version may
+ * come late. */
+size_t catalogue_removals(struct catalogue *c);
 
 #endif

@@ -4,16 +4,37 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "service/event_sync.h"
 
-/* Whoever finds an event in the catalogue finds its queue too. Should the hot store not have heard
- * of it, it does soon (service/roster.h). */
+bool events_are_current(struct events *ev) {
+    return ev->sync == NULL || event_sync_is_current(ev->sync);
+}
+
+/* Calls `run` when every node has applied the change. */
+static void await_nodes(struct events *ev, struct event_wait *wait, int64_t version,
+                        void (*run)(struct task *task)) {
+    wait->task.run = run;
+    if (ev->sync == NULL) {
+        run(&wait->task);
+        return;
+    }
+    hot_announce(ev->hot);
+    event_sync_wait_applied(ev->sync, wait, version);
+}
+
+static void on_change_applied(struct task *task) {
+    struct event_change *change = CONTAINER_OF(task, struct event_change, wait.task);
+    change->done(change, ERR_OK);
+}
+
+/* A request that finds an event in the catalogue finds its queue too. Should the hot store not have
+ * heard of it, it does soon (service/event_sync.h). */
 static void on_configured(struct configure_op *op) {
     struct event_change *change = CONTAINER_OF(op, struct event_change, configure);
     if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
         atomic_store(&change->events->untold, true);
     catalogue_install(change->events->catalogue, event_copy(change->put.stored));
-    if (change->events->hot != NULL) hot_announce(change->events->hot);
-    change->done(change, ERR_OK);
+    await_nodes(change->events, &change->wait, change->put.stored->version, on_change_applied);
 }
 
 static void on_changed(struct task *task) {
@@ -40,10 +61,16 @@ void events_change(struct events *ev, struct event_change *change) {
     if (refused != ERR_OK) change->done(change, refused);
 }
 
+static void on_removal_applied(struct task *task) {
+    struct event_removal *removal = CONTAINER_OF(task, struct event_removal, wait.task);
+    removal->done(removal, ERR_OK);
+}
+
 static void on_gone(struct remove_op *op) {
     struct event_removal *removal = CONTAINER_OF(op, struct event_removal, hot_remove);
-    if (removal->events->hot != NULL) hot_announce(removal->events->hot);
-    removal->done(removal, ERR_OK);
+    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
+        atomic_store(&removal->events->untold, true);
+    await_nodes(removal->events, &removal->wait, removal->remove.version, on_removal_applied);
 }
 
 static void on_removed(struct task *task) {
@@ -56,6 +83,8 @@ static void on_removed(struct task *task) {
     catalogue_remove(removal->events->catalogue, gone->type, gone->id, gone->version);
     removal->hot_remove =
         (struct remove_op){.op = {.event_key = gone->key, .now_ms = clock_wall_ms()},
+                           .type = gone->type,
+                           .id = gone->id,
                            .version = gone->version,
                            .done = on_gone};
     queues_remove(removal->events->queues, &removal->hot_remove);

@@ -1,6 +1,7 @@
 /*
  * events: creating, changing and deleting what is sold. The ledger decides; the hot store and the
- * catalogue follow before anybody is told, so whoever was answered sees the change on every worker.
+ * catalogue follow, and then the other nodes (service/event_sync.h), before the change is answered:
+ * so it is in force on every worker of every node that sells.
  * Both know the versions, so it does not matter in which order news of several changes comes.
  *
  * Each use case is one struct in the caller's memory (the request's arena), which stays until
@@ -17,15 +18,27 @@
 #include "port/seats.h"
 #include "service/catalogue.h"
 
+struct event_sync;
+
 struct events {
-    struct hot *hot; /* NULL: the hot store is this process's own */
+    struct event_sync *sync; /* NULL: no other node changes events */
+    struct hot *hot;         /* NULL: the hot store is this process's own */
     struct ledger *ledger;
     struct catalogue *catalogue;
     struct queues *queues; /* follow the events' rules */
     struct seats *seats;   /* follow them too */
     struct boards *boards; /* NULL: nobody counts what is sold */
-    /* The hot store could not be told of a change: the roster tells it of everything. */
+    /* The hot store could not be told of a change: event_sync tells it of everything. */
     _Atomic bool untold;
+};
+
+/* Waits for other nodes or for the ledger: service/event_sync.h. `task.run` is called on the worker
+ * that began the wait, once. */
+struct event_wait {
+    struct task task;
+    int64_t since_ns; /* steady */
+    int64_t version;  /* of a change that every node shall apply; 0: waits for a read */
+    uint64_t name;    /* hash of the unknown event's name */
 };
 
 /* A put, or an edit of what is there. The caller fills in put.wanted, or put.edit with put.type and
@@ -33,6 +46,7 @@ struct events {
 struct event_change {
     struct ledger_event_put put;
     struct configure_op configure;
+    struct event_wait wait;
     struct events *events;
     void (*done)(struct event_change *change, enum err result);
 };
@@ -40,10 +54,14 @@ struct event_change {
 struct event_removal {
     struct ledger_event_delete remove; /* type, id, note are the caller's */
     struct remove_op hot_remove;
+    struct event_wait wait;
     struct events *events;
     void (*done)(struct event_removal *removal, enum err result);
 };
 
+/* Whether this node may sell by its catalogue: no, while it may have missed a change. From any
+ * thread. */
+bool events_are_current(struct events *ev);
 void events_change(struct events *ev, struct event_change *change);
 void events_delete(struct events *ev, struct event_removal *removal);
 

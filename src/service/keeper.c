@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/thread.h"
 #include "service/recovery.h"
 
 /* How often it looks when nothing is suspected, and how soon again when the store is in no life. */
@@ -68,7 +69,7 @@ static enum err fill_store(struct events *ev, const struct hot_life *life) {
 static enum err fill_renewing(struct keeper *k, const struct hot_life *life) {
     pthread_t thread;
     k->fills = true;
-    bool renews = pthread_create(&thread, NULL, renew, k) == 0;
+    bool renews = thread_start(&thread, "hot lease", THREAD_ALONE, renew, k) == 0;
     if (!renews) log_warn(msg("cannot start a thread: the filling of the hot store must be quick"));
     enum err failed = fill_store(k->events, life);
     pthread_mutex_lock(&k->lock);
@@ -102,36 +103,39 @@ static bool fill(struct keeper *k, const struct hot_life *before, struct hot_lif
     return true;
 }
 
-/* Whoever can't be reached is waited for. What the store would do meanwhile it refuses by itself:
- * its links know the run that they may work with. */
-static void complain(struct keeper *k, const char *who, enum err failed) {
-    if (!k->complained)
-        log_warn(msg("the keeper can't look after the hot store"), kv("unreachable", who),
-                 kv_str("error", err_title(failed)));
-    k->complained = true;
+/* Whether the store holds the state of another ledger, whose nodes may be at work with it. */
+static bool is_foreign(struct keeper *k, const struct hot_life *wanted,
+                       const struct hot_life *found) {
+    bool is_so = found->ledger[0] != '\0' && wanted->ledger[0] != '\0' &&
+                 strcmp(found->ledger, wanted->ledger) != 0;
+    if (atomic_exchange(&k->foreign, is_so) != is_so && is_so)
+        log_error(msg("redis holds the state of another ledger; refusing to use it"),
+                  kv("ledger", wanted->ledger), kv("found", found->ledger));
+    return is_so;
 }
 
-/* Whether all is well. */
+/* Whether all is well. A store that can't be reached is waited for, and logs that itself. What the
+ * hot store would do meanwhile it refuses: its links know the run that they may work with. */
 static bool look(struct keeper *k) {
     struct events *ev = k->events;
     struct hot_life wanted = {0};
     struct hot_life found = {0};
     enum err failed = ledger_life(ev->ledger, &wanted);
-    if (failed != ERR_OK) {
-        complain(k, "ledger", failed);
-        return false;
-    }
+    if (failed != ERR_OK) return false;
     if (!atomic_load(&k->met)) {
         if (recovery_meet(ev) != ERR_OK) return false;
         atomic_store(&k->met, true);
     }
     failed = hot_look(ev->hot, &found);
-    atomic_store(&k->reachable, failed == ERR_OK);
-    if (failed != ERR_OK) {
-        complain(k, "hot store", failed);
+    /* A replica refuses to be worked with, and is there: what can be read or left elsewhere is. */
+    bool is_there = failed == ERR_OK || hot_state(ev->hot) == HOT_STATE_READONLY;
+    atomic_store(&k->reachable, is_there);
+    if (failed != ERR_OK) return false;
+    if (is_foreign(k, &wanted, &found)) {
+        shut(k);
         return false;
     }
-    k->complained = false;
+    memcpy(found.ledger, wanted.ledger, sizeof found.ledger);
     bool is_alive = wanted.epoch != 0 && same_life(&wanted, &found);
     if (!is_alive) {
         shut(k);
@@ -167,7 +171,7 @@ void keeper_init(struct keeper *k) {
 }
 
 void keeper_start(struct keeper *k) {
-    k->runs = pthread_create(&k->thread, NULL, run, k) == 0;
+    k->runs = thread_start(&k->thread, "hot keeper", THREAD_ALONE, run, k) == 0;
     if (!k->runs) log_error(msg("cannot start the keeper's thread"));
 }
 
@@ -195,6 +199,10 @@ void keeper_suspect(void *keeper) {
 
 bool keeper_is_open(struct keeper *k) {
     return atomic_load(&k->open) && atomic_load(&k->reachable);
+}
+
+bool keeper_is_foreign(struct keeper *k) {
+    return atomic_load(&k->foreign);
 }
 
 bool keeper_has_met(struct keeper *k) {

@@ -32,7 +32,7 @@ struct keeper {
     _Atomic bool open;
     _Atomic bool reachable; /* the store answered when it was last looked at */
     _Atomic bool met;       /* the events are known */
-    bool complained;
+    _Atomic bool foreign;   /* the store was filled from another ledger */
 };
 
 /* `events` is filled in. */
@@ -49,5 +49,7 @@ void keeper_suspect(void *keeper);
  * thread. */
 bool keeper_is_open(struct keeper *k);
 bool keeper_has_met(struct keeper *k);
+/* The store holds the state of another ledger: this node does not use it. */
+bool keeper_is_foreign(struct keeper *k);
 
 #endif

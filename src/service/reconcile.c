@@ -25,7 +25,6 @@ struct comparing {
     struct reconcile *reconcile;
     int64_t began_ms;
     size_t event_room;
-    uint64_t *highest;            /* of each event's numbers; 0: none was given */
     struct ledger_place *entries; /* in order of event and number */
     size_t entry_count;
     size_t entry_room;
@@ -68,22 +67,6 @@ static struct compared_event *find_event(const struct reconcile *r, int64_t key)
     return bsearch(&wanted, r->events, r->event_count, sizeof *r->events, by_key);
 }
 
-/* All have been told. */
-static void sort_events(struct comparing *c) {
-    struct reconcile *r = c->reconcile;
-    if (c->highest != NULL || r->event_count == 0) return;
-    qsort(r->events, r->event_count, sizeof *r->events, by_key);
-    c->highest = mem_new(r->event_count * sizeof *c->highest);
-}
-
-static void on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
-    struct comparing *c = to;
-    struct reconcile *r = c->reconcile;
-    sort_events(c);
-    const struct compared_event *e = find_event(r, event_key);
-    if (e != NULL) c->highest[e - r->events] = highest_seq;
-}
-
 static void on_entry(void *to, const struct ledger_entry *e) {
     struct comparing *c = to;
     *NEXT_OF(c->entries, c->entry_count, c->entry_room) = (struct ledger_place){
@@ -107,12 +90,10 @@ static int by_event_and_id(const void *a, const void *b) {
 }
 
 static enum err read_ledger(struct comparing *c) {
-    return ledger_load(c->reconcile->ledger,
-                       &(struct ledger_reader){.on_event = on_event,
-                                               .on_queue = on_queue,
-                                               .on_entry = on_entry,
-                                               .on_reservation = on_reservation,
-                                               .to = c});
+    return ledger_load(
+        c->reconcile->ledger,
+        &(struct ledger_reader){
+            .on_event = on_event, .on_entry = on_entry, .on_reservation = on_reservation, .to = c});
 }
 
 /* ---- comparing ---- */
@@ -136,7 +117,8 @@ static void compare_entry(struct comparing *c, struct compared_event *e,
     /* cppcheck-suppress nullPointerRedundantCheck */
     uint64_t seq = there != NULL ? there->seq : here->seq;
     if (here != NULL && here->pending) return;
-    if (there == NULL && seq > c->highest[e - c->reconcile->events]) return;
+    /* A younger one may have become durable after the ledger was read. */
+    if (there == NULL && here->joined_ms > c->began_ms - c->reconcile->wait_ms) return;
     struct difference d = {.seq = seq,
                            .entry_in_hot = here == NULL ? ENTRY_NONE : here->status,
                            .entry_in_ledger = there == NULL ? ENTRY_NONE : there->status};
@@ -255,12 +237,11 @@ enum err reconcile_compare(struct reconcile *r) {
     reconcile_clear(r);
     enum err failed = read_ledger(&c);
     if (failed == ERR_OK) {
-        sort_events(&c);
+        if (r->event_count > 0) qsort(r->events, r->event_count, sizeof *r->events, by_key);
         if (c.reservation_count > 0)
             qsort(c.reservations, c.reservation_count, sizeof *c.reservations, by_event_and_id);
         failed = compare_events(&c);
     }
-    mem_free(c.highest);
     mem_free(c.entries);
     mem_free(c.reservations);
     return failed;

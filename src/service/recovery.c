@@ -34,6 +34,11 @@ static void on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
     r->marks[r->count++] = (struct queue_end_mark){event_key, highest_seq};
 }
 
+static void on_totals(void *to, int64_t event_key, const struct queue_counts *totals) {
+    struct recovery *r = to;
+    queues_restore_totals(r->events->queues, event_key, totals);
+}
+
 static void on_entry(void *to, const struct ledger_entry *e) {
     struct recovery *r = to;
     queues_restore(r->events->queues, e);
@@ -66,6 +71,7 @@ enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
     struct recovery r = {.events = ev, .boards = ev->boards, .now_ms = now_ms};
     struct ledger_reader reader = {.on_event = on_event,
                                    .on_queue = on_queue,
+                                   .on_totals = on_totals,
                                    .on_entry = on_entry,
                                    .on_reservation = on_reservation,
                                    .to = &r};

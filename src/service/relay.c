@@ -89,16 +89,41 @@ static void tell_held(struct relay *r, const struct ledger_fact *f) {
     if (ledger_ask(r->events->ledger, &r->get.record) != ERR_OK) tick_off(r);
 }
 
+/* A confirmation may have completed its place, and a node that died may have told the hot store of
+ * neither. Then a repeated confirmation tells it of the seats only. */
+static void on_places_seen(struct look_op *l) {
+    struct relay *r = CONTAINER_OF(l, struct relay, look);
+    for (size_t i = 0; l->op.result == ERR_OK && i < l->count; i++) {
+        enum entry_status status = l->items[i].place.status;
+        if (status == ENTRY_ACTIVE || status == ENTRY_WAITING)
+            waiting_room_heal(r->room, l->op.event_key, l->items[i].seq);
+    }
+    told(r, l->op.result, r->changed);
+}
+
 static void on_followed(struct follow_op *f) {
     struct relay *r = CONTAINER_OF(f, struct relay, follow);
-    size_t changed = 0;
+    size_t confirmed = 0;
+    r->changed = 0;
     for (size_t i = 0; f->op.result == ERR_OK && i < f->count; i++) {
-        if (!f->news[i].changed) continue;
-        /* Where this got lost, so did that its place in the queue ended with it, if it did. */
-        waiting_room_heal(r->room, f->op.event_key, r->read.facts[r->done + i].entry_seq);
-        changed++;
+        const struct ledger_fact *fact = &r->read.facts[r->done + i];
+        if (f->news[i].changed) {
+            /* Where this got lost, so did that its place in the queue ended with it, if it did. */
+            waiting_room_heal(r->room, f->op.event_key, fact->entry_seq);
+            r->changed++;
+        } else if (fact->kind == RESERVATION_CONFIRMED) {
+            r->places[confirmed++] = (struct look_item){.seq = fact->entry_seq};
+        }
     }
-    told(r, f->op.result, changed);
+    if (confirmed == 0) {
+        told(r, f->op.result, r->changed);
+        return;
+    }
+    r->look = (struct look_op){.op = {.event_key = f->op.event_key, .now_ms = clock_wall_ms()},
+                               .items = r->places,
+                               .count = confirmed,
+                               .done = on_places_seen};
+    queues_look(r->room->queues, &r->look);
 }
 
 /* A hold that the hot store decided itself is settled there, by its node or by whoever takes it up.

@@ -2,8 +2,8 @@
  * relay: brings facts of the ledger to a hot store that nodes share. What the ledger decides first
  * (confirmed, cancelled, expired, held in a `seat` section) reaches the hot store at once, by
  * whoever asked for it; should that get lost, because a node died or the store could not be
- * reached, it comes once more by this way, a little later. Hearing it twice does no harm. Every
- * node relays, on one worker.
+ * reached, it comes once more by this way, a little later. Hearing it twice does no harm. So does
+ * the end of the place that a confirmation completed. Every node relays, on one worker.
  */
 #ifndef ADMITONE_SERVICE_RELAY_H
 #define ADMITONE_SERVICE_RELAY_H
@@ -28,9 +28,12 @@ struct relay {
     struct follow_op follow;
     struct seat_sync_op sync;
     struct live_reservation live;
+    struct look_op look;
     struct reservation_news news[FACTS_READ_MAX];
-    size_t done;  /* of the facts */
-    size_t taken; /* of those, in the step under way */
+    struct look_item places[FACTS_READ_MAX]; /* of what was confirmed */
+    size_t changed;                          /* reservations that the hot store had missed */
+    size_t done;                             /* of the facts */
+    size_t taken;                            /* of those, in the step under way */
     int64_t ids[FACTS_READ_MAX];
 };
 

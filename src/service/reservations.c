@@ -46,10 +46,18 @@ enum strategy strategy_default(enum section_mode mode) {
     return STRATEGY_OPTIMISTIC;
 }
 
+#define LOADS_MIN 64
+
+struct load {
+    struct adaptive adaptive;
+    int64_t section_key;
+};
+
 /* The load of an adaptive section that has requests under way, or is hot; else NULL. Under the
  * lock. */
 static struct adaptive *load_of(struct reservations *r, int64_t section_key) {
-    return map_get(&r->loads, map_key(&section_key));
+    struct load *l = map_get(&r->loads, map_key(&section_key));
+    return l == NULL ? NULL : &l->adaptive;
 }
 
 static void count_switch(bool was_hot, bool is_hot) {
@@ -57,13 +65,38 @@ static void count_switch(bool was_hot, bool is_hot) {
         count(is_hot ? COUNT_ADAPTIVE_SWITCHES_SLOT : COUNT_ADAPTIVE_SWITCHES_LOCK, 1);
 }
 
+/* A hot section without further requests has no request whose end could drop its load. All are
+ * looked at when there are twice as many as were left the last time. Under the lock. */
+static void loads_cool(struct reservations *r) {
+    if (r->loads.count <= r->loads_max) return;
+    struct map kept;
+    map_init(&kept);
+    size_t at = 0;
+    struct load *l;
+    while ((l = map_next(&r->loads, &at)) != NULL) {
+        bool was_hot = l->adaptive.hot;
+        bool is_hot = adaptive_look(&l->adaptive, &r->adaptive, clock_steady_ms());
+        count_switch(was_hot, is_hot);
+        if (is_hot || l->adaptive.under_way > 0)
+            map_put(&kept, map_key(&l->section_key), l);
+        else
+            mem_free(l);
+    }
+    map_deinit(&r->loads);
+    r->loads = kept;
+    r->loads_max = kept.count < LOADS_MIN ? LOADS_MIN : 2 * kept.count;
+}
+
 static void load_begin(struct holding *h, int64_t crowd) {
     struct reservations *r = h->all;
     pthread_mutex_lock(&r->lock);
     struct adaptive *a = load_of(r, h->terms.section_key);
     if (a == NULL) {
-        a = mem_new(sizeof *a);
-        map_put(&r->loads, map_key(&h->terms.section_key), a);
+        loads_cool(r);
+        struct load *l = mem_new(sizeof *l);
+        l->section_key = h->terms.section_key;
+        map_put(&r->loads, map_key(&l->section_key), l);
+        a = &l->adaptive;
     }
     bool was_hot = a->hot;
     bool is_hot = adaptive_begin(a, &r->adaptive, crowd, clock_steady_ms());
@@ -83,15 +116,14 @@ void load_waited(struct holding *h, int64_t waited_ms) {
     count_switch(was_hot, is_hot);
 }
 
-/* What is calm and idle is as if it had never been. */
+/* Drops the load once the section is idle and not hot. */
 static void load_end(struct holding *h) {
     struct reservations *r = h->all;
     pthread_mutex_lock(&r->lock);
     struct adaptive *a = load_of(r, h->terms.section_key);
     adaptive_end(a);
     if (!a->hot && a->under_way == 0) {
-        map_remove(&r->loads, map_key(&h->terms.section_key));
-        mem_free(a);
+        mem_free(map_remove(&r->loads, map_key(&h->terms.section_key)));
     }
     pthread_mutex_unlock(&r->lock);
 }
@@ -139,6 +171,7 @@ static enum reservation_outcome outcome_of(const struct holding *h, enum err res
 
 static void finish(struct holding *h, enum err result) {
     mem_free(h->get.found);
+    h->get.found = NULL;
     /* Should the disk have taken longer than the hold lasts, nobody is told that seats are theirs.
      */
     if (result == ERR_OK && !hold_is_replayed(h) && h->reservation.expires_ms <= clock_wall_ms())
@@ -163,9 +196,8 @@ static void on_asked_again(struct task *task) {
 
 /* A refusal may be the doing of the first request with the same key, which has just been answered:
  * then its answer is this one's, too. */
-void hold_end(struct holding *h) {
+static void answer(struct holding *h) {
     enum err result = h->result;
-    if (h->strategy == STRATEGY_ADAPTIVE) load_end(h);
     bool may_be_repeated = result != ERR_OK && err_status(result) < 500 && h->idempotency != NULL;
     if (!may_be_repeated) {
         finish(h, result);
@@ -173,6 +205,19 @@ void hold_end(struct holding *h) {
     }
     enum err refused = hold_ask_key(h->all, h, on_asked_again);
     if (refused != ERR_OK) finish(h, refused);
+}
+
+void hold_end(struct holding *h) {
+    if (h->strategy == STRATEGY_ADAPTIVE) load_end(h);
+    answer(h);
+}
+
+void reservations_refuse(struct reservations *r, struct holding *h, enum err why) {
+    assert(why == ERR_SOLD_OUT || why == ERR_SEAT_TAKEN);
+    h->all = r;
+    h->result = why;
+    count_reservation_attempt((int)h->strategy);
+    answer(h);
 }
 
 static void on_crowd_counted(struct look_op *l) {
@@ -689,13 +734,14 @@ void reservations_tick(struct reservations *r, int64_t event_key) {
 void reservations_init(struct reservations *r) {
     pthread_mutex_init(&r->lock, NULL);
     map_init(&r->loads);
+    r->loads_max = LOADS_MIN;
 }
 
 void reservations_deinit(struct reservations *r) {
     assert(!reservations_is_busy(r));
     size_t at = 0;
-    struct adaptive *a;
-    while ((a = map_next(&r->loads, &at)) != NULL) mem_free(a);
+    struct load *l;
+    while ((l = map_next(&r->loads, &at)) != NULL) mem_free(l);
     map_deinit(&r->loads);
     pthread_mutex_destroy(&r->lock);
 }

@@ -32,7 +32,8 @@ struct reservations {
     /* Below: its own. */
     _Atomic int64_t under_way; /* expiries: records of no request */
     pthread_mutex_t lock;
-    struct map loads; /* under lock: an adaptive section's key → struct adaptive */
+    struct map loads; /* under lock: an adaptive section's key → struct load */
+    size_t loads_max; /* under lock: when there are more, those that have cooled down go */
 };
 
 void reservations_init(struct reservations *r);
@@ -124,6 +125,10 @@ enum strategy reservations_strategy(struct reservations *r, enum section_mode mo
  * IDEMPOTENCY_MISMATCH, EVENT_NOT_FOUND, or a failure. */
 void reservations_hold(struct reservations *r, struct desk *d, struct holding *h);
 
+/* Refuses a hold for which no place was taken, because it can't be had: SOLD_OUT or SEAT_TAKEN.
+ * Counted and answered as if reservations_hold had found that out. */
+void reservations_refuse(struct reservations *r, struct holding *h, enum err why);
+
 /* Whether the key of a request was used: OK and replayed, OK, or IDEMPOTENCY_MISMATCH. Only
  * `idempotency`, `strategy` and `done` are looked at; the rest may be filled in later. */
 void reservations_replay(struct reservations *r, struct holding *h);
@@ -193,7 +198,7 @@ struct leaving {
     struct arena *arena;
     void (*done)(struct leaving *l, enum err result);
 
-    /* Below: its own. */
+    /* Below: its own. When it is done, `look` says whose place it is. */
     struct reservations *all;
     struct room_looking look;
     struct holds_op holds;

@@ -27,8 +27,12 @@ static struct shadow_queue *queue_of(struct shadow *s, int64_t event_key) {
     return q;
 }
 
-/* How many stand before it, and itself; where it would be when it is not there. */
-static uint64_t position_of(const struct shadow_queue *q, uint64_t order) {
+static uint64_t order_of(unsigned lane, uint64_t seq) {
+    return (uint64_t)lane << LANE_SHIFT | seq;
+}
+
+/* How many stand before it. */
+static size_t count_before(const struct shadow_queue *q, uint64_t order) {
     size_t low = 0;
     size_t high = q->count;
     while (low < high) {
@@ -38,42 +42,46 @@ static uint64_t position_of(const struct shadow_queue *q, uint64_t order) {
         else
             high = middle;
     }
-    return low + 1;
+    return low;
 }
 
-static int64_t estimate_s(struct shadow *s, int64_t event_key, uint64_t position) {
+/* The rules by which a wait is estimated. */
+struct pace {
+    uint64_t batch;
+    int64_t interval_s;
+};
+
+static struct pace pace_of(struct shadow *s, int64_t event_key) {
     catalogue_open(s->catalogue);
     const struct event *e = catalogue_find_key(s->catalogue, event_key);
-    uint64_t batch = e == NULL ? 1 : (uint64_t)e->queue.entry_batch_size;
-    int64_t interval_s = e == NULL ? 0 : e->queue.entry_interval_s;
+    struct pace pace = {.batch = e == NULL ? 1 : (uint64_t)e->queue.entry_batch_size,
+                        .interval_s = e == NULL ? 0 : e->queue.entry_interval_s};
     catalogue_shut(s->catalogue);
-    return (int64_t)((position + batch - 1) / batch) * interval_s;
+    return pace;
 }
 
-/* The queue has been read. */
-static void answer(struct shadow_look *l) {
-    struct shadow *s = l->shadow;
-    pthread_mutex_lock(&s->lock);
-    enum err failed = l->queue->failed;
-    l->place.position = position_of(l->queue, (uint64_t)l->place.lane << LANE_SHIFT | l->seq);
-    l->place.waiting = l->queue->count;
-    pthread_mutex_unlock(&s->lock);
-    l->place.estimate_s = estimate_s(s, l->event_key, l->place.position);
-    l->done(l, failed);
+static int64_t estimate_s(const struct pace *p, uint64_t position) {
+    return (int64_t)((position + p->batch - 1) / p->batch) * p->interval_s;
 }
+
+/* ---- reading who waits ---- */
 
 static void on_woken(struct task *task) {
-    answer(CONTAINER_OF(task, struct shadow_look, woken));
+    struct shadow_read *r = CONTAINER_OF(task, struct shadow_read, woken);
+    pthread_mutex_lock(&r->shadow->lock);
+    enum err failed = r->queue->failed;
+    pthread_mutex_unlock(&r->shadow->lock);
+    r->done(r, failed);
 }
 
-static void queue_read(struct shadow_look *l, enum err failed) {
-    struct shadow *s = l->shadow;
-    struct shadow_queue *q = l->queue;
+static void queue_read(struct shadow_read *r, enum err failed) {
+    struct shadow *s = r->shadow;
+    struct shadow_queue *q = r->queue;
     pthread_mutex_lock(&s->lock);
     if (failed == ERR_OK) {
         mem_free(q->waiting);
-        q->waiting = l->read.waiting;
-        q->count = l->read.count;
+        q->waiting = r->read.waiting;
+        q->count = r->read.count;
         q->read_ms = clock_steady_ms();
     }
     q->failed = failed;
@@ -83,34 +91,48 @@ static void queue_read(struct shadow_look *l, enum err failed) {
     pthread_mutex_unlock(&s->lock);
     struct task *task;
     while ((task = task_list_take(&waiters)) != NULL) mailbox_post(task->home, task);
-    answer(l);
+    r->done(r, failed);
 }
 
 static void on_read(struct task *task) {
-    struct shadow_look *l = CONTAINER_OF(task, struct shadow_look, read.record.task);
-    queue_read(l, l->read.record.result);
+    struct shadow_read *r = CONTAINER_OF(task, struct shadow_read, read.record.task);
+    queue_read(r, r->read.record.result);
 }
 
-/* Reads the queue if that is old; or waits for whoever does. */
-static void find_position(struct shadow_look *l) {
-    struct shadow *s = l->shadow;
+/* Reads who waits if that is old; or waits for the request that is reading it. */
+static void read_waiting(struct shadow *s, struct shadow_read *r) {
+    r->shadow = s;
     pthread_mutex_lock(&s->lock);
-    struct shadow_queue *q = queue_of(s, l->event_key);
-    l->queue = q;
+    struct shadow_queue *q = queue_of(s, r->event_key);
+    r->queue = q;
     bool is_good = q->read_ms != 0 && clock_steady_ms() - q->read_ms < GOOD_FOR_MS;
     bool reads = !is_good && !q->is_being_read;
     if (reads) q->is_being_read = true;
     if (!is_good && !reads) {
-        l->woken = (struct task){.run = on_woken, .home = mailbox_mine()};
-        task_list_add(&q->waiters, &l->woken);
+        r->woken = (struct task){.run = on_woken, .home = mailbox_mine()};
+        task_list_add(&q->waiters, &r->woken);
     }
     pthread_mutex_unlock(&s->lock);
-    if (is_good) answer(l);
+    if (is_good) r->done(r, ERR_OK);
     if (!reads) return;
-    l->read = (struct ledger_waiting_read){
-        .record = {.kind = LEDGER_WAITING_READ, .task.run = on_read}, .event_key = l->event_key};
-    enum err refused = ledger_ask(s->ledger, &l->read.record);
-    if (refused != ERR_OK) queue_read(l, refused);
+    r->read = (struct ledger_waiting_read){
+        .record = {.kind = LEDGER_WAITING_READ, .task.run = on_read}, .event_key = r->event_key};
+    enum err refused = ledger_ask(s->ledger, &r->read.record);
+    if (refused != ERR_OK) queue_read(r, refused);
+}
+
+/* ---- one place ---- */
+
+static void on_position_known(struct shadow_read *r, enum err result) {
+    struct shadow_look *l = CONTAINER_OF(r, struct shadow_look, read);
+    struct shadow *s = l->shadow;
+    struct pace pace = pace_of(s, l->event_key);
+    pthread_mutex_lock(&s->lock);
+    l->place.position = count_before(r->queue, order_of(l->place.lane, l->seq)) + 1;
+    l->place.waiting = r->queue->count;
+    pthread_mutex_unlock(&s->lock);
+    l->place.estimate_s = estimate_s(&pace, l->place.position);
+    l->done(l, result);
 }
 
 static void on_entry_got(struct task *task) {
@@ -125,7 +147,8 @@ static void on_entry_got(struct task *task) {
     memcpy(l->user, got->user, got->user_len);
     l->place.joined_ms = got->joined_ms;
     if (got->status == ENTRY_WAITING) {
-        find_position(l);
+        l->read = (struct shadow_read){.event_key = l->event_key, .done = on_position_known};
+        read_waiting(l->shadow, &l->read);
         return;
     }
     bool is_over = got->status == ENTRY_ACTIVE && got->expires_ms <= l->now_ms;
@@ -144,6 +167,37 @@ void shadow_look(struct shadow *s, struct shadow_look *l) {
                                   .seq = l->seq};
     enum err refused = ledger_ask(s->ledger, &l->get.record);
     if (refused != ERR_OK) l->done(l, refused);
+}
+
+/* ---- many places ---- */
+
+static void on_scan_read(struct shadow_read *r, enum err result) {
+    struct shadow_scan *c = CONTAINER_OF(r, struct shadow_scan, read);
+    struct shadow *s = c->shadow;
+    struct pace pace = pace_of(s, c->event_key);
+    pthread_mutex_lock(&s->lock);
+    const struct shadow_queue *q = r->queue;
+    c->waiting = q->count;
+    for (size_t i = 0; i < c->count; i++) {
+        struct look_item *item = &c->items[i];
+        uint64_t order = order_of(c->lanes[i], item->seq);
+        size_t before = count_before(q, order);
+        bool waits = before < q->count && q->waiting[before] == order;
+        item->reserving = false;
+        item->place = (struct place){.status = waits ? ENTRY_WAITING : ENTRY_NONE,
+                                     .seq = item->seq,
+                                     .position = waits ? before + 1 : 0,
+                                     .waiting = q->count,
+                                     .estimate_s = waits ? estimate_s(&pace, before + 1) : 0};
+    }
+    pthread_mutex_unlock(&s->lock);
+    c->done(c, result);
+}
+
+void shadow_scan(struct shadow *s, struct shadow_scan *c) {
+    c->shadow = s;
+    c->read = (struct shadow_read){.event_key = c->event_key, .done = on_scan_read};
+    read_waiting(s, &c->read);
 }
 
 void shadow_init(struct shadow *s) {

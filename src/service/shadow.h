@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "base/map.h"
-#include "port/ledger.h"
+#include "port/queue.h"
 #include "service/catalogue.h"
 
 struct shadow {
@@ -26,6 +26,20 @@ void shadow_init(struct shadow *s);
 /* When no look is under way. */
 void shadow_deinit(struct shadow *s);
 
+/* Makes sure that what is known of who waits for one event is fresh. Part of the looks below. */
+struct shadow_read {
+    int64_t event_key;
+    void (*done)(struct shadow_read *r, enum err result);
+
+    /* Below: its own. */
+    struct shadow *shadow;
+    struct shadow_queue *queue;
+    union {
+        struct ledger_waiting_read read;
+        struct task woken; /* when another request has read */
+    };
+};
+
 /* One place. The caller's memory, until `done`, on the caller's worker. */
 struct shadow_look {
     int64_t event_key;
@@ -38,13 +52,27 @@ struct shadow_look {
 
     /* Below: its own. */
     struct shadow *shadow;
-    struct shadow_queue *queue;
     union { /* one after the other */
         struct ledger_entry_get get;
-        struct ledger_waiting_read read;
-        struct task woken; /* when somebody else has read */
+        struct shadow_read read;
     };
 };
 void shadow_look(struct shadow *s, struct shadow_look *l);
+
+/* Many places of one event, for which only the list of who waits is read: out is each item's place,
+ * NONE when it is not WAITING. As above otherwise. */
+struct shadow_scan {
+    int64_t event_key;
+    struct look_item *items;
+    const uint8_t *lanes; /* one for each */
+    size_t count;
+    uint64_t waiting; /* out: how many wait in all */
+    void (*done)(struct shadow_scan *c, enum err result);
+
+    /* Below: its own. */
+    struct shadow *shadow;
+    struct shadow_read read;
+};
+void shadow_scan(struct shadow *s, struct shadow_scan *c);
 
 #endif

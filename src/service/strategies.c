@@ -323,8 +323,23 @@ static void on_claim_written(struct task *task) {
     seats_settle(h->all->seats, &h->settle);
 }
 
+/* Whether the seats that the hot store names are what the ledger can be asked for. */
+static enum err check_seats(const struct holding *h) {
+    const struct claim_op *c = &h->claim;
+    uint32_t before = 0;
+    for (size_t i = 0; i < c->seat_count; i++) {
+        if (c->seats[i] <= before || c->seats[i] > SECTION_CAPACITY_MAX) return ERR_INTERNAL;
+        before = c->seats[i];
+    }
+    /* A claim whose answer was lost is sent again. By then the hot store may have heard that the
+     * ledger has given some of its seats to another user. */
+    return c->seat_count == h->count ? ERR_OK : ERR_CONFLICT;
+}
+
 static enum err submit_claim(struct claim_op *c) {
     struct holding *h = CONTAINER_OF(c, struct holding, claim);
+    enum err wrong = check_seats(h);
+    if (wrong != ERR_OK) return wrong;
     /* One that is there may have waited for the disk for longer than it lasts. */
     if (c->reservation.expires_ms <= c->op.now_ms) return ERR_HOLD_EXPIRED;
     fill_in(h, &c->reservation.id, c->op.now_ms, c->reservation.expires_ms);
@@ -350,6 +365,16 @@ static void ask_key(struct holding *h) {
     if (refused != ERR_OK) refuse(h, refused);
 }
 
+static void claim_again(struct holding *h) {
+    if (h->tries >= CLAIMS_MAX) {
+        refuse(h, ERR_CONFLICT);
+        return;
+    }
+    count_reservation_retry((int)h->strategy);
+    h->unlocked = start;
+    unlock(h);
+}
+
 static void on_claimed(struct claim_op *c) {
     struct holding *h = CONTAINER_OF(c, struct holding, claim);
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
@@ -360,6 +385,8 @@ static void on_claimed(struct claim_op *c) {
         unlock(h);
     } else if (c->op.result == ERR_OK && c->outcome == CLAIM_LEDGER_DECIDES) {
         refuse(h, ERR_STRATEGY_NOT_ALLOWED); /* since a moment ago */
+    } else if (c->op.result == ERR_CONFLICT) {
+        claim_again(h); /* it lost seats, and was given back */
     } else {
         refuse_claim(h);
     }
@@ -374,14 +401,7 @@ static void claim_seats(struct holding *h) {
 /* ---- when the ledger had seats that the hot store thought free ---- */
 
 static void on_healed(struct seat_sync_op *s) {
-    struct holding *h = CONTAINER_OF(s, struct holding, sync);
-    if (h->tries >= CLAIMS_MAX) {
-        refuse(h, ERR_CONFLICT);
-        return;
-    }
-    count_reservation_retry((int)h->strategy);
-    h->unlocked = start;
-    unlock(h);
+    claim_again(CONTAINER_OF(s, struct holding, sync));
 }
 
 /* Those that are free in the ledger come last, in one step. */
@@ -483,7 +503,9 @@ static void heal(struct holding *h) {
 
 static void on_chosen(struct claim_op *c) {
     struct holding *h = CONTAINER_OF(c, struct holding, claim);
-    if (c->op.result == ERR_OK && c->outcome == CLAIM_LEDGER_DECIDES)
+    bool is_chosen = c->op.result == ERR_OK && c->outcome == CLAIM_LEDGER_DECIDES;
+    if (is_chosen) c->op.result = check_seats(h);
+    if (is_chosen && c->op.result == ERR_OK)
         go_on(h);
     else
         refuse_claim(h);

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* A turn ends a little before the node's own next one comes. */
 #define TURN_PART(interval_ms) ((interval_ms) / 4 * 3)
@@ -82,9 +83,9 @@ static bool compare(struct sweep *s) {
     enum err failed = hot_turn(r->hot, "sweep", TURN_PART(s->interval_ms), &is_ours);
     if (failed != ERR_OK || !is_ours) return false;
     failed = reconcile_compare(r);
-    if (failed != ERR_OK)
-        log_warn(msg("hot store and ledger can't be compared now"),
-                 kv_str("error", err_title(failed)));
+    if (failed != ERR_OK) /* The connection that failed has logged it, for all who use it. */
+        log_debug(msg("hot store and ledger can't be compared now"),
+                  kv_str("error", err_title(failed)));
     for (size_t i = 0; failed == ERR_OK && i < r->event_count; i++)
         if (r->events[i].is_missing)
             log_warn(msg("the hot store does not have an event"), kv("event", r->events[i].name));
@@ -128,7 +129,7 @@ void sweep_init(struct sweep *s, struct mailbox *home) {
 
 void sweep_start(struct sweep *s) {
     if (s->interval_ms == 0) return;
-    s->runs = pthread_create(&s->thread, NULL, run, s) == 0;
+    s->runs = thread_start(&s->thread, "reconcile", THREAD_ALONE, run, s) == 0;
     if (!s->runs) log_error(msg("cannot start the sweep's thread"));
 }
 

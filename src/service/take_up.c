@@ -1,26 +1,35 @@
 #include "service/take_up.h"
 
+#include <stdlib.h>
+
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 
-/* One event's: the admissions in one record, then the enters and claims one by one. */
+/* One event's: the admissions in one record, then all enters, then all claims. Records that are
+ * submitted together share a commit. */
 struct taking {
     struct take_up *all;
     int64_t event_key;
     struct overdue_op overdue;
     struct ledger_admit admit;
-    struct ledger_enter_void enter;
-    struct ledger_hold_void claim;
     struct settle_op settle;
     struct claim_settle_op claim_settle;
-    size_t enters_done;
+    size_t open; /* records that have not come back, and one for the submitter */
     size_t claims_done;
-    bool kept_one;
     uint64_t seqs[ADMIT_MAX];
     bool kept[ADMIT_MAX];
+    struct enter_voiding {
+        struct ledger_enter_void record;
+        struct taking *of;
+    } enters[OVERDUE_MAX];
+    struct claim_voiding {
+        struct ledger_hold_void record;
+        struct taking *of;
+    } claims[OVERDUE_MAX];
+    struct uuid ids[OVERDUE_MAX];
 };
 
 static struct hot_op hot_op(const struct taking *t) {
@@ -33,87 +42,125 @@ static void end(struct taking *t) {
     atomic_fetch_sub(&all->under_way, 1);
 }
 
-/* What the ledger can't be told now is still pending, and told again. */
-static void write(struct taking *t, struct ledger_record *r) {
-    if (ledger_submit(t->all->room->ledger, r) != ERR_OK) end(t);
-}
-
 /* ---- claims ---- */
 
-static void next_claim(struct taking *t);
+static void next_claims(struct taking *t);
 
-static void on_claim_settled(struct claim_settle_op *s) {
-    struct taking *t = CONTAINER_OF(s, struct taking, claim_settle);
-    next_claim(t);
+static void on_claims_settled(struct claim_settle_op *s) {
+    next_claims(CONTAINER_OF(s, struct taking, claim_settle));
 }
 
-static void on_claim_voided(struct task *task) {
-    struct taking *t = CONTAINER_OF(task, struct taking, claim.record.task);
-    if (t->claim.record.result != ERR_OK) {
+/* Those of one section are settled together. What the ledger could not be told is still pending,
+ * and told again. */
+static void next_claims(struct taking *t) {
+    size_t settled = 0;
+    int64_t section_key = 0;
+    for (; t->claims_done < t->overdue.claim_count; t->claims_done++) {
+        const struct ledger_hold_void *v = &t->claims[t->claims_done].record;
+        if (v->record.result != ERR_OK) continue;
+        if (settled > 0 && v->section_key != section_key) break;
+        section_key = v->section_key;
+        t->ids[settled] = v->id;
+        t->kept[settled++] = !v->voided;
+    }
+    if (settled == 0) {
         end(t);
         return;
     }
-    count(COUNT_HOT_TAKEN_UP_CLAIMS, 1);
-    t->kept_one = !t->claim.voided;
+    count(COUNT_HOT_TAKEN_UP_CLAIMS, settled);
     t->claim_settle = (struct claim_settle_op){.op = hot_op(t),
-                                               .section_key = t->claim.section_key,
-                                               .ids = &t->claim.id,
-                                               .kept = &t->kept_one,
-                                               .count = 1,
-                                               .done = on_claim_settled};
+                                               .section_key = section_key,
+                                               .ids = t->ids,
+                                               .kept = t->kept,
+                                               .count = settled,
+                                               .done = on_claims_settled};
     seats_settle(t->all->seats, &t->claim_settle);
 }
 
-static void next_claim(struct taking *t) {
-    if (t->claims_done == t->overdue.claim_count) {
-        end(t);
-        return;
+static void claim_voided(struct taking *t) {
+    if (--t->open == 0) next_claims(t);
+}
+
+static void on_claim_voided(struct task *task) {
+    claim_voided(CONTAINER_OF(task, struct claim_voiding, record.record.task)->of);
+}
+
+static int by_section(const void *a, const void *b) {
+    int64_t left = ((const struct claim_ref *)a)->section_key;
+    int64_t right = ((const struct claim_ref *)b)->section_key;
+    return left < right ? -1 : left > right;
+}
+
+static void undo_claims(struct taking *t) {
+    size_t count_of = t->overdue.claim_count;
+    if (count_of > 0) qsort(t->overdue.claims, count_of, sizeof *t->overdue.claims, by_section);
+    t->claims_done = 0;
+    t->open = count_of + 1;
+    for (size_t i = 0; i < count_of; i++) {
+        struct claim_voiding *v = &t->claims[i];
+        v->of = t;
+        v->record = (struct ledger_hold_void){
+            .record = {.kind = LEDGER_HOLD_VOID, .always = true, .task.run = on_claim_voided},
+            .id = t->overdue.claims[i].id,
+            .event_key = t->event_key,
+            .section_key = t->overdue.claims[i].section_key,
+            .now_ms = clock_wall_ms()};
+        enum err refused = ledger_submit(t->all->room->ledger, &v->record.record);
+        if (refused == ERR_OK) continue;
+        v->record.record.result = refused;
+        t->open--;
     }
-    const struct claim_ref *ref = &t->overdue.claims[t->claims_done++];
-    t->claim = (struct ledger_hold_void){
-        .record = {.kind = LEDGER_HOLD_VOID, .always = true, .task.run = on_claim_voided},
-        .id = ref->id,
-        .event_key = t->event_key,
-        .section_key = ref->section_key,
-        .now_ms = clock_wall_ms()};
-    write(t, &t->claim.record);
+    claim_voided(t);
 }
 
 /* ---- enters ---- */
 
-static void next_enter(struct taking *t);
-
-static void on_enter_settled(struct settle_op *s) {
-    next_enter(CONTAINER_OF(s, struct taking, settle));
+static void on_enters_settled(struct settle_op *s) {
+    undo_claims(CONTAINER_OF(s, struct taking, settle));
 }
 
-static void on_enter_voided(struct task *task) {
-    struct taking *t = CONTAINER_OF(task, struct taking, enter.record.task);
-    if (t->enter.record.result != ERR_OK) {
-        end(t);
+static void enter_voided(struct taking *t) {
+    if (--t->open > 0) return;
+    size_t settled = 0;
+    for (size_t i = 0; i < t->overdue.enter_count; i++) {
+        const struct ledger_enter_void *v = &t->enters[i].record;
+        if (v->record.result != ERR_OK) continue;
+        t->seqs[settled] = v->seq;
+        t->kept[settled++] = !v->voided;
+    }
+    if (settled == 0) {
+        undo_claims(t);
         return;
     }
-    count(COUNT_HOT_TAKEN_UP_ENTERS, 1);
-    t->kept_one = !t->enter.voided;
+    count(COUNT_HOT_TAKEN_UP_ENTERS, settled);
     t->settle = (struct settle_op){.op = hot_op(t),
-                                   .seqs = &t->enter.seq,
-                                   .kept = &t->kept_one,
-                                   .count = 1,
-                                   .done = on_enter_settled};
+                                   .seqs = t->seqs,
+                                   .kept = t->kept,
+                                   .count = settled,
+                                   .done = on_enters_settled};
     queues_settle(t->all->room->queues, &t->settle);
 }
 
-static void next_enter(struct taking *t) {
-    if (t->enters_done == t->overdue.enter_count) {
-        next_claim(t);
-        return;
+static void on_enter_voided(struct task *task) {
+    enter_voided(CONTAINER_OF(task, struct enter_voiding, record.record.task)->of);
+}
+
+static void undo_enters(struct taking *t) {
+    t->open = t->overdue.enter_count + 1;
+    for (size_t i = 0; i < t->overdue.enter_count; i++) {
+        struct enter_voiding *v = &t->enters[i];
+        v->of = t;
+        v->record = (struct ledger_enter_void){
+            .record = {.kind = LEDGER_ENTER_VOID, .always = true, .task.run = on_enter_voided},
+            .event_key = t->event_key,
+            .seq = t->overdue.enters[i],
+            .now_ms = clock_wall_ms()};
+        enum err refused = ledger_submit(t->all->room->ledger, &v->record.record);
+        if (refused == ERR_OK) continue;
+        v->record.record.result = refused;
+        t->open--;
     }
-    t->enter = (struct ledger_enter_void){
-        .record = {.kind = LEDGER_ENTER_VOID, .always = true, .task.run = on_enter_voided},
-        .event_key = t->event_key,
-        .seq = t->overdue.enters[t->enters_done++],
-        .now_ms = clock_wall_ms()};
-    write(t, &t->enter.record);
+    enter_voided(t);
 }
 
 /* ---- admissions ---- */
@@ -130,7 +177,7 @@ static void on_admissions_settled(struct settle_op *s) {
     }
     count(COUNT_QUEUE_ADMISSIONS, admitted);
     if (admitted > 0 && w->changed != NULL) w->changed(w->to, t->event_key, t->seqs, admitted);
-    next_enter(t);
+    undo_enters(t);
 }
 
 static void on_admissions_written(struct task *task) {
@@ -152,7 +199,7 @@ static void on_admissions_written(struct task *task) {
 static void finish_admissions(struct taking *t) {
     size_t count_of = t->overdue.admission_count;
     if (count_of == 0) {
-        next_enter(t);
+        undo_enters(t);
         return;
     }
     for (size_t i = 0; i < count_of; i++) t->seqs[i] = t->overdue.admissions[i].seq;
@@ -164,12 +211,12 @@ static void finish_admissions(struct taking *t) {
         .entries = t->overdue.admissions,
         .count = count_of,
         .kept = t->kept};
-    write(t, &t->admit.record);
+    if (ledger_submit(t->all->room->ledger, &t->admit.record) != ERR_OK) end(t);
 }
 
 static void on_told(struct overdue_op *o) {
     struct taking *t = CONTAINER_OF(o, struct taking, overdue);
-    size_t found = o->enter_count + o->admission_count + o->claim_count;
+    size_t found = o->enter_count + o->admission_count + o->claim_count + o->expiry_count;
     if (o->op.result != ERR_OK || found == 0) {
         end(t);
         return;
@@ -177,7 +224,13 @@ static void on_told(struct overdue_op *o) {
     log_warn(msg("taking up what was pending for too long"), kv_i64("event", t->event_key),
              kv_i64("enters", (int64_t)o->enter_count),
              kv_i64("admissions", (int64_t)o->admission_count),
-             kv_i64("claims", (int64_t)o->claim_count));
+             kv_i64("claims", (int64_t)o->claim_count),
+             kv_i64("expiries", (int64_t)o->expiry_count));
+    if (o->expiry_count > 0) {
+        count(COUNT_HOT_TAKEN_UP_EXPIRIES, o->expiry_count);
+        waiting_room_expired(t->all->room, t->event_key, clock_wall_ms(), o->expiries,
+                             o->expiry_count);
+    }
     finish_admissions(t);
 }
 
@@ -186,8 +239,6 @@ void take_up_look(struct take_up *all, int64_t event_key) {
     struct taking *t = mem_grow(NULL, sizeof *t);
     t->all = all;
     t->event_key = event_key;
-    t->enters_done = 0;
-    t->claims_done = 0;
     t->overdue.op = hot_op(t);
     t->overdue.older_ms = all->deadline_ms;
     t->overdue.done = on_told;

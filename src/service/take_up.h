@@ -3,7 +3,7 @@
  * dead, or only stalled. What was pending for longer than the ledger's deadline is taken up by
  * whichever node looks next. An admission is finished. An enter or a claim is undone, in the ledger
  * first, where a row takes its id, so that the stalled node's own write comes too late; unless it
- * is there already: then it counts.
+ * is there already: then it counts. An expiry that the ledger was not told of is written.
  */
 #ifndef ADMITONE_SERVICE_TAKE_UP_H
 #define ADMITONE_SERVICE_TAKE_UP_H

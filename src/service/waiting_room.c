@@ -19,14 +19,13 @@ static void observe_since(enum histogram h, int64_t began_ns) {
 
 /* Nothing is known of what was asked of the hot store. */
 static bool is_lost(enum err result) {
-    return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_UNKNOWN || result == ERR_RECOVERING;
+    return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_FULL || result == ERR_HOT_UNKNOWN ||
+           result == ERR_RECOVERING;
 }
 
 /* ---- enter ---- */
 
 static void enter_once(struct room_entering *e);
-static void write_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
-                          const struct entry_change *entries, size_t count_of);
 
 /* The answer shows the place as it is now. One that is gone was undone because the record of the
  * request that took it failed; ours is in the ledger, where nobody else would ever end it. One
@@ -40,8 +39,8 @@ static void on_enter_settled(struct settle_op *s) {
     bool undone = result == ERR_CONFLICT ||
                   (result == ERR_OK && (status == ENTRY_NONE || status == ENTRY_EXPIRED));
     if (result == ERR_OK && status == ENTRY_NONE)
-        write_expired(e->room, s->op.event_key, s->op.now_ms, &(struct entry_change){.seq = e->seq},
-                      1);
+        waiting_room_expired(e->room, s->op.event_key, s->op.now_ms,
+                             &(struct entry_change){.seq = e->seq}, 1);
     if (!undone) {
         e->done(e, result);
     } else if (e->tries < ENTER_TRIES) {
@@ -108,6 +107,7 @@ static void enter_once(struct room_entering *e) {
 void waiting_room_enter(struct waiting_room *w, struct room_entering *e) {
     assert(e->enter.user.len > 0 && e->enter.lane < LANES);
     e->room = w;
+    e->tries = 0;
     enter_once(e);
 }
 
@@ -136,7 +136,6 @@ static void on_shadow_seen(struct shadow_look *shadow, enum err result) {
 
 static void look_at_shadow(struct room_looking *l) {
     l->degraded = true;
-    l->item.reserving = false;
     l->shadow = (struct shadow_look){.event_key = l->look.op.event_key,
                                      .seq = l->item.seq,
                                      .now_ms = l->look.op.now_ms,
@@ -179,13 +178,51 @@ void waiting_room_look(struct waiting_room *w, struct room_looking *l) {
     if (is_timed) observe_since(HISTOGRAM_QUEUE_LOOK_SECONDS, began_ns);
 }
 
+/* The room is busy until then: a watch that ended in the ledger after the room had closed would
+ * find nothing there. */
+static void watch_end(struct room_watching *l, enum err result) {
+    struct waiting_room *w = l->room;
+    l->done(l, result);
+    atomic_fetch_sub(&w->under_way, 1);
+}
+
+static void on_scanned(struct shadow_scan *scan, enum err result) {
+    struct room_watching *l = CONTAINER_OF(scan, struct room_watching, scan);
+    l->look.counts = (struct queue_counts){.waiting = scan->waiting};
+    watch_end(l, result);
+}
+
+static void on_watched(struct look_op *op) {
+    struct room_watching *l = CONTAINER_OF(op, struct room_watching, look);
+    if (l->room->shadow == NULL || !is_lost(op->op.result)) {
+        watch_end(l, op->op.result);
+        return;
+    }
+    l->degraded = true;
+    l->scan = (struct shadow_scan){.event_key = op->op.event_key,
+                                   .items = op->items,
+                                   .lanes = l->lanes,
+                                   .count = op->count,
+                                   .done = on_scanned};
+    shadow_scan(l->room->shadow, &l->scan);
+}
+
+void waiting_room_watch(struct waiting_room *w, struct room_watching *l) {
+    l->room = w;
+    l->degraded = false;
+    l->look.done = on_watched;
+    atomic_fetch_add(&w->under_way, 1);
+    queues_look(w->queues, &l->look);
+}
+
 /* ---- heal ---- */
 
 struct healing {
     struct ledger_entry_get get;
     struct end_op end;
     struct waiting_room *room;
-    struct room_ending *waits; /* is answered then; NULL: nobody is */
+    struct room_healing *waits; /* is answered then; NULL: no caller waits */
+    bool was_expired;           /* by the hot store, and no client was told */
 };
 
 static struct healing *heal_new(struct waiting_room *w, int64_t event_key, uint64_t seq) {
@@ -198,8 +235,11 @@ static struct healing *heal_new(struct waiting_room *w, int64_t event_key, uint6
 }
 
 static void heal_answer(struct healing *h) {
-    if (h->waits != NULL) h->waits->done(h->waits, ERR_OK);
+    struct room_healing *waits = h->waits;
+    if (waits == NULL) return;
     h->waits = NULL;
+    waits->status = h->get.status;
+    waits->done(waits);
 }
 
 static void heal_end(struct healing *h) {
@@ -239,7 +279,8 @@ static void on_healed(struct end_op *op) {
         heal(h, ENTRY_LEFT);
     } else {
         if (op->ended) count(COUNT_HOT_HEALED_ENTRIES, 1);
-        if (op->ended && w->changed != NULL) w->changed(w->to, op->op.event_key, &op->seq, 1);
+        if ((op->ended || h->was_expired) && w->changed != NULL)
+            w->changed(w->to, op->op.event_key, &op->seq, 1);
         heal_end(h);
     }
 }
@@ -247,12 +288,17 @@ static void on_healed(struct end_op *op) {
 /* One that the ledger does not know was undone there. */
 static void on_heal_found(struct task *task) {
     struct healing *h = CONTAINER_OF(task, struct healing, get.record.task);
+    if (h->get.record.result != ERR_OK) {
+        h->get.status = ENTRY_NONE;
+        heal_end(h);
+        return;
+    }
     if (h->get.status == ENTRY_NONE) h->get.status = ENTRY_EXPIRED;
     bool is_live = h->get.status == ENTRY_WAITING || h->get.status == ENTRY_ACTIVE;
-    if (h->get.record.result == ERR_OK && !is_live)
-        heal(h, h->get.status);
-    else
+    if (is_live)
         heal_end(h);
+    else
+        heal(h, h->get.status);
 }
 
 static void heal_as_found(struct healing *h) {
@@ -262,6 +308,12 @@ static void heal_as_found(struct healing *h) {
 
 void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
     heal_as_found(heal_new(w, event_key, seq));
+}
+
+void waiting_room_heal_then(struct waiting_room *w, struct room_healing *waits) {
+    struct healing *h = heal_new(w, waits->event_key, waits->seq);
+    h->waits = waits;
+    heal_as_found(h);
 }
 
 /* A few at a time: while the hot store is away, they all come back. */
@@ -303,6 +355,11 @@ static void end_in_hot(struct room_ending *e) {
     queues_end(e->room->queues, &e->end);
 }
 
+static void on_end_healed(struct room_healing *h) {
+    struct room_ending *e = CONTAINER_OF(h, struct room_ending, healing);
+    e->done(e, ERR_OK);
+}
+
 /* Who leaves is not live in the ledger then. If that was so before, the hot store may not have
  * heard of it: whoever wrote it died, or was not told that it was written. */
 static void on_end_recorded(struct task *task) {
@@ -317,9 +374,9 @@ static void on_end_recorded(struct task *task) {
         e->done(e, result);
         return;
     }
-    struct healing *h = heal_new(e->room, e->event_key, e->seq);
-    h->waits = e;
-    heal_as_found(h);
+    e->healing =
+        (struct room_healing){.event_key = e->event_key, .seq = e->seq, .done = on_end_healed};
+    waiting_room_heal_then(e->room, &e->healing);
 }
 
 void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
@@ -351,6 +408,7 @@ void waiting_room_end(struct waiting_room *w, struct room_ending *e) {
 
 struct expiry {
     struct ledger_end record;
+    struct settle_op settle;
     struct waiting_room *room;
     bool *ended;
     uint64_t seqs[];
@@ -361,18 +419,43 @@ static void expiry_free(struct expiry *x) {
     mem_free(x);
 }
 
+/* Whatever became of that: an expiry that is not settled is overdue, and written once more. What
+ * was over in the ledger before may be so otherwise, and the hot store follows. */
+static void on_expiry_settled(struct settle_op *s) {
+    struct expiry *x = CONTAINER_OF(s, struct expiry, settle);
+    struct waiting_room *w = x->room;
+    size_t ended = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        if (x->ended[i]) {
+            x->seqs[ended++] = x->seqs[i];
+            continue;
+        }
+        struct healing *h = heal_new(w, s->op.event_key, x->seqs[i]);
+        h->was_expired = true;
+        heal_as_found(h);
+    }
+    if (ended > 0 && w->changed != NULL) w->changed(w->to, s->op.event_key, x->seqs, ended);
+    expiry_free(x);
+    atomic_fetch_sub(&w->under_way, 1);
+}
+
 static void on_expiry_recorded(struct task *task) {
     struct expiry *x = CONTAINER_OF(task, struct expiry, record.record.task);
     struct waiting_room *w = x->room;
-    if (x->record.record.result == ERR_OK) {
-        if (w->changed != NULL) w->changed(w->to, x->record.event_key, x->seqs, x->record.count);
-        expiry_free(x);
-    } else {
+    if (x->record.record.result != ERR_OK) {
         pthread_mutex_lock(&w->lock);
         task_list_add(&w->unwritten, task);
         pthread_mutex_unlock(&w->lock);
+        atomic_fetch_sub(&w->under_way, 1);
+        return;
     }
-    atomic_fetch_sub(&w->under_way, 1);
+    x->settle =
+        (struct settle_op){.op = {.event_key = x->record.event_key, .now_ms = clock_wall_ms()},
+                           .expiries = true,
+                           .seqs = x->seqs,
+                           .count = x->record.count,
+                           .done = on_expiry_settled};
+    queues_settle(w->queues, &x->settle);
 }
 
 static void expiry_submit(struct expiry *x) {
@@ -386,7 +469,7 @@ static void expiry_submit(struct expiry *x) {
     on_expiry_recorded(&x->record.record.task);
 }
 
-static void write_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
+void waiting_room_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
                           const struct entry_change *entries, size_t count_of) {
     struct expiry *x = mem_new(sizeof *x + count_of * sizeof x->seqs[0]);
     x->room = w;
@@ -407,7 +490,7 @@ static void on_expired(void *to, int64_t event_key, int64_t now_ms,
     for (size_t i = 0; i < count_of; i++)
         count(entries[i].expires_ms != 0 ? COUNT_QUEUE_EXPIRIES_ACTIVE : COUNT_QUEUE_EXPIRIES_GRACE,
               1);
-    write_expired(to, event_key, now_ms, entries, count_of);
+    waiting_room_expired(to, event_key, now_ms, entries, count_of);
 }
 
 /* ---- admission ---- */

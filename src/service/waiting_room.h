@@ -24,7 +24,7 @@ struct waiting_room {
     void *to;
 
     /* Below: its own. */
-    _Atomic int64_t under_way; /* records of no request: admissions and expiries */
+    _Atomic int64_t under_way; /* of no request: admissions, expiries, watches */
     _Atomic size_t ticking;    /* ticks of events that have not ended */
     pthread_mutex_t lock;
     struct task_list unwritten; /* under lock: expiries that the ledger could not take */
@@ -72,6 +72,33 @@ struct room_looking {
 };
 void waiting_room_look(struct waiting_room *w, struct room_looking *l);
 
+/* Looks at many places of one event, which were WAITING when they were last looked at. When the hot
+ * store can't be asked, they are looked for among those who wait in the ledger, and one that is not
+ * there is NONE. */
+struct room_watching {
+    struct look_op look;  /* op.event_key, op.now_ms, items and count are the caller's */
+    const uint8_t *lanes; /* of the items */
+    bool degraded;        /* out: as above */
+    void (*done)(struct room_watching *l, enum err result);
+
+    /* Below: its own. */
+    struct waiting_room *room;
+    struct shadow_scan scan;
+};
+void waiting_room_watch(struct waiting_room *w, struct room_watching *l);
+
+/* The hot store may have the entry otherwise than the ledger: should the ledger have ended it, the
+ * hot store follows. */
+void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq);
+/* The same, for a caller that goes on afterwards. */
+struct room_healing {
+    int64_t event_key;
+    uint64_t seq;
+    void (*done)(struct room_healing *h);
+    enum entry_status status; /* out: as the ledger has it; NONE: it can't be asked */
+};
+void waiting_room_heal_then(struct waiting_room *w, struct room_healing *h);
+
 /* Ends a place, as LEFT or COMPLETED. What has ended stays as it ended: that is OK too. With it
  * those of `cancels` that are HELD and the user's become CANCELLED; the hot store's seats are the
  * caller's to follow. */
@@ -89,6 +116,7 @@ struct room_ending {
     struct waiting_room *room;
     struct ledger_end record;
     struct end_op end;
+    struct room_healing healing;
     bool ended;
 };
 void waiting_room_end(struct waiting_room *w, struct room_ending *e);
@@ -100,9 +128,10 @@ void waiting_room_completed(struct waiting_room *w, struct room_ending *e);
  * how many became ACTIVE, when that is durable. */
 void waiting_room_tick(struct waiting_room *w, int64_t event_key,
                        void (*done)(void *to, enum err result, size_t admitted), void *to);
-/* The hot store has the entry otherwise than the ledger: should the ledger have ended it, the hot
- * store follows. */
-void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq);
+/* The hot store has ended these by itself: the ledger follows, and the hot store hears that it has.
+ */
+void waiting_room_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
+                          const struct entry_change *entries, size_t count);
 /* Writes what the ledger could not take before. At every tick, before those of the `events` that it
  * is for. False: not now. The ledger does not write, and ticks would only undo what they do; or the
  * last ones have not ended, and the stores would have to do ever more. */

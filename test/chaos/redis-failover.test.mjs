@@ -19,7 +19,7 @@ chaos('trap 31: a fail-over to a replica that lags is noticed, and it is filled 
   await crowd.succeeds(6);
   assert.ok(lastOf(master) > lastOf(replica) + 1000, 'the replica lags');
   process.kill(Number(pid), 'SIGKILL');
-  await until('the replica is the master', () => /role:master/.test(redis(replica, 'INFO', 'replication')), 20000);
+  await until('the replica is the master', () => /role:master/.test(redis(replica, 'INFO', 'replication')));
   await until('the next life', async () => {
     const { number, identity } = await cluster.epoch();
     return number > before.number && identity !== '';

@@ -11,11 +11,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "board_ops.h"
+#include "history.h"
 #include "hot/memory_boards.h"
 #include "redis_adapter.h"
 #include "redis_probe.h"
-#define REPLAY "BOARDS_DIFFERENTIAL_SEED"
-#include "random_history.h"
 
 #define SEEDS 6
 #define STEPS 1500
@@ -255,23 +254,7 @@ static void pass_time(void) {
         now_ms += between(0, 120000);
 }
 
-static void one_step(void) {
-    int64_t dice = between(0, 99);
-    if (dice < 40)
-        tell();
-    else if (dice < 50)
-        know();
-    else if (dice < 65)
-        pass_time();
-    else if (dice < 66)
-        restart();
-    else
-        look();
-}
-
-static void run_history(uint64_t the_seed) {
-    seed = the_seed;
-    random_state = seed;
+static void begin_history(void) {
     now_ms = T0 + between(0, 10) * DAY_MS;
     told_count = live_count = 0;
     memset(events, 0, sizeof events);
@@ -282,7 +265,9 @@ static void run_history(uint64_t the_seed) {
     struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
     probe = probe_connect(&address);
     restart();
-    for (step = 0; step < STEPS; step++) one_step();
+}
+
+static void end_history(void) {
     probe_end(probe);
     close_redis(redis);
     memory_boards_free(memory);
@@ -291,7 +276,11 @@ static void run_history(uint64_t the_seed) {
 static void memory_and_redis_show_the_same_boards(void **state) {
     (void)state;
     clock_zone_set("UTC");
-    run_histories(SEEDS, run_history);
+    static const struct history_act acts[] = {
+        {40, tell}, {10, know}, {15, pass_time}, {1, restart}, {34, look}, {0},
+    };
+    history_run(&(struct history){
+        .seeds = SEEDS, .steps = STEPS, .acts = acts, .begin = begin_history, .end = end_history});
 }
 
 int main(void) {

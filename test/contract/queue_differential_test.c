@@ -9,11 +9,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "history.h"
 #include "memory_adapter.h"
 #include "queue_steps.h"
 #include "redis_adapter.h"
-#define REPLAY "QUEUE_DIFFERENTIAL_SEED"
-#include "random_history.h"
 
 #define EVENTS 3
 #define SEEDS 12
@@ -290,24 +289,21 @@ static void pass_time(void) {
         now_ms += between(0, 700);
 }
 
-static void one_step(void) {
-    int64_t dice = between(0, 999);
+/* Most acts are about one event, which is chosen for each. */
+static void choose_door(void) {
     door = &doors[between(0, EVENTS - 1)];
-    if (dice < 350 && door->seq < SEQ_MOST)
+}
+
+static void enter_if_room(void) {
+    if (door->seq < SEQ_MOST)
         enter();
-    else if (dice < 500)
+    else
         settle();
-    else if (dice < 620)
-        admit();
-    else if (dice < 700)
-        look();
-    else if (dice < 720)
-        look_at_user();
-    else if (dice < 800)
-        end();
-    else if (dice < 815)
-        configure();
-    else if (dice < 816 && step > STEPS / 2)
+}
+
+/* Late, so that there is something to remove. */
+static void remove_late(void) {
+    if (history_step() > STEPS / 2)
         remove_sale();
     else
         pass_time();
@@ -325,28 +321,42 @@ static void begin_sale(int i) {
     for (int s = 0; s < STORES; s++) step_configure(&stores[s], &door->event);
 }
 
-static void run_history(uint64_t the_seed) {
-    seed = the_seed;
-    random_state = seed;
+static void begin_history(void) {
     now_ms = T0;
     store_open(&stores[MEMORY], &memory_adapter);
     store_open(&stores[REDIS], &redis_adapter);
     for (int i = 0; i < EVENTS; i++) begin_sale(i);
-    for (step = 0; step < STEPS; step++) {
-        one_step();
-        if (!one_in(3)) continue;
-        door = &doors[between(0, EVENTS - 1)];
-        struct queue_counts a = step_counts(&stores[MEMORY], key());
-        struct queue_counts b = step_counts(&stores[REDIS], key());
-        same_counts(&a, &b);
-    }
+    choose_door();
+}
+
+static void check_counts(void) {
+    choose_door();
+    if (!one_in(3)) return;
+    struct queue_counts a = step_counts(&stores[MEMORY], key());
+    struct queue_counts b = step_counts(&stores[REDIS], key());
+    same_counts(&a, &b);
+    choose_door();
+}
+
+static void end_history(void) {
     store_close(&stores[REDIS]);
     store_close(&stores[MEMORY]);
 }
 
 static void memory_and_redis_give_the_same_answers_step_by_step(void **state) {
     (void)state;
-    run_histories(SEEDS, run_history);
+    static const struct history_act acts[] = {
+        {350, enter_if_room}, {150, settle}, {120, admit},    {80, look},
+        {20, look_at_user},   {80, end},     {15, configure}, {1, remove_late},
+        {184, pass_time},     {0},
+    };
+    history_run(&(struct history){.seeds = SEEDS,
+                                  .steps = STEPS,
+                                  .acts = acts,
+                                  .begin = begin_history,
+                                  .check = check_counts,
+                                  .check_every = 1,
+                                  .end = end_history});
 }
 
 int main(void) {

@@ -9,11 +9,10 @@
 #include <cmocka.h>
 
 #include "base/list.h"
+#include "history.h"
 #include "memory_adapter.h"
 #include "redis_adapter.h"
 #include "seats_steps.h"
-#define REPLAY "SEATS_DIFFERENTIAL_SEED"
-#include "random_history.h"
 
 #define SEEDS 3
 #define STEPS 10000
@@ -216,7 +215,7 @@ static struct claim_wish some_wish(int user, int section, const uint32_t *named,
                            .section_key = key_of(section),
                            .count = count,
                            .named = named,
-                           .spread = one_in(3) ? 0 : next_random(&random_state)};
+                           .spread = one_in(3) ? 0 : history_random()};
     if (one_in(4)) w.key = (struct claim_key){(uint64_t)between(1, 6) << 60 | 1, one_in(5) ? 2 : 1};
     if (w.key.key != 0 && !one_in(6) && named == NULL) w.count = 2;
     return w;
@@ -473,34 +472,12 @@ static void looks(void) {
     if (entries[user] != 0) check_entry(user);
 }
 
-static void one_step(void) {
+static void check_everything_at_times(void) {
+    if (history_step() % 50 == 0) check_everything();
     now_ms += between(0, 400);
-    int64_t what = between(1, 200);
-    if (what <= 80)
-        claims();
-    else if (what <= 90)
-        claims_again();
-    else if (what <= 120)
-        settles();
-    else if (what <= 145)
-        follows();
-    else if (what <= 160)
-        syncs();
-    else if (what <= 170)
-        falls_due();
-    else if (what <= 182)
-        users_turn();
-    else if (what <= 190)
-        looks();
-    else if (what <= 199 || !one_in(8))
-        reconfigures();
-    else
-        removes();
 }
 
-static void set_up(uint64_t the_seed) {
-    seed = the_seed;
-    random_state = the_seed;
+static void begin_history(void) {
     next_id = 1;
     last_seq = 0;
     now_ms = T0;
@@ -515,24 +492,38 @@ static void set_up(uint64_t the_seed) {
         exists[i] = true;
         change_section(i);
     }
-}
-
-static void run_history(uint64_t the_seed) {
-    set_up(the_seed);
     store_open(&stores[MEMORY], &memory_adapter);
     store_open(&stores[REDIS], &redis_adapter);
     tell_configuration();
-    for (step = 0; step < STEPS; step++) {
-        one_step();
-        if (step % 50 == 0) check_everything();
-    }
+}
+
+static void end_history(void) {
     check_everything();
     for (int i = 0; i < BOTH; i++) store_close(&stores[i]);
 }
 
 static void memory_and_redis_give_the_same_answers(void **state) {
     (void)state;
-    run_histories(SEEDS, run_history);
+    static const struct history_act acts[] = {
+        {640, claims},
+        {80, claims_again},
+        {240, settles},
+        {200, follows},
+        {120, syncs},
+        {80, falls_due},
+        {96, users_turn},
+        {64, looks},
+        {79, reconfigures},
+        {1, removes},
+        {0},
+    };
+    history_run(&(struct history){.seeds = SEEDS,
+                                  .steps = STEPS,
+                                  .acts = acts,
+                                  .begin = begin_history,
+                                  .check = check_everything_at_times,
+                                  .check_every = 1,
+                                  .end = end_history});
 }
 
 int main(void) {

@@ -14,7 +14,7 @@
 #include "seats_steps.h"
 
 #define MILLION 1000000
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 60000
 
 struct fixture {
     struct hall h;

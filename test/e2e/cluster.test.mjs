@@ -1,12 +1,14 @@
 // What only several nodes have: they work on the same queue and the same seats, without a leader.
-// DESIGN.md §3, §7 and §8. Always on Redis and PostgreSQL.
+// Always on Redis and PostgreSQL.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import fs, { readFileSync, readdirSync } from 'node:fs';
+import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { SERVICES, holdCommits, homeOf, redis, releaseCommits, servicesOf } from './support/cluster.mjs';
-import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
+import { SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
+import { Room, assertAudit, assertPlace, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
-import { call, concert, isCluster, launch, storeFlags, pause, run, start, test, until } from './support/server.mjs';
+import { BINARY, assertProblem, call, concert, environment, isCluster, launch, pause, removeFolder, run, start, storeFlags, tempFolder, test, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
 assert.ok(isCluster, 'run it with ADMITONE_STACK=cluster');
@@ -39,7 +41,7 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
   const [MAX_ACTIVE, MAX_WAITING] = [300, 600];
 
   for (const strategy of STRATEGIES)
-    test(`${strategy} (traps 2, 3, 4 and 14)`, { timeout: 180000 }, async (t) => {
+    test(`${strategy} (traps 2, 3, 4 and 14)`, async (t) => {
       const section = { id: 'A', capacity: 100, mode: MODE_OF[strategy] };
       const rules = { maxActive: MAX_ACTIVE, maxWaiting: MAX_WAITING, entryBatchSize: 1000 };
       const hall = await Hall.open(server, `CROWD/${strategy}`, rules, { sections: [section], maxPerUser: 1 });
@@ -144,7 +146,7 @@ describe('a queue that two nodes serve', () => {
     const unwatch = watch(room, ({ active }) => assert.ok(active <= 40, `${active} are active`));
     await room.did('resume');
     // Whoever is being admitted is active already, and counted when that is durable.
-    await until('as many are in as may be', async () => entriesOf(room).filter(({ status }) => status === 'ACTIVE').length === 40, 30000);
+    await until('as many are in as may be', async () => entriesOf(room).filter(({ status }) => status === 'ACTIVE').length === 40);
     await until('they are counted', async () => (await admitted()).reduce((sum, count, i) => sum + count - before[i], 0) >= 40);
     await pause(200); // four ticks of each
     await unwatch();
@@ -164,7 +166,7 @@ describe('a queue that two nodes serve', () => {
   });
 
   test('a stream at one node hears what another node admitted, long before it would ask (trap 17)', async () => {
-    const own = await start({ args: ['--push-interval-ms', '30000', '--queue-tick-ms', '50'] });
+    const own = await start({ args: ['--push-interval-ms', '60000', '--queue-tick-ms', '50'] });
     const room = await Room.open(own, 'NEWS/1', { maxActive: 1, entryBatchSize: 100 });
     const [a, b] = own.nodes.map((node) => at(node, room));
     // Each node in turn has the stream, and the other one the act. Who admits is whoever ticks first.
@@ -173,11 +175,8 @@ describe('a queue that two nodes serve', () => {
       const waits = await there.enter(`waits${i}`);
       const stream = await Stream.open(here, waits.entryToken);
       await stream.hears('WAITING');
-      const began = performance.now();
       assert.equal((await there.leave(active.entryToken)).status, 204);
-      await stream.hears('ACTIVE', 15000);
-      const ms = performance.now() - began;
-      assert.ok(ms < 5000, `${ms} ms`);
+      await stream.hears('ACTIVE', 30000);
       await stream.toEnd();
       assert.equal((await there.leave(waits.entryToken)).status, 204);
     }
@@ -185,41 +184,94 @@ describe('a queue that two nodes serve', () => {
   });
 });
 
-describe('an event that is changed at one node', () => {
-  // How long until the other one shows it, asked all the time.
-  async function seenAfter(node, target, isSeen) {
-    const began = performance.now();
-    await until(`${target} is seen`, async () => isSeen(await call(node, 'GET', target)), 5000);
-    return performance.now() - began;
+test('while Redis is away, polls and streams show places as the ledger has them, and nothing of seats', async () => {
+  const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '200', '--push-interval-ms', '100', '--queue-tick-ms', '50'] });
+  const rules = { maxActive: 1, entryBatchSize: 100, entryIntervalSeconds: 1 };
+  const hall = await Hall.open(own, 'AWAY/1', rules, { sections: [{ id: 'A', capacity: 10 }] });
+  const ann = await hall.buyer('ann');
+  await hall.held(ann, { seats: [3] });
+  await hall.enter('ben');
+  const cid = await hall.enter('cid');
+  const stream = await Stream.open(at(own.nodes[0], hall), cid.entryToken);
+  await stream.hears(2);
+  const told = (degraded, position) =>
+    until(`the stream is told ${position}, degraded ${degraded}`, () => {
+      assert.ok(!stream.closed, 'the stream goes on');
+      const { data } = stream.last;
+      return data.degraded === degraded && data.position === position && data;
+    }, 30000);
+  process.kill(servicesOf().REDIS_PID, 'SIGSTOP');
+  try {
+    const shown = await until('a place is degraded', async () => {
+      const place = await hall.status(ann.token);
+      return place.degraded && place;
+    });
+    assert.deepEqual([shown.status, shown.reserving], ['ACTIVE', null], 'she holds a seat, which nobody can tell now');
+    assertPlace(await told(true, 2));
+    query(own.dataDir, "UPDATE queue_entries SET status = 'LEFT', finished_at = 1 WHERE user_id = 'ben'");
+    const { totalWaiting } = await told(true, 1);
+    assert.equal(totalWaiting, 1);
+  } finally {
+    process.kill(servicesOf().REDIS_PID, 'SIGCONT');
   }
-  const put = (node, title) => node.admin('PUT', '/admin/events/NEWS/2', concert({ title }));
+  await told(undefined, 2); // nobody has told Redis of ben
+  assert.equal((await hall.status(ann.token)).reserving, true);
+  await own.stop();
+});
 
-  test('is seen at the other as soon as it is announced', async (t) => {
-    const [a, b] = server.nodes;
-    const times = [];
-    for (let i = 0; i < 10; i++) {
-      const [here, there] = i % 2 === 0 ? [a, b] : [b, a];
-      assert.equal((await put(here, `title ${i}`)).status, i === 0 ? 201 : 200);
-      times.push(await seenAfter(there, '/events/NEWS/2', ({ json }) => json?.title === `title ${i}`));
+describe('an event that is changed at one node', () => {
+  const NEWS = '/admin/events/NEWS/2';
+  const priced = (price) => concert({ title: `price ${price}`, sections: [{ id: 'A', capacity: 100, price }] });
+
+  test('is in force at the other when the change is answered: made, priced, deleted', async () => {
+    for (let round = 0; round < 15; round++) {
+      const [here, there] = round % 2 === 0 ? server.nodes : [...server.nodes].reverse();
+      assert.equal((await here.admin('PUT', NEWS, priced(100))).status, 201);
+      const made = await call(there, 'GET', '/events/NEWS/2');
+      assert.deepEqual([made.status, made.json.title], [200, 'price 100'], made.text);
+      const hall = new Hall(there, 'NEWS/2');
+      const buyer = await hall.buyer('ann');
+      assert.equal((await here.admin('PUT', NEWS, priced(200))).status, 200);
+      const reservation = await hall.held(buyer);
+      assert.equal(reservation.price, 200);
+      await hall.cancelled(buyer, reservation.id);
+      assert.equal((await here.admin('DELETE', NEWS)).status, 204);
+      assert.equal((await call(there, 'GET', '/events/NEWS/2')).status, 404);
     }
-    t.diagnostic(`ms: ${times.map((ms) => ms.toFixed()).join(' ')}`);
-    // Every second it would look anyway: half a second on average.
-    const middle = times.sort((x, y) => x - y)[times.length / 2];
-    assert.ok(middle < 300, `${middle} ms`);
-    assert.equal((await a.admin('DELETE', '/admin/events/NEWS/2')).status, 204);
-    await seenAfter(b, '/events/NEWS/2', ({ status }) => status === 404);
   });
 
-  test('is seen within two seconds when the announcement is lost', async () => {
+  // As if a node had died between its commit and its announcement: an event like NEWS/1 is there.
+  function makeUnannounced(own, id) {
+    const like = (table, condition, changes) =>
+      `INSERT INTO ${table} OVERRIDING SYSTEM VALUE SELECT (jsonb_populate_record(t, jsonb_build_object('id', (SELECT max(id) + 1 FROM ${table}), ${changes}))).* FROM ${table} t WHERE ${condition};`;
+    query(own.dataDir, `INSERT INTO audit(at, actor, act, subject, detail) VALUES (1, 'admin', 'event.put', 'NEWS/${id}', '{}');
+      ${like('events', "external_id = '1'", `'external_id', '${id}', 'version', (SELECT max(id) FROM audit)`)}
+      ${like('sections', "event_id = (SELECT id FROM events WHERE external_id = '1')", `'event_id', (SELECT max(id) FROM events)`)}`);
+  }
+
+  test('is asked for in the ledger by a node that has not heard of it, before it says that there is none', async () => {
     const own = await start({ args: ['--queue-tick-ms', '1000'] });
-    const [a, b] = own.nodes;
-    // As if node A had died between its commit and its announcement.
-    assert.equal((await put(a, 'before')).status, 201);
-    await seenAfter(b, '/events/NEWS/2', ({ json }) => json?.title === 'before');
+    assert.equal((await own.admin('PUT', '/admin/events/NEWS/1', priced(100))).status, 201);
+    for (let id = 2; id < 12; id++) {
+      const absent = await own.call('GET', `/gate/NEWS/${id}`);
+      assert.equal(absent.status, 404, absent.text);
+      makeUnannounced(own, id + 100);
+      const [gates, holds] = await Promise.all([
+        Promise.all(own.nodes.map((node) => call(node, 'GET', `/gate/NEWS/${id + 100}`))),
+        Promise.all(own.nodes.map((node) => call(node, 'POST', '/reservations', { body: { userId: 'ann', eventType: 'NEWS', eventId: String(id + 100), section: 'A', quantity: 1 } }))),
+      ]);
+      for (const { status, text } of gates) assert.equal(status, 401, text);
+      for (const { status, text } of holds) assert.equal(status, 401, text);
+    }
+    await own.stop();
+  });
+
+  test('is seen when the announcement is lost and nobody asks', async () => {
+    const own = await start({ args: ['--queue-tick-ms', '1000'] });
+    assert.equal((await own.admin('PUT', NEWS, priced(1))).status, 201);
     query(own.dataDir, `INSERT INTO audit(at, actor, act, subject, detail) VALUES (1, 'admin', 'event.put', 'NEWS/2', '{}');
       UPDATE events SET title = 'after', version = (SELECT max(id) FROM audit)`);
-    const ms = Math.max(...(await Promise.all([a, b].map((node) => seenAfter(node, '/events/NEWS/2', ({ json }) => json.title === 'after')))));
-    assert.ok(ms < 2000, `${ms} ms`);
+    for (const node of own.nodes) await until('it is seen', async () => (await call(node, 'GET', '/events/NEWS/2')).json.title === 'after');
     await own.stop();
   });
 
@@ -233,7 +285,7 @@ describe('an event that is changed at one node', () => {
       assert.deepEqual([status, json.queue.maxWaiting, json.entering, json.degraded, json.waiting], [200, maxWaiting, true, true, undefined]);
       assert.equal(query(own.dataDir, 'SELECT max_waiting FROM events')[0].max_waiting, maxWaiting);
       const rules = () => redis(own.dataDir, 'HGET', 'queue:{RULES:2}:meta', 'rules');
-      await until(`Redis has heard of ${maxWaiting}`, async () => rules().includes(`max_waiting=${maxWaiting} `), 10000);
+      await until(`Redis has heard of ${maxWaiting}`, async () => rules().includes(`max_waiting=${maxWaiting} `));
     }
     await own.stop();
   });
@@ -245,6 +297,186 @@ describe('an event that is changed at one node', () => {
     const { status } = await a.admin('PATCH', '/admin/queue/RULES/1', { maxWaiting: 2 });
     assert.equal(status, 200);
     assert.equal((await at(b, room).ask('late')).status, 429);
+  });
+});
+
+describe('an event that is deleted while Redis does not hear', () => {
+  const meta = (own, id, field) => redis(own.dataDir, 'HGET', `queue:{GONE:${id}}:meta`, field);
+  const deaf = (own) => redis(own.dataDir, 'CLIENT', 'PAUSE', '1000');
+
+  test('is gone from there too, as soon as it hears again', async () => {
+    const own = await start({ args: ['--hot-deadline-ms', '100'] });
+    const room = await Room.open(own, 'GONE/1', { maxActive: 1 });
+    await room.enter('ann');
+    deaf(own);
+    assert.equal((await own.nodes[0].admin('DELETE', '/admin/events/GONE/1')).status, 204);
+    await until('Redis has forgotten it', () => meta(own, 1, 'deleted') === '1' && redis(own.dataDir, 'EXISTS', 'queue:{GONE:1}:entry') === '0');
+    await own.stop();
+  });
+
+  test('and made again under its name has a queue of its own', async () => {
+    const own = await start({ args: ['--hot-deadline-ms', '100', '--queue-tick-ms', '50'] });
+    const room = await Room.open(own, 'GONE/2', { maxActive: 1 });
+    const ann = await room.enter('ann');
+    assert.equal(ann.status, 'ACTIVE');
+    const before = meta(own, 2, 'key');
+    deaf(own);
+    const [node] = own.nodes;
+    assert.equal((await node.admin('DELETE', '/admin/events/GONE/2')).status, 204);
+    assert.equal((await node.admin('PUT', '/admin/events/GONE/2', concert({ queue: { maxActive: 1 } }))).status, 201);
+    await until('Redis has heard of the new one', () => meta(own, 2, 'key') !== before);
+    const ben = await until('it takes somebody', async () => {
+      const answer = await room.ask('ben');
+      return answer.status === 200 && answer.json;
+    });
+    assert.equal(ben.status, 'ACTIVE', 'nobody of the old event is in the way');
+    const old = await room.server.call('GET', '/queue/GONE/2/status', { headers: bearer(ann.entryToken) });
+    assert.notEqual(old.json.status, 'ACTIVE', old.text);
+    assert.equal((await room.gate(ann.entryToken)).status, 403);
+    await own.stop();
+  });
+});
+
+// The functions of Redis that a server's nodes call while `act` runs, by name, with how often.
+async function callsDuring(own, act) {
+  const { number, redisUrl } = homeOf(own.dataDir);
+  const monitor = launch(['redis-cli', '-u', redisUrl, 'MONITOR']);
+  await until('MONITOR listens', () => monitor.stdout.includes('OK'));
+  await act();
+  redis(own.dataDir, 'ECHO', 'the end');
+  await until('MONITOR has seen it all', () => monitor.stdout.includes('"the end"'));
+  process.kill(monitor.pid, 'SIGTERM');
+  await monitor.ended;
+  const calls = {};
+  for (const [, database, name] of monitor.stdout.matchAll(/\[(\d+) [^\]]+:\d+\] "FCALL" "admitone_\d+_(\w+)"/g))
+    if (Number(database) === number) calls[name] = (calls[name] ?? 0) + 1;
+  return calls;
+}
+
+describe('a hundred events', () => {
+  const EVENTS = 100;
+  const [TYPE, SEATS] = ['MANY', 10];
+  let own;
+  before(async () => {
+    own = await start({ nodes: 1, args: ['--queue-tick-ms', '50'] });
+    const sections = [{ id: 'A', capacity: SEATS }];
+    const put = async (i) => assert.equal((await own.nodes[0].admin('PUT', `/admin/events/${TYPE}/${i}`, concert({ sections }))).status, 201);
+    await eachOf(Array.from({ length: EVENTS }, (_, i) => i + 1), 8, put);
+    await until('no event needs a tick', () => redis(own.dataDir, 'ZCARD', 'admitone:{hot}:ticks') === '1');
+  });
+  after(() => own.stop());
+
+  test('that have nothing to do are not asked for at every tick', async () => {
+    const calls = await callsDuring(own, () => until('some ticks have passed', () => pause(1000).then(() => true)));
+    assert.ok(calls.ticks > 0, JSON.stringify(calls));
+    for (const name of ['admit', 'due', 'overdue', 'look', 'count']) assert.equal(calls[name], undefined, JSON.stringify(calls));
+  });
+
+  test('come to life and to rest again: somebody waits, is admitted, holds a seat until it ends', async () => {
+    const hall = await Hall.open(own, `${TYPE}/awake`, { maxActive: 1, entryIntervalSeconds: 1 }, { holdSeconds: 2, sections: [{ id: 'A', capacity: SEATS }] });
+    const [ann, ben] = [await hall.buyer('ann'), await hall.enter('ben')];
+    const held = await hall.held(ann, { seats: [3] });
+    assert.equal((await hall.leave(ann.token)).status, 204);
+    const buyer = { userId: 'ben', token: (await hall.becomes(ben.entryToken, 'ACTIVE')).entryToken };
+    const { id } = await hall.held(buyer, { seats: [4] });
+    await until('the hold ends by itself', async () => (await hall.get(buyer, id)).json.status === 'EXPIRED');
+    assert.equal((await hall.get(ann, held.id)).json.status, 'CANCELLED');
+    assert.equal((await hall.leave(buyer.token)).status, 204);
+    // What has ended is forgotten after a day: until then it needs nothing.
+    const next = () => Number(redis(own.dataDir, 'ZSCORE', 'admitone:{hot}:ticks', `${TYPE}:awake`));
+    await until('it rests', () => next() > Date.now() + 3600000);
+  });
+
+  test('cost lists and metrics no call each, and these are right within seconds', async () => {
+    const hall = new Hall(own, `${TYPE}/7`);
+    const ann = await hall.buyer('ann');
+    await hall.held(ann, { quantity: 3 });
+    const shown = async () => {
+      const { json } = await own.call('GET', `/events?type=${TYPE}&limit=1000`);
+      return json.events.find(({ eventId }) => eventId === '7')?.sections[0].available;
+    };
+    const active = () => own.metric(`admitone_queue_active{event="${TYPE}/7"}`);
+    await until('the list shows it', async () => (await shown()) === SEATS - 3);
+    await until('metrics show it', async () => (await active()) === 1);
+    const calls = await callsDuring(own, async () => {
+      for (let i = 0; i < 3; i++) {
+        await own.call('GET', '/metrics');
+        await shown();
+      }
+    });
+    assert.equal(calls.look ?? calls.count, undefined, JSON.stringify(calls));
+    assert.ok((calls.ticked ?? 0) <= 6 && (calls.census ?? 0) <= 6, JSON.stringify(calls));
+  });
+
+  test('are not asked for a user\'s reservations where the user has none', async () => {
+    const [eight, nine] = [new Hall(own, `${TYPE}/8`), new Hall(own, `${TYPE}/9`)];
+    const held = [await nine.held(await nine.buyer('bob'), { quantity: 1 }), await eight.held(await eight.buyer('bob'), { quantity: 2 })];
+    const list = async () => (await own.admin('GET', '/reservations?userId=bob')).json.reservations.map(({ id }) => id);
+    let listed;
+    const calls = await callsDuring(own, async () => (listed = await list()));
+    assert.deepEqual(listed, [held[1].id, held[0].id], 'in the order of the events');
+    assert.deepEqual([calls.buyer, calls.holds], [1, 2], JSON.stringify(calls));
+    await nine.cancelled({ userId: 'bob', token: (await nine.enter('bob')).entryToken }, held[0].id);
+    assert.deepEqual(await list(), [held[1].id]);
+  });
+});
+
+describe('a node that does not go together with the cluster refuses to start, and says why', () => {
+  let own;
+  let folder;
+  before(async () => {
+    own = await start({ nodes: 1 });
+    folder = tempFolder();
+  });
+  after(async () => {
+    await own.stop();
+    removeFolder(folder);
+  });
+  const keyFile = (name) => {
+    const file = path.join(folder, name);
+    if (!fs.existsSync(file)) fs.writeFileSync(file, `${name} ${'x'.repeat(32)}\n`, { mode: 0o600 });
+    return file;
+  };
+  const flags = (...more) => ['serve', '--listen', '127.0.0.1:0', '--data', path.join(folder, 'data'), '--workers', '1', ...nodeFlags(own.dataDir, more), ...more];
+  const refused = (why, ...more) => {
+    const { status, stderr } = run(flags(...more));
+    assert.equal(status, 1, stderr);
+    assert.match(stderr, why);
+  };
+  // One that starts, and is ended at once.
+  const starts = async (...more) => {
+    const node = launch([BINARY, ...flags(...more)], { env: environment() });
+    await until('it listens', () => node.exit !== null || node.stderr.includes('msg=listening'), 30000);
+    assert.equal(node.exit, null, node.stderr);
+    process.kill(node.pid, 'SIGTERM');
+    assert.equal((await node.ended).code, 0, node.stderr);
+  };
+
+  test('with another token secret, unless one of the keys is the same', async () => {
+    refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('new'));
+    await starts('--secret-file', keyFile('new'), '--secret-previous-file', path.join(own.dataDir, 'secret'));
+    refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('third'));
+  });
+
+  test('with another time zone, unless it keeps no rankings', async () => {
+    refused(/rankings.time_zone is Asia\/Seoul, and UTC at the nodes that run/, '--rankings-time-zone', 'Asia/Seoul');
+    await starts('--rankings-time-zone', 'Asia/Seoul', '--rankings-enabled=false');
+  });
+
+  test('with another ledger on the same Redis, which the first one keeps', async () => {
+    const rebuilds = () => own.metric('admitone_hot_rebuilds_total');
+    const before = await rebuilds();
+    const { postgresUrl } = homeOf(path.join(folder, 'other'));
+    const { status, stderr } = run([...flags().filter((one) => one !== '--ledger' && one !== homeOf(own.dataDir).postgresUrl), '--ledger', postgresUrl]);
+    assert.equal(status, 1, stderr);
+    assert.match(stderr, /this Redis holds the state of another ledger/);
+    assert.equal(await rebuilds(), before);
+    assert.equal((await own.call('GET', '/ready')).status, 200);
+  });
+
+  test('when all nodes are stopped, another secret and another zone may be chosen', async () => {
+    await own.stop();
+    await starts('--secret-file', keyFile('new'), '--rankings-time-zone', 'Asia/Seoul');
   });
 });
 
@@ -456,6 +688,86 @@ test('a place that its node took and could not finish is finished by another (tr
   await own.stop();
 });
 
+test('a place that a confirmation completed ends in Redis too, though its node died when Redis knew of the seats only', async () => {
+  const own = await start({ args: ['--queue-tick-ms', '50'] });
+  const hall = await Hall.open(own, 'DEAD/2', { maxActive: 1 });
+  const ann = await hall.buyer('ann');
+  const held = await hall.held(ann, { seats: [1] });
+  const seq = redis(own.dataDir, 'HGET', 'queue:{DEAD:2}:user', 'ann');
+  const entry = redis(own.dataDir, 'HGET', 'queue:{DEAD:2}:entry', seq);
+  await hall.confirmed(ann, held.id);
+  const told = () => query(own.dataDir, "SELECT relayed_at FROM facts WHERE kind = 'CONFIRMED'")[0].relayed_at !== null;
+  await until('the confirmation is relayed', told);
+
+  // As if that had never been, and another node had repeated the confirmation.
+  redis(own.dataDir, 'HSET', 'queue:{DEAD:2}:entry', seq, entry);
+  redis(own.dataDir, 'HSET', 'queue:{DEAD:2}:user', 'ann', seq);
+  redis(own.dataDir, 'ZREM', 'queue:{DEAD:2}:ended', seq);
+  redis(own.dataDir, 'ZADD', 'queue:{DEAD:2}:active', Date.now() + 600000, seq);
+  await hall.confirmed(ann, held.id);
+  const ben = await hall.enter('ben');
+  assert.equal(ben.status, 'WAITING');
+  query(own.dataDir, "UPDATE facts SET relayed_at = NULL WHERE kind = 'CONFIRMED'");
+  await hall.becomes(ben.entryToken, 'ACTIVE');
+  assert.equal((await hall.status(ann.token)).status, 'COMPLETED');
+  assert.notEqual((await hall.enter('ann')).entryToken, ann.token);
+  await own.stop();
+});
+
+// Calls functions of the library as nobody's node: what they reply is lost. All at once.
+function callAsNobody(dataDir, event, commands) {
+  const part = (name) => `queue:{${event}}:${name}`;
+  const keys = ['meta', 'seq', 'user', 'entry', 'waiting', 'active', 'pending', 'seen', 'ended'].map(part);
+  keys.push(`section:{${event}}:counts`, `limit:{${event}}:reserving`, `claim:{${event}}:pending`, `claim:{${event}}:due`);
+  keys.push('admitone:{hot}:ticks', 'admitone:{hot}:ticked');
+  const known = [redis(dataDir, 'HGET', 'admitone:{hot}:life', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
+  const fcall = (name, ...args) => `FCALL admitone_5_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
+  const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
+  const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8' });
+  assert.ifError(error);
+  assert.doesNotMatch(stdout, /ERR/, stdout);
+}
+
+test('places that a node took and could not finish are undone together', async () => {
+  const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
+  const room = await Room.open(own, 'DEAD/3', { maxActive: 1, maxWaiting: 1000 });
+  await room.enter('first');
+  const many = users(200);
+  const commits = () => own.metric('admitone_ledger_commit_seconds_count');
+  const before = await commits();
+  callAsNobody(own.dataDir, 'DEAD:3', (fcall) => many.map((user) => fcall('enter', user, 8, 0)));
+  assert.equal((await room.numbers()).waiting, 200);
+  await until('all are undone', async () => (await room.numbers()).waiting === 0, 30000);
+  assert.equal(await own.metric('admitone_hot_taken_up_total{what="enter"}'), 200);
+  const took = (await commits()) - before;
+  assert.ok(took < 100, `${took} commits`);
+  await own.stop();
+});
+
+test('an expiry that no node was told of reaches the ledger, and a place that had ended before is shown as it ended', async () => {
+  const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
+  const room = await Room.open(own, 'SILENT/1', { maxActive: 10, entryBatchSize: 100 });
+  const places = await room.enterAll(['ann', 'ben', 'cat']);
+  const [ann, ben, cat] = places.map(({ entryToken }) => entryToken);
+  const key = (part) => `queue:{SILENT:1}:${part}`;
+  const seqs = ['ann', 'ben', 'cat'].map((user) => redis(own.dataDir, 'HGET', key('user'), user));
+  query(own.dataDir, "UPDATE queue_entries SET status = 'COMPLETED', finished_at = admitted_at WHERE user_id = 'ben'");
+  query(own.dataDir, "UPDATE queue_entries SET status = 'LEFT', finished_at = admitted_at WHERE user_id = 'cat'");
+
+  // Their time is over, and who ends them is not a node.
+  callAsNobody(own.dataDir, 'SILENT:1', (fcall, part) => [...seqs.map((seq) => `ZADD ${part('active')} 1 ${seq}`), fcall('admit')]);
+  const live = () => query(own.dataDir, "SELECT 1 AS one FROM queue_entries WHERE status = 'ACTIVE'").length;
+  assert.equal((await room.status(ann)).status, 'EXPIRED');
+  await until('the ledger has heard of it', () => live() === 0, 20000);
+  assert.deepEqual(query(own.dataDir, 'SELECT status FROM queue_entries ORDER BY seq').map(({ status }) => status), ['EXPIRED', 'COMPLETED', 'LEFT']);
+  await until('Redis shows what the ledger has', async () => {
+    const shown = await Promise.all([ann, ben, cat].map(async (token) => (await room.status(token)).status));
+    return shown.join() === 'EXPIRED,COMPLETED,LEFT';
+  }, 20000);
+  assert.equal(redis(own.dataDir, 'ZCARD', key('pending')), '0');
+  await own.stop();
+});
+
 test('who has a place that Redis can\'t show any more is not told that nothing was changed', async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50'] });
   const room = await Room.open(own, 'LOST/1', { maxActive: 5 });
@@ -470,14 +782,127 @@ test('who has a place that Redis can\'t show any more is not told that nothing w
   assert.deepEqual([status, json.code], [503, 'hot_unknown']);
   assert.doesNotMatch(json.detail, /nothing was changed/i);
   assert.equal(entriesOf(room).length, 1);
-  await until('the place is shown', async () => (await room.ask('ann')).status === 200, 20000);
+  await until('the place is shown', async () => (await room.ask('ann')).status === 200);
   assert.equal(entriesOf(room).length, 1, 'it is the same');
   await own.stop();
 });
 
-test('admitone audit finds nothing wrong with all that, while the nodes run', () => {
-  const audit = run(['audit', ...storeFlags(server.dataDir)], { timeoutMs: 60000 });
+describe('a Redis that refuses writes is shown, by every node, until it takes them again', () => {
+  const ready = (node) => call(node, 'GET', '/ready');
+  const shown = (own, state) =>
+    until(`every node shows ${state}`, async () => (await Promise.all(own.nodes.map(ready))).every(({ json }) => json.hot === state), 20000);
+  const states = async (node) =>
+    Object.fromEntries([...(await call(node, 'GET', '/metrics')).text.matchAll(/^admitone_hot_state\{state="(\w+)"\} (\d)$/gm)].map(([, name, value]) => [name, Number(value)]));
+  const set = (own, ...words) => assert.equal(redis(own.dataDir, 'CONFIG', 'SET', ...words), 'OK');
+  const none = { ok: 0, oom: 0, misconf: 0, noreplicas: 0, readonly: 0 };
+
+  test('at maxmemory nobody new is taken, and leaving, confirming, cancelling and admission go on', async () => {
+    const own = await start({ args: ['--queue-tick-ms', '50'] });
+    const hall = await Hall.open(own, 'FULL/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }] });
+    const [ann, ben, cat] = [await hall.buyer('ann'), await hall.buyer('ben'), await hall.buyer('cat')];
+    const [bought, given] = [await hall.held(ann, { seats: [1] }), await hall.held(ben, { seats: [2] })];
+    const [dan, eve] = await hall.enterAll(['dan', 'eve']);
+    assert.deepEqual([dan.status, eve.status], ['WAITING', 'WAITING']);
+
+    set(own, 'maxmemory', '1');
+    await shown(own, 'oom'); // without anybody's asking for anything
+    for (const node of own.nodes) {
+      const { status, json } = await ready(node);
+      assert.deepEqual([status, json.ready], [200, true]);
+      assert.deepEqual(await states(node), { ...none, oom: 1 });
+      const refused = await at(node, hall).ask('flo');
+      assertProblem(refused, 503, 'hot_full');
+      assertProblem(await at(node, hall).hold(cat, { seats: [3] }), 503, 'hot_full');
+    }
+    assert.equal((await hall.leave(cat.token)).status, 204);
+    await hall.becomes(dan.entryToken, 'ACTIVE');
+    await hall.cancelled(ben, given.id);
+    await hall.confirmed(ann, bought.id); // which completes her place
+    await hall.becomes(eve.entryToken, 'ACTIVE');
+    assert.equal((await hall.status(cat.token)).status, 'LEFT');
+    assert.equal((await hall.map()).seats, 'CAAAAAAAAA');
+    await assertHotIsLedger(hall);
+
+    set(own, 'maxmemory', '0');
+    await shown(own, 'ok');
+    assert.deepEqual(await states(own.nodes[0]), { ...none, ok: 1 });
+    assert.equal((await hall.ask('flo')).status, 202);
+    for (const { stderr } of own.nodes) {
+      assert.equal(stderr.match(/msg="redis refuses writes" state=oom/g).length, 1, stderr);
+      assert.equal(stderr.match(/msg="redis accepts writes again"/g).length, 1, stderr);
+    }
+    await own.stop();
+  });
+
+  test('without enough replicas, and as a replica itself, every write is refused, and reads go on', async () => {
+    const own = await start({ args: ['--queue-tick-ms', '50'] });
+    const room = await Room.open(own, 'FULL/2', { maxActive: 1 });
+    const [ann, ben] = await room.enterAll(['ann', 'ben']);
+    const waits = async () => {
+      assert.equal((await ready(own.nodes[0])).status, 200);
+      assertProblem(await room.ask('cat'), 503, 'hot_unavailable');
+      assert.equal((await room.status(ben.entryToken)).position, 1);
+    };
+    set(own, 'min-replicas-to-write', '1');
+    await shown(own, 'noreplicas');
+    await waits();
+    assert.equal((await room.leave(ann.entryToken)).status, 204);
+    set(own, 'min-replicas-to-write', '0');
+    await shown(own, 'ok');
+    await room.becomes(ben.entryToken, 'ACTIVE'); // Redis hears of who has left
+    const cat = await room.enter('cat');
+
+    redis(own.dataDir, 'REPLICAOF', '127.0.0.1', '1');
+    await shown(own, 'readonly');
+    assert.equal((await ready(own.nodes[0])).status, 200);
+    assert.deepEqual(await states(own.nodes[0]), { ...none, readonly: 1 });
+    assertProblem(await room.ask('dan'), 503, 'hot_unavailable');
+    redis(own.dataDir, 'REPLICAOF', 'NO', 'ONE');
+    await shown(own, 'ok');
+    const found = await until('her place is found again', async () => (await room.ask('cat')).json.entryToken, 20000);
+    assert.equal(found, cat.entryToken);
+    await own.stop();
+  });
+});
+
+// As after a fail-over to a replica. It may change under a connection, too.
+test('while PostgreSQL is read-only no node is ready, idle or not, and all are soon after', async () => {
+  const room = await Room.open(server, 'READONLY/1');
+  const readies = () => Promise.all(server.nodes.map((node) => node.call('GET', '/ready')));
+  const isReadOnly = ({ status, json }) => status === 503 && json.ready === false && json.ledger === 'readonly';
+  const areReady = async () => (await readies()).every(({ status }) => status === 200);
+  // The tests before have restarted this Redis and made it a replica: it may still be rebuilt.
+  await until('Redis is rebuilt', async () => (await areReady()) && (await room.ask('first')).status < 300);
+  setReadOnly(true);
+  try {
+    await until('no node is ready', async () => (await readies()).every(isReadOnly));
+    const refused = await room.ask('ann');
+    assert.deepEqual([refused.status, refused.json.code], [503, 'ledger_failed']);
+    for (let i = 0; i < 20; i++) {
+      for (const ready of await readies()) assert.ok(isReadOnly(ready), `a write changes nothing of that: ${ready.text}`);
+      await pause(20);
+    }
+  } finally {
+    setReadOnly(false);
+  }
+  await until('all nodes are ready', areReady);
+  assert.equal((await room.ask('ann')).status, 200);
+});
+
+test('admitone audit finds nothing wrong with all that, while the nodes run', async () => {
+  let audit;
+  // 2: Redis, which was started anew, is being rebuilt.
+  await until('it can look', () => (audit = run(['audit', ...storeFlags(server.dataDir)], { timeoutMs: 60000 })).status !== 2);
   assert.equal(audit.status, 0, audit.stdout + audit.stderr);
   assert.match(audit.stdout, /PostgreSQL at 127\.0\.0\.1/);
   assert.match(audit.stdout, /\d+ checks, 0 violations/);
+});
+
+test('the threads of a node have names that say what they do', async () => {
+  for (const pid of server.pids) {
+    const tasks = `/proc/${pid}/task`;
+    const names = readdirSync(tasks).map((task) => readFileSync(`${tasks}/${task}/comm`, 'utf8').trim());
+    for (const name of ['worker 0', 'ledger', 'ledger read 0', 'ledger pool 0', 'ledger wait 0', 'ledger acts 0', 'hot keeper', 'reconcile', 'retention', 'redis listener', 'signals'])
+      assert.ok(names.includes(name), `${name} of ${names}`);
+  }
 });

@@ -7,11 +7,11 @@ import { hexOf, joined } from './support/cluster.mjs';
 import { keepAlive, query } from './support/queue.mjs';
 import { dice, random, shuffled } from './support/random.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
-import { isCluster, pause, start, test, until } from './support/server.mjs';
+import { isCluster, pause, start, test, times, until } from './support/server.mjs';
 
 const SEED = Date.now() & 0xffff;
 const next = random(SEED);
-const LANES = 400;
+const LANES = times(400);
 // So many at once must have their holds before these are over.
 const HOLD_S = isCluster ? 3 : 1;
 
@@ -144,9 +144,9 @@ async function assertDecided(hall, results) {
 describe('one final state, whoever comes first', () => {
   const REUSED = 2 * LANES; // seats come back, so that they have the next holder soon
   const cases = [
-    ['expiry against confirm (traps 28 and 33)', ['confirm'], 2000, 4000],
-    ['expiry against cancel (trap 27)', ['cancel'], 2000, REUSED],
-    ['expiry against confirm and cancel', ['confirm', 'cancel'], 1000, 2000],
+    ['expiry against confirm (traps 28 and 33)', ['confirm'], times(2000), 4000],
+    ['expiry against cancel (trap 27)', ['cancel'], times(2000), REUSED],
+    ['expiry against confirm and cancel', ['confirm', 'cancel'], times(1000), 2000],
   ];
   for (const [i, [title, verbs, total, capacity]] of cases.entries())
     test(`${title}, ${total} times`, async (t) => {
@@ -157,9 +157,9 @@ describe('one final state, whoever comes first', () => {
       assert.ok(expired > total / 100 && expired < total - total / 100, `there was no race: ${JSON.stringify(seen)}`);
     });
 
-  test('cancel against confirm, 3000 times (traps 25 and 29)', async (t) => {
+  test(`cancel against confirm, ${times(3000)} times (traps 25 and 29)`, async (t) => {
     const hall = await hallOf('CANCEL/1', REUSED);
-    const seen = await assertDecided(hall, await races(hall, 3000, (who, reservation) => all(hall, ['confirm', 'cancel'], who, reservation)));
+    const seen = await assertDecided(hall, await races(hall, times(3000), (who, reservation) => all(hall, ['confirm', 'cancel'], who, reservation)));
     t.diagnostic(JSON.stringify(seen));
     assert.deepEqual(Object.keys(seen).sort(), ['cancel 200, confirm 200', 'cancel 200, confirm 409'], 'either was first at times');
   });
@@ -168,7 +168,7 @@ describe('one final state, whoever comes first', () => {
 describe('seats that change hands all the time', () => {
   const SEATS = 4;
   const CLIENTS = 24;
-  const TURNS = 60;
+  const TURNS = times(60);
 
   // One client: takes a seat and gives it back, again and again, and notes when.
   async function client(hall, who, strategy, notes) {

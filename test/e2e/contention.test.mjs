@@ -5,7 +5,7 @@ import { after, before, describe } from 'node:test';
 import { keepAlive, query } from './support/queue.mjs';
 import { dice, random, shuffled } from './support/random.mjs';
 import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
-import { start, test } from './support/server.mjs';
+import { start, test, times } from './support/server.mjs';
 
 const SEED = Date.now() & 0xffff;
 const next = random(SEED);
@@ -183,7 +183,7 @@ describe('more is wanted than there is', () => {
   });
 
   perStrategy('{50, 30, 40, 20, 10} of 100 in any order: never more than 100, all or none each', async (strategy) => {
-    const rounds = 8;
+    const rounds = times(8);
     const hall = await hallOf('MIXED', strategy, numbered(rounds, 100));
     const buyers = await hall.buyers(5);
     const all = [];

@@ -7,7 +7,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { NGINX, connects, freePort } from './support/nginx.mjs';
-import { call, concert, launch, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { BINARY, call, concert, environment, launch, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 const CONFIG = fileURLToPath(new URL('../../deploy/nginx.conf', import.meta.url));
 
@@ -101,4 +101,33 @@ test('while one node is down, the other one answers everything', async () => {
   }
   await edge.stop();
   await server.stop();
+});
+
+test('an installation has the program, its documents, a unit file and an example configuration that work', (t) => {
+  const folder = tempFolder();
+  t.after(() => removeFolder(folder));
+  const installed = spawnSync('cmake', ['--install', path.dirname(fs.realpathSync(BINARY))], { encoding: 'utf8', env: { ...process.env, DESTDIR: folder }, timeout: 30000 });
+  assert.equal(installed.status, 0, installed.stderr);
+  const prefix = path.join(folder, 'usr/local');
+  const text = (name) => fs.readFileSync(path.join(prefix, name), 'utf8');
+  const program = path.join(prefix, 'bin/admitone');
+  for (const name of ['README.md', 'LICENSE', 'docs/operations.md', 'docs/api.md', 'docs/openapi.json', 'docs/decisions/README.md'])
+    assert.ok(text(`share/doc/admitone/${name}`).length > 0, name);
+
+  const unit = text('lib/systemd/system/admitone.service');
+  const [, started] = /^ExecStart=(\S+) serve --config \/usr\/local\/etc\/admitone\/admitone\.ini$/m.exec(unit);
+  assert.ok(fs.existsSync(path.join(folder, started)), started);
+  assert.match(unit, /^SystemCallFilter=@system-service$/m);
+  assert.doesNotMatch(unit, /@CMAKE/);
+
+  // As it is, and with every line of it in force.
+  const example = text('etc/admitone/admitone.ini.example');
+  const all = path.join(folder, 'all.ini');
+  fs.writeFileSync(all, example.replaceAll(/^; (\w+ = \S+)$/gm, '$1'));
+  for (const file of [path.join(prefix, 'etc/admitone/admitone.ini.example'), all]) {
+    const shown = spawnSync(program, ['serve', '--print-config', '--config', file], { encoding: 'utf8', env: environment(), timeout: 20000 });
+    assert.equal(shown.status, 0, shown.stderr);
+    assert.match(shown.stdout, /^data = \/var\/lib\/admitone +; file /m);
+    if (file === all) assert.equal(shown.stdout.match(/; file /g).length, example.match(/^;? ?\w+ = \S+$/gm).length);
+  }
 });

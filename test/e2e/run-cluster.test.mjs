@@ -47,7 +47,7 @@ function runs(self) {
     assert.equal(self.exit, null, self.stderr);
     return self.stdout.includes('Ctrl-C ends all of it');
   };
-  return until('it runs', isUp, 30000);
+  return until('it runs', isUp);
 }
 
 function answer(file, args) {
@@ -147,4 +147,20 @@ test('killed outright, it takes the nodes and the servers with it', async (t) =>
   const pids = [pidOf(self, 1), pidOf(self, 2)];
   await until('the nodes are gone', () => !pids.some(isAlive));
   await assertNothingLeft(own, self, pids);
+});
+
+test('--help and ports that are not two start nothing', (t) => {
+  const own = cluster(t);
+  const ask = (...args) => spawnSync(SCRIPT, ['--dir', own.at('cluster'), '--binary', own.at('node'), ...args], { encoding: 'utf8', env: environment(), timeout: 20000 });
+  for (const flags of [['--help'], ['-h'], ['--log-level', 'debug', '--help']]) {
+    const { status, stdout, stderr } = ask(...flags);
+    assert.equal(status, 0, stderr);
+    assert.match(stdout, /^ *scripts\/run-cluster \[--dir DIR\] \[--ports PORT,PORT\]/m);
+  }
+  for (const ports of ['9700', '9700,', ',9700', '1,2,3', '', 'a,b', '1 2']) {
+    const { status, stderr } = ask('--ports', ports);
+    assert.equal(status, 2, stderr);
+    assert.equal(stderr, `scripts/run-cluster: --ports needs two ports, as in 9000,9001; it is '${ports}'\n`);
+  }
+  assert.ok(!fs.existsSync(own.at('cluster')), 'nothing was made');
 });

@@ -145,7 +145,7 @@ test('the Sentinels fail over when their master dies, and take it back as a repl
   const written = output('redis-cli', ['-p', env.SENTINEL_MASTER_PORT], 'set kept 42\nwait 1 5000\n');
   assert.equal(written, 'OK\n1');
   process.kill(env.SENTINEL_MASTER_PID, 'SIGKILL');
-  await until('the replica is master', () => masterPort(env) === env.SENTINEL_REPLICA_PORT, 20000);
+  await until('the replica is master', () => masterPort(env) === env.SENTINEL_REPLICA_PORT);
   assert.equal(redis(env.SENTINEL_REPLICA_PORT, 'get', 'kept'), '42');
   const again = start(['sentinel', '--dir', env.SERVICES_DIR]);
   assert.match(redis(again.SENTINEL_MASTER_PORT, 'role'), /^slave/);
@@ -173,7 +173,7 @@ test('with a parent, all ends when that has been killed', async () => {
 
 // Wherever the signal comes: every 100 ms from nothing done to all done.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL']) {
-  test(`a start that ${signal} interrupts leaves nothing`, { timeout: 90000 }, async () => {
+  test(`a start that ${signal} interrupts leaves nothing`, async () => {
     const folder = tempFolder();
     fs.chmodSync(folder, 0o755);
     for (let waitMs = 0; waitMs <= 600; waitMs += 100) {
@@ -192,7 +192,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL']) {
         assert.deepEqual(fs.readdirSync(folder), []);
       }
       const isEmpty = () => fs.readdirSync(folder).every((name) => isUnborn(path.join(folder, name)));
-      await until('no folder is left', isEmpty, 20000);
+      await until('no folder is left', isEmpty);
       await until('no process is left', () => processesIn(folder).length === 0);
     }
     removeFolder(folder);

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { EventSource } from 'eventsource';
 import { Room, assertPlace, eachOf, keepAlive, rewrite, users } from './support/queue.mjs';
-import { metricOf, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { metricOf, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
 const QUICK = ['--queue-tick-ms', '10', '--push-interval-ms', '10'];
@@ -172,13 +172,20 @@ describe('a stream', () => {
     stream.destroy();
   });
 
-  test('ends when its event is deleted', async () => {
+  test('ends when its event is deleted, and its last event says so', async () => {
     const room = await busy();
-    const stream = await Stream.open(room, (await room.enter('me')).entryToken);
-    await stream.hears(1);
+    const { entryToken } = await room.enter('me');
+    const streams = await Promise.all([1, 2, 3].map(() => Stream.open(room, entryToken)));
+    for (const stream of streams) await stream.hears(1);
     assert.equal((await server.admin('DELETE', `/admin/events/${room.name}`)).status, 204);
-    await stream.toEnd();
-    assert.equal((await Stream.open(room, stream.last.data.entryToken)).status, 404);
+    for (const stream of streams) {
+      await stream.toEnd();
+      assert.deepEqual(stream.events.map(({ type }) => type), ['queue-status', 'event-deleted']);
+      const { serverTime, ...data } = stream.last.data;
+      assert.deepEqual(data, { eventType: room.type, eventId: room.id });
+      assert.match(serverTime, /^\d{4}-\d\d-\d\dT/);
+    }
+    assert.equal((await Stream.open(room, entryToken)).status, 404);
   });
 
   test('is for those with a token of this event', async () => {
@@ -207,11 +214,11 @@ describe('when it is told', () => {
       const streams = [];
       for (const place of [a, b, c]) streams.push(await Stream.open(room, place.entryToken));
       await leave(room, b);
-      await streams[1].hears('LEFT', 2000);
+      await streams[1].hears('LEFT', 30000);
       await streams[1].toEnd();
       assert.equal((await Stream.open(room, b.entryToken, { lastEventId: streams[1].last.id })).status, 204);
       await leave(room, room.first);
-      await streams[0].hears('ACTIVE', 2000);
+      await streams[0].hears('ACTIVE', 30000);
       await streams[0].toEnd();
       assert.equal(streams[2].events.length, 1, 'and this position has changed twice');
       streams[2].destroy();
@@ -231,12 +238,12 @@ describe('when it is told', () => {
       stream.destroy();
     }));
 
-  test('after sse.max_seconds it ends in order, and an EventSource comes back by itself; after the end it does not', { timeout: 90000 }, () =>
+  test('after sse.max_seconds it ends in order, and an EventSource comes back by itself; after the end it does not', () =>
     withServer([...QUICK, '--sse-max-seconds', '1', '--sse-heartbeat-seconds', '1'], async (own) => {
       const room = await busy({}, own);
       const [ahead, me] = await room.enterAll(['ahead', 'me']);
       const raw = await Stream.open(room, me.entryToken);
-      await raw.toEnd(5000);
+      await raw.toEnd();
       assert.equal(raw.last.data.position, 2);
 
       const heard = [];
@@ -247,14 +254,14 @@ describe('when it is told', () => {
       source.addEventListener('error', () => errors++);
       source.addEventListener('queue-status', (event) => heard.push(JSON.parse(event.data)));
       try {
-        await until('it has come back', () => opened >= 2, 30000);
+        await until('it has come back', () => opened >= 2);
         assert.ok(heard.every(({ position }) => position === 2));
         await leave(room, ahead);
         await until('it hears its new place', () => heard.at(-1).position === 1, 30000);
         await leave(room, room.first);
         await until('it hears ACTIVE', () => heard.at(-1).status === 'ACTIVE', 30000);
         // It tries once more, as the standard has it, is told 204, and that is the end.
-        await until('it has given up', () => source.readyState === EventSource.CLOSED, 30000);
+        await until('it has given up', () => source.readyState === EventSource.CLOSED);
       } finally {
         source.close();
       }
@@ -290,7 +297,7 @@ test('after a restart, who has ended hears how, once: with the last id there is 
 });
 
 describe('many streams, and bad ones', () => {
-  test('a client that does not read is dropped; the others are not', { timeout: 120000 }, async () =>
+  test('a client that does not read is dropped; the others are not', async () =>
     withServer([...QUICK, '--sse-lag-bytes', '1024'], async (own) => {
       const room = await busy({}, own);
       const me = await room.enter('me'.padEnd(64, '"'));
@@ -316,18 +323,15 @@ describe('many streams, and bad ones', () => {
       deaf.destroy();
     }));
 
-  test('SIGTERM ends them all within a second, in order, and the exit is good', async () => {
+  test('SIGTERM ends them all at once, in order, and the exit is good', async () => {
     const own = await start({ args: QUICK });
     const room = await busy({}, own);
     const places = await room.enterAll(users(30));
     const streams = await Promise.all(places.map((place) => Stream.open(room, place.entryToken)));
-    const began = performance.now();
     own.signal('SIGTERM');
     for (const stream of streams) await stream.toEnd();
-    const tookMs = performance.now() - began;
-    assert.ok(tookMs < 1000, `${tookMs} ms`);
     await own.stop();
-    assert.ok(performance.now() - began < 2000, 'and so does the server');
+    assert.doesNotMatch(own.stderr, /too slow/, 'no stream held the stop up');
   });
 
   test('clients that come and go at random leave nothing behind', async () => {
@@ -346,20 +350,21 @@ describe('many streams, and bad ones', () => {
     for (const place of places) assert.equal((await room.status(place.entryToken)).status, 'WAITING');
   });
 
-  test('5,000 streams at once: each sees its place, and each gets ACTIVE (trap 17)', { timeout: 180000 }, async (t) =>
+  const STREAMS = times(5000);
+  test(`${STREAMS} streams at once: each sees its place, and each gets ACTIVE (trap 17)`, async (t) =>
     withServer(['--queue-tick-ms', '10'], async (own) => {
       const room = await busy({ graceSeconds: 3600 }, own);
       const agent = keepAlive(32);
-      const places = await eachOf(users(5000), 32, (user) => room.enter(user, { agent }));
+      const places = await eachOf(users(STREAMS), 32, (user) => room.enter(user, { agent }));
       agent.release();
       const began = performance.now();
       const streams = await eachOf(places, 64, (place) => Stream.open(room, place.entryToken));
       const opened = performance.now();
-      await until('each has its first event', () => streams.every((stream) => stream.events.length > 0), 60000);
+      await until('each has its first event', () => streams.every((stream) => stream.events.length > 0));
       for (const [i, stream] of streams.entries()) assert.equal(stream.events[0].data.position, places[i].position);
-      assert.equal((await own.metric('admitone_sse_opened_total')) - (await own.metric('admitone_sse_closed_total')), 5000);
+      assert.equal((await own.metric('admitone_sse_opened_total')) - (await own.metric('admitone_sse_closed_total')), STREAMS);
       await room.patch({ maxActive: 10000 });
-      await until('all are ACTIVE', () => streams.every((stream) => stream.last.data.status === 'ACTIVE' || stream.closed), 60000);
+      await until('all are ACTIVE', () => streams.every((stream) => stream.last.data.status === 'ACTIVE' || stream.closed));
       const done = performance.now();
       for (const [i, stream] of streams.entries()) {
         assert.equal(stream.last.data.status, 'ACTIVE', `${stream.error}`);

@@ -2,9 +2,11 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { describe } from 'node:test';
+import { Proxy } from '../chaos/support/proxy.mjs';
+import { nodeFlags } from './support/cluster.mjs';
 import { assertAudit } from './support/queue.mjs';
 import { Raw, adminRequest, request } from './support/raw.mjs';
-import { concert, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { BINARY, concert, launch, onlyOn, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 const HEALTH = request('GET', '/health');
 
@@ -44,7 +46,7 @@ describe('stopping', { concurrency: 3 }, () => {
         raw.destroy();
       }
       await assert.rejects(
-        until('it refuses', async () => !(await Raw.connect(server)).destroy() && false, 5000),
+        until('it refuses', async () => !(await Raw.connect(server)).destroy() && false),
         /ECONNREFUSED/,
       );
       await server.stop();
@@ -57,9 +59,8 @@ describe('stopping', { concurrency: 3 }, () => {
     const server = await start();
     const idle = await Promise.all(Array.from({ length: 50 }, () => Raw.connect(server)));
     for (const raw of idle.slice(0, 25)) await raw.write(HEALTH).answer();
-    const began = performance.now();
     await server.stop();
-    assert.ok(performance.now() - began < 3000, 'promptly');
+    assert.doesNotMatch(server.stderr, /too slow/, 'none was waited for');
     for (const raw of idle) {
       await raw.toEnd();
       raw.destroy();
@@ -84,18 +85,16 @@ describe('stopping', { concurrency: 3 }, () => {
     }
   }
 
-  test('half a request holds the stop up for less than 10 s, while new connections are refused', () =>
+  test('half a request holds the stop up until it is cut off, while new connections are refused', () =>
     withHalfARequest([], async (server) => {
-      const began = performance.now();
       const stopped = server.stop();
       await stopping(server);
       await assert.rejects(
-        until('it refuses', async () => !(await Raw.connect(server)).destroy() && false, 5000),
+        until('it refuses', async () => !(await Raw.connect(server)).destroy() && false),
         /ECONNREFUSED/,
       );
       assert.equal(server.exit, null, 'it still waits for the other half');
       await stopped;
-      assert.ok(performance.now() - began < 10000, `${performance.now() - began} ms`);
       assert.match(server.stderr, /level=warn msg="clients were too slow and are cut off"/);
     }));
 
@@ -120,14 +119,52 @@ describe('stopping', { concurrency: 3 }, () => {
 
   test('a second signal cuts off whoever is still there, and it is still a good end', () =>
     withHalfARequest([], async (server, raw) => {
-      const began = performance.now();
       server.signal('SIGINT');
       await stopping(server);
       server.signal('SIGINT');
       await server.stop('SIGINT');
-      assert.ok(performance.now() - began < 3000, 'at once');
+      assert.doesNotMatch(server.stderr, /too slow/, 'not only when their time was over');
       assert.equal(raw.responses.length, 1);
     }));
+
+  test('SIGHUP, SIGUSR1 and SIGUSR2 are logged and ignored', async () => {
+    const server = await start();
+    for (const signal of ['SIGHUP', 'SIGUSR1', 'SIGUSR2']) {
+      server.signal(signal);
+      const isLogged = ({ stderr }) => stderr.includes(`msg="ignoring a signal that has no effect" signal=${signal}\n`);
+      await until(`${signal} is logged`, () => server.exit ?? server.nodes.every(isLogged));
+    }
+    assert.equal((await server.call('GET', '/health')).status, 200);
+    await server.stop();
+  });
+
+  // A node whose PostgreSQL answers until the node waits for it to know the events.
+  async function withSilentPostgres(use) {
+    await inFolder(async (dataDir) => {
+      const flags = nodeFlags(dataDir, []);
+      const url = new URL(flags[flags.indexOf('--ledger') + 1]);
+      const proxy = await Proxy.open(Number(url.port));
+      proxy.watch = (bytes) => void (bytes.includes("FROM epochs WHERE name = 'hot'") && proxy.hold());
+      url.port = proxy.port;
+      flags[flags.indexOf('--ledger') + 1] = url.href;
+      const node = launch([BINARY, 'serve', '--listen', '127.0.0.1:0', '--data', path.join(dataDir, 'node-1'), '--ledger-deadline-ms', '3000', ...flags]);
+      try {
+        await until('it has noticed', () => node.exit ?? node.stderr.includes('a dependency is lost'));
+        await use(node);
+      } finally {
+        proxy.close();
+      }
+    });
+  }
+
+  for (const signal of ['SIGTERM', 'SIGINT'])
+    test(`${signal} while the start waits for PostgreSQL ends the process`, onlyOn('redis+postgres', 'SQLite is never waited for'), () =>
+      withSilentPostgres(async (node) => {
+        node.child.kill(signal);
+        await until('it has ended', () => node.exit);
+        assert.deepEqual(node.exit, { code: 0, signal: null }, node.stderr);
+        assert.match(node.stderr, new RegExp(`msg="stopping before the start was complete" signal=${signal}\n`));
+      }));
 
   test('--demo: events of every mode, made once; a signal while they are made does no harm', () =>
     inFolder(async (dataDir) => {

@@ -71,7 +71,7 @@ describe('a token', () => {
 
   test('that is cut, doubled, empty or something else is 401', async () => {
     for (let length = 1; length < mine.length; length++) assertProblem(await status(mine.slice(0, length)), 401, 'token_invalid');
-    for (const text of [`${mine}A`, `${mine}=`, `${mine}.`, mine + mine, mine.toLowerCase(), server.adminKey, 'x'.repeat(4000), `A${mine}`])
+    for (const text of [`${mine}A`, `${mine}=`, `${mine}.`, mine + mine, mine.toLowerCase(), 'x'.repeat(4000), `A${mine}`])
       assertProblem(await status(text), 401, 'token_invalid');
     for (const headers of [{}, { authorization: 'Basic bWU6bWU=' }, { authorization: mine }]) {
       const answer = await server.call('GET', '/queue/CONCERT/1/status', { headers });

@@ -284,6 +284,29 @@ void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *
                               }};
 }
 
+void test_node_report(struct test_record *r, const struct uuid *node, bool registers,
+                      int64_t applied) {
+    *r = (struct test_record){.node_report = {
+                                  .record = {.kind = LEDGER_NODE_REPORT, .task.run = on_back},
+                                  .node = *node,
+                                  .registers = registers,
+                                  .name = STR("a node"),
+                                  .applied = applied,
+                              }};
+}
+
+void test_nodes_drop(struct test_record *r, int64_t version) {
+    *r = (struct test_record){.nodes_drop = {
+                                  .record = {.kind = LEDGER_NODES_DROP, .task.run = on_back},
+                                  .version = version,
+                              }};
+}
+
+void test_nodes_read(struct test_record *r) {
+    *r = (struct test_record){
+        .nodes_read = {.record = {.kind = LEDGER_NODES_READ, .task.run = on_back}}};
+}
+
 void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
     if (r->record.kind == LEDGER_CONFIRM) mem_free(r->confirm.stored);

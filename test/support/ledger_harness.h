@@ -54,6 +54,9 @@ struct test_record {
         struct ledger_facts_read facts_read;
         struct ledger_facts_relayed facts_relayed;
         struct ledger_sales_read sales_read;
+        struct ledger_node_report node_report;
+        struct ledger_nodes_drop nodes_drop;
+        struct ledger_nodes_read nodes_read;
     };
     uint32_t refused[TEST_SEATS_MAX]; /* of a hold */
     bool back;
@@ -82,6 +85,10 @@ void test_cancel(struct test_record *r, const struct uuid *id, const char *user,
 void test_expire(struct test_record *r, const struct uuid *ids, size_t count, bool *expired,
                  int64_t now_ms);
 void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count, int64_t now_ms);
+/* Its name is "a node". */
+void test_node_report(struct test_record *r, const struct uuid *node, bool registers,
+                      int64_t applied);
+void test_nodes_drop(struct test_record *r, int64_t version);
 /* Asked, not submitted. */
 void test_get(struct test_record *r, int64_t event_key, uint64_t seq);
 void test_reservation_get(struct test_record *r, const struct uuid *id);
@@ -93,6 +100,7 @@ void test_events_read(struct test_record *r, int64_t known_mark);
 void test_waiting_read(struct test_record *r, int64_t event_key);
 void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms);
 void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *sales, size_t max);
+void test_nodes_read(struct test_record *r);
 /* Frees what was handed over. */
 void test_record_deinit(struct test_record *r);
 

@@ -42,7 +42,8 @@ void postgres_database_for(struct harness *h) {
     if (str_eq(str_of(h->folder), str_of(current.folder))) return;
     if (current.exists)
         scratch_sql(&current.scratch,
-                    "SET lock_timeout = '20s'; TRUNCATE events, sections, seats, queue_entries,"
+                    "SET lock_timeout = '20s'; TRUNCATE events, sections, seats, queue_entries, "
+                    "retired_entries, nodes,"
                     " reservations, buyers, requests, facts, idempotency, audit, epochs, commits"
                     " RESTART IDENTITY");
     else

@@ -137,6 +137,8 @@ static void end(struct model *m, uint64_t seq, enum entry_status final) {
 }
 
 bool model_end(struct model *m, uint64_t seq, enum entry_status final) {
+    bool is_known = seq < m->next_seq;
+    if (is_known && m->entries[seq].status == ENTRY_EXPIRED) m->entries[seq].status = final;
     if (!model_is_live(m, seq)) return false;
     const struct model_entry *e = &m->entries[seq];
     if (final == ENTRY_COMPLETED) {
@@ -172,6 +174,7 @@ void model_grace_anew(struct model *m) {
 void model_sweep_begins(struct model *m) {
     bool slept = m->now_ms - m->swept_ms > 2000;
     if (!model_gate_is_open(m) || slept || m->grace_is_shorter) model_grace_anew(m);
+    if (slept) m->rate_from_ms = 0;
     m->grace_is_shorter = false;
     m->swept_ms = m->now_ms;
 }

@@ -177,13 +177,10 @@ static void on_entered(struct enter_op *op) {
     CONTAINER_OF(op, struct entering, op)->done = true;
 }
 
-struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms) {
-    struct entering e = {.op = {.op = {.event_key = key, .now_ms = now_ms},
-                                .user = user,
-                                .lane = lane,
-                                .submit = submit_enter,
-                                .done = on_entered},
-                         .store = s};
+static struct entered enter_as(struct store *s, const struct enter_op *asked) {
+    struct entering e = {.op = *asked, .store = s};
+    e.op.submit = submit_enter;
+    e.op.done = on_entered;
     queues_enter(s->queues, &e.op);
     store_wait(s, &e.done);
     return (struct entered){.result = e.op.op.result,
@@ -193,6 +190,18 @@ struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane,
                             .opens_at_ms = e.op.opens_at_ms,
                             .seats = e.op.seats,
                             .reserving = e.op.reserving};
+}
+
+struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms) {
+    return enter_as(s, &(struct enter_op){
+                           .op = {.event_key = key, .now_ms = now_ms}, .user = user, .lane = lane});
+}
+
+struct entered step_enter_for(struct store *s, int64_t key, str user, int64_t section) {
+    return enter_as(s, &(struct enter_op){.op = {.event_key = key, .now_ms = T0},
+                                          .user = user,
+                                          .lane = LANE_DEFAULT,
+                                          .section_key = section});
 }
 
 uint64_t step_take(struct store *s, int64_t key, const char *user, int64_t now_ms) {

@@ -72,6 +72,8 @@ struct entered {
     bool reserving;
 };
 struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms);
+/* The same at T0, of the default lane, for seats of that section. */
+struct entered step_enter_for(struct store *s, int64_t key, str user, int64_t section);
 /* A new place, of the default lane; pending. */
 uint64_t step_take(struct store *s, int64_t key, const char *user, int64_t now_ms);
 /* The same, and the ledger has it. */

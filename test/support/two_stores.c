@@ -145,11 +145,16 @@ bool hot_ends(struct two_stores *t, uint64_t seq, enum entry_status final) {
 }
 
 void hot_gets_entry(struct two_stores *t, uint64_t seq, const char *user, const char *step) {
+    hot_gets_entry_of(t, seq, user, step, t->began_ms - HOUR_MS);
+}
+
+void hot_gets_entry_of(struct two_stores *t, uint64_t seq, const char *user, const char *step,
+                       int64_t joined_ms) {
     unsigned long long number = seq;
     long long until_ms = t->began_ms + TWO_STORES_STAY_MS;
     bool is_waiting = strcmp(step, "WAITING") == 0 || strcmp(step, "ENTERING") == 0;
     struct buf packed = {0};
-    buf_addf(&packed, "%s %d %lld %lld %s", step, LANE_DEFAULT, (long long)t->began_ms - HOUR_MS,
+    buf_addf(&packed, "%s %d %lld %lld %s", step, LANE_DEFAULT, (long long)joined_ms,
              is_waiting ? -1 : until_ms, user);
     stage_number("HSET queue:{CONCERT:1}:entry %llu %b", number, packed.bytes, packed.len);
     buf_deinit(&packed);

@@ -51,6 +51,9 @@ struct place hot_place(struct two_stores *t, uint64_t seq);
 bool hot_ends(struct two_stores *t, uint64_t seq, enum entry_status final);
 /* As if it had been left in it by mistake. */
 void hot_gets_entry(struct two_stores *t, uint64_t seq, const char *user, const char *step);
+/* One that entered then; the one above did long ago. */
+void hot_gets_entry_of(struct two_stores *t, uint64_t seq, const char *user, const char *step,
+                       int64_t joined_ms);
 bool hot_follows(struct two_stores *t, struct uuid id, enum reservation_status status);
 /* HELD or CONFIRMED, of that user. */
 void hot_gets_seats(struct two_stores *t, struct uuid id, const char *user, uint64_t seq,

@@ -1,16 +1,29 @@
 /* What is sent, what comes back, and which life that counts in: of link.h, all but the link. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "hot/redis/link.h"
 
 void gate_init(struct gate *g) {
     *g = (struct gate){0};
+    outage_init(
+        &g->outage, "redis",
+        "entering and reserving are refused; holds can be confirmed and cancelled, positions are "
+        "estimates");
     pthread_mutex_init(&g->lock, NULL);
 }
 
 void gate_deinit(struct gate *g) {
+    outage_deinit(&g->outage);
     pthread_mutex_destroy(&g->lock);
+}
+
+void redis_host_lost(struct outage *o, const struct redis_host *host, const char *why) {
+    char address[REDIS_TEXT_BYTES + 16];
+    snprintf(address, sizeof address, "%s:%u", host->name, host->port);
+    outage_lost(o, address, why);
 }
 
 void gate_set(struct gate *g, const struct hot_life *life) {
@@ -26,6 +39,47 @@ struct hot_life gate_look(struct gate *g) {
     struct hot_life life = g->life;
     pthread_mutex_unlock(&g->lock);
     return life;
+}
+
+static const struct {
+    const char *code; /* that errors of Redis begin with */
+    const char *word;
+    const char *meaning;
+} states[] = {
+#define STATE_ROW(symbol, word, meaning) [HOT_STATE_##symbol] = {#symbol, word, meaning},
+    HOT_STATE_MAP(STATE_ROW)
+#undef STATE_ROW
+};
+
+static void state_set(struct gate *g, enum hot_state state) {
+    if (atomic_exchange(&g->state, (int)state) == (int)state) return;
+    if (state == HOT_STATE_OK)
+        log_info(msg("redis accepts writes again"));
+    else
+        log_warn(msg("redis refuses writes"), kv("state", states[state].word),
+                 kv("meaning", states[state].meaning));
+}
+
+enum hot_state gate_refused(struct gate *g, str error) {
+    enum hot_state state = HOT_STATE_OK + 1;
+    while (state < HOT_STATES && !str_starts(error, str_of(states[state].code))) state++;
+    if (state == HOT_STATES) return HOT_STATE_OK;
+    atomic_store(&g->refused, true);
+    state_set(g, state);
+    return state;
+}
+
+void gate_accepted(struct gate *g) {
+    if (!atomic_exchange(&g->refused, false)) state_set(g, HOT_STATE_OK);
+}
+
+bool gate_may_note(struct gate *g) {
+    int state = atomic_load_explicit(&g->state, memory_order_relaxed);
+    return state == HOT_STATE_OK || state == HOT_STATE_OOM;
+}
+
+void gate_lost(struct gate *g) {
+    atomic_store(&g->state, HOT_STATE_OK);
 }
 
 /* Room for what most calls have, so that they don't grow bit by bit. */

@@ -57,7 +57,7 @@ static bool find_info(str info, str name, char *out, size_t size) {
 
 static bool step_hear(struct greeting *g, int step, const redisReply *r, struct buf *why) {
     if (step == STEP_ROLE && !str_eq(reply_str(reply_at(r, 0)), STR("master"))) {
-        buf_add(why, STR("it is not a master"));
+        buf_add(why, STR("READONLY it is not a master"));
         return false;
     }
     if (step == STEP_SERVER &&

@@ -12,6 +12,9 @@
  * overtaken by another, and must not spoil what that one has filled: whatever is written for a
  * filling is written only while this is its own. */
 #define FILLING_KEY "admitone:{hot}:filling"
+/* The name of the ledger that the store was filled from, or is being filled from. Nobody but this
+ * ledger's nodes fills it again: two clusters on one store would do so in turn for ever. */
+#define LEDGER_KEY "admitone:{hot}:ledger"
 /* For a connection, and for each answer; a filling has large commands. */
 #define LOOK_MS 1000
 #define FILLING_MS 10000
@@ -46,8 +49,8 @@ redisContext *store_reach(struct redis_store *s, int64_t step_ms,
                           char identity[HOT_IDENTITY_BYTES]) {
     struct buf why = {0};
     redisContext *c = blocking_connect(&s->options.address, step_ms, identity, &why);
-    if (!atomic_exchange(&s->unreachable, c == NULL) && c == NULL)
-        log_warn(msg("the hot store can't be reached"), kv("why", buf_cstr(&why)));
+    if (c == NULL && gate_refused(&s->gate, buf_str(&why)) == HOT_STATE_OK) gate_lost(&s->gate);
+    if (c == NULL) redis_host_lost(&s->gate.outage, &s->options.address.hosts[0], buf_cstr(&why));
     buf_deinit(&why);
     return c;
 }
@@ -66,6 +69,21 @@ static bool succeeds(redisContext *c, void *reply) {
     return r != NULL;
 }
 
+/* By a function that is refused whenever something new is. A server that has no such function yet
+ * says nothing about its state. */
+static void probe_state(struct redis_store *s, redisContext *c) {
+    redisReply *r = redisCommand(c, "FCALL " REDIS_LIBRARY "_probe 0");
+    if (r != NULL && r->type != REDIS_REPLY_ERROR)
+        gate_accepted(&s->gate);
+    else if (r != NULL)
+        gate_refused(&s->gate, reply_str(r));
+    freeReplyObject(r);
+}
+
+static enum hot_state redis_state(struct hot *h) {
+    return (enum hot_state)atomic_load(&store_of(h)->gate.state);
+}
+
 static enum err redis_look(struct hot *h, struct hot_life *out) {
     *out = (struct hot_life){0};
     redisContext *c = store_reach(store_of(h), LOOK_MS, out->identity);
@@ -78,6 +96,10 @@ static enum err redis_look(struct hot *h, struct hot_life *out) {
     r = is_heard ? reply_checked(c, redisCommand(c, "GET " FILLING_KEY)) : NULL;
     is_heard = r != NULL && str_copy(reply_str(r), out->filling, sizeof out->filling);
     freeReplyObject(r);
+    r = is_heard ? reply_checked(c, redisCommand(c, "GET " LEDGER_KEY)) : NULL;
+    is_heard = r != NULL && str_copy(reply_str(r), out->ledger, sizeof out->ledger);
+    freeReplyObject(r);
+    if (is_heard) probe_state(store_of(h), c);
     redisFree(c);
     return is_heard ? ERR_OK : ERR_HOT_UNAVAILABLE;
 }
@@ -130,8 +152,9 @@ static bool filling_begin(struct filling *f, const char *node) {
     snprintf(f->name, sizeof f->name, "%u:%s:%lld", f->life.epoch, node,
              (long long)clock_steady_ns());
     redisAppendCommand(c, "SET " FILLING_KEY " %s", f->name);
+    redisAppendCommand(c, "SET " LEDGER_KEY " %s", f->life.ledger);
     redisAppendCommand(c, "DEL " LIFE_KEY);
-    return filling_commit(f, 2);
+    return filling_commit(f, 3);
 }
 
 /* UNLINK of what a page of SCAN has found. */
@@ -172,7 +195,9 @@ static bool erase_all(struct filling *f) {
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
         if (!erase(f, patterns[i])) return false;
-    return true;
+    if (!filling_guard(f)) return false;
+    redisAppendCommand(f->context, "UNLINK " TICKS_KEY " " TICKED_KEY " " BUYERS_KEY);
+    return filling_commit(f, 1);
 }
 
 void filling_free(struct filling *f) {
@@ -236,9 +261,10 @@ void filling_add(struct redis_store *s, struct call *c) {
 
 static bool begin_life(struct filling *f) {
     if (f->context == NULL || !filling_guard(f)) return false;
+    redisAppendCommand(f->context, "ZADD " TICKS_KEY " +inf -");
     redisAppendCommand(f->context, "HSET " LIFE_KEY " epoch %u identity %s", f->life.epoch,
                        f->life.identity);
-    return filling_commit(f, 1);
+    return filling_commit(f, 2);
 }
 
 static enum err redis_rebuilt(struct hot *h) {
@@ -297,11 +323,13 @@ static enum err redis_turn(struct hot *h, const char *what, int64_t for_ms, bool
 const struct hot_ops redis_hot_ops = {
     .listen = redis_listen,
     .look = redis_look,
+    .state = redis_state,
     .rebuild = redis_rebuild,
     .rebuilt = redis_rebuilt,
     .open = redis_open,
     .shut = redis_shut,
     .announce = redis_announce,
+    .census = redis_census,
     .survey = redis_survey,
     .turn = redis_turn,
 };

@@ -52,8 +52,7 @@ struct link {
     uint64_t complained_ms;
     enum link_state state;
     int open_handles;
-    bool was_told; /* that it is down: once in a while is enough */
-    bool paused;   /* up, but what is waiting waits for `load` or `pace` */
+    bool paused; /* up, but what is waiting waits for `load` or `pace` */
     bool loading;
     /* What the gate said at its `turn`. */
     bool fits;      /* the life that is open is that of this connection */
@@ -215,10 +214,7 @@ static void on_pace(uv_timer_t *timer);
 
 /* Gives this try up, or the connection; and rests before the next. */
 static void give_up(struct link *l, const char *why) {
-    if (!l->was_told)
-        log_warn(msg("no connection to the hot store"), kv("host", l->target.name),
-                 kv_i64("port", l->target.port), kv("why", why));
-    l->was_told = true;
+    redis_host_lost(&l->gate->outage, &l->target, why);
     cut(l);
     l->state = LINK_RESTS;
     l->tries++;
@@ -363,10 +359,12 @@ static void judge(struct link *l, struct call *c, str error) {
         if (!l->paused) uv_timer_start(&l->pace, on_pace, AGAIN_MS, 0);
         hold_back(l, c);
     } else if (IS_ANY(error, STR("READONLY"), STR("MASTERDOWN"))) {
+        gate_refused(l->gate, error);
         finish(c, ERR_HOT_UNAVAILABLE, NULL);
         if (l->state == LINK_UP) give_up(l, "it is no longer the master");
-    } else if (IS_ANY(error, STR("LOADING"), STR("OOM"), STR("MISCONF"), STR("BUSY"),
-                      STR("NOREPLICAS"))) {
+    } else if (gate_refused(l->gate, error) != HOT_STATE_OK) {
+        finish(c, str_starts(error, STR("OOM")) ? ERR_HOT_FULL : ERR_HOT_UNAVAILABLE, NULL);
+    } else if (IS_ANY(error, STR("LOADING"), STR("BUSY"))) {
         finish(c, ERR_HOT_UNAVAILABLE, NULL);
     } else {
         complain(l, error);
@@ -395,10 +393,7 @@ static void on_up(struct link *l) {
     uv_timer_stop(&l->pace);
     l->state = LINK_UP;
     l->tries = 0;
-    if (l->was_told)
-        log_info(msg("connected to the hot store again"), kv("host", l->target.name),
-                 kv_i64("port", l->target.port));
-    l->was_told = false;
+    outage_back(&l->gate->outage);
     look_at_gate(l, true);
     l->greeted_turn = l->turn;
     if (l->epoch > 0 && !l->fits) suspect(l);
@@ -439,6 +434,7 @@ static void on_replied(void *to, const redisReply *reply) {
     else if (!sentinel_hear(reply, &master, &why))
         answer = GREETING_REFUSED;
     if (answer == GREETING_REFUSED) {
+        gate_refused(l->gate, buf_str(&why));
         give_up(l, buf_cstr(&why));
     } else if (answer == GREETING_DONE && l->state == LINK_ASKS) {
         cut(l);

@@ -8,7 +8,8 @@
  *
  * `done` is called once, on the loop's thread: at once when there is no connection, and
  * else when the answer is there. Its result is OK and the reply is not an error; or
- *   HOT_UNAVAILABLE  it was not sent, or the server refused it as a whole (it loads, it is full)
+ *   HOT_UNAVAILABLE  it was not sent, or the server refused it as a whole (it loads, is a replica)
+ *   HOT_FULL         the server is at its maxmemory
  *   HOT_UNKNOWN      the connection broke, or the deadline passed, while it was under way. A call
  *                    that may be repeated is sent again over the next connection to the same run of
  *                    the server, until its deadline.
@@ -26,6 +27,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "base/outage.h"
 #include "hot/redis/address.h"
 #include "port/hot.h"
 
@@ -35,6 +37,9 @@ struct gate {
     pthread_mutex_t lock;
     struct hot_life life;  /* epoch 0: none is open */
     _Atomic uint64_t turn; /* grows with every change of it */
+    _Atomic int state;     /* enum hot_state */
+    _Atomic bool refused;  /* something was, since the store was last asked for its state */
+    struct outage outage;  /* whether there is a connection at all, for the log */
     void (*suspect)(void *to);
     void *to;
 };
@@ -43,6 +48,18 @@ void gate_init(struct gate *g);
 void gate_deinit(struct gate *g);
 void gate_set(struct gate *g, const struct hot_life *life); /* NULL: shut */
 struct hot_life gate_look(struct gate *g);
+/* That server can't be reached, for the log. */
+void redis_host_lost(struct outage *o, const struct redis_host *host, const char *why);
+/* What an error says about the state of the whole server is noted, and logged when it is a change.
+ * Returns the state that it speaks of; OK: of none. */
+enum hot_state gate_refused(struct gate *g, str error);
+/* The server was asked for its state, and takes something new. It is OK when nothing was refused
+ * since it was last asked: at the edge of its memory the state must not change with every call. */
+void gate_accepted(struct gate *g);
+/* Whether what is allowed at OOM is accepted: else only reads are. */
+bool gate_may_note(struct gate *g);
+/* The server can't be reached: nothing is known of its state. */
+void gate_lost(struct gate *g);
 
 /* The functions, as one library: lua/, embedded by CMake, which also defines REDIS_LIBRARY, its
  * name. */

@@ -260,10 +260,15 @@ static void hear(struct locks_worker *w, str news) {
     if (a == NULL || fate.len != 1) return;
     if (a->leaving != (fate.at[0] == 'L')) return;
     if (fate.at[0] == 'A') {
-        uint64_t epoch = (uint64_t)text_next_i64(&news);
-        uint64_t fence = epoch << EPOCH_COUNT_BITS | (uint64_t)text_next_i64(&news);
+        int64_t epoch = text_next_i64(&news);
+        int64_t number = text_next_i64(&news);
         int64_t until_ms = text_next_i64(&news);
-        answer_acquired(a, fence, until_ms, text_next_i64(&news));
+        int64_t waited_ms = text_next_i64(&news);
+        /* Any other is no fence of ours: it is as if nothing had been heard. */
+        bool fits = epoch > 0 && epoch <= EPOCH_MAX && number > 0 &&
+                    number < INT64_C(1) << EPOCH_COUNT_BITS;
+        uint64_t fence = (uint64_t)epoch << EPOCH_COUNT_BITS | (uint64_t)number;
+        if (fits) answer_acquired(a, fence, until_ms, waited_ms);
     } else if (fate.at[0] == 'T') {
         answer_timed_out(a, text_next_i64(&news));
     } else if (fate.at[0] == 'L') {

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "hot/redis/blocking.h"
 #include "hot/redis/parts.h"
 
@@ -118,11 +119,13 @@ static bool connect_once(struct news *n) {
     n->turn = n->store->gate.turn;
     n->context = blocking_connect(&n->store->options.address, STEP_MS, n->identity, &why);
     bool done = n->context != NULL && subscribe(n);
-    if (!done && !n->was_told)
-        log_warn(msg("no news from other nodes"),
-                 kv("why", n->context == NULL ? buf_cstr(&why) : n->context->errstr));
+    if (n->context == NULL)
+        redis_host_lost(&n->store->gate.outage, &n->store->options.address.hosts[0],
+                        buf_cstr(&why));
+    else if (!done && !n->was_told)
+        log_warn(msg("no news from other nodes"), kv("why", n->context->errstr));
     if (done && n->was_told) log_info(msg("news from other nodes again"));
-    n->was_told = !done;
+    n->was_told = !done && (n->was_told || n->context != NULL);
     if (!done && n->context != NULL) {
         redisFree(n->context);
         n->context = NULL;
@@ -214,7 +217,7 @@ struct news *news_new(struct redis_store *s) {
     snprintf(n->locks_channel, sizeof n->locks_channel, LOCKS_CHANNEL "%s", s->node);
     n->wake = eventfd(0, EFD_CLOEXEC);
     assert(n->wake >= 0);
-    int failed = pthread_create(&n->thread, NULL, run, n);
+    int failed = thread_start(&n->thread, "redis listener", THREAD_ALONE, run, n);
     assert(failed == 0);
     return n;
 }

@@ -14,6 +14,8 @@
  *   queue.c     port/queue.h      lua/queue.lua
  *   seats.c     port/seats.h      lua/seat_map.lua, lua/seats.lua
  *   locks.c     port/locks.h      lua/locks.lua
+ *   overview.c  of port/queue.h, port/seats.h and port/hot.h what is about all events together
+ *                                 lua/common.lua
  *   boards.c    port/boards.h     lua/boards.lua
  *   boards_filling.c              what boards have when the store is being filled
  */
@@ -33,8 +35,10 @@ struct section_set {
     size_t count;
 };
 
-/* An event that this node knows. Stays as long as the store: events are few. */
+/* An event that this node knows: until the store has heard that it was removed, and while anybody
+ * holds it. */
 struct known_event {
+    _Atomic int64_t holds; /* the store's own among them */
     int64_t key;
     char tag[EVENT_PATH_BYTES];  /* "TYPE:ID" */
     struct section_set sections; /* under the store's lock: see store_sections */
@@ -58,7 +62,6 @@ struct redis_store {
     struct filling *filling; /* of life.c: while the store is being filled */
     struct memory_boards *gathered;    /* of boards_filling.c: meanwhile */
     struct news *news;                 /* of news.c */
-    _Atomic bool unreachable;          /* and that was said */
     size_t lock_worker_count;          /* of locks.c, under lock: that there ever were */
     struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
 };
@@ -73,7 +76,7 @@ extern const struct boards_ops redis_boards_ops;
 struct redis_worker {
     struct redis_store *store;
     struct link *link;
-    struct queue_worker *queue; /* of queue.c: looks that are gathered in this turn */
+    struct queue_worker *queue; /* of queue_look.c: looks that are gathered in this turn */
     struct locks_worker *locks; /* of locks.c: who waits */
 };
 struct redis_worker *redis_worker_mine(void);
@@ -82,8 +85,12 @@ struct redis_worker *redis_worker_mine(void);
 void store_meet(struct redis_store *s, const struct event *event);
 /* And the store must have it: if it is missing there, something was lost. */
 void store_expect(struct redis_store *s, int64_t event_key);
-/* NULL: not known. */
-const struct known_event *store_event(struct redis_store *s, int64_t event_key);
+/* NULL: not known. Else it is held until store_release. */
+struct known_event *store_event(struct redis_store *s, int64_t event_key);
+void store_hold(struct known_event *e);
+void store_release(struct known_event *e);
+/* The store has heard of its removal: it is not known any more. */
+void store_forget(struct redis_store *s, int64_t event_key);
 /* By its tag; 0: not known. */
 int64_t store_event_key(struct redis_store *s, str tag);
 /* The sections that the event has, or had while this node knew it: those that vanish, too. */
@@ -115,16 +122,31 @@ enum err redis_survey(struct hot *h, int64_t event_key, struct hot_survey *out);
  * happens. */
 void filling_add(struct redis_store *s, struct call *c);
 
+/* Keys about all events together, of lua/common.lua. */
+#define TICKS_KEY "admitone:{hot}:ticks"
+#define TICKED_KEY "admitone:{hot}:ticked"
+#define BUYERS_KEY "admitone:{hot}:buyers"
+void redis_ticks(struct queues *q, struct ticks_op *t);
+void redis_buyer(struct seats *s, struct buyer_op *b);
+void redis_census(struct hot *h, struct census_op *c);
+
 /* The keys that every function of lua/queue.lua begins with. */
-#define QUEUE_KEYS 11
+#define QUEUE_KEYS 15
 void queue_add_keys(struct call *c, const struct known_event *e);
+
+/* A call of a function about this event: its name, its keys, and the arguments that all have. */
+void queue_begin(struct call *c, const struct redis_store *store, const struct known_event *e,
+                 const char *function, int64_t now_ms);
+
+void queue_read_place(const redisReply *r, uint64_t seq, struct place *out);
+struct seat_counts queue_read_seats(const redisReply *r);
 /* Tells whom the step has ended by itself: of its reply, three numbers for each. The operation has
  * the time that the step went by. */
 void queue_tell_ended(const struct redis_store *s, const struct hot_op *op,
                       const redisReply *ended);
 /* The keys of lua/seats.lua, but those that are the queue's too: the event's, then those of each of
  * the sections. */
-#define SEATS_KEYS 5
+#define SEATS_KEYS 4
 #define SECTION_KEYS 5
 void seats_add_keys(struct call *c, const struct known_event *e,
                     const struct section_set *sections);
@@ -162,6 +184,9 @@ void news_free(struct news *n);
 void news_wake(struct news *n);
 
 /* Made and ended with the worker. */
+/* The port's operation (queue_look.c). */
+void redis_queue_look(struct queues *q, struct look_op *op);
+
 struct queue_worker *queue_worker_new(struct redis_worker *w, uv_loop_t *loop);
 void queue_worker_close(struct queue_worker *q);
 struct locks_worker *locks_worker_new(struct redis_worker *w, uv_loop_t *loop);

@@ -14,7 +14,7 @@
 struct sending {
     struct call call;
     struct redis_store *store;
-    const struct known_event *event;
+    struct known_event *event; /* held */
     union {
         struct enter_op *enter;
         struct settle_op *settle;
@@ -28,9 +28,13 @@ struct sending {
 };
 
 static const str outcome_words[] = {
-    [ENTER_TAKEN] = STR_INIT("TAKEN"),   [ENTER_THERE] = STR_INIT("THERE"),
-    [ENTER_FULL] = STR_INIT("FULL"),     [ENTER_NOT_OPEN] = STR_INIT("NOT_OPEN"),
-    [ENTER_CLOSED] = STR_INIT("CLOSED"), {NULL, 0},
+    [ENTER_TAKEN] = STR_INIT("TAKEN"),
+    [ENTER_THERE] = STR_INIT("THERE"),
+    [ENTER_FULL] = STR_INIT("FULL"),
+    [ENTER_NOT_OPEN] = STR_INIT("NOT_OPEN"),
+    [ENTER_CLOSED] = STR_INIT("CLOSED"),
+    [ENTER_SOLD] = STR_INIT("SOLD"),
+    {NULL, 0},
 };
 
 static const str sync_words[] = {
@@ -48,7 +52,7 @@ static struct redis_store *store_of(struct queues *q) {
 /* NULL: nobody has met the event, and the operation says so. */
 static struct sending *sending_new(struct queues *q, struct hot_op *op) {
     struct redis_store *store = store_of(q);
-    const struct known_event *event = store_event(store, op->event_key);
+    struct known_event *event = store_event(store, op->event_key);
     op->result = event == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     op->epoch = 0;
     if (event == NULL) return NULL;
@@ -56,6 +60,11 @@ static struct sending *sending_new(struct queues *q, struct hot_op *op) {
     s->store = store;
     s->event = event;
     return s;
+}
+
+static void sending_free(struct sending *s) {
+    store_release(s->event);
+    mem_free(s);
 }
 
 static void send_it(struct sending *s, bool repeats,
@@ -82,6 +91,10 @@ void queue_add_keys(struct call *c, const struct known_event *e) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) call_add_key(c, "queue", e, parts[i]);
     call_add_key(c, "section", e, "counts");
     call_add_key(c, "limit", e, "reserving");
+    call_add_key(c, "claim", e, "pending");
+    call_add_key(c, "claim", e, "due");
+    call_add(c, STR(TICKS_KEY));
+    call_add(c, STR(TICKED_KEY));
 }
 
 /* The arguments that all have; the epoch before them is the link's. */
@@ -92,15 +105,15 @@ static void add_who_and_when(struct call *c, const struct redis_store *store,
     call_add(c, str_of(store->node));
 }
 
-static void begin(struct call *c, const struct redis_store *store, const struct known_event *e,
-                  const char *function, int64_t now_ms) {
+void queue_begin(struct call *c, const struct redis_store *store, const struct known_event *e,
+                 const char *function, int64_t now_ms) {
     call_begin(c, function, QUEUE_KEYS);
     queue_add_keys(c, e);
     add_who_and_when(c, store, e, now_ms);
 }
 
 static void begin_sending(struct sending *s, const char *function, int64_t now_ms) {
-    begin(&s->call, s->store, s->event, function, now_ms);
+    queue_begin(&s->call, s->store, s->event, function, now_ms);
 }
 
 static void add_entry(struct call *c, const struct ledger_entry *e) {
@@ -114,7 +127,7 @@ static void add_entry(struct call *c, const struct ledger_entry *e) {
 
 /* ---- replies ---- */
 
-static void read_place(const redisReply *r, uint64_t seq, struct place *out) {
+void queue_read_place(const redisReply *r, uint64_t seq, struct place *out) {
     int status = word_index(entry_status_words, reply_str(reply_at(r, 0)));
     *out = (struct place){.status = status < 0 ? ENTRY_NONE : (enum entry_status)status,
                           .seq = seq,
@@ -127,7 +140,13 @@ static void read_place(const redisReply *r, uint64_t seq, struct place *out) {
                           .waiting = reply_u64(reply_at(r, 7))};
 }
 
-static struct seat_counts read_seats(const redisReply *r) {
+/* As the ledger can be told of it. */
+static bool is_live(const struct place *p) {
+    return (p->status == ENTRY_WAITING || p->status == ENTRY_ACTIVE) && p->seq > 0 &&
+           p->seq <= ENTRY_SEQ_MAX && p->lane < LANES;
+}
+
+struct seat_counts queue_read_seats(const redisReply *r) {
     return (struct seat_counts){.available = (uint32_t)reply_u64(reply_at(r, 0)),
                                 .held = (uint32_t)reply_u64(reply_at(r, 1)),
                                 .confirmed = (uint32_t)reply_u64(reply_at(r, 2))};
@@ -136,7 +155,7 @@ static struct seat_counts read_seats(const redisReply *r) {
 void queue_tell_ended(const struct redis_store *s, const struct hot_op *op, const redisReply *r) {
     struct entry_change ended[EXPIRED_MAX];
     const struct queue_listener *l = &s->expired;
-    size_t total = r == NULL ? 0 : r->elements / 3;
+    size_t total = r == NULL || r->type != REDIS_REPLY_ARRAY ? 0 : r->elements / 3;
     for (size_t at = 0; at < total;) {
         size_t count = 0;
         for (; count < EXPIRED_MAX && at < total; count++, at++)
@@ -154,9 +173,9 @@ static void add_settled(struct call *c, uint64_t seq, bool kept) {
     call_add(c, kept ? STR("kept") : STR("undone"));
 }
 
-static void begin_settle(struct sending *s, int64_t now_ms, bool admissions, bool with_places) {
+static void begin_settle(struct sending *s, int64_t now_ms, str what, bool with_places) {
     begin_sending(s, "settle", now_ms);
-    call_add(&s->call, admissions ? STR("admissions") : STR("enters"));
+    call_add(&s->call, what);
     call_add(&s->call, with_places ? STR("1") : STR("0"));
 }
 
@@ -164,9 +183,9 @@ static void on_settled(struct call *c, enum err result, const redisReply *reply)
     struct sending *s = sending_of(c);
     struct settle_op *t = s->settle;
     answer(&t->op, c, result);
-    mem_free(s);
+    sending_free(s);
     for (size_t i = 0; result == ERR_OK && t->places != NULL && i < t->count; i++)
-        read_place(reply_at(reply, i), t->seqs[i], &t->places[i]);
+        queue_read_place(reply_at(reply, i), t->seqs[i], &t->places[i]);
     t->done(t);
 }
 
@@ -177,8 +196,10 @@ static void settle(struct queues *q, struct settle_op *t) {
         return;
     }
     s->settle = t;
-    begin_settle(s, t->op.now_ms, t->admissions, t->places != NULL);
-    for (size_t i = 0; i < t->count; i++) add_settled(&s->call, t->seqs[i], t->kept[i]);
+    str what = t->expiries ? STR("expiries") : t->admissions ? STR("admissions") : STR("enters");
+    begin_settle(s, t->op.now_ms, what, t->places != NULL);
+    for (size_t i = 0; i < t->count; i++)
+        add_settled(&s->call, t->seqs[i], t->expiries || t->kept[i]);
     send_it(s, true, on_settled);
 }
 
@@ -186,7 +207,7 @@ static void settle(struct queues *q, struct settle_op *t) {
 
 static void enter_end(struct sending *s) {
     struct enter_op *e = s->enter;
-    mem_free(s);
+    sending_free(s);
     e->done(e);
 }
 
@@ -199,16 +220,16 @@ static void on_enter_undone(struct call *c, enum err result, const redisReply *r
 
 static bool read_entered(const redisReply *r, struct enter_op *e) {
     int outcome = word_index(outcome_words, reply_str(reply_at(r, 0)));
-    if (outcome < 0) return false;
+    if (outcome < 0 || (outcome == ENTER_SOLD && e->section_key == 0)) return false;
     e->outcome = (enum enter_outcome)outcome;
     e->closes = reply_u64(reply_at(r, 2));
     str opens_at = reply_str(reply_at(r, 3));
     e->opens_at_ms = opens_at.len == 0 ? CLOCK_NONE_MS : reply_i64(reply_at(r, 3));
-    e->seats = read_seats(reply_at(r, 4));
+    e->seats = queue_read_seats(reply_at(r, 4));
     e->reserving = reply_i64(reply_at(r, 6)) != 0;
-    const redisReply *place = reply_at(r, 8);
-    if (place != NULL) read_place(place, reply_u64(reply_at(r, 7)), &e->place);
-    return place != NULL || (e->outcome != ENTER_TAKEN && e->outcome != ENTER_THERE);
+    if (e->outcome != ENTER_TAKEN && e->outcome != ENTER_THERE) return true;
+    queue_read_place(reply_at(r, 8), reply_u64(reply_at(r, 7)), &e->place);
+    return is_live(&e->place);
 }
 
 static void on_entered(struct call *c, enum err result, const redisReply *reply) {
@@ -228,7 +249,7 @@ static void on_entered(struct call *c, enum err result, const redisReply *reply)
         enter_end(s);
         return;
     }
-    begin_settle(s, e->op.now_ms, false, false);
+    begin_settle(s, e->op.now_ms, STR("enters"), false);
     add_settled(&s->call, e->place.seq, false);
     send_it(s, true, on_enter_undone);
 }
@@ -243,6 +264,7 @@ static void enter(struct queues *q, struct enter_op *e) {
     begin_sending(s, "enter", e->op.now_ms);
     call_add(&s->call, e->user);
     call_add_u64(&s->call, e->lane);
+    call_add_i64(&s->call, e->section_key);
     send_it(s, true, on_entered);
 }
 
@@ -250,7 +272,7 @@ static void enter(struct queues *q, struct enter_op *e) {
 
 static void admit_end(struct sending *s) {
     struct admit_op *a = s->admit;
-    mem_free(s);
+    sending_free(s);
     a->done(a);
 }
 
@@ -285,7 +307,7 @@ static void on_admitted(struct call *c, enum err result, const redisReply *reply
         admit_end(s);
         return;
     }
-    begin_settle(s, a->op.now_ms, true, false);
+    begin_settle(s, a->op.now_ms, STR("admissions"), false);
     for (size_t i = 0; i < a->count; i++) add_settled(&s->call, a->entries[i].seq, false);
     send_it(s, true, on_admit_undone);
 }
@@ -309,7 +331,7 @@ static void on_ended(struct call *c, enum err result, const redisReply *reply) {
     struct sending *s = sending_of(c);
     struct end_op *e = s->end;
     answer(&e->op, c, result);
-    mem_free(s);
+    sending_free(s);
     e->ended = result == ERR_OK && reply_i64(reply) != 0;
     e->done(e);
 }
@@ -334,7 +356,7 @@ static void on_entry_synced(struct call *c, enum err result, const redisReply *r
     struct sending *s = sending_of(c);
     struct entry_sync_op *y = s->sync;
     answer(&y->op, c, result);
-    mem_free(s);
+    sending_free(s);
     int outcome = result == ERR_OK ? word_index(sync_words, reply_str(reply)) : ENTRY_SYNC_OTHER;
     if (outcome < 0) y->op.result = ERR_INTERNAL;
     y->outcome = outcome < 0 ? ENTRY_SYNC_OTHER : (enum entry_sync_outcome)outcome;
@@ -353,209 +375,6 @@ static void sync_entry(struct queues *q, struct entry_sync_op *y) {
     add_entry(&s->call, y->entry);
     call_add(&s->call, entry_status_words[y->seen]);
     send_it(s, true, on_entry_synced);
-}
-
-/* ---- looking: all looks of one turn of the loop at one event are one call ---- */
-
-/* Items of one call, and operations that share it. */
-#define LOOK_ITEMS_MAX 256
-#define LOOK_PARTS_MAX 64
-
-/* An operation that is divided among as many calls as it needs. */
-struct looking {
-    struct look_op *op;
-    size_t open; /* parts that have no answer yet */
-};
-
-struct look_part {
-    struct looking *of;
-    size_t first; /* of the operation's items */
-    size_t count;
-};
-
-struct look_call {
-    struct call call;
-    struct list place; /* in its queue_worker, until it is sent */
-    const struct known_event *event;
-    int64_t now_ms;
-    size_t item_count;
-    size_t part_count;
-    struct look_part parts[LOOK_PARTS_MAX];
-};
-
-struct queue_worker {
-    struct redis_worker *worker;
-    struct list gathered; /* calls to send before the loop waits */
-    uv_prepare_t flush;   /* while there are any */
-    bool closed;
-};
-
-static void look_end(struct looking *l, enum err result, uint32_t epoch) {
-    struct look_op *op = l->op;
-    if (result != ERR_OK) op->op.result = result;
-    op->op.epoch = epoch;
-    if (--l->open > 0) return;
-    mem_free(l);
-    op->done(op);
-}
-
-static void read_counts(const redisReply *r, struct look_op *op) {
-    const redisReply *rate = reply_at(r, 10);
-    op->counts = (struct queue_counts){
-        .waiting = reply_u64(reply_at(r, 0)),
-        .active = reply_u64(reply_at(r, 1)),
-        .entered = reply_u64(reply_at(r, 2)),
-        .rejected = reply_u64(reply_at(r, 3)),
-        .admitted = reply_u64(reply_at(r, 4)),
-        .completed = reply_u64(reply_at(r, 5)),
-        .left = reply_u64(reply_at(r, 6)),
-        .expired = reply_u64(reply_at(r, 7)),
-        .waited_ms = reply_u64(reply_at(r, 8)),
-        .waited_ms_max = reply_u64(reply_at(r, 9)),
-        .rate = reply_str(rate).len == 0 ? 0 : strtod(rate->str, NULL),
-    };
-    int state = word_index(event_state_words, reply_str(reply_at(r, 11)));
-    op->state = state < 0 ? EVENT_CLOSED : (enum event_state)state;
-    op->seats = read_seats(reply_at(r, 12));
-}
-
-static void read_user(const redisReply *r, struct look_op *op) {
-    str user = reply_str(r);
-    if (user.len == 0 || user.len > USER_ID_BYTES_MAX) return;
-    memcpy(op->user, user.at, user.len);
-    op->user_len = user.len;
-}
-
-static void read_looked(const redisReply *reply, const struct look_part *p, size_t at) {
-    struct look_op *op = p->of->op;
-    const redisReply *places = reply_at(reply, 13);
-    read_counts(reply, op);
-    for (size_t i = 0; i < p->count; i++) {
-        struct look_item *item = &op->items[p->first + i];
-        const redisReply *r = reply_at(places, at + i);
-        read_place(r, item->seq, &item->place);
-        if (item->place.status == ENTRY_WAITING) item->place.waiting = op->counts.waiting;
-        item->reserving = reply_i64(reply_at(r, 8)) != 0;
-        if (op->user != NULL && p->first + i == 0) read_user(reply_at(r, 9), op);
-    }
-}
-
-static void look_call_end(struct look_call *c, enum err result, const redisReply *reply) {
-    size_t at = 0;
-    for (size_t i = 0; i < c->part_count; i++) {
-        const struct look_part *p = &c->parts[i];
-        if (result == ERR_OK) read_looked(reply, p, at);
-        at += p->count;
-        look_end(p->of, result, c->call.epoch);
-    }
-    mem_free(c);
-}
-
-static void on_looked(struct call *c, enum err result, const redisReply *reply) {
-    look_call_end(CONTAINER_OF(c, struct look_call, call), result, reply);
-}
-
-/* The next of the list, taken out of it; NULL at the end. */
-static struct look_call *take_first(struct list *calls) {
-    if (list_empty(calls)) return NULL;
-    struct look_call *c = CONTAINER_OF(calls->next, struct look_call, place);
-    list_remove(&c->place);
-    return c;
-}
-
-/* Those who are answered at once, for there is no connection, may look again: in the next turn. */
-static void on_flush(uv_prepare_t *flush) {
-    struct queue_worker *w = flush->data;
-    struct link *link = w->worker->link;
-    struct list calls;
-    struct look_call *c;
-    list_init(&calls);
-    while (!list_empty(&w->gathered)) list_move_last(&calls, w->gathered.next);
-    uv_prepare_stop(flush);
-    while ((c = take_first(&calls)) != NULL) link_send(link, &c->call);
-}
-
-/* One that is gathered, is about the same and has room; or a new one. */
-static struct look_call *look_call_for(struct queue_worker *w, const struct known_event *e,
-                                       int64_t now_ms) {
-    for (struct list *at = w->gathered.prev; at != &w->gathered; at = at->prev) {
-        struct look_call *c = CONTAINER_OF(at, struct look_call, place);
-        bool has_room = c->item_count < LOOK_ITEMS_MAX && c->part_count < LOOK_PARTS_MAX;
-        if (c->event == e && c->now_ms == now_ms && has_room) return c;
-    }
-    struct look_call *c = mem_new(sizeof *c);
-    c->event = e;
-    c->now_ms = now_ms;
-    c->call.done = on_looked;
-    c->call.repeats = true;
-    begin(&c->call, w->worker->store, e, "look", now_ms);
-    list_init(&c->place);
-    list_move_last(&w->gathered, &c->place);
-    return c;
-}
-
-/* As many of the operation's items as the call has room for; where to go on. */
-static size_t look_call_add(struct look_call *c, struct looking *l, size_t first) {
-    static const str wants[] = {STR_INIT("-"), STR_INIT("s"), STR_INIT("u"), STR_INIT("su")};
-    const struct look_op *op = l->op;
-    size_t count = op->count - first;
-    if (count > LOOK_ITEMS_MAX - c->item_count) count = LOOK_ITEMS_MAX - c->item_count;
-    c->parts[c->part_count++] = (struct look_part){l, first, count};
-    c->item_count += count;
-    l->open++;
-    for (size_t i = first; i < first + count; i++) {
-        bool wants_user = op->user != NULL && i == 0;
-        call_add_u64(&c->call, op->items[i].seq);
-        call_add(&c->call, wants[op->items[i].seen + 2 * wants_user]);
-    }
-    return first + count;
-}
-
-static void gather(struct queue_worker *w, const struct known_event *e, struct look_op *op) {
-    struct looking *l = mem_new(sizeof *l);
-    l->op = op;
-    /* By the server's own clock all are at the same time. */
-    int64_t now_ms = w->worker->store->options.own_clock ? 0 : op->op.now_ms;
-    size_t at = 0;
-    do at = look_call_add(look_call_for(w, e, now_ms), l, at);
-    while (at < op->count);
-    if (!uv_is_active((uv_handle_t *)&w->flush)) uv_prepare_start(&w->flush, on_flush);
-}
-
-static void look(struct queues *q, struct look_op *op) {
-    struct queue_worker *w = redis_worker_mine()->queue;
-    const struct known_event *e = store_event(store_of(q), op->op.event_key);
-    op->user_len = 0;
-    op->op.epoch = 0;
-    op->op.result = e == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
-    if (e != NULL && w->closed) op->op.result = ERR_HOT_UNAVAILABLE;
-    if (op->op.result == ERR_OK)
-        gather(w, e, op);
-    else
-        op->done(op);
-}
-
-struct queue_worker *queue_worker_new(struct redis_worker *of, uv_loop_t *loop) {
-    struct queue_worker *w = mem_new(sizeof *w);
-    w->worker = of;
-    list_init(&w->gathered);
-    uv_prepare_init(loop, &w->flush);
-    w->flush.data = w;
-    return w;
-}
-
-static void on_worker_closed(uv_handle_t *handle) {
-    mem_free(handle->data);
-}
-
-void queue_worker_close(struct queue_worker *w) {
-    struct look_call *c;
-    w->closed = true;
-    while ((c = take_first(&w->gathered)) != NULL) {
-        buf_deinit(&c->call.command);
-        look_call_end(c, ERR_HOT_UNAVAILABLE, NULL);
-    }
-    uv_close((uv_handle_t *)&w->flush, on_worker_closed);
 }
 
 /* ---- events that come and go ---- */
@@ -612,7 +431,7 @@ static void on_configured(struct call *c, enum err result, const redisReply *rep
     (void)reply;
     answer(&op->op, c, result);
     if (result == ERR_OK) store_expect(s->store, op->op.event_key);
-    mem_free(s);
+    sending_free(s);
     op->done(op);
 }
 
@@ -620,6 +439,10 @@ static void configure(struct queues *q, struct configure_op *op) {
     store_meet(store_of(q), op->event);
     op->op.event_key = op->event->key;
     struct sending *s = sending_new(q, &op->op);
+    if (s == NULL) { /* it has been removed */
+        op->done(op);
+        return;
+    }
     s->configure = op;
     begin_event(&s->call, s->store, s->event, "configure", op->event, op->op.now_ms);
     send_it(s, true, on_configured);
@@ -628,13 +451,18 @@ static void configure(struct queues *q, struct configure_op *op) {
 static void on_removed(struct call *c, enum err result, const redisReply *reply) {
     struct sending *s = sending_of(c);
     struct remove_op *op = s->remove;
-    (void)reply;
     answer(&op->op, c, result);
-    mem_free(s);
+    if (result == ERR_OK && reply_i64(reply) == 1) store_forget(s->store, op->op.event_key);
+    sending_free(s);
     op->done(op);
 }
 
+/* Of one that this node has not met the function finds the sections by itself. */
 static void remove_event(struct queues *q, struct remove_op *op) {
+    struct event gone = {.key = op->op.event_key};
+    if (str_copy(op->type, gone.type, sizeof gone.type) &&
+        str_copy(op->id, gone.id, sizeof gone.id) && op->type.len > 0)
+        store_meet(store_of(q), &gone);
     struct sending *s = sending_new(q, &op->op);
     if (s == NULL) {
         op->done(op);
@@ -681,14 +509,23 @@ static void read_overdue_claims(const redisReply *claims, struct overdue_op *o) 
             o->claim_count++;
 }
 
+static void read_overdue_expiries(const redisReply *expiries, struct overdue_op *o) {
+    for (; o->expiry_count < OVERDUE_MAX; o->expiry_count++) {
+        const redisReply *seq = reply_at(expiries, o->expiry_count);
+        if (seq == NULL) break;
+        o->expiries[o->expiry_count] = (struct entry_change){.seq = reply_u64(seq)};
+    }
+}
+
 static void on_overdue(struct call *c, enum err result, const redisReply *reply) {
     struct sending *s = sending_of(c);
     struct overdue_op *o = s->overdue;
     answer(&o->op, c, result);
-    mem_free(s);
+    sending_free(s);
     if (result == ERR_OK) {
         read_overdue_entries(reply, o);
         read_overdue_claims(reply_at(reply, 2), o);
+        read_overdue_expiries(reply_at(reply, 3), o);
     }
     o->done(o);
 }
@@ -699,15 +536,13 @@ static void overdue(struct queues *q, struct overdue_op *o) {
     o->enter_count = 0;
     o->admission_count = 0;
     o->claim_count = 0;
+    o->expiry_count = 0;
     if (s == NULL) {
         o->done(o);
         return;
     }
     s->overdue = o;
-    call_begin(&s->call, "overdue", QUEUE_KEYS + 1);
-    queue_add_keys(&s->call, s->event);
-    call_add_key(&s->call, "claim", s->event, "pending");
-    add_who_and_when(&s->call, s->store, s->event, o->op.now_ms);
+    begin_sending(s, "overdue", o->op.now_ms);
     call_add_i64(&s->call, o->older_ms);
     send_it(s, false, on_overdue);
 }
@@ -719,41 +554,65 @@ static void restore_event(struct queues *q, const struct event *e) {
     struct call c = {0};
     store_meet(store, e);
     store_expect(store, e->key);
-    begin_event(&c, store, store_event(store, e->key), "restore_event", e, 0);
+    struct known_event *event = store_event(store, e->key);
+    if (event == NULL) return; /* it has been removed */
+    begin_event(&c, store, event, "restore_event", e, 0);
     filling_add(store, &c);
+    store_release(event);
+}
+
+static void restore_totals(struct queues *q, int64_t event_key, const struct queue_counts *totals) {
+    struct redis_store *store = store_of(q);
+    struct known_event *event = store_event(store, event_key);
+    if (event == NULL) return;
+    struct call c = {0};
+    queue_begin(&c, store, event, "restore_totals", 0);
+    call_add_u64(&c, totals->entered);
+    call_add_u64(&c, totals->admitted);
+    call_add_u64(&c, totals->completed);
+    call_add_u64(&c, totals->left);
+    call_add_u64(&c, totals->expired);
+    call_add_u64(&c, totals->waited_ms);
+    call_add_u64(&c, totals->waited_ms_max);
+    filling_add(store, &c);
+    store_release(event);
 }
 
 static void restore(struct queues *q, const struct ledger_entry *e) {
     struct redis_store *store = store_of(q);
-    const struct known_event *event = store_event(store, e->event_key);
+    struct known_event *event = store_event(store, e->event_key);
     if (event == NULL) return; /* it was deleted */
     struct call c = {0};
-    begin(&c, store, event, "restore", e->joined_ms);
+    queue_begin(&c, store, event, "restore", e->joined_ms);
     add_entry(&c, e);
     filling_add(store, &c);
+    store_release(event);
 }
 
 static void recovered(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms) {
     struct redis_store *store = store_of(q);
-    const struct known_event *event = store_event(store, event_key);
+    struct known_event *event = store_event(store, event_key);
     if (event == NULL) return;
     struct call c = {0};
-    begin(&c, store, event, "recovered", now_ms);
+    queue_begin(&c, store, event, "recovered", now_ms);
     call_add_u64(&c, next_seq);
     filling_add(store, &c);
+    store_release(event);
 }
 
 const struct queue_ops redis_queue_ops = {.enter = enter,
                                           .settle = settle,
                                           .admit = admit,
-                                          .look = look,
+                                          .look = redis_queue_look,
                                           .end = end,
                                           .sync = sync_entry,
                                           .configure = configure,
                                           .remove = remove_event,
                                           .overdue = overdue,
+                                          .ticks = redis_ticks,
                                           .meet = meet,
                                           .restore_event = restore_event,
+                                          .restore_totals = restore_totals,
                                           .restore = restore,
                                           .recovered = recovered,
                                           .listen = listen_to};

@@ -9,7 +9,7 @@
 struct step {
     struct call call;
     struct redis_store *store;
-    const struct known_event *event;
+    struct known_event *event; /* held */
     struct hot_op *op;
     void *whole; /* the operation that `op` is the beginning of */
 };
@@ -21,7 +21,7 @@ static struct redis_store *store_of(struct seats *s) {
 /* NULL: nobody has met the event, and the operation says so. */
 static struct step *step_new(struct seats *s, struct hot_op *op, void *whole) {
     struct redis_store *store = store_of(s);
-    const struct known_event *event = store_event(store, op->event_key);
+    struct known_event *event = store_event(store, op->event_key);
     op->result = event == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     op->epoch = 0;
     if (event == NULL) return NULL;
@@ -30,13 +30,18 @@ static struct step *step_new(struct seats *s, struct hot_op *op, void *whole) {
     return t;
 }
 
+static void step_free(struct step *t) {
+    store_release(t->event);
+    mem_free(t);
+}
+
 /* It is answered; the operation is the caller's to finish. */
 static void *step_end(struct call *c, enum err result) {
     struct step *t = CONTAINER_OF(c, struct step, call);
     void *whole = t->whole;
     t->op->result = result;
     t->op->epoch = c->epoch;
-    mem_free(t);
+    step_free(t);
     return whole;
 }
 
@@ -52,10 +57,9 @@ static void step_send(struct step *t,
 void seats_add_keys(struct call *c, const struct known_event *e,
                     const struct section_set *sections) {
     call_add_key(c, "claim", e, NULL);
-    call_add_key(c, "claim", e, "pending");
-    call_add_key(c, "claim", e, "due");
     call_add_key(c, "limit", e, NULL);
     call_add_key(c, "limit", e, "of");
+    call_add(c, STR(BUYERS_KEY));
     static const char *const parts[SECTION_KEYS] = {"meta", "map", "slots", "free", "runs"};
     for (size_t i = 0; i < sections->count; i++)
         for (size_t part = 0; part < SECTION_KEYS; part++)
@@ -64,10 +68,13 @@ void seats_add_keys(struct call *c, const struct known_event *e,
 
 /* A call that touches these sections; the set is done with. */
 static void begin(struct step *t, const char *function, struct section_set *sections) {
-    call_begin(&t->call, function, 3 + SEATS_KEYS + SECTION_KEYS * sections->count);
+    call_begin(&t->call, function, 6 + SEATS_KEYS + SECTION_KEYS * sections->count);
     call_add_key(&t->call, "queue", t->event, "meta");
     call_add_key(&t->call, "section", t->event, "counts");
     call_add_key(&t->call, "limit", t->event, "reserving");
+    call_add_key(&t->call, "claim", t->event, "pending");
+    call_add_key(&t->call, "claim", t->event, "due");
+    call_add(&t->call, STR(TICKS_KEY));
     seats_add_keys(&t->call, t->event, sections);
     mem_free(sections->keys);
     call_add_event(&t->call, t->event);
@@ -119,38 +126,43 @@ static void add_reservation(struct call *c, const struct live_reservation *r) {
 
 /* ---- replies ---- */
 
-static size_t read_seats(str list, uint32_t *out, size_t max) {
-    size_t count = 0;
+/* False: it is no list of seats, or has more than there is room for. A seat 0 may be named, and is
+ * refused. */
+static bool read_seats(str list, uint32_t *out, size_t max, size_t *count) {
     str part;
+    *count = 0;
     while (list.len > 0 && str_split(&list, ',', &part)) {
-        str first_text;
+        str first_text = {0};
         int64_t first = 0;
-        int64_t last = 0;
         str_split(&part, '-', &first_text);
-        str_to_i64(first_text, &first);
-        if (!str_to_i64(part, &last)) last = first;
-        for (int64_t seat = first; seat <= last && count < max; seat++)
-            out[count++] = (uint32_t)seat;
+        if (!str_to_i64(first_text, &first) || first < 0) return false;
+        int64_t last = first;
+        if (part.at != NULL && !str_to_i64(part, &last)) return false;
+        if (last < first || last > UINT32_MAX || last - first >= (int64_t)(max - *count))
+            return false;
+        for (int64_t seat = first; seat <= last; seat++) out[(*count)++] = (uint32_t)seat;
     }
-    return count;
+    return true;
 }
 
 bool claim_ref_read(str text, struct claim_ref *out) {
-    str section;
+    str section = {0};
     str_split(&text, ':', &section);
     return str_to_i64(section, &out->section_key) && uuid_parse(text, &out->id);
 }
 
-static struct claim_info read_info(const redisReply *r) {
-    struct claim_info out = {.section_key = reply_i64(reply_at(r, 1)),
-                             .entry_seq = reply_u64(reply_at(r, 3)),
-                             .expires_ms = reply_i64(reply_at(r, 4)),
-                             .seat_count = (uint32_t)reply_u64(reply_at(r, 5))};
+/* False: it is none. */
+static bool read_info(const redisReply *r, struct claim_info *out) {
+    uint64_t seats = reply_u64(reply_at(r, 5));
+    *out = (struct claim_info){.section_key = reply_i64(reply_at(r, 1)),
+                               .entry_seq = reply_u64(reply_at(r, 3)),
+                               .expires_ms = reply_i64(reply_at(r, 4)),
+                               .seat_count = (uint32_t)seats};
     str step = reply_str(reply_at(r, 2));
-    out.status = str_eq(step, STR("C")) ? RESERVATION_CONFIRMED : RESERVATION_HELD;
-    out.pending = str_eq(step, STR("P"));
-    uuid_parse(reply_str(reply_at(r, 0)), &out.id);
-    return out;
+    out->status = str_eq(step, STR("C")) ? RESERVATION_CONFIRMED : RESERVATION_HELD;
+    out->pending = str_eq(step, STR("P"));
+    return step.len == 1 && strchr("PHC", step.at[0]) != NULL && seats > 0 &&
+           seats <= RESERVATION_SEATS_MAX && uuid_parse(reply_str(reply_at(r, 0)), &out->id);
 }
 
 /* Three numbers, from there on. */
@@ -192,7 +204,7 @@ static void on_undone(struct call *call, enum err result, const redisReply *repl
     (void)reply;
     struct step *t = CONTAINER_OF(call, struct step, call);
     struct claim_op *c = t->whole;
-    mem_free(t);
+    step_free(t);
     c->done(c);
 }
 
@@ -214,13 +226,20 @@ static bool submit(struct claim_op *c) {
     return c->op.result == ERR_OK || !uuid_eq(&c->reservation.id, &c->wish.id);
 }
 
-static void read_claimed(struct claim_op *c, const redisReply *reply) {
+/* False: no claim is answered so. Of one that was there some seats may be another user's by now.
+ */
+static bool read_claimed(struct claim_op *c, const redisReply *reply) {
     int outcome = word_index(outcome_words, reply_str(reply_at(reply, 0)));
-    assert(outcome >= 0);
+    if (outcome < 0 ||
+        !read_seats(reply_str(reply_at(reply, 1)), c->seats, c->wish.count, &c->seat_count))
+        return false;
     c->outcome = (enum claim_outcome)outcome;
-    c->seat_count = read_seats(reply_str(reply_at(reply, 1)), c->seats, c->wish.count);
-    if (c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE)
-        c->reservation = read_info(reply_at(reply, 2));
+    bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
+    if (is_there && !read_info(reply_at(reply, 2), &c->reservation)) return false;
+    if (!is_there && c->outcome != CLAIM_LEDGER_DECIDES) return true;
+    for (size_t i = 0; i < c->seat_count; i++)
+        if (c->seats[i] == 0) return false;
+    return c->outcome == CLAIM_THERE || c->seat_count == c->wish.count;
 }
 
 static void on_claimed(struct call *call, enum err result, const redisReply *reply) {
@@ -231,13 +250,14 @@ static void on_claimed(struct call *call, enum err result, const redisReply *rep
     if (result == ERR_OK) {
         c->op.now_ms = reply_i64(reply_at(reply, 0));
         queue_tell_ended(t->store, &c->op, reply_at(reply, 1));
-        read_claimed(c, reply_at(reply, 2));
-        if (!submit(c)) {
+        if (!read_claimed(c, reply_at(reply, 2)))
+            c->op.result = ERR_INTERNAL; /* should seats be claimed, they are overdue one day */
+        else if (!submit(c)) {
             undo(t);
             return;
         }
     }
-    mem_free(t);
+    step_free(t);
     c->done(c);
 }
 
@@ -363,9 +383,14 @@ static void due(struct seats *s, struct due_op *d) {
 static void on_holds(struct call *c, enum err result, const redisReply *reply) {
     struct holds_op *h = step_end(c, result);
     if (result == ERR_OK) {
+        bool is_whole = reply_at(reply, 0) != NULL;
         h->count = (size_t)reply_u64(reply_at(reply, 0));
-        for (size_t i = 0; i < h->count && i < h->max; i++)
-            h->reservations[i] = read_info(reply_at(reply, i + 1));
+        for (size_t i = 0; is_whole && i < h->count && i < h->max; i++)
+            is_whole = read_info(reply_at(reply, i + 1), &h->reservations[i]);
+        if (!is_whole) {
+            h->op.result = ERR_INTERNAL;
+            h->count = 0;
+        }
     }
     h->done(h);
 }
@@ -415,7 +440,10 @@ static void on_rendered(struct call *c, enum err result, const redisReply *reply
     if (result == ERR_OK && reply->elements == 0) r->op.result = ERR_SECTION_NOT_FOUND;
     if (r->op.result == ERR_OK) {
         str letters = reply_str(reply_at(reply, 0));
-        assert(letters.len <= r->max);
+        if (letters.len > r->max) {
+            r->op.result = ERR_INTERNAL;
+            letters.len = 0;
+        }
         if (letters.len > 0) memcpy(r->letters, letters.at, letters.len);
         r->count = letters.len;
         r->counts = read_section(r->section_key, read_counts(reply, 1));
@@ -446,7 +474,7 @@ static void restore(struct seats *s, int64_t event_key, const struct live_reserv
     begin_in_section(t, "restore_reservation", r->section_key);
     add_reservation(&t->call, r);
     filling_add(t->store, &t->call);
-    mem_free(t);
+    step_free(t);
 }
 
 const struct seats_ops redis_seats_ops = {.claim = claim,
@@ -455,6 +483,7 @@ const struct seats_ops redis_seats_ops = {.claim = claim,
                                           .sync = sync_seats,
                                           .due = due,
                                           .holds = holds,
+                                          .buyer = redis_buyer,
                                           .count = count_seats,
                                           .render = render,
                                           .restore = restore};

@@ -46,10 +46,7 @@ void redis_store_free(struct redis_store *s) {
     if (s->gathered != NULL) memory_boards_free(s->gathered);
     size_t at = 0;
     struct known_event *e;
-    while ((e = map_next(&s->by_key, &at)) != NULL) {
-        mem_free(e->sections.keys);
-        mem_free(e);
-    }
+    while ((e = map_next(&s->by_key, &at)) != NULL) store_release(e);
     map_deinit(&s->by_key);
     map_deinit(&s->by_tag);
     pthread_rwlock_destroy(&s->lock);
@@ -104,6 +101,7 @@ void section_set_add(struct section_set *s, int64_t key) {
 
 static struct known_event *event_add(struct redis_store *s, const struct event *event) {
     struct known_event *e = mem_new(sizeof *e);
+    atomic_init(&e->holds, 1);
     e->key = event->key;
     int len = snprintf(e->tag, sizeof e->tag, "%s:%s", event->type, event->id);
     assert(len > 0 && (size_t)len < sizeof e->tag);
@@ -138,11 +136,31 @@ struct section_set store_sections(struct redis_store *s, const struct known_even
     return out;
 }
 
-const struct known_event *store_event(struct redis_store *s, int64_t event_key) {
+struct known_event *store_event(struct redis_store *s, int64_t event_key) {
     pthread_rwlock_rdlock(&s->lock);
-    const struct known_event *e = map_get(&s->by_key, map_key(&event_key));
+    struct known_event *e = map_get(&s->by_key, map_key(&event_key));
+    if (e != NULL) store_hold(e);
     pthread_rwlock_unlock(&s->lock);
     return e;
+}
+
+void store_hold(struct known_event *e) {
+    atomic_fetch_add_explicit(&e->holds, 1, memory_order_relaxed);
+}
+
+void store_release(struct known_event *e) {
+    if (atomic_fetch_sub(&e->holds, 1) > 1) return;
+    mem_free(e->sections.keys);
+    mem_free(e);
+}
+
+void store_forget(struct redis_store *s, int64_t event_key) {
+    pthread_rwlock_wrlock(&s->lock);
+    struct known_event *e = map_remove(&s->by_key, map_key(&event_key));
+    if (e != NULL && map_get(&s->by_tag, str_of(e->tag)) == e)
+        map_remove(&s->by_tag, str_of(e->tag));
+    pthread_rwlock_unlock(&s->lock);
+    if (e != NULL) store_release(e);
 }
 
 int64_t store_event_key(struct redis_store *s, str tag) {

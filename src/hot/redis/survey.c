@@ -10,7 +10,7 @@
 
 struct surveying {
     redisContext *context;
-    const struct known_event *event;
+    struct known_event *event; /* held */
     struct hot_survey *out;
     size_t entry_room;
     size_t reservation_room;
@@ -38,7 +38,10 @@ static void add_entry(struct surveying *s, const redisReply *field, const redisR
     struct survey_entry e = {.seq = reply_u64(field)};
     str rest = reply_str(value);
     str step;
+    str lane;
     if (!str_split(&rest, ' ', &step) || !read_step(step, &e)) return;
+    str_split(&rest, ' ', &lane);
+    e.joined_ms = text_next_i64(&rest);
     s->out->entries =
         room_for(s->out->entries, s->out->entry_count, &s->entry_room, sizeof *s->out->entries);
     s->out->entries[s->out->entry_count++] = e;
@@ -162,12 +165,10 @@ static enum err read_all(struct surveying *s, uint32_t epoch) {
     return check(s, epoch);
 }
 
-enum err redis_survey(struct hot *h, int64_t event_key, struct hot_survey *out) {
-    struct redis_store *store = CONTAINER_OF(h, struct redis_store, hot);
-    struct surveying s = {.event = store_event(store, event_key), .out = out};
+static enum err survey_event(struct redis_store *store, struct known_event *event,
+                             struct hot_survey *out) {
+    struct surveying s = {.event = event, .out = out};
     struct hot_life life = gate_look(&store->gate);
-    *out = (struct hot_survey){0};
-    if (s.event == NULL) return ERR_EVENT_NOT_FOUND;
     if (life.epoch == 0) return ERR_RECOVERING;
     char identity[HOT_IDENTITY_BYTES];
     s.context = store_reach(store, STEP_MS, identity);
@@ -179,5 +180,15 @@ enum err redis_survey(struct hot *h, int64_t event_key, struct hot_survey *out) 
     mem_free(out->entries);
     mem_free(out->reservations);
     *out = (struct hot_survey){0};
+    return result;
+}
+
+enum err redis_survey(struct hot *h, int64_t event_key, struct hot_survey *out) {
+    struct redis_store *store = CONTAINER_OF(h, struct redis_store, hot);
+    struct known_event *event = store_event(store, event_key);
+    *out = (struct hot_survey){0};
+    if (event == NULL) return ERR_EVENT_NOT_FOUND;
+    enum err result = survey_event(store, event, out);
+    store_release(event);
     return result;
 }

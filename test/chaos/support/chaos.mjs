@@ -10,7 +10,7 @@ const WARM = 15;
 const RESUMED = 8;
 
 export function chaos(name, { crowd: traits, ...options }, act) {
-  test(name, { timeout: 110000 }, async (t) => {
+  test(name, async (t) => {
     const cluster = await Cluster.start(options);
     let crowd;
     try {

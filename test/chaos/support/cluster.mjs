@@ -42,7 +42,7 @@ export class Cluster {
 
   async startServices(...args) {
     const known = this.env === undefined ? [] : ['--dir', this.env.SERVICES_DIR];
-    const printed = await output(SERVICES, ['start', ...args, ...known], 90000);
+    const printed = await output(SERVICES, ['start', ...args, ...known], 180000);
     this.env = Object.fromEntries(printed.split('\n').map((line) => line.split(/=(.*)/s)));
   }
 
@@ -100,7 +100,7 @@ export class Cluster {
   }
 
   // Every node works with the hot store and the ledger again: it says so itself.
-  isWell(timeoutMs = 15000) {
+  isWell(timeoutMs = 60000) {
     return until(
       'every node works again',
       async () => {
@@ -125,7 +125,10 @@ export class Cluster {
   // The nodes end with 0 and without a report, and the ledger agrees with itself, and the boards with
   // it.
   async stop() {
-    await until('the boards have counted all', async () => !run(['audit', ...this.storeFlags()]).stdout.includes('still to be counted'));
+    await until('the boards have counted all', () => {
+      const { status, stdout } = run(['audit', ...this.storeFlags()]);
+      return status !== 2 && !stdout.includes('still to be counted');
+    });
     await Promise.all(this.nodes.map((node) => node.stop()));
     const audit = run(['audit', ...this.storeFlags()]);
     assert.equal(audit.status, 0, audit.stdout + audit.stderr);

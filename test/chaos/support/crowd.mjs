@@ -303,12 +303,12 @@ export class Crowd {
   }
 
   // So many more have succeeded in each of these since mark().
-  async succeeds(n, timeoutMs = 20000, verbs = ['enter 20', 'status 200$', 'hold .* 201', 'confirm 200', 'cancel 200']) {
+  async succeeds(n, timeoutMs = 90000, verbs = ['enter 20', 'status 200$', 'hold .* 201', 'confirm 200', 'cancel 200']) {
     for (const verb of verbs)
       await until(`${n} × ${verb}`, () => this.count(new RegExp(`^${verb}`)) >= n, timeoutMs).catch((error) => assert.fail(`${error.message} in ${JSON.stringify(this.since)}`));
   }
 
-  async end(graceMs = 15000) {
+  async end(graceMs = 60000) {
     this.ending = true;
     this.overAt = performance.now() + graceMs;
     await this.life;

@@ -1,6 +1,7 @@
 // A TCP proxy between a node and one of its stores, through which a test breaks the way: cut (all
 // connections end at once), hold (nothing passes and nobody is told, like a cable that is out; what
-// was sent arrives late, or never), refuse (nobody listens).
+// was sent arrives late, or never), silence (the same for the connections that there are, not for new
+// ones), refuse (nobody listens).
 import { once } from 'node:events';
 import net from 'node:net';
 
@@ -10,6 +11,7 @@ class Pair {
     this.client = client;
     this.held = []; // what to do when the way is free again
     this.ended = false;
+    this.silent = false;
     client.setNoDelay(true);
     client.on('data', (bytes) => this.pass(() => this.toServer(bytes)));
     client.on('close', () => this.pass(() => this.end()));
@@ -20,7 +22,7 @@ class Pair {
   // Now, or when the way is free: in order.
   pass(act) {
     if (this.ended) return;
-    if (this.proxy.holds) this.held.push(act);
+    if (this.proxy.holds || this.silent) this.held.push(act);
     else act();
   }
 
@@ -98,6 +100,10 @@ export class Proxy {
 
   hold() {
     this.holds = true;
+  }
+
+  silence() {
+    for (const pair of this.pairs) pair.silent = true;
   }
 
   // What was held back arrives now.

@@ -32,7 +32,7 @@ let preload;
 let isHeld = false;
 const homes = new Map();
 
-function output(file, args, { timeoutMs = 30000, env = process.env } = {}) {
+function output(file, args, { timeoutMs = 60000, env = process.env } = {}) {
   const done = spawnSync(file, args, { encoding: 'utf8', env, timeout: timeoutMs, maxBuffer: 256 << 20 });
   assert.ifError(done.error);
   assert.equal(done.status, 0, `${file} ${args.join(' ')}: ${done.stderr}`);
@@ -50,7 +50,7 @@ export function servicesOf() {
   const args = ['start', 'redis', 'postgres', '--unsafe-fast', '--with-parent', String(process.pid)];
   if (preload !== undefined) args.push('--redis-preload', preload.library);
   const env = { ...process.env, ...preload?.env };
-  const lines = output(SERVICES, args, { timeoutMs: 90000, env }).split('\n');
+  const lines = output(SERVICES, args, { timeoutMs: 180000, env }).split('\n');
   services = Object.fromEntries(lines.map((line) => line.split(/=(.*)/s)));
   return services;
 }
@@ -146,8 +146,13 @@ export function releaseCommits() {
   isHeld = false;
 }
 
-function setStandby(names) {
-  // A change of settings is no transaction that would have to wait itself; only a superuser may.
+// A change of settings is no transaction that would have to wait itself; only a superuser may.
+function setServer(name, value) {
   const url = servicesOf().POSTGRES_URL.replace('admitone@', 'postgres@');
-  psql(url, `ALTER SYSTEM SET synchronous_standby_names = '${names}'`, 'SELECT pg_reload_conf()');
+  psql(url, `ALTER SYSTEM SET ${name} = '${value}'`, 'SELECT pg_reload_conf()');
 }
+
+const setStandby = (names) => setServer('synchronous_standby_names', names);
+
+// Nobody can write, whichever database, as on a replica.
+export const setReadOnly = (isReadOnly) => setServer('default_transaction_read_only', isReadOnly ? 'on' : 'off');

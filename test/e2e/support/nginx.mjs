@@ -7,12 +7,18 @@ import { launch, removeFolder, tempFolder, until } from './server.mjs';
 
 export const NGINX = ['/usr/sbin/nginx', '/usr/local/sbin/nginx'].find((file) => fs.existsSync(file)) ?? 'nginx';
 
+// A free port below those that the kernel gives to outgoing connections: of those, another test's
+// connection may take one before nginx does.
 export async function freePort() {
-  const probe = net.createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => probe.once('listening', resolve));
-  const { port } = probe.address();
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
+  const [first] = fs.readFileSync('/proc/sys/net/ipv4/ip_local_port_range', 'utf8').split(/\s/);
+  for (;;) {
+    const port = 10240 + Math.floor(Math.random() * (Math.max(Number(first), 20000) - 10240));
+    const probe = net.createServer().listen(port, '127.0.0.1');
+    const isFree = await new Promise((resolve) => probe.once('listening', () => resolve(true)).once('error', () => resolve(false)));
+    if (!isFree) continue;
+    await new Promise((resolve) => probe.close(resolve));
+    return port;
+  }
 }
 
 export const connects = (port) =>

@@ -105,12 +105,16 @@ const FIELDS = [
 ];
 
 export function assertPlace(json) {
-  const { admissionPass, token, expiresIn, ...rest } = json;
+  const { admissionPass, token, expiresIn, degraded, ...rest } = json;
   const text = JSON.stringify(json);
   assert.deepEqual(Object.keys(rest).sort(), FIELDS, text);
   assert.match(json.serverTime, TIME);
-  assert.equal(typeof json.reserving, 'boolean', text);
-  if (json.status !== 'ACTIVE') assert.equal(json.reserving, false, text);
+  if (degraded === undefined) {
+    assert.equal(typeof json.reserving, 'boolean', text);
+    if (json.status !== 'ACTIVE') assert.equal(json.reserving, false, text);
+  } else {
+    assert.deepEqual([degraded, json.reserving, json.remainingSeats], [true, null, null], text);
+  }
   if (json.status === 'WAITING') {
     assert.ok(json.position >= 1 && json.position <= json.totalWaiting, text);
     assert.equal(json.ahead, json.position - 1);
@@ -120,7 +124,8 @@ export function assertPlace(json) {
     assert.equal(json.ahead, 0);
     assert.equal(json.estimatedWaitSeconds, 0);
     assert.match(json.activeExpiresAt, TIME);
-    assert.ok(Date.parse(json.activeExpiresAt) > Date.parse(json.serverTime), text);
+    // On a busy machine a short stay may be over before its answer is written.
+    assert.ok(Date.parse(json.activeExpiresAt) > Date.parse(json.serverTime) - 10000, text);
   } else {
     assert.match(json.status, /^(COMPLETED|LEFT|EXPIRED|NONE)$/);
     for (const field of ['position', 'ahead', 'estimatedWaitSeconds']) assert.equal(json[field], null, text);

@@ -88,7 +88,7 @@ export class Raw {
   }
 
   // The answers number 0 to count - 1 of this connection.
-  async answers(count, timeoutMs = 10000) {
+  async answers(count, timeoutMs = 60000) {
     await until(
       `${count} answers (there are ${this.responses.length}, ended ${this.ended}, ${this.error})`,
       () => this.responses.length >= count || this.closed || this.ended,
@@ -104,7 +104,7 @@ export class Raw {
   }
 
   // Everything up to the server's orderly close. A reset is an error: it may eat the answer.
-  async toEnd(timeoutMs = 10000) {
+  async toEnd(timeoutMs = 60000) {
     await until('the server closes', () => this.ended || this.closed, timeoutMs);
     if (this.error) throw this.error;
     if (!this.ended) throw new Error('closed, but not in order');

@@ -106,7 +106,6 @@ static void what_is_wrong_is_named_with_its_place(void **state) {
         {{"--demo=maybe"}, {0}, "true or false"},
         {{"--log-level", "loud"}, {0}, "one of: debug info warn"},
         {{"stray"}, {0}, "unexpected argument \"stray\""},
-        {{0}, {"ADMITONE_LISTN=x"}, "did you mean ADMITONE_LISTEN?"},
         {{0}, {"ADMITONE_LOG_LEVEL=loud"}, "log.level (environment ADMITONE_LOG_LEVEL)"},
         {{"--config", "/nonexistent/x.ini"}, {0}, "cannot read the configuration file"},
     };
@@ -128,6 +127,11 @@ static void a_wrong_line_of_the_file_is_named_with_its_number(void **state) {
         {"config = other.ini\n", "can't name another"},
         {"listen = x\n\flisten = y\n", "line 2 has a control character"},
         {"nonsense = 1\nrubbish = 2\n", "unknown key nonsense ("},
+        {"listen = x\n\n[queue\nmax_active = 3\n", "line 3 is neither"},
+        {"listen = x\n[queue ; ]\nmax_active = 3\n", "line 2 is neither"},
+        {"[queue] max_active = 3\n", "line 1 is neither"},
+        {"listen ; = x\n", "line 1 is neither"},
+        {"nonsense = 1\nwhat is this\n", "line 2 is neither"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char path[32];
@@ -136,6 +140,65 @@ static void a_wrong_line_of_the_file_is_named_with_its_number(void **state) {
         load(args, none, rows[i].wrong);
         unlink(path);
     }
+}
+
+static void comments_may_stand_behind_a_section_and_a_value(void **state) {
+    (void)state;
+    char path[32];
+    write_file(
+        path, "\xEF\xBB\xBF# one\n; two\nlisten : there ; three\n[queue] ; four\nmax_active = 7\n");
+    char *args[] = {"--config", path, NULL};
+    struct values v = load(args, none, NULL);
+    assert_string_equal(v.listen, "there");
+    assert_int_equal(v.max_active, 7);
+    unlink(path);
+}
+
+/* What load_warnings returns lives until it is called again. */
+static const char *load_warnings(char *variable) {
+    static char text[256];
+    struct config config;
+    struct values v;
+    struct buf why = {0};
+    char *environment[] = {variable, "ADMITONE_QUEUE_MAX_ACTIVE=8", NULL};
+    assert_true(config_load(&config, keys, &v, none, environment, &why));
+    assert_int_equal(v.max_active, 8);
+    str_copy(buf_str(&config.warnings), text, sizeof text);
+    config_deinit(&config);
+    buf_deinit(&why);
+    return text;
+}
+
+static void an_environment_variable_that_is_no_key_is_ignored_with_a_warning(void **state) {
+    (void)state;
+    assert_string_equal(load_warnings("ADMITONE_LISTN=x"),
+                        "unknown key ADMITONE_LISTN; did you mean ADMITONE_LISTEN?\n");
+    assert_string_equal(load_warnings("ADMITONE_RUBBISH"), "unknown key ADMITONE_RUBBISH\n");
+    /* Which somebody may have set who thinks that there is such a key. */
+    assert_string_equal(load_warnings("ADMITONE_PORT=9000"), "unknown key ADMITONE_PORT\n");
+    assert_string_equal(load_warnings("ADMITONE_PORT_TCP=1"), "unknown key ADMITONE_PORT_TCP\n");
+    assert_string_equal(load_warnings("ADMITONE_PORT_X_TCP=1"),
+                        "unknown key ADMITONE_PORT_X_TCP\n");
+}
+
+static void the_variables_of_a_kubernetes_service_are_ignored_silently(void **state) {
+    (void)state;
+    char *variables[] = {
+        "ADMITONE_SERVICE_HOST=10.0.0.11",
+        "ADMITONE_SERVICE_PORT=8080",
+        "ADMITONE_SERVICE_PORT_HTTP=8080",
+        "ADMITONE_PORT=tcp://10.0.0.11:8080",
+        "ADMITONE_PORT_8080_TCP=tcp://10.0.0.11:8080",
+        "ADMITONE_PORT_8080_TCP_PROTO=tcp",
+        "ADMITONE_PORT_8080_TCP_PORT=8080",
+        "ADMITONE_PORT_8080_TCP_ADDR=10.0.0.11",
+        "ADMITONE_PORT_53_UDP_ADDR=10.0.0.11",
+        "ADMITONE_ADMIN_SERVICE_HOST=10.0.0.12",
+        "ADMITONE_ADMIN_PORT=tcp://10.0.0.12:8081",
+        ("ADMITONE_A_VERY_LONG_NAME_OF_A_SERVICE_THAT_IS_LONGER_THAN_ANY_KEY_IS_PORT_"
+         "8081_TCP_ADDR=10.0.0.12")};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        assert_string_equal(load_warnings(variables[i]), "");
 }
 
 static void what_stands_behind_a_nul_is_not_lost(void **state) {
@@ -240,6 +303,9 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
         cmocka_unit_test(a_wrong_line_of_the_file_is_named_with_its_number),
         cmocka_unit_test(a_line_too_long_for_the_file_is_refused_and_fits_a_flag),
+        cmocka_unit_test(comments_may_stand_behind_a_section_and_a_value),
+        cmocka_unit_test(an_environment_variable_that_is_no_key_is_ignored_with_a_warning),
+        cmocka_unit_test(the_variables_of_a_kubernetes_service_are_ignored_silently),
         cmocka_unit_test(what_stands_behind_a_nul_is_not_lost),
         cmocka_unit_test(lines_may_end_as_on_windows),
         cmocka_unit_test(a_name_longer_than_any_key_is_no_key),

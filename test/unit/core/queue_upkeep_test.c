@@ -12,30 +12,6 @@
 
 /* ---- configuration and states ---- */
 
-static void only_a_newer_configuration_is_taken_trap_15(void **state) {
-    (void)state;
-    struct room r;
-    room_open(&r);
-    struct queue_config stale = r.config;
-    stale.rules.max_active = 1;
-    r.config.version = 7;
-    r.config.rules.max_active = 2;
-    queue_configure(r.q, &r.config);
-    stale.version = 6;
-    queue_configure(r.q, &stale);
-    stale.version = 7;
-    queue_configure(r.q, &stale);
-    enter(&r, "a", 8, T0);
-    assert_int_equal(status_of(&r, enter(&r, "b", 8, T0), T0), ENTRY_ACTIVE);
-    assert_int_equal(status_of(&r, enter(&r, "c", 8, T0), T0), ENTRY_WAITING);
-    r.config.rules.max_active = 3;
-    r.config.rules.active_ttl_s = 5;
-    room_configure(&r);
-    assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 1);
-    assert_int_equal(changes[0].expires_ms, T0 + 5 * SECOND);
-    room_close(&r);
-}
-
 static void lowering_the_caps_evicts_nobody(void **state) {
     (void)state;
     struct room r;
@@ -57,84 +33,7 @@ static void lowering_the_caps_evicts_nobody(void **state) {
     room_close(&r);
 }
 
-static void a_draft_opens_by_the_clock(void **state) {
-    (void)state;
-    struct room r;
-    room_open(&r);
-    struct place p;
-    room_set_state(&r, EVENT_DRAFT);
-    assert_int_equal(queue_enter(r.q, STR("ann"), 8, T0, &p), ENTER_NOT_OPEN);
-    r.config.opens_at_ms = T0 + SECOND;
-    room_configure(&r);
-    const enum event_state scheduled[] = {EVENT_DRAFT, EVENT_OPEN};
-    for (int i = 0; i < 2; i++) {
-        room_set_state(&r, scheduled[i]);
-        assert_int_equal(queue_state(r.q, T0 + SECOND - 1), EVENT_DRAFT);
-        assert_int_equal(queue_enter(r.q, STR("ann"), 8, T0 + SECOND - 1, &p), ENTER_NOT_OPEN);
-        assert_int_equal(queue_state(r.q, T0 + SECOND), EVENT_OPEN);
-    }
-    enter(&r, "ann", 8, T0 + SECOND);
-    /* Nor does a pause open it early. */
-    const enum event_state others[] = {EVENT_PAUSED, EVENT_DRAINING, EVENT_CLOSED};
-    for (int i = 0; i < 3; i++) {
-        room_set_state(&r, others[i]);
-        assert_int_equal(queue_state(r.q, T0), i < 2 ? EVENT_DRAFT : EVENT_CLOSED);
-        assert_int_equal(queue_state(r.q, T0 + 2 * SECOND), others[i]);
-    }
-    room_close(&r);
-}
-
-static void each_state_lets_in_and_admits_as_the_design_says(void **state) {
-    (void)state;
-    const struct {
-        enum event_state state;
-        enum enter_outcome enter;
-        size_t admitted;
-    } table[] = {
-        {EVENT_DRAFT, ENTER_NOT_OPEN, 0}, {EVENT_OPEN, ENTER_TAKEN, 3},
-        {EVENT_PAUSED, ENTER_TAKEN, 0},   {EVENT_DRAINING, ENTER_CLOSED, 2},
-        {EVENT_CLOSED, ENTER_CLOSED, 0},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        struct room r;
-        struct place p;
-        room_open(&r);
-        uint64_t active = enter(&r, "active", 8, T0);
-        enter_waiting(&r, 2);
-        room_set_state(&r, table[i].state);
-        assert_int_equal(queue_enter(r.q, STR("new"), 8, T0, &p), table[i].enter);
-        if (table[i].enter == ENTER_TAKEN) queue_settle_enter(r.q, p.seq, true);
-        /* Who is there is there, whatever the state, and actives go on. */
-        assert_int_equal(queue_enter(r.q, STR("user1"), 8, T0, &p), ENTER_THERE);
-        assert_int_equal(p.position, 1);
-        assert_int_equal(status_of(&r, active, T0), ENTRY_ACTIVE);
-        assert_int_equal(admit(&r, T0), table[i].admitted);
-        assert_true(queue_end(r.q, active, ENTRY_COMPLETED));
-        /* Whoever still waits is admitted when it opens again. */
-        room_set_state(&r, EVENT_OPEN);
-        size_t others = table[i].enter == ENTER_TAKEN ? 3 : 2;
-        assert_int_equal(admit(&r, T0 + SECOND), others - table[i].admitted);
-        room_close(&r);
-    }
-}
-
 /* ---- estimates ---- */
-
-static void an_estimate_is_rounded_up_never_to_nothing_trap_15(void **state) {
-    (void)state;
-    struct room r;
-    room_open(&r);
-    r.config.rules.entry_interval_s = 7;
-    enter_waiting(&r, 101);
-    const struct {
-        uint64_t seq;
-        int64_t estimate_s;
-    } table[] = {{1, 7}, {50, 7}, {51, 14}, {100, 14}, {101, 21}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        assert_int_equal(look(&r, table[i].seq, T0).estimate_s, table[i].estimate_s);
-    assert_int_equal(look(&r, 1, T0).waiting, 101);
-    room_close(&r);
-}
 
 /* So many seconds of ticks; one of the actives completes every `every_s`. */
 static int64_t tick(struct room *r, int64_t from_ms, int seconds, int every_s) {
@@ -208,34 +107,6 @@ static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state)
 
 /* ---- grace ---- */
 
-static void the_silent_are_swept_and_the_seen_are_not(void **state) {
-    (void)state;
-    struct room r;
-    room_open(&r);
-    uint64_t active = enter(&r, "active", 8, T0);
-    r.config.rules.grace_s = 30;
-    enter_waiting(&r, 3);
-    assert_int_equal(sweep(&r, T0), 0);
-    uint64_t pending = enter_pending(&r, "pending", 8, T0);
-    queue_seen(r.q, 3, T0 + 20 * SECOND);
-    queue_seen(r.q, 3, T0); /* an older sign of life changes nothing */
-    assert_int_equal(sweep(&r, T0 + 30 * SECOND), 0);
-    assert_int_equal(sweep(&r, T0 + 30 * SECOND + 1), 2);
-    assert_int_equal(changes[0].seq, 2);
-    assert_int_equal(changes[0].waited_ms, 30 * SECOND + 1);
-    assert_int_equal(changes[1].seq, 4);
-    assert_int_equal(status_of(&r, 2, T0), ENTRY_EXPIRED);
-    assert_int_equal(look(&r, 3, T0).position, 1);
-    assert_int_equal(status_of(&r, active, T0), ENTRY_ACTIVE);
-    assert_true(look(&r, pending, T0).pending);
-    assert_int_equal(sweep(&r, T0 + 51 * SECOND), 1);
-    assert_counts(&r, 1, 1);
-    queue_settle_enter(r.q, pending, true);
-    assert_int_equal(sweep(&r, T0 + 51 * SECOND), 1);
-    assert_counts(&r, 0, 1);
-    room_close(&r);
-}
-
 static void a_sweep_goes_on_where_the_last_one_stopped(void **state) {
     (void)state;
     struct room r;
@@ -279,36 +150,6 @@ static void grace_starts_anew_after_a_recovery_or_a_closed_gate(void **state) {
 }
 
 /* ---- recovery and memory ---- */
-
-static void a_queue_is_restored_in_order(void **state) {
-    (void)state;
-    struct room r;
-    room_open(&r);
-    queue_restore(r.q, 10, STR("a"), 8, ENTRY_WAITING, T0 - 50, 0);
-    queue_restore(r.q, 70000, STR("b"), 8, ENTRY_ACTIVE, T0 - 40, T0 + 100);
-    queue_restore(r.q, 70001, STR("c"), 0, ENTRY_WAITING, T0 - 30, 0);
-    queue_restore(r.q, 900000, STR("d"), 8, ENTRY_WAITING, T0 - 20, 0);
-    queue_skip_to(r.q, 5); /* less than there is changes nothing */
-    queue_grace_anew(r.q, T0);
-    assert_counts(&r, 3, 1);
-    assert_int_equal(look(&r, 70001, T0).position, 1);
-    assert_int_equal(look(&r, 10, T0).position, 2);
-    assert_int_equal(look(&r, 900000, T0).position, 3);
-    assert_int_equal(look(&r, 10, T0).joined_ms, T0 - 50);
-    assert_int_equal(look(&r, 70000, T0).expires_ms, T0 + 100);
-    assert_false(look(&r, 10, T0).pending);
-    assert_int_equal(queue_find(r.q, STR("d")), 900000);
-    assert_int_equal(enter(&r, "e", 8, T0), 900001);
-    queue_skip_to(r.q, 2000000);
-    assert_int_equal(enter(&r, "f", 8, T0), 2000000);
-    assert_int_equal(look(&r, 2000000, T0).position, 5);
-    /* A sign of life before the first enter counts like any other. */
-    queue_seen(r.q, 10, T0 + 100 * SECOND);
-    assert_int_equal(sweep(&r, T0 + 301 * SECOND), 4);
-    assert_int_equal(sweep(&r, T0 + 401 * SECOND), 1);
-    assert_int_equal(queue_purge(r.q, T0 + 100, changes, ADMIT_MAX), 1);
-    room_close(&r);
-}
 
 /* What is allocated; ASan has its own books. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
@@ -470,18 +311,12 @@ int main(void) {
         cmocka_unit_test(who_does_not_go_in_leaves_the_share_of_the_batch),
         cmocka_unit_test(when_grace_becomes_shorter_silence_starts_anew),
         cmocka_unit_test(a_clock_that_is_set_back_does_not_stop_admission),
-        cmocka_unit_test(only_a_newer_configuration_is_taken_trap_15),
         cmocka_unit_test(lowering_the_caps_evicts_nobody),
-        cmocka_unit_test(a_draft_opens_by_the_clock),
-        cmocka_unit_test(each_state_lets_in_and_admits_as_the_design_says),
-        cmocka_unit_test(an_estimate_is_rounded_up_never_to_nothing_trap_15),
         cmocka_unit_test(an_estimate_follows_the_observed_rate_when_that_is_slower),
         cmocka_unit_test(the_rate_is_steady_when_intervals_are_longer_than_ticks),
         cmocka_unit_test(an_estimate_stays_sane_when_admission_stalls_or_pauses),
-        cmocka_unit_test(the_silent_are_swept_and_the_seen_are_not),
         cmocka_unit_test(a_sweep_goes_on_where_the_last_one_stopped),
         cmocka_unit_test(grace_starts_anew_after_a_recovery_or_a_closed_gate),
-        cmocka_unit_test(a_queue_is_restored_in_order),
         cmocka_unit_test(ended_entries_are_known_until_those_around_have_ended_too),
         cmocka_unit_test(a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it),
         cmocka_unit_test(users_are_told_apart_whatever_their_names),

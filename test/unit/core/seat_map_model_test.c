@@ -1,8 +1,7 @@
 /*
  * The seat map against a model of it: an array, linear scans, the rule as seat_map.h words it.
  * First every pattern of a small section and every quantity; then seeded random histories, of
- * which every answer is compared. A failure names its seed and step; `seat_map_model SEED`, or
- * SEAT_MAP_MODEL_SEED in the environment, replays the histories of that seed.
+ * which every answer is compared (history.h).
  */
 #include "core/seat_map.h"
 
@@ -14,8 +13,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
-#include "splitmix.h"
+#include "history.h"
 
 #define SEATS_MOST 60000
 #define CLAIMS 64
@@ -48,25 +46,10 @@ static struct seat_map *map;
 static struct claim claims[CLAIMS];
 static uint64_t next_holder;
 static const struct scenario *scenario;
-static uint64_t seed;
-static int step;
-static uint64_t random_state;
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail_msg("seed %llu, %s, step %d: %s (replay: SEAT_MAP_MODEL_SEED=%llu)",              \
-                     (unsigned long long)seed, scenario->name, step, #condition,                   \
-                     (unsigned long long)seed);                                                    \
-    } while (0)
 
 /* From `low` to `high`, both included. */
-static uint32_t between(uint32_t low, uint32_t high) {
-    return low + (uint32_t)(next_random(&random_state) % (uint64_t)(high - low + 1));
-}
-
-static bool one_in(uint32_t n) {
-    return between(1, n) == 1;
+static uint32_t some_between(uint32_t low, uint32_t high) {
+    return (uint32_t)between(low, high);
 }
 
 /* ---- the model ---- */
@@ -202,7 +185,7 @@ static void check_all(void) {
 
 static uint32_t some_size(void) {
     uint32_t most = one_in(3) ? scenario->most : scenario->most / 4 + 1;
-    return between(1, most);
+    return some_between(1, most);
 }
 
 /* Seats that are free, adjacent when so many are anywhere; nobody gets them. */
@@ -228,13 +211,13 @@ static enum seats_outcome expected_of_any(uint32_t n) {
 
 static void step_suggest(void) {
     uint32_t n = some_size();
-    uint64_t spread = one_in(2) ? between(1, 2 * m.capacity) : next_random(&random_state);
+    uint64_t spread = one_in(2) ? some_between(1, 2 * m.capacity) : history_random();
     check_suggested(n, spread, expected_of_any(n));
 }
 
 static void step_claim_any(void) {
     static uint32_t suggested[SEATS_PER_CALL_MAX];
-    struct claim *c = &claims[between(0, CLAIMS - 1)];
+    struct claim *c = &claims[some_between(0, CLAIMS - 1)];
     c->holder = next_holder++;
     c->count = some_size();
     enum seats_outcome expected = model_claim_any((uint32_t)c->count, c->holder);
@@ -271,7 +254,7 @@ static void change(const struct claim *c, char from, char to, uint64_t holder) {
 
 static void shuffle(struct claim *c) {
     for (size_t i = c->count; i > 1; i--) {
-        size_t j = between(0, (uint32_t)i - 1);
+        size_t j = some_between(0, (uint32_t)i - 1);
         uint32_t seat = c->seats[i - 1];
         c->seats[i - 1] = c->seats[j];
         c->seats[j] = seat;
@@ -280,16 +263,16 @@ static void shuffle(struct claim *c) {
 
 /* Seats near each other that are mostly free, in any order; now and then with a mistake. */
 static void step_claim_named(void) {
-    struct claim *c = &claims[between(0, CLAIMS - 1)];
+    struct claim *c = &claims[some_between(0, CLAIMS - 1)];
     c->holder = next_holder++;
     uint32_t wanted = some_size();
     if (wanted > 20) wanted = 20;
-    uint32_t seat = between(1, m.capacity);
-    for (c->count = 0; c->count < wanted && seat <= m.capacity; seat += between(1, 2))
+    uint32_t seat = some_between(1, m.capacity);
+    for (c->count = 0; c->count < wanted && seat <= m.capacity; seat += some_between(1, 2))
         if (m.state[seat] == 'A' || one_in(200)) c->seats[c->count++] = seat;
-    if (c->count == 0) c->seats[c->count++] = between(1, m.capacity);
+    if (c->count == 0) c->seats[c->count++] = some_between(1, m.capacity);
     if (one_in(15)) c->seats[c->count++] = c->seats[0];
-    if (one_in(30)) c->seats[c->count++] = m.capacity + between(1, 3);
+    if (one_in(30)) c->seats[c->count++] = m.capacity + some_between(1, 3);
     if (one_in(30)) c->seats[c->count++] = 0;
     if (one_in(2)) shuffle(c);
     change(c, 'A', 'H', c->holder);
@@ -299,21 +282,22 @@ static void step_claim_named(void) {
 static void step_change(void) {
     static const char moves[][2] = {{'H', 'C'}, {'H', 'A'}, {'C', 'A'}};
     static struct claim c;
-    c = claims[between(0, CLAIMS - 1)];
+    c = claims[some_between(0, CLAIMS - 1)];
     if (c.count == 0) return;
-    const char *move = moves[between(0, 2)];
+    const char *move = moves[some_between(0, 2)];
     uint64_t holder = c.holder;
     if (one_in(4)) shuffle(&c);
-    if (one_in(4)) c.count = between(1, (uint32_t)c.count);
-    if (one_in(30)) holder = claims[between(0, CLAIMS - 1)].holder;
-    if (one_in(30)) c.seats[between(0, (uint32_t)c.count - 1)] = between(0, m.capacity + 1);
+    if (one_in(4)) c.count = some_between(1, (uint32_t)c.count);
+    if (one_in(30)) holder = claims[some_between(0, CLAIMS - 1)].holder;
+    if (one_in(30))
+        c.seats[some_between(0, (uint32_t)c.count - 1)] = some_between(0, m.capacity + 1);
     if (holder != 0) change(&c, move[0], move[1], holder);
 }
 
 /* The seats that somebody has, from one of them on: confirmed or given back, as they should be. */
 static void step_return(void) {
     static struct claim c;
-    uint32_t seat = between(1, m.capacity);
+    uint32_t seat = some_between(1, m.capacity);
     while (seat <= m.capacity && m.state[seat] == 'A') seat++;
     if (seat > m.capacity) return;
     char from = m.state[seat];
@@ -326,9 +310,9 @@ static void step_return(void) {
 
 static void step_sync(void) {
     static const char states[] = {'A', 'H', 'C'};
-    uint32_t seat = between(0, m.capacity + 1);
-    char state = states[between(0, 2)];
-    uint64_t holder = state == 'A' ? 0 : one_in(2) ? next_holder : between(1, 3);
+    uint32_t seat = some_between(0, m.capacity + 1);
+    char state = states[some_between(0, 2)];
+    uint64_t holder = state == 'A' ? 0 : one_in(2) ? next_holder : some_between(1, 3);
     bool known = seat >= 1 && seat <= m.capacity;
     if (one_in(2) && state != 'A') {
         bool expected = known && m.state[seat] == 'A';
@@ -343,7 +327,7 @@ static void step_sync(void) {
 
 static void step_resize(void) {
     uint32_t most = scenario->capacity + scenario->capacity / 4;
-    uint32_t capacity = between(1, most < SEATS_MOST ? most : SEATS_MOST);
+    uint32_t capacity = some_between(1, most < SEATS_MOST ? most : SEATS_MOST);
     bool expected = true;
     for (uint32_t seat = capacity + 1; seat <= m.capacity; seat++)
         if (m.state[seat] != 'A') expected = false;
@@ -362,43 +346,19 @@ static void step_restart(void) {
             CHECK(seat_map_restore(map, seat, (enum seat_state)m.state[seat], m.holder[seat]));
 }
 
-static void one_step(void) {
-    uint32_t dice = between(0, 999);
-    if (dice < 350)
-        step_claim_any();
-    else if (dice < 480)
-        step_claim_named();
-    else if (dice < 600)
-        step_change();
-    else if (dice < 930)
-        step_return();
-    else if (dice < 980)
-        step_suggest();
-    else if (dice < 992)
-        step_sync();
-    else if (dice < 998)
-        step_resize();
-    else
-        step_restart();
-}
-
-static void run_history(const struct scenario *s, uint64_t the_seed) {
-    scenario = s;
-    seed = the_seed;
-    random_state = seed;
+static void begin_history(void) {
     next_holder = 1000;
-    m.capacity = s->capacity;
+    m.capacity = scenario->capacity;
     memset(claims, 0, sizeof claims);
     for (uint32_t seat = 1; seat <= m.capacity; seat++) {
-        bool taken = between(1, 100) <= (uint32_t)s->taken_percent;
-        model_put(seat, taken ? 'C' : 'A', taken ? between(1, 999) : 0);
+        bool taken = some_between(1, 100) <= (uint32_t)scenario->taken_percent;
+        model_put(seat, taken ? 'C' : 'A', taken ? some_between(1, 999) : 0);
     }
     map = seat_map_new(m.capacity);
     step_restart();
-    for (step = 0; step < s->steps; step++) {
-        one_step();
-        if (step % s->check_every == 0) check_all();
-    }
+}
+
+static void end_history(void) {
     check_all();
     seat_map_free(map);
 }
@@ -413,21 +373,24 @@ static const struct scenario scenarios[] = {
     {"large and full", SEATS_MOST, 100, 600, 95, 100},
 };
 
-static void run_histories(uint64_t the_seed) {
-    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
-        run_history(&scenarios[i], the_seed);
-}
-
-static uint64_t seed_wanted;
-
 static void random_histories_give_what_a_simple_model_gives(void **state) {
     (void)state;
-    if (seed_wanted != 0) {
-        run_histories(seed_wanted);
-        return;
+    static const struct history_act acts[] = {
+        {350, step_claim_any}, {130, step_claim_named}, {120, step_change},
+        {330, step_return},    {50, step_suggest},      {12, step_sync},
+        {6, step_resize},      {2, step_restart},       {0},
+    };
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        scenario = &scenarios[i];
+        history_run(&(struct history){.name = scenario->name,
+                                      .seeds = 5,
+                                      .steps = scenario->steps,
+                                      .acts = acts,
+                                      .begin = begin_history,
+                                      .check = check_all,
+                                      .check_every = scenario->check_every,
+                                      .end = end_history});
     }
-    for (uint64_t s = 1; s <= 5; s++) run_histories(s);
-    run_histories((uint64_t)clock_wall_ms());
 }
 
 static void every_quantity_of_every_pattern_follows_the_rule(void **state) {
@@ -440,7 +403,6 @@ static void every_quantity_of_every_pattern_follows_the_rule(void **state) {
         for (uint32_t n = 1; n <= CAPACITY + 1; n++) {
             uint32_t seats[CAPACITY + 1];
             map = seat_map_new(CAPACITY);
-            step = (int)(pattern * 100 + n);
             for (uint32_t seat = 1; seat <= CAPACITY; seat++) {
                 bool taken = (pattern >> (seat - 1) & 1) != 0;
                 model_put(seat, taken ? 'C' : 'A', taken ? 999 : 0);
@@ -454,9 +416,7 @@ static void every_quantity_of_every_pattern_follows_the_rule(void **state) {
         }
 }
 
-int main(int argc, char **argv) {
-    const char *wanted = argc > 1 ? argv[1] : getenv("SEAT_MAP_MODEL_SEED");
-    if (wanted != NULL) seed_wanted = strtoull(wanted, NULL, 10);
+int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_quantity_of_every_pattern_follows_the_rule),
         cmocka_unit_test(random_histories_give_what_a_simple_model_gives),

@@ -148,39 +148,6 @@ static void a_claim_of_all_that_is_left_succeeds_however_scattered(void **state)
     seat_map_free(m);
 }
 
-static void the_last_seat_is_sold_and_only_then_is_it_sold_out_trap_30(void **state) {
-    (void)state;
-    struct seat_map *m = seat_map_new(100);
-    uint32_t seats[SEATS_PER_CALL_MAX];
-    for (uint32_t i = 1; i <= 100; i++) {
-        assert_int_equal(seat_map_claim_any(m, 1, i, seats), SEATS_DONE);
-        assert_int_equal(seats[0], i);
-    }
-    assert_int_equal(seat_map_claim_any(m, 1, ALICE, seats), SEATS_SOLD_OUT);
-    assert_int_equal(seat_map_claim_any(m, 2, ALICE, seats), SEATS_SOLD_OUT);
-    assert_int_equal(DO(release, m, 50, 50), SEATS_DONE);
-    assert_int_equal(seat_map_claim_any(m, 2, ALICE, seats), SEATS_NOT_ENOUGH);
-    assert_int_equal(seat_map_claim_any(m, 1, ALICE, seats), SEATS_DONE);
-    assert_int_equal(seats[0], 50);
-    seat_map_free(m);
-}
-
-static void groups_get_all_or_nothing_trap_24(void **state) {
-    (void)state;
-    struct seat_map *m = seat_map_new(100);
-    uint32_t seats[SEATS_PER_CALL_MAX];
-    int succeeded = 0;
-    for (uint64_t group = 1; group <= 5; group++)
-        succeeded += seat_map_claim_any(m, 30, group, seats) == SEATS_DONE;
-    assert_int_equal(succeeded, 3);
-    assert_int_equal(seat_map_counts(m).available, 10);
-    assert_int_equal(seat_map_claim_any(m, 11, 6, seats), SEATS_NOT_ENOUGH);
-    assert_int_equal(seat_map_counts(m).available, 10);
-    assert_int_equal(seat_map_claim_any(m, 10, 7, seats), SEATS_DONE);
-    assert_int_equal(seat_map_counts(m).held, 100);
-    seat_map_free(m);
-}
-
 /* ---- suggestions ---- */
 
 /* Are free, adjacent and ascending. */
@@ -311,34 +278,6 @@ static void named_seats_become_the_holders_in_any_order(void **state) {
     assert_int_equal(seats[0], 5);
     assert_int_equal(DO(release, m, ALICE, 8, 7), SEATS_DONE);
     assert_map(m, "HAHHHHAAAA");
-    seat_map_free(m);
-}
-
-static void a_taken_seat_refuses_all_and_is_named(void **state) {
-    (void)state;
-    struct seat_map *m = section("AAHACA");
-    assert_int_equal(DO(claim, m, ALICE, 5, 1, 3, 2), SEATS_TAKEN);
-    assert_refused(5, 3);
-    assert_map(m, "AAHACA");
-    assert_int_equal(DO(claim, m, EARLIER, 3), SEATS_TAKEN); /* the holder's own too */
-    assert_refused(3);
-    seat_map_free(m);
-}
-
-static void seats_that_are_named_twice_or_do_not_exist_are_refused_as_such(void **state) {
-    (void)state;
-    struct seat_map *m = section("AAHA");
-    assert_int_equal(DO(claim, m, ALICE, 1, 2, 1, 2, 1), SEATS_TWICE);
-    assert_refused(1, 2, 1);
-    assert_int_equal(DO(claim, m, ALICE, 3, 3), SEATS_TWICE); /* whatever else it is */
-    assert_refused(3);
-    assert_int_equal(DO(claim, m, ALICE, 1, 0, 3, 1, 5, UINT32_MAX), SEATS_OUT_OF_RANGE);
-    assert_refused(0, 5, UINT32_MAX);
-    assert_int_equal(DO(confirm, m, EARLIER, 3, 3), SEATS_TWICE);
-    assert_int_equal(DO(release, m, EARLIER, 3, 5), SEATS_OUT_OF_RANGE);
-    assert_refused(5);
-    assert_map(m, "AAHA");
-    assert_int_equal(DO(claim, m, ALICE, 1, 2), SEATS_DONE); /* no mark was left */
     seat_map_free(m);
 }
 
@@ -536,16 +475,12 @@ int main(void) {
         cmocka_unit_test(seats_come_from_the_start_of_the_run),
         cmocka_unit_test(a_group_too_large_for_any_run_is_split_as_little_as_can_be),
         cmocka_unit_test(a_claim_of_all_that_is_left_succeeds_however_scattered),
-        cmocka_unit_test(the_last_seat_is_sold_and_only_then_is_it_sold_out_trap_30),
-        cmocka_unit_test(groups_get_all_or_nothing_trap_24),
         cmocka_unit_test(a_suggestion_is_what_the_rule_would_take_and_takes_nothing),
         cmocka_unit_test(a_suggestion_with_a_spread_begins_where_it_says_or_near_it),
         cmocka_unit_test(nothing_is_suggested_when_there_is_not_enough_trap_30),
         cmocka_unit_test(many_who_ask_at_once_are_told_different_seats),
         cmocka_unit_test(seats_can_be_checked_whoever_has_them),
         cmocka_unit_test(named_seats_become_the_holders_in_any_order),
-        cmocka_unit_test(a_taken_seat_refuses_all_and_is_named),
-        cmocka_unit_test(seats_that_are_named_twice_or_do_not_exist_are_refused_as_such),
         cmocka_unit_test(a_seat_goes_from_free_to_held_to_confirmed_to_free),
         cmocka_unit_test(only_the_holder_changes_a_seat_trap_25),
         cmocka_unit_test(who_releases_twice_frees_nothing_traps_27_and_29),

@@ -1,4 +1,5 @@
 #include "service/catalogue.h"
+#include "wall_clock.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -50,6 +51,24 @@ static void a_change_takes_the_place_of_what_was_there(void **state) {
     assert_int_equal(catalogue_count(c), 0);
     catalogue_install(c, event_of("1", 8, "again"));
     assert_string_equal(title_of(c, "1"), "again");
+    catalogue_free(c);
+}
+
+static void removals_are_forgotten_when_no_news_can_be_so_late(void **state) {
+    (void)state;
+    enum { MANY = 500, MINUTE_MS = 60 * 1000 };
+    struct catalogue *c = catalogue_new();
+    char id[16];
+    wall_clock_set(1800000000000);
+    for (int i = 0; i < MANY; i++) {
+        int len = snprintf(id, sizeof id, "%d", i);
+        catalogue_remove(c, STR("CONCERT"), (str){id, (size_t)len}, 5);
+        wall_clock_advance(MINUTE_MS);
+    }
+    assert_true(catalogue_removals(c) < 150);
+    catalogue_install(c, event_of(id, 4, "late"));
+    assert_int_equal(catalogue_count(c), 0);
+    wall_clock_release();
     catalogue_free(c);
 }
 
@@ -216,6 +235,7 @@ static void readers_see_whole_events_while_others_change_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_takes_the_place_of_what_was_there),
+        cmocka_unit_test(removals_are_forgotten_when_no_news_can_be_so_late),
         cmocka_unit_test(an_event_is_found_by_its_key),
         cmocka_unit_test(a_section_is_found_by_its_key_as_long_as_its_event_has_it),
         cmocka_unit_test(events_stand_in_the_order_of_their_names),

@@ -13,7 +13,7 @@
 #include "board_ops.h"
 #include "hot/memory_boards.h"
 
-#define DEADLINE_NS INT64_C(10000000000)
+#define DEADLINE_NS INT64_C(60000000000)
 
 /* Of a ledger: sales, always one more, of an event that nobody knows at first. */
 static enum err ask(struct ledger *l, struct ledger_record *r) {

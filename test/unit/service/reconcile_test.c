@@ -94,14 +94,18 @@ static void what_is_pending_is_not_compared(void **state) {
     assert_differences(t, 0);
 }
 
-/* Numbers that were given after the ledger was read. */
-static void who_is_younger_than_all_in_the_ledger_is_not_compared(void **state) {
+/* Who entered after the ledger was read. */
+static void who_has_just_entered_is_not_compared(void **state) {
     struct two_stores *t = *state;
-    hot_gets_entry(t, 6, "flo", "WAITING");
+    hot_gets_entry_of(t, 6, "flo", "WAITING", clock_wall_ms());
     assert_differences(t, 0);
-    ledger_takes(t, 7, "gus", ENTRY_WAITING, 0);
-    hot_gets_entry(t, 7, "gus", "WAITING");
+}
+
+static void an_entry_above_all_numbers_of_the_ledger_differs(void **state) {
+    struct two_stores *t = *state;
+    hot_gets_entry_of(t, 60, "flo", "ACTIVE", clock_wall_ms() - TWO_STORES_WAIT_MS - 1);
     assert_differences(t, 1);
+    assert_described(t, 0, "CONCERT/1, entry 60: not live in the ledger, ACTIVE in the hot store");
 }
 
 static void a_reservation_is_compared_when_it_is_old_enough(void **state) {
@@ -183,7 +187,8 @@ int main(void) {
         TEST(what_agrees_is_counted_on_both_sides),
         TEST(every_kind_is_told_with_both_sides),
         TEST(what_is_pending_is_not_compared),
-        TEST(who_is_younger_than_all_in_the_ledger_is_not_compared),
+        TEST(who_has_just_entered_is_not_compared),
+        TEST(an_entry_above_all_numbers_of_the_ledger_differs),
         TEST(a_reservation_is_compared_when_it_is_old_enough),
         TEST(an_active_just_past_its_time_does_not_differ_yet),
         TEST(however_many_differ_all_are_counted),

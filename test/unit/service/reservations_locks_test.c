@@ -395,6 +395,23 @@ static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot
     harness_wait(&f->house->h, is_calm, f);
 }
 
+/* Nothing of it ends any more that could drop its load. */
+static void the_load_of_a_section_that_has_cooled_down_is_dropped(void **state) {
+    struct fixture *f = *state;
+    struct reservations *r = &f->house->reservations;
+    an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot(state);
+    assert_int_equal(r->loads.count, 1);
+    r->loads_max = 0;
+    struct house_hold other;
+    uint64_t seq = house_let_in(f->house, "zoe");
+    struct wish w = shop_any(STRATEGY_ADAPTIVE, "zoe", seq, 1);
+    house_hold_prepare(f->house, &other, &w);
+    other.holding.terms.section_key += 1000000; /* of a section that is gone */
+    house_hold_start(f->house, &f->house->desk, &other);
+    assert_int_not_equal(finish(f, &other), ERR_OK);
+    assert_int_equal(r->loads.count, 0);
+}
+
 int main(void) {
     sync_recorder_register();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -408,6 +425,7 @@ int main(void) {
         TEST(many_who_want_many_seats_never_wait_in_a_circle_trap_24),
         TEST(a_desk_that_stops_sends_away_who_waits),
         TEST(an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot),
+        TEST(the_load_of_a_section_that_has_cooled_down_is_dropped),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,7 @@
 /*
  * Random histories of reservations on the real ledger and the real hot store, against a model in
  * plain arrays, with which every answer is compared; at intervals also everything that the two
- * stores hold. A failure names its seed and step; RESERVATIONS_MODEL_SEED in the environment
- * replays the history of that seed.
+ * stores hold. A failure names its seed and step (history.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,10 +11,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "history.h"
 #include "house_seats.h"
 #include "seats_model.h"
-#define REPLAY "RESERVATIONS_MODEL_SEED"
-#include "random_history.h"
 #include "wall_clock.h"
 
 #define SEEDS 3
@@ -421,27 +419,16 @@ static void change_event(void) {
     mem_free(e);
 }
 
-static void one_step(void) {
-    int64_t chance = between(1, 100);
-    if (chance <= 18)
-        enter();
-    else if (chance <= 54)
-        hold();
-    else if (chance <= 68)
-        decide(true);
-    else if (chance <= 78)
-        decide(false);
-    else if (chance <= 82)
-        leave();
-    else if (chance <= 92)
-        pass_time();
-    else if (chance <= 95)
-        expire();
-    else if (chance <= 99)
-        change_event();
-    else
-        house_recover(&house);
-    house_wait_idle(&house);
+static void confirm(void) {
+    decide(true);
+}
+
+static void cancel(void) {
+    decide(false);
+}
+
+static void recover(void) {
+    house_recover(&house);
 }
 
 /* ---- histories ---- */
@@ -462,9 +449,7 @@ static struct event *first_event(void) {
     return e;
 }
 
-static void run_history(uint64_t the_seed) {
-    seed = the_seed;
-    random_state = seed;
+static void begin_history(void) {
     m = (struct seats_model){.now_ms = clock_wall_ms()};
     made_count = 0;
     memset(keys, 0, sizeof keys);
@@ -475,10 +460,14 @@ static void run_history(uint64_t the_seed) {
     house_build_event(&house, e);
     model_put(e);
     mem_free(e);
-    for (step = 0; step < STEPS; step++) {
-        one_step();
-        if (step % 40 == 39) check_all();
-    }
+}
+
+static void check_now_and_then(void) {
+    house_wait_idle(&house);
+    if (history_step() % 40 == 39) check_all();
+}
+
+static void end_history(void) {
     house_recover(&house);
     check_all();
     house_tear_down(&house);
@@ -501,9 +490,18 @@ static void random_histories_give_what_a_simple_model_gives(void **state) {
                                      ERR_RESERVATION_NOT_FOUND,
                                      ERR_RESERVATION_ENDED,
                                      ERR_IDEMPOTENCY_MISMATCH};
-    run_histories(SEEDS, run_history);
-    bool is_replay = getenv(REPLAY) != NULL;
-    for (size_t i = 0; !is_replay && i < sizeof tried / sizeof *tried; i++)
+    static const struct history_act acts[] = {
+        {18, enter},     {36, hold},  {14, confirm},     {10, cancel}, {4, leave},
+        {10, pass_time}, {3, expire}, {4, change_event}, {1, recover}, {0},
+    };
+    bool is_all = history_run(&(struct history){.seeds = SEEDS,
+                                                .steps = STEPS,
+                                                .acts = acts,
+                                                .begin = begin_history,
+                                                .check = check_now_and_then,
+                                                .check_every = 1,
+                                                .end = end_history});
+    for (size_t i = 0; is_all && i < sizeof tried / sizeof *tried; i++)
         assert_true(outcomes[tried[i]] > 0);
 }
 

@@ -49,6 +49,16 @@ local function board_refused(keys, epoch)
   return nil
 end
 
+-- The same for functions that only read: whether there is a board of this life, and why not to look.
+local function board_is_there(keys, epoch)
+  local has = redis.call('HGET', keys[2], 'epoch')
+  if has == epoch then return true end
+  if has and tonumber(has) > tonumber(epoch) then
+    return false, redis.error_reply('EPOCH the store is in another life')
+  end
+  return false
+end
+
 local function soldout_refused(keys, epoch)
   local no = board_refused(keys, epoch)
   if no or redis.call('EXISTS', keys[2]) == 1 then return no end
@@ -156,7 +166,7 @@ register('board_add', function(keys, args)
   if had == '' then tallies_add(keys, args, 7) end
   board_keep(keys, gone, now)
   return had
-end)
+end, ALLOW_OOM)
 
 -- And then the mark, and for each event: its key, reservations, seats, since.
 register('board_restore', function(keys, args)
@@ -173,21 +183,28 @@ end)
 -- And then how many, and events. Returns of the first so many, each: its key, and its tally as text;
 -- and the tallies of the events.
 register('board_top', function(keys, args)
-  local no = board_refused(keys, args[1])
+  local is_there, no = board_is_there(keys, args[1])
   if no then return no end
   if tonumber(args[3]) <= milliseconds(args[2]) then return { {}, {} } end
+  if not is_there then
+    local nothing = {}
+    for i = 5, #args do nothing[i - 4] = false end
+    return { {}, nothing }
+  end
   return { top_of(keys, args[4]), texts_of(keys, args, 5) }
-end)
+end, NO_WRITES)
 
 -- And then an event. Returns its rank (0: none), its tally as text, and the mark.
 register('board_find', function(keys, args)
-  local no = board_refused(keys, args[1])
+  local is_there, no = board_is_there(keys, args[1])
   if no then return no end
-  if tonumber(args[3]) <= milliseconds(args[2]) then return { 0, '0 0 0', '0 0' } end
+  if not is_there or tonumber(args[3]) <= milliseconds(args[2]) then
+    return { 0, '0 0 0', '0 0' }
+  end
   local t = tally_of(keys, args[4])
   local rank = redis.call('ZREVRANK', keys[1], ranked(t.since, args[4]))
   return { rank and rank + 1 or 0, rank and tally_text(t) or '0 0 0', mark_of(keys) }
-end)
+end, NO_WRITES)
 
 -- ---- what sells fastest ----
 
@@ -292,7 +309,7 @@ register('soldout_begin', function(keys, args)
   end
   redis.call('HSET', keys[2], 'turn', text(now + TURN_MS) .. ' ' .. args[3])
   return { tonumber(redis.call('HGET', keys[2], 'turns')), mark_of(keys) }
-end)
+end, ALLOW_OOM)
 
 -- And then the epoch in which this was begun, the turn, and for each event: its key, capacity,
 -- opened. Returns 0, and does nothing, when another turn has come.
@@ -306,7 +323,7 @@ register('soldout_know', function(keys, args)
     end)
   end
   return 1
-end)
+end, ALLOW_OOM)
 
 local function selling_add(keys, key, sum, last)
   local steps = steps_of(keys, key)
@@ -343,7 +360,7 @@ register('soldout_add', function(keys, args)
     }, last)
   end
   return had
-end)
+end, ALLOW_OOM)
 
 -- And then the mark, and for each event: its key, itself as text, and its steps as text.
 register('soldout_restore', function(keys, args)
@@ -372,7 +389,7 @@ register('soldout_top', function(keys, args)
   local no = soldout_look(keys, args)
   if no then return no end
   return top_of(keys, args[3])
-end)
+end, ALLOW_OOM)
 
 -- And then an event. Returns its rank (0: none), itself as text, and the mark.
 register('soldout_find', function(keys, args)
@@ -382,14 +399,14 @@ register('soldout_find', function(keys, args)
   local member = place_of(s, args[3])
   local rank = member and redis.call('ZREVRANK', keys[1], member) + 1 or 0
   return { rank, rank > 0 and selling_text(s) or NOTHING, mark_of(keys) }
-end)
+end, ALLOW_OOM)
 
 -- And then events. Returns each as text; nil: it has nothing.
 register('soldout_rows', function(keys, args)
   local no = soldout_look(keys, args)
   if no then return no end
   return texts_of(keys, args, 3)
-end)
+end, ALLOW_OOM)
 
 -- ---- who was sold out on a day ----
 
@@ -400,10 +417,10 @@ register('soldout_day_add', function(keys, args)
   for i = 4, #args, 2 do redis.call('ZADD', keys[1], 'GT', args[i + 1], args[i]) end
   board_keep(keys, gone, now)
   return 1
-end)
+end, ALLOW_OOM)
 
 -- Arguments: the time, and when the day's board is over. Returns the events.
 register('soldout_day', function(keys, args)
   if tonumber(args[3]) <= milliseconds(args[2]) then return {} end
   return redis.call('ZRANGE', keys[1], 0, -1)
-end)
+end, NO_WRITES)

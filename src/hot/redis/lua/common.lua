@@ -5,12 +5,38 @@
 -- Every function that is about an event has queue:{T:ID}:meta as its first key, and the epoch, the
 -- event's key in the ledger and the time as its first arguments: a time of 0 is the server's own.
 -- Those of locks.lua have no event's key. The meta hash has the fields: epoch, key, version, deleted
--- (1 when the event was removed), and the event's rules.
+-- (1 when the event was removed), next_ms (see below), and the event's rules.
+--
+-- Three keys are about all events together, so that no node asks event by event. T:ID stands
+-- for an event:
+--   admitone:{hot}:ticks    ZSET   T:ID → when the event next needs `admit`, in ms; 0: at every tick.
+--                                  An event without one has nothing to do. meta.next_ms repeats it
+--                                  (absent: never), so that most calls need not write it. A member
+--                                  "-" is there from the filling on: without it the key was lost
+--   admitone:{hot}:ticked   ZSET   T:ID → when `admit` last ran, in ms. Every change asks for a tick,
+--                                  so this also tells which events may have changed since a time
+--   admitone:{hot}:buyers   HASH   user → the events T:ID in which the user has live reservations,
+--                                  with blanks in between
 
-local VERSION = '4'
+local VERSION = '5'
 
-local function register(name, run)
-  redis.register_function('admitone_' .. VERSION .. '_' .. name, run)
+local TICKS = 'admitone:{hot}:ticks'
+local TICKED = 'admitone:{hot}:ticked'
+local BUYERS = 'admitone:{hot}:buyers'
+
+-- Redis at its maxmemory refuses every function without flags. Functions that take something new
+-- have none. Those that end, finish or repair something have ALLOW_OOM, though they may need a few
+-- bytes for it: without them memory would never become free. Those that only read have NO_WRITES,
+-- and go on also while Redis accepts no write at all (MISCONF, NOREPLICAS).
+local ALLOW_OOM = { 'allow-oom' }
+local NO_WRITES = { 'no-writes' }
+
+local function register(name, run, flags)
+  redis.register_function({
+    function_name = 'admitone_' .. VERSION .. '_' .. name,
+    callback = run,
+    flags = flags or {},
+  })
 end
 
 local function milliseconds(argument)
@@ -40,9 +66,22 @@ local function meta_refused(meta, epoch, key)
   return nil
 end
 
+-- And if it may, the event's next_ms.
 local function refused(meta_key, epoch, key)
-  local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted', 'key')
-  return meta_refused({ epoch = meta[1], deleted = meta[2], key = meta[3] }, epoch, key)
+  local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted', 'key', 'next_ms')
+  return meta_refused({ epoch = meta[1], deleted = meta[2], key = meta[3] }, epoch, key), meta[4]
+end
+
+-- "T:ID"
+local function tag_of(meta_key)
+  return string.match(meta_key, '{(.*)}')
+end
+
+-- The event has changed: the next tick sees to it. `next_ms` is what its meta has.
+local function wake(meta_key, next_ms)
+  if next_ms == '0' then return end
+  redis.call('ZADD', TICKS, 0, tag_of(meta_key))
+  redis.call('HSET', meta_key, 'next_ms', '0')
 end
 
 -- Whether it is this event that the store has been filled with, and none that was removed since the
@@ -97,4 +136,61 @@ local in_room
 register('disown', function(keys, args)
   if redis.call('HGET', keys[1], 'epoch') ~= args[1] then return 0 end
   return redis.call('DEL', keys[1])
-end)
+end, ALLOW_OOM)
+
+-- Does nothing. Redis refuses it whenever it refuses functions that take something new: so nodes
+-- find out whether it does.
+register('probe', function() return 1 end)
+
+-- Why nothing may be said of all events together, or nil.
+local function all_refused(life_key, epoch)
+  if redis.call('HGET', life_key, 'epoch') ~= epoch then
+    return redis.error_reply('EPOCH the store is in another life')
+  end
+  if not redis.call('ZSCORE', TICKS, '-') then
+    return redis.error_reply('NOEVENT the store has lost which events need a tick')
+  end
+  return nil
+end
+
+-- Keys: ticks, and the life's; the time → the events T:ID that need a tick now.
+register('ticks', function(keys, args)
+  local no = all_refused(keys[2], args[1])
+  if no then return no end
+  return redis.call('ZRANGEBYSCORE', TICKS, '-inf', milliseconds(args[2]))
+end, NO_WRITES)
+
+-- Keys: ticks, ticked, and the life's; the time, and since when → the time, and the events T:ID that
+-- may have changed since. Should the clock have been set back, all that are known.
+register('ticked', function(keys, args)
+  local no = all_refused(keys[3], args[1])
+  if no then return no end
+  local now, since = milliseconds(args[2]), tonumber(args[3])
+  local tags = redis.call('ZRANGEBYSCORE', TICKED, since > now and '-inf' or since, '+inf')
+  table.insert(tags, 1, text(now))
+  return tags
+end, NO_WRITES)
+
+-- Keys: of each event meta, queue:…:waiting, queue:…:active, section:…:counts; the time, and each
+-- event's key → for each how many wait, how many are active, and the seats by state as counts has
+-- them; nothing when the event is not there.
+register('census', function(keys, args)
+  local reply = {}
+  for i = 3, #args do
+    local at = (i - 3) * 4
+    local no = refused(keys[at + 1], args[1], args[i])
+    reply[#reply + 1] = no and {} or {
+      redis.call('ZCARD', keys[at + 2]), redis.call('ZCARD', keys[at + 3]),
+      redis.call('HGETALL', keys[at + 4]),
+    }
+  end
+  return reply
+end, NO_WRITES)
+
+-- Keys: buyers, ticks, and the life's; the time, and a user → the events T:ID in which the user has
+-- live reservations.
+register('buyer', function(keys, args)
+  local no = all_refused(keys[3], args[1])
+  if no then return no end
+  return redis.call('HGET', BUYERS, args[3]) or ''
+end, NO_WRITES)

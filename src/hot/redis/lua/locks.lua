@@ -202,7 +202,7 @@ register('lock_renew', function(keys, args)
   redis.call('HSET', lock.holder, 'until', text(c.now + lease))
   redis.call('PEXPIRE', lock.holder, text(lease + LOCK_KEPT_MS))
   return { 1, c.news }
-end)
+end, ALLOW_OOM)
 
 register('lock_release', function(keys, args)
   local c, why = lock_begin(keys, args)
@@ -211,7 +211,7 @@ register('lock_release', function(keys, args)
   if not lock_is_theirs(c, lock, args) then return { 0, c.news } end
   lock_pass_on(c, lock)
   return { 1, c.news }
-end)
+end, ALLOW_OOM)
 
 -- Calls `visit` for every lock, with those of the worker that wait for it. Keys: ..., those of each
 -- lock; arguments: ..., for each lock how many wait, and their numbers.
@@ -242,7 +242,7 @@ register('lock_tick', function(keys, args)
     end
   end)
   return c.news
-end)
+end, ALLOW_OOM)
 
 -- Whoever has acquired it meanwhile gives it back.
 register('lock_leave', function(keys, args)
@@ -259,4 +259,4 @@ register('lock_leave', function(keys, args)
     end
   end)
   return c.news
-end)
+end, ALLOW_OOM)

@@ -10,11 +10,16 @@
 --    5  queue:{T:ID}:waiting    ZSET    who waits, pending or not: number → lane × 2^48 + number
 --    6  queue:{T:ID}:active     ZSET    who is active: number → when its time ends; inf: its
 --                                       admission is pending, and its time is not over before that
---    7  queue:{T:ID}:pending    ZSET    number → since when its enter or its admission is pending
+--    7  queue:{T:ID}:pending    ZSET    number → since when its enter or its admission is pending, or
+--                                       its expiry: that the ledger has it was not said yet
 --    8  queue:{T:ID}:seen       ZSET    who waits: number → when it was last heard of, in seconds
 --    9  queue:{T:ID}:ended      ZSET    number → when it ended; the last few thousand
 --   10  section:{T:ID}:counts   HASH    of seats.lua: seats by state
 --   11  limit:{T:ID}:reserving  HASH    of seats.lua: number → settled holds
+--   12  claim:{T:ID}:pending    ZSET    of seats.lua: which claims are pending, since when
+--   13  claim:{T:ID}:due        ZSET    of seats.lua: when holds end
+--   14  admitone:{hot}:ticks    ZSET    of common.lua
+--   15  admitone:{hot}:ticked   ZSET    of common.lua
 -- Their first arguments: the epoch, the event's key, the time (0: the server's own), the node that
 -- asks.
 --
@@ -46,11 +51,6 @@ local COUNT_OF = { COMPLETED = 'completed', LEFT = 'left', EXPIRED = 'expired' }
 
 -- ---- the room, while a function runs ----
 
--- "T:ID"
-local function tag_of(meta_key)
-  return string.match(meta_key, '{(.*)}')
-end
-
 -- The rules that were read before: reading them anew takes longer than all the rest of a call.
 local rules_read, rules_count = {}, 0
 local RULES_READ_MOST = 1000
@@ -73,7 +73,7 @@ local function room_of(keys, args, rules)
   return {
     meta = keys[1], seq = keys[2], user = keys[3], entry = keys[4], waiting = keys[5],
     active = keys[6], pending = keys[7], seen = keys[8], ended = keys[9], counts = keys[10],
-    reserving = keys[11],
+    reserving = keys[11], claims_pending = keys[12], claims_due = keys[13],
     rules = rules,
     fields = {},   -- others of meta, as far as they were needed
     changed = {},  -- those of them that are to be written
@@ -87,12 +87,14 @@ end
 -- nil and an error when nothing may be done to the event. The fields of meta that will be needed may
 -- be named, so that they are read at once.
 local function room_open(keys, args, ...)
-  local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'key', 'rules', 'untold', ...)
+  local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'key', 'rules', 'untold', 'next_ms',
+    ...)
   local why = meta_refused({ epoch = meta[1], deleted = meta[2], key = meta[3] }, args[1], args[2])
   if why then return nil, why end
   local r = room_of(keys, args, rules_of(meta[4]))
   r.untold = meta[5]
-  for i = 1, select('#', ...) do r.fields[select(i, ...)] = tonumber(meta[i + 5] or 0) end
+  r.next_ms = meta[6]
+  for i = 1, select('#', ...) do r.fields[select(i, ...)] = tonumber(meta[i + 6] or 0) end
   return r
 end
 
@@ -136,6 +138,7 @@ end
 local function room_close(r)
   if r.dropped > 0 then trim(r) end
   room_save(r)
+  if not r.ticked then wake(r.meta, r.next_ms) end
   if #r.news == 0 then return end
   redis.call('PUBLISH', 'admitone:entries', r.node .. ' ' .. tag_of(r.meta) .. ' ' ..
     table.concat(r.news, ' '))
@@ -294,6 +297,13 @@ local function drop(r, seq, e, final)
   r.news[#r.news + 1] = seq
 end
 
+-- Ends an entry by this store's own decision. The ledger does not know of it before a node has told
+-- it: until then it is pending, for the reply that says so may be lost (see overdue).
+local function expire(r, seq, e)
+  drop(r, seq, e, 'EXPIRED')
+  redis.call('ZADD', r.pending, r.now, seq)
+end
+
 -- Numbers as they follow each other, which as text they don't.
 local function by_number(a, b)
   return a[1] < b[1]
@@ -331,7 +341,7 @@ local function purge(r, ended)
   local over = redis.call('ZRANGEBYSCORE', r.active, '-inf', r.now, 'WITHSCORES', 'LIMIT', 0,
     END_MOST)
   for _, item in ipairs(sorted(over, by_expiry)) do
-    drop(r, item[3], entry_at(r, item[3]), 'EXPIRED')
+    expire(r, item[3], entry_at(r, item[3]))
     tell_ended(ended, item[3], item[2], 0)
   end
 end
@@ -345,6 +355,7 @@ local function sweep(r, ended)
   local runs = is_admitting(r)
   local slept = r.now - number(r, 'swept_ms') > SWEEP_GAP_MS_MAX
   if not runs or slept or number(r, 'grace_is_shorter') == 1 then grace_anew(r) end
+  if slept then set(r, 'rate_from_ms', 0) end -- no user waited in that time
   set(r, 'grace_is_shorter', 0)
   set(r, 'swept_ms', r.now)
   local heard_ms = r.now - number(r, 'grace_s') * 1000
@@ -355,7 +366,7 @@ local function sweep(r, ended)
     local e = entry_at(r, item[3])
     if e.step == 'WAITING' then
       tell_ended(ended, item[3], 0, r.now - tonumber(e.joined_ms))
-      drop(r, item[3], e, 'EXPIRED')
+      expire(r, item[3], e)
     end
   end
 end
@@ -396,7 +407,7 @@ local function find(r, seq)
   if not seq then return nil end
   local e = entry_at(r, seq)
   if STATUS[e.step] ~= 'ACTIVE' or tonumber(e.at) > r.now then return seq, e end
-  drop(r, seq, e, 'EXPIRED')
+  expire(r, seq, e)
   return nil
 end
 
@@ -419,11 +430,22 @@ local function enter_room(r, there, user, lane)
   return 'TAKEN', take(r, user, lane, at_once)
 end
 
--- user, lane → outcome, the time, the entry that this closes, opens_at_ms, seats, who was ended,
--- reserving; number and place, if there is one.
+-- Every seat of the section is confirmed. Not of one that is not there, or has vanished.
+local function is_sold(r, section)
+  local counts = redis.call('HMGET', r.counts, section .. ':available', section .. ':held',
+    section .. ':vanished')
+  return counts[1] == '0' and counts[2] == '0' and not counts[3]
+end
+
+-- user, lane, the section that it is for (0: none) → outcome, the time, the entry that this closes,
+-- opens_at_ms, seats, who was ended, reserving; number and place, if there is one. Where that
+-- section is sold, the outcome is SOLD and nothing is changed.
 register('enter', function(keys, args)
   local r, why = room_open(keys, args, 'interval_ms', 'interval_used', 'rate')
   if not r then return why end
+  if args[7] ~= '0' and is_sold(r, args[7]) then
+    return { 'SOLD', r.now, 0, '', seats_of(r), {}, 0 }
+  end
   local before = redis.call('HGET', r.user, args[5])
   local ended = {}
   purge(r, ended)
@@ -487,22 +509,29 @@ local function settle_admit(r, seq, e, kept)
   entry_write(r, seq, e)
 end
 
--- "enters" or "admissions", 1 when places are wanted; then for each its number and "kept" or
--- "undone" → the places.
+-- The ledger has it as ended.
+local function settle_expiry(r, seq, e)
+  if not e or e.step == 'EXPIRED' then redis.call('ZREM', r.pending, seq) end
+end
+
+local SETTLES = { enters = settle_enter, admissions = settle_admit, expiries = settle_expiry }
+
+-- "enters", "admissions" or "expiries", 1 when places are wanted; then for each its number and "kept"
+-- or "undone" → the places.
 register('settle', function(keys, args)
   local r, why = room_open(keys, args)
   if not r then return why end
-  local settle = args[5] == 'admissions' and settle_admit or settle_enter
+  local settle = SETTLES[args[5]]
   local places = {}
   for i = 7, #args, 2 do
     local seq = args[i]
     local e = entry_at(r, seq)
-    if e then settle(r, seq, e, args[i + 1] == 'kept') end
+    if e or settle == settle_expiry then settle(r, seq, e, args[i + 1] == 'kept') end
     if args[6] == '1' then places[#places + 1] = place_of(r, seq, entry_at(r, seq)) end
   end
   room_close(r)
   return places
-end)
+end, ALLOW_OOM)
 
 -- number, COMPLETED, LEFT or EXPIRED → 1 when it was live. Only an active completes: the ledger has
 -- what is pending here of such a one.
@@ -511,7 +540,19 @@ register('end', function(keys, args)
   if not r then return why end
   local seq, final = args[5], args[6]
   local e = entry_at(r, seq)
-  if not e or COUNT_OF[e.step] then return 0 end -- what has ended stays as it ended
+  if not e then return 0 end
+  if COUNT_OF[e.step] then
+    -- What has ended stays as it ended; but what was ended here when its time was over is as the
+    -- ledger has it.
+    if e.step == 'EXPIRED' and final ~= 'EXPIRED' then
+      e.step = final
+      entry_write(r, seq, e)
+      redis.call('ZREM', r.pending, seq)
+      r.news[1] = seq
+      room_close(r)
+    end
+    return 0
+  end
   if final == 'COMPLETED' then
     if e.step == 'ACTIVATING' then settle_enter(r, seq, e, true) end
     settle_admit(r, seq, e, true)
@@ -521,7 +562,7 @@ register('end', function(keys, args)
   drop(r, seq, e, final)
   room_close(r)
   return 1
-end)
+end, ALLOW_OOM)
 
 -- ---- admitting ----
 
@@ -576,6 +617,41 @@ local function admit(r, admitted)
   add(r, 'rate_admitted', count)
 end
 
+-- The lowest score of a set; nil: it is empty.
+local function first_score(key)
+  return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+end
+
+-- When the event needs the next tick: 0, at every one; nil: not before something changes. What is
+-- pending may have to be taken up, a waiting user may be admitted or be silent for too long.
+local function next_tick_ms(r)
+  if waiting_count(r) > 0 then return 0 end
+  if redis.call('EXISTS', r.pending, r.claims_pending) > 0 then return 0 end
+  local active, due, ended = first_score(r.active), first_score(r.claims_due), first_score(r.ended)
+  if ended then ended = ended + ENDED_KEPT_MS end
+  local next_ms
+  for _, at in pairs({ active or false, due or false, ended or false }) do
+    if at and (not next_ms or at < next_ms) then next_ms = at end
+  end
+  return next_ms
+end
+
+-- Notes that the event had its tick, and when it needs the next one.
+local function rest(r)
+  r.ticked = true
+  redis.call('ZADD', TICKED, r.now, tag_of(r.meta))
+  local next_ms = next_tick_ms(r)
+  local packed = next_ms and text(next_ms)
+  if packed == (r.next_ms or nil) then return end
+  if next_ms then
+    redis.call('ZADD', TICKS, packed, tag_of(r.meta))
+    set(r, 'next_ms', packed)
+  else
+    redis.call('ZREM', TICKS, tag_of(r.meta))
+    redis.call('HDEL', r.meta, 'next_ms')
+  end
+end
+
 -- → the time, who was ended, and who was admitted: number, expires_ms, waited_ms, promised_s.
 register('admit', function(keys, args)
   local r, why = room_open(keys, args, 'interval_ms', 'interval_used', 'rate', 'rate_from_ms',
@@ -586,9 +662,10 @@ register('admit', function(keys, args)
   sweep(r, ended)
   admit(r, admitted)
   forget_old(r)
+  rest(r)
   room_close(r)
   return { r.now, ended, admitted }
-end)
+end, ALLOW_OOM)
 
 -- ---- looking at many ----
 
@@ -619,8 +696,8 @@ local function look_at(r, seq, wanted)
 end
 
 -- For each its number and what is wanted of it, or "-" → waiting, active, the counts, the rate, the
--- state, the seats, and the places.
-register('look', function(keys, args)
+-- state, the seats, and the places. look_seen is for calls that have any "s": those write.
+local function look(keys, args)
   local r, why = room_open(keys, args, 'rate', unpack(COUNTS))
   if not r then return why end
   local places = {}
@@ -632,7 +709,9 @@ register('look', function(keys, args)
     reply[#reply + 1] = value
   end
   return reply
-end)
+end
+register('look', look, NO_WRITES)
+register('look_seen', look, ALLOW_OOM)
 
 -- ---- what is pending for too long ----
 
@@ -645,16 +724,20 @@ local function told(r, key, member)
   redis.call('ZADD', key, 'XX', r.now, member)
 end
 
--- older_ms; one more key: claim:{T:ID}:pending of seats.lua → enters, admissions with expires_ms,
--- claims.
+-- older_ms → enters, admissions with expires_ms, claims, expiries.
 register('overdue', function(keys, args)
   local r, why = room_open(keys, args)
   if not r then return why end
   local older_ms = tonumber(args[5])
-  local enters, admissions = {}, {}
+  local enters, admissions, expiries = {}, {}, {}
   for _, seq in ipairs(overdue_of(r, r.pending, older_ms, OVERDUE_MOST + ADMIT_MOST)) do
     local e = entry_at(r, seq)
-    if e.step == 'ADMITTING' then
+    if not e or COUNT_OF[e.step] then
+      if #expiries < OVERDUE_MOST then
+        expiries[#expiries + 1] = seq
+        told(r, r.pending, seq)
+      end
+    elseif e.step == 'ADMITTING' then
       admissions[#admissions + 1] = seq
       admissions[#admissions + 1] = e.at
       told(r, r.pending, seq)
@@ -663,10 +746,10 @@ register('overdue', function(keys, args)
       told(r, r.pending, seq)
     end
   end
-  local claims = overdue_of(r, keys[12], older_ms, OVERDUE_MOST)
-  for _, member in ipairs(claims) do told(r, keys[12], member) end
-  return { enters, admissions, claims }
-end)
+  local claims = overdue_of(r, r.claims_pending, older_ms, OVERDUE_MOST)
+  for _, member in ipairs(claims) do told(r, r.claims_pending, member) end
+  return { enters, admissions, claims, expiries }
+end, ALLOW_OOM)
 
 -- ---- events that come and go ----
 
@@ -696,19 +779,14 @@ end
 local function event_write(keys, args, fresh)
   redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[2], 'version', args[5], 'rules',
     rules_in(args))
+  wake(keys[1])
   if seats_configure then seats_configure(tag_of(keys[1]), sections_in(args), fresh) end
 end
 
 local function queue_unlink(keys)
   for i = 1, 9 do redis.call('UNLINK', keys[i]) end
-end
-
--- What is left of a removed event: which version removed it, for news of older ones may be late.
--- An event of that name that is made later goes on with its numbers, so that nothing that is said
--- of the old one's entries is about the new one's.
-local function revive(keys, last_seq)
-  redis.call('DEL', keys[1])
-  redis.call('SET', keys[2], last_seq)
+  redis.call('ZREM', TICKS, tag_of(keys[1]))
+  redis.call('ZREM', TICKED, tag_of(keys[1]))
 end
 
 -- Whoever is to be heard of more often from now on is not silent at once.
@@ -734,6 +812,10 @@ local function known_in_life(keys, args)
   return {}
 end
 
+-- What is left of a removed event: which version removed it, for news of older ones may be late.
+-- An event of that name that is made later goes on with its numbers, so that nothing that is said
+-- of the old one's entries is about the new one's.
+--
 -- version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
 -- capacity, mode, status, id; the sections' keys are behind the queue's, and then the life's.
 register('configure', function(keys, args)
@@ -742,21 +824,26 @@ register('configure', function(keys, args)
   local fresh = not meta.epoch
   local older = not fresh and tonumber(args[5]) <= tonumber(meta.version)
   if older then return 0 end
-  if meta.deleted then
-    revive(keys, meta.last_seq)
+  if not fresh and (meta.deleted or meta.key ~= args[2]) then
+    -- An event of that name that is there under another key was removed, and Redis was not told.
+    local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
+    queue_unlink(keys)
+    redis.call('SET', keys[2], last_seq)
     fresh = true
   end
   if not fresh then note_shorter_grace(keys, args, meta.rules) end
   event_write(keys, args, fresh)
   return 1
-end)
+end, ALLOW_OOM)
 
--- version; the sections' keys as in configure.
+-- version; the sections' keys as in configure → 0: it is newer than that.
 register('remove', function(keys, args)
   local meta, why = known_in_life(keys, args)
   if not meta then return why end
-  local newer = meta.version and tonumber(meta.version) > tonumber(args[5])
-  if newer then return 0 end
+  local known = tonumber(meta.version or 0)
+  local is_removed = meta.epoch and (meta.deleted or meta.key ~= args[2])
+  if known > tonumber(args[5]) then return is_removed and 1 or 0 end
+  if meta.deleted and known == tonumber(args[5]) then return 1 end
   local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
   if seats_remove then seats_remove(tag_of(keys[1])) end
   queue_unlink(keys)
@@ -764,7 +851,7 @@ register('remove', function(keys, args)
     'last_seq', last_seq)
   redis.call('EXPIRE', keys[1], TOMBSTONE_S)
   return 1
-end)
+end, ALLOW_OOM)
 
 -- ---- recovery ----
 
@@ -778,6 +865,20 @@ end)
 local function skip_to(r, seq)
   if seq > tonumber(redis.call('GET', r.seq) or 0) then redis.call('SET', r.seq, text(seq)) end
 end
+
+local TOTALS = {
+  'entered', 'admitted', 'completed', 'left', 'expired', 'waited_ms', 'waited_ms_max',
+}
+
+-- What has become of all entries, in the order of TOTALS.
+register('restore_totals', function(keys, args)
+  if not is_restored(keys[1], args[2]) then return 0 end
+  local r, why = room_open(keys, args)
+  if not r then return why end
+  for i, field in ipairs(TOTALS) do set(r, field, args[4 + i]) end
+  room_save(r)
+  return 1
+end)
 
 -- number, user, lane, status, joined_ms, expires_ms: a live entry. An older one of the user has
 -- expired.
@@ -847,7 +948,7 @@ register('sync_entry', function(keys, args)
   r.news[1] = seq
   room_close(r)
   return 'DONE'
-end)
+end, ALLOW_OOM)
 
 -- The next number at the least: after the last entry.
 register('recovered', function(keys, args)

@@ -22,10 +22,11 @@ local LETTERS = { available = 'A', held = 'H', confirmed = 'C' }
 
 -- ---- an event's keys, and its sections while a function runs ----
 
--- `tag` is "T:ID".
-local function seats_of_event(tag)
-  tag = '{' .. tag .. '}'
+-- `name` is "T:ID".
+local function seats_of_event(name)
+  local tag = '{' .. name .. '}'
   return {
+    tag = name,
     section = 'section:' .. tag .. ':',
     counts = 'section:' .. tag .. ':counts',
     claim = 'claim:' .. tag,

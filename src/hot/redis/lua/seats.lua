@@ -46,9 +46,34 @@ local function claim_info(r)
   return { r.id, r.section, r.step, r.entry, r.expires, r.seats }
 end
 
+-- The events in which a user has live reservations, but this one.
+local function other_events(user, tag)
+  local others = {}
+  for other in (redis.call('HGET', BUYERS, user) or ''):gmatch('%S+') do
+    if other ~= tag then others[#others + 1] = other end
+  end
+  return others
+end
+
+local function buyers_add(user, tag)
+  local tags = other_events(user, tag)
+  tags[#tags + 1] = tag
+  redis.call('HSET', BUYERS, user, table.concat(tags, ' '))
+end
+
+local function buyers_remove(user, tag)
+  local tags = other_events(user, tag)
+  if #tags == 0 then
+    redis.call('HDEL', BUYERS, user)
+  else
+    redis.call('HSET', BUYERS, user, table.concat(tags, ' '))
+  end
+end
+
 -- The user's newest.
 local function buyer_join(e, r)
   local ids = redis.call('HGET', e.of, r.user)
+  if not ids then buyers_add(r.user, e.tag) end
   redis.call('HSET', e.of, r.user, ids and r.id .. ' ' .. ids or r.id)
   redis.call('HINCRBY', e.limit, r.user, r.seats)
 end
@@ -61,6 +86,7 @@ local function buyer_part(e, r)
   if #left == 0 then
     redis.call('HDEL', e.of, r.user)
     redis.call('HDEL', e.limit, r.user)
+    buyers_remove(r.user, e.tag)
   else
     redis.call('HSET', e.of, r.user, table.concat(left, ' '))
     redis.call('HINCRBY', e.limit, r.user, -r.seats)
@@ -295,9 +321,18 @@ end
 
 -- The event of a call; or nil, and why it is refused.
 local function seats_begin(keys, args)
-  local no = refused(keys[1], args[1], args[2])
+  local no, next_ms = refused(keys[1], args[1], args[2])
   if no then return nil, no end
-  return seats_of_event(keys[1]:match('{(.*)}'))
+  local e = seats_of_event(tag_of(keys[1]))
+  e.next_ms = next_ms
+  return e
+end
+
+-- Of one that changes something.
+local function seats_begin_change(keys, args)
+  local e, no = seats_begin(keys, args)
+  if e then wake(keys[1], e.next_ms) end
+  return e, no
 end
 
 -- Its keys begin with those of queue.lua, and its arguments with the node too; then come: the
@@ -305,7 +340,7 @@ end
 -- spread, how many seats, and which ("": any). Returns, as in_room does, the outcome, the seats,
 -- and the reservation if there is one.
 register('claim', function(keys, args)
-  local e = seats_of_event(keys[1]:match('{(.*)}'))
+  local e = seats_of_event(tag_of(keys[1]))
   local w = {
     id = args[5],
     user = args[6],
@@ -328,24 +363,24 @@ end)
 
 -- Arguments: pairs of an id, and "kept" or "undone". Returns for each whether it is live.
 register('claim_settle', function(keys, args)
-  local e, no = seats_begin(keys, args)
+  local e, no = seats_begin_change(keys, args)
   if not e then return no end
   local live = {}
   for i = 4, #args, 2 do
     live[#live + 1] = settle(e, args[i], args[i + 1] == 'kept') and 1 or 0
   end
   return live
-end)
+end, ALLOW_OOM)
 
 -- Arguments: pairs of an id, and CONFIRMED, CANCELLED or EXPIRED. Returns for each whether it was
 -- not so already.
 register('follow', function(keys, args)
-  local e, no = seats_begin(keys, args)
+  local e, no = seats_begin_change(keys, args)
   if not e then return no end
   local changed = {}
   for i = 4, #args, 2 do changed[#changed + 1] = follow(e, args[i], args[i + 1]) and 1 or 0 end
   return changed
-end)
+end, ALLOW_OOM)
 
 -- One reservation in seven arguments: id, user, entry, section, HELD or CONFIRMED, expires, seats.
 local function apply_arguments(e, args, at)
@@ -362,7 +397,7 @@ end
 -- Arguments: a section and which of its seats are free; then reservations. Returns how much
 -- changed.
 register('sync', function(keys, args)
-  local e, no = seats_begin(keys, args)
+  local e, no = seats_begin_change(keys, args)
   if not e then return no end
   local changed = 0
   for _, seat in ipairs(seats_in(stretches_of(args[5]))) do
@@ -372,7 +407,7 @@ register('sync', function(keys, args)
     if apply_arguments(e, args, at) then changed = changed + 1 end
   end
   return changed
-end)
+end, ALLOW_OOM)
 
 -- Arguments: how many at the most. Returns "section:id" of each.
 register('due', function(keys, args)
@@ -382,7 +417,7 @@ register('due', function(keys, args)
   local refs = redis.call('ZRANGEBYSCORE', e.due, '-inf', now, 'LIMIT', 0, args[4])
   for _, due in ipairs(refs) do redis.call('ZADD', e.due, now + DUE_AGAIN_MS, due) end
   return refs
-end)
+end, ALLOW_OOM)
 
 -- Arguments: the user, the entry ("0": any), and how many at the most. Returns how many there are,
 -- and the newest.
@@ -398,7 +433,7 @@ register('holds', function(keys, args)
     end
   end
   return reply
-end)
+end, NO_WRITES)
 
 local function counts_of(e, prefix)
   local counts = redis.call('HMGET', e.counts, prefix .. 'available', prefix .. 'held',
@@ -416,7 +451,7 @@ register('count', function(keys, args)
     reply[#reply + 1] = { key, counts[1], counts[2], counts[3] }
   end
   return reply
-end)
+end, NO_WRITES)
 
 -- Arguments: the section, the first seat, and how many at the most. Returns their letters, and the
 -- section's seats available, held and confirmed; or nothing when there is no such section.
@@ -432,7 +467,7 @@ register('render', function(keys, args)
     letters = redis.call('GETRANGE', s.map, first - 1, first + most - 2)
   end
   return { letters, counts[1], counts[2], counts[3] }
-end)
+end, NO_WRITES)
 
 -- Arguments: a reservation, as sync has it.
 register('restore_reservation', function(keys, args)

@@ -1,0 +1,34 @@
+/* Refuses or puts off requests while this node may not know the events as they are. */
+#include "api/freshness.h"
+
+#include "base/list.h"
+#include "service/event_sync.h"
+
+struct put_off {
+    struct event_wait wait;
+    struct exchange *x;
+};
+
+bool fresh_rules(struct api *api, struct exchange *x) {
+    if (events_are_current(&api->events)) return true;
+    reply_problem(
+        x, ERR_NODE_BEHIND, "%s",
+        "It has not reached the ledger for some seconds. Try again; another node may do.");
+    return false;
+}
+
+static void on_read(struct task *task) {
+    exchange_resume(CONTAINER_OF(task, struct put_off, wait.task)->x);
+}
+
+bool fresh_absence(struct api *api, struct exchange *x, str event) {
+    struct event_sync *sync = api->events.sync;
+    if (!fresh_rules(api, x)) return false;
+    if (sync == NULL || exchange_was_put_off(x) || event_sync_is_absent(sync, event)) return true;
+    struct put_off *p = arena_new(&x->arena, sizeof *p);
+    exchange_put_off(x);
+    p->x = x;
+    p->wait.task.run = on_read;
+    event_sync_wait_read(sync, &p->wait, event);
+    return false;
+}

@@ -1,0 +1,386 @@
+/* Reading changes of events from the ledger, the lease that a read gives, and those who wait. */
+#include "service/event_sync.h"
+
+#include <assert.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define READ_MS 1000
+#define FAST_MS 10
+/* The same on all nodes: one waits for as long as the other's lease lasts. */
+#define LEASE_NS INT64_C(5000000000)
+#define MISS_READ_NS INT64_C(50000000)
+#define MISS_KEPT_MS 1000
+
+static void read_changes(struct event_sync *s);
+
+/* ---- those who wait ---- */
+
+/* Ends the waits for which `is_over` says so. */
+static void end_waits(struct event_sync *s,
+                      bool (*is_over)(struct event_sync *s, struct event_wait *w)) {
+    struct task_list left = {0};
+    pthread_mutex_lock(&s->lock);
+    struct task *task;
+    while ((task = task_list_take(&s->waits)) != NULL) {
+        struct event_wait *w = CONTAINER_OF(task, struct event_wait, task);
+        if (is_over(s, w))
+            mailbox_post(w->task.home, task);
+        else
+            task_list_add(&left, task);
+    }
+    s->waits = left;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static bool is_always_over(struct event_sync *s, struct event_wait *w) {
+    (void)s;
+    (void)w;
+    return true;
+}
+
+/* Under lock. */
+static struct event_miss *miss_of(struct event_sync *s, uint64_t name) {
+    return &s->misses[name % EVENT_SYNC_MISSES];
+}
+
+/* A failed read ends the wait too: then the lease says whether the node knows enough. */
+static bool is_over_by_read(struct event_sync *s, struct event_wait *w) {
+    if (w->version != 0 || w->since_ns > s->began_ns) return false;
+    if (s->read.record.result == ERR_OK)
+        *miss_of(s, w->name) = (struct event_miss){w->name, s->began_ns / 1000000 + MISS_KEPT_MS};
+    return true;
+}
+
+static bool has_outlasted_leases(const struct event_wait *w, int64_t now_ns) {
+    return w->version != 0 && now_ns - w->since_ns > LEASE_NS;
+}
+
+static bool is_over_by_nodes(struct event_sync *s, struct event_wait *w) {
+    bool is_applied = s->nodes.record.result == ERR_OK && s->nodes.lowest > w->version;
+    return w->version != 0 && (is_applied || has_outlasted_leases(w, s->asked_ns));
+}
+
+static void add_wait(struct event_sync *s, struct event_wait *w) {
+    w->since_ns = clock_steady_ns();
+    w->task.home = mailbox_mine();
+    assert(w->task.home != NULL);
+    pthread_mutex_lock(&s->lock);
+    bool is_late = s->stopping;
+    if (!is_late) task_list_add(&s->waits, &w->task);
+    pthread_mutex_unlock(&s->lock);
+    if (is_late) mailbox_post(w->task.home, &w->task);
+}
+
+/* ---- the end of a read ---- */
+
+static void finish(struct event_sync *s) {
+    for (size_t i = 0; i < s->read.count; i++) mem_free(s->read.events[i]);
+    mem_free(s->read.events);
+    mem_free(s->read.removed);
+    s->read.events = NULL;
+    s->read.removed = NULL;
+    s->read.count = 0;
+    end_waits(s, is_over_by_read);
+    atomic_store(&s->busy, false);
+    if (s->again && !s->stopping) read_changes(s);
+}
+
+static void renew_lease(struct event_sync *s) {
+    atomic_store(&s->lease_until_ns, s->began_ns + LEASE_NS);
+    finish(s);
+}
+
+/* The lease begins with the read only if the node was in the table since then: so that a node which
+ * changed an event after the read has to wait for this one. */
+static void on_reported(struct task *task) {
+    struct event_sync *s = CONTAINER_OF(task, struct event_sync, report.record.task);
+    bool is_done = s->report.record.result == ERR_OK;
+    if (is_done && !s->report.registers && s->report.was_there) {
+        renew_lease(s);
+        return;
+    }
+    if (is_done) {
+        s->is_registered = s->report.registers;
+        s->again = true;
+    }
+    finish(s);
+}
+
+static void report(struct event_sync *s) {
+    s->report = (struct ledger_node_report){
+        .record = {.kind = LEDGER_NODE_REPORT, .always = true, .task.run = on_reported},
+        .registers = !s->is_registered,
+        .name = str_of(s->name),
+        .applied = s->applied};
+    if (s->report.registers) s->node = uuid_new(clock_wall_ms());
+    s->report.node = s->node;
+    if (ledger_submit(s->events->ledger, &s->report.record) != ERR_OK) finish(s);
+}
+
+/* ---- what was removed ---- */
+
+static void next_removed(struct event_sync *s);
+
+static void on_hot_removed(struct remove_op *op) {
+    struct event_sync *s = CONTAINER_OF(op, struct event_sync, remove);
+    const struct removed_event *e = &s->read.removed[s->removed_done++];
+    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND) s->read.mark = 0;
+    catalogue_remove(s->events->catalogue, str_of(e->type), str_of(e->id), e->version);
+    next_removed(s);
+}
+
+static bool is_known(struct event_sync *s, int64_t key) {
+    catalogue_open(s->events->catalogue);
+    bool is_there = catalogue_find_key(s->events->catalogue, key) != NULL;
+    catalogue_shut(s->events->catalogue);
+    return is_there;
+}
+
+static void next_removed(struct event_sync *s) {
+    while (s->removed_done < s->read.removed_count && !s->pushes_all &&
+           !is_known(s, s->read.removed[s->removed_done].key))
+        s->removed_done++;
+    if (s->removed_done == s->read.removed_count) {
+        report(s);
+        return;
+    }
+    const struct removed_event *e = &s->read.removed[s->removed_done];
+    s->remove = (struct remove_op){.op = {.event_key = e->key, .now_ms = clock_wall_ms()},
+                                   .type = str_of(e->type),
+                                   .id = str_of(e->id),
+                                   .version = e->version,
+                                   .done = on_hot_removed};
+    queues_remove(s->events->queues, &s->remove);
+}
+
+/* ---- what is new or has changed ---- */
+
+static void next_event(struct event_sync *s);
+
+/* A hot store that could not be told now is told of everything the next time. */
+static void on_configured(struct configure_op *op) {
+    struct event_sync *s = CONTAINER_OF(op, struct event_sync, configure);
+    struct event **e = &s->read.events[s->events_done++];
+    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND) s->read.mark = 0;
+    catalogue_install(s->events->catalogue, *e);
+    *e = NULL;
+    next_event(s);
+}
+
+static bool is_news(struct event_sync *s, const struct event *e) {
+    struct catalogue *c = s->events->catalogue;
+    catalogue_open(c);
+    const struct event *known = catalogue_find(c, str_of(e->type), str_of(e->id));
+    bool is_newer = known == NULL || known->version < e->version;
+    catalogue_shut(c);
+    return is_newer;
+}
+
+static void next_event(struct event_sync *s) {
+    while (s->events_done < s->read.count && !s->pushes_all &&
+           !is_news(s, s->read.events[s->events_done]))
+        s->events_done++;
+    if (s->events_done == s->read.count) {
+        next_removed(s);
+        return;
+    }
+    const struct event *e = s->read.events[s->events_done];
+    s->configure = (struct configure_op){
+        .op = {.event_key = e->key, .now_ms = clock_wall_ms()}, .event = e, .done = on_configured};
+    queues_configure(s->events->queues, &s->configure);
+}
+
+/* ---- reading ---- */
+
+static void on_read(struct task *task) {
+    struct event_sync *s = CONTAINER_OF(task, struct event_sync, read.record.task);
+    bool is_read = s->read.record.result == ERR_OK;
+    bool is_reported = s->is_registered && s->read.node_applied == s->read.mark;
+    s->events_done = 0;
+    s->removed_done = 0;
+    s->applied = s->read.mark;
+    if (is_read && s->read.mark != s->read.known_mark) {
+        next_event(s);
+    } else if (is_read && is_reported) {
+        renew_lease(s);
+    } else if (is_read) {
+        report(s);
+    } else {
+        s->read.mark = s->read.known_mark;
+        finish(s);
+    }
+}
+
+static void read_changes(struct event_sync *s) {
+    if (atomic_exchange(&s->busy, true)) {
+        s->again = true;
+        return;
+    }
+    s->again = false;
+    s->began_ns = clock_steady_ns();
+    int64_t known = atomic_exchange(&s->events->untold, false) ? 0 : s->read.mark;
+    s->pushes_all = known == 0;
+    s->read =
+        (struct ledger_events_read){.record = {.kind = LEDGER_EVENTS_READ, .task.run = on_read},
+                                    .known_mark = known,
+                                    .node = s->node};
+    enum err refused = ledger_ask(s->events->ledger, &s->read.record);
+    if (refused == ERR_OK) return;
+    s->read.record.result = refused;
+    s->read.mark = known;
+    finish(s);
+}
+
+static void on_tick(void *to) {
+    read_changes(to);
+}
+
+/* ---- while somebody waits ---- */
+
+static void end_asking(struct event_sync *s) {
+    end_waits(s, is_over_by_nodes);
+    atomic_store(&s->asks_nodes, false);
+}
+
+static void on_dropped(struct task *task) {
+    struct event_sync *s = CONTAINER_OF(task, struct event_sync, drop.record.task);
+    if (s->drop.record.result == ERR_OK && s->drop.count > 0)
+        log_warn(msg("nodes did not apply a change of an event in time; each refuses to sell until "
+                     "it has caught up"),
+                 kv_i64("nodes", s->drop.count), kv("node", s->drop.name),
+                 kv_i64("waited_ms", LEASE_NS / 1000000));
+    end_asking(s);
+}
+
+/* The latest of the changes that have waited for as long as a lease lasts; 0: none has. */
+static int64_t overdue_version(struct event_sync *s) {
+    int64_t version = 0;
+    pthread_mutex_lock(&s->lock);
+    for (struct task *task = s->waits.first; task != NULL; task = task->next) {
+        const struct event_wait *w = CONTAINER_OF(task, struct event_wait, task);
+        if (w->version > version && has_outlasted_leases(w, s->asked_ns)) version = w->version;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return version;
+}
+
+static void on_nodes_read(struct task *task) {
+    struct event_sync *s = CONTAINER_OF(task, struct event_sync, nodes.record.task);
+    int64_t version = overdue_version(s);
+    if (s->nodes.record.result != ERR_OK || s->nodes.lowest > version) {
+        end_asking(s);
+        return;
+    }
+    s->drop = (struct ledger_nodes_drop){
+        .record = {.kind = LEDGER_NODES_DROP, .always = true, .task.run = on_dropped},
+        .version = version};
+    if (ledger_submit(s->events->ledger, &s->drop.record) != ERR_OK) end_asking(s);
+}
+
+static void ask_nodes(struct event_sync *s) {
+    if (atomic_exchange(&s->asks_nodes, true)) return;
+    s->asked_ns = clock_steady_ns();
+    s->nodes = (struct ledger_nodes_read){
+        .record = {.kind = LEDGER_NODES_READ, .task.run = on_nodes_read}};
+    s->nodes.record.result = ledger_ask(s->events->ledger, &s->nodes.record);
+    if (s->nodes.record.result != ERR_OK) end_asking(s);
+}
+
+static void on_fast_tick(void *to) {
+    struct event_sync *s = to;
+    bool awaits_read = false;
+    bool awaits_nodes = false;
+    pthread_mutex_lock(&s->lock);
+    for (struct task *task = s->waits.first; task != NULL; task = task->next) {
+        const struct event_wait *w = CONTAINER_OF(task, struct event_wait, task);
+        awaits_nodes = awaits_nodes || w->version != 0;
+        awaits_read = awaits_read || w->version == 0;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!awaits_read && !awaits_nodes) ticker_stop(&s->fast_ticker);
+    if (awaits_nodes) ask_nodes(s);
+    bool is_due = clock_steady_ns() - s->began_ns >= MISS_READ_NS && !atomic_load(&s->busy);
+    if (awaits_read && is_due) read_changes(s);
+}
+
+static void on_nudge(struct task *task) {
+    struct event_sync *s = CONTAINER_OF(task, struct event_sync, nudge);
+    atomic_store(&s->nudged, false);
+    if (s->stopping) return;
+    if (atomic_exchange(&s->changed, false)) read_changes(s);
+    ticker_start(&s->fast_ticker, FAST_MS);
+    on_fast_tick(s);
+}
+
+static void nudge(struct event_sync *s) {
+    if (!atomic_exchange(&s->nudged, true)) mailbox_post(s->home, &s->nudge);
+}
+
+void event_sync_nudge(struct event_sync *s) {
+    atomic_store(&s->changed, true);
+    nudge(s);
+}
+
+void event_sync_wait_applied(struct event_sync *s, struct event_wait *w, int64_t version) {
+    assert(version > 0);
+    w->version = version;
+    add_wait(s, w);
+    event_sync_nudge(s);
+}
+
+void event_sync_wait_read(struct event_sync *s, struct event_wait *w, str name) {
+    w->version = 0;
+    w->name = str_hash(name, s->seed);
+    add_wait(s, w);
+    nudge(s);
+}
+
+bool event_sync_is_absent(struct event_sync *s, str name) {
+    uint64_t hash = str_hash(name, s->seed);
+    pthread_mutex_lock(&s->lock);
+    const struct event_miss *m = miss_of(s, hash);
+    bool is_so = m->name == hash && clock_steady_ms() < m->until_ms;
+    pthread_mutex_unlock(&s->lock);
+    return is_so;
+}
+
+bool event_sync_is_current(struct event_sync *s) {
+    return clock_steady_ns() < atomic_load(&s->lease_until_ns);
+}
+
+bool event_sync_is_busy(struct event_sync *s) {
+    return atomic_load(&s->busy) || atomic_load(&s->asks_nodes);
+}
+
+void event_sync_init(struct event_sync *s, uv_loop_t *loop, struct mailbox *home) {
+    s->home = home;
+    s->nudge.run = on_nudge;
+    pthread_mutex_init(&s->lock, NULL);
+    ssize_t got = getrandom(&s->seed, sizeof s->seed, 0);
+    assert(got == sizeof s->seed);
+    ticker_init(&s->ticker, loop, on_tick, s);
+    ticker_init(&s->fast_ticker, loop, on_fast_tick, s);
+    ticker_start(&s->ticker, READ_MS);
+}
+
+void event_sync_stop(struct event_sync *s) {
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_mutex_unlock(&s->lock);
+    ticker_close(&s->ticker);
+    ticker_close(&s->fast_ticker);
+    end_waits(s, is_always_over);
+}
+
+void event_sync_leave(struct event_sync *s) {
+    if (s->is_registered) ledger_leave(s->events->ledger, &s->node);
+}
+
+void event_sync_deinit(struct event_sync *s) {
+    pthread_mutex_destroy(&s->lock);
+}

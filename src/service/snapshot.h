@@ -1,0 +1,67 @@
+/*
+ * snapshot: how many wait, are active, and which seats are taken, of every event, where several
+ * nodes share the hot store: for lists and metrics, which would else ask it event by event. It is
+ * at most SNAPSHOT_MS old when it is shown, and one refresh, which asks only for events that may
+ * have changed since the last one, serves all requests that come until then. An event of which
+ * nothing is known yet has just been made.
+ *
+ * Any worker's thread, where nothing else is said.
+ */
+#ifndef ADMITONE_SERVICE_SNAPSHOT_H
+#define ADMITONE_SERVICE_SNAPSHOT_H
+
+#include <pthread.h>
+
+#include "base/map.h"
+#include "base/task.h"
+#include "port/hot.h"
+#include "service/catalogue.h"
+
+#define SNAPSHOT_MS 1000
+
+struct snapshot_row {
+    int64_t event_key;
+    uint64_t waiting;
+    uint64_t active;
+    size_t section_count;
+    struct section_counts sections[];
+};
+
+struct snapshot {
+    struct hot *hot;
+    struct catalogue *catalogue;
+
+    /* Below: its own. */
+    pthread_mutex_t lock;
+    struct map rows;      /* under lock, as the rest: an event's key, in bytes → snapshot_row */
+    int64_t refreshed_ms; /* steady, when the refresh began; 0: never */
+    bool refreshing;
+    struct task_list readers; /* who waits for the refresh */
+    struct census_op census;  /* of the refresh; not under lock */
+    uint32_t epoch;
+    int64_t until_ms;
+};
+
+/* A request for it. */
+struct snapshot_read {
+    /* On the caller's thread, before the function returns or later; HOT_UNAVAILABLE, RECOVERING:
+     * the hot store can't be asked. */
+    void (*done)(struct snapshot_read *r, enum err result);
+
+    /* Below: its own. */
+    struct task task;
+    enum err result;
+};
+
+/* `hot` and `catalogue` are filled in. */
+void snapshot_init(struct snapshot *s);
+void snapshot_deinit(struct snapshot *s);
+void snapshot_read(struct snapshot *s, struct snapshot_read *r);
+
+/* Between these two rows stay as they are. */
+void snapshot_open(struct snapshot *s);
+void snapshot_shut(struct snapshot *s);
+/* NULL: nothing is known of the event yet. */
+const struct snapshot_row *snapshot_find(struct snapshot *s, int64_t event_key);
+
+#endif

@@ -1,0 +1,132 @@
+// One node whose connections to its stores break in ways that need care, without a crowd.
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { after, before } from 'node:test';
+
+import { Hall } from '../e2e/support/reservations.mjs';
+import { pause, test, until } from '../e2e/support/server.mjs';
+import { Cluster } from './support/cluster.mjs';
+
+let cluster;
+let node;
+
+before(async () => {
+  // Calls are repeated for as long as a busy machine may need for what a test does meanwhile.
+  cluster = await Cluster.start({ nodes: 1, args: ['--hot-deadline-ms', '20000'] });
+  [node] = cluster.nodes;
+});
+
+after(async () => {
+  await node.stop();
+  await cluster.abandon();
+});
+
+// Redis hears from the ledger that somebody else has one of the seats.
+async function takeAway(hall, library, section, seat) {
+  const tag = `{${hall.type}:${hall.id}}`;
+  const names = ['meta', 'map', 'slots', 'free', 'runs'].map((part) => `section:${tag}:${section}:${part}`);
+  const keys = [
+    `queue:${tag}:meta`, `section:${tag}:counts`, `limit:${tag}:reserving`,
+    `claim:${tag}`, `claim:${tag}:pending`, `claim:${tag}:due`, `limit:${tag}`, `limit:${tag}:of`, ...names,
+  ];
+  const epoch = await cluster.redisCli('HGET', 'admitone:{hot}:life', 'epoch');
+  const event = await cluster.redisCli('HGET', `queue:${tag}:meta`, 'key');
+  const reservation = [randomUUID(), 'somebody else', 1, section, 'CONFIRMED', Date.now() + 600000, seat];
+  const args = [epoch, event, 0, section, '', ...reservation];
+  return cluster.redisCli('FCALL', `${library}_sync`, String(keys.length), ...keys, ...args.map(String));
+}
+
+test('a claim that loses a seat before it is repeated is made anew, with as many seats as were asked for', async () => {
+  const hall = await Hall.open(node, 'CONCERT/claims', {}, { sections: [{ id: 'A', capacity: 10 }] });
+  const buyer = await hall.buyer('anna');
+  const claims = `claim:{${hall.type}:${hall.id}}`;
+  let library;
+  node.redis.watch = (bytes) => {
+    library = /\r\n(\S+)_claim\r\n/.exec(bytes.toString('latin1'))?.[1];
+    if (library === undefined) return undefined;
+    node.redis.watch = undefined;
+    node.redis.hold();
+    return 'after';
+  };
+  const answer = hall.hold(buyer, { quantity: 3 });
+  await until('Redis has the claim', async () => (await cluster.redisCli('HLEN', claims)) === '1');
+  const [section, step, , , , , seats] = (await cluster.redisCli('HVALS', claims)).split(' ');
+  assert.equal(step, 'P');
+  assert.equal(seats, '1-3');
+  assert.equal(await takeAway(hall, library, section, 2), '1');
+  node.redis.release();
+  const { status, json, text } = await answer;
+  assert.equal(status, 201, text);
+  assert.equal(json.seats.length, 3);
+  assert.ok(!json.seats.includes(2), text);
+  // None of the first claim is left.
+  await until('the first claim is given back', async () => (await cluster.redisCli('HLEN', claims)) === '2');
+});
+
+test('connections to PostgreSQL that are silent while new ones work are replaced within seconds', async () => {
+  const seats = { capacity: 100, mode: 'seat' };
+  const hall = await Hall.open(node, 'CONCERT/silent', {}, { sections: [{ id: 'A', ...seats }] });
+  const buyers = await hall.buyers(32);
+  const wish = { quantity: 1, strategy: 'pessimistic' };
+  // All of the threads that wait for locks have connections then.
+  const [{ id }] = await Promise.all(buyers.slice(1).map((buyer) => hall.held(buyer, wish)));
+  const acts = {
+    put: () => node.admin('PUT', '/admin/events/CONCERT/silent', { title: 'Summer tour', sections: [{ id: 'A', ...seats }] }),
+    hold: () => hall.hold(buyers[0], wish),
+    look: () => hall.get(buyers[1], id),
+    enter: () => hall.ask('latecomer'),
+  };
+  await pause(1100); // Only a connection that has been idle for a second is suspected.
+  node.postgres.silence();
+  await Promise.all(
+    Object.entries(acts).map(async ([name, act]) => {
+      const began = performance.now();
+      const { status, text } = await act();
+      const ms = Math.round(performance.now() - began);
+      assert.ok(status < 300, `${name}: ${text}`);
+      assert.ok(ms < 10000, `${name} took ${ms} ms`);
+    }),
+  );
+});
+
+// Of warnings and errors, from now on; requests that fail have lines of their own.
+function linesAfter(length) {
+  const lines = node.stderr.slice(length).split('\n');
+  return lines.filter((line) => /level=(warn|error)/.test(line) && !/msg="?request/.test(line));
+}
+
+for (const [store, proxyOf, text] of [
+  ['postgresql', () => node.postgres, /address=".*host=127.0.0.1 port=\d+/],
+  ['redis', () => node.redis, /address=127.0.0.1:\d+/],
+])
+  test(`a ${store} that is lost for seconds under load is one line in the log, and one when it is back`, async () => {
+    const hall = await Hall.open(node, `CONCERT/${store}`, {}, { sections: [{ id: 'A', capacity: 100 }] });
+    const buyer = await hall.buyer('anna');
+    const { id } = await hall.held(buyer, { quantity: 1 });
+    const proxy = proxyOf();
+    // An outage is over when it has been calm for some seconds; until then another one is the same.
+    const told = (what) => node.stderr.split(`msg="a dependency is ${what}" dependency=${store}`).length;
+    await until('earlier outages are over', () => told('lost') === told('back'));
+    const length = node.stderr.length;
+    const ends = performance.now() + 4000;
+    proxy.refuse();
+    while (performance.now() < ends) {
+      await Promise.all([hall.ask(`user${performance.now()}`), hall.get(buyer, id), hall.hold(buyer, { quantity: 1 })]);
+      await pause(20);
+    }
+    const lost = linesAfter(length);
+    await proxy.accept();
+    await cluster.isWell();
+    assert.equal(lost.length, 1, lost.join('\n'));
+    await untilBack(length, store);
+    assert.match(lost[0], new RegExp(`msg="a dependency is lost" dependency=${store}`));
+    assert.match(lost[0], text);
+    assert.match(lost[0], /error=.*meaning=/);
+    const all = node.stderr.slice(length);
+    assert.equal(all.match(/msg="a dependency is back"/g).length, 1, all);
+    await until('all works again', async () => (await hall.ask('berta')).status < 300);
+  });
+
+function untilBack(length, store) {
+  return until('it is back', () => new RegExp(`msg="a dependency is back" dependency=${store} .* seconds=\\d+`).test(node.stderr.slice(length)));
+}

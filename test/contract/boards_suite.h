@@ -1,0 +1,22 @@
+/*
+ * boards_suite: what every adapter of port/boards.h must do.
+ */
+#ifndef ADMITONE_TEST_CONTRACT_BOARDS_SUITE_H
+#define ADMITONE_TEST_CONTRACT_BOARDS_SUITE_H
+
+#include "port/boards.h"
+
+struct boards_adapter {
+    struct boards *(*open)(void **fixture); /* empty */
+    void (*close)(void *fixture);
+    /* The store is filled anew between these, for another life. NULL: it has one life. */
+    void (*filling_begins)(void *fixture);
+    void (*filling_ends)(void *fixture);
+    /* Lets answers come that are on their way. NULL: they come before a function returns. */
+    void (*turn)(void *fixture);
+};
+
+/* Runs its tests, and returns how many failed. */
+int boards_suite_run(const struct boards_adapter *of);
+
+#endif

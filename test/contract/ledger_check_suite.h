@@ -1,0 +1,40 @@
+/*
+ * ledger_check_suite: what a ledger's check must find, as tests for every adapter alike: each
+ * invariant's query finds its violation, and none mistakes another's for its own. A test program
+ * says how its ledger is made and broken, and what else can be wrong in it.
+ */
+#ifndef ADMITONE_TEST_CONTRACT_LEDGER_CHECK_SUITE_H
+#define ADMITONE_TEST_CONTRACT_LEDGER_CHECK_SUITE_H
+
+#include "ledger_harness.h"
+#include "ledger_tables.h"
+
+/* What breaks an invariant, and one of the examples that are then named. Those of one invariant
+ * follow each other. */
+struct violation {
+    const char *invariant;
+    const char *sql;
+    const char *example;
+};
+
+struct check_adapter {
+    /* An empty ledger, for one test. */
+    void (*open)(void);
+    void (*shut)(void);
+    struct event *(*store)(const struct event *wanted);
+    struct tables (*tables)(void);
+    /* For what the rules of the tables forbid. */
+    struct tables (*unruly)(void);
+    /* Takes back what was done there. NULL: only a new ledger does. */
+    void (*mend)(void);
+    bool (*check)(bool server_runs, void (*on_finding)(void *, const struct ledger_finding *),
+                  void *to);
+    const char *seed; /* SQL: what is right in this ledger alone; or NULL */
+    const struct violation *violations;
+    size_t violation_count;
+};
+
+/* How many tests failed. */
+int ledger_check_suite_run(const struct check_adapter *adapter);
+
+#endif
