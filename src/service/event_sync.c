@@ -287,8 +287,10 @@ static void ask_nodes(struct event_sync *s) {
     s->asked_ns = clock_steady_ns();
     s->nodes = (struct ledger_nodes_read){
         .record = {.kind = LEDGER_NODES_READ, .task.run = on_nodes_read}};
-    s->nodes.record.result = ledger_ask(s->events->ledger, &s->nodes.record);
-    if (s->nodes.record.result != ERR_OK) end_asking(s);
+    enum err refused = ledger_ask(s->events->ledger, &s->nodes.record);
+    if (refused == ERR_OK) return;
+    s->nodes.record.result = refused;
+    end_asking(s);
 }
 
 static void on_fast_tick(void *to) {

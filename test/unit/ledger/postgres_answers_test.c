@@ -43,8 +43,7 @@ static void shut_desk(struct desk *d) {
 static void hold_when_connected(struct desk *d, uint64_t number) {
     int64_t until_ms = clock_steady_ms() + HARNESS_DEADLINE_MS;
     enum err result;
-    do
-        result = desk_hold(d, number, "a", 1, 0, SEATS(3, 4));
+    do result = desk_hold(d, number, "a", 1, 0, SEATS(3, 4));
     while (result == ERR_LEDGER_FAILED && clock_steady_ms() < until_ms);
     assert_int_equal(result, ERR_OK);
 }
