@@ -183,9 +183,9 @@ static void on_request(struct net_site *net_site, struct exchange *x) {
     }
     enum http_method method = x->request.method == HTTP_HEAD ? HTTP_GET : x->request.method;
     unsigned methods = 0;
+    str captures[ROUTE_CAPTURES_MAX] = {{0}};
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
         const struct route *r = &routes[i];
-        str captures[ROUTE_CAPTURES_MAX];
         if (r->admin ? !site->serves_admin : !site->serves_public) continue;
         if (!matches(r->pattern, &path, captures)) continue;
         if (r->method == method) {

@@ -44,31 +44,31 @@ struct event_sync {
     struct ticker fast_ticker; /* while somebody waits */
     struct mailbox *home;
     struct task nudge;
-    _Atomic bool nudged;  /* its task is under way */
-    _Atomic bool changed; /* an event has changed since the last read began */
-    _Atomic bool busy;
     _Atomic int64_t lease_until_ns; /* steady; 0: there was none yet */
+    _Atomic bool nudged;            /* its task is under way */
+    _Atomic bool changed;           /* an event has changed since the last read began */
+    _Atomic bool busy;              /* reads, applies or reports */
+    _Atomic bool asks_nodes;
+    bool again;         /* something changed while it was busy */
+    bool pushes_all;    /* the hot store is told of every event, newer or not, and every removal */
+    bool is_registered; /* in the table of nodes, as far as is known */
+    bool stopping;      /* under lock to write, and on other threads to read */
 
     /* One read, then what it found is applied, then the node reports. */
-    bool again; /* something changed while it was busy */
-    bool stopping;
     int64_t began_ns; /* steady, of the read */
     struct ledger_events_read read;
-    bool pushes_all; /* the hot store is told of every event, newer or not, and of every removal */
     size_t events_done;
     size_t removed_done;
     struct configure_op configure;
     struct remove_op remove;
     int64_t applied; /* the mark that was read */
     struct ledger_node_report report;
-    struct uuid node;   /* in the table of nodes */
-    bool is_registered; /* it was entered there, as far as is known */
+    struct uuid node; /* in the table of nodes */
 
-    /* How far the other nodes are, while changes wait. */
+    /* How far the nodes are, while changes wait. */
+    int64_t asked_ns; /* steady, when that began */
     struct ledger_nodes_read nodes;
     struct ledger_nodes_drop drop;
-    _Atomic bool asks_nodes;
-    int64_t asked_ns; /* steady, when that began */
 
     pthread_mutex_t lock;
     uint64_t seed;

@@ -10,10 +10,14 @@
 #include "base/mem.h"
 #include "sync_recorder.h"
 
+#define SLEEPING_MS 3600000
+
 struct ledger *raw_ledger_open(const struct sqlite_ledger_options *o) {
     struct buf why = {0};
     struct ledger *l = NULL;
-    if (sqlite_ledger_open(o, &l, &why) != ERR_OK) fail_msg("%s", buf_cstr(&why));
+    struct sqlite_ledger_options options = *o;
+    if (options.retention_interval_ms == 0) options.retention_interval_ms = SLEEPING_MS;
+    if (sqlite_ledger_open(&options, &l, &why) != ERR_OK) fail_msg("%s", buf_cstr(&why));
     buf_deinit(&why);
     return l;
 }

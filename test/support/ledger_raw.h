@@ -11,7 +11,8 @@
 #include "ledger_harness.h"
 #include "ledger_tables.h"
 
-/* Fails the test when it can't be opened. */
+/* Fails the test when it can't be opened. Unless its interval is given, retention sleeps: the times
+ * of tests are those of 1970, so whatever a test that takes long has written would be too old. */
 struct ledger *raw_ledger_open(const struct sqlite_ledger_options *o);
 
 /* Each call has a connection of its own. */
