@@ -254,6 +254,12 @@ void queue_get_status(struct api *api, struct exchange *x, const str *captures) 
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
 }
 
+static void refuse_unknown_key(struct api *api, struct exchange *x, int64_t event_key) {
+    char name[32];
+    int len = snprintf(name, sizeof name, "event key %lld", (long long)event_key);
+    if (fresh_absence(api, x, (str){name, (size_t)len})) queue_refuse(x, ERR_EVENT_NOT_FOUND);
+}
+
 /* The token itself says which event it is of; only for a cookie the default event must be known. */
 void queue_get_own_status(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
@@ -265,7 +271,7 @@ void queue_get_own_status(struct api *api, struct exchange *x, const str *captur
     if (refused != ERR_OK)
         queue_refuse(x, refused);
     else if (!queue_event_find_key(api, token.event_key, &event))
-        queue_refuse(x, ERR_EVENT_NOT_FOUND);
+        refuse_unknown_key(api, x, token.event_key);
     else
         ask_status(api, x, &event, text, true);
 }

@@ -436,7 +436,8 @@ static bool find_terms(struct hold_request *q) {
     if (section != NULL) copy_terms(q, e, section);
     catalogue_shut(q->api->events.catalogue);
     if (section != NULL) return fresh_rules(q->api, q->x);
-    if (e == NULL && !fresh_absence(q->api, q->x, asked_event(q))) return false;
+    if (e == NULL ? !fresh_absence(q->api, q->x, asked_event(q)) : !fresh_rules(q->api, q->x))
+        return false;
     if (q->body.type[0] == '\0')
         refuse_seat_id(q);
     else

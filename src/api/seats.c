@@ -1,5 +1,5 @@
 /* The map of a section's seats. */
-#include "api/api.h"
+#include "api/freshness.h"
 #include "base/clock.h"
 #include "base/json_out.h"
 #include "base/list.h"
@@ -176,7 +176,7 @@ void seats_get(struct api *api, struct exchange *x, const str *captures) {
     struct map_query *q = arena_new(&x->arena, sizeof *q);
     enum err refused;
     if (!find_section(api->events.catalogue, captures, q, &refused)) {
-        refuse(x, refused);
+        if (fresh_rules(api, x)) refuse(x, refused);
         return;
     }
     if (!read_window(x, q)) return;

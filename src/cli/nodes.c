@@ -70,15 +70,13 @@ static bool is_ready(struct nodes *n) {
     return keeper_is_open(&n->keeper) && event_sync_is_current(&n->event_sync);
 }
 
-/* What other nodes call this one in their logs. */
-static void set_name(struct nodes *n, const char *listening) {
+void nodes_set_name(struct nodes *n, const char *listening) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     snprintf(n->name, sizeof n->name, "%s %s", host, listening);
 }
 
-bool nodes_start(struct nodes *n, const char *listening, struct buf *why) {
-    set_name(n, listening);
+bool nodes_start(struct nodes *n, struct buf *why) {
     keeper_start(&n->keeper);
     pthread_mutex_lock(&n->lock);
     n->hears = true;
@@ -107,9 +105,12 @@ void nodes_deafen(struct nodes *n) {
 }
 
 void nodes_dismiss(struct nodes *n) {
-    event_sync_stop(&n->event_sync);
     relay_stop(&n->relay);
     sweep_stop(&n->sweep);
+}
+
+void nodes_end_sync(struct nodes *n) {
+    event_sync_stop(&n->event_sync);
 }
 
 bool nodes_are_busy(struct nodes *n) {

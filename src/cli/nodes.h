@@ -35,13 +35,18 @@ struct nodes {
 void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
 /* The work that one worker does for all of them. Before it starts. */
 void nodes_employ(struct nodes *n, struct worker *w);
-/* When the workers run; `listening`: where. Returns when this node knows the events, and works with
+/* What other nodes call this one in their logs. Before the workers start. */
+void nodes_set_name(struct nodes *n, const char *listening);
+/* When the workers run. Returns when this node knows the events, and works with
  * the hot store or has waited for that for a while. False, and `why`: the hot store is another
  * cluster's. */
-bool nodes_start(struct nodes *n, const char *listening, struct buf *why);
+bool nodes_start(struct nodes *n, struct buf *why);
 /* From any thread: nobody is told any more. Then, on its thread, what the worker does ends. */
 void nodes_deafen(struct nodes *n);
 void nodes_dismiss(struct nodes *n);
+/* On the same thread, when every request is answered: changes of events wait for the other nodes
+ * until then. */
+void nodes_end_sync(struct nodes *n);
 bool nodes_are_busy(struct nodes *n);
 /* When the workers have ended; before the stores are closed. */
 void nodes_stop(struct nodes *n);

@@ -86,6 +86,7 @@ struct server {
     struct signals signals;
     uv_timer_t drain_timer;
     uv_timer_t settle_timer; /* from when all workers are drained */
+    struct task end_sync;    /* then too, for worker 0 */
     bool workers_run;        /* their threads have been started */
     bool stopping;
     bool making_demo; /* whose records come back to the main thread */
@@ -148,8 +149,16 @@ static void on_settle_timer(uv_timer_t *timer) {
     close_main_loop(s);
 }
 
+static void on_end_sync(struct task *task) {
+    nodes_end_sync(&CONTAINER_OF(task, struct server, end_sync)->nodes);
+}
+
 static void maybe_end(struct server *s) {
     if (s->workers_drained < s->worker_count || s->making_demo) return;
+    if (shares(s)) {
+        s->end_sync.run = on_end_sync;
+        mailbox_post(&s->workers[0].worker.mailbox, &s->end_sync);
+    }
     uv_timer_start(&s->settle_timer, on_settle_timer, 0, SETTLE_MS);
 }
 
@@ -298,10 +307,19 @@ static void fingerprint_of(str key, char out[FINGERPRINT_BYTES]) {
 static bool join_cluster(struct server *s, struct buf *why) {
     char secret[FINGERPRINT_BYTES];
     char previous[FINGERPRINT_BYTES];
+    char pass[FINGERPRINT_BYTES];
+    char admin[FINGERPRINT_BYTES];
+    char users[FINGERPRINT_BYTES];
     fingerprint_of(buf_str(&s->secret), secret);
     fingerprint_of(buf_str(&s->secret_previous), previous);
+    fingerprint_of(buf_str(&s->pass_key), pass);
+    fingerprint_of(buf_str(&s->admin_key), admin);
+    fingerprint_of(buf_str(&s->users_key), users);
     struct cluster_settings own = {.secret = secret,
                                    .secret_previous = previous,
+                                   .pass_key = pass,
+                                   .admin_key = admin,
+                                   .users_key = users,
                                    .time_zone = ranks(s) ? s->settings.rankings_time_zone : ""};
     return ledger_join(s->api.events.ledger, &own, why) == ERR_OK;
 }
@@ -452,6 +470,7 @@ static bool start_workers(struct server *s, struct buf *why) {
                        s->admin_listening, why))
             return false;
     }
+    if (shares(s)) nodes_set_name(&s->nodes, s->listening);
     s->workers_run = true;
     for (size_t i = 0; i < s->worker_count; i++) {
         int failed = worker_start(&s->workers[i].worker);
@@ -461,7 +480,7 @@ static bool start_workers(struct server *s, struct buf *why) {
         }
         thread_set_name(s->workers[i].worker.thread, "worker", (int)i);
     }
-    if (shares(s) && !nodes_start(&s->nodes, s->listening, why)) return false;
+    if (shares(s) && !nodes_start(&s->nodes, why)) return false;
     signals_serve(&s->signals, &s->loop, on_stop_signal, s);
     if (own_admin) log_info(msg("listening for the admin"), kv("addr", s->admin_listening));
     /* The last line of the start: whoever waits for it may go on. */

@@ -126,7 +126,7 @@ const struct config_key setting_keys[] = {
     {0},
 };
 
-static bool event_ok(str text) {
+static bool default_event_ok(str text) {
     str rest = text;
     str type;
     return str_split(&rest, '/', &type) && event_name_ok(type, EVENT_TYPE_BYTES_MAX) &&
@@ -269,7 +269,8 @@ bool settings_check(const struct settings *s, struct buf *why) {
     } else if (s->adaptive_calm_below > s->adaptive_hot_above) {
         buf_addf(why, "adaptive.calm_below: %lld is above adaptive.hot_above, which is %lld",
                  (long long)s->adaptive_calm_below, (long long)s->adaptive_hot_above);
-    } else if (s->queue_default_event[0] != '\0' && !event_ok(str_of(s->queue_default_event))) {
+    } else if (s->queue_default_event[0] != '\0' &&
+               !default_event_ok(str_of(s->queue_default_event))) {
         buf_addf(why, "queue.default_event: \"%s\" is not TYPE/ID, as in CONCERT/1",
                  s->queue_default_event);
     } else {

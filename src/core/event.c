@@ -92,10 +92,31 @@ const struct section *event_section(const struct event *e, str id) {
     return NULL;
 }
 
+static bool is_within(int64_t value, int64_t max) {
+    return value >= 0 && value <= max;
+}
+
+static bool rules_ok(const struct queue_rules *q) {
+    return is_within(q->max_waiting, MAX_WAITING_MAX) && is_within(q->max_active, MAX_ACTIVE_MAX) &&
+           is_within(q->entry_batch_size, ENTRY_BATCH_MAX) &&
+           is_within(q->entry_interval_s, ENTRY_INTERVAL_S_MAX) &&
+           is_within(q->active_ttl_s, ACTIVE_TTL_S_MAX) && is_within(q->grace_s, GRACE_S_MAX) &&
+           is_within(q->token_ttl_s, TOKEN_TTL_S_MAX);
+}
+
+bool event_ok(const struct event *e) {
+    return e->version > 0 && is_within(e->max_per_user, PER_USER_MAX) &&
+           is_within(e->hold_s, HOLD_S_MAX) && rules_ok(&e->queue) &&
+           event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
+           event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
+           clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
+           clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
+}
+
 bool section_ok(const struct section *s) {
-    return s->key > 0 && s->key <= SEAT_ID_SECTION_KEY_MAX && s->capacity > 0 &&
-           s->capacity <= SECTION_CAPACITY_MAX && s->held >= 0 && s->confirmed >= 0 &&
-           s->held <= s->capacity && s->confirmed <= s->capacity - s->held;
+    return is_within(s->price, PRICE_MAX) && s->key > 0 && s->key <= SEAT_ID_SECTION_KEY_MAX &&
+           s->capacity > 0 && s->capacity <= SECTION_CAPACITY_MAX && s->held >= 0 &&
+           s->confirmed >= 0 && s->held <= s->capacity && s->confirmed <= s->capacity - s->held;
 }
 
 int64_t section_available(const struct section *s) {

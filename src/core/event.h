@@ -104,7 +104,9 @@ int64_t event_capacity(const struct event *e);
 /* Whether a change takes away what was left; `before` may be NULL. */
 bool event_sells_out(const struct event *before, const struct event *after);
 const struct section *event_section(const struct event *e, str id);
-/* Whether its numbers are such as a section may have: for rows that are read from a database. */
+/* Whether they are such as an event and a section may have: for rows that are read from a database.
+ */
+bool event_ok(const struct event *e);
 bool section_ok(const struct section *s);
 /* How many seats are left. For a moment more may be taken than a section that has just shrunk has
  * room for: then none. */

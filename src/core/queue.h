@@ -20,6 +20,8 @@
 #define LANES 16
 /* Sequence numbers have 48 bits. */
 #define ENTRY_SEQ_MAX ((UINT64_C(1) << 48) - 1)
+/* Times of entries are in [0, that): as many bits as a token has for them. */
+#define ENTRY_TIME_MS_END (INT64_C(1) << 48)
 #define LANE_DEFAULT 8
 /* How many one admit moves at the most. */
 #define ADMIT_MAX 1000

@@ -64,11 +64,7 @@ static bool event_from_row(const struct pg_rows *rows, struct event *e) {
     e->created_at_ms = pg_i64(rows, 19);
     e->updated_at_ms = pg_i64(rows, 20);
     e->opened_at_ms = pg_time(rows, 21);
-    return e->version > 0 && e->max_per_user >= 0 && e->max_per_user <= PER_USER_MAX &&
-           event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
-           event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
-           clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
-           clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
+    return event_ok(e);
 }
 
 static bool section_from_row(const struct pg_rows *rows, struct section *s) {
@@ -158,15 +154,21 @@ static bool list_removed(struct pg *db, struct ledger_events_read *read) {
                        pg_cell_i64(read->known_mark));
     if (!ok) return false;
     read->removed = mem_new((size_t)(rows.count + 1) * sizeof *read->removed);
-    while (ok && pg_next(&rows)) {
-        struct removed_event *e = &read->removed[read->removed_count++];
+    while (pg_next(&rows)) {
+        struct removed_event *e = &read->removed[read->removed_count];
         e->key = pg_i64(&rows, 0);
         e->version = pg_i64(&rows, 1);
-        if (!COPY_COLUMN(&rows, 2, e->type) || !COPY_COLUMN(&rows, 3, e->id))
-            ok = spoilt(db, e->key);
+        bool fits = COPY_COLUMN(&rows, 2, e->type) && COPY_COLUMN(&rows, 3, e->id) &&
+                    e->version > 0 && event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
+                    event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX);
+        if (fits)
+            read->removed_count++;
+        else
+            log_error(msg("ignored a deleted event whose name or version is not valid"),
+                      kv_i64("events.id", e->key));
     }
     pg_rows_clear(&rows);
-    return ok;
+    return pg_sound(db);
 }
 
 static void list_free(struct ledger_events_read *read) {
@@ -189,8 +191,11 @@ bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->removed = NULL;
     read->removed_count = 0;
     read->mark = 0;
+    int64_t is_replica = 0;
     bool ok =
+        pg_number_cells(db, &is_replica, "SELECT pg_is_in_recovery()", NULL, 0) &&
         pg_number_cells(db, &read->mark, "SELECT 1 + coalesce(max(id), 0) FROM audit", NULL, 0);
+    read->may_lag = is_replica != 0;
     ok = ok && pg_node_applied(db, &read->node, &read->node_applied);
     if (!ok || read->mark == read->known_mark) return ok;
     struct ledger_reader list = {.on_event = list_event, .to = read};

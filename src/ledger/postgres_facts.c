@@ -72,7 +72,7 @@ bool pg_sales_read(struct pg *db, struct ledger_sales_read *read) {
                  pg_cell_i64((int64_t)read->max));
     if (ok && rows.count > (int)read->max) ok = pg_unexpected(db);
     while (ok && pg_next(&rows)) {
-        struct sale *s = &read->sales[read->count++];
+        struct sale *s = &read->sales[read->count];
         *s = (struct sale){
             .mark = {.transaction = (uint64_t)pg_i64(&rows, 0), .id = pg_i64(&rows, 1)},
             .kind = sale_kind_of(pg_str(&rows, 2)),
@@ -81,8 +81,8 @@ bool pg_sales_read(struct pg *db, struct ledger_sales_read *read) {
             .at_ms = pg_i64(&rows, 5),
             .taken_ms = pg_i64(&rows, 6)};
         read->mark = s->mark;
-        if (!sale_ok(s)) ok = pg_unexpected(db);
+        if (sale_check(s)) read->count++;
     }
     pg_rows_clear(&rows);
-    return ok;
+    return ok && pg_sound(db);
 }

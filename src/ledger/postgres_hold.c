@@ -185,7 +185,8 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
     bool is_replayed = !pg_is_null(rows, REPLAYED_STATUS);
     if (!pg_result_from(db, pg_str(rows, OUTCOME), &hold->record.result)) return false;
     if (status < 0 || !read_refused(hold, pg_str(rows, REFUSED)) ||
-        (is_replayed && hold->idempotency == NULL))
+        (is_replayed &&
+         (hold->idempotency == NULL || !idempotency_status_ok(pg_i64(rows, REPLAYED_STATUS)))))
         return pg_unexpected(db);
     hold->held = pg_bool(rows, HELD);
     hold->status = (enum reservation_status)status;

@@ -19,6 +19,11 @@ bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get) {
     get->record.result = ERR_OK;
     if (!pg_next(&rows)) return true;
     i->replayed = pg_bool(&rows, 0);
+    if (i->replayed && !idempotency_status_ok(pg_i64(&rows, 1))) {
+        pg_rows_clear(&rows);
+        pg_idempotency_init(i);
+        return pg_unexpected(db);
+    }
     if (i->replayed) {
         i->replayed_status = (int)pg_i64(&rows, 1);
         buf_add(&i->replayed_text, pg_str(&rows, 2));

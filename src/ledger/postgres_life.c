@@ -106,6 +106,9 @@ struct joining {
     char secret[64]; /* of the node that started last; empty: there was none */
     char secret_previous[64];
     char time_zone[256];
+    char pass_key[64];
+    char admin_key[64];
+    char users_key[64];
 };
 
 static bool settings_read(struct pg *db, struct joining *j) {
@@ -120,6 +123,11 @@ static bool settings_read(struct pg *db, struct joining *j) {
             fits = str_copy(value, j->secret_previous, sizeof j->secret_previous);
         if (str_eq(name, STR("time_zone")))
             fits = str_copy(value, j->time_zone, sizeof j->time_zone);
+        if (str_eq(name, STR("pass_key"))) fits = str_copy(value, j->pass_key, sizeof j->pass_key);
+        if (str_eq(name, STR("admin_key")))
+            fits = str_copy(value, j->admin_key, sizeof j->admin_key);
+        if (str_eq(name, STR("users_key")))
+            fits = str_copy(value, j->users_key, sizeof j->users_key);
     }
     pg_rows_clear(&rows);
     if (!pg_sound(db)) return false;
@@ -130,11 +138,18 @@ static bool is_same_key(const char *a, const char *b) {
     return a[0] != '\0' && str_eq(str_of(a), str_of(b));
 }
 
+/* What one of them signs the other accepts. */
 static bool secrets_overlap(const struct joining *j) {
     const struct cluster_settings *own = j->own;
     return is_same_key(own->secret, j->secret) || is_same_key(own->secret, j->secret_previous) ||
-           is_same_key(own->secret_previous, j->secret) ||
-           is_same_key(own->secret_previous, j->secret_previous);
+           is_same_key(own->secret_previous, j->secret);
+}
+
+static void warn_of_key(const char *setting, const char *own, const char *other) {
+    if (other[0] == '\0' || str_eq(str_of(own), str_of(other))) return;
+    log_warn(msg("a key is not that of the node which started last; nodes should differ only while "
+                 "the key is being replaced"),
+             kv("setting", setting));
 }
 
 static bool is_same_zone(const struct joining *j) {
@@ -174,6 +189,9 @@ static bool settings_write(struct pg *db, const struct joining *j) {
         return false;
     return setting_write(db, "secret", own->secret) &&
            setting_write(db, "secret_previous", own->secret_previous) &&
+           setting_write(db, "pass_key", own->pass_key) &&
+           setting_write(db, "admin_key", own->admin_key) &&
+           setting_write(db, "users_key", own->users_key) &&
            (own->time_zone[0] == '\0' || setting_write(db, "time_zone", own->time_zone));
 }
 
@@ -208,6 +226,11 @@ enum err pg_join(struct pg_lives *l, const struct cluster_settings *own, struct 
         !pg_exec(db, "COMMIT"))
         return join_failed(db, why);
     l->joined = true;
+    if (is_alone == 0) {
+        warn_of_key("pass_key_file", own->pass_key, j.pass_key);
+        warn_of_key("admin_key_file", own->admin_key, j.admin_key);
+        warn_of_key("users.key_file", own->users_key, j.users_key);
+    }
     return ERR_OK;
 }
 

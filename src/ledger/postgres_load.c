@@ -109,9 +109,8 @@ static bool sale_tell(struct pg *db, const struct pg_rows *rows,
                      .seats = pg_i64(rows, 4),
                      .at_ms = at_ms,
                      .taken_ms = at_ms};
-    if (!sale_ok(&s)) return pg_unexpected(db);
-    reader->on_sale(reader->to, &s);
-    return true;
+    if (sale_check(&s)) reader->on_sale(reader->to, &s);
+    return pg_sound(db);
 }
 
 /* The latest that can be: nothing below the lowest transaction under way is still to come. */

@@ -236,7 +236,7 @@ END $$;
 
 -- What the nodes of a cluster have in common. 'ledger' names this ledger, for the hot store to know
 -- whose state it holds; the others are settings of the node that started last (postgres_life.c):
--- fingerprints of its token secrets, and its time zone.
+-- fingerprints of its keys, and its time zone.
 CREATE TABLE cluster(
   name TEXT PRIMARY KEY,
   value TEXT NOT NULL

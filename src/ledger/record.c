@@ -1,8 +1,13 @@
 #include "ledger/record.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "run/mailbox.h"
+
+bool idempotency_status_ok(int64_t status) {
+    return status >= 200 && status < 300 && status != 204 && status != 205;
+}
 
 void idempotency_undo(struct idempotency *i) {
     if (i == NULL) return;
@@ -48,11 +53,18 @@ enum sale_kind sale_kind_of(str kind) {
 bool ledger_entry_ok(const struct ledger_entry *e) {
     return (e->status == ENTRY_WAITING || e->status == ENTRY_ACTIVE) && e->seq > 0 &&
            e->seq <= ENTRY_SEQ_MAX && e->lane < LANES && e->user.len > 0 &&
-           e->user.len <= USER_ID_BYTES_MAX;
+           e->user.len <= USER_ID_BYTES_MAX && e->joined_ms >= 0 &&
+           e->joined_ms < ENTRY_TIME_MS_END;
 }
 
-bool sale_ok(const struct sale *s) {
-    return clock_writable(s->at_ms) && clock_writable(s->taken_ms) && s->seats >= 0;
+bool sale_check(const struct sale *s) {
+    bool is_ok = s->at_ms >= 0 && clock_writable(s->at_ms) && s->taken_ms >= 0 &&
+                 clock_writable(s->taken_ms) && s->seats >= 0 && s->seats <= SECTION_CAPACITY_MAX;
+    if (!is_ok)
+        log_error(msg("ignored a fact whose time or number of seats is not valid; rankings do not "
+                      "count it"),
+                  kv_i64("facts.id", s->mark.id));
+    return is_ok;
 }
 
 void record_undo(struct ledger_record *r) {

@@ -12,9 +12,13 @@
 /* By the kind of a fact. */
 enum sale_kind sale_kind_of(str kind);
 
-/* Whether rows that were read hold what a live entry and a sale may have. */
+/* Whether a row that was read holds what a live entry may have. */
 bool ledger_entry_ok(const struct ledger_entry *e);
-bool sale_ok(const struct sale *s);
+/* The same of a sale. One that does not is logged, and passed over. */
+bool sale_check(const struct sale *s);
+
+/* Whether an answer that was kept may have it: success, with a body. */
+bool idempotency_status_ok(int64_t status);
 
 /* The record's transaction is gone: so is what it was to say. */
 void record_undo(struct ledger_record *r);

@@ -45,11 +45,7 @@ static bool event_from_row(sqlite3_stmt *rows, struct event *e) {
     e->created_at_ms = sqlite3_column_int64(rows, 19);
     e->updated_at_ms = sqlite3_column_int64(rows, 20);
     e->opened_at_ms = column_time(rows, 21);
-    return e->version > 0 && e->max_per_user >= 0 && e->max_per_user <= PER_USER_MAX &&
-           event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
-           event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
-           clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
-           clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
+    return event_ok(e);
 }
 
 static bool section_from_row(sqlite3_stmt *rows, struct section *s) {

@@ -93,7 +93,7 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
                       " AND (f.kind = 'SOLD_OUT' OR r.id NOT NULL) ORDER BY f.id LIMIT ?2",
                       cell_i64(read->mark.id), cell_i64((int64_t)read->max));
     while (db_next(rows, &rc)) {
-        struct sale *s = &read->sales[read->count++];
+        struct sale *s = &read->sales[read->count];
         *s = (struct sale){.mark = {.id = sqlite3_column_int64(rows, 0)},
                            .kind = sale_kind_of(column_str(rows, 1)),
                            .event_key = sqlite3_column_int64(rows, 2),
@@ -101,7 +101,7 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
                            .at_ms = sqlite3_column_int64(rows, 4),
                            .taken_ms = sqlite3_column_int64(rows, 5)};
         read->mark = s->mark;
-        if (!sale_ok(s)) rc = SQLITE_CORRUPT;
+        if (sale_check(s)) read->count++;
     }
     if (rows != NULL) sqlite3_reset(rows);
     return rc;
@@ -132,10 +132,7 @@ int sales_load(struct db *db, const struct ledger_reader *reader) {
                          .seats = sqlite3_column_int64(rows, 3),
                          .at_ms = at_ms,
                          .taken_ms = at_ms};
-        if (sale_ok(&s))
-            reader->on_sale(reader->to, &s);
-        else
-            rc = SQLITE_CORRUPT;
+        if (sale_check(&s)) reader->on_sale(reader->to, &s);
     }
     if (rows != NULL) sqlite3_reset(rows);
     if (rc == SQLITE_OK) reader->on_mark(reader->to, &mark);

@@ -18,6 +18,10 @@ int idempotency_judge(struct db *db, struct idempotency *i, enum err *result, bo
     *decided = true;
     i->replayed = str_eq(digest, (str){(const char *)i->digest, sizeof i->digest});
     *result = i->replayed ? ERR_OK : ERR_IDEMPOTENCY_MISMATCH;
+    if (i->replayed && !idempotency_status_ok(sqlite3_column_int64(rows, 1))) {
+        i->replayed = false;
+        rc = SQLITE_CORRUPT;
+    }
     if (i->replayed) {
         i->replayed_status = sqlite3_column_int(rows, 1);
         buf_add(&i->replayed_text, column_str(rows, 2));

@@ -334,6 +334,7 @@ struct ledger_events_read {
     size_t removed_count;
     struct uuid node;     /* as in ledger_node_report */
     int64_t node_applied; /* out: what that node has reported; 0: it is not in the table */
+    bool may_lag;         /* out: it was read from a replica, which may not have the latest acts */
 };
 
 /* The next three are about the table of nodes, which says how far each node has followed the
@@ -481,6 +482,11 @@ struct cluster_settings {
     const char *secret;          /* fingerprint of the key that signs entry tokens */
     const char *secret_previous; /* of the other one that is accepted; empty: none */
     const char *time_zone;       /* of rankings; empty: this node keeps none */
+    /* Fingerprints of the other keys; empty: none. One that differs is logged, and no reason to
+     * refuse: they are exchanged node by node. */
+    const char *pass_key;
+    const char *admin_key;
+    const char *users_key;
 };
 
 struct ledger_ops {

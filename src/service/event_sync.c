@@ -37,12 +37,6 @@ static void end_waits(struct event_sync *s,
     pthread_mutex_unlock(&s->lock);
 }
 
-static bool is_always_over(struct event_sync *s, struct event_wait *w) {
-    (void)s;
-    (void)w;
-    return true;
-}
-
 /* Under lock. */
 static struct event_miss *miss_of(struct event_sync *s, uint64_t name) {
     return &s->misses[name % EVENT_SYNC_MISSES];
@@ -70,10 +64,8 @@ static void add_wait(struct event_sync *s, struct event_wait *w) {
     w->task.home = mailbox_mine();
     assert(w->task.home != NULL);
     pthread_mutex_lock(&s->lock);
-    bool is_late = s->stopping;
-    if (!is_late) task_list_add(&s->waits, &w->task);
+    task_list_add(&s->waits, &w->task);
     pthread_mutex_unlock(&s->lock);
-    if (is_late) mailbox_post(w->task.home, &w->task);
 }
 
 /* ---- the end of a read ---- */
@@ -112,6 +104,10 @@ static void on_reported(struct task *task) {
 }
 
 static void report(struct event_sync *s) {
+    if (s->read.may_lag) {
+        finish(s);
+        return;
+    }
     s->report = (struct ledger_node_report){
         .record = {.kind = LEDGER_NODE_REPORT, .always = true, .task.run = on_reported},
         .registers = !s->is_registered,
@@ -122,54 +118,61 @@ static void report(struct event_sync *s) {
     if (ledger_submit(s->events->ledger, &s->report.record) != ERR_OK) finish(s);
 }
 
-/* ---- what was removed ---- */
+/* ---- what has changed: told to the hot store, and put into the catalogue ----
+ *
+ * One after the other, in a loop, not ever deeper: a hot store that is away answers at once. It is
+ * not asked again in this read then, and is told of everything the next time. */
 
-static void next_removed(struct event_sync *s);
+static void tell_all(struct event_sync *s);
+
+static void note_told(struct event_sync *s, enum err result) {
+    if (result == ERR_OK || result == ERR_EVENT_NOT_FOUND) return;
+    s->hot_is_lost = true;
+    s->read.mark = 0;
+}
 
 static void on_hot_removed(struct remove_op *op) {
     struct event_sync *s = CONTAINER_OF(op, struct event_sync, remove);
     const struct removed_event *e = &s->read.removed[s->removed_done++];
-    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND) s->read.mark = 0;
+    note_told(s, op->op.result);
     catalogue_remove(s->events->catalogue, str_of(e->type), str_of(e->id), e->version);
-    next_removed(s);
+    if (s->tells)
+        s->is_told = true;
+    else
+        tell_all(s);
 }
 
-static bool is_known(struct event_sync *s, int64_t key) {
-    catalogue_open(s->events->catalogue);
-    bool is_there = catalogue_find_key(s->events->catalogue, key) != NULL;
-    catalogue_shut(s->events->catalogue);
-    return is_there;
-}
-
-static void next_removed(struct event_sync *s) {
-    while (s->removed_done < s->read.removed_count && !s->pushes_all &&
-           !is_known(s, s->read.removed[s->removed_done].key))
-        s->removed_done++;
-    if (s->removed_done == s->read.removed_count) {
-        report(s);
-        return;
-    }
-    const struct removed_event *e = &s->read.removed[s->removed_done];
+static void tell_removed(struct event_sync *s, const struct removed_event *e) {
     s->remove = (struct remove_op){.op = {.event_key = e->key, .now_ms = clock_wall_ms()},
                                    .type = str_of(e->type),
                                    .id = str_of(e->id),
                                    .version = e->version,
                                    .done = on_hot_removed};
-    queues_remove(s->events->queues, &s->remove);
+    if (s->hot_is_lost)
+        on_hot_removed(&s->remove);
+    else
+        queues_remove(s->events->queues, &s->remove);
 }
 
-/* ---- what is new or has changed ---- */
-
-static void next_event(struct event_sync *s);
-
-/* A hot store that could not be told now is told of everything the next time. */
 static void on_configured(struct configure_op *op) {
     struct event_sync *s = CONTAINER_OF(op, struct event_sync, configure);
     struct event **e = &s->read.events[s->events_done++];
-    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND) s->read.mark = 0;
+    note_told(s, op->op.result);
     catalogue_install(s->events->catalogue, *e);
     *e = NULL;
-    next_event(s);
+    if (s->tells)
+        s->is_told = true;
+    else
+        tell_all(s);
+}
+
+static void tell_event(struct event_sync *s, const struct event *e) {
+    s->configure = (struct configure_op){
+        .op = {.event_key = e->key, .now_ms = clock_wall_ms()}, .event = e, .done = on_configured};
+    if (s->hot_is_lost)
+        on_configured(&s->configure);
+    else
+        queues_configure(s->events->queues, &s->configure);
 }
 
 static bool is_news(struct event_sync *s, const struct event *e) {
@@ -181,18 +184,40 @@ static bool is_news(struct event_sync *s, const struct event *e) {
     return is_newer;
 }
 
-static void next_event(struct event_sync *s) {
-    while (s->events_done < s->read.count && !s->pushes_all &&
-           !is_news(s, s->read.events[s->events_done]))
+static bool is_known(struct event_sync *s, int64_t key) {
+    catalogue_open(s->events->catalogue);
+    bool is_there = catalogue_find_key(s->events->catalogue, key) != NULL;
+    catalogue_shut(s->events->catalogue);
+    return is_there;
+}
+
+/* Goes over what concerns nobody. */
+static void skip_known(struct event_sync *s) {
+    if (s->pushes_all) return;
+    while (s->events_done < s->read.count && !is_news(s, s->read.events[s->events_done]))
         s->events_done++;
-    if (s->events_done == s->read.count) {
-        next_removed(s);
-        return;
-    }
-    const struct event *e = s->read.events[s->events_done];
-    s->configure = (struct configure_op){
-        .op = {.event_key = e->key, .now_ms = clock_wall_ms()}, .event = e, .done = on_configured};
-    queues_configure(s->events->queues, &s->configure);
+    if (s->events_done < s->read.count) return;
+    while (s->removed_done < s->read.removed_count &&
+           !is_known(s, s->read.removed[s->removed_done].key))
+        s->removed_done++;
+}
+
+static void tell_all(struct event_sync *s) {
+    do {
+        skip_known(s);
+        bool has_event = s->events_done < s->read.count;
+        if (!has_event && s->removed_done == s->read.removed_count) {
+            report(s);
+            return;
+        }
+        s->is_told = false;
+        s->tells = true;
+        if (has_event)
+            tell_event(s, s->read.events[s->events_done]);
+        else
+            tell_removed(s, &s->read.removed[s->removed_done]);
+        s->tells = false;
+    } while (s->is_told);
 }
 
 /* ---- reading ---- */
@@ -203,10 +228,11 @@ static void on_read(struct task *task) {
     bool is_reported = s->is_registered && s->read.node_applied == s->read.mark;
     s->events_done = 0;
     s->removed_done = 0;
+    s->hot_is_lost = false;
     s->applied = s->read.mark;
     if (is_read && s->read.mark != s->read.known_mark) {
-        next_event(s);
-    } else if (is_read && is_reported) {
+        tell_all(s);
+    } else if (is_read && is_reported && !s->read.may_lag) {
         renew_lease(s);
     } else if (is_read) {
         report(s);
@@ -356,7 +382,7 @@ bool event_sync_is_current(struct event_sync *s) {
 }
 
 bool event_sync_is_busy(struct event_sync *s) {
-    return atomic_load(&s->busy) || atomic_load(&s->asks_nodes);
+    return !atomic_load(&s->stopped) || atomic_load(&s->busy) || atomic_load(&s->asks_nodes);
 }
 
 void event_sync_init(struct event_sync *s, uv_loop_t *loop, struct mailbox *home) {
@@ -371,12 +397,11 @@ void event_sync_init(struct event_sync *s, uv_loop_t *loop, struct mailbox *home
 }
 
 void event_sync_stop(struct event_sync *s) {
-    pthread_mutex_lock(&s->lock);
+    assert(s->waits.count == 0);
     s->stopping = true;
-    pthread_mutex_unlock(&s->lock);
     ticker_close(&s->ticker);
     ticker_close(&s->fast_ticker);
-    end_waits(s, is_always_over);
+    atomic_store(&s->stopped, true);
 }
 
 void event_sync_leave(struct event_sync *s) {

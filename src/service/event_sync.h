@@ -52,7 +52,11 @@ struct event_sync {
     bool again;         /* something changed while it was busy */
     bool pushes_all;    /* the hot store is told of every event, newer or not, and every removal */
     bool is_registered; /* in the table of nodes, as far as is known */
-    bool stopping;      /* under lock to write, and on other threads to read */
+    bool hot_is_lost;   /* it did not hear what this read has found */
+    bool tells;         /* it is telling the hot store, */
+    bool is_told;       /* which has answered at once */
+    bool stopping;
+    _Atomic bool stopped;
 
     /* One read, then what it found is applied, then the node reports. */
     int64_t began_ns; /* steady, of the read */
@@ -78,13 +82,13 @@ struct event_sync {
 
 /* `events` and `name` are filled in. Before the worker starts. */
 void event_sync_init(struct event_sync *s, uv_loop_t *loop, struct mailbox *home);
-/* On its worker's thread. Waits that are left, and later ones, end at once. */
+/* On its worker's thread, when nobody waits any more: all requests are answered. */
 void event_sync_stop(struct event_sync *s);
 /* When the workers have ended, and the ledger is still there. */
 void event_sync_leave(struct event_sync *s);
 void event_sync_deinit(struct event_sync *s);
 
-/* From any thread. */
+/* Until it was stopped and what it had begun has come back. From any thread. */
 bool event_sync_is_busy(struct event_sync *s);
 /* An event has changed. From any thread, while the worker runs. */
 void event_sync_nudge(struct event_sync *s);

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 
+import { bearer } from '../e2e/support/queue.mjs';
 import { Hall } from '../e2e/support/reservations.mjs';
 import { call, test, until } from '../e2e/support/server.mjs';
 import { Cluster } from './support/cluster.mjs';
@@ -68,6 +69,15 @@ test('a node that cannot reach the ledger is not ready and sells nothing, until 
   assert.equal(await code(hall.ask('celia')), 'node_behind');
   assert.equal(await code(call(b, 'GET', '/events/CONCERT/unknown')), 'node_behind');
   assert.equal((await call(b, 'GET', '/events/CONCERT/prices')).status, 200);
+  // What was made since then it does not call missing.
+  const later = await Hall.open(a, 'CONCERT/later', {}, { sections: [{ id: 'A', capacity: 100 }] });
+  const { token } = await later.buyer('dora');
+  const sections = [{ id: 'A', capacity: 100, price }, { id: 'B', capacity: 10, price }];
+  assert.equal((await a.admin('PATCH', EVENT, { sections })).status, 200);
+  assert.equal(await code(hall.hold(buyer, { section: 'B', quantity: 1 })), 'node_behind');
+  assert.equal(await code(call(b, 'GET', '/events/CONCERT/prices/sections/B/seats')), 'node_behind');
+  assert.equal(await code(b.call('GET', '/queue/status', { headers: bearer(token) })), 'node_behind');
+  assert.equal(await code(b.call('GET', '/queue/CONCERT/later/status', { headers: bearer(token) })), 'node_behind');
   const ready = await call(b, 'GET', '/ready');
   assert.deepEqual([ready.status, ready.json.events], [503, 'behind']);
   await raisePrice();
@@ -88,6 +98,39 @@ test('events that do not exist cost the ledger few reads, however often they are
   await Promise.all(Array.from({ length: 300 }, (_, i) => ask(`name-${i}`)));
   assert.ok(reads > 0 && reads < 60, `many names: ${reads} reads`);
   b.postgres.watch = undefined;
+});
+
+test('a node that is told to stop still answers a change only when the others can sell by it', async () => {
+  const hall = new Hall(b, 'CONCERT/prices');
+  const buyer = await hall.buyer('emil');
+  const leaving = await cluster.join();
+  b.signal('SIGSTOP');
+  const change = leaving.admin('PATCH', `${EVENT}/sections/A`, { price: ++price });
+  await until('the ledger has it', async () => (await cluster.ask(`SELECT 1 FROM sections WHERE price = ${price}`)).length === 1);
+  leaving.signal('SIGTERM');
+  assert.equal((await change).status, 200);
+  const answers = Array.from({ length: 5 }, () => hall.hold(buyer));
+  b.signal('SIGCONT');
+  for (const { status, json, text } of await Promise.all(answers)) {
+    assert.ok(status === 201 || status === 503, text);
+    if (status === 201) assert.equal(json.price, price);
+  }
+  assert.equal((await leaving.ended).code, 0, leaving.stderr);
+  cluster.nodes.splice(cluster.nodes.indexOf(leaving), 1);
+  await sellsAgain(hall, buyer);
+});
+
+test('a Redis that is away while many events have changed costs a node nothing but time', async () => {
+  const EVENTS = 20000;
+  const columns = (await cluster.ask("SELECT string_agg(column_name, ',') AS all FROM information_schema.columns WHERE table_name = 'events' AND column_name NOT IN ('id', 'external_id', 'version', 'deleted_at')"))[0].all;
+  b.redis.refuse();
+  await cluster.sql(`WITH act AS (INSERT INTO audit(at, actor, act, subject, detail) VALUES (1, 'admin', 'event.delete', 'x', '{}') RETURNING id)
+    INSERT INTO events(external_id, version, deleted_at, ${columns}) SELECT 'gone-' || g, act.id, 1, ${columns} FROM events, act, generate_series(1, ${EVENTS}) g WHERE external_id = 'prices'`);
+  // Redis can't be told, so at the next read the node tells it of everything.
+  assert.equal((await b.admin('PATCH', EVENT, { title: 'Others' })).status, 200);
+  await raisePrice();
+  await b.redis.accept();
+  await cluster.isWell();
 });
 
 test('a node that was killed delays one change', async () => {

@@ -450,12 +450,21 @@ describe('a node that does not go together with the cluster refuses to start, an
     assert.equal(node.exit, null, node.stderr);
     process.kill(node.pid, 'SIGTERM');
     assert.equal((await node.ended).code, 0, node.stderr);
+    return node.stderr;
   };
 
   test('with another token secret, unless one of the keys is the same', async () => {
     refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('new'));
     await starts('--secret-file', keyFile('new'), '--secret-previous-file', path.join(own.dataDir, 'secret'));
     refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('third'));
+    // Both would know the old key, and neither the other's new one.
+    refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('third'), '--secret-previous-file', path.join(own.dataDir, 'secret'));
+  });
+
+  test('but with another key for passes or for the admin it only warns: these are replaced node by node', async () => {
+    const stderr = await starts('--secret-previous-file', keyFile('new'), '--pass-key-file', keyFile('pass'));
+    assert.match(stderr, /level=warn msg="a key is not that of the node which started last; .*" setting=pass_key_file/);
+    assert.doesNotMatch(stderr, /setting=admin_key_file/);
   });
 
   test('with another time zone, unless it keeps no rankings', async () => {
@@ -887,6 +896,57 @@ test('while PostgreSQL is read-only no node is ready, idle or not, and all are s
   }
   await until('all nodes are ready', areReady);
   assert.equal((await room.ask('ann')).status, 200);
+});
+
+describe('what the stores hold and no node has written', () => {
+  let own;
+  before(async () => (own = await start({ nodes: 1 })));
+  after(() => own.stop());
+  const runs = async () => assert.equal((await own.call('GET', '/health')).status, 200);
+
+  test('is no answer to a repeated request', async () => {
+    const hall = await Hall.open(own, 'ODD/1', {}, { sections: [{ id: 'A', capacity: 10 }] });
+    const buyer = await hall.buyer('ann');
+    const again = () => hall.hold(buyer, { quantity: 1 }, { headers: { 'idempotency-key': 'one' } });
+    assert.equal((await again()).status, 201);
+    query(own.dataDir, 'UPDATE idempotency SET status = 204');
+    assert.equal((await again()).status, 503);
+    query(own.dataDir, 'UPDATE idempotency SET status = 201');
+    await until('it is answered again', async () => (await again()).status === 201);
+    await runs();
+  });
+
+  test('is no time of a place', async () => {
+    const room = await Room.open(own, 'ODD/2', { maxActive: 1, tokenTtlSeconds: 0 });
+    await room.enter('ann');
+    const entries = 'queue:{ODD:2}:entry';
+    const [seq, packed] = redis(own.dataDir, 'HGETALL', entries).split('\n');
+    const words = packed.split(' ');
+    redis(own.dataDir, 'HSET', entries, seq, [...words.slice(0, 2), '-5', ...words.slice(3)].join(' '));
+    assert.equal((await room.ask('ann')).status, 500);
+    redis(own.dataDir, 'HSET', entries, seq, packed);
+    assert.equal((await room.ask('ann')).status, 200);
+    await runs();
+  });
+
+  test('is passed over by rankings, which count the rest', async () => {
+    const hall = await Hall.open(own, 'ODD/3', {}, { sections: [{ id: 'A', capacity: 10 }] });
+    query(own.dataDir, "INSERT INTO facts(kind, event_id, seat_count, at, relayed_at) SELECT 'SOLD_OUT', id, 0, -1, 1 FROM events WHERE external_id = '3'");
+    await hall.held(await hall.buyer('ann'));
+    await until('it is counted', async () => (await own.call('GET', '/rankings/daily/ODD/3')).json.reservationCount === 1);
+    assert.match(own.stderr, /msg="ignored a fact whose time or number of seats is not valid/);
+    query(own.dataDir, 'DELETE FROM facts WHERE at = -1');
+  });
+
+  test('keeps no node from starting: a deleted event with a name that none may have', async () => {
+    await own.admin('PUT', '/admin/events/ODD/4', concert());
+    assert.equal((await own.admin('DELETE', '/admin/events/ODD/4')).status, 204);
+    query(own.dataDir, "UPDATE events SET type = 'bad name' WHERE external_id = '4'");
+    const second = await own.join();
+    assert.match(second.stderr, /msg="ignored a deleted event whose name or version is not valid"/);
+    assert.equal((await second.call('GET', '/ready')).status, 200);
+    await second.stop();
+  });
 });
 
 test('admitone audit finds nothing wrong with all that, while the nodes run', async () => {

@@ -127,6 +127,11 @@ static void add_entry(struct call *c, const struct ledger_entry *e) {
 
 /* ---- replies ---- */
 
+/* What a token can be made for. */
+static bool is_sound(const struct place *p) {
+    return p->lane < LANES && p->joined_ms >= 0 && p->joined_ms < ENTRY_TIME_MS_END;
+}
+
 void queue_read_place(const redisReply *r, uint64_t seq, struct place *out) {
     int status = word_index(entry_status_words, reply_str(reply_at(r, 0)));
     *out = (struct place){.status = status < 0 ? ENTRY_NONE : (enum entry_status)status,
@@ -138,12 +143,13 @@ void queue_read_place(const redisReply *r, uint64_t seq, struct place *out) {
                           .expires_ms = reply_i64(reply_at(r, 5)),
                           .pending = reply_i64(reply_at(r, 6)) != 0,
                           .waiting = reply_u64(reply_at(r, 7))};
+    if (!is_sound(out)) *out = (struct place){.status = ENTRY_NONE, .seq = seq};
 }
 
 /* As the ledger can be told of it. */
 static bool is_live(const struct place *p) {
     return (p->status == ENTRY_WAITING || p->status == ENTRY_ACTIVE) && p->seq > 0 &&
-           p->seq <= ENTRY_SEQ_MAX && p->lane < LANES;
+           p->seq <= ENTRY_SEQ_MAX;
 }
 
 struct seat_counts queue_read_seats(const redisReply *r) {

@@ -81,6 +81,11 @@ export class Cluster {
     return output('redis-cli', ['-h', '127.0.0.1', '-p', this.env.REDIS_PORT, ...words]);
   }
 
+  // Changes what the ledger holds.
+  sql(statements) {
+    return output('psql', [this.env.POSTGRES_URL, '-qAtX', '-v', 'ON_ERROR_STOP=1', '-c', statements]);
+  }
+
   // Rows as objects.
   async ask(sql) {
     const question = `SELECT coalesce(json_agg(t), '[]') FROM (${sql}) t`;
