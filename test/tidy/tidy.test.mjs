@@ -149,3 +149,10 @@ test('docs/operations.md lists every metric', () => {
   assert.notEqual(rules.checkMetricsListed(headers, 'nothing').length, 0);
   assertClean(rules.checkMetricsListed(headers, readOrNull('docs/operations.md')));
 });
+
+test('docs/pitfalls.md names tests that exist', () => {
+  assert.equal(rules.checkPitfalls('| `e2e/gone.test.mjs`: it works | `e2e/queue.test.mjs`: nothing of the kind |', readOrNull).length, 2);
+  const text = read('docs/pitfalls.md');
+  assert.ok(text.match(/`(?:chaos|contract|e2e|unit)\//g).length > 36);
+  assertClean(rules.checkPitfalls(text, readOrNull));
+});
