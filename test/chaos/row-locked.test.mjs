@@ -1,5 +1,5 @@
-// Somebody keeps rows of seats locked in psql for five seconds: who needs these seats waits, and
-// nobody else notices (DESIGN.md §3: each kind of connection for its own work).
+// psql keeps rows of seats locked for five seconds: requests for these seats wait, and no other request
+// is delayed, because each kind of work has its own connections to PostgreSQL.
 import assert from 'node:assert/strict';
 
 import { launch, pause, until } from '../e2e/support/server.mjs';

@@ -1,6 +1,6 @@
-// An adaptive section: one after the other under a lock while it is calm, all at once when it is
-// hot, and seats that are sold once while it changes over. DESIGN.md §4. Syncs are held where a test
-// says how many requests are under way.
+// An adaptive section takes requests one after the other under a lock while there are few, and all at
+// once when there are many; seats are sold once also while it changes over. Syncs are delayed where a
+// test sets how many requests are under way.
 import assert from 'node:assert/strict';
 import { assertHotIsLedger, audit, Hall, metric } from './support/reservations.mjs';
 import { keepAlive } from './support/queue.mjs';

@@ -1,6 +1,6 @@
 // No answer before the fsync that covers it, and what happens when the disk is slow, stuck or full.
-// DESIGN.md §2 (promise 2) and §3 (group commit). The real program runs with test/shim/sync_shim.c
-// loaded into it, which tells when SQLite's syncs end, holds them up, or fails writes.
+// The real program runs with test/shim/sync_shim.c loaded, which reports when SQLite's syncs end,
+// delays them, or fails writes.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

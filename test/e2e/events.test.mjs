@@ -1,5 +1,4 @@
-// Events: what an admin may say about them, what everybody sees, and the trail that is left.
-// DESIGN.md §5, "The shapes that others rely on".
+// Events: what an admin may set, what users see, and the audit trail.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

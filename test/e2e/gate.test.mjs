@@ -1,5 +1,5 @@
-// The gate in front of a shop's own pages: only who is ACTIVE in this event passes. DESIGN.md §5
-// and §9; traps 5, 10 and 18.
+// The gate in front of other pages: only a user who is ACTIVE in this event passes (docs/pitfalls.md,
+// 5, 10 and 18).
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { startNginx } from './support/nginx.mjs';

@@ -1,4 +1,4 @@
-// HTTP/1.1 as clients meet it: framing, limits, deadlines, caps. DESIGN.md §3 and §5.
+// HTTP/1.1 as clients meet it: framing, limits, deadlines, caps.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';

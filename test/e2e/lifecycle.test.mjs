@@ -1,4 +1,4 @@
-// From the command line to the last log line: one process and its data folder. DESIGN.md §12.
+// From the command line to the last log line: one process and its data folder.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

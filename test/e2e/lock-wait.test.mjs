@@ -1,5 +1,5 @@
-// Locks that people wait for: nobody else is delayed by them, a wait ends in time, and a holder who
-// stands still does no harm. DESIGN.md §4; traps 19, 20 and 21.
+// Requests that wait for locks: they delay no other request, each wait ends in time, and a holder that
+// stands still does no harm (docs/pitfalls.md, 19 to 21).
 import assert from 'node:assert/strict';
 import { assertHotIsLedger, audit, Hall, metric } from './support/reservations.mjs';
 import { assertAudit, keepAlive, users } from './support/queue.mjs';

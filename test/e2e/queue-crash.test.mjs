@@ -1,5 +1,4 @@
-// The waiting room and kill -9: what anybody was told is so after the restart. DESIGN.md §2
-// (promises 2 and 3) and §8 (recovery).
+// The waiting room and kill -9: every answer is still true after the restart, and the order is kept.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { Room, assertAudit, bearer, entriesOf, keepAlive, rewrite } from './support/queue.mjs';

@@ -1,5 +1,5 @@
-// The waiting room when everybody comes at once: nobody is lost, nobody has two places, no cap is
-// passed and nobody is overtaken. DESIGN.md §2 (promises 3 and 4).
+// The waiting room when a thousand users enter at once: each has one place, no limit is passed, and the
+// order is kept.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, users } from './support/queue.mjs';

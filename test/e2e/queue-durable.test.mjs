@@ -1,6 +1,5 @@
-// Nobody is told of a place, an admission or an end before it is on disk, and a disk that fails
-// leaves no ghosts. DESIGN.md §2 (promise 2) and §3 (pending). The real program under the shim that
-// holds up syncs or fails writes.
+// No place, admission or end is shown before it is on disk, and a disk that fails leaves nothing half
+// done. The real program runs with the shim that delays syncs or fails writes.
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
 import { Room, assertAudit, bearer, entriesOf } from './support/queue.mjs';

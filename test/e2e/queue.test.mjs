@@ -1,5 +1,5 @@
-// The waiting room over HTTP: who gets which place, who is admitted when, and how a place ends.
-// DESIGN.md §1, §2 (promises 3 and 4), §5 and §7; the traps are those of TRAPS.md.
+// The waiting room over HTTP: who gets which place, who is admitted when, and how a place ends
+// (docs/pitfalls.md, 1 to 18).
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';

@@ -1,6 +1,5 @@
-// Reservations and kill -9: every hold, confirmation and cancellation that anybody was told of is so
-// after the restart, and no seat is lost to a request that died. DESIGN.md §2 (promises 1 and 2) and
-// §8 (recovery).
+// Reservations and kill -9: every acknowledged hold, confirmation and cancellation is there after the
+// restart, and no seat is lost to a request that was cut off.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { assertAudit, bearer, eachOf, keepAlive } from './support/queue.mjs';

@@ -1,5 +1,5 @@
-// Reservations where two things meet: a hold and its end, its key, its user's leaving; a shop's own
-// headers; a request for what can't be had. DESIGN.md §4, §5 and §7.
+// Reservations where two things meet: a hold and its end, its key, or its user's leaving; headers of a
+// shop in front; a request that cannot be met.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { jwt, startSigned } from './support/jwt.mjs';

@@ -1,5 +1,4 @@
-// Idempotency-Key: what is asked for again is answered as the first time, and done once. DESIGN.md
-// §5.
+// Idempotency-Key: a repeated request gets the first answer again, and is done once.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';

@@ -1,5 +1,5 @@
-// Who may hold seats, and where; and whose a reservation is. DESIGN.md §2 (promise 5), §5 and §7;
-// trap 10. In the three modes of users.auth, and with autoEnter.
+// Which users may hold seats, confirm and cancel: in the three modes of users.auth, and with autoEnter
+// (docs/pitfalls.md, 10).
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { jwt, startSigned } from './support/jwt.mjs';

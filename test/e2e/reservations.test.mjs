@@ -1,5 +1,5 @@
-// The life of a reservation: held, confirmed, cancelled, expired, over HTTP against the real
-// program, in every strategy. DESIGN.md §1, §4 and §5; traps 11 and 22 to 33.
+// A reservation is held, confirmed, cancelled, or expires: over HTTP, in every strategy
+// (docs/pitfalls.md, 11 and 22 to 33).
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';

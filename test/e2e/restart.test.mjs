@@ -1,5 +1,4 @@
-// What was acknowledged about events is there after a restart and after a crash. DESIGN.md §2
-// (promise 2).
+// Acknowledged changes of events are there after a restart and after a crash.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { describe } from 'node:test';

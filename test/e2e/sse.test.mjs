@@ -1,4 +1,4 @@
-// Live positions by server-sent events. DESIGN.md §6.
+// Live positions by server-sent events.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';

@@ -1,5 +1,5 @@
-// Who is the user, and whose is the token? DESIGN.md §5 and §9: users.auth in its three modes, and
-// tokens that are forged, altered, expired, of another event or of another user.
+// The three modes of users.auth, and tokens that are forged, altered, expired, of another event or of
+// another user.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

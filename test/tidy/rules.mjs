@@ -1,7 +1,7 @@
-// The rules of the house as functions. Each takes file names and texts and returns a list of
+// The rules of the source tree as functions. Each takes file names and texts and returns a list of
 // complaints, one line each; an empty list is a pass. Nothing here reads the disk.
 
-// What each folder of src/ may include besides itself: DESIGN.md, section 11. `libraries` are
+// What each folder of src/ may include besides itself. `libraries` are
 // headers, or folders when they end with a slash; the C library is open to all.
 export const LAYERS = {
   base: { layers: [], libraries: [] },
@@ -86,7 +86,7 @@ function whyNoInclude(path, quoted, header) {
   const layer = layerOf(path);
   const wiring = WIRING.includes(layer);
   const rule = LAYERS[layer];
-  if (!wiring && !rule) return `src/${layer} is no layer of DESIGN.md section 11`;
+  if (!wiring && !rule) return `src/${layer} is no layer: LAYERS in test/tidy/rules.mjs does not list it`;
   if (quoted) {
     const other = header.includes('/') ? layerOf(header) : null;
     if (!LAYERS[other] && !WIRING.includes(other))

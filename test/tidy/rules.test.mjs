@@ -11,7 +11,7 @@ test('comments and literals are blanked, lines stay', () => {
   assert.equal(rules.stripC('a /* open', { literals: true }), 'a        ');
 });
 
-test('each layer includes what section 11 says and nothing else', () => {
+test('each layer includes what its rule allows and nothing else', () => {
   const allowed = [
     ['src/base/str.c', '<string.h>'],
     ['src/base/str.c', '"base/str.h"'],
