@@ -41,21 +41,22 @@ static void refuse(struct act *act, enum err result) {
     mem_free(act->wanted);
     switch (result) {
     case ERR_EVENT_NOT_FOUND:
-        reply_problem(act->x, result, "%s", "PUT creates it.");
+        reply_problem(act->x, result, "%s", "PUT creates the event.");
         return;
     case ERR_SECTION_NOT_FOUND:
         reply_problem(act->x, result, "There is no section \"%.*s\".", (int)act->section.len,
                       act->section.at);
         return;
     case ERR_SECTION_IN_USE:
-        reply_problem(act->x, result,
-                      "Section \"%s\" has live reservations: it can't vanish, have fewer seats "
-                      "than its highest live one, or change between mode seat and the others.",
-                      act->change.put.in_use);
+        reply_problem(
+            act->x, result,
+            "Section \"%s\" has live reservations: it cannot be removed, shrink below its "
+            "highest live seat, or change between mode seat and the other modes.",
+            act->change.put.in_use);
         return;
     case ERR_EVENT_IN_USE:
         reply_problem(act->x, result, "%s",
-                      "Reservations are live: cancel them, or set the event's state to CLOSED.");
+                      "The event has live reservations: cancel them, or set its state to CLOSED.");
         return;
     default:
         if (act->problem.err == result && result != ERR_OK)
@@ -172,7 +173,8 @@ static void on_audit_page(struct task *task) {
     struct audit_ask *ask = CONTAINER_OF(task, struct audit_ask, page.record.task);
     struct ledger_audit_page *page = &ask->page;
     if (page->record.result != ERR_OK) {
-        reply_problem(ask->x, page->record.result, "%s", "The audit trail can't be read now.");
+        reply_problem(ask->x, page->record.result, "%s",
+                      "The audit trail cannot be read now. Try again.");
     } else {
         struct json_out j;
         json_out_init(&j, reply_start(ask->x, 200));
@@ -198,5 +200,6 @@ void admin_audit(struct api *api, struct exchange *x, const str *captures) {
     ask->page.record.kind = LEDGER_AUDIT_PAGE;
     ask->page.record.task.run = on_audit_page;
     enum err refused = ledger_ask(api->events.ledger, &ask->page.record);
-    if (refused != ERR_OK) reply_problem(x, refused, "%s", "The audit trail can't be read now.");
+    if (refused != ERR_OK)
+        reply_problem(x, refused, "%s", "The audit trail cannot be read now. Try again.");
 }

@@ -84,7 +84,7 @@ static void on_looked(struct look_op *look) {
     if (e != NULL)
         reply_send(act->x, STR("application/json"));
     else
-        reply_problem(act->x, ERR_EVENT_NOT_FOUND, "%s", "It has just been deleted.");
+        reply_problem(act->x, ERR_EVENT_NOT_FOUND, "%s", "The event has just been deleted.");
 }
 
 static void show(struct queue_act *act, int64_t event_key) {
@@ -123,7 +123,7 @@ static void on_changed(struct event_change *change, enum err result) {
     struct queue_act *act = CONTAINER_OF(change, struct queue_act, change);
     json_decref(act->body);
     if (result == ERR_EVENT_NOT_FOUND) {
-        reply_problem(act->x, result, "%s", "PUT /admin/events/{type}/{id} creates it.");
+        reply_problem(act->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
         return;
     }
     if (result != ERR_OK) {

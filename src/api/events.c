@@ -24,7 +24,8 @@ static bool read_query(struct exchange *x, struct list_query *q) {
     if (bad_type || bad_after ||
         (has_after && (!str_split(&q->after_id, '/', &q->after_type) || q->after_id.at == NULL))) {
         reply_problem(x, ERR_INVALID_PARAMETER, "%s",
-                      "type must be an event's type, after the `next` of the page before.");
+                      "type must be the type of an event; after must be the value of `next` in the "
+                      "previous page.");
         return false;
     }
     return query_i64(x, STR("limit"), 1, EVENTS_PAGE_MAX, 100, &q->limit);
@@ -47,7 +48,7 @@ struct view_query {
 static void refuse(struct exchange *x, enum err e) {
     reply_problem(x, e, "%s",
                   e == ERR_EVENT_NOT_FOUND ? "GET /events lists the events that exist."
-                                           : "The seats can't be counted now.");
+                                           : "The seats cannot be counted now. Try again.");
 }
 
 static struct reservations *reservations_of(const struct exchange *x) {

@@ -13,7 +13,7 @@ bool fresh_rules(struct api *api, struct exchange *x) {
     if (events_are_current(&api->events)) return true;
     reply_problem(
         x, ERR_NODE_BEHIND, "%s",
-        "It has not reached the ledger for some seconds. Try again; another node may do.");
+        "This node has not reached the ledger for five seconds. Try again, or at another node.");
     return false;
 }
 

@@ -102,7 +102,7 @@ static void refuse_full(struct entering *e) {
     struct problem_member members[] = {{STR("entryStatus"), STR("\"REJECTED\"")},
                                        {STR("maxWaiting"), str_of(max)}};
     reply_problem_with(e->x, ERR_QUEUE_FULL, members, 2, "%s",
-                       "As many wait as may. Try again when Retry-After says.");
+                       "The queue has reached maxWaiting. Try again after Retry-After seconds.");
 }
 
 static void refuse_not_open(struct entering *e) {
@@ -117,7 +117,7 @@ static void refuse_not_open(struct entering *e) {
     if (is_set && opens_ms > now_ms) e->x->retry_after_s = (opens_ms - now_ms + 999) / 1000;
     struct problem_member members[] = {{STR("opensAt"), buf_str(&opens)}};
     reply_problem_with(e->x, ERR_NOT_OPEN, members, 1, "%s",
-                       is_set ? "It opens at opensAt." : "When it opens is not decided yet.");
+                       is_set ? "The event opens at opensAt." : "The opening time is not set yet.");
     buf_deinit(&opens);
 }
 
@@ -142,7 +142,8 @@ static void on_entered(struct room_entering *room, enum err result) {
         refuse_not_open(e);
         return;
     case ENTER_CLOSED:
-        reply_problem(e->x, ERR_CLOSED, "%s", "Nobody new is let into this queue.");
+        reply_problem(e->x, ERR_CLOSED, "%s",
+                      "The queue takes no new users. Users who already wait keep their places.");
         return;
     case ENTER_SOLD:
         e->on_sold(e);
@@ -295,7 +296,7 @@ static void on_gate(struct room_looking *room, enum err result) {
     } else {
         str status = entry_status_words[room->item.place.status];
         point_to_room(q->x, &q->event);
-        reply_problem(q->x, ERR_NOT_ACTIVE, "The place is %.*s; only ACTIVE ones pass.",
+        reply_problem(q->x, ERR_NOT_ACTIVE, "The entry is %.*s; only ACTIVE entries pass.",
                       (int)status.len, status.at);
     }
 }

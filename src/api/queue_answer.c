@@ -184,11 +184,13 @@ void queue_refuse(struct exchange *x, enum err e) {
             "The admin key was sent where an entry token is needed: enter the queue for the "
             "user and send that token.";
     if (e == ERR_TOKEN_INVALID)
-        what_to_do = "It was not issued here, was altered, or its key is no longer in use: enter "
-                     "the queue again.";
-    if (e == ERR_TOKEN_EXPIRED) what_to_do = "Enter again: the place is kept, the token is new.";
-    if (e == ERR_TOKEN_FOREIGN_EVENT) what_to_do = "It is a place in another event's queue.";
-    if (e == ERR_USER_MISMATCH) what_to_do = "The token is another user's.";
+        what_to_do =
+            "The token was not issued by this server, was altered, or its key is no longer in "
+            "use: enter the queue again.";
+    if (e == ERR_TOKEN_EXPIRED)
+        what_to_do = "Enter again: the place is kept, and the answer has a new token.";
+    if (e == ERR_TOKEN_FOREIGN_EVENT) what_to_do = "The token is for the queue of another event.";
+    if (e == ERR_USER_MISMATCH) what_to_do = "The token belongs to another user.";
     if (e == ERR_ASSERTION_INVALID)
         what_to_do = "X-User-Assertion must be a JWT of the shop: HS256, with sub, not expired.";
     if (err_status(e) == 401)

@@ -21,7 +21,7 @@ struct ranking_query {
 
 bool rankings_are_kept(const struct api *api, struct exchange *x) {
     if (api->boards != NULL) return true;
-    reply_problem(x, ERR_RANKINGS_OFF, "%s", "Its configuration says rankings.enabled = false.");
+    reply_problem(x, ERR_RANKINGS_OFF, "%s", "The setting rankings.enabled is false.");
     return false;
 }
 
@@ -31,8 +31,7 @@ static bool read_date(struct exchange *x, int64_t *at_ms, bool *is_given) {
     str text = query_value(x, STR("date"), &bad);
     *is_given = bad || text.at != NULL;
     if (!*is_given || (!bad && period_day_parse(text, at_ms))) return true;
-    reply_problem(x, ERR_INVALID_PARAMETER, "%s",
-                  "date must be a day of the calendar, as 2026-12-25.");
+    reply_problem(x, ERR_INVALID_PARAMETER, "%s", "date must be a date such as 2026-12-25.");
     return false;
 }
 
@@ -45,7 +44,7 @@ const struct period *ranking_period(struct exchange *x, str word) {
         buf_add(&known, STR(", "));
         buf_add(&known, periods[i].word);
     }
-    reply_problem(x, ERR_UNKNOWN_PERIOD, "There are: %s.", buf_cstr(&known));
+    reply_problem(x, ERR_UNKNOWN_PERIOD, "Known periods: %s.", buf_cstr(&known));
     buf_deinit(&known);
     return NULL;
 }

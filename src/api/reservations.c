@@ -82,29 +82,32 @@ static void answer_held(struct hold_request *q) {
 static const char *what_to_do(const struct hold_request *q, enum err e) {
     switch (e) {
     case ERR_NOT_ACTIVE:
-        return "Only ACTIVE places hold seats. GET /queue/{type}/{id}/status says where it is.";
+        return "Only ACTIVE users may hold seats. GET /queue/{type}/{id}/status shows the "
+               "position.";
     case ERR_SOLD_OUT:
-        return "Nothing was taken. Fewer seats, or another section, may still be free.";
+        return "No seat was held. Fewer seats, or seats in another section, may still be free.";
     case ERR_LIMIT_EXCEEDED:
-        return "Nothing was taken. The event's maxPerUser counts what is held and confirmed.";
+        return "No seat was held. The event's maxPerUser counts held and confirmed seats.";
     case ERR_CONFLICT:
-        return "Nothing was taken: others were faster each time. Try again.";
+        return "No seat was held: other requests took the seats at each attempt. Try again.";
     case ERR_LOCK_TIMEOUT:
-        return "Nothing was taken: others had the lock for the whole wait. Try again.";
+        return "No seat was held: other requests held the lock until the wait timed out. Try "
+               "again.";
     case ERR_LOCK_LOST:
-        return "Nothing was taken: the lock's time was over before the write. Try again.";
+        return "No seat was held: the lock expired before the write. Try again.";
     case ERR_CLOSED:
-        return "Nothing is sold now. What is held can still be confirmed.";
+        return "The event sells no seats now. Held seats can still be confirmed.";
     case ERR_SECTION_NOT_FOUND:
         return "GET /events/{type}/{id} lists the event's sections.";
     case ERR_SECTION_CLOSED:
-        return "Nothing is sold in this section now.";
+        return "The section sells no seats now.";
     case ERR_IDEMPOTENCY_MISMATCH:
         return "Use a new Idempotency-Key for another request.";
     case ERR_STRATEGY_NOT_ALLOWED:
         return q->holding.terms.mode == SECTION_MODE_SEAT
-                   ? "This section has optimistic, pessimistic and distributed-lock."
-                   : "This section has one strategy, its mode; send none, or that one.";
+                   ? "This section allows optimistic, pessimistic and distributed-lock."
+                   : "This section allows one strategy, which is its mode; omit strategy, or send "
+                     "that one.";
     default:
         return err_effect(e);
     }
@@ -122,8 +125,9 @@ static void refuse_seats(struct hold_request *q, enum err e) {
     json_out_done(&j);
     struct problem_member members[] = {{STR("seats"), buf_str(&list)}};
     reply_problem_with(q->x, e, members, 1, "%s",
-                       e == ERR_SEAT_TAKEN ? "Nothing was taken. `seats` are not free."
-                                           : "Nothing was taken. There are no such `seats`.");
+                       e == ERR_SEAT_TAKEN
+                           ? "No seat was held. The seats listed in `seats` are taken."
+                           : "No seat was held. The seats listed in `seats` do not exist.");
     buf_deinit(&list);
 }
 
@@ -357,7 +361,8 @@ static bool read_key(struct hold_request *q, str route) {
     if (key.at == NULL) return true;
     if (key.len == 0 || key.len > IDEMPOTENCY_KEY_BYTES_MAX || !str_is_text(key) ||
         http_header_count(&q->x->request, STR("Idempotency-Key")) > 1) {
-        reply_problem(q->x, ERR_BAD_REQUEST, "Idempotency-Key must be one text of 1 to %d bytes.",
+        reply_problem(q->x, ERR_BAD_REQUEST,
+                      "Idempotency-Key must be sent once, with 1 to %d bytes.",
                       IDEMPOTENCY_KEY_BYTES_MAX);
         return false;
     }
@@ -382,7 +387,7 @@ static bool read_key(struct hold_request *q, str route) {
 
 static void refuse_seat_id(struct hold_request *q) {
     reply_problem(q->x, ERR_SEAT_NOT_FOUND, "%s",
-                  "No seat there has this seatId. The seat map's firstSeatId is that of seat 1.");
+                  "No seat has this seatId. firstSeatId in the seat map is the id of seat 1.");
 }
 
 static const struct event *find_event(struct hold_request *q, const struct section **section) {
@@ -465,7 +470,7 @@ static bool choose_seats(struct hold_request *q) {
 static bool choose_strategy(struct hold_request *q, int fixed) {
     int named = q->body.strategy;
     if (fixed >= 0 && named >= 0 && named != fixed) {
-        reply_problem(q->x, ERR_INVALID_FIELD, "strategy: this path is %s.",
+        reply_problem(q->x, ERR_INVALID_FIELD, "strategy: this path always uses %s.",
                       strategy_words[fixed].at);
         return false;
     }
@@ -603,11 +608,12 @@ static void on_decided(struct deciding *d, enum err result) {
         render(reply_start(x, 200), r, &names);
         reply_send(x, STR("application/json"));
     } else if (result == ERR_HOLD_EXPIRED) {
-        reply_problem(x, result, "%s", "It is over; do not charge for it. Hold seats anew.");
+        reply_problem(x, result, "%s",
+                      "The hold has expired; do not charge for it. Hold seats again.");
     } else if (result == ERR_RESERVATION_ENDED) {
-        reply_problem(x, result, "%s", "It was cancelled; do not charge for it.");
+        reply_problem(x, result, "%s", "The reservation was cancelled; do not charge for it.");
     } else if (result == ERR_NOT_YOURS) {
-        reply_problem(x, result, "%s", "Only its own user may see or change it.");
+        reply_problem(x, result, "%s", "Only the reservation's own user may see or change it.");
     } else {
         reply_problem(x, result, "%s", err_effect(result));
     }
@@ -625,7 +631,7 @@ static void decide(struct api *api, struct exchange *x, str id, str named,
     if (uuid_parse(id, &q->deciding.id))
         how(&api->reservations, &q->deciding);
     else
-        reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s", "That is no reservation's id.");
+        reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s", "The id is not the id of a reservation.");
 }
 
 void reservation_confirm(struct api *api, struct exchange *x, const str *captures) {
@@ -761,7 +767,8 @@ void reservations_get_own(struct api *api, struct exchange *x, const str *captur
     if (q->owner.user.at != NULL) {
         list_all_events(q);
     } else if (q->owner.is_admin) {
-        reply_problem(x, ERR_INVALID_PARAMETER, "%s", "userId says whose they are.");
+        reply_problem(x, ERR_INVALID_PARAMETER, "%s",
+                      "userId is required: whose reservations to list.");
     } else {
         q->look = (struct room_looking){.look.op.event_key = q->owner.token.event_key,
                                         .item.seq = q->owner.token.seq,

@@ -163,9 +163,10 @@ static void run_route(const struct route *r, struct api *api, struct exchange *x
                       const str *captures) {
     if (r->admin && !users_is_admin(api, x)) {
         reply_header(x, STR("WWW-Authenticate"), STR("Bearer realm=\"admitone admin\""));
-        reply_problem(x, ERR_ADMIN_KEY_REQUIRED, "%s",
-                      "Send the admin key as 'Authorization: Bearer <key>'. The server's log says "
-                      "at its start in which file the key is.");
+        reply_problem(
+            x, ERR_ADMIN_KEY_REQUIRED, "%s",
+            "Send the admin key as 'Authorization: Bearer <key>'. The log line \"listening\" "
+            "names the file that contains it.");
         return;
     }
     if (knows_event(r, api, x, captures)) r->handle(api, x, captures);
@@ -178,7 +179,8 @@ static void on_request(struct net_site *net_site, struct exchange *x) {
     struct path path;
     enum err bad = split_path(x, &path);
     if (bad != ERR_OK) {
-        reply_problem(x, bad, "%s", "The path can't be read.");
+        reply_problem(x, bad, "%s",
+                      "The path contains an invalid percent-encoding or control character.");
         return;
     }
     enum http_method method = x->request.method == HTTP_HEAD ? HTTP_GET : x->request.method;

@@ -84,7 +84,7 @@ static void answer_map(struct map_query *q) {
 }
 
 static void refuse(struct exchange *x, enum err e) {
-    const char *what_to_do = "The map can't be read now.";
+    const char *what_to_do = "The seat map cannot be read now. Try again.";
     if (e == ERR_EVENT_NOT_FOUND) what_to_do = "GET /events lists the events that exist.";
     if (e == ERR_SECTION_NOT_FOUND)
         what_to_do = "GET /events/{type}/{id} lists the sections of the event.";

@@ -196,14 +196,14 @@ static void answer_metrics(struct survey *s) {
                       add_seat_use);
     gauge(out, "admitone_sse_streams", "Streams open now",
           (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));
-    gauge(out, "admitone_ledger_queue_depth", "Records that wait for their commit",
+    gauge(out, "admitone_ledger_queue_depth", "Records waiting for their commit",
           ledger.queue_depth);
-    gauge(out, "admitone_ledger_wal_bytes", "Bytes of the write-ahead log not folded in yet",
+    gauge(out, "admitone_ledger_wal_bytes", "Bytes of the write-ahead log that are not checkpointed yet",
           ledger.wal_bytes);
     gauge(out, "admitone_ledger_writable", "1 unless the last batch failed", ledger.writable);
     gauge_hot_state(out, api);
     gauge(out, "admitone_start_time_seconds", "When the server started", api->started_ms / 1000);
-    metrics_head(out, "admitone_build_info", "gauge", "The version that runs");
+    metrics_head(out, "admitone_build_info", "gauge", "Version of the running program");
     metrics_value(out, "admitone_build_info", "version=\"" ADMITONE_VERSION "\"", 1);
     reply_send(s->x, STR("text/plain; version=0.0.4"));
 }

@@ -126,8 +126,9 @@ static str assertion_of(const struct exchange *x) {
 static bool read_assertion(struct exchange *x, struct asker *out, struct json_problem *problem) {
     const struct api_worker *w = exchange_context(x);
     if (assertion_of(x).len == 0)
-        return json_refuse(problem, ERR_ASSERTION_REQUIRED,
-                           "Send the shop's JWT with the user as 'sub' in X-User-Assertion.");
+        return json_refuse(
+            problem, ERR_ASSERTION_REQUIRED,
+            "Send a JWT signed by the shop, with the user as 'sub', in X-User-Assertion.");
     if (http_header_count(&x->request, STR("X-User-Assertion")) > 1)
         return invalid(problem, "there are two of them");
     return assertion_read(w->assertions, assertion_of(x), clock_wall_ms(), &x->arena, out, problem);
@@ -228,7 +229,7 @@ static bool identify_anonymous(const struct api *api, struct exchange *x, str na
                                struct asker *out, struct json_problem *problem) {
     if (users_come_from_elsewhere(api, x))
         return json_refuse(problem, ERR_FOREIGN_ORIGIN,
-                           "The page is of another origin, which cors.origins does not name.");
+                           "The page's origin is not in cors.origins.");
     str known = anonymous_user(x);
     if (named.at != NULL && !(known.at != NULL && str_eq(named, known)))
         return mismatch(problem, "userId is not the user of the cookie " COOKIE_NAME ".");

@@ -66,16 +66,16 @@ void observe_lock_hold(int strategy, uint64_t us);
 #define CONFLICTS_ROW(X, symbol, word)                                                             \
     X(RESERVATION_CONFLICTS_##symbol, "admitone_reservation_conflicts_total",                      \
       "strategy=\"" word "\"",                                                                     \
-      "Seats that somebody else changed between the read and the write, or had taken")
+      "Seats changed or taken by another request between read and write")
 #define RETRIES_ROW(X, symbol, word)                                                               \
     X(RESERVATION_RETRIES_##symbol, "admitone_reservation_retries_total", "strategy=\"" word "\"", \
-      "Times that a request was tried again")
+      "Retries of requests to hold seats")
 #define LOCK_WAIT_ROW(X, symbol, word)                                                             \
     X(LOCK_WAIT_##symbol, "admitone_lock_wait_seconds", "strategy=\"" word "\"", 1e-6,             \
-      "From asking for a lock to having it, or to giving up")
+      "Time until a lock was acquired or its wait timed out")
 #define LOCK_HOLD_ROW(X, symbol, word)                                                             \
     X(LOCK_HOLD_##symbol, "admitone_lock_hold_seconds", "strategy=\"" word "\"", 1e-6,             \
-      "From having a lock to releasing it")
+      "Time a lock was held")
 
 #define RESERVATION_COUNTER_MAP(X)                                                                 \
     METERED_STRATEGY_MAP(ATTEMPTS_ROW, X)                                                          \
@@ -83,22 +83,22 @@ void observe_lock_hold(int strategy, uint64_t us);
     METERED_STRATEGY_MAP(CONFLICTS_ROW, X)                                                         \
     METERED_STRATEGY_MAP(RETRIES_ROW, X)                                                           \
     X(RESERVATION_GUARD_REFUSALS, "admitone_reservation_guard_refusals_total", "",                 \
-      "Seats claimed in the hot store that the ledger had taken")                                  \
+      "Seats offered by the hot store that were taken in the ledger")                                  \
     X(RESERVATION_SOLD_OUT_ANSWERS, "admitone_reservation_sold_out_answers_total", "",             \
       "Requests answered with sold_out")                                                           \
     X(RESERVATION_CONFIRMS, "admitone_reservation_confirms_total", "", "Holds confirmed")          \
     X(RESERVATION_CANCELS, "admitone_reservation_cancels_total", "",                               \
       "Reservations cancelled, confirmed ones included")                                           \
     X(RESERVATION_EXPIRIES, "admitone_reservation_expiries_total", "",                             \
-      "Holds whose time was over")                                                                 \
+      "Holds that expired")                                                                 \
     X(ADAPTIVE_SWITCHES_SLOT, "admitone_adaptive_switches_total", "to=\"slot\"",                   \
-      "Times that an adaptive section changed how it decides")                                     \
+      "Changes of an adaptive section between lock and slot")                                     \
     X(ADAPTIVE_SWITCHES_LOCK, "admitone_adaptive_switches_total", "to=\"lock\"", "")
 
 #define RESERVATION_HISTOGRAM_MAP(X)                                                               \
     LOCKING_STRATEGY_MAP(LOCK_WAIT_ROW, X)                                                         \
     LOCKING_STRATEGY_MAP(LOCK_HOLD_ROW, X)                                                         \
     X(SLOT_CLAIM_SECONDS, "admitone_slot_claim_seconds", "", 1e-9,                                 \
-      "One claim of seats in the hot store")
+      "Duration of a claim of seats in the hot store")
 
 #endif

@@ -34,7 +34,7 @@ void outage_lost(struct outage *o, const char *address, const char *why) {
     }
     pthread_mutex_unlock(&o->lock);
     if (!tells) return;
-    log_error(msg(was_told ? "a dependency is still lost" : "a dependency is lost"),
+    log_error(msg(was_told ? "a dependency is still unavailable" : "a dependency is unavailable"),
               kv("dependency", o->name), kv("address", address), kv_i64("seconds", lasts_ms / 1000),
               kv("error", why), kv("meaning", o->meaning));
 }
@@ -50,7 +50,7 @@ bool outage_back(struct outage *o) {
     str_copy(str_of(o->address), address, sizeof address);
     pthread_mutex_unlock(&o->lock);
     if (tells)
-        log_info(msg("a dependency is back"), kv("dependency", o->name), kv("address", address),
-                 kv_i64("seconds", seconds));
+        log_info(msg("a dependency is available again"), kv("dependency", o->name),
+                 kv("address", address), kv_i64("seconds", seconds));
     return was_lost;
 }

@@ -158,7 +158,7 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
     cli_print(&text);
     enum err failed = ledger_check(ledger, lock == LOCK_TAKEN, on_finding, &report);
     if (failed != ERR_OK) {
-        buf_addf(&why, "the ledger can't be read: %s", err_title(failed).at);
+        buf_addf(&why, "cannot read from the ledger: %s", err_title(failed).at);
         cli_complain(&why);
         goto done;
     }

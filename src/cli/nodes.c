@@ -45,8 +45,10 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
     ev->sync = &n->event_sync;
     n->relay.events = ev;
     n->relay.room = &api->room;
-    n->take_up = (struct take_up){
-        .room = &api->room, .seats = ev->seats, .deadline_ms = s->ledger_deadline_ms};
+    n->take_up = (struct take_up){.room = &api->room,
+                                  .seats = ev->seats,
+                                  .catalogue = ev->catalogue,
+                                  .deadline_ms = s->ledger_deadline_ms};
     n->sweep = (struct sweep){.reconcile = {.ledger = ev->ledger,
                                             .hot = ev->hot,
                                             .queues = ev->queues,
@@ -94,7 +96,7 @@ bool nodes_start(struct nodes *n, struct buf *why) {
     }
     sweep_start(&n->sweep);
     if (!keeper_is_open(&n->keeper))
-        log_warn(msg("the hot store is not there yet; serving what can be served without it"));
+        log_warn(msg("redis cannot be reached yet; serving only requests that do not need it"));
     return true;
 }
 

@@ -178,7 +178,8 @@ static void press(struct server *s) {
 }
 
 static void on_drain_timer(uv_timer_t *timer) {
-    log_warn(msg("clients were too slow and are cut off"), kv_i64("after_ms", DRAIN_MS));
+    log_warn(msg("closing connections that did not finish before the stop deadline"),
+             kv_i64("after_ms", DRAIN_MS));
     press(timer->data);
 }
 

@@ -106,7 +106,7 @@ static enum err open_reader(struct postgres_ledger *p, struct pg *db) {
 static enum err close_reader(struct postgres_ledger *p, struct pg *db, bool ok) {
     ok = ok && pg_sound(db);
     if (!ok && !pg_note_outage(&p->outage, db, p->url))
-        log_error(msg("the ledger can't be read"), kv("error", db->failure.text));
+        log_error(msg("cannot read from the ledger"), kv("error", db->failure.text));
     pg_close(db);
     return ok ? ERR_OK : ERR_LEDGER_FAILED;
 }

@@ -86,10 +86,10 @@ static bool section_from_row(const struct pg_rows *rows, struct section *s) {
 }
 
 static bool spoilt(struct pg *db, int64_t key) {
-    log_error(msg("an event's row holds what no event may have: a name, a time, a version, a "
-                  "word, or more taken seats than there are"),
+    log_error(msg("an event's row is not valid (name, time, version, state, limits or counts); the "
+                  "events cannot be read"),
               kv_i64("events.id", key));
-    return pg_fail(db, PG_CORRUPT, "an event's row holds what no event may have");
+    return pg_fail(db, PG_CORRUPT, "an event's row is not valid");
 }
 
 /* The event of the row that pg_next stepped to, and its sections from the rows behind it. */

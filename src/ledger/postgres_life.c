@@ -76,7 +76,7 @@ void pg_lives_free(struct pg_lives *l) {
 
 static enum err failed(struct pg_lives *l) {
     if (!pg_note_outage(l->outage, &l->db, l->settings.url))
-        log_error(msg("the ledger can't tell or change the hot store's life"),
+        log_error(msg("cannot read or write the redis epoch in the ledger"),
                   kv("error", l->db.failure.text));
     pg_rollback(&l->db);
     return ERR_LEDGER_FAILED;
@@ -184,7 +184,7 @@ static bool setting_write(struct pg *db, const char *name, const char *value) {
 
 static bool settings_write(struct pg *db, const struct joining *j) {
     const struct cluster_settings *own = j->own;
-    /* Boards of another zone have other days: the hot store is rebuilt. */
+    /* Boards of another zone have other days: redis was rebuilt from the ledger. */
     if (!is_same_zone(j) && !pg_exec(db, "UPDATE epochs SET identity = '' WHERE name = 'hot'"))
         return false;
     return setting_write(db, "secret", own->secret) &&

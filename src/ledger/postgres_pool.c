@@ -108,7 +108,7 @@ static void answer(struct pg_session *s, struct ledger_record *r) {
     }
     r->result = ERR_LEDGER_FAILED;
     if (!pg_note_outage(s->outage, &s->db, s->settings.url))
-        log_error(msg("a question to the ledger failed"), kv("error", s->db.failure.text));
+        log_error(msg("a read from the ledger failed"), kv("error", s->db.failure.text));
 }
 
 static void *run_reading(void *arg) {

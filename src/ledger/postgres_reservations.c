@@ -54,8 +54,7 @@ bool pg_reservation_from_row(struct pg *db, const struct pg_rows *rows, int at,
         return true;
     }
     mem_free(r);
-    return pg_fail(db, PG_CORRUPT,
-                   "a reservation's row holds what none may have; admitone audit tells more");
+    return pg_fail(db, PG_CORRUPT, "a reservation's row is not valid; run admitone audit");
 }
 
 bool pg_reservation_get(struct pg *db, struct ledger_reservation_get *get) {

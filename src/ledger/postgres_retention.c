@@ -437,7 +437,7 @@ static bool work(struct pg_retention *r) {
         return true;
     }
     if (!is_stopping(r) && !pg_note_outage(r->outage, &r->db, r->url) && !r->failing)
-        log_warn(msg("retention will try again"), kv("error", r->db.failure.text));
+        log_warn(msg("retention failed; it tries again later"), kv("error", r->db.failure.text));
     r->failing = true;
     pg_rollback(&r->db);
     r->sweep = SWEEPS;
@@ -489,7 +489,7 @@ struct pg_retention *pg_retention_start(const struct postgres_ledger_options *o)
     pthread_cond_init(&r->wake, &steady);
     pthread_condattr_destroy(&steady);
     if (thread_start(&r->thread, "retention", THREAD_ALONE, run_retention, r) == 0) return r;
-    log_error(msg("cannot start retention's thread"));
+    log_error(msg("cannot start the retention thread"));
     release(r);
     return NULL;
 }

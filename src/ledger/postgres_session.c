@@ -217,7 +217,8 @@ static void fail_all(struct pg_session *s, struct pg_batch *b, enum err result) 
     bool failed_before = s->failing;
     s->failing = !pg_alive(&s->db) || concerns_all(f);
     if (!pg_note_outage(s->outage, &s->db, s->settings.url) && s->failing && !failed_before)
-        log_error(msg("records can't be written"), kv("error", f->text), kv("state", f->state));
+        log_error(msg("a batch of records could not be written"), kv("error", f->text),
+                  kv("state", f->state));
     for (size_t i = 0; i < b->count; i++) b->records[i]->result = result;
 }
 
@@ -232,8 +233,8 @@ static bool try_again(struct pg_session *s, struct pg_batch *b, int tries) {
     if (may_go_well(f) && tries < TRIES_MAX) return true;
     r->result = is_lock(f) && r->kind == LEDGER_HOLD ? ERR_LOCK_TIMEOUT : ERR_LEDGER_FAILED;
     if (r->result == ERR_LEDGER_FAILED)
-        log_error(msg("a record failed"), kv_i64("kind", r->kind), kv("error", f->text),
-                  kv("state", f->state));
+        log_error(msg("a record could not be written"), kv("record", record_name(r)),
+                  kv("error", f->text), kv("state", f->state));
     return false;
 }
 
@@ -350,7 +351,7 @@ static void write_some(struct pg_session *s, struct ledger_record **records, boo
 
 /* A function of the database was told to wait for locks, and says that it did not. */
 static void refuse_blocked(struct ledger_record *r) {
-    log_error(msg("a record failed"), kv_i64("kind", r->kind),
+    log_error(msg("a record could not be written"), kv("record", record_name(r)),
               kv("error", "the database did not wait for a lock"));
     r->result = ERR_LEDGER_FAILED;
 }

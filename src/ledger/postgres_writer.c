@@ -29,10 +29,10 @@ static void note_writable(struct pg_writer *w, bool writable) {
     bool is_outage =
         writable ? outage_back(s->outage) : pg_note_outage(s->outage, &s->db, s->settings.url);
     if (before && !writable && !is_outage)
-        log_error(msg("the ledger can't write: records are refused until it can"),
+        log_error(msg("the ledger cannot write; changes are refused with 503 until it can"),
                   kv("error", s->db.failure.text));
     else if (writable && w->is_told)
-        log_info(msg("the ledger writes again"));
+        log_info(msg("the ledger can write again"));
     w->is_told = !writable && (w->is_told || !is_outage);
 }
 

@@ -5,6 +5,25 @@
 #include "base/mem.h"
 #include "run/mailbox.h"
 
+const char *record_name(const struct ledger_record *r) {
+    static const char *const names[] = {[LEDGER_EVENT_PUT] = "event put",
+                                        [LEDGER_EVENT_DELETE] = "event delete",
+                                        [LEDGER_ENTER] = "enter",
+                                        [LEDGER_ENTER_VOID] = "undo enter",
+                                        [LEDGER_ADMIT] = "admit",
+                                        [LEDGER_END] = "end of entries",
+                                        [LEDGER_HOLD] = "hold",
+                                        [LEDGER_HOLD_VOID] = "undo hold",
+                                        [LEDGER_CONFIRM] = "confirm",
+                                        [LEDGER_CANCEL] = "cancel",
+                                        [LEDGER_EXPIRE] = "expire",
+                                        [LEDGER_FACTS_RELAYED] = "facts relayed",
+                                        [LEDGER_NODE_REPORT] = "node report",
+                                        [LEDGER_NODES_DROP] = "drop nodes"};
+    bool is_known = (size_t)r->kind < sizeof names / sizeof *names && names[r->kind] != NULL;
+    return is_known ? names[r->kind] : "read";
+}
+
 bool idempotency_status_ok(int64_t status) {
     return status >= 200 && status < 300 && status != 204 && status != 205;
 }

@@ -20,6 +20,9 @@ bool sale_check(const struct sale *s);
 /* Whether an answer that was kept may have it: success, with a body. */
 bool idempotency_status_ok(int64_t status);
 
+/* For the log. */
+const char *record_name(const struct ledger_record *r);
+
 /* The record's transaction is gone: so is what it was to say. */
 void record_undo(struct ledger_record *r);
 /* Forgets an answer that was read. `i` may be NULL. */

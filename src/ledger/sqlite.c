@@ -36,7 +36,7 @@ static enum err open_reader(struct sqlite_ledger *s, struct db *db) {
     struct buf why = {0};
     enum err failed = ERR_OK;
     if (db_open(db, s->path, DB_READ, &why) != SQLITE_OK) {
-        log_error(msg("the ledger can't be read"), kv_str("error", buf_str(&why)));
+        log_error(msg("cannot read from the ledger"), kv_str("error", buf_str(&why)));
         failed = ERR_LEDGER_FAILED;
     }
     buf_deinit(&why);
@@ -45,7 +45,7 @@ static enum err open_reader(struct sqlite_ledger *s, struct db *db) {
 
 static enum err close_reader(struct db *db, int rc) {
     if (rc != SQLITE_OK)
-        log_error(msg("the ledger can't be read"), kv("error", sqlite3_errstr(rc)));
+        log_error(msg("cannot read from the ledger"), kv("error", sqlite3_errstr(rc)));
     db_close(db);
     return rc == SQLITE_OK ? ERR_OK : ERR_LEDGER_FAILED;
 }

@@ -120,8 +120,8 @@ static int read_next(struct db *db, int64_t *key, int64_t version,
     *key = next;
     if (rc == SQLITE_OK && next > 0) rc = event_read(db, next, &e);
     if (rc == SQLITE_CORRUPT)
-        log_error(msg("an event's row holds what no event may have: a name, a time, a version, a "
-                      "word, or more taken seats than there are"),
+        log_error(msg("an event's row is not valid (name, time, version, state, limits or counts); "
+                      "the events cannot be read"),
                   kv_i64("events.id", next));
     if (rc == SQLITE_OK && e != NULL)
         reader->on_event(reader->to, e);

@@ -48,7 +48,7 @@ static void answer(struct db *db, struct ledger_record *r) {
     int rc = answer_of(db, r);
     if (rc == SQLITE_OK) return;
     r->result = ERR_LEDGER_FAILED;
-    log_error(msg("a question to the ledger failed"), kv("error", sqlite3_errstr(rc)));
+    log_error(msg("a read from the ledger failed"), kv("error", sqlite3_errstr(rc)));
     db_rollback(db);
 }
 

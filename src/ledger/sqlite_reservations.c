@@ -59,7 +59,7 @@ static bool from_row(sqlite3_stmt *rows, struct reservation *r) {
 }
 
 static int spoilt(void) {
-    log_error(msg("a reservation's row holds what none may have; admitone audit tells more"));
+    log_error(msg("a reservation's row is not valid; run admitone audit"));
     return SQLITE_CORRUPT;
 }
 

@@ -303,7 +303,8 @@ static int sweep_until_tired(struct retention *r, struct db *db) {
 void retention_turn(struct retention *r, struct db *db) {
     int rc = sweep_until_tired(r, db);
     if (rc != SQLITE_OK) {
-        log_warn(msg("retention will try again"), kv("error", sqlite3_errmsg(db->handle)));
+        log_warn(msg("retention failed; it tries again later"),
+                 kv("error", sqlite3_errmsg(db->handle)));
         db_rollback(db);
         r->sweep = SWEEPS;
     }

@@ -39,9 +39,10 @@ static void note_outcome(struct wal *wal, sqlite3 *handle, int rc) {
     bool fails = rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY;
     bool failed = atomic_exchange(&wal->failing, fails);
     if (fails && !failed)
-        log_error(msg("the ledger's WAL can't be folded in"), kv("error", sqlite3_errmsg(handle)));
+        log_error(msg("WAL checkpoint failed; the WAL file grows until one succeeds"),
+                  kv("error", sqlite3_errmsg(handle)));
     else if (failed && !fails)
-        log_info(msg("the ledger's WAL is folded in again"));
+        log_info(msg("WAL checkpoints succeed again"));
 }
 
 static int fold(struct wal *wal, sqlite3 *handle, int mode) {
@@ -152,7 +153,7 @@ void wal_finish(struct db *db) {
     int rc = sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     /* Not lost: what is in the WAL is durable, and the next start reads it. */
     if (rc != SQLITE_OK)
-        log_warn(msg("the ledger's WAL stays: it could not be folded in"),
+        log_warn(msg("the WAL could not be checkpointed at the end; the next start does it"),
                  kv("error", sqlite3_errmsg(db->handle)));
 }
 

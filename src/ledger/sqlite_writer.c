@@ -145,10 +145,10 @@ static bool transact(struct writer *w, struct ledger_record **records, size_t co
 static void note_writable(struct writer *w, bool writable, const struct failure *f) {
     bool before = atomic_exchange(&w->writable, writable);
     if (before && !writable)
-        log_error(msg("the ledger can't write: records are refused until it can"),
+        log_error(msg("the ledger cannot write; changes are refused with 503 until it can"),
                   kv("error", f->text), kv_i64("code", f->rc), kv_i64("errno", f->system_errno));
     else if (!before && writable)
-        log_info(msg("the ledger writes again"));
+        log_info(msg("the ledger can write again"));
 }
 
 static void fail_all(struct writer *w, struct ledger_record **records, size_t count_of,
@@ -169,8 +169,8 @@ static void replay_singly(struct writer *w, struct ledger_record **records, size
             return;
         } else {
             records[i]->result = ERR_LEDGER_FAILED;
-            log_error(msg("a record failed"), kv_i64("kind", records[i]->kind), kv("error", f.text),
-                      kv_i64("code", f.rc));
+            log_error(msg("a record could not be written"), kv("record", record_name(records[i])),
+                      kv("error", f.text), kv_i64("code", f.rc));
         }
     }
 }

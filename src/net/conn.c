@@ -267,7 +267,8 @@ static void dispatch(struct conn *c, struct exchange *x, enum http1_step step, c
         c->last = true;
         c->lingering = true;
         exchange_begin(x);
-        reply_problem(x, x->parser.error, "%s", "Refused before it reached a handler.");
+        reply_problem(x, x->parser.error, "%s",
+                      "The request does not follow HTTP/1.1, or exceeds a limit of the server.");
         return;
     }
     x->request = http1_request(&x->parser, block);

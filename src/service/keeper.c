@@ -25,7 +25,8 @@ static void shut(struct keeper *k) {
     hot_shut(k->events->hot);
     k->life = (struct hot_life){0};
     atomic_store(&k->open, false);
-    log_warn(msg("the hot store is not what it was: nobody works with it until it is rebuilt"));
+    log_warn(msg("redis was restarted, emptied or replaced; requests that need it are refused "
+                 "until it is rebuilt"));
 }
 
 static void open_life(struct keeper *k, const struct hot_life *life) {
@@ -33,7 +34,7 @@ static void open_life(struct keeper *k, const struct hot_life *life) {
     k->life = *life;
     hot_open(k->events->hot, life);
     atomic_store(&k->open, true);
-    log_info(msg("the hot store is open"), kv_i64("epoch", life->epoch));
+    log_info(msg("redis is in use"), kv_i64("epoch", life->epoch));
 }
 
 static void wait_for_ms(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
@@ -70,7 +71,9 @@ static enum err fill_renewing(struct keeper *k, const struct hot_life *life) {
     pthread_t thread;
     k->fills = true;
     bool renews = thread_start(&thread, "hot lease", THREAD_ALONE, renew, k) == 0;
-    if (!renews) log_warn(msg("cannot start a thread: the filling of the hot store must be quick"));
+    if (!renews)
+        log_warn(msg("cannot start a thread to renew the rebuild lease; the rebuild must finish "
+                     "within ten seconds"));
     enum err failed = fill_store(k->events, life);
     pthread_mutex_lock(&k->lock);
     k->fills = false;
@@ -88,17 +91,18 @@ static bool fill(struct keeper *k, const struct hot_life *before, struct hot_lif
     enum err failed = ledger_life_begin(ev->ledger, before, &life->epoch, &is_ours);
     if (failed != ERR_OK || !is_ours) return false;
     int64_t began_ns = clock_steady_ns();
-    log_info(msg("rebuilding the hot store from the ledger"), kv_i64("epoch", life->epoch));
+    log_info(msg("rebuilding redis from the ledger; requests that need it are refused"),
+             kv_i64("epoch", life->epoch));
     failed = fill_renewing(k, life);
     if (failed != ERR_OK) life->identity[0] = '\0';
     enum err unknown = ledger_life_end(ev->ledger, life);
     if (failed == ERR_OK) failed = unknown;
     if (failed != ERR_OK) {
-        log_error(msg("the hot store could not be rebuilt"), kv_str("error", err_title(failed)));
+        log_error(msg("redis could not be rebuilt; retrying"), kv_str("error", err_title(failed)));
         return false;
     }
     count(COUNT_HOT_REBUILDS, 1);
-    log_info(msg("the hot store is rebuilt"), kv_i64("epoch", life->epoch),
+    log_info(msg("redis was rebuilt from the ledger"), kv_i64("epoch", life->epoch),
              kv_i64("ms", (clock_steady_ns() - began_ns) / 1000000));
     return true;
 }
@@ -172,7 +176,7 @@ void keeper_init(struct keeper *k) {
 
 void keeper_start(struct keeper *k) {
     k->runs = thread_start(&k->thread, "hot keeper", THREAD_ALONE, run, k) == 0;
-    if (!k->runs) log_error(msg("cannot start the keeper's thread"));
+    if (!k->runs) log_error(msg("cannot start the thread that watches redis"));
 }
 
 void keeper_stop(struct keeper *k) {

@@ -109,7 +109,7 @@ static void rest(struct holding *h) {
     desk_rest(h->desk, &h->rest, ms_max > REST_MS_MAX ? REST_MS_MAX : ms_max);
 }
 
-/* Somebody else was faster. Seats that we chose are other ones the next time. */
+/* Conflict with another request. Seats that we chose are other ones the next time. */
 static void try_again(struct holding *h) {
     if (h->tries == TRIES_MAX) {
         refuse(h, ERR_CONFLICT);
@@ -493,9 +493,10 @@ static void read_seats(struct holding *h, const uint32_t *seats, size_t count_of
 
 static void heal(struct holding *h) {
     count(COUNT_RESERVATION_GUARD_REFUSALS, h->record.refused_count);
-    log_warn(msg("the ledger has seats taken that the hot store thought free"),
-             kv("event", h->terms.event), kv("section", h->terms.section),
-             kv_i64("seats", (int64_t)h->record.refused_count));
+    log_warn(
+        msg("the hot store offered seats that are taken in the ledger; correcting the hot store"),
+        kv("event", h->terms.event), kv("section", h->terms.section),
+        kv_i64("seats", (int64_t)h->record.refused_count));
     read_seats(h, h->refused, h->record.refused_count, on_taken_read);
 }
 

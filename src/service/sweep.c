@@ -56,7 +56,7 @@ static void tell(const struct sweep *s) {
     }
     buf_deinit(&text);
     if (totals[DIFFERENCE_REPAIRED] + totals[DIFFERENCE_FAILED] > 0)
-        log_warn(msg("reconciled hot store and ledger"),
+        log_warn(msg("compared and repaired the hot store"),
                  kv_i64("repaired", totals[DIFFERENCE_REPAIRED]),
                  kv_i64("failed", totals[DIFFERENCE_FAILED]),
                  kv_i64("left_for_the_next_time", (int64_t)r->left_out));
@@ -84,11 +84,12 @@ static bool compare(struct sweep *s) {
     if (failed != ERR_OK || !is_ours) return false;
     failed = reconcile_compare(r);
     if (failed != ERR_OK) /* The connection that failed has logged it, for all who use it. */
-        log_debug(msg("hot store and ledger can't be compared now"),
+        log_debug(msg("cannot compare the hot store with the ledger now"),
                   kv_str("error", err_title(failed)));
     for (size_t i = 0; failed == ERR_OK && i < r->event_count; i++)
         if (r->events[i].is_missing)
-            log_warn(msg("the hot store does not have an event"), kv("event", r->events[i].name));
+            log_warn(msg("redis lacks an event; it will be rebuilt"),
+                     kv("event", r->events[i].name));
     return failed == ERR_OK && r->difference_count > 0;
 }
 
@@ -130,7 +131,7 @@ void sweep_init(struct sweep *s, struct mailbox *home) {
 void sweep_start(struct sweep *s) {
     if (s->interval_ms == 0) return;
     s->runs = thread_start(&s->thread, "reconcile", THREAD_ALONE, run, s) == 0;
-    if (!s->runs) log_error(msg("cannot start the sweep's thread"));
+    if (!s->runs) log_error(msg("cannot start the reconciliation thread"));
 }
 
 void sweep_stop(struct sweep *s) {

@@ -214,6 +214,19 @@ static void finish_admissions(struct taking *t) {
     if (ledger_submit(t->all->room->ledger, &t->admit.record) != ERR_OK) end(t);
 }
 
+static void log_overdue(const struct taking *t, const struct overdue_op *o) {
+    char name[EVENT_PATH_BYTES] = "";
+    catalogue_open(t->all->catalogue);
+    const struct event *e = catalogue_find_key(t->all->catalogue, t->event_key);
+    if (e != NULL) event_path(str_of(e->type), str_of(e->id), name);
+    catalogue_shut(t->all->catalogue);
+    log_warn(msg("finishing operations that a node left pending for too long"), kv("event", name),
+             kv_i64("enters", (int64_t)o->enter_count),
+             kv_i64("admissions", (int64_t)o->admission_count),
+             kv_i64("claims", (int64_t)o->claim_count),
+             kv_i64("expiries", (int64_t)o->expiry_count));
+}
+
 static void on_told(struct overdue_op *o) {
     struct taking *t = CONTAINER_OF(o, struct taking, overdue);
     size_t found = o->enter_count + o->admission_count + o->claim_count + o->expiry_count;
@@ -221,11 +234,7 @@ static void on_told(struct overdue_op *o) {
         end(t);
         return;
     }
-    log_warn(msg("taking up what was pending for too long"), kv_i64("event", t->event_key),
-             kv_i64("enters", (int64_t)o->enter_count),
-             kv_i64("admissions", (int64_t)o->admission_count),
-             kv_i64("claims", (int64_t)o->claim_count),
-             kv_i64("expiries", (int64_t)o->expiry_count));
+    log_overdue(t, o);
     if (o->expiry_count > 0) {
         count(COUNT_HOT_TAKEN_UP_EXPIRIES, o->expiry_count);
         waiting_room_expired(t->all->room, t->event_key, clock_wall_ms(), o->expiries,

@@ -9,11 +9,13 @@
 #define ADMITONE_SERVICE_TAKE_UP_H
 
 #include "port/seats.h"
+#include "service/catalogue.h"
 #include "service/waiting_room.h"
 
 struct take_up {
     struct waiting_room *room;
     struct seats *seats;
+    struct catalogue *catalogue; /* for the names of events in the log */
     int64_t deadline_ms;
 
     /* Below: its own. */

@@ -106,7 +106,7 @@ for (const [store, proxyOf, text] of [
     const proxy = proxyOf();
     // An outage is over when it has been calm for some seconds; until then another one is the same.
     const told = (what) => node.stderr.split(`msg="a dependency is ${what}" dependency=${store}`).length;
-    await until('earlier outages are over', () => told('lost') === told('back'));
+    await until('earlier outages are over', () => told('unavailable') === told('available again'));
     const length = node.stderr.length;
     const ends = performance.now() + 4000;
     proxy.refuse();
@@ -119,14 +119,14 @@ for (const [store, proxyOf, text] of [
     await cluster.isWell();
     assert.equal(lost.length, 1, lost.join('\n'));
     await untilBack(length, store);
-    assert.match(lost[0], new RegExp(`msg="a dependency is lost" dependency=${store}`));
+    assert.match(lost[0], new RegExp(`msg="a dependency is unavailable" dependency=${store}`));
     assert.match(lost[0], text);
     assert.match(lost[0], /error=.*meaning=/);
     const all = node.stderr.slice(length);
-    assert.equal(all.match(/msg="a dependency is back"/g).length, 1, all);
+    assert.equal(all.match(/msg="a dependency is available again"/g).length, 1, all);
     await until('all works again', async () => (await hall.ask('berta')).status < 300);
   });
 
 function untilBack(length, store) {
-  return until('it is back', () => new RegExp(`msg="a dependency is back" dependency=${store} .* seconds=\\d+`).test(node.stderr.slice(length)));
+  return until('it is back', () => new RegExp(`msg="a dependency is available again" dependency=${store} .* seconds=\\d+`).test(node.stderr.slice(length)));
 }

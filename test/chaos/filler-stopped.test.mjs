@@ -23,7 +23,7 @@ async function shutEvents(cluster) {
 // The one that fills Redis, which has lost everything.
 async function stopFiller(cluster) {
   const open = await shutEvents(cluster);
-  const fills = (node) => node.stderr.split('rebuilding the hot store').length;
+  const fills = (node) => node.stderr.split('rebuilding redis').length;
   const before = cluster.nodes.map(fills);
   await cluster.redisCli('FLUSHALL');
   const filler = await until('a node fills it', () => cluster.nodes.find((node, i) => fills(node) > before[i]));

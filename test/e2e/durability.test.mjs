@@ -213,12 +213,12 @@ describe('a full disk', () => {
       assert.equal(await server.metric('admitone_ledger_writable'), 0);
       const complaints = server.stderr.split('\n').filter((line) => line.includes('level=error'));
       assert.equal(complaints.length, 1, complaints.join('\n'));
-      assert.match(complaints[0], /the ledger can't write.*(full|space)/);
+      assert.match(complaints[0], /the ledger cannot write.*(full|space)/);
 
       server.recover();
       assert.equal((await put(server, 'NEW/1')).status, 201);
       assert.equal((await server.call('GET', '/ready')).status, 200);
-      assert.match(server.stderr, /level=info msg="the ledger writes again"/);
+      assert.match(server.stderr, /level=info msg="the ledger can write again"/);
       assert.equal((await server.admin('GET', '/admin/audit')).json.audit.length, 2, 'what was refused left no trail');
     }));
 
@@ -276,7 +276,7 @@ describe('a full disk', () => {
       assert.equal((await server.admin('GET', '/admin/audit?limit=1')).status, 200);
       // One line says so; that the log can't be folded in may be another. No line per refusal.
       const complaints = server.stderr.split('\n').filter((line) => line.includes('level=error'));
-      assert.equal(complaints.filter((line) => /the ledger can't write.*(full|space)/.test(line)).length, 1, complaints.join('\n'));
+      assert.equal(complaints.filter((line) => /the ledger cannot write.*(full|space)/.test(line)).length, 1, complaints.join('\n'));
       assert.ok(complaints.length <= 3, complaints.join('\n'));
 
       fs.rmSync(filler);

@@ -191,7 +191,7 @@ test('days begin where the configuration says', async () => {
   await own.stop();
   const refused = run(['serve', '--rankings-time-zone', 'Asia/Soul']);
   assert.equal(refused.status, 2);
-  assert.match(refused.stderr, /rankings\.time_zone: "Asia\/Soul" is no zone/);
+  assert.match(refused.stderr, /rankings\.time_zone: "Asia\/Soul" is not in the time zone database/);
 });
 
 describe('a server without rankings', () => {

@@ -197,7 +197,7 @@ test('who can not look says so', async (t) => {
   const [hot, , ledger, url] = flags;
   const unreachable = reconcile([hot, 'redis://127.0.0.1:1', ledger, url]);
   assert.equal(unreachable.status, 2);
-  assert.match(unreachable.stderr, /can't look: The store of queues and seats can't be used now/);
+  assert.match(unreachable.stderr, /can't look: Redis cannot be used now/);
   assert.equal(reconcile([hot, services.REDIS_URL, ledger, 'postgres://127.0.0.1:1/none']).status, 2);
   const mixed = reconcile([hot, services.REDIS_URL]);
   assert.equal(mixed.status, 2);

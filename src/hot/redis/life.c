@@ -57,7 +57,7 @@ redisContext *store_reach(struct redis_store *s, int64_t step_ms,
 
 redisReply *reply_checked(redisContext *c, redisReply *reply) {
     if (reply != NULL && reply->type != REDIS_REPLY_ERROR) return reply;
-    log_error(msg("the hot store failed"),
+    log_error(msg("redis returned an error"),
               kv_str("error", reply == NULL ? str_of(c->errstr) : reply_str(reply)));
     freeReplyObject(reply);
     return NULL;
@@ -111,7 +111,7 @@ static bool filling_guard(struct filling *f) {
     if (!succeeds(c, redisCommand(c, "WATCH " FILLING_KEY))) return false;
     redisReply *r = reply_checked(c, redisCommand(c, "GET " FILLING_KEY));
     bool is_ours = r != NULL && str_eq(reply_str(r), str_of(f->name));
-    if (r != NULL && !is_ours) log_warn(msg("the hot store is being filled by another node"));
+    if (r != NULL && !is_ours) log_warn(msg("another node is rebuilding redis"));
     freeReplyObject(r);
     return is_ours && succeeds(c, redisCommand(c, "MULTI"));
 }
@@ -119,7 +119,7 @@ static bool filling_guard(struct filling *f) {
 static bool all_succeeded(const redisReply *replies) {
     for (size_t i = 0; i < replies->elements; i++) {
         if (replies->element[i]->type != REDIS_REPLY_ERROR) continue;
-        log_error(msg("the hot store failed"), kv_str("error", reply_str(replies->element[i])));
+        log_error(msg("redis returned an error"), kv_str("error", reply_str(replies->element[i])));
         return false;
     }
     return true;

@@ -269,7 +269,7 @@ static void complain(struct link *l, str error) {
     uint64_t now = uv_now(l->loop);
     if (l->complained_ms != 0 && now - l->complained_ms < 1000) return;
     l->complained_ms = now;
-    log_error(msg("the hot store failed"), kv_str("error", error));
+    log_error(msg("redis returned an error"), kv_str("error", error));
 }
 
 static void hold_back(struct link *l, struct call *c) {

@@ -123,8 +123,10 @@ static bool connect_once(struct news *n) {
         redis_host_lost(&n->store->gate.outage, &n->store->options.address.hosts[0],
                         buf_cstr(&why));
     else if (!done && !n->was_told)
-        log_warn(msg("no news from other nodes"), kv("why", n->context->errstr));
-    if (done && n->was_told) log_info(msg("news from other nodes again"));
+        log_warn(msg("cannot subscribe to announcements of other nodes; streams update at the next "
+                     "tick"),
+                 kv("why", n->context->errstr));
+    if (done && n->was_told) log_info(msg("subscribed to announcements of other nodes again"));
     n->was_told = !done && (n->was_told || n->context != NULL);
     if (!done && n->context != NULL) {
         redisFree(n->context);

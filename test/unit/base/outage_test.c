@@ -55,11 +55,13 @@ static void an_outage_is_told_once_and_its_end_once(void **state) {
     assert_false(outage_back(&o));
     const char *log = caught_log();
     assert_int_equal(count_of(log, "\n"), 2);
-    assert_int_equal(count_of(log, "msg=\"a dependency is lost\" dependency=store address=here:1"
-                                   " seconds=0 error=refused meaning=\"nothing works\""),
+    assert_int_equal(count_of(log,
+                              "msg=\"a dependency is unavailable\" dependency=store address=here:1"
+                              " seconds=0 error=refused meaning=\"nothing works\""),
                      1);
-    assert_int_equal(count_of(log, "msg=\"a dependency is back\" dependency=store address=here:1"),
-                     1);
+    assert_int_equal(
+        count_of(log, "msg=\"a dependency is available again\" dependency=store address=here:1"),
+        1);
     outage_deinit(&o);
 }
 
@@ -76,7 +78,7 @@ static void an_outage_that_lasts_is_told_every_minute(void **state) {
     }
     const char *log = caught_log();
     assert_int_equal(count_of(log, "\n"), 4);
-    assert_int_equal(count_of(log, "is still lost"), 3);
+    assert_int_equal(count_of(log, "is still unavailable"), 3);
     assert_int_equal(count_of(log, "seconds=180"), 1);
     outage_deinit(&o);
 }
@@ -99,8 +101,8 @@ static void what_comes_and_goes_is_told_once(void **state) {
     o.back_ms -= 10000;
     outage_lost(&o, "here:1", "refused");
     const char *log = caught_log();
-    assert_int_equal(count_of(log, "is lost"), 3);
-    assert_int_equal(count_of(log, "is back"), 2);
+    assert_int_equal(count_of(log, "is unavailable"), 3);
+    assert_int_equal(count_of(log, "is available again"), 2);
     assert_int_equal(count_of(log, "\n"), 5);
     outage_deinit(&o);
 }

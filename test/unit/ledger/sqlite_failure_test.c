@@ -148,8 +148,8 @@ static void full_disk_refuses_and_recovers(void **state) {
     assert_true(is_writable(f));
     assert_in_force(f, "after");
     restore_log(kept);
-    assert_int_equal(lines_logged(f, "can't write"), 1);
-    assert_int_equal(lines_logged(f, "writes again"), 1);
+    assert_int_equal(lines_logged(f, "cannot write"), 1);
+    assert_int_equal(lines_logged(f, "can write again"), 1);
     assert_int_equal(raw_number(&f->h, "SELECT count(*) FROM audit"), 2);
     assert_sound(f);
 }
