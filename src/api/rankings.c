@@ -44,7 +44,7 @@ const struct period *ranking_period(struct exchange *x, str word) {
         buf_add(&known, STR(", "));
         buf_add(&known, periods[i].word);
     }
-    reply_problem(x, ERR_UNKNOWN_PERIOD, "Known periods: %s.", buf_cstr(&known));
+    reply_problem(x, ERR_UNKNOWN_PERIOD, "Known values: %s.", buf_cstr(&known));
     buf_deinit(&known);
     return NULL;
 }

@@ -136,7 +136,7 @@ test('fifty sales in a row are told once a second to each, whenever it came, and
 
 test('whoever asks wrongly is told so', async () => {
   const { detail } = (await server.call('GET', '/rankings/stream?board=hourly')).json;
-  assert.equal(detail, `There are: ${BOARDS.join(', ')}.`);
+  assert.equal(detail, `Known values: ${BOARDS.join(', ')}.`);
   for (const board of ['hourly', 'Daily', 'soldout%20', '', '%FF', 'popularity'])
     assertProblemWith(await server.call('GET', `/rankings/stream?board=${board}`), 400, 'unknown_period', {});
   for (const method of ['POST', 'PUT', 'PATCH', 'DELETE']) {
