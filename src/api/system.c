@@ -198,8 +198,8 @@ static void answer_metrics(struct survey *s) {
           (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));
     gauge(out, "admitone_ledger_queue_depth", "Records waiting for their commit",
           ledger.queue_depth);
-    gauge(out, "admitone_ledger_wal_bytes", "Bytes of the write-ahead log that are not checkpointed yet",
-          ledger.wal_bytes);
+    gauge(out, "admitone_ledger_wal_bytes",
+          "Bytes of the write-ahead log that are not checkpointed yet", ledger.wal_bytes);
     gauge(out, "admitone_ledger_writable", "1 unless the last batch failed", ledger.writable);
     gauge_hot_state(out, api);
     gauge(out, "admitone_start_time_seconds", "When the server started", api->started_ms / 1000);

@@ -19,7 +19,7 @@
     X(CONNECTIONS_DROPPED, "admitone_connections_dropped_total", "",                               \
       "Connections closed because unread answers took too much memory")                            \
     X(TIMEOUT_HEADERS, "admitone_timeouts_total", "wait=\"headers\"",                              \
-      "Connections closed because the client was too slow")                                                                \
+      "Connections closed because the client was too slow")                                        \
     X(TIMEOUT_BODY, "admitone_timeouts_total", "wait=\"body\"", "")                                \
     X(TIMEOUT_IDLE, "admitone_timeouts_total", "wait=\"idle\"", "")                                \
     X(TIMEOUT_WRITE, "admitone_timeouts_total", "wait=\"write\"", "")                              \
@@ -28,22 +28,23 @@
     X(HTTP_4XX, "admitone_http_responses_total", "class=\"4xx\"", "")                              \
     X(HTTP_5XX, "admitone_http_responses_total", "class=\"5xx\"", "")                              \
     X(SSE_OPENED, "admitone_sse_opened_total", "", "Streams opened")                               \
-    X(SSE_CLOSED, "admitone_sse_closed_total", "", "Streams closed, by the client or the server")             \
-    X(SSE_DROPPED, "admitone_sse_dropped_total", "", "Streams closed because the client did not read fast enough")      \
+    X(SSE_CLOSED, "admitone_sse_closed_total", "", "Streams closed, by the client or the server")  \
+    X(SSE_DROPPED, "admitone_sse_dropped_total", "",                                               \
+      "Streams closed because the client did not read fast enough")                                \
     X(SSE_EVENTS, "admitone_sse_events_total", "", "Events sent to streams")                       \
-    X(QUEUE_ADMISSIONS, "admitone_queue_admissions_total", "",                                     \
-      "Waiting users who were admitted")                                                       \
-    X(QUEUE_COMPLETIONS, "admitone_queue_completions_total", "", "Entries completed by a purchase")         \
-    X(QUEUE_LEAVES, "admitone_queue_leaves_total", "", "Entries ended because the user left")        \
+    X(QUEUE_ADMISSIONS, "admitone_queue_admissions_total", "", "Waiting users who were admitted")  \
+    X(QUEUE_COMPLETIONS, "admitone_queue_completions_total", "",                                   \
+      "Entries completed by a purchase")                                                           \
+    X(QUEUE_LEAVES, "admitone_queue_leaves_total", "", "Entries ended because the user left")      \
     X(QUEUE_EXPIRIES_ACTIVE, "admitone_queue_expiries_total", "status=\"active\"",                 \
-      "Entries that expired")                                                               \
+      "Entries that expired")                                                                      \
     X(QUEUE_EXPIRIES_GRACE, "admitone_queue_expiries_total", "status=\"waiting\"", "")             \
     X(QUEUE_REJECTIONS, "admitone_queue_rejections_total", "", "Enters refused: queue full")       \
     RESERVATION_COUNTER_MAP(X)                                                                     \
     X(HOT_REBUILDS, "admitone_hot_rebuilds_total", "",                                             \
-      "Rebuilds of Redis from the ledger by this node")                               \
+      "Rebuilds of Redis from the ledger by this node")                                            \
     X(HOT_TAKEN_UP_ENTERS, "admitone_hot_taken_up_total", "what=\"enter\"",                        \
-      "Operations that another node left pending and this node finished or undid")                                \
+      "Operations that another node left pending and this node finished or undid")                 \
     X(HOT_TAKEN_UP_ADMISSIONS, "admitone_hot_taken_up_total", "what=\"admission\"", "")            \
     X(HOT_TAKEN_UP_CLAIMS, "admitone_hot_taken_up_total", "what=\"claim\"", "")                    \
     X(HOT_TAKEN_UP_EXPIRIES, "admitone_hot_taken_up_total", "what=\"expiry\"", "")                 \
@@ -51,9 +52,9 @@
       "Changes that Redis had missed and received again")                                          \
     X(HOT_HEALED_RESERVATIONS, "admitone_hot_healed_total", "what=\"reservation\"", "")            \
     X(FACTS_RELAYED, "admitone_facts_relayed_total", "", "Facts relayed to the hot store")         \
-    X(RANKINGS_SALES, "admitone_rankings_sales_total", "", "Facts counted by the rankings")     \
+    X(RANKINGS_SALES, "admitone_rankings_sales_total", "", "Facts counted by the rankings")        \
     X(RECONCILE_ENTRIES_OVER, "admitone_reconcile_differences_total", "what=\"entry_over\"",       \
-      "Differences found between Redis and the ledger")                               \
+      "Differences found between Redis and the ledger")                                            \
     X(RECONCILE_ENTRIES_MISSING, "admitone_reconcile_differences_total", "what=\"entry_missing\"", \
       "")                                                                                          \
     X(RECONCILE_ENTRIES_STATUS, "admitone_reconcile_differences_total", "what=\"entry_status\"",   \
@@ -65,8 +66,7 @@
       "what=\"reservation_missing\"", "")                                                          \
     X(RECONCILE_RESERVATIONS_STATUS, "admitone_reconcile_differences_total",                       \
       "what=\"reservation_status\"", "")                                                           \
-    X(RECONCILE_REPAIRS, "admitone_reconcile_repairs_total", "",                                   \
-      "Differences repaired")                                                          \
+    X(RECONCILE_REPAIRS, "admitone_reconcile_repairs_total", "", "Differences repaired")           \
     X(LEDGER_RECORDS, "admitone_ledger_records_total", "", "Records written to the ledger")        \
     X(LEDGER_REFUSED_FULL, "admitone_ledger_refused_total", "", "Records refused: queue full")     \
     X(LEDGER_BATCH_FAILURES, "admitone_ledger_batch_failures_total", "", "Batches rolled back")    \
@@ -77,17 +77,19 @@
  * buckets are powers of two. */
 #define HISTOGRAM_MAP(X)                                                                           \
     X(REQUEST_SECONDS, "admitone_request_duration_seconds", "", 1e-6,                              \
-      "From reading a request to its answer")                                                               \
-    X(QUEUE_WAIT_SECONDS, "admitone_queue_wait_seconds", "", 1e-3, "Wait from enter to ACTIVE")         \
+      "From reading a request to its answer")                                                      \
+    X(QUEUE_WAIT_SECONDS, "admitone_queue_wait_seconds", "", 1e-3, "Wait from enter to ACTIVE")    \
     X(QUEUE_ESTIMATE_ERROR_SECONDS, "admitone_queue_estimate_error_seconds", "", 1e-3,             \
-      "Difference between the estimated and the real wait")                                           \
-    X(QUEUE_ENTER_SECONDS, "admitone_queue_enter_seconds", "", 1e-9, "Duration of an enter in the hot store") \
+      "Difference between the estimated and the real wait")                                        \
+    X(QUEUE_ENTER_SECONDS, "admitone_queue_enter_seconds", "", 1e-9,                               \
+      "Duration of an enter in the hot store")                                                     \
     X(QUEUE_LOOK_SECONDS, "admitone_queue_look_seconds", "", 1e-9,                                 \
-      "Duration of a status lookup in the hot store; one of 16 is measured")                                                           \
-    X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", "", 1e-9, "Duration of one admission step")      \
+      "Duration of a status lookup in the hot store; one of 16 is measured")                       \
+    X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", "", 1e-9,                               \
+      "Duration of one admission step")                                                            \
     RESERVATION_HISTOGRAM_MAP(X)                                                                   \
     X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", "", 1e-6,                           \
-      "Duration of one batch, including fsync")                                                                 \
+      "Duration of one batch, including fsync")                                                    \
     X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", "", 1, "Records per batch")
 
 enum counter {

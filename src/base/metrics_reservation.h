@@ -65,8 +65,7 @@ void observe_lock_hold(int strategy, uint64_t us);
 #define OUTCOME_ROWS(X, symbol, word) RESERVATION_OUTCOME_MAP(OUTCOME_ROW, X, symbol, word)
 #define CONFLICTS_ROW(X, symbol, word)                                                             \
     X(RESERVATION_CONFLICTS_##symbol, "admitone_reservation_conflicts_total",                      \
-      "strategy=\"" word "\"",                                                                     \
-      "Seats changed or taken by another request between read and write")
+      "strategy=\"" word "\"", "Seats changed or taken by another request between read and write")
 #define RETRIES_ROW(X, symbol, word)                                                               \
     X(RESERVATION_RETRIES_##symbol, "admitone_reservation_retries_total", "strategy=\"" word "\"", \
       "Retries of requests to hold seats")
@@ -83,16 +82,15 @@ void observe_lock_hold(int strategy, uint64_t us);
     METERED_STRATEGY_MAP(CONFLICTS_ROW, X)                                                         \
     METERED_STRATEGY_MAP(RETRIES_ROW, X)                                                           \
     X(RESERVATION_GUARD_REFUSALS, "admitone_reservation_guard_refusals_total", "",                 \
-      "Seats offered by the hot store that were taken in the ledger")                                  \
+      "Seats offered by the hot store that were taken in the ledger")                              \
     X(RESERVATION_SOLD_OUT_ANSWERS, "admitone_reservation_sold_out_answers_total", "",             \
       "Requests answered with sold_out")                                                           \
     X(RESERVATION_CONFIRMS, "admitone_reservation_confirms_total", "", "Holds confirmed")          \
     X(RESERVATION_CANCELS, "admitone_reservation_cancels_total", "",                               \
       "Reservations cancelled, confirmed ones included")                                           \
-    X(RESERVATION_EXPIRIES, "admitone_reservation_expiries_total", "",                             \
-      "Holds that expired")                                                                 \
+    X(RESERVATION_EXPIRIES, "admitone_reservation_expiries_total", "", "Holds that expired")       \
     X(ADAPTIVE_SWITCHES_SLOT, "admitone_adaptive_switches_total", "to=\"slot\"",                   \
-      "Changes of an adaptive section between lock and slot")                                     \
+      "Changes of an adaptive section between lock and slot")                                      \
     X(ADAPTIVE_SWITCHES_LOCK, "admitone_adaptive_switches_total", "to=\"lock\"", "")
 
 #define RESERVATION_HISTOGRAM_MAP(X)                                                               \
