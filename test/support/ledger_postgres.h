@@ -9,8 +9,8 @@
 #include "ledger_harness.h"
 #include "postgres_scratch.h"
 
-/* What the next ledger is opened with; a `url` of NULL is that of the harness's database. Retention
- * sleeps by default, for the times of tests are those of 1970. */
+/* What the next ledger is opened with; a `url` of NULL is that of the harness's database. By
+ * default retention sleeps, for the times of tests are those of 1970, and deadlines are long. */
 extern struct postgres_ledger_options postgres_options;
 
 /* The database of the harness that was last opened for: no test has two. */
