@@ -102,8 +102,8 @@ bool pg_failed_with(const struct pg *db, const char *state);
 /* Notes that the database answered what none of our tables and functions can: false. */
 bool pg_unexpected(struct pg *db);
 /* Whether every number that was read was one. If not, it was read as 0, nothing more is done with
- * the connection, so that no transaction commits by it, and the failure says why. Asked by whoever
- * has read outside of a transaction. */
+ * the connection, so that no transaction commits by it, and the failure says why. To be
+ * called after every read outside of a transaction. */
 bool pg_sound(struct pg *db);
 
 /* --- values on their way into a statement --- */

@@ -124,7 +124,7 @@ BEGIN
       CONTINUE;
     END IF;
 
-    -- Who leaves meanwhile waits for this, and then finds what is held; or was first, and is seen.
+    -- A concurrent leave waits for this lock and then finds the hold; or it was first and is seen.
     IF a_wait = 1 THEN
       PERFORM FROM queue_entries q WHERE q.event_id = h.event_id AND q.seq = h.entry_seq FOR SHARE;
     ELSE
@@ -178,7 +178,7 @@ BEGIN
     IF changed < judged.rows_there THEN
       -- While this waited for one seat, another transaction made the row of another.
       IF a_wait = 1 THEN
-        RAISE EXCEPTION 'a seat got its row meanwhile' USING ERRCODE = 'AD001';
+        RAISE EXCEPTION 'a concurrent transaction inserted the row of a seat' USING ERRCODE = 'AD001';
       END IF;
       outcome := 'BLOCKED';
       RETURN NEXT;
@@ -198,7 +198,7 @@ BEGIN
       SET seats = b.seats + count_of, held = b.held + count_of
       WHERE b.seats + count_of <= room.max_per_user;
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'the buyer has bought meanwhile' USING ERRCODE = 'AD001';
+      RAISE EXCEPTION 'a concurrent transaction changed the row of the buyer' USING ERRCODE = 'AD001';
     END IF;
     INSERT INTO reservations(id, event_id, section_id, user_id, entry_seq, strategy, status,
       seat_count, seats, price, currency, expires_at, created_at)
@@ -206,7 +206,7 @@ BEGIN
         count_of, h.seats, h.price, h.currency, h.expires_at, h.created_at)
       ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
-      RAISE EXCEPTION 'the id was taken meanwhile' USING ERRCODE = 'AD001';
+      RAISE EXCEPTION 'a concurrent transaction took the id' USING ERRCODE = 'AD001';
     END IF;
     INSERT INTO seats AS s(section_id, seat_no, state, reservation_id, version, fence)
       SELECT h.section_id, w.seat_no, 'HELD', h.id, 1, coalesce(w.fence, 0)
@@ -217,7 +217,7 @@ BEGIN
       WHERE s.state = 'AVAILABLE' AND (excluded.fence = 0 OR s.fence <= excluded.fence);
     GET DIAGNOSTICS changed = ROW_COUNT;
     IF changed <> count_of THEN
-      RAISE EXCEPTION 'a seat was taken meanwhile' USING ERRCODE = 'AD001';
+      RAISE EXCEPTION 'a concurrent transaction took a seat' USING ERRCODE = 'AD001';
     END IF;
     INSERT INTO facts(kind, event_id, section_id, reservation_id, user_id, seat_count, at)
       VALUES ('HELD', h.event_id, h.section_id, h.id, h.user_id, count_of, h.created_at);
@@ -226,7 +226,7 @@ BEGIN
         VALUES (h.key_user, h.route, h.key, h.digest, h.answer, h.response, h.created_at)
         ON CONFLICT DO NOTHING;
       IF NOT FOUND THEN
-        RAISE EXCEPTION 'the key was used meanwhile' USING ERRCODE = 'AD001';
+        RAISE EXCEPTION 'a concurrent transaction used the key' USING ERRCODE = 'AD001';
       END IF;
     END IF;
     held := true;

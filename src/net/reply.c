@@ -116,19 +116,21 @@ struct address exchange_client(const struct exchange *x) {
     return client;
 }
 
-void exchange_outlives_request(struct exchange *x) {
-    if (x->is_kept || !log_enabled(LOG_INFO) || x->parser.phase != HTTP1_WHOLE) return;
+static void keep_path_and_client(struct exchange *x) {
     x->path = arena_copy(&x->arena, x->request.path);
     x->client = exchange_client(x);
     x->is_kept = true;
 }
 
+void exchange_outlives_request(struct exchange *x) {
+    if (x->is_kept || !log_enabled(LOG_INFO) || x->parser.phase != HTTP1_WHOLE) return;
+    keep_path_and_client(x);
+}
+
 void exchange_put_off(struct exchange *x) {
     assert(x->conn != NULL && x->parser.phase == HTTP1_WHOLE);
     x->site = x->conn->site;
-    x->path = arena_copy(&x->arena, x->request.path);
-    x->client = exchange_client(x);
-    x->is_kept = true;
+    keep_path_and_client(x);
     str block = arena_copy(&x->arena, (str){x->request.block, x->parser.used});
     x->request = http1_request(&x->parser, block.at);
     x->is_put_off = true;

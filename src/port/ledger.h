@@ -548,8 +548,8 @@ static inline enum err ledger_join(struct ledger *l, const struct cluster_settin
     return l->ops->join == NULL ? ERR_OK : l->ops->join(l, own, why);
 }
 
-/* The node (of ledger_node_report) stops: nobody need wait for it. Blocks for a moment; does
- * nothing when the ledger can't be reached, and in one that is one process's own. */
+/* The node (of ledger_node_report) stops, so other nodes no longer wait for its reports. Blocks for
+ * a moment; does nothing when the ledger cannot be reached or belongs to one process. */
 static inline void ledger_leave(struct ledger *l, const struct uuid *node) {
     if (l->ops->leave != NULL) l->ops->leave(l, node);
 }

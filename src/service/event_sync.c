@@ -120,8 +120,9 @@ static void report(struct event_sync *s) {
 
 /* ---- what has changed: told to the hot store, and put into the catalogue ----
  *
- * One after the other, in a loop, not ever deeper: a hot store that is away answers at once. It is
- * not asked again in this read then, and is told of everything the next time. */
+ * In a loop, because a hot store that is unavailable calls back before the call returns, and
+ * recursion would overflow the stack. It is then skipped for the rest of this read, and receives
+ * all events at the next one. */
 
 static void tell_all(struct event_sync *s);
 
@@ -191,7 +192,7 @@ static bool is_known(struct event_sync *s, int64_t key) {
     return is_there;
 }
 
-/* Goes over what concerns nobody. */
+/* Skips events and removals that this node has applied already. */
 static void skip_known(struct event_sync *s) {
     if (s->pushes_all) return;
     while (s->events_done < s->read.count && !is_news(s, s->read.events[s->events_done]))
@@ -266,7 +267,7 @@ static void on_tick(void *to) {
     read_changes(to);
 }
 
-/* ---- while somebody waits ---- */
+/* ---- while requests wait ---- */
 
 static void end_asking(struct event_sync *s) {
     end_waits(s, is_over_by_nodes);

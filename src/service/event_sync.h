@@ -41,7 +41,7 @@ struct event_sync {
 
     /* Below: its own. */
     struct ticker ticker;      /* reads once a second */
-    struct ticker fast_ticker; /* while somebody waits */
+    struct ticker fast_ticker; /* while requests wait */
     struct mailbox *home;
     struct task nudge;
     _Atomic int64_t lease_until_ns; /* steady; 0: there was none yet */

@@ -12,8 +12,8 @@
  * overtaken by another, and must not spoil what that one has filled: whatever is written for a
  * filling is written only while this is its own. */
 #define FILLING_KEY "admitone:{hot}:filling"
-/* The name of the ledger that the store was filled from, or is being filled from. Nobody but this
- * ledger's nodes fills it again: two clusters on one store would do so in turn for ever. */
+/* The name of the ledger that Redis was rebuilt from, or is being rebuilt from. Only nodes of this
+ * ledger rebuild it again: two clusters on one Redis would rebuild it in turn for ever. */
 #define LEDGER_KEY "admitone:{hot}:ledger"
 /* For a connection, and for each answer; a filling has large commands. */
 #define LOOK_MS 1000
