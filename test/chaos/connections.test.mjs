@@ -110,7 +110,8 @@ for (const [store, proxyOf, text] of [
     const length = node.stderr.length;
     const ends = performance.now() + 4000;
     proxy.refuse();
-    while (performance.now() < ends) {
+    // Soon after an earlier outage a new one is logged only when it has lasted for five seconds.
+    while (performance.now() < ends || linesAfter(length).length === 0) {
       await Promise.all([hall.ask(`user${performance.now()}`), hall.get(buyer, id), hall.hold(buyer, { quantity: 1 })]);
       await pause(20);
     }
