@@ -95,11 +95,11 @@ static int64_t claim(uint32_t each) {
     int user = (int)(next_random(&random_state) % USERS);
     ids[id_count] = uuid_new(now_ms);
     struct claim_op c = {.op = {.event_key = EVENT, .now_ms = now_ms},
-                         .wish = {.id = ids[id_count++],
-                                  .user = str_of(names[user]),
-                                  .entry_seq = entries[user],
-                                  .section_key = SECTION,
-                                  .count = each},
+                         .request = {.id = ids[id_count++],
+                                     .user = str_of(names[user]),
+                                     .entry_seq = entries[user],
+                                     .section_key = SECTION,
+                                     .count = each},
                          .seats = seats,
                          .submit = submit_claim,
                          .done = on_claimed};
@@ -122,7 +122,7 @@ static int64_t settle_last(void) {
 
 static int64_t cancel_any(void) {
     size_t at = next_random(&random_state) % id_count;
-    struct reservation_news news = {.id = ids[at], .status = RESERVATION_CANCELLED};
+    struct reservation_change news = {.id = ids[at], .status = RESERVATION_CANCELLED};
     ids[at] = ids[--id_count];
     struct follow_op f = {.op = {.event_key = EVENT, .now_ms = now_ms},
                           .news = &news,

@@ -71,7 +71,7 @@ static void on_looked(struct look_op *look) {
     struct queue_act *act = CONTAINER_OF(look, struct queue_act, look);
     struct catalogue *catalogue = act->api->events.catalogue;
     const struct event *e = NULL;
-    catalogue_open(catalogue);
+    catalogue_read_lock(catalogue);
     if (look->op.result != ERR_EVENT_NOT_FOUND)
         e = catalogue_find_key(catalogue, look->op.event_key);
     if (e != NULL) {
@@ -80,7 +80,7 @@ static void on_looked(struct look_op *look) {
         render(&j, e, act);
         json_out_done(&j);
     }
-    catalogue_shut(catalogue);
+    catalogue_read_unlock(catalogue);
     if (e != NULL)
         reply_send(act->x, STR("application/json"));
     else
@@ -98,10 +98,10 @@ void admin_queue_get(struct api *api, struct exchange *x, const str *captures) {
     struct queue_act *act = arena_new(&x->arena, sizeof *act);
     act->api = api;
     act->x = x;
-    catalogue_open(api->events.catalogue);
+    catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
     int64_t key = e == NULL ? 0 : e->key;
-    catalogue_shut(api->events.catalogue);
+    catalogue_read_unlock(api->events.catalogue);
     if (key != 0)
         show(act, key);
     else

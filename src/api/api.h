@@ -12,7 +12,7 @@
 #include "net/server.h"
 #include "port/boards.h"
 #include "service/events.h"
-#include "service/keeper.h"
+#include "service/rebuilder.h"
 #include "service/reservations.h"
 #include "service/snapshot.h"
 
@@ -35,9 +35,9 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
-    struct boards *boards;     /* NULL: it keeps no rankings */
-    struct keeper *keeper;     /* NULL: the hot store is this process's own */
-    struct snapshot *snapshot; /* likewise */
+    struct boards *boards;       /* NULL: it keeps no rankings */
+    struct rebuilder *rebuilder; /* NULL: the hot store is this process's own */
+    struct snapshot *snapshot;   /* likewise */
     struct api_worker *workers;
     size_t worker_count;
     str default_event; /* "TYPE/ID" for whoever names none; empty: the only one */
@@ -68,7 +68,7 @@ struct api_worker {
     struct jwt_box *assertions;          /* verifies the shop's; NULL unless users.auth is signed */
     struct live *live;                   /* its streams; whoever made it frees it */
     struct rankings_live *rankings_live; /* likewise */
-    struct desk desk;                    /* its reservations; likewise */
+    struct lock_client lock_client;      /* its reservations; likewise */
 };
 
 /* `api` has its keys already. False when libcrypto can't do what is needed. */

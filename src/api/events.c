@@ -127,9 +127,9 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     struct list_query list;
     if (!read_query(x, &list)) return;
     struct view_query *q = view_query_new(x, answer_page);
-    catalogue_open(api->events.catalogue);
+    catalogue_read_lock(api->events.catalogue);
     gather_page(api->events.catalogue, &list, q);
-    catalogue_shut(api->events.catalogue);
+    catalogue_read_unlock(api->events.catalogue);
     event_views_count_many(&q->views, api->snapshot, api->events.seats);
 }
 
@@ -137,10 +137,10 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
 static void show(struct api *api, struct exchange *x, const str *captures, bool admin) {
     struct view_query *q = view_query_new(x, answer_one);
     q->admin = admin;
-    catalogue_open(api->events.catalogue);
+    catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
     if (e != NULL) event_views_add(&q->views, &x->arena, e);
-    catalogue_shut(api->events.catalogue);
+    catalogue_read_unlock(api->events.catalogue);
     event_views_count(&q->views, api->events.seats);
 }
 

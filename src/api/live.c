@@ -541,7 +541,7 @@ void queue_get_subscribe(struct api *api, struct exchange *x, const str *capture
     }
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 struct live *live_new(struct api *api, struct worker *w, size_t index) {
     struct live *l = mem_new(sizeof *l);

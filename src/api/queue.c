@@ -50,7 +50,7 @@ static bool read_body(struct exchange *x, const struct json_field *fields, struc
 }
 
 /* Only the admin key or the shop's assertion chooses another lane than the default. */
-static bool choose_lane(struct exchange *x, const struct asker *who, int64_t wanted,
+static bool choose_pool(struct exchange *x, const struct asker *who, int64_t wanted,
                         unsigned *lane) {
     *lane = who->lane >= 0 ? (unsigned)who->lane : LANE_DEFAULT;
     if (wanted < 0 || wanted == (int64_t)*lane) return true;
@@ -164,7 +164,7 @@ static void enter(struct api *api, struct exchange *x, const struct queue_event 
     struct entering *e = arena_new(&x->arena, sizeof *e);
     if (!fresh_rules(api, x)) return;
     if (!users_identify(api, x, body->user, &e->asker)) return;
-    if (!choose_lane(x, &e->asker, body->lane, &e->room.enter.lane)) return;
+    if (!choose_pool(x, &e->asker, body->lane, &e->room.enter.lane)) return;
     e->x = x;
     e->api = api;
     e->event = *event;
@@ -187,10 +187,10 @@ static bool find_default(struct api *api, struct queue_event *out) {
     str type;
     if (id.len > 0) return str_split(&id, '/', &type) && queue_event_find(api, type, id, out);
     int64_t key = 0;
-    catalogue_open(api->events.catalogue);
+    catalogue_read_lock(api->events.catalogue);
     const struct event *only = catalogue_at(api->events.catalogue, 0);
     if (only != NULL && catalogue_at(api->events.catalogue, 1) == NULL) key = only->key;
-    catalogue_shut(api->events.catalogue);
+    catalogue_read_unlock(api->events.catalogue);
     return queue_event_find_key(api, key, out);
 }
 

@@ -16,18 +16,18 @@ void queue_event_copy(const struct event *e, struct queue_event *out) {
 }
 
 bool queue_event_find(struct api *api, str type, str id, struct queue_event *out) {
-    catalogue_open(api->events.catalogue);
+    catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, type, id);
     if (e != NULL) queue_event_copy(e, out);
-    catalogue_shut(api->events.catalogue);
+    catalogue_read_unlock(api->events.catalogue);
     return e != NULL;
 }
 
 bool queue_event_find_key(struct api *api, int64_t key, struct queue_event *out) {
-    catalogue_open(api->events.catalogue);
+    catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find_key(api->events.catalogue, key);
     if (e != NULL) queue_event_copy(e, out);
-    catalogue_shut(api->events.catalogue);
+    catalogue_read_unlock(api->events.catalogue);
     return e != NULL;
 }
 

@@ -122,7 +122,7 @@ size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op
     json_out_object(&j, STR(""));
     add_board(&j, &top->board);
     json_out_array(&j, STR("rankings"));
-    catalogue_open(catalogue);
+    catalogue_read_lock(catalogue);
     for (size_t i = 0; i < top->count; i++) {
         const struct board_row *row = &top->rows[i];
         const struct event *e = catalogue_find_key(catalogue, row->selling.event_key);
@@ -131,7 +131,7 @@ size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op
         add_row(&j, &top->board, row, e);
         json_out_object_end(&j);
     }
-    catalogue_shut(catalogue);
+    catalogue_read_unlock(catalogue);
     json_out_array_end(&j);
     size_t board_len = to->len;
     json_out_time(&j, STR("serverTime"), top->now_ms);
@@ -256,10 +256,10 @@ static void on_day_shown(struct board_top_op *top) {
 static void show_one(struct api *api, struct exchange *x, struct board_name board, str type,
                      str id) {
     struct ranking_query *q = query_new(api, x);
-    catalogue_open(api->events.catalogue);
+    catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, type, id);
     if (e != NULL) q->event = event_copy_to(arena_new(&x->arena, event_bytes(e)), e);
-    catalogue_shut(api->events.catalogue);
+    catalogue_read_unlock(api->events.catalogue);
     if (q->event == NULL) {
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s", "GET /events lists the events that exist.");
         return;

@@ -175,7 +175,7 @@ void rankings_get_stream(struct api *api, struct exchange *x, const str *capture
         ticker_start(&r->ticker, INTERVAL_MS / TURNS_PER_INTERVAL);
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 struct rankings_live *rankings_live_new(struct api *api, struct worker *w, size_t index) {
     size_t watch_count = period_count + 1;

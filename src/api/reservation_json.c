@@ -99,7 +99,7 @@ struct reservation_names reservation_names_of(struct api *api, const struct rese
     struct reservation_names names = {0};
     const struct section *section = NULL;
     struct catalogue *catalogue = api->events.catalogue;
-    catalogue_open(catalogue);
+    catalogue_read_lock(catalogue);
     const struct event *e = catalogue_find_key(catalogue, r->event_key);
     if (e != NULL) {
         memcpy(names.type, e->type, sizeof names.type);
@@ -107,7 +107,7 @@ struct reservation_names reservation_names_of(struct api *api, const struct rese
     }
     if (catalogue_find_section(catalogue, r->section_key, &section) != NULL)
         memcpy(names.section, section->id, sizeof names.section);
-    catalogue_shut(catalogue);
+    catalogue_read_unlock(catalogue);
     return names;
 }
 

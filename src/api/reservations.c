@@ -177,7 +177,7 @@ static void on_held(struct holding *h, enum err result) {
 static void hold(struct hold_request *q) {
     struct api_worker *w = exchange_context(q->x);
     q->holding.done = on_held;
-    reservations_hold(&q->api->reservations, &w->desk, &q->holding);
+    reservations_hold(&q->api->reservations, &w->lock_client, &q->holding);
 }
 
 static void on_active(struct entering *e) {
@@ -201,7 +201,7 @@ static void on_sold(struct entering *e) {
 }
 
 /* Why nobody is made to wait for this: it can't be had. */
-static enum err hopeless(struct hold_request *q) {
+static enum err precheck(struct hold_request *q) {
     struct holding *h = &q->holding;
     if (h->count > q->max_per_user) return ERR_LIMIT_EXCEEDED;
     if (h->named == NULL || h->named[h->count - 1] <= q->capacity) return ERR_OK;
@@ -214,7 +214,7 @@ static enum err hopeless(struct hold_request *q) {
 /* Takes a place for the request's user: to go straight on, or to wait. */
 static void enter_first(struct hold_request *q, bool may) {
     struct entering *e = q->entering;
-    enum err refused = may ? hopeless(q) : ERR_NOT_ACTIVE;
+    enum err refused = may ? precheck(q) : ERR_NOT_ACTIVE;
     if (refused != ERR_OK) {
         refuse(q, refused);
         return;
@@ -436,10 +436,10 @@ static str asked_event(struct hold_request *q) {
 /* What is sold there, and on what terms. False: the problem has been answered. */
 static bool find_terms(struct hold_request *q) {
     const struct section *section;
-    catalogue_open(q->api->events.catalogue);
+    catalogue_read_lock(q->api->events.catalogue);
     const struct event *e = find_event(q, &section);
     if (section != NULL) copy_terms(q, e, section);
-    catalogue_shut(q->api->events.catalogue);
+    catalogue_read_unlock(q->api->events.catalogue);
     if (section != NULL) return fresh_rules(q->api, q->x);
     if (e == NULL ? !fresh_absence(q->api, q->x, asked_event(q)) : !fresh_rules(q->api, q->x))
         return false;
@@ -707,14 +707,14 @@ static void sort_events(struct list_request *q) {
     const struct event **events =
         arena_new(&q->x->arena, (q->event_count + 1) * sizeof(struct event *));
     size_t count = 0;
-    catalogue_open(c);
+    catalogue_read_lock(c);
     for (size_t i = 0; i < q->event_count; i++) {
         const struct event *e = catalogue_find_key(c, q->event_keys[i]);
         if (e != NULL) events[count++] = e;
     }
     qsort(events, count, sizeof(struct event *), by_name);
     for (size_t i = 0; i < count; i++) q->event_keys[i] = events[i]->key;
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     q->event_count = count;
 }
 

@@ -137,7 +137,7 @@ static void on_rendered(struct render_op *r) {
 /* False: `refused` says what there is none of. */
 static bool find_section(struct catalogue *c, const str *captures, struct map_query *q,
                          enum err *refused) {
-    catalogue_open(c);
+    catalogue_read_lock(c);
     const struct event *e = catalogue_find(c, captures[0], captures[1]);
     const struct section *s = e == NULL ? NULL : event_section(e, captures[2]);
     if (s != NULL) {
@@ -146,7 +146,7 @@ static bool find_section(struct catalogue *c, const str *captures, struct map_qu
         q->render.op.event_key = e->key;
         q->render.section_key = s->key;
     }
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     *refused = e == NULL ? ERR_EVENT_NOT_FOUND : ERR_SECTION_NOT_FOUND;
     return s != NULL;
 }

@@ -39,7 +39,7 @@ void system_ready(struct api *api, struct exchange *x, const str *captures) {
     bool stopping = atomic_load(&api->stopping);
     /* A store that is open and refuses writes is the same for all nodes: to take them out would
      * only keep people from leaving and paying. */
-    bool hot = api->keeper == NULL || keeper_is_open(api->keeper);
+    bool hot = api->rebuilder == NULL || rebuilder_is_open(api->rebuilder);
     bool events = events_are_current(&api->events);
     bool ready = ledger.writable && hot && events && !stopping;
     if (!ready) reply_header(x, STR("Retry-After"), STR("1"));
@@ -78,13 +78,13 @@ static void gauge_hot_state(struct buf *out, const struct api *api) {
 
 /* What every event holds: where the hot store is shared from the snapshot; else as it is now, first
  * its seats, then its queue, asked of all of them at once. */
-struct survey {
+struct contents {
     struct event_views views;
     struct exchange *x;
     struct api *api;
-    struct survey_row {
+    struct contents_row {
         struct look_op look;
-        struct survey *survey;
+        struct contents *contents;
         const struct event *event;
     } * rows;
     size_t asked;
@@ -101,11 +101,11 @@ static void event_label(const struct event *e, char out[EVENT_LABEL_BYTES]) {
 }
 
 static void gauge_per_event(struct buf *out, const char *name, const char *help,
-                            const struct survey *s, size_t member) {
+                            const struct contents *s, size_t member) {
     if (s->asked == 0) return;
     metrics_head(out, name, "gauge", help);
     for (size_t i = 0; i < s->asked; i++) {
-        const struct survey_row *row = &s->rows[i];
+        const struct contents_row *row = &s->rows[i];
         char label[EVENT_LABEL_BYTES];
         if (row->look.op.result != ERR_OK) continue; /* deleted meanwhile */
         event_label(row->event, label);
@@ -146,7 +146,7 @@ static void add_seat_use(struct buf *out, const struct event *e, const struct se
 }
 
 static void gauge_per_section(struct buf *out, const char *name, const char *help,
-                              const struct survey *s,
+                              const struct contents *s,
                               void (*add)(struct buf *out, const struct event *e,
                                           const struct section *section)) {
     if (s->asked == 0 || !s->knows_seats) return;
@@ -158,7 +158,7 @@ static void gauge_per_section(struct buf *out, const char *name, const char *hel
 }
 
 /* Of the adaptive sections, if there are any: which of its two ways each of them uses now. */
-static void gauge_adaptive(struct buf *out, const struct survey *s) {
+static void gauge_adaptive(struct buf *out, const struct contents *s) {
     static const char name[] = "admitone_adaptive_hot";
     bool has_head = false;
     for (size_t i = 0; i < s->asked; i++) {
@@ -177,7 +177,7 @@ static void gauge_adaptive(struct buf *out, const struct survey *s) {
     }
 }
 
-static void answer_metrics(struct survey *s) {
+static void answer_metrics(struct contents *s) {
     struct api *api = s->api;
     struct ledger_health ledger;
     ledger_health(api->events.ledger, &ledger);
@@ -208,22 +208,22 @@ static void answer_metrics(struct survey *s) {
     reply_send(s->x, STR("text/plain; version=0.0.4"));
 }
 
-static void survey_answered(struct survey *s) {
+static void contents_answered(struct contents *s) {
     if (--s->left == 0) answer_metrics(s);
 }
 
 static void on_looked(struct look_op *look) {
-    survey_answered(CONTAINER_OF(look, struct survey_row, look)->survey);
+    contents_answered(CONTAINER_OF(look, struct contents_row, look)->contents);
 }
 
 static void on_seats_counted(struct event_views *views, enum err result) {
-    struct survey *s = CONTAINER_OF(views, struct survey, views);
+    struct contents *s = CONTAINER_OF(views, struct contents, views);
     s->knows_seats = result == ERR_OK;
     s->rows = arena_new(&s->x->arena, views->count * sizeof *s->rows);
     s->left = views->count + 1;
     for (const struct event_view *view = views->first; view != NULL; view = view->next) {
-        struct survey_row *row = &s->rows[s->asked++];
-        row->survey = s;
+        struct contents_row *row = &s->rows[s->asked++];
+        row->contents = s;
         row->event = view->event;
         if (s->api->snapshot != NULL) {
             row->look.op.result = result;
@@ -237,21 +237,21 @@ static void on_seats_counted(struct event_views *views, enum err result) {
         row->look.done = on_looked;
         queues_look(s->api->events.queues, &row->look);
     }
-    survey_answered(s);
+    contents_answered(s);
 }
 
 void system_metrics(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct catalogue *catalogue = api->events.catalogue;
-    struct survey *s = arena_new(&x->arena, sizeof *s);
+    struct contents *s = arena_new(&x->arena, sizeof *s);
     const struct event *e;
     s->x = x;
     s->api = api;
     s->views.done = on_seats_counted;
-    catalogue_open(catalogue);
+    catalogue_read_lock(catalogue);
     for (size_t at = 0; (e = catalogue_at(catalogue, at)) != NULL; at++)
         event_views_add(&s->views, &x->arena, e);
-    catalogue_shut(catalogue);
+    catalogue_read_unlock(catalogue);
     event_views_count_many(&s->views, api->snapshot, api->events.seats);
 }
 

@@ -43,11 +43,11 @@
     RESERVATION_COUNTER_MAP(X)                                                                     \
     X(HOT_REBUILDS, "admitone_hot_rebuilds_total", "",                                             \
       "Rebuilds of Redis from the ledger by this node")                                            \
-    X(HOT_TAKEN_UP_ENTERS, "admitone_hot_taken_up_total", "what=\"enter\"",                        \
+    X(HOT_FINISHED_ENTERS, "admitone_hot_finished_total", "what=\"enter\"",                        \
       "Operations that another node left pending and this node finished or undid")                 \
-    X(HOT_TAKEN_UP_ADMISSIONS, "admitone_hot_taken_up_total", "what=\"admission\"", "")            \
-    X(HOT_TAKEN_UP_CLAIMS, "admitone_hot_taken_up_total", "what=\"claim\"", "")                    \
-    X(HOT_TAKEN_UP_EXPIRIES, "admitone_hot_taken_up_total", "what=\"expiry\"", "")                 \
+    X(HOT_FINISHED_ADMISSIONS, "admitone_hot_finished_total", "what=\"admission\"", "")            \
+    X(HOT_FINISHED_CLAIMS, "admitone_hot_finished_total", "what=\"claim\"", "")                    \
+    X(HOT_FINISHED_EXPIRIES, "admitone_hot_finished_total", "what=\"expiry\"", "")                 \
     X(HOT_HEALED_ENTRIES, "admitone_hot_healed_total", "what=\"entry\"",                           \
       "Changes that Redis had missed and received again")                                          \
     X(HOT_HEALED_RESERVATIONS, "admitone_hot_healed_total", "what=\"reservation\"", "")            \

@@ -82,9 +82,9 @@ static void look_at_boards(struct board_audit *a) {
 static bool recount_boards(struct board_audit *a, const struct settings *s,
                            const struct adapters *adapters, struct buf *why) {
     struct recount *r = &a->recount;
-    struct hot_life life;
+    struct hot_incarnation incarnation;
     if (!adapters->open_hot(s, 0, &a->hot, why)) return false;
-    if (!cli_open_life(r->ledger, a->hot.hot, &life, why)) return false;
+    if (!cli_open_incarnation(r->ledger, a->hot.hot, &incarnation, why)) return false;
     clock_zone_set(s->rankings_time_zone);
     r->boards = a->hot.boards;
     r->now_ms = clock_wall_ms();

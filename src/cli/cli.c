@@ -72,20 +72,21 @@ int cli_version(char *const *args, const struct adapters *adapters) {
     return 0;
 }
 
-bool cli_open_life(struct ledger *ledger, struct hot *hot, struct hot_life *life, struct buf *why) {
-    struct hot_life wanted = {0};
-    enum err failed = ledger_life(ledger, &wanted);
-    if (failed == ERR_OK) failed = hot_look(hot, life);
+bool cli_open_incarnation(struct ledger *ledger, struct hot *hot,
+                          struct hot_incarnation *incarnation, struct buf *why) {
+    struct hot_incarnation wanted = {0};
+    enum err failed = ledger_incarnation(ledger, &wanted);
+    if (failed == ERR_OK) failed = hot_incarnation_read(hot, incarnation);
     if (failed != ERR_OK) {
         buf_addf(why, "can't look: %s", err_title(failed).at);
         return false;
     }
-    if (wanted.epoch == 0 || wanted.epoch != life->epoch ||
-        strcmp(wanted.identity, life->identity) != 0) {
+    if (wanted.epoch == 0 || wanted.epoch != incarnation->epoch ||
+        strcmp(wanted.identity, incarnation->identity) != 0) {
         buf_add(why, STR("what Redis has is not what the ledger knows of: it is being rebuilt, or "
                          "will be as soon as a node runs; there is nothing to compare before"));
         return false;
     }
-    hot_open(hot, life);
+    hot_open(hot, incarnation);
     return true;
 }

@@ -58,9 +58,11 @@ void cli_lock_path(const struct settings *s, struct buf *out);
 /* What people call the ledger: its path, or its address without a password. */
 void cli_ledger_name(const struct settings *s, struct buf *out);
 
-/* A hot store that is shared is open to this process, if it is in the life that the ledger knows.
+/* A hot store that is shared is open to this process, if it is in the incarnation that the ledger
+ * knows.
  */
-bool cli_open_life(struct ledger *ledger, struct hot *hot, struct hot_life *life, struct buf *why);
+bool cli_open_incarnation(struct ledger *ledger, struct hot *hot,
+                          struct hot_incarnation *incarnation, struct buf *why);
 
 /* Writes to standard output, whole. */
 void cli_print(struct buf *text);

@@ -60,9 +60,9 @@ static const struct demo_event {
 };
 
 static bool is_there(struct events *events, const struct event *e) {
-    catalogue_open(events->catalogue);
+    catalogue_read_lock(events->catalogue);
     bool there = catalogue_find(events->catalogue, str_of(e->type), str_of(e->id)) != NULL;
-    catalogue_shut(events->catalogue);
+    catalogue_read_unlock(events->catalogue);
     return there;
 }
 

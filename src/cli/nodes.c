@@ -25,37 +25,37 @@ static void on_event_changed(void *to) {
 }
 
 static void on_suspect(void *to) {
-    keeper_suspect(&((struct nodes *)to)->keeper);
+    rebuilder_suspect(&((struct nodes *)to)->rebuilder);
 }
 
 void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
     struct events *ev = &api->events;
     n->api = api;
     pthread_mutex_init(&n->lock, NULL);
-    n->shadow = (struct shadow){.ledger = ev->ledger, .catalogue = ev->catalogue};
-    shadow_init(&n->shadow);
-    api->room.shadow = &n->shadow;
+    n->degraded_reads = (struct degraded_reads){.ledger = ev->ledger, .catalogue = ev->catalogue};
+    degraded_init(&n->degraded_reads);
+    api->room.degraded_reads = &n->degraded_reads;
     n->snapshot = (struct snapshot){.hot = ev->hot, .catalogue = ev->catalogue};
     snapshot_init(&n->snapshot);
     api->snapshot = &n->snapshot;
-    n->keeper.events = ev;
-    api->keeper = &n->keeper;
+    n->rebuilder.events = ev;
+    api->rebuilder = &n->rebuilder;
     n->event_sync.events = ev;
     n->event_sync.name = n->name;
     ev->sync = &n->event_sync;
     n->relay.events = ev;
     n->relay.room = &api->room;
-    n->take_up = (struct take_up){.room = &api->room,
-                                  .seats = ev->seats,
-                                  .catalogue = ev->catalogue,
-                                  .deadline_ms = s->ledger_deadline_ms};
-    n->sweep = (struct sweep){.reconcile = {.ledger = ev->ledger,
-                                            .hot = ev->hot,
-                                            .queues = ev->queues,
-                                            .seats = ev->seats,
-                                            .wait_ms = 2 * s->ledger_deadline_ms},
-                              .interval_ms = s->reconcile_interval_seconds * 1000};
-    keeper_init(&n->keeper);
+    n->finish_pending = (struct finish_pending){.room = &api->room,
+                                                .seats = ev->seats,
+                                                .catalogue = ev->catalogue,
+                                                .deadline_ms = s->ledger_deadline_ms};
+    n->reconcile_job = (struct reconcile_job){.reconcile = {.ledger = ev->ledger,
+                                                            .hot = ev->hot,
+                                                            .queues = ev->queues,
+                                                            .seats = ev->seats,
+                                                            .wait_ms = 2 * s->ledger_deadline_ms},
+                                              .interval_ms = s->reconcile_interval_seconds * 1000};
+    rebuilder_init(&n->rebuilder);
     hot_listen(ev->hot, (struct hot_listener){.changed = on_changed,
                                               .event_changed = on_event_changed,
                                               .suspect = on_suspect,
@@ -65,11 +65,11 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
 void nodes_employ(struct nodes *n, struct worker *w) {
     event_sync_init(&n->event_sync, &w->loop, &w->mailbox);
     relay_init(&n->relay, &w->loop);
-    sweep_init(&n->sweep, &w->mailbox);
+    reconcile_job_init(&n->reconcile_job, &w->mailbox);
 }
 
 static bool is_ready(struct nodes *n) {
-    return keeper_is_open(&n->keeper) && event_sync_is_current(&n->event_sync);
+    return rebuilder_is_open(&n->rebuilder) && event_sync_is_current(&n->event_sync);
 }
 
 void nodes_set_name(struct nodes *n, const char *listening) {
@@ -79,14 +79,14 @@ void nodes_set_name(struct nodes *n, const char *listening) {
 }
 
 bool nodes_start(struct nodes *n, struct buf *why) {
-    keeper_start(&n->keeper);
+    rebuilder_start(&n->rebuilder);
     pthread_mutex_lock(&n->lock);
     n->hears = true;
     pthread_mutex_unlock(&n->lock);
     event_sync_nudge(&n->event_sync);
     int64_t until_ms = clock_steady_ms() + OPEN_WAIT_MS;
-    while (!keeper_has_met(&n->keeper) || (!is_ready(n) && clock_steady_ms() < until_ms)) {
-        if (keeper_is_foreign(&n->keeper)) {
+    while (!rebuilder_has_met(&n->rebuilder) || (!is_ready(n) && clock_steady_ms() < until_ms)) {
+        if (rebuilder_is_foreign(&n->rebuilder)) {
             buf_add(why, STR("hot: this Redis holds the state of another ledger. Give this cluster "
                              "a Redis, or a database number, of its own; if the other cluster is "
                              "gone for good: redis-cli DEL 'admitone:{hot}:ledger'"));
@@ -94,13 +94,13 @@ bool nodes_start(struct nodes *n, struct buf *why) {
         }
         usleep(5000);
     }
-    sweep_start(&n->sweep);
-    if (!keeper_is_open(&n->keeper))
+    reconcile_job_start(&n->reconcile_job);
+    if (!rebuilder_is_open(&n->rebuilder))
         log_warn(msg("redis cannot be reached yet; serving only requests that do not need it"));
     return true;
 }
 
-void nodes_deafen(struct nodes *n) {
+void nodes_stop_listening(struct nodes *n) {
     pthread_mutex_lock(&n->lock);
     n->hears = false;
     pthread_mutex_unlock(&n->lock);
@@ -108,7 +108,7 @@ void nodes_deafen(struct nodes *n) {
 
 void nodes_dismiss(struct nodes *n) {
     relay_stop(&n->relay);
-    sweep_stop(&n->sweep);
+    reconcile_job_stop(&n->reconcile_job);
 }
 
 void nodes_end_sync(struct nodes *n) {
@@ -117,19 +117,19 @@ void nodes_end_sync(struct nodes *n) {
 
 bool nodes_are_busy(struct nodes *n) {
     return event_sync_is_busy(&n->event_sync) || relay_is_busy(&n->relay) ||
-           take_up_is_busy(&n->take_up) || sweep_is_busy(&n->sweep);
+           finish_pending_is_busy(&n->finish_pending) || reconcile_job_is_busy(&n->reconcile_job);
 }
 
 void nodes_stop(struct nodes *n) {
-    keeper_stop(&n->keeper);
+    rebuilder_stop(&n->rebuilder);
     event_sync_leave(&n->event_sync);
-    sweep_deinit(&n->sweep);
+    reconcile_job_deinit(&n->reconcile_job);
 }
 
 void nodes_deinit(struct nodes *n) {
-    keeper_deinit(&n->keeper);
+    rebuilder_deinit(&n->rebuilder);
     event_sync_deinit(&n->event_sync);
-    shadow_deinit(&n->shadow);
+    degraded_deinit(&n->degraded_reads);
     snapshot_deinit(&n->snapshot);
     pthread_mutex_destroy(&n->lock);
 }

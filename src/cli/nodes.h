@@ -1,8 +1,8 @@
 /*
  * nodes: what a server does besides serving when it shares its stores with other nodes: it keeps
- * the hot store in a life that can be trusted, hears what the others do, takes up what they leave
- * undone, reconciles the stores now and then, and answers from the ledger while the hot store can't
- * be asked.
+ * the hot store in a incarnation that can be trusted, hears what the others do, takes up what they
+ * leave undone, reconciles the stores now and then, and answers from the ledger while the hot store
+ * can't be asked.
  */
 #ifndef ADMITONE_CLI_NODES_H
 #define ADMITONE_CLI_NODES_H
@@ -11,21 +11,21 @@
 #include "cli/settings.h"
 #include "run/worker.h"
 #include "service/event_sync.h"
-#include "service/keeper.h"
+#include "service/finish_pending.h"
+#include "service/rebuilder.h"
+#include "service/reconcile_job.h"
 #include "service/relay.h"
 #include "service/snapshot.h"
-#include "service/sweep.h"
-#include "service/take_up.h"
 
 struct nodes {
     struct api *api;
-    struct keeper keeper;
+    struct rebuilder rebuilder;
     struct event_sync event_sync;
     char name[LEDGER_NODE_NAME_BYTES];
     struct relay relay;
-    struct take_up take_up;
-    struct sweep sweep;
-    struct shadow shadow;
+    struct finish_pending finish_pending;
+    struct reconcile_job reconcile_job;
+    struct degraded_reads degraded_reads;
     struct snapshot snapshot;
     pthread_mutex_t lock;
     bool hears; /* under lock: whether the workers can be told what others do */
@@ -42,7 +42,7 @@ void nodes_set_name(struct nodes *n, const char *listening);
  * cluster's. */
 bool nodes_start(struct nodes *n, struct buf *why);
 /* From any thread: nobody is told any more. Then, on its thread, what the worker does ends. */
-void nodes_deafen(struct nodes *n);
+void nodes_stop_listening(struct nodes *n);
 void nodes_dismiss(struct nodes *n);
 /* On the same thread, when every request is answered: changes of events wait for the other nodes
  * until then. */

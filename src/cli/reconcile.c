@@ -9,7 +9,7 @@
 #include "base/url.h"
 #include "cli/cli.h"
 #include "run/mailbox.h"
-#include "service/mend.h"
+#include "service/repair.h"
 
 /* So many differences are shown one by one. */
 #define LINES_MAX 100
@@ -22,7 +22,7 @@ struct reconciling {
     uv_loop_t loop;
     struct mailbox mailbox;
     uv_timer_t timer;
-    struct mend mend;
+    struct repair repair;
 };
 
 /* ---- what was compared ---- */
@@ -35,7 +35,7 @@ static void print_head(const struct reconciling *x, uint32_t epoch) {
     struct buf text = {0};
     buf_add(&text, STR("Redis at "));
     url_add_place(str_of(x->settings.hot), &text);
-    buf_addf(&text, " (life %u) and ", epoch);
+    buf_addf(&text, " (incarnation %u) and ", epoch);
     cli_ledger_name(&x->settings, &text);
     buf_add(&text, STR("\n\n"));
     buf_addf(&text, "  %-40s %21s %21s\n", "", "entries", "reservations");
@@ -65,8 +65,8 @@ static size_t count_missing(const struct reconcile *r) {
 
 /* ---- repairing ---- */
 
-static void on_mended(struct mend *m) {
-    struct reconciling *x = CONTAINER_OF(m, struct reconciling, mend);
+static void on_repaired(struct repair *m) {
+    struct reconciling *x = CONTAINER_OF(m, struct reconciling, repair);
     x->hot.detach(x->hot.own);
     uv_close((uv_handle_t *)&x->timer, NULL);
     mailbox_close(&x->mailbox);
@@ -74,9 +74,9 @@ static void on_mended(struct mend *m) {
 
 static void on_timer(uv_timer_t *timer) {
     struct reconciling *x = timer->data;
-    x->mend.reconcile = &x->reconcile;
-    x->mend.done = on_mended;
-    mend_all(&x->mend);
+    x->repair.reconcile = &x->reconcile;
+    x->repair.done = on_repaired;
+    repair_all(&x->repair);
 }
 
 /* Waits for as long as a difference must have lasted; meanwhile the hot store is connected to. */
@@ -162,21 +162,22 @@ static bool open_stores(struct reconciling *x, const struct adapters *adapters, 
 
 static int run(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
     struct reconcile *r = &x->reconcile;
-    struct hot_life life;
+    struct hot_incarnation incarnation;
     if (!settings_check_stores(&x->settings, why)) return 2;
     if (!settings_share(&x->settings)) {
         puts("There is nothing to reconcile: with --hot memory the hot store is a part of the\n"
              "server, which fills it from the ledger at every start.");
         return 0;
     }
-    if (!open_stores(x, adapters, why) || !cli_open_life(r->ledger, x->hot.hot, &life, why))
+    if (!open_stores(x, adapters, why) ||
+        !cli_open_incarnation(r->ledger, x->hot.hot, &incarnation, why))
         return 2;
     enum err failed = reconcile_compare(r);
     if (failed != ERR_OK) {
         buf_addf(why, "can't compare: %s", err_title(failed).at);
         return 2;
     }
-    print_head(x, life.epoch);
+    print_head(x, incarnation.epoch);
     for (size_t i = 0; i < r->event_count; i++) print_event(&r->events[i]);
     if (r->difference_count > 0) repair(x);
     return print_result(r);

@@ -105,7 +105,7 @@ static bool ranks(const struct server *s) {
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
     if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.own);
-    desk_close(&sw->server->api.workers[sw->index].desk);
+    lock_client_close(&sw->server->api.workers[sw->index].lock_client);
     worker_stop(&sw->worker);
 }
 
@@ -119,7 +119,7 @@ static void on_drain(struct task *task) {
     admission_stop(&sw->admission);
     if (shares(sw->server) && sw->index == 0) nodes_dismiss(&sw->server->nodes);
     if (ranks(sw->server) && sw->index == 0) rankings_stop(&sw->server->rankings);
-    desk_drain(&sw->server->api.workers[sw->index].desk);
+    lock_client_drain(&sw->server->api.workers[sw->index].lock_client);
     live_close(sw->server->api.workers[sw->index].live);
     rankings_live_close(sw->server->api.workers[sw->index].rankings_live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
@@ -206,7 +206,7 @@ static void on_stop_signal(void *to) {
     uv_timer_start(&s->drain_timer, on_drain_timer, DRAIN_MS, 0);
     signal(SIGALRM, on_alarm);
     alarm(STOP_S);
-    if (shares(s)) nodes_deafen(&s->nodes);
+    if (shares(s)) nodes_stop_listening(&s->nodes);
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].drain);
 }
@@ -440,15 +440,17 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     }
     aw->live = live_new(&s->api, &sw->worker, index);
     aw->rankings_live = rankings_live_new(&s->api, &sw->worker, index);
-    aw->desk = (struct desk){.locks = s->hot.locks, .lease_ms = s->settings.lock_lease_ms};
-    desk_init(&aw->desk, &sw->worker.loop);
+    aw->lock_client =
+        (struct lock_client){.locks = s->hot.locks, .lease_ms = s->settings.lock_lease_ms};
+    lock_client_init(&aw->lock_client, &sw->worker.loop);
     sw->net = net_worker_new(s->api.net, &sw->worker, aw);
-    sw->admission = (struct admission_share){.room = &s->api.room,
-                                             .reservations = &s->api.reservations,
-                                             .catalogue = s->api.events.catalogue,
-                                             .take_up = shares(s) ? &s->nodes.take_up : NULL,
-                                             .index = index,
-                                             .count = s->worker_count};
+    sw->admission =
+        (struct admission_share){.room = &s->api.room,
+                                 .reservations = &s->api.reservations,
+                                 .catalogue = s->api.events.catalogue,
+                                 .finish_pending = shares(s) ? &s->nodes.finish_pending : NULL,
+                                 .index = index,
+                                 .count = s->worker_count};
     admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
     if (shares(s) && index == 0) nodes_employ(&s->nodes, &sw->worker);
     if (ranks(s) && index == 0) rankings_init(&s->rankings, &sw->worker.loop);

@@ -464,7 +464,7 @@ static struct row *row_by_key(const struct claims *c, const struct buyer *b, uin
 
 /* What refuses the wish, whatever seats are free; DONE: nothing. */
 static enum claim_outcome refusal(const struct claims *c, const struct seating *s,
-                                  const struct claim_wish *w, uint32_t has, int64_t now_ms) {
+                                  const struct claim_request *w, uint32_t has, int64_t now_ms) {
     enum event_state state = event_state_at(c->state, c->opens_at_ms, now_ms);
     if (!w->is_active) return CLAIM_NOT_ACTIVE;
     if (state == EVENT_CLOSED || state == EVENT_DRAFT) return CLAIM_EVENT_CLOSED;
@@ -496,8 +496,8 @@ static enum claim_outcome outcome_of(enum seats_outcome seats) {
 }
 
 /* Into `seats` come those that were found, or stand in the way. */
-static void tell_seats(const struct claims *c, const struct claim_wish *w, enum seats_outcome found,
-                       uint32_t *seats, size_t *seat_count) {
+static void tell_seats(const struct claims *c, const struct claim_request *w,
+                       enum seats_outcome found, uint32_t *seats, size_t *seat_count) {
     if (w->named == NULL) {
         *seat_count = found == SEATS_DONE ? w->count : 0;
         return;
@@ -507,8 +507,8 @@ static void tell_seats(const struct claims *c, const struct claim_wish *w, enum 
 }
 
 static enum claim_outcome take_seats(struct claims *c, struct seating *s,
-                                     const struct claim_wish *w, uint64_t holder, uint32_t *seats,
-                                     size_t *seat_count) {
+                                     const struct claim_request *w, uint64_t holder,
+                                     uint32_t *seats, size_t *seat_count) {
     enum seats_outcome taken =
         w->named == NULL
             ? seat_map_claim_any(s->map, w->count, holder, seats)
@@ -518,7 +518,7 @@ static enum claim_outcome take_seats(struct claims *c, struct seating *s,
 }
 
 static enum claim_outcome suggest_seats(struct claims *c, struct seating *s,
-                                        const struct claim_wish *w, uint32_t *seats,
+                                        const struct claim_request *w, uint32_t *seats,
                                         size_t *seat_count) {
     enum seats_outcome found =
         w->named == NULL
@@ -529,15 +529,16 @@ static enum claim_outcome suggest_seats(struct claims *c, struct seating *s,
 }
 
 /* The reservation that the wish has made already: by its id, and else by its key. NULL: none. */
-static struct row *row_there(const struct claims *c, const struct claim_wish *w, uint32_t buyer) {
+static struct row *row_there(const struct claims *c, const struct claim_request *w,
+                             uint32_t buyer) {
     uint32_t number = find(c, &w->id);
     if (number != 0) return row_at(c, number);
     return buyer == 0 || w->key.key == 0 ? NULL : row_by_key(c, buyer_at(c, buyer), w->key.key);
 }
 
-static enum claim_outcome there(const struct claims *c, const struct claim_wish *w, uint32_t buyer,
-                                struct row *r, struct claim_info *out, uint32_t *seats,
-                                size_t *seat_count) {
+static enum claim_outcome there(const struct claims *c, const struct claim_request *w,
+                                uint32_t buyer, struct row *r, struct claim_info *out,
+                                uint32_t *seats, size_t *seat_count) {
     /* By its id it is the very same, though it may have lost seats since. */
     bool is_same = uuid_eq(&r->id, &w->id)
                        ? r->buyer == buyer && r->seat_count <= w->count
@@ -549,7 +550,7 @@ static enum claim_outcome there(const struct claims *c, const struct claim_wish 
     return CLAIM_THERE;
 }
 
-enum claim_outcome claims_claim(struct claims *c, const struct claim_wish *w, int64_t now_ms,
+enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w, int64_t now_ms,
                                 struct claim_info *out, uint32_t *seats, size_t *seat_count) {
     assert(w->count >= 1 && w->user.len > 0);
     *seat_count = 0;

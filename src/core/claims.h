@@ -51,7 +51,7 @@ struct claim_key {
     uint64_t request;
 };
 
-struct claim_wish {
+struct claim_request {
     struct uuid id; /* of the reservation that it becomes */
     str user;
     uint64_t entry_seq;
@@ -111,7 +111,7 @@ void claims_configure(struct claims *c, const struct event *e);
  * that are free here (seat_map_suggest); but what the seats themselves refuse otherwise, they
  * refuse here too.
  */
-enum claim_outcome claims_claim(struct claims *c, const struct claim_wish *w, int64_t now_ms,
+enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w, int64_t now_ms,
                                 struct claim_info *out, uint32_t *seats, size_t *seat_count);
 /* The ledger has the reservation (or refuses it: then it never was). Only what is pending changes.
  * Returns whether it is live then. */

@@ -294,7 +294,7 @@ uint64_t queue_find(const struct queue *q, str user) {
     return find(q, user, hash_of(q, user));
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 struct queue *queue_new(const struct queue_config *config) {
     struct queue *q = mem_new(sizeof *q);

@@ -143,7 +143,7 @@ static bool may_join(const struct branch *b, uint32_t at) {
 }
 
 /* After a change below a child: there is room in it, and it is not too small. */
-static void mend(struct branch *b, uint32_t at) {
+static void repair(struct branch *b, uint32_t at) {
     uint32_t count = b->children[at]->count;
     if (count == KEYS_MAX) {
         split(b, at);
@@ -170,7 +170,7 @@ static void put(struct ranking_node *n, const struct ranked *key) {
     uint32_t at = place_of(n, key);
     put(fetch(b->children[at]), key);
     b->sizes[at]++;
-    mend(b, at);
+    repair(b, at);
 }
 
 /* There. */
@@ -184,7 +184,7 @@ static void take(struct ranking_node *n, const struct ranked *key) {
     struct branch *b = branch_of(n);
     take(fetch(b->children[at]), key);
     b->sizes[at]--;
-    mend(b, at);
+    repair(b, at);
 }
 
 static void move(struct ranking_node *n, const struct ranked *from, const struct ranked *to) {
@@ -196,7 +196,7 @@ static void move(struct ranking_node *n, const struct ranked *from, const struct
     }
     struct branch *b = branch_of(n);
     move(fetch(b->children[at]), from, to);
-    mend(b, at);
+    repair(b, at);
 }
 
 /* The root has no neighbour: a full one gets a branch above it, and a branch with one child goes.

@@ -20,7 +20,7 @@ struct sale_mark {
     int64_t id;
 };
 
-static inline bool sale_is_behind(const struct sale_mark *a, const struct sale_mark *b) {
+static inline bool sale_is_after(const struct sale_mark *a, const struct sale_mark *b) {
     return a->transaction > b->transaction || (a->transaction == b->transaction && a->id > b->id);
 }
 

@@ -1,4 +1,4 @@
-#include "hot/memory_parts.h"
+#include "hot/memory_internal.h"
 
 #include "base/mem.h"
 

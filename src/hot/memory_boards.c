@@ -113,7 +113,7 @@ static void memory_count(struct boards *b, struct board_count_op *op) {
     turn(m, op->now_ms);
     for (size_t i = 0; i < op->count; i++) {
         const struct sale *s = &op->sales[i];
-        if (!sale_is_behind(&s->mark, &m->mark)) continue;
+        if (!sale_is_after(&s->mark, &m->mark)) continue;
         m->mark = s->mark;
         add(m, s, op->now_ms);
     }
@@ -204,7 +204,7 @@ static void memory_find(struct boards *b, struct board_find_op *op) {
     op->done(op);
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static void memory_restore_event(struct boards *b, const struct board_event *e) {
     struct memory_boards *m = of(b);

@@ -243,7 +243,7 @@ static void give_up(struct locks *l) {
 static const struct locks_ops ops = {
     .acquire = acquire, .renew = renew, .release = release, .tick = tick, .give_up = give_up};
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 struct memory_locks *memory_locks_new(uint32_t epoch) {
     assert(epoch <= EPOCH_MAX);

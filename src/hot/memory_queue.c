@@ -1,7 +1,7 @@
 /* The waiting rooms' side of the memory adapter: core/queue.h, one step under the room's lock. */
 #include <assert.h>
 
-#include "hot/memory_parts.h"
+#include "hot/memory_internal.h"
 
 /* Entries that a tick looks at for silence: ten million are all looked at in about four minutes. */
 #define SWEEP_BUDGET 4096

@@ -1,20 +1,20 @@
 /* The seats' side of the memory adapter: core/claims.h, one step under the room's lock. */
-#include "hot/memory_parts.h"
+#include "hot/memory_internal.h"
 
 static struct memory *memory_of(struct seats *s) {
     return CONTAINER_OF(s, struct memory, seats);
 }
 
-static bool is_active(const struct room *r, const struct claim_wish *w, int64_t now_ms) {
+static bool is_active(const struct room *r, const struct claim_request *w, int64_t now_ms) {
     struct place p;
     return queue_look(r->queue, w->entry_seq, now_ms, &p) && p.status == ENTRY_ACTIVE &&
            !p.pending && str_eq(queue_user(r->queue, w->entry_seq), w->user);
 }
 
 static void claim_in(struct room *r, struct claim_op *c) {
-    c->wish.is_active = is_active(r, &c->wish, c->op.now_ms);
-    c->outcome =
-        claims_claim(r->claims, &c->wish, c->op.now_ms, &c->reservation, c->seats, &c->seat_count);
+    c->request.is_active = is_active(r, &c->request, c->op.now_ms);
+    c->outcome = claims_claim(r->claims, &c->request, c->op.now_ms, &c->reservation, c->seats,
+                              &c->seat_count);
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
     if (is_there && c->reservation.pending) c->op.result = c->submit(c);
     if (c->op.result != ERR_OK && c->outcome == CLAIM_DONE)

@@ -6,7 +6,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* What an administrator does may take its time, for a million seats are a million rows, but it is
  * made of short steps. One that another act keeps waiting waits for longer. */
@@ -21,13 +21,13 @@ struct postgres_ledger {
     char *url;
     uint32_t epoch;
     _Atomic int64_t depth; /* submitted and not yet handed back */
-    struct pg_lane *readers;
-    struct pg_lives *lives;
+    struct pg_pool *readers;
+    struct pg_cluster *cluster;
     /* Unused when read_only: */
     struct pg_writer writer;
-    struct pg_lane *pool;    /* holds of `seat` sections, and what nodes say of themselves */
-    struct pg_lane *waiters; /* who waits for a lock */
-    struct pg_lane *acts;    /* on events: one after the other, and beside all else */
+    struct pg_pool *pool;    /* holds of `seat` sections, and what nodes say of themselves */
+    struct pg_pool *waiters; /* who waits for a lock */
+    struct pg_pool *acts;    /* on events: one after the other, and beside all else */
     struct pg_retention *retention;
 };
 
@@ -50,9 +50,9 @@ static enum err put_hold(struct postgres_ledger *p, struct ledger_record *r) {
     switch (((const struct ledger_hold *)r)->wanted->strategy) {
     case STRATEGY_OPTIMISTIC:
     case STRATEGY_DISTRIBUTED_LOCK:
-        return pg_lane_put(p->pool, r);
+        return pg_pool_put(p->pool, r);
     case STRATEGY_PESSIMISTIC:
-        return pg_lane_put(p->waiters, r);
+        return pg_pool_put(p->waiters, r);
     default:
         return pg_writer_put(&p->writer, r);
     }
@@ -64,11 +64,11 @@ static enum err put(struct postgres_ledger *p, struct ledger_record *r) {
         return put_hold(p, r);
     case LEDGER_EVENT_PUT:
     case LEDGER_EVENT_DELETE:
-        return pg_lane_put(p->acts, r);
+        return pg_pool_put(p->acts, r);
     case LEDGER_FACTS_RELAYED:
     case LEDGER_NODE_REPORT:
     case LEDGER_NODES_DROP:
-        return pg_lane_put(p->pool, r);
+        return pg_pool_put(p->pool, r);
     default:
         return pg_writer_put(&p->writer, r);
     }
@@ -86,7 +86,7 @@ static enum err submit(struct ledger *l, struct ledger_record *r) {
 
 static enum err ask(struct ledger *l, struct ledger_record *r) {
     assert(ledger_kind_is_asked(r->kind));
-    return pg_lane_put(of(l)->readers, r);
+    return pg_pool_put(of(l)->readers, r);
 }
 
 /* --- reading much: on a connection of its own, for one call --- */
@@ -134,28 +134,28 @@ static uint32_t epoch(struct ledger *l) {
 }
 
 static enum err join(struct ledger *l, const struct cluster_settings *own, struct buf *why) {
-    return pg_join(of(l)->lives, own, why);
+    return pg_join(of(l)->cluster, own, why);
 }
 
 static void leave(struct ledger *l, const struct uuid *node) {
-    pg_leave(of(l)->lives, node);
+    pg_leave(of(l)->cluster, node);
 }
 
-static enum err life(struct ledger *l, struct hot_life *out) {
-    return pg_life(of(l)->lives, out);
+static enum err incarnation(struct ledger *l, struct hot_incarnation *out) {
+    return pg_incarnation(of(l)->cluster, out);
 }
 
-static enum err life_begin(struct ledger *l, const struct hot_life *before, uint32_t *number,
-                           bool *is_ours) {
-    return pg_life_begin(of(l)->lives, before, number, is_ours);
+static enum err rebuild_begin(struct ledger *l, const struct hot_incarnation *before,
+                              uint32_t *number, bool *is_ours) {
+    return pg_rebuild_begin(of(l)->cluster, before, number, is_ours);
 }
 
-static enum err life_renew(struct ledger *l) {
-    return pg_life_renew(of(l)->lives);
+static enum err rebuild_renew(struct ledger *l) {
+    return pg_rebuild_renew(of(l)->cluster);
 }
 
-static enum err life_end(struct ledger *l, const struct hot_life *ended) {
-    return pg_life_end(of(l)->lives, ended);
+static enum err rebuild_end(struct ledger *l, const struct hot_incarnation *ended) {
+    return pg_rebuild_end(of(l)->cluster, ended);
 }
 
 static void health(struct ledger *l, struct ledger_health *out) {
@@ -179,13 +179,13 @@ static void close_ledger(struct ledger *l) {
         if (p->retention != NULL) pg_retention_stop(p->retention);
         /* The waiters last: the others pass records on to them. */
         pg_writer_stop(&p->writer);
-        pg_lane_stop(p->pool);
-        pg_lane_stop(p->acts);
-        pg_lane_stop(p->waiters);
+        pg_pool_stop(p->pool);
+        pg_pool_stop(p->acts);
+        pg_pool_stop(p->waiters);
         assert(atomic_load(&p->depth) == 0);
     }
-    pg_lane_stop(p->readers);
-    pg_lives_free(p->lives);
+    pg_pool_stop(p->readers);
+    pg_cluster_free(p->cluster);
     release(p);
 }
 
@@ -197,10 +197,10 @@ static const struct ledger_ops ops = {
     .epoch = epoch,
     .join = join,
     .leave = leave,
-    .life = life,
-    .life_begin = life_begin,
-    .life_renew = life_renew,
-    .life_end = life_end,
+    .incarnation = incarnation,
+    .rebuild_begin = rebuild_begin,
+    .rebuild_renew = rebuild_renew,
+    .rebuild_end = rebuild_end,
     .health = health,
     .close = close_ledger,
 };
@@ -251,9 +251,9 @@ static enum err start_writing(struct postgres_ledger *p, struct buf *why) {
         pg_session_deinit(s);
         return failed;
     }
-    p->waiters = pg_lane_start("ledger wait", o, PG_WAITER_THREADS, NULL, &p->depth);
-    p->pool = pg_lane_start("ledger pool", o, PG_POOL_THREADS, p->waiters, &p->depth);
-    p->acts = pg_lane_start("ledger acts", &p->acts_options, 1, NULL, &p->depth);
+    p->waiters = pg_pool_start("ledger wait", o, PG_WAITER_THREADS, NULL, &p->depth);
+    p->pool = pg_pool_start("ledger pool", o, PG_POOL_THREADS, p->waiters, &p->depth);
+    p->acts = pg_pool_start("ledger acts", &p->acts_options, 1, NULL, &p->depth);
     pg_writer_start(&p->writer, o, p->waiters, &p->depth);
     p->retention = pg_retention_start(o);
     return ERR_OK;
@@ -279,7 +279,7 @@ enum err postgres_ledger_open(const struct postgres_ledger_options *o, struct le
         return failed;
     }
     p->readers = pg_readers_start(&p->options);
-    p->lives = pg_lives_new(&p->options);
+    p->cluster = pg_cluster_new(&p->options);
     *out = &p->port;
     return ERR_OK;
 }

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/json_out.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* A page is rendered in memory, so it has a bound whatever was asked for. */
 #define PAGE_ROWS_MAX 1000

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 static const struct pg_kind *kind_of(enum ledger_kind kind) {
     switch (kind) {
@@ -53,7 +53,7 @@ static void record_clear(struct ledger_record *r) {
     record_undo(r);
 }
 
-/* --- the beginning: its number, and the life that is in force --- */
+/* --- the beginning: its number, and the incarnation that is in force --- */
 
 static bool needs_epoch(const struct pg_batch *b) {
     for (size_t i = 0; i < b->count; i++)
@@ -73,7 +73,7 @@ static void send_begin(struct pg *db, const struct pg_batch *b, bool with_epoch)
             " ON CONFLICT (session) DO UPDATE SET number = $2, at = $3"
             " RETURNING pg_current_xact_id()::text",
             pg_cell_uuid(&b->session), pg_cell_i64(b->number), pg_cell_i64(clock_wall_ms()));
-    /* Whoever begins the next life waits until this transaction has ended. */
+    /* Whoever begins the next incarnation waits until this transaction has ended. */
     if (with_epoch)
         pg_send_cells(db, "SELECT number FROM epochs WHERE name = 'hot' FOR SHARE", NULL, 0);
     pg_sync(db);
@@ -106,7 +106,7 @@ static bool begin(struct pg *db, struct pg_batch *b, int64_t *epoch) {
     return ok;
 }
 
-/* Of an older life: refused. */
+/* Of an older incarnation: refused. */
 static bool is_late(struct ledger_record *r, int64_t epoch) {
     uint32_t of = pg_record_epoch(r);
     if (of == 0 || of == epoch) return false;
@@ -135,7 +135,7 @@ static void send_all(struct pg *db, const struct pg_batch *b, const bool *late, 
 }
 
 static bool receive_run(struct pg *db, struct pg_batch *b, size_t first, size_t n, size_t sent,
-                        struct pg_tally *t) {
+                        struct pg_section_counts *t) {
     struct pg_rows rows = {0};
     bool ok = true;
     for (size_t i = 0; i < sent; i++) {
@@ -151,7 +151,7 @@ static bool receive_run(struct pg *db, struct pg_batch *b, size_t first, size_t 
 
 /* All are received, also behind one that failed; the first that did is the culprit. */
 static bool receive_all(struct pg *db, struct pg_batch *b, const bool *late, const size_t *sent,
-                        struct pg_tally *t) {
+                        struct pg_section_counts *t) {
     struct pg_failure first = {0};
     bool ok = true;
     for (size_t i = 0; i < b->count;) {
@@ -170,7 +170,7 @@ static bool receive_all(struct pg *db, struct pg_batch *b, const bool *late, con
 }
 
 static bool apply_together(struct pg *db, struct pg_batch *b, int64_t epoch) {
-    struct pg_tally tally = {0};
+    struct pg_section_counts tally = {0};
     bool *late = mem_new(b->count * sizeof *late);
     size_t *sent = mem_new(b->count * sizeof *sent);
     for (size_t i = 0; i < b->count; i++) late[i] = is_late(b->records[i], epoch);
@@ -178,14 +178,14 @@ static bool apply_together(struct pg *db, struct pg_batch *b, int64_t epoch) {
     send_all(db, b, late, sent);
     bool ok = receive_all(db, b, late, sent, &tally);
     if (ok) {
-        b->at_tally = true;
+        b->at_section_counts = true;
         b->culprit = 0;
         b->culprit_count = b->count;
-        ok = pg_tally_write(db, &tally);
+        ok = pg_section_counts_write(db, &tally);
     }
     mem_free(late);
     mem_free(sent);
-    pg_tally_deinit(&tally);
+    pg_section_counts_deinit(&tally);
     return ok;
 }
 
@@ -228,14 +228,14 @@ enum pg_end pg_transact(struct pg *db, struct pg_batch *b) {
     assert(b->count > 0);
     b->culprit = 0;
     b->culprit_count = b->count;
-    b->at_tally = false;
+    b->at_section_counts = false;
     for (size_t i = 0; i < b->count; i++) {
         b->blocked[i] = false;
         record_clear(b->records[i]);
     }
     if (!begin(db, b, &epoch) || !apply(db, b, epoch) || !pg_sound(db))
         return end_without_effect(db, b);
-    b->at_tally = false;
+    b->at_section_counts = false;
     if (pg_exec(db, "COMMIT")) return PG_COMMITTED;
     if (!pg_alive(db)) return PG_UNKNOWN;
     return end_without_effect(db, b);

@@ -9,7 +9,7 @@
  */
 #include <assert.h>
 
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* A running server ends a hold within this after its time. */
 #define OVERDUE_MS_MAX 10000

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* So that no statement is long. */
 #define SEATS_PER_STATEMENT 10000

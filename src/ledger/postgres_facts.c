@@ -5,7 +5,7 @@
  */
 #include <assert.h>
 
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 static bool fact_from_row(struct pg *db, const struct pg_rows *rows, struct ledger_fact *fact) {
     int strategy = word_index(strategy_words, pg_str(rows, 5));

@@ -1,11 +1,12 @@
 /*
  * Holds. They are judged and written by a function of the database (postgres_schema_3.sql), several
- * in one call; what their sections count follows at the end of the transaction (postgres_tally.c).
+ * in one call; what their sections count follows at the end of the transaction
+ * (postgres_section_counts.c).
  */
 #include <assert.h>
 
 #include "base/mem.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 bool pg_result_from(struct pg *db, str word, enum err *out) {
     static const struct {
@@ -172,7 +173,7 @@ static bool read_refused(struct ledger_hold *hold, str text) {
 }
 
 static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledger_hold *hold,
-                          struct pg_tally *t, bool *blocked) {
+                          struct pg_section_counts *t, bool *blocked) {
     hold->held = false;
     hold->sold_out = false;
     hold->status = RESERVATION_HELD;
@@ -195,13 +196,14 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
         hold->idempotency->replayed_status = (int)pg_i64(rows, REPLAYED_STATUS);
         buf_add(&hold->idempotency->replayed_text, pg_str(rows, REPLAYED_TEXT));
     }
-    if (hold->held) pg_tally_add(t, hold->wanted->section_key, hold->wanted->seat_count, 0, hold);
+    if (hold->held)
+        pg_section_counts_add(t, hold->wanted->section_key, hold->wanted->seat_count, 0, hold);
     return true;
 }
 
 /* A row for each of them, in any order. */
 static bool hold_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                      size_t count, struct pg_tally *t, bool *blocked) {
+                      size_t count, struct pg_section_counts *t, bool *blocked) {
     if (rows->count != (int)count) return pg_unexpected(db);
     for (size_t i = 0; i < count; i++) records[i]->result = ERR_INTERNAL; /* it had no row yet */
     while (pg_next(rows)) {
@@ -228,7 +230,7 @@ static size_t void_send(struct pg *db, struct ledger_record **records, size_t co
 }
 
 static bool void_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                      size_t count, struct pg_tally *t, bool *blocked) {
+                      size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)db;
     (void)count;
     (void)t;

@@ -1,4 +1,4 @@
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 void pg_idempotency_init(struct idempotency *i) {
     i->replayed = false;

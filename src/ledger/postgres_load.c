@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "ledger/entry_totals.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 static bool queues_load(struct pg *db, const struct ledger_reader *reader) {
     struct pg_rows rows = {0};

@@ -1,5 +1,5 @@
 /* The table of nodes: how far each node has followed the changes of events. */
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 bool pg_node_report_apply(struct pg *db, struct ledger_node_report *report) {
     int64_t changed = 0;

@@ -6,7 +6,7 @@
  */
 #include <assert.h>
 
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* Columns of ledger_outcome_1; the reservation's are behind them. */
 enum { OUTCOME, BECAME, COMPLETED, OF_SECTION, HELD_BY, CONFIRMED_BY, RESERVATION };
@@ -29,15 +29,15 @@ static bool became(const struct pg_rows *rows, enum reservation_status status) {
     return str_eq(pg_str(rows, BECAME), reservation_status_words[status]);
 }
 
-static void tally_row(struct pg_tally *t, const struct pg_rows *rows) {
+static void tally_row(struct pg_section_counts *t, const struct pg_rows *rows) {
     if (!pg_is_null(rows, BECAME))
-        pg_tally_add(t, pg_i64(rows, OF_SECTION), pg_i64(rows, HELD_BY), pg_i64(rows, CONFIRMED_BY),
-                     NULL);
+        pg_section_counts_add(t, pg_i64(rows, OF_SECTION), pg_i64(rows, HELD_BY),
+                              pg_i64(rows, CONFIRMED_BY), NULL);
 }
 
 /* What confirm and cancel have in common. */
 static bool read_own(struct pg *db, struct pg_rows *rows, struct ledger_record *r,
-                     struct reservation **stored, struct pg_tally *t, bool *blocked) {
+                     struct reservation **stored, struct pg_section_counts *t, bool *blocked) {
     *stored = NULL;
     if (!pg_next(rows)) return pg_unexpected(db);
     *blocked = is_blocked(rows);
@@ -58,7 +58,7 @@ static size_t confirm_send(struct pg *db, struct ledger_record **records, size_t
 }
 
 static bool confirm_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                         size_t count, struct pg_tally *t, bool *blocked) {
+                         size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)count;
     struct ledger_confirm *c = (struct ledger_confirm *)records[0];
     c->confirmed = false;
@@ -84,7 +84,7 @@ static size_t cancel_send(struct pg *db, struct ledger_record **records, size_t 
 }
 
 static bool cancel_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                        size_t count, struct pg_tally *t, bool *blocked) {
+                        size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)count;
     struct ledger_cancel *c = (struct ledger_cancel *)records[0];
     c->cancelled = false;
@@ -109,7 +109,7 @@ static size_t expire_send(struct pg *db, struct ledger_record **records, size_t 
 }
 
 static bool expire_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                        size_t count, struct pg_tally *t, bool *blocked) {
+                        size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)count;
     struct ledger_expire *e = (struct ledger_expire *)records[0];
     e->record.result = ERR_OK;

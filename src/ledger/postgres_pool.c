@@ -9,26 +9,26 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 #include "run/mailbox.h"
 
-struct lane_thread {
-    struct pg_lane *lane;
+struct pool_thread {
+    struct pg_pool *lane;
     struct pg_session session;
     pthread_t thread;
 };
 
-struct pg_lane {
+struct pg_pool {
     struct inbox inbox;
     _Atomic int64_t *depth;
     int thread_count;
-    struct lane_thread threads[PG_WAITER_THREADS];
+    struct pool_thread threads[PG_WAITER_THREADS];
 };
 
 /* --- writing --- */
 
 static void *run_writing(void *arg) {
-    struct lane_thread *t = arg;
+    struct pool_thread *t = arg;
     struct ledger_record *r = NULL;
     bool ended = false;
     while (!ended) {
@@ -112,7 +112,7 @@ static void answer(struct pg_session *s, struct ledger_record *r) {
 }
 
 static void *run_reading(void *arg) {
-    struct lane_thread *t = arg;
+    struct pool_thread *t = arg;
     struct ledger_record *r = NULL;
     bool ended = false;
     while (!ended) {
@@ -125,18 +125,18 @@ static void *run_reading(void *arg) {
 
 /* --- lanes --- */
 
-static void start_thread(struct pg_lane *l, const char *name, void *(*run)(void *)) {
+static void start_thread(struct pg_pool *l, const char *name, void *(*run)(void *)) {
     int number = l->thread_count++;
-    struct lane_thread *t = &l->threads[number];
+    struct pool_thread *t = &l->threads[number];
     t->lane = l;
     int failed = thread_start(&t->thread, name, number, run, t);
     assert(failed == 0 && "no thread can be started");
 }
 
-struct pg_lane *pg_lane_start(const char *name, const struct postgres_ledger_options *o,
-                              int threads, struct pg_lane *waiters, _Atomic int64_t *depth) {
+struct pg_pool *pg_pool_start(const char *name, const struct postgres_ledger_options *o,
+                              int threads, struct pg_pool *waiters, _Atomic int64_t *depth) {
     assert(threads <= PG_WAITER_THREADS);
-    struct pg_lane *l = mem_new(sizeof *l);
+    struct pg_pool *l = mem_new(sizeof *l);
     l->depth = depth;
     inbox_init(&l->inbox, o->queue_max);
     for (int i = 0; i < threads; i++) {
@@ -149,8 +149,8 @@ struct pg_lane *pg_lane_start(const char *name, const struct postgres_ledger_opt
     return l;
 }
 
-struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o) {
-    struct pg_lane *l = mem_new(sizeof *l);
+struct pg_pool *pg_readers_start(const struct postgres_ledger_options *o) {
+    struct pg_pool *l = mem_new(sizeof *l);
     inbox_init(&l->inbox, o->asks_max);
     for (int i = 0; i < PG_READER_THREADS; i++) {
         pg_session_init(&l->threads[i].session, o, false, 1);
@@ -161,15 +161,15 @@ struct pg_lane *pg_readers_start(const struct postgres_ledger_options *o) {
     return l;
 }
 
-enum err pg_lane_put(struct pg_lane *l, struct ledger_record *r) {
+enum err pg_pool_put(struct pg_pool *l, struct ledger_record *r) {
     return inbox_put(&l->inbox, r);
 }
 
-struct inbox *pg_lane_inbox(struct pg_lane *l) {
+struct inbox *pg_pool_inbox(struct pg_pool *l) {
     return &l->inbox;
 }
 
-void pg_lane_stop(struct pg_lane *l) {
+void pg_pool_stop(struct pg_pool *l) {
     inbox_close(&l->inbox);
     for (int i = 0; i < l->thread_count; i++) {
         pthread_join(l->threads[i].thread, NULL);

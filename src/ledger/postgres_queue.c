@@ -1,6 +1,6 @@
 #include <assert.h>
 
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* --- enter --- */
 
@@ -34,7 +34,7 @@ static size_t enter_send(struct pg *db, struct ledger_record **records, size_t c
 }
 
 static bool enter_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                       size_t count, struct pg_tally *t, bool *blocked) {
+                       size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)t;
     (void)blocked;
     if (rows->count != (int)count) return pg_unexpected(db);
@@ -56,7 +56,7 @@ static size_t enter_void_send(struct pg *db, struct ledger_record **records, siz
 }
 
 static bool enter_void_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                            size_t count, struct pg_tally *t, bool *blocked) {
+                            size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)db;
     (void)count;
     (void)t;
@@ -89,7 +89,7 @@ static size_t admit_send(struct pg *db, struct ledger_record **records, size_t c
 }
 
 static bool admit_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                       size_t count, struct pg_tally *t, bool *blocked) {
+                       size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)count;
     (void)t;
     (void)blocked;
@@ -129,7 +129,7 @@ static size_t end_send(struct pg *db, struct ledger_record **records, size_t cou
 }
 
 static bool end_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
-                     size_t count, struct pg_tally *t, bool *blocked) {
+                     size_t count, struct pg_section_counts *t, bool *blocked) {
     (void)count;
     struct ledger_end *end = (struct ledger_end *)records[0];
     end->record.result = ERR_OK;
@@ -144,7 +144,8 @@ static bool end_read(struct pg *db, struct pg_rows *rows, struct ledger_record *
             end->ended[at] = true;
         } else if (str_eq(did, STR("CANCELLED")) && at < end->cancel_count) {
             end->cancelled[at] = pg_i64(rows, 2) > 0;
-            if (end->cancelled[at]) pg_tally_add(t, pg_i64(rows, 2), pg_i64(rows, 3), 0, NULL);
+            if (end->cancelled[at])
+                pg_section_counts_add(t, pg_i64(rows, 2), pg_i64(rows, 3), 0, NULL);
         } else {
             return pg_unexpected(db);
         }

@@ -3,7 +3,7 @@
  * row whatever its size, and is still whole after its seats have gone to somebody else.
  */
 #include "base/mem.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* "12,13" into numbers; false unless there are as many as there is room for, in order. */
 static bool seats_from_text(str text, struct reservation *r) {

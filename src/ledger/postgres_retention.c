@@ -20,7 +20,7 @@
 #include "base/metrics.h"
 #include "base/thread.h"
 #include "ledger/entry_totals.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 #define REMOVED_PER_TURN_MAX 500
 #define EXAMINED_PER_TURN_MAX 5000

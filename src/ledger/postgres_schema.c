@@ -4,7 +4,7 @@
  */
 #include <assert.h>
 
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* src/ledger/postgres_schema_….sql: tables, functions. */
 extern const char postgres_schema_1_sql[];

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 #define LOCK_TIMEOUT_MS 100
 #define PAUSE_MIN_MS 50
@@ -333,7 +333,7 @@ static void write_many(struct pg_session *s, struct pg_batch *b) {
     }
     if (concerns_all(f))
         fail_all(s, b, pg_failed_with(&s->db, PG_DISK_FULL) ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED);
-    else if (b->at_tally && is_lock(f) && s->waiters != NULL)
+    else if (b->at_section_counts && is_lock(f) && s->waiters != NULL)
         write_some(s, b->records, b->blocked, block_counting(b));
     else
         write_apart(s, b);

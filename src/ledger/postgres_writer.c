@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "base/thread.h"
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 
 /* How often an idle writer looks whether it could write. */
 #define LOOK_INTERVAL_NS INT64_C(1000000000)
@@ -121,8 +121,8 @@ static void *run_writer(void *arg) {
 }
 
 void pg_writer_start(struct pg_writer *w, const struct postgres_ledger_options *o,
-                     struct pg_lane *waiters, _Atomic int64_t *depth) {
-    w->session.waiters = pg_lane_inbox(waiters);
+                     struct pg_pool *waiters, _Atomic int64_t *depth) {
+    w->session.waiters = pg_pool_inbox(waiters);
     w->session.idle = while_asking;
     w->session.to = w;
     w->depth = depth;

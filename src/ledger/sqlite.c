@@ -8,7 +8,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 struct sqlite_ledger {
     struct ledger port;

@@ -7,7 +7,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 struct buyer {
     struct buyer_seats has;

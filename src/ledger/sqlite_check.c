@@ -8,7 +8,7 @@
  */
 #include <assert.h>
 
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 #define EXAMPLES_MAX 5
 /* A running server ends a hold within this after its time. */

@@ -1,4 +1,4 @@
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 static int write_next(struct db *db, int64_t *number) {
     int rc = db_exec(db, "BEGIN IMMEDIATE");

@@ -1,7 +1,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 #define EVENT_COLUMNS                                                                              \
     "id, version, type, external_id, title, state, auto_enter, opens_at, starts_at, max_waiting,"  \

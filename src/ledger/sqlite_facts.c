@@ -7,7 +7,7 @@
  */
 #include <assert.h>
 
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 static int fact_from_row(sqlite3_stmt *rows, struct ledger_fact *fact) {
     int strategy = word_index(strategy_words, column_str(rows, 6));

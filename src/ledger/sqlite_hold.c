@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 int tally_write(struct db *db, struct tally *t) {
     int rc = SQLITE_OK;
@@ -24,7 +24,7 @@ int tally_write(struct db *db, struct tally *t) {
 
 /* *out: NULL when the event has no such section. It stays until the tally is written. */
 static int tally_section(struct db *db, struct tally *t, const struct reservation *r,
-                         struct section_tally **out) {
+                         struct section_change **out) {
     sqlite3_stmt *rows = NULL;
     *out = NULL;
     for (size_t i = 0; *out == NULL && i < t->count; i++)
@@ -42,12 +42,12 @@ static int tally_section(struct db *db, struct tally *t, const struct reservatio
                       cell_i64(r->section_key), cell_i64(r->event_key));
     while (db_next(rows, &rc)) {
         *out = &t->sections[t->count++];
-        **out = (struct section_tally){.section_key = r->section_key,
-                                       .event_key = r->event_key,
-                                       .capacity = sqlite3_column_int64(rows, 0),
-                                       .taken = sqlite3_column_int64(rows, 1),
-                                       .max_per_user = sqlite3_column_int64(rows, 2),
-                                       .ledger_decides = sqlite3_column_int(rows, 3) != 0};
+        **out = (struct section_change){.section_key = r->section_key,
+                                        .event_key = r->event_key,
+                                        .capacity = sqlite3_column_int64(rows, 0),
+                                        .taken = sqlite3_column_int64(rows, 1),
+                                        .max_per_user = sqlite3_column_int64(rows, 2),
+                                        .ledger_decides = sqlite3_column_int(rows, 3) != 0};
     }
     return rc;
 }
@@ -97,7 +97,7 @@ static int seat_read(struct db *db, int64_t section_key, uint32_t seat, struct s
 }
 
 /* How bad a refusal is: a list's is that of its worst seat. */
-static int badness(enum err e) {
+static int refusal_priority(enum err e) {
     return e == ERR_LOCK_LOST ? 3 : e == ERR_CONFLICT ? 2 : e == ERR_SEAT_TAKEN ? 1 : 0;
 }
 
@@ -118,7 +118,8 @@ static int judge_seats(struct db *db, struct ledger_hold *hold, int64_t capacity
         assert(hold->fences == NULL || hold->fences[i] > 0);
         rc = seat_read(db, r->section_key, r->seats[i], &row);
         enum err refusal = judge_seat(hold, i, &row, capacity);
-        if (refusal == ERR_OK || badness(refusal) < badness(hold->record.result)) continue;
+        if (refusal == ERR_OK || refusal_priority(refusal) < refusal_priority(hold->record.result))
+            continue;
         if (refusal != hold->record.result) hold->refused_count = 0;
         hold->record.result = refusal;
         hold->refused[hold->refused_count++] = r->seats[i];
@@ -147,7 +148,7 @@ static int judge_repeated(struct db *db, struct ledger_hold *hold, bool *repeate
     return rc;
 }
 
-static int judge_new(struct db *db, struct ledger_hold *hold, const struct section_tally *s) {
+static int judge_new(struct db *db, struct ledger_hold *hold, const struct section_change *s) {
     const struct reservation *r = hold->wanted;
     bool active = false;
     if (s == NULL) {
@@ -216,7 +217,7 @@ static int write_sold_out(struct db *db, struct ledger_hold *hold) {
     return rc;
 }
 
-static int write_rest(struct db *db, struct tally *t, struct section_tally *s,
+static int write_rest(struct db *db, struct tally *t, struct section_change *s,
                       struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     int rc = buyers_change(db->buyers, r->event_key, str_of(r->user),
@@ -238,7 +239,7 @@ int hold_apply(struct db *db, struct tally *t, struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
     assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms);
-    struct section_tally *s = NULL;
+    struct section_change *s = NULL;
     bool decided = false;
     bool there = false;
     hold->record.result = ERR_OK;

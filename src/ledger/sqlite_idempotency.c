@@ -1,6 +1,6 @@
 #include <assert.h>
 
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 int idempotency_judge(struct db *db, struct idempotency *i, enum err *result, bool *decided) {
     sqlite3_stmt *rows = NULL;

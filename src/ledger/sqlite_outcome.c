@@ -7,7 +7,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 /* What the user has and what the section counts follow. */
 static int count_change(struct db *db, const struct reservation *r, int64_t held,

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "ledger/entry_totals.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 /* Only who was admitted completes. */
 static const char end_live[] =

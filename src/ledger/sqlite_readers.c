@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 #include "run/mailbox.h"
 
 /* The audit's page hands memory over, but not when it failed. */

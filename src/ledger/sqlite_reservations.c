@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 #define COLUMNS                                                                                    \
     "r.id, r.event_id, r.section_id, r.user_id, r.entry_seq, r.strategy, r.status, r.seat_count,"  \

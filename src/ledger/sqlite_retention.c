@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "ledger/entry_totals.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 #define REMOVED_PER_TURN_MAX 500
 #define EXAMINED_PER_TURN_MAX 5000

@@ -9,7 +9,7 @@
  */
 #include <assert.h>
 
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 /* "adm1": what `file` and SQLite's tools show, and how a foreign database is told apart. */
 #define APPLICATION_ID 0x61646d31

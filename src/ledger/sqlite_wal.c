@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/thread.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 
 #define FRAME_HEADER_BYTES 24
 /* How long the writer waits for those who still read from the WAL. A question takes a few ms;

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "base/thread.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 #include "run/mailbox.h"
 
 /* How often a ledger that can't write tries whether it can again. */

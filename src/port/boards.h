@@ -48,10 +48,11 @@ struct board_begin_op {
     enum err result;       /* out */
     int64_t turn;          /* out: this node counts next; a new one when another did. 0: not it */
     struct sale_mark mark; /* out, then: behind which */
-    uint32_t epoch;        /* out, then: in which life of the store; of know and count */
+    uint32_t epoch;        /* out, then: in which incarnation of the store; of know and count */
 };
 
-/* All that there is behind the mark, up to the last one; in order. RECOVERING: that life is over.
+/* All that there is behind the mark, up to the last one; in order. RECOVERING: that incarnation is
+ * over.
  */
 struct board_count_op {
     uint32_t epoch;
@@ -90,7 +91,7 @@ struct board_event {
     int64_t opened_ms;
 };
 
-/* RECOVERING: that life is over, or that turn. */
+/* RECOVERING: that incarnation is over, or that turn. */
 struct board_know_op {
     uint32_t epoch;
     int64_t turn;

@@ -3,13 +3,13 @@
  * seats (the contracts are in port/queue.h and port/seats.h); and the store as a whole, where
  * several nodes share one.
  *
- * Such a store can come back empty, or older than it was. So it has *lives*: a life is one run of
- * the store that was filled from the ledger, under an epoch that the ledger gave out for it.
- * Operations count in the life that this node has opened, and in no other: they are refused with
- * RECOVERING while none is open, and when the store turns out to be in another one. What became of
- * an operation while the connection broke is asked again by the adapter where asking twice does no
- * harm, and is HOT_UNKNOWN if it can't be found out in time; HOT_UNAVAILABLE: it was never sent, or
- * refused; HOT_FULL: refused for want of memory.
+ * Such a store can come back empty, or older than it was. So it has *incarnations*: a incarnation
+ * is one run of the store that was filled from the ledger, under an epoch that the ledger gave out
+ * for it. Operations count in the incarnation that this node has opened, and in no other: they are
+ * refused with RECOVERING while none is open, and when the store turns out to be in another one.
+ * What became of an operation while the connection broke is asked again by the adapter where asking
+ * twice does no harm, and is HOT_UNKNOWN if it can't be found out in time; HOT_UNAVAILABLE: it was
+ * never sent, or refused; HOT_FULL: refused for want of memory.
  */
 #ifndef ADMITONE_PORT_HOT_H
 #define ADMITONE_PORT_HOT_H
@@ -22,17 +22,18 @@ struct hot_op {
     int64_t event_key;
     int64_t now_ms;
     enum err result; /* out */
-    uint32_t epoch;  /* out: the life in which this was done; 0 where there is only one */
+    uint32_t epoch;  /* out: the incarnation in which this was done; 0 where there is only one */
 };
 
 #define HOT_IDENTITY_BYTES 128
 #define HOT_FILLING_BYTES 64
 #define HOT_LEDGER_BYTES 64
 
-struct hot_life {
+struct hot_incarnation {
     uint32_t epoch;                    /* 0: the store was never filled, or has forgotten it */
     char identity[HOT_IDENTITY_BYTES]; /* of the run of the store: another one after a restart */
-    char filling[HOT_FILLING_BYTES];   /* who last began to fill the store, as hot_look found it */
+    char filling[HOT_FILLING_BYTES];   /* who last began to fill the store, as hot_incarnation_read
+                                          found it */
     char ledger[HOT_LEDGER_BYTES];     /* the name of the ledger it was filled from; empty: none */
 };
 
@@ -42,7 +43,7 @@ struct hot_listener {
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     /* Another node has changed an event. */
     void (*event_changed)(void *to);
-    /* The store was lost, found again, or is not what it was: hot_look tells more. */
+    /* The store was lost, found again, or is not what it was: hot_incarnation_read tells more. */
     void (*suspect)(void *to);
     void *to;
 };
@@ -70,7 +71,7 @@ enum hot_state {
         HOT_STATES
 };
 
-struct survey_entry {
+struct contents_entry {
     uint64_t seq;
     int64_t joined_ms;
     enum entry_status status; /* WAITING or ACTIVE; of what is pending, as it may be shown */
@@ -79,15 +80,15 @@ struct survey_entry {
 
 /* What the store has of one event: all that was live all the while that it was looked at, each
  * once. */
-struct hot_survey {
-    struct survey_entry *entries; /* in order of their numbers */
+struct event_contents {
+    struct contents_entry *entries; /* in order of their numbers */
     size_t entry_count;
     struct claim_info *reservations; /* in order of their ids */
     size_t reservation_count;
 };
 
 /* What the store counts of one event. */
-struct event_census {
+struct event_counts {
     int64_t event_key;
     uint64_t waiting;
     uint64_t active;
@@ -97,11 +98,11 @@ struct event_census {
 
 /* Counts of the events that may have changed, by the store's clock, since a time. What is changed
  * shows up within a tick. */
-struct census_op {
+struct event_counts_op {
     int64_t since_ms; /* 0: of all; else `until_ms` of the one before, in the same epoch */
     int64_t now_ms;
-    void (*event)(struct census_op *c, const struct event_census *e); /* for each */
-    void (*done)(struct census_op *c);
+    void (*event)(struct event_counts_op *c, const struct event_counts *e); /* for each */
+    void (*done)(struct event_counts_op *c);
     enum err result;  /* out */
     int64_t until_ms; /* out */
     uint32_t epoch;   /* out */
@@ -111,15 +112,15 @@ struct hot;
 
 struct hot_ops {
     void (*listen)(struct hot *h, struct hot_listener listener);
-    enum err (*look)(struct hot *h, struct hot_life *out);
+    enum err (*look)(struct hot *h, struct hot_incarnation *out);
     enum hot_state (*state)(struct hot *h);
-    enum err (*rebuild)(struct hot *h, const struct hot_life *life);
+    enum err (*rebuild)(struct hot *h, const struct hot_incarnation *incarnation);
     enum err (*rebuilt)(struct hot *h);
-    void (*open)(struct hot *h, const struct hot_life *life);
+    void (*open)(struct hot *h, const struct hot_incarnation *incarnation);
     void (*shut)(struct hot *h);
     void (*announce)(struct hot *h);
-    void (*census)(struct hot *h, struct census_op *c);
-    enum err (*survey)(struct hot *h, int64_t event_key, struct hot_survey *out);
+    void (*counts)(struct hot *h, struct event_counts_op *c);
+    enum err (*contents)(struct hot *h, int64_t event_key, struct event_contents *out);
     enum err (*turn)(struct hot *h, const char *what, int64_t for_ms, bool *is_ours);
 };
 
@@ -132,31 +133,33 @@ static inline void hot_listen(struct hot *h, struct hot_listener listener) {
     h->ops->listen(h, listener);
 }
 
-/* Which life the store is in. Blocks, as the next two, which one thread at a time may call. */
-static inline enum err hot_look(struct hot *h, struct hot_life *out) {
+/* Which incarnation the store is in. Blocks, as the next two, which one thread at a time may call.
+ */
+static inline enum err hot_incarnation_read(struct hot *h, struct hot_incarnation *out) {
     return h->ops->look(h, out);
 }
 
-/* As the last refusal or the last hot_look showed it. From any thread. */
+/* As the last refusal or the last hot_incarnation_read showed it. From any thread. */
 static inline enum hot_state hot_state(struct hot *h) {
     return h->ops->state(h);
 }
 
 /* The store forgets everything. Then the restoring functions of queues and seats fill it, for the
- * life that begins with hot_rebuilt. Fails if the store is no longer the run that `life` names, or
- * if somebody has begun to fill it since hot_look told `life.filling`. */
-static inline enum err hot_rebuild(struct hot *h, const struct hot_life *life) {
-    return h->ops->rebuild(h, life);
+ * incarnation that begins with hot_rebuild_end. Fails if the store is no longer the run that
+ * `incarnation` names, or if somebody has begun to fill it since hot_incarnation_read told
+ * `incarnation.filling`. */
+static inline enum err hot_rebuild_begin(struct hot *h, const struct hot_incarnation *incarnation) {
+    return h->ops->rebuild(h, incarnation);
 }
 
-/* All of it is there. Fails if anything of it went wrong; then the store is in no life. */
-static inline enum err hot_rebuilt(struct hot *h) {
+/* All of it is there. Fails if anything of it went wrong; then the store is in no incarnation. */
+static inline enum err hot_rebuild_end(struct hot *h) {
     return h->ops->rebuilt(h);
 }
 
-/* This node's operations count in that life from now on, or in none. From any thread. */
-static inline void hot_open(struct hot *h, const struct hot_life *life) {
-    h->ops->open(h, life);
+/* This node's operations count in that incarnation from now on, or in none. From any thread. */
+static inline void hot_open(struct hot *h, const struct hot_incarnation *incarnation) {
+    h->ops->open(h, incarnation);
 }
 
 static inline void hot_shut(struct hot *h) {
@@ -169,20 +172,21 @@ static inline void hot_announce(struct hot *h) {
 }
 
 /* On a worker's thread; `done` is called there. */
-static inline void hot_census(struct hot *h, struct census_op *c) {
-    h->ops->census(h, c);
+static inline void hot_count_events(struct hot *h, struct event_counts_op *c) {
+    h->ops->counts(h, c);
 }
 
-/* For comparing it with the ledger, in the life that is open (else RECOVERING): an event that was
- * met (EVENT_NOT_FOUND: it was removed, or the store does not have it). Blocks, as the next one;
- * from any thread. mem_free frees both arrays. */
-static inline enum err hot_survey(struct hot *h, int64_t event_key, struct hot_survey *out) {
-    return h->ops->survey(h, event_key, out);
+/* For comparing it with the ledger, in the incarnation that is open (else RECOVERING): an event
+ * that was met (EVENT_NOT_FOUND: it was removed, or the store does not have it). Blocks, as the
+ * next one; from any thread. mem_free frees both arrays. */
+static inline enum err hot_read_event(struct hot *h, int64_t event_key,
+                                      struct event_contents *out) {
+    return h->ops->contents(h, event_key, out);
 }
 
 /* Of work that every node could do, and one is enough for: whether it is this node's turn. Then it
  * is nobody else's for so long. */
-static inline enum err hot_turn(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
+static inline enum err hot_lease(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
     return h->ops->turn(h, what, for_ms, is_ours);
 }
 

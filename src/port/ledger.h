@@ -12,8 +12,8 @@
  *    LEDGER_UNKNOWN it may be there: the connection broke at the commit, and nobody could be asked
  *    in time what became of it.
  *  - What was decided in the hot store first (enter, admit, some holds) carries the epoch of the
- *    life in which that was. Where several nodes share the hot store, a record of an older life
- *    than the ledger has given out is refused with RECOVERING. Epoch 0 is not asked about.
+ *    incarnation in which that was. Where several nodes share the hot store, a record of an older
+ * incarnation than the ledger has given out is refused with RECOVERING. Epoch 0 is not asked about.
  *  - ledger_submit and ledger_ask take the record or refuse at once (ERR_OVERLOADED) when their
  *    bounded queue is full; then `task.run` is not called. They never block on I/O.
  *
@@ -498,11 +498,11 @@ struct ledger_ops {
     uint32_t (*epoch)(struct ledger *l);
     enum err (*join)(struct ledger *l, const struct cluster_settings *own, struct buf *why);
     void (*leave)(struct ledger *l, const struct uuid *node);
-    enum err (*life)(struct ledger *l, struct hot_life *out);
-    enum err (*life_begin)(struct ledger *l, const struct hot_life *before, uint32_t *epoch,
-                           bool *is_ours);
-    enum err (*life_renew)(struct ledger *l);
-    enum err (*life_end)(struct ledger *l, const struct hot_life *life);
+    enum err (*incarnation)(struct ledger *l, struct hot_incarnation *out);
+    enum err (*rebuild_begin)(struct ledger *l, const struct hot_incarnation *before,
+                              uint32_t *epoch, bool *is_ours);
+    enum err (*rebuild_renew)(struct ledger *l);
+    enum err (*rebuild_end)(struct ledger *l, const struct hot_incarnation *incarnation);
     void (*health)(struct ledger *l, struct ledger_health *out);
     void (*close)(struct ledger *l);
 };
@@ -554,32 +554,33 @@ static inline void ledger_leave(struct ledger *l, const struct uuid *node) {
     if (l->ops->leave != NULL) l->ops->leave(l, node);
 }
 
-/* Where several nodes share the hot store: in which life it should be, and the ledger's name. An
- * identity that is empty: a node fills it, or died doing so. These four block, one at a time;
- * NULL in a ledger that is one process's own. */
-static inline enum err ledger_life(struct ledger *l, struct hot_life *out) {
-    return l->ops->life(l, out);
+/* Where several nodes share the hot store: in which incarnation it should be, and the ledger's
+ * name. An identity that is empty: a node fills it, or died doing so. These four block, one at a
+ * time; NULL in a ledger that is one process's own. */
+static inline enum err ledger_incarnation(struct ledger *l, struct hot_incarnation *out) {
+    return l->ops->incarnation(l, out);
 }
 
-/* The next life begins, unless `before` is no longer the last one, or another node is filling the
- * store right now: then it is not ours. It is over when all records of the lives before have ended,
- * and no more of them are taken. Ours to fill until life_end, or until this node is gone, or was
- * silent for some ten seconds. */
-static inline enum err ledger_life_begin(struct ledger *l, const struct hot_life *before,
-                                         uint32_t *epoch, bool *is_ours) {
-    return l->ops->life_begin(l, before, epoch, is_ours);
+/* The next incarnation begins, unless `before` is no longer the last one, or another node is
+ * filling the store right now: then it is not ours. It is over when all records of the incarnations
+ * before have ended, and no more of them are taken. Ours to fill until rebuild_end, or until this
+ * node is gone, or was silent for some ten seconds. */
+static inline enum err ledger_rebuild_begin(struct ledger *l, const struct hot_incarnation *before,
+                                            uint32_t *epoch, bool *is_ours) {
+    return l->ops->rebuild_begin(l, before, epoch, is_ours);
 }
 
 /* It is still being filled. Fails when it is no longer ours, or that can't be told: who goes on all
- * the same is refused by the store, and by life_end. */
-static inline enum err ledger_life_renew(struct ledger *l) {
-    return l->ops->life_renew(l);
+ * the same is refused by the store, and by rebuild_end. */
+static inline enum err ledger_rebuild_renew(struct ledger *l) {
+    return l->ops->rebuild_renew(l);
 }
 
-/* The store is filled; or, with an empty identity, it could not be. RECOVERING: another life has
- * begun since. */
-static inline enum err ledger_life_end(struct ledger *l, const struct hot_life *life) {
-    return l->ops->life_end(l, life);
+/* The store is filled; or, with an empty identity, it could not be. RECOVERING: another incarnation
+ * has begun since. */
+static inline enum err ledger_rebuild_end(struct ledger *l,
+                                          const struct hot_incarnation *incarnation) {
+    return l->ops->rebuild_end(l, incarnation);
 }
 
 /* From any thread. */

@@ -21,8 +21,8 @@
  * it only suggests seats. */
 struct claim_op {
     struct hot_op op;
-    struct claim_wish wish; /* but is_active, which the step finds out */
-    uint32_t *seats;        /* room for wish.count; out, seat_count of them: as claims_claim */
+    struct claim_request request; /* but is_active, which the step finds out */
+    uint32_t *seats; /* room for wish.count; out, seat_count of them: as claims_claim */
     /* The reservation is new, or there and not durable yet: see reservation.pending. Submits its
      * record, the same one in both cases, by reservation and seats. */
     enum err (*submit)(struct claim_op *c);
@@ -43,7 +43,7 @@ struct claim_settle_op {
     void (*done)(struct claim_settle_op *s);
 };
 
-struct reservation_news {
+struct reservation_change {
     struct uuid id;
     int64_t section_key;
     enum reservation_status status; /* CONFIRMED, CANCELLED, EXPIRED */
@@ -53,7 +53,7 @@ struct reservation_news {
 /* The ledger has decided; the hot store follows. */
 struct follow_op {
     struct hot_op op;
-    struct reservation_news *news;
+    struct reservation_change *news;
     size_t count;
     void (*done)(struct follow_op *f);
 };

@@ -4,7 +4,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 
-#define TAKE_UP_MS 1000
+#define PENDING_CHECK_MS 1000
 
 static void on_event(struct ticks_op *t, int64_t event_key) {
     struct admission_share *s = CONTAINER_OF(t, struct admission_share, ticks);
@@ -19,8 +19,9 @@ static void on_event(struct ticks_op *t, int64_t event_key) {
 /* Whether it is time to look for what other nodes left undone. */
 static bool takes_up(struct admission_share *s) {
     int64_t now_ms = clock_steady_ms();
-    if (s->take_up == NULL || now_ms - s->taken_up_ms < TAKE_UP_MS) return false;
-    s->taken_up_ms = now_ms;
+    if (s->finish_pending == NULL || now_ms - s->pending_checked_ms < PENDING_CHECK_MS)
+        return false;
+    s->pending_checked_ms = now_ms;
     return true;
 }
 
@@ -30,7 +31,7 @@ static void on_told(struct ticks_op *t) {
     if (t->result != ERR_OK || s->stopped || s->event_count == 0) return;
     bool is_time = takes_up(s);
     for (size_t i = 0; i < s->event_count; i++) {
-        if (is_time) take_up_look(s->take_up, s->keys[i]);
+        if (is_time) finish_pending_check(s->finish_pending, s->keys[i]);
         waiting_room_tick(s->room, s->keys[i], NULL, NULL);
         reservations_tick(s->reservations, s->keys[i]);
     }

@@ -10,15 +10,15 @@
 #include "run/ticker.h"
 #include "run/worker.h"
 #include "service/catalogue.h"
+#include "service/finish_pending.h"
 #include "service/reservations.h"
-#include "service/take_up.h"
 
 struct admission_share {
     struct waiting_room *room;
     struct reservations *reservations; /* whose holds end by the same tick */
     struct catalogue *catalogue;
-    struct take_up *take_up; /* NULL: nobody else shares the hot store */
-    size_t index;            /* of `count` shares */
+    struct finish_pending *finish_pending; /* NULL: nobody else shares the hot store */
+    size_t index;                          /* of `count` shares */
     size_t count;
 
     /* Below: its own. */
@@ -29,7 +29,7 @@ struct admission_share {
     int64_t *keys; /* of the events of this tick */
     size_t event_count;
     size_t event_cap;
-    int64_t taken_up_ms; /* steady: when it was last looked for what others left undone */
+    int64_t pending_checked_ms; /* steady: when it was last looked for what others left undone */
 };
 
 /* What is above is filled in. Before the worker starts. */

@@ -60,11 +60,11 @@ void catalogue_free(struct catalogue *c) {
     mem_free(c);
 }
 
-void catalogue_open(struct catalogue *c) {
+void catalogue_read_lock(struct catalogue *c) {
     pthread_rwlock_rdlock(&c->lock);
 }
 
-void catalogue_shut(struct catalogue *c) {
+void catalogue_read_unlock(struct catalogue *c) {
     pthread_rwlock_unlock(&c->lock);
 }
 
@@ -218,15 +218,15 @@ void catalogue_remove(struct catalogue *c, str type, str id, int64_t version) {
 }
 
 size_t catalogue_removals(struct catalogue *c) {
-    catalogue_open(c);
+    catalogue_read_lock(c);
     size_t n = c->removed.count;
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     return n;
 }
 
 size_t catalogue_count(struct catalogue *c) {
-    catalogue_open(c);
+    catalogue_read_lock(c);
     size_t n = c->count;
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     return n;
 }

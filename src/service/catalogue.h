@@ -4,8 +4,8 @@
  * is told of one. The highest version of a name wins, whatever comes first; so a removal is
  * remembered with its version, for some minutes.
  *
- * Reading: between catalogue_open and catalogue_shut, on one thread, events are there and stay
- * as they are. Keep it short: changes wait meanwhile.
+ * Reading: between catalogue_read_lock and catalogue_read_unlock, on one thread, events are there
+ * and stay as they are. Keep it short: changes wait meanwhile.
  */
 #ifndef ADMITONE_SERVICE_CATALOGUE_H
 #define ADMITONE_SERVICE_CATALOGUE_H
@@ -17,8 +17,8 @@ struct catalogue;
 struct catalogue *catalogue_new(void);
 void catalogue_free(struct catalogue *c);
 
-void catalogue_open(struct catalogue *c);
-void catalogue_shut(struct catalogue *c);
+void catalogue_read_lock(struct catalogue *c);
+void catalogue_read_unlock(struct catalogue *c);
 /* NULL: there is none. */
 const struct event *catalogue_find(struct catalogue *c, str type, str id);
 /* By the ledger's number for it. */

@@ -178,17 +178,17 @@ static void tell_event(struct event_sync *s, const struct event *e) {
 
 static bool is_news(struct event_sync *s, const struct event *e) {
     struct catalogue *c = s->events->catalogue;
-    catalogue_open(c);
+    catalogue_read_lock(c);
     const struct event *known = catalogue_find(c, str_of(e->type), str_of(e->id));
     bool is_newer = known == NULL || known->version < e->version;
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     return is_newer;
 }
 
 static bool is_known(struct event_sync *s, int64_t key) {
-    catalogue_open(s->events->catalogue);
+    catalogue_read_lock(s->events->catalogue);
     bool is_there = catalogue_find_key(s->events->catalogue, key) != NULL;
-    catalogue_shut(s->events->catalogue);
+    catalogue_read_unlock(s->events->catalogue);
     return is_there;
 }
 

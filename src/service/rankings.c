@@ -85,13 +85,13 @@ static bool is_news(struct rankings *r, const struct board_event *e) {
 static size_t find_news(struct rankings *r) {
     size_t count = 0;
     const struct event *e;
-    catalogue_open(r->catalogue);
+    catalogue_read_lock(r->catalogue);
     for (size_t at = 0; count < RANKINGS_EVENTS_MAX; at++) {
         if ((e = catalogue_at(r->catalogue, at)) == NULL) break;
         r->events[count] = rankings_event(e);
         if (is_news(r, &r->events[count])) count++;
     }
-    catalogue_shut(r->catalogue);
+    catalogue_read_unlock(r->catalogue);
     return count;
 }
 

@@ -26,7 +26,7 @@ struct rankings {
     _Atomic bool busy;
     bool stopping;
     int64_t turn;    /* the last one that was this node's, */
-    uint32_t epoch;  /* in this life */
+    uint32_t epoch;  /* in this incarnation */
     int64_t told_ms; /* when they last knew of all events */
     struct map told; /* an event's key → struct board_event, as the boards know it by now */
     struct board_begin_op begin;

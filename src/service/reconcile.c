@@ -112,7 +112,7 @@ static void note(struct comparing *c, struct compared_event *e, struct differenc
 
 /* Either may be NULL: it is not live there. */
 static void compare_entry(struct comparing *c, struct compared_event *e,
-                          const struct ledger_place *there, const struct survey_entry *here) {
+                          const struct ledger_place *there, const struct contents_entry *here) {
     assert(there != NULL || here != NULL);
     /* cppcheck-suppress nullPointerRedundantCheck */
     uint64_t seq = there != NULL ? there->seq : here->seq;
@@ -135,10 +135,11 @@ static void compare_entry(struct comparing *c, struct compared_event *e,
 }
 
 static void compare_entries(struct comparing *c, struct compared_event *e,
-                            const struct ledger_place *there, const struct hot_survey *survey) {
+                            const struct ledger_place *there,
+                            const struct event_contents *contents) {
     const struct ledger_place *there_end = there + e->ledger_entries;
-    const struct survey_entry *here = survey->entries;
-    const struct survey_entry *here_end = here + survey->entry_count;
+    const struct contents_entry *here = contents->entries;
+    const struct contents_entry *here_end = here + contents->entry_count;
     while (there < there_end || here < here_end) {
         bool is_there = there < there_end && (here == here_end || there->seq <= here->seq);
         bool is_here = here < here_end && (there == there_end || here->seq <= there->seq);
@@ -176,10 +177,10 @@ static void compare_reservation(struct comparing *c, struct compared_event *e,
 
 static void compare_reservations(struct comparing *c, struct compared_event *e,
                                  const struct ledger_seats *there,
-                                 const struct hot_survey *survey) {
+                                 const struct event_contents *contents) {
     const struct ledger_seats *there_end = there + e->ledger_reservations;
-    const struct claim_info *here = survey->reservations;
-    const struct claim_info *here_end = here + survey->reservation_count;
+    const struct claim_info *here = contents->reservations;
+    const struct claim_info *here_end = here + contents->reservation_count;
     while (there < there_end || here < here_end) {
         int order = there == there_end ? 1
                     : here == here_end ? -1
@@ -193,16 +194,16 @@ static void compare_reservations(struct comparing *c, struct compared_event *e,
 static enum err compare_event(struct comparing *c, struct compared_event *e,
                               const struct ledger_place *entries,
                               const struct ledger_seats *reservations) {
-    struct hot_survey survey;
-    enum err failed = hot_survey(c->reconcile->hot, e->key, &survey);
+    struct event_contents contents;
+    enum err failed = hot_read_event(c->reconcile->hot, e->key, &contents);
     e->is_missing = failed == ERR_EVENT_NOT_FOUND;
     if (failed != ERR_OK) return e->is_missing ? ERR_OK : failed;
-    e->hot_entries = survey.entry_count;
-    e->hot_reservations = survey.reservation_count;
-    compare_entries(c, e, entries, &survey);
-    compare_reservations(c, e, reservations, &survey);
-    mem_free(survey.entries);
-    mem_free(survey.reservations);
+    e->hot_entries = contents.entry_count;
+    e->hot_reservations = contents.reservation_count;
+    compare_entries(c, e, entries, &contents);
+    compare_reservations(c, e, reservations, &contents);
+    mem_free(contents.entries);
+    mem_free(contents.reservations);
     return ERR_OK;
 }
 

@@ -1,8 +1,8 @@
 /*
  * reconcile: compares a hot store that nodes share with the ledger. They differ for moments all the
  * time, for each change reaches one of them first; whatever is pending is none of its business
- * (service/take_up.h). But what has differed for longer than twice the ledger's deadline was lost
- * on its way, and is repaired (service/mend.h).
+ * (service/finish_pending.h). But what has differed for longer than twice the ledger's deadline was
+ * lost on its way, and is repaired (service/repair.h).
  *
  * What is younger than that, and what has begun since the ledger was read, is not compared.
  */
@@ -81,7 +81,7 @@ struct reconcile {
 };
 
 /* Looks at both, and notes what differs. Blocks. Fails when one of them can't be read, or the hot
- * store is in no life. */
+ * store is in no incarnation. */
 enum err reconcile_compare(struct reconcile *r);
 /* Forgets what was found. */
 void reconcile_clear(struct reconcile *r);

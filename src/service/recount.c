@@ -80,7 +80,7 @@ static void on_found(struct board_find_op *f) {
     }
     if (r->next == 0) r->all = f->mark;
     struct recounted_row *row = &r->rows[r->next++];
-    row->mark = sale_is_behind(&f->mark, &r->all) ? f->mark : r->all;
+    row->mark = sale_is_after(&f->mark, &r->all) ? f->mark : r->all;
     row->reservations = f->row.selling.reservations;
     row->seats = f->row.selling.seats;
     ask(r);
@@ -133,7 +133,7 @@ static void on_sale(void *to, const struct sale *s) {
     int64_t sign = s->kind == SALE_TAKEN ? 1 : -1;
     for (size_t i = 0; e != NULL && i < r->board_count; i++) {
         struct recounted_row *row = &e->rows[i];
-        if (!is_of(&r->of[i], s->taken_ms) || !sale_is_behind(&s->mark, &row->mark)) continue;
+        if (!is_of(&r->of[i], s->taken_ms) || !sale_is_after(&s->mark, &row->mark)) continue;
         row->live_reservations += sign;
         row->live_seats += sign * s->seats;
     }

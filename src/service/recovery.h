@@ -10,7 +10,7 @@
 
 /* Fills the hot store, which is empty, and the catalogue. The queues' next numbers are `skip`
  * beyond those that the ledger has. Blocks: for the start, before anybody is served, and for the
- * keeper. */
+ * rebuilder. */
 enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip);
 /* The events alone, where the hot store is filled already. Blocks. */
 enum err recovery_meet(struct events *ev);

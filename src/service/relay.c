@@ -150,7 +150,7 @@ static void tell_news(struct relay *r) {
     while (r->done + n < r->read.count) {
         const struct ledger_fact *f = first + n;
         if (f->event_key != first->event_key || is_settled_there(f) || is_hold_to_tell(f)) break;
-        r->news[n++] = (struct reservation_news){
+        r->news[n++] = (struct reservation_change){
             .id = f->reservation, .section_key = f->section_key, .status = f->status};
     }
     r->taken = n;

@@ -29,7 +29,7 @@ struct relay {
     struct seat_sync_op sync;
     struct live_reservation live;
     struct look_op look;
-    struct reservation_news news[FACTS_READ_MAX];
+    struct reservation_change news[FACTS_READ_MAX];
     struct look_item places[FACTS_READ_MAX]; /* of what was confirmed */
     size_t changed;                          /* reservations that the hot store had missed */
     size_t done;                             /* of the facts */

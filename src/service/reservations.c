@@ -88,7 +88,7 @@ static void loads_cool(struct reservations *r) {
 }
 
 static void load_begin(struct holding *h, int64_t crowd) {
-    struct reservations *r = h->all;
+    struct reservations *r = h->service;
     pthread_mutex_lock(&r->lock);
     struct adaptive *a = load_of(r, h->terms.section_key);
     if (a == NULL) {
@@ -102,11 +102,11 @@ static void load_begin(struct holding *h, int64_t crowd) {
     bool is_hot = adaptive_begin(a, &r->adaptive, crowd, clock_steady_ms());
     pthread_mutex_unlock(&r->lock);
     count_switch(was_hot, is_hot);
-    h->way = is_hot ? STRATEGY_SLOT : STRATEGY_LOCK;
+    h->chosen_strategy = is_hot ? STRATEGY_SLOT : STRATEGY_LOCK;
 }
 
 void load_waited(struct holding *h, int64_t waited_ms) {
-    struct reservations *r = h->all;
+    struct reservations *r = h->service;
     pthread_mutex_lock(&r->lock);
     struct adaptive *a = load_of(r, h->terms.section_key);
     bool was_hot = a->hot;
@@ -118,7 +118,7 @@ void load_waited(struct holding *h, int64_t waited_ms) {
 
 /* Drops the load once the section is idle and not hot. */
 static void load_end(struct holding *h) {
-    struct reservations *r = h->all;
+    struct reservations *r = h->service;
     pthread_mutex_lock(&r->lock);
     struct adaptive *a = load_of(r, h->terms.section_key);
     adaptive_end(a);
@@ -203,7 +203,7 @@ static void answer(struct holding *h) {
         finish(h, result);
         return;
     }
-    enum err refused = hold_ask_key(h->all, h, on_asked_again);
+    enum err refused = hold_ask_key(h->service, h, on_asked_again);
     if (refused != ERR_OK) finish(h, refused);
 }
 
@@ -214,7 +214,7 @@ void hold_end(struct holding *h) {
 
 void reservations_refuse(struct reservations *r, struct holding *h, enum err why) {
     assert(why == ERR_SOLD_OUT || why == ERR_SEAT_TAKEN);
-    h->all = r;
+    h->service = r;
     h->result = why;
     count_reservation_attempt((int)h->strategy);
     answer(h);
@@ -243,12 +243,12 @@ static void fill_reservation(struct holding *h) {
     memcpy(r->currency, h->terms.currency, sizeof r->currency);
 }
 
-void reservations_hold(struct reservations *r, struct desk *d, struct holding *h) {
+void reservations_hold(struct reservations *r, struct lock_client *d, struct holding *h) {
     assert(h->count >= 1 && h->count <= RESERVATION_SEATS_MAX && h->user.len > 0);
     assert(strategy_fits(h->terms.mode, h->strategy));
-    h->all = r;
-    h->desk = d;
-    h->way = h->strategy;
+    h->service = r;
+    h->lock_client = d;
+    h->chosen_strategy = h->strategy;
     h->tries = 0;
     h->spread = 0;
     h->began_ns = clock_steady_ns();
@@ -301,7 +301,7 @@ static void on_followed(struct follow_op *f) {
     d->end = (struct room_ending){.event_key = d->reservation->event_key,
                                   .seq = d->reservation->entry_seq,
                                   .done = on_completed};
-    waiting_room_completed(d->all->room, &d->end);
+    waiting_room_completed(d->service->room, &d->end);
 }
 
 /* The hot store follows what the ledger has changed. */
@@ -310,14 +310,14 @@ static void follow(struct deciding *d, bool changed) {
         decided(d);
         return;
     }
-    d->news = (struct reservation_news){
+    d->news = (struct reservation_change){
         .id = d->id, .section_key = d->reservation->section_key, .status = d->reservation->status};
     d->follow = (struct follow_op){
         .op = {.event_key = d->reservation->event_key, .now_ms = clock_wall_ms()},
         .news = &d->news,
         .count = 1,
         .done = on_followed};
-    seats_follow(d->all->seats, &d->follow);
+    seats_follow(d->service->seats, &d->follow);
 }
 
 /* What the ledger says of it now takes the place of what was read before. */
@@ -351,7 +351,7 @@ static void submit_confirm(struct deciding *d) {
                                 .user = str_of(d->reservation->user),
                                 .now_ms = clock_wall_ms()};
     confirmation_code_new(d->confirm.code);
-    enum err refused = ledger_submit(d->all->ledger, &d->confirm.record);
+    enum err refused = ledger_submit(d->service->ledger, &d->confirm.record);
     if (refused != ERR_OK) d->done(d, refused);
 }
 
@@ -360,7 +360,7 @@ static void submit_cancel(struct deciding *d) {
                                        .id = d->id,
                                        .user = str_of(d->reservation->user),
                                        .now_ms = clock_wall_ms()};
-    enum err refused = ledger_submit(d->all->ledger, &d->cancel.record);
+    enum err refused = ledger_submit(d->service->ledger, &d->cancel.record);
     if (refused != ERR_OK) d->done(d, refused);
 }
 
@@ -383,7 +383,7 @@ static void on_found(struct task *task) {
 
 static void find_first(struct reservations *r, struct deciding *d,
                        void (*go_on)(struct deciding *)) {
-    d->all = r;
+    d->service = r;
     d->go_on = go_on;
     d->reservation = NULL;
     d->get = (struct ledger_reservation_get){
@@ -436,7 +436,7 @@ static void read_next(struct listing *l) {
     l->get = (struct ledger_reservation_get){
         .record = {.kind = LEDGER_RESERVATION_GET, .task.run = on_read},
         .id = l->live[l->live_at++].id};
-    enum err refused = ledger_ask(l->all->ledger, &l->get.record);
+    enum err refused = ledger_ask(l->service->ledger, &l->get.record);
     if (refused != ERR_OK) l->done(l, refused);
 }
 
@@ -464,7 +464,7 @@ static void ask_events(struct listing *l) {
             .max = l->max - l->live_count,
             .done = on_live_told};
         l->waits = true;
-        seats_holds(l->all->seats, &l->holds);
+        seats_holds(l->service->seats, &l->holds);
     }
     l->asks = false;
     if (l->waits) return;
@@ -475,7 +475,7 @@ static void ask_events(struct listing *l) {
 }
 
 void reservations_list(struct reservations *r, struct listing *l) {
-    l->all = r;
+    l->service = r;
     l->found = arena_new(l->arena, l->max * sizeof(struct reservation *));
     l->live = arena_new(l->arena, l->max * sizeof *l->live);
     ask_events(l);
@@ -499,14 +499,14 @@ static void on_left(struct room_ending *e, enum err result) {
     size_t told = 0;
     for (size_t i = 0; i < e->cancel_count; i++)
         if (l->cancelled[i])
-            l->news[told++] = (struct reservation_news){
+            l->news[told++] = (struct reservation_change){
                 .id = l->ids[i], .section_key = l->sections[i], .status = RESERVATION_CANCELLED};
     count(COUNT_RESERVATION_CANCELS, told);
     l->follow = (struct follow_op){.op = {.event_key = l->event_key, .now_ms = clock_wall_ms()},
                                    .news = l->news,
                                    .count = told,
                                    .done = on_leave_followed};
-    seats_follow(l->all->seats, &l->follow);
+    seats_follow(l->service->seats, &l->follow);
 }
 
 static void ask_holds(struct leaving *l, size_t room);
@@ -543,7 +543,7 @@ static void on_holds_told(struct holds_op *h) {
                                   .cancel_count = held,
                                   .cancelled = l->cancelled,
                                   .done = on_left};
-    waiting_room_end(l->all->room, &l->end);
+    waiting_room_end(l->service->room, &l->end);
 }
 
 static void ask_holds(struct leaving *l, size_t room) {
@@ -557,7 +557,7 @@ static void ask_holds(struct leaving *l, size_t room) {
                                  .max = room,
                                  .done = on_holds_told};
     l->holds.reservations = arena_new(l->arena, room * sizeof *l->holds.reservations);
-    seats_holds(l->all->seats, &l->holds);
+    seats_holds(l->service->seats, &l->holds);
 }
 
 static void leave_round(struct leaving *l) {
@@ -576,7 +576,7 @@ static void on_leaver_found(struct room_looking *look, enum err result) {
 }
 
 void reservations_leave(struct reservations *r, struct leaving *l) {
-    l->all = r;
+    l->service = r;
     l->rounds = 0;
     l->look = (struct room_looking){
         .look.op.event_key = l->event_key, .item.seq = l->seq, .done = on_leaver_found};
@@ -586,7 +586,7 @@ void reservations_leave(struct reservations *r, struct leaving *l) {
 /* ---- expire ---- */
 
 struct expiring {
-    struct reservations *all;
+    struct reservations *service;
     int64_t event_key;
     struct due_op due;
     struct ledger_expire record;
@@ -596,11 +596,11 @@ struct expiring {
     struct claim_ref refs[EXPIRE_MAX];
     struct uuid ids[EXPIRE_MAX];
     bool expired[EXPIRE_MAX];
-    struct reservation_news news[EXPIRE_MAX];
+    struct reservation_change news[EXPIRE_MAX];
 };
 
 static void expire_end(struct expiring *x) {
-    struct reservations *r = x->all;
+    struct reservations *r = x->service;
     bool more = x->due.count == EXPIRE_MAX;
     int64_t event_key = x->event_key;
     mem_free(x);
@@ -611,7 +611,7 @@ static void expire_end(struct expiring *x) {
 static struct expiring *expire_new(struct reservations *r, int64_t event_key) {
     /* Not zeroed: most of it is not used. */
     struct expiring *x = mem_grow(NULL, sizeof *x);
-    x->all = r;
+    x->service = r;
     x->event_key = event_key;
     x->due.count = 0;
     atomic_fetch_add(&r->under_way, 1);
@@ -623,7 +623,7 @@ static void expire_follow(struct expiring *x, size_t told, void (*done)(struct f
                                    .news = x->news,
                                    .count = told,
                                    .done = done};
-    seats_follow(x->all->seats, &x->follow);
+    seats_follow(x->service->seats, &x->follow);
 }
 
 static void ask_others(struct expiring *x);
@@ -638,10 +638,10 @@ static void on_other_found(struct task *task) {
     /* What the ledger does not have at all is nobody's. */
     enum reservation_status status = r == NULL ? RESERVATION_EXPIRED : r->status;
     bool is_known = x->get.record.result == ERR_OK && status != RESERVATION_HELD;
-    x->news[0] = (struct reservation_news){
+    x->news[0] = (struct reservation_change){
         .id = x->get.id, .section_key = x->refs[x->at - 1].section_key, .status = status};
     /* Its place in the queue may have ended with it, and that was lost as well. */
-    if (r != NULL && is_known) waiting_room_heal(x->all->room, x->event_key, r->entry_seq);
+    if (r != NULL && is_known) waiting_room_heal(x->service->room, x->event_key, r->entry_seq);
     mem_free(r);
     if (is_known)
         expire_follow(x, 1, on_other_followed);
@@ -660,7 +660,7 @@ static void ask_others(struct expiring *x) {
     x->get = (struct ledger_reservation_get){
         .record = {.kind = LEDGER_RESERVATION_GET, .task.run = on_other_found},
         .id = x->ids[x->at++]};
-    if (ledger_ask(x->all->ledger, &x->get.record) != ERR_OK) expire_end(x);
+    if (ledger_ask(x->service->ledger, &x->get.record) != ERR_OK) expire_end(x);
 }
 
 static void on_expired_followed(struct follow_op *f) {
@@ -675,9 +675,9 @@ static void expire_submit(struct expiring *x, size_t n);
  * due again after a while. */
 static void expire_singly(struct expiring *x) {
     struct ledger_health health;
-    ledger_health(x->all->ledger, &health);
+    ledger_health(x->service->ledger, &health);
     for (size_t i = 0; health.writable && x->record.count > 1 && i < x->record.count; i++) {
-        struct expiring *one = expire_new(x->all, x->event_key);
+        struct expiring *one = expire_new(x->service, x->event_key);
         one->refs[0] = x->refs[i];
         expire_submit(one, 1);
     }
@@ -694,9 +694,9 @@ static void on_expire_written(struct task *task) {
     size_t told = 0;
     for (size_t i = 0; i < x->record.count; i++)
         if (x->expired[i])
-            x->news[told++] = (struct reservation_news){.id = x->ids[i],
-                                                        .section_key = x->refs[i].section_key,
-                                                        .status = RESERVATION_EXPIRED};
+            x->news[told++] = (struct reservation_change){.id = x->ids[i],
+                                                          .section_key = x->refs[i].section_key,
+                                                          .status = RESERVATION_EXPIRED};
     count(COUNT_RESERVATION_EXPIRIES, told);
     expire_follow(x, told, on_expired_followed);
 }
@@ -709,7 +709,7 @@ static void expire_submit(struct expiring *x, size_t n) {
         .ids = x->ids,
         .count = n,
         .expired = x->expired};
-    if (ledger_submit(x->all->ledger, &x->record.record) != ERR_OK) expire_end(x);
+    if (ledger_submit(x->service->ledger, &x->record.record) != ERR_OK) expire_end(x);
 }
 
 static void on_due_told(struct due_op *d) {
@@ -729,7 +729,7 @@ void reservations_tick(struct reservations *r, int64_t event_key) {
     seats_due(r->seats, &x->due);
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 void reservations_init(struct reservations *r) {
     pthread_mutex_init(&r->lock, NULL);

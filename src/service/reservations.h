@@ -19,7 +19,7 @@
 #include "port/queue.h"
 #include "port/seats.h"
 #include "run/arena.h"
-#include "service/desk.h"
+#include "service/lock_client.h"
 #include "service/waiting_room.h"
 
 struct reservations {
@@ -78,13 +78,13 @@ struct holding {
     size_t refused_count;
 
     /* Below: its own. */
-    struct reservations *all;
-    struct desk *desk;
-    enum strategy way; /* the strategy; of an adaptive section, its choice */
+    struct reservations *service;
+    struct lock_client *lock_client;
+    enum strategy chosen_strategy; /* the strategy; of an adaptive section, its choice */
     hold_step *const *next;
     hold_step *unlocked;
     int tries;
-    struct list choosing; /* in its desk's list, or in none */
+    struct list choosing; /* in its lock_client's list, or in none */
     uint64_t spread;
     enum err result;
     int64_t began_ns;
@@ -101,10 +101,10 @@ struct holding {
     struct ledger_idempotency_get ask;
     struct room_looking look;
     struct ledger_cancel cancel;
-    struct reservation_news news;
+    struct reservation_change news;
     struct follow_op follow;
-    struct desk_rest rest;
-    struct desk_lock *locks; /* room for as many as it takes; NULL: none */
+    struct retry_delay rest;
+    struct held_lock *locks; /* room for as many as it takes; NULL: none */
     size_t lock_wanted;
     size_t lock_count; /* those that are held */
     int64_t *fences;   /* of each seat; NULL: no lock was taken */
@@ -123,7 +123,7 @@ enum strategy reservations_strategy(struct reservations *r, enum section_mode mo
  * LIMIT_EXCEEDED, SOLD_OUT, SEAT_TAKEN (see refused), SEAT_NOT_FOUND (likewise), HOLD_EXPIRED (the
  * disk took longer than it lasts), CONFLICT, LOCK_TIMEOUT, LOCK_LOST, STRATEGY_NOT_ALLOWED,
  * IDEMPOTENCY_MISMATCH, EVENT_NOT_FOUND, or a failure. */
-void reservations_hold(struct reservations *r, struct desk *d, struct holding *h);
+void reservations_hold(struct reservations *r, struct lock_client *d, struct holding *h);
 
 /* Refuses a hold for which no place was taken, because it can't be had: SOLD_OUT or SEAT_TAKEN.
  * Counted and answered as if reservations_hold had found that out. */
@@ -144,7 +144,7 @@ struct deciding {
     struct reservation *reservation;
 
     /* Below: its own. */
-    struct reservations *all;
+    struct reservations *service;
     void (*go_on)(struct deciding *d);
     struct ledger_reservation_get get;
     union {
@@ -152,7 +152,7 @@ struct deciding {
         struct ledger_cancel cancel;
     };
     bool confirms;
-    struct reservation_news news;
+    struct reservation_change news;
     struct follow_op follow;
     struct room_ending end;
 };
@@ -176,7 +176,7 @@ struct listing {
     size_t count;
 
     /* Below: its own. */
-    struct reservations *all;
+    struct reservations *service;
     size_t event_at;
     bool asks;  /* in a loop */
     bool waits; /* for the answer about an event */
@@ -199,14 +199,14 @@ struct leaving {
     void (*done)(struct leaving *l, enum err result);
 
     /* Below: its own. When it is done, `look` says whose place it is. */
-    struct reservations *all;
+    struct reservations *service;
     struct room_looking look;
     struct holds_op holds;
     struct room_ending end;
     struct uuid *ids; /* as the rest, room for holds.max */
     int64_t *sections;
     bool *cancelled;
-    struct reservation_news *news;
+    struct reservation_change *news;
     struct follow_op follow;
     int rounds;
 };

@@ -9,8 +9,8 @@
 
 static void refresh(struct snapshot *s, int64_t since_ms);
 
-static void on_event(struct census_op *c, const struct event_census *e) {
-    struct snapshot *s = CONTAINER_OF(c, struct snapshot, census);
+static void on_event(struct event_counts_op *c, const struct event_counts *e) {
+    struct snapshot *s = CONTAINER_OF(c, struct snapshot, counts);
     size_t bytes = e->section_count * sizeof *e->sections;
     struct snapshot_row *row = mem_new(sizeof *row + bytes);
     row->event_key = e->event_key;
@@ -28,11 +28,11 @@ static void forget_deleted(struct snapshot *s) {
     size_t gone_count = 0;
     int64_t *gone = mem_new((s->rows.count + 1) * sizeof *gone);
     const struct snapshot_row *row;
-    catalogue_open(s->catalogue);
+    catalogue_read_lock(s->catalogue);
     for (size_t at = 0; (row = map_next(&s->rows, &at)) != NULL;)
         if (catalogue_find_key(s->catalogue, row->event_key) == NULL)
             gone[gone_count++] = row->event_key;
-    catalogue_shut(s->catalogue);
+    catalogue_read_unlock(s->catalogue);
     for (size_t i = 0; i < gone_count; i++) mem_free(map_remove(&s->rows, map_key(&gone[i])));
     mem_free(gone);
 }
@@ -42,8 +42,8 @@ static void on_read(struct task *task) {
     r->done(r, r->result);
 }
 
-static void on_census(struct census_op *c) {
-    struct snapshot *s = CONTAINER_OF(c, struct snapshot, census);
+static void on_events_counted(struct event_counts_op *c) {
+    struct snapshot *s = CONTAINER_OF(c, struct snapshot, counts);
     if (c->result == ERR_OK && c->epoch != s->epoch && c->since_ms != 0) {
         refresh(s, 0); /* the store was rebuilt: what changed since is not known */
         return;
@@ -71,9 +71,11 @@ static void on_census(struct census_op *c) {
 }
 
 static void refresh(struct snapshot *s, int64_t since_ms) {
-    s->census = (struct census_op){
-        .since_ms = since_ms, .now_ms = clock_wall_ms(), .event = on_event, .done = on_census};
-    hot_census(s->hot, &s->census);
+    s->counts = (struct event_counts_op){.since_ms = since_ms,
+                                         .now_ms = clock_wall_ms(),
+                                         .event = on_event,
+                                         .done = on_events_counted};
+    hot_count_events(s->hot, &s->counts);
 }
 
 void snapshot_read(struct snapshot *s, struct snapshot_read *r) {

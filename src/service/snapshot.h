@@ -36,8 +36,8 @@ struct snapshot {
     struct map rows;      /* under lock, as the rest: an event's key, in bytes → snapshot_row */
     int64_t refreshed_ms; /* steady, when the refresh began; 0: never */
     bool refreshing;
-    struct task_list readers; /* who waits for the refresh */
-    struct census_op census;  /* of the refresh; not under lock */
+    struct task_list readers;      /* who waits for the refresh */
+    struct event_counts_op counts; /* of the refresh; not under lock */
     uint32_t epoch;
     int64_t until_ms;
 };

@@ -47,7 +47,7 @@ static hold_step *const plans[][PLAN_STEPS_MAX] = {
 
 /* ---- from step to step ---- */
 
-static void on_unlocked(struct desk_lock *k);
+static void on_unlocked(struct held_lock *k);
 
 /* One after the other, the last one first; then h->unlocked. */
 static void unlock(struct holding *h) {
@@ -55,14 +55,14 @@ static void unlock(struct holding *h) {
         h->unlocked(h);
         return;
     }
-    struct desk_lock *k = &h->locks[--h->lock_count];
-    observe_lock_hold((int)h->strategy, (uint64_t)desk_lock_held_us(k));
+    struct held_lock *k = &h->locks[--h->lock_count];
+    observe_lock_hold((int)h->strategy, (uint64_t)held_lock_held_us(k));
     k->done = on_unlocked;
-    desk_unlock(k);
+    lock_client_release(k);
 }
 
-static void on_unlocked(struct desk_lock *k) {
-    unlock(k->own);
+static void on_unlocked(struct held_lock *k) {
+    unlock(k->caller_data);
 }
 
 static void end(struct holding *h) {
@@ -95,18 +95,18 @@ static void start(struct holding *h) {
     h->tries++;
     h->refused_count = 0;
     h->fences = NULL;
-    h->next = plans[h->way];
+    h->next = plans[h->chosen_strategy];
     go_on(h);
 }
 
-static void on_rested(struct desk_rest *r) {
+static void on_rested(struct retry_delay *r) {
     start(CONTAINER_OF(r, struct holding, rest));
 }
 
 static void rest(struct holding *h) {
     int64_t ms_max = (int64_t)REST_MS_FIRST << (h->tries - 1);
     h->rest.done = on_rested;
-    desk_rest(h->desk, &h->rest, ms_max > REST_MS_MAX ? REST_MS_MAX : ms_max);
+    lock_client_delay(h->lock_client, &h->rest, ms_max > REST_MS_MAX ? REST_MS_MAX : ms_max);
 }
 
 /* Conflict with another request. Seats that we chose are other ones the next time. */
@@ -116,7 +116,7 @@ static void try_again(struct holding *h) {
         return;
     }
     count_reservation_retry((int)h->strategy);
-    h->spread = desk_random(h->desk) | 1;
+    h->spread = lock_client_random(h->lock_client) | 1;
     h->unlocked = rest;
     unlock(h);
 }
@@ -124,15 +124,15 @@ static void try_again(struct holding *h) {
 /* By the rule, all who choose in a section at once would be told of the same seats, and all but one
  * in vain. */
 static void choose_among_others(struct holding *h) {
-    struct list *all = &h->desk->choosing;
+    struct list *all = &h->lock_client->choosing;
     for (struct list *at = all->next; at != all && h->spread == 0; at = at->next)
         if (CONTAINER_OF(at, struct holding, choosing)->terms.section_key == h->terms.section_key)
-            h->spread = desk_random(h->desk) | 1;
+            h->spread = lock_client_random(h->lock_client) | 1;
     list_move_last(all, &h->choosing);
 }
 
 void strategy_run(struct holding *h) {
-    assert(h->way != STRATEGY_ADAPTIVE && h->way != STRATEGY_QUEUE);
+    assert(h->chosen_strategy != STRATEGY_ADAPTIVE && h->chosen_strategy != STRATEGY_QUEUE);
     list_init(&h->choosing);
     if (h->terms.mode == SECTION_MODE_SEAT && h->named == NULL) choose_among_others(h);
     start(h);
@@ -147,17 +147,17 @@ static void fill_in(struct holding *h, const struct uuid *id, int64_t now_ms, in
     r->expires_ms = expires_ms;
 }
 
-/* `epoch`: of the life of the hot store that decided; 0: the ledger does. */
+/* `epoch`: of the incarnation of the hot store that decided; 0: the ledger does. */
 static enum err submit(struct holding *h, uint32_t epoch, void (*run)(struct task *)) {
-    h->record =
-        (struct ledger_hold){.record = {.kind = LEDGER_HOLD, .task.run = run},
-                             .wanted = &h->reservation,
-                             .versions = h->way == STRATEGY_OPTIMISTIC ? h->read.versions : NULL,
-                             .fences = h->fences,
-                             .idempotency = h->idempotency,
-                             .epoch = epoch,
-                             .refused = h->refused};
-    return ledger_submit(h->all->ledger, &h->record.record);
+    h->record = (struct ledger_hold){
+        .record = {.kind = LEDGER_HOLD, .task.run = run},
+        .wanted = &h->reservation,
+        .versions = h->chosen_strategy == STRATEGY_OPTIMISTIC ? h->read.versions : NULL,
+        .fences = h->fences,
+        .idempotency = h->idempotency,
+        .epoch = epoch,
+        .refused = h->refused};
+    return ledger_submit(h->service->ledger, &h->record.record);
 }
 
 /* The hot store gets the reservation as the ledger has it. */
@@ -169,20 +169,20 @@ static void apply(struct holding *h, const struct reservation *r,
                               .reservations = &h->applied,
                               .count = 1,
                               .done = done};
-    seats_sync(h->all->seats, &h->sync);
+    seats_sync(h->service->seats, &h->sync);
 }
 
 /* It hears of what the ledger has ended. */
 static void follow(struct holding *h, const struct uuid *id, enum reservation_status status,
                    void (*done)(struct follow_op *)) {
-    h->news =
-        (struct reservation_news){.id = *id, .section_key = h->terms.section_key, .status = status};
+    h->news = (struct reservation_change){
+        .id = *id, .section_key = h->terms.section_key, .status = status};
     h->follow =
         (struct follow_op){.op = {.event_key = h->terms.event_key, .now_ms = clock_wall_ms()},
                            .news = &h->news,
                            .count = 1,
                            .done = done};
-    seats_follow(h->all->seats, &h->follow);
+    seats_follow(h->service->seats, &h->follow);
 }
 
 static void on_applied(struct seat_sync_op *s) {
@@ -239,18 +239,18 @@ static void ask_hot(struct holding *h, const uint32_t *named,
                     enum err (*submit_it)(struct claim_op *), void (*done)(struct claim_op *)) {
     int64_t now_ms = clock_wall_ms();
     h->claim = (struct claim_op){.op = {.event_key = h->terms.event_key, .now_ms = now_ms},
-                                 .wish = {.id = uuid_new(now_ms),
-                                          .user = h->user,
-                                          .entry_seq = h->entry_seq,
-                                          .section_key = h->terms.section_key,
-                                          .count = h->count,
-                                          .named = named,
-                                          .key = h->key,
-                                          .spread = h->spread},
+                                 .request = {.id = uuid_new(now_ms),
+                                             .user = h->user,
+                                             .entry_seq = h->entry_seq,
+                                             .section_key = h->terms.section_key,
+                                             .count = h->count,
+                                             .named = named,
+                                             .key = h->key,
+                                             .spread = h->spread},
                                  .seats = h->reservation.seats,
                                  .submit = submit_it,
                                  .done = done};
-    seats_claim(h->all->seats, &h->claim);
+    seats_claim(h->service->seats, &h->claim);
 }
 
 /* The hold was made, and has ended before anybody was told: so nobody is, by its key either. */
@@ -282,7 +282,7 @@ static void find(struct holding *h, const struct uuid *id, void (*run)(struct ta
     mem_free(h->get.found);
     h->get = (struct ledger_reservation_get){
         .record = {.kind = LEDGER_RESERVATION_GET, .task.run = run}, .id = *id};
-    enum err refused = ledger_ask(h->all->ledger, &h->get.record);
+    enum err refused = ledger_ask(h->service->ledger, &h->get.record);
     if (refused != ERR_OK) refuse(h, refused);
 }
 
@@ -320,7 +320,7 @@ static void on_claim_written(struct task *task) {
                                  .count = 1,
                                  .live = &h->live,
                                  .done = on_settled};
-    seats_settle(h->all->seats, &h->settle);
+    seats_settle(h->service->seats, &h->settle);
 }
 
 /* Whether the seats that the hot store names are what the ledger can be asked for. */
@@ -361,7 +361,7 @@ static void on_key_asked(struct task *task) {
 }
 
 static void ask_key(struct holding *h) {
-    enum err refused = hold_ask_key(h->all, h, on_key_asked);
+    enum err refused = hold_ask_key(h->service, h, on_key_asked);
     if (refused != ERR_OK) refuse(h, refused);
 }
 
@@ -415,7 +415,7 @@ static void heal_free(struct holding *h) {
                               .available = h->refused,
                               .available_count = free_count,
                               .done = on_healed};
-    seats_sync(h->all->seats, &h->sync);
+    seats_sync(h->service->seats, &h->sync);
 }
 
 static void heal_next(struct holding *h);
@@ -487,7 +487,7 @@ static void read_seats(struct holding *h, const uint32_t *seats, size_t count_of
     r->section_key = h->terms.section_key;
     r->seats = seats;
     r->count = count_of;
-    enum err refused = ledger_ask(h->all->ledger, &r->record);
+    enum err refused = ledger_ask(h->service->ledger, &r->record);
     if (refused != ERR_OK) refuse(h, refused);
 }
 
@@ -560,7 +560,7 @@ static void read_versions(struct holding *h) {
 
 /* ---- step: lock the section, or each seat ---- */
 
-static void on_locked(struct desk_lock *k);
+static void on_locked(struct held_lock *k);
 
 /* The next lock, until there are `wanted`; all in one order, so nobody waits in a circle. */
 static void lock_next(struct holding *h) {
@@ -568,31 +568,31 @@ static void lock_next(struct holding *h) {
         go_on(h);
         return;
     }
-    struct desk_lock *k = &h->locks[h->lock_count];
-    bool is_section = h->way == STRATEGY_LOCK;
+    struct held_lock *k = &h->locks[h->lock_count];
+    bool is_section = h->chosen_strategy == STRATEGY_LOCK;
     int64_t waited_ms = (clock_steady_ns() - h->began_ns) / 1000000;
     char name[LOCK_NAME_BYTES_MAX];
     int len = snprintf(name, sizeof name, is_section ? "%s/%s" : "%s/%s/%u", h->terms.event,
                        h->terms.section, h->reservation.seats[h->lock_count]);
-    k->own = h;
+    k->caller_data = h;
     k->done = on_locked;
     k->acquire.name = arena_copy(h->arena, (str){name, (size_t)len});
     k->acquire.wait_ms_max =
-        waited_ms < h->all->lock_wait_ms ? h->all->lock_wait_ms - waited_ms : 0;
-    desk_lock(h->desk, k);
+        waited_ms < h->service->lock_wait_ms ? h->service->lock_wait_ms - waited_ms : 0;
+    lock_client_acquire(h->lock_client, k);
 }
 
-static void on_locked(struct desk_lock *k) {
-    struct holding *h = k->own;
+static void on_locked(struct held_lock *k) {
+    struct holding *h = k->caller_data;
     const struct lock_op *got = &k->acquire;
-    observe_lock_wait((int)h->strategy, (uint64_t)desk_lock_waited_us(k));
-    if (h->strategy == STRATEGY_ADAPTIVE) load_waited(h, desk_lock_waited_us(k) / 1000);
+    observe_lock_wait((int)h->strategy, (uint64_t)held_lock_waited_us(k));
+    if (h->strategy == STRATEGY_ADAPTIVE) load_waited(h, held_lock_waited_us(k) / 1000);
     if (got->result != ERR_OK || got->outcome != LOCK_ACQUIRED) {
-        enum err why = h->desk->stopping ? ERR_STOPPING : ERR_LOCK_TIMEOUT;
+        enum err why = h->lock_client->stopping ? ERR_STOPPING : ERR_LOCK_TIMEOUT;
         refuse(h, got->result != ERR_OK ? got->result : why);
         return;
     }
-    bool is_section = h->way == STRATEGY_LOCK;
+    bool is_section = h->chosen_strategy == STRATEGY_LOCK;
     size_t first = is_section ? 0 : h->lock_count;
     size_t end_at = is_section ? h->count : first + 1;
     for (size_t i = first; i < end_at; i++) h->fences[i] = (int64_t)got->fence;
@@ -676,7 +676,7 @@ static void on_place_seen(struct room_looking *look, enum err result) {
                                .id = h->reservation.id,
                                .user = h->user,
                                .now_ms = clock_wall_ms()};
-    enum err refused = ledger_submit(h->all->ledger, &h->cancel.record);
+    enum err refused = ledger_submit(h->service->ledger, &h->cancel.record);
     if (refused != ERR_OK) refuse(h, refused);
 }
 
@@ -689,5 +689,5 @@ static void see_place(struct holding *h) {
     }
     h->look = (struct room_looking){
         .look.op.event_key = h->terms.event_key, .item.seq = h->entry_seq, .done = on_place_seen};
-    waiting_room_look(h->all->room, &h->look);
+    waiting_room_look(h->service->room, &h->look);
 }

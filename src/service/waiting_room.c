@@ -126,28 +126,28 @@ static void on_entry_got(struct task *task) {
     l->done(l, result);
 }
 
-static void on_shadow_seen(struct shadow_look *shadow, enum err result) {
-    struct room_looking *l = CONTAINER_OF(shadow, struct room_looking, shadow);
-    l->item.place = shadow->place;
-    l->look.counts = (struct queue_counts){.waiting = shadow->place.waiting};
-    l->look.user_len = shadow->user_len;
+static void on_degraded_looked(struct degraded_look *degraded_reads, enum err result) {
+    struct room_looking *l = CONTAINER_OF(degraded_reads, struct room_looking, degraded_reads);
+    l->item.place = degraded_reads->place;
+    l->look.counts = (struct queue_counts){.waiting = degraded_reads->place.waiting};
+    l->look.user_len = degraded_reads->user_len;
     l->done(l, result);
 }
 
-static void look_at_shadow(struct room_looking *l) {
+static void look_degraded(struct room_looking *l) {
     l->degraded = true;
-    l->shadow = (struct shadow_look){.event_key = l->look.op.event_key,
-                                     .seq = l->item.seq,
-                                     .now_ms = l->look.op.now_ms,
-                                     .user = l->user,
-                                     .done = on_shadow_seen};
-    shadow_look(l->room->shadow, &l->shadow);
+    l->degraded_reads = (struct degraded_look){.event_key = l->look.op.event_key,
+                                               .seq = l->item.seq,
+                                               .now_ms = l->look.op.now_ms,
+                                               .user = l->user,
+                                               .done = on_degraded_looked};
+    degraded_look(l->room->degraded_reads, &l->degraded_reads);
 }
 
 static void on_looked(struct look_op *op) {
     struct room_looking *l = CONTAINER_OF(op, struct room_looking, look);
-    if (l->room->shadow != NULL && is_lost(op->op.result)) {
-        look_at_shadow(l);
+    if (l->room->degraded_reads != NULL && is_lost(op->op.result)) {
+        look_degraded(l);
         return;
     }
     if (op->op.result != ERR_OK || l->item.place.status != ENTRY_NONE) {
@@ -186,7 +186,7 @@ static void watch_end(struct room_watching *l, enum err result) {
     atomic_fetch_sub(&w->under_way, 1);
 }
 
-static void on_scanned(struct shadow_scan *scan, enum err result) {
+static void on_scanned(struct degraded_scan *scan, enum err result) {
     struct room_watching *l = CONTAINER_OF(scan, struct room_watching, scan);
     l->look.counts = (struct queue_counts){.waiting = scan->waiting};
     watch_end(l, result);
@@ -194,17 +194,17 @@ static void on_scanned(struct shadow_scan *scan, enum err result) {
 
 static void on_watched(struct look_op *op) {
     struct room_watching *l = CONTAINER_OF(op, struct room_watching, look);
-    if (l->room->shadow == NULL || !is_lost(op->op.result)) {
+    if (l->room->degraded_reads == NULL || !is_lost(op->op.result)) {
         watch_end(l, op->op.result);
         return;
     }
     l->degraded = true;
-    l->scan = (struct shadow_scan){.event_key = op->op.event_key,
-                                   .items = op->items,
-                                   .lanes = l->lanes,
-                                   .count = op->count,
-                                   .done = on_scanned};
-    shadow_scan(l->room->shadow, &l->scan);
+    l->scan = (struct degraded_scan){.event_key = op->op.event_key,
+                                     .items = op->items,
+                                     .lanes = l->lanes,
+                                     .count = op->count,
+                                     .done = on_scanned};
+    degraded_scan(l->room->degraded_reads, &l->scan);
 }
 
 void waiting_room_watch(struct waiting_room *w, struct room_watching *l) {
@@ -614,7 +614,7 @@ bool waiting_room_tick_begin(struct waiting_room *w, size_t events) {
     return atomic_load(&w->ticking) <= events;
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 void waiting_room_init(struct waiting_room *w) {
     pthread_mutex_init(&w->lock, NULL);

@@ -13,12 +13,13 @@
 #include <stdatomic.h>
 
 #include "port/queue.h"
-#include "service/shadow.h"
+#include "service/degraded_reads.h"
 
 struct waiting_room {
     struct ledger *ledger;
     struct queues *queues;
-    struct shadow *shadow; /* NULL: the hot store is this process's own, and can always be asked */
+    struct degraded_reads
+        *degraded_reads; /* NULL: the hot store is this process's own, and can always be asked */
     /* Called on a worker when entries have become ACTIVE or have ended, and that is durable. */
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     void *to;
@@ -67,7 +68,7 @@ struct room_looking {
     struct waiting_room *room;
     union {
         struct ledger_entry_get get;
-        struct shadow_look shadow;
+        struct degraded_look degraded_reads;
     };
 };
 void waiting_room_look(struct waiting_room *w, struct room_looking *l);
@@ -83,7 +84,7 @@ struct room_watching {
 
     /* Below: its own. */
     struct waiting_room *room;
-    struct shadow_scan scan;
+    struct degraded_scan scan;
 };
 void waiting_room_watch(struct waiting_room *w, struct room_watching *l);
 

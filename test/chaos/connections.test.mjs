@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before } from 'node:test';
 
-import { Hall } from '../e2e/support/reservations.mjs';
+import { Sale } from '../e2e/support/reservations.mjs';
 import { pause, test, until } from '../e2e/support/server.mjs';
 import { Cluster } from './support/cluster.mjs';
 
@@ -22,8 +22,8 @@ after(async () => {
 });
 
 // Redis hears from the ledger that somebody else has one of the seats.
-async function takeAway(hall, library, section, seat) {
-  const tag = `{${hall.type}:${hall.id}}`;
+async function takeAway(sale, library, section, seat) {
+  const tag = `{${sale.type}:${sale.id}}`;
   const names = ['meta', 'map', 'slots', 'free', 'runs'].map((part) => `section:${tag}:${section}:${part}`);
   const keys = [
     `queue:${tag}:meta`, `section:${tag}:counts`, `limit:${tag}:reserving`,
@@ -37,9 +37,9 @@ async function takeAway(hall, library, section, seat) {
 }
 
 test('a claim that loses a seat before it is repeated is made anew, with as many seats as were asked for', async () => {
-  const hall = await Hall.open(node, 'CONCERT/claims', {}, { sections: [{ id: 'A', capacity: 10 }] });
-  const buyer = await hall.buyer('anna');
-  const claims = `claim:{${hall.type}:${hall.id}}`;
+  const sale = await Sale.open(node, 'CONCERT/claims', {}, { sections: [{ id: 'A', capacity: 10 }] });
+  const buyer = await sale.buyer('anna');
+  const claims = `claim:{${sale.type}:${sale.id}}`;
   let library;
   node.redis.watch = (bytes) => {
     library = /\r\n(\S+)_claim\r\n/.exec(bytes.toString('latin1'))?.[1];
@@ -48,12 +48,12 @@ test('a claim that loses a seat before it is repeated is made anew, with as many
     node.redis.hold();
     return 'after';
   };
-  const answer = hall.hold(buyer, { quantity: 3 });
+  const answer = sale.hold(buyer, { quantity: 3 });
   await until('Redis has the claim', async () => (await cluster.redisCli('HLEN', claims)) === '1');
   const [section, step, , , , , seats] = (await cluster.redisCli('HVALS', claims)).split(' ');
   assert.equal(step, 'P');
   assert.equal(seats, '1-3');
-  assert.equal(await takeAway(hall, library, section, 2), '1');
+  assert.equal(await takeAway(sale, library, section, 2), '1');
   node.redis.release();
   const { status, json, text } = await answer;
   assert.equal(status, 201, text);
@@ -65,16 +65,16 @@ test('a claim that loses a seat before it is repeated is made anew, with as many
 
 test('connections to PostgreSQL that are silent while new ones work are replaced within seconds', async () => {
   const seats = { capacity: 100, mode: 'seat' };
-  const hall = await Hall.open(node, 'CONCERT/silent', {}, { sections: [{ id: 'A', ...seats }] });
-  const buyers = await hall.buyers(32);
+  const sale = await Sale.open(node, 'CONCERT/silent', {}, { sections: [{ id: 'A', ...seats }] });
+  const buyers = await sale.buyers(32);
   const wish = { quantity: 1, strategy: 'pessimistic' };
   // All of the threads that wait for locks have connections then.
-  const [{ id }] = await Promise.all(buyers.slice(1).map((buyer) => hall.held(buyer, wish)));
+  const [{ id }] = await Promise.all(buyers.slice(1).map((buyer) => sale.held(buyer, wish)));
   const acts = {
     put: () => node.admin('PUT', '/admin/events/CONCERT/silent', { title: 'Summer tour', sections: [{ id: 'A', ...seats }] }),
-    hold: () => hall.hold(buyers[0], wish),
-    look: () => hall.get(buyers[1], id),
-    enter: () => hall.ask('latecomer'),
+    hold: () => sale.hold(buyers[0], wish),
+    look: () => sale.get(buyers[1], id),
+    enter: () => sale.ask('latecomer'),
   };
   await pause(1100); // Only a connection that has been idle for a second is suspected.
   node.postgres.silence();
@@ -100,9 +100,9 @@ for (const [store, proxyOf, text] of [
   ['redis', () => node.redis, /address=127.0.0.1:\d+/],
 ])
   test(`a ${store} that is lost for seconds under load is one line in the log, and one when it is back`, async () => {
-    const hall = await Hall.open(node, `CONCERT/${store}`, {}, { sections: [{ id: 'A', capacity: 100 }] });
-    const buyer = await hall.buyer('anna');
-    const { id } = await hall.held(buyer, { quantity: 1 });
+    const sale = await Sale.open(node, `CONCERT/${store}`, {}, { sections: [{ id: 'A', capacity: 100 }] });
+    const buyer = await sale.buyer('anna');
+    const { id } = await sale.held(buyer, { quantity: 1 });
     const proxy = proxyOf();
     // An outage is over when it has been calm for some seconds; until then another one is the same.
     const told = (what) => node.stderr.split(`msg="a dependency is ${what}" dependency=${store}`).length;
@@ -112,7 +112,7 @@ for (const [store, proxyOf, text] of [
     proxy.refuse();
     // Soon after an earlier outage a new one is logged only when it has lasted for five seconds.
     while (performance.now() < ends || linesAfter(length).length === 0) {
-      await Promise.all([hall.ask(`user${performance.now()}`), hall.get(buyer, id), hall.hold(buyer, { quantity: 1 })]);
+      await Promise.all([sale.ask(`user${performance.now()}`), sale.get(buyer, id), sale.hold(buyer, { quantity: 1 })]);
       await pause(20);
     }
     const lost = linesAfter(length);
@@ -125,7 +125,7 @@ for (const [store, proxyOf, text] of [
     assert.match(lost[0], /error=.*meaning=/);
     const all = node.stderr.slice(length);
     assert.equal(all.match(/msg="a dependency is available again"/g).length, 1, all);
-    await until('all works again', async () => (await hall.ask('berta')).status < 300);
+    await until('all works again', async () => (await sale.ask('berta')).status < 300);
   });
 
 function untilBack(length, store) {

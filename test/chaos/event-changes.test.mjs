@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 
 import { bearer } from '../e2e/support/queue.mjs';
-import { Hall } from '../e2e/support/reservations.mjs';
+import { Sale } from '../e2e/support/reservations.mjs';
 import { call, test, until } from '../e2e/support/server.mjs';
 import { Cluster } from './support/cluster.mjs';
 
@@ -35,19 +35,19 @@ async function raisePrice() {
 }
 
 // The node sells again, and then at the price that is in force.
-async function sellsAgain(hall, buyer) {
+async function sellsAgain(sale, buyer) {
   const { json, text } = await until('it sells again', async () => {
-    const answer = await hall.hold(buyer);
+    const answer = await sale.hold(buyer);
     return answer.status !== 503 && answer;
   });
   assert.equal(json.price, price, text);
 }
 
 test('a node that stands still delays one change, and sells at no old price when it goes on', async () => {
-  const hall = new Hall(b, 'CONCERT/prices');
-  const buyer = await hall.buyer('anna');
+  const sale = new Sale(b, 'CONCERT/prices');
+  const buyer = await sale.buyer('anna');
   b.signal('SIGSTOP');
-  const answers = Array.from({ length: 5 }, () => hall.hold(buyer));
+  const answers = Array.from({ length: 5 }, () => sale.hold(buyer));
   const first = await raisePrice();
   const second = await raisePrice();
   assert.ok(second < first / 2, `${first} and ${second} ms`);
@@ -57,24 +57,24 @@ test('a node that stands still delays one change, and sells at no old price when
     assert.ok(status === 201 || status === 503, text);
     if (status === 201) assert.equal(json.price, price);
   }
-  await sellsAgain(hall, buyer);
+  await sellsAgain(sale, buyer);
 });
 
 test('a node that cannot reach the ledger is not ready and sells nothing, until it has caught up', async () => {
-  const hall = new Hall(b, 'CONCERT/prices');
-  const buyer = await hall.buyer('berta');
+  const sale = new Sale(b, 'CONCERT/prices');
+  const buyer = await sale.buyer('berta');
   b.postgres.refuse();
   const code = async (answer) => (await answer).json?.code;
-  await until('its lease has ended', async () => (await code(hall.hold(buyer))) === 'node_behind');
-  assert.equal(await code(hall.ask('celia')), 'node_behind');
+  await until('its lease has ended', async () => (await code(sale.hold(buyer))) === 'node_behind');
+  assert.equal(await code(sale.ask('celia')), 'node_behind');
   assert.equal(await code(call(b, 'GET', '/events/CONCERT/unknown')), 'node_behind');
   assert.equal((await call(b, 'GET', '/events/CONCERT/prices')).status, 200);
   // What was made since then it does not call missing.
-  const later = await Hall.open(a, 'CONCERT/later', {}, { sections: [{ id: 'A', capacity: 100 }] });
+  const later = await Sale.open(a, 'CONCERT/later', {}, { sections: [{ id: 'A', capacity: 100 }] });
   const { token } = await later.buyer('dora');
   const sections = [{ id: 'A', capacity: 100, price }, { id: 'B', capacity: 10, price }];
   assert.equal((await a.admin('PATCH', EVENT, { sections })).status, 200);
-  assert.equal(await code(hall.hold(buyer, { section: 'B', quantity: 1 })), 'node_behind');
+  assert.equal(await code(sale.hold(buyer, { section: 'B', quantity: 1 })), 'node_behind');
   assert.equal(await code(call(b, 'GET', '/events/CONCERT/prices/sections/B/seats')), 'node_behind');
   assert.equal(await code(b.call('GET', '/queue/status', { headers: bearer(token) })), 'node_behind');
   assert.equal(await code(b.call('GET', '/queue/CONCERT/later/status', { headers: bearer(token) })), 'node_behind');
@@ -82,7 +82,7 @@ test('a node that cannot reach the ledger is not ready and sells nothing, until 
   assert.deepEqual([ready.status, ready.json.events], [503, 'behind']);
   await raisePrice();
   await b.postgres.accept();
-  await sellsAgain(hall, buyer);
+  await sellsAgain(sale, buyer);
   await cluster.isWell();
 });
 
@@ -101,15 +101,15 @@ test('events that do not exist cost the ledger few reads, however often they are
 });
 
 test('a node that is told to stop still answers a change only when the others can sell by it', async () => {
-  const hall = new Hall(b, 'CONCERT/prices');
-  const buyer = await hall.buyer('emil');
+  const sale = new Sale(b, 'CONCERT/prices');
+  const buyer = await sale.buyer('emil');
   const leaving = await cluster.join();
   b.signal('SIGSTOP');
   const change = leaving.admin('PATCH', `${EVENT}/sections/A`, { price: ++price });
   await until('the ledger has it', async () => (await cluster.ask(`SELECT 1 FROM sections WHERE price = ${price}`)).length === 1);
   leaving.signal('SIGTERM');
   assert.equal((await change).status, 200);
-  const answers = Array.from({ length: 5 }, () => hall.hold(buyer));
+  const answers = Array.from({ length: 5 }, () => sale.hold(buyer));
   b.signal('SIGCONT');
   for (const { status, json, text } of await Promise.all(answers)) {
     assert.ok(status === 201 || status === 503, text);
@@ -117,7 +117,7 @@ test('a node that is told to stop still answers a change only when the others ca
   }
   assert.equal((await leaving.ended).code, 0, leaving.stderr);
   cluster.nodes.splice(cluster.nodes.indexOf(leaving), 1);
-  await sellsAgain(hall, buyer);
+  await sellsAgain(sale, buyer);
 });
 
 test('a Redis that is away while many events have changed costs a node nothing but time', async () => {

@@ -5,7 +5,7 @@ import { chaos } from './support/chaos.mjs';
 
 const DEADLINE_MS = 2500;
 const args = ['--ledger-deadline-ms', String(DEADLINE_MS)];
-const TAKEN_UP = (what) => `admitone_hot_taken_up_total{what="${what}"}`;
+const FINISHED = (what) => `admitone_hot_finished_total{what="${what}"}`;
 
 // What has been so for a while is the stalled node's: the other one writes.
 async function pendingOf(cluster) {
@@ -21,7 +21,7 @@ chaos('trap 13: what a stalled node left pending is taken up, and its late write
     const buyers = await Promise.all([crowd.guest(), crowd.guest(), crowd.guest()]);
     const takenUp = async (what) => {
       const { text } = await other.call('GET', '/metrics');
-      return Number(text.split('\n').find((line) => line.startsWith(TAKEN_UP(what))).split(' ')[1]);
+      return Number(text.split('\n').find((line) => line.startsWith(FINISHED(what))).split(' ')[1]);
     };
     const before = { enters: await takenUp('enter'), claims: await takenUp('claim') };
     stalled.postgres.hold();

@@ -24,7 +24,7 @@ static struct boards *open_boards(void **fixture) {
 
 /* ---- what an operator sees, and other nodes ---- */
 
-struct hall {
+struct fixture {
     void *store;
     struct boards *boards;
     redisContext *probe;
@@ -37,7 +37,7 @@ struct hall {
     " performance:{soldout}:paced"
 
 static int set_up(void **state) {
-    static struct hall h;
+    static struct fixture h;
     clock_zone_set("UTC");
     h.boards = open_boards(&h.store);
     struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);
@@ -47,13 +47,13 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    struct hall *h = *state;
+    struct fixture *h = *state;
     probe_end(h->probe);
     close_redis(h->store);
     return 0;
 }
 
-static struct board_begin_op begin(struct hall *h, int64_t now_ms) {
+static struct board_begin_op begin(struct fixture *h, int64_t now_ms) {
     struct board_begin_op op = {.now_ms = now_ms, .done = board_begin_op_done};
     boards_begin(h->boards, &op);
     while (op.done != NULL) redis_turn(h->store);
@@ -61,7 +61,7 @@ static struct board_begin_op begin(struct hall *h, int64_t now_ms) {
     return op;
 }
 
-static enum err count_one(struct hall *h, int64_t id, int64_t now_ms) {
+static enum err count_one(struct fixture *h, int64_t id, int64_t now_ms) {
     struct sale s = {.mark = {.transaction = 3, .id = id},
                      .kind = SALE_TAKEN,
                      .event_key = 42,
@@ -76,7 +76,7 @@ static enum err count_one(struct hall *h, int64_t id, int64_t now_ms) {
 }
 
 /* Each of an event of its own. */
-static void count_events(struct hall *h, size_t count, int64_t now_ms) {
+static void count_events(struct fixture *h, size_t count, int64_t now_ms) {
     struct sale sales[600];
     assert_true(count <= sizeof sales / sizeof *sales);
     for (size_t i = 0; i < count; i++)
@@ -95,7 +95,7 @@ static void count_events(struct hall *h, size_t count, int64_t now_ms) {
     assert_int_equal(op.result, ERR_OK);
 }
 
-static enum err know(struct hall *h, int64_t turn, int64_t capacity) {
+static enum err know(struct fixture *h, int64_t turn, int64_t capacity) {
     struct board_event event = {.event_key = 42, .capacity = capacity, .opened_ms = NOW_MS};
     struct board_know_op op = {.epoch = h->epoch,
                                .turn = turn,
@@ -108,7 +108,7 @@ static enum err know(struct hall *h, int64_t turn, int64_t capacity) {
     return op.result;
 }
 
-static int64_t capacity_of(struct hall *h, int64_t event_key) {
+static int64_t capacity_of(struct fixture *h, int64_t event_key) {
     struct board_find_op op = {.board.kind = BOARD_SOLDOUT,
                                .event_key = event_key,
                                .now_ms = NOW_MS,
@@ -121,7 +121,7 @@ static int64_t capacity_of(struct hall *h, int64_t event_key) {
 /* Who was silent, and is told that it is not its turn any more, has nothing to tell of events: what
  * it knows may be older. */
 static void one_node_counts_until_it_is_silent(void **state) {
-    struct hall *h = *state;
+    struct fixture *h = *state;
     int64_t turn = begin(h, NOW_MS).turn;
     assert_true(turn > 0);
     assert_int_equal(begin(h, NOW_MS).turn, turn);
@@ -142,7 +142,7 @@ static void one_node_counts_until_it_is_silent(void **state) {
 }
 
 static void keys_are_named_and_end_by_themselves(void **state) {
-    struct hall *h = *state;
+    struct fixture *h = *state;
     begin(h, NOW_MS);
     assert_int_equal(count_one(h, 1, NOW_MS), ERR_OK);
     static const struct {
@@ -173,7 +173,7 @@ static void keys_are_named_and_end_by_themselves(void **state) {
 }
 
 static void what_an_older_life_has_left_is_no_board(void **state) {
-    struct hall *h = *state;
+    struct fixture *h = *state;
     begin(h, NOW_MS);
     assert_int_equal(count_one(h, 1, NOW_MS), ERR_OK);
     probe_do(h->probe, "HSET performance:{daily:20261208}:info epoch %u", h->epoch - 1);
@@ -189,7 +189,7 @@ static void what_an_older_life_has_left_is_no_board(void **state) {
 
 /* Everybody waits for what Redis does in one call. */
 static void the_pace_of_many_is_forgotten_some_at_a_time(void **state) {
-    struct hall *h = *state;
+    struct fixture *h = *state;
     static const int64_t left[] = {600, 344, 88, 0};
     int64_t now_ms = NOW_MS;
     begin(h, now_ms);
@@ -205,17 +205,17 @@ static void the_pace_of_many_is_forgotten_some_at_a_time(void **state) {
 }
 
 static void a_board_that_is_lost_ends_the_life(void **state) {
-    struct hall *h = *state;
+    struct fixture *h = *state;
     begin(h, NOW_MS);
     probe_do(h->probe, "DEL performance:{soldout}:info");
     assert_int_equal(begin(h, NOW_MS).result, ERR_RECOVERING);
-    struct hot_life life;
+    struct hot_incarnation incarnation;
     for (int i = 0; i < 1000; i++) {
         uv_run(&redis_loop, UV_RUN_NOWAIT);
-        assert_int_equal(hot_look(redis_store_hot(h->store), &life), ERR_OK);
-        if (life.epoch == 0) break;
+        assert_int_equal(hot_incarnation_read(redis_store_hot(h->store), &incarnation), ERR_OK);
+        if (incarnation.epoch == 0) break;
     }
-    assert_int_equal(life.epoch, 0);
+    assert_int_equal(incarnation.epoch, 0);
 }
 
 int main(void) {

@@ -432,7 +432,7 @@ static void what_was_told_and_not_counted_is_told_again(void **state) {
     ASSERT_BOARD(f, popular("daily", "2026-12-10T00:00:00Z"), {1, 2, 2});
 }
 
-/* Who began in another life of the store knows a mark that is not this one's. */
+/* Who began in another incarnation of the store knows a mark that is not this one's. */
 static void what_was_begun_in_another_life_is_not_counted(void **state) {
     struct fixture *f = *state;
     if (adapter->filling_begins == NULL) return;

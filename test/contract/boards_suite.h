@@ -9,7 +9,8 @@
 struct boards_adapter {
     struct boards *(*open)(void **fixture); /* empty */
     void (*close)(void *fixture);
-    /* The store is filled anew between these, for another life. NULL: it has one life. */
+    /* The store is filled anew between these, for another incarnation. NULL: it has one
+     * incarnation. */
     void (*filling_begins)(void *fixture);
     void (*filling_ends)(void *fixture);
     /* Lets answers come that are on their way. NULL: they come before a function returns. */

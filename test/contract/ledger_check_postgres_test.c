@@ -28,7 +28,7 @@ static struct tables unruly(void) {
     return scratch_begin_unruly(&scratch);
 }
 
-static void mend(void) {
+static void repair(void) {
     pg_rollback(&scratch.db);
 }
 
@@ -54,7 +54,7 @@ int main(void) {
         .store = store,
         .tables = tables,
         .unruly = unruly,
-        .mend = mend,
+        .repair = repair,
         .check = check,
         .violations = violations,
         .violation_count = sizeof violations / sizeof *violations,

@@ -223,8 +223,8 @@ static void assert_found(const struct violation *v) {
     if (t.violations == 0) fail_msg("not found: %s", v->sql);
     if (strstr(t.examples, v->example) == NULL) fail_msg("%s: %s", v->sql, t.examples);
     assert_true(t.checked > 0);
-    if (adapter->mend != NULL) {
-        adapter->mend();
+    if (adapter->repair != NULL) {
+        adapter->repair();
     } else {
         tear_down(NULL);
         set_up(NULL);

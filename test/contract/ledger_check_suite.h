@@ -26,7 +26,7 @@ struct check_adapter {
     /* For what the rules of the tables forbid. */
     struct tables (*unruly)(void);
     /* Takes back what was done there. NULL: only a new ledger does. */
-    void (*mend)(void);
+    void (*repair)(void);
     bool (*check)(bool server_runs, void (*on_finding)(void *, const struct ledger_finding *),
                   void *to);
     const char *seed; /* SQL: what is right in this ledger alone; or NULL */

@@ -5,34 +5,35 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 
 static const struct ledger_adapter *adapter;
 
 static int set_up(void **state) {
-    struct desk *d = mem_new(sizeof *d);
-    desk_open(d, adapter->open, 2, 100);
+    struct ledger_client *d = mem_new(sizeof *d);
+    ledger_client_open(d, adapter->open, 2, 100);
     for (uint64_t seq = 1; seq <= 4; seq++)
-        desk_enter(d, seq, (const char[]){(char)('a' + seq - 1), 0});
+        ledger_client_enter(d, seq, (const char[]){(char)('a' + seq - 1), 0});
     *state = d;
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct desk *d = *state;
-    desk_shut(d);
+    struct ledger_client *d = *state;
+    ledger_client_shut(d);
     mem_free(d);
     return 0;
 }
 
 #define LATER_MS 100000
 
-static void read_facts(struct desk *d, struct test_record *r, int64_t now_ms, int64_t older_ms) {
+static void read_facts(struct ledger_client *d, struct test_record *r, int64_t now_ms,
+                       int64_t older_ms) {
     test_facts_read(r, now_ms, older_ms);
     assert_int_equal(harness_ask(&d->h, d->l, r), ERR_OK);
 }
 
-static void relay(struct desk *d, const int64_t *ids, size_t count) {
+static void relay(struct ledger_client *d, const int64_t *ids, size_t count) {
     struct test_record r;
     test_facts_relayed(&r, ids, count, LATER_MS);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -40,13 +41,13 @@ static void relay(struct desk *d, const int64_t *ids, size_t count) {
 
 /* The facts that are left are of these reservations, in this order; each of several askers finds
  * the same. */
-static void assert_left(struct desk *d, const uint64_t *numbers, size_t count) {
+static void assert_left(struct ledger_client *d, const uint64_t *numbers, size_t count) {
     for (int i = 0; i < 4; i++) {
         struct test_record r;
         read_facts(d, &r, LATER_MS, 0);
         assert_int_equal(r.facts_read.count, count);
         for (size_t n = 0; n < count; n++) {
-            struct uuid id = desk_id(numbers[n]);
+            struct uuid id = ledger_client_id(numbers[n]);
             assert_memory_equal(&r.facts_read.facts[n].reservation, &id, sizeof id);
         }
     }
@@ -56,14 +57,14 @@ static void assert_left(struct desk *d, const uint64_t *numbers, size_t count) {
                 sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
 static void what_became_of_reservations_is_told_until_it_is_relayed(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct test_record r;
     int64_t ids[4];
     assert_left(d, NULL, 0);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 1, "b", 2, 1, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 2, "a", 2500), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "b", 2, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 2, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "b"), ERR_OK);
     ASSERT_LEFT(d, 2, 1, 2, 1);
     read_facts(d, &r, LATER_MS, 0);
     for (size_t i = 0; i < 4; i++) {
@@ -82,47 +83,47 @@ static void what_became_of_reservations_is_told_until_it_is_relayed(void **state
     ASSERT_LEFT(d, 1);
     relay(d, ids, 4);
     assert_left(d, NULL, 0);
-    desk_assert_sound(d);
+    ledger_client_assert_sound(d);
 }
 
 static void one_that_could_not_be_relayed_is_told_again_though_later_ones_were(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct test_record r;
     for (uint64_t n = 1; n <= 4; n++)
-        assert_int_equal(
-            desk_hold(d, n, (const char[]){(char)('a' + n - 1), 0}, n, 0, SEATS((uint32_t)n)),
-            ERR_OK);
+        assert_int_equal(ledger_client_hold(d, n, (const char[]){(char)('a' + n - 1), 0}, n, 0,
+                                            SEATS((uint32_t)n)),
+                         ERR_OK);
     read_facts(d, &r, LATER_MS, 0);
     assert_int_equal(r.facts_read.count, 4);
     relay(d, (const int64_t[]){r.facts_read.facts[3].id, r.facts_read.facts[1].id}, 2);
     ASSERT_LEFT(d, 1, 3);
-    desk_restart(d);
+    ledger_client_restart(d);
     ASSERT_LEFT(d, 1, 3);
-    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 2, "b"), ERR_OK);
     ASSERT_LEFT(d, 1, 3, 2);
 }
 
 static void what_comes_after_all_were_relayed_is_told(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     for (uint64_t n = 1; n <= 6; n++) {
         struct test_record r;
-        assert_int_equal(desk_hold(d, n, "a", 1, 0, SEATS(7)), ERR_OK);
+        assert_int_equal(ledger_client_hold(d, n, "a", 1, 0, SEATS(7)), ERR_OK);
         ASSERT_LEFT(d, n);
-        assert_int_equal(desk_cancel(d, n, "a"), ERR_OK);
+        assert_int_equal(ledger_client_cancel(d, n, "a"), ERR_OK);
         ASSERT_LEFT(d, n, n);
         read_facts(d, &r, LATER_MS, 0);
         relay(d, (const int64_t[]){r.facts_read.facts[0].id, r.facts_read.facts[1].id}, 2);
         assert_left(d, NULL, 0);
-        if (n == 3) desk_restart(d);
+        if (n == 3) ledger_client_restart(d);
     }
 }
 
 static void one_that_is_young_is_not_told_yet(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct test_record r;
-    struct uuid id = desk_id(1);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    struct uuid id = ledger_client_id(1);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
     read_facts(d, &r, DESK_HELD_MS + 999, 1000);
     assert_int_equal(r.facts_read.count, 0);
     read_facts(d, &r, DESK_HELD_MS + 1000, 1000);
@@ -131,30 +132,30 @@ static void one_that_is_young_is_not_told_yet(void **state) {
     read_facts(d, &r, 2500 + 1000, 1000);
     assert_int_equal(r.facts_read.count, 2);
     /* One that is old enough is told though an earlier one is not. */
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
     read_facts(d, &r, DESK_HELD_MS + 1000, 1000);
     assert_int_equal(r.facts_read.count, 2);
 }
 
 /* It is of no reservation. */
-static void sell_out(struct desk *d) {
+static void sell_out(struct ledger_client *d) {
     struct event *small = test_event("1", 2);
     small->sections[0].capacity = 1;
     small->sections[1].capacity = 1;
     mem_free(harness_store(&d->h, d->l, small));
     mem_free(small);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
 }
 
 static void the_fact_that_all_is_sold_is_not_among_them(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     sell_out(d);
     ASSERT_LEFT(d, 1, 2);
 }
 
 static void more_than_fit_come_in_turns(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const size_t most = FACTS_READ_MAX;
     size_t rounds = FACTS_READ_MAX * 5 / 4;
     int64_t ids[FACTS_READ_MAX];
@@ -162,14 +163,14 @@ static void more_than_fit_come_in_turns(void **state) {
     size_t told = 0;
     struct test_record r;
     for (uint64_t n = 1; n <= rounds; n++) {
-        assert_int_equal(desk_hold(d, n, "a", 1, 0, SEATS(7)), ERR_OK);
-        assert_int_equal(desk_cancel(d, n, "a"), ERR_OK);
+        assert_int_equal(ledger_client_hold(d, n, "a", 1, 0, SEATS(7)), ERR_OK);
+        assert_int_equal(ledger_client_cancel(d, n, "a"), ERR_OK);
     }
     read_facts(d, &r, LATER_MS, 0);
     assert_int_equal(r.facts_read.count, most);
     while (r.facts_read.count > 0) {
         for (size_t i = 0; i < r.facts_read.count; i++) {
-            struct uuid id = desk_id(1 + told++ / 2);
+            struct uuid id = ledger_client_id(1 + told++ / 2);
             assert_memory_equal(&r.facts_read.facts[i].reservation, &id, sizeof id);
             ids[i] = r.facts_read.facts[i].id;
             assert_true(ids[i] > last);
@@ -183,7 +184,8 @@ static void more_than_fit_come_in_turns(void **state) {
 
 /* ---- sales ---- */
 
-static size_t read_sales(struct desk *d, struct sale_mark *mark, struct sale *sales, size_t max) {
+static size_t read_sales(struct ledger_client *d, struct sale_mark *mark, struct sale *sales,
+                         size_t max) {
     struct test_record r;
     test_sales_read(&r, *mark, sales, max);
     assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
@@ -191,7 +193,7 @@ static size_t read_sales(struct desk *d, struct sale_mark *mark, struct sale *sa
     return r.sales_read.count;
 }
 
-static void assert_sale(const struct desk *d, const struct sale *s, enum sale_kind kind,
+static void assert_sale(const struct ledger_client *d, const struct sale *s, enum sale_kind kind,
                         int64_t seats, int64_t at_ms) {
     assert_int_equal(s->kind, kind);
     assert_int_equal(s->event_key, d->event->key);
@@ -201,22 +203,22 @@ static void assert_sale(const struct desk *d, const struct sale *s, enum sale_ki
 }
 
 static void what_was_sold_is_told_in_order_and_once(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct sale sales[8];
     struct sale_mark mark = {0};
     assert_int_equal(read_sales(d, &mark, sales, 8), 0);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
-    assert_true(desk_expire(d, 2, DESK_EXPIRES_MS + 1));
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    assert_true(ledger_client_expire(d, 2, DESK_EXPIRES_MS + 1));
     assert_int_equal(read_sales(d, &mark, sales, 8), 4);
     assert_sale(d, &sales[0], SALE_TAKEN, 2, DESK_HELD_MS);
     assert_sale(d, &sales[1], SALE_TAKEN, 1, DESK_HELD_MS);
     assert_sale(d, &sales[2], SALE_GIVEN_BACK, 2, 2600);
     assert_sale(d, &sales[3], SALE_GIVEN_BACK, 1, DESK_EXPIRES_MS + 1);
     assert_int_equal(read_sales(d, &mark, sales, 8), 0);
-    assert_int_equal(desk_hold(d, 3, "c", 3, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "c", 3, 0, SEATS(1)), ERR_OK);
     assert_int_equal(read_sales(d, &mark, sales, 8), 1);
     /* Relayed or not, from the beginning it is all there. */
     relay(d, (const int64_t[]){sales[0].mark.id}, 1);
@@ -257,7 +259,7 @@ static void on_live(void *to, const struct reservation *r) {
     on_sale(to, &(struct sale){.seats = (int64_t)r->seat_count, .taken_ms = r->created_ms});
 }
 
-static struct sum load_sales_up_to(struct desk *d, const struct sale_mark *mark) {
+static struct sum load_sales_up_to(struct ledger_client *d, const struct sale_mark *mark) {
     struct sum sum = {0};
     struct ledger_reader reader = {.on_reservation = on_live,
                                    .on_sale = on_sale,
@@ -268,20 +270,20 @@ static struct sum load_sales_up_to(struct desk *d, const struct sale_mark *mark)
     return sum;
 }
 
-static struct sum load_sales(struct desk *d) {
+static struct sum load_sales(struct ledger_client *d) {
     return load_sales_up_to(d, NULL);
 }
 
 static void what_is_loaded_is_what_was_sold_up_to_the_mark(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct sale sales[8];
     struct sum sum = load_sales(d);
     assert_int_equal(sum.reservations, 0);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(desk_hold(d, 3, "c", 3, 1, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
-    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "c", 3, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 2, "b"), ERR_OK);
     size_t n = read_sales(d, &sum.mark, sales, 8);
     for (size_t i = 0; i < n; i++) on_sale(&sum, &sales[i]);
     struct sum again = load_sales(d);
@@ -291,7 +293,7 @@ static void what_is_loaded_is_what_was_sold_up_to_the_mark(void **state) {
     assert_int_equal(again.seats, 3);
     assert_int_equal(again.sold_out_ms, 0);
     assert_int_equal(read_sales(d, &again.mark, sales, 8), 0);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     struct sum before = load_sales_up_to(d, &again.mark);
     assert_int_equal(before.reservations, 2);
     assert_int_equal(before.seats, 3);
@@ -303,7 +305,7 @@ static void what_is_loaded_is_what_was_sold_up_to_the_mark(void **state) {
 }
 
 static void that_all_was_sold_is_loaded(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     sell_out(d);
     struct sum sum = load_sales(d);
     assert_int_equal(sum.seats, 2);
@@ -311,7 +313,7 @@ static void that_all_was_sold_is_loaded(void **state) {
 }
 
 static void that_all_is_sold_is_told_behind_the_hold_that_did_it(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct sale sales[8];
     struct sale_mark mark = {0};
     sell_out(d);
@@ -321,7 +323,7 @@ static void that_all_is_sold_is_told_behind_the_hold_that_did_it(void **state) {
     assert_sale(d, &sales[2], SALE_SOLD_OUT, 0, DESK_HELD_MS);
 }
 
-static int64_t count_sold_out(struct desk *d) {
+static int64_t count_sold_out(struct ledger_client *d) {
     struct sale sales[16];
     struct sale_mark mark = {0};
     size_t n = read_sales(d, &mark, sales, 16);
@@ -330,7 +332,7 @@ static int64_t count_sold_out(struct desk *d) {
     return count;
 }
 
-static void store_with(struct desk *d, int64_t first, int64_t second) {
+static void store_with(struct ledger_client *d, int64_t first, int64_t second) {
     struct event *e = test_event("1", second > 0 ? 2 : 1);
     e->sections[0].capacity = first;
     if (second > 0) e->sections[1].capacity = second;
@@ -339,9 +341,9 @@ static void store_with(struct desk *d, int64_t first, int64_t second) {
 }
 
 static void who_takes_away_what_is_left_sells_out(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     store_with(d, 2, 3);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     store_with(d, 1, 3);
     assert_int_equal(count_sold_out(d), 0);
     store_with(d, 1, 0);
@@ -352,7 +354,7 @@ static void who_takes_away_what_is_left_sells_out(void **state) {
     assert_int_equal(count_sold_out(d), 1);
     store_with(d, 1, 0);
     assert_int_equal(count_sold_out(d), 2);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     store_with(d, 1, 4);
     store_with(d, 1, 0); /* nobody has anything */
     assert_int_equal(count_sold_out(d), 2);

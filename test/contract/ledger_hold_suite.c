@@ -9,26 +9,26 @@
 
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 
 static const struct ledger_adapter *adapter;
 
 /* Two sections of ten seats; "a", "b", "c" are ACTIVE as entries 1, 2, 3. */
 static int set_up(void **state) {
-    struct desk *d = mem_new(sizeof *d);
-    desk_open(d, adapter->open, 2, 10);
-    desk_enter(d, 1, "a");
-    desk_enter(d, 2, "b");
-    desk_enter(d, 3, "c");
+    struct ledger_client *d = mem_new(sizeof *d);
+    ledger_client_open(d, adapter->open, 2, 10);
+    ledger_client_enter(d, 1, "a");
+    ledger_client_enter(d, 2, "b");
+    ledger_client_enter(d, 3, "c");
     *state = d;
     return 0;
 }
 
 /* Whatever a test has done, the ledger is sound after it. */
 static int tear_down(void **state) {
-    struct desk *d = *state;
-    desk_assert_sound(d);
-    desk_shut(d);
+    struct ledger_client *d = *state;
+    ledger_client_assert_sound(d);
+    ledger_client_shut(d);
     mem_free(d);
     return 0;
 }
@@ -40,18 +40,18 @@ static void assert_refused(const struct test_record *r, size_t count, const uint
     assert_false(r->hold.sold_out);
 }
 
-static void assert_none(struct desk *d, uint64_t number) {
-    assert_null(desk_get(d, number));
+static void assert_none(struct ledger_client *d, uint64_t number) {
+    assert_null(ledger_client_get(d, number));
 }
 
 /* ---- hold ---- */
 
 static void a_hold_is_there_with_all_it_says_also_after_a_restart(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     char longest[USER_ID_BYTES_MAX + 1] = {0};
     memset(longest, 'x', USER_ID_BYTES_MAX);
-    desk_enter(d, 4, longest);
-    struct reservation *wanted = desk_wanted(d, 1, longest, 4, 1, SEATS(2, 3, 10));
+    ledger_client_enter(d, 4, longest);
+    struct reservation *wanted = ledger_client_wanted(d, 1, longest, 4, 1, SEATS(2, 3, 10));
     wanted->strategy = STRATEGY_QUEUE;
     struct test_record r;
     test_hold(&r, wanted);
@@ -60,34 +60,34 @@ static void a_hold_is_there_with_all_it_says_also_after_a_restart(void **state) 
     assert_false(r.hold.sold_out);
     assert_int_equal(r.hold.status, RESERVATION_HELD);
     for (int round = 0; round < 2; round++) {
-        struct reservation *got = desk_get(d, 1);
+        struct reservation *got = ledger_client_get(d, 1);
         assert_non_null(got);
-        desk_assert_equal(got, wanted);
+        ledger_client_assert_equal(got, wanted);
         mem_free(got);
-        struct desk_loaded all;
-        desk_load(d, &all);
+        struct ledger_client_loaded all;
+        ledger_client_load(d, &all);
         assert_int_equal(all.count, 1);
         assert_int_equal(all.entries, 4);
-        desk_assert_equal(all.reservations[0], wanted);
-        desk_loaded_free(&all);
-        desk_restart(d);
+        ledger_client_assert_equal(all.reservations[0], wanted);
+        ledger_client_loaded_free(&all);
+        ledger_client_restart(d);
     }
     int64_t version = 0;
-    assert_int_equal(desk_seat(d, 1, 3, &version), SEAT_HELD);
+    assert_int_equal(ledger_client_seat(d, 1, 3, &version), SEAT_HELD);
     assert_int_equal(version, 1);
-    assert_int_equal(desk_seat(d, 0, 3, &version), SEAT_AVAILABLE);
+    assert_int_equal(ledger_client_seat(d, 0, 3, &version), SEAT_AVAILABLE);
     assert_int_equal(version, 0);
-    desk_assert_counts(d, 0, 0, 0);
-    desk_assert_counts(d, 1, 3, 0);
-    assert_int_equal(desk_entry(d, 4), ENTRY_ACTIVE);
+    ledger_client_assert_counts(d, 0, 0, 0);
+    ledger_client_assert_counts(d, 1, 3, 0);
+    assert_int_equal(ledger_client_entry(d, 4), ENTRY_ACTIVE);
     mem_free(wanted);
 }
 
 /* Trap 24: two groups that each get some. Trap 26: a row without its seats. */
 static void several_seats_are_taken_all_or_none(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(4, 6)), ERR_OK);
-    struct reservation *wanted = desk_wanted(d, 2, "b", 2, 0, SEATS(3, 4, 5, 6));
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(4, 6)), ERR_OK);
+    struct reservation *wanted = ledger_client_wanted(d, 2, "b", 2, 0, SEATS(3, 4, 5, 6));
     struct test_record r;
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SEAT_TAKEN);
@@ -95,65 +95,65 @@ static void several_seats_are_taken_all_or_none(void **state) {
     mem_free(wanted);
     assert_none(d, 2);
     int64_t version = 1;
-    assert_int_equal(desk_seat(d, 0, 3, &version), SEAT_AVAILABLE);
+    assert_int_equal(ledger_client_seat(d, 0, 3, &version), SEAT_AVAILABLE);
     assert_int_equal(version, 0);
-    desk_assert_counts(d, 0, 2, 0);
+    ledger_client_assert_counts(d, 0, 2, 0);
     /* Its end frees nothing, for it has nothing. */
-    assert_false(desk_expire(d, 2, 9000));
-    assert_int_equal(desk_cancel(d, 2, "b"), ERR_RESERVATION_NOT_FOUND);
-    desk_assert_counts(d, 0, 2, 0);
+    assert_false(ledger_client_expire(d, 2, 9000));
+    assert_int_equal(ledger_client_cancel(d, 2, "b"), ERR_RESERVATION_NOT_FOUND);
+    ledger_client_assert_counts(d, 0, 2, 0);
     /* Nor was it counted: the user may still have four. */
-    assert_int_equal(desk_hold(d, 3, "b", 2, 0, SEATS(1, 2, 3, 5)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "b", 2, 0, SEATS(1, 2, 3, 5)), ERR_OK);
 }
 
 /* Also trap 32: what counts is what is live, not what was cancelled. */
 static void a_user_has_no_more_seats_than_the_event_allows(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4, 5)), ERR_LIMIT_EXCEEDED);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4, 5)), ERR_LIMIT_EXCEEDED);
     assert_none(d, 1);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 3, "a", 1, 1, SEATS(2, 3)), ERR_LIMIT_EXCEEDED);
-    assert_int_equal(desk_hold(d, 3, "a", 1, 1, SEATS(2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 4, "b", 2, 1, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "a", 1, 1, SEATS(2, 3)), ERR_LIMIT_EXCEEDED);
+    assert_int_equal(ledger_client_hold(d, 3, "a", 1, 1, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 4, "b", 2, 1, SEATS(3)), ERR_OK);
     /* Confirmed seats count as held ones do, cancelled and expired ones no longer. */
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
-    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
-    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(1, 2, 3)), ERR_LIMIT_EXCEEDED);
-    assert_true(desk_expire(d, 2, 3000));
-    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(1, 2, 3)), ERR_OK);
-    assert_int_equal(desk_hold(d, 6, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
-    desk_assert_counts(d, 0, 3, 0);
-    desk_assert_counts(d, 1, 2, 0);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 5, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 5, "a", 1, 0, SEATS(1, 2, 3)), ERR_LIMIT_EXCEEDED);
+    assert_true(ledger_client_expire(d, 2, 3000));
+    assert_int_equal(ledger_client_hold(d, 5, "a", 1, 0, SEATS(1, 2, 3)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 6, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
+    ledger_client_assert_counts(d, 0, 3, 0);
+    ledger_client_assert_counts(d, 1, 2, 0);
 }
 
 static void what_a_user_has_counts_the_same_after_a_restart(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 3, "a", 1, 0, SEATS(2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 4, "a", 1, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
-    assert_int_equal(desk_cancel(d, 2, "a"), ERR_OK);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "a", 1, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 4, "a", 1, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 2, "a"), ERR_OK);
     for (uint64_t i = 0; i < 2; i++) {
-        desk_restart(d);
-        assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(4, 5)), ERR_LIMIT_EXCEEDED);
+        ledger_client_restart(d);
+        assert_int_equal(ledger_client_hold(d, 5, "a", 1, 0, SEATS(4, 5)), ERR_LIMIT_EXCEEDED);
     }
-    assert_int_equal(desk_hold(d, 5, "a", 1, 0, SEATS(4)), ERR_OK);
-    assert_int_equal(desk_hold(d, 6, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
+    assert_int_equal(ledger_client_hold(d, 5, "a", 1, 0, SEATS(4)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 6, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
     /* So does what is held: the purchase is done with the last. */
     for (uint64_t number = 3; number <= 5; number++) {
-        desk_restart(d);
-        assert_int_equal(desk_entry(d, 1), ENTRY_ACTIVE);
-        assert_int_equal(desk_confirm(d, number, "a", 2500), ERR_OK);
+        ledger_client_restart(d);
+        assert_int_equal(ledger_client_entry(d, 1), ENTRY_ACTIVE);
+        assert_int_equal(ledger_client_confirm(d, number, "a", 2500), ERR_OK);
     }
-    assert_int_equal(desk_entry(d, 1), ENTRY_COMPLETED);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_COMPLETED);
 }
 
-static enum err hold_at(struct desk *d, uint64_t number, const char *user, uint64_t seq,
+static enum err hold_at(struct ledger_client *d, uint64_t number, const char *user, uint64_t seq,
                         int64_t now_ms) {
-    struct reservation *wanted = desk_wanted(d, number, user, seq, 0, SEATS(1));
+    struct reservation *wanted = ledger_client_wanted(d, number, user, seq, 0, SEATS(1));
     wanted->created_ms = now_ms;
     wanted->expires_ms = now_ms + 1000;
     struct test_record r;
@@ -164,7 +164,7 @@ static enum err hold_at(struct desk *d, uint64_t number, const char *user, uint6
 }
 
 static void only_an_active_entry_holds_and_only_its_own_user(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct test_record r;
     test_enter(&r, d->event->key, 7, "w", ENTRY_WAITING);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -177,16 +177,16 @@ static void only_an_active_entry_holds_and_only_its_own_user(void **state) {
     test_end(&r, d->event->key, ENTRY_LEFT, &third, 1, &ended);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     assert_int_equal(hold_at(d, 1, "c", 3, 2000), ERR_NOT_ACTIVE);
-    desk_assert_counts(d, 0, 0, 0);
+    ledger_client_assert_counts(d, 0, 0, 0);
     assert_none(d, 1);
     assert_int_equal(hold_at(d, 1, "a", 1, 99999), ERR_OK);
 }
 
 static void a_section_must_be_there(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct event *other = test_event("2", 1);
     struct event *stored = harness_store(&d->h, d->l, other);
-    struct reservation *wanted = desk_wanted(d, 1, "a", 1, 0, SEATS(1));
+    struct reservation *wanted = ledger_client_wanted(d, 1, "a", 1, 0, SEATS(1));
     struct test_record r;
     wanted->section_key = stored->sections[0].key;
     test_hold(&r, wanted);
@@ -202,12 +202,14 @@ static void a_section_must_be_there(void **state) {
     smaller->sections[0].capacity = 10;
     mem_free(harness_store(&d->h, d->l, smaller));
     mem_free(smaller);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 1, SEATS(1)), ERR_SECTION_NOT_FOUND);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 1, SEATS(1)), ERR_SECTION_NOT_FOUND);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
 }
 
-static enum err hold_by(struct desk *d, uint64_t number, enum strategy strategy, size_t section) {
-    struct reservation *wanted = desk_wanted(d, number, "a", 1, section, SEATS((uint32_t)number));
+static enum err hold_by(struct ledger_client *d, uint64_t number, enum strategy strategy,
+                        size_t section) {
+    struct reservation *wanted =
+        ledger_client_wanted(d, number, "a", 1, section, SEATS((uint32_t)number));
     struct test_record r;
     wanted->strategy = strategy;
     test_hold(&r, wanted);
@@ -217,7 +219,7 @@ static enum err hold_by(struct desk *d, uint64_t number, enum strategy strategy,
 }
 
 static void a_hold_suits_the_mode_that_its_section_has_now(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const enum strategy by_hot[] = {STRATEGY_SLOT, STRATEGY_LOCK, STRATEGY_ADAPTIVE};
     static const enum strategy by_ledger[] = {STRATEGY_OPTIMISTIC, STRATEGY_PESSIMISTIC,
                                               STRATEGY_DISTRIBUTED_LOCK};
@@ -225,7 +227,7 @@ static void a_hold_suits_the_mode_that_its_section_has_now(void **state) {
     wanted->max_per_user = 20;
     wanted->sections[1].mode = SECTION_MODE_SEAT;
     mem_free(harness_store(&d->h, d->l, wanted));
-    desk_enter(d, 1, "a");
+    ledger_client_enter(d, 1, "a");
     for (uint64_t i = 0; i < 3; i++) {
         assert_int_equal(hold_by(d, i + 1, by_hot[i], 1), ERR_STRATEGY_NOT_ALLOWED);
         assert_int_equal(hold_by(d, i + 1, by_ledger[i], 0), ERR_STRATEGY_NOT_ALLOWED);
@@ -236,26 +238,26 @@ static void a_hold_suits_the_mode_that_its_section_has_now(void **state) {
     /* These do as the mode says. */
     assert_int_equal(hold_by(d, 7, STRATEGY_QUEUE, 0), ERR_OK);
     assert_int_equal(hold_by(d, 8, STRATEGY_QUEUE, 1), ERR_OK);
-    desk_assert_counts(d, 0, 4, 0);
-    desk_assert_counts(d, 1, 4, 0);
+    ledger_client_assert_counts(d, 0, 4, 0);
+    ledger_client_assert_counts(d, 1, 4, 0);
     mem_free(wanted);
 }
 
 /* Trap 30: the last unit is sold, and only then there is none. */
 static void as_many_are_sold_as_there_are(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     int sold = 0;
     for (uint64_t i = 0; i < 24; i++) {
         char user[16];
         snprintf(user, sizeof user, "u%d", (int)i);
-        desk_enter(d, 10 + i, user);
-        enum err e = desk_hold(d, 1 + i, user, 10 + i, 0, SEATS((uint32_t)i % 12 + 1));
+        ledger_client_enter(d, 10 + i, user);
+        enum err e = ledger_client_hold(d, 1 + i, user, 10 + i, 0, SEATS((uint32_t)i % 12 + 1));
         assert_int_equal(e, i < 10 ? ERR_OK : ERR_SEAT_TAKEN);
         sold += e == ERR_OK;
     }
     assert_int_equal(sold, 10);
-    desk_assert_counts(d, 0, 10, 0);
-    struct reservation *beyond = desk_wanted(d, 90, "a", 1, 1, SEATS(9, 10, 11));
+    ledger_client_assert_counts(d, 0, 10, 0);
+    struct reservation *beyond = ledger_client_wanted(d, 90, "a", 1, 1, SEATS(9, 10, 11));
     struct test_record r;
     test_hold(&r, beyond);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SEAT_TAKEN);
@@ -263,11 +265,13 @@ static void as_many_are_sold_as_there_are(void **state) {
     mem_free(beyond);
 }
 
-static bool sells_out(struct desk *d, uint64_t number, size_t section, const uint32_t *seats) {
+static bool sells_out(struct ledger_client *d, uint64_t number, size_t section,
+                      const uint32_t *seats) {
     char user[16];
     snprintf(user, sizeof user, "s%d", (int)number);
-    desk_enter(d, 100 + number, user);
-    struct reservation *wanted = desk_wanted(d, number, user, 100 + number, section, seats);
+    ledger_client_enter(d, 100 + number, user);
+    struct reservation *wanted =
+        ledger_client_wanted(d, number, user, 100 + number, section, seats);
     struct test_record r;
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -276,7 +280,7 @@ static bool sells_out(struct desk *d, uint64_t number, size_t section, const uin
 }
 
 static void an_event_is_sold_out_when_its_last_seat_goes_and_not_again(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct event *small = test_event("1", 2);
     small->sections[0].capacity = 3;
     small->sections[1].capacity = 2;
@@ -284,27 +288,27 @@ static void an_event_is_sold_out_when_its_last_seat_goes_and_not_again(void **st
     assert_false(sells_out(d, 1, 0, SEATS(1)));
     assert_false(sells_out(d, 2, 0, SEATS(2, 3))); /* the section, not the event */
     assert_false(sells_out(d, 3, 1, SEATS(2)));
-    assert_int_equal(desk_confirm(d, 1, "s1", 2500), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "s1", 2500), ERR_OK);
     assert_true(sells_out(d, 4, 1, SEATS(1)));
-    assert_int_equal(desk_confirm(d, 4, "s4", 2500), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 4, "s4", 2500), ERR_OK);
     /* The same once more is not another end. */
-    struct reservation *again = desk_wanted(d, 4, "s4", 104, 1, SEATS(1));
+    struct reservation *again = ledger_client_wanted(d, 4, "s4", 104, 1, SEATS(1));
     struct test_record r;
     test_hold(&r, again);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     assert_false(r.hold.sold_out);
     mem_free(again);
     /* A seat comes back and goes. */
-    assert_true(desk_expire(d, 2, 3000));
+    assert_true(ledger_client_expire(d, 2, 3000));
     assert_false(sells_out(d, 5, 0, SEATS(2)));
     assert_true(sells_out(d, 6, 0, SEATS(3)));
     mem_free(small);
 }
 
-static enum err hold_guarded(struct desk *d, uint64_t number, const uint32_t *seats,
+static enum err hold_guarded(struct ledger_client *d, uint64_t number, const uint32_t *seats,
                              const int64_t *versions, const int64_t *fences,
                              struct test_record *r) {
-    struct reservation *wanted = desk_wanted(d, number, "b", 2, 0, seats);
+    struct reservation *wanted = ledger_client_wanted(d, number, "b", 2, 0, seats);
     test_hold(r, wanted);
     r->hold.versions = versions;
     r->hold.fences = fences;
@@ -320,14 +324,15 @@ static void holds_of_many_sections_at_once_are_all_counted(void **state) {
     enum { SECTIONS = 40, EACH = 3, HOLDS = SECTIONS * EACH };
     static struct test_record records[HOLDS];
     struct reservation *wanted[HOLDS];
-    struct desk d;
+    struct ledger_client d;
     char user[8];
-    desk_open(&d, adapter->open, SECTIONS, EACH);
+    ledger_client_open(&d, adapter->open, SECTIONS, EACH);
     for (uint32_t i = 0; i < HOLDS; i++) {
         uint32_t section = i % SECTIONS;
         snprintf(user, sizeof user, "u%u", section);
-        if (i < SECTIONS) desk_enter(&d, section + 1, user);
-        wanted[i] = desk_wanted(&d, i + 1, user, section + 1, section, SEATS(i / SECTIONS + 1));
+        if (i < SECTIONS) ledger_client_enter(&d, section + 1, user);
+        wanted[i] =
+            ledger_client_wanted(&d, i + 1, user, section + 1, section, SEATS(i / SECTIONS + 1));
         test_hold(&records[i], wanted[i]);
     }
     for (size_t i = 0; i < HOLDS; i++)
@@ -340,20 +345,20 @@ static void holds_of_many_sections_at_once_are_all_counted(void **state) {
         mem_free(wanted[i]);
     }
     for (size_t section = 0; section < SECTIONS; section++)
-        desk_assert_counts(&d, section, EACH, 0);
-    desk_assert_sound(&d);
-    desk_shut(&d);
+        ledger_client_assert_counts(&d, section, EACH, 0);
+    ledger_client_assert_sound(&d);
+    ledger_client_shut(&d);
 }
 
 /* Submitted together too, where that means an order. The first may be written alone, so it is
  * another's. */
 static void a_change_of_the_event_counts_for_the_holds_behind_it(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     enum { FIRST, BEFORE, CHANGE, BEHIND, COUNT };
     struct test_record records[COUNT];
-    struct reservation *first = desk_wanted(d, 1, "b", 2, 0, SEATS(1));
-    struct reservation *before = desk_wanted(d, 2, "a", 1, 0, SEATS(2));
-    struct reservation *behind = desk_wanted(d, 3, "a", 1, 0, SEATS(3));
+    struct reservation *first = ledger_client_wanted(d, 1, "b", 2, 0, SEATS(1));
+    struct reservation *before = ledger_client_wanted(d, 2, "a", 1, 0, SEATS(2));
+    struct reservation *behind = ledger_client_wanted(d, 3, "a", 1, 0, SEATS(3));
     d->event->max_per_user = 1;
     test_hold(&records[FIRST], first);
     test_hold(&records[BEFORE], before);
@@ -366,7 +371,7 @@ static void a_change_of_the_event_counts_for_the_holds_behind_it(void **state) {
     harness_wait_back(&d->h, records, COUNT);
     for (size_t i = 0; i < COUNT; i++)
         assert_int_equal(records[i].record.result, i == BEHIND ? ERR_LIMIT_EXCEEDED : ERR_OK);
-    desk_assert_counts(d, 0, 2, 0);
+    ledger_client_assert_counts(d, 0, 2, 0);
     mem_free(records[CHANGE].put.stored);
     mem_free(first);
     mem_free(before);
@@ -374,70 +379,70 @@ static void a_change_of_the_event_counts_for_the_holds_behind_it(void **state) {
 }
 
 static void a_version_that_has_passed_is_a_conflict(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct test_record r;
     int64_t version = 0;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(2)), ERR_OK);
     /* What is taken since it was read is a conflict, to be read anew, not yet a refusal. */
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, NULL, &r), ERR_CONFLICT);
     assert_refused(&r, 1, SEATS(2));
-    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_HELD);
+    assert_int_equal(ledger_client_seat(d, 0, 2, &version), SEAT_HELD);
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, NULL, &r),
                      ERR_SEAT_TAKEN);
     assert_refused(&r, 1, SEATS(2));
     /* Free again is not the same as free as ever. */
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, NULL, &r), ERR_CONFLICT);
-    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_AVAILABLE);
+    assert_int_equal(ledger_client_seat(d, 0, 2, &version), SEAT_AVAILABLE);
     assert_int_equal(version, 2);
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, version}, NULL, &r), ERR_OK);
-    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_HELD);
+    assert_int_equal(ledger_client_seat(d, 0, 2, &version), SEAT_HELD);
     assert_int_equal(version, 3);
-    assert_int_equal(desk_confirm(d, 2, "b", 2500), ERR_OK);
-    assert_int_equal(desk_seat(d, 0, 2, &version), SEAT_CONFIRMED);
+    assert_int_equal(ledger_client_confirm(d, 2, "b", 2500), ERR_OK);
+    assert_int_equal(ledger_client_seat(d, 0, 2, &version), SEAT_CONFIRMED);
     assert_int_equal(version, 4);
 }
 
 /* Trap 20: who slept through the lease of his lock comes with a lower number. */
 static void a_write_under_an_older_lock_is_refused(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     const int64_t epoch = INT64_C(3) << EPOCH_COUNT_BITS;
     struct test_record r;
     assert_int_equal(hold_guarded(d, 1, SEATS(1), NULL, (int64_t[]){epoch + 10}, &r), ERR_OK);
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){epoch + 9, epoch + 9}, &r),
                      ERR_LOCK_LOST);
     assert_refused(&r, 1, SEATS(1));
-    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "b"), ERR_OK);
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){epoch + 9, epoch + 9}, &r),
                      ERR_LOCK_LOST);
-    assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_AVAILABLE);
+    assert_int_equal(ledger_client_seat(d, 0, 2, NULL), SEAT_AVAILABLE);
     /* Within one lock, and under a later one. */
     assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, (int64_t[]){epoch + 10}, &r), ERR_OK);
-    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 2, "b"), ERR_OK);
     assert_int_equal(hold_guarded(d, 3, SEATS(1), NULL, (int64_t[]){epoch + 11}, &r), ERR_OK);
-    assert_int_equal(desk_cancel(d, 3, "b"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 3, "b"), ERR_OK);
     /* A strategy without locks leaves the number as it is. */
     assert_int_equal(hold_guarded(d, 4, SEATS(1), NULL, NULL, &r), ERR_OK);
-    assert_int_equal(desk_cancel(d, 4, "b"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 4, "b"), ERR_OK);
     assert_int_equal(hold_guarded(d, 5, SEATS(1), NULL, (int64_t[]){epoch + 10}, &r),
                      ERR_LOCK_LOST);
 }
 
 static void each_seat_is_judged_and_written_by_the_fence_of_its_own_lock(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct test_record r;
     assert_int_equal(hold_guarded(d, 1, SEATS(1, 2), NULL, (int64_t[]){20, 5}, &r), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "b"), ERR_OK);
     /* One of the two is stale, whichever comes first, and the other is not touched. */
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){19, 30}, &r), ERR_LOCK_LOST);
     assert_refused(&r, 1, SEATS(1));
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){30, 4}, &r), ERR_LOCK_LOST);
     assert_refused(&r, 1, SEATS(2));
     assert_none(d, 2);
-    desk_assert_counts(d, 0, 0, 0);
+    ledger_client_assert_counts(d, 0, 0, 0);
     for (uint32_t seat = 1; seat <= 2; seat++) {
         int64_t version = 0;
-        desk_seat(d, 0, seat, &version);
+        ledger_client_seat(d, 0, seat, &version);
         assert_int_equal(version, 2);
     }
     /* Nor did a fence of the refused ones stay: what was good before them still is. */
@@ -445,15 +450,15 @@ static void each_seat_is_judged_and_written_by_the_fence_of_its_own_lock(void **
 }
 
 static void the_refusal_is_that_of_the_worst_seat(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct test_record r;
     assert_int_equal(hold_guarded(d, 1, SEATS(3), NULL, (int64_t[]){7}, &r), ERR_OK);
     assert_int_equal(hold_guarded(d, 2, SEATS(1), NULL, NULL, &r), ERR_OK);
     assert_int_equal(hold_guarded(d, 3, SEATS(1, 2), (int64_t[]){1, 5}, (int64_t[]){6, 6}, &r),
                      ERR_CONFLICT);
     assert_refused(&r, 1, SEATS(2));
-    desk_enter(d, 50, "d");
-    struct reservation *wanted = desk_wanted(d, 3, "d", 50, 0, SEATS(1, 2, 3));
+    ledger_client_enter(d, 50, "d");
+    struct reservation *wanted = ledger_client_wanted(d, 3, "d", 50, 0, SEATS(1, 2, 3));
     test_hold(&r, wanted);
     r.hold.versions = (int64_t[]){1, 5, 1};
     r.hold.fences = (int64_t[]){6, 6, 6};
@@ -463,40 +468,40 @@ static void the_refusal_is_that_of_the_worst_seat(void **state) {
 }
 
 static void the_same_hold_once_more_changes_nothing(void **state) {
-    struct desk *d = *state;
-    struct reservation *wanted = desk_wanted(d, 1, "a", 1, 0, SEATS(1, 2));
+    struct ledger_client *d = *state;
+    struct reservation *wanted = ledger_client_wanted(d, 1, "a", 1, 0, SEATS(1, 2));
     struct test_record r;
     enum reservation_status then[] = {RESERVATION_HELD, RESERVATION_CONFIRMED,
                                       RESERVATION_CANCELLED};
     int64_t version = 0;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
     for (int i = 0; i < 3; i++) {
-        if (i == 1) assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
-        if (i == 2) assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+        if (i == 1) assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+        if (i == 2) assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
         test_hold(&r, wanted);
         assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
         assert_false(r.hold.held);
         assert_int_equal(r.hold.status, then[i]);
-        assert_int_equal(desk_status(d, 1), then[i]);
-        assert_int_equal(desk_seat(d, 0, 1, &version) == SEAT_AVAILABLE, i == 2);
+        assert_int_equal(ledger_client_status(d, 1), then[i]);
+        assert_int_equal(ledger_client_seat(d, 0, 1, &version) == SEAT_AVAILABLE, i == 2);
         assert_int_equal(version, i + 1);
     }
     mem_free(wanted);
 }
 
 static void an_id_is_one_reservations_for_ever(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 1, "b", 2, 0, SEATS(1, 2)), ERR_CONFLICT);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 3)), ERR_CONFLICT);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_CONFLICT);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 1, SEATS(1, 2)), ERR_CONFLICT);
-    desk_assert_counts(d, 0, 2, 0);
-    desk_assert_counts(d, 1, 0, 0);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "b", 2, 0, SEATS(1, 2)), ERR_CONFLICT);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 3)), ERR_CONFLICT);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_CONFLICT);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 1, SEATS(1, 2)), ERR_CONFLICT);
+    ledger_client_assert_counts(d, 0, 2, 0);
+    ledger_client_assert_counts(d, 1, 0, 0);
 }
 
-static bool voids(struct desk *d, uint64_t number) {
-    struct reservation *of = desk_wanted(d, number, "a", 1, 0, SEATS(1));
+static bool voids(struct ledger_client *d, uint64_t number) {
+    struct reservation *of = ledger_client_wanted(d, number, "a", 1, 0, SEATS(1));
     struct test_record r;
     test_hold_void(&r, of, 2100);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -505,33 +510,33 @@ static bool voids(struct desk *d, uint64_t number) {
 }
 
 static void a_hold_that_was_undone_is_refused_when_it_comes_late(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     assert_true(voids(d, 1));
     assert_true(voids(d, 1));
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_CONFLICT);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_RESERVATION_NOT_FOUND);
-    assert_int_equal(desk_cancel(d, 1, ""), ERR_RESERVATION_NOT_FOUND);
-    assert_false(desk_expire(d, 1, 9000));
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_CONFLICT);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_RESERVATION_NOT_FOUND);
+    assert_int_equal(ledger_client_cancel(d, 1, ""), ERR_RESERVATION_NOT_FOUND);
+    assert_false(ledger_client_expire(d, 1, 9000));
     assert_none(d, 1);
-    desk_assert_counts(d, 0, 0, 0);
-    struct desk_loaded all;
-    desk_restart(d);
-    desk_load(d, &all);
+    ledger_client_assert_counts(d, 0, 0, 0);
+    struct ledger_client_loaded all;
+    ledger_client_restart(d);
+    ledger_client_load(d, &all);
     assert_int_equal(all.count, 0);
-    desk_loaded_free(&all);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(1)), ERR_OK);
+    ledger_client_loaded_free(&all);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 0, SEATS(1)), ERR_OK);
 }
 
 static void what_is_there_is_not_undone(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_false(voids(d, 1));
-    assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_HELD);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_false(voids(d, 1));
-    assert_int_equal(desk_status(d, 1), RESERVATION_CANCELLED);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_CANCELLED);
     /* Of a section that has gone there is nothing to undo, and no row that leads nowhere. */
-    struct reservation *lost = desk_wanted(d, 2, "a", 1, 0, SEATS(1));
+    struct reservation *lost = ledger_client_wanted(d, 2, "a", 1, 0, SEATS(1));
     struct test_record r;
     lost->section_key = 999;
     test_hold_void(&r, lost, 2100);
@@ -543,7 +548,8 @@ static void what_is_there_is_not_undone(void **state) {
 /* ---- seats ---- */
 
 /* Of the seats 1 to 3 in section 0, all in one question; 0: nobody. */
-static void assert_holders(struct desk *d, enum seat_state taken, const uint64_t numbers[3]) {
+static void assert_holders(struct ledger_client *d, enum seat_state taken,
+                           const uint64_t numbers[3]) {
     enum seat_state states[3];
     int64_t versions[3];
     struct uuid holders[3];
@@ -552,23 +558,23 @@ static void assert_holders(struct desk *d, enum seat_state taken, const uint64_t
     test_seats_read(&r, d->event->sections[0].key, SEATS(1, 2, 3), 3, states, versions, holders);
     assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
     for (int i = 0; i < 3; i++) {
-        struct uuid id = numbers[i] == 0 ? (struct uuid){0} : desk_id(numbers[i]);
+        struct uuid id = numbers[i] == 0 ? (struct uuid){0} : ledger_client_id(numbers[i]);
         assert_int_equal(states[i], numbers[i] == 0 ? SEAT_AVAILABLE : taken);
         assert_memory_equal(holders[i].bytes, id.bytes, sizeof id.bytes);
     }
 }
 
 static void a_seat_tells_which_reservation_has_it(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     assert_holders(d, SEAT_HELD, (uint64_t[]){0, 0, 0});
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
     assert_holders(d, SEAT_HELD, (uint64_t[]){1, 0, 2});
-    assert_int_equal(desk_confirm(d, 2, "b", 2500), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 2, "b", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_holders(d, SEAT_CONFIRMED, (uint64_t[]){0, 0, 2});
-    assert_int_equal(desk_cancel(d, 2, "b"), ERR_OK);
-    assert_int_equal(desk_hold(d, 3, "c", 3, 0, SEATS(2, 3)), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 2, "b"), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "c", 3, 0, SEATS(2, 3)), ERR_OK);
     assert_holders(d, SEAT_HELD, (uint64_t[]){0, 3, 3});
 }
 
@@ -584,9 +590,9 @@ static struct idempotency key_of(const char *user, const char *key, unsigned cha
     return i;
 }
 
-static enum err hold_keyed(struct desk *d, uint64_t number, const char *user, uint64_t seq,
+static enum err hold_keyed(struct ledger_client *d, uint64_t number, const char *user, uint64_t seq,
                            uint32_t seat, struct idempotency *i) {
-    struct reservation *wanted = desk_wanted(d, number, user, seq, 0, SEATS(seat));
+    struct reservation *wanted = ledger_client_wanted(d, number, user, seq, 0, SEATS(seat));
     struct test_record r;
     test_hold(&r, wanted);
     r.hold.idempotency = i;
@@ -604,7 +610,7 @@ static void assert_replayed(struct idempotency *i, int status, const char *text)
 }
 
 static void a_key_has_one_effect_and_one_answer(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct idempotency first = key_of("a", "k", 1);
     assert_int_equal(hold_keyed(d, 1, "a", 1, 1, &first), ERR_OK);
     assert_false(first.replayed);
@@ -619,8 +625,8 @@ static void a_key_has_one_effect_and_one_answer(void **state) {
         assert_int_equal(hold_keyed(d, 2, "a", 1, 2, &other_body), ERR_IDEMPOTENCY_MISMATCH);
         assert_false(other_body.replayed);
         assert_none(d, 2);
-        desk_assert_counts(d, 0, 1, 0);
-        desk_restart(d);
+        ledger_client_assert_counts(d, 0, 1, 0);
+        ledger_client_restart(d);
     }
     /* Its own for each user and route. */
     struct idempotency other_user = key_of("b", "k", 2);
@@ -628,13 +634,13 @@ static void a_key_has_one_effect_and_one_answer(void **state) {
     struct idempotency other_route = key_of("a", "k", 2);
     other_route.route = STR("POST /elsewhere");
     assert_int_equal(hold_keyed(d, 4, "a", 1, 4, &other_route), ERR_OK);
-    desk_assert_counts(d, 0, 3, 0);
+    ledger_client_assert_counts(d, 0, 3, 0);
 }
 
 /* Submitted together as well: each is judged as if those before it had been written, and none of
  * them spoils the batch for the others. */
 static void holds_of_one_batch_see_those_before_them(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const struct {
         uint64_t number;
         const char *user;
@@ -667,10 +673,11 @@ static void holds_of_one_batch_see_those_before_them(void **state) {
     struct reservation *wanted[COUNT];
     struct idempotency keys[COUNT];
     uint64_t failures = counter_total(COUNT_LEDGER_BATCH_FAILURES);
-    desk_enter(d, 4, "d");
-    desk_enter(d, 5, "e");
+    ledger_client_enter(d, 4, "d");
+    ledger_client_enter(d, 5, "e");
     for (size_t i = 0; i < COUNT; i++) {
-        wanted[i] = desk_wanted(d, all[i].number, all[i].user, all[i].seq, 0, all[i].seats);
+        wanted[i] =
+            ledger_client_wanted(d, all[i].number, all[i].user, all[i].seq, 0, all[i].seats);
         test_hold(&records[i], wanted[i]);
         if (all[i].key == NULL) continue;
         keys[i] = key_of(all[i].user, all[i].key, 1);
@@ -687,23 +694,23 @@ static void holds_of_one_batch_see_those_before_them(void **state) {
         if (all[i].key != NULL && !all[i].held) assert_replayed(&keys[i], 201, "{\"id\":\"one\"}");
         mem_free(wanted[i]);
     }
-    desk_assert_counts(d, 0, 10, 0);
+    ledger_client_assert_counts(d, 0, 10, 0);
     assert_int_equal(counter_total(COUNT_LEDGER_BATCH_FAILURES), failures);
 }
 
 static void a_refused_request_may_use_its_key_again(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "b", 2, 0, SEATS(1)), ERR_OK);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "b", 2, 0, SEATS(1)), ERR_OK);
     struct idempotency i = key_of("a", "k", 1);
     assert_int_equal(hold_keyed(d, 2, "a", 1, 1, &i), ERR_SEAT_TAKEN);
-    assert_int_equal(desk_cancel(d, 1, "b"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "b"), ERR_OK);
     i = key_of("a", "k", 2);
     assert_int_equal(hold_keyed(d, 2, "a", 1, 1, &i), ERR_OK);
     assert_false(i.replayed);
 }
 
 static void a_key_can_be_asked_for(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct idempotency i = key_of("a", "k", 1);
     struct test_record r;
     test_idempotency_get(&r, &i);
@@ -726,13 +733,13 @@ static void respond_with_seat(struct idempotency *i, const struct reservation *r
 }
 
 static void an_answer_can_be_made_from_the_reservation(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct idempotency i = key_of("a", "k", 1);
     i.respond = respond_with_seat;
     assert_int_equal(hold_keyed(d, 1, "a", 1, 7, &i), ERR_OK);
     assert_false(i.replayed);
     /* What was answered once is answered so whatever has happened since. */
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_int_equal(hold_keyed(d, 2, "a", 1, 8, &i), ERR_OK);
     assert_replayed(&i, 201, "a 7");
 }

@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "history.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 #include "splitmix.h"
 
 static const struct ledger_adapter *adapter;
@@ -43,7 +43,7 @@ struct model_key {
 };
 
 struct model {
-    struct desk d;
+    struct ledger_client d;
     int64_t now_ms;
     struct reservation *reservations[IDS_MAX]; /* by number; from 1 on */
     bool is_void[IDS_MAX];
@@ -323,8 +323,8 @@ static void choose_hold(struct model *m, struct step *s) {
         s->wanted = reservation_copy(old);
         s->wanted->status = RESERVATION_HELD;
     } else {
-        s->wanted =
-            desk_wanted(&m->d, number, user_names[user], seq, (size_t)pick(SECTIONS), seats);
+        s->wanted = ledger_client_wanted(&m->d, number, user_names[user], seq,
+                                         (size_t)pick(SECTIONS), seats);
         s->wanted->created_ms = m->now_ms;
         s->wanted->expires_ms = m->now_ms + 1 + pick(300);
         do s->wanted->strategy = (enum strategy)pick(STRATEGY_QUEUE + 1);
@@ -351,14 +351,14 @@ static const char *owner_or_thief(struct model *m, uint64_t number) {
 
 static void choose_confirm(struct model *m, struct step *s) {
     s->numbers[0] = some_number(m);
-    s->ids[0] = desk_id(s->numbers[0]);
+    s->ids[0] = ledger_client_id(s->numbers[0]);
     test_confirm(&s->r, s->ids, owner_or_thief(m, s->numbers[0]), m->now_ms);
     model_confirm(m, s);
 }
 
 static void choose_cancel(struct model *m, struct step *s) {
     s->numbers[0] = some_number(m);
-    s->ids[0] = desk_id(s->numbers[0]);
+    s->ids[0] = ledger_client_id(s->numbers[0]);
     test_cancel(&s->r, s->ids, owner_or_thief(m, s->numbers[0]), m->now_ms);
     model_cancel(m, s);
 }
@@ -367,7 +367,7 @@ static void choose_expire(struct model *m, struct step *s) {
     size_t count = (size_t)pick(TEST_SEATS_MAX) + 1;
     for (size_t i = 0; i < count; i++) {
         s->numbers[i] = some_number(m);
-        s->ids[i] = desk_id(s->numbers[i]);
+        s->ids[i] = ledger_client_id(s->numbers[i]);
     }
     test_expire(&s->r, s->ids, count, s->told, m->now_ms);
     model_expire(m, s);
@@ -377,7 +377,7 @@ static void choose_void(struct model *m, struct step *s) {
     bool is_new = pick(2) == 0;
     uint64_t number = is_new ? m->numbers : some_number(m);
     if (number == m->numbers) m->numbers++;
-    s->wanted = desk_wanted(&m->d, number, "x", 1, 0, SEATS(1));
+    s->wanted = ledger_client_wanted(&m->d, number, "x", 1, 0, SEATS(1));
     test_hold_void(&s->r, s->wanted, m->now_ms);
     s->did = m->reservations[number] == NULL;
     if (s->did) m->is_void[number] = true;
@@ -393,7 +393,7 @@ static void choose_leave(struct model *m, struct step *s) {
         if (strcmp(r->user, user_names[user]) == 0) s->numbers[count++] = n;
     }
     while (count < TEST_SEATS_MAX) s->numbers[count++] = some_number(m);
-    for (size_t i = 0; i < count; i++) s->ids[i] = desk_id(s->numbers[i]);
+    for (size_t i = 0; i < count; i++) s->ids[i] = ledger_client_id(s->numbers[i]);
     test_end(&s->r, m->d.event->key, ENTRY_LEFT, &s->seq, 1, &s->told_ended);
     s->r.end.now_ms = m->now_ms;
     s->r.end.user = str_of(user_names[user]);
@@ -449,7 +449,7 @@ static void choose_step(struct model *m, struct step *s) {
 
 static void assert_stored(struct reservation *told, const struct reservation *expected) {
     assert_int_equal(told != NULL, expected != NULL);
-    if (told != NULL) desk_assert_equal(told, expected);
+    if (told != NULL) ledger_client_assert_equal(told, expected);
 }
 
 static void assert_step(struct step *s) {
@@ -500,14 +500,14 @@ static void step_deinit(struct step *s) {
 }
 
 static void assert_all_equal(struct model *m) {
-    struct desk_loaded all;
+    struct ledger_client_loaded all;
     size_t live = 0;
-    desk_load(&m->d, &all);
+    ledger_client_load(&m->d, &all);
     for (uint64_t n = 1; n < m->numbers; n++) {
         const struct reservation *r = m->reservations[n];
         if (r == NULL || !reservation_is_live(r->status)) continue;
         assert_true(live < all.count);
-        desk_assert_equal(all.reservations[live++], r);
+        ledger_client_assert_equal(all.reservations[live++], r);
     }
     assert_int_equal(live, all.count);
     for (size_t s = 0; s < SECTIONS; s++) {
@@ -515,7 +515,7 @@ static void assert_all_equal(struct model *m) {
         int64_t confirmed = 0;
         for (uint32_t seat = 1; seat <= CAPACITY; seat++) {
             int64_t version = 0;
-            assert_int_equal(desk_seat(&m->d, s, seat, &version), m->seats[s][seat].state);
+            assert_int_equal(ledger_client_seat(&m->d, s, seat, &version), m->seats[s][seat].state);
             assert_int_equal(version, m->seats[s][seat].version);
             held += m->seats[s][seat].state == SEAT_HELD;
             confirmed += m->seats[s][seat].state == SEAT_CONFIRMED;
@@ -523,17 +523,17 @@ static void assert_all_equal(struct model *m) {
         assert_int_equal(all.event->sections[s].held, held);
         assert_int_equal(all.event->sections[s].confirmed, confirmed);
     }
-    desk_loaded_free(&all);
+    ledger_client_loaded_free(&all);
 }
 
 static void assert_histories_equal(struct model *m) {
     for (uint64_t n = 1; n < m->numbers; n++) {
-        struct reservation *got = desk_get(&m->d, n);
+        struct reservation *got = ledger_client_get(&m->d, n);
         assert_stored(got, m->reservations[n]);
         mem_free(got);
     }
     for (uint64_t seq = 1; seq < m->seqs; seq++)
-        assert_int_equal(desk_entry(&m->d, seq), m->entries[seq].status);
+        assert_int_equal(ledger_client_entry(&m->d, seq), m->entries[seq].status);
 }
 
 enum { BURST_MAX = 120, BURSTS = 60 };
@@ -542,7 +542,7 @@ static struct model *model;
 
 static void begin_history(void) {
     struct model *m = model = mem_new(sizeof *m);
-    desk_open(&m->d, adapter->open, SECTIONS, CAPACITY);
+    ledger_client_open(&m->d, adapter->open, SECTIONS, CAPACITY);
     m->now_ms = 1000;
     m->numbers = 1;
     m->seqs = 1;
@@ -562,7 +562,7 @@ static void burst(void) {
     for (size_t i = 0; i < count; i++) harness_wait_back(&m->d.h, &steps[i].r, 1);
     for (size_t i = 0; i < count; i++) assert_step(&steps[i]);
     for (size_t i = 0; i < count; i++) step_deinit(&steps[i]);
-    if (history_step() % 10 == 9) desk_restart(&m->d);
+    if (history_step() % 10 == 9) ledger_client_restart(&m->d);
     assert_all_equal(m);
 }
 
@@ -573,10 +573,10 @@ static void end_history(void) {
         ERR_HOLD_EXPIRED, ERR_NOT_ACTIVE,        ERR_IDEMPOTENCY_MISMATCH};
     struct model *m = model;
     assert_histories_equal(m);
-    desk_assert_sound(&m->d);
+    ledger_client_assert_sound(&m->d);
     for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
         if (m->outcomes[tried[i]] == 0) fail_msg("never tried: %d", (int)tried[i]);
-    desk_shut(&m->d);
+    ledger_client_shut(&m->d);
     for (uint64_t n = 1; n < m->numbers; n++) mem_free(m->reservations[n]);
     mem_free(m);
 }
@@ -605,15 +605,15 @@ struct race {
     bool expired[ACTS];
 };
 
-static void race_prepare(struct desk *d, struct race *r, int round, uint32_t seat) {
+static void race_prepare(struct ledger_client *d, struct race *r, int round, uint32_t seat) {
     uint64_t base = (uint64_t)round * RACERS * 2 + seat * 2;
     *r = (struct race){0};
     snprintf(r->user, sizeof r->user, "r%d-%u", round, seat);
     snprintf(r->next_user, sizeof r->next_user, "n%d-%u", round, seat);
     test_enter(&r->enters[0], d->event->key, base, r->user, ENTRY_ACTIVE);
     test_enter(&r->enters[1], d->event->key, base + 1, r->next_user, ENTRY_ACTIVE);
-    r->wanted = desk_wanted(d, base, r->user, base, 0, SEATS(seat));
-    r->next = desk_wanted(d, base + 1, r->next_user, base + 1, 0, SEATS(seat));
+    r->wanted = ledger_client_wanted(d, base, r->user, base, 0, SEATS(seat));
+    r->next = ledger_client_wanted(d, base + 1, r->next_user, base + 1, 0, SEATS(seat));
     for (int i = 0; i < 2; i++) r->enters[i].enter.expires_ms = 100000;
     test_hold(&r->hold, r->wanted);
     const struct uuid *id = &r->wanted->id;
@@ -627,12 +627,12 @@ static void race_prepare(struct desk *d, struct race *r, int round, uint32_t sea
     test_cancel(&r->acts[7], id, r->user, 2700);
 }
 
-static void submit(struct desk *d, struct test_record *r) {
+static void submit(struct ledger_client *d, struct test_record *r) {
     assert_int_equal(ledger_submit(d->l, &r->record), ERR_OK);
 }
 
 /* Every act of every race, in any order. Some are left out, so that each may be the last. */
-static void submit_shuffled(struct desk *d, struct race *races, uint64_t *random) {
+static void submit_shuffled(struct ledger_client *d, struct race *races, uint64_t *random) {
     struct test_record *all[RACERS * ACTS];
     size_t count = 0;
     for (size_t i = 0; i < RACERS; i++) {
@@ -652,7 +652,7 @@ static void submit_shuffled(struct desk *d, struct race *races, uint64_t *random
     for (size_t i = 0; i < count; i++) submit(d, all[i]);
 }
 
-static void assert_one_end(struct desk *d, struct race *r, uint32_t seat, int tally[4]) {
+static void assert_one_end(struct ledger_client *d, struct race *r, uint32_t seat, int tally[4]) {
     int confirmed = r->acts[0].confirm.confirmed + r->acts[1].confirm.confirmed;
     int cancelled = r->acts[2].cancel.cancelled + r->acts[7].cancel.cancelled;
     int expired = r->expired[3] + r->expired[4] + r->acts[1].confirm.expired;
@@ -679,17 +679,17 @@ static void assert_one_end(struct desk *d, struct race *r, uint32_t seat, int ta
                             : !reservation_is_live(status)    ? SEAT_AVAILABLE
                             : status == RESERVATION_CONFIRMED ? SEAT_CONFIRMED
                                                               : SEAT_HELD;
-    assert_int_equal(desk_seat(d, 0, seat, NULL), state);
+    assert_int_equal(ledger_client_seat(d, 0, seat, NULL), state);
     tally[status]++;
 }
 
-static void race_submit_last(struct desk *d, struct race *r) {
+static void race_submit_last(struct ledger_client *d, struct race *r) {
     test_cancel(&r->lasts[0], &r->wanted->id, r->user, 2900);
     test_cancel(&r->lasts[1], &r->next->id, r->next_user, 2900);
     for (int i = 0; i < 2; i++) submit(d, &r->lasts[i]);
 }
 
-static void race_end(struct desk *d, struct race *r) {
+static void race_end(struct ledger_client *d, struct race *r) {
     harness_wait_back(&d->h, r->lasts, 2);
     for (int i = 0; i < 2; i++) test_record_deinit(&r->lasts[i]);
     for (size_t k = 0; k < ACTS; k++) test_record_deinit(&r->acts[k]);
@@ -700,8 +700,8 @@ static void race_end(struct desk *d, struct race *r) {
 /* Traps 25 to 29 and 33, thousands of times. */
 static void expiry_confirmation_and_cancellation_race_to_one_end(void **state) {
     (void)state;
-    struct desk d;
-    desk_open(&d, adapter->open, 1, RACERS);
+    struct ledger_client d;
+    ledger_client_open(&d, adapter->open, 1, RACERS);
     struct race *races = mem_new(RACERS * sizeof *races);
     uint64_t random = 20261225;
     int tally[4] = {0};
@@ -720,13 +720,13 @@ static void expiry_confirmation_and_cancellation_race_to_one_end(void **state) {
         for (uint32_t i = 0; i < RACERS; i++) assert_one_end(&d, &races[i], i + 1, tally);
         for (size_t i = 0; i < RACERS; i++) race_submit_last(&d, &races[i]);
         for (size_t i = 0; i < RACERS; i++) race_end(&d, &races[i]);
-        desk_assert_counts(&d, 0, 0, 0);
+        ledger_client_assert_counts(&d, 0, 0, 0);
     }
     /* Each end came first often enough to mean something. */
     for (int i = 0; i < 4; i++) assert_true(tally[i] > RACERS * ROUNDS / 200);
-    desk_assert_sound(&d);
+    ledger_client_assert_sound(&d);
     mem_free(races);
-    desk_shut(&d);
+    ledger_client_shut(&d);
 }
 
 int ledger_reservation_model_suite_run(const struct ledger_adapter *of) {

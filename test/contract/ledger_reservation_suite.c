@@ -8,26 +8,26 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 
 static const struct ledger_adapter *adapter;
 
 /* Two sections of ten seats; "a", "b", "c" are ACTIVE as entries 1, 2, 3. */
 static int set_up(void **state) {
-    struct desk *d = mem_new(sizeof *d);
-    desk_open(d, adapter->open, 2, 10);
-    desk_enter(d, 1, "a");
-    desk_enter(d, 2, "b");
-    desk_enter(d, 3, "c");
+    struct ledger_client *d = mem_new(sizeof *d);
+    ledger_client_open(d, adapter->open, 2, 10);
+    ledger_client_enter(d, 1, "a");
+    ledger_client_enter(d, 2, "b");
+    ledger_client_enter(d, 3, "c");
     *state = d;
     return 0;
 }
 
 /* Whatever a test has done, the ledger is sound after it. */
 static int tear_down(void **state) {
-    struct desk *d = *state;
-    desk_assert_sound(d);
-    desk_shut(d);
+    struct ledger_client *d = *state;
+    ledger_client_assert_sound(d);
+    ledger_client_shut(d);
     mem_free(d);
     return 0;
 }
@@ -35,10 +35,10 @@ static int tear_down(void **state) {
 /* ---- confirm ---- */
 
 static void a_confirmed_one_stays_as_it_was_confirmed(void **state) {
-    struct desk *d = *state;
-    struct uuid id = desk_id(1);
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(1);
     struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
     for (int round = 0; round < 3; round++) {
         /* Repeated also long after its time, and after a restart. */
         test_confirm(&r, &id, "a", round == 0 ? 2500 : 9000);
@@ -46,10 +46,10 @@ static void a_confirmed_one_stays_as_it_was_confirmed(void **state) {
         assert_int_equal(r.confirm.confirmed, round == 0);
         assert_int_equal(r.confirm.completed, round == 0);
         assert_false(r.confirm.expired);
-        struct reservation *got = desk_get(d, 1);
+        struct reservation *got = ledger_client_get(d, 1);
         assert_non_null(got);
         assert_non_null(r.confirm.stored);
-        desk_assert_equal(r.confirm.stored, got);
+        ledger_client_assert_equal(r.confirm.stored, got);
         assert_int_equal(got->status, RESERVATION_CONFIRMED);
         assert_int_equal(got->confirmed_ms, 2500);
         assert_int_equal(got->ended_ms, CLOCK_NONE_MS);
@@ -57,24 +57,24 @@ static void a_confirmed_one_stays_as_it_was_confirmed(void **state) {
         assert_int_equal(got->expires_ms, DESK_EXPIRES_MS);
         mem_free(got);
         test_record_deinit(&r);
-        desk_assert_counts(d, 0, 0, 2);
-        if (round == 1) desk_restart(d);
+        ledger_client_assert_counts(d, 0, 0, 2);
+        if (round == 1) ledger_client_restart(d);
     }
-    struct desk_loaded all;
-    desk_load(d, &all);
+    struct ledger_client_loaded all;
+    ledger_client_load(d, &all);
     assert_int_equal(all.count, 1);
     assert_int_equal(all.reservations[0]->status, RESERVATION_CONFIRMED);
-    desk_loaded_free(&all);
+    ledger_client_loaded_free(&all);
 }
 
 /* Trap 33: paid after the hold expired. Trap 22: its time is in milliseconds. */
 static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
-    struct desk *d = *state;
-    struct uuid id = desk_id(1);
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(1);
     struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 2, "b", DESK_EXPIRES_MS - 1), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 2, "b", DESK_EXPIRES_MS - 1), ERR_OK);
     test_confirm(&r, &id, "a", DESK_EXPIRES_MS);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
     assert_true(r.confirm.expired);
@@ -83,25 +83,25 @@ static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     assert_int_equal(r.confirm.stored->status, RESERVATION_EXPIRED);
     assert_int_equal(r.confirm.stored->ended_ms, DESK_EXPIRES_MS);
     test_record_deinit(&r);
-    assert_int_equal(desk_status(d, 1), RESERVATION_EXPIRED);
-    desk_assert_counts(d, 0, 0, 1);
-    assert_int_equal(desk_entry(d, 1), ENTRY_ACTIVE);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_EXPIRED);
+    ledger_client_assert_counts(d, 0, 0, 1);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_ACTIVE);
     /* Whose clock is behind does not bring it back, nor free it again. */
-    assert_int_equal(desk_hold(d, 3, "c", 3, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "c", 3, 0, SEATS(1)), ERR_OK);
     test_confirm(&r, &id, "a", 2500);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
     assert_false(r.confirm.expired);
     assert_int_equal(r.confirm.stored->ended_ms, DESK_EXPIRES_MS);
     test_record_deinit(&r);
-    desk_assert_counts(d, 0, 1, 1);
+    ledger_client_assert_counts(d, 0, 1, 1);
 }
 
 /* Trap 25: whoever confirms or cancels must be the holder. */
 static void only_its_own_user_confirms_and_cancels(void **state) {
-    struct desk *d = *state;
-    struct uuid id = desk_id(1);
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(1);
     struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     test_confirm(&r, &id, "b", 2500);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_NOT_YOURS);
     assert_null(r.confirm.stored); /* nor is anything of it told */
@@ -110,18 +110,18 @@ static void only_its_own_user_confirms_and_cancels(void **state) {
     assert_null(r.cancel.stored);
     assert_false(r.cancel.cancelled);
     /* Past its time it is still not theirs to end. */
-    assert_int_equal(desk_confirm(d, 1, "b", 9000), ERR_NOT_YOURS);
-    assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
-    assert_int_equal(desk_confirm(d, 9, "a", 2500), ERR_RESERVATION_NOT_FOUND);
-    assert_int_equal(desk_cancel(d, 9, "a"), ERR_RESERVATION_NOT_FOUND);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
-    assert_int_equal(desk_confirm(d, 1, "b", 2500), ERR_NOT_YOURS);
-    assert_int_equal(desk_cancel(d, 1, "b"), ERR_NOT_YOURS);
-    desk_assert_counts(d, 0, 0, 1);
+    assert_int_equal(ledger_client_confirm(d, 1, "b", 9000), ERR_NOT_YOURS);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_HELD);
+    assert_int_equal(ledger_client_confirm(d, 9, "a", 2500), ERR_RESERVATION_NOT_FOUND);
+    assert_int_equal(ledger_client_cancel(d, 9, "a"), ERR_RESERVATION_NOT_FOUND);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "b", 2500), ERR_NOT_YOURS);
+    assert_int_equal(ledger_client_cancel(d, 1, "b"), ERR_NOT_YOURS);
+    ledger_client_assert_counts(d, 0, 0, 1);
 }
 
-static bool completes(struct desk *d, uint64_t number, const char *user) {
-    struct uuid id = desk_id(number);
+static bool completes(struct ledger_client *d, uint64_t number, const char *user) {
+    struct uuid id = ledger_client_id(number);
     struct test_record r;
     test_confirm(&r, &id, user, 2500);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -132,41 +132,41 @@ static bool completes(struct desk *d, uint64_t number, const char *user) {
 
 /* Trap 11: the place is given back when the purchase is done, and not before. */
 static void the_entry_is_completed_when_nothing_else_is_held(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 3, "a", 1, 1, SEATS(2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 4, "b", 2, 1, SEATS(3)), ERR_OK);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "a", 1, 1, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 4, "b", 2, 1, SEATS(3)), ERR_OK);
     assert_false(completes(d, 1, "a"));
-    assert_int_equal(desk_cancel(d, 3, "a"), ERR_OK);
-    assert_int_equal(desk_entry(d, 1), ENTRY_ACTIVE); /* cancelling keeps the place */
+    assert_int_equal(ledger_client_cancel(d, 3, "a"), ERR_OK);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_ACTIVE); /* cancelling keeps the place */
     assert_true(completes(d, 2, "a"));
-    assert_int_equal(desk_entry(d, 1), ENTRY_COMPLETED);
-    assert_int_equal(desk_entry(d, 2), ENTRY_ACTIVE);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_COMPLETED);
+    assert_int_equal(ledger_client_entry(d, 2), ENTRY_ACTIVE);
     /* Cancelling what was bought does not bring it back. */
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
-    assert_int_equal(desk_entry(d, 1), ENTRY_COMPLETED);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_COMPLETED);
 }
 
 static void a_hold_outlives_the_stay_that_made_it(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const uint64_t first = 1;
     struct test_record r;
     bool ended;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     test_end(&r, d->event->key, ENTRY_EXPIRED, &first, 1, &ended);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
-    desk_enter(d, 9, "a");
+    ledger_client_enter(d, 9, "a");
     assert_false(completes(d, 1, "a"));
-    assert_int_equal(desk_entry(d, 1), ENTRY_EXPIRED);
-    assert_int_equal(desk_entry(d, 9), ENTRY_ACTIVE);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_EXPIRED);
+    assert_int_equal(ledger_client_entry(d, 9), ENTRY_ACTIVE);
     /* An ACTIVE row past its time is EXPIRED already, though nobody has written it. */
-    struct reservation *wanted = desk_wanted(d, 2, "b", 2, 0, SEATS(2));
+    struct reservation *wanted = ledger_client_wanted(d, 2, "b", 2, 0, SEATS(2));
     wanted->expires_ms = 200000;
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     mem_free(wanted);
-    struct uuid id = desk_id(2);
+    struct uuid id = ledger_client_id(2);
     test_confirm(&r, &id, "b", 100000);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     assert_false(r.confirm.completed);
@@ -176,17 +176,17 @@ static void a_hold_outlives_the_stay_that_made_it(void **state) {
 /* ---- cancel, expire, leave ---- */
 
 static void a_cancelled_one_gives_its_seats_back_once(void **state) {
-    struct desk *d = *state;
-    struct uuid id = desk_id(1);
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(1);
     struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
     for (int round = 0; round < 3; round++) {
         test_cancel(&r, &id, "a", 2600 + round);
         assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
         assert_int_equal(r.cancel.cancelled, round == 0);
-        struct reservation *got = desk_get(d, 1);
-        desk_assert_equal(r.cancel.stored, got);
+        struct reservation *got = ledger_client_get(d, 1);
+        ledger_client_assert_equal(r.cancel.stored, got);
         assert_int_equal(got->status, RESERVATION_CANCELLED);
         assert_int_equal(got->ended_ms, 2600);
         assert_int_equal(got->confirmed_ms, 2500); /* it was, once */
@@ -194,20 +194,20 @@ static void a_cancelled_one_gives_its_seats_back_once(void **state) {
         mem_free(got);
         test_record_deinit(&r);
         /* The seats are somebody else's from then on. */
-        if (round == 0) assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(2, 3)), ERR_OK);
-        desk_assert_counts(d, 0, 2, 0);
+        if (round == 0) assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(2, 3)), ERR_OK);
+        ledger_client_assert_counts(d, 0, 2, 0);
     }
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_RESERVATION_ENDED);
-    assert_int_equal(desk_status(d, 2), RESERVATION_HELD);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_RESERVATION_ENDED);
+    assert_int_equal(ledger_client_status(d, 2), RESERVATION_HELD);
 }
 
 /* Trap 27: cancelling an EXPIRED one releases the seats twice. */
 /* Whether or not the tick has been there: its time decides. */
 static void one_that_is_over_expires_instead_of_being_cancelled(void **state) {
-    struct desk *d = *state;
-    struct uuid id = desk_id(1);
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(1);
     struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     for (int round = 0; round < 2; round++) {
         test_cancel(&r, &id, "a", DESK_EXPIRES_MS);
         assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
@@ -216,74 +216,74 @@ static void one_that_is_over_expires_instead_of_being_cancelled(void **state) {
         assert_int_equal(r.cancel.stored->status, RESERVATION_EXPIRED);
         test_record_deinit(&r);
     }
-    desk_assert_counts(d, 0, 0, 0);
+    ledger_client_assert_counts(d, 0, 0, 0);
 }
 
 static void an_expired_one_is_not_cancelled(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_true(desk_expire(d, 1, DESK_EXPIRES_MS));
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_HOLD_EXPIRED);
-    assert_int_equal(desk_status(d, 1), RESERVATION_EXPIRED);
-    desk_assert_counts(d, 0, 1, 0);
-    assert_int_equal(desk_confirm(d, 2, "b", 2500), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_HOLD_EXPIRED);
-    desk_assert_counts(d, 0, 0, 1);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_true(ledger_client_expire(d, 1, DESK_EXPIRES_MS));
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_HOLD_EXPIRED);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_EXPIRED);
+    ledger_client_assert_counts(d, 0, 1, 0);
+    assert_int_equal(ledger_client_confirm(d, 2, "b", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_HOLD_EXPIRED);
+    ledger_client_assert_counts(d, 0, 0, 1);
 }
 
 /* Trap 28: the expirer overwrites CONFIRMED. Trap 29: it frees the next holder's hold. Trap 23: a
  * seat whose hold has ended can be held again. */
 static void only_a_hold_past_its_time_expires(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct uuid ids[6];
     struct test_record r;
     bool expired[6];
-    for (uint64_t i = 0; i < 6; i++) ids[i] = desk_id(i + 1);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(2)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 2, "a", 2500), ERR_OK);
-    assert_int_equal(desk_hold(d, 3, "b", 2, 0, SEATS(3, 4)), ERR_OK);
-    assert_int_equal(desk_cancel(d, 3, "b"), ERR_OK);
-    assert_int_equal(desk_hold(d, 4, "c", 3, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 4, "c", 2500), ERR_OK);
-    struct reservation *later = desk_wanted(d, 5, "b", 2, 0, SEATS(4));
+    for (uint64_t i = 0; i < 6; i++) ids[i] = ledger_client_id(i + 1);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 2, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "b", 2, 0, SEATS(3, 4)), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 3, "b"), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 4, "c", 3, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 4, "c", 2500), ERR_OK);
+    struct reservation *later = ledger_client_wanted(d, 5, "b", 2, 0, SEATS(4));
     later->expires_ms = DESK_EXPIRES_MS + 1;
     test_hold(&r, later);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     mem_free(later);
-    assert_false(desk_expire(d, 1, DESK_EXPIRES_MS - 1));
+    assert_false(ledger_client_expire(d, 1, DESK_EXPIRES_MS - 1));
     for (int round = 0; round < 2; round++) {
         test_expire(&r, ids, 6, expired, DESK_EXPIRES_MS);
         assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
         assert_int_equal(expired[0], round == 0);
         for (int i = 1; i < 6; i++) assert_false(expired[i]);
-        desk_assert_counts(d, 0, 1, 2);
+        ledger_client_assert_counts(d, 0, 1, 2);
     }
-    assert_int_equal(desk_status(d, 1), RESERVATION_EXPIRED);
-    assert_int_equal(desk_status(d, 2), RESERVATION_CONFIRMED);
-    assert_int_equal(desk_status(d, 3), RESERVATION_CANCELLED);
-    assert_int_equal(desk_status(d, 5), RESERVATION_HELD);
-    struct reservation *got = desk_get(d, 1);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_EXPIRED);
+    assert_int_equal(ledger_client_status(d, 2), RESERVATION_CONFIRMED);
+    assert_int_equal(ledger_client_status(d, 3), RESERVATION_CANCELLED);
+    assert_int_equal(ledger_client_status(d, 5), RESERVATION_HELD);
+    struct reservation *got = ledger_client_get(d, 1);
     assert_int_equal(got->ended_ms, DESK_EXPIRES_MS);
     mem_free(got);
-    assert_int_equal(desk_hold(d, 6, "b", 2, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 6, "b", 2, 0, SEATS(1)), ERR_OK);
 }
 
 static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const uint64_t first = 1;
     struct uuid ids[5];
     struct test_record r;
     bool ended;
     bool cancelled[5];
-    for (uint64_t i = 0; i < 5; i++) ids[i] = desk_id(i + 1);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(2)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 2, "a", 2500), ERR_OK);
-    assert_int_equal(desk_hold(d, 3, "b", 2, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(desk_hold(d, 4, "a", 1, 1, SEATS(4)), ERR_OK);
-    assert_true(desk_expire(d, 4, DESK_EXPIRES_MS));
+    for (uint64_t i = 0; i < 5; i++) ids[i] = ledger_client_id(i + 1);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 2, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 4, "a", 1, 1, SEATS(4)), ERR_OK);
+    assert_true(ledger_client_expire(d, 4, DESK_EXPIRES_MS));
     test_end(&r, d->event->key, ENTRY_LEFT, &first, 1, &ended);
     r.end.user = STR("a");
     r.end.cancels = ids;
@@ -293,14 +293,14 @@ static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **s
     assert_true(ended);
     assert_true(cancelled[0]);
     for (int i = 1; i < 5; i++) assert_false(cancelled[i]);
-    assert_int_equal(desk_entry(d, 1), ENTRY_LEFT);
-    assert_int_equal(desk_status(d, 1), RESERVATION_CANCELLED);
-    assert_int_equal(desk_status(d, 2), RESERVATION_CONFIRMED);
-    assert_int_equal(desk_status(d, 3), RESERVATION_HELD);
-    desk_assert_counts(d, 0, 1, 1);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_LEFT);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_CANCELLED);
+    assert_int_equal(ledger_client_status(d, 2), RESERVATION_CONFIRMED);
+    assert_int_equal(ledger_client_status(d, 3), RESERVATION_HELD);
+    ledger_client_assert_counts(d, 0, 1, 1);
     /* Of a place that has ended before, what is still held goes too. */
-    desk_enter(d, 8, "a");
-    assert_int_equal(desk_hold(d, 5, "a", 8, 0, SEATS(5)), ERR_OK);
+    ledger_client_enter(d, 8, "a");
+    assert_int_equal(ledger_client_hold(d, 5, "a", 8, 0, SEATS(5)), ERR_OK);
     struct event *other = test_event("2", 1);
     struct event *stored = harness_store(&d->h, d->l, other);
     for (int in_event = 0; in_event < 2; in_event++) {
@@ -315,22 +315,22 @@ static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **s
     }
     mem_free(stored);
     mem_free(other);
-    desk_assert_counts(d, 0, 1, 1);
+    ledger_client_assert_counts(d, 0, 1, 1);
 }
 
 /* ---- beside the others ---- */
 
 static void what_is_reserved_keeps_its_section_and_event(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct event *smaller = test_event("1", 1);
     struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(7)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(7)), ERR_OK);
     smaller->sections[0].capacity = 6;
     test_put(&r, smaller, 1);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SECTION_IN_USE);
     test_delete(&r, "CONCERT", "1", 1);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_EVENT_IN_USE);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
     test_delete(&r, "CONCERT", "1", 1);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_EVENT_IN_USE);
     smaller->sections[0].capacity = 7;
@@ -338,51 +338,51 @@ static void what_is_reserved_keeps_its_section_and_event(void **state) {
     assert_int_equal(stored->sections[0].confirmed, 1);
     assert_int_equal(stored->sections[0].held, 0);
     mem_free(stored);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     smaller->sections[0].capacity = 1;
     mem_free(harness_store(&d->h, d->l, smaller));
     test_delete(&r, "CONCERT", "1", 1);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(1)), ERR_SECTION_NOT_FOUND);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 0, SEATS(1)), ERR_SECTION_NOT_FOUND);
     mem_free(smaller);
 }
 
 /* Trap 31: a start sets nothing anew. */
 static void a_start_tells_of_all_that_is_live_in_order_and_changes_nothing(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const uint64_t numbers[] = {5, 1, 4, 2, 3};
     static const uint64_t live[] = {1, 2, 5};
     for (uint32_t i = 0; i < 5; i++)
-        assert_int_equal(
-            desk_hold(d, numbers[i], i % 2 ? "a" : "b", i % 2 ? 1 : 2, i % 2, SEATS(i + 1)),
-            ERR_OK);
-    assert_int_equal(desk_confirm(d, 2, "a", 2500), ERR_OK);
-    assert_true(desk_expire(d, 3, 3000));
-    assert_int_equal(desk_cancel(d, 4, "b"), ERR_OK);
-    struct desk_loaded all;
+        assert_int_equal(ledger_client_hold(d, numbers[i], i % 2 ? "a" : "b", i % 2 ? 1 : 2, i % 2,
+                                            SEATS(i + 1)),
+                         ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 2, "a", 2500), ERR_OK);
+    assert_true(ledger_client_expire(d, 3, 3000));
+    assert_int_equal(ledger_client_cancel(d, 4, "b"), ERR_OK);
+    struct ledger_client_loaded all;
     for (int round = 0; round < 3; round++) {
-        desk_restart(d);
-        desk_load(d, &all);
+        ledger_client_restart(d);
+        ledger_client_load(d, &all);
         assert_int_equal(all.count, 3);
         for (size_t i = 0; i < 3; i++) {
-            struct reservation *got = desk_get(d, live[i]);
-            desk_assert_equal(all.reservations[i], got);
+            struct reservation *got = ledger_client_get(d, live[i]);
+            ledger_client_assert_equal(all.reservations[i], got);
             mem_free(got);
         }
-        desk_loaded_free(&all);
-        desk_assert_counts(d, 0, 1, 0);
-        desk_assert_counts(d, 1, 1, 1);
+        ledger_client_loaded_free(&all);
+        ledger_client_assert_counts(d, 0, 1, 0);
+        ledger_client_assert_counts(d, 1, 1, 1);
     }
 }
 
 static void many_seats_are_one_reservation(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct event *large = test_event("1", 2);
     large->sections[0].capacity = SECTION_CAPACITY_MAX;
     large->max_per_user = PER_USER_MAX;
     mem_free(harness_store(&d->h, d->l, large));
     struct reservation *wanted = reservation_new(RESERVATION_SEATS_MAX);
-    struct reservation *model = desk_wanted(d, 1, "a", 1, 0, SEATS(1));
+    struct reservation *model = ledger_client_wanted(d, 1, "a", 1, 0, SEATS(1));
     uint32_t *seats = wanted->seats;
     *wanted = *model;
     wanted->seats = seats;
@@ -394,17 +394,17 @@ static void many_seats_are_one_reservation(void **state) {
     r.hold.wanted = wanted;
     r.hold.refused = refused;
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
-    struct reservation *got = desk_get(d, 1);
-    desk_assert_equal(got, wanted);
+    struct reservation *got = ledger_client_get(d, 1);
+    ledger_client_assert_equal(got, wanted);
     mem_free(got);
-    wanted->id = desk_id(2);
+    wanted->id = ledger_client_id(2);
     memcpy(wanted->user, "b", 2);
     wanted->entry_seq = 2;
     r.back = false;
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_SEAT_TAKEN);
     assert_int_equal(r.hold.refused_count, RESERVATION_SEATS_MAX);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     mem_free(refused);
     mem_free(model);
     mem_free(wanted);

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 #include "ledger_raw.h"
 #include "ledger_retention_suite.h"
 

@@ -11,14 +11,14 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "lock_stage.h"
+#include "locks_fixture.h"
 #include "services.h"
 
 #define HASTY_MS 300
 
 /* Of the nodes, not the test's own. */
 static void break_connections(const char *type) {
-    freeReplyObject(stage_command("CLIENT KILL TYPE %s", type));
+    freeReplyObject(redis_fixture_command("CLIENT KILL TYPE %s", type));
 }
 
 /* Where the connection may have to be made anew first. */
@@ -27,7 +27,7 @@ static void release_at_last(struct lock_worker *w, const struct lock_wish *wish)
 }
 
 static void a_connection_that_breaks_costs_nobody_its_place(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *first = &s->wishes[1];
     struct lock_wish *second = &s->wishes[2];
@@ -47,16 +47,17 @@ static void a_connection_that_breaks_costs_nobody_its_place(void **state) {
 
 /* No node gets a connection until they are let in. */
 static void lock_out(void) {
-    freeReplyObject(stage_command("CONFIG SET port 0"));
+    freeReplyObject(redis_fixture_command("CONFIG SET port 0"));
     break_connections("normal");
 }
 
 static void let_in(void) {
-    freeReplyObject(stage_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
+    freeReplyObject(
+        redis_fixture_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
 }
 
 static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
     struct lock_wish *hasty = &s->wishes[2];
@@ -64,15 +65,15 @@ static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
     lock_ask(&s->b, hasty, HASTY_MS, LEASE_MS);
-    stage_await_number(2, "ZCARD " SEAT_KEY ":line");
+    redis_fixture_await_number(2, "ZCARD " SEAT_KEY ":line");
     lock_out();
     lock_await(hasty);
     assert_false(waits->done);
     lock_await(waits);
     assert_true(waits->op.result == ERR_HOT_UNAVAILABLE || waits->op.result == ERR_HOT_UNKNOWN);
-    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 2);
+    assert_int_equal(redis_fixture_number("ZCARD " SEAT_KEY ":line"), 2);
     let_in();
-    stage_await_number(0, "ZCARD " SEAT_KEY ":line");
+    redis_fixture_await_number(0, "ZCARD " SEAT_KEY ":line");
     release_at_last(&s->a, holder);
     lock_have(&s->b, next, LEASE_MS);
 }
@@ -85,7 +86,7 @@ static void tick_no_more(struct lock_worker *w, void *arg) {
 
 /* It is heard of all the time; but nobody of its own waits, so nobody makes it tick. */
 static void a_worker_that_ticks_no_more_sends_its_ghosts_away(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
     struct lock_wish *other = &s->wishes[2];
@@ -106,11 +107,11 @@ static void a_worker_that_ticks_no_more_sends_its_ghosts_away(void **state) {
     release_at_last(&s->a, holder);
     lock_ask(&s->a, next, 5000, LEASE_MS);
     lock_assert_acquired(next);
-    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 0);
+    assert_int_equal(redis_fixture_number("ZCARD " SEAT_KEY ":line"), 0);
 }
 
 static void a_worker_may_end_before_its_ghosts_do(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
     struct lock_wish *next = &s->wishes[2];
@@ -128,17 +129,17 @@ static void a_worker_may_end_before_its_ghosts_do(void **state) {
 }
 
 static void who_waits_for_a_lock_of_a_removed_event_is_out_when_it_is_made_again(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
     struct lock_wish *next = &s->wishes[2];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
-    freeReplyObject(stage_command("HSET queue:{T:1}:meta deleted 1"));
+    freeReplyObject(redis_fixture_command("HSET queue:{T:1}:meta deleted 1"));
     lock_await(waits);
     assert_int_equal(waits->op.result, ERR_EVENT_NOT_FOUND);
-    freeReplyObject(stage_command("HDEL queue:{T:1}:meta deleted"));
-    stage_await_number(0, "ZCARD " SEAT_KEY ":line");
+    freeReplyObject(redis_fixture_command("HDEL queue:{T:1}:meta deleted"));
+    redis_fixture_await_number(0, "ZCARD " SEAT_KEY ":line");
     assert_int_equal(lock_release(&s->a, holder), LOCK_RELEASED);
     lock_have(&s->b, next, LEASE_MS);
 }
@@ -216,7 +217,7 @@ static void tireless_begins(struct lock_worker *w, void *arg) {
 }
 
 static void connections_that_break_leave_nobody_without_an_answer(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct crowd c = {0};
     struct tireless *all = calloc(HANDS, sizeof *all);
     for (int i = 0; i < HANDS; i++) {
@@ -241,7 +242,8 @@ static void connections_that_break_leave_nobody_without_an_answer(void **state) 
 
 int main(void) {
     log_setup(LOG_ERROR, LOG_LOGFMT); /* that connections break is no news here */
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lock_stage_set_up, lock_stage_tear_down)
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, locks_fixture_set_up, locks_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_connection_that_breaks_costs_nobody_its_place),
         TEST(whoever_hears_of_an_error_does_not_stay_in_the_line),

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "lock_stage.h"
+#include "locks_fixture.h"
 #include "services.h"
 
 #define NEVER_MS 600000 /* no tick while a test lasts */
@@ -25,7 +25,7 @@
 /* ---- one at a time, in order ---- */
 
 static void nodes_come_in_by_order_of_arrival(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_worker *of[] = {&s->a, &s->b, &s->a, &s->a, &s->b, &s->b};
     struct lock_wish *w = s->wishes;
     lock_have(of[0], &w[0], LEASE_MS);
@@ -36,12 +36,12 @@ static void nodes_come_in_by_order_of_arrival(void **state) {
         for (int j = i + 1; j < 6; j++) assert_false(w[j].done);
         assert_int_equal(lock_release(of[i], &w[i]), LOCK_RELEASED);
     }
-    assert_int_equal(stage_number("EXISTS " SEAT_KEY ":holder " SEAT_KEY ":line"), 0);
+    assert_int_equal(redis_fixture_number("EXISTS " SEAT_KEY ":holder " SEAT_KEY ":line"), 0);
 }
 
 /* Nobody polls here. */
 static void a_wait_ends_by_an_announcement(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_worker quiet;
     struct lock_wish *first = &s->wishes[0];
     struct lock_wish *second = &s->wishes[1];
@@ -56,23 +56,23 @@ static void a_wait_ends_by_an_announcement(void **state) {
 /* Its node loses the connection over which it hears, in the same step in which the lock becomes
  * its own. */
 static void a_tick_finds_what_no_announcement_told(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *first = &s->wishes[0];
     struct lock_wish *second = &s->wishes[1];
     lock_have(&s->a, first, LEASE_MS);
     lock_wait_behind(&s->b, second, 1);
-    freeReplyObject(stage_command("MULTI"));
-    freeReplyObject(stage_command("CLIENT KILL TYPE pubsub"));
-    freeReplyObject(stage_command(FCALL("release") " %d %llu", EPOCH, EPOCH,
-                                  (unsigned long long)COUNT_OF(first->op.fence)));
-    freeReplyObject(stage_command("EXEC"));
+    freeReplyObject(redis_fixture_command("MULTI"));
+    freeReplyObject(redis_fixture_command("CLIENT KILL TYPE pubsub"));
+    freeReplyObject(redis_fixture_command(FCALL("release") " %d %llu", EPOCH, EPOCH,
+                                          (unsigned long long)COUNT_OF(first->op.fence)));
+    freeReplyObject(redis_fixture_command("EXEC"));
     lock_assert_acquired(second);
 }
 
 /* ---- those who die ---- */
 
 static void a_holder_that_vanishes_blocks_for_one_lease(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *dead = &s->wishes[0];
     struct lock_wish *next = &s->wishes[1];
     lock_have(&s->a, dead, SHORT_LEASE_MS);
@@ -88,18 +88,18 @@ static void await_silence_of(const char *worker) {
     int64_t deadline_ns = clock_steady_ns() + DEADLINE_NS;
     int64_t silent_ms;
     do {
-        redisReply *now = stage_command("TIME");
+        redisReply *now = redis_fixture_command("TIME");
         int64_t now_ms = strtoll(now->element[0]->str, NULL, 10) * 1000 +
                          strtoll(now->element[1]->str, NULL, 10) / 1000;
         freeReplyObject(now);
-        silent_ms = now_ms - stage_number("ZSCORE lock:{T:1}:workers %s", worker);
+        silent_ms = now_ms - redis_fixture_number("ZSCORE lock:{T:1}:workers %s", worker);
         if (clock_steady_ns() > deadline_ns) abort();
     } while (silent_ms < SILENT_MS);
 }
 
 /* The worker of whoever is first in the line. */
 static void first_in_line(char out[64]) {
-    redisReply *r = stage_command("ZRANGE " SEAT_KEY ":line 0 0");
+    redisReply *r = redis_fixture_command("ZRANGE " SEAT_KEY ":line 0 0");
     str waiter = {r->element[0]->str, r->element[0]->len};
     while (waiter.at[waiter.len - 1] != ':') waiter.len--;
     assert_true(str_copy((str){waiter.at, waiter.len - 1}, out, 64));
@@ -107,7 +107,7 @@ static void first_in_line(char out[64]) {
 }
 
 static void a_waiter_that_vanishes_does_not_block_the_line(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_worker dying;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *dead = &s->wishes[1];
@@ -131,7 +131,7 @@ static void a_waiter_that_vanishes_does_not_block_the_line(void **state) {
 
 /* A lock that has only silent ones in its line is free to whoever comes. */
 static void a_line_of_the_dead_is_no_line(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *dead = &s->wishes[1];
     struct lock_wish *next = &s->wishes[2];
@@ -159,7 +159,7 @@ static void on_pause(struct task *task) {
 }
 
 static void who_stood_still_past_its_lease_has_lost_it_trap_20(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *late = &s->wishes[0];
     struct lock_wish *next = &s->wishes[1];
     struct pause p = {.task.run = on_pause};
@@ -183,7 +183,7 @@ static void who_stood_still_past_its_lease_has_lost_it_trap_20(void **state) {
 /* ---- time, by the clock of Redis ---- */
 
 static void a_wait_that_is_over_ends_at_its_time(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *w = &s->wishes[1];
     lock_have(&s->a, holder, LEASE_MS);
@@ -203,7 +203,7 @@ static void give_up(struct lock_worker *w, void *arg) {
 }
 
 static void who_gives_up_is_out_of_the_line(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *w = s->wishes + 1;
     lock_have(&s->a, holder, LEASE_MS);
@@ -214,8 +214,8 @@ static void who_gives_up_is_out_of_the_line(void **state) {
         assert_int_equal(w[i].op.result, ERR_OK);
         assert_int_equal(w[i].op.outcome, LOCK_TIMED_OUT);
     }
-    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 0);
-    assert_int_equal(stage_number("EXISTS " SEAT_KEY ":ends " SEAT_KEY ":waiters"), 0);
+    assert_int_equal(redis_fixture_number("ZCARD " SEAT_KEY ":line"), 0);
+    assert_int_equal(redis_fixture_number("EXISTS " SEAT_KEY ":ends " SEAT_KEY ":waiters"), 0);
 }
 
 static void ask_and_give_up(struct lock_worker *w, void *arg) {
@@ -225,7 +225,7 @@ static void ask_and_give_up(struct lock_worker *w, void *arg) {
 
 /* It is not known yet whether it waits, or holds. */
 static void who_gives_up_at_once_leaves_nothing_behind(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *w = &s->wishes[0];
     struct lock_wish *next = &s->wishes[1];
     *w = lock_wish_for(WAIT_MS, LEASE_MS);
@@ -239,12 +239,13 @@ static void who_gives_up_at_once_leaves_nothing_behind(void **state) {
 
 /* Neither in the line nor holding, and nothing was ever heard of it. */
 static void whoever_is_in_no_line_is_sent_away(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *lost = &s->wishes[1];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, lost, 1);
-    freeReplyObject(stage_command("DEL " SEAT_KEY ":line " SEAT_KEY ":ends " SEAT_KEY ":waiters"));
+    freeReplyObject(
+        redis_fixture_command("DEL " SEAT_KEY ":line " SEAT_KEY ":ends " SEAT_KEY ":waiters"));
     lock_await(lost);
     assert_int_equal(lost->op.result, ERR_OK);
     assert_int_equal(lost->op.outcome, LOCK_TIMED_OUT);
@@ -252,15 +253,15 @@ static void whoever_is_in_no_line_is_sent_away(void **state) {
 }
 
 static void everything_but_the_count_of_fences_ends_by_itself(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *next = &s->wishes[1];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, next, 1);
-    redisReply *keys = stage_command("KEYS lock:{T:1}:*");
+    redisReply *keys = redis_fixture_command("KEYS lock:{T:1}:*");
     assert_int_equal(keys->elements, 6);
     for (size_t i = 0; i < keys->elements; i++) {
-        int64_t left_ms = stage_number("PTTL %s", keys->element[i]->str);
+        int64_t left_ms = redis_fixture_number("PTTL %s", keys->element[i]->str);
         bool stays = strcmp(keys->element[i]->str, "lock:{T:1}:fence") == 0;
         if (stays)
             assert_int_equal(left_ms, -1);
@@ -273,7 +274,8 @@ static void everything_but_the_count_of_fences_ends_by_itself(void **state) {
 /* ---- asked twice ---- */
 
 static str asked_by_hand(char *out, size_t size, int number) {
-    redisReply *r = stage_command(FCALL("acquire") " %d %d %d", EPOCH, number, WAIT_MS, LEASE_MS);
+    redisReply *r =
+        redis_fixture_command(FCALL("acquire") " %d %d %d", EPOCH, number, WAIT_MS, LEASE_MS);
     str told = r->elements == 0 ? (str){"", 0} : (str){r->element[0]->str, r->element[0]->len};
     assert_true(str_copy(told, out, size));
     freeReplyObject(r);
@@ -289,20 +291,20 @@ static void whoever_asks_again_holds_or_waits_as_before(void **state) {
     static const int numbers[] = {2, 3, 2, 2};
     for (int i = 0; i < 4; i++)
         assert_int_equal(asked_by_hand(again, sizeof again, numbers[i]).len, 0);
-    assert_int_equal(stage_number("ZCARD " SEAT_KEY ":line"), 2);
-    assert_int_equal(stage_number("ZRANK " SEAT_KEY ":line test:0:3"), 1);
+    assert_int_equal(redis_fixture_number("ZCARD " SEAT_KEY ":line"), 2);
+    assert_int_equal(redis_fixture_number("ZRANK " SEAT_KEY ":line test:0:3"), 1);
 }
 
 /* ---- a store that is lost ---- */
 
 static void a_store_that_forgot_everything_is_recovering(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
     struct lock_wish *late = &s->wishes[2];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
-    freeReplyObject(stage_command("FLUSHALL"));
+    freeReplyObject(redis_fixture_command("FLUSHALL"));
     assert_int_equal(lock_keep(&s->a, false, holder->op.fence).result, ERR_RECOVERING);
     assert_int_equal(lock_keep(&s->a, true, holder->op.fence).result, ERR_RECOVERING);
     lock_await(waits);
@@ -312,14 +314,14 @@ static void a_store_that_forgot_everything_is_recovering(void **state) {
     assert_int_equal(late->op.result, ERR_RECOVERING);
 }
 
-/* The first fence of each life has the same count. */
+/* The first fence of each incarnation has the same count. */
 static void a_fence_of_another_life_is_lost_trap_20(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *old = &s->wishes[0];
     struct lock_wish *new = &s->wishes[1];
     lock_have(&s->a, old, LEASE_MS);
-    stage_begin_life(s->stores[0], EPOCH + 1);
-    stage_join_life(s->stores[1]);
+    redis_fixture_begin(s->stores[0], EPOCH + 1);
+    redis_fixture_join(s->stores[1]);
     lock_ask(&s->b, new, 0, LEASE_MS);
     lock_await(new);
     assert_int_equal(new->op.outcome, LOCK_ACQUIRED);
@@ -331,7 +333,7 @@ static void a_fence_of_another_life_is_lost_trap_20(void **state) {
 }
 
 static void a_store_that_is_not_there_is_an_error_not_a_wait(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
     struct lock_wish *late = &s->wishes[2];
@@ -394,10 +396,10 @@ static void on_hand_acquired(struct lock_op *op) {
 
 static void hand_asks(struct hand *h) {
     h->wish.op = (struct lock_op){.name = STR(SEAT),
-                                  .now_ms = 1,
-                                  .wait_ms_max = WAIT_MS,
-                                  .lease_ms = LEASE_MS,
-                                  .done = on_hand_acquired};
+                                     .now_ms = 1,
+                                     .wait_ms_max = WAIT_MS,
+                                     .lease_ms = LEASE_MS,
+                                     .done = on_hand_acquired};
     locks_acquire(h->worker.locks, &h->wish.op);
 }
 
@@ -407,7 +409,7 @@ static void hand_begins(struct lock_worker *w, void *arg) {
 }
 
 static void a_thousand_acquisitions_over_two_nodes_never_overlap(void **state) {
-    struct lock_stage *s = *state;
+    struct locks_fixture *s = *state;
     struct crowd c = {.left = HANDS};
     struct hand *hands = calloc(HANDS, sizeof *hands);
     for (int i = 0; i < HANDS; i++) {
@@ -427,7 +429,8 @@ static void a_thousand_acquisitions_over_two_nodes_never_overlap(void **state) {
 
 int main(void) {
     log_setup(LOG_ERROR, LOG_LOGFMT); /* that connections break is no news here */
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lock_stage_set_up, lock_stage_tear_down)
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, locks_fixture_set_up, locks_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(nodes_come_in_by_order_of_arrival),
         TEST(a_wait_ends_by_an_announcement),

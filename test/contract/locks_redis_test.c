@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "locks_suite.h"
-#include "redis_stage.h"
+#include "redis_fixture.h"
 
 #define TICK_MS 200
 
@@ -13,12 +13,12 @@ static _Thread_local uv_loop_t loop;
 static _Thread_local bool attached;
 
 static struct locks *open_redis(void **fixture, uint32_t epoch) {
-    store = stage_store(false);
+    store = redis_fixture_store(false);
     *fixture = store;
-    stage_begin_life(store, epoch);
-    stage_attach(store, &loop);
+    redis_fixture_begin(store, epoch);
+    redis_fixture_attach(store, &loop);
     attached = true;
-    stage_await_listeners(1);
+    redis_fixture_await_listeners(1);
     return redis_store_locks(store);
 }
 
@@ -39,7 +39,7 @@ static void thread_begins(void) {
     int failed = uv_loop_init(&loop);
     assert(failed == 0);
     if (store == NULL) return; /* it is about to be opened */
-    stage_attach(store, &loop);
+    redis_fixture_attach(store, &loop);
     attached = true;
 }
 

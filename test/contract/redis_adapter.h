@@ -1,7 +1,7 @@
 /*
  * redis_adapter: the hot store in a real Redis, private to the test program, as the contract suites
  * of queues and seats take it. Every thread has a loop and a link of its own; a store that is
- * opened is in its first life.
+ * opened is in its first incarnation.
  */
 #ifndef ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H
 #define ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H
@@ -9,7 +9,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 #include "queue_suite.h"
 #include "services.h"
 
@@ -45,23 +45,23 @@ static inline void redis_thread_ends(void *fixture) {
 
 static inline void redis_filling_begins(void *fixture) {
     struct hot *hot = redis_store_hot(fixture);
-    struct hot_life life;
-    enum err failed = hot_look(hot, &life);
+    struct hot_incarnation incarnation;
+    enum err failed = hot_incarnation_read(hot, &incarnation);
     assert(failed == ERR_OK);
-    life.epoch++;
+    incarnation.epoch++;
     hot_shut(hot);
-    failed = hot_rebuild(hot, &life);
+    failed = hot_rebuild_begin(hot, &incarnation);
     assert(failed == ERR_OK);
 }
 
 static inline void redis_filling_ends(void *fixture) {
     struct hot *hot = redis_store_hot(fixture);
-    enum err failed = hot_rebuilt(hot);
+    enum err failed = hot_rebuild_end(hot);
     assert(failed == ERR_OK);
-    struct hot_life life;
-    failed = hot_look(hot, &life);
-    assert(failed == ERR_OK && life.epoch > 0);
-    hot_open(hot, &life);
+    struct hot_incarnation incarnation;
+    failed = hot_incarnation_read(hot, &incarnation);
+    assert(failed == ERR_OK && incarnation.epoch > 0);
+    hot_open(hot, &incarnation);
 }
 
 static inline struct queues *open_redis(void **fixture) {

@@ -208,20 +208,21 @@ static uint32_t name_seats(int section, uint32_t *named) {
     return count;
 }
 
-static struct claim_wish some_wish(int user, int section, const uint32_t *named, uint32_t count) {
-    struct claim_wish w = {.id = id_of(next_id),
-                           .user = str_of(user_name(user)),
-                           .entry_seq = one_in(30) ? entries[(user + 1) % USERS] : entries[user],
-                           .section_key = key_of(section),
-                           .count = count,
-                           .named = named,
-                           .spread = one_in(3) ? 0 : history_random()};
+static struct claim_request some_wish(int user, int section, const uint32_t *named,
+                                      uint32_t count) {
+    struct claim_request w = {.id = id_of(next_id),
+                              .user = str_of(user_name(user)),
+                              .entry_seq = one_in(30) ? entries[(user + 1) % USERS] : entries[user],
+                              .section_key = key_of(section),
+                              .count = count,
+                              .named = named,
+                              .spread = one_in(3) ? 0 : history_random()};
     if (one_in(4)) w.key = (struct claim_key){(uint64_t)between(1, 6) << 60 | 1, one_in(5) ? 2 : 1};
     if (w.key.key != 0 && !one_in(6) && named == NULL) w.count = 2;
     return w;
 }
 
-static enum claim_outcome claim_both(const struct claim_wish *w, enum err verdict) {
+static enum claim_outcome claim_both(const struct claim_request *w, enum err verdict) {
     static struct claimed c[BOTH];
     for (int i = 0; i < BOTH; i++) {
         stores[i].verdict = verdict;
@@ -246,7 +247,7 @@ static void claims(void) {
     uint32_t count = is_named    ? name_seats(section, named)
                      : one_in(8) ? (uint32_t)between(1, GROUP_MOST)
                                  : (uint32_t)between(1, 6);
-    struct claim_wish w = some_wish(user, section, is_named ? named : NULL, count);
+    struct claim_request w = some_wish(user, section, is_named ? named : NULL, count);
     if (claim_both(&w, one_in(15) ? ERR_OVERLOADED : ERR_OK) == CLAIM_DONE)
         remember((struct remembered){next_id, user, section});
     next_id++;
@@ -256,7 +257,7 @@ static void claims(void) {
 static void claims_again(void) {
     struct remembered r = some_reservation();
     int user = one_in(10) ? (int)between(0, USERS - 1) : r.user;
-    struct claim_wish w = some_wish(user, r.section, NULL, (uint32_t)between(1, GROUP_MOST));
+    struct claim_request w = some_wish(user, r.section, NULL, (uint32_t)between(1, GROUP_MOST));
     w.id = id_of(r.id);
     w.key = (struct claim_key){0};
     claim_both(&w, ERR_OK);
@@ -312,14 +313,14 @@ static void on_followed(struct follow_op *op) {
 }
 
 static void follows(void) {
-    struct reservation_news news[BOTH][AT_ONCE];
+    struct reservation_change news[BOTH][AT_ONCE];
     size_t count = (size_t)between(1, AT_ONCE);
     for (size_t i = 0; i < count; i++) {
         struct remembered r = some_reservation();
         enum reservation_status status = one_in(2)   ? RESERVATION_CONFIRMED
                                          : one_in(2) ? RESERVATION_CANCELLED
                                                      : RESERVATION_EXPIRED;
-        news[MEMORY][i] = (struct reservation_news){
+        news[MEMORY][i] = (struct reservation_change){
             .id = id_of(r.id), .section_key = key_of(r.section), .status = status};
         news[REDIS][i] = news[MEMORY][i];
     }

@@ -11,10 +11,10 @@
 static const struct queue_adapter *adapter;
 
 static int set_up(void **state) {
-    return hall_set_up(state, adapter);
+    return seats_test_set_up(state, adapter);
 }
 
-static void held(struct hall *h, uint64_t id, const char *user, uint64_t seq, uint32_t seat) {
+static void held(struct seats_test *h, uint64_t id, const char *user, uint64_t seq, uint32_t seat) {
     assert_int_equal(claim_named(&h->s, id, user, seq, FLOOR, &seat, 1).outcome, CLAIM_DONE);
     assert_true(step_settle_claim(&h->s, KEY, id, true));
 }
@@ -34,8 +34,8 @@ static struct live_reservation row(uint64_t id, const char *user, int64_t sectio
 /* ---- confirm, cancel, expire ---- */
 
 static void a_reservation_is_confirmed_cancelled_or_expired_once(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     held(h, 1, "ann", ann, 10);
     held(h, 2, "ann", ann, 20);
     held(h, 3, "ann", ann, 30);
@@ -51,8 +51,8 @@ static void a_reservation_is_confirmed_cancelled_or_expired_once(void **state) {
 }
 
 static void an_expired_hold_leaves_its_seat_for_the_next_trap_23(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     for (uint64_t i = 1; i <= 50; i++) {
         held(h, i, "ann", ann, 10);
         uint64_t due[2];
@@ -65,9 +65,9 @@ static void an_expired_hold_leaves_its_seat_for_the_next_trap_23(void **state) {
 }
 
 static void news_of_one_reservation_never_touches_another_trap_25(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     static const enum reservation_status all[] = {RESERVATION_CONFIRMED, RESERVATION_CANCELLED,
                                                   RESERVATION_EXPIRED};
     held(h, 1, "ann", ann, 10);
@@ -85,9 +85,9 @@ static void news_of_one_reservation_never_touches_another_trap_25(void **state) 
 }
 
 static void seats_return_once_whatever_ends_it_twice_traps_27_and_29(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     static const enum reservation_status ends[][2] = {
         {RESERVATION_EXPIRED, RESERVATION_CANCELLED},
         {RESERVATION_CANCELLED, RESERVATION_EXPIRED},
@@ -107,8 +107,8 @@ static void seats_return_once_whatever_ends_it_twice_traps_27_and_29(void **stat
 }
 
 static void expiry_never_ends_what_is_confirmed_trap_28(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     uint64_t due[2];
     held(h, 1, "ann", ann, 10);
     assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED));
@@ -119,8 +119,8 @@ static void expiry_never_ends_what_is_confirmed_trap_28(void **state) {
 
 /* The ledger decided in order; its news came in another. */
 static void news_that_overtakes_other_news_is_not_undone_by_it(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     claim_any(&h->s, 1, "ann", ann, FLOOR, 1);
     assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED));
     assert_true(step_settle_claim(&h->s, KEY, 1, true));
@@ -139,13 +139,13 @@ static void news_that_overtakes_other_news_is_not_undone_by_it(void **state) {
 /* ---- due ---- */
 
 static void holds_are_due_in_the_order_in_which_they_end_and_not_twice_at_once(void **state) {
-    struct hall *h = *state;
+    struct seats_test *h = *state;
     uint64_t due[8];
     h->e.max_per_user = 100;
-    hall_configure(h);
-    uint64_t ann = hall_let_in(h, "ann");
+    seats_test_configure(h);
+    uint64_t ann = seats_test_admit(h, "ann");
     for (uint64_t i = 1; i <= 5; i++) {
-        struct claim_wish w = {
+        struct claim_request w = {
             .id = id_of(i), .user = STR("ann"), .entry_seq = ann, .section_key = FLOOR, .count = 1};
         step_claim(&h->s, KEY, &w, T0 + 10 - (int64_t)i);
         if (i != 3) step_settle_claim(&h->s, KEY, i, true);
@@ -176,10 +176,10 @@ static void holds_are_due_in_the_order_in_which_they_end_and_not_twice_at_once(v
 
 /* Most holds end long before their time; those must not be in the way of the others. */
 static void however_many_holds_end_early_the_others_are_due_in_time(void **state) {
-    struct hall *h = *state;
+    struct seats_test *h = *state;
     enum { MANY = 5000 };
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     uint64_t due[4];
     held(h, 1, "bob", bob, 99);
     for (uint64_t i = 2; i < MANY; i++) {
@@ -195,8 +195,8 @@ static void however_many_holds_end_early_the_others_are_due_in_time(void **state
 /* ---- as the ledger has it ---- */
 
 static void a_hold_that_the_ledger_decided_counts_like_any_other(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t seats[] = {7, 8, 9};
     struct live_reservation r = row(1, "ann", BOXES, seats, 3, RESERVATION_HELD);
     uint64_t due[2];
@@ -222,8 +222,8 @@ static void a_hold_that_the_ledger_decided_counts_like_any_other(void **state) {
 
 /* Divergence: the ledger has seat 10 as dan's, whom this store has never heard of. */
 static void the_ledgers_holder_gets_the_seat_and_who_had_it_here_loses_it(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t both[] = {10, 11};
     claim_named(&h->s, 1, "ann", ann, FLOOR, both, 2);
     struct live_reservation r = row(2, "dan", FLOOR, both, 1, RESERVATION_CONFIRMED);
@@ -241,8 +241,8 @@ static void the_ledgers_holder_gets_the_seat_and_who_had_it_here_loses_it(void *
 }
 
 static void a_seat_that_the_ledger_has_as_free_is_freed_but_not_what_is_pending(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t seats[] = {10, 11, 12, 13};
     held(h, 1, "ann", ann, 10);
     claim_named(&h->s, 2, "ann", ann, FLOOR, seats + 1, 1);
@@ -265,11 +265,11 @@ static void a_seat_that_the_ledger_has_as_free_is_freed_but_not_what_is_pending(
 /* ---- configurations ---- */
 
 static void a_new_configuration_keeps_what_is_taken_and_an_older_one_is_none_trap_31(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     held(h, 1, "ann", ann, 10);
     claim_any(&h->s, 2, "ann", ann, FLOOR, 1);
-    hall_configure(h);
+    seats_test_configure(h);
     assert_seats(&h->s, FLOOR, 98, 2, 0);
     struct event stale = h->e;
     struct section other = {.key = 50, .capacity = 5};
@@ -283,17 +283,17 @@ static void a_new_configuration_keeps_what_is_taken_and_an_older_one_is_none_tra
 }
 
 static void a_section_grows_shrinks_when_it_can_comes_and_goes(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t last = 100;
     h->sections[0].capacity = 120;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_seats(&h->s, FLOOR, 120, 0, 0);
     claim_named(&h->s, 1, "ann", ann, FLOOR, &last, 1);
     h->sections[0].capacity = 90; /* seat 100 is pending: the ledger will refuse it */
     h->sections[3] = (struct section){.key = 34, .id = "D", .capacity = 3};
     h->e.section_count = 4;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_seats(&h->s, 34, 3, 0, 0);
     assert_int_equal(step_section(&h->s, KEY, FLOOR).seats.held, 1);
     step_settle_claim(&h->s, KEY, 1, false);
@@ -301,7 +301,7 @@ static void a_section_grows_shrinks_when_it_can_comes_and_goes(void **state) {
     assert_int_equal(claim_any(&h->s, 2, "ann", ann, 34, 1).outcome, CLAIM_DONE);
     assert_int_equal(step_totals(&h->s, KEY).available, 90 + 100 + 100 + 2);
     h->e.section_count = 3; /* D vanishes with what is pending in it */
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(step_section(&h->s, KEY, 34).capacity, 0);
     assert_int_equal(step_totals(&h->s, KEY).available, 290);
     assert_int_equal(step_totals(&h->s, KEY).held, 0);
@@ -312,16 +312,16 @@ static void a_section_grows_shrinks_when_it_can_comes_and_goes(void **state) {
 }
 
 static void a_section_that_comes_back_has_what_was_taken_in_it(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     held(h, 1, "ann", ann, 10);
     h->e.section_count = 0;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(claim_any(&h->s, 2, "ann", ann, FLOOR, 1).outcome, CLAIM_NO_SECTION);
     assert_int_equal(step_totals(&h->s, KEY).held, 0);
     h->e.section_count = 3;
     h->sections[0].capacity = 50;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_seats(&h->s, FLOOR, 49, 1, 0);
     assert_seats(&h->s, BALCONY, 100, 0, 0);
     assert_int_equal(step_totals(&h->s, KEY).available, 249);
@@ -332,13 +332,13 @@ static void a_section_that_comes_back_has_what_was_taken_in_it(void **state) {
 }
 
 static void events_have_their_own_seats_and_limits(void **state) {
-    struct hall *h = *state;
+    struct seats_test *h = *state;
     struct event other = h->e;
     other.key = OTHER;
     step_configure(&h->s, &other);
-    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t ann = seats_test_admit(h, "ann");
     uint64_t there = step_take_kept(&h->s, OTHER, "ann", T0);
-    struct claim_wish w = {
+    struct claim_request w = {
         .id = id_of(1), .user = STR("ann"), .entry_seq = there, .section_key = FLOOR, .count = 4};
     assert_int_equal(step_claim(&h->s, OTHER, &w, T0).outcome, CLAIM_DONE);
     assert_seats(&h->s, FLOOR, 100, 0, 0);
@@ -361,8 +361,8 @@ static void on_rendered(struct render_op *op) {
 }
 
 static void operations_on_an_event_that_is_not_there_say_so(void **state) {
-    struct hall *h = *state;
-    struct claim_wish w = {
+    struct seats_test *h = *state;
+    struct claim_request w = {
         .id = id_of(1), .user = STR("ann"), .entry_seq = 1, .section_key = FLOOR, .count = 1};
     uint64_t due[1];
     char map[2];
@@ -390,13 +390,13 @@ static void operations_on_an_event_that_is_not_there_say_so(void **state) {
 /* ---- recovery ---- */
 
 static void a_start_takes_up_what_the_ledger_has_trap_31(void **state) {
-    struct hall *h = *state;
+    struct seats_test *h = *state;
     static const uint32_t seats[] = {1, 2, 3, 99, 100};
     struct live_reservation big = row(1, "ann", FLOOR, seats, 5, RESERVATION_CONFIRMED);
     struct live_reservation hold = row(2, "bob", BALCONY, seats, 2, RESERVATION_HELD);
     uint64_t due[2];
     h->e.max_per_user = 5;
-    hall_configure(h);
+    seats_test_configure(h);
     store_filling_begins(&h->s);
     step_restore_event(&h->s, &h->e);
     step_restore_reservation(&h->s, KEY, &big);
@@ -405,8 +405,8 @@ static void a_start_takes_up_what_the_ledger_has_trap_31(void **state) {
     store_filling_ends(&h->s);
     assert_seats(&h->s, FLOOR, 95, 0, 5);
     assert_seats(&h->s, BALCONY, 98, 2, 0);
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     assert_int_equal(claim_any(&h->s, 3, "ann", ann, FLOOR, 1).outcome, CLAIM_LIMIT);
     assert_int_equal(claim_any(&h->s, 3, "bob", bob, FLOOR, 4).outcome, CLAIM_LIMIT);
     struct claimed c = claim_any(&h->s, 3, "bob", bob, FLOOR, 3);
@@ -422,7 +422,7 @@ static void a_start_takes_up_what_the_ledger_has_trap_31(void **state) {
 
 int seats_ledger_suite_run(const struct queue_adapter *of) {
     adapter = of;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, hall_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, seats_test_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_reservation_is_confirmed_cancelled_or_expired_once),
         TEST(an_expired_hold_leaves_its_seat_for_the_next_trap_23),

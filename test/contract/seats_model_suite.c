@@ -21,7 +21,7 @@
 #define NOBODYS_ENTRY 1000000
 
 static const struct queue_adapter *adapter;
-static struct hall hall;
+static struct seats_test test;
 static struct seats_model m;
 static uint64_t next_id;
 static uint64_t last_seq; /* of an entry */
@@ -53,10 +53,10 @@ static void check_info(const struct claim_info *i, const struct model_reservatio
 
 static void check_section(int section) {
     const struct model_section *s = &m.sections[section];
-    struct section_counts c = step_section(&hall.s, KEY, key_of(section));
+    struct section_counts c = step_section(&test.s, KEY, key_of(section));
     char map[MODEL_SEATS + 2];
     size_t count;
-    enum err result = step_render(&hall.s, KEY, key_of(section), 1, map, MODEL_SEATS + 1, &count);
+    enum err result = step_render(&test.s, KEY, key_of(section), 1, map, MODEL_SEATS + 1, &count);
     CHECK(result == (s->exists ? ERR_OK : ERR_SECTION_NOT_FOUND));
     if (!s->exists) {
         CHECK(c.capacity == 0);
@@ -74,7 +74,7 @@ static void check_section(int section) {
 
 static void check_user(int user) {
     struct claim_info out[MODEL_LIVE];
-    size_t count = step_holds(&hall.s, KEY, user_name(user), 0, out, MODEL_LIVE);
+    size_t count = step_holds(&test.s, KEY, user_name(user), 0, out, MODEL_LIVE);
     size_t at = 0;
     bool reserving = false;
     for (size_t i = m.live_count; i > 0; i--) {
@@ -87,13 +87,13 @@ static void check_user(int user) {
     CHECK(at == count);
     if (m.entries[user] == 0) return;
     struct look_item item = {.seq = m.entries[user]};
-    step_look_at(&hall.s, KEY, &item, 1, m.now_ms, NULL, NULL);
+    step_look_at(&test.s, KEY, &item, 1, m.now_ms, NULL, NULL);
     CHECK(item.reserving == reserving);
 }
 
 static void check_totals(void) {
     struct seat_counts sum = {0};
-    struct seat_counts c = step_totals(&hall.s, KEY);
+    struct seat_counts c = step_totals(&test.s, KEY);
     for (int i = 0; i < MODEL_SECTIONS; i++) {
         if (!m.sections[i].exists) continue;
         uint32_t held = seats_model_taken(&m, i, -1, false);
@@ -144,18 +144,18 @@ static void port_claim(void) {
     bool is_named = one_in(3);
     for (uint32_t i = 0; i < r.count; i++)
         named[i] = (uint32_t)between(one_in(20) ? 0 : 1, one_in(20) ? MODEL_SEATS : 30);
-    struct claim_wish w = {.id = id_of(r.id),
-                           .user = str_of(user_name(user)),
-                           .entry_seq = r.entry_seq,
-                           .section_key = key_of(r.section),
-                           .count = r.count,
-                           .named = is_named ? named : NULL,
-                           .key = r.key,
-                           .spread = one_in(2) ? 0 : history_random()};
+    struct claim_request w = {.id = id_of(r.id),
+                              .user = str_of(user_name(user)),
+                              .entry_seq = r.entry_seq,
+                              .section_key = key_of(r.section),
+                              .count = r.count,
+                              .named = is_named ? named : NULL,
+                              .key = r.key,
+                              .spread = one_in(2) ? 0 : history_random()};
     bool fails = one_in(10);
-    hall.s.verdict = fails ? ERR_OVERLOADED : ERR_OK;
-    struct claimed c = step_claim(&hall.s, KEY, &w, m.now_ms);
-    hall.s.verdict = ERR_OK;
+    test.s.verdict = fails ? ERR_OVERLOADED : ERR_OK;
+    struct claimed c = step_claim(&test.s, KEY, &w, m.now_ms);
+    test.s.verdict = ERR_OK;
     struct model_reservation *there = NULL;
     enum claim_outcome outcome = seats_model_claim(&m, &r, is_named ? named : NULL, &there);
     CHECK(c.outcome == outcome);
@@ -165,8 +165,8 @@ static void port_claim(void) {
     else
         check_claimed(&c, &r, outcome);
     bool submits = (outcome == CLAIM_DONE || outcome == CLAIM_THERE) && r.pending;
-    CHECK(store_heard(&hall.s, hall.heard, 4096) == (submits ? 1 : 0));
-    if (submits) CHECK(hall.heard[0].entry.seq == r.id && hall.heard[0].now_ms == m.now_ms);
+    CHECK(store_heard(&test.s, test.heard, 4096) == (submits ? 1 : 0));
+    if (submits) CHECK(test.heard[0].entry.seq == r.id && test.heard[0].now_ms == m.now_ms);
     CHECK(c.result == (submits && fails ? ERR_OVERLOADED : ERR_OK));
     if (fails && outcome == CLAIM_DONE) seats_model_remove(&m, seats_model_find(&m, r.id));
 }
@@ -175,7 +175,7 @@ static void port_settle(void) {
     uint64_t id = some_id();
     bool kept = !one_in(5);
     struct model_reservation *r = seats_model_find(&m, id);
-    bool live = step_settle_claim(&hall.s, KEY, id, kept);
+    bool live = step_settle_claim(&test.s, KEY, id, kept);
     CHECK(live == (r != NULL && (kept || !r->pending)));
     if (r == NULL || !r->pending) return;
     r->pending = false;
@@ -190,7 +190,7 @@ static void port_follow(void) {
                   : (enum reservation_status)between(RESERVATION_CANCELLED, RESERVATION_EXPIRED);
     struct model_reservation *r = seats_model_find(&m, id);
     bool changes = r != NULL && (!r->confirmed || status == RESERVATION_CANCELLED);
-    CHECK(step_follow(&hall.s, KEY, id, status) == changes);
+    CHECK(step_follow(&test.s, KEY, id, status) == changes);
     if (!changes) return;
     if (status == RESERVATION_CONFIRMED) {
         r->confirmed = true;
@@ -205,7 +205,7 @@ static void port_free_seats(void) {
     uint32_t seat = (uint32_t)between(0, 40);
     struct model_reservation *r = seats_model_holder(&m, section, seat);
     bool changes = m.sections[section].exists && r != NULL && !r->pending;
-    CHECK(step_sync(&hall.s, KEY, NULL, key_of(section), &seat, 1) == (changes ? 1 : 0));
+    CHECK(step_sync(&test.s, KEY, NULL, key_of(section), &seat, 1) == (changes ? 1 : 0));
     if (changes) seats_model_lose(&m, r, seat);
     seats_model_catch_up(&m);
 }
@@ -236,7 +236,7 @@ static void port_apply(void) {
                                    .status = r.confirmed ? RESERVATION_CONFIRMED : RESERVATION_HELD,
                                    .expires_ms = r.expires_ms};
     if (r.id >= next_id) next_id = r.id + 1;
-    size_t changed = step_sync(&hall.s, KEY, &row, 0, NULL, 0);
+    size_t changed = step_sync(&test.s, KEY, &row, 0, NULL, 0);
     if (!m.sections[r.section].exists) {
         CHECK(changed == 0);
         return;
@@ -264,7 +264,7 @@ static void port_apply(void) {
 static void port_due(void) {
     uint64_t out[8];
     size_t max = (size_t)between(1, 8);
-    size_t count = step_due(&hall.s, KEY, m.now_ms, out, max);
+    size_t count = step_due(&test.s, KEY, m.now_ms, out, max);
     for (size_t i = 0; i < count; i++) {
         /* Of those that end at the same time, any may be first. */
         struct model_reservation *first = seats_model_due(&m);
@@ -279,12 +279,12 @@ static void port_due(void) {
 static void port_turns(void) {
     int user = (int)between(0, MODEL_BUYERS - 1);
     if (m.entries[user] != 0 && one_in(6)) {
-        CHECK(step_end(&hall.s, KEY, m.entries[user], ENTRY_LEFT));
+        CHECK(step_end(&test.s, KEY, m.entries[user], ENTRY_LEFT));
         m.entries[user] = 0;
     } else if (m.entries[user] == 0 && !m.is_closed) {
-        m.entries[user] = step_take_kept(&hall.s, KEY, user_name(user), m.now_ms);
+        m.entries[user] = step_take_kept(&test.s, KEY, user_name(user), m.now_ms);
         last_seq = m.entries[user];
-        store_heard(&hall.s, hall.heard, 4096);
+        store_heard(&test.s, test.heard, 4096);
     }
 }
 
@@ -295,18 +295,18 @@ static void set_configuration(void) {
     for (int i = 0; i < MODEL_SECTIONS; i++) {
         const struct model_section *s = &m.sections[i];
         if (!s->exists) continue;
-        hall.sections[count++] = (struct section){
+        test.sections[count++] = (struct section){
             .key = key_of(i), .capacity = s->wanted, .mode = s->mode, .status = s->status};
     }
-    hall.e.section_count = count;
-    hall.e.max_per_user = m.limit;
-    hall.e.hold_s = m.hold_ms / 1000;
-    hall.e.state = m.is_closed ? EVENT_CLOSED : EVENT_OPEN;
+    test.e.section_count = count;
+    test.e.max_per_user = m.limit;
+    test.e.hold_s = m.hold_ms / 1000;
+    test.e.state = m.is_closed ? EVENT_CLOSED : EVENT_OPEN;
 }
 
 static void tell_configuration(void) {
     set_configuration();
-    hall_configure(&hall);
+    seats_test_configure(&test);
 }
 
 static void port_configure(void) {
@@ -348,7 +348,7 @@ static void restore_reservations(void) {
                                        .expires_ms = r->expires_ms};
         r->key = (struct claim_key){0};
         r->due_ms = r->expires_ms;
-        step_restore_reservation(&hall.s, KEY, &row);
+        step_restore_reservation(&test.s, KEY, &row);
     }
 }
 
@@ -363,16 +363,16 @@ static void port_restart(void) {
             if (m.live[i].seats[s] > section->wanted) section->wanted = m.live[i].seats[s];
             section->capacity = section->wanted;
         }
-    hall_close(&hall);
-    hall_open(&hall, adapter);
-    hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
-    step_remove(&hall.s, KEY, hall.e.version++);
+    seats_test_close(&test);
+    seats_test_open(&test, adapter);
+    test.e.queue.active_ttl_s = INT64_C(86400) * 3650;
+    step_remove(&test.s, KEY, test.e.version++);
     set_configuration();
-    store_filling_begins(&hall.s);
-    step_restore_event(&hall.s, &hall.e);
-    queues_recovered(hall.s.queues, KEY, last_seq + 1, m.now_ms);
+    store_filling_begins(&test.s);
+    step_restore_event(&test.s, &test.e);
+    queues_recovered(test.s.queues, KEY, last_seq + 1, m.now_ms);
     restore_reservations();
-    store_filling_ends(&hall.s);
+    store_filling_ends(&test.s);
     memset(m.entries, 0, sizeof m.entries);
 }
 
@@ -386,9 +386,9 @@ static void begin_history(void) {
     m = (struct seats_model){.limit = 6, .hold_ms = 10000, .now_ms = T0};
     for (int i = 0; i < MODEL_SECTIONS; i++)
         m.sections[i] = (struct model_section){.exists = true, .wanted = 30, .capacity = 30};
-    hall_open(&hall, adapter);
-    hall.e.queue.active_ttl_s = INT64_C(86400) * 3650;
-    step_remove(&hall.s, KEY, hall.e.version);
+    seats_test_open(&test, adapter);
+    test.e.queue.active_ttl_s = INT64_C(86400) * 3650;
+    step_remove(&test.s, KEY, test.e.version);
     tell_configuration();
 }
 
@@ -399,7 +399,7 @@ static void check_some(void) {
 }
 
 static void end_history(void) {
-    hall_close(&hall);
+    seats_test_close(&test);
 }
 
 static void random_histories_give_what_a_simple_model_gives(void **state) {

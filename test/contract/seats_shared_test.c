@@ -17,13 +17,13 @@
 #define PATIENCE_MS 60000
 
 struct fixture {
-    struct hall h;
+    struct seats_test h;
     redisContext *raw; /* as an operator with redis-cli */
 };
 
 static int set_up(void **state) {
     struct fixture *f = mem_new(sizeof *f);
-    hall_open(&f->h, &redis_adapter);
+    seats_test_open(&f->h, &redis_adapter);
     f->raw = redisConnect("127.0.0.1", services_start(SERVICE_REDIS)->redis_port);
     assert_non_null(f->raw);
     assert_int_equal(f->raw->err, 0);
@@ -34,7 +34,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *f = *state;
     redisFree(f->raw);
-    hall_close(&f->h);
+    seats_test_close(&f->h);
     mem_free(f);
     return 0;
 }
@@ -85,11 +85,11 @@ static void claim_unheard(struct fixture *f, struct claiming *c, uint64_t ann) {
     call_add(&silence, STR("OFF"));
     link_send(redis_worker_mine()->link, &silence);
     c->op = (struct claim_op){.op = {.event_key = KEY, .now_ms = T0},
-                              .wish = {.id = id_of(1),
-                                       .user = STR("ann"),
-                                       .entry_seq = ann,
-                                       .section_key = FLOOR,
-                                       .count = 3},
+                              .request = {.id = id_of(1),
+                                          .user = STR("ann"),
+                                          .entry_seq = ann,
+                                          .section_key = FLOOR,
+                                          .count = 3},
                               .seats = c->seats,
                               .submit = submit,
                               .done = on_claimed};
@@ -107,7 +107,7 @@ static void claim_unheard(struct fixture *f, struct claiming *c, uint64_t ann) {
 static void a_claim_whose_answer_was_lost_is_told_what_it_did(void **state) {
     struct fixture *f = *state;
     struct claiming c = {.verdict = ERR_OK};
-    claim_unheard(f, &c, hall_let_in(&f->h, "ann"));
+    claim_unheard(f, &c, seats_test_admit(&f->h, "ann"));
     assert_int_equal(c.op.op.result, ERR_OK);
     assert_int_equal(c.op.outcome, CLAIM_THERE);
     assert_true(c.op.reservation.pending);
@@ -123,7 +123,7 @@ static void a_claim_whose_answer_was_lost_is_told_what_it_did(void **state) {
 static void what_submit_refuses_is_undone_though_its_answer_was_lost_trap_26(void **state) {
     struct fixture *f = *state;
     struct claiming c = {.verdict = ERR_OVERLOADED};
-    claim_unheard(f, &c, hall_let_in(&f->h, "ann"));
+    claim_unheard(f, &c, seats_test_admit(&f->h, "ann"));
     assert_int_equal(c.op.op.result, ERR_OVERLOADED);
     assert_int_equal(c.submitted, 1);
     assert_seats(&f->h.s, FLOOR, 100, 0, 0);
@@ -135,7 +135,7 @@ static void what_submit_refuses_is_undone_though_its_answer_was_lost_trap_26(voi
 static void what_has_ended_leaves_nothing_behind(void **state) {
     struct fixture *f = *state;
     struct store *s = &f->h.s;
-    uint64_t ann = hall_let_in(&f->h, "ann");
+    uint64_t ann = seats_test_admit(&f->h, "ann");
     static const uint32_t named[] = {50, 40};
     claim_named(s, 1, "ann", ann, FLOOR, named, 2);
     claim_any(s, 2, "ann", ann, BALCONY, 1);
@@ -155,7 +155,7 @@ static void what_has_ended_leaves_nothing_behind(void **state) {
     assert_int_equal(ask(f, "ZCARD section:{TEST:7}:31:free"), 1);
     assert_int_equal(ask(f, "ZCARD section:{TEST:7}:31:runs"), 1);
     f->h.e.section_count = 1;
-    hall_configure(&f->h);
+    seats_test_configure(&f->h);
     assert_int_equal(ask(f, "KEYS section:*"), 1 + 4);
     step_remove(s, KEY, f->h.e.version + 1);
     assert_int_equal(ask(f, "KEYS section:*"), 0);
@@ -170,7 +170,7 @@ static void who_means_an_event_that_was_made_again_since_gets_no_seats(void **st
     struct fixture *f = *state;
     struct store *s = &f->h.s;
     struct event again = f->h.e;
-    uint64_t ann = hall_let_in(&f->h, "ann");
+    uint64_t ann = seats_test_admit(&f->h, "ann");
     step_remove(s, KEY, f->h.e.version + 1);
     snprintf(again.type, sizeof again.type, "TEST");
     snprintf(again.id, sizeof again.id, "%d", KEY);
@@ -178,7 +178,7 @@ static void who_means_an_event_that_was_made_again_since_gets_no_seats(void **st
     again.version += 2;
     step_configure(s, &again);
     uint64_t bob = step_take_kept(s, NEXT_KEY, "bob", T0);
-    struct claim_wish wish = {
+    struct claim_request wish = {
         .id = id_of(1), .user = STR("bob"), .entry_seq = bob, .section_key = FLOOR, .count = 2};
     assert_int_equal(claim_any(s, 1, "ann", ann, FLOOR, 2).result, ERR_EVENT_NOT_FOUND);
     assert_int_equal(step_claim(s, KEY, &wish, T0).result, ERR_EVENT_NOT_FOUND);
@@ -199,9 +199,9 @@ static void who_means_an_event_that_was_made_again_since_gets_no_seats(void **st
 static void a_million_seats_are_a_few_keys_and_shown_at_once(void **state) {
     struct fixture *f = *state;
     struct store *s = &f->h.s;
-    uint64_t ann = hall_let_in(&f->h, "ann");
+    uint64_t ann = seats_test_admit(&f->h, "ann");
     f->h.sections[0].capacity = MILLION;
-    hall_configure(&f->h);
+    seats_test_configure(&f->h);
     static const uint32_t ends[] = {1, 500000, MILLION};
     assert_int_equal(claim_named(s, 1, "ann", ann, FLOOR, ends, 3).outcome, CLAIM_DONE);
     assert_int_equal(claim_any(s, 2, "ann", ann, FLOOR, 1).seats[0], 2);

@@ -8,9 +8,9 @@
 #include "base/list.h"
 #include "base/mem.h"
 
-/* ---- the hall ---- */
+/* ---- the test ---- */
 
-void hall_open(struct hall *h, const struct queue_adapter *adapter) {
+void seats_test_open(struct seats_test *h, const struct queue_adapter *adapter) {
     store_open(&h->s, adapter);
     h->e = steps_event(KEY);
     h->e.queue = (struct queue_rules){.max_waiting = 100000,
@@ -27,31 +27,31 @@ void hall_open(struct hall *h, const struct queue_adapter *adapter) {
         (struct section){.key = BOXES, .id = "C", .capacity = 100, .mode = SECTION_MODE_SEAT};
     h->e.sections = h->sections;
     h->e.section_count = 3;
-    hall_configure(h);
+    seats_test_configure(h);
 }
 
-void hall_close(struct hall *h) {
+void seats_test_close(struct seats_test *h) {
     store_close(&h->s);
 }
 
-int hall_set_up(void **state, const struct queue_adapter *adapter) {
-    struct hall *h = mem_new(sizeof *h);
-    hall_open(h, adapter);
+int seats_test_set_up(void **state, const struct queue_adapter *adapter) {
+    struct seats_test *h = mem_new(sizeof *h);
+    seats_test_open(h, adapter);
     *state = h;
     return 0;
 }
 
-int hall_tear_down(void **state) {
-    hall_close(*state);
+int seats_test_tear_down(void **state) {
+    seats_test_close(*state);
     mem_free(*state);
     return 0;
 }
 
-void hall_configure(struct hall *h) {
+void seats_test_configure(struct seats_test *h) {
     store_configure(&h->s, &h->e);
 }
 
-uint64_t hall_let_in(struct hall *h, const char *user) {
+uint64_t seats_test_admit(struct seats_test *h, const char *user) {
     uint64_t seq = step_take_kept(&h->s, KEY, user, T0);
     assert_int_equal(step_look(&h->s, KEY, seq, T0).status, ENTRY_ACTIVE);
     store_heard(&h->s, h->heard, 4096);
@@ -93,11 +93,11 @@ static void on_claimed(struct claim_op *op) {
     CONTAINER_OF(op, struct claiming, op)->done = true;
 }
 
-struct claimed step_claim(struct store *s, int64_t key, const struct claim_wish *w,
+struct claimed step_claim(struct store *s, int64_t key, const struct claim_request *w,
                           int64_t now_ms) {
     struct claimed out = {0};
     struct claiming c = {.op = {.op = {.event_key = key, .now_ms = now_ms},
-                                .wish = *w,
+                                .request = *w,
                                 .seats = out.seats,
                                 .submit = submit_claim,
                                 .done = on_claimed},
@@ -119,12 +119,12 @@ struct claimed claim_any(struct store *s, uint64_t id, const char *user, uint64_
 
 struct claimed claim_named(struct store *s, uint64_t id, const char *user, uint64_t seq,
                            int64_t section, const uint32_t *seats, uint32_t count) {
-    struct claim_wish w = {.id = id_of(id),
-                           .user = str_of(user),
-                           .entry_seq = seq,
-                           .section_key = section,
-                           .count = count,
-                           .named = seats};
+    struct claim_request w = {.id = id_of(id),
+                              .user = str_of(user),
+                              .entry_seq = seq,
+                              .section_key = section,
+                              .count = count,
+                              .named = seats};
     return step_claim(s, KEY, &w, T0);
 }
 
@@ -162,7 +162,7 @@ static void on_followed(struct follow_op *op) {
 }
 
 bool step_follow(struct store *s, int64_t key, uint64_t id, enum reservation_status status) {
-    struct reservation_news news = {.id = id_of(id), .status = status};
+    struct reservation_change news = {.id = id_of(id), .status = status};
     news.section_key = store_section(s, &news.id);
     struct following f = {.op = {.op = {.event_key = key, .now_ms = T0},
                                  .news = &news,

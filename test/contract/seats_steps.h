@@ -18,22 +18,22 @@
 #define HOLD_MS (300 * SECOND)
 
 /* An event with its sections, and one user after the other. */
-struct hall {
+struct seats_test {
     struct store s;
     struct event e; /* KEY */
     struct section sections[4];
     struct heard heard[4096];
 };
 /* 300 s per hold, 4 seats per user. Everybody who enters is active at once. */
-void hall_open(struct hall *h, const struct queue_adapter *adapter);
-void hall_close(struct hall *h);
-/* A hall of its own for each test, as cmocka wants it. */
-int hall_set_up(void **state, const struct queue_adapter *adapter);
-int hall_tear_down(void **state);
+void seats_test_open(struct seats_test *h, const struct queue_adapter *adapter);
+void seats_test_close(struct seats_test *h);
+/* A test of its own for each test, as cmocka wants it. */
+int seats_test_set_up(void **state, const struct queue_adapter *adapter);
+int seats_test_tear_down(void **state);
 /* With the next version. */
-void hall_configure(struct hall *h);
+void seats_test_configure(struct seats_test *h);
 /* The user is ACTIVE since T0, for a day; the entry's number. */
-uint64_t hall_let_in(struct hall *h, const char *user);
+uint64_t seats_test_admit(struct seats_test *h, const char *user);
 
 /* Ids with a number. */
 struct uuid id_of(uint64_t number);
@@ -46,7 +46,8 @@ struct claimed {
     size_t count;
     uint32_t seats[SEATS_PER_CALL_MAX];
 };
-struct claimed step_claim(struct store *s, int64_t key, const struct claim_wish *w, int64_t now_ms);
+struct claimed step_claim(struct store *s, int64_t key, const struct claim_request *w,
+                          int64_t now_ms);
 /* At T0, of KEY: so many of a section, or seats that are named, for the entry's user. */
 struct claimed claim_any(struct store *s, uint64_t id, const char *user, uint64_t seq,
                          int64_t section, uint32_t count);

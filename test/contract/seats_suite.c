@@ -15,19 +15,19 @@
 static const struct queue_adapter *adapter;
 
 static int set_up(void **state) {
-    return hall_set_up(state, adapter);
+    return seats_test_set_up(state, adapter);
 }
 
-static void set_limit(struct hall *h, int64_t max_per_user) {
+static void set_limit(struct seats_test *h, int64_t max_per_user) {
     h->e.max_per_user = max_per_user;
-    hall_configure(h);
+    seats_test_configure(h);
 }
 
 /* ---- seats ---- */
 
 static void any_seats_are_adjacent_pending_and_counted(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     struct claimed c = claim_any(&h->s, 1, "ann", ann, FLOOR, 3);
     assert_int_equal(c.result, ERR_OK);
     assert_int_equal(c.outcome, CLAIM_DONE);
@@ -49,8 +49,8 @@ static void any_seats_are_adjacent_pending_and_counted(void **state) {
 }
 
 static void a_hold_lasts_for_seconds_not_milliseconds_trap_22(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     uint64_t due[4];
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).r.expires_ms, T0 + 300000);
     step_settle_claim(&h->s, KEY, 1, true);
@@ -62,9 +62,9 @@ static void a_hold_lasts_for_seconds_not_milliseconds_trap_22(void **state) {
 }
 
 static void named_seats_are_taken_all_or_none_and_it_says_which_trap_24(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     static const uint32_t first[] = {20, 5};
     static const uint32_t second[] = {6, 20, 21, 5};
     struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, first, 2);
@@ -88,11 +88,11 @@ static void named_seats_are_taken_all_or_none_and_it_says_which_trap_24(void **s
 }
 
 static void groups_get_all_their_seats_or_none_trap_24(void **state) {
-    struct hall *h = *state;
+    struct seats_test *h = *state;
     set_limit(h, 1000);
     for (uint64_t i = 1; i <= 5; i++) {
         char user[2] = {(char)('a' + i), '\0'};
-        struct claimed c = claim_any(&h->s, i, user, hall_let_in(h, user), FLOOR, 30);
+        struct claimed c = claim_any(&h->s, i, user, seats_test_admit(h, user), FLOOR, 30);
         assert_int_equal(c.outcome, i <= 3 ? CLAIM_DONE : CLAIM_NOT_ENOUGH);
         assert_int_equal(c.count, i <= 3 ? 30 : 0);
     }
@@ -100,8 +100,8 @@ static void groups_get_all_their_seats_or_none_trap_24(void **state) {
 }
 
 static void the_last_seat_is_sold_and_then_it_is_sold_out_trap_30(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     set_limit(h, 1000);
     for (uint64_t i = 1; i <= 100; i++) {
         struct claimed c = claim_any(&h->s, i, "ann", ann, FLOOR, 1);
@@ -120,7 +120,7 @@ static void the_last_seat_is_sold_and_then_it_is_sold_out_trap_30(void **state) 
     assert_int_equal(c.seats[0], 60);
 }
 
-static void enters_for(struct hall *h, const char *user, int64_t section,
+static void enters_for(struct seats_test *h, const char *user, int64_t section,
                        enum enter_outcome outcome) {
     struct entered e = step_enter_for(&h->s, KEY, str_of(user), section);
     assert_int_equal(e.result, ERR_OK);
@@ -128,8 +128,8 @@ static void enters_for(struct hall *h, const char *user, int64_t section,
 }
 
 static void nobody_enters_for_a_section_whose_seats_are_all_confirmed(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     set_limit(h, 1000);
     for (uint64_t id = 1; id <= 25; id++) {
         assert_int_equal(claim_any(&h->s, id, "ann", ann, FLOOR, 4).outcome, CLAIM_DONE);
@@ -149,18 +149,18 @@ static void nobody_enters_for_a_section_whose_seats_are_all_confirmed(void **sta
     enters_for(h, "eve", 0, ENTER_TAKEN);
     struct section floor = h->sections[0];
     h->sections[0] = h->sections[--h->e.section_count]; /* the floor is taken out */
-    hall_configure(h);
+    seats_test_configure(h);
     enters_for(h, "fay", FLOOR, ENTER_TAKEN); /* to be told that there is no such section */
     h->sections[h->e.section_count++] = floor;
-    hall_configure(h);
+    seats_test_configure(h);
     enters_for(h, "cid", FLOOR, ENTER_SOLD);
     assert_true(step_follow(&h->s, KEY, 7, RESERVATION_CANCELLED));
     enters_for(h, "cid", FLOOR, ENTER_TAKEN);
 }
 
 static void seats_named_twice_or_that_do_not_exist_are_refused_by_name(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t twice[] = {7, 8, 7};
     static const uint32_t none[] = {0, 100, 101};
     struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, twice, 3);
@@ -176,11 +176,11 @@ static void seats_named_twice_or_that_do_not_exist_are_refused_by_name(void **st
 }
 
 static void each_section_says_for_itself_why_it_sells_nothing(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     h->sections[0].status = SECTION_CLOSED;
     h->sections[1].status = SECTION_MAINTENANCE;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_SECTION_CLOSED);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, BALCONY, 1).outcome,
                      CLAIM_SECTION_MAINTENANCE);
@@ -190,14 +190,14 @@ static void each_section_says_for_itself_why_it_sells_nothing(void **state) {
     h->sections[0].mode = SECTION_MODE_LOCK;
     h->sections[1].status = SECTION_OPEN;
     h->sections[1].mode = SECTION_MODE_ADAPTIVE;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
     assert_int_equal(claim_any(&h->s, 2, "ann", ann, BALCONY, 1).outcome, CLAIM_DONE);
 }
 
 /* ---- where the ledger decides ---- */
 
-static void have(struct hall *h, uint64_t id, const uint32_t *seats, size_t count) {
+static void have(struct seats_test *h, uint64_t id, const uint32_t *seats, size_t count) {
     struct live_reservation r = {.id = id_of(id),
                                  .user = STR("somebody"),
                                  .section_key = BOXES,
@@ -209,8 +209,8 @@ static void have(struct hall *h, uint64_t id, const uint32_t *seats, size_t coun
 }
 
 static void where_the_ledger_decides_seats_are_suggested_and_nothing_changes(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t taken[] = {1, 2, 6};
     have(h, 50, taken, 3);
     for (uint64_t i = 1; i <= 3; i++) { /* to everybody the same */
@@ -230,8 +230,8 @@ static void where_the_ledger_decides_seats_are_suggested_and_nothing_changes(voi
 }
 
 static void named_seats_are_the_ledgers_to_refuse_unless_they_are_none(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t taken[] = {7};
     static const uint32_t named[] = {20, 7, 3};
     static const uint32_t twice[] = {7, 8, 7};
@@ -255,8 +255,8 @@ static void named_seats_are_the_ledgers_to_refuse_unless_they_are_none(void **st
 
 /* Also the last seat, and then none: it is not the ledger that has to say so. */
 static void what_has_gone_is_not_suggested_trap_30(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     uint32_t seats[100];
     for (uint32_t i = 0; i < 100; i++) seats[i] = i + 1;
     have(h, 50, seats, 99);
@@ -271,14 +271,14 @@ static void what_has_gone_is_not_suggested_trap_30(void **state) {
 }
 
 static void the_users_own_case_is_looked_at_before_anything_is_suggested(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    struct claim_wish w = {.id = id_of(1),
-                           .user = STR("ann"),
-                           .entry_seq = ann,
-                           .section_key = FLOOR,
-                           .count = 2,
-                           .key = {77, 1}};
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    struct claim_request w = {.id = id_of(1),
+                              .user = STR("ann"),
+                              .entry_seq = ann,
+                              .section_key = FLOOR,
+                              .count = 2,
+                              .key = {77, 1}};
     assert_int_equal(claim_any(&h->s, 1, "ann", ann + 1, BOXES, 1).outcome, CLAIM_NOT_ACTIVE);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, BOXES, 5).outcome, CLAIM_LIMIT);
     assert_int_equal(step_claim(&h->s, KEY, &w, T0).outcome, CLAIM_DONE);
@@ -291,13 +291,13 @@ static void the_users_own_case_is_looked_at_before_anything_is_suggested(void **
     w.key.request = 2;
     assert_int_equal(step_claim(&h->s, KEY, &w, T0).outcome, CLAIM_KEY_REUSED);
     h->sections[2].status = SECTION_MAINTENANCE;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(claim_any(&h->s, 2, "ann", ann, BOXES, 1).outcome, CLAIM_SECTION_MAINTENANCE);
 }
 
 static void with_a_spread_suggestions_differ_and_are_free(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     char map[101];
     size_t count;
     uint32_t taken[40];
@@ -306,7 +306,7 @@ static void with_a_spread_suggestions_differ_and_are_free(void **state) {
     for (uint32_t i = 0; i < 40; i++) taken[i] = 2 * i + 1;
     have(h, 50, taken, 40);
     assert_int_equal(step_render(&h->s, KEY, BOXES, 1, map, 100, &count), ERR_OK);
-    struct claim_wish w = {
+    struct claim_request w = {
         .id = id_of(1), .user = STR("ann"), .entry_seq = ann, .section_key = BOXES};
     for (uint64_t i = 1; i <= 400; i++) {
         w.count = (uint32_t)(i % 4) + 1;
@@ -329,13 +329,13 @@ static void with_a_spread_suggestions_differ_and_are_free(void **state) {
 /* ---- whose turn it is ---- */
 
 static void only_an_active_entry_and_its_own_user_claims(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t left = hall_let_in(h, "left");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t left = seats_test_admit(h, "left");
     uint64_t pending = step_take(&h->s, KEY, "pending", T0);
     step_end(&h->s, KEY, left, ENTRY_LEFT);
     h->e.state = EVENT_PAUSED;
-    hall_configure(h);
+    seats_test_configure(h);
     uint64_t waiting = step_take_kept(&h->s, KEY, "waiting", T0);
     assert_int_equal(claim_any(&h->s, 1, "bob", ann, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
     assert_int_equal(claim_any(&h->s, 1, "ann", 0, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
@@ -350,7 +350,7 @@ static void only_an_active_entry_and_its_own_user_claims(void **state) {
     assert_int_equal(claim_any(&h->s, 2, "pending", pending, FLOOR, 1).outcome, CLAIM_DONE);
     /* An admission that is pending is none yet. */
     h->e.state = EVENT_OPEN;
-    hall_configure(h);
+    seats_test_configure(h);
     struct entry_change admitted[ADMIT_MAX];
     assert_int_equal(step_admit(&h->s, KEY, T0, admitted), 1);
     assert_int_equal(claim_any(&h->s, 3, "waiting", waiting, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
@@ -360,9 +360,9 @@ static void only_an_active_entry_and_its_own_user_claims(void **state) {
 
 /* And who is not is ended at once, and told before anything else, as in enter. */
 static void nobody_claims_when_the_stay_is_over_trap_6(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    struct claim_wish w = {
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    struct claim_request w = {
         .id = id_of(1), .user = STR("ann"), .entry_seq = ann, .section_key = FLOOR, .count = 1};
     int64_t over_ms = T0 + INT64_C(86400) * SECOND;
     assert_int_equal(step_claim(&h->s, KEY, &w, over_ms - 1).outcome, CLAIM_DONE);
@@ -376,27 +376,27 @@ static void nobody_claims_when_the_stay_is_over_trap_6(void **state) {
 }
 
 static void a_closed_event_and_one_that_has_not_opened_sell_nothing(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     h->e.state = EVENT_CLOSED;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_EVENT_CLOSED);
     h->e.state = EVENT_OPEN;
     h->e.opens_at_ms = T0 + 1;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_EVENT_CLOSED);
     h->e.opens_at_ms = T0;
     h->e.state = EVENT_DRAINING;
-    hall_configure(h);
+    seats_test_configure(h);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
 }
 
 /* ---- limits ---- */
 
 static void a_user_has_no_more_than_the_limit_over_all_sections(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 5).outcome, CLAIM_LIMIT);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 100000).outcome, CLAIM_LIMIT);
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 3).outcome, CLAIM_DONE);
@@ -419,9 +419,9 @@ static void a_user_has_no_more_than_the_limit_over_all_sections(void **state) {
 /* ---- pending ---- */
 
 static void what_submit_refuses_is_undone_and_its_news_frees_nothing_trap_26(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     static const uint32_t seat[] = {50};
     h->s.verdict = ERR_OVERLOADED;
     struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, seat, 1);
@@ -440,9 +440,9 @@ static void what_submit_refuses_is_undone_and_its_news_frees_nothing_trap_26(voi
 }
 
 static void an_undone_claim_gives_its_seats_back_once(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     claim_any(&h->s, 1, "ann", ann, FLOOR, 2);
     assert_false(step_settle_claim(&h->s, KEY, 1, false));
     assert_seats(&h->s, FLOOR, 100, 0, 0);
@@ -457,20 +457,20 @@ static void an_undone_claim_gives_its_seats_back_once(void **state) {
 
 /* ---- the same key ---- */
 
-static struct claimed claim_with_key(struct hall *h, uint64_t id, const char *user, uint64_t seq,
-                                     uint32_t count, struct claim_key key) {
-    struct claim_wish w = {.id = id_of(id),
-                           .user = str_of(user),
-                           .entry_seq = seq,
-                           .section_key = FLOOR,
-                           .count = count,
-                           .key = key};
+static struct claimed claim_with_key(struct seats_test *h, uint64_t id, const char *user,
+                                     uint64_t seq, uint32_t count, struct claim_key key) {
+    struct claim_request w = {.id = id_of(id),
+                              .user = str_of(user),
+                              .entry_seq = seq,
+                              .section_key = FLOOR,
+                              .count = count,
+                              .key = key};
     return step_claim(&h->s, KEY, &w, T0);
 }
 
 static void the_same_key_gives_the_same_reservation(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     struct claim_key key = {77, 1};
     assert_int_equal(claim_with_key(h, 1, "ann", ann, 2, key).outcome, CLAIM_DONE);
     /* Pending: from another worker, say, which submits the same record. */
@@ -502,9 +502,9 @@ static void the_same_key_gives_the_same_reservation(void **state) {
 
 /* Whoever lost the answer asks again, and is told what was done, whatever happened since. */
 static void the_same_id_gives_the_same_reservation(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     static const uint32_t seats[] = {20, 5, 6, 7};
     claim_named(&h->s, 1, "ann", ann, FLOOR, seats, 4);
     struct claimed c = claim_named(&h->s, 1, "ann", ann, FLOOR, seats, 4); /* at the limit */
@@ -527,9 +527,9 @@ static void the_same_id_gives_the_same_reservation(void **state) {
 }
 
 static void a_key_is_the_users_own_and_of_one_request_while_it_is_live(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     struct claim_key key = {77, 1};
     assert_int_equal(claim_with_key(h, 1, "ann", ann, 1, key).outcome, CLAIM_DONE);
     assert_int_equal(claim_with_key(h, 2, "bob", bob, 1, key).outcome, CLAIM_DONE);
@@ -547,9 +547,9 @@ static void a_key_is_the_users_own_and_of_one_request_while_it_is_live(void **st
 /* ---- looking ---- */
 
 static void the_reservations_of_a_user_and_of_an_entry_are_told(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     struct claim_info out[4];
     assert_int_equal(step_holds(&h->s, KEY, "ann", 0, out, 4), 0);
     claim_any(&h->s, 1, "ann", ann, FLOOR, 1);
@@ -557,7 +557,7 @@ static void the_reservations_of_a_user_and_of_an_entry_are_told(void **state) {
     claim_any(&h->s, 3, "ann", ann, BALCONY, 2);
     step_settle_claim(&h->s, KEY, 3, true);
     step_end(&h->s, KEY, ann, ENTRY_LEFT);
-    uint64_t again = hall_let_in(h, "ann");
+    uint64_t again = seats_test_admit(h, "ann");
     claim_any(&h->s, 4, "ann", again, FLOOR, 1);
     assert_int_equal(step_holds(&h->s, KEY, "ann", 0, out, 4), 3);
     assert_int_equal(number_of(&out[0].id), 4);
@@ -573,16 +573,16 @@ static void the_reservations_of_a_user_and_of_an_entry_are_told(void **state) {
     assert_int_equal(step_holds(&h->s, KEY, "cat", 0, out, 4), 0);
 }
 
-static bool is_reserving(struct hall *h, uint64_t seq) {
+static bool is_reserving(struct seats_test *h, uint64_t seq) {
     struct look_item item = {.seq = seq};
     assert_int_equal(step_look_at(&h->s, KEY, &item, 1, T0, NULL, NULL), ERR_OK);
     return item.reserving;
 }
 
 static void an_active_entry_is_reserving_while_it_has_a_settled_hold(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
-    uint64_t bob = hall_let_in(h, "bob");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
+    uint64_t bob = seats_test_admit(h, "bob");
     assert_false(is_reserving(h, ann));
     claim_any(&h->s, 1, "ann", ann, FLOOR, 1);
     assert_false(is_reserving(h, ann)); /* pending */
@@ -599,16 +599,16 @@ static void an_active_entry_is_reserving_while_it_has_a_settled_hold(void **stat
 }
 
 /* A tick, after which the store knows when the next one is needed. */
-static bool needs_tick_after_one(struct hall *h, int64_t at_ms) {
+static bool needs_tick_after_one(struct seats_test *h, int64_t at_ms) {
     static struct entry_change admitted[ADMIT_MAX];
     step_admit(&h->s, KEY, T0, admitted);
     return step_needs_tick(&h->s, KEY, at_ms);
 }
 
 static void an_event_needs_a_tick_only_when_it_has_something_to_do(void **state) {
-    struct hall *h = *state;
+    struct seats_test *h = *state;
     assert_false(needs_tick_after_one(h, T0 + 3600000));
-    uint64_t ann = hall_let_in(h, "ann");
+    uint64_t ann = seats_test_admit(h, "ann");
     assert_false(needs_tick_after_one(h, T0 + 301000));
     claim_any(&h->s, 1, "ann", ann, FLOOR, 1);
     step_settle_claim(&h->s, KEY, 1, true);
@@ -620,23 +620,23 @@ static void an_event_needs_a_tick_only_when_it_has_something_to_do(void **state)
     assert_int_equal(step_due(&h->s, KEY, T0 + 3600000, due, 1), 0);
     assert_false(needs_tick_after_one(h, T0 + 3600000));
     h->e.state = EVENT_PAUSED;
-    hall_configure(h);
+    seats_test_configure(h);
     step_take_kept(&h->s, KEY, "bob", T0);
     assert_true(needs_tick_after_one(h, T0)); /* somebody waits */
     assert_true(step_needs_tick(&h->s, KEY, T0));
 }
 
 static void an_event_needs_a_tick_when_a_stay_is_over(void **state) {
-    struct hall *h = *state;
-    hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    seats_test_admit(h, "ann");
     int64_t ends_ms = T0 + INT64_C(86400) * 1000;
     assert_false(needs_tick_after_one(h, ends_ms - 1));
     assert_true(step_needs_tick(&h->s, KEY, ends_ms));
 }
 
 static void a_user_is_found_in_an_event_while_a_reservation_is_live(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann of two words");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann of two words");
     assert_false(step_is_buyer(&h->s, KEY, "ann of two words"));
     claim_any(&h->s, 1, "ann of two words", ann, FLOOR, 1);
     claim_any(&h->s, 2, "ann of two words", ann, FLOOR, 1);
@@ -650,8 +650,8 @@ static void a_user_is_found_in_an_event_while_a_reservation_is_live(void **state
 }
 
 static void a_map_is_rendered_in_parts(void **state) {
-    struct hall *h = *state;
-    uint64_t ann = hall_let_in(h, "ann");
+    struct seats_test *h = *state;
+    uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t seats[] = {2, 100};
     char map[128];
     size_t count;
@@ -674,7 +674,7 @@ static void a_map_is_rendered_in_parts(void **state) {
 
 int seats_suite_run(const struct queue_adapter *of) {
     adapter = of;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, hall_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, seats_test_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(any_seats_are_adjacent_pending_and_counted),
         TEST(a_hold_lasts_for_seconds_not_milliseconds_trap_22),

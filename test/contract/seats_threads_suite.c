@@ -15,8 +15,8 @@
 
 static const struct queue_adapter *adapter;
 
-struct stage {
-    struct hall h;
+struct threads_fixture {
+    struct seats_test h;
     pthread_barrier_t together;
     int crew;
     uint64_t entries[CREW_MOST];
@@ -32,15 +32,15 @@ struct stage {
 };
 
 static int set_up(void **state) {
-    struct stage *g = mem_new(sizeof *g);
-    hall_open(&g->h, adapter);
+    struct threads_fixture *g = mem_new(sizeof *g);
+    seats_test_open(&g->h, adapter);
     *state = g;
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct stage *g = *state;
-    hall_close(&g->h);
+    struct threads_fixture *g = *state;
+    seats_test_close(&g->h);
     mem_free(g);
     return 0;
 }
@@ -48,9 +48,9 @@ static int tear_down(void **state) {
 /* ---- a crew ---- */
 
 struct hand {
-    struct stage *g;
+    struct threads_fixture *g;
     int index;
-    void (*work)(struct stage *g, int index);
+    void (*work)(struct threads_fixture *g, int index);
     pthread_t thread;
 };
 
@@ -70,12 +70,13 @@ static const char *user_name(int index, char out[16]) {
 }
 
 /* So many at once, each with a user who is ACTIVE; returns when all are done. */
-static void run_crew(struct stage *g, int crew, void (*work)(struct stage *g, int index)) {
+static void run_crew(struct threads_fixture *g, int crew,
+                     void (*work)(struct threads_fixture *g, int index)) {
     struct hand hands[CREW_MOST];
     char user[16];
     pthread_barrier_init(&g->together, NULL, (unsigned)crew);
     g->crew = crew;
-    for (int i = 0; i < crew; i++) g->entries[i] = hall_let_in(&g->h, user_name(i, user));
+    for (int i = 0; i < crew; i++) g->entries[i] = seats_test_admit(&g->h, user_name(i, user));
     for (int i = 0; i < crew; i++) {
         hands[i] = (struct hand){.g = g, .index = i, .work = work};
         assert_int_equal(pthread_create(&hands[i].thread, NULL, run_hand, &hands[i]), 0);
@@ -85,11 +86,11 @@ static void run_crew(struct stage *g, int crew, void (*work)(struct stage *g, in
     assert_int_equal(g->wrong, 0);
 }
 
-static void expect(struct stage *g, bool right) {
+static void expect(struct threads_fixture *g, bool right) {
     if (!right) g->wrong++;
 }
 
-static struct claimed claim_as(struct stage *g, int index, uint64_t id, int64_t section,
+static struct claimed claim_as(struct threads_fixture *g, int index, uint64_t id, int64_t section,
                                const uint32_t *seats, uint32_t count) {
     char user[16];
     return claim_named(&g->h.s, id, user_name(index, user), g->entries[index], section, seats,
@@ -98,7 +99,7 @@ static struct claimed claim_as(struct stage *g, int index, uint64_t id, int64_t 
 
 /* ---- one seat, one owner ---- */
 
-static void claim_one(struct stage *g, int index) {
+static void claim_one(struct threads_fixture *g, int index) {
     struct claimed c = claim_as(g, index, (uint64_t)index + 1, FLOOR, NULL, 1);
     expect(g, c.outcome == CLAIM_DONE || c.outcome == CLAIM_SOLD_OUT);
     if (c.outcome == CLAIM_SOLD_OUT) g->refused++;
@@ -109,7 +110,7 @@ static void claim_one(struct stage *g, int index) {
 }
 
 static void a_hundred_and_fifty_claims_of_a_hundred_units_sell_exactly_them_trap_30(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     run_crew(g, 150, claim_one);
     assert_int_equal(g->done, 100);
     assert_int_equal(g->refused, 50);
@@ -120,7 +121,7 @@ static void a_hundred_and_fifty_claims_of_a_hundred_units_sell_exactly_them_trap
 #define GROUP_ROUNDS 200
 
 /* Five groups of thirty, any seats or the same ones in another order; then all give them back. */
-static void claim_in_groups(struct stage *g, int index) {
+static void claim_in_groups(struct threads_fixture *g, int index) {
     for (uint64_t round = 0; round < GROUP_ROUNDS; round++) {
         uint32_t seats[30];
         uint64_t id = round * 10 + (uint64_t)index + 1;
@@ -145,9 +146,9 @@ static void claim_in_groups(struct stage *g, int index) {
 }
 
 static void groups_at_once_get_all_their_seats_or_none_trap_24(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     g->h.e.max_per_user = 30;
-    hall_configure(&g->h);
+    seats_test_configure(&g->h);
     run_crew(g, 5, claim_in_groups);
     assert_seats(&g->h.s, FLOOR, 100, 0, 0);
 }
@@ -156,7 +157,7 @@ static void groups_at_once_get_all_their_seats_or_none_trap_24(void **state) {
 
 #define LIMIT_ROUNDS 300
 
-static void claim_for_one_user(struct stage *g, int index) {
+static void claim_for_one_user(struct threads_fixture *g, int index) {
     uint64_t limit = (uint64_t)g->h.e.max_per_user;
     for (uint64_t round = 0; round < LIMIT_ROUNDS; round++) {
         uint64_t id = round * 10 + (uint64_t)index + 1;
@@ -176,10 +177,10 @@ static void claim_for_one_user(struct stage *g, int index) {
 }
 
 static void one_user_at_once_in_two_sections_gets_exactly_the_limit(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     for (int64_t limit = 1; limit <= 2; limit++) {
         g->h.e.max_per_user = limit;
-        hall_configure(&g->h);
+        seats_test_configure(&g->h);
         run_crew(g, 5, claim_for_one_user);
         for (int i = 0; i < 5; i++) step_end(&g->h.s, KEY, g->entries[i], ENTRY_LEFT);
         assert_seats(&g->h.s, FLOOR, 100, 0, 0);
@@ -187,13 +188,13 @@ static void one_user_at_once_in_two_sections_gets_exactly_the_limit(void **state
     }
 }
 
-static void claim_with_one_key(struct stage *g, int index) {
-    struct claim_wish w = {.id = id_of((uint64_t)index + 1),
-                           .user = STR("user0"),
-                           .entry_seq = g->entries[0],
-                           .section_key = FLOOR,
-                           .count = 2,
-                           .key = {5, 6}};
+static void claim_with_one_key(struct threads_fixture *g, int index) {
+    struct claim_request w = {.id = id_of((uint64_t)index + 1),
+                              .user = STR("user0"),
+                              .entry_seq = g->entries[0],
+                              .section_key = FLOOR,
+                              .count = 2,
+                              .key = {5, 6}};
     struct claimed c = step_claim(&g->h.s, KEY, &w, T0);
     expect(g, c.outcome == CLAIM_DONE || c.outcome == CLAIM_THERE);
     expect(g, c.count == 2 && c.seats[0] == 1 && c.seats[1] == 2);
@@ -205,7 +206,7 @@ static void claim_with_one_key(struct stage *g, int index) {
 }
 
 static void the_same_key_twenty_times_at_once_is_one_reservation(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     run_crew(g, 20, claim_with_one_key);
     assert_int_equal(g->done, 1);
     for (int i = 0; i < 20; i++) assert_int_equal(g->seat_of[i], g->round);
@@ -217,7 +218,7 @@ static void the_same_key_twenty_times_at_once_is_one_reservation(void **state) {
 #define RACES 2000
 
 /* Each of two threads has its own news of the same reservation. */
-static void race_ends(struct stage *g, int index) {
+static void race_ends(struct threads_fixture *g, int index) {
     static const enum reservation_status pairs[3][2] = {
         {RESERVATION_CONFIRMED, RESERVATION_EXPIRED},
         {RESERVATION_CONFIRMED, RESERVATION_CANCELLED},
@@ -248,12 +249,12 @@ static void race_ends(struct stage *g, int index) {
 }
 
 static void ends_that_race_leave_one_state_and_free_once_traps_27_and_28(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     run_crew(g, 2, race_ends);
     assert_seats(&g->h.s, FLOOR, 100, 0, 0);
 }
 
-static void claim_until_it_is_over(struct stage *g, int index) {
+static void claim_until_it_is_over(struct threads_fixture *g, int index) {
     if (index == 0) {
         for (int i = 1; i < g->crew; i++) {
             expect(g, step_end(&g->h.s, KEY, g->entries[i], ENTRY_LEFT));
@@ -272,7 +273,7 @@ static void claim_until_it_is_over(struct stage *g, int index) {
 }
 
 static void who_has_left_claims_no_more(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     run_crew(g, 4, claim_until_it_is_over);
     assert_seats(&g->h.s, FLOOR, 100, 0, 0);
 }
@@ -281,7 +282,7 @@ static void who_has_left_claims_no_more(void **state) {
 
 #define PER_HAND 400
 
-static void claim_many(struct stage *g, int index) {
+static void claim_many(struct threads_fixture *g, int index) {
     for (uint64_t i = 0; i < PER_HAND; i++) {
         uint64_t id = (uint64_t)index * PER_HAND + i + 1;
         struct claimed c = claim_as(g, index, id, FLOOR, NULL, 1);
@@ -293,13 +294,13 @@ static void claim_many(struct stage *g, int index) {
 /* What other threads do elsewhere may come back in another order; then each thread's own are in
  * theirs, and every seat is there, once. */
 static void records_are_submitted_in_the_order_of_the_claims(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     uint64_t last[4] = {0};
     bool submitted[4 * PER_HAND + 1] = {false};
     bool in_order = true;
     g->h.e.max_per_user = 1000;
     g->h.sections[0].capacity = 4 * PER_HAND;
-    hall_configure(&g->h);
+    seats_test_configure(&g->h);
     run_crew(g, 4, claim_many);
     assert_int_equal(store_heard(&g->h.s, g->h.heard, 4096), 4 * PER_HAND);
     /* Seats are given out from the first on. */
@@ -317,22 +318,22 @@ static void records_are_submitted_in_the_order_of_the_claims(void **state) {
 
 /* ---- changes meanwhile ---- */
 
-static void change_sections(struct stage *g) {
+static void change_sections(struct threads_fixture *g) {
     struct event other = g->h.e;
     for (int i = 0; i < 300; i++) {
         g->h.sections[0].capacity = 50 + i % 100;
         g->h.e.section_count = i % 4 == 0 ? 2 : 3;
-        hall_configure(&g->h);
+        seats_test_configure(&g->h);
         other.key = 100 + i;
         step_configure(&g->h.s, &other);
         step_remove(&g->h.s, other.key - 1, other.version);
     }
     g->h.sections[0].capacity = 100;
-    hall_configure(&g->h);
+    seats_test_configure(&g->h);
     g->stop = true;
 }
 
-static void sell_meanwhile(struct stage *g, int index) {
+static void sell_meanwhile(struct threads_fixture *g, int index) {
     if (index == 0) {
         change_sections(g);
         return;
@@ -358,7 +359,7 @@ static void sell_meanwhile(struct stage *g, int index) {
 }
 
 static void sections_change_and_events_come_and_go_while_others_sell(void **state) {
-    struct stage *g = *state;
+    struct threads_fixture *g = *state;
     run_crew(g, 4, sell_meanwhile);
     assert_seats(&g->h.s, FLOOR, 100, 0, 0);
     assert_int_equal(step_section(&g->h.s, 398, FLOOR).capacity, 0);

@@ -2,7 +2,7 @@
 // once when there are many; seats are sold once also while it changes over. Syncs are delayed where a
 // test sets how many requests are under way.
 import assert from 'node:assert/strict';
-import { assertHotIsLedger, audit, Hall, metric } from './support/reservations.mjs';
+import { assertHotIsLedger, audit, Sale, metric } from './support/reservations.mjs';
 import { keepAlive } from './support/queue.mjs';
 import { assertProblem, isCluster, pause, start, test, until } from './support/server.mjs';
 import { withShim } from './support/shim.mjs';
@@ -25,32 +25,32 @@ const adaptive = (capacity) => ({ maxPerUser: 100, sections: [{ id: 'A', capacit
 const switches = (server, to) => metric(server, 'admitone_adaptive_switches_total', { to });
 
 // What the section says it does now.
-async function choice(hall) {
-  const { mode, strategy } = (await hall.sections()).find(({ id }) => id === 'A');
+async function choice(sale) {
+  const { mode, strategy } = (await sale.sections()).find(({ id }) => id === 'A');
   assert.equal(mode, 'adaptive');
   return strategy;
 }
 
-async function assertGauge(hall, strategy) {
-  const hot = await metric(hall.server, 'admitone_adaptive_hot', { event: hall.name, section: 'A' });
+async function assertGauge(sale, strategy) {
+  const hot = await metric(sale.server, 'admitone_adaptive_hot', { event: sale.name, section: 'A' });
   assert.equal(hot, strategy === 'slot' ? 1 : 0, `the gauge, while it is ${strategy}`);
 }
 
-const becomes = async (hall, strategy) => {
-  for (const server of hall.server.nodes ?? [hall.server])
-    await until(`the section is ${strategy}`, async () => (await choice(new Hall(server, hall.name))) === strategy);
+const becomes = async (sale, strategy) => {
+  for (const server of sale.server.nodes ?? [sale.server])
+    await until(`the section is ${strategy}`, async () => (await choice(new Sale(server, sale.name))) === strategy);
 };
 
 // Holds that can't be written: when this returns they are under way. Returns their answers to be.
-async function heldUp(hall, buyers) {
-  const attempts = () => metric(hall.server, 'admitone_reservation_attempts_total', { strategy: 'adaptive' });
+async function heldUp(sale, buyers) {
+  const attempts = () => metric(sale.server, 'admitone_reservation_attempts_total', { strategy: 'adaptive' });
   const before = await attempts();
-  const answers = buyers.map((buyer) => hall.hold(buyer));
+  const answers = buyers.map((buyer) => sale.hold(buyer));
   await until('they are under way', async () => (await attempts()) === before + buyers.length);
   return answers;
 }
 
-const outcomes = (hall, outcome) => metric(hall.server, 'admitone_reservation_outcomes_total', { strategy: 'adaptive', outcome });
+const outcomes = (sale, outcome) => metric(sale.server, 'admitone_reservation_outcomes_total', { strategy: 'adaptive', outcome });
 
 // Seats of those who got some; the others had waited for the lock in vain. No seat twice.
 function assertAnswers(answers, { held, late }) {
@@ -64,63 +64,63 @@ function assertAnswers(answers, { held, late }) {
 
 // Makes it hot with nine and more requests under way: eight with the lock or in line for it, and
 // `others` that go without. Then those in line give up, so that 1 + others are under way.
-async function heat(hall, buyers, others) {
-  const late = await outcomes(hall, 'lock_timeout');
-  hall.server.hold();
-  const answers = await heldUp(hall, buyers.slice(0, 8));
-  for (let i = 0; i < 5; i++) assert.equal(await choice(hall), 'lock', 'hot_above is not above it');
-  await assertGauge(hall, 'lock');
-  answers.push(...(await heldUp(hall, buyers.slice(8, 8 + others))));
+async function heat(sale, buyers, others) {
+  const late = await outcomes(sale, 'lock_timeout');
+  sale.server.hold();
+  const answers = await heldUp(sale, buyers.slice(0, 8));
+  for (let i = 0; i < 5; i++) assert.equal(await choice(sale), 'lock', 'hot_above is not above it');
+  await assertGauge(sale, 'lock');
+  answers.push(...(await heldUp(sale, buyers.slice(8, 8 + others))));
   const heatedMs = performance.now();
-  assert.equal(await choice(hall), 'slot'); // that many are under way: it rests from here on
-  await assertGauge(hall, 'slot');
-  await until('those in line give up', async () => (await outcomes(hall, 'lock_timeout')) === late + 7);
+  assert.equal(await choice(sale), 'slot'); // that many are under way: it rests from here on
+  await assertGauge(sale, 'slot');
+  await until('those in line give up', async () => (await outcomes(sale, 'lock_timeout')) === late + 7);
   return { answers, heatedMs };
 }
 
 test('calm up to hot_above, hot above it, hot between the two numbers and for rest_ms, then calm again', () =>
   withShim(async (all) => {
     const server = oneOf(all);
-    const hall = await Hall.open(server, 'ADAPT/1', {}, adaptive(100));
-    const buyers = await hall.buyers(11);
-    assert.equal(await choice(hall), 'lock');
+    const sale = await Sale.open(server, 'ADAPT/1', {}, adaptive(100));
+    const buyers = await sale.buyers(11);
+    assert.equal(await choice(sale), 'lock');
 
     // As many stay under way as calm_below says, which is not fewer.
-    const { answers } = await heat(hall, buyers, 3);
+    const { answers } = await heat(sale, buyers, 3);
     for (const end = performance.now() + 3 * REST_MS; performance.now() < end; await pause(20))
-      assert.equal(await choice(hall), 'slot', 'between the two numbers it stays what it is');
+      assert.equal(await choice(sale), 'slot', 'between the two numbers it stays what it is');
     server.release();
     assertAnswers(await Promise.all(answers), { held: 4, late: 7 });
-    await becomes(hall, 'lock');
-    await assertGauge(hall, 'lock');
+    await becomes(sale, 'lock');
+    await assertGauge(sale, 'lock');
     assert.deepEqual([await switches(server, 'slot'), await switches(server, 'lock')], [1, 1]);
 
     // One fewer: it is calm when it has rested, while they are under way.
-    const again = await heat(hall, buyers, 2);
-    await becomes(hall, 'lock');
+    const again = await heat(sale, buyers, 2);
+    await becomes(sale, 'lock');
     assert.ok(performance.now() - again.heatedMs >= REST_MS, 'it has rested');
     server.release();
     assertAnswers(await Promise.all(again.answers), { held: 3, late: 7 });
     assert.deepEqual([await switches(server, 'slot'), await switches(server, 'lock')], [2, 2]);
-    await assertHotIsLedger(hall);
+    await assertHotIsLedger(sale);
     audit(server);
   }, [...flags(), '--lock-wait-ms', '2500']));
 
 test('a wait for the lock makes it hot, however few are under way', () =>
   withShim(async (all) => {
     const server = oneOf(all);
-    const hall = await Hall.open(server, 'ADAPT/2', {}, adaptive(10));
-    const buyers = await hall.buyers(2);
-    for (const buyer of buyers) await hall.held(buyer);
-    assert.equal(await choice(hall), 'lock', 'nobody waited');
+    const sale = await Sale.open(server, 'ADAPT/2', {}, adaptive(10));
+    const buyers = await sale.buyers(2);
+    for (const buyer of buyers) await sale.held(buyer);
+    assert.equal(await choice(sale), 'lock', 'nobody waited');
     server.hold();
-    const answers = await heldUp(hall, buyers);
+    const answers = await heldUp(sale, buyers);
     await pause(20 + WAIT_MS);
-    assert.equal(await choice(hall), 'lock', 'the wait is not over');
+    assert.equal(await choice(sale), 'lock', 'the wait is not over');
     server.release();
     assertAnswers(await Promise.all(answers), { held: 2, late: 0 });
-    assert.equal(await choice(hall), 'slot');
-    await assertGauge(hall, 'slot');
+    assert.equal(await choice(sale), 'slot');
+    await assertGauge(sale, 'slot');
     assert.equal(await switches(server, 'slot'), 1);
     audit(server);
   }, flags({ hotAbove: 100000, calmBelow: 100000, waitMs: WAIT_MS, restMs: 60000 })));
@@ -128,21 +128,21 @@ test('a wait for the lock makes it hot, however few are under way', () =>
 test('a crowd that waits in the queue makes it hot, until it has gone', async () => {
   const all = await start({ args: flags() });
   const server = oneOf(all);
-  const hall = await Hall.open(server, 'ADAPT/3', { maxActive: 1 }, adaptive(100));
-  const buyer = await hall.buyer('buyer');
-  const crowd = await hall.enterAll(['w1', 'w2', 'w3', 'w4', 'w5', 'w6', 'w7', 'w8']);
-  await hall.held(buyer);
-  assert.equal(await choice(hall), 'lock', 'hot_above is not above it');
-  crowd.push(await hall.enter('w9'));
+  const sale = await Sale.open(server, 'ADAPT/3', { maxActive: 1 }, adaptive(100));
+  const buyer = await sale.buyer('buyer');
+  const crowd = await sale.enterAll(['w1', 'w2', 'w3', 'w4', 'w5', 'w6', 'w7', 'w8']);
+  await sale.held(buyer);
+  assert.equal(await choice(sale), 'lock', 'hot_above is not above it');
+  crowd.push(await sale.enter('w9'));
   const heated = performance.now();
-  await hall.held(buyer);
-  assert.ok((await choice(hall)) === 'slot' || performance.now() - heated >= REST_MS);
+  await sale.held(buyer);
+  assert.ok((await choice(sale)) === 'slot' || performance.now() - heated >= REST_MS);
   assert.equal(await switches(server, 'slot'), 1);
-  for (const place of crowd) await hall.leave(place.entryToken);
-  await becomes(hall, 'lock');
+  for (const place of crowd) await sale.leave(place.entryToken);
+  await becomes(sale, 'lock');
   assert.ok(performance.now() - heated >= REST_MS, 'it has rested');
-  await hall.held(buyer);
-  assert.equal(await choice(hall), 'lock', 'nobody waits any more');
+  await sale.held(buyer);
+  assert.equal(await choice(sale), 'lock', 'nobody waits any more');
   assert.deepEqual([await switches(server, 'slot'), await switches(server, 'lock')], [1, 1]);
   audit(server);
   await all.stop();
@@ -150,9 +150,9 @@ test('a crowd that waits in the queue makes it hot, until it has gone', async ()
 
 test('no seat is sold twice while it changes over again and again', async (t) => {
   const server = await start({ args: flags({ restMs: 20 }) });
-  const hall = await Hall.open(server, 'ADAPT/4', {}, adaptive(24));
+  const sale = await Sale.open(server, 'ADAPT/4', {}, adaptive(24));
   const agent = keepAlive(32);
-  const buyers = await hall.buyers(32);
+  const buyers = await sale.buyers(32);
   const owners = new Map(); // of the seats that somebody was told are theirs
   const seen = { 201: 0, 409: 0 };
 
@@ -161,20 +161,20 @@ test('no seat is sold twice while it changes over again and again', async (t) =>
     const count = 1 + (i % 3);
     const from = 1 + ((i * 7) % 22);
     const wish = i % 2 === 0 ? { quantity: count } : { seats: [from, from + 1, from + 2].slice(0, count) };
-    const answer = await hall.hold(buyer, wish, { agent });
+    const answer = await sale.hold(buyer, wish, { agent });
     seen[answer.status]++;
     if (answer.status === 409) {
       assert.match(answer.json.code, /^(seat_taken|sold_out)$/);
       return;
     }
-    const { id, seats } = hall.reservation(answer, 'HELD');
+    const { id, seats } = sale.reservation(answer, 'HELD');
     for (const seat of seats) {
       assert.ok(!owners.has(seat), `seat ${seat} is ${owners.get(seat)}'s and ${buyer.userId}'s`);
       owners.set(seat, buyer.userId);
     }
     await pause(i % 4);
     for (const seat of seats) owners.delete(seat);
-    await hall.cancelled(buyer, id, { agent });
+    await sale.cancelled(buyer, id, { agent });
   };
 
   let at = 0;
@@ -182,14 +182,14 @@ test('no seat is sold twice while it changes over again and again', async (t) =>
   await until('it has changed over ten times', async () => {
     await Promise.all(buyers.map((buyer) => turn(buyer, at++)));
     for (let calm = 0; calm < 4; calm++) await turn(buyers[calm], at++);
-    await becomes(hall, 'lock');
+    await becomes(sale, 'lock');
     return (await changes()) >= 10;
   }, 40000);
   agent.release();
   t.diagnostic(`${await changes()} times, ${JSON.stringify(seen)}`);
   assert.ok(seen[201] > 50 && seen[409] > 0, JSON.stringify(seen));
-  assert.deepEqual(await hall.counts(), { available: 24, held: 0, confirmed: 0 });
-  await assertHotIsLedger(hall);
+  assert.deepEqual(await sale.counts(), { available: 24, held: 0, confirmed: 0 });
+  await assertHotIsLedger(sale);
   audit(server);
   await server.stop();
 });

@@ -6,8 +6,8 @@ import fs, { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
-import { Room, assertAudit, assertPlace, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
-import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
+import { WaitingRoom, assertAudit, assertPlace, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
+import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
 import { BINARY, assertProblem, call, concert, environment, isCluster, launch, pause, removeFolder, run, start, storeFlags, tempFolder, test, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
@@ -44,10 +44,10 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
     test(`${strategy} (traps 2, 3, 4 and 14)`, async (t) => {
       const section = { id: 'A', capacity: 100, mode: MODE_OF[strategy] };
       const rules = { maxActive: MAX_ACTIVE, maxWaiting: MAX_WAITING, entryBatchSize: 1000 };
-      const hall = await Hall.open(server, `CROWD/${strategy}`, rules, { sections: [section], maxPerUser: 1 });
+      const sale = await Sale.open(server, `CROWD/${strategy}`, rules, { sections: [section], maxPerUser: 1 });
       const agent = keepAlive(32);
       const highest = { waiting: 0, active: 0 };
-      const unwatch = watch(hall, ({ waiting, active }) => {
+      const unwatch = watch(sale, ({ waiting, active }) => {
         highest.waiting = Math.max(highest.waiting, waiting);
         highest.active = Math.max(highest.active, active);
         assert.ok(waiting <= MAX_WAITING, `${waiting} wait`);
@@ -60,7 +60,7 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
       const buy = async (userId, i) => {
         let place;
         await until(`${userId} has a place`, async () => {
-          const answers = await Promise.all(Array.from({ length: i % 4 === 0 ? 2 : 1 }, () => hall.ask(userId, { agent })));
+          const answers = await Promise.all(Array.from({ length: i % 4 === 0 ? 2 : 1 }, () => sale.ask(userId, { agent })));
           for (const { status, text } of answers) assert.match(String(status), /^(200|202|429)$/, text);
           const had = answers.filter(({ status }) => status !== 429).map(({ json }) => json.entryToken);
           assert.ok(new Set(had).size <= 1, 'entering twice is one place');
@@ -69,23 +69,23 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
           return place !== undefined;
         }, 120000);
         await until(`${userId} is in`, async () => {
-          const { status } = await hall.status(place, { agent });
+          const { status } = await sale.status(place, { agent });
           if (status !== 'ACTIVE') await pause(50);
           return status === 'ACTIVE';
         }, 120000);
         const who = { userId, token: place };
         // Whoever is overtaken between a read and a write may ask again.
         const answer = await until(`${userId} is answered`, async () => {
-          const one = await hall.hold(who, { quantity: 1, strategy }, { agent });
+          const one = await sale.hold(who, { quantity: 1, strategy }, { agent });
           return (one.status === 201 || !/^(conflict|lock_timeout)$/.test(one.json.code)) && one;
         }, 120000);
         if (answer.status === 201) {
-          await hall.confirmed(who, answer.json.id, { agent });
+          await sale.confirmed(who, answer.json.id, { agent });
           sold.push(answer.json.seats[0]);
         } else {
           assert.deepEqual([answer.status, answer.json.code], [409, 'sold_out'], answer.text);
           refused++;
-          assert.equal((await server.call('DELETE', `/queue/${hall.name}/leave`, { agent, headers: bearer(place) })).status, 204);
+          assert.equal((await server.call('DELETE', `/queue/${sale.name}/leave`, { agent, headers: bearer(place) })).status, 204);
         }
       };
       // More at a time than fit, so that both caps are met.
@@ -98,21 +98,21 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
       assert.equal(sold.length, 100);
       assert.equal(refused, 900);
       assert.deepEqual(sold.sort((a, b) => a - b), Array.from({ length: 100 }, (_, i) => i + 1));
-      const rows = hall.rows().filter(({ status }) => status === 'CONFIRMED');
+      const rows = sale.rows().filter(({ status }) => status === 'CONFIRMED');
       assert.equal(rows.length, 100);
       assert.equal(new Set(rows.map(({ user_id: user }) => user)).size, 100);
-      const entries = entriesOf(hall);
+      const entries = entriesOf(sale);
       assert.equal(new Set(entries.map(({ user_id: user }) => user)).size, 1000);
       assert.equal(entries.length, 1000, 'nobody had two places');
-      assert.deepEqual(await hall.counts(), { available: 0, held: 0, confirmed: 100 });
-      await assertHotIsLedger(hall);
+      assert.deepEqual(await sale.counts(), { available: 0, held: 0, confirmed: 100 });
+      await assertHotIsLedger(sale);
       assert.equal(await metric(server, 'admitone_reservation_guard_refusals_total'), 0, 'hot store and ledger never diverged');
     });
 });
 
 describe('a queue that two nodes serve', () => {
   test('the order is that of arrival, whichever node it was at (trap 2), and so is admission (trap 3)', async () => {
-    const room = await Room.open(server, 'ORDER/1', { maxActive: 1, entryBatchSize: 1 });
+    const room = await WaitingRoom.open(server, 'ORDER/1', { maxActive: 1, entryBatchSize: 1 });
     await room.enter('first');
     const names = ['user10', 'user9', 'user1', 'zed', 'anna', 'user2'];
     const places = [];
@@ -125,7 +125,7 @@ describe('a queue that two nodes serve', () => {
   });
 
   test('who entered at one node is known to the other at once', async () => {
-    const room = await Room.open(server, 'BOTH/1', { maxActive: 20, entryBatchSize: 1000 });
+    const room = await WaitingRoom.open(server, 'BOTH/1', { maxActive: 20, entryBatchSize: 1000 });
     const [a, b] = server.nodes.map((node) => at(node, room));
     for (const [i, user] of users(40).entries()) {
       const [here, there] = i % 2 === 0 ? [a, b] : [b, a];
@@ -139,7 +139,7 @@ describe('a queue that two nodes serve', () => {
   });
 
   test('all nodes tick, and each place is admitted once (trap 3)', async () => {
-    const room = await Room.open(server, 'TICK/1', { maxActive: 40, entryBatchSize: 7 }, { state: 'PAUSED' });
+    const room = await WaitingRoom.open(server, 'TICK/1', { maxActive: 40, entryBatchSize: 7 }, { state: 'PAUSED' });
     const places = await eachOf(users(120), 16, (user) => room.enter(user));
     const admitted = () => Promise.all(server.nodes.map((node) => node.metric('admitone_queue_admissions_total')));
     const before = await admitted();
@@ -167,7 +167,7 @@ describe('a queue that two nodes serve', () => {
 
   test('a stream at one node hears what another node admitted, long before it would ask (trap 17)', async () => {
     const own = await start({ args: ['--push-interval-ms', '60000', '--queue-tick-ms', '50'] });
-    const room = await Room.open(own, 'NEWS/1', { maxActive: 1, entryBatchSize: 100 });
+    const room = await WaitingRoom.open(own, 'NEWS/1', { maxActive: 1, entryBatchSize: 100 });
     const [a, b] = own.nodes.map((node) => at(node, room));
     // Each node in turn has the stream, and the other one the act. Who admits is whoever ticks first.
     for (const [i, [here, there]] of [[a, b], [b, a], [a, b], [b, a]].entries()) {
@@ -187,12 +187,12 @@ describe('a queue that two nodes serve', () => {
 test('while Redis is away, polls and streams show places as the ledger has them, and nothing of seats', async () => {
   const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '200', '--push-interval-ms', '100', '--queue-tick-ms', '50'] });
   const rules = { maxActive: 1, entryBatchSize: 100, entryIntervalSeconds: 1 };
-  const hall = await Hall.open(own, 'AWAY/1', rules, { sections: [{ id: 'A', capacity: 10 }] });
-  const ann = await hall.buyer('ann');
-  await hall.held(ann, { seats: [3] });
-  await hall.enter('ben');
-  const cid = await hall.enter('cid');
-  const stream = await Stream.open(at(own.nodes[0], hall), cid.entryToken);
+  const sale = await Sale.open(own, 'AWAY/1', rules, { sections: [{ id: 'A', capacity: 10 }] });
+  const ann = await sale.buyer('ann');
+  await sale.held(ann, { seats: [3] });
+  await sale.enter('ben');
+  const cid = await sale.enter('cid');
+  const stream = await Stream.open(at(own.nodes[0], sale), cid.entryToken);
   await stream.hears(2);
   const told = (degraded, position) =>
     until(`the stream is told ${position}, degraded ${degraded}`, () => {
@@ -203,7 +203,7 @@ test('while Redis is away, polls and streams show places as the ledger has them,
   process.kill(servicesOf().REDIS_PID, 'SIGSTOP');
   try {
     const shown = await until('a place is degraded', async () => {
-      const place = await hall.status(ann.token);
+      const place = await sale.status(ann.token);
       return place.degraded && place;
     });
     assert.deepEqual([shown.status, shown.reserving], ['ACTIVE', null], 'she holds a seat, which nobody can tell now');
@@ -215,7 +215,7 @@ test('while Redis is away, polls and streams show places as the ledger has them,
     process.kill(servicesOf().REDIS_PID, 'SIGCONT');
   }
   await told(undefined, 2); // nobody has told Redis of ben
-  assert.equal((await hall.status(ann.token)).reserving, true);
+  assert.equal((await sale.status(ann.token)).reserving, true);
   await own.stop();
 });
 
@@ -229,12 +229,12 @@ describe('an event that is changed at one node', () => {
       assert.equal((await here.admin('PUT', NEWS, priced(100))).status, 201);
       const made = await call(there, 'GET', '/events/NEWS/2');
       assert.deepEqual([made.status, made.json.title], [200, 'price 100'], made.text);
-      const hall = new Hall(there, 'NEWS/2');
-      const buyer = await hall.buyer('ann');
+      const sale = new Sale(there, 'NEWS/2');
+      const buyer = await sale.buyer('ann');
       assert.equal((await here.admin('PUT', NEWS, priced(200))).status, 200);
-      const reservation = await hall.held(buyer);
+      const reservation = await sale.held(buyer);
       assert.equal(reservation.price, 200);
-      await hall.cancelled(buyer, reservation.id);
+      await sale.cancelled(buyer, reservation.id);
       assert.equal((await here.admin('DELETE', NEWS)).status, 204);
       assert.equal((await call(there, 'GET', '/events/NEWS/2')).status, 404);
     }
@@ -277,7 +277,7 @@ describe('an event that is changed at one node', () => {
 
   test('has its new rules in force as soon as Redis is back, where nobody could tell it', async () => {
     const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '100'] });
-    await Room.open(own, 'RULES/2', { maxWaiting: 1000 });
+    await WaitingRoom.open(own, 'RULES/2', { maxWaiting: 1000 });
     for (const maxWaiting of [11, 12, 13, 14]) {
       redis(own.dataDir, 'CLIENT', 'PAUSE', '1000');
       // It is written; the numbers that go with the answer Redis can't tell.
@@ -291,7 +291,7 @@ describe('an event that is changed at one node', () => {
   });
 
   test('has its new rules in force everywhere, at once: the hot store has them', async () => {
-    const room = await Room.open(server, 'RULES/1', { maxActive: 1, maxWaiting: 1000, entryBatchSize: 100 });
+    const room = await WaitingRoom.open(server, 'RULES/1', { maxActive: 1, maxWaiting: 1000, entryBatchSize: 100 });
     await room.enterAll(users(3));
     const [a, b] = server.nodes;
     const { status } = await a.admin('PATCH', '/admin/queue/RULES/1', { maxWaiting: 2 });
@@ -306,7 +306,7 @@ describe('an event that is deleted while Redis does not hear', () => {
 
   test('is gone from there too, as soon as it hears again', async () => {
     const own = await start({ args: ['--hot-deadline-ms', '100'] });
-    const room = await Room.open(own, 'GONE/1', { maxActive: 1 });
+    const room = await WaitingRoom.open(own, 'GONE/1', { maxActive: 1 });
     await room.enter('ann');
     deaf(own);
     assert.equal((await own.nodes[0].admin('DELETE', '/admin/events/GONE/1')).status, 204);
@@ -316,7 +316,7 @@ describe('an event that is deleted while Redis does not hear', () => {
 
   test('and made again under its name has a queue of its own', async () => {
     const own = await start({ args: ['--hot-deadline-ms', '100', '--queue-tick-ms', '50'] });
-    const room = await Room.open(own, 'GONE/2', { maxActive: 1 });
+    const room = await WaitingRoom.open(own, 'GONE/2', { maxActive: 1 });
     const ann = await room.enter('ann');
     assert.equal(ann.status, 'ACTIVE');
     const before = meta(own, 2, 'key');
@@ -373,24 +373,24 @@ describe('a hundred events', () => {
   });
 
   test('come to life and to rest again: somebody waits, is admitted, holds a seat until it ends', async () => {
-    const hall = await Hall.open(own, `${TYPE}/awake`, { maxActive: 1, entryIntervalSeconds: 1 }, { holdSeconds: 2, sections: [{ id: 'A', capacity: SEATS }] });
-    const [ann, ben] = [await hall.buyer('ann'), await hall.enter('ben')];
-    const held = await hall.held(ann, { seats: [3] });
-    assert.equal((await hall.leave(ann.token)).status, 204);
-    const buyer = { userId: 'ben', token: (await hall.becomes(ben.entryToken, 'ACTIVE')).entryToken };
-    const { id } = await hall.held(buyer, { seats: [4] });
-    await until('the hold ends by itself', async () => (await hall.get(buyer, id)).json.status === 'EXPIRED');
-    assert.equal((await hall.get(ann, held.id)).json.status, 'CANCELLED');
-    assert.equal((await hall.leave(buyer.token)).status, 204);
+    const sale = await Sale.open(own, `${TYPE}/awake`, { maxActive: 1, entryIntervalSeconds: 1 }, { holdSeconds: 2, sections: [{ id: 'A', capacity: SEATS }] });
+    const [ann, ben] = [await sale.buyer('ann'), await sale.enter('ben')];
+    const held = await sale.held(ann, { seats: [3] });
+    assert.equal((await sale.leave(ann.token)).status, 204);
+    const buyer = { userId: 'ben', token: (await sale.becomes(ben.entryToken, 'ACTIVE')).entryToken };
+    const { id } = await sale.held(buyer, { seats: [4] });
+    await until('the hold ends by itself', async () => (await sale.get(buyer, id)).json.status === 'EXPIRED');
+    assert.equal((await sale.get(ann, held.id)).json.status, 'CANCELLED');
+    assert.equal((await sale.leave(buyer.token)).status, 204);
     // What has ended is forgotten after a day: until then it needs nothing.
     const next = () => Number(redis(own.dataDir, 'ZSCORE', 'admitone:{hot}:ticks', `${TYPE}:awake`));
     await until('it rests', () => next() > Date.now() + 3600000);
   });
 
   test('cost lists and metrics no call each, and these are right within seconds', async () => {
-    const hall = new Hall(own, `${TYPE}/7`);
-    const ann = await hall.buyer('ann');
-    await hall.held(ann, { quantity: 3 });
+    const sale = new Sale(own, `${TYPE}/7`);
+    const ann = await sale.buyer('ann');
+    await sale.held(ann, { quantity: 3 });
     const shown = async () => {
       const { json } = await own.call('GET', `/events?type=${TYPE}&limit=1000`);
       return json.events.find(({ eventId }) => eventId === '7')?.sections[0].available;
@@ -409,7 +409,7 @@ describe('a hundred events', () => {
   });
 
   test('are not asked for a user\'s reservations where the user has none', async () => {
-    const [eight, nine] = [new Hall(own, `${TYPE}/8`), new Hall(own, `${TYPE}/9`)];
+    const [eight, nine] = [new Sale(own, `${TYPE}/8`), new Sale(own, `${TYPE}/9`)];
     const held = [await nine.held(await nine.buyer('bob'), { quantity: 1 }), await eight.held(await eight.buyer('bob'), { quantity: 2 })];
     const list = async () => (await own.admin('GET', '/reservations?userId=bob')).json.reservations.map(({ id }) => id);
     let listed;
@@ -491,21 +491,21 @@ describe('a node that does not go together with the cluster refuses to start, an
 
 test('a third node joins without a restart of the others, and does what they do', async () => {
   const own = await start({ args: ['--queue-tick-ms', '50'] });
-  const hall = await Hall.open(own, 'JOIN/1', { maxActive: 2 }, { sections: [{ id: 'A', capacity: 10 }] });
-  const [ann, ben] = [await hall.buyer('ann'), await hall.buyer('ben')];
-  const waits = await hall.enter('waits');
-  const held = await hall.held(ann, { seats: [3] });
+  const sale = await Sale.open(own, 'JOIN/1', { maxActive: 2 }, { sections: [{ id: 'A', capacity: 10 }] });
+  const [ann, ben] = [await sale.buyer('ann'), await sale.buyer('ben')];
+  const waits = await sale.enter('waits');
+  const held = await sale.held(ann, { seats: [3] });
   const epoch = () => query(own.dataDir, "SELECT number FROM epochs WHERE name = 'hot'")[0].number;
   const before = epoch();
 
   const third = await own.join();
-  const there = at(third, hall);
+  const there = at(third, sale);
   assert.equal(epoch(), before, 'nothing was filled anew (trap 31)');
   assert.deepEqual(await there.counts(), { available: 9, held: 1, confirmed: 0 });
   assert.equal((await there.status(waits.entryToken)).position, 1);
   assert.equal((await there.hold(ben, { seats: [3] })).json.code, 'seat_taken');
   await there.confirmed(ann, held.id);
-  await hall.becomes(waits.entryToken, 'ACTIVE');
+  await sale.becomes(waits.entryToken, 'ACTIVE');
   const late = await there.enter('late');
   assert.equal(late.status, 'WAITING');
 
@@ -522,13 +522,13 @@ test('a third node joins without a restart of the others, and does what they do'
 
 test('nodes that stop and start again find what is in flight as it was (trap 31)', async () => {
   const own = await start({ args: ['--queue-tick-ms', '50'] });
-  const hall = await Hall.open(own, 'AGAIN/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 10, mode: 'seat' }] });
-  const buyers = await hall.buyers(3);
-  const waits = await hall.enter('waits');
-  const [one] = [await hall.held(buyers[0], { seats: [1] }), await hall.held(buyers[1], { section: 'B', seats: [2] })];
+  const sale = await Sale.open(own, 'AGAIN/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 10, mode: 'seat' }] });
+  const buyers = await sale.buyers(3);
+  const waits = await sale.enter('waits');
+  const [one] = [await sale.held(buyers[0], { seats: [1] }), await sale.held(buyers[1], { section: 'B', seats: [2] })];
   await Promise.all(own.nodes.map((node) => node.stop()));
   const again = await start({ dataDir: own.dataDir, args: ['--queue-tick-ms', '50'] });
-  const now = at(again, hall);
+  const now = at(again, sale);
   assert.deepEqual(await now.counts('A'), { available: 9, held: 1, confirmed: 0 });
   assert.deepEqual(await now.counts('B'), { available: 9, held: 1, confirmed: 0 });
   assert.equal((await now.status(waits.entryToken)).position, 1);
@@ -543,22 +543,22 @@ test('nodes that stop and start again find what is in flight as it was (trap 31)
 describe('one thing asked of both nodes at once', () => {
   for (const strategy of STRATEGIES)
     test(`${strategy}: the same Idempotency-Key has one effect`, async () => {
-      const hall = await Hall.open(server, `KEY/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 2 });
-      const ann = await hall.buyer('ann');
+      const sale = await Sale.open(server, `KEY/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 2 });
+      const ann = await sale.buyer('ann');
       const refusals = () => metric(server, 'admitone_reservation_guard_refusals_total');
       const before = await refusals();
       for (let round = 0; round < 10; round++) {
         const options = { headers: { 'idempotency-key': `${strategy} ${round}` } };
-        const ask = (node) => at(node, hall).hold(ann, { quantity: 2, strategy }, options);
+        const ask = (node) => at(node, sale).hold(ann, { quantity: 2, strategy }, options);
         const answers = await Promise.all([...server.nodes, ...server.nodes].map(ask));
         for (const { status, text } of answers) assert.equal(status, 201, text);
         assert.equal(new Set(answers.map(({ json }) => json.id)).size, 1);
-        assert.equal(hall.rows().length, round + 1);
-        assert.deepEqual(await hall.counts(), { available: 98, held: 2, confirmed: 0 });
-        if (round < 9) await hall.cancelled(ann, answers[0].json.id); // with one more she would be over the limit
+        assert.equal(sale.rows().length, round + 1);
+        assert.deepEqual(await sale.counts(), { available: 98, held: 2, confirmed: 0 });
+        if (round < 9) await sale.cancelled(ann, answers[0].json.id); // with one more she would be over the limit
       }
       assert.equal(await refusals(), before, 'a replay is no refusal');
-      await assertHotIsLedger(hall);
+      await assertHotIsLedger(sale);
     });
 
   // The section's row is locked by somebody else, so the first has written its hold and can't commit.
@@ -566,20 +566,20 @@ describe('one thing asked of both nodes at once', () => {
   // had first, they wait for that.
   for (const strategy of STRATEGIES)
     test(`${strategy}: and while the first to ask has not committed`, async () => {
-      const hall = await Hall.open(server, `SLOW/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 4 });
-      const ann = await hall.buyer('ann');
-      const { id } = await hall.held(ann, { quantity: 2, strategy });
-      await hall.cancelled(ann, id);
+      const sale = await Sale.open(server, `SLOW/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 4 });
+      const ann = await sale.buyer('ann');
+      const { id } = await sale.held(ann, { quantity: 2, strategy });
+      await sale.cancelled(ann, id);
       const refusals = () => metric(server, 'admitone_reservation_guard_refusals_total');
       const before = await refusals();
       const sessions = (where) => `pg_stat_activity WHERE datname = current_database() AND ${where}`;
       const count = (where) => query(server.dataDir, `SELECT count(*) AS n FROM ${sessions(where)}`)[0].n;
 
-      const section = `SELECT s.id FROM sections s JOIN events e ON e.id = s.event_id WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}'`;
+      const section = `SELECT s.id FROM sections s JOIN events e ON e.id = s.event_id WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}'`;
       const lock = `BEGIN; SELECT FROM sections WHERE id = (${section}) FOR UPDATE; SELECT pg_sleep(60)`;
       const psql = launch(['psql', homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
       await until('the row is locked', () => count("wait_event = 'PgSleep'") === 1);
-      const ask = (node) => at(node, hall).hold(ann, { quantity: 2, strategy }, { headers: { 'idempotency-key': `slow ${strategy}` } });
+      const ask = (node) => at(node, sale).hold(ann, { quantity: 2, strategy }, { headers: { 'idempotency-key': `slow ${strategy}` } });
       const asked = [...server.nodes, ...server.nodes].map(ask);
       const waiting = /lock$|adaptive/.test(strategy) ? 1 : asked.length;
       await until('they wait for rows', () => count("wait_event_type = 'Lock'") >= waiting);
@@ -589,44 +589,44 @@ describe('one thing asked of both nodes at once', () => {
       const answers = await Promise.all(asked);
       for (const { status, text } of answers) assert.equal(status, 201, text);
       assert.equal(new Set(answers.map(({ json }) => json.id)).size, 1);
-      assert.equal(hall.rows().length, 2);
+      assert.equal(sale.rows().length, 2);
       assert.equal(await refusals(), before, 'a replay is no refusal');
-      await assertHotIsLedger(hall);
+      await assertHotIsLedger(sale);
     });
 
   test('confirm and cancel of one hold: one of them wins, and both say so', async () => {
-    const hall = await Hall.open(server, 'RACE/1', {}, { sections: [{ id: 'A', capacity: 50 }], maxPerUser: 50, autoEnter: true });
+    const sale = await Sale.open(server, 'RACE/1', {}, { sections: [{ id: 'A', capacity: 50 }], maxPerUser: 50, autoEnter: true });
     for (let round = 0; round < 25; round++) {
-      const ann = await hall.buyer(`ann${round}`);
-      const { id } = await hall.held(ann);
+      const ann = await sale.buyer(`ann${round}`);
+      const { id } = await sale.held(ann);
       const verbs = round % 2 === 0 ? ['confirm', 'cancel'] : ['cancel', 'confirm'];
-      const answers = await Promise.all(server.nodes.map((node, i) => at(node, hall).finish(ann, verbs[i], id)));
+      const answers = await Promise.all(server.nodes.map((node, i) => at(node, sale).finish(ann, verbs[i], id)));
       const confirm = answers[verbs.indexOf('confirm')];
       assert.match(String(confirm.status), /^(200|409)$/, confirm.text);
       assert.equal(answers[verbs.indexOf('cancel')].status, 200, 'what is confirmed can be cancelled');
-      await hall.got(ann, id, 'CANCELLED');
+      await sale.got(ann, id, 'CANCELLED');
     }
-    assert.deepEqual(await hall.counts(), { available: 50, held: 0, confirmed: 0 });
-    await assertHotIsLedger(hall);
+    assert.deepEqual(await sale.counts(), { available: 50, held: 0, confirmed: 0 });
+    await assertHotIsLedger(sale);
   });
 });
 
 describe('distributed-lock over two nodes', () => {
   const WISH = { section: 'S', seats: [1], strategy: 'distributed-lock' };
-  const open = (on, name) => Hall.open(on, name, {}, { sections: [{ id: 'S', capacity: 10, mode: 'seat' }], maxPerUser: 10 });
+  const open = (on, name) => Sale.open(on, name, {}, { sections: [{ id: 'S', capacity: 10, mode: 'seat' }], maxPerUser: 10 });
 
   const asked = (node, count) =>
     until(`${count} have asked`, async () => (await metric(node, 'admitone_reservation_attempts_total', { strategy: 'distributed-lock' })) >= count);
 
   test('who asks at one node waits for who has it at the other, and is told the truth', async () => {
     const own = await start();
-    const hall = await open(own, 'LOCK/1');
-    const [ann, ben] = await hall.buyers(2);
+    const sale = await open(own, 'LOCK/1');
+    const [ann, ben] = await sale.buyers(2);
     const [a, b] = own.nodes;
     holdCommits();
-    const first = at(a, hall).hold(ann, WISH);
+    const first = at(a, sale).hold(ann, WISH);
     await until('the first has the lock', async () => (await metric(a, 'admitone_lock_wait_seconds_count', { strategy: 'distributed-lock' })) === 1);
-    const second = at(b, hall).hold(ben, WISH);
+    const second = at(b, sale).hold(ben, WISH);
     await asked(b, 1);
     await pause(300);
     assert.equal(await metric(b, 'admitone_lock_wait_seconds_count', { strategy: 'distributed-lock' }), 0, 'it waits in line');
@@ -634,21 +634,21 @@ describe('distributed-lock over two nodes', () => {
     assert.equal((await first).status, 201);
     assert.equal((await second).json.code, 'seat_taken');
     assert.ok((await metric(b, 'admitone_lock_wait_seconds_sum', { strategy: 'distributed-lock' })) >= 0.3, 'it has waited');
-    await assertHotIsLedger(hall);
+    await assertHotIsLedger(sale);
     await own.stop();
   });
 
   test('a node that stands still past its lease loses the lock, and comes too late with its fence (trap 20)', async (t) => {
     const own = await start({ args: ['--lock-lease-ms', '500'] });
-    const hall = await open(own, 'LOCK/2');
-    const [ann, ben] = await hall.buyers(2);
+    const sale = await open(own, 'LOCK/2');
+    const [ann, ben] = await sale.buyers(2);
     const [a, b] = own.nodes;
     const seen = {};
     for (let round = 0; round < 6; round++) {
-      const holding = at(a, hall).hold(ann, WISH);
+      const holding = at(a, sale).hold(ann, WISH);
       await pause(round); // sometimes before it has the lock, sometimes in the middle of its write
       a.signal('SIGSTOP');
-      const other = at(b, hall).hold(ben, WISH);
+      const other = at(b, sale).hold(ben, WISH);
       const answer = await other;
       a.signal('SIGCONT');
       const both = [await holding, answer];
@@ -656,14 +656,14 @@ describe('distributed-lock over two nodes', () => {
       // PostgreSQL ends the session of who stands still in a transaction: nothing was changed then, too.
       for (const one of both) if (one.status !== 201) assert.match(one.json.code, /^(seat_taken|conflict|lock_timeout|lock_lost|ledger_failed)$/, one.text);
       assert.ok(won.length <= 1, 'one seat, one owner');
-      const rows = hall.rows().filter(({ status }) => status === 'HELD');
+      const rows = sale.rows().filter(({ status }) => status === 'HELD');
       assert.deepEqual(rows.map(({ id }) => id), won.map(({ json }) => json.id));
       const what = both.map(({ status, json }) => (status === 201 ? 'held' : json.code)).join(' / ');
       seen[what] = (seen[what] ?? 0) + 1;
-      for (const [i, who] of [ann, ben].entries()) if (both[i].status === 201) await hall.cancelled(who, both[i].json.id);
+      for (const [i, who] of [ann, ben].entries()) if (both[i].status === 201) await sale.cancelled(who, both[i].json.id);
     }
     t.diagnostic(JSON.stringify(seen));
-    await assertHotIsLedger(hall);
+    await assertHotIsLedger(sale);
     assertAudit(own.dataDir);
     await own.stop();
   });
@@ -671,7 +671,7 @@ describe('distributed-lock over two nodes', () => {
 
 test('a place that its node took and could not finish is finished by another (trap 13)', async () => {
   const own = await start({ args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
-  const room = await Room.open(own, 'DEAD/1', { maxActive: 5, maxWaiting: 30, entryBatchSize: 1000 });
+  const room = await WaitingRoom.open(own, 'DEAD/1', { maxActive: 5, maxWaiting: 30, entryBatchSize: 1000 });
   const [a, b] = own.nodes;
   const told = [];
   const storm = Promise.all(users(20).map(async (user) => {
@@ -699,12 +699,12 @@ test('a place that its node took and could not finish is finished by another (tr
 
 test('a place that a confirmation completed ends in Redis too, though its node died when Redis knew of the seats only', async () => {
   const own = await start({ args: ['--queue-tick-ms', '50'] });
-  const hall = await Hall.open(own, 'DEAD/2', { maxActive: 1 });
-  const ann = await hall.buyer('ann');
-  const held = await hall.held(ann, { seats: [1] });
+  const sale = await Sale.open(own, 'DEAD/2', { maxActive: 1 });
+  const ann = await sale.buyer('ann');
+  const held = await sale.held(ann, { seats: [1] });
   const seq = redis(own.dataDir, 'HGET', 'queue:{DEAD:2}:user', 'ann');
   const entry = redis(own.dataDir, 'HGET', 'queue:{DEAD:2}:entry', seq);
-  await hall.confirmed(ann, held.id);
+  await sale.confirmed(ann, held.id);
   const told = () => query(own.dataDir, "SELECT relayed_at FROM facts WHERE kind = 'CONFIRMED'")[0].relayed_at !== null;
   await until('the confirmation is relayed', told);
 
@@ -713,13 +713,13 @@ test('a place that a confirmation completed ends in Redis too, though its node d
   redis(own.dataDir, 'HSET', 'queue:{DEAD:2}:user', 'ann', seq);
   redis(own.dataDir, 'ZREM', 'queue:{DEAD:2}:ended', seq);
   redis(own.dataDir, 'ZADD', 'queue:{DEAD:2}:active', Date.now() + 600000, seq);
-  await hall.confirmed(ann, held.id);
-  const ben = await hall.enter('ben');
+  await sale.confirmed(ann, held.id);
+  const ben = await sale.enter('ben');
   assert.equal(ben.status, 'WAITING');
   query(own.dataDir, "UPDATE facts SET relayed_at = NULL WHERE kind = 'CONFIRMED'");
-  await hall.becomes(ben.entryToken, 'ACTIVE');
-  assert.equal((await hall.status(ann.token)).status, 'COMPLETED');
-  assert.notEqual((await hall.enter('ann')).entryToken, ann.token);
+  await sale.becomes(ben.entryToken, 'ACTIVE');
+  assert.equal((await sale.status(ann.token)).status, 'COMPLETED');
+  assert.notEqual((await sale.enter('ann')).entryToken, ann.token);
   await own.stop();
 });
 
@@ -730,7 +730,7 @@ function callAsNobody(dataDir, event, commands) {
   keys.push(`section:{${event}}:counts`, `limit:{${event}}:reserving`, `claim:{${event}}:pending`, `claim:{${event}}:due`);
   keys.push('admitone:{hot}:ticks', 'admitone:{hot}:ticked');
   const known = [redis(dataDir, 'HGET', 'admitone:{hot}:life', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
-  const fcall = (name, ...args) => `FCALL admitone_5_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
+  const fcall = (name, ...args) => `FCALL admitone_6_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
   const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
   const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8' });
   assert.ifError(error);
@@ -739,7 +739,7 @@ function callAsNobody(dataDir, event, commands) {
 
 test('places that a node took and could not finish are undone together', async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
-  const room = await Room.open(own, 'DEAD/3', { maxActive: 1, maxWaiting: 1000 });
+  const room = await WaitingRoom.open(own, 'DEAD/3', { maxActive: 1, maxWaiting: 1000 });
   await room.enter('first');
   const many = users(200);
   const commits = () => own.metric('admitone_ledger_commit_seconds_count');
@@ -747,7 +747,7 @@ test('places that a node took and could not finish are undone together', async (
   callAsNobody(own.dataDir, 'DEAD:3', (fcall) => many.map((user) => fcall('enter', user, 8, 0)));
   assert.equal((await room.numbers()).waiting, 200);
   await until('all are undone', async () => (await room.numbers()).waiting === 0, 30000);
-  assert.equal(await own.metric('admitone_hot_taken_up_total{what="enter"}'), 200);
+  assert.equal(await own.metric('admitone_hot_finished_total{what="enter"}'), 200);
   const took = (await commits()) - before;
   assert.ok(took < 100, `${took} commits`);
   await own.stop();
@@ -755,7 +755,7 @@ test('places that a node took and could not finish are undone together', async (
 
 test('an expiry that no node was told of reaches the ledger, and a place that had ended before is shown as it ended', async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
-  const room = await Room.open(own, 'SILENT/1', { maxActive: 10, entryBatchSize: 100 });
+  const room = await WaitingRoom.open(own, 'SILENT/1', { maxActive: 10, entryBatchSize: 100 });
   const places = await room.enterAll(['ann', 'ben', 'cat']);
   const [ann, ben, cat] = places.map(({ entryToken }) => entryToken);
   const key = (part) => `queue:{SILENT:1}:${part}`;
@@ -779,7 +779,7 @@ test('an expiry that no node was told of reaches the ledger, and a place that ha
 
 test('who has a place that Redis can\'t show any more is not told that nothing was changed', async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50'] });
-  const room = await Room.open(own, 'LOST/1', { maxActive: 5 });
+  const room = await WaitingRoom.open(own, 'LOST/1', { maxActive: 5 });
   holdCommits();
   const asked = room.ask('ann');
   await until('the place is taken', async () => redis(own.dataDir, 'HGET', 'queue:{LOST:1}:user', 'ann') !== '');
@@ -807,10 +807,10 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
 
   test('at maxmemory nobody new is taken, and leaving, confirming, cancelling and admission go on', async () => {
     const own = await start({ args: ['--queue-tick-ms', '50'] });
-    const hall = await Hall.open(own, 'FULL/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }] });
-    const [ann, ben, cat] = [await hall.buyer('ann'), await hall.buyer('ben'), await hall.buyer('cat')];
-    const [bought, given] = [await hall.held(ann, { seats: [1] }), await hall.held(ben, { seats: [2] })];
-    const [dan, eve] = await hall.enterAll(['dan', 'eve']);
+    const sale = await Sale.open(own, 'FULL/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }] });
+    const [ann, ben, cat] = [await sale.buyer('ann'), await sale.buyer('ben'), await sale.buyer('cat')];
+    const [bought, given] = [await sale.held(ann, { seats: [1] }), await sale.held(ben, { seats: [2] })];
+    const [dan, eve] = await sale.enterAll(['dan', 'eve']);
     assert.deepEqual([dan.status, eve.status], ['WAITING', 'WAITING']);
 
     set(own, 'maxmemory', '1');
@@ -819,23 +819,23 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
       const { status, json } = await ready(node);
       assert.deepEqual([status, json.ready], [200, true]);
       assert.deepEqual(await states(node), { ...none, oom: 1 });
-      const refused = await at(node, hall).ask('flo');
+      const refused = await at(node, sale).ask('flo');
       assertProblem(refused, 503, 'hot_full');
-      assertProblem(await at(node, hall).hold(cat, { seats: [3] }), 503, 'hot_full');
+      assertProblem(await at(node, sale).hold(cat, { seats: [3] }), 503, 'hot_full');
     }
-    assert.equal((await hall.leave(cat.token)).status, 204);
-    await hall.becomes(dan.entryToken, 'ACTIVE');
-    await hall.cancelled(ben, given.id);
-    await hall.confirmed(ann, bought.id); // which completes her place
-    await hall.becomes(eve.entryToken, 'ACTIVE');
-    assert.equal((await hall.status(cat.token)).status, 'LEFT');
-    assert.equal((await hall.map()).seats, 'CAAAAAAAAA');
-    await assertHotIsLedger(hall);
+    assert.equal((await sale.leave(cat.token)).status, 204);
+    await sale.becomes(dan.entryToken, 'ACTIVE');
+    await sale.cancelled(ben, given.id);
+    await sale.confirmed(ann, bought.id); // which completes her place
+    await sale.becomes(eve.entryToken, 'ACTIVE');
+    assert.equal((await sale.status(cat.token)).status, 'LEFT');
+    assert.equal((await sale.map()).seats, 'CAAAAAAAAA');
+    await assertHotIsLedger(sale);
 
     set(own, 'maxmemory', '0');
     await shown(own, 'ok');
     assert.deepEqual(await states(own.nodes[0]), { ...none, ok: 1 });
-    assert.equal((await hall.ask('flo')).status, 202);
+    assert.equal((await sale.ask('flo')).status, 202);
     for (const { stderr } of own.nodes) {
       assert.equal(stderr.match(/msg="redis refuses writes" state=oom/g).length, 1, stderr);
       assert.equal(stderr.match(/msg="redis accepts writes again"/g).length, 1, stderr);
@@ -845,7 +845,7 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
 
   test('without enough replicas, and as a replica itself, every write is refused, and reads go on', async () => {
     const own = await start({ args: ['--queue-tick-ms', '50'] });
-    const room = await Room.open(own, 'FULL/2', { maxActive: 1 });
+    const room = await WaitingRoom.open(own, 'FULL/2', { maxActive: 1 });
     const [ann, ben] = await room.enterAll(['ann', 'ben']);
     const waits = async () => {
       assert.equal((await ready(own.nodes[0])).status, 200);
@@ -876,7 +876,7 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
 
 // As after a fail-over to a replica. It may change under a connection, too.
 test('while PostgreSQL is read-only no node is ready, idle or not, and all are soon after', async () => {
-  const room = await Room.open(server, 'READONLY/1');
+  const room = await WaitingRoom.open(server, 'READONLY/1');
   const readies = () => Promise.all(server.nodes.map((node) => node.call('GET', '/ready')));
   const isReadOnly = ({ status, json }) => status === 503 && json.ready === false && json.ledger === 'readonly';
   const areReady = async () => (await readies()).every(({ status }) => status === 200);
@@ -905,9 +905,9 @@ describe('what the stores hold and no node has written', () => {
   const runs = async () => assert.equal((await own.call('GET', '/health')).status, 200);
 
   test('is no answer to a repeated request', async () => {
-    const hall = await Hall.open(own, 'ODD/1', {}, { sections: [{ id: 'A', capacity: 10 }] });
-    const buyer = await hall.buyer('ann');
-    const again = () => hall.hold(buyer, { quantity: 1 }, { headers: { 'idempotency-key': 'one' } });
+    const sale = await Sale.open(own, 'ODD/1', {}, { sections: [{ id: 'A', capacity: 10 }] });
+    const buyer = await sale.buyer('ann');
+    const again = () => sale.hold(buyer, { quantity: 1 }, { headers: { 'idempotency-key': 'one' } });
     assert.equal((await again()).status, 201);
     query(own.dataDir, 'UPDATE idempotency SET status = 204');
     assert.equal((await again()).status, 503);
@@ -917,7 +917,7 @@ describe('what the stores hold and no node has written', () => {
   });
 
   test('is no time of a place', async () => {
-    const room = await Room.open(own, 'ODD/2', { maxActive: 1, tokenTtlSeconds: 0 });
+    const room = await WaitingRoom.open(own, 'ODD/2', { maxActive: 1, tokenTtlSeconds: 0 });
     await room.enter('ann');
     const entries = 'queue:{ODD:2}:entry';
     const [seq, packed] = redis(own.dataDir, 'HGETALL', entries).split('\n');
@@ -930,9 +930,9 @@ describe('what the stores hold and no node has written', () => {
   });
 
   test('is passed over by rankings, which count the rest', async () => {
-    const hall = await Hall.open(own, 'ODD/3', {}, { sections: [{ id: 'A', capacity: 10 }] });
+    const sale = await Sale.open(own, 'ODD/3', {}, { sections: [{ id: 'A', capacity: 10 }] });
     query(own.dataDir, "INSERT INTO facts(kind, event_id, seat_count, at, relayed_at) SELECT 'SOLD_OUT', id, 0, -1, 1 FROM events WHERE external_id = '3'");
-    await hall.held(await hall.buyer('ann'));
+    await sale.held(await sale.buyer('ann'));
     await until('it is counted', async () => (await own.call('GET', '/rankings/daily/ODD/3')).json.reservationCount === 1);
     assert.match(own.stderr, /msg="ignored a fact whose time or number of seats is not valid/);
     query(own.dataDir, 'DELETE FROM facts WHERE at = -1');
@@ -962,7 +962,7 @@ test('the threads of a node have names that say what they do', async () => {
   for (const pid of server.pids) {
     const tasks = `/proc/${pid}/task`;
     const names = readdirSync(tasks).map((task) => readFileSync(`${tasks}/${task}/comm`, 'utf8').trim());
-    for (const name of ['worker 0', 'ledger', 'ledger read 0', 'ledger pool 0', 'ledger wait 0', 'ledger acts 0', 'hot keeper', 'reconcile', 'retention', 'redis listener', 'signals'])
+    for (const name of ['worker 0', 'ledger', 'ledger read 0', 'ledger pool 0', 'ledger wait 0', 'ledger acts 0', 'hot rebuilder', 'reconcile', 'retention', 'redis listener', 'signals'])
       assert.ok(names.includes(name), `${name} of ${names}`);
   }
 });

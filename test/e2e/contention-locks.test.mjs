@@ -4,14 +4,14 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe } from 'node:test';
-import { Hall, MODE_OF, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
+import { Sale, MODE_OF, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
 import { onlyOn, test, until, within } from './support/server.mjs';
 import { withShim } from './support/shim.mjs';
 
 const LOCKING = ['lock', 'adaptive', 'distributed-lock'];
 
-const hallOf = (server, strategy) =>
-  Hall.open(server, `LOCK/${strategy}`, {}, { sections: [{ id: 'A', capacity: 10, mode: MODE_OF[strategy] }] });
+const saleOf = (server, strategy) =>
+  Sale.open(server, `LOCK/${strategy}`, {}, { sections: [{ id: 'A', capacity: 10, mode: MODE_OF[strategy] }] });
 
 const attempts = (server, strategy) => metric(server, 'admitone_reservation_attempts_total', { strategy });
 const locked = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_count', { strategy });
@@ -24,31 +24,31 @@ async function asked(server, strategy, times) {
 
 // The writer waits for the disk: whatever is asked of it now comes in a later batch. Returns the
 // answer that it keeps from coming.
-async function stopWriter(server, hall) {
+async function stopWriter(server, sale) {
   const wal = () => fs.readFileSync(path.join(server.dataDir, 'admitone.db-wal'));
   const before = wal();
   server.hold();
-  const answer = hall.ask('somebody else');
+  const answer = sale.ask('somebody else');
   await until('the batch is written', () => !wal().equals(before));
   return { answer };
 }
 
 async function each(strategies, args, act) {
   await withShim(async (server) => {
-    for (const strategy of strategies) await act(server, strategy, await hallOf(server, strategy));
+    for (const strategy of strategies) await act(server, strategy, await saleOf(server, strategy));
     audit(server);
   }, args);
 }
 
 describe('a lock is given back after the commit, not before (trap 19)', () => {
   test('while the first one\'s write is not on disk, the second is told nothing', () =>
-    each(LOCKING, [], async (server, strategy, hall) => {
-      const [ann, ben] = await hall.buyers(2);
+    each(LOCKING, [], async (server, strategy, sale) => {
+      const [ann, ben] = await sale.buyers(2);
       const wish = { seats: [1], strategy };
       server.hold();
-      const first = hall.hold(ann, wish);
+      const first = sale.hold(ann, wish);
       await asked(server, strategy, 1);
-      const second = hall.hold(ben, wish);
+      const second = sale.hold(ben, wish);
       await asked(server, strategy, 2);
       assert.equal(await within(300, Promise.race([first, second])), 'pending', strategy);
       server.release();
@@ -56,14 +56,14 @@ describe('a lock is given back after the commit, not before (trap 19)', () => {
       assert.equal((await second).json.code, 'seat_taken');
       const heldSeconds = await metric(server, 'admitone_lock_hold_seconds_sum', { strategy });
       assert.ok(heldSeconds >= 0.3, `${strategy}: the lock was held for ${heldSeconds} s, the commit took longer`);
-      await assertHotIsLedger(hall);
+      await assertHotIsLedger(sale);
     }));
 
   test('so if it never gets there, nobody was told that the seat is taken', onlyOn('memory+sqlite', 'the shim fails the writes of SQLite\'s files'), () =>
-    each(LOCKING, [], async (server, strategy, hall) => {
-      const buyers = await hall.buyers(20);
-      const stopped = await stopWriter(server, hall);
-      const answers = buyers.map((who) => hall.hold(who, { seats: [1], strategy }));
+    each(LOCKING, [], async (server, strategy, sale) => {
+      const buyers = await sale.buyers(20);
+      const stopped = await stopWriter(server, sale);
+      const answers = buyers.map((who) => sale.hold(who, { seats: [1], strategy }));
       await asked(server, strategy, 20);
       server.fail();
       server.release();
@@ -71,31 +71,31 @@ describe('a lock is given back after the commit, not before (trap 19)', () => {
       server.recover();
       await stopped.answer;
       await until(`${strategy}: the seat is free, for it always was`, async () => {
-        const answer = await hall.hold(buyers[0], { seats: [1], strategy });
+        const answer = await sale.hold(buyers[0], { seats: [1], strategy });
         assert.ok(answer.status === 201 || answer.status === 503, answer.text);
         return answer.status === 201;
       });
-      assert.equal(hall.rows().length, 1);
-      await assertHotIsLedger(hall);
+      assert.equal(sale.rows().length, 1);
+      await assertHotIsLedger(sale);
     }));
 });
 
 test('who waits for a lock in vain gets 409 lock_timeout, in time, and leaves nothing behind (trap 21)', () =>
-  each(LOCKING, ['--lock-wait-ms', '100'], async (server, strategy, hall) => {
-    const [ann, ...others] = await hall.buyers(10);
+  each(LOCKING, ['--lock-wait-ms', '100'], async (server, strategy, sale) => {
+    const [ann, ...others] = await sale.buyers(10);
     const wish = { seats: [1], strategy };
     server.hold();
-    const first = hall.hold(ann, wish);
+    const first = sale.hold(ann, wish);
     await asked(server, strategy, 1);
-    for (const answer of await Promise.all(others.map((who) => hall.hold(who, wish))))
+    for (const answer of await Promise.all(others.map((who) => sale.hold(who, wish))))
       assert.deepEqual([answer.status, answer.json.code], [409, 'lock_timeout'], `${strategy}: ${answer.text}`);
     assert.equal(await within(0, first), 'pending', 'the first still has it');
     server.release();
     const answer = await first;
     assert.equal(answer.status, 201, answer.text);
     assert.equal(await metric(server, 'admitone_reservation_outcomes_total', { strategy, outcome: 'lock_timeout' }), 9);
-    await hall.cancelled(ann, answer.json.id);
-    await hall.held(others[0], wish);
-    assert.equal(hall.rows().length, 2);
-    await assertHotIsLedger(hall);
+    await sale.cancelled(ann, answer.json.id);
+    await sale.held(others[0], wish);
+    assert.equal(sale.rows().length, 2);
+    await assertHotIsLedger(sale);
   }));

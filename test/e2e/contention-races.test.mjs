@@ -6,7 +6,7 @@ import { after, before, describe } from 'node:test';
 import { hexOf, joined } from './support/cluster.mjs';
 import { keepAlive, query } from './support/queue.mjs';
 import { dice, random, shuffled } from './support/random.mjs';
-import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
+import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
 import { isCluster, pause, start, test, times, until } from './support/server.mjs';
 
 const SEED = Date.now() & 0xffff;
@@ -32,8 +32,8 @@ after(async () => {
 });
 
 // Two sections, one where each store decides; autoEnter, for whoever confirms has to come again.
-const hallOf = (name, capacity, more = {}) =>
-  Hall.open(server, name, {}, {
+const saleOf = (name, capacity, more = {}) =>
+  Sale.open(server, name, {}, {
     autoEnter: true,
     maxPerUser: 1000,
     sections: [{ id: 'A', capacity, mode: 'slot' }, { id: 'B', capacity, mode: 'seat' }],
@@ -41,7 +41,7 @@ const hallOf = (name, capacity, more = {}) =>
   });
 
 // So many races, each of a user of its own with a hold of their own. Returns what `race` did.
-async function races(hall, total, race) {
+async function races(sale, total, race) {
   const results = [];
   let begun = 0;
   await Promise.all(
@@ -49,7 +49,7 @@ async function races(hall, total, race) {
       while (begun < total) {
         const number = ++begun;
         const userId = `user${number}`;
-        const answer = await hall.hold({}, { userId, quantity: dice(next, 2), section: number % 2 === 0 ? 'A' : 'B' }, { agent: holdAgent });
+        const answer = await sale.hold({}, { userId, quantity: dice(next, 2), section: number % 2 === 0 ? 'A' : 'B' }, { agent: holdAgent });
         assert.equal(answer.status, 201, answer.text);
         const who = { userId, token: answer.headers['x-queue-token'] };
         results.push({ reservation: answer.json, answers: await race(who, answer.json) });
@@ -60,10 +60,10 @@ async function races(hall, total, race) {
 }
 
 // All of them at once, in any order; returns { verb: status }.
-async function all(hall, verbs, who, { id }) {
+async function all(sale, verbs, who, { id }) {
   const done = shuffled(verbs, next).map(async (verb) => {
-    const answer = await hall.finish(who, verb, id, { agent });
-    if (answer.status === 200) assert.equal(hall.reservation(answer).status, verb === 'confirm' ? 'CONFIRMED' : 'CANCELLED');
+    const answer = await sale.finish(who, verb, id, { agent });
+    if (answer.status === 200) assert.equal(sale.reservation(answer).status, verb === 'confirm' ? 'CONFIRMED' : 'CANCELLED');
     else assert.deepEqual([answer.status, answer.json.code], answer.status === 410 ? [410, 'hold_expired'] : [409, 'reservation_ended'], answer.text);
     return [verb, answer.status];
   });
@@ -72,14 +72,14 @@ async function all(hall, verbs, who, { id }) {
 
 // The same when the hold's time is over, give or take: so much earlier as the last ones needed to get
 // there, and more or less of that by chance.
-function atExpiry(hall, verbs) {
+function atExpiry(sale, verbs) {
   let travelMs = 2;
   return async (who, reservation) => {
     const earlierMs = travelMs + (next() * 2 - 1) * (travelMs + 5);
     const plannedMs = Date.parse(reservation.expiresAt) - earlierMs;
     await pause(Math.max(0, plannedMs - Date.now()));
     const sentMs = Date.now();
-    const answers = await all(hall, verbs, who, reservation);
+    const answers = await all(sale, verbs, who, reservation);
     const tookMs = sentMs - plannedMs + (Date.now() - sentMs) / 2;
     travelMs += (Math.min(Math.max(tookMs, 0), 500) - travelMs) / 32;
     return answers;
@@ -98,12 +98,12 @@ const FACTS = {
 };
 
 // Each reservation's facts, in their order, by its id.
-function factsOf(hall) {
+function factsOf(sale) {
   const rows = query(
     server.dataDir,
     `SELECT ${hexOf('f.reservation_id')} AS id, ${joined('f.kind', 'f.id')} AS kinds
      FROM (SELECT f.id, f.reservation_id, f.kind FROM facts f JOIN events e ON e.id = f.event_id
-           WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}' AND f.reservation_id IS NOT NULL ORDER BY f.id) f
+           WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}' AND f.reservation_id IS NOT NULL ORDER BY f.id) f
      GROUP BY f.reservation_id`,
   );
   return new Map(rows.map(({ id, kinds }) => [id, kinds]));
@@ -111,21 +111,21 @@ function factsOf(hall) {
 
 // A seat's version counts its changes: one for each fact of a reservation that had it. So none was
 // given back twice, even if somebody else took it in between.
-function assertSeatsChangedOnce(hall) {
+function assertSeatsChangedOnce(sale) {
   const [{ changes, facts }] = query(
     server.dataDir,
     `SELECT (SELECT sum(s.version) FROM seats s JOIN sections c ON c.id = s.section_id WHERE c.event_id = e.id) AS changes,
             (SELECT sum(f.seat_count) FROM facts f WHERE f.event_id = e.id AND f.kind <> 'SOLD_OUT') AS facts
-     FROM events e WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}'`,
+     FROM events e WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}'`,
   );
   assert.equal(changes, facts);
 }
 
 // Returns how often each combination of answers was seen.
-async function assertDecided(hall, results) {
-  await until('no hold is left', async () => (await hall.sections()).every(({ held }) => held === 0));
-  const facts = factsOf(hall);
-  const rows = new Map(hall.rows().map((row) => [row.id, row]));
+async function assertDecided(sale, results) {
+  await until('no hold is left', async () => (await sale.sections()).every(({ held }) => held === 0));
+  const facts = factsOf(sale);
+  const rows = new Map(sale.rows().map((row) => [row.id, row]));
   assert.equal(rows.size, results.length);
   const seen = {};
   for (const { reservation, answers } of results) {
@@ -136,8 +136,8 @@ async function assertDecided(hall, results) {
     assert.equal(rows.get(reservation.id).status, told.slice(told.lastIndexOf(',') + 1));
     seen[key] = (seen[key] ?? 0) + 1;
   }
-  assertSeatsChangedOnce(hall);
-  await assertHotIsLedger(hall);
+  assertSeatsChangedOnce(sale);
+  await assertHotIsLedger(sale);
   return seen;
 }
 
@@ -150,16 +150,16 @@ describe('one final state, whoever comes first', () => {
   ];
   for (const [i, [title, verbs, total, capacity]] of cases.entries())
     test(`${title}, ${total} times`, async (t) => {
-      const hall = await hallOf(`EXPIRY/${i}`, capacity, { holdSeconds: HOLD_S });
-      const seen = await assertDecided(hall, await races(hall, total, atExpiry(hall, verbs)));
+      const sale = await saleOf(`EXPIRY/${i}`, capacity, { holdSeconds: HOLD_S });
+      const seen = await assertDecided(sale, await races(sale, total, atExpiry(sale, verbs)));
       t.diagnostic(JSON.stringify(seen));
       const expired = Object.entries(seen).filter(([key]) => key.includes('410')).reduce((sum, [, times]) => sum + times, 0);
       assert.ok(expired > total / 100 && expired < total - total / 100, `there was no race: ${JSON.stringify(seen)}`);
     });
 
   test(`cancel against confirm, ${times(3000)} times (traps 25 and 29)`, async (t) => {
-    const hall = await hallOf('CANCEL/1', REUSED);
-    const seen = await assertDecided(hall, await races(hall, times(3000), (who, reservation) => all(hall, ['confirm', 'cancel'], who, reservation)));
+    const sale = await saleOf('CANCEL/1', REUSED);
+    const seen = await assertDecided(sale, await races(sale, times(3000), (who, reservation) => all(sale, ['confirm', 'cancel'], who, reservation)));
     t.diagnostic(JSON.stringify(seen));
     assert.deepEqual(Object.keys(seen).sort(), ['cancel 200, confirm 200', 'cancel 200, confirm 409'], 'either was first at times');
   });
@@ -171,11 +171,11 @@ describe('seats that change hands all the time', () => {
   const TURNS = times(60);
 
   // One client: takes a seat and gives it back, again and again, and notes when.
-  async function client(hall, who, strategy, notes) {
+  async function client(sale, who, strategy, notes) {
     for (let turn = 0; turn < TURNS; turn++) {
       const seat = dice(next, SEATS);
       const note = { seat, sent: performance.now() };
-      const answer = await hall.hold(who, { seats: [seat], strategy }, { agent });
+      const answer = await sale.hold(who, { seats: [seat], strategy }, { agent });
       note.received = performance.now();
       note.held = answer.status === 201;
       notes.push(note);
@@ -184,16 +184,16 @@ describe('seats that change hands all the time', () => {
         continue;
       }
       note.givenBack = performance.now();
-      await hall.cancelled(who, answer.json.id, { agent });
+      await sale.cancelled(who, answer.json.id, { agent });
       note.gone = performance.now();
     }
   }
 
   for (const strategy of STRATEGIES)
     test(`${strategy}: nobody is told that a seat is taken while it is free, and nobody has one that another has (trap 19)`, async (t) => {
-      const hall = await Hall.open(server, `HANDS/${strategy}`, {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: SEATS, mode: MODE_OF[strategy] }] });
+      const sale = await Sale.open(server, `HANDS/${strategy}`, {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: SEATS, mode: MODE_OF[strategy] }] });
       const notes = [];
-      await Promise.all((await hall.buyers(CLIENTS)).map((who) => client(hall, who, strategy, notes)));
+      await Promise.all((await sale.buyers(CLIENTS)).map((who) => client(sale, who, strategy, notes)));
       const holds = notes.filter(({ held }) => held);
       t.diagnostic(`${holds.length} of ${notes.length} had it`);
       for (const a of holds)
@@ -205,8 +205,8 @@ describe('seats that change hands all the time', () => {
           `it was free all the time: ${JSON.stringify(note)}`,
         );
       assert.ok(holds.length > SEATS && holds.length < notes.length, 'they were in each other\'s way');
-      assert.deepEqual(await hall.counts(), { available: SEATS, held: 0, confirmed: 0 });
-      assertSeatsChangedOnce(hall);
-      await assertHotIsLedger(hall);
+      assert.deepEqual(await sale.counts(), { available: SEATS, held: 0, confirmed: 0 });
+      assertSeatsChangedOnce(sale);
+      await assertHotIsLedger(sale);
     });
 });

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { startNginx } from './support/nginx.mjs';
-import { Room, bearer } from './support/queue.mjs';
+import { WaitingRoom, bearer } from './support/queue.mjs';
 import { assertProblem, call, start, test, until } from './support/server.mjs';
 
 let server;
@@ -12,7 +12,7 @@ before(async () => (server = await start({ args: ['--queue-tick-ms', '10'] })));
 after(() => server.stop());
 
 const busy = async (queue = {}) => {
-  const room = await Room.open(server, `GATE/${++rooms}`, { maxActive: 1, entryBatchSize: 100, ...queue });
+  const room = await WaitingRoom.open(server, `GATE/${++rooms}`, { maxActive: 1, entryBatchSize: 100, ...queue });
   room.first = await room.enter('first');
   return room;
 };
@@ -98,7 +98,7 @@ describe('behind nginx with auth_request', () => {
   let room;
   before(async () => {
     const shop = await start({ args: ['--users-auth', 'anonymous', '--queue-tick-ms', '10'] });
-    room = await Room.open(shop, 'CONCERT/1', { maxActive: 1 });
+    room = await WaitingRoom.open(shop, 'CONCERT/1', { maxActive: 1 });
     nginx = await startNginx(
       `location /shop/ {
          auth_request /_gate;

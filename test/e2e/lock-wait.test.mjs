@@ -1,7 +1,7 @@
 // Requests that wait for locks: they delay no other request, each wait ends in time, and a holder that
 // stands still does no harm (docs/pitfalls.md, 19 to 21).
 import assert from 'node:assert/strict';
-import { assertHotIsLedger, audit, Hall, metric } from './support/reservations.mjs';
+import { assertHotIsLedger, audit, Sale, metric } from './support/reservations.mjs';
 import { assertAudit, keepAlive, users } from './support/queue.mjs';
 import { assertProblem, isCluster, pause, start, test, until } from './support/server.mjs';
 import { shimmed, withShim } from './support/shim.mjs';
@@ -22,8 +22,8 @@ const waits = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_c
 const waitedSeconds = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_sum', { strategy });
 
 // Those whose holds were answered with 201 have what it says, and nobody else has anything.
-function assertTrue(hall, requests) {
-  const rows = new Map(hall.rows().map((row) => [row.user_id, row]));
+function assertTrue(sale, requests) {
+  const rows = new Map(sale.rows().map((row) => [row.user_id, row]));
   for (const { user, answer } of requests) {
     const row = rows.get(user.userId);
     if (answer.status !== 201) {
@@ -43,12 +43,12 @@ function assertTrue(hall, requests) {
 const middle = (times) => [...times].sort((a, b) => a - b)[times.length >> 1];
 
 // How long people wait for what needs no lock, in ms, the median of each. `who`: one with a place.
-async function measure(hall, who, durationMs, what = ['enter', 'status', 'events']) {
+async function measure(sale, who, durationMs, what = ['enter', 'status', 'events']) {
   const agent = keepAlive(1);
   const asks = {
-    enter: (i) => hall.enter(`new-${hall.name}-${performance.now()}-${i}`, { agent }),
-    status: () => hall.status(who.token, { agent }),
-    events: () => hall.server.call('GET', '/events', { agent }),
+    enter: (i) => sale.enter(`new-${sale.name}-${performance.now()}-${i}`, { agent }),
+    status: () => sale.status(who.token, { agent }),
+    events: () => sale.server.call('GET', '/events', { agent }),
   };
   const times = Object.fromEntries(what.map((name) => [name, []]));
   const end = performance.now() + durationMs;
@@ -69,18 +69,18 @@ const slower = (before, during, roomMs) => Object.keys(before).filter((what) => 
 
 // Lines that never end: everybody gives back at once what they got, and asks again. Stops at `end`.
 class Lines {
-  constructor(hall, buyers, wishOf) {
+  constructor(sale, buyers, wishOf) {
     this.owners = new Map();
     this.seen = {};
     this.end = false;
     this.agent = keepAlive(buyers.length);
-    this.done = Promise.all(buyers.map((buyer, i) => this.#loop(hall, buyer, wishOf(i))));
+    this.done = Promise.all(buyers.map((buyer, i) => this.#loop(sale, buyer, wishOf(i))));
     this.done.catch(() => {}); // it is waited for below
   }
 
-  async #loop(hall, buyer, wish) {
+  async #loop(sale, buyer, wish) {
     while (!this.end) {
-      const answer = await hall.hold(buyer, wish, { agent: this.agent });
+      const answer = await sale.hold(buyer, wish, { agent: this.agent });
       const what = answer.status === 201 ? 'held' : answer.json?.code;
       this.seen[what] = (this.seen[what] ?? 0) + 1;
       if (answer.status !== 201) {
@@ -88,7 +88,7 @@ class Lines {
         await pause(2);
         continue;
       }
-      const { id, section, seats } = hall.reservation(answer, 'HELD');
+      const { id, section, seats } = sale.reservation(answer, 'HELD');
       const names = seats.map((seat) => `${section}/${seat}`);
       for (const name of names) {
         assert.ok(!this.owners.has(name), `${name} is ${this.owners.get(name)}'s and ${buyer.userId}'s`);
@@ -96,7 +96,7 @@ class Lines {
       }
       await pause(0); // time for somebody else to be told the same
       for (const name of names) this.owners.delete(name);
-      await hall.cancelled(buyer, id, { agent: this.agent });
+      await sale.cancelled(buyer, id, { agent: this.agent });
     }
   }
 
@@ -117,12 +117,12 @@ const withoutLocks = (i) => ({ section: 'N', ...(i % 2 === 0 ? { quantity: 1 } :
 
 test('locks that are fought over leave enter, status and /events as quick as they were', async (t) => {
   const server = await start();
-  const hall = await Hall.open(server, 'WAIT/1', {}, HALL);
-  const buyers = await hall.buyers(48);
+  const sale = await Sale.open(server, 'WAIT/1', {}, HALL);
+  const buyers = await sale.buyers(48);
   const tell = (what, times) => t.diagnostic(`median in ms ${what}: ${JSON.stringify(times)}`);
   const among = async (wishOf) => {
-    const lines = new Lines(hall, buyers, wishOf);
-    const times = await measure(hall, buyers[0], 2000);
+    const lines = new Lines(sale, buyers, wishOf);
+    const times = await measure(sale, buyers[0], 2000);
     await lines.stop();
     return times;
   };
@@ -133,7 +133,7 @@ test('locks that are fought over leave enter, status and /events as quick as the
   // each.
   let delayed;
   for (let round = 1; round <= 3; round++) {
-    const before = await measure(hall, buyers[0], 1000);
+    const before = await measure(sale, buyers[0], 1000);
     const earlier = await waited();
     const during = await among(withLocks);
     for (const [i, { strategy, count, s }] of (await waited()).entries()) {
@@ -152,32 +152,32 @@ test('locks that are fought over leave enter, status and /events as quick as the
     if (delayed.length === 0) break;
   }
   assert.deepEqual(delayed, [], 'slower than before');
-  await assertHotIsLedger(hall);
+  await assertHotIsLedger(sale);
   audit(server);
   await server.stop();
 });
 
 // ---- lines that stand still: while syncs are held, the first has its lock and keeps it ----
 
-// A hall with so many who want to buy something.
-async function hallOf(server, name, count) {
-  const hall = await Hall.open(server, name, {}, HALL);
-  hall.next = await Promise.all(users(count).map((user) => hall.buyer(user)));
-  return hall;
+// A sale with so many who want to buy something.
+async function saleOf(server, name, count) {
+  const sale = await Sale.open(server, name, {}, HALL);
+  sale.next = await Promise.all(users(count).map((user) => sale.buyer(user)));
+  return sale;
 }
 
 // So many of them ask for it, one after the other: when this returns, the first has the lock and
 // the rest stand in line, in this order. Each is { user, answer, ms }, when it is answered; all()
 // waits for that.
-async function line(hall, count, wish) {
-  const { server } = hall;
+async function line(sale, count, wish) {
+  const { server } = sale;
   const strategy = wish.strategy ?? 'lock';
   const requests = [];
-  for (const user of hall.next.splice(0, count)) {
+  for (const user of sale.next.splice(0, count)) {
     const before = await attempts(server, strategy);
     const request = { user, answer: null };
     const began = performance.now();
-    request.sent = hall.hold(user, wish).then(
+    request.sent = sale.hold(user, wish).then(
       (answer) => Object.assign(request, { answer, ms: performance.now() - began }),
       (error) => Object.assign(request, { error }),
     );
@@ -192,15 +192,15 @@ const codes = (requests) => requests.map(({ answer, error }) => error?.code ?? (
 
 test('locks that are held, with a line for each, delay neither status nor /events, and are kept until the commit (trap 19)', () =>
   withShim(async (server) => {
-    const hall = await hallOf(server, 'WAIT/2', 17);
-    const [who] = hall.next.splice(0, 1);
+    const sale = await saleOf(server, 'WAIT/2', 17);
+    const [who] = sale.next.splice(0, 1);
     const reads = ['status', 'events'];
-    const before = await measure(hall, who, 1000, reads);
+    const before = await measure(sale, who, 1000, reads);
     server.hold();
-    const ofL = await line(hall, 8, anyOfL);
-    const ofS = await line(hall, 8, seatsOfS(1));
+    const ofL = await line(sale, 8, anyOfL);
+    const ofS = await line(sale, 8, seatsOfS(1));
     const linedUp = performance.now();
-    const during = await measure(hall, who, 1500, reads);
+    const during = await measure(sale, who, 1500, reads);
     assert.deepEqual(slower(before, during, 250), [], `${JSON.stringify(before)}, then ${JSON.stringify(during)}`);
     assert.ok([...ofL, ...ofS].every(({ answer }) => answer === null), 'they wait all the time');
     // The watchdog has renewed the locks of those who have them: nobody else got one.
@@ -211,17 +211,17 @@ test('locks that are held, with a line for each, delay neither status nor /event
     assert.deepEqual(codes(ofL), Array(8).fill('held'));
     assert.deepEqual(codes(ofS), ['held', ...Array(7).fill('seat_taken')], 'in order of arrival');
     for (const strategy of LOCKING) assert.ok((await waitedSeconds(server, strategy)) > 7 * heldSeconds, strategy);
-    assertTrue(hall, [...ofL, ...ofS]);
-    await assertHotIsLedger(hall);
+    assertTrue(sale, [...ofL, ...ofS]);
+    await assertHotIsLedger(sale);
     audit(server);
   }));
 
 test('who waits for longer than lock.wait_ms gets 409, in time, and the lock works as before (trap 21)', () =>
   withShim(async (server) => {
-    const hall = await hallOf(server, 'WAIT/3', 26);
+    const sale = await saleOf(server, 'WAIT/3', 26);
     server.hold();
-    const ofL = await line(hall, 12, anyOfL);
-    const ofS = await line(hall, 12, seatsOfS(1));
+    const ofL = await line(sale, 12, anyOfL);
+    const ofS = await line(sale, 12, seatsOfS(1));
     const late = [...ofL.slice(1), ...ofS.slice(1)];
     await all(late);
     for (const { answer, ms } of late) {
@@ -234,20 +234,20 @@ test('who waits for longer than lock.wait_ms gets 409, in time, and the lock wor
     server.release();
     await all([ofL[0], ofS[0]]);
     assert.deepEqual(codes([ofL[0], ofS[0]]), ['held', 'held']);
-    assertTrue(hall, [...ofL, ...ofS]);
+    assertTrue(sale, [...ofL, ...ofS]);
 
-    for (const wish of [anyOfL, seatsOfS(2)]) await hall.held(hall.next.pop(), wish);
+    for (const wish of [anyOfL, seatsOfS(2)]) await sale.held(sale.next.pop(), wish);
     assert.equal(await metric(server, 'admitone_http_responses_total', { class: '5xx' }), 0);
-    await assertHotIsLedger(hall);
+    await assertHotIsLedger(sale);
     audit(server);
   }, ['--lock-wait-ms', '50']));
 
 test('SIGTERM while lines wait for locks: those in line are told at once, those who have them when it is done', async () => {
   const server = await shimmed();
-  const hall = await hallOf(server, 'WAIT/4', 24);
+  const sale = await saleOf(server, 'WAIT/4', 24);
   server.hold();
-  const ofL = await line(hall, 12, anyOfL);
-  const ofS = await line(hall, 12, seatsOfS(1));
+  const ofL = await line(sale, 12, anyOfL);
+  const ofS = await line(sale, 12, seatsOfS(1));
   server.signal('SIGTERM');
   const inLine = [...ofL.slice(1), ...ofS.slice(1)];
   await all(inLine);
@@ -257,7 +257,7 @@ test('SIGTERM while lines wait for locks: those in line are told at once, those 
   await all([ofL[0], ofS[0]]);
   assert.deepEqual(codes([ofL[0], ofS[0]]), ['held', 'held'], 'what was under way is answered');
   await server.ended;
-  assertTrue(hall, [...ofL, ...ofS]);
+  assertTrue(sale, [...ofL, ...ofS]);
   assertAudit(server.dataDir);
   await server.stop();
 });
@@ -276,10 +276,10 @@ async function standStill(server, ms) {
 
 test('a process that stands still for longer than lock.lease_ms: two have the lock, one gets the seat (traps 19 and 20)', () =>
   withShim(async (server) => {
-    const hall = await hallOf(server, 'WAIT/5', 20);
+    const sale = await saleOf(server, 'WAIT/5', 20);
     server.hold();
-    const ofL = await line(hall, 4, anyOfL);
-    const ofS = await line(hall, 4, seatsOfS(1));
+    const ofL = await line(sale, 4, anyOfL);
+    const ofS = await line(sale, 4, seatsOfS(1));
     await pause(3 * LEASE_MS);
     for (const strategy of LOCKING) assert.equal(await waits(server, strategy), 1, 'the watchdog renews what is held');
 
@@ -291,8 +291,8 @@ test('a process that stands still for longer than lock.lease_ms: two have the lo
     assert.deepEqual(codes(ofL), Array(4).fill('held'), 'each another seat');
     assert.equal(codes(ofS).filter((code) => code === 'held').length, 1, `${codes(ofS)}`);
     for (const { answer } of ofS) if (answer.status !== 201) assertRefusal(answer);
-    assertTrue(hall, [...ofL, ...ofS]);
-    await assertHotIsLedger(hall);
+    assertTrue(sale, [...ofL, ...ofS]);
+    await assertHotIsLedger(sale);
     audit(server);
   }, STANDING));
 
@@ -332,19 +332,19 @@ const POSSIBLE = new Set(
 
 test('who lost a lock while waiting for another comes too late, and the ledger refuses it (trap 20)', (t) =>
   withShim(async (server) => {
-    const hall = await hallOf(server, 'WAIT/6', 16);
+    const sale = await saleOf(server, 'WAIT/6', 16);
     // So many have had a lock, and so many of them have gone on to write.
     const had = async (locks, writes) =>
       (await waits(server, 'distributed-lock')) >= locks && (await metric(server, 'admitone_ledger_queue_depth')) >= writes;
     server.hold();
     const groups = [];
     for (let seat = 1; seat <= 8; seat += 2) {
-      const [other] = await line(hall, 1, seatsOfS(seat + 1));
+      const [other] = await line(sale, 1, seatsOfS(seat + 1));
       await until('it has the second lock', () => had(groups.length * 2 + 1, 0));
-      const [between] = await line(hall, 1, seatsOfS(seat + 1));
-      const [late] = await line(hall, 1, seatsOfS(seat, seat + 1));
+      const [between] = await line(sale, 1, seatsOfS(seat + 1));
+      const [late] = await line(sale, 1, seatsOfS(seat, seat + 1));
       await until('it has the first lock', () => had(groups.length * 2 + 2, 0));
-      const [next] = await line(hall, 1, seatsOfS(seat));
+      const [next] = await line(sale, 1, seatsOfS(seat));
       groups.push([other, between, late, next]);
     }
     await until('those who have all their locks write', () => had(8, 4));
@@ -361,17 +361,17 @@ test('who lost a lock while waiting for another comes too late, and the ledger r
       t.diagnostic(told);
       assert.ok(POSSIBLE.has(told), `${told}, where it can be ${[...POSSIBLE].join(', or ')}`);
     }
-    assertTrue(hall, requests);
-    await assertHotIsLedger(hall);
+    assertTrue(sale, requests);
+    await assertHotIsLedger(sale);
     audit(server);
   }, STANDING));
 
 test('a process that stands still again and again in the middle of it: no seat has two owners, no answer is untrue (traps 19 and 20)', async (t) => {
   const server = await start({ args: ['--lock-lease-ms', '100'] });
-  const hall = await Hall.open(server, 'WAIT/7', {}, HALL);
-  const buyers = await hall.buyers(32);
+  const sale = await Sale.open(server, 'WAIT/7', {}, HALL);
+  const buyers = await sale.buyers(32);
   const wishes = [anyOfL, seatsOfS(1), seatsOfS(1, 2), seatsOfS(2, 3)];
-  const lines = new Lines(hall, buyers, (i) => wishes[i % wishes.length]);
+  const lines = new Lines(sale, buyers, (i) => wishes[i % wishes.length]);
   for (let round = 0; round < 10; round++) {
     const before = lines.seen.held ?? 0;
     await until('they go on', () => (lines.seen.held ?? 0) > before + 5);
@@ -380,9 +380,9 @@ test('a process that stands still again and again in the middle of it: no seat h
   }
   await lines.stop();
   t.diagnostic(JSON.stringify(lines.seen));
-  assert.ok(hall.rows().every((row) => row.status === 'CANCELLED'), 'everything was given back');
-  assert.deepEqual(await hall.counts('S'), { available: 1000, held: 0, confirmed: 0 });
-  await assertHotIsLedger(hall);
+  assert.ok(sale.rows().every((row) => row.status === 'CANCELLED'), 'everything was given back');
+  assert.deepEqual(await sale.counts('S'), { available: 1000, held: 0, confirmed: 0 });
+  await assertHotIsLedger(sale);
   audit(server);
   await server.stop();
 });

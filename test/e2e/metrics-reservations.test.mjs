@@ -1,7 +1,7 @@
 // What /metrics counts of reservations, over all nodes.
 import assert from 'node:assert/strict';
 import { query } from './support/queue.mjs';
-import { Hall, MODE_OF, STRATEGIES, metric } from './support/reservations.mjs';
+import { Sale, MODE_OF, STRATEGIES, metric } from './support/reservations.mjs';
 import { start, test } from './support/server.mjs';
 
 // By each strategy: two seats held by ann, one of them wanted by ben, too many by both, one bought, one
@@ -9,19 +9,19 @@ import { start, test } from './support/server.mjs';
 test('/metrics: reservations are counted by strategy and outcome, and seats by state, by exactly as much', async () => {
   const own = await start();
   const sections = STRATEGIES.map((id) => ({ id, capacity: 3, mode: MODE_OF[id] }));
-  const hall = await Hall.open(own, 'COUNTED/1', {}, { sections, maxPerUser: 2 * STRATEGIES.length });
-  const [ann, ben] = await hall.buyers(2);
+  const sale = await Sale.open(own, 'COUNTED/1', {}, { sections, maxPerUser: 2 * STRATEGIES.length });
+  const [ann, ben] = await sale.buyers(2);
   for (const strategy of STRATEGIES) {
     const wish = { section: strategy, strategy };
-    const first = await hall.held(ann, { ...wish, seats: [1] });
-    const second = await hall.held(ann, { ...wish, seats: [2] });
-    assert.equal((await hall.hold(ben, { ...wish, seats: [2] })).json.code, 'seat_taken');
-    assert.equal((await hall.hold(ben, { ...wish, quantity: 20 })).json.code, 'limit_exceeded');
-    await hall.held(ben, { ...wish, quantity: 1 });
-    assert.equal((await hall.hold(ben, { ...wish, quantity: 1 })).json.code, 'sold_out');
-    await hall.cancelled(ann, first.id);
+    const first = await sale.held(ann, { ...wish, seats: [1] });
+    const second = await sale.held(ann, { ...wish, seats: [2] });
+    assert.equal((await sale.hold(ben, { ...wish, seats: [2] })).json.code, 'seat_taken');
+    assert.equal((await sale.hold(ben, { ...wish, quantity: 20 })).json.code, 'limit_exceeded');
+    await sale.held(ben, { ...wish, quantity: 1 });
+    assert.equal((await sale.hold(ben, { ...wish, quantity: 1 })).json.code, 'sold_out');
+    await sale.cancelled(ann, first.id);
     if (strategy !== STRATEGIES.at(-1)) continue;
-    await hall.confirmed(ann, second.id); // only the last: it ends no stay before
+    await sale.confirmed(ann, second.id); // only the last: it ends no stay before
   }
   const read = (name, labels) => metric(own, `admitone_${name}`, labels);
   for (const strategy of STRATEGIES) {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { Raw, ask, request } from './support/raw.mjs';
-import { Room } from './support/queue.mjs';
+import { WaitingRoom } from './support/queue.mjs';
 import { concert, start, test, until } from './support/server.mjs';
 
 let server;
@@ -76,7 +76,7 @@ test('docs/operations.md lists what /metrics has, each name once, and nothing el
 const UNFED = ['admitone_lock_wait_seconds', 'admitone_lock_hold_seconds', 'admitone_slot_claim_seconds'];
 
 test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count, for each set of labels', async () => {
-  const room = await Room.open(server, 'H/1', {}, { state: 'PAUSED' });
+  const room = await WaitingRoom.open(server, 'H/1', {}, { state: 'PAUSED' });
   const { entryToken } = await room.enter('ann');
   await server.admin('POST', '/admin/queue/H/1/activate');
   await until('ann is in', async () => (await room.status(entryToken)).status === 'ACTIVE');

@@ -1,7 +1,7 @@
 // The waiting room and kill -9: every answer is still true after the restart, and the order is kept.
 import assert from 'node:assert/strict';
 import path from 'node:path';
-import { Room, assertAudit, bearer, entriesOf, keepAlive, rewrite } from './support/queue.mjs';
+import { WaitingRoom, assertAudit, bearer, entriesOf, keepAlive, rewrite } from './support/queue.mjs';
 import { pause, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 
 async function inFolder(use) {
@@ -128,7 +128,7 @@ test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: nobody i
     const rules = { maxActive: 10, entryBatchSize: 100000, activeTtlSeconds: 86400, graceSeconds: 86400 };
     const crowd = new Crowd();
     let server = await start({ dataDir, args });
-    let room = await Room.open(server, 'CRASH/1', rules);
+    let room = await WaitingRoom.open(server, 'CRASH/1', rules);
     for (let round = 0; round < ROUNDS; round++) {
       const before = { ...crowd.told };
       const storm = crowd.storm(room);
@@ -138,13 +138,13 @@ test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: nobody i
       await server.kill9();
       await storm;
       assertAudit(dataDir);
-      room = new Room({ dataDir }, 'CRASH/1');
+      room = new WaitingRoom({ dataDir }, 'CRASH/1');
       await crowd.check(room);
 
       // The gate is shut for the look, else the line moves on.
       rewrite(dataDir, "UPDATE events SET state = 'PAUSED'");
       server = await start({ dataDir, args });
-      room = new Room(server, 'CRASH/1');
+      room = new WaitingRoom(server, 'CRASH/1');
       await crowd.check(room);
       await crowd.checkAnswers(room);
       crowd.flying.clear();
@@ -158,7 +158,7 @@ test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: nobody i
 test('a restart keeps tokens, positions and stays, and grace starts anew', () =>
   inFolder(async (dataDir) => {
     const first = await start({ dataDir });
-    let room = await Room.open(first, 'KEEP/1', { maxActive: 1, graceSeconds: 2 });
+    let room = await WaitingRoom.open(first, 'KEEP/1', { maxActive: 1, graceSeconds: 2 });
     const active = await room.enter('active');
     const lanes = [8, 0, 8, 3, 0];
     const places = [];
@@ -169,7 +169,7 @@ test('a restart keeps tokens, positions and stays, and grace starts anew', () =>
 
     const second = await start({ dataDir, args: ['--queue-tick-ms', '10'] });
     const began = Date.now();
-    room = new Room(second, 'KEEP/1');
+    room = new WaitingRoom(second, 'KEEP/1');
     for (const end = began + 700; Date.now() < end; await pause(20))
       assert.equal((await room.numbers()).waiting, 5, 'they could not be seen while it was down');
     const positions = await Promise.all(places.map(async (place) => (await room.status(place.entryToken)).position));
@@ -186,13 +186,13 @@ test('a restart keeps tokens, positions and stays, and grace starts anew', () =>
 test('a stay that ended while the server was down is over, and its place is free', () =>
   inFolder(async (dataDir) => {
     const first = await start({ dataDir });
-    let room = await Room.open(first, 'KEEP/1', { maxActive: 1, activeTtlSeconds: 1 });
+    let room = await WaitingRoom.open(first, 'KEEP/1', { maxActive: 1, activeTtlSeconds: 1 });
     const a = await room.enter('a');
     const b = await room.enter('b');
     await first.kill9();
     await until('it is over', () => Date.now() > Date.parse(a.activeExpiresAt));
     const second = await start({ dataDir });
-    room = new Room(second, 'KEEP/1');
+    room = new WaitingRoom(second, 'KEEP/1');
     assert.equal((await room.status(a.entryToken)).status, 'EXPIRED');
     await room.becomes(b.entryToken, 'ACTIVE');
     await second.stop();
@@ -202,12 +202,12 @@ test('a stay that ended while the server was down is over, and its place is free
 test('a number is never given twice: after a restart the token of one who has ended names nobody new', () =>
   inFolder(async (dataDir) => {
     const first = await start({ dataDir });
-    let room = await Room.open(first, 'KEEP/1', { maxActive: 1 });
+    let room = await WaitingRoom.open(first, 'KEEP/1', { maxActive: 1 });
     const gone = await room.enterAll(['a', 'b', 'c']);
     for (const place of gone) assert.equal((await room.leave(place.entryToken)).status, 204);
     await first.kill9();
     const second = await start({ dataDir });
-    room = new Room(second, 'KEEP/1');
+    room = new WaitingRoom(second, 'KEEP/1');
     const active = await room.enter('d');
     assert.equal(active.status, 'ACTIVE');
     for (const place of gone) {

@@ -2,7 +2,7 @@
 // order is kept.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
-import { Room, assertAudit, bearer, eachOf, entriesOf, keepAlive, users } from './support/queue.mjs';
+import { WaitingRoom, assertAudit, bearer, eachOf, entriesOf, keepAlive, users } from './support/queue.mjs';
 import { random } from './support/random.mjs';
 import { start, test, times, until } from './support/server.mjs';
 
@@ -15,7 +15,7 @@ after(async () => {
 
 // A room where everybody waits behind one who is active.
 async function busy(name, queue = {}) {
-  const room = await Room.open(server, name, { maxActive: 1, entryBatchSize: 1000, ...queue });
+  const room = await WaitingRoom.open(server, name, { maxActive: 1, entryBatchSize: 1000, ...queue });
   room.first = await room.enter('first');
   return room;
 }
@@ -66,7 +66,7 @@ describe('many at once', () => {
   });
 
   test('20 requests at once for one who is ACTIVE at once: one stay (traps 5 and 7)', async () => {
-    const room = await Room.open(server, 'CROWD/3', { maxActive: 20, entryBatchSize: 20 });
+    const room = await WaitingRoom.open(server, 'CROWD/3', { maxActive: 20, entryBatchSize: 20 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => room.enter('one')));
     for (const answer of answers) {
       assert.equal(answer.status, 'ACTIVE');
@@ -78,7 +78,7 @@ describe('many at once', () => {
   });
 
   test('64 clients enter, leave and expire at random: maxWaiting and maxActive are never exceeded (traps 4 and 6)', async (t) => {
-    const room = await Room.open(server, 'CROWD/4', { maxActive: 8, maxWaiting: 20, entryBatchSize: 100000, activeTtlSeconds: 1, graceSeconds: 1 });
+    const room = await WaitingRoom.open(server, 'CROWD/4', { maxActive: 8, maxWaiting: 20, entryBatchSize: 100000, activeTtlSeconds: 1, graceSeconds: 1 });
     const seed = Date.now() & 0xffff;
     const agent = keepAlive(64);
     const watch = keepAlive(1);

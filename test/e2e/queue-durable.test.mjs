@@ -2,7 +2,7 @@
 // done. The real program runs with the shim that delays syncs or fails writes.
 import assert from 'node:assert/strict';
 import { describe } from 'node:test';
-import { Room, assertAudit, bearer, entriesOf } from './support/queue.mjs';
+import { WaitingRoom, assertAudit, bearer, entriesOf } from './support/queue.mjs';
 import { assertProblem, isCluster, onlyOn, start, test, until, within } from './support/server.mjs';
 import { shimmed, withShim } from './support/shim.mjs';
 import { Stream } from './support/sse.mjs';
@@ -17,7 +17,7 @@ const underWay = (server, records) =>
 describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 }, () => {
   test('enter has no answer; repeats join the same commit and get the same place (trap 7)', () =>
     withShim(async (server) => {
-      const room = await Room.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
+      const room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
       server.hold();
       const asked = ['a', 'a', 'b', 'a', 'b', 'c'].map((user) => room.ask(user));
       await underWay(server, 6);
@@ -38,7 +38,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
 
   test('a stay that was over before the disk had it is not what enter answers', () =>
     withShim(async (server) => {
-      const room = await Room.open(server, 'HOLD/1', { activeTtlSeconds: 1, entryBatchSize: 100 });
+      const room = await WaitingRoom.open(server, 'HOLD/1', { activeTtlSeconds: 1, entryBatchSize: 100 });
       server.hold();
       const asked = room.ask('a');
       await underWay(server, 1);
@@ -49,7 +49,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
 
   test('pending places count towards the caps: nobody gets in beyond (trap 4)', () =>
     withShim(async (server) => {
-      const room = await Room.open(server, 'HOLD/1', { maxActive: 1, maxWaiting: 2, entryBatchSize: 100 });
+      const room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, maxWaiting: 2, entryBatchSize: 100 });
       server.hold();
       const asked = ['a', 'b', 'c'].map((user) => room.ask(user));
       await underWay(server, 3);
@@ -61,7 +61,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
   test('an admission is not seen by poll, gate or stream before it is durable', () =>
     withShim(async (server) => {
       // The next one's stay must not be over, too, before it is durable.
-      const room = await Room.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100, activeTtlSeconds: isCluster ? 3 : 1 });
+      const room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100, activeTtlSeconds: isCluster ? 3 : 1 });
       const first = await room.enter('first');
       const next = await room.enter('next');
       const stream = await Stream.open(room, next.entryToken);
@@ -83,7 +83,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
 
   test('leave has no answer, and the place stays until it is gone for good', () =>
     withShim(async (server) => {
-      const room = await Room.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
+      const room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
       const first = await room.enter('first');
       const next = await room.enter('next');
       server.hold();
@@ -99,7 +99,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
 
   test('kill -9 then: nobody was told anything, and everybody can come again', async () => {
     const server = await shimmed(QUICK);
-    let room = await Room.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
+    let room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
     const known = await room.enter('known');
     server.hold();
     const asked = ['a', 'b', 'c'].map((user) => room.ask(user).then(() => 'answered', () => 'cut'));
@@ -109,7 +109,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
     server.release();
     assertAudit(server.dataDir);
     const next = await start({ dataDir: server.dataDir });
-    room = new Room(next, 'HOLD/1');
+    room = new WaitingRoom(next, 'HOLD/1');
     assert.equal((await room.status(known.entryToken)).status, 'ACTIVE');
     const again = await room.enterAll(['a', 'b', 'c']);
     assert.deepEqual(again.map((place) => place.position).sort(), [1, 2, 3]);
@@ -122,7 +122,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
 describe('every acknowledgement', () => {
   test('of an enter and of a leave has a sync of the log between the request and the answer', onlyOn('memory+sqlite', 'the shim sees SQLite sync; PostgreSQL does so by itself'), () =>
     withShim(async (server) => {
-      const room = await Room.open(server, 'SYNC/1', { maxActive: 5, entryBatchSize: 100000 });
+      const room = await WaitingRoom.open(server, 'SYNC/1', { maxActive: 5, entryBatchSize: 100000 });
       const acts = [];
       const timed = async (what, act) => {
         const sent = process.hrtime.bigint();
@@ -146,7 +146,7 @@ describe('every acknowledgement', () => {
 describe('a disk that fails', () => {
   test('enter is 503 and leaves no ghost in the line; leave is 503 and leaves the place', onlyOn('memory+sqlite', WRITES_FAIL), () =>
     withShim(async (server) => {
-      const room = await Room.open(server, 'FULL/1', { maxActive: 1, maxWaiting: 2, entryBatchSize: 100 });
+      const room = await WaitingRoom.open(server, 'FULL/1', { maxActive: 1, maxWaiting: 2, entryBatchSize: 100 });
       const first = await room.enter('first');
       const before = await room.enter('before');
       server.fail();
@@ -168,7 +168,7 @@ describe('a disk that fails', () => {
 
   test('a stay that ends then is written when the disk is back, and only then the next one goes in', onlyOn('memory+sqlite', WRITES_FAIL), () =>
     withShim(async (server) => {
-      const room = await Room.open(server, 'FULL/1', { maxActive: 1, entryBatchSize: 100, activeTtlSeconds: 1 });
+      const room = await WaitingRoom.open(server, 'FULL/1', { maxActive: 1, entryBatchSize: 100, activeTtlSeconds: 1 });
       const first = await room.enter('first');
       const next = await room.enter('next');
       server.fail();

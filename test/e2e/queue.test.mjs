@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { Room, assertAudit, assertProblemWith, bearer, entriesOf, rewrite, users } from './support/queue.mjs';
+import { WaitingRoom, assertAudit, assertProblemWith, bearer, entriesOf, rewrite, users } from './support/queue.mjs';
 import { assertProblem, concert, metricsOf, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 // Most tests have a room of their own in one server. It ticks often, so that they are quick.
@@ -15,7 +15,7 @@ after(async () => {
   await server.stop();
 });
 
-const open = (queue, more) => Room.open(server, `Q/${++rooms}`, queue, more);
+const open = (queue, more) => WaitingRoom.open(server, `Q/${++rooms}`, queue, more);
 
 // A room whose one active place is taken, so that everybody else waits until that one leaves.
 async function busy(queue = {}, more = {}) {
@@ -576,7 +576,7 @@ describe('what the operator does', () => {
 
   test('process admits whom the rules allow now, and says how many', async () => {
     const slow = await start({ args: ['--queue-tick-ms', '1000'] });
-    const room = await Room.open(slow, 'CONCERT/1', { maxActive: 3, entryBatchSize: 100 }, { state: 'PAUSED' });
+    const room = await WaitingRoom.open(slow, 'CONCERT/1', { maxActive: 3, entryBatchSize: 100 }, { state: 'PAUSED' });
     const places = await room.enterAll(users(5));
     await room.did('resume');
     // The tick may have come before; together they admit three.
@@ -590,7 +590,7 @@ describe('what the operator does', () => {
 
   test('the numbers add up, and those of the metrics agree', async () => {
     const alone = await start({ args: ['--queue-tick-ms', '10'] });
-    const room = await Room.open(alone, 'CONCERT/1', { maxActive: 2, maxWaiting: 4, entryBatchSize: 100, activeTtlSeconds: 2 });
+    const room = await WaitingRoom.open(alone, 'CONCERT/1', { maxActive: 2, maxWaiting: 4, entryBatchSize: 100, activeTtlSeconds: 2 });
     const places = await room.enterAll(users(6));
     await room.ask('late');
     await leave(room, places[0].entryToken);
@@ -628,7 +628,7 @@ describe('"not found" is not a number (trap 18)', () => {
     for (const target of [`/queue/${room.name}/status`, `/gate/${room.name}`, '/queue/status'])
       assertProblem(await server.call('GET', target, { headers: bearer(entryToken) }), 404, 'event_not_found');
     assertProblem(await room.leave(entryToken), 404, 'event_not_found');
-    const anew = await Room.open(server, room.name, { maxActive: 5 });
+    const anew = await WaitingRoom.open(server, room.name, { maxActive: 5 });
     assertProblem(await anew.gate(entryToken), 403, 'token_foreign_event');
     assertProblem(await server.call('GET', `/queue/${room.name}/status`, { headers: bearer(entryToken) }), 403, 'token_foreign_event');
     const first = await anew.enter('first');
@@ -639,7 +639,7 @@ describe('"not found" is not a number (trap 18)', () => {
     const folder = tempFolder();
     const dataDir = path.join(folder, 'data');
     const before = await start({ dataDir });
-    let room = await Room.open(before, 'CONCERT/1', { maxActive: 1 });
+    let room = await WaitingRoom.open(before, 'CONCERT/1', { maxActive: 1 });
     const active = await room.enter('active');
     const waiting = await room.enter('waiting');
     const left = await room.enter('left');
@@ -650,7 +650,7 @@ describe('"not found" is not a number (trap 18)', () => {
     rewrite(dataDir, "DELETE FROM queue_entries WHERE user_id IN ('active', 'waiting', 'left')");
 
     const next = await start({ dataDir });
-    room = new Room(next, 'CONCERT/1');
+    room = new WaitingRoom(next, 'CONCERT/1');
     for (const place of [active, waiting, left]) {
       const now = await room.status(place.entryToken);
       assert.equal(now.status, 'NONE');
@@ -669,7 +669,7 @@ describe('"not found" is not a number (trap 18)', () => {
     const folder = tempFolder();
     const dataDir = path.join(folder, 'data');
     const before = await start({ dataDir });
-    let room = await Room.open(before, 'CONCERT/1', { maxActive: 1 });
+    let room = await WaitingRoom.open(before, 'CONCERT/1', { maxActive: 1 });
     const old = await room.enter('old');
     await leave(room, old.entryToken);
     const left = await room.enter('left');
@@ -678,7 +678,7 @@ describe('"not found" is not a number (trap 18)', () => {
     await before.stop();
     rewrite(dataDir, "UPDATE queue_entries SET joined_at = joined_at - 200000000, finished_at = finished_at - 200000000 WHERE user_id = 'old'");
     const next = await start({ dataDir, args: ['--retention-ended-days', '1'] });
-    room = new Room(next, 'CONCERT/1');
+    room = new WaitingRoom(next, 'CONCERT/1');
     await room.becomes(old.entryToken, 'NONE');
     assert.equal((await room.status(left.entryToken)).status, 'LEFT');
     assertProblem(await room.gate(old.entryToken), 403, 'not_active');

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { isDeepStrictEqual } from 'node:util';
 import { clock } from './support/clock.mjs';
-import { Hall, audit } from './support/reservations.mjs';
+import { Sale, audit } from './support/reservations.mjs';
 import { test, until } from './support/server.mjs';
 
 const DAY_MS = 86400000;
@@ -31,30 +31,30 @@ const ENDS = {
   monthly: (day) => monthsOn(day, 1),
 };
 
-// A server's two halls, and what they have sold by the test's own count.
+// A server's two events, and what they have sold by the test's own count.
 class Shop {
   constructor(server, zoneMs = 0) {
     this.server = server;
     this.zoneMs = zoneMs;
-    this.sales = []; // { hall, user, id, seats, day, isLive, isHeld }
+    this.sales = []; // { event, user, id, seats, day, isLive, isHeld }
     this.users = 0;
   }
 
   static async open(server, zoneMs) {
     const shop = new Shop(server, zoneMs);
-    const hall = (name) => Hall.open(server, name, {}, { sections: [{ id: 'A', capacity: 50000 }] });
-    shop.halls = [await hall('CAL/1'), await hall('CAL/2')];
+    const event = (name) => Sale.open(server, name, {}, { sections: [{ id: 'A', capacity: 50000 }] });
+    shop.events = [await event('CAL/1'), await event('CAL/2')];
     return shop;
   }
 
   // On the day on which the server says that it was.
   async sell(i, { confirm = true } = {}) {
-    const hall = this.halls[i % 3 === 0 ? 1 : 0];
-    const who = await hall.buyer(`buyer${++this.users}`);
-    const { id, seats, createdAt } = await hall.held(who, { quantity: 1 + (i % 2) });
-    if (confirm) await hall.confirmed(who, id);
+    const event = this.events[i % 3 === 0 ? 1 : 0];
+    const who = await event.buyer(`buyer${++this.users}`);
+    const { id, seats, createdAt } = await event.held(who, { quantity: 1 + (i % 2) });
+    if (confirm) await event.confirmed(who, id);
     const day = dayOf(Date.parse(createdAt), this.zoneMs);
-    this.sales.push({ hall, user: who.userId, id, seats: seats.length, day, isLive: true, isHeld: !confirm });
+    this.sales.push({ event, user: who.userId, id, seats: seats.length, day, isLive: true, isHeld: !confirm });
   }
 
   // Sells without a pause from before midnight until after it, on both days. One hold of the first is
@@ -82,7 +82,7 @@ class Shop {
     const day = Date.parse(`${date}T00:00:00Z`);
     const sale = this.sales.find((one) => one.isLive && !one.isHeld && one.day === day);
     assert.ok(sale, `nothing is left of ${date}`);
-    await sale.hall.cancelled(await sale.hall.buyer(sale.user), sale.id);
+    await sale.event.cancelled(await sale.event.buyer(sale.user), sale.id);
     sale.isLive = false;
   }
 
@@ -91,8 +91,8 @@ class Shop {
     const day = Date.parse(`${date}T00:00:00Z`);
     if (nowMs + this.zoneMs >= ENDS[period](day) + KEPT_MS[period]) return [];
     const here = this.sales.filter((sale) => sale.isLive && BEGINS[period](sale.day) === BEGINS[period](day));
-    return this.halls
-      .map((hall) => [hall.id, here.filter((sale) => sale.hall === hall)])
+    return this.events
+      .map((event) => [event.id, here.filter((sale) => sale.event === event)])
       .filter(([, sales]) => sales.length > 0)
       .map(([id, sales]) => [id, sales.length, sales.reduce((sum, { seats }) => sum + seats, 0)])
       .sort((a, b) => b[1] - a[1]);
@@ -148,7 +148,7 @@ class Shop {
     const { dataDir } = this.server;
     await this.server.kill9();
     this.server = await clock.start({ dataDir, args: this.args });
-    for (const hall of this.halls) hall.server = this.server;
+    for (const event of this.events) event.server = this.server;
     await this.isCounted();
   }
 }

@@ -4,7 +4,7 @@ import { after, before } from 'node:test';
 import { EventSource } from 'eventsource';
 import { redis } from './support/cluster.mjs';
 import { assertProblemWith, eachOf } from './support/queue.mjs';
-import { Hall } from './support/reservations.mjs';
+import { Sale } from './support/reservations.mjs';
 import { lasting, onlyOn, start, test, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
@@ -19,7 +19,7 @@ after(() => server.stop());
 
 const nodes = (of = server) => of.nodes ?? [of];
 const watch = (board, of = server, options) => Stream.at(of, `/rankings/stream${board === undefined ? '' : `?board=${board}`}`, options);
-const hall = (name, capacity = 1000, of = server) => Hall.open(of, name, {}, { sections: [{ id: 'A', capacity }], maxPerUser: 100 });
+const sale = (name, capacity = 1000, of = server) => Sale.open(of, name, {}, { sections: [{ id: 'A', capacity }], maxPerUser: 100 });
 const countOf = (json, { type, id }) => json?.rankings.find((row) => row.eventType === type && row.eventId === id)?.reservationCount;
 
 const get = async (path, at) => {
@@ -32,15 +32,15 @@ const hears = (stream, of, count, timeoutMs = TOLD_MS) =>
   until(`${count} of ${of.name} (the last is ${JSON.stringify(stream.last)})`, () => countOf(stream.last?.data, of) === count, timeoutMs);
 
 test('a stream begins with what the GET of its board says', async () => {
-  const halls = []; // of which three are sold out
+  const sales = []; // of which three are sold out
   for (let i = 0; i < 12; i++) {
-    halls.push(await hall(`FIRST/${i}`, i < 3 ? i + 1 : 100));
-    const who = await halls[i].buyer('ann');
-    for (let n = 0; n <= i; n++) await halls[i].held(who);
+    sales.push(await sale(`FIRST/${i}`, i < 3 ? i + 1 : 100));
+    const who = await sales[i].buyer('ann');
+    for (let n = 0; n <= i; n++) await sales[i].held(who);
   }
   for (const node of nodes()) {
     for (const board of BOARDS)
-      for (const [i, { name }] of halls.entries())
+      for (const [i, { name }] of sales.entries())
         await until(`${board} has counted ${name}`, async () => (await get(`/rankings/${board}/${name}`, node)).reservationCount === i + 1);
     for (const board of [undefined, ...BOARDS]) {
       const stream = await watch(board, node);
@@ -60,7 +60,7 @@ test('a stream begins with what the GET of its board says', async () => {
 });
 
 test('a sale, and what is given back, is told to whoever watches, on every node', async (t) => {
-  const of = await hall('SALE/1');
+  const of = await sale('SALE/1');
   const who = await of.buyer('ann');
   const first = await of.held(who);
   for (let i = 0; i < 20; i++) await of.held(who); // ahead of all others here
@@ -84,7 +84,7 @@ test('a sale, and what is given back, is told to whoever watches, on every node'
 
 test('while nothing changes there are signs of life, and nothing else', async () => {
   const own = await start({ args: ['--sse-heartbeat-seconds', '1'] });
-  const of = await hall('CALM/1', 10, own);
+  const of = await sale('CALM/1', 10, own);
   await of.held(await of.buyer('ann'));
   for (const node of nodes(own)) await until('it is counted', async () => countOf(await get('/rankings/soldout', node), of) === 1);
   const streams = await Promise.all(BOARDS.map((board) => watch(board, own)));
@@ -108,7 +108,7 @@ test('while nothing changes there are signs of life, and nothing else', async ()
 });
 
 test('fifty sales in a row are told once a second to each, whenever it came, and the last word is right', async () => {
-  const of = await hall('ROW/1');
+  const of = await sale('ROW/1');
   const who = await of.buyer('ann');
   const streams = [];
   // They come at all times of a second, and on all workers.
@@ -166,7 +166,7 @@ test('an EventSource that is cut comes back by itself, and hears how it stands',
 
 test('many streams are told what one is, leave nothing behind, and end with the server', async (t) => {
   const own = await start();
-  const of = await hall('MANY/1', 1000, own);
+  const of = await sale('MANY/1', 1000, own);
   const who = await of.buyer('ann');
   await of.held(who);
   for (const node of nodes(own)) await until('it is counted', async () => countOf(await get('/rankings/daily', node), of) === 1);
@@ -191,7 +191,7 @@ test('many streams are told what one is, leave nothing behind, and end with the 
 
 test('while Redis does not answer they stay, others may come, and the server may stop', onlyOn('redis+postgres', 'memory always answers'), async () => {
   const own = await start({ args: ['--hot-deadline-ms', '100', '--sse-heartbeat-seconds', '1'] });
-  const of = await hall('MUTE/1', 1000, own);
+  const of = await sale('MUTE/1', 1000, own);
   const who = await of.buyer('ann');
   const mute = (ms) => assert.equal(redis(own.dataDir, 'CLIENT', 'PAUSE', ms), 'OK');
   const streams = await Promise.all(BOARDS.map((board) => watch(board, own)));

@@ -4,7 +4,7 @@ import { after, before, describe } from 'node:test';
 import { homeOf, redis } from './support/cluster.mjs';
 import { assertProblemWith, eachOf, query } from './support/queue.mjs';
 import { random } from './support/random.mjs';
-import { Hall, audit } from './support/reservations.mjs';
+import { Sale, audit } from './support/reservations.mjs';
 import { assertProblem, isCluster, onlyOn, run, start, storeFlags, test, times, until } from './support/server.mjs';
 
 const DAY = (date = new Date()) => date.toISOString().slice(0, 10);
@@ -25,23 +25,23 @@ const get = async (path, at = server) => {
 };
 
 const nodes = () => server.nodes ?? [server];
-const rowOf = (json, hall) => json.rankings.find((row) => row.eventType === hall.type && row.eventId === hall.id);
+const rowOf = (json, sale) => json.rankings.find((row) => row.eventType === sale.type && row.eventId === sale.id);
 
 // Live reservations, as the ledger has them.
-const recount = (hall) =>
+const recount = (sale) =>
   query(
     server.dataDir,
     `SELECT count(*) AS n, coalesce(sum(r.seat_count), 0) AS seats FROM reservations r JOIN events e ON e.id = r.event_id
-     WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}' AND r.status IN ('HELD','CONFIRMED')`,
+     WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}' AND r.status IN ('HELD','CONFIRMED')`,
   )[0];
 
 // Every node's boards come to what the ledger says, and stay there.
-async function becomesRecount(hall) {
-  const wanted = recount(hall);
+async function becomesRecount(sale) {
+  const wanted = recount(sale);
   for (const node of nodes())
     for (const path of ['daily', 'weekly', 'monthly', 'soldout'])
       await until(`${path} has counted ${wanted.n}`, async () => {
-        const { reservationCount, seatsSold } = await get(`/rankings/${path}/${hall.type}/${hall.id}`, node);
+        const { reservationCount, seatsSold } = await get(`/rankings/${path}/${sale.type}/${sale.id}`, node);
         return reservationCount === wanted.n && seatsSold === Number(wanted.seats);
       });
   return wanted;
@@ -49,53 +49,53 @@ async function becomesRecount(hall) {
 
 describe('popularity', () => {
   test('of 100 reservations at once counts exactly 100', async () => {
-    const hall = await Hall.open(server, 'POP/1', {}, { sections: [{ id: 'A', capacity: 1000 }] });
-    const buyers = await hall.buyers(100);
-    await Promise.all(buyers.map((who) => hall.held(who)));
-    assert.deepEqual(await becomesRecount(hall), { n: 100, seats: 100 });
+    const sale = await Sale.open(server, 'POP/1', {}, { sections: [{ id: 'A', capacity: 1000 }] });
+    const buyers = await sale.buyers(100);
+    await Promise.all(buyers.map((who) => sale.held(who)));
+    assert.deepEqual(await becomesRecount(sale), { n: 100, seats: 100 });
     const json = await get('/rankings/daily?topN=100');
     assert.deepEqual([json.board, json.period, json.date], ['popularity', 'daily', DAY()]);
-    const row = rowOf(json, hall);
+    const row = rowOf(json, sale);
     assert.deepEqual([row.reservationCount, row.seatsSold, row.capacity, row.shareSold], [100, 100, 1000, 0.1]);
     const one = await get('/rankings/weekly/POP/1');
     assert.deepEqual([one.score, one.reservationCount, one.seatsLeft, one.capacity], [100, 100, 900, 1000]);
   });
 
   test('is ordered by reservations', async () => {
-    const halls = [];
+    const sales = [];
     for (const [i, n] of [3, 7, 5].entries()) {
-      const hall = await Hall.open(server, `ORDER/${i}`, {}, { sections: [{ id: 'A', capacity: 100 }] });
-      for (const who of await hall.buyers(n)) await hall.held(who);
-      halls.push(hall);
+      const sale = await Sale.open(server, `ORDER/${i}`, {}, { sections: [{ id: 'A', capacity: 100 }] });
+      for (const who of await sale.buyers(n)) await sale.held(who);
+      sales.push(sale);
     }
-    for (const hall of halls) await becomesRecount(hall);
+    for (const sale of sales) await becomesRecount(sale);
     const { rankings } = await get('/rankings/monthly?topN=100');
     const shown = rankings.filter((row) => row.eventType === 'ORDER').map((row) => row.eventId);
     assert.deepEqual(shown, ['1', '2', '0']);
     assert.deepEqual(rankings.map((row) => row.rank), rankings.map((_, i) => i + 1));
-    const ranks = await Promise.all(halls.map((hall) => get(`/rankings/monthly/ORDER/${hall.id}`)));
+    const ranks = await Promise.all(sales.map((sale) => get(`/rankings/monthly/ORDER/${sale.id}`)));
     assert.ok(ranks[1].rank < ranks[2].rank && ranks[2].rank < ranks[0].rank);
   });
 
   test('forgets what is cancelled and what expires (trap 39)', async () => {
-    const hall = await Hall.open(server, 'BACK/1', {}, { sections: [{ id: 'A', capacity: 5000 }], holdSeconds: 1, maxPerUser: 100 });
+    const sale = await Sale.open(server, 'BACK/1', {}, { sections: [{ id: 'A', capacity: 5000 }], holdSeconds: 1, maxPerUser: 100 });
     const next = random(7);
-    const buyers = await hall.buyers(50);
+    const buyers = await sale.buyers(50);
     await eachOf(Array.from({ length: times(1000) }), 16, async (_, i) => {
       const who = buyers[i % buyers.length];
-      const held = await hall.hold(who, { quantity: 1 + Math.floor(next() * 3) });
+      const held = await sale.hold(who, { quantity: 1 + Math.floor(next() * 3) });
       if (held.status !== 201) return; // the limit
       const dice = next();
-      if (dice < 0.4) await hall.cancel(who, held.json.id);
-      else if (dice < 0.6) await hall.confirm(who, held.json.id);
+      if (dice < 0.4) await sale.cancel(who, held.json.id);
+      else if (dice < 0.6) await sale.confirm(who, held.json.id);
     });
     await until('holds have expired', async () => query(server.dataDir, "SELECT count(*) AS n FROM reservations WHERE status = 'HELD' AND event_id = (SELECT id FROM events WHERE type = 'BACK')")[0].n === 0);
-    const { n } = await becomesRecount(hall);
+    const { n } = await becomesRecount(sale);
     assert.ok(n > 0, 'some were confirmed');
   });
 
   test('shows an event that sold nothing as unranked, and a day on which nothing was sold as empty', async () => {
-    await Hall.open(server, 'NONE/1');
+    await Sale.open(server, 'NONE/1');
     const one = await get('/rankings/daily/NONE/1');
     assert.deepEqual([one.rank, one.reservationCount, one.score], [null, 0, 0]);
     assert.deepEqual((await get('/rankings/daily?date=2020-01-01')).rankings, []);
@@ -107,15 +107,15 @@ describe('popularity', () => {
 
 describe('the fastest to sell', () => {
   test('are those that sold out, by how long that took; then those that sell', async () => {
-    const slow = await Hall.open(server, 'SOLD/slow', {}, { sections: [{ id: 'A', capacity: 2 }] });
-    const fast = await Hall.open(server, 'SOLD/fast', {}, { sections: [{ id: 'A', capacity: 2 }], state: 'DRAFT' });
-    const selling = await Hall.open(server, 'SOLD/selling', {}, { sections: [{ id: 'A', capacity: 100 }] });
+    const slow = await Sale.open(server, 'SOLD/slow', {}, { sections: [{ id: 'A', capacity: 2 }] });
+    const fast = await Sale.open(server, 'SOLD/fast', {}, { sections: [{ id: 'A', capacity: 2 }], state: 'DRAFT' });
+    const selling = await Sale.open(server, 'SOLD/selling', {}, { sections: [{ id: 'A', capacity: 100 }] });
     const [ann] = await slow.buyers(1);
     await slow.held(ann, { quantity: 2 });
     await selling.held(await selling.buyer('bo'), { quantity: 4 });
     assert.equal((await server.admin('POST', '/admin/queue/SOLD/fast/activate')).status, 200);
     await fast.held(await fast.buyer('cy'), { quantity: 2 });
-    for (const hall of [slow, fast, selling]) await becomesRecount(hall);
+    for (const sale of [slow, fast, selling]) await becomesRecount(sale);
     const times = async () => Object.fromEntries((await get('/rankings/soldout?topN=100')).rankings.filter((row) => row.eventType === 'SOLD').map((row) => [row.eventId, row]));
     const rows = await times();
     assert.ok(rows.slow.secondsToSellOut !== null && rows.fast.secondsToSellOut !== null);
@@ -127,21 +127,21 @@ describe('the fastest to sell', () => {
     assert.deepEqual([today.board, today.period], ['soldout', 'daily']);
     assert.ok(rowOf(today, slow).soldOutAt !== null && rowOf(today, selling).soldOutAt === null);
     // One event's row has the date too.
-    for (const hall of [slow, selling]) {
-      const { seatsLeft, serverTime, board, period, date, from, to, ...row } = await get(`/rankings/soldout/${hall.name}?date=${today.date}`);
+    for (const sale of [slow, selling]) {
+      const { seatsLeft, serverTime, board, period, date, from, to, ...row } = await get(`/rankings/soldout/${sale.name}?date=${today.date}`);
       assert.deepEqual([board, period, date, from, to], [today.board, today.period, today.date, today.from, today.to]);
-      assert.deepEqual(row, rowOf(today, hall));
+      assert.deepEqual(row, rowOf(today, sale));
       assert.equal(seatsLeft, row.capacity - row.seatsSold);
-      const before = await get(`/rankings/soldout/${hall.name}?date=2020-01-01`);
+      const before = await get(`/rankings/soldout/${sale.name}?date=2020-01-01`);
       assert.deepEqual([before.rank, before.seatsSold, before.soldOutAt, before.date], [null, 0, null, '2020-01-01']);
-      assert.equal((await get(`/rankings/soldout/${hall.name}`)).date, null);
-      assertProblem(await server.call('GET', `/rankings/soldout/${hall.name}?date=today`), 400, 'invalid_parameter');
+      assert.equal((await get(`/rankings/soldout/${sale.name}`)).date, null);
+      assertProblem(await server.call('GET', `/rankings/soldout/${sale.name}?date=today`), 400, 'invalid_parameter');
     }
   });
 
   test('follow what there is to sell', async () => {
-    const hall = await Hall.open(server, 'MORE/1', {}, { sections: [{ id: 'A', capacity: 2 }, { id: 'B', capacity: 2 }] });
-    await hall.held(await hall.buyer('ann'), { section: 'A', quantity: 2 });
+    const sale = await Sale.open(server, 'MORE/1', {}, { sections: [{ id: 'A', capacity: 2 }, { id: 'B', capacity: 2 }] });
+    await sale.held(await sale.buyer('ann'), { section: 'A', quantity: 2 });
     // When it was sold out, as soon as all nodes say so. How much there is to sell may be known a
     // moment before it is known when that was sold.
     const becomes = async (shareSold, isRight) => {
@@ -163,12 +163,12 @@ describe('the fastest to sell', () => {
   });
 
   test('are no longer sold out when a seat comes back (trap 39)', async () => {
-    const hall = await Hall.open(server, 'AGAIN/1', {}, { sections: [{ id: 'A', capacity: 1 }] });
-    const who = await hall.buyer('ann');
-    const { id } = await hall.held(who);
+    const sale = await Sale.open(server, 'AGAIN/1', {}, { sections: [{ id: 'A', capacity: 1 }] });
+    const who = await sale.buyer('ann');
+    const { id } = await sale.held(who);
     await until('sold out', async () => (await get('/rankings/soldout/AGAIN/1')).secondsToSellOut !== null);
-    await hall.cancelled(who, id);
-    await becomesRecount(hall);
+    await sale.cancelled(who, id);
+    await becomesRecount(sale);
     assert.deepEqual((({ rank, secondsToSellOut, seatsLeft }) => [rank, secondsToSellOut, seatsLeft])(await get('/rankings/soldout/AGAIN/1')), [null, null, 1]);
   });
 });
@@ -197,8 +197,8 @@ test('days begin where the configuration says', async () => {
 describe('a server without rankings', () => {
   test('sells, counts nothing, and says that it keeps none', async () => {
     const own = await start({ args: ['--rankings-enabled=false'] });
-    const hall = await Hall.open(own, 'OFF/1', {}, { sections: [{ id: 'A', capacity: 2 }] });
-    await hall.held(await hall.buyer('ann'), { quantity: 2 });
+    const sale = await Sale.open(own, 'OFF/1', {}, { sections: [{ id: 'A', capacity: 2 }] });
+    await sale.held(await sale.buyer('ann'), { quantity: 2 });
     for (const path of ['/rankings/soldout', '/rankings/daily', '/rankings/hourly', '/rankings/stream', '/rankings/soldout/OFF/1', '/rankings/daily/OFF/1', '/rankings/daily/NO/1', '/concerts/ranking?topN=0'])
       for (const node of own.nodes) assertProblemWith(await node.call('GET', path), 404, 'rankings_off', {});
     assert.equal(await own.metric('admitone_rankings_sales_total'), 0);
@@ -208,8 +208,8 @@ describe('a server without rankings', () => {
 
   test('has them all when it is started with rankings again', async () => {
     const off = await start({ env: { ADMITONE_RANKINGS_ENABLED: 'false' } });
-    const hall = await Hall.open(off, 'LATER/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
-    for (const who of await hall.buyers(5)) await hall.held(who);
+    const sale = await Sale.open(off, 'LATER/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+    for (const who of await sale.buyers(5)) await sale.held(who);
     assertProblemWith(await off.call('GET', '/rankings/daily'), 404, 'rankings_off', {});
     await off.kill9();
     const on = await start({ dataDir: off.dataDir });
@@ -228,10 +228,10 @@ describe('a server without rankings', () => {
 
 test('after a crash and a restart boards are what the ledger says', async () => {
   const own = await start();
-  const hall = await Hall.open(own, 'CRASH/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
-  const buyers = await hall.buyers(30);
-  const held = await Promise.all(buyers.map((who) => hall.held(who)));
-  await Promise.all(held.slice(0, 10).map(({ id }, i) => hall.cancelled(buyers[i], id)));
+  const sale = await Sale.open(own, 'CRASH/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+  const buyers = await sale.buyers(30);
+  const held = await Promise.all(buyers.map((who) => sale.held(who)));
+  await Promise.all(held.slice(0, 10).map(({ id }, i) => sale.cancelled(buyers[i], id)));
   await own.kill9();
   const again = await start({ dataDir: own.dataDir });
   for (const board of ['daily', 'soldout'])
@@ -246,28 +246,28 @@ test('after a crash and a restart boards are what the ledger says', async () => 
 });
 
 test('an event that is deleted is on no board, and one made anew begins with nothing', async () => {
-  const hall = await Hall.open(server, 'GONE/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
-  const who = await hall.buyer('ann');
-  const { id } = await hall.held(who);
-  await becomesRecount(hall);
-  await hall.cancelled(who, id);
-  await becomesRecount(hall);
+  const sale = await Sale.open(server, 'GONE/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+  const who = await sale.buyer('ann');
+  const { id } = await sale.held(who);
+  await becomesRecount(sale);
+  await sale.cancelled(who, id);
+  await becomesRecount(sale);
   assert.equal((await server.admin('DELETE', '/admin/events/GONE/1')).status, 204);
-  const anew = await Hall.open(server, 'GONE/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
+  const anew = await Sale.open(server, 'GONE/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
   assert.equal((await get('/rankings/daily/GONE/1')).reservationCount, 0);
   await anew.held(await anew.buyer('bo'));
   await becomesRecount(anew);
 });
 
 test('an audit recounts the boards that nodes share, while they sell', onlyOn('redis+postgres', 'with --hot memory the boards are a part of the server'), async () => {
-  const hall = await Hall.open(server, 'AUDIT/1', {}, { sections: [{ id: 'A', capacity: 500 }], maxPerUser: 100 });
-  const buyers = await hall.buyers(10);
+  const sale = await Sale.open(server, 'AUDIT/1', {}, { sections: [{ id: 'A', capacity: 500 }], maxPerUser: 100 });
+  const buyers = await sale.buyers(10);
   let selling = true;
   const sold = Promise.all(
     buyers.map(async (who) => {
       while (selling) {
-        const held = await hall.hold(who);
-        if (held.status === 201) await hall.cancel(who, held.json.id);
+        const held = await sale.hold(who);
+        if (held.status === 201) await sale.cancel(who, held.json.id);
       }
     }),
   );
@@ -275,8 +275,8 @@ test('an audit recounts the boards that nodes share, while they sell', onlyOn('r
   selling = false;
   await sold;
   const look = () => run(['audit', ...storeFlags(server.dataDir)]);
-  await hall.held(buyers[0]);
-  await becomesRecount(hall);
+  await sale.held(buyers[0]);
+  await becomesRecount(sale);
   assert.match(look().stdout, /ok +boards equal a recount +\d+ checked/);
   const { key } = query(server.dataDir, "SELECT id AS key FROM events WHERE type = 'AUDIT'")[0];
   const info = 'performance:{soldout}:info';

@@ -7,7 +7,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { Hall } from './support/reservations.mjs';
+import { Sale } from './support/reservations.mjs';
 import { BINARY, launch, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
 const SERVICES = fileURLToPath(new URL('../../scripts/services', import.meta.url));
@@ -45,7 +45,7 @@ const meta = 'queue:{CONCERT:1}:meta';
 
 // A function of the library, as an operator would call it.
 const call = (name, ...args) =>
-  redis('FCALL', `admitone_5_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
+  redis('FCALL', `admitone_6_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
 
 async function node(t, flags, args = []) {
   const dataDir = path.join(tempFolder(), 'data');
@@ -66,23 +66,23 @@ const reconcile = (flags, ...args) =>
 
 // Two are in, with two seats each, held and confirmed; two wait. Old enough to be compared.
 async function crowd(server) {
-  const hall = await Hall.open(server, EVENT, { maxActive: 3, entryBatchSize: 100 });
-  const [ann, bob, cat] = [await hall.buyer('ann'), await hall.buyer('bob'), await hall.buyer('cat')];
-  const held = await hall.held(ann, { seats: [1, 2] });
-  const confirmed = await hall.confirmed(bob, (await hall.held(bob, { seats: [5, 6] })).id);
-  await hall.buyer('dan'); // in place of bob, who has completed
-  const waiting = await hall.enterAll(['eve', 'flo', 'gus']);
+  const sale = await Sale.open(server, EVENT, { maxActive: 3, entryBatchSize: 100 });
+  const [ann, bob, cat] = [await sale.buyer('ann'), await sale.buyer('bob'), await sale.buyer('cat')];
+  const held = await sale.held(ann, { seats: [1, 2] });
+  const confirmed = await sale.confirmed(bob, (await sale.held(bob, { seats: [5, 6] })).id);
+  await sale.buyer('dan'); // in place of bob, who has completed
+  const waiting = await sale.enterAll(['eve', 'flo', 'gus']);
   assert.deepEqual(waiting.map(({ status, position }) => [status, position]), [['WAITING', 1], ['WAITING', 2], ['WAITING', 3]]);
   await until('nothing is too young', () => Date.now() - Date.parse(confirmed.createdAt) > 3 * DEADLINE_MS);
-  return { hall, ann, cat, held, confirmed, waiting };
+  return { sale, ann, cat, held, confirmed, waiting };
 }
 
-const firstSeats = async (hall) => (await hall.map()).seats.slice(0, 8);
+const firstSeats = async (sale) => (await sale.map()).seats.slice(0, 8);
 
 test('what differs is told, repaired in favour of the ledger, and does not differ again', async (t) => {
   const flags = stores();
   const server = await node(t, flags);
-  const { hall, confirmed, waiting } = await crowd(server);
+  const { sale, confirmed, waiting } = await crowd(server);
   const agreed = reconcile(flags);
   assert.equal(agreed.status, 0, agreed.stderr);
   assert.match(agreed.stdout, /^ {2}CONCERT\/1 +6 +6 +2 +2 +0$/m);
@@ -90,12 +90,12 @@ test('what differs is told, repaired in favour of the ledger, and does not diffe
 
   const [eve, flo, gus] = ['eve', 'flo', 'gus'].map(seqOf);
   redis('HDEL', 'queue:{CONCERT:1}:entry', eve);
-  assert.equal((await hall.leave(waiting[1].entryToken)).status, 204);
+  assert.equal((await sale.leave(waiting[1].entryToken)).status, 204);
   redis('HSET', 'queue:{CONCERT:1}:entry', flo, `WAITING 8 ${Date.now() - 60000} -1 flo`);
   redis('HSET', 'queue:{CONCERT:1}:user', 'flo', flo);
   redis('ZADD', 'queue:{CONCERT:1}:waiting', 8 * 2 ** 48 + Number(flo), flo);
   call('follow', confirmed.id, 'CANCELLED');
-  assert.equal(await firstSeats(hall), 'HHAAAAAA');
+  assert.equal(await firstSeats(sale), 'HHAAAAAA');
 
   const { status, stdout, stderr } = reconcile(flags);
   assert.equal(status, 0, stdout + stderr);
@@ -103,10 +103,10 @@ test('what differs is told, repaired in favour of the ledger, and does not diffe
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, entry ${flo}: not live in the ledger, WAITING in the hot store$`, 'm'));
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, reservation ${confirmed.id}: CONFIRMED with 2 seats in the ledger, not live`, 'm'));
   assert.match(stdout, /^1 event compared, 3 differences: 3 repaired, 0 only for a moment, 0 could not be repaired$/m);
-  assert.equal(await firstSeats(hall), 'HHAACCAA');
-  assert.equal((await hall.status(waiting[0].entryToken)).position, 1);
-  assert.equal((await hall.status(waiting[1].entryToken)).status, 'LEFT');
-  assert.equal((await hall.status(waiting[2].entryToken)).position, 2);
+  assert.equal(await firstSeats(sale), 'HHAACCAA');
+  assert.equal((await sale.status(waiting[0].entryToken)).position, 1);
+  assert.equal((await sale.status(waiting[1].entryToken)).status, 'LEFT');
+  assert.equal((await sale.status(waiting[2].entryToken)).position, 2);
   assert.equal(seqOf('gus'), gus);
 
   const again = reconcile(flags);
@@ -115,16 +115,16 @@ test('what differs is told, repaired in favour of the ledger, and does not diffe
   assert.doesNotMatch(again.stdout, /^ {2}repaired/m);
 
   // Whoever was put back is admitted in turn.
-  await hall.patch({ maxActive: 4 });
-  await hall.becomes(waiting[0].entryToken, 'ACTIVE');
+  await sale.patch({ maxActive: 4 });
+  await sale.becomes(waiting[0].entryToken, 'ACTIVE');
   await server.stop();
 });
 
 test('what has ended long ago stays: to remove it is for nodes, who know how long it is kept', async (t) => {
   const flags = stores();
   const server = await node(t, flags);
-  const { hall, waiting } = await crowd(server);
-  assert.equal((await hall.leave(waiting[1].entryToken)).status, 204);
+  const { sale, waiting } = await crowd(server);
+  assert.equal((await sale.leave(waiting[1].entryToken)).status, 204);
   await server.stop();
   const ask = (sql) => output('psql', [flags[3], '-qAtX', '-c', sql]);
   ask("UPDATE queue_entries SET finished_at = 1 WHERE status = 'LEFT'");
@@ -139,27 +139,27 @@ test('what has ended long ago stays: to remove it is for nodes, who know how lon
 test('what has differed for less than twice the deadline is left alone', async (t) => {
   const flags = stores();
   const server = await node(t, flags);
-  const { hall, ann, held } = await crowd(server);
+  const { sale, ann, held } = await crowd(server);
   call('follow', held.id, 'CONFIRMED');
-  assert.equal(await firstSeats(hall), 'CCAACCAA');
+  assert.equal(await firstSeats(sale), 'CCAACCAA');
   const args = ['reconcile', ...flags, '--ledger-deadline-ms', '1500'];
   await until('it is old enough', () => Date.now() - Date.parse(held.createdAt) > 3100);
   const running = launch([BINARY, ...args]);
   await until('it has looked', () => running.stdout.includes('1 difference;'));
-  await hall.confirmed(ann, held.id); // now the ledger says so, too
+  await sale.confirmed(ann, held.id); // now the ledger says so, too
   assert.deepEqual(await running.ended, { code: 0, signal: null });
   assert.match(running.stdout, /1 difference: 0 repaired, 1 only for a moment, 0 could not be repaired$/m);
-  assert.equal(await firstSeats(hall), 'CCAACCAA');
+  assert.equal(await firstSeats(sale), 'CCAACCAA');
   await server.stop();
 });
 
 test('a node repairs by itself, and counts it', async (t) => {
   const flags = stores();
   const server = await node(t, flags, ['--reconcile-interval-seconds', '1']);
-  const { hall, confirmed } = await crowd(server);
+  const { sale, confirmed } = await crowd(server);
   call('follow', confirmed.id, 'CANCELLED');
-  assert.equal(await firstSeats(hall), 'HHAAAAAA');
-  await until('it is repaired', async () => (await firstSeats(hall)) === 'HHAACCAA');
+  assert.equal(await firstSeats(sale), 'HHAAAAAA');
+  await until('it is repaired', async () => (await firstSeats(sale)) === 'HHAACCAA');
   await until('it is told', () => /msg="hot store and ledger differed".*result=repaired/.test(server.stderr));
   const metrics = (await server.call('GET', '/metrics')).text;
   assert.match(metrics, /^admitone_reconcile_differences_total\{what="reservation_missing"\} 1$/m);
@@ -180,7 +180,7 @@ test('an event that Redis lacks is told, and how to have it back', async (t) => 
   redis(...remedy.split(' '));
   const next = await node(t, flags);
   assert.equal(epoch(), '2');
-  assert.equal(await firstSeats(new Hall(next, EVENT)), 'HHAACCAA');
+  assert.equal(await firstSeats(new Sale(next, EVENT)), 'HHAACCAA');
   assert.equal(reconcile(flags).status, 0);
   await next.stop();
 });

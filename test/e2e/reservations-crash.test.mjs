@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { assertAudit, bearer, eachOf, keepAlive } from './support/queue.mjs';
-import { assertHotIsLedger, Hall, metric, MODE_OF, STRATEGIES } from './support/reservations.mjs';
+import { assertHotIsLedger, Sale, metric, MODE_OF, STRATEGIES } from './support/reservations.mjs';
 import { assertProblem, isCluster, pause, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 
 const ROUNDS = times(20);
@@ -22,7 +22,7 @@ const chance = (part) => Math.random() < part;
 const isKeyed = ({ headers }) => 'idempotency-key' in headers;
 const isOver = ({ expiresAt }) => Date.now() >= Date.parse(expiresAt);
 
-// What everybody asked for and was told. A hold is { hall, who, wish, headers, text, json, asked,
+// What everybody asked for and was told. A hold is { sale, who, wish, headers, text, json, asked,
 // isLeft }: `text` is the first answer, and `json` the last one about it; `asked` is on its way, and
 // has happened or not; isLeft: its user was told that the place is given back.
 class Journal {
@@ -37,44 +37,44 @@ class Journal {
   async storm(server) {
     const agent = keepAlive(CLIENTS);
     const gone = (error) => assert.match(error.code ?? '', /ECONNRESET|ECONNREFUSED|EPIPE|HPE_/, String(error.stack));
-    const halls = Object.keys(HALLS).map((name) => new Hall(server, name));
+    const sales = Object.keys(HALLS).map((name) => new Sale(server, name));
     try {
-      await Promise.all(Array.from({ length: CLIENTS }, (_, i) => this.#client(halls[i % halls.length], agent).catch(gone)));
+      await Promise.all(Array.from({ length: CLIENTS }, (_, i) => this.#client(sales[i % sales.length], agent).catch(gone)));
     } finally {
       agent.release();
     }
   }
 
   // One user after the other: enters, holds this and that, confirms, cancels, leaves, or just goes.
-  async #client(hall, agent) {
+  async #client(sale, agent) {
     for (;;) {
       const userId = `u${++this.number}`;
-      const { entryToken } = await hall.enter(userId, { agent });
+      const { entryToken } = await sale.enter(userId, { agent });
       const who = { userId, token: entryToken };
       const own = [];
       for (let i = 0; i < 3; i++) {
-        const hold = await this.#hold(hall, who, agent);
+        const hold = await this.#hold(sale, who, agent);
         if (hold === null) continue;
         own.push(hold);
-        if (chance(0.3)) await this.#cancel(hall, hold, agent);
+        if (chance(0.3)) await this.#cancel(sale, hold, agent);
       }
-      for (const hold of own) if (hold.json.status === 'HELD' && chance(0.4)) await this.#confirm(hall, hold, agent);
-      for (const hold of own) if (hold.json.status === 'CONFIRMED' && chance(0.9)) await this.#cancel(hall, hold, agent);
+      for (const hold of own) if (hold.json.status === 'HELD' && chance(0.4)) await this.#confirm(sale, hold, agent);
+      for (const hold of own) if (hold.json.status === 'CONFIRMED' && chance(0.9)) await this.#cancel(sale, hold, agent);
       // The others' holds stay, or end by their time.
-      if (chance(hall.name === 'LONG/1' ? 0.9 : 0.3)) await this.#leave(hall, who, own, agent);
+      if (chance(sale.name === 'LONG/1' ? 0.9 : 0.3)) await this.#leave(sale, who, own, agent);
     }
   }
 
-  async #hold(hall, who, agent) {
+  async #hold(sale, who, agent) {
     const strategy = pick(STRATEGIES);
     const from = 1 + Math.floor(Math.random() * (CAPACITY - 3));
     const count = 1 + Math.floor(Math.random() * 3);
     const seats = [from, from + 1, from + 2].slice(0, count);
     const wish = { section: MODE_OF[strategy], strategy, ...(chance(0.5) ? { quantity: count } : { seats }) };
     const headers = chance(0.3) ? { 'idempotency-key': `${who.userId}-${this.number}-${Math.random()}` } : {};
-    const hold = { hall: hall.name, who, wish, headers, json: null, asked: 'hold' };
+    const hold = { sale: sale.name, who, wish, headers, json: null, asked: 'hold' };
     this.flying.add(hold);
-    const answer = await hall.hold(who, wish, { headers, agent });
+    const answer = await sale.hold(who, wish, { headers, agent });
     this.flying.delete(hold);
     if (answer.status !== 201) {
       assert.equal(answer.status, 409, answer.text);
@@ -82,7 +82,7 @@ class Journal {
       this.told.refused++;
       return null;
     }
-    this.#tell(hold, hall.reservation(answer, 'HELD'), 'held');
+    this.#tell(hold, sale.reservation(answer, 'HELD'), 'held');
     hold.text = answer.text;
     this.holds.push(hold);
     return hold;
@@ -96,11 +96,11 @@ class Journal {
   }
 
   // Confirms or cancels; where its time is over, that is the answer.
-  async #finish(hall, hold, verb, what, agent) {
+  async #finish(sale, hold, verb, what, agent) {
     hold.asked = verb;
-    const answer = await hall.finish(hold.who, verb, hold.json.id, { agent });
+    const answer = await sale.finish(hold.who, verb, hold.json.id, { agent });
     if (answer.status !== 410) {
-      this.#tell(hold, hall.found(answer, what), what.toLowerCase());
+      this.#tell(hold, sale.found(answer, what), what.toLowerCase());
       return;
     }
     assertProblem(answer, 410, 'hold_expired');
@@ -108,19 +108,19 @@ class Journal {
     this.#tell(hold, { ...hold.json, status: 'EXPIRED' }, 'expired');
   }
 
-  #confirm(hall, hold, agent) {
-    return this.#finish(hall, hold, 'confirm', 'CONFIRMED', agent);
+  #confirm(sale, hold, agent) {
+    return this.#finish(sale, hold, 'confirm', 'CONFIRMED', agent);
   }
 
-  #cancel(hall, hold, agent) {
-    return this.#finish(hall, hold, 'cancel', 'CANCELLED', agent);
+  #cancel(sale, hold, agent) {
+    return this.#finish(sale, hold, 'cancel', 'CANCELLED', agent);
   }
 
   // Cancels what is held; what was confirmed stays.
-  async #leave(hall, who, own, agent) {
+  async #leave(sale, who, own, agent) {
     const held = own.filter(({ json }) => json.status === 'HELD');
     for (const hold of held) hold.asked = 'leave';
-    const answer = await hall.server.call('DELETE', `/queue/${hall.name}/leave`, { headers: bearer(who.token), agent });
+    const answer = await sale.server.call('DELETE', `/queue/${sale.name}/leave`, { headers: bearer(who.token), agent });
     assert.equal(answer.status, 204, answer.text);
     this.told.left++;
     for (const hold of held) {
@@ -130,15 +130,15 @@ class Journal {
   }
 
   // Everything that was said is so in the ledger; nothing is there that nobody asked for.
-  check(hall) {
-    const rows = new Map(hall.rows().map((row) => [row.id, row]));
+  check(sale) {
+    const rows = new Map(sale.rows().map((row) => [row.id, row]));
     for (const hold of this.holds) {
-      if (hold.hall !== hall.name) continue;
+      if (hold.sale !== sale.name) continue;
       const row = rows.get(hold.json.id);
       rows.delete(hold.json.id);
       assertKept(hold, row);
     }
-    const asked = [...this.flying].filter((hold) => hold.hall === hall.name);
+    const asked = [...this.flying].filter((hold) => hold.sale === sale.name);
     for (const row of rows.values()) {
       const at = asked.findIndex(({ who, wish }) => who.userId === row.user_id && wish.strategy === row.strategy);
       assert.ok(at >= 0, `${row.user_id} never asked for ${row.id}`);
@@ -148,20 +148,20 @@ class Journal {
   }
 
   // What the API says is what it said before, and what was on its way is known now.
-  async checkAnswers(hall, agent) {
-    const mine = ({ hall: name }) => name === hall.name;
+  async checkAnswers(sale, agent) {
+    const mine = ({ sale: name }) => name === sale.name;
     const live = this.holds.filter((hold) => mine(hold) && !ENDED.has(hold.json.status));
     await eachOf(live, CLIENTS, async (hold) => {
-      const now = hall.found(await hall.get(hold.who, hold.json.id, { agent }));
+      const now = sale.found(await sale.get(hold.who, hold.json.id, { agent }));
       if (hold.asked === null && !hold.isLeft && now.status !== 'EXPIRED') assert.deepEqual(now, hold.json);
       assertMay(hold, now.status);
       hold.json = now;
       hold.asked = null;
     });
-    await eachOf([...this.flying].filter(mine), CLIENTS, (hold) => this.#learn(hall, hold, agent));
+    await eachOf([...this.flying].filter(mine), CLIENTS, (hold) => this.#learn(sale, hold, agent));
     const keyed = this.holds.filter((hold) => mine(hold) && hold.text !== undefined && isKeyed(hold));
     await eachOf(keyed.slice(-40), CLIENTS, async ({ who, wish, headers, text }) => {
-      const answer = await hall.hold(who, wish, { headers, agent });
+      const answer = await sale.hold(who, wish, { headers, agent });
       assert.equal(answer.status, 201, answer.text);
       assert.equal(answer.headers['idempotency-replayed'], 'true');
       assert.equal(answer.text, text);
@@ -170,11 +170,11 @@ class Journal {
 
   // What has become of a hold that was not answered. Who sent a key sends it again: it was used, and
   // the hold is the same, or it was not.
-  async #learn(hall, hold, agent) {
+  async #learn(sale, hold, agent) {
     const { id, who, wish, headers } = hold;
     this.flying.delete(hold);
     if (isKeyed(hold)) {
-      const answer = await hall.hold(who, wish, { headers, agent });
+      const answer = await sale.hold(who, wish, { headers, agent });
       assert.equal(answer.headers['idempotency-replayed'], id === undefined ? undefined : 'true');
       assert.ok(answer.status === 201 || (answer.status === 409 && id === undefined), answer.text);
       if (answer.status === 201) hold.text = answer.text;
@@ -182,16 +182,16 @@ class Journal {
       hold.id = answer.json.id;
     }
     if (hold.id === undefined) return;
-    const json = hall.found(await hall.get(who, hold.id, { agent }));
+    const json = sale.found(await sale.get(who, hold.id, { agent }));
     assert.match(json.status, /^(HELD|EXPIRED)$/);
     this.holds.push({ ...hold, json, asked: null });
   }
 
   // Gives back whatever is still had.
-  async cancelAll(hall) {
+  async cancelAll(sale) {
     const agent = keepAlive(CLIENTS);
-    const live = this.holds.filter((hold) => hold.hall === hall.name && !ENDED.has(hold.json.status));
-    await eachOf(live, CLIENTS, (hold) => this.#cancel(hall, hold, agent));
+    const live = this.holds.filter((hold) => hold.sale === sale.name && !ENDED.has(hold.json.status));
+    await eachOf(live, CLIENTS, (hold) => this.#cancel(sale, hold, agent));
     agent.release();
   }
 }
@@ -220,21 +220,21 @@ function assertKept(hold, row) {
 }
 
 // Hot and ledger agree at once where nothing ends by itself meanwhile; elsewhere, in a moment.
-async function assertRecovered(hall) {
+async function assertRecovered(sale) {
   // A hot store that has outlived its nodes has what they left undone, until others have done it.
-  if (hall.name === 'LONG/1' && !isCluster) {
-    await assertHotIsLedger(hall);
+  if (sale.name === 'LONG/1' && !isCluster) {
+    await assertHotIsLedger(sale);
     return;
   }
   let why;
-  const agree = () => assertHotIsLedger(hall).then(() => true, (error) => ((why = error), false));
+  const agree = () => assertHotIsLedger(sale).then(() => true, (error) => ((why = error), false));
   await until('hot and ledger agree', agree).catch(() => {
     throw why;
   });
 }
 
 async function open(server) {
-  for (const [name, holdSeconds] of Object.entries(HALLS)) await Hall.open(server, name, {}, { ...EVENT, holdSeconds });
+  for (const [name, holdSeconds] of Object.entries(HALLS)) await Sale.open(server, name, {}, { ...EVENT, holdSeconds });
 }
 
 test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} times: all that was said is so, no seat is lost (traps 26 and 31)`, async (t) => {
@@ -255,27 +255,27 @@ test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} tim
     await server.kill9();
     await storm;
     assertAudit(dataDir);
-    for (const name of Object.keys(HALLS)) journal.check(new Hall({ dataDir }, name));
+    for (const name of Object.keys(HALLS)) journal.check(new Sale({ dataDir }, name));
 
     server = await start({ dataDir, args: ARGS });
     const agent = keepAlive(CLIENTS);
     for (const name of Object.keys(HALLS)) {
-      const hall = new Hall(server, name);
-      await assertRecovered(hall);
-      await journal.checkAnswers(hall, agent);
-      journal.check(hall);
+      const sale = new Sale(server, name);
+      await assertRecovered(sale);
+      await journal.checkAnswers(sale, agent);
+      journal.check(sale);
     }
     agent.release();
   }
   t.diagnostic(`${JSON.stringify(journal.told)}, ${switches} times over to slot`);
 
   for (const name of Object.keys(HALLS)) {
-    const hall = new Hall(server, name);
-    await journal.cancelAll(hall);
-    await until('everything has ended', () => hall.rows().every(({ status }) => ENDED.has(status)));
-    journal.check(hall);
-    await assertRecovered(hall);
-    for (const section of SECTIONS) assert.deepEqual(await hall.counts(section), { available: CAPACITY, held: 0, confirmed: 0 }, section);
+    const sale = new Sale(server, name);
+    await journal.cancelAll(sale);
+    await until('everything has ended', () => sale.rows().every(({ status }) => ENDED.has(status)));
+    journal.check(sale);
+    await assertRecovered(sale);
+    for (const section of SECTIONS) assert.deepEqual(await sale.counts(section), { available: CAPACITY, held: 0, confirmed: 0 }, section);
   }
   const strategies = new Set(journal.holds.map(({ json }) => json.strategy));
   assert.deepEqual([...strategies].sort(), [...STRATEGIES].sort(), 'each was used');

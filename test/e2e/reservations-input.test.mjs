@@ -2,21 +2,21 @@
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { assertProblemWith, bearer } from './support/queue.mjs';
-import { Hall, assertHotIsLedger, audit } from './support/reservations.mjs';
+import { Sale, assertHotIsLedger, audit } from './support/reservations.mjs';
 import { assertProblem, start, test } from './support/server.mjs';
 
 const PATHS = ['/reservations', '/api/v1/optimistic', '/api/v2/pessimistic', '/api/v3/distributed-lock'];
 
 let server;
-let hall;
+let sale;
 let ann;
 let held;
 before(async () => {
   server = await start();
   const sections = [{ id: 'A', capacity: 100 }, { id: 'S', capacity: 100, mode: 'seat' }];
-  hall = await Hall.open(server, 'CONCERT/1', {}, { sections, maxPerUser: 1000 });
-  ann = await hall.buyer('ann');
-  held = await hall.held(ann, { section: 'S', seats: [3] });
+  sale = await Sale.open(server, 'CONCERT/1', {}, { sections, maxPerUser: 1000 });
+  ann = await sale.buyer('ann');
+  held = await sale.held(ann, { section: 'S', seats: [3] });
 });
 after(async () => {
   audit(server);
@@ -29,13 +29,13 @@ const without = (...names) => Object.fromEntries(Object.entries(good).filter(([n
 
 // Everything that a request could have changed.
 const everything = async () =>
-  JSON.stringify([await hall.sections(), (await hall.map('A')).seats, (await hall.map('S')).seats, hall.rows(), await hall.list(ann), (await hall.numbers()).active]);
+  JSON.stringify([await sale.sections(), (await sale.map('A')).seats, (await sale.map('S')).seats, sale.rows(), await sale.list(ann), (await sale.numbers()).active]);
 
 async function changesNothing(act) {
   const before = await everything();
   await act();
   assert.equal(await everything(), before);
-  await assertHotIsLedger(hall);
+  await assertHotIsLedger(sale);
 }
 
 // `mentions`: what the detail must name, so that a client finds the mistake.
@@ -206,7 +206,7 @@ describe('something that is not there', () => {
         assertProblemWith(await post('/reservations', named(seats, 'A')), 404, 'seat_not_found', { seats: missing });
       }
       assertProblemWith(await post('/reservations', named([3, 101])), 404, 'seat_not_found', { seats: [101] });
-      const { firstSeatId } = await hall.map('S');
+      const { firstSeatId } = await sale.map('S');
       assertProblemWith(await post('/reservations', { seatId: firstSeatId + 100 }), 404, 'seat_not_found', { seats: [101] });
       for (const seatId of [1, firstSeatId - 1, 2 ** 53 - 1]) assert.equal((await post('/reservations', { seatId })).json.code, 'seat_not_found');
       assert.equal((await post('/reservations', '{"seatId": 9223372036854775807}')).json.code, 'seat_not_found');
@@ -268,7 +268,7 @@ describe('confirm, cancel and lists', () => {
 });
 
 test('and after all of it the same user still buys', async () => {
-  assert.equal(hall.rows().length, 1);
-  await hall.confirmed(ann, held.id);
-  assert.equal((await hall.map('S')).seats, `AAC${'A'.repeat(97)}`);
+  assert.equal(sale.rows().length, 1);
+  await sale.confirmed(ann, held.id);
+  assert.equal((await sale.map('S')).seats, `AAC${'A'.repeat(97)}`);
 });

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { Raw, request } from './support/raw.mjs';
 import { bearer, query } from './support/queue.mjs';
-import { Hall, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
+import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
 import { assertProblem, removeFolder, start, tempFolder, test } from './support/server.mjs';
 
 const QUICK = ['--queue-tick-ms', '10'];
@@ -18,16 +18,16 @@ after(async () => {
 });
 
 const open = (name, strategy = 'slot', capacity = 20, more = {}, queue = {}) =>
-  Hall.open(server, name, queue, { maxPerUser: 100, sections: [{ id: 'A', capacity, mode: MODE_OF[strategy] }], ...more });
+  Sale.open(server, name, queue, { maxPerUser: 100, sections: [{ id: 'A', capacity, mode: MODE_OF[strategy] }], ...more });
 // A key is its user's in all events, so each event has its own here.
-const keyed = (hall, key) => ({ headers: { 'idempotency-key': `${hall.name} ${key}` } });
+const keyed = (sale, key) => ({ headers: { 'idempotency-key': `${sale.name} ${key}` } });
 
 // The first answer to the key, and the function that asks again and wants the same.
-async function asked(hall, who, key, wish = { quantity: 2 }) {
-  const first = await hall.hold(who, wish, keyed(hall, key));
+async function asked(sale, who, key, wish = { quantity: 2 }) {
+  const first = await sale.hold(who, wish, keyed(sale, key));
   assert.equal(first.status, 201, first.text);
   assert.equal(first.headers['idempotency-replayed'], undefined);
-  const again = async (at = hall) => assertSame(await at.hold(who, wish, keyed(hall, key)), first);
+  const again = async (at = sale) => assertSame(await at.hold(who, wish, keyed(sale, key)), first);
   return { first, again, id: first.json.id };
 }
 
@@ -42,49 +42,49 @@ function assertSame(answer, first) {
 describe('the same key and body', { concurrency: 4 }, () => {
   for (const strategy of STRATEGIES) {
     test(`${strategy}: the same answer, byte for byte, whatever has become of it`, async () => {
-      const hall = await open(`SAME/${strategy}`, strategy);
-      const ann = await hall.buyer('ann');
+      const sale = await open(`SAME/${strategy}`, strategy);
+      const ann = await sale.buyer('ann');
       const wish = { quantity: 2, strategy };
-      const confirms = await asked(hall, ann, 'k1', wish);
-      const cancels = await asked(hall, ann, 'k2', wish);
+      const confirms = await asked(sale, ann, 'k1', wish);
+      const cancels = await asked(sale, ann, 'k2', wish);
       assert.notEqual(confirms.id, cancels.id);
       await confirms.again();
-      await hall.cancelled(ann, cancels.id);
+      await sale.cancelled(ann, cancels.id);
       await cancels.again();
-      await hall.confirmed(ann, confirms.id);
-      assert.equal((await hall.status(ann.token)).status, 'COMPLETED');
+      await sale.confirmed(ann, confirms.id);
+      assert.equal((await sale.status(ann.token)).status, 'COMPLETED');
       for (const one of [confirms, cancels, confirms]) await one.again();
-      assertProblem(await hall.hold(ann, wish, keyed(hall, 'k3')), 403, 'not_active');
-      assert.equal(hall.rows().length, 2);
-      assert.deepEqual(await hall.counts(), { available: 18, held: 0, confirmed: 2 });
-      await assertHotIsLedger(hall);
+      assertProblem(await sale.hold(ann, wish, keyed(sale, 'k3')), 403, 'not_active');
+      assert.equal(sale.rows().length, 2);
+      assert.deepEqual(await sale.counts(), { available: 18, held: 0, confirmed: 2 });
+      await assertHotIsLedger(sale);
     });
 
     test(`${strategy}: ${PARALLEL} at once are one reservation and ${PARALLEL} equal answers`, async () => {
-      const hall = await open(`CROWD/${strategy}`, strategy);
-      const ann = await hall.buyer('ann');
+      const sale = await open(`CROWD/${strategy}`, strategy);
+      const ann = await sale.buyer('ann');
       for (const wish of [{ quantity: 2, strategy }, { seats: [20], strategy }]) {
-        const before = hall.rows().length;
-        const answers = await Promise.all(Array.from({ length: PARALLEL }, () => hall.hold(ann, wish, keyed(hall, `crowd ${wish.seats}`))));
+        const before = sale.rows().length;
+        const answers = await Promise.all(Array.from({ length: PARALLEL }, () => sale.hold(ann, wish, keyed(sale, `crowd ${wish.seats}`))));
         const [{ text }] = answers;
         for (const answer of answers) assert.deepEqual([answer.status, answer.text], [201, text]);
         assert.equal(answers.filter(({ headers }) => headers['idempotency-replayed'] === undefined).length, 1, 'one of them did it');
-        assert.equal(hall.rows().length, before + 1);
+        assert.equal(sale.rows().length, before + 1);
       }
-      assert.deepEqual(await hall.counts(), { available: 17, held: 3, confirmed: 0 });
-      await assertHotIsLedger(hall);
+      assert.deepEqual(await sale.counts(), { available: 17, held: 3, confirmed: 0 });
+      await assertHotIsLedger(sale);
     });
   }
 
   test('the last seat and the limit are no reason to refuse a repeat, at once or later', async () => {
     for (const strategy of ['slot', 'optimistic']) {
-      const hall = await open(`LAST/${strategy}`, strategy, 1, { maxPerUser: 1 });
-      const ann = await hall.buyer('ann');
-      const answers = await Promise.all(Array.from({ length: PARALLEL }, () => hall.hold(ann, { quantity: 1 }, keyed(hall, 'last'))));
+      const sale = await open(`LAST/${strategy}`, strategy, 1, { maxPerUser: 1 });
+      const ann = await sale.buyer('ann');
+      const answers = await Promise.all(Array.from({ length: PARALLEL }, () => sale.hold(ann, { quantity: 1 }, keyed(sale, 'last'))));
       for (const answer of answers) assert.deepEqual([answer.status, answer.text], [201, answers[0].text]);
-      assertSame(await hall.hold(ann, { quantity: 1 }, keyed(hall, 'last')), answers.find(({ headers }) => headers.location));
-      assertProblem(await hall.hold(ann, { quantity: 1 }), 409, 'limit_exceeded');
-      assert.equal(hall.rows().length, 1);
+      assertSame(await sale.hold(ann, { quantity: 1 }, keyed(sale, 'last')), answers.find(({ headers }) => headers.location));
+      assertProblem(await sale.hold(ann, { quantity: 1 }), 409, 'limit_exceeded');
+      assert.equal(sale.rows().length, 1);
     }
   });
 
@@ -93,19 +93,19 @@ describe('the same key and body', { concurrency: 4 }, () => {
     const dataDir = path.join(folder, 'data');
     let own = await start({ dataDir, args: QUICK });
     const sections = [{ id: 'A', capacity: 5 }, { id: 'B', capacity: 5, mode: 'seat' }];
-    const hall = await Hall.open(own, 'AGAIN/1', {}, { sections });
-    const [ann, ben] = [await hall.buyer('ann'), await hall.buyer('ben')];
-    const kept = [await asked(hall, ann, 'k', { quantity: 1 }), await asked(hall, ann, 'm', { quantity: 1, section: 'B' })];
-    const done = await asked(hall, ben, 'k', { quantity: 1 });
-    const { text } = await hall.confirm(ben, done.id);
+    const sale = await Sale.open(own, 'AGAIN/1', {}, { sections });
+    const [ann, ben] = [await sale.buyer('ann'), await sale.buyer('ben')];
+    const kept = [await asked(sale, ann, 'k', { quantity: 1 }), await asked(sale, ann, 'm', { quantity: 1, section: 'B' })];
+    const done = await asked(sale, ben, 'k', { quantity: 1 });
+    const { text } = await sale.confirm(ben, done.id);
     for (const end of ['stop', 'kill9']) {
       await own[end]();
       own = await start({ dataDir, args: QUICK });
-      const now = new Hall(own, 'AGAIN/1');
+      const now = new Sale(own, 'AGAIN/1');
       for (const one of [...kept, done]) await one.again(now);
       assert.equal((await now.status(ben.token)).status, 'COMPLETED');
       assert.equal((await now.confirm(ben, done.id)).text, text);
-      assertProblem(await now.hold(ann, { quantity: 2 }, keyed(hall, 'k')), 422, 'idempotency_mismatch');
+      assertProblem(await now.hold(ann, { quantity: 2 }, keyed(sale, 'k')), 422, 'idempotency_mismatch');
       assert.equal(now.rows().length, 3);
     }
     audit(own);
@@ -114,82 +114,82 @@ describe('the same key and body', { concurrency: 4 }, () => {
   });
 
   test('for an event with autoEnter: no second place is taken', async () => {
-    const hall = await open('AUTO/1', 'slot', 5, { autoEnter: true }, { maxActive: 1 });
+    const sale = await open('AUTO/1', 'slot', 5, { autoEnter: true }, { maxActive: 1 });
     const wish = { userId: 'auto', quantity: 1 };
-    const first = await hall.hold(undefined, wish, keyed(hall, 'auto'));
+    const first = await sale.hold(undefined, wish, keyed(sale, 'auto'));
     assert.equal(first.status, 201, first.text);
     const ann = { token: first.headers['x-queue-token'] };
-    assertSame(await hall.hold(ann, wish, keyed(hall, 'auto')), first);
-    assertSame(await hall.hold(undefined, wish, keyed(hall, 'auto')), first);
-    await hall.confirmed(ann, first.json.id);
-    assertSame(await hall.hold(undefined, wish, keyed(hall, 'auto')), first);
-    assert.equal((await hall.numbers()).entered, 1);
-    assert.equal(hall.rows().length, 1);
+    assertSame(await sale.hold(ann, wish, keyed(sale, 'auto')), first);
+    assertSame(await sale.hold(undefined, wish, keyed(sale, 'auto')), first);
+    await sale.confirmed(ann, first.json.id);
+    assertSame(await sale.hold(undefined, wish, keyed(sale, 'auto')), first);
+    assert.equal((await sale.numbers()).entered, 1);
+    assert.equal(sale.rows().length, 1);
   });
 
   test('for an event with autoEnter, many at once: one place, one reservation', async () => {
     for (const strategy of STRATEGIES) {
-      const hall = await open(`AUTO/${strategy}`, strategy, 5, { autoEnter: true });
+      const sale = await open(`AUTO/${strategy}`, strategy, 5, { autoEnter: true });
       const wish = { userId: 'auto', quantity: 1, strategy };
-      const answers = await Promise.all(Array.from({ length: PARALLEL }, () => hall.hold(undefined, wish, keyed(hall, 'auto'))));
+      const answers = await Promise.all(Array.from({ length: PARALLEL }, () => sale.hold(undefined, wish, keyed(sale, 'auto'))));
       for (const answer of answers) assert.deepEqual([answer.status, answer.text], [201, answers[0].text]);
-      assert.equal((await hall.numbers()).entered, 1);
-      assert.equal(hall.rows().length, 1);
+      assert.equal((await sale.numbers()).entered, 1);
+      assert.equal(sale.rows().length, 1);
     }
   });
 
   test('a 202 is not what is kept: who waits asks with the same key until the seats are there', async () => {
-    const hall = await open('AUTO/2', 'slot', 5, { autoEnter: true }, { maxActive: 1 });
-    const first = await hall.buyer('first');
+    const sale = await open('AUTO/2', 'slot', 5, { autoEnter: true }, { maxActive: 1 });
+    const first = await sale.buyer('first');
     const wish = { userId: 'waits', quantity: 1 };
-    const waits = hall.place(await hall.hold(undefined, wish, keyed(hall, 'w')), 202);
-    assert.equal(hall.place(await hall.hold(undefined, wish, keyed(hall, 'w')), 202).position, 1);
-    await hall.leave(first.token);
-    await hall.becomes(waits.entryToken, 'ACTIVE');
-    const held = await hall.hold(undefined, wish, keyed(hall, 'w'));
+    const waits = sale.place(await sale.hold(undefined, wish, keyed(sale, 'w')), 202);
+    assert.equal(sale.place(await sale.hold(undefined, wish, keyed(sale, 'w')), 202).position, 1);
+    await sale.leave(first.token);
+    await sale.becomes(waits.entryToken, 'ACTIVE');
+    const held = await sale.hold(undefined, wish, keyed(sale, 'w'));
     assert.deepEqual([held.status, held.headers['idempotency-replayed']], [201, undefined]);
-    assertSame(await hall.hold(undefined, wish, keyed(hall, 'w')), held);
+    assertSame(await sale.hold(undefined, wish, keyed(sale, 'w')), held);
   });
 });
 
 describe('a key', { concurrency: 4 }, () => {
   test('with another body is 422, and changes nothing', async () => {
-    const hall = await open('OTHER/1', 'slot', 20);
-    const ann = await hall.buyer('ann');
-    const { again, id } = await asked(hall, ann, 'k');
+    const sale = await open('OTHER/1', 'slot', 20);
+    const ann = await sale.buyer('ann');
+    const { again, id } = await asked(sale, ann, 'k');
     const others = [{ quantity: 3 }, { seats: [1, 2] }, { quantity: 2, userId: 'ann' }, { quantity: 2, strategy: 'slot' }];
-    for (const wish of others) assertProblem(await hall.hold(ann, wish, keyed(hall, 'k')), 422, 'idempotency_mismatch');
-    await hall.cancelled(ann, id);
-    for (const wish of others) assertProblem(await hall.hold(ann, wish, keyed(hall, 'k')), 422, 'idempotency_mismatch');
+    for (const wish of others) assertProblem(await sale.hold(ann, wish, keyed(sale, 'k')), 422, 'idempotency_mismatch');
+    await sale.cancelled(ann, id);
+    for (const wish of others) assertProblem(await sale.hold(ann, wish, keyed(sale, 'k')), 422, 'idempotency_mismatch');
     await again();
-    assert.equal(hall.rows().length, 1);
+    assert.equal(sale.rows().length, 1);
   });
 
   test('with two bodies at once: one is done, the other is 422', async () => {
     for (const strategy of ['slot', 'pessimistic']) {
-      const hall = await open(`OTHER/${strategy}`, strategy, 100);
-      const ann = await hall.buyer('ann');
+      const sale = await open(`OTHER/${strategy}`, strategy, 100);
+      const ann = await sale.buyer('ann');
       for (let round = 0; round < 10; round++) {
-        const answers = await Promise.all([1, 2, 1, 2].map((quantity) => hall.hold(ann, { quantity }, keyed(hall, `round ${round}`))));
+        const answers = await Promise.all([1, 2, 1, 2].map((quantity) => sale.hold(ann, { quantity }, keyed(sale, `round ${round}`))));
         const good = answers.filter(({ status }) => status === 201);
         for (const answer of answers) if (answer.status !== 201) assertProblem(answer, 422, 'idempotency_mismatch');
         assert.ok(good.length >= 1);
         assert.equal(new Set(good.map(({ text }) => text)).size, 1);
-        assert.equal(hall.rows().length, round + 1);
+        assert.equal(sale.rows().length, round + 1);
       }
     }
   });
 
   test('is its user\'s own, and its path\'s', async () => {
-    const hall = await open('SCOPE/1', 'optimistic');
-    const [ann, ben] = await hall.buyers(2, 'scope');
-    const mine = await asked(hall, ann, 'k');
-    const theirs = await asked(hall, ben, 'k');
+    const sale = await open('SCOPE/1', 'optimistic');
+    const [ann, ben] = await sale.buyers(2, 'scope');
+    const mine = await asked(sale, ann, 'k');
+    const theirs = await asked(sale, ben, 'k');
     assert.notEqual(mine.id, theirs.id);
     const body = { eventType: 'SCOPE', eventId: '1', section: 'A', quantity: 2 };
     const ids = new Set([mine.id, theirs.id]);
     for (const target of ['/api/v1/optimistic', '/api/v2/pessimistic', '/api/v3/distributed-lock']) {
-      const post = () => server.call('POST', target, { body, headers: { ...bearer(ann.token), ...keyed(hall, 'k').headers } });
+      const post = () => server.call('POST', target, { body, headers: { ...bearer(ann.token), ...keyed(sale, 'k').headers } });
       const first = await post();
       assert.deepEqual([first.status, first.headers['idempotency-replayed']], [201, undefined]);
       assertSame(await post(), first);
@@ -198,36 +198,36 @@ describe('a key', { concurrency: 4 }, () => {
     await mine.again();
     await theirs.again();
     assert.equal(ids.size, 5);
-    assert.equal(hall.rows().length, 5);
+    assert.equal(sale.rows().length, 5);
   });
 
   test('is kept with the answer only when it was done: a refusal may become a success', async () => {
     for (const strategy of STRATEGIES) {
-      const hall = await open(`LATER/${strategy}`, strategy, 2);
-      const [ann, ben] = await hall.buyers(2, 'later');
-      const { id } = await hall.held(ann, { quantity: 2, strategy });
-      const count = () => query(server.dataDir, `SELECT count(*) AS n FROM idempotency WHERE key = '${hall.name} later'`)[0].n;
-      for (let i = 0; i < 2; i++) assertProblem(await hall.hold(ben, { quantity: 1, strategy }, keyed(hall, 'later')), 409, 'sold_out');
+      const sale = await open(`LATER/${strategy}`, strategy, 2);
+      const [ann, ben] = await sale.buyers(2, 'later');
+      const { id } = await sale.held(ann, { quantity: 2, strategy });
+      const count = () => query(server.dataDir, `SELECT count(*) AS n FROM idempotency WHERE key = '${sale.name} later'`)[0].n;
+      for (let i = 0; i < 2; i++) assertProblem(await sale.hold(ben, { quantity: 1, strategy }, keyed(sale, 'later')), 409, 'sold_out');
       assert.equal(count(), 0);
-      await hall.cancelled(ann, id);
-      const { again } = await asked(hall, ben, 'later', { quantity: 1, strategy });
+      await sale.cancelled(ann, id);
+      const { again } = await asked(sale, ben, 'later', { quantity: 1, strategy });
       await again();
       assert.equal(count(), 1);
     }
   });
 
   test('is nobody\'s way around the gate: without the token it opens nothing', async () => {
-    const hall = await open('GATE/1');
-    const [ann, ben] = await hall.buyers(2, 'gate');
-    const { first } = await asked(hall, ann, 'k');
-    assertProblem(await hall.hold(undefined, { quantity: 2 }, keyed(hall, 'k')), 401, 'token_required');
-    assertProblem(await hall.hold(ben, { quantity: 2, userId: 'gate1' }, keyed(hall, 'k')), 403, 'user_mismatch');
-    assert.notEqual((await hall.hold(ben, { quantity: 2 }, keyed(hall, 'k'))).text, first.text);
+    const sale = await open('GATE/1');
+    const [ann, ben] = await sale.buyers(2, 'gate');
+    const { first } = await asked(sale, ann, 'k');
+    assertProblem(await sale.hold(undefined, { quantity: 2 }, keyed(sale, 'k')), 401, 'token_required');
+    assertProblem(await sale.hold(ben, { quantity: 2, userId: 'gate1' }, keyed(sale, 'k')), 403, 'user_mismatch');
+    assert.notEqual((await sale.hold(ben, { quantity: 2 }, keyed(sale, 'k'))).text, first.text);
   });
 
   test('may be 1 to 255 bytes of text, once; anything else is 400, and nothing is done', async () => {
-    const hall = await open('TEXT/1', 'slot', 20);
-    const ann = await hall.buyer('ann');
+    const sale = await open('TEXT/1', 'slot', 20);
+    const ann = await sale.buyer('ann');
     const body = JSON.stringify({ eventType: 'TEXT', eventId: '1', section: 'A', quantity: 1 });
     const post = async (...lines) => {
       const raw = await Raw.connect(server);
@@ -247,26 +247,26 @@ describe('a key', { concurrency: 4 }, () => {
       ['Idempotency-Key: a', 'idempotency-key: b'],
     ])
       assertProblem(await post(...lines), 400, 'bad_request');
-    assert.equal(hall.rows().length, 0);
+    assert.equal(sale.rows().length, 0);
     const good = ['x', 'x'.repeat(255), 'é "ü" 漢字', '\'; DROP TABLE seats; --', '%00', '{"a": 1}'];
     for (const key of good) {
       const first = await post(`Idempotency-Key: ${utf8(key)}`);
       assert.equal(first.status, 201, key);
       assert.equal((await post(`idempotency-key:   ${utf8(key)}  `)).text, first.text, key);
     }
-    assert.equal(hall.rows().length, good.length);
+    assert.equal(sale.rows().length, good.length);
   });
 
   test('that is replayed is counted as such, and takes no seat', async () => {
-    const hall = await open('COUNT/1', 'lock');
-    const ann = await hall.buyer('ann');
+    const sale = await open('COUNT/1', 'lock');
+    const ann = await sale.buyer('ann');
     // The server is shared with the tests beside this one: of theirs there may be more.
     const replays = () => metric(server, 'admitone_reservation_outcomes_total', { strategy: 'lock', outcome: 'replayed' });
-    const { again } = await asked(hall, ann, 'counted');
+    const { again } = await asked(sale, ann, 'counted');
     const before = await replays();
     for (let i = 0; i < 5; i++) await again();
     assert.ok((await replays()) >= before + 5);
-    assert.equal(hall.rows().length, 1);
-    assert.deepEqual(await hall.counts(), { available: 18, held: 2, confirmed: 0 });
+    assert.equal(sale.rows().length, 1);
+    assert.deepEqual(await sale.counts(), { available: 18, held: 2, confirmed: 0 });
   });
 });

@@ -5,7 +5,7 @@ import { describe } from 'node:test';
 import { forgetHot } from './support/cluster.mjs';
 import { assertAudit } from './support/queue.mjs';
 import { Raw, adminRequest } from './support/raw.mjs';
-import { Hall } from './support/reservations.mjs';
+import { Sale } from './support/reservations.mjs';
 import { concert, isCluster, lasting, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 
 // A folder for one test, removed behind it.
@@ -53,16 +53,16 @@ describe('what is acknowledged stays', () => {
   test('a queue goes on with its counts, also when Redis has to be filled anew', () =>
     inFolder(async (dataDir) => {
       const TOTALS = ['waiting', 'active', 'entered', 'admitted', 'completed', 'left', 'avgWaitSeconds', 'maxWaitSeconds'];
-      const numbers = async (hall) => Object.fromEntries(Object.entries(await hall.numbers()).filter(([name]) => TOTALS.includes(name)));
+      const numbers = async (sale) => Object.fromEntries(Object.entries(await sale.numbers()).filter(([name]) => TOTALS.includes(name)));
       const first = await start({ dataDir, args: ['--queue-tick-ms', '50'] });
-      const hall = await Hall.open(first, 'KEEP/1', { maxActive: 2 });
-      const [ann, ben] = await hall.buyers(2);
-      const [cid, dan] = await hall.enterAll(['cid', 'dan', 'eve']);
-      await hall.confirmed(ann, (await hall.held(ann)).id);
-      await hall.becomes(cid.entryToken, 'ACTIVE');
-      for (const token of [dan.entryToken, ben.token]) assert.equal((await hall.leave(token)).status, 204);
+      const sale = await Sale.open(first, 'KEEP/1', { maxActive: 2 });
+      const [ann, ben] = await sale.buyers(2);
+      const [cid, dan] = await sale.enterAll(['cid', 'dan', 'eve']);
+      await sale.confirmed(ann, (await sale.held(ann)).id);
+      await sale.becomes(cid.entryToken, 'ACTIVE');
+      for (const token of [dan.entryToken, ben.token]) assert.equal((await sale.leave(token)).status, 204);
       const before = await until('eve is in', async () => {
-        const now = await numbers(hall);
+        const now = await numbers(sale);
         return now.active === 2 && now.admitted === 4 && now;
       });
       assert.ok(before.maxWaitSeconds > 0);
@@ -71,7 +71,7 @@ describe('what is acknowledged stays', () => {
       if (isCluster) forgetHot(dataDir);
 
       const second = await start({ dataDir });
-      assert.deepEqual(await numbers(new Hall(second, hall.name)), before);
+      assert.deepEqual(await numbers(new Sale(second, sale.name)), before);
       await second.stop();
     }));
 

@@ -2,8 +2,8 @@
 // maps, what the queue's answers say is left, and the gauges.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
-import { Room } from './support/queue.mjs';
-import { Hall } from './support/reservations.mjs';
+import { WaitingRoom } from './support/queue.mjs';
+import { Sale } from './support/reservations.mjs';
 import { assertProblem, concert, isCluster, lasting, start, test } from './support/server.mjs';
 
 const SEAT_BITS = 2 ** 20;
@@ -67,11 +67,11 @@ describe('the map of a section', () => {
   });
 
   test('from and limit show a part of it, and the parts together are the whole', async () => {
-    const hall = await Hall.open(server, 'PART/1', {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: 70000 }] });
-    const ann = await hall.buyer('ann');
-    const { id } = await hall.held(ann, { seats: [2, 3, 65536, 65537] });
-    await hall.confirmed(ann, id);
-    await hall.held(await hall.buyer('ben'), { seats: [1, 4, 70000] });
+    const sale = await Sale.open(server, 'PART/1', {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: 70000 }] });
+    const ann = await sale.buyer('ann');
+    const { id } = await sale.held(ann, { seats: [2, 3, 65536, 65537] });
+    await sale.confirmed(ann, id);
+    await sale.held(await sale.buyer('ben'), { seats: [1, 4, 70000] });
     const whole = await mapOf('PART/1', 'A');
     assert.deepEqual([whole.seats.slice(0, 6), whole.seats.slice(65534, 65538), whole.seats.at(-1)], ['HCCHAA', 'ACCA', 'H']);
     assert.deepEqual([whole.available, whole.held, whole.confirmed], [69993, 3, 4]);
@@ -108,9 +108,9 @@ describe('the map of a section', () => {
 
   test('a page of runs is bounded, and the pages together are the whole', async () => {
     const capacity = 22000;
-    const hall = await Hall.open(server, 'PART/2', {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity }] });
-    const every = async (who, from) => hall.held(who, { seats: Array.from({ length: 1000 }, (_, i) => from + 2 * i) });
-    await Promise.all((await hall.buyers(capacity / 2000)).map((who, i) => every(who, 1 + 2000 * i)));
+    const sale = await Sale.open(server, 'PART/2', {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity }] });
+    const every = async (who, from) => sale.held(who, { seats: Array.from({ length: 1000 }, (_, i) => from + 2 * i) });
+    await Promise.all((await sale.buyers(capacity / 2000)).map((who, i) => every(who, 1 + 2000 * i)));
     const sizes = [];
     let letters = '';
     for (let from = 1; from !== null;) {
@@ -208,7 +208,7 @@ describe('sections', () => {
 
 describe('what is left', () => {
   test('the queue\'s answers say how many seats, and follow the sections', async () => {
-    const room = await Room.open(server, 'LEFT/1', { maxActive: 1 }, { sections: [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 5 }] });
+    const room = await WaitingRoom.open(server, 'LEFT/1', { maxActive: 1 }, { sections: [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 5 }] });
     const ann = await room.enter('ann');
     const ben = await room.enter('ben');
     assert.deepEqual([ann.status, ben.status], ['ACTIVE', 'WAITING']);

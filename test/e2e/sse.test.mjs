@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { EventSource } from 'eventsource';
-import { Room, assertPlace, eachOf, keepAlive, rewrite, users } from './support/queue.mjs';
+import { WaitingRoom, assertPlace, eachOf, keepAlive, rewrite, users } from './support/queue.mjs';
 import { metricOf, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
@@ -17,7 +17,7 @@ after(() => server.stop());
 
 // A room whose one active place is taken, so that everybody else waits until that one leaves.
 async function busy(queue = {}, on = server) {
-  const room = await Room.open(on, `SSE/${++rooms}`, { maxActive: 1, entryBatchSize: 100000, ...queue });
+  const room = await WaitingRoom.open(on, `SSE/${++rooms}`, { maxActive: 1, entryBatchSize: 100000, ...queue });
   room.first = await room.enter('first');
   return room;
 }
@@ -51,7 +51,7 @@ describe('a stream', () => {
     const { entryToken } = await room.enter('me');
     const streams = [];
     // They may be on different workers, each of which lets so many be. Of each node: this is one.
-    for (let i = 0; i < 40; i++) streams.push(await Stream.open(new Room(server.nodes[0], room.name), entryToken));
+    for (let i = 0; i < 40; i++) streams.push(await Stream.open(new WaitingRoom(server.nodes[0], room.name), entryToken));
     await until('the oldest have ended', () => streams.filter(({ ended }) => ended).length >= 40 - 8 * WORKERS);
     assert.ok(!streams.at(-1).ended);
     await leave(room, room.first);
@@ -202,7 +202,7 @@ describe('a stream', () => {
     assert.deepEqual(await status(`${entryToken.slice(0, -1)}${entryToken.endsWith('A') ? 'B' : 'A'}`), [401, 'token_invalid']);
     assert.deepEqual(await status(other.first.entryToken), [403, 'token_foreign_event']);
     assert.deepEqual(await status(`${entryToken}?userId=somebody`), [403, 'user_mismatch']);
-    assert.deepEqual(await status(entryToken, {}, new Room(server, 'SSE/none')), [404, 'event_not_found']);
+    assert.deepEqual(await status(entryToken, {}, new WaitingRoom(server, 'SSE/none')), [404, 'event_not_found']);
   });
 });
 
@@ -283,7 +283,7 @@ test('after a restart, who has ended hears how, once: with the last id there is 
   await first.stop();
   rewrite(dataDir, "DELETE FROM queue_entries WHERE user_id = 'forgotten'");
   const second = await start({ dataDir, args: QUICK });
-  room = new Room(second, room.name);
+  room = new WaitingRoom(second, room.name);
   for (const [token, status] of tokens) {
     const stream = await Stream.open(room, token);
     await stream.hears(status);

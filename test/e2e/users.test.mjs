@@ -5,7 +5,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { jwt, readJwt, startSigned } from './support/jwt.mjs';
-import { Room, bearer } from './support/queue.mjs';
+import { WaitingRoom, bearer } from './support/queue.mjs';
 import { assertProblem, concert, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
 const KEY = 'the shop\'s own key, 32 bytes or so';
@@ -38,7 +38,7 @@ describe('a token', () => {
   let mine;
   before(async () => {
     server = await start();
-    room = await Room.open(server, 'CONCERT/1', { maxActive: 1 });
+    room = await WaitingRoom.open(server, 'CONCERT/1', { maxActive: 1 });
     mine = (await room.enter('me')).entryToken;
   });
   after(() => server.stop());
@@ -81,7 +81,7 @@ describe('a token', () => {
   });
 
   test('of another event, another user or another server is refused', async () => {
-    const other = await Room.open(server, 'CONCERT/2');
+    const other = await WaitingRoom.open(server, 'CONCERT/2');
     const foreign = (await other.enter('me')).entryToken;
     assertProblem(await status(foreign), 403, 'token_foreign_event');
     assertProblem(await room.gate(foreign), 403, 'token_foreign_event');
@@ -93,7 +93,7 @@ describe('a token', () => {
     assert.equal((await status(mine, '?userId=me')).json.status, 'ACTIVE');
 
     const twin = await start();
-    const twins = await Room.open(twin, 'CONCERT/1', { maxActive: 1 });
+    const twins = await WaitingRoom.open(twin, 'CONCERT/1', { maxActive: 1 });
     const theirs = (await twins.enter('me')).entryToken;
     assert.notEqual(theirs, mine);
     assertProblem(await status(theirs), 401, 'token_invalid');
@@ -117,7 +117,7 @@ describe('a token', () => {
 
   test('is in no log line, wherever it was sent', async () => {
     const loud = await start({ args: ['--log-level', 'debug'] });
-    const own = await Room.open(loud, 'CONCERT/1', { maxActive: 1 });
+    const own = await WaitingRoom.open(loud, 'CONCERT/1', { maxActive: 1 });
     const { entryToken, admissionPass } = await own.enter('me');
     await own.status(entryToken);
     await loud.call('GET', `/queue/CONCERT/1/status?token=${entryToken}`);
@@ -148,7 +148,7 @@ describe('a token', () => {
   test('the pass key can be given', () =>
     inFolder(async ({ dataDir, keyFile }) => {
       const own = await start({ dataDir, args: ['--pass-key-file', keyFile('pass', KEY)] });
-      const { admissionPass } = await (await Room.open(own, 'CONCERT/1')).enter('é "x"');
+      const { admissionPass } = await (await WaitingRoom.open(own, 'CONCERT/1')).enter('é "x"');
       assert.equal(readJwt(admissionPass, KEY).sub, 'é "x"');
       await own.stop();
     }));
@@ -158,7 +158,7 @@ describe('a token', () => {
       const [a, b] = [keyFile('a', 'a'.repeat(40)), keyFile('b', 'b'.repeat(40))];
       const begin = async (...args) => {
         const own = await start({ dataDir, args });
-        return [own, new Room(own, 'CONCERT/1')];
+        return [own, new WaitingRoom(own, 'CONCERT/1')];
       };
       let [own, at] = await begin('--secret-file', a);
       await own.admin('PUT', '/admin/events/CONCERT/1', concert({ queue: { maxActive: 1 } }));
@@ -204,7 +204,7 @@ describe('users.auth trusted', () => {
 
   test('believes the name, and sets no cookies', async () => {
     const server = await start();
-    const room = await Room.open(server, 'CONCERT/1');
+    const room = await WaitingRoom.open(server, 'CONCERT/1');
     const answer = await room.ask('me', { headers: { cookie: 'admitone_user=anon-AAAAAAAAAAAAAAAAAAAAAA' } });
     assert.equal(answer.json.userId, 'me');
     assert.equal(answer.headers['set-cookie'], undefined);
@@ -218,7 +218,7 @@ describe('users.auth signed', () => {
   before(async () => (server = await startSigned(KEY)));
   after(() => server.stop());
   const busy = async () => {
-    const room = await Room.open(server, `SHOP/${++rooms}`, { maxActive: 1 });
+    const room = await WaitingRoom.open(server, `SHOP/${++rooms}`, { maxActive: 1 });
     room.first = room.place(await room.askAsAdmin('first'), 200);
     return room;
   };
@@ -359,7 +359,7 @@ describe('users.auth anonymous', () => {
   let room;
   before(async () => {
     server = await start({ args: ['--users-auth', 'anonymous', '--net-trusted-proxies', '127.0.0.1/32'] });
-    room = await Room.open(server, 'CONCERT/1', { maxActive: 1 });
+    room = await WaitingRoom.open(server, 'CONCERT/1', { maxActive: 1 });
     room.place(await room.askAsAdmin('first'), 200);
   });
   after(() => server.stop());
@@ -452,7 +452,7 @@ describe('users.auth anonymous', () => {
 test('a user who was ACTIVE in signed mode and comes again after the stay is a new entry of the same user', () =>
   inFolder(async ({ dataDir, keyFile }) => {
     const server = await start({ dataDir, args: ['--users-auth', 'signed', '--users-key-file', keyFile('key', KEY), '--queue-tick-ms', '10'] });
-    const room = await Room.open(server, 'CONCERT/1', { maxActive: 1, activeTtlSeconds: 1 });
+    const room = await WaitingRoom.open(server, 'CONCERT/1', { maxActive: 1, activeTtlSeconds: 1 });
     const headers = { 'x-user-assertion': jwt(KEY, { sub: 'me' }) };
     const first = room.place(await server.call('POST', '/queue/CONCERT/1/enter', { headers }), 200);
     await until('the stay is over', async () => (await room.gate(first.entryToken)).status === 403);

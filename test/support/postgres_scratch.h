@@ -6,7 +6,7 @@
 #ifndef ADMITONE_TEST_POSTGRES_SCRATCH_H
 #define ADMITONE_TEST_POSTGRES_SCRATCH_H
 
-#include "ledger/postgres_parts.h"
+#include "ledger/postgres_internal.h"
 #include "ledger_tables.h"
 
 struct scratch {

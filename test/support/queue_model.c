@@ -162,7 +162,8 @@ uint64_t model_overdue(struct model *m) {
 }
 
 void model_seen(struct model *m, uint64_t seq) {
-    int64_t seen_ms = (m->now_ms + 999) / 1000 * 1000; /* a sign of life is good for its second */
+    int64_t seen_ms =
+        (m->now_ms + 999) / 1000 * 1000; /* a sign of incarnation is good for its second */
     if (model_is_live(m, seq) && seen_ms > m->entries[seq].seen_ms)
         m->entries[seq].seen_ms = seen_ms;
 }

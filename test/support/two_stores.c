@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
-#include "redis_stage.h"
+#include "redis_fixture.h"
 #include "service/recovery.h"
 
 #define HOUR_MS 3600000
@@ -156,23 +156,24 @@ void hot_gets_entry_of(struct two_stores *t, uint64_t seq, const char *user, con
     struct buf packed = {0};
     buf_addf(&packed, "%s %d %lld %lld %s", step, LANE_DEFAULT, (long long)joined_ms,
              is_waiting ? -1 : until_ms, user);
-    stage_number("HSET queue:{CONCERT:1}:entry %llu %b", number, packed.bytes, packed.len);
+    redis_fixture_number("HSET queue:{CONCERT:1}:entry %llu %b", number, packed.bytes, packed.len);
     buf_deinit(&packed);
-    stage_number("HSET queue:{CONCERT:1}:user %s %llu", user, number);
-    stage_number("ZREM queue:{CONCERT:1}:waiting %llu", number);
-    stage_number("ZREM queue:{CONCERT:1}:active %llu", number);
+    redis_fixture_number("HSET queue:{CONCERT:1}:user %s %llu", user, number);
+    redis_fixture_number("ZREM queue:{CONCERT:1}:waiting %llu", number);
+    redis_fixture_number("ZREM queue:{CONCERT:1}:active %llu", number);
     if (is_waiting) {
         uint64_t place = ((uint64_t)LANE_DEFAULT << 48) + seq;
-        stage_number("ZADD queue:{CONCERT:1}:waiting %llu %llu", (unsigned long long)place, number);
-        stage_number("ZADD queue:{CONCERT:1}:seen %lld %llu", (long long)t->began_ms / 1000,
-                     number);
+        redis_fixture_number("ZADD queue:{CONCERT:1}:waiting %llu %llu", (unsigned long long)place,
+                             number);
+        redis_fixture_number("ZADD queue:{CONCERT:1}:seen %lld %llu", (long long)t->began_ms / 1000,
+                             number);
     } else {
-        stage_number("ZADD queue:{CONCERT:1}:active %lld %llu", until_ms, number);
+        redis_fixture_number("ZADD queue:{CONCERT:1}:active %lld %llu", until_ms, number);
     }
 }
 
 bool hot_follows(struct two_stores *t, struct uuid id, enum reservation_status status) {
-    struct reservation_news news = {.id = id, .section_key = t->section_key, .status = status};
+    struct reservation_change news = {.id = id, .section_key = t->section_key, .status = status};
     struct follow_op_asked a = {
         .op = {.op = hot_op(t), .news = &news, .count = 1, .done = on_follow_op}};
     seats_follow(t->seats, &a.op);
@@ -221,12 +222,12 @@ enum claim_outcome hot_claims(struct two_stores *t, struct uuid id, const char *
                               uint32_t seat) {
     uint32_t got[1];
     struct claim_op_asked a = {.op = {.op = hot_op(t),
-                                      .wish = {.id = id,
-                                               .user = str_of(user),
-                                               .entry_seq = seq,
-                                               .section_key = t->section_key,
-                                               .count = 1,
-                                               .named = &seat},
+                                      .request = {.id = id,
+                                                  .user = str_of(user),
+                                                  .entry_seq = seq,
+                                                  .section_key = t->section_key,
+                                                  .count = 1,
+                                                  .named = &seat},
                                       .seats = got,
                                       .submit = submit_nothing,
                                       .done = on_claim_op}};
@@ -267,7 +268,7 @@ void assert_first_seats(struct two_stores *t, const char *letters) {
     assert_memory_equal(got, letters, sizeof got);
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static void on_expired(void *to, int64_t event_key, int64_t now_ms,
                        const struct entry_change *entries, size_t count) {
@@ -305,13 +306,13 @@ static void fill_hot(struct two_stores *t) {
                             .catalogue = catalogue,
                             .queues = t->queues,
                             .seats = t->seats};
-    struct hot_life life;
-    assert_int_equal(hot_look(events.hot, &life), ERR_OK);
-    life.epoch++;
-    assert_int_equal(hot_rebuild(events.hot, &life), ERR_OK);
+    struct hot_incarnation incarnation;
+    assert_int_equal(hot_incarnation_read(events.hot, &incarnation), ERR_OK);
+    incarnation.epoch++;
+    assert_int_equal(hot_rebuild_begin(events.hot, &incarnation), ERR_OK);
     assert_int_equal(recovery_run(&events, t->began_ms, 0), ERR_OK);
-    assert_int_equal(hot_rebuilt(events.hot), ERR_OK);
-    hot_open(events.hot, &life);
+    assert_int_equal(hot_rebuild_end(events.hot), ERR_OK);
+    hot_open(events.hot, &incarnation);
     catalogue_free(catalogue);
 }
 
@@ -332,7 +333,7 @@ void two_stores_open(struct two_stores *t) {
     *t = (struct two_stores){.began_ms = clock_wall_ms()};
     harness_init(&t->h);
     t->ledger = raw_ledger_open(&(struct sqlite_ledger_options){.path = t->h.path});
-    t->redis = stage_store(true);
+    t->redis = redis_fixture_store(true);
     t->queues = redis_store_queues(t->redis);
     t->seats = redis_store_seats(t->redis);
     queues_listen(t->queues, (struct queue_listener){.expired = on_expired});
@@ -364,20 +365,20 @@ void assert_differences(struct two_stores *t, size_t count) {
     assert_int_equal(t->reconcile.difference_count, count);
 }
 
-struct mending {
-    struct mend mend;
+struct repairing {
+    struct repair repair;
     bool done;
 };
 
-static void on_mended(struct mend *m) {
-    CONTAINER_OF(m, struct mending, mend)->done = true;
+static void on_repaired(struct repair *m) {
+    CONTAINER_OF(m, struct repairing, repair)->done = true;
 }
 
-void mend_found(struct two_stores *t) {
-    struct mending *m = mem_new(sizeof *m);
-    m->mend.reconcile = &t->reconcile;
-    m->mend.done = on_mended;
-    mend_all(&m->mend);
+void repair_found(struct two_stores *t) {
+    struct repairing *m = mem_new(sizeof *m);
+    m->repair.reconcile = &t->reconcile;
+    m->repair.done = on_repaired;
+    repair_all(&m->repair);
     wait_for(t, &m->done);
     mem_free(m);
 }
@@ -385,7 +386,7 @@ void mend_found(struct two_stores *t) {
 void assert_mended(struct two_stores *t, enum difference_kind kind) {
     assert_differences(t, 1);
     assert_int_equal(t->reconcile.differences[0].kind, kind);
-    mend_found(t);
+    repair_found(t);
     assert_int_equal(t->reconcile.differences[0].end, DIFFERENCE_REPAIRED);
     assert_differences(t, 0);
 }

@@ -11,7 +11,7 @@
 
 #include "hot/redis/store.h"
 #include "ledger_raw.h"
-#include "service/mend.h"
+#include "service/repair.h"
 
 #define TWO_STORES_WAIT_MS 200
 /* How far away the end of stays and holds is. */
@@ -68,8 +68,8 @@ void assert_first_seats(struct two_stores *t, const char *letters);
 /* Compares; there are so many differences. */
 void assert_differences(struct two_stores *t, size_t count);
 /* Mends what was found. */
-void mend_found(struct two_stores *t);
-/* One difference is found, of that kind; mending ends so; then nothing differs. */
+void repair_found(struct two_stores *t);
+/* One difference is found, of that kind; repairing ends so; then nothing differs. */
 void assert_mended(struct two_stores *t, enum difference_kind kind);
 
 #endif

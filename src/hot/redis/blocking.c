@@ -1,6 +1,6 @@
 #include "hot/redis/blocking.h"
 
-#include "hot/redis/greeting.h"
+#include "hot/redis/handshake.h"
 
 static redisContext *connect_to(const struct redis_host *host, int64_t step_ms, struct buf *why) {
     struct timeval step = {.tv_sec = step_ms / 1000, .tv_usec = step_ms % 1000 * 1000};
@@ -19,17 +19,17 @@ static redisReply *next_reply(redisContext *c, struct buf *why) {
     return NULL;
 }
 
-static bool greet(redisContext *c, const struct redis_address *address, struct greeting *g,
-                  struct buf *why) {
+static bool start_handshake(redisContext *c, const struct redis_address *address,
+                            struct handshake *g, struct buf *why) {
     struct buf commands = {0};
-    greeting_begin(g, address, &commands);
+    handshake_begin(g, address, &commands);
     redisAppendFormattedCommand(c, commands.bytes, commands.len);
     buf_deinit(&commands);
-    enum greeting_answer answer = GREETING_MORE;
+    enum handshake_answer answer = GREETING_MORE;
     while (answer == GREETING_MORE) {
         redisReply *reply = next_reply(c, why);
         if (reply == NULL) return false;
-        answer = greeting_hear(g, reply, why);
+        answer = handshake_hear(g, reply, why);
         freeReplyObject(reply);
     }
     return answer == GREETING_DONE;
@@ -40,8 +40,8 @@ static redisContext *connect_to_master(const struct redis_address *address,
                                        char identity[HOT_IDENTITY_BYTES], struct buf *why) {
     redisContext *c = connect_to(master, step_ms, why);
     if (c == NULL) return NULL;
-    struct greeting g;
-    if (greet(c, address, &g, why)) {
+    struct handshake g;
+    if (start_handshake(c, address, &g, why)) {
         memcpy(identity, g.identity, HOT_IDENTITY_BYTES);
         return c;
     }

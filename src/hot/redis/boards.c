@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "hot/board_rows.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 
 /* Those that were sold out on a day are looked at so many at a time. */
 #define ROWS_MAX 256
@@ -71,7 +71,7 @@ void soldout_begin(struct call *c, const struct redis_store *s, const char *func
     call_add(c, STR("performance:{soldout}:info"));
     call_add(c, STR("performance:{soldout}:pace"));
     call_add(c, STR("performance:{soldout}:paced"));
-    c->expects = true; /* it is there in every life */
+    c->expects = true; /* it is there in every incarnation */
     call_add_now(c, s, now_ms);
 }
 
@@ -374,7 +374,7 @@ static void sum_up_behind(struct portion *p, const struct sale_mark *had) {
     sums_clear(p);
     for (size_t i = 0; i < op->count; i++) {
         const struct sale *s = &op->sales[i];
-        if (portion_has(p, s) && sale_is_behind(&s->mark, had)) portion_add(p, s);
+        if (portion_has(p, s) && sale_is_after(&s->mark, had)) portion_add(p, s);
     }
 }
 

@@ -1,4 +1,5 @@
-/* What is sent, what comes back, and which life that counts in: of link.h, all but the link. */
+/* What is sent, what comes back, and which incarnation that counts in: of link.h, all but the link.
+ */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,19 +27,19 @@ void redis_host_lost(struct outage *o, const struct redis_host *host, const char
     outage_lost(o, address, why);
 }
 
-void gate_set(struct gate *g, const struct hot_life *life) {
-    assert(life == NULL || life->epoch > 0);
+void gate_set(struct gate *g, const struct hot_incarnation *incarnation) {
+    assert(incarnation == NULL || incarnation->epoch > 0);
     pthread_mutex_lock(&g->lock);
-    g->life = life == NULL ? (struct hot_life){0} : *life;
+    g->incarnation = incarnation == NULL ? (struct hot_incarnation){0} : *incarnation;
     g->turn++;
     pthread_mutex_unlock(&g->lock);
 }
 
-struct hot_life gate_look(struct gate *g) {
+struct hot_incarnation gate_look(struct gate *g) {
     pthread_mutex_lock(&g->lock);
-    struct hot_life life = g->life;
+    struct hot_incarnation incarnation = g->incarnation;
     pthread_mutex_unlock(&g->lock);
-    return life;
+    return incarnation;
 }
 
 static const struct {

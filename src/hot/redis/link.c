@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "hot/redis/greeting.h"
+#include "hot/redis/handshake.h"
 #include "hot/redis/wire.h"
 
 /* For each step towards the master: to ask a Sentinel, to be let in by the master. */
@@ -40,7 +40,7 @@ struct link {
     struct lookup *lookup; /* at most one of these two */
     struct wire *wire;
     struct redis_host target; /* of both */
-    struct greeting greeting;
+    struct handshake handshake;
     size_t tries;        /* since it was up */
     uv_timer_t pace;     /* the next try, the end of a step, or of a pause after TRYAGAIN */
     uv_timer_t watch;    /* the deadlines of calls */
@@ -48,14 +48,14 @@ struct link {
     struct list waiting; /* calls: to be sent before any other */
     struct call load;
     struct buf scratch;
-    uint64_t greeted_turn; /* of the gate, in which the connection told its identity */
+    uint64_t handshake_version; /* of the gate, in which the connection told its identity */
     uint64_t complained_ms;
     enum link_state state;
     int open_handles;
     bool paused; /* up, but what is waiting waits for `load` or `pace` */
     bool loading;
     /* What the gate said at its `turn`. */
-    bool fits;      /* the life that is open is that of this connection */
+    bool fits;      /* the incarnation that is open is that of this connection */
     bool suspected; /* it was said in this turn, about this connection */
     uint32_t epoch;
     uint64_t turn;
@@ -94,8 +94,8 @@ static void look_at_gate(struct link *l, bool is_new) {
     if (!is_new && atomic_load_explicit(&l->gate->turn, memory_order_acquire) == l->turn) return;
     pthread_mutex_lock(&l->gate->lock);
     l->turn = l->gate->turn;
-    l->epoch = l->gate->life.epoch;
-    l->fits = l->epoch > 0 && strcmp(l->gate->life.identity, l->greeting.identity) == 0;
+    l->epoch = l->gate->incarnation.epoch;
+    l->fits = l->epoch > 0 && strcmp(l->gate->incarnation.identity, l->handshake.identity) == 0;
     pthread_mutex_unlock(&l->gate->lock);
     l->suspected = false;
 }
@@ -118,13 +118,13 @@ static void write_call(struct link *l, struct call *c) {
     if (!uv_is_active((uv_handle_t *)&l->watch)) watch(l);
 }
 
-/* The life that is open is not this connection's. If it was opened since the server told its
+/* The incarnation that is open is not this connection's. If it was opened since the server told its
  * identity, somebody else may be the master by now, or the server may have got another one: to be
  * found out by connecting anew. */
 static void doubt(struct link *l) {
     suspect(l);
-    if (l->state == LINK_UP && l->greeted_turn != l->turn)
-        give_up(l, "the life that is open is of another run");
+    if (l->state == LINK_UP && l->handshake_version != l->turn)
+        give_up(l, "the incarnation that is open is of another run");
 }
 
 /* Over the connection as it is now, or refused. */
@@ -331,13 +331,13 @@ static void on_disowned(struct call *c, enum err result, const redisReply *reply
     mem_free(c);
 }
 
-/* What was lost of this life can't be found again: it ends, and whoever looks after the store fills
- * it for another one. */
+/* What was lost of this incarnation can't be found again: it ends, and whoever looks after the
+ * store fills it for another one. */
 static void disown(struct link *l) {
     struct call *c = mem_new(sizeof *c);
     c->done = on_disowned;
     call_begin(c, "disown", 1);
-    call_add(c, STR(LIFE_KEY));
+    call_add(c, STR(INCARNATION_KEY));
     link_send(l, c);
 }
 
@@ -345,7 +345,7 @@ static void disown(struct link *l) {
 static void judge(struct link *l, struct call *c, str error) {
     if (IS_ANY(error, STR("EPOCH"), STR("NOEVENT"))) {
         look_at_gate(l, false);
-        bool is_ours = c->epoch == l->epoch; /* else another life was opened meanwhile */
+        bool is_ours = c->epoch == l->epoch; /* else another incarnation was opened meanwhile */
         if (is_ours && c->expects && str_starts(error, STR("NOEVENT"))) disown(l);
         if (is_ours) suspect(l);
         finish(c, ERR_RECOVERING, NULL);
@@ -395,7 +395,7 @@ static void on_up(struct link *l) {
     l->tries = 0;
     outage_back(&l->gate->outage);
     look_at_gate(l, true);
-    l->greeted_turn = l->turn;
+    l->handshake_version = l->turn;
     if (l->epoch > 0 && !l->fits) suspect(l);
     send_waiting(l);
 }
@@ -409,10 +409,10 @@ static void on_connected(void *to) {
         return;
     }
     /* hiredis expects one answer for each thing that is sent. */
-    greeting_begin(&l->greeting, &l->address, &l->scratch);
+    handshake_begin(&l->handshake, &l->address, &l->scratch);
     size_t from = 0;
-    for (size_t i = 0; i < l->greeting.count; i++) {
-        size_t end = l->greeting.ends[i];
+    for (size_t i = 0; i < l->handshake.count; i++) {
+        size_t end = l->handshake.ends[i];
         wire_send(l->wire, (str){l->scratch.bytes + from, end - from});
         from = end;
     }
@@ -428,9 +428,9 @@ static void on_replied(void *to, const redisReply *reply) {
     }
     struct buf why = {0};
     struct redis_host master = {0};
-    enum greeting_answer answer = GREETING_DONE;
+    enum handshake_answer answer = GREETING_DONE;
     if (l->state == LINK_GREETS)
-        answer = greeting_hear(&l->greeting, reply, &why);
+        answer = handshake_hear(&l->handshake, reply, &why);
     else if (!sentinel_hear(reply, &master, &why))
         answer = GREETING_REFUSED;
     if (answer == GREETING_REFUSED) {

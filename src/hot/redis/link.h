@@ -13,10 +13,9 @@
  *   HOT_UNKNOWN      the connection broke, or the deadline passed, while it was under way. A call
  *                    that may be repeated is sent again over the next connection to the same run of
  *                    the server, until its deadline.
- *   RECOVERING       the server is not the run whose life is open (gate), or the function found
- *                    another epoch, or an event missing that should be there
- *   EVENT_NOT_FOUND  the event was removed
- * A reply is valid during `done`.
+ *   RECOVERING       the server is not the run whose incarnation is open (gate), or the function
+ * found another epoch, or an event missing that should be there EVENT_NOT_FOUND  the event was
+ * removed A reply is valid during `done`.
  */
 #ifndef ADMITONE_HOT_REDIS_LINK_H
 #define ADMITONE_HOT_REDIS_LINK_H
@@ -31,23 +30,23 @@
 #include "hot/redis/address.h"
 #include "port/hot.h"
 
-/* What all links of a store share: which life is open, and whom to tell when one looks wrong. Safe
- * from any thread. */
+/* What all links of a store share: which incarnation is open, and whom to tell when one looks
+ * wrong. Safe from any thread. */
 struct gate {
     pthread_mutex_t lock;
-    struct hot_life life;  /* epoch 0: none is open */
-    _Atomic uint64_t turn; /* grows with every change of it */
-    _Atomic int state;     /* enum hot_state */
-    _Atomic bool refused;  /* something was, since the store was last asked for its state */
-    struct outage outage;  /* whether there is a connection at all, for the log */
+    struct hot_incarnation incarnation; /* epoch 0: none is open */
+    _Atomic uint64_t turn;              /* grows with every change of it */
+    _Atomic int state;                  /* enum hot_state */
+    _Atomic bool refused; /* something was, since the store was last asked for its state */
+    struct outage outage; /* whether there is a connection at all, for the log */
     void (*suspect)(void *to);
     void *to;
 };
 
 void gate_init(struct gate *g);
 void gate_deinit(struct gate *g);
-void gate_set(struct gate *g, const struct hot_life *life); /* NULL: shut */
-struct hot_life gate_look(struct gate *g);
+void gate_set(struct gate *g, const struct hot_incarnation *incarnation); /* NULL: shut */
+struct hot_incarnation gate_look(struct gate *g);
 /* That server can't be reached, for the log. */
 void redis_host_lost(struct outage *o, const struct redis_host *host, const char *why);
 /* What an error says about the state of the whole server is noted, and logged when it is a change.
@@ -65,8 +64,8 @@ void gate_lost(struct gate *g);
  * name. */
 extern const char admitone_lua[];
 
-/* A hash: the epoch and the identity of the life that the store was filled for. */
-#define LIFE_KEY "admitone:{hot}:life"
+/* A hash: the epoch and the identity of the incarnation that the store was filled for. */
+#define INCARNATION_KEY "admitone:{hot}:life"
 
 struct link;
 
@@ -74,8 +73,8 @@ struct link;
 struct call {
     void (*done)(struct call *c, enum err result, const redisReply *reply);
     bool repeats; /* asking twice does no harm */
-    bool expects; /* the event must be there: if it is not, the life has lost something */
-    /* The life in which it was sent, for hot_op.epoch; 0: it never was. */
+    bool expects; /* the event must be there: if it is not, the incarnation has lost something */
+    /* The incarnation in which it was sent, for hot_op.epoch; 0: it never was. */
     uint32_t epoch;
 
     /* Below: the link's own. */
@@ -93,14 +92,14 @@ struct call {
 /* FCALL of a function of the library, by its name without the version, with so many keys. The first
  * argument behind the keys is always the epoch, which the link fills in when it sends. */
 void call_begin(struct call *c, const char *function, size_t keys);
-/* Any other command: it has no epoch and goes out whatever life is open. `done` gets the reply also
- * when it is an error, with INTERNAL. */
+/* Any other command: it has no epoch and goes out whatever incarnation is open. `done` gets the
+ * reply also when it is an error, with INTERNAL. */
 void call_begin_command(struct call *c);
 /* A key, then an argument, in order. */
 void call_add(struct call *c, str text);
 void call_add_i64(struct call *c, int64_t number);
 void call_add_u64(struct call *c, uint64_t number);
-/* As it goes over the wire, in that life, behind what is in `out`. */
+/* As it goes over the wire, in that incarnation, behind what is in `out`. */
 void call_write(const struct call *c, uint32_t epoch, struct buf *out);
 
 /* `deadline_ms`: of each call. Starts to connect. */

@@ -11,9 +11,9 @@
  *
  * A connection that breaks costs nobody its place: the polls of the next one find all as they were.
  * When there is none for a while, those who wait are answered with an error. They may still be in
- * the line, where each would be given the lock, for nobody; so they are kept as ghosts, and sent
+ * the line, where each would be given the lock, for nobody; so they are kept as abandoned, and sent
  * away from there as soon as Redis can be told. A worker that is not heard of is passed over, its
- * ghosts too; so whatever it says, it sends them away first, for it may never tick again.
+ * abandoned too; so whatever it says, it sends them away first, for it may never tick again.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 
 #define KEYS_SHARED 3
 #define KEYS_OF_LOCK 4
@@ -38,12 +38,12 @@ struct locks_worker {
     struct locks_worker *next; /* in the store */
     char name[40];             /* NODE:WORKER */
     uint64_t asked;            /* how many ever did */
-    struct list waiting;       /* struct waiting: who have not been answered, and ghosts */
+    struct list waiting;       /* struct waiting: who have not been answered, and abandoned */
     struct map by_number;      /* the same */
     size_t calls;              /* that are under way */
     size_t polls;              /* of these */
     size_t leaves;             /* of these: by which somebody leaves */
-    size_t ghosts;
+    size_t abandoned;
     int64_t failing_ns; /* since when polls fail; 0: Redis has answered since */
     int64_t ticked_ms;  /* the latest; its time does not go back */
     uv_async_t heard;
@@ -184,7 +184,7 @@ static void waiting_add(struct locks_worker *w, struct waiting *a) {
 static void waiting_remove(struct waiting *a) {
     list_remove(&a->link);
     map_remove(&a->worker->by_number, map_key(&a->number));
-    if (a->op == NULL) a->worker->ghosts--;
+    if (a->op == NULL) a->worker->abandoned--;
     a->op = NULL;
     if (!a->calling) mem_free(a);
 }
@@ -199,12 +199,12 @@ static void answer(struct waiting *a, enum err result) {
 }
 
 /* As `answer`, of one who may be in the line. */
-static void answer_as_ghost(struct waiting *a, enum err result) {
+static void answer_abandoned(struct waiting *a, enum err result) {
     struct lock_op *op = a->op;
     assert(op != NULL && !a->calling);
     a->op = NULL;
     a->leaving = true;
-    a->worker->ghosts++;
+    a->worker->abandoned++;
     list_move_last(&a->worker->waiting, &a->link);
     op->result = result;
     op->done(op);
@@ -327,18 +327,18 @@ static void on_asked(struct call *c, enum err result, const redisReply *reply) {
     if (a->op == NULL)
         mem_free(a);
     else if (result == ERR_HOT_UNKNOWN)
-        answer_as_ghost(a, result);
+        answer_abandoned(a, result);
     else if (result != ERR_OK)
         answer(a, result);
     call_is_over(w);
 }
 
-static void send_ghosts_away(struct locks_worker *w, int64_t now_ms);
+static void remove_abandoned_waiters(struct locks_worker *w, int64_t now_ms);
 
 static void acquire(struct locks *l, struct lock_op *op) {
     assert(op->name.len > 0 && op->name.len <= LOCK_NAME_BYTES_MAX && op->lease_ms > 0);
     struct locks_worker *w = worker_mine(l);
-    send_ghosts_away(w, op->now_ms);
+    remove_abandoned_waiters(w, op->now_ms);
     struct waiting *a = mem_new(sizeof *a + op->name.len);
     a->op = op;
     a->name = (str){memcpy(a + 1, op->name.at, op->name.len), op->name.len};
@@ -372,7 +372,7 @@ static void on_kept(struct call *c, enum err result, const redisReply *reply) {
 static void keep(struct locks *l, struct lock_hold_op *op, const char *function,
                  enum lock_outcome kept) {
     struct locks_worker *w = worker_mine(l);
-    send_ghosts_away(w, op->now_ms);
+    remove_abandoned_waiters(w, op->now_ms);
     struct keeping *k = mem_new(sizeof *k);
     k->worker = w;
     k->op = op;
@@ -432,7 +432,7 @@ static void poll_failed(struct locks_worker *w, const struct poll *p, enum err r
         if (p->leaves)
             leaving_failed(a);
         else
-            answer_as_ghost(a, result);
+            answer_abandoned(a, result);
     }
 }
 
@@ -545,8 +545,8 @@ static void send_away(struct locks_worker *w, int64_t now_ms) {
     send_polls(w, &polls);
 }
 
-static void send_ghosts_away(struct locks_worker *w, int64_t now_ms) {
-    if (w->ghosts > 0 && w->leaves == 0 && link_is_up(w->link)) send_away(w, now_ms);
+static void remove_abandoned_waiters(struct locks_worker *w, int64_t now_ms) {
+    if (w->abandoned > 0 && w->leaves == 0 && link_is_up(w->link)) send_away(w, now_ms);
 }
 
 /* By the store's own clock, a tick that comes before the last one's answer has nothing to ask. */
@@ -556,7 +556,7 @@ static void tick(struct locks *l, int64_t now_ms) {
     if (w->by_number.count == 0 || (w->store->options.own_clock && w->polls > 0)) return;
     struct list polls;
     list_init(&polls);
-    if (w->ghosts > 0) add_polls(&polls, w, true, now_ms);
+    if (w->abandoned > 0) add_polls(&polls, w, true, now_ms);
     add_polls(&polls, w, false, now_ms);
     send_polls(w, &polls);
 }
@@ -578,7 +578,7 @@ static void give_up(struct locks *l) {
 const struct locks_ops redis_locks_ops = {
     .acquire = acquire, .renew = renew, .release = release, .tick = tick, .give_up = give_up};
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 struct locks_worker *locks_worker_new(struct redis_worker *of, uv_loop_t *loop) {
     struct redis_store *s = of->store;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 
 /* Events that one call counts, so that others don't wait long behind it. */
 #define CENSUS_MAX 256
@@ -14,13 +14,13 @@ static void send_call(struct call *c,
     link_send(redis_worker_mine()->link, c);
 }
 
-/* A function of lua/common.lua that needs the life's key: its last one. */
+/* A function of lua/common.lua that needs the incarnation's key: its last one. */
 static void begin(struct call *c, const struct redis_store *s, const char *function,
                   const char *const *keys, size_t key_count, int64_t now_ms) {
     call_begin(c, function, key_count + 1);
     for (size_t i = 0; i < key_count; i++) call_add(c, str_of(keys[i]));
-    call_add(c, STR(LIFE_KEY));
-    c->expects = true; /* the ticks' key is there in every life */
+    call_add(c, STR(INCARNATION_KEY));
+    c->expects = true; /* the ticks' key is there in every incarnation */
     call_add_now(c, s, now_ms);
 }
 
@@ -91,25 +91,25 @@ void redis_buyer(struct seats *s, struct buyer_op *op) {
     send_call(&b->call, on_buyer);
 }
 
-/* ---- census ---- */
+/* ---- counts ---- */
 
-struct census {
+struct counts {
     struct call call;
     struct redis_store *store;
-    struct census_op *op;
+    struct event_counts_op *op;
     size_t open; /* calls that are not answered yet, and one for the sender */
 };
 
-struct census_page {
+struct counts_page {
     struct call call;
-    struct census *of;
+    struct counts *of;
     size_t count;
     struct known_event *events[CENSUS_MAX]; /* held */
 };
 
-static void census_end(struct census *c) {
+static void counts_end(struct counts *c) {
     if (--c->open > 0) return;
-    struct census_op *op = c->op;
+    struct event_counts_op *op = c->op;
     mem_free(c);
     op->done(op);
 }
@@ -143,7 +143,8 @@ static void add_field(struct section_counts *c, const struct count_field *f) {
     c->capacity = c->seats.available + c->seats.held + c->seats.confirmed;
 }
 
-static void tell_event(struct census_op *op, const struct known_event *e, const redisReply *r) {
+static void tell_event(struct event_counts_op *op, const struct known_event *e,
+                       const redisReply *r) {
     const redisReply *counts = reply_at(r, 2);
     if (counts == NULL) return; /* it was removed */
     struct count_field *fields = mem_new((counts->elements / 2 + 1) * sizeof *fields);
@@ -160,7 +161,7 @@ static void tell_event(struct census_op *op, const struct known_event *e, const 
         if (is_new) sections[section_count++].section_key = fields[i].section_key;
         add_field(&sections[section_count - 1], &fields[i]);
     }
-    op->event(op, &(struct event_census){.event_key = e->key,
+    op->event(op, &(struct event_counts){.event_key = e->key,
                                          .waiting = reply_u64(reply_at(r, 0)),
                                          .active = reply_u64(reply_at(r, 1)),
                                          .sections = sections,
@@ -170,18 +171,18 @@ static void tell_event(struct census_op *op, const struct known_event *e, const 
 }
 
 static void on_page(struct call *call, enum err result, const redisReply *reply) {
-    struct census_page *p = CONTAINER_OF(call, struct census_page, call);
-    struct census *c = p->of;
+    struct counts_page *p = CONTAINER_OF(call, struct counts_page, call);
+    struct counts *c = p->of;
     if (result != ERR_OK) c->op->result = result;
     for (size_t i = 0; result == ERR_OK && i < p->count; i++)
         tell_event(c->op, p->events[i], reply_at(reply, i));
     for (size_t i = 0; i < p->count; i++) store_release(p->events[i]);
     mem_free(p);
-    census_end(c);
+    counts_end(c);
 }
 
-static void send_page(struct census *c, struct census_page *p) {
-    call_begin(&p->call, "census", 4 * p->count);
+static void send_page(struct counts *c, struct counts_page *p) {
+    call_begin(&p->call, "event_counts", 4 * p->count);
     for (size_t i = 0; i < p->count; i++) {
         call_add_key(&p->call, "queue", p->events[i], "meta");
         call_add_key(&p->call, "queue", p->events[i], "waiting");
@@ -197,11 +198,11 @@ static void send_page(struct census *c, struct census_page *p) {
 }
 
 static void on_ticked(struct call *call, enum err result, const redisReply *reply) {
-    struct census *c = CONTAINER_OF(call, struct census, call);
+    struct counts *c = CONTAINER_OF(call, struct counts, call);
     c->op->result = result;
     c->op->epoch = call->epoch;
     c->op->until_ms = reply_i64(reply_at(reply, 0));
-    struct census_page *p = NULL;
+    struct counts_page *p = NULL;
     for (size_t i = 1; result == ERR_OK && i < reply->elements; i++) {
         int64_t key = store_event_key(c->store, reply_str(reply_at(reply, i)));
         struct known_event *e = key == 0 ? NULL : store_event(c->store, key);
@@ -213,12 +214,12 @@ static void on_ticked(struct call *call, enum err result, const redisReply *repl
         p = NULL;
     }
     if (p != NULL) send_page(c, p);
-    census_end(c);
+    counts_end(c);
 }
 
-void redis_census(struct hot *h, struct census_op *op) {
+void redis_count_events(struct hot *h, struct event_counts_op *op) {
     static const char *const keys[] = {TICKS_KEY, TICKED_KEY};
-    struct census *c = mem_new(sizeof *c);
+    struct counts *c = mem_new(sizeof *c);
     c->store = CONTAINER_OF(h, struct redis_store, hot);
     c->op = op;
     c->open = 1;

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 
 /* How many are told to have expired at a time. */
 #define EXPIRED_MAX 256
@@ -411,14 +411,14 @@ static void add_section(struct call *c, const struct section *s) {
     call_add(c, str_of(s->id));
 }
 
-/* One that touches whatever the event has, with its sections; the last key is the life's. */
+/* One that touches whatever the event has, with its sections; the last key is the incarnation's. */
 static void begin_whole(struct call *c, struct redis_store *store, const struct known_event *known,
                         const char *function, int64_t now_ms) {
     struct section_set sections = store_sections(store, known);
     call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * sections.count + 1);
     queue_add_keys(c, known);
     seats_add_keys(c, known, &sections);
-    call_add(c, STR(LIFE_KEY));
+    call_add(c, STR(INCARNATION_KEY));
     mem_free(sections.keys);
     add_who_and_when(c, store, known, now_ms);
 }

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 
 /* Items of one call, and operations that share it. */
 #define LOOK_ITEMS_MAX 256

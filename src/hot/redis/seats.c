@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 
 /* An operation on its way. */
 struct step {
@@ -223,7 +223,7 @@ static bool submit(struct claim_op *c) {
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
     if (!is_there || !c->reservation.pending) return true;
     c->op.result = c->submit(c);
-    return c->op.result == ERR_OK || !uuid_eq(&c->reservation.id, &c->wish.id);
+    return c->op.result == ERR_OK || !uuid_eq(&c->reservation.id, &c->request.id);
 }
 
 /* False: no claim is answered so. Of one that was there some seats may be another user's by now.
@@ -231,7 +231,7 @@ static bool submit(struct claim_op *c) {
 static bool read_claimed(struct claim_op *c, const redisReply *reply) {
     int outcome = word_index(outcome_words, reply_str(reply_at(reply, 0)));
     if (outcome < 0 ||
-        !read_seats(reply_str(reply_at(reply, 1)), c->seats, c->wish.count, &c->seat_count))
+        !read_seats(reply_str(reply_at(reply, 1)), c->seats, c->request.count, &c->seat_count))
         return false;
     c->outcome = (enum claim_outcome)outcome;
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
@@ -239,7 +239,7 @@ static bool read_claimed(struct claim_op *c, const redisReply *reply) {
     if (!is_there && c->outcome != CLAIM_LEDGER_DECIDES) return true;
     for (size_t i = 0; i < c->seat_count; i++)
         if (c->seats[i] == 0) return false;
-    return c->outcome == CLAIM_THERE || c->seat_count == c->wish.count;
+    return c->outcome == CLAIM_THERE || c->seat_count == c->request.count;
 }
 
 static void on_claimed(struct call *call, enum err result, const redisReply *reply) {
@@ -268,8 +268,8 @@ static void claim(struct seats *s, struct claim_op *c) {
         c->done(c);
         return;
     }
-    const struct claim_wish *w = &c->wish;
-    struct section_set section = {.keys = &c->wish.section_key, .count = 1};
+    const struct claim_request *w = &c->request;
+    struct section_set section = {.keys = &c->request.section_key, .count = 1};
     call_begin(&t->call, "claim", QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS);
     queue_add_keys(&t->call, t->event);
     seats_add_keys(&t->call, t->event, &section);

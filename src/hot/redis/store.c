@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "hot/memory_boards.h"
-#include "hot/redis/parts.h"
+#include "hot/redis/internal.h"
 
 #define DEADLINE_MS 2000
 
@@ -36,12 +36,12 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
     pthread_rwlock_init(&s->lock, NULL);
     map_init(&s->by_key);
     map_init(&s->by_tag);
-    s->news = news_new(s);
+    s->news = announcements_new(s);
     return s;
 }
 
 void redis_store_free(struct redis_store *s) {
-    news_free(s->news);
+    announcements_free(s->news);
     filling_free(s->filling);
     if (s->gathered != NULL) memory_boards_free(s->gathered);
     size_t at = 0;

@@ -4,8 +4,8 @@
  * replies.
  *
  * Every worker attaches its loop and works over a link of its own, on its own thread. Blocking work
- * (looking at the store's life, filling it) has a connection of its own, on whichever thread does
- * it; news from other nodes come to a thread of the store's own.
+ * (looking at the store's incarnation, filling it) has a connection of its own, on whichever thread
+ * does it; news from other nodes come to a thread of the store's own.
  *
  * An event's keys have {TYPE:ID} in them. Operations name events by the ledger's key, so an event
  * must be met (queues_meet, queues_configure) before anything is done to it.

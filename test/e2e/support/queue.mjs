@@ -12,7 +12,7 @@ export const bearer = (token) => ({ authorization: `Bearer ${token}` });
 
 // One event's waiting room. `queue`: its rules; `more`: further fields of the event. Ticks and
 // intervals are the server's: only maxActive keeps people waiting for as long as a test wants.
-export class Room {
+export class WaitingRoom {
   static async open(server, name, queue = {}, more = {}) {
     const room = new this(server, name);
     const { status, text } = await server.admin('PUT', `/admin/events/${name}`, concert({ queue, ...more }));

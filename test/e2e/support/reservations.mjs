@@ -1,7 +1,7 @@
 // Seats as a test's buyers meet them, and as the ledger and the gauges have them.
 import assert from 'node:assert/strict';
 import { hexOf } from './cluster.mjs';
-import { Room, TIME, assertAudit, bearer, query } from './queue.mjs';
+import { WaitingRoom, TIME, assertAudit, bearer, query } from './queue.mjs';
 import { metricsOf } from './server.mjs';
 
 // Every strategy, and the mode of the sections that have it.
@@ -24,7 +24,7 @@ const FIELDS = [
 
 // An event that sells: by default everybody who enters is ACTIVE at once. A buyer is
 // { userId, token }; `options` of a request: headers, agent, and to confirm or cancel also body.
-export class Hall extends Room {
+export class Sale extends WaitingRoom {
   static open(server, name, queue = {}, more = {}) {
     return super.open(server, name, { ...ROOMY, ...queue }, more);
   }
@@ -180,22 +180,22 @@ export const audit = (server, options) => assertAudit(server.dataDir, options);
 
 // What everybody sees of the seats, in counts and in maps, is what the ledger has. When nothing is
 // under way.
-export async function assertHotIsLedger(hall) {
+export async function assertHotIsLedger(sale) {
   const stored = query(
-    hall.server.dataDir,
+    sale.server.dataDir,
     `SELECT s.id, s.code, s.capacity, s.held, s.confirmed FROM sections s JOIN events e ON e.id = s.event_id
-     WHERE e.type = '${hall.type}' AND e.external_id = '${hall.id}' AND e.deleted_at IS NULL AND s.removed_version IS NULL
+     WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}' AND e.deleted_at IS NULL AND s.removed_version IS NULL
      ORDER BY s.position`,
   );
-  const shown = await hall.sections();
+  const shown = await sale.sections();
   assert.deepEqual(
     shown.map(({ id, available, held, confirmed }) => [id, available, held, confirmed]),
     stored.map(({ code, capacity, held, confirmed }) => [code, capacity - held - confirmed, held, confirmed]),
   );
   for (const { id, code, capacity } of stored) {
     const letters = new Array(capacity).fill('A');
-    for (const { seat_no: seat, state } of query(hall.server.dataDir, `SELECT seat_no, state FROM seats WHERE section_id = ${id} AND state <> 'AVAILABLE'`))
+    for (const { seat_no: seat, state } of query(sale.server.dataDir, `SELECT seat_no, state FROM seats WHERE section_id = ${id} AND state <> 'AVAILABLE'`))
       letters[seat - 1] = state[0];
-    assert.equal((await hall.map(code)).seats, letters.join(''), `the map of ${code}`);
+    assert.equal((await sale.map(code)).seats, letters.join(''), `the map of ${code}`);
   }
 }

@@ -12,7 +12,7 @@
 #include "net/conn.h"
 
 #define ADMIN_KEY "the admin key, 0123456789"
-#define SHOP_KEY "the shop's key, 0123456789"
+#define FIXTURE_KEY "the shop's key, 0123456789"
 #define ANON_1 "anon-AAAAAAAAAAAAAAAAAAAAAA"
 #define ANON_2 "anon-__________________-_-w"
 #define NOW_MS INT64_C(1790000000500)
@@ -36,7 +36,7 @@ static int set_up(void **state) {
     b->api.admin_key = STR(ADMIN_KEY);
     b->api.secret = STR("the secret, 0123456789");
     b->api.pass_key = STR("the pass key, 0123456789");
-    b->api.users_key = STR(SHOP_KEY);
+    b->api.users_key = STR(FIXTURE_KEY);
     b->api.users_auth = USERS_SIGNED;
     assert_true(api_worker_init(&b->worker, &b->api));
     b->nw.net = &b->net;
@@ -198,7 +198,7 @@ static void
 a_header_that_is_not_plain_hs256_is_refused_though_the_signature_is_right(void **state) {
     struct bench *b = *state;
     static const struct {
-        const char *header; /* with {"sub":"u"} and SHOP_KEY */
+        const char *header; /* with {"sub":"u"} and FIXTURE_KEY */
         const char *text;
         bool ok;
     } rows[] = {

@@ -30,12 +30,12 @@ static struct uuid id_of(uint32_t number) {
 
 static enum claim_outcome claim(struct claims *c, uint32_t id, const char *user, uint32_t count,
                                 uint32_t *seats) {
-    struct claim_wish w = {.id = id_of(id),
-                           .user = str_of(user),
-                           .entry_seq = 1,
-                           .is_active = true,
-                           .section_key = SECTION,
-                           .count = count};
+    struct claim_request w = {.id = id_of(id),
+                              .user = str_of(user),
+                              .entry_seq = 1,
+                              .is_active = true,
+                              .section_key = SECTION,
+                              .count = count};
     struct claim_info info;
     size_t seat_count;
     return claims_claim(c, &w, T0, &info, seats, &seat_count);
@@ -68,7 +68,8 @@ static void what_refuses_is_looked_for_in_the_order_of_the_outcomes(void **state
     e.section_count = 0;
     e.sections = &of_seats;
     struct claims *c = claims_new(&e);
-    struct claim_wish w = {.id = id_of(1), .user = STR("ann"), .section_key = SECTION, .count = 3};
+    struct claim_request w = {
+        .id = id_of(1), .user = STR("ann"), .section_key = SECTION, .count = 3};
     for (enum claim_outcome expected = CLAIM_NOT_ACTIVE; expected <= CLAIM_NOT_ENOUGH; expected++) {
         struct claim_info info;
         uint32_t seats[3];
@@ -143,12 +144,12 @@ static void a_wish_that_comes_again_by_its_id_is_there_before_anything_is_judged
     struct event e = event;
     e.sections = &small;
     struct claims *c = claims_new(&e);
-    struct claim_wish w = {.id = id_of(1),
-                           .user = STR("ann"),
-                           .entry_seq = 1,
-                           .is_active = true,
-                           .section_key = SECTION,
-                           .count = 3};
+    struct claim_request w = {.id = id_of(1),
+                              .user = STR("ann"),
+                              .entry_seq = 1,
+                              .is_active = true,
+                              .section_key = SECTION,
+                              .count = 3};
     struct claim_info info;
     uint32_t seats[4];
     size_t count;

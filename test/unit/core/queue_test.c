@@ -6,30 +6,30 @@
 
 #include <cmocka.h>
 
-#include "queue_room.h"
+#include "queue_fixture.h"
 
 /* ---- entering ---- */
 
 static void nobody_is_active_at_once_while_somebody_waits(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 1);
     uint64_t first_lane = enter(&r, "ann", 0, T0);
     assert_int_equal(status_of(&r, first_lane, T0), ENTRY_WAITING);
     /* Nor while those who wait are on their way out. */
     assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 2);
     assert_int_equal(status_of(&r, enter(&r, "bob", 0, T0), T0), ENTRY_WAITING);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void with_no_waiting_places_one_is_active_at_once_or_refused(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.max_waiting = 0;
     r.config.rules.max_active = 1;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     struct place p;
     uint64_t ann = enter(&r, "ann", 8, T0);
     assert_int_equal(status_of(&r, ann, T0), ENTRY_ACTIVE);
@@ -37,15 +37,15 @@ static void with_no_waiting_places_one_is_active_at_once_or_refused(void **state
     assert_int_equal(queue_enter(r.q, STR("ann"), 8, T0, &p), ENTER_THERE);
     assert_true(queue_end(r.q, ann, ENTRY_COMPLETED));
     assert_int_equal(status_of(&r, enter(&r, "bob", 8, T0), T0), ENTRY_ACTIVE);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 /* ---- the end of an entry ---- */
 
 static void a_purge_ends_no_more_than_it_can_report(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     for (int i = 0; i < 5; i++) enter(&r, (const char *[]){"a", "b", "c", "d", "e"}[i], 8, T0);
     int64_t later = T0 + 600 * SECOND;
     assert_int_equal(queue_purge(r.q, later, changes, 0), 0);
@@ -53,15 +53,15 @@ static void a_purge_ends_no_more_than_it_can_report(void **state) {
     assert_counts(&r, 0, 3);
     assert_int_equal(queue_purge(r.q, later, changes, 10), 3);
     assert_int_equal(changes[2].seq, 5);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void an_expired_user_may_enter_before_any_purge(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.max_active = 1;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     uint64_t first = enter(&r, "ann", 8, T0);
     int64_t later = T0 + 600 * SECOND;
     uint64_t second = enter(&r, "ann", 8, later);
@@ -70,14 +70,14 @@ static void an_expired_user_may_enter_before_any_purge(void **state) {
     assert_int_equal(status_of(&r, second, later), ENTRY_ACTIVE);
     assert_counts(&r, 0, 1);
     assert_int_equal(queue_purge(r.q, later, changes, ADMIT_MAX), 0);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 /* The ledger had the admission, then the completion, and the latter's news came first. */
 static void who_completes_before_the_admission_is_settled_stays_completed(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 1);
     assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 1);
     assert_true(queue_end(r.q, 1, ENTRY_COMPLETED));
@@ -94,14 +94,14 @@ static void who_completes_before_the_admission_is_settled_stays_completed(void *
     assert_int_equal(c.entered, 2);
     assert_int_equal(c.admitted, 2);
     assert_int_equal(c.completed, 2);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void totals_tell_what_was_settled(void **state) {
     (void)state;
-    struct room r;
+    struct queue_fixture r;
     struct place p;
-    room_open(&r);
+    queue_fixture_open(&r);
     r.config.rules.max_waiting = 4;
     r.config.rules.max_active = 3;
     enter_waiting(&r, 4);
@@ -127,13 +127,13 @@ static void totals_tell_what_was_settled(void **state) {
     assert_int_equal(c.waited_ms, (3 + 3 + 5 + 5) * SECOND);
     assert_int_equal(c.waited_ms_max, 5 * SECOND);
     assert_counts(&r, 0, 1);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void an_admission_tells_what_its_entry_was_promised(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.entry_batch_size = 2;
     enter_waiting(&r, 5); /* estimates of 1, 1, 2, 2, 3 s */
     assert_int_equal(queue_admit(r.q, T0 + 9 * SECOND, changes, ADMIT_MAX), 2);
@@ -147,27 +147,27 @@ static void an_admission_tells_what_its_entry_was_promised(void **state) {
     assert_int_equal(changes[1].promised_s, 2);
     /* A clock that was set back is no negative wait. */
     assert_int_equal(admit_some(&r, T0 + 11 * SECOND, 1), 1);
-    room_set_state(&r, EVENT_PAUSED);
+    queue_fixture_set_state(&r, EVENT_PAUSED);
     uint64_t seq = enter(&r, "ann", 0, T0 + 60 * SECOND);
-    room_set_state(&r, EVENT_OPEN);
+    queue_fixture_set_state(&r, EVENT_OPEN);
     assert_int_equal(admit_some(&r, T0 + 12 * SECOND, 1), 1);
     assert_int_equal(changes[0].seq, seq);
     assert_int_equal(changes[0].waited_ms, 0);
     queue_restore(r.q, 100, STR("restored"), 0, ENTRY_WAITING, T0, 0);
     assert_int_equal(queue_admit(r.q, T0 + 13 * SECOND, changes, 1), 1);
     assert_int_equal(changes[0].promised_s, -1);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 /* ---- admission ---- */
 
 static void an_undone_enter_frees_the_user_and_the_place(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.max_active = 1;
     r.config.rules.max_waiting = 1;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     struct place p;
     uint64_t active = enter_pending(&r, "ann", 8, T0);
     uint64_t waiting = enter_pending(&r, "bob", 8, T0);
@@ -185,13 +185,13 @@ static void an_undone_enter_frees_the_user_and_the_place(void **state) {
     /* The expiry of who never was ends nobody. */
     assert_int_equal(queue_purge(r.q, T0 + 600 * SECOND, changes, ADMIT_MAX), 1);
     assert_int_equal(changes[0].seq, again);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void who_leaves_while_being_admitted_gives_both_places_back(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 2);
     assert_int_equal(queue_admit(r.q, T0, changes, 1), 1);
     assert_true(queue_end(r.q, 1, ENTRY_LEFT));
@@ -200,29 +200,29 @@ static void who_leaves_while_being_admitted_gives_both_places_back(void **state)
     assert_int_equal(status_of(&r, 1, T0), ENTRY_LEFT);
     assert_counts(&r, 1, 0);
     assert_int_equal(look(&r, 2, T0).position, 1);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void a_longer_interval_gives_no_second_batch_within_it(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 100);
     r.config.rules.entry_batch_size = 10;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     assert_int_equal(admit(&r, T0 + 5 * SECOND), 10);
     r.config.rules.entry_interval_s = 10;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     assert_int_equal(admit(&r, T0 + 5 * SECOND), 0);
     assert_int_equal(admit(&r, T0 + 9 * SECOND), 0);
     assert_int_equal(admit(&r, T0 + 10 * SECOND), 10);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void one_admit_moves_a_thousand_at_the_most(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.entry_batch_size = 5000;
     r.config.rules.max_active = 2500;
     enter_waiting(&r, 3000);
@@ -231,7 +231,7 @@ static void one_admit_moves_a_thousand_at_the_most(void **state) {
     assert_int_equal(changes[0].seq, 1001);
     assert_int_equal(admit_some(&r, T0, 3000), 500);
     assert_int_equal(admit_some(&r, T0, 3000), 0);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 int main(void) {

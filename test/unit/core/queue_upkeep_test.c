@@ -8,20 +8,20 @@
 
 #include <cmocka.h>
 
-#include "queue_room.h"
+#include "queue_fixture.h"
 
 /* ---- configuration and states ---- */
 
 static void lowering_the_caps_evicts_nobody(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 20);
     assert_int_equal(queue_admit(r.q, T0, changes, 10), 10);
     for (uint64_t seq = 1; seq <= 10; seq++) queue_settle_admit(r.q, seq, true);
     r.config.rules.max_active = 5;
     r.config.rules.max_waiting = 5;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     struct place p;
     assert_counts(&r, 10, 10);
     assert_int_equal(queue_enter(r.q, STR("x"), 8, T0, &p), ENTER_FULL);
@@ -30,13 +30,13 @@ static void lowering_the_caps_evicts_nobody(void **state) {
     for (uint64_t seq = 1; seq <= 6; seq++) assert_true(queue_end(r.q, seq, ENTRY_COMPLETED));
     assert_int_equal(admit(&r, T0 + SECOND), 1);
     assert_counts(&r, 9, 5);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 /* ---- estimates ---- */
 
 /* So many seconds of ticks; one of the actives completes every `every_s`. */
-static int64_t tick(struct room *r, int64_t from_ms, int seconds, int every_s) {
+static int64_t tick(struct queue_fixture *r, int64_t from_ms, int seconds, int every_s) {
     static uint64_t first_active;
     if (from_ms == T0) first_active = 1;
     for (int i = 0; i < seconds; i++, from_ms += SECOND) {
@@ -48,8 +48,8 @@ static int64_t tick(struct room *r, int64_t from_ms, int seconds, int every_s) {
 
 static void an_estimate_follows_the_observed_rate_when_that_is_slower(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.max_active = 1;
     enter_waiting(&r, 1000);
     assert_true(queue_counts(r.q).rate == 0);
@@ -60,13 +60,13 @@ static void an_estimate_follows_the_observed_rate_when_that_is_slower(void **sta
     int64_t position = (int64_t)look(&r, last, T0).position;
     int64_t estimate = look(&r, last, T0).estimate_s;
     assert_true(estimate >= position * 95 / 100 && estimate <= position * 105 / 100);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void the_rate_is_steady_when_intervals_are_longer_than_ticks(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.entry_interval_s = 10;
     r.config.rules.max_active = 100000;
     enter_waiting(&r, 2000);
@@ -75,13 +75,13 @@ static void the_rate_is_steady_when_intervals_are_longer_than_ticks(void **state
         if (now >= T0 + 20 * SECOND)
             assert_true(queue_counts(r.q).rate > 4.9 && queue_counts(r.q).rate < 5.1);
     }
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.max_active = 60;
     r.config.rules.active_ttl_s = 86400;
     enter_waiting(&r, 1000);
@@ -89,11 +89,11 @@ static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state)
     double before = queue_counts(r.q).rate;
     assert_true(before > 0);
     /* A pause says nothing about the rate. */
-    room_set_state(&r, EVENT_PAUSED);
+    queue_fixture_set_state(&r, EVENT_PAUSED);
     now = tick(&r, now, 100, 0);
     assert_true(queue_counts(r.q).rate == before);
-    room_set_state(&r, EVENT_OPEN);
-    /* A full house does, until the estimate is as good as for ever. */
+    queue_fixture_set_state(&r, EVENT_OPEN);
+    /* A full fixture does, until the estimate is as good as for ever. */
     int64_t last = 0;
     for (int i = 0; i < 50; i++) {
         now = tick(&r, now, 100, 0);
@@ -102,15 +102,15 @@ static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state)
         last = estimate;
     }
     assert_int_equal(last, 30 * 86400);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 /* ---- grace ---- */
 
 static void a_sweep_goes_on_where_the_last_one_stopped(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 10000);
     int64_t later = T0 + 301 * SECOND;
     tick_until(&r, later);
@@ -124,13 +124,13 @@ static void a_sweep_goes_on_where_the_last_one_stopped(void **state) {
     }
     assert_int_equal(ended, 10000);
     assert_counts(&r, 0, 0);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void grace_starts_anew_after_a_recovery_or_a_closed_gate(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 2);
     queue_grace_anew(r.q, T0 + 200 * SECOND);
     assert_int_equal(sweep(&r, T0 + 500 * SECOND), 0);
@@ -138,15 +138,15 @@ static void grace_starts_anew_after_a_recovery_or_a_closed_gate(void **state) {
     const enum event_state closed[] = {EVENT_PAUSED, EVENT_CLOSED, EVENT_DRAFT};
     int64_t now = T0 + 500 * SECOND;
     for (int i = 0; i < 3; i++) {
-        room_set_state(&r, closed[i]);
+        queue_fixture_set_state(&r, closed[i]);
         now += 1000 * SECOND;
         assert_int_equal(sweep(&r, now), 0);
-        room_set_state(&r, EVENT_OPEN);
+        queue_fixture_set_state(&r, EVENT_OPEN);
         assert_int_equal(sweep(&r, now + 300 * SECOND), 0);
     }
-    room_set_state(&r, EVENT_DRAINING);
+    queue_fixture_set_state(&r, EVENT_DRAINING);
     assert_int_equal(sweep(&r, now + 301 * SECOND), 2);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 /* ---- recovery and memory ---- */
@@ -163,8 +163,8 @@ static size_t allocated(void) {
 
 static void ended_entries_are_known_until_those_around_have_ended_too(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 20000);
     struct place p;
     for (uint64_t seq = 1; seq <= 20000; seq++)
@@ -177,16 +177,16 @@ static void ended_entries_are_known_until_those_around_have_ended_too(void **sta
     assert_int_equal(look(&r, 6000, T0).position, 1);
     assert_true(queue_end(r.q, 6000, ENTRY_LEFT));
     assert_false(queue_look(r.q, 6000, T0, &p));
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.entry_batch_size = 100000;
     r.config.rules.active_ttl_s = 86400;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     size_t before = 0;
     for (int i = 1; i <= 500000; i++) {
         char user[16];
@@ -202,13 +202,13 @@ static void a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it(void 
         queue_skip_to(r.q, 1000000 + n * 10000);
     }
     assert_true(allocated() < before + 300000);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void users_are_told_apart_whatever_their_names(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enum { MANY = 60000 };
     enter_waiting(&r, MANY);
     char longest[64];
@@ -224,27 +224,27 @@ static void users_are_told_apart_whatever_their_names(void **state) {
         assert_int_equal(queue_find(r.q, str_of(user)), i % 2 == 0 ? i : 0);
     }
     assert_int_equal(queue_find(r.q, (str){longest, 64}), MANY + 1);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void when_grace_becomes_shorter_silence_starts_anew(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 2);
     assert_int_equal(sweep(&r, T0 + 200 * SECOND), 0);
     r.config.rules.grace_s = 10;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     assert_int_equal(sweep(&r, T0 + 201 * SECOND), 0);
     assert_int_equal(sweep(&r, T0 + 210 * SECOND), 0);
     assert_int_equal(sweep(&r, T0 + 210 * SECOND + 1), 2);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void who_could_not_be_heard_is_not_silent(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     enter_waiting(&r, 2);
     assert_int_equal(sweep(&r, T0 + 100 * SECOND), 0);
     /* The process stood still, or the clock was set forward. */
@@ -253,13 +253,13 @@ static void who_could_not_be_heard_is_not_silent(void **state) {
     r.swept_ms = later;
     assert_int_equal(sweep(&r, later + 300 * SECOND), 0);
     assert_int_equal(sweep(&r, later + 300 * SECOND + 1), 2);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void who_does_not_go_in_leaves_the_share_of_the_batch(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.entry_batch_size = 3;
     r.config.rules.entry_interval_s = 3600;
     enter_waiting(&r, 9);
@@ -276,21 +276,21 @@ static void who_does_not_go_in_leaves_the_share_of_the_batch(void **state) {
     assert_int_equal(admit_some(&r, T0 + 3600 * SECOND, 2), 2);
     assert_int_equal(admit(&r, T0 + 3600 * SECOND), 1);
     assert_int_equal(admit(&r, T0 + 3600 * SECOND), 0);
-    room_close(&r);
+    queue_fixture_close(&r);
 
-    room_open(&r);
+    queue_fixture_open(&r);
     r.config.rules.entry_batch_size = 1;
-    room_configure(&r);
+    queue_fixture_configure(&r);
     queue_settle_enter(r.q, enter_pending(&r, "ann", 8, T0), false);
     assert_int_equal(status_of(&r, enter(&r, "bob", 8, T0), T0), ENTRY_ACTIVE);
     assert_int_equal(status_of(&r, enter(&r, "cy", 8, T0), T0), ENTRY_WAITING);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 static void a_clock_that_is_set_back_does_not_stop_admission(void **state) {
     (void)state;
-    struct room r;
-    room_open(&r);
+    struct queue_fixture r;
+    queue_fixture_open(&r);
     r.config.rules.entry_batch_size = 2;
     enter_waiting(&r, 10);
     assert_int_equal(admit(&r, T0 + 600 * SECOND), 2);
@@ -302,7 +302,7 @@ static void a_clock_that_is_set_back_does_not_stop_admission(void **state) {
     assert_int_equal(admit(&r, T0 + 2 * SECOND), 2);
     /* And the rate is observed again. */
     assert_true(queue_counts(r.q).rate > 1.9);
-    room_close(&r);
+    queue_fixture_close(&r);
 }
 
 int main(void) {

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 #include "run/mailbox.h"
 
 #define SECOND_NS INT64_C(1000000000)

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 #include "ledger_postgres.h"
 
 /* Another function takes the place of the one of that name, with the same arguments. */
@@ -28,9 +28,9 @@ static void put_back(const char *name) {
                 name);
 }
 
-static void shut_desk(struct desk *d) {
-    desk_assert_sound(d);
-    desk_shut(d);
+static void shut_client(struct ledger_client *d) {
+    ledger_client_assert_sound(d);
+    ledger_client_shut(d);
     postgres_drop();
 }
 
@@ -40,10 +40,10 @@ static void shut_desk(struct desk *d) {
 
 /* The connection on which the unexpected answer came is replaced; until that is done, records are
  * refused. */
-static void hold_when_connected(struct desk *d, uint64_t number) {
+static void hold_when_connected(struct ledger_client *d, uint64_t number) {
     int64_t until_ms = clock_steady_ms() + HARNESS_DEADLINE_MS;
     enum err result;
-    do result = desk_hold(d, number, "a", 1, 0, SEATS(3, 4));
+    do result = ledger_client_hold(d, number, "a", 1, 0, SEATS(3, 4));
     while (result == ERR_LEDGER_FAILED && clock_steady_ms() < until_ms);
     assert_int_equal(result, ERR_OK);
 }
@@ -71,29 +71,29 @@ static void holds_are_refused(void **state) {
         {HOLD_ROW("bigint"), "SELECT 1, ''OK'', false, ''HELD'', '''', 201, ''{}''"},
         {HOLD_ROW("bigint"), "SELECT 1, ''BLOCKED'', false, ''HELD'', '''', NULL::bigint, NULL"},
     };
-    struct desk d;
-    desk_open(&d, postgres_open, 2, 20);
-    desk_enter(&d, 1, "a");
+    struct ledger_client d;
+    ledger_client_open(&d, postgres_open, 2, 20);
+    ledger_client_enter(&d, 1, "a");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         replace("ledger_hold_1", all[i].returns, all[i].body);
-        if (desk_hold(&d, i + 1, "a", 1, 0, SEATS(3, 4)) != ERR_LEDGER_FAILED)
+        if (ledger_client_hold(&d, i + 1, "a", 1, 0, SEATS(3, 4)) != ERR_LEDGER_FAILED)
             fail_msg("answer %zu was believed", i);
         put_back("ledger_hold_1");
         hold_when_connected(&d, 100 + i);
-        assert_int_equal(desk_cancel(&d, 100 + i, "a"), ERR_OK);
+        assert_int_equal(ledger_client_cancel(&d, 100 + i, "a"), ERR_OK);
     }
-    shut_desk(&d);
+    shut_client(&d);
 }
 
 static void the_rest_is_refused(void **state) {
     (void)state;
-    struct desk d;
-    desk_open(&d, postgres_open, 2, 20);
-    desk_enter(&d, 1, "a");
+    struct ledger_client d;
+    ledger_client_open(&d, postgres_open, 2, 20);
+    ledger_client_enter(&d, 1, "a");
     struct test_record r;
     bool answers[1];
     uint64_t seqs[] = {1};
-    struct uuid none = desk_id(77);
+    struct uuid none = ledger_client_id(77);
     bool cancelled;
     struct entry_change change = {.seq = 1, .expires_ms = 9000};
 
@@ -124,13 +124,13 @@ static void the_rest_is_refused(void **state) {
 
     replace("ledger_tally_1", "TABLE(capacity bigint, taken_before bigint, is_removed boolean)",
             "SELECT 1::bigint, 1::bigint, false WHERE false");
-    assert_int_equal(desk_hold(&d, 1, "a", 1, 0, SEATS(3)), ERR_LEDGER_FAILED);
+    assert_int_equal(ledger_client_hold(&d, 1, "a", 1, 0, SEATS(3)), ERR_LEDGER_FAILED);
     put_back("ledger_tally_1");
 
-    assert_int_equal(desk_entry(&d, 1), ENTRY_ACTIVE);
-    assert_int_equal(desk_entry(&d, 2), ENTRY_NONE);
-    assert_int_equal(desk_hold(&d, 1, "a", 1, 0, SEATS(3)), ERR_OK);
-    shut_desk(&d);
+    assert_int_equal(ledger_client_entry(&d, 1), ENTRY_ACTIVE);
+    assert_int_equal(ledger_client_entry(&d, 2), ENTRY_NONE);
+    assert_int_equal(ledger_client_hold(&d, 1, "a", 1, 0, SEATS(3)), ERR_OK);
+    shut_client(&d);
 }
 
 int main(void) {

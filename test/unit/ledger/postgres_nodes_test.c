@@ -5,25 +5,25 @@
 
 #include <cmocka.h>
 
-#include "ledger_desk.h"
+#include "ledger_client.h"
 #include "ledger_postgres.h"
 
 struct fixture {
-    struct desk d;
+    struct ledger_client d;
     struct test_record r;
 };
 
 static int set_up(void **state) {
     static struct fixture f;
     f = (struct fixture){0};
-    desk_open(&f.d, postgres_open, 1, 10);
+    ledger_client_open(&f.d, postgres_open, 1, 10);
     *state = &f;
     return 0;
 }
 
 static int tear_down(void **state) {
     struct fixture *f = *state;
-    desk_shut(&f->d);
+    ledger_client_shut(&f->d);
     postgres_shut();
     return 0;
 }
@@ -50,8 +50,8 @@ static int64_t drop(struct fixture *f, int64_t version) {
 
 static void lowest_mark_is_that_of_the_slowest_node(void **state) {
     struct fixture *f = *state;
-    struct uuid a = desk_id(1);
-    struct uuid b = desk_id(2);
+    struct uuid a = ledger_client_id(1);
+    struct uuid b = ledger_client_id(2);
     assert_true(lowest(f) == INT64_MAX);
     assert_false(report(f, &a, true, 10));
     assert_false(report(f, &b, true, 12));
@@ -60,17 +60,17 @@ static void lowest_mark_is_that_of_the_slowest_node(void **state) {
     assert_int_equal(lowest(f), 12);
     ledger_leave(f->d.l, &b); /* this ledger has no connection yet that it could say so on */
     assert_int_equal(lowest(f), 12);
-    struct hot_life life;
-    assert_int_equal(ledger_life(f->d.l, &life), ERR_OK);
+    struct hot_incarnation incarnation;
+    assert_int_equal(ledger_incarnation(f->d.l, &incarnation), ERR_OK);
     ledger_leave(f->d.l, &b);
     assert_int_equal(lowest(f), 15);
 }
 
 static void node_that_was_dropped_learns_so_and_registers_again(void **state) {
     struct fixture *f = *state;
-    struct uuid a = desk_id(1);
-    struct uuid b = desk_id(2);
-    struct uuid again = desk_id(3);
+    struct uuid a = ledger_client_id(1);
+    struct uuid b = ledger_client_id(2);
+    struct uuid again = ledger_client_id(3);
     report(f, &a, true, 10);
     report(f, &b, true, 12);
     /* The mark is the first version that the node has not applied. */
@@ -88,7 +88,7 @@ static void node_that_was_dropped_learns_so_and_registers_again(void **state) {
 
 static void reading_events_tells_what_the_node_has_reported(void **state) {
     struct fixture *f = *state;
-    struct uuid a = desk_id(1);
+    struct uuid a = ledger_client_id(1);
     test_events_read(&f->r, 0);
     f->r.events_read.node = a;
     assert_int_equal(harness_ask(&f->d.h, f->d.l, &f->r), ERR_OK);

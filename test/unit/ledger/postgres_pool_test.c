@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 #include "ledger_postgres.h"
 
 /* Far more than anybody needs who does not wait, far less than the locks are kept. */
@@ -18,9 +18,9 @@
 #define FAST_MS 8000
 
 /* Section 0 is of mode `slot`, section 1 of mode `seat`. */
-static void open_desk(struct desk *d, int64_t wait_ms) {
+static void open_client(struct ledger_client *d, int64_t wait_ms) {
     postgres_options.pessimistic_wait_ms = wait_ms;
-    desk_open(d, postgres_open, 2, 20);
+    ledger_client_open(d, postgres_open, 2, 20);
     struct event *wanted = event_copy(d->event);
     wanted->sections[1].mode = SECTION_MODE_SEAT;
     wanted->max_per_user = 20;
@@ -29,13 +29,13 @@ static void open_desk(struct desk *d, int64_t wait_ms) {
     mem_free(wanted);
 }
 
-static void shut_desk(struct desk *d) {
-    desk_assert_sound(d);
-    desk_shut(d);
+static void shut_client(struct ledger_client *d) {
+    ledger_client_assert_sound(d);
+    ledger_client_shut(d);
     postgres_shut();
 }
 
-static PGconn *lock_seat(const struct desk *d, size_t section, int seat) {
+static PGconn *lock_seat(const struct ledger_client *d, size_t section, int seat) {
     char sql[160];
     snprintf(sql, sizeof sql,
              "SELECT FROM seats WHERE section_id = %lld AND seat_no = %d FOR UPDATE",
@@ -48,43 +48,43 @@ struct hold {
     struct test_record r;
 };
 
-static void submit_hold(struct desk *d, struct hold *h, uint64_t number, const char *user,
+static void submit_hold(struct ledger_client *d, struct hold *h, uint64_t number, const char *user,
                         uint64_t seq, size_t section, enum strategy strategy,
                         const uint32_t *seats) {
-    h->wanted = desk_wanted(d, number, user, seq, section, seats);
+    h->wanted = ledger_client_wanted(d, number, user, seq, section, seats);
     h->wanted->strategy = strategy;
     test_hold(&h->r, h->wanted);
     assert_int_equal(ledger_submit(d->l, &h->r.record), ERR_OK);
 }
 
-static enum err end_hold(struct desk *d, struct hold *h) {
+static enum err end_hold(struct ledger_client *d, struct hold *h) {
     harness_wait_back(&d->h, &h->r, 1);
     mem_free(h->wanted);
     return h->r.record.result;
 }
 
 /* Others of the same event, and of a section one of whose seats is locked: the first. */
-static void assert_others_are_fast(struct desk *d, uint64_t first_seq) {
+static void assert_others_are_fast(struct ledger_client *d, uint64_t first_seq) {
     for (uint32_t seat = 2; seat <= 20; seat++) {
         char user[16];
         uint64_t seq = first_seq + seat;
         snprintf(user, sizeof user, "other%d", (int)seat);
         int64_t began_ms = clock_steady_ms();
-        desk_enter(d, seq, user);
-        assert_int_equal(desk_hold(d, seq, user, seq, 0, SEATS(seat)), ERR_OK);
+        ledger_client_enter(d, seq, user);
+        assert_int_equal(ledger_client_hold(d, seq, user, seq, 0, SEATS(seat)), ERR_OK);
         assert_in_range(clock_steady_ms() - began_ms, 0, FAST_MS);
     }
 }
 
 static void locked_row_delays_only_who_needs_it(void **state) {
     (void)state;
-    struct desk d;
-    open_desk(&d, 10000);
-    desk_enter(&d, 1, "a");
-    desk_enter(&d, 2, "b");
-    desk_enter(&d, 3, "c");
-    assert_int_equal(desk_hold(&d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_hold(&d, 2, "a", 1, 1, SEATS(7)), ERR_OK);
+    struct ledger_client d;
+    open_client(&d, 10000);
+    ledger_client_enter(&d, 1, "a");
+    ledger_client_enter(&d, 2, "b");
+    ledger_client_enter(&d, 3, "c");
+    assert_int_equal(ledger_client_hold(&d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(&d, 2, "a", 1, 1, SEATS(7)), ERR_OK);
 
     /* One seat of either section, and everybody who wants it: each strategy, a confirmation, an
      * expiry, somebody who leaves. */
@@ -93,7 +93,7 @@ static void locked_row_delays_only_who_needs_it(void **state) {
     PGconn *free = lock_seat(&d, 1, 8);
     struct hold pessimistic, optimistic;
     struct test_record confirm, expire, leave;
-    struct uuid ids[2] = {desk_id(1), desk_id(2)};
+    struct uuid ids[2] = {ledger_client_id(1), ledger_client_id(2)};
     bool expired, ended, cancelled;
     uint64_t seq = 1;
     uint64_t failures = counter_total(COUNT_LEDGER_BATCH_FAILURES);
@@ -132,14 +132,14 @@ static void locked_row_delays_only_who_needs_it(void **state) {
     assert_int_equal(leave.record.result, ERR_OK);
     assert_true(confirm.confirm.confirmed != cancelled);
     test_record_deinit(&confirm);
-    shut_desk(&d);
+    shut_client(&d);
 }
 
 static void pessimistic_waits_and_then_holds(void **state) {
     (void)state;
-    struct desk d;
-    open_desk(&d, 20000);
-    desk_enter(&d, 1, "a");
+    struct ledger_client d;
+    open_client(&d, 20000);
+    ledger_client_enter(&d, 1, "a");
     PGconn *other = lock_seat(&d, 1, 5);
     struct hold h;
     submit_hold(&d, &h, 1, "a", 1, 1, STRATEGY_PESSIMISTIC, SEATS(4, 5));
@@ -147,22 +147,22 @@ static void pessimistic_waits_and_then_holds(void **state) {
     assert_false(h.r.back);
     postgres_other_end(other);
     assert_int_equal(end_hold(&d, &h), ERR_OK);
-    desk_assert_counts(&d, 1, 2, 0);
-    shut_desk(&d);
+    ledger_client_assert_counts(&d, 1, 2, 0);
+    shut_client(&d);
 }
 
 static void pessimistic_does_not_wait_for_ever(void **state) {
     (void)state;
     enum { WAIT_MS = 600, HOLDS = 3 * PG_WAITER_THREADS };
-    struct desk d;
-    open_desk(&d, WAIT_MS);
+    struct ledger_client d;
+    open_client(&d, WAIT_MS);
     PGconn *other = lock_seat(&d, 1, 5);
     struct hold h[HOLDS];
     char users[HOLDS][16];
     int64_t began_ms = clock_steady_ms();
     for (uint64_t i = 0; i < HOLDS; i++) {
         snprintf(users[i], sizeof users[i], "user%d", (int)i);
-        desk_enter(&d, i + 1, users[i]);
+        ledger_client_enter(&d, i + 1, users[i]);
     }
     int64_t submitted_ms = clock_steady_ms();
     for (uint64_t i = 0; i < HOLDS; i++)
@@ -175,8 +175,8 @@ static void pessimistic_does_not_wait_for_ever(void **state) {
     }
     assert_in_range(clock_steady_ms() - submitted_ms, WAIT_MS / 2, HARNESS_DEADLINE_MS);
     postgres_other_end(other);
-    assert_int_equal(desk_seat(&d, 1, 5, NULL), SEAT_AVAILABLE);
-    shut_desk(&d);
+    assert_int_equal(ledger_client_seat(&d, 1, 5, NULL), SEAT_AVAILABLE);
+    shut_client(&d);
 }
 
 static bool somebody_waits(void *arg) {
@@ -188,7 +188,7 @@ static bool somebody_waits(void *arg) {
 
 /* The hold has the first seat and waits for the second; who has the second waits for the first. The
  * server ends one of them. Whether it was the hold, which got its seats all the same. */
-static bool replays_deadlock(struct desk *d, uint32_t first) {
+static bool replays_deadlock(struct ledger_client *d, uint32_t first) {
     PGconn *other = lock_seat(d, 1, (int)first + 1);
     struct hold h;
     submit_hold(d, &h, first, "a", 1, 1, STRATEGY_PESSIMISTIC, SEATS(first, first + 1));
@@ -208,9 +208,9 @@ static bool replays_deadlock(struct desk *d, uint32_t first) {
 
 static void deadlock_is_replayed(void **state) {
     (void)state;
-    struct desk d;
-    open_desk(&d, 30000);
-    desk_enter(&d, 1, "a");
+    struct ledger_client d;
+    open_client(&d, 30000);
+    ledger_client_enter(&d, 1, "a");
     uint32_t seat = 1;
     /* Each looks for a deadlock once, when it has waited a second: so it is the hold, unless that
      * second was over when the other came. */
@@ -218,14 +218,14 @@ static void deadlock_is_replayed(void **state) {
         seat += 2;
         assert_true(seat < 20);
     }
-    shut_desk(&d);
+    shut_client(&d);
 }
 
 static void blocked_record_leaves_its_batch(void **state) {
     (void)state;
     enum { ENTERS = 40 };
-    struct desk d;
-    open_desk(&d, 10000);
+    struct ledger_client d;
+    open_client(&d, 10000);
     struct test_record r;
     test_enter(&r, d.event->key, 1, "a", ENTRY_WAITING);
     assert_int_equal(harness_submit(&d.h, d.l, &r), ERR_OK);
@@ -251,14 +251,14 @@ static void blocked_record_leaves_its_batch(void **state) {
     harness_wait_back(&d.h, &admit, 1);
     assert_int_equal(admit.record.result, ERR_OK);
     assert_true(kept);
-    shut_desk(&d);
+    shut_client(&d);
 }
 
 static void locked_section_leaves_the_queue_alone(void **state) {
     (void)state;
-    struct desk d;
-    open_desk(&d, 10000);
-    desk_enter(&d, 1, "a");
+    struct ledger_client d;
+    open_client(&d, 10000);
+    ledger_client_enter(&d, 1, "a");
     PGconn *other = postgres_other("SELECT FROM sections FOR UPDATE");
     struct hold h;
     submit_hold(&d, &h, 1, "a", 1, 0, STRATEGY_SLOT, SEATS(1, 2));
@@ -266,14 +266,14 @@ static void locked_section_leaves_the_queue_alone(void **state) {
         char user[16];
         snprintf(user, sizeof user, "user%d", (int)i);
         int64_t began_ms = clock_steady_ms();
-        desk_enter(&d, i, user);
+        ledger_client_enter(&d, i, user);
         assert_in_range(clock_steady_ms() - began_ms, 0, FAST_MS);
     }
     assert_false(h.r.back);
     postgres_other_end(other);
     assert_int_equal(end_hold(&d, &h), ERR_OK);
-    desk_assert_counts(&d, 0, 2, 0);
-    shut_desk(&d);
+    ledger_client_assert_counts(&d, 0, 2, 0);
+    shut_client(&d);
 }
 
 static void wait_for_a_waiter(void) {
@@ -294,17 +294,17 @@ static void a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one(void
     } all[] = {{STRATEGY_SLOT, "UPDATE sections SET mode = 'seat' WHERE code = 'A'"},
                {STRATEGY_OPTIMISTIC, "UPDATE sections SET mode = 'slot' WHERE code = 'B'"}};
     for (size_t section = 0; section < 2; section++) {
-        struct desk d;
-        open_desk(&d, 10000);
-        desk_enter(&d, 1, "a");
+        struct ledger_client d;
+        open_client(&d, 10000);
+        ledger_client_enter(&d, 1, "a");
         struct hold h;
         PGconn *other = postgres_other(all[section].changes);
         submit_hold(&d, &h, 1, "a", 1, section, all[section].strategy, SEATS(1, 2));
         wait_for_a_waiter();
         postgres_other_end(other);
         assert_int_equal(end_hold(&d, &h), ERR_STRATEGY_NOT_ALLOWED);
-        desk_assert_counts(&d, section, 0, 0);
-        shut_desk(&d);
+        ledger_client_assert_counts(&d, section, 0, 0);
+        shut_client(&d);
     }
 }
 
@@ -313,17 +313,17 @@ static void who_is_leaving_meanwhile_holds_nothing(void **state) {
     (void)state;
     static const enum strategy strategies[] = {STRATEGY_SLOT, STRATEGY_OPTIMISTIC};
     for (size_t section = 0; section < 2; section++) {
-        struct desk d;
-        open_desk(&d, 10000);
-        desk_enter(&d, 1, "a");
+        struct ledger_client d;
+        open_client(&d, 10000);
+        ledger_client_enter(&d, 1, "a");
         struct hold h;
         PGconn *other = postgres_other("UPDATE queue_entries SET status = 'LEFT', finished_at = 1");
         submit_hold(&d, &h, 1, "a", 1, section, strategies[section], SEATS(1, 2));
         wait_for_a_waiter();
         postgres_other_end(other);
         assert_int_equal(end_hold(&d, &h), ERR_NOT_ACTIVE);
-        desk_assert_counts(&d, section, 0, 0);
-        shut_desk(&d);
+        ledger_client_assert_counts(&d, section, 0, 0);
+        shut_client(&d);
     }
 }
 
@@ -331,12 +331,12 @@ static void who_is_leaving_meanwhile_holds_nothing(void **state) {
  * second one's row, which the hold's statement can't see, for it began before. */
 static void seat_whose_row_is_made_while_a_hold_waits_for_another_is_judged_again(void **state) {
     (void)state;
-    struct desk d;
-    open_desk(&d, 10000);
-    desk_enter(&d, 1, "a");
-    desk_enter(&d, 2, "b");
-    assert_int_equal(desk_hold(&d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_cancel(&d, 1, "a"), ERR_OK);
+    struct ledger_client d;
+    open_client(&d, 10000);
+    ledger_client_enter(&d, 1, "a");
+    ledger_client_enter(&d, 2, "b");
+    assert_int_equal(ledger_client_hold(&d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_cancel(&d, 1, "a"), ERR_OK);
     PGconn *other = lock_seat(&d, 0, 1);
     char sql[160];
     snprintf(sql, sizeof sql,
@@ -350,24 +350,24 @@ static void seat_whose_row_is_made_while_a_hold_waits_for_another_is_judged_agai
     postgres_other_end(other);
     assert_int_equal(end_hold(&d, &h), ERR_OK);
     assert_true(h.r.hold.held);
-    desk_assert_counts(&d, 0, 2, 0);
-    shut_desk(&d);
+    ledger_client_assert_counts(&d, 0, 2, 0);
+    shut_client(&d);
 }
 
 static void optimists_conflict_for_real(void **state) {
     (void)state;
     enum { HOLDS = 16 };
-    struct desk d;
-    open_desk(&d, 10000);
+    struct ledger_client d;
+    open_client(&d, 10000);
     static const int64_t version = 0;
     struct hold h[HOLDS];
     char users[HOLDS][16];
     for (uint64_t i = 0; i < HOLDS; i++) {
         snprintf(users[i], sizeof users[i], "user%d", (int)i);
-        desk_enter(&d, i + 1, users[i]);
+        ledger_client_enter(&d, i + 1, users[i]);
     }
     for (uint64_t i = 0; i < HOLDS; i++) {
-        h[i].wanted = desk_wanted(&d, i + 1, users[i], i + 1, 1, SEATS(5));
+        h[i].wanted = ledger_client_wanted(&d, i + 1, users[i], i + 1, 1, SEATS(5));
         h[i].wanted->strategy = STRATEGY_OPTIMISTIC;
         test_hold(&h[i].r, h[i].wanted);
         h[i].r.hold.versions = &version;
@@ -382,7 +382,7 @@ static void optimists_conflict_for_real(void **state) {
     }
     assert_int_equal(won, 1);
     assert_int_equal(lost, HOLDS - 1);
-    shut_desk(&d);
+    shut_client(&d);
 }
 
 int main(void) {

@@ -7,17 +7,17 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 #include "ledger_postgres.h"
 
 struct fixture {
-    struct desk d;
+    struct ledger_client d;
     struct ledger *other;
 };
 
 static int set_up(void **state) {
     struct fixture *f = mem_new(sizeof *f);
-    desk_open(&f->d, postgres_open, 1, 40);
+    ledger_client_open(&f->d, postgres_open, 1, 40);
     f->other = postgres_open(&f->d.h, 0);
     *state = f;
     return 0;
@@ -26,8 +26,8 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
     struct fixture *f = *state;
     ledger_close(f->other);
-    desk_assert_sound(&f->d);
-    desk_shut(&f->d);
+    ledger_client_assert_sound(&f->d);
+    ledger_client_shut(&f->d);
     postgres_shut();
     mem_free(f);
     return 0;
@@ -57,13 +57,13 @@ static void new_entry_closes_whichever_was_live(void **state) {
     assert_int_equal(enter(f, f->d.l, 6, "b"), ERR_OK);
     /* The other node does not know of it, and names nothing that it closes. */
     assert_int_equal(enter(f, f->other, 9, "a"), ERR_OK);
-    assert_int_equal(desk_entry(&f->d, 5), ENTRY_EXPIRED);
-    assert_int_equal(desk_entry(&f->d, 6), ENTRY_WAITING);
-    assert_int_equal(desk_entry(&f->d, 9), ENTRY_WAITING);
+    assert_int_equal(ledger_client_entry(&f->d, 5), ENTRY_EXPIRED);
+    assert_int_equal(ledger_client_entry(&f->d, 6), ENTRY_WAITING);
+    assert_int_equal(ledger_client_entry(&f->d, 9), ENTRY_WAITING);
     /* A number that comes late is refused, and changes nothing. */
     assert_int_equal(enter(f, f->other, 7, "a"), ERR_CONFLICT);
-    assert_int_equal(desk_entry(&f->d, 7), ENTRY_NONE);
-    assert_int_equal(desk_entry(&f->d, 9), ENTRY_WAITING);
+    assert_int_equal(ledger_client_entry(&f->d, 7), ENTRY_NONE);
+    assert_int_equal(ledger_client_entry(&f->d, 9), ENTRY_WAITING);
 }
 
 static void user_who_comes_twice_in_a_batch_has_the_last_place(void **state) {
@@ -77,7 +77,7 @@ static void user_who_comes_twice_in_a_batch_has_the_last_place(void **state) {
     harness_wait_back(&f->d.h, r, COUNT);
     for (int i = 0; i < COUNT; i++) {
         assert_int_equal(r[i].record.result, ERR_OK);
-        assert_int_equal(desk_entry(&f->d, (uint64_t)i + 1),
+        assert_int_equal(ledger_client_entry(&f->d, (uint64_t)i + 1),
                          i < COUNT - 2 ? ENTRY_EXPIRED : ENTRY_WAITING);
     }
 }
@@ -94,8 +94,8 @@ static void nodes_that_do_the_same_do_it_once(void **state) {
     bool expired[2][COUNT];
     for (uint64_t i = 0; i < COUNT; i++) {
         snprintf(users[i], sizeof users[i], "user%d", (int)i);
-        wanted[i] = desk_wanted(&f->d, i + 1, users[i], i + 1, 0, SEATS((uint32_t)i + 1));
-        ids[i] = desk_id(i + 1);
+        wanted[i] = ledger_client_wanted(&f->d, i + 1, users[i], i + 1, 0, SEATS((uint32_t)i + 1));
+        ids[i] = ledger_client_id(i + 1);
     }
     for (int n = 0; n < 2; n++) {
         for (int k = 0; k < COUNT; k++) {
@@ -126,7 +126,7 @@ static void nodes_that_do_the_same_do_it_once(void **state) {
         mem_free(wanted[i]);
     }
     assert_int_equal(sold_out, 1);
-    desk_assert_counts(&f->d, 0, COUNT, 0);
+    ledger_client_assert_counts(&f->d, 0, COUNT, 0);
 
     for (int n = 0; n < 2; n++) {
         test_expire(&r[n][0], ids, COUNT, expired[n], 5000);
@@ -137,7 +137,7 @@ static void nodes_that_do_the_same_do_it_once(void **state) {
         assert_int_equal(r[n][0].record.result, ERR_OK);
     }
     for (int i = 0; i < COUNT; i++) assert_true(expired[0][i] != expired[1][i]);
-    desk_assert_counts(&f->d, 0, 0, 0);
+    ledger_client_assert_counts(&f->d, 0, 0, 0);
 }
 
 int main(void) {

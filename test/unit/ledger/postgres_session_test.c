@@ -8,14 +8,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cut_proxy.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 #include "ledger_postgres.h"
 #include "services.h"
 
 #define DEADLINE_MS 1500
 
 struct fixture {
-    struct desk d; /* whose ledger is behind the proxy */
+    struct ledger_client d; /* whose ledger is behind the proxy */
     struct cut_proxy *proxy;
     char url[320];
     struct ledger *direct; /* the same, not behind it */
@@ -23,7 +23,7 @@ struct fixture {
 
 static struct fixture *behind;
 
-/* The ledger of a desk: the database first, then its URL with the proxy's port. */
+/* The ledger of a client: the database first, then its URL with the proxy's port. */
 static struct ledger *open_behind(struct harness *h, int64_t queue_max) {
     postgres_database_for(h);
     postgres_url_with_port(postgres_database()->url, cut_proxy_port(behind->proxy), behind->url,
@@ -37,7 +37,7 @@ static int set_up(void **state) {
     struct fixture *f = mem_new(sizeof *f);
     behind = f;
     f->proxy = cut_proxy_start(services_start(SERVICE_POSTGRES)->postgres_port);
-    desk_open(&f->d, open_behind, 2, 10);
+    ledger_client_open(&f->d, open_behind, 2, 10);
     postgres_options.url = NULL;
     f->direct = postgres_open(&f->d.h, 0);
     *state = f;
@@ -48,7 +48,7 @@ static int tear_down(void **state) {
     struct fixture *f = *state;
     cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
     ledger_close(f->direct);
-    desk_shut(&f->d);
+    ledger_client_shut(&f->d);
     cut_proxy_stop(f->proxy);
     postgres_shut();
     mem_free(f);
@@ -84,16 +84,16 @@ static void commit_whose_answer_was_lost_stands(void **state) {
     assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
 
     /* And what it said is what it did. */
-    struct reservation *wanted = desk_wanted(&f->d, 1, "a", 1, 0, SEATS(3, 4));
+    struct reservation *wanted = ledger_client_wanted(&f->d, 1, "a", 1, 0, SEATS(3, 4));
     struct test_record r;
     test_hold(&r, wanted);
     cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_NOTHING);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);
     assert_true(cut_proxy_has_cut(f->proxy) && r.hold.held);
-    assert_int_equal(desk_seat(&f->d, 0, 3, NULL), SEAT_HELD);
+    assert_int_equal(ledger_client_seat(&f->d, 0, 3, NULL), SEAT_HELD);
     mem_free(wanted);
-    desk_assert_counts(&f->d, 0, 2, 0);
-    desk_assert_sound(&f->d);
+    ledger_client_assert_counts(&f->d, 0, 2, 0);
+    ledger_client_assert_sound(&f->d);
 }
 
 static void commit_that_never_arrived_was_none(void **state) {
@@ -123,16 +123,16 @@ static void question_that_ends_with_a_lost_commit_is_answered(void **state) {
 
 static void hand_over_of_a_failed_record_is_taken_back(void **state) {
     struct fixture *f = *state;
-    desk_enter(&f->d, 1, "a");
-    assert_int_equal(desk_hold(&f->d, 1, "a", 1, 0, SEATS(3)), ERR_OK);
-    struct uuid id = desk_id(1);
+    ledger_client_enter(&f->d, 1, "a");
+    assert_int_equal(ledger_client_hold(&f->d, 1, "a", 1, 0, SEATS(3)), ERR_OK);
+    struct uuid id = ledger_client_id(1);
     struct test_record r;
     test_confirm(&r, &id, "a", 2500);
     cut_proxy_set(f->proxy, CUT_BEFORE_COMMIT, CUT_NOTHING);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_LEDGER_FAILED);
     assert_null(r.confirm.stored);
     assert_false(r.confirm.confirmed || r.confirm.completed);
-    assert_int_equal(desk_status(&f->d, 1), RESERVATION_HELD);
+    assert_int_equal(ledger_client_status(&f->d, 1), RESERVATION_HELD);
 }
 
 static void what_nobody_can_tell_in_time_is_unknown(void **state) {
@@ -198,8 +198,8 @@ static void idle_connections_are_replaced_unnoticed(void **state) {
     mem_free(f->d.event);
     f->d.event = harness_store(&f->d.h, f->d.l, by_seat);
     mem_free(by_seat);
-    struct reservation *wanted = desk_wanted(&f->d, 1, "a", 1, 0, SEATS(1));
-    struct reservation *other = desk_wanted(&f->d, 2, "a", 1, 0, SEATS(2));
+    struct reservation *wanted = ledger_client_wanted(&f->d, 1, "a", 1, 0, SEATS(1));
+    struct reservation *other = ledger_client_wanted(&f->d, 2, "a", 1, 0, SEATS(2));
     struct test_record r;
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);
@@ -208,7 +208,7 @@ static void idle_connections_are_replaced_unnoticed(void **state) {
     cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
     test_hold(&r, other);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);
-    struct uuid id = desk_id(2);
+    struct uuid id = ledger_client_id(2);
     test_reservation_get(&r, &id);
     assert_int_equal(harness_ask(&f->d.h, f->d.l, &r), ERR_OK);
     assert_non_null(r.reservation_get.found);
@@ -233,7 +233,7 @@ static void restarted_server_is_written_to_again(void **state) {
     assert_int_equal(enter(f, 3, "c"), ERR_OK);
     assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
     assert_int_equal(entry(f, 2), ENTRY_NONE);
-    desk_assert_sound(&f->d);
+    ledger_client_assert_sound(&f->d);
 }
 
 int main(void) {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "ledger/sqlite_parts.h"
+#include "ledger/sqlite_internal.h"
 #include "splitmix.h"
 
 #define A STR("a")

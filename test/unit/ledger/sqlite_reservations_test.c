@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "ledger_desk.h"
+#include "ledger_client.h"
 #include "ledger_raw.h"
 #include "splitmix.h"
 #include "sync_recorder.h"
@@ -21,18 +21,19 @@ static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
 
 /* Ten users, each ACTIVE by the entry of their number, in two sections of ten seats. */
 static int set_up(void **state) {
-    struct desk *d = mem_new(sizeof *d);
-    desk_open(d, open_sqlite, 2, 10);
-    for (uint64_t i = 1; i <= 10; i++) desk_enter(d, i, (char[]){(char)('a' + i - 1), '\0'});
+    struct ledger_client *d = mem_new(sizeof *d);
+    ledger_client_open(d, open_sqlite, 2, 10);
+    for (uint64_t i = 1; i <= 10; i++)
+        ledger_client_enter(d, i, (char[]){(char)('a' + i - 1), '\0'});
     *state = d;
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     sync_fail_writes(0, 0);
     sync_fail_syncs(0);
-    desk_shut(d);
+    ledger_client_shut(d);
     mem_free(d);
     return 0;
 }
@@ -64,12 +65,12 @@ static struct idempotency key_of(const char *key) {
                                 .response = STR("stored")};
 }
 
-static void hold_before(struct desk *d) {
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(desk_hold(d, 4, "d", 4, 0, SEATS(5)), ERR_OK);
-    assert_int_equal(desk_hold(d, 5, "e", 5, 0, SEATS(6)), ERR_OK);
-    struct reservation *wanted = desk_wanted(d, 6, "a", 1, 1, SEATS(1));
+static void hold_before(struct ledger_client *d) {
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 4, "d", 4, 0, SEATS(5)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 5, "e", 5, 0, SEATS(6)), ERR_OK);
+    struct reservation *wanted = ledger_client_wanted(d, 6, "a", 1, 1, SEATS(1));
     struct idempotency key = key_of("old");
     struct test_record r;
     key.respond = NULL;
@@ -79,11 +80,11 @@ static void hold_before(struct desk *d) {
     mem_free(wanted);
 }
 
-static void five_prepare(struct desk *d, struct five *f) {
+static void five_prepare(struct ledger_client *d, struct five *f) {
     *f = (struct five){.seq = 5, .keys = {key_of("new"), key_of("old")}};
-    for (uint64_t i = 1; i <= 5; i++) f->ids[i] = desk_id(i);
-    f->wanted[0] = desk_wanted(d, 3, "c", 3, 0, SEATS(4));
-    f->wanted[1] = desk_wanted(d, 7, "a", 1, 1, SEATS(2));
+    for (uint64_t i = 1; i <= 5; i++) f->ids[i] = ledger_client_id(i);
+    f->wanted[0] = ledger_client_wanted(d, 3, "c", 3, 0, SEATS(4));
+    f->wanted[1] = ledger_client_wanted(d, 7, "a", 1, 1, SEATS(2));
     test_hold(&f->records[0], f->wanted[0]);
     f->records[0].hold.idempotency = &f->keys[0];
     test_confirm(&f->records[1], &f->ids[1], "a", 2500);
@@ -106,7 +107,7 @@ static void five_end(struct five *f) {
     }
 }
 
-static void assert_five_done(struct desk *d, struct five *f) {
+static void assert_five_done(struct ledger_client *d, struct five *f) {
     for (int i = 0; i < 6; i++) assert_int_equal(f->records[i].record.result, ERR_OK);
     assert_true(f->records[0].hold.held);
     assert_true(f->records[1].confirm.confirmed);
@@ -116,19 +117,19 @@ static void assert_five_done(struct desk *d, struct five *f) {
     assert_false(f->records[5].hold.held);
     assert_true(f->keys[1].replayed);
     assert_string_equal(buf_cstr(&f->keys[1].replayed_text), "stored");
-    assert_int_equal(desk_status(d, 1), RESERVATION_CONFIRMED);
-    assert_int_equal(desk_status(d, 2), RESERVATION_CANCELLED);
-    assert_int_equal(desk_status(d, 3), RESERVATION_HELD);
-    assert_int_equal(desk_status(d, 4), RESERVATION_EXPIRED);
-    assert_int_equal(desk_status(d, 5), RESERVATION_CANCELLED);
-    assert_int_equal(desk_entry(d, 5), ENTRY_LEFT);
-    desk_assert_counts(d, 0, 1, 2);
-    desk_assert_counts(d, 1, 1, 0);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_CONFIRMED);
+    assert_int_equal(ledger_client_status(d, 2), RESERVATION_CANCELLED);
+    assert_int_equal(ledger_client_status(d, 3), RESERVATION_HELD);
+    assert_int_equal(ledger_client_status(d, 4), RESERVATION_EXPIRED);
+    assert_int_equal(ledger_client_status(d, 5), RESERVATION_CANCELLED);
+    assert_int_equal(ledger_client_entry(d, 5), ENTRY_LEFT);
+    ledger_client_assert_counts(d, 0, 1, 2);
+    ledger_client_assert_counts(d, 1, 1, 0);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency"), 2);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency WHERE response = 'c'"), 1);
 }
 
-static void assert_five_undone(struct desk *d, struct five *f, enum err result) {
+static void assert_five_undone(struct ledger_client *d, struct five *f, enum err result) {
     for (int i = 0; i < 6; i++) assert_int_equal(f->records[i].record.result, result);
     assert_false(f->records[0].hold.held);
     assert_false(f->records[1].confirm.confirmed);
@@ -138,22 +139,22 @@ static void assert_five_undone(struct desk *d, struct five *f, enum err result) 
     assert_null(f->records[2].cancel.stored);
     assert_false(f->keys[1].replayed);
     assert_null(f->keys[1].replayed_text.bytes);
-    assert_null(desk_get(d, 3));
-    assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
-    assert_int_equal(desk_entry(d, 5), ENTRY_ACTIVE);
-    desk_assert_counts(d, 0, 5, 0);
-    desk_assert_counts(d, 1, 1, 0);
+    assert_null(ledger_client_get(d, 3));
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_HELD);
+    assert_int_equal(ledger_client_entry(d, 5), ENTRY_ACTIVE);
+    ledger_client_assert_counts(d, 0, 5, 0);
+    ledger_client_assert_counts(d, 1, 1, 0);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts"), 5);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency"), 1);
 }
 
 /* The batch is rolled back after all had said what they did, and each says it again, once. */
 static void a_batch_is_replayed_without_its_guilty_record(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     hold_before(d);
     struct five f;
     five_prepare(d, &f);
-    struct reservation *guilty = desk_wanted(d, 8, "h", 8, 0, SEATS(8));
+    struct reservation *guilty = ledger_client_wanted(d, 8, "h", 8, 0, SEATS(8));
     guilty->price = -1;
     struct test_record records[7];
     test_hold(&records[6], guilty);
@@ -163,15 +164,15 @@ static void a_batch_is_replayed_without_its_guilty_record(void **state) {
     memcpy(f.records, records, sizeof f.records);
     assert_int_equal(records[6].record.result, ERR_LEDGER_FAILED);
     assert_false(records[6].hold.held);
-    assert_null(desk_get(d, 8));
+    assert_null(ledger_client_get(d, 8));
     assert_five_done(d, &f);
-    desk_assert_sound(d);
+    ledger_client_assert_sound(d);
     five_end(&f);
     mem_free(guilty);
 }
 
 static void a_batch_that_the_disk_fails_has_changed_and_said_nothing(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     hold_before(d);
     struct five f;
     five_prepare(d, &f);
@@ -183,26 +184,26 @@ static void a_batch_that_the_disk_fails_has_changed_and_said_nothing(void **stat
     five_prepare(d, &f);
     raw_submit_as_batch_failing(&d->h, d->l, f.records, 6, SQLITE_FULL);
     assert_five_undone(d, &f, ERR_LEDGER_FULL);
-    desk_assert_sound(d);
+    ledger_client_assert_sound(d);
     five_end(&f);
     /* The same again, when the cause is gone. */
     five_prepare(d, &f);
     raw_submit_as_batch(&d->h, d->l, f.records, 6);
     assert_five_done(d, &f);
-    desk_assert_sound(d);
+    ledger_client_assert_sound(d);
     five_end(&f);
 }
 
 /* A user may have four seats: this one may have so many more, and not one above. */
-static void assert_room(struct desk *d, const char *user, uint64_t seq, uint32_t room) {
+static void assert_room(struct ledger_client *d, const char *user, uint64_t seq, uint32_t room) {
     static uint64_t number = 1000;
     uint32_t seats[] = {6, 7, 8, 9, 10, 0};
     seats[room + 1] = 0;
-    assert_int_equal(desk_hold(d, ++number, user, seq, 1, seats), ERR_LIMIT_EXCEEDED);
+    assert_int_equal(ledger_client_hold(d, ++number, user, seq, 1, seats), ERR_LIMIT_EXCEEDED);
     if (room == 0) return;
     seats[room] = 0;
-    assert_int_equal(desk_hold(d, ++number, user, seq, 1, seats), ERR_OK);
-    assert_int_equal(desk_cancel(d, number, user), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, ++number, user, seq, 1, seats), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, number, user), ERR_OK);
 }
 
 /* User a, who has four seats by the holds 1 and 2, gives 1 back, and user b takes its seats and
@@ -213,12 +214,12 @@ struct exchange {
     struct uuid given_back;
 };
 
-static void exchange_prepare(struct desk *d, struct exchange *x) {
-    x->given_back = desk_id(1);
+static void exchange_prepare(struct ledger_client *d, struct exchange *x) {
+    x->given_back = ledger_client_id(1);
     test_cancel(&x->records[0], &x->given_back, "a", 2100);
-    x->wanted[0] = desk_wanted(d, 3, "b", 2, 0, SEATS(1, 2));
-    x->wanted[1] = desk_wanted(d, 4, "b", 2, 0, SEATS(5));
-    x->wanted[2] = desk_wanted(d, 5, "c", 3, 0, SEATS(6));
+    x->wanted[0] = ledger_client_wanted(d, 3, "b", 2, 0, SEATS(1, 2));
+    x->wanted[1] = ledger_client_wanted(d, 4, "b", 2, 0, SEATS(5));
+    x->wanted[2] = ledger_client_wanted(d, 5, "c", 3, 0, SEATS(6));
     x->wanted[2]->price = -1;
     for (int i = 0; i < 3; i++) test_hold(&x->records[i + 1], x->wanted[i]);
 }
@@ -229,10 +230,10 @@ static void exchange_end(struct exchange *x) {
 }
 
 static void a_batch_that_fails_leaves_everybodys_limit_as_it_was(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     struct exchange x;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "a", 1, 0, SEATS(3, 4)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 0, SEATS(3, 4)), ERR_OK);
     exchange_prepare(d, &x);
     sync_fail_syncs(SQLITE_IOERR_FSYNC);
     raw_submit_as_batch(&d->h, d->l, x.records, 3);
@@ -251,34 +252,34 @@ static void a_batch_that_fails_leaves_everybodys_limit_as_it_was(void **state) {
     assert_room(d, "a", 1, 2);
     assert_room(d, "b", 2, 1);
     assert_room(d, "c", 3, 4);
-    desk_restart(d);
+    ledger_client_restart(d);
     assert_room(d, "a", 1, 2);
     assert_room(d, "b", 2, 1);
     assert_room(d, "c", 3, 4);
-    desk_assert_sound(d);
+    ledger_client_assert_sound(d);
 }
 
 /* The disk fails at each write in turn, so also when the hold had been counted already. */
 static void a_hold_that_the_disk_failed_can_be_repeated(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     int failed = 0;
     enum err e = ERR_LEDGER_FULL;
     for (int spared = 0; e != ERR_OK; spared++) {
         sync_fail_writes(SQLITE_FULL, spared);
-        e = desk_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4));
+        e = ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4));
         sync_fail_writes(0, 0);
         failed += e == ERR_LEDGER_FULL;
         assert_true(e == ERR_OK || e == ERR_LEDGER_FULL);
     }
     assert_true(failed > 2);
     assert_room(d, "a", 1, 0);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_room(d, "a", 1, 4);
 }
 
 /* What was acknowledged is there, and what failed is not, whatever fails when. */
 static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     uint64_t random = 7;
     int failed = 0;
     int kept = dup(STDERR_FILENO); /* the log tells of every failure */
@@ -290,9 +291,9 @@ static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
             uint64_t fault = next_random(&random) % 4;
             if (fault == 0) sync_fail_writes(SQLITE_FULL, (int)(next_random(&random) % 12));
             if (fault == 1) sync_fail_syncs(SQLITE_IOERR_FSYNC);
-            enum err e = step == 0   ? desk_hold(d, i, "j", 10, 0, SEATS(1, 2))
-                         : step == 1 ? desk_confirm(d, i, "j", 2500)
-                                     : desk_cancel(d, i, "j");
+            enum err e = step == 0   ? ledger_client_hold(d, i, "j", 10, 0, SEATS(1, 2))
+                         : step == 1 ? ledger_client_confirm(d, i, "j", 2500)
+                                     : ledger_client_cancel(d, i, "j");
             sync_fail_writes(0, 0);
             sync_fail_syncs(0);
             /* The entry is COMPLETED by the first confirmation; another is needed then. */
@@ -301,7 +302,7 @@ static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
             if (e == ERR_OK && step == 1) status = RESERVATION_CONFIRMED;
             if (e == ERR_OK && step == 2) status = RESERVATION_CANCELLED;
             failed += e == ERR_LEDGER_FAILED || e == ERR_LEDGER_FULL;
-            struct reservation *got = desk_get(d, i);
+            struct reservation *got = ledger_client_get(d, i);
             assert_int_equal(got != NULL, is_there);
             if (is_there) assert_int_equal(got->status, status);
             mem_free(got);
@@ -309,17 +310,17 @@ static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
         raw_sql(&d->h, "UPDATE queue_entries SET status = 'ACTIVE', finished_at = NULL"
                        " WHERE seq = 10");
         if (is_there && status != RESERVATION_CANCELLED)
-            assert_int_equal(desk_cancel(d, i, "j"), ERR_OK);
+            assert_int_equal(ledger_client_cancel(d, i, "j"), ERR_OK);
     }
     assert_true(dup2(kept, STDERR_FILENO) >= 0);
     close(kept);
     assert_true(failed > 30);
-    desk_assert_counts(d, 0, 0, 0);
-    desk_assert_sound(d);
+    ledger_client_assert_counts(d, 0, 0, 0);
+    ledger_client_assert_sound(d);
 }
 
 /* Each of its two sections has one seat. */
-static void make_small(struct desk *d) {
+static void make_small(struct ledger_client *d) {
     struct event *small = test_event("1", 2);
     small->sections[0].capacity = 1;
     small->sections[1].capacity = 1;
@@ -328,20 +329,20 @@ static void make_small(struct desk *d) {
 }
 
 static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const char facts[] = "SELECT count(*) FROM facts WHERE kind = 'SOLD_OUT'";
     make_small(d);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_int_equal(raw_number(&d->h, facts), 0);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
     assert_int_equal(raw_number(&d->h, facts), 1);
     assert_int_equal(raw_number(&d->h, "SELECT at FROM facts WHERE kind = 'SOLD_OUT'"),
                      DESK_HELD_MS);
-    assert_int_equal(desk_hold(d, 3, "c", 3, 1, SEATS(1)), ERR_SEAT_TAKEN);
-    assert_int_equal(desk_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 3, "c", 3, 1, SEATS(1)), ERR_SEAT_TAKEN);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
     assert_int_equal(raw_number(&d->h, facts), 1);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
-    assert_int_equal(desk_hold(d, 4, "d", 4, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 4, "d", 4, 0, SEATS(1)), ERR_OK);
     assert_int_equal(raw_number(&d->h, facts), 2);
     /* A reservation's facts: each step once, in its order. */
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE section_id = 1"
@@ -351,12 +352,12 @@ static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
 
 /* Traps 25 and 29, should the file itself be wrong: nothing of somebody else's is touched. */
 static void rows_that_contradict_each_other_fail_their_record_alone(void **state) {
-    struct desk *d = *state;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
+    struct ledger_client *d = *state;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
     raw_sql(&d->h, "UPDATE seats SET reservation_id ="
                    " (SELECT id FROM reservations WHERE user_id = 'b') WHERE seat_no = 2");
-    struct uuid ids[] = {desk_id(1), desk_id(2)};
+    struct uuid ids[] = {ledger_client_id(1), ledger_client_id(2)};
     struct test_record records[3];
     test_confirm(&records[0], &ids[0], "a", 2500);
     test_cancel(&records[1], &ids[0], "a", 2500);
@@ -365,16 +366,16 @@ static void rows_that_contradict_each_other_fail_their_record_alone(void **state
     assert_int_equal(records[0].record.result, ERR_LEDGER_FAILED);
     assert_int_equal(records[1].record.result, ERR_LEDGER_FAILED);
     assert_int_equal(records[2].record.result, ERR_OK);
-    assert_int_equal(desk_status(d, 1), RESERVATION_HELD);
-    assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_HELD);
+    assert_int_equal(ledger_client_status(d, 1), RESERVATION_HELD);
+    assert_int_equal(ledger_client_seat(d, 0, 2, NULL), SEAT_HELD);
     for (int i = 0; i < 3; i++) test_record_deinit(&records[i]);
     /* Nor is it counted as confirmed or cancelled. */
     assert_room(d, "a", 1, 2);
-    assert_int_equal(desk_hold(d, 3, "a", 1, 0, SEATS(4)), ERR_OK);
-    assert_int_equal(desk_confirm(d, 3, "a", 2500), ERR_OK);
-    assert_int_equal(desk_entry(d, 1), ENTRY_ACTIVE);
+    assert_int_equal(ledger_client_hold(d, 3, "a", 1, 0, SEATS(4)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 3, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_entry(d, 1), ENTRY_ACTIVE);
     raw_sql(&d->h, "UPDATE reservations SET seats = '1;2' WHERE seats = '1,2'");
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_LEDGER_FAILED);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_LEDGER_FAILED);
     struct test_record get;
     test_reservation_get(&get, &ids[0]);
     assert_int_equal(harness_ask(&d->h, d->l, &get), ERR_LEDGER_FAILED);
@@ -384,18 +385,18 @@ static void rows_that_contradict_each_other_fail_their_record_alone(void **state
 }
 
 static void a_seat_whose_holder_is_no_id_is_not_told(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     enum seat_state seat_state;
     int64_t version;
     struct uuid holder;
     struct test_record r;
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     raw_sql(&d->h, "UPDATE seats SET reservation_id = x'0102'");
     test_seats_read(&r, d->event->sections[0].key, SEATS(1), 1, &seat_state, &version, &holder);
     assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_LEDGER_FAILED);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(1)), ERR_LEDGER_FAILED);
-    assert_int_equal(desk_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
-    assert_int_equal(desk_seat(d, 0, 2, NULL), SEAT_HELD);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(1)), ERR_LEDGER_FAILED);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
+    assert_int_equal(ledger_client_seat(d, 0, 2, NULL), SEAT_HELD);
 }
 
 static void on_reservation(void *to, const struct reservation *r) {
@@ -404,12 +405,12 @@ static void on_reservation(void *to, const struct reservation *r) {
 }
 
 static void a_spoilt_row_keeps_the_server_from_starting_on_it(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const char *const spoilt[] = {
         "seats = '1,2,3'", "seats = '2,1'",      "seats = '1,1000001'", "seats = '0,1'",
         "seats = ''",      "strategy = 'magic'", "seat_count = 1001",   "currency = 'KRWX'",
     };
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
     for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++) {
         int told = 0;
         struct ledger_reader reader = {.on_reservation = on_reservation, .to = &told};
@@ -428,10 +429,10 @@ static void a_spoilt_row_keeps_the_server_from_starting_on_it(void **state) {
 
 /* Whoever can't be counted could be sold too much. */
 static void a_live_row_that_cannot_be_counted_keeps_the_ledger_shut(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     static const char *const spoilt[] = {"seat_count = 1001", "seat_count = -2",
                                          "user_id = printf('%065d', 1)"};
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
     ledger_close(d->l);
     raw_sql(&d->h, "CREATE TABLE kept AS SELECT * FROM reservations");
     for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++) {
@@ -452,15 +453,15 @@ static void a_live_row_that_cannot_be_counted_keeps_the_ledger_shut(void **state
 
 /* Retention keeps what is still to be relayed. */
 static void where_nobody_relays_facts_wait_for_nobody(void **state) {
-    struct desk *d = *state;
+    struct ledger_client *d = *state;
     make_small(d);
-    assert_int_equal(desk_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at IS NULL"), 1);
     ledger_close(d->l);
     d->l =
         raw_ledger_open(&(struct sqlite_ledger_options){.path = d->h.path, .nobody_relays = true});
-    assert_int_equal(desk_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
-    assert_int_equal(desk_cancel(d, 1, "a"), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at IS NULL"), 1);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at = at"
                                        " AND kind IN ('HELD','CANCELLED','SOLD_OUT')"),

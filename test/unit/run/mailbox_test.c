@@ -10,14 +10,14 @@
 #include <cmocka.h>
 
 /* One loop that the test itself turns. */
-struct desk {
+struct receiver {
     uv_loop_t loop;
     struct mailbox mailbox;
 };
 
 struct note {
     struct task task; /* first, so that a task is its note */
-    struct desk *desk;
+    struct receiver *receiver;
     int poster;
     int number;
 };
@@ -30,13 +30,13 @@ static void remember(struct task *t) {
     ran[ran_count++] = (struct note *)t;
 }
 
-static void desk_init(struct desk *d) {
+static void lock_client_init(struct receiver *d) {
     assert_int_equal(uv_loop_init(&d->loop), 0);
     mailbox_init(&d->mailbox, &d->loop);
     ran_count = 0;
 }
 
-static void desk_deinit(struct desk *d) {
+static void desk_deinit(struct receiver *d) {
     mailbox_close(&d->mailbox);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&d->loop), 0);
@@ -52,8 +52,8 @@ static struct note *notes_new(size_t count, int poster) {
 
 static void tasks_run_on_the_loop_in_the_order_of_posting(void **state) {
     (void)state;
-    struct desk d;
-    desk_init(&d);
+    struct receiver d;
+    lock_client_init(&d);
     struct note *notes = notes_new(100, 0);
     struct task_list many = {0};
     for (int i = 0; i < 20; i++) mailbox_post(&d.mailbox, &notes[i].task);
@@ -71,8 +71,8 @@ static void tasks_run_on_the_loop_in_the_order_of_posting(void **state) {
 
 static void a_posted_list_is_moved_and_left_empty(void **state) {
     (void)state;
-    struct desk d;
-    desk_init(&d);
+    struct receiver d;
+    lock_client_init(&d);
     struct note *notes = notes_new(3, 0);
     struct task_list list = {0};
     mailbox_post_all(&d.mailbox, &list);
@@ -90,15 +90,15 @@ static void a_posted_list_is_moved_and_left_empty(void **state) {
     desk_deinit(&d);
 }
 
-static bool is_awake(struct desk *d) {
+static bool is_awake(struct receiver *d) {
     struct pollfd p = {.fd = uv_backend_fd(&d->loop), .events = POLLIN};
     return poll(&p, 1, 0) == 1;
 }
 
 static void one_wake_serves_all_that_was_posted_before_it(void **state) {
     (void)state;
-    struct desk d;
-    desk_init(&d);
+    struct receiver d;
+    lock_client_init(&d);
     struct note *notes = notes_new(1000, 0);
     uv_run(&d.loop, UV_RUN_NOWAIT);
     assert_false(is_awake(&d));
@@ -119,14 +119,14 @@ static void one_wake_serves_all_that_was_posted_before_it(void **state) {
 static void run_and_post_again(struct task *t) {
     struct note *n = (struct note *)t;
     remember(t);
-    if (++n->number < 10) mailbox_post(&n->desk->mailbox, t);
+    if (++n->number < 10) mailbox_post(&n->receiver->mailbox, t);
 }
 
 static void a_task_may_post_itself_again_while_it_runs(void **state) {
     (void)state;
-    struct desk d;
-    desk_init(&d);
-    struct note n = {.task.run = run_and_post_again, .desk = &d};
+    struct receiver d;
+    lock_client_init(&d);
+    struct note n = {.task.run = run_and_post_again, .receiver = &d};
     mailbox_post(&d.mailbox, &n.task);
     for (int turns = 0; ran_count < 10 && turns < 10; turns++) uv_run(&d.loop, UV_RUN_ONCE);
     assert_int_equal(ran_count, 10);
@@ -140,8 +140,8 @@ static void run_and_free(struct task *t) {
 
 static void a_task_may_free_itself(void **state) {
     (void)state;
-    struct desk d;
-    desk_init(&d);
+    struct receiver d;
+    lock_client_init(&d);
     for (int i = 0; i < 10; i++) {
         struct note *n = notes_new(1, 0);
         n->task.run = run_and_free;
@@ -182,8 +182,8 @@ static void give_up(uv_timer_t *deadline) {
 
 static void nothing_of_several_posters_is_lost_or_overtaken(void **state) {
     (void)state;
-    struct desk d;
-    desk_init(&d);
+    struct receiver d;
+    lock_client_init(&d);
     bool late = false;
     uv_timer_t deadline;
     uv_timer_init(&d.loop, &deadline);

@@ -25,10 +25,10 @@ static struct event *event_of(const char *id, int64_t version, const char *title
 /* The title in force, or "" when there is no such event. */
 static const char *title_of(struct catalogue *c, const char *id) {
     static char title[EVENT_TITLE_BYTES_MAX + 1];
-    catalogue_open(c);
+    catalogue_read_lock(c);
     const struct event *e = catalogue_find(c, STR("CONCERT"), str_of(id));
     str_copy(e == NULL ? STR("") : str_of(e->title), title, sizeof title);
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     return title;
 }
 
@@ -73,10 +73,10 @@ static void removals_are_forgotten_when_no_news_can_be_so_late(void **state) {
 }
 
 static int64_t version_of_key(struct catalogue *c, int64_t key) {
-    catalogue_open(c);
+    catalogue_read_lock(c);
     const struct event *e = catalogue_find_key(c, key);
     int64_t version = e == NULL ? 0 : e->version;
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     return version;
 }
 
@@ -109,14 +109,14 @@ static const char *section_of(struct catalogue *c, int64_t section_key) {
     static char text[EVENT_ID_BYTES_MAX + SECTION_ID_BYTES_MAX + 32];
     const struct section *s = NULL;
     text[0] = '\0';
-    catalogue_open(c);
+    catalogue_read_lock(c);
     const struct event *e = catalogue_find_section(c, section_key, &s);
     if (e != NULL) {
         assert_ptr_equal(event_section(e, str_of(s->id)), s);
         assert_int_equal(s->key, section_key);
         snprintf(text, sizeof text, "%s/%s %d", e->id, s->id, (int)e->version);
     }
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     return text;
 }
 
@@ -164,7 +164,7 @@ static void events_stand_in_the_order_of_their_names(void **state) {
     static const char *const ordered[] = {"10", "9", "B", "a", "aa", "ab", "b", "c"};
     struct catalogue *c = catalogue_new();
     for (size_t i = 0; i < 8; i++) catalogue_install(c, event_of(ids[i], (int64_t)i + 1, "x"));
-    catalogue_open(c);
+    catalogue_read_lock(c);
     for (size_t i = 0; i < 8; i++) {
         assert_string_equal(catalogue_at(c, i)->id, ordered[i]);
         assert_int_equal(catalogue_behind(c, STR("CONCERT"), str_of(ordered[i])), i + 1);
@@ -174,23 +174,23 @@ static void events_stand_in_the_order_of_their_names(void **state) {
     assert_int_equal(catalogue_behind(c, STR("CONCERT"), STR("abc")), 6);
     assert_int_equal(catalogue_behind(c, STR("A"), STR("z")), 0);
     assert_int_equal(catalogue_behind(c, STR("D"), STR("a")), 8);
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     catalogue_remove(c, STR("CONCERT"), STR("aa"), 9);
-    catalogue_open(c);
+    catalogue_read_lock(c);
     assert_string_equal(catalogue_at(c, 4)->id, "ab");
     assert_null(catalogue_at(c, 7));
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     catalogue_free(c);
 }
 
 static void names_that_could_be_no_event_are_not_found(void **state) {
     (void)state;
     struct catalogue *c = catalogue_new();
-    catalogue_open(c);
+    catalogue_read_lock(c);
     assert_null(catalogue_find(c, STR(""), STR("1")));
     assert_null(catalogue_find(c, STR("A/B"), STR("1")));
     assert_null(catalogue_find(c, STR("CONCERT"), STR("..")));
-    catalogue_shut(c);
+    catalogue_read_unlock(c);
     catalogue_free(c);
 }
 
@@ -206,9 +206,9 @@ static void *read_all_the_time(void *arg) {
     while (!atomic_load(&race->over)) {
         size_t at = 0;
         const struct event *e;
-        catalogue_open(race->c);
+        catalogue_read_lock(race->c);
         while ((e = catalogue_at(race->c, at++)) != NULL) assert_string_equal(e->title, "steady");
-        catalogue_shut(race->c);
+        catalogue_read_unlock(race->c);
     }
     return NULL;
 }

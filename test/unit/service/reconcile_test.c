@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "redis_stage.h"
+#include "redis_fixture.h"
 #include "two_stores.h"
 
 static int set_up(void **state) {
@@ -51,7 +51,7 @@ static void every_kind_is_told_with_both_sides(void **state) {
     ledger_takes(t, 9, "ira", ENTRY_ACTIVE, t->began_ms - 10 * TWO_STORES_WAIT_MS);
     hot_gets_entry(t, 1, "ann", "WAITING");
     ledger_ends(t, 2, ENTRY_LEFT);
-    stage_number("HDEL queue:{CONCERT:1}:entry 3");
+    redis_fixture_number("HDEL queue:{CONCERT:1}:entry 3");
     hot_follows(t, two_stores_id(t, 1), RESERVATION_CANCELLED);
     hot_frees_seat(t, 5);
     struct uuid made_up = two_stores_id(t, 7);
@@ -133,11 +133,11 @@ static void however_many_differ_all_are_counted(void **state) {
     struct two_stores *t = *state;
     enum { MANY = DIFFERENCES_MAX + 5 };
     ledger_takes(t, MANY + 100, "zoe", ENTRY_WAITING, 0);
-    stage_number("DEL queue:{CONCERT:1}:entry");
+    redis_fixture_number("DEL queue:{CONCERT:1}:entry");
     for (int i = 0; i < MANY; i += 5)
-        stage_number("HSET queue:{CONCERT:1}:entry %d %s %d %s %d %s %d %s %d %s", i + 10,
-                     "WAITING", i + 11, "WAITING", i + 12, "WAITING", i + 13, "WAITING", i + 14,
-                     "WAITING");
+        redis_fixture_number("HSET queue:{CONCERT:1}:entry %d %s %d %s %d %s %d %s %d %s", i + 10,
+                             "WAITING", i + 11, "WAITING", i + 12, "WAITING", i + 13, "WAITING",
+                             i + 14, "WAITING");
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_OK);
     assert_int_equal(t->reconcile.events[0].hot_entries, MANY);
     assert_int_equal(t->reconcile.events[0].differences, MANY + 6);
@@ -171,13 +171,13 @@ static void a_store_in_no_life_or_in_another_is_not_compared(void **state) {
     struct two_stores *t = *state;
     hot_shut(t->reconcile.hot);
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);
-    stage_join_life(t->redis);
+    redis_fixture_join(t->redis);
     assert_differences(t, 0);
-    stage_number("HINCRBY admitone:{hot}:life epoch 1");
+    redis_fixture_number("HINCRBY admitone:{hot}:life epoch 1");
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);
-    stage_number("HINCRBY admitone:{hot}:life epoch -1");
+    redis_fixture_number("HINCRBY admitone:{hot}:life epoch -1");
     assert_differences(t, 0);
-    freeReplyObject(stage_command("FLUSHALL"));
+    freeReplyObject(redis_fixture_command("FLUSHALL"));
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);
 }
 

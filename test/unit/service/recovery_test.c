@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "service_house.h"
+#include "service_fixture.h"
 
 #define SEATS 100
 
@@ -20,25 +20,25 @@ static const struct queue_rules rules = {.max_waiting = 100,
                                          .active_ttl_s = 600,
                                          .grace_s = 300};
 
-struct fixture {
-    struct house house;
+struct test_state {
+    struct fixture service;
     int64_t section_key;
     int64_t held_ms;
     int64_t expires_ms;
 };
 
 /* The section as the catalogue has it: as the ledger told at the last start. */
-static struct section section_of(struct fixture *f) {
-    catalogue_open(f->house.catalogue);
-    const struct event *e = catalogue_find_key(f->house.catalogue, f->house.key);
+static struct section section_of(struct test_state *f) {
+    catalogue_read_lock(f->service.catalogue);
+    const struct event *e = catalogue_find_key(f->service.catalogue, f->service.key);
     struct section s = e->sections[0];
-    catalogue_shut(f->house.catalogue);
+    catalogue_read_unlock(f->service.catalogue);
     return s;
 }
 
 static int set_up(void **state) {
-    struct fixture *f = mem_new(sizeof *f);
-    house_build(&f->house, &rules);
+    struct test_state *f = mem_new(sizeof *f);
+    fixture_build(&f->service, &rules);
     f->section_key = section_of(f).key;
     f->held_ms = clock_wall_ms();
     f->expires_ms = f->held_ms + 300000;
@@ -47,8 +47,8 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    struct fixture *f = *state;
-    house_tear_down(&f->house);
+    struct test_state *f = *state;
+    fixture_tear_down(&f->service);
     mem_free(f);
     return 0;
 }
@@ -57,19 +57,19 @@ static struct uuid id_of(unsigned char number) {
     return (struct uuid){.bytes = {[6] = 0x70, [8] = 0x80, [15] = number}};
 }
 
-static uint64_t let_in(struct fixture *f, const char *user) {
+static uint64_t let_in(struct test_state *f, const char *user) {
     struct room_entering e;
-    assert_int_equal(house_enter(&f->house, user, LANE_DEFAULT, &e), ERR_OK);
+    assert_int_equal(fixture_enter(&f->service, user, LANE_DEFAULT, &e), ERR_OK);
     assert_int_equal(e.enter.place.status, ENTRY_ACTIVE);
     return e.enter.place.seq;
 }
 
 /* In the ledger alone, as when the server died at that moment. */
-static void hold(struct fixture *f, unsigned char number, const char *user, uint64_t seq,
+static void hold(struct test_state *f, unsigned char number, const char *user, uint64_t seq,
                  uint32_t first, uint32_t count) {
     struct reservation *wanted = reservation_new(count);
     wanted->id = id_of(number);
-    wanted->event_key = f->house.key;
+    wanted->event_key = f->service.key;
     wanted->section_key = f->section_key;
     str_copy(str_of(user), wanted->user, sizeof wanted->user);
     wanted->entry_seq = seq;
@@ -79,23 +79,23 @@ static void hold(struct fixture *f, unsigned char number, const char *user, uint
     for (uint32_t i = 0; i < count; i++) wanted->seats[i] = first + i;
     struct test_record r;
     test_hold(&r, wanted);
-    assert_int_equal(harness_submit(&f->house.h, f->house.ledger, &r), ERR_OK);
+    assert_int_equal(harness_submit(&f->service.h, f->service.ledger, &r), ERR_OK);
     mem_free(wanted);
 }
 
-static void confirm(struct fixture *f, unsigned char number, const char *user) {
+static void confirm(struct test_state *f, unsigned char number, const char *user) {
     struct uuid id = id_of(number);
     struct test_record r;
     test_confirm(&r, &id, user, f->held_ms + 1);
-    assert_int_equal(harness_submit(&f->house.h, f->house.ledger, &r), ERR_OK);
+    assert_int_equal(harness_submit(&f->service.h, f->service.ledger, &r), ERR_OK);
     test_record_deinit(&r);
 }
 
-static void cancel(struct fixture *f, unsigned char number, const char *user) {
+static void cancel(struct test_state *f, unsigned char number, const char *user) {
     struct uuid id = id_of(number);
     struct test_record r;
     test_cancel(&r, &id, user, f->held_ms + 1);
-    assert_int_equal(harness_submit(&f->house.h, f->house.ledger, &r), ERR_OK);
+    assert_int_equal(harness_submit(&f->service.h, f->service.ledger, &r), ERR_OK);
     test_record_deinit(&r);
 }
 
@@ -106,11 +106,11 @@ static void counted(struct seat_count_op *c) {
 }
 
 /* By the hot store, and by the ledger. */
-static void assert_counts(struct fixture *f, uint32_t held, uint32_t confirmed) {
+static void assert_counts(struct test_state *f, uint32_t held, uint32_t confirmed) {
     struct section_counts section;
     struct seat_count_op c = {
-        .op.event_key = f->house.key, .sections = &section, .max = 1, .done = counted};
-    seats_count(f->house.events.seats, &c);
+        .op.event_key = f->service.key, .sections = &section, .max = 1, .done = counted};
+    seats_count(f->service.events.seats, &c);
     assert_int_equal(c.count, 1);
     assert_int_equal(section.section_key, f->section_key);
     assert_int_equal(section.seats.held, held);
@@ -125,15 +125,15 @@ static void rendered(struct render_op *r) {
 }
 
 /* The first seats of the map. */
-static void assert_map(struct fixture *f, const char *expected) {
+static void assert_map(struct test_state *f, const char *expected) {
     char letters[SEATS + 1] = "";
-    struct render_op r = {.op.event_key = f->house.key,
+    struct render_op r = {.op.event_key = f->service.key,
                           .section_key = f->section_key,
                           .first = 1,
                           .letters = letters,
                           .max = strlen(expected),
                           .done = rendered};
-    seats_render(f->house.events.seats, &r);
+    seats_render(f->service.events.seats, &r);
     assert_string_equal(letters, expected);
 }
 
@@ -141,17 +141,17 @@ static void told(struct holds_op *h) {
     assert_int_equal(h->op.result, ERR_OK);
 }
 
-static size_t holds_of(struct fixture *f, const char *user, struct claim_info *out, size_t max) {
-    struct holds_op h = {.op.event_key = f->house.key,
+static size_t holds_of(struct test_state *f, const char *user, struct claim_info *out, size_t max) {
+    struct holds_op h = {.op.event_key = f->service.key,
                          .user = str_of(user),
                          .reservations = out,
                          .max = max,
                          .done = told};
-    seats_holds(f->house.events.seats, &h);
+    seats_holds(f->service.events.seats, &h);
     return h.count;
 }
 
-static void assert_hold(struct fixture *f, const struct claim_info *c, unsigned char number,
+static void assert_hold(struct test_state *f, const struct claim_info *c, unsigned char number,
                         uint64_t seq, uint32_t count, enum reservation_status status) {
     struct uuid id = id_of(number);
     assert_memory_equal(c->id.bytes, id.bytes, sizeof id.bytes);
@@ -170,7 +170,7 @@ static void followed(struct follow_op *op) {
 /* ---- the tests ---- */
 
 static void live_reservations_are_there_after_a_start_as_the_ledger_has_them_trap_31(void **state) {
-    struct fixture *f = *state;
+    struct test_state *f = *state;
     struct claim_info c[4];
     uint64_t ann = let_in(f, "ann");
     uint64_t bob = let_in(f, "bob");
@@ -183,7 +183,7 @@ static void live_reservations_are_there_after_a_start_as_the_ledger_has_them_tra
     confirm(f, 2, "bob");
     cancel(f, 4, "cat");
     for (int starts = 0; starts < 2; starts++) { /* the second finds what the first left */
-        house_recover(&f->house);
+        fixture_recover(&f->service);
         assert_map(f, "AHHACCCAHAHAA");
         assert_counts(f, 4, 3);
         assert_int_equal(holds_of(f, "ann", c, 4), 1);
@@ -194,13 +194,13 @@ static void live_reservations_are_there_after_a_start_as_the_ledger_has_them_tra
         assert_hold(f, &c[newest_first ? 0 : 1], 3, bob, 1, RESERVATION_HELD);
         assert_int_equal(holds_of(f, "cat", c, 4), 1);
         assert_hold(f, &c[0], 5, cat, 1, RESERVATION_HELD);
-        house_assert_agreement(&f->house);
+        fixture_assert_agreement(&f->service);
     }
     /* Each has its own seats: the end of one frees those and no others. */
-    struct reservation_news news = {.id = id_of(1), .status = RESERVATION_CANCELLED};
-    seats_follow(f->house.events.seats,
+    struct reservation_change news = {.id = id_of(1), .status = RESERVATION_CANCELLED};
+    seats_follow(f->service.events.seats,
                  &(struct follow_op){
-                     .op.event_key = f->house.key, .news = &news, .count = 1, .done = followed});
+                     .op.event_key = f->service.key, .news = &news, .count = 1, .done = followed});
     assert_true(news.changed);
     assert_map(f, "AAAACCCAHAHAA");
 }
@@ -210,18 +210,18 @@ static void due_told(struct due_op *d) {
 }
 
 static void a_hold_ends_after_a_start_when_it_was_to_end(void **state) {
-    struct fixture *f = *state;
+    struct test_state *f = *state;
     struct claim_ref refs[2];
     uint64_t ann = let_in(f, "ann");
     hold(f, 7, "ann", ann, 1, 1);
-    house_recover(&f->house);
+    fixture_recover(&f->service);
     for (int early_ms = 1; early_ms >= 0; early_ms--) {
         struct due_op d = {
-            .op = {.event_key = f->house.key, .now_ms = f->expires_ms + 7 - early_ms},
+            .op = {.event_key = f->service.key, .now_ms = f->expires_ms + 7 - early_ms},
             .refs = refs,
             .max = 2,
             .done = due_told};
-        seats_due(f->house.events.seats, &d);
+        seats_due(f->service.events.seats, &d);
         assert_int_equal(d.count, early_ms == 0);
     }
 }

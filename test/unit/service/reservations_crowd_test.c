@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
-#include "house_seats.h"
+#include "service_seats.h"
 #include "splitmix.h"
 #include "sync_recorder.h"
 
@@ -55,14 +55,14 @@ struct client {
     struct arena arena;
     union {
         struct room_entering entering;
-        struct house_hold hold;
+        struct fixture_hold hold;
         struct deciding deciding;
         struct leaving leaving;
     };
 };
 
 struct crowd {
-    struct house house;
+    struct fixture fixture;
     struct client clients[CLIENTS];
     uint64_t seed;
     _Atomic bool stop;
@@ -78,7 +78,7 @@ struct crowd {
 };
 
 static void next_turn(struct client *c) {
-    house_send(&c->crowd->house, c->number % HOUSE_WORKERS, &c->errand);
+    fixture_send(&c->crowd->fixture, c->number % FIXTURE_WORKERS, &c->errand);
 }
 
 static void expect(struct client *c, bool right, enum err result) {
@@ -101,11 +101,11 @@ static void on_entered(struct room_entering *e, enum err result) {
 }
 
 static void enter(struct client *c) {
-    c->entering = (struct room_entering){.enter = {.op.event_key = c->crowd->house.key,
+    c->entering = (struct room_entering){.enter = {.op.event_key = c->crowd->fixture.key,
                                                    .user = str_of(c->user),
                                                    .lane = LANE_DEFAULT},
                                          .done = on_entered};
-    waiting_room_enter(&c->crowd->house.room, &c->entering);
+    waiting_room_enter(&c->crowd->fixture.room, &c->entering);
 }
 
 /* ---- hold ---- */
@@ -145,7 +145,7 @@ static void compare_answers(struct client *c, const struct uuid *made) {
     pthread_mutex_unlock(&x->lock);
 }
 
-static void on_held(struct house_hold *h) {
+static void on_held(struct fixture_hold *h) {
     struct client *c = CONTAINER_OF(h, struct client, hold);
     bool is_replayed = h->result == ERR_OK && h->idempotency.replayed;
     const struct uuid *made =
@@ -156,7 +156,7 @@ static void on_held(struct house_hold *h) {
     if (h->result == ERR_OK && c->key[0] != '\0') compare_answers(c, made);
     if (h->result == ERR_NOT_ACTIVE) c->seq = 0;
     if (made != NULL) c->told[c->told_count++] = (struct told){.id = *made};
-    house_hold_end(h);
+    fixture_hold_end(h);
     next_turn(c);
 }
 
@@ -178,7 +178,7 @@ static enum strategy strategy_for(struct client *c, enum section_mode mode) {
 }
 
 static void hold(struct client *c) {
-    struct house *house = &c->crowd->house;
+    struct fixture *fixture = &c->crowd->fixture;
     struct wish w = {.user = c->user, .seq = c->seq};
     uint64_t random = c->random;
     c->key[0] = '\0';
@@ -191,10 +191,10 @@ static void hold(struct client *c) {
         w.body = 1;
     }
     choose_by(&w, &random, c->seats);
-    house_hold_prepare(house, &c->hold, &w);
+    fixture_hold_prepare(fixture, &c->hold, &w);
     c->hold.holding.strategy = strategy_for(c, c->hold.holding.terms.mode);
     c->hold.done = on_held;
-    house_hold_start(house, &house->desks[c->number % HOUSE_WORKERS], &c->hold);
+    fixture_hold_start(fixture, &fixture->desks[c->number % FIXTURE_WORKERS], &c->hold);
 }
 
 /* ---- confirm, cancel, leave ---- */
@@ -241,7 +241,7 @@ static void decide(struct client *c, bool confirms) {
     c->deciding = (struct deciding){.id = c->told[at].id,
                                     .is_theirs = is_theirs,
                                     .done = confirms ? on_confirmed : on_cancelled};
-    (confirms ? reservations_confirm : reservations_cancel)(&c->crowd->house.reservations,
+    (confirms ? reservations_confirm : reservations_cancel)(&c->crowd->fixture.reservations,
                                                             &c->deciding);
 }
 
@@ -255,8 +255,8 @@ static void on_left(struct leaving *l, enum err result) {
 
 static void leave(struct client *c) {
     c->leaving = (struct leaving){
-        .event_key = c->crowd->house.key, .seq = c->seq, .arena = &c->arena, .done = on_left};
-    reservations_leave(&c->crowd->house.reservations, &c->leaving);
+        .event_key = c->crowd->fixture.key, .seq = c->seq, .arena = &c->arena, .done = on_left};
+    reservations_leave(&c->crowd->fixture.reservations, &c->leaving);
 }
 
 static void act(struct errand *errand) {
@@ -305,11 +305,11 @@ static void crowd_open(struct crowd *x, bool may_fail) {
     x->may_fail = may_fail;
     pthread_mutex_init(&x->lock, NULL);
     struct event *e = crowded_event();
-    house_build_event(&x->house, e);
+    fixture_build_event(&x->fixture, e);
     mem_free(e);
-    x->house.reservations.adaptive =
+    x->fixture.reservations.adaptive =
         (struct adaptive_rules){.calm_below = 2, .hot_above = 5, .wait_ms = 5, .rest_ms = 20};
-    house_start_ticking_workers(&x->house, TICK_MS);
+    fixture_start_ticking_workers(&x->fixture, TICK_MS);
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &x->clients[i];
         *c = (struct client){.crowd = x, .number = i, .random = x->seed + (uint64_t)i};
@@ -321,12 +321,12 @@ static void crowd_open(struct crowd *x, bool may_fail) {
 
 /* The event changes while it sells; what is refused because seats are taken stays as it is. */
 static void change_event(struct crowd *x, int turn) {
-    struct event *e = house_event(&x->house);
+    struct event *e = fixture_event(&x->fixture);
     e->sections[SLOT_OR_LOCK].mode = turn % 4 < 2 ? SECTION_MODE_SLOT : SECTION_MODE_LOCK;
     e->sections[SLOT_OR_LOCK].status = turn % 8 == 7 ? SECTION_CLOSED : SECTION_OPEN;
     e->sections[ADAPTIVE].capacity = turn % 3 == 0 ? CAPACITY - 4 : CAPACITY;
     e->sections[SEAT].capacity = turn % 5 == 0 ? CAPACITY - 4 : CAPACITY;
-    enum err result = house_put(&x->house, e);
+    enum err result = fixture_put(&x->fixture, e);
     assert_true(result == ERR_OK || result == ERR_SECTION_IN_USE ||
                 (x->may_fail && err_status(result) == 503));
     mem_free(e);
@@ -337,10 +337,10 @@ static void watch(struct crowd *x) {
     for (int turn = 0; clock_steady_ns() < until_ns; turn++) {
         if (x->may_fail) sync_fail_syncs(turn % 4 == 3 ? SQLITE_IOERR_FSYNC : 0);
         change_event(x, turn);
-        harness_turn_for(&x->house.h, 30);
+        harness_turn_for(&x->fixture.h, 30);
     }
     sync_fail_syncs(0);
-    house_wait_writable(&x->house);
+    fixture_wait_writable(&x->fixture);
 }
 
 static bool everybody_is_gone(void *arg) {
@@ -349,8 +349,8 @@ static bool everybody_is_gone(void *arg) {
 
 static void crowd_disperse(struct crowd *x) {
     x->stop = true;
-    harness_wait(&x->house.h, everybody_is_gone, x);
-    house_stop_workers(&x->house);
+    harness_wait(&x->fixture.h, everybody_is_gone, x);
+    fixture_stop_workers(&x->fixture);
     if (x->wrong > 0)
         fail_msg("%d wrong answers, the last with %s (RESERVATIONS_CROWD_SEED=%llu)", x->wrong,
                  err_code((enum err)x->last_wrong).at, (unsigned long long)x->seed);
@@ -359,7 +359,7 @@ static void crowd_disperse(struct crowd *x) {
 /* ---- what must hold ---- */
 
 /* Facts are numbered in the order in which they were committed. */
-static void assert_no_seat_was_in_two_hands(struct house *h) {
+static void assert_no_seat_was_in_two_hands(struct fixture *h) {
     assert_int_equal(
         raw_number(
             &h->h,
@@ -375,7 +375,7 @@ static void assert_no_seat_was_in_two_hands(struct house *h) {
         0);
 }
 
-static void assert_nobody_had_too_many(struct house *h) {
+static void assert_nobody_had_too_many(struct fixture *h) {
     int64_t most = raw_number(
         &h->h, "SELECT max(total) FROM (SELECT sum(CASE kind WHEN 'HELD' THEN seat_count"
                " WHEN 'CONFIRMED' THEN 0 ELSE -seat_count END) OVER (PARTITION BY user_id"
@@ -384,7 +384,7 @@ static void assert_nobody_had_too_many(struct house *h) {
 }
 
 static void assert_told_the_truth(struct crowd *x, const struct told *t) {
-    struct reservation *r = house_find(&x->house, &t->id);
+    struct reservation *r = fixture_find(&x->fixture, &t->id);
     assert_non_null(r);
     if (t->cancelled)
         assert_int_equal(r->status, RESERVATION_CANCELLED);
@@ -396,15 +396,15 @@ static void assert_told_the_truth(struct crowd *x, const struct told *t) {
 }
 
 static void assert_all_is_well(struct crowd *x) {
-    house_expire(&x->house);
-    house_assert_agreement(&x->house);
-    assert_no_seat_was_in_two_hands(&x->house);
-    assert_nobody_had_too_many(&x->house);
+    fixture_expire(&x->fixture);
+    fixture_assert_agreement(&x->fixture);
+    assert_no_seat_was_in_two_hands(&x->fixture);
+    assert_nobody_had_too_many(&x->fixture);
     for (int i = 0; i < CLIENTS; i++)
         for (size_t k = 0; k < x->clients[i].told_count; k++)
             assert_told_the_truth(x, &x->clients[i].told[k]);
-    house_recover(&x->house);
-    house_assert_agreement(&x->house);
+    fixture_recover(&x->fixture);
+    fixture_assert_agreement(&x->fixture);
 }
 
 static void run_crowd(bool may_fail) {
@@ -417,7 +417,7 @@ static void run_crowd(bool may_fail) {
     for (size_t i = 0; i < sizeof met / sizeof *met; i++) assert_true(x->results[met[i]] > 0);
     assert_true(x->replays > 0);
     if (may_fail) assert_true(x->results[ERR_LEDGER_FAILED] > 0);
-    house_tear_down(&x->house);
+    fixture_tear_down(&x->fixture);
     pthread_mutex_destroy(&x->lock);
     mem_free(x);
 }

@@ -10,7 +10,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "seat_shop.h"
+#include "seats_fixture.h"
 #include "sync_recorder.h"
 #include "wall_clock.h"
 
@@ -18,54 +18,55 @@ static void disk_fails(bool fails) {
     sync_fail_syncs(fails ? SQLITE_IOERR_FSYNC : 0);
 }
 
-/* The house's desk has nothing to look after: no lock was kept. */
-static void assert_idle(struct shop *s) {
-    assert_false(ticker_runs(&s->house.desk.ticker));
+/* The fixture's lock_client has nothing to look after: no lock was kept. */
+static void assert_idle(struct seats_fixture *s) {
+    assert_false(ticker_runs(&s->fixture.lock_client.ticker));
 }
 
 /* ---- the ledger fails ---- */
 
-static void assert_nothing_held(struct shop *s, enum strategy strategy, int64_t trace) {
-    assert_string_equal(house_map(&s->house, shop_section_of(strategy)), SHOP_FREE);
-    assert_int_equal(house_holds(&s->house, "ann", NULL, 0), 0);
-    assert_int_equal(shop_trace(s), trace);
+static void assert_nothing_held(struct seats_fixture *s, enum strategy strategy, int64_t trace) {
+    assert_string_equal(fixture_map(&s->fixture, seats_fixture_section_of(strategy)), FIXTURE_FREE);
+    assert_int_equal(fixture_holds(&s->fixture, "ann", NULL, 0), 0);
+    assert_int_equal(seats_fixture_trace(s), trace);
     assert_idle(s);
 }
 
 static void a_hold_that_the_disk_did_not_take_is_undone(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
     FOR_EACH_STRATEGY(strategy) {
-        int64_t trace = shop_trace(s);
-        struct wish w = shop_any(strategy, "ann", ann, SHOP_PER_USER);
+        int64_t trace = seats_fixture_trace(s);
+        struct wish w = seats_fixture_any(strategy, "ann", ann, FIXTURE_PER_USER);
         disk_fails(true);
-        assert_int_equal(shop_hold(s, w), ERR_LEDGER_FAILED);
+        assert_int_equal(seats_fixture_hold(s, w), ERR_LEDGER_FAILED);
         assert_nothing_held(s, strategy, trace);
         disk_fails(false);
-        struct uuid id = shop_held(s, w); /* nothing of it counts for the limit */
-        house_assert_agreement(&s->house);
-        assert_int_equal(house_cancel(&s->house, &id, "ann", NULL), ERR_OK);
+        struct uuid id = seats_fixture_held(s, w); /* nothing of it counts for the limit */
+        fixture_assert_agreement(&s->fixture);
+        assert_int_equal(fixture_cancel(&s->fixture, &id, "ann", NULL), ERR_OK);
     }
 }
 
 static void a_hold_is_undone_whichever_record_or_question_fails(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    shop_make_faulty(s);
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    seats_fixture_make_faulty(s);
     FOR_EACH_STRATEGY(strategy) {
-        int64_t trace = shop_trace(s);
-        struct wish w = shop_any(strategy, "ann", ann, 2);
+        int64_t trace = seats_fixture_trace(s);
+        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
         s->faulty.fails = 1;
-        assert_int_equal(shop_hold(s, w), ERR_LEDGER_FAILED);
+        assert_int_equal(seats_fixture_hold(s, w), ERR_LEDGER_FAILED);
         assert_nothing_held(s, strategy, trace);
         s->faulty.is_full = true;
-        assert_int_equal(shop_hold(s, w), ERR_OVERLOADED);
+        assert_int_equal(seats_fixture_hold(s, w), ERR_OVERLOADED);
         s->faulty.is_full = false;
         assert_nothing_held(s, strategy, trace);
     }
-    int64_t trace = shop_trace(s);
+    int64_t trace = seats_fixture_trace(s);
     s->faulty.asks_fail = 1; /* the read of the versions */
-    assert_int_equal(shop_hold(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 2)), ERR_LEDGER_FAILED);
+    assert_int_equal(seats_fixture_hold(s, seats_fixture_any(STRATEGY_OPTIMISTIC, "ann", ann, 2)),
+                     ERR_LEDGER_FAILED);
     assert_nothing_held(s, STRATEGY_OPTIMISTIC, trace);
 }
 
@@ -75,86 +76,88 @@ static void synced(struct seat_sync_op *y) {
 
 /* Bob's seat 1 is free for the hot store: to put that right two questions are asked. */
 static void a_claim_is_undone_when_the_stores_can_not_be_brought_together(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    uint64_t bob = house_let_in(&s->house, "bob");
-    shop_held(s, shop_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
-    struct event *e = house_event(&s->house);
-    struct seat_sync_op y = {.op.event_key = s->house.key,
-                             .section_key = e->sections[SHOP_SLOT].key,
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    uint64_t bob = fixture_admit(&s->fixture, "bob");
+    seats_fixture_held(s, seats_fixture_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
+    struct event *e = fixture_event(&s->fixture);
+    struct seat_sync_op y = {.op.event_key = s->fixture.key,
+                             .section_key = e->sections[FIXTURE_SLOT].key,
                              .available = SEATS(1),
                              .available_count = 1,
                              .done = synced};
-    seats_sync(memory_seats(s->house.hot), &y);
+    seats_sync(memory_seats(s->fixture.hot), &y);
     mem_free(e);
-    shop_make_faulty(s);
-    struct wish w = shop_named(STRATEGY_SLOT, "ann", ann, SEATS(1));
+    seats_fixture_make_faulty(s);
+    struct wish w = seats_fixture_named(STRATEGY_SLOT, "ann", ann, SEATS(1));
     s->faulty.asks_fail = 1;
-    assert_int_equal(shop_hold(s, w), ERR_LEDGER_FAILED);
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), SHOP_FREE);
-    assert_int_equal(shop_hold(s, w), ERR_SEAT_TAKEN); /* the next one puts it right */
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), "HAAAAA");
+    assert_int_equal(seats_fixture_hold(s, w), ERR_LEDGER_FAILED);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), FIXTURE_FREE);
+    assert_int_equal(seats_fixture_hold(s, w), ERR_SEAT_TAKEN); /* the next one puts it right */
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), "HAAAAA");
 }
 
 static void what_the_ledger_did_not_decide_is_not_changed(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid id = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    struct uuid other = shop_held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
-    int64_t trace = shop_trace(s);
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    struct uuid id = seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
+    struct uuid other =
+        seats_fixture_held(s, seats_fixture_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
+    int64_t trace = seats_fixture_trace(s);
     disk_fails(true);
-    assert_int_equal(house_confirm(&s->house, &id, "ann", NULL), ERR_LEDGER_FAILED);
-    assert_int_equal(house_cancel(&s->house, &id, "ann", NULL), ERR_LEDGER_FAILED);
-    assert_int_equal(house_leave(&s->house, ann), ERR_LEDGER_FAILED);
+    assert_int_equal(fixture_confirm(&s->fixture, &id, "ann", NULL), ERR_LEDGER_FAILED);
+    assert_int_equal(fixture_cancel(&s->fixture, &id, "ann", NULL), ERR_LEDGER_FAILED);
+    assert_int_equal(fixture_leave(&s->fixture, ann), ERR_LEDGER_FAILED);
     disk_fails(false);
-    house_wait_writable(&s->house);
-    shop_make_faulty(s);
+    fixture_wait_writable(&s->fixture);
+    seats_fixture_make_faulty(s);
     s->faulty.asks_fail = 2;
-    assert_int_equal(house_confirm(&s->house, &id, "ann", NULL), ERR_LEDGER_FAILED);
-    assert_int_equal(house_cancel(&s->house, &id, "ann", NULL), ERR_LEDGER_FAILED);
+    assert_int_equal(fixture_confirm(&s->fixture, &id, "ann", NULL), ERR_LEDGER_FAILED);
+    assert_int_equal(fixture_cancel(&s->fixture, &id, "ann", NULL), ERR_LEDGER_FAILED);
     s->faulty.is_full = true;
-    assert_int_equal(house_confirm(&s->house, &id, "ann", NULL), ERR_OVERLOADED);
-    assert_int_equal(house_cancel(&s->house, &id, "ann", NULL), ERR_OVERLOADED);
-    assert_int_equal(house_leave(&s->house, ann), ERR_OVERLOADED);
+    assert_int_equal(fixture_confirm(&s->fixture, &id, "ann", NULL), ERR_OVERLOADED);
+    assert_int_equal(fixture_cancel(&s->fixture, &id, "ann", NULL), ERR_OVERLOADED);
+    assert_int_equal(fixture_leave(&s->fixture, ann), ERR_OVERLOADED);
     s->faulty.is_full = false;
-    assert_int_equal(shop_trace(s), trace);
-    house_assert_agreement(&s->house);
-    assert_int_equal(house_place(&s->house, ann, clock_wall_ms()).status, ENTRY_ACTIVE);
-    assert_int_equal(house_confirm(&s->house, &id, "ann", NULL), ERR_OK);
-    assert_int_equal(house_cancel(&s->house, &other, "ann", NULL), ERR_OK);
+    assert_int_equal(seats_fixture_trace(s), trace);
+    fixture_assert_agreement(&s->fixture);
+    assert_int_equal(fixture_place(&s->fixture, ann, clock_wall_ms()).status, ENTRY_ACTIVE);
+    assert_int_equal(fixture_confirm(&s->fixture, &id, "ann", NULL), ERR_OK);
+    assert_int_equal(fixture_cancel(&s->fixture, &other, "ann", NULL), ERR_OK);
 }
 
 /* ---- requests with one key, of which the first fails ---- */
 
 static void the_twin_of_a_request_that_failed_gets_the_seats(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    shop_make_faulty(s);
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    seats_fixture_make_faulty(s);
     FOR_EACH_STRATEGY(strategy) {
         char key[16];
         snprintf(key, sizeof key, "key %d", (int)strategy);
-        struct wish w = shop_any(strategy, "ann", ann, 2);
+        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
         w.key = key;
-        struct house_hold twins[2];
+        struct fixture_hold twins[2];
         s->faulty.fails = 1;
         for (int i = 0; i < 2; i++) {
-            house_hold_prepare(&s->house, &twins[i], &w);
-            house_hold_start(&s->house, &s->house.desk, &twins[i]);
+            fixture_hold_prepare(&s->fixture, &twins[i], &w);
+            fixture_hold_start(&s->fixture, &s->fixture.lock_client, &twins[i]);
         }
         int failed = 0;
         for (int i = 0; i < 2; i++) {
-            harness_wait(&s->house.h, house_hold_is_back, &twins[i]);
+            harness_wait(&s->fixture.h, fixture_hold_is_back, &twins[i]);
             failed += twins[i].result == ERR_LEDGER_FAILED;
         }
         assert_int_equal(failed, 1);
-        house_wait_idle(&s->house);
-        house_assert_agreement(&s->house);
-        house_assert_seats(&s->house, w.section, 2, 0);
+        fixture_wait_idle(&s->fixture);
+        fixture_assert_agreement(&s->fixture);
+        fixture_assert_seats(&s->fixture, w.section, 2, 0);
         for (int i = 0; i < 2; i++) {
             if (twins[i].result == ERR_OK)
                 assert_int_equal(
-                    house_cancel(&s->house, &twins[i].holding.reservation.id, "ann", NULL), ERR_OK);
-            house_hold_end(&twins[i]);
+                    fixture_cancel(&s->fixture, &twins[i].holding.reservation.id, "ann", NULL),
+                    ERR_OK);
+            fixture_hold_end(&twins[i]);
         }
     }
 }
@@ -162,50 +165,50 @@ static void the_twin_of_a_request_that_failed_gets_the_seats(void **state) {
 /* The first is undone, the second's record is on its way, and a third claims anew: the same seats,
  * under another id. */
 static void of_three_requests_with_one_key_the_second_is_everybodys_answer(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    shop_make_faulty(s);
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    seats_fixture_make_faulty(s);
     for (enum strategy strategy = STRATEGY_SLOT; strategy <= STRATEGY_LOCK; strategy++) {
-        struct wish w = shop_any(strategy, "ann", ann, 2);
-        struct house_hold x[3];
+        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
+        struct fixture_hold x[3];
         w.key = strategy == STRATEGY_SLOT ? "slot" : "lock";
         s->faulty.fails = 1;
         sync_gate_close();
         for (int i = 0; i < 3; i++) {
-            house_hold_prepare(&s->house, &x[i], &w);
-            house_hold_start(&s->house, &s->house.desk, &x[i]);
-            if (i == 1) harness_wait(&s->house.h, house_hold_is_back, &x[0]);
+            fixture_hold_prepare(&s->fixture, &x[i], &w);
+            fixture_hold_start(&s->fixture, &s->fixture.lock_client, &x[i]);
+            if (i == 1) harness_wait(&s->fixture.h, fixture_hold_is_back, &x[0]);
         }
         assert_int_equal(x[0].result, ERR_LEDGER_FAILED);
         sync_gate_open();
-        for (int i = 1; i < 3; i++) harness_wait(&s->house.h, house_hold_is_back, &x[i]);
+        for (int i = 1; i < 3; i++) harness_wait(&s->fixture.h, fixture_hold_is_back, &x[i]);
         assert_int_equal(x[1].result, ERR_OK);
         assert_false(x[1].idempotency.replayed);
-        assert_true(house_hold_replays(&x[2], &x[1].holding.reservation.id));
-        house_assert_seats(&s->house, w.section, 2, 0);
-        house_assert_agreement(&s->house);
-        for (int i = 0; i < 3; i++) house_hold_end(&x[i]);
+        assert_true(fixture_hold_replays(&x[2], &x[1].holding.reservation.id));
+        fixture_assert_seats(&s->fixture, w.section, 2, 0);
+        fixture_assert_agreement(&s->fixture);
+        for (int i = 0; i < 3; i++) fixture_hold_end(&x[i]);
     }
 }
 
-static void leave_with_a_twin_undone(struct shop *s, bool is_late) {
-    uint64_t ann = house_let_in(&s->house, "ann");
-    shop_make_faulty(s);
+static void leave_with_a_twin_undone(struct seats_fixture *s, bool is_late) {
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    seats_fixture_make_faulty(s);
     s->faulty.is_late = is_late;
-    struct wish w = shop_any(STRATEGY_SLOT, "ann", ann, 1);
+    struct wish w = seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1);
     w.key = "key";
-    struct house_hold twins[2];
+    struct fixture_hold twins[2];
     s->faulty.fails = 1;
     for (int i = 0; i < 2; i++) {
-        house_hold_prepare(&s->house, &twins[i], &w);
-        house_hold_start(&s->house, &s->house.desk, &twins[i]);
+        fixture_hold_prepare(&s->fixture, &twins[i], &w);
+        fixture_hold_start(&s->fixture, &s->fixture.lock_client, &twins[i]);
     }
-    assert_int_equal(house_leave(&s->house, ann), ERR_OK); /* behind the second's record */
+    assert_int_equal(fixture_leave(&s->fixture, ann), ERR_OK); /* behind the second's record */
     for (int i = 0; i < 2; i++) {
-        harness_wait(&s->house.h, house_hold_is_back, &twins[i]);
-        house_hold_end(&twins[i]);
+        harness_wait(&s->fixture.h, fixture_hold_is_back, &twins[i]);
+        fixture_hold_end(&twins[i]);
     }
-    house_assert_seats(&s->house, SHOP_SLOT, 0, 0);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, 0, 0);
 }
 
 static void a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leaves(void **state) {
@@ -220,35 +223,36 @@ static void nor_if_its_user_left_while_the_ledger_was_asked(void **state) {
 /* ---- leaving ---- */
 
 static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid bought = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    shop_held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
-    shop_held(s, shop_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
-    assert_int_equal(house_confirm(&s->house, &bought, "ann", NULL), ERR_OK);
-    assert_int_equal(house_leave(&s->house, ann), ERR_OK);
-    house_assert_seats(&s->house, SHOP_SLOT, 0, 1);
-    house_assert_seats(&s->house, SHOP_LOCK, 0, 0);
-    house_assert_seats(&s->house, SHOP_SEAT, 0, 0);
-    assert_int_equal(shop_rows(s, "CANCELLED"), 2);
-    int64_t trace = shop_trace(s);
-    assert_int_equal(house_leave(&s->house, ann), ERR_OK);
-    assert_int_equal(house_leave(&s->house, 99), ERR_OK); /* nobody's place */
-    assert_int_equal(shop_trace(s), trace);
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    struct uuid bought = seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
+    seats_fixture_held(s, seats_fixture_any(STRATEGY_LOCK, "ann", ann, 1));
+    seats_fixture_held(s, seats_fixture_any(STRATEGY_OPTIMISTIC, "ann", ann, 1));
+    assert_int_equal(fixture_confirm(&s->fixture, &bought, "ann", NULL), ERR_OK);
+    assert_int_equal(fixture_leave(&s->fixture, ann), ERR_OK);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, 0, 1);
+    fixture_assert_seats(&s->fixture, FIXTURE_LOCK, 0, 0);
+    fixture_assert_seats(&s->fixture, FIXTURE_SEAT, 0, 0);
+    assert_int_equal(seats_fixture_rows(s, "CANCELLED"), 2);
+    int64_t trace = seats_fixture_trace(s);
+    assert_int_equal(fixture_leave(&s->fixture, ann), ERR_OK);
+    assert_int_equal(fixture_leave(&s->fixture, 99), ERR_OK); /* nobody's place */
+    assert_int_equal(seats_fixture_trace(s), trace);
 }
 
 /* More than a first look has room for. */
 static void who_leaves_gives_back_however_much_it_is(void **state) {
-    struct shop *s = *state;
-    struct event *e = house_event(&s->house);
+    struct seats_fixture *s = *state;
+    struct event *e = fixture_event(&s->fixture);
     e->max_per_user = 60;
-    e->sections[SHOP_SLOT].capacity = 60;
-    assert_int_equal(house_put(&s->house, e), ERR_OK);
+    e->sections[FIXTURE_SLOT].capacity = 60;
+    assert_int_equal(fixture_put(&s->fixture, e), ERR_OK);
     mem_free(e);
-    uint64_t ann = house_let_in(&s->house, "ann");
-    for (int i = 0; i < 60; i++) shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    assert_int_equal(house_leave(&s->house, ann), ERR_OK);
-    house_assert_seats(&s->house, SHOP_SLOT, 0, 0);
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    for (int i = 0; i < 60; i++)
+        seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
+    assert_int_equal(fixture_leave(&s->fixture, ann), ERR_OK);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, 0, 0);
 }
 
 struct departure {
@@ -271,26 +275,26 @@ static bool has_left(void *departure) {
 /* The hold is on its way to the disk when its user leaves: whatever it is answered, nothing of it
  * is left. */
 static void who_leaves_while_a_hold_is_under_way_gives_that_back_too(void **state) {
-    struct shop *s = *state;
+    struct seats_fixture *s = *state;
     FOR_EACH_STRATEGY(strategy) {
         if (strategy == STRATEGY_OPTIMISTIC) continue; /* reads first: its write comes too late */
-        uint64_t ann = house_let_in(&s->house, "ann");
-        struct wish w = shop_any(strategy, "ann", ann, 2);
-        struct house_hold x;
-        struct departure d = {.l = {.event_key = s->house.key, .seq = ann, .done = on_left}};
+        uint64_t ann = fixture_admit(&s->fixture, "ann");
+        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
+        struct fixture_hold x;
+        struct departure d = {.l = {.event_key = s->fixture.key, .seq = ann, .done = on_left}};
         d.l.arena = &d.arena;
         sync_gate_close();
-        house_hold_prepare(&s->house, &x, &w);
-        house_hold_start(&s->house, &s->house.desk, &x);
-        raw_wait_for_sync(&s->house.h);
-        reservations_leave(&s->house.reservations, &d.l);
+        fixture_hold_prepare(&s->fixture, &x, &w);
+        fixture_hold_start(&s->fixture, &s->fixture.lock_client, &x);
+        raw_wait_for_sync(&s->fixture.h);
+        reservations_leave(&s->fixture.reservations, &d.l);
         sync_gate_open();
-        harness_wait(&s->house.h, house_hold_is_back, &x);
-        harness_wait(&s->house.h, has_left, &d);
+        harness_wait(&s->fixture.h, fixture_hold_is_back, &x);
+        harness_wait(&s->fixture.h, has_left, &d);
         assert_int_equal(d.result, ERR_OK);
-        house_assert_seats(&s->house, w.section, 0, 0);
-        house_assert_agreement(&s->house);
-        house_hold_end(&x);
+        fixture_assert_seats(&s->fixture, w.section, 0, 0);
+        fixture_assert_agreement(&s->fixture);
+        fixture_hold_end(&x);
         arena_reset(&d.arena);
     }
 }
@@ -300,158 +304,164 @@ static void who_leaves_while_a_hold_is_under_way_gives_that_back_too(void **stat
 #define MANY 70 /* more than one record expires */
 
 static void holds_end_at_their_time_once_traps_22_23(void **state) {
-    struct shop *s = *state;
-    struct event *e = house_event(&s->house);
-    e->sections[SHOP_SLOT].capacity = MANY;
+    struct seats_fixture *s = *state;
+    struct event *e = fixture_event(&s->fixture);
+    e->sections[FIXTURE_SLOT].capacity = MANY;
     e->max_per_user = MANY;
-    assert_int_equal(house_put(&s->house, e), ERR_OK);
+    assert_int_equal(fixture_put(&s->fixture, e), ERR_OK);
     mem_free(e);
-    uint64_t ann = house_let_in(&s->house, "ann");
-    for (int i = 0; i < MANY; i++) shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    for (int i = 0; i < MANY; i++)
+        seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
     uint64_t expiries = counter_total(COUNT_RESERVATION_EXPIRIES);
-    wall_clock_advance(SHOP_HOLD_MS - 1);
-    house_expire(&s->house);
-    house_assert_seats(&s->house, SHOP_SLOT, MANY, 0);
+    wall_clock_advance(FIXTURE_HOLD_MS - 1);
+    fixture_expire(&s->fixture);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, MANY, 0);
     wall_clock_advance(1);
-    house_expire(&s->house);
-    house_assert_seats(&s->house, SHOP_SLOT, 0, 0);
-    assert_int_equal(shop_rows(s, "EXPIRED"), MANY);
+    fixture_expire(&s->fixture);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, 0, 0);
+    assert_int_equal(seats_fixture_rows(s, "EXPIRED"), MANY);
     assert_int_equal(counter_total(COUNT_RESERVATION_EXPIRIES), expiries + MANY);
-    int64_t trace = shop_trace(s);
-    wall_clock_advance(SHOP_HOLD_MS);
-    house_expire(&s->house);
-    assert_int_equal(shop_trace(s), trace);
+    int64_t trace = seats_fixture_trace(s);
+    wall_clock_advance(FIXTURE_HOLD_MS);
+    fixture_expire(&s->fixture);
+    assert_int_equal(seats_fixture_trace(s), trace);
 }
 
 static void
 what_is_confirmed_does_not_expire_and_what_is_over_is_not_confirmed_traps_28_33(void **state) {
-    struct shop *s = *state;
+    struct seats_fixture *s = *state;
     FOR_EACH_STRATEGY(strategy) {
-        uint64_t ann = house_let_in(&s->house, "ann");
-        uint64_t bob = house_let_in(&s->house, "bob");
-        struct uuid kept = shop_held(s, shop_any(strategy, "ann", ann, 1));
-        struct uuid late = shop_held(s, shop_any(strategy, "bob", bob, 1));
-        assert_int_equal(house_confirm(&s->house, &kept, "ann", NULL), ERR_OK);
-        wall_clock_advance(SHOP_HOLD_MS);
+        uint64_t ann = fixture_admit(&s->fixture, "ann");
+        uint64_t bob = fixture_admit(&s->fixture, "bob");
+        struct uuid kept = seats_fixture_held(s, seats_fixture_any(strategy, "ann", ann, 1));
+        struct uuid late = seats_fixture_held(s, seats_fixture_any(strategy, "bob", bob, 1));
+        assert_int_equal(fixture_confirm(&s->fixture, &kept, "ann", NULL), ERR_OK);
+        wall_clock_advance(FIXTURE_HOLD_MS);
         struct reservation *r;
-        assert_int_equal(house_confirm(&s->house, &late, "bob", &r), ERR_HOLD_EXPIRED);
+        assert_int_equal(fixture_confirm(&s->fixture, &late, "bob", &r), ERR_HOLD_EXPIRED);
         assert_int_equal(r->status, RESERVATION_EXPIRED);
         mem_free(r);
-        house_assert_seats(&s->house, shop_section_of(strategy), 0, 1);
-        int64_t trace = shop_trace(s);
-        assert_int_equal(house_confirm(&s->house, &late, "bob", NULL), ERR_HOLD_EXPIRED);
-        assert_int_equal(house_cancel(&s->house, &late, "bob", NULL), ERR_HOLD_EXPIRED);
-        house_expire(&s->house);
-        assert_int_equal(shop_trace(s), trace);
-        assert_int_equal(house_cancel(&s->house, &kept, "ann", NULL), ERR_OK);
+        fixture_assert_seats(&s->fixture, seats_fixture_section_of(strategy), 0, 1);
+        int64_t trace = seats_fixture_trace(s);
+        assert_int_equal(fixture_confirm(&s->fixture, &late, "bob", NULL), ERR_HOLD_EXPIRED);
+        assert_int_equal(fixture_cancel(&s->fixture, &late, "bob", NULL), ERR_HOLD_EXPIRED);
+        fixture_expire(&s->fixture);
+        assert_int_equal(seats_fixture_trace(s), trace);
+        assert_int_equal(fixture_cancel(&s->fixture, &kept, "ann", NULL), ERR_OK);
     }
 }
 
 /* Nor the seats of who has them next. */
 static void an_expiry_that_comes_late_frees_nobody_elses_seats_trap_29(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    uint64_t bob = house_let_in(&s->house, "bob");
-    struct uuid anns = shop_held(s, shop_named(STRATEGY_SLOT, "ann", ann, SEATS(1)));
-    wall_clock_advance(SHOP_HOLD_MS);
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    uint64_t bob = fixture_admit(&s->fixture, "bob");
+    struct uuid anns =
+        seats_fixture_held(s, seats_fixture_named(STRATEGY_SLOT, "ann", ann, SEATS(1)));
+    wall_clock_advance(FIXTURE_HOLD_MS);
     sync_gate_close();
-    reservations_tick(&s->house.reservations, s->house.key);
-    raw_wait_for_sync(&s->house.h);
+    reservations_tick(&s->fixture.reservations, s->fixture.key);
+    raw_wait_for_sync(&s->fixture.h);
     sync_gate_open();
-    assert_int_equal(house_cancel(&s->house, &anns, "ann", NULL), ERR_HOLD_EXPIRED);
-    house_wait_idle(&s->house);
-    shop_held(s, shop_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
-    house_expire(&s->house);
-    house_assert_seats(&s->house, SHOP_SLOT, 1, 0);
+    assert_int_equal(fixture_cancel(&s->fixture, &anns, "ann", NULL), ERR_HOLD_EXPIRED);
+    fixture_wait_idle(&s->fixture);
+    seats_fixture_held(s, seats_fixture_named(STRATEGY_SLOT, "bob", bob, SEATS(1)));
+    fixture_expire(&s->fixture);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, 1, 0);
 }
 
 static void holds_that_the_ledger_could_not_end_end_when_it_can(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 2));
-    shop_held(s, shop_any(STRATEGY_PESSIMISTIC, "ann", ann, 2));
-    wall_clock_advance(SHOP_HOLD_MS);
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 2));
+    seats_fixture_held(s, seats_fixture_any(STRATEGY_PESSIMISTIC, "ann", ann, 2));
+    wall_clock_advance(FIXTURE_HOLD_MS);
     disk_fails(true);
-    house_expire(&s->house);
-    house_assert_seats(&s->house, SHOP_SLOT, 2, 0);
-    house_assert_seats(&s->house, SHOP_SEAT, 2, 0);
+    fixture_expire(&s->fixture);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, 2, 0);
+    fixture_assert_seats(&s->fixture, FIXTURE_SEAT, 2, 0);
     disk_fails(false);
-    house_wait_writable(&s->house);
+    fixture_wait_writable(&s->fixture);
     wall_clock_advance(DUE_AGAIN_MS);
-    house_expire(&s->house);
-    house_assert_seats(&s->house, SHOP_SLOT, 0, 0);
-    house_assert_seats(&s->house, SHOP_SEAT, 0, 0);
-    assert_int_equal(shop_rows(s, "EXPIRED"), 2);
+    fixture_expire(&s->fixture);
+    fixture_assert_seats(&s->fixture, FIXTURE_SLOT, 0, 0);
+    fixture_assert_seats(&s->fixture, FIXTURE_SEAT, 0, 0);
+    assert_int_equal(seats_fixture_rows(s, "EXPIRED"), 2);
 }
 
 static void an_expiry_of_which_a_record_or_question_fails_is_tried_again(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    struct uuid id = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    shop_held(s, shop_any(STRATEGY_LOCK, "ann", ann, 1));
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    struct uuid id = seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
+    seats_fixture_held(s, seats_fixture_any(STRATEGY_LOCK, "ann", ann, 1));
     struct test_record r;
     test_cancel(&r, &id, "ann", clock_wall_ms()); /* behind the service's back */
-    assert_int_equal(harness_submit(&s->house.h, s->house.ledger, &r), ERR_OK);
+    assert_int_equal(harness_submit(&s->fixture.h, s->fixture.ledger, &r), ERR_OK);
     test_record_deinit(&r);
-    shop_make_faulty(s);
-    wall_clock_advance(SHOP_HOLD_MS);
+    seats_fixture_make_faulty(s);
+    wall_clock_advance(FIXTURE_HOLD_MS);
     s->faulty.is_full = true;
-    house_expire(&s->house);
+    fixture_expire(&s->fixture);
     s->faulty.is_full = false;
-    assert_string_equal(house_map(&s->house, SHOP_LOCK), "HAAAAA");
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_LOCK), "HAAAAA");
     wall_clock_advance(DUE_AGAIN_MS);
     s->faulty.asks_fail = 1;
-    house_expire(&s->house);
-    assert_string_equal(house_map(&s->house, SHOP_LOCK), SHOP_FREE);
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), "HAAAAA"); /* it was not told of that */
+    fixture_expire(&s->fixture);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_LOCK), FIXTURE_FREE);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT),
+                        "HAAAAA"); /* it was not told of that */
     wall_clock_advance(DUE_AGAIN_MS);
-    house_expire(&s->house);
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), SHOP_FREE);
+    fixture_expire(&s->fixture);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), FIXTURE_FREE);
 }
 
 /* What the ledger decided without the hot store's hearing of it. */
 static void a_hold_whose_news_was_lost_becomes_what_the_ledger_says(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
     struct uuid ids[3];
-    for (int i = 0; i < 3; i++) ids[i] = shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
+    for (int i = 0; i < 3; i++)
+        ids[i] = seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
     struct test_record records[3];
     bool expired = false;
     test_cancel(&records[0], &ids[0], "ann", clock_wall_ms());
     test_confirm(&records[1], &ids[1], "ann", clock_wall_ms());
-    wall_clock_advance(SHOP_HOLD_MS);
+    wall_clock_advance(FIXTURE_HOLD_MS);
     test_expire(&records[2], &ids[2], 1, &expired, clock_wall_ms());
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(harness_submit(&s->house.h, s->house.ledger, &records[i]), ERR_OK);
+        assert_int_equal(harness_submit(&s->fixture.h, s->fixture.ledger, &records[i]), ERR_OK);
         test_record_deinit(&records[i]);
     }
     assert_true(expired);
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), "HHHAAA");
-    int64_t trace = shop_trace(s);
-    house_expire(&s->house);
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), "ACAAAA");
-    assert_int_equal(shop_trace(s), trace);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), "HHHAAA");
+    int64_t trace = seats_fixture_trace(s);
+    fixture_expire(&s->fixture);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), "ACAAAA");
+    assert_int_equal(seats_fixture_trace(s), trace);
 }
 
 static void a_row_that_is_spoilt_does_not_keep_the_others_from_expiring(void **state) {
-    struct shop *s = *state;
-    uint64_t ann = house_let_in(&s->house, "ann");
-    for (int i = 0; i < 3; i++) shop_held(s, shop_any(STRATEGY_SLOT, "ann", ann, 1));
-    raw_sql_unruly(&s->house.h, "UPDATE reservations SET seats = '2,x' WHERE seats = '2'");
-    wall_clock_advance(SHOP_HOLD_MS);
-    house_expire(&s->house);
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), "AHAAAA");
-    assert_int_equal(shop_rows(s, "EXPIRED"), 2);
-    raw_sql_unruly(&s->house.h, "UPDATE reservations SET seats = '2' WHERE seats = '2,x'");
+    struct seats_fixture *s = *state;
+    uint64_t ann = fixture_admit(&s->fixture, "ann");
+    for (int i = 0; i < 3; i++)
+        seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
+    raw_sql_unruly(&s->fixture.h, "UPDATE reservations SET seats = '2,x' WHERE seats = '2'");
+    wall_clock_advance(FIXTURE_HOLD_MS);
+    fixture_expire(&s->fixture);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), "AHAAAA");
+    assert_int_equal(seats_fixture_rows(s, "EXPIRED"), 2);
+    raw_sql_unruly(&s->fixture.h, "UPDATE reservations SET seats = '2' WHERE seats = '2,x'");
     wall_clock_advance(DUE_AGAIN_MS);
-    house_expire(&s->house);
-    assert_string_equal(house_map(&s->house, SHOP_SLOT), SHOP_FREE);
-    assert_int_equal(shop_rows(s, "EXPIRED"), 3);
+    fixture_expire(&s->fixture);
+    assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), FIXTURE_FREE);
+    assert_int_equal(seats_fixture_rows(s, "EXPIRED"), 3);
 }
 
 int main(void) {
     sync_recorder_register();
-#define TEST(name) cmocka_unit_test_setup_teardown(name, shop_set_up, shop_tear_down)
+#define TEST(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, seats_fixture_set_up, seats_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_hold_that_the_disk_did_not_take_is_undone),
         TEST(a_hold_is_undone_whichever_record_or_question_fails),

@@ -8,7 +8,7 @@
 
 #include "base/list.h"
 #include "base/mem.h"
-#include "seat_shop.h"
+#include "seats_fixture.h"
 #include "sync_recorder.h"
 #include "timed_locks.h"
 
@@ -28,11 +28,11 @@ static void on_acquired(struct lock_op *op) {
     CONTAINER_OF(op, struct holder, op)->back = true;
 }
 
-/* Takes the lock of a seat, or of a section (seat 0), with no desk behind it. False: somebody has
- * it. */
+/* Takes the lock of a seat, or of a section (seat 0), with no lock_client behind it. False:
+ * somebody has it. */
 static bool grab(struct locks *l, struct holder *x, enum strategy s, uint32_t seat) {
     *x = (struct holder){.op = {.lease_ms = 600000, .done = on_acquired}};
-    char section = (char)('A' + (int)shop_section_of(s));
+    char section = (char)('A' + (int)seats_fixture_section_of(s));
     if (s != STRATEGY_DISTRIBUTED_LOCK)
         snprintf(x->name, sizeof x->name, "CONCERT/1/%c", section);
     else
@@ -52,51 +52,53 @@ static void let_go(struct locks *l, struct holder *x) {
     locks_release(l, &op);
 }
 
-/* ---- a shop at whose locks time stands still ---- */
+/* ---- a seats at whose locks time stands still ---- */
 
-struct fixture {
-    struct shop *shop;
-    struct house *house;
+struct test_state {
+    struct seats_fixture *seats;
+    struct fixture *service;
     struct timed_locks locks;
-    struct desk other; /* of another process, so to speak */
+    struct lock_client other; /* of another process, so to speak */
 };
 
 static int set_up(void **state) {
-    struct fixture *f = mem_new(sizeof *f);
-    void *shop;
-    shop_set_up(&shop);
-    f->shop = shop;
-    f->house = &f->shop->house;
-    timed_locks_init(&f->locks, f->house->desk.locks);
-    f->house->desk.locks = &f->locks.locks;
-    f->other = (struct desk){.locks = &f->locks.locks, .lease_ms = f->house->desk.lease_ms};
-    desk_init(&f->other, &f->house->h.loop);
+    struct test_state *f = mem_new(sizeof *f);
+    void *seats;
+    seats_fixture_set_up(&seats);
+    f->seats = seats;
+    f->service = &f->seats->fixture;
+    timed_locks_init(&f->locks, f->service->lock_client.locks);
+    f->service->lock_client.locks = &f->locks.locks;
+    f->other = (struct lock_client){.locks = &f->locks.locks,
+                                    .lease_ms = f->service->lock_client.lease_ms};
+    lock_client_init(&f->other, &f->service->h.loop);
     *state = f;
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct fixture *f = *state;
-    void *shop = f->shop;
-    desk_close(&f->other);
-    f->house->desk.locks = f->locks.real;
-    shop_tear_down(&shop);
+    struct test_state *f = *state;
+    void *seats = f->seats;
+    lock_client_close(&f->other);
+    f->service->lock_client.locks = f->locks.real;
+    seats_fixture_tear_down(&seats);
     mem_free(f);
     return 0;
 }
 
-static void begin(struct fixture *f, struct desk *d, struct house_hold *x, struct wish w) {
-    house_hold_prepare(f->house, x, &w);
-    house_hold_start(f->house, d, x);
+static void begin(struct test_state *f, struct lock_client *d, struct fixture_hold *x,
+                  struct wish w) {
+    fixture_hold_prepare(f->service, x, &w);
+    fixture_hold_start(f->service, d, x);
 }
 
-static enum err finish(struct fixture *f, struct house_hold *x) {
-    harness_wait(&f->house->h, house_hold_is_back, x);
-    house_hold_end(x);
+static enum err finish(struct test_state *f, struct fixture_hold *x) {
+    harness_wait(&f->service->h, fixture_hold_is_back, x);
+    fixture_hold_end(x);
     return x->result;
 }
 
-static void assert_free(struct fixture *f, enum strategy s, uint32_t seat) {
+static void assert_free(struct test_state *f, enum strategy s, uint32_t seat) {
     struct holder probe;
     assert_true(grab(&f->locks.locks, &probe, s, seat));
     let_go(&f->locks.locks, &probe);
@@ -107,7 +109,7 @@ static void assert_free(struct fixture *f, enum strategy s, uint32_t seat) {
 /* Bob, on a worker of his own: holds, and gives back. */
 struct rival {
     struct errand errand; /* first, so that an errand is its rival */
-    struct house_hold x;
+    struct fixture_hold x;
     struct deciding cancel;
     enum err cancelled;
     _Atomic bool is_done;
@@ -126,27 +128,27 @@ static void on_rival_cancelled(struct deciding *d, enum err result) {
     v->is_done = true;
 }
 
-static void on_rival_held(struct house_hold *x) {
+static void on_rival_held(struct fixture_hold *x) {
     struct rival *v = CONTAINER_OF(x, struct rival, x);
     v->cancel = (struct deciding){
         .id = x->holding.reservation.id, .is_theirs = anybody, .done = on_rival_cancelled};
-    reservations_cancel(&v->errand.house->reservations, &v->cancel);
+    reservations_cancel(&v->errand.fixture->reservations, &v->cancel);
 }
 
 static void act_as_rival(struct errand *e) {
-    house_hold_start(e->house, &e->house->desks[0], &((struct rival *)e)->x);
+    fixture_hold_start(e->fixture, &e->fixture->desks[0], &((struct rival *)e)->x);
 }
 
 /* While the test's own thread stands still. */
-static void let_rival_act(struct fixture *f, struct wish w) {
+static void let_rival_act(struct test_state *f, struct wish w) {
     struct rival v = {.errand.work = act_as_rival};
-    house_hold_prepare(f->house, &v.x, &w);
+    fixture_hold_prepare(f->service, &v.x, &w);
     v.x.done = on_rival_held;
-    house_send(f->house, 0, &v.errand);
+    fixture_send(f->service, 0, &v.errand);
     while (!v.is_done) usleep(200);
     assert_int_equal(v.x.result, ERR_OK);
     assert_int_equal(v.cancelled, ERR_OK);
-    house_hold_end(&v.x);
+    fixture_hold_end(&v.x);
 }
 
 /*
@@ -155,28 +157,28 @@ static void let_rival_act(struct fixture *f, struct wish w) {
  * writes to a seat that is free again: what refuses her is the fence alone.
  */
 static void who_stalls_past_the_lease_writes_nothing_trap_20(void **state) {
-    struct fixture *f = *state;
-    uint64_t ann = house_let_in(f->house, "ann");
-    uint64_t bob = house_let_in(f->house, "bob");
-    house_start_workers(f->house);
+    struct test_state *f = *state;
+    uint64_t ann = fixture_admit(f->service, "ann");
+    uint64_t bob = fixture_admit(f->service, "bob");
+    fixture_start_workers(f->service);
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
         enum strategy s = locking[i];
         struct holder before;
-        struct house_hold late;
+        struct fixture_hold late;
         assert_true(grab(&f->locks.locks, &before, s, 3));
-        begin(f, &f->house->desk, &late, shop_named(s, "ann", ann, SEATS(3)));
+        begin(f, &f->service->lock_client, &late, seats_fixture_named(s, "ann", ann, SEATS(3)));
         let_go(&f->locks.locks, &before); /* it is Ann's; the news is in her mailbox */
-        f->locks.now_ms += f->house->desk.lease_ms;
-        let_rival_act(f, shop_named(s, "bob", bob, SEATS(3)));
-        int64_t trace = shop_trace(f->shop);
+        f->locks.now_ms += f->service->lock_client.lease_ms;
+        let_rival_act(f, seats_fixture_named(s, "bob", bob, SEATS(3)));
+        int64_t trace = seats_fixture_trace(f->seats);
         assert_false(late.back);
         assert_int_equal(finish(f, &late), ERR_LOCK_LOST);
-        assert_int_equal(shop_trace(f->shop), trace);
-        assert_int_equal(house_holds(f->house, "ann", NULL, 0), 0);
-        assert_string_equal(house_map(f->house, shop_section_of(s)), SHOP_FREE);
+        assert_int_equal(seats_fixture_trace(f->seats), trace);
+        assert_int_equal(fixture_holds(f->service, "ann", NULL, 0), 0);
+        assert_string_equal(fixture_map(f->service, seats_fixture_section_of(s)), FIXTURE_FREE);
         assert_free(f, s, 3);
     }
-    house_stop_workers(f->house);
+    fixture_stop_workers(f->service);
 }
 
 /* ---- who works ---- */
@@ -184,22 +186,22 @@ static void who_stalls_past_the_lease_writes_nothing_trap_20(void **state) {
 /* Three leases long. */
 static void
 a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(void **state) {
-    struct fixture *f = *state;
-    f->house->desk.lease_ms = 30;
-    uint64_t ann = house_let_in(f->house, "ann");
-    uint64_t bob = house_let_in(f->house, "bob");
+    struct test_state *f = *state;
+    f->service->lock_client.lease_ms = 30;
+    uint64_t ann = fixture_admit(f->service, "ann");
+    uint64_t bob = fixture_admit(f->service, "bob");
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
         enum strategy s = locking[i];
-        struct house_hold first;
-        struct house_hold second;
+        struct fixture_hold first;
+        struct fixture_hold second;
         struct holder probe;
         sync_gate_close();
-        begin(f, &f->house->desk, &first, shop_named(s, "ann", ann, SEATS(1)));
-        raw_wait_for_sync(&f->house->h);
-        begin(f, &f->other, &second, shop_named(s, "bob", bob, SEATS(1)));
+        begin(f, &f->service->lock_client, &first, seats_fixture_named(s, "ann", ann, SEATS(1)));
+        raw_wait_for_sync(&f->service->h);
+        begin(f, &f->other, &second, seats_fixture_named(s, "bob", bob, SEATS(1)));
         for (int turn = 0; turn < 6; turn++) {
-            f->locks.now_ms += f->house->desk.lease_ms / 2;
-            timed_locks_wait_for_renewals(&f->locks, &f->house->h, 1);
+            f->locks.now_ms += f->service->lock_client.lease_ms / 2;
+            timed_locks_wait_for_renewals(&f->locks, &f->service->h, 1);
         }
         assert_false(first.back || second.back);
         assert_int_equal(second.holding.lock_count, 0);
@@ -208,60 +210,60 @@ a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(
         assert_int_equal(finish(f, &first), ERR_OK);
         assert_int_equal(finish(f, &second), ERR_SEAT_TAKEN); /* it saw what was committed */
         assert_free(f, s, 1);
-        assert_int_equal(house_leave(f->house, ann), ERR_OK);
-        ann = house_let_in(f->house, "ann");
+        assert_int_equal(fixture_leave(f->service, ann), ERR_OK);
+        ann = fixture_admit(f->service, "ann");
     }
 }
 
 static void locks_are_given_back_however_it_ends_trap_19(void **state) {
-    struct fixture *f = *state;
-    uint64_t ann = house_let_in(f->house, "ann");
-    uint64_t bob = house_let_in(f->house, "bob");
-    shop_make_faulty(f->shop);
+    struct test_state *f = *state;
+    uint64_t ann = fixture_admit(f->service, "ann");
+    uint64_t bob = fixture_admit(f->service, "bob");
+    seats_fixture_make_faulty(f->seats);
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
         enum strategy s = locking[i];
-        struct wish w = shop_named(s, "ann", ann, SEATS(1, 2));
-        struct wish taken = shop_named(s, "bob", bob, SEATS(2, 3));
-        f->shop->faulty.fails = 1;
-        assert_int_equal(house_hold(f->house, &w, NULL), ERR_LEDGER_FAILED);
+        struct wish w = seats_fixture_named(s, "ann", ann, SEATS(1, 2));
+        struct wish taken = seats_fixture_named(s, "bob", bob, SEATS(2, 3));
+        f->seats->faulty.fails = 1;
+        assert_int_equal(fixture_hold(f->service, &w, NULL), ERR_LEDGER_FAILED);
         for (uint32_t seat = 1; seat <= 3; seat++) assert_free(f, s, seat);
-        f->shop->faulty.is_full = true;
-        assert_int_equal(house_hold(f->house, &w, NULL), ERR_OVERLOADED);
-        f->shop->faulty.is_full = false;
+        f->seats->faulty.is_full = true;
+        assert_int_equal(fixture_hold(f->service, &w, NULL), ERR_OVERLOADED);
+        f->seats->faulty.is_full = false;
         for (uint32_t seat = 1; seat <= 3; seat++) assert_free(f, s, seat);
-        assert_int_equal(house_hold(f->house, &w, NULL), ERR_OK);
-        assert_int_equal(house_hold(f->house, &taken, NULL), ERR_SEAT_TAKEN);
+        assert_int_equal(fixture_hold(f->service, &w, NULL), ERR_OK);
+        assert_int_equal(fixture_hold(f->service, &taken, NULL), ERR_SEAT_TAKEN);
         for (uint32_t seat = 1; seat <= 3; seat++) assert_free(f, s, seat);
-        assert_int_equal(house_leave(f->house, ann), ERR_OK);
-        ann = house_let_in(f->house, "ann");
+        assert_int_equal(fixture_leave(f->service, ann), ERR_OK);
+        ann = fixture_admit(f->service, "ann");
     }
-    assert_false(ticker_runs(&f->house->desk.ticker));
+    assert_false(ticker_runs(&f->service->lock_client.ticker));
 }
 
 /* ---- who waits ---- */
 
 static void a_wait_is_bounded_and_ends_as_a_refusal_trap_21(void **state) {
-    struct fixture *f = *state;
-    uint64_t ann = house_let_in(f->house, "ann");
+    struct test_state *f = *state;
+    uint64_t ann = fixture_admit(f->service, "ann");
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
         enum strategy s = locking[i];
         struct holder other;
-        struct house_hold x;
+        struct fixture_hold x;
         assert_true(grab(&f->locks.locks, &other, s, 2));
-        begin(f, &f->house->desk, &x, shop_named(s, "ann", ann, SEATS(1, 2)));
-        harness_turn_for(&f->house->h, 30);
+        begin(f, &f->service->lock_client, &x, seats_fixture_named(s, "ann", ann, SEATS(1, 2)));
+        harness_turn_for(&f->service->h, 30);
         assert_false(x.back);
-        f->locks.now_ms += f->house->reservations.lock_wait_ms;
+        f->locks.now_ms += f->service->reservations.lock_wait_ms;
         assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
         assert_free(f, STRATEGY_DISTRIBUTED_LOCK, 1); /* what it had of them */
         let_go(&f->locks.locks, &other);
-        assert_string_equal(house_map(f->house, shop_section_of(s)), SHOP_FREE);
+        assert_string_equal(fixture_map(f->service, seats_fixture_section_of(s)), FIXTURE_FREE);
     }
-    assert_int_equal(shop_trace(f->shop), 0);
+    assert_int_equal(seats_fixture_trace(f->seats), 0);
 }
 
 struct stuck {
-    struct house_hold *x;
+    struct fixture_hold *x;
     size_t locks;
 };
 
@@ -272,22 +274,22 @@ static bool is_stuck(void *arg) {
 
 /* What was spent on the first lock is gone for the others. */
 static void the_wait_is_for_all_seats_together(void **state) {
-    struct fixture *f = *state;
-    uint64_t ann = house_let_in(f->house, "ann");
+    struct test_state *f = *state;
+    uint64_t ann = fixture_admit(f->service, "ann");
     enum strategy s = STRATEGY_DISTRIBUTED_LOCK;
     struct holder first;
     struct holder third;
-    struct house_hold x;
+    struct fixture_hold x;
     struct stuck two = {&x, 2};
     assert_true(grab(&f->locks.locks, &first, s, 1));
     assert_true(grab(&f->locks.locks, &third, s, 3));
-    begin(f, &f->house->desk, &x, shop_named(s, "ann", ann, SEATS(1, 2, 3)));
-    assert_int_equal(x.holding.locks[0].acquire.wait_ms_max, f->house->reservations.lock_wait_ms);
-    harness_turn_for(&f->house->h, 150);
+    begin(f, &f->service->lock_client, &x, seats_fixture_named(s, "ann", ann, SEATS(1, 2, 3)));
+    assert_int_equal(x.holding.locks[0].acquire.wait_ms_max, f->service->reservations.lock_wait_ms);
+    harness_turn_for(&f->service->h, 150);
     let_go(&f->locks.locks, &first);
-    harness_wait(&f->house->h, is_stuck, &two);
+    harness_wait(&f->service->h, is_stuck, &two);
     int64_t left_ms = x.holding.locks[2].acquire.wait_ms_max;
-    assert_true(left_ms <= f->house->reservations.lock_wait_ms - 150);
+    assert_true(left_ms <= f->service->reservations.lock_wait_ms - 150);
     f->locks.now_ms += left_ms;
     assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
     assert_free(f, s, 1);
@@ -297,31 +299,31 @@ static void the_wait_is_for_all_seats_together(void **state) {
 
 /* Nothing is left of the time: the lock is asked for all the same, now or never. */
 static void who_has_no_time_left_gets_what_is_free_and_waits_for_nothing(void **state) {
-    struct fixture *f = *state;
-    uint64_t ann = house_let_in(f->house, "ann");
-    f->house->reservations.lock_wait_ms = 0;
+    struct test_state *f = *state;
+    uint64_t ann = fixture_admit(f->service, "ann");
+    f->service->reservations.lock_wait_ms = 0;
     struct holder other;
-    struct wish w = shop_named(STRATEGY_DISTRIBUTED_LOCK, "ann", ann, SEATS(1, 2));
+    struct wish w = seats_fixture_named(STRATEGY_DISTRIBUTED_LOCK, "ann", ann, SEATS(1, 2));
     assert_true(grab(&f->locks.locks, &other, w.strategy, 2));
-    assert_int_equal(house_hold(f->house, &w, NULL), ERR_LOCK_TIMEOUT);
+    assert_int_equal(fixture_hold(f->service, &w, NULL), ERR_LOCK_TIMEOUT);
     let_go(&f->locks.locks, &other);
-    assert_int_equal(house_hold(f->house, &w, NULL), ERR_OK);
+    assert_int_equal(fixture_hold(f->service, &w, NULL), ERR_OK);
 }
 
 #define CIRCLE 60
 
 /* However they overlap, and at two desks. */
 static void many_who_want_many_seats_never_wait_in_a_circle_trap_24(void **state) {
-    struct fixture *f = *state;
+    struct test_state *f = *state;
     static const uint32_t lists[][5] = {{1, 2, 3, 0}, {2, 3, 4, 5, 0}, {3, 4, 6, 0},
                                         {1, 6, 0},    {4, 5, 6, 0},    {1, 3, 5, 0}};
-    struct house_hold *holds = mem_new(CIRCLE * sizeof *holds);
+    struct fixture_hold *holds = mem_new(CIRCLE * sizeof *holds);
     char users[CIRCLE][16];
     for (int i = 0; i < CIRCLE; i++) {
         snprintf(users[i], sizeof users[i], "user%d", i);
-        uint64_t seq = house_let_in(f->house, users[i]);
-        begin(f, i % 2 == 0 ? &f->house->desk : &f->other, &holds[i],
-              shop_named(STRATEGY_DISTRIBUTED_LOCK, users[i], seq, lists[i % 6]));
+        uint64_t seq = fixture_admit(f->service, users[i]);
+        begin(f, i % 2 == 0 ? &f->service->lock_client : &f->other, &holds[i],
+              seats_fixture_named(STRATEGY_DISTRIBUTED_LOCK, users[i], seq, lists[i % 6]));
     }
     int won = 0;
     for (int i = 0; i < CIRCLE; i++) {
@@ -330,35 +332,35 @@ static void many_who_want_many_seats_never_wait_in_a_circle_trap_24(void **state
         won += result == ERR_OK;
     }
     assert_true(won >= 1 && won <= 3);
-    for (uint32_t seat = 1; seat <= SHOP_SEATS; seat++)
+    for (uint32_t seat = 1; seat <= FIXTURE_SEATS; seat++)
         assert_free(f, STRATEGY_DISTRIBUTED_LOCK, seat);
     mem_free(holds);
 }
 
 static void a_desk_that_stops_sends_away_who_waits(void **state) {
-    struct fixture *f = *state;
-    uint64_t ann = house_let_in(f->house, "ann");
+    struct test_state *f = *state;
+    uint64_t ann = fixture_admit(f->service, "ann");
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
         struct holder other;
-        struct house_hold x;
+        struct fixture_hold x;
         assert_true(grab(&f->locks.locks, &other, locking[i], 1));
-        begin(f, &f->other, &x, shop_named(locking[i], "ann", ann, SEATS(1)));
-        desk_drain(&f->other);
+        begin(f, &f->other, &x, seats_fixture_named(locking[i], "ann", ann, SEATS(1)));
+        lock_client_drain(&f->other);
         assert_int_equal(finish(f, &x), ERR_STOPPING);
         let_go(&f->locks.locks, &other);
     }
-    assert_int_equal(shop_trace(f->shop), 0);
+    assert_int_equal(seats_fixture_trace(f->seats), 0);
 }
 
 /* ---- adaptive ---- */
 
 #define CROWD 8
 
-static enum strategy adaptive_now(struct fixture *f) {
-    struct event *e = house_event(f->house);
-    int64_t key = e->sections[SHOP_ADAPTIVE].key;
+static enum strategy adaptive_now(struct test_state *f) {
+    struct event *e = fixture_event(f->service);
+    int64_t key = e->sections[FIXTURE_ADAPTIVE].key;
     mem_free(e);
-    return reservations_strategy(&f->house->reservations, SECTION_MODE_ADAPTIVE, key);
+    return reservations_strategy(&f->service->reservations, SECTION_MODE_ADAPTIVE, key);
 }
 
 static bool is_calm(void *arg) {
@@ -366,24 +368,25 @@ static bool is_calm(void *arg) {
 }
 
 static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot(void **state) {
-    struct fixture *f = *state;
-    f->house->reservations.adaptive =
+    struct test_state *f = *state;
+    f->service->reservations.adaptive =
         (struct adaptive_rules){.calm_below = 2, .hot_above = 4, .wait_ms = 60000, .rest_ms = 1};
     struct holder lock;
-    struct house_hold holds[CROWD];
+    struct fixture_hold holds[CROWD];
     char users[CROWD][16];
     assert_int_equal(adaptive_now(f), STRATEGY_LOCK);
     assert_true(grab(&f->locks.locks, &lock, STRATEGY_ADAPTIVE, 0));
     int back = 0;
     for (int i = 0; i < CROWD; i++) {
         snprintf(users[i], sizeof users[i], "user%d", i);
-        uint64_t seq = house_let_in(f->house, users[i]);
-        begin(f, &f->house->desk, &holds[i], shop_any(STRATEGY_ADAPTIVE, users[i], seq, 1));
+        uint64_t seq = fixture_admit(f->service, users[i]);
+        begin(f, &f->service->lock_client, &holds[i],
+              seats_fixture_any(STRATEGY_ADAPTIVE, users[i], seq, 1));
     }
     assert_int_equal(adaptive_now(f), STRATEGY_SLOT);
     for (int i = CROWD / 2; i < CROWD; i++) /* nobody waits for the lock that somebody has */
-        if (holds[i].holding.way == STRATEGY_SLOT) {
-            harness_wait(&f->house->h, house_hold_is_back, &holds[i]);
+        if (holds[i].holding.chosen_strategy == STRATEGY_SLOT) {
+            harness_wait(&f->service->h, fixture_hold_is_back, &holds[i]);
             back++;
         }
     assert_true(back > 0);
@@ -391,23 +394,24 @@ static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot
     let_go(&f->locks.locks, &lock);
     int won = 0;
     for (int i = 0; i < CROWD; i++) won += finish(f, &holds[i]) == ERR_OK;
-    assert_int_equal(won, SHOP_SEATS); /* both decide in the hot store: no seat twice, none lost */
-    harness_wait(&f->house->h, is_calm, f);
+    assert_int_equal(won,
+                     FIXTURE_SEATS); /* both decide in the hot store: no seat twice, none lost */
+    harness_wait(&f->service->h, is_calm, f);
 }
 
 /* Nothing of it ends any more that could drop its load. */
 static void the_load_of_a_section_that_has_cooled_down_is_dropped(void **state) {
-    struct fixture *f = *state;
-    struct reservations *r = &f->house->reservations;
+    struct test_state *f = *state;
+    struct reservations *r = &f->service->reservations;
     an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot(state);
     assert_int_equal(r->loads.count, 1);
     r->loads_max = 0;
-    struct house_hold other;
-    uint64_t seq = house_let_in(f->house, "zoe");
-    struct wish w = shop_any(STRATEGY_ADAPTIVE, "zoe", seq, 1);
-    house_hold_prepare(f->house, &other, &w);
+    struct fixture_hold other;
+    uint64_t seq = fixture_admit(f->service, "zoe");
+    struct wish w = seats_fixture_any(STRATEGY_ADAPTIVE, "zoe", seq, 1);
+    fixture_hold_prepare(f->service, &other, &w);
     other.holding.terms.section_key += 1000000; /* of a section that is gone */
-    house_hold_start(f->house, &f->house->desk, &other);
+    fixture_hold_start(f->service, &f->service->lock_client, &other);
     assert_int_not_equal(finish(f, &other), ERR_OK);
     assert_int_equal(r->loads.count, 0);
 }

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "history.h"
-#include "house_seats.h"
 #include "seats_model.h"
+#include "service_seats.h"
 #include "wall_clock.h"
 
 #define SEEDS 3
@@ -42,7 +42,7 @@ struct used_key {
     uint32_t seats[NAMED_MAX + 1]; /* of the wish */
 };
 
-static struct house house;
+static struct fixture fixture;
 static struct seats_model m;
 static struct made made[STEPS];
 static size_t made_count;
@@ -81,8 +81,8 @@ static void model_end(size_t at, enum reservation_status final) {
 /* ---- comparing all ---- */
 
 static void check_section(int section) {
-    char map[HOUSE_SEATS_MAX + 1];
-    snprintf(map, sizeof map, "%s", house_map(&house, (size_t)section));
+    char map[FIXTURE_SEATS_MAX + 1];
+    snprintf(map, sizeof map, "%s", fixture_map(&fixture, (size_t)section));
     CHECK(strlen(map) == m.sections[section].capacity);
     for (uint32_t seat = 1; seat <= m.sections[section].capacity; seat++) {
         const struct model_reservation *r = seats_model_holder(&m, section, seat);
@@ -91,8 +91,8 @@ static void check_section(int section) {
 }
 
 static void check_user(int user) {
-    struct claim_info live[HOUSE_SEATS_MAX];
-    size_t count = house_holds(&house, user_name(user), live, HOUSE_SEATS_MAX);
+    struct claim_info live[FIXTURE_SEATS_MAX];
+    size_t count = fixture_holds(&fixture, user_name(user), live, FIXTURE_SEATS_MAX);
     size_t expected = 0;
     for (size_t i = 0; i < m.live_count; i++) {
         if (m.live[i].user != user) continue;
@@ -113,10 +113,10 @@ static void check_all(void) {
     expire();
     for (int i = 0; i < MODEL_SECTIONS; i++) check_section(i);
     for (int i = 0; i < MODEL_BUYERS; i++) check_user(i);
-    house_assert_agreement(&house);
+    fixture_assert_agreement(&fixture);
     for (int i = 0; i < 20 && made_count > 0; i++) {
         const struct made *x = &made[between(0, (int64_t)made_count - 1)];
-        struct reservation *r = house_find(&house, &x->id);
+        struct reservation *r = fixture_find(&fixture, &x->id);
         CHECK(r != NULL && r->status == x->status);
         mem_free(r);
     }
@@ -127,7 +127,7 @@ static void check_all(void) {
 static void enter(void) {
     int user = (int)between(0, MODEL_BUYERS - 1);
     struct room_entering e;
-    CHECK(house_enter(&house, user_name(user), LANE_DEFAULT, &e) == ERR_OK);
+    CHECK(fixture_enter(&fixture, user_name(user), LANE_DEFAULT, &e) == ERR_OK);
     if (is_active(user)) {
         CHECK(e.enter.outcome == ENTER_THERE && e.enter.place.seq == last_seq[user]);
     } else if (event_state != EVENT_OPEN) {
@@ -241,14 +241,14 @@ static void check_refused(const struct holding *g, enum err result,
 
 /* A request with a key that nobody has used is one without, and then the key is used. */
 static void run_hold(int user, const struct wish *w, struct used_key *key) {
-    struct house_hold x;
-    house_hold_prepare(&house, &x, w);
-    house_hold_start(&house, &house.desk, &x);
-    harness_wait(&house.h, house_hold_is_back, &x);
+    struct fixture_hold x;
+    fixture_hold_prepare(&fixture, &x, w);
+    fixture_hold_start(&fixture, &fixture.lock_client, &x);
+    harness_wait(&fixture.h, fixture_hold_is_back, &x);
     outcomes[x.result]++;
     if (key != NULL && key->used) {
         bool same = key->wish.body == w->body;
-        CHECK(same ? house_hold_replays(&x, &made[key->made].id)
+        CHECK(same ? fixture_hold_replays(&x, &made[key->made].id)
                    : x.result == ERR_IDEMPOTENCY_MISMATCH);
     } else {
         struct model_reservation expected;
@@ -263,7 +263,7 @@ static void run_hold(int user, const struct wish *w, struct used_key *key) {
         }
         if (result == ERR_OK) check_held(&x.holding.reservation, w, &expected);
     }
-    house_hold_end(&x);
+    fixture_hold_end(&x);
 }
 
 static void hold(void) {
@@ -333,7 +333,8 @@ static void decide(bool confirms) {
     struct uuid id = at == STEPS ? uuid_new(m.now_ms) : made[at].id;
     int user = at == STEPS || one_in(20) ? (int)between(0, MODEL_BUYERS - 1) : made[at].user;
     struct reservation *r = NULL;
-    enum err result = (confirms ? house_confirm : house_cancel)(&house, &id, user_name(user), &r);
+    enum err result =
+        (confirms ? fixture_confirm : fixture_cancel)(&fixture, &id, user_name(user), &r);
     outcomes[result]++;
     enum err expected = model_asked(at, user);
     if (expected == ERR_OK) {
@@ -349,7 +350,7 @@ static void decide(bool confirms) {
 static void leave(void) {
     int user = (int)between(0, MODEL_BUYERS - 1);
     if (last_seq[user] == 0) return;
-    CHECK(house_leave(&house, last_seq[user]) == ERR_OK);
+    CHECK(fixture_leave(&fixture, last_seq[user]) == ERR_OK);
     for (size_t i = 0; i < made_count; i++)
         if (made[i].user == user && made[i].entry_seq == last_seq[user] &&
             made[i].status == RESERVATION_HELD)
@@ -358,7 +359,7 @@ static void leave(void) {
 }
 
 static void expire(void) {
-    house_expire(&house);
+    fixture_expire(&fixture);
     for (size_t i = 0; i < made_count; i++)
         if (made[i].status == RESERVATION_HELD && made[i].expires_ms <= m.now_ms)
             model_end(i, RESERVATION_EXPIRED);
@@ -403,7 +404,7 @@ static void model_put(const struct event *e) {
 }
 
 static void change_event(void) {
-    struct event *e = house_event(&house);
+    struct event *e = fixture_event(&fixture);
     static const enum event_state states[] = {EVENT_OPEN, EVENT_OPEN, EVENT_OPEN, EVENT_DRAINING,
                                               EVENT_CLOSED};
     e->state = states[between(0, 4)];
@@ -412,7 +413,7 @@ static void change_event(void) {
     int section = (int)between(0, MODEL_SECTIONS - 1);
     change_section(&e->sections[section]);
     bool may = may_become(section, &e->sections[section]);
-    enum err result = house_put(&house, e);
+    enum err result = fixture_put(&fixture, e);
     outcomes[result]++;
     CHECK(result == (may ? ERR_OK : ERR_SECTION_IN_USE));
     if (may) model_put(e);
@@ -428,7 +429,7 @@ static void cancel(void) {
 }
 
 static void recover(void) {
-    house_recover(&house);
+    fixture_recover(&fixture);
 }
 
 /* ---- histories ---- */
@@ -457,20 +458,20 @@ static void begin_history(void) {
     memset(stay_ends_ms, 0, sizeof stay_ends_ms);
     wall_clock_set(m.now_ms);
     struct event *e = first_event();
-    house_build_event(&house, e);
+    fixture_build_event(&fixture, e);
     model_put(e);
     mem_free(e);
 }
 
 static void check_now_and_then(void) {
-    house_wait_idle(&house);
+    fixture_wait_idle(&fixture);
     if (history_step() % 40 == 39) check_all();
 }
 
 static void end_history(void) {
-    house_recover(&house);
+    fixture_recover(&fixture);
     check_all();
-    house_tear_down(&house);
+    fixture_tear_down(&fixture);
     wall_clock_release();
 }
 

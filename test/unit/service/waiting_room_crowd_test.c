@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
-#include "service_house.h"
+#include "service_fixture.h"
 #include "splitmix.h"
 #include "sync_recorder.h"
 
@@ -43,7 +43,7 @@ struct client {
 };
 
 struct crowd {
-    struct house house;
+    struct fixture fixture;
     struct client clients[CLIENTS];
     _Atomic bool stop;
     _Atomic int gone;
@@ -58,7 +58,7 @@ struct crowd {
 
 /* Through the mailbox, for some answers come before the question returns. */
 static void next_turn(struct client *c) {
-    house_send(&c->crowd->house, c->worker, &c->errand);
+    fixture_send(&c->crowd->fixture, c->worker, &c->errand);
 }
 
 static void expect(struct client *c, bool right) {
@@ -112,8 +112,8 @@ static void walk_away(struct client *c) {
 
 static void act(struct errand *errand) {
     struct client *c = (struct client *)errand;
-    struct waiting_room *w = &c->crowd->house.room;
-    int64_t key = c->crowd->house.key;
+    struct waiting_room *w = &c->crowd->fixture.room;
+    int64_t key = c->crowd->fixture.key;
     if (c->crowd->stop) {
         c->crowd->gone++;
         return;
@@ -140,13 +140,13 @@ static void act(struct errand *errand) {
 }
 
 static void crowd_open(struct crowd *x, bool may_fail) {
-    house_build(&x->house, &crowded);
+    fixture_build(&x->fixture, &crowded);
     x->may_fail = may_fail;
-    house_start_ticking_workers(&x->house, TICK_MS);
+    fixture_start_ticking_workers(&x->fixture, TICK_MS);
     for (int i = 0; i < CLIENTS; i++) {
         struct client *c = &x->clients[i];
         *c = (struct client){
-            .crowd = x, .worker = i * HOUSE_WORKERS / CLIENTS, .random = (uint64_t)i + 1};
+            .crowd = x, .worker = i * FIXTURE_WORKERS / CLIENTS, .random = (uint64_t)i + 1};
         snprintf(c->user, sizeof c->user, "user%d", i % USERS);
         c->errand.work = act;
         next_turn(c);
@@ -160,8 +160,8 @@ static bool everybody_is_gone(void *arg) {
 /* Everybody goes home, nothing is under way, and nobody works any more. */
 static void crowd_disperse(struct crowd *x) {
     x->stop = true;
-    harness_wait(&x->house.h, everybody_is_gone, x);
-    house_stop_workers(&x->house);
+    harness_wait(&x->fixture.h, everybody_is_gone, x);
+    fixture_stop_workers(&x->fixture);
     assert_int_equal(x->wrong, 0);
 }
 
@@ -169,10 +169,10 @@ static void crowd_disperse(struct crowd *x) {
 static void watch_caps(struct crowd *x, int64_t ms) {
     int64_t until_ns = clock_steady_ns() + ms * 1000000;
     while (clock_steady_ns() < until_ns) {
-        struct queue_counts c = house_counts(&x->house);
+        struct queue_counts c = fixture_counts(&x->fixture);
         assert_true(c.waiting <= (uint64_t)crowded.max_waiting);
         assert_true(c.active <= (uint64_t)crowded.max_active);
-        harness_turn_for(&x->house.h, 0);
+        harness_turn_for(&x->fixture.h, 0);
         usleep(100);
     }
 }
@@ -181,18 +181,18 @@ struct seen_queue {
     uint64_t seqs[64];
     struct place places[64];
     size_t count;
-    struct house *house;
+    struct fixture *fixture;
 };
 
 static void on_entry(void *to, const struct ledger_entry *e) {
     struct seen_queue *q = to;
     assert_true(q->count < 64);
     q->seqs[q->count] = e->seq;
-    q->places[q->count++] = house_place(q->house, e->seq, 0);
+    q->places[q->count++] = fixture_place(q->fixture, e->seq, 0);
 }
 
-static void note_queue(struct house *h, struct seen_queue *q) {
-    *q = (struct seen_queue){.house = h};
+static void note_queue(struct fixture *h, struct seen_queue *q) {
+    *q = (struct seen_queue){.fixture = h};
     struct ledger_reader reader = {.on_entry = on_entry, .to = q};
     assert_int_equal(ledger_load(h->ledger, &reader), ERR_OK);
 }
@@ -201,11 +201,11 @@ static void note_queue(struct house *h, struct seen_queue *q) {
 static void assert_recovers(struct crowd *x) {
     struct seen_queue before;
     struct seen_queue after;
-    note_queue(&x->house, &before);
-    int64_t highest = raw_number(&x->house.h, "SELECT max(seq) FROM queue_entries");
-    house_recover(&x->house);
-    house_assert_agreement(&x->house);
-    note_queue(&x->house, &after);
+    note_queue(&x->fixture, &before);
+    int64_t highest = raw_number(&x->fixture.h, "SELECT max(seq) FROM queue_entries");
+    fixture_recover(&x->fixture);
+    fixture_assert_agreement(&x->fixture);
+    note_queue(&x->fixture, &after);
     assert_int_equal(after.count, before.count);
     for (size_t i = 0; i < after.count; i++) {
         assert_int_equal(after.seqs[i], before.seqs[i]);
@@ -214,8 +214,9 @@ static void assert_recovers(struct crowd *x) {
         assert_int_equal(after.places[i].expires_ms, before.places[i].expires_ms);
     }
     struct room_entering e;
-    house_configure(&x->house, EVENT_OPEN, &(struct queue_rules){1000, 1000, 1000, 1, 600, 300, 0});
-    assert_int_equal(house_enter(&x->house, "newcomer", 8, &e), ERR_OK);
+    fixture_configure(&x->fixture, EVENT_OPEN,
+                      &(struct queue_rules){1000, 1000, 1000, 1, 600, 300, 0});
+    assert_int_equal(fixture_enter(&x->fixture, "newcomer", 8, &e), ERR_OK);
     assert_true((int64_t)e.enter.place.seq > highest);
 }
 
@@ -225,13 +226,13 @@ static void a_crowd_passes_no_cap_and_both_stores_agree_traps_4_and_13(void **st
     crowd_open(x, false);
     watch_caps(x, CROWD_MS);
     crowd_disperse(x);
-    struct queue_counts c = house_counts(&x->house);
+    struct queue_counts c = fixture_counts(&x->fixture);
     assert_true(x->taken > 100 && x->there > 100 && x->full > 0 && x->completed > 0);
     assert_true(c.left > 0 && c.expired > 0 && c.admitted > 0 && c.completed > 0);
     assert_int_equal(c.entered, x->taken);
-    house_assert_agreement(&x->house);
+    fixture_assert_agreement(&x->fixture);
     assert_recovers(x);
-    house_tear_down(&x->house);
+    fixture_tear_down(&x->fixture);
     mem_free(x);
 }
 
@@ -244,18 +245,18 @@ static void a_crowd_on_a_ledger_that_fails_now_and_then_leaves_no_trace_of_it(vo
         sync_fail_syncs(SQLITE_IOERR_FSYNC);
         watch_caps(x, 50);
         sync_fail_syncs(0);
-        house_wait_writable(&x->house);
+        fixture_wait_writable(&x->fixture);
     }
     watch_caps(x, 200);
     crowd_disperse(x);
     assert_true(x->failures > 0 && x->taken > 100);
     /* What was left to write is written. */
-    house_wait_writable(&x->house);
-    assert_true(waiting_room_tick_begin(&x->house.room, 1));
-    house_wait_idle(&x->house);
-    house_assert_agreement(&x->house);
+    fixture_wait_writable(&x->fixture);
+    assert_true(waiting_room_tick_begin(&x->fixture.room, 1));
+    fixture_wait_idle(&x->fixture);
+    fixture_assert_agreement(&x->fixture);
     assert_recovers(x);
-    house_tear_down(&x->house);
+    fixture_tear_down(&x->fixture);
     mem_free(x);
 }
 
@@ -271,7 +272,7 @@ struct entrant {
 };
 
 struct row {
-    struct house house;
+    struct fixture fixture;
     struct entrant entrants[ENTRANTS];
     _Atomic int entered;
     _Atomic int wrong;
@@ -298,16 +299,16 @@ struct share {
 
 static void enter_share(struct errand *errand) {
     struct share *s = (struct share *)errand;
-    struct row *r = CONTAINER_OF(errand->house, struct row, house);
-    for (int i = s->index; i < ENTRANTS; i += HOUSE_WORKERS) {
+    struct row *r = CONTAINER_OF(errand->fixture, struct row, fixture);
+    for (int i = s->index; i < ENTRANTS; i += FIXTURE_WORKERS) {
         struct entrant *n = &r->entrants[i];
         n->row = r;
         snprintf(n->user, sizeof n->user, "user%d", i);
-        n->e = (struct room_entering){.enter = {.op.event_key = errand->house->key,
+        n->e = (struct room_entering){.enter = {.op.event_key = errand->fixture->key,
                                                 .user = str_of(n->user),
                                                 .lane = i % 3 == 0 ? LANE_FIRST : LANE_DEFAULT},
                                       .done = on_entrant};
-        waiting_room_enter(&errand->house->room, &n->e);
+        waiting_room_enter(&errand->fixture->room, &n->e);
     }
 }
 
@@ -329,14 +330,14 @@ static bool all_are_admitted(void *arg) {
 }
 
 static void enter_all(struct row *r) {
-    struct share shares[HOUSE_WORKERS];
-    house_start_workers(&r->house);
-    for (int i = 0; i < HOUSE_WORKERS; i++) {
+    struct share shares[FIXTURE_WORKERS];
+    fixture_start_workers(&r->fixture);
+    for (int i = 0; i < FIXTURE_WORKERS; i++) {
         shares[i] = (struct share){.errand.work = enter_share, .index = i};
-        house_send(&r->house, i, &shares[i].errand);
+        fixture_send(&r->fixture, i, &shares[i].errand);
     }
-    harness_wait(&r->house.h, all_have_entered, r);
-    house_stop_workers(&r->house);
+    harness_wait(&r->fixture.h, all_have_entered, r);
+    fixture_stop_workers(&r->fixture);
     assert_int_equal(r->wrong, 0);
 }
 
@@ -349,14 +350,14 @@ static void ten_thousand_of_two_lanes_are_admitted_without_an_inversion_trap_2(v
                                             .active_ttl_s = 600,
                                             .grace_s = 300};
     struct row *r = mem_new(sizeof *r);
-    house_build(&r->house, &wide);
-    r->house.room.changed = on_row_changed;
-    r->house.room.to = r;
-    house_configure(&r->house, EVENT_PAUSED, NULL);
+    fixture_build(&r->fixture, &wide);
+    r->fixture.room.changed = on_row_changed;
+    r->fixture.room.to = r;
+    fixture_configure(&r->fixture, EVENT_PAUSED, NULL);
     enter_all(r);
-    house_configure(&r->house, EVENT_OPEN, NULL);
-    waiting_room_tick(&r->house.room, r->house.key, NULL, NULL); /* goes on by itself */
-    harness_wait(&r->house.h, all_are_admitted, r);
+    fixture_configure(&r->fixture, EVENT_OPEN, NULL);
+    waiting_room_tick(&r->fixture.room, r->fixture.key, NULL, NULL); /* goes on by itself */
+    harness_wait(&r->fixture.h, all_are_admitted, r);
     size_t inversions = 0;
     for (size_t i = 1; i < ENTRANTS; i++) {
         uint64_t a = r->admitted[i - 1];
@@ -365,9 +366,9 @@ static void ten_thousand_of_two_lanes_are_admitted_without_an_inversion_trap_2(v
     }
     assert_int_equal(inversions, 0);
     assert_int_equal(r->lanes[r->admitted[0]], LANE_FIRST);
-    house_wait_idle(&r->house);
-    house_assert_agreement(&r->house);
-    house_tear_down(&r->house);
+    fixture_wait_idle(&r->fixture);
+    fixture_assert_agreement(&r->fixture);
+    fixture_tear_down(&r->fixture);
     mem_free(r);
 }
 

@@ -17,7 +17,7 @@
 -- A mark is "transaction id": all sales up to it are counted on this board. That of {soldout} is the
 -- last to move, so whatever is behind it is told again to all of them.
 --
--- Boards have an epoch, and what an older life has left is no board. One of a period that is not
+-- Boards have an epoch, and what an older incarnation has left is no board. One of a period that is not
 -- there is empty; without {soldout} something was lost.
 
 local PACE_STEP_MS = 10000
@@ -38,23 +38,23 @@ end
 
 -- ---- lives and marks ----
 
--- Why nothing may be done with the board in that life, or nil. The second of its keys is the info.
+-- Why nothing may be done with the board in that incarnation, or nil. The second of its keys is the info.
 local function board_refused(keys, epoch)
   local has = redis.call('HGET', keys[2], 'epoch')
   if has == epoch then return nil end
   if has and tonumber(has) > tonumber(epoch) then
-    return redis.error_reply('EPOCH the store is in another life')
+    return redis.error_reply('EPOCH the store is in another incarnation')
   end
   redis.call('DEL', unpack(keys))
   return nil
 end
 
--- The same for functions that only read: whether there is a board of this life, and why not to look.
+-- The same for functions that only read: whether there is a board of this incarnation, and why not to look.
 local function board_is_there(keys, epoch)
   local has = redis.call('HGET', keys[2], 'epoch')
   if has == epoch then return true end
   if has and tonumber(has) > tonumber(epoch) then
-    return false, redis.error_reply('EPOCH the store is in another life')
+    return false, redis.error_reply('EPOCH the store is in another incarnation')
   end
   return false
 end
@@ -65,10 +65,10 @@ local function soldout_refused(keys, epoch)
   return redis.error_reply('NOEVENT the store has no boards')
 end
 
--- Who counts has learnt in which life: what was true there is nothing in another one.
-local function other_life(epoch, begun)
+-- Who counts has learnt in which incarnation: what was true there is nothing in another one.
+local function other_incarnation(epoch, begun)
   if epoch == begun then return nil end
-  return redis.error_reply('EPOCH this was begun in another life')
+  return redis.error_reply('EPOCH this was begun in another incarnation')
 end
 
 -- What the board has of events, as text; nil: nothing.
@@ -157,7 +157,7 @@ end
 -- And then the epoch in which this was begun, the first mark and the last, and for each event, in
 -- sum: its key, reservations, seats, since. Returns what batch_begin does; keys: those of the board.
 register('board_add', function(keys, args)
-  local no = other_life(args[1], args[4]) or board_refused(keys, args[1])
+  local no = other_incarnation(args[1], args[4]) or board_refused(keys, args[1])
   if no then return no end
   local now, gone = milliseconds(args[2]), tonumber(args[3])
   if gone <= now then return '' end
@@ -314,7 +314,7 @@ end, ALLOW_OOM)
 -- And then the epoch in which this was begun, the turn, and for each event: its key, capacity,
 -- opened. Returns 0, and does nothing, when another turn has come.
 register('soldout_know', function(keys, args)
-  local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
+  local no = other_incarnation(args[1], args[3]) or soldout_refused(keys, args[1])
   if no then return no end
   if redis.call('HGET', keys[2], 'turns') ~= args[4] then return 0 end
   for i = 5, #args, 3 do
@@ -345,7 +345,7 @@ end
 -- sum: its key, reservations, seats, since, sold_out, and its steps as text, which may be later than
 -- the last. Returns what batch_begin does.
 register('soldout_add', function(keys, args)
-  local no = other_life(args[1], args[3]) or soldout_refused(keys, args[1])
+  local no = other_incarnation(args[1], args[3]) or soldout_refused(keys, args[1])
   if no then return no end
   local last = pace_turn(keys, milliseconds(args[2]))
   local had = batch_begin(keys, args[4], args[5])

@@ -18,7 +18,7 @@
 --   admitone:{hot}:buyers   HASH   user → the events T:ID in which the user has live reservations,
 --                                  with blanks in between
 
-local VERSION = '5'
+local VERSION = '6'
 
 local TICKS = 'admitone:{hot}:ticks'
 local TICKED = 'admitone:{hot}:ticked'
@@ -56,7 +56,7 @@ end
 -- who means a later one knows of it before the store does. A `key` of nil is whichever is there.
 local function meta_refused(meta, epoch, key)
   if not meta.epoch then return redis.error_reply('NOEVENT the store does not know the event') end
-  if meta.epoch ~= epoch then return redis.error_reply('EPOCH the store is in another life') end
+  if meta.epoch ~= epoch then return redis.error_reply('EPOCH the store is in another incarnation') end
   if key and key ~= meta.key and tonumber(key) > tonumber(meta.key) then
     return redis.error_reply('NOEVENT the store knows an older event of that name')
   end
@@ -132,7 +132,7 @@ local seats_configure, seats_remove
 --                                  the time, who was ended (as enter does), and what `act` returned
 local in_room
 
--- The life of that epoch ends: an event is missing that was there.
+-- The incarnation of that epoch ends: an event is missing that was there.
 register('disown', function(keys, args)
   if redis.call('HGET', keys[1], 'epoch') ~= args[1] then return 0 end
   return redis.call('DEL', keys[1])
@@ -143,9 +143,9 @@ end, ALLOW_OOM)
 register('probe', function() return 1 end)
 
 -- Why nothing may be said of all events together, or nil.
-local function all_refused(life_key, epoch)
-  if redis.call('HGET', life_key, 'epoch') ~= epoch then
-    return redis.error_reply('EPOCH the store is in another life')
+local function all_refused(incarnation_key, epoch)
+  if redis.call('HGET', incarnation_key, 'epoch') ~= epoch then
+    return redis.error_reply('EPOCH the store is in another incarnation')
   end
   if not redis.call('ZSCORE', TICKS, '-') then
     return redis.error_reply('NOEVENT the store has lost which events need a tick')
@@ -153,14 +153,14 @@ local function all_refused(life_key, epoch)
   return nil
 end
 
--- Keys: ticks, and the life's; the time → the events T:ID that need a tick now.
+-- Keys: ticks, and the incarnation's; the time → the events T:ID that need a tick now.
 register('ticks', function(keys, args)
   local no = all_refused(keys[2], args[1])
   if no then return no end
   return redis.call('ZRANGEBYSCORE', TICKS, '-inf', milliseconds(args[2]))
 end, NO_WRITES)
 
--- Keys: ticks, ticked, and the life's; the time, and since when → the time, and the events T:ID that
+-- Keys: ticks, ticked, and the incarnation's; the time, and since when → the time, and the events T:ID that
 -- may have changed since. Should the clock have been set back, all that are known.
 register('ticked', function(keys, args)
   local no = all_refused(keys[3], args[1])
@@ -174,7 +174,7 @@ end, NO_WRITES)
 -- Keys: of each event meta, queue:…:waiting, queue:…:active, section:…:counts; the time, and each
 -- event's key → for each how many wait, how many are active, and the seats by state as counts has
 -- them; nothing when the event is not there.
-register('census', function(keys, args)
+register('event_counts', function(keys, args)
   local reply = {}
   for i = 3, #args do
     local at = (i - 3) * 4
@@ -187,7 +187,7 @@ register('census', function(keys, args)
   return reply
 end, NO_WRITES)
 
--- Keys: buyers, ticks, and the life's; the time, and a user → the events T:ID in which the user has
+-- Keys: buyers, ticks, and the incarnation's; the time, and a user → the events T:ID in which the user has
 -- live reservations.
 register('buyer', function(keys, args)
   local no = all_refused(keys[3], args[1])

@@ -795,15 +795,15 @@ local function note_shorter_grace(keys, args, packed)
   if grace_s < rules_of(packed).grace_s then redis.call('HSET', keys[1], 'grace_is_shorter', 1) end
 end
 
--- The event as it is known in this life, or a table without an epoch: then there is none. What an
--- earlier life has left is forgotten. But only a store that was filled in this life may be told of
+-- The event as it is known in this incarnation, or a table without an epoch: then there is none. What an
+-- earlier incarnation has left is forgotten. But only a store that was filled in this incarnation may be told of
 -- new events: in one that was emptied everything is missing, and it must be filled first (trap 31).
-local function known_in_life(keys, args)
+local function known_in_incarnation(keys, args)
   local meta = fields(keys[1])
   if meta.epoch == args[1] then return meta end
   local is_filled = redis.call('HGET', keys[#keys], 'epoch') == args[1]
   if not is_filled or tonumber(meta.epoch or 0) > tonumber(args[1]) then
-    return nil, redis.error_reply('EPOCH the store is in another life')
+    return nil, redis.error_reply('EPOCH the store is in another incarnation')
   end
   if meta.epoch then
     if seats_remove then seats_remove(tag_of(keys[1])) end
@@ -817,9 +817,9 @@ end
 -- of the old one's entries is about the new one's.
 --
 -- version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
--- capacity, mode, status, id; the sections' keys are behind the queue's, and then the life's.
+-- capacity, mode, status, id; the sections' keys are behind the queue's, and then the incarnation's.
 register('configure', function(keys, args)
-  local meta, why = known_in_life(keys, args)
+  local meta, why = known_in_incarnation(keys, args)
   if not meta then return why end
   local fresh = not meta.epoch
   local older = not fresh and tonumber(args[5]) <= tonumber(meta.version)
@@ -838,7 +838,7 @@ end, ALLOW_OOM)
 
 -- version; the sections' keys as in configure → 0: it is newer than that.
 register('remove', function(keys, args)
-  local meta, why = known_in_life(keys, args)
+  local meta, why = known_in_incarnation(keys, args)
   if not meta then return why end
   local known = tonumber(meta.version or 0)
   local is_removed = meta.epoch and (meta.deleted or meta.key ~= args[2])

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "hot/redis/parts.h"
-#include "redis_stage.h"
+#include "hot/redis/internal.h"
+#include "redis_fixture.h"
 
 #define ID "'0190163d-8694-739b-aea5-966c26f8ad91'"
 
@@ -118,7 +118,7 @@ static void ask_seats(struct seats *s) {
     struct claim_info held[2];
     struct claim_ref refs[2];
     struct section_counts sections[2];
-    struct reservation_news news = {.id = id, .section_key = 1, .status = RESERVATION_CANCELLED};
+    struct reservation_change news = {.id = id, .section_key = 1, .status = RESERVATION_CANCELLED};
     struct live_reservation live = {.id = id,
                                     .user = STR("a"),
                                     .entry_seq = 1,
@@ -128,7 +128,7 @@ static void ask_seats(struct seats *s) {
     seats[0] = 1;
     struct claim_op claim = {
         .op = OP,
-        .wish = {.id = id, .user = STR("a"), .entry_seq = 1, .section_key = 1, .count = WANTED},
+        .request = {.id = id, .user = STR("a"), .entry_seq = 1, .section_key = 1, .count = WANTED},
         .seats = seats,
         .submit = submit_claim,
         .done = on_claimed};
@@ -229,16 +229,16 @@ static void load(const char *reply) {
         buf_addf(&code,
                  "redis.register_function('" REDIS_LIBRARY "_%s', function() return %s end)\n",
                  names[i], reply);
-    freeReplyObject(stage_command("FUNCTION LOAD REPLACE %s", buf_cstr(&code)));
+    freeReplyObject(redis_fixture_command("FUNCTION LOAD REPLACE %s", buf_cstr(&code)));
     buf_deinit(&code);
 }
 
 static void whatever_redis_replies_no_operation_takes_the_process_down(void **state) {
     (void)state;
-    struct redis_store *s = stage_store(true);
-    stage_begin_life(s, 1);
+    struct redis_store *s = redis_fixture_store(true);
+    redis_fixture_begin(s, 1);
     uv_loop_init(&loop);
-    stage_attach(s, &loop);
+    redis_fixture_attach(s, &loop);
     struct queues *queues = redis_store_queues(s);
     struct event *event = event_new(1);
     event->key = 1;

@@ -33,7 +33,7 @@ static const char functions[] =
     "  return count\n"
     "end)\n";
 
-struct house {
+struct fixture {
     struct redis_address address;
     redisContext *probe;
     uv_loop_t loop;
@@ -44,7 +44,7 @@ struct house {
 
 struct ask {
     struct call call;
-    struct house *house;
+    struct fixture *fixture;
     bool is_done;
     enum err result;
     int64_t number;    /* of an integer */
@@ -69,11 +69,11 @@ static void on_done(struct call *c, enum err result, const redisReply *reply) {
 }
 
 static void on_suspect(void *to) {
-    ((struct house *)to)->suspicions++;
+    ((struct fixture *)to)->suspicions++;
 }
 
-static struct hot_life life_now(struct house *h) {
-    struct hot_life life = {.epoch = EPOCH};
+static struct hot_incarnation life_now(struct fixture *h) {
+    struct hot_incarnation incarnation = {.epoch = EPOCH};
     char ids[2][64];
     static const char *const names[] = {"run_id:", "master_replid:"};
     for (int i = 0; i < 2; i++) {
@@ -81,28 +81,28 @@ static struct hot_life life_now(struct house *h) {
         assert_non_null(at);
         assert_int_equal(sscanf(at + strlen(names[i]), "%63[0-9a-f]", ids[i]), 1);
     }
-    snprintf(life.identity, sizeof life.identity, "%s/%s", ids[0], ids[1]);
-    return life;
+    snprintf(incarnation.identity, sizeof incarnation.identity, "%s/%s", ids[0], ids[1]);
+    return incarnation;
 }
 
 /* Only the probe's. */
-static void meet_server(struct house *h) {
+static void meet_server(struct fixture *h) {
     h->probe = probe_connect(&h->address);
     probe_do(h->probe, "FLUSHALL");
     probe_do(h->probe, "FUNCTION LOAD REPLACE %s", functions);
 }
 
-static void open_life(struct house *h) {
-    struct hot_life life = life_now(h);
-    gate_set(&h->gate, &life);
+static void open_incarnation(struct fixture *h) {
+    struct hot_incarnation incarnation = life_now(h);
+    gate_set(&h->gate, &incarnation);
 }
 
-static void start_link(struct house *h, const struct redis_address *address) {
+static void start_link(struct fixture *h, const struct redis_address *address) {
     h->link = link_new(&h->loop, address, &h->gate, DEADLINE_MS);
 }
 
-static void build(struct house *h) {
-    *h = (struct house){0};
+static void build(struct fixture *h) {
+    *h = (struct fixture){0};
     h->address = probe_address(services_start(SERVICE_REDIS)->redis_url);
     meet_server(h);
     assert_int_equal(uv_loop_init(&h->loop), 0);
@@ -113,7 +113,7 @@ static void build(struct house *h) {
     memset(asks, 0, sizeof asks);
 }
 
-static void demolish(struct house *h) {
+static void demolish(struct fixture *h) {
     if (h->link != NULL) link_close(h->link);
     uv_run(&h->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&h->loop), 0);
@@ -137,7 +137,7 @@ static void on_wake(uv_timer_t *timer) {
 }
 
 /* One turn, of a millisecond at the most. */
-static void turn(struct house *h) {
+static void turn(struct fixture *h) {
     uv_timer_t wake;
     uv_timer_init(&h->loop, &wake);
     uv_timer_start(&wake, on_wake, 1, 1);
@@ -146,14 +146,14 @@ static void turn(struct house *h) {
     uv_run(&h->loop, UV_RUN_NOWAIT);
 }
 
-static void turn_ms(struct house *h, int64_t ms) {
+static void turn_ms(struct fixture *h, int64_t ms) {
     for (int64_t until = clock_steady_ms() + ms; clock_steady_ms() < until;) turn(h);
 }
 
-static struct ask *ask(struct house *h, size_t i, const char *function, const char *key,
+static struct ask *ask(struct fixture *h, size_t i, const char *function, const char *key,
                        const char *argument, bool repeats) {
     struct ask *a = &asks[i];
-    *a = (struct ask){.house = h};
+    *a = (struct ask){.fixture = h};
     a->call.done = on_done;
     a->call.repeats = repeats;
     call_begin(&a->call, function, 1);
@@ -163,10 +163,10 @@ static struct ask *ask(struct house *h, size_t i, const char *function, const ch
     return a;
 }
 
-static struct ask *command(struct house *h, size_t i, const char *a0, const char *a1,
+static struct ask *command(struct fixture *h, size_t i, const char *a0, const char *a1,
                            const char *a2) {
     struct ask *a = &asks[i];
-    *a = (struct ask){.house = h};
+    *a = (struct ask){.fixture = h};
     a->call.done = on_done;
     call_begin_command(&a->call);
     call_add(&a->call, str_of(a0));
@@ -176,22 +176,22 @@ static struct ask *command(struct house *h, size_t i, const char *a0, const char
     return a;
 }
 
-/* A house with an open life and a link that is up. */
-static void build_up(struct house *h) {
+/* A fixture with an open incarnation and a link that is up. */
+static void build_up(struct fixture *h) {
     build(h);
-    open_life(h);
+    open_incarnation(h);
     start_link(h, &h->address);
     TURN_UNTIL(h, link_is_up(h->link));
 }
 
-static enum err result_of(struct house *h, struct ask *a) {
+static enum err result_of(struct fixture *h, struct ask *a) {
     TURN_UNTIL(h, a->is_done);
     return a->result;
 }
 
 static void calls_are_answered_in_order_with_the_epoch_behind_the_keys(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     for (size_t i = 0; i < CALLS_MAX; i++) {
         char text[16];
@@ -210,7 +210,7 @@ static void calls_are_answered_in_order_with_the_epoch_behind_the_keys(void **st
     demolish(&h);
 }
 
-static void send_fifty(struct house *h) {
+static void send_fifty(struct fixture *h) {
     for (size_t i = 0; i < 50; i++) ask(h, i, "test_count", "count", "", false);
 }
 
@@ -233,7 +233,7 @@ static void fifty_in_async(uv_async_t *async) {
 }
 
 /* How many reads the server needed for the calls of one turn. It is asked by a read, too. */
-static int64_t reads_until_all_are_done(struct house *h) {
+static int64_t reads_until_all_are_done(struct fixture *h) {
     int64_t before = probe_info(h->probe, "total_reads_processed");
     uv_update_time(&h->loop);
     ended = 0;
@@ -247,7 +247,7 @@ static int64_t reads_until_all_are_done(struct house *h) {
 /* Wherever in the turn they are sent; and without another handle that wakes the loop. */
 static void calls_of_one_turn_are_one_write(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     uv_timer_t timer = {.data = &h};
     uv_timer_init(&h.loop, &timer);
@@ -277,16 +277,16 @@ static void calls_of_one_turn_are_one_write(void **state) {
 /* More than a socket takes at once. */
 static void large_calls_arrive_whole(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
-    open_life(&h);
+    open_incarnation(&h);
     h.link = link_new(&h.loop, &h.address, &h.gate, WAIT_MS);
     TURN_UNTIL(&h, link_is_up(h.link));
     enum { BYTES = 8 * 1024 * 1024 };
     struct buf large = {0};
     memset(buf_reserve(&large, BYTES), 'x', BYTES);
     large.len = BYTES;
-    asks[0] = (struct ask){.house = &h, .call.done = on_done};
+    asks[0] = (struct ask){.fixture = &h, .call.done = on_done};
     call_begin_command(&asks[0].call);
     call_add(&asks[0].call, STR("SET"));
     call_add(&asks[0].call, STR("large"));
@@ -302,7 +302,7 @@ static void large_calls_arrive_whole(void **state) {
 
 static void calls_pass_only_in_the_life_that_is_open(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
     start_link(&h, &h.address);
     TURN_UNTIL(&h, link_is_up(h.link));
@@ -310,7 +310,7 @@ static void calls_pass_only_in_the_life_that_is_open(void **state) {
 
     assert_int_equal(ask(&h, 0, "test_count", "count", "", false)->result, ERR_RECOVERING);
     assert_int_equal(h.suspicions, 0);
-    open_life(&h);
+    open_incarnation(&h);
     assert_int_equal(result_of(&h, ask(&h, 4, "test_count", "count", "", false)), ERR_OK);
     assert_int_equal(asks[4].number, 1);
     gate_set(&h.gate, NULL);
@@ -323,10 +323,10 @@ static void calls_pass_only_in_the_life_that_is_open(void **state) {
 /* Once: the server may have got another identity, or may not be the master any more. */
 static void a_life_of_another_run_has_the_master_looked_for_again(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     int64_t connections = probe_info(h.probe, "total_connections_received");
-    struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
+    struct hot_incarnation other = {.epoch = 3, .identity = "somebody/else"};
     gate_set(&h.gate, &other);
     assert_int_equal(ask(&h, 1, "test_count", "count", "", false)->result, ERR_RECOVERING);
     assert_int_equal(h.suspicions, 1);
@@ -340,14 +340,14 @@ static void a_life_of_another_run_has_the_master_looked_for_again(void **state) 
     demolish(&h);
 }
 
-/* As it gets one when its first replica connects; a life was begun under it. */
+/* As it gets one when its first replica connects; a incarnation was begun under it. */
 static void a_server_with_a_new_identity_is_asked_for_it(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     probe_do(h.probe, "REPLICAOF 127.0.0.1 1");
     probe_do(h.probe, "REPLICAOF NO ONE");
-    open_life(&h);
+    open_incarnation(&h);
     assert_int_equal(ask(&h, 0, "test_count", "count", "", false)->result, ERR_RECOVERING);
     TURN_UNTIL(&h, link_is_up(h.link));
     assert_int_equal(result_of(&h, ask(&h, 1, "test_count", "count", "", false)), ERR_OK);
@@ -356,9 +356,9 @@ static void a_server_with_a_new_identity_is_asked_for_it(void **state) {
 
 static void a_new_connection_to_another_run_is_suspect_at_once(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
-    struct hot_life other = {.epoch = 3, .identity = "somebody/else"};
+    struct hot_incarnation other = {.epoch = 3, .identity = "somebody/else"};
     gate_set(&h.gate, &other);
     start_link(&h, &h.address);
     TURN_UNTIL(&h, link_is_up(h.link));
@@ -381,7 +381,7 @@ static void errors_are_told_apart(void **state) {
         {"NOREPLICAS not enough", ERR_HOT_UNAVAILABLE, HOT_STATE_NOREPLICAS},
         {"WRONGTYPE of key", ERR_INTERNAL, HOT_STATE_NOREPLICAS},
     };
-    struct house h;
+    struct fixture h;
     build_up(&h);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ask *a = ask(&h, i, "test_fail", "k", cases[i].error, false);
@@ -394,7 +394,7 @@ static void errors_are_told_apart(void **state) {
     gate_accepted(&h.gate);
     assert_int_equal(h.gate.state, HOT_STATE_OK);
     assert_int_equal(h.suspicions, 0);
-    struct ask *a = ask(&h, 10, "test_fail", "k", "EPOCH another life", false);
+    struct ask *a = ask(&h, 10, "test_fail", "k", "EPOCH another incarnation", false);
     struct ask *b = ask(&h, 11, "test_fail", "k", "NOEVENT not known", false);
     assert_int_equal(result_of(&h, b), ERR_RECOVERING);
     assert_int_equal(a->result, ERR_RECOVERING);
@@ -405,7 +405,7 @@ static void errors_are_told_apart(void **state) {
 
 static void a_server_that_turns_read_only_is_left(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     int64_t connections = probe_info(h.probe, "total_connections_received");
     struct ask *a = ask(&h, 0, "test_fail", "k", "READONLY You can't write", false);
@@ -419,7 +419,7 @@ static void a_server_that_turns_read_only_is_left(void **state) {
 
 static void try_again_is_tried_again_until_the_deadline(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     struct ask *a = ask(&h, 0, "test_tryagain", "tries", "4", false);
     assert_int_equal(result_of(&h, a), ERR_OK);
@@ -432,7 +432,7 @@ static void try_again_is_tried_again_until_the_deadline(void **state) {
     demolish(&h);
 }
 
-static int64_t links_client_id(struct house *h) {
+static int64_t links_client_id(struct fixture *h) {
     const char *at = strstr(probe_do(h->probe, "CLIENT LIST")->str, "name=admitone");
     assert_non_null(at);
     const char *list = probe_do(h->probe, "CLIENT LIST")->str;
@@ -444,7 +444,7 @@ static int64_t links_client_id(struct house *h) {
 /* The server reads the calls and does not do them; then the connection is cut. */
 static void calls_under_way_when_the_connection_breaks_are_repeated_or_unknown(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     probe_do(h.probe, "CLIENT PAUSE 10000 WRITE");
     struct ask *once = ask(&h, 0, "test_count", "once", "", false);
@@ -465,12 +465,12 @@ static void calls_under_way_when_the_connection_breaks_are_repeated_or_unknown(v
 
 static void what_was_under_way_in_another_life_is_unknown(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     probe_do(h.probe, "CLIENT PAUSE 10000 WRITE");
     struct ask *a = ask(&h, 0, "test_count", "again", "", true);
     turn_ms(&h, 20);
-    struct hot_life next = life_now(&h);
+    struct hot_incarnation next = life_now(&h);
     next.epoch = EPOCH + 1;
     gate_set(&h.gate, &next);
     probe_do(h.probe, "CLIENT KILL ID %lld", (long long)links_client_id(&h));
@@ -485,7 +485,7 @@ static void what_was_under_way_in_another_life_is_unknown(void **state) {
 /* The server does what it is asked and does not answer. */
 static void at_the_deadline_the_connection_is_given_up(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     command(&h, 0, "CLIENT", "REPLY", "OFF");
     turn_ms(&h, DEADLINE_MS / 4);
@@ -504,7 +504,7 @@ static void at_the_deadline_the_connection_is_given_up(void **state) {
 
 static void a_server_that_stands_still_is_noticed_by_the_deadline(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     pid_t server = services_start(SERVICE_REDIS)->redis_pid;
     kill(server, SIGSTOP);
@@ -527,7 +527,7 @@ static void a_server_that_stands_still_is_noticed_by_the_deadline(void **state) 
 /* The deadline is over when this process looks again; the answers were there in time. */
 static void what_was_answered_while_this_process_stood_still_is_heard(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     pid_t server = services_start(SERVICE_REDIS)->redis_pid;
     kill(server, SIGSTOP); /* so that no answer is read when they are written */
@@ -548,7 +548,7 @@ static void what_was_answered_while_this_process_stood_still_is_heard(void **sta
 
 static void another_run_of_the_server_is_another_life(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     pid_t server = services_start(SERVICE_REDIS)->redis_pid;
     kill(server, SIGSTOP);
@@ -567,16 +567,16 @@ static void another_run_of_the_server_is_another_life(void **state) {
     assert_int_equal(ask(&h, 3, "test_count", "k", "", false)->result, ERR_RECOVERING);
     assert_int_equal(h.suspicions, 1);
     assert_int_equal(probe_number(h.probe, "EXISTS again"), 0);
-    open_life(&h);
+    open_incarnation(&h);
     assert_int_equal(result_of(&h, ask(&h, 4, "test_count", "k", "", false)), ERR_OK);
     demolish(&h);
 }
 
 static void it_logs_in_and_takes_its_database(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
-    open_life(&h);
+    open_incarnation(&h);
     probe_do(h.probe, "ACL SETUSER shop on >se@cret ~* &* +@all");
     probe_do(h.probe, "CONFIG SET requirepass general");
     struct redis_address a = h.address;
@@ -606,9 +606,9 @@ static void it_logs_in_and_takes_its_database(void **state) {
 
 static void a_replica_is_not_talked_to(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
-    open_life(&h);
+    open_incarnation(&h);
     probe_do(h.probe, "REPLICAOF 127.0.0.1 1");
     start_link(&h, &h.address);
     turn_ms(&h, 200);
@@ -621,9 +621,9 @@ static void a_replica_is_not_talked_to(void **state) {
 
 static void a_server_that_is_not_there_yet_is_found_later(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
-    open_life(&h);
+    open_incarnation(&h);
     services_stop(SERVICE_REDIS);
     redisFree(h.probe);
     start_link(&h, &h.address);
@@ -637,9 +637,9 @@ static void a_server_that_is_not_there_yet_is_found_later(void **state) {
 
 static void names_are_resolved(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
-    open_life(&h);
+    open_incarnation(&h);
     struct redis_address a = h.address;
     str_copy(STR("no-such-host.invalid"), a.hosts[0].name, sizeof a.hosts[0].name);
     start_link(&h, &a);
@@ -654,7 +654,7 @@ static void names_are_resolved(void **state) {
 
 static void a_link_can_be_closed_at_any_time(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     for (int turns = 0; turns < 12; turns++) {
         struct link *another = link_new(&h.loop, &h.address, &h.gate, DEADLINE_MS);
@@ -671,7 +671,7 @@ static void a_link_can_be_closed_at_any_time(void **state) {
 
 static void close_when_done(struct call *c, enum err result, const redisReply *reply) {
     struct ask *a = CONTAINER_OF(c, struct ask, call);
-    struct house *h = a->house;
+    struct fixture *h = a->fixture;
     on_done(c, result, reply);
     if (h->link == NULL) return;
     link_close(h->link);
@@ -681,7 +681,7 @@ static void close_when_done(struct call *c, enum err result, const redisReply *r
 /* Also from within an answer, with more answers behind it. */
 static void a_link_can_be_closed_by_an_answer(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build_up(&h);
     for (size_t i = 0; i < 20; i++) {
         ask(&h, i, "test_count", "k", "", false);
@@ -695,15 +695,15 @@ static void a_link_can_be_closed_by_an_answer(void **state) {
 
 static void a_fail_over_is_followed(void **state) {
     (void)state;
-    struct house h;
+    struct fixture h;
     build(&h);
     const struct services *s = services_start(SERVICE_SENTINEL);
     struct redis_address sentinels = probe_address(s->sentinel_url);
     redisContext *other = h.probe;
     start_link(&h, &sentinels);
     TURN_UNTIL(&h, link_is_up(h.link));
-    struct hot_life life = {.epoch = EPOCH, .identity = "of the first master"};
-    gate_set(&h.gate, &life);
+    struct hot_incarnation incarnation = {.epoch = EPOCH, .identity = "of the first master"};
+    gate_set(&h.gate, &incarnation);
     kill(s->sentinel_master_pid, SIGKILL);
     TURN_UNTIL(&h, !link_is_up(h.link));
     TURN_UNTIL(&h, link_is_up(h.link));

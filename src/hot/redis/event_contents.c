@@ -1,0 +1,197 @@
+/* All that the store has of an event, for comparing it with the ledger: the hashes of its entries
+ * and of its reservations (lua/queue.lua and lua/seats.lua say what is in them), page by page, so
+ * that nobody else waits for it. */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "hot/redis/internal.h"
+
+#define STEP_MS 10000
+
+struct contents_reading {
+    redisContext *context;
+    struct known_event *event; /* held */
+    struct event_contents *out;
+    size_t entry_room;
+    size_t reservation_room;
+};
+
+static void *room_for(void *array, size_t count, size_t *room, size_t item_size) {
+    if (count < *room) return array;
+    *room = *room == 0 ? 64 : *room * 2;
+    return mem_grow(array, *room * item_size);
+}
+
+/* ---- what is in them ---- */
+
+/* A live one's step; false: it has ended. */
+static bool read_step(str step, struct contents_entry *e) {
+    bool is_waiting = str_eq(step, STR("WAITING"));
+    bool is_active = str_eq(step, STR("ACTIVE"));
+    bool is_activating = str_eq(step, STR("ACTIVATING"));
+    e->pending = is_activating || str_eq(step, STR("ENTERING")) || str_eq(step, STR("ADMITTING"));
+    e->status = is_active || is_activating ? ENTRY_ACTIVE : ENTRY_WAITING;
+    return is_waiting || is_active || e->pending;
+}
+
+static void add_entry(struct contents_reading *s, const redisReply *field,
+                      const redisReply *value) {
+    struct contents_entry e = {.seq = reply_u64(field)};
+    str rest = reply_str(value);
+    str step;
+    str lane;
+    if (!str_split(&rest, ' ', &step) || !read_step(step, &e)) return;
+    str_split(&rest, ' ', &lane);
+    e.joined_ms = text_next_i64(&rest);
+    s->out->entries =
+        room_for(s->out->entries, s->out->entry_count, &s->entry_room, sizeof *s->out->entries);
+    s->out->entries[s->out->entry_count++] = e;
+}
+
+/* "5,1-3" are four seats. */
+static uint32_t seats_in(str list) {
+    uint32_t count = 0;
+    str stretch;
+    while (str_split(&list, ',', &stretch)) {
+        int64_t first = 0;
+        int64_t last = 0;
+        str from;
+        str_split(&stretch, '-', &from);
+        if (!str_to_i64(from, &first)) continue;
+        if (!str_to_i64(stretch, &last)) last = first;
+        if (last >= first) count += (uint32_t)(last - first + 1);
+    }
+    return count;
+}
+
+static void add_reservation(struct contents_reading *s, const redisReply *field,
+                            const redisReply *value) {
+    enum { SECTION, STEP, ENTRY, EXPIRES, KEY, REQUEST, SEATS, WORDS };
+    str words[WORDS] = {0};
+    str rest = reply_str(value);
+    for (size_t i = 0; i < WORDS; i++) str_split(&rest, ' ', &words[i]);
+    struct claim_info r = {.seat_count = seats_in(words[SEATS]),
+                           .pending = str_eq(words[STEP], STR("P")),
+                           .status = str_eq(words[STEP], STR("C")) ? RESERVATION_CONFIRMED
+                                                                   : RESERVATION_HELD};
+    int64_t entry = 0;
+    bool is_whole = uuid_parse(reply_str(field), &r.id) &&
+                    str_to_i64(words[SECTION], &r.section_key) &&
+                    str_to_i64(words[ENTRY], &entry) && str_to_i64(words[EXPIRES], &r.expires_ms);
+    if (!is_whole) return;
+    r.entry_seq = (uint64_t)entry;
+    s->out->reservations = room_for(s->out->reservations, s->out->reservation_count,
+                                    &s->reservation_room, sizeof *s->out->reservations);
+    s->out->reservations[s->out->reservation_count++] = r;
+}
+
+/* ---- page by page ---- */
+
+static bool read_hash(struct contents_reading *s, const char *family, const char *part,
+                      void (*add)(struct contents_reading *s, const redisReply *field,
+                                  const redisReply *value)) {
+    char cursor[24] = "0";
+    do {
+        redisReply *page =
+            reply_checked(s->context, redisCommand(s->context, "HSCAN %s:{%s}%s %s COUNT 1000",
+                                                   family, s->event->tag, part, cursor));
+        const redisReply *fields = reply_at(page, 1);
+        for (size_t i = 0; fields != NULL && i + 1 < fields->elements; i += 2)
+            add(s, reply_at(fields, i), reply_at(fields, i + 1));
+        bool done = page != NULL && str_copy(reply_str(reply_at(page, 0)), cursor, sizeof cursor);
+        freeReplyObject(page);
+        if (!done) return false;
+    } while (strcmp(cursor, "0") != 0);
+    return true;
+}
+
+static int by_seq(const void *a, const void *b) {
+    uint64_t left = ((const struct contents_entry *)a)->seq;
+    uint64_t right = ((const struct contents_entry *)b)->seq;
+    return left < right ? -1 : left > right;
+}
+
+static int by_id(const void *a, const void *b) {
+    return memcmp(&((const struct claim_info *)a)->id, &((const struct claim_info *)b)->id,
+                  sizeof(struct uuid));
+}
+
+/* In order; of one that two pages have, the first. Returns how many are left. */
+static size_t sort_each_once(void *array, size_t count, size_t item_size,
+                             int (*order)(const void *, const void *)) {
+    if (count == 0) return 0;
+    qsort(array, count, item_size, order);
+    char *items = array;
+    size_t kept = 1;
+    for (size_t i = 1; i < count; i++) {
+        if (order(items + (kept - 1) * item_size, items + i * item_size) == 0) continue;
+        memmove(items + kept * item_size, items + i * item_size, item_size);
+        kept++;
+    }
+    return kept;
+}
+
+/* The field as a number; 0 when it is not there. False: the store did not answer. */
+static bool read_number(redisContext *c, uint64_t *out, redisReply *reply) {
+    redisReply *r = reply_checked(c, reply);
+    *out = reply_u64(r);
+    freeReplyObject(r);
+    return r != NULL;
+}
+
+/* That the store is in this incarnation, and the event is there and was not removed. */
+static enum err check(struct contents_reading *s, uint32_t epoch) {
+    redisContext *c = s->context;
+    uint64_t current = 0;
+    uint64_t knows = 0;
+    uint64_t key = 0;
+    uint64_t deleted = 0;
+    const char *tag = s->event->tag;
+    if (!read_number(c, &current, redisCommand(c, "HGET " INCARNATION_KEY " epoch")) ||
+        !read_number(c, &knows, redisCommand(c, "HGET queue:{%s}:meta epoch", tag)) ||
+        !read_number(c, &key, redisCommand(c, "HGET queue:{%s}:meta key", tag)) ||
+        !read_number(c, &deleted, redisCommand(c, "HGET queue:{%s}:meta deleted", tag)))
+        return ERR_HOT_UNAVAILABLE;
+    if (current != epoch) return ERR_RECOVERING;
+    bool is_there = knows == epoch && key == (uint64_t)s->event->key && deleted == 0;
+    return is_there ? ERR_OK : ERR_EVENT_NOT_FOUND;
+}
+
+static enum err read_all(struct contents_reading *s, uint32_t epoch) {
+    if (!read_hash(s, "queue", ":entry", add_entry) || !read_hash(s, "claim", "", add_reservation))
+        return ERR_HOT_UNAVAILABLE;
+    struct event_contents *out = s->out;
+    out->entry_count = sort_each_once(out->entries, out->entry_count, sizeof *out->entries, by_seq);
+    out->reservation_count =
+        sort_each_once(out->reservations, out->reservation_count, sizeof *out->reservations, by_id);
+    return check(s, epoch);
+}
+
+static enum err contents_event(struct redis_store *store, struct known_event *event,
+                               struct event_contents *out) {
+    struct contents_reading s = {.event = event, .out = out};
+    struct hot_incarnation incarnation = gate_look(&store->gate);
+    if (incarnation.epoch == 0) return ERR_RECOVERING;
+    char identity[HOT_IDENTITY_BYTES];
+    s.context = store_reach(store, STEP_MS, identity);
+    if (s.context == NULL) return ERR_HOT_UNAVAILABLE;
+    enum err result =
+        strcmp(identity, incarnation.identity) != 0 ? ERR_RECOVERING : check(&s, incarnation.epoch);
+    if (result == ERR_OK) result = read_all(&s, incarnation.epoch);
+    redisFree(s.context);
+    if (result == ERR_OK) return ERR_OK;
+    mem_free(out->entries);
+    mem_free(out->reservations);
+    *out = (struct event_contents){0};
+    return result;
+}
+
+enum err redis_read_event(struct hot *h, int64_t event_key, struct event_contents *out) {
+    struct redis_store *store = CONTAINER_OF(h, struct redis_store, hot);
+    struct known_event *event = store_event(store, event_key);
+    *out = (struct event_contents){0};
+    if (event == NULL) return ERR_EVENT_NOT_FOUND;
+    enum err result = contents_event(store, event, out);
+    store_release(event);
+    return result;
+}

@@ -1,0 +1,37 @@
+/*
+ * handshake: what is said on a new connection before anything else, and what the server must
+ * answer: it lets us in, it is a master, and which run of the server it is (its identity). Does no
+ * I/O. Also the question to a Sentinel.
+ */
+#ifndef ADMITONE_HOT_REDIS_HANDSHAKE_H
+#define ADMITONE_HOT_REDIS_HANDSHAKE_H
+
+#include <hiredis/hiredis.h>
+
+#include "hot/redis/address.h"
+#include "port/hot.h"
+
+#define GREETING_STEPS_MAX 6
+
+enum handshake_answer { GREETING_MORE, GREETING_DONE, GREETING_REFUSED };
+
+struct handshake {
+    int steps[GREETING_STEPS_MAX];
+    size_t ends[GREETING_STEPS_MAX]; /* of each one's command, in what handshake_begin has added */
+    size_t count;
+    size_t heard;
+    char run_id[HOT_IDENTITY_BYTES / 2 - 1];
+    char replication_id[HOT_IDENTITY_BYTES / 2 - 1];
+    char identity[HOT_IDENTITY_BYTES]; /* when DONE: "run id/replication id" */
+};
+
+/* Adds all commands to `out`; the replies go to handshake_hear, in order. */
+void handshake_begin(struct handshake *g, const struct redis_address *address, struct buf *out);
+/* REFUSED: `why` says why, for people. */
+enum handshake_answer handshake_hear(struct handshake *g, const redisReply *reply, struct buf *why);
+
+/* Where the master is, as a Sentinel is asked, and as it answers. */
+void sentinel_ask(const struct redis_address *address, struct buf *out);
+bool sentinel_hear(const redisReply *reply, struct redis_host *master, struct buf *why);
+
+#endif

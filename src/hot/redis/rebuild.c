@@ -1,0 +1,335 @@
+/* Lives of the store (port/hot.h): which one it is in, filling it for a new one. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "hot/memory_boards.h"
+#include "hot/redis/blocking.h"
+#include "hot/redis/internal.h"
+
+/* Which filling is the latest, by its name. A node that stalls while it fills the store may be
+ * overtaken by another, and must not spoil what that one has filled: whatever is written for a
+ * filling is written only while this is its own. */
+#define FILLING_KEY "admitone:{hot}:filling"
+/* The name of the ledger that Redis was rebuilt from, or is being rebuilt from. Only nodes of this
+ * ledger rebuild it again: two clusters on one Redis would rebuild it in turn for ever. */
+#define LEDGER_KEY "admitone:{hot}:ledger"
+/* For a connection, and for each answer; a filling has large commands. */
+#define LOOK_MS 1000
+#define FILLING_MS 10000
+/* So many commands are sent, and done, at once. */
+#define QUEUED_MAX 256
+#define QUEUED_BYTES_MAX (256 * 1024)
+
+struct filling {
+    redisContext *context; /* NULL: it has failed */
+    struct hot_incarnation incarnation;
+    char name[HOT_FILLING_BYTES]; /* before it has begun, that of the one before */
+    size_t queued;
+    size_t queued_bytes;
+    struct buf scratch;
+};
+
+static struct redis_store *store_of(struct hot *h) {
+    return CONTAINER_OF(h, struct redis_store, hot);
+}
+
+static void redis_listen(struct hot *h, struct hot_listener listener) {
+    struct redis_store *s = store_of(h);
+    pthread_rwlock_wrlock(&s->lock);
+    s->listener = listener;
+    pthread_rwlock_unlock(&s->lock);
+    s->gate.suspect = listener.suspect;
+    s->gate.to = listener.to;
+    announcements_wake(s->news);
+}
+
+redisContext *store_reach(struct redis_store *s, int64_t step_ms,
+                          char identity[HOT_IDENTITY_BYTES]) {
+    struct buf why = {0};
+    redisContext *c = blocking_connect(&s->options.address, step_ms, identity, &why);
+    if (c == NULL && gate_refused(&s->gate, buf_str(&why)) == HOT_STATE_OK) gate_lost(&s->gate);
+    if (c == NULL) redis_host_lost(&s->gate.outage, &s->options.address.hosts[0], buf_cstr(&why));
+    buf_deinit(&why);
+    return c;
+}
+
+redisReply *reply_checked(redisContext *c, redisReply *reply) {
+    if (reply != NULL && reply->type != REDIS_REPLY_ERROR) return reply;
+    log_error(msg("redis returned an error"),
+              kv_str("error", reply == NULL ? str_of(c->errstr) : reply_str(reply)));
+    freeReplyObject(reply);
+    return NULL;
+}
+
+static bool succeeds(redisContext *c, void *reply) {
+    redisReply *r = reply_checked(c, reply);
+    freeReplyObject(r);
+    return r != NULL;
+}
+
+/* By a function that is refused whenever something new is. A server that has no such function yet
+ * says nothing about its state. */
+static void probe_state(struct redis_store *s, redisContext *c) {
+    redisReply *r = redisCommand(c, "FCALL " REDIS_LIBRARY "_probe 0");
+    if (r != NULL && r->type != REDIS_REPLY_ERROR)
+        gate_accepted(&s->gate);
+    else if (r != NULL)
+        gate_refused(&s->gate, reply_str(r));
+    freeReplyObject(r);
+}
+
+static enum hot_state redis_state(struct hot *h) {
+    return (enum hot_state)atomic_load(&store_of(h)->gate.state);
+}
+
+static enum err redis_look(struct hot *h, struct hot_incarnation *out) {
+    *out = (struct hot_incarnation){0};
+    redisContext *c = store_reach(store_of(h), LOOK_MS, out->identity);
+    if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    redisReply *r = reply_checked(c, redisCommand(c, "HMGET " INCARNATION_KEY " epoch identity"));
+    if (r != NULL && str_eq(reply_str(reply_at(r, 1)), str_of(out->identity)))
+        out->epoch = (uint32_t)reply_u64(reply_at(r, 0));
+    bool is_heard = r != NULL;
+    freeReplyObject(r);
+    r = is_heard ? reply_checked(c, redisCommand(c, "GET " FILLING_KEY)) : NULL;
+    is_heard = r != NULL && str_copy(reply_str(r), out->filling, sizeof out->filling);
+    freeReplyObject(r);
+    r = is_heard ? reply_checked(c, redisCommand(c, "GET " LEDGER_KEY)) : NULL;
+    is_heard = r != NULL && str_copy(reply_str(r), out->ledger, sizeof out->ledger);
+    freeReplyObject(r);
+    if (is_heard) probe_state(store_of(h), c);
+    redisFree(c);
+    return is_heard ? ERR_OK : ERR_HOT_UNAVAILABLE;
+}
+
+/* What follows up to filling_commit is done at once, or not at all if the store is being filled for
+ * another incarnation by then. */
+static bool filling_guard(struct filling *f) {
+    redisContext *c = f->context;
+    if (!succeeds(c, redisCommand(c, "WATCH " FILLING_KEY))) return false;
+    redisReply *r = reply_checked(c, redisCommand(c, "GET " FILLING_KEY));
+    bool is_ours = r != NULL && str_eq(reply_str(r), str_of(f->name));
+    if (r != NULL && !is_ours) log_warn(msg("another node is rebuilding redis"));
+    freeReplyObject(r);
+    return is_ours && succeeds(c, redisCommand(c, "MULTI"));
+}
+
+static bool all_succeeded(const redisReply *replies) {
+    for (size_t i = 0; i < replies->elements; i++) {
+        if (replies->element[i]->type != REDIS_REPLY_ERROR) continue;
+        log_error(msg("redis returned an error"), kv_str("error", reply_str(replies->element[i])));
+        return false;
+    }
+    return true;
+}
+
+/* `queued`: so many commands are on their way since filling_guard. */
+static bool filling_commit(struct filling *f, size_t queued) {
+    redisContext *c = f->context;
+    redisAppendCommand(c, "EXEC");
+    bool done = true;
+    for (size_t i = 0; i < queued && done; i++) {
+        void *reply = NULL;
+        redisGetReply(c, &reply);
+        done = succeeds(c, reply);
+    }
+    if (!done) return false;
+    void *reply = NULL;
+    redisGetReply(c, &reply);
+    redisReply *replies = reply_checked(c, reply);
+    done = replies != NULL && replies->type == REDIS_REPLY_ARRAY && all_succeeded(replies);
+    freeReplyObject(replies);
+    return done;
+}
+
+/* The filling is the latest from now on, and the store is in no incarnation. */
+static bool filling_begin(struct filling *f, const char *node) {
+    redisContext *c = f->context;
+    if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua))) return false;
+    if (!filling_guard(f)) return false;
+    snprintf(f->name, sizeof f->name, "%u:%s:%lld", f->incarnation.epoch, node,
+             (long long)clock_steady_ns());
+    redisAppendCommand(c, "SET " FILLING_KEY " %s", f->name);
+    redisAppendCommand(c, "SET " LEDGER_KEY " %s", f->incarnation.ledger);
+    redisAppendCommand(c, "DEL " INCARNATION_KEY);
+    return filling_commit(f, 3);
+}
+
+/* UNLINK of what a page of SCAN has found. */
+static bool unlink_page(struct filling *f, const redisReply *keys) {
+    if (keys == NULL || keys->elements == 0) return true;
+    if (!filling_guard(f)) return false;
+    struct call unlink = {0};
+    call_begin_command(&unlink);
+    call_add(&unlink, STR("UNLINK"));
+    for (size_t i = 0; i < keys->elements; i++) call_add(&unlink, reply_str(reply_at(keys, i)));
+    buf_clear(&f->scratch);
+    call_write(&unlink, 0, &f->scratch);
+    buf_deinit(&unlink.command);
+    redisAppendFormattedCommand(f->context, f->scratch.bytes, f->scratch.len);
+    return filling_commit(f, 1);
+}
+
+static bool erase(struct filling *f, const char *pattern) {
+    redisContext *c = f->context;
+    char cursor[24] = "0";
+    do {
+        redisReply *page =
+            reply_checked(c, redisCommand(c, "SCAN %s MATCH %s COUNT 1000", cursor, pattern));
+        bool done = page != NULL && unlink_page(f, reply_at(page, 1)) &&
+                    str_copy(reply_str(reply_at(page, 0)), cursor, sizeof cursor);
+        freeReplyObject(page);
+        if (!done) return false;
+    } while (strcmp(cursor, "0") != 0);
+    return true;
+}
+
+/* First the events' meta, without which no function does anything to an event: what nodes of an
+ * older incarnation still send must not leave anything behind. */
+static bool erase_all(struct filling *f) {
+    static const char *const patterns[] = {
+        "queue:{*}:meta",        "queue:{*",       "section:{*", "limit:{*", "lock:{*", "claim:{*",
+        "popularity:ranking:{*", "performance:{*", "ranking:{*",
+    };
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (!erase(f, patterns[i])) return false;
+    if (!filling_guard(f)) return false;
+    redisAppendCommand(f->context, "UNLINK " TICKS_KEY " " TICKED_KEY " " BUYERS_KEY);
+    return filling_commit(f, 1);
+}
+
+void filling_free(struct filling *f) {
+    if (f == NULL) return;
+    if (f->context != NULL) redisFree(f->context);
+    buf_deinit(&f->scratch);
+    mem_free(f);
+}
+
+static enum err redis_rebuild(struct hot *h, const struct hot_incarnation *incarnation) {
+    assert(incarnation->epoch > 0);
+    struct redis_store *s = store_of(h);
+    filling_free(s->filling);
+    s->filling = NULL;
+    if (s->gathered != NULL) memory_boards_free(s->gathered);
+    s->gathered = NULL;
+    char identity[HOT_IDENTITY_BYTES];
+    redisContext *c = store_reach(s, FILLING_MS, identity);
+    if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    struct filling *f = mem_new(sizeof *f);
+    f->context = c;
+    f->incarnation = *incarnation;
+    memcpy(f->name, incarnation->filling, sizeof f->name);
+    enum err result = ERR_OK;
+    if (strcmp(identity, incarnation->identity) != 0)
+        result = ERR_RECOVERING;
+    else if (!filling_begin(f, s->node) || !erase_all(f))
+        result = ERR_HOT_UNAVAILABLE;
+    if (result == ERR_OK)
+        s->filling = f;
+    else
+        filling_free(f);
+    return result;
+}
+
+/* A filling that has failed is without its connection. */
+static void filling_fail(struct filling *f) {
+    redisFree(f->context);
+    f->context = NULL;
+}
+
+static void filling_flush(struct filling *f) {
+    if (f->context != NULL && f->queued > 0 && !filling_commit(f, f->queued)) filling_fail(f);
+    f->queued = 0;
+    f->queued_bytes = 0;
+}
+
+void filling_add(struct redis_store *s, struct call *c) {
+    struct filling *f = s->filling;
+    if (f != NULL && f->context != NULL && f->queued == 0 && !filling_guard(f)) filling_fail(f);
+    if (f != NULL && f->context != NULL) {
+        buf_clear(&f->scratch);
+        call_write(c, f->incarnation.epoch, &f->scratch);
+        redisAppendFormattedCommand(f->context, f->scratch.bytes, f->scratch.len);
+        f->queued++;
+        f->queued_bytes += f->scratch.len;
+        if (f->queued >= QUEUED_MAX || f->queued_bytes >= QUEUED_BYTES_MAX) filling_flush(f);
+    }
+    buf_deinit(&c->command);
+}
+
+static bool begin_incarnation(struct filling *f) {
+    if (f->context == NULL || !filling_guard(f)) return false;
+    redisAppendCommand(f->context, "ZADD " TICKS_KEY " +inf -");
+    redisAppendCommand(f->context, "HSET " INCARNATION_KEY " epoch %u identity %s",
+                       f->incarnation.epoch, f->incarnation.identity);
+    return filling_commit(f, 2);
+}
+
+static enum err redis_rebuilt(struct hot *h) {
+    struct redis_store *s = store_of(h);
+    struct filling *f = s->filling;
+    assert(f != NULL);
+    filling_flush(f);
+    bool done = begin_incarnation(f);
+    filling_free(f);
+    s->filling = NULL;
+    return done ? ERR_OK : ERR_HOT_UNAVAILABLE;
+}
+
+static void redis_open(struct hot *h, const struct hot_incarnation *incarnation) {
+    gate_set(&store_of(h)->gate, incarnation);
+}
+
+static void redis_shut(struct hot *h) {
+    gate_set(&store_of(h)->gate, NULL);
+}
+
+static void on_announced(struct call *c, enum err result, const redisReply *reply) {
+    (void)result;
+    (void)reply;
+    mem_free(c);
+}
+
+static void redis_announce(struct hot *h) {
+    struct redis_worker *w = redis_worker_mine();
+    assert(w != NULL && w->store == store_of(h));
+    struct call *c = mem_new(sizeof *c);
+    c->done = on_announced;
+    call_begin_command(c);
+    call_add(c, STR("PUBLISH"));
+    call_add(c, STR(EVENTS_CHANNEL));
+    call_add(c, str_of(w->store->node));
+    link_send(w->link, c);
+}
+
+/* A key that ends by itself, so that nobody's death stops the work. */
+static enum err redis_turn(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
+    struct redis_store *s = store_of(h);
+    char identity[HOT_IDENTITY_BYTES];
+    *is_ours = false;
+    redisContext *c = store_reach(s, LOOK_MS, identity);
+    if (c == NULL) return ERR_HOT_UNAVAILABLE;
+    redisReply *r = reply_checked(c, redisCommand(c, "SET admitone:{hot}:turn:%s %s NX PX %lld",
+                                                  what, s->node, (long long)for_ms));
+    *is_ours = r != NULL && r->type == REDIS_REPLY_STATUS;
+    enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;
+    freeReplyObject(r);
+    redisFree(c);
+    return result;
+}
+
+const struct hot_ops redis_hot_ops = {
+    .listen = redis_listen,
+    .look = redis_look,
+    .state = redis_state,
+    .rebuild = redis_rebuild,
+    .rebuilt = redis_rebuilt,
+    .open = redis_open,
+    .shut = redis_shut,
+    .announce = redis_announce,
+    .counts = redis_count_events,
+    .contents = redis_read_event,
+    .turn = redis_turn,
+};

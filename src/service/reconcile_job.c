@@ -1,0 +1,157 @@
+#include "service/reconcile_job.h"
+
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/thread.h"
+
+/* A turn ends a little before the node's own next one comes. */
+#define TURN_PART(interval_ms) ((interval_ms) / 4 * 3)
+/* So many differences are told of one by one. */
+#define LINES_MAX 20
+
+/* Under lock. False: it is time to stop. */
+static bool wait_for_ms(struct reconcile_job *s, int64_t ms) {
+    struct timespec until = clock_steady_in(ms);
+    int timed_out = 0;
+    while (!s->stopping && timed_out == 0)
+        timed_out = pthread_cond_timedwait(&s->wake, &s->lock, &until);
+    return !s->stopping;
+}
+
+/* ---- on the worker ---- */
+
+static void on_repaired(struct repair *m) {
+    struct reconcile_job *s = CONTAINER_OF(m->reconcile, struct reconcile_job, reconcile);
+    pthread_mutex_lock(&s->lock);
+    s->repairing = false;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_task(struct task *task) {
+    repair_all(CONTAINER_OF(task, struct reconcile_job, task)->repair);
+}
+
+/* ---- on its own thread ---- */
+
+static void tell(const struct reconcile_job *s) {
+    const struct reconcile *r = &s->reconcile;
+    int64_t totals[DIFFERENCE_FAILED + 1] = {0};
+    struct buf text = {0};
+    for (size_t i = 0; i < r->difference_count; i++) {
+        const struct difference *d = &r->differences[i];
+        totals[d->end]++;
+        bool lasted = d->end == DIFFERENCE_REPAIRED || d->end == DIFFERENCE_FAILED;
+        if (!lasted || totals[DIFFERENCE_REPAIRED] + totals[DIFFERENCE_FAILED] > LINES_MAX)
+            continue;
+        buf_clear(&text);
+        difference_describe(r, d, &text);
+        log_warn(
+            msg("hot store and ledger differed"), kv_str("what", buf_str(&text)),
+            kv_str("result", d->end == DIFFERENCE_REPAIRED ? STR("repaired") : err_code(d->error)));
+    }
+    buf_deinit(&text);
+    if (totals[DIFFERENCE_REPAIRED] + totals[DIFFERENCE_FAILED] > 0)
+        log_warn(msg("compared and repaired the hot store"),
+                 kv_i64("repaired", totals[DIFFERENCE_REPAIRED]),
+                 kv_i64("failed", totals[DIFFERENCE_FAILED]),
+                 kv_i64("left_for_the_next_time", (int64_t)r->left_out));
+}
+
+/* Returns when the worker has done it, or it is time to stop. Under lock. */
+static void repair_found(struct reconcile_job *s) {
+    s->repair = mem_new(sizeof *s->repair);
+    s->repair->reconcile = &s->reconcile;
+    s->repair->done = on_repaired;
+    s->task.run = on_task;
+    s->repairing = true;
+    mailbox_post(s->home, &s->task);
+    while (s->repairing) pthread_cond_wait(&s->wake, &s->lock);
+    mem_free(s->repair);
+    s->repair = NULL;
+    tell(s);
+}
+
+/* A store that can't be read now is compared the next time. */
+static bool compare(struct reconcile_job *s) {
+    struct reconcile *r = &s->reconcile;
+    bool is_ours = false;
+    enum err failed = hot_lease(r->hot, "reconcile_job", TURN_PART(s->interval_ms), &is_ours);
+    if (failed != ERR_OK || !is_ours) return false;
+    failed = reconcile_compare(r);
+    if (failed != ERR_OK) /* The connection that failed has logged it, for all who use it. */
+        log_debug(msg("cannot compare the hot store with the ledger now"),
+                  kv_str("error", err_title(failed)));
+    for (size_t i = 0; failed == ERR_OK && i < r->event_count; i++)
+        if (r->events[i].is_missing)
+            log_warn(msg("redis lacks an event; it will be rebuilt"),
+                     kv("event", r->events[i].name));
+    return failed == ERR_OK && r->difference_count > 0;
+}
+
+/* When the first comes: not all nodes at the same time. */
+static int64_t first_ms(const struct reconcile_job *s) {
+    uint32_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) return s->interval_ms;
+    return (int64_t)(random % (uint64_t)s->interval_ms);
+}
+
+static void *run(void *arg) {
+    struct reconcile_job *s = arg;
+    pthread_mutex_lock(&s->lock);
+    int64_t rest_ms = first_ms(s);
+    while (wait_for_ms(s, rest_ms)) {
+        rest_ms = s->interval_ms;
+        pthread_mutex_unlock(&s->lock);
+        bool differs = compare(s);
+        pthread_mutex_lock(&s->lock);
+        if (differs && wait_for_ms(s, s->reconcile.wait_ms)) repair_found(s);
+        reconcile_clear(&s->reconcile);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+void reconcile_job_init(struct reconcile_job *s, struct mailbox *home) {
+    pthread_condattr_t steady;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->wake, &steady);
+    pthread_condattr_destroy(&steady);
+    pthread_mutex_init(&s->lock, NULL);
+    s->home = home;
+}
+
+void reconcile_job_start(struct reconcile_job *s) {
+    if (s->interval_ms == 0) return;
+    s->runs = thread_start(&s->thread, "reconcile", THREAD_ALONE, run, s) == 0;
+    if (!s->runs) log_error(msg("cannot start the reconciliation thread"));
+}
+
+void reconcile_job_stop(struct reconcile_job *s) {
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    if (s->repair != NULL) atomic_store(&s->repair->stopping, true);
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool reconcile_job_is_busy(struct reconcile_job *s) {
+    pthread_mutex_lock(&s->lock);
+    bool is_busy = s->repairing;
+    pthread_mutex_unlock(&s->lock);
+    return is_busy;
+}
+
+void reconcile_job_deinit(struct reconcile_job *s) {
+    if (s->runs) pthread_join(s->thread, NULL);
+    reconcile_clear(&s->reconcile);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+}

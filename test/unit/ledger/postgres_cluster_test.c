@@ -1,0 +1,267 @@
+/* Lives of the hot store: one node at a time fills it, and what belongs to an older incarnation is
+ * refused. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "ledger_client.h"
+#include "ledger_postgres.h"
+
+/* Two nodes on one ledger. */
+struct fixture {
+    struct ledger_client d;
+    struct ledger *other;
+};
+
+static int set_up(void **state) {
+    struct fixture *f = mem_new(sizeof *f);
+    ledger_client_open(&f->d, postgres_open, 1, 10);
+    f->other = postgres_open(&f->d.h, 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    if (f->other != NULL) ledger_close(f->other);
+    ledger_client_shut(&f->d);
+    postgres_shut();
+    mem_free(f);
+    return 0;
+}
+
+static struct hot_incarnation life_of(struct ledger *l) {
+    struct hot_incarnation incarnation;
+    assert_int_equal(ledger_incarnation(l, &incarnation), ERR_OK);
+    return incarnation;
+}
+
+/* The epoch that has begun; 0: it is not ours. */
+static uint32_t begin(struct ledger *l, struct hot_incarnation before) {
+    uint32_t epoch = 0;
+    bool ours = false;
+    assert_int_equal(ledger_rebuild_begin(l, &before, &epoch, &ours), ERR_OK);
+    return ours ? epoch : 0;
+}
+
+static void end(struct ledger *l, uint32_t epoch, const char *identity) {
+    struct hot_incarnation incarnation = {.epoch = epoch};
+    str_copy(str_of(identity), incarnation.identity, sizeof incarnation.identity);
+    assert_int_equal(ledger_rebuild_end(l, &incarnation), ERR_OK);
+}
+
+static void one_node_fills_at_a_time(void **state) {
+    struct fixture *f = *state;
+    struct hot_incarnation never = life_of(f->d.l);
+    assert_int_equal(never.epoch, 0);
+    assert_string_equal(never.identity, "");
+
+    assert_int_equal(begin(f->d.l, never), 1);
+    struct hot_incarnation filling = life_of(f->other);
+    assert_int_equal(filling.epoch, 1);
+    assert_string_equal(filling.identity, "");
+    assert_int_equal(begin(f->other, never), 0);   /* another one is the last */
+    assert_int_equal(begin(f->other, filling), 0); /* somebody fills it */
+
+    end(f->d.l, 1, "run-1");
+    struct hot_incarnation filled = life_of(f->other);
+    assert_string_equal(filled.identity, "run-1");
+    assert_int_equal(begin(f->other, filling), 0); /* it is filled meanwhile */
+    assert_int_equal(begin(f->other, filled), 2);
+    end(f->other, 2, "");
+    /* It could not be filled: the next one tries. */
+    assert_int_equal(begin(f->d.l, life_of(f->d.l)), 3);
+    end(f->d.l, 3, "run-3");
+}
+
+static void who_dies_filling_leaves_it_to_the_next(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    assert_int_equal(begin(f->d.l, life_of(f->d.l)), 0);
+    ledger_close(f->other);
+    f->other = NULL;
+    uint32_t epoch = 0;
+    for (int i = 0; i < 200 && epoch == 0; i++) {
+        epoch = begin(f->d.l, life_of(f->d.l));
+        usleep(10000);
+    }
+    assert_int_equal(epoch, 2);
+    /* A late end of the first incarnation is none. */
+    struct hot_incarnation late = {.epoch = 1, .identity = "run-1"};
+    assert_int_equal(ledger_rebuild_end(f->d.l, &late), ERR_RECOVERING);
+    assert_string_equal(life_of(f->d.l).identity, "");
+}
+
+/* Somebody stands still over the row: the end can't be written, but the next one may try. */
+static void who_cannot_end_a_filling_leaves_it_to_the_next(void **state) {
+    struct fixture *f = *state;
+    ledger_close(f->other);
+    postgres_options.deadline_ms = 300;
+    f->other = postgres_open(&f->d.h, 0);
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    PGconn *stalled = postgres_other("SELECT number FROM epochs WHERE name = 'hot' FOR SHARE");
+    struct hot_incarnation incarnation = {.epoch = 1, .identity = "run-1"};
+    assert_int_equal(ledger_rebuild_end(f->other, &incarnation), ERR_LEDGER_FAILED);
+    postgres_other_end(stalled);
+    uint32_t epoch = 0;
+    for (int i = 0; i < 200 && epoch == 0; i++) {
+        epoch = begin(f->d.l, life_of(f->d.l));
+        usleep(10000);
+    }
+    assert_int_equal(epoch, 2);
+    end(f->d.l, 2, "run-2");
+}
+
+/* As long as the server waits for a sign of who fills the store, and how much longer it may take
+ * on a busy machine. */
+#define SILENT_MS 10000
+#define LATE_MS 20000
+
+static void who_is_silent_while_filling_is_overtaken(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    int64_t began_ms = clock_steady_ms();
+    while (clock_steady_ms() < began_ms + SILENT_MS + 1000) {
+        assert_int_equal(ledger_rebuild_renew(f->other), ERR_OK);
+        assert_int_equal(begin(f->d.l, life_of(f->d.l)), 0);
+        usleep(500000);
+    }
+    uint32_t epoch = 0;
+    while (epoch == 0 && clock_steady_ms() < began_ms + SILENT_MS + LATE_MS) {
+        epoch = begin(f->d.l, life_of(f->d.l));
+        usleep(100000);
+    }
+    assert_int_equal(epoch, 2);
+    assert_int_equal(ledger_rebuild_renew(f->other), ERR_LEDGER_FAILED);
+    struct hot_incarnation late = {.epoch = 1, .identity = "run-1"};
+    assert_int_equal(ledger_rebuild_end(f->other, &late), ERR_RECOVERING);
+    assert_int_equal(begin(f->other, life_of(f->other)), 0); /* it has not taken the other's lock */
+    end(f->d.l, 2, "run-2");
+}
+
+static enum err enter(struct fixture *f, uint64_t seq, uint32_t epoch) {
+    char user[16];
+    struct test_record r;
+    snprintf(user, sizeof user, "user%d", (int)seq);
+    test_enter(&r, f->d.event->key, seq, user, ENTRY_ACTIVE);
+    r.enter.expires_ms = 100000;
+    r.enter.epoch = epoch;
+    return harness_submit(&f->d.h, f->d.l, &r);
+}
+
+static enum err hold(struct fixture *f, uint64_t number, uint32_t epoch) {
+    char user[16];
+    snprintf(user, sizeof user, "user%d", (int)number);
+    struct reservation *wanted =
+        ledger_client_wanted(&f->d, number, user, number, 0, SEATS((uint32_t)number));
+    struct test_record r;
+    test_hold(&r, wanted);
+    r.hold.epoch = epoch;
+    enum err e = harness_submit(&f->d.h, f->d.l, &r);
+    mem_free(wanted);
+    return e;
+}
+
+static enum err admit(struct fixture *f, uint64_t seq, uint32_t epoch, bool *kept) {
+    struct entry_change change = {.seq = seq, .expires_ms = 9000};
+    struct test_record r;
+    test_admit(&r, f->d.event->key, &change, 1, kept);
+    r.admit.epoch = epoch;
+    return harness_submit(&f->d.h, f->d.l, &r);
+}
+
+static void records_of_an_older_life_are_refused(void **state) {
+    struct fixture *f = *state;
+    bool kept;
+    assert_int_equal(enter(f, 1, 0), ERR_OK);
+    assert_int_equal(enter(f, 2, 1), ERR_RECOVERING); /* there never was a incarnation */
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    assert_int_equal(enter(f, 2, 1), ERR_OK);
+    assert_int_equal(hold(f, 1, 1), ERR_OK);
+    end(f->other, 1, "run-1");
+    assert_int_equal(begin(f->other, life_of(f->other)), 2);
+    assert_int_equal(enter(f, 3, 1), ERR_RECOVERING);
+    assert_int_equal(hold(f, 2, 1), ERR_RECOVERING);
+    assert_int_equal(admit(f, 1, 1, &kept), ERR_RECOVERING);
+    assert_int_equal(ledger_client_entry(&f->d, 3), ENTRY_NONE);
+    assert_int_equal(enter(f, 3, 2), ERR_OK);
+    assert_int_equal(hold(f, 2, 0), ERR_OK);
+    assert_int_equal(admit(f, 1, 2, &kept), ERR_OK);
+    ledger_client_assert_counts(&f->d, 0, 2, 0);
+}
+
+static void late_and_timely_records_share_a_batch(void **state) {
+    struct fixture *f = *state;
+    enum { COUNT = 30 };
+    struct test_record r[COUNT];
+    char users[COUNT][16];
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    end(f->other, 1, "run-1");
+    assert_int_equal(begin(f->other, life_of(f->other)), 2);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(users[i], sizeof users[i], "user%d", i);
+        test_enter(&r[i], f->d.event->key, (uint64_t)i + 1, users[i], ENTRY_WAITING);
+        r[i].enter.epoch = i % 3 == 0 ? 1 : i % 3 == 1 ? 2 : 0;
+        assert_int_equal(ledger_submit(f->d.l, &r[i].record), ERR_OK);
+    }
+    harness_wait_back(&f->d.h, r, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(r[i].record.result, i % 3 == 0 ? ERR_RECOVERING : ERR_OK);
+        assert_int_equal(ledger_client_entry(&f->d, (uint64_t)i + 1),
+                         i % 3 == 0 ? ENTRY_NONE : ENTRY_WAITING);
+    }
+}
+
+struct beginning {
+    struct ledger *l;
+    struct hot_incarnation before;
+    uint32_t epoch;
+    _Atomic bool done;
+};
+
+static void *begin_beside(void *arg) {
+    struct beginning *b = arg;
+    b->epoch = begin(b->l, b->before);
+    b->done = true;
+    return NULL;
+}
+
+/* Who begins a incarnation waits for those that write in the last one. */
+static void life_begins_when_the_last_one_is_over(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    end(f->other, 1, "run-1");
+    PGconn *writing = postgres_other("SELECT number FROM epochs WHERE name = 'hot' FOR SHARE");
+    struct beginning b = {.l = f->other, .before = life_of(f->other)};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, begin_beside, &b), 0);
+    harness_turn_for(&f->d.h, 300);
+    assert_false(b.done);
+    postgres_other_end(writing);
+    pthread_join(thread, NULL);
+    assert_int_equal(b.epoch, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(one_node_fills_at_a_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_dies_filling_leaves_it_to_the_next, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_cannot_end_a_filling_leaves_it_to_the_next, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_is_silent_while_filling_is_overtaken, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(records_of_an_older_life_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(late_and_timely_records_share_a_batch, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(life_begins_when_the_last_one_is_over, set_up, tear_down),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_drop();
+    return failed;
+}
