@@ -2,7 +2,7 @@
  * What becomes of a hold: confirmed, cancelled, expired. A function of the database decides and
  * writes (postgres_schema_2.sql): every change is a compare and set from the status that was read
  * under lock, of the row and of each of its seats by holder and state, so it happens once, and
- * never to the seats of the next holder (traps 25 to 29).
+ * never to the seats of the next holder.
  */
 #include <assert.h>
 

@@ -1,7 +1,7 @@
 /*
  * What becomes of a hold: confirmed, cancelled, expired. Every change is a compare and set from the
  * status that was read in the same transaction, of the row and of each of its seats by holder and
- * state: so it happens once, and never to the seats of the next holder (traps 25 to 29). Rows that
+ * state: so it happens once, and never to the seats of the next holder. Rows that
  * contradict each other fail the record, and the audit finds them.
  */
 #include <assert.h>
@@ -97,7 +97,7 @@ static int write_confirmed(struct db *db, struct reservation *r, const char *cod
     return rc;
 }
 
-/* The purchase is done when nothing else is held; then the place is given back (trap 11). */
+/* The purchase is done when nothing else is held; then the place is given back. */
 static int complete_entry(struct db *db, const struct reservation *r, int64_t now_ms, bool *did) {
     *did = false;
     if (buyers_count(db->buyers, r->event_key, str_of(r->user)).held > 0) return SQLITE_OK;

@@ -9,7 +9,7 @@
  *  - Of equal rows the one that has been so for longer is in front; of those of one millisecond,
  *    any.
  *  - boards_begin says from where on sales are to be told, to one node at a time. Should two tell
- *    the same, it does no harm; what was not counted is to be told again (trap 37). Of events there
+ *    the same, it does no harm; what was not counted is to be told again. Of events there
  *    is no order to go by, so only whose turn it is may tell of them.
  *  - `done` is called on the caller's thread, once: before the function returns, or later. An
  *    operation's struct and what it points to are the caller's and stay until then. `result` is

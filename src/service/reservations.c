@@ -412,7 +412,7 @@ void reservations_find(struct reservations *r, struct deciding *d) {
 
 static void read_next(struct listing *l);
 
-/* What has ended since is not listed (trap 32). */
+/* What has ended since is not listed. */
 static void on_read(struct task *task) {
     struct listing *l = CONTAINER_OF(task, struct listing, get.record.task);
     struct reservation *r = l->get.found;

@@ -3,7 +3,7 @@
  * steps of which they are made.
  *
  * A step goes on to the next one, tries the whole plan again, or refuses. However it ends, its
- * locks are given back last: after the commit (trap 19).
+ * locks are given back last: after the commit.
  */
 #include "service/strategies.h"
 

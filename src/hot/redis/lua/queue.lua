@@ -797,7 +797,7 @@ end
 
 -- The event as it is known in this incarnation, or a table without an epoch: then there is none. What an
 -- earlier incarnation has left is forgotten. But only a store that was filled in this incarnation may be told of
--- new events: in one that was emptied everything is missing, and it must be filled first (trap 31).
+-- new events: in one that was emptied everything is missing, and it must be filled first.
 local function known_in_incarnation(keys, args)
   local meta = fields(keys[1])
   if meta.epoch == args[1] then return meta end
