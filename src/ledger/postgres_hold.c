@@ -173,7 +173,7 @@ static bool read_refused(struct ledger_hold *hold, str text) {
 }
 
 static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledger_hold *hold,
-                          struct pg_section_counts *t, bool *blocked) {
+                          bool *blocked) {
     hold->held = false;
     hold->sold_out = false;
     hold->status = RESERVATION_HELD;
@@ -196,12 +196,11 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
         hold->idempotency->replayed_status = (int)pg_i64(rows, REPLAYED_STATUS);
         buf_add(&hold->idempotency->replayed_text, pg_str(rows, REPLAYED_TEXT));
     }
-    if (hold->held)
-        pg_section_counts_add(t, hold->wanted->section_key, hold->wanted->seat_count, 0, hold);
     return true;
 }
 
-/* A row for each of them, in any order. */
+/* One row per hold, in any order: holds that were written together come first. They are counted in
+ * the order of submission, in which the hold that sold the last seat is the last one. */
 static bool hold_read(struct pg *db, struct pg_rows *rows, struct ledger_record **records,
                       size_t count, struct pg_section_counts *t, bool *blocked) {
     if (rows->count != (int)count) return pg_unexpected(db);
@@ -209,8 +208,12 @@ static bool hold_read(struct pg *db, struct pg_rows *rows, struct ledger_record 
     while (pg_next(rows)) {
         size_t at = (size_t)pg_i64(rows, PLACE) - 1;
         if (at >= count || records[at]->result != ERR_INTERNAL) return pg_unexpected(db);
-        if (!hold_read_one(db, rows, (struct ledger_hold *)records[at], t, &blocked[at]))
-            return false;
+        if (!hold_read_one(db, rows, (struct ledger_hold *)records[at], &blocked[at])) return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct ledger_hold *hold = (struct ledger_hold *)records[i];
+        const struct reservation *r = hold->wanted;
+        if (hold->held) pg_section_counts_add(t, r->section_key, r->seat_count, 0, hold);
     }
     return true;
 }

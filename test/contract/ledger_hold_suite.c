@@ -46,7 +46,7 @@ static void assert_none(struct ledger_client *d, uint64_t number) {
 
 /* ---- hold ---- */
 
-static void a_hold_is_there_with_all_it_says_also_after_a_restart(void **state) {
+static void a_hold_is_stored_completely_and_survives_a_restart(void **state) {
     struct ledger_client *d = *state;
     char longest[USER_ID_BYTES_MAX + 1] = {0};
     memset(longest, 'x', USER_ID_BYTES_MAX);
@@ -83,7 +83,7 @@ static void a_hold_is_there_with_all_it_says_also_after_a_restart(void **state) 
     mem_free(wanted);
 }
 
-/* Trap 24: two groups that each get some. Trap 26: a row without its seats. */
+/* Pitfall 24: two groups that each get some. Pitfall 26: a row without its seats. */
 static void several_seats_are_taken_all_or_none(void **state) {
     struct ledger_client *d = *state;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(4, 6)), ERR_OK);
@@ -106,7 +106,7 @@ static void several_seats_are_taken_all_or_none(void **state) {
     assert_int_equal(ledger_client_hold(d, 3, "b", 2, 0, SEATS(1, 2, 3, 5)), ERR_OK);
 }
 
-/* Also trap 32: what counts is what is live, not what was cancelled. */
+/* Also pitfall 32: what counts is what is live, not what was cancelled. */
 static void a_user_has_no_more_seats_than_the_event_allows(void **state) {
     struct ledger_client *d = *state;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4, 5)), ERR_LIMIT_EXCEEDED);
@@ -243,7 +243,7 @@ static void a_hold_suits_the_mode_that_its_section_has_now(void **state) {
     mem_free(wanted);
 }
 
-/* Trap 30: the last unit is sold, and only then there is none. */
+/* Pitfall 30: the last unit is sold, and only then there is none. */
 static void as_many_are_sold_as_there_are(void **state) {
     struct ledger_client *d = *state;
     int sold = 0;
@@ -350,6 +350,33 @@ static void holds_of_many_sections_at_once_are_all_counted(void **state) {
     ledger_client_shut(&d);
 }
 
+/* User "a" wants more together than max_per_user allows, so PostgreSQL writes those holds one by
+ * one, after those that it writes together. The first record may be written alone. */
+static void of_holds_submitted_together_the_last_one_sells_out(void **state) {
+    (void)state;
+    enum { FIRST, ALLOWED, REFUSED, LAST, COUNT };
+    static struct test_record records[COUNT];
+    struct reservation *wanted[COUNT];
+    struct ledger_client d;
+    ledger_client_open(&d, adapter->open, 1, 6);
+    ledger_client_enter(&d, 1, "a");
+    ledger_client_enter(&d, 2, "b");
+    wanted[FIRST] = ledger_client_wanted(&d, 1, "b", 2, 0, SEATS(1));
+    wanted[ALLOWED] = ledger_client_wanted(&d, 2, "a", 1, 0, SEATS(2, 3, 4));
+    wanted[REFUSED] = ledger_client_wanted(&d, 3, "a", 1, 0, SEATS(2, 3));
+    wanted[LAST] = ledger_client_wanted(&d, 4, "b", 2, 0, SEATS(5, 6));
+    for (size_t i = 0; i < COUNT; i++) test_hold(&records[i], wanted[i]);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_int_equal(ledger_submit(d.l, &records[i].record), ERR_OK);
+    harness_wait_back(&d.h, records, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(records[i].record.result, i == REFUSED ? ERR_LIMIT_EXCEEDED : ERR_OK);
+        assert_int_equal(records[i].hold.sold_out, i == LAST);
+        mem_free(wanted[i]);
+    }
+    ledger_client_shut(&d);
+}
+
 /* Submitted together too, where that means an order. The first may be written alone, so it is
  * another's. */
 static void a_change_of_the_event_counts_for_the_holds_behind_it(void **state) {
@@ -403,7 +430,7 @@ static void a_version_that_has_passed_is_a_conflict(void **state) {
     assert_int_equal(version, 4);
 }
 
-/* Trap 20: who slept through the lease of his lock comes with a lower number. */
+/* Pitfall 20: who slept through the lease of his lock comes with a lower number. */
 static void a_write_under_an_older_lock_is_refused(void **state) {
     struct ledger_client *d = *state;
     const int64_t epoch = INT64_C(3) << EPOCH_COUNT_BITS;
@@ -564,7 +591,7 @@ static void assert_holders(struct ledger_client *d, enum seat_state taken,
     }
 }
 
-static void a_seat_tells_which_reservation_has_it(void **state) {
+static void a_seat_reports_the_reservation_that_has_it(void **state) {
     struct ledger_client *d = *state;
     assert_holders(d, SEAT_HELD, (uint64_t[]){0, 0, 0});
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
@@ -748,7 +775,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_hold_is_there_with_all_it_says_also_after_a_restart),
+        TEST(a_hold_is_stored_completely_and_survives_a_restart),
         TEST(several_seats_are_taken_all_or_none),
         TEST(a_user_has_no_more_seats_than_the_event_allows),
         TEST(what_a_user_has_counts_the_same_after_a_restart),
@@ -757,6 +784,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(a_hold_suits_the_mode_that_its_section_has_now),
         TEST(as_many_are_sold_as_there_are),
         TEST(an_event_is_sold_out_when_its_last_seat_goes_and_not_again),
+        TEST(of_holds_submitted_together_the_last_one_sells_out),
         cmocka_unit_test(holds_of_many_sections_at_once_are_all_counted),
         TEST(a_change_of_the_event_counts_for_the_holds_behind_it),
         TEST(a_version_that_has_passed_is_a_conflict),
@@ -767,7 +795,7 @@ int ledger_hold_suite_run(const struct ledger_adapter *of) {
         TEST(an_id_is_one_reservations_for_ever),
         TEST(a_hold_that_was_undone_is_refused_when_it_comes_late),
         TEST(what_is_there_is_not_undone),
-        TEST(a_seat_tells_which_reservation_has_it),
+        TEST(a_seat_reports_the_reservation_that_has_it),
         TEST(a_key_has_one_effect_and_one_answer),
         TEST(holds_of_one_batch_see_those_before_them),
         TEST(a_refused_request_may_use_its_key_again),
