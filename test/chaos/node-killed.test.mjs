@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 
 import { chaos } from './support/chaos.mjs';
 
-chaos('traps 13, 31: kill -9 of a node loses nothing that anybody was told, and a fresh one joins', {}, async (cluster, crowd) => {
+chaos('pitfalls 13, 31: kill -9 of a node loses nothing that anybody was told, and a fresh one joins', {}, async (cluster, crowd) => {
   for (let round = 0; round < 2; round++) {
     await cluster.kill9(cluster.nodes[0]);
     crowd.mark();

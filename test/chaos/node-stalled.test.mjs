@@ -15,7 +15,7 @@ async function pendingOf(cluster) {
   return { enters: Number(enters), claims: Number(claims) };
 }
 
-chaos('trap 13: what a stalled node left pending is taken up, and its late writes are refused', { args, crowd: { activeTtlSeconds: 25 } }, async (cluster, crowd) => {
+chaos('pitfall 13: what a stalled node left pending is taken up, and its late writes are refused', { args, crowd: { activeTtlSeconds: 25 } }, async (cluster, crowd) => {
   const [stalled, other] = cluster.nodes;
   for (let round = 0; round < 2; round++) {
     const buyers = await Promise.all([crowd.guest(), crowd.guest(), crowd.guest()]);

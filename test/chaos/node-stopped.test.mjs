@@ -24,7 +24,7 @@ function holdOn(node, person) {
   return asked;
 }
 
-chaos('trap 20: what was written under a lock that is somebody else\'s by now is refused', { args, crowd: { activeTtlSeconds: 30 } }, async (cluster, crowd) => {
+chaos('pitfall 20: what was written under a lock that is somebody else\'s by now is refused', { args, crowd: { activeTtlSeconds: 30 } }, async (cluster, crowd) => {
   const [stopped, other] = cluster.nodes;
   const [slow, fast] = await Promise.all([crowd.guest(), crowd.guest()]);
   stopped.postgres.hold();

@@ -33,7 +33,7 @@ async function stopFiller(cluster) {
   return filler;
 }
 
-chaos('trap 31: a node that stands still while it fills Redis is overtaken, and spoils nothing', { args, crowd: { activeTtlSeconds: 90 } }, async (cluster, crowd) => {
+chaos('pitfall 31: a node that stands still while it fills Redis is overtaken, and spoils nothing', { args, crowd: { activeTtlSeconds: 90 } }, async (cluster, crowd) => {
   const first = await cluster.epoch();
   const stopped = await stopFiller(cluster);
   const other = cluster.nodes.find((node) => node !== stopped);

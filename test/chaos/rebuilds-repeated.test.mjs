@@ -4,7 +4,7 @@ import { chaos } from './support/chaos.mjs';
 
 const args = ['--ledger-deadline-ms', '1000', '--lock-lease-ms', '500'];
 
-chaos('trap 31: a node that dies or stalls while it fills Redis leaves no half of it behind', { args, nodes: 3 }, async (cluster, crowd) => {
+chaos('pitfall 31: a node that dies or stalls while it fills Redis leaves no half of it behind', { args, nodes: 3 }, async (cluster, crowd) => {
   for (let round = 0; round < 3; round++) {
     const [first, second] = cluster.nodes;
     await cluster.redisCli('FLUSHALL');

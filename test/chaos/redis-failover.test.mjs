@@ -8,7 +8,7 @@ import { chaos } from './support/chaos.mjs';
 const redis = (port, ...words) => execFileSync('redis-cli', ['-h', '127.0.0.1', '-p', port, ...words], { encoding: 'utf8' }).trim();
 const lastOf = (port) => Number(/master_repl_offset:(\d+)|slave_repl_offset:(\d+)/.exec(redis(port, 'INFO', 'replication')).slice(1).find(Boolean));
 
-chaos('trap 31: a fail-over to a replica that lags is noticed, and it is filled under the next epoch', { sentinel: true }, async (cluster, crowd) => {
+chaos('pitfall 31: a fail-over to a replica that lags is noticed, and it is filled under the next epoch', { sentinel: true }, async (cluster, crowd) => {
   const { SENTINEL_MASTER_PORT: master, SENTINEL_REPLICA_PORT: replica, SENTINEL_MASTER_PID: pid } = cluster.env;
   const before = await cluster.epoch();
   // From now on the replica hears nothing new.

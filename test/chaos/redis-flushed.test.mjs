@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { until } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
-chaos('trap 31: a Redis that was flushed is filled from the ledger, once, under the next epoch', {}, async (cluster, crowd) => {
+chaos('pitfall 31: a Redis that was flushed is filled from the ledger, once, under the next epoch', {}, async (cluster, crowd) => {
   for (const words of [[], ['functions too']]) {
     const before = await cluster.epoch();
     if (words.length > 0) await cluster.redisCli('FUNCTION', 'FLUSH');

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { until } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
-chaos('trap 31: a Redis that comes back older than it was is noticed, and filled under the next epoch', {}, async (cluster, crowd) => {
+chaos('pitfall 31: a Redis that comes back older than it was is noticed, and filled under the next epoch', {}, async (cluster, crowd) => {
   const before = await cluster.epoch();
   await cluster.redisCli('SAVE');
   crowd.mark();

@@ -5,7 +5,7 @@ import { Stream } from '../e2e/support/sse.mjs';
 import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
-chaos('trap 17: a stream hears of its admission on another node, also when the news of it are lost', {}, async (cluster, crowd) => {
+chaos('pitfall 17: a stream hears of its admission on another node, also when the news of it are lost', {}, async (cluster, crowd) => {
   const [other, listens] = cluster.nodes;
   const streams = await Promise.all(
     Array.from({ length: 12 }, async () => {

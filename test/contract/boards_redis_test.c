@@ -172,7 +172,7 @@ static void keys_are_named_and_end_by_themselves(void **state) {
     assert_int_equal(probe_number(h->probe, "TTL performance:{soldout}:info"), -1);
 }
 
-static void what_an_older_life_has_left_is_no_board(void **state) {
+static void boards_of_an_older_incarnation_are_ignored(void **state) {
     struct fixture *h = *state;
     begin(h, NOW_MS);
     assert_int_equal(count_one(h, 1, NOW_MS), ERR_OK);
@@ -204,7 +204,7 @@ static void the_pace_of_many_is_forgotten_some_at_a_time(void **state) {
         assert_null(strstr(r->element[i]->str, "0 0 0 1 1 1796731200000 0 1"));
 }
 
-static void a_board_that_is_lost_ends_the_life(void **state) {
+static void a_lost_board_ends_the_incarnation(void **state) {
     struct fixture *h = *state;
     begin(h, NOW_MS);
     probe_do(h->probe, "DEL performance:{soldout}:info");
@@ -228,9 +228,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(one_node_counts_until_it_is_silent),
         TEST(keys_are_named_and_end_by_themselves),
-        TEST(what_an_older_life_has_left_is_no_board),
+        TEST(boards_of_an_older_incarnation_are_ignored),
         TEST(the_pace_of_many_is_forgotten_some_at_a_time),
-        TEST(a_board_that_is_lost_ends_the_life),
+        TEST(a_lost_board_ends_the_incarnation),
     };
 #undef TEST
     return boards_suite_run(&redis) +

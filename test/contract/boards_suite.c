@@ -218,7 +218,7 @@ static void a_reservation_counts_in_its_day_week_and_month(void **state) {
     ASSERT_EMPTY(f, popular("monthly", "2027-01-01T00:00:00Z"));
 }
 
-/* Trap 38: 2026-12-28 to 2027-01-03 are one week, of 2026. */
+/* Pitfall 38: 2026-12-28 to 2027-01-03 are one week, of 2026. */
 static void a_week_goes_over_the_year_and_a_month_does_not(void **state) {
     struct fixture *f = *state;
     const char *days[] = {"2026-12-27T23:59:59.999Z", "2026-12-28T00:00:00Z",
@@ -237,7 +237,7 @@ static void a_week_goes_over_the_year_and_a_month_does_not(void **state) {
     ASSERT_BOARD(f, popular("daily", "2027-01-04T00:00:00Z"), {1, 1, 1});
 }
 
-/* Trap 39. */
+/* Pitfall 39. */
 static void what_is_given_back_is_taken_away_where_it_was_counted(void **state) {
     struct fixture *f = *state;
     take(f, 1, 2);
@@ -270,7 +270,7 @@ static void a_board_ends_and_nothing_brings_it_back(void **state) {
     ASSERT_BOARD(f, soldout, {1, 1, 1});
 }
 
-static void of_equal_events_who_was_there_first_is_in_front(void **state) {
+static void of_equal_events_the_earlier_one_is_first(void **state) {
     struct fixture *f = *state;
     take(f, 3, 1);
     f->now_ms += 1000;
@@ -280,7 +280,7 @@ static void of_equal_events_who_was_there_first_is_in_front(void **state) {
     ASSERT_BOARD(f, popular("daily", "2026-12-10T00:00:00Z"), {3, 1, 1}, {1, 1, 1}, {2, 1, 1});
 }
 
-static void the_fastest_to_sell_out_is_first_and_then_who_sells(void **state) {
+static void the_fastest_to_sell_out_is_first_and_then_events_that_still_sell(void **state) {
     struct fixture *f = *state;
     f->now_ms += 60000;
     take(f, 2, 10);
@@ -302,7 +302,7 @@ static void the_fastest_to_sell_out_is_first_and_then_who_sells(void **state) {
     assert_int_equal(find(f, soldout, 4).selling.pace, 0);
 }
 
-static void a_day_shows_what_was_sold_out_on_it_and_then_what_was_popular(void **state) {
+static void a_day_shows_events_sold_out_on_it_and_then_popular_ones(void **state) {
     struct fixture *f = *state;
     take(f, 1, 4);
     take(f, 3, 1);
@@ -325,7 +325,7 @@ static void a_day_shows_what_was_sold_out_on_it_and_then_what_was_popular(void *
 }
 
 /* Two nodes, or one that is told to begin again: whatever overlaps counts once. */
-static void however_often_it_is_told_a_sale_counts_once(void **state) {
+static void a_sale_counts_once_however_often_it_is_reported(void **state) {
     struct fixture *f = *state;
     uint64_t random = 11;
     enum { SALES = 2000 };
@@ -385,7 +385,7 @@ static void restore(struct fixture *f, const struct sale *live, size_t n,
 }
 
 /* After a restart: what the ledger has, and then on from there. */
-static void what_is_restored_goes_on_from_its_mark(void **state) {
+static void a_restored_board_continues_from_its_watermark(void **state) {
     struct fixture *f = *state;
     f->now_ms = at("2026-12-11T10:00:00Z");
     const struct sale live[] = {
@@ -413,8 +413,8 @@ static void what_is_restored_goes_on_from_its_mark(void **state) {
     ASSERT_BOARD(f, popular("daily", "2026-12-11T00:00:00Z"), {1, 1, 6}, {2, 1, 1});
 }
 
-/* Trap 37: who reads takes nothing away, and a mark moves with what was counted. */
-static void what_was_told_and_not_counted_is_told_again(void **state) {
+/* Pitfall 37: who reads takes nothing away, and a mark moves with what was counted. */
+static void a_sale_that_was_read_and_not_counted_is_read_again(void **state) {
     struct fixture *f = *state;
     struct sale_mark none = begin(f);
     take(f, 1, 1);
@@ -433,7 +433,7 @@ static void what_was_told_and_not_counted_is_told_again(void **state) {
 }
 
 /* Who began in another incarnation of the store knows a mark that is not this one's. */
-static void what_was_begun_in_another_life_is_not_counted(void **state) {
+static void a_call_of_another_incarnation_is_not_counted(void **state) {
     struct fixture *f = *state;
     if (adapter->filling_begins == NULL) return;
     take(f, 1, 1);
@@ -486,13 +486,13 @@ int boards_suite_run(const struct boards_adapter *of) {
         TEST(a_week_goes_over_the_year_and_a_month_does_not),
         TEST(what_is_given_back_is_taken_away_where_it_was_counted),
         TEST(a_board_ends_and_nothing_brings_it_back),
-        TEST(of_equal_events_who_was_there_first_is_in_front),
-        TEST(the_fastest_to_sell_out_is_first_and_then_who_sells),
-        TEST(a_day_shows_what_was_sold_out_on_it_and_then_what_was_popular),
-        TEST(however_often_it_is_told_a_sale_counts_once),
-        TEST(what_is_restored_goes_on_from_its_mark),
-        TEST(what_was_told_and_not_counted_is_told_again),
-        TEST(what_was_begun_in_another_life_is_not_counted),
+        TEST(of_equal_events_the_earlier_one_is_first),
+        TEST(the_fastest_to_sell_out_is_first_and_then_events_that_still_sell),
+        TEST(a_day_shows_events_sold_out_on_it_and_then_popular_ones),
+        TEST(a_sale_counts_once_however_often_it_is_reported),
+        TEST(a_restored_board_continues_from_its_watermark),
+        TEST(a_sale_that_was_read_and_not_counted_is_read_again),
+        TEST(a_call_of_another_incarnation_is_not_counted),
         TEST(a_row_says_up_to_where_it_has_counted),
         TEST(a_top_is_as_long_as_is_asked),
     };

@@ -56,7 +56,7 @@ static void assert_left(struct ledger_client *d, const uint64_t *numbers, size_t
     assert_left(d, (const uint64_t[]){__VA_ARGS__},                                                \
                 sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
 
-static void what_became_of_reservations_is_told_until_it_is_relayed(void **state) {
+static void changes_of_reservations_are_reported_until_they_are_relayed(void **state) {
     struct ledger_client *d = *state;
     struct test_record r;
     int64_t ids[4];
@@ -86,7 +86,8 @@ static void what_became_of_reservations_is_told_until_it_is_relayed(void **state
     ledger_client_assert_sound(d);
 }
 
-static void one_that_could_not_be_relayed_is_told_again_though_later_ones_were(void **state) {
+static void
+a_fact_that_could_not_be_relayed_is_reported_again_though_later_ones_were_relayed(void **state) {
     struct ledger_client *d = *state;
     struct test_record r;
     for (uint64_t n = 1; n <= 4; n++)
@@ -103,7 +104,7 @@ static void one_that_could_not_be_relayed_is_told_again_though_later_ones_were(v
     ASSERT_LEFT(d, 1, 3, 2);
 }
 
-static void what_comes_after_all_were_relayed_is_told(void **state) {
+static void a_fact_after_all_were_relayed_is_reported(void **state) {
     struct ledger_client *d = *state;
     for (uint64_t n = 1; n <= 6; n++) {
         struct test_record r;
@@ -118,7 +119,7 @@ static void what_comes_after_all_were_relayed_is_told(void **state) {
     }
 }
 
-static void one_that_is_young_is_not_told_yet(void **state) {
+static void a_young_fact_is_not_reported_yet(void **state) {
     struct ledger_client *d = *state;
     struct test_record r;
     struct uuid id = ledger_client_id(1);
@@ -154,7 +155,7 @@ static void the_fact_that_all_is_sold_is_not_among_them(void **state) {
     ASSERT_LEFT(d, 1, 2);
 }
 
-static void more_than_fit_come_in_turns(void **state) {
+static void more_facts_than_fit_come_in_batches(void **state) {
     struct ledger_client *d = *state;
     static const size_t most = FACTS_READ_MAX;
     size_t rounds = FACTS_READ_MAX * 5 / 4;
@@ -202,7 +203,7 @@ static void assert_sale(const struct ledger_client *d, const struct sale *s, enu
     if (kind != SALE_SOLD_OUT) assert_int_equal(s->taken_ms, DESK_HELD_MS);
 }
 
-static void what_was_sold_is_told_in_order_and_once(void **state) {
+static void sales_are_reported_in_order_and_once(void **state) {
     struct ledger_client *d = *state;
     struct sale sales[8];
     struct sale_mark mark = {0};
@@ -274,7 +275,7 @@ static struct sum load_sales(struct ledger_client *d) {
     return load_sales_up_to(d, NULL);
 }
 
-static void what_is_loaded_is_what_was_sold_up_to_the_mark(void **state) {
+static void a_load_returns_the_sales_up_to_the_watermark(void **state) {
     struct ledger_client *d = *state;
     struct sale sales[8];
     struct sum sum = load_sales(d);
@@ -312,7 +313,7 @@ static void that_all_was_sold_is_loaded(void **state) {
     assert_int_equal(sum.sold_out_ms, DESK_HELD_MS);
 }
 
-static void that_all_is_sold_is_told_behind_the_hold_that_did_it(void **state) {
+static void sold_out_is_reported_after_the_hold_that_sold_the_last_seat(void **state) {
     struct ledger_client *d = *state;
     struct sale sales[8];
     struct sale_mark mark = {0};
@@ -340,7 +341,7 @@ static void store_with(struct ledger_client *d, int64_t first, int64_t second) {
     mem_free(e);
 }
 
-static void who_takes_away_what_is_left_sells_out(void **state) {
+static void removing_the_seats_that_are_left_sells_out(void **state) {
     struct ledger_client *d = *state;
     store_with(d, 2, 3);
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
@@ -364,16 +365,16 @@ int ledger_facts_suite_run(const struct ledger_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(what_became_of_reservations_is_told_until_it_is_relayed),
-        TEST(one_that_could_not_be_relayed_is_told_again_though_later_ones_were),
-        TEST(what_comes_after_all_were_relayed_is_told),
-        TEST(one_that_is_young_is_not_told_yet),
+        TEST(changes_of_reservations_are_reported_until_they_are_relayed),
+        TEST(a_fact_that_could_not_be_relayed_is_reported_again_though_later_ones_were_relayed),
+        TEST(a_fact_after_all_were_relayed_is_reported),
+        TEST(a_young_fact_is_not_reported_yet),
         TEST(the_fact_that_all_is_sold_is_not_among_them),
-        TEST(more_than_fit_come_in_turns),
-        TEST(what_was_sold_is_told_in_order_and_once),
-        TEST(that_all_is_sold_is_told_behind_the_hold_that_did_it),
-        TEST(who_takes_away_what_is_left_sells_out),
-        TEST(what_is_loaded_is_what_was_sold_up_to_the_mark),
+        TEST(more_facts_than_fit_come_in_batches),
+        TEST(sales_are_reported_in_order_and_once),
+        TEST(sold_out_is_reported_after_the_hold_that_sold_the_last_seat),
+        TEST(removing_the_seats_that_are_left_sells_out),
+        TEST(a_load_returns_the_sales_up_to_the_watermark),
         TEST(that_all_was_sold_is_loaded),
     };
 #undef TEST

@@ -197,7 +197,7 @@ static const struct event *told_of(const struct test_record *r, const char *id) 
     return NULL;
 }
 
-static void a_change_is_told_to_who_does_not_know_it(void **state) {
+static void a_change_is_reported_to_a_node_that_does_not_know_it(void **state) {
     struct fixture *f = *state;
     int64_t mark = 0;
     struct test_record r;
@@ -247,7 +247,7 @@ static void assert_removed(const struct test_record *r, const char *id,
     fail_msg("CONCERT/%s is not told of", id);
 }
 
-static void a_deletion_is_told_whatever_came_after_it(void **state) {
+static void a_deletion_is_reported_whatever_came_after_it(void **state) {
     struct fixture *f = *state;
     int64_t mark = 0;
     struct test_record r;
@@ -281,7 +281,7 @@ static void a_deletion_is_told_whatever_came_after_it(void **state) {
 }
 
 /* Of two changes that together make up for what was forgotten between them. */
-static void a_change_is_told_though_a_deleted_event_was_forgotten(void **state) {
+static void a_change_is_reported_though_a_deleted_event_was_forgotten(void **state) {
     struct fixture *f = *state;
     int64_t mark = 0;
     struct test_record r;
@@ -317,7 +317,7 @@ static void enter_lane(struct fixture *f, int64_t event_key, uint64_t seq, unsig
     assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
 }
 
-static void who_waits_is_told_in_the_order_of_admission(void **state) {
+static void waiting_users_are_listed_in_the_order_of_admission(void **state) {
     struct fixture *f = *state;
     static const uint64_t lane = UINT64_C(1) << 48;
     struct event *other = store(f, "2");
@@ -357,10 +357,10 @@ int ledger_nodes_suite_run(const struct ledger_adapter *of) {
         TEST(an_undone_number_is_not_admitted_and_not_ended),
         TEST(an_undone_number_is_never_given_again),
         TEST(the_same_admission_once_more_is_kept),
-        TEST(a_change_is_told_to_who_does_not_know_it),
-        TEST(a_deletion_is_told_whatever_came_after_it),
-        TEST(a_change_is_told_though_a_deleted_event_was_forgotten),
-        TEST(who_waits_is_told_in_the_order_of_admission),
+        TEST(a_change_is_reported_to_a_node_that_does_not_know_it),
+        TEST(a_deletion_is_reported_whatever_came_after_it),
+        TEST(a_change_is_reported_though_a_deleted_event_was_forgotten),
+        TEST(waiting_users_are_listed_in_the_order_of_admission),
     };
 #undef TEST
     return cmocka_run_group_tests_name("ledger contract: nodes", tests, NULL, NULL);

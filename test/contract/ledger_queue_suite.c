@@ -129,7 +129,7 @@ static void a_number_is_taken_once(void **state) {
     assert_entry(&t, 0, 1, "a", ENTRY_WAITING, 0);
 }
 
-static void only_who_waits_is_admitted(void **state) {
+static void only_a_waiting_user_is_admitted(void **state) {
     struct fixture *f = *state;
     static const uint64_t left[] = {3};
     const struct entry_change wanted[] = {{.seq = 1, .expires_ms = 9001},
@@ -159,8 +159,8 @@ static void only_who_waits_is_admitted(void **state) {
     assert_int_equal(t.highest[0], 3);
 }
 
-/* Trap 15: LEFT does not overwrite COMPLETED. */
-static void what_has_ended_stays_as_it_ended(void **state) {
+/* Pitfall 15: LEFT does not overwrite COMPLETED. */
+static void an_ended_entry_does_not_change(void **state) {
     struct fixture *f = *state;
     static const uint64_t seqs[] = {1, 2, 9};
     struct test_record r;
@@ -226,7 +226,7 @@ static void void_entry(struct fixture *f, int seq) {
                (long long)f->key, seq);
 }
 
-static void an_enter_that_somebody_undid_is_refused_even_when_it_comes_late(void **state) {
+static void an_enter_that_another_node_undid_is_refused_even_when_it_comes_late(void **state) {
     struct fixture *f = *state;
     struct test_record r;
     struct told t;
@@ -339,7 +339,7 @@ static void what_the_server_must_write_is_taken_though_the_queue_is_full(void **
     mem_free(records);
 }
 
-static void a_deleted_events_queue_is_not_told_of(void **state) {
+static void the_queue_of_a_deleted_event_is_not_reported(void **state) {
     struct fixture *f = *state;
     struct test_record r;
     enter(f, f->key, 1, "a", ENTRY_WAITING);
@@ -379,16 +379,16 @@ int ledger_queue_suite_run(const struct ledger_adapter *of) {
     const struct CMUnitTest tests[] = {
         TEST(entries_are_there_after_a_restart_in_order),
         TEST(a_number_is_taken_once),
-        TEST(only_who_waits_is_admitted),
-        TEST(what_has_ended_stays_as_it_ended),
+        TEST(only_a_waiting_user_is_admitted),
+        TEST(an_ended_entry_does_not_change),
         TEST(a_new_place_closes_the_one_whose_time_was_over),
         TEST(the_same_enter_once_more_changes_nothing),
-        TEST(an_enter_that_somebody_undid_is_refused_even_when_it_comes_late),
+        TEST(an_enter_that_another_node_undid_is_refused_even_when_it_comes_late),
         TEST(a_refused_enter_leaves_the_older_place_alone),
         TEST(only_an_active_entry_completes),
         TEST(an_entry_can_be_asked_for_also_when_it_has_ended),
         TEST(what_the_server_must_write_is_taken_though_the_queue_is_full),
-        TEST(a_deleted_events_queue_is_not_told_of),
+        TEST(the_queue_of_a_deleted_event_is_not_reported),
         TEST(a_queue_kept_by_the_records_passes_every_check),
     };
 #undef TEST

@@ -697,7 +697,7 @@ static void race_end(struct ledger_client *d, struct race *r) {
     mem_free(r->next);
 }
 
-/* Traps 25 to 29 and 33, thousands of times. */
+/* Pitfalls 25 to 29 and 33, thousands of times. */
 static void expiry_confirmation_and_cancellation_race_to_one_end(void **state) {
     (void)state;
     struct ledger_client d;

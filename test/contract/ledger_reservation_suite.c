@@ -67,7 +67,7 @@ static void a_confirmed_one_stays_as_it_was_confirmed(void **state) {
     ledger_client_loaded_free(&all);
 }
 
-/* Trap 33: paid after the hold expired. Trap 22: its time is in milliseconds. */
+/* Pitfall 33: paid after the hold expired. Pitfall 22: its time is in milliseconds. */
 static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     struct ledger_client *d = *state;
     struct uuid id = ledger_client_id(1);
@@ -96,7 +96,7 @@ static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     ledger_client_assert_counts(d, 0, 1, 1);
 }
 
-/* Trap 25: whoever confirms or cancels must be the holder. */
+/* Pitfall 25: whoever confirms or cancels must be the holder. */
 static void only_its_own_user_confirms_and_cancels(void **state) {
     struct ledger_client *d = *state;
     struct uuid id = ledger_client_id(1);
@@ -130,7 +130,7 @@ static bool completes(struct ledger_client *d, uint64_t number, const char *user
     return r.confirm.completed;
 }
 
-/* Trap 11: the place is given back when the purchase is done, and not before. */
+/* Pitfall 11: the place is given back when the purchase is done, and not before. */
 static void the_entry_is_completed_when_nothing_else_is_held(void **state) {
     struct ledger_client *d = *state;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
@@ -201,7 +201,7 @@ static void a_cancelled_one_gives_its_seats_back_once(void **state) {
     assert_int_equal(ledger_client_status(d, 2), RESERVATION_HELD);
 }
 
-/* Trap 27: cancelling an EXPIRED one releases the seats twice. */
+/* Pitfall 27: cancelling an EXPIRED one releases the seats twice. */
 /* Whether or not the tick has been there: its time decides. */
 static void one_that_is_over_expires_instead_of_being_cancelled(void **state) {
     struct ledger_client *d = *state;
@@ -232,8 +232,8 @@ static void an_expired_one_is_not_cancelled(void **state) {
     ledger_client_assert_counts(d, 0, 0, 1);
 }
 
-/* Trap 28: the expirer overwrites CONFIRMED. Trap 29: it frees the next holder's hold. Trap 23: a
- * seat whose hold has ended can be held again. */
+/* Pitfall 28: the expirer overwrites CONFIRMED. Pitfall 29: it frees the next holder's hold.
+ * Pitfall 23: a seat whose hold has ended can be held again. */
 static void only_a_hold_past_its_time_expires(void **state) {
     struct ledger_client *d = *state;
     struct uuid ids[6];
@@ -270,7 +270,7 @@ static void only_a_hold_past_its_time_expires(void **state) {
     assert_int_equal(ledger_client_hold(d, 6, "b", 2, 0, SEATS(1)), ERR_OK);
 }
 
-static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **state) {
+static void leaving_releases_holds_and_keeps_purchases(void **state) {
     struct ledger_client *d = *state;
     static const uint64_t first = 1;
     struct uuid ids[5];
@@ -347,8 +347,8 @@ static void what_is_reserved_keeps_its_section_and_event(void **state) {
     mem_free(smaller);
 }
 
-/* Trap 31: a start sets nothing anew. */
-static void a_start_tells_of_all_that_is_live_in_order_and_changes_nothing(void **state) {
+/* Pitfall 31: a start sets nothing anew. */
+static void a_load_reports_everything_live_in_order_and_changes_nothing(void **state) {
     struct ledger_client *d = *state;
     static const uint64_t numbers[] = {5, 1, 4, 2, 3};
     static const uint64_t live[] = {1, 2, 5};
@@ -424,9 +424,9 @@ int ledger_reservation_suite_run(const struct ledger_adapter *of) {
         TEST(one_that_is_over_expires_instead_of_being_cancelled),
         TEST(an_expired_one_is_not_cancelled),
         TEST(only_a_hold_past_its_time_expires),
-        TEST(who_leaves_gives_back_what_is_held_and_keeps_what_is_bought),
+        TEST(leaving_releases_holds_and_keeps_purchases),
         TEST(what_is_reserved_keeps_its_section_and_event),
-        TEST(a_start_tells_of_all_that_is_live_in_order_and_changes_nothing),
+        TEST(a_load_reports_everything_live_in_order_and_changes_nothing),
         TEST(many_seats_are_one_reservation),
     };
 #undef TEST

@@ -71,7 +71,7 @@ static void of_several_nodes_one_works_and_another_takes_over(void **state) {
 }
 
 /* Its connection is cut again and again. */
-static void a_lost_connection_is_made_anew(void **state) {
+static void a_lost_connection_is_opened_again(void **state) {
     struct retained *f = *state;
     retained_keep(f, 0, 30);
     for (int i = 0; i < 3; i++) {
@@ -82,7 +82,7 @@ static void a_lost_connection_is_made_anew(void **state) {
     retained_await_a_round(f);
 }
 
-static void it_stops_soon_though_nobody_answers(void **state) {
+static void it_stops_soon_though_no_server_answers(void **state) {
     (void)state;
     struct pg_retention *r = pg_retention_start(&(struct postgres_ledger_options){
         .url = "postgres://nobody@192.0.2.1:9/none",
@@ -99,8 +99,8 @@ int main(void) {
         RETAINED_TEST(an_event_that_was_deleted_just_now_stays_for_a_while),
         RETAINED_TEST(a_locked_row_and_its_parents_are_left_for_later),
         RETAINED_TEST(of_several_nodes_one_works_and_another_takes_over),
-        RETAINED_TEST(a_lost_connection_is_made_anew),
-        cmocka_unit_test(it_stops_soon_though_nobody_answers),
+        RETAINED_TEST(a_lost_connection_is_opened_again),
+        cmocka_unit_test(it_stops_soon_though_no_server_answers),
     };
     int failed = ledger_retention_suite_run(
         &(struct retention_adapter){.open = open_keeping, .tables = postgres_tables});

@@ -425,7 +425,7 @@ static void refusal_leaves_nothing_behind(void **state) {
     mem_free(wanted);
 }
 
-static void audit_tells_newest_first_in_pages(void **state) {
+static void the_audit_log_is_read_newest_first_in_pages(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
     struct test_record r;
@@ -648,7 +648,7 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(deleted_event_is_gone_and_its_key_with_it),
         TEST(taken_seats_are_counted_and_protected),
         TEST(refusal_leaves_nothing_behind),
-        TEST(audit_tells_newest_first_in_pages),
+        TEST(the_audit_log_is_read_newest_first_in_pages),
         TEST(records_are_written_and_handed_back_in_order),
         TEST(full_queue_refuses_at_once),
         TEST(close_writes_and_hands_back_everything),

@@ -26,7 +26,7 @@ static void release_at_last(struct lock_worker *w, const struct lock_wish *wish)
     while (lock_keep(w, true, wish->op.fence).result != ERR_OK) usleep(1000);
 }
 
-static void a_connection_that_breaks_costs_nobody_its_place(void **state) {
+static void a_broken_connection_loses_no_place(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *first = &s->wishes[1];
@@ -56,7 +56,7 @@ static void let_in(void) {
         redis_fixture_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
 }
 
-static void whoever_hears_of_an_error_does_not_stay_in_the_line(void **state) {
+static void a_request_that_fails_does_not_stay_in_the_line(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
@@ -85,7 +85,7 @@ static void tick_no_more(struct lock_worker *w, void *arg) {
 }
 
 /* It is heard of all the time; but nobody of its own waits, so nobody makes it tick. */
-static void a_worker_that_ticks_no_more_sends_its_ghosts_away(void **state) {
+static void a_worker_that_stops_ticking_drops_its_abandoned_waiters(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
@@ -110,7 +110,7 @@ static void a_worker_that_ticks_no_more_sends_its_ghosts_away(void **state) {
     assert_int_equal(redis_fixture_number("ZCARD " SEAT_KEY ":line"), 0);
 }
 
-static void a_worker_may_end_before_its_ghosts_do(void **state) {
+static void a_worker_may_end_before_its_abandoned_waiters(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
@@ -128,7 +128,7 @@ static void a_worker_may_end_before_its_ghosts_do(void **state) {
     lock_assert_acquired(next);
 }
 
-static void who_waits_for_a_lock_of_a_removed_event_is_out_when_it_is_made_again(void **state) {
+static void waiting_for_a_lock_of_a_removed_event_ends_when_the_event_is_recreated(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *waits = &s->wishes[1];
@@ -216,7 +216,7 @@ static void tireless_begins(struct lock_worker *w, void *arg) {
     (void)arg;
 }
 
-static void connections_that_break_leave_nobody_without_an_answer(void **state) {
+static void every_request_is_answered_though_connections_break(void **state) {
     struct locks_fixture *s = *state;
     struct crowd c = {0};
     struct tireless *all = calloc(HANDS, sizeof *all);
@@ -245,12 +245,12 @@ int main(void) {
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(name, locks_fixture_set_up, locks_fixture_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_connection_that_breaks_costs_nobody_its_place),
-        TEST(whoever_hears_of_an_error_does_not_stay_in_the_line),
-        TEST(a_worker_that_ticks_no_more_sends_its_ghosts_away),
-        TEST(a_worker_may_end_before_its_ghosts_do),
-        TEST(who_waits_for_a_lock_of_a_removed_event_is_out_when_it_is_made_again),
-        TEST(connections_that_break_leave_nobody_without_an_answer),
+        TEST(a_broken_connection_loses_no_place),
+        TEST(a_request_that_fails_does_not_stay_in_the_line),
+        TEST(a_worker_that_stops_ticking_drops_its_abandoned_waiters),
+        TEST(a_worker_may_end_before_its_abandoned_waiters),
+        TEST(waiting_for_a_lock_of_a_removed_event_ends_when_the_event_is_recreated),
+        TEST(every_request_is_answered_though_connections_break),
     };
 #undef TEST
     return cmocka_run_group_tests_name("locks over connections that break", tests, NULL, NULL);

@@ -55,7 +55,7 @@ static void a_wait_ends_by_an_announcement(void **state) {
 
 /* Its node loses the connection over which it hears, in the same step in which the lock becomes
  * its own. */
-static void a_tick_finds_what_no_announcement_told(void **state) {
+static void a_tick_finds_changes_that_were_not_announced(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *first = &s->wishes[0];
     struct lock_wish *second = &s->wishes[1];
@@ -158,7 +158,7 @@ static void on_pause(struct task *task) {
     sem_post(&p->over);
 }
 
-static void who_stood_still_past_its_lease_has_lost_it_trap_20(void **state) {
+static void a_holder_that_stood_still_past_its_lease_has_lost_the_lock_pitfall_20(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *late = &s->wishes[0];
     struct lock_wish *next = &s->wishes[1];
@@ -202,7 +202,7 @@ static void give_up(struct lock_worker *w, void *arg) {
     locks_give_up(w->locks);
 }
 
-static void who_gives_up_is_out_of_the_line(void **state) {
+static void a_request_that_gives_up_leaves_the_line(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *w = s->wishes + 1;
@@ -224,7 +224,7 @@ static void ask_and_give_up(struct lock_worker *w, void *arg) {
 }
 
 /* It is not known yet whether it waits, or holds. */
-static void who_gives_up_at_once_leaves_nothing_behind(void **state) {
+static void a_request_that_gives_up_at_once_leaves_nothing_behind(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *w = &s->wishes[0];
     struct lock_wish *next = &s->wishes[1];
@@ -238,7 +238,7 @@ static void who_gives_up_at_once_leaves_nothing_behind(void **state) {
 }
 
 /* Neither in the line nor holding, and nothing was ever heard of it. */
-static void whoever_is_in_no_line_is_sent_away(void **state) {
+static void a_waiter_whose_line_was_lost_is_refused(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *holder = &s->wishes[0];
     struct lock_wish *lost = &s->wishes[1];
@@ -282,7 +282,7 @@ static str asked_by_hand(char *out, size_t size, int number) {
     return str_of(out);
 }
 
-static void whoever_asks_again_holds_or_waits_as_before(void **state) {
+static void a_repeated_request_holds_or_waits_as_before(void **state) {
     (void)state;
     char first[128];
     char again[128];
@@ -315,7 +315,7 @@ static void a_store_that_forgot_everything_is_recovering(void **state) {
 }
 
 /* The first fence of each incarnation has the same count. */
-static void a_fence_of_another_life_is_lost_trap_20(void **state) {
+static void a_fence_of_another_incarnation_is_refused_pitfall_20(void **state) {
     struct locks_fixture *s = *state;
     struct lock_wish *old = &s->wishes[0];
     struct lock_wish *new = &s->wishes[1];
@@ -396,10 +396,10 @@ static void on_hand_acquired(struct lock_op *op) {
 
 static void hand_asks(struct hand *h) {
     h->wish.op = (struct lock_op){.name = STR(SEAT),
-                                     .now_ms = 1,
-                                     .wait_ms_max = WAIT_MS,
-                                     .lease_ms = LEASE_MS,
-                                     .done = on_hand_acquired};
+                                  .now_ms = 1,
+                                  .wait_ms_max = WAIT_MS,
+                                  .lease_ms = LEASE_MS,
+                                  .done = on_hand_acquired};
     locks_acquire(h->worker.locks, &h->wish.op);
 }
 
@@ -434,19 +434,19 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(nodes_come_in_by_order_of_arrival),
         TEST(a_wait_ends_by_an_announcement),
-        TEST(a_tick_finds_what_no_announcement_told),
+        TEST(a_tick_finds_changes_that_were_not_announced),
         TEST(a_holder_that_vanishes_blocks_for_one_lease),
         TEST(a_waiter_that_vanishes_does_not_block_the_line),
         TEST(a_line_of_the_dead_is_no_line),
-        TEST(who_stood_still_past_its_lease_has_lost_it_trap_20),
+        TEST(a_holder_that_stood_still_past_its_lease_has_lost_the_lock_pitfall_20),
         TEST(a_wait_that_is_over_ends_at_its_time),
-        TEST(who_gives_up_is_out_of_the_line),
-        TEST(who_gives_up_at_once_leaves_nothing_behind),
-        TEST(whoever_is_in_no_line_is_sent_away),
+        TEST(a_request_that_gives_up_leaves_the_line),
+        TEST(a_request_that_gives_up_at_once_leaves_nothing_behind),
+        TEST(a_waiter_whose_line_was_lost_is_refused),
         TEST(everything_but_the_count_of_fences_ends_by_itself),
-        TEST(whoever_asks_again_holds_or_waits_as_before),
+        TEST(a_repeated_request_holds_or_waits_as_before),
         TEST(a_store_that_forgot_everything_is_recovering),
-        TEST(a_fence_of_another_life_is_lost_trap_20),
+        TEST(a_fence_of_another_incarnation_is_refused_pitfall_20),
         TEST(a_store_that_is_not_there_is_an_error_not_a_wait),
         TEST(a_thousand_acquisitions_over_two_nodes_never_overlap),
     };

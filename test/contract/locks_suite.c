@@ -148,7 +148,7 @@ static enum lock_outcome release(struct fixture *f, const char *name, uint64_t f
 
 /* ---- one after the other ---- */
 
-static void who_waits_comes_in_by_order_of_arrival(void **state) {
+static void waiting_users_are_admitted_in_order_of_arrival(void **state) {
     struct fixture *f = *state;
     struct waiter w[5];
     uint64_t fence = take(f, "T/1/seat", T0);
@@ -167,7 +167,7 @@ static void who_waits_comes_in_by_order_of_arrival(void **state) {
     take(f, "T/1/seat", T0 + 100);
 }
 
-static void fences_grow_over_all_names_and_restarts_trap_20(void **state) {
+static void fences_grow_over_all_names_and_restarts_pitfall_20(void **state) {
     struct fixture *f = *state;
     uint64_t last = (uint64_t)EPOCH << EPOCH_COUNT_BITS;
     for (int i = 0; i < 100; i++) {
@@ -190,7 +190,7 @@ static void fences_grow_over_all_names_and_restarts_trap_20(void **state) {
 
 /* ---- time ---- */
 
-static void a_wait_that_is_over_is_an_outcome_not_an_error_trap_21(void **state) {
+static void a_wait_that_is_over_is_an_outcome_not_an_error_pitfall_21(void **state) {
     struct fixture *f = *state;
     struct waiter w;
     struct waiter never;
@@ -211,7 +211,7 @@ static void a_wait_that_is_over_is_an_outcome_not_an_error_trap_21(void **state)
     assert_int_equal(renew(f, "T/1/seat", fence, T0 + 1000), LOCK_KEPT);
 }
 
-static void who_gives_up_leaves_the_order_of_the_others(void **state) {
+static void a_request_that_gives_up_keeps_the_order_of_the_others(void **state) {
     struct fixture *f = *state;
     static const int64_t waits_ms[] = {2000, 1000, 2000, 1000, 1000, 2000};
     struct waiter w[7];
@@ -257,7 +257,7 @@ static void a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not(void **s
 }
 
 /* The first was paused past its lease. It hears so, and the second one's hold stays. */
-static void who_comes_late_has_lost_it_and_harms_nobody_trap_20(void **state) {
+static void a_holder_past_its_lease_has_lost_the_lock_and_harms_no_other_pitfall_20(void **state) {
     struct fixture *f = *state;
     struct waiter second;
     uint64_t first = take(f, "T/1/seat", T0);
@@ -274,7 +274,7 @@ static void who_comes_late_has_lost_it_and_harms_nobody_trap_20(void **state) {
     assert_int_equal(release(f, "T/1/seat", second.op.fence, T0 + LEASE_MS), LOCK_LOST);
 }
 
-static void over_is_over_though_nobody_else_wants_it(void **state) {
+static void an_ended_lease_is_lost_though_no_other_client_wants_the_lock(void **state) {
     struct fixture *f = *state;
     uint64_t fence = take(f, "T/1/seat", T0);
     assert_int_equal(renew(f, "T/1/seat", fence, T0 + LEASE_MS), LOCK_LOST);
@@ -286,7 +286,7 @@ static void over_is_over_though_nobody_else_wants_it(void **state) {
     assert_int_equal(renew(f, "T/1/seat", fence, T0), LOCK_LOST);
 }
 
-static void whoever_asks_after_the_lease_comes_behind_those_who_waited(void **state) {
+static void a_request_after_the_lease_comes_behind_the_waiters(void **state) {
     struct fixture *f = *state;
     struct waiter first;
     struct waiter late;
@@ -406,7 +406,7 @@ static void worker_end(struct worker *w) {
 }
 
 /* In the line for "T/1/seat": mine, two of the other's, mine, mine, the other's. */
-static void who_stops_takes_only_its_own_out_of_the_lines(void **state) {
+static void a_client_that_stops_removes_only_its_own_waiters(void **state) {
     struct fixture *f = *state;
     struct worker other = {0};
     struct waiter mine[5];
@@ -563,7 +563,7 @@ static void *run_traveller(void *arg) {
     return NULL;
 }
 
-static void who_acquires_any_name_later_has_the_higher_fence_trap_20(void **state) {
+static void a_later_lock_of_any_name_has_a_higher_fence_pitfall_20(void **state) {
     struct travellers t = {.f = *state};
     pthread_t threads[THREADS];
     pthread_barrier_init(&t.all_here, NULL, THREADS);
@@ -579,19 +579,19 @@ int locks_suite_run(const struct locks_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(who_waits_comes_in_by_order_of_arrival),
-        TEST(fences_grow_over_all_names_and_restarts_trap_20),
-        TEST(a_wait_that_is_over_is_an_outcome_not_an_error_trap_21),
-        TEST(who_gives_up_leaves_the_order_of_the_others),
+        TEST(waiting_users_are_admitted_in_order_of_arrival),
+        TEST(fences_grow_over_all_names_and_restarts_pitfall_20),
+        TEST(a_wait_that_is_over_is_an_outcome_not_an_error_pitfall_21),
+        TEST(a_request_that_gives_up_keeps_the_order_of_the_others),
         TEST(a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not),
-        TEST(who_comes_late_has_lost_it_and_harms_nobody_trap_20),
-        TEST(over_is_over_though_nobody_else_wants_it),
-        TEST(whoever_asks_after_the_lease_comes_behind_those_who_waited),
+        TEST(a_holder_past_its_lease_has_lost_the_lock_and_harms_no_other_pitfall_20),
+        TEST(an_ended_lease_is_lost_though_no_other_client_wants_the_lock),
+        TEST(a_request_after_the_lease_comes_behind_the_waiters),
         TEST(a_dead_waiter_does_not_block_the_line),
         TEST(a_lock_that_many_wait_for_is_nothing_to_other_names),
-        TEST(who_stops_takes_only_its_own_out_of_the_lines),
+        TEST(a_client_that_stops_removes_only_its_own_waiters),
         TEST(threads_hold_a_name_one_at_a_time_with_growing_fences),
-        TEST(who_acquires_any_name_later_has_the_higher_fence_trap_20),
+        TEST(a_later_lock_of_any_name_has_a_higher_fence_pitfall_20),
     };
 #undef TEST
     return cmocka_run_group_tests_name("locks contract", tests, NULL, NULL);

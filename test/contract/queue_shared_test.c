@@ -88,7 +88,8 @@ static void assert_overdue(struct fixture *f, size_t enters, size_t admissions, 
     assert_int_equal(f->overdue.claim_count, claims);
 }
 
-static void an_enter_whose_node_died_is_told_and_again_after_as_long_trap_13(void **state) {
+static void
+a_pending_enter_of_a_dead_node_is_reported_again_after_the_same_time_pitfall_13(void **state) {
     struct fixture *f = *state;
     uint64_t ann = step_take(&f->s, KEY, "ann", T0); /* ACTIVE */
     uint64_t bob = step_take(&f->s, KEY, "bob", T0 + 1);
@@ -116,7 +117,7 @@ static void an_enter_whose_node_died_is_told_and_again_after_as_long_trap_13(voi
     assert_int_equal(step_look(&f->s, KEY, cat, T0).position, 2);
 }
 
-static void an_admission_whose_node_died_is_told_with_its_time_trap_13(void **state) {
+static void a_pending_admission_of_a_dead_node_is_reported_with_its_time_pitfall_13(void **state) {
     struct fixture *f = *state;
     f->e.queue.max_active = 2;
     f->e.state = EVENT_PAUSED;
@@ -148,7 +149,7 @@ static void an_admission_whose_node_died_is_told_with_its_time_trap_13(void **st
     assert_overdue(f, 0, 0, 0);
 }
 
-static void a_claim_whose_node_died_is_told_with_its_section(void **state) {
+static void a_pending_claim_of_a_dead_node_is_reported_with_its_section(void **state) {
     struct fixture *f = *state;
     uint64_t ann = step_take_kept(&f->s, KEY, "ann", T0);
     assert_int_equal(claim_any(&f->s, 5, "ann", ann, FLOOR, 2).outcome, CLAIM_DONE);
@@ -164,7 +165,7 @@ static void a_claim_whose_node_died_is_told_with_its_section(void **state) {
 }
 
 /* More than fit into one answer. */
-static void however_many_are_overdue_all_are_told(void **state) {
+static void all_overdue_holds_are_reported_however_many_there_are(void **state) {
     struct fixture *f = *state;
     enum { MANY = OVERDUE_MAX + 40 };
     bool told[MANY + 1] = {0};
@@ -205,7 +206,7 @@ static void assert_news(struct fixture *f, redisContext *to, const char *seqs) {
     freeReplyObject(reply);
 }
 
-static void who_became_active_or_ended_is_announced_in_the_same_step_trap_17(void **state) {
+static void users_who_become_active_or_end_are_announced_in_the_same_step_pitfall_17(void **state) {
     struct fixture *f = *state;
     redisContext *to = subscriber_new();
     uint64_t seqs[] = {0, 0, 0};
@@ -258,7 +259,7 @@ static int64_t calls_so_far(struct fixture *f) {
     return calls;
 }
 
-static void looks_of_one_turn_share_one_call(void **state) {
+static void polls_of_one_loop_iteration_share_one_call(void **state) {
     struct fixture *f = *state;
     enum { LOOKERS = 40 };
     static struct looker lookers[LOOKERS];
@@ -366,7 +367,7 @@ static void assert_told_expired(struct fixture *f, size_t first, size_t count) {
     }
 }
 
-static void of_a_crowd_whose_time_is_over_one_call_ends_a_part_trap_6(void **state) {
+static void one_call_ends_a_part_of_many_expired_entries_pitfall_6(void **state) {
     struct fixture *f = *state;
     crowd_enters(f);
     /* The last one is not of that part, but its own time is over all the same. */
@@ -383,7 +384,7 @@ static void of_a_crowd_whose_time_is_over_one_call_ends_a_part_trap_6(void **sta
     assert_step_counts(&f->s, KEY, 0, 2);
 }
 
-static void of_a_silent_crowd_one_tick_ends_a_part(void **state) {
+static void one_tick_ends_a_part_of_many_silent_users(void **state) {
     struct fixture *f = *state;
     f->e.state = EVENT_PAUSED;
     f->e.queue.grace_s = 1;
@@ -403,7 +404,7 @@ static void of_a_silent_crowd_one_tick_ends_a_part(void **state) {
 
 /* ---- lives, and the end of events ---- */
 
-static void an_event_of_another_life_or_none_is_not_touched(void **state) {
+static void an_event_of_another_incarnation_or_none_is_not_touched(void **state) {
     struct fixture *f = *state;
     step_take_kept(&f->s, KEY, "ann", T0);
     ask(f, "HINCRBY queue:{TEST:7}:meta epoch 1");
@@ -421,7 +422,7 @@ static void an_event_of_another_life_or_none_is_not_touched(void **state) {
 }
 
 static void
-a_store_that_has_lost_an_event_is_told_of_none_before_it_is_filled_trap_31(void **state) {
+a_store_that_has_lost_an_event_accepts_none_before_it_is_rebuilt_pitfall_31(void **state) {
     struct fixture *f = *state;
     step_take_kept(&f->s, KEY, "ann", T0);
     ask(f, "FLUSHALL");
@@ -440,7 +441,7 @@ a_store_that_has_lost_an_event_is_told_of_none_before_it_is_filled_trap_31(void 
     assert_int_equal(ask(f, "EXISTS queue:{TEST:8}:meta"), 0);
 }
 
-static void what_an_earlier_life_has_left_of_an_event_is_forgotten(void **state) {
+static void state_of_an_event_from_an_earlier_incarnation_is_ignored(void **state) {
     struct fixture *f = *state;
     step_take_kept(&f->s, KEY, "ann", T0);
     ask(f, "HINCRBY queue:{TEST:7}:meta epoch -1");
@@ -506,7 +507,7 @@ static int64_t everything(struct fixture *f) {
     return digest;
 }
 
-static void who_means_an_event_that_was_made_again_since_changes_nothing(void **state) {
+static void a_request_for_an_event_that_was_recreated_changes_nothing(void **state) {
     struct fixture *f = *state;
     step_take_kept(&f->s, KEY, "ann", T0);
     step_take_kept(&f->s, KEY, "bob", T0);
@@ -584,7 +585,7 @@ static void a_removal_that_comes_first_is_remembered(void **state) {
     assert_int_equal(step_enter(&f->s, OTHER, STR("ann"), 8, T0).result, ERR_EVENT_NOT_FOUND);
 }
 
-static void of_those_who_have_ended_only_the_last_are_known_trap_7(void **state) {
+static void of_ended_entries_only_the_latest_are_kept_pitfall_7(void **state) {
     struct fixture *f = *state;
     enum { MANY = 4096 + 300 };
     f->e.queue.max_active = 10;
@@ -702,25 +703,25 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(an_event_is_forgotten_when_the_store_has_heard_of_its_removal),
-        TEST(an_enter_whose_node_died_is_told_and_again_after_as_long_trap_13),
-        TEST(an_admission_whose_node_died_is_told_with_its_time_trap_13),
-        TEST(a_claim_whose_node_died_is_told_with_its_section),
-        TEST(however_many_are_overdue_all_are_told),
-        TEST(who_became_active_or_ended_is_announced_in_the_same_step_trap_17),
-        TEST(looks_of_one_turn_share_one_call),
+        TEST(a_pending_enter_of_a_dead_node_is_reported_again_after_the_same_time_pitfall_13),
+        TEST(a_pending_admission_of_a_dead_node_is_reported_with_its_time_pitfall_13),
+        TEST(a_pending_claim_of_a_dead_node_is_reported_with_its_section),
+        TEST(all_overdue_holds_are_reported_however_many_there_are),
+        TEST(users_who_become_active_or_end_are_announced_in_the_same_step_pitfall_17),
+        TEST(polls_of_one_loop_iteration_share_one_call),
         TEST(a_look_at_very_many_is_divided_and_answered_whole),
         TEST(a_look_that_was_not_sent_ends_with_its_worker),
-        TEST(of_a_crowd_whose_time_is_over_one_call_ends_a_part_trap_6),
-        TEST(of_a_silent_crowd_one_tick_ends_a_part),
-        TEST(an_event_of_another_life_or_none_is_not_touched),
-        TEST(a_store_that_has_lost_an_event_is_told_of_none_before_it_is_filled_trap_31),
-        TEST(what_an_earlier_life_has_left_of_an_event_is_forgotten),
+        TEST(one_call_ends_a_part_of_many_expired_entries_pitfall_6),
+        TEST(one_tick_ends_a_part_of_many_silent_users),
+        TEST(an_event_of_another_incarnation_or_none_is_not_touched),
+        TEST(a_store_that_has_lost_an_event_accepts_none_before_it_is_rebuilt_pitfall_31),
+        TEST(state_of_an_event_from_an_earlier_incarnation_is_ignored),
         TEST(of_a_removed_event_a_mark_is_left_for_a_day),
-        TEST(who_means_an_event_that_was_made_again_since_changes_nothing),
+        TEST(a_request_for_an_event_that_was_recreated_changes_nothing),
         TEST(an_event_that_is_newer_than_the_store_knows_is_to_be_asked_for_again),
         TEST(what_is_restored_of_a_removed_event_is_not_its_successors),
         TEST(a_removal_that_comes_first_is_remembered),
-        TEST(of_those_who_have_ended_only_the_last_are_known_trap_7),
+        TEST(of_ended_entries_only_the_latest_are_kept_pitfall_7),
         TEST(nodes_may_go_by_the_clock_of_the_store),
         TEST(a_lost_answer_is_asked_again_where_that_does_no_harm),
     };

@@ -77,7 +77,7 @@ static void assert_heard(struct fixture *f, size_t i, enum heard_kind kind, uint
 
 /* ---- entering ---- */
 
-static void entering_again_keeps_the_place_trap_1(void **state) {
+static void entering_again_keeps_the_place_pitfall_1(void **state) {
     struct fixture *f = *state;
     fill(f, 1, 3);
     struct entered e = step_enter(&f->s, KEY, STR("user2"), 0, T0 + 5000);
@@ -95,7 +95,7 @@ static void entering_again_keeps_the_place_trap_1(void **state) {
 }
 
 /* From another worker, say: it submits the same record, for it can't know about the first. */
-static void entering_again_while_pending_submits_the_same_place_trap_1(void **state) {
+static void entering_again_while_pending_submits_the_same_place_pitfall_1(void **state) {
     struct fixture *f = *state;
     fill(f, 1, 1);
     uint64_t seq = step_take(&f->s, KEY, "ann", T0);
@@ -124,7 +124,7 @@ static void assert_told(const struct entered *e, uint32_t available, uint32_t he
     assert_int_equal(e->reserving, reserving);
 }
 
-static void entering_tells_the_seats_that_are_left_and_whether_the_user_holds_some(void **state) {
+static void entering_reports_the_seats_left_and_whether_the_user_holds_some(void **state) {
     struct fixture *f = *state;
     struct section sections[] = {{.key = 1, .id = "A", .capacity = 10},
                                  {.key = 2, .id = "B", .capacity = 5}};
@@ -175,7 +175,7 @@ static void entering_tells_the_seats_that_are_left_and_whether_the_user_holds_so
     assert_told(&ann, 11, 2, 2, false);
 }
 
-static void places_follow_numbers_not_names_or_clocks_trap_2(void **state) {
+static void places_follow_numbers_not_names_or_clocks_pitfall_2(void **state) {
     struct fixture *f = *state;
     set_state(f, EVENT_PAUSED);
     /* The same millisecond, names that sort otherwise, then a clock that steps back. */
@@ -193,7 +193,7 @@ static void places_follow_numbers_not_names_or_clocks_trap_2(void **state) {
     assert_int_equal(f->admitted[2].seq, late);
 }
 
-static void the_caps_hold_with_what_is_pending_trap_4(void **state) {
+static void the_caps_hold_with_what_is_pending_pitfall_4(void **state) {
     struct fixture *f = *state;
     f->e.queue.max_active = 1;
     f->e.queue.max_waiting = 2;
@@ -209,7 +209,7 @@ static void the_caps_hold_with_what_is_pending_trap_4(void **state) {
     assert_int_equal(step_counts(&f->s, KEY).rejected, 2);
 }
 
-static void who_is_active_at_once_has_an_expiry_at_once_trap_5(void **state) {
+static void a_user_who_is_active_at_once_has_an_expiry_at_once_pitfall_5(void **state) {
     struct fixture *f = *state;
     struct entered e = step_enter(&f->s, KEY, STR("ann"), 8, T0);
     assert_int_equal(e.place.status, ENTRY_ACTIVE);
@@ -227,7 +227,7 @@ static void who_is_active_at_once_has_an_expiry_at_once_trap_5(void **state) {
     assert_int_equal(status_at(f, e.place.seq, last_ms + 1), ENTRY_EXPIRED);
 }
 
-static void expired_actives_make_room_for_who_enters_trap_6(void **state) {
+static void expired_actives_make_room_for_a_user_who_enters_pitfall_6(void **state) {
     struct fixture *f = *state;
     f->e.queue.max_active = 2;
     f->e.queue.max_waiting = 0;
@@ -251,7 +251,7 @@ static void expired_actives_make_room_for_who_enters_trap_6(void **state) {
     assert_int_equal(step_enter(&f->s, KEY, STR("dan"), 8, over_ms).outcome, ENTER_FULL);
 }
 
-static void expired_actives_make_room_for_who_is_admitted_trap_6(void **state) {
+static void expired_actives_make_room_for_a_user_who_is_admitted_pitfall_6(void **state) {
     struct fixture *f = *state;
     f->e.queue.max_active = 1;
     f->e.queue.grace_s = 86400;
@@ -273,7 +273,7 @@ static void expired_actives_make_room_for_who_is_admitted_trap_6(void **state) {
 }
 
 /* More than an adapter may tell at a time. */
-static void however_many_have_expired_all_are_told_trap_6(void **state) {
+static void all_expired_entries_are_reported_however_many_there_are_pitfall_6(void **state) {
     struct fixture *f = *state;
     enum { MANY = 700 };
     f->e.queue.max_active = MANY;
@@ -297,7 +297,8 @@ static void however_many_have_expired_all_are_told_trap_6(void **state) {
     mem_free(heard);
 }
 
-static void who_comes_back_after_the_time_gets_a_new_place_and_closes_the_old_trap_7(void **state) {
+static void
+entering_again_after_expiry_gives_a_new_place_and_closes_the_old_pitfall_7(void **state) {
     struct fixture *f = *state;
     uint64_t first = step_take_kept(&f->s, KEY, "ann", T0);
     struct entered e = step_enter(&f->s, KEY, STR("ann"), 8, T0 + 600 * SECOND - 1);
@@ -313,7 +314,7 @@ static void who_comes_back_after_the_time_gets_a_new_place_and_closes_the_old_tr
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).closes, 0);
 }
 
-static void a_user_is_active_per_event_trap_9(void **state) {
+static void a_user_is_active_per_event_pitfall_9(void **state) {
     struct fixture *f = *state;
     struct event other = steps_event(OTHER);
     store_configure(&f->s, &other);
@@ -326,7 +327,7 @@ static void a_user_is_active_per_event_trap_9(void **state) {
     assert_step_counts(&f->s, OTHER, 0, 1);
 }
 
-static void completion_leave_and_expiry_free_the_place_at_once_traps_11_and_12(void **state) {
+static void completion_leave_and_expiry_free_the_place_at_once_pitfalls_11_and_12(void **state) {
     struct fixture *f = *state;
     static const enum entry_status ends[] = {ENTRY_COMPLETED, ENTRY_LEFT, ENTRY_EXPIRED};
     f->e.queue.max_waiting = 1;
@@ -352,7 +353,7 @@ static void completion_leave_and_expiry_free_the_place_at_once_traps_11_and_12(v
 
 /* ---- ends and configurations ---- */
 
-static void what_has_ended_stays_as_it_ended_trap_15(void **state) {
+static void an_ended_entry_does_not_change_pitfall_15(void **state) {
     struct fixture *f = *state;
     static const enum entry_status ends[] = {ENTRY_COMPLETED, ENTRY_LEFT, ENTRY_EXPIRED};
     uint64_t seq = step_take_kept(&f->s, KEY, "ann", T0);
@@ -367,7 +368,7 @@ static void what_has_ended_stays_as_it_ended_trap_15(void **state) {
     assert_int_equal(step_counts(&f->s, KEY).left, 0);
 }
 
-static void only_who_was_admitted_completes(void **state) {
+static void only_an_admitted_user_completes(void **state) {
     struct fixture *f = *state;
     fill(f, 1, 2);
     assert_false(step_end(&f->s, KEY, 1, ENTRY_COMPLETED));
@@ -382,7 +383,7 @@ static void only_who_was_admitted_completes(void **state) {
     assert_int_equal(step_counts(&f->s, KEY).admitted, 2);
 }
 
-static void a_new_configuration_is_taken_and_an_older_one_is_not_trap_15(void **state) {
+static void a_new_configuration_is_taken_and_an_older_one_is_not_pitfall_15(void **state) {
     struct fixture *f = *state;
     f->e.version = 6;
     f->e.queue.max_active = 2;
@@ -406,7 +407,7 @@ static void a_new_configuration_is_taken_and_an_older_one_is_not_trap_15(void **
     assert_int_equal(f->admitted[0].expires_ms, T0 + 5 * SECOND);
 }
 
-static void an_estimate_is_rounded_up_never_to_nothing_trap_15(void **state) {
+static void an_estimate_is_rounded_up_never_to_nothing_pitfall_15(void **state) {
     struct fixture *f = *state;
     static const int64_t estimates_s[] = {0, 7, 7, 14, 14, 21};
     f->e.queue.entry_interval_s = 7;
@@ -420,7 +421,7 @@ static void an_estimate_is_rounded_up_never_to_nothing_trap_15(void **state) {
     }
 }
 
-static void each_state_lets_in_and_admits_as_the_design_says(void **state) {
+static void each_state_allows_entering_and_admission_as_documented(void **state) {
     struct fixture *f = *state;
     static const struct {
         enum event_state state;
@@ -464,7 +465,7 @@ static void a_scheduled_event_opens_by_the_clock_and_says_when(void **state) {
 
 /* ---- looking ---- */
 
-static void unknown_is_no_number_and_the_first_come_is_first_trap_18(void **state) {
+static void unknown_is_no_number_and_the_first_come_is_first_pitfall_18(void **state) {
     struct fixture *f = *state;
     static const uint64_t unknown[] = {0, 6, 4096, UINT64_C(1) << 40};
     char user[USER_ID_BYTES_MAX];
@@ -514,7 +515,7 @@ static void many_places_are_looked_at_in_one_step_and_none_is_fine(void **state)
     assert_int_equal(c.waiting, 2);
 }
 
-static void a_place_tells_its_user_as_long_as_a_name_may_be(void **state) {
+static void a_place_reports_a_user_name_of_maximum_length(void **state) {
     struct fixture *f = *state;
     char longest[USER_ID_BYTES_MAX];
     char user[USER_ID_BYTES_MAX];
@@ -547,7 +548,7 @@ static void lower_lanes_go_first_and_each_is_in_order(void **state) {
     for (size_t i = 0; i < 5; i++) assert_int_equal(f->admitted[i].seq, order[i]);
 }
 
-static void a_pending_enter_holds_up_its_lane_and_no_other(void **state) {
+static void a_pending_enter_delays_its_own_lane_only(void **state) {
     struct fixture *f = *state;
     set_state(f, EVENT_PAUSED);
     uint64_t first = take_in_lane(f, "first", 8);
@@ -565,7 +566,7 @@ static void a_pending_enter_holds_up_its_lane_and_no_other(void **state) {
     assert_int_equal(f->admitted[1].seq, behind);
 }
 
-static void a_leaver_is_not_admitted_trap_3(void **state) {
+static void a_leaver_is_not_admitted_pitfall_3(void **state) {
     struct fixture *f = *state;
     fill(f, 1, 3);
     assert_true(step_end(&f->s, KEY, 1, ENTRY_LEFT));
@@ -595,7 +596,7 @@ static void at_most_a_batch_per_interval_and_immediate_ones_count(void **state) 
 
 /* ---- pending ---- */
 
-static void what_submit_refuses_never_was(void **state) {
+static void an_enter_that_submit_refuses_leaves_nothing(void **state) {
     struct fixture *f = *state;
     fill(f, 1, 2);
     f->s.verdict = ERR_OVERLOADED;
@@ -836,32 +837,32 @@ int queue_suite_run(const struct queue_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(entering_again_keeps_the_place_trap_1),
-        TEST(entering_again_while_pending_submits_the_same_place_trap_1),
-        TEST(entering_tells_the_seats_that_are_left_and_whether_the_user_holds_some),
-        TEST(places_follow_numbers_not_names_or_clocks_trap_2),
-        TEST(the_caps_hold_with_what_is_pending_trap_4),
-        TEST(who_is_active_at_once_has_an_expiry_at_once_trap_5),
-        TEST(expired_actives_make_room_for_who_enters_trap_6),
-        TEST(expired_actives_make_room_for_who_is_admitted_trap_6),
-        TEST(however_many_have_expired_all_are_told_trap_6),
-        TEST(who_comes_back_after_the_time_gets_a_new_place_and_closes_the_old_trap_7),
-        TEST(a_user_is_active_per_event_trap_9),
-        TEST(completion_leave_and_expiry_free_the_place_at_once_traps_11_and_12),
-        TEST(what_has_ended_stays_as_it_ended_trap_15),
-        TEST(only_who_was_admitted_completes),
-        TEST(a_new_configuration_is_taken_and_an_older_one_is_not_trap_15),
-        TEST(an_estimate_is_rounded_up_never_to_nothing_trap_15),
-        TEST(each_state_lets_in_and_admits_as_the_design_says),
+        TEST(entering_again_keeps_the_place_pitfall_1),
+        TEST(entering_again_while_pending_submits_the_same_place_pitfall_1),
+        TEST(entering_reports_the_seats_left_and_whether_the_user_holds_some),
+        TEST(places_follow_numbers_not_names_or_clocks_pitfall_2),
+        TEST(the_caps_hold_with_what_is_pending_pitfall_4),
+        TEST(a_user_who_is_active_at_once_has_an_expiry_at_once_pitfall_5),
+        TEST(expired_actives_make_room_for_a_user_who_enters_pitfall_6),
+        TEST(expired_actives_make_room_for_a_user_who_is_admitted_pitfall_6),
+        TEST(all_expired_entries_are_reported_however_many_there_are_pitfall_6),
+        TEST(entering_again_after_expiry_gives_a_new_place_and_closes_the_old_pitfall_7),
+        TEST(a_user_is_active_per_event_pitfall_9),
+        TEST(completion_leave_and_expiry_free_the_place_at_once_pitfalls_11_and_12),
+        TEST(an_ended_entry_does_not_change_pitfall_15),
+        TEST(only_an_admitted_user_completes),
+        TEST(a_new_configuration_is_taken_and_an_older_one_is_not_pitfall_15),
+        TEST(an_estimate_is_rounded_up_never_to_nothing_pitfall_15),
+        TEST(each_state_allows_entering_and_admission_as_documented),
         TEST(a_scheduled_event_opens_by_the_clock_and_says_when),
-        TEST(unknown_is_no_number_and_the_first_come_is_first_trap_18),
+        TEST(unknown_is_no_number_and_the_first_come_is_first_pitfall_18),
         TEST(many_places_are_looked_at_in_one_step_and_none_is_fine),
-        TEST(a_place_tells_its_user_as_long_as_a_name_may_be),
+        TEST(a_place_reports_a_user_name_of_maximum_length),
         TEST(lower_lanes_go_first_and_each_is_in_order),
-        TEST(a_pending_enter_holds_up_its_lane_and_no_other),
-        TEST(a_leaver_is_not_admitted_trap_3),
+        TEST(a_pending_enter_delays_its_own_lane_only),
+        TEST(a_leaver_is_not_admitted_pitfall_3),
         TEST(at_most_a_batch_per_interval_and_immediate_ones_count),
-        TEST(what_submit_refuses_never_was),
+        TEST(an_enter_that_submit_refuses_leaves_nothing),
         TEST(settling_keeps_or_undoes_and_twice_is_harmless),
         TEST(a_pending_admission_is_not_seen_and_undone_has_its_old_place),
         TEST(the_silent_expire_and_the_seen_do_not),

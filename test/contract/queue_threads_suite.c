@@ -138,7 +138,7 @@ static void tick_together(struct fixture *f, int index) {
     }
 }
 
-static void threads_that_tick_at_once_admit_nobody_twice_trap_3(void **state) {
+static void concurrent_ticks_admit_no_user_twice_pitfall_3(void **state) {
     struct fixture *f = *state;
     fill(f);
     size_t count;
@@ -167,7 +167,7 @@ static void tick_or_leave(struct fixture *f, int index) {
     }
 }
 
-static void who_leaves_while_others_tick_is_not_active_trap_3(void **state) {
+static void a_user_who_leaves_during_a_tick_is_not_active_pitfall_3(void **state) {
     struct fixture *f = *state;
     fill(f);
     run_crew(f, tick_or_leave);
@@ -201,7 +201,7 @@ static void enter_many(struct fixture *f, int index) {
     }
 }
 
-static void threads_that_enter_at_once_never_pass_the_caps_trap_4(void **state) {
+static void threads_that_enter_at_once_never_pass_the_caps_pitfall_4(void **state) {
     struct fixture *f = *state;
     f->e.queue.max_waiting = CAP_WAITING;
     f->e.queue.max_active = CAP_ACTIVE;
@@ -229,7 +229,7 @@ static void enter_the_same(struct fixture *f, int index) {
     }
 }
 
-static void one_user_on_many_threads_has_one_place_and_everything_ends_trap_7(void **state) {
+static void one_user_on_many_threads_has_one_place_and_everything_ends_pitfall_7(void **state) {
     struct fixture *f = *state;
     struct entry_change out[ADMIT_MAX];
     run_crew(f, enter_the_same);
@@ -339,10 +339,10 @@ int queue_threads_suite_run(const struct queue_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(threads_that_tick_at_once_admit_nobody_twice_trap_3),
-        TEST(who_leaves_while_others_tick_is_not_active_trap_3),
-        TEST(threads_that_enter_at_once_never_pass_the_caps_trap_4),
-        TEST(one_user_on_many_threads_has_one_place_and_everything_ends_trap_7),
+        TEST(concurrent_ticks_admit_no_user_twice_pitfall_3),
+        TEST(a_user_who_leaves_during_a_tick_is_not_active_pitfall_3),
+        TEST(threads_that_enter_at_once_never_pass_the_caps_pitfall_4),
+        TEST(one_user_on_many_threads_has_one_place_and_everything_ends_pitfall_7),
         TEST(records_are_submitted_in_the_order_of_the_steps),
         TEST(rules_change_and_events_come_and_go_while_others_work),
     };

@@ -50,7 +50,7 @@ static void a_reservation_is_confirmed_cancelled_or_expired_once(void **state) {
     assert_seats(&h->s, FLOOR, 100, 0, 0);
 }
 
-static void an_expired_hold_leaves_its_seat_for_the_next_trap_23(void **state) {
+static void an_expired_hold_leaves_its_seat_for_the_next_pitfall_23(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     for (uint64_t i = 1; i <= 50; i++) {
@@ -64,7 +64,7 @@ static void an_expired_hold_leaves_its_seat_for_the_next_trap_23(void **state) {
     }
 }
 
-static void news_of_one_reservation_never_touches_another_trap_25(void **state) {
+static void a_change_of_one_reservation_never_touches_another_pitfall_25(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t bob = seats_test_admit(h, "bob");
@@ -84,7 +84,7 @@ static void news_of_one_reservation_never_touches_another_trap_25(void **state) 
     assert_seats(&h->s, FLOOR, 99, 0, 1);
 }
 
-static void seats_return_once_whatever_ends_it_twice_traps_27_and_29(void **state) {
+static void seats_return_once_whatever_ends_it_twice_pitfalls_27_and_29(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t bob = seats_test_admit(h, "bob");
@@ -106,7 +106,7 @@ static void seats_return_once_whatever_ends_it_twice_traps_27_and_29(void **stat
     }
 }
 
-static void expiry_never_ends_what_is_confirmed_trap_28(void **state) {
+static void expiry_never_ends_a_confirmed_reservation_pitfall_28(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t due[2];
@@ -118,7 +118,7 @@ static void expiry_never_ends_what_is_confirmed_trap_28(void **state) {
 }
 
 /* The ledger decided in order; its news came in another. */
-static void news_that_overtakes_other_news_is_not_undone_by_it(void **state) {
+static void a_late_change_does_not_undo_a_newer_one(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     claim_any(&h->s, 1, "ann", ann, FLOOR, 1);
@@ -221,7 +221,8 @@ static void a_hold_that_the_ledger_decided_counts_like_any_other(void **state) {
 }
 
 /* Divergence: the ledger has seat 10 as dan's, whom this store has never heard of. */
-static void the_ledgers_holder_gets_the_seat_and_who_had_it_here_loses_it(void **state) {
+static void
+the_holder_in_the_ledger_gets_the_seat_and_the_holder_in_the_hot_store_loses_it(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t both[] = {10, 11};
@@ -264,7 +265,8 @@ static void a_seat_that_the_ledger_has_as_free_is_freed_but_not_what_is_pending(
 
 /* ---- configurations ---- */
 
-static void a_new_configuration_keeps_what_is_taken_and_an_older_one_is_none_trap_31(void **state) {
+static void
+a_new_configuration_keeps_taken_seats_and_an_older_one_is_ignored_pitfall_31(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     held(h, 1, "ann", ann, 10);
@@ -360,7 +362,7 @@ static void on_rendered(struct render_op *op) {
     op->max = 1;
 }
 
-static void operations_on_an_event_that_is_not_there_say_so(void **state) {
+static void operations_on_an_unknown_event_report_it(void **state) {
     struct seats_test *h = *state;
     struct claim_request w = {
         .id = id_of(1), .user = STR("ann"), .entry_seq = 1, .section_key = FLOOR, .count = 1};
@@ -389,7 +391,7 @@ static void operations_on_an_event_that_is_not_there_say_so(void **state) {
 
 /* ---- recovery ---- */
 
-static void a_start_takes_up_what_the_ledger_has_trap_31(void **state) {
+static void a_start_loads_the_state_of_the_ledger_pitfall_31(void **state) {
     struct seats_test *h = *state;
     static const uint32_t seats[] = {1, 2, 3, 99, 100};
     struct live_reservation big = row(1, "ann", FLOOR, seats, 5, RESERVATION_CONFIRMED);
@@ -425,22 +427,22 @@ int seats_ledger_suite_run(const struct queue_adapter *of) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, seats_test_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_reservation_is_confirmed_cancelled_or_expired_once),
-        TEST(an_expired_hold_leaves_its_seat_for_the_next_trap_23),
-        TEST(news_of_one_reservation_never_touches_another_trap_25),
-        TEST(seats_return_once_whatever_ends_it_twice_traps_27_and_29),
-        TEST(expiry_never_ends_what_is_confirmed_trap_28),
-        TEST(news_that_overtakes_other_news_is_not_undone_by_it),
+        TEST(an_expired_hold_leaves_its_seat_for_the_next_pitfall_23),
+        TEST(a_change_of_one_reservation_never_touches_another_pitfall_25),
+        TEST(seats_return_once_whatever_ends_it_twice_pitfalls_27_and_29),
+        TEST(expiry_never_ends_a_confirmed_reservation_pitfall_28),
+        TEST(a_late_change_does_not_undo_a_newer_one),
         TEST(holds_are_due_in_the_order_in_which_they_end_and_not_twice_at_once),
         TEST(however_many_holds_end_early_the_others_are_due_in_time),
         TEST(a_hold_that_the_ledger_decided_counts_like_any_other),
-        TEST(the_ledgers_holder_gets_the_seat_and_who_had_it_here_loses_it),
+        TEST(the_holder_in_the_ledger_gets_the_seat_and_the_holder_in_the_hot_store_loses_it),
         TEST(a_seat_that_the_ledger_has_as_free_is_freed_but_not_what_is_pending),
-        TEST(a_new_configuration_keeps_what_is_taken_and_an_older_one_is_none_trap_31),
+        TEST(a_new_configuration_keeps_taken_seats_and_an_older_one_is_ignored_pitfall_31),
         TEST(a_section_grows_shrinks_when_it_can_comes_and_goes),
         TEST(a_section_that_comes_back_has_what_was_taken_in_it),
         TEST(events_have_their_own_seats_and_limits),
-        TEST(operations_on_an_event_that_is_not_there_say_so),
-        TEST(a_start_takes_up_what_the_ledger_has_trap_31),
+        TEST(operations_on_an_unknown_event_report_it),
+        TEST(a_start_loads_the_state_of_the_ledger_pitfall_31),
     };
 #undef TEST
     return cmocka_run_group_tests_name("seats contract: the ledger", tests, NULL, NULL);

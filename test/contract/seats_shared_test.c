@@ -104,7 +104,7 @@ static void claim_unheard(struct fixture *f, struct claiming *c, uint64_t ann) {
     store_wait(&f->h.s, &c->done);
 }
 
-static void a_claim_whose_answer_was_lost_is_told_what_it_did(void **state) {
+static void a_repeated_claim_whose_answer_was_lost_reports_what_it_did(void **state) {
     struct fixture *f = *state;
     struct claiming c = {.verdict = ERR_OK};
     claim_unheard(f, &c, seats_test_admit(&f->h, "ann"));
@@ -120,7 +120,8 @@ static void a_claim_whose_answer_was_lost_is_told_what_it_did(void **state) {
     assert_true(step_settle_claim(&f->h.s, KEY, 1, true));
 }
 
-static void what_submit_refuses_is_undone_though_its_answer_was_lost_trap_26(void **state) {
+static void
+a_claim_that_submit_refuses_is_undone_though_its_answer_was_lost_pitfall_26(void **state) {
     struct fixture *f = *state;
     struct claiming c = {.verdict = ERR_OVERLOADED};
     claim_unheard(f, &c, seats_test_admit(&f->h, "ann"));
@@ -166,7 +167,7 @@ static void what_has_ended_leaves_nothing_behind(void **state) {
 #define NEXT_KEY 9
 
 /* By a node that has not heard that the event was removed, and another one made of its name. */
-static void who_means_an_event_that_was_made_again_since_gets_no_seats(void **state) {
+static void a_request_for_an_event_that_was_recreated_gets_no_seats(void **state) {
     struct fixture *f = *state;
     struct store *s = &f->h.s;
     struct event again = f->h.e;
@@ -223,10 +224,10 @@ static void a_million_seats_are_a_few_keys_and_shown_at_once(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_claim_whose_answer_was_lost_is_told_what_it_did),
-        TEST(what_submit_refuses_is_undone_though_its_answer_was_lost_trap_26),
+        TEST(a_repeated_claim_whose_answer_was_lost_reports_what_it_did),
+        TEST(a_claim_that_submit_refuses_is_undone_though_its_answer_was_lost_pitfall_26),
         TEST(what_has_ended_leaves_nothing_behind),
-        TEST(who_means_an_event_that_was_made_again_since_gets_no_seats),
+        TEST(a_request_for_an_event_that_was_recreated_gets_no_seats),
         TEST(a_million_seats_are_a_few_keys_and_shown_at_once),
     };
 #undef TEST

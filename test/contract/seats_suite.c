@@ -48,7 +48,7 @@ static void any_seats_are_adjacent_pending_and_counted(void **state) {
     assert_seats(&h->s, FLOOR, 97, 3, 0);
 }
 
-static void a_hold_lasts_for_seconds_not_milliseconds_trap_22(void **state) {
+static void a_hold_lasts_for_seconds_not_milliseconds_pitfall_22(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t due[4];
@@ -61,7 +61,8 @@ static void a_hold_lasts_for_seconds_not_milliseconds_trap_22(void **state) {
     assert_int_equal(h->heard[0].entry.expires_ms, T0 + 300000); /* the ledger is told the same */
 }
 
-static void named_seats_are_taken_all_or_none_and_it_says_which_trap_24(void **state) {
+static void
+named_seats_are_taken_all_or_none_and_the_refusal_names_the_taken_ones_pitfall_24(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t bob = seats_test_admit(h, "bob");
@@ -87,7 +88,7 @@ static void named_seats_are_taken_all_or_none_and_it_says_which_trap_24(void **s
     assert_string_equal(map, "AHAAAAAAAAAAAAA");
 }
 
-static void groups_get_all_their_seats_or_none_trap_24(void **state) {
+static void groups_get_all_their_seats_or_none_pitfall_24(void **state) {
     struct seats_test *h = *state;
     set_limit(h, 1000);
     for (uint64_t i = 1; i <= 5; i++) {
@@ -99,7 +100,7 @@ static void groups_get_all_their_seats_or_none_trap_24(void **state) {
     assert_seats(&h->s, FLOOR, 10, 90, 0);
 }
 
-static void the_last_seat_is_sold_and_then_it_is_sold_out_trap_30(void **state) {
+static void the_last_seat_is_sold_and_then_it_is_sold_out_pitfall_30(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     set_limit(h, 1000);
@@ -127,7 +128,7 @@ static void enters_for(struct seats_test *h, const char *user, int64_t section,
     assert_int_equal(e.outcome, outcome);
 }
 
-static void nobody_enters_for_a_section_whose_seats_are_all_confirmed(void **state) {
+static void no_request_queues_for_a_section_whose_seats_are_all_confirmed(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     set_limit(h, 1000);
@@ -175,7 +176,7 @@ static void seats_named_twice_or_that_do_not_exist_are_refused_by_name(void **st
     assert_seats(&h->s, FLOOR, 100, 0, 0);
 }
 
-static void each_section_says_for_itself_why_it_sells_nothing(void **state) {
+static void each_section_states_why_it_sells_nothing(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     h->sections[0].status = SECTION_CLOSED;
@@ -254,7 +255,7 @@ static void named_seats_are_the_ledgers_to_refuse_unless_they_are_none(void **st
 }
 
 /* Also the last seat, and then none: it is not the ledger that has to say so. */
-static void what_has_gone_is_not_suggested_trap_30(void **state) {
+static void taken_seats_are_not_suggested_pitfall_30(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint32_t seats[100];
@@ -359,7 +360,7 @@ static void only_an_active_entry_and_its_own_user_claims(void **state) {
 }
 
 /* And who is not is ended at once, and told before anything else, as in enter. */
-static void nobody_claims_when_the_stay_is_over_trap_6(void **state) {
+static void no_user_claims_after_the_active_time_has_ended_pitfall_6(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     struct claim_request w = {
@@ -418,7 +419,8 @@ static void a_user_has_no_more_than_the_limit_over_all_sections(void **state) {
 
 /* ---- pending ---- */
 
-static void what_submit_refuses_is_undone_and_its_news_frees_nothing_trap_26(void **state) {
+static void
+a_claim_that_submit_refuses_is_undone_and_its_change_frees_nothing_pitfall_26(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t bob = seats_test_admit(h, "bob");
@@ -546,7 +548,7 @@ static void a_key_is_the_users_own_and_of_one_request_while_it_is_live(void **st
 
 /* ---- looking ---- */
 
-static void the_reservations_of_a_user_and_of_an_entry_are_told(void **state) {
+static void the_reservations_of_a_user_and_of_an_entry_are_listed(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t bob = seats_test_admit(h, "bob");
@@ -677,28 +679,28 @@ int seats_suite_run(const struct queue_adapter *of) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, seats_test_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(any_seats_are_adjacent_pending_and_counted),
-        TEST(a_hold_lasts_for_seconds_not_milliseconds_trap_22),
-        TEST(named_seats_are_taken_all_or_none_and_it_says_which_trap_24),
-        TEST(groups_get_all_their_seats_or_none_trap_24),
-        TEST(the_last_seat_is_sold_and_then_it_is_sold_out_trap_30),
-        TEST(nobody_enters_for_a_section_whose_seats_are_all_confirmed),
+        TEST(a_hold_lasts_for_seconds_not_milliseconds_pitfall_22),
+        TEST(named_seats_are_taken_all_or_none_and_the_refusal_names_the_taken_ones_pitfall_24),
+        TEST(groups_get_all_their_seats_or_none_pitfall_24),
+        TEST(the_last_seat_is_sold_and_then_it_is_sold_out_pitfall_30),
+        TEST(no_request_queues_for_a_section_whose_seats_are_all_confirmed),
         TEST(seats_named_twice_or_that_do_not_exist_are_refused_by_name),
-        TEST(each_section_says_for_itself_why_it_sells_nothing),
+        TEST(each_section_states_why_it_sells_nothing),
         TEST(where_the_ledger_decides_seats_are_suggested_and_nothing_changes),
         TEST(named_seats_are_the_ledgers_to_refuse_unless_they_are_none),
-        TEST(what_has_gone_is_not_suggested_trap_30),
+        TEST(taken_seats_are_not_suggested_pitfall_30),
         TEST(the_users_own_case_is_looked_at_before_anything_is_suggested),
         TEST(with_a_spread_suggestions_differ_and_are_free),
         TEST(only_an_active_entry_and_its_own_user_claims),
-        TEST(nobody_claims_when_the_stay_is_over_trap_6),
+        TEST(no_user_claims_after_the_active_time_has_ended_pitfall_6),
         TEST(a_closed_event_and_one_that_has_not_opened_sell_nothing),
         TEST(a_user_has_no_more_than_the_limit_over_all_sections),
-        TEST(what_submit_refuses_is_undone_and_its_news_frees_nothing_trap_26),
+        TEST(a_claim_that_submit_refuses_is_undone_and_its_change_frees_nothing_pitfall_26),
         TEST(an_undone_claim_gives_its_seats_back_once),
         TEST(the_same_key_gives_the_same_reservation),
         TEST(the_same_id_gives_the_same_reservation),
         TEST(a_key_is_the_users_own_and_of_one_request_while_it_is_live),
-        TEST(the_reservations_of_a_user_and_of_an_entry_are_told),
+        TEST(the_reservations_of_a_user_and_of_an_entry_are_listed),
         TEST(an_active_entry_is_reserving_while_it_has_a_settled_hold),
         TEST(an_event_needs_a_tick_only_when_it_has_something_to_do),
         TEST(an_event_needs_a_tick_when_a_stay_is_over),

@@ -109,7 +109,8 @@ static void claim_one(struct threads_fixture *g, int index) {
     step_settle_claim(&g->h.s, KEY, (uint64_t)index + 1, true);
 }
 
-static void a_hundred_and_fifty_claims_of_a_hundred_units_sell_exactly_them_trap_30(void **state) {
+static void
+a_hundred_and_fifty_claims_of_a_hundred_units_sell_exactly_them_pitfall_30(void **state) {
     struct threads_fixture *g = *state;
     run_crew(g, 150, claim_one);
     assert_int_equal(g->done, 100);
@@ -145,7 +146,7 @@ static void claim_in_groups(struct threads_fixture *g, int index) {
     }
 }
 
-static void groups_at_once_get_all_their_seats_or_none_trap_24(void **state) {
+static void groups_at_once_get_all_their_seats_or_none_pitfall_24(void **state) {
     struct threads_fixture *g = *state;
     g->h.e.max_per_user = 30;
     seats_test_configure(&g->h);
@@ -248,7 +249,7 @@ static void race_ends(struct threads_fixture *g, int index) {
     }
 }
 
-static void ends_that_race_leave_one_state_and_free_once_traps_27_and_28(void **state) {
+static void ends_that_race_leave_one_state_and_free_once_pitfalls_27_and_28(void **state) {
     struct threads_fixture *g = *state;
     run_crew(g, 2, race_ends);
     assert_seats(&g->h.s, FLOOR, 100, 0, 0);
@@ -272,7 +273,7 @@ static void claim_until_it_is_over(struct threads_fixture *g, int index) {
     }
 }
 
-static void who_has_left_claims_no_more(void **state) {
+static void a_user_who_has_left_cannot_claim(void **state) {
     struct threads_fixture *g = *state;
     run_crew(g, 4, claim_until_it_is_over);
     assert_seats(&g->h.s, FLOOR, 100, 0, 0);
@@ -370,12 +371,12 @@ int seats_threads_suite_run(const struct queue_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_hundred_and_fifty_claims_of_a_hundred_units_sell_exactly_them_trap_30),
-        TEST(groups_at_once_get_all_their_seats_or_none_trap_24),
+        TEST(a_hundred_and_fifty_claims_of_a_hundred_units_sell_exactly_them_pitfall_30),
+        TEST(groups_at_once_get_all_their_seats_or_none_pitfall_24),
         TEST(one_user_at_once_in_two_sections_gets_exactly_the_limit),
         TEST(the_same_key_twenty_times_at_once_is_one_reservation),
-        TEST(ends_that_race_leave_one_state_and_free_once_traps_27_and_28),
-        TEST(who_has_left_claims_no_more),
+        TEST(ends_that_race_leave_one_state_and_free_once_pitfalls_27_and_28),
+        TEST(a_user_who_has_left_cannot_claim),
         TEST(records_are_submitted_in_the_order_of_the_claims),
         TEST(sections_change_and_events_come_and_go_while_others_sell),
     };

@@ -41,7 +41,7 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
   const [MAX_ACTIVE, MAX_WAITING] = [300, 600];
 
   for (const strategy of STRATEGIES)
-    test(`${strategy} (traps 2, 3, 4 and 14)`, async (t) => {
+    test(`${strategy} (pitfalls 2, 3, 4 and 14)`, async (t) => {
       const section = { id: 'A', capacity: 100, mode: MODE_OF[strategy] };
       const rules = { maxActive: MAX_ACTIVE, maxWaiting: MAX_WAITING, entryBatchSize: 1000 };
       const sale = await Sale.open(server, `CROWD/${strategy}`, rules, { sections: [section], maxPerUser: 1 });
@@ -111,7 +111,7 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
 });
 
 describe('a queue that two nodes serve', () => {
-  test('the order is that of arrival, whichever node it was at (trap 2), and so is admission (trap 3)', async () => {
+  test('the order is that of arrival, whichever node it was at (pitfall 2), and so is admission (pitfall 3)', async () => {
     const room = await WaitingRoom.open(server, 'ORDER/1', { maxActive: 1, entryBatchSize: 1 });
     await room.enter('first');
     const names = ['user10', 'user9', 'user1', 'zed', 'anna', 'user2'];
@@ -138,7 +138,7 @@ describe('a queue that two nodes serve', () => {
     assert.equal(entriesOf(room).length, 40);
   });
 
-  test('all nodes tick, and each place is admitted once (trap 3)', async () => {
+  test('all nodes tick, and each place is admitted once (pitfall 3)', async () => {
     const room = await WaitingRoom.open(server, 'TICK/1', { maxActive: 40, entryBatchSize: 7 }, { state: 'PAUSED' });
     const places = await eachOf(users(120), 16, (user) => room.enter(user));
     const admitted = () => Promise.all(server.nodes.map((node) => node.metric('admitone_queue_admissions_total')));
@@ -157,7 +157,7 @@ describe('a queue that two nodes serve', () => {
     assert.equal(places.length, 120);
   });
 
-  test('the ledger refuses a second live place of a user, whoever asks for it (trap 14)', () => {
+  test('the ledger refuses a second live place of a user, whoever asks for it (pitfall 14)', () => {
     const guard = "SELECT indexdef FROM pg_indexes WHERE indexname = 'queue_entries_live'";
     assert.match(query(server.dataDir, guard)[0].indexdef, /UNIQUE INDEX .*\(event_id, user_id\) WHERE/);
     const double = `INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at)
@@ -165,7 +165,7 @@ describe('a queue that two nodes serve', () => {
     assert.throws(() => query(server.dataDir, double), /queue_entries_live/);
   });
 
-  test('a stream at one node hears what another node admitted, long before it would ask (trap 17)', async () => {
+  test('a stream at one node hears what another node admitted, long before it would ask (pitfall 17)', async () => {
     const own = await start({ args: ['--push-interval-ms', '60000', '--queue-tick-ms', '50'] });
     const room = await WaitingRoom.open(own, 'NEWS/1', { maxActive: 1, entryBatchSize: 100 });
     const [a, b] = own.nodes.map((node) => at(node, room));
@@ -500,7 +500,7 @@ test('a third node joins without a restart of the others, and does what they do'
 
   const third = await own.join();
   const there = at(third, sale);
-  assert.equal(epoch(), before, 'nothing was filled anew (trap 31)');
+  assert.equal(epoch(), before, 'nothing was filled anew (pitfall 31)');
   assert.deepEqual(await there.counts(), { available: 9, held: 1, confirmed: 0 });
   assert.equal((await there.status(waits.entryToken)).position, 1);
   assert.equal((await there.hold(ben, { seats: [3] })).json.code, 'seat_taken');
@@ -520,7 +520,7 @@ test('a third node joins without a restart of the others, and does what they do'
   await own.stop();
 });
 
-test('nodes that stop and start again find what is in flight as it was (trap 31)', async () => {
+test('nodes that stop and start again find what is in flight as it was (pitfall 31)', async () => {
   const own = await start({ args: ['--queue-tick-ms', '50'] });
   const sale = await Sale.open(own, 'AGAIN/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 10, mode: 'seat' }] });
   const buyers = await sale.buyers(3);
@@ -638,7 +638,7 @@ describe('distributed-lock over two nodes', () => {
     await own.stop();
   });
 
-  test('a node that stands still past its lease loses the lock, and comes too late with its fence (trap 20)', async (t) => {
+  test('a node that stands still past its lease loses the lock, and comes too late with its fence (pitfall 20)', async (t) => {
     const own = await start({ args: ['--lock-lease-ms', '500'] });
     const sale = await open(own, 'LOCK/2');
     const [ann, ben] = await sale.buyers(2);
@@ -669,7 +669,7 @@ describe('distributed-lock over two nodes', () => {
   });
 });
 
-test('a place that its node took and could not finish is finished by another (trap 13)', async () => {
+test('a place that its node took and could not finish is finished by another (pitfall 13)', async () => {
   const own = await start({ args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
   const room = await WaitingRoom.open(own, 'DEAD/1', { maxActive: 5, maxWaiting: 30, entryBatchSize: 1000 });
   const [a, b] = own.nodes;

@@ -40,7 +40,7 @@ async function each(strategies, args, act) {
   }, args);
 }
 
-describe('a lock is given back after the commit, not before (trap 19)', () => {
+describe('a lock is given back after the commit, not before (pitfall 19)', () => {
   test('while the first one\'s write is not on disk, the second is told nothing', () =>
     each(LOCKING, [], async (server, strategy, sale) => {
       const [ann, ben] = await sale.buyers(2);
@@ -80,7 +80,7 @@ describe('a lock is given back after the commit, not before (trap 19)', () => {
     }));
 });
 
-test('who waits for a lock in vain gets 409 lock_timeout, in time, and leaves nothing behind (trap 21)', () =>
+test('who waits for a lock in vain gets 409 lock_timeout, in time, and leaves nothing behind (pitfall 21)', () =>
   each(LOCKING, ['--lock-wait-ms', '100'], async (server, strategy, sale) => {
     const [ann, ...others] = await sale.buyers(10);
     const wish = { seats: [1], strategy };

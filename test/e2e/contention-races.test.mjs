@@ -144,8 +144,8 @@ async function assertDecided(sale, results) {
 describe('one final state, whoever comes first', () => {
   const REUSED = 2 * LANES; // seats come back, so that they have the next holder soon
   const cases = [
-    ['expiry against confirm (traps 28 and 33)', ['confirm'], times(2000), 4000],
-    ['expiry against cancel (trap 27)', ['cancel'], times(2000), REUSED],
+    ['expiry against confirm (pitfalls 28 and 33)', ['confirm'], times(2000), 4000],
+    ['expiry against cancel (pitfall 27)', ['cancel'], times(2000), REUSED],
     ['expiry against confirm and cancel', ['confirm', 'cancel'], times(1000), 2000],
   ];
   for (const [i, [title, verbs, total, capacity]] of cases.entries())
@@ -157,7 +157,7 @@ describe('one final state, whoever comes first', () => {
       assert.ok(expired > total / 100 && expired < total - total / 100, `there was no race: ${JSON.stringify(seen)}`);
     });
 
-  test(`cancel against confirm, ${times(3000)} times (traps 25 and 29)`, async (t) => {
+  test(`cancel against confirm, ${times(3000)} times (pitfalls 25 and 29)`, async (t) => {
     const sale = await saleOf('CANCEL/1', REUSED);
     const seen = await assertDecided(sale, await races(sale, times(3000), (who, reservation) => all(sale, ['confirm', 'cancel'], who, reservation)));
     t.diagnostic(JSON.stringify(seen));
@@ -190,7 +190,7 @@ describe('seats that change hands all the time', () => {
   }
 
   for (const strategy of STRATEGIES)
-    test(`${strategy}: nobody is told that a seat is taken while it is free, and nobody has one that another has (trap 19)`, async (t) => {
+    test(`${strategy}: nobody is told that a seat is taken while it is free, and nobody has one that another has (pitfall 19)`, async (t) => {
       const sale = await Sale.open(server, `HANDS/${strategy}`, {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: SEATS, mode: MODE_OF[strategy] }] });
       const notes = [];
       await Promise.all((await sale.buyers(CLIENTS)).map((who) => client(sale, who, strategy, notes)));

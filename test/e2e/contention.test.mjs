@@ -42,7 +42,7 @@ const perStrategy = (title, act, options = {}) => {
 
 const ask = (sale, who, wish, headers) => sale.hold(who, { strategy: sale.strategy, ...wish }, { agent, headers });
 
-// All at once; each gets what they asked for, or a 409 with one of the codes (trap 21). Returns the
+// All at once; each gets what they asked for, or a 409 with one of the codes (pitfall 21). Returns the
 // reservations and the refusals.
 async function rush(sale, wishes, codes) {
   const answers = await Promise.all(wishes.map(({ who, ...wish }) => ask(sale, who, wish)));
@@ -74,7 +74,7 @@ function assertDisjoint(reservations) {
   assert.equal(new Set(seats).size, seats.length, `a seat twice: ${seats} (seed ${SEED})`);
 }
 
-// The ledger has these reservations, all HELD, and no other row: a refusal leaves none (trap 26).
+// The ledger has these reservations, all HELD, and no other row: a refusal leaves none (pitfall 26).
 function assertRows(sale, reservations) {
   const rows = sale.rows();
   const told = new Map(reservations.map((one) => [one.id, one]));
@@ -85,7 +85,7 @@ function assertRows(sale, reservations) {
   }
 }
 
-describe('30 clients, one seat: 1 has it, 29 are refused with 409, one row (trap 21)', () => {
+describe('30 clients, one seat: 1 has it, 29 are refused with 409, one row (pitfall 21)', () => {
   const ROUNDS = 3;
 
   perStrategy('a seat that all name', async (strategy) => {
@@ -148,7 +148,7 @@ describe('more is wanted than there is', () => {
     await assertHotIsLedger(sale);
   });
 
-  perStrategy('5 × 30 of 100: 3 succeed, 2 are refused, nothing in part (trap 24)', async (strategy) => {
+  perStrategy('5 × 30 of 100: 3 succeed, 2 are refused, nothing in part (pitfall 24)', async (strategy) => {
     const sale = await saleOf('GROUPS', strategy, numbered(4, 100));
     const buyers = await sale.buyers(5);
     const all = [];
@@ -164,7 +164,7 @@ describe('more is wanted than there is', () => {
     await assertHotIsLedger(sale);
   });
 
-  perStrategy('groups that name each other\'s seats: one of them always gets all, none starve each other (trap 24)', async (strategy) => {
+  perStrategy('groups that name each other\'s seats: one of them always gets all, none starve each other (pitfall 24)', async (strategy) => {
     const rounds = 5;
     const sale = await saleOf('CROSSED', strategy, numbered(rounds, 20));
     const buyers = await sale.buyers(8);

@@ -24,7 +24,7 @@ function assertRefused(room, answer, status, code) {
 }
 
 describe('the gate', () => {
-  test('a token that was just made ACTIVE passes at its first use, at once or after a wait (trap 5)', async () => {
+  test('a token that was just made ACTIVE passes at its first use, at once or after a wait (pitfall 5)', async () => {
     const room = await busy();
     const waits = await room.enter('waits');
     const passed = await room.gate(room.first.entryToken);
@@ -39,7 +39,7 @@ describe('the gate', () => {
     assert.equal((await server.call('HEAD', `/gate/${room.name}`, { headers: bearer(waits.entryToken) })).status, 204);
   });
 
-  test('no token, no passage (trap 10)', async () => {
+  test('no token, no passage (pitfall 10)', async () => {
     const room = await busy();
     assertRefused(room, await room.gate(undefined), 401, 'token_required');
     assertRefused(room, await room.gate('x'), 401, 'token_invalid');
@@ -51,7 +51,7 @@ describe('the gate', () => {
     assertProblem(await server.call('GET', '/gate/GATE/none', { headers: bearer(room.first.entryToken) }), 404, 'event_not_found');
   });
 
-  test('it is bound to the user and to the event (trap 10)', async () => {
+  test('it is bound to the user and to the event (pitfall 10)', async () => {
     const [room, other] = [await busy(), await busy()];
     const { entryToken } = room.first;
     assertRefused(other, await other.gate(entryToken), 403, 'token_foreign_event');
@@ -59,7 +59,7 @@ describe('the gate', () => {
     assert.equal((await server.call('GET', `/gate/${room.name}?userId=first`, { headers: bearer(entryToken) })).status, 204);
   });
 
-  test('who waits, has left or has expired does not pass (trap 18)', async () => {
+  test('who waits, has left or has expired does not pass (pitfall 18)', async () => {
     const room = await busy({ activeTtlSeconds: 3 });
     const [waits, left] = await room.enterAll(['waits', 'left']);
     assertRefused(room, await room.gate(waits.entryToken), 403, 'not_active');

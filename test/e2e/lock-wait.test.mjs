@@ -190,7 +190,7 @@ async function line(sale, count, wish) {
 const all = (requests) => Promise.all(requests.map(({ sent }) => sent));
 const codes = (requests) => requests.map(({ answer, error }) => error?.code ?? (answer?.status === 201 ? 'held' : answer?.json.code));
 
-test('locks that are held, with a line for each, delay neither status nor /events, and are kept until the commit (trap 19)', () =>
+test('locks that are held, with a line for each, delay neither status nor /events, and are kept until the commit (pitfall 19)', () =>
   withShim(async (server) => {
     const sale = await saleOf(server, 'WAIT/2', 17);
     const [who] = sale.next.splice(0, 1);
@@ -216,7 +216,7 @@ test('locks that are held, with a line for each, delay neither status nor /event
     audit(server);
   }));
 
-test('who waits for longer than lock.wait_ms gets 409, in time, and the lock works as before (trap 21)', () =>
+test('who waits for longer than lock.wait_ms gets 409, in time, and the lock works as before (pitfall 21)', () =>
   withShim(async (server) => {
     const sale = await saleOf(server, 'WAIT/3', 26);
     server.hold();
@@ -274,7 +274,7 @@ async function standStill(server, ms) {
   server.signal('SIGCONT');
 }
 
-test('a process that stands still for longer than lock.lease_ms: two have the lock, one gets the seat (traps 19 and 20)', () =>
+test('a process that stands still for longer than lock.lease_ms: two have the lock, one gets the seat (pitfalls 19 and 20)', () =>
   withShim(async (server) => {
     const sale = await saleOf(server, 'WAIT/5', 20);
     server.hold();
@@ -330,7 +330,7 @@ const POSSIBLE = new Set(
     : [toldOf(['other', 'between', 'next', 'late'], FENCES)],
 );
 
-test('who lost a lock while waiting for another comes too late, and the ledger refuses it (trap 20)', (t) =>
+test('who lost a lock while waiting for another comes too late, and the ledger refuses it (pitfall 20)', (t) =>
   withShim(async (server) => {
     const sale = await saleOf(server, 'WAIT/6', 16);
     // So many have had a lock, and so many of them have gone on to write.
@@ -366,7 +366,7 @@ test('who lost a lock while waiting for another comes too late, and the ledger r
     audit(server);
   }, STANDING));
 
-test('a process that stands still again and again in the middle of it: no seat has two owners, no answer is untrue (traps 19 and 20)', async (t) => {
+test('a process that stands still again and again in the middle of it: no seat has two owners, no answer is untrue (pitfalls 19 and 20)', async (t) => {
   const server = await start({ args: ['--lock-lease-ms', '100'] });
   const sale = await Sale.open(server, 'WAIT/7', {}, HALL);
   const buyers = await sale.buyers(32);

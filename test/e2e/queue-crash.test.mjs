@@ -122,7 +122,7 @@ class Crowd {
 }
 
 const ROUNDS = times(10);
-test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: nobody is lost, moved, doubled, or told what is not so (trap 13)`, (t) =>
+test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: nobody is lost, moved, doubled, or told what is not so (pitfall 13)`, (t) =>
   inFolder(async (dataDir) => {
     const args = ['--queue-tick-ms', '10'];
     const rules = { maxActive: 10, entryBatchSize: 100000, activeTtlSeconds: 86400, graceSeconds: 86400 };

@@ -24,7 +24,7 @@ const oneTo = (count) => Array.from({ length: count }, (_, i) => i + 1);
 const ascending = (numbers) => [...numbers].sort((a, b) => a - b);
 
 describe('many at once', () => {
-  test('1,000 clients enter at once: positions 1 to 1,000, each once, nobody lost; again: the same places (traps 1, 2 and 7)', async () => {
+  test('1,000 clients enter at once: positions 1 to 1,000, each once, nobody lost; again: the same places (pitfalls 1, 2 and 7)', async () => {
     const room = await busy('CROWD/1');
     const agent = keepAlive(1000);
     const names = users(1000);
@@ -48,7 +48,7 @@ describe('many at once', () => {
     for (const [i, place] of places.entries()) assert.equal(place.position, position.get(names[i]));
   });
 
-  test('20 requests for one user at once: one place, and 20 equal answers (trap 7)', async () => {
+  test('20 requests for one user at once: one place, and 20 equal answers (pitfall 7)', async () => {
     const room = await busy('CROWD/2');
     const agent = keepAlive(200);
     const names = users(10, 'twin');
@@ -65,7 +65,7 @@ describe('many at once', () => {
     assert.equal(entriesOf(room).length, 11);
   });
 
-  test('20 requests at once for one who is ACTIVE at once: one stay (traps 5 and 7)', async () => {
+  test('20 requests at once for one who is ACTIVE at once: one stay (pitfalls 5 and 7)', async () => {
     const room = await WaitingRoom.open(server, 'CROWD/3', { maxActive: 20, entryBatchSize: 20 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => room.enter('one')));
     for (const answer of answers) {
@@ -77,7 +77,7 @@ describe('many at once', () => {
     assert.equal((await room.numbers()).active, 1);
   });
 
-  test('64 clients enter, leave and expire at random: maxWaiting and maxActive are never exceeded (traps 4 and 6)', async (t) => {
+  test('64 clients enter, leave and expire at random: maxWaiting and maxActive are never exceeded (pitfalls 4 and 6)', async (t) => {
     const room = await WaitingRoom.open(server, 'CROWD/4', { maxActive: 8, maxWaiting: 20, entryBatchSize: 100000, activeTtlSeconds: 1, graceSeconds: 1 });
     const seed = Date.now() & 0xffff;
     const agent = keepAlive(64);
@@ -126,7 +126,7 @@ describe('many at once', () => {
   });
 
   const ENTRANTS = times(10000);
-  test(`${ENTRANTS} entrants in two lanes are admitted in order: lane, then number, with no inversion (traps 2, 3 and 18)`, async (t) => {
+  test(`${ENTRANTS} entrants in two lanes are admitted in order: lane, then number, with no inversion (pitfalls 2, 3 and 18)`, async (t) => {
     const room = await busy('CROWD/5', { maxWaiting: 100000, graceSeconds: 3600 });
     const agent = keepAlive(64);
     const next = random(20);

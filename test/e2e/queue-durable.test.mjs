@@ -15,7 +15,7 @@ const underWay = (server, records) =>
   until(`${records} records are under way`, async () => (await server.metric('admitone_ledger_queue_depth')) >= records);
 
 describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 }, () => {
-  test('enter has no answer; repeats join the same commit and get the same place (trap 7)', () =>
+  test('enter has no answer; repeats join the same commit and get the same place (pitfall 7)', () =>
     withShim(async (server) => {
       const room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
       server.hold();
@@ -47,7 +47,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
       assert.equal(room.place(await asked, 200).status, 'ACTIVE');
     }, QUICK));
 
-  test('pending places count towards the caps: nobody gets in beyond (trap 4)', () =>
+  test('pending places count towards the caps: nobody gets in beyond (pitfall 4)', () =>
     withShim(async (server) => {
       const room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, maxWaiting: 2, entryBatchSize: 100 });
       server.hold();

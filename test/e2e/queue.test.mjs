@@ -29,7 +29,7 @@ const soon = (ms) => new Date(Date.now() + ms).toISOString();
 const leave = async (room, token) => assert.equal((await room.leave(token)).status, 204);
 
 describe('taking a place', () => {
-  test('ACTIVE at once while there is room, then WAITING; the estimate is rounded up, never 0 (trap 15)', async () => {
+  test('ACTIVE at once while there is room, then WAITING; the estimate is rounded up, never 0 (pitfall 15)', async () => {
     const room = await open({ maxActive: 2, entryBatchSize: 3, entryIntervalSeconds: 3600 });
     for (const user of ['a', 'b']) {
       const place = await room.enter(user);
@@ -56,7 +56,7 @@ describe('taking a place', () => {
     assert.deepEqual(statuses, ['ACTIVE', 'ACTIVE', 'WAITING', 'WAITING']);
   });
 
-  test('entering again is the same place, not a new one at the end (trap 1)', async () => {
+  test('entering again is the same place, not a new one at the end (pitfall 1)', async () => {
     const room = await busy();
     const [a, b] = await room.enterAll(['a', 'b', 'c']);
     for (let i = 0; i < 3; i++) {
@@ -73,7 +73,7 @@ describe('taking a place', () => {
     assert.deepEqual({ waiting, active, entered }, { waiting: 3, active: 1, entered: 4 });
   });
 
-  test('the order is that of arrival, not of names (trap 2), and so is admission (trap 18: first in, first out)', async () => {
+  test('the order is that of arrival, not of names (pitfall 2), and so is admission (pitfall 18: first in, first out)', async () => {
     const room = await busy();
     const names = ['user10', 'user9', 'user1', 'zoe', 'Zoe', '9', '10', 'a'];
     const places = await room.enterAll(names);
@@ -145,7 +145,7 @@ describe('taking a place', () => {
     assertProblem(await room.ask('x', { lane: 0, headers: bearer(`${server.adminKey}x`) }), 403, 'lane_not_allowed');
   });
 
-  test('an active place is one event\'s, not the user\'s everywhere (trap 9)', async () => {
+  test('an active place is one event\'s, not the user\'s everywhere (pitfall 9)', async () => {
     const [one, other] = [await busy(), await busy()];
     assert.equal((await one.enter('first')).status, 'ACTIVE');
     assert.equal((await other.enter('x')).status, 'WAITING');
@@ -159,7 +159,7 @@ describe('taking a place', () => {
 });
 
 describe('a full queue', () => {
-  test('429 queue_full with REJECTED and Retry-After; who is in stays in; who leaves makes room (trap 12)', async () => {
+  test('429 queue_full with REJECTED and Retry-After; who is in stays in; who leaves makes room (pitfall 12)', async () => {
     const room = await busy({ maxWaiting: 2, entryIntervalSeconds: 7 });
     const [a] = await room.enterAll(['a', 'b']);
     for (let i = 0; i < 3; i++) {
@@ -182,7 +182,7 @@ describe('a full queue', () => {
     assert.equal((await room.ask('b')).status, 429);
   });
 
-  test('of fifty at once exactly as many get in as there is room for (trap 4)', async () => {
+  test('of fifty at once exactly as many get in as there is room for (pitfall 4)', async () => {
     const room = await open({ maxActive: 3, maxWaiting: 5, entryBatchSize: 100 });
     const answers = await Promise.all(users(50).map((user) => room.ask(user)));
     const count = (status) => answers.filter((answer) => answer.status === status).length;
@@ -304,7 +304,7 @@ describe('how a place ends', () => {
     assertProblem(await server.call('DELETE', '/queue/Q/none/leave', { headers: bearer(a.entryToken) }), 404, 'event_not_found');
   });
 
-  test('a stay that is over gives its place to the next, also when nobody asks (traps 6, 11 and 12)', async () => {
+  test('a stay that is over gives its place to the next, also when nobody asks (pitfalls 6, 11 and 12)', async () => {
     const room = await open({ maxActive: 2, activeTtlSeconds: 1, entryBatchSize: 100 });
     const places = await room.enterAll(users(8));
     assert.deepEqual(places.slice(0, 3).map((place) => place.status), ['ACTIVE', 'ACTIVE', 'WAITING']);
@@ -390,7 +390,7 @@ describe('POST /queue/token and GET /queue/status', () => {
   const token = (body, options) => server.call('POST', '/queue/token', { ...options, body });
   const own = (text) => server.call('GET', '/queue/status', { headers: bearer(text) });
 
-  test('expiresIn is the time that is really left, and falls; the estimate is another field (trap 8)', async () => {
+  test('expiresIn is the time that is really left, and falls; the estimate is another field (pitfall 8)', async () => {
     const room = await busy({ activeTtlSeconds: 100, graceSeconds: 77, entryIntervalSeconds: 5 });
     const name = { eventType: room.type, eventId: room.id };
     const first = await token({ userId: 'first', ...name });
@@ -514,7 +514,7 @@ describe('what the operator does', () => {
     assert.equal((await room.status(places[3].entryToken)).position, 1);
   });
 
-  test('activate takes the new configuration along (trap 15)', async () => {
+  test('activate takes the new configuration along (pitfall 15)', async () => {
     const room = await busy();
     const places = await room.enterAll(['a', 'b', 'c']);
     await room.did('deactivate');
@@ -620,7 +620,7 @@ describe('what the operator does', () => {
   });
 });
 
-describe('"not found" is not a number (trap 18)', () => {
+describe('"not found" is not a number (pitfall 18)', () => {
   test('a token of an event that was deleted, or made anew under its name, opens nothing', async () => {
     const room = await busy();
     const { entryToken } = room.first;

@@ -166,7 +166,7 @@ test('each sale counts in its period, is taken back from it and goes with it', a
   const ofSunday = await shop.sold('weekly', '2026-12-27');
   assert.equal(await shop.sold('monthly', '2026-12-01'), ofSunday + (await shop.sold('weekly', '2026-12-28')));
 
-  // A day later, what is given back is taken back from the day of its sale (trap 39).
+  // A day later, what is given back is taken back from the day of its sale (pitfall 39).
   shop.step('2026-12-28T23:59:00Z');
   const ofMonday = shop.wanted('daily', '2026-12-28', clock.now());
   await shop.cancelOne('2026-12-27');
@@ -182,7 +182,7 @@ test('each sale counts in its period, is taken back from it and goes with it', a
   assert.equal(await shop.sold('daily', '2026-12-27'), 0);
   assert.ok((await shop.sold('weekly', '2026-12-27')) > 0);
 
-  // From the old year into the new one: another day, another month, the same ISO week (trap 38).
+  // From the old year into the new one: another day, another month, the same ISO week (pitfall 38).
   await shop.sellOver('2027-01-01');
   await shop.isCounted();
   const week = await shop.sold('weekly', '2026-12-28');

@@ -77,7 +77,7 @@ describe('popularity', () => {
     assert.ok(ranks[1].rank < ranks[2].rank && ranks[2].rank < ranks[0].rank);
   });
 
-  test('forgets what is cancelled and what expires (trap 39)', async () => {
+  test('forgets what is cancelled and what expires (pitfall 39)', async () => {
     const sale = await Sale.open(server, 'BACK/1', {}, { sections: [{ id: 'A', capacity: 5000 }], holdSeconds: 1, maxPerUser: 100 });
     const next = random(7);
     const buyers = await sale.buyers(50);
@@ -162,7 +162,7 @@ describe('the fastest to sell', () => {
     await becomes(1, (at) => at > first);
   });
 
-  test('are no longer sold out when a seat comes back (trap 39)', async () => {
+  test('are no longer sold out when a seat comes back (pitfall 39)', async () => {
     const sale = await Sale.open(server, 'AGAIN/1', {}, { sections: [{ id: 'A', capacity: 1 }] });
     const who = await sale.buyer('ann');
     const { id } = await sale.held(who);

@@ -237,7 +237,7 @@ async function open(server) {
   for (const [name, holdSeconds] of Object.entries(HALLS)) await Sale.open(server, name, {}, { ...EVENT, holdSeconds });
 }
 
-test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} times: all that was said is so, no seat is lost (traps 26 and 31)`, async (t) => {
+test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} times: all that was said is so, no seat is lost (pitfalls 26 and 31)`, async (t) => {
   const folder = tempFolder();
   const dataDir = path.join(folder, 'data');
   const journal = new Journal();

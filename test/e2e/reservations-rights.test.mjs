@@ -32,7 +32,7 @@ describe('trusted', () => {
   });
   const open = (name, queue, more) => Sale.open(server, name, queue, { sections: everyMode(), maxPerUser: 100, ...more });
 
-  test('the gate: only an ACTIVE place of this event holds seats, and only for its own user (trap 10)', async () => {
+  test('the gate: only an ACTIVE place of this event holds seats, and only for its own user (pitfall 10)', async () => {
     const sale = await open('GATE/1', { maxActive: 1 });
     const other = await open('GATE/2');
     const ann = await sale.buyer('ann');
@@ -191,7 +191,7 @@ describe('trusted', () => {
     await refuses(sale.hold(ben, { section: 'slot', quantity: 1 }), 404, 'event_not_found');
   });
 
-  test('confirm, cancel, look up: the owner, by token or by name, the admin, and nobody else (trap 25)', async () => {
+  test('confirm, cancel, look up: the owner, by token or by name, the admin, and nobody else (pitfall 25)', async () => {
     const sale = await open('OWNER/1');
     const other = await open('OWNER/2');
     const [own, ben, elsewhere] = [await sale.buyer('owner'), await sale.buyer('benno'), await other.buyer('owner')];

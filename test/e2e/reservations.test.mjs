@@ -39,7 +39,7 @@ const expires = (sale, who, { id }) =>
 
 describe('every strategy', { concurrency: 8 }, () => {
   for (const strategy of STRATEGIES) {
-    test(`${strategy}: held, confirmed, cancelled; every answer and every view says so (traps 22, 32)`, async () => {
+    test(`${strategy}: held, confirmed, cancelled; every answer and every view says so (pitfalls 22, 32)`, async () => {
       const sections = [section(strategy, 10, { price: 1500 }), { id: 'B', capacity: 5 }];
       const sale = await open(`LIFE/${strategy}`, strategy, 10, { holdSeconds: 120, currency: 'EUR', sections });
       const ann = await sale.buyer('ann');
@@ -102,7 +102,7 @@ describe('every strategy', { concurrency: 8 }, () => {
       );
     });
 
-    test(`${strategy}: a cancelled hold is given back once and can't be confirmed (trap 25)`, async () => {
+    test(`${strategy}: a cancelled hold is given back once and can't be confirmed (pitfall 25)`, async () => {
       const sale = await open(`BACK/${strategy}`, strategy, 4);
       const ann = await sale.buyer('ann');
       const ben = await sale.buyer('ben');
@@ -120,7 +120,7 @@ describe('every strategy', { concurrency: 8 }, () => {
       await assertHotIsLedger(sale);
     });
 
-    test(`${strategy}: named seats, all or none, and who refuses says which (trap 24)`, async () => {
+    test(`${strategy}: named seats, all or none, and who refuses says which (pitfall 24)`, async () => {
       const sale = await open(`NAMED/${strategy}`, strategy, 10);
       const ann = await sale.buyer('ann');
       const ben = await sale.buyer('ben');
@@ -149,7 +149,7 @@ describe('every strategy', { concurrency: 8 }, () => {
       await assertHotIsLedger(sale);
     });
 
-    test(`${strategy}: 100 in stock are 100, the next is refused (trap 30); some are not enough`, async () => {
+    test(`${strategy}: 100 in stock are 100, the next is refused (pitfall 30); some are not enough`, async () => {
       const sale = await open(`STOCK/${strategy}`, strategy, 100);
       const ann = await sale.buyer('ann');
       const sold = new Set();
@@ -167,7 +167,7 @@ describe('every strategy', { concurrency: 8 }, () => {
       await assertHotIsLedger(sale);
     });
 
-    test(`${strategy}: a refused claim leaves no row, and nothing that is freed later (trap 26)`, async () => {
+    test(`${strategy}: a refused claim leaves no row, and nothing that is freed later (pitfall 26)`, async () => {
       const sale = await open(`REFUSED/${strategy}`, strategy, 2, { holdSeconds: BRIEF_S });
       const ann = await sale.buyer('ann');
       const ben = await sale.buyer('ben');
@@ -180,13 +180,13 @@ describe('every strategy', { concurrency: 8 }, () => {
       await timeIsOver({ expiresAt: last });
       await pause(200); // and twenty ticks more
       assert.deepEqual(sale.rows().map((row) => [row.id, row.status]), [[id, 'CONFIRMED']]);
-      assert.deepEqual(await sale.got(ann, id), confirmed, 'its own time changes nothing either (trap 28)');
+      assert.deepEqual(await sale.got(ann, id), confirmed, 'its own time changes nothing either (pitfall 28)');
       assert.equal((await sale.map()).seats, 'CC');
       assert.deepEqual(await sale.list(ben), []);
       await assertHotIsLedger(sale);
     });
 
-    test(`${strategy}: a hold ends by itself at its time; its seats return once (traps 23, 25, 27, 28, 29)`, async () => {
+    test(`${strategy}: a hold ends by itself at its time; its seats return once (pitfalls 23, 25, 27, 28, 29)`, async () => {
       const sale = await open(`TIME/${strategy}`, strategy, 3, { holdSeconds: BRIEF_S });
       const ann = await sale.buyer('ann');
       const ben = await sale.buyer('ben');
@@ -237,7 +237,7 @@ describe('every strategy', { concurrency: 8 }, () => {
 });
 
 describe('the place', { concurrency: 4 }, () => {
-  test('is completed by confirming, and the next one gets in at once (trap 11)', async () => {
+  test('is completed by confirming, and the next one gets in at once (pitfall 11)', async () => {
     const sale = await open('PLACE/1', 'slot', 10, {}, { maxActive: 1 });
     const ann = await sale.buyer('ann');
     const ben = await sale.enter('ben');
@@ -333,7 +333,7 @@ describe('the place', { concurrency: 4 }, () => {
   });
 });
 
-test('a list has the live ones of its user only, newest first, and at most a hundred (trap 32)', async () => {
+test('a list has the live ones of its user only, newest first, and at most a hundred (pitfall 32)', async () => {
   const sale = await open('LIST/1', 'slot', 200);
   const other = await open('LIST/2', 'slot', 5);
   const [lia, leo, elsewhere] = [await sale.buyer('lia'), await sale.buyer('leo'), await other.buyer('lia')];
@@ -357,7 +357,7 @@ test('a list has the live ones of its user only, newest first, and at most a hun
   assert.equal((await sale.list(leo)).length, 100);
 });
 
-test('confirming too late is 410 before anybody is charged, and the seat is free at once (trap 33)', async () => {
+test('confirming too late is 410 before anybody is charged, and the seat is free at once (pitfall 33)', async () => {
   const slow = await start({ args: ['--queue-tick-ms', '1000'] });
   const modes = ['slot', 'seat'];
   const sale = await Sale.open(slow, 'LATE/1', {}, { ...MANY, holdSeconds: 1, sections: modes.map((mode) => ({ id: mode, capacity: 5, mode })) });
@@ -383,7 +383,7 @@ test('confirming too late is 410 before anybody is charged, and the seat is free
 });
 
 for (const how of ['stop', 'kill9'])
-  test(`a restart (${how}) recovers what is held and confirmed, with its times, and resets nothing (trap 31)`, async () => {
+  test(`a restart (${how}) recovers what is held and confirmed, with its times, and resets nothing (pitfall 31)`, async () => {
     const folder = tempFolder();
     const dataDir = path.join(folder, 'data');
     const sections = [...new Set(Object.values(MODE_OF))].map((mode) => ({ id: mode, capacity: 8, mode, price: 10 }));

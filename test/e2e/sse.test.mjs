@@ -86,7 +86,7 @@ describe('a stream', () => {
     }
     assert.equal(new Set(stream.events.map(({ id }) => id)).size, 6);
     assert.equal(active.admissionPass.split('.').length, 3);
-    assert.equal((await room.gate(active.entryToken)).status, 204, 'good at its first use (trap 5)');
+    assert.equal((await room.gate(active.entryToken)).status, 204, 'good at its first use (pitfall 5)');
 
     const delivered = await Stream.open(room, me.entryToken, { lastEventId: stream.last.id });
     assert.equal(delivered.status, 204);
@@ -122,7 +122,7 @@ describe('a stream', () => {
     stream.destroy();
   });
 
-  test('two streams of one user: the end of the old one leaves the new one alone (trap 16)', async () => {
+  test('two streams of one user: the end of the old one leaves the new one alone (pitfall 16)', async () => {
     const room = await busy();
     const [ahead, me] = await room.enterAll(['ahead', 'me']);
     const streams = [];
@@ -351,7 +351,7 @@ describe('many streams, and bad ones', () => {
   });
 
   const STREAMS = times(5000);
-  test(`${STREAMS} streams at once: each sees its place, and each gets ACTIVE (trap 17)`, async (t) =>
+  test(`${STREAMS} streams at once: each sees its place, and each gets ACTIVE (pitfall 17)`, async (t) =>
     withServer(['--queue-tick-ms', '10'], async (own) => {
       const room = await busy({ graceSeconds: 3600 }, own);
       const agent = keepAlive(32);

@@ -90,7 +90,7 @@ static void assert_section(const struct event_view *view, size_t i, int64_t held
     assert_int_equal(view->event->sections[i].confirmed, confirmed);
 }
 
-static void sections_have_the_counts_of_the_hot_store_in_whatever_order_it_tells(void **state) {
+static void sections_have_the_counts_of_the_hot_store_in_whatever_order_they_come(void **state) {
     struct fixture *f = *state;
     add(f, 1, 3);
     event_views_count(&f->views, &f->slow.seats);
@@ -105,7 +105,7 @@ static void sections_have_the_counts_of_the_hot_store_in_whatever_order_it_tells
         assert_section(f->views.first, i, (int64_t)i + 1, ((int64_t)i + 1) * 10);
 }
 
-static void a_section_that_the_hot_store_does_not_tell_stays_as_it_was(void **state) {
+static void a_section_that_the_hot_store_does_not_report_stays_as_it_was(void **state) {
     struct fixture *f = *state;
     add(f, 1, 2);
     add(f, 2, 2);
@@ -144,7 +144,7 @@ static void many_are_asked_at_once_and_done_comes_with_the_last_answer(void **st
     assert_int_equal(key, 5);
 }
 
-static void those_that_were_deleted_meanwhile_are_left_out(void **state) {
+static void events_deleted_in_the_meantime_are_left_out(void **state) {
     struct fixture *f = *state;
     for (int64_t key = 1; key <= 4; key++) add(f, key, 1);
     event_views_count(&f->views, &f->slow.seats);
@@ -156,7 +156,7 @@ static void those_that_were_deleted_meanwhile_are_left_out(void **state) {
     assert_null(f->views.first->next);
 }
 
-static void a_store_that_fails_is_said_to(void **state) {
+static void a_failure_of_the_store_is_reported(void **state) {
     struct fixture *f = *state;
     for (int64_t key = 1; key <= 3; key++) add(f, key, 1);
     event_views_count(&f->views, &f->slow.seats);
@@ -179,11 +179,11 @@ static void nothing_to_count_is_done_at_once(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(sections_have_the_counts_of_the_hot_store_in_whatever_order_it_tells),
-        TEST(a_section_that_the_hot_store_does_not_tell_stays_as_it_was),
+        TEST(sections_have_the_counts_of_the_hot_store_in_whatever_order_they_come),
+        TEST(a_section_that_the_hot_store_does_not_report_stays_as_it_was),
         TEST(many_are_asked_at_once_and_done_comes_with_the_last_answer),
-        TEST(those_that_were_deleted_meanwhile_are_left_out),
-        TEST(a_store_that_fails_is_said_to),
+        TEST(events_deleted_in_the_meantime_are_left_out),
+        TEST(a_failure_of_the_store_is_reported),
         TEST(nothing_to_count_is_done_at_once),
     };
 #undef TEST

@@ -274,7 +274,7 @@ static void await_all_shown(int64_t reservations, const char *text) {
 }
 
 /* That looks are a second apart is seen by the store. */
-static void one_look_a_second_serves_all_and_none_is_made_for_nobody(void **state) {
+static void one_read_a_second_serves_all_and_none_is_made_without_a_reader(void **state) {
     (void)state;
     for (size_t i = 0; i < CLIENTS_MAX; i++) open_stream("soldout");
     await_looks(1);
@@ -292,7 +292,7 @@ static void one_look_a_second_serves_all_and_none_is_made_for_nobody(void **stat
     assert_int_equal(fix.slow.looks, looks);
 }
 
-static void whoever_comes_within_the_second_is_told_what_is_known_at_once(void **state) {
+static void a_reader_within_the_same_second_gets_the_known_state_at_once(void **state) {
     (void)state;
     struct client *first = open_stream("weekly");
     await_looks(1);
@@ -358,7 +358,7 @@ static void when_the_day_ends_the_next_one_is_shown(void **state) {
     assert_int_equal(events_of(c), 2); /* the time alone is no change */
 }
 
-static void who_goes_while_the_board_is_looked_at_is_not_missed(void **state) {
+static void a_client_that_disconnects_during_a_read_does_no_harm(void **state) {
     (void)state;
     struct client *gone = open_stream("monthly");
     struct client *stays = open_stream("monthly");
@@ -399,11 +399,11 @@ static void a_reader_that_lags_is_cut_and_the_others_are_not(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(one_look_a_second_serves_all_and_none_is_made_for_nobody),
-        TEST(whoever_comes_within_the_second_is_told_what_is_known_at_once),
+        TEST(one_read_a_second_serves_all_and_none_is_made_without_a_reader),
+        TEST(a_reader_within_the_same_second_gets_the_known_state_at_once),
         TEST(a_store_that_fails_is_asked_again_and_they_stay),
         TEST(when_the_day_ends_the_next_one_is_shown),
-        TEST(who_goes_while_the_board_is_looked_at_is_not_missed),
+        TEST(a_client_that_disconnects_during_a_read_does_no_harm),
         TEST(a_reader_that_lags_is_cut_and_the_others_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,7 +272,7 @@ static void trusted_believes_the_name_and_needs_it(void **state) {
                           "invalid_field");
 }
 
-static void signed_believes_the_shop_and_nobody_else(void **state) {
+static void mode_signed_trusts_assertions_of_the_shop_only(void **state) {
     struct bench *b = *state;
     const char *word = with_assertion(b, "{\"sub\":\"u\",\"lane\":3}");
     assert_identified(b, USERS_SIGNED, word, nobody, "u", 3);
@@ -312,7 +312,7 @@ static void the_admin_key_is_believed_in_every_mode_and_needs_a_name(void **stat
     }
 }
 
-static void anonymous_is_whoever_has_the_cookie(void **state) {
+static void an_anonymous_user_is_identified_by_the_cookie(void **state) {
     struct bench *b = *state;
     assert_identified(b, USERS_ANONYMOUS, "Cookie: admitone_user=" ANON_1 "\r\n", nobody, ANON_1,
                       -1);
@@ -325,7 +325,7 @@ static void anonymous_is_whoever_has_the_cookie(void **state) {
                           "user_mismatch");
 }
 
-static void without_a_cookie_of_ours_somebody_new_is_made(void **state) {
+static void without_our_cookie_a_new_user_is_created(void **state) {
     struct bench *b = *state;
     static const char *const cookies[] = {
         "",
@@ -517,10 +517,10 @@ int main(void) {
         TEST(each_claim_is_held_to_its_rule),
         TEST(a_header_that_is_not_plain_hs256_is_refused_though_the_signature_is_right),
         TEST(trusted_believes_the_name_and_needs_it),
-        TEST(signed_believes_the_shop_and_nobody_else),
+        TEST(mode_signed_trusts_assertions_of_the_shop_only),
         TEST(the_admin_key_is_believed_in_every_mode_and_needs_a_name),
-        TEST(anonymous_is_whoever_has_the_cookie),
-        TEST(without_a_cookie_of_ours_somebody_new_is_made),
+        TEST(an_anonymous_user_is_identified_by_the_cookie),
+        TEST(without_our_cookie_a_new_user_is_created),
         TEST(the_cookie_is_secure_where_the_client_is),
         TEST(a_token_is_good_for_its_own_user_only),
         TEST(what_proves_another_user_beside_the_token_is_refused),

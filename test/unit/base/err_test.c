@@ -52,7 +52,7 @@ static void every_error_answers_with_an_error_status_and_a_plain_title(void **st
     }
 }
 
-static void what_is_unknown_is_not_said_to_have_changed_nothing(void **state) {
+static void an_unknown_outcome_is_not_reported_as_unchanged(void **state) {
     (void)state;
     assert_string_equal(err_effect(ERR_HOT_UNAVAILABLE), "Nothing was changed.");
     assert_string_not_equal(err_effect(ERR_HOT_UNKNOWN), "Nothing was changed.");
@@ -65,7 +65,7 @@ int main(void) {
         cmocka_unit_test(success_is_zero_so_that_an_error_is_true),
         cmocka_unit_test(a_code_is_its_symbol_in_lower_case_and_used_once),
         cmocka_unit_test(every_error_answers_with_an_error_status_and_a_plain_title),
-        cmocka_unit_test(what_is_unknown_is_not_said_to_have_changed_nothing),
+        cmocka_unit_test(an_unknown_outcome_is_not_reported_as_unchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

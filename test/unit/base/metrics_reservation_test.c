@@ -151,7 +151,7 @@ static bool aborts(void (*use)(int strategy), int strategy) {
 }
 
 /* It would be counted as something else. */
-static void what_has_no_row_is_a_bug(void **state) {
+static void a_code_without_a_row_is_a_bug(void **state) {
     (void)state;
     void (*const all[])(int) = {count_reservation_attempt, count_reservation_conflict,
                                 count_reservation_retry, outcome_held};
@@ -174,7 +174,7 @@ int main(void) {
         cmocka_unit_test(each_strategy_is_counted_under_the_word_that_core_has_for_it),
         cmocka_unit_test(each_outcome_of_each_strategy_is_a_series_of_its_own),
         cmocka_unit_test(waits_and_holds_of_locks_are_apart_and_in_microseconds),
-        cmocka_unit_test(what_has_no_row_is_a_bug),
+        cmocka_unit_test(a_code_without_a_row_is_a_bug),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

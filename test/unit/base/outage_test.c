@@ -44,7 +44,7 @@ static int count_of(const char *text, const char *word) {
     return count;
 }
 
-static void an_outage_is_told_once_and_its_end_once(void **state) {
+static void an_outage_is_logged_once_and_its_end_once(void **state) {
     (void)state;
     struct outage o;
     outage_init(&o, "store", "nothing works");
@@ -65,7 +65,7 @@ static void an_outage_is_told_once_and_its_end_once(void **state) {
     outage_deinit(&o);
 }
 
-static void an_outage_that_lasts_is_told_every_minute(void **state) {
+static void an_outage_that_lasts_is_logged_every_minute(void **state) {
     (void)state;
     struct outage o;
     outage_init(&o, "store", "nothing works");
@@ -83,7 +83,7 @@ static void an_outage_that_lasts_is_told_every_minute(void **state) {
     outage_deinit(&o);
 }
 
-static void what_comes_and_goes_is_told_once(void **state) {
+static void repeated_short_outages_are_logged_once(void **state) {
     (void)state;
     struct outage o;
     outage_init(&o, "store", "nothing works");
@@ -109,9 +109,9 @@ static void what_comes_and_goes_is_told_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_outage_is_told_once_and_its_end_once),
-        cmocka_unit_test(an_outage_that_lasts_is_told_every_minute),
-        cmocka_unit_test(what_comes_and_goes_is_told_once),
+        cmocka_unit_test(an_outage_is_logged_once_and_its_end_once),
+        cmocka_unit_test(an_outage_that_lasts_is_logged_every_minute),
+        cmocka_unit_test(repeated_short_outages_are_logged_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void the_first_above_hot_above_makes_it_hot_and_knows_it(void **state) {
 }
 
 /* Eight at a time for ever are eight, whoever they are. */
-static void those_who_have_ended_do_not_count(void **state) {
+static void ended_entries_do_not_count(void **state) {
     (void)state;
     struct adaptive a = {0};
     begin_many(&a, 8, BEGAN_MS);
@@ -84,7 +84,7 @@ static void it_rests_before_it_is_calm_to_the_millisecond(void **state) {
 }
 
 /* A request that begins after the rest is the first that sees a calm section. */
-static void a_request_sees_what_has_cooled_down(void **state) {
+static void a_request_sees_that_a_section_has_cooled_down(void **state) {
     (void)state;
     struct adaptive a = hot_one();
     assert_true(adaptive_begin(&a, &rules, 0, BEGAN_MS + rules.rest_ms - 1));
@@ -101,7 +101,7 @@ static void a_request_counts_itself(void **state) {
     assert_false(adaptive_look(&a, &rules, BEGAN_MS + rules.rest_ms));
 }
 
-static void the_rest_begins_anew_while_too_many_are_under_way(void **state) {
+static void the_cool_down_restarts_while_too_many_requests_are_under_way(void **state) {
     (void)state;
     struct adaptive a = {0};
     begin_many(&a, 9, BEGAN_MS);
@@ -123,7 +123,7 @@ static void a_wait_of_wait_ms_makes_it_hot_and_a_shorter_one_does_not(void **sta
 }
 
 /* Those who had stood in line when it became hot come out of it later. */
-static void a_wait_while_it_is_hot_begins_the_rest_anew(void **state) {
+static void a_wait_while_a_section_is_hot_restarts_the_cool_down(void **state) {
     (void)state;
     struct adaptive a = hot_one();
     const int64_t waited_at_ms = BEGAN_MS + 400;
@@ -134,7 +134,7 @@ static void a_wait_while_it_is_hot_begins_the_rest_anew(void **state) {
     assert_false(adaptive_look(&a, &rules, BEGAN_MS + 2000));
 }
 
-static void a_crowd_in_the_queue_makes_it_hot_and_keeps_it_so(void **state) {
+static void many_queued_requests_make_a_section_hot_and_keep_it_hot(void **state) {
     (void)state;
     struct adaptive a = {0};
     assert_false(adaptive_begin(&a, &rules, rules.hot_above, BEGAN_MS));
@@ -163,16 +163,16 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_calm_at_first_and_up_to_hot_above),
         cmocka_unit_test(the_first_above_hot_above_makes_it_hot_and_knows_it),
-        cmocka_unit_test(those_who_have_ended_do_not_count),
+        cmocka_unit_test(ended_entries_do_not_count),
         cmocka_unit_test(between_the_two_numbers_it_stays_hot_however_long),
         cmocka_unit_test(between_the_two_numbers_it_stays_calm),
         cmocka_unit_test(it_rests_before_it_is_calm_to_the_millisecond),
-        cmocka_unit_test(a_request_sees_what_has_cooled_down),
+        cmocka_unit_test(a_request_sees_that_a_section_has_cooled_down),
         cmocka_unit_test(a_request_counts_itself),
-        cmocka_unit_test(the_rest_begins_anew_while_too_many_are_under_way),
+        cmocka_unit_test(the_cool_down_restarts_while_too_many_requests_are_under_way),
         cmocka_unit_test(a_wait_of_wait_ms_makes_it_hot_and_a_shorter_one_does_not),
-        cmocka_unit_test(a_wait_while_it_is_hot_begins_the_rest_anew),
-        cmocka_unit_test(a_crowd_in_the_queue_makes_it_hot_and_keeps_it_so),
+        cmocka_unit_test(a_wait_while_a_section_is_hot_restarts_the_cool_down),
+        cmocka_unit_test(many_queued_requests_make_a_section_hot_and_keep_it_hot),
         cmocka_unit_test(without_a_rest_only_the_numbers_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,14 +41,14 @@ static void assert_top(const struct board *b, const int64_t *keys, size_t count)
     assert_top(b, (const int64_t[]){__VA_ARGS__},                                                  \
                sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
-static void an_empty_board_has_nobody(void **state) {
+static void an_empty_board_has_no_rows(void **state) {
     struct board *b = *state;
     struct tally t;
     assert_int_equal(board_top(b, &t, 1), 0);
     assert_int_equal(board_find(b, 1, &t), 0);
 }
 
-static void who_has_more_reservations_is_in_front(void **state) {
+static void the_event_with_more_reservations_is_first(void **state) {
     struct board *b = *state;
     struct tally t;
     sell(b, SALE_TAKEN, 1, 4, 100);
@@ -63,7 +63,7 @@ static void who_has_more_reservations_is_in_front(void **state) {
     assert_int_equal(t.event_key, 2);
 }
 
-static void of_equal_ones_who_was_there_first(void **state) {
+static void of_equal_elements_the_earlier_one_is_first(void **state) {
     struct board *b = *state;
     sell(b, SALE_TAKEN, 7, 1, 100);
     sell(b, SALE_TAKEN, 5, 1, 200);
@@ -74,8 +74,8 @@ static void of_equal_ones_who_was_there_first(void **state) {
     ASSERT_TOP(b, 5, 7, 6);
 }
 
-/* Trap 39. */
-static void what_is_given_back_counts_no_more(void **state) {
+/* Pitfall 39. */
+static void a_cancelled_sale_does_not_count(void **state) {
     struct board *b = *state;
     struct tally t;
     sell(b, SALE_TAKEN, 1, 2, 100);
@@ -154,10 +154,10 @@ static void any_history_equals_a_recount(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(an_empty_board_has_nobody),
-        TEST(who_has_more_reservations_is_in_front),
-        TEST(of_equal_ones_who_was_there_first),
-        TEST(what_is_given_back_counts_no_more),
+        TEST(an_empty_board_has_no_rows),
+        TEST(the_event_with_more_reservations_is_first),
+        TEST(of_equal_elements_the_earlier_one_is_first),
+        TEST(a_cancelled_sale_does_not_count),
         TEST(what_is_given_back_before_it_is_taken_is_waited_for),
         TEST(any_history_equals_a_recount),
     };

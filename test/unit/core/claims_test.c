@@ -138,7 +138,7 @@ static void a_place_that_is_used_again_has_nothing_of_the_old_one(void **state) 
 }
 
 /* Whatever else would refuse it by now: whoever lost the answer asks again. */
-static void a_wish_that_comes_again_by_its_id_is_there_before_anything_is_judged(void **state) {
+static void a_repeated_hold_is_recognised_by_its_id_before_it_is_judged(void **state) {
     (void)state;
     struct section small = {.key = SECTION, .capacity = 10};
     struct event e = event;
@@ -191,7 +191,7 @@ int main(void) {
         cmocka_unit_test(what_refuses_is_looked_for_in_the_order_of_the_outcomes),
         cmocka_unit_test(what_lives_when_it_is_freed_is_freed_with_it),
         cmocka_unit_test(a_place_that_is_used_again_has_nothing_of_the_old_one),
-        cmocka_unit_test(a_wish_that_comes_again_by_its_id_is_there_before_anything_is_judged),
+        cmocka_unit_test(a_repeated_hold_is_recognised_by_its_id_before_it_is_judged),
         cmocka_unit_test(words_stand_in_the_order_of_the_states),
     };
     return cmocka_run_group_tests_name("claims", tests, NULL, NULL);

@@ -11,7 +11,7 @@
 
 static uint64_t random_state;
 
-static void an_empty_order_has_nobody(void **state) {
+static void an_empty_order_has_no_elements(void **state) {
     (void)state;
     struct order o = {0};
     uint64_t next;
@@ -29,7 +29,7 @@ static void an_empty_order_has_nobody(void **state) {
     assert_false(order_has(&o, 77));
 }
 
-static void a_rank_counts_who_is_below_and_not_oneself(void **state) {
+static void a_rank_counts_the_others_and_not_the_element_itself(void **state) {
     (void)state;
     struct order o = {0};
     for (uint64_t n = 10; n <= 50; n += 10) order_add(&o, n);
@@ -204,8 +204,8 @@ static void a_random_history_gives_what_a_simple_model_gives(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_order_has_nobody),
-        cmocka_unit_test(a_rank_counts_who_is_below_and_not_oneself),
+        cmocka_unit_test(an_empty_order_has_no_elements),
+        cmocka_unit_test(a_rank_counts_the_others_and_not_the_element_itself),
         cmocka_unit_test(next_is_the_lowest_from_there_on),
         cmocka_unit_test(the_bitmap_follows_the_numbers_and_stays_small),
         cmocka_unit_test(an_emptied_order_starts_where_the_next_number_is),

@@ -43,7 +43,7 @@ static void a_day_goes_from_midnight_to_midnight(void **state) {
     assert_span("daily", "2026-12-26T00:00:00.000Z", "20261226", ends, "2026-12-27T00:00:00.000Z");
 }
 
-/* Trap 38: the year of a week is not the year of its days. */
+/* Pitfall 38: the year of a week is not the year of its days. */
 static void a_week_belongs_to_the_year_of_its_thursday(void **state) {
     (void)state;
     const char *begins = "2026-12-28T00:00:00.000Z";

@@ -10,7 +10,7 @@
 
 /* ---- entering ---- */
 
-static void nobody_is_active_at_once_while_somebody_waits(void **state) {
+static void no_user_is_active_at_once_while_others_wait(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -74,7 +74,7 @@ static void an_expired_user_may_enter_before_any_purge(void **state) {
 }
 
 /* The ledger had the admission, then the completion, and the latter's news came first. */
-static void who_completes_before_the_admission_is_settled_stays_completed(void **state) {
+static void a_user_who_completes_before_the_admission_is_settled_stays_completed(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -97,7 +97,7 @@ static void who_completes_before_the_admission_is_settled_stays_completed(void *
     queue_fixture_close(&r);
 }
 
-static void totals_tell_what_was_settled(void **state) {
+static void totals_count_settled_entries(void **state) {
     (void)state;
     struct queue_fixture r;
     struct place p;
@@ -130,7 +130,7 @@ static void totals_tell_what_was_settled(void **state) {
     queue_fixture_close(&r);
 }
 
-static void an_admission_tells_what_its_entry_was_promised(void **state) {
+static void an_admission_reports_what_its_entry_was_promised(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -188,7 +188,7 @@ static void an_undone_enter_frees_the_user_and_the_place(void **state) {
     queue_fixture_close(&r);
 }
 
-static void who_leaves_while_being_admitted_gives_both_places_back(void **state) {
+static void leaving_during_admission_frees_both_places(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -236,15 +236,15 @@ static void one_admit_moves_a_thousand_at_the_most(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_is_active_at_once_while_somebody_waits),
+        cmocka_unit_test(no_user_is_active_at_once_while_others_wait),
         cmocka_unit_test(with_no_waiting_places_one_is_active_at_once_or_refused),
         cmocka_unit_test(a_purge_ends_no_more_than_it_can_report),
         cmocka_unit_test(an_expired_user_may_enter_before_any_purge),
-        cmocka_unit_test(who_completes_before_the_admission_is_settled_stays_completed),
-        cmocka_unit_test(totals_tell_what_was_settled),
-        cmocka_unit_test(an_admission_tells_what_its_entry_was_promised),
+        cmocka_unit_test(a_user_who_completes_before_the_admission_is_settled_stays_completed),
+        cmocka_unit_test(totals_count_settled_entries),
+        cmocka_unit_test(an_admission_reports_what_its_entry_was_promised),
         cmocka_unit_test(an_undone_enter_frees_the_user_and_the_place),
-        cmocka_unit_test(who_leaves_while_being_admitted_gives_both_places_back),
+        cmocka_unit_test(leaving_during_admission_frees_both_places),
         cmocka_unit_test(a_longer_interval_gives_no_second_batch_within_it),
         cmocka_unit_test(one_admit_moves_a_thousand_at_the_most),
     };

@@ -12,7 +12,7 @@
 
 /* ---- configuration and states ---- */
 
-static void lowering_the_caps_evicts_nobody(void **state) {
+static void lowering_the_limits_evicts_no_user(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -107,7 +107,7 @@ static void an_estimate_stays_sane_when_admission_stalls_or_pauses(void **state)
 
 /* ---- grace ---- */
 
-static void a_sweep_goes_on_where_the_last_one_stopped(void **state) {
+static void a_reconcile_run_continues_where_the_last_one_stopped(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -127,7 +127,7 @@ static void a_sweep_goes_on_where_the_last_one_stopped(void **state) {
     queue_fixture_close(&r);
 }
 
-static void grace_starts_anew_after_a_recovery_or_a_closed_gate(void **state) {
+static void grace_starts_again_after_a_recovery_or_a_closed_gate(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -180,7 +180,7 @@ static void ended_entries_are_known_until_those_around_have_ended_too(void **sta
     queue_fixture_close(&r);
 }
 
-static void a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it(void **state) {
+static void a_long_lived_queue_uses_memory_for_its_current_users_only(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -205,7 +205,7 @@ static void a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it(void 
     queue_fixture_close(&r);
 }
 
-static void users_are_told_apart_whatever_their_names(void **state) {
+static void users_are_distinguished_whatever_their_names(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -227,7 +227,7 @@ static void users_are_told_apart_whatever_their_names(void **state) {
     queue_fixture_close(&r);
 }
 
-static void when_grace_becomes_shorter_silence_starts_anew(void **state) {
+static void when_grace_becomes_shorter_silence_is_measured_again(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -241,7 +241,7 @@ static void when_grace_becomes_shorter_silence_starts_anew(void **state) {
     queue_fixture_close(&r);
 }
 
-static void who_could_not_be_heard_is_not_silent(void **state) {
+static void a_user_whose_requests_could_not_be_served_does_not_count_as_silent(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -256,7 +256,7 @@ static void who_could_not_be_heard_is_not_silent(void **state) {
     queue_fixture_close(&r);
 }
 
-static void who_does_not_go_in_leaves_the_share_of_the_batch(void **state) {
+static void a_user_who_is_not_admitted_leaves_the_share_of_the_batch(void **state) {
     (void)state;
     struct queue_fixture r;
     queue_fixture_open(&r);
@@ -307,19 +307,19 @@ static void a_clock_that_is_set_back_does_not_stop_admission(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_could_not_be_heard_is_not_silent),
-        cmocka_unit_test(who_does_not_go_in_leaves_the_share_of_the_batch),
-        cmocka_unit_test(when_grace_becomes_shorter_silence_starts_anew),
+        cmocka_unit_test(a_user_whose_requests_could_not_be_served_does_not_count_as_silent),
+        cmocka_unit_test(a_user_who_is_not_admitted_leaves_the_share_of_the_batch),
+        cmocka_unit_test(when_grace_becomes_shorter_silence_is_measured_again),
         cmocka_unit_test(a_clock_that_is_set_back_does_not_stop_admission),
-        cmocka_unit_test(lowering_the_caps_evicts_nobody),
+        cmocka_unit_test(lowering_the_limits_evicts_no_user),
         cmocka_unit_test(an_estimate_follows_the_observed_rate_when_that_is_slower),
         cmocka_unit_test(the_rate_is_steady_when_intervals_are_longer_than_ticks),
         cmocka_unit_test(an_estimate_stays_sane_when_admission_stalls_or_pauses),
-        cmocka_unit_test(a_sweep_goes_on_where_the_last_one_stopped),
-        cmocka_unit_test(grace_starts_anew_after_a_recovery_or_a_closed_gate),
+        cmocka_unit_test(a_reconcile_run_continues_where_the_last_one_stopped),
+        cmocka_unit_test(grace_starts_again_after_a_recovery_or_a_closed_gate),
         cmocka_unit_test(ended_entries_are_known_until_those_around_have_ended_too),
-        cmocka_unit_test(a_queue_that_never_ends_takes_no_more_memory_than_who_is_in_it),
-        cmocka_unit_test(users_are_told_apart_whatever_their_names),
+        cmocka_unit_test(a_long_lived_queue_uses_memory_for_its_current_users_only),
+        cmocka_unit_test(users_are_distinguished_whatever_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

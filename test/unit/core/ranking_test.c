@@ -28,7 +28,7 @@ static void assert_members(const struct ranking *r, const int64_t *members, size
     }
 }
 
-static void an_empty_ranking_has_nobody(void **state) {
+static void an_empty_ranking_has_no_elements(void **state) {
     (void)state;
     struct ranking r;
     struct ranked out;
@@ -330,7 +330,7 @@ static void a_random_history_gives_what_a_simple_model_gives(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_ranking_has_nobody),
+        cmocka_unit_test(an_empty_ranking_has_no_elements),
         cmocka_unit_test(the_highest_score_is_first),
         cmocka_unit_test(of_equal_scores_the_one_that_has_it_longest_is_first_and_then_the_lowest),
         cmocka_unit_test(the_extremes_of_all_numbers_have_their_places_in_a_large_ranking),

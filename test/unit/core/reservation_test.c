@@ -45,7 +45,7 @@ static void a_new_one_is_held_and_has_no_times(void **state) {
     mem_free(r);
 }
 
-static void a_copy_has_seats_of_its_own(void **state) {
+static void a_copy_has_its_own_seats(void **state) {
     (void)state;
     struct reservation *r = reservation_new(2);
     r->seats[0] = 7;
@@ -85,7 +85,7 @@ int main(void) {
         cmocka_unit_test(every_status_and_strategy_has_its_word),
         cmocka_unit_test(only_held_and_confirmed_are_live),
         cmocka_unit_test(a_new_one_is_held_and_has_no_times),
-        cmocka_unit_test(a_copy_has_seats_of_its_own),
+        cmocka_unit_test(a_copy_has_its_own_seats),
         cmocka_unit_test(codes_are_random_and_have_no_letters_that_look_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

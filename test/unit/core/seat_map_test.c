@@ -201,7 +201,7 @@ static void a_suggestion_with_a_spread_begins_where_it_says_or_near_it(void **st
     seat_map_free(m);
 }
 
-static void nothing_is_suggested_when_there_is_not_enough_trap_30(void **state) {
+static void nothing_is_suggested_when_there_is_not_enough_pitfall_30(void **state) {
     (void)state;
     uint32_t seats[3];
     struct seat_map *m = section("HAHA");
@@ -231,7 +231,7 @@ static int count_places(const struct seat_map *m, uint32_t n) {
     return places;
 }
 
-static void many_who_ask_at_once_are_told_different_seats(void **state) {
+static void concurrent_suggestions_are_different_seats(void **state) {
     (void)state;
     struct seat_map *m = seat_map_new(200000);
     assert_true(count_places(m, 2) > 980);
@@ -247,7 +247,7 @@ static void many_who_ask_at_once_are_told_different_seats(void **state) {
     seat_map_free(m);
 }
 
-static void seats_can_be_checked_whoever_has_them(void **state) {
+static void seats_can_be_checked_whichever_reservation_has_them(void **state) {
     (void)state;
     struct seat_map *m = section("AHCA");
     assert_int_equal(seat_map_check(m, SEAT_LIST(4, 3, 2, 1), 4, refused, &refused_count),
@@ -299,7 +299,7 @@ static void a_seat_goes_from_free_to_held_to_confirmed_to_free(void **state) {
     seat_map_free(m);
 }
 
-static void only_the_holder_changes_a_seat_trap_25(void **state) {
+static void only_the_holder_changes_a_seat_pitfall_25(void **state) {
     (void)state;
     struct seat_map *m = section("AAAAAA");
     DO(claim, m, ALICE, 1, 2);
@@ -315,7 +315,7 @@ static void only_the_holder_changes_a_seat_trap_25(void **state) {
     seat_map_free(m);
 }
 
-static void who_releases_twice_frees_nothing_traps_27_and_29(void **state) {
+static void a_second_release_frees_nothing_pitfalls_27_and_29(void **state) {
     (void)state;
     struct seat_map *m = section("AAA");
     DO(claim, m, ALICE, 1, 2);
@@ -333,7 +333,7 @@ static void who_releases_twice_frees_nothing_traps_27_and_29(void **state) {
     seat_map_free(m);
 }
 
-static void an_expiry_does_not_undo_a_confirmation_trap_28(void **state) {
+static void an_expiry_does_not_undo_a_confirmation_pitfall_28(void **state) {
     (void)state;
     struct seat_map *m = section("AAA");
     DO(claim, m, ALICE, 1, 2, 3);
@@ -354,7 +354,7 @@ static void an_expiry_does_not_undo_a_confirmation_trap_28(void **state) {
 
 /* ---- the ledger's word, size, looks ---- */
 
-static void recovery_restores_each_taken_seat_once_trap_31(void **state) {
+static void recovery_restores_each_taken_seat_once_pitfall_31(void **state) {
     (void)state;
     struct seat_map *m = seat_map_new(5);
     assert_true(seat_map_restore(m, 2, SEAT_HELD, ALICE));
@@ -372,7 +372,7 @@ static void recovery_restores_each_taken_seat_once_trap_31(void **state) {
     seat_map_free(m);
 }
 
-static void a_seat_is_what_the_ledger_says_whatever_it_was(void **state) {
+static void a_seat_becomes_what_the_ledger_has_whatever_it_was(void **state) {
     (void)state;
     struct seat_map *m = section("AHC");
     for (uint32_t seat = 1; seat <= 3; seat++) {
@@ -477,16 +477,16 @@ int main(void) {
         cmocka_unit_test(a_claim_of_all_that_is_left_succeeds_however_scattered),
         cmocka_unit_test(a_suggestion_is_what_the_rule_would_take_and_takes_nothing),
         cmocka_unit_test(a_suggestion_with_a_spread_begins_where_it_says_or_near_it),
-        cmocka_unit_test(nothing_is_suggested_when_there_is_not_enough_trap_30),
-        cmocka_unit_test(many_who_ask_at_once_are_told_different_seats),
-        cmocka_unit_test(seats_can_be_checked_whoever_has_them),
+        cmocka_unit_test(nothing_is_suggested_when_there_is_not_enough_pitfall_30),
+        cmocka_unit_test(concurrent_suggestions_are_different_seats),
+        cmocka_unit_test(seats_can_be_checked_whichever_reservation_has_them),
         cmocka_unit_test(named_seats_become_the_holders_in_any_order),
         cmocka_unit_test(a_seat_goes_from_free_to_held_to_confirmed_to_free),
-        cmocka_unit_test(only_the_holder_changes_a_seat_trap_25),
-        cmocka_unit_test(who_releases_twice_frees_nothing_traps_27_and_29),
-        cmocka_unit_test(an_expiry_does_not_undo_a_confirmation_trap_28),
-        cmocka_unit_test(recovery_restores_each_taken_seat_once_trap_31),
-        cmocka_unit_test(a_seat_is_what_the_ledger_says_whatever_it_was),
+        cmocka_unit_test(only_the_holder_changes_a_seat_pitfall_25),
+        cmocka_unit_test(a_second_release_frees_nothing_pitfalls_27_and_29),
+        cmocka_unit_test(an_expiry_does_not_undo_a_confirmation_pitfall_28),
+        cmocka_unit_test(recovery_restores_each_taken_seat_once_pitfall_31),
+        cmocka_unit_test(a_seat_becomes_what_the_ledger_has_whatever_it_was),
         cmocka_unit_test(a_section_grows_and_shrinks_down_to_its_last_taken_seat),
         cmocka_unit_test(a_part_of_the_map_can_be_shown),
         cmocka_unit_test(a_seat_takes_twelve_bytes_whatever_is_taken),

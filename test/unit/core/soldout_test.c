@@ -77,7 +77,7 @@ static void what_sells_nothing_is_not_on_the_board(void **state) {
     assert_int_equal(soldout_find(s, 99, &found), 0);
 }
 
-/* Trap 38: neither by how much was sold nor from the show's start. */
+/* Pitfall 38: neither by how much was sold nor from the show's start. */
 static void the_fastest_to_sell_out_is_first(void **state) {
     struct soldout *s = *state;
     soldout_know(s, 3, 100, OPENED_MS + 8 * MINUTE_MS); /* opened later, so it was faster */
@@ -135,7 +135,7 @@ static void a_pace_is_forgotten_after_five_minutes(void **state) {
     ASSERT_TOP(s, 2, 1);
 }
 
-/* Trap 39. */
+/* Pitfall 39. */
 static void a_seat_that_is_given_back_ends_being_sold_out(void **state) {
     struct soldout *s = *state;
     sell_out(s, 1, 1 * MINUTE_MS);

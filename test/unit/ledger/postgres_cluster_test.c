@@ -81,7 +81,7 @@ static void one_node_fills_at_a_time(void **state) {
     end(f->d.l, 3, "run-3");
 }
 
-static void who_dies_filling_leaves_it_to_the_next(void **state) {
+static void a_rebuild_of_a_dead_node_is_left_to_the_next(void **state) {
     struct fixture *f = *state;
     assert_int_equal(begin(f->other, life_of(f->other)), 1);
     assert_int_equal(begin(f->d.l, life_of(f->d.l)), 0);
@@ -100,7 +100,7 @@ static void who_dies_filling_leaves_it_to_the_next(void **state) {
 }
 
 /* Somebody stands still over the row: the end can't be written, but the next one may try. */
-static void who_cannot_end_a_filling_leaves_it_to_the_next(void **state) {
+static void a_rebuild_that_cannot_be_finished_is_left_to_the_next_node(void **state) {
     struct fixture *f = *state;
     ledger_close(f->other);
     postgres_options.deadline_ms = 300;
@@ -124,7 +124,7 @@ static void who_cannot_end_a_filling_leaves_it_to_the_next(void **state) {
 #define SILENT_MS 10000
 #define LATE_MS 20000
 
-static void who_is_silent_while_filling_is_overtaken(void **state) {
+static void a_node_that_is_silent_during_a_rebuild_is_replaced(void **state) {
     struct fixture *f = *state;
     assert_int_equal(begin(f->other, life_of(f->other)), 1);
     int64_t began_ms = clock_steady_ms();
@@ -177,7 +177,7 @@ static enum err admit(struct fixture *f, uint64_t seq, uint32_t epoch, bool *kep
     return harness_submit(&f->d.h, f->d.l, &r);
 }
 
-static void records_of_an_older_life_are_refused(void **state) {
+static void records_of_an_older_incarnation_are_refused(void **state) {
     struct fixture *f = *state;
     bool kept;
     assert_int_equal(enter(f, 1, 0), ERR_OK);
@@ -234,7 +234,7 @@ static void *begin_beside(void *arg) {
 }
 
 /* Who begins a incarnation waits for those that write in the last one. */
-static void life_begins_when_the_last_one_is_over(void **state) {
+static void an_incarnation_begins_when_the_last_one_has_ended(void **state) {
     struct fixture *f = *state;
     assert_int_equal(begin(f->other, life_of(f->other)), 1);
     end(f->other, 1, "run-1");
@@ -252,14 +252,17 @@ static void life_begins_when_the_last_one_is_over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_node_fills_at_a_time, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_dies_filling_leaves_it_to_the_next, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_cannot_end_a_filling_leaves_it_to_the_next, set_up,
+        cmocka_unit_test_setup_teardown(a_rebuild_of_a_dead_node_is_left_to_the_next, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(who_is_silent_while_filling_is_overtaken, set_up,
+        cmocka_unit_test_setup_teardown(a_rebuild_that_cannot_be_finished_is_left_to_the_next_node,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_node_that_is_silent_during_a_rebuild_is_replaced, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(records_of_an_older_life_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(records_of_an_older_incarnation_are_refused, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(late_and_timely_records_share_a_batch, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(life_begins_when_the_last_one_is_over, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_incarnation_begins_when_the_last_one_has_ended, set_up,
+                                        tear_down),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     postgres_drop();

@@ -222,7 +222,7 @@ static void a_put_that_makes_many_seats_is_not_given_up(void **state) {
 }
 
 /* A hold is under way when its section is to shrink below it. */
-static void who_takes_seats_away_waits_for_holds_and_is_refused_then(void **state) {
+static void removing_seats_waits_for_holds_and_is_then_refused(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
     struct event *stored = scratch_store(&f->s, wanted);
@@ -243,7 +243,7 @@ static void who_takes_seats_away_waits_for_holds_and_is_refused_then(void **stat
 }
 
 /* What takes nothing away locks no section while it makes its seats: only at the end. */
-static void who_adds_much_delays_holds_only_at_the_end(void **state) {
+static void adding_many_seats_delays_holds_only_at_the_end(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
     mem_free(scratch_store(&f->s, wanted));
@@ -295,7 +295,7 @@ static void on_reservation(void *to, const struct reservation *r) {
     t->reservations++;
 }
 
-static void all_that_lives_is_told_as_of_one_moment(void **state) {
+static void everything_live_is_reported_as_of_one_moment(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
     struct event *stored = scratch_store(&f->s, wanted);
@@ -326,7 +326,7 @@ static void open_beside(struct fixture *f, struct pg *out) {
 
 /* Commits come in another order than numbers: one that has a lower number than what was relayed
  * already is told all the same. */
-static void a_fact_that_commits_late_is_told(void **state) {
+static void a_fact_that_commits_late_is_reported(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
     struct event *stored = scratch_store(&f->s, wanted);
@@ -464,10 +464,10 @@ int main(void) {
         TEST(versions_become_visible_in_their_order),
         TEST(a_seat_section_has_all_its_rows),
         TEST(a_put_that_makes_many_seats_is_not_given_up),
-        TEST(who_takes_seats_away_waits_for_holds_and_is_refused_then),
-        TEST(who_adds_much_delays_holds_only_at_the_end),
-        TEST(all_that_lives_is_told_as_of_one_moment),
-        TEST(a_fact_that_commits_late_is_told),
+        TEST(removing_seats_waits_for_holds_and_is_then_refused),
+        TEST(adding_many_seats_delays_holds_only_at_the_end),
+        TEST(everything_live_is_reported_as_of_one_moment),
+        TEST(a_fact_that_commits_late_is_reported),
         TEST(a_sale_that_commits_late_keeps_back_those_behind_it),
         TEST(what_is_loaded_while_one_is_under_way_comes_once),
         TEST(facts_that_another_node_is_marking_are_not_waited_for),

@@ -86,7 +86,7 @@ static void node_that_was_dropped_learns_so_and_registers_again(void **state) {
     assert_int_equal(lowest(f), 21);
 }
 
-static void reading_events_tells_what_the_node_has_reported(void **state) {
+static void reading_events_returns_what_the_node_has_reported(void **state) {
     struct fixture *f = *state;
     struct uuid a = ledger_client_id(1);
     test_events_read(&f->r, 0);
@@ -108,7 +108,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(lowest_mark_is_that_of_the_slowest_node, set_up, tear_down),
         cmocka_unit_test_setup_teardown(node_that_was_dropped_learns_so_and_registers_again, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(reading_events_tells_what_the_node_has_reported, set_up,
+        cmocka_unit_test_setup_teardown(reading_events_returns_what_the_node_has_reported, set_up,
                                         tear_down),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,7 @@ static void assert_others_are_fast(struct ledger_client *d, uint64_t first_seq) 
     }
 }
 
-static void locked_row_delays_only_who_needs_it(void **state) {
+static void a_locked_row_delays_only_the_records_that_need_it(void **state) {
     (void)state;
     struct ledger_client d;
     open_client(&d, 10000);
@@ -309,7 +309,7 @@ static void a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one(void
 }
 
 /* Another node has written that they leave, and its commit is under way. */
-static void who_is_leaving_meanwhile_holds_nothing(void **state) {
+static void a_user_who_is_leaving_holds_nothing(void **state) {
     (void)state;
     static const enum strategy strategies[] = {STRATEGY_SLOT, STRATEGY_OPTIMISTIC};
     for (size_t section = 0; section < 2; section++) {
@@ -387,14 +387,14 @@ static void optimists_conflict_for_real(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(locked_row_delays_only_who_needs_it),
+        cmocka_unit_test(a_locked_row_delays_only_the_records_that_need_it),
         cmocka_unit_test(pessimistic_waits_and_then_holds),
         cmocka_unit_test(pessimistic_does_not_wait_for_ever),
         cmocka_unit_test(deadlock_is_replayed),
         cmocka_unit_test(blocked_record_leaves_its_batch),
         cmocka_unit_test(locked_section_leaves_the_queue_alone),
         cmocka_unit_test(a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one),
-        cmocka_unit_test(who_is_leaving_meanwhile_holds_nothing),
+        cmocka_unit_test(a_user_who_is_leaving_holds_nothing),
         cmocka_unit_test(seat_whose_row_is_made_while_a_hold_waits_for_another_is_judged_again),
         cmocka_unit_test(optimists_conflict_for_real),
     };

@@ -1,4 +1,4 @@
-/* One live entry per user and event, whoever writes it (trap 14); two nodes at once. */
+/* One live entry per user and event, whoever writes it (pitfall 14); two nodes at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static void new_entry_closes_whichever_was_live(void **state) {
     assert_int_equal(ledger_client_entry(&f->d, 9), ENTRY_WAITING);
 }
 
-static void user_who_comes_twice_in_a_batch_has_the_last_place(void **state) {
+static void a_user_who_enters_twice_in_a_batch_has_the_last_place(void **state) {
     struct fixture *f = *state;
     enum { COUNT = 60 };
     struct test_record r[COUNT];
@@ -144,8 +144,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(trap_14_live_entry_of_a_user_is_unique, set_up, tear_down),
         cmocka_unit_test_setup_teardown(new_entry_closes_whichever_was_live, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(user_who_comes_twice_in_a_batch_has_the_last_place, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_user_who_enters_twice_in_a_batch_has_the_last_place,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(nodes_that_do_the_same_do_it_once, set_up, tear_down),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

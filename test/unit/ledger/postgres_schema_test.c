@@ -77,7 +77,7 @@ static void assert_says(struct buf *why, const char *word) {
     if (strstr(buf_cstr(why), word) == NULL) fail_msg("no \"%s\" in: %s", word, buf_cstr(why));
 }
 
-static void whatever_is_wrong_is_told_without_the_password(void **state) {
+static void every_error_is_reported_without_the_password(void **state) {
     (void)state;
     struct buf why = {0};
     char url[400];
@@ -108,7 +108,7 @@ static void schema_of_a_newer_program_is_left_alone(void **state) {
     buf_deinit(&why);
 }
 
-static void who_only_reads_makes_no_tables(void **state) {
+static void a_reader_creates_no_tables(void **state) {
     struct harness *h = *state;
     struct buf why = {0};
     forget_everything();
@@ -129,10 +129,10 @@ static void who_only_reads_makes_no_tables(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nodes_may_start_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(whatever_is_wrong_is_told_without_the_password, set_up,
+        cmocka_unit_test_setup_teardown(every_error_is_reported_without_the_password, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(schema_of_a_newer_program_is_left_alone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_only_reads_makes_no_tables, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_reader_creates_no_tables, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ static void question_that_ends_with_a_lost_commit_is_answered(void **state) {
     }
 }
 
-static void hand_over_of_a_failed_record_is_taken_back(void **state) {
+static void the_hand_over_of_a_failed_record_is_undone(void **state) {
     struct fixture *f = *state;
     ledger_client_enter(&f->d, 1, "a");
     assert_int_equal(ledger_client_hold(&f->d, 1, "a", 1, 0, SEATS(3)), ERR_OK);
@@ -135,7 +135,7 @@ static void hand_over_of_a_failed_record_is_taken_back(void **state) {
     assert_int_equal(ledger_client_status(&f->d, 1), RESERVATION_HELD);
 }
 
-static void what_nobody_can_tell_in_time_is_unknown(void **state) {
+static void an_outcome_that_no_server_states_in_time_is_unknown(void **state) {
     struct fixture *f = *state;
     int64_t began_ms = clock_steady_ms();
     cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_REFUSED);
@@ -149,7 +149,7 @@ static void what_nobody_can_tell_in_time_is_unknown(void **state) {
 }
 
 /* A server that hears the question and does not answer it has not said that there was no commit. */
-static void question_without_an_answer_tells_nothing(void **state) {
+static void a_question_without_an_answer_changes_nothing(void **state) {
     struct fixture *f = *state;
     cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_AT_QUESTION);
     assert_int_equal(enter(f, 1, "a"), ERR_LEDGER_UNKNOWN);
@@ -242,10 +242,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(commit_that_never_arrived_was_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(question_that_ends_with_a_lost_commit_is_answered, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(hand_over_of_a_failed_record_is_taken_back, set_up,
+        cmocka_unit_test_setup_teardown(the_hand_over_of_a_failed_record_is_undone, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(what_nobody_can_tell_in_time_is_unknown, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(question_without_an_answer_tells_nothing, set_up,
+        cmocka_unit_test_setup_teardown(an_outcome_that_no_server_states_in_time_is_unknown, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_question_without_an_answer_changes_nothing, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(while_a_commit_is_asked_after_the_next_are_answered, set_up,
                                         tear_down),

@@ -64,7 +64,7 @@ static void a_rollback_takes_back_only_what_is_not_committed(void **state) {
     assert_has(b, EVENT, A, 3, 3);
 }
 
-static void nobody_has_less_than_nothing(void **state) {
+static void no_count_falls_below_zero(void **state) {
     struct buyers *b = *state;
     assert_int_equal(change(b, EVENT, A, -1, -1), SQLITE_CORRUPT);
     assert_int_equal(change(b, EVENT, A, 2, 1), SQLITE_OK);
@@ -138,7 +138,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_transaction_sees_its_own_changes),
         TEST(a_rollback_takes_back_only_what_is_not_committed),
-        TEST(nobody_has_less_than_nothing),
+        TEST(no_count_falls_below_zero),
         TEST(any_history_counts_like_a_simple_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,7 +97,7 @@ static void each_opening_has_the_next_epoch(void **state) {
     assert_int_equal(raw_number(h, "SELECT number FROM epochs"), 5);
 }
 
-static void who_only_reads_leaves_the_epoch_alone(void **state) {
+static void a_reader_does_not_change_the_epoch(void **state) {
     struct harness *h = *state;
     struct ledger *server = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
     assert_int_equal(epoch_of(h, true), 0);
@@ -133,7 +133,7 @@ static void newer_schema_is_refused_and_untouched(void **state) {
     assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 9);
 }
 
-static void migration_that_stopped_halfway_is_done_anew(void **state) {
+static void a_migration_that_stopped_halfway_is_repeated(void **state) {
     struct harness *h = *state;
     create(h);
     /* As if the program had died before its first migration was committed. */
@@ -281,10 +281,10 @@ int main(void) {
         TEST(every_table_of_the_design_is_there),
         TEST(opening_again_applies_no_migration_twice),
         TEST(each_opening_has_the_next_epoch),
-        TEST(who_only_reads_leaves_the_epoch_alone),
+        TEST(a_reader_does_not_change_the_epoch),
         TEST(epochs_end_before_a_fence_would_overflow),
         TEST(newer_schema_is_refused_and_untouched),
-        TEST(migration_that_stopped_halfway_is_done_anew),
+        TEST(a_migration_that_stopped_halfway_is_repeated),
         TEST(foreign_database_is_refused),
         TEST(foreign_database_stays_as_it_was),
         TEST(rows_that_make_no_sense_are_reported),

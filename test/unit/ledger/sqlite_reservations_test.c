@@ -171,7 +171,7 @@ static void a_batch_is_replayed_without_its_guilty_record(void **state) {
     mem_free(guilty);
 }
 
-static void a_batch_that_the_disk_fails_has_changed_and_said_nothing(void **state) {
+static void a_batch_that_fails_on_the_disk_changes_and_reports_nothing(void **state) {
     struct ledger_client *d = *state;
     hold_before(d);
     struct five f;
@@ -350,7 +350,7 @@ static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
                      3);
 }
 
-/* Traps 25 and 29, should the file itself be wrong: nothing of somebody else's is touched. */
+/* Pitfalls 25 and 29, should the file itself be wrong: nothing of somebody else's is touched. */
 static void rows_that_contradict_each_other_fail_their_record_alone(void **state) {
     struct ledger_client *d = *state;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
@@ -384,7 +384,7 @@ static void rows_that_contradict_each_other_fail_their_record_alone(void **state
     assert_int_equal(ledger_load(d->l, &reader), ERR_OK);
 }
 
-static void a_seat_whose_holder_is_no_id_is_not_told(void **state) {
+static void a_seat_whose_holder_is_no_id_is_not_reported(void **state) {
     struct ledger_client *d = *state;
     enum seat_state seat_state;
     int64_t version;
@@ -452,7 +452,7 @@ static void a_live_row_that_cannot_be_counted_keeps_the_ledger_shut(void **state
 }
 
 /* Retention keeps what is still to be relayed. */
-static void where_nobody_relays_facts_wait_for_nobody(void **state) {
+static void without_a_relay_facts_expire_by_retention(void **state) {
     struct ledger_client *d = *state;
     make_small(d);
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
@@ -473,16 +473,16 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_batch_is_replayed_without_its_guilty_record),
-        TEST(a_batch_that_the_disk_fails_has_changed_and_said_nothing),
+        TEST(a_batch_that_fails_on_the_disk_changes_and_reports_nothing),
         TEST(a_batch_that_fails_leaves_everybodys_limit_as_it_was),
         TEST(a_hold_that_the_disk_failed_can_be_repeated),
         TEST(any_sequence_of_failures_keeps_what_was_acknowledged),
         TEST(a_sold_out_event_is_a_fact_each_time_it_becomes_so),
         TEST(rows_that_contradict_each_other_fail_their_record_alone),
-        TEST(a_seat_whose_holder_is_no_id_is_not_told),
+        TEST(a_seat_whose_holder_is_no_id_is_not_reported),
         TEST(a_live_row_that_cannot_be_counted_keeps_the_ledger_shut),
         TEST(a_spoilt_row_keeps_the_server_from_starting_on_it),
-        TEST(where_nobody_relays_facts_wait_for_nobody),
+        TEST(without_a_relay_facts_expire_by_retention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -679,7 +679,7 @@ static void continues(int expected, str head, str body) {
     mem_free(f.block);
 }
 
-static void client_that_waits_for_100_is_told_once(void **state) {
+static void client_that_waits_gets_100_continue_once(void **state) {
     (void)state;
     str five = STR("12345");
     continues(1, STR(POST "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"), five);
@@ -692,7 +692,7 @@ static void client_that_waits_for_100_is_told_once(void **state) {
     continues(0, STR("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"), five);
 }
 
-static void client_that_did_not_wait_is_not_told_to_continue(void **state) {
+static void client_that_did_not_wait_gets_no_100_continue(void **state) {
     (void)state;
     struct feeding f;
     str input = STR(POST "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n12345");
@@ -773,8 +773,8 @@ int main(void) {
         cmocka_unit_test(chunk_lines_together_have_a_limit),
         cmocka_unit_test(longest_request_fits_the_documented_block),
         cmocka_unit_test(connection_header_decides_about_keep_alive),
-        cmocka_unit_test(client_that_waits_for_100_is_told_once),
-        cmocka_unit_test(client_that_did_not_wait_is_not_told_to_continue),
+        cmocka_unit_test(client_that_waits_gets_100_continue_once),
+        cmocka_unit_test(client_that_did_not_wait_gets_no_100_continue),
         cmocka_unit_test(other_expectations_fail),
         cmocka_unit_test(percent_decoding_refuses_bad_escapes_and_control_bytes),
     };

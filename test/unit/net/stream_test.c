@@ -413,7 +413,7 @@ static void silence_is_filled_with_heartbeats(void **state) {
     finish(1, 0);
 }
 
-static void whoever_is_sent_something_needs_no_heartbeat(void **state) {
+static void a_stream_with_recent_output_needs_no_heartbeat(void **state) {
     (void)state;
     start((struct net_options){.stream_heartbeat_ms = 1000});
     struct buf in = {0};
@@ -466,7 +466,7 @@ static void measure_lives(void *arg) {
     for (int i = 0; i < STREAMS_MAX; i++) lives->ms[i] = fix.streams[i].ends_ms - now_ms;
 }
 
-static void those_who_come_together_do_not_end_together(void **state) {
+static void streams_that_begin_together_end_at_different_times(void **state) {
     (void)state;
     start((struct net_options){.stream_max_ms = 1000000000});
     int fds[STREAMS_MAX];
@@ -537,7 +537,7 @@ static void a_reader_that_lags_is_dropped(void **state) {
     finish(1, 1);
 }
 
-static void too_much_in_the_turn_that_began_it_is_dropped_too(void **state) {
+static void too_much_output_in_the_iteration_that_began_the_stream_is_dropped_too(void **state) {
     (void)state;
     start((struct net_options){0});
     int fd = dial(4096);
@@ -604,7 +604,7 @@ static void an_end_lets_everything_go_out_first(void **state) {
     finish(1, 0);
 }
 
-static void a_stream_may_end_in_the_turn_that_began_it(void **state) {
+static void a_stream_may_end_in_the_iteration_that_began_it(void **state) {
     (void)state;
     start((struct net_options){0});
     struct buf in = {0};
@@ -733,18 +733,18 @@ int main(void) {
         cmocka_unit_test(a_stream_for_a_client_that_has_gone_is_ended),
         cmocka_unit_test(a_client_that_will_not_stay_gets_the_head_only),
         cmocka_unit_test(silence_is_filled_with_heartbeats),
-        cmocka_unit_test(whoever_is_sent_something_needs_no_heartbeat),
+        cmocka_unit_test(a_stream_with_recent_output_needs_no_heartbeat),
         cmocka_unit_test(a_stream_has_its_time),
         cmocka_unit_test(a_time_shorter_than_a_heartbeat_counts_too),
-        cmocka_unit_test(those_who_come_together_do_not_end_together),
+        cmocka_unit_test(streams_that_begin_together_end_at_different_times),
         cmocka_unit_test(a_client_that_closes_ends_it_at_once),
         cmocka_unit_test(a_close_is_seen_also_behind_a_full_socket),
         cmocka_unit_test(a_reader_that_lags_is_dropped),
-        cmocka_unit_test(too_much_in_the_turn_that_began_it_is_dropped_too),
+        cmocka_unit_test(too_much_output_in_the_iteration_that_began_the_stream_is_dropped_too),
         cmocka_unit_test(a_reader_within_its_lag_gets_everything),
         cmocka_unit_test(a_reader_that_takes_nothing_has_the_write_timeout),
         cmocka_unit_test(an_end_lets_everything_go_out_first),
-        cmocka_unit_test(a_stream_may_end_in_the_turn_that_began_it),
+        cmocka_unit_test(a_stream_may_end_in_the_iteration_that_began_it),
         cmocka_unit_test(head_gets_the_head_only),
         cmocka_unit_test(requests_behind_a_stream_are_never_answered),
         cmocka_unit_test(a_server_that_stops_ends_streams_in_order),

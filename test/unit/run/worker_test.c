@@ -130,7 +130,7 @@ static void workers_pass_a_task_around_a_ring(void **state) {
     }
 }
 
-static void a_worker_without_descriptors_says_so_instead_of_ending_the_process(void **state) {
+static void a_worker_without_file_descriptors_logs_it_and_the_process_continues(void **state) {
     (void)state;
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -160,7 +160,7 @@ int main(void) {
         cmocka_unit_test(a_stopped_worker_ends_only_when_its_last_handle_is_closed),
         cmocka_unit_test(a_worker_can_be_started_and_stopped_many_times),
         cmocka_unit_test(workers_pass_a_task_around_a_ring),
-        cmocka_unit_test(a_worker_without_descriptors_says_so_instead_of_ending_the_process),
+        cmocka_unit_test(a_worker_without_file_descriptors_logs_it_and_the_process_continues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void a_change_takes_the_place_of_what_was_there(void **state) {
     catalogue_free(c);
 }
 
-static void removals_are_forgotten_when_no_news_can_be_so_late(void **state) {
+static void removals_are_forgotten_when_no_change_can_come_so_late(void **state) {
     (void)state;
     enum { MANY = 500, MINUTE_MS = 60 * 1000 };
     struct catalogue *c = catalogue_new();
@@ -235,7 +235,7 @@ static void readers_see_whole_events_while_others_change_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_takes_the_place_of_what_was_there),
-        cmocka_unit_test(removals_are_forgotten_when_no_news_can_be_so_late),
+        cmocka_unit_test(removals_are_forgotten_when_no_change_can_come_so_late),
         cmocka_unit_test(an_event_is_found_by_its_key),
         cmocka_unit_test(a_section_is_found_by_its_key_as_long_as_its_event_has_it),
         cmocka_unit_test(events_stand_in_the_order_of_their_names),

@@ -133,7 +133,7 @@ static bool has_it(const struct user *u) {
     return u->heard == 1 && u->k.acquire.outcome == LOCK_ACQUIRED;
 }
 
-static void a_desk_without_anything_to_do_does_not_tick(void **state) {
+static void an_idle_lock_client_does_not_tick(void **state) {
     struct fixture *f = *state;
     struct user ann;
     struct user bob;
@@ -182,7 +182,7 @@ static void a_lock_that_is_held_is_renewed_until_it_is_given_back(void **state) 
 }
 
 /* A process that stood still: nobody renewed. */
-static void a_lock_whose_lease_is_over_goes_to_the_next_trap_20(void **state) {
+static void a_lock_whose_lease_is_over_goes_to_the_next_pitfall_20(void **state) {
     struct fixture *f = *state;
     struct user ann;
     struct user bob;
@@ -251,9 +251,9 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(rests_are_bounded_and_everybody_comes_back),
-        TEST(a_desk_without_anything_to_do_does_not_tick),
+        TEST(an_idle_lock_client_does_not_tick),
         TEST(a_lock_that_is_held_is_renewed_until_it_is_given_back),
-        TEST(a_lock_whose_lease_is_over_goes_to_the_next_trap_20),
+        TEST(a_lock_whose_lease_is_over_goes_to_the_next_pitfall_20),
         TEST(a_lock_given_back_during_its_renewal_is_done_when_both_are),
         TEST(a_wait_ends_by_its_time_or_by_the_drain),
     };

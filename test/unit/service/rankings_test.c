@@ -47,7 +47,7 @@ static void run_until_counted(uv_loop_t *loop, const struct rankings *r, int64_t
     while (r->begin.mark.id < id) uv_run(loop, UV_RUN_ONCE);
 }
 
-static void events_are_told_though_there_is_always_more_to_count(void **state) {
+static void events_are_reported_though_there_is_always_more_to_count(void **state) {
     (void)state;
     static const struct ledger_ops ops = {.ask = ask};
     struct ledger ledger = {.ops = &ops};
@@ -87,7 +87,7 @@ static void events_are_told_though_there_is_always_more_to_count(void **state) {
 int main(void) {
     clock_zone_set("UTC");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_are_told_though_there_is_always_more_to_count),
+        cmocka_unit_test(events_are_reported_though_there_is_always_more_to_count),
     };
     return cmocka_run_group_tests_name("rankings", tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void end(struct fixture *f) {
     reconcile_job_deinit(&f->reconcile_job);
 }
 
-static void what_differs_is_mended_again_and_again(void **state) {
+static void differences_are_repaired_again_and_again(void **state) {
     struct fixture *f = *state;
     begin(f, INTERVAL_MS);
     for (uint64_t seq = 2; seq <= 5; seq += 3) {
@@ -65,7 +65,7 @@ static void what_differs_is_mended_again_and_again(void **state) {
     assert_differences(&f->t, 0);
 }
 
-static void it_is_one_nodes_turn_at_a_time(void **state) {
+static void one_node_at_a_time_has_the_lease(void **state) {
     struct fixture *f = *state;
     struct redis_store *other = redis_fixture_store(true);
     struct hot *here = redis_store_hot(f->t.redis);
@@ -83,7 +83,7 @@ static void it_is_one_nodes_turn_at_a_time(void **state) {
     redis_store_free(other);
 }
 
-static void who_does_not_have_the_turn_leaves_it_to_the_other(void **state) {
+static void a_node_without_the_lease_leaves_the_work_to_the_holder(void **state) {
     struct fixture *f = *state;
     bool is_ours = false;
     assert_int_equal(hot_lease(redis_store_hot(f->t.redis), "reconcile_job", 100000, &is_ours),
@@ -107,9 +107,9 @@ static void it_stops_at_once_while_it_rests_or_never_began(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(what_differs_is_mended_again_and_again),
-        TEST(it_is_one_nodes_turn_at_a_time),
-        TEST(who_does_not_have_the_turn_leaves_it_to_the_other),
+        TEST(differences_are_repaired_again_and_again),
+        TEST(one_node_at_a_time_has_the_lease),
+        TEST(a_node_without_the_lease_leaves_the_work_to_the_holder),
         TEST(it_stops_at_once_while_it_rests_or_never_began),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,7 +46,7 @@ static void what_agrees_is_counted_on_both_sides(void **state) {
     assert_int_equal(e->hot_reservations, 2);
 }
 
-static void every_kind_is_told_with_both_sides(void **state) {
+static void every_kind_of_difference_is_reported_with_both_sides(void **state) {
     struct two_stores *t = *state;
     ledger_takes(t, 9, "ira", ENTRY_ACTIVE, t->began_ms - 10 * TWO_STORES_WAIT_MS);
     hot_gets_entry(t, 1, "ann", "WAITING");
@@ -95,7 +95,7 @@ static void what_is_pending_is_not_compared(void **state) {
 }
 
 /* Who entered after the ledger was read. */
-static void who_has_just_entered_is_not_compared(void **state) {
+static void a_new_entry_is_not_compared(void **state) {
     struct two_stores *t = *state;
     hot_gets_entry_of(t, 6, "flo", "WAITING", clock_wall_ms());
     assert_differences(t, 0);
@@ -147,7 +147,7 @@ static void however_many_differ_all_are_counted(void **state) {
 
 /* ---- what can't be compared ---- */
 
-static void events_are_told_apart_and_one_that_is_missing_is_told(void **state) {
+static void events_are_distinguished_and_a_missing_one_is_reported(void **state) {
     struct two_stores *t = *state;
     struct event *wanted = test_event("2", 1);
     struct event *stored = harness_store(&t->h, t->ledger, wanted);
@@ -167,7 +167,7 @@ static void events_are_told_apart_and_one_that_is_missing_is_told(void **state) 
     assert_int_equal(t->reconcile.difference_count, 1);
 }
 
-static void a_store_in_no_life_or_in_another_is_not_compared(void **state) {
+static void a_store_without_or_with_another_incarnation_is_not_compared(void **state) {
     struct two_stores *t = *state;
     hot_shut(t->reconcile.hot);
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);
@@ -185,15 +185,15 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(what_agrees_is_counted_on_both_sides),
-        TEST(every_kind_is_told_with_both_sides),
+        TEST(every_kind_of_difference_is_reported_with_both_sides),
         TEST(what_is_pending_is_not_compared),
-        TEST(who_has_just_entered_is_not_compared),
+        TEST(a_new_entry_is_not_compared),
         TEST(an_entry_above_all_numbers_of_the_ledger_differs),
         TEST(a_reservation_is_compared_when_it_is_old_enough),
         TEST(an_active_just_past_its_time_does_not_differ_yet),
         TEST(however_many_differ_all_are_counted),
-        TEST(events_are_told_apart_and_one_that_is_missing_is_told),
-        TEST(a_store_in_no_life_or_in_another_is_not_compared),
+        TEST(events_are_distinguished_and_a_missing_one_is_reported),
+        TEST(a_store_without_or_with_another_incarnation_is_not_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

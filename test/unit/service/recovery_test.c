@@ -169,7 +169,8 @@ static void followed(struct follow_op *op) {
 
 /* ---- the tests ---- */
 
-static void live_reservations_are_there_after_a_start_as_the_ledger_has_them_trap_31(void **state) {
+static void
+live_reservations_are_there_after_a_start_as_the_ledger_has_them_pitfall_31(void **state) {
     struct test_state *f = *state;
     struct claim_info c[4];
     uint64_t ann = let_in(f, "ann");
@@ -229,7 +230,7 @@ static void a_hold_ends_after_a_start_when_it_was_to_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
-            live_reservations_are_there_after_a_start_as_the_ledger_has_them_trap_31, set_up,
+            live_reservations_are_there_after_a_start_as_the_ledger_has_them_pitfall_31, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(a_hold_ends_after_a_start_when_it_was_to_end, set_up,
                                         tear_down),

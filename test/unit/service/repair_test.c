@@ -35,7 +35,7 @@ static void assert_waits(struct two_stores *t, uint64_t seq, uint64_t position) 
     assert_int_equal(p.position, position);
 }
 
-static void a_lost_entry_is_put_back_in_its_old_place_trap_13(void **state) {
+static void a_lost_entry_is_put_back_in_its_old_place_pitfall_13(void **state) {
     struct two_stores *t = *state;
     redis_fixture_number("HDEL queue:{CONCERT:1}:entry 2");
     redis_fixture_number("HDEL queue:{CONCERT:1}:user bob");
@@ -56,7 +56,7 @@ static void an_entry_of_which_only_its_place_is_left_is_whole_again(void **state
     assert_int_equal(hot_admits(t), 3);
 }
 
-static void an_admission_of_which_only_the_count_is_left_holds_nobody_up(void **state) {
+static void an_admission_of_which_only_the_count_is_left_delays_no_other(void **state) {
     struct two_stores *t = *state;
     assert_int_equal(hot_admits(t), 3);
     redis_fixture_number("HDEL queue:{CONCERT:1}:entry 2");
@@ -77,7 +77,7 @@ static void an_active_that_was_lost_is_active_again_until_its_time(void **state)
     assert_int_equal(p.expires_ms, t->began_ms + TWO_STORES_STAY_MS);
 }
 
-static void who_is_over_in_the_ledger_is_over_in_the_hot_store(void **state) {
+static void an_entry_that_ended_in_the_ledger_ends_in_the_hot_store(void **state) {
     struct two_stores *t = *state;
     ledger_ends(t, 2, ENTRY_LEFT);
     assert_mended(t, DIFFERENCE_ENTRY_OVER);
@@ -97,7 +97,7 @@ static void whom_the_ledger_never_heard_of_is_over(void **state) {
     assert_waits(t, 9, 4);
 }
 
-static void whom_the_ledger_has_let_in_is_in(void **state) {
+static void an_entry_admitted_in_the_ledger_becomes_active(void **state) {
     struct two_stores *t = *state;
     ledger_admits(t, 2);
     assert_mended(t, DIFFERENCE_ENTRY_STATUS);
@@ -105,7 +105,7 @@ static void whom_the_ledger_has_let_in_is_in(void **state) {
     assert_waits(t, 3, 1);
 }
 
-static void whom_only_the_hot_store_has_let_in_waits_again(void **state) {
+static void an_entry_admitted_in_the_hot_store_only_waits_again(void **state) {
     struct two_stores *t = *state;
     hot_gets_entry(t, 2, "bob", "ACTIVE");
     assert_mended(t, DIFFERENCE_ENTRY_STATUS);
@@ -124,7 +124,7 @@ static void an_active_long_past_its_time_is_expired_in_the_ledger(void **state) 
 }
 
 /* The hot store decides about silence; its word was lost on the way. */
-static void who_has_expired_in_the_hot_store_is_expired_in_the_ledger(void **state) {
+static void an_entry_that_expired_in_the_hot_store_expires_in_the_ledger(void **state) {
     struct two_stores *t = *state;
     assert_true(hot_ends(t, 2, ENTRY_EXPIRED));
     assert_mended(t, DIFFERENCE_ENTRY_MISSING);
@@ -133,7 +133,7 @@ static void who_has_expired_in_the_hot_store_is_expired_in_the_ledger(void **sta
 }
 
 /* Leaving is decided in the ledger, so the hot store has no right to it. */
-static void who_has_left_in_the_hot_store_alone_is_put_back(void **state) {
+static void an_entry_that_left_in_the_hot_store_only_is_put_back(void **state) {
     struct two_stores *t = *state;
     assert_true(hot_ends(t, 2, ENTRY_LEFT));
     assert_mended(t, DIFFERENCE_ENTRY_MISSING);
@@ -141,7 +141,7 @@ static void who_has_left_in_the_hot_store_alone_is_put_back(void **state) {
     assert_int_equal(ledger_status(t, 2), ENTRY_WAITING);
 }
 
-static void of_two_live_entries_of_a_user_the_newer_counts_trap_14(void **state) {
+static void of_two_live_entries_of_a_user_the_newer_counts_pitfall_14(void **state) {
     struct two_stores *t = *state;
     redis_fixture_number("HDEL queue:{CONCERT:1}:entry 2");
     redis_fixture_number("ZREM queue:{CONCERT:1}:waiting 2");
@@ -177,7 +177,7 @@ static void seats_of_a_cancelled_reservation_are_free(void **state) {
     assert_first_seats(t, "AAAAAAAAAA");
 }
 
-static void seats_that_nobody_has_in_the_ledger_are_free(void **state) {
+static void seats_that_no_reservation_has_in_the_ledger_are_free(void **state) {
     struct two_stores *t = *state;
     hot_gets_seats(t, two_stores_id(t, 7), "ann", 1, 8, 2, RESERVATION_CONFIRMED);
     assert_first_seats(t, "HHAACCACCA");
@@ -196,7 +196,7 @@ static void a_lost_reservation_has_its_seats_again(void **state) {
 }
 
 /* Whom the ledger will refuse anyway. */
-static void it_takes_them_from_who_claims_them_meanwhile(void **state) {
+static void a_repair_takes_seats_from_a_claim_that_is_under_way(void **state) {
     struct two_stores *t = *state;
     assert_true(hot_follows(t, two_stores_id(t, 1), RESERVATION_CANCELLED));
     assert_differences(t, 1);
@@ -241,7 +241,7 @@ static void assert_gone(struct two_stores *t) {
         assert_int_equal(t->reconcile.differences[i].end, DIFFERENCE_GONE);
 }
 
-static void what_has_come_together_by_itself_is_left_alone(void **state) {
+static void a_difference_that_has_gone_is_left_alone(void **state) {
     struct two_stores *t = *state;
     uint64_t repairs = counter_total(COUNT_RECONCILE_REPAIRS);
     ledger_ends(t, 2, ENTRY_LEFT);
@@ -259,7 +259,7 @@ static void what_has_come_together_by_itself_is_left_alone(void **state) {
 }
 
 /* Pending here by now: the ledger may not have it yet. */
-static void what_has_become_pending_is_left_alone(void **state) {
+static void an_entry_that_has_become_pending_is_left_alone(void **state) {
     struct two_stores *t = *state;
     ledger_admits(t, 2);
     assert_differences(t, 1);
@@ -269,7 +269,7 @@ static void what_has_become_pending_is_left_alone(void **state) {
 }
 
 /* Another difference than the one that was seen has not lasted yet. */
-static void what_differs_in_another_way_by_now_is_left_alone(void **state) {
+static void a_difference_that_has_changed_is_left_alone(void **state) {
     struct two_stores *t = *state;
     hot_frees_seat(t, 2);
     ledger_admits(t, 2);
@@ -284,7 +284,7 @@ static void what_differs_in_another_way_by_now_is_left_alone(void **state) {
     assert_first_seats(t, "HHAACCAAAA");
 }
 
-static void what_has_ended_meanwhile_is_not_put_back(void **state) {
+static void an_entry_that_has_ended_is_not_put_back(void **state) {
     struct two_stores *t = *state;
     redis_fixture_number("HDEL queue:{CONCERT:1}:entry 2");
     redis_fixture_number("HDEL queue:{CONCERT:1}:user bob");
@@ -377,7 +377,7 @@ static void follow_really(struct seats *s, struct follow_op *f) {
     seats_follow(late.t->seats, f);
 }
 
-static void what_ends_while_it_is_put_back_is_taken_out_again(void **state) {
+static void an_entry_that_ends_while_it_is_put_back_is_removed_again(void **state) {
     struct two_stores *t = *state;
     late = (struct late){
         .t = t,
@@ -402,7 +402,7 @@ static void what_ends_while_it_is_put_back_is_taken_out_again(void **state) {
 
 /* ---- when it can't ---- */
 
-static void what_cannot_be_repaired_says_so(void **state) {
+static void a_difference_that_cannot_be_repaired_is_reported(void **state) {
     struct two_stores *t = *state;
     ledger_ends(t, 2, ENTRY_LEFT);
     ledger_cancels(t, two_stores_id(t, 1), "ann");
@@ -449,32 +449,32 @@ static void what_is_repaired_is_counted_by_its_kind(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(a_lost_entry_is_put_back_in_its_old_place_trap_13),
+        TEST(a_lost_entry_is_put_back_in_its_old_place_pitfall_13),
         TEST(an_entry_of_which_only_its_place_is_left_is_whole_again),
-        TEST(an_admission_of_which_only_the_count_is_left_holds_nobody_up),
+        TEST(an_admission_of_which_only_the_count_is_left_delays_no_other),
         TEST(an_active_that_was_lost_is_active_again_until_its_time),
-        TEST(who_is_over_in_the_ledger_is_over_in_the_hot_store),
+        TEST(an_entry_that_ended_in_the_ledger_ends_in_the_hot_store),
         TEST(whom_the_ledger_never_heard_of_is_over),
-        TEST(whom_the_ledger_has_let_in_is_in),
-        TEST(whom_only_the_hot_store_has_let_in_waits_again),
+        TEST(an_entry_admitted_in_the_ledger_becomes_active),
+        TEST(an_entry_admitted_in_the_hot_store_only_waits_again),
         TEST(an_active_long_past_its_time_is_expired_in_the_ledger),
-        TEST(who_has_expired_in_the_hot_store_is_expired_in_the_ledger),
-        TEST(who_has_left_in_the_hot_store_alone_is_put_back),
-        TEST(of_two_live_entries_of_a_user_the_newer_counts_trap_14),
+        TEST(an_entry_that_expired_in_the_hot_store_expires_in_the_ledger),
+        TEST(an_entry_that_left_in_the_hot_store_only_is_put_back),
+        TEST(of_two_live_entries_of_a_user_the_newer_counts_pitfall_14),
         TEST(an_older_entry_in_the_way_is_ended_first),
         TEST(seats_of_a_cancelled_reservation_are_free),
-        TEST(seats_that_nobody_has_in_the_ledger_are_free),
+        TEST(seats_that_no_reservation_has_in_the_ledger_are_free),
         TEST(a_lost_reservation_has_its_seats_again),
-        TEST(it_takes_them_from_who_claims_them_meanwhile),
+        TEST(a_repair_takes_seats_from_a_claim_that_is_under_way),
         TEST(a_freed_seat_is_its_reservations_again),
         TEST(confirmed_in_the_ledger_is_confirmed),
         TEST(confirmed_in_the_hot_store_alone_is_held_again),
-        TEST(what_has_come_together_by_itself_is_left_alone),
-        TEST(what_has_become_pending_is_left_alone),
-        TEST(what_differs_in_another_way_by_now_is_left_alone),
-        TEST(what_has_ended_meanwhile_is_not_put_back),
-        TEST(what_ends_while_it_is_put_back_is_taken_out_again),
-        TEST(what_cannot_be_repaired_says_so),
+        TEST(a_difference_that_has_gone_is_left_alone),
+        TEST(an_entry_that_has_become_pending_is_left_alone),
+        TEST(a_difference_that_has_changed_is_left_alone),
+        TEST(an_entry_that_has_ended_is_not_put_back),
+        TEST(an_entry_that_ends_while_it_is_put_back_is_removed_again),
+        TEST(a_difference_that_cannot_be_repaired_is_reported),
         TEST(what_is_left_when_it_is_stopped_stays_open),
         TEST(what_is_repaired_is_counted_by_its_kind),
     };

@@ -422,12 +422,12 @@ static void run_crowd(bool may_fail) {
     mem_free(x);
 }
 
-static void a_crowd_that_buys_never_has_a_seat_twice(void **state) {
+static void many_buyers_never_get_a_seat_twice(void **state) {
     (void)state;
     run_crowd(false);
 }
 
-static void a_crowd_that_buys_from_a_ledger_that_fails_now_and_then_loses_no_seat(void **state) {
+static void many_buyers_on_a_ledger_with_random_failures_lose_no_seat(void **state) {
     (void)state;
     run_crowd(true);
 }
@@ -435,8 +435,8 @@ static void a_crowd_that_buys_from_a_ledger_that_fails_now_and_then_loses_no_sea
 int main(void) {
     sync_recorder_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_crowd_that_buys_never_has_a_seat_twice),
-        cmocka_unit_test(a_crowd_that_buys_from_a_ledger_that_fails_now_and_then_loses_no_seat),
+        cmocka_unit_test(many_buyers_never_get_a_seat_twice),
+        cmocka_unit_test(many_buyers_on_a_ledger_with_random_failures_lose_no_seat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,7 +222,7 @@ static void nor_if_its_user_left_while_the_ledger_was_asked(void **state) {
 
 /* ---- leaving ---- */
 
-static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **state) {
+static void leaving_releases_holds_and_keeps_purchases(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     struct uuid bought = seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
@@ -241,7 +241,7 @@ static void who_leaves_gives_back_what_is_held_and_keeps_what_is_bought(void **s
 }
 
 /* More than a first look has room for. */
-static void who_leaves_gives_back_however_much_it_is(void **state) {
+static void leaving_releases_any_number_of_holds(void **state) {
     struct seats_fixture *s = *state;
     struct event *e = fixture_event(&s->fixture);
     e->max_per_user = 60;
@@ -274,7 +274,7 @@ static bool has_left(void *departure) {
 
 /* The hold is on its way to the disk when its user leaves: whatever it is answered, nothing of it
  * is left. */
-static void who_leaves_while_a_hold_is_under_way_gives_that_back_too(void **state) {
+static void leaving_during_a_hold_releases_that_hold_too(void **state) {
     struct seats_fixture *s = *state;
     FOR_EACH_STRATEGY(strategy) {
         if (strategy == STRATEGY_OPTIMISTIC) continue; /* reads first: its write comes too late */
@@ -303,7 +303,7 @@ static void who_leaves_while_a_hold_is_under_way_gives_that_back_too(void **stat
 
 #define MANY 70 /* more than one record expires */
 
-static void holds_end_at_their_time_once_traps_22_23(void **state) {
+static void holds_end_at_their_time_once_pitfalls_22_23(void **state) {
     struct seats_fixture *s = *state;
     struct event *e = fixture_event(&s->fixture);
     e->sections[FIXTURE_SLOT].capacity = MANY;
@@ -329,7 +329,7 @@ static void holds_end_at_their_time_once_traps_22_23(void **state) {
 }
 
 static void
-what_is_confirmed_does_not_expire_and_what_is_over_is_not_confirmed_traps_28_33(void **state) {
+a_confirmed_hold_does_not_expire_and_an_ended_one_is_not_confirmed_pitfalls_28_33(void **state) {
     struct seats_fixture *s = *state;
     FOR_EACH_STRATEGY(strategy) {
         uint64_t ann = fixture_admit(&s->fixture, "ann");
@@ -353,7 +353,7 @@ what_is_confirmed_does_not_expire_and_what_is_over_is_not_confirmed_traps_28_33(
 }
 
 /* Nor the seats of who has them next. */
-static void an_expiry_that_comes_late_frees_nobody_elses_seats_trap_29(void **state) {
+static void a_late_expiry_does_not_free_the_seats_of_the_next_holder_pitfall_29(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     uint64_t bob = fixture_admit(&s->fixture, "bob");
@@ -417,7 +417,7 @@ static void an_expiry_of_which_a_record_or_question_fails_is_tried_again(void **
 }
 
 /* What the ledger decided without the hot store's hearing of it. */
-static void a_hold_whose_news_was_lost_becomes_what_the_ledger_says(void **state) {
+static void a_hold_whose_change_was_lost_becomes_what_the_ledger_has(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     struct uuid ids[3];
@@ -471,15 +471,15 @@ int main(void) {
         TEST(of_three_requests_with_one_key_the_second_is_everybodys_answer),
         TEST(a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leaves),
         TEST(nor_if_its_user_left_while_the_ledger_was_asked),
-        TEST(who_leaves_gives_back_what_is_held_and_keeps_what_is_bought),
-        TEST(who_leaves_gives_back_however_much_it_is),
-        TEST(who_leaves_while_a_hold_is_under_way_gives_that_back_too),
-        TEST(holds_end_at_their_time_once_traps_22_23),
-        TEST(what_is_confirmed_does_not_expire_and_what_is_over_is_not_confirmed_traps_28_33),
-        TEST(an_expiry_that_comes_late_frees_nobody_elses_seats_trap_29),
+        TEST(leaving_releases_holds_and_keeps_purchases),
+        TEST(leaving_releases_any_number_of_holds),
+        TEST(leaving_during_a_hold_releases_that_hold_too),
+        TEST(holds_end_at_their_time_once_pitfalls_22_23),
+        TEST(a_confirmed_hold_does_not_expire_and_an_ended_one_is_not_confirmed_pitfalls_28_33),
+        TEST(a_late_expiry_does_not_free_the_seats_of_the_next_holder_pitfall_29),
         TEST(holds_that_the_ledger_could_not_end_end_when_it_can),
         TEST(an_expiry_of_which_a_record_or_question_fails_is_tried_again),
-        TEST(a_hold_whose_news_was_lost_becomes_what_the_ledger_says),
+        TEST(a_hold_whose_change_was_lost_becomes_what_the_ledger_has),
         TEST(a_row_that_is_spoilt_does_not_keep_the_others_from_expiring),
     };
 #undef TEST

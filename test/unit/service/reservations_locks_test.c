@@ -156,7 +156,7 @@ static void let_rival_act(struct test_state *f, struct wish w) {
  * lease ends; Bob gets the lock, writes, and gives the seat back. Then Ann's process goes on, and
  * writes to a seat that is free again: what refuses her is the fence alone.
  */
-static void who_stalls_past_the_lease_writes_nothing_trap_20(void **state) {
+static void a_request_that_stalls_past_its_lease_writes_nothing_pitfall_20(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
     uint64_t bob = fixture_admit(f->service, "bob");
@@ -185,7 +185,7 @@ static void who_stalls_past_the_lease_writes_nothing_trap_20(void **state) {
 
 /* Three leases long. */
 static void
-a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(void **state) {
+a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_pitfall_19(void **state) {
     struct test_state *f = *state;
     f->service->lock_client.lease_ms = 30;
     uint64_t ann = fixture_admit(f->service, "ann");
@@ -215,7 +215,7 @@ a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19(
     }
 }
 
-static void locks_are_given_back_however_it_ends_trap_19(void **state) {
+static void locks_are_given_back_however_it_ends_pitfall_19(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
     uint64_t bob = fixture_admit(f->service, "bob");
@@ -242,7 +242,7 @@ static void locks_are_given_back_however_it_ends_trap_19(void **state) {
 
 /* ---- who waits ---- */
 
-static void a_wait_is_bounded_and_ends_as_a_refusal_trap_21(void **state) {
+static void a_wait_is_bounded_and_ends_as_a_refusal_pitfall_21(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
@@ -298,7 +298,7 @@ static void the_wait_is_for_all_seats_together(void **state) {
 }
 
 /* Nothing is left of the time: the lock is asked for all the same, now or never. */
-static void who_has_no_time_left_gets_what_is_free_and_waits_for_nothing(void **state) {
+static void a_request_without_time_left_gets_free_locks_and_does_not_wait(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
     f->service->reservations.lock_wait_ms = 0;
@@ -313,7 +313,7 @@ static void who_has_no_time_left_gets_what_is_free_and_waits_for_nothing(void **
 #define CIRCLE 60
 
 /* However they overlap, and at two desks. */
-static void many_who_want_many_seats_never_wait_in_a_circle_trap_24(void **state) {
+static void requests_for_many_seats_never_deadlock_pitfall_24(void **state) {
     struct test_state *f = *state;
     static const uint32_t lists[][5] = {{1, 2, 3, 0}, {2, 3, 4, 5, 0}, {3, 4, 6, 0},
                                         {1, 6, 0},    {4, 5, 6, 0},    {1, 3, 5, 0}};
@@ -337,7 +337,7 @@ static void many_who_want_many_seats_never_wait_in_a_circle_trap_24(void **state
     mem_free(holds);
 }
 
-static void a_desk_that_stops_sends_away_who_waits(void **state) {
+static void a_lock_client_that_stops_refuses_its_waiters(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
@@ -420,14 +420,14 @@ int main(void) {
     sync_recorder_register();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(who_stalls_past_the_lease_writes_nothing_trap_20),
-        TEST(a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_trap_19),
-        TEST(locks_are_given_back_however_it_ends_trap_19),
-        TEST(a_wait_is_bounded_and_ends_as_a_refusal_trap_21),
+        TEST(a_request_that_stalls_past_its_lease_writes_nothing_pitfall_20),
+        TEST(a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_pitfall_19),
+        TEST(locks_are_given_back_however_it_ends_pitfall_19),
+        TEST(a_wait_is_bounded_and_ends_as_a_refusal_pitfall_21),
         TEST(the_wait_is_for_all_seats_together),
-        TEST(who_has_no_time_left_gets_what_is_free_and_waits_for_nothing),
-        TEST(many_who_want_many_seats_never_wait_in_a_circle_trap_24),
-        TEST(a_desk_that_stops_sends_away_who_waits),
+        TEST(a_request_without_time_left_gets_free_locks_and_does_not_wait),
+        TEST(requests_for_many_seats_never_deadlock_pitfall_24),
+        TEST(a_lock_client_that_stops_refuses_its_waiters),
         TEST(an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot),
         TEST(the_load_of_a_section_that_has_cooled_down_is_dropped),
     };

@@ -58,7 +58,7 @@ static void cancel_twice(struct seats_fixture *s, const struct uuid *id) {
     assert_int_equal(seats_fixture_trace(s), trace);
 }
 
-static void every_strategy_holds_and_what_is_held_is_confirmed_and_given_back(void **state) {
+static void every_strategy_holds_confirms_and_releases(void **state) {
     struct seats_fixture *s = *state;
     FOR_EACH_STRATEGY(strategy) {
         size_t section = seats_fixture_section_of(strategy);
@@ -73,14 +73,15 @@ static void every_strategy_holds_and_what_is_held_is_confirmed_and_given_back(vo
         assert_string_equal(fixture_map(&s->fixture, section), "ACACAA");
         assert_int_equal(fixture_place(&s->fixture, ann, clock_wall_ms()).status, ENTRY_COMPLETED);
         fixture_assert_agreement(&s->fixture);
-        cancel_twice(s, &r->id); /* trap 27 */
+        cancel_twice(s, &r->id); /* pitfall 27 */
         assert_string_equal(fixture_map(&s->fixture, section), FIXTURE_FREE);
         fixture_assert_agreement(&s->fixture);
         mem_free(r);
     }
 }
 
-static void who_holds_more_stays_active_until_the_last_is_confirmed_trap_11(void **state) {
+static void
+a_user_with_several_holds_stays_active_until_the_last_is_confirmed_pitfall_11(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     struct uuid first = seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
@@ -97,7 +98,7 @@ static void who_holds_more_stays_active_until_the_last_is_confirmed_trap_11(void
     assert_int_equal(fixture_counts(&s->fixture).active, 0);
 }
 
-static void nobody_decides_about_what_is_somebody_elses_trap_25(void **state) {
+static void no_user_confirms_or_cancels_the_reservation_of_another_pitfall_25(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     struct uuid id = seats_fixture_held(s, seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1));
@@ -137,7 +138,7 @@ static void assert_refused(struct seats_fixture *s, struct wish w, enum err why,
     assert_int_equal(seats_fixture_trace(s), trace);
 }
 
-static void seats_that_are_taken_are_refused_all_or_none_trap_24(void **state) {
+static void seats_that_are_taken_are_refused_all_or_none_pitfall_24(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     FOR_EACH_STRATEGY(strategy) {
@@ -157,7 +158,7 @@ static void seats_that_are_taken_are_refused_all_or_none_trap_24(void **state) {
     }
 }
 
-static void the_last_seat_is_sold_and_then_none_trap_30(void **state) {
+static void the_last_seat_is_sold_and_then_none_pitfall_30(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     uint64_t bob = fixture_admit(&s->fixture, "bob");
@@ -176,7 +177,7 @@ static void the_last_seat_is_sold_and_then_none_trap_30(void **state) {
 }
 
 /* Over all sections together, and what is confirmed counts too. */
-static void nobody_gets_more_than_one_may_have(void **state) {
+static void no_user_gets_more_than_the_limit(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     FOR_EACH_STRATEGY(strategy)
@@ -192,7 +193,7 @@ static void nobody_gets_more_than_one_may_have(void **state) {
     seats_fixture_held(s, seats_fixture_any(STRATEGY_LOCK, "ann", ann, 1)); /* the fourth */
 }
 
-static void only_who_is_active_gets_seats(void **state) {
+static void only_an_active_user_gets_seats(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     uint64_t bob = fixture_admit(&s->fixture, "bob");
@@ -264,7 +265,7 @@ static void a_request_that_its_section_has_changed_under_is_refused(void **state
     assert_int_equal(seats_fixture_trace(s), 0);
 }
 
-static void what_was_taken_out_meanwhile_is_not_found(void **state) {
+static void a_removed_element_is_not_found(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     FOR_EACH_STRATEGY(strategy) {
@@ -303,7 +304,7 @@ static bool has_piled_up(void *arg) {
 }
 
 /* Where nobody is kept out, all of them have written before the first one is on disk. */
-static void of_thirty_who_want_one_seat_one_gets_it_trap_21(void **state) {
+static void one_of_thirty_requests_for_one_seat_gets_it_pitfall_21(void **state) {
     struct seats_fixture *s = *state;
     struct fixture_hold *rivals = mem_new(RIVALS * sizeof *rivals);
     char users[RIVALS][16];
@@ -347,7 +348,7 @@ static void of_thirty_who_want_one_seat_one_gets_it_trap_21(void **state) {
 
 #define TRIES 10
 
-static void who_is_overtaken_again_and_again_is_refused_in_the_end_trap_21(void **state) {
+static void a_request_that_loses_every_retry_is_refused_pitfall_21(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     seats_fixture_make_faulty(s);
@@ -399,7 +400,7 @@ static void assert_listed(struct seats_fixture *s, size_t max, const struct uuid
     arena_reset(&x.arena);
 }
 
-static void a_list_shows_what_is_live_and_durable_trap_32(void **state) {
+static void a_list_shows_what_is_live_and_durable_pitfall_32(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     uint64_t bob = fixture_admit(&s->fixture, "bob");
@@ -503,7 +504,7 @@ static void a_seat_that_only_the_ledger_knows_as_taken_is_not_sold_twice(void **
     }
 }
 
-static void who_wants_any_seats_gets_others_than_those_the_ledger_has_taken(void **state) {
+static void a_request_for_any_seats_gets_others_than_those_the_ledger_has_taken(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     uint64_t bob = fixture_admit(&s->fixture, "bob");
@@ -521,7 +522,7 @@ static void who_wants_any_seats_gets_others_than_those_the_ledger_has_taken(void
 
 /* What can't be put right: a seat whose holder the ledger does not have. */
 static void
-a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_trap_21(void **state) {
+a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_pitfall_21(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     for (enum strategy strategy = STRATEGY_SLOT; strategy <= STRATEGY_ADAPTIVE; strategy++) {
@@ -542,7 +543,7 @@ a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_trap_21(void
 
 /* Where the ledger decides it sells the seat, and the hot store follows. Elsewhere the ghost has it
  * until its time is over. */
-static void a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_trap_26(void **state) {
+static void a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_pitfall_26(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     imagine_hold(s, FIXTURE_SEAT, 1);
@@ -566,7 +567,7 @@ static void a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_trap_26(void
 
 #define TWINS 20
 
-static void requests_with_one_key_have_one_effect_trap_34(void **state) {
+static void requests_with_one_key_have_one_effect(void **state) {
     struct seats_fixture *s = *state;
     static const char *const keys[] = {"k0", "k1", "k2", "k3", "k4", "k5"};
     uint64_t ann = fixture_admit(&s->fixture, "ann");
@@ -655,7 +656,7 @@ static void a_key_can_be_asked_about_before_anything_else(void **state) {
 
 /* ---- recovery ---- */
 
-static void after_a_restart_everything_is_as_the_ledger_has_it_trap_31(void **state) {
+static void after_a_restart_everything_is_as_the_ledger_has_it_pitfall_31(void **state) {
     struct seats_fixture *s = *state;
     struct uuid ids[FIXTURE_STRATEGIES];
     static const char *const users[] = {"ann", "bob", "cat", "dee", "eve", "fay"};
@@ -688,27 +689,27 @@ int main(void) {
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(name, seats_fixture_set_up, seats_fixture_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(every_strategy_holds_and_what_is_held_is_confirmed_and_given_back),
-        TEST(who_holds_more_stays_active_until_the_last_is_confirmed_trap_11),
-        TEST(nobody_decides_about_what_is_somebody_elses_trap_25),
-        TEST(seats_that_are_taken_are_refused_all_or_none_trap_24),
-        TEST(the_last_seat_is_sold_and_then_none_trap_30),
-        TEST(nobody_gets_more_than_one_may_have),
-        TEST(only_who_is_active_gets_seats),
+        TEST(every_strategy_holds_confirms_and_releases),
+        TEST(a_user_with_several_holds_stays_active_until_the_last_is_confirmed_pitfall_11),
+        TEST(no_user_confirms_or_cancels_the_reservation_of_another_pitfall_25),
+        TEST(seats_that_are_taken_are_refused_all_or_none_pitfall_24),
+        TEST(the_last_seat_is_sold_and_then_none_pitfall_30),
+        TEST(no_user_gets_more_than_the_limit),
+        TEST(only_an_active_user_gets_seats),
         TEST(nothing_is_sold_where_it_is_closed),
         TEST(a_request_that_its_section_has_changed_under_is_refused),
-        TEST(what_was_taken_out_meanwhile_is_not_found),
-        TEST(of_thirty_who_want_one_seat_one_gets_it_trap_21),
-        TEST(who_is_overtaken_again_and_again_is_refused_in_the_end_trap_21),
-        TEST(a_list_shows_what_is_live_and_durable_trap_32),
+        TEST(a_removed_element_is_not_found),
+        TEST(one_of_thirty_requests_for_one_seat_gets_it_pitfall_21),
+        TEST(a_request_that_loses_every_retry_is_refused_pitfall_21),
+        TEST(a_list_shows_what_is_live_and_durable_pitfall_32),
         TEST(a_seat_that_only_the_ledger_knows_as_taken_is_not_sold_twice),
-        TEST(who_wants_any_seats_gets_others_than_those_the_ledger_has_taken),
-        TEST(a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_trap_21),
-        TEST(a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_trap_26),
-        TEST(requests_with_one_key_have_one_effect_trap_34),
+        TEST(a_request_for_any_seats_gets_others_than_those_the_ledger_has_taken),
+        TEST(a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_pitfall_21),
+        TEST(a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_pitfall_26),
+        TEST(requests_with_one_key_have_one_effect),
         TEST(a_key_that_was_used_is_answered_as_it_was),
         TEST(a_key_can_be_asked_about_before_anything_else),
-        TEST(after_a_restart_everything_is_as_the_ledger_has_it_trap_31),
+        TEST(after_a_restart_everything_is_as_the_ledger_has_it_pitfall_31),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -220,7 +220,7 @@ static void assert_recovers(struct crowd *x) {
     assert_true((int64_t)e.enter.place.seq > highest);
 }
 
-static void a_crowd_passes_no_cap_and_both_stores_agree_traps_4_and_13(void **state) {
+static void many_users_exceed_no_limit_and_both_stores_agree_pitfalls_4_and_13(void **state) {
     (void)state;
     struct crowd *x = mem_new(sizeof *x);
     crowd_open(x, false);
@@ -236,7 +236,7 @@ static void a_crowd_passes_no_cap_and_both_stores_agree_traps_4_and_13(void **st
     mem_free(x);
 }
 
-static void a_crowd_on_a_ledger_that_fails_now_and_then_leaves_no_trace_of_it(void **state) {
+static void many_users_on_a_ledger_with_random_failures_leave_no_partial_state(void **state) {
     (void)state;
     struct crowd *x = mem_new(sizeof *x);
     crowd_open(x, true);
@@ -341,7 +341,7 @@ static void enter_all(struct row *r) {
     assert_int_equal(r->wrong, 0);
 }
 
-static void ten_thousand_of_two_lanes_are_admitted_without_an_inversion_trap_2(void **state) {
+static void ten_thousand_of_two_lanes_are_admitted_without_an_inversion_pitfall_2(void **state) {
     (void)state;
     static const struct queue_rules wide = {.max_waiting = ENTRANTS,
                                             .max_active = ENTRANTS,
@@ -375,9 +375,9 @@ static void ten_thousand_of_two_lanes_are_admitted_without_an_inversion_trap_2(v
 int main(void) {
     sync_recorder_register();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_crowd_passes_no_cap_and_both_stores_agree_traps_4_and_13),
-        cmocka_unit_test(a_crowd_on_a_ledger_that_fails_now_and_then_leaves_no_trace_of_it),
-        cmocka_unit_test(ten_thousand_of_two_lanes_are_admitted_without_an_inversion_trap_2),
+        cmocka_unit_test(many_users_exceed_no_limit_and_both_stores_agree_pitfalls_4_and_13),
+        cmocka_unit_test(many_users_on_a_ledger_with_random_failures_leave_no_partial_state),
+        cmocka_unit_test(ten_thousand_of_two_lanes_are_admitted_without_an_inversion_pitfall_2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static void an_enter_is_answered_only_when_it_is_on_disk(void **state) {
     sync_watch(0, NULL);
 }
 
-static void who_enters_again_is_answered_when_the_first_is(void **state) {
+static void a_repeated_enter_is_answered_with_the_first(void **state) {
     struct test_state *f = *state;
     struct probe first;
     struct probe second;
@@ -179,7 +179,7 @@ static void enter_as_twin(struct errand *errand) {
     waiting_room_enter(&errand->fixture->room, &((struct twin *)errand)->p.e);
 }
 
-static void one_user_on_two_workers_has_one_place_trap_7(void **state) {
+static void one_user_on_two_workers_has_one_place_pitfall_7(void **state) {
     struct test_state *f = *state;
     struct queue_rules many = rules;
     many.max_waiting = 2 * ROUNDS;
@@ -244,7 +244,7 @@ static void enter_twice_of_which_the_first_fails(struct test_state *f, struct fa
     assert_counts(f, 0, 0);
 }
 
-static void who_joined_a_place_that_failed_takes_another(void **state) {
+static void a_request_that_joined_a_failed_place_takes_another(void **state) {
     struct test_state *f = *state;
     struct faulty_ledger x;
     struct probe twice[2];
@@ -275,7 +275,7 @@ static void a_row_of_an_undone_place_ends_though_its_user_has_got_another(void *
     fixture_assert_agreement(&f->service);
 }
 
-static void a_row_of_an_undone_place_ends_though_nobody_may_enter_any_more(void **state) {
+static void a_row_of_an_undone_place_ends_though_entering_is_closed(void **state) {
     struct test_state *f = *state;
     struct faulty_ledger x;
     struct probe twice[2];
@@ -323,7 +323,7 @@ static void leave_overdue_row(struct test_state *f, const char *user) {
             (long long)f->service.key, user);
 }
 
-static void expiries_are_written_again_after_a_failure_trap_6(void **state) {
+static void expiries_are_written_again_after_a_failure_pitfall_6(void **state) {
     struct test_state *f = *state;
     leave_overdue_row(f, "ann");
     leave_overdue_row(f, "bob");
@@ -346,7 +346,7 @@ static void expiries_are_written_again_after_a_failure_trap_6(void **state) {
 }
 
 /* Also when the record of the expiry itself came to nothing. */
-static void who_comes_back_after_the_time_closes_the_old_row(void **state) {
+static void entering_again_after_expiry_closes_the_old_row(void **state) {
     struct test_state *f = *state;
     leave_overdue_row(f, "ann");
     fixture_recover(&f->service);
@@ -363,7 +363,7 @@ static void who_comes_back_after_the_time_closes_the_old_row(void **state) {
 
 /* ---- ending, looking ---- */
 
-static void who_leaves_is_written_first_and_then_gone_trap_13(void **state) {
+static void leaving_is_written_to_the_ledger_before_the_place_is_removed_pitfall_13(void **state) {
     struct test_state *f = *state;
     uint64_t ann = take(f, "ann", ENTRY_ACTIVE);
     take(f, "bob", ENTRY_ACTIVE);
@@ -385,7 +385,7 @@ static void who_leaves_is_written_first_and_then_gone_trap_13(void **state) {
 }
 
 /* As when the node that wrote it died before it told the hot store, and the user asks again. */
-static void who_has_left_in_the_ledger_only_leaves_the_hot_store_too(void **state) {
+static void an_entry_that_left_in_the_ledger_only_leaves_the_hot_store_too(void **state) {
     struct test_state *f = *state;
     uint64_t ann = take(f, "ann", ENTRY_ACTIVE);
     raw_sql(&f->service.h, "UPDATE queue_entries SET status = 'LEFT', finished_at = 1");
@@ -422,7 +422,7 @@ static void what_the_hot_store_has_forgotten_the_ledger_knows(void **state) {
 
 /* ---- recovery, and the events behind it ---- */
 
-static void of_two_rows_of_a_user_the_older_expires_at_the_start_trap_14(void **state) {
+static void of_two_rows_of_a_user_the_older_expires_at_the_start_pitfall_14(void **state) {
     struct test_state *f = *state;
     fixture_configure(&f->service, EVENT_PAUSED, NULL);
     take(f, "ann", ENTRY_WAITING);
@@ -476,7 +476,7 @@ static bool flag_is_set(void *arg) {
     return *(bool *)arg;
 }
 
-static void the_queue_follows_its_event_before_anybody_is_told(void **state) {
+static void the_queue_follows_its_event_before_a_change_is_answered(void **state) {
     struct test_state *f = *state;
     struct room_entering e;
     struct event *wanted = test_event("1", 1);
@@ -503,22 +503,22 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(an_enter_is_answered_only_when_it_is_on_disk),
-        TEST(who_enters_again_is_answered_when_the_first_is),
+        TEST(a_repeated_enter_is_answered_with_the_first),
         TEST(what_a_full_or_closed_queue_answers_is_written_nowhere),
-        TEST(one_user_on_two_workers_has_one_place_trap_7),
+        TEST(one_user_on_two_workers_has_one_place_pitfall_7),
         TEST(a_place_that_the_ledger_could_not_take_is_undone),
-        TEST(who_joined_a_place_that_failed_takes_another),
+        TEST(a_request_that_joined_a_failed_place_takes_another),
         TEST(a_row_of_an_undone_place_ends_though_its_user_has_got_another),
-        TEST(a_row_of_an_undone_place_ends_though_nobody_may_enter_any_more),
+        TEST(a_row_of_an_undone_place_ends_though_entering_is_closed),
         TEST(an_admission_that_the_ledger_could_not_take_is_undone),
-        TEST(expiries_are_written_again_after_a_failure_trap_6),
-        TEST(who_comes_back_after_the_time_closes_the_old_row),
-        TEST(who_leaves_is_written_first_and_then_gone_trap_13),
-        TEST(who_has_left_in_the_ledger_only_leaves_the_hot_store_too),
+        TEST(expiries_are_written_again_after_a_failure_pitfall_6),
+        TEST(entering_again_after_expiry_closes_the_old_row),
+        TEST(leaving_is_written_to_the_ledger_before_the_place_is_removed_pitfall_13),
+        TEST(an_entry_that_left_in_the_ledger_only_leaves_the_hot_store_too),
         TEST(what_the_hot_store_has_forgotten_the_ledger_knows),
-        TEST(of_two_rows_of_a_user_the_older_expires_at_the_start_trap_14),
+        TEST(of_two_rows_of_a_user_the_older_expires_at_the_start_pitfall_14),
         TEST(a_number_is_not_given_again_after_a_restart),
-        TEST(the_queue_follows_its_event_before_anybody_is_told),
+        TEST(the_queue_follows_its_event_before_a_change_is_answered),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,7 +83,7 @@ static void sentinels_know_the_master_by_name(void **state) {
     refused("redis+sentinel://a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1,i:1/m", "more than 8");
 }
 
-static void what_is_wrong_is_said(void **state) {
+static void errors_are_reported(void **state) {
     (void)state;
     refused("", "redis://");
     refused("http://h", "redis://");
@@ -138,7 +138,7 @@ int main(void) {
         cmocka_unit_test(port_database_user_and_password_are_taken),
         cmocka_unit_test(an_ipv6_address_stands_in_brackets),
         cmocka_unit_test(sentinels_know_the_master_by_name),
-        cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(errors_are_reported),
         cmocka_unit_test(what_is_not_there_yet_is_refused_as_such),
         cmocka_unit_test(texts_that_are_too_long_are_refused),
         cmocka_unit_test(the_password_is_not_repeated),

@@ -111,7 +111,7 @@ static void hear_out(struct node *n) {
     probe_wait(has_heard_mark, n, "an announcement");
 }
 
-static void what_one_node_announces_the_others_hear(void **state) {
+static void an_announcement_of_one_node_reaches_the_others(void **state) {
     (void)state;
     struct node a, b;
     join_and_listen(&a);
@@ -132,7 +132,7 @@ static void what_one_node_announces_the_others_hear(void **state) {
     leave(&b);
 }
 
-static void entries_that_changed_elsewhere_are_told_with_their_event(void **state) {
+static void entries_that_changed_on_another_node_are_reported_with_their_event(void **state) {
     (void)state;
     struct node n;
     join_and_listen(&n);
@@ -148,7 +148,7 @@ static void entries_that_changed_elsewhere_are_told_with_their_event(void **stat
     leave(&n);
 }
 
-static void what_is_its_own_or_makes_no_sense_is_not_told(void **state) {
+static void own_or_malformed_announcements_are_ignored(void **state) {
     (void)state;
     static const char *const payloads[] = {"",
                                            " ",
@@ -171,7 +171,7 @@ static void what_is_its_own_or_makes_no_sense_is_not_told(void **state) {
     leave(&n);
 }
 
-static void after_a_break_it_listens_again_and_says_so(void **state) {
+static void after_a_lost_connection_it_subscribes_again_and_reports_it(void **state) {
     (void)state;
     struct node n;
     join_and_listen(&n);
@@ -205,7 +205,7 @@ static void a_server_that_stands_still_is_noticed(void **state) {
 }
 
 /* Once: this server may not be the master any more, though it goes on. */
-static void a_life_of_another_run_has_the_master_looked_for_again(void **state) {
+static void an_incarnation_of_another_run_makes_the_client_look_for_the_master_again(void **state) {
     (void)state;
     struct node n;
     join_and_listen(&n);
@@ -266,12 +266,12 @@ int main(void) {
     log_setup((enum log_level)(LOG_ERROR + 1), LOG_LOGFMT); /* failures are made on purpose */
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        TEST(what_one_node_announces_the_others_hear),
-        TEST(entries_that_changed_elsewhere_are_told_with_their_event),
-        TEST(what_is_its_own_or_makes_no_sense_is_not_told),
-        TEST(after_a_break_it_listens_again_and_says_so),
+        TEST(an_announcement_of_one_node_reaches_the_others),
+        TEST(entries_that_changed_on_another_node_are_reported_with_their_event),
+        TEST(own_or_malformed_announcements_are_ignored),
+        TEST(after_a_lost_connection_it_subscribes_again_and_reports_it),
         TEST(a_server_that_stands_still_is_noticed),
-        TEST(a_life_of_another_run_has_the_master_looked_for_again),
+        TEST(an_incarnation_of_another_run_makes_the_client_look_for_the_master_again),
         TEST(a_quiet_connection_is_kept),
         TEST(it_ends_at_once),
     };

@@ -245,7 +245,7 @@ static int64_t reads_until_all_are_done(struct fixture *h) {
 }
 
 /* Wherever in the turn they are sent; and without another handle that wakes the loop. */
-static void calls_of_one_turn_are_one_write(void **state) {
+static void calls_of_one_loop_iteration_are_one_write(void **state) {
     (void)state;
     struct fixture h;
     build_up(&h);
@@ -300,7 +300,7 @@ static void large_calls_arrive_whole(void **state) {
     demolish(&h);
 }
 
-static void calls_pass_only_in_the_life_that_is_open(void **state) {
+static void calls_pass_only_in_the_open_incarnation(void **state) {
     (void)state;
     struct fixture h;
     build(&h);
@@ -321,7 +321,7 @@ static void calls_pass_only_in_the_life_that_is_open(void **state) {
 }
 
 /* Once: the server may have got another identity, or may not be the master any more. */
-static void a_life_of_another_run_has_the_master_looked_for_again(void **state) {
+static void an_incarnation_of_another_run_makes_the_client_look_for_the_master_again(void **state) {
     (void)state;
     struct fixture h;
     build_up(&h);
@@ -366,7 +366,7 @@ static void a_new_connection_to_another_run_is_suspect_at_once(void **state) {
     demolish(&h);
 }
 
-static void errors_are_told_apart(void **state) {
+static void errors_are_distinguished(void **state) {
     (void)state;
     static const struct {
         const char *error;
@@ -403,7 +403,7 @@ static void errors_are_told_apart(void **state) {
     demolish(&h);
 }
 
-static void a_server_that_turns_read_only_is_left(void **state) {
+static void a_server_that_becomes_read_only_is_left(void **state) {
     (void)state;
     struct fixture h;
     build_up(&h);
@@ -463,7 +463,7 @@ static void calls_under_way_when_the_connection_breaks_are_repeated_or_unknown(v
     demolish(&h);
 }
 
-static void what_was_under_way_in_another_life_is_unknown(void **state) {
+static void the_outcome_of_a_call_of_another_incarnation_is_unknown(void **state) {
     (void)state;
     struct fixture h;
     build_up(&h);
@@ -525,7 +525,7 @@ static void a_server_that_stands_still_is_noticed_by_the_deadline(void **state) 
 }
 
 /* The deadline is over when this process looks again; the answers were there in time. */
-static void what_was_answered_while_this_process_stood_still_is_heard(void **state) {
+static void an_answer_that_came_while_this_process_stood_still_is_read(void **state) {
     (void)state;
     struct fixture h;
     build_up(&h);
@@ -546,7 +546,7 @@ static void what_was_answered_while_this_process_stood_still_is_heard(void **sta
     demolish(&h);
 }
 
-static void another_run_of_the_server_is_another_life(void **state) {
+static void another_run_of_the_server_is_another_incarnation(void **state) {
     (void)state;
     struct fixture h;
     build_up(&h);
@@ -722,21 +722,21 @@ int main(void) {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_answered_in_order_with_the_epoch_behind_the_keys),
-        cmocka_unit_test(calls_of_one_turn_are_one_write),
+        cmocka_unit_test(calls_of_one_loop_iteration_are_one_write),
         cmocka_unit_test(large_calls_arrive_whole),
-        cmocka_unit_test(calls_pass_only_in_the_life_that_is_open),
-        cmocka_unit_test(a_life_of_another_run_has_the_master_looked_for_again),
+        cmocka_unit_test(calls_pass_only_in_the_open_incarnation),
+        cmocka_unit_test(an_incarnation_of_another_run_makes_the_client_look_for_the_master_again),
         cmocka_unit_test(a_server_with_a_new_identity_is_asked_for_it),
         cmocka_unit_test(a_new_connection_to_another_run_is_suspect_at_once),
-        cmocka_unit_test(errors_are_told_apart),
-        cmocka_unit_test(a_server_that_turns_read_only_is_left),
+        cmocka_unit_test(errors_are_distinguished),
+        cmocka_unit_test(a_server_that_becomes_read_only_is_left),
         cmocka_unit_test(try_again_is_tried_again_until_the_deadline),
         cmocka_unit_test(calls_under_way_when_the_connection_breaks_are_repeated_or_unknown),
-        cmocka_unit_test(what_was_under_way_in_another_life_is_unknown),
+        cmocka_unit_test(the_outcome_of_a_call_of_another_incarnation_is_unknown),
         cmocka_unit_test(at_the_deadline_the_connection_is_given_up),
         cmocka_unit_test(a_server_that_stands_still_is_noticed_by_the_deadline),
-        cmocka_unit_test(what_was_answered_while_this_process_stood_still_is_heard),
-        cmocka_unit_test(another_run_of_the_server_is_another_life),
+        cmocka_unit_test(an_answer_that_came_while_this_process_stood_still_is_read),
+        cmocka_unit_test(another_run_of_the_server_is_another_incarnation),
         cmocka_unit_test(it_logs_in_and_takes_its_database),
         cmocka_unit_test(a_replica_is_not_talked_to),
         cmocka_unit_test(a_server_that_is_not_there_yet_is_found_later),

@@ -130,7 +130,7 @@ static int64_t waiting(struct fixture *h) {
     return probe_number(h->probe, "ZCARD queue:{T:5}:waiting");
 }
 
-static void a_store_that_was_never_filled_is_in_no_life(void **state) {
+static void a_store_that_was_never_rebuilt_has_no_incarnation(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation incarnation = look(h);
     assert_int_equal(incarnation.epoch, 0);
@@ -138,7 +138,7 @@ static void a_store_that_was_never_filled_is_in_no_life(void **state) {
     assert_int_equal(incarnation.identity[40], '/');
 }
 
-static void a_life_begins_when_everything_is_there(void **state) {
+static void an_incarnation_begins_when_everything_is_loaded(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation incarnation = have_life(h, 4, 1000);
     assert_string_equal(look(h).identity, incarnation.identity);
@@ -171,7 +171,7 @@ static void only_what_is_ours_is_forgotten(void **state) {
         assert_int_equal(probe_do(h->probe, "KEYS %s:{*}:any", families[i])->elements, 0);
 }
 
-static void another_run_of_the_store_is_not_filled(void **state) {
+static void another_run_of_the_store_is_not_rebuilt(void **state) {
     struct fixture *h = *state;
     probe_do(h->probe, "SET queue:{T:1}:meta here");
     struct hot_incarnation other = {.epoch = 3, .identity = "somebody/else"};
@@ -200,7 +200,7 @@ static void a_server_that_dies_fails_the_filling(void **state) {
 }
 
 /* Between the look at it and the filling: the node tries again, and lives on. */
-static void a_server_that_is_gone_is_not_filled(void **state) {
+static void a_server_that_is_gone_is_not_rebuilt(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation incarnation = look(h);
     incarnation.epoch = 4;
@@ -208,7 +208,7 @@ static void a_server_that_is_gone_is_not_filled(void **state) {
     assert_int_equal(hot_rebuild_begin(h->hot, &incarnation), ERR_HOT_UNAVAILABLE);
 }
 
-static void a_filling_that_was_left_is_begun_anew(void **state) {
+static void an_abandoned_rebuild_is_started_again(void **state) {
     struct fixture *h = *state;
     begin_incarnation(h, 4, 300);
     have_life(h, 5, 2);
@@ -262,7 +262,7 @@ static void a_filling_that_begins_too_late_spoils_nothing(void **state) {
     }
 }
 
-static void a_store_that_is_flushed_while_it_is_filled_begins_no_life(void **state) {
+static void a_store_that_is_flushed_during_a_rebuild_begins_no_incarnation(void **state) {
     struct fixture *h = *state;
     for (size_t i = 0; i < 2; i++) {
         begin_incarnation(h, 4, entry_counts[i]);
@@ -274,13 +274,13 @@ static void a_store_that_is_flushed_while_it_is_filled_begins_no_life(void **sta
 }
 
 /* As when the ledger is a new one: what was before does not matter. */
-static void a_life_may_have_a_lower_epoch_than_the_last(void **state) {
+static void an_incarnation_may_have_a_lower_epoch_than_the_last(void **state) {
     struct fixture *h = *state;
     have_life(h, 4, 1);
     have_life(h, 1, 0);
 }
 
-static void another_run_or_a_copy_of_another_is_in_no_life(void **state) {
+static void another_run_or_a_copy_of_another_has_no_incarnation(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation first = have_life(h, 4, 0);
     kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
@@ -326,7 +326,7 @@ static void attach_in_open_life(struct fixture *h) {
     attach(h);
 }
 
-static void operations_count_while_a_life_is_open(void **state) {
+static void operations_count_while_an_incarnation_is_open(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation incarnation = have_life(h, 4, 10);
     attach(h);
@@ -347,7 +347,7 @@ static void functions_that_were_flushed_are_loaded_again(void **state) {
     }
 }
 
-/* Trap 31: nothing is set anew by whoever comes first; it is told, and rebuilt. */
+/* Pitfall 31: nothing is set anew by whoever comes first; it is told, and rebuilt. */
 static void a_store_that_was_flushed_is_suspect(void **state) {
     struct fixture *h = *state;
     attach_in_open_life(h);
@@ -362,7 +362,7 @@ static void a_store_that_was_flushed_is_suspect(void **state) {
     assert_int_equal(look(h).epoch, 0);
 }
 
-static void lives_are_looked_at_through_sentinels(void **state) {
+static void incarnations_are_watched_through_sentinels(void **state) {
     struct fixture other = neighbour(*state, services_start(SERVICE_SENTINEL)->sentinel_url);
     assert_int_equal(look(&other).epoch, 0);
     have_life(&other, 9, 0);
@@ -376,23 +376,23 @@ int main(void) {
     log_setup((enum log_level)(LOG_ERROR + 1), LOG_LOGFMT); /* failures are made on purpose */
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        TEST(a_store_that_was_never_filled_is_in_no_life),
-        TEST(a_life_begins_when_everything_is_there),
+        TEST(a_store_that_was_never_rebuilt_has_no_incarnation),
+        TEST(an_incarnation_begins_when_everything_is_loaded),
         TEST(only_what_is_ours_is_forgotten),
-        TEST(another_run_of_the_store_is_not_filled),
+        TEST(another_run_of_the_store_is_not_rebuilt),
         TEST(one_command_that_fails_fails_the_filling),
         TEST(a_server_that_dies_fails_the_filling),
-        TEST(a_server_that_is_gone_is_not_filled),
-        TEST(a_filling_that_was_left_is_begun_anew),
+        TEST(a_server_that_is_gone_is_not_rebuilt),
+        TEST(an_abandoned_rebuild_is_started_again),
         TEST(a_filling_that_was_overtaken_spoils_nothing),
         TEST(a_filling_that_begins_too_late_spoils_nothing),
-        TEST(a_store_that_is_flushed_while_it_is_filled_begins_no_life),
-        TEST(a_life_may_have_a_lower_epoch_than_the_last),
-        TEST(another_run_or_a_copy_of_another_is_in_no_life),
-        TEST(operations_count_while_a_life_is_open),
+        TEST(a_store_that_is_flushed_during_a_rebuild_begins_no_incarnation),
+        TEST(an_incarnation_may_have_a_lower_epoch_than_the_last),
+        TEST(another_run_or_a_copy_of_another_has_no_incarnation),
+        TEST(operations_count_while_an_incarnation_is_open),
         TEST(functions_that_were_flushed_are_loaded_again),
         TEST(a_store_that_was_flushed_is_suspect),
-        TEST(lives_are_looked_at_through_sentinels),
+        TEST(incarnations_are_watched_through_sentinels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
