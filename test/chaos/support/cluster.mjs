@@ -9,14 +9,14 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-import { environment, removeFolder, run, start, tempFolder, until } from '../../e2e/support/server.mjs';
+import { environment, pause, removeFolder, runBeside, start, tempFolder, until } from '../../e2e/support/server.mjs';
 import { Proxy } from './proxy.mjs';
 
 const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
 
 const execute = promisify(execFile);
-// Never blocks: the load and the proxies go on meanwhile.
+// Does not block: the load and the proxies go on.
 async function output(file, args, timeout = 60000) {
   const { stdout } = await execute(file, args, { env: environment(), timeout, maxBuffer: 64 << 20 });
   return stdout.trim();
@@ -122,20 +122,21 @@ export class Cluster {
 
   // As an operator would, when all is quiet: so it need not wait for long.
   async reconcile() {
-    const { status, stdout, stderr } = run(['reconcile', ...this.storeFlags(), '--ledger-deadline-ms', '500']);
+    const { status, stdout, stderr } = await runBeside(['reconcile', ...this.storeFlags(), '--ledger-deadline-ms', '500']);
     assert.equal(status, 0, stdout + stderr);
     return stdout;
   }
 
-  // The nodes end with 0 and without a report, and the ledger agrees with itself, and the boards with
-  // it.
+  // The nodes end with 0 and without a report, the ledger is consistent, and the boards agree with it.
   async stop() {
-    await until('the boards have counted all', () => {
-      const { status, stdout } = run(['audit', ...this.storeFlags()]);
-      return status !== 2 && !stdout.includes('still to be counted');
+    await until('the boards have counted all', async () => {
+      const { status, stdout } = await runBeside(['audit', ...this.storeFlags()]);
+      if (status !== 2 && !stdout.includes('still to be counted')) return true;
+      await pause(200);
+      return false;
     });
     await Promise.all(this.nodes.map((node) => node.stop()));
-    const audit = run(['audit', ...this.storeFlags()]);
+    const audit = await runBeside(['audit', ...this.storeFlags()]);
     assert.equal(audit.status, 0, audit.stdout + audit.stderr);
     assert.match(audit.stdout, /\d+ checks, 0 violations/);
     assert.match(audit.stdout, /ok +boards equal a recount/);

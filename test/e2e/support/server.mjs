@@ -151,6 +151,17 @@ export function run(args, { env, wrap = [], timeoutMs = UNTIL_MS } = {}) {
   return { status: done.status, stdout: done.stdout, stderr: done.stderr };
 }
 
+// As `run`, without blocking this process: servers and proxies in it go on working.
+export async function runBeside(args, { env, timeoutMs = UNTIL_MS } = {}) {
+  const self = launch([BINARY, ...args], { env: environment(env) });
+  const ended = await within(timeoutMs, self.ended);
+  if (ended === 'pending') kill(self.pid, 'SIGKILL');
+  assert.notEqual(ended, 'pending', `admitone ${args.join(' ')} did not end within ${timeoutMs} ms`);
+  assertNoReport(self.stderr);
+  assert.equal(ended.signal, null, `admitone ${args.join(' ')} was ended by ${ended.signal}`);
+  return { status: ended.code, stdout: self.stdout, stderr: self.stderr };
+}
+
 // A child that is known to the exit handler: { pid, child, stdout, stderr, ended }.
 export function launch(command, { env } = {}) {
   const [file, ...args] = command;
