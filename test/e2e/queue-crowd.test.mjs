@@ -134,15 +134,15 @@ describe('many at once', () => {
     const acknowledged = new Map([['first', Date.now()]]);
     let opened = null;
     await eachOf([...lanes.keys()], 64, async (user, i) => {
-      // Some are admitted while others come, the rest in large batches when all are there.
-      if (i === ENTRANTS / 5) opened = room.patch({ maxActive: 1000000, entryBatchSize: 400 });
+      // A fifth is admitted while others come, the rest in one large batch when all are there.
+      if (i === ENTRANTS / 5) opened = room.patch({ maxActive: ENTRANTS / 5, entryBatchSize: 400 });
       const answer = await room.askAsAdmin(user, { lane: lanes.get(user), agent });
       assert.ok(answer.status === 202 || answer.status === 200, answer.text);
       acknowledged.set(user, Date.now());
     });
     await opened;
     const before = await room.numbers();
-    await room.patch({ entryBatchSize: 100000 });
+    await room.patch({ maxActive: 1000000, entryBatchSize: 100000 });
     await until('all are admitted', async () => (await room.numbers()).admitted === ENTRANTS + 1);
     agent.release();
     t.diagnostic(`${before.admitted} admitted while others came`);
