@@ -12,8 +12,8 @@
 #include "net/server.h"
 #include "port/boards.h"
 #include "service/events.h"
+#include "service/hold.h"
 #include "service/rebuilder.h"
-#include "service/reservations.h"
 #include "service/snapshot.h"
 
 #define ROUTE_CAPTURES_MAX 4

@@ -152,7 +152,7 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
 
 static void section_to_json(struct json_out *j, const struct section *s,
                             struct reservations *reservations) {
-    enum strategy strategy = reservations_strategy(reservations, s->mode, s->key);
+    enum strategy strategy = strategy_now(reservations, s->mode, s->key);
     json_out_object(j, STR(""));
     json_out_str(j, STR("id"), str_of(s->id));
     json_out_str(j, STR("name"), str_of(s->name));

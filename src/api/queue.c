@@ -9,6 +9,7 @@
 #include "api/users.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "service/leave.h"
 
 /* ---- enter ---- */
 
@@ -353,5 +354,5 @@ void queue_delete_leave(struct api *api, struct exchange *x, const str *captures
     l->leaving.seq = token.seq;
     l->leaving.arena = &x->arena;
     l->leaving.done = on_left;
-    reservations_leave(&api->reservations, &l->leaving);
+    leave_place(&api->reservations, &l->leaving);
 }

@@ -20,7 +20,7 @@
 /* ---- hold ---- */
 
 struct hold_request {
-    struct holding holding;
+    struct hold holding;
     struct exchange *x;
     struct api *api;
     struct queue_event event;
@@ -163,7 +163,7 @@ static void on_place_healed(struct room_healing *healing) {
 /* A place that was ACTIVE a moment ago may have ended before the seats were claimed: another
  * request of the user has confirmed what it held, or its time was over. Then this one takes a new
  * place, as it would have done a moment later. */
-static void on_held(struct holding *h, enum err result) {
+static void on_held(struct hold *h, enum err result) {
     struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
     if (result != ERR_NOT_ACTIVE || q->places == 0 || q->places == PLACES_MAX) {
         answer_hold(q, result);
@@ -177,7 +177,7 @@ static void on_held(struct holding *h, enum err result) {
 static void hold(struct hold_request *q) {
     struct api_worker *w = exchange_context(q->x);
     q->holding.done = on_held;
-    reservations_hold(&q->api->reservations, &w->lock_client, &q->holding);
+    hold_seats(&q->api->reservations, &w->lock_client, &q->holding);
 }
 
 static void on_active(struct entering *e) {
@@ -190,19 +190,19 @@ static void on_active(struct entering *e) {
 /* No seat of the section is free, or held and may come back: so nothing is written for it. */
 static void on_sold(struct entering *e) {
     struct hold_request *q = e->own;
-    struct holding *h = &q->holding;
+    struct hold *h = &q->holding;
     if (h->named != NULL) {
         h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
         memcpy(h->refused, h->named, h->count * sizeof *h->refused);
         h->refused_count = h->count;
     }
     h->done = on_held;
-    reservations_refuse(&q->api->reservations, h, h->named != NULL ? ERR_SEAT_TAKEN : ERR_SOLD_OUT);
+    hold_refuse(&q->api->reservations, h, h->named != NULL ? ERR_SEAT_TAKEN : ERR_SOLD_OUT);
 }
 
 /* Why nobody is made to wait for this: it can't be had. */
 static enum err precheck(struct hold_request *q) {
-    struct holding *h = &q->holding;
+    struct hold *h = &q->holding;
     if (h->count > q->max_per_user) return ERR_LIMIT_EXCEEDED;
     if (h->named == NULL || h->named[h->count - 1] <= q->capacity) return ERR_OK;
     h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
@@ -272,7 +272,7 @@ static void begin(struct hold_request *q) {
         enter_first(q, q->may_enter);
 }
 
-static void on_key_asked(struct holding *h, enum err result) {
+static void on_key_asked(struct hold *h, enum err result) {
     struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
     if (result != ERR_OK)
         refuse(q, result);
@@ -300,7 +300,7 @@ static void with_user(struct hold_request *q, str user) {
     q->idempotency.respond = respond;
     q->idempotency.status = 201;
     q->holding.done = on_key_asked;
-    reservations_replay(&q->api->reservations, &q->holding);
+    hold_replay(&q->api->reservations, &q->holding);
 }
 
 static void on_user_looked(struct room_looking *look, enum err result) {
@@ -451,7 +451,7 @@ static bool find_terms(struct hold_request *q) {
 }
 
 static bool choose_seats(struct hold_request *q) {
-    struct holding *h = &q->holding;
+    struct hold *h = &q->holding;
     const struct hold_body *b = &q->body;
     int64_t section_key = 0;
     h->count = (uint32_t)(b->seats != NULL ? (int64_t)b->seat_count : b->quantity);

@@ -170,8 +170,7 @@ static void gauge_adaptive(struct buf *out, const struct contents *s) {
             has_head = true;
             char labels[SEAT_LABELS_BYTES];
             section_labels(e, section, labels);
-            enum strategy choice =
-                reservations_strategy(&s->api->reservations, section->mode, section->key);
+            enum strategy choice = strategy_now(&s->api->reservations, section->mode, section->key);
             metrics_value(out, name, labels, choice == STRATEGY_SLOT);
         }
     }

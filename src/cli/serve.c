@@ -353,10 +353,10 @@ static void fill_api(struct server *s, int64_t max_connections) {
                                               .seats = s->hot.seats,
                                               .room = &api->room,
                                               .lock_wait_ms = set->lock_wait_ms,
-                                              .adaptive = {.calm_below = set->adaptive_calm_below,
-                                                           .hot_above = set->adaptive_hot_above,
-                                                           .wait_ms = set->adaptive_wait_ms,
-                                                           .rest_ms = set->adaptive_rest_ms}};
+                                              .load.rules = {.calm_below = set->adaptive_calm_below,
+                                                             .hot_above = set->adaptive_hot_above,
+                                                             .wait_ms = set->adaptive_wait_ms,
+                                                             .rest_ms = set->adaptive_rest_ms}};
     reservations_init(&api->reservations);
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);

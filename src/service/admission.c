@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "service/hold_expiry.h"
 
 #define PENDING_CHECK_MS 1000
 
@@ -33,7 +34,7 @@ static void on_told(struct ticks_op *t) {
     for (size_t i = 0; i < s->event_count; i++) {
         if (is_time) finish_pending_check(s->finish_pending, s->keys[i]);
         waiting_room_tick(s->room, s->keys[i], NULL, NULL);
-        reservations_tick(s->reservations, s->keys[i]);
+        hold_expiry_tick(s->reservations, s->keys[i]);
     }
 }
 

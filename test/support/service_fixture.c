@@ -32,7 +32,7 @@ static void open_up(struct fixture *h) {
         .seats = memory_seats(h->hot),
         .room = &h->room,
         .lock_wait_ms = 10000,
-        .adaptive = {.calm_below = 100, .hot_above = 1000, .wait_ms = 50, .rest_ms = 5000}};
+        .load.rules = {.calm_below = 100, .hot_above = 1000, .wait_ms = 50, .rest_ms = 5000}};
     reservations_init(&h->reservations);
     h->lock_client = (struct lock_client){.locks = memory_locks_port(h->locks), .lease_ms = 3000};
     lock_client_init(&h->lock_client, &h->h.loop);

@@ -10,8 +10,8 @@
 #include "hot/memory_locks.h"
 #include "ledger_raw.h"
 #include "service/admission.h"
+#include "service/hold.h"
 #include "service/recovery.h"
-#include "service/reservations.h"
 
 #define FIXTURE_WORKERS 4
 

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "service/hold_expiry.h"
+#include "service/leave.h"
 
 static bool flag_is_set(void *flag) {
     return *(bool *)flag;
@@ -70,7 +72,7 @@ static void fill_terms(struct fixture *h, size_t section, struct hold_terms *t) 
 }
 
 static void fill_seats(struct fixture_hold *x, const struct wish *w) {
-    struct holding *g = &x->holding;
+    struct hold *g = &x->hold;
     g->count = w->quantity;
     if (w->seats == NULL) return;
     g->count = 0;
@@ -103,30 +105,30 @@ static void fill_key(struct fixture_hold *x, const struct wish *w) {
                               .status = 201,
                               .respond = respond};
     memset(i->digest, w->body, sizeof i->digest);
-    x->holding.idempotency = i;
-    x->holding.key = (struct claim_key){.key = str_hash(i->key, 1) | 1, .request = w->body};
+    x->hold.idempotency = i;
+    x->hold.key = (struct claim_key){.key = str_hash(i->key, 1) | 1, .request = w->body};
 }
 
-static void on_held(struct holding *g, enum err result) {
-    struct fixture_hold *x = CONTAINER_OF(g, struct fixture_hold, holding);
+static void on_held(struct hold *g, enum err result) {
+    struct fixture_hold *x = CONTAINER_OF(g, struct fixture_hold, hold);
     x->result = result;
     x->back = true;
     if (x->done != NULL) x->done(x);
 }
 
 void fixture_hold_prepare(struct fixture *h, struct fixture_hold *x, const struct wish *w) {
-    *x = (struct fixture_hold){.holding = {.user = str_of(w->user),
-                                           .entry_seq = w->seq,
-                                           .strategy = w->strategy,
-                                           .done = on_held}};
-    x->holding.arena = &x->arena;
-    fill_terms(h, w->section, &x->holding.terms);
+    *x = (struct fixture_hold){.hold = {.user = str_of(w->user),
+                                        .entry_seq = w->seq,
+                                        .strategy = w->strategy,
+                                        .done = on_held}};
+    x->hold.arena = &x->arena;
+    fill_terms(h, w->section, &x->hold.terms);
     fill_seats(x, w);
     fill_key(x, w);
 }
 
 void fixture_hold_start(struct fixture *h, struct lock_client *d, struct fixture_hold *x) {
-    reservations_hold(&h->reservations, d, &x->holding);
+    hold_seats(&h->reservations, d, &x->hold);
 }
 
 bool fixture_hold_is_back(void *hold) {
@@ -144,7 +146,7 @@ enum err fixture_hold(struct fixture *h, const struct wish *w, struct reservatio
     fixture_hold_start(h, &h->lock_client, &x);
     harness_wait(&h->h, fixture_hold_is_back, &x);
     bool is_new = x.result == ERR_OK && !x.idempotency.replayed;
-    if (out != NULL) *out = is_new ? reservation_copy(&x.holding.reservation) : NULL;
+    if (out != NULL) *out = is_new ? reservation_copy(&x.hold.reservation) : NULL;
     fixture_hold_end(&x);
     return x.result;
 }
@@ -222,14 +224,14 @@ static void on_left(struct leaving *l, enum err result) {
 enum err fixture_leave(struct fixture *h, uint64_t seq) {
     struct arena arena = {0};
     struct departure x = {.l = {.event_key = h->key, .seq = seq, .arena = &arena, .done = on_left}};
-    reservations_leave(&h->reservations, &x.l);
+    leave_place(&h->reservations, &x.l);
     harness_wait(&h->h, flag_is_set, &x.back);
     arena_reset(&arena);
     return x.result;
 }
 
 void fixture_expire(struct fixture *h) {
-    reservations_tick(&h->reservations, h->key);
+    hold_expiry_tick(&h->reservations, h->key);
     fixture_wait_idle(h);
 }
 

@@ -34,7 +34,7 @@ struct wish {
 
 /* One request, from the wish to its answer. Stays where it is from prepare to end. */
 struct fixture_hold {
-    struct holding holding;
+    struct hold hold;
     struct arena arena;
     struct idempotency idempotency;
     _Atomic bool back;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "service/leave.h"
 #include "service_seats.h"
 #include "splitmix.h"
 #include "sync_recorder.h"
@@ -148,8 +149,7 @@ static void compare_answers(struct client *c, const struct uuid *made) {
 static void on_held(struct fixture_hold *h) {
     struct client *c = CONTAINER_OF(h, struct client, hold);
     bool is_replayed = h->result == ERR_OK && h->idempotency.replayed;
-    const struct uuid *made =
-        h->result == ERR_OK && !is_replayed ? &h->holding.reservation.id : NULL;
+    const struct uuid *made = h->result == ERR_OK && !is_replayed ? &h->hold.reservation.id : NULL;
     c->crowd->results[h->result]++;
     c->crowd->replays += is_replayed;
     expect(c, may_be_answered(h->result), h->result);
@@ -192,7 +192,7 @@ static void hold(struct client *c) {
     }
     choose_by(&w, &random, c->seats);
     fixture_hold_prepare(fixture, &c->hold, &w);
-    c->hold.holding.strategy = strategy_for(c, c->hold.holding.terms.mode);
+    c->hold.hold.strategy = strategy_for(c, c->hold.hold.terms.mode);
     c->hold.done = on_held;
     fixture_hold_start(fixture, &fixture->desks[c->number % FIXTURE_WORKERS], &c->hold);
 }
@@ -256,7 +256,7 @@ static void on_left(struct leaving *l, enum err result) {
 static void leave(struct client *c) {
     c->leaving = (struct leaving){
         .event_key = c->crowd->fixture.key, .seq = c->seq, .arena = &c->arena, .done = on_left};
-    reservations_leave(&c->crowd->fixture.reservations, &c->leaving);
+    leave_place(&c->crowd->fixture.reservations, &c->leaving);
 }
 
 static void act(struct errand *errand) {
@@ -307,7 +307,7 @@ static void crowd_open(struct crowd *x, bool may_fail) {
     struct event *e = crowded_event();
     fixture_build_event(&x->fixture, e);
     mem_free(e);
-    x->fixture.reservations.adaptive =
+    x->fixture.reservations.load.rules =
         (struct adaptive_rules){.calm_below = 2, .hot_above = 5, .wait_ms = 5, .rest_ms = 20};
     fixture_start_ticking_workers(&x->fixture, TICK_MS);
     for (int i = 0; i < CLIENTS; i++) {

@@ -11,6 +11,8 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "seats_fixture.h"
+#include "service/hold_expiry.h"
+#include "service/leave.h"
 #include "sync_recorder.h"
 #include "wall_clock.h"
 
@@ -155,7 +157,7 @@ static void the_twin_of_a_request_that_failed_gets_the_seats(void **state) {
         for (int i = 0; i < 2; i++) {
             if (twins[i].result == ERR_OK)
                 assert_int_equal(
-                    fixture_cancel(&s->fixture, &twins[i].holding.reservation.id, "ann", NULL),
+                    fixture_cancel(&s->fixture, &twins[i].hold.reservation.id, "ann", NULL),
                     ERR_OK);
             fixture_hold_end(&twins[i]);
         }
@@ -184,7 +186,7 @@ static void of_three_requests_with_one_key_the_second_is_everybodys_answer(void 
         for (int i = 1; i < 3; i++) harness_wait(&s->fixture.h, fixture_hold_is_back, &x[i]);
         assert_int_equal(x[1].result, ERR_OK);
         assert_false(x[1].idempotency.replayed);
-        assert_true(fixture_hold_replays(&x[2], &x[1].holding.reservation.id));
+        assert_true(fixture_hold_replays(&x[2], &x[1].hold.reservation.id));
         fixture_assert_seats(&s->fixture, w.section, 2, 0);
         fixture_assert_agreement(&s->fixture);
         for (int i = 0; i < 3; i++) fixture_hold_end(&x[i]);
@@ -287,7 +289,7 @@ static void leaving_during_a_hold_releases_that_hold_too(void **state) {
         fixture_hold_prepare(&s->fixture, &x, &w);
         fixture_hold_start(&s->fixture, &s->fixture.lock_client, &x);
         raw_wait_for_sync(&s->fixture.h);
-        reservations_leave(&s->fixture.reservations, &d.l);
+        leave_place(&s->fixture.reservations, &d.l);
         sync_gate_open();
         harness_wait(&s->fixture.h, fixture_hold_is_back, &x);
         harness_wait(&s->fixture.h, has_left, &d);
@@ -361,7 +363,7 @@ static void a_late_expiry_does_not_free_the_seats_of_the_next_holder_pitfall_29(
         seats_fixture_held(s, seats_fixture_named(STRATEGY_SLOT, "ann", ann, SEATS(1)));
     wall_clock_advance(FIXTURE_HOLD_MS);
     sync_gate_close();
-    reservations_tick(&s->fixture.reservations, s->fixture.key);
+    hold_expiry_tick(&s->fixture.reservations, s->fixture.key);
     raw_wait_for_sync(&s->fixture.h);
     sync_gate_open();
     assert_int_equal(fixture_cancel(&s->fixture, &anns, "ann", NULL), ERR_HOLD_EXPIRED);

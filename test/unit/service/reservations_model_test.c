@@ -232,7 +232,7 @@ static void check_held(const struct reservation *r, const struct wish *w,
                                        .expires_ms = r->expires_ms};
 }
 
-static void check_refused(const struct holding *g, enum err result,
+static void check_refused(const struct hold *g, enum err result,
                           const struct model_reservation *expected) {
     if (result != ERR_SEAT_TAKEN && result != ERR_SEAT_NOT_FOUND) return;
     CHECK(g->refused_count == expected->count);
@@ -254,14 +254,14 @@ static void run_hold(int user, const struct wish *w, struct used_key *key) {
         struct model_reservation expected;
         enum err result = model_hold(user, w, &expected);
         CHECK(x.result == result && !x.idempotency.replayed);
-        check_refused(&x.holding, result, &expected);
+        check_refused(&x.hold, result, &expected);
         if (key != NULL && result == ERR_OK) {
             key->used = true;
             key->made = made_count;
             key->wish = *w;
             if (w->seats != NULL) key->wish.seats = key->seats;
         }
-        if (result == ERR_OK) check_held(&x.holding.reservation, w, &expected);
+        if (result == ERR_OK) check_held(&x.hold.reservation, w, &expected);
     }
     fixture_hold_end(&x);
 }

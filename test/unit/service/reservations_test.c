@@ -128,11 +128,11 @@ static void assert_refused(struct seats_fixture *s, struct wish w, enum err why,
     assert_int_equal(x.result, why);
     size_t told = 0;
     while (in_the_way != NULL && in_the_way[told] != 0) {
-        assert_true(told < x.holding.refused_count);
-        assert_int_equal(x.holding.refused[told], in_the_way[told]);
+        assert_true(told < x.hold.refused_count);
+        assert_int_equal(x.hold.refused[told], in_the_way[told]);
         told++;
     }
-    if (in_the_way != NULL) assert_int_equal(x.holding.refused_count, told);
+    if (in_the_way != NULL) assert_int_equal(x.hold.refused_count, told);
     fixture_hold_end(&x);
     assert_string_equal(fixture_map(&s->fixture, w.section), map);
     assert_int_equal(seats_fixture_trace(s), trace);
@@ -272,13 +272,13 @@ static void a_removed_element_is_not_found(void **state) {
         struct wish w = seats_fixture_any(strategy, "ann", ann, 1);
         struct fixture_hold x;
         fixture_hold_prepare(&s->fixture, &x, &w);
-        x.holding.terms.section_key += 1000;
+        x.hold.terms.section_key += 1000;
         fixture_hold_start(&s->fixture, &s->fixture.lock_client, &x);
         harness_wait(&s->fixture.h, fixture_hold_is_back, &x);
         assert_int_equal(x.result, ERR_SECTION_NOT_FOUND);
         fixture_hold_end(&x);
         fixture_hold_prepare(&s->fixture, &x, &w);
-        x.holding.terms.event_key++;
+        x.hold.terms.event_key++;
         fixture_hold_start(&s->fixture, &s->fixture.lock_client, &x);
         harness_wait(&s->fixture.h, fixture_hold_is_back, &x);
         assert_int_equal(x.result, ERR_EVENT_NOT_FOUND);
@@ -628,7 +628,7 @@ static void a_key_that_was_used_is_answered_as_it_was(void **state) {
 static enum err replay(struct seats_fixture *s, const struct wish *w, bool *replayed) {
     struct fixture_hold x;
     fixture_hold_prepare(&s->fixture, &x, w);
-    reservations_replay(&s->fixture.reservations, &x.holding);
+    hold_replay(&s->fixture.reservations, &x.hold);
     harness_wait(&s->fixture.h, fixture_hold_is_back, &x);
     *replayed = x.idempotency.replayed;
     fixture_hold_end(&x);

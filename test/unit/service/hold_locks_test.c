@@ -131,7 +131,7 @@ static void on_rival_cancelled(struct deciding *d, enum err result) {
 static void on_rival_held(struct fixture_hold *x) {
     struct rival *v = CONTAINER_OF(x, struct rival, x);
     v->cancel = (struct deciding){
-        .id = x->holding.reservation.id, .is_theirs = anybody, .done = on_rival_cancelled};
+        .id = x->hold.reservation.id, .is_theirs = anybody, .done = on_rival_cancelled};
     reservations_cancel(&v->errand.fixture->reservations, &v->cancel);
 }
 
@@ -204,7 +204,7 @@ a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_pitfall_
             timed_locks_wait_for_renewals(&f->locks, &f->service->h, 1);
         }
         assert_false(first.back || second.back);
-        assert_int_equal(second.holding.lock_count, 0);
+        assert_int_equal(second.hold.locking.count, 0);
         assert_false(grab(&f->locks.locks, &probe, s, 1));
         sync_gate_open();
         assert_int_equal(finish(f, &first), ERR_OK);
@@ -269,7 +269,7 @@ struct stuck {
 
 static bool is_stuck(void *arg) {
     struct stuck *s = arg;
-    return s->x->holding.lock_count == s->locks;
+    return s->x->hold.locking.count == s->locks;
 }
 
 /* What was spent on the first lock is gone for the others. */
@@ -284,11 +284,12 @@ static void the_wait_is_for_all_seats_together(void **state) {
     assert_true(grab(&f->locks.locks, &first, s, 1));
     assert_true(grab(&f->locks.locks, &third, s, 3));
     begin(f, &f->service->lock_client, &x, seats_fixture_named(s, "ann", ann, SEATS(1, 2, 3)));
-    assert_int_equal(x.holding.locks[0].acquire.wait_ms_max, f->service->reservations.lock_wait_ms);
+    assert_int_equal(x.hold.locking.held[0].acquire.wait_ms_max,
+                     f->service->reservations.lock_wait_ms);
     harness_turn_for(&f->service->h, 150);
     let_go(&f->locks.locks, &first);
     harness_wait(&f->service->h, is_stuck, &two);
-    int64_t left_ms = x.holding.locks[2].acquire.wait_ms_max;
+    int64_t left_ms = x.hold.locking.held[2].acquire.wait_ms_max;
     assert_true(left_ms <= f->service->reservations.lock_wait_ms - 150);
     f->locks.now_ms += left_ms;
     assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
@@ -360,7 +361,7 @@ static enum strategy adaptive_now(struct test_state *f) {
     struct event *e = fixture_event(f->service);
     int64_t key = e->sections[FIXTURE_ADAPTIVE].key;
     mem_free(e);
-    return reservations_strategy(&f->service->reservations, SECTION_MODE_ADAPTIVE, key);
+    return strategy_now(&f->service->reservations, SECTION_MODE_ADAPTIVE, key);
 }
 
 static bool is_calm(void *arg) {
@@ -369,7 +370,7 @@ static bool is_calm(void *arg) {
 
 static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot(void **state) {
     struct test_state *f = *state;
-    f->service->reservations.adaptive =
+    f->service->reservations.load.rules =
         (struct adaptive_rules){.calm_below = 2, .hot_above = 4, .wait_ms = 60000, .rest_ms = 1};
     struct holder lock;
     struct fixture_hold holds[CROWD];
@@ -385,7 +386,7 @@ static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot
     }
     assert_int_equal(adaptive_now(f), STRATEGY_SLOT);
     for (int i = CROWD / 2; i < CROWD; i++) /* nobody waits for the lock that somebody has */
-        if (holds[i].holding.chosen_strategy == STRATEGY_SLOT) {
+        if (holds[i].hold.plan.chosen_strategy == STRATEGY_SLOT) {
             harness_wait(&f->service->h, fixture_hold_is_back, &holds[i]);
             back++;
         }
@@ -404,16 +405,16 @@ static void the_load_of_a_section_that_has_cooled_down_is_dropped(void **state) 
     struct test_state *f = *state;
     struct reservations *r = &f->service->reservations;
     an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot(state);
-    assert_int_equal(r->loads.count, 1);
-    r->loads_max = 0;
+    assert_int_equal(r->load.sections.count, 1);
+    r->load.sections_max = 0;
     struct fixture_hold other;
     uint64_t seq = fixture_admit(f->service, "zoe");
     struct wish w = seats_fixture_any(STRATEGY_ADAPTIVE, "zoe", seq, 1);
     fixture_hold_prepare(f->service, &other, &w);
-    other.holding.terms.section_key += 1000000; /* of a section that is gone */
+    other.hold.terms.section_key += 1000000; /* of a section that is gone */
     fixture_hold_start(f->service, &f->service->lock_client, &other);
     assert_int_not_equal(finish(f, &other), ERR_OK);
-    assert_int_equal(r->loads.count, 0);
+    assert_int_equal(r->load.sections.count, 0);
 }
 
 int main(void) {
