@@ -33,7 +33,7 @@ struct hold_request {
     struct idempotency idempotency;
     struct entering *entering; /* where the event has autoEnter */
     int places;                /* that this request has taken, or found, by autoEnter */
-    struct room_healing healing;
+    struct repair_waiter repair;
 };
 /* With what is allocated beside it, so that an arena keeps its chunk from one request to the next.
  */
@@ -152,9 +152,9 @@ static void answer_hold(struct hold_request *q, enum err result) {
 }
 
 /* A user who has left since then does not want another place. */
-static void on_place_healed(struct room_healing *healing) {
-    struct hold_request *q = CONTAINER_OF(healing, struct hold_request, healing);
-    if (healing->status == ENTRY_LEFT || healing->status == ENTRY_NONE)
+static void on_place_repaired(struct repair_waiter *repair) {
+    struct hold_request *q = CONTAINER_OF(repair, struct hold_request, repair);
+    if (repair->status == ENTRY_LEFT || repair->status == ENTRY_NONE)
         answer_hold(q, ERR_NOT_ACTIVE);
     else
         place_take(q->entering);
@@ -169,9 +169,9 @@ static void on_held(struct hold *h, enum err result) {
         answer_hold(q, result);
         return;
     }
-    q->healing = (struct room_healing){
-        .event_key = q->event.key, .seq = h->entry_seq, .done = on_place_healed};
-    waiting_room_heal_then(&q->api->room, &q->healing);
+    q->repair = (struct repair_waiter){
+        .event_key = q->event.key, .seq = h->entry_seq, .done = on_place_repaired};
+    repair_queue_add_then(&q->api->room.repairs, &q->repair);
 }
 
 static void hold(struct hold_request *q) {

@@ -9,7 +9,7 @@
 #include "base/url.h"
 #include "cli/cli.h"
 #include "run/mailbox.h"
-#include "service/repair.h"
+#include "service/reconcile.h"
 
 /* So many differences are shown one by one. */
 #define LINES_MAX 100
@@ -22,7 +22,7 @@ struct reconciling {
     uv_loop_t loop;
     struct mailbox mailbox;
     uv_timer_t timer;
-    struct repair repair;
+    struct reconcile_repair repair;
 };
 
 /* ---- what was compared ---- */
@@ -65,7 +65,7 @@ static size_t count_missing(const struct reconcile *r) {
 
 /* ---- repairing ---- */
 
-static void on_repaired(struct repair *m) {
+static void on_repaired(struct reconcile_repair *m) {
     struct reconciling *x = CONTAINER_OF(m, struct reconciling, repair);
     x->hot.detach(x->hot.own);
     uv_close((uv_handle_t *)&x->timer, NULL);
@@ -76,7 +76,7 @@ static void on_timer(uv_timer_t *timer) {
     struct reconciling *x = timer->data;
     x->repair.reconcile = &x->reconcile;
     x->repair.done = on_repaired;
-    repair_all(&x->repair);
+    reconcile_repair(&x->repair);
 }
 
 /* Waits for as long as a difference must have lasted; meanwhile the hot store is connected to. */

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/mem.h"
+#include "base/metrics.h"
 
 struct ledger_place {
     int64_t event_key;
@@ -256,6 +258,64 @@ void reconcile_clear(struct reconcile *r) {
     r->differences = NULL;
     r->difference_count = 0;
     r->left_out = 0;
+}
+
+/* ---- repairing ---- */
+
+static void reconcile_repair_next(struct reconcile_repair *m);
+
+static void reconcile_close(struct reconcile_repair *m, enum err result, bool changed) {
+    struct difference *d = &m->reconcile->differences[m->at++];
+    bool is_gone = result == ERR_EVENT_NOT_FOUND || (result == ERR_OK && !changed);
+    d->error = result;
+    d->end = is_gone ? DIFFERENCE_GONE : result == ERR_OK ? DIFFERENCE_REPAIRED : DIFFERENCE_FAILED;
+    if (!is_gone) count((enum counter)(COUNT_RECONCILE_ENTRIES_OVER + (unsigned)d->kind), 1);
+    if (d->end == DIFFERENCE_REPAIRED) count(COUNT_RECONCILE_REPAIRS, 1);
+}
+
+static void reconcile_on_entry_repaired(struct entry_repair *r) {
+    struct reconcile_repair *m = CONTAINER_OF(r, struct reconcile_repair, entry);
+    reconcile_close(m, r->result, r->changed);
+    reconcile_repair_next(m);
+}
+
+static void reconcile_on_reservation_repaired(struct reservation_repair *r) {
+    struct reconcile_repair *m = CONTAINER_OF(r, struct reconcile_repair, reservation);
+    reconcile_close(m, r->result, r->changed);
+    reconcile_repair_next(m);
+}
+
+static enum err reconcile_repair_one(struct reconcile_repair *m, const struct difference *d) {
+    const struct reconcile *r = m->reconcile;
+    if (d->seq != 0) {
+        m->entry = (struct entry_repair){.event_key = d->event_key,
+                                         .seq = d->seq,
+                                         .puts_back = true,
+                                         .seen = d->entry_in_hot,
+                                         .late_ms = r->wait_ms,
+                                         .done = reconcile_on_entry_repaired};
+        return repair_entry(r->ledger, r->queues, &m->entry);
+    }
+    m->reservation = (struct reservation_repair){.id = d->id,
+                                                 .event_key = d->event_key,
+                                                 .section_key = d->section_key,
+                                                 .seen = &d->seats_in_hot,
+                                                 .done = reconcile_on_reservation_repaired};
+    return repair_reservation(r->ledger, r->seats, &m->reservation);
+}
+
+static void reconcile_repair_next(struct reconcile_repair *m) {
+    while (m->at < m->reconcile->difference_count && !atomic_load(&m->stopping)) {
+        enum err refused = reconcile_repair_one(m, &m->reconcile->differences[m->at]);
+        if (refused == ERR_OK) return; /* it comes back */
+        reconcile_close(m, refused, false);
+    }
+    m->done(m);
+}
+
+void reconcile_repair(struct reconcile_repair *m) {
+    assert(m->at == 0 && m->done != NULL);
+    reconcile_repair_next(m);
 }
 
 /* ---- for people ---- */

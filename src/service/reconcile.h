@@ -9,8 +9,7 @@
 #ifndef ADMITONE_SERVICE_RECONCILE_H
 #define ADMITONE_SERVICE_RECONCILE_H
 
-#include "port/queue.h"
-#include "port/seats.h"
+#include "service/repair.h"
 
 /* So many are looked into at a time: the rest is found the next time. */
 #define DIFFERENCES_MAX 10000
@@ -31,12 +30,6 @@ enum difference_end {
     DIFFERENCE_REPAIRED, /* the hot store has what the ledger has; or the ledger, of what is LATE or
                             what the hot store ended by itself */
     DIFFERENCE_FAILED,   /* `error` says why */
-};
-
-/* A reservation, as one of the two has it. */
-struct held_seats {
-    uint32_t seat_count; /* 0: it is not live there */
-    enum reservation_status status;
 };
 
 struct difference {
@@ -85,6 +78,21 @@ struct reconcile {
 enum err reconcile_compare(struct reconcile *r);
 /* Forgets what was found. */
 void reconcile_clear(struct reconcile *r);
+
+/* Repairs what was found, one difference after the other, and notes how each ended. On a worker's
+ * thread, which is attached to the hot store. */
+struct reconcile_repair {
+    struct reconcile *reconcile;
+    void (*done)(struct reconcile_repair *m);
+    _Atomic bool stopping; /* from any thread: the one under way is the last; the rest stays OPEN */
+
+    /* Private. */
+    size_t at;
+    struct entry_repair entry;
+    struct reservation_repair reservation;
+};
+/* `reconcile` and `done` are filled in, the rest is zeroed. May call `done` before it returns. */
+void reconcile_repair(struct reconcile_repair *m);
 
 /* For people: "CONCERT/1, entry 17: WAITING in the ledger, not live in the hot store". */
 void difference_describe(const struct reconcile *r, const struct difference *d, struct buf *out);

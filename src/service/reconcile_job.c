@@ -24,7 +24,7 @@ static bool wait_for_ms(struct reconcile_job *s, int64_t ms) {
 
 /* ---- on the worker ---- */
 
-static void on_repaired(struct repair *m) {
+static void on_repaired(struct reconcile_repair *m) {
     struct reconcile_job *s = CONTAINER_OF(m->reconcile, struct reconcile_job, reconcile);
     pthread_mutex_lock(&s->lock);
     s->repairing = false;
@@ -33,7 +33,7 @@ static void on_repaired(struct repair *m) {
 }
 
 static void on_task(struct task *task) {
-    repair_all(CONTAINER_OF(task, struct reconcile_job, task)->repair);
+    reconcile_repair(CONTAINER_OF(task, struct reconcile_job, task)->repair);
 }
 
 /* ---- on its own thread ---- */

@@ -9,14 +9,14 @@
 #include <pthread.h>
 
 #include "run/mailbox.h"
-#include "service/repair.h"
+#include "service/reconcile.h"
 
 struct reconcile_job {
     struct reconcile reconcile; /* its stores and wait_ms are filled in */
     int64_t interval_ms;        /* 0: never */
 
     /* Below: its own. */
-    struct repair *repair;
+    struct reconcile_repair *repair;
     struct mailbox *home;
     struct task task; /* for the worker: repair what was found */
     pthread_t thread;

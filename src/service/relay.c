@@ -40,53 +40,33 @@ static void tick_off(struct relay *r) {
     if (ledger_submit(r->events->ledger, &r->written.record) != ERR_OK) finish(r);
 }
 
-/* A store that can't be told now is told later, from there on. An event that is gone needs nothing.
- */
+/* A store that can't be told now is told later, from there on. An event, a section or seats that
+ * are gone need nothing. */
 static void told(struct relay *r, enum err result, size_t changed) {
-    if (result != ERR_OK && result != ERR_EVENT_NOT_FOUND && result != ERR_SECTION_NOT_FOUND) {
-        mem_free(r->get.found);
-        r->get.found = NULL;
+    if (result != ERR_OK && result != ERR_EVENT_NOT_FOUND && result != ERR_SECTION_NOT_FOUND &&
+        result != ERR_SEAT_NOT_FOUND) {
         tick_off(r);
         return;
     }
     count(COUNT_HOT_HEALED_RESERVATIONS, changed);
-    mem_free(r->get.found);
-    r->get.found = NULL;
     r->done += r->taken;
     next(r);
 }
 
-static void on_synced(struct seat_sync_op *s) {
-    struct relay *r = CONTAINER_OF(s, struct relay, sync);
-    told(r, s->op.result, 0);
+static void on_hold_told(struct reservation_repair *repair) {
+    told(CONTAINER_OF(repair, struct relay, repair), repair->result, 0);
 }
 
-/* Held where the ledger decides: the hot store hears of its seats by being told of it. */
-static void on_found(struct task *task) {
-    struct relay *r = CONTAINER_OF(task, struct relay, get.record.task);
-    struct reservation *found = r->get.found;
-    if (r->get.record.result != ERR_OK) {
-        tick_off(r);
-        return;
-    }
-    if (found == NULL || !reservation_is_live(found->status)) {
-        told(r, ERR_OK, 0); /* there is later news of it */
-        return;
-    }
-    r->live = reservation_live(found);
-    r->sync =
-        (struct seat_sync_op){.op = {.event_key = found->event_key, .now_ms = clock_wall_ms()},
-                              .reservations = &r->live,
-                              .count = 1,
-                              .done = on_synced};
-    seats_sync(r->events->seats, &r->sync);
-}
-
+/* Held where the ledger decides: the hot store may not have the seats. Of its end there is a later
+ * fact. */
 static void tell_held(struct relay *r, const struct ledger_fact *f) {
     r->taken = 1;
-    r->get = (struct ledger_reservation_get){
-        .record = {.kind = LEDGER_RESERVATION_GET, .task.run = on_found}, .id = f->reservation};
-    if (ledger_ask(r->events->ledger, &r->get.record) != ERR_OK) tick_off(r);
+    r->repair = (struct reservation_repair){.id = f->reservation,
+                                            .event_key = f->event_key,
+                                            .section_key = f->section_key,
+                                            .live_only = true,
+                                            .done = on_hold_told};
+    if (repair_reservation(r->events->ledger, r->events->seats, &r->repair) != ERR_OK) tick_off(r);
 }
 
 /* A confirmation may have completed its place, and a node that died may have told the hot store of

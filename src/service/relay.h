@@ -24,10 +24,8 @@ struct relay {
     bool stopping;
     struct ledger_facts_read read;
     struct ledger_facts_relayed written;
-    struct ledger_reservation_get get;
     struct follow_op follow;
-    struct seat_sync_op sync;
-    struct live_reservation live;
+    struct reservation_repair repair;
     struct look_op look;
     struct reservation_change news[FACTS_READ_MAX];
     struct look_item places[FACTS_READ_MAX]; /* of what was confirmed */

@@ -1,264 +1,375 @@
+/* How one entry or one reservation of the hot store is corrected after the ledger, and the queue of
+ * entries for which that is done in the background. */
 #include "service/repair.h"
+
+#include <assert.h>
 
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 
-static void next(struct repair *m);
+/* So many ends are sent again by a tick. */
+#define RETRIES_MAX 16
 
-static struct difference *difference(struct repair *m) {
-    return &m->reconcile->differences[m->at];
+static struct hot_op repair_hot_op(int64_t event_key) {
+    return (struct hot_op){.event_key = event_key, .now_ms = clock_wall_ms()};
 }
 
-static struct hot_op hot_op(struct repair *m) {
-    return (struct hot_op){.event_key = difference(m)->event_key, .now_ms = clock_wall_ms()};
+/* ---- one entry ---- */
+
+static void repair_on_entry_asked(struct task *task);
+
+static enum err repair_ask_entry(struct entry_repair *r) {
+    r->get = (struct ledger_entry_get){
+        .record = {.kind = LEDGER_ENTRY_GET, .task.run = repair_on_entry_asked},
+        .event_key = r->event_key,
+        .seq = r->seq};
+    return ledger_ask(r->ledger, &r->get.record);
 }
 
-static void close_one(struct repair *m, enum difference_end end, enum err error) {
-    struct difference *d = difference(m);
-    d->end = end;
-    d->error = error;
-    if (end != DIFFERENCE_GONE)
-        count((enum counter)(COUNT_RECONCILE_ENTRIES_OVER + (unsigned)d->kind), 1);
-    if (end == DIFFERENCE_REPAIRED) count(COUNT_RECONCILE_REPAIRS, 1);
-    mem_free(m->get.found);
-    m->get.found = NULL;
-    m->at++;
+enum err repair_entry(struct ledger *l, struct queues *q, struct entry_repair *r) {
+    r->ledger = l;
+    r->queues = q;
+    r->status = ENTRY_NONE;
+    r->changed = false;
+    return repair_ask_entry(r);
 }
 
-static void finish(struct repair *m, enum difference_end end) {
-    close_one(m, end, ERR_OK);
-    next(m);
+static void repair_end_entry(struct entry_repair *r, enum err result) {
+    r->result = result;
+    r->done(r);
 }
 
-/* Whether it goes on. What is about an event that was removed meanwhile is gone with it. */
-static bool goes_on(struct repair *m, enum err result) {
-    if (result == ERR_OK) return true;
-    close_one(m, result == ERR_EVENT_NOT_FOUND ? DIFFERENCE_GONE : DIFFERENCE_FAILED, result);
-    next(m);
-    return false;
+static void repair_on_hot_ended(struct end_op *op);
+
+static void repair_end_in_hot(struct entry_repair *r, enum entry_status final) {
+    r->hot_end = (struct end_op){.op = repair_hot_op(r->event_key),
+                                 .seq = r->seq,
+                                 .final = final,
+                                 .done = repair_on_hot_ended};
+    queues_end(r->queues, &r->hot_end);
 }
 
-/* ---- entries ---- */
-
-static enum err ask_entry(struct repair *m);
-
-static void ask_entry_again(struct repair *m) {
-    m->is_set_right = true;
-    goes_on(m, ask_entry(m));
-}
-
-static void on_hot_ended(struct end_op *op) {
-    struct repair *m = CONTAINER_OF(op, struct repair, hot_end);
-    if (!goes_on(m, op->op.result)) return;
-    finish(m, op->ended || m->is_set_right ? DIFFERENCE_REPAIRED : DIFFERENCE_GONE);
-}
-
-/* Only who is ACTIVE here completes; it is over all the same. */
-static enum entry_status end_for(struct repair *m, enum entry_status status) {
-    if (status == ENTRY_EXPIRED || status == ENTRY_NONE) return ENTRY_EXPIRED;
-    bool completes = status == ENTRY_COMPLETED && difference(m)->entry_in_hot == ENTRY_ACTIVE;
-    return completes ? ENTRY_COMPLETED : ENTRY_LEFT;
-}
-
-static void end_in_hot(struct repair *m, enum entry_status status) {
-    m->hot_end = (struct end_op){.op = hot_op(m),
-                                 .seq = difference(m)->seq,
-                                 .final = end_for(m, status),
-                                 .done = on_hot_ended};
-    queues_end(m->reconcile->queues, &m->hot_end);
-}
-
-static void on_ledger_ended(struct task *task) {
-    struct repair *m = CONTAINER_OF(task, struct repair, ledger_end.record.task);
-    if (goes_on(m, m->ledger_end.record.result)) ask_entry_again(m);
-}
-
-static void end_in_ledger(struct repair *m) {
-    m->ledger_end = (struct ledger_end){
-        .record = {.kind = LEDGER_END, .always = true, .task.run = on_ledger_ended},
-        .event_key = difference(m)->event_key,
-        .now_ms = clock_wall_ms(),
-        .final = ENTRY_EXPIRED,
-        .seqs = &difference(m)->seq,
-        .count = 1,
-        .ended = &m->ended};
-    goes_on(m, ledger_submit(m->reconcile->ledger, &m->ledger_end.record));
-}
-
-static void on_entry_synced(struct entry_sync_op *s) {
-    struct repair *m = CONTAINER_OF(s, struct repair, entry_sync);
-    if (!goes_on(m, s->op.result)) return;
-    if (s->outcome == ENTRY_SYNC_DONE)
-        ask_entry_again(m);
-    else if (s->outcome == ENTRY_SYNC_EXPIRED)
-        end_in_ledger(m);
-    else
-        finish(m, DIFFERENCE_GONE);
-}
-
-static void sync_entry(struct repair *m) {
-    m->entry = (struct ledger_entry){.event_key = m->entry_get.event_key,
-                                     .seq = m->entry_get.seq,
-                                     .user = {m->entry_get.user, m->entry_get.user_len},
-                                     .lane = m->entry_get.lane,
-                                     .status = m->entry_get.status,
-                                     .joined_ms = m->entry_get.joined_ms,
-                                     .expires_ms = m->entry_get.expires_ms};
-    m->entry_sync = (struct entry_sync_op){.op = hot_op(m),
-                                           .entry = &m->entry,
-                                           .seen = difference(m)->entry_in_hot,
-                                           .done = on_entry_synced};
-    queues_sync(m->reconcile->queues, &m->entry_sync);
-}
-
-static void on_entry_found(struct task *task) {
-    struct repair *m = CONTAINER_OF(task, struct repair, entry_get.record.task);
-    const struct ledger_entry_get *e = &m->entry_get;
-    if (!goes_on(m, e->record.result)) return;
-    bool is_live = e->status == ENTRY_WAITING || e->status == ENTRY_ACTIVE;
-    int64_t now_ms = clock_wall_ms();
-    bool is_over = e->status == ENTRY_ACTIVE && e->expires_ms <= now_ms;
-    bool is_late = is_over && e->expires_ms <= now_ms - m->reconcile->wait_ms;
-    if (!is_live)
-        end_in_hot(m, e->status);
-    else if (m->is_set_right)
-        finish(m, DIFFERENCE_REPAIRED);
-    else if (is_late)
-        end_in_ledger(m);
-    else if (is_over)
-        finish(m, DIFFERENCE_GONE); /* that it is over is on its way */
-    else
-        sync_entry(m);
-}
-
-static enum err ask_entry(struct repair *m) {
-    m->entry_get =
-        (struct ledger_entry_get){.record = {.kind = LEDGER_ENTRY_GET, .task.run = on_entry_found},
-                                  .event_key = difference(m)->event_key,
-                                  .seq = difference(m)->seq};
-    return ledger_ask(m->reconcile->ledger, &m->entry_get.record);
-}
-
-/* ---- reservations ---- */
-
-static enum err ask_reservation(struct repair *m);
-
-static void on_seats_synced(struct seat_sync_op *s) {
-    struct repair *m = CONTAINER_OF(s, struct repair, seat_sync);
-    if (!goes_on(m, s->op.result)) return;
-    if (s->changed == 0) {
-        goes_on(m, ERR_SEAT_NOT_FOUND);
+/* Only an entry that is ACTIVE in the hot store can complete there. It is over in any case. */
+static void repair_on_hot_ended(struct end_op *op) {
+    struct entry_repair *r = CONTAINER_OF(op, struct entry_repair, hot_end);
+    if (op->op.result == ERR_OK && !op->ended && op->final == ENTRY_COMPLETED) {
+        repair_end_in_hot(r, ENTRY_LEFT);
         return;
     }
-    m->is_set_right = true;
-    goes_on(m, ask_reservation(m));
+    r->changed = r->changed || op->ended;
+    repair_end_entry(r, op->op.result);
 }
 
-static void sync_seats(struct repair *m) {
-    m->live = reservation_live(m->get.found);
-    m->seat_sync = (struct seat_sync_op){
-        .op = hot_op(m), .reservations = &m->live, .count = 1, .done = on_seats_synced};
-    seats_sync(m->reconcile->seats, &m->seat_sync);
+static void repair_ask_entry_again(struct entry_repair *r) {
+    r->changed = true;
+    enum err refused = repair_ask_entry(r);
+    if (refused != ERR_OK) repair_end_entry(r, refused);
 }
 
-static void on_followed(struct follow_op *f) {
-    struct repair *m = CONTAINER_OF(f, struct repair, follow);
-    if (!goes_on(m, f->op.result)) return;
-    if (m->goes_back)
-        sync_seats(m);
+static void repair_on_ledger_ended(struct task *task) {
+    struct entry_repair *r = CONTAINER_OF(task, struct entry_repair, ledger_end.record.task);
+    if (r->ledger_end.record.result == ERR_OK)
+        repair_ask_entry_again(r);
     else
-        finish(m, m->news.changed || m->is_set_right ? DIFFERENCE_REPAIRED : DIFFERENCE_GONE);
+        repair_end_entry(r, r->ledger_end.record.result);
 }
 
-/* Whether the ledger has CANCELLED or EXPIRED it: the former ends it whatever it is here. */
-static void take_away(struct repair *m) {
-    m->news = (struct reservation_change){.id = difference(m)->id,
-                                          .section_key = difference(m)->section_key,
-                                          .status = RESERVATION_CANCELLED};
-    m->follow =
-        (struct follow_op){.op = hot_op(m), .news = &m->news, .count = 1, .done = on_followed};
-    seats_follow(m->reconcile->seats, &m->follow);
+static void repair_end_in_ledger(struct entry_repair *r) {
+    r->ledger_end = (struct ledger_end){
+        .record = {.kind = LEDGER_END, .always = true, .task.run = repair_on_ledger_ended},
+        .event_key = r->event_key,
+        .now_ms = clock_wall_ms(),
+        .final = ENTRY_EXPIRED,
+        .seqs = &r->seq,
+        .count = 1,
+        .ended = &r->ended};
+    enum err refused = ledger_submit(r->ledger, &r->ledger_end.record);
+    if (refused != ERR_OK) repair_end_entry(r, refused);
 }
 
-static bool same_held(struct held_seats a, struct held_seats b) {
+static void repair_on_entry_put_back(struct entry_sync_op *s) {
+    struct entry_repair *r = CONTAINER_OF(s, struct entry_repair, sync);
+    if (s->op.result == ERR_OK && s->outcome == ENTRY_SYNC_DONE)
+        repair_ask_entry_again(r);
+    else if (s->op.result == ERR_OK && s->outcome == ENTRY_SYNC_EXPIRED)
+        repair_end_in_ledger(r);
+    else
+        repair_end_entry(r, s->op.result);
+}
+
+static void repair_put_entry_back(struct entry_repair *r) {
+    const struct ledger_entry_get *e = &r->get;
+    r->entry = (struct ledger_entry){.event_key = e->event_key,
+                                     .seq = e->seq,
+                                     .user = {e->user, e->user_len},
+                                     .lane = e->lane,
+                                     .status = e->status,
+                                     .joined_ms = e->joined_ms,
+                                     .expires_ms = e->expires_ms};
+    r->sync = (struct entry_sync_op){.op = repair_hot_op(r->event_key),
+                                     .entry = &r->entry,
+                                     .seen = r->seen,
+                                     .done = repair_on_entry_put_back};
+    queues_sync(r->queues, &r->sync);
+}
+
+static void repair_on_entry_asked(struct task *task) {
+    struct entry_repair *r = CONTAINER_OF(task, struct entry_repair, get.record.task);
+    const struct ledger_entry_get *e = &r->get;
+    if (e->record.result != ERR_OK) {
+        repair_end_entry(r, e->record.result);
+        return;
+    }
+    r->status = e->status == ENTRY_NONE ? ENTRY_EXPIRED : e->status;
+    bool is_live = r->status == ENTRY_WAITING || r->status == ENTRY_ACTIVE;
+    int64_t over_ms = r->status == ENTRY_ACTIVE ? clock_wall_ms() - e->expires_ms : -1;
+    if (!is_live)
+        repair_end_in_hot(r, r->status);
+    else if (!r->puts_back || r->changed)
+        repair_end_entry(r, ERR_OK);
+    else if (over_ms < 0)
+        repair_put_entry_back(r);
+    else if (over_ms >= r->late_ms)
+        repair_end_in_ledger(r);
+    else
+        repair_end_entry(r, ERR_OK); /* its end is on its way to the ledger */
+}
+
+/* ---- one reservation ---- */
+
+static void repair_on_reservation_asked(struct task *task);
+
+static enum err repair_ask_reservation(struct reservation_repair *r) {
+    mem_free(r->get.found);
+    r->get = (struct ledger_reservation_get){
+        .record = {.kind = LEDGER_RESERVATION_GET, .task.run = repair_on_reservation_asked},
+        .id = r->id};
+    return ledger_ask(r->ledger, &r->get.record);
+}
+
+enum err repair_reservation(struct ledger *l, struct seats *s, struct reservation_repair *r) {
+    r->ledger = l;
+    r->seats = s;
+    r->changed = false;
+    r->goes_back = false;
+    r->get.found = NULL;
+    return repair_ask_reservation(r);
+}
+
+static void repair_end_reservation(struct reservation_repair *r, enum err result) {
+    struct reservation *found = r->get.found;
+    r->get.found = NULL;
+    r->result = result;
+    r->found = found;
+    r->done(r); /* it may free r, or use it again */
+    mem_free(found);
+}
+
+static void repair_on_seats_given(struct seat_sync_op *s) {
+    struct reservation_repair *r = CONTAINER_OF(s, struct reservation_repair, sync);
+    enum err failed = s->op.result;
+    if (failed == ERR_OK && s->changed == 0) failed = ERR_SEAT_NOT_FOUND;
+    r->changed = failed == ERR_OK;
+    bool asks_again = r->changed && !r->live_only;
+    if (asks_again) failed = repair_ask_reservation(r);
+    if (failed != ERR_OK || !asks_again) repair_end_reservation(r, failed);
+}
+
+static void repair_give_seats(struct reservation_repair *r) {
+    r->goes_back = false;
+    r->live = reservation_live(r->get.found);
+    r->sync = (struct seat_sync_op){.op = repair_hot_op(r->event_key),
+                                    .reservations = &r->live,
+                                    .count = 1,
+                                    .done = repair_on_seats_given};
+    seats_sync(r->seats, &r->sync);
+}
+
+static void repair_on_seats_taken(struct follow_op *f) {
+    struct reservation_repair *r = CONTAINER_OF(f, struct reservation_repair, follow);
+    if (f->op.result == ERR_OK && r->goes_back) {
+        repair_give_seats(r);
+        return;
+    }
+    r->changed = r->changed || (f->op.result == ERR_OK && r->change.changed);
+    repair_end_reservation(r, f->op.result);
+}
+
+/* As CANCELLED also if the ledger has it as EXPIRED: that ends it whatever the hot store has. */
+static void repair_take_seats(struct reservation_repair *r) {
+    r->change = (struct reservation_change){
+        .id = r->id, .section_key = r->section_key, .status = RESERVATION_CANCELLED};
+    r->follow = (struct follow_op){.op = repair_hot_op(r->event_key),
+                                   .news = &r->change,
+                                   .count = 1,
+                                   .done = repair_on_seats_taken};
+    seats_follow(r->seats, &r->follow);
+}
+
+static bool repair_same_seats(struct held_seats a, struct held_seats b) {
     return a.seat_count == b.seat_count && (a.seat_count == 0 || a.status == b.status);
 }
 
-/* As the hot store has it; pending: it is not to be touched. */
-static struct held_seats held_here(const struct repair *m, bool *pending) {
-    size_t known = m->holds.count < PER_USER_MAX ? m->holds.count : PER_USER_MAX;
+/* As the hot store has it now. A pending one must not be touched. */
+static struct held_seats repair_hot_seats(const struct reservation_repair *r, bool *pending) {
+    size_t known = r->holds.count < r->holds.max ? r->holds.count : r->holds.max;
     *pending = false;
     for (size_t i = 0; i < known; i++) {
-        const struct claim_info *c = &m->found[i];
-        if (!uuid_eq(&c->id, &m->get.id)) continue;
+        const struct claim_info *c = &r->holds_found[i];
+        if (!uuid_eq(&c->id, &r->id)) continue;
         *pending = c->pending;
         return (struct held_seats){.seat_count = c->seat_count, .status = c->status};
     }
     return (struct held_seats){0};
 }
 
-static void on_holds(struct holds_op *h) {
-    struct repair *m = CONTAINER_OF(h, struct repair, holds);
-    if (!goes_on(m, h->op.result)) return;
+static void repair_on_holds_read(struct holds_op *h) {
+    struct reservation_repair *r = CONTAINER_OF(h, struct reservation_repair, holds);
     bool pending;
-    struct held_seats here = held_here(m, &pending);
-    struct held_seats there = {m->get.found->seat_count, m->get.found->status};
-    if (pending || same_held(here, there) || !same_held(here, difference(m)->seats_in_hot)) {
-        finish(m, DIFFERENCE_GONE);
-        return;
-    }
-    m->goes_back = here.seat_count > 0 && here.status == RESERVATION_CONFIRMED &&
+    struct held_seats here = repair_hot_seats(r, &pending);
+    struct held_seats there = {r->get.found->seat_count, r->get.found->status};
+    mem_free(r->holds_found);
+    r->goes_back = here.seat_count > 0 && here.status == RESERVATION_CONFIRMED &&
                    there.status == RESERVATION_HELD;
-    if (m->goes_back)
-        take_away(m);
+    if (h->op.result != ERR_OK || pending || repair_same_seats(here, there) ||
+        !repair_same_seats(here, *r->seen))
+        repair_end_reservation(r, h->op.result);
+    else if (r->goes_back)
+        repair_take_seats(r);
     else
-        sync_seats(m);
+        repair_give_seats(r);
 }
 
-static void look_at_holds(struct repair *m) {
-    m->holds = (struct holds_op){.op = hot_op(m),
-                                 .user = str_of(m->get.found->user),
-                                 .reservations = m->found,
+/* Each reservation has a seat at least, so PER_USER_MAX are all. */
+static void repair_read_holds(struct reservation_repair *r) {
+    r->holds_found = mem_new(PER_USER_MAX * sizeof *r->holds_found);
+    r->holds = (struct holds_op){.op = repair_hot_op(r->event_key),
+                                 .user = str_of(r->get.found->user),
+                                 .reservations = r->holds_found,
                                  .max = PER_USER_MAX,
-                                 .done = on_holds};
-    seats_holds(m->reconcile->seats, &m->holds);
+                                 .done = repair_on_holds_read};
+    seats_holds(r->seats, &r->holds);
 }
 
-static void on_reservation_found(struct task *task) {
-    struct repair *m = CONTAINER_OF(task, struct repair, get.record.task);
-    if (!goes_on(m, m->get.record.result)) return;
-    m->goes_back = false;
-    if (m->get.found == NULL || !reservation_is_live(m->get.found->status))
-        take_away(m);
-    else if (m->is_set_right)
-        finish(m, DIFFERENCE_REPAIRED);
+static void repair_on_reservation_asked(struct task *task) {
+    struct reservation_repair *r = CONTAINER_OF(task, struct reservation_repair, get.record.task);
+    enum err failed = r->get.record.result;
+    bool is_live =
+        failed == ERR_OK && r->get.found != NULL && reservation_is_live(r->get.found->status);
+    if (failed != ERR_OK || (is_live ? r->changed : r->live_only))
+        repair_end_reservation(r, failed);
+    else if (!is_live)
+        repair_take_seats(r);
+    else if (r->seen != NULL)
+        repair_read_holds(r);
     else
-        look_at_holds(m);
+        repair_give_seats(r);
 }
 
-static enum err ask_reservation(struct repair *m) {
-    mem_free(m->get.found);
-    m->get = (struct ledger_reservation_get){
-        .record = {.kind = LEDGER_RESERVATION_GET, .task.run = on_reservation_found},
-        .id = difference(m)->id};
-    return ledger_ask(m->reconcile->ledger, &m->get.record);
+/* ---- entries that are repaired in the background ---- */
+
+struct queued_repair {
+    struct entry_repair repair;
+    struct repair_queue *queue;
+    struct repair_waiter *waiter; /* NULL: none */
+    bool announces;
+};
+
+static void repair_queue_on_done(struct entry_repair *repair);
+
+static struct queued_repair *repair_queue_new(struct repair_queue *q, int64_t event_key,
+                                              uint64_t seq) {
+    struct queued_repair *r = mem_new(sizeof *r);
+    r->queue = q;
+    r->repair = (struct entry_repair){.event_key = event_key,
+                                      .seq = seq,
+                                      .done = repair_queue_on_done,
+                                      .ledger = q->ledger,
+                                      .queues = q->queues};
+    atomic_fetch_add(&q->under_way, 1);
+    return r;
 }
 
-/* ---- one after the other ---- */
+static void repair_queue_ask(struct queued_repair *r) {
+    enum err refused = repair_entry(r->queue->ledger, r->queue->queues, &r->repair);
+    if (refused != ERR_OK) repair_end_entry(&r->repair, refused);
+}
 
-static void next(struct repair *m) {
-    while (m->at < m->reconcile->difference_count && !atomic_load(&m->stopping)) {
-        m->is_set_right = false;
-        enum err refused = difference(m)->seq != 0 ? ask_entry(m) : ask_reservation(m);
-        if (refused == ERR_OK) return; /* it comes back */
-        close_one(m, DIFFERENCE_FAILED, refused);
+void repair_queue_add(struct repair_queue *q, int64_t event_key, uint64_t seq, bool announces) {
+    struct queued_repair *r = repair_queue_new(q, event_key, seq);
+    r->announces = announces;
+    repair_queue_ask(r);
+}
+
+void repair_queue_add_then(struct repair_queue *q, struct repair_waiter *w) {
+    struct queued_repair *r = repair_queue_new(q, w->event_key, w->seq);
+    r->waiter = w;
+    repair_queue_ask(r);
+}
+
+static void repair_queue_keep(struct queued_repair *r) {
+    pthread_mutex_lock(&r->queue->lock);
+    task_list_add(&r->queue->unsent, &r->repair.get.record.task);
+    pthread_mutex_unlock(&r->queue->lock);
+}
+
+static void repair_queue_on_done(struct entry_repair *repair) {
+    struct queued_repair *r = CONTAINER_OF(repair, struct queued_repair, repair);
+    struct repair_queue *q = r->queue;
+    bool is_over = repair->status != ENTRY_NONE && repair->status != ENTRY_WAITING &&
+                   repair->status != ENTRY_ACTIVE;
+    bool is_unsent = is_over && hot_is_lost(repair->result);
+    bool is_announced = repair->changed || (r->announces && is_over && !is_unsent);
+    if (repair->changed) count(COUNT_HOT_HEALED_ENTRIES, 1);
+    if (is_announced && q->changed != NULL) q->changed(q->to, repair->event_key, &repair->seq, 1);
+    if (r->waiter != NULL) {
+        r->waiter->status = repair->status;
+        r->waiter->done(r->waiter);
+        r->waiter = NULL;
     }
-    m->done(m);
+    if (is_unsent)
+        repair_queue_keep(r);
+    else
+        mem_free(r);
+    atomic_fetch_sub(&q->under_way, 1);
 }
 
-void repair_all(struct repair *m) {
-    assert(m->at == 0 && m->done != NULL);
-    next(m);
+void repair_queue_add_unsent(struct repair_queue *q, int64_t event_key, uint64_t seq,
+                             enum entry_status final) {
+    struct queued_repair *r = repair_queue_new(q, event_key, seq);
+    r->repair.status = final;
+    repair_queue_keep(r);
+    atomic_fetch_sub(&q->under_way, 1);
+}
+
+static struct queued_repair *repair_queue_take(struct repair_queue *q) {
+    pthread_mutex_lock(&q->lock);
+    struct task *task = task_list_take(&q->unsent);
+    pthread_mutex_unlock(&q->lock);
+    return task == NULL ? NULL : CONTAINER_OF(task, struct queued_repair, repair.get.record.task);
+}
+
+/* A few at a time: while the hot store cannot be reached, they all come back. */
+void repair_queue_retry(struct repair_queue *q) {
+    struct queued_repair *r;
+    for (int i = 0; i < RETRIES_MAX && (r = repair_queue_take(q)) != NULL; i++) {
+        atomic_fetch_add(&q->under_way, 1);
+        repair_end_in_hot(&r->repair, r->repair.status);
+    }
+}
+
+void repair_queue_init(struct repair_queue *q) {
+    pthread_mutex_init(&q->lock, NULL);
+}
+
+void repair_queue_deinit(struct repair_queue *q) {
+    struct queued_repair *r;
+    while ((r = repair_queue_take(q)) != NULL) mem_free(r);
+    pthread_mutex_destroy(&q->lock);
+}
+
+bool repair_queue_is_busy(struct repair_queue *q) {
+    return atomic_load(&q->under_way) > 0;
 }

@@ -1,46 +1,139 @@
 /*
- * repair: repairs what differs between hot store and ledger (service/reconcile.h), in favour of the
- * ledger, one after the other: asks it how it is by now, sets the hot store right by
- * compare-and-set, and asks once more, for the ledger may have gone on meanwhile. So it does no
- * harm when several nodes do it at once, or when it was only for a moment that the two differed.
+ * repair: asks the ledger how one entry or one reservation is now, and sets the hot store right by
+ * compare-and-set. Every path that corrects the hot store goes through here: several nodes may do
+ * it at once, and it does no harm when the two stores differed only for a moment. The ledger
+ * decides; only that an entry is over, by its time or by silence, the hot store decides, and where
+ * that was lost on its way the ledger is corrected.
  *
- * But that a place is over, by its time or by silence, is decided in the hot store: where that was
- * lost on its way to the ledger, the ledger is told.
- *
- * On a worker's thread, which is attached to the hot store.
+ * A repair is one struct in the caller's memory, which stays until `done` is called, on the same
+ * worker; perhaps before the function returns. When the ledger does not take the question, the
+ * functions return why, and `done` is not called.
  */
 #ifndef ADMITONE_SERVICE_REPAIR_H
 #define ADMITONE_SERVICE_REPAIR_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
-#include "service/reconcile.h"
+#include "port/queue.h"
+#include "port/seats.h"
 
-struct repair {
-    struct reconcile *reconcile; /* what is found in it gets its ends */
-    void (*done)(struct repair *m);
-    _Atomic bool stopping; /* from any thread: the one under way is the last; the rest stays OPEN */
+/* Nothing is known of an operation that the hot store was asked for, or it was not done. */
+static inline bool hot_is_lost(enum err result) {
+    return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_FULL || result == ERR_HOT_UNKNOWN ||
+           result == ERR_RECOVERING;
+}
 
-    /* Below: its own. */
-    size_t at;
-    bool is_set_right; /* the one under way */
-    bool goes_back;    /* it is taken away first, for here it had gone further than in the ledger */
-    struct ledger_entry_get entry_get;
+/* ---- one entry ---- */
+
+/* What has ended in the ledger is ended in the hot store. With `puts_back` also the reverse: what
+ * is live in the ledger, and is in the hot store still as it was `seen` there, becomes what the
+ * ledger has; then the ledger is asked once more, for it may have ended in the meantime. */
+struct entry_repair {
+    int64_t event_key;
+    uint64_t seq;
+    bool puts_back;
+    enum entry_status seen; /* NONE: not live */
+    int64_t late_ms; /* an ACTIVE one so long past its time is ended in the ledger, by puts_back */
+    void (*done)(struct entry_repair *r);
+
+    /* Out. */
+    enum err result;          /* of the last operation; EVENT_NOT_FOUND: it went with its event */
+    enum entry_status status; /* in the ledger, which has ended one that it does not know; NONE: the
+                                 ledger could not be asked */
+    bool changed;             /* a store was corrected */
+
+    /* Private. */
+    struct ledger *ledger;
+    struct queues *queues;
+    struct ledger_entry_get get;
+    struct end_op hot_end;
     struct ledger_entry entry;
-    struct entry_sync_op entry_sync;
+    struct entry_sync_op sync;
     struct ledger_end ledger_end;
     bool ended;
-    struct end_op hot_end;
-    struct ledger_reservation_get get;
-    struct holds_op holds;
-    struct live_reservation live;
-    struct seat_sync_op seat_sync;
-    struct reservation_change news;
-    struct follow_op follow;
-    struct claim_info found[PER_USER_MAX]; /* each has a seat at least */
+};
+enum err repair_entry(struct ledger *l, struct queues *q, struct entry_repair *r);
+
+/* ---- one reservation ---- */
+
+/* A reservation, as one of the two stores has it. */
+struct held_seats {
+    uint32_t seat_count; /* 0: it is not live there */
+    enum reservation_status status;
 };
 
-/* `reconcile` and `done` are filled in, the rest is zeroed. May call `done` before it returns. */
-void repair_all(struct repair *m);
+/* What is live in the ledger gets its seats in the hot store, and what is not loses them. After
+ * seats were given, the ledger is asked once more, for the reservation may have ended in the
+ * meantime. */
+struct reservation_repair {
+    struct uuid id;
+    int64_t event_key;
+    int64_t section_key;
+    /* NULL; or a live one is left alone unless the hot store still has it as it was seen there. */
+    const struct held_seats *seen;
+    /* The caller brings the end of a reservation to the hot store by other means: only a live one
+     * is corrected, and the ledger is asked only once. */
+    bool live_only;
+    void (*done)(struct reservation_repair *r);
+
+    /* Out. */
+    enum err result; /* as above; SEAT_NOT_FOUND: it has no section or no seat any more */
+    const struct reservation *found; /* in the ledger, valid in `done`; NULL: unknown there */
+    bool changed;
+
+    /* Private. */
+    struct ledger *ledger;
+    struct seats *seats;
+    struct ledger_reservation_get get;
+    struct claim_info *holds_found;
+    struct holds_op holds;
+    struct live_reservation live;
+    struct seat_sync_op sync;
+    struct reservation_change change;
+    struct follow_op follow;
+    bool goes_back; /* it is taken away and given again: here it had gone further than there */
+};
+enum err repair_reservation(struct ledger *l, struct seats *s, struct reservation_repair *r);
+
+/* ---- entries that are repaired in the background ---- */
+
+/* The ends of entries that the hot store could not be notified of are kept here, in memory, and
+ * sent again by the next ticks. From any worker's thread. */
+struct repair_queue {
+    struct ledger *ledger;
+    struct queues *queues;
+    /* As struct waiting_room has it. */
+    void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
+    void *to;
+
+    /* Private. */
+    _Atomic int64_t under_way;
+    pthread_mutex_t lock;
+    struct task_list unsent; /* under lock */
+};
+
+void repair_queue_init(struct repair_queue *q);
+/* When it is not busy. */
+void repair_queue_deinit(struct repair_queue *q);
+bool repair_queue_is_busy(struct repair_queue *q);
+
+/* A caller that goes on when the entry was looked at. */
+struct repair_waiter {
+    int64_t event_key;
+    uint64_t seq;
+    void (*done)(struct repair_waiter *w);
+    enum entry_status status; /* out: as in struct entry_repair */
+};
+
+/* Repairs one entry that may have ended in the ledger. `announces`: streams are notified of its end
+ * also if the hot store had ended it before. */
+void repair_queue_add(struct repair_queue *q, int64_t event_key, uint64_t seq, bool announces);
+void repair_queue_add_then(struct repair_queue *q, struct repair_waiter *w);
+/* The ledger has ended the entry, and the hot store could not be notified of it. */
+void repair_queue_add_unsent(struct repair_queue *q, int64_t event_key, uint64_t seq,
+                             enum entry_status final);
+/* Sends a few of those again. At every tick. */
+void repair_queue_retry(struct repair_queue *q);
 
 #endif

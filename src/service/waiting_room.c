@@ -10,17 +10,9 @@
 /* How often a place is taken anew when somebody else's failure undid it. */
 #define ENTER_TRIES 3
 #define LOOKS_PER_TIMED 16
-/* So many are healed by a tick. */
-#define HEAL_MAX 16
 
 static void observe_since(enum histogram h, int64_t began_ns) {
     observe(h, (uint64_t)(clock_steady_ns() - began_ns));
-}
-
-/* Nothing is known of what was asked of the hot store. */
-static bool is_lost(enum err result) {
-    return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_FULL || result == ERR_HOT_UNKNOWN ||
-           result == ERR_RECOVERING;
 }
 
 /* ---- enter ---- */
@@ -34,7 +26,7 @@ static void enter_once(struct room_entering *e);
 static void on_enter_settled(struct settle_op *s) {
     struct room_entering *e = CONTAINER_OF(s, struct room_entering, settle);
     enum err result = e->record.record.result;
-    if (result == ERR_OK) result = is_lost(s->op.result) ? ERR_HOT_UNKNOWN : s->op.result;
+    if (result == ERR_OK) result = hot_is_lost(s->op.result) ? ERR_HOT_UNKNOWN : s->op.result;
     enum entry_status status = e->enter.place.status;
     bool undone = result == ERR_CONFLICT ||
                   (result == ERR_OK && (status == ENTRY_NONE || status == ENTRY_EXPIRED));
@@ -146,7 +138,7 @@ static void look_degraded(struct room_looking *l) {
 
 static void on_looked(struct look_op *op) {
     struct room_looking *l = CONTAINER_OF(op, struct room_looking, look);
-    if (l->room->degraded_reads != NULL && is_lost(op->op.result)) {
+    if (l->room->degraded_reads != NULL && hot_is_lost(op->op.result)) {
         look_degraded(l);
         return;
     }
@@ -194,7 +186,7 @@ static void on_scanned(struct degraded_scan *scan, enum err result) {
 
 static void on_watched(struct look_op *op) {
     struct room_watching *l = CONTAINER_OF(op, struct room_watching, look);
-    if (l->room->degraded_reads == NULL || !is_lost(op->op.result)) {
+    if (l->room->degraded_reads == NULL || !hot_is_lost(op->op.result)) {
         watch_end(l, op->op.result);
         return;
     }
@@ -215,118 +207,8 @@ void waiting_room_watch(struct waiting_room *w, struct room_watching *l) {
     queues_look(w->queues, &l->look);
 }
 
-/* ---- heal ---- */
-
-struct healing {
-    struct ledger_entry_get get;
-    struct end_op end;
-    struct waiting_room *room;
-    struct room_healing *waits; /* is answered then; NULL: no caller waits */
-    bool was_expired;           /* by the hot store, and no client was told */
-};
-
-static struct healing *heal_new(struct waiting_room *w, int64_t event_key, uint64_t seq) {
-    struct healing *h = mem_new(sizeof *h);
-    h->room = w;
-    h->get.event_key = event_key;
-    h->get.seq = seq;
-    atomic_fetch_add(&w->under_way, 1);
-    return h;
-}
-
-static void heal_answer(struct healing *h) {
-    struct room_healing *waits = h->waits;
-    if (waits == NULL) return;
-    h->waits = NULL;
-    waits->status = h->get.status;
-    waits->done(waits);
-}
-
-static void heal_end(struct healing *h) {
-    struct waiting_room *w = h->room;
-    heal_answer(h);
-    mem_free(h);
-    atomic_fetch_sub(&w->under_way, 1);
-}
-
-/* The hot store can't be told now. */
-static void heal_later(struct healing *h) {
-    struct waiting_room *w = h->room;
-    heal_answer(h);
-    pthread_mutex_lock(&w->lock);
-    task_list_add(&w->untold, &h->get.record.task);
-    pthread_mutex_unlock(&w->lock);
-    atomic_fetch_sub(&w->under_way, 1);
-}
-
-static void on_healed(struct end_op *op);
-
-static void heal(struct healing *h, enum entry_status final) {
-    h->end = (struct end_op){.op = {.event_key = h->get.event_key, .now_ms = clock_wall_ms()},
-                             .seq = h->get.seq,
-                             .final = final,
-                             .done = on_healed};
-    queues_end(h->room->queues, &h->end);
-}
-
-static void on_healed(struct end_op *op) {
-    struct healing *h = CONTAINER_OF(op, struct healing, end);
-    struct waiting_room *w = h->room;
-    if (is_lost(op->op.result)) {
-        heal_later(h);
-    } else if (op->op.result == ERR_OK && !op->ended && op->final == ENTRY_COMPLETED) {
-        /* Only who is ACTIVE here completes; there it is over all the same. */
-        heal(h, ENTRY_LEFT);
-    } else {
-        if (op->ended) count(COUNT_HOT_HEALED_ENTRIES, 1);
-        if ((op->ended || h->was_expired) && w->changed != NULL)
-            w->changed(w->to, op->op.event_key, &op->seq, 1);
-        heal_end(h);
-    }
-}
-
-/* One that the ledger does not know was undone there. */
-static void on_heal_found(struct task *task) {
-    struct healing *h = CONTAINER_OF(task, struct healing, get.record.task);
-    if (h->get.record.result != ERR_OK) {
-        h->get.status = ENTRY_NONE;
-        heal_end(h);
-        return;
-    }
-    if (h->get.status == ENTRY_NONE) h->get.status = ENTRY_EXPIRED;
-    bool is_live = h->get.status == ENTRY_WAITING || h->get.status == ENTRY_ACTIVE;
-    if (is_live)
-        heal_end(h);
-    else
-        heal(h, h->get.status);
-}
-
-static void heal_as_found(struct healing *h) {
-    h->get.record = (struct ledger_record){.kind = LEDGER_ENTRY_GET, .task.run = on_heal_found};
-    if (ledger_ask(h->room->ledger, &h->get.record) != ERR_OK) heal_end(h);
-}
-
 void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
-    heal_as_found(heal_new(w, event_key, seq));
-}
-
-void waiting_room_heal_then(struct waiting_room *w, struct room_healing *waits) {
-    struct healing *h = heal_new(w, waits->event_key, waits->seq);
-    h->waits = waits;
-    heal_as_found(h);
-}
-
-/* A few at a time: while the hot store is away, they all come back. */
-static void heal_untold(struct waiting_room *w) {
-    for (int i = 0; i < HEAL_MAX; i++) {
-        pthread_mutex_lock(&w->lock);
-        struct task *task = task_list_take(&w->untold);
-        pthread_mutex_unlock(&w->lock);
-        if (task == NULL) return;
-        struct healing *h = CONTAINER_OF(task, struct healing, get.record.task);
-        atomic_fetch_add(&w->under_way, 1);
-        heal(h, h->get.status);
-    }
+    repair_queue_add(&w->repairs, event_key, seq, false);
 }
 
 /* ---- leave, complete ---- */
@@ -335,11 +217,8 @@ static void on_ended(struct end_op *op) {
     struct room_ending *e = CONTAINER_OF(op, struct room_ending, end);
     struct waiting_room *w = e->room;
     if (op->ended && w->changed != NULL) w->changed(w->to, e->event_key, &e->seq, 1);
-    if (is_lost(op->op.result)) {
-        struct healing *h = heal_new(w, e->event_key, e->seq);
-        h->get.status = e->final;
-        heal_later(h);
-    }
+    if (hot_is_lost(op->op.result))
+        repair_queue_add_unsent(&w->repairs, e->event_key, e->seq, e->final);
     e->done(e, ERR_OK);
 }
 
@@ -355,8 +234,8 @@ static void end_in_hot(struct room_ending *e) {
     queues_end(e->room->queues, &e->end);
 }
 
-static void on_end_healed(struct room_healing *h) {
-    struct room_ending *e = CONTAINER_OF(h, struct room_ending, healing);
+static void on_end_repaired(struct repair_waiter *r) {
+    struct room_ending *e = CONTAINER_OF(r, struct room_ending, repair);
     e->done(e, ERR_OK);
 }
 
@@ -374,9 +253,9 @@ static void on_end_recorded(struct task *task) {
         e->done(e, result);
         return;
     }
-    e->healing =
-        (struct room_healing){.event_key = e->event_key, .seq = e->seq, .done = on_end_healed};
-    waiting_room_heal_then(e->room, &e->healing);
+    e->repair =
+        (struct repair_waiter){.event_key = e->event_key, .seq = e->seq, .done = on_end_repaired};
+    repair_queue_add_then(&e->room->repairs, &e->repair);
 }
 
 void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
@@ -426,13 +305,10 @@ static void on_expiry_settled(struct settle_op *s) {
     struct waiting_room *w = x->room;
     size_t ended = 0;
     for (size_t i = 0; i < s->count; i++) {
-        if (x->ended[i]) {
+        if (x->ended[i])
             x->seqs[ended++] = x->seqs[i];
-            continue;
-        }
-        struct healing *h = heal_new(w, s->op.event_key, x->seqs[i]);
-        h->was_expired = true;
-        heal_as_found(h);
+        else
+            repair_queue_add(&w->repairs, s->op.event_key, x->seqs[i], true);
     }
     if (ended > 0 && w->changed != NULL) w->changed(w->to, s->op.event_key, x->seqs, ended);
     expiry_free(x);
@@ -533,7 +409,7 @@ static void on_admission_settled(struct settle_op *s) {
     bool is_written = a->record.record.result == ERR_OK;
     for (size_t i = 0; i < a->admit.count; i++) {
         if (!a->kept[i] && is_written)
-            waiting_room_heal(w, a->admit.op.event_key, a->entries[i].seq);
+            repair_queue_add(&w->repairs, a->admit.op.event_key, a->entries[i].seq, false);
         if (!a->kept[i]) continue;
         observe_admitted(&a->entries[i]);
         a->seqs[admitted++] = a->entries[i].seq;
@@ -610,7 +486,7 @@ bool waiting_room_tick_begin(struct waiting_room *w, size_t events) {
     struct task *task;
     while ((task = task_list_take(&again)) != NULL)
         expiry_submit(CONTAINER_OF(task, struct expiry, record.record.task));
-    heal_untold(w);
+    repair_queue_retry(&w->repairs);
     return atomic_load(&w->ticking) <= events;
 }
 
@@ -618,6 +494,9 @@ bool waiting_room_tick_begin(struct waiting_room *w, size_t events) {
 
 void waiting_room_init(struct waiting_room *w) {
     pthread_mutex_init(&w->lock, NULL);
+    w->repairs = (struct repair_queue){
+        .ledger = w->ledger, .queues = w->queues, .changed = w->changed, .to = w->to};
+    repair_queue_init(&w->repairs);
     queues_listen(w->queues, (struct queue_listener){.expired = on_expired, .to = w});
 }
 
@@ -626,11 +505,10 @@ void waiting_room_deinit(struct waiting_room *w) {
     struct task *task;
     while ((task = task_list_take(&w->unwritten)) != NULL)
         expiry_free(CONTAINER_OF(task, struct expiry, record.record.task));
-    while ((task = task_list_take(&w->untold)) != NULL)
-        mem_free(CONTAINER_OF(task, struct healing, get.record.task));
+    repair_queue_deinit(&w->repairs);
     pthread_mutex_destroy(&w->lock);
 }
 
 bool waiting_room_is_busy(struct waiting_room *w) {
-    return atomic_load(&w->under_way) > 0;
+    return atomic_load(&w->under_way) > 0 || repair_queue_is_busy(&w->repairs);
 }

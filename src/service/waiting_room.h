@@ -14,6 +14,7 @@
 
 #include "port/queue.h"
 #include "service/degraded_reads.h"
+#include "service/repair.h"
 
 struct waiting_room {
     struct ledger *ledger;
@@ -24,12 +25,13 @@ struct waiting_room {
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     void *to;
 
+    struct repair_queue repairs; /* of entries that may have ended in the ledger only */
+
     /* Below: its own. */
     _Atomic int64_t under_way; /* of no request: admissions, expiries, watches */
     _Atomic size_t ticking;    /* ticks of events that have not ended */
     pthread_mutex_t lock;
     struct task_list unwritten; /* under lock: expiries that the ledger could not take */
-    struct task_list untold;    /* under lock: ends that the hot store could not be told */
 };
 
 /* `ledger`, `queues` and `changed` are filled in. Listens to the queues. */
@@ -91,14 +93,6 @@ void waiting_room_watch(struct waiting_room *w, struct room_watching *l);
 /* The hot store may have the entry otherwise than the ledger: should the ledger have ended it, the
  * hot store follows. */
 void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq);
-/* The same, for a caller that goes on afterwards. */
-struct room_healing {
-    int64_t event_key;
-    uint64_t seq;
-    void (*done)(struct room_healing *h);
-    enum entry_status status; /* out: as the ledger has it; NONE: it can't be asked */
-};
-void waiting_room_heal_then(struct waiting_room *w, struct room_healing *h);
 
 /* Ends a place, as LEFT or COMPLETED. What has ended stays as it ended: that is OK too. With it
  * those of `cancels` that are HELD and the user's become CANCELLED; the hot store's seats are the
@@ -117,7 +111,7 @@ struct room_ending {
     struct waiting_room *room;
     struct ledger_end record;
     struct end_op end;
-    struct room_healing healing;
+    struct repair_waiter repair;
     bool ended;
 };
 void waiting_room_end(struct waiting_room *w, struct room_ending *e);

@@ -366,11 +366,11 @@ void assert_differences(struct two_stores *t, size_t count) {
 }
 
 struct repairing {
-    struct repair repair;
+    struct reconcile_repair repair;
     bool done;
 };
 
-static void on_repaired(struct repair *m) {
+static void on_repaired(struct reconcile_repair *m) {
     CONTAINER_OF(m, struct repairing, repair)->done = true;
 }
 
@@ -378,7 +378,7 @@ void repair_found(struct two_stores *t) {
     struct repairing *m = mem_new(sizeof *m);
     m->repair.reconcile = &t->reconcile;
     m->repair.done = on_repaired;
-    repair_all(&m->repair);
+    reconcile_repair(&m->repair);
     wait_for(t, &m->done);
     mem_free(m);
 }

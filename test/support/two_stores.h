@@ -11,7 +11,7 @@
 
 #include "hot/redis/store.h"
 #include "ledger_raw.h"
-#include "service/repair.h"
+#include "service/reconcile.h"
 
 #define TWO_STORES_WAIT_MS 200
 /* How far away the end of stays and holds is. */

@@ -417,7 +417,7 @@ static void a_difference_that_cannot_be_repaired_is_reported(void **state) {
     assert_differences(t, 2);
 }
 
-static void on_stopped(struct repair *m) {
+static void on_stopped(struct reconcile_repair *m) {
     m->at++; /* it was called, before it returned */
 }
 
@@ -425,11 +425,11 @@ static void what_is_left_when_it_is_stopped_stays_open(void **state) {
     struct two_stores *t = *state;
     ledger_ends(t, 2, ENTRY_LEFT);
     assert_differences(t, 1);
-    struct repair *m = mem_new(sizeof *m);
+    struct reconcile_repair *m = mem_new(sizeof *m);
     m->reconcile = &t->reconcile;
     m->done = on_stopped;
     m->stopping = true;
-    repair_all(m);
+    reconcile_repair(m);
     assert_int_equal(m->at, 1);
     mem_free(m);
     assert_int_equal(t->reconcile.differences[0].end, DIFFERENCE_OPEN);
