@@ -65,8 +65,8 @@ static size_t count_missing(const struct reconcile *r) {
 
 /* ---- repairing ---- */
 
-static void on_repaired(struct reconcile_repair *m) {
-    struct reconciling *x = CONTAINER_OF(m, struct reconciling, repair);
+static void on_repaired(struct reconcile_repair *repair) {
+    struct reconciling *x = CONTAINER_OF(repair, struct reconciling, repair);
     x->hot.detach(x->hot.own);
     uv_close((uv_handle_t *)&x->timer, NULL);
     mailbox_close(&x->mailbox);

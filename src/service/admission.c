@@ -1,3 +1,4 @@
+/* A worker's tick: asks which events have something to do, and starts it for each of its share. */
 #include "service/admission.h"
 
 #include "base/clock.h"
@@ -7,7 +8,20 @@
 
 #define PENDING_CHECK_MS 1000
 
-static void on_event(struct ticks_op *t, int64_t event_key) {
+static void admission_on_event(struct ticks_op *t, int64_t event_key);
+static void admission_on_events_known(struct ticks_op *t);
+
+static void admission_on_tick(void *to) {
+    struct admission_share *s = to;
+    if (s->asks || !waiting_room_tick_begin(s->room, catalogue_count(s->catalogue))) return;
+    s->asks = true;
+    s->event_count = 0;
+    s->ticks = (struct ticks_op){
+        .now_ms = clock_wall_ms(), .event = admission_on_event, .done = admission_on_events_known};
+    queues_ticks(s->room->queues, &s->ticks);
+}
+
+static void admission_on_event(struct ticks_op *t, int64_t event_key) {
     struct admission_share *s = CONTAINER_OF(t, struct admission_share, ticks);
     if ((size_t)event_key % s->count != s->index) return;
     if (s->event_count == s->event_cap) {
@@ -17,8 +31,8 @@ static void on_event(struct ticks_op *t, int64_t event_key) {
     s->keys[s->event_count++] = event_key;
 }
 
-/* Whether it is time to look for what other nodes left undone. */
-static bool takes_up(struct admission_share *s) {
+/* Whether it is time to look for operations that other nodes left pending. */
+static bool admission_is_check_due(struct admission_share *s) {
     int64_t now_ms = clock_steady_ms();
     if (s->finish_pending == NULL || now_ms - s->pending_checked_ms < PENDING_CHECK_MS)
         return false;
@@ -26,11 +40,11 @@ static bool takes_up(struct admission_share *s) {
     return true;
 }
 
-static void on_told(struct ticks_op *t) {
+static void admission_on_events_known(struct ticks_op *t) {
     struct admission_share *s = CONTAINER_OF(t, struct admission_share, ticks);
     s->asks = false;
     if (t->result != ERR_OK || s->stopped || s->event_count == 0) return;
-    bool is_time = takes_up(s);
+    bool is_time = admission_is_check_due(s);
     for (size_t i = 0; i < s->event_count; i++) {
         if (is_time) finish_pending_check(s->finish_pending, s->keys[i]);
         waiting_room_tick(s->room, s->keys[i], NULL, NULL);
@@ -38,17 +52,8 @@ static void on_told(struct ticks_op *t) {
     }
 }
 
-static void on_tick(void *to) {
-    struct admission_share *s = to;
-    if (s->asks || !waiting_room_tick_begin(s->room, catalogue_count(s->catalogue))) return;
-    s->asks = true;
-    s->event_count = 0;
-    s->ticks = (struct ticks_op){.now_ms = clock_wall_ms(), .event = on_event, .done = on_told};
-    queues_ticks(s->room->queues, &s->ticks);
-}
-
 void admission_start(struct admission_share *s, struct worker *w, int64_t tick_ms) {
-    ticker_init(&s->ticker, &w->loop, on_tick, s);
+    ticker_init(&s->ticker, &w->loop, admission_on_tick, s);
     ticker_start(&s->ticker, tick_ms);
 }
 

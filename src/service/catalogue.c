@@ -1,3 +1,4 @@
+/* The maps of the events, by name, key and section, and the removals that are kept. */
 #include "service/catalogue.h"
 
 #include <assert.h>
@@ -13,13 +14,13 @@ struct catalogue {
     struct map by_key;     /* the key's bytes → event */
     struct map by_section; /* a section's key, in bytes → event */
     struct map removed;    /* "TYPE/ID" → struct removal */
-    size_t removed_max;    /* when there are more, old ones go */
+    size_t removed_max;    /* when there are more, old ones are dropped */
     struct event **by_name;
     size_t count;
     size_t cap;
 };
 
-/* News of an older version than that may come late, by so much at the most. */
+/* A change with an older version arrives so much later at the most. */
 #define REMOVED_KEPT_MS (10 * 60 * 1000)
 #define REMOVED_MIN 64
 
@@ -34,7 +35,7 @@ struct catalogue *catalogue_new(void) {
     struct catalogue *c = mem_new(sizeof *c);
     pthread_rwlockattr_t fair;
     pthread_rwlockattr_init(&fair);
-    /* By default a stream of readers keeps writers out for ever. */
+    /* By default a stream of readers keeps writers waiting for ever. */
     pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&c->lock, &fair);
     pthread_rwlockattr_destroy(&fair);
@@ -89,18 +90,18 @@ const struct event *catalogue_find_section(struct catalogue *c, int64_t section_
     return e;
 }
 
-static int compare(const struct event *e, str type, str id) {
+static int catalogue_compare(const struct event *e, str type, str id) {
     int order = str_compare(str_of(e->type), type);
     return order != 0 ? order : str_compare(str_of(e->id), id);
 }
 
-/* The number of the first event that is not below the name; with `behind`, that is above it. */
-static size_t search(const struct catalogue *c, str type, str id, bool behind) {
+/* The number of the first event that is not before the name; with `behind`, that is after it. */
+static size_t catalogue_search(const struct catalogue *c, str type, str id, bool behind) {
     size_t low = 0;
     size_t high = c->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = compare(c->by_name[middle], type, id);
+        int order = catalogue_compare(c->by_name[middle], type, id);
         if (order < 0 || (behind && order == 0))
             low = middle + 1;
         else
@@ -110,27 +111,27 @@ static size_t search(const struct catalogue *c, str type, str id, bool behind) {
 }
 
 size_t catalogue_behind(struct catalogue *c, str type, str id) {
-    return search(c, type, id, true);
+    return catalogue_search(c, type, id, true);
 }
 
 const struct event *catalogue_at(struct catalogue *c, size_t number) {
     return number < c->count ? c->by_name[number] : NULL;
 }
 
-/* The numbers of the event and of its sections lead to it, or no longer. */
-static void add_keys(struct catalogue *c, struct event *e) {
+/* The event is found by its key and its sections' keys, or no longer. */
+static void catalogue_add_keys(struct catalogue *c, struct event *e) {
     map_put(&c->by_key, map_key(&e->key), e);
     for (size_t i = 0; i < e->section_count; i++)
         map_put(&c->by_section, map_key(&e->sections[i].key), e);
 }
 
-static void remove_keys(struct catalogue *c, const struct event *e) {
+static void catalogue_remove_keys(struct catalogue *c, const struct event *e) {
     map_remove(&c->by_key, map_key(&e->key));
     for (size_t i = 0; i < e->section_count; i++)
         map_remove(&c->by_section, map_key(&e->sections[i].key));
 }
 
-static bool is_news(const struct catalogue *c, str path, int64_t version) {
+static bool catalogue_is_newer(const struct catalogue *c, str path, int64_t version) {
     const struct event *e = map_get(&c->by_path, path);
     const struct removal *removed = map_get(&c->removed, path);
     return (e == NULL || e->version < version) && (removed == NULL || removed->version < version);
@@ -143,16 +144,16 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     str key = event_path(type, id, path);
     assert(key.len > 0);
     pthread_rwlock_wrlock(&c->lock);
-    if (!is_news(c, key, e->version)) {
+    if (!catalogue_is_newer(c, key, e->version)) {
         pthread_rwlock_unlock(&c->lock);
         mem_free(e);
         return;
     }
-    size_t at = search(c, type, id, false);
+    size_t at = catalogue_search(c, type, id, false);
     struct event *old = map_put(&c->by_path, key, e);
     assert(old == NULL || old == c->by_name[at]);
-    if (old != NULL) remove_keys(c, old);
-    add_keys(c, e);
+    if (old != NULL) catalogue_remove_keys(c, old);
+    catalogue_add_keys(c, e);
     if (old == NULL) {
         if (c->count == c->cap) {
             c->cap = c->cap == 0 ? 16 : c->cap * 2;
@@ -166,9 +167,8 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     mem_free(old);
 }
 
-/* Those that are old enough go. All are looked at when there are twice as many as were left the
- * last time. */
-static void forget_removals(struct catalogue *c, int64_t now_ms) {
+/* Drops old removals. All are checked when there are twice as many as were left the last time. */
+static void catalogue_forget_removals(struct catalogue *c, int64_t now_ms) {
     if (c->removed.count <= c->removed_max) return;
     struct map kept;
     map_init(&kept);
@@ -185,11 +185,11 @@ static void forget_removals(struct catalogue *c, int64_t now_ms) {
     c->removed_max = kept.count < REMOVED_MIN ? REMOVED_MIN : 2 * kept.count;
 }
 
-static void note_removal(struct catalogue *c, str path, int64_t version) {
+static void catalogue_note_removal(struct catalogue *c, str path, int64_t version) {
     struct removal *removed = map_get(&c->removed, path);
     int64_t now_ms = clock_wall_ms();
     if (removed == NULL) {
-        forget_removals(c, now_ms);
+        catalogue_forget_removals(c, now_ms);
         removed = mem_new(sizeof *removed + path.len);
         removed->path_len = path.len;
         memcpy(removed->path, path.at, path.len);
@@ -204,12 +204,12 @@ void catalogue_remove(struct catalogue *c, str type, str id, int64_t version) {
     str key = event_path(type, id, path);
     assert(key.len > 0);
     pthread_rwlock_wrlock(&c->lock);
-    struct event *old = is_news(c, key, version) ? map_remove(&c->by_path, key) : NULL;
-    note_removal(c, key, version);
+    struct event *old = catalogue_is_newer(c, key, version) ? map_remove(&c->by_path, key) : NULL;
+    catalogue_note_removal(c, key, version);
     if (old != NULL) {
-        size_t at = search(c, type, id, false);
+        size_t at = catalogue_search(c, type, id, false);
         assert(c->by_name[at] == old);
-        remove_keys(c, old);
+        catalogue_remove_keys(c, old);
         c->count--;
         memmove(c->by_name + at, c->by_name + at + 1, (c->count - at) * sizeof *c->by_name);
     }

@@ -1,11 +1,10 @@
 /*
- * catalogue: the events as they are in force now, in memory, for everybody who needs one on the
- * path of a request. Filled from the ledger at start, and changed after its commits, before anybody
- * is told of one. The highest version of a name wins, whatever comes first; so a removal is
- * remembered with its version, for some minutes.
+ * catalogue: the events as they are in force now, in memory, for requests. Loaded from the ledger
+ * at start, and changed after its commits, before they are answered. The highest version of a name
+ * wins, in whichever order changes arrive; so a removal is kept with its version for some minutes.
  *
- * Reading: between catalogue_read_lock and catalogue_read_unlock, on one thread, events are there
- * and stay as they are. Keep it short: changes wait meanwhile.
+ * Reading: between catalogue_read_lock and catalogue_read_unlock, on one thread, events do not
+ * change. Keep it short: changes wait in the meantime.
  */
 #ifndef ADMITONE_SERVICE_CATALOGUE_H
 #define ADMITONE_SERVICE_CATALOGUE_H
@@ -31,14 +30,14 @@ const struct event *catalogue_find_section(struct catalogue *c, int64_t section_
 size_t catalogue_behind(struct catalogue *c, str type, str id);
 const struct event *catalogue_at(struct catalogue *c, size_t number);
 
-/* Takes the event over, in place of an older one of its name; what is not newer than the one that
- * is there, or than its removal, is freed. */
+/* Takes the event over, in place of an older one of its name. One that is not newer than the one
+ * that is there, or than its removal, is freed. */
 void catalogue_install(struct catalogue *c, struct event *e);
 /* The event is gone, unless there is a newer one of its name. */
 void catalogue_remove(struct catalogue *c, str type, str id, int64_t version);
 size_t catalogue_count(struct catalogue *c);
-/* How many removals are remembered: those of the last minutes, for news of an older version may
- * come late. */
+/* How many removals are kept: those of the last minutes, because an older change may arrive late.
+ * */
 size_t catalogue_removals(struct catalogue *c);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * degraded_reads: places as the ledger knows them, for as long as a hot store that nodes share
- * can't be asked. Who waits, and in which order, is read once a second at the most for each event,
- * whoever asks; so an answer may be a second old, and says that it is degraded. Safe from any
- * thread.
+ * degraded_reads: places as the ledger has them, while a hot store that nodes share can't be
+ * asked. The ordered list of WAITING entries is read at most once a second for each event, and
+ * serves all requests; so an answer may be a second old, and says that it is degraded. Safe from
+ * any thread.
  */
 #ifndef ADMITONE_SERVICE_DEGRADED_READS_H
 #define ADMITONE_SERVICE_DEGRADED_READS_H
@@ -17,7 +17,7 @@ struct degraded_reads {
     struct ledger *ledger;
     struct catalogue *catalogue; /* for the rules by which a wait is estimated */
 
-    /* Below: its own. */
+    /* Private. */
     pthread_mutex_t lock;
     struct map queues; /* under lock: an event's key → struct degraded_queue */
 };
@@ -27,12 +27,12 @@ void degraded_init(struct degraded_reads *s);
 /* When no look is under way. */
 void degraded_deinit(struct degraded_reads *s);
 
-/* Makes sure that what is known of who waits for one event is fresh. Part of the looks below. */
+/* Makes sure that the list of one event is fresh. Part of the looks below. */
 struct degraded_read {
     int64_t event_key;
     void (*done)(struct degraded_read *r, enum err result);
 
-    /* Below: its own. */
+    /* Private. */
     struct degraded_reads *degraded_reads;
     struct degraded_queue *queue;
     union {
@@ -51,7 +51,7 @@ struct degraded_look {
     char *user;         /* room for USER_ID_BYTES_MAX; out */
     size_t user_len;
 
-    /* Below: its own. */
+    /* Private. */
     struct degraded_reads *degraded_reads;
     union { /* one after the other */
         struct ledger_entry_get get;
@@ -60,8 +60,8 @@ struct degraded_look {
 };
 void degraded_look(struct degraded_reads *s, struct degraded_look *l);
 
-/* Many places of one event, for which only the list of who waits is read: out is each item's place,
- * NONE when it is not WAITING. As above otherwise. */
+/* Many places of one event, for which only the list is read: out is each item's place, NONE when it
+ * is not WAITING. As above otherwise. */
 struct degraded_scan {
     int64_t event_key;
     struct look_item *items;
@@ -70,7 +70,7 @@ struct degraded_scan {
     uint64_t waiting; /* out: how many wait in all */
     void (*done)(struct degraded_scan *c, enum err result);
 
-    /* Below: its own. */
+    /* Private. */
     struct degraded_reads *degraded_reads;
     struct degraded_read read;
 };

@@ -39,7 +39,7 @@ struct event_sync {
     struct events *events;
     const char *name; /* of this node, for the log of others */
 
-    /* Below: its own. */
+    /* Private. */
     struct ticker ticker;      /* reads once a second */
     struct ticker fast_ticker; /* while requests wait */
     struct mailbox *home;
@@ -50,11 +50,11 @@ struct event_sync {
     _Atomic bool busy;              /* reads, applies or reports */
     _Atomic bool asks_nodes;
     bool again;         /* something changed while it was busy */
-    bool pushes_all;    /* the hot store is told of every event, newer or not, and every removal */
+    bool pushes_all;    /* the hot store gets every event, newer or not, and every removal */
     bool is_registered; /* in the table of nodes, as far as is known */
-    bool hot_is_lost;   /* it did not hear what this read has found */
-    bool tells;         /* it is telling the hot store, */
-    bool is_told;       /* which has answered at once */
+    bool hot_is_lost;   /* it did not get what this read has found */
+    bool calls_hot;     /* it is calling the hot store, */
+    bool has_answered;  /* which has answered at once */
     bool stopping;
     _Atomic bool stopped;
 
@@ -82,7 +82,7 @@ struct event_sync {
 
 /* `events` and `name` are filled in. Before the worker starts. */
 void event_sync_init(struct event_sync *s, uv_loop_t *loop, struct mailbox *home);
-/* On its worker's thread, when nobody waits any more: all requests are answered. */
+/* On its worker's thread, when all requests are answered. */
 void event_sync_stop(struct event_sync *s);
 /* When the workers have ended, and the ledger is still there. */
 void event_sync_leave(struct event_sync *s);

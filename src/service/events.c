@@ -1,3 +1,4 @@
+/* Changing and deleting an event: ledger, hot store, catalogue, other nodes, answer. */
 #include "service/events.h"
 
 #include <assert.h>
@@ -6,13 +7,19 @@
 #include "base/list.h"
 #include "service/event_sync.h"
 
+static void events_on_change_written(struct task *task),
+    events_on_change_applied(struct task *task), events_on_removal_written(struct task *task),
+    events_on_removal_applied(struct task *task);
+static void events_on_change_configured(struct configure_op *op);
+static void events_on_removal_followed(struct remove_op *op);
+
 bool events_are_current(struct events *ev) {
     return ev->sync == NULL || event_sync_is_current(ev->sync);
 }
 
 /* Calls `run` when every node has applied the change. */
-static void await_nodes(struct events *ev, struct event_wait *wait, int64_t version,
-                        void (*run)(struct task *task)) {
+static void events_await_nodes(struct events *ev, struct event_wait *wait, int64_t version,
+                               void (*run)(struct task *task)) {
     wait->task.run = run;
     if (ev->sync == NULL) {
         run(&wait->task);
@@ -22,22 +29,19 @@ static void await_nodes(struct events *ev, struct event_wait *wait, int64_t vers
     event_sync_wait_applied(ev->sync, wait, version);
 }
 
-static void on_change_applied(struct task *task) {
-    struct event_change *change = CONTAINER_OF(task, struct event_change, wait.task);
-    change->done(change, ERR_OK);
+/* ---- change ---- */
+
+void events_change(struct events *ev, struct event_change *change) {
+    assert((change->put.wanted == NULL) != (change->put.edit == NULL) && change->done != NULL);
+    change->events = ev;
+    change->put.record.kind = LEDGER_EVENT_PUT;
+    change->put.record.task.run = events_on_change_written;
+    change->put.now_ms = clock_wall_ms();
+    enum err refused = ledger_submit(ev->ledger, &change->put.record);
+    if (refused != ERR_OK) change->done(change, refused);
 }
 
-/* A request that finds an event in the catalogue finds its queue too. Should the hot store not have
- * heard of it, it does soon (service/event_sync.h). */
-static void on_configured(struct configure_op *op) {
-    struct event_change *change = CONTAINER_OF(op, struct event_change, configure);
-    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
-        atomic_store(&change->events->untold, true);
-    catalogue_install(change->events->catalogue, event_copy(change->put.stored));
-    await_nodes(change->events, &change->wait, change->put.stored->version, on_change_applied);
-}
-
-static void on_changed(struct task *task) {
+static void events_on_change_written(struct task *task) {
     struct event_change *change = CONTAINER_OF(task, struct event_change, put.record.task);
     if (change->put.record.result != ERR_OK) {
         change->done(change, change->put.record.result);
@@ -47,33 +51,39 @@ static void on_changed(struct task *task) {
     change->configure =
         (struct configure_op){.op = {.event_key = stored->key, .now_ms = clock_wall_ms()},
                               .event = stored,
-                              .done = on_configured};
+                              .done = events_on_change_configured};
     queues_configure(change->events->queues, &change->configure);
 }
 
-void events_change(struct events *ev, struct event_change *change) {
-    assert((change->put.wanted == NULL) != (change->put.edit == NULL) && change->done != NULL);
-    change->events = ev;
-    change->put.record.kind = LEDGER_EVENT_PUT;
-    change->put.record.task.run = on_changed;
-    change->put.now_ms = clock_wall_ms();
-    enum err refused = ledger_submit(ev->ledger, &change->put.record);
-    if (refused != ERR_OK) change->done(change, refused);
-}
-
-static void on_removal_applied(struct task *task) {
-    struct event_removal *removal = CONTAINER_OF(task, struct event_removal, wait.task);
-    removal->done(removal, ERR_OK);
-}
-
-static void on_gone(struct remove_op *op) {
-    struct event_removal *removal = CONTAINER_OF(op, struct event_removal, hot_remove);
+/* The hot store comes first, so that a request which finds the event in the catalogue finds its
+ * queue, too. A change that it could not get is sent again by event_sync. */
+static void events_on_change_configured(struct configure_op *op) {
+    struct event_change *change = CONTAINER_OF(op, struct event_change, configure);
     if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
-        atomic_store(&removal->events->untold, true);
-    await_nodes(removal->events, &removal->wait, removal->remove.version, on_removal_applied);
+        atomic_store(&change->events->untold, true);
+    catalogue_install(change->events->catalogue, event_copy(change->put.stored));
+    events_await_nodes(change->events, &change->wait, change->put.stored->version,
+                       events_on_change_applied);
 }
 
-static void on_removed(struct task *task) {
+static void events_on_change_applied(struct task *task) {
+    struct event_change *change = CONTAINER_OF(task, struct event_change, wait.task);
+    change->done(change, ERR_OK);
+}
+
+/* ---- delete ---- */
+
+void events_delete(struct events *ev, struct event_removal *removal) {
+    assert(removal->done != NULL);
+    removal->events = ev;
+    removal->remove.record.kind = LEDGER_EVENT_DELETE;
+    removal->remove.record.task.run = events_on_removal_written;
+    removal->remove.now_ms = clock_wall_ms();
+    enum err refused = ledger_submit(ev->ledger, &removal->remove.record);
+    if (refused != ERR_OK) removal->done(removal, refused);
+}
+
+static void events_on_removal_written(struct task *task) {
     struct event_removal *removal = CONTAINER_OF(task, struct event_removal, remove.record.task);
     const struct ledger_event_delete *gone = &removal->remove;
     if (gone->record.result != ERR_OK) {
@@ -86,16 +96,19 @@ static void on_removed(struct task *task) {
                            .type = gone->type,
                            .id = gone->id,
                            .version = gone->version,
-                           .done = on_gone};
+                           .done = events_on_removal_followed};
     queues_remove(removal->events->queues, &removal->hot_remove);
 }
 
-void events_delete(struct events *ev, struct event_removal *removal) {
-    assert(removal->done != NULL);
-    removal->events = ev;
-    removal->remove.record.kind = LEDGER_EVENT_DELETE;
-    removal->remove.record.task.run = on_removed;
-    removal->remove.now_ms = clock_wall_ms();
-    enum err refused = ledger_submit(ev->ledger, &removal->remove.record);
-    if (refused != ERR_OK) removal->done(removal, refused);
+static void events_on_removal_followed(struct remove_op *op) {
+    struct event_removal *removal = CONTAINER_OF(op, struct event_removal, hot_remove);
+    if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
+        atomic_store(&removal->events->untold, true);
+    events_await_nodes(removal->events, &removal->wait, removal->remove.version,
+                       events_on_removal_applied);
+}
+
+static void events_on_removal_applied(struct task *task) {
+    struct event_removal *removal = CONTAINER_OF(task, struct event_removal, wait.task);
+    removal->done(removal, ERR_OK);
 }

@@ -1,8 +1,8 @@
 /*
- * events: creating, changing and deleting what is sold. The ledger decides; the hot store and the
- * catalogue follow, and then the other nodes (service/event_sync.h), before the change is answered:
- * so it is in force on every worker of every node that sells.
- * Both know the versions, so it does not matter in which order news of several changes comes.
+ * events: creating, changing and deleting events. The ledger decides; the hot store, the catalogue
+ * and the other nodes (service/event_sync.h) follow before the change is answered: so it is in
+ * force on every worker of every node that sells. Changes carry versions, so they may arrive in
+ * any order.
  *
  * Each use case is one struct in the caller's memory (the request's arena), which stays until
  * `done` is called, on the caller's worker: later, or before the function returns when the ledger
@@ -22,13 +22,13 @@ struct event_sync;
 
 struct events {
     struct event_sync *sync; /* NULL: no other node changes events */
-    struct hot *hot;         /* NULL: the hot store is this process's own */
+    struct hot *hot;         /* NULL: the hot store is private to this process */
     struct ledger *ledger;
     struct catalogue *catalogue;
     struct queues *queues; /* follow the events' rules */
     struct seats *seats;   /* follow them too */
-    struct boards *boards; /* NULL: nobody counts what is sold */
-    /* The hot store could not be told of a change: event_sync tells it of everything. */
+    struct boards *boards; /* NULL: there are no rankings */
+    /* The hot store could not get a change: event_sync sends it all events. */
     _Atomic bool untold;
 };
 

@@ -1,3 +1,6 @@
+/* Finishing the pending operations of one event, in this order: expiries, which the waiting room
+ * writes; admissions, in one record; enters; claims. Records that are submitted together share a
+ * commit. What the ledger does not take now is still pending, and found again. */
 #include "service/finish_pending.h"
 
 #include <stdlib.h>
@@ -8,8 +11,6 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 
-/* One event's: the admissions in one record, then all enters, then all claims. Records that are
- * submitted together share a commit. */
 struct finishing {
     struct finish_pending *service;
     int64_t event_key;
@@ -32,27 +33,186 @@ struct finishing {
     struct uuid ids[OVERDUE_MAX];
 };
 
-static struct hot_op hot_op(const struct finishing *t) {
+static void pending_on_overdue(struct overdue_op *o);
+static void pending_on_admissions_written(struct task *task),
+    pending_on_enter_voided(struct task *task), pending_on_claim_voided(struct task *task);
+static void pending_on_admissions_settled(struct settle_op *s),
+    pending_on_enters_settled(struct settle_op *s);
+static void pending_on_claims_settled(struct claim_settle_op *s);
+static void pending_undo_enters(struct finishing *t), pending_undo_claims(struct finishing *t);
+
+static struct hot_op pending_hot_op(const struct finishing *t) {
     return (struct hot_op){.event_key = t->event_key, .now_ms = clock_wall_ms()};
 }
 
-static void end(struct finishing *t) {
-    struct finish_pending *all = t->service;
+static struct ledger_record pending_record(enum ledger_kind kind, void (*run)(struct task *)) {
+    return (struct ledger_record){.kind = kind, .always = true, .task.run = run};
+}
+
+void finish_pending_check(struct finish_pending *service, int64_t event_key) {
+    /* Not zeroed: most of it is not used. */
+    struct finishing *t = mem_grow(NULL, sizeof *t);
+    t->service = service;
+    t->event_key = event_key;
+    t->overdue.op = pending_hot_op(t);
+    t->overdue.older_ms = service->deadline_ms;
+    t->overdue.done = pending_on_overdue;
+    atomic_fetch_add(&service->under_way, 1);
+    queues_overdue(service->room->queues, &t->overdue);
+}
+
+bool finish_pending_is_busy(struct finish_pending *t) {
+    return atomic_load(&t->under_way) > 0;
+}
+
+static void pending_end(struct finishing *t) {
+    struct finish_pending *service = t->service;
     mem_free(t);
-    atomic_fetch_sub(&all->under_way, 1);
+    atomic_fetch_sub(&service->under_way, 1);
+}
+
+static void pending_log(const struct finishing *t) {
+    const struct overdue_op *o = &t->overdue;
+    char name[EVENT_PATH_BYTES] = "";
+    catalogue_read_lock(t->service->catalogue);
+    const struct event *e = catalogue_find_key(t->service->catalogue, t->event_key);
+    if (e != NULL) event_path(str_of(e->type), str_of(e->id), name);
+    catalogue_read_unlock(t->service->catalogue);
+    log_warn(msg("finishing operations that a node left pending for too long; their users may have "
+                 "got no answer"),
+             kv("event", name), kv_i64("enters", (int64_t)o->enter_count),
+             kv_i64("admissions", (int64_t)o->admission_count),
+             kv_i64("claims", (int64_t)o->claim_count),
+             kv_i64("expiries", (int64_t)o->expiry_count));
+}
+
+static void pending_admissions(struct finishing *t) {
+    size_t count_of = t->overdue.admission_count;
+    if (count_of == 0) {
+        pending_undo_enters(t);
+        return;
+    }
+    for (size_t i = 0; i < count_of; i++) t->seqs[i] = t->overdue.admissions[i].seq;
+    t->admit =
+        (struct ledger_admit){.record = pending_record(LEDGER_ADMIT, pending_on_admissions_written),
+                              .event_key = t->event_key,
+                              .epoch = t->overdue.op.epoch,
+                              .now_ms = clock_wall_ms(),
+                              .entries = t->overdue.admissions,
+                              .count = count_of,
+                              .kept = t->kept};
+    if (ledger_submit(t->service->room->ledger, &t->admit.record) != ERR_OK) pending_end(t);
+}
+
+static void pending_on_overdue(struct overdue_op *o) {
+    struct finishing *t = CONTAINER_OF(o, struct finishing, overdue);
+    size_t found = o->enter_count + o->admission_count + o->claim_count + o->expiry_count;
+    if (o->op.result != ERR_OK || found == 0) {
+        pending_end(t);
+        return;
+    }
+    pending_log(t);
+    if (o->expiry_count > 0) {
+        count(COUNT_HOT_FINISHED_EXPIRIES, o->expiry_count);
+        waiting_room_expired(t->service->room, t->event_key, clock_wall_ms(), o->expiries,
+                             o->expiry_count);
+    }
+    pending_admissions(t);
+}
+
+static void pending_settle(struct finishing *t, bool admissions, size_t settled,
+                           void (*done)(struct settle_op *s)) {
+    count(admissions ? COUNT_HOT_FINISHED_ADMISSIONS : COUNT_HOT_FINISHED_ENTERS, settled);
+    t->settle = (struct settle_op){.op = pending_hot_op(t),
+                                   .admissions = admissions,
+                                   .seqs = t->seqs,
+                                   .kept = t->kept,
+                                   .count = settled,
+                                   .done = done};
+    queues_settle(t->service->room->queues, &t->settle);
+}
+
+static void pending_on_admissions_written(struct task *task) {
+    struct finishing *t = CONTAINER_OF(task, struct finishing, admit.record.task);
+    if (t->admit.record.result == ERR_OK)
+        pending_settle(t, true, t->admit.count, pending_on_admissions_settled);
+    else
+        pending_end(t);
+}
+
+static void pending_on_admissions_settled(struct settle_op *s) {
+    struct finishing *t = CONTAINER_OF(s, struct finishing, settle);
+    struct waiting_room *w = t->service->room;
+    size_t admitted = 0;
+    for (size_t i = 0; i < t->admit.count; i++) {
+        if (t->kept[i])
+            t->seqs[admitted++] = t->seqs[i];
+        else
+            repair_queue_add(&w->repairs, t->event_key, t->seqs[i], false);
+    }
+    count(COUNT_QUEUE_ADMISSIONS, admitted);
+    if (admitted > 0 && w->changed != NULL) w->changed(w->to, t->event_key, t->seqs, admitted);
+    pending_undo_enters(t);
+}
+
+/* One of several records: when it is refused, it counts as come back. */
+static void pending_submit(struct finishing *t, struct ledger_record *r) {
+    enum err refused = ledger_submit(t->service->room->ledger, r);
+    if (refused == ERR_OK) return;
+    r->result = refused;
+    t->open--;
+}
+
+/* ---- enters ---- */
+
+static void pending_enter_done(struct finishing *t) {
+    if (--t->open > 0) return;
+    size_t settled = 0;
+    for (size_t i = 0; i < t->overdue.enter_count; i++) {
+        const struct ledger_enter_void *v = &t->enters[i].record;
+        if (v->record.result != ERR_OK) continue;
+        t->seqs[settled] = v->seq;
+        t->kept[settled++] = !v->voided;
+    }
+    if (settled == 0)
+        pending_undo_claims(t);
+    else
+        pending_settle(t, false, settled, pending_on_enters_settled);
+}
+
+static void pending_undo_enters(struct finishing *t) {
+    t->open = t->overdue.enter_count + 1;
+    for (size_t i = 0; i < t->overdue.enter_count; i++) {
+        struct enter_voiding *v = &t->enters[i];
+        v->of = t;
+        v->record = (struct ledger_enter_void){
+            .record = pending_record(LEDGER_ENTER_VOID, pending_on_enter_voided),
+            .event_key = t->event_key,
+            .seq = t->overdue.enters[i],
+            .now_ms = clock_wall_ms()};
+        pending_submit(t, &v->record.record);
+    }
+    pending_enter_done(t);
+}
+
+static void pending_on_enter_voided(struct task *task) {
+    pending_enter_done(CONTAINER_OF(task, struct enter_voiding, record.record.task)->of);
+}
+
+static void pending_on_enters_settled(struct settle_op *s) {
+    pending_undo_claims(CONTAINER_OF(s, struct finishing, settle));
 }
 
 /* ---- claims ---- */
 
-static void next_claims(struct finishing *t);
-
-static void on_claims_settled(struct claim_settle_op *s) {
-    next_claims(CONTAINER_OF(s, struct finishing, claim_settle));
+static int pending_by_section(const void *a, const void *b) {
+    int64_t left = ((const struct claim_ref *)a)->section_key;
+    int64_t right = ((const struct claim_ref *)b)->section_key;
+    return left < right ? -1 : left > right;
 }
 
-/* Those of one section are settled together. What the ledger could not be told is still pending,
- * and told again. */
-static void next_claims(struct finishing *t) {
+/* Those of one section are settled together. */
+static void pending_settle_claims(struct finishing *t) {
     size_t settled = 0;
     int64_t section_key = 0;
     for (; t->claims_done < t->overdue.claim_count; t->claims_done++) {
@@ -64,197 +224,47 @@ static void next_claims(struct finishing *t) {
         t->kept[settled++] = !v->voided;
     }
     if (settled == 0) {
-        end(t);
+        pending_end(t);
         return;
     }
     count(COUNT_HOT_FINISHED_CLAIMS, settled);
-    t->claim_settle = (struct claim_settle_op){.op = hot_op(t),
+    t->claim_settle = (struct claim_settle_op){.op = pending_hot_op(t),
                                                .section_key = section_key,
                                                .ids = t->ids,
                                                .kept = t->kept,
                                                .count = settled,
-                                               .done = on_claims_settled};
+                                               .done = pending_on_claims_settled};
     seats_settle(t->service->seats, &t->claim_settle);
 }
 
-static void claim_voided(struct finishing *t) {
-    if (--t->open == 0) next_claims(t);
+static void pending_on_claims_settled(struct claim_settle_op *s) {
+    pending_settle_claims(CONTAINER_OF(s, struct finishing, claim_settle));
 }
 
-static void on_claim_voided(struct task *task) {
-    claim_voided(CONTAINER_OF(task, struct claim_voiding, record.record.task)->of);
+static void pending_claim_done(struct finishing *t) {
+    if (--t->open == 0) pending_settle_claims(t);
 }
 
-static int by_section(const void *a, const void *b) {
-    int64_t left = ((const struct claim_ref *)a)->section_key;
-    int64_t right = ((const struct claim_ref *)b)->section_key;
-    return left < right ? -1 : left > right;
-}
-
-static void undo_claims(struct finishing *t) {
+static void pending_undo_claims(struct finishing *t) {
     size_t count_of = t->overdue.claim_count;
-    if (count_of > 0) qsort(t->overdue.claims, count_of, sizeof *t->overdue.claims, by_section);
+    if (count_of > 0)
+        qsort(t->overdue.claims, count_of, sizeof *t->overdue.claims, pending_by_section);
     t->claims_done = 0;
     t->open = count_of + 1;
     for (size_t i = 0; i < count_of; i++) {
         struct claim_voiding *v = &t->claims[i];
         v->of = t;
         v->record = (struct ledger_hold_void){
-            .record = {.kind = LEDGER_HOLD_VOID, .always = true, .task.run = on_claim_voided},
+            .record = pending_record(LEDGER_HOLD_VOID, pending_on_claim_voided),
             .id = t->overdue.claims[i].id,
             .event_key = t->event_key,
             .section_key = t->overdue.claims[i].section_key,
             .now_ms = clock_wall_ms()};
-        enum err refused = ledger_submit(t->service->room->ledger, &v->record.record);
-        if (refused == ERR_OK) continue;
-        v->record.record.result = refused;
-        t->open--;
+        pending_submit(t, &v->record.record);
     }
-    claim_voided(t);
+    pending_claim_done(t);
 }
 
-/* ---- enters ---- */
-
-static void on_enters_settled(struct settle_op *s) {
-    undo_claims(CONTAINER_OF(s, struct finishing, settle));
-}
-
-static void enter_voided(struct finishing *t) {
-    if (--t->open > 0) return;
-    size_t settled = 0;
-    for (size_t i = 0; i < t->overdue.enter_count; i++) {
-        const struct ledger_enter_void *v = &t->enters[i].record;
-        if (v->record.result != ERR_OK) continue;
-        t->seqs[settled] = v->seq;
-        t->kept[settled++] = !v->voided;
-    }
-    if (settled == 0) {
-        undo_claims(t);
-        return;
-    }
-    count(COUNT_HOT_FINISHED_ENTERS, settled);
-    t->settle = (struct settle_op){.op = hot_op(t),
-                                   .seqs = t->seqs,
-                                   .kept = t->kept,
-                                   .count = settled,
-                                   .done = on_enters_settled};
-    queues_settle(t->service->room->queues, &t->settle);
-}
-
-static void on_enter_voided(struct task *task) {
-    enter_voided(CONTAINER_OF(task, struct enter_voiding, record.record.task)->of);
-}
-
-static void undo_enters(struct finishing *t) {
-    t->open = t->overdue.enter_count + 1;
-    for (size_t i = 0; i < t->overdue.enter_count; i++) {
-        struct enter_voiding *v = &t->enters[i];
-        v->of = t;
-        v->record = (struct ledger_enter_void){
-            .record = {.kind = LEDGER_ENTER_VOID, .always = true, .task.run = on_enter_voided},
-            .event_key = t->event_key,
-            .seq = t->overdue.enters[i],
-            .now_ms = clock_wall_ms()};
-        enum err refused = ledger_submit(t->service->room->ledger, &v->record.record);
-        if (refused == ERR_OK) continue;
-        v->record.record.result = refused;
-        t->open--;
-    }
-    enter_voided(t);
-}
-
-/* ---- admissions ---- */
-
-static void on_admissions_settled(struct settle_op *s) {
-    struct finishing *t = CONTAINER_OF(s, struct finishing, settle);
-    struct waiting_room *w = t->service->room;
-    size_t admitted = 0;
-    for (size_t i = 0; i < t->admit.count; i++) {
-        if (t->kept[i])
-            t->seqs[admitted++] = t->seqs[i];
-        else
-            waiting_room_heal(w, t->event_key, t->seqs[i]);
-    }
-    count(COUNT_QUEUE_ADMISSIONS, admitted);
-    if (admitted > 0 && w->changed != NULL) w->changed(w->to, t->event_key, t->seqs, admitted);
-    undo_enters(t);
-}
-
-static void on_admissions_written(struct task *task) {
-    struct finishing *t = CONTAINER_OF(task, struct finishing, admit.record.task);
-    if (t->admit.record.result != ERR_OK) {
-        end(t);
-        return;
-    }
-    count(COUNT_HOT_FINISHED_ADMISSIONS, t->admit.count);
-    t->settle = (struct settle_op){.op = hot_op(t),
-                                   .admissions = true,
-                                   .seqs = t->seqs,
-                                   .kept = t->kept,
-                                   .count = t->admit.count,
-                                   .done = on_admissions_settled};
-    queues_settle(t->service->room->queues, &t->settle);
-}
-
-static void finish_admissions(struct finishing *t) {
-    size_t count_of = t->overdue.admission_count;
-    if (count_of == 0) {
-        undo_enters(t);
-        return;
-    }
-    for (size_t i = 0; i < count_of; i++) t->seqs[i] = t->overdue.admissions[i].seq;
-    t->admit = (struct ledger_admit){
-        .record = {.kind = LEDGER_ADMIT, .always = true, .task.run = on_admissions_written},
-        .event_key = t->event_key,
-        .epoch = t->overdue.op.epoch,
-        .now_ms = clock_wall_ms(),
-        .entries = t->overdue.admissions,
-        .count = count_of,
-        .kept = t->kept};
-    if (ledger_submit(t->service->room->ledger, &t->admit.record) != ERR_OK) end(t);
-}
-
-static void log_overdue(const struct finishing *t, const struct overdue_op *o) {
-    char name[EVENT_PATH_BYTES] = "";
-    catalogue_read_lock(t->service->catalogue);
-    const struct event *e = catalogue_find_key(t->service->catalogue, t->event_key);
-    if (e != NULL) event_path(str_of(e->type), str_of(e->id), name);
-    catalogue_read_unlock(t->service->catalogue);
-    log_warn(msg("finishing operations that a node left pending for too long"), kv("event", name),
-             kv_i64("enters", (int64_t)o->enter_count),
-             kv_i64("admissions", (int64_t)o->admission_count),
-             kv_i64("claims", (int64_t)o->claim_count),
-             kv_i64("expiries", (int64_t)o->expiry_count));
-}
-
-static void on_told(struct overdue_op *o) {
-    struct finishing *t = CONTAINER_OF(o, struct finishing, overdue);
-    size_t found = o->enter_count + o->admission_count + o->claim_count + o->expiry_count;
-    if (o->op.result != ERR_OK || found == 0) {
-        end(t);
-        return;
-    }
-    log_overdue(t, o);
-    if (o->expiry_count > 0) {
-        count(COUNT_HOT_FINISHED_EXPIRIES, o->expiry_count);
-        waiting_room_expired(t->service->room, t->event_key, clock_wall_ms(), o->expiries,
-                             o->expiry_count);
-    }
-    finish_admissions(t);
-}
-
-void finish_pending_check(struct finish_pending *all, int64_t event_key) {
-    /* Not zeroed: most of it is not used. */
-    struct finishing *t = mem_grow(NULL, sizeof *t);
-    t->service = all;
-    t->event_key = event_key;
-    t->overdue.op = hot_op(t);
-    t->overdue.older_ms = all->deadline_ms;
-    t->overdue.done = on_told;
-    atomic_fetch_add(&all->under_way, 1);
-    queues_overdue(all->room->queues, &t->overdue);
-}
-
-bool finish_pending_is_busy(struct finish_pending *t) {
-    return atomic_load(&t->under_way) > 0;
+static void pending_on_claim_voided(struct task *task) {
+    pending_claim_done(CONTAINER_OF(task, struct claim_voiding, record.record.task)->of);
 }

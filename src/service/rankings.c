@@ -1,3 +1,4 @@
+/* One round: take the lease of the boards, send them changed events, read sales, count them. */
 #include "service/rankings.h"
 
 #include "base/clock.h"
@@ -5,51 +6,49 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 
-#define LOOK_MS 500
-/* When there is more. Not at once: whoever buys meanwhile would feel it. */
+#define READ_MS 500
+/* When there is more. Not at once, because holds would become slower. */
 #define MORE_MS 3
-/* For so long nothing is asked about events: not in every batch of a rush, but in every look. */
-#define TOLD_MS (LOOK_MS / 2)
+/* So long the boards' events are not checked again: not for each batch, but for each read. */
+#define SENT_MS (READ_MS / 2)
 
-static void finish_for(struct rankings *r, int64_t ms) {
+static void rankings_on_begun(struct board_begin_op *b);
+static void rankings_read_sales(struct rankings *r), rankings_forget_events(struct rankings *r),
+    rankings_send_events(struct rankings *r);
+static void rankings_on_events_sent(struct board_know_op *k);
+static void rankings_on_read(struct task *task);
+static void rankings_on_counted(struct board_count_op *c);
+
+static void rankings_end_for(struct rankings *r, int64_t ms) {
     if (!r->stopping) ticker_start(&r->ticker, ms);
     atomic_store(&r->busy, false);
 }
 
-static void finish(struct rankings *r) {
-    finish_for(r, LOOK_MS);
+static void rankings_end(struct rankings *r) {
+    rankings_end_for(r, READ_MS);
 }
 
-/* ---- what was sold ---- */
-
-/* Of a full batch there may be more. */
-static void on_counted(struct board_count_op *c) {
-    struct rankings *r = CONTAINER_OF(c, struct rankings, count);
-    bool has_more = c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX;
-    if (c->result == ERR_OK) count(COUNT_RANKINGS_SALES, c->count);
-    finish_for(r, has_more ? MORE_MS : LOOK_MS);
+static void rankings_begin(struct rankings *r) {
+    if (atomic_exchange(&r->busy, true)) return;
+    r->begin = (struct board_begin_op){.now_ms = clock_wall_ms(), .done = rankings_on_begun};
+    boards_begin(r->boards, &r->begin);
 }
 
-static void on_read(struct task *task) {
-    struct rankings *r = CONTAINER_OF(task, struct rankings, read.record.task);
-    if (r->read.record.result != ERR_OK || r->read.count == 0) {
-        finish(r);
+/* With a new lease all events are sent again: another node may have sent older ones. */
+static void rankings_on_begun(struct board_begin_op *b) {
+    struct rankings *r = CONTAINER_OF(b, struct rankings, begin);
+    if (b->result != ERR_OK || b->turn == 0) {
+        rankings_end(r);
         return;
     }
-    r->count = (struct board_count_op){.epoch = r->epoch,
-                                       .now_ms = clock_wall_ms(),
-                                       .sales = r->sales,
-                                       .count = r->read.count,
-                                       .done = on_counted};
-    boards_count(r->boards, &r->count);
-}
-
-static void read_sales(struct rankings *r) {
-    r->read = (struct ledger_sales_read){.record = {.kind = LEDGER_SALES_READ, .task.run = on_read},
-                                         .mark = r->begin.mark,
-                                         .sales = r->sales,
-                                         .max = RANKINGS_BATCH_MAX};
-    if (ledger_ask(r->ledger, &r->read.record) != ERR_OK) finish(r);
+    bool is_new = b->turn != r->lease || b->epoch != r->epoch;
+    if (is_new) rankings_forget_events(r);
+    r->lease = b->turn;
+    r->epoch = b->epoch;
+    if (!is_new && clock_steady_ms() - r->sent_ms < SENT_MS)
+        rankings_read_sales(r);
+    else
+        rankings_send_events(r);
 }
 
 /* ---- what there is to sell ---- */
@@ -62,101 +61,109 @@ struct board_event rankings_event(const struct event *e) {
                                     opened_ms == CLOCK_NONE_MS ? e->created_at_ms : opened_ms};
 }
 
-static void forget_told(struct rankings *r) {
+static void rankings_forget_events(struct rankings *r) {
     struct board_event *e;
-    for (size_t at = 0; (e = map_next(&r->told, &at)) != NULL;) mem_free(e);
-    map_deinit(&r->told);
-    map_init(&r->told);
+    for (size_t at = 0; (e = map_next(&r->sent, &at)) != NULL;) mem_free(e);
+    map_deinit(&r->sent);
+    map_init(&r->sent);
 }
 
-/* Whether that is news; then it is noted. */
-static bool is_news(struct rankings *r, const struct board_event *e) {
-    struct board_event *told = map_get(&r->told, map_key(&e->event_key));
-    if (told != NULL && told->capacity == e->capacity && told->opened_ms == e->opened_ms)
+/* Whether the boards do not have this yet; then it is noted. */
+static bool rankings_note_event(struct rankings *r, const struct board_event *e) {
+    struct board_event *sent = map_get(&r->sent, map_key(&e->event_key));
+    if (sent != NULL && sent->capacity == e->capacity && sent->opened_ms == e->opened_ms)
         return false;
-    if (told == NULL) {
-        told = mem_new(sizeof *told);
-        map_put(&r->told, map_key(&e->event_key), told);
+    if (sent == NULL) {
+        sent = mem_new(sizeof *sent);
+        map_put(&r->sent, map_key(&e->event_key), sent);
     }
-    *told = *e;
+    *sent = *e;
     return true;
 }
 
-static size_t find_news(struct rankings *r) {
+static size_t rankings_find_changed(struct rankings *r) {
     size_t count = 0;
     const struct event *e;
     catalogue_read_lock(r->catalogue);
     for (size_t at = 0; count < RANKINGS_EVENTS_MAX; at++) {
         if ((e = catalogue_at(r->catalogue, at)) == NULL) break;
         r->events[count] = rankings_event(e);
-        if (is_news(r, &r->events[count])) count++;
+        if (rankings_note_event(r, &r->events[count])) count++;
     }
     catalogue_read_unlock(r->catalogue);
     return count;
 }
 
-static void tell_events(struct rankings *r);
-
-static void on_known(struct board_know_op *k) {
-    struct rankings *r = CONTAINER_OF(k, struct rankings, know);
-    if (k->result == ERR_OK) {
-        tell_events(r);
-        return;
-    }
-    forget_told(r);
-    finish(r);
-}
-
-/* Until there is nothing to be told; then on to the sales. */
-static void tell_events(struct rankings *r) {
-    size_t count = find_news(r);
+/* Until the boards have all events; then the sales are read. */
+static void rankings_send_events(struct rankings *r) {
+    size_t count = rankings_find_changed(r);
     if (count == 0) {
-        r->told_ms = clock_steady_ms();
-        read_sales(r);
+        r->sent_ms = clock_steady_ms();
+        rankings_read_sales(r);
         return;
     }
     r->know = (struct board_know_op){.epoch = r->epoch,
-                                     .turn = r->turn,
+                                     .turn = r->lease,
                                      .now_ms = clock_wall_ms(),
                                      .events = r->events,
                                      .count = count,
-                                     .done = on_known};
+                                     .done = rankings_on_events_sent};
     boards_know(r->boards, &r->know);
 }
 
-/* ---- turns ---- */
-
-/* Whoever counted meanwhile may have told something older. */
-static void on_begun(struct board_begin_op *b) {
-    struct rankings *r = CONTAINER_OF(b, struct rankings, begin);
-    if (b->result != ERR_OK || b->turn == 0) {
-        finish(r);
+static void rankings_on_events_sent(struct board_know_op *k) {
+    struct rankings *r = CONTAINER_OF(k, struct rankings, know);
+    if (k->result == ERR_OK) {
+        rankings_send_events(r);
         return;
     }
-    bool is_new = b->turn != r->turn || b->epoch != r->epoch;
-    if (is_new) forget_told(r);
-    r->turn = b->turn;
-    r->epoch = b->epoch;
-    if (!is_new && clock_steady_ms() - r->told_ms < TOLD_MS)
-        read_sales(r);
-    else
-        tell_events(r);
+    rankings_forget_events(r);
+    rankings_end(r);
 }
 
-static void look(struct rankings *r) {
-    if (atomic_exchange(&r->busy, true)) return;
-    r->begin = (struct board_begin_op){.now_ms = clock_wall_ms(), .done = on_begun};
-    boards_begin(r->boards, &r->begin);
+/* ---- what was sold ---- */
+
+static void rankings_read_sales(struct rankings *r) {
+    r->read = (struct ledger_sales_read){
+        .record = {.kind = LEDGER_SALES_READ, .task.run = rankings_on_read},
+        .mark = r->begin.mark,
+        .sales = r->sales,
+        .max = RANKINGS_BATCH_MAX};
+    if (ledger_ask(r->ledger, &r->read.record) != ERR_OK) rankings_end(r);
 }
 
-static void on_tick(void *to) {
-    look(to);
+static void rankings_on_read(struct task *task) {
+    struct rankings *r = CONTAINER_OF(task, struct rankings, read.record.task);
+    if (r->read.record.result != ERR_OK || r->read.count == 0) {
+        rankings_end(r);
+        return;
+    }
+    r->count = (struct board_count_op){.epoch = r->epoch,
+                                       .now_ms = clock_wall_ms(),
+                                       .sales = r->sales,
+                                       .count = r->read.count,
+                                       .done = rankings_on_counted};
+    boards_count(r->boards, &r->count);
+}
+
+/* After a full batch there may be more. */
+static void rankings_on_counted(struct board_count_op *c) {
+    struct rankings *r = CONTAINER_OF(c, struct rankings, count);
+    bool has_more = c->result == ERR_OK && c->count == RANKINGS_BATCH_MAX;
+    if (c->result == ERR_OK) count(COUNT_RANKINGS_SALES, c->count);
+    rankings_end_for(r, has_more ? MORE_MS : READ_MS);
+}
+
+/* ---- start and stop ---- */
+
+static void rankings_on_tick(void *to) {
+    rankings_begin(to);
 }
 
 void rankings_init(struct rankings *r, uv_loop_t *loop) {
-    map_init(&r->told);
-    ticker_init(&r->ticker, loop, on_tick, r);
-    ticker_start(&r->ticker, LOOK_MS);
+    map_init(&r->sent);
+    ticker_init(&r->ticker, loop, rankings_on_tick, r);
+    ticker_start(&r->ticker, READ_MS);
 }
 
 void rankings_stop(struct rankings *r) {
@@ -169,6 +176,6 @@ bool rankings_is_busy(struct rankings *r) {
 }
 
 void rankings_deinit(struct rankings *r) {
-    forget_told(r);
-    map_deinit(&r->told);
+    rankings_forget_events(r);
+    map_deinit(&r->sent);
 }

@@ -1,6 +1,6 @@
 /*
- * rankings: keeps the boards up with what the ledger says is sold: twice a second, on one worker,
- * beside everything else, so that nobody who buys waits for it.
+ * rankings: counts the sales of the ledger on the boards: twice a second, on one worker, so that
+ * no hold waits for it. On nodes that share the boards, the lease holder does it.
  */
 #ifndef ADMITONE_SERVICE_RANKINGS_H
 #define ADMITONE_SERVICE_RANKINGS_H
@@ -21,14 +21,14 @@ struct rankings {
     struct boards *boards;
     struct catalogue *catalogue;
 
-    /* Below: its own. */
+    /* Private. */
     struct ticker ticker;
     _Atomic bool busy;
     bool stopping;
-    int64_t turn;    /* the last one that was this node's, */
+    int64_t lease;   /* the last lease that was this node's, */
     uint32_t epoch;  /* in this incarnation */
-    int64_t told_ms; /* when they last knew of all events */
-    struct map told; /* an event's key → struct board_event, as the boards know it by now */
+    int64_t sent_ms; /* steady: when the boards last had all events */
+    struct map sent; /* an event's key → struct board_event, as the boards have it */
     struct board_begin_op begin;
     struct board_know_op know;
     struct board_event events[RANKINGS_EVENTS_MAX];
@@ -40,7 +40,7 @@ struct rankings {
 /* What boards know of an event. */
 struct board_event rankings_event(const struct event *e);
 
-/* What is above is filled in. Before the worker starts. */
+/* The fields above are filled in. Before the worker starts. */
 void rankings_init(struct rankings *r, uv_loop_t *loop);
 /* On its worker's thread. */
 void rankings_stop(struct rankings *r);

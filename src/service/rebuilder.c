@@ -1,3 +1,5 @@
+/* The thread that checks the incarnation of the hot store, and rebuilds the store when it is
+ * another one. */
 #include "service/rebuilder.h"
 
 #include <string.h>
@@ -8,60 +10,59 @@
 #include "base/thread.h"
 #include "service/recovery.h"
 
-/* How often it looks when nothing is suspected, and how soon again when the store is in no
- * incarnation. */
+/* How often the store is checked when nothing is suspected, and when it is in no incarnation. */
 #define LOOK_MS 1000
 #define RETRY_MS 100
-/* How often a node that fills the store says so: well before it counts as silent. */
+/* How often a node that rebuilds the store renews its lease: well before that ends. */
 #define RENEW_MS 2000
-/* Numbers that a incarnation may have given out without the ledger's knowing are not given out
- * again. */
+/* Entry numbers that an incarnation gave out and that never reached the ledger are skipped. */
 #define SEQ_SKIP 1000
 
-static bool same_incarnation(const struct hot_incarnation *a, const struct hot_incarnation *b) {
+static bool rebuilder_is_same(const struct hot_incarnation *a, const struct hot_incarnation *b) {
     return a->epoch == b->epoch && strcmp(a->identity, b->identity) == 0;
 }
 
-static void shut(struct rebuilder *k) {
-    if (k->incarnation.epoch == 0) return;
-    hot_shut(k->events->hot);
-    k->incarnation = (struct hot_incarnation){0};
-    atomic_store(&k->open, false);
+static void rebuilder_shut(struct rebuilder *r) {
+    if (r->incarnation.epoch == 0) return;
+    hot_shut(r->events->hot);
+    r->incarnation = (struct hot_incarnation){0};
+    atomic_store(&r->open, false);
     log_warn(msg("redis was restarted, emptied or replaced; requests that need it are refused "
                  "until it is rebuilt"));
 }
 
-static void open_incarnation(struct rebuilder *k, const struct hot_incarnation *incarnation) {
-    if (same_incarnation(&k->incarnation, incarnation)) return;
-    k->incarnation = *incarnation;
-    hot_open(k->events->hot, incarnation);
-    atomic_store(&k->open, true);
-    log_info(msg("redis is in use"), kv_i64("epoch", incarnation->epoch));
+static void rebuilder_open(struct rebuilder *r, const struct hot_incarnation *incarnation) {
+    if (rebuilder_is_same(&r->incarnation, incarnation)) return;
+    r->incarnation = *incarnation;
+    hot_open(r->events->hot, incarnation);
+    atomic_store(&r->open, true);
+    log_info(msg("redis holds the state of the ledger; requests that need it are served"),
+             kv_i64("epoch", incarnation->epoch));
 }
 
-static void wait_for_ms(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
+static void rebuilder_wait_ms(pthread_cond_t *wake, pthread_mutex_t *lock, int64_t ms) {
     struct timespec until = clock_steady_in(ms);
     pthread_cond_timedwait(wake, lock, &until);
 }
 
-/* Whatever the filling waits for just now, the ledger hears that this node is there: on a thread
- * beside it, which stands still when the node does. */
-static void *renew(void *arg) {
-    struct rebuilder *k = arg;
-    pthread_mutex_lock(&k->lock);
-    while (k->fills) {
-        wait_for_ms(&k->filled, &k->lock, RENEW_MS);
-        if (!k->fills) break;
-        pthread_mutex_unlock(&k->lock);
-        enum err failed = ledger_rebuild_renew(k->events->ledger);
-        pthread_mutex_lock(&k->lock);
-        if (failed != ERR_OK) break; /* whoever fills finds out at the end */
+/* Renews the rebuild lease while the rebuild waits for a store. On a separate thread, which stalls
+ * when the node does. */
+static void *rebuilder_renew(void *arg) {
+    struct rebuilder *r = arg;
+    pthread_mutex_lock(&r->lock);
+    while (r->rebuilds) {
+        rebuilder_wait_ms(&r->rebuilt, &r->lock, RENEW_MS);
+        if (!r->rebuilds) break;
+        pthread_mutex_unlock(&r->lock);
+        enum err failed = ledger_rebuild_renew(r->events->ledger);
+        pthread_mutex_lock(&r->lock);
+        if (failed != ERR_OK) break; /* the rebuild finds out at its end */
     }
-    pthread_mutex_unlock(&k->lock);
+    pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
-static enum err fill_store(struct events *ev, const struct hot_incarnation *incarnation) {
+static enum err rebuilder_fill(struct events *ev, const struct hot_incarnation *incarnation) {
     enum err failed = hot_rebuild_begin(ev->hot, incarnation);
     if (failed != ERR_OK) return failed;
     failed = recovery_run(ev, clock_wall_ms(), SEQ_SKIP);
@@ -69,34 +70,35 @@ static enum err fill_store(struct events *ev, const struct hot_incarnation *inca
     return failed != ERR_OK ? failed : unfinished;
 }
 
-static enum err fill_renewing(struct rebuilder *k, const struct hot_incarnation *incarnation) {
+static enum err rebuilder_fill_renewing(struct rebuilder *r,
+                                        const struct hot_incarnation *incarnation) {
     pthread_t thread;
-    k->fills = true;
-    bool renews = thread_start(&thread, "hot lease", THREAD_ALONE, renew, k) == 0;
+    r->rebuilds = true;
+    bool renews = thread_start(&thread, "hot lease", THREAD_ALONE, rebuilder_renew, r) == 0;
     if (!renews)
         log_warn(msg("cannot start a thread to renew the rebuild lease; the rebuild must finish "
                      "within ten seconds"));
-    enum err failed = fill_store(k->events, incarnation);
-    pthread_mutex_lock(&k->lock);
-    k->fills = false;
-    pthread_cond_signal(&k->filled);
-    pthread_mutex_unlock(&k->lock);
+    enum err failed = rebuilder_fill(r->events, incarnation);
+    pthread_mutex_lock(&r->lock);
+    r->rebuilds = false;
+    pthread_cond_signal(&r->rebuilt);
+    pthread_mutex_unlock(&r->lock);
     if (renews) pthread_join(thread, NULL);
     return failed;
 }
 
-/* The store as it is now gets a incarnation, filled from the ledger; `before` is the last one there
- * was. False: somebody else sees to it, or it failed. */
-static bool fill(struct rebuilder *k, const struct hot_incarnation *before,
-                 struct hot_incarnation *incarnation) {
-    struct events *ev = k->events;
+/* Begins a new incarnation in the store, and rebuilds it from the ledger; `before` is the last one.
+ * False: another node does it, or it failed. */
+static bool rebuilder_rebuild(struct rebuilder *r, const struct hot_incarnation *before,
+                              struct hot_incarnation *incarnation) {
+    struct events *ev = r->events;
     bool is_ours = false;
     enum err failed = ledger_rebuild_begin(ev->ledger, before, &incarnation->epoch, &is_ours);
     if (failed != ERR_OK || !is_ours) return false;
     int64_t began_ns = clock_steady_ns();
     log_info(msg("rebuilding redis from the ledger; requests that need it are refused"),
              kv_i64("epoch", incarnation->epoch));
-    failed = fill_renewing(k, incarnation);
+    failed = rebuilder_fill_renewing(r, incarnation);
     if (failed != ERR_OK) incarnation->identity[0] = '\0';
     enum err unknown = ledger_rebuild_end(ev->ledger, incarnation);
     if (failed == ERR_OK) failed = unknown;
@@ -110,108 +112,108 @@ static bool fill(struct rebuilder *k, const struct hot_incarnation *before,
     return true;
 }
 
-/* Whether the store holds the state of another ledger, whose nodes may be at work with it. */
-static bool is_foreign(struct rebuilder *k, const struct hot_incarnation *wanted,
-                       const struct hot_incarnation *found) {
+/* Whether the store holds the state of another ledger, whose nodes may be using it. */
+static bool rebuilder_check_foreign(struct rebuilder *r, const struct hot_incarnation *wanted,
+                                    const struct hot_incarnation *found) {
     bool is_so = found->ledger[0] != '\0' && wanted->ledger[0] != '\0' &&
                  strcmp(found->ledger, wanted->ledger) != 0;
-    if (atomic_exchange(&k->foreign, is_so) != is_so && is_so)
+    if (atomic_exchange(&r->foreign, is_so) != is_so && is_so)
         log_error(msg("redis holds the state of another ledger; refusing to use it"),
                   kv("ledger", wanted->ledger), kv("found", found->ledger));
     return is_so;
 }
 
-/* Whether all is well. A store that can't be reached is waited for, and logs that itself. What the
- * hot store would do meanwhile it refuses: its links know the run that they may work with. */
-static bool look(struct rebuilder *k) {
-    struct events *ev = k->events;
+/* Whether the store can be used. When it can't be reached, its connections log that, and they
+ * refuse operations on a run of the store that is not the open incarnation. */
+static bool rebuilder_check(struct rebuilder *r) {
+    struct events *ev = r->events;
     struct hot_incarnation wanted = {0};
     struct hot_incarnation found = {0};
     enum err failed = ledger_incarnation(ev->ledger, &wanted);
     if (failed != ERR_OK) return false;
-    if (!atomic_load(&k->met)) {
+    if (!atomic_load(&r->met)) {
         if (recovery_meet(ev) != ERR_OK) return false;
-        atomic_store(&k->met, true);
+        atomic_store(&r->met, true);
     }
     failed = hot_incarnation_read(ev->hot, &found);
-    /* A replica refuses to be worked with, and is there: what can be read or left elsewhere is. */
+    /* A replica refuses writes, but it can be reached. */
     bool is_there = failed == ERR_OK || hot_state(ev->hot) == HOT_STATE_READONLY;
-    atomic_store(&k->reachable, is_there);
+    atomic_store(&r->reachable, is_there);
     if (failed != ERR_OK) return false;
-    if (is_foreign(k, &wanted, &found)) {
-        shut(k);
+    if (rebuilder_check_foreign(r, &wanted, &found)) {
+        rebuilder_shut(r);
         return false;
     }
     memcpy(found.ledger, wanted.ledger, sizeof found.ledger);
-    bool is_alive = wanted.epoch != 0 && same_incarnation(&wanted, &found);
+    bool is_alive = wanted.epoch != 0 && rebuilder_is_same(&wanted, &found);
     if (!is_alive) {
-        shut(k);
-        is_alive = fill(k, &wanted, &found);
+        rebuilder_shut(r);
+        is_alive = rebuilder_rebuild(r, &wanted, &found);
     }
-    if (is_alive) open_incarnation(k, &found);
+    if (is_alive) rebuilder_open(r, &found);
     return is_alive;
 }
 
-static void *run(void *arg) {
-    struct rebuilder *k = arg;
-    pthread_mutex_lock(&k->lock);
-    while (!k->stopping) {
-        k->suspects = false;
-        pthread_mutex_unlock(&k->lock);
-        bool is_well = look(k);
-        pthread_mutex_lock(&k->lock);
-        if (!k->stopping && !k->suspects)
-            wait_for_ms(&k->wake, &k->lock, is_well ? LOOK_MS : RETRY_MS);
+static void *rebuilder_run(void *arg) {
+    struct rebuilder *r = arg;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stopping) {
+        r->suspects = false;
+        pthread_mutex_unlock(&r->lock);
+        bool is_well = rebuilder_check(r);
+        pthread_mutex_lock(&r->lock);
+        if (!r->stopping && !r->suspects)
+            rebuilder_wait_ms(&r->wake, &r->lock, is_well ? LOOK_MS : RETRY_MS);
     }
-    pthread_mutex_unlock(&k->lock);
+    pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
-void rebuilder_init(struct rebuilder *k) {
+void rebuilder_init(struct rebuilder *r) {
     pthread_condattr_t steady;
     pthread_condattr_init(&steady);
     pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_cond_init(&k->wake, &steady);
-    pthread_cond_init(&k->filled, &steady);
+    pthread_cond_init(&r->wake, &steady);
+    pthread_cond_init(&r->rebuilt, &steady);
     pthread_condattr_destroy(&steady);
-    pthread_mutex_init(&k->lock, NULL);
+    pthread_mutex_init(&r->lock, NULL);
 }
 
-void rebuilder_start(struct rebuilder *k) {
-    k->runs = thread_start(&k->thread, "hot rebuilder", THREAD_ALONE, run, k) == 0;
-    if (!k->runs) log_error(msg("cannot start the thread that watches redis"));
+void rebuilder_start(struct rebuilder *r) {
+    r->runs = thread_start(&r->thread, "hot rebuilder", THREAD_ALONE, rebuilder_run, r) == 0;
+    if (!r->runs) log_error(msg("cannot start the thread that watches redis"));
 }
 
-void rebuilder_stop(struct rebuilder *k) {
-    pthread_mutex_lock(&k->lock);
-    k->stopping = true;
-    pthread_cond_signal(&k->wake);
-    pthread_mutex_unlock(&k->lock);
-    if (k->runs) pthread_join(k->thread, NULL);
+void rebuilder_stop(struct rebuilder *r) {
+    pthread_mutex_lock(&r->lock);
+    r->stopping = true;
+    pthread_cond_signal(&r->wake);
+    pthread_mutex_unlock(&r->lock);
+    if (r->runs) pthread_join(r->thread, NULL);
 }
 
-void rebuilder_deinit(struct rebuilder *k) {
-    pthread_cond_destroy(&k->wake);
-    pthread_cond_destroy(&k->filled);
-    pthread_mutex_destroy(&k->lock);
+void rebuilder_deinit(struct rebuilder *r) {
+    pthread_cond_destroy(&r->wake);
+    pthread_cond_destroy(&r->rebuilt);
+    pthread_mutex_destroy(&r->lock);
 }
 
 void rebuilder_suspect(void *rebuilder) {
-    struct rebuilder *k = rebuilder;
-    pthread_mutex_lock(&k->lock);
-    k->suspects = true;
-    pthread_cond_signal(&k->wake);
-    pthread_mutex_unlock(&k->lock);
+    struct rebuilder *r = rebuilder;
+    pthread_mutex_lock(&r->lock);
+    r->suspects = true;
+    pthread_cond_signal(&r->wake);
+    pthread_mutex_unlock(&r->lock);
 }
 
-bool rebuilder_is_open(struct rebuilder *k) {
-    return atomic_load(&k->open) && atomic_load(&k->reachable);
+bool rebuilder_is_open(struct rebuilder *r) {
+    return atomic_load(&r->open) && atomic_load(&r->reachable);
 }
 
-bool rebuilder_is_foreign(struct rebuilder *k) {
-    return atomic_load(&k->foreign);
+bool rebuilder_is_foreign(struct rebuilder *r) {
+    return atomic_load(&r->foreign);
 }
 
-bool rebuilder_has_met(struct rebuilder *k) {
-    return atomic_load(&k->met);
+bool rebuilder_has_met(struct rebuilder *r) {
+    return atomic_load(&r->met);
 }

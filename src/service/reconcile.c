@@ -1,3 +1,5 @@
+/* Reading both stores, comparing them event by event, repairing the differences one after the
+ * other, and describing them. */
 #include "service/reconcile.h"
 
 #include <assert.h>
@@ -35,11 +37,11 @@ struct comparing {
     size_t reservation_room;
 };
 
-/* Where the next item goes. */
+/* Grows the array when it is full; the next item. */
 #define NEXT_OF(array, count, room)                                                                \
-    (array = room_for_next(array, count, &(room), sizeof *(array)), &(array)[(count)++])
+    (array = reconcile_grow(array, count, &(room), sizeof *(array)), &(array)[(count)++])
 
-static void *room_for_next(void *array, size_t count, size_t *room, size_t item_size) {
+static void *reconcile_grow(void *array, size_t count, size_t *room, size_t item_size) {
     if (count < *room) return array;
     *room = *room == 0 ? 64 : *room * 2;
     return mem_grow(array, *room * item_size);
@@ -47,7 +49,7 @@ static void *room_for_next(void *array, size_t count, size_t *room, size_t item_
 
 /* ---- reading the ledger ---- */
 
-static void on_event(void *to, struct event *e) {
+static void reconcile_on_event(void *to, struct event *e) {
     struct comparing *c = to;
     struct reconcile *r = c->reconcile;
     queues_meet(r->queues, e);
@@ -57,25 +59,25 @@ static void on_event(void *to, struct event *e) {
     mem_free(e);
 }
 
-static int by_key(const void *a, const void *b) {
+static int reconcile_by_key(const void *a, const void *b) {
     int64_t left = ((const struct compared_event *)a)->key;
     int64_t right = ((const struct compared_event *)b)->key;
     return left < right ? -1 : left > right;
 }
 
-static struct compared_event *find_event(const struct reconcile *r, int64_t key) {
+static struct compared_event *reconcile_find_event(const struct reconcile *r, int64_t key) {
     struct compared_event wanted = {.key = key};
     if (r->event_count == 0) return NULL;
-    return bsearch(&wanted, r->events, r->event_count, sizeof *r->events, by_key);
+    return bsearch(&wanted, r->events, r->event_count, sizeof *r->events, reconcile_by_key);
 }
 
-static void on_entry(void *to, const struct ledger_entry *e) {
+static void reconcile_on_entry(void *to, const struct ledger_entry *e) {
     struct comparing *c = to;
     *NEXT_OF(c->entries, c->entry_count, c->entry_room) = (struct ledger_place){
         .event_key = e->event_key, .seq = e->seq, .expires_ms = e->expires_ms, .status = e->status};
 }
 
-static void on_reservation(void *to, const struct reservation *r) {
+static void reconcile_on_reservation(void *to, const struct reservation *r) {
     struct comparing *c = to;
     *NEXT_OF(c->reservations, c->reservation_count, c->reservation_room) =
         (struct ledger_seats){.event_key = r->event_key,
@@ -84,23 +86,17 @@ static void on_reservation(void *to, const struct reservation *r) {
                               .held = {.seat_count = r->seat_count, .status = r->status}};
 }
 
-static int by_event_and_id(const void *a, const void *b) {
+static int reconcile_by_event_and_id(const void *a, const void *b) {
     const struct ledger_seats *left = a;
     const struct ledger_seats *right = b;
     if (left->event_key != right->event_key) return left->event_key < right->event_key ? -1 : 1;
     return memcmp(&left->id, &right->id, sizeof left->id);
 }
 
-static enum err read_ledger(struct comparing *c) {
-    return ledger_load(
-        c->reconcile->ledger,
-        &(struct ledger_reader){
-            .on_event = on_event, .on_entry = on_entry, .on_reservation = on_reservation, .to = c});
-}
-
 /* ---- comparing ---- */
 
-static void note(struct comparing *c, struct compared_event *e, struct difference d) {
+static void reconcile_add_difference(struct comparing *c, struct compared_event *e,
+                                     struct difference d) {
     struct reconcile *r = c->reconcile;
     e->differences++;
     if (r->difference_count == DIFFERENCES_MAX) {
@@ -112,14 +108,15 @@ static void note(struct comparing *c, struct compared_event *e, struct differenc
     r->differences[r->difference_count++] = d;
 }
 
-/* Either may be NULL: it is not live there. */
-static void compare_entry(struct comparing *c, struct compared_event *e,
-                          const struct ledger_place *there, const struct contents_entry *here) {
+/* Either may be NULL: the entry is not live in that store. */
+static void reconcile_compare_entry(struct comparing *c, struct compared_event *e,
+                                    const struct ledger_place *there,
+                                    const struct contents_entry *here) {
     assert(there != NULL || here != NULL);
     /* cppcheck-suppress nullPointerRedundantCheck */
     uint64_t seq = there != NULL ? there->seq : here->seq;
     if (here != NULL && here->pending) return;
-    /* A younger one may have become durable after the ledger was read. */
+    /* A younger entry may have become durable after the ledger was read. */
     if (there == NULL && here->joined_ms > c->began_ms - c->reconcile->wait_ms) return;
     struct difference d = {.seq = seq,
                            .entry_in_hot = here == NULL ? ENTRY_NONE : here->status,
@@ -128,31 +125,17 @@ static void compare_entry(struct comparing *c, struct compared_event *e,
     d.kind = there == NULL  ? DIFFERENCE_ENTRY_OVER
              : here == NULL ? DIFFERENCE_ENTRY_MISSING
                             : DIFFERENCE_ENTRY_STATUS;
-    /* Past its time it is over to everybody; that may be on its way to the ledger. */
+    /* Past its time an entry is over; its expiry may be on its way to the ledger. */
     if (here == NULL && there->status == ENTRY_ACTIVE && there->expires_ms <= c->began_ms) {
         if (there->expires_ms > c->began_ms - c->reconcile->wait_ms) return;
         d.kind = DIFFERENCE_ENTRY_LATE;
     }
-    note(c, e, d);
+    reconcile_add_difference(c, e, d);
 }
 
-static void compare_entries(struct comparing *c, struct compared_event *e,
-                            const struct ledger_place *there,
-                            const struct event_contents *contents) {
-    const struct ledger_place *there_end = there + e->ledger_entries;
-    const struct contents_entry *here = contents->entries;
-    const struct contents_entry *here_end = here + contents->entry_count;
-    while (there < there_end || here < here_end) {
-        bool is_there = there < there_end && (here == here_end || there->seq <= here->seq);
-        bool is_here = here < here_end && (there == there_end || here->seq <= there->seq);
-        compare_entry(c, e, is_there ? there : NULL, is_here ? here : NULL);
-        if (is_there) there++;
-        if (is_here) here++;
-    }
-}
-
-static void compare_reservation(struct comparing *c, struct compared_event *e,
-                                const struct ledger_seats *there, const struct claim_info *here) {
+static void reconcile_compare_reservation(struct comparing *c, struct compared_event *e,
+                                          const struct ledger_seats *there,
+                                          const struct claim_info *here) {
     assert(there != NULL || here != NULL);
     struct difference d = {0};
     if (here != NULL) {
@@ -174,62 +157,57 @@ static void compare_reservation(struct comparing *c, struct compared_event *e,
     d.kind = there == NULL  ? DIFFERENCE_RESERVATION_OVER
              : here == NULL ? DIFFERENCE_RESERVATION_MISSING
                             : DIFFERENCE_RESERVATION_STATUS;
-    note(c, e, d);
+    reconcile_add_difference(c, e, d);
 }
 
-static void compare_reservations(struct comparing *c, struct compared_event *e,
-                                 const struct ledger_seats *there,
-                                 const struct event_contents *contents) {
-    const struct ledger_seats *there_end = there + e->ledger_reservations;
-    const struct claim_info *here = contents->reservations;
-    const struct claim_info *here_end = here + contents->reservation_count;
-    while (there < there_end || here < here_end) {
-        int order = there == there_end ? 1
-                    : here == here_end ? -1
-                                       : memcmp(&there->id, &here->id, sizeof there->id);
-        compare_reservation(c, e, order <= 0 ? there : NULL, order >= 0 ? here : NULL);
-        if (order <= 0) there++;
-        if (order >= 0) here++;
-    }
-}
-
-static enum err compare_event(struct comparing *c, struct compared_event *e,
-                              const struct ledger_place *entries,
-                              const struct ledger_seats *reservations) {
-    struct event_contents contents;
-    enum err failed = hot_read_event(c->reconcile->hot, e->key, &contents);
+/* Walks what the ledger and the hot store have of one event, both in order. */
+static enum err reconcile_compare_event(struct comparing *c, struct compared_event *e,
+                                        const struct ledger_place *entry,
+                                        const struct ledger_seats *seats) {
+    struct event_contents hot;
+    enum err failed = hot_read_event(c->reconcile->hot, e->key, &hot);
     e->is_missing = failed == ERR_EVENT_NOT_FOUND;
     if (failed != ERR_OK) return e->is_missing ? ERR_OK : failed;
-    e->hot_entries = contents.entry_count;
-    e->hot_reservations = contents.reservation_count;
-    compare_entries(c, e, entries, &contents);
-    compare_reservations(c, e, reservations, &contents);
-    mem_free(contents.entries);
-    mem_free(contents.reservations);
+    e->hot_entries = hot.entry_count;
+    e->hot_reservations = hot.reservation_count;
+    for (size_t i = 0, j = 0; i < e->ledger_entries || j < hot.entry_count;) {
+        bool is_there =
+            i < e->ledger_entries && (j == hot.entry_count || entry[i].seq <= hot.entries[j].seq);
+        bool is_here = j < hot.entry_count && (!is_there || entry[i].seq == hot.entries[j].seq);
+        reconcile_compare_entry(c, e, is_there ? &entry[i++] : NULL,
+                                is_here ? &hot.entries[j++] : NULL);
+    }
+    for (size_t i = 0, j = 0; i < e->ledger_reservations || j < hot.reservation_count;) {
+        int order = i == e->ledger_reservations ? 1
+                    : j == hot.reservation_count
+                        ? -1
+                        : memcmp(&seats[i].id, &hot.reservations[j].id, sizeof seats->id);
+        reconcile_compare_reservation(c, e, order <= 0 ? &seats[i++] : NULL,
+                                      order >= 0 ? &hot.reservations[j++] : NULL);
+    }
+    mem_free(hot.entries);
+    mem_free(hot.reservations);
     return ERR_OK;
 }
 
-static enum err compare_events(struct comparing *c) {
+/* Entries may belong to an event that was removed; a live reservation keeps its event. */
+static enum err reconcile_compare_events(struct comparing *c) {
     struct reconcile *r = c->reconcile;
     size_t entry = 0;
-    size_t reservation = 0;
+    size_t seats = 0;
     enum err failed = ERR_OK;
     for (size_t i = 0; i < r->event_count && failed == ERR_OK; i++) {
         struct compared_event *e = &r->events[i];
-        /* A live reservation keeps its event from being removed; a place does not. */
         while (entry < c->entry_count && c->entries[entry].event_key < e->key) entry++;
-        while (reservation < c->reservation_count &&
-               c->reservations[reservation].event_key < e->key)
-            reservation++;
+        while (seats < c->reservation_count && c->reservations[seats].event_key < e->key) seats++;
         size_t first_entry = entry;
-        size_t first_reservation = reservation;
+        size_t first_seats = seats;
         while (entry < c->entry_count && c->entries[entry].event_key == e->key) entry++;
-        while (reservation < c->reservation_count &&
-               c->reservations[reservation].event_key == e->key)
-            reservation++;
+        while (seats < c->reservation_count && c->reservations[seats].event_key == e->key) seats++;
         e->ledger_entries = entry - first_entry;
-        e->ledger_reservations = reservation - first_reservation;
-        failed = compare_event(c, e, c->entries + first_entry, c->reservations + first_reservation);
+        e->ledger_reservations = seats - first_seats;
+        failed =
+            reconcile_compare_event(c, e, c->entries + first_entry, c->reservations + first_seats);
     }
     return failed;
 }
@@ -238,12 +216,18 @@ enum err reconcile_compare(struct reconcile *r) {
     assert(r->hot != NULL && r->wait_ms > 0);
     struct comparing c = {.reconcile = r, .began_ms = clock_wall_ms()};
     reconcile_clear(r);
-    enum err failed = read_ledger(&c);
+    enum err failed =
+        ledger_load(r->ledger, &(struct ledger_reader){.on_event = reconcile_on_event,
+                                                       .on_entry = reconcile_on_entry,
+                                                       .on_reservation = reconcile_on_reservation,
+                                                       .to = &c});
     if (failed == ERR_OK) {
-        if (r->event_count > 0) qsort(r->events, r->event_count, sizeof *r->events, by_key);
+        if (r->event_count > 0)
+            qsort(r->events, r->event_count, sizeof *r->events, reconcile_by_key);
         if (c.reservation_count > 0)
-            qsort(c.reservations, c.reservation_count, sizeof *c.reservations, by_event_and_id);
-        failed = compare_events(&c);
+            qsort(c.reservations, c.reservation_count, sizeof *c.reservations,
+                  reconcile_by_event_and_id);
+        failed = reconcile_compare_events(&c);
     }
     mem_free(c.entries);
     mem_free(c.reservations);
@@ -262,10 +246,10 @@ void reconcile_clear(struct reconcile *r) {
 
 /* ---- repairing ---- */
 
-static void reconcile_repair_next(struct reconcile_repair *m);
+static void reconcile_repair_next(struct reconcile_repair *repair);
 
-static void reconcile_close(struct reconcile_repair *m, enum err result, bool changed) {
-    struct difference *d = &m->reconcile->differences[m->at++];
+static void reconcile_close(struct reconcile_repair *repair, enum err result, bool changed) {
+    struct difference *d = &repair->reconcile->differences[repair->at++];
     bool is_gone = result == ERR_EVENT_NOT_FOUND || (result == ERR_OK && !changed);
     d->error = result;
     d->end = is_gone ? DIFFERENCE_GONE : result == ERR_OK ? DIFFERENCE_REPAIRED : DIFFERENCE_FAILED;
@@ -274,53 +258,55 @@ static void reconcile_close(struct reconcile_repair *m, enum err result, bool ch
 }
 
 static void reconcile_on_entry_repaired(struct entry_repair *r) {
-    struct reconcile_repair *m = CONTAINER_OF(r, struct reconcile_repair, entry);
-    reconcile_close(m, r->result, r->changed);
-    reconcile_repair_next(m);
+    struct reconcile_repair *repair = CONTAINER_OF(r, struct reconcile_repair, entry);
+    reconcile_close(repair, r->result, r->changed);
+    reconcile_repair_next(repair);
 }
 
 static void reconcile_on_reservation_repaired(struct reservation_repair *r) {
-    struct reconcile_repair *m = CONTAINER_OF(r, struct reconcile_repair, reservation);
-    reconcile_close(m, r->result, r->changed);
-    reconcile_repair_next(m);
+    struct reconcile_repair *repair = CONTAINER_OF(r, struct reconcile_repair, reservation);
+    reconcile_close(repair, r->result, r->changed);
+    reconcile_repair_next(repair);
 }
 
-static enum err reconcile_repair_one(struct reconcile_repair *m, const struct difference *d) {
-    const struct reconcile *r = m->reconcile;
+static enum err reconcile_repair_one(struct reconcile_repair *repair, const struct difference *d) {
+    const struct reconcile *r = repair->reconcile;
     if (d->seq != 0) {
-        m->entry = (struct entry_repair){.event_key = d->event_key,
-                                         .seq = d->seq,
-                                         .puts_back = true,
-                                         .seen = d->entry_in_hot,
-                                         .late_ms = r->wait_ms,
-                                         .done = reconcile_on_entry_repaired};
-        return repair_entry(r->ledger, r->queues, &m->entry);
+        repair->entry = (struct entry_repair){.event_key = d->event_key,
+                                              .seq = d->seq,
+                                              .puts_back = true,
+                                              .seen = d->entry_in_hot,
+                                              .late_ms = r->wait_ms,
+                                              .done = reconcile_on_entry_repaired};
+        return repair_entry(r->ledger, r->queues, &repair->entry);
     }
-    m->reservation = (struct reservation_repair){.id = d->id,
-                                                 .event_key = d->event_key,
-                                                 .section_key = d->section_key,
-                                                 .seen = &d->seats_in_hot,
-                                                 .done = reconcile_on_reservation_repaired};
-    return repair_reservation(r->ledger, r->seats, &m->reservation);
+    repair->reservation = (struct reservation_repair){.id = d->id,
+                                                      .event_key = d->event_key,
+                                                      .section_key = d->section_key,
+                                                      .seen = &d->seats_in_hot,
+                                                      .done = reconcile_on_reservation_repaired};
+    return repair_reservation(r->ledger, r->seats, &repair->reservation);
 }
 
-static void reconcile_repair_next(struct reconcile_repair *m) {
-    while (m->at < m->reconcile->difference_count && !atomic_load(&m->stopping)) {
-        enum err refused = reconcile_repair_one(m, &m->reconcile->differences[m->at]);
+static void reconcile_repair_next(struct reconcile_repair *repair) {
+    while (repair->at < repair->reconcile->difference_count && !atomic_load(&repair->stopping)) {
+        enum err refused =
+            reconcile_repair_one(repair, &repair->reconcile->differences[repair->at]);
         if (refused == ERR_OK) return; /* it comes back */
-        reconcile_close(m, refused, false);
+        reconcile_close(repair, refused, false);
     }
-    m->done(m);
+    repair->done(repair);
 }
 
-void reconcile_repair(struct reconcile_repair *m) {
-    assert(m->at == 0 && m->done != NULL);
-    reconcile_repair_next(m);
+void reconcile_repair(struct reconcile_repair *repair) {
+    assert(repair->at == 0 && repair->done != NULL);
+    reconcile_repair_next(repair);
 }
 
 /* ---- for people ---- */
 
-static void describe_seats(const struct held_seats *s, const char *where, struct buf *out) {
+static void reconcile_describe_seats(const struct held_seats *s, const char *where,
+                                     struct buf *out) {
     str status = reservation_status_words[s->status];
     if (s->seat_count == 0)
         buf_addf(out, "not live in the %s", where);
@@ -329,7 +315,7 @@ static void describe_seats(const struct held_seats *s, const char *where, struct
                  s->seat_count == 1 ? "" : "s", where);
 }
 
-static void describe_entry(enum entry_status status, const char *where, struct buf *out) {
+static void reconcile_describe_entry(enum entry_status status, const char *where, struct buf *out) {
     if (status == ENTRY_NONE)
         buf_addf(out, "not live in the %s", where);
     else
@@ -338,20 +324,20 @@ static void describe_entry(enum entry_status status, const char *where, struct b
 }
 
 void difference_describe(const struct reconcile *r, const struct difference *d, struct buf *out) {
-    const struct compared_event *e = find_event(r, d->event_key);
+    const struct compared_event *e = reconcile_find_event(r, d->event_key);
     buf_addf(out, "%s, ", e->name);
     if (d->seq != 0) {
         buf_addf(out, "entry %llu: ", (unsigned long long)d->seq);
-        describe_entry(d->entry_in_ledger, "ledger", out);
+        reconcile_describe_entry(d->entry_in_ledger, "ledger", out);
         if (d->kind == DIFFERENCE_ENTRY_LATE) buf_add(out, STR(", long past its time"));
         buf_add(out, STR(", "));
-        describe_entry(d->entry_in_hot, "hot store", out);
+        reconcile_describe_entry(d->entry_in_hot, "hot store", out);
         return;
     }
     char id[UUID_TEXT_BYTES];
     uuid_format(&d->id, id);
     buf_addf(out, "reservation %.*s: ", UUID_TEXT_BYTES, id);
-    describe_seats(&d->seats_in_ledger, "ledger", out);
+    reconcile_describe_seats(&d->seats_in_ledger, "ledger", out);
     buf_add(out, STR(", "));
-    describe_seats(&d->seats_in_hot, "hot store", out);
+    reconcile_describe_seats(&d->seats_in_hot, "hot store", out);
 }

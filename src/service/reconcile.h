@@ -1,34 +1,35 @@
 /*
- * reconcile: compares a hot store that nodes share with the ledger. They differ for moments all the
- * time, for each change reaches one of them first; whatever is pending is none of its business
- * (service/finish_pending.h). But what has differed for longer than twice the ledger's deadline was
- * lost on its way, and is repaired (service/repair.h).
+ * reconcile: compares a hot store that nodes share with the ledger. The two differ for moments all
+ * the time, because each change reaches one of them first. What has differed for longer than twice
+ * the ledger's deadline was lost on its way, and is repaired (service/repair.h).
  *
- * What is younger than that, and what has begun since the ledger was read, is not compared.
+ * Not compared is what is younger than that, what has begun since the ledger was read, and what is
+ * pending (service/finish_pending.h).
  */
 #ifndef ADMITONE_SERVICE_RECONCILE_H
 #define ADMITONE_SERVICE_RECONCILE_H
 
 #include "service/repair.h"
 
-/* So many are looked into at a time: the rest is found the next time. */
+/* So many differences are noted; the next comparison finds the rest. */
 #define DIFFERENCES_MAX 10000
 
 enum difference_kind {
-    DIFFERENCE_ENTRY_OVER,    /* live in the hot store; has ended in the ledger, or is not known */
+    DIFFERENCE_ENTRY_OVER,    /* live in the hot store only; ended or unknown in the ledger */
     DIFFERENCE_ENTRY_MISSING, /* live in the ledger only */
-    DIFFERENCE_ENTRY_STATUS,  /* WAITING here, ACTIVE there */
+    DIFFERENCE_ENTRY_STATUS,  /* WAITING in one store, ACTIVE in the other */
     DIFFERENCE_ENTRY_LATE,    /* ACTIVE in the ledger only, and long past its time */
     DIFFERENCE_RESERVATION_OVER,
     DIFFERENCE_RESERVATION_MISSING,
-    DIFFERENCE_RESERVATION_STATUS, /* HELD here, CONFIRMED there; or not the same seats */
+    DIFFERENCE_RESERVATION_STATUS, /* HELD in one store, CONFIRMED in the other; or not the same
+                                      seats */
 };
 
 enum difference_end {
-    DIFFERENCE_OPEN,     /* not looked into yet */
-    DIFFERENCE_GONE,     /* it was only for a moment */
-    DIFFERENCE_REPAIRED, /* the hot store has what the ledger has; or the ledger, of what is LATE or
-                            what the hot store ended by itself */
+    DIFFERENCE_OPEN,     /* not repaired yet */
+    DIFFERENCE_GONE,     /* the stores agreed again by themselves */
+    DIFFERENCE_REPAIRED, /* the hot store was corrected; the ledger, if LATE or expired in the hot
+                            store */
     DIFFERENCE_FAILED,   /* `error` says why */
 };
 
@@ -46,7 +47,7 @@ struct difference {
     struct held_seats seats_in_ledger;
 };
 
-/* How many live ones there are, and how many differ. */
+/* How many are live in each store, and how many differ. */
 struct compared_event {
     int64_t key;
     char name[EVENT_PATH_BYTES]; /* "TYPE/ID" */
@@ -73,17 +74,17 @@ struct reconcile {
     size_t left_out; /* beyond DIFFERENCES_MAX */
 };
 
-/* Looks at both, and notes what differs. Blocks. Fails when one of them can't be read, or the hot
- * store is in no incarnation. */
+/* Reads both stores and notes what differs. Blocks. Fails when one of them can't be read, or the
+ * hot store is in no incarnation. */
 enum err reconcile_compare(struct reconcile *r);
-/* Forgets what was found. */
+/* Frees what was found. */
 void reconcile_clear(struct reconcile *r);
 
 /* Repairs what was found, one difference after the other, and notes how each ended. On a worker's
  * thread, which is attached to the hot store. */
 struct reconcile_repair {
     struct reconcile *reconcile;
-    void (*done)(struct reconcile_repair *m);
+    void (*done)(struct reconcile_repair *repair);
     _Atomic bool stopping; /* from any thread: the one under way is the last; the rest stays OPEN */
 
     /* Private. */
@@ -92,9 +93,9 @@ struct reconcile_repair {
     struct reservation_repair reservation;
 };
 /* `reconcile` and `done` are filled in, the rest is zeroed. May call `done` before it returns. */
-void reconcile_repair(struct reconcile_repair *m);
+void reconcile_repair(struct reconcile_repair *repair);
 
-/* For people: "CONCERT/1, entry 17: WAITING in the ledger, not live in the hot store". */
+/* For logs: "CONCERT/1, entry 17: WAITING in the ledger, not live in the hot store". */
 void difference_describe(const struct reconcile *r, const struct difference *d, struct buf *out);
 
 #endif

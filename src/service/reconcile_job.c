@@ -1,3 +1,4 @@
+/* The thread that reconciles every interval, and its hand-over to the worker that repairs. */
 #include "service/reconcile_job.h"
 
 #include <sys/random.h>
@@ -8,13 +9,13 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* A turn ends a little before the node's own next one comes. */
-#define TURN_PART(interval_ms) ((interval_ms) / 4 * 3)
-/* So many differences are told of one by one. */
+/* The lease ends a little before the node's next comparison. */
+#define LEASE_PART(interval_ms) ((interval_ms) / 4 * 3)
+/* So many differences are logged one by one. */
 #define LINES_MAX 20
 
 /* Under lock. False: it is time to stop. */
-static bool wait_for_ms(struct reconcile_job *s, int64_t ms) {
+static bool reconcile_job_wait_ms(struct reconcile_job *s, int64_t ms) {
     struct timespec until = clock_steady_in(ms);
     int timed_out = 0;
     while (!s->stopping && timed_out == 0)
@@ -24,21 +25,21 @@ static bool wait_for_ms(struct reconcile_job *s, int64_t ms) {
 
 /* ---- on the worker ---- */
 
-static void on_repaired(struct reconcile_repair *m) {
-    struct reconcile_job *s = CONTAINER_OF(m->reconcile, struct reconcile_job, reconcile);
+static void reconcile_job_on_repaired(struct reconcile_repair *repair) {
+    struct reconcile_job *s = CONTAINER_OF(repair->reconcile, struct reconcile_job, reconcile);
     pthread_mutex_lock(&s->lock);
     s->repairing = false;
     pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void on_task(struct task *task) {
+static void reconcile_job_on_posted(struct task *task) {
     reconcile_repair(CONTAINER_OF(task, struct reconcile_job, task)->repair);
 }
 
 /* ---- on its own thread ---- */
 
-static void tell(const struct reconcile_job *s) {
+static void reconcile_job_log(const struct reconcile_job *s) {
     const struct reconcile *r = &s->reconcile;
     int64_t totals[DIFFERENCE_FAILED + 1] = {0};
     struct buf text = {0};
@@ -56,60 +57,60 @@ static void tell(const struct reconcile_job *s) {
     }
     buf_deinit(&text);
     if (totals[DIFFERENCE_REPAIRED] + totals[DIFFERENCE_FAILED] > 0)
-        log_warn(msg("compared and repaired the hot store"),
+        log_warn(msg("redis had lost changes and was corrected from the ledger"),
                  kv_i64("repaired", totals[DIFFERENCE_REPAIRED]),
                  kv_i64("failed", totals[DIFFERENCE_FAILED]),
                  kv_i64("left_for_the_next_time", (int64_t)r->left_out));
 }
 
 /* Returns when the worker has done it, or it is time to stop. Under lock. */
-static void repair_found(struct reconcile_job *s) {
+static void reconcile_job_repair(struct reconcile_job *s) {
     s->repair = mem_new(sizeof *s->repair);
     s->repair->reconcile = &s->reconcile;
-    s->repair->done = on_repaired;
-    s->task.run = on_task;
+    s->repair->done = reconcile_job_on_repaired;
+    s->task.run = reconcile_job_on_posted;
     s->repairing = true;
     mailbox_post(s->home, &s->task);
     while (s->repairing) pthread_cond_wait(&s->wake, &s->lock);
     mem_free(s->repair);
     s->repair = NULL;
-    tell(s);
+    reconcile_job_log(s);
 }
 
-/* A store that can't be read now is compared the next time. */
-static bool compare(struct reconcile_job *s) {
+/* False: there is nothing to repair, or a store can't be read now. */
+static bool reconcile_job_compare(struct reconcile_job *s) {
     struct reconcile *r = &s->reconcile;
     bool is_ours = false;
-    enum err failed = hot_lease(r->hot, "reconcile_job", TURN_PART(s->interval_ms), &is_ours);
+    enum err failed = hot_lease(r->hot, "reconcile_job", LEASE_PART(s->interval_ms), &is_ours);
     if (failed != ERR_OK || !is_ours) return false;
     failed = reconcile_compare(r);
-    if (failed != ERR_OK) /* The connection that failed has logged it, for all who use it. */
+    if (failed != ERR_OK) /* The connection that failed has logged it. */
         log_debug(msg("cannot compare the hot store with the ledger now"),
                   kv_str("error", err_title(failed)));
     for (size_t i = 0; failed == ERR_OK && i < r->event_count; i++)
         if (r->events[i].is_missing)
-            log_warn(msg("redis lacks an event; it will be rebuilt"),
+            log_warn(msg("redis lacks an event; requests for it fail until redis is rebuilt"),
                      kv("event", r->events[i].name));
     return failed == ERR_OK && r->difference_count > 0;
 }
 
-/* When the first comes: not all nodes at the same time. */
-static int64_t first_ms(const struct reconcile_job *s) {
+/* Before the first comparison: not all nodes at the same time. */
+static int64_t reconcile_job_first_ms(const struct reconcile_job *s) {
     uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) return s->interval_ms;
     return (int64_t)(random % (uint64_t)s->interval_ms);
 }
 
-static void *run(void *arg) {
+static void *reconcile_job_run(void *arg) {
     struct reconcile_job *s = arg;
     pthread_mutex_lock(&s->lock);
-    int64_t rest_ms = first_ms(s);
-    while (wait_for_ms(s, rest_ms)) {
-        rest_ms = s->interval_ms;
+    int64_t wait_ms = reconcile_job_first_ms(s);
+    while (reconcile_job_wait_ms(s, wait_ms)) {
+        wait_ms = s->interval_ms;
         pthread_mutex_unlock(&s->lock);
-        bool differs = compare(s);
+        bool differs = reconcile_job_compare(s);
         pthread_mutex_lock(&s->lock);
-        if (differs && wait_for_ms(s, s->reconcile.wait_ms)) repair_found(s);
+        if (differs && reconcile_job_wait_ms(s, s->reconcile.wait_ms)) reconcile_job_repair(s);
         reconcile_clear(&s->reconcile);
     }
     pthread_mutex_unlock(&s->lock);
@@ -130,7 +131,7 @@ void reconcile_job_init(struct reconcile_job *s, struct mailbox *home) {
 
 void reconcile_job_start(struct reconcile_job *s) {
     if (s->interval_ms == 0) return;
-    s->runs = thread_start(&s->thread, "reconcile", THREAD_ALONE, run, s) == 0;
+    s->runs = thread_start(&s->thread, "reconcile", THREAD_ALONE, reconcile_job_run, s) == 0;
     if (!s->runs) log_error(msg("cannot start the reconciliation thread"));
 }
 

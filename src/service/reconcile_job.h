@@ -1,7 +1,7 @@
 /*
- * reconcile_job: reconciles the two stores now and then, on a thread of its own: compares, waits
- * for as long as a difference must have lasted, and has a worker repair it. Every node has one;
- * whose turn it is, the hot store says, so that one node does it at a time.
+ * reconcile_job: reconciles the two stores every interval, on a private thread: compares, waits
+ * for as long as a difference must have lasted, and has a worker repair it. Every node has one; a
+ * lease in the hot store lets one node do it at a time.
  */
 #ifndef ADMITONE_SERVICE_RECONCILE_JOB_H
 #define ADMITONE_SERVICE_RECONCILE_JOB_H
@@ -15,7 +15,7 @@ struct reconcile_job {
     struct reconcile reconcile; /* its stores and wait_ms are filled in */
     int64_t interval_ms;        /* 0: never */
 
-    /* Below: its own. */
+    /* Private. */
     struct reconcile_repair *repair;
     struct mailbox *home;
     struct task task; /* for the worker: repair what was found */
@@ -27,10 +27,10 @@ struct reconcile_job {
     bool runs;
 };
 
-/* `home`: of the worker that repairs. */
+/* `home` is the mailbox of the worker that repairs. */
 void reconcile_job_init(struct reconcile_job *s, struct mailbox *home);
 void reconcile_job_start(struct reconcile_job *s);
-/* Begins nothing any more. From any thread, while the worker runs. */
+/* Begins no further comparison or repair. From any thread, while the worker runs. */
 void reconcile_job_stop(struct reconcile_job *s);
 /* Whether the worker still repairs. From any thread. */
 bool reconcile_job_is_busy(struct reconcile_job *s);

@@ -1,3 +1,4 @@
+/* The recount behind `admitone audit`: asks every board, then adds up the ledger. */
 #include "service/recount.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ struct recounted_event {
     struct recounted_row *rows;
 };
 
-/* What a board says that an event has, and what it should have. */
+/* What a board has of an event, and what it should have. */
 struct recounted_row {
     struct sale_mark mark;
     int64_t reservations;
@@ -27,25 +28,27 @@ struct recounted_row {
     int64_t live_seats;
 };
 
-/* ---- what is to be compared ---- */
+static void recount_on_answered(struct board_find_op *f);
 
-static void add_board(struct recount *r, struct recounted_board board) {
+/* ---- events and boards to compare ---- */
+
+static void recount_add_board(struct recount *r, struct recounted_board board) {
     r->of = mem_grow(r->of, (r->board_count + 1) * sizeof *r->of);
     r->of[r->board_count++] = board;
 }
 
-static void add_boards(struct recount *r) {
-    add_board(r, (struct recounted_board){0});
+static void recount_add_boards(struct recount *r) {
+    recount_add_board(r, (struct recounted_board){0});
     for (size_t i = 0; i < period_count; i++) {
         struct span s = period_span(&periods[i], r->now_ms);
         while (s.ends_ms + periods[i].kept_s * 1000 > r->now_ms) {
-            add_board(r, (struct recounted_board){.period = &periods[i], .span = s});
+            recount_add_board(r, (struct recounted_board){.period = &periods[i], .span = s});
             s = period_span(&periods[i], s.begins_ms - 1);
         }
     }
 }
 
-static void on_event(void *to, struct event *e) {
+static void recount_on_event(void *to, struct event *e) {
     struct recount *r = to;
     r->events = mem_grow(r->events, (r->event_count + 1) * sizeof *r->events);
     struct recounted_event *of = &r->events[r->event_count++];
@@ -56,9 +59,9 @@ static void on_event(void *to, struct event *e) {
 
 enum err recount_begin(struct recount *r) {
     map_init(&r->by_key);
-    add_boards(r);
+    recount_add_boards(r);
     enum err failed =
-        ledger_load(r->ledger, &(struct ledger_reader){.on_event = on_event, .to = r});
+        ledger_load(r->ledger, &(struct ledger_reader){.on_event = recount_on_event, .to = r});
     r->rows = mem_new((r->event_count * r->board_count + 1) * sizeof *r->rows);
     for (size_t i = 0; i < r->event_count; i++) {
         r->events[i].rows = r->rows + i * r->board_count;
@@ -69,24 +72,7 @@ enum err recount_begin(struct recount *r) {
 
 /* ---- what boards say ---- */
 
-static void ask(struct recount *r);
-
-/* The first that answers is that of all time, whose mark no other is before. */
-static void on_found(struct board_find_op *f) {
-    struct recount *r = CONTAINER_OF(f, struct recount, find);
-    if (f->result != ERR_OK) {
-        r->done(r);
-        return;
-    }
-    if (r->next == 0) r->all = f->mark;
-    struct recounted_row *row = &r->rows[r->next++];
-    row->mark = sale_is_after(&f->mark, &r->all) ? f->mark : r->all;
-    row->reservations = f->row.selling.reservations;
-    row->seats = f->row.selling.seats;
-    ask(r);
-}
-
-static void ask(struct recount *r) {
+static void recount_ask(struct recount *r) {
     if (r->next == r->event_count * r->board_count) {
         r->done(r);
         return;
@@ -98,34 +84,49 @@ static void ask(struct recount *r) {
                                          .at_ms = b->span.begins_ms},
                                .event_key = r->events[r->next / r->board_count].key,
                                .now_ms = r->now_ms,
-                               .done = on_found};
+                               .done = recount_on_answered};
     boards_find(r->boards, &r->find);
 }
 
 void recount_look(struct recount *r) {
     r->next = 0;
     r->find.result = ERR_OK;
-    ask(r);
+    recount_ask(r);
+}
+
+/* The first board is that of all time; no other board has an earlier watermark. */
+static void recount_on_answered(struct board_find_op *f) {
+    struct recount *r = CONTAINER_OF(f, struct recount, find);
+    if (f->result != ERR_OK) {
+        r->done(r);
+        return;
+    }
+    if (r->next == 0) r->all = f->mark;
+    struct recounted_row *row = &r->rows[r->next++];
+    row->mark = sale_is_after(&f->mark, &r->all) ? f->mark : r->all;
+    row->reservations = f->row.selling.reservations;
+    row->seats = f->row.selling.seats;
+    recount_ask(r);
 }
 
 /* ---- what the ledger says ---- */
 
-static bool is_of(const struct recounted_board *b, int64_t taken_ms) {
+static bool recount_covers(const struct recounted_board *b, int64_t taken_ms) {
     return b->period == NULL || (b->span.begins_ms <= taken_ms && taken_ms < b->span.ends_ms);
 }
 
-static void on_reservation(void *to, const struct reservation *v) {
+static void recount_on_reservation(void *to, const struct reservation *v) {
     struct recount *r = to;
     struct recounted_event *e = map_get(&r->by_key, map_key(&v->event_key));
     for (size_t i = 0; e != NULL && i < r->board_count; i++) {
-        if (!is_of(&r->of[i], v->created_ms)) continue;
+        if (!recount_covers(&r->of[i], v->created_ms)) continue;
         e->rows[i].live_reservations++;
         e->rows[i].live_seats += v->seat_count;
     }
 }
 
-/* What happened behind a row's mark is not in it: this is told the other way round. */
-static void on_sale(void *to, const struct sale *s) {
+/* A sale after a row's watermark is not in that row: the ledger gives it with the sign reversed. */
+static void recount_on_sale(void *to, const struct sale *s) {
     struct recount *r = to;
     struct recounted_event *e = map_get(&r->by_key, map_key(&s->event_key));
     if (s->kind == SALE_SOLD_OUT) return;
@@ -133,18 +134,19 @@ static void on_sale(void *to, const struct sale *s) {
     int64_t sign = s->kind == SALE_TAKEN ? 1 : -1;
     for (size_t i = 0; e != NULL && i < r->board_count; i++) {
         struct recounted_row *row = &e->rows[i];
-        if (!is_of(&r->of[i], s->taken_ms) || !sale_is_after(&s->mark, &row->mark)) continue;
+        if (!recount_covers(&r->of[i], s->taken_ms) || !sale_is_after(&s->mark, &row->mark))
+            continue;
         row->live_reservations += sign;
         row->live_seats += sign * s->seats;
     }
 }
 
-static void on_mark(void *to, const struct sale_mark *mark) {
+static void recount_on_mark(void *to, const struct sale_mark *mark) {
     (void)to;
     (void)mark;
 }
 
-static void report(struct recount *r, const struct recounted_event *e, size_t board) {
+static void recount_report(struct recount *r, const struct recounted_event *e, size_t board) {
     const struct recounted_row *row = &e->rows[board];
     const struct recounted_board *b = &r->of[board];
     if (r->violations++ >= EXAMPLES_MAX) return;
@@ -154,24 +156,24 @@ static void report(struct recount *r, const struct recounted_event *e, size_t bo
              (long long)row->seats, (long long)row->live_reservations, (long long)row->live_seats);
 }
 
-/* One that has less than nothing, for a moment, is not on its board. */
-static void judge(struct recount *r, const struct recounted_event *e, size_t board) {
+/* An event with a sum below zero, for a moment, is not on its board. */
+static void recount_compare(struct recount *r, const struct recounted_event *e, size_t board) {
     struct recounted_row *row = &e->rows[board];
     if (row->live_reservations <= 0) row->live_reservations = row->live_seats = 0;
     r->checked++;
     if (row->reservations != row->live_reservations || row->seats != row->live_seats)
-        report(r, e, board);
+        recount_report(r, e, board);
 }
 
 enum err recount_end(struct recount *r) {
     enum err failed =
-        ledger_load(r->ledger, &(struct ledger_reader){.on_reservation = on_reservation,
-                                                       .on_sale = on_sale,
-                                                       .on_mark = on_mark,
+        ledger_load(r->ledger, &(struct ledger_reader){.on_reservation = recount_on_reservation,
+                                                       .on_sale = recount_on_sale,
+                                                       .on_mark = recount_on_mark,
                                                        .mark = &r->all,
                                                        .to = r});
     for (size_t i = 0; failed == ERR_OK && i < r->event_count; i++)
-        for (size_t b = 0; b < r->board_count; b++) judge(r, &r->events[i], b);
+        for (size_t b = 0; b < r->board_count; b++) recount_compare(r, &r->events[i], b);
     return failed;
 }
 

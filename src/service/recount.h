@@ -1,7 +1,7 @@
 /*
- * recount: compares boards that are shared with what the ledger has: of every event, on every board
- * that is not over. Exact also while things are sold, for a board says up to which mark it has
- * counted, and the ledger what was sold up to there.
+ * recount: compares shared boards with the ledger: every event, on every board whose period is not
+ * over. It is exact also during sales, because a board says up to which watermark it has counted,
+ * and the ledger what was sold up to there.
  */
 #ifndef ADMITONE_SERVICE_RECOUNT_H
 #define ADMITONE_SERVICE_RECOUNT_H
@@ -19,26 +19,26 @@ struct recount {
     int64_t checked;
     int64_t violations;
     struct buf examples;
-    int64_t uncounted; /* sales that are still to be told to all boards */
+    int64_t uncounted; /* sales that boards have not counted yet */
 
-    /* Below: its own. */
+    /* Private. */
     struct recounted_board *of;
     size_t board_count;
     struct recounted_event *events;
     size_t event_count;
     struct recounted_row *rows; /* of each event, those of all boards */
     struct map by_key;          /* struct recounted_event */
-    struct sale_mark all;       /* up to which all boards have counted */
+    struct sale_mark all;       /* watermark up to which all boards have counted */
     size_t next;
     struct board_find_op find;
 };
 
-/* What is above is filled in, the rest zeroed. Which events there are. Blocks. */
+/* The first fields are filled in, the rest zeroed. Reads which events there are. Blocks. */
 enum err recount_begin(struct recount *r);
-/* Asks the boards for all of them, where these may be asked; then `done`, on the same thread.
- * find.result says whether all have answered; if not, it may be called again. */
+/* Asks the boards for all events, on a thread where that is allowed; then `done`, on the same
+ * thread. find.result says whether all have answered; if not, it may be called again. */
 void recount_look(struct recount *r);
-/* The rest. Blocks. */
+/* Reads the ledger and compares. Blocks. */
 enum err recount_end(struct recount *r);
 void recount_clear(struct recount *r);
 

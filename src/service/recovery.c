@@ -1,3 +1,5 @@
+/* The callbacks that put what ledger_load reads into the hot store, the catalogue and the boards.
+ * */
 #include "service/recovery.h"
 
 #include "base/mem.h"
@@ -12,12 +14,12 @@ struct recovery {
     struct events *events;
     struct boards *boards; /* NULL: there are none */
     int64_t now_ms;
-    struct queue_end_mark *marks; /* told before the entries, needed after them */
+    struct queue_end_mark *marks; /* read before the entries, needed after them */
     size_t count;
     size_t cap;
 };
 
-static void on_event(void *to, struct event *e) {
+static void recovery_on_event(void *to, struct event *e) {
     struct recovery *r = to;
     struct board_event selling = rankings_event(e);
     if (r->boards != NULL) boards_restore_event(r->boards, &selling);
@@ -25,7 +27,7 @@ static void on_event(void *to, struct event *e) {
     catalogue_install(r->events->catalogue, e);
 }
 
-static void on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
+static void recovery_on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
     struct recovery *r = to;
     if (r->count == r->cap) {
         r->cap = r->cap == 0 ? 16 : r->cap * 2;
@@ -34,17 +36,17 @@ static void on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
     r->marks[r->count++] = (struct queue_end_mark){event_key, highest_seq};
 }
 
-static void on_totals(void *to, int64_t event_key, const struct queue_counts *totals) {
+static void recovery_on_totals(void *to, int64_t event_key, const struct queue_counts *totals) {
     struct recovery *r = to;
     queues_restore_totals(r->events->queues, event_key, totals);
 }
 
-static void on_entry(void *to, const struct ledger_entry *e) {
+static void recovery_on_entry(void *to, const struct ledger_entry *e) {
     struct recovery *r = to;
     queues_restore(r->events->queues, e);
 }
 
-static void on_reservation(void *to, const struct reservation *reservation) {
+static void recovery_on_reservation(void *to, const struct reservation *reservation) {
     struct recovery *r = to;
     struct live_reservation live = reservation_live(reservation);
     seats_restore(r->events->seats, reservation->event_key, &live);
@@ -57,27 +59,27 @@ static void on_reservation(void *to, const struct reservation *reservation) {
     boards_restore(r->boards, &taken, r->now_ms);
 }
 
-static void on_sale(void *to, const struct sale *s) {
+static void recovery_on_sale(void *to, const struct sale *s) {
     struct recovery *r = to;
     boards_restore(r->boards, s, r->now_ms);
 }
 
-static void on_mark(void *to, const struct sale_mark *mark) {
+static void recovery_on_mark(void *to, const struct sale_mark *mark) {
     struct recovery *r = to;
     boards_restored(r->boards, mark, r->now_ms);
 }
 
 enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
     struct recovery r = {.events = ev, .boards = ev->boards, .now_ms = now_ms};
-    struct ledger_reader reader = {.on_event = on_event,
-                                   .on_queue = on_queue,
-                                   .on_totals = on_totals,
-                                   .on_entry = on_entry,
-                                   .on_reservation = on_reservation,
+    struct ledger_reader reader = {.on_event = recovery_on_event,
+                                   .on_queue = recovery_on_queue,
+                                   .on_totals = recovery_on_totals,
+                                   .on_entry = recovery_on_entry,
+                                   .on_reservation = recovery_on_reservation,
                                    .to = &r};
     if (r.boards != NULL) {
-        reader.on_sale = on_sale;
-        reader.on_mark = on_mark;
+        reader.on_sale = recovery_on_sale;
+        reader.on_mark = recovery_on_mark;
     }
     enum err failed = ledger_load(ev->ledger, &reader);
     for (size_t i = 0; failed == ERR_OK && i < r.count; i++)
@@ -87,12 +89,13 @@ enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
     return failed;
 }
 
-static void on_event_met(void *to, struct event *e) {
+static void recovery_on_event_met(void *to, struct event *e) {
     struct events *ev = to;
     queues_meet(ev->queues, e);
     catalogue_install(ev->catalogue, e);
 }
 
 enum err recovery_meet(struct events *ev) {
-    return ledger_load(ev->ledger, &(struct ledger_reader){.on_event = on_event_met, .to = ev});
+    return ledger_load(ev->ledger,
+                       &(struct ledger_reader){.on_event = recovery_on_event_met, .to = ev});
 }

@@ -1,18 +1,18 @@
 /*
- * recovery: what is read back from the ledger when the hot store has lost it: every event with its
- * rules, every place in every queue, in order, and every live reservation with its seats; and what
- * boards count of these.
+ * recovery: loads the hot store from the ledger: every event with its rules, every live entry in
+ * order, every live reservation with its seats, and what boards count of these. The walk over all
+ * that is live is ledger_load (port/ledger.h), for reconciliation too.
  */
 #ifndef ADMITONE_SERVICE_RECOVERY_H
 #define ADMITONE_SERVICE_RECOVERY_H
 
 #include "service/events.h"
 
-/* Fills the hot store, which is empty, and the catalogue. The queues' next numbers are `skip`
- * beyond those that the ledger has. Blocks: for the start, before anybody is served, and for the
+/* Loads the hot store, which is empty, and the catalogue. The queues' next numbers are `skip`
+ * beyond those that the ledger has. Blocks: for the start, before requests are served, and for the
  * rebuilder. */
 enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip);
-/* The events alone, where the hot store is filled already. Blocks. */
+/* Loads only the events, where the hot store has its state already. Blocks. */
 enum err recovery_meet(struct events *ev);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * relay: brings facts of the ledger to a hot store that nodes share. What the ledger decides first
- * (confirmed, cancelled, expired, held in a `seat` section) reaches the hot store at once, by
- * whoever asked for it; should that get lost, because a node died or the store could not be
- * reached, it comes once more by this way, a little later. Hearing it twice does no harm. So does
- * the end of the place that a confirmation completed. Every node relays, on one worker.
+ * (confirmed, cancelled, expired, held in a `seat` section) is sent to the hot store at once by the
+ * node that asked for it. Should that get lost, because the node died or the store could not be
+ * reached, the relay sends it again a little later, and with it the end of the entry that a
+ * confirmation completed. Receiving a fact twice does no harm, so every node relays, on one worker.
  */
 #ifndef ADMITONE_SERVICE_RELAY_H
 #define ADMITONE_SERVICE_RELAY_H
@@ -18,7 +18,7 @@ struct relay {
     struct events *events;
     struct waiting_room *room;
 
-    /* Below: its own. */
+    /* Private. */
     struct ticker ticker;
     _Atomic bool busy;
     bool stopping;
@@ -28,10 +28,10 @@ struct relay {
     struct reservation_repair repair;
     struct look_op look;
     struct reservation_change news[FACTS_READ_MAX];
-    struct look_item places[FACTS_READ_MAX]; /* of what was confirmed */
-    size_t changed;                          /* reservations that the hot store had missed */
-    size_t done;                             /* of the facts */
-    size_t taken;                            /* of those, in the step under way */
+    struct look_item places[FACTS_READ_MAX]; /* of confirmed reservations */
+    size_t changed;                          /* reservations that the hot store lacked */
+    size_t done;                             /* facts that have arrived */
+    size_t taken;                            /* facts in the call under way */
     int64_t ids[FACTS_READ_MAX];
 };
 

@@ -1,3 +1,4 @@
+/* The refresh of the snapshot, and the requests that wait for it. */
 #include "service/snapshot.h"
 
 #include <string.h>
@@ -7,9 +8,37 @@
 #include "base/mem.h"
 #include "run/mailbox.h"
 
-static void refresh(struct snapshot *s, int64_t since_ms);
+static void snapshot_on_event(struct event_counts_op *c, const struct event_counts *e);
+static void snapshot_on_events_counted(struct event_counts_op *c);
+static void snapshot_on_refreshed(struct task *task);
 
-static void on_event(struct event_counts_op *c, const struct event_counts *e) {
+static void snapshot_refresh(struct snapshot *s, int64_t since_ms) {
+    s->counts = (struct event_counts_op){.since_ms = since_ms,
+                                         .now_ms = clock_wall_ms(),
+                                         .event = snapshot_on_event,
+                                         .done = snapshot_on_events_counted};
+    hot_count_events(s->hot, &s->counts);
+}
+
+void snapshot_read(struct snapshot *s, struct snapshot_read *r) {
+    int64_t now_ms = clock_steady_ms();
+    r->task = (struct task){.run = snapshot_on_refreshed, .home = mailbox_mine()};
+    snapshot_open(s);
+    bool is_fresh = s->refreshed_ms != 0 && now_ms - s->refreshed_ms < SNAPSHOT_MS;
+    bool answers = is_fresh && !s->refreshing;
+    bool begins = !answers && !s->refreshing;
+    if (!answers) task_list_add(&s->readers, &r->task);
+    if (begins) {
+        s->refreshing = true;
+        s->refreshed_ms = now_ms;
+    }
+    int64_t since_ms = s->until_ms;
+    snapshot_shut(s);
+    if (answers) r->done(r, ERR_OK);
+    if (begins) snapshot_refresh(s, since_ms);
+}
+
+static void snapshot_on_event(struct event_counts_op *c, const struct event_counts *e) {
     struct snapshot *s = CONTAINER_OF(c, struct snapshot, counts);
     size_t bytes = e->section_count * sizeof *e->sections;
     struct snapshot_row *row = mem_new(sizeof *row + bytes);
@@ -24,7 +53,7 @@ static void on_event(struct event_counts_op *c, const struct event_counts *e) {
 }
 
 /* Rows of events that were deleted. Under lock; only the thread that refreshes changes rows. */
-static void forget_deleted(struct snapshot *s) {
+static void snapshot_forget_deleted(struct snapshot *s) {
     size_t gone_count = 0;
     int64_t *gone = mem_new((s->rows.count + 1) * sizeof *gone);
     const struct snapshot_row *row;
@@ -37,15 +66,10 @@ static void forget_deleted(struct snapshot *s) {
     mem_free(gone);
 }
 
-static void on_read(struct task *task) {
-    struct snapshot_read *r = CONTAINER_OF(task, struct snapshot_read, task);
-    r->done(r, r->result);
-}
-
-static void on_events_counted(struct event_counts_op *c) {
+static void snapshot_on_events_counted(struct event_counts_op *c) {
     struct snapshot *s = CONTAINER_OF(c, struct snapshot, counts);
     if (c->result == ERR_OK && c->epoch != s->epoch && c->since_ms != 0) {
-        refresh(s, 0); /* the store was rebuilt: what changed since is not known */
+        snapshot_refresh(s, 0); /* the store was rebuilt: what changed since is not known */
         return;
     }
     size_t event_count = catalogue_count(s->catalogue);
@@ -55,7 +79,7 @@ static void on_events_counted(struct event_counts_op *c) {
     if (c->result == ERR_OK) {
         s->epoch = c->epoch;
         s->until_ms = c->until_ms;
-        if (s->rows.count > event_count) forget_deleted(s);
+        if (s->rows.count > event_count) snapshot_forget_deleted(s);
     } else {
         s->refreshed_ms = 0;
     }
@@ -70,30 +94,9 @@ static void on_events_counted(struct event_counts_op *c) {
     }
 }
 
-static void refresh(struct snapshot *s, int64_t since_ms) {
-    s->counts = (struct event_counts_op){.since_ms = since_ms,
-                                         .now_ms = clock_wall_ms(),
-                                         .event = on_event,
-                                         .done = on_events_counted};
-    hot_count_events(s->hot, &s->counts);
-}
-
-void snapshot_read(struct snapshot *s, struct snapshot_read *r) {
-    int64_t now_ms = clock_steady_ms();
-    r->task = (struct task){.run = on_read, .home = mailbox_mine()};
-    snapshot_open(s);
-    bool is_fresh = s->refreshed_ms != 0 && now_ms - s->refreshed_ms < SNAPSHOT_MS;
-    bool answers = is_fresh && !s->refreshing;
-    bool begins = !answers && !s->refreshing;
-    if (!answers) task_list_add(&s->readers, &r->task);
-    if (begins) {
-        s->refreshing = true;
-        s->refreshed_ms = now_ms;
-    }
-    int64_t since_ms = s->until_ms;
-    snapshot_shut(s);
-    if (answers) r->done(r, ERR_OK);
-    if (begins) refresh(s, since_ms);
+static void snapshot_on_refreshed(struct task *task) {
+    struct snapshot_read *r = CONTAINER_OF(task, struct snapshot_read, task);
+    r->done(r, r->result);
 }
 
 void snapshot_open(struct snapshot *s) {

@@ -1,9 +1,9 @@
 /*
- * snapshot: how many wait, are active, and which seats are taken, of every event, where several
- * nodes share the hot store: for lists and metrics, which would else ask it event by event. It is
- * at most SNAPSHOT_MS old when it is shown, and one refresh, which asks only for events that may
- * have changed since the last one, serves all requests that come until then. An event of which
- * nothing is known yet has just been made.
+ * snapshot: counts of waiting and active users and of seats, of every event, where several nodes
+ * share the hot store: for lists and metrics, which would else ask it event by event. It is at
+ * most SNAPSHOT_MS old when it is shown. One refresh serves all requests until then, and asks only
+ * for events that may have changed since the last one. An event without a row has just been
+ * created.
  *
  * Any worker's thread, where nothing else is said.
  */
@@ -31,12 +31,12 @@ struct snapshot {
     struct hot *hot;
     struct catalogue *catalogue;
 
-    /* Below: its own. */
+    /* Private. */
     pthread_mutex_t lock;
     struct map rows;      /* under lock, as the rest: an event's key, in bytes → snapshot_row */
     int64_t refreshed_ms; /* steady, when the refresh began; 0: never */
     bool refreshing;
-    struct task_list readers;      /* who waits for the refresh */
+    struct task_list readers;      /* requests that wait for the refresh */
     struct event_counts_op counts; /* of the refresh; not under lock */
     uint32_t epoch;
     int64_t until_ms;
@@ -48,7 +48,7 @@ struct snapshot_read {
      * the hot store can't be asked. */
     void (*done)(struct snapshot_read *r, enum err result);
 
-    /* Below: its own. */
+    /* Private. */
     struct task task;
     enum err result;
 };
@@ -58,7 +58,7 @@ void snapshot_init(struct snapshot *s);
 void snapshot_deinit(struct snapshot *s);
 void snapshot_read(struct snapshot *s, struct snapshot_read *r);
 
-/* Between these two rows stay as they are. */
+/* Rows do not change between these two calls. */
 void snapshot_open(struct snapshot *s);
 void snapshot_shut(struct snapshot *s);
 /* NULL: nothing is known of the event yet. */

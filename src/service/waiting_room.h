@@ -1,7 +1,8 @@
 /*
- * waiting_room: the use cases of the queue. Who enters takes a place in the hot store, is written
- * to the ledger, and is answered when that is durable; admission goes the same way; who leaves is
- * written first and then taken out of the hot store.
+ * waiting_room: the use cases of the queue. To enter, a user takes a place in the hot store, which
+ * is written to the ledger and then answered; an admission goes the same way. The end of a place
+ * is written to the ledger first and then brought to the hot store; only expiries begin in the hot
+ * store.
  *
  * Each use case is one struct in the caller's memory (the request's arena), which stays until
  * `done` is called, on the caller's worker: later, or before the function returns.
@@ -19,15 +20,15 @@
 struct waiting_room {
     struct ledger *ledger;
     struct queues *queues;
-    struct degraded_reads
-        *degraded_reads; /* NULL: the hot store is this process's own, and can always be asked */
+    struct degraded_reads *degraded_reads; /* NULL: the hot store is private to this process, and
+                                              can always be asked */
     /* Called on a worker when entries have become ACTIVE or have ended, and that is durable. */
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     void *to;
 
     struct repair_queue repairs; /* of entries that may have ended in the ledger only */
 
-    /* Below: its own. */
+    /* Private. */
     _Atomic int64_t under_way; /* of no request: admissions, expiries, watches */
     _Atomic size_t ticking;    /* ticks of events that have not ended */
     pthread_mutex_t lock;
@@ -46,7 +47,7 @@ struct room_entering {
     struct enter_op enter; /* after OK: its outs, `place` as it is now */
     void (*done)(struct room_entering *e, enum err result);
 
-    /* Below: its own. */
+    /* Private. */
     struct waiting_room *room;
     struct ledger_enter record;
     struct settle_op settle;
@@ -56,17 +57,17 @@ struct room_entering {
 };
 void waiting_room_enter(struct waiting_room *w, struct room_entering *e);
 
-/* Looks at one place: in the hot store, and when that knows it no longer or can't be asked, in the
- * ledger. The caller
- * fills in look.op.event_key and item.seq, and item.seen. Status NONE: nobody knows it. */
+/* Looks at one place: in the hot store, and in the ledger when the hot store does not have it or
+ * can't be asked. The caller fills in look.op.event_key, item.seq and item.seen. Status NONE: it is
+ * unknown. */
 struct room_looking {
     struct look_op look;
     struct look_item item;
     char user[USER_ID_BYTES_MAX];
-    bool degraded; /* out: the hot store could not be asked; of seats nothing is known */
+    bool degraded; /* out: the hot store could not be asked, and the seats are unknown */
     void (*done)(struct room_looking *l, enum err result);
 
-    /* Below: its own. */
+    /* Private. */
     struct waiting_room *room;
     union {
         struct ledger_entry_get get;
@@ -75,16 +76,16 @@ struct room_looking {
 };
 void waiting_room_look(struct waiting_room *w, struct room_looking *l);
 
-/* Looks at many places of one event, which were WAITING when they were last looked at. When the hot
- * store can't be asked, they are looked for among those who wait in the ledger, and one that is not
- * there is NONE. */
+/* Looks at many places of one event, which were WAITING at the last look. When the hot store can't
+ * be asked, they are searched in the ledger's list of WAITING entries, and the status of one that
+ * is not there is NONE. */
 struct room_watching {
     struct look_op look;  /* op.event_key, op.now_ms, items and count are the caller's */
     const uint8_t *lanes; /* of the items */
     bool degraded;        /* out: as above */
     void (*done)(struct room_watching *l, enum err result);
 
-    /* Below: its own. */
+    /* Private. */
     struct waiting_room *room;
     struct degraded_scan scan;
 };
@@ -94,9 +95,9 @@ void waiting_room_watch(struct waiting_room *w, struct room_watching *l);
  * hot store follows. */
 void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq);
 
-/* Ends a place, as LEFT or COMPLETED. What has ended stays as it ended: that is OK too. With it
- * those of `cancels` that are HELD and the user's become CANCELLED; the hot store's seats are the
- * caller's to follow. */
+/* Ends a place, as LEFT or COMPLETED. A place that had ended before keeps its status, and the
+ * result is OK, too. With it those of `cancels` that are HELD by the user become CANCELLED in the
+ * ledger; the caller brings that to the hot store. */
 struct room_ending {
     int64_t event_key;
     uint64_t seq;
@@ -107,7 +108,7 @@ struct room_ending {
     bool *cancelled; /* out, one for each */
     void (*done)(struct room_ending *e, enum err result);
 
-    /* Below: its own. */
+    /* Private. */
     struct waiting_room *room;
     struct ledger_end record;
     struct end_op end;
@@ -115,21 +116,21 @@ struct room_ending {
     bool ended;
 };
 void waiting_room_end(struct waiting_room *w, struct room_ending *e);
-/* The ledger has made the place COMPLETED: the hot store follows, and who watches is told.
+/* The ledger has made the place COMPLETED: the hot store follows, and streams are notified.
  * e->event_key, seq and done are filled in. */
 void waiting_room_completed(struct waiting_room *w, struct room_ending *e);
 
-/* Ends whose time is over and admits whom the rules allow, in one event. `done` (may be NULL) hears
- * how many became ACTIVE, when that is durable. */
+/* Expires places whose time is over and admits as many as the rules allow, in one event. `done`
+ * (may be NULL) gets how many became ACTIVE, when that is durable. */
 void waiting_room_tick(struct waiting_room *w, int64_t event_key,
                        void (*done)(void *to, enum err result, size_t admitted), void *to);
-/* The hot store has ended these by itself: the ledger follows, and the hot store hears that it has.
- */
+/* The hot store has expired these: the ledger follows, and then the hot store is notified of that.
+ * */
 void waiting_room_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
                           const struct entry_change *entries, size_t count);
-/* Writes what the ledger could not take before. At every tick, before those of the `events` that it
- * is for. False: not now. The ledger does not write, and ticks would only undo what they do; or the
- * last ones have not ended, and the stores would have to do ever more. */
+/* Writes expiries that the ledger could not take before, and retries repairs. At every tick, before
+ * the ticks of its `events`. False: no ticks now. Either the ledger does not write, so that ticks
+ * would be undone, or the ticks before have not ended, so that work would pile up. */
 bool waiting_room_tick_begin(struct waiting_room *w, size_t events);
 
 #endif
