@@ -1,5 +1,5 @@
 /* Finishing the pending operations of one event, in this order: expiries, which the waiting room
- * writes; admissions, in one record; enters; claims. Records that are submitted together share a
+ * writes; admissions, likewise; enters; claims. Records that are submitted together share a
  * commit. What the ledger does not take now is still pending, and found again. */
 #include "service/finish_pending.h"
 
@@ -15,13 +15,12 @@ struct finishing {
     struct finish_pending *service;
     int64_t event_key;
     struct overdue_op overdue;
-    struct ledger_admit admit;
     struct settle_op settle;
     struct claim_settle_op claim_settle;
     size_t open; /* records that have not come back, and one for the submitter */
     size_t claims_done;
-    uint64_t seqs[ADMIT_MAX];
-    bool kept[ADMIT_MAX];
+    uint64_t seqs[OVERDUE_MAX];
+    bool kept[OVERDUE_MAX];
     struct enter_voiding {
         struct ledger_enter_void record;
         struct finishing *of;
@@ -34,12 +33,11 @@ struct finishing {
 };
 
 static void pending_on_overdue(struct overdue_op *o);
-static void pending_on_admissions_written(struct task *task),
-    pending_on_enter_voided(struct task *task), pending_on_claim_voided(struct task *task);
-static void pending_on_admissions_settled(struct settle_op *s),
-    pending_on_enters_settled(struct settle_op *s);
-static void pending_on_claims_settled(struct claim_settle_op *s);
+static void pending_on_admitted(void *to, enum err result, size_t admitted);
 static void pending_undo_enters(struct finishing *t), pending_undo_claims(struct finishing *t);
+static void pending_on_enter_voided(struct task *task), pending_on_claim_voided(struct task *task);
+static void pending_on_enters_settled(struct settle_op *s);
+static void pending_on_claims_settled(struct claim_settle_op *s);
 
 static struct hot_op pending_hot_op(const struct finishing *t) {
     return (struct hot_op){.event_key = t->event_key, .now_ms = clock_wall_ms()};
@@ -86,24 +84,6 @@ static void pending_log(const struct finishing *t) {
              kv_i64("expiries", (int64_t)o->expiry_count));
 }
 
-static void pending_admissions(struct finishing *t) {
-    size_t count_of = t->overdue.admission_count;
-    if (count_of == 0) {
-        pending_undo_enters(t);
-        return;
-    }
-    for (size_t i = 0; i < count_of; i++) t->seqs[i] = t->overdue.admissions[i].seq;
-    t->admit =
-        (struct ledger_admit){.record = pending_record(LEDGER_ADMIT, pending_on_admissions_written),
-                              .event_key = t->event_key,
-                              .epoch = t->overdue.op.epoch,
-                              .now_ms = clock_wall_ms(),
-                              .entries = t->overdue.admissions,
-                              .count = count_of,
-                              .kept = t->kept};
-    if (ledger_submit(t->service->room->ledger, &t->admit.record) != ERR_OK) pending_end(t);
-}
-
 static void pending_on_overdue(struct overdue_op *o) {
     struct finishing *t = CONTAINER_OF(o, struct finishing, overdue);
     size_t found = o->enter_count + o->admission_count + o->claim_count + o->expiry_count;
@@ -117,41 +97,20 @@ static void pending_on_overdue(struct overdue_op *o) {
         waiting_room_expired(t->service->room, t->event_key, clock_wall_ms(), o->expiries,
                              o->expiry_count);
     }
-    pending_admissions(t);
-}
-
-static void pending_settle(struct finishing *t, bool admissions, size_t settled,
-                           void (*done)(struct settle_op *s)) {
-    count(admissions ? COUNT_HOT_FINISHED_ADMISSIONS : COUNT_HOT_FINISHED_ENTERS, settled);
-    t->settle = (struct settle_op){.op = pending_hot_op(t),
-                                   .admissions = admissions,
-                                   .seqs = t->seqs,
-                                   .kept = t->kept,
-                                   .count = settled,
-                                   .done = done};
-    queues_settle(t->service->room->queues, &t->settle);
-}
-
-static void pending_on_admissions_written(struct task *task) {
-    struct finishing *t = CONTAINER_OF(task, struct finishing, admit.record.task);
-    if (t->admit.record.result == ERR_OK)
-        pending_settle(t, true, t->admit.count, pending_on_admissions_settled);
+    if (o->admission_count > 0)
+        waiting_room_finish_admission(t->service->room, o, pending_on_admitted, t);
     else
-        pending_end(t);
+        pending_undo_enters(t);
 }
 
-static void pending_on_admissions_settled(struct settle_op *s) {
-    struct finishing *t = CONTAINER_OF(s, struct finishing, settle);
-    struct waiting_room *w = t->service->room;
-    size_t admitted = 0;
-    for (size_t i = 0; i < t->admit.count; i++) {
-        if (t->kept[i])
-            t->seqs[admitted++] = t->seqs[i];
-        else
-            repair_queue_add(&w->repairs, t->event_key, t->seqs[i], false);
+static void pending_on_admitted(void *to, enum err result, size_t admitted) {
+    struct finishing *t = to;
+    (void)admitted;
+    if (result != ERR_OK) {
+        pending_end(t);
+        return;
     }
-    count(COUNT_QUEUE_ADMISSIONS, admitted);
-    if (admitted > 0 && w->changed != NULL) w->changed(w->to, t->event_key, t->seqs, admitted);
+    count(COUNT_HOT_FINISHED_ADMISSIONS, t->overdue.admission_count);
     pending_undo_enters(t);
 }
 
@@ -174,10 +133,17 @@ static void pending_enter_done(struct finishing *t) {
         t->seqs[settled] = v->seq;
         t->kept[settled++] = !v->voided;
     }
-    if (settled == 0)
+    if (settled == 0) {
         pending_undo_claims(t);
-    else
-        pending_settle(t, false, settled, pending_on_enters_settled);
+        return;
+    }
+    count(COUNT_HOT_FINISHED_ENTERS, settled);
+    t->settle = (struct settle_op){.op = pending_hot_op(t),
+                                   .seqs = t->seqs,
+                                   .kept = t->kept,
+                                   .count = settled,
+                                   .done = pending_on_enters_settled};
+    queues_settle(t->service->room->queues, &t->settle);
 }
 
 static void pending_undo_enters(struct finishing *t) {

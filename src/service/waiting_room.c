@@ -396,16 +396,29 @@ struct admission {
     struct ledger_admit record;
     struct settle_op settle;
     struct waiting_room *room;
-    void (*done)(void *to, enum err result, size_t admitted);
+    admission_done *done;
     void *to;
+    bool is_tick; /* else it finishes an admission that was pending for too long */
     struct entry_change entries[ADMIT_MAX];
     uint64_t seqs[ADMIT_MAX];
     bool kept[ADMIT_MAX];
 };
 
-void waiting_room_tick(struct waiting_room *w, int64_t event_key,
-                       void (*done)(void *to, enum err result, size_t admitted), void *to) {
-    int64_t began_ns = clock_steady_ns();
+/* One step admits ADMIT_MAX at the most; after so many there may be room for more. */
+static void waiting_room_end_admission(struct admission *a, enum err result, size_t admitted) {
+    struct waiting_room *w = a->room;
+    bool is_tick = a->is_tick;
+    if (a->done != NULL)
+        a->done(a->to, result, admitted);
+    else if (admitted == ADMIT_MAX)
+        waiting_room_tick(w, a->admit.op.event_key, NULL, NULL);
+    mem_free(a);
+    if (is_tick) atomic_fetch_sub(&w->ticking, 1);
+    atomic_fetch_sub(&w->under_way, 1);
+}
+
+static struct admission *waiting_room_new_admission(struct waiting_room *w, int64_t event_key,
+                                                    admission_done *done, void *to) {
     /* Not zeroed: most of it is not used. */
     struct admission *a = mem_grow(NULL, sizeof *a);
     a->room = w;
@@ -416,9 +429,27 @@ void waiting_room_tick(struct waiting_room *w, int64_t event_key,
                                  .submit = waiting_room_submit_admission,
                                  .done = waiting_room_on_admitted};
     atomic_fetch_add(&w->under_way, 1);
+    return a;
+}
+
+void waiting_room_tick(struct waiting_room *w, int64_t event_key, admission_done *done, void *to) {
+    int64_t began_ns = clock_steady_ns();
+    struct admission *a = waiting_room_new_admission(w, event_key, done, to);
+    a->is_tick = true;
     atomic_fetch_add(&w->ticking, 1);
     queues_admit(w->queues, &a->admit);
     waiting_room_observe_since(HISTOGRAM_QUEUE_ADMIT_SECONDS, began_ns);
+}
+
+void waiting_room_finish_admission(struct waiting_room *w, const struct overdue_op *o,
+                                   admission_done *done, void *to) {
+    struct admission *a = waiting_room_new_admission(w, o->op.event_key, done, to);
+    a->is_tick = false;
+    a->admit.op.epoch = o->op.epoch;
+    a->admit.count = o->admission_count;
+    memcpy(a->entries, o->admissions, o->admission_count * sizeof a->entries[0]);
+    enum err refused = waiting_room_submit_admission(&a->admit);
+    if (refused != ERR_OK) waiting_room_end_admission(a, refused, 0);
 }
 
 static enum err waiting_room_submit_admission(struct admit_op *op) {
@@ -436,18 +467,6 @@ static enum err waiting_room_submit_admission(struct admit_op *op) {
     return ledger_submit(a->room->ledger, &a->record.record);
 }
 
-/* One step admits ADMIT_MAX at the most; after so many there may be room for more. */
-static void waiting_room_end_admission(struct admission *a, enum err result, size_t admitted) {
-    struct waiting_room *w = a->room;
-    if (a->done != NULL)
-        a->done(a->to, result, admitted);
-    else if (admitted == ADMIT_MAX)
-        waiting_room_tick(w, a->admit.op.event_key, NULL, NULL);
-    mem_free(a);
-    atomic_fetch_sub(&w->ticking, 1);
-    atomic_fetch_sub(&w->under_way, 1);
-}
-
 static void waiting_room_on_admitted(struct admit_op *op) {
     struct admission *a = CONTAINER_OF(op, struct admission, admit);
     if (op->op.result == ERR_OK && op->count > 0) return; /* the record comes back */
@@ -456,12 +475,12 @@ static void waiting_room_on_admitted(struct admit_op *op) {
 
 static void waiting_room_on_admission_recorded(struct task *task) {
     struct admission *a = CONTAINER_OF(task, struct admission, record.record.task);
-    if (a->record.record.result == ERR_LEDGER_UNKNOWN) {
-        waiting_room_end_admission(a, ERR_LEDGER_UNKNOWN,
-                                   0); /* it stays pending; finish_pending finds out */
+    enum err result = a->record.record.result;
+    if (result == ERR_LEDGER_UNKNOWN || (result != ERR_OK && !a->is_tick)) {
+        waiting_room_end_admission(a, result, 0); /* it stays pending; finish_pending finds out */
         return;
     }
-    if (a->record.record.result != ERR_OK) memset(a->kept, 0, sizeof a->kept);
+    if (result != ERR_OK) memset(a->kept, 0, sizeof a->kept);
     a->settle =
         (struct settle_op){.op = {.event_key = a->admit.op.event_key, .now_ms = clock_wall_ms()},
                            .admissions = true,
@@ -488,7 +507,7 @@ static void waiting_room_on_admission_settled(struct settle_op *s) {
         if (!a->kept[i] && is_written)
             repair_queue_add(&w->repairs, a->admit.op.event_key, a->entries[i].seq, false);
         if (!a->kept[i]) continue;
-        waiting_room_observe_admitted(&a->entries[i]);
+        if (a->is_tick) waiting_room_observe_admitted(&a->entries[i]);
         a->seqs[admitted++] = a->entries[i].seq;
     }
     count(COUNT_QUEUE_ADMISSIONS, admitted);

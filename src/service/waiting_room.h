@@ -120,10 +120,15 @@ void waiting_room_end(struct waiting_room *w, struct room_ending *e);
  * e->event_key, seq and done are filled in. */
 void waiting_room_completed(struct waiting_room *w, struct room_ending *e);
 
+typedef void admission_done(void *to, enum err result, size_t admitted);
+
 /* Expires places whose time is over and admits as many as the rules allow, in one event. `done`
  * (may be NULL) gets how many became ACTIVE, when that is durable. */
-void waiting_room_tick(struct waiting_room *w, int64_t event_key,
-                       void (*done)(void *to, enum err result, size_t admitted), void *to);
+void waiting_room_tick(struct waiting_room *w, int64_t event_key, admission_done *done, void *to);
+/* Writes and settles admissions that a node left pending. When the ledger does not take them they
+ * stay pending. */
+void waiting_room_finish_admission(struct waiting_room *w, const struct overdue_op *o,
+                                   admission_done *done, void *to);
 /* The hot store has expired these: the ledger follows, and then the hot store is notified of that.
  * */
 void waiting_room_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
