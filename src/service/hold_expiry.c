@@ -1,5 +1,5 @@
 /* The expiry of holds: ask the hot store which are due, expire them in the ledger, have the hot
- * store follow, and look up those that the ledger did not expire. A callback stands below the call
+ * store follow, and repair those that the ledger did not expire. A callback stands below the call
  * that it answers. */
 #include "service/hold_expiry.h"
 
@@ -19,8 +19,8 @@ struct hold_expiry {
     struct uuid ids[EXPIRE_MAX];
     bool expired[EXPIRE_MAX];
     struct ledger_expire record;
-    size_t at; /* the next of those that the ledger has not expired */
-    struct ledger_reservation_get get;
+    size_t at;                        /* the next of those that the ledger has not expired */
+    struct reservation_repair repair; /* of the one before `at` */
     struct reservation_change changes[EXPIRE_MAX];
     struct follow_op follow;
 };
@@ -49,10 +49,9 @@ static void hold_expiry_on_due(struct due_op *d);
 static void hold_expiry_submit(struct hold_expiry *x, size_t n);
 static void hold_expiry_on_written(struct task *task);
 static void hold_expiry_singly(struct hold_expiry *x);
-static void hold_expiry_follow(struct hold_expiry *x, size_t count_of);
 static void hold_expiry_on_followed(struct follow_op *f);
-static void hold_expiry_find_others(struct hold_expiry *x);
-static void hold_expiry_on_other_found(struct task *task);
+static void hold_expiry_repair_others(struct hold_expiry *x);
+static void hold_expiry_on_other_repaired(struct reservation_repair *r);
 
 void hold_expiry_tick(struct reservations *r, int64_t event_key) {
     struct hold_expiry *x = hold_expiry_new(r, event_key);
@@ -97,7 +96,11 @@ static void hold_expiry_on_written(struct task *task) {
                                             .status = RESERVATION_EXPIRED};
     count(COUNT_RESERVATION_EXPIRIES, changes);
     x->at = 0;
-    hold_expiry_follow(x, changes);
+    x->follow = (struct follow_op){.op = {.event_key = x->event_key, .now_ms = clock_wall_ms()},
+                                   .news = x->changes,
+                                   .count = changes,
+                                   .done = hold_expiry_on_followed};
+    seats_follow(x->service->seats, &x->follow);
 }
 
 /* One row that can't be written must not keep the others: each is tried by itself. The hot store
@@ -114,45 +117,31 @@ static void hold_expiry_singly(struct hold_expiry *x) {
     hold_expiry_end(x);
 }
 
-static void hold_expiry_follow(struct hold_expiry *x, size_t count_of) {
-    x->follow = (struct follow_op){.op = {.event_key = x->event_key, .now_ms = clock_wall_ms()},
-                                   .news = x->changes,
-                                   .count = count_of,
-                                   .done = hold_expiry_on_followed};
-    seats_follow(x->service->seats, &x->follow);
-}
-
 static void hold_expiry_on_followed(struct follow_op *f) {
-    hold_expiry_find_others(CONTAINER_OF(f, struct hold_expiry, follow));
+    hold_expiry_repair_others(CONTAINER_OF(f, struct hold_expiry, follow));
 }
 
 /* Holds that are due in the hot store and were not HELD in the ledger: the notification of their
  * end was lost, or comes soon. Following it twice does no harm. */
-static void hold_expiry_find_others(struct hold_expiry *x) {
+static void hold_expiry_repair_others(struct hold_expiry *x) {
     while (x->at < x->record.count && x->expired[x->at]) x->at++;
     if (x->at == x->record.count) {
         hold_expiry_end(x);
         return;
     }
-    x->get = (struct ledger_reservation_get){
-        .record = {.kind = LEDGER_RESERVATION_GET, .task.run = hold_expiry_on_other_found},
-        .id = x->ids[x->at++]};
-    if (ledger_ask(x->service->ledger, &x->get.record) != ERR_OK) hold_expiry_end(x);
+    const struct claim_ref *other = &x->refs[x->at++];
+    x->repair = (struct reservation_repair){.id = other->id,
+                                            .event_key = x->event_key,
+                                            .section_key = other->section_key,
+                                            .done = hold_expiry_on_other_repaired};
+    if (repair_reservation(x->service->ledger, x->service->seats, &x->repair) != ERR_OK)
+        hold_expiry_end(x);
 }
 
-static void hold_expiry_on_other_found(struct task *task) {
-    struct hold_expiry *x = CONTAINER_OF(task, struct hold_expiry, get.record.task);
-    struct reservation *r = x->get.found;
-    /* A hold that the ledger does not have at all is over. */
-    enum reservation_status status = r == NULL ? RESERVATION_EXPIRED : r->status;
-    bool is_known = x->get.record.result == ERR_OK && status != RESERVATION_HELD;
-    x->changes[0] = (struct reservation_change){
-        .id = x->get.id, .section_key = x->refs[x->at - 1].section_key, .status = status};
-    /* Its place in the queue may have ended with it, and that notification was lost as well. */
-    if (r != NULL && is_known) waiting_room_heal(x->service->room, x->event_key, r->entry_seq);
-    mem_free(r);
-    if (is_known)
-        hold_expiry_follow(x, 1);
-    else
-        hold_expiry_find_others(x);
+/* Its place in the queue may have ended with it, and that notification was lost as well. */
+static void hold_expiry_on_other_repaired(struct reservation_repair *r) {
+    struct hold_expiry *x = CONTAINER_OF(r, struct hold_expiry, repair);
+    if (r->found != NULL && r->found->status != RESERVATION_HELD)
+        repair_queue_add(&x->service->room->repairs, x->event_key, r->found->entry_seq, false);
+    hold_expiry_repair_others(x);
 }

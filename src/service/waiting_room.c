@@ -225,10 +225,6 @@ static void waiting_room_on_scanned(struct degraded_scan *scan, enum err result)
     waiting_room_end_watch(l, result);
 }
 
-void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq) {
-    repair_queue_add(&w->repairs, event_key, seq, false);
-}
-
 /* ---- leave, complete ---- */
 
 void waiting_room_end(struct waiting_room *w, struct room_ending *e) {

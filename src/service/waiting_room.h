@@ -91,10 +91,6 @@ struct room_watching {
 };
 void waiting_room_watch(struct waiting_room *w, struct room_watching *l);
 
-/* The hot store may have the entry otherwise than the ledger: should the ledger have ended it, the
- * hot store follows. */
-void waiting_room_heal(struct waiting_room *w, int64_t event_key, uint64_t seq);
-
 /* Ends a place, as LEFT or COMPLETED. A place that had ended before keeps its status, and the
  * result is OK, too. With it those of `cancels` that are HELD by the user become CANCELLED in the
  * ledger; the caller brings that to the hot store. */
