@@ -36,8 +36,7 @@ void catalogue_install(struct catalogue *c, struct event *e);
 /* The event is gone, unless there is a newer one of its name. */
 void catalogue_remove(struct catalogue *c, str type, str id, int64_t version);
 size_t catalogue_count(struct catalogue *c);
-/* How many removals are kept: those of the last minutes, because an older change may arrive late.
- * */
+/* How many removals are kept: those of the last minutes, for older changes may arrive late. */
 size_t catalogue_removals(struct catalogue *c);
 
 #endif

@@ -1,5 +1,4 @@
-/* The callbacks that put what ledger_load reads into the hot store, the catalogue and the boards.
- * */
+/* Callbacks that put what ledger_load reads into the hot store, the catalogue and the boards. */
 #include "service/recovery.h"
 
 #include "base/mem.h"
@@ -16,7 +15,6 @@ struct recovery {
     int64_t now_ms;
     struct queue_end_mark *marks; /* read before the entries, needed after them */
     size_t count;
-    size_t cap;
 };
 
 static void recovery_on_event(void *to, struct event *e) {
@@ -29,10 +27,7 @@ static void recovery_on_event(void *to, struct event *e) {
 
 static void recovery_on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
     struct recovery *r = to;
-    if (r->count == r->cap) {
-        r->cap = r->cap == 0 ? 16 : r->cap * 2;
-        r->marks = mem_grow(r->marks, r->cap * sizeof *r->marks);
-    }
+    r->marks = mem_grow(r->marks, (r->count + 1) * sizeof *r->marks);
     r->marks[r->count++] = (struct queue_end_mark){event_key, highest_seq};
 }
 

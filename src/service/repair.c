@@ -292,7 +292,7 @@ static struct queued_repair *repair_queue_new(struct repair_queue *q, int64_t ev
     return r;
 }
 
-static void repair_queue_ask(struct queued_repair *r) {
+static void repair_queue_begin(struct queued_repair *r) {
     enum err refused = repair_entry(r->queue->ledger, r->queue->queues, &r->repair);
     if (refused != ERR_OK) repair_end_entry(&r->repair, refused);
 }
@@ -300,13 +300,13 @@ static void repair_queue_ask(struct queued_repair *r) {
 void repair_queue_add(struct repair_queue *q, int64_t event_key, uint64_t seq, bool announces) {
     struct queued_repair *r = repair_queue_new(q, event_key, seq);
     r->announces = announces;
-    repair_queue_ask(r);
+    repair_queue_begin(r);
 }
 
 void repair_queue_add_then(struct repair_queue *q, struct repair_waiter *w) {
     struct queued_repair *r = repair_queue_new(q, w->event_key, w->seq);
     r->waiter = w;
-    repair_queue_ask(r);
+    repair_queue_begin(r);
 }
 
 static void repair_queue_keep(struct queued_repair *r) {

@@ -196,8 +196,7 @@ void waiting_room_watch(struct waiting_room *w, struct room_watching *l) {
     queues_look(w->queues, &l->look);
 }
 
-/* The room is busy until then: a read of the ledger must not come back after the room was closed.
- * */
+/* The room is busy until then: a ledger read must not come back after the room was closed. */
 static void waiting_room_end_watch(struct room_watching *l, enum err result) {
     struct waiting_room *w = l->room;
     l->done(l, result);

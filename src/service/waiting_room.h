@@ -125,8 +125,7 @@ void waiting_room_tick(struct waiting_room *w, int64_t event_key, admission_done
  * stay pending. */
 void waiting_room_finish_admission(struct waiting_room *w, const struct overdue_op *o,
                                    admission_done *done, void *to);
-/* The hot store has expired these: the ledger follows, and then the hot store is notified of that.
- * */
+/* The hot store has expired these: the ledger follows, then the hot store is notified of that. */
 void waiting_room_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
                           const struct entry_change *entries, size_t count);
 /* Writes expiries that the ledger could not take before, and retries repairs. At every tick, before
