@@ -89,7 +89,7 @@ static void memory_begin(struct boards *b, struct board_begin_op *op) {
     pthread_mutex_lock(&m->lock);
     op->mark = m->mark;
     pthread_mutex_unlock(&m->lock);
-    op->turn = 1; /* there is no other node */
+    op->lease = 1; /* there is no other node */
     op->result = ERR_OK;
     op->done(op);
 }
@@ -126,7 +126,7 @@ static void know(struct memory_boards *m, const struct board_event *e) {
     soldout_know(&m->soldout, e->event_key, e->capacity, e->opened_ms);
 }
 
-static void memory_know(struct boards *b, struct board_know_op *op) {
+static void memory_set_events(struct boards *b, struct board_events_op *op) {
     struct memory_boards *m = of(b);
     pthread_mutex_lock(&m->lock);
     for (size_t i = 0; i < op->count; i++) know(m, &op->events[i]);
@@ -246,7 +246,7 @@ void memory_boards_tell(struct memory_boards *m, const struct memory_boards_read
 static const struct boards_ops ops = {
     .begin = memory_begin,
     .count = memory_count,
-    .know = memory_know,
+    .set_events = memory_set_events,
     .top = memory_top,
     .find = memory_find,
     .restore_event = memory_restore_event,

@@ -1,6 +1,6 @@
 /*
- * memory_internal: what the files of the memory adapter share: the rooms and their locks. Private to
- * them.
+ * memory_internal: what the files of the memory adapter share: the rooms and their locks. Private
+ * to them.
  */
 #ifndef ADMITONE_HOT_MEMORY_INTERNAL_H
 #define ADMITONE_HOT_MEMORY_INTERNAL_H

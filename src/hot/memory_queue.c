@@ -206,7 +206,7 @@ static void ticks(struct queues *q, struct ticks_op *t) {
 }
 
 /* Its room is how it is known. */
-static void meet(struct queues *q, const struct event *e) {
+static void register_event(struct queues *q, const struct event *e) {
     (void)q;
     (void)e;
 }
@@ -255,7 +255,7 @@ const struct queue_ops memory_queue_ops = {.enter = enter,
                                            .remove = remove_event,
                                            .overdue = overdue,
                                            .ticks = ticks,
-                                           .meet = meet,
+                                           .register_event = register_event,
                                            .restore_event = restore_event,
                                            .restore_totals = restore_totals,
                                            .restore = restore,

@@ -46,7 +46,7 @@ struct board_begin_op {
     int64_t now_ms;
     void (*done)(struct board_begin_op *b);
     enum err result;       /* out */
-    int64_t turn;          /* out: this node counts next; a new one when another did. 0: not it */
+    int64_t lease;         /* out: this node counts next; a new one when another did. 0: not it */
     struct sale_mark mark; /* out, then: behind which */
     uint32_t epoch;        /* out, then: in which incarnation of the store; of know and count */
 };
@@ -92,13 +92,13 @@ struct board_event {
 };
 
 /* RECOVERING: that incarnation is over, or that turn. */
-struct board_know_op {
+struct board_events_op {
     uint32_t epoch;
-    int64_t turn;
+    int64_t lease;
     int64_t now_ms;
     const struct board_event *events;
     size_t count;
-    void (*done)(struct board_know_op *k);
+    void (*done)(struct board_events_op *k);
     enum err result; /* out */
 };
 
@@ -107,7 +107,7 @@ struct boards;
 struct boards_ops {
     void (*begin)(struct boards *b, struct board_begin_op *op);
     void (*count)(struct boards *b, struct board_count_op *op);
-    void (*know)(struct boards *b, struct board_know_op *op);
+    void (*set_events)(struct boards *b, struct board_events_op *op);
     void (*top)(struct boards *b, struct board_top_op *op);
     void (*find)(struct boards *b, struct board_find_op *op);
     void (*restore_event)(struct boards *b, const struct board_event *e);
@@ -127,8 +127,8 @@ static inline void boards_count(struct boards *b, struct board_count_op *op) {
     b->ops->count(b, op);
 }
 
-static inline void boards_know(struct boards *b, struct board_know_op *op) {
-    b->ops->know(b, op);
+static inline void boards_set_events(struct boards *b, struct board_events_op *op) {
+    b->ops->set_events(b, op);
 }
 
 static inline void boards_top(struct boards *b, struct board_top_op *op) {

@@ -26,15 +26,15 @@ struct hot_op {
 };
 
 #define HOT_IDENTITY_BYTES 128
-#define HOT_FILLING_BYTES 64
+#define HOT_REBUILD_BYTES 64
 #define HOT_LEDGER_BYTES 64
 
 struct hot_incarnation {
-    uint32_t epoch;                    /* 0: the store was never filled, or has forgotten it */
-    char identity[HOT_IDENTITY_BYTES]; /* of the run of the store: another one after a restart */
-    char filling[HOT_FILLING_BYTES];   /* who last began to fill the store, as hot_incarnation_read
-                                          found it */
-    char ledger[HOT_LEDGER_BYTES];     /* the name of the ledger it was filled from; empty: none */
+    uint32_t epoch;                       /* 0: the store was never filled, or has forgotten it */
+    char identity[HOT_IDENTITY_BYTES];    /* of the run of the store: another one after a restart */
+    char last_rebuild[HOT_REBUILD_BYTES]; /* who last began to fill the store, as
+                                        hot_incarnation_read found it */
+    char ledger[HOT_LEDGER_BYTES]; /* the name of the ledger it was filled from; empty: none */
 };
 
 /* Who hears what happens elsewhere. On a thread of the store's own; short. */
@@ -112,7 +112,7 @@ struct hot;
 
 struct hot_ops {
     void (*listen)(struct hot *h, struct hot_listener listener);
-    enum err (*look)(struct hot *h, struct hot_incarnation *out);
+    enum err (*read_incarnation)(struct hot *h, struct hot_incarnation *out);
     enum hot_state (*state)(struct hot *h);
     enum err (*rebuild)(struct hot *h, const struct hot_incarnation *incarnation);
     enum err (*rebuilt)(struct hot *h);
@@ -121,7 +121,7 @@ struct hot_ops {
     void (*announce)(struct hot *h);
     void (*counts)(struct hot *h, struct event_counts_op *c);
     enum err (*contents)(struct hot *h, int64_t event_key, struct event_contents *out);
-    enum err (*turn)(struct hot *h, const char *what, int64_t for_ms, bool *is_ours);
+    enum err (*lease)(struct hot *h, const char *what, int64_t for_ms, bool *is_ours);
 };
 
 struct hot {
@@ -136,7 +136,7 @@ static inline void hot_listen(struct hot *h, struct hot_listener listener) {
 /* Which incarnation the store is in. Blocks, as the next two, which one thread at a time may call.
  */
 static inline enum err hot_incarnation_read(struct hot *h, struct hot_incarnation *out) {
-    return h->ops->look(h, out);
+    return h->ops->read_incarnation(h, out);
 }
 
 /* As the last refusal or the last hot_incarnation_read showed it. From any thread. */
@@ -147,7 +147,7 @@ static inline enum hot_state hot_state(struct hot *h) {
 /* The store forgets everything. Then the restoring functions of queues and seats fill it, for the
  * incarnation that begins with hot_rebuild_end. Fails if the store is no longer the run that
  * `incarnation` names, or if somebody has begun to fill it since hot_incarnation_read told
- * `incarnation.filling`. */
+ * `incarnation.last_rebuild`. */
 static inline enum err hot_rebuild_begin(struct hot *h, const struct hot_incarnation *incarnation) {
     return h->ops->rebuild(h, incarnation);
 }
@@ -187,7 +187,7 @@ static inline enum err hot_read_event(struct hot *h, int64_t event_key,
 /* Of work that every node could do, and one is enough for: whether it is this node's turn. Then it
  * is nobody else's for so long. */
 static inline enum err hot_lease(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
-    return h->ops->turn(h, what, for_ms, is_ours);
+    return h->ops->lease(h, what, for_ms, is_ours);
 }
 
 #endif

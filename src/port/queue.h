@@ -173,7 +173,7 @@ struct queue_ops {
     void (*remove)(struct queues *q, struct remove_op *r);
     void (*overdue)(struct queues *q, struct overdue_op *o);
     void (*ticks)(struct queues *q, struct ticks_op *t);
-    void (*meet)(struct queues *q, const struct event *e);
+    void (*register_event)(struct queues *q, const struct event *e);
     void (*restore_event)(struct queues *q, const struct event *e);
     void (*restore_totals)(struct queues *q, int64_t event_key, const struct queue_counts *totals);
     void (*restore)(struct queues *q, const struct ledger_entry *e);
@@ -227,8 +227,8 @@ static inline void queues_ticks(struct queues *q, struct ticks_op *t) {
 
 /* This node knows of the event, as of its key and sections: before any operation on it, where
  * several nodes share the store. From any thread. */
-static inline void queues_meet(struct queues *q, const struct event *e) {
-    q->ops->meet(q, e);
+static inline void queues_register_event(struct queues *q, const struct event *e) {
+    q->ops->register_event(q, e);
 }
 
 /* For recovery, the first: an event with its rules, with nobody in its queue and all seats free. */

@@ -15,7 +15,7 @@
 static void rankings_on_begun(struct board_begin_op *b);
 static void rankings_read_sales(struct rankings *r), rankings_forget_events(struct rankings *r),
     rankings_send_events(struct rankings *r);
-static void rankings_on_events_sent(struct board_know_op *k);
+static void rankings_on_events_sent(struct board_events_op *k);
 static void rankings_on_read(struct task *task);
 static void rankings_on_counted(struct board_count_op *c);
 
@@ -37,13 +37,13 @@ static void rankings_begin(struct rankings *r) {
 /* With a new lease all events are sent again: another node may have sent older ones. */
 static void rankings_on_begun(struct board_begin_op *b) {
     struct rankings *r = CONTAINER_OF(b, struct rankings, begin);
-    if (b->result != ERR_OK || b->turn == 0) {
+    if (b->result != ERR_OK || b->lease == 0) {
         rankings_end(r);
         return;
     }
-    bool is_new = b->turn != r->lease || b->epoch != r->epoch;
+    bool is_new = b->lease != r->lease || b->epoch != r->epoch;
     if (is_new) rankings_forget_events(r);
-    r->lease = b->turn;
+    r->lease = b->lease;
     r->epoch = b->epoch;
     if (!is_new && clock_steady_ms() - r->sent_ms < SENT_MS)
         rankings_read_sales(r);
@@ -102,16 +102,16 @@ static void rankings_send_events(struct rankings *r) {
         rankings_read_sales(r);
         return;
     }
-    r->know = (struct board_know_op){.epoch = r->epoch,
-                                     .turn = r->lease,
-                                     .now_ms = clock_wall_ms(),
-                                     .events = r->events,
-                                     .count = count,
-                                     .done = rankings_on_events_sent};
-    boards_know(r->boards, &r->know);
+    r->know = (struct board_events_op){.epoch = r->epoch,
+                                       .lease = r->lease,
+                                       .now_ms = clock_wall_ms(),
+                                       .events = r->events,
+                                       .count = count,
+                                       .done = rankings_on_events_sent};
+    boards_set_events(r->boards, &r->know);
 }
 
-static void rankings_on_events_sent(struct board_know_op *k) {
+static void rankings_on_events_sent(struct board_events_op *k) {
     struct rankings *r = CONTAINER_OF(k, struct rankings, know);
     if (k->result == ERR_OK) {
         rankings_send_events(r);

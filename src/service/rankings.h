@@ -30,7 +30,7 @@ struct rankings {
     int64_t sent_ms; /* steady: when the boards last had all events */
     struct map sent; /* an event's key → struct board_event, as the boards have it */
     struct board_begin_op begin;
-    struct board_know_op know;
+    struct board_events_op know;
     struct board_event events[RANKINGS_EVENTS_MAX];
     struct ledger_sales_read read;
     struct board_count_op count;

@@ -52,7 +52,7 @@ static void *reconcile_grow(void *array, size_t count, size_t *room, size_t item
 static void reconcile_on_event(void *to, struct event *e) {
     struct comparing *c = to;
     struct reconcile *r = c->reconcile;
-    queues_meet(r->queues, e);
+    queues_register_event(r->queues, e);
     struct compared_event *next = NEXT_OF(r->events, r->event_count, c->event_room);
     *next = (struct compared_event){.key = e->key};
     event_path(str_of(e->type), str_of(e->id), next->name);

@@ -86,7 +86,7 @@ enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
 
 static void recovery_on_event_met(void *to, struct event *e) {
     struct events *ev = to;
-    queues_meet(ev->queues, e);
+    queues_register_event(ev->queues, e);
     catalogue_install(ev->catalogue, e);
 }
 

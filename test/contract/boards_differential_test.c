@@ -31,7 +31,7 @@ static void *redis;
 static redisContext *probe;
 static struct memory_boards *memory;
 static uint32_t epochs[STORES];
-static int64_t turns[STORES];
+static int64_t leases[STORES];
 static int64_t now_ms;
 
 /* All that was ever told, and of what was taken that which was not given back. */
@@ -53,9 +53,9 @@ static struct board_event events[EVENTS];
 static struct sale_mark begin(int store) {
     struct board_begin_op op = {.now_ms = now_ms, .done = board_begin_op_done};
     DO(boards_begin, store, op);
-    CHECK(op.turn > 0);
+    CHECK(op.lease > 0);
     epochs[store] = op.epoch;
-    turns[store] = op.turn;
+    leases[store] = op.lease;
     return op.mark;
 }
 
@@ -216,13 +216,13 @@ static void know(void) {
                                          .capacity = between(0, 30),
                                          .opened_ms = now_ms - between(-1000, 5000000)};
     for (int s = 0; s < STORES; s++) {
-        struct board_know_op op = {.epoch = epochs[s],
-                                   .turn = turns[s],
-                                   .now_ms = now_ms,
-                                   .events = &events[which],
-                                   .count = 1,
-                                   .done = board_know_op_done};
-        DO(boards_know, s, op);
+        struct board_events_op op = {.epoch = epochs[s],
+                                     .lease = leases[s],
+                                     .now_ms = now_ms,
+                                     .events = &events[which],
+                                     .count = 1,
+                                     .done = board_events_op_done};
+        DO(boards_set_events, s, op);
     }
 }
 
@@ -231,7 +231,7 @@ static void restart(void) {
     memory_boards_free(memory);
     memory = memory_boards_new();
     boards[MEMORY] = memory_boards_port(memory);
-    redis_filling_begins(redis);
+    redis_rebuild_begins(redis);
     struct sale_mark mark = told_count == 0 ? (struct sale_mark){0} : told[told_count - 1].mark;
     for (int s = 0; s < STORES; s++) {
         for (size_t i = 0; i < EVENTS; i++)
@@ -241,7 +241,7 @@ static void restart(void) {
             if (told[i].kind == SALE_SOLD_OUT) boards_restore(boards[s], &told[i], now_ms);
         boards_restored(boards[s], &mark, now_ms);
     }
-    redis_filling_ends(redis);
+    redis_rebuild_ends(redis);
     for (int s = 0; s < STORES; s++) begin(s);
 }
 

@@ -11,9 +11,9 @@
 #include "redis_probe.h"
 
 static void fill_with_nothing(struct redis_store *store) {
-    redis_filling_begins(store);
+    redis_rebuild_begins(store);
     boards_restored(redis_store_boards(store), &(struct sale_mark){0}, clock_wall_ms());
-    redis_filling_ends(store);
+    redis_rebuild_ends(store);
 }
 
 static struct boards *open_boards(void **fixture) {
@@ -95,15 +95,15 @@ static void count_events(struct fixture *h, size_t count, int64_t now_ms) {
     assert_int_equal(op.result, ERR_OK);
 }
 
-static enum err know(struct fixture *h, int64_t turn, int64_t capacity) {
+static enum err know(struct fixture *h, int64_t lease, int64_t capacity) {
     struct board_event event = {.event_key = 42, .capacity = capacity, .opened_ms = NOW_MS};
-    struct board_know_op op = {.epoch = h->epoch,
-                               .turn = turn,
-                               .now_ms = NOW_MS,
-                               .events = &event,
-                               .count = 1,
-                               .done = board_know_op_done};
-    boards_know(h->boards, &op);
+    struct board_events_op op = {.epoch = h->epoch,
+                                 .lease = lease,
+                                 .now_ms = NOW_MS,
+                                 .events = &event,
+                                 .count = 1,
+                                 .done = board_events_op_done};
+    boards_set_events(h->boards, &op);
     while (op.done != NULL) redis_turn(h->store);
     return op.result;
 }
@@ -118,26 +118,26 @@ static int64_t capacity_of(struct fixture *h, int64_t event_key) {
     return op.row.selling.capacity;
 }
 
-/* Who was silent, and is told that it is not its turn any more, has nothing to tell of events: what
+/* Who was silent, and is told that it has lost the lease, has nothing to tell of events: what
  * it knows may be older. */
 static void one_node_counts_until_it_is_silent(void **state) {
     struct fixture *h = *state;
-    int64_t turn = begin(h, NOW_MS).turn;
-    assert_true(turn > 0);
-    assert_int_equal(begin(h, NOW_MS).turn, turn);
+    int64_t lease = begin(h, NOW_MS).lease;
+    assert_true(lease > 0);
+    assert_int_equal(begin(h, NOW_MS).lease, lease);
     assert_int_equal(count_one(h, 1, NOW_MS), ERR_OK);
-    assert_int_equal(know(h, turn, 10), ERR_OK);
+    assert_int_equal(know(h, lease, 10), ERR_OK);
 #define BEGIN "FCALL " REDIS_LIBRARY "_soldout_begin 4 " SOLDOUT " %u %lld other"
     const redisReply *r = probe_do(h->probe, BEGIN, h->epoch, (long long)NOW_MS + 1999);
     assert_int_equal(r->element[0]->integer, 0);
     r = probe_do(h->probe, BEGIN, h->epoch, (long long)NOW_MS + 2000);
-    assert_int_equal(r->element[0]->integer, turn + 1);
+    assert_int_equal(r->element[0]->integer, lease + 1);
 #undef BEGIN
-    assert_int_equal(know(h, turn, 20), ERR_RECOVERING);
+    assert_int_equal(know(h, lease, 20), ERR_RECOVERING);
     assert_int_equal(capacity_of(h, 42), 10);
-    assert_int_equal(begin(h, NOW_MS + 2500).turn, 0);
-    assert_int_equal(begin(h, NOW_MS + 4000).turn, turn + 2);
-    assert_int_equal(know(h, turn + 2, 20), ERR_OK);
+    assert_int_equal(begin(h, NOW_MS + 2500).lease, 0);
+    assert_int_equal(begin(h, NOW_MS + 4000).lease, lease + 2);
+    assert_int_equal(know(h, lease + 2, 20), ERR_OK);
     assert_int_equal(capacity_of(h, 42), 20);
 }
 
@@ -221,8 +221,8 @@ static void a_lost_board_ends_the_incarnation(void **state) {
 int main(void) {
     static const struct boards_adapter redis = {.open = open_boards,
                                                 .close = close_redis,
-                                                .filling_begins = redis_filling_begins,
-                                                .filling_ends = redis_filling_ends,
+                                                .rebuild_begins = redis_rebuild_begins,
+                                                .rebuild_ends = redis_rebuild_ends,
                                                 .turn = redis_turn};
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {

@@ -23,7 +23,7 @@ struct fixture {
     struct boards *b;
     int64_t now_ms;
     uint32_t epoch;
-    int64_t turn;
+    int64_t lease;
     struct sale told[4096]; /* all that were told, in order */
     size_t count;
 };
@@ -41,13 +41,13 @@ static int64_t at(const char *text) {
 
 static void know(struct fixture *f, int64_t event_key, int64_t capacity, int64_t opened_ms) {
     struct board_event event = {event_key, capacity, opened_ms};
-    struct board_know_op op = {.epoch = f->epoch,
-                               .turn = f->turn,
-                               .now_ms = f->now_ms,
-                               .events = &event,
-                               .count = 1,
-                               .done = board_know_op_done};
-    boards_know(f->b, &op);
+    struct board_events_op op = {.epoch = f->epoch,
+                                 .lease = f->lease,
+                                 .now_ms = f->now_ms,
+                                 .events = &event,
+                                 .count = 1,
+                                 .done = board_events_op_done};
+    boards_set_events(f->b, &op);
     WAIT_FOR(f, op);
     assert_int_equal(op.result, ERR_OK);
 }
@@ -57,9 +57,9 @@ static struct sale_mark begin(struct fixture *f) {
     boards_begin(f->b, &op);
     WAIT_FOR(f, op);
     assert_int_equal(op.result, ERR_OK);
-    assert_true(op.turn > 0);
+    assert_true(op.lease > 0);
     f->epoch = op.epoch;
-    f->turn = op.turn;
+    f->lease = op.lease;
     return op.mark;
 }
 
@@ -375,13 +375,13 @@ static void a_sale_counts_once_however_often_it_is_reported(void **state) {
 /* As many events as set_up has made known. */
 static void restore(struct fixture *f, const struct sale *live, size_t n,
                     const struct sale_mark *mark) {
-    if (adapter->filling_begins != NULL) adapter->filling_begins(f->of);
+    if (adapter->rebuild_begins != NULL) adapter->rebuild_begins(f->of);
     for (int64_t key = 1; key <= EVENTS; key++)
         boards_restore_event(f->b,
                              &(struct board_event){key, CAPACITY, at("2026-12-10T12:00:00Z")});
     for (size_t i = 0; i < n; i++) boards_restore(f->b, &live[i], f->now_ms);
     boards_restored(f->b, mark, f->now_ms);
-    if (adapter->filling_ends != NULL) adapter->filling_ends(f->of);
+    if (adapter->rebuild_ends != NULL) adapter->rebuild_ends(f->of);
 }
 
 /* After a restart: what the ledger has, and then on from there. */
@@ -435,7 +435,7 @@ static void a_sale_that_was_read_and_not_counted_is_read_again(void **state) {
 /* Who began in another incarnation of the store knows a mark that is not this one's. */
 static void a_call_of_another_incarnation_is_not_counted(void **state) {
     struct fixture *f = *state;
-    if (adapter->filling_begins == NULL) return;
+    if (adapter->rebuild_begins == NULL) return;
     take(f, 1, 1);
     uint32_t before = f->epoch;
     const struct sale_mark mark = {.id = 1};

@@ -11,8 +11,8 @@ struct boards_adapter {
     void (*close)(void *fixture);
     /* The store is filled anew between these, for another incarnation. NULL: it has one
      * incarnation. */
-    void (*filling_begins)(void *fixture);
-    void (*filling_ends)(void *fixture);
+    void (*rebuild_begins)(void *fixture);
+    void (*rebuild_ends)(void *fixture);
     /* Lets answers come that are on their way. NULL: they come before a function returns. */
     void (*turn)(void *fixture);
 };

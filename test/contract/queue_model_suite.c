@@ -280,12 +280,12 @@ static void restore_event(void) {
 static void port_restart(void) {
     store_close(&store);
     store_open(&store, adapter);
-    store_filling_begins(&store);
+    store_rebuild_begins(&store);
     for (int i = 0; i < EVENTS; i++) {
         choose(i);
         restore_event();
     }
-    store_filling_ends(&store);
+    store_rebuild_ends(&store);
 }
 
 static void pass_time(void) {

@@ -429,9 +429,9 @@ a_store_that_has_lost_an_event_accepts_none_before_it_is_rebuilt_pitfall_31(void
     store_configure(&f->s, &f->e);
     assert_int_equal(ask(f, "EXISTS queue:{TEST:7}:meta"), 0);
     /* A part of it is lost: the rest is not trusted either. */
-    store_filling_begins(&f->s);
+    store_rebuild_begins(&f->s);
     step_restore_event(&f->s, &f->e);
-    store_filling_ends(&f->s);
+    store_rebuild_ends(&f->s);
     assert_int_equal(ask(f, "EXISTS admitone:{hot}:life"), 1);
     ask(f, "DEL queue:{TEST:7}:meta");
     assert_int_equal(step_enter(&f->s, KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
@@ -533,7 +533,7 @@ static void a_request_for_an_event_that_was_recreated_changes_nothing(void **sta
 static void an_event_that_is_newer_than_the_store_knows_is_to_be_asked_for_again(void **state) {
     struct fixture *f = *state;
     struct event again = made_again(f);
-    store_meet(f->s.fixture, &again);
+    store_register_event(f->s.fixture, &again);
     step_take_kept(&f->s, KEY, "ann", T0);
     assert_int_equal(step_enter(&f->s, NEXT_KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
     step_remove(&f->s, KEY, f->e.version + 1);
@@ -547,7 +547,7 @@ static void an_event_that_is_newer_than_the_store_knows_is_to_be_asked_for_again
 static void what_is_restored_of_a_removed_event_is_not_its_successors(void **state) {
     struct fixture *f = *state;
     struct event again = made_again(f);
-    store_filling_begins(&f->s);
+    store_rebuild_begins(&f->s);
     step_restore_event(&f->s, &again);
     struct ledger_entry entry = {.event_key = KEY,
                                  .seq = 3,
@@ -566,7 +566,7 @@ static void what_is_restored_of_a_removed_event_is_not_its_successors(void **sta
     queues_restore(f->s.queues, &entry);
     seats_restore(f->s.seats, KEY, &held);
     queues_recovered(f->s.queues, KEY, 1000, T0);
-    store_filling_ends(&f->s);
+    store_rebuild_ends(&f->s);
     assert_step_counts(&f->s, NEXT_KEY, 0, 0);
     assert_int_equal(step_take(&f->s, NEXT_KEY, "bob", T0), 1);
     assert_int_equal(ask(f, "EXISTS claim:{TEST:7}"), 0);
@@ -578,7 +578,7 @@ static void a_removal_that_comes_first_is_remembered(void **state) {
     struct event other = steps_event(OTHER);
     snprintf(other.type, sizeof other.type, "TEST");
     snprintf(other.id, sizeof other.id, "8");
-    queues_meet(f->s.queues, &other);
+    queues_register_event(f->s.queues, &other);
     step_remove(&f->s, OTHER, 9);
     other.version = 8;
     step_configure(&f->s, &other);

@@ -717,14 +717,14 @@ static void restore(struct fixture *f, uint64_t seq, const char *user, unsigned 
 static void a_queue_is_restored_in_order_and_its_numbers_go_on(void **state) {
     struct fixture *f = *state;
     int64_t now_ms = T0 + 1000 * SECOND;
-    store_filling_begins(&f->s);
+    store_rebuild_begins(&f->s);
     step_restore_event(&f->s, &f->e);
     restore(f, 10, "a", 8, ENTRY_WAITING);
     restore(f, 11, "b", 8, ENTRY_ACTIVE);
     restore(f, 50, "c", 0, ENTRY_WAITING);
     restore(f, 900, "d", 8, ENTRY_WAITING);
     queues_recovered(f->s.queues, KEY, 910, now_ms);
-    store_filling_ends(&f->s);
+    store_rebuild_ends(&f->s);
     assert_int_equal(store_heard(&f->s, f->heard, 256), 0);
     assert_step_counts(&f->s, KEY, 3, 1);
     assert_int_equal(step_look(&f->s, KEY, 50, T0).position, 1);
@@ -749,7 +749,7 @@ static void a_queue_is_restored_in_order_and_its_numbers_go_on(void **state) {
 
 static void totals_are_restored_and_go_on(void **state) {
     struct fixture *f = *state;
-    store_filling_begins(&f->s);
+    store_rebuild_begins(&f->s);
     step_restore_event(&f->s, &f->e);
     queues_restore_totals(f->s.queues, KEY,
                           &(struct queue_counts){.entered = 1000,
@@ -762,7 +762,7 @@ static void totals_are_restored_and_go_on(void **state) {
     restore(f, 999, "a", 8, ENTRY_WAITING);
     restore(f, 1000, "a", 8, ENTRY_WAITING); /* so the older one has expired */
     queues_recovered(f->s.queues, KEY, 1001, T0);
-    store_filling_ends(&f->s);
+    store_rebuild_ends(&f->s);
     struct queue_counts c = step_counts(&f->s, KEY);
     assert_int_equal(c.waiting, 1);
     assert_int_equal(c.expired, 199);
@@ -780,7 +780,7 @@ static void totals_are_restored_and_go_on(void **state) {
 
 static void of_two_restored_entries_of_a_user_the_older_has_expired(void **state) {
     struct fixture *f = *state;
-    store_filling_begins(&f->s);
+    store_rebuild_begins(&f->s);
     step_restore_event(&f->s, &f->e);
     restore(f, 3, "ann", 8, ENTRY_WAITING);
     restore(f, 4, "bob", 8, ENTRY_WAITING);
@@ -791,7 +791,7 @@ static void of_two_restored_entries_of_a_user_the_older_has_expired(void **state
                    &(struct ledger_entry){
                        .event_key = OTHER, .seq = 1, .user = STR("ann"), .status = ENTRY_WAITING});
     queues_recovered(f->s.queues, OTHER, 2, T0);
-    store_filling_ends(&f->s);
+    store_rebuild_ends(&f->s);
     assert_int_equal(status_at(f, 3, T0), ENTRY_EXPIRED);
     assert_int_equal(step_look(&f->s, KEY, 4, T0).position, 1);
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).place.seq, 5);

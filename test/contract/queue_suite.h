@@ -22,8 +22,8 @@ struct queue_adapter {
      * waited for came. NULL: they always come before the operation returns. */
     void (*turn)(void *fixture);
     /* Around the restoring functions, which find an empty store; NULL: what is there may stay. */
-    void (*filling_begins)(void *fixture);
-    void (*filling_ends)(void *fixture);
+    void (*rebuild_begins)(void *fixture);
+    void (*rebuild_ends)(void *fixture);
     /* Around the operations of a thread that is not the test's own; may be NULL. */
     void (*thread_begins)(void *fixture);
     void (*thread_ends)(void *fixture);

@@ -43,7 +43,7 @@ static inline void redis_thread_ends(void *fixture) {
     assert(busy == 0);
 }
 
-static inline void redis_filling_begins(void *fixture) {
+static inline void redis_rebuild_begins(void *fixture) {
     struct hot *hot = redis_store_hot(fixture);
     struct hot_incarnation incarnation;
     enum err failed = hot_incarnation_read(hot, &incarnation);
@@ -54,7 +54,7 @@ static inline void redis_filling_begins(void *fixture) {
     assert(failed == ERR_OK);
 }
 
-static inline void redis_filling_ends(void *fixture) {
+static inline void redis_rebuild_ends(void *fixture) {
     struct hot *hot = redis_store_hot(fixture);
     enum err failed = hot_rebuild_end(hot);
     assert(failed == ERR_OK);
@@ -73,8 +73,8 @@ static inline struct queues *open_redis(void **fixture) {
     buf_deinit(&why);
     struct redis_store *store = redis_store_new(&options);
     *fixture = store;
-    redis_filling_begins(store);
-    redis_filling_ends(store);
+    redis_rebuild_begins(store);
+    redis_rebuild_ends(store);
     redis_thread_begins(store);
     return redis_store_queues(store);
 }
@@ -93,8 +93,8 @@ static const struct queue_adapter redis_adapter = {.remote = true,
                                                    .seats = seats_of_redis,
                                                    .close = close_redis,
                                                    .turn = redis_turn,
-                                                   .filling_begins = redis_filling_begins,
-                                                   .filling_ends = redis_filling_ends,
+                                                   .rebuild_begins = redis_rebuild_begins,
+                                                   .rebuild_ends = redis_rebuild_ends,
                                                    .thread_begins = redis_thread_begins,
                                                    .thread_ends = redis_thread_ends};
 

@@ -399,12 +399,12 @@ static void a_start_loads_the_state_of_the_ledger_pitfall_31(void **state) {
     uint64_t due[2];
     h->e.max_per_user = 5;
     seats_test_configure(h);
-    store_filling_begins(&h->s);
+    store_rebuild_begins(&h->s);
     step_restore_event(&h->s, &h->e);
     step_restore_reservation(&h->s, KEY, &big);
     step_restore_reservation(&h->s, KEY, &hold);
     step_restore_reservation(&h->s, OTHER, &hold); /* of an event that was deleted */
-    store_filling_ends(&h->s);
+    store_rebuild_ends(&h->s);
     assert_seats(&h->s, FLOOR, 95, 0, 5);
     assert_seats(&h->s, BALCONY, 98, 2, 0);
     uint64_t ann = seats_test_admit(h, "ann");

@@ -368,11 +368,11 @@ static void port_restart(void) {
     test.e.queue.active_ttl_s = INT64_C(86400) * 3650;
     step_remove(&test.s, KEY, test.e.version++);
     set_configuration();
-    store_filling_begins(&test.s);
+    store_rebuild_begins(&test.s);
     step_restore_event(&test.s, &test.e);
     queues_recovered(test.s.queues, KEY, last_seq + 1, m.now_ms);
     restore_reservations();
-    store_filling_ends(&test.s);
+    store_rebuild_ends(&test.s);
     memset(m.entries, 0, sizeof m.entries);
 }
 

@@ -13,7 +13,7 @@
     }
 DONE(board_begin_op)
 DONE(board_count_op)
-DONE(board_know_op)
+DONE(board_events_op)
 DONE(board_top_op)
 DONE(board_find_op)
 #undef DONE

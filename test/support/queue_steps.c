@@ -133,12 +133,12 @@ void store_configure(struct store *s, struct event *e) {
     step_configure(s, e);
 }
 
-void store_filling_begins(struct store *s) {
-    if (s->adapter->filling_begins != NULL) s->adapter->filling_begins(s->fixture);
+void store_rebuild_begins(struct store *s) {
+    if (s->adapter->rebuild_begins != NULL) s->adapter->rebuild_begins(s->fixture);
 }
 
-void store_filling_ends(struct store *s) {
-    if (s->adapter->filling_ends != NULL) s->adapter->filling_ends(s->fixture);
+void store_rebuild_ends(struct store *s) {
+    if (s->adapter->rebuild_ends != NULL) s->adapter->rebuild_ends(s->fixture);
 }
 
 void step_restore_event(struct store *s, const struct event *e) {

@@ -58,8 +58,8 @@ void store_configure(struct store *s, struct event *e);
 void step_configure(struct store *s, const struct event *e);
 void step_remove(struct store *s, int64_t key, int64_t version);
 /* Between the two the store is filled: step_restore_event first. */
-void store_filling_begins(struct store *s);
-void store_filling_ends(struct store *s);
+void store_rebuild_begins(struct store *s);
+void store_rebuild_ends(struct store *s);
 void step_restore_event(struct store *s, const struct event *e);
 
 struct entered {

@@ -27,7 +27,7 @@ struct announcements {
     _Atomic bool ends;
     redisContext *context;
     char identity[HOT_IDENTITY_BYTES]; /* of the server, and the gate's turn when it told it */
-    uint64_t turn;
+    uint64_t status_version;
     bool has_returned; /* there is a connection, of which the listener was not told yet */
     char locks_channel[64];
     bool was_told; /* that there is no connection */
@@ -46,7 +46,7 @@ static void hear_entries(struct redis_store *s, str payload) {
     str node, tag, number;
     if (!str_split(&payload, ' ', &node) || str_eq(node, str_of(s->node))) return;
     if (!str_split(&payload, ' ', &tag)) return;
-    int64_t key = store_event_key(s, tag);
+    int64_t key = store_find_event_key(s, tag);
     if (key == 0 || listener.changed == NULL) return;
     size_t count = 0;
     uint64_t *seqs = mem_new((payload.len / 2 + 1) * sizeof *seqs);
@@ -116,11 +116,11 @@ static bool subscribe(struct announcements *n) {
 
 static bool connect_once(struct announcements *n) {
     struct buf why = {0};
-    n->turn = n->store->gate.turn;
+    n->status_version = n->store->status.version;
     n->context = blocking_connect(&n->store->options.address, STEP_MS, n->identity, &why);
     bool done = n->context != NULL && subscribe(n);
     if (n->context == NULL)
-        redis_host_lost(&n->store->gate.outage, &n->store->options.address.hosts[0],
+        redis_host_lost(&n->store->status.outage, &n->store->options.address.hosts[0],
                         buf_cstr(&why));
     else if (!done && !n->was_told)
         log_warn(msg("cannot subscribe to announcements of other nodes; streams update at the next "
@@ -160,8 +160,8 @@ static bool ping(redisContext *c) {
  * more.
  */
 static bool is_outdated(struct announcements *n) {
-    if (n->store->gate.turn == n->turn) return false;
-    struct hot_incarnation incarnation = gate_look(&n->store->gate);
+    if (n->store->status.version == n->status_version) return false;
+    struct hot_incarnation incarnation = redis_status_incarnation(&n->store->status);
     return incarnation.epoch > 0 && strcmp(incarnation.identity, n->identity) != 0;
 }
 

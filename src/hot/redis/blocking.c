@@ -25,14 +25,14 @@ static bool start_handshake(redisContext *c, const struct redis_address *address
     handshake_begin(g, address, &commands);
     redisAppendFormattedCommand(c, commands.bytes, commands.len);
     buf_deinit(&commands);
-    enum handshake_answer answer = GREETING_MORE;
-    while (answer == GREETING_MORE) {
+    enum handshake_answer answer = HANDSHAKE_MORE;
+    while (answer == HANDSHAKE_MORE) {
         redisReply *reply = next_reply(c, why);
         if (reply == NULL) return false;
-        answer = handshake_hear(g, reply, why);
+        answer = handshake_read(g, reply, why);
         freeReplyObject(reply);
     }
-    return answer == GREETING_DONE;
+    return answer == HANDSHAKE_DONE;
 }
 
 static redisContext *connect_to_master(const struct redis_address *address,
@@ -58,7 +58,7 @@ static bool ask(const struct redis_address *address, const struct redis_host *se
     redisAppendFormattedCommand(c, question.bytes, question.len);
     buf_deinit(&question);
     redisReply *reply = next_reply(c, why);
-    bool knows = reply != NULL && sentinel_hear(reply, master, why);
+    bool knows = reply != NULL && sentinel_read(reply, master, why);
     freeReplyObject(reply);
     redisFree(c);
     return knows;

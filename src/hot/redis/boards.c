@@ -150,7 +150,7 @@ static void on_begun(struct call *c, enum err result, const redisReply *reply) {
     struct beginning *b = CONTAINER_OF(c, struct beginning, call);
     struct board_begin_op *op = b->op;
     op->result = result;
-    op->turn = reply_i64(reply_at(reply, 0));
+    op->lease = reply_i64(reply_at(reply, 0));
     op->mark = mark_of(reply_at(reply, 1));
     op->epoch = c->epoch;
     mem_free(b);
@@ -168,23 +168,23 @@ static void redis_begin(struct boards *boards, struct board_begin_op *op) {
 
 struct knowing {
     struct call call;
-    struct board_know_op *op;
+    struct board_events_op *op;
 };
 
 static void on_known(struct call *c, enum err result, const redisReply *reply) {
     struct knowing *k = CONTAINER_OF(c, struct knowing, call);
-    struct board_know_op *op = k->op;
+    struct board_events_op *op = k->op;
     op->result = result == ERR_OK && reply_i64(reply) == 0 ? ERR_RECOVERING : result;
     mem_free(k);
     op->done(op);
 }
 
-static void redis_know(struct boards *boards, struct board_know_op *op) {
+static void redis_set_events(struct boards *boards, struct board_events_op *op) {
     struct knowing *k = mem_new(sizeof *k);
     k->op = op;
     soldout_begin(&k->call, store_of(boards), "soldout_know", op->now_ms);
     call_add_u64(&k->call, op->epoch);
-    call_add_i64(&k->call, op->turn);
+    call_add_i64(&k->call, op->lease);
     for (size_t i = 0; i < op->count; i++) {
         call_add_i64(&k->call, op->events[i].event_key);
         call_add_i64(&k->call, op->events[i].capacity);
@@ -616,7 +616,7 @@ static void redis_find(struct boards *boards, struct board_find_op *op) {
 const struct boards_ops redis_boards_ops = {
     .begin = redis_begin,
     .count = redis_count,
-    .know = redis_know,
+    .set_events = redis_set_events,
     .top = redis_top,
     .find = redis_find,
     .restore_event = boards_gather_event,

@@ -36,7 +36,7 @@ struct writing {
 };
 
 static void write_out(struct writing *w) {
-    if (w->rows > 0) filling_add(w->store, &w->call);
+    if (w->rows > 0) rebuild_add(w->store, &w->call);
     w->rows = 0;
 }
 
@@ -64,7 +64,7 @@ static void write_sold_out(struct writing *w, const struct selling *s) {
     soldout_day_begin(&day, w->store, "soldout_day_add", &span, w->now_ms);
     call_add_i64(&day, s->event_key);
     call_add_i64(&day, s->sold_out_ms);
-    filling_add(w->store, &day);
+    rebuild_add(w->store, &day);
 }
 
 static void begin_soldout(struct writing *w) {
@@ -100,7 +100,7 @@ void boards_gathered(struct boards *b, const struct sale_mark *mark, int64_t now
                                                                    .to = &w});
     write_out(&w);
     begin_soldout(&w);
-    filling_add(s, &w.call);
+    rebuild_add(s, &w.call);
     memory_boards_free(s->gathered);
     s->gathered = NULL;
 }

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "hot/redis/link.h"
 
-void gate_init(struct gate *g) {
-    *g = (struct gate){0};
+void redis_status_init(struct redis_status *g) {
+    *g = (struct redis_status){0};
     outage_init(
         &g->outage, "redis",
         "entering and reserving are refused; holds can be confirmed and cancelled, positions are "
@@ -16,7 +16,7 @@ void gate_init(struct gate *g) {
     pthread_mutex_init(&g->lock, NULL);
 }
 
-void gate_deinit(struct gate *g) {
+void redis_status_deinit(struct redis_status *g) {
     outage_deinit(&g->outage);
     pthread_mutex_destroy(&g->lock);
 }
@@ -27,15 +27,15 @@ void redis_host_lost(struct outage *o, const struct redis_host *host, const char
     outage_lost(o, address, why);
 }
 
-void gate_set(struct gate *g, const struct hot_incarnation *incarnation) {
+void redis_status_open(struct redis_status *g, const struct hot_incarnation *incarnation) {
     assert(incarnation == NULL || incarnation->epoch > 0);
     pthread_mutex_lock(&g->lock);
     g->incarnation = incarnation == NULL ? (struct hot_incarnation){0} : *incarnation;
-    g->turn++;
+    g->version++;
     pthread_mutex_unlock(&g->lock);
 }
 
-struct hot_incarnation gate_look(struct gate *g) {
+struct hot_incarnation redis_status_incarnation(struct redis_status *g) {
     pthread_mutex_lock(&g->lock);
     struct hot_incarnation incarnation = g->incarnation;
     pthread_mutex_unlock(&g->lock);
@@ -52,7 +52,7 @@ static const struct {
 #undef STATE_ROW
 };
 
-static void state_set(struct gate *g, enum hot_state state) {
+static void state_set(struct redis_status *g, enum hot_state state) {
     if (atomic_exchange(&g->state, (int)state) == (int)state) return;
     if (state == HOT_STATE_OK)
         log_info(msg("redis accepts writes again"));
@@ -61,7 +61,7 @@ static void state_set(struct gate *g, enum hot_state state) {
                  kv("meaning", states[state].meaning));
 }
 
-enum hot_state gate_refused(struct gate *g, str error) {
+enum hot_state redis_status_refused(struct redis_status *g, str error) {
     enum hot_state state = HOT_STATE_OK + 1;
     while (state < HOT_STATES && !str_starts(error, str_of(states[state].code))) state++;
     if (state == HOT_STATES) return HOT_STATE_OK;
@@ -70,16 +70,16 @@ enum hot_state gate_refused(struct gate *g, str error) {
     return state;
 }
 
-void gate_accepted(struct gate *g) {
+void redis_status_accepted(struct redis_status *g) {
     if (!atomic_exchange(&g->refused, false)) state_set(g, HOT_STATE_OK);
 }
 
-bool gate_may_note(struct gate *g) {
+bool redis_status_allows_updates(struct redis_status *g) {
     int state = atomic_load_explicit(&g->state, memory_order_relaxed);
     return state == HOT_STATE_OK || state == HOT_STATE_OOM;
 }
 
-void gate_lost(struct gate *g) {
+void redis_status_lost(struct redis_status *g) {
     atomic_store(&g->state, HOT_STATE_OK);
 }
 

@@ -10,7 +10,7 @@
 
 struct contents_reading {
     redisContext *context;
-    struct known_event *event; /* held */
+    struct redis_event *event; /* held */
     struct event_contents *out;
     size_t entry_room;
     size_t reservation_room;
@@ -167,10 +167,10 @@ static enum err read_all(struct contents_reading *s, uint32_t epoch) {
     return check(s, epoch);
 }
 
-static enum err contents_event(struct redis_store *store, struct known_event *event,
+static enum err contents_event(struct redis_store *store, struct redis_event *event,
                                struct event_contents *out) {
     struct contents_reading s = {.event = event, .out = out};
-    struct hot_incarnation incarnation = gate_look(&store->gate);
+    struct hot_incarnation incarnation = redis_status_incarnation(&store->status);
     if (incarnation.epoch == 0) return ERR_RECOVERING;
     char identity[HOT_IDENTITY_BYTES];
     s.context = store_reach(store, STEP_MS, identity);
@@ -188,10 +188,10 @@ static enum err contents_event(struct redis_store *store, struct known_event *ev
 
 enum err redis_read_event(struct hot *h, int64_t event_key, struct event_contents *out) {
     struct redis_store *store = CONTAINER_OF(h, struct redis_store, hot);
-    struct known_event *event = store_event(store, event_key);
+    struct redis_event *event = store_find_event(store, event_key);
     *out = (struct event_contents){0};
     if (event == NULL) return ERR_EVENT_NOT_FOUND;
     enum err result = contents_event(store, event, out);
-    store_release(event);
+    redis_event_release(event);
     return result;
 }

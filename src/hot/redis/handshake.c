@@ -16,7 +16,7 @@ static void add_command(struct buf *out, const str *parts, size_t count) {
 
 static void add_step(struct handshake *g, int step, struct buf *out, const str *parts,
                      size_t count) {
-    assert(g->count < GREETING_STEPS_MAX);
+    assert(g->count < HANDSHAKE_STEPS_MAX);
     add_command(out, parts, count);
     g->ends[g->count] = out->len;
     g->steps[g->count++] = step;
@@ -73,17 +73,17 @@ static bool step_hear(struct handshake *g, int step, const redisReply *r, struct
     return true;
 }
 
-enum handshake_answer handshake_hear(struct handshake *g, const redisReply *r, struct buf *why) {
+enum handshake_answer handshake_read(struct handshake *g, const redisReply *r, struct buf *why) {
     assert(g->heard < g->count);
     int step = g->steps[g->heard++];
     if (r->type == REDIS_REPLY_ERROR) {
         buf_add(why, reply_str(r));
-        return GREETING_REFUSED;
+        return HANDSHAKE_REFUSED;
     }
-    if (!step_hear(g, step, r, why)) return GREETING_REFUSED;
-    if (g->heard < g->count) return GREETING_MORE;
+    if (!step_hear(g, step, r, why)) return HANDSHAKE_REFUSED;
+    if (g->heard < g->count) return HANDSHAKE_MORE;
     snprintf(g->identity, sizeof g->identity, "%s/%s", g->run_id, g->replication_id);
-    return GREETING_DONE;
+    return HANDSHAKE_DONE;
 }
 
 void sentinel_ask(const struct redis_address *address, struct buf *out) {
@@ -91,7 +91,7 @@ void sentinel_ask(const struct redis_address *address, struct buf *out) {
     add_command(out, parts, sizeof parts / sizeof parts[0]);
 }
 
-bool sentinel_hear(const redisReply *r, struct redis_host *master, struct buf *why) {
+bool sentinel_read(const redisReply *r, struct redis_host *master, struct buf *why) {
     if (r->type == REDIS_REPLY_ERROR) {
         buf_add(why, reply_str(r));
         return false;

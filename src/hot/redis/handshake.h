@@ -11,13 +11,13 @@
 #include "hot/redis/address.h"
 #include "port/hot.h"
 
-#define GREETING_STEPS_MAX 6
+#define HANDSHAKE_STEPS_MAX 6
 
-enum handshake_answer { GREETING_MORE, GREETING_DONE, GREETING_REFUSED };
+enum handshake_answer { HANDSHAKE_MORE, HANDSHAKE_DONE, HANDSHAKE_REFUSED };
 
 struct handshake {
-    int steps[GREETING_STEPS_MAX];
-    size_t ends[GREETING_STEPS_MAX]; /* of each one's command, in what handshake_begin has added */
+    int steps[HANDSHAKE_STEPS_MAX];
+    size_t ends[HANDSHAKE_STEPS_MAX]; /* of each one's command, in what handshake_begin has added */
     size_t count;
     size_t heard;
     char run_id[HOT_IDENTITY_BYTES / 2 - 1];
@@ -25,13 +25,13 @@ struct handshake {
     char identity[HOT_IDENTITY_BYTES]; /* when DONE: "run id/replication id" */
 };
 
-/* Adds all commands to `out`; the replies go to handshake_hear, in order. */
+/* Adds all commands to `out`; the replies go to handshake_read, in order. */
 void handshake_begin(struct handshake *g, const struct redis_address *address, struct buf *out);
 /* REFUSED: `why` says why, for people. */
-enum handshake_answer handshake_hear(struct handshake *g, const redisReply *reply, struct buf *why);
+enum handshake_answer handshake_read(struct handshake *g, const redisReply *reply, struct buf *why);
 
 /* Where the master is, as a Sentinel is asked, and as it answers. */
 void sentinel_ask(const struct redis_address *address, struct buf *out);
-bool sentinel_hear(const redisReply *reply, struct redis_host *master, struct buf *why);
+bool sentinel_read(const redisReply *reply, struct redis_host *master, struct buf *why);
 
 #endif

@@ -37,11 +37,11 @@ struct section_set {
 
 /* An event that this node knows: until the store has heard that it was removed, and while anybody
  * holds it. */
-struct known_event {
+struct redis_event {
     _Atomic int64_t holds; /* the store's own among them */
     int64_t key;
     char tag[EVENT_PATH_BYTES];  /* "TYPE:ID" */
-    struct section_set sections; /* under the store's lock: see store_sections */
+    struct section_set sections; /* under the store's lock: see store_copy_sections */
     _Atomic bool there;          /* the store has been told of it, as far as this node knows */
 };
 
@@ -52,18 +52,18 @@ struct redis_store {
     struct locks locks;
     struct boards boards;
     struct redis_options options;
-    struct gate gate;
+    struct redis_status status;
     struct hot_listener listener; /* under lock */
     struct queue_listener expired;
     char node[17]; /* this process, among all that share the store: 16 random hex digits */
     pthread_rwlock_t lock;
-    struct map by_key;       /* under lock: an event's key, in bytes → struct known_event */
+    struct map by_key;       /* under lock: an event's key, in bytes → struct redis_event */
     struct map by_tag;       /* under lock */
-    struct filling *filling; /* of rebuild.c: while the store is being filled */
-    struct memory_boards *gathered;    /* of boards_rebuild.c: meanwhile */
-    struct announcements *news;        /* of announcements.c */
-    size_t lock_worker_count;          /* of locks.c, under lock: that there ever were */
-    struct locks_worker *lock_workers; /* of locks.c, under lock: those that are attached */
+    struct rebuild *rebuild; /* of rebuild.c: while the store is being filled */
+    struct memory_boards *gathered;      /* of boards_rebuild.c: meanwhile */
+    struct announcements *announcements; /* of announcements.c */
+    size_t lock_worker_count;            /* of locks.c, under lock: that there ever were */
+    struct locks_worker *lock_workers;   /* of locks.c, under lock: those that are attached */
 };
 
 extern const struct hot_ops redis_hot_ops;
@@ -81,32 +81,33 @@ struct redis_worker {
 };
 struct redis_worker *redis_worker_mine(void);
 
-/* From now on the event is known: of queues_meet, queues_configure, queues_restore_event. */
-void store_meet(struct redis_store *s, const struct event *event);
+/* From now on the event is known: of queues_register_event, queues_configure, queues_restore_event.
+ */
+void store_register_event(struct redis_store *s, const struct event *event);
 /* And the store must have it: if it is missing there, something was lost. */
-void store_expect(struct redis_store *s, int64_t event_key);
-/* NULL: not known. Else it is held until store_release. */
-struct known_event *store_event(struct redis_store *s, int64_t event_key);
-void store_hold(struct known_event *e);
-void store_release(struct known_event *e);
+void store_set_in_redis(struct redis_store *s, int64_t event_key);
+/* NULL: not known. Else it is held until redis_event_release. */
+struct redis_event *store_find_event(struct redis_store *s, int64_t event_key);
+void redis_event_hold(struct redis_event *e);
+void redis_event_release(struct redis_event *e);
 /* The store has heard of its removal: it is not known any more. */
-void store_forget(struct redis_store *s, int64_t event_key);
+void store_remove_event(struct redis_store *s, int64_t event_key);
 /* By its tag; 0: not known. */
-int64_t store_event_key(struct redis_store *s, str tag);
+int64_t store_find_event_key(struct redis_store *s, str tag);
 /* The sections that the event has, or had while this node knew it: those that vanish, too. */
-struct section_set store_sections(struct redis_store *s, const struct known_event *e);
+struct section_set store_copy_sections(struct redis_store *s, const struct redis_event *e);
 void section_set_add(struct section_set *s, int64_t key);
 
 /* "queue:{T:ID}:waiting" and the like, as the next key of a call; "limit:{T:ID}" when `part` is
  * NULL. */
-void call_add_key(struct call *c, const char *family, const struct known_event *e,
+void call_add_key(struct call *c, const char *family, const struct redis_event *e,
                   const char *part);
 /* "section:{T:ID}:KEY:slots" and the like; KEY is the section's number in the ledger. */
-void call_add_section_key(struct call *c, const struct known_event *e, int64_t section_key,
+void call_add_section_key(struct call *c, const struct redis_event *e, int64_t section_key,
                           const char *part);
 /* Which event of that name is meant: its key. The first argument of all but the locks' functions.
  */
-void call_add_event(struct call *c, const struct known_event *e);
+void call_add_event(struct call *c, const struct redis_event *e);
 /* The time that a function goes by: 0, its own, or the operation's. */
 void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms);
 
@@ -120,7 +121,7 @@ enum err redis_read_event(struct hot *h, int64_t event_key, struct event_content
 /* A command of the filling (rebuild.c), sent in order with many others; it is not waited for, and
  * the first that fails fails the filling. `c` is freed of its command. Outside of a filling nothing
  * happens. */
-void filling_add(struct redis_store *s, struct call *c);
+void rebuild_add(struct redis_store *s, struct call *c);
 
 /* Keys about all events together, of lua/common.lua. */
 #define TICKS_KEY "admitone:{hot}:ticks"
@@ -132,10 +133,10 @@ void redis_count_events(struct hot *h, struct event_counts_op *c);
 
 /* The keys that every function of lua/queue.lua begins with. */
 #define QUEUE_KEYS 15
-void queue_add_keys(struct call *c, const struct known_event *e);
+void queue_add_keys(struct call *c, const struct redis_event *e);
 
 /* A call of a function about this event: its name, its keys, and the arguments that all have. */
-void queue_begin(struct call *c, const struct redis_store *store, const struct known_event *e,
+void queue_begin(struct call *c, const struct redis_store *store, const struct redis_event *e,
                  const char *function, int64_t now_ms);
 
 void queue_read_place(const redisReply *r, uint64_t seq, struct place *out);
@@ -148,12 +149,12 @@ void queue_tell_ended(const struct redis_store *s, const struct hot_op *op,
  * the sections. */
 #define SEATS_KEYS 4
 #define SECTION_KEYS 5
-void seats_add_keys(struct call *c, const struct known_event *e,
+void seats_add_keys(struct call *c, const struct redis_event *e,
                     const struct section_set *sections);
 /* "KEY:reservation", as in claim:{T:ID}:pending. */
 bool claim_ref_read(str text, struct claim_ref *out);
 
-void filling_free(struct filling *f); /* NULL, too */
+void rebuild_free(struct rebuild *f); /* NULL, too */
 
 /* A call of a function of lua/boards.lua: about the board of a stretch of a period, about the one
  * of all time, or about who was sold out on a day. */

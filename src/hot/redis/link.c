@@ -19,9 +19,9 @@
 #define LAST_MOMENT_MS 10
 
 enum link_state {
-    LINK_RESTS, /* until the pace lets it try again */
-    LINK_ASKS,  /* a Sentinel */
-    LINK_GREETS,
+    LINK_BACKOFF,       /* until the pace lets it try again */
+    LINK_ASKS_SENTINEL, /* a Sentinel */
+    LINK_HANDSHAKE,
     LINK_UP,
     LINK_CLOSED,
 };
@@ -35,7 +35,7 @@ struct lookup {
 struct link {
     uv_loop_t *loop;
     struct redis_address address;
-    struct gate *gate;
+    struct redis_status *status;
     uint64_t deadline_ms;
     struct lookup *lookup; /* at most one of these two */
     struct wire *wire;
@@ -58,7 +58,7 @@ struct link {
     bool fits;      /* the incarnation that is open is that of this connection */
     bool suspected; /* it was said in this turn, about this connection */
     uint32_t epoch;
-    uint64_t turn;
+    uint64_t status_version;
 };
 
 static void give_up(struct link *l, const char *why);
@@ -90,20 +90,22 @@ static void finish(struct call *c, enum err result, const redisReply *reply) {
     c->done(c, result, reply);
 }
 
-static void look_at_gate(struct link *l, bool is_new) {
-    if (!is_new && atomic_load_explicit(&l->gate->turn, memory_order_acquire) == l->turn) return;
-    pthread_mutex_lock(&l->gate->lock);
-    l->turn = l->gate->turn;
-    l->epoch = l->gate->incarnation.epoch;
-    l->fits = l->epoch > 0 && strcmp(l->gate->incarnation.identity, l->handshake.identity) == 0;
-    pthread_mutex_unlock(&l->gate->lock);
+static void link_read_status(struct link *l, bool is_new) {
+    if (!is_new &&
+        atomic_load_explicit(&l->status->version, memory_order_acquire) == l->status_version)
+        return;
+    pthread_mutex_lock(&l->status->lock);
+    l->status_version = l->status->version;
+    l->epoch = l->status->incarnation.epoch;
+    l->fits = l->epoch > 0 && strcmp(l->status->incarnation.identity, l->handshake.identity) == 0;
+    pthread_mutex_unlock(&l->status->lock);
     l->suspected = false;
 }
 
 static void suspect(struct link *l) {
     if (l->suspected) return;
     l->suspected = true;
-    if (l->gate->suspect != NULL) l->gate->suspect(l->gate->to);
+    if (l->status->suspect != NULL) l->status->suspect(l->status->to);
 }
 
 /* Deadlines come in the order of sending, but for the few calls that wait. */
@@ -123,14 +125,14 @@ static void write_call(struct link *l, struct call *c) {
  * found out by connecting anew. */
 static void doubt(struct link *l) {
     suspect(l);
-    if (l->state == LINK_UP && l->handshake_version != l->turn)
+    if (l->state == LINK_UP && l->handshake_version != l->status_version)
         give_up(l, "the incarnation that is open is of another run");
 }
 
 /* Over the connection as it is now, or refused. */
 static void pass(struct link *l, struct call *c) {
     bool is_command = c->epoch_at == 0;
-    if (l->state != LINK_CLOSED) look_at_gate(l, false);
+    if (l->state != LINK_CLOSED) link_read_status(l, false);
     if (l->state != LINK_CLOSED && !is_command && l->epoch == 0) {
         finish(c, ERR_RECOVERING, NULL);
     } else if (l->state != LINK_UP) {
@@ -214,9 +216,9 @@ static void on_pace(uv_timer_t *timer);
 
 /* Gives this try up, or the connection; and rests before the next. */
 static void give_up(struct link *l, const char *why) {
-    redis_host_lost(&l->gate->outage, &l->target, why);
+    redis_host_lost(&l->status->outage, &l->target, why);
     cut(l);
-    l->state = LINK_RESTS;
+    l->state = LINK_BACKOFF;
     l->tries++;
     uv_timer_start(&l->pace, on_pace, backoff_ms(l), 0);
     release_calls(l);
@@ -344,7 +346,7 @@ static void disown(struct link *l) {
 /* Errors of the server, and of the functions (lua/common.lua). */
 static void judge(struct link *l, struct call *c, str error) {
     if (IS_ANY(error, STR("EPOCH"), STR("NOEVENT"))) {
-        look_at_gate(l, false);
+        link_read_status(l, false);
         bool is_ours = c->epoch == l->epoch; /* else another incarnation was opened meanwhile */
         if (is_ours && c->expects && str_starts(error, STR("NOEVENT"))) disown(l);
         if (is_ours) suspect(l);
@@ -359,10 +361,10 @@ static void judge(struct link *l, struct call *c, str error) {
         if (!l->paused) uv_timer_start(&l->pace, on_pace, AGAIN_MS, 0);
         hold_back(l, c);
     } else if (IS_ANY(error, STR("READONLY"), STR("MASTERDOWN"))) {
-        gate_refused(l->gate, error);
+        redis_status_refused(l->status, error);
         finish(c, ERR_HOT_UNAVAILABLE, NULL);
         if (l->state == LINK_UP) give_up(l, "it is no longer the master");
-    } else if (gate_refused(l->gate, error) != HOT_STATE_OK) {
+    } else if (redis_status_refused(l->status, error) != HOT_STATE_OK) {
         finish(c, str_starts(error, STR("OOM")) ? ERR_HOT_FULL : ERR_HOT_UNAVAILABLE, NULL);
     } else if (IS_ANY(error, STR("LOADING"), STR("BUSY"))) {
         finish(c, ERR_HOT_UNAVAILABLE, NULL);
@@ -393,9 +395,9 @@ static void on_up(struct link *l) {
     uv_timer_stop(&l->pace);
     l->state = LINK_UP;
     l->tries = 0;
-    outage_back(&l->gate->outage);
-    look_at_gate(l, true);
-    l->handshake_version = l->turn;
+    outage_back(&l->status->outage);
+    link_read_status(l, true);
+    l->handshake_version = l->status_version;
     if (l->epoch > 0 && !l->fits) suspect(l);
     send_waiting(l);
 }
@@ -403,7 +405,7 @@ static void on_up(struct link *l) {
 static void on_connected(void *to) {
     struct link *l = to;
     buf_clear(&l->scratch);
-    if (l->state == LINK_ASKS) {
+    if (l->state == LINK_ASKS_SENTINEL) {
         sentinel_ask(&l->address, &l->scratch);
         wire_send(l->wire, buf_str(&l->scratch));
         return;
@@ -428,18 +430,18 @@ static void on_replied(void *to, const redisReply *reply) {
     }
     struct buf why = {0};
     struct redis_host master = {0};
-    enum handshake_answer answer = GREETING_DONE;
-    if (l->state == LINK_GREETS)
-        answer = handshake_hear(&l->handshake, reply, &why);
-    else if (!sentinel_hear(reply, &master, &why))
-        answer = GREETING_REFUSED;
-    if (answer == GREETING_REFUSED) {
-        gate_refused(l->gate, buf_str(&why));
+    enum handshake_answer answer = HANDSHAKE_DONE;
+    if (l->state == LINK_HANDSHAKE)
+        answer = handshake_read(&l->handshake, reply, &why);
+    else if (!sentinel_read(reply, &master, &why))
+        answer = HANDSHAKE_REFUSED;
+    if (answer == HANDSHAKE_REFUSED) {
+        redis_status_refused(l->status, buf_str(&why));
         give_up(l, buf_cstr(&why));
-    } else if (answer == GREETING_DONE && l->state == LINK_ASKS) {
+    } else if (answer == HANDSHAKE_DONE && l->state == LINK_ASKS_SENTINEL) {
         cut(l);
-        reach(l, LINK_GREETS, &master);
-    } else if (answer == GREETING_DONE) {
+        reach(l, LINK_HANDSHAKE, &master);
+    } else if (answer == HANDSHAKE_DONE) {
         on_up(l);
     }
     buf_deinit(&why);
@@ -502,12 +504,12 @@ static void reach(struct link *l, enum link_state state, const struct redis_host
 
 static void try_again(struct link *l) {
     const struct redis_host *host = &l->address.hosts[l->tries % l->address.host_count];
-    reach(l, l->address.sentinel ? LINK_ASKS : LINK_GREETS, host);
+    reach(l, l->address.sentinel ? LINK_ASKS_SENTINEL : LINK_HANDSHAKE, host);
 }
 
 static void on_pace(uv_timer_t *timer) {
     struct link *l = timer->data;
-    if (l->state == LINK_RESTS) {
+    if (l->state == LINK_BACKOFF) {
         try_again(l);
     } else if (l->state == LINK_UP) {
         l->paused = false;
@@ -517,15 +519,15 @@ static void on_pace(uv_timer_t *timer) {
     }
 }
 
-struct link *link_new(uv_loop_t *loop, const struct redis_address *address, struct gate *gate,
-                      int64_t deadline_ms) {
+struct link *link_new(uv_loop_t *loop, const struct redis_address *address,
+                      struct redis_status *status, int64_t deadline_ms) {
     assert(address->host_count > 0 && deadline_ms > 0);
     struct link *l = mem_new(sizeof *l);
     l->loop = loop;
     l->address = *address;
-    l->gate = gate;
+    l->status = status;
     l->deadline_ms = (uint64_t)deadline_ms;
-    l->turn = UINT64_MAX;
+    l->status_version = UINT64_MAX;
     list_init(&l->sent);
     list_init(&l->waiting);
     uv_timer_init(loop, &l->pace);

@@ -32,10 +32,10 @@
 
 /* What all links of a store share: which incarnation is open, and whom to tell when one looks
  * wrong. Safe from any thread. */
-struct gate {
+struct redis_status {
     pthread_mutex_t lock;
     struct hot_incarnation incarnation; /* epoch 0: none is open */
-    _Atomic uint64_t turn;              /* grows with every change of it */
+    _Atomic uint64_t version;           /* grows with every change of it */
     _Atomic int state;                  /* enum hot_state */
     _Atomic bool refused; /* something was, since the store was last asked for its state */
     struct outage outage; /* whether there is a connection at all, for the log */
@@ -43,22 +43,23 @@ struct gate {
     void *to;
 };
 
-void gate_init(struct gate *g);
-void gate_deinit(struct gate *g);
-void gate_set(struct gate *g, const struct hot_incarnation *incarnation); /* NULL: shut */
-struct hot_incarnation gate_look(struct gate *g);
+void redis_status_init(struct redis_status *g);
+void redis_status_deinit(struct redis_status *g);
+void redis_status_open(struct redis_status *g,
+                       const struct hot_incarnation *incarnation); /* NULL: shut */
+struct hot_incarnation redis_status_incarnation(struct redis_status *g);
 /* That server can't be reached, for the log. */
 void redis_host_lost(struct outage *o, const struct redis_host *host, const char *why);
 /* What an error says about the state of the whole server is noted, and logged when it is a change.
  * Returns the state that it speaks of; OK: of none. */
-enum hot_state gate_refused(struct gate *g, str error);
+enum hot_state redis_status_refused(struct redis_status *g, str error);
 /* The server was asked for its state, and takes something new. It is OK when nothing was refused
  * since it was last asked: at the edge of its memory the state must not change with every call. */
-void gate_accepted(struct gate *g);
+void redis_status_accepted(struct redis_status *g);
 /* Whether what is allowed at OOM is accepted: else only reads are. */
-bool gate_may_note(struct gate *g);
+bool redis_status_allows_updates(struct redis_status *g);
 /* The server can't be reached: nothing is known of its state. */
-void gate_lost(struct gate *g);
+void redis_status_lost(struct redis_status *g);
 
 /* The functions, as one library: lua/, embedded by CMake, which also defines REDIS_LIBRARY, its
  * name. */
@@ -103,8 +104,8 @@ void call_add_u64(struct call *c, uint64_t number);
 void call_write(const struct call *c, uint32_t epoch, struct buf *out);
 
 /* `deadline_ms`: of each call. Starts to connect. */
-struct link *link_new(uv_loop_t *loop, const struct redis_address *address, struct gate *gate,
-                      int64_t deadline_ms);
+struct link *link_new(uv_loop_t *loop, const struct redis_address *address,
+                      struct redis_status *status, int64_t deadline_ms);
 /* What is under way ends with HOT_UNKNOWN. The loop must turn until it is freed. */
 void link_close(struct link *l);
 

@@ -37,7 +37,7 @@ static void on_ticks(struct call *c, enum err result, const redisReply *reply) {
     struct ticks_op *op = t->op;
     op->result = result;
     for (size_t i = 0; result == ERR_OK && i < reply->elements; i++) {
-        int64_t key = store_event_key(t->store, reply_str(reply_at(reply, i)));
+        int64_t key = store_find_event_key(t->store, reply_str(reply_at(reply, i)));
         if (key != 0) op->event(op, key); /* else this node has not heard of it yet */
     }
     mem_free(t);
@@ -73,7 +73,7 @@ static void on_buyer(struct call *c, enum err result, const redisReply *reply) {
     str rest = reply_str(reply);
     str tag;
     while (result == ERR_OK && rest.len > 0 && str_split(&rest, ' ', &tag)) {
-        int64_t key = store_event_key(b->store, tag);
+        int64_t key = store_find_event_key(b->store, tag);
         if (key != 0) op->event(op, key);
     }
     mem_free(b);
@@ -104,7 +104,7 @@ struct counts_page {
     struct call call;
     struct counts *of;
     size_t count;
-    struct known_event *events[CENSUS_MAX]; /* held */
+    struct redis_event *events[CENSUS_MAX]; /* held */
 };
 
 static void counts_end(struct counts *c) {
@@ -143,7 +143,7 @@ static void add_field(struct section_counts *c, const struct count_field *f) {
     c->capacity = c->seats.available + c->seats.held + c->seats.confirmed;
 }
 
-static void tell_event(struct event_counts_op *op, const struct known_event *e,
+static void tell_event(struct event_counts_op *op, const struct redis_event *e,
                        const redisReply *r) {
     const redisReply *counts = reply_at(r, 2);
     if (counts == NULL) return; /* it was removed */
@@ -176,7 +176,7 @@ static void on_page(struct call *call, enum err result, const redisReply *reply)
     if (result != ERR_OK) c->op->result = result;
     for (size_t i = 0; result == ERR_OK && i < p->count; i++)
         tell_event(c->op, p->events[i], reply_at(reply, i));
-    for (size_t i = 0; i < p->count; i++) store_release(p->events[i]);
+    for (size_t i = 0; i < p->count; i++) redis_event_release(p->events[i]);
     mem_free(p);
     counts_end(c);
 }
@@ -204,8 +204,8 @@ static void on_ticked(struct call *call, enum err result, const redisReply *repl
     c->op->until_ms = reply_i64(reply_at(reply, 0));
     struct counts_page *p = NULL;
     for (size_t i = 1; result == ERR_OK && i < reply->elements; i++) {
-        int64_t key = store_event_key(c->store, reply_str(reply_at(reply, i)));
-        struct known_event *e = key == 0 ? NULL : store_event(c->store, key);
+        int64_t key = store_find_event_key(c->store, reply_str(reply_at(reply, i)));
+        struct redis_event *e = key == 0 ? NULL : store_find_event(c->store, key);
         if (e == NULL) continue;
         if (p == NULL) p = mem_new(sizeof *p);
         p->events[p->count++] = e;

@@ -14,7 +14,7 @@
 struct sending {
     struct call call;
     struct redis_store *store;
-    struct known_event *event; /* held */
+    struct redis_event *event; /* held */
     union {
         struct enter_op *enter;
         struct settle_op *settle;
@@ -52,7 +52,7 @@ static struct redis_store *store_of(struct queues *q) {
 /* NULL: nobody has met the event, and the operation says so. */
 static struct sending *sending_new(struct queues *q, struct hot_op *op) {
     struct redis_store *store = store_of(q);
-    struct known_event *event = store_event(store, op->event_key);
+    struct redis_event *event = store_find_event(store, op->event_key);
     op->result = event == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     op->epoch = 0;
     if (event == NULL) return NULL;
@@ -63,7 +63,7 @@ static struct sending *sending_new(struct queues *q, struct hot_op *op) {
 }
 
 static void sending_free(struct sending *s) {
-    store_release(s->event);
+    redis_event_release(s->event);
     mem_free(s);
 }
 
@@ -85,7 +85,7 @@ static void answer(struct hot_op *op, const struct call *c, enum err result) {
 
 /* ---- keys and arguments ---- */
 
-void queue_add_keys(struct call *c, const struct known_event *e) {
+void queue_add_keys(struct call *c, const struct redis_event *e) {
     static const char *const parts[] = {"meta",   "seq",     "user", "entry", "waiting",
                                         "active", "pending", "seen", "ended"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) call_add_key(c, "queue", e, parts[i]);
@@ -99,13 +99,13 @@ void queue_add_keys(struct call *c, const struct known_event *e) {
 
 /* The arguments that all have; the epoch before them is the link's. */
 static void add_who_and_when(struct call *c, const struct redis_store *store,
-                             const struct known_event *e, int64_t now_ms) {
+                             const struct redis_event *e, int64_t now_ms) {
     call_add_event(c, e);
     call_add_now(c, store, now_ms);
     call_add(c, str_of(store->node));
 }
 
-void queue_begin(struct call *c, const struct redis_store *store, const struct known_event *e,
+void queue_begin(struct call *c, const struct redis_store *store, const struct redis_event *e,
                  const char *function, int64_t now_ms) {
     call_begin(c, function, QUEUE_KEYS);
     queue_add_keys(c, e);
@@ -412,9 +412,9 @@ static void add_section(struct call *c, const struct section *s) {
 }
 
 /* One that touches whatever the event has, with its sections; the last key is the incarnation's. */
-static void begin_whole(struct call *c, struct redis_store *store, const struct known_event *known,
+static void begin_whole(struct call *c, struct redis_store *store, const struct redis_event *known,
                         const char *function, int64_t now_ms) {
-    struct section_set sections = store_sections(store, known);
+    struct section_set sections = store_copy_sections(store, known);
     call_begin(c, function, QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS * sections.count + 1);
     queue_add_keys(c, known);
     seats_add_keys(c, known, &sections);
@@ -424,7 +424,7 @@ static void begin_whole(struct call *c, struct redis_store *store, const struct 
 }
 
 /* configure or restore_event. */
-static void begin_event(struct call *c, struct redis_store *store, const struct known_event *known,
+static void begin_event(struct call *c, struct redis_store *store, const struct redis_event *known,
                         const char *function, const struct event *e, int64_t now_ms) {
     begin_whole(c, store, known, function, now_ms);
     add_rules(c, e);
@@ -436,13 +436,13 @@ static void on_configured(struct call *c, enum err result, const redisReply *rep
     struct configure_op *op = s->configure;
     (void)reply;
     answer(&op->op, c, result);
-    if (result == ERR_OK) store_expect(s->store, op->op.event_key);
+    if (result == ERR_OK) store_set_in_redis(s->store, op->op.event_key);
     sending_free(s);
     op->done(op);
 }
 
 static void configure(struct queues *q, struct configure_op *op) {
-    store_meet(store_of(q), op->event);
+    store_register_event(store_of(q), op->event);
     op->op.event_key = op->event->key;
     struct sending *s = sending_new(q, &op->op);
     if (s == NULL) { /* it has been removed */
@@ -458,7 +458,7 @@ static void on_removed(struct call *c, enum err result, const redisReply *reply)
     struct sending *s = sending_of(c);
     struct remove_op *op = s->remove;
     answer(&op->op, c, result);
-    if (result == ERR_OK && reply_i64(reply) == 1) store_forget(s->store, op->op.event_key);
+    if (result == ERR_OK && reply_i64(reply) == 1) store_remove_event(s->store, op->op.event_key);
     sending_free(s);
     op->done(op);
 }
@@ -468,7 +468,7 @@ static void remove_event(struct queues *q, struct remove_op *op) {
     struct event gone = {.key = op->op.event_key};
     if (str_copy(op->type, gone.type, sizeof gone.type) &&
         str_copy(op->id, gone.id, sizeof gone.id) && op->type.len > 0)
-        store_meet(store_of(q), &gone);
+        store_register_event(store_of(q), &gone);
     struct sending *s = sending_new(q, &op->op);
     if (s == NULL) {
         op->done(op);
@@ -480,9 +480,9 @@ static void remove_event(struct queues *q, struct remove_op *op) {
     send_it(s, true, on_removed);
 }
 
-static void meet(struct queues *q, const struct event *e) {
-    store_meet(store_of(q), e);
-    store_expect(store_of(q), e->key);
+static void register_event(struct queues *q, const struct event *e) {
+    store_register_event(store_of(q), e);
+    store_set_in_redis(store_of(q), e->key);
 }
 
 static void listen_to(struct queues *q, struct queue_listener listener) {
@@ -558,18 +558,18 @@ static void overdue(struct queues *q, struct overdue_op *o) {
 static void restore_event(struct queues *q, const struct event *e) {
     struct redis_store *store = store_of(q);
     struct call c = {0};
-    store_meet(store, e);
-    store_expect(store, e->key);
-    struct known_event *event = store_event(store, e->key);
+    store_register_event(store, e);
+    store_set_in_redis(store, e->key);
+    struct redis_event *event = store_find_event(store, e->key);
     if (event == NULL) return; /* it has been removed */
     begin_event(&c, store, event, "restore_event", e, 0);
-    filling_add(store, &c);
-    store_release(event);
+    rebuild_add(store, &c);
+    redis_event_release(event);
 }
 
 static void restore_totals(struct queues *q, int64_t event_key, const struct queue_counts *totals) {
     struct redis_store *store = store_of(q);
-    struct known_event *event = store_event(store, event_key);
+    struct redis_event *event = store_find_event(store, event_key);
     if (event == NULL) return;
     struct call c = {0};
     queue_begin(&c, store, event, "restore_totals", 0);
@@ -580,30 +580,30 @@ static void restore_totals(struct queues *q, int64_t event_key, const struct que
     call_add_u64(&c, totals->expired);
     call_add_u64(&c, totals->waited_ms);
     call_add_u64(&c, totals->waited_ms_max);
-    filling_add(store, &c);
-    store_release(event);
+    rebuild_add(store, &c);
+    redis_event_release(event);
 }
 
 static void restore(struct queues *q, const struct ledger_entry *e) {
     struct redis_store *store = store_of(q);
-    struct known_event *event = store_event(store, e->event_key);
+    struct redis_event *event = store_find_event(store, e->event_key);
     if (event == NULL) return; /* it was deleted */
     struct call c = {0};
     queue_begin(&c, store, event, "restore", e->joined_ms);
     add_entry(&c, e);
-    filling_add(store, &c);
-    store_release(event);
+    rebuild_add(store, &c);
+    redis_event_release(event);
 }
 
 static void recovered(struct queues *q, int64_t event_key, uint64_t next_seq, int64_t now_ms) {
     struct redis_store *store = store_of(q);
-    struct known_event *event = store_event(store, event_key);
+    struct redis_event *event = store_find_event(store, event_key);
     if (event == NULL) return;
     struct call c = {0};
     queue_begin(&c, store, event, "recovered", now_ms);
     call_add_u64(&c, next_seq);
-    filling_add(store, &c);
-    store_release(event);
+    rebuild_add(store, &c);
+    redis_event_release(event);
 }
 
 const struct queue_ops redis_queue_ops = {.enter = enter,
@@ -616,7 +616,7 @@ const struct queue_ops redis_queue_ops = {.enter = enter,
                                           .remove = remove_event,
                                           .overdue = overdue,
                                           .ticks = redis_ticks,
-                                          .meet = meet,
+                                          .register_event = register_event,
                                           .restore_event = restore_event,
                                           .restore_totals = restore_totals,
                                           .restore = restore,

@@ -26,7 +26,7 @@ struct look_part {
 struct look_call {
     struct call call;
     struct list place;         /* in its queue_worker, until it is sent */
-    struct known_event *event; /* held */
+    struct redis_event *event; /* held */
     int64_t now_ms;
     bool seen; /* notes for some that the user is there */
     size_t item_count;
@@ -99,7 +99,7 @@ static void look_call_end(struct look_call *c, enum err result, const redisReply
         at += p->count;
         look_end(p->of, result, c->call.epoch);
     }
-    store_release(c->event);
+    redis_event_release(c->event);
     mem_free(c);
 }
 
@@ -128,7 +128,7 @@ static void on_flush(uv_prepare_t *flush) {
 }
 
 /* One that is gathered, is about the same and has room; or a new one. */
-static struct look_call *look_call_for(struct queue_worker *w, struct known_event *e,
+static struct look_call *look_call_for(struct queue_worker *w, struct redis_event *e,
                                        int64_t now_ms, bool seen) {
     for (struct list *at = w->gathered.prev; at != &w->gathered; at = at->prev) {
         struct look_call *c = CONTAINER_OF(at, struct look_call, place);
@@ -137,7 +137,7 @@ static struct look_call *look_call_for(struct queue_worker *w, struct known_even
         if (is_alike && has_room) return c;
     }
     struct look_call *c = mem_new(sizeof *c);
-    store_hold(e);
+    redis_event_hold(e);
     c->event = e;
     c->now_ms = now_ms;
     c->seen = seen;
@@ -166,14 +166,14 @@ static size_t look_call_add(struct look_call *c, struct looking *l, size_t first
     return first + count;
 }
 
-static void gather(struct queue_worker *w, struct known_event *e, struct look_op *op) {
+static void gather(struct queue_worker *w, struct redis_event *e, struct look_op *op) {
     struct looking *l = mem_new(sizeof *l);
     l->op = op;
     /* By the server's own clock all are at the same time. */
     int64_t now_ms = w->worker->store->options.own_clock ? 0 : op->op.now_ms;
     bool seen = false;
     for (size_t i = 0; i < op->count && !seen; i++) seen = op->items[i].seen;
-    seen = seen && gate_may_note(&w->worker->store->gate);
+    seen = seen && redis_status_allows_updates(&w->worker->store->status);
     size_t at = 0;
     do at = look_call_add(look_call_for(w, e, now_ms, seen), l, at);
     while (at < op->count);
@@ -182,15 +182,15 @@ static void gather(struct queue_worker *w, struct known_event *e, struct look_op
 
 void redis_queue_look(struct queues *q, struct look_op *op) {
     struct queue_worker *w = redis_worker_mine()->queue;
-    struct known_event *e =
-        store_event(CONTAINER_OF(q, struct redis_store, queues), op->op.event_key);
+    struct redis_event *e =
+        store_find_event(CONTAINER_OF(q, struct redis_store, queues), op->op.event_key);
     op->user_len = 0;
     op->op.epoch = 0;
     op->op.result = e == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     if (e != NULL && w->closed) op->op.result = ERR_HOT_UNAVAILABLE;
     bool is_gathered = op->op.result == ERR_OK;
     if (is_gathered) gather(w, e, op);
-    if (e != NULL) store_release(e);
+    if (e != NULL) redis_event_release(e);
     if (!is_gathered) op->done(op);
 }
 

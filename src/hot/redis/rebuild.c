@@ -11,21 +11,21 @@
 /* Which filling is the latest, by its name. A node that stalls while it fills the store may be
  * overtaken by another, and must not spoil what that one has filled: whatever is written for a
  * filling is written only while this is its own. */
-#define FILLING_KEY "admitone:{hot}:filling"
+#define REBUILD_KEY "admitone:{hot}:filling"
 /* The name of the ledger that Redis was rebuilt from, or is being rebuilt from. Only nodes of this
  * ledger rebuild it again: two clusters on one Redis would rebuild it in turn for ever. */
 #define LEDGER_KEY "admitone:{hot}:ledger"
 /* For a connection, and for each answer; a filling has large commands. */
 #define LOOK_MS 1000
-#define FILLING_MS 10000
+#define REBUILD_MS 10000
 /* So many commands are sent, and done, at once. */
 #define QUEUED_MAX 256
 #define QUEUED_BYTES_MAX (256 * 1024)
 
-struct filling {
+struct rebuild {
     redisContext *context; /* NULL: it has failed */
     struct hot_incarnation incarnation;
-    char name[HOT_FILLING_BYTES]; /* before it has begun, that of the one before */
+    char name[HOT_REBUILD_BYTES]; /* before it has begun, that of the one before */
     size_t queued;
     size_t queued_bytes;
     struct buf scratch;
@@ -40,17 +40,18 @@ static void redis_listen(struct hot *h, struct hot_listener listener) {
     pthread_rwlock_wrlock(&s->lock);
     s->listener = listener;
     pthread_rwlock_unlock(&s->lock);
-    s->gate.suspect = listener.suspect;
-    s->gate.to = listener.to;
-    announcements_wake(s->news);
+    s->status.suspect = listener.suspect;
+    s->status.to = listener.to;
+    announcements_wake(s->announcements);
 }
 
 redisContext *store_reach(struct redis_store *s, int64_t step_ms,
                           char identity[HOT_IDENTITY_BYTES]) {
     struct buf why = {0};
     redisContext *c = blocking_connect(&s->options.address, step_ms, identity, &why);
-    if (c == NULL && gate_refused(&s->gate, buf_str(&why)) == HOT_STATE_OK) gate_lost(&s->gate);
-    if (c == NULL) redis_host_lost(&s->gate.outage, &s->options.address.hosts[0], buf_cstr(&why));
+    if (c == NULL && redis_status_refused(&s->status, buf_str(&why)) == HOT_STATE_OK)
+        redis_status_lost(&s->status);
+    if (c == NULL) redis_host_lost(&s->status.outage, &s->options.address.hosts[0], buf_cstr(&why));
     buf_deinit(&why);
     return c;
 }
@@ -74,17 +75,17 @@ static bool succeeds(redisContext *c, void *reply) {
 static void probe_state(struct redis_store *s, redisContext *c) {
     redisReply *r = redisCommand(c, "FCALL " REDIS_LIBRARY "_probe 0");
     if (r != NULL && r->type != REDIS_REPLY_ERROR)
-        gate_accepted(&s->gate);
+        redis_status_accepted(&s->status);
     else if (r != NULL)
-        gate_refused(&s->gate, reply_str(r));
+        redis_status_refused(&s->status, reply_str(r));
     freeReplyObject(r);
 }
 
 static enum hot_state redis_state(struct hot *h) {
-    return (enum hot_state)atomic_load(&store_of(h)->gate.state);
+    return (enum hot_state)atomic_load(&store_of(h)->status.state);
 }
 
-static enum err redis_look(struct hot *h, struct hot_incarnation *out) {
+static enum err redis_read_incarnation(struct hot *h, struct hot_incarnation *out) {
     *out = (struct hot_incarnation){0};
     redisContext *c = store_reach(store_of(h), LOOK_MS, out->identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
@@ -93,8 +94,8 @@ static enum err redis_look(struct hot *h, struct hot_incarnation *out) {
         out->epoch = (uint32_t)reply_u64(reply_at(r, 0));
     bool is_heard = r != NULL;
     freeReplyObject(r);
-    r = is_heard ? reply_checked(c, redisCommand(c, "GET " FILLING_KEY)) : NULL;
-    is_heard = r != NULL && str_copy(reply_str(r), out->filling, sizeof out->filling);
+    r = is_heard ? reply_checked(c, redisCommand(c, "GET " REBUILD_KEY)) : NULL;
+    is_heard = r != NULL && str_copy(reply_str(r), out->last_rebuild, sizeof out->last_rebuild);
     freeReplyObject(r);
     r = is_heard ? reply_checked(c, redisCommand(c, "GET " LEDGER_KEY)) : NULL;
     is_heard = r != NULL && str_copy(reply_str(r), out->ledger, sizeof out->ledger);
@@ -104,12 +105,12 @@ static enum err redis_look(struct hot *h, struct hot_incarnation *out) {
     return is_heard ? ERR_OK : ERR_HOT_UNAVAILABLE;
 }
 
-/* What follows up to filling_commit is done at once, or not at all if the store is being filled for
+/* What follows up to rebuild_commit is done at once, or not at all if the store is being filled for
  * another incarnation by then. */
-static bool filling_guard(struct filling *f) {
+static bool rebuild_guard(struct rebuild *f) {
     redisContext *c = f->context;
-    if (!succeeds(c, redisCommand(c, "WATCH " FILLING_KEY))) return false;
-    redisReply *r = reply_checked(c, redisCommand(c, "GET " FILLING_KEY));
+    if (!succeeds(c, redisCommand(c, "WATCH " REBUILD_KEY))) return false;
+    redisReply *r = reply_checked(c, redisCommand(c, "GET " REBUILD_KEY));
     bool is_ours = r != NULL && str_eq(reply_str(r), str_of(f->name));
     if (r != NULL && !is_ours) log_warn(msg("another node is rebuilding redis"));
     freeReplyObject(r);
@@ -125,8 +126,8 @@ static bool all_succeeded(const redisReply *replies) {
     return true;
 }
 
-/* `queued`: so many commands are on their way since filling_guard. */
-static bool filling_commit(struct filling *f, size_t queued) {
+/* `queued`: so many commands are on their way since rebuild_guard. */
+static bool rebuild_commit(struct rebuild *f, size_t queued) {
     redisContext *c = f->context;
     redisAppendCommand(c, "EXEC");
     bool done = true;
@@ -145,22 +146,22 @@ static bool filling_commit(struct filling *f, size_t queued) {
 }
 
 /* The filling is the latest from now on, and the store is in no incarnation. */
-static bool filling_begin(struct filling *f, const char *node) {
+static bool rebuild_begin(struct rebuild *f, const char *node) {
     redisContext *c = f->context;
     if (!succeeds(c, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua))) return false;
-    if (!filling_guard(f)) return false;
+    if (!rebuild_guard(f)) return false;
     snprintf(f->name, sizeof f->name, "%u:%s:%lld", f->incarnation.epoch, node,
              (long long)clock_steady_ns());
-    redisAppendCommand(c, "SET " FILLING_KEY " %s", f->name);
+    redisAppendCommand(c, "SET " REBUILD_KEY " %s", f->name);
     redisAppendCommand(c, "SET " LEDGER_KEY " %s", f->incarnation.ledger);
     redisAppendCommand(c, "DEL " INCARNATION_KEY);
-    return filling_commit(f, 3);
+    return rebuild_commit(f, 3);
 }
 
 /* UNLINK of what a page of SCAN has found. */
-static bool unlink_page(struct filling *f, const redisReply *keys) {
+static bool unlink_page(struct rebuild *f, const redisReply *keys) {
     if (keys == NULL || keys->elements == 0) return true;
-    if (!filling_guard(f)) return false;
+    if (!rebuild_guard(f)) return false;
     struct call unlink = {0};
     call_begin_command(&unlink);
     call_add(&unlink, STR("UNLINK"));
@@ -169,10 +170,10 @@ static bool unlink_page(struct filling *f, const redisReply *keys) {
     call_write(&unlink, 0, &f->scratch);
     buf_deinit(&unlink.command);
     redisAppendFormattedCommand(f->context, f->scratch.bytes, f->scratch.len);
-    return filling_commit(f, 1);
+    return rebuild_commit(f, 1);
 }
 
-static bool erase(struct filling *f, const char *pattern) {
+static bool erase(struct rebuild *f, const char *pattern) {
     redisContext *c = f->context;
     char cursor[24] = "0";
     do {
@@ -188,19 +189,19 @@ static bool erase(struct filling *f, const char *pattern) {
 
 /* First the events' meta, without which no function does anything to an event: what nodes of an
  * older incarnation still send must not leave anything behind. */
-static bool erase_all(struct filling *f) {
+static bool erase_all(struct rebuild *f) {
     static const char *const patterns[] = {
         "queue:{*}:meta",        "queue:{*",       "section:{*", "limit:{*", "lock:{*", "claim:{*",
         "popularity:ranking:{*", "performance:{*", "ranking:{*",
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
         if (!erase(f, patterns[i])) return false;
-    if (!filling_guard(f)) return false;
+    if (!rebuild_guard(f)) return false;
     redisAppendCommand(f->context, "UNLINK " TICKS_KEY " " TICKED_KEY " " BUYERS_KEY);
-    return filling_commit(f, 1);
+    return rebuild_commit(f, 1);
 }
 
-void filling_free(struct filling *f) {
+void rebuild_free(struct rebuild *f) {
     if (f == NULL) return;
     if (f->context != NULL) redisFree(f->context);
     buf_deinit(&f->scratch);
@@ -210,80 +211,80 @@ void filling_free(struct filling *f) {
 static enum err redis_rebuild(struct hot *h, const struct hot_incarnation *incarnation) {
     assert(incarnation->epoch > 0);
     struct redis_store *s = store_of(h);
-    filling_free(s->filling);
-    s->filling = NULL;
+    rebuild_free(s->rebuild);
+    s->rebuild = NULL;
     if (s->gathered != NULL) memory_boards_free(s->gathered);
     s->gathered = NULL;
     char identity[HOT_IDENTITY_BYTES];
-    redisContext *c = store_reach(s, FILLING_MS, identity);
+    redisContext *c = store_reach(s, REBUILD_MS, identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
-    struct filling *f = mem_new(sizeof *f);
+    struct rebuild *f = mem_new(sizeof *f);
     f->context = c;
     f->incarnation = *incarnation;
-    memcpy(f->name, incarnation->filling, sizeof f->name);
+    memcpy(f->name, incarnation->last_rebuild, sizeof f->name);
     enum err result = ERR_OK;
     if (strcmp(identity, incarnation->identity) != 0)
         result = ERR_RECOVERING;
-    else if (!filling_begin(f, s->node) || !erase_all(f))
+    else if (!rebuild_begin(f, s->node) || !erase_all(f))
         result = ERR_HOT_UNAVAILABLE;
     if (result == ERR_OK)
-        s->filling = f;
+        s->rebuild = f;
     else
-        filling_free(f);
+        rebuild_free(f);
     return result;
 }
 
 /* A filling that has failed is without its connection. */
-static void filling_fail(struct filling *f) {
+static void rebuild_fail(struct rebuild *f) {
     redisFree(f->context);
     f->context = NULL;
 }
 
-static void filling_flush(struct filling *f) {
-    if (f->context != NULL && f->queued > 0 && !filling_commit(f, f->queued)) filling_fail(f);
+static void rebuild_flush(struct rebuild *f) {
+    if (f->context != NULL && f->queued > 0 && !rebuild_commit(f, f->queued)) rebuild_fail(f);
     f->queued = 0;
     f->queued_bytes = 0;
 }
 
-void filling_add(struct redis_store *s, struct call *c) {
-    struct filling *f = s->filling;
-    if (f != NULL && f->context != NULL && f->queued == 0 && !filling_guard(f)) filling_fail(f);
+void rebuild_add(struct redis_store *s, struct call *c) {
+    struct rebuild *f = s->rebuild;
+    if (f != NULL && f->context != NULL && f->queued == 0 && !rebuild_guard(f)) rebuild_fail(f);
     if (f != NULL && f->context != NULL) {
         buf_clear(&f->scratch);
         call_write(c, f->incarnation.epoch, &f->scratch);
         redisAppendFormattedCommand(f->context, f->scratch.bytes, f->scratch.len);
         f->queued++;
         f->queued_bytes += f->scratch.len;
-        if (f->queued >= QUEUED_MAX || f->queued_bytes >= QUEUED_BYTES_MAX) filling_flush(f);
+        if (f->queued >= QUEUED_MAX || f->queued_bytes >= QUEUED_BYTES_MAX) rebuild_flush(f);
     }
     buf_deinit(&c->command);
 }
 
-static bool begin_incarnation(struct filling *f) {
-    if (f->context == NULL || !filling_guard(f)) return false;
+static bool begin_incarnation(struct rebuild *f) {
+    if (f->context == NULL || !rebuild_guard(f)) return false;
     redisAppendCommand(f->context, "ZADD " TICKS_KEY " +inf -");
     redisAppendCommand(f->context, "HSET " INCARNATION_KEY " epoch %u identity %s",
                        f->incarnation.epoch, f->incarnation.identity);
-    return filling_commit(f, 2);
+    return rebuild_commit(f, 2);
 }
 
 static enum err redis_rebuilt(struct hot *h) {
     struct redis_store *s = store_of(h);
-    struct filling *f = s->filling;
+    struct rebuild *f = s->rebuild;
     assert(f != NULL);
-    filling_flush(f);
+    rebuild_flush(f);
     bool done = begin_incarnation(f);
-    filling_free(f);
-    s->filling = NULL;
+    rebuild_free(f);
+    s->rebuild = NULL;
     return done ? ERR_OK : ERR_HOT_UNAVAILABLE;
 }
 
 static void redis_open(struct hot *h, const struct hot_incarnation *incarnation) {
-    gate_set(&store_of(h)->gate, incarnation);
+    redis_status_open(&store_of(h)->status, incarnation);
 }
 
 static void redis_shut(struct hot *h) {
-    gate_set(&store_of(h)->gate, NULL);
+    redis_status_open(&store_of(h)->status, NULL);
 }
 
 static void on_announced(struct call *c, enum err result, const redisReply *reply) {
@@ -305,7 +306,7 @@ static void redis_announce(struct hot *h) {
 }
 
 /* A key that ends by itself, so that nobody's death stops the work. */
-static enum err redis_turn(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
+static enum err redis_lease(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
     struct redis_store *s = store_of(h);
     char identity[HOT_IDENTITY_BYTES];
     *is_ours = false;
@@ -322,7 +323,7 @@ static enum err redis_turn(struct hot *h, const char *what, int64_t for_ms, bool
 
 const struct hot_ops redis_hot_ops = {
     .listen = redis_listen,
-    .look = redis_look,
+    .read_incarnation = redis_read_incarnation,
     .state = redis_state,
     .rebuild = redis_rebuild,
     .rebuilt = redis_rebuilt,
@@ -331,5 +332,5 @@ const struct hot_ops redis_hot_ops = {
     .announce = redis_announce,
     .counts = redis_count_events,
     .contents = redis_read_event,
-    .turn = redis_turn,
+    .lease = redis_lease,
 };

@@ -9,7 +9,7 @@
 struct step {
     struct call call;
     struct redis_store *store;
-    struct known_event *event; /* held */
+    struct redis_event *event; /* held */
     struct hot_op *op;
     void *whole; /* the operation that `op` is the beginning of */
 };
@@ -21,7 +21,7 @@ static struct redis_store *store_of(struct seats *s) {
 /* NULL: nobody has met the event, and the operation says so. */
 static struct step *step_new(struct seats *s, struct hot_op *op, void *whole) {
     struct redis_store *store = store_of(s);
-    struct known_event *event = store_event(store, op->event_key);
+    struct redis_event *event = store_find_event(store, op->event_key);
     op->result = event == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     op->epoch = 0;
     if (event == NULL) return NULL;
@@ -31,7 +31,7 @@ static struct step *step_new(struct seats *s, struct hot_op *op, void *whole) {
 }
 
 static void step_free(struct step *t) {
-    store_release(t->event);
+    redis_event_release(t->event);
     mem_free(t);
 }
 
@@ -54,7 +54,7 @@ static void step_send(struct step *t,
 
 /* ---- keys and arguments ---- */
 
-void seats_add_keys(struct call *c, const struct known_event *e,
+void seats_add_keys(struct call *c, const struct redis_event *e,
                     const struct section_set *sections) {
     call_add_key(c, "claim", e, NULL);
     call_add_key(c, "limit", e, NULL);
@@ -473,7 +473,7 @@ static void restore(struct seats *s, int64_t event_key, const struct live_reserv
     if (t == NULL) return; /* of an event that was deleted */
     begin_in_section(t, "restore_reservation", r->section_key);
     add_reservation(&t->call, r);
-    filling_add(t->store, &t->call);
+    rebuild_add(t->store, &t->call);
     step_free(t);
 }
 

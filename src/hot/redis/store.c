@@ -31,26 +31,26 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
     s->boards.ops = &redis_boards_ops;
     s->options = *o;
     if (s->options.deadline_ms == 0) s->options.deadline_ms = DEADLINE_MS;
-    gate_init(&s->gate);
+    redis_status_init(&s->status);
     make_node_name(s->node);
     pthread_rwlock_init(&s->lock, NULL);
     map_init(&s->by_key);
     map_init(&s->by_tag);
-    s->news = announcements_new(s);
+    s->announcements = announcements_new(s);
     return s;
 }
 
 void redis_store_free(struct redis_store *s) {
-    announcements_free(s->news);
-    filling_free(s->filling);
+    announcements_free(s->announcements);
+    rebuild_free(s->rebuild);
     if (s->gathered != NULL) memory_boards_free(s->gathered);
     size_t at = 0;
-    struct known_event *e;
-    while ((e = map_next(&s->by_key, &at)) != NULL) store_release(e);
+    struct redis_event *e;
+    while ((e = map_next(&s->by_key, &at)) != NULL) redis_event_release(e);
     map_deinit(&s->by_key);
     map_deinit(&s->by_tag);
     pthread_rwlock_destroy(&s->lock);
-    gate_deinit(&s->gate);
+    redis_status_deinit(&s->status);
     mem_free(s);
 }
 
@@ -58,7 +58,7 @@ void redis_store_attach(struct redis_store *s, uv_loop_t *loop) {
     assert(mine == NULL);
     mine = mem_new(sizeof *mine);
     mine->store = s;
-    mine->link = link_new(loop, &s->options.address, &s->gate, s->options.deadline_ms);
+    mine->link = link_new(loop, &s->options.address, &s->status, s->options.deadline_ms);
     mine->queue = queue_worker_new(mine, loop);
     mine->locks = locks_worker_new(mine, loop);
 }
@@ -99,36 +99,36 @@ void section_set_add(struct section_set *s, int64_t key) {
     s->keys[s->count++] = key;
 }
 
-static struct known_event *event_add(struct redis_store *s, const struct event *event) {
-    struct known_event *e = mem_new(sizeof *e);
+static struct redis_event *event_add(struct redis_store *s, const struct event *event) {
+    struct redis_event *e = mem_new(sizeof *e);
     atomic_init(&e->holds, 1);
     e->key = event->key;
     int len = snprintf(e->tag, sizeof e->tag, "%s:%s", event->type, event->id);
     assert(len > 0 && (size_t)len < sizeof e->tag);
     map_put(&s->by_key, map_key(&e->key), e);
     /* An event that was removed may have had the same name: the newer one has it. */
-    struct known_event *other = map_get(&s->by_tag, str_of(e->tag));
+    struct redis_event *other = map_get(&s->by_tag, str_of(e->tag));
     if (other == NULL || other->key < e->key) map_put(&s->by_tag, str_of(e->tag), e);
     return e;
 }
 
-void store_meet(struct redis_store *s, const struct event *event) {
+void store_register_event(struct redis_store *s, const struct event *event) {
     pthread_rwlock_wrlock(&s->lock);
-    struct known_event *e = map_get(&s->by_key, map_key(&event->key));
+    struct redis_event *e = map_get(&s->by_key, map_key(&event->key));
     if (e == NULL) e = event_add(s, event);
     for (size_t i = 0; i < event->section_count; i++)
         section_set_add(&e->sections, event->sections[i].key);
     pthread_rwlock_unlock(&s->lock);
 }
 
-void store_expect(struct redis_store *s, int64_t event_key) {
+void store_set_in_redis(struct redis_store *s, int64_t event_key) {
     pthread_rwlock_rdlock(&s->lock);
-    struct known_event *e = map_get(&s->by_key, map_key(&event_key));
+    struct redis_event *e = map_get(&s->by_key, map_key(&event_key));
     if (e != NULL) atomic_store(&e->there, true);
     pthread_rwlock_unlock(&s->lock);
 }
 
-struct section_set store_sections(struct redis_store *s, const struct known_event *e) {
+struct section_set store_copy_sections(struct redis_store *s, const struct redis_event *e) {
     struct section_set out = {0};
     pthread_rwlock_rdlock(&s->lock);
     for (size_t i = 0; i < e->sections.count; i++) section_set_add(&out, e->sections.keys[i]);
@@ -136,36 +136,36 @@ struct section_set store_sections(struct redis_store *s, const struct known_even
     return out;
 }
 
-struct known_event *store_event(struct redis_store *s, int64_t event_key) {
+struct redis_event *store_find_event(struct redis_store *s, int64_t event_key) {
     pthread_rwlock_rdlock(&s->lock);
-    struct known_event *e = map_get(&s->by_key, map_key(&event_key));
-    if (e != NULL) store_hold(e);
+    struct redis_event *e = map_get(&s->by_key, map_key(&event_key));
+    if (e != NULL) redis_event_hold(e);
     pthread_rwlock_unlock(&s->lock);
     return e;
 }
 
-void store_hold(struct known_event *e) {
+void redis_event_hold(struct redis_event *e) {
     atomic_fetch_add_explicit(&e->holds, 1, memory_order_relaxed);
 }
 
-void store_release(struct known_event *e) {
+void redis_event_release(struct redis_event *e) {
     if (atomic_fetch_sub(&e->holds, 1) > 1) return;
     mem_free(e->sections.keys);
     mem_free(e);
 }
 
-void store_forget(struct redis_store *s, int64_t event_key) {
+void store_remove_event(struct redis_store *s, int64_t event_key) {
     pthread_rwlock_wrlock(&s->lock);
-    struct known_event *e = map_remove(&s->by_key, map_key(&event_key));
+    struct redis_event *e = map_remove(&s->by_key, map_key(&event_key));
     if (e != NULL && map_get(&s->by_tag, str_of(e->tag)) == e)
         map_remove(&s->by_tag, str_of(e->tag));
     pthread_rwlock_unlock(&s->lock);
-    if (e != NULL) store_release(e);
+    if (e != NULL) redis_event_release(e);
 }
 
-int64_t store_event_key(struct redis_store *s, str tag) {
+int64_t store_find_event_key(struct redis_store *s, str tag) {
     pthread_rwlock_rdlock(&s->lock);
-    const struct known_event *e = map_get(&s->by_tag, tag);
+    const struct redis_event *e = map_get(&s->by_tag, tag);
     int64_t key = e == NULL ? 0 : e->key;
     pthread_rwlock_unlock(&s->lock);
     return key;
@@ -173,7 +173,7 @@ int64_t store_event_key(struct redis_store *s, str tag) {
 
 #define KEY_BYTES (EVENT_PATH_BYTES + 128)
 
-void call_add_key(struct call *c, const char *family, const struct known_event *e,
+void call_add_key(struct call *c, const char *family, const struct redis_event *e,
                   const char *part) {
     char key[KEY_BYTES];
     c->expects = atomic_load(&e->there);
@@ -183,7 +183,7 @@ void call_add_key(struct call *c, const char *family, const struct known_event *
     call_add(c, (str){key, (size_t)len});
 }
 
-void call_add_section_key(struct call *c, const struct known_event *e, int64_t section_key,
+void call_add_section_key(struct call *c, const struct redis_event *e, int64_t section_key,
                           const char *part) {
     char key[KEY_BYTES];
     int len =
@@ -192,7 +192,7 @@ void call_add_section_key(struct call *c, const struct known_event *e, int64_t s
     call_add(c, (str){key, (size_t)len});
 }
 
-void call_add_event(struct call *c, const struct known_event *e) {
+void call_add_event(struct call *c, const struct redis_event *e) {
     call_add_i64(c, e->key);
 }
 

@@ -8,7 +8,7 @@
  * does it; news from other nodes come to a thread of the store's own.
  *
  * An event's keys have {TYPE:ID} in them. Operations name events by the ledger's key, so an event
- * must be met (queues_meet, queues_configure) before anything is done to it.
+ * must be met (queues_register_event, queues_configure) before anything is done to it.
  */
 #ifndef ADMITONE_HOT_REDIS_STORE_H
 #define ADMITONE_HOT_REDIS_STORE_H

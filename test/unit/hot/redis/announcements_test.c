@@ -72,7 +72,7 @@ static void join(struct node *n) {
                                                                 .suspect = on_suspect,
                                                                 .to = n});
     struct event e = {.key = KEY, .type = "T", .id = "5"};
-    store_meet(n->store, &e);
+    store_register_event(n->store, &e);
 }
 
 static bool is_subscribed(void *of) {

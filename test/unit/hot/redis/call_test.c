@@ -246,7 +246,7 @@ static void whatever_redis_replies_no_operation_takes_the_process_down(void **st
     memcpy(event->type, "T", 2);
     memcpy(event->id, "1", 2);
     event->sections[0].key = 1;
-    queues_meet(queues, event);
+    queues_register_event(queues, event);
     queues_listen(queues, (struct queue_listener){.expired = expired});
     for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
         load(replies[i]);

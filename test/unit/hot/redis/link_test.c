@@ -37,7 +37,7 @@ struct fixture {
     struct redis_address address;
     redisContext *probe;
     uv_loop_t loop;
-    struct gate gate;
+    struct redis_status status;
     struct link *link; /* NULL: it was closed */
     int suspicions;
 };
@@ -94,11 +94,11 @@ static void meet_server(struct fixture *h) {
 
 static void open_incarnation(struct fixture *h) {
     struct hot_incarnation incarnation = life_now(h);
-    gate_set(&h->gate, &incarnation);
+    redis_status_open(&h->status, &incarnation);
 }
 
 static void start_link(struct fixture *h, const struct redis_address *address) {
-    h->link = link_new(&h->loop, address, &h->gate, DEADLINE_MS);
+    h->link = link_new(&h->loop, address, &h->status, DEADLINE_MS);
 }
 
 static void build(struct fixture *h) {
@@ -106,9 +106,9 @@ static void build(struct fixture *h) {
     h->address = probe_address(services_start(SERVICE_REDIS)->redis_url);
     meet_server(h);
     assert_int_equal(uv_loop_init(&h->loop), 0);
-    gate_init(&h->gate);
-    h->gate.suspect = on_suspect;
-    h->gate.to = h;
+    redis_status_init(&h->status);
+    h->status.suspect = on_suspect;
+    h->status.to = h;
     ended = 0;
     memset(asks, 0, sizeof asks);
 }
@@ -117,7 +117,7 @@ static void demolish(struct fixture *h) {
     if (h->link != NULL) link_close(h->link);
     uv_run(&h->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&h->loop), 0);
-    gate_deinit(&h->gate);
+    redis_status_deinit(&h->status);
     probe_end(h->probe);
     services_start(SERVICE_REDIS);
 }
@@ -280,7 +280,7 @@ static void large_calls_arrive_whole(void **state) {
     struct fixture h;
     build(&h);
     open_incarnation(&h);
-    h.link = link_new(&h.loop, &h.address, &h.gate, WAIT_MS);
+    h.link = link_new(&h.loop, &h.address, &h.status, WAIT_MS);
     TURN_UNTIL(&h, link_is_up(h.link));
     enum { BYTES = 8 * 1024 * 1024 };
     struct buf large = {0};
@@ -313,7 +313,7 @@ static void calls_pass_only_in_the_open_incarnation(void **state) {
     open_incarnation(&h);
     assert_int_equal(result_of(&h, ask(&h, 4, "test_count", "count", "", false)), ERR_OK);
     assert_int_equal(asks[4].number, 1);
-    gate_set(&h.gate, NULL);
+    redis_status_open(&h.status, NULL);
     assert_int_equal(ask(&h, 5, "test_count", "count", "", false)->result, ERR_RECOVERING);
     assert_int_equal(h.suspicions, 0);
     assert_int_equal(probe_info(h.probe, "total_connections_received"), connections);
@@ -327,7 +327,7 @@ static void an_incarnation_of_another_run_makes_the_client_look_for_the_master_a
     build_up(&h);
     int64_t connections = probe_info(h.probe, "total_connections_received");
     struct hot_incarnation other = {.epoch = 3, .identity = "somebody/else"};
-    gate_set(&h.gate, &other);
+    redis_status_open(&h.status, &other);
     assert_int_equal(ask(&h, 1, "test_count", "count", "", false)->result, ERR_RECOVERING);
     assert_int_equal(h.suspicions, 1);
     assert_false(link_is_up(h.link));
@@ -359,7 +359,7 @@ static void a_new_connection_to_another_run_is_suspect_at_once(void **state) {
     struct fixture h;
     build(&h);
     struct hot_incarnation other = {.epoch = 3, .identity = "somebody/else"};
-    gate_set(&h.gate, &other);
+    redis_status_open(&h.status, &other);
     start_link(&h, &h.address);
     TURN_UNTIL(&h, link_is_up(h.link));
     assert_int_equal(h.suspicions, 1);
@@ -386,13 +386,13 @@ static void errors_are_distinguished(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ask *a = ask(&h, i, "test_fail", "k", cases[i].error, false);
         if (result_of(&h, a) != cases[i].result) fail_msg("%s: %d", cases[i].error, a->result);
-        assert_int_equal(h.gate.state, cases[i].state);
+        assert_int_equal(h.status.state, cases[i].state);
     }
     /* Something was refused since it was last asked: it is asked once more. */
-    gate_accepted(&h.gate);
-    assert_int_equal(h.gate.state, HOT_STATE_NOREPLICAS);
-    gate_accepted(&h.gate);
-    assert_int_equal(h.gate.state, HOT_STATE_OK);
+    redis_status_accepted(&h.status);
+    assert_int_equal(h.status.state, HOT_STATE_NOREPLICAS);
+    redis_status_accepted(&h.status);
+    assert_int_equal(h.status.state, HOT_STATE_OK);
     assert_int_equal(h.suspicions, 0);
     struct ask *a = ask(&h, 10, "test_fail", "k", "EPOCH another incarnation", false);
     struct ask *b = ask(&h, 11, "test_fail", "k", "NOEVENT not known", false);
@@ -472,7 +472,7 @@ static void the_outcome_of_a_call_of_another_incarnation_is_unknown(void **state
     turn_ms(&h, 20);
     struct hot_incarnation next = life_now(&h);
     next.epoch = EPOCH + 1;
-    gate_set(&h.gate, &next);
+    redis_status_open(&h.status, &next);
     probe_do(h.probe, "CLIENT KILL ID %lld", (long long)links_client_id(&h));
     probe_do(h.probe, "CLIENT UNPAUSE");
     assert_int_equal(result_of(&h, a), ERR_HOT_UNKNOWN);
@@ -657,7 +657,7 @@ static void a_link_can_be_closed_at_any_time(void **state) {
     struct fixture h;
     build_up(&h);
     for (int turns = 0; turns < 12; turns++) {
-        struct link *another = link_new(&h.loop, &h.address, &h.gate, DEADLINE_MS);
+        struct link *another = link_new(&h.loop, &h.address, &h.status, DEADLINE_MS);
         for (int i = 0; i < turns; i++) uv_run(&h.loop, UV_RUN_NOWAIT);
         link_close(another);
     }
@@ -703,7 +703,7 @@ static void a_fail_over_is_followed(void **state) {
     start_link(&h, &sentinels);
     TURN_UNTIL(&h, link_is_up(h.link));
     struct hot_incarnation incarnation = {.epoch = EPOCH, .identity = "of the first master"};
-    gate_set(&h.gate, &incarnation);
+    redis_status_open(&h.status, &incarnation);
     kill(s->sentinel_master_pid, SIGKILL);
     TURN_UNTIL(&h, !link_is_up(h.link));
     TURN_UNTIL(&h, link_is_up(h.link));
