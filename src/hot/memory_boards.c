@@ -229,7 +229,7 @@ static void memory_restored(struct boards *b, const struct sale_mark *mark, int6
     pthread_mutex_unlock(&m->lock);
 }
 
-void memory_boards_tell(struct memory_boards *m, const struct memory_boards_reader *r) {
+void memory_boards_read(struct memory_boards *m, const struct memory_boards_reader *r) {
     pthread_mutex_lock(&m->lock);
     for (struct list *at = m->popular.next; at != &m->popular; at = at->next) {
         const struct popular *p = CONTAINER_OF(at, struct popular, link);

@@ -24,6 +24,6 @@ struct memory_boards_reader {
     void *to;
 };
 
-void memory_boards_tell(struct memory_boards *m, const struct memory_boards_reader *r);
+void memory_boards_read(struct memory_boards *m, const struct memory_boards_reader *r);
 
 #endif

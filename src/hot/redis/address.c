@@ -1,6 +1,8 @@
+/* Parsing of the URLs of Redis that --hot takes (address.h). */
 #include "hot/redis/address.h"
 
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 
 #define PORT 6379
 
@@ -145,4 +147,10 @@ bool redis_address_parse(str url, struct redis_address *out, struct buf *why) {
     if (str_starts(url, STR("redis+cluster://")))
         return refuse(why, "redis+cluster:// is not there yet");
     return refuse(why, "it starts with redis:// or redis+sentinel://");
+}
+
+void redis_address_format(const struct redis_address *a, char out[REDIS_ADDRESS_TEXT_BYTES]) {
+    const struct redis_host *host = &a->hosts[0];
+    snprintf(out, REDIS_ADDRESS_TEXT_BYTES, a->sentinel ? "%s (Sentinel %s:%u)" : "%s%s:%u",
+             a->master, host->name, host->port);
 }

@@ -11,6 +11,7 @@
 
 #define REDIS_HOSTS_MAX 8
 #define REDIS_TEXT_BYTES 256
+#define REDIS_ADDRESS_TEXT_BYTES (2 * REDIS_TEXT_BYTES + 32)
 
 struct redis_address {
     bool sentinel; /* the hosts are Sentinels, and know the master by its name */
@@ -27,5 +28,7 @@ struct redis_address {
 
 /* False: `why` says what is wrong, for people; it does not repeat the password. */
 bool redis_address_parse(str url, struct redis_address *out, struct buf *why);
+/* For the log, without the password: "host:port", or "master (Sentinel host:port)". */
+void redis_address_format(const struct redis_address *a, char out[REDIS_ADDRESS_TEXT_BYTES]);
 
 #endif

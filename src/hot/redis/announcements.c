@@ -1,4 +1,4 @@
-/* What other nodes announce, heard on a thread of its own over a connection of its own. */
+/* Announcements of other nodes, received on a separate thread over a separate connection. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define STEP_MS 1000
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 2000
-/* A connection over which nothing comes is asked whether it is still there. */
+/* When nothing is received, the connection is checked with PING. */
 #define PING_MS 1000
 #define SILENCE_MS 3000
 
@@ -26,14 +26,14 @@ struct announcements {
     int wake; /* an eventfd: there is a listener, or it is time to end */
     _Atomic bool ends;
     redisContext *context;
-    char identity[HOT_IDENTITY_BYTES]; /* of the server, and the gate's turn when it told it */
+    char identity[HOT_IDENTITY_BYTES]; /* of the server, and the version of the status then */
     uint64_t status_version;
-    bool has_returned; /* there is a connection, of which the listener was not told yet */
+    bool has_returned; /* there is a new connection, and the listener was not notified yet */
     char locks_channel[64];
-    bool was_told; /* that there is no connection */
+    bool is_logged; /* that subscribing fails */
 };
 
-static struct hot_listener listener_of(struct redis_store *s) {
+static struct hot_listener announcements_listener(struct redis_store *s) {
     pthread_rwlock_rdlock(&s->lock);
     struct hot_listener listener = s->listener;
     pthread_rwlock_unlock(&s->lock);
@@ -41,8 +41,8 @@ static struct hot_listener listener_of(struct redis_store *s) {
 }
 
 /* "NODE TYPE:ID seq seq …" */
-static void hear_entries(struct redis_store *s, str payload) {
-    struct hot_listener listener = listener_of(s);
+static void announcements_on_entries(struct redis_store *s, str payload) {
+    struct hot_listener listener = announcements_listener(s);
     str node, tag, number;
     if (!str_split(&payload, ' ', &node) || str_eq(node, str_of(s->node))) return;
     if (!str_split(&payload, ' ', &tag)) return;
@@ -58,35 +58,35 @@ static void hear_entries(struct redis_store *s, str payload) {
     mem_free(seqs);
 }
 
-static void hear_events(struct redis_store *s, str node) {
-    struct hot_listener listener = listener_of(s);
+static void announcements_on_event(struct redis_store *s, str node) {
+    struct hot_listener listener = announcements_listener(s);
     if (str_eq(node, str_of(s->node)) || listener.event_changed == NULL) return;
     listener.event_changed(listener.to);
 }
 
-static void hear(struct announcements *n, const redisReply *r) {
+static void announcements_on_message(struct announcements *n, const redisReply *r) {
     if (!str_eq(reply_str(reply_at(r, 0)), STR("message"))) return; /* a pong, say */
     str channel = reply_str(reply_at(r, 1));
     str payload = reply_str(reply_at(r, 2));
     if (str_eq(channel, STR(EVENTS_CHANNEL)))
-        hear_events(n->store, payload);
+        announcements_on_event(n->store, payload);
     else if (str_eq(channel, STR(ENTRIES_CHANNEL)))
-        hear_entries(n->store, payload);
+        announcements_on_entries(n->store, payload);
     else if (str_eq(channel, str_of(n->locks_channel)))
-        locks_heard(n->store, payload);
+        locks_on_announcement(n->store, payload);
 }
 
-/* Something may have been missed while nobody listened. */
-static void tell_return(struct announcements *n) {
-    struct hot_listener listener = listener_of(n->store);
+/* Announcements may have been missed while there was no connection. */
+static void announcements_report_return(struct announcements *n) {
+    struct hot_listener listener = announcements_listener(n->store);
     if (!n->has_returned || listener.suspect == NULL) return;
     n->has_returned = false;
     listener.suspect(listener.to);
     if (listener.event_changed != NULL) listener.event_changed(listener.to);
 }
 
-/* True: it is time to end. Waits for that, and for the connection if there is one. */
-static bool wait_ms(struct announcements *n, int64_t ms, bool *readable) {
+/* Waits for the connection, if there is one. True: the thread must end. */
+static bool announcements_wait(struct announcements *n, int64_t ms, bool *readable) {
     struct pollfd fds[2] = {{.fd = n->wake, .events = POLLIN},
                             {.fd = n->context == NULL ? -1 : n->context->fd, .events = POLLIN}};
     if (ms < 0) ms = 0;
@@ -96,12 +96,12 @@ static bool wait_ms(struct announcements *n, int64_t ms, bool *readable) {
         uint64_t times;
         ssize_t got = read(n->wake, &times, sizeof times);
         assert(got == sizeof times);
-        tell_return(n);
+        announcements_report_return(n);
     }
     return n->ends;
 }
 
-static bool subscribe(struct announcements *n) {
+static bool announcements_subscribe(struct announcements *n) {
     redisContext *c = n->context;
     redisAppendCommand(c, "SUBSCRIBE %s %s %s", EVENTS_CHANNEL, ENTRIES_CHANNEL, n->locks_channel);
     for (int i = 0; i < 3; i++) {
@@ -114,20 +114,22 @@ static bool subscribe(struct announcements *n) {
     return true;
 }
 
-static bool connect_once(struct announcements *n) {
+static bool announcements_connect(struct announcements *n) {
     struct buf why = {0};
     n->status_version = n->store->status.version;
     n->context = blocking_connect(&n->store->options.address, STEP_MS, n->identity, &why);
-    bool done = n->context != NULL && subscribe(n);
+    bool done = n->context != NULL && announcements_subscribe(n);
     if (n->context == NULL)
-        redis_host_lost(&n->store->status.outage, &n->store->options.address.hosts[0],
-                        buf_cstr(&why));
-    else if (!done && !n->was_told)
+        redis_status_unreachable(&n->store->status, &n->store->options.address.hosts[0],
+                                 buf_cstr(&why));
+    else if (!done && !n->is_logged)
         log_warn(msg("cannot subscribe to announcements of other nodes; streams update at the next "
                      "tick"),
-                 kv("why", n->context->errstr));
-    if (done && n->was_told) log_info(msg("subscribed to announcements of other nodes again"));
-    n->was_told = !done && (n->was_told || n->context != NULL);
+                 kv("address", n->store->status.address), kv("why", n->context->errstr));
+    if (done && n->is_logged)
+        log_info(msg("subscribed to announcements of other nodes again"),
+                 kv("address", n->store->status.address));
+    n->is_logged = !done && (n->is_logged || n->context != NULL);
     if (!done && n->context != NULL) {
         redisFree(n->context);
         n->context = NULL;
@@ -136,19 +138,19 @@ static bool connect_once(struct announcements *n) {
     return done;
 }
 
-/* Everything that is there already. False: the connection is broken. */
-static bool hear_all(struct announcements *n) {
+/* Reads everything that has arrived. False: the connection is broken. */
+static bool announcements_read(struct announcements *n) {
     if (redisBufferRead(n->context) != REDIS_OK) return false;
     for (;;) {
         void *reply = NULL;
         if (redisGetReplyFromReader(n->context, &reply) != REDIS_OK) return false;
         if (reply == NULL) return true;
-        hear(n, reply);
+        announcements_on_message(n, reply);
         freeReplyObject(reply);
     }
 }
 
-static bool ping(redisContext *c) {
+static bool announcements_ping(redisContext *c) {
     int done = 0;
     redisAppendCommand(c, "PING");
     while (!done)
@@ -156,59 +158,58 @@ static bool ping(redisContext *c) {
     return true;
 }
 
-/* A incarnation was opened since, on another run of the server: this one may not be the master any
- * more.
- */
-static bool is_outdated(struct announcements *n) {
+/* An incarnation was opened since, on another run of the server: this server may not be the master
+ * any more. */
+static bool announcements_are_outdated(struct announcements *n) {
     if (n->store->status.version == n->status_version) return false;
     struct hot_incarnation incarnation = redis_status_incarnation(&n->store->status);
     return incarnation.epoch > 0 && strcmp(incarnation.identity, n->identity) != 0;
 }
 
-/* Until the connection breaks, or is silent for too long. True: it is time to end. */
-static bool listen_on(struct announcements *n) {
-    int64_t heard_ms = clock_steady_ms();
-    int64_t pinged_ms = heard_ms;
+/* Until the connection breaks, or nothing is received for too long. True: the thread must end. */
+static bool announcements_receive(struct announcements *n) {
+    int64_t received_ms = clock_steady_ms();
+    int64_t pinged_ms = received_ms;
     for (;;) {
         bool readable = false;
-        if (wait_ms(n, pinged_ms + PING_MS - clock_steady_ms(), &readable)) return true;
+        if (announcements_wait(n, pinged_ms + PING_MS - clock_steady_ms(), &readable)) return true;
         int64_t now = clock_steady_ms();
         if (readable) {
-            if (!hear_all(n)) return false;
-            heard_ms = now;
-        } else if (now - heard_ms >= SILENCE_MS) {
+            if (!announcements_read(n)) return false;
+            received_ms = now;
+        } else if (now - received_ms >= SILENCE_MS) {
             return false;
         }
         if (now - pinged_ms >= PING_MS) {
-            if (is_outdated(n) || !ping(n->context)) return false;
+            if (announcements_are_outdated(n) || !announcements_ping(n->context)) return false;
             pinged_ms = now;
         }
     }
 }
 
-/* Nodes that lost the same server don't come back all at once. */
-static int64_t with_jitter(int64_t most_ms) {
+/* So that nodes that lost the same server don't connect all at once. */
+static int64_t announcements_jitter(int64_t most_ms) {
     uint64_t random = 0;
     ssize_t got = getrandom(&random, sizeof random, 0);
-    (void)got; /* whatever it is */
+    (void)got; /* any value will do */
     return most_ms / 2 + (int64_t)(random % (uint64_t)(most_ms / 2 + 1));
 }
 
-static void *run(void *data) {
+static void *announcements_run(void *data) {
     struct announcements *n = data;
     int64_t backoff_ms = BACKOFF_MS_MIN;
     bool ends = false;
     while (!ends) {
-        if (connect_once(n)) {
+        if (announcements_connect(n)) {
             backoff_ms = BACKOFF_MS_MIN;
             n->has_returned = true;
-            tell_return(n);
-            ends = listen_on(n);
+            announcements_report_return(n);
+            ends = announcements_receive(n);
             n->has_returned = false;
             redisFree(n->context);
             n->context = NULL;
         }
-        if (!ends) ends = wait_ms(n, with_jitter(backoff_ms), NULL);
+        if (!ends) ends = announcements_wait(n, announcements_jitter(backoff_ms), NULL);
         backoff_ms = backoff_ms * 2 > BACKOFF_MS_MAX ? BACKOFF_MS_MAX : backoff_ms * 2;
     }
     return NULL;
@@ -220,7 +221,7 @@ struct announcements *announcements_new(struct redis_store *s) {
     snprintf(n->locks_channel, sizeof n->locks_channel, LOCKS_CHANNEL "%s", s->node);
     n->wake = eventfd(0, EFD_CLOEXEC);
     assert(n->wake >= 0);
-    int failed = thread_start(&n->thread, "redis listener", THREAD_ALONE, run, n);
+    int failed = thread_start(&n->thread, "redis listener", THREAD_ALONE, announcements_run, n);
     assert(failed == 0);
     return n;
 }

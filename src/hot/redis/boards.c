@@ -1,6 +1,7 @@
-/* The boards' side of the Redis adapter: lua/boards.lua says which keys they have, and what the
- * functions' arguments and replies are. Every board is on its own: a batch of sales is told to each
- * that it concerns, and to the one of all time last, whose mark says how far all of them are. */
+/* The boards' side of the Redis adapter (port/boards.h): each operation is one or more calls of
+ * functions of lua/boards.lua, which documents keys, arguments and replies. Every board is updated
+ * separately: the sums of a batch of sales are sent to each board that they concern, and to the
+ * board of all time last. Its watermark is the one up to which all boards are complete. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,17 +11,18 @@
 #include "hot/board_rows.h"
 #include "hot/redis/internal.h"
 
-/* Those that were sold out on a day are looked at so many at a time. */
+/* How many events of a day are read at a time. */
 #define ROWS_MAX 256
 
-static struct redis_store *store_of(struct boards *b) {
+static struct redis_store *boards_store(struct boards *b) {
     return CONTAINER_OF(b, struct redis_store, boards);
 }
 
 /* ---- keys and arguments ---- */
 
-static void add_keyf(struct call *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add_keyf(struct call *c, const char *format, ...) {
+static void board_add_keyf(struct call *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void board_add_keyf(struct call *c, const char *format, ...) {
     char key[96];
     va_list args;
     va_start(args, format);
@@ -30,14 +32,14 @@ static void add_keyf(struct call *c, const char *format, ...) {
     call_add(c, (str){key, (size_t)len});
 }
 
-void call_add_mark(struct call *c, const struct sale_mark *mark) {
+void board_add_mark(struct call *c, const struct sale_mark *mark) {
     char text[48];
     int len = snprintf(text, sizeof text, "%llu %lld", (unsigned long long)mark->transaction,
                        (long long)mark->id);
     call_add(c, (str){text, (size_t)len});
 }
 
-void call_add_steps(struct call *c, const struct pace_step *steps, size_t count) {
+void board_add_steps(struct call *c, const struct pace_step *steps, size_t count) {
     struct buf text = {0};
     for (size_t i = 0; i < count; i++)
         buf_addf(&text, "%lld=%lld ", (long long)steps[i].step, (long long)steps[i].seats);
@@ -45,59 +47,51 @@ void call_add_steps(struct call *c, const struct pace_step *steps, size_t count)
     buf_deinit(&text);
 }
 
-static struct sale_mark mark_of(const redisReply *r) {
+static struct sale_mark board_read_mark(const redisReply *r) {
     str text = reply_str(r);
     uint64_t transaction = (uint64_t)text_next_i64(&text);
     return (struct sale_mark){.transaction = transaction, .id = text_next_i64(&text)};
 }
 
-static int64_t gone_ms(const struct period *p, const struct span *s) {
+static int64_t board_expires_ms(const struct period *p, const struct span *s) {
     return s->ends_ms + p->kept_s * 1000;
 }
 
-void board_begin(struct call *c, const struct redis_store *s, const char *function,
-                 const struct period *p, const struct span *span, int64_t now_ms) {
+void board_begin(struct call *c, const char *function, const struct period *p,
+                 const struct span *span, int64_t now_ms) {
     call_begin(c, function, 2);
-    add_keyf(c, "popularity:ranking:{%s:%s}", p->word.at, span->name);
-    add_keyf(c, "performance:{%s:%s}:info", p->word.at, span->name);
-    call_add_now(c, s, now_ms);
-    call_add_i64(c, gone_ms(p, span));
+    board_add_keyf(c, "popularity:ranking:{%s:%s}", p->word.at, span->name);
+    board_add_keyf(c, "performance:{%s:%s}:info", p->word.at, span->name);
+    call_add_now(c, now_ms);
+    call_add_i64(c, board_expires_ms(p, span));
 }
 
-void soldout_begin(struct call *c, const struct redis_store *s, const char *function,
-                   int64_t now_ms) {
+void soldout_begin(struct call *c, const char *function, int64_t now_ms) {
     call_begin(c, function, 4);
     call_add(c, STR("ranking:{soldout}"));
     call_add(c, STR("performance:{soldout}:info"));
     call_add(c, STR("performance:{soldout}:pace"));
     call_add(c, STR("performance:{soldout}:paced"));
-    c->expects = true; /* it is there in every incarnation */
-    call_add_now(c, s, now_ms);
+    c->requires_event = true; /* this board exists in every incarnation */
+    call_add_now(c, now_ms);
 }
 
-void soldout_day_begin(struct call *c, const struct redis_store *s, const char *function,
-                       const struct span *day, int64_t now_ms) {
+void soldout_day_begin(struct call *c, const char *function, const struct span *day,
+                       int64_t now_ms) {
     call_begin(c, function, 1);
-    add_keyf(c, "ranking:{soldout:%s}", day->name);
-    call_add_now(c, s, now_ms);
-    call_add_i64(c, gone_ms(period_find(STR("daily")), day));
-}
-
-static void send_call(struct call *c,
-                      void (*done)(struct call *c, enum err result, const redisReply *reply)) {
-    c->done = done;
-    c->repeats = true; /* marks see to it */
-    link_send(redis_worker_mine()->link, c);
+    board_add_keyf(c, "ranking:{soldout:%s}", day->name);
+    call_add_now(c, now_ms);
+    call_add_i64(c, board_expires_ms(period_find(STR("daily")), day));
 }
 
 /* ---- replies ---- */
 
-/* Of a look nobody needs to know whether it was done. */
-static enum err looked(enum err result) {
+/* A read that may or may not have been executed was simply not answered. */
+static enum err board_read_result(enum err result) {
     return result == ERR_HOT_UNKNOWN ? ERR_HOT_UNAVAILABLE : result;
 }
 
-static struct tally tally_of(int64_t event_key, str text) {
+static struct tally board_read_tally(int64_t event_key, str text) {
     struct tally t = {.event_key = event_key};
     t.reservations = text_next_i64(&text);
     t.seats = text_next_i64(&text);
@@ -105,9 +99,9 @@ static struct tally tally_of(int64_t event_key, str text) {
     return t;
 }
 
-static struct selling selling_of(int64_t event_key, str text) {
+static struct selling board_read_selling(int64_t event_key, str text) {
     struct selling s = {.event_key = event_key};
-    text_next_i64(&text); /* whether it is known: it is not shown if not */
+    text_next_i64(&text); /* whether its capacity is known: if not, it is not shown */
     s.capacity = text_next_i64(&text);
     s.opened_ms = text_next_i64(&text);
     s.reservations = text_next_i64(&text);
@@ -118,85 +112,69 @@ static struct selling selling_of(int64_t event_key, str text) {
     return s;
 }
 
-/* The rows of a top: an event's key and its text in turn. */
-static size_t read_popular(const redisReply *top, struct board_row *rows, size_t max) {
+/* The best rows of a board: alternately an event's key and its text. */
+static size_t board_read_popular(const redisReply *top, struct board_row *rows, size_t max) {
     size_t count = 0;
     for (; count < max && reply_at(top, 2 * count) != NULL; count++) {
-        struct tally t =
-            tally_of(reply_i64(reply_at(top, 2 * count)), reply_str(reply_at(top, 2 * count + 1)));
+        struct tally t = board_read_tally(reply_i64(reply_at(top, 2 * count)),
+                                          reply_str(reply_at(top, 2 * count + 1)));
         rows[count] = board_row_of_tally(count + 1, &t);
     }
     return count;
 }
 
-static size_t read_soldout(const redisReply *top, struct board_row *rows, size_t max) {
+static size_t board_read_soldout(const redisReply *top, struct board_row *rows, size_t max) {
     size_t count = 0;
     for (; count < max && reply_at(top, 2 * count) != NULL; count++) {
-        struct selling s = selling_of(reply_i64(reply_at(top, 2 * count)),
-                                      reply_str(reply_at(top, 2 * count + 1)));
+        struct selling s = board_read_selling(reply_i64(reply_at(top, 2 * count)),
+                                              reply_str(reply_at(top, 2 * count + 1)));
         rows[count] = board_row_of_selling(count + 1, &s);
     }
     return count;
 }
 
-/* ---- turns, and what there is to sell ---- */
+/* ---- the lease to count, and the events that sell ---- */
 
-struct beginning {
-    struct call call;
-    struct board_begin_op *op;
-};
-
-static void on_begun(struct call *c, enum err result, const redisReply *reply) {
-    struct beginning *b = CONTAINER_OF(c, struct beginning, call);
-    struct board_begin_op *op = b->op;
+static void redis_on_counting_begun(struct call *c, enum err result, const redisReply *reply) {
+    struct board_begin_op *op = c->op;
     op->result = result;
     op->lease = reply_i64(reply_at(reply, 0));
-    op->mark = mark_of(reply_at(reply, 1));
+    op->mark = board_read_mark(reply_at(reply, 1));
     op->epoch = c->epoch;
-    mem_free(b);
+    call_free(c);
     op->done(op);
 }
 
-static void redis_begin(struct boards *boards, struct board_begin_op *op) {
-    struct redis_store *s = store_of(boards);
-    struct beginning *b = mem_new(sizeof *b);
-    b->op = op;
-    soldout_begin(&b->call, s, "soldout_begin", op->now_ms);
-    call_add(&b->call, str_of(s->node));
-    send_call(&b->call, on_begun);
+static void redis_begin_counting(struct boards *b, struct board_begin_op *op) {
+    struct call *c = call_new(boards_store(b), op);
+    soldout_begin(c, "soldout_begin", op->now_ms);
+    call_add(c, str_of(c->store->node));
+    call_send(c, redis_on_counting_begun);
 }
 
-struct knowing {
-    struct call call;
-    struct board_events_op *op;
-};
-
-static void on_known(struct call *c, enum err result, const redisReply *reply) {
-    struct knowing *k = CONTAINER_OF(c, struct knowing, call);
-    struct board_events_op *op = k->op;
+static void redis_on_events_set(struct call *c, enum err result, const redisReply *reply) {
+    struct board_events_op *op = call_free(c);
     op->result = result == ERR_OK && reply_i64(reply) == 0 ? ERR_RECOVERING : result;
-    mem_free(k);
     op->done(op);
 }
 
-static void redis_set_events(struct boards *boards, struct board_events_op *op) {
-    struct knowing *k = mem_new(sizeof *k);
-    k->op = op;
-    soldout_begin(&k->call, store_of(boards), "soldout_know", op->now_ms);
-    call_add_u64(&k->call, op->epoch);
-    call_add_i64(&k->call, op->lease);
+static void redis_set_events(struct boards *b, struct board_events_op *op) {
+    struct call *c = call_new(boards_store(b), op);
+    soldout_begin(c, "soldout_know", op->now_ms);
+    call_add_u64(c, op->epoch);
+    call_add_i64(c, op->lease);
     for (size_t i = 0; i < op->count; i++) {
-        call_add_i64(&k->call, op->events[i].event_key);
-        call_add_i64(&k->call, op->events[i].capacity);
-        call_add_i64(&k->call, op->events[i].opened_ms);
+        call_add_i64(c, op->events[i].event_key);
+        call_add_i64(c, op->events[i].capacity);
+        call_add_i64(c, op->events[i].opened_ms);
     }
-    send_call(&k->call, on_known);
+    call_send(c, redis_on_events_set);
 }
 
 /* ---- counting ---- */
 
-/* What a batch tells of one event, in sum. */
-struct batch_sum {
+/* The sales of one event in a batch, added up. */
+struct event_sum {
     int64_t event_key;
     int64_t reservations;
     int64_t seats;
@@ -206,36 +184,35 @@ struct batch_sum {
     size_t step_count;
 };
 
-enum portion_kind { OF_PERIOD, OF_DAY, OF_ALL_TIME };
+enum board_sums_kind { OF_PERIOD, OF_DAY, OF_ALL_TIME };
 
-/* What one board is told of the batch: the sums of it. One that has had some of it already, for
- * whoever told it that did not get to the end, says up to where, and is told the sums of the rest.
- */
-struct portion {
+/* The sums of the batch for one board. If the board has some of the sales already, because a node
+ * did not finish the same batch, it answers with its watermark and is sent the sums of the rest. */
+struct board_sums {
     struct call call;
     struct list link;
-    struct counting *counting;
-    enum portion_kind kind;
+    struct board_counting *counting;
+    enum board_sums_kind kind;
     const struct period *period; /* of a period or a day */
     struct span span;
     struct sale_mark first;
     struct sale_mark last;
-    struct batch_sum *sums;
+    struct event_sum *sums;
     size_t sum_count;
 };
 
-struct counting {
+struct board_counting {
     struct redis_store *store;
     struct board_count_op *op;
-    struct list portions;
-    struct portion *all_time; /* told last: then the mark of all moves */
+    struct list sums;            /* until they are sent: struct board_sums */
+    struct board_sums *all_time; /* sent last: then the watermark of all boards moves */
     size_t under_way;
     enum err failed; /* OK so far */
 };
 
-/* ---- summing ---- */
+/* ---- adding up ---- */
 
-static void add_step(struct batch_sum *sum, int64_t step, int64_t seats) {
+static void event_sum_add_step(struct event_sum *sum, int64_t step, int64_t seats) {
     size_t i = 0;
     while (i < sum->step_count && sum->steps[i].step != step) i++;
     if (i == sum->step_count) {
@@ -245,18 +222,18 @@ static void add_step(struct batch_sum *sum, int64_t step, int64_t seats) {
     sum->steps[i].seats += seats;
 }
 
-static struct batch_sum *sum_of(struct portion *p, int64_t event_key) {
+static struct event_sum *board_sums_event(struct board_sums *p, int64_t event_key) {
     for (size_t i = 0; i < p->sum_count; i++)
         if (p->sums[i].event_key == event_key) return &p->sums[i];
     p->sums = mem_grow(p->sums, (p->sum_count + 1) * sizeof *p->sums);
-    p->sums[p->sum_count] = (struct batch_sum){.event_key = event_key};
+    p->sums[p->sum_count] = (struct event_sum){.event_key = event_key};
     return &p->sums[p->sum_count++];
 }
 
-static void portion_add(struct portion *p, const struct sale *s) {
+static void board_sums_add(struct board_sums *p, const struct sale *s) {
     if (p->sum_count == 0) p->first = s->mark;
     p->last = s->mark;
-    struct batch_sum *sum = sum_of(p, s->event_key);
+    struct event_sum *sum = board_sums_event(p, s->event_key);
     if (s->kind == SALE_SOLD_OUT) {
         if (s->at_ms > sum->sold_out_ms) sum->sold_out_ms = s->at_ms;
         return;
@@ -265,10 +242,11 @@ static void portion_add(struct portion *p, const struct sale *s) {
     sum->reservations += sign;
     sum->seats += sign * s->seats;
     if (sign > 0 && s->taken_ms > sum->since_ms) sum->since_ms = s->taken_ms;
-    if (p->kind == OF_ALL_TIME) add_step(sum, s->taken_ms / PACE_STEP_MS, sign * s->seats);
+    if (p->kind == OF_ALL_TIME)
+        event_sum_add_step(sum, s->taken_ms / PACE_STEP_MS, sign * s->seats);
 }
 
-static bool portion_has(const struct portion *p, const struct sale *s) {
+static bool board_sums_concern(const struct board_sums *p, const struct sale *s) {
     if (p->kind == OF_ALL_TIME) return true;
     bool is_sold_out = s->kind == SALE_SOLD_OUT;
     int64_t at_ms = is_sold_out ? s->at_ms : s->taken_ms;
@@ -276,9 +254,10 @@ static bool portion_has(const struct portion *p, const struct sale *s) {
            at_ms < p->span.ends_ms;
 }
 
-static struct portion *portion_new(struct counting *n, enum portion_kind kind,
-                                   const struct period *period, int64_t at_ms) {
-    struct portion *p = mem_new(sizeof *p);
+static struct board_sums *board_sums_new(struct board_counting *n, enum board_sums_kind kind,
+                                         const struct period *period, int64_t at_ms) {
+    struct board_sums *p = mem_new(sizeof *p);
+    p->call.store = n->store;
     p->counting = n;
     p->kind = kind;
     p->period = period;
@@ -287,196 +266,188 @@ static struct portion *portion_new(struct counting *n, enum portion_kind kind,
     return p;
 }
 
-static void sums_clear(struct portion *p) {
+static void board_sums_clear(struct board_sums *p) {
     for (size_t i = 0; i < p->sum_count; i++) mem_free(p->sums[i].steps);
     p->sum_count = 0;
 }
 
-static void portion_free(struct portion *p) {
-    sums_clear(p);
+static void board_sums_free(struct board_sums *p) {
+    board_sums_clear(p);
     mem_free(p->sums);
     mem_free(p);
 }
 
-/* To the board of that stretch, which is looked for among those that have something. */
-static void add_to(struct counting *n, enum portion_kind kind, const struct period *period,
-                   const struct sale *s) {
-    for (struct list *at = n->portions.next; at != &n->portions; at = at->next) {
-        struct portion *p = CONTAINER_OF(at, struct portion, link);
-        if (p->kind != kind || p->period != period || !portion_has(p, s)) continue;
-        portion_add(p, s);
+/* Adds the sale to the sums for the board of its span. */
+static void board_counting_add_to(struct board_counting *n, enum board_sums_kind kind,
+                                  const struct period *period, const struct sale *s) {
+    for (struct list *at = n->sums.next; at != &n->sums; at = at->next) {
+        struct board_sums *p = CONTAINER_OF(at, struct board_sums, link);
+        if (p->kind != kind || p->period != period || !board_sums_concern(p, s)) continue;
+        board_sums_add(p, s);
         return;
     }
     int64_t at_ms = kind == OF_DAY ? s->at_ms : s->taken_ms;
-    struct portion *p = portion_new(n, kind, period, at_ms);
-    list_move_last(&n->portions, &p->link);
-    portion_add(p, s);
+    struct board_sums *p = board_sums_new(n, kind, period, at_ms);
+    list_move_last(&n->sums, &p->link);
+    board_sums_add(p, s);
 }
 
-static void divide(struct counting *n, const struct sale *s) {
-    portion_add(n->all_time, s);
+static void board_counting_add(struct board_counting *n, const struct sale *s) {
+    board_sums_add(n->all_time, s);
     if (s->kind == SALE_SOLD_OUT) {
-        add_to(n, OF_DAY, period_find(STR("daily")), s);
+        board_counting_add_to(n, OF_DAY, period_find(STR("daily")), s);
         return;
     }
-    for (size_t i = 0; i < period_count; i++) add_to(n, OF_PERIOD, &periods[i], s);
+    for (size_t i = 0; i < period_count; i++) board_counting_add_to(n, OF_PERIOD, &periods[i], s);
 }
 
-/* ---- telling ---- */
+/* ---- sending the sums ---- */
 
-static void add_tally(struct call *c, const struct batch_sum *sum) {
+static void event_sum_add_tally_to(struct call *c, const struct event_sum *sum) {
     call_add_i64(c, sum->event_key);
     call_add_i64(c, sum->reservations);
     call_add_i64(c, sum->seats);
     call_add_i64(c, sum->since_ms);
 }
 
-static void add_sold_out(struct call *c, const struct batch_sum *sum) {
+static void event_sum_add_sold_out_to(struct call *c, const struct event_sum *sum) {
     call_add_i64(c, sum->event_key);
     call_add_i64(c, sum->sold_out_ms);
 }
 
-static void add_selling(struct call *c, const struct batch_sum *sum) {
-    add_tally(c, sum);
+static void event_sum_add_selling_to(struct call *c, const struct event_sum *sum) {
+    event_sum_add_tally_to(c, sum);
     call_add_i64(c, sum->sold_out_ms);
-    call_add_steps(c, sum->steps, sum->step_count);
+    board_add_steps(c, sum->steps, sum->step_count);
 }
 
-static void begin_telling(struct portion *p) {
-    const struct counting *n = p->counting;
-    int64_t now_ms = n->op->now_ms;
+static void board_sums_begin(struct board_sums *p) {
+    const struct board_count_op *op = p->counting->op;
     if (p->kind == OF_DAY) {
-        soldout_day_begin(&p->call, n->store, "soldout_day_add", &p->span, now_ms);
+        soldout_day_begin(&p->call, "soldout_day_add", &p->span, op->now_ms);
         return;
     }
     if (p->kind == OF_PERIOD)
-        board_begin(&p->call, n->store, "board_add", p->period, &p->span, now_ms);
+        board_begin(&p->call, "board_add", p->period, &p->span, op->now_ms);
     else
-        soldout_begin(&p->call, n->store, "soldout_add", now_ms);
-    call_add_u64(&p->call, n->op->epoch);
-    call_add_mark(&p->call, &p->first);
-    call_add_mark(&p->call, &p->last);
+        soldout_begin(&p->call, "soldout_add", op->now_ms);
+    call_add_u64(&p->call, op->epoch);
+    board_add_mark(&p->call, &p->first);
+    board_add_mark(&p->call, &p->last);
 }
 
-static void tell_next(struct counting *n);
+static void board_counting_continue(struct board_counting *n);
+static void board_sums_send(struct board_sums *p);
 
-static void on_told(struct portion *p, enum err result) {
-    struct counting *n = p->counting;
-    portion_free(p);
-    if (result != ERR_OK) n->failed = result;
-    n->under_way--;
-    tell_next(n);
-}
-
-/* What is left of it behind the mark. */
-static void sum_up_behind(struct portion *p, const struct sale_mark *had) {
+/* Only the sales after the watermark. */
+static void board_sums_add_after(struct board_sums *p, const struct sale_mark *mark) {
     const struct board_count_op *op = p->counting->op;
-    sums_clear(p);
+    board_sums_clear(p);
     for (size_t i = 0; i < op->count; i++) {
         const struct sale *s = &op->sales[i];
-        if (portion_has(p, s) && sale_is_after(&s->mark, had)) portion_add(p, s);
+        if (board_sums_concern(p, s) && sale_is_after(&s->mark, mark)) board_sums_add(p, s);
     }
 }
 
-static void send_sums(struct portion *p);
-
-static void on_sums_told(struct call *c, enum err result, const redisReply *reply) {
-    struct portion *p = CONTAINER_OF(c, struct portion, call);
+static void redis_on_sums_sent(struct call *c, enum err result, const redisReply *reply) {
+    struct board_sums *p = CONTAINER_OF(c, struct board_sums, call);
+    struct board_counting *n = p->counting;
     if (result == ERR_OK && reply_str(reply).len > 0) {
-        struct sale_mark had = mark_of(reply);
-        sum_up_behind(p, &had);
+        struct sale_mark mark = board_read_mark(reply);
+        board_sums_add_after(p, &mark);
         if (p->sum_count > 0) {
-            send_sums(p);
+            board_sums_send(p);
             return;
         }
     }
-    on_told(p, result);
+    board_sums_free(p);
+    if (result != ERR_OK) n->failed = result;
+    n->under_way--;
+    board_counting_continue(n);
 }
 
-static void send_sums(struct portion *p) {
-    static void (*const add[])(struct call * c, const struct batch_sum *sum) = {
-        [OF_PERIOD] = add_tally, [OF_DAY] = add_sold_out, [OF_ALL_TIME] = add_selling};
-    begin_telling(p);
+static void board_sums_send(struct board_sums *p) {
+    static void (*const add[])(struct call * c, const struct event_sum *sum) = {
+        [OF_PERIOD] = event_sum_add_tally_to,
+        [OF_DAY] = event_sum_add_sold_out_to,
+        [OF_ALL_TIME] = event_sum_add_selling_to};
+    board_sums_begin(p);
     for (size_t i = 0; i < p->sum_count; i++) add[p->kind](&p->call, &p->sums[i]);
-    send_call(&p->call, on_sums_told);
+    call_send(&p->call, redis_on_sums_sent);
 }
 
-static void tell(struct portion *p) {
-    p->counting->under_way++;
-    send_sums(p);
-}
-
-/* When all are done, the board of all time; and then the caller. */
-static void tell_next(struct counting *n) {
-    struct portion *last = n->all_time;
+/* When all other boards have their sums, sends those of the board of all time; then ends. */
+static void board_counting_continue(struct board_counting *n) {
+    struct board_sums *last = n->all_time;
     if (n->under_way > 0) return;
     n->all_time = NULL;
     if (last != NULL && n->failed == ERR_OK) {
-        tell(last);
+        n->under_way++;
+        board_sums_send(last);
         return;
     }
-    if (last != NULL) portion_free(last);
+    if (last != NULL) board_sums_free(last);
     struct board_count_op *op = n->op;
     op->result = n->failed;
     mem_free(n);
     op->done(op);
 }
 
-static void redis_count(struct boards *boards, struct board_count_op *op) {
-    struct counting *n = mem_new(sizeof *n);
-    *n = (struct counting){.store = store_of(boards), .op = op, .under_way = 1};
-    list_init(&n->portions);
-    n->all_time = portion_new(n, OF_ALL_TIME, NULL, 0);
-    for (size_t i = 0; i < op->count; i++) divide(n, &op->sales[i]);
-    while (!list_empty(&n->portions)) {
-        struct portion *p = CONTAINER_OF(n->portions.next, struct portion, link);
+static void redis_count_sales(struct boards *b, struct board_count_op *op) {
+    struct board_counting *n = mem_new(sizeof *n);
+    *n = (struct board_counting){.store = boards_store(b), .op = op, .under_way = 1};
+    list_init(&n->sums);
+    n->all_time = board_sums_new(n, OF_ALL_TIME, NULL, 0);
+    for (size_t i = 0; i < op->count; i++) board_counting_add(n, &op->sales[i]);
+    while (!list_empty(&n->sums)) {
+        struct board_sums *p = CONTAINER_OF(n->sums.next, struct board_sums, link);
         list_remove(&p->link);
-        tell(p);
+        n->under_way++;
+        board_sums_send(p);
     }
     n->under_way--; /* all are sent */
-    tell_next(n);
+    board_counting_continue(n);
 }
 
-/* ---- a board ---- */
+/* ---- the best rows of a board ---- */
 
-struct top_look {
+static void redis_on_top_soldout(struct call *c, enum err result, const redisReply *reply) {
+    struct board_top_op *op = call_free(c);
+    op->count = board_read_soldout(reply, op->rows, op->max);
+    op->result = board_read_result(result);
+    op->done(op);
+}
+
+static void redis_on_top_popular(struct call *c, enum err result, const redisReply *reply) {
+    struct board_top_op *op = call_free(c);
+    op->count = board_read_popular(reply_at(reply, 0), op->rows, op->max);
+    op->result = board_read_result(result);
+    op->done(op);
+}
+
+/* ---- a day: the events that were sold out on it, then the others that sold ---- */
+
+struct day_look {
     struct call call;
-    struct redis_store *store;
     struct board_top_op *op;
     struct span span;
-    /* Of a day: who was sold out on it, as far as they have been looked at; in the end those that
-     * are shown. */
-    int64_t *keys;
+    int64_t *keys; /* of events that may have been sold out on the day */
     size_t key_count;
     size_t looked_at;
-    struct selling *out;
+    struct selling *out; /* those that were; in the end those that are shown */
     size_t out_count;
 };
 
-static void top_done(struct top_look *l, enum err result) {
+static void day_look_end(struct day_look *l, enum err result) {
     struct board_top_op *op = l->op;
-    op->result = looked(result);
+    op->result = board_read_result(result);
     mem_free(l->keys);
     mem_free(l->out);
     mem_free(l);
     op->done(op);
 }
 
-static void on_soldout(struct call *c, enum err result, const redisReply *reply) {
-    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
-    l->op->count = read_soldout(reply, l->op->rows, l->op->max);
-    top_done(l, result);
-}
-
-static void on_popular(struct call *c, enum err result, const redisReply *reply) {
-    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
-    l->op->count = read_popular(reply_at(reply, 0), l->op->rows, l->op->max);
-    top_done(l, result);
-}
-
-/* ---- a day: who was sold out, then what sold besides ---- */
-
-static int by_speed(const void *a, const void *b) {
+static int selling_compare_speed(const void *a, const void *b) {
     const struct selling *x = a;
     const struct selling *y = b;
     int64_t x_ms = x->sold_out_ms - x->opened_ms;
@@ -487,64 +458,63 @@ static int by_speed(const void *a, const void *b) {
     return x->sold_out_ms < y->sold_out_ms ? -1 : x->sold_out_ms > y->sold_out_ms;
 }
 
-static void on_day_popular(struct call *c, enum err result, const redisReply *reply) {
-    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+static void day_look_on_popular(struct call *c, enum err result, const redisReply *reply) {
+    struct day_look *l = CONTAINER_OF(c, struct day_look, call);
     struct board_top_op *op = l->op;
     struct board_row others[TOP_MAX];
     const redisReply *tallies = reply_at(reply, 1);
     for (size_t i = 0; i < l->out_count; i++) {
-        struct tally t = tally_of(l->out[i].event_key, reply_str(reply_at(tallies, i)));
+        struct tally t = board_read_tally(l->out[i].event_key, reply_str(reply_at(tallies, i)));
         op->rows[i] = board_row_of_day(i + 1, &l->out[i], &t);
     }
-    size_t other_count = read_popular(reply_at(reply, 0), others, TOP_MAX);
+    size_t other_count = board_read_popular(reply_at(reply, 0), others, TOP_MAX);
     op->count = board_rows_append(op->rows, l->out_count, op->max, others, other_count);
-    top_done(l, result);
+    day_look_end(l, result);
 }
 
-static void look_at_popular(struct top_look *l) {
-    qsort(l->out, l->out_count, sizeof *l->out, by_speed);
+static void day_look_popular(struct day_look *l) {
+    qsort(l->out, l->out_count, sizeof *l->out, selling_compare_speed);
     if (l->out_count > l->op->max) l->out_count = l->op->max;
-    board_begin(&l->call, l->store, "board_top", period_find(STR("daily")), &l->span,
-                l->op->now_ms);
+    board_begin(&l->call, "board_top", period_find(STR("daily")), &l->span, l->op->now_ms);
     call_add_i64(&l->call, TOP_MAX);
     for (size_t i = 0; i < l->out_count; i++) call_add_i64(&l->call, l->out[i].event_key);
-    send_call(&l->call, on_day_popular);
+    call_send(&l->call, day_look_on_popular);
 }
 
-static void look_at_rows(struct top_look *l);
+static void day_look_rows(struct day_look *l);
 
-/* One that was sold out since then, or is not any more, is not of this day. */
-static void on_rows(struct call *c, enum err result, const redisReply *reply) {
-    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+/* Skips events that are not sold out any more, or were sold out again on another day. */
+static void day_look_on_rows(struct call *c, enum err result, const redisReply *reply) {
+    struct day_look *l = CONTAINER_OF(c, struct day_look, call);
     if (result != ERR_OK) {
-        top_done(l, result);
+        day_look_end(l, result);
         return;
     }
     const redisReply *row;
     for (size_t i = 0; (row = reply_at(reply, i)) != NULL && l->looked_at < l->key_count; i++) {
-        struct selling s = selling_of(l->keys[l->looked_at++], reply_str(row));
+        struct selling s = board_read_selling(l->keys[l->looked_at++], reply_str(row));
         if (selling_is_sold_out(&s) && s.sold_out_ms >= l->span.begins_ms &&
             s.sold_out_ms < l->span.ends_ms)
             l->out[l->out_count++] = s;
     }
-    look_at_rows(l);
+    day_look_rows(l);
 }
 
-static void look_at_rows(struct top_look *l) {
+static void day_look_rows(struct day_look *l) {
     if (l->looked_at == l->key_count) {
-        look_at_popular(l);
+        day_look_popular(l);
         return;
     }
-    soldout_begin(&l->call, l->store, "soldout_rows", l->op->now_ms);
+    soldout_begin(&l->call, "soldout_rows", l->op->now_ms);
     for (size_t i = l->looked_at; i < l->key_count && i < l->looked_at + ROWS_MAX; i++)
         call_add_i64(&l->call, l->keys[i]);
-    send_call(&l->call, on_rows);
+    call_send(&l->call, day_look_on_rows);
 }
 
-static void on_day(struct call *c, enum err result, const redisReply *reply) {
-    struct top_look *l = CONTAINER_OF(c, struct top_look, call);
+static void day_look_on_events(struct call *c, enum err result, const redisReply *reply) {
+    struct day_look *l = CONTAINER_OF(c, struct day_look, call);
     if (result != ERR_OK) {
-        top_done(l, result);
+        day_look_end(l, result);
         return;
     }
     l->keys = mem_new((reply->elements + 1) * sizeof *l->keys);
@@ -553,73 +523,68 @@ static void on_day(struct call *c, enum err result, const redisReply *reply) {
         l->keys[l->key_count] = reply_i64(reply_at(reply, l->key_count));
         l->key_count++;
     }
-    look_at_rows(l);
+    day_look_rows(l);
 }
 
-static void redis_top(struct boards *boards, struct board_top_op *op) {
+static void redis_top(struct boards *b, struct board_top_op *op) {
     assert(op->max <= TOP_MAX && (op->board.kind != BOARD_POPULAR || op->board.period != NULL));
-    struct top_look *l = mem_new(sizeof *l);
-    l->store = store_of(boards);
-    l->op = op;
+    struct redis_store *s = boards_store(b);
     op->count = 0;
-    if (op->board.period != NULL) l->span = period_span(op->board.period, op->board.at_ms);
-    if (op->board.kind == BOARD_POPULAR) {
-        board_begin(&l->call, l->store, "board_top", op->board.period, &l->span, op->now_ms);
-        call_add_u64(&l->call, op->max);
-        send_call(&l->call, on_popular);
-    } else if (op->board.period == NULL) {
-        soldout_begin(&l->call, l->store, "soldout_top", op->now_ms);
-        call_add_u64(&l->call, op->max);
-        send_call(&l->call, on_soldout);
-    } else {
-        soldout_day_begin(&l->call, l->store, "soldout_day", &l->span, op->now_ms);
-        send_call(&l->call, on_day);
+    if (op->board.kind == BOARD_SOLDOUT && op->board.period != NULL) {
+        struct day_look *l = mem_new(sizeof *l);
+        l->call.store = s;
+        l->op = op;
+        l->span = period_span(op->board.period, op->board.at_ms);
+        soldout_day_begin(&l->call, "soldout_day", &l->span, op->now_ms);
+        call_send(&l->call, day_look_on_events);
+        return;
     }
+    bool is_popular = op->board.kind == BOARD_POPULAR;
+    struct call *c = call_new(s, op);
+    if (is_popular) {
+        struct span span = period_span(op->board.period, op->board.at_ms);
+        board_begin(c, "board_top", op->board.period, &span, op->now_ms);
+    } else {
+        soldout_begin(c, "soldout_top", op->now_ms);
+    }
+    call_add_u64(c, op->max);
+    call_send(c, is_popular ? redis_on_top_popular : redis_on_top_soldout);
 }
 
-/* ---- one event ---- */
+/* ---- the row of one event ---- */
 
-struct find_look {
-    struct call call;
-    struct board_find_op *op;
-};
-
-static void on_found(struct call *c, enum err result, const redisReply *reply) {
-    struct find_look *l = CONTAINER_OF(c, struct find_look, call);
-    struct board_find_op *op = l->op;
+static void redis_on_row_found(struct call *c, enum err result, const redisReply *reply) {
+    struct board_find_op *op = call_free(c);
     size_t rank = (size_t)reply_u64(reply_at(reply, 0));
     int64_t event_key = rank > 0 ? op->event_key : 0;
-    struct tally t = tally_of(event_key, reply_str(reply_at(reply, 1)));
-    struct selling s = selling_of(event_key, reply_str(reply_at(reply, 1)));
+    struct tally t = board_read_tally(event_key, reply_str(reply_at(reply, 1)));
+    struct selling s = board_read_selling(event_key, reply_str(reply_at(reply, 1)));
     op->row = op->board.kind == BOARD_POPULAR ? board_row_of_tally(rank, &t)
                                               : board_row_of_selling(rank, &s);
-    op->mark = mark_of(reply_at(reply, 2));
-    op->result = looked(result);
-    mem_free(l);
+    op->mark = board_read_mark(reply_at(reply, 2));
+    op->result = board_read_result(result);
     op->done(op);
 }
 
-static void redis_find(struct boards *boards, struct board_find_op *op) {
-    struct redis_store *s = store_of(boards);
-    struct find_look *l = mem_new(sizeof *l);
-    l->op = op;
+static void redis_find_row(struct boards *b, struct board_find_op *op) {
+    struct call *c = call_new(boards_store(b), op);
     if (op->board.kind == BOARD_POPULAR) {
         struct span span = period_span(op->board.period, op->board.at_ms);
-        board_begin(&l->call, s, "board_find", op->board.period, &span, op->now_ms);
+        board_begin(c, "board_find", op->board.period, &span, op->now_ms);
     } else {
-        soldout_begin(&l->call, s, "soldout_find", op->now_ms);
+        soldout_begin(c, "soldout_find", op->now_ms);
     }
-    call_add_i64(&l->call, op->event_key);
-    send_call(&l->call, on_found);
+    call_add_i64(c, op->event_key);
+    call_send(c, redis_on_row_found);
 }
 
 const struct boards_ops redis_boards_ops = {
-    .begin = redis_begin,
-    .count = redis_count,
+    .begin = redis_begin_counting,
+    .count = redis_count_sales,
     .set_events = redis_set_events,
     .top = redis_top,
-    .find = redis_find,
-    .restore_event = boards_gather_event,
-    .restore = boards_gather,
-    .restored = boards_gathered,
+    .find = redis_find_row,
+    .restore_event = redis_restore_board_event,
+    .restore = redis_restore_sale,
+    .restored = redis_boards_restored,
 };

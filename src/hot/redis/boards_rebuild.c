@@ -1,106 +1,106 @@
-/* What boards have when the store is being filled. The ledger tells all that is sold, one after the
- * other; that is counted in memory, and written as what each board has of each event. */
+/* Rebuilding the boards in Redis. The ledger lists all sales; they are counted in memory, and then
+ * the count of each event on each board is written. */
 #include "hot/memory_boards.h"
 #include "hot/redis/internal.h"
 
-/* So many events go into one command. */
+/* Events in one command. */
 #define ROWS_MAX 256
 
-static struct redis_store *store_of(struct boards *b) {
+static struct redis_store *board_rebuild_store(struct boards *b) {
     return CONTAINER_OF(b, struct redis_store, boards);
 }
 
-static struct boards *gathered_of(struct boards *b) {
-    struct redis_store *s = store_of(b);
-    if (s->gathered == NULL) s->gathered = memory_boards_new();
-    return memory_boards_port(s->gathered);
+/* The boards in memory, made with the first sale. */
+static struct boards *board_rebuild_port(struct boards *b) {
+    struct redis_store *s = board_rebuild_store(b);
+    if (s->board_rebuild == NULL) s->board_rebuild = memory_boards_new();
+    return memory_boards_port(s->board_rebuild);
 }
 
-void boards_gather_event(struct boards *b, const struct board_event *e) {
-    boards_restore_event(gathered_of(b), e);
+void redis_restore_board_event(struct boards *b, const struct board_event *e) {
+    boards_restore_event(board_rebuild_port(b), e);
 }
 
-void boards_gather(struct boards *b, const struct sale *s, int64_t now_ms) {
-    boards_restore(gathered_of(b), s, now_ms);
+void redis_restore_sale(struct boards *b, const struct sale *s, int64_t now_ms) {
+    boards_restore(board_rebuild_port(b), s, now_ms);
 }
 
-/* ---- writing it ---- */
+/* ---- writing the counts ---- */
 
-/* The command that rows are added to. */
-struct writing {
-    struct redis_store *store;
+struct board_writer {
     const struct sale_mark *mark;
     int64_t now_ms;
-    struct call call;
+    struct call call; /* to which rows are added */
     size_t rows;
 };
 
-static void write_out(struct writing *w) {
-    if (w->rows > 0) rebuild_add(w->store, &w->call);
+static void board_writer_flush(struct board_writer *w) {
+    if (w->rows > 0) rebuild_add(&w->call);
     w->rows = 0;
 }
 
-static void on_tally(void *to, const struct period *p, const struct span *s,
-                     const struct tally *t) {
-    struct writing *w = to;
+static void board_writer_on_tally(void *to, const struct period *p, const struct span *s,
+                                  const struct tally *t) {
+    struct board_writer *w = to;
     if (w->rows++ == 0) {
-        board_begin(&w->call, w->store, "board_restore", p, s, w->now_ms);
-        call_add_mark(&w->call, w->mark);
+        board_begin(&w->call, "board_restore", p, s, w->now_ms);
+        board_add_mark(&w->call, w->mark);
     }
     call_add_i64(&w->call, t->event_key);
     call_add_i64(&w->call, t->reservations);
     call_add_i64(&w->call, t->seats);
     call_add_i64(&w->call, t->since_ms);
-    if (w->rows == ROWS_MAX) write_out(w);
+    if (w->rows == ROWS_MAX) board_writer_flush(w);
 }
 
-static void on_board_end(void *to) {
-    write_out(to);
+static void board_writer_on_board_end(void *to) {
+    board_writer_flush(to);
 }
 
-static void write_sold_out(struct writing *w, const struct selling *s) {
-    struct call day = {0};
+static void board_writer_add_sold_out(struct board_writer *w, const struct selling *s) {
+    struct call day = {.store = w->call.store};
     struct span span = period_span(period_find(STR("daily")), s->sold_out_ms);
-    soldout_day_begin(&day, w->store, "soldout_day_add", &span, w->now_ms);
+    soldout_day_begin(&day, "soldout_day_add", &span, w->now_ms);
     call_add_i64(&day, s->event_key);
     call_add_i64(&day, s->sold_out_ms);
-    rebuild_add(w->store, &day);
+    rebuild_add(&day);
 }
 
-static void begin_soldout(struct writing *w) {
-    soldout_begin(&w->call, w->store, "soldout_restore", w->now_ms);
-    call_add_mark(&w->call, w->mark);
+static void board_writer_begin_soldout(struct board_writer *w) {
+    soldout_begin(&w->call, "soldout_restore", w->now_ms);
+    board_add_mark(&w->call, w->mark);
 }
 
-/* As selling_text of lua/boards.lua has it, and its steps. */
-static void on_selling(void *to, const struct soldout_row *r) {
-    struct writing *w = to;
+/* In the format of selling_text of lua/boards.lua, then its steps. */
+static void board_writer_on_selling(void *to, const struct soldout_row *r) {
+    struct board_writer *w = to;
     const struct selling *s = &r->selling;
     struct buf text = {0};
-    if (w->rows++ == 0) begin_soldout(w);
+    if (w->rows++ == 0) board_writer_begin_soldout(w);
     call_add_i64(&w->call, s->event_key);
     buf_addf(&text, "%d %lld %lld %lld %lld %lld %lld 0", r->is_known, (long long)s->capacity,
              (long long)s->opened_ms, (long long)s->reservations, (long long)s->seats,
              (long long)s->since_ms, (long long)s->sold_out_ms);
     call_add(&w->call, buf_str(&text));
-    call_add_steps(&w->call, r->steps, r->step_count);
+    board_add_steps(&w->call, r->steps, r->step_count);
     buf_deinit(&text);
-    if (s->sold_out_ms != 0) write_sold_out(w, s);
-    if (w->rows == ROWS_MAX) write_out(w);
+    if (s->sold_out_ms != 0) board_writer_add_sold_out(w, s);
+    if (w->rows == ROWS_MAX) board_writer_flush(w);
 }
 
-/* The board of all time is there even when nothing was ever sold. */
-void boards_gathered(struct boards *b, const struct sale_mark *mark, int64_t now_ms) {
-    struct redis_store *s = store_of(b);
-    struct writing w = {.store = s, .mark = mark, .now_ms = now_ms};
-    gathered_of(b);
-    memory_boards_tell(s->gathered, &(struct memory_boards_reader){.on_tally = on_tally,
-                                                                   .on_board_end = on_board_end,
-                                                                   .on_selling = on_selling,
-                                                                   .to = &w});
-    write_out(&w);
-    begin_soldout(&w);
-    rebuild_add(s, &w.call);
-    memory_boards_free(s->gathered);
-    s->gathered = NULL;
+/* The board of all time exists even when there was no sale. */
+void redis_boards_restored(struct boards *b, const struct sale_mark *mark, int64_t now_ms) {
+    struct redis_store *s = board_rebuild_store(b);
+    struct board_writer w = {.mark = mark, .now_ms = now_ms, .call.store = s};
+    board_rebuild_port(b);
+    memory_boards_read(s->board_rebuild,
+                       &(struct memory_boards_reader){.on_tally = board_writer_on_tally,
+                                                      .on_board_end = board_writer_on_board_end,
+                                                      .on_selling = board_writer_on_selling,
+                                                      .to = &w});
+    board_writer_flush(&w);
+    board_writer_begin_soldout(&w);
+    rebuild_add(&w.call);
+    memory_boards_free(s->board_rebuild);
+    s->board_rebuild = NULL;
 }

@@ -1,101 +1,57 @@
-/* What is sent, what comes back, and which incarnation that counts in: of link.h, all but the link.
- */
+/* Building, sending and ending calls, and reading their replies (call.h). */
+#include "hot/redis/call.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/log.h"
-#include "hot/redis/link.h"
+#include "base/mem.h"
+#include "hot/redis/internal.h"
 
-void redis_status_init(struct redis_status *g) {
-    *g = (struct redis_status){0};
-    outage_init(
-        &g->outage, "redis",
-        "entering and reserving are refused; holds can be confirmed and cancelled, positions are "
-        "estimates");
-    pthread_mutex_init(&g->lock, NULL);
-}
-
-void redis_status_deinit(struct redis_status *g) {
-    outage_deinit(&g->outage);
-    pthread_mutex_destroy(&g->lock);
-}
-
-void redis_host_lost(struct outage *o, const struct redis_host *host, const char *why) {
-    char address[REDIS_TEXT_BYTES + 16];
-    snprintf(address, sizeof address, "%s:%u", host->name, host->port);
-    outage_lost(o, address, why);
-}
-
-void redis_status_open(struct redis_status *g, const struct hot_incarnation *incarnation) {
-    assert(incarnation == NULL || incarnation->epoch > 0);
-    pthread_mutex_lock(&g->lock);
-    g->incarnation = incarnation == NULL ? (struct hot_incarnation){0} : *incarnation;
-    g->version++;
-    pthread_mutex_unlock(&g->lock);
-}
-
-struct hot_incarnation redis_status_incarnation(struct redis_status *g) {
-    pthread_mutex_lock(&g->lock);
-    struct hot_incarnation incarnation = g->incarnation;
-    pthread_mutex_unlock(&g->lock);
-    return incarnation;
-}
-
-static const struct {
-    const char *code; /* that errors of Redis begin with */
-    const char *word;
-    const char *meaning;
-} states[] = {
-#define STATE_ROW(symbol, word, meaning) [HOT_STATE_##symbol] = {#symbol, word, meaning},
-    HOT_STATE_MAP(STATE_ROW)
-#undef STATE_ROW
-};
-
-static void state_set(struct redis_status *g, enum hot_state state) {
-    if (atomic_exchange(&g->state, (int)state) == (int)state) return;
-    if (state == HOT_STATE_OK)
-        log_info(msg("redis accepts writes again"));
-    else
-        log_warn(msg("redis refuses writes"), kv("state", states[state].word),
-                 kv("meaning", states[state].meaning));
-}
-
-enum hot_state redis_status_refused(struct redis_status *g, str error) {
-    enum hot_state state = HOT_STATE_OK + 1;
-    while (state < HOT_STATES && !str_starts(error, str_of(states[state].code))) state++;
-    if (state == HOT_STATES) return HOT_STATE_OK;
-    atomic_store(&g->refused, true);
-    state_set(g, state);
-    return state;
-}
-
-void redis_status_accepted(struct redis_status *g) {
-    if (!atomic_exchange(&g->refused, false)) state_set(g, HOT_STATE_OK);
-}
-
-bool redis_status_allows_updates(struct redis_status *g) {
-    int state = atomic_load_explicit(&g->state, memory_order_relaxed);
-    return state == HOT_STATE_OK || state == HOT_STATE_OOM;
-}
-
-void redis_status_lost(struct redis_status *g) {
-    atomic_store(&g->state, HOT_STATE_OK);
-}
-
-/* Room for what most calls have, so that they don't grow bit by bit. */
+/* Enough for most calls, so that they need not be enlarged several times. */
 #define COMMAND_BYTES 512
+#define KEY_BYTES (EVENT_PATH_BYTES + 128)
 
-static void begin(struct call *c, size_t keys) {
+struct call *call_new(struct redis_store *s, void *op) {
+    struct call *c = mem_new(sizeof *c);
+    c->store = s;
+    c->op = op;
+    return c;
+}
+
+struct call *call_new_for_event(struct redis_store *s, struct hot_op *op) {
+    struct call *c = call_new(s, op);
+    call_set_event(c, s, op->event_key);
+    return c;
+}
+
+/* Stands for every event that this node does not know. */
+static struct redis_event unknown_event = {.holds = 1};
+
+void call_set_event(struct call *c, struct redis_store *s, int64_t event_key) {
+    c->store = s;
+    c->event = store_find_event(s, event_key);
+    if (c->event != NULL) return;
+    c->event = &unknown_event;
+    redis_event_hold(c->event);
+}
+
+bool call_event_is_unknown(const struct call *c) {
+    return c->event == &unknown_event;
+}
+
+/* ---- building the command ---- */
+
+static void call_clear(struct call *c, size_t keys) {
     assert(c->command.len == 0);
-    c->expects = false;
+    c->requires_event = false;
     buf_reserve(&c->command, COMMAND_BYTES);
     c->arguments = 0;
     c->keys_left = keys;
     c->epoch_at = 0;
 }
 
-static void add_bulk(struct buf *b, str text) {
+static void call_write_bulk(struct buf *b, str text) {
     buf_add_char(b, '$');
     buf_add_i64(b, (int64_t)text.len);
     buf_add(b, STR("\r\n"));
@@ -103,30 +59,30 @@ static void add_bulk(struct buf *b, str text) {
     buf_add(b, STR("\r\n"));
 }
 
-static void add_part(struct call *c, str text) {
-    add_bulk(&c->command, text);
+static void call_add_part(struct call *c, str text) {
+    call_write_bulk(&c->command, text);
     c->arguments++;
 }
 
 void call_begin(struct call *c, const char *function, size_t keys) {
-    begin(c, keys);
+    call_clear(c, keys);
     char name[128];
     int len = snprintf(name, sizeof name, REDIS_LIBRARY "_%s", function);
     assert(len > 0 && (size_t)len < sizeof name);
-    add_part(c, STR("FCALL"));
-    add_part(c, (str){name, (size_t)len});
+    call_add_part(c, STR("FCALL"));
+    call_add_part(c, (str){name, (size_t)len});
     char number[24];
     len = snprintf(number, sizeof number, "%zu", keys);
-    add_part(c, (str){number, (size_t)len});
+    call_add_part(c, (str){number, (size_t)len});
     if (keys == 0) c->epoch_at = c->command.len;
 }
 
 void call_begin_command(struct call *c) {
-    begin(c, 0);
+    call_clear(c, 0);
 }
 
 void call_add(struct call *c, str text) {
-    add_part(c, text);
+    call_add_part(c, text);
     if (c->keys_left > 0 && --c->keys_left == 0) c->epoch_at = c->command.len;
 }
 
@@ -142,6 +98,32 @@ void call_add_u64(struct call *c, uint64_t number) {
     call_add(c, (str){text, (size_t)len});
 }
 
+void call_add_key(struct call *c, const char *family, const struct redis_event *e,
+                  const char *part) {
+    char key[KEY_BYTES];
+    c->requires_event = atomic_load(&e->in_redis);
+    int len = snprintf(key, sizeof key, "%s:{%s}%s%s", family, e->tag, part == NULL ? "" : ":",
+                       part == NULL ? "" : part);
+    assert(len > 0 && (size_t)len < sizeof key);
+    call_add(c, (str){key, (size_t)len});
+}
+
+void call_add_section_key(struct call *c, int64_t section_key, const char *part) {
+    char key[KEY_BYTES];
+    int len = snprintf(key, sizeof key, "section:{%s}:%lld:%s", c->event->tag,
+                       (long long)section_key, part);
+    assert(len > 0 && (size_t)len < sizeof key);
+    call_add(c, (str){key, (size_t)len});
+}
+
+void call_add_event(struct call *c) {
+    call_add_i64(c, c->event->key);
+}
+
+void call_add_now(struct call *c, int64_t now_ms) {
+    call_add_i64(c, c->store->options.own_clock ? 0 : now_ms);
+}
+
 void call_write(const struct call *c, uint32_t epoch, struct buf *out) {
     assert(c->keys_left == 0 && c->arguments > 0);
     str command = buf_str(&c->command);
@@ -153,11 +135,58 @@ void call_write(const struct call *c, uint32_t epoch, struct buf *out) {
         char text[16];
         int len = snprintf(text, sizeof text, "%u", epoch);
         buf_add(out, (str){command.at, c->epoch_at});
-        add_bulk(out, (str){text, (size_t)len});
+        call_write_bulk(out, (str){text, (size_t)len});
     }
     buf_add(out, str_skip(command, c->epoch_at));
-    buf_cstr(out); /* wire_send asks for it */
+    buf_cstr(out); /* wire_send needs the '\0' */
 }
+
+/* ---- sending, and the end ---- */
+
+static void call_pass_to_link(struct call *c, bool repeats, call_done *done) {
+    c->repeats = repeats;
+    c->done = done;
+    if (!call_event_is_unknown(c)) {
+        link_send(redis_worker_mine()->link, c);
+        return;
+    }
+    buf_deinit(&c->command);
+    done(c, ERR_EVENT_NOT_FOUND, NULL);
+}
+
+void call_send(struct call *c, call_done *done) {
+    call_pass_to_link(c, true, done);
+}
+
+void call_send_once(struct call *c, call_done *done) {
+    call_pass_to_link(c, false, done);
+}
+
+void call_note_result(struct call *c, enum err result) {
+    struct hot_op *op = c->op;
+    op->result = result;
+    op->epoch = c->epoch;
+}
+
+void *call_free(struct call *c) {
+    void *op = c->op;
+    if (c->event != NULL) redis_event_release(c->event);
+    mem_free(c);
+    return op;
+}
+
+void *call_end(struct call *c, enum err result) {
+    call_note_result(c, result);
+    return call_free(c);
+}
+
+void call_ignore(struct call *c, enum err result, const redisReply *reply) {
+    (void)result;
+    (void)reply;
+    call_free(c);
+}
+
+/* ---- reading replies ---- */
 
 int64_t reply_i64(const redisReply *r) {
     if (r == NULL) return 0;

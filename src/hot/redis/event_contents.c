@@ -1,6 +1,6 @@
-/* All that the store has of an event, for comparing it with the ledger: the hashes of its entries
- * and of its reservations (lua/queue.lua and lua/seats.lua say what is in them), page by page, so
- * that nobody else waits for it. */
+/* Reads everything that Redis has of an event, to compare it with the ledger: the hashes of its
+ * entries and of its reservations (documented in lua/queue.lua and lua/seats.lua), page by page, so
+ * that other calls need not wait. */
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -9,6 +9,7 @@
 #define STEP_MS 10000
 
 struct contents_reading {
+    const struct redis_store *store;
     redisContext *context;
     struct redis_event *event; /* held */
     struct event_contents *out;
@@ -16,16 +17,16 @@ struct contents_reading {
     size_t reservation_room;
 };
 
-static void *room_for(void *array, size_t count, size_t *room, size_t item_size) {
+static void *contents_grow(void *array, size_t count, size_t *room, size_t item_size) {
     if (count < *room) return array;
     *room = *room == 0 ? 64 : *room * 2;
     return mem_grow(array, *room * item_size);
 }
 
-/* ---- what is in them ---- */
+/* ---- one field of a hash ---- */
 
-/* A live one's step; false: it has ended. */
-static bool read_step(str step, struct contents_entry *e) {
+/* The step of a live entry; false: it has ended. */
+static bool contents_read_step(str step, struct contents_entry *e) {
     bool is_waiting = str_eq(step, STR("WAITING"));
     bool is_active = str_eq(step, STR("ACTIVE"));
     bool is_activating = str_eq(step, STR("ACTIVATING"));
@@ -34,43 +35,43 @@ static bool read_step(str step, struct contents_entry *e) {
     return is_waiting || is_active || e->pending;
 }
 
-static void add_entry(struct contents_reading *s, const redisReply *field,
-                      const redisReply *value) {
+static void contents_add_entry(struct contents_reading *s, const redisReply *field,
+                               const redisReply *value) {
     struct contents_entry e = {.seq = reply_u64(field)};
     str rest = reply_str(value);
     str step;
     str lane;
-    if (!str_split(&rest, ' ', &step) || !read_step(step, &e)) return;
+    if (!str_split(&rest, ' ', &step) || !contents_read_step(step, &e)) return;
     str_split(&rest, ' ', &lane);
     e.joined_ms = text_next_i64(&rest);
-    s->out->entries =
-        room_for(s->out->entries, s->out->entry_count, &s->entry_room, sizeof *s->out->entries);
+    s->out->entries = contents_grow(s->out->entries, s->out->entry_count, &s->entry_room,
+                                    sizeof *s->out->entries);
     s->out->entries[s->out->entry_count++] = e;
 }
 
 /* "5,1-3" are four seats. */
-static uint32_t seats_in(str list) {
+static uint32_t contents_count_seats(str list) {
     uint32_t count = 0;
-    str stretch;
-    while (str_split(&list, ',', &stretch)) {
+    str run;
+    while (str_split(&list, ',', &run)) {
         int64_t first = 0;
         int64_t last = 0;
         str from;
-        str_split(&stretch, '-', &from);
+        str_split(&run, '-', &from);
         if (!str_to_i64(from, &first)) continue;
-        if (!str_to_i64(stretch, &last)) last = first;
+        if (!str_to_i64(run, &last)) last = first;
         if (last >= first) count += (uint32_t)(last - first + 1);
     }
     return count;
 }
 
-static void add_reservation(struct contents_reading *s, const redisReply *field,
-                            const redisReply *value) {
+static void contents_add_reservation(struct contents_reading *s, const redisReply *field,
+                                     const redisReply *value) {
     enum { SECTION, STEP, ENTRY, EXPIRES, KEY, REQUEST, SEATS, WORDS };
     str words[WORDS] = {0};
     str rest = reply_str(value);
     for (size_t i = 0; i < WORDS; i++) str_split(&rest, ' ', &words[i]);
-    struct claim_info r = {.seat_count = seats_in(words[SEATS]),
+    struct claim_info r = {.seat_count = contents_count_seats(words[SEATS]),
                            .pending = str_eq(words[STEP], STR("P")),
                            .status = str_eq(words[STEP], STR("C")) ? RESERVATION_CONFIRMED
                                                                    : RESERVATION_HELD};
@@ -80,21 +81,22 @@ static void add_reservation(struct contents_reading *s, const redisReply *field,
                     str_to_i64(words[ENTRY], &entry) && str_to_i64(words[EXPIRES], &r.expires_ms);
     if (!is_whole) return;
     r.entry_seq = (uint64_t)entry;
-    s->out->reservations = room_for(s->out->reservations, s->out->reservation_count,
-                                    &s->reservation_room, sizeof *s->out->reservations);
+    s->out->reservations = contents_grow(s->out->reservations, s->out->reservation_count,
+                                         &s->reservation_room, sizeof *s->out->reservations);
     s->out->reservations[s->out->reservation_count++] = r;
 }
 
 /* ---- page by page ---- */
 
-static bool read_hash(struct contents_reading *s, const char *family, const char *part,
-                      void (*add)(struct contents_reading *s, const redisReply *field,
-                                  const redisReply *value)) {
+static bool contents_read_hash(struct contents_reading *s, const char *family, const char *part,
+                               void (*add)(struct contents_reading *s, const redisReply *field,
+                                           const redisReply *value)) {
     char cursor[24] = "0";
     do {
         redisReply *page =
-            reply_checked(s->context, redisCommand(s->context, "HSCAN %s:{%s}%s %s COUNT 1000",
-                                                   family, s->event->tag, part, cursor));
+            store_check_reply(s->store, s->context,
+                              redisCommand(s->context, "HSCAN %s:{%s}%s %s COUNT 1000", family,
+                                           s->event->tag, part, cursor));
         const redisReply *fields = reply_at(page, 1);
         for (size_t i = 0; fields != NULL && i + 1 < fields->elements; i += 2)
             add(s, reply_at(fields, i), reply_at(fields, i + 1));
@@ -105,20 +107,20 @@ static bool read_hash(struct contents_reading *s, const char *family, const char
     return true;
 }
 
-static int by_seq(const void *a, const void *b) {
+static int contents_compare_seq(const void *a, const void *b) {
     uint64_t left = ((const struct contents_entry *)a)->seq;
     uint64_t right = ((const struct contents_entry *)b)->seq;
     return left < right ? -1 : left > right;
 }
 
-static int by_id(const void *a, const void *b) {
+static int contents_compare_id(const void *a, const void *b) {
     return memcmp(&((const struct claim_info *)a)->id, &((const struct claim_info *)b)->id,
                   sizeof(struct uuid));
 }
 
-/* In order; of one that two pages have, the first. Returns how many are left. */
-static size_t sort_each_once(void *array, size_t count, size_t item_size,
-                             int (*order)(const void *, const void *)) {
+/* Sorts, and keeps the first of those that two pages contain. Returns how many are left. */
+static size_t contents_sort(void *array, size_t count, size_t item_size,
+                            int (*order)(const void *, const void *)) {
     if (count == 0) return 0;
     qsort(array, count, item_size, order);
     char *items = array;
@@ -131,53 +133,57 @@ static size_t sort_each_once(void *array, size_t count, size_t item_size,
     return kept;
 }
 
-/* The field as a number; 0 when it is not there. False: the store did not answer. */
-static bool read_number(redisContext *c, uint64_t *out, redisReply *reply) {
-    redisReply *r = reply_checked(c, reply);
+/* A field as a number; 0 when there is none. False: Redis did not answer. */
+static bool contents_read_number(struct contents_reading *s, uint64_t *out, redisReply *reply) {
+    redisReply *r = store_check_reply(s->store, s->context, reply);
     *out = reply_u64(r);
     freeReplyObject(r);
     return r != NULL;
 }
 
-/* That the store is in this incarnation, and the event is there and was not removed. */
-static enum err check(struct contents_reading *s, uint32_t epoch) {
+/* Whether Redis is in this incarnation, and has the event. */
+static enum err contents_check(struct contents_reading *s, uint32_t epoch) {
     redisContext *c = s->context;
     uint64_t current = 0;
-    uint64_t knows = 0;
+    uint64_t event_epoch = 0;
     uint64_t key = 0;
     uint64_t deleted = 0;
     const char *tag = s->event->tag;
-    if (!read_number(c, &current, redisCommand(c, "HGET " INCARNATION_KEY " epoch")) ||
-        !read_number(c, &knows, redisCommand(c, "HGET queue:{%s}:meta epoch", tag)) ||
-        !read_number(c, &key, redisCommand(c, "HGET queue:{%s}:meta key", tag)) ||
-        !read_number(c, &deleted, redisCommand(c, "HGET queue:{%s}:meta deleted", tag)))
+    if (!contents_read_number(s, &current, redisCommand(c, "HGET " INCARNATION_KEY " epoch")) ||
+        !contents_read_number(s, &event_epoch,
+                              redisCommand(c, "HGET queue:{%s}:meta epoch", tag)) ||
+        !contents_read_number(s, &key, redisCommand(c, "HGET queue:{%s}:meta key", tag)) ||
+        !contents_read_number(s, &deleted, redisCommand(c, "HGET queue:{%s}:meta deleted", tag)))
         return ERR_HOT_UNAVAILABLE;
     if (current != epoch) return ERR_RECOVERING;
-    bool is_there = knows == epoch && key == (uint64_t)s->event->key && deleted == 0;
+    bool is_there = event_epoch == epoch && key == (uint64_t)s->event->key && deleted == 0;
     return is_there ? ERR_OK : ERR_EVENT_NOT_FOUND;
 }
 
-static enum err read_all(struct contents_reading *s, uint32_t epoch) {
-    if (!read_hash(s, "queue", ":entry", add_entry) || !read_hash(s, "claim", "", add_reservation))
+static enum err contents_read_all(struct contents_reading *s, uint32_t epoch) {
+    if (!contents_read_hash(s, "queue", ":entry", contents_add_entry) ||
+        !contents_read_hash(s, "claim", "", contents_add_reservation))
         return ERR_HOT_UNAVAILABLE;
     struct event_contents *out = s->out;
-    out->entry_count = sort_each_once(out->entries, out->entry_count, sizeof *out->entries, by_seq);
-    out->reservation_count =
-        sort_each_once(out->reservations, out->reservation_count, sizeof *out->reservations, by_id);
-    return check(s, epoch);
+    out->entry_count =
+        contents_sort(out->entries, out->entry_count, sizeof *out->entries, contents_compare_seq);
+    out->reservation_count = contents_sort(out->reservations, out->reservation_count,
+                                           sizeof *out->reservations, contents_compare_id);
+    return contents_check(s, epoch);
 }
 
-static enum err contents_event(struct redis_store *store, struct redis_event *event,
-                               struct event_contents *out) {
-    struct contents_reading s = {.event = event, .out = out};
+static enum err contents_read_event(struct redis_store *store, struct redis_event *event,
+                                    struct event_contents *out) {
+    struct contents_reading s = {.store = store, .event = event, .out = out};
     struct hot_incarnation incarnation = redis_status_incarnation(&store->status);
     if (incarnation.epoch == 0) return ERR_RECOVERING;
     char identity[HOT_IDENTITY_BYTES];
-    s.context = store_reach(store, STEP_MS, identity);
+    s.context = store_connect(store, STEP_MS, identity);
     if (s.context == NULL) return ERR_HOT_UNAVAILABLE;
-    enum err result =
-        strcmp(identity, incarnation.identity) != 0 ? ERR_RECOVERING : check(&s, incarnation.epoch);
-    if (result == ERR_OK) result = read_all(&s, incarnation.epoch);
+    enum err result = strcmp(identity, incarnation.identity) != 0
+                          ? ERR_RECOVERING
+                          : contents_check(&s, incarnation.epoch);
+    if (result == ERR_OK) result = contents_read_all(&s, incarnation.epoch);
     redisFree(s.context);
     if (result == ERR_OK) return ERR_OK;
     mem_free(out->entries);
@@ -191,7 +197,7 @@ enum err redis_read_event(struct hot *h, int64_t event_key, struct event_content
     struct redis_event *event = store_find_event(store, event_key);
     *out = (struct event_contents){0};
     if (event == NULL) return ERR_EVENT_NOT_FOUND;
-    enum err result = contents_event(store, event, out);
+    enum err result = contents_read_event(store, event, out);
     redis_event_release(event);
     return result;
 }

@@ -1,3 +1,5 @@
+/* A connection to Redis that is kept open (link.h): finding the master, sending calls, mapping
+ * errors to results, deadlines, and reconnecting. */
 #include "hot/redis/link.h"
 
 #include <netdb.h>
@@ -9,18 +11,18 @@
 #include "hot/redis/handshake.h"
 #include "hot/redis/wire.h"
 
-/* For each step towards the master: to ask a Sentinel, to be let in by the master. */
+/* For each step of connecting: asking a Sentinel, and the handshake with the master. */
 #define STEP_MS 1000
 #define BACKOFF_MS_MIN 20
 #define BACKOFF_MS_MAX 2000
-/* A call that was told TRYAGAIN, and those behind it, are sent again after this time. */
+/* After TRYAGAIN the call, and those behind it, are sent again after this time. */
 #define AGAIN_MS 10
-/* Behind its deadline, for what the server has said while this process stood still. */
+/* After a deadline, to read what the server has sent while this process was paused. */
 #define LAST_MOMENT_MS 10
 
 enum link_state {
-    LINK_BACKOFF,       /* until the pace lets it try again */
-    LINK_ASKS_SENTINEL, /* a Sentinel */
+    LINK_BACKOFF, /* until the next try */
+    LINK_ASKS_SENTINEL,
     LINK_HANDSHAKE,
     LINK_UP,
     LINK_CLOSED,
@@ -29,7 +31,7 @@ enum link_state {
 /* A name being resolved. It can't be stopped, so it may outlive its link. */
 struct lookup {
     uv_getaddrinfo_t request;
-    struct link *link; /* NULL: nobody waits for it */
+    struct link *link; /* NULL: the link does not need it any more */
 };
 
 struct link {
@@ -48,42 +50,43 @@ struct link {
     struct list waiting; /* calls: to be sent before any other */
     struct call load;
     struct buf scratch;
-    uint64_t handshake_version; /* of the gate, in which the connection told its identity */
+    uint64_t handshake_version; /* of the status, when the server sent its identity */
     uint64_t complained_ms;
     enum link_state state;
     int open_handles;
-    bool paused; /* up, but what is waiting waits for `load` or `pace` */
+    bool paused; /* up, but `waiting` waits for `load` or `pace` */
     bool loading;
-    /* What the gate said at its `turn`. */
-    bool fits;      /* the incarnation that is open is that of this connection */
-    bool suspected; /* it was said in this turn, about this connection */
+    /* As read from the status at `status_version`. */
+    bool fits;      /* the open incarnation is that of this connection's server */
+    bool suspected; /* the listener was notified about this connection since then */
     uint32_t epoch;
     uint64_t status_version;
 };
 
-static void give_up(struct link *l, const char *why);
-static void try_again(struct link *l);
-static void send_waiting(struct link *l);
+static void link_give_up(struct link *l, const char *why);
+static void link_try_again(struct link *l);
+static void link_send_waiting(struct link *l);
 
-static uint64_t random_below(uint64_t bound) {
+static uint64_t link_random_below(uint64_t bound) {
     uint64_t random = 0;
     ssize_t got = getrandom(&random, sizeof random, 0);
-    (void)got; /* whatever it is */
+    (void)got; /* any value will do */
     return random % bound;
 }
 
-static struct call *first_call(struct list *calls) {
+static struct call *link_first_call(struct list *calls) {
     return list_empty(calls) ? NULL : CONTAINER_OF(calls->next, struct call, place);
 }
 
-static void move_all(struct list *to, struct list *from) {
+static void link_move_calls(struct list *to, struct list *from) {
     while (!list_empty(from)) list_move_last(to, from->next);
 }
 
-/* Calls. */
+/* ---- calls ---- */
 
-/* What was sent before over a connection that broke may have been done, whatever is said now. */
-static void finish(struct call *c, enum err result, const redisReply *reply) {
+/* A call that was sent before over a connection that broke may have been executed, whatever its
+ * result is now. */
+static void link_end_call(struct call *c, enum err result, const redisReply *reply) {
     list_remove(&c->place);
     buf_deinit(&c->command);
     if (c->unsure && result != ERR_OK && result != ERR_EVENT_NOT_FOUND) result = ERR_HOT_UNKNOWN;
@@ -102,48 +105,48 @@ static void link_read_status(struct link *l, bool is_new) {
     l->suspected = false;
 }
 
-static void suspect(struct link *l) {
+static void link_suspect(struct link *l) {
     if (l->suspected) return;
     l->suspected = true;
     if (l->status->suspect != NULL) l->status->suspect(l->status->to);
 }
 
-/* Deadlines come in the order of sending, but for the few calls that wait. */
-static void watch(struct link *l);
+/* Deadlines are in the order of sending, except for the few calls in `waiting`. */
+static void link_start_watch(struct link *l);
 
-static void write_call(struct link *l, struct call *c) {
+static void link_write_call(struct link *l, struct call *c) {
     if (c->epoch_at > 0) c->epoch = l->epoch;
     list_move_last(&l->sent, &c->place);
     buf_clear(&l->scratch);
     call_write(c, l->epoch, &l->scratch);
     wire_send(l->wire, buf_str(&l->scratch));
-    if (!uv_is_active((uv_handle_t *)&l->watch)) watch(l);
+    if (!uv_is_active((uv_handle_t *)&l->watch)) link_start_watch(l);
 }
 
-/* The incarnation that is open is not this connection's. If it was opened since the server told its
- * identity, somebody else may be the master by now, or the server may have got another one: to be
- * found out by connecting anew. */
-static void doubt(struct link *l) {
-    suspect(l);
+/* The open incarnation is not this connection's. If it was opened after the handshake, another
+ * server may be the master by now, or this one may have got another identity: connecting again
+ * finds out. */
+static void link_doubt(struct link *l) {
+    link_suspect(l);
     if (l->state == LINK_UP && l->handshake_version != l->status_version)
-        give_up(l, "the incarnation that is open is of another run");
+        link_give_up(l, "the open incarnation belongs to another run of the server");
 }
 
 /* Over the connection as it is now, or refused. */
-static void pass(struct link *l, struct call *c) {
+static void link_pass(struct link *l, struct call *c) {
     bool is_command = c->epoch_at == 0;
     if (l->state != LINK_CLOSED) link_read_status(l, false);
     if (l->state != LINK_CLOSED && !is_command && l->epoch == 0) {
-        finish(c, ERR_RECOVERING, NULL);
+        link_end_call(c, ERR_RECOVERING, NULL);
     } else if (l->state != LINK_UP) {
-        finish(c, ERR_HOT_UNAVAILABLE, NULL);
+        link_end_call(c, ERR_HOT_UNAVAILABLE, NULL);
     } else if (!is_command && !l->fits) {
-        doubt(l);
-        finish(c, ERR_RECOVERING, NULL);
+        link_doubt(l);
+        link_end_call(c, ERR_RECOVERING, NULL);
     } else if (c->unsure && c->epoch != l->epoch) {
-        finish(c, ERR_HOT_UNKNOWN, NULL);
+        link_end_call(c, ERR_HOT_UNKNOWN, NULL);
     } else {
-        write_call(l, c);
+        link_write_call(l, c);
     }
 }
 
@@ -157,25 +160,23 @@ void link_send(struct link *l, struct call *c) {
     if (l->paused)
         list_move_last(&l->waiting, &c->place);
     else
-        pass(l, c);
+        link_pass(l, c);
 }
 
-static void send_waiting(struct link *l) {
+static void link_send_waiting(struct link *l) {
     struct list calls;
     list_init(&calls);
-    move_all(&calls, &l->waiting);
+    link_move_calls(&calls, &l->waiting);
     struct call *c;
-    while ((c = first_call(&calls)) != NULL) {
+    while ((c = link_first_call(&calls)) != NULL) {
         if (l->paused)
             list_move_last(&l->waiting, &c->place);
         else
-            pass(l, c);
+            link_pass(l, c);
     }
 }
 
-/* The connection is gone, or given up. What was under way is unsure from now on; what may be asked
- * twice waits for the next connection. */
-static void cut(struct link *l) {
+static void link_cut(struct link *l) {
     if (l->lookup != NULL) l->lookup->link = NULL;
     l->lookup = NULL;
     if (l->wire != NULL) wire_close(l->wire);
@@ -184,57 +185,59 @@ static void cut(struct link *l) {
     uv_timer_stop(&l->pace);
 }
 
-static void release_calls(struct link *l) {
+/* The connection is lost. Calls that were under way may have been executed; those that may be
+ * repeated wait for the next connection. */
+static void link_release_calls(struct link *l) {
     uint64_t now = uv_now(l->loop);
     struct list calls;
     list_init(&calls);
     struct call *c;
     for (struct list *at = l->sent.next; at != &l->sent; at = at->next)
         CONTAINER_OF(at, struct call, place)->unsure = true;
-    move_all(&calls, &l->sent);
-    move_all(&calls, &l->waiting);
-    while ((c = first_call(&calls)) != NULL) {
+    link_move_calls(&calls, &l->sent);
+    link_move_calls(&calls, &l->waiting);
+    while ((c = link_first_call(&calls)) != NULL) {
         bool may_wait = c->repeats && c->unsure && c->deadline_ms > now;
         if (may_wait && l->state != LINK_CLOSED)
             list_move_last(&l->waiting, &c->place);
         else
-            finish(c, ERR_HOT_UNAVAILABLE, NULL);
+            link_end_call(c, ERR_HOT_UNAVAILABLE, NULL);
     }
 }
 
-static uint64_t backoff_ms(const struct link *l) {
+static uint64_t link_backoff_ms(const struct link *l) {
     size_t hosts = l->address.host_count;
     if (l->tries % hosts != 0) return 0; /* the next Sentinel may know */
     uint64_t rounds = l->tries / hosts;
     uint64_t most = BACKOFF_MS_MAX;
     if (rounds <= 7) most = (uint64_t)BACKOFF_MS_MIN << (rounds > 0 ? rounds - 1 : 0);
     if (most > BACKOFF_MS_MAX) most = BACKOFF_MS_MAX;
-    return most / 2 + random_below(most / 2 + 1);
+    return most / 2 + link_random_below(most / 2 + 1);
 }
 
-static void on_pace(uv_timer_t *timer);
+static void link_on_pace(uv_timer_t *timer);
 
-/* Gives this try up, or the connection; and rests before the next. */
-static void give_up(struct link *l, const char *why) {
-    redis_host_lost(&l->status->outage, &l->target, why);
-    cut(l);
+/* Closes the connection, or ends the attempt to connect, and waits before the next attempt. */
+static void link_give_up(struct link *l, const char *why) {
+    redis_status_unreachable(l->status, &l->target, why);
+    link_cut(l);
     l->state = LINK_BACKOFF;
     l->tries++;
-    uv_timer_start(&l->pace, on_pace, backoff_ms(l), 0);
-    release_calls(l);
+    uv_timer_start(&l->pace, link_on_pace, link_backoff_ms(l), 0);
+    link_release_calls(l);
 }
 
-/* Timers come before what can be read: where this loop was late itself, the answer may be there. */
-static bool gets_a_last_moment(struct call *c, uint64_t now) {
+/* The loop runs timers before it reads sockets: if it was late itself, the answer may be there. */
+static bool link_extend_deadline(struct call *c, uint64_t now) {
     if (c->late) return false;
     c->late = true;
     c->deadline_ms = now + LAST_MOMENT_MS;
     return true;
 }
 
-/* At the latest of a call's deadline nobody waits for the answer any more. An answer that late
- * means that the connection is as good as broken. */
-static void on_watch(uv_timer_t *timer) {
+/* Ends calls whose deadline has passed. When a sent call has no answer by then, the connection is
+ * treated as broken. */
+static void link_on_watch(uv_timer_t *timer) {
     struct link *l = timer->data;
     uint64_t now = uv_now(l->loop);
     struct list late;
@@ -243,16 +246,16 @@ static void on_watch(uv_timer_t *timer) {
         next = at->next;
         if (CONTAINER_OF(at, struct call, place)->deadline_ms <= now) list_move_last(&late, at);
     }
-    struct call *c = first_call(&l->sent);
-    if (c != NULL && c->deadline_ms <= now && !gets_a_last_moment(c, now))
-        give_up(l, "no answer in time");
-    while ((c = first_call(&late)) != NULL) finish(c, ERR_HOT_UNAVAILABLE, NULL);
-    if (l->state != LINK_CLOSED) watch(l);
+    struct call *c = link_first_call(&l->sent);
+    if (c != NULL && c->deadline_ms <= now && !link_extend_deadline(c, now))
+        link_give_up(l, "no answer in time");
+    while ((c = link_first_call(&late)) != NULL) link_end_call(c, ERR_HOT_UNAVAILABLE, NULL);
+    if (l->state != LINK_CLOSED) link_start_watch(l);
 }
 
-static void watch(struct link *l) {
+static void link_start_watch(struct link *l) {
     uint64_t next = UINT64_MAX;
-    struct call *c = first_call(&l->sent);
+    struct call *c = link_first_call(&l->sent);
     if (c != NULL) next = c->deadline_ms;
     for (struct list *at = l->waiting.next; at != &l->waiting; at = at->next) {
         c = CONTAINER_OF(at, struct call, place);
@@ -262,49 +265,50 @@ static void watch(struct link *l) {
     if (next == UINT64_MAX)
         uv_timer_stop(&l->watch);
     else
-        uv_timer_start(&l->watch, on_watch, next > now ? next - now : 0, 0);
+        uv_timer_start(&l->watch, link_on_watch, next > now ? next - now : 0, 0);
 }
 
-/* Answers. */
+/* ---- answers ---- */
 
-static void complain(struct link *l, str error) {
+static void link_log_error(struct link *l, str error) {
     uint64_t now = uv_now(l->loop);
     if (l->complained_ms != 0 && now - l->complained_ms < 1000) return;
     l->complained_ms = now;
-    log_error(msg("redis returned an error"), kv_str("error", error));
+    log_error(msg("redis returned an unexpected error; the request fails"),
+              kv("address", l->status->address), kv_str("error", error));
 }
 
-static void hold_back(struct link *l, struct call *c) {
+static void link_hold_back(struct link *l, struct call *c) {
     list_move_last(&l->waiting, &c->place);
     l->paused = true;
-    if (!uv_is_active((uv_handle_t *)&l->watch)) watch(l);
+    if (!uv_is_active((uv_handle_t *)&l->watch)) link_start_watch(l);
 }
 
-static void judge(struct link *l, struct call *c, str error);
+static void link_on_error(struct link *l, struct call *c, str error);
 
 /* The library could not be loaded. */
-static void refuse_waiting(struct link *l, str error) {
+static void link_refuse_waiting(struct link *l, str error) {
     struct list calls;
     list_init(&calls);
-    move_all(&calls, &l->waiting);
+    link_move_calls(&calls, &l->waiting);
     struct call *c;
-    while ((c = first_call(&calls)) != NULL) judge(l, c, error);
+    while ((c = link_first_call(&calls)) != NULL) link_on_error(l, c, error);
 }
 
-static void on_loaded(struct call *load, enum err result, const redisReply *reply) {
+static void link_on_loaded(struct call *load, enum err result, const redisReply *reply) {
     struct link *l = CONTAINER_OF(load, struct link, load);
     l->loading = false;
-    if (l->state != LINK_UP) return; /* who waited for it was told */
+    if (l->state != LINK_UP) return; /* the waiting calls were ended */
     str error = reply_str(reply);
     bool is_there = result == ERR_OK || memmem(error.at, error.len, "already exists", 14) != NULL;
     l->paused = false;
     if (is_there)
-        send_waiting(l);
+        link_send_waiting(l);
     else
-        refuse_waiting(l, error);
+        link_refuse_waiting(l, error);
 }
 
-static void load_library(struct link *l) {
+static void link_load_library(struct link *l) {
     if (l->loading) return;
     l->loading = true;
     bool was_paused = l->paused;
@@ -313,96 +317,91 @@ static void load_library(struct link *l) {
     call_add(&l->load, STR("FUNCTION"));
     call_add(&l->load, STR("LOAD"));
     call_add(&l->load, str_of(admitone_lua));
-    l->load.done = on_loaded;
+    l->load.done = link_on_loaded;
     link_send(l, &l->load);
     l->paused = was_paused;
 }
 
-static bool is_any(str error, const str *codes, size_t count) {
+static bool link_error_is_any(str error, const str *codes, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (str_starts(error, codes[i])) return true;
     return false;
 }
 
 #define IS_ANY(error, ...)                                                                         \
-    is_any(error, (const str[]){__VA_ARGS__}, sizeof((const str[]){__VA_ARGS__}) / sizeof(str))
+    link_error_is_any(error, (const str[]){__VA_ARGS__},                                           \
+                      sizeof((const str[]){__VA_ARGS__}) / sizeof(str))
 
-static void on_disowned(struct call *c, enum err result, const redisReply *reply) {
-    (void)result;
-    (void)reply;
-    mem_free(c);
-}
-
-/* What was lost of this incarnation can't be found again: it ends, and whoever looks after the
- * store fills it for another one. */
-static void disown(struct link *l) {
-    struct call *c = mem_new(sizeof *c);
-    c->done = on_disowned;
+/* Redis has lost data of this incarnation. Ends the incarnation, so that the rebuilder of a node
+ * rebuilds Redis for a new one. */
+static void link_disown(struct link *l) {
+    struct call *c = call_new(NULL, NULL);
+    c->done = call_ignore;
     call_begin(c, "disown", 1);
     call_add(c, STR(INCARNATION_KEY));
     link_send(l, c);
 }
 
-/* Errors of the server, and of the functions (lua/common.lua). */
-static void judge(struct link *l, struct call *c, str error) {
+/* Maps errors of the server, and of the functions (lua/common.lua), to results. */
+static void link_on_error(struct link *l, struct call *c, str error) {
     if (IS_ANY(error, STR("EPOCH"), STR("NOEVENT"))) {
         link_read_status(l, false);
-        bool is_ours = c->epoch == l->epoch; /* else another incarnation was opened meanwhile */
-        if (is_ours && c->expects && str_starts(error, STR("NOEVENT"))) disown(l);
-        if (is_ours) suspect(l);
-        finish(c, ERR_RECOVERING, NULL);
+        bool is_ours = c->epoch == l->epoch; /* else another incarnation was opened since */
+        if (is_ours && c->requires_event && str_starts(error, STR("NOEVENT"))) link_disown(l);
+        if (is_ours) link_suspect(l);
+        link_end_call(c, ERR_RECOVERING, NULL);
     } else if (str_starts(error, STR("GONE"))) {
-        finish(c, ERR_EVENT_NOT_FOUND, NULL);
+        link_end_call(c, ERR_EVENT_NOT_FOUND, NULL);
     } else if (str_starts(error, STR("ERR Function not found")) && !c->loaded) {
         c->loaded = true;
-        load_library(l);
-        hold_back(l, c);
+        link_load_library(l);
+        link_hold_back(l, c);
     } else if (str_starts(error, STR("TRYAGAIN"))) {
-        if (!l->paused) uv_timer_start(&l->pace, on_pace, AGAIN_MS, 0);
-        hold_back(l, c);
+        if (!l->paused) uv_timer_start(&l->pace, link_on_pace, AGAIN_MS, 0);
+        link_hold_back(l, c);
     } else if (IS_ANY(error, STR("READONLY"), STR("MASTERDOWN"))) {
         redis_status_refused(l->status, error);
-        finish(c, ERR_HOT_UNAVAILABLE, NULL);
-        if (l->state == LINK_UP) give_up(l, "it is no longer the master");
+        link_end_call(c, ERR_HOT_UNAVAILABLE, NULL);
+        if (l->state == LINK_UP) link_give_up(l, "it is no longer the master");
     } else if (redis_status_refused(l->status, error) != HOT_STATE_OK) {
-        finish(c, str_starts(error, STR("OOM")) ? ERR_HOT_FULL : ERR_HOT_UNAVAILABLE, NULL);
+        link_end_call(c, str_starts(error, STR("OOM")) ? ERR_HOT_FULL : ERR_HOT_UNAVAILABLE, NULL);
     } else if (IS_ANY(error, STR("LOADING"), STR("BUSY"))) {
-        finish(c, ERR_HOT_UNAVAILABLE, NULL);
+        link_end_call(c, ERR_HOT_UNAVAILABLE, NULL);
     } else {
-        complain(l, error);
-        finish(c, ERR_INTERNAL, NULL);
+        link_log_error(l, error);
+        link_end_call(c, ERR_INTERNAL, NULL);
     }
 }
 
-static void answered(struct link *l, const redisReply *reply) {
-    struct call *c = first_call(&l->sent);
+static void link_on_answer(struct link *l, const redisReply *reply) {
+    struct call *c = link_first_call(&l->sent);
     if (c == NULL) {
-        give_up(l, "it answers what was not asked");
+        link_give_up(l, "it sent a reply without a call");
         return;
     }
     bool is_error = reply->type == REDIS_REPLY_ERROR;
     if (!is_error)
-        finish(c, ERR_OK, reply);
+        link_end_call(c, ERR_OK, reply);
     else if (c->epoch_at == 0)
-        finish(c, ERR_INTERNAL, reply);
+        link_end_call(c, ERR_INTERNAL, reply);
     else
-        judge(l, c, reply_str(reply));
+        link_on_error(l, c, reply_str(reply));
 }
 
-/* The way to the master. */
+/* ---- connecting to the master ---- */
 
-static void on_up(struct link *l) {
+static void link_on_up(struct link *l) {
     uv_timer_stop(&l->pace);
     l->state = LINK_UP;
     l->tries = 0;
     outage_back(&l->status->outage);
     link_read_status(l, true);
     l->handshake_version = l->status_version;
-    if (l->epoch > 0 && !l->fits) suspect(l);
-    send_waiting(l);
+    if (l->epoch > 0 && !l->fits) link_suspect(l);
+    link_send_waiting(l);
 }
 
-static void on_connected(void *to) {
+static void link_on_connected(void *to) {
     struct link *l = to;
     buf_clear(&l->scratch);
     if (l->state == LINK_ASKS_SENTINEL) {
@@ -410,7 +409,7 @@ static void on_connected(void *to) {
         wire_send(l->wire, buf_str(&l->scratch));
         return;
     }
-    /* hiredis expects one answer for each thing that is sent. */
+    /* hiredis expects one reply for each command that is sent. */
     handshake_begin(&l->handshake, &l->address, &l->scratch);
     size_t from = 0;
     for (size_t i = 0; i < l->handshake.count; i++) {
@@ -420,12 +419,13 @@ static void on_connected(void *to) {
     }
 }
 
-static void reach(struct link *l, enum link_state state, const struct redis_host *host);
+static void link_connect_to_host(struct link *l, enum link_state state,
+                                 const struct redis_host *host);
 
-static void on_replied(void *to, const redisReply *reply) {
+static void link_on_replied(void *to, const redisReply *reply) {
     struct link *l = to;
     if (l->state == LINK_UP) {
-        answered(l, reply);
+        link_on_answer(l, reply);
         return;
     }
     struct buf why = {0};
@@ -437,23 +437,23 @@ static void on_replied(void *to, const redisReply *reply) {
         answer = HANDSHAKE_REFUSED;
     if (answer == HANDSHAKE_REFUSED) {
         redis_status_refused(l->status, buf_str(&why));
-        give_up(l, buf_cstr(&why));
+        link_give_up(l, buf_cstr(&why));
     } else if (answer == HANDSHAKE_DONE && l->state == LINK_ASKS_SENTINEL) {
-        cut(l);
-        reach(l, LINK_HANDSHAKE, &master);
+        link_cut(l);
+        link_connect_to_host(l, LINK_HANDSHAKE, &master);
     } else if (answer == HANDSHAKE_DONE) {
-        on_up(l);
+        link_on_up(l);
     }
     buf_deinit(&why);
 }
 
-static void on_lost(void *to, const char *why) {
+static void link_on_lost(void *to, const char *why) {
     struct link *l = to;
     l->wire = NULL;
-    give_up(l, why);
+    link_give_up(l, why);
 }
 
-static void connect_to(struct link *l, const struct addrinfo *found) {
+static void link_connect_to_ip(struct link *l, const struct addrinfo *found) {
     size_t count = 0;
     for (const struct addrinfo *a = found; a != NULL; a = a->ai_next) count++;
     size_t skip = count == 0 ? 0 : l->tries / l->address.host_count % count;
@@ -461,61 +461,63 @@ static void connect_to(struct link *l, const struct addrinfo *found) {
     char ip[NI_MAXHOST];
     if (found == NULL || getnameinfo(found->ai_addr, found->ai_addrlen, ip, sizeof ip, NULL, 0,
                                      NI_NUMERICHOST) != 0) {
-        give_up(l, "the name has no address");
+        link_give_up(l, "the name has no address");
         return;
     }
     struct wire_listener listener = {
-        .connected = on_connected, .replied = on_replied, .lost = on_lost, .to = l};
+        .connected = link_on_connected, .replied = link_on_replied, .lost = link_on_lost, .to = l};
     struct buf why = {0};
     l->wire = wire_open(l->loop, ip, l->target.port, listener, &why);
-    if (l->wire == NULL) give_up(l, buf_cstr(&why));
+    if (l->wire == NULL) link_give_up(l, buf_cstr(&why));
     buf_deinit(&why);
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int failed, struct addrinfo *found) {
+static void link_on_resolved(uv_getaddrinfo_t *request, int failed, struct addrinfo *found) {
     struct lookup *lookup = request->data;
     struct link *l = lookup->link;
     mem_free(lookup);
     if (l != NULL) {
         l->lookup = NULL;
         if (failed != 0)
-            give_up(l, uv_strerror(failed));
+            link_give_up(l, uv_strerror(failed));
         else
-            connect_to(l, found);
+            link_connect_to_ip(l, found);
     }
     uv_freeaddrinfo(found);
 }
 
-static void reach(struct link *l, enum link_state state, const struct redis_host *host) {
+static void link_connect_to_host(struct link *l, enum link_state state,
+                                 const struct redis_host *host) {
     l->state = state;
     l->target = *host;
-    uv_timer_start(&l->pace, on_pace, STEP_MS, 0);
+    uv_timer_start(&l->pace, link_on_pace, STEP_MS, 0);
     struct lookup *lookup = mem_new(sizeof *lookup);
     lookup->link = l;
     lookup->request.data = lookup;
     l->lookup = lookup;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    int failed = uv_getaddrinfo(l->loop, &lookup->request, on_resolved, host->name, NULL, &hints);
+    int failed =
+        uv_getaddrinfo(l->loop, &lookup->request, link_on_resolved, host->name, NULL, &hints);
     if (failed == 0) return;
     l->lookup = NULL;
     mem_free(lookup);
-    give_up(l, uv_strerror(failed));
+    link_give_up(l, uv_strerror(failed));
 }
 
-static void try_again(struct link *l) {
+static void link_try_again(struct link *l) {
     const struct redis_host *host = &l->address.hosts[l->tries % l->address.host_count];
-    reach(l, l->address.sentinel ? LINK_ASKS_SENTINEL : LINK_HANDSHAKE, host);
+    link_connect_to_host(l, l->address.sentinel ? LINK_ASKS_SENTINEL : LINK_HANDSHAKE, host);
 }
 
-static void on_pace(uv_timer_t *timer) {
+static void link_on_pace(uv_timer_t *timer) {
     struct link *l = timer->data;
     if (l->state == LINK_BACKOFF) {
-        try_again(l);
+        link_try_again(l);
     } else if (l->state == LINK_UP) {
         l->paused = false;
-        send_waiting(l);
+        link_send_waiting(l);
     } else {
-        give_up(l, l->wire == NULL ? "its name is not resolved in time" : "no answer in time");
+        link_give_up(l, l->wire == NULL ? "its name is not resolved in time" : "no answer in time");
     }
 }
 
@@ -534,11 +536,11 @@ struct link *link_new(uv_loop_t *loop, const struct redis_address *address,
     uv_timer_init(loop, &l->watch);
     l->pace.data = l->watch.data = l;
     l->open_handles = 2;
-    try_again(l);
+    link_try_again(l);
     return l;
 }
 
-static void on_closed(uv_handle_t *handle) {
+static void link_on_closed(uv_handle_t *handle) {
     struct link *l = handle->data;
     if (--l->open_handles > 0) return;
     buf_deinit(&l->scratch);
@@ -547,11 +549,11 @@ static void on_closed(uv_handle_t *handle) {
 
 void link_close(struct link *l) {
     assert(l->state != LINK_CLOSED);
-    cut(l);
+    link_cut(l);
     l->state = LINK_CLOSED;
-    release_calls(l);
-    uv_close((uv_handle_t *)&l->pace, on_closed);
-    uv_close((uv_handle_t *)&l->watch, on_closed);
+    link_release_calls(l);
+    uv_close((uv_handle_t *)&l->pace, link_on_closed);
+    uv_close((uv_handle_t *)&l->watch, link_on_closed);
 }
 
 bool link_is_up(const struct link *l) {

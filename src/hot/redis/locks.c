@@ -1,19 +1,21 @@
 /*
- * Named locks. Redis keeps who holds and who waits; a worker keeps its own who wait, until it hears
- * what has become of them (lua/locks.lua says how that is told):
+ * Named locks in Redis (port/locks.h). Redis stores the holder of each lock and its waiters; a
+ * worker keeps a list of its own requests that wait, until it is notified of their outcome (the
+ * format is in lua/locks.lua):
  *
- *  - in the reply to whichever call of its own has decided it,
- *  - else by an announcement, which comes to the store's own thread and from there to the worker,
- *  - else, should that be lost, in the reply to a poll: every tick asks about all who wait.
+ *  - in the reply to any of its calls, if that call has decided it,
+ *  - else by an announcement, which the store's listening thread passes to the worker,
+ *  - else, if that is lost, in the reply to a poll: every tick asks about all waiting requests.
  *
- * So one may hear twice, or hear of one whose own call is still unanswered. Whoever is answered is
- * no longer among those who wait, and what else is heard of it is nothing.
+ * So a worker may be notified twice, or before the request's own call is answered. A request that
+ * is answered is removed from the list, and later notices about it are ignored.
  *
- * A connection that breaks costs nobody its place: the polls of the next one find all as they were.
- * When there is none for a while, those who wait are answered with an error. They may still be in
- * the line, where each would be given the lock, for nobody; so they are kept as abandoned, and sent
- * away from there as soon as Redis can be told. A worker that is not heard of is passed over, its
- * abandoned too; so whatever it says, it sends them away first, for it may never tick again.
+ * When a connection breaks, requests keep their places in the line: the polls over the next one
+ * find them there. When there is no connection for a while, they are answered with an error. They
+ * may still be in the line in Redis and would be given the lock for nothing; so they stay in the
+ * list as abandoned, and are removed from the line as soon as Redis can be reached. Redis skips the
+ * waiters of a worker that does not call, abandoned ones too; so every call of the worker is
+ * preceded by the removal, for it may be its last.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -26,10 +28,10 @@
 
 #define KEYS_SHARED 3
 #define KEYS_OF_LOCK 4
-/* One poll asks about so many; whoever else waits is in the next. */
+/* Requests in one poll. */
 #define POLL_MAX 200
-/* One that Redis does not know any more, and of which nothing is heard for so long: what was said
- * about it got lost. And so long polls may fail before nobody waits any more. */
+/* When Redis does not know a waiting request and no notice has come for so long, the notice is
+ * lost. When polls fail for so long, waiting requests are answered with an error. */
 #define MISSED_NS INT64_C(1000000000)
 
 struct locks_worker {
@@ -37,54 +39,46 @@ struct locks_worker {
     struct link *link;
     struct locks_worker *next; /* in the store */
     char name[40];             /* NODE:WORKER */
-    uint64_t asked;            /* how many ever did */
-    struct list waiting;       /* struct waiting: who have not been answered, and abandoned */
+    uint64_t last_number;      /* of a request */
+    struct list waiting;       /* struct lock_wait: not answered yet, or abandoned */
     struct map by_number;      /* the same */
     size_t calls;              /* that are under way */
     size_t polls;              /* of these */
-    size_t leaves;             /* of these: by which somebody leaves */
+    size_t leaves;             /* of the polls: those that remove waiters from lines */
     size_t abandoned;
-    int64_t failing_ns; /* since when polls fail; 0: Redis has answered since */
-    int64_t ticked_ms;  /* the latest; its time does not go back */
-    uv_async_t heard;
+    int64_t failing_ns; /* since when polls fail; 0: the last one was answered */
+    int64_t ticked_ms;  /* the time of the latest tick, which never goes back */
+    uv_async_t notify;
     pthread_mutex_t lock;
-    struct buf news; /* under lock: announcements, one per line */
-    bool closed;     /* it stays until nothing is under way */
+    struct buf announcements; /* under lock: one per line */
+    bool closed;              /* it is freed when no call is under way */
 };
 
-/* One who has asked for a lock. */
-struct waiting {
+/* One request for a lock. */
+struct lock_wait {
     struct call call;
     struct locks_worker *worker;
     struct list link;
     int64_t number;
-    struct lock_op *op; /* NULL: it was answered, but its call is under way; or it is a ghost */
-    bool calling;
-    bool leaving;       /* it will be out of the line, whatever else is heard */
+    struct lock_op *op; /* NULL: answered, but its call is under way; or abandoned */
+    bool calling;       /* its own call is under way */
+    bool leaving;       /* it is being removed from the line: other notices are ignored */
     int64_t missing_ns; /* since when Redis does not know it; 0: it does */
-    int64_t ends_ns;    /* when its wait does */
-    int64_t over_ns; /* when it is neither waiting nor holding any more, whatever becomes of it */
-    str name;        /* its own copy */
+    int64_t ends_ns;    /* the end of its wait */
+    int64_t over_ns;    /* from then on it can neither be in the line nor hold the lock */
+    str name;           /* behind the struct */
 };
 
-/* One who renews or releases. */
-struct keeping {
-    struct call call;
-    struct locks_worker *worker;
-    struct lock_hold_op *op;
-    enum lock_outcome kept;
-};
-
-/* About some who wait for locks of one event. */
-struct poll {
+/* About waiting requests for locks of one event. */
+struct lock_poll {
     struct call call;
     struct list link; /* until it is sent */
     struct locks_worker *worker;
-    bool leaves;
+    bool leaves;                      /* they are to be removed from the line */
     char event[EVENT_PATH_BYTES + 1]; /* "TYPE/ID/" */
 };
 
-static struct locks_worker *worker_mine(struct locks *l) {
+static struct locks_worker *locks_worker_mine(struct locks *l) {
     struct redis_worker *w = redis_worker_mine();
     assert(w != NULL && &w->store->locks == l);
     return w->locks;
@@ -93,7 +87,7 @@ static struct locks_worker *worker_mine(struct locks *l) {
 /* ---- names and keys ---- */
 
 /* "TYPE/ID/", which every name begins with. */
-static str event_of(str name) {
+static str lock_event(str name) {
     size_t slashes = 0;
     for (size_t i = 0; i < name.len; i++)
         if (name.at[i] == '/' && ++slashes == 2) return (str){name.at, i + 1};
@@ -102,30 +96,30 @@ static str event_of(str name) {
 }
 
 /* "FAMILY:{TYPE:ID}:" */
-static void write_tag(struct buf *key, const char *family, str event) {
+static void lock_write_tag(struct buf *key, const char *family, str event) {
     str type = {0};
     str_split(&event, '/', &type);
     buf_addf(key, "%s:{%.*s:%.*s}:", family, (int)type.len, type.at, (int)event.len - 1, event.at);
 }
 
-static void add_shared_keys(struct call *c, str event) {
+static void lock_add_shared_keys(struct call *c, str event) {
     static const char *const names[KEYS_SHARED][2] = {
         {"queue", "meta"}, {"lock", "workers"}, {"lock", "fence"}};
     struct buf key = {0};
     for (size_t i = 0; i < KEYS_SHARED; i++) {
         buf_clear(&key);
-        write_tag(&key, names[i][0], event);
+        lock_write_tag(&key, names[i][0], event);
         buf_add(&key, str_of(names[i][1]));
         call_add(c, buf_str(&key));
     }
     buf_deinit(&key);
 }
 
-static void add_lock_keys(struct call *c, str name) {
+static void lock_add_keys(struct call *c, str name) {
     static const char *const parts[KEYS_OF_LOCK] = {":holder", ":line", ":ends", ":waiters"};
     struct buf key = {0};
-    str event = event_of(name);
-    write_tag(&key, "lock", event);
+    str event = lock_event(name);
+    lock_write_tag(&key, "lock", event);
     buf_add(&key, str_skip(name, event.len));
     size_t len = key.len;
     for (size_t i = 0; i < KEYS_OF_LOCK; i++) {
@@ -136,52 +130,52 @@ static void add_lock_keys(struct call *c, str name) {
     buf_deinit(&key);
 }
 
-/* What all functions are told behind the epoch. */
-static void add_shared_arguments(struct call *c, const struct locks_worker *w, int64_t now_ms) {
-    call_add_now(c, w->store, now_ms > w->ticked_ms ? now_ms : w->ticked_ms);
+/* The arguments that all functions have after the epoch. */
+static void lock_add_shared_arguments(struct call *c, const struct locks_worker *w,
+                                      int64_t now_ms) {
+    call_add_now(c, now_ms > w->ticked_ms ? now_ms : w->ticked_ms);
     call_add(c, str_of(w->name));
 }
 
-static void begin(struct call *c, const struct locks_worker *w, const char *function, str name,
-                  int64_t now_ms) {
+static void lock_begin(struct call *c, const struct locks_worker *w, const char *function, str name,
+                       int64_t now_ms) {
     call_begin(c, function, KEYS_SHARED + KEYS_OF_LOCK);
-    add_shared_keys(c, event_of(name));
-    add_lock_keys(c, name);
-    add_shared_arguments(c, w, now_ms);
+    lock_add_shared_keys(c, lock_event(name));
+    lock_add_keys(c, name);
+    lock_add_shared_arguments(c, w, now_ms);
 }
 
-/* ---- calls keep their worker ---- */
+/* ---- the worker is kept while calls are under way ---- */
 
-static void send_call(struct locks_worker *w, struct call *c) {
+static void locks_send(struct locks_worker *w, struct call *c, call_done *done) {
     w->calls++;
-    c->repeats = true; /* a waiter has a number, a holder its fence */
-    link_send(w->link, c);
+    call_send(c, done); /* repeated safely: a waiter has a number, a holder its fence */
 }
 
-static void free_if_over(struct locks_worker *w) {
+static void locks_worker_free_if_over(struct locks_worker *w) {
     if (!w->closed || w->calls > 0) return;
     pthread_mutex_destroy(&w->lock);
-    buf_deinit(&w->news);
+    buf_deinit(&w->announcements);
     map_deinit(&w->by_number);
     mem_free(w);
 }
 
-static void call_is_over(struct locks_worker *w) {
+static void locks_call_ended(struct locks_worker *w) {
     w->calls--;
-    free_if_over(w);
+    locks_worker_free_if_over(w);
 }
 
-/* ---- those who wait ---- */
+/* ---- waiting requests ---- */
 
-static void waiting_add(struct locks_worker *w, struct waiting *a) {
+static void lock_wait_add(struct locks_worker *w, struct lock_wait *a) {
     a->worker = w;
-    a->number = (int64_t)++w->asked;
+    a->number = (int64_t)++w->last_number;
     list_init(&a->link);
     list_move_last(&w->waiting, &a->link);
     map_put(&w->by_number, map_key(&a->number), a);
 }
 
-static void waiting_remove(struct waiting *a) {
+static void lock_wait_remove(struct lock_wait *a) {
     list_remove(&a->link);
     map_remove(&a->worker->by_number, map_key(&a->number));
     if (a->op == NULL) a->worker->abandoned--;
@@ -189,17 +183,17 @@ static void waiting_remove(struct waiting *a) {
     if (!a->calling) mem_free(a);
 }
 
-/* Its caller may ask anew at once, or end the worker's last wait. */
-static void answer(struct waiting *a, enum err result) {
+/* The caller may ask for a lock again at once, or close the worker. */
+static void lock_wait_answer(struct lock_wait *a, enum err result) {
     struct lock_op *op = a->op;
     assert(op != NULL);
-    waiting_remove(a);
+    lock_wait_remove(a);
     op->result = result;
     op->done(op);
 }
 
-/* As `answer`, of one who may be in the line. */
-static void answer_abandoned(struct waiting *a, enum err result) {
+/* As lock_wait_answer, of a request that may still be in the line. */
+static void lock_wait_abandon(struct lock_wait *a, enum err result) {
     struct lock_op *op = a->op;
     assert(op != NULL && !a->calling);
     a->op = NULL;
@@ -210,40 +204,40 @@ static void answer_abandoned(struct waiting *a, enum err result) {
     op->done(op);
 }
 
-static void answer_acquired(struct waiting *a, uint64_t fence, int64_t until_ms,
-                            int64_t waited_ms) {
+static void lock_wait_acquired(struct lock_wait *a, uint64_t fence, int64_t until_ms,
+                               int64_t waited_ms) {
     a->op->outcome = LOCK_ACQUIRED;
     a->op->fence = fence;
     a->op->until_ms = until_ms;
     a->op->waited_ms = waited_ms;
-    answer(a, ERR_OK);
+    lock_wait_answer(a, ERR_OK);
 }
 
-static void answer_timed_out(struct waiting *a, int64_t waited_ms) {
+static void lock_wait_timed_out(struct lock_wait *a, int64_t waited_ms) {
     a->op->outcome = LOCK_TIMED_OUT;
     a->op->waited_ms = waited_ms;
-    answer(a, ERR_OK);
+    lock_wait_answer(a, ERR_OK);
 }
 
-static void leave(struct waiting *a) {
+static void lock_wait_leave(struct lock_wait *a) {
     if (a->op != NULL)
-        answer_timed_out(a, 0);
+        lock_wait_timed_out(a, 0);
     else
-        waiting_remove(a);
+        lock_wait_remove(a);
 }
 
-/* It may have been decided about by another's call, and the announcement be on its way. */
-static void is_missing(struct waiting *a) {
+/* Another node's call may have decided it, and the announcement may be on its way. */
+static void lock_wait_missing(struct lock_wait *a) {
     if (a->calling) return;
     int64_t now_ns = clock_steady_ns();
     if (a->missing_ns == 0) a->missing_ns = now_ns;
-    if (now_ns - a->missing_ns >= MISSED_NS) answer_timed_out(a, a->op->wait_ms_max);
+    if (now_ns - a->missing_ns >= MISSED_NS) lock_wait_timed_out(a, a->op->wait_ms_max);
 }
 
-/* ---- what is heard of them ---- */
+/* ---- notices about their outcome ---- */
 
-/* Whose it is, by its number; NULL: it is nobody who waits here. */
-static struct waiting *find(struct locks_worker *w, str waiter) {
+/* NULL: no request of this worker. */
+static struct lock_wait *locks_find_wait(struct locks_worker *w, str waiter) {
     str name = str_of(w->name);
     int64_t number = 0;
     if (!str_starts(waiter, name) || !str_to_i64(str_skip(waiter, name.len + 1), &number))
@@ -251,332 +245,343 @@ static struct waiting *find(struct locks_worker *w, str waiter) {
     return map_get(&w->by_number, map_key(&number));
 }
 
-static void hear(struct locks_worker *w, str news) {
+static void locks_read_notice(struct locks_worker *w, str notice) {
     str waiter = {0};
-    str fate = {0};
-    str_split(&news, ' ', &waiter);
-    str_split(&news, ' ', &fate);
-    struct waiting *a = find(w, waiter);
-    if (a == NULL || fate.len != 1) return;
-    if (a->leaving != (fate.at[0] == 'L')) return;
-    if (fate.at[0] == 'A') {
-        int64_t epoch = text_next_i64(&news);
-        int64_t number = text_next_i64(&news);
-        int64_t until_ms = text_next_i64(&news);
-        int64_t waited_ms = text_next_i64(&news);
-        /* Any other is no fence of ours: it is as if nothing had been heard. */
+    str outcome = {0};
+    str_split(&notice, ' ', &waiter);
+    str_split(&notice, ' ', &outcome);
+    struct lock_wait *a = locks_find_wait(w, waiter);
+    if (a == NULL || outcome.len != 1) return;
+    if (a->leaving != (outcome.at[0] == 'L')) return;
+    if (outcome.at[0] == 'A') {
+        int64_t epoch = text_next_i64(&notice);
+        int64_t number = text_next_i64(&notice);
+        int64_t until_ms = text_next_i64(&notice);
+        int64_t waited_ms = text_next_i64(&notice);
+        /* A number that cannot be a fence: the notice is ignored. */
         bool fits = epoch > 0 && epoch <= EPOCH_MAX && number > 0 &&
                     number < INT64_C(1) << EPOCH_COUNT_BITS;
         uint64_t fence = (uint64_t)epoch << EPOCH_COUNT_BITS | (uint64_t)number;
-        if (fits) answer_acquired(a, fence, until_ms, waited_ms);
-    } else if (fate.at[0] == 'T') {
-        answer_timed_out(a, text_next_i64(&news));
-    } else if (fate.at[0] == 'L') {
-        leave(a);
-    } else if (fate.at[0] == 'G') {
-        is_missing(a);
+        if (fits) lock_wait_acquired(a, fence, until_ms, waited_ms);
+    } else if (outcome.at[0] == 'T') {
+        lock_wait_timed_out(a, text_next_i64(&notice));
+    } else if (outcome.at[0] == 'L') {
+        lock_wait_leave(a);
+    } else if (outcome.at[0] == 'G') {
+        lock_wait_missing(a);
     }
 }
 
-static void hear_all(struct locks_worker *w, const redisReply *news) {
+static void locks_read_notices(struct locks_worker *w, const redisReply *notices) {
     const redisReply *one;
-    for (size_t i = 0; (one = reply_at(news, i)) != NULL; i++) hear(w, reply_str(one));
+    for (size_t i = 0; (one = reply_at(notices, i)) != NULL; i++)
+        locks_read_notice(w, reply_str(one));
 }
 
 /* On the worker's thread. */
-static void on_heard(uv_async_t *heard) {
-    struct locks_worker *w = CONTAINER_OF(heard, struct locks_worker, heard);
+static void locks_on_notify(uv_async_t *notify) {
+    struct locks_worker *w = CONTAINER_OF(notify, struct locks_worker, notify);
     pthread_mutex_lock(&w->lock);
-    struct buf news = w->news;
-    w->news = (struct buf){0};
+    struct buf lines = w->announcements;
+    w->announcements = (struct buf){0};
     pthread_mutex_unlock(&w->lock);
-    str rest = buf_str(&news);
+    str rest = buf_str(&lines);
     str line;
-    while (str_split(&rest, '\n', &line)) hear(w, line);
-    buf_deinit(&news);
+    while (str_split(&rest, '\n', &line)) locks_read_notice(w, line);
+    buf_deinit(&lines);
 }
 
-static void pass_to(struct locks_worker *w, str news) {
+static void locks_worker_notify(struct locks_worker *w, str announcement) {
     pthread_mutex_lock(&w->lock);
-    buf_add(&w->news, news);
-    buf_add_char(&w->news, '\n');
-    uv_async_send(&w->heard);
+    buf_add(&w->announcements, announcement);
+    buf_add_char(&w->announcements, '\n');
+    uv_async_send(&w->notify);
     pthread_mutex_unlock(&w->lock);
 }
 
-void locks_heard(struct redis_store *s, str news) {
+void locks_on_announcement(struct redis_store *s, str announcement) {
     pthread_rwlock_rdlock(&s->lock);
     for (struct locks_worker *w = s->lock_workers; w != NULL; w = w->next) {
         str name = str_of(w->name);
-        bool is_its = str_starts(news, name) && news.len > name.len && news.at[name.len] == ':';
-        if (is_its) pass_to(w, news);
+        bool is_its = str_starts(announcement, name) && announcement.len > name.len &&
+                      announcement.at[name.len] == ':';
+        if (is_its) locks_worker_notify(w, announcement);
     }
     pthread_rwlock_unlock(&s->lock);
 }
 
 /* ---- acquire ---- */
 
-static void on_asked(struct call *c, enum err result, const redisReply *reply) {
-    struct waiting *a = CONTAINER_OF(c, struct waiting, call);
+static void redis_on_lock_answered(struct call *c, enum err result, const redisReply *reply) {
+    struct lock_wait *a = CONTAINER_OF(c, struct lock_wait, call);
     struct locks_worker *w = a->worker;
     if (result == ERR_OK) {
         w->failing_ns = 0;
-        hear_all(w, reply);
+        locks_read_notices(w, reply);
     }
     a->calling = false;
     if (a->op == NULL)
         mem_free(a);
     else if (result == ERR_HOT_UNKNOWN)
-        answer_abandoned(a, result);
+        lock_wait_abandon(a, result);
     else if (result != ERR_OK)
-        answer(a, result);
-    call_is_over(w);
+        lock_wait_answer(a, result);
+    locks_call_ended(w);
 }
 
-static void remove_abandoned_waiters(struct locks_worker *w, int64_t now_ms);
+static void locks_remove_abandoned(struct locks_worker *w, int64_t now_ms);
 
-static void acquire(struct locks *l, struct lock_op *op) {
+static void redis_lock_acquire(struct locks *l, struct lock_op *op) {
     assert(op->name.len > 0 && op->name.len <= LOCK_NAME_BYTES_MAX && op->lease_ms > 0);
-    struct locks_worker *w = worker_mine(l);
-    remove_abandoned_waiters(w, op->now_ms);
-    struct waiting *a = mem_new(sizeof *a + op->name.len);
+    struct locks_worker *w = locks_worker_mine(l);
+    locks_remove_abandoned(w, op->now_ms);
+    struct lock_wait *a = mem_new(sizeof *a + op->name.len);
+    a->call.store = w->store;
     a->op = op;
     a->name = (str){memcpy(a + 1, op->name.at, op->name.len), op->name.len};
     a->ends_ns = clock_steady_ns() + op->wait_ms_max * 1000000;
     a->over_ns = a->ends_ns + op->lease_ms * 1000000;
     op->waited_ms = 0;
-    waiting_add(w, a);
-    begin(&a->call, w, "lock_acquire", op->name, op->now_ms);
+    lock_wait_add(w, a);
+    lock_begin(&a->call, w, "lock_acquire", op->name, op->now_ms);
     call_add_i64(&a->call, a->number);
     call_add_i64(&a->call, op->wait_ms_max);
     call_add_i64(&a->call, op->lease_ms);
-    a->call.done = on_asked;
     a->calling = true;
-    send_call(w, &a->call);
+    locks_send(w, &a->call, redis_on_lock_answered);
 }
 
 /* ---- renew, release ---- */
 
-static void on_kept(struct call *c, enum err result, const redisReply *reply) {
-    struct keeping *k = CONTAINER_OF(c, struct keeping, call);
-    struct locks_worker *w = k->worker;
-    struct lock_hold_op *op = k->op;
+static void lock_hold_end(struct call *c, enum err result, const redisReply *reply,
+                          enum lock_outcome kept) {
+    struct locks_worker *w = redis_worker_mine()->locks;
+    struct lock_hold_op *op = call_free(c);
     op->result = result;
-    op->outcome = reply_i64(reply_at(reply, 0)) == 1 ? k->kept : LOCK_LOST;
-    mem_free(k);
+    op->outcome = reply_i64(reply_at(reply, 0)) == 1 ? kept : LOCK_LOST;
     op->done(op);
-    if (result == ERR_OK) hear_all(w, reply_at(reply, 1));
-    call_is_over(w);
+    if (result == ERR_OK) locks_read_notices(w, reply_at(reply, 1));
+    locks_call_ended(w);
 }
 
-static void keep(struct locks *l, struct lock_hold_op *op, const char *function,
-                 enum lock_outcome kept) {
-    struct locks_worker *w = worker_mine(l);
-    remove_abandoned_waiters(w, op->now_ms);
-    struct keeping *k = mem_new(sizeof *k);
-    k->worker = w;
-    k->op = op;
-    k->kept = kept;
-    begin(&k->call, w, function, op->name, op->now_ms);
-    call_add_u64(&k->call, op->fence >> EPOCH_COUNT_BITS);
-    call_add_u64(&k->call, op->fence & ((UINT64_C(1) << EPOCH_COUNT_BITS) - 1));
-    call_add_i64(&k->call, op->lease_ms);
-    k->call.done = on_kept;
-    send_call(w, &k->call);
+static void lock_hold_call(struct locks *l, struct lock_hold_op *op, const char *function,
+                           call_done *done) {
+    struct locks_worker *w = locks_worker_mine(l);
+    locks_remove_abandoned(w, op->now_ms);
+    struct call *c = call_new(w->store, op);
+    lock_begin(c, w, function, op->name, op->now_ms);
+    call_add_u64(c, op->fence >> EPOCH_COUNT_BITS);
+    call_add_u64(c, op->fence & ((UINT64_C(1) << EPOCH_COUNT_BITS) - 1));
+    call_add_i64(c, op->lease_ms);
+    locks_send(w, c, done);
 }
 
-static void renew(struct locks *l, struct lock_hold_op *op) {
-    keep(l, op, "lock_renew", LOCK_KEPT);
+static void redis_on_lock_renewed(struct call *c, enum err result, const redisReply *reply) {
+    lock_hold_end(c, result, reply, LOCK_KEPT);
 }
 
-/* One that is repeated because its answer got lost may hear LOST though it has released: that it
- * no longer has the lock is true, and what was written under it the fence has judged. */
-static void release(struct locks *l, struct lock_hold_op *op) {
-    keep(l, op, "lock_release", LOCK_RELEASED);
+static void redis_lock_renew(struct locks *l, struct lock_hold_op *op) {
+    lock_hold_call(l, op, "lock_renew", redis_on_lock_renewed);
+}
+
+static void redis_on_lock_released(struct call *c, enum err result, const redisReply *reply) {
+    lock_hold_end(c, result, reply, LOCK_RELEASED);
+}
+
+/* A release that is repeated because its answer was lost may be answered LOST though it has
+ * released the lock. That is true as well: the caller does not hold it, and the ledger has checked
+ * the fence of what was written under it. */
+static void redis_lock_release(struct locks *l, struct lock_hold_op *op) {
+    lock_hold_call(l, op, "lock_release", redis_on_lock_released);
 }
 
 /* ---- polls ---- */
 
-static bool is_about(const struct poll *p, const struct waiting *a) {
+static bool lock_poll_concerns(const struct lock_poll *p, const struct lock_wait *a) {
     return !a->calling && a->leaving == p->leaves && str_starts(a->name, str_of(p->event));
 }
 
-/* Who leaves is gone in any case when its worker is: nobody hears of that one any more. Ghosts of a
- * worker that goes on try again. */
-static void leaving_failed(struct waiting *a) {
-    if (a->op != NULL || clock_steady_ns() >= a->over_ns) leave(a);
+/* A request that leaves because its worker stops is answered: Redis will skip the waiters of the
+ * stopped worker. An abandoned one of a worker that goes on is tried again. */
+static void lock_wait_leaving_failed(struct lock_wait *a) {
+    if (a->op != NULL || clock_steady_ns() >= a->over_ns) lock_wait_leave(a);
 }
 
-/* Whether they may go on waiting, because the next poll may succeed. */
-static bool may_wait_on(struct locks_worker *w, enum err result) {
+/* Whether requests may go on waiting, because the next poll may succeed. */
+static bool locks_may_keep_waiting(struct locks_worker *w, enum err result) {
     if (result != ERR_HOT_UNAVAILABLE && result != ERR_HOT_UNKNOWN) return false;
     int64_t now_ns = clock_steady_ns();
     if (w->failing_ns == 0) w->failing_ns = now_ns;
     return now_ns - w->failing_ns < MISSED_NS;
 }
 
-/* Whoever this was about, and is not asking itself: their callers may ask anew meanwhile. */
-static void poll_failed(struct locks_worker *w, const struct poll *p, enum err result) {
-    bool all = p->leaves || !may_wait_on(w, result);
+/* Ends the requests that the poll was about. Their callers may ask for locks again at once, so the
+ * requests are collected first. */
+static void lock_poll_failed(struct locks_worker *w, const struct lock_poll *p, enum err result) {
+    bool all = p->leaves || !locks_may_keep_waiting(w, result);
     int64_t now_ns = clock_steady_ns();
     struct list ended;
     list_init(&ended);
     for (struct list *at = w->waiting.next, *next; at != &w->waiting; at = next) {
-        struct waiting *a = CONTAINER_OF(at, struct waiting, link);
+        struct lock_wait *a = CONTAINER_OF(at, struct lock_wait, link);
         next = at->next;
-        if (is_about(p, a) && (all || a->ends_ns <= now_ns)) list_move_last(&ended, at);
+        if (lock_poll_concerns(p, a) && (all || a->ends_ns <= now_ns)) list_move_last(&ended, at);
     }
     while (!list_empty(&ended)) {
-        struct waiting *a = CONTAINER_OF(ended.next, struct waiting, link);
+        struct lock_wait *a = CONTAINER_OF(ended.next, struct lock_wait, link);
         list_move_last(&w->waiting, &a->link);
         if (p->leaves)
-            leaving_failed(a);
+            lock_wait_leaving_failed(a);
         else
-            answer_abandoned(a, result);
+            lock_wait_abandon(a, result);
     }
 }
 
-static void on_polled(struct call *c, enum err result, const redisReply *reply) {
-    struct poll *p = CONTAINER_OF(c, struct poll, call);
+static void redis_on_lock_polled(struct call *c, enum err result, const redisReply *reply) {
+    struct lock_poll *p = CONTAINER_OF(c, struct lock_poll, call);
     struct locks_worker *w = p->worker;
     w->polls--;
     if (p->leaves) w->leaves--;
     if (result == ERR_OK) {
         w->failing_ns = 0;
-        hear_all(w, reply);
+        locks_read_notices(w, reply);
     } else {
-        poll_failed(w, p, result);
+        lock_poll_failed(w, p, result);
     }
     mem_free(p);
-    call_is_over(w);
+    locks_call_ended(w);
 }
 
-static int compare_waiting(const void *a, const void *b) {
-    const struct waiting *const *one = a;
-    const struct waiting *const *other = b;
+static int lock_wait_compare(const void *a, const void *b) {
+    const struct lock_wait *const *one = a;
+    const struct lock_wait *const *other = b;
     int order = str_compare((*one)->name, (*other)->name);
     if (order != 0) return order;
     return (*one)->number < (*other)->number ? -1 : (*one)->number > (*other)->number;
 }
 
-/* How many from here on have the same name. */
-static size_t count_same(struct waiting **some, size_t count) {
+/* How many from the first on have the same name. */
+static size_t lock_waits_same_name(struct lock_wait **some, size_t count) {
     size_t n = 1;
     while (n < count && str_eq(some[n]->name, some[0]->name)) n++;
     return n;
 }
 
-/* How many from here on fit into one poll: all of one event. */
-static size_t count_for_poll(struct waiting **some, size_t count) {
-    str event = event_of(some[0]->name);
+/* How many from the first on fit into one poll: all of one event. */
+static size_t lock_waits_for_poll(struct lock_wait **some, size_t count) {
+    str event = lock_event(some[0]->name);
     size_t n = 1;
     while (n < count && n < POLL_MAX && str_starts(some[n]->name, event)) n++;
     return n;
 }
 
-static size_t count_names(struct waiting **some, size_t count) {
+static size_t lock_waits_names(struct lock_wait **some, size_t count) {
     size_t names = 0;
-    for (size_t i = 0; i < count; i += count_same(some + i, count - i)) names++;
+    for (size_t i = 0; i < count; i += lock_waits_same_name(some + i, count - i)) names++;
     return names;
 }
 
-static struct poll *poll_new(struct locks_worker *w, struct waiting **some, size_t count,
-                             bool leaves, int64_t now_ms) {
-    struct poll *p = mem_new(sizeof *p);
-    str event = event_of(some[0]->name);
+static struct lock_poll *lock_poll_new(struct locks_worker *w, struct lock_wait **some,
+                                       size_t count, bool leaves, int64_t now_ms) {
+    struct lock_poll *p = mem_new(sizeof *p);
+    str event = lock_event(some[0]->name);
     bool fits = str_copy(event, p->event, sizeof p->event);
     assert(fits);
     list_init(&p->link);
+    p->call.store = w->store;
     p->worker = w;
     p->leaves = leaves;
-    p->call.done = on_polled;
-    size_t keys = KEYS_SHARED + KEYS_OF_LOCK * count_names(some, count);
+    size_t keys = KEYS_SHARED + KEYS_OF_LOCK * lock_waits_names(some, count);
     call_begin(&p->call, leaves ? "lock_leave" : "lock_tick", keys);
-    add_shared_keys(&p->call, event);
-    for (size_t i = 0; i < count; i += count_same(some + i, count - i))
-        add_lock_keys(&p->call, some[i]->name);
-    add_shared_arguments(&p->call, w, now_ms);
+    lock_add_shared_keys(&p->call, event);
+    for (size_t i = 0; i < count; i += lock_waits_same_name(some + i, count - i))
+        lock_add_keys(&p->call, some[i]->name);
+    lock_add_shared_arguments(&p->call, w, now_ms);
     for (size_t i = 0; i < count;) {
-        size_t end = i + count_same(some + i, count - i);
+        size_t end = i + lock_waits_same_name(some + i, count - i);
         call_add_u64(&p->call, end - i);
         for (; i < end; i++) call_add_i64(&p->call, some[i]->number);
     }
     return p;
 }
 
-/* Everybody who waits, or who leaves, by name and number; how many there are. */
-static size_t gather(struct locks_worker *w, struct waiting **all, bool leaves) {
+/* All requests that wait, or that leave, by name and number. Returns how many there are. */
+static size_t locks_gather(struct locks_worker *w, struct lock_wait **all, bool leaves) {
     size_t count = 0;
     for (struct list *at = w->waiting.next; at != &w->waiting; at = at->next) {
-        struct waiting *a = CONTAINER_OF(at, struct waiting, link);
+        struct lock_wait *a = CONTAINER_OF(at, struct lock_wait, link);
         if (a->leaving == leaves) all[count++] = a;
     }
-    qsort(all, count, sizeof *all, compare_waiting);
+    qsort(all, count, sizeof *all, lock_wait_compare);
     return count;
 }
 
-/* About everybody who waits, or who leaves. */
-static void add_polls(struct list *polls, struct locks_worker *w, bool leaves, int64_t now_ms) {
-    struct waiting **all = mem_new(w->by_number.count * sizeof(struct waiting *));
-    size_t count = gather(w, all, leaves);
+/* Polls about all requests that wait, or that leave. */
+static void locks_add_polls(struct list *polls, struct locks_worker *w, bool leaves,
+                            int64_t now_ms) {
+    struct lock_wait **all = mem_new(w->by_number.count * sizeof(struct lock_wait *));
+    size_t count = locks_gather(w, all, leaves);
     for (size_t i = 0; i < count;) {
-        size_t n = count_for_poll(all + i, count - i);
-        list_move_last(polls, &poll_new(w, all + i, n, leaves, now_ms)->link);
+        size_t n = lock_waits_for_poll(all + i, count - i);
+        list_move_last(polls, &lock_poll_new(w, all + i, n, leaves, now_ms)->link);
         i += n;
     }
     mem_free(all);
 }
 
-/* All are written before the first is sent: it may fail at once, and end whom others are about. */
-static void send_polls(struct locks_worker *w, struct list *polls) {
+/* All are built before the first is sent: it may fail at once and end requests of the others. */
+static void locks_send_polls(struct locks_worker *w, struct list *polls) {
     while (!list_empty(polls)) {
-        struct poll *p = CONTAINER_OF(polls->next, struct poll, link);
+        struct lock_poll *p = CONTAINER_OF(polls->next, struct lock_poll, link);
         list_remove(&p->link);
         w->polls++;
         if (p->leaves) w->leaves++;
-        send_call(w, &p->call);
+        locks_send(w, &p->call, redis_on_lock_polled);
     }
 }
 
-static void send_away(struct locks_worker *w, int64_t now_ms) {
+static void locks_remove_leaving(struct locks_worker *w, int64_t now_ms) {
     struct list polls;
     list_init(&polls);
-    add_polls(&polls, w, true, now_ms);
-    send_polls(w, &polls);
+    locks_add_polls(&polls, w, true, now_ms);
+    locks_send_polls(w, &polls);
 }
 
-static void remove_abandoned_waiters(struct locks_worker *w, int64_t now_ms) {
-    if (w->abandoned > 0 && w->leaves == 0 && link_is_up(w->link)) send_away(w, now_ms);
+static void locks_remove_abandoned(struct locks_worker *w, int64_t now_ms) {
+    if (w->abandoned > 0 && w->leaves == 0 && link_is_up(w->link)) locks_remove_leaving(w, now_ms);
 }
 
-/* By the store's own clock, a tick that comes before the last one's answer has nothing to ask. */
-static void tick(struct locks *l, int64_t now_ms) {
-    struct locks_worker *w = worker_mine(l);
+/* With the clock of Redis, a tick before the answer to the last polls has nothing to ask. */
+static void redis_lock_tick(struct locks *l, int64_t now_ms) {
+    struct locks_worker *w = locks_worker_mine(l);
     if (now_ms > w->ticked_ms) w->ticked_ms = now_ms;
     if (w->by_number.count == 0 || (w->store->options.own_clock && w->polls > 0)) return;
     struct list polls;
     list_init(&polls);
-    if (w->abandoned > 0) add_polls(&polls, w, true, now_ms);
-    add_polls(&polls, w, false, now_ms);
-    send_polls(w, &polls);
+    if (w->abandoned > 0) locks_add_polls(&polls, w, true, now_ms);
+    locks_add_polls(&polls, w, false, now_ms);
+    locks_send_polls(w, &polls);
 }
 
-/* Whoever acquires a lock before it has left gives it back in that very step; so from now on it
- * hears of nothing else. */
-static void give_up(struct locks *l) {
-    struct locks_worker *w = worker_mine(l);
+/* If a leaving request has been given the lock, `lock_leave` releases it in the same step; so other
+ * notices about it are ignored from now on. */
+static void redis_lock_give_up(struct locks *l) {
+    struct locks_worker *w = locks_worker_mine(l);
     if (w->by_number.count == 0) return;
     int64_t now_ms = 0;
     for (struct list *at = w->waiting.next; at != &w->waiting; at = at->next) {
-        struct waiting *a = CONTAINER_OF(at, struct waiting, link);
+        struct lock_wait *a = CONTAINER_OF(at, struct lock_wait, link);
         a->leaving = true;
         if (a->op != NULL && a->op->now_ms > now_ms) now_ms = a->op->now_ms;
     }
-    send_away(w, now_ms);
+    locks_remove_leaving(w, now_ms);
 }
 
-const struct locks_ops redis_locks_ops = {
-    .acquire = acquire, .renew = renew, .release = release, .tick = tick, .give_up = give_up};
+const struct locks_ops redis_locks_ops = {.acquire = redis_lock_acquire,
+                                          .renew = redis_lock_renew,
+                                          .release = redis_lock_release,
+                                          .tick = redis_lock_tick,
+                                          .give_up = redis_lock_give_up};
 
 /* ---- start and stop ---- */
 
@@ -588,7 +593,7 @@ struct locks_worker *locks_worker_new(struct redis_worker *of, uv_loop_t *loop) 
     list_init(&w->waiting);
     map_init(&w->by_number);
     pthread_mutex_init(&w->lock, NULL);
-    int failed = uv_async_init(loop, &w->heard, on_heard);
+    int failed = uv_async_init(loop, &w->notify, locks_on_notify);
     assert(failed == 0);
     pthread_rwlock_wrlock(&s->lock);
     snprintf(w->name, sizeof w->name, "%s:%zu", s->node, s->lock_worker_count++);
@@ -598,7 +603,7 @@ struct locks_worker *locks_worker_new(struct redis_worker *of, uv_loop_t *loop) 
     return w;
 }
 
-static void forget(struct redis_store *s, struct locks_worker *w) {
+static void locks_forget_worker(struct redis_store *s, struct locks_worker *w) {
     pthread_rwlock_wrlock(&s->lock);
     struct locks_worker **at = &s->lock_workers;
     while (*at != w) at = &(*at)->next;
@@ -606,20 +611,20 @@ static void forget(struct redis_store *s, struct locks_worker *w) {
     pthread_rwlock_unlock(&s->lock);
 }
 
-static void on_closed(uv_handle_t *heard) {
-    struct locks_worker *w = CONTAINER_OF(heard, struct locks_worker, heard);
+static void locks_worker_on_closed(uv_handle_t *notify) {
+    struct locks_worker *w = CONTAINER_OF(notify, struct locks_worker, notify);
     w->closed = true;
-    free_if_over(w);
+    locks_worker_free_if_over(w);
 }
 
 void locks_worker_close(struct locks_worker *w) {
-    forget(w->store, w); /* nothing is passed to it any more */
+    locks_forget_worker(w->store, w); /* it gets no more announcements */
     while (!list_empty(&w->waiting)) {
-        struct waiting *a = CONTAINER_OF(w->waiting.next, struct waiting, link);
+        struct lock_wait *a = CONTAINER_OF(w->waiting.next, struct lock_wait, link);
         if (a->op != NULL)
-            answer(a, ERR_HOT_UNKNOWN);
+            lock_wait_answer(a, ERR_HOT_UNKNOWN);
         else
-            waiting_remove(a);
+            lock_wait_remove(a);
     }
-    uv_close((uv_handle_t *)&w->heard, on_closed);
+    uv_close((uv_handle_t *)&w->notify, locks_worker_on_closed);
 }

@@ -1,9 +1,8 @@
-/* Looks at places in Redis: all that are made at one event in one turn of a worker's loop are one
- * call of the functions `look` or `look_seen` (lua/queue.lua). */
+/* Looks at places in Redis (queues_look): all looks at one event in one iteration of a worker's
+ * loop share one call of the functions `look` or `look_seen` (lua/queue.lua). */
 #include <assert.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "hot/redis/internal.h"
 
@@ -25,10 +24,9 @@ struct look_part {
 
 struct look_call {
     struct call call;
-    struct list place;         /* in its queue_worker, until it is sent */
-    struct redis_event *event; /* held */
+    struct list place; /* in its queue_worker, until it is sent */
     int64_t now_ms;
-    bool seen; /* notes for some that the user is there */
+    bool seen; /* it also records for some items that the user is there */
     size_t item_count;
     size_t part_count;
     struct look_part parts[LOOK_PARTS_MAX];
@@ -37,11 +35,13 @@ struct look_call {
 struct queue_worker {
     struct redis_worker *worker;
     struct list gathered; /* calls to send before the loop waits */
-    uv_prepare_t flush;   /* while there are any */
+    uv_prepare_t flush;   /* active while there are any */
     bool closed;
 };
 
-static void look_end(struct looking *l, enum err result, uint32_t epoch) {
+/* ---- replies ---- */
+
+static void look_part_end(struct looking *l, enum err result, uint32_t epoch) {
     struct look_op *op = l->op;
     if (result != ERR_OK) op->op.result = result;
     op->op.epoch = epoch;
@@ -50,7 +50,7 @@ static void look_end(struct looking *l, enum err result, uint32_t epoch) {
     op->done(op);
 }
 
-static void read_counts(const redisReply *r, struct look_op *op) {
+static void look_read_counts(const redisReply *r, struct look_op *op) {
     const redisReply *rate = reply_at(r, 10);
     op->counts = (struct queue_counts){
         .waiting = reply_u64(reply_at(r, 0)),
@@ -67,89 +67,88 @@ static void read_counts(const redisReply *r, struct look_op *op) {
     };
     int state = word_index(event_state_words, reply_str(reply_at(r, 11)));
     op->state = state < 0 ? EVENT_CLOSED : (enum event_state)state;
-    op->seats = queue_read_seats(reply_at(r, 12));
+    op->seats = redis_read_seat_counts(reply_at(r, 12), 0);
 }
 
-static void read_user(const redisReply *r, struct look_op *op) {
+static void look_read_user(const redisReply *r, struct look_op *op) {
     str user = reply_str(r);
     if (user.len == 0 || user.len > USER_ID_BYTES_MAX) return;
     memcpy(op->user, user.at, user.len);
     op->user_len = user.len;
 }
 
-static void read_looked(const redisReply *reply, const struct look_part *p, size_t at) {
+static void look_read_part(const redisReply *reply, const struct look_part *p, size_t at) {
     struct look_op *op = p->of->op;
     const redisReply *places = reply_at(reply, 13);
-    read_counts(reply, op);
+    look_read_counts(reply, op);
     for (size_t i = 0; i < p->count; i++) {
         struct look_item *item = &op->items[p->first + i];
         const redisReply *r = reply_at(places, at + i);
         queue_read_place(r, item->seq, &item->place);
         if (item->place.status == ENTRY_WAITING) item->place.waiting = op->counts.waiting;
         item->reserving = reply_i64(reply_at(r, 8)) != 0;
-        if (op->user != NULL && p->first + i == 0) read_user(reply_at(r, 9), op);
+        if (op->user != NULL && p->first + i == 0) look_read_user(reply_at(r, 9), op);
     }
 }
 
-static void look_call_end(struct look_call *c, enum err result, const redisReply *reply) {
+static void redis_on_looked(struct call *call, enum err result, const redisReply *reply) {
+    struct look_call *c = CONTAINER_OF(call, struct look_call, call);
     size_t at = 0;
     for (size_t i = 0; i < c->part_count; i++) {
         const struct look_part *p = &c->parts[i];
-        if (result == ERR_OK) read_looked(reply, p, at);
+        if (result == ERR_OK) look_read_part(reply, p, at);
         at += p->count;
-        look_end(p->of, result, c->call.epoch);
+        look_part_end(p->of, result, call->epoch);
     }
-    redis_event_release(c->event);
+    redis_event_release(call->event);
     mem_free(c);
 }
 
-static void on_looked(struct call *c, enum err result, const redisReply *reply) {
-    look_call_end(CONTAINER_OF(c, struct look_call, call), result, reply);
-}
+/* ---- gathering and sending ---- */
 
-/* The next of the list, taken out of it; NULL at the end. */
-static struct look_call *take_first(struct list *calls) {
+/* Takes the first out of the list; NULL: the list is empty. */
+static struct look_call *look_call_take(struct list *calls) {
     if (list_empty(calls)) return NULL;
     struct look_call *c = CONTAINER_OF(calls->next, struct look_call, place);
     list_remove(&c->place);
     return c;
 }
 
-/* Those who are answered at once, for there is no connection, may look again: in the next turn. */
-static void on_flush(uv_prepare_t *flush) {
+/* A look that is answered at once, because there is no connection, may start the next one; that is
+ * sent in the next iteration. */
+static void look_on_flush(uv_prepare_t *flush) {
     struct queue_worker *w = flush->data;
-    struct link *link = w->worker->link;
     struct list calls;
     struct look_call *c;
     list_init(&calls);
     while (!list_empty(&w->gathered)) list_move_last(&calls, w->gathered.next);
     uv_prepare_stop(flush);
-    while ((c = take_first(&calls)) != NULL) link_send(link, &c->call);
+    while ((c = look_call_take(&calls)) != NULL) call_send(&c->call, redis_on_looked);
 }
 
-/* One that is gathered, is about the same and has room; or a new one. */
+/* A gathered call for the same event that has room, or a new one. */
 static struct look_call *look_call_for(struct queue_worker *w, struct redis_event *e,
                                        int64_t now_ms, bool seen) {
     for (struct list *at = w->gathered.prev; at != &w->gathered; at = at->prev) {
         struct look_call *c = CONTAINER_OF(at, struct look_call, place);
         bool has_room = c->item_count < LOOK_ITEMS_MAX && c->part_count < LOOK_PARTS_MAX;
-        bool is_alike = c->event == e && c->now_ms == now_ms && c->seen == seen;
+        bool is_alike = c->call.event == e && c->now_ms == now_ms && c->seen == seen;
         if (is_alike && has_room) return c;
     }
     struct look_call *c = mem_new(sizeof *c);
     redis_event_hold(e);
-    c->event = e;
+    c->call.store = w->worker->store;
+    c->call.event = e;
     c->now_ms = now_ms;
     c->seen = seen;
-    c->call.done = on_looked;
-    c->call.repeats = true;
-    queue_begin(&c->call, w->worker->store, e, seen ? "look_seen" : "look", now_ms);
+    queue_begin(&c->call, seen ? "look_seen" : "look", now_ms);
     list_init(&c->place);
     list_move_last(&w->gathered, &c->place);
     return c;
 }
 
-/* As many of the operation's items as the call has room for; where to go on. */
+/* Adds as many of the operation's items as the call has room for. Returns the first that is left.
+ */
 static size_t look_call_add(struct look_call *c, struct looking *l, size_t first) {
     static const str wants[] = {STR_INIT("-"), STR_INIT("s"), STR_INIT("u"), STR_INIT("su")};
     const struct look_op *op = l->op;
@@ -166,10 +165,10 @@ static size_t look_call_add(struct look_call *c, struct looking *l, size_t first
     return first + count;
 }
 
-static void gather(struct queue_worker *w, struct redis_event *e, struct look_op *op) {
+static void look_gather(struct queue_worker *w, struct redis_event *e, struct look_op *op) {
     struct looking *l = mem_new(sizeof *l);
     l->op = op;
-    /* By the server's own clock all are at the same time. */
+    /* With the server's clock all looks of an iteration are made at the same time. */
     int64_t now_ms = w->worker->store->options.own_clock ? 0 : op->op.now_ms;
     bool seen = false;
     for (size_t i = 0; i < op->count && !seen; i++) seen = op->items[i].seen;
@@ -177,10 +176,10 @@ static void gather(struct queue_worker *w, struct redis_event *e, struct look_op
     size_t at = 0;
     do at = look_call_add(look_call_for(w, e, now_ms, seen), l, at);
     while (at < op->count);
-    if (!uv_is_active((uv_handle_t *)&w->flush)) uv_prepare_start(&w->flush, on_flush);
+    if (!uv_is_active((uv_handle_t *)&w->flush)) uv_prepare_start(&w->flush, look_on_flush);
 }
 
-void redis_queue_look(struct queues *q, struct look_op *op) {
+void redis_look(struct queues *q, struct look_op *op) {
     struct queue_worker *w = redis_worker_mine()->queue;
     struct redis_event *e =
         store_find_event(CONTAINER_OF(q, struct redis_store, queues), op->op.event_key);
@@ -189,10 +188,12 @@ void redis_queue_look(struct queues *q, struct look_op *op) {
     op->op.result = e == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     if (e != NULL && w->closed) op->op.result = ERR_HOT_UNAVAILABLE;
     bool is_gathered = op->op.result == ERR_OK;
-    if (is_gathered) gather(w, e, op);
+    if (is_gathered) look_gather(w, e, op);
     if (e != NULL) redis_event_release(e);
     if (!is_gathered) op->done(op);
 }
+
+/* ---- start and stop ---- */
 
 struct queue_worker *queue_worker_new(struct redis_worker *of, uv_loop_t *loop) {
     struct queue_worker *w = mem_new(sizeof *w);
@@ -203,16 +204,16 @@ struct queue_worker *queue_worker_new(struct redis_worker *of, uv_loop_t *loop) 
     return w;
 }
 
-static void on_worker_closed(uv_handle_t *handle) {
+static void queue_worker_on_closed(uv_handle_t *handle) {
     mem_free(handle->data);
 }
 
 void queue_worker_close(struct queue_worker *w) {
     struct look_call *c;
     w->closed = true;
-    while ((c = take_first(&w->gathered)) != NULL) {
+    while ((c = look_call_take(&w->gathered)) != NULL) {
         buf_deinit(&c->call.command);
-        look_call_end(c, ERR_HOT_UNAVAILABLE, NULL);
+        redis_on_looked(&c->call, ERR_HOT_UNAVAILABLE, NULL);
     }
-    uv_close((uv_handle_t *)&w->flush, on_worker_closed);
+    uv_close((uv_handle_t *)&w->flush, queue_worker_on_closed);
 }

@@ -1,104 +1,74 @@
-/* The seats' side of the Redis adapter: each operation is a call of a function of lua/seats.lua,
- * which says what its arguments and its reply are. */
+/* The seats' side of the Redis adapter (port/seats.h): each operation is one call of a function of
+ * lua/seats.lua, which documents arguments and replies. */
 #include <assert.h>
 
 #include "base/mem.h"
 #include "hot/redis/internal.h"
 
-/* An operation on its way. */
-struct step {
-    struct call call;
-    struct redis_store *store;
-    struct redis_event *event; /* held */
-    struct hot_op *op;
-    void *whole; /* the operation that `op` is the beginning of */
-};
-
-static struct redis_store *store_of(struct seats *s) {
+static struct redis_store *seats_store(struct seats *s) {
     return CONTAINER_OF(s, struct redis_store, seats);
-}
-
-/* NULL: nobody has met the event, and the operation says so. */
-static struct step *step_new(struct seats *s, struct hot_op *op, void *whole) {
-    struct redis_store *store = store_of(s);
-    struct redis_event *event = store_find_event(store, op->event_key);
-    op->result = event == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
-    op->epoch = 0;
-    if (event == NULL) return NULL;
-    struct step *t = mem_new(sizeof *t);
-    *t = (struct step){.store = store, .event = event, .op = op, .whole = whole};
-    return t;
-}
-
-static void step_free(struct step *t) {
-    redis_event_release(t->event);
-    mem_free(t);
-}
-
-/* It is answered; the operation is the caller's to finish. */
-static void *step_end(struct call *c, enum err result) {
-    struct step *t = CONTAINER_OF(c, struct step, call);
-    void *whole = t->whole;
-    t->op->result = result;
-    t->op->epoch = c->epoch;
-    step_free(t);
-    return whole;
-}
-
-static void step_send(struct step *t,
-                      void (*done)(struct call *c, enum err result, const redisReply *reply)) {
-    t->call.done = done;
-    t->call.repeats = true; /* all of them say the same twice, or what has become of it */
-    link_send(redis_worker_mine()->link, &t->call);
 }
 
 /* ---- keys and arguments ---- */
 
-void seats_add_keys(struct call *c, const struct redis_event *e,
-                    const struct section_set *sections) {
-    call_add_key(c, "claim", e, NULL);
-    call_add_key(c, "limit", e, NULL);
-    call_add_key(c, "limit", e, "of");
+void seats_add_keys(struct call *c, const struct section_set *sections) {
+    call_add_key(c, "claim", c->event, NULL);
+    call_add_key(c, "limit", c->event, NULL);
+    call_add_key(c, "limit", c->event, "of");
     call_add(c, STR(BUYERS_KEY));
     static const char *const parts[SECTION_KEYS] = {"meta", "map", "slots", "free", "runs"};
     for (size_t i = 0; i < sections->count; i++)
         for (size_t part = 0; part < SECTION_KEYS; part++)
-            call_add_section_key(c, e, sections->keys[i], parts[part]);
+            call_add_section_key(c, sections->keys[i], parts[part]);
 }
 
-/* A call that touches these sections; the set is done with. */
-static void begin(struct step *t, const char *function, struct section_set *sections) {
-    call_begin(&t->call, function, 6 + SEATS_KEYS + SECTION_KEYS * sections->count);
-    call_add_key(&t->call, "queue", t->event, "meta");
-    call_add_key(&t->call, "section", t->event, "counts");
-    call_add_key(&t->call, "limit", t->event, "reserving");
-    call_add_key(&t->call, "claim", t->event, "pending");
-    call_add_key(&t->call, "claim", t->event, "due");
-    call_add(&t->call, STR(TICKS_KEY));
-    seats_add_keys(&t->call, t->event, sections);
+static void seats_begin(struct call *c, const char *function, const struct section_set *sections,
+                        int64_t now_ms) {
+    call_begin(c, function, 6 + SEATS_KEYS + SECTION_KEYS * sections->count);
+    call_add_key(c, "queue", c->event, "meta");
+    call_add_key(c, "section", c->event, "counts");
+    call_add_key(c, "limit", c->event, "reserving");
+    call_add_key(c, "claim", c->event, "pending");
+    call_add_key(c, "claim", c->event, "due");
+    call_add(c, STR(TICKS_KEY));
+    seats_add_keys(c, sections);
+    call_add_event(c);
+    call_add_now(c, now_ms);
+}
+
+static void seats_begin_in_section(struct call *c, const char *function, int64_t section_key,
+                                   int64_t now_ms) {
+    seats_begin(c, function, &(struct section_set){.keys = &section_key, .count = 1}, now_ms);
+}
+
+/* A call that touches these sections; frees the set. */
+static struct call *seats_call(struct seats *s, struct hot_op *op, const char *function,
+                               struct section_set *sections) {
+    struct call *c = call_new_for_event(seats_store(s), op);
+    seats_begin(c, function, sections, op->now_ms);
     mem_free(sections->keys);
-    call_add_event(&t->call, t->event);
-    call_add_now(&t->call, t->store, t->op->now_ms);
+    return c;
 }
 
-static void begin_in_section(struct step *t, const char *function, int64_t section_key) {
-    struct section_set one = {0};
-    section_set_add(&one, section_key);
-    begin(t, function, &one);
+static struct call *seats_call_in_section(struct seats *s, struct hot_op *op, const char *function,
+                                          int64_t section_key) {
+    struct call *c = call_new_for_event(seats_store(s), op);
+    seats_begin_in_section(c, function, section_key, op->now_ms);
+    return c;
 }
 
-static void begin_in_event(struct step *t, const char *function) {
-    begin(t, function, &(struct section_set){0});
+static struct call *seats_call_in_event(struct seats *s, struct hot_op *op, const char *function) {
+    return seats_call(s, op, function, &(struct section_set){0});
 }
 
-static void add_id(struct call *c, const struct uuid *id) {
+static void seats_add_id(struct call *c, const struct uuid *id) {
     char text[UUID_TEXT_BYTES];
     uuid_format(id, text);
     call_add(c, (str){text, sizeof text});
 }
 
 /* "5,1-3" for 5, 1, 2 and 3. */
-static void add_seats(struct call *c, const uint32_t *seats, size_t count) {
+static void seats_add_list(struct call *c, const uint32_t *seats, size_t count) {
     struct buf list = {0};
     for (size_t i = 0; i < count;) {
         size_t first = i;
@@ -114,21 +84,21 @@ static void add_seats(struct call *c, const uint32_t *seats, size_t count) {
     buf_deinit(&list);
 }
 
-static void add_reservation(struct call *c, const struct live_reservation *r) {
-    add_id(c, &r->id);
+static void seats_add_reservation(struct call *c, const struct live_reservation *r) {
+    seats_add_id(c, &r->id);
     call_add(c, r->user);
     call_add_u64(c, r->entry_seq);
     call_add_i64(c, r->section_key);
     call_add(c, reservation_status_words[r->status]);
     call_add_i64(c, r->expires_ms);
-    add_seats(c, r->seats, r->seat_count);
+    seats_add_list(c, r->seats, r->seat_count);
 }
 
 /* ---- replies ---- */
 
-/* False: it is no list of seats, or has more than there is room for. A seat 0 may be named, and is
- * refused. */
-static bool read_seats(str list, uint32_t *out, size_t max, size_t *count) {
+/* False: it is not a list of seats, or has more than `max`. A list may have a seat 0: a request
+ * that names it is refused. */
+static bool seats_read_list(str list, uint32_t *out, size_t max, size_t *count) {
     str part;
     *count = 0;
     while (list.len > 0 && str_split(&list, ',', &part)) {
@@ -151,8 +121,8 @@ bool claim_ref_read(str text, struct claim_ref *out) {
     return str_to_i64(section, &out->section_key) && uuid_parse(text, &out->id);
 }
 
-/* False: it is none. */
-static bool read_info(const redisReply *r, struct claim_info *out) {
+/* False: it is not a reservation. */
+static bool seats_read_info(const redisReply *r, struct claim_info *out) {
     uint64_t seats = reply_u64(reply_at(r, 5));
     *out = (struct claim_info){.section_key = reply_i64(reply_at(r, 1)),
                                .entry_seq = reply_u64(reply_at(r, 3)),
@@ -165,21 +135,20 @@ static bool read_info(const redisReply *r, struct claim_info *out) {
            seats <= RESERVATION_SEATS_MAX && uuid_parse(reply_str(reply_at(r, 0)), &out->id);
 }
 
-/* Three numbers, from there on. */
-static struct seat_counts read_counts(const redisReply *r, size_t at) {
+struct seat_counts redis_read_seat_counts(const redisReply *r, size_t at) {
     return (struct seat_counts){.available = (uint32_t)reply_u64(reply_at(r, at)),
                                 .held = (uint32_t)reply_u64(reply_at(r, at + 1)),
                                 .confirmed = (uint32_t)reply_u64(reply_at(r, at + 2))};
 }
 
-static struct section_counts read_section(int64_t section_key, struct seat_counts seats) {
+static struct section_counts seats_read_section(int64_t section_key, struct seat_counts seats) {
     return (struct section_counts){section_key, seats.available + seats.held + seats.confirmed,
                                    seats};
 }
 
 /* ---- claiming ---- */
 
-static const str outcome_words[] = {
+static const str claim_words[] = {
     [CLAIM_DONE] = STR_INIT("DONE"),
     [CLAIM_THERE] = STR_INIT("THERE"),
     [CLAIM_KEY_REUSED] = STR_INIT("KEY_REUSED"),
@@ -198,195 +167,159 @@ static const str outcome_words[] = {
     [CLAIM_NO_SUCH_SEAT + 1] = {NULL, 0},
 };
 
-/* The seats are free again, or the next node to tick sees to it; what the ledger refused stands. */
-static void on_undone(struct call *call, enum err result, const redisReply *reply) {
+/* If the undoing failed, the claim stays pending and becomes overdue: a node undoes it then. */
+static void redis_on_claim_undone(struct call *call, enum err result, const redisReply *reply) {
     (void)result;
     (void)reply;
-    struct step *t = CONTAINER_OF(call, struct step, call);
-    struct claim_op *c = t->whole;
-    step_free(t);
+    struct claim_op *c = call_free(call);
     c->done(c);
 }
 
-static void undo(struct step *t) {
-    struct claim_op *c = t->whole;
-    t->call = (struct call){0};
-    begin_in_section(t, "claim_settle", c->reservation.section_key);
-    add_id(&t->call, &c->reservation.id);
-    call_add(&t->call, STR("undone"));
-    step_send(t, on_undone);
-}
-
-/* False: its record was refused, and it is to be undone. One that was there is not this one's to
- * undo, unless it is this very one, of which an earlier answer was lost. */
-static bool submit(struct claim_op *c) {
+/* Submits the record of a reservation that is not durable yet. False: the claim is to be undone,
+ * because the record was refused. A reservation that an earlier request made is not undone, unless
+ * it has the same id: then it is this very claim, whose first answer was lost. */
+static bool redis_submit_claim(struct claim_op *c) {
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
     if (!is_there || !c->reservation.pending) return true;
     c->op.result = c->submit(c);
     return c->op.result == ERR_OK || !uuid_eq(&c->reservation.id, &c->request.id);
 }
 
-/* False: no claim is answered so. Of one that was there some seats may be another user's by now.
- */
-static bool read_claimed(struct claim_op *c, const redisReply *reply) {
-    int outcome = word_index(outcome_words, reply_str(reply_at(reply, 0)));
+/* False: the reply is not one of `claim`. Of a reservation that was there already, some seats may
+ * belong to another user by now. */
+static bool redis_read_claimed(struct claim_op *c, const redisReply *reply) {
+    int outcome = word_index(claim_words, reply_str(reply_at(reply, 0)));
     if (outcome < 0 ||
-        !read_seats(reply_str(reply_at(reply, 1)), c->seats, c->request.count, &c->seat_count))
+        !seats_read_list(reply_str(reply_at(reply, 1)), c->seats, c->request.count, &c->seat_count))
         return false;
     c->outcome = (enum claim_outcome)outcome;
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
-    if (is_there && !read_info(reply_at(reply, 2), &c->reservation)) return false;
+    if (is_there && !seats_read_info(reply_at(reply, 2), &c->reservation)) return false;
     if (!is_there && c->outcome != CLAIM_LEDGER_DECIDES) return true;
     for (size_t i = 0; i < c->seat_count; i++)
         if (c->seats[i] == 0) return false;
     return c->outcome == CLAIM_THERE || c->seat_count == c->request.count;
 }
 
-static void on_claimed(struct call *call, enum err result, const redisReply *reply) {
-    struct step *t = CONTAINER_OF(call, struct step, call);
-    struct claim_op *c = t->whole;
-    c->op.result = result;
-    c->op.epoch = call->epoch;
+static void redis_on_claimed(struct call *call, enum err result, const redisReply *reply) {
+    struct claim_op *c = call->op;
+    call_note_result(call, result);
     if (result == ERR_OK) {
         c->op.now_ms = reply_i64(reply_at(reply, 0));
-        queue_tell_ended(t->store, &c->op, reply_at(reply, 1));
-        if (!read_claimed(c, reply_at(reply, 2)))
-            c->op.result = ERR_INTERNAL; /* should seats be claimed, they are overdue one day */
-        else if (!submit(c)) {
-            undo(t);
+        queue_report_expired(call->store, &c->op, reply_at(reply, 1));
+        if (!redis_read_claimed(c, reply_at(reply, 2))) {
+            c->op.result = ERR_INTERNAL; /* if it has claimed seats, they become overdue */
+        } else if (!redis_submit_claim(c)) {
+            seats_begin_in_section(call, "claim_settle", c->reservation.section_key, c->op.now_ms);
+            seats_add_id(call, &c->reservation.id);
+            call_add(call, STR("undone"));
+            call_send(call, redis_on_claim_undone);
             return;
         }
     }
-    step_free(t);
+    call_free(call);
     c->done(c);
 }
 
-static void claim(struct seats *s, struct claim_op *c) {
-    struct step *t = step_new(s, &c->op, c);
+static void redis_claim(struct seats *s, struct claim_op *c) {
+    struct claim_request *r = &c->request;
+    struct call *call = call_new_for_event(seats_store(s), &c->op);
     c->seat_count = 0;
-    if (t == NULL) {
-        c->done(c);
-        return;
-    }
-    const struct claim_request *w = &c->request;
-    struct section_set section = {.keys = &c->request.section_key, .count = 1};
-    call_begin(&t->call, "claim", QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS);
-    queue_add_keys(&t->call, t->event);
-    seats_add_keys(&t->call, t->event, &section);
-    call_add_event(&t->call, t->event);
-    call_add_now(&t->call, t->store, c->op.now_ms);
-    call_add(&t->call, str_of(t->store->node));
-    add_id(&t->call, &w->id);
-    call_add(&t->call, w->user);
-    call_add_u64(&t->call, w->entry_seq);
-    call_add_i64(&t->call, w->section_key);
-    call_add_u64(&t->call, w->key.key);
-    call_add_u64(&t->call, w->key.request);
-    call_add_u64(&t->call, w->spread >> 32);
-    call_add_u64(&t->call, w->spread & UINT32_MAX);
-    call_add_u64(&t->call, w->count);
-    add_seats(&t->call, w->named, w->named == NULL ? 0 : w->count);
-    step_send(t, on_claimed);
+    call_begin(call, "claim", QUEUE_KEYS + SEATS_KEYS + SECTION_KEYS);
+    queue_add_keys(call);
+    seats_add_keys(call, &(struct section_set){.keys = &r->section_key, .count = 1});
+    queue_add_arguments(call, c->op.now_ms);
+    seats_add_id(call, &r->id);
+    call_add(call, r->user);
+    call_add_u64(call, r->entry_seq);
+    call_add_i64(call, r->section_key);
+    call_add_u64(call, r->key.key);
+    call_add_u64(call, r->key.request);
+    call_add_u64(call, r->spread >> 32);
+    call_add_u64(call, r->spread & UINT32_MAX);
+    call_add_u64(call, r->count);
+    seats_add_list(call, r->named, r->named == NULL ? 0 : r->count);
+    call_send(call, redis_on_claimed);
 }
 
-/* ---- what the ledger decides ---- */
+/* ---- decisions of the ledger ---- */
 
-static void on_settled(struct call *c, enum err result, const redisReply *reply) {
-    struct claim_settle_op *t = step_end(c, result);
+static void redis_on_claims_settled(struct call *c, enum err result, const redisReply *reply) {
+    struct claim_settle_op *t = call_end(c, result);
     for (size_t i = 0; result == ERR_OK && t->live != NULL && i < t->count; i++)
         t->live[i] = reply_i64(reply_at(reply, i)) == 1;
     t->done(t);
 }
 
-static void settle(struct seats *s, struct claim_settle_op *o) {
-    struct step *t = step_new(s, &o->op, o);
-    if (t == NULL) {
-        o->done(o);
-        return;
-    }
-    begin_in_section(t, "claim_settle", o->section_key);
+static void redis_settle_claims(struct seats *s, struct claim_settle_op *o) {
+    struct call *c = seats_call_in_section(s, &o->op, "claim_settle", o->section_key);
     for (size_t i = 0; i < o->count; i++) {
-        add_id(&t->call, &o->ids[i]);
-        call_add(&t->call, o->kept[i] ? STR("kept") : STR("undone"));
+        seats_add_id(c, &o->ids[i]);
+        call_add(c, o->kept[i] ? STR("kept") : STR("undone"));
     }
-    step_send(t, on_settled);
+    call_send(c, redis_on_claims_settled);
 }
 
-static void on_followed(struct call *c, enum err result, const redisReply *reply) {
-    struct follow_op *f = step_end(c, result);
+static void redis_on_followed(struct call *c, enum err result, const redisReply *reply) {
+    struct follow_op *f = call_end(c, result);
     for (size_t i = 0; result == ERR_OK && i < f->count; i++)
         f->news[i].changed = reply_i64(reply_at(reply, i)) == 1;
     f->done(f);
 }
 
-static void follow(struct seats *s, struct follow_op *f) {
-    struct step *t = step_new(s, &f->op, f);
-    if (t == NULL) {
-        f->done(f);
-        return;
-    }
+static void redis_follow(struct seats *s, struct follow_op *f) {
     struct section_set sections = {0};
     for (size_t i = 0; i < f->count; i++) section_set_add(&sections, f->news[i].section_key);
-    begin(t, "follow", &sections);
+    struct call *c = seats_call(s, &f->op, "follow", &sections);
     for (size_t i = 0; i < f->count; i++) {
-        add_id(&t->call, &f->news[i].id);
-        call_add(&t->call, reservation_status_words[f->news[i].status]);
+        seats_add_id(c, &f->news[i].id);
+        call_add(c, reservation_status_words[f->news[i].status]);
     }
-    step_send(t, on_followed);
+    call_send(c, redis_on_followed);
 }
 
-static void on_synced(struct call *c, enum err result, const redisReply *reply) {
-    struct seat_sync_op *y = step_end(c, result);
+static void redis_on_seats_synced(struct call *c, enum err result, const redisReply *reply) {
+    struct seat_sync_op *y = call_end(c, result);
     if (result == ERR_OK) y->changed = (size_t)reply_u64(reply);
     y->done(y);
 }
 
-static void sync_seats(struct seats *s, struct seat_sync_op *y) {
-    struct step *t = step_new(s, &y->op, y);
+static void redis_sync_seats(struct seats *s, struct seat_sync_op *y) {
     y->changed = 0;
-    if (t == NULL) {
-        y->done(y);
-        return;
-    }
     struct section_set sections = {0};
     if (y->available_count > 0) section_set_add(&sections, y->section_key);
     for (size_t i = 0; i < y->count; i++)
         section_set_add(&sections, y->reservations[i].section_key);
-    begin(t, "sync", &sections);
-    call_add_i64(&t->call, y->section_key);
-    add_seats(&t->call, y->available, y->available_count);
-    for (size_t i = 0; i < y->count; i++) add_reservation(&t->call, &y->reservations[i]);
-    step_send(t, on_synced);
+    struct call *c = seats_call(s, &y->op, "sync", &sections);
+    call_add_i64(c, y->section_key);
+    seats_add_list(c, y->available, y->available_count);
+    for (size_t i = 0; i < y->count; i++) seats_add_reservation(c, &y->reservations[i]);
+    call_send(c, redis_on_seats_synced);
 }
 
-static void on_due(struct call *c, enum err result, const redisReply *reply) {
-    struct due_op *d = step_end(c, result);
+static void redis_on_due(struct call *c, enum err result, const redisReply *reply) {
+    struct due_op *d = call_end(c, result);
     for (size_t i = 0; result == ERR_OK && i < reply->elements && d->count < d->max; i++)
         if (claim_ref_read(reply_str(reply_at(reply, i)), &d->refs[d->count])) d->count++;
     d->done(d);
 }
 
-static void due(struct seats *s, struct due_op *d) {
-    struct step *t = step_new(s, &d->op, d);
+static void redis_due(struct seats *s, struct due_op *d) {
     d->count = 0;
-    if (t == NULL) {
-        d->done(d);
-        return;
-    }
-    begin_in_event(t, "due");
-    call_add_u64(&t->call, d->max);
-    step_send(t, on_due);
+    struct call *c = seats_call_in_event(s, &d->op, "due");
+    call_add_u64(c, d->max);
+    call_send(c, redis_on_due);
 }
 
 /* ---- looks ---- */
 
-static void on_holds(struct call *c, enum err result, const redisReply *reply) {
-    struct holds_op *h = step_end(c, result);
+static void redis_on_holds(struct call *c, enum err result, const redisReply *reply) {
+    struct holds_op *h = call_end(c, result);
     if (result == ERR_OK) {
         bool is_whole = reply_at(reply, 0) != NULL;
         h->count = (size_t)reply_u64(reply_at(reply, 0));
         for (size_t i = 0; is_whole && i < h->count && i < h->max; i++)
-            is_whole = read_info(reply_at(reply, i + 1), &h->reservations[i]);
+            is_whole = seats_read_info(reply_at(reply, i + 1), &h->reservations[i]);
         if (!is_whole) {
             h->op.result = ERR_INTERNAL;
             h->count = 0;
@@ -395,48 +328,37 @@ static void on_holds(struct call *c, enum err result, const redisReply *reply) {
     h->done(h);
 }
 
-static void holds(struct seats *s, struct holds_op *h) {
-    struct step *t = step_new(s, &h->op, h);
+static void redis_holds(struct seats *s, struct holds_op *h) {
     h->count = 0;
-    if (t == NULL) {
-        h->done(h);
-        return;
-    }
-    begin_in_event(t, "holds");
-    call_add(&t->call, h->user);
-    call_add_u64(&t->call, h->entry_seq);
-    call_add_u64(&t->call, h->max);
-    step_send(t, on_holds);
+    struct call *c = seats_call_in_event(s, &h->op, "holds");
+    call_add(c, h->user);
+    call_add_u64(c, h->entry_seq);
+    call_add_u64(c, h->max);
+    call_send(c, redis_on_holds);
 }
 
-static void on_counted(struct call *call, enum err result, const redisReply *reply) {
-    struct seat_count_op *c = step_end(call, result);
+static void redis_on_seats_counted(struct call *call, enum err result, const redisReply *reply) {
+    struct seat_count_op *c = call_end(call, result);
     if (result == ERR_OK) {
-        c->totals = read_counts(reply_at(reply, 0), 0);
+        c->totals = redis_read_seat_counts(reply_at(reply, 0), 0);
         for (size_t i = 1; i < reply->elements; i++) {
             const redisReply *section = reply_at(reply, i);
             if (c->count < c->max)
-                c->sections[c->count] =
-                    read_section(reply_i64(reply_at(section, 0)), read_counts(section, 1));
+                c->sections[c->count] = seats_read_section(reply_i64(reply_at(section, 0)),
+                                                           redis_read_seat_counts(section, 1));
             c->count++;
         }
     }
     c->done(c);
 }
 
-static void count_seats(struct seats *s, struct seat_count_op *c) {
-    struct step *t = step_new(s, &c->op, c);
+static void redis_count_seats(struct seats *s, struct seat_count_op *c) {
     c->count = 0;
-    if (t == NULL) {
-        c->done(c);
-        return;
-    }
-    begin_in_event(t, "count");
-    step_send(t, on_counted);
+    call_send(seats_call_in_event(s, &c->op, "count"), redis_on_seats_counted);
 }
 
-static void on_rendered(struct call *c, enum err result, const redisReply *reply) {
-    struct render_op *r = step_end(c, result);
+static void redis_on_rendered(struct call *c, enum err result, const redisReply *reply) {
+    struct render_op *r = call_end(c, result);
     if (result == ERR_OK && reply->elements == 0) r->op.result = ERR_SECTION_NOT_FOUND;
     if (r->op.result == ERR_OK) {
         str letters = reply_str(reply_at(reply, 0));
@@ -446,44 +368,39 @@ static void on_rendered(struct call *c, enum err result, const redisReply *reply
         }
         if (letters.len > 0) memcpy(r->letters, letters.at, letters.len);
         r->count = letters.len;
-        r->counts = read_section(r->section_key, read_counts(reply, 1));
+        r->counts = seats_read_section(r->section_key, redis_read_seat_counts(reply, 1));
     }
     r->done(r);
 }
 
-static void render(struct seats *s, struct render_op *r) {
-    struct step *t = step_new(s, &r->op, r);
+static void redis_render(struct seats *s, struct render_op *r) {
     r->count = 0;
-    if (t == NULL) {
-        r->done(r);
-        return;
-    }
-    begin_in_section(t, "render", r->section_key);
-    call_add_i64(&t->call, r->section_key);
-    call_add_u64(&t->call, r->first);
-    call_add_u64(&t->call, r->max);
-    step_send(t, on_rendered);
+    struct call *c = seats_call_in_section(s, &r->op, "render", r->section_key);
+    call_add_i64(c, r->section_key);
+    call_add_u64(c, r->first);
+    call_add_u64(c, r->max);
+    call_send(c, redis_on_rendered);
 }
 
-/* ---- recovery ---- */
+/* ---- rebuilding ---- */
 
-static void restore(struct seats *s, int64_t event_key, const struct live_reservation *r) {
-    struct hot_op op = {.event_key = event_key};
-    struct step *t = step_new(s, &op, NULL);
-    if (t == NULL) return; /* of an event that was deleted */
-    begin_in_section(t, "restore_reservation", r->section_key);
-    add_reservation(&t->call, r);
-    rebuild_add(t->store, &t->call);
-    step_free(t);
+/* An event that was deleted is not known, and rebuild_add skips it. */
+static void redis_restore_reservation(struct seats *s, int64_t event_key,
+                                      const struct live_reservation *r) {
+    struct call c = {0};
+    call_set_event(&c, seats_store(s), event_key);
+    seats_begin_in_section(&c, "restore_reservation", r->section_key, 0);
+    seats_add_reservation(&c, r);
+    rebuild_add(&c);
 }
 
-const struct seats_ops redis_seats_ops = {.claim = claim,
-                                          .settle = settle,
-                                          .follow = follow,
-                                          .sync = sync_seats,
-                                          .due = due,
-                                          .holds = holds,
+const struct seats_ops redis_seats_ops = {.claim = redis_claim,
+                                          .settle = redis_settle_claims,
+                                          .follow = redis_follow,
+                                          .sync = redis_sync_seats,
+                                          .due = redis_due,
+                                          .holds = redis_holds,
                                           .buyer = redis_buyer,
-                                          .count = count_seats,
-                                          .render = render,
-                                          .restore = restore};
+                                          .count = redis_count_seats,
+                                          .render = redis_render,
+                                          .restore = redis_restore_reservation};

@@ -1,3 +1,5 @@
+/* Opens and closes the Redis adapter, attaches workers, and keeps the events that this node knows.
+ */
 #include "hot/redis/store.h"
 
 #include <stdio.h>
@@ -15,7 +17,7 @@ struct redis_worker *redis_worker_mine(void) {
     return mine;
 }
 
-static void make_node_name(char out[17]) {
+static void store_name_node(char out[17]) {
     uint64_t random = 0;
     ssize_t got = getrandom(&random, sizeof random, 0);
     assert(got == sizeof random);
@@ -31,8 +33,8 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
     s->boards.ops = &redis_boards_ops;
     s->options = *o;
     if (s->options.deadline_ms == 0) s->options.deadline_ms = DEADLINE_MS;
-    redis_status_init(&s->status);
-    make_node_name(s->node);
+    redis_status_init(&s->status, &s->options.address);
+    store_name_node(s->node);
     pthread_rwlock_init(&s->lock, NULL);
     map_init(&s->by_key);
     map_init(&s->by_tag);
@@ -43,7 +45,7 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
 void redis_store_free(struct redis_store *s) {
     announcements_free(s->announcements);
     rebuild_free(s->rebuild);
-    if (s->gathered != NULL) memory_boards_free(s->gathered);
+    if (s->board_rebuild != NULL) memory_boards_free(s->board_rebuild);
     size_t at = 0;
     struct redis_event *e;
     while ((e = map_next(&s->by_key, &at)) != NULL) redis_event_release(e);
@@ -99,7 +101,7 @@ void section_set_add(struct section_set *s, int64_t key) {
     s->keys[s->count++] = key;
 }
 
-static struct redis_event *event_add(struct redis_store *s, const struct event *event) {
+static struct redis_event *store_add_event(struct redis_store *s, const struct event *event) {
     struct redis_event *e = mem_new(sizeof *e);
     atomic_init(&e->holds, 1);
     e->key = event->key;
@@ -115,7 +117,7 @@ static struct redis_event *event_add(struct redis_store *s, const struct event *
 void store_register_event(struct redis_store *s, const struct event *event) {
     pthread_rwlock_wrlock(&s->lock);
     struct redis_event *e = map_get(&s->by_key, map_key(&event->key));
-    if (e == NULL) e = event_add(s, event);
+    if (e == NULL) e = store_add_event(s, event);
     for (size_t i = 0; i < event->section_count; i++)
         section_set_add(&e->sections, event->sections[i].key);
     pthread_rwlock_unlock(&s->lock);
@@ -124,7 +126,7 @@ void store_register_event(struct redis_store *s, const struct event *event) {
 void store_set_in_redis(struct redis_store *s, int64_t event_key) {
     pthread_rwlock_rdlock(&s->lock);
     struct redis_event *e = map_get(&s->by_key, map_key(&event_key));
-    if (e != NULL) atomic_store(&e->there, true);
+    if (e != NULL) atomic_store(&e->in_redis, true);
     pthread_rwlock_unlock(&s->lock);
 }
 
@@ -169,33 +171,4 @@ int64_t store_find_event_key(struct redis_store *s, str tag) {
     int64_t key = e == NULL ? 0 : e->key;
     pthread_rwlock_unlock(&s->lock);
     return key;
-}
-
-#define KEY_BYTES (EVENT_PATH_BYTES + 128)
-
-void call_add_key(struct call *c, const char *family, const struct redis_event *e,
-                  const char *part) {
-    char key[KEY_BYTES];
-    c->expects = atomic_load(&e->there);
-    int len = snprintf(key, sizeof key, "%s:{%s}%s%s", family, e->tag, part == NULL ? "" : ":",
-                       part == NULL ? "" : part);
-    assert(len > 0 && (size_t)len < sizeof key);
-    call_add(c, (str){key, (size_t)len});
-}
-
-void call_add_section_key(struct call *c, const struct redis_event *e, int64_t section_key,
-                          const char *part) {
-    char key[KEY_BYTES];
-    int len =
-        snprintf(key, sizeof key, "section:{%s}:%lld:%s", e->tag, (long long)section_key, part);
-    assert(len > 0 && (size_t)len < sizeof key);
-    call_add(c, (str){key, (size_t)len});
-}
-
-void call_add_event(struct call *c, const struct redis_event *e) {
-    call_add_i64(c, e->key);
-}
-
-void call_add_now(struct call *c, const struct redis_store *s, int64_t now_ms) {
-    call_add_i64(c, s->options.own_clock ? 0 : now_ms);
 }

@@ -106,7 +106,7 @@ static void build(struct fixture *h) {
     h->address = probe_address(services_start(SERVICE_REDIS)->redis_url);
     meet_server(h);
     assert_int_equal(uv_loop_init(&h->loop), 0);
-    redis_status_init(&h->status);
+    redis_status_init(&h->status, &h->address);
     h->status.suspect = on_suspect;
     h->status.to = h;
     ended = 0;
