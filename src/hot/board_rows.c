@@ -1,3 +1,4 @@
+/* Makes the rows of boards (board_rows.h). */
 #include "hot/board_rows.h"
 
 struct board_row board_row_of_tally(size_t rank, const struct tally *t) {
@@ -19,7 +20,7 @@ struct board_row board_row_of_day(size_t rank, const struct selling *s, const st
     return row;
 }
 
-static bool is_among(const struct board_row *rows, size_t count, int64_t event_key) {
+static bool board_rows_contain(const struct board_row *rows, size_t count, int64_t event_key) {
     for (size_t i = 0; i < count; i++)
         if (rows[i].selling.event_key == event_key) return true;
     return false;
@@ -29,7 +30,7 @@ size_t board_rows_append(struct board_row *rows, size_t count, size_t max,
                          const struct board_row *others, size_t other_count) {
     size_t first = count;
     for (size_t i = 0; i < other_count && count < max; i++) {
-        if (is_among(rows, first, others[i].selling.event_key)) continue;
+        if (board_rows_contain(rows, first, others[i].selling.event_key)) continue;
         rows[count] = others[i];
         rows[count].rank = count + 1;
         count++;

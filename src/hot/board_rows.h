@@ -1,5 +1,5 @@
 /*
- * board_rows: the rows that boards are shown with, as every adapter of port/boards.h makes them.
+ * board_rows: the rows of boards as they are shown; shared by the adapters of port/boards.h.
  */
 #ifndef ADMITONE_HOT_BOARD_ROWS_H
 #define ADMITONE_HOT_BOARD_ROWS_H
@@ -9,11 +9,11 @@
 
 struct board_row board_row_of_tally(size_t rank, const struct tally *t);
 struct board_row board_row_of_selling(size_t rank, const struct selling *s);
-/* One that was sold out on a day, with what was sold of it on that day. */
+/* An event that was sold out on a day, with its sales of that day. */
 struct board_row board_row_of_day(size_t rank, const struct selling *s, const struct tally *t);
 
-/* Behind the first `count` rows come those of the others that are not among them, up to `max`.
- * Returns how many there are then. */
+/* Appends to the first `count` rows those of the others that are not among them, up to `max`.
+ * Returns how many rows there are then. */
 size_t board_rows_append(struct board_row *rows, size_t count, size_t max,
                          const struct board_row *others, size_t other_count);
 

@@ -1,70 +1,71 @@
+/* The memory adapter: creates it, and adds, changes, removes and locks its events. */
 #include "hot/memory_internal.h"
 
 #include "base/mem.h"
 
-void room_leave(struct memory *m, struct room *r) {
+void memory_event_unlock(struct memory *m, struct memory_event *r) {
     pthread_mutex_unlock(&r->lock);
     pthread_rwlock_unlock(&m->lock);
 }
 
-struct room *room_begin(struct memory *m, struct hot_op *op) {
-    struct room *r = room_enter(m, op->event_key);
+struct memory_event *memory_event_begin(struct memory *m, struct hot_op *op) {
+    struct memory_event *r = memory_event_lock(m, op->event_key);
     op->result = r == NULL ? ERR_EVENT_NOT_FOUND : ERR_OK;
     return r;
 }
 
-static struct queue_config config_of(const struct event *e) {
+static struct queue_config memory_queue_config(const struct event *e) {
     return (struct queue_config){
         .version = e->version, .state = e->state, .opens_at_ms = e->opens_at_ms, .rules = e->queue};
 }
 
-static void room_furnish(struct room *r, const struct event *e) {
-    struct queue_config config = config_of(e);
+static void memory_event_create(struct memory_event *r, const struct event *e) {
+    struct queue_config config = memory_queue_config(e);
     r->version = e->version;
     r->opens_at_ms = e->opens_at_ms;
     r->queue = queue_new(&config);
     r->claims = claims_new(e);
 }
 
-static void room_empty(struct room *r) {
+static void memory_event_destroy(struct memory_event *r) {
     if (r->queue == NULL) return;
     queue_free(r->queue);
     claims_free(r->claims);
     r->queue = NULL;
 }
 
-static struct room *room_new(const struct event *e) {
-    struct room *r = mem_new(sizeof *r);
+static struct memory_event *memory_event_new(const struct event *e) {
+    struct memory_event *r = mem_new(sizeof *r);
     pthread_mutex_init(&r->lock, NULL);
     r->event_key = e->key;
-    room_furnish(r, e);
+    memory_event_create(r, e);
     return r;
 }
 
-static void room_free(struct room *r) {
-    room_empty(r);
+static void memory_event_free(struct memory_event *r) {
+    memory_event_destroy(r);
     pthread_mutex_destroy(&r->lock);
     mem_free(r);
 }
 
-/* In the room. */
-static void room_configure(struct room *r, const struct event *e) {
+/* The event is locked. */
+static void memory_event_configure(struct memory_event *r, const struct event *e) {
     if (e->version <= r->version) return;
     if (r->queue == NULL) {
-        room_furnish(r, e);
+        memory_event_create(r, e);
         return;
     }
-    struct queue_config config = config_of(e);
+    struct queue_config config = memory_queue_config(e);
     queue_configure(r->queue, &config);
     claims_configure(r->claims, e);
     r->version = e->version;
     r->opens_at_ms = e->opens_at_ms;
 }
 
-/* The event's room, locked, be it empty; NULL when there never was one. */
-static struct room *room_open(struct memory *m, int64_t event_key) {
+/* The event, locked, even if it was removed; NULL when there never was one. */
+static struct memory_event *memory_event_lock_any(struct memory *m, int64_t event_key) {
     pthread_rwlock_rdlock(&m->lock);
-    struct room *r = map_get(&m->rooms, map_key(&event_key));
+    struct memory_event *r = map_get(&m->events, map_key(&event_key));
     if (r != NULL)
         pthread_mutex_lock(&r->lock);
     else
@@ -72,42 +73,42 @@ static struct room *room_open(struct memory *m, int64_t event_key) {
     return r;
 }
 
-struct room *room_enter(struct memory *m, int64_t event_key) {
-    struct room *r = room_open(m, event_key);
+struct memory_event *memory_event_lock(struct memory *m, int64_t event_key) {
+    struct memory_event *r = memory_event_lock_any(m, event_key);
     if (r == NULL || r->queue != NULL) return r;
-    room_leave(m, r);
+    memory_event_unlock(m, r);
     return NULL;
 }
 
-/* A room is made outside of the lock, for one with a million seats takes its time; should two come
- * with the same new event, the one that is put first is the room. */
+/* A new event is made outside of the lock, because a million seats take some time; when two threads
+ * make the same event, the first that is put into the map is kept. */
 void memory_configure(struct memory *m, const struct event *e) {
-    struct room *r = room_open(m, e->key);
+    struct memory_event *r = memory_event_lock_any(m, e->key);
     if (r != NULL) {
-        room_configure(r, e);
-        room_leave(m, r);
+        memory_event_configure(r, e);
+        memory_event_unlock(m, r);
         return;
     }
-    struct room *made = room_new(e);
+    struct memory_event *made = memory_event_new(e);
     pthread_rwlock_wrlock(&m->lock);
-    r = map_get(&m->rooms, map_key(&e->key));
+    r = map_get(&m->events, map_key(&e->key));
     if (r == NULL)
-        map_put(&m->rooms, map_key(&e->key), made);
+        map_put(&m->events, map_key(&e->key), made);
     else
-        room_configure(r, e); /* nobody else is in a room meanwhile */
+        memory_event_configure(r, e); /* no other thread has an event locked now */
     pthread_rwlock_unlock(&m->lock);
-    if (r != NULL) room_free(made);
+    if (r != NULL) memory_event_free(made);
 }
 
-/* The empty room stays, and with it the version: news of the event that comes late finds it. */
+/* The record stays with its version, so that a change of the event that arrives late is ignored. */
 void memory_remove(struct memory *m, int64_t event_key, int64_t version) {
-    struct room *r = room_open(m, event_key);
+    struct memory_event *r = memory_event_lock_any(m, event_key);
     if (r == NULL) return;
     if (r->version <= version) {
-        room_empty(r);
+        memory_event_destroy(r);
         r->version = version;
     }
-    room_leave(m, r);
+    memory_event_unlock(m, r);
 }
 
 struct memory *memory_new(void) {
@@ -119,15 +120,15 @@ struct memory *memory_new(void) {
     pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&m->lock, &fair);
     pthread_rwlockattr_destroy(&fair);
-    map_init(&m->rooms);
+    map_init(&m->events);
     return m;
 }
 
 void memory_free(struct memory *m) {
     size_t at = 0;
-    struct room *r;
-    while ((r = map_next(&m->rooms, &at)) != NULL) room_free(r);
-    map_deinit(&m->rooms);
+    struct memory_event *r;
+    while ((r = map_next(&m->events, &at)) != NULL) memory_event_free(r);
+    map_deinit(&m->events);
     pthread_rwlock_destroy(&m->lock);
     mem_free(m);
 }

@@ -1,5 +1,5 @@
 /*
- * memory: the hot state in this process: the law of core/ under one mutex per event. Rebuilt from
+ * memory: the hot state in this process: the rules of core/ under one mutex per event. Rebuilt from
  * the ledger at every start. Safe from any thread.
  */
 #ifndef ADMITONE_HOT_MEMORY_H

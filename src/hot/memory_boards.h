@@ -1,6 +1,6 @@
 /*
- * memory_boards: port/boards.h in this process: the law of core/board.h and core/soldout.h under
- * one mutex, which whoever counts takes for a moment. Safe from any thread.
+ * memory_boards: port/boards.h in this process: the rules of core/board.h and core/soldout.h under
+ * one mutex, which is held briefly. Safe from any thread.
  */
 #ifndef ADMITONE_HOT_MEMORY_BOARDS_H
 #define ADMITONE_HOT_MEMORY_BOARDS_H
@@ -15,8 +15,8 @@ void memory_boards_free(struct memory_boards *m);
 
 struct boards *memory_boards_port(struct memory_boards *m);
 
-/* Who is told all that the boards have: of each period's boards one after the other, then of the
- * one of all time. */
+/* Called with all rows of all boards: first the boards of periods, one after the other, then the
+ * board of all time. */
 struct memory_boards_reader {
     void (*on_tally)(void *to, const struct period *p, const struct span *s, const struct tally *t);
     void (*on_board_end)(void *to);

@@ -1,5 +1,5 @@
 /*
- * memory_internal: what the files of the memory adapter share: the rooms and their locks. Private
+ * memory_internal: what the files of the memory adapter share: its events and their locks. Private
  * to them.
  */
 #ifndef ADMITONE_HOT_MEMORY_INTERNAL_H
@@ -12,7 +12,7 @@
 #include "hot/memory.h"
 
 /* The hot state of one event. */
-struct room {
+struct memory_event {
     pthread_mutex_t lock;
     int64_t event_key;
     int64_t version;
@@ -25,22 +25,22 @@ struct memory {
     struct queues queues;
     struct seats seats;
     struct queue_listener listener;
-    pthread_rwlock_t lock; /* of the map; whoever works in a room has it for reading */
-    struct map rooms;      /* an event's key, in bytes → room */
+    pthread_rwlock_t lock; /* of the map; held for reading while an event is locked */
+    struct map events;     /* an event's key, in bytes → struct memory_event */
 };
 
 extern const struct queue_ops memory_queue_ops;
 extern const struct seats_ops memory_seats_ops;
 
-/* The event's room, locked; NULL when there is none. */
-struct room *room_enter(struct memory *m, int64_t event_key);
-void room_leave(struct memory *m, struct room *r);
-/* As room_enter, for an operation, which is refused when there is no such event. */
-struct room *room_begin(struct memory *m, struct hot_op *op);
-/* Ends actives whose time is over, and tells the listener. In the room. */
-void room_purge(const struct memory *m, struct room *r, int64_t now_ms);
+/* Locks the event; NULL when there is none, or it was removed. */
+struct memory_event *memory_event_lock(struct memory *m, int64_t event_key);
+void memory_event_unlock(struct memory *m, struct memory_event *r);
+/* As memory_event_lock; sets the result of the operation: OK or EVENT_NOT_FOUND. */
+struct memory_event *memory_event_begin(struct memory *m, struct hot_op *op);
+/* Ends ACTIVE entries whose time is over, and notifies the listener. The event is locked. */
+void memory_event_purge(const struct memory *m, struct memory_event *r, int64_t now_ms);
 
-/* The event is there with these rules, or it is gone, unless something newer was said. */
+/* Sets the rules of the event, or removes it, unless a newer version is known. */
 void memory_configure(struct memory *m, const struct event *e);
 void memory_remove(struct memory *m, int64_t event_key, int64_t version);
 

@@ -1,8 +1,8 @@
 /*
- * address: where the hot store is, as --hot says it:
+ * address: where Redis is, as the URL of --hot says:
  *   redis://[[user]:password@]host[:port][/database]
  *   redis+sentinel://[[user]:password@]host:port[,host:port…]/master[/database]
- * User and password are those of Redis, percent-encoded where need be; Sentinels are asked without.
+ * User and password are those of Redis, percent-encoded where necessary; Sentinels get none.
  */
 #ifndef ADMITONE_HOT_REDIS_ADDRESS_H
 #define ADMITONE_HOT_REDIS_ADDRESS_H

@@ -1,8 +1,10 @@
+/* Blocking connections to the master (blocking.h). */
 #include "hot/redis/blocking.h"
 
 #include "hot/redis/handshake.h"
 
-static redisContext *connect_to(const struct redis_host *host, int64_t step_ms, struct buf *why) {
+static redisContext *blocking_connect_host(const struct redis_host *host, int64_t step_ms,
+                                           struct buf *why) {
     struct timeval step = {.tv_sec = step_ms / 1000, .tv_usec = step_ms % 1000 * 1000};
     redisContext *c = redisConnectWithTimeout(host->name, host->port, step);
     if (c != NULL && c->err == 0 && redisSetTimeout(c, step) == REDIS_OK) return c;
@@ -12,22 +14,22 @@ static redisContext *connect_to(const struct redis_host *host, int64_t step_ms, 
 }
 
 /* NULL: it did not answer. */
-static redisReply *next_reply(redisContext *c, struct buf *why) {
+static redisReply *blocking_next_reply(redisContext *c, struct buf *why) {
     void *reply = NULL;
     if (redisGetReply(c, &reply) == REDIS_OK) return reply;
     buf_add(why, str_of(c->errstr));
     return NULL;
 }
 
-static bool start_handshake(redisContext *c, const struct redis_address *address,
-                            struct handshake *g, struct buf *why) {
+static bool blocking_handshake(redisContext *c, const struct redis_address *address,
+                               struct handshake *g, struct buf *why) {
     struct buf commands = {0};
     handshake_begin(g, address, &commands);
     redisAppendFormattedCommand(c, commands.bytes, commands.len);
     buf_deinit(&commands);
     enum handshake_answer answer = HANDSHAKE_MORE;
     while (answer == HANDSHAKE_MORE) {
-        redisReply *reply = next_reply(c, why);
+        redisReply *reply = blocking_next_reply(c, why);
         if (reply == NULL) return false;
         answer = handshake_read(g, reply, why);
         freeReplyObject(reply);
@@ -35,13 +37,13 @@ static bool start_handshake(redisContext *c, const struct redis_address *address
     return answer == HANDSHAKE_DONE;
 }
 
-static redisContext *connect_to_master(const struct redis_address *address,
-                                       const struct redis_host *master, int64_t step_ms,
-                                       char identity[HOT_IDENTITY_BYTES], struct buf *why) {
-    redisContext *c = connect_to(master, step_ms, why);
+static redisContext *blocking_connect_master(const struct redis_address *address,
+                                             const struct redis_host *master, int64_t step_ms,
+                                             char identity[HOT_IDENTITY_BYTES], struct buf *why) {
+    redisContext *c = blocking_connect_host(master, step_ms, why);
     if (c == NULL) return NULL;
     struct handshake g;
-    if (start_handshake(c, address, &g, why)) {
+    if (blocking_handshake(c, address, &g, why)) {
         memcpy(identity, g.identity, HOT_IDENTITY_BYTES);
         return c;
     }
@@ -49,15 +51,16 @@ static redisContext *connect_to_master(const struct redis_address *address,
     return NULL;
 }
 
-static bool ask(const struct redis_address *address, const struct redis_host *sentinel,
-                int64_t step_ms, struct redis_host *master, struct buf *why) {
-    redisContext *c = connect_to(sentinel, step_ms, why);
+static bool blocking_ask_sentinel(const struct redis_address *address,
+                                  const struct redis_host *sentinel, int64_t step_ms,
+                                  struct redis_host *master, struct buf *why) {
+    redisContext *c = blocking_connect_host(sentinel, step_ms, why);
     if (c == NULL) return false;
     struct buf question = {0};
     sentinel_ask(address, &question);
     redisAppendFormattedCommand(c, question.bytes, question.len);
     buf_deinit(&question);
-    redisReply *reply = next_reply(c, why);
+    redisReply *reply = blocking_next_reply(c, why);
     bool knows = reply != NULL && sentinel_read(reply, master, why);
     freeReplyObject(reply);
     redisFree(c);
@@ -67,12 +70,12 @@ static bool ask(const struct redis_address *address, const struct redis_host *se
 redisContext *blocking_connect(const struct redis_address *address, int64_t step_ms,
                                char identity[HOT_IDENTITY_BYTES], struct buf *why) {
     if (!address->sentinel)
-        return connect_to_master(address, &address->hosts[0], step_ms, identity, why);
+        return blocking_connect_master(address, &address->hosts[0], step_ms, identity, why);
     for (size_t i = 0; i < address->host_count; i++) {
         buf_clear(why);
         struct redis_host master;
-        if (!ask(address, &address->hosts[i], step_ms, &master, why)) continue;
-        redisContext *c = connect_to_master(address, &master, step_ms, identity, why);
+        if (!blocking_ask_sentinel(address, &address->hosts[i], step_ms, &master, why)) continue;
+        redisContext *c = blocking_connect_master(address, &master, step_ms, identity, why);
         if (c != NULL) return c;
     }
     return NULL;

@@ -155,7 +155,7 @@ static bool rebuild_commit(struct rebuild *f, size_t queued) {
 }
 
 /* The rebuild is the latest from now on, and Redis is in no incarnation. */
-static bool rebuild_begin(struct rebuild *f, const char *node) {
+static bool rebuild_start(struct rebuild *f, const char *node) {
     redisContext *c = f->context;
     if (!rebuild_succeeds(f, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua)))
         return false;
@@ -236,7 +236,7 @@ static enum err redis_rebuild_begin(struct hot *h, const struct hot_incarnation 
     enum err result = ERR_OK;
     if (strcmp(identity, incarnation->identity) != 0)
         result = ERR_RECOVERING;
-    else if (!rebuild_begin(f, s->node) || !rebuild_erase_all(f))
+    else if (!rebuild_start(f, s->node) || !rebuild_erase_all(f))
         result = ERR_HOT_UNAVAILABLE;
     if (result == ERR_OK)
         s->rebuild = f;

@@ -1,14 +1,14 @@
 /*
- * store: the hot state in Redis 7, shared by any number of nodes: the law of core/ once more, as
- * functions inside Redis (lua/), each an atomic step. The ports' structs are filled from their
- * replies.
+ * store: the hot state in Redis 7, shared by any number of nodes: the rules of core/ implemented
+ * again as functions inside Redis (lua/), each an atomic step. The ports' operations are filled
+ * from their replies.
  *
- * Every worker attaches its loop and works over a link of its own, on its own thread. Blocking work
- * (looking at the store's incarnation, filling it) has a connection of its own, on whichever thread
- * does it; news from other nodes come to a thread of the store's own.
+ * Every worker attaches its loop and has its own link, used on its thread. Blocking work (reading
+ * the incarnation, rebuilding Redis) opens a connection of its own on the calling thread;
+ * announcements of other nodes are received on a thread of the store.
  *
- * An event's keys have {TYPE:ID} in them. Operations name events by the ledger's key, so an event
- * must be met (queues_register_event, queues_configure) before anything is done to it.
+ * An event's keys contain {TYPE:ID}. Operations name events by their key in the ledger, so an event
+ * must be registered (queues_register_event, queues_configure) before any operation on it.
  */
 #ifndef ADMITONE_HOT_REDIS_STORE_H
 #define ADMITONE_HOT_REDIS_STORE_H
@@ -24,20 +24,20 @@
 struct redis_options {
     struct redis_address address;
     int64_t deadline_ms; /* of a call; 0: 2,000 */
-    /* Operations count by the clock of Redis, whatever now_ms says: so all nodes have one. Tests
-     * that have a clock of their own leave it out. */
+    /* Functions use the clock of Redis and ignore now_ms, so that all nodes share one clock. Tests
+     * that set the time leave it out. */
     bool own_clock;
 };
 
 struct redis_store;
 
-/* Does not wait for Redis to be there. */
+/* Does not wait for a connection. */
 struct redis_store *redis_store_new(const struct redis_options *o);
-/* When no worker is attached. */
+/* No worker may be attached. */
 void redis_store_free(struct redis_store *s);
 
-/* On the worker's thread. Detaching ends what is under way with HOT_UNKNOWN; the loop must turn
- * afterwards until it is empty. */
+/* On the worker's thread. Detaching ends calls that are under way with HOT_UNKNOWN; the loop must
+ * run afterwards until it is empty. */
 void redis_store_attach(struct redis_store *s, uv_loop_t *loop);
 void redis_store_detach(struct redis_store *s);
 
