@@ -1,19 +1,18 @@
 /*
- * boards: the contract of the rankings: what is popular, by period (core/board.h), and what sells
- * out fastest (core/soldout.h). They follow the sales of the ledger; nobody who buys waits for
- * them. What an adapter promises:
+ * boards: the contract of the rankings: the most popular events by period (core/board.h), and those
+ * that sell out fastest (core/soldout.h). The boards follow the sales of the ledger; buyers never
+ * wait for them. What an adapter promises:
  *
- *  - A sale counts once on every board that it belongs to, whoever tells it and however often. What
- *    is given back is taken away where it was counted. A board is kept for a while when its period
- *    has ended (core/period.h); then it is gone, and nothing brings it back.
- *  - Of equal rows the one that has been so for longer is in front; of those of one millisecond,
- *    any.
- *  - boards_begin says from where on sales are to be told, to one node at a time. Should two tell
- *    the same, it does no harm; what was not counted is to be told again. Of events there
- *    is no order to go by, so only whose turn it is may tell of them.
+ *  - A sale counts once on every board that it belongs to, no matter which node sends it and how
+ *    often. A sale that is given back is subtracted where it was counted. A board is kept for some
+ *    time after its period has ended (core/period.h); then it is deleted for good.
+ *  - Of equal rows the one that has been so for longer is first; of those of one millisecond, any.
+ *  - boards_begin gives one node at a time a lease to count, and the watermark after which sales
+ * are to be sent. Sending a sale twice does no harm; sales that were not counted must be sent
+ * again. Event updates carry no sequence number, so only the lease holder may send them.
  *  - `done` is called on the caller's thread, once: before the function returns, or later. An
- *    operation's struct and what it points to are the caller's and stay until then. `result` is
- *    OK, or a failure of the store (port/hot.h).
+ *    operation's struct and what it points to belong to the caller and stay valid until then.
+ *    `result` is OK, or a failure of the store (port/hot.h).
  */
 #ifndef ADMITONE_PORT_BOARDS_H
 #define ADMITONE_PORT_BOARDS_H
@@ -31,14 +30,14 @@ enum board_kind {
 struct board_name {
     enum board_kind kind;
     const struct period *period; /* NULL: of all time. SOLDOUT: NULL, or the daily one */
-    int64_t at_ms;               /* which: a time in it */
+    int64_t at_ms;               /* a time in the span of the period */
 };
 
 struct board_row {
     size_t rank; /* from 1 on */
     bool is_sold_out;
-    /* Of a period: event_key, reservations, seats and since_ms are of what was sold in it; the rest
-     * is 0 but of what is sold out. */
+    /* On the board of a period event_key, reservations, seats and since_ms are those of the sales
+     * in it; the rest is 0 unless the event is sold out. */
     struct selling selling;
 };
 
@@ -46,14 +45,12 @@ struct board_begin_op {
     int64_t now_ms;
     void (*done)(struct board_begin_op *b);
     enum err result;       /* out */
-    int64_t lease;         /* out: this node counts next; a new one when another did. 0: not it */
-    struct sale_mark mark; /* out, then: behind which */
-    uint32_t epoch;        /* out, then: in which incarnation of the store; of know and count */
+    int64_t lease;         /* out: number of this node's lease to count; 0: another node has it */
+    struct sale_mark mark; /* out, with a lease: the watermark */
+    uint32_t epoch; /* out, with a lease: the incarnation; for boards_count and boards_set_events */
 };
 
-/* All that there is behind the mark, up to the last one; in order. RECOVERING: that incarnation is
- * over.
- */
+/* All sales after the watermark, in order. RECOVERING: that incarnation has ended. */
 struct board_count_op {
     uint32_t epoch;
     int64_t now_ms;
@@ -79,19 +76,19 @@ struct board_find_op {
     int64_t now_ms;
     void (*done)(struct board_find_op *f);
     enum err result;       /* out */
-    struct board_row row;  /* out; its rank is 0 when it is not on the board */
-    struct sale_mark mark; /* out: all up to it, at the least, is counted there */
+    struct board_row row;  /* out; rank 0: the event is not on the board */
+    struct sale_mark mark; /* out: at least the sales up to it are counted */
 };
 
-/* What an event sells, and since when. One that is deleted has nothing live, and so is on no board.
- */
+/* The capacity of an event, and when it opened. A deleted event has no live reservations, and so is
+ * on no board. */
 struct board_event {
     int64_t event_key;
     int64_t capacity;
     int64_t opened_ms;
 };
 
-/* RECOVERING: that incarnation is over, or that turn. */
+/* RECOVERING: that incarnation or that lease has ended. */
 struct board_events_op {
     uint32_t epoch;
     int64_t lease;
@@ -139,8 +136,7 @@ static inline void boards_find(struct boards *b, struct board_find_op *op) {
     b->ops->find(b, op);
 }
 
-/* What the ledger has, before anything is counted: while a store that is shared is being filled
- * (port/hot.h). They block. */
+/* For a rebuild (port/hot.h) and at the start: the events and sales of the ledger. They block. */
 static inline void boards_restore_event(struct boards *b, const struct board_event *e) {
     b->ops->restore_event(b, e);
 }
@@ -149,7 +145,7 @@ static inline void boards_restore(struct boards *b, const struct sale *s, int64_
     b->ops->restore(b, s, now_ms);
 }
 
-/* That was all up to the mark. */
+/* All sales up to the watermark were restored. */
 static inline void boards_restored(struct boards *b, const struct sale_mark *mark, int64_t now_ms) {
     b->ops->restored(b, mark, now_ms);
 }

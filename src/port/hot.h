@@ -1,15 +1,16 @@
 /*
- * hot: what the operations on an event's hot state have in common, be they about its queue or its
- * seats (the contracts are in port/queue.h and port/seats.h); and the store as a whole, where
- * several nodes share one.
+ * hot: what the operations on an event's hot state have in common, for its queue and its seats (the
+ * contracts are in port/queue.h and port/seats.h); and the store as a whole, when several nodes
+ * share one.
  *
- * Such a store can come back empty, or older than it was. So it has *incarnations*: a incarnation
- * is one run of the store that was filled from the ledger, under an epoch that the ledger gave out
- * for it. Operations count in the incarnation that this node has opened, and in no other: they are
- * refused with RECOVERING while none is open, and when the store turns out to be in another one.
- * What became of an operation while the connection broke is asked again by the adapter where asking
- * twice does no harm, and is HOT_UNKNOWN if it can't be found out in time; HOT_UNAVAILABLE: it was
- * never sent, or refused; HOT_FULL: refused for want of memory.
+ * A shared store can come back empty, or with an older state. So it has *incarnations*: an
+ * incarnation is one run of the store that was rebuilt from the ledger, under an epoch that the
+ * ledger gave out for it. Operations are executed in the incarnation that this node has opened, and
+ * in no other: they are refused with RECOVERING while none is open, and when the store is in
+ * another one. If the connection breaks during an operation, the adapter repeats it where that does
+ * no harm; HOT_UNKNOWN: it could not find out in time whether the operation was executed;
+ * HOT_UNAVAILABLE: the operation was not sent, or was refused; HOT_FULL: it was refused for lack of
+ * memory.
  */
 #ifndef ADMITONE_PORT_HOT_H
 #define ADMITONE_PORT_HOT_H
@@ -30,28 +31,29 @@ struct hot_op {
 #define HOT_LEDGER_BYTES 64
 
 struct hot_incarnation {
-    uint32_t epoch;                       /* 0: the store was never filled, or has forgotten it */
-    char identity[HOT_IDENTITY_BYTES];    /* of the run of the store: another one after a restart */
-    char last_rebuild[HOT_REBUILD_BYTES]; /* who last began to fill the store, as
-                                        hot_incarnation_read found it */
-    char ledger[HOT_LEDGER_BYTES]; /* the name of the ledger it was filled from; empty: none */
+    uint32_t epoch;                    /* 0: the store was never rebuilt, or has lost the epoch */
+    char identity[HOT_IDENTITY_BYTES]; /* of the run of the store: another one after a restart */
+    char last_rebuild[HOT_REBUILD_BYTES]; /* the name of the last rebuild, as hot_incarnation_read
+                                             found it */
+    char ledger[HOT_LEDGER_BYTES]; /* the name of the ledger it was rebuilt from; empty: none */
 };
 
-/* Who hears what happens elsewhere. On a thread of the store's own; short. */
+/* Notified of changes by other nodes. Called on a thread of the store; must not block. */
 struct hot_listener {
     /* Another node has made these entries ACTIVE or has ended them, durably. */
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     /* Another node has changed an event. */
     void (*event_changed)(void *to);
-    /* The store was lost, found again, or is not what it was: hot_incarnation_read tells more. */
+    /* The store was lost, was reached again, or may be in another incarnation: the caller of
+     * hot_incarnation_read finds out. */
     void (*suspect)(void *to);
     void *to;
 };
 
-/* Whether a shared store takes something new. While it does not, it is not lost: it is reached,
- * what it has can be read, and at OOM all that ends or finishes something goes on. */
+/* Whether a shared store accepts new data. In the other states it can still be reached and read,
+ * and at OOM operations that end or finish something are accepted. */
 #define HOT_STATE_MAP(X)                                                                           \
-    X(OK, "ok", "it takes something new")                                                          \
+    X(OK, "ok", "it accepts new data")                                                             \
     X(OOM, "oom",                                                                                  \
       "it is at its maxmemory: enters and new holds are refused; leaving, confirming, cancelling " \
       "and admission go on")                                                                       \
@@ -74,12 +76,11 @@ enum hot_state {
 struct contents_entry {
     uint64_t seq;
     int64_t joined_ms;
-    enum entry_status status; /* WAITING or ACTIVE; of what is pending, as it may be shown */
+    enum entry_status status; /* WAITING or ACTIVE; of a pending one, as it is shown */
     bool pending;             /* its enter or its admission */
 };
 
-/* What the store has of one event: all that was live all the while that it was looked at, each
- * once. */
+/* What the store has of one event: everything that was live during the whole read, each once. */
 struct event_contents {
     struct contents_entry *entries; /* in order of their numbers */
     size_t entry_count;
@@ -87,7 +88,7 @@ struct event_contents {
     size_t reservation_count;
 };
 
-/* What the store counts of one event. */
+/* The store's counts of one event. */
 struct event_counts {
     int64_t event_key;
     uint64_t waiting;
@@ -96,10 +97,10 @@ struct event_counts {
     size_t section_count;
 };
 
-/* Counts of the events that may have changed, by the store's clock, since a time. What is changed
- * shows up within a tick. */
+/* Counts of the events that may have changed since a time of the store's clock. A change shows up
+ * within a tick. */
 struct event_counts_op {
-    int64_t since_ms; /* 0: of all; else `until_ms` of the one before, in the same epoch */
+    int64_t since_ms; /* 0: of all events; else `until_ms` of the last call, in the same epoch */
     int64_t now_ms;
     void (*event)(struct event_counts_op *c, const struct event_counts *e); /* for each */
     void (*done)(struct event_counts_op *c);
@@ -133,31 +134,32 @@ static inline void hot_listen(struct hot *h, struct hot_listener listener) {
     h->ops->listen(h, listener);
 }
 
-/* Which incarnation the store is in. Blocks, as the next two, which one thread at a time may call.
- */
+/* Which incarnation the store is in. Blocks, as hot_rebuild_begin and hot_rebuild_end, which one
+ * thread at a time may call. */
 static inline enum err hot_incarnation_read(struct hot *h, struct hot_incarnation *out) {
     return h->ops->read_incarnation(h, out);
 }
 
-/* As the last refusal or the last hot_incarnation_read showed it. From any thread. */
+/* As of the last refusal or the last hot_incarnation_read. From any thread. */
 static inline enum hot_state hot_state(struct hot *h) {
     return h->ops->state(h);
 }
 
-/* The store forgets everything. Then the restoring functions of queues and seats fill it, for the
- * incarnation that begins with hot_rebuild_end. Fails if the store is no longer the run that
- * `incarnation` names, or if somebody has begun to fill it since hot_incarnation_read told
- * `incarnation.last_rebuild`. */
+/* Deletes everything in the store. Then the restoring functions of queues, seats and boards write
+ * to it, for the incarnation that begins with hot_rebuild_end. Fails if the store is not the run
+ * that `incarnation` names any more, or if another rebuild has begun since hot_incarnation_read
+ * returned `incarnation.last_rebuild`. */
 static inline enum err hot_rebuild_begin(struct hot *h, const struct hot_incarnation *incarnation) {
     return h->ops->rebuild(h, incarnation);
 }
 
-/* All of it is there. Fails if anything of it went wrong; then the store is in no incarnation. */
+/* Everything is written. Fails if any part of it failed; then the store is in no incarnation. */
 static inline enum err hot_rebuild_end(struct hot *h) {
     return h->ops->rebuilt(h);
 }
 
-/* This node's operations count in that incarnation from now on, or in none. From any thread. */
+/* This node's operations are executed in that incarnation from now on, or refused. From any thread.
+ */
 static inline void hot_open(struct hot *h, const struct hot_incarnation *incarnation) {
     h->ops->open(h, incarnation);
 }
@@ -166,7 +168,8 @@ static inline void hot_shut(struct hot *h) {
     h->ops->shut(h);
 }
 
-/* Tells the other nodes that an event has changed. On a worker's thread. It may get lost. */
+/* Announces to the other nodes that an event has changed. On a worker's thread. The announcement
+ * may be lost. */
 static inline void hot_announce(struct hot *h) {
     h->ops->announce(h);
 }
@@ -176,16 +179,16 @@ static inline void hot_count_events(struct hot *h, struct event_counts_op *c) {
     h->ops->counts(h, c);
 }
 
-/* For comparing it with the ledger, in the incarnation that is open (else RECOVERING): an event
- * that was met (EVENT_NOT_FOUND: it was removed, or the store does not have it). Blocks, as the
- * next one; from any thread. mem_free frees both arrays. */
+/* Reads a registered event, to compare it with the ledger, in the open incarnation (else
+ * RECOVERING). EVENT_NOT_FOUND: it was removed, or the store does not have it. Blocks, as
+ * hot_lease; from any thread. mem_free frees both arrays. */
 static inline enum err hot_read_event(struct hot *h, int64_t event_key,
                                       struct event_contents *out) {
     return h->ops->contents(h, event_key, out);
 }
 
-/* Of work that every node could do, and one is enough for: whether it is this node's turn. Then it
- * is nobody else's for so long. */
+/* For work that one node at a time does: whether this node gets the lease. Then no other node gets
+ * it for that time. */
 static inline enum err hot_lease(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
     return h->ops->lease(h, what, for_ms, is_ours);
 }

@@ -1,28 +1,28 @@
 /*
- * locks: the contract of named locks: who waits comes in by order of arrival, whoever dies does not
- * stop the others, and what is written under a lock carries a number by which the ledger knows who
- * is late. What an adapter promises:
+ * locks: the contract of named locks. Requests wait in order of arrival, a holder that dies does
+ * not block the others, and every write under a lock carries a number by which the ledger
+ * recognizes a late holder. What an adapter promises:
  *
- *  - At any time at most one holds a name, for a *lease*: until the lease is over, or given back.
- *    Whoever works for longer renews it in time. Over is over: who comes late has LOST it, whether
- *    somebody else has it by then or not.
+ *  - At any time at most one request holds a name, for a *lease*: until the lease ends, or is
+ *    released. A holder that needs longer renews it in time. After its end the lease is LOST, even
+ *    if no other request has the lock by then.
  *  - A name begins with its event's: "TYPE/ID/…".
- *  - Every acquisition has a *fence*: epoch × 2^EPOCH_COUNT_BITS + a count. Fences only grow, of
- *    all names of one event together: whoever acquires later has the higher one, also after a
- *    release, and over restarts, for the epoch does. So writes to one row, which is always one
- *    event's, may be made under locks of different names. The lease alone can't keep out a holder
- *    that was paused; what refuses its late write is the ledger, by the fence.
- *  - A wait is bounded. A waiter is leased, too: it is in the line no longer than it said it would
- *    wait, and from the moment the lock is its own the lease runs, heard of or not. Where nodes
- *    share the store, one whose worker has been silent for a second is passed over meanwhile, and
- *    keeps its place.
- *  - Time is what callers say it is: `now_ms` of each operation, and of locks_tick, without which a
- *    lock that nobody asks for stays with whoever died, and those who wait are not sent away. A
- *    store that nodes share may go by a clock of its own instead, and answers in its times.
+ *  - Every acquisition has a *fence*: epoch × 2^EPOCH_COUNT_BITS + a count. Fences only grow, over
+ *    all names of one event: a later acquisition has the higher one, also after a release, and
+ * after a restart, because the epoch grows. So writes to one row, which always belongs to one
+ * event, may be made under locks of different names. The lease alone cannot stop a holder that was
+ *    paused; the ledger refuses its late write by the fence.
+ *  - A wait is bounded. A request is in the line no longer than its wait_ms_max, and its lease
+ * begins when it gets the lock, whether or not it has been notified. When nodes share the store,
+ * requests of a worker that has been silent for a second are skipped until it is alive again, and
+ * keep their places.
+ *  - The time is `now_ms` of each operation and of locks_tick. Without ticks a lock that no request
+ *    asks for stays with a dead holder, and waits do not end. A shared store may use its own clock
+ *    instead; its answers are in that time.
  *  - `done` is called on the caller's thread, once: before the function returns, or later, as a
- *    task of its worker. An operation's struct and name are the caller's and stay until then.
- *    `result` is OK, or a failure of the store (port/hot.h).
- *  - Operations never wait for each other, whoever waits for which lock.
+ *    task of its worker. An operation's struct and name belong to the caller and stay valid until
+ *    then. `result` is OK, or a failure of the store (port/hot.h).
+ *  - No operation waits for another one, whatever locks requests wait for.
  */
 #ifndef ADMITONE_PORT_LOCKS_H
 #define ADMITONE_PORT_LOCKS_H
@@ -36,18 +36,18 @@
 
 enum lock_outcome {
     LOCK_ACQUIRED,
-    LOCK_TIMED_OUT, /* somebody else had it for the whole wait, or until locks_give_up */
+    LOCK_TIMED_OUT, /* it was held for the whole wait, or until locks_give_up */
     LOCK_KEPT,      /* renewed */
     LOCK_RELEASED,
-    LOCK_LOST, /* the lease was over, or never was */
+    LOCK_LOST, /* the lease has ended, or there was none */
 };
 
 /* Acquires a name. */
 struct lock_op {
-    struct task task; /* the adapter's own */
+    struct task task; /* private to the adapter */
     str name;
     int64_t now_ms;
-    int64_t wait_ms_max; /* 0: now or never */
+    int64_t wait_ms_max; /* 0: it does not wait */
     int64_t lease_ms;    /* from the moment when it is acquired */
     void (*done)(struct lock_op *l);
     enum err result;           /* out */
@@ -56,11 +56,11 @@ struct lock_op {
     int64_t until_ms;          /* out, when ACQUIRED: when the lease is over */
     int64_t waited_ms;         /* out; 0 after locks_give_up, which has no clock */
 
-    /* Below: the adapter's own. */
+    /* Below: private to the adapter. */
     struct lock_op *next;
 };
 
-/* Renews or releases what was acquired with this fence. */
+/* Renews or releases the lock that was acquired with this fence. */
 struct lock_hold_op {
     str name;
     uint64_t fence;
@@ -98,14 +98,14 @@ static inline void locks_release(struct locks *l, struct lock_hold_op *op) {
     l->ops->release(l, op);
 }
 
-/* Ends leases and waits whose time is over, at least of the names that the worker's own wait for.
- * On a worker's thread, every now and then: how often decides how late they end. */
+/* Ends leases and waits whose time is over, at least for the names that requests of this worker
+ * wait for. On a worker's thread, regularly: the interval decides how late they end. */
 static inline void locks_tick(struct locks *l, int64_t now_ms) {
     l->ops->tick(l, now_ms);
 }
 
-/* On a worker's thread, when it stops: those of its own who wait are sent away (TIMED_OUT), through
- * their tasks as usual; those who hold stay. */
+/* On a worker's thread, when it stops: the waits of its requests end with TIMED_OUT, through their
+ * tasks as usual; locks that are held stay held. */
 static inline void locks_give_up(struct locks *l) {
     l->ops->give_up(l);
 }

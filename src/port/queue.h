@@ -1,16 +1,16 @@
 /*
- * queue: the contract of the waiting rooms' hot state: who waits, in which order, who is active.
- * What an adapter promises:
+ * queue: the contract of the waiting rooms' hot state: the waiting entries in their order, and the
+ * active ones. What an adapter promises:
  *
- *  - Each operation is one atomic step on one event, by the law of core/queue.h.
+ *  - Each operation is one atomic step on one event, by the rules of core/queue.h.
  *  - An operation's `done` is called on the caller's thread: before the function returns, or later.
- *    Its struct is the caller's and stays until then. `result` is OK, or says why nothing was done:
- *    EVENT_NOT_FOUND, or a failure of the store.
- *  - What enter and admit do is pending until it is settled. Their `submit` is called as part of
- *    the step, so the records of one event reach the ledger in the order of the steps; what it
- *    refuses is undone at once, and its answer is the result. It only submits.
- *  - Whoever's time is over is ended before anybody is counted, and told to `expired` in the same
- *    way.
+ *    Its struct belongs to the caller and stays valid until then. `result` is OK, or why nothing
+ * was done: EVENT_NOT_FOUND, or a failure of the store.
+ *  - The effect of enter and admit is pending until it is settled. Their `submit` is called as part
+ *    of the step, so the records of one event reach the ledger in the order of the steps. If it
+ *    returns an error, the step is undone at once, and the error is the result. It only submits.
+ *  - Entries whose time is over are ended before any are counted, and reported to `expired` in the
+ *    same step.
  */
 #ifndef ADMITONE_PORT_QUEUE_H
 #define ADMITONE_PORT_QUEUE_H
@@ -19,7 +19,7 @@
 #include "port/hot.h"
 #include "port/ledger.h"
 
-/* Takes a place, or finds the user's. */
+/* Creates an entry for the user, or finds the existing one. */
 struct enter_op {
     struct hot_op op;
     str user;
@@ -27,31 +27,33 @@ struct enter_op {
     /* 0, or the section that the place is for: when all its seats are CONFIRMED, the outcome is
      * SOLD and nothing is changed, whether or not the user has a place. */
     int64_t section_key;
-    /* The place is new, or there and not durable yet: see place.pending. Submits its record, the
-     * same one in both cases. */
+    /* Called when the entry is new, or is not durable yet: see place.pending. Submits its record,
+     * the same one in both cases. */
     enum err (*submit)(struct enter_op *e);
     void (*done)(struct enter_op *e);
     enum enter_outcome outcome; /* out */
     struct place place;         /* out, when there is one */
-    uint64_t closes;            /* out: an entry of the user whose time was over; 0: none */
-    int64_t opens_at_ms;        /* out */
-    struct seat_counts seats;   /* out: of all sections */
-    bool reserving;             /* out: the place is ACTIVE, and has a live hold */
+    uint64_t
+        closes; /* out: an entry of the user that was ended because its time is over; 0: none */
+    int64_t opens_at_ms;      /* out */
+    struct seat_counts seats; /* out: of all sections */
+    bool reserving;           /* out: the place is ACTIVE, and has a live hold */
 };
 
 /* The ledger has decided about entries that were pending: kept, or undone. */
 struct settle_op {
     struct hot_op op;
     bool admissions; /* else enters */
-    bool expiries;   /* or else entries that the store has ended by itself: the ledger has them */
+    bool expiries;   /* or entries that the store has ended, and that are in the ledger now */
     const uint64_t *seqs;
     const bool *kept;
     size_t count;
-    struct place *places; /* NULL, or out, one for each: as it is now, NONE when it is gone */
+    struct place *places; /* NULL, or out, one for each: its state now, NONE when there is none */
     void (*done)(struct settle_op *s);
 };
 
-/* Ends whose time is over, and admits whom the rules allow; one step at a time. */
+/* Ends entries whose time is over, and admits as many as the rules allow. No further admission is
+ * made until this one is settled. */
 struct admit_op {
     struct hot_op op;
     struct entry_change *entries;           /* room for ADMIT_MAX; out */
@@ -62,14 +64,14 @@ struct admit_op {
 
 struct look_item {
     uint64_t seq;
-    bool seen; /* note that the user is there */
-    /* Out; NONE when it is not known, or no longer. Of one that waits only status, position,
-     * waiting and estimate. */
+    bool seen; /* record that the user is there */
+    /* Out; NONE when the entry is not known. Of a waiting one only status, position, waiting and
+     * estimate. */
     struct place place;
     bool reserving; /* out: ACTIVE, and has a live hold */
 };
 
-/* Looks at any number of places, also none. */
+/* Reads any number of places, also none. */
 struct look_op {
     struct hot_op op;
     struct look_item *items;
@@ -78,11 +80,11 @@ struct look_op {
     size_t user_len; /* out */
     void (*done)(struct look_op *l);
     struct queue_counts counts; /* out */
-    enum event_state state;     /* out: what it amounts to now */
+    enum event_state state;     /* out: the effective state of the event */
     struct seat_counts seats;   /* out: of all sections */
 };
 
-/* Ends one that the ledger has ended. */
+/* Ends an entry that the ledger has ended. */
 struct end_op {
     struct hot_op op;
     uint64_t seq;
@@ -93,13 +95,13 @@ struct end_op {
 
 enum entry_sync_outcome {
     ENTRY_SYNC_DONE,
-    ENTRY_SYNC_THERE,   /* it was so already */
-    ENTRY_SYNC_OTHER,   /* it is not as it was seen any more: nothing was done */
-    ENTRY_SYNC_EXPIRED, /* the store has ended it by itself, or its user has a newer one */
+    ENTRY_SYNC_THERE,   /* it was in that state already */
+    ENTRY_SYNC_OTHER,   /* it is not in the state `seen` any more: nothing was done */
+    ENTRY_SYNC_EXPIRED, /* the store has ended it, or its user has a newer one */
 };
 
-/* A live entry that the store was seen to have otherwise is as the ledger has it, in its old place.
- * Only where several nodes share the store: what this process did itself it has not missed. */
+/* Repairs a live entry that differs from the ledger, in its old place. Only for stores that nodes
+ * share: a single process does not miss its own changes. */
 struct entry_sync_op {
     struct hot_op op;
     const struct ledger_entry *entry;
@@ -108,15 +110,15 @@ struct entry_sync_op {
     enum entry_sync_outcome outcome; /* out */
 };
 
-/* The event is there with these rules, unless newer ones are or it has been removed. */
+/* Adds the event, or sets its rules, unless the store has a newer version or its removal. */
 struct configure_op {
     struct hot_op op;
     const struct event *event;
     void (*done)(struct configure_op *c);
 };
 
-/* The event, its queue and its seats are gone, unless it is newer than that. It need not have been
- * met. */
+/* Removes the event, its queue and its seats, unless the store has a newer version. The event need
+ * not be registered. */
 struct remove_op {
     struct hot_op op;
     str type;
@@ -127,25 +129,25 @@ struct remove_op {
 
 #define OVERDUE_MAX 256
 
-/* What has been pending for too long: the node that did it may be dead, or only stalled. Whoever is
- * told sees to it; it is told again after as long. Only where several nodes share the store: what
- * this process does itself is never forgotten. */
+/* Operations that have been pending for too long: their node may be dead, or only stalled. The
+ * caller finishes them; if it does not, they are returned again after the same time. Only for
+ * stores that nodes share: a single process settles its own operations. */
 struct overdue_op {
     struct hot_op op;
     int64_t older_ms;             /* pending for longer than this */
     uint64_t enters[OVERDUE_MAX]; /* out */
     size_t enter_count;
-    struct entry_change admissions[ADMIT_MAX]; /* out: with the time until which they are ACTIVE */
+    struct entry_change admissions[ADMIT_MAX]; /* out: with the end of their ACTIVE time */
     size_t admission_count;
     struct claim_ref claims[OVERDUE_MAX]; /* out */
     size_t claim_count;
-    struct entry_change expiries[OVERDUE_MAX]; /* out: ended by the store, and not settled since */
+    struct entry_change expiries[OVERDUE_MAX]; /* out: ended by the store, and not settled yet */
     size_t expiry_count;
     void (*done)(struct overdue_op *o);
 };
 
-/* Which events need queues_admit, seats_due or queues_overdue now. The others have nothing to do
- * before they change. */
+/* Finds the events that need queues_admit, seats_due or queues_overdue now. Others need none of
+ * them before they change. */
 struct ticks_op {
     int64_t now_ms;
     void (*event)(struct ticks_op *t, int64_t event_key); /* for each; it only notes the key */
@@ -153,7 +155,7 @@ struct ticks_op {
     enum err result; /* out */
 };
 
-/* Who hears what the store ends by itself. */
+/* Notified of entries that the store ends because their time is over. */
 struct queue_listener {
     void (*expired)(void *to, int64_t event_key, int64_t now_ms, const struct entry_change *entries,
                     size_t count);
@@ -225,32 +227,32 @@ static inline void queues_ticks(struct queues *q, struct ticks_op *t) {
     q->ops->ticks(q, t);
 }
 
-/* This node knows of the event, as of its key and sections: before any operation on it, where
- * several nodes share the store. From any thread. */
+/* Registers the event with its key and sections on this node: before any operation on it, when
+ * nodes share the store. From any thread. */
 static inline void queues_register_event(struct queues *q, const struct event *e) {
     q->ops->register_event(q, e);
 }
 
-/* For recovery, the first: an event with its rules, with nobody in its queue and all seats free. */
+/* For recovery, first: an event with its rules, with an empty queue and all seats free. */
 static inline void queues_restore_event(struct queues *q, const struct event *e) {
     q->ops->restore_event(q, e);
 }
 
-/* For recovery, after the event and before its entries: what has become of all entries so far, the
- * live ones included. Of the counts those since the event was made are set. */
+/* For recovery, after the event and before its entries: the totals of all entries so far, including
+ * the live ones. Sets the counts that begin with the creation of the event. */
 static inline void queues_restore_totals(struct queues *q, int64_t event_key,
                                          const struct queue_counts *totals) {
     q->ops->restore_totals(q, event_key, totals);
 }
 
-/* For recovery, after the event and in order of its numbers: a live entry. Should
- * the user have an older one, that has expired. */
+/* For recovery, after the event and in order of the numbers: a live entry. An older entry of the
+ * same user expires. */
 static inline void queues_restore(struct queues *q, const struct ledger_entry *e) {
     q->ops->restore(q, e);
 }
 
-/* For recovery, after the last entry: the next one gets at least this number, and the clock of
- * silence starts anew for everybody. */
+/* For recovery, after the last entry: the next one gets at least this number, and all entries count
+ * as seen now. */
 static inline void queues_recovered(struct queues *q, int64_t event_key, uint64_t next_seq,
                                     int64_t now_ms) {
     q->ops->recovered(q, event_key, next_seq, now_ms);

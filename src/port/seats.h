@@ -1,15 +1,18 @@
 /*
- * seats: the contract of the events' seats in the hot store: which are free, who has the others,
- * and until when. What an adapter promises, besides what port/queue.h says of every operation:
+ * seats: the contract of the events' seats in the hot store: which are free, which reservations
+ * have the others, and until when. What an adapter promises, besides what port/queue.h says of
+ * every operation:
  *
- *  - Each operation is one atomic step on one event, by the law of core/claims.h. Events come,
- *    change and go by queues_configure and queues_remove, seats and queue at once.
- *  - What claim does is pending until it is settled. Its `submit` is called as part of the step, so
- *    the records of one event reach the ledger in the order of the steps; what it refuses is undone
- *    at once, and its answer is the result. It only submits.
- *  - claim looks at the user's entry in the same step: who is not ACTIVE (settled, the user's own,
- *    and in time) gets no seats. Actives whose time is over are ended first, as in enter.
- *  - Nothing ends by itself: a hold that is due stays until follow says what the ledger decided.
+ *  - Each operation is one atomic step on one event, by the rules of core/claims.h. Events are
+ * added, changed and removed by queues_configure and queues_remove, seats and queue together.
+ *  - The effect of claim is pending until it is settled. Its `submit` is called as part of the
+ * step, so the records of one event reach the ledger in the order of the steps. If it returns an
+ * error, the claim is undone at once, and the error is the result. It only submits.
+ *  - claim checks the user's entry in the same step: unless it is ACTIVE (settled, the user's own,
+ *    and in time) no seats are taken. Active entries whose time is over are ended first, as in
+ * enter.
+ *  - The store never ends a hold itself: a due hold stays until seats_follow reports the decision
+ * of the ledger.
  */
 #ifndef ADMITONE_PORT_SEATS_H
 #define ADMITONE_PORT_SEATS_H
@@ -17,14 +20,14 @@
 #include "core/claims.h"
 #include "port/hot.h"
 
-/* Takes seats, or finds the reservation that was made with the same key; where the ledger decides,
- * it only suggests seats. */
+/* Takes seats, or finds the reservation with the same key; in sections where the ledger decides, it
+ * only suggests seats. */
 struct claim_op {
     struct hot_op op;
-    struct claim_request request; /* but is_active, which the step finds out */
-    uint32_t *seats; /* room for wish.count; out, seat_count of them: as claims_claim */
-    /* The reservation is new, or there and not durable yet: see reservation.pending. Submits its
-     * record, the same one in both cases, by reservation and seats. */
+    struct claim_request request; /* is_active is set by the step */
+    uint32_t *seats; /* room for request.count; out, seat_count of them: as claims_claim */
+    /* Called when the reservation is new, or is not durable yet: see reservation.pending. Submits
+     * its record, the same one in both cases, by reservation and seats. */
     enum err (*submit)(struct claim_op *c);
     void (*done)(struct claim_op *c);
     enum claim_outcome outcome;    /* out */
@@ -39,7 +42,7 @@ struct claim_settle_op {
     const struct uuid *ids;
     const bool *kept;
     size_t count;
-    bool *live; /* NULL, or out, one for each: it is live then */
+    bool *live; /* NULL, or out, one for each: it is live afterwards */
     void (*done)(struct claim_settle_op *s);
 };
 
@@ -47,10 +50,10 @@ struct reservation_change {
     struct uuid id;
     int64_t section_key;
     enum reservation_status status; /* CONFIRMED, CANCELLED, EXPIRED */
-    bool changed;                   /* out: it was not so already */
+    bool changed;                   /* out: it did not have this status already */
 };
 
-/* The ledger has decided; the hot store follows. */
+/* Applies decisions of the ledger. */
 struct follow_op {
     struct hot_op op;
     struct reservation_change *news;
@@ -58,8 +61,8 @@ struct follow_op {
     void (*done)(struct follow_op *f);
 };
 
-/* These seats are as the ledger has them: those of live reservations (holds of a `seat` section
- * after their commit, and where the ledger refused what was claimed here), and free ones. */
+/* Sets seats to their state in the ledger: those of live reservations (holds of a `seat` section
+ * after their commit, and seats whose claim the ledger refused), and free ones. */
 struct seat_sync_op {
     struct hot_op op;
     const struct live_reservation *reservations;
@@ -71,7 +74,7 @@ struct seat_sync_op {
     size_t changed; /* out: reservations that were applied, and seats that were freed */
 };
 
-/* Settled holds whose time is over, for the ledger to end: as claims_due. */
+/* Settled holds whose time is over, to be ended in the ledger: as claims_due. */
 struct due_op {
     struct hot_op op;
     struct claim_ref *refs; /* room for max; out */
@@ -80,7 +83,7 @@ struct due_op {
     void (*done)(struct due_op *d);
 };
 
-/* The live reservations of a user, newest first: for leaving, for showing them. */
+/* The live reservations of a user, newest first. */
 struct holds_op {
     struct hot_op op;
     str user;
@@ -110,7 +113,7 @@ struct seat_count_op {
     void (*done)(struct seat_count_op *c);
 };
 
-/* A part of a section's map, one letter for each seat from `first` on. SECTION_NOT_FOUND. */
+/* A part of a section's map, one letter for each seat from `first` on; or SECTION_NOT_FOUND. */
 struct render_op {
     struct hot_op op;
     int64_t section_key;
