@@ -60,6 +60,7 @@ redisContext *store_connect(struct redis_store *s, int64_t step_ms,
 
 redisReply *store_check_reply(const struct redis_store *s, redisContext *c, redisReply *reply) {
     if (reply != NULL && reply->type != REDIS_REPLY_ERROR) return reply;
+    if (reply == NULL && atomic_load(&s->status.outage.is_lost)) return NULL; /* logged already */
     log_error(msg("redis returned an unexpected error; the operation is tried again"),
               kv("address", s->status.address),
               kv_str("error", reply == NULL ? str_of(c->errstr) : reply_str(reply)));
