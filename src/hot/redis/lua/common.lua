@@ -1,20 +1,21 @@
--- What all functions share. The library is common.lua, queue.lua, seat_map.lua, seats.lua, locks.lua
--- and boards.lua, one behind the other; its name carries its version, so that nodes of two versions
--- don't overwrite each other's.
+-- What all functions share. The library is the concatenation of common.lua, queue.lua,
+-- seat_map.lua, seats.lua, locks.lua and boards.lua; its name contains its version, so that nodes
+-- of two versions do not overwrite each other's library.
 --
--- Every function that is about an event has queue:{T:ID}:meta as its first key, and the epoch, the
--- event's key in the ledger and the time as its first arguments: a time of 0 is the server's own.
--- Those of locks.lua have no event's key. The meta hash has the fields: epoch, key, version, deleted
--- (1 when the event was removed), next_ms (see below), and the event's rules.
+-- Every function about an event has queue:{T:ID}:meta as its first key, and as its first arguments
+-- the epoch, the event's key in the ledger and the time (0: the clock of Redis). Those of locks.lua
+-- have no event's key. The meta hash has the fields epoch, key, version, deleted (1 when the event
+-- was removed), next_ms (see below), and the event's rules.
 --
--- Three keys are about all events together, so that no node asks event by event. T:ID stands
+-- Three keys are about all events together, so that nodes need not ask for each event. T:ID stands
 -- for an event:
---   admitone:{hot}:ticks    ZSET   T:ID → when the event next needs `admit`, in ms; 0: at every tick.
---                                  An event without one has nothing to do. meta.next_ms repeats it
---                                  (absent: never), so that most calls need not write it. A member
---                                  "-" is there from the filling on: without it the key was lost
---   admitone:{hot}:ticked   ZSET   T:ID → when `admit` last ran, in ms. Every change asks for a tick,
---                                  so this also tells which events may have changed since a time
+--   admitone:{hot}:ticks    ZSET   T:ID → when the event next needs `admit`, in ms; 0: at every
+--                                  tick. An event that is not in it needs none. meta.next_ms has
+--                                  the same value (absent: never), so that most calls need not
+--                                  write it. The member "-" is added by the rebuild: if it is
+--                                  missing, the key was lost
+--   admitone:{hot}:ticked   ZSET   T:ID → when `admit` last ran, in ms. Every change requests a
+--                                  tick, so this also shows which events may have changed
 --   admitone:{hot}:buyers   HASH   user → the events T:ID in which the user has live reservations,
 --                                  with blanks in between
 
@@ -24,10 +25,10 @@ local TICKS = 'admitone:{hot}:ticks'
 local TICKED = 'admitone:{hot}:ticked'
 local BUYERS = 'admitone:{hot}:buyers'
 
--- Redis at its maxmemory refuses every function without flags. Functions that take something new
--- have none. Those that end, finish or repair something have ALLOW_OOM, though they may need a few
--- bytes for it: without them memory would never become free. Those that only read have NO_WRITES,
--- and go on also while Redis accepts no write at all (MISCONF, NOREPLICAS).
+-- Redis at its maxmemory refuses every function without flags. Functions that add data have none.
+-- Those that end, finish or repair something have ALLOW_OOM, though they may need a few bytes:
+-- without them memory would never become free. Those that only read have NO_WRITES, and are
+-- executed even while Redis accepts no writes at all (MISCONF, NOREPLICAS).
 local ALLOW_OOM = { 'allow-oom' }
 local NO_WRITES = { 'no-writes' }
 
@@ -46,17 +47,20 @@ local function milliseconds(argument)
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- Whole numbers up to 2^53 as text without an exponent: what Lua's own tostring does not do.
+-- Whole numbers up to 2^53 as text without an exponent, which tostring would write.
 local function text(number)
   return string.format('%.0f', number)
 end
 
--- Why nothing may be done to the event whose meta this is, or nil. An event that is made again under
--- the name of a removed one has a higher key: who means the old one has not heard of that yet, and
--- who means a later one knows of it before the store does. A `key` of nil is whichever is there.
+-- The error with which an operation on the event with this meta is refused, or nil. An event that
+-- is created again under the name of a removed one has a higher key: a node with the lower key does
+-- not know of the removal yet, and a node with a higher key knows of an event that Redis does not
+-- have yet. A `key` of nil accepts any.
 local function meta_refused(meta, epoch, key)
   if not meta.epoch then return redis.error_reply('NOEVENT the store does not know the event') end
-  if meta.epoch ~= epoch then return redis.error_reply('EPOCH the store is in another incarnation') end
+  if meta.epoch ~= epoch then
+    return redis.error_reply('EPOCH the store is in another incarnation')
+  end
   if key and key ~= meta.key and tonumber(key) > tonumber(meta.key) then
     return redis.error_reply('NOEVENT the store knows an older event of that name')
   end
@@ -66,7 +70,7 @@ local function meta_refused(meta, epoch, key)
   return nil
 end
 
--- And if it may, the event's next_ms.
+-- The same for the meta at this key; and the event's next_ms.
 local function refused(meta_key, epoch, key)
   local meta = redis.call('HMGET', meta_key, 'epoch', 'deleted', 'key', 'next_ms')
   return meta_refused({ epoch = meta[1], deleted = meta[2], key = meta[3] }, epoch, key), meta[4]
@@ -77,15 +81,14 @@ local function tag_of(meta_key)
   return string.match(meta_key, '{(.*)}')
 end
 
--- The event has changed: the next tick sees to it. `next_ms` is what its meta has.
-local function wake(meta_key, next_ms)
+-- The event has changed: the next tick processes it. `next_ms` is the value of its meta.
+local function request_tick(meta_key, next_ms)
   if next_ms == '0' then return end
   redis.call('ZADD', TICKS, 0, tag_of(meta_key))
   redis.call('HSET', meta_key, 'next_ms', '0')
 end
 
--- Whether it is this event that the store has been filled with, and none that was removed since the
--- ledger had what is restored.
+-- Whether Redis is being rebuilt with this event, and not with a later one of the same name.
 local function is_restored(meta_key, key)
   return redis.call('HGET', meta_key, 'key') == key
 end
@@ -98,8 +101,8 @@ local function fields(key)
   return table_of
 end
 
--- What the event's state amounts to at that time, by its meta: DRAFT, OPEN, PAUSED, DRAINING,
--- CLOSED. As event_state_at of core/event.h; opens_at_ms is empty when there is no time.
+-- The effective state of the event at that time: DRAFT, OPEN, PAUSED, DRAINING, CLOSED. As
+-- event_state_at of core/event.h; opens_at_ms is empty when none is set.
 local function event_state(meta, now)
   local opens_at_ms = tonumber(meta.opens_at_ms)
   if not opens_at_ms or meta.state == 'CLOSED' then return meta.state end
@@ -109,8 +112,8 @@ end
 
 -- An entry of queue:{T:ID}:entry, which is text: "STEP lane joined_ms at user". The steps are those
 -- of core/queue.c: ENTERING, WAITING, ADMITTING, ACTIVATING, ACTIVE, COMPLETED, LEFT, EXPIRED. `at`
--- is when an active's time ends, and before its admission what it was promised, in seconds (-1:
--- nothing). All are strings; nil: no such entry is known.
+-- is when the time of an ACTIVE entry ends, and before its admission its estimated wait, in
+-- seconds (-1: none). All are strings; nil: there is no such entry.
 local function entry_parse(packed)
   if not packed then return nil end
   local step, lane, joined_ms, at, user =
@@ -118,31 +121,32 @@ local function entry_parse(packed)
   return { step = step, lane = lane, joined_ms = joined_ms, at = at, user = user }
 end
 
--- seat_map.lua defines these two; configure, restore_event and remove of queue.lua call them, as a
--- part of their own step. The keys of all sections that the event has or had are declared behind
--- the queue's.
+-- seat_map.lua defines these two; configure, restore_event and remove of queue.lua call them. The
+-- keys of all sections that the event has or had are declared after those of the queue.
 --   seats_configure(tag, sections, fresh)  `tag` is "T:ID"; a section has key, capacity, mode,
 --                                          status, id: all strings. fresh: the event is new
 --   seats_remove(tag)                      everything
 local seats_configure, seats_remove
 
--- queue.lua defines this one, for functions of seats.lua whose keys and arguments begin as its own.
---   in_room(keys, args, seq, act)  ends actives whose time is over, then calls
---                                  act(rules, now, entry) with the entry of that number. Returns
---                                  the time, who was ended (as enter does), and what `act` returned
-local in_room
+-- queue.lua defines this one, for functions of seats.lua whose first keys and arguments are those
+-- of queue.lua.
+--   with_queue(keys, args, seq, act)  ends ACTIVE entries whose time is over, then calls
+--                                     act(rules, now, entry) with the entry of that number. Returns
+--                                     the time, the ended entries (as enter does), and the result
+--                                     of `act`
+local with_queue
 
--- The incarnation of that epoch ends: an event is missing that was there.
+-- Ends the incarnation of that epoch: Redis has lost an event.
 register('disown', function(keys, args)
   if redis.call('HGET', keys[1], 'epoch') ~= args[1] then return 0 end
   return redis.call('DEL', keys[1])
 end, ALLOW_OOM)
 
--- Does nothing. Redis refuses it whenever it refuses functions that take something new: so nodes
--- find out whether it does.
+-- Does nothing. Redis refuses it whenever it refuses functions that add data: nodes call it to find
+-- out.
 register('probe', function() return 1 end)
 
--- Why nothing may be said of all events together, or nil.
+-- The error with which a question about all events is refused, or nil.
 local function all_refused(incarnation_key, epoch)
   if redis.call('HGET', incarnation_key, 'epoch') ~= epoch then
     return redis.error_reply('EPOCH the store is in another incarnation')
@@ -155,16 +159,16 @@ end
 
 -- Keys: ticks, and the incarnation's; the time → the events T:ID that need a tick now.
 register('ticks', function(keys, args)
-  local no = all_refused(keys[2], args[1])
-  if no then return no end
+  local refusal = all_refused(keys[2], args[1])
+  if refusal then return refusal end
   return redis.call('ZRANGEBYSCORE', TICKS, '-inf', milliseconds(args[2]))
 end, NO_WRITES)
 
--- Keys: ticks, ticked, and the incarnation's; the time, and since when → the time, and the events T:ID that
--- may have changed since. Should the clock have been set back, all that are known.
+-- Keys: ticks, ticked, and the incarnation's; the time, and since when → the time, and the events
+-- T:ID that may have changed since. All events, if the clock was set back.
 register('ticked', function(keys, args)
-  local no = all_refused(keys[3], args[1])
-  if no then return no end
+  local refusal = all_refused(keys[3], args[1])
+  if refusal then return refusal end
   local now, since = milliseconds(args[2]), tonumber(args[3])
   local tags = redis.call('ZRANGEBYSCORE', TICKED, since > now and '-inf' or since, '+inf')
   table.insert(tags, 1, text(now))
@@ -172,14 +176,14 @@ register('ticked', function(keys, args)
 end, NO_WRITES)
 
 -- Keys: of each event meta, queue:…:waiting, queue:…:active, section:…:counts; the time, and each
--- event's key → for each how many wait, how many are active, and the seats by state as counts has
--- them; nothing when the event is not there.
+-- event's key → for each the waiting and the active entries, and the fields of section:…:counts;
+-- nothing for an event that is not there.
 register('event_counts', function(keys, args)
   local reply = {}
   for i = 3, #args do
     local at = (i - 3) * 4
-    local no = refused(keys[at + 1], args[1], args[i])
-    reply[#reply + 1] = no and {} or {
+    local refusal = refused(keys[at + 1], args[1], args[i])
+    reply[#reply + 1] = refusal and {} or {
       redis.call('ZCARD', keys[at + 2]), redis.call('ZCARD', keys[at + 3]),
       redis.call('HGETALL', keys[at + 4]),
     }
@@ -187,10 +191,10 @@ register('event_counts', function(keys, args)
   return reply
 end, NO_WRITES)
 
--- Keys: buyers, ticks, and the incarnation's; the time, and a user → the events T:ID in which the user has
--- live reservations.
+-- Keys: buyers, ticks, and the incarnation's; the time, and a user → the events T:ID in which the
+-- user has live reservations.
 register('buyer', function(keys, args)
-  local no = all_refused(keys[3], args[1])
-  if no then return no end
+  local refusal = all_refused(keys[3], args[1])
+  if refusal then return refusal end
   return redis.call('HGET', BUYERS, args[3]) or ''
 end, NO_WRITES)

@@ -1,18 +1,18 @@
--- The waiting rooms: the law of core/queue.h once more, one function per operation of port/queue.h.
+-- The waiting rooms: the rules of core/queue.h in Lua, one function per operation of port/queue.h.
 --
 -- The keys of every function, in this order; all of one event {T:ID}:
---    1  queue:{T:ID}:meta       HASH    epoch, key, version, deleted; rules, one text; how admission
---                                       goes (interval_…, rate_…, grace_…); counts since the event
---                                       was made (entered, rejected and so on)
+--    1  queue:{T:ID}:meta       HASH    epoch, key, version, deleted; rules, one text; the state of
+--                                       admission (interval_…, rate_…, grace_…); counts since the
+--                                       event was created (entered, rejected and so on)
 --    2  queue:{T:ID}:seq        STRING  the last number that was given
 --    3  queue:{T:ID}:user       HASH    user → number of the live entry
 --    4  queue:{T:ID}:entry      HASH    number → the entry as text, see entry_parse
---    5  queue:{T:ID}:waiting    ZSET    who waits, pending or not: number → lane × 2^48 + number
---    6  queue:{T:ID}:active     ZSET    who is active: number → when its time ends; inf: its
---                                       admission is pending, and its time is not over before that
---    7  queue:{T:ID}:pending    ZSET    number → since when its enter or its admission is pending, or
---                                       its expiry: that the ledger has it was not said yet
---    8  queue:{T:ID}:seen       ZSET    who waits: number → when it was last heard of, in seconds
+--    5  queue:{T:ID}:waiting    ZSET    waiting, pending or not: number → lane × 2^48 + number
+--    6  queue:{T:ID}:active     ZSET    active entries: number → when its time ends; inf: its
+--                                       admission is pending
+--    7  queue:{T:ID}:pending    ZSET    number → since when its enter, its admission or its
+--                                       expiry is pending, that is not settled
+--    8  queue:{T:ID}:seen       ZSET    waiting entries: number → last seen, in seconds
 --    9  queue:{T:ID}:ended      ZSET    number → when it ended; the last few thousand
 --   10  section:{T:ID}:counts   HASH    of seats.lua: seats by state
 --   11  limit:{T:ID}:reserving  HASH    of seats.lua: number → settled holds
@@ -20,23 +20,23 @@
 --   13  claim:{T:ID}:due        ZSET    of seats.lua: when holds end
 --   14  admitone:{hot}:ticks    ZSET    of common.lua
 --   15  admitone:{hot}:ticked   ZSET    of common.lua
--- Their first arguments: the epoch, the event's key, the time (0: the server's own), the node that
--- asks.
+-- Their first arguments: the epoch, the event's key, the time (0: the clock of Redis), the calling
+-- node.
 --
 -- In replies a place is a list: status, position, estimate, lane, joined_ms, expires_ms, pending
--- (1 or 0), how many wait; one that is not known is NONE and nothing else.
+-- (1 or 0), how many wait; of an unknown entry only NONE.
 
-do -- a chunk has room for 200 local names, and all files are one
+do -- a chunk may have 200 local names, and all files are one chunk
 
 local LANE_SCALE = 2 ^ 48
 local ADMIT_MOST = 1000
--- How many one call ends at the most, of those whose time is over and of the silent.
+-- The most entries that one call ends: of those whose time is over, and of the silent ones.
 local END_MOST = 2048
 local OVERDUE_MOST = 256
 local RATE_WEIGHT = 0.2
 local ESTIMATE_BY_RATE_S_MAX = 2592000
 local SWEEP_GAP_MS_MAX = 2000
--- Of those who have ended so many are known, for so long.
+-- How many ended entries are kept, and for how long.
 local ENDED_KEPT = 4096
 local ENDED_KEPT_MS = 86400000
 local FORGET_MOST = 256
@@ -49,13 +49,13 @@ local STATUS = {
 }
 local COUNT_OF = { COMPLETED = 'completed', LEFT = 'left', EXPIRED = 'expired' }
 
--- ---- the room, while a function runs ----
+-- ---- the queue, while a function runs ----
 
--- The rules that were read before: reading them anew takes longer than all the rest of a call.
+-- Parsed rules: parsing them for each call would take longer than the rest of it.
 local rules_read, rules_count = {}, 0
 local RULES_READ_MOST = 1000
 
--- "state=OPEN opens_at_ms= max_waiting=1000" and so on as a table, which stays as it is.
+-- "state=OPEN opens_at_ms= max_waiting=1000" and so on as a table, which must not be changed.
 local function rules_of(packed)
   local rules = rules_read[packed]
   if rules then return rules end
@@ -69,36 +69,36 @@ local function rules_of(packed)
   return rules
 end
 
-local function room_of(keys, args, rules)
+local function queue_of(keys, args, rules)
   return {
     meta = keys[1], seq = keys[2], user = keys[3], entry = keys[4], waiting = keys[5],
     active = keys[6], pending = keys[7], seen = keys[8], ended = keys[9], counts = keys[10],
     reserving = keys[11], claims_pending = keys[12], claims_due = keys[13],
     rules = rules,
-    fields = {},   -- others of meta, as far as they were needed
-    changed = {},  -- those of them that are to be written
+    fields = {},   -- other fields of meta that were read
+    changed = {},  -- those that are to be written
     now = milliseconds(args[3]),
     node = args[4],
-    news = {},     -- who became ACTIVE or has ended, for the other nodes
-    dropped = 0,   -- how many have ended
+    announced = {}, -- entries that became ACTIVE or ended, for other nodes
+    dropped = 0,   -- how many entries have ended
   }
 end
 
--- nil and an error when nothing may be done to the event. The fields of meta that will be needed may
--- be named, so that they are read at once.
-local function room_open(keys, args, ...)
+-- nil and the error when the operation is refused. Further fields of meta may be named, so that
+-- they are read in the same command.
+local function queue_open(keys, args, ...)
   local meta = redis.call('HMGET', keys[1], 'epoch', 'deleted', 'key', 'rules', 'untold', 'next_ms',
     ...)
   local why = meta_refused({ epoch = meta[1], deleted = meta[2], key = meta[3] }, args[1], args[2])
   if why then return nil, why end
-  local r = room_of(keys, args, rules_of(meta[4]))
+  local r = queue_of(keys, args, rules_of(meta[4]))
   r.untold = meta[5]
   r.next_ms = meta[6]
   for i = 1, select('#', ...) do r.fields[select(i, ...)] = tonumber(meta[i + 6] or 0) end
   return r
 end
 
--- Of the rules, or of meta: 0 when there is none.
+-- A field of the rules or of meta; 0 when there is none.
 local function number(r, field)
   local value = r.rules[field] or r.fields[field]
   if not value then
@@ -117,7 +117,7 @@ local function add(r, field, change)
   set(r, field, number(r, field) + change)
 end
 
--- No more than are worth knowing.
+-- Deletes the oldest of the ended entries when there are too many.
 local function trim(r)
   local over = redis.call('ZCARD', r.ended) - ENDED_KEPT
   if over <= 0 then return end
@@ -125,7 +125,7 @@ local function trim(r)
   for i = 1, #popped, 2 do redis.call('HDEL', r.entry, popped[i]) end
 end
 
-local function room_save(r)
+local function queue_save(r)
   local flat = {}
   for field, value in pairs(r.changed) do
     flat[#flat + 1] = field
@@ -134,14 +134,14 @@ local function room_save(r)
   if #flat > 0 then redis.call('HSET', r.meta, unpack(flat)) end
 end
 
--- The last step of every function that may have changed something.
-local function room_close(r)
+-- The last call of every function that may have changed something.
+local function queue_close(r)
   if r.dropped > 0 then trim(r) end
-  room_save(r)
-  if not r.ticked then wake(r.meta, r.next_ms) end
-  if #r.news == 0 then return end
+  queue_save(r)
+  if not r.ticked then request_tick(r.meta, r.next_ms) end
+  if #r.announced == 0 then return end
   redis.call('PUBLISH', 'admitone:entries', r.node .. ' ' .. tag_of(r.meta) .. ' ' ..
-    table.concat(r.news, ' '))
+    table.concat(r.announced, ' '))
 end
 
 -- ---- entries ----
@@ -164,12 +164,12 @@ local function seen_s(r)
   return math.ceil(r.now / 1000)
 end
 
--- The user is there. Who does not wait is not in it.
+-- The user is there. Only waiting entries are in the set.
 local function note_seen(r, seq)
   redis.call('ZADD', r.seen, 'XX', 'GT', seen_s(r), seq)
 end
 
--- Takes its place in everything that counts it; what it was promised may come later.
+-- Adds the entry to the sets that count it; its estimate may be set later.
 local function entry_place(r, seq, e, last_seen_s)
   redis.call('HSET', r.user, e.user, seq)
   if STATUS[e.step] == 'WAITING' then
@@ -180,19 +180,19 @@ local function entry_place(r, seq, e, last_seen_s)
   end
 end
 
--- ---- how fast ----
+-- ---- the speed of admission ----
 
 local function is_admitting(r)
   local state = event_state(r.rules, r.now)
   return state == 'OPEN' or state == 'DRAINING'
 end
 
--- The interval that the time is in, by its beginning.
+-- The beginning of the interval that contains the time.
 local function interval_of(r, at_ms)
   return at_ms - at_ms % (number(r, 'entry_interval_s') * 1000)
 end
 
--- How many may still be admitted in the interval that it is now.
+-- How many may still be admitted in the current interval.
 local function batch_left(r)
   local interval_ms = interval_of(r, r.now)
   local known_ms = number(r, 'interval_ms')
@@ -230,7 +230,7 @@ local function estimate_s(r, position)
   return math.max(by_rule, math.ceil(math.min(position / rate, ESTIMATE_BY_RATE_S_MAX)))
 end
 
--- Whoever does not go in after all leaves the share of the batch to the next.
+-- An entry that is not admitted after all frees its share of the batch.
 local function give_back_share(r, interval_ms)
   if interval_ms == number(r, 'interval_ms') and number(r, 'interval_used') > 0 then
     add(r, 'interval_used', -1)
@@ -267,8 +267,8 @@ end
 
 -- ---- ending ----
 
--- Takes the entry out of everything that counts it; its user may enter anew. `final` nil: it never
--- was.
+-- Removes the entry from the sets that count it; its user may enter again. `final` nil: its enter
+-- is undone.
 local function drop(r, seq, e, final)
   local was = e.step
   if STATUS[was] == 'WAITING' then
@@ -294,17 +294,17 @@ local function drop(r, seq, e, final)
   entry_write(r, seq, e)
   redis.call('ZADD', r.ended, r.now, seq)
   r.dropped = r.dropped + 1
-  r.news[#r.news + 1] = seq
+  r.announced[#r.announced + 1] = seq
 end
 
--- Ends an entry by this store's own decision. The ledger does not know of it before a node has told
--- it: until then it is pending, for the reply that says so may be lost (see overdue).
+-- Ends an entry whose time is over, before the ledger does. It is pending until a node has written
+-- that to the ledger, because the reply of this call may be lost (see overdue).
 local function expire(r, seq, e)
   drop(r, seq, e, 'EXPIRED')
   redis.call('ZADD', r.pending, r.now, seq)
 end
 
--- Numbers as they follow each other, which as text they don't.
+-- In numerical order, which the order of their texts is not.
 local function by_number(a, b)
   return a[1] < b[1]
 end
@@ -324,54 +324,54 @@ local function sorted(flat, is_before)
   return items
 end
 
--- What is told of who was ended: number, when its time ended, how long it waited.
-local function tell_ended(ended, seq, expires_ms, waited_ms)
+-- Of an ended entry: number, when its time ended, how long it waited.
+local function report_ended(ended, seq, expires_ms, waited_ms)
   ended[#ended + 1] = seq
   ended[#ended + 1] = expires_ms
   ended[#ended + 1] = waited_ms
 end
 
--- Ends actives whose time is over; of a crowd a part. Also tells of those whom a recovery ended,
--- for that could not be told then.
+-- Ends at most END_MOST active entries whose time is over. Also reports those that a rebuild ended,
+-- which could not be reported then.
 local function purge(r, ended)
   if r.untold then
-    for seq in string.gmatch(r.untold, '%d+') do tell_ended(ended, seq, 0, 0) end
+    for seq in string.gmatch(r.untold, '%d+') do report_ended(ended, seq, 0, 0) end
     redis.call('HDEL', r.meta, 'untold')
   end
   local over = redis.call('ZRANGEBYSCORE', r.active, '-inf', r.now, 'WITHSCORES', 'LIMIT', 0,
     END_MOST)
   for _, item in ipairs(sorted(over, by_expiry)) do
     expire(r, item[3], entry_at(r, item[3]))
-    tell_ended(ended, item[3], item[2], 0)
+    report_ended(ended, item[3], item[2], 0)
   end
 end
 
-local function grace_anew(r)
+local function restart_grace(r)
   if r.now > number(r, 'grace_from_ms') then set(r, 'grace_from_ms', r.now) end
 end
 
--- Ends who waits and has been silent for too long. The clock of silence as queue_sweep has it.
+-- Ends waiting entries that were not seen for too long, by the rules of queue_sweep.
 local function sweep(r, ended)
   local runs = is_admitting(r)
   local slept = r.now - number(r, 'swept_ms') > SWEEP_GAP_MS_MAX
-  if not runs or slept or number(r, 'grace_is_shorter') == 1 then grace_anew(r) end
+  if not runs or slept or number(r, 'grace_is_shorter') == 1 then restart_grace(r) end
   if slept then set(r, 'rate_from_ms', 0) end -- no user waited in that time
   set(r, 'grace_is_shorter', 0)
   set(r, 'swept_ms', r.now)
-  local heard_ms = r.now - number(r, 'grace_s') * 1000
-  if not runs or number(r, 'grace_from_ms') >= heard_ms then return end
+  local silent_ms = r.now - number(r, 'grace_s') * 1000
+  if not runs or number(r, 'grace_from_ms') >= silent_ms then return end
   local silent = redis.call('ZRANGEBYSCORE', r.seen, '-inf',
-    '(' .. string.format('%.3f', heard_ms / 1000), 'WITHSCORES', 'LIMIT', 0, END_MOST)
+    '(' .. string.format('%.3f', silent_ms / 1000), 'WITHSCORES', 'LIMIT', 0, END_MOST)
   for _, item in ipairs(sorted(silent, by_number)) do
     local e = entry_at(r, item[3])
     if e.step == 'WAITING' then
-      tell_ended(ended, item[3], 0, r.now - tonumber(e.joined_ms))
+      report_ended(ended, item[3], 0, r.now - tonumber(e.joined_ms))
       expire(r, item[3], e)
     end
   end
 end
 
--- Those who ended long ago are no longer known.
+-- Deletes entries that ended long ago.
 local function forget_old(r)
   local old = redis.call('ZRANGEBYSCORE', r.ended, '-inf', r.now - ENDED_KEPT_MS, 'LIMIT', 0,
     FORGET_MOST)
@@ -383,7 +383,7 @@ end
 
 -- ---- entering ----
 
--- A new place, and its number first.
+-- A new entry. Returns its number and its place.
 local function take(r, user, lane, at_once)
   local seq = text(redis.call('INCR', r.seq))
   local e = { lane = lane, joined_ms = text(r.now), user = user }
@@ -402,8 +402,8 @@ local function take(r, user, lane, at_once)
   return seq, place
 end
 
--- The place of that number, if there is one and its time is not over.
-local function find(r, seq)
+-- The entry with that number, if its time is not over.
+local function find_live(r, seq)
   if not seq then return nil end
   local e = entry_at(r, seq)
   if STATUS[e.step] ~= 'ACTIVE' or tonumber(e.at) > r.now then return seq, e end
@@ -412,8 +412,8 @@ local function find(r, seq)
 end
 
 -- TAKEN, THERE, FULL, NOT_OPEN or CLOSED; and the place, if there is one.
-local function enter_room(r, there, user, lane)
-  local seq, e = find(r, there)
+local function queue_enter(r, there, user, lane)
+  local seq, e = find_live(r, there)
   if seq then
     note_seen(r, seq)
     return 'THERE', seq, place_of(r, seq, e)
@@ -430,18 +430,18 @@ local function enter_room(r, there, user, lane)
   return 'TAKEN', take(r, user, lane, at_once)
 end
 
--- Every seat of the section is confirmed. Not of one that is not there, or has vanished.
+-- Whether every seat of the section is confirmed. False for a section that is absent or vanished.
 local function is_sold(r, section)
   local counts = redis.call('HMGET', r.counts, section .. ':available', section .. ':held',
     section .. ':vanished')
   return counts[1] == '0' and counts[2] == '0' and not counts[3]
 end
 
--- user, lane, the section that it is for (0: none) → outcome, the time, the entry that this closes,
--- opens_at_ms, seats, who was ended, reserving; number and place, if there is one. Where that
--- section is sold, the outcome is SOLD and nothing is changed.
+-- user, lane, the section that it is for (0: none) → outcome, the time, the user's entry that this
+-- ended, opens_at_ms, seats, ended entries, reserving; number and place, if there is one. When that
+-- section is sold out, the outcome is SOLD and nothing is changed.
 register('enter', function(keys, args)
-  local r, why = room_open(keys, args, 'interval_ms', 'interval_used', 'rate')
+  local r, why = queue_open(keys, args, 'interval_ms', 'interval_used', 'rate')
   if not r then return why end
   if args[7] ~= '0' and is_sold(r, args[7]) then
     return { 'SOLD', r.now, 0, '', seats_of(r), {}, 0 }
@@ -451,8 +451,8 @@ register('enter', function(keys, args)
   purge(r, ended)
   local there = before
   if #ended > 0 then there = redis.call('HGET', r.user, args[5]) end
-  local outcome, seq, place = enter_room(r, there, args[5], args[6])
-  room_close(r)
+  local outcome, seq, place = queue_enter(r, there, args[5], args[6])
+  queue_close(r)
   local opens_at_ms = r.rules.opens_at_ms
   local reply = { outcome, r.now, outcome == 'TAKEN' and before or 0,
     opens_at_ms == '' and '' or text(opens_at_ms), seats_of(r), ended, 0 }
@@ -464,13 +464,13 @@ register('enter', function(keys, args)
   return reply
 end)
 
-in_room = function(keys, args, seq, act)
-  local r, why = room_open(keys, args)
+with_queue = function(keys, args, seq, act)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   local ended = {}
   purge(r, ended)
   local reply = act(r.rules, r.now, entry_at(r, seq))
-  room_close(r)
+  queue_close(r)
   return { r.now, ended, reply }
 end
 
@@ -499,7 +499,7 @@ local function settle_admit(r, seq, e, kept)
     redis.call('ZREM', r.seen, seq)
     redis.call('ZADD', r.active, e.at, seq)
     add(r, 'admitted', 1)
-    r.news[#r.news + 1] = seq
+    r.announced[#r.announced + 1] = seq
   else
     e.step = 'WAITING'
     e.at = '-1'
@@ -509,17 +509,17 @@ local function settle_admit(r, seq, e, kept)
   entry_write(r, seq, e)
 end
 
--- The ledger has it as ended.
+-- The ledger has stored that it has ended.
 local function settle_expiry(r, seq, e)
   if not e or e.step == 'EXPIRED' then redis.call('ZREM', r.pending, seq) end
 end
 
 local SETTLES = { enters = settle_enter, admissions = settle_admit, expiries = settle_expiry }
 
--- "enters", "admissions" or "expiries", 1 when places are wanted; then for each its number and "kept"
--- or "undone" → the places.
+-- "enters", "admissions" or "expiries", 1 when places are wanted; then for each its number and
+-- "kept" or "undone" → the places.
 register('settle', function(keys, args)
-  local r, why = room_open(keys, args)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   local settle = SETTLES[args[5]]
   local places = {}
@@ -529,27 +529,27 @@ register('settle', function(keys, args)
     if e or settle == settle_expiry then settle(r, seq, e, args[i + 1] == 'kept') end
     if args[6] == '1' then places[#places + 1] = place_of(r, seq, entry_at(r, seq)) end
   end
-  room_close(r)
+  queue_close(r)
   return places
 end, ALLOW_OOM)
 
--- number, COMPLETED, LEFT or EXPIRED → 1 when it was live. Only an active completes: the ledger has
--- what is pending here of such a one.
+-- number, COMPLETED, LEFT or EXPIRED → 1 when it was live. Only an ACTIVE entry completes: if its
+-- enter or admission is pending here, the ledger has it already.
 register('end', function(keys, args)
-  local r, why = room_open(keys, args)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   local seq, final = args[5], args[6]
   local e = entry_at(r, seq)
   if not e then return 0 end
   if COUNT_OF[e.step] then
-    -- What has ended stays as it ended; but what was ended here when its time was over is as the
-    -- ledger has it.
+    -- An ended entry keeps its final status; only EXPIRED, which was set here, is replaced by that
+    -- of the ledger.
     if e.step == 'EXPIRED' and final ~= 'EXPIRED' then
       e.step = final
       entry_write(r, seq, e)
       redis.call('ZREM', r.pending, seq)
-      r.news[1] = seq
-      room_close(r)
+      r.announced[1] = seq
+      queue_close(r)
     end
     return 0
   end
@@ -557,10 +557,10 @@ register('end', function(keys, args)
     if e.step == 'ACTIVATING' then settle_enter(r, seq, e, true) end
     settle_admit(r, seq, e, true)
     if e.step ~= 'ACTIVE' then return 0 end
-    r.news = {} -- its end says it all
+    r.announced = {} -- only its end is announced
   end
   drop(r, seq, e, final)
-  room_close(r)
+  queue_close(r)
   return 1
 end, ALLOW_OOM)
 
@@ -581,8 +581,8 @@ local function admit_one(r, seq, e, admitted)
   end
 end
 
--- Admits the first of `found`, which are in order, up to the first whose enter is pending: the rest
--- of that lane waits behind it. Returns how many, and where to go on.
+-- Admits entries of `found`, in order, up to the first whose enter is pending: the rest of that
+-- lane must wait for it. Returns how many, and the score to continue from.
 local function admit_found(r, found, admitted)
   local entries = redis.call('HMGET', r.entry, unpack(found))
   for i, seq in ipairs(found) do
@@ -604,8 +604,8 @@ local function admit_most(r, most, admitted)
   end
 end
 
--- Nobody while an earlier admission is pending: should the ledger refuse that, whoever went in
--- behind it would have overtaken it.
+-- Admits none while an earlier admission is pending: if the ledger refuses that one, later entries
+-- would have overtaken it.
 local function admit(r, admitted)
   rate_update(r)
   if not is_admitting(r) or number(r, 'admitting') > 0 then return end
@@ -622,8 +622,8 @@ local function first_score(key)
   return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- When the event needs the next tick: 0, at every one; nil: not before something changes. What is
--- pending may have to be taken up, a waiting user may be admitted or be silent for too long.
+-- When the event needs the next tick: 0, at every one; nil: not before something changes. Pending
+-- operations may become overdue, waiting entries may be admitted or be silent for too long.
 local function next_tick_ms(r)
   if waiting_count(r) > 0 then return 0 end
   if redis.call('EXISTS', r.pending, r.claims_pending) > 0 then return 0 end
@@ -637,7 +637,7 @@ local function next_tick_ms(r)
 end
 
 -- Notes that the event had its tick, and when it needs the next one.
-local function rest(r)
+local function note_tick(r)
   r.ticked = true
   redis.call('ZADD', TICKED, r.now, tag_of(r.meta))
   local next_ms = next_tick_ms(r)
@@ -652,9 +652,9 @@ local function rest(r)
   end
 end
 
--- → the time, who was ended, and who was admitted: number, expires_ms, waited_ms, promised_s.
+-- → the time, ended entries, and admitted ones: number, expires_ms, waited_ms, promised_s.
 register('admit', function(keys, args)
-  local r, why = room_open(keys, args, 'interval_ms', 'interval_used', 'rate', 'rate_from_ms',
+  local r, why = queue_open(keys, args, 'interval_ms', 'interval_used', 'rate', 'rate_from_ms',
     'rate_admitted', 'grace_from_ms', 'grace_is_shorter', 'swept_ms', 'admitting')
   if not r then return why end
   local ended, admitted = {}, {}
@@ -662,8 +662,8 @@ register('admit', function(keys, args)
   sweep(r, ended)
   admit(r, admitted)
   forget_old(r)
-  rest(r)
-  room_close(r)
+  note_tick(r)
+  queue_close(r)
   return { r.now, ended, admitted }
 end, ALLOW_OOM)
 
@@ -673,9 +673,9 @@ local COUNTS = {
   'entered', 'rejected', 'admitted', 'completed', 'left', 'expired', 'waited_ms', 'waited_ms_max',
 }
 
--- Of one that waits only status, position and estimate. Wanted: "s" notes that the user is there,
--- "u" tells its name, behind the place and whether it is reserving.
-local function look_at(r, seq, wanted)
+-- Of a waiting entry only status, position and estimate. Wanted: "s" records that the user is
+-- there, "u" returns the user's id, after the place and whether it is reserving.
+local function read_place(r, seq, wanted)
   local rank = redis.call('ZRANK', r.waiting, seq)
   local place, e
   if rank then
@@ -695,13 +695,13 @@ local function look_at(r, seq, wanted)
   return place
 end
 
--- For each its number and what is wanted of it, or "-" → waiting, active, the counts, the rate, the
--- state, the seats, and the places. look_seen is for calls that have any "s": those write.
+-- For each entry its number, and what is wanted or "-" → waiting, active, the counts, the rate, the
+-- state, the seats, and the places. look_seen is for calls that have any "s": they write.
 local function look(keys, args)
-  local r, why = room_open(keys, args, 'rate', unpack(COUNTS))
+  local r, why = queue_open(keys, args, 'rate', unpack(COUNTS))
   if not r then return why end
   local places = {}
-  for i = 5, #args, 2 do places[#places + 1] = look_at(r, args[i], args[i + 1]) end
+  for i = 5, #args, 2 do places[#places + 1] = read_place(r, args[i], args[i + 1]) end
   local reply = { waiting_count(r), redis.call('ZCARD', r.active) }
   for _, field in ipairs(COUNTS) do reply[#reply + 1] = number(r, field) end
   for _, value in ipairs({ string.format('%.17g', number(r, 'rate')),
@@ -713,20 +713,20 @@ end
 register('look', look, NO_WRITES)
 register('look_seen', look, ALLOW_OOM)
 
--- ---- what is pending for too long ----
+-- ---- operations that have been pending for too long ----
 
--- Whoever is told sees to it: it is told again after as long.
 local function overdue_of(r, key, older_ms, most)
   return redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. text(r.now - older_ms), 'LIMIT', 0, most)
 end
 
-local function told(r, key, member)
+-- The calling node finishes it. If it does not, it is returned again after the same time.
+local function postpone(r, key, member)
   redis.call('ZADD', key, 'XX', r.now, member)
 end
 
 -- older_ms → enters, admissions with expires_ms, claims, expiries.
 register('overdue', function(keys, args)
-  local r, why = room_open(keys, args)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   local older_ms = tonumber(args[5])
   local enters, admissions, expiries = {}, {}, {}
@@ -735,23 +735,23 @@ register('overdue', function(keys, args)
     if not e or COUNT_OF[e.step] then
       if #expiries < OVERDUE_MOST then
         expiries[#expiries + 1] = seq
-        told(r, r.pending, seq)
+        postpone(r, r.pending, seq)
       end
     elseif e.step == 'ADMITTING' then
       admissions[#admissions + 1] = seq
       admissions[#admissions + 1] = e.at
-      told(r, r.pending, seq)
+      postpone(r, r.pending, seq)
     elseif #enters < OVERDUE_MOST then
       enters[#enters + 1] = seq
-      told(r, r.pending, seq)
+      postpone(r, r.pending, seq)
     end
   end
   local claims = overdue_of(r, r.claims_pending, older_ms, OVERDUE_MOST)
-  for _, member in ipairs(claims) do told(r, r.claims_pending, member) end
+  for _, member in ipairs(claims) do postpone(r, r.claims_pending, member) end
   return { enters, admissions, claims, expiries }
 end, ALLOW_OOM)
 
--- ---- events that come and go ----
+-- ---- adding, changing and removing events ----
 
 local RULES = {
   'state', 'opens_at_ms', 'max_waiting', 'max_active', 'entry_batch_size', 'entry_interval_s',
@@ -779,7 +779,7 @@ end
 local function event_write(keys, args, fresh)
   redis.call('HSET', keys[1], 'epoch', args[1], 'key', args[2], 'version', args[5], 'rules',
     rules_in(args))
-  wake(keys[1])
+  request_tick(keys[1])
   if seats_configure then seats_configure(tag_of(keys[1]), sections_in(args), fresh) end
 end
 
@@ -789,20 +789,20 @@ local function queue_unlink(keys)
   redis.call('ZREM', TICKED, tag_of(keys[1]))
 end
 
--- Whoever is to be heard of more often from now on is not silent at once.
+-- With a shorter grace period, entries must not expire at once.
 local function note_shorter_grace(keys, args, packed)
   local grace_s = rules_of(rules_in(args)).grace_s
   if grace_s < rules_of(packed).grace_s then redis.call('HSET', keys[1], 'grace_is_shorter', 1) end
 end
 
--- The event as it is known in this incarnation, or a table without an epoch: then there is none. What an
--- earlier incarnation has left is forgotten. But only a store that was filled in this incarnation may be told of
--- new events: in one that was emptied everything is missing, and it must be filled first.
+-- The meta of the event in this incarnation, or a table without an epoch: then there is none.
+-- Deletes an event of an earlier incarnation. New events are accepted only if Redis was rebuilt for
+-- this incarnation: a Redis that was emptied has lost everything, and must be rebuilt first.
 local function known_in_incarnation(keys, args)
   local meta = fields(keys[1])
   if meta.epoch == args[1] then return meta end
-  local is_filled = redis.call('HGET', keys[#keys], 'epoch') == args[1]
-  if not is_filled or tonumber(meta.epoch or 0) > tonumber(args[1]) then
+  local is_rebuilt = redis.call('HGET', keys[#keys], 'epoch') == args[1]
+  if not is_rebuilt or tonumber(meta.epoch or 0) > tonumber(args[1]) then
     return nil, redis.error_reply('EPOCH the store is in another incarnation')
   end
   if meta.epoch then
@@ -812,12 +812,13 @@ local function known_in_incarnation(keys, args)
   return {}
 end
 
--- What is left of a removed event: which version removed it, for news of older ones may be late.
--- An event of that name that is made later goes on with its numbers, so that nothing that is said
--- of the old one's entries is about the new one's.
+-- Of a removed event the version of the removal is kept, because changes of older versions may
+-- arrive late. A later event of the same name continues the numbers of its entries, so that a late
+-- call about an old entry cannot be about a new one.
 --
 -- version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
--- capacity, mode, status, id; the sections' keys are behind the queue's, and then the incarnation's.
+-- capacity, mode, status, id; the sections' keys come after the queue's, and then the
+-- incarnation's.
 register('configure', function(keys, args)
   local meta, why = known_in_incarnation(keys, args)
   if not meta then return why end
@@ -825,7 +826,7 @@ register('configure', function(keys, args)
   local older = not fresh and tonumber(args[5]) <= tonumber(meta.version)
   if older then return 0 end
   if not fresh and (meta.deleted or meta.key ~= args[2]) then
-    -- An event of that name that is there under another key was removed, and Redis was not told.
+    -- An event of that name with another key was removed, but not here.
     local last_seq = meta.last_seq or redis.call('GET', keys[2]) or '0'
     queue_unlink(keys)
     redis.call('SET', keys[2], last_seq)
@@ -836,7 +837,7 @@ register('configure', function(keys, args)
   return 1
 end, ALLOW_OOM)
 
--- version; the sections' keys as in configure → 0: it is newer than that.
+-- version; the sections' keys as in configure → 0: the event is newer than that.
 register('remove', function(keys, args)
   local meta, why = known_in_incarnation(keys, args)
   if not meta then return why end
@@ -853,9 +854,9 @@ register('remove', function(keys, args)
   return 1
 end, ALLOW_OOM)
 
--- ---- recovery ----
+-- ---- rebuilding ----
 
--- As configure, but whatever is there is forgotten.
+-- As configure, but deletes what is there.
 register('restore_event', function(keys, args)
   queue_unlink(keys)
   event_write(keys, args, true)
@@ -870,13 +871,13 @@ local TOTALS = {
   'entered', 'admitted', 'completed', 'left', 'expired', 'waited_ms', 'waited_ms_max',
 }
 
--- What has become of all entries, in the order of TOTALS.
+-- The totals of all entries so far, in the order of TOTALS.
 register('restore_totals', function(keys, args)
   if not is_restored(keys[1], args[2]) then return 0 end
-  local r, why = room_open(keys, args)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   for i, field in ipairs(TOTALS) do set(r, field, args[4 + i]) end
-  room_save(r)
+  queue_save(r)
   return 1
 end)
 
@@ -884,14 +885,14 @@ end)
 -- expired.
 register('restore', function(keys, args)
   if not is_restored(keys[1], args[2]) then return 0 end
-  local r, why = room_open(keys, args)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   local seq, user = args[5], args[6]
   local older = redis.call('HGET', r.user, user)
   if older then
     drop(r, older, entry_at(r, older), 'EXPIRED')
     set(r, 'untold', (r.untold or '') .. older .. ' ')
-    room_save(r)
+    queue_save(r)
   end
   local e = { step = args[8], lane = args[7], joined_ms = args[9], user = user }
   e.at = e.step == 'ACTIVE' and args[10] or '-1'
@@ -901,15 +902,15 @@ register('restore', function(keys, args)
   return 1
 end)
 
--- How an entry counts against what the ledger has: NONE, WAITING, ACTIVE; PENDING, which the ledger
--- may not know yet; EXPIRED, which this store decides by itself.
-local function standing(e)
+-- The step of an entry, to compare it with the ledger: NONE, WAITING, ACTIVE; PENDING, which the
+-- ledger may not have yet; EXPIRED, which is decided here before it is in the ledger.
+local function ledger_step(e)
   if not e or e.step == 'LEFT' or e.step == 'COMPLETED' then return 'NONE' end
   if e.step == STATUS[e.step] then return e.step end
   return 'PENDING'
 end
 
--- What is left of it here, whether or not the entry itself is.
+-- Removes the number from all sets, even if there is no entry.
 local function clear(r, seq)
   if redis.call('ZSCORE', r.active, seq) == 'inf' then add(r, 'admitting', -1) end
   for _, key in ipairs({ r.waiting, r.seen, r.active, r.pending, r.ended }) do
@@ -917,27 +918,27 @@ local function clear(r, seq)
   end
 end
 
--- How the user's other entry stands against this one: nil, there is none.
-local function rival(r, seq, user)
+-- The outcome if the user has another live entry; nil: there is none.
+local function competing_entry(r, seq, user)
   local other = redis.call('HGET', r.user, user)
   if not other or other == seq then return nil end
-  local stands = standing(entry_at(r, other))
-  if stands == 'NONE' or stands == 'EXPIRED' then return nil end
-  local newer = tonumber(other) > tonumber(seq) and stands ~= 'PENDING'
+  local step = ledger_step(entry_at(r, other))
+  if step == 'NONE' or step == 'EXPIRED' then return nil end
+  local newer = tonumber(other) > tonumber(seq) and step ~= 'PENDING'
   return newer and 'EXPIRED' or 'OTHER'
 end
 
--- The arguments of restore, and how it was seen here: NONE, WAITING or ACTIVE → DONE, THERE, OTHER
--- or EXPIRED. An older entry of the user that is in the way must be ended first.
+-- The arguments of restore, and the step that was seen here: NONE, WAITING or ACTIVE → DONE, THERE,
+-- OTHER or EXPIRED. If the user has an older live entry, that must be ended first.
 register('sync_entry', function(keys, args)
-  local r, why = room_open(keys, args)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   local seq, user, wanted = args[5], args[6], args[8]
-  local stands = standing(entry_at(r, seq))
-  if stands == wanted then return 'THERE' end
-  if stands == 'EXPIRED' then return 'EXPIRED' end
-  if stands ~= args[11] then return 'OTHER' end
-  local refusal = rival(r, seq, user)
+  local step = ledger_step(entry_at(r, seq))
+  if step == wanted then return 'THERE' end
+  if step == 'EXPIRED' then return 'EXPIRED' end
+  if step ~= args[11] then return 'OTHER' end
+  local refusal = competing_entry(r, seq, user)
   if refusal then return refusal end
   clear(r, seq)
   local e = { step = wanted, lane = args[7], joined_ms = args[9], user = user }
@@ -945,19 +946,19 @@ register('sync_entry', function(keys, args)
   entry_write(r, seq, e)
   entry_place(r, seq, e, seen_s(r))
   skip_to(r, tonumber(seq))
-  r.news[1] = seq
-  room_close(r)
+  r.announced[1] = seq
+  queue_close(r)
   return 'DONE'
 end, ALLOW_OOM)
 
--- The next number at the least: after the last entry.
+-- After the last entry: the lowest number for the next one.
 register('recovered', function(keys, args)
   if not is_restored(keys[1], args[2]) then return 0 end
-  local r, why = room_open(keys, args)
+  local r, why = queue_open(keys, args)
   if not r then return why end
   skip_to(r, tonumber(args[5]) - 1)
-  grace_anew(r)
-  room_save(r)
+  restart_grace(r)
+  queue_save(r)
   return 1
 end)
 

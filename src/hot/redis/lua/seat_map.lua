@@ -1,12 +1,13 @@
--- The seats of sections: which are free, and who has the others; the law of core/seat_map.h once
--- more, by the same rule for `quantity` and with the same seats.
+-- The seats of sections: which are free, and which reservation has the others. The rules of
+-- core/seat_map.h in Lua; both choose the same seats.
 --
 -- The keys, all of one event {T:ID}; KEY is a section's number in the ledger:
 --   section:{T:ID}:counts      HASH    available, held, confirmed: seats of all sections; and
 --                                      KEY:available, KEY:held, KEY:confirmed: of each.
---                                      KEY:vanished: 1; not in the former any more
+--                                      KEY:vanished: 1 if the section is not in the totals any
+--                                      more, because it was removed from the event
 --   section:{T:ID}:KEY:meta    HASH    id, mode, status; wanted: seats as configured, capacity: as
---                                      it is (it follows when it can); live: reservations;
+--                                      it is (reduced when seats are free); live: reservations;
 --                                      vanished, as above
 --   section:{T:ID}:KEY:map     STRING  a letter for each seat: A available, H held, C confirmed
 --   section:{T:ID}:KEY:slots   HASH    seat → reservation; seats that are taken
@@ -39,7 +40,7 @@ local function seats_of_event(name)
   }
 end
 
--- By its number, as text; nil: there is none. One that has vanished is still here while it has
+-- The section with that number, as text; nil: there is none. A vanished section exists while it has
 -- reservations.
 local function seating_at(e, key)
   if e.sections[key] then return e.sections[key] end
@@ -64,14 +65,14 @@ local function seating_at(e, key)
   return s
 end
 
--- One that takes claims.
+-- The same, but nil for a vanished section, which takes no claims.
 local function seating_of(e, key)
   local s = seating_at(e, key)
   if s and s.vanished then return nil end
   return s
 end
 
-local function count(e, s, state, change)
+local function count_seats(e, s, state, change)
   if change == 0 then return end
   redis.call('HINCRBY', e.counts, s.key .. ':' .. state, change)
   if not s.vanished then redis.call('HINCRBY', e.counts, state, change) end
@@ -119,9 +120,10 @@ local function stretches_in(seats)
   return stretches
 end
 
--- ---- the runs: as long as they can be, so that a taken seat is between any two ----
+-- ---- the runs of free seats: between two runs there is at least one taken seat ----
 
--- A run is {first, length}. It is known by its last seat, for seats are taken from the first on.
+-- A run is {first, length}. Its member is its last seat, because seats are taken from its
+-- beginning.
 
 local function run_of(score)
   score = tonumber(score)
@@ -134,37 +136,37 @@ local function first_run(s, low, high)
   return found[1] and run_of(found[2])
 end
 
--- Of at least this length; of equals the one with the lowest numbers. nil: none is as long.
+-- The shortest of at least this length; of equal ones the one with the lowest seats. nil: none.
 local function shortest_run(s, length_min)
   return first_run(s, length_min * RUN_SCALE, '+inf')
 end
 
--- Of at most this length, likewise.
+-- The longest of at most this length, likewise.
 local function longest_run(s, length_max)
   local found = redis.call('ZREVRANGEBYSCORE', s.free, (length_max + 1) * RUN_SCALE - 1, 0,
     'WITHSCORES', 'LIMIT', 0, 1)
   return found[1] and shortest_run(s, run_of(found[2])[2])
 end
 
--- Of this length, from a seat on.
+-- One of this length, at this seat or after it.
 local function equal_run(s, length, seat)
   return first_run(s, length * RUN_SCALE + seat, (length + 1) * RUN_SCALE - 1)
 end
 
--- The one that ends with this seat.
+-- The run that ends with this seat.
 local function run_to(s, last)
   local score = redis.call('ZSCORE', s.free, last)
   return score and run_of(score)
 end
 
--- The one that the seat is in; nil: it is taken.
+-- The run that contains the seat; nil: the seat is taken.
 local function run_at(s, seat)
   local found = redis.call('ZRANGEBYSCORE', s.runs, seat, '+inf', 'LIMIT', 0, 1)
   local run = found[1] and run_to(s, found[1])
   return run and run[1] <= seat and run or nil
 end
 
--- Begins elsewhere than it did.
+-- Sets the first seat of the run.
 local function run_move(s, first, last)
   redis.call('ZADD', s.free, (last - first + 1) * RUN_SCALE + first, last)
 end
@@ -179,7 +181,7 @@ local function run_remove(s, last)
   redis.call('ZREM', s.runs, last)
 end
 
--- Seats of one run, which may be known.
+-- Takes seats of one run, which the caller may have found already.
 local function runs_take(s, first, length, run)
   run = run or run_at(s, first)
   local last = run[1] + run[2] - 1
@@ -203,9 +205,9 @@ end
 
 -- ---- seats ----
 
--- The one place where seats change: all of them from one state to another. Without an id the
--- holder stays who it is, or there is none any more.
-local function put(e, s, stretches, from, to, id)
+-- The only function that changes seats: all of them from one state to another. Without an id the
+-- seats stay with their reservation, or have none any more.
+local function seats_put(e, s, stretches, from, to, id)
   local seats = seats_in(stretches)
   for _, run in ipairs(stretches) do
     if from == 'available' then runs_take(s, run[1], run[2], run[3]) end
@@ -223,12 +225,12 @@ local function put(e, s, stretches, from, to, id)
     redis.call('HSET', s.slots, unpack(holders))
   end
   if from ~= to then
-    count(e, s, from, -#seats)
-    count(e, s, to, #seats)
+    count_seats(e, s, from, -#seats)
+    count_seats(e, s, to, #seats)
   end
 end
 
--- The run at the section's end grows or shrinks with it. False: a seat that would go is taken.
+-- Resizes the section to the configured number. False: a seat that would be removed is taken.
 local function resize(e, s)
   local tail = run_to(s, s.capacity)
   local first = tail and tail[1] or s.capacity + 1
@@ -240,7 +242,7 @@ local function resize(e, s)
   else
     redis.call('SET', s.map, redis.call('GETRANGE', s.map, 0, s.wanted - 1))
   end
-  count(e, s, 'available', s.wanted - s.capacity)
+  count_seats(e, s, 'available', s.wanted - s.capacity)
   s.capacity = s.wanted
   redis.call('HSET', s.meta, 'capacity', s.capacity)
   return true
@@ -253,7 +255,7 @@ local function seating_remove(e, s)
   e.sections[s.key] = nil
 end
 
--- After seats were given back: what waited for that. One that vanishes is gone with its last.
+-- After seats became free: removes a vanished section without reservations, or resizes a section.
 local function seating_catch_up(e, s)
   if s.vanished and tonumber(redis.call('HGET', s.meta, 'live')) == 0 then
     seating_remove(e, s)
@@ -262,10 +264,10 @@ local function seating_catch_up(e, s)
   end
 end
 
--- ---- the rule ----
+-- ---- choosing seats ----
 
--- It chooses before anything is taken. What is left is told by `last`, the run that it chose last
--- by 3: not the longer ones, nor those of equal length up to it. At first it is nil.
+-- All seats are chosen before any is taken. `last` is the run that rule 3 chose last, nil at first:
+-- longer runs, and those of equal length up to it, are used already.
 
 local function shortest_left(s, n, last)
   local run = shortest_run(s, n)
@@ -286,7 +288,7 @@ local function choose_run(s, n, last)
   return run
 end
 
--- n seats as stretches, ascending, each with the run that it is the beginning of. There are enough.
+-- n seats as stretches, ascending, each with the run that it begins. There are enough seats.
 local function choose(s, n)
   local chosen = {}
   local last
@@ -306,8 +308,8 @@ end
 
 local SUGGEST_LENGTHS_MAX = 64
 
--- The seat where n adjacent ones begin, from the seat that the spread chooses on; nil: there are
--- none. `spread` is a number of 64 bits in two halves, which only together would not fit.
+-- The first of n adjacent seats, searched from a seat that the spread selects; nil: there are none.
+-- The spread is a number of 64 bits in two halves, because Lua's numbers do not have 64 bits.
 local function choose_apart(s, n, high, low)
   local rest = (high % s.capacity) * UINT32 + low
   local start = 1 + rest % s.capacity
@@ -339,16 +341,16 @@ local function suggest(s, n, high, low)
   return first and { { first, n } } or choose(s, n)
 end
 
--- Why so many can't be had; nil: they can.
+-- The outcome if there are fewer than n free seats, else nil.
 local function too_few(e, s, n)
   local available = tonumber(redis.call('HGET', e.counts, s.key .. ':available'))
   if available == 0 then return 'SOLD_OUT' end
   return available < n and 'NOT_ENOUGH' or nil
 end
 
-local BADNESS = { TAKEN = 1, SEATS_TWICE = 2, NO_SUCH_SEAT = 3 }
+local REFUSAL_PRIORITY = { TAKEN = 1, SEATS_TWICE = 2, NO_SUCH_SEAT = 3 }
 
--- What is wrong with seats that are named, and which of them; nil: nothing. The worst counts.
+-- Checks named seats: the worst refusal, and the seats that it is about; nil: none.
 local function check_named(s, seats, may_be_taken)
   local holders = redis.call('HMGET', s.slots, unpack(seats))
   local worst
@@ -364,7 +366,7 @@ local function check_named(s, seats, may_be_taken)
       here = 'TAKEN'
     end
     named[seat] = true
-    if here and (not worst or BADNESS[here] > BADNESS[worst]) then
+    if here and (not worst or REFUSAL_PRIORITY[here] > REFUSAL_PRIORITY[worst]) then
       worst = here
       refused = {}
     end
@@ -384,20 +386,20 @@ local function seating_add(e, section)
     section.key .. ':confirmed', 0)
   local s = seating_at(e, section.key)
   run_add(s, 1, s.capacity)
-  count(e, s, 'available', s.capacity)
+  count_seats(e, s, 'available', s.capacity)
   return s
 end
 
--- What a section has counts in the totals, or no more.
+-- Adds the seats of a section to the totals, or subtracts them.
 local function seating_counts(e, s, sign)
   for state in pairs(LETTERS) do
     local seats = tonumber(redis.call('HGET', e.counts, s.key .. ':' .. state))
-    -- Not 0: Lua would write it as -0, which is no number to Redis.
+    -- Not 0: Lua would write -0, which Redis does not accept as a number.
     if seats > 0 then redis.call('HINCRBY', e.counts, state, sign * seats) end
   end
 end
 
-local function seating_vanish(e, s)
+local function seating_mark_vanished(e, s)
   seating_counts(e, s, -1)
   s.vanished = true
   redis.call('HSET', e.counts, s.key .. ':vanished', 1)
@@ -443,7 +445,7 @@ seats_configure = function(tag, sections, fresh)
   end
   for _, key in ipairs(seating_keys(e)) do
     local s = seating_at(e, key)
-    if not there[key] then seating_vanish(e, s) end
+    if not there[key] then seating_mark_vanished(e, s) end
     seating_catch_up(e, s)
   end
 end

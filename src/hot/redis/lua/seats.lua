@@ -1,4 +1,4 @@
--- The reservations of an event: the law of core/claims.h once more, one function per operation of
+-- The reservations of an event: the rules of core/claims.h in Lua, one function per operation of
 -- port/seats.h.
 --
 -- The keys, besides those of seat_map.lua; all of one event {T:ID}, KEY is a section's number:
@@ -6,12 +6,12 @@
 --                                      user": all that are live; the step is P (pending, HELD), H
 --                                      or C; key and request are digests
 --   claim:{T:ID}:pending       ZSET    "KEY:reservation" → since when
---   claim:{T:ID}:due           ZSET    "KEY:reservation" → when it is told; settled holds
+--   claim:{T:ID}:due           ZSET    "KEY:reservation" → when `due` returns it; settled holds
 --   limit:{T:ID}               HASH    user → seats of all live reservations
 --   limit:{T:ID}:of            HASH    user → live reservations, newest first
 --   limit:{T:ID}:reserving     HASH    entry → how many settled holds it has
--- Functions know the names of an event's keys by its first one; all that they touch are declared
--- nevertheless.
+-- Functions derive the names of an event's keys from the first key; all keys that they use are
+-- declared nevertheless.
 
 local DUE_AGAIN_MS = 5000
 
@@ -37,16 +37,16 @@ local function claim_put(e, r)
     r.request, list_of(r.stretches), r.user }, ' '))
 end
 
-local function ref(r)
+local function claim_ref(r)
   return r.section .. ':' .. r.id
 end
 
--- As replies tell it.
+-- The format of replies.
 local function claim_info(r)
   return { r.id, r.section, r.step, r.entry, r.expires, r.seats }
 end
 
--- The events in which a user has live reservations, but this one.
+-- The other events in which a user has live reservations.
 local function other_events(user, tag)
   local others = {}
   for other in (redis.call('HGET', BUYERS, user) or ''):gmatch('%S+') do
@@ -70,15 +70,15 @@ local function buyers_remove(user, tag)
   end
 end
 
--- The user's newest.
-local function buyer_join(e, r)
+-- As the user's newest.
+local function buyer_add(e, r)
   local ids = redis.call('HGET', e.of, r.user)
   if not ids then buyers_add(r.user, e.tag) end
   redis.call('HSET', e.of, r.user, ids and r.id .. ' ' .. ids or r.id)
   redis.call('HINCRBY', e.limit, r.user, r.seats)
 end
 
-local function buyer_part(e, r)
+local function buyer_remove(e, r)
   local left = {}
   for id in redis.call('HGET', e.of, r.user):gmatch('%S+') do
     if id ~= r.id then left[#left + 1] = id end
@@ -93,56 +93,56 @@ local function buyer_part(e, r)
   end
 end
 
-local function reserving_more(e, r)
+local function reserving_add(e, r)
   redis.call('HINCRBY', e.reserving, r.entry, 1)
 end
 
-local function reserving_less(e, r)
+local function reserving_remove(e, r)
   if redis.call('HINCRBY', e.reserving, r.entry, -1) == 0 then
     redis.call('HDEL', e.reserving, r.entry)
   end
 end
 
--- A new one, with its seats; its step is P or C.
-local function claim_join(e, s, r)
+-- A new reservation, with its seats; its step is P or C.
+local function claim_add(e, s, r)
   claim_put(e, r)
-  buyer_join(e, r)
+  buyer_add(e, r)
   redis.call('HINCRBY', s.meta, 'live', 1)
 end
 
-local function hold(e, r)
+local function claim_hold(e, r)
   r.step = 'H'
   claim_put(e, r)
-  redis.call('ZREM', e.pending, ref(r))
-  redis.call('ZADD', e.due, r.expires, ref(r))
-  reserving_more(e, r)
+  redis.call('ZREM', e.pending, claim_ref(r))
+  redis.call('ZADD', e.due, r.expires, claim_ref(r))
+  reserving_add(e, r)
 end
 
-local function confirm(e, r)
-  put(e, seating_at(e, r.section), r.stretches, 'held', 'confirmed')
-  redis.call('ZREM', e.due, ref(r))
-  reserving_less(e, r)
+local function claim_confirm(e, r)
+  seats_put(e, seating_at(e, r.section), r.stretches, 'held', 'confirmed')
+  redis.call('ZREM', e.due, claim_ref(r))
+  reserving_remove(e, r)
   r.step = 'C'
   claim_put(e, r)
 end
 
--- Gone; its seats are no longer its own.
-local function claim_forget(e, r)
+-- Deletes the reservation, which has no seats any more.
+local function claim_delete(e, r)
   redis.call('HDEL', e.claim, r.id)
-  buyer_part(e, r)
-  if r.step == 'P' then redis.call('ZREM', e.pending, ref(r)) end
+  buyer_remove(e, r)
+  if r.step == 'P' then redis.call('ZREM', e.pending, claim_ref(r)) end
   if r.step == 'H' then
-    redis.call('ZREM', e.due, ref(r))
-    reserving_less(e, r)
+    redis.call('ZREM', e.due, claim_ref(r))
+    reserving_remove(e, r)
   end
   local s = seating_at(e, r.section)
   redis.call('HINCRBY', s.meta, 'live', -1)
   seating_catch_up(e, s)
 end
 
-local function finish(e, r)
-  put(e, seating_at(e, r.section), r.stretches, STATES[r.step], 'available')
-  claim_forget(e, r)
+local function claim_end(e, r)
+  seats_put(e, seating_at(e, r.section), r.stretches, STATES[r.step], 'available')
+  claim_delete(e, r)
 end
 
 -- ---- claiming ----
@@ -157,82 +157,85 @@ local function claim_by_key(e, user, key)
   return nil
 end
 
--- One that is there already, by its id or by its key; with the outcome.
-local function claim_there(e, w)
-  local r = claim_find(e, w.id)
+-- Finds a reservation with the same id or the same key; and the outcome.
+local function claim_there(e, claim)
+  local r = claim_find(e, claim.id)
   if r then
-    -- By its id it is the very same, though it may have lost seats since.
-    return (r.user ~= w.user or r.seats > w.count) and 'KEY_REUSED' or 'THERE', r
+    -- The same id: the same reservation, though it may have lost seats since.
+    return (r.user ~= claim.user or r.seats > claim.count) and 'KEY_REUSED' or 'THERE', r
   end
-  r = w.key ~= '0' and claim_by_key(e, w.user, w.key)
+  r = claim.key ~= '0' and claim_by_key(e, claim.user, claim.key)
   if not r then return nil end
-  return (r.request ~= w.request or r.seats ~= w.count) and 'KEY_REUSED' or 'THERE', r
+  return (r.request ~= claim.request or r.seats ~= claim.count) and 'KEY_REUSED' or 'THERE', r
 end
 
--- What refuses the wish, whatever seats are free; nil: nothing.
-local function claim_refusal(e, s, w, rules, now)
+-- The refusal that does not depend on free seats; nil: none.
+local function claim_refusal(e, s, claim, rules, now)
   local state = event_state(rules, now)
-  if not w.is_active then return 'NOT_ACTIVE' end
+  if not claim.is_active then return 'NOT_ACTIVE' end
   if state == 'CLOSED' or state == 'DRAFT' then return 'EVENT_CLOSED' end
   if not s then return 'NO_SECTION' end
   if s.status == 'closed' then return 'SECTION_CLOSED' end
   if s.status == 'maintenance' then return 'SECTION_MAINTENANCE' end
-  local has = tonumber(redis.call('HGET', e.limit, w.user) or 0)
-  if has + w.count > rules.max_per_user then return 'LIMIT' end
+  local has = tonumber(redis.call('HGET', e.limit, claim.user) or 0)
+  if has + claim.count > rules.max_per_user then return 'LIMIT' end
   return nil
 end
 
--- The outcome, and seats as stretches: those to be had, or those in the way.
-local function claim_seats(e, s, w)
+-- The outcome, and seats as stretches: the chosen ones, or those that are refused.
+local function claim_seats(e, s, claim)
   local decides = s.mode == 'seat' and 'LEDGER_DECIDES' or 'DONE'
-  if w.named then
-    local wrong, refused = check_named(s, w.named, s.mode == 'seat')
-    return wrong or decides, stretches_in(wrong and refused or w.named)
+  if claim.named then
+    local wrong, refused = check_named(s, claim.named, s.mode == 'seat')
+    return wrong or decides, stretches_in(wrong and refused or claim.named)
   end
-  local wrong = too_few(e, s, w.count)
+  local wrong = too_few(e, s, claim.count)
   if wrong then return wrong, {} end
-  if s.mode == 'seat' then return decides, suggest(s, w.count, w.spread_high, w.spread_low) end
-  return decides, choose(s, w.count)
+  if s.mode == 'seat' then
+    return decides, suggest(s, claim.count, claim.spread_high, claim.spread_low)
+  end
+  return decides, choose(s, claim.count)
 end
 
--- The outcome, seats, and the reservation when there is one.
-local function claim_in(e, w, rules, now)
-  local outcome, r = claim_there(e, w)
+-- The outcome, the seats, and the reservation if there is one.
+local function claim_in(e, claim, rules, now)
+  local outcome, r = claim_there(e, claim)
   if outcome == 'KEY_REUSED' then return outcome, {} end
   if outcome == 'THERE' then return outcome, r.stretches, r end
-  local s = seating_of(e, w.section)
-  outcome = claim_refusal(e, s, w, rules, now)
+  local s = seating_of(e, claim.section)
+  outcome = claim_refusal(e, s, claim, rules, now)
   if outcome then return outcome, {} end
   local stretches
-  outcome, stretches = claim_seats(e, s, w)
+  outcome, stretches = claim_seats(e, s, claim)
   if outcome ~= 'DONE' then return outcome, stretches end
   r = {
-    id = w.id,
-    section = w.section,
+    id = claim.id,
+    section = claim.section,
     step = 'P',
-    entry = w.entry,
+    entry = claim.entry,
     expires = text(now + rules.hold_s * 1000),
-    key = w.key,
-    request = w.request,
+    key = claim.key,
+    request = claim.request,
     stretches = stretches,
-    seats = w.count,
-    user = w.user,
+    seats = claim.count,
+    user = claim.user,
   }
-  put(e, s, stretches, 'available', 'held', r.id)
-  claim_join(e, s, r)
-  redis.call('ZADD', e.pending, now, ref(r))
+  seats_put(e, s, stretches, 'available', 'held', r.id)
+  claim_add(e, s, r)
+  redis.call('ZADD', e.pending, now, claim_ref(r))
   return outcome, stretches, r
 end
 
 -- ---- from the ledger ----
 
--- The seat is no longer its; without any it is gone. The section's seats are the caller's.
-local function lose(e, r, seat)
+-- Removes a seat from the reservation, and deletes one without seats. The caller updates the
+-- section's seats.
+local function claim_remove_seat(e, r, seat)
   local left = {}
   for _, other in ipairs(seats_in(r.stretches)) do
     if other ~= seat then left[#left + 1] = other end
   end
-  if #left == 0 then return claim_forget(e, r) end
+  if #left == 0 then return claim_delete(e, r) end
   r.stretches = stretches_in(left)
   r.seats = #left
   claim_put(e, r)
@@ -240,7 +243,7 @@ local function lose(e, r, seat)
 end
 
 -- The live reservation that has the seat.
-local function holder_of(e, s, seat)
+local function seat_claim(e, s, seat)
   local id = redis.call('HGET', s.slots, seat)
   return id and claim_find(e, id)
 end
@@ -248,23 +251,24 @@ end
 -- The ledger has the seat as AVAILABLE. Returns whether anything changed.
 local function free_seat(e, key, seat)
   local s = seating_of(e, key)
-  local r = s and holder_of(e, s, seat)
+  local r = s and seat_claim(e, s, seat)
   if not r or r.step == 'P' then return false end
-  put(e, s, { { seat, 1 } }, STATES[r.step], 'available')
-  lose(e, r, seat)
+  seats_put(e, s, { { seat, 1 } }, STATES[r.step], 'available')
+  claim_remove_seat(e, r, seat)
   seating_catch_up(e, s)
   return true
 end
 
--- Those of the seats that exist become the new one's, whoever has them.
-local function seize(e, s, r, list)
+-- Gives those of the seats that exist to the reservation, even if others have them.
+local function claim_take_seats(e, s, r, list)
   local seats = {}
   for _, seat in ipairs(seats_in(stretches_of(list))) do
     local id = seat >= 1 and seat <= s.capacity and redis.call('HGET', s.slots, seat)
     if id ~= r.id and seat >= 1 and seat <= s.capacity then
       local other = id and claim_find(e, id)
-      put(e, s, { { seat, 1 } }, other and STATES[other.step] or 'available', STATES[r.step], r.id)
-      if other then lose(e, other, seat) end
+      local from = other and STATES[other.step] or 'available'
+      seats_put(e, s, { { seat, 1 } }, from, STATES[r.step], r.id)
+      if other then claim_remove_seat(e, other, seat) end
       seats[#seats + 1] = seat
     end
   end
@@ -272,76 +276,76 @@ local function seize(e, s, r, list)
   r.seats = #seats
 end
 
--- A live reservation as the ledger has it: section, entry, expires, user, and whether confirmed.
--- Its seats are its own then. False: there is no such section or seat any more.
-local function apply(e, r, is_confirmed, list)
+-- Makes a live reservation as the ledger has it, and gives it its seats: section, entry, expires,
+-- user, and whether it is confirmed. False: there is no such section or seat any more.
+local function claim_apply(e, r, is_confirmed, list)
   if not seating_of(e, r.section) then return false end
   local known = claim_find(e, r.id)
   r.key, r.request = '0', '0'
   if known then
-    -- It becomes what the ledger says, but never goes a step back.
+    -- A confirmed reservation stays confirmed.
     r.key, r.request = known.key, known.request
     is_confirmed = is_confirmed or known.step == 'C'
-    finish(e, known)
+    claim_end(e, known)
   end
   local s = seating_of(e, r.section)
   r.step = is_confirmed and 'C' or 'P'
-  seize(e, s, r, list)
+  claim_take_seats(e, s, r, list)
   if r.seats == 0 then return false end
-  claim_join(e, s, r)
-  if not is_confirmed then hold(e, r) end
+  claim_add(e, s, r)
+  if not is_confirmed then claim_hold(e, r) end
   seating_catch_up(e, s)
   return true
 end
 
-local function follow(e, id, status)
+local function claim_follow(e, id, status)
   local r = claim_find(e, id)
   if not r then return false end
-  -- A cancellation may overtake the confirmation before it; an expiry has none before it.
+  -- A cancellation may arrive before the confirmation that precedes it; an expiry follows none.
   if r.step == 'C' and status ~= 'CANCELLED' then return false end
   if status ~= 'CONFIRMED' then
-    finish(e, r)
+    claim_end(e, r)
     return true
   end
-  if r.step == 'P' then hold(e, r) end -- the ledger had it, though nobody has said so
-  confirm(e, r)
+  if r.step == 'P' then claim_hold(e, r) end -- the ledger has it, but it was not settled
+  claim_confirm(e, r)
   return true
 end
 
--- Returns whether it is live then.
-local function settle(e, id, kept)
+-- Returns whether it is live afterwards.
+local function claim_settle(e, id, kept)
   local r = claim_find(e, id)
   if not r then return false end
   if r.step ~= 'P' then return true end
-  if kept then hold(e, r) else finish(e, r) end
+  if kept then claim_hold(e, r) else claim_end(e, r) end
   return kept
 end
 
 -- ---- functions ----
 
--- The event of a call; or nil, and why it is refused.
+-- The event of a call; or nil and the error.
 local function seats_begin(keys, args)
-  local no, next_ms = refused(keys[1], args[1], args[2])
-  if no then return nil, no end
+  local refusal, next_ms = refused(keys[1], args[1], args[2])
+  if refusal then return nil, refusal end
   local e = seats_of_event(tag_of(keys[1]))
   e.next_ms = next_ms
   return e
 end
 
--- Of one that changes something.
+-- For functions that change something.
 local function seats_begin_change(keys, args)
-  local e, no = seats_begin(keys, args)
-  if e then wake(keys[1], e.next_ms) end
-  return e, no
+  local e, refusal = seats_begin(keys, args)
+  if e then request_tick(keys[1], e.next_ms) end
+  return e, refusal
 end
 
--- Its keys begin with those of queue.lua, and its arguments with the node too; then come: the
--- reservation's id, user, entry, section, digests of key and request ("0": none), the halves of the
--- spread, how many seats, and which ("": any). Returns, as in_room does, the outcome, the seats,
--- and the reservation if there is one.
+-- Its first keys and arguments are those of queue.lua; then: the reservation's id, user, entry,
+-- section, digests of key and request ("0": none), the halves of the spread, how many seats, and
+-- which ("": any). Returns, in the reply of with_queue, the outcome, the seats, and the reservation
+-- if there is one.
 register('claim', function(keys, args)
   local e = seats_of_event(tag_of(keys[1]))
-  local w = {
+  local claim = {
     id = args[5],
     user = args[6],
     entry = args[7],
@@ -353,32 +357,34 @@ register('claim', function(keys, args)
     count = tonumber(args[13]),
     named = args[14] ~= '' and seats_in(stretches_of(args[14])) or nil,
   }
-  return in_room(keys, args, w.entry, function(rules, now, entry)
-    w.is_active = entry and entry.step == 'ACTIVE' and tonumber(entry.at) > now
-      and entry.user == w.user
-    local outcome, stretches, r = claim_in(e, w, rules, now)
+  return with_queue(keys, args, claim.entry, function(rules, now, entry)
+    claim.is_active = entry and entry.step == 'ACTIVE' and tonumber(entry.at) > now
+      and entry.user == claim.user
+    local outcome, stretches, r = claim_in(e, claim, rules, now)
     return { outcome, list_of(stretches), r and claim_info(r) or {} }
   end)
 end)
 
 -- Arguments: pairs of an id, and "kept" or "undone". Returns for each whether it is live.
 register('claim_settle', function(keys, args)
-  local e, no = seats_begin_change(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin_change(keys, args)
+  if not e then return refusal end
   local live = {}
   for i = 4, #args, 2 do
-    live[#live + 1] = settle(e, args[i], args[i + 1] == 'kept') and 1 or 0
+    live[#live + 1] = claim_settle(e, args[i], args[i + 1] == 'kept') and 1 or 0
   end
   return live
 end, ALLOW_OOM)
 
--- Arguments: pairs of an id, and CONFIRMED, CANCELLED or EXPIRED. Returns for each whether it was
--- not so already.
+-- Arguments: pairs of an id, and CONFIRMED, CANCELLED or EXPIRED. Returns for each whether it has
+-- changed.
 register('follow', function(keys, args)
-  local e, no = seats_begin_change(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin_change(keys, args)
+  if not e then return refusal end
   local changed = {}
-  for i = 4, #args, 2 do changed[#changed + 1] = follow(e, args[i], args[i + 1]) and 1 or 0 end
+  for i = 4, #args, 2 do
+    changed[#changed + 1] = claim_follow(e, args[i], args[i + 1]) and 1 or 0
+  end
   return changed
 end, ALLOW_OOM)
 
@@ -391,14 +397,14 @@ local function apply_arguments(e, args, at)
     section = args[at + 3],
     expires = args[at + 5],
   }
-  return apply(e, r, args[at + 4] == 'CONFIRMED', args[at + 6])
+  return claim_apply(e, r, args[at + 4] == 'CONFIRMED', args[at + 6])
 end
 
 -- Arguments: a section and which of its seats are free; then reservations. Returns how much
 -- changed.
 register('sync', function(keys, args)
-  local e, no = seats_begin_change(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin_change(keys, args)
+  if not e then return refusal end
   local changed = 0
   for _, seat in ipairs(seats_in(stretches_of(args[5]))) do
     if free_seat(e, args[4], seat) then changed = changed + 1 end
@@ -411,8 +417,8 @@ end, ALLOW_OOM)
 
 -- Arguments: how many at the most. Returns "section:id" of each.
 register('due', function(keys, args)
-  local e, no = seats_begin(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin(keys, args)
+  if not e then return refusal end
   local now = milliseconds(args[3])
   local refs = redis.call('ZRANGEBYSCORE', e.due, '-inf', now, 'LIMIT', 0, args[4])
   for _, due in ipairs(refs) do redis.call('ZADD', e.due, now + DUE_AGAIN_MS, due) end
@@ -422,8 +428,8 @@ end, ALLOW_OOM)
 -- Arguments: the user, the entry ("0": any), and how many at the most. Returns how many there are,
 -- and the newest.
 register('holds', function(keys, args)
-  local e, no = seats_begin(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin(keys, args)
+  if not e then return refusal end
   local reply = { 0 }
   for id in (redis.call('HGET', e.of, args[4]) or ''):gmatch('%S+') do
     local r = claim_find(e, id)
@@ -443,8 +449,8 @@ end
 
 -- Returns the seats available, held and confirmed: of all sections, then of each, with its number.
 register('count', function(keys, args)
-  local e, no = seats_begin(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin(keys, args)
+  if not e then return refusal end
   local reply = { counts_of(e, '') }
   for _, key in ipairs(seating_keys(e)) do
     local counts = counts_of(e, key .. ':')
@@ -456,8 +462,8 @@ end, NO_WRITES)
 -- Arguments: the section, the first seat, and how many at the most. Returns their letters, and the
 -- section's seats available, held and confirmed; or nothing when there is no such section.
 register('render', function(keys, args)
-  local e, no = seats_begin(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin(keys, args)
+  if not e then return refusal end
   local s = seating_of(e, args[4])
   if not s then return {} end
   local first, most = tonumber(args[5]), tonumber(args[6])
@@ -472,7 +478,7 @@ end, NO_WRITES)
 -- Arguments: a reservation, as sync has it.
 register('restore_reservation', function(keys, args)
   if not is_restored(keys[1], args[2]) then return 0 end
-  local e, no = seats_begin(keys, args)
-  if not e then return no end
+  local e, refusal = seats_begin(keys, args)
+  if not e then return refusal end
   return apply_arguments(e, args, 4) and 1 or 0
 end)
