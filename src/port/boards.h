@@ -8,8 +8,8 @@
  *    time after its period has ended (core/period.h); then it is deleted for good.
  *  - Of equal rows the one that has been so for longer is first; of those of one millisecond, any.
  *  - boards_begin gives one node at a time a lease to count, and the watermark after which sales
- * are to be sent. Sending a sale twice does no harm; sales that were not counted must be sent
- * again. Event updates carry no sequence number, so only the lease holder may send them.
+ *    are to be sent. Sending a sale twice does no harm; sales that were not counted must be sent
+ *    again. Event updates carry no sequence number, so only the lease holder may send them.
  *  - `done` is called on the caller's thread, once: before the function returns, or later. An
  *    operation's struct and what it points to belong to the caller and stay valid until then.
  *    `result` is OK, or a failure of the store (port/hot.h).

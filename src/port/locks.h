@@ -9,13 +9,13 @@
  *  - A name begins with its event's: "TYPE/ID/…".
  *  - Every acquisition has a *fence*: epoch × 2^EPOCH_COUNT_BITS + a count. Fences only grow, over
  *    all names of one event: a later acquisition has the higher one, also after a release, and
- * after a restart, because the epoch grows. So writes to one row, which always belongs to one
- * event, may be made under locks of different names. The lease alone cannot stop a holder that was
- *    paused; the ledger refuses its late write by the fence.
+ *    after a restart, because the epoch grows. So writes to one row, which always belongs to one
+ *    event, may be made under locks of different names. The lease alone cannot stop a holder that
+ *    was paused; the ledger refuses its late write by the fence.
  *  - A wait is bounded. A request is in the line no longer than its wait_ms_max, and its lease
- * begins when it gets the lock, whether or not it has been notified. When nodes share the store,
- * requests of a worker that has been silent for a second are skipped until it is alive again, and
- * keep their places.
+ *    begins when it gets the lock, whether or not it has been notified. When nodes share the store,
+ *    requests of a worker that has been silent for a second are skipped until it is alive again,
+ *    and keep their places.
  *  - The time is `now_ms` of each operation and of locks_tick. Without ticks a lock that no request
  *    asks for stays with a dead holder, and waits do not end. A shared store may use its own clock
  *    instead; its answers are in that time.

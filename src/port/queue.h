@@ -5,7 +5,7 @@
  *  - Each operation is one atomic step on one event, by the rules of core/queue.h.
  *  - An operation's `done` is called on the caller's thread: before the function returns, or later.
  *    Its struct belongs to the caller and stays valid until then. `result` is OK, or why nothing
- * was done: EVENT_NOT_FOUND, or a failure of the store.
+ *    was done: EVENT_NOT_FOUND, or a failure of the store.
  *  - The effect of enter and admit is pending until it is settled. Their `submit` is called as part
  *    of the step, so the records of one event reach the ledger in the order of the steps. If it
  *    returns an error, the step is undone at once, and the error is the result. It only submits.

@@ -4,15 +4,15 @@
  * every operation:
  *
  *  - Each operation is one atomic step on one event, by the rules of core/claims.h. Events are
- * added, changed and removed by queues_configure and queues_remove, seats and queue together.
+ *    added, changed and removed by queues_configure and queues_remove, seats and queue together.
  *  - The effect of claim is pending until it is settled. Its `submit` is called as part of the
- * step, so the records of one event reach the ledger in the order of the steps. If it returns an
- * error, the claim is undone at once, and the error is the result. It only submits.
+ *    step, so the records of one event reach the ledger in the order of the steps. If it returns an
+ *    error, the claim is undone at once, and the error is the result. It only submits.
  *  - claim checks the user's entry in the same step: unless it is ACTIVE (settled, the user's own,
  *    and in time) no seats are taken. Active entries whose time is over are ended first, as in
- * enter.
+ *    enter.
  *  - The store never ends a hold itself: a due hold stays until seats_follow reports the decision
- * of the ledger.
+ *    of the ledger.
  */
 #ifndef ADMITONE_PORT_SEATS_H
 #define ADMITONE_PORT_SEATS_H
