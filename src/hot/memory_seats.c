@@ -49,7 +49,7 @@ static void memory_follow(struct seats *s, struct follow_op *f) {
     struct memory *m = memory_of_seats(s);
     struct memory_event *r = memory_event_begin(m, &f->op);
     for (size_t i = 0; r != NULL && i < f->count; i++)
-        f->news[i].changed = claims_follow(r->claims, &f->news[i].id, f->news[i].status);
+        f->changes[i].changed = claims_follow(r->claims, &f->changes[i].id, f->changes[i].status);
     if (r != NULL) memory_event_unlock(m, r);
     f->done(f);
 }

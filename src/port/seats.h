@@ -56,7 +56,7 @@ struct reservation_change {
 /* Applies decisions of the ledger. */
 struct follow_op {
     struct hot_op op;
-    struct reservation_change *news;
+    struct reservation_change *changes;
     size_t count;
     void (*done)(struct follow_op *f);
 };

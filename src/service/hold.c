@@ -594,7 +594,7 @@ static void hold_on_given_back(struct task *task) {
                                                     .status = is_expired ? RESERVATION_EXPIRED
                                                                          : RESERVATION_CANCELLED};
     h->leaving.follow = (struct follow_op){.op = hold_hot_op(h),
-                                           .news = &h->leaving.change,
+                                           .changes = &h->leaving.change,
                                            .count = 1,
                                            .done = hold_on_given_back_followed};
     seats_follow(h->service->seats, &h->leaving.follow);

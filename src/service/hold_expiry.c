@@ -97,7 +97,7 @@ static void hold_expiry_on_written(struct task *task) {
     count(COUNT_RESERVATION_EXPIRIES, changes);
     x->at = 0;
     x->follow = (struct follow_op){.op = {.event_key = x->event_key, .now_ms = clock_wall_ms()},
-                                   .news = x->changes,
+                                   .changes = x->changes,
                                    .count = changes,
                                    .done = hold_expiry_on_followed};
     seats_follow(x->service->seats, &x->follow);

@@ -106,7 +106,7 @@ static void leave_on_ended(struct room_ending *e, enum err result) {
         if (l->cancelled[i]) l->changes[changes++] = l->changes[i];
     count(COUNT_RESERVATION_CANCELS, changes);
     l->follow = (struct follow_op){.op = {.event_key = l->event_key, .now_ms = clock_wall_ms()},
-                                   .news = l->changes,
+                                   .changes = l->changes,
                                    .count = changes,
                                    .done = leave_on_followed};
     seats_follow(l->service->seats, &l->follow);

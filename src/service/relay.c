@@ -118,7 +118,7 @@ static void relay_send_changes(struct relay *r) {
     }
     r->taken = n;
     r->follow = (struct follow_op){.op = {.event_key = first->event_key, .now_ms = clock_wall_ms()},
-                                   .news = r->news,
+                                   .changes = r->news,
                                    .count = n,
                                    .done = relay_on_followed};
     seats_follow(r->events->seats, &r->follow);
@@ -133,7 +133,7 @@ static void relay_on_followed(struct follow_op *f) {
     r->changed = 0;
     for (size_t i = 0; f->op.result == ERR_OK && i < f->count; i++) {
         const struct ledger_fact *fact = &r->read.facts[r->done + i];
-        if (f->news[i].changed) {
+        if (f->changes[i].changed) {
             repair_queue_add(&r->room->repairs, f->op.event_key, fact->entry_seq, false);
             r->changed++;
         } else if (fact->kind == RESERVATION_CONFIRMED) {

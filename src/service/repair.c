@@ -202,7 +202,7 @@ static void repair_take_seats(struct reservation_repair *r) {
     r->change = (struct reservation_change){
         .id = r->id, .section_key = r->section_key, .status = RESERVATION_CANCELLED};
     r->follow = (struct follow_op){.op = repair_hot_op(r->event_key),
-                                   .news = &r->change,
+                                   .changes = &r->change,
                                    .count = 1,
                                    .done = repair_on_seats_taken};
     seats_follow(r->seats, &r->follow);

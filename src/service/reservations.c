@@ -130,7 +130,7 @@ static void reservations_follow(struct deciding *d, struct reservation *stored, 
         .id = d->id, .section_key = d->reservation->section_key, .status = d->reservation->status};
     d->follow = (struct follow_op){
         .op = {.event_key = d->reservation->event_key, .now_ms = clock_wall_ms()},
-        .news = &d->change,
+        .changes = &d->change,
         .count = 1,
         .done = reservations_on_followed};
     seats_follow(d->service->seats, &d->follow);

@@ -313,27 +313,28 @@ static void on_followed(struct follow_op *op) {
 }
 
 static void follows(void) {
-    struct reservation_change news[BOTH][AT_ONCE];
+    struct reservation_change changes[BOTH][AT_ONCE];
     size_t count = (size_t)between(1, AT_ONCE);
     for (size_t i = 0; i < count; i++) {
         struct remembered r = some_reservation();
         enum reservation_status status = one_in(2)   ? RESERVATION_CONFIRMED
                                          : one_in(2) ? RESERVATION_CANCELLED
                                                      : RESERVATION_EXPIRED;
-        news[MEMORY][i] = (struct reservation_change){
+        changes[MEMORY][i] = (struct reservation_change){
             .id = id_of(r.id), .section_key = key_of(r.section), .status = status};
-        news[REDIS][i] = news[MEMORY][i];
+        changes[REDIS][i] = changes[MEMORY][i];
     }
     for (int i = 0; i < BOTH; i++) {
         struct following f = {.op = {.op = {.event_key = KEY, .now_ms = now_ms},
-                                     .news = news[i],
+                                     .changes = changes[i],
                                      .count = count,
                                      .done = on_followed}};
         seats_follow(stores[i].seats, &f.op);
         store_wait(&stores[i], &f.done);
         CHECK(f.op.op.result == ERR_OK);
     }
-    for (size_t i = 0; i < count; i++) CHECK(news[MEMORY][i].changed == news[REDIS][i].changed);
+    for (size_t i = 0; i < count; i++)
+        CHECK(changes[MEMORY][i].changed == changes[REDIS][i].changed);
 }
 
 struct syncing {

@@ -162,15 +162,15 @@ static void on_followed(struct follow_op *op) {
 }
 
 bool step_follow(struct store *s, int64_t key, uint64_t id, enum reservation_status status) {
-    struct reservation_change news = {.id = id_of(id), .status = status};
-    news.section_key = store_section(s, &news.id);
+    struct reservation_change change = {.id = id_of(id), .status = status};
+    change.section_key = store_section(s, &change.id);
     struct following f = {.op = {.op = {.event_key = key, .now_ms = T0},
-                                 .news = &news,
+                                 .changes = &change,
                                  .count = 1,
                                  .done = on_followed}};
     seats_follow(s->seats, &f.op);
     store_wait(s, &f.done);
-    return news.changed;
+    return change.changed;
 }
 
 struct syncing {

@@ -173,13 +173,13 @@ void hot_gets_entry_of(struct two_stores *t, uint64_t seq, const char *user, con
 }
 
 bool hot_follows(struct two_stores *t, struct uuid id, enum reservation_status status) {
-    struct reservation_change news = {.id = id, .section_key = t->section_key, .status = status};
+    struct reservation_change change = {.id = id, .section_key = t->section_key, .status = status};
     struct follow_op_asked a = {
-        .op = {.op = hot_op(t), .news = &news, .count = 1, .done = on_follow_op}};
+        .op = {.op = hot_op(t), .changes = &change, .count = 1, .done = on_follow_op}};
     seats_follow(t->seats, &a.op);
     wait_for(t, &a.done);
     assert_int_equal(a.op.op.result, ERR_OK);
-    return news.changed;
+    return change.changed;
 }
 
 static size_t hot_syncs(struct two_stores *t, struct seat_sync_op op) {

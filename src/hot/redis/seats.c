@@ -263,17 +263,17 @@ static void redis_settle_claims(struct seats *s, struct claim_settle_op *o) {
 static void redis_on_followed(struct call *c, enum err result, const redisReply *reply) {
     struct follow_op *f = call_end(c, result);
     for (size_t i = 0; result == ERR_OK && i < f->count; i++)
-        f->news[i].changed = reply_i64(reply_at(reply, i)) == 1;
+        f->changes[i].changed = reply_i64(reply_at(reply, i)) == 1;
     f->done(f);
 }
 
 static void redis_follow(struct seats *s, struct follow_op *f) {
     struct section_set sections = {0};
-    for (size_t i = 0; i < f->count; i++) section_set_add(&sections, f->news[i].section_key);
+    for (size_t i = 0; i < f->count; i++) section_set_add(&sections, f->changes[i].section_key);
     struct call *c = seats_call(s, &f->op, "follow", &sections);
     for (size_t i = 0; i < f->count; i++) {
-        seats_add_id(c, &f->news[i].id);
-        call_add(c, reservation_status_words[f->news[i].status]);
+        seats_add_id(c, &f->changes[i].id);
+        call_add(c, reservation_status_words[f->changes[i].status]);
     }
     call_send(c, redis_on_followed);
 }

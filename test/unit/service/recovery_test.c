@@ -199,9 +199,10 @@ live_reservations_are_there_after_a_start_as_the_ledger_has_them_pitfall_31(void
     }
     /* Each has its own seats: the end of one frees those and no others. */
     struct reservation_change news = {.id = id_of(1), .status = RESERVATION_CANCELLED};
-    seats_follow(f->service.events.seats,
-                 &(struct follow_op){
-                     .op.event_key = f->service.key, .news = &news, .count = 1, .done = followed});
+    seats_follow(f->service.events.seats, &(struct follow_op){.op.event_key = f->service.key,
+                                                              .changes = &news,
+                                                              .count = 1,
+                                                              .done = followed});
     assert_true(news.changed);
     assert_map(f, "AAAACCCAHAHAA");
 }

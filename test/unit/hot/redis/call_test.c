@@ -118,7 +118,8 @@ static void ask_seats(struct seats *s) {
     struct claim_info held[2];
     struct claim_ref refs[2];
     struct section_counts sections[2];
-    struct reservation_change news = {.id = id, .section_key = 1, .status = RESERVATION_CANCELLED};
+    struct reservation_change change = {
+        .id = id, .section_key = 1, .status = RESERVATION_CANCELLED};
     struct live_reservation live = {.id = id,
                                     .user = STR("a"),
                                     .entry_seq = 1,
@@ -144,7 +145,7 @@ static void ask_seats(struct seats *s) {
                                      .done = on_claim_settled};
     seats_settle(s, &settle);
     wait_for_it();
-    struct follow_op follow = {.op = OP, .news = &news, .count = 1, .done = on_followed};
+    struct follow_op follow = {.op = OP, .changes = &change, .count = 1, .done = on_followed};
     seats_follow(s, &follow);
     wait_for_it();
     seats[0] = 1;
