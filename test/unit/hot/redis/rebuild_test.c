@@ -179,7 +179,7 @@ static void another_run_of_the_store_is_not_rebuilt(void **state) {
     assert_int_equal(probe_number(h->probe, "EXISTS queue:{T:1}:meta"), 1);
 }
 
-static void one_command_that_fails_fails_the_filling(void **state) {
+static void one_command_that_fails_fails_the_rebuild(void **state) {
     struct fixture *h = *state;
     have_life(h, 4, 0);
     begin_incarnation(h, 5, 600);
@@ -189,7 +189,7 @@ static void one_command_that_fails_fails_the_filling(void **state) {
     assert_no_life_begins(h);
 }
 
-static void a_server_that_dies_fails_the_filling(void **state) {
+static void a_server_that_dies_fails_the_rebuild(void **state) {
     struct fixture *h = *state;
     begin_incarnation(h, 4, 300);
     kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
@@ -199,7 +199,7 @@ static void a_server_that_dies_fails_the_filling(void **state) {
     assert_int_equal(hot_incarnation_read(h->hot, &incarnation), ERR_HOT_UNAVAILABLE);
 }
 
-/* Between the look at it and the filling: the node tries again, and lives on. */
+/* Between the look at it and the rebuild: the node tries again. */
 static void a_server_that_is_gone_is_not_rebuilt(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation incarnation = look(h);
@@ -221,8 +221,8 @@ static void an_abandoned_rebuild_is_started_again(void **state) {
 #define SENT_ALREADY 254
 static const uint64_t entry_counts[] = {10, SENT_ALREADY};
 
-/* It stalled; meanwhile another node has filled the store for another incarnation. */
-static void a_filling_that_was_overtaken_spoils_nothing(void **state) {
+/* The node stalled, and another node has rebuilt Redis for another incarnation. */
+static void a_rebuild_that_was_overtaken_spoils_nothing(void **state) {
     struct fixture *h = *state;
     for (size_t i = 0; i < 2; i++) {
         struct fixture other = neighbour(h, services_start(SERVICE_REDIS)->redis_url);
@@ -238,8 +238,8 @@ static void a_filling_that_was_overtaken_spoils_nothing(void **state) {
     }
 }
 
-/* It stalled before it began; meanwhile another node has filled the store, or has begun to. */
-static void a_filling_that_begins_too_late_spoils_nothing(void **state) {
+/* The node stalled before it began, and another node has rebuilt Redis, or has begun to. */
+static void a_rebuild_that_begins_too_late_spoils_nothing(void **state) {
     (void)state;
     for (int is_filled = 0; is_filled < 2; is_filled++) {
         struct fixture h, other;
@@ -380,12 +380,12 @@ int main(void) {
         TEST(an_incarnation_begins_when_everything_is_loaded),
         TEST(only_what_is_ours_is_forgotten),
         TEST(another_run_of_the_store_is_not_rebuilt),
-        TEST(one_command_that_fails_fails_the_filling),
-        TEST(a_server_that_dies_fails_the_filling),
+        TEST(one_command_that_fails_fails_the_rebuild),
+        TEST(a_server_that_dies_fails_the_rebuild),
         TEST(a_server_that_is_gone_is_not_rebuilt),
         TEST(an_abandoned_rebuild_is_started_again),
-        TEST(a_filling_that_was_overtaken_spoils_nothing),
-        TEST(a_filling_that_begins_too_late_spoils_nothing),
+        TEST(a_rebuild_that_was_overtaken_spoils_nothing),
+        TEST(a_rebuild_that_begins_too_late_spoils_nothing),
         TEST(a_store_that_is_flushed_during_a_rebuild_begins_no_incarnation),
         TEST(an_incarnation_may_have_a_lower_epoch_than_the_last),
         TEST(another_run_or_a_copy_of_another_has_no_incarnation),
