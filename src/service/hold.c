@@ -376,8 +376,8 @@ static void hold_on_claim_written(struct task *task) {
 static void hold_on_claim_settled(struct claim_settle_op *s) {
     struct hold *h = CONTAINER_OF(s, struct hold, claiming.settle);
     enum err result = h->writing.record.record.result;
-    /* If the hot store can't be reached, the hold is durable all the same, and service/relay
-     * notifies the hot store later. */
+    /* If the hot store can't be reached, the hold is durable all the same, and the hot store is
+     * notified again later. */
     bool is_notified = s->op.result == ERR_OK || s->op.result == ERR_EVENT_NOT_FOUND;
     if (!is_notified) h->claiming.live = true;
     if (result == ERR_SEAT_TAKEN) {
@@ -714,7 +714,7 @@ static enum reservation_outcome hold_outcome(const struct hold *h, enum err resu
 static void hold_finish(struct hold *h, enum err result) {
     mem_free(h->claiming.get.found);
     h->claiming.get.found = NULL;
-    /* If the disk took longer than the hold lasts, the user is not told that it has seats. */
+    /* The disk may have taken longer than the hold lasts. */
     if (result == ERR_OK && !hold_is_replayed(h) && h->reservation.expires_ms <= clock_wall_ms())
         result = ERR_HOLD_EXPIRED;
     count_reservation_outcome((int)h->strategy, hold_outcome(h, result));
