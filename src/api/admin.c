@@ -164,42 +164,42 @@ void admin_event_delete(struct api *api, struct exchange *x, const str *captures
     events_delete(&api->events, &act->removal);
 }
 
-struct audit_ask {
-    struct ledger_audit_page page;
+/* ---- the audit trail ---- */
+
+struct audit_request {
+    struct audit_read read;
     struct exchange *x;
 };
 
-static void on_audit_page(struct task *task) {
-    struct audit_ask *ask = CONTAINER_OF(task, struct audit_ask, page.record.task);
-    struct ledger_audit_page *page = &ask->page;
-    if (page->record.result != ERR_OK) {
-        reply_problem(ask->x, page->record.result, "%s",
-                      "The audit trail cannot be read now. Try again.");
-    } else {
-        struct json_out j;
-        json_out_init(&j, reply_start(ask->x, 200));
-        json_out_object(&j, STR(""));
-        json_out_raw(&j, STR("audit"), buf_str(&page->json));
-        if (page->next > 0)
-            json_out_i64(&j, STR("next"), page->next);
-        else
-            json_out_null(&j, STR("next"));
-        json_out_object_end(&j);
-        json_out_done(&j);
-        buf_deinit(&page->json);
-        reply_send(ask->x, STR("application/json"));
-    }
-}
+static void audit_on_read(struct audit_read *a, enum err result);
 
 void admin_audit(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
-    struct audit_ask *ask = arena_new(&x->arena, sizeof *ask);
-    ask->x = x;
-    if (!query_i64(x, STR("limit"), 1, AUDIT_PAGE_MAX, 100, &ask->page.limit)) return;
-    if (!query_i64(x, STR("before"), 1, INT64_MAX, 0, &ask->page.before)) return;
-    ask->page.record.kind = LEDGER_AUDIT_PAGE;
-    ask->page.record.task.run = on_audit_page;
-    enum err refused = ledger_ask(api->events.ledger, &ask->page.record);
-    if (refused != ERR_OK)
-        reply_problem(x, refused, "%s", "The audit trail cannot be read now. Try again.");
+    struct audit_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->read.done = audit_on_read;
+    if (!query_i64(x, STR("limit"), 1, AUDIT_PAGE_MAX, 100, &q->read.page.limit)) return;
+    if (!query_i64(x, STR("before"), 1, INT64_MAX, 0, &q->read.page.before)) return;
+    events_read_audit(&api->events, &q->read);
+}
+
+static void audit_on_read(struct audit_read *a, enum err result) {
+    struct audit_request *q = CONTAINER_OF(a, struct audit_request, read);
+    struct ledger_audit_page *page = &a->page;
+    if (result != ERR_OK) {
+        reply_problem(q->x, result, "%s", "The audit trail cannot be read now. Try again.");
+        return;
+    }
+    struct json_out j;
+    json_out_init(&j, reply_start(q->x, 200));
+    json_out_object(&j, STR(""));
+    json_out_raw(&j, STR("audit"), buf_str(&page->json));
+    if (page->next > 0)
+        json_out_i64(&j, STR("next"), page->next);
+    else
+        json_out_null(&j, STR("next"));
+    json_out_object_end(&j);
+    json_out_done(&j);
+    buf_deinit(&page->json);
+    reply_send(q->x, STR("application/json"));
 }

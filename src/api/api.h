@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 
 #include "net/server.h"
-#include "port/boards.h"
 #include "service/events.h"
 #include "service/hold.h"
 #include "service/rebuilder.h"

@@ -1,6 +1,7 @@
+/* GET /events and GET /events/{type}/{id}, and what the admin sees of one event. */
 #include "api/event_json.h"
-#include "api/event_view.h"
 #include "base/list.h"
+#include "service/event_views.h"
 
 #define EVENTS_PAGE_MAX 1000
 /* A page ends early when it has grown to about this: one that does not read it costs no more. */
@@ -118,6 +119,7 @@ static struct view_query *view_query_new(struct exchange *x,
                                          void (*done)(struct event_views *v, enum err result)) {
     struct view_query *q = arena_new(&x->arena, sizeof *q);
     q->x = x;
+    q->views.seats = true;
     q->views.done = done;
     return q;
 }
@@ -130,7 +132,7 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     catalogue_read_lock(api->events.catalogue);
     gather_page(api->events.catalogue, &list, q);
     catalogue_read_unlock(api->events.catalogue);
-    event_views_count_many(&q->views, api->snapshot, api->events.seats);
+    event_views_count(&q->views, &api->events, api->snapshot);
 }
 
 /* For everybody, or with everything for the admin. */
@@ -141,7 +143,7 @@ static void show(struct api *api, struct exchange *x, const str *captures, bool 
     const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
     if (e != NULL) event_views_add(&q->views, &x->arena, e);
     catalogue_read_unlock(api->events.catalogue);
-    event_views_count(&q->views, api->events.seats);
+    event_views_count(&q->views, &api->events, NULL);
 }
 
 void events_get(struct api *api, struct exchange *x, const str *captures) {

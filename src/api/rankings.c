@@ -1,20 +1,22 @@
-/* What sells fastest, and what is popular. Boards know events by their keys; what they are called
- * is the catalogue's. One that was deleted a moment ago is left out. */
+/* /rankings: what sells fastest, and what is popular. Boards have the events' keys, the catalogue
+ * their names and titles; an event that was deleted a moment ago is left out. */
 #include "api/rankings.h"
 
 #include "base/clock.h"
 #include "base/json_out.h"
 #include "base/list.h"
 
-struct ranking_query {
+struct top_request {
     struct board_top_op top;
-    struct board_find_op find;
-    struct board_find_op of_all_time; /* how many seats are left */
     struct exchange *x;
     struct api *api;
-    struct event *event;     /* of one event's answer; in the arena */
-    struct board_name board; /* of the answer */
     struct board_row rows[TOP_MAX];
+};
+
+struct event_rank_request {
+    struct ranking_event ranking;
+    struct exchange *x;
+    struct event *event; /* in the arena */
 };
 
 /* ---- reading ---- */
@@ -49,20 +51,13 @@ const struct period *ranking_period(struct exchange *x, str word) {
     return NULL;
 }
 
-static struct ranking_query *query_new(struct api *api, struct exchange *x) {
-    struct ranking_query *q = arena_new(&x->arena, sizeof *q);
-    q->api = api;
-    q->x = x;
-    return q;
-}
-
 /* ---- rendering ---- */
 
 static double share_of(int64_t part, int64_t whole) {
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-static void add_soldout(struct json_out *j, const struct board_row *row, bool of_all_time) {
+static void ranking_add_soldout(struct json_out *j, const struct board_row *row, bool of_all_time) {
     const struct selling *s = &row->selling;
     if (row->is_sold_out) {
         int64_t took_ms = s->sold_out_ms - s->opened_ms;
@@ -79,8 +74,8 @@ static void add_soldout(struct json_out *j, const struct board_row *row, bool of
         json_out_null(j, STR("seatsPerMinute"));
 }
 
-static void add_row(struct json_out *j, const struct board_name *board, const struct board_row *row,
-                    const struct event *e) {
+static void ranking_add_row(struct json_out *j, const struct board_name *board,
+                            const struct board_row *row, const struct event *e) {
     const struct selling *s = &row->selling;
     int64_t capacity = event_capacity(e);
     if (row->rank > 0)
@@ -95,10 +90,10 @@ static void add_row(struct json_out *j, const struct board_name *board, const st
     json_out_i64(j, STR("seatsSold"), s->seats);
     json_out_i64(j, STR("capacity"), capacity);
     json_out_f64(j, STR("shareSold"), share_of(s->seats, capacity));
-    if (board->kind == BOARD_SOLDOUT) add_soldout(j, row, board->period == NULL);
+    if (board->kind == BOARD_SOLDOUT) ranking_add_soldout(j, row, board->period == NULL);
 }
 
-static void add_board(struct json_out *j, const struct board_name *board) {
+static void ranking_add_board(struct json_out *j, const struct board_name *board) {
     json_out_str(j, STR("board"),
                  board->kind == BOARD_SOLDOUT ? STR("soldout") : STR("popularity"));
     if (board->period == NULL) {
@@ -120,7 +115,7 @@ size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op
     struct json_out j;
     json_out_init(&j, to);
     json_out_object(&j, STR(""));
-    add_board(&j, &top->board);
+    ranking_add_board(&j, &top->board);
     json_out_array(&j, STR("rankings"));
     catalogue_read_lock(catalogue);
     for (size_t i = 0; i < top->count; i++) {
@@ -128,7 +123,7 @@ size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op
         const struct event *e = catalogue_find_key(catalogue, row->selling.event_key);
         if (e == NULL) continue;
         json_out_object(&j, STR(""));
-        add_row(&j, &top->board, row, e);
+        ranking_add_row(&j, &top->board, row, e);
         json_out_object_end(&j);
     }
     catalogue_read_unlock(catalogue);
@@ -142,27 +137,27 @@ size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op
 
 /* ---- a board ---- */
 
-static void on_top(struct board_top_op *top) {
-    struct ranking_query *q = CONTAINER_OF(top, struct ranking_query, top);
+static void top_on_read(struct board_top_op *top);
+
+static void show_board(struct api *api, struct exchange *x, struct board_name board) {
+    struct top_request *q = arena_new(&x->arena, sizeof *q);
+    int64_t top_n = 0;
+    if (!query_i64(x, STR("topN"), 1, TOP_MAX, TOP_DEFAULT, &top_n)) return;
+    q->api = api;
+    q->x = x;
+    q->top = (struct board_top_op){
+        .board = board, .rows = q->rows, .max = (size_t)top_n, .done = top_on_read};
+    ranking_read_top(api->boards, &q->top);
+}
+
+static void top_on_read(struct board_top_op *top) {
+    struct top_request *q = CONTAINER_OF(top, struct top_request, top);
     if (top->result != ERR_OK) {
-        reply_problem(q->x, top->result, "%s", "Try again in a moment.");
+        reply_problem(q->x, top->result, "%s", "The rankings cannot be read now. Try again.");
         return;
     }
     ranking_render(q->api, reply_start(q->x, 200), top);
     reply_send(q->x, STR("application/json"));
-}
-
-static void ask_top(struct ranking_query *q, size_t max, void (*done)(struct board_top_op *top)) {
-    q->top = (struct board_top_op){
-        .board = q->board, .now_ms = clock_wall_ms(), .rows = q->rows, .max = max, .done = done};
-    boards_top(q->api->boards, &q->top);
-}
-
-static void show_board(struct ranking_query *q, struct board_name board) {
-    int64_t top_n = 0;
-    if (!query_i64(q->x, STR("topN"), 1, TOP_MAX, TOP_DEFAULT, &top_n)) return;
-    q->board = board;
-    ask_top(q, (size_t)top_n, on_top);
 }
 
 /* Of the day that is asked for, or of all time. False: the problem has been answered. */
@@ -177,8 +172,7 @@ static bool read_soldout_board(struct exchange *x, struct board_name *out) {
 void rankings_get_soldout(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct board_name board;
-    if (rankings_are_kept(api, x) && read_soldout_board(x, &board))
-        show_board(query_new(api, x), board);
+    if (rankings_are_kept(api, x) && read_soldout_board(x, &board)) show_board(api, x, board);
 }
 
 void rankings_get_popular(struct api *api, struct exchange *x, const str *captures) {
@@ -187,75 +181,16 @@ void rankings_get_popular(struct api *api, struct exchange *x, const str *captur
         .kind = BOARD_POPULAR, .period = ranking_period(x, captures[0]), .at_ms = clock_wall_ms()};
     bool has_date = false;
     if (board.period == NULL || !read_date(x, &board.at_ms, &has_date)) return;
-    show_board(query_new(api, x), board);
+    show_board(api, x, board);
 }
 
 /* ---- one event ---- */
 
-static void answer_one(struct ranking_query *q) {
-    const struct board_find_op *f = &q->find;
-    const struct selling *all = &q->of_all_time.row.selling;
-    int64_t capacity = event_capacity(q->event);
-    struct json_out j;
-    json_out_init(&j, reply_start(q->x, 200));
-    json_out_object(&j, STR(""));
-    add_board(&j, &q->board);
-    add_row(&j, &q->board, &f->row, q->event);
-    if (q->board.kind == BOARD_POPULAR) json_out_i64(&j, STR("score"), f->row.selling.reservations);
-    json_out_i64(&j, STR("seatsLeft"), capacity > all->seats ? capacity - all->seats : 0);
-    json_out_time(&j, STR("serverTime"), f->now_ms);
-    json_out_object_end(&j);
-    json_out_done(&j);
-    reply_send(q->x, STR("application/json"));
-}
+static void event_rank_on_read(struct ranking_event *r, enum err result);
 
-static void on_found_all(struct board_find_op *f) {
-    struct ranking_query *q = CONTAINER_OF(f, struct ranking_query, of_all_time);
-    if (f->result != ERR_OK)
-        reply_problem(q->x, f->result, "%s", "Try again in a moment.");
-    else
-        answer_one(q);
-}
-
-static void find_of_all_time(struct ranking_query *q) {
-    q->of_all_time = (struct board_find_op){.board = {.kind = BOARD_SOLDOUT},
-                                            .event_key = q->find.event_key,
-                                            .now_ms = q->find.now_ms,
-                                            .done = on_found_all};
-    boards_find(q->api->boards, &q->of_all_time);
-}
-
-static void on_found(struct board_find_op *f) {
-    struct ranking_query *q = CONTAINER_OF(f, struct ranking_query, find);
-    if (f->result != ERR_OK) {
-        reply_problem(q->x, f->result, "%s", "Try again in a moment.");
-        return;
-    }
-    if (f->board.kind != q->board.kind) f->row.rank = 0;
-    find_of_all_time(q);
-}
-
-/* A day of what sells fastest is looked up among those that it shows; of any other event it is told
- * what was sold on that day. */
-static void on_day_shown(struct board_top_op *top) {
-    struct ranking_query *q = CONTAINER_OF(top, struct ranking_query, top);
-    if (top->result != ERR_OK) {
-        reply_problem(q->x, top->result, "%s", "Try again in a moment.");
-        return;
-    }
-    for (size_t i = 0; i < top->count; i++) {
-        if (top->rows[i].selling.event_key != q->find.event_key) continue;
-        q->find.row = top->rows[i];
-        find_of_all_time(q);
-        return;
-    }
-    q->find.board.kind = BOARD_POPULAR;
-    boards_find(q->api->boards, &q->find);
-}
-
-static void show_one(struct api *api, struct exchange *x, struct board_name board, str type,
-                     str id) {
-    struct ranking_query *q = query_new(api, x);
+static void show_event(struct api *api, struct exchange *x, struct board_name board, str type,
+                       str id) {
+    struct event_rank_request *q = arena_new(&x->arena, sizeof *q);
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, type, id);
     if (e != NULL) q->event = event_copy_to(arena_new(&x->arena, event_bytes(e)), e);
@@ -264,19 +199,37 @@ static void show_one(struct api *api, struct exchange *x, struct board_name boar
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s", "GET /events lists the events that exist.");
         return;
     }
-    q->find = (struct board_find_op){
-        .board = board, .event_key = q->event->key, .now_ms = clock_wall_ms(), .done = on_found};
-    q->board = board;
-    if (board.kind == BOARD_SOLDOUT && board.period != NULL)
-        ask_top(q, TOP_MAX, on_day_shown);
-    else
-        boards_find(api->boards, &q->find);
+    q->x = x;
+    q->ranking.board = board;
+    q->ranking.event_key = q->event->key;
+    q->ranking.done = event_rank_on_read;
+    ranking_read_event(api->boards, &q->ranking);
+}
+
+static void event_rank_on_read(struct ranking_event *r, enum err result) {
+    struct event_rank_request *q = CONTAINER_OF(r, struct event_rank_request, ranking);
+    if (result != ERR_OK) {
+        reply_problem(q->x, result, "%s", "The rankings cannot be read now. Try again.");
+        return;
+    }
+    int64_t capacity = event_capacity(q->event);
+    struct json_out j;
+    json_out_init(&j, reply_start(q->x, 200));
+    json_out_object(&j, STR(""));
+    ranking_add_board(&j, &r->board);
+    ranking_add_row(&j, &r->board, &r->row, q->event);
+    if (r->board.kind == BOARD_POPULAR) json_out_i64(&j, STR("score"), r->row.selling.reservations);
+    json_out_i64(&j, STR("seatsLeft"), capacity > r->seats_sold ? capacity - r->seats_sold : 0);
+    json_out_time(&j, STR("serverTime"), r->now_ms);
+    json_out_object_end(&j);
+    json_out_done(&j);
+    reply_send(q->x, STR("application/json"));
 }
 
 void rankings_get_soldout_one(struct api *api, struct exchange *x, const str *captures) {
     struct board_name board;
     if (rankings_are_kept(api, x) && read_soldout_board(x, &board))
-        show_one(api, x, board, captures[0], captures[1]);
+        show_event(api, x, board, captures[0], captures[1]);
 }
 
 void rankings_get_popular_one(struct api *api, struct exchange *x, const str *captures) {
@@ -285,5 +238,5 @@ void rankings_get_popular_one(struct api *api, struct exchange *x, const str *ca
         .kind = BOARD_POPULAR, .period = ranking_period(x, captures[0]), .at_ms = clock_wall_ms()};
     bool has_date = false;
     if (board.period == NULL || !read_date(x, &board.at_ms, &has_date)) return;
-    show_one(api, x, board, captures[1], captures[2]);
+    show_event(api, x, board, captures[1], captures[2]);
 }

@@ -5,6 +5,7 @@
 #define ADMITONE_API_RANKINGS_H
 
 #include "api/api.h"
+#include "service/ranking_reads.h"
 
 /* So many rows, where the request does not say how many. */
 #define TOP_DEFAULT 10

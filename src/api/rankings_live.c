@@ -95,7 +95,7 @@ static void write_event(struct watch *w) {
     r->text = before;
 }
 
-static void on_looked(struct board_top_op *top) {
+static void watch_on_read(struct board_top_op *top) {
     struct watch *w = CONTAINER_OF(top, struct watch, top);
     w->looking = false;
     if (top->result != ERR_OK) return; /* later, then */
@@ -103,25 +103,23 @@ static void on_looked(struct board_top_op *top) {
     tell_due(w);
 }
 
-/* The period in which it is now: when one ends, the next is shown. */
-static void look(struct watch *w) {
-    int64_t now_ms = clock_wall_ms();
+/* Of the current period: when that ends, the next one is shown. */
+static void watch_read(struct watch *w) {
     w->looking = true;
     w->looked_ms = clock_steady_ms();
     w->top = (struct board_top_op){.board = {.kind = w->period ? BOARD_POPULAR : BOARD_SOLDOUT,
                                              .period = w->period,
-                                             .at_ms = w->period ? now_ms : 0},
-                                   .now_ms = now_ms,
+                                             .at_ms = CLOCK_NONE_MS},
                                    .rows = w->rows,
                                    .max = TOP_DEFAULT,
-                                   .done = on_looked};
-    boards_top(w->of->api->boards, &w->top);
+                                   .done = watch_on_read};
+    ranking_read_top(w->of->api->boards, &w->top);
 }
 
 static void serve(struct watch *w) {
     if (list_empty(&w->watchers) || w->looking) return;
     if (clock_steady_ms() - w->looked_ms >= INTERVAL_MS)
-        look(w);
+        watch_read(w);
     else if (w->top.result == ERR_OK)
         tell_due(w);
 }

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "core/seat_id.h"
 #include "core/sha256.h"
+#include "service/user_reservations.h"
 
 #define IDEMPOTENCY_KEY_BYTES_MAX 255
 /* How many reservations a list shows. */
@@ -652,19 +653,54 @@ void reservation_get_one(struct api *api, struct exchange *x, const str *capture
 /* ---- the user's own ---- */
 
 struct list_request {
-    struct listing listing;
-    struct buyer_op buyer;
-    int64_t *event_keys; /* in which the user has reservations */
-    size_t event_count;
-    size_t event_cap;
+    struct user_reservations list;
     struct exchange *x;
     struct api *api;
     struct owner owner;
     struct room_looking look;
 };
 
-static void on_listed(struct listing *l, enum err result) {
-    struct list_request *q = CONTAINER_OF(l, struct list_request, listing);
+static void list_on_user_looked(struct room_looking *look, enum err result);
+static void list_on_listed(struct listing *l, enum err result);
+
+void reservations_get_own(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    str named;
+    struct list_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->api = api;
+    if (!query_named(x, &named) || !owner_of(api, x, named, &q->owner)) return;
+    q->list.listing = (struct listing){
+        .user = q->owner.user, .max = LIST_MAX, .arena = &x->arena, .done = list_on_listed};
+    if (q->owner.user.at != NULL) {
+        user_reservations_list(&api->events, &api->reservations, &q->list);
+    } else if (q->owner.is_admin) {
+        reply_problem(x, ERR_INVALID_PARAMETER, "%s",
+                      "userId is required: whose reservations to list.");
+    } else {
+        q->look = (struct room_looking){.look.op.event_key = q->owner.token.event_key,
+                                        .item.seq = q->owner.token.seq,
+                                        .done = list_on_user_looked};
+        waiting_room_look(&api->room, &q->look);
+    }
+}
+
+/* A token stands for one event, and its place says who the user is. */
+static void list_on_user_looked(struct room_looking *look, enum err result) {
+    struct list_request *q = CONTAINER_OF(look, struct list_request, look);
+    struct listing *l = &q->list.listing;
+    if (result != ERR_OK) {
+        queue_refuse(q->x, result);
+        return;
+    }
+    l->user = (str){look->user, look->look.user_len};
+    l->event_keys = &look->look.op.event_key;
+    l->event_count = l->user.len == 0 ? 0 : 1;
+    reservations_list(&q->api->reservations, l);
+}
+
+static void list_on_listed(struct listing *l, enum err result) {
+    struct list_request *q = CONTAINER_OF(l, struct list_request, list.listing);
     struct json_out j;
     reply_header(q->x, STR("Cache-Control"), STR("no-store"));
     json_out_init(&j, reply_start(q->x, 200));
@@ -682,97 +718,4 @@ static void on_listed(struct listing *l, enum err result) {
         reply_send(q->x, STR("application/json"));
     else
         queue_refuse(q->x, result);
-}
-
-static void list(struct list_request *q, str user, const int64_t *event_keys, size_t event_count) {
-    q->listing = (struct listing){.event_keys = event_keys,
-                                  .event_count = event_count,
-                                  .user = user,
-                                  .max = LIST_MAX,
-                                  .arena = &q->x->arena,
-                                  .done = on_listed};
-    reservations_list(&q->api->reservations, &q->listing);
-}
-
-static int by_name(const void *a, const void *b) {
-    const struct event *left = *(const struct event *const *)a;
-    const struct event *right = *(const struct event *const *)b;
-    int order = strcmp(left->type, right->type);
-    return order != 0 ? order : strcmp(left->id, right->id);
-}
-
-/* In the order of GET /events; without events deleted since then. */
-static void sort_events(struct list_request *q) {
-    struct catalogue *c = q->api->events.catalogue;
-    const struct event **events =
-        arena_new(&q->x->arena, (q->event_count + 1) * sizeof(struct event *));
-    size_t count = 0;
-    catalogue_read_lock(c);
-    for (size_t i = 0; i < q->event_count; i++) {
-        const struct event *e = catalogue_find_key(c, q->event_keys[i]);
-        if (e != NULL) events[count++] = e;
-    }
-    qsort(events, count, sizeof(struct event *), by_name);
-    for (size_t i = 0; i < count; i++) q->event_keys[i] = events[i]->key;
-    catalogue_read_unlock(c);
-    q->event_count = count;
-}
-
-static void on_event_told(struct buyer_op *b, int64_t event_key) {
-    struct list_request *q = CONTAINER_OF(b, struct list_request, buyer);
-    if (q->event_count == q->event_cap) {
-        const int64_t *before = q->event_keys;
-        q->event_cap = q->event_cap == 0 ? 8 : q->event_cap * 2;
-        q->event_keys = arena_new(&q->x->arena, q->event_cap * sizeof *q->event_keys);
-        if (before != NULL) memcpy(q->event_keys, before, q->event_count * sizeof *q->event_keys);
-    }
-    q->event_keys[q->event_count++] = event_key;
-}
-
-static void on_events_told(struct buyer_op *b) {
-    struct list_request *q = CONTAINER_OF(b, struct list_request, buyer);
-    if (b->result != ERR_OK) {
-        queue_refuse(q->x, b->result);
-        return;
-    }
-    sort_events(q);
-    list(q, q->owner.user, q->event_keys, q->event_count);
-}
-
-static void list_all_events(struct list_request *q) {
-    q->buyer = (struct buyer_op){.user = q->owner.user,
-                                 .now_ms = clock_wall_ms(),
-                                 .event = on_event_told,
-                                 .done = on_events_told};
-    seats_buyer(q->api->events.seats, &q->buyer);
-}
-
-/* The token's event is the one that is meant; its place says who the user is. */
-static void on_owner_found(struct room_looking *look, enum err result) {
-    struct list_request *q = CONTAINER_OF(look, struct list_request, look);
-    str user = {look->user, look->look.user_len};
-    if (result != ERR_OK)
-        queue_refuse(q->x, result);
-    else
-        list(q, user, &look->look.op.event_key, user.len == 0 ? 0 : 1);
-}
-
-void reservations_get_own(struct api *api, struct exchange *x, const str *captures) {
-    (void)captures;
-    str named;
-    struct list_request *q = arena_new(&x->arena, sizeof *q);
-    q->x = x;
-    q->api = api;
-    if (!query_named(x, &named) || !owner_of(api, x, named, &q->owner)) return;
-    if (q->owner.user.at != NULL) {
-        list_all_events(q);
-    } else if (q->owner.is_admin) {
-        reply_problem(x, ERR_INVALID_PARAMETER, "%s",
-                      "userId is required: whose reservations to list.");
-    } else {
-        q->look = (struct room_looking){.look.op.event_key = q->owner.token.event_key,
-                                        .item.seq = q->owner.token.seq,
-                                        .done = on_owner_found};
-        waiting_room_look(&api->room, &q->look);
-    }
 }

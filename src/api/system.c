@@ -1,12 +1,13 @@
-/* What operators and machines ask about the server itself. */
+/* What operators and machines ask about the server itself: /health, /ready, /metrics,
+ * /openapi.json. */
 #include <stdio.h>
 
 #include "api/api.h"
-#include "api/event_view.h"
-#include "base/clock.h"
 #include "base/json_out.h"
 #include "base/list.h"
 #include "base/metrics.h"
+#include "service/event_views.h"
+#include "service/health.h"
 
 extern const char openapi_json[];
 
@@ -27,68 +28,50 @@ void system_health(struct api *api, struct exchange *x, const str *captures) {
 static const char *const hot_words[] = {HOT_STATE_MAP(HOT_WORD)};
 #undef HOT_WORD
 
-static enum hot_state state_of_hot(const struct api *api) {
-    return api->events.hot == NULL ? HOT_STATE_OK : hot_state(api->events.hot);
-}
-
 /* Ready: new work may be sent here. A balancer takes a node out while this is 503. */
 void system_ready(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
-    struct ledger_health ledger;
-    ledger_health(api->events.ledger, &ledger);
+    struct health h = health_read(&api->events, api->rebuilder);
     bool stopping = atomic_load(&api->stopping);
-    /* A store that is open and refuses writes is the same for all nodes: to take them out would
-     * only keep people from leaving and paying. */
-    bool hot = api->rebuilder == NULL || rebuilder_is_open(api->rebuilder);
-    bool events = events_are_current(&api->events);
-    bool ready = ledger.writable && hot && events && !stopping;
+    bool ready = h.ready && !stopping;
     if (!ready) reply_header(x, STR("Retry-After"), STR("1"));
     struct json_out j;
     json_out_init(&j, reply_start(x, ready ? 200 : 503));
     json_out_object(&j, STR(""));
     json_out_bool(&j, STR("ready"), ready);
     json_out_str(&j, STR("ledger"),
-                 ledger.writable    ? STR("ok")
-                 : ledger.read_only ? STR("readonly")
-                                    : STR("failing"));
-    json_out_str(&j, STR("hot"), hot ? str_of(hot_words[state_of_hot(api)]) : STR("recovering"));
-    json_out_str(&j, STR("events"), events ? STR("ok") : STR("behind"));
+                 h.ledger.writable    ? STR("ok")
+                 : h.ledger.read_only ? STR("readonly")
+                                      : STR("failing"));
+    json_out_str(&j, STR("hot"), h.is_recovering ? STR("recovering") : str_of(hot_words[h.hot]));
+    json_out_str(&j, STR("events"), h.events_are_late ? STR("behind") : STR("ok"));
     json_out_bool(&j, STR("stopping"), stopping);
     json_out_object_end(&j);
     json_out_done(&j);
     reply_send(x, STR("application/json"));
 }
 
+/* ---- metrics ---- */
+
 static void gauge(struct buf *out, const char *name, const char *help, int64_t value) {
     metrics_head(out, name, "gauge", help);
     metrics_value(out, name, "", value);
 }
 
-static void gauge_hot_state(struct buf *out, const struct api *api) {
+static void gauge_hot_state(struct buf *out, enum hot_state now) {
     static const char name[] = "admitone_hot_state";
     metrics_head(out, name, "gauge", "1 for the state that the hot store is in");
     for (int state = 0; state < HOT_STATES; state++) {
         char label[32];
         snprintf(label, sizeof label, "state=\"%s\"", hot_words[state]);
-        metrics_value(out, name, label, (enum hot_state)state == state_of_hot(api));
+        metrics_value(out, name, label, (enum hot_state)state == now);
     }
 }
 
-/* ---- metrics ---- */
-
-/* What every event holds: where the hot store is shared from the snapshot; else as it is now, first
- * its seats, then its queue, asked of all of them at once. */
-struct contents {
-    struct event_views views;
+struct metrics_request {
+    struct event_views views; /* of all events */
     struct exchange *x;
     struct api *api;
-    struct contents_row {
-        struct look_op look;
-        struct contents *contents;
-        const struct event *event;
-    } * rows;
-    size_t asked;
-    size_t left; /* to be answered, and one for whoever asks */
     bool knows_seats;
 };
 
@@ -101,15 +84,14 @@ static void event_label(const struct event *e, char out[EVENT_LABEL_BYTES]) {
 }
 
 static void gauge_per_event(struct buf *out, const char *name, const char *help,
-                            const struct contents *s, size_t member) {
-    if (s->asked == 0) return;
+                            const struct metrics_request *q, size_t member) {
+    if (q->views.count == 0) return;
     metrics_head(out, name, "gauge", help);
-    for (size_t i = 0; i < s->asked; i++) {
-        const struct contents_row *row = &s->rows[i];
+    for (const struct event_view *view = q->views.first; view != NULL; view = view->next) {
         char label[EVENT_LABEL_BYTES];
-        if (row->look.op.result != ERR_OK) continue; /* deleted meanwhile */
-        event_label(row->event, label);
-        const uint64_t *value = (const void *)((const char *)&row->look.counts + member);
+        if (view->queue.op.result != ERR_OK) continue;
+        event_label(view->event, label);
+        const uint64_t *value = (const void *)((const char *)&view->queue.counts + member);
         metrics_value(out, name, label, (int64_t)*value);
     }
 }
@@ -146,23 +128,23 @@ static void add_seat_use(struct buf *out, const struct event *e, const struct se
 }
 
 static void gauge_per_section(struct buf *out, const char *name, const char *help,
-                              const struct contents *s,
+                              const struct metrics_request *q,
                               void (*add)(struct buf *out, const struct event *e,
                                           const struct section *section)) {
-    if (s->asked == 0 || !s->knows_seats) return;
+    if (q->views.count == 0 || !q->knows_seats) return;
     metrics_head(out, name, "gauge", help);
-    for (size_t i = 0; i < s->asked; i++) {
-        const struct event *e = s->rows[i].event;
+    for (const struct event_view *view = q->views.first; view != NULL; view = view->next) {
+        const struct event *e = view->event;
         for (size_t k = 0; k < e->section_count; k++) add(out, e, &e->sections[k]);
     }
 }
 
-/* Of the adaptive sections, if there are any: which of its two ways each of them uses now. */
-static void gauge_adaptive(struct buf *out, const struct contents *s) {
+/* Of the adaptive sections, if there are any: which strategy each of them uses now. */
+static void gauge_adaptive(struct buf *out, const struct metrics_request *q) {
     static const char name[] = "admitone_adaptive_hot";
     bool has_head = false;
-    for (size_t i = 0; i < s->asked; i++) {
-        const struct event *e = s->rows[i].event;
+    for (const struct event_view *view = q->views.first; view != NULL; view = view->next) {
+        const struct event *e = view->event;
         for (size_t k = 0; k < e->section_count; k++) {
             const struct section *section = &e->sections[k];
             if (section->mode != SECTION_MODE_ADAPTIVE) continue;
@@ -170,88 +152,60 @@ static void gauge_adaptive(struct buf *out, const struct contents *s) {
             has_head = true;
             char labels[SEAT_LABELS_BYTES];
             section_labels(e, section, labels);
-            enum strategy choice = strategy_now(&s->api->reservations, section->mode, section->key);
+            enum strategy choice = strategy_now(&q->api->reservations, section->mode, section->key);
             metrics_value(out, name, labels, choice == STRATEGY_SLOT);
         }
     }
 }
 
-static void answer_metrics(struct contents *s) {
-    struct api *api = s->api;
-    struct ledger_health ledger;
-    ledger_health(api->events.ledger, &ledger);
-    struct buf *out = reply_start(s->x, 200);
+static void metrics_on_counted(struct event_views *views, enum err result) {
+    struct metrics_request *q = CONTAINER_OF(views, struct metrics_request, views);
+    struct api *api = q->api;
+    struct health health = health_read(&api->events, api->rebuilder);
+    struct buf *out = reply_start(q->x, 200);
+    q->knows_seats = result == ERR_OK;
     /* Before the counters: a look may find that a section has cooled down, which is counted. */
-    gauge_adaptive(out, s);
+    gauge_adaptive(out, q);
     metrics_render(out);
     gauge(out, "admitone_connections", "Connections open now", net_connections(api->net));
-    gauge(out, "admitone_events", "Events that exist", (int64_t)s->asked);
-    gauge_per_event(out, "admitone_queue_waiting", "Entries that wait", s,
+    gauge(out, "admitone_events", "Events that exist", (int64_t)q->views.count);
+    gauge_per_event(out, "admitone_queue_waiting", "Entries that wait", q,
                     offsetof(struct queue_counts, waiting));
-    gauge_per_event(out, "admitone_queue_active", "Entries that are active", s,
+    gauge_per_event(out, "admitone_queue_active", "Entries that are active", q,
                     offsetof(struct queue_counts, active));
-    gauge_per_section(out, "admitone_seats", "Seats by state", s, add_seats);
-    gauge_per_section(out, "admitone_seat_use_ratio", "Seats held or sold, of all", s,
+    gauge_per_section(out, "admitone_seats", "Seats by state", q, add_seats);
+    gauge_per_section(out, "admitone_seat_use_ratio", "Seats held or sold, of all", q,
                       add_seat_use);
     gauge(out, "admitone_sse_streams", "Streams open now",
           (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));
     gauge(out, "admitone_ledger_queue_depth", "Records waiting for their commit",
-          ledger.queue_depth);
+          health.ledger.queue_depth);
     gauge(out, "admitone_ledger_wal_bytes",
-          "Bytes of the write-ahead log that are not checkpointed yet", ledger.wal_bytes);
-    gauge(out, "admitone_ledger_writable", "1 unless the last batch failed", ledger.writable);
-    gauge_hot_state(out, api);
+          "Bytes of the write-ahead log that are not checkpointed yet", health.ledger.wal_bytes);
+    gauge(out, "admitone_ledger_writable", "1 unless the last batch failed",
+          health.ledger.writable);
+    gauge_hot_state(out, health.hot);
     gauge(out, "admitone_start_time_seconds", "When the server started", api->started_ms / 1000);
     metrics_head(out, "admitone_build_info", "gauge", "Version of the running program");
     metrics_value(out, "admitone_build_info", "version=\"" ADMITONE_VERSION "\"", 1);
-    reply_send(s->x, STR("text/plain; version=0.0.4"));
-}
-
-static void contents_answered(struct contents *s) {
-    if (--s->left == 0) answer_metrics(s);
-}
-
-static void on_looked(struct look_op *look) {
-    contents_answered(CONTAINER_OF(look, struct contents_row, look)->contents);
-}
-
-static void on_seats_counted(struct event_views *views, enum err result) {
-    struct contents *s = CONTAINER_OF(views, struct contents, views);
-    s->knows_seats = result == ERR_OK;
-    s->rows = arena_new(&s->x->arena, views->count * sizeof *s->rows);
-    s->left = views->count + 1;
-    for (const struct event_view *view = views->first; view != NULL; view = view->next) {
-        struct contents_row *row = &s->rows[s->asked++];
-        row->contents = s;
-        row->event = view->event;
-        if (s->api->snapshot != NULL) {
-            row->look.op.result = result;
-            row->look.counts.waiting = view->waiting;
-            row->look.counts.active = view->active;
-            s->left--;
-            continue;
-        }
-        row->look.op.event_key = view->event->key;
-        row->look.op.now_ms = clock_wall_ms();
-        row->look.done = on_looked;
-        queues_look(s->api->events.queues, &row->look);
-    }
-    contents_answered(s);
+    reply_send(q->x, STR("text/plain; version=0.0.4"));
 }
 
 void system_metrics(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct catalogue *catalogue = api->events.catalogue;
-    struct contents *s = arena_new(&x->arena, sizeof *s);
+    struct metrics_request *q = arena_new(&x->arena, sizeof *q);
     const struct event *e;
-    s->x = x;
-    s->api = api;
-    s->views.done = on_seats_counted;
+    q->x = x;
+    q->api = api;
+    q->views.seats = true;
+    q->views.queues = true;
+    q->views.done = metrics_on_counted;
     catalogue_read_lock(catalogue);
     for (size_t at = 0; (e = catalogue_at(catalogue, at)) != NULL; at++)
-        event_views_add(&s->views, &x->arena, e);
+        event_views_add(&q->views, &x->arena, e);
     catalogue_read_unlock(catalogue);
-    event_views_count_many(&s->views, api->snapshot, api->events.seats);
+    event_views_count(&q->views, &api->events, api->snapshot);
 }
 
 void system_openapi(struct api *api, struct exchange *x, const str *captures) {

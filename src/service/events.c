@@ -112,3 +112,15 @@ static void events_on_removal_applied(struct task *task) {
     struct event_removal *removal = CONTAINER_OF(task, struct event_removal, wait.task);
     removal->done(removal, ERR_OK);
 }
+
+static void on_audit_page(struct task *task) {
+    struct audit_read *a = CONTAINER_OF(task, struct audit_read, page.record.task);
+    a->done(a, a->page.record.result);
+}
+
+void events_read_audit(struct events *ev, struct audit_read *a) {
+    a->page.record.kind = LEDGER_AUDIT_PAGE;
+    a->page.record.task.run = on_audit_page;
+    enum err refused = ledger_ask(ev->ledger, &a->page.record);
+    if (refused != ERR_OK) a->done(a, refused);
+}

@@ -65,4 +65,12 @@ bool events_are_current(struct events *ev);
 void events_change(struct events *ev, struct event_change *change);
 void events_delete(struct events *ev, struct event_removal *removal);
 
+/* A page of the audit trail. page.limit and page.before are the caller's; page.json after OK is the
+ * caller's to buf_deinit. */
+struct audit_read {
+    struct ledger_audit_page page;
+    void (*done)(struct audit_read *a, enum err result);
+};
+void events_read_audit(struct events *ev, struct audit_read *a);
+
 #endif

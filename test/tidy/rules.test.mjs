@@ -28,7 +28,7 @@ test('each layer includes what its rule allows and nothing else', () => {
     ['src/service/events.c', '"run/mailbox.h"'],
     ['src/net/conn.c', '<uv.h>'],
     ['src/api/event_json.c', '<jansson.h>'],
-    ['src/api/event_json.c', '"port/ledger.h"'],
+    ['src/api/event_json.c', '"service/events.h"'],
     ['src/cli/serve.c', '"api/api.h"'],
     ['src/cli/serve.c', '<sqlite3.h>'],
     ['src/main.c', '"ledger/sqlite.h"'],
@@ -53,6 +53,7 @@ test('each layer includes what its rule allows and nothing else', () => {
     ['src/net/conn.c', '<jansson.h>', /may use libc, uv\.h only/],
     ['src/api/api.c', '"ledger/sqlite.h"', /api may include/],
     ['src/api/api.c', '"cli/cli.h"', /api may include/],
+    ['src/api/api.c', '"port/ledger.h"', /api may include api, net, service, core, run, base only/],
     ['src/main.c', '<curl/curl.h>', /unknown library header/],
     ['src/main.c', '<uvx.h>', /unknown library header/],
     ['src/base/str.c', '"str.h"', /as "layer\/name\.h"/],
@@ -74,6 +75,18 @@ test('an include is found however it is spaced, and not in a comment', () => {
   assert.equal(rules.checkIncludes('src/base/str.c', bad).length, 1);
   const comment = '/*\n#include "core/event.h"\n*/\n// #include <uv.h>\n';
   assert.deepEqual(rules.checkIncludes('src/base/str.c', comment), []);
+});
+
+test('a call of a port is seen, its namesakes are not', () => {
+  const port = [
+    'struct seats;\nstatic inline void seats_count(struct seats *s, int *c) {\n    s->ops->count(s, c);\n}\n',
+    'static inline struct err *hot_ask(void) {\n}\n/* static inline void no_code(void) */\n',
+  ];
+  const functions = rules.portFunctions(port);
+  assert.deepEqual(functions, ['seats_count', 'hot_ask']);
+  const check = (text) => rules.checkPortCalls('src/api/x.c', text, functions);
+  assert.deepEqual(check('    my_seats_count(a); x->seats_count(a); seats_count_of(a); /* hot_ask() */\n'), []);
+  assert.equal(check('    if (hot_ask() && seats_count (s, c)) return;\n').length, 2);
 });
 
 test('a banned call is seen, its namesakes are not', () => {

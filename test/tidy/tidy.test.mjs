@@ -76,6 +76,19 @@ test('includes point one way', () => {
   assertAll(SOURCES, rules.checkIncludes);
 });
 
+test('api calls services, not ports', () => {
+  const functions = rules.portFunctions(
+    SOURCES.filter((name) => /^src\/port\/.*\.h$/.test(name)).map((name) => read(name)),
+  );
+  const check = (name, text) => rules.checkPortCalls(name, text, functions);
+  const calls = ['queues_look(q, &look);', 'if (ledger_ask (l, r) != ERR_OK) return;', 'boards_top(b, t);'];
+  assertSeen(check, calls.map((call) => ['src/api/x.c', `static void f(void) {\n    ${call}\n}\n`]));
+  assertAll(
+    SOURCES.filter((name) => name.startsWith('src/api/')),
+    check,
+  );
+});
+
 test('no banned function is called', () => {
   assertSeen(
     rules.checkBanned,

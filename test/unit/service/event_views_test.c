@@ -1,5 +1,5 @@
 /* Events as an answer shows them, with a hot store that answers when the test says so. */
-#include "api/event_view.h"
+#include "service/event_views.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,6 +40,7 @@ static void answer(struct slow_seats *slow, size_t i, enum err result,
 struct fixture {
     struct arena arena;
     struct slow_seats slow;
+    struct events events;
     struct event_views views;
     int done;
     enum err result;
@@ -54,6 +55,8 @@ static void on_done(struct event_views *v, enum err result) {
 static int set_up(void **state) {
     struct fixture *f = mem_new(sizeof *f);
     f->slow.seats.ops = &slow_ops;
+    f->events.seats = &f->slow.seats;
+    f->views.seats = true;
     f->views.done = on_done;
     *state = f;
     return 0;
@@ -93,7 +96,7 @@ static void assert_section(const struct event_view *view, size_t i, int64_t held
 static void sections_have_the_counts_of_the_hot_store_in_whatever_order_they_come(void **state) {
     struct fixture *f = *state;
     add(f, 1, 3);
-    event_views_count(&f->views, &f->slow.seats);
+    event_views_count(&f->views, &f->events, NULL);
     assert_int_equal(f->done, 0);
     assert_int_equal(f->slow.asked[0]->op.event_key, 1);
     assert_true(f->slow.asked[0]->op.now_ms > 0);
@@ -110,7 +113,7 @@ static void a_section_that_the_hot_store_does_not_report_stays_as_it_was(void **
     add(f, 1, 2);
     add(f, 2, 2);
     add(f, 3, 1);
-    event_views_count(&f->views, &f->slow.seats);
+    event_views_count(&f->views, &f->events, NULL);
     struct section_counts others[] = {counts(12, 7, 0), counts(19, 1, 1), counts(18, 1, 1)};
     answer(&f->slow, 0, ERR_OK, others, 3); /* more than there is room for */
     answer(&f->slow, 1, ERR_OK, others, 1);
@@ -126,7 +129,7 @@ static void a_section_that_the_hot_store_does_not_report_stays_as_it_was(void **
 static void many_are_asked_at_once_and_done_comes_with_the_last_answer(void **state) {
     struct fixture *f = *state;
     for (int64_t key = 1; key <= 4; key++) add(f, key, 1);
-    event_views_count(&f->views, &f->slow.seats);
+    event_views_count(&f->views, &f->events, NULL);
     assert_int_equal(f->slow.count, 4);
     static const size_t order[] = {2, 0, 3, 1};
     for (size_t i = 0; i < 4; i++) {
@@ -147,7 +150,7 @@ static void many_are_asked_at_once_and_done_comes_with_the_last_answer(void **st
 static void events_deleted_in_the_meantime_are_left_out(void **state) {
     struct fixture *f = *state;
     for (int64_t key = 1; key <= 4; key++) add(f, key, 1);
-    event_views_count(&f->views, &f->slow.seats);
+    event_views_count(&f->views, &f->events, NULL);
     for (size_t i = 0; i < 4; i++)
         answer(&f->slow, i, i == 2 ? ERR_OK : ERR_EVENT_NOT_FOUND, NULL, 0);
     assert_int_equal(f->result, ERR_OK);
@@ -159,7 +162,7 @@ static void events_deleted_in_the_meantime_are_left_out(void **state) {
 static void a_failure_of_the_store_is_reported(void **state) {
     struct fixture *f = *state;
     for (int64_t key = 1; key <= 3; key++) add(f, key, 1);
-    event_views_count(&f->views, &f->slow.seats);
+    event_views_count(&f->views, &f->events, NULL);
     answer(&f->slow, 0, ERR_OK, NULL, 0);
     answer(&f->slow, 1, ERR_OVERLOADED, NULL, 0);
     assert_int_equal(f->done, 0);
@@ -170,7 +173,7 @@ static void a_failure_of_the_store_is_reported(void **state) {
 
 static void nothing_to_count_is_done_at_once(void **state) {
     struct fixture *f = *state;
-    event_views_count(&f->views, &f->slow.seats);
+    event_views_count(&f->views, &f->events, NULL);
     assert_int_equal(f->done, 1);
     assert_int_equal(f->result, ERR_OK);
     assert_null(f->views.first);

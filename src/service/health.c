@@ -1,0 +1,13 @@
+/* Gathers what the ledger, the hot store and the catalogue say about themselves. */
+#include "service/health.h"
+
+struct health health_read(struct events *ev, struct rebuilder *rebuilder) {
+    struct health h = {.hot = ev->hot == NULL ? HOT_STATE_OK : hot_state(ev->hot),
+                       .is_recovering = rebuilder != NULL && !rebuilder_is_open(rebuilder),
+                       .events_are_late = !events_are_current(ev)};
+    ledger_health(ev->ledger, &h.ledger);
+    /* A Redis that is reached and refuses writes refuses them to all nodes: to take this one out of
+     * the balancer would only keep users from leaving and paying. */
+    h.ready = h.ledger.writable && !h.is_recovering && !h.events_are_late;
+    return h;
+}
