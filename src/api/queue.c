@@ -1,6 +1,5 @@
-/* The waiting room, as its users meet it. Each request is one struct that lives in its arena from
- * the handler to the answer. */
-#include <assert.h>
+/* /queue and /gate: entering the waiting room, asking for the position, passing the gate, leaving.
+ * Each request is one struct that lives in its arena from the handler to the answer. */
 #include <stdio.h>
 
 #include "api/freshness.h"
@@ -35,7 +34,7 @@ static const struct json_field token_fields[] = {
     {0},
 };
 
-/* Who is known without a name needs no body at all. False: the problem has been answered. */
+/* A user who is known without userId needs no body. False: the problem has been answered. */
 static bool read_body(struct exchange *x, const struct json_field *fields, struct enter_body *out) {
     *out = (struct enter_body){.lane = -1};
     if (x->request.body.len == 0) return true;
@@ -51,7 +50,7 @@ static bool read_body(struct exchange *x, const struct json_field *fields, struc
 }
 
 /* Only the admin key or the shop's assertion chooses another lane than the default. */
-static bool choose_pool(struct exchange *x, const struct asker *who, int64_t wanted,
+static bool choose_lane(struct exchange *x, const struct asker *who, int64_t wanted,
                         unsigned *lane) {
     *lane = who->lane >= 0 ? (unsigned)who->lane : LANE_DEFAULT;
     if (wanted < 0 || wanted == (int64_t)*lane) return true;
@@ -65,107 +64,12 @@ static bool choose_pool(struct exchange *x, const struct asker *who, int64_t wan
     return true;
 }
 
-str place_token(struct entering *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]) {
-    str token = queue_token_sign(exchange_context(e->x), &e->event, e->asker.user,
-                                 &e->room.enter.place, now_ms, out);
-    users_set_cookie(e->api, e->x, &e->asker);
-    /* In front of browsers; a shop's back end keeps it itself. */
-    if (e->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(e->x, &e->event, token);
-    return token;
-}
-
-static void answer_place(struct entering *e) {
-    const struct place *place = &e->room.enter.place;
-    int64_t now_ms = clock_wall_ms();
-    char token[TOKEN_TEXT_BYTES];
-    struct queue_answer answer = {.event = &e->event,
-                                  .token = place_token(e, now_ms, token),
-                                  .user = e->asker.user,
-                                  .place = place,
-                                  .waiting = place->waiting,
-                                  .reserving = e->room.enter.reserving,
-                                  .remaining_seats = e->room.enter.seats.available,
-                                  .now_ms = now_ms,
-                                  .issued_ms = now_ms,
-                                  .with_expires_in = e->as_token};
-    reply_header(e->x, STR("Cache-Control"), STR("no-store"));
-    struct json_out j;
-    json_out_init(&j, reply_start(e->x, place->status == ENTRY_WAITING ? 202 : 200));
-    queue_answer_render(exchange_context(e->x), &j, &answer);
-    json_out_done(&j);
-    reply_send(e->x, STR("application/json"));
-}
-
-static void refuse_full(struct entering *e) {
-    char max[24];
-    snprintf(max, sizeof max, "%lld", (long long)e->event.rules.max_waiting);
-    e->x->retry_after_s = e->event.rules.entry_interval_s;
-    struct problem_member members[] = {{STR("entryStatus"), STR("\"REJECTED\"")},
-                                       {STR("maxWaiting"), str_of(max)}};
-    reply_problem_with(e->x, ERR_QUEUE_FULL, members, 2, "%s",
-                       "The queue has reached maxWaiting. Try again after Retry-After seconds.");
-}
-
-static void refuse_not_open(struct entering *e) {
-    int64_t opens_ms = e->room.enter.opens_at_ms;
-    int64_t now_ms = clock_wall_ms();
-    struct buf opens = {0};
-    struct json_out j;
-    json_out_init(&j, &opens);
-    json_out_time(&j, STR(""), opens_ms);
-    json_out_done(&j);
-    bool is_set = opens_ms != CLOCK_NONE_MS;
-    if (is_set && opens_ms > now_ms) e->x->retry_after_s = (opens_ms - now_ms + 999) / 1000;
-    struct problem_member members[] = {{STR("opensAt"), buf_str(&opens)}};
-    reply_problem_with(e->x, ERR_NOT_OPEN, members, 1, "%s",
-                       is_set ? "The event opens at opensAt." : "The opening time is not set yet.");
-    buf_deinit(&opens);
-}
-
-static void on_entered(struct room_entering *room, enum err result) {
-    struct entering *e = CONTAINER_OF(room, struct entering, room);
-    if (result != ERR_OK) {
-        queue_refuse(e->x, result);
-        return;
-    }
-    switch (room->enter.outcome) {
-    case ENTER_TAKEN:
-    case ENTER_THERE:
-        if (e->on_active != NULL && room->enter.place.status == ENTRY_ACTIVE)
-            e->on_active(e);
-        else
-            answer_place(e);
-        return;
-    case ENTER_FULL:
-        refuse_full(e);
-        return;
-    case ENTER_NOT_OPEN:
-        refuse_not_open(e);
-        return;
-    case ENTER_CLOSED:
-        reply_problem(e->x, ERR_CLOSED, "%s",
-                      "The queue takes no new users. Users who already wait keep their places.");
-        return;
-    case ENTER_SOLD:
-        e->on_sold(e);
-        return;
-    }
-    assert(false && "every outcome has its answer");
-}
-
-void place_take(struct entering *e) {
-    e->room.enter.op.event_key = e->event.key;
-    e->room.enter.user = e->asker.user;
-    e->room.done = on_entered;
-    waiting_room_enter(&e->api->room, &e->room);
-}
-
-static void enter(struct api *api, struct exchange *x, const struct queue_event *event,
-                  const struct enter_body *body, bool as_token) {
+static void queue_take_place(struct api *api, struct exchange *x, const struct queue_event *event,
+                        const struct enter_body *body, bool as_token) {
     struct entering *e = arena_new(&x->arena, sizeof *e);
     if (!fresh_rules(api, x)) return;
     if (!users_identify(api, x, body->user, &e->asker)) return;
-    if (!choose_pool(x, &e->asker, body->lane, &e->room.enter.lane)) return;
+    if (!choose_lane(x, &e->asker, body->lane, &e->room.enter.lane)) return;
     e->x = x;
     e->api = api;
     e->event = *event;
@@ -179,7 +83,7 @@ void queue_post_enter(struct api *api, struct exchange *x, const str *captures) 
     if (!queue_event_find(api, captures[0], captures[1], &event))
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
     else if (read_body(x, enter_fields, &body))
-        enter(api, x, &event, &body, false);
+        queue_take_place(api, x, &event, &body, false);
 }
 
 /* The event that is meant when none is named: the configured one, or the only one. */
@@ -214,13 +118,13 @@ void queue_post_token(struct api *api, struct exchange *x, const str *captures) 
                                  : "Send eventType and eventId: there is no default event "
                                    "(queue.default_event), and not just one event.");
     } else {
-        enter(api, x, &event, &body, true);
+        queue_take_place(api, x, &event, &body, true);
     }
 }
 
 /* ---- status ---- */
 
-static void on_status(struct room_looking *room, enum err result) {
+static void queue_on_status(struct room_looking *room, enum err result) {
     struct place_query *q = CONTAINER_OF(room, struct place_query, room);
     if (result != ERR_OK) {
         queue_refuse(q->x, result);
@@ -235,8 +139,8 @@ static void on_status(struct room_looking *room, enum err result) {
     reply_send(q->x, STR("application/json"));
 }
 
-static void ask_status(struct api *api, struct exchange *x, const struct queue_event *event,
-                       str token, bool with_expires_in) {
+static void queue_ask_status(struct api *api, struct exchange *x, const struct queue_event *event,
+                             str token, bool with_expires_in) {
     struct place_query *q = arena_new(&x->arena, sizeof *q);
     enum err refused = place_query_init(q, api, x, event, token);
     if (refused != ERR_OK) {
@@ -244,14 +148,14 @@ static void ask_status(struct api *api, struct exchange *x, const struct queue_e
         return;
     }
     q->with_expires_in = with_expires_in;
-    q->room.done = on_status;
+    q->room.done = queue_on_status;
     waiting_room_look(&api->room, &q->room);
 }
 
 void queue_get_status(struct api *api, struct exchange *x, const str *captures) {
     struct queue_event event;
     if (queue_event_find(api, captures[0], captures[1], &event))
-        ask_status(api, x, &event, queue_token_of(x, event.key), false);
+        queue_ask_status(api, x, &event, queue_token_of(x, event.key), false);
     else
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
 }
@@ -275,19 +179,19 @@ void queue_get_own_status(struct api *api, struct exchange *x, const str *captur
     else if (!queue_event_find_key(api, token.event_key, &event))
         refuse_unknown_key(api, x, token.event_key);
     else
-        ask_status(api, x, &event, text, true);
+        queue_ask_status(api, x, &event, text, true);
 }
 
 /* ---- the gate ---- */
 
-/* Whoever may not pass is told where the waiting room is. */
+/* A user who may not pass is sent to the waiting room's page. */
 static void point_to_room(struct exchange *x, const struct queue_event *event) {
     char where[8 + EVENT_PATH_BYTES];
     int len = snprintf(where, sizeof where, "/e/%s/%s", event->type, event->id);
     reply_header(x, STR("Location"), (str){where, (size_t)len});
 }
 
-static void on_gate(struct room_looking *room, enum err result) {
+static void queue_on_gate(struct room_looking *room, enum err result) {
     struct place_query *q = CONTAINER_OF(room, struct place_query, room);
     if (result == ERR_OK) q->x->user = (str){room->user, room->look.user_len};
     if (result != ERR_OK) {
@@ -316,7 +220,7 @@ void queue_get_gate(struct api *api, struct exchange *x, const str *captures) {
         queue_refuse(x, refused);
         return;
     }
-    q->room.done = on_gate;
+    q->room.done = queue_on_gate;
     waiting_room_look(&api->room, &q->room);
 }
 
@@ -327,7 +231,7 @@ struct place_leaving {
     struct exchange *x;
 };
 
-static void on_left(struct leaving *leaving, enum err result) {
+static void queue_on_left(struct leaving *leaving, enum err result) {
     struct place_leaving *l = CONTAINER_OF(leaving, struct place_leaving, leaving);
     l->x->user = (str){leaving->look.user, leaving->look.look.user_len};
     if (result == ERR_OK)
@@ -353,6 +257,6 @@ void queue_delete_leave(struct api *api, struct exchange *x, const str *captures
     l->leaving.event_key = event.key;
     l->leaving.seq = token.seq;
     l->leaving.arena = &x->arena;
-    l->leaving.done = on_left;
+    l->leaving.done = queue_on_left;
     leave_place(&api->reservations, &l->leaving);
 }

@@ -182,7 +182,7 @@ static void hold(struct hold_request *q) {
 }
 
 static void on_active(struct entering *e) {
-    struct hold_request *q = e->own;
+    struct hold_request *q = e->caller_data;
     q->places++;
     q->holding.entry_seq = e->room.enter.place.seq;
     hold(q);
@@ -190,7 +190,7 @@ static void on_active(struct entering *e) {
 
 /* No seat of the section is free, or held and may come back: so nothing is written for it. */
 static void on_sold(struct entering *e) {
-    struct hold_request *q = e->own;
+    struct hold_request *q = e->caller_data;
     struct hold *h = &q->holding;
     if (h->named != NULL) {
         h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
@@ -229,7 +229,7 @@ static void enter_first(struct hold_request *q, bool may) {
     e->room.enter.section_key = q->holding.terms.section_key;
     e->on_active = on_active;
     e->on_sold = on_sold;
-    e->own = q;
+    e->caller_data = q;
     place_take(e);
 }
 

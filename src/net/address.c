@@ -1,3 +1,4 @@
+/* Parsing, comparing and printing of IP addresses, networks and endpoints. */
 #include "net/address.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,6 @@
-#include "net/conn.h"
+/* One connection: reads requests, has them answered in order, sends the answers, and decides what
+ * to wait for next. */
+#include "net/internal.h"
 
 #include <assert.h>
 
@@ -10,10 +12,10 @@
 /* An answer that the socket does not take is kept in pieces, so that a slow reader's memory shrinks
  * as it reads, and its time-out starts again with each. */
 #define PIECE_BYTES_MAX 65536
-/* How many requests one connection may have answered before others have their turn. */
-#define TURN_REQUESTS_MAX 32
+/* How many requests of one connection are answered before other connections are served. */
+#define SLICE_REQUESTS_MAX 32
 
-static void take_turn(struct conn *c, char *bytes, size_t len);
+static void conn_process(struct conn *c, char *bytes, size_t len);
 
 /* A piece of an answer or of a stream that the socket did not take. */
 struct unsent {
@@ -46,7 +48,7 @@ void conn_wait_for(struct conn *c, enum wait wait) {
     list_move_last(&nw->waits[wait], &c->link);
 }
 
-static void on_closed(uv_handle_t *handle) {
+static void conn_on_closed(uv_handle_t *handle) {
     struct conn *c = handle->data;
     struct net_worker *nw = c->net;
     if (c->counted) {
@@ -61,7 +63,7 @@ static void on_closed(uv_handle_t *handle) {
 }
 
 /* Takes the first piece out of the list, and out of the sums. */
-static struct unsent *take_unsent(struct conn *c) {
+static struct unsent *unsent_take(struct conn *c) {
     struct unsent *u = c->unsent;
     size_t counted = u->of_stream ? 0 : u->len;
     assert(c->unsent_bytes >= u->len && c->net->unsent_bytes >= counted);
@@ -71,10 +73,10 @@ static struct unsent *take_unsent(struct conn *c) {
     return u;
 }
 
-/* Frees the pieces at once, but for one that libuv has: on_unsent_written will be called for it. */
-static void drop_unsent(struct conn *c) {
+/* Frees the pieces at once, but for one that libuv has: unsent_on_written will be called for it. */
+static void unsent_drop_all(struct conn *c) {
     while (c->unsent != NULL) {
-        struct unsent *u = take_unsent(c);
+        struct unsent *u = unsent_take(c);
         if (!u->is_writing) mem_free(u);
     }
 }
@@ -83,7 +85,7 @@ void conn_close(struct conn *c) {
     if (c->closing) return;
     c->closing = true;
     list_remove(&c->link);
-    drop_unsent(c);
+    unsent_drop_all(c);
     struct exchange *x = c->exchange;
     c->exchange = NULL;
     if (x != NULL) {
@@ -91,7 +93,7 @@ void conn_close(struct conn *c) {
         x->conn = NULL;
         if (!c->answering) exchange_free(x);
     }
-    uv_close((uv_handle_t *)&c->tcp, on_closed);
+    uv_close((uv_handle_t *)&c->tcp, conn_on_closed);
     if (c->stream != NULL) stream_ended(c);
 }
 
@@ -104,7 +106,7 @@ bool conn_has_unread(const struct conn *c) {
 
 /* Closing with unread input would make the kernel reset the connection, and the client might lose
  * the answer; so where input may be left, only our side is closed and the rest is read away. */
-static void finish(struct conn *c) {
+static void conn_finish(struct conn *c) {
     bool input_left = c->lingering || c->in.len > 0 || conn_has_unread(c);
     int fd;
     if (!input_left || c->eof || uv_fileno((const uv_handle_t *)&c->tcp, &fd) != 0) {
@@ -116,32 +118,32 @@ static void finish(struct conn *c) {
     conn_wait_for(c, WAIT_LINGER);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out);
-static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf);
+static void conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out);
+static void conn_on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf);
 
-/* What it has sent must wait: for an answer, for the socket, or for its turn. */
-static bool is_busy(const struct conn *c) {
-    return c->answering || c->unsent != NULL || c->wait == WAIT_TURN;
+/* Its input must wait: for an answer, for the socket, or for its next slice. */
+static bool conn_is_busy(const struct conn *c) {
+    return c->answering || c->unsent != NULL || c->wait == WAIT_SLICE;
 }
 
 /* Reads on, unless the client is too far ahead of its answers. */
-static void read_or_not(struct conn *c) {
-    bool wanted = !c->eof && (c->in.len < AHEAD_BYTES_MAX || !is_busy(c));
+static void conn_update_reading(struct conn *c) {
+    bool wanted = !c->eof && (c->in.len < AHEAD_BYTES_MAX || !conn_is_busy(c));
     if (wanted == c->reading) return;
     c->reading = wanted;
     if (!wanted)
         uv_read_stop((uv_stream_t *)&c->tcp);
-    else if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read) != 0)
+    else if (uv_read_start((uv_stream_t *)&c->tcp, conn_on_alloc, conn_on_read) != 0)
         conn_close(c);
 }
 
-static enum wait wait_for_socket(const struct conn *c) {
+static enum wait conn_socket_wait(const struct conn *c) {
     return c->stream != NULL ? WAIT_STREAM_WRITE : WAIT_WRITE;
 }
 
-/* Where the connection stands when its turn is over: decides what it waits for next. `more`: whole
- * requests may still be in its input. */
-static void settle(struct conn *c, bool more) {
+/* At the end of a slice: decides what the connection waits for next. `more`: whole requests may
+ * still be in its input. */
+static void conn_choose_wait(struct conn *c, bool more) {
     if (c->closing) return;
     if (c->stream != NULL) {
         buf_deinit(&c->in); /* requests behind a stream */
@@ -152,57 +154,57 @@ static void settle(struct conn *c, bool more) {
         }
     }
     if (c->unsent != NULL) {
-        if (c->wait != wait_for_socket(c)) conn_wait_for(c, wait_for_socket(c));
+        if (c->wait != conn_socket_wait(c)) conn_wait_for(c, conn_socket_wait(c));
     } else if (c->answering) {
         conn_wait_for(c, WAIT_ANSWER);
     } else if (c->stream != NULL) {
         conn_wait_for(c, WAIT_STREAM);
     } else if (c->last || (c->eof && !more)) {
-        finish(c);
+        conn_finish(c);
     } else if (more) {
-        conn_wait_for(c, WAIT_TURN);
-        net_worker_give_turns(c->net);
+        conn_wait_for(c, WAIT_SLICE);
+        net_worker_schedule_slices(c->net);
     } else if (c->exchange == NULL) {
         conn_wait_for(c, WAIT_IDLE);
     } else {
-        /* The clock of a request runs from its first byte, and anew for its body. */
+        /* The time-out of a request starts with its first byte, and again with its body. */
         enum wait wait = c->exchange->parser.phase < HTTP1_BODY ? WAIT_HEADERS : WAIT_BODY;
         if (c->wait != wait || c->exchange->fresh) conn_wait_for(c, wait);
         c->exchange->fresh = false;
     }
-    if (!c->closing) read_or_not(c);
+    if (!c->closing) conn_update_reading(c);
 }
 
-static void write_unsent(struct conn *c);
+static void unsent_write(struct conn *c);
 
-static void on_unsent_written(uv_write_t *request, int failed) {
+static void unsent_on_written(uv_write_t *request, int failed) {
     struct unsent *u = CONTAINER_OF(request, struct unsent, request);
     struct conn *c = u->conn;
-    if (!c->closing) take_unsent(c);
+    if (!c->closing) unsent_take(c);
     mem_free(u);
     if (c->closing) return;
     if (failed != 0) {
         conn_close(c);
         return;
     }
-    /* It takes what it gets: the time-out of the next piece starts. */
-    conn_wait_for(c, wait_for_socket(c));
+    /* The client reads: the time-out of the next piece starts. */
+    conn_wait_for(c, conn_socket_wait(c));
     if (c->unsent != NULL)
-        write_unsent(c);
+        unsent_write(c);
     else
-        take_turn(c, NULL, 0);
+        conn_process(c, NULL, 0);
 }
 
 /* Gives the first piece to libuv. */
-static void write_unsent(struct conn *c) {
+static void unsent_write(struct conn *c) {
     struct unsent *u = c->unsent;
     uv_buf_t bytes = uv_buf_init(u->bytes, (unsigned)u->len);
-    int failed = uv_write(&u->request, (uv_stream_t *)&c->tcp, &bytes, 1, on_unsent_written);
+    int failed = uv_write(&u->request, (uv_stream_t *)&c->tcp, &bytes, 1, unsent_on_written);
     u->is_writing = failed == 0;
     if (failed != 0) conn_close(c);
 }
 
-static void keep_unsent(struct conn *c, str piece) {
+static void unsent_keep(struct conn *c, str piece) {
     assert(piece.len > 0 && piece.len <= PIECE_BYTES_MAX);
     struct unsent *u = mem_grow(NULL, sizeof *u + piece.len);
     *u = (struct unsent){.conn = c, .len = piece.len, .of_stream = c->stream != NULL};
@@ -216,7 +218,8 @@ static void keep_unsent(struct conn *c, str piece) {
     if (!u->of_stream) c->net->unsent_bytes += u->len;
 }
 
-/* The one that has read nothing for the longest time, other than `newest`; NULL: there is none. */
+/* The connection whose client has read nothing for the longest time, other than `newest`; NULL:
+ * there is none. */
 static struct conn *slowest_reader(struct net_worker *nw, const struct conn *newest) {
     const struct list *unread = &nw->waits[WAIT_WRITE];
     for (struct list *at = unread->next; at != unread; at = at->next) {
@@ -226,8 +229,8 @@ static struct conn *slowest_reader(struct net_worker *nw, const struct conn *new
     return NULL;
 }
 
-/* Clients that read nothing must not take all memory: the slowest are closed for the newest. */
-static void bound_unsent(struct conn *newest) {
+/* Clients that read nothing must not take all memory: the slowest readers are closed. */
+static void unsent_bound(struct conn *newest) {
     struct net_worker *nw = newest->net;
     struct conn *slowest;
     while (nw->unsent_bytes > UNSENT_BYTES_MAX && (slowest = slowest_reader(nw, newest)) != NULL) {
@@ -236,8 +239,8 @@ static void bound_unsent(struct conn *newest) {
     }
 }
 
-/* Sends the bytes; what the socket does not take is copied and sent when it does. */
-static void send_bytes(struct conn *c, str bytes) {
+/* Sends the bytes; those that the socket does not take are copied and sent when it does. */
+static void conn_send_bytes(struct conn *c, str bytes) {
     if (bytes.len == 0 || c->closing) return;
     uv_stream_t *stream = (uv_stream_t *)&c->tcp;
     uv_buf_t all = uv_buf_init((char *)bytes.at, (unsigned)bytes.len);
@@ -251,24 +254,37 @@ static void send_bytes(struct conn *c, str bytes) {
     if (rest.len == 0) return;
     while (rest.len > 0) {
         str piece = {rest.at, rest.len < PIECE_BYTES_MAX ? rest.len : PIECE_BYTES_MAX};
-        keep_unsent(c, piece);
+        unsent_keep(c, piece);
         rest = str_skip(rest, piece.len);
     }
-    if (is_first) write_unsent(c);
-    if (!c->closing) bound_unsent(c);
+    if (is_first) unsent_write(c);
+    if (!c->closing) unsent_bound(c);
 }
 
-/* Hands the request to its handler, or answers what was refused before it got there. */
-static void dispatch(struct conn *c, struct exchange *x, enum http1_step step, const char *block) {
+static const char *conn_refusal_detail(enum err e) {
+    switch (e) {
+    case ERR_OVERLOADED:
+        return "The server has as many connections as it allows. Try again.";
+    case ERR_TOO_MANY_CONNECTIONS:
+        return "Reuse connections, or close those that are not needed.";
+    case ERR_REQUEST_TIMEOUT:
+        return "Send the whole request without long pauses.";
+    default:
+        return "The request does not follow HTTP/1.1, or exceeds a limit of the server.";
+    }
+}
+
+/* Gives the request to its handler, or answers one that could not be read or was refused. */
+static void conn_dispatch(struct conn *c, struct exchange *x, enum http1_step step,
+                          const char *block) {
     assert(c->exchange == x && !c->answering);
     c->answering = true;
     if (step == HTTP1_FAIL) {
-        /* Where one request ends and the next begins is in doubt now. */
+        /* Where this request ends and the next one begins is not known. */
         c->last = true;
         c->lingering = true;
         exchange_begin(x);
-        reply_problem(x, x->parser.error, "%s",
-                      "The request does not follow HTTP/1.1, or exceeds a limit of the server.");
+        reply_problem(x, x->parser.error, "%s", conn_refusal_detail(x->parser.error));
         return;
     }
     x->request = http1_request(&x->parser, block);
@@ -283,13 +299,13 @@ static void dispatch(struct conn *c, struct exchange *x, enum http1_step step, c
 }
 
 /* Works through whole requests in the bytes; returns how many bytes are done with. *more: it
- * stopped only because the turn is over. */
-static size_t work_through(struct conn *c, char *bytes, size_t len, bool *more) {
+ * stopped only because the slice is over. */
+static size_t conn_work_through(struct conn *c, char *bytes, size_t len, bool *more) {
     size_t done = 0;
     int requests = 0;
     *more = false;
     while (done < len && !c->answering && !c->last && !c->closing) {
-        if (requests++ == TURN_REQUESTS_MAX || c->out->len >= AHEAD_BYTES_MAX) {
+        if (requests++ == SLICE_REQUESTS_MAX || c->out->len >= AHEAD_BYTES_MAX) {
             *more = true;
             break;
         }
@@ -302,44 +318,44 @@ static size_t work_through(struct conn *c, char *bytes, size_t len, bool *more) 
             break;
         }
         size_t used = step == HTTP1_DONE ? x->parser.used : len - done;
-        dispatch(c, x, step, bytes + done);
+        conn_dispatch(c, x, step, bytes + done);
         done += used;
     }
     return done;
 }
 
-/* One turn of a connection: `bytes` is new input in the worker's buffer, or NULL when the input
- * so far is all in c->in. Ends with what was answered sent. Handlers of one connection may answer
- * another, so turns can nest; each gathers its answers by itself. */
-static void take_turn(struct conn *c, char *bytes, size_t len) {
+/* One slice of a connection: `bytes` is new input in the worker's buffer, or NULL when the input
+ * so far is all in c->in. Answers are gathered and sent at its end. A handler of one connection may
+ * answer another, so slices can nest; each gathers its own answers. */
+static void conn_process(struct conn *c, char *bytes, size_t len) {
     struct net_worker *nw = c->net;
     assert(c->out == NULL && !c->closing && c->unsent == NULL);
     struct buf nested = {0};
-    bool outermost = !nw->in_turn;
+    bool outermost = !nw->in_slice;
     struct buf *out = outermost ? &nw->out : &nested;
     bool more;
-    nw->in_turn = true;
+    nw->in_slice = true;
     buf_clear(out);
     c->out = out;
     if (bytes == NULL) {
-        buf_consume(&c->in, work_through(c, c->in.bytes, c->in.len, &more));
+        buf_consume(&c->in, conn_work_through(c, c->in.bytes, c->in.len, &more));
     } else {
-        size_t done = work_through(c, bytes, len, &more);
+        size_t done = conn_work_through(c, bytes, len, &more);
         buf_append(&c->in, bytes + done, len - done);
     }
     c->out = NULL;
-    send_bytes(c, buf_str(out));
-    if (outermost) nw->in_turn = false;
+    conn_send_bytes(c, buf_str(out));
+    if (outermost) nw->in_slice = false;
     if (out->cap > KEPT_BYTES_MAX) buf_deinit(out);
     buf_deinit(&nested);
     if (c->closing) return;
     if (c->in.len == 0) buf_deinit(&c->in);
-    settle(c, more);
+    conn_choose_wait(c, more);
 }
 
-void conn_on_turn(struct conn *c) {
-    assert(c->wait == WAIT_TURN && !c->answering);
-    take_turn(c, NULL, 0);
+void conn_on_slice(struct conn *c) {
+    assert(c->wait == WAIT_SLICE && !c->answering);
+    conn_process(c, NULL, 0);
 }
 
 struct buf *conn_out(struct conn *c) {
@@ -352,32 +368,32 @@ void conn_answered(struct conn *c) {
     assert(c->answering);
     c->answering = false;
     c->exchange = NULL;
-    if (c->out != NULL) return; /* goes out at the end of the turn, with its neighbours */
-    send_bytes(c, buf_str(&c->net->aside));
+    if (c->out != NULL) return; /* sent at the end of the slice, with the other answers */
+    conn_send_bytes(c, buf_str(&c->net->aside));
     if (c->net->aside.cap > KEPT_BYTES_MAX) buf_deinit(&c->net->aside);
     if (c->closing) return;
     if (c->unsent != NULL)
-        settle(c, false);
+        conn_choose_wait(c, false);
     else
-        take_turn(c, NULL, 0);
+        conn_process(c, NULL, 0);
 }
 
 void conn_send(struct conn *c, str bytes) {
     assert(c->stream != NULL);
     if (c->out != NULL) {
-        buf_add(c->out, bytes); /* behind its head, at the end of the turn that began it */
+        buf_add(c->out, bytes); /* behind its head, at the end of the slice that began it */
         return;
     }
-    send_bytes(c, bytes);
-    settle(c, false);
+    conn_send_bytes(c, bytes);
+    conn_choose_wait(c, false);
 }
 
 void conn_end(struct conn *c) {
     assert(c->last && c->stream == NULL);
-    if (c->out == NULL) settle(c, false);
+    if (c->out == NULL) conn_choose_wait(c, false);
 }
 
-static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
+static void conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     (void)suggested;
     struct conn *c = handle->data;
     if (c->in.len == 0 || c->wait == WAIT_LINGER) {
@@ -388,19 +404,19 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out) {
     }
 }
 
-static void on_eof(struct conn *c) {
+static void conn_on_eof(struct conn *c) {
     c->eof = true;
-    read_or_not(c);
-    /* A client may close its side when it has asked, and still wants the answer; but one without
-     * an end is for those who stay. */
-    if (c->stream != NULL || !is_busy(c)) conn_close(c);
+    conn_update_reading(c);
+    /* A client may close its side after its request and still read the answer; but not of an answer
+     * without an end. */
+    if (c->stream != NULL || !conn_is_busy(c)) conn_close(c);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
+static void conn_on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
     struct conn *c = stream->data;
     if (got == 0 || c->closing) return;
     if (got == UV_EOF) {
-        on_eof(c);
+        conn_on_eof(c);
         return;
     }
     if (got < 0) {
@@ -410,13 +426,13 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf) {
     if (c->wait == WAIT_LINGER || c->stream != NULL) return;
     bool shared = buf->base == c->net->read_bytes;
     if (!shared) c->in.len += (size_t)got;
-    if (is_busy(c)) {
-        /* Keep it for later, so far as it is not too much. */
+    if (conn_is_busy(c)) {
+        /* Keep it for later, up to the limit. */
         if (shared) buf_append(&c->in, buf->base, (size_t)got);
-        read_or_not(c);
+        conn_update_reading(c);
         return;
     }
-    take_turn(c, shared ? buf->base : NULL, (size_t)got);
+    conn_process(c, shared ? buf->base : NULL, (size_t)got);
 }
 
 void conn_start(struct conn *c, enum err refusal) {
@@ -425,10 +441,10 @@ void conn_start(struct conn *c, enum err refusal) {
     if (refusal != ERR_OK) {
         c->exchange = exchange_take(c);
         c->exchange->parser.error = refusal;
-        dispatch(c, c->exchange, HTTP1_FAIL, NULL);
+        conn_dispatch(c, c->exchange, HTTP1_FAIL, NULL);
         if (c->closing) return;
     }
-    read_or_not(c);
+    conn_update_reading(c);
 }
 
 void conn_on_deadline(struct conn *c) {
@@ -442,10 +458,10 @@ void conn_on_deadline(struct conn *c) {
         return;
     }
     if (c->wait != WAIT_LINGER) count(counters[c->wait], 1);
-    /* Whoever has begun a request is told; a silent one has nothing to be told about. */
+    /* A client that has begun a request is answered 408; an idle connection is just closed. */
     if (c->exchange != NULL && (c->wait == WAIT_HEADERS || c->wait == WAIT_BODY)) {
         c->exchange->parser.error = ERR_REQUEST_TIMEOUT;
-        dispatch(c, c->exchange, HTTP1_FAIL, NULL);
+        conn_dispatch(c, c->exchange, HTTP1_FAIL, NULL);
     } else {
         conn_close(c);
     }

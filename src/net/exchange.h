@@ -5,7 +5,7 @@
  * at once or later, on the same worker: reply_start, write the body, reply_send; or
  * reply_problem; or reply_stream (net/stream.h). After that the exchange is gone. `request` is
  * valid only until the handler returns: what is needed later is copied into the arena, which lives
- * until the answer. The client may have gone meanwhile: answering then is harmless and still
+ * until the answer. The client may have gone before that: answering then is harmless and still
  * required.
  */
 #ifndef ADMITONE_NET_EXCHANGE_H
@@ -27,7 +27,7 @@ struct exchange {
     struct http_request request;
     struct arena arena;
     int64_t retry_after_s; /* for a problem's Retry-After; 0: 1 second where trying again helps */
-    str user; /* for the log: who asks, as soon as the handler knows; valid until the answer */
+    str user; /* for the log, as soon as the handler knows it; valid until the answer */
 
     /* Below: net's own. */
     struct conn *conn; /* NULL once the client has gone */
@@ -60,8 +60,8 @@ void exchange_resume(struct exchange *x);
 /* The handler is called again. */
 bool exchange_was_put_off(const struct exchange *x);
 
-/* Who asks: the peer, or the one that trusted proxies name in X-Forwarded-For. Only while the
- * handler runs. */
+/* The client's address: the peer's, or the one that trusted proxies name in X-Forwarded-For. Only
+ * while the handler runs. */
 struct address exchange_client(const struct exchange *x);
 /* What its worker's net_worker_new was given. */
 void *exchange_context(const struct exchange *x);
@@ -85,7 +85,7 @@ struct problem_member {
     str value; /* JSON text */
 };
 
-/* The same with members of its own behind the usual ones. */
+/* The same with further members behind the usual ones. */
 void reply_problem_with(struct exchange *x, enum err e, const struct problem_member *members,
                         size_t count, const char *detail_format, ...)
     __attribute__((format(printf, 5, 6)));

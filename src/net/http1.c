@@ -1,3 +1,4 @@
+/* The parser: one function per part of a request, each given only whole lines. */
 #include "net/http1.h"
 
 #include <assert.h>
@@ -62,7 +63,7 @@ static bool is(char c, unsigned class) {
 }
 
 /* How many bytes at the start of s are of the class. */
-static size_t count_of(str s, unsigned class) {
+static size_t http1_count_of(str s, unsigned class) {
     size_t n = 0;
     while (n < s.len && is(s.at[n], class)) n++;
     return n;
@@ -70,7 +71,7 @@ static size_t count_of(str s, unsigned class) {
 
 /* Not empty, and all of one class. */
 static bool made_of(str s, unsigned class) {
-    return s.len > 0 && count_of(s, class) == s.len;
+    return s.len > 0 && http1_count_of(s, class) == s.len;
 }
 
 /* -1 for what is no digit. */
@@ -99,7 +100,7 @@ static str str_at(const char *block, struct http1_span span) {
     return (str){block + span.at, span.len};
 }
 
-static enum http1_step fail(struct http1 *p, enum err e) {
+static enum http1_step http1_fail(struct http1 *p, enum err e) {
     assert(e != ERR_OK && p->error == ERR_OK);
     p->error = e;
     return HTTP1_FAIL;
@@ -120,11 +121,11 @@ static enum http1_step next_line(struct http1 *p, const char *block, size_t len,
     const char *lf = p->scanned == end ? NULL : memchr(block + p->scanned, '\n', end - p->scanned);
     if (lf == NULL) {
         p->scanned = (uint32_t)end;
-        return end == limit ? fail(p, too_long) : HTTP1_MORE;
+        return end == limit ? http1_fail(p, too_long) : HTTP1_MORE;
     }
     *line = (str){block + p->line, (size_t)(lf - block) - p->line};
     p->scanned = (uint32_t)(lf - block) + 1;
-    if (line->len == 0 || lf[-1] != '\r') return fail(p, ERR_BAD_REQUEST);
+    if (line->len == 0 || lf[-1] != '\r') return http1_fail(p, ERR_BAD_REQUEST);
     line->len--;
     p->line = p->used = p->scanned;
     assert(p->line <= len);
@@ -175,7 +176,7 @@ static bool skip_authority(str *target) {
         rest = str_skip(*target, sizeof "https://" - 1);
     else
         return false;
-    size_t authority = count_of(rest, HOST);
+    size_t authority = http1_count_of(rest, HOST);
     *target = str_skip(rest, authority);
     return authority > 0 && (target->len == 0 || target->at[0] == '/' || target->at[0] == '?');
 }
@@ -233,7 +234,7 @@ static enum http1_step request_line(struct http1 *p, const char *block, size_t l
     if (line.len == 0 && line.at == block) return HTTP1_DONE;
 
     enum err e = read_request_line(p, block, line);
-    if (e != ERR_OK) return fail(p, e);
+    if (e != ERR_OK) return http1_fail(p, e);
     p->phase = HTTP1_HEADERS;
     return HTTP1_DONE;
 }
@@ -290,7 +291,7 @@ static void read_connection(struct http1 *p, str value) {
     }
 }
 
-static enum err read_field(struct http1 *p, enum field field, str value) {
+static enum err http1_read_field(struct http1 *p, enum field field, str value) {
     switch (field) {
     case FIELD_HOST:
         return read_host(p, value);
@@ -324,20 +325,20 @@ static enum http1_step field_line(struct http1 *p, const char *block, size_t len
     if (line.len == 0) return HTTP1_DONE;
 
     if (p->header_count + p->trailer_count >= HTTP1_HEADERS_MAX)
-        return fail(p, ERR_HEADERS_TOO_LARGE);
+        return http1_fail(p, ERR_HEADERS_TOO_LARGE);
     /* Refuses a folded line too: it starts with white space, which is no name. */
-    name->len = count_of(line, TOKEN);
+    name->len = http1_count_of(line, TOKEN);
     if (name->len == 0 || name->len == line.len || line.at[name->len] != ':')
-        return fail(p, ERR_BAD_REQUEST);
+        return http1_fail(p, ERR_BAD_REQUEST);
     *value = str_trim(str_skip(line, name->len + 1));
-    if (count_of(*value, VALUE) != value->len) return fail(p, ERR_BAD_REQUEST);
+    if (http1_count_of(*value, VALUE) != value->len) return http1_fail(p, ERR_BAD_REQUEST);
     return HTTP1_DONE;
 }
 
 static enum http1_step head_end(struct http1 *p, size_t len) {
     assert(p->line == p->used && !(p->chunked && p->has_length));
-    if (!p->http10 && !p->has_host) return fail(p, ERR_BAD_REQUEST);
-    if (p->body_left > BODY_BYTES_MAX) return fail(p, ERR_CONTENT_TOO_LARGE);
+    if (!p->http10 && !p->has_host) return http1_fail(p, ERR_BAD_REQUEST);
+    if (p->body_left > BODY_BYTES_MAX) return http1_fail(p, ERR_CONTENT_TOO_LARGE);
     p->keep_alive = p->keep_alive && !p->close;
     p->body = p->used;
     p->phase = p->chunked ? HTTP1_CHUNK_SIZE : p->body_left > 0 ? HTTP1_BODY : HTTP1_WHOLE;
@@ -356,8 +357,8 @@ static enum http1_step headers(struct http1 *p, const char *block, size_t len) {
     p->headers[p->header_count].name = span_of(block, name);
     p->headers[p->header_count].value = span_of(block, value);
     p->header_count++;
-    enum err e = read_field(p, field_of(name), value);
-    return e == ERR_OK ? HTTP1_DONE : fail(p, e);
+    enum err e = http1_read_field(p, field_of(name), value);
+    return e == ERR_OK ? HTTP1_DONE : http1_fail(p, e);
 }
 
 static enum http1_step trailers(struct http1 *p, const char *block, size_t len) {
@@ -371,7 +372,7 @@ static enum http1_step trailers(struct http1 *p, const char *block, size_t len) 
     }
     /* What decides about framing comes too late here; whoever sends it means somebody who
      * would obey. */
-    if (field_of(name) != FIELD_OTHER) return fail(p, ERR_BAD_REQUEST);
+    if (field_of(name) != FIELD_OTHER) return http1_fail(p, ERR_BAD_REQUEST);
     p->trailer_count++;
     return HTTP1_DONE;
 }
@@ -420,8 +421,8 @@ static enum http1_step chunk_size(struct http1 *p, const char *block, size_t len
     p->chunk_lines_left = left - (uint32_t)line.len - line_end;
 
     uint32_t size;
-    if (!read_chunk_size(line, &size)) return fail(p, ERR_BAD_REQUEST);
-    if (size > BODY_BYTES_MAX - p->body_len) return fail(p, ERR_CONTENT_TOO_LARGE);
+    if (!read_chunk_size(line, &size)) return http1_fail(p, ERR_BAD_REQUEST);
+    if (size > BODY_BYTES_MAX - p->body_len) return http1_fail(p, ERR_CONTENT_TOO_LARGE);
     p->body_left = size;
     p->phase = size > 0 ? HTTP1_CHUNK_DATA : HTTP1_TRAILERS;
     return HTTP1_DONE;

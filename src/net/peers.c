@@ -1,3 +1,4 @@
+/* Counts connections in all, and per address under a mutex. */
 #include "net/peers.h"
 
 #include <assert.h>
@@ -34,7 +35,7 @@ void peers_free(struct peers *p) {
     mem_free(p);
 }
 
-static str key_of(const struct address *a) {
+static str peers_key(const struct address *a) {
     return (str){(const char *)a->bytes, sizeof a->bytes};
 }
 
@@ -49,9 +50,9 @@ enum err peers_enter(struct peers *p, const struct address *a) {
     }
     if (!counts_per_address(p, a)) return ERR_OK;
     pthread_mutex_lock(&p->lock);
-    intptr_t now = (intptr_t)map_get(&p->counts, key_of(a));
+    intptr_t now = (intptr_t)map_get(&p->counts, peers_key(a));
     bool ok = now < p->per_address_max;
-    if (ok) map_put(&p->counts, key_of(a), (void *)(now + 1));
+    if (ok) map_put(&p->counts, peers_key(a), (void *)(now + 1));
     pthread_mutex_unlock(&p->lock);
     if (!ok) atomic_fetch_sub(&p->total, 1);
     return ok ? ERR_OK : ERR_TOO_MANY_CONNECTIONS;
@@ -62,12 +63,12 @@ void peers_leave(struct peers *p, const struct address *a) {
     assert(before > 0);
     if (!counts_per_address(p, a)) return;
     pthread_mutex_lock(&p->lock);
-    intptr_t now = (intptr_t)map_get(&p->counts, key_of(a));
+    intptr_t now = (intptr_t)map_get(&p->counts, peers_key(a));
     assert(now > 0);
     if (now == 1)
-        map_remove(&p->counts, key_of(a));
+        map_remove(&p->counts, peers_key(a));
     else
-        map_put(&p->counts, key_of(a), (void *)(now - 1));
+        map_put(&p->counts, peers_key(a), (void *)(now - 1));
     pthread_mutex_unlock(&p->lock);
 }
 

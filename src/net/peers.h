@@ -1,7 +1,7 @@
 /*
- * peers: how many connections there are, in all and per address, over all workers. Asked once
- * when a connection is accepted and told once when it is closed; nothing of it is on the path of
- * a request. Safe from any thread.
+ * peers: counts connections, in all and per address, over all workers, and refuses those beyond the
+ * caps. Called when a connection is accepted and when it is closed, never for a request. Safe from
+ * any thread.
  */
 #ifndef ADMITONE_NET_PEERS_H
 #define ADMITONE_NET_PEERS_H
@@ -17,7 +17,7 @@ void peers_free(struct peers *p);
 
 /* OK and counted, or the cap that refuses: OVERLOADED (all) or TOO_MANY_CONNECTIONS (address). */
 enum err peers_enter(struct peers *p, const struct address *a);
-/* Once for each that was counted. */
+/* Once for each connection that was counted. */
 void peers_leave(struct peers *p, const struct address *a);
 int64_t peers_total(const struct peers *p);
 

@@ -1,3 +1,5 @@
+/* The listening sockets, and what the connections of a worker share: deadlines, slices, draining.
+ */
 #include "net/server.h"
 
 #include <assert.h>
@@ -10,7 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "net/conn.h"
+#include "net/internal.h"
 
 #define BACKLOG 4096
 #define DEADLINE_TICK_MS 100
@@ -22,8 +24,9 @@
  * that does not read. */
 #define KERNEL_UNSENT_BYTES_MAX 65536
 
-/* Who is refused is told so, which takes a while and an open file each. Of a flood, only as many
- * are told as leave the process files to work with; the rest are closed without a word. */
+/* A connection that is refused is answered with the reason, which takes a while and an open file.
+ * In a flood only so many are answered, so that the process has files to work with; the rest are
+ * closed without an answer. */
 #define REFUSING_MAX 128
 
 struct net *net_new(const struct net_options *options) {
@@ -64,8 +67,8 @@ static int bind_one(struct sockaddr_storage *address, int *out) {
     return 0;
 }
 
-/* SO_REUSEPORT would let two servers of one user share the port by accident; so somebody who
- * listens there already without us is found by a bind without it. */
+/* SO_REUSEPORT would let two servers of one user share the port by accident; so another server that
+ * listens there already is found by a bind without it. */
 static int check_free(struct sockaddr_storage address) {
     socklen_t size =
         address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
@@ -116,7 +119,7 @@ static void admit_connection(struct listener *l, struct conn *c) {
     conn_start(c, refusal);
 }
 
-/* It may fail again at once and for long (no files left): that is worth a line, not a flood. */
+/* It may fail again at once and for long (no files left), so it is logged once a second. */
 static void warn_accept(struct net_worker *nw, int failed) {
     int64_t now_ms = (int64_t)uv_hrtime() / 1000000;
     if (nw->accept_warned_ms != 0 && now_ms - nw->accept_warned_ms < WARN_EVERY_MS) return;
@@ -137,7 +140,7 @@ static void on_connection(uv_stream_t *server, int failed) {
         admit_connection(l, c);
 }
 
-/* Whoever the kernel has already accepted for this socket would be reset when it closes. */
+/* Connections that the kernel has already accepted would be reset when the socket closes. */
 static void accept_rest(struct listener *l) {
     int listening;
     if (uv_fileno((const uv_handle_t *)&l->tcp, &listening) != 0) return;
@@ -178,16 +181,17 @@ static void on_deadline_tick(uv_timer_t *timer) {
     }
 }
 
-/* Once per turn of the loop, after whoever has something new: the next of those who wait for it. */
-static void on_turns(uv_idle_t *idle) {
+/* Once per iteration of the loop, after all new input: the next connection that waits for a slice.
+ */
+static void net_on_slices(uv_idle_t *idle) {
     struct net_worker *nw = idle->data;
-    struct list *waiting = &nw->waits[WAIT_TURN];
-    if (!list_empty(waiting)) conn_on_turn(CONTAINER_OF(waiting->next, struct conn, link));
+    struct list *waiting = &nw->waits[WAIT_SLICE];
+    if (!list_empty(waiting)) conn_on_slice(CONTAINER_OF(waiting->next, struct conn, link));
     if (list_empty(waiting)) uv_idle_stop(idle);
 }
 
-void net_worker_give_turns(struct net_worker *nw) {
-    uv_idle_start(&nw->turns, on_turns);
+void net_worker_schedule_slices(struct net_worker *nw) {
+    uv_idle_start(&nw->slices, net_on_slices);
 }
 
 struct net_worker *net_worker_new(struct net *n, struct worker *w, void *context) {
@@ -201,7 +205,7 @@ struct net_worker *net_worker_new(struct net *n, struct worker *w, void *context
     nw->timeouts_ms[WAIT_BODY] = n->options.body_timeout_ms;
     nw->timeouts_ms[WAIT_IDLE] = n->options.idle_timeout_ms;
     nw->timeouts_ms[WAIT_ANSWER] = NEVER_MS;
-    nw->timeouts_ms[WAIT_TURN] = NEVER_MS;
+    nw->timeouts_ms[WAIT_SLICE] = NEVER_MS;
     nw->timeouts_ms[WAIT_WRITE] = n->options.write_timeout_ms;
     nw->timeouts_ms[WAIT_STREAM_WRITE] = n->options.write_timeout_ms;
     /* A stream's end is looked for at each heartbeat, so that one list is enough. */
@@ -209,8 +213,8 @@ struct net_worker *net_worker_new(struct net *n, struct worker *w, void *context
                                        ? n->options.stream_heartbeat_ms
                                        : n->options.stream_max_ms;
     nw->timeouts_ms[WAIT_LINGER] = LINGER_MS;
-    uv_idle_init(&w->loop, &nw->turns);
-    nw->turns.data = nw;
+    uv_idle_init(&w->loop, &nw->slices);
+    nw->slices.data = nw;
     uint32_t random;
     ssize_t got = getrandom(&random, sizeof random, 0);
     assert(got == sizeof random);
@@ -241,24 +245,24 @@ void net_worker_maybe_drained(struct net_worker *nw) {
     void (*drained)(void *) = nw->drained;
     nw->drained = NULL;
     uv_close((uv_handle_t *)&nw->deadlines, NULL);
-    uv_close((uv_handle_t *)&nw->turns, NULL);
+    uv_close((uv_handle_t *)&nw->slices, NULL);
     drained(nw->drained_arg);
 }
 
-/* Nothing under way, and nothing in the socket that we have not read yet. */
-static bool is_silent(const struct conn *c) {
+/* No request is under way, and the socket has no input that was not read yet. */
+static bool conn_is_silent(const struct conn *c) {
     return c->exchange == NULL && c->unsent == NULL && c->in.len == 0 && !conn_has_unread(c);
 }
 
-/* A stream's client connects anew, elsewhere; whoever is idle can do so too. */
+/* The client of a stream or of an idle connection connects again, to another node. */
 static void drain_conn(struct conn *c, bool at_once) {
     if (c->stream != NULL && !at_once)
         stream_end(c->stream);
-    else if (at_once || is_silent(c))
+    else if (at_once || conn_is_silent(c))
         conn_close(c);
 }
 
-/* Whose stream ends may end others in the same list: a link of our own keeps the place. */
+/* The end of one stream may end others in the same list: an extra link keeps the place. */
 static void drain_list(struct list *l, bool at_once) {
     struct list place;
     list_init(&place);

@@ -4,9 +4,10 @@
  *
  * A connection costs one small struct while it is idle. What it reads lands in a buffer of the
  * worker and is parsed there; only the beginning of a request that is not whole yet is copied to
- * memory of the connection. An answer is written at once; only what the socket does not take is
- * kept, and requests behind it wait until it has been sent. What all connections of a worker keep
- * is bounded: beyond, those that have read nothing for the longest time are closed. Every
+ * memory of the connection. An answer is written at once; only bytes that the socket does not take
+ * are kept, and further requests wait until they have been sent. The bytes that all connections of
+ * a worker keep are bounded: beyond, connections whose clients have read nothing for the longest
+ * time are closed. Every
  * connection is in exactly one list, named after what it waits for, in order of deadlines.
  */
 #ifndef ADMITONE_NET_SERVER_H
@@ -25,13 +26,13 @@ struct net_options {
     int64_t max_connections;
     int64_t max_connections_per_address; /* 0: no cap */
     struct networks trusted_proxies;
-    /* Of streams; all three are needed by whoever opens any. */
-    int64_t stream_heartbeat_ms; /* of silence, then net says something itself */
-    int64_t stream_max_ms;       /* then it ends, and the client connects anew */
-    int64_t stream_lag_bytes;    /* unsent; whoever lags more is dropped */
+    /* For streams; all three must be set where there are any. */
+    int64_t stream_heartbeat_ms; /* without an event; then a comment is sent */
+    int64_t stream_max_ms;       /* then it ends, and the client connects again */
+    int64_t stream_lag_bytes;    /* unsent; a reader that lags more is dropped */
 };
 
-/* Whoever answers the requests of a listener. */
+/* The handler of all requests of a listener. */
 struct net_site {
     void (*on_request)(struct net_site *site, struct exchange *x);
 };
@@ -47,7 +48,7 @@ int64_t net_connections(const struct net *n);
  * *address. 0, or an errno. */
 int net_bind(struct sockaddr_storage *address, int *sockets, size_t count);
 
-/* Before the worker starts. `context` is for whoever serves (exchange_context). */
+/* Before the worker starts. `context`: for handlers (exchange_context). */
 struct net_worker *net_worker_new(struct net *n, struct worker *w, void *context);
 /* Before the worker starts; takes the socket. 0, or a libuv error. */
 int net_worker_listen(struct net_worker *nw, int socket, struct net_site *site);

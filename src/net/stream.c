@@ -1,3 +1,4 @@
+/* Answers without an end: opening, sending, heartbeats, and the end of a stream. */
 #include "net/stream.h"
 
 #include <assert.h>
@@ -5,7 +6,7 @@
 #include <sys/random.h>
 
 #include "base/metrics.h"
-#include "net/conn.h"
+#include "net/internal.h"
 
 static_assert(sizeof(struct stream) <= 32, "there are many streams");
 static_assert(sizeof(struct conn) + sizeof(struct stream) <= 512, "an idle stream is small");
@@ -14,9 +15,8 @@ static int64_t now_ms(const struct conn *c) {
     return (int64_t)uv_now(&c->net->worker->loop);
 }
 
-/* A large buffer of the kernel's would hide that a reader lags, and a peer that is gone without a
- * word is to be noticed by the heartbeats that it does not acknowledge. Both are refinements: a
- * socket that refuses them still works. */
+/* A large kernel buffer would hide that a reader lags; and a peer that vanished is noticed by the
+ * heartbeats that it does not acknowledge. A socket that refuses these options still works. */
 static void tune_socket(struct conn *c, const struct net_options *options) {
     int bytes = (int)options->stream_lag_bytes;
     uv_send_buffer_size((uv_handle_t *)&c->tcp, &bytes);
@@ -26,7 +26,7 @@ static void tune_socket(struct conn *c, const struct net_options *options) {
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
 }
 
-static int64_t life_ms(const struct net_options *options) {
+static int64_t stream_duration_ms(const struct net_options *options) {
     uint32_t random;
     ssize_t got = getrandom(&random, sizeof random, 0);
     assert(got == sizeof random);
@@ -40,7 +40,7 @@ static void open_on(struct conn *c, struct stream *s) {
     assert(c->stream == NULL);
     tune_socket(c, options);
     s->conn = c;
-    s->ends_ms = now_ms(c) + life_ms(options);
+    s->ends_ms = now_ms(c) + stream_duration_ms(options);
     c->stream = s;
     count(COUNT_SSE_OPENED, 1);
 }
@@ -48,7 +48,7 @@ static void open_on(struct conn *c, struct stream *s) {
 void reply_stream(struct exchange *x, struct stream *s) {
     bool opens = x->conn != NULL && !x->conn->eof && !x->head && !x->net->draining;
     s->conn = NULL;
-    /* Before the head is written: what others do in `ended` may need the same buffer. */
+    /* Before the head is written: `ended` may answer others, in the same buffer. */
     if (opens)
         open_on(x->conn, s);
     else

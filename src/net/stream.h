@@ -2,10 +2,10 @@
  * stream: an answer without an end, for server-sent events.
  *
  * reply_stream answers an exchange with the head of one; from then on its connection belongs to
- * the stream, until either side ends it. While nothing is said it costs this struct and its
- * connection, no buffer. Net keeps it alive: it sends a comment after stream_heartbeat_ms of
- * silence, notices at once when the client closes, and ends it in order when it is stream_max_ms
- * old (less a random tenth, so that those who came together do not come back together; late by at
+ * the stream, until either side ends it. Between events it costs this struct and its connection,
+ * no buffer. Net keeps it alive: it sends a comment after stream_heartbeat_ms without an event,
+ * notices at once when the client closes, and ends it properly when it is stream_max_ms old (less a
+ * random tenth, so that clients that connected together do not connect again together; late by at
  * most one heartbeat).
  *
  * All on the connection's worker. The struct is the caller's memory, and net's until `ended` is
@@ -26,12 +26,13 @@ struct stream {
 };
 
 /* 200, text/event-stream, and what reply_header has added; then the exchange is gone. Where there
- * is nobody to stream to (the client has gone or will not stay, HEAD, a server that stops) the
- * head is all, and `ended` is called before this returns. */
+ * is no client to stream to (it has gone or will not stay, HEAD, a server that stops) only the head
+ * is sent, and `ended` is called before this returns. */
 void reply_stream(struct exchange *x, struct stream *s);
 
-/* Sends the bytes at once; what the socket does not take is kept, up to stream_lag_bytes: a reader
- * that lags more is cut. On one that has ended, if it is still there, nothing happens. */
+/* Sends the bytes at once; those that the socket does not take are kept, up to stream_lag_bytes: a
+ * reader that lags more is disconnected. On one that has ended, if it is still there, nothing
+ * happens. */
 void stream_send(struct stream *s, str bytes);
 
 /* Calls `ended`, and closes the connection when all that was sent has gone out, for which it has

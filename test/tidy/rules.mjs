@@ -114,6 +114,35 @@ export function checkIncludes(path, text) {
   return complaints;
 }
 
+// Headers whose functions stand in several files. A port's are in its adapters.
+export const DECLARED_ELSEWHERE = [
+  /^src\/port\//,
+  /(^|\/|_)internal\.h$/, // what the files of one folder or adapter share
+  /^src\/api\/api\.h$/, // the handlers, by file
+  /^src\/cli\/cli\.h$/, // the commands, by file
+  /^src\/hot\/redis\/link\.h$/, // its calls are in call.c
+  /^src\/service\/strategies\.h$/, // shared with reservations.c
+];
+
+// The names of functions that C text declares, or defines (`ending` '{'), other than static ones.
+function functionsOf(text, ending) {
+  let code = stripC(text, { literals: true }).replace(/^#.*(?:\\\n.*)*$/gm, '');
+  if (ending === ';') for (let before; before !== code; ) [before, code] = [code, code.replace(/\{[^{}]*\}/g, '')];
+  const attribute = ending === ';' ? '(?:__attribute__[^;]*)?' : '';
+  const shape = `^(?!static\\b|typedef\\b|extern\\b)[a-z][\\w \\t*]*?\\b(\\w+)\\s*\\((?:[^(){};]|\\([^()]*\\))*\\)\\s*${attribute}\\${ending}`;
+  return [...code.matchAll(new RegExp(shape, 'gm'))].map((m) => m[1]);
+}
+
+// What x.h declares is defined in x.c. `read` gives a file's text, or null.
+export function checkDeclared(path, text, read) {
+  if (DECLARED_ELSEWHERE.some((pattern) => pattern.test(path))) return [];
+  const source = path.replace(/\.h$/, '.c');
+  const defined = new Set(functionsOf(read(source) ?? '', '{'));
+  return functionsOf(text, ';')
+    .filter((name) => !defined.has(name))
+    .map((name) => `${path}: declares ${name}, which ${source} does not define`);
+}
+
 // The services' headers show structs of the ports, so api/ could call these without an include.
 // `portHeaders` are the texts of src/port/*.h.
 export function portFunctions(portHeaders) {

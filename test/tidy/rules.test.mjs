@@ -77,6 +77,22 @@ test('an include is found however it is spaced, and not in a comment', () => {
   assert.deepEqual(rules.checkIncludes('src/base/str.c', comment), []);
 });
 
+test('a declaration is found in the file of the same name, whatever its form', () => {
+  const header = [
+    '#define F(x) f(x)',
+    'struct a {\n    void (*done)(struct a *a);\n};',
+    'typedef void handler(int a);',
+    'static inline int g(int a) {\n    return g2(a);\n}',
+    'int64_t *one(struct a *a,\n             void (*done)(void *to));',
+    'void two(const char *format, ...)\n    __attribute__((format(printf, 1, 2)));',
+  ].join('\n');
+  const check = (source) => rules.checkDeclared('src/base/x.h', header, (name) => (name === 'src/base/x.c' ? source : null));
+  assert.deepEqual(check('int64_t *one(struct a *a, void (*done)(void *to)) {\n}\nvoid two(const char *format, ...) {\n}\n'), []);
+  assert.equal(check('/* void one(void) { } */\nstatic void two(void) {\n}\n').length, 2);
+  assert.equal(check(null).length, 2);
+  assert.deepEqual(rules.checkDeclared('src/hot/redis/internal.h', 'void f(void);\n', () => null), []);
+});
+
 test('a call of a port is seen, its namesakes are not', () => {
   const port = [
     'struct seats;\nstatic inline void seats_count(struct seats *s, int *c) {\n    s->ops->count(s, c);\n}\n',

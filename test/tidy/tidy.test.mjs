@@ -132,6 +132,15 @@ test('every header of src opens with its contract', () => {
   );
 });
 
+test('what a header declares is defined in the file of the same name', () => {
+  const none = (name, text) => rules.checkDeclared(name, text, () => 'static void f(void) {\n}\n');
+  assertSeen(none, [['src/base/x.h', 'void f(void);\n']]);
+  assertAll(
+    SOURCES.filter((name) => name.endsWith('.h')),
+    (name, text) => rules.checkDeclared(name, text, readOrNull),
+  );
+});
+
 test('no source is longer than it can be understood', () => {
   assertSeen(rules.checkLength, [['src/x.c', 'int a;\n'.repeat(rules.FILE_LINES_MAX + 1)]]);
   assertAll(SOURCES, rules.checkLength);

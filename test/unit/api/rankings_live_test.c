@@ -105,7 +105,7 @@ static void read_some(struct client *c) {
         c->is_over = got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-static void turn(void) {
+static void run_once(void) {
     uv_run(&fix.worker.loop, UV_RUN_NOWAIT);
     for (size_t i = 0; i < fix.client_count; i++) {
         struct client *c = &fix.clients[i];
@@ -114,8 +114,8 @@ static void turn(void) {
     usleep(500);
 }
 
-static void turn_for(int64_t ms) {
-    for (int64_t end_ms = clock_steady_ms() + ms; clock_steady_ms() < end_ms;) turn();
+static void run_for(int64_t ms) {
+    for (int64_t end_ms = clock_steady_ms() + ms; clock_steady_ms() < end_ms;) run_once();
 }
 
 static struct client *dial(const char *board, int receive_bytes) {
@@ -145,7 +145,7 @@ static void await_text(struct client *c, const char *text) {
     while (strstr(buf_cstr(&c->in), text) == NULL) {
         if (c->is_over || clock_steady_ms() > give_up_ms)
             fail_msg("no %s in: %s", text, buf_cstr(&c->in));
-        turn();
+        run_once();
     }
 }
 
@@ -160,7 +160,7 @@ static void await_looks(int looks) {
     int64_t give_up_ms = clock_steady_ms() + PATIENCE_MS;
     while (fix.slow.looks < looks) {
         if (clock_steady_ms() > give_up_ms) fail_msg("%d looks, not %d", fix.slow.looks, looks);
-        turn();
+        run_once();
     }
     assert_int_equal(fix.slow.looks, looks);
 }
@@ -232,7 +232,7 @@ static void drain(void) {
     rankings_live_close(fix.api_worker.rankings_live);
     live_close(fix.api_worker.live);
     net_worker_drain(fix.net_worker, false, on_drained, NULL);
-    while (!fix.drained) turn();
+    while (!fix.drained) run_once();
 }
 
 static int tear_down(void **state) {
@@ -268,7 +268,7 @@ static void await_all_shown(int64_t reservations, const char *text) {
         while (strstr(buf_cstr(&fix.clients[i].in), text) == NULL) {
             if (clock_steady_ms() > give_up_ms) fail_msg("client %zu did not hear %s", i, text);
             if (fix.slow.asked != NULL) show(1, reservations);
-            turn();
+            run_once();
         }
     }
 }
@@ -286,9 +286,9 @@ static void one_read_a_second_serves_all_and_none_is_made_without_a_reader(void 
         assert_int_equal(events_of(&fix.clients[i]), 2);
         hang_up(&fix.clients[i]);
     }
-    while (open_streams() > 0) turn();
+    while (open_streams() > 0) run_once();
     int looks = fix.slow.looks;
-    turn_for(SECOND_MS + 500);
+    run_for(SECOND_MS + 500);
     assert_int_equal(fix.slow.looks, looks);
 }
 
@@ -298,7 +298,7 @@ static void a_reader_within_the_same_second_gets_the_known_state_at_once(void **
     await_looks(1);
     show(1, 5);
     await_text(first, "\"reservationCount\":5,");
-    turn_for(SECOND_MS / 2);
+    run_for(SECOND_MS / 2);
     struct client *second = open_stream("weekly");
     /* Before the next look is answered. */
     await_text(second, "\"reservationCount\":5,");
@@ -329,7 +329,7 @@ static void a_store_that_fails_is_asked_again_and_they_stay(void **state) {
     refuse();
     await_looks(5);
     show(2, 5);
-    turn_for(100);
+    run_for(100);
     assert_int_equal(events_of(c), 1);
     assert_int_equal(open_streams(), 2);
 }
@@ -354,7 +354,7 @@ static void when_the_day_ends_the_next_one_is_shown(void **state) {
     wall_clock_advance(1000);
     await_looks(3);
     show(0, 0);
-    turn_for(100);
+    run_for(100);
     assert_int_equal(events_of(c), 2); /* the time alone is no change */
 }
 
@@ -364,12 +364,12 @@ static void a_client_that_disconnects_during_a_read_does_no_harm(void **state) {
     struct client *stays = open_stream("monthly");
     await_looks(1);
     hang_up(gone);
-    while (open_streams() > 1) turn();
+    while (open_streams() > 1) run_once();
     show(1, 5);
     await_text(stays, "\"reservationCount\":5,");
     await_looks(2);
     drain();
-    turn();
+    run_once();
     assert_true(stays->is_over);
     show(1, 6); /* to nobody */
 }
@@ -381,12 +381,12 @@ static void a_reader_that_lags_is_cut_and_the_others_are_not(void **state) {
     struct client *reads = open_stream("soldout");
     struct client *deaf = dial("soldout", 1);
     deaf->is_deaf = true;
-    while (open_streams() < 2) turn();
+    while (open_streams() < 2) run_once();
     int looks = 0;
     while (open_streams() == 2) {
         await_looks(++looks);
         show(EVENTS, looks);
-        turn();
+        run_once();
         assert_true(looks < 10);
     }
     char last[40];

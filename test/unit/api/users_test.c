@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "core/token.h"
-#include "net/conn.h"
+#include "net/internal.h"
 
 #define ADMIN_KEY "the admin key, 0123456789"
 #define FIXTURE_KEY "the shop's key, 0123456789"

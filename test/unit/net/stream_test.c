@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/metrics.h"
-#include "net/conn.h"
+#include "net/internal.h"
 
 /* Everything happens within this, or the test fails. */
 #define PATIENCE_MS 60000

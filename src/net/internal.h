@@ -1,8 +1,9 @@
 /*
- * conn: the inside of net/: a worker's share of it, and one connection. Only net/ includes this.
+ * internal: what the files of net/ share: a worker's state, and one connection. Only net/ includes
+ * this.
  */
-#ifndef ADMITONE_NET_CONN_H
-#define ADMITONE_NET_CONN_H
+#ifndef ADMITONE_NET_INTERNAL_H
+#define ADMITONE_NET_INTERNAL_H
 
 #include <stdatomic.h>
 
@@ -18,10 +19,10 @@ enum wait {
     WAIT_BODY,
     WAIT_IDLE,
     WAIT_ANSWER,       /* a handler is at work: no deadline of ours */
-    WAIT_TURN,         /* more requests have arrived than one turn takes; others come first */
+    WAIT_SLICE,        /* more requests have arrived than one slice takes; others come first */
     WAIT_WRITE,        /* the socket takes no more of its answers; in order of when it last did */
     WAIT_STREAM_WRITE, /* the same for a stream */
-    WAIT_STREAM,       /* an endless answer that has nothing to say until its next heartbeat */
+    WAIT_STREAM,       /* an endless answer, between events, until its next heartbeat */
     WAIT_LINGER,       /* answered and shut down; what the client still sends is thrown away */
     WAITS
 };
@@ -29,7 +30,7 @@ enum wait {
 struct net {
     struct net_options options;
     struct peers *peers;
-    _Atomic int refusing; /* connections that are only told why they are refused */
+    _Atomic int refusing; /* connections that are only answered why they are refused */
 };
 
 struct listener {
@@ -57,7 +58,7 @@ struct net_worker {
     struct list waits[WAITS];
     int64_t timeouts_ms[WAITS];
     uv_timer_t deadlines;
-    uv_idle_t turns; /* runs while somebody is in WAIT_TURN */
+    uv_idle_t slices; /* runs while a connection is in WAIT_SLICE */
     bool draining;
     void (*drained)(void *);
     void *drained_arg;
@@ -67,9 +68,9 @@ struct net_worker {
 
     struct exchange *free_exchanges;
     size_t free_exchange_count;
-    bool in_turn;
-    struct buf out;   /* answers of the turn under way, sent at its end */
-    struct buf aside; /* an answer that is given outside of its connection's turn */
+    bool in_slice;
+    struct buf out;   /* answers of the slice under way, sent at its end */
+    struct buf aside; /* an answer that is given outside of its connection's slice */
     struct buf body;  /* of the answer being written */
     int64_t accept_warned_ms;
     int64_t date_s;   /* the second that `date` shows */
@@ -91,7 +92,7 @@ struct conn {
     struct exchange *exchange; /* being read or answered */
     struct stream *stream;     /* the answer that does not end; nothing behind it is answered */
     struct buf in;             /* what was read and is not answered yet */
-    struct buf *out;           /* during its turn: where its answers are gathered */
+    struct buf *out;           /* during its slice: where its answers are gathered */
     struct address peer;
     enum wait wait;
     /* Pieces of answers or of its stream that the socket has not taken all of. The first is libuv's
@@ -118,28 +119,27 @@ void conn_wait_for(struct conn *c, enum wait wait);
 /* Where the answer to c->exchange is to be rendered, and: it has been. */
 struct buf *conn_out(struct conn *c);
 void conn_answered(struct conn *c);
-/* More of its stream, behind whatever is there. */
+/* More of its stream, behind the bytes that are not sent yet. */
 void conn_send(struct conn *c, str bytes);
-/* Nothing more will be answered: it closes when all is sent. */
+/* No further answer follows: it closes when all is sent. */
 void conn_end(struct conn *c);
 void conn_on_deadline(struct conn *c);
-/* The next turn of one that is in WAIT_TURN. */
-void conn_on_turn(struct conn *c);
+/* The next slice of a connection that is in WAIT_SLICE. */
+void conn_on_slice(struct conn *c);
 /* Whether the socket has bytes that were not read yet. */
 bool conn_has_unread(const struct conn *c);
 
 /* server.c */
 void net_worker_maybe_drained(struct net_worker *nw);
-/* Somebody is in WAIT_TURN. */
-void net_worker_give_turns(struct net_worker *nw);
+/* A connection is in WAIT_SLICE. */
+void net_worker_schedule_slices(struct net_worker *nw);
 
-/* reply.c */
+/* exchange.c */
 struct exchange *exchange_take(struct conn *c);
 void exchange_begin(struct exchange *x);
-/* The request is about to be forgotten, and its answer has not been given: keeps what will be
- * logged of it. */
+/* The request's bytes are about to be reused before it is answered: copies what will be logged. */
 void exchange_outlives_request(struct exchange *x);
-/* It is over: kept for another, or released. */
+/* It was answered: kept for another request, or released. */
 void exchange_free(struct exchange *x);
 /* Frees its memory. */
 void exchange_release(struct exchange *x);
@@ -149,7 +149,7 @@ void reply_head(struct exchange *x, struct buf *out, str content_type, int64_t l
 void reply_note(struct exchange *x);
 
 /* stream.c */
-/* Its connection is closed, or about to be: forgets it and tells its owner. */
+/* Its connection is closed, or about to be: forgets it and calls `ended`. */
 void stream_ended(struct conn *c);
 /* More is unsent than a reader may lag. */
 bool stream_lags(const struct conn *c);

@@ -1,3 +1,7 @@
+/* One request and its answer: takes an exchange from the free list, knows its client and its id,
+ * renders the answer and logs it. */
+#include "net/exchange.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,11 +12,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "net/conn.h"
+#include "net/internal.h"
 
-/* How many are kept for reuse when a burst is over. */
+/* How many exchanges are kept for reuse after a burst. */
 #define KEPT_EXCHANGES_MAX 256
-/* Of failed requests, so many are logged at level info, for each worker. */
+/* Failed requests that each worker logs at level info. */
 #define FAILURES_PER_SECOND_MAX 10
 
 struct exchange *exchange_take(struct conn *c) {
@@ -78,7 +82,7 @@ static void name_request(struct exchange *x) {
     x->request_id_len = 16;
 }
 
-/* Where several proxies have each added theirs, the first is the client's own. */
+/* Where several proxies have each added a value, the first is the client's own. */
 static bool came_over_tls(const struct exchange *x) {
     if (!address_in(&x->conn->peer, &x->net->net->options.trusted_proxies)) return false;
     if (x->parser.phase != HTTP1_WHOLE) return false;
@@ -104,7 +108,7 @@ struct address exchange_client(const struct exchange *x) {
     struct address client = x->conn->peer;
     const struct networks *trusted = &x->net->net->options.trusted_proxies;
     str list = http_header(&x->request, STR("X-Forwarded-For"));
-    /* Each proxy adds whom it saw at the end: walk back while who says so is trusted. */
+    /* Each proxy adds its client at the end: walk back while the proxy is trusted. */
     while (list.len > 0 && address_in(&client, trusted)) {
         size_t comma = list.len;
         while (comma > 0 && list.at[comma - 1] != ',') comma--;
@@ -198,7 +202,7 @@ static str reason_of(int status) {
     return STR("Unknown");
 }
 
-/* Every answer has one, and a second is long. */
+/* Formatted once a second: every answer has it. */
 static str date_now(struct net_worker *nw) {
     int64_t now_s = clock_wall_ms() / 1000;
     if (now_s != nw->date_s) {
@@ -236,19 +240,19 @@ void reply_head(struct exchange *x, struct buf *out, str content_type, int64_t l
     buf_add(out, buf_str(&x->headers));
     if (x->conn->last)
         buf_add(out, STR("Connection: close\r\n"));
-    else if (x->parser.http10) /* which expects a close unless it is told */
+    else if (x->parser.http10) /* which expects a close unless the answer says otherwise */
         buf_add(out, STR("Connection: keep-alive\r\n"));
     buf_add(out, STR("\r\n"));
 }
 
-static void render(struct exchange *x, struct buf *out, str content_type, str body) {
+static void reply_render(struct exchange *x, struct buf *out, str content_type, str body) {
     buf_reserve(out, 512 + body.len);
     reply_head(x, out, content_type, (int64_t)body.len);
     if (!x->head) buf_add(out, body);
 }
 
-/* When everything fails, the log must not be flooded: so many lines in a second are enough, and the
- * next one says how many were left out. */
+/* When every request fails, the log must not be flooded: after FAILURES_PER_SECOND_MAX lines, the
+ * rest of the second is counted, and the next line says how many were left out. */
 static bool may_log_failure(struct net_worker *nw) {
     int64_t now_s = clock_steady_ms() / 1000;
     if (now_s != nw->logged_s) {
@@ -261,7 +265,7 @@ static bool may_log_failure(struct net_worker *nw) {
     return may;
 }
 
-/* The line of the access log. What never became a request is not worth more than debug. */
+/* The line of the access log. Input that never became a request is logged at debug only. */
 static void log_answer(struct exchange *x, int64_t took_us) {
     bool is_whole = x->parser.phase == HTTP1_WHOLE;
     enum log_level level = is_whole && x->status >= 500 ? LOG_INFO : LOG_DEBUG;
@@ -311,9 +315,9 @@ void reply_send(struct exchange *x, str content_type) {
     end_line(&x->net->body, content_type);
     reply_note(x);
     if (c != NULL) {
-        /* HTTP/1.0 and "Connection: close" have set it already; so does a server that stops. */
+        /* HTTP/1.0 and "Connection: close" have set it already; a server that stops does here. */
         if (x->net->draining) c->last = true;
-        render(x, conn_out(c), content_type, buf_str(&x->net->body));
+        reply_render(x, conn_out(c), content_type, buf_str(&x->net->body));
     }
     if (x->net->body.cap > KEPT_BYTES_MAX) buf_deinit(&x->net->body);
     /* First the exchange: the connection's next request may start inside conn_answered. */

@@ -1,0 +1,105 @@
+/* Takes a place for a request and answers with it, or with the reason why there is none. */
+#include "api/queue_enter.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+
+str place_token(struct entering *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]) {
+    str token = queue_token_sign(exchange_context(e->x), &e->event, e->asker.user,
+                                 &e->room.enter.place, now_ms, out);
+    users_set_cookie(e->api, e->x, &e->asker);
+    /* In front of browsers; a shop's back end keeps it itself. */
+    if (e->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(e->x, &e->event, token);
+    return token;
+}
+
+static void queue_enter_on_entered(struct room_entering *room, enum err result);
+
+void place_take(struct entering *e) {
+    e->room.enter.op.event_key = e->event.key;
+    e->room.enter.user = e->asker.user;
+    e->room.done = queue_enter_on_entered;
+    waiting_room_enter(&e->api->room, &e->room);
+}
+
+static void queue_enter_answer(struct entering *e) {
+    const struct place *place = &e->room.enter.place;
+    int64_t now_ms = clock_wall_ms();
+    char token[TOKEN_TEXT_BYTES];
+    struct queue_answer answer = {.event = &e->event,
+                                  .token = place_token(e, now_ms, token),
+                                  .user = e->asker.user,
+                                  .place = place,
+                                  .waiting = place->waiting,
+                                  .reserving = e->room.enter.reserving,
+                                  .remaining_seats = e->room.enter.seats.available,
+                                  .now_ms = now_ms,
+                                  .issued_ms = now_ms,
+                                  .with_expires_in = e->as_token};
+    reply_header(e->x, STR("Cache-Control"), STR("no-store"));
+    struct json_out j;
+    json_out_init(&j, reply_start(e->x, place->status == ENTRY_WAITING ? 202 : 200));
+    queue_answer_render(exchange_context(e->x), &j, &answer);
+    json_out_done(&j);
+    reply_send(e->x, STR("application/json"));
+}
+
+static void queue_enter_refuse_full(struct entering *e) {
+    char max[24];
+    snprintf(max, sizeof max, "%lld", (long long)e->event.rules.max_waiting);
+    e->x->retry_after_s = e->event.rules.entry_interval_s;
+    struct problem_member members[] = {{STR("entryStatus"), STR("\"REJECTED\"")},
+                                       {STR("maxWaiting"), str_of(max)}};
+    reply_problem_with(e->x, ERR_QUEUE_FULL, members, 2, "%s",
+                       "The queue has reached maxWaiting. Try again after Retry-After seconds.");
+}
+
+static void queue_enter_refuse_not_open(struct entering *e) {
+    int64_t opens_ms = e->room.enter.opens_at_ms;
+    int64_t now_ms = clock_wall_ms();
+    struct buf opens = {0};
+    struct json_out j;
+    json_out_init(&j, &opens);
+    json_out_time(&j, STR(""), opens_ms);
+    json_out_done(&j);
+    bool is_set = opens_ms != CLOCK_NONE_MS;
+    if (is_set && opens_ms > now_ms) e->x->retry_after_s = (opens_ms - now_ms + 999) / 1000;
+    struct problem_member members[] = {{STR("opensAt"), buf_str(&opens)}};
+    reply_problem_with(e->x, ERR_NOT_OPEN, members, 1, "%s",
+                       is_set ? "The event opens at opensAt." : "The opening time is not set yet.");
+    buf_deinit(&opens);
+}
+
+static void queue_enter_on_entered(struct room_entering *room, enum err result) {
+    struct entering *e = CONTAINER_OF(room, struct entering, room);
+    if (result != ERR_OK) {
+        queue_refuse(e->x, result);
+        return;
+    }
+    switch (room->enter.outcome) {
+    case ENTER_TAKEN:
+    case ENTER_THERE:
+        if (e->on_active != NULL && room->enter.place.status == ENTRY_ACTIVE)
+            e->on_active(e);
+        else
+            queue_enter_answer(e);
+        return;
+    case ENTER_FULL:
+        queue_enter_refuse_full(e);
+        return;
+    case ENTER_NOT_OPEN:
+        queue_enter_refuse_not_open(e);
+        return;
+    case ENTER_CLOSED:
+        reply_problem(e->x, ERR_CLOSED, "%s",
+                      "The queue takes no new users. Users who already wait keep their places.");
+        return;
+    case ENTER_SOLD:
+        e->on_sold(e);
+        return;
+    }
+    assert(false && "every outcome has its answer");
+}
