@@ -1,0 +1,221 @@
+/* /reservations of a user who has some: confirm, cancel, look up one, list all. Each request is one
+ * struct that lives in its arena from the handler to the answer. */
+#include "api/queue_token.h"
+#include "api/reservation_json.h"
+#include "api/users.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "service/user_reservations.h"
+
+/* How many reservations a list shows. */
+#define LIST_MAX 100
+
+/* ---- whose it is ---- */
+
+/* Who asks for what is theirs, as far as it is proven. */
+struct owner {
+    bool is_admin;      /* may act for everybody */
+    str user;           /* at NULL: only the token's hash is known */
+    uint64_t user_hash; /* of the token */
+    struct token token; /* unless `user` */
+};
+
+/* An entry token proves who its user is, whatever has become of the place. Without one the word
+ * counts that counts for taking a place. `named`: the userId of the request. False: the problem has
+ * been answered. */
+static bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out) {
+    struct api_worker *w = exchange_context(x);
+    struct queue_event event;
+    struct asker asker;
+    *out = (struct owner){.is_admin = users_is_admin(api, x)};
+    str text = queue_token_of(x, 0);
+    if (!out->is_admin && queue_token_is_sent(x, text)) {
+        enum err refused = queue_token_judge(w, text, NULL, &out->token);
+        if (refused == ERR_OK && queue_event_find_key(api, out->token.event_key, &event))
+            refused = queue_token_judge(w, text, &event, &out->token);
+        if (refused == ERR_OK) refused = users_disagree(api, x, named, out->token.user_hash);
+        out->user_hash = out->token.user_hash;
+        if (refused != ERR_OK) queue_refuse(x, refused);
+        return refused == ERR_OK;
+    }
+    if (out->is_admin && named.at == NULL) return true;
+    if (api->users_auth == USERS_TRUSTED && named.at == NULL) {
+        queue_refuse(x, ERR_TOKEN_REQUIRED);
+        return false;
+    }
+    if (!users_identify(api, x, named, &asker)) return false;
+    if (asker.fresh) queue_refuse(x, ERR_TOKEN_REQUIRED); /* somebody who has nothing yet */
+    out->user = asker.user;
+    return !asker.fresh;
+}
+
+static bool owner_has(struct exchange *x, const struct owner *o, const struct reservation *r) {
+    const struct api_worker *w = exchange_context(x);
+    if (o->user.at != NULL) return str_eq(o->user, str_of(r->user));
+    return o->is_admin || token_user_hash(w->tokens, str_of(r->user)) == o->user_hash;
+}
+
+/* The userId of the query. False: the problem has been answered. */
+static bool query_named(struct exchange *x, str *named) {
+    bool bad;
+    *named = query_value(x, STR("userId"), &bad);
+    if (!bad && (named->at == NULL || user_name_ok(*named))) return true;
+    reply_problem(x, ERR_INVALID_PARAMETER, "userId must be 1 to %d bytes of text.",
+                  USER_ID_BYTES_MAX);
+    return false;
+}
+
+/* That of the body, which needs not be there, or of the query. */
+static bool read_named(struct exchange *x, str *named) {
+    static const struct json_field fields[] = {{"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0}, {0}};
+    if (!query_named(x, named)) return false;
+    if (x->request.body.len == 0) return true;
+    json_t *body = json_body(x);
+    if (body == NULL) return false;
+    struct json_problem problem;
+    const json_t *user = json_object_get(body, "userId");
+    bool ok = json_read(body, fields, NULL, "", &problem) &&
+              (user == NULL || user_from_json(x, user, named, &problem));
+    json_decref(body);
+    if (!ok) reply_problem(x, problem.err, "%s", problem.detail);
+    return ok;
+}
+
+/* ---- one reservation ---- */
+
+struct reservation_request {
+    struct deciding deciding;
+    struct exchange *x;
+    struct api *api;
+    struct owner owner;
+};
+
+static bool is_theirs(struct deciding *d, const struct reservation *r) {
+    struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
+    return owner_has(q->x, &q->owner, r);
+}
+
+static void on_decided(struct deciding *d, enum err result) {
+    struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
+    struct exchange *x = q->x;
+    struct reservation *r = d->reservation; /* with the answer, everything else is gone */
+    reply_header(x, STR("Cache-Control"), STR("no-store"));
+    if (result == ERR_OK && !q->owner.is_admin) x->user = str_of(r->user);
+    if (result == ERR_OK) {
+        struct reservation_names names = reservation_names_of(q->api, r);
+        struct json_out j;
+        json_out_init(&j, reply_start(x, 200));
+        reservation_to_json(&j, r, &names);
+        json_out_done(&j);
+        reply_send(x, STR("application/json"));
+    } else if (result == ERR_HOLD_EXPIRED) {
+        reply_problem(x, result, "%s",
+                      "The hold has expired; do not charge for it. Hold seats again.");
+    } else if (result == ERR_RESERVATION_ENDED) {
+        reply_problem(x, result, "%s", "The reservation was cancelled; do not charge for it.");
+    } else if (result == ERR_NOT_YOURS) {
+        reply_problem(x, result, "%s", "Only the reservation's own user may see or change it.");
+    } else {
+        reply_problem(x, result, "%s", err_effect(result));
+    }
+    mem_free(r);
+}
+
+static void decide(struct api *api, struct exchange *x, str id, str named,
+                   void (*how)(struct reservations *, struct deciding *)) {
+    struct reservation_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->api = api;
+    q->deciding.is_theirs = is_theirs;
+    q->deciding.done = on_decided;
+    if (!owner_of(api, x, named, &q->owner)) return;
+    if (uuid_parse(id, &q->deciding.id))
+        how(&api->reservations, &q->deciding);
+    else
+        reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s", "The id is not the id of a reservation.");
+}
+
+void reservation_confirm(struct api *api, struct exchange *x, const str *captures) {
+    str named;
+    if (read_named(x, &named)) decide(api, x, captures[0], named, reservations_confirm);
+}
+
+void reservation_cancel(struct api *api, struct exchange *x, const str *captures) {
+    str named;
+    if (read_named(x, &named)) decide(api, x, captures[0], named, reservations_cancel);
+}
+
+void reservation_get_one(struct api *api, struct exchange *x, const str *captures) {
+    str named;
+    if (query_named(x, &named)) decide(api, x, captures[0], named, reservations_find);
+}
+
+/* ---- the user's own ---- */
+
+struct list_request {
+    struct user_reservations list;
+    struct exchange *x;
+    struct api *api;
+    struct owner owner;
+    struct room_looking look;
+};
+
+static void list_on_user_looked(struct room_looking *look, enum err result);
+static void list_on_listed(struct listing *l, enum err result);
+
+void reservations_get_own(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    str named;
+    struct list_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->api = api;
+    if (!query_named(x, &named) || !owner_of(api, x, named, &q->owner)) return;
+    q->list.listing = (struct listing){
+        .user = q->owner.user, .max = LIST_MAX, .arena = &x->arena, .done = list_on_listed};
+    if (q->owner.user.at != NULL) {
+        user_reservations_list(&api->events, &api->reservations, &q->list);
+    } else if (q->owner.is_admin) {
+        reply_problem(x, ERR_INVALID_PARAMETER, "%s",
+                      "userId is required: whose reservations to list.");
+    } else {
+        q->look = (struct room_looking){.look.op.event_key = q->owner.token.event_key,
+                                        .item.seq = q->owner.token.seq,
+                                        .done = list_on_user_looked};
+        waiting_room_look(&api->room, &q->look);
+    }
+}
+
+/* A token stands for one event, and its place says who the user is. */
+static void list_on_user_looked(struct room_looking *look, enum err result) {
+    struct list_request *q = CONTAINER_OF(look, struct list_request, look);
+    struct listing *l = &q->list.listing;
+    if (result != ERR_OK) {
+        queue_refuse(q->x, result);
+        return;
+    }
+    l->user = (str){look->user, look->look.user_len};
+    l->event_keys = &look->look.op.event_key;
+    l->event_count = l->user.len == 0 ? 0 : 1;
+    reservations_list(&q->api->reservations, l);
+}
+
+static void list_on_listed(struct listing *l, enum err result) {
+    struct list_request *q = CONTAINER_OF(l, struct list_request, list.listing);
+    struct json_out j;
+    reply_header(q->x, STR("Cache-Control"), STR("no-store"));
+    json_out_init(&j, reply_start(q->x, 200));
+    json_out_object(&j, STR(""));
+    json_out_array(&j, STR("reservations"));
+    for (size_t i = 0; i < l->count; i++) {
+        struct reservation_names names = reservation_names_of(q->api, l->found[i]);
+        reservation_to_json(&j, l->found[i], &names);
+        mem_free(l->found[i]);
+    }
+    json_out_array_end(&j);
+    json_out_object_end(&j);
+    json_out_done(&j);
+    if (result == ERR_OK)
+        reply_send(q->x, STR("application/json"));
+    else
+        queue_refuse(q->x, result);
+}
