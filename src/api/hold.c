@@ -20,19 +20,470 @@ struct hold_request {
     struct api *api;
     struct queue_event event;
     bool auto_enter;
-    bool may_enter; /* it says who it is as an enter must */
+    bool may_enter; /* its user is proven as entering the queue requires */
     int64_t capacity;
     int64_t max_per_user;
     struct hold_body body;
     struct reservation_names names;
     struct idempotency idempotency;
     struct entering *entering; /* where the event has autoEnter */
-    int places;                /* that this request has taken, or found, by autoEnter */
+    int places;                /* that were taken or found for this request, by autoEnter */
     struct repair_waiter repair;
 };
-/* With what is allocated beside it, so that an arena keeps its chunk from one request to the next.
- */
+/* With all else that is allocated for a request, so that the arena keeps its chunk for the next. */
 static_assert(sizeof(struct hold_request) <= ARENA_CHUNK_BYTES * 3 / 4, "it fits the usual chunk");
+
+/* The steps that a request goes through, and the answers that it waits for. */
+static void hold_request_identify(struct hold_request *q);
+static void on_user_looked(struct room_looking *look, enum err result);
+static void with_user(struct hold_request *q, str user);
+static void hold_request_on_key_read(struct hold *h, enum err result);
+static void hold_request_begin(struct hold_request *q);
+static void on_place_looked(struct room_looking *look, enum err result);
+static void enter_first(struct hold_request *q, bool may);
+static void on_active(struct entering *e);
+static void on_sold(struct entering *e);
+static void hold_request_run(struct hold_request *q);
+static void hold_request_on_held(struct hold *h, enum err result);
+static void on_place_repaired(struct repair_waiter *repair);
+static void render(struct buf *out, const struct reservation *r,
+                   const struct reservation_names *names);
+static void answer_held(struct hold_request *q);
+static void answer_hold(struct hold_request *q, enum err result);
+
+/* ---- refusals ---- */
+
+static const char *what_to_do(const struct hold_request *q, enum err e) {
+    switch (e) {
+    case ERR_NOT_ACTIVE:
+        return "Only ACTIVE users may hold seats. GET /queue/{type}/{id}/status shows the "
+               "position.";
+    case ERR_SOLD_OUT:
+        return "No seat was held. Fewer seats, or seats in another section, may still be free.";
+    case ERR_LIMIT_EXCEEDED:
+        return "No seat was held. The event's maxPerUser counts held and confirmed seats.";
+    case ERR_CONFLICT:
+        return "No seat was held: other requests took the seats at each attempt. Try again.";
+    case ERR_LOCK_TIMEOUT:
+        return "No seat was held: other requests held the lock until the wait timed out. Try "
+               "again.";
+    case ERR_LOCK_LOST:
+        return "No seat was held: the lock expired before the write. Try again.";
+    case ERR_CLOSED:
+        return "The event sells no seats now. Held seats can still be confirmed.";
+    case ERR_SECTION_NOT_FOUND:
+        return "GET /events/{type}/{id} lists the event's sections.";
+    case ERR_SECTION_CLOSED:
+        return "The section sells no seats now.";
+    case ERR_IDEMPOTENCY_MISMATCH:
+        return "Use a new Idempotency-Key for another request.";
+    case ERR_STRATEGY_NOT_ALLOWED:
+        return q->holding.terms.mode == SECTION_MODE_SEAT
+                   ? "This section allows optimistic, pessimistic and distributed-lock."
+                   : "This section allows one strategy, which is its mode; omit strategy, or send "
+                     "that one.";
+    default:
+        return err_effect(e);
+    }
+}
+
+/* With the seats that could not be held, where the request named seats. */
+static void refuse_seats(struct hold_request *q, enum err e) {
+    struct buf list = {0};
+    struct json_out j;
+    json_out_init(&j, &list);
+    json_out_array(&j, STR(""));
+    for (size_t i = 0; i < q->holding.refused_count; i++)
+        json_out_i64(&j, STR(""), q->holding.refused[i]);
+    json_out_array_end(&j);
+    json_out_done(&j);
+    struct problem_member members[] = {{STR("seats"), buf_str(&list)}};
+    reply_problem_with(q->x, e, members, 1, "%s",
+                       e == ERR_SEAT_TAKEN
+                           ? "No seat was held. The seats listed in `seats` are taken."
+                           : "No seat was held. The seats listed in `seats` do not exist.");
+    buf_deinit(&list);
+}
+
+static void hold_request_refuse(struct hold_request *q, enum err e) {
+    if (e == ERR_SEAT_TAKEN || e == ERR_SEAT_NOT_FOUND)
+        refuse_seats(q, e);
+    else if (e == ERR_EVENT_NOT_FOUND || err_status(e) == 401)
+        queue_refuse(q->x, e);
+    else
+        reply_problem(q->x, e, "%s", what_to_do(q, e));
+}
+
+static void refuse_seat_id(struct hold_request *q) {
+    reply_problem(q->x, ERR_SEAT_NOT_FOUND, "%s",
+                  "No seat has this seatId. firstSeatId in the seat map is the id of seat 1.");
+}
+
+/* ---- the body ---- */
+
+/* False: the problem has been answered. */
+static bool hold_request_read_key(struct hold_request *q, str route) {
+    str key = http_header(&q->x->request, STR("Idempotency-Key"));
+    if (key.at == NULL) return true;
+    if (key.len == 0 || key.len > IDEMPOTENCY_KEY_BYTES_MAX || !str_is_text(key) ||
+        http_header_count(&q->x->request, STR("Idempotency-Key")) > 1) {
+        reply_problem(q->x, ERR_BAD_REQUEST,
+                      "Idempotency-Key must be sent once, with 1 to %d bytes.",
+                      IDEMPOTENCY_KEY_BYTES_MAX);
+        return false;
+    }
+    struct idempotency *i = &q->idempotency;
+    unsigned char digest[SHA256_BYTES];
+    static_assert(SHA256_BYTES == IDEMPOTENCY_DIGEST_BYTES, "the same digest");
+    i->route = route;
+    i->key = arena_copy(&q->x->arena, key);
+    sha256_of(q->x->request.body, i->digest);
+    struct buf scope = {0};
+    buf_add(&scope, route);
+    buf_add_char(&scope, '\n');
+    buf_add(&scope, key);
+    sha256_of(buf_str(&scope), digest);
+    buf_deinit(&scope);
+    memcpy(&q->holding.key.key, digest, sizeof q->holding.key.key);
+    memcpy(&q->holding.key.request, i->digest, sizeof q->holding.key.request);
+    if (q->holding.key.key == 0) q->holding.key.key = 1; /* 0 is none */
+    q->holding.idempotency = i;
+    return true;
+}
+
+static const struct event *hold_request_find_event(struct hold_request *q,
+                                                   const struct section **section) {
+    struct catalogue *c = q->api->events.catalogue;
+    const struct hold_body *b = &q->body;
+    int64_t section_key = 0;
+    uint32_t seat = 0;
+    *section = NULL;
+    if (b->type[0] == '\0') {
+        bool is_id = seat_id_split(b->seat_id, &section_key, &seat);
+        return is_id ? catalogue_find_section(c, section_key, section) : NULL;
+    }
+    const struct event *e = catalogue_find(c, str_of(b->type), str_of(b->id));
+    if (e != NULL) *section = event_section(e, str_of(b->section));
+    return e;
+}
+
+static void copy_terms(struct hold_request *q, const struct event *e, const struct section *s) {
+    struct hold_terms *t = &q->holding.terms;
+    *t = (struct hold_terms){.event_key = e->key,
+                             .section_key = s->key,
+                             .mode = s->mode,
+                             .price = s->price,
+                             .hold_ms = e->hold_s * 1000};
+    event_path(str_of(e->type), str_of(e->id), t->event);
+    memcpy(t->section, s->id, sizeof t->section);
+    memcpy(t->currency, e->currency, sizeof t->currency);
+    memcpy(q->names.type, e->type, sizeof q->names.type);
+    memcpy(q->names.id, e->id, sizeof q->names.id);
+    memcpy(q->names.section, s->id, sizeof q->names.section);
+    q->auto_enter = e->auto_enter;
+    q->capacity = s->capacity;
+    q->max_per_user = e->max_per_user;
+    queue_event_copy(e, &q->event);
+}
+
+/* The event's name, as the request gives it. */
+static str asked_event(struct hold_request *q) {
+    const struct hold_body *b = &q->body;
+    char *text = arena_new(&q->x->arena, EVENT_PATH_BYTES);
+    if (b->type[0] != '\0') return event_path(str_of(b->type), str_of(b->id), text);
+    int len = snprintf(text, EVENT_PATH_BYTES, "seatId %lld", (long long)b->seat_id);
+    return (str){text, (size_t)len};
+}
+
+/* Copies what the section sells, and on what terms. False: the problem has been answered. */
+static bool find_terms(struct hold_request *q) {
+    const struct section *section;
+    catalogue_read_lock(q->api->events.catalogue);
+    const struct event *e = hold_request_find_event(q, &section);
+    if (section != NULL) copy_terms(q, e, section);
+    catalogue_read_unlock(q->api->events.catalogue);
+    if (section != NULL) return fresh_rules(q->api, q->x);
+    if (e == NULL ? !fresh_absence(q->api, q->x, asked_event(q)) : !fresh_rules(q->api, q->x))
+        return false;
+    if (q->body.type[0] == '\0')
+        refuse_seat_id(q);
+    else
+        hold_request_refuse(q, e == NULL ? ERR_EVENT_NOT_FOUND : ERR_SECTION_NOT_FOUND);
+    return false;
+}
+
+static bool hold_request_choose_seats(struct hold_request *q) {
+    struct hold *h = &q->holding;
+    const struct hold_body *b = &q->body;
+    int64_t section_key = 0;
+    h->count = (uint32_t)(b->seats != NULL ? (int64_t)b->seat_count : b->quantity);
+    h->named = b->seats;
+    if (b->seat_id == 0) return true;
+    uint32_t *seat = arena_new(&q->x->arena, sizeof *seat);
+    h->count = 1;
+    h->named = seat;
+    if (seat_id_split(b->seat_id, &section_key, seat) && section_key == h->terms.section_key)
+        return true;
+    refuse_seat_id(q);
+    return false;
+}
+
+/* `fixed`: the strategy of the path; -1: that of the request, or the section's default. */
+static bool choose_strategy(struct hold_request *q, int fixed) {
+    int named = q->body.strategy;
+    if (fixed >= 0 && named >= 0 && named != fixed) {
+        reply_problem(q->x, ERR_INVALID_FIELD, "strategy: this path always uses %s.",
+                      strategy_words[fixed].at);
+        return false;
+    }
+    int wanted = fixed >= 0 ? fixed : named;
+    enum section_mode mode = q->holding.terms.mode;
+    q->holding.strategy = wanted >= 0 ? (enum strategy)wanted : strategy_default(mode);
+    if (strategy_fits(mode, q->holding.strategy)) return true;
+    hold_request_refuse(q, ERR_STRATEGY_NOT_ALLOWED);
+    return false;
+}
+
+static void hold_request_post(struct api *api, struct exchange *x, str route, int fixed) {
+    struct hold_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->api = api;
+    q->holding.arena = &x->arena;
+    if (hold_body_read(x, fixed >= 0, &q->body) && hold_request_read_key(q, route) &&
+        find_terms(q) && hold_request_choose_seats(q) && choose_strategy(q, fixed))
+        hold_request_identify(q);
+}
+
+void reservations_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    hold_request_post(api, x, STR("/reservations"), -1);
+}
+
+void optimistic_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    hold_request_post(api, x, STR("/api/v1/optimistic"), STRATEGY_OPTIMISTIC);
+}
+
+void pessimistic_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    hold_request_post(api, x, STR("/api/v2/pessimistic"), STRATEGY_PESSIMISTIC);
+}
+
+void distributed_lock_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    hold_request_post(api, x, STR("/api/v3/distributed-lock"), STRATEGY_DISTRIBUTED_LOCK);
+}
+
+/* ---- the user ---- */
+
+/* A look at the request's place. */
+struct place_look {
+    struct room_looking look;
+    struct hold_request *request;
+};
+
+static struct hold_request *request_of(struct room_looking *look) {
+    return CONTAINER_OF(look, struct place_look, look)->request;
+}
+
+static void look_at_place(struct hold_request *q,
+                          void (*done)(struct room_looking *look, enum err result)) {
+    struct place_look *l = arena_new(&q->x->arena, sizeof *l);
+    l->request = q;
+    l->look.look.op.event_key = q->event.key;
+    l->look.item.seq = q->holding.entry_seq;
+    l->look.done = done;
+    waiting_room_look(&q->api->room, &l->look);
+}
+
+/* Of an event with autoEnter: whether the request may take a place. With a token it needs none, and
+ * the token alone takes no new one where an enter would need more than that. True: go on with the
+ * token. */
+static bool enter_may_follow(struct hold_request *q, bool has_token) {
+    struct json_problem problem;
+    q->entering = arena_new(&q->x->arena, sizeof *q->entering);
+    struct asker *asker = &q->entering->asker;
+    bool is_known = users_know(q->api, q->x, q->body.user, asker, &problem);
+    q->may_enter = is_known;
+    if (has_token) {
+        q->may_enter = q->api->users_auth == USERS_TRUSTED || (is_known && !asker->fresh);
+        return true;
+    }
+    if (is_known)
+        with_user(q, asker->user);
+    else
+        users_refuse(q->x, &problem);
+    return false;
+}
+
+/* Finds the user: that of the token's place. An event with autoEnter needs no token. */
+static void hold_request_identify(struct hold_request *q) {
+    struct exchange *x = q->x;
+    struct token token;
+    str text = queue_token_of(x, q->event.key);
+    if (q->auto_enter && !enter_may_follow(q, queue_token_is_sent(x, text))) return;
+    enum err refused = queue_token_judge(exchange_context(x), text, &q->event, &token);
+    if (refused == ERR_OK) refused = users_disagree(q->api, x, q->body.user, token.user_hash);
+    if (refused == ERR_OK && users_come_from_elsewhere(q->api, x)) refused = ERR_FOREIGN_ORIGIN;
+    if (refused != ERR_OK) {
+        queue_refuse(x, refused);
+        return;
+    }
+    q->holding.entry_seq = token.seq;
+    if (q->body.user.at != NULL) {
+        with_user(q, q->body.user);
+        return;
+    }
+    look_at_place(q, on_user_looked);
+}
+
+static void on_user_looked(struct room_looking *look, enum err result) {
+    struct hold_request *q = request_of(look);
+    str user = {look->user, look->look.user_len}; /* which stays in the arena */
+    if (result == ERR_OK && user.len == 0) result = ERR_NOT_ACTIVE;
+    if (result != ERR_OK)
+        hold_request_refuse(q, result);
+    else
+        with_user(q, user);
+}
+
+/* On the ledger's thread: the answer, as the first one gets it. */
+static void respond(struct idempotency *i, const struct reservation *r, struct buf *out) {
+    const struct hold_request *q = CONTAINER_OF(i, struct hold_request, idempotency);
+    render(out, r, &q->names);
+}
+
+/* The user is known. A request that was sent before with the same key is answered again. */
+static void with_user(struct hold_request *q, str user) {
+    q->holding.user = user;
+    q->x->user = user;
+    if (q->holding.idempotency == NULL) {
+        hold_request_begin(q);
+        return;
+    }
+    q->idempotency.user = user;
+    q->idempotency.respond = respond;
+    q->idempotency.status = 201;
+    q->holding.done = hold_request_on_key_read;
+    hold_replay(&q->api->reservations, &q->holding);
+}
+
+static void hold_request_on_key_read(struct hold *h, enum err result) {
+    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+    if (result != ERR_OK)
+        hold_request_refuse(q, result);
+    else if (q->idempotency.replayed)
+        answer_held(q);
+    else
+        hold_request_begin(q);
+}
+
+/* ---- the place ---- */
+
+static void hold_request_begin(struct hold_request *q) {
+    if (!q->auto_enter)
+        hold_request_run(q);
+    else if (q->holding.entry_seq != 0)
+        look_at_place(q, on_place_looked);
+    else
+        enter_first(q, q->may_enter);
+}
+
+/* A place that has ended is replaced by a new one; one that is lost later is not. */
+static void on_place_looked(struct room_looking *look, enum err result) {
+    struct hold_request *q = request_of(look);
+    if (result != ERR_OK)
+        hold_request_refuse(q, result);
+    else if (look->item.place.status == ENTRY_ACTIVE)
+        hold_request_run(q);
+    else
+        enter_first(q, q->may_enter || look->item.place.status == ENTRY_WAITING);
+}
+
+/* Whether the request can succeed at all: otherwise it takes no place in the queue. */
+static enum err precheck(struct hold_request *q) {
+    struct hold *h = &q->holding;
+    if (h->count > q->max_per_user) return ERR_LIMIT_EXCEEDED;
+    if (h->named == NULL || h->named[h->count - 1] <= q->capacity) return ERR_OK;
+    h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
+    for (uint32_t i = 0; i < h->count; i++)
+        if (h->named[i] > q->capacity) h->refused[h->refused_count++] = h->named[i];
+    return ERR_SEAT_NOT_FOUND;
+}
+
+/* Takes a place for the request's user, who then holds seats at once or waits. */
+static void enter_first(struct hold_request *q, bool may) {
+    struct entering *e = q->entering;
+    enum err refused = may ? precheck(q) : ERR_NOT_ACTIVE;
+    if (refused != ERR_OK) {
+        hold_request_refuse(q, refused);
+        return;
+    }
+    e->asker.fresh = e->asker.fresh && q->holding.entry_seq == 0;
+    e->asker.user = q->holding.user;
+    e->room.enter.lane = e->asker.lane >= 0 ? (unsigned)e->asker.lane : LANE_DEFAULT;
+    e->x = q->x;
+    e->api = q->api;
+    e->event = q->event;
+    e->room.enter.section_key = q->holding.terms.section_key;
+    e->on_active = on_active;
+    e->on_sold = on_sold;
+    e->caller_data = q;
+    place_take(e);
+}
+
+static void on_active(struct entering *e) {
+    struct hold_request *q = e->caller_data;
+    q->places++;
+    q->holding.entry_seq = e->room.enter.place.seq;
+    hold_request_run(q);
+}
+
+/* All seats of the section are confirmed: refused without a place and without a write. */
+static void on_sold(struct entering *e) {
+    struct hold_request *q = e->caller_data;
+    struct hold *h = &q->holding;
+    if (h->named != NULL) {
+        h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
+        memcpy(h->refused, h->named, h->count * sizeof *h->refused);
+        h->refused_count = h->count;
+    }
+    h->done = hold_request_on_held;
+    hold_refuse(&q->api->reservations, h, h->named != NULL ? ERR_SEAT_TAKEN : ERR_SOLD_OUT);
+}
+
+/* ---- the seats ---- */
+
+static void hold_request_run(struct hold_request *q) {
+    struct api_worker *w = exchange_context(q->x);
+    q->holding.done = hold_request_on_held;
+    hold_seats(&q->api->reservations, &w->lock_client, &q->holding);
+}
+
+/* A place that was ACTIVE a moment ago may have ended before the seats were claimed: another
+ * request of the user has confirmed what it held, or its time was over. Then this one takes a new
+ * place, as it would have done a moment later. */
+static void hold_request_on_held(struct hold *h, enum err result) {
+    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+    if (result != ERR_NOT_ACTIVE || q->places == 0 || q->places == PLACES_MAX) {
+        answer_hold(q, result);
+        return;
+    }
+    q->repair = (struct repair_waiter){
+        .event_key = q->event.key, .seq = h->entry_seq, .done = on_place_repaired};
+    repair_queue_add_then(&q->api->room.repairs, &q->repair);
+}
+
+/* A user who has left in the meantime does not want another place. */
+static void on_place_repaired(struct repair_waiter *repair) {
+    struct hold_request *q = CONTAINER_OF(repair, struct hold_request, repair);
+    if (repair->status == ENTRY_LEFT || repair->status == ENTRY_NONE)
+        answer_hold(q, ERR_NOT_ACTIVE);
+    else
+        place_take(q->entering);
+}
+
+/* ---- the answer ---- */
 
 static void render(struct buf *out, const struct reservation *r,
                    const struct reservation_names *names) {
@@ -74,68 +525,7 @@ static void answer_held(struct hold_request *q) {
     reply_send(x, STR("application/json"));
 }
 
-static const char *what_to_do(const struct hold_request *q, enum err e) {
-    switch (e) {
-    case ERR_NOT_ACTIVE:
-        return "Only ACTIVE users may hold seats. GET /queue/{type}/{id}/status shows the "
-               "position.";
-    case ERR_SOLD_OUT:
-        return "No seat was held. Fewer seats, or seats in another section, may still be free.";
-    case ERR_LIMIT_EXCEEDED:
-        return "No seat was held. The event's maxPerUser counts held and confirmed seats.";
-    case ERR_CONFLICT:
-        return "No seat was held: other requests took the seats at each attempt. Try again.";
-    case ERR_LOCK_TIMEOUT:
-        return "No seat was held: other requests held the lock until the wait timed out. Try "
-               "again.";
-    case ERR_LOCK_LOST:
-        return "No seat was held: the lock expired before the write. Try again.";
-    case ERR_CLOSED:
-        return "The event sells no seats now. Held seats can still be confirmed.";
-    case ERR_SECTION_NOT_FOUND:
-        return "GET /events/{type}/{id} lists the event's sections.";
-    case ERR_SECTION_CLOSED:
-        return "The section sells no seats now.";
-    case ERR_IDEMPOTENCY_MISMATCH:
-        return "Use a new Idempotency-Key for another request.";
-    case ERR_STRATEGY_NOT_ALLOWED:
-        return q->holding.terms.mode == SECTION_MODE_SEAT
-                   ? "This section allows optimistic, pessimistic and distributed-lock."
-                   : "This section allows one strategy, which is its mode; omit strategy, or send "
-                     "that one.";
-    default:
-        return err_effect(e);
-    }
-}
-
-/* With the seats that stood in the way, for whoever named them. */
-static void refuse_seats(struct hold_request *q, enum err e) {
-    struct buf list = {0};
-    struct json_out j;
-    json_out_init(&j, &list);
-    json_out_array(&j, STR(""));
-    for (size_t i = 0; i < q->holding.refused_count; i++)
-        json_out_i64(&j, STR(""), q->holding.refused[i]);
-    json_out_array_end(&j);
-    json_out_done(&j);
-    struct problem_member members[] = {{STR("seats"), buf_str(&list)}};
-    reply_problem_with(q->x, e, members, 1, "%s",
-                       e == ERR_SEAT_TAKEN
-                           ? "No seat was held. The seats listed in `seats` are taken."
-                           : "No seat was held. The seats listed in `seats` do not exist.");
-    buf_deinit(&list);
-}
-
-static void refuse(struct hold_request *q, enum err e) {
-    if (e == ERR_SEAT_TAKEN || e == ERR_SEAT_NOT_FOUND)
-        refuse_seats(q, e);
-    else if (e == ERR_EVENT_NOT_FOUND || err_status(e) == 401)
-        queue_refuse(q->x, e);
-    else
-        reply_problem(q->x, e, "%s", what_to_do(q, e));
-}
-
-/* The token of a place that was taken on the way goes with the answer, whatever that is. */
+/* The answer, also a refusal, carries the token of a place that was taken for the request. */
 static void answer_hold(struct hold_request *q, enum err result) {
     char token[TOKEN_TEXT_BYTES];
     if (q->places > 0 && q->entering->room.enter.outcome != ENTER_SOLD)
@@ -143,366 +533,5 @@ static void answer_hold(struct hold_request *q, enum err result) {
     if (result == ERR_OK)
         answer_held(q);
     else
-        refuse(q, result);
-}
-
-/* A user who has left since then does not want another place. */
-static void on_place_repaired(struct repair_waiter *repair) {
-    struct hold_request *q = CONTAINER_OF(repair, struct hold_request, repair);
-    if (repair->status == ENTRY_LEFT || repair->status == ENTRY_NONE)
-        answer_hold(q, ERR_NOT_ACTIVE);
-    else
-        place_take(q->entering);
-}
-
-/* A place that was ACTIVE a moment ago may have ended before the seats were claimed: another
- * request of the user has confirmed what it held, or its time was over. Then this one takes a new
- * place, as it would have done a moment later. */
-static void on_held(struct hold *h, enum err result) {
-    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
-    if (result != ERR_NOT_ACTIVE || q->places == 0 || q->places == PLACES_MAX) {
-        answer_hold(q, result);
-        return;
-    }
-    q->repair = (struct repair_waiter){
-        .event_key = q->event.key, .seq = h->entry_seq, .done = on_place_repaired};
-    repair_queue_add_then(&q->api->room.repairs, &q->repair);
-}
-
-static void hold(struct hold_request *q) {
-    struct api_worker *w = exchange_context(q->x);
-    q->holding.done = on_held;
-    hold_seats(&q->api->reservations, &w->lock_client, &q->holding);
-}
-
-static void on_active(struct entering *e) {
-    struct hold_request *q = e->caller_data;
-    q->places++;
-    q->holding.entry_seq = e->room.enter.place.seq;
-    hold(q);
-}
-
-/* No seat of the section is free, or held and may come back: so nothing is written for it. */
-static void on_sold(struct entering *e) {
-    struct hold_request *q = e->caller_data;
-    struct hold *h = &q->holding;
-    if (h->named != NULL) {
-        h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
-        memcpy(h->refused, h->named, h->count * sizeof *h->refused);
-        h->refused_count = h->count;
-    }
-    h->done = on_held;
-    hold_refuse(&q->api->reservations, h, h->named != NULL ? ERR_SEAT_TAKEN : ERR_SOLD_OUT);
-}
-
-/* Why nobody is made to wait for this: it can't be had. */
-static enum err precheck(struct hold_request *q) {
-    struct hold *h = &q->holding;
-    if (h->count > q->max_per_user) return ERR_LIMIT_EXCEEDED;
-    if (h->named == NULL || h->named[h->count - 1] <= q->capacity) return ERR_OK;
-    h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
-    for (uint32_t i = 0; i < h->count; i++)
-        if (h->named[i] > q->capacity) h->refused[h->refused_count++] = h->named[i];
-    return ERR_SEAT_NOT_FOUND;
-}
-
-/* Takes a place for the request's user: to go straight on, or to wait. */
-static void enter_first(struct hold_request *q, bool may) {
-    struct entering *e = q->entering;
-    enum err refused = may ? precheck(q) : ERR_NOT_ACTIVE;
-    if (refused != ERR_OK) {
-        refuse(q, refused);
-        return;
-    }
-    e->asker.fresh = e->asker.fresh && q->holding.entry_seq == 0;
-    e->asker.user = q->holding.user;
-    e->room.enter.lane = e->asker.lane >= 0 ? (unsigned)e->asker.lane : LANE_DEFAULT;
-    e->x = q->x;
-    e->api = q->api;
-    e->event = q->event;
-    e->room.enter.section_key = q->holding.terms.section_key;
-    e->on_active = on_active;
-    e->on_sold = on_sold;
-    e->caller_data = q;
-    place_take(e);
-}
-
-/* A look at the request's place, on the way. */
-struct place_look {
-    struct room_looking look;
-    struct hold_request *request;
-};
-
-static struct hold_request *request_of(struct room_looking *look) {
-    return CONTAINER_OF(look, struct place_look, look)->request;
-}
-
-static void look_at_place(struct hold_request *q,
-                          void (*done)(struct room_looking *look, enum err result)) {
-    struct place_look *l = arena_new(&q->x->arena, sizeof *l);
-    l->request = q;
-    l->look.look.op.event_key = q->event.key;
-    l->look.item.seq = q->holding.entry_seq;
-    l->look.done = done;
-    waiting_room_look(&q->api->room, &l->look);
-}
-
-/* Only whose place has ended, or never was, is given a new one: not who loses it meanwhile. */
-static void on_place_looked(struct room_looking *look, enum err result) {
-    struct hold_request *q = request_of(look);
-    if (result != ERR_OK)
-        refuse(q, result);
-    else if (look->item.place.status == ENTRY_ACTIVE)
-        hold(q);
-    else
-        enter_first(q, q->may_enter || look->item.place.status == ENTRY_WAITING);
-}
-
-static void begin(struct hold_request *q) {
-    if (!q->auto_enter)
-        hold(q);
-    else if (q->holding.entry_seq != 0)
-        look_at_place(q, on_place_looked);
-    else
-        enter_first(q, q->may_enter);
-}
-
-static void on_key_asked(struct hold *h, enum err result) {
-    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
-    if (result != ERR_OK)
-        refuse(q, result);
-    else if (q->idempotency.replayed)
-        answer_held(q);
-    else
-        begin(q);
-}
-
-/* On the ledger's thread: the answer, as the first one gets it. */
-static void respond(struct idempotency *i, const struct reservation *r, struct buf *out) {
-    const struct hold_request *q = CONTAINER_OF(i, struct hold_request, idempotency);
-    render(out, r, &q->names);
-}
-
-/* The user is known. What was asked with the same key before is answered in the same way. */
-static void with_user(struct hold_request *q, str user) {
-    q->holding.user = user;
-    q->x->user = user;
-    if (q->holding.idempotency == NULL) {
-        begin(q);
-        return;
-    }
-    q->idempotency.user = user;
-    q->idempotency.respond = respond;
-    q->idempotency.status = 201;
-    q->holding.done = on_key_asked;
-    hold_replay(&q->api->reservations, &q->holding);
-}
-
-static void on_user_looked(struct room_looking *look, enum err result) {
-    struct hold_request *q = request_of(look);
-    str user = {look->user, look->look.user_len}; /* which stays in the arena */
-    if (result == ERR_OK && user.len == 0) result = ERR_NOT_ACTIVE;
-    if (result != ERR_OK)
-        refuse(q, result);
-    else
-        with_user(q, user);
-}
-
-/* Of an event with autoEnter: whether the request may take a place. With a token it needs none, and
- * the token alone takes no new one where an enter would need more than that. True: go on with the
- * token. */
-static bool enter_may_follow(struct hold_request *q, bool has_token) {
-    struct json_problem problem;
-    q->entering = arena_new(&q->x->arena, sizeof *q->entering);
-    struct asker *asker = &q->entering->asker;
-    bool is_known = users_know(q->api, q->x, q->body.user, asker, &problem);
-    q->may_enter = is_known;
-    if (has_token) {
-        q->may_enter = q->api->users_auth == USERS_TRUSTED || (is_known && !asker->fresh);
-        return true;
-    }
-    if (is_known)
-        with_user(q, asker->user);
-    else
-        users_refuse(q->x, &problem);
-    return false;
-}
-
-/* Who asks: the user of the place that the token proves. An event with autoEnter needs no token.
- */
-static void identify(struct hold_request *q) {
-    struct exchange *x = q->x;
-    struct token token;
-    str text = queue_token_of(x, q->event.key);
-    if (q->auto_enter && !enter_may_follow(q, queue_token_is_sent(x, text))) return;
-    enum err refused = queue_token_judge(exchange_context(x), text, &q->event, &token);
-    if (refused == ERR_OK) refused = users_disagree(q->api, x, q->body.user, token.user_hash);
-    if (refused == ERR_OK && users_come_from_elsewhere(q->api, x)) refused = ERR_FOREIGN_ORIGIN;
-    if (refused != ERR_OK) {
-        queue_refuse(x, refused);
-        return;
-    }
-    q->holding.entry_seq = token.seq;
-    if (q->body.user.at != NULL) {
-        with_user(q, q->body.user);
-        return;
-    }
-    look_at_place(q, on_user_looked);
-}
-
-/* False: the problem has been answered. */
-static bool read_key(struct hold_request *q, str route) {
-    str key = http_header(&q->x->request, STR("Idempotency-Key"));
-    if (key.at == NULL) return true;
-    if (key.len == 0 || key.len > IDEMPOTENCY_KEY_BYTES_MAX || !str_is_text(key) ||
-        http_header_count(&q->x->request, STR("Idempotency-Key")) > 1) {
-        reply_problem(q->x, ERR_BAD_REQUEST,
-                      "Idempotency-Key must be sent once, with 1 to %d bytes.",
-                      IDEMPOTENCY_KEY_BYTES_MAX);
-        return false;
-    }
-    struct idempotency *i = &q->idempotency;
-    unsigned char digest[SHA256_BYTES];
-    static_assert(SHA256_BYTES == IDEMPOTENCY_DIGEST_BYTES, "the same digest");
-    i->route = route;
-    i->key = arena_copy(&q->x->arena, key);
-    sha256_of(q->x->request.body, i->digest);
-    struct buf scope = {0};
-    buf_add(&scope, route);
-    buf_add_char(&scope, '\n');
-    buf_add(&scope, key);
-    sha256_of(buf_str(&scope), digest);
-    buf_deinit(&scope);
-    memcpy(&q->holding.key.key, digest, sizeof q->holding.key.key);
-    memcpy(&q->holding.key.request, i->digest, sizeof q->holding.key.request);
-    if (q->holding.key.key == 0) q->holding.key.key = 1; /* 0 is none */
-    q->holding.idempotency = i;
-    return true;
-}
-
-static void refuse_seat_id(struct hold_request *q) {
-    reply_problem(q->x, ERR_SEAT_NOT_FOUND, "%s",
-                  "No seat has this seatId. firstSeatId in the seat map is the id of seat 1.");
-}
-
-static const struct event *find_event(struct hold_request *q, const struct section **section) {
-    struct catalogue *c = q->api->events.catalogue;
-    const struct hold_body *b = &q->body;
-    int64_t section_key = 0;
-    uint32_t seat = 0;
-    *section = NULL;
-    if (b->type[0] == '\0') {
-        bool is_id = seat_id_split(b->seat_id, &section_key, &seat);
-        return is_id ? catalogue_find_section(c, section_key, section) : NULL;
-    }
-    const struct event *e = catalogue_find(c, str_of(b->type), str_of(b->id));
-    if (e != NULL) *section = event_section(e, str_of(b->section));
-    return e;
-}
-
-static void copy_terms(struct hold_request *q, const struct event *e, const struct section *s) {
-    struct hold_terms *t = &q->holding.terms;
-    *t = (struct hold_terms){.event_key = e->key,
-                             .section_key = s->key,
-                             .mode = s->mode,
-                             .price = s->price,
-                             .hold_ms = e->hold_s * 1000};
-    event_path(str_of(e->type), str_of(e->id), t->event);
-    memcpy(t->section, s->id, sizeof t->section);
-    memcpy(t->currency, e->currency, sizeof t->currency);
-    memcpy(q->names.type, e->type, sizeof q->names.type);
-    memcpy(q->names.id, e->id, sizeof q->names.id);
-    memcpy(q->names.section, s->id, sizeof q->names.section);
-    q->auto_enter = e->auto_enter;
-    q->capacity = s->capacity;
-    q->max_per_user = e->max_per_user;
-    queue_event_copy(e, &q->event);
-}
-
-/* What the request names the event by. */
-static str asked_event(struct hold_request *q) {
-    const struct hold_body *b = &q->body;
-    char *text = arena_new(&q->x->arena, EVENT_PATH_BYTES);
-    if (b->type[0] != '\0') return event_path(str_of(b->type), str_of(b->id), text);
-    int len = snprintf(text, EVENT_PATH_BYTES, "seatId %lld", (long long)b->seat_id);
-    return (str){text, (size_t)len};
-}
-
-/* What is sold there, and on what terms. False: the problem has been answered. */
-static bool find_terms(struct hold_request *q) {
-    const struct section *section;
-    catalogue_read_lock(q->api->events.catalogue);
-    const struct event *e = find_event(q, &section);
-    if (section != NULL) copy_terms(q, e, section);
-    catalogue_read_unlock(q->api->events.catalogue);
-    if (section != NULL) return fresh_rules(q->api, q->x);
-    if (e == NULL ? !fresh_absence(q->api, q->x, asked_event(q)) : !fresh_rules(q->api, q->x))
-        return false;
-    if (q->body.type[0] == '\0')
-        refuse_seat_id(q);
-    else
-        refuse(q, e == NULL ? ERR_EVENT_NOT_FOUND : ERR_SECTION_NOT_FOUND);
-    return false;
-}
-
-static bool choose_seats(struct hold_request *q) {
-    struct hold *h = &q->holding;
-    const struct hold_body *b = &q->body;
-    int64_t section_key = 0;
-    h->count = (uint32_t)(b->seats != NULL ? (int64_t)b->seat_count : b->quantity);
-    h->named = b->seats;
-    if (b->seat_id == 0) return true;
-    uint32_t *seat = arena_new(&q->x->arena, sizeof *seat);
-    h->count = 1;
-    h->named = seat;
-    if (seat_id_split(b->seat_id, &section_key, seat) && section_key == h->terms.section_key)
-        return true;
-    refuse_seat_id(q);
-    return false;
-}
-
-/* `fixed`: the path's own strategy; -1: the request's, or the section's. */
-static bool choose_strategy(struct hold_request *q, int fixed) {
-    int named = q->body.strategy;
-    if (fixed >= 0 && named >= 0 && named != fixed) {
-        reply_problem(q->x, ERR_INVALID_FIELD, "strategy: this path always uses %s.",
-                      strategy_words[fixed].at);
-        return false;
-    }
-    int wanted = fixed >= 0 ? fixed : named;
-    enum section_mode mode = q->holding.terms.mode;
-    q->holding.strategy = wanted >= 0 ? (enum strategy)wanted : strategy_default(mode);
-    if (strategy_fits(mode, q->holding.strategy)) return true;
-    refuse(q, ERR_STRATEGY_NOT_ALLOWED);
-    return false;
-}
-
-static void post(struct api *api, struct exchange *x, str route, int fixed) {
-    struct hold_request *q = arena_new(&x->arena, sizeof *q);
-    q->x = x;
-    q->api = api;
-    q->holding.arena = &x->arena;
-    if (hold_body_read(x, fixed >= 0, &q->body) && read_key(q, route) && find_terms(q) &&
-        choose_seats(q) && choose_strategy(q, fixed))
-        identify(q);
-}
-
-void reservations_post(struct api *api, struct exchange *x, const str *captures) {
-    (void)captures;
-    post(api, x, STR("/reservations"), -1);
-}
-
-void optimistic_post(struct api *api, struct exchange *x, const str *captures) {
-    (void)captures;
-    post(api, x, STR("/api/v1/optimistic"), STRATEGY_OPTIMISTIC);
-}
-
-void pessimistic_post(struct api *api, struct exchange *x, const str *captures) {
-    (void)captures;
-    post(api, x, STR("/api/v2/pessimistic"), STRATEGY_PESSIMISTIC);
-}
-
-void distributed_lock_post(struct api *api, struct exchange *x, const str *captures) {
-    (void)captures;
-    post(api, x, STR("/api/v3/distributed-lock"), STRATEGY_DISTRIBUTED_LOCK);
+        hold_request_refuse(q, result);
 }
