@@ -1,5 +1,5 @@
-/* The acts of whoever has the admin key. Each is one struct that lives in the request's arena
- * from the handler to the answer. */
+/* /admin/events and /admin/audit. Each change is one struct that lives in the request's arena from
+ * the handler to the answer. */
 #include <assert.h>
 
 #include "api/event_json.h"
@@ -36,15 +36,15 @@ static struct act *act_new(struct exchange *x, const char *verb, const str *capt
     return act;
 }
 
-static void refuse(struct act *act, enum err result) {
+static void act_refuse(struct act *act, enum err result) {
     json_decref(act->body);
     mem_free(act->wanted);
     switch (result) {
     case ERR_EVENT_NOT_FOUND:
-        reply_problem(act->x, result, "%s", "PUT creates the event.");
+        reply_problem(act->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
         return;
     case ERR_SECTION_NOT_FOUND:
-        reply_problem(act->x, result, "There is no section \"%.*s\".", (int)act->section.len,
+        reply_problem(act->x, result, "The event has no section \"%.*s\".", (int)act->section.len,
                       act->section.at);
         return;
     case ERR_SECTION_IN_USE:
@@ -66,10 +66,10 @@ static void refuse(struct act *act, enum err result) {
     }
 }
 
-static void on_changed(struct event_change *change, enum err result) {
+static void act_on_changed(struct event_change *change, enum err result) {
     struct act *act = CONTAINER_OF(change, struct act, change);
     if (result != ERR_OK) {
-        refuse(act, result);
+        act_refuse(act, result);
         return;
     }
     struct event *stored = change->put.stored;
@@ -89,16 +89,16 @@ void admin_event_put(struct api *api, struct exchange *x, const str *captures) {
     if (body == NULL) return;
     struct act *act = act_new(x, "event.put", captures);
     act->body = body;
-    act->change.done = on_changed;
+    act->change.done = act_on_changed;
     act->wanted = event_from_json(body, &api->defaults, captures[0], captures[1], &act->problem);
     act->change.put.wanted = act->wanted;
     if (act->wanted == NULL)
-        refuse(act, act->problem.err);
+        act_refuse(act, act->problem.err);
     else
         events_change(&api->events, &act->change);
 }
 
-/* The two edits run on the ledger's thread; the act is theirs until it comes back. */
+/* The two edits run on the ledger's thread, which has the act until it is done. */
 
 static enum err edit_event(struct ledger_event_put *put, struct event **e) {
     struct act *act = CONTAINER_OF(put, struct act, change.put);
@@ -109,8 +109,8 @@ static enum err edit_section(struct ledger_event_put *put, struct event **e) {
     struct act *act = CONTAINER_OF(put, struct act, change.put);
     const struct section *found = event_section(*e, act->section);
     if (found == NULL) return ERR_SECTION_NOT_FOUND;
-    struct section *own = &(*e)->sections[found - (*e)->sections];
-    return section_patch_json(own, act->body, &act->problem) ? ERR_OK : act->problem.err;
+    struct section *changed = &(*e)->sections[found - (*e)->sections];
+    return section_patch_json(changed, act->body, &act->problem) ? ERR_OK : act->problem.err;
 }
 
 void admin_event_patch(struct api *api, struct exchange *x, const str *captures) {
@@ -119,7 +119,7 @@ void admin_event_patch(struct api *api, struct exchange *x, const str *captures)
     struct act *act = act_new(x, "event.patch", captures);
     act->body = body;
     act->change.put.edit = edit_event;
-    act->change.done = on_changed;
+    act->change.done = act_on_changed;
     events_change(&api->events, &act->change);
 }
 
@@ -142,21 +142,21 @@ void admin_section_patch(struct api *api, struct exchange *x, const str *capture
     act->section = arena_copy(&x->arena, captures[2]);
     act->change.put.note.subject = section_subject(x, act->change.put.note.subject, act->section);
     act->change.put.edit = edit_section;
-    act->change.done = on_changed;
+    act->change.done = act_on_changed;
     events_change(&api->events, &act->change);
 }
 
-static void on_removed(struct event_removal *removal, enum err result) {
+static void act_on_removed(struct event_removal *removal, enum err result) {
     struct act *act = CONTAINER_OF(removal, struct act, removal);
     if (result == ERR_OK)
         reply_empty(act->x, 204);
     else
-        refuse(act, result);
+        act_refuse(act, result);
 }
 
 void admin_event_delete(struct api *api, struct exchange *x, const str *captures) {
     struct act *act = act_new(x, "event.delete", captures);
-    act->removal.done = on_removed;
+    act->removal.done = act_on_removed;
     act->removal.remove.type = act->change.put.type;
     act->removal.remove.id = act->change.put.id;
     act->removal.remove.note = act->change.put.note;

@@ -147,7 +147,8 @@ static enum err queue_act_edit(struct ledger_event_put *put, struct event **e) {
     enum event_state now = event_state_at((*e)->state, (*e)->opens_at_ms, clock_wall_ms());
     if ((act->from & (1U << (*e)->state | 1U << now)) == 0) {
         str state = event_state_words[(*e)->state];
-        json_refuse(&act->problem, ERR_WRONG_STATE, "The event is %.*s.", (int)state.len, state.at);
+        json_refuse(&act->problem, ERR_WRONG_STATE, "The event's state is %.*s.", (int)state.len,
+                    state.at);
         return ERR_WRONG_STATE;
     }
     static const struct json_field none[] = {{0}};

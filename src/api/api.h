@@ -1,8 +1,8 @@
 /*
- * api: the HTTP interface: finds the handler of a request, checks who asks, reads JSON, calls
- * services and renders their answers. Knows no socket and no store.
+ * api: the HTTP interface: finds the handler of a request, checks the user, reads JSON, calls
+ * services and renders their answers. It knows no socket and no store.
  *
- * One struct api serves all workers; it is not written after the start, but for `stopping`.
+ * One struct api serves all workers; after the start only `stopping` is written.
  */
 #ifndef ADMITONE_API_API_H
 #define ADMITONE_API_API_H
@@ -17,7 +17,7 @@
 
 #define ROUTE_CAPTURES_MAX 4
 
-/* What a new event gets where its JSON is silent. */
+/* What a new event gets for fields that its JSON does not have. */
 struct event_defaults {
     struct queue_rules queue;
     int64_t hold_s;
@@ -25,7 +25,7 @@ struct event_defaults {
     char currency[4];
 };
 
-/* Whose word counts for who the user is: api/users.h. */
+/* What proves the user of a request: api/users.h. */
 enum users_auth { USERS_TRUSTED, USERS_SIGNED, USERS_ANONYMOUS };
 
 struct api_worker;
@@ -34,12 +34,12 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
-    struct boards *boards;       /* NULL: it keeps no rankings */
+    struct boards *boards;       /* NULL: rankings are off */
     struct rebuilder *rebuilder; /* NULL: the hot store is this process's own */
     struct snapshot *snapshot;   /* likewise */
     struct api_worker *workers;
     size_t worker_count;
-    str default_event; /* "TYPE/ID" for whoever names none; empty: the only one */
+    str default_event; /* "TYPE/ID", for requests that name none; empty: the only one */
     int64_t push_interval_ms;
     struct net *net;
     struct event_defaults defaults;
@@ -65,7 +65,7 @@ struct api_worker {
     struct token_box *tokens;
     struct jwt_box *passes;              /* signs admission passes */
     struct jwt_box *assertions;          /* verifies the shop's; NULL unless users.auth is signed */
-    struct live *live;                   /* its streams; whoever made it frees it */
+    struct live *live;                   /* its streams; freed by its maker */
     struct rankings_live *rankings_live; /* likewise */
     struct lock_client lock_client;      /* its reservations; likewise */
 };
@@ -74,7 +74,7 @@ struct api_worker {
 bool api_worker_init(struct api_worker *w, struct api *api);
 void api_worker_deinit(struct api_worker *w);
 
-/* One listener's view: an admin listener of its own takes the admin paths off the public one. */
+/* One listener: a separate admin listener takes the admin paths off the public one. */
 struct api_site {
     struct net_site net; /* first */
     struct api *api;
@@ -110,7 +110,7 @@ api_handler system_health, system_ready, system_metrics, system_openapi; /* syst
 /* Whether cors.origins names it. */
 bool api_allows_origin(const struct api *api, str origin);
 
-/* What the audit table keeps of an act: who, what, and the body as it was sent; in the arena. */
+/* A change by the admin, for the audit table, with the body as it was sent; in the arena. */
 struct audit_note admin_note(struct exchange *x, const char *verb, str type, str id);
 
 /* The value of a query parameter, decoded into the arena; `at` is NULL when it is absent, and

@@ -1,3 +1,4 @@
+/* Reads events from JSON by tables of fields, and renders them. */
 #include "api/event_json.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@
 #define EVENT(member) offsetof(struct event, member)
 #define SECTION(member) offsetof(struct section, member)
 
-/* What a usual one takes, without its names. */
+/* The usual size of each as JSON, without names. */
 #define EVENT_JSON_BYTES 240
 #define SECTION_JSON_BYTES 140
 
@@ -26,7 +27,7 @@ static const struct json_field queue_fields[] = {
     {0},
 };
 
-/* What GET shows beside the configuration may come back in a PUT, and is not looked at. */
+/* Members that GET shows beside the settings may be sent back in a PUT; they are ignored. */
 static const struct json_field event_fields[] = {
     {"title", JSON_KIND_TEXT, EVENT(title), 1, EVENT_TITLE_BYTES_MAX, 0, 0},
     {"state", JSON_KIND_WORD, EVENT(state), 0, 0, event_state_words, 0},
@@ -61,8 +62,8 @@ static const struct json_field section_fields[] = {
     {0},
 };
 
-static bool read_section(const json_t *json, size_t index, struct section *s,
-                         struct json_problem *problem) {
+static bool section_from_json(const json_t *json, size_t index, struct section *s,
+                              struct json_problem *problem) {
     char where[32];
     snprintf(where, sizeof where, "sections[%zu]", index);
     if (!json_is_object(json))
@@ -91,9 +92,9 @@ static struct event *with_sections(const struct event *old, const json_t *array,
     e->sections = sections;
     e->section_count = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!read_section(json_array_get(array, i), i, &sections[i], problem)) goto refused;
+        if (!section_from_json(json_array_get(array, i), i, &sections[i], problem)) goto refused;
         if (event_section(e, str_of(sections[i].id)) != NULL) {
-            json_refuse(problem, ERR_INVALID_FIELD, "sections[%zu].id: \"%s\" is there twice.", i,
+            json_refuse(problem, ERR_INVALID_FIELD, "sections[%zu].id: \"%s\" is used twice.", i,
                         sections[i].id);
             goto refused;
         }
@@ -146,7 +147,7 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
     struct section before = *s;
     if (!json_read(body, section_fields, s, "", problem)) return false;
     if (strcmp(before.id, s->id) != 0)
-        return json_refuse(problem, ERR_INVALID_FIELD, "%s", "id can't be changed.");
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s", "id cannot be changed.");
     return true;
 }
 

@@ -8,12 +8,12 @@
 #include "api/json_in.h"
 #include "base/json_out.h"
 
-/* A new event from the body of a PUT, with defaults where it is silent; NULL: *problem. */
+/* A new event from the body of a PUT, with defaults for absent fields; NULL: *problem. */
 struct event *event_from_json(const json_t *body, const struct event_defaults *defaults, str type,
                               str id, struct json_problem *problem);
 
-/* Changes the event by the body of a PATCH: what is named is set, the rest stays; `sections`, if
- * named, is the whole new list. The event may move: *e. */
+/* Changes the event by the body of a PATCH: its fields are set, the rest stays; `sections`, if
+ * present, is the whole new list. The event may move: *e. */
 bool event_patch_json(struct event **e, const json_t *body, struct json_problem *problem);
 
 /* Changes one section by the body of a PATCH. */
@@ -23,11 +23,11 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
 bool queue_patch_json(struct event *e, const json_t *body, struct json_problem *problem);
 void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q);
 
-/* What everybody may see, or with `admin` everything. `reservations` know what a section's strategy
- * amounts to now. */
+/* What everybody may see, or with `admin` everything. `reservations`: for the strategy that an
+ * adaptive section uses now. */
 void event_to_json(struct json_out *j, str key, const struct event *e, bool admin,
                    struct reservations *reservations);
-/* About how much that is, for everybody. */
+/* About how long that is, without `admin`. */
 size_t event_json_bytes(const struct event *e);
 
 #endif

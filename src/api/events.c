@@ -4,13 +4,13 @@
 #include "service/event_views.h"
 
 #define EVENTS_PAGE_MAX 1000
-/* A page ends early when it has grown to about this: one that does not read it costs no more. */
+/* A page ends early at about this size, so that a client that does not read costs little. */
 #define EVENTS_PAGE_BYTES_MAX 65536
 
 /* What a page of the list shows. */
 struct list_query {
     str type;       /* `at` NULL: all */
-    str after_type; /* only what stands behind this one */
+    str after_type; /* only events behind this one */
     str after_id;
     int64_t limit;
 };
@@ -32,7 +32,7 @@ static bool read_query(struct exchange *x, struct list_query *q) {
     return query_i64(x, STR("limit"), 1, EVENTS_PAGE_MAX, 100, &q->limit);
 }
 
-static bool is_asked_for(const struct list_query *q, const struct event *e) {
+static bool is_listed(const struct list_query *q, const struct event *e) {
     return e != NULL && (q->type.at == NULL || str_eq(q->type, str_of(e->type)));
 }
 
@@ -46,7 +46,7 @@ struct view_query {
     char next[EVENT_PATH_BYTES]; /* the `next` of a page; empty: it is the last */
 };
 
-static void refuse(struct exchange *x, enum err e) {
+static void events_refuse(struct exchange *x, enum err e) {
     reply_problem(x, e, "%s",
                   e == ERR_EVENT_NOT_FOUND ? "GET /events lists the events that exist."
                                            : "The seats cannot be counted now. Try again.");
@@ -57,10 +57,10 @@ static struct reservations *reservations_of(const struct exchange *x) {
     return &w->api->reservations;
 }
 
-static void answer_page(struct event_views *views, enum err result) {
+static void events_on_page(struct event_views *views, enum err result) {
     struct view_query *q = CONTAINER_OF(views, struct view_query, views);
     if (result != ERR_OK) {
-        refuse(q->x, result);
+        events_refuse(q->x, result);
         return;
     }
     struct json_out j;
@@ -79,11 +79,11 @@ static void answer_page(struct event_views *views, enum err result) {
     reply_send(q->x, STR("application/json"));
 }
 
-static void answer_one(struct event_views *views, enum err result) {
+static void events_on_event(struct event_views *views, enum err result) {
     struct view_query *q = CONTAINER_OF(views, struct view_query, views);
     if (result == ERR_OK && views->first == NULL) result = ERR_EVENT_NOT_FOUND;
     if (result != ERR_OK) {
-        refuse(q->x, result);
+        events_refuse(q->x, result);
         return;
     }
     struct json_out j;
@@ -96,7 +96,8 @@ static void answer_one(struct event_views *views, enum err result) {
 /* ---- the events that are asked for ---- */
 
 /* A page costs what it shows, however many events there are. */
-static void gather_page(struct catalogue *c, const struct list_query *list, struct view_query *q) {
+static void events_gather_page(struct catalogue *c, const struct list_query *list,
+                               struct view_query *q) {
     size_t at = catalogue_behind(c, list->after_type, list->after_id);
     if (list->type.at != NULL) {
         size_t first = catalogue_behind(c, list->type, STR(""));
@@ -106,12 +107,12 @@ static void gather_page(struct catalogue *c, const struct list_query *list, stru
     size_t bytes = 0;
     for (int64_t shown = 0; shown < list->limit && bytes < EVENTS_PAGE_BYTES_MAX; shown++, at++) {
         const struct event *e = catalogue_at(c, at);
-        if (!is_asked_for(list, e)) break;
+        if (!is_listed(list, e)) break;
         event_views_add(&q->views, &q->x->arena, e);
         bytes += event_json_bytes(e);
         last = e;
     }
-    if (last != NULL && is_asked_for(list, catalogue_at(c, at)))
+    if (last != NULL && is_listed(list, catalogue_at(c, at)))
         event_path(str_of(last->type), str_of(last->id), q->next);
 }
 
@@ -128,16 +129,16 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct list_query list;
     if (!read_query(x, &list)) return;
-    struct view_query *q = view_query_new(x, answer_page);
+    struct view_query *q = view_query_new(x, events_on_page);
     catalogue_read_lock(api->events.catalogue);
-    gather_page(api->events.catalogue, &list, q);
+    events_gather_page(api->events.catalogue, &list, q);
     catalogue_read_unlock(api->events.catalogue);
     event_views_count(&q->views, &api->events, api->snapshot);
 }
 
-/* For everybody, or with everything for the admin. */
-static void show(struct api *api, struct exchange *x, const str *captures, bool admin) {
-    struct view_query *q = view_query_new(x, answer_one);
+/* What everybody may see, or with `admin` everything. */
+static void events_show(struct api *api, struct exchange *x, const str *captures, bool admin) {
+    struct view_query *q = view_query_new(x, events_on_event);
     q->admin = admin;
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
@@ -147,9 +148,9 @@ static void show(struct api *api, struct exchange *x, const str *captures, bool 
 }
 
 void events_get(struct api *api, struct exchange *x, const str *captures) {
-    show(api, x, captures, false);
+    events_show(api, x, captures, false);
 }
 
 void admin_event_get(struct api *api, struct exchange *x, const str *captures) {
-    show(api, x, captures, true);
+    events_show(api, x, captures, true);
 }

@@ -17,7 +17,7 @@ bool fresh_rules(struct api *api, struct exchange *x) {
     return false;
 }
 
-static void on_read(struct task *task) {
+static void freshness_on_read(struct task *task) {
     exchange_resume(CONTAINER_OF(task, struct put_off, wait.task)->x);
 }
 
@@ -28,7 +28,7 @@ bool fresh_absence(struct api *api, struct exchange *x, str event) {
     struct put_off *p = arena_new(&x->arena, sizeof *p);
     exchange_put_off(x);
     p->x = x;
-    p->wait.task.run = on_read;
+    p->wait.task.run = freshness_on_read;
     event_sync_wait_read(sync, &p->wait, event);
     return false;
 }

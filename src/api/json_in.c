@@ -1,3 +1,4 @@
+/* Reads one field after the other, and says what is wrong with it. */
 #include "api/json_in.h"
 
 #include <assert.h>
@@ -12,7 +13,7 @@ bool json_refuse(struct json_problem *problem, enum err err, const char *format,
     va_start(args, format);
     problem->err = err;
     vsnprintf(problem->detail, sizeof problem->detail, format, args);
-    /* What a client sent may be in it, and be cut. */
+    /* It may contain text of the client, which may have been cut. */
     str whole = str_cut(str_of(problem->detail), sizeof problem->detail - 4);
     problem->detail[whole.len] = '\0';
     va_end(args);
@@ -73,8 +74,8 @@ static bool read_bool(const struct json_field *f, const json_t *value, void *at,
     return true;
 }
 
-static bool read_text(const struct json_field *f, const json_t *value, void *at, const char *where,
-                      struct json_problem *problem) {
+static bool json_read_text(const struct json_field *f, const json_t *value, void *at,
+                           const char *where, struct json_problem *problem) {
     str text = text_of(value);
     if (!json_is_string(value) || text.len < (size_t)f->min || text.len > (size_t)f->max ||
         !str_is_text(text))
@@ -142,8 +143,8 @@ static bool read_object(const struct json_field *f, const json_t *value, void *i
     return json_read(value, f->fields, into, inner, problem);
 }
 
-static bool read_field(const struct json_field *f, const json_t *value, void *into,
-                       const char *where, struct json_problem *problem) {
+static bool json_read_field(const struct json_field *f, const json_t *value, void *into,
+                            const char *where, struct json_problem *problem) {
     void *at = (char *)into + f->offset;
     switch (f->kind) {
     case JSON_KIND_I64:
@@ -151,7 +152,7 @@ static bool read_field(const struct json_field *f, const json_t *value, void *in
     case JSON_KIND_BOOL:
         return read_bool(f, value, at, where, problem);
     case JSON_KIND_TEXT:
-        return read_text(f, value, at, where, problem);
+        return json_read_text(f, value, at, where, problem);
     case JSON_KIND_NAME:
         return read_name(f, value, at, where, problem);
     case JSON_KIND_MONEY:
@@ -164,7 +165,8 @@ static bool read_field(const struct json_field *f, const json_t *value, void *in
         return read_object(f, value, into, where, problem);
     case JSON_KIND_SHOWN:
         if (!json_is_array(value) && !json_is_object(value)) return true;
-        return json_refuse(problem, ERR_INVALID_FIELD, "%s%s can't be set.", where, f->name);
+        return json_refuse(problem, ERR_INVALID_FIELD, "%s%s cannot be set: leave it out.", where,
+                           f->name);
     case JSON_KIND_OTHER:
         return true;
     }
@@ -183,7 +185,7 @@ bool json_read(const json_t *object, const struct json_field *fields, void *into
         if (f->name == NULL)
             return json_refuse(problem, ERR_UNKNOWN_FIELD, "%s%.*s is not a field here.", where,
                                (int)str_cut(str_of(key), 64).len, key);
-        if (!read_field(f, value, into, where, problem)) return false;
+        if (!json_read_field(f, value, into, where, problem)) return false;
     }
     return true;
 }

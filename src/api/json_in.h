@@ -24,8 +24,8 @@ enum json_kind {
     JSON_KIND_TIME,   /* int64_t ms: RFC 3339 or null */
     JSON_KIND_WORD,   /* an enum: one of `words` */
     JSON_KIND_OBJECT, /* `fields` of the same struct */
-    JSON_KIND_SHOWN,  /* only ever written: may come back, as long as it is no array or object */
-    JSON_KIND_OTHER,  /* somebody else reads it */
+    JSON_KIND_SHOWN,  /* only in answers: ignored, unless it is an array or object */
+    JSON_KIND_OTHER,  /* the caller reads it */
 };
 
 struct json_field {

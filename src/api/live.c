@@ -1,3 +1,4 @@
+/* Looks at the subscribers' places in batches, and sends those that have changed. */
 #include "api/live.h"
 
 #include <assert.h>
@@ -11,19 +12,19 @@
 #include "net/stream.h"
 #include "run/ticker.h"
 
-/* So many places are looked at under one lock. */
+/* Places that are looked at under one lock. */
 #define BATCH_MAX 256
-/* The pushes of one interval are spread over so many turns of the loop. */
-#define TURNS_PER_INTERVAL 16
-#define TURN_MS_MIN 10
+/* The pushes of one interval are spread over so many ticks. */
+#define TICKS_PER_INTERVAL 16
+#define TICK_MS_MIN 10
 /* That the user is there is noted this often, or more often where grace is short. */
 #define SEEN_MS 30000
-/* Tabs and devices of one user; more than these are no people. */
+/* Tabs and devices of one user; a person does not have more. */
 #define STREAMS_PER_ENTRY_MAX 8
 #define RETRY_MS_MIN 1000
 #define RETRY_MS_SPREAD 4000
 
-/* Far from the head, news is rarer. */
+/* The further from the head, the rarer the updates. */
 static const struct {
     uint64_t positions_below;
     int64_t intervals;
@@ -36,12 +37,12 @@ struct subscriber {
     struct list link; /* in one of due[], in order of due_ms */
     struct subscriber *next_in_bucket;
     uint64_t seq;
-    uint64_t position; /* as last told */
-    int64_t due_ms;    /* by the steady clock, which nobody sets; so is seen_ms */
+    uint64_t position; /* as last sent */
+    int64_t due_ms;    /* by the steady clock; so is seen_ms */
     int64_t seen_ms;
-    bool busy; /* somebody up the stack or under way has it: only mark it when it ends */
+    bool busy; /* a caller or a batch has it: when it ends, it is only marked as gone */
     bool gone;
-    bool degraded; /* as last told */
+    bool degraded; /* as last sent */
     uint8_t lane;
     uint8_t user_len;
     char token[TOKEN_TEXT_BYTES];
@@ -53,9 +54,9 @@ struct audience {
     struct live *live;
     struct list link;
     int64_t event_key;
-    char event_type[EVENT_TYPE_BYTES_MAX + 1]; /* for the last word when it is deleted */
+    char event_type[EVENT_TYPE_BYTES_MAX + 1]; /* for the last event, when it is deleted */
     char event_id[EVENT_ID_BYTES_MAX + 1];
-    int64_t grace_ms; /* as of the last turn */
+    int64_t grace_ms; /* as of the last tick */
     struct list due[REACHES];
     struct subscriber **buckets; /* by the entry's number */
     size_t bucket_count;         /* a power of two */
@@ -81,10 +82,10 @@ struct live {
     struct buf text; /* of the event being written */
     uint64_t jitter;
     bool closed;
-    _Atomic size_t count; /* read by others, to see whether an announcement is of use */
+    _Atomic size_t count; /* read by other threads, to skip announcements without subscribers */
 };
 
-/* ---- who is there ---- */
+/* ---- subscribers ---- */
 
 static struct audience *audience_find(struct live *l, int64_t event_key) {
     for (struct list *at = l->audiences.next; at != &l->audiences; at = at->next) {
@@ -173,7 +174,7 @@ static void subscriber_remove(struct subscriber *s) {
     atomic_fetch_sub(&a->live->count, 1);
 }
 
-static void on_stream_ended(struct stream *stream) {
+static void subscriber_on_ended(struct stream *stream) {
     struct subscriber *s = CONTAINER_OF(stream, struct subscriber, stream);
     struct audience *a = s->audience;
     subscriber_remove(s);
@@ -198,7 +199,7 @@ static void limit_streams(struct audience *a, uint64_t seq) {
     if (count_of == STREAMS_PER_ENTRY_MAX) stream_end(&oldest->stream);
 }
 
-/* When it is looked at next. Never so late that a live stream would pass for silence. */
+/* When it is looked at next: well before its user would count as gone. */
 static void schedule(struct subscriber *s) {
     struct audience *a = s->audience;
     size_t reach = 0;
@@ -209,10 +210,10 @@ static void schedule(struct subscriber *s) {
     list_move_last(&a->due[reach], &s->link);
 }
 
-/* ---- telling them ---- */
+/* ---- sending ---- */
 
-/* From what is delivered last a client that comes again shows that it knows the end. */
-static void add_id(struct buf *to, const struct place *p) {
+/* A client that connects again sends the last id: it shows whether it knows how the place ended. */
+static void live_add_id(struct buf *to, const struct place *p) {
     buf_add_i64(to, (int64_t)p->seq);
     buf_add_char(to, '-');
     if (p->status == ENTRY_WAITING)
@@ -225,7 +226,7 @@ static void add_id(struct buf *to, const struct place *p) {
 static void add_event(struct api_worker *w, struct buf *to, const struct queue_answer *answer) {
     struct json_out j;
     buf_add(to, STR("event: queue-status\nid: "));
-    add_id(to, answer->place);
+    live_add_id(to, answer->place);
     buf_add(to, STR("\ndata: "));
     json_out_init(&j, to);
     queue_answer_render(w, &j, answer);
@@ -233,7 +234,7 @@ static void add_event(struct api_worker *w, struct buf *to, const struct queue_a
     buf_add(to, STR("\n\n"));
 }
 
-/* Sends what has been written to l->text; whoever does not wait any more hears no more. */
+/* Sends l->text. `is_last`: the place no longer waits, so the stream ends. */
 static void send_text(struct live *l, struct subscriber *s, bool is_last) {
     count(COUNT_SSE_EVENTS, 1);
     bool was_busy = s->busy;
@@ -244,13 +245,13 @@ static void send_text(struct live *l, struct subscriber *s, bool is_last) {
     if (s->gone && !was_busy) mem_free(s);
 }
 
-static void tell(struct batch *b, struct subscriber *s, const struct queue_event *event,
-                 const struct look_item *item) {
+static void subscriber_tell(struct batch *b, struct subscriber *s, const struct queue_event *event,
+                            const struct look_item *item) {
     struct live *l = b->audience->live;
     const struct place *place = &item->place;
     if (place->status == ENTRY_NONE) {
-        /* It has ended, or is ACTIVE; how is not known here. When the client connects again, it is
-         * told from the ledger. */
+        /* It has ended, or is ACTIVE; which is not known here. When the client connects again, the
+         * ledger is asked. */
         stream_end(&s->stream);
         return;
     }
@@ -278,7 +279,7 @@ static void tell(struct batch *b, struct subscriber *s, const struct queue_event
 }
 
 /* The last event of a stream whose queue is gone. */
-static void tell_deleted(const struct audience *a, struct subscriber *s) {
+static void subscriber_tell_deleted(const struct audience *a, struct subscriber *s) {
     struct live *l = a->live;
     struct json_out j;
     buf_clear(&l->text);
@@ -294,7 +295,7 @@ static void tell_deleted(const struct audience *a, struct subscriber *s) {
     send_text(l, s, true);
 }
 
-static void on_watched(struct room_watching *watch, enum err result) {
+static void batch_on_watched(struct room_watching *watch, enum err result) {
     struct batch *b = CONTAINER_OF(watch, struct batch, watch);
     struct audience *a = b->audience;
     struct queue_event event;
@@ -306,11 +307,11 @@ static void on_watched(struct room_watching *watch, enum err result) {
         if (s->gone)
             mem_free(s);
         else if (exists && result == ERR_OK)
-            tell(b, s, &event, &b->items[i]);
+            subscriber_tell(b, s, &event, &b->items[i]);
         else if (exists)
             schedule(s); /* neither store can be asked now: later, then */
         else
-            tell_deleted(a, s);
+            subscriber_tell_deleted(a, s);
     }
     a->batches--;
     audience_maybe_free(a);
@@ -325,7 +326,7 @@ static struct batch *batch_new(struct audience *a) {
     b->watch = (struct room_watching){
         .look = {.op = {.event_key = a->event_key, .now_ms = clock_wall_ms()}, .items = b->items},
         .lanes = b->lanes,
-        .done = on_watched};
+        .done = batch_on_watched};
     return b;
 }
 
@@ -347,7 +348,7 @@ static void batch_run(struct batch *b) {
     waiting_room_watch(&b->audience->live->api->room, &b->watch);
 }
 
-/* Up to a batch of those who are due; false when there is nobody. */
+/* Up to a batch of the subscribers that are due; false when there are none. */
 static bool push_due(struct audience *a, int64_t now_ms) {
     struct batch *b = NULL;
     for (size_t reach = 0; reach < REACHES; reach++) {
@@ -362,8 +363,8 @@ static bool push_due(struct audience *a, int64_t now_ms) {
     return b != NULL;
 }
 
-/* Where grace has become shorter, everybody is due: looks as rare as before would be silence now.
- */
+/* If grace has become shorter, every subscriber is due: with looks as rare as before its user would
+ * count as gone. */
 static void follow_grace(struct audience *a, int64_t now_ms) {
     struct queue_event event;
     if (!queue_event_find_key(a->live->api, a->event_key, &event)) return;
@@ -376,10 +377,10 @@ static void follow_grace(struct audience *a, int64_t now_ms) {
         }
 }
 
-/* Each turn takes a part of them, so that others get theirs in between. */
-static void on_tick(void *to) {
+/* Each tick takes a part of them, so that other work is done in between. */
+static void live_on_tick(void *to) {
     struct live *l = to;
-    size_t batches = 1 + atomic_load(&l->count) / BATCH_MAX * 2 / TURNS_PER_INTERVAL;
+    size_t batches = 1 + atomic_load(&l->count) / BATCH_MAX * 2 / TICKS_PER_INTERVAL;
     int64_t now_ms = clock_steady_ms();
     struct list *next;
     for (struct list *at = l->audiences.next; at != &l->audiences; at = next) {
@@ -429,7 +430,7 @@ static void look_at_once(struct audience *a, const uint64_t *seqs, size_t count_
     }
 }
 
-static void on_announced(struct task *task) {
+static void live_on_announced(struct task *task) {
     struct message *m = CONTAINER_OF(task, struct message, task);
     struct announcement *n = m->of;
     struct audience *a = audience_find(m->to, n->event_key);
@@ -454,7 +455,7 @@ void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t cou
     atomic_store(&n->readers, api->worker_count);
     for (size_t i = 0; i < api->worker_count; i++) {
         struct live *l = api->workers[i].live;
-        n->messages[i] = (struct message){.task.run = on_announced, .of = n, .to = l};
+        n->messages[i] = (struct message){.task.run = live_on_announced, .of = n, .to = l};
         if (atomic_load(&l->count) > 0)
             mailbox_post(&l->worker->mailbox, &n->messages[i].task);
         else if (atomic_fetch_sub(&n->readers, 1) == 1)
@@ -464,7 +465,7 @@ void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t cou
 
 /* ---- subscribing ---- */
 
-/* Whether the client has been told how it ended: then there is nothing more to come. */
+/* Whether the client knows how its place ended: then no event will follow. */
 static bool knows_the_end(const struct exchange *x, uint64_t seq) {
     str rest = http_header(&x->request, STR("Last-Event-ID"));
     str number;
@@ -483,7 +484,7 @@ int64_t live_retry_ms(struct live *l) {
 static struct subscriber *subscriber_new(const struct place_query *q) {
     size_t user_len = q->room.look.user_len;
     struct subscriber *s = mem_new(sizeof *s + user_len);
-    s->stream.ended = on_stream_ended;
+    s->stream.ended = subscriber_on_ended;
     s->seq = q->room.item.seq;
     s->lane = (uint8_t)q->lane;
     s->position = q->room.item.place.position;
@@ -520,8 +521,8 @@ static void on_subscribed(struct room_looking *room, enum err result) {
     s->busy = false;
     if (s->gone) mem_free(s);
     if (!ticker_runs(&l->ticker) && !l->closed) {
-        int64_t turn_ms = l->api->push_interval_ms / TURNS_PER_INTERVAL;
-        ticker_start(&l->ticker, turn_ms > TURN_MS_MIN ? turn_ms : TURN_MS_MIN);
+        int64_t tick_ms = l->api->push_interval_ms / TICKS_PER_INTERVAL;
+        ticker_start(&l->ticker, tick_ms > TICK_MS_MIN ? tick_ms : TICK_MS_MIN);
     }
 }
 
@@ -550,7 +551,7 @@ struct live *live_new(struct api *api, struct worker *w, size_t index) {
     l->index = index;
     l->jitter = (uint64_t)clock_steady_ns() + index;
     list_init(&l->audiences);
-    ticker_init(&l->ticker, &w->loop, on_tick, l);
+    ticker_init(&l->ticker, &w->loop, live_on_tick, l);
     return l;
 }
 

@@ -1,9 +1,9 @@
 /*
- * live: the streams of those who wait. Each worker has the ones of its own connections, by event
- * and in order of when they are due; one look at the queue serves a few hundred of them.
+ * live: streams of positions in a queue. Each worker has the streams of its own connections, by
+ * event and in order of when they are due; one look at the queue serves a few hundred of them.
  *
- * What a subscriber is told is asked anew each time, never remembered: an announcement only makes
- * the look come early, and whoever missed one sees the same at the next tick.
+ * Each event is looked up when it is sent, never remembered: an announcement only makes the look
+ * come early, and a subscriber that missed one is sent the same at the next tick.
  */
 #ifndef ADMITONE_API_LIVE_H
 #define ADMITONE_API_LIVE_H
@@ -20,12 +20,12 @@ void live_close(struct live *l);
 /* When the worker has ended. */
 void live_free(struct live *l);
 
-/* Entries have become ACTIVE or have ended: tells the subscribers of all workers. `to` is the api;
- * on any worker. For struct waiting_room. */
+/* Entries have become ACTIVE or have ended: their subscribers on all workers are sent that. `to` is
+ * the api; on any worker. For struct waiting_room. */
 void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
 
-/* In how many milliseconds a client whose stream ends comes again: a different one for each, so
- * that those who were cut together don't come back together. On the worker's thread. */
+/* In how many milliseconds a client whose stream ends connects again: a random time, so that
+ * clients that were disconnected together don't return together. On the worker's thread. */
 int64_t live_retry_ms(struct live *l);
 
 #endif

@@ -65,7 +65,7 @@ static bool choose_lane(struct exchange *x, const struct asker *who, int64_t wan
 }
 
 static void queue_take_place(struct api *api, struct exchange *x, const struct queue_event *event,
-                        const struct enter_body *body, bool as_token) {
+                             const struct enter_body *body, bool as_token) {
     struct entering *e = arena_new(&x->arena, sizeof *e);
     if (!fresh_rules(api, x)) return;
     if (!users_identify(api, x, body->user, &e->asker)) return;
@@ -115,8 +115,8 @@ void queue_post_token(struct api *api, struct exchange *x, const str *captures) 
         if (!fresh_absence(api, x, name)) return;
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s",
                       names_type ? "GET /events lists the events that exist."
-                                 : "Send eventType and eventId: there is no default event "
-                                   "(queue.default_event), and not just one event.");
+                                 : "Send eventType and eventId: no default event is set "
+                                   "(queue.default_event), and there is not exactly one event.");
     } else {
         queue_take_place(api, x, &event, &body, true);
     }
@@ -166,7 +166,7 @@ static void refuse_unknown_key(struct api *api, struct exchange *x, int64_t even
     if (fresh_absence(api, x, (str){name, (size_t)len})) queue_refuse(x, ERR_EVENT_NOT_FOUND);
 }
 
-/* The token itself says which event it is of; only for a cookie the default event must be known. */
+/* The token names its event; only for a cookie the default event must be known. */
 void queue_get_own_status(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct token token;

@@ -23,7 +23,7 @@ struct event_rank_request {
 
 bool rankings_are_kept(const struct api *api, struct exchange *x) {
     if (api->boards != NULL) return true;
-    reply_problem(x, ERR_RANKINGS_OFF, "%s", "The setting rankings.enabled is false.");
+    reply_problem(x, ERR_RANKINGS_OFF, "%s", "The server's setting rankings.enabled is false.");
     return false;
 }
 

@@ -1,5 +1,5 @@
 /*
- * rankings: what the answers about a board and its stream have in common.
+ * rankings: what a board and its stream share: reading the period, and rendering the board.
  */
 #ifndef ADMITONE_API_RANKINGS_H
 #define ADMITONE_API_RANKINGS_H
@@ -7,7 +7,7 @@
 #include "api/api.h"
 #include "service/ranking_reads.h"
 
-/* So many rows, where the request does not say how many. */
+/* Rows of an answer, unless the request asks for another number. */
 #define TOP_DEFAULT 10
 
 /* False: the problem has been answered. */
@@ -16,8 +16,8 @@ bool rankings_are_kept(const struct api *api, struct exchange *x);
 /* NULL: the problem has been answered. */
 const struct period *ranking_period(struct exchange *x, str word);
 
-/* The board as a JSON object. Returns how long `to` is without what only tells the time: up to
- * there it is the same for as long as the board is. */
+/* The board as a JSON object. Returns the length of `to` without the time at its end: up to there
+ * it stays the same as long as the board does. */
 size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op *top);
 
 #endif

@@ -1,3 +1,4 @@
+/* Reads each watched board once a second, and sends the new versions to its watchers. */
 #include "api/rankings_live.h"
 
 #include <assert.h>
@@ -11,25 +12,25 @@
 #include "net/stream.h"
 #include "run/ticker.h"
 
-/* A board is looked at, and a stream told, this often at the most. */
+/* A board is read, and a stream is sent an event, this often at the most. */
 #define INTERVAL_MS 1000
-/* The events of one interval are spread over so many turns of the loop; a few go at once. */
-#define TURNS_PER_INTERVAL 20
-#define TURN_EVENTS_MIN 64
+/* The events of one interval are spread over so many ticks; a few go at once. */
+#define TICKS_PER_INTERVAL 20
+#define TICK_EVENTS_MIN 64
 
 struct watcher {
     struct stream stream;
     struct watch *watch;
     struct list link;
-    uint64_t version; /* as last told; 0: never */
-    int64_t due_ms;   /* not told again before that; by the steady clock */
+    uint64_t version; /* as last sent; 0: never */
+    int64_t due_ms;   /* sent nothing before that; by the steady clock */
 };
 
-/* One board, and who watches it on one worker. */
+/* One board, and its watchers on one worker. */
 struct watch {
     struct rankings_live *of;
     const struct period *period; /* NULL: what sells fastest */
-    /* In order of version, and so of due_ms: whoever is told becomes the last. */
+    /* In order of version, and so of due_ms: a watcher that is sent the board becomes the last. */
     struct list watchers;
     size_t count;
     struct board_top_op top;
@@ -38,7 +39,7 @@ struct watch {
     int64_t looked_ms; /* when that began; by the steady clock */
     uint64_t version;  /* one more with each change */
     struct buf text;   /* the event of it */
-    size_t board_len;  /* of the text without what only tells the time */
+    size_t board_len;  /* of the text without the time at its end */
 };
 
 struct rankings_live {
@@ -51,9 +52,9 @@ struct rankings_live {
     struct watch watches[]; /* one for each of `periods`; then what sells fastest */
 };
 
-/* ---- telling them ---- */
+/* ---- sending ---- */
 
-static void tell(struct watcher *w) {
+static void watcher_send(struct watcher *w) {
     struct rankings_live *r = w->watch->of;
     str text = buf_str(&w->watch->text);
     bool is_first = w->version == 0;
@@ -67,22 +68,22 @@ static void tell(struct watcher *w) {
     stream_send(&w->stream, is_first ? buf_str(&r->text) : text); /* it may be gone then */
 }
 
-/* Those who are behind are in front. Each turn takes a part of them, so that others get theirs in
- * between. */
-static void tell_due(struct watch *w) {
+/* Watchers of older versions come first in the list. Each tick takes a part of them, so that other
+ * work is done in between. */
+static void watch_send_due(struct watch *w) {
     int64_t now_ms = clock_steady_ms();
-    size_t left = TURN_EVENTS_MIN + w->count / (TURNS_PER_INTERVAL / 2);
+    size_t left = TICK_EVENTS_MIN + w->count / (TICKS_PER_INTERVAL / 2);
     while (left-- > 0 && !list_empty(&w->watchers)) {
         struct watcher *first = CONTAINER_OF(w->watchers.next, struct watcher, link);
         if (first->version == w->version || first->due_ms > now_ms) return;
         first->due_ms = now_ms + INTERVAL_MS;
         list_move_last(&w->watchers, &first->link);
-        tell(first);
+        watcher_send(first);
     }
 }
 
-/* Writes the event of what was seen. What only tells the time comes last in it. */
-static void write_event(struct watch *w) {
+/* Renders the event. The time comes last in it: it alone makes no new version. */
+static void watch_render(struct watch *w) {
     struct rankings_live *r = w->of;
     buf_clear(&r->text);
     buf_add(&r->text, STR("event: ranking\ndata: "));
@@ -99,8 +100,8 @@ static void watch_on_read(struct board_top_op *top) {
     struct watch *w = CONTAINER_OF(top, struct watch, top);
     w->looking = false;
     if (top->result != ERR_OK) return; /* later, then */
-    write_event(w);
-    tell_due(w);
+    watch_render(w);
+    watch_send_due(w);
 }
 
 /* Of the current period: when that ends, the next one is shown. */
@@ -116,27 +117,27 @@ static void watch_read(struct watch *w) {
     ranking_read_top(w->of->api->boards, &w->top);
 }
 
-static void serve(struct watch *w) {
+static void watch_serve(struct watch *w) {
     if (list_empty(&w->watchers) || w->looking) return;
     if (clock_steady_ms() - w->looked_ms >= INTERVAL_MS)
         watch_read(w);
     else if (w->top.result == ERR_OK)
-        tell_due(w);
+        watch_send_due(w);
 }
 
-static void on_tick(void *to) {
+static void rankings_live_on_tick(void *to) {
     struct rankings_live *r = to;
     size_t watchers = 0;
     for (size_t i = 0; i < r->watch_count; i++) {
-        serve(&r->watches[i]);
+        watch_serve(&r->watches[i]);
         watchers += r->watches[i].count;
     }
     if (watchers == 0) ticker_stop(&r->ticker);
 }
 
-/* ---- who is there ---- */
+/* ---- watchers ---- */
 
-static void on_stream_ended(struct stream *stream) {
+static void watcher_on_ended(struct stream *stream) {
     struct watcher *w = CONTAINER_OF(stream, struct watcher, stream);
     list_remove(&w->link);
     w->watch->count--;
@@ -152,8 +153,8 @@ static struct watch *read_watch(struct rankings_live *r, struct exchange *x) {
     return period == NULL ? NULL : &r->watches[period - periods];
 }
 
-/* The stream opens whether or not the store can be asked: a client that is refused does not come
- * again by itself. */
+/* The stream opens whether or not the store can be asked: an EventSource that is refused does not
+ * connect again by itself. */
 void rankings_get_stream(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     if (!rankings_are_kept(api, x)) return;
@@ -162,15 +163,15 @@ void rankings_get_stream(struct api *api, struct exchange *x, const str *capture
     struct watch *watch = read_watch(r, x);
     if (watch == NULL) return;
     struct watcher *w = mem_new(sizeof *w);
-    w->stream.ended = on_stream_ended;
+    w->stream.ended = watcher_on_ended;
     w->watch = watch;
     list_init(&w->link);
     list_move_first(&watch->watchers, &w->link);
     watch->count++;
     reply_stream(x, &w->stream); /* it may be gone then */
-    serve(watch);
+    watch_serve(watch);
     if (watch->count > 0 && !ticker_runs(&r->ticker) && !r->closed)
-        ticker_start(&r->ticker, INTERVAL_MS / TURNS_PER_INTERVAL);
+        ticker_start(&r->ticker, INTERVAL_MS / TICKS_PER_INTERVAL);
 }
 
 /* ---- start and stop ---- */
@@ -188,7 +189,7 @@ struct rankings_live *rankings_live_new(struct api *api, struct worker *w, size_
         watch->looked_ms = -INTERVAL_MS;
         list_init(&watch->watchers);
     }
-    ticker_init(&r->ticker, &w->loop, on_tick, r);
+    ticker_init(&r->ticker, &w->loop, rankings_live_on_tick, r);
     return r;
 }
 

@@ -1,10 +1,10 @@
 /*
- * rankings_live: the streams of those who watch the boards. Each worker has the ones of its own
- * connections, by board. While anybody watches one it is looked at once a second and written once;
- * whoever does not know it so yet is sent that, at most once a second.
+ * rankings_live: streams of the ranking boards. Each worker has the streams of its own connections,
+ * by board. While a board has watchers, it is read and rendered once a second; watchers that have
+ * not been sent this version are sent it, each at most once a second.
  *
- * Nothing waits for anybody: who is late is told how it stands by then. While the store can't be
- * asked the streams stay, and say nothing.
+ * A slow watcher delays no other: it is sent the version that is current when it is due. While the
+ * store can't be asked, the streams stay open and send nothing.
  */
 #ifndef ADMITONE_API_RANKINGS_LIVE_H
 #define ADMITONE_API_RANKINGS_LIVE_H

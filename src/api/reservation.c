@@ -10,19 +10,19 @@
 /* How many reservations a list shows. */
 #define LIST_MAX 100
 
-/* ---- whose it is ---- */
+/* ---- the owner ---- */
 
-/* Who asks for what is theirs, as far as it is proven. */
+/* The user of a request, as far as it is proven. */
 struct owner {
-    bool is_admin;      /* may act for everybody */
+    bool is_admin;      /* may act for every user */
     str user;           /* at NULL: only the token's hash is known */
     uint64_t user_hash; /* of the token */
     struct token token; /* unless `user` */
 };
 
-/* An entry token proves who its user is, whatever has become of the place. Without one the word
- * counts that counts for taking a place. `named`: the userId of the request. False: the problem has
- * been answered. */
+/* An entry token proves its user, also when the place has ended. Without one, the user is proven as
+ * for entering the queue. `named`: the userId of the request. False: the problem has been answered.
+ */
 static bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out) {
     struct api_worker *w = exchange_context(x);
     struct queue_event event;
@@ -44,7 +44,8 @@ static bool owner_of(struct api *api, struct exchange *x, str named, struct owne
         return false;
     }
     if (!users_identify(api, x, named, &asker)) return false;
-    if (asker.fresh) queue_refuse(x, ERR_TOKEN_REQUIRED); /* somebody who has nothing yet */
+    if (asker.fresh)
+        queue_refuse(x, ERR_TOKEN_REQUIRED); /* a new anonymous user, who has no reservations */
     out->user = asker.user;
     return !asker.fresh;
 }
@@ -65,7 +66,7 @@ static bool query_named(struct exchange *x, str *named) {
     return false;
 }
 
-/* That of the body, which needs not be there, or of the query. */
+/* The userId of the body, if there is a body, or of the query. */
 static bool read_named(struct exchange *x, str *named) {
     static const struct json_field fields[] = {{"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0}, {0}};
     if (!query_named(x, named)) return false;
@@ -95,10 +96,10 @@ static bool is_theirs(struct deciding *d, const struct reservation *r) {
     return owner_has(q->x, &q->owner, r);
 }
 
-static void on_decided(struct deciding *d, enum err result) {
+static void reservation_on_decided(struct deciding *d, enum err result) {
     struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
     struct exchange *x = q->x;
-    struct reservation *r = d->reservation; /* with the answer, everything else is gone */
+    struct reservation *r = d->reservation; /* the rest is gone once it is answered */
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (result == ERR_OK && !q->owner.is_admin) x->user = str_of(r->user);
     if (result == ERR_OK) {
@@ -121,33 +122,34 @@ static void on_decided(struct deciding *d, enum err result) {
     mem_free(r);
 }
 
-static void decide(struct api *api, struct exchange *x, str id, str named,
-                   void (*how)(struct reservations *, struct deciding *)) {
+static void reservation_decide(struct api *api, struct exchange *x, str id, str named,
+                               void (*how)(struct reservations *, struct deciding *)) {
     struct reservation_request *q = arena_new(&x->arena, sizeof *q);
     q->x = x;
     q->api = api;
     q->deciding.is_theirs = is_theirs;
-    q->deciding.done = on_decided;
+    q->deciding.done = reservation_on_decided;
     if (!owner_of(api, x, named, &q->owner)) return;
     if (uuid_parse(id, &q->deciding.id))
         how(&api->reservations, &q->deciding);
     else
-        reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s", "The id is not the id of a reservation.");
+        reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s",
+                      "A reservation's id is a UUID, as the answer to POST /reservations has it.");
 }
 
 void reservation_confirm(struct api *api, struct exchange *x, const str *captures) {
     str named;
-    if (read_named(x, &named)) decide(api, x, captures[0], named, reservations_confirm);
+    if (read_named(x, &named)) reservation_decide(api, x, captures[0], named, reservations_confirm);
 }
 
 void reservation_cancel(struct api *api, struct exchange *x, const str *captures) {
     str named;
-    if (read_named(x, &named)) decide(api, x, captures[0], named, reservations_cancel);
+    if (read_named(x, &named)) reservation_decide(api, x, captures[0], named, reservations_cancel);
 }
 
 void reservation_get_one(struct api *api, struct exchange *x, const str *captures) {
     str named;
-    if (query_named(x, &named)) decide(api, x, captures[0], named, reservations_find);
+    if (query_named(x, &named)) reservation_decide(api, x, captures[0], named, reservations_find);
 }
 
 /* ---- the user's own ---- */
@@ -176,7 +178,7 @@ void reservations_get_own(struct api *api, struct exchange *x, const str *captur
         user_reservations_list(&api->events, &api->reservations, &q->list);
     } else if (q->owner.is_admin) {
         reply_problem(x, ERR_INVALID_PARAMETER, "%s",
-                      "userId is required: whose reservations to list.");
+                      "Send userId: the user whose reservations to list.");
     } else {
         q->look = (struct room_looking){.look.op.event_key = q->owner.token.event_key,
                                         .item.seq = q->owner.token.seq,

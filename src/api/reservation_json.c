@@ -1,3 +1,4 @@
+/* Reads the body of a request for seats, and renders reservations. */
 #include "api/reservation_json.h"
 
 #include <assert.h>
@@ -27,14 +28,14 @@ static const struct json_field fields[] = {
     {0},
 };
 
-static int by_number(const void *a, const void *b) {
+static int seat_order(const void *a, const void *b) {
     uint32_t left = *(const uint32_t *)a;
     uint32_t right = *(const uint32_t *)b;
     return (left > right) - (left < right);
 }
 
-static bool read_seats(struct exchange *x, const json_t *array, struct hold_body *out,
-                       struct json_problem *problem) {
+static bool hold_body_read_seats(struct exchange *x, const json_t *array, struct hold_body *out,
+                                 struct json_problem *problem) {
     size_t count = json_array_size(array);
     if (!json_is_array(array) || count == 0 || count > RESERVATION_SEATS_MAX)
         return json_refuse(problem, ERR_INVALID_FIELD, "seats must be an array of 1 to %d numbers.",
@@ -50,15 +51,16 @@ static bool read_seats(struct exchange *x, const json_t *array, struct hold_body
                                SECTION_CAPACITY_MAX);
         out->seats[i] = (uint32_t)number;
     }
-    qsort(out->seats, count, sizeof *out->seats, by_number);
+    qsort(out->seats, count, sizeof *out->seats, seat_order);
     for (size_t i = 1; i < count; i++)
         if (out->seats[i] == out->seats[i - 1])
-            return json_refuse(problem, ERR_INVALID_FIELD, "seats: %u is there twice.",
+            return json_refuse(problem, ERR_INVALID_FIELD, "seats: %u is listed twice.",
                                out->seats[i]);
     return true;
 }
 
-/* One way to say which seats, and only one. */
+/* Exactly one of quantity, seats and seatId; and the event and section, unless seatId stands for
+ * them. */
 static bool check_whole(const struct hold_body *b, bool by_seat_id, struct json_problem *problem) {
     bool names_event = b->type[0] != '\0' || b->id[0] != '\0';
     int ways = (b->quantity > 0) + (b->seats != NULL) + (b->seat_id > 0);
@@ -67,7 +69,7 @@ static bool check_whole(const struct hold_body *b, bool by_seat_id, struct json_
                            "Send one of quantity, seats and seatId, not several.");
     if (ways == 0 && by_seat_id && !names_event)
         return json_refuse(problem, ERR_INVALID_FIELD,
-                           "seatId is required: the seat map's firstSeatId is that of seat 1.");
+                           "seatId is required: firstSeatId in the seat map is the id of seat 1.");
     if (ways == 0) return json_refuse(problem, ERR_INVALID_FIELD, "quantity or seats is required.");
     if (b->seat_id > 0 && !names_event && b->section[0] == '\0') return true;
     if (b->type[0] == '\0' || b->id[0] == '\0')
@@ -86,7 +88,7 @@ bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out) 
     const json_t *seats = json_object_get(body, "seats");
     bool ok = json_read(body, fields, out, "", &problem) &&
               (user == NULL || user_from_json(x, user, &out->user, &problem)) &&
-              (seats == NULL || read_seats(x, seats, out, &problem)) &&
+              (seats == NULL || hold_body_read_seats(x, seats, out, &problem)) &&
               check_whole(out, by_seat_id, &problem);
     json_decref(body);
     if (!ok) reply_problem(x, problem.err, "%s", problem.detail);

@@ -1,5 +1,5 @@
 /*
- * reservation_json: what a request for seats says, and what is said of a reservation.
+ * reservation_json: the JSON body of a request for seats, and a reservation as JSON.
  */
 #ifndef ADMITONE_API_RESERVATION_JSON_H
 #define ADMITONE_API_RESERVATION_JSON_H
@@ -9,7 +9,7 @@
 #include "base/json_out.h"
 #include "core/reservation.h"
 
-/* What the body of a request for seats says. */
+/* The body of a request for seats. */
 struct hold_body {
     str user; /* `at` NULL: not named */
     char type[EVENT_TYPE_BYTES_MAX + 1];
@@ -22,12 +22,12 @@ struct hold_body {
     int strategy; /* enum strategy; -1: not given */
 };
 
-/* Everything is there that must be, and nothing twice; a seatId stands for event and section.
- * `by_seat_id`: on this path it is the usual way, so it is asked for when there is nothing. False:
- * the problem has been answered. */
+/* Reads and checks the body; a seatId stands for event and section. `by_seat_id`: on this path it
+ * is the usual form, so the problem names it when no seats are named at all. False: the problem has
+ * been answered. */
 bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out);
 
-/* The names that the ledger's numbers stand for. Empty: there is no such thing any more. */
+/* The names for the keys in a reservation. Empty: the event or section was deleted. */
 struct reservation_names {
     char type[EVENT_TYPE_BYTES_MAX + 1];
     char id[EVENT_ID_BYTES_MAX + 1];

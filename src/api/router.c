@@ -1,3 +1,4 @@
+/* Finds the handler of a request by its method and path, and checks the admin key and CORS. */
 #include <assert.h>
 
 #include "api/freshness.h"
@@ -114,7 +115,7 @@ bool api_allows_origin(const struct api *api, str origin) {
 /* Headers that let a browser's page of another origin read the answer. */
 static bool add_cors(const struct api *api, struct exchange *x) {
     if (api->cors_origins.len == 0) return false;
-    /* Also without an origin: a cache must not keep that answer for one that has. */
+    /* Also without an Origin: a cache must not use that answer for a request that has one. */
     reply_header(x, STR("Vary"), STR("Origin"));
     str origin = http_header(&x->request, STR("Origin"));
     if (origin.len == 0 || !api_allows_origin(api, origin)) return false;
@@ -143,8 +144,8 @@ static void add_allow(struct exchange *x, unsigned methods, bool cors) {
     reply_header(x, STR("Access-Control-Max-Age"), STR("600"));
 }
 
-/* Of a path that names an event which is asked for, not made: whether what this node knows of it
- * can be relied on. False: the handler must not run now. */
+/* Whether this node knows the event that the path names, unless the request creates it. False: the
+ * handler must not run now. */
 static bool knows_event(const struct route *r, struct api *api, struct exchange *x,
                         const str *captures) {
     if (api->events.sync == NULL) return true;

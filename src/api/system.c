@@ -96,7 +96,7 @@ static void gauge_per_event(struct buf *out, const char *name, const char *help,
     }
 }
 
-static void add_seats(struct buf *out, const struct event *e, const struct section *s) {
+static void metrics_add_seats(struct buf *out, const struct event *e, const struct section *s) {
     const struct {
         const char *state;
         int64_t count;
@@ -173,7 +173,7 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
                     offsetof(struct queue_counts, waiting));
     gauge_per_event(out, "admitone_queue_active", "Entries that are active", q,
                     offsetof(struct queue_counts, active));
-    gauge_per_section(out, "admitone_seats", "Seats by state", q, add_seats);
+    gauge_per_section(out, "admitone_seats", "Seats by state", q, metrics_add_seats);
     gauge_per_section(out, "admitone_seat_use_ratio", "Seats held or sold, of all", q,
                       add_seat_use);
     gauge(out, "admitone_sse_streams", "Streams open now",

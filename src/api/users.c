@@ -1,3 +1,4 @@
+/* Finds the user of a request: by userId, by the shop's signed assertion, or by cookie. */
 #include "api/users.h"
 
 #include <assert.h>
@@ -10,7 +11,8 @@
 #include "core/queue.h"
 #include "core/token.h"
 
-/* An anonymous user's id: what nobody can guess, in a form that no shop's user has by chance. */
+/* An anonymous user's id: random, so that it can't be guessed, with a prefix that ids of a shop's
+ * users do not have by chance. */
 #define ANONYMOUS_PREFIX "anon-"
 #define ANONYMOUS_RANDOM_BYTES 16
 #define ANONYMOUS_CHARS (sizeof ANONYMOUS_PREFIX - 1 + BASE64URL_CHARS(ANONYMOUS_RANDOM_BYTES))
@@ -35,7 +37,7 @@ bool user_name_ok(str name) {
     return name.len > 0 && name.len <= USER_ID_BYTES_MAX && str_is_text(name);
 }
 
-static bool read_user(struct arena *arena, const json_t *value, str *out) {
+static bool user_read(struct arena *arena, const json_t *value, str *out) {
     if (json_is_integer(value)) {
         char text[24];
         int len = snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
@@ -50,7 +52,7 @@ static bool read_user(struct arena *arena, const json_t *value, str *out) {
 
 bool user_from_json(struct exchange *x, const json_t *value, str *out,
                     struct json_problem *problem) {
-    if (read_user(&x->arena, value, out)) return true;
+    if (user_read(&x->arena, value, out)) return true;
     return json_refuse(problem, ERR_INVALID_FIELD,
                        "userId must be a string of 1 to %d bytes without control characters, or a "
                        "whole number.",
@@ -65,7 +67,7 @@ static bool invalid(struct json_problem *problem, const char *why) {
 
 static bool header_is_ours(const json_t *header) {
     const char *algorithm = json_string_value(json_object_get(header, "alg"));
-    /* "crit" lists what a reader must understand to go on, and there is nothing that we do. */
+    /* "crit" lists extensions that a reader must understand; this one understands none. */
     return algorithm != NULL && strcmp(algorithm, "HS256") == 0 &&
            json_object_get(header, "crit") == NULL;
 }
@@ -85,7 +87,7 @@ static bool read_claims(const json_t *claims, int64_t now_ms, struct arena *aren
     json_int_t lane_number = json_integer_value(lane);
     if (lane != NULL && (!json_is_integer(lane) || lane_number < 0 || lane_number >= LANES))
         return invalid(problem, "lane must be a whole number from 0 to 15");
-    if (!read_user(arena, json_object_get(claims, "sub"), &out->user))
+    if (!user_read(arena, json_object_get(claims, "sub"), &out->user))
         return invalid(problem, "sub must be a string of 1 to 64 bytes without control characters, "
                                 "or a whole number");
     out->lane = lane == NULL ? -1 : (int)lane_number;
@@ -104,13 +106,13 @@ bool assertion_read(struct jwt_box *box, str text, int64_t now_ms, struct arena 
     json_t *claims = NULL;
     bool ok = false;
     if (!jwt_verify(box, text, &header_text, &claims_text)) {
-        invalid(problem, "it is not a JWT that the shop has signed");
+        invalid(problem, "it is not a JWT signed with the shop's key");
         goto done;
     }
     header = parse(&header_text);
     claims = parse(&claims_text);
     ok = header_is_ours(header) ? read_claims(claims, now_ms, arena, out, problem)
-                                : invalid(problem, "its alg must be HS256, and it has no crit");
+                                : invalid(problem, "its header must have alg HS256, and no crit");
 done:
     json_decref(header);
     json_decref(claims);
@@ -130,7 +132,7 @@ static bool read_assertion(struct exchange *x, struct asker *out, struct json_pr
             problem, ERR_ASSERTION_REQUIRED,
             "Send a JWT signed by the shop, with the user as 'sub', in X-User-Assertion.");
     if (http_header_count(&x->request, STR("X-User-Assertion")) > 1)
-        return invalid(problem, "there are two of them");
+        return invalid(problem, "it was sent twice");
     return assertion_read(w->assertions, assertion_of(x), clock_wall_ms(), &x->arena, out, problem);
 }
 
@@ -155,7 +157,7 @@ static bool is_anonymous_user(str value) {
            base64url_decode(str_skip(value, prefix.len), random);
 }
 
-/* The cookie's user; at NULL when there is no cookie that could be ours. */
+/* The cookie's user; at NULL when there is no cookie of the right form. */
 static str anonymous_user(const struct exchange *x) {
     return cookie_value(x, STR(COOKIE_NAME), is_anonymous_user);
 }
@@ -165,7 +167,7 @@ static str new_anonymous_user(struct arena *arena) {
     char text[ANONYMOUS_CHARS];
     size_t prefix_len = sizeof ANONYMOUS_PREFIX - 1;
     ssize_t got = getrandom(random, sizeof random, 0);
-    assert(got == sizeof random); /* so few bytes come at once or not at all */
+    assert(got == sizeof random); /* so few bytes are never delivered in part */
     memcpy(text, ANONYMOUS_PREFIX, prefix_len);
     base64url_encode(random, sizeof random, text + prefix_len);
     return arena_copy(arena, (str){text, sizeof text});
@@ -183,7 +185,7 @@ void users_set_cookie(const struct api *api, struct exchange *x, const struct as
     buf_deinit(&cookie);
 }
 
-/* ---- who it is ---- */
+/* ---- the user of a request ---- */
 
 void users_refuse(struct exchange *x, const struct json_problem *problem) {
     if (err_status(problem->err) == 401)
@@ -199,8 +201,8 @@ static bool identify_named(struct exchange *x, str named, struct asker *out,
                            struct json_problem *problem) {
     if (named.at == NULL)
         return json_refuse(problem, ERR_INVALID_FIELD, "userId is required: %s.",
-                           out->admin ? "the admin key alone is no user"
-                                      : "the shop says for whom it asks");
+                           out->admin ? "the admin key does not name a user"
+                                      : "it names the user for whom the request is");
     out->user = arena_copy(&x->arena, named);
     return true;
 }
@@ -238,8 +240,8 @@ static bool identify_anonymous(const struct api *api, struct exchange *x, str na
     return true;
 }
 
-static bool identify(const struct api *api, struct exchange *x, str named, struct asker *out,
-                     struct json_problem *problem) {
+static bool users_identify_by_mode(const struct api *api, struct exchange *x, str named,
+                                   struct asker *out, struct json_problem *problem) {
     if (out->admin) return identify_named(x, named, out, problem);
     switch (api->users_auth) {
     case USERS_TRUSTED:
@@ -257,7 +259,7 @@ bool users_know(struct api *api, struct exchange *x, str named, struct asker *ou
                 struct json_problem *problem) {
     assert(named.at == NULL || user_name_ok(named));
     *out = (struct asker){.lane = -1, .admin = users_is_admin(api, x)};
-    bool known = identify(api, x, named, out, problem);
+    bool known = users_identify_by_mode(api, x, named, out, problem);
     if (known) x->user = out->user;
     return known;
 }
@@ -269,7 +271,7 @@ bool users_identify(struct api *api, struct exchange *x, str named, struct asker
     return known;
 }
 
-/* Whether one who may have been named at all is the token's. */
+/* Whether the user is the token's, or none was named. */
 static bool is_token_user(const struct exchange *x, str user, uint64_t user_hash) {
     const struct api_worker *w = exchange_context(x);
     return user.at == NULL || token_user_hash(w->tokens, user) == user_hash;

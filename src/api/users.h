@@ -1,10 +1,10 @@
 /*
- * users: who asks, as far as it is proven. `users.auth` says whose word counts: the caller's own
- * (trusted), the shop's signature (signed), or a cookie of ours (anonymous). The admin key is
- * believed in every mode.
+ * users: the user of a request, as far as it is proven. The setting `users.auth` says what proves
+ * it: the request's own userId (trusted), the shop's signature (signed), or a cookie of this server
+ * (anonymous). With the admin key, userId is accepted in every mode.
  *
- * All of it reads the request, so it is called while the handler runs; what comes out is in the
- * exchange's arena and lives until the answer. On the exchange's worker only.
+ * All functions read the request, so they are called while the handler runs; results are in the
+ * exchange's arena and live until the answer. On the exchange's worker only.
  */
 #ifndef ADMITONE_API_USERS_H
 #define ADMITONE_API_USERS_H
@@ -14,13 +14,13 @@
 #include "core/jwt.h"
 
 struct asker {
-    str user;   /* at NULL: nobody */
+    str user;   /* at NULL: not known */
     int lane;   /* that the assertion grants, 0 to 15; -1: none */
     bool admin; /* sent the admin key */
-    bool fresh; /* anonymous: made just now; the answer must set the cookie */
+    bool fresh; /* anonymous: created just now; the answer must set the cookie */
 };
 
-/* What stands behind "Authorization: Bearer"; at NULL when there is no such header. */
+/* The text behind "Authorization: Bearer"; at NULL when there is no such header. */
 str users_bearer(const struct exchange *x);
 /* Whether the request has the admin key, as 'Authorization: Bearer <key>'. */
 bool users_is_admin(const struct api *api, const struct exchange *x);
@@ -32,13 +32,13 @@ bool users_identify(struct api *api, struct exchange *x, str named, struct asker
 bool users_know(struct api *api, struct exchange *x, str named, struct asker *out,
                 struct json_problem *problem);
 void users_refuse(struct exchange *x, const struct json_problem *problem);
-/* Whether a browser says that a page of another origin sent it, where browsers' cookies count. */
+/* Whether a page of another origin sent the request, where cookies prove the user. */
 bool users_come_from_elsewhere(const struct api *api, const struct exchange *x);
 
-/* For a request that comes with an entry token of the user with this token_user_hash: whether it
- * also says who it is, and that is somebody else. OK, or USER_MISMATCH, or ASSERTION_INVALID. What
- * says so is the userId of its body (`named`, at NULL when there is none) or of the query, and in
- * its mode the assertion or the cookie; none is required. */
+/* For a request with an entry token of the user with this token_user_hash: whether it also names
+ * another user. OK, or USER_MISMATCH, or ASSERTION_INVALID. It may name a user by the userId of its
+ * body (`named`, at NULL when there is none) or of the query, and in its mode by the assertion or
+ * the cookie; none is required. */
 enum err users_disagree(struct api *api, struct exchange *x, str named, uint64_t user_hash);
 
 /* 1 to 64 bytes of UTF-8 without control characters. */
@@ -47,14 +47,14 @@ bool user_name_ok(str name);
 bool user_from_json(struct exchange *x, const json_t *value, str *out,
                     struct json_problem *problem);
 
-/* Sets the cookie of one who is fresh on the answer, any time before that is sent. */
+/* Adds the cookie of a fresh user to the answer, any time before that is sent. */
 void users_set_cookie(const struct api *api, struct exchange *x, const struct asker *a);
 
-/* The value of the request's first cookie of that name that is good: others of the name may come
- * from whoever else may set cookies for the host. At NULL when there is none. */
+/* The value of the request's first cookie of that name that is good: other servers of the host's
+ * domain may set cookies of the same name. At NULL when there is none. */
 str cookie_value(const struct exchange *x, str name, bool (*is_good)(str value));
 
-/* Reads the shop's word: sets user and lane. False: *problem says why it does not hold. */
+/* Reads the shop's assertion: sets user and lane. False: *problem says why it is not valid. */
 bool assertion_read(struct jwt_box *box, str text, int64_t now_ms, struct arena *arena,
                     struct asker *out, struct json_problem *problem);
 

@@ -21,12 +21,12 @@
     X(TOKEN_REQUIRED, "token_required", 401, "Entry token required")                               \
     X(TOKEN_INVALID, "token_invalid", 401, "Invalid entry token")                                  \
     X(TOKEN_EXPIRED, "token_expired", 401, "The entry token has expired")                          \
-    X(USER_MISMATCH, "user_mismatch", 403, "The user does not match the token")                    \
+    X(USER_MISMATCH, "user_mismatch", 403, "The request names two different users")                \
     X(TOKEN_FOREIGN_EVENT, "token_foreign_event", 403, "The entry token is for another event")     \
     X(NOT_ACTIVE, "not_active", 403, "The user is not admitted")                                   \
     X(NOT_OPEN, "not_open", 403, "The event has not opened yet")                                   \
     X(CLOSED, "closed", 403, "The queue is closed to new users")                                   \
-    X(LANE_NOT_ALLOWED, "lane_not_allowed", 403, "This lane may not be chosen")                    \
+    X(LANE_NOT_ALLOWED, "lane_not_allowed", 403, "Choosing a lane is not allowed")                 \
     X(FOREIGN_ORIGIN, "foreign_origin", 403, "Request from a page of another origin")              \
     X(NOT_YOURS, "not_yours", 403, "The reservation belongs to another user")                      \
     X(NOT_FOUND, "not_found", 404, "Unknown path")                                                 \
@@ -61,7 +61,7 @@
     X(TOO_MANY_CONNECTIONS, "too_many_connections", 429, "Too many connections from one address")  \
     X(QUEUE_FULL, "queue_full", 429, "The queue is full; try again later")                         \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, "The header fields are too large")              \
-    X(INTERNAL, "internal", 500, "The server failed")                                              \
+    X(INTERNAL, "internal", 500, "Internal error of the server")                                   \
     X(NOT_IMPLEMENTED, "not_implemented", 501, "Method or transfer coding not supported")          \
     X(OVERLOADED, "overloaded", 503, "The server is overloaded; try again soon")                   \
     X(LEDGER_FULL, "ledger_full", 503, "The disk of the ledger is full; nothing was changed")      \
@@ -88,7 +88,7 @@ enum err {
 str err_code(enum err e);
 int err_status(enum err e);
 str err_title(enum err e);
-/* What came of a request that is answered with it, for who has no better word. */
+/* Whether the request was done, for a detail that says no more than that. */
 const char *err_effect(enum err e);
 
 #endif

@@ -275,7 +275,7 @@ describe('what is refused', () => {
     ['sections as an object', concert({ sections: {} }), invalid(/^sections must be/)],
     ['201 sections', concert({ sections: many }), invalid(/^sections must be/)],
     ['a section that is a string', concert({ sections: ['A'] }), invalid(/^sections\[0\] must be an object/)],
-    ['two sections of one id', concert({ sections: [{ id: 'A', capacity: 1 }, { id: 'A', capacity: 2 }] }), invalid(/^sections\[1\]\.id.*"A" is there twice/)],
+    ['two sections of one id', concert({ sections: [{ id: 'A', capacity: 1 }, { id: 'A', capacity: 2 }] }), invalid(/^sections\[1\]\.id.*"A" is used twice/)],
     ['a section without an id', concert({ sections: [{ capacity: 1 }] }), invalid(/^sections\[0\]\.id is required/)],
     ['a section without a capacity', concert({ sections: [{ id: 'A', capacity: 1 }, { id: 'B' }] }), invalid(/^sections\[1\]\.capacity is required/)],
     ['a section id with a slash', section({ id: 'A/B' }), invalid(/^sections\[0\]\.id/)],
