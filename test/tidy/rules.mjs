@@ -121,7 +121,6 @@ export const DECLARED_ELSEWHERE = [
   /^src\/api\/api\.h$/, // the handlers, by file
   /^src\/cli\/cli\.h$/, // the commands, by file
   /^src\/hot\/redis\/link\.h$/, // its calls are in call.c
-  /^src\/service\/strategies\.h$/, // shared with reservations.c
 ];
 
 // The names of functions that C text declares, or defines (`ending` '{'), other than static ones.
