@@ -451,7 +451,8 @@ void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t cou
     n->event_key = event_key;
     n->seqs = own;
     n->count = count_of;
-    /* All of them hold it until the last is posted, whoever reads how fast. */
+    /* Counted as a reader of every worker until the last message is posted, however fast they read.
+     */
     atomic_store(&n->readers, api->worker_count);
     for (size_t i = 0; i < api->worker_count; i++) {
         struct live *l = api->workers[i].live;

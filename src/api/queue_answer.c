@@ -6,7 +6,7 @@
 
 /* ---- the answer ---- */
 
-/* For origins that verify offline: who may come in, to what, until when. */
+/* For origins that verify offline: the user, the event, and until when the user is admitted. */
 static void render_pass(struct api_worker *w, struct json_out *j, const struct queue_answer *a) {
     char path[EVENT_PATH_BYTES];
     struct buf claims = {0};

@@ -29,7 +29,7 @@ struct exchange {
     int64_t retry_after_s; /* for a problem's Retry-After; 0: 1 second where trying again helps */
     str user; /* for the log, as soon as the handler knows it; valid until the answer */
 
-    /* Below: net's own. */
+    /* Below: private to net/. */
     struct conn *conn; /* NULL once the client has gone */
     struct net_worker *net;
     struct exchange *next_free;

@@ -370,8 +370,8 @@ static enum http1_step trailers(struct http1 *p, const char *block, size_t len) 
         p->phase = HTTP1_WHOLE;
         return HTTP1_DONE;
     }
-    /* What decides about framing comes too late here; whoever sends it means somebody who
-     * would obey. */
+    /* A trailer comes too late to decide about framing; a proxy that obeyed it would see another
+     * request. */
     if (field_of(name) != FIELD_OTHER) return http1_fail(p, ERR_BAD_REQUEST);
     p->trailer_count++;
     return HTTP1_DONE;

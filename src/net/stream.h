@@ -20,7 +20,7 @@ struct stream {
     /* May free the struct, and may send to or end other streams. */
     void (*ended)(struct stream *s);
 
-    /* Below: net's own. */
+    /* Below: private to net/. */
     struct conn *conn; /* NULL once it has ended */
     int64_t ends_ms;   /* by the loop's clock */
 };
