@@ -53,7 +53,7 @@ void retained_await(struct retained *f, const char *sql, int64_t number) {
     int64_t found;
     while ((found = retained_number(f, sql)) != number) {
         if (clock_steady_ns() > deadline_ns) fail_msg("%s is %lld", sql, (long long)found);
-        harness_turn_for(&f->h, 10);
+        harness_run_for(&f->h, 10);
     }
 }
 

@@ -593,7 +593,7 @@ static void records_come_back_on_their_own_worker(void **state) {
         mailbox_post(&loads[i].worker.mailbox, &loads[i].task);
     }
     for (int i = 0; i < 3; i++)
-        while (!loads[i].submitted) harness_turn_for(&f->h, 1);
+        while (!loads[i].submitted) harness_run_for(&f->h, 1);
     /* Whatever was submitted has been posted when close returns, and before the stop. */
     ledger_close(f->l);
     f->l = NULL;

@@ -26,7 +26,10 @@ function watch(room, look) {
   let looks = 0;
   const loop = async (node) => {
     const own = at(node, room);
-    for (; !over; looks++) look(await own.numbers());
+    for (; !over; looks++) {
+      look(await own.numbers());
+      await pause(10);
+    }
   };
   const all = Promise.all(server.nodes.map(loop));
   all.catch(() => (over = true));
@@ -37,8 +40,11 @@ function watch(room, look) {
   };
 }
 
-describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is passed', () => {
-  const [MAX_ACTIVE, MAX_WAITING] = [300, 600];
+// Under TSan with fewer users: it looks for races between threads, of which each request has all.
+const CROWD = process.env.SANITIZER === 'thread' && !process.env.TEST_FULL ? 300 : 1000;
+
+describe(`${CROWD} users, 100 units, two nodes: exactly 100 are sold, and no limit is exceeded`, () => {
+  const [MAX_ACTIVE, MAX_WAITING] = [CROWD * 0.3, CROWD * 0.6];
 
   for (const strategy of STRATEGIES)
     test(`${strategy} (pitfalls 2, 3, 4 and 14)`, async (t) => {
@@ -65,12 +71,12 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
           const had = answers.filter(({ status }) => status !== 429).map(({ json }) => json.entryToken);
           assert.ok(new Set(had).size <= 1, 'entering twice is one place');
           place = had[0];
-          if (place === undefined) await pause(50);
+          if (place === undefined) await pause(250);
           return place !== undefined;
         }, 120000);
         await until(`${userId} is in`, async () => {
           const { status } = await sale.status(place, { agent });
-          if (status !== 'ACTIVE') await pause(50);
+          if (status !== 'ACTIVE') await pause(250);
           return status === 'ACTIVE';
         }, 120000);
         const who = { userId, token: place };
@@ -89,21 +95,21 @@ describe('1,000 users, 100 units, two nodes: exactly 100 are sold, and no cap is
         }
       };
       // More at a time than fit, so that both caps are met.
-      await eachOf(users(1000, 'u'), 1000, buy);
+      await eachOf(users(CROWD, 'u'), CROWD, buy);
       const looks = await unwatch();
       agent.release();
       t.diagnostic(`${looks} looks; at most ${highest.waiting} waiting and ${highest.active} active`);
       assert.ok(looks > 20, `${looks} looks`);
 
       assert.equal(sold.length, 100);
-      assert.equal(refused, 900);
+      assert.equal(refused, CROWD - 100);
       assert.deepEqual(sold.sort((a, b) => a - b), Array.from({ length: 100 }, (_, i) => i + 1));
       const rows = sale.rows().filter(({ status }) => status === 'CONFIRMED');
       assert.equal(rows.length, 100);
       assert.equal(new Set(rows.map(({ user_id: user }) => user)).size, 100);
       const entries = entriesOf(sale);
-      assert.equal(new Set(entries.map(({ user_id: user }) => user)).size, 1000);
-      assert.equal(entries.length, 1000, 'nobody had two places');
+      assert.equal(new Set(entries.map(({ user_id: user }) => user)).size, CROWD);
+      assert.equal(entries.length, CROWD, 'no user had two places');
       assert.deepEqual(await sale.counts(), { available: 0, held: 0, confirmed: 100 });
       await assertHotIsLedger(sale);
       assert.equal(await metric(server, 'admitone_reservation_guard_refusals_total'), 0, 'hot store and ledger never diverged');

@@ -1,6 +1,7 @@
 #include "ledger_harness.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,23 +49,24 @@ void harness_deinit(struct harness *h) {
     remove_folder(h->folder);
 }
 
-/* Short sleeps between looks: the condition may be about another thread, which wakes no loop. */
-static void turn(struct harness *h) {
+/* Runs the loop, and waits until something arrives at it, but not for long: the condition may be
+ * about another thread, which wakes no loop. */
+static void iterate(struct harness *h) {
     if (uv_run(&h->loop, UV_RUN_NOWAIT) == 0) return;
-    usleep(200);
+    poll(&(struct pollfd){.fd = uv_backend_fd(&h->loop), .events = POLLIN}, 1, 1);
 }
 
 void harness_wait(struct harness *h, bool (*done)(void *arg), void *arg) {
     int64_t deadline_ns = clock_steady_ns() + (int64_t)HARNESS_DEADLINE_MS * 1000000;
     while (!done(arg)) {
         if (clock_steady_ns() > deadline_ns) fail_msg("waited longer than the deadline");
-        turn(h);
+        iterate(h);
     }
 }
 
-void harness_turn_for(struct harness *h, int64_t ms) {
+void harness_run_for(struct harness *h, int64_t ms) {
     int64_t until_ns = clock_steady_ns() + ms * 1000000;
-    while (clock_steady_ns() < until_ns) turn(h);
+    while (clock_steady_ns() < until_ns) iterate(h);
 }
 
 static void on_back(struct task *t) {

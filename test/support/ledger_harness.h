@@ -24,7 +24,7 @@ void harness_deinit(struct harness *h);
 /* Turns the loop until done(arg); fails the test after HARNESS_DEADLINE_MS. */
 void harness_wait(struct harness *h, bool (*done)(void *arg), void *arg);
 /* Turns the loop for a while, for what must not happen. */
-void harness_turn_for(struct harness *h, int64_t ms);
+void harness_run_for(struct harness *h, int64_t ms);
 
 /* How many seats a hold of the tests has at the most. */
 #define TEST_SEATS_MAX 8

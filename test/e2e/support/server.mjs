@@ -97,14 +97,16 @@ export function removeFolder(folder) {
 const IS_COSTLY = isCluster || process.env.SANITIZER === 'thread';
 export const times = (count) => (IS_COSTLY && !process.env.TEST_FULL ? Math.ceil(count / 4) : count);
 
-// The only waiting there is: for a condition, with a deadline. Returns the first true value.
+// The only way to wait: for a condition, with a deadline. Returns the first true value. The longer it
+// lasts, the less often the condition is checked: a check may be a process or a request.
 export async function until(what, condition, timeoutMs = UNTIL_MS) {
-  const deadline = performance.now() + timeoutMs;
+  const began = performance.now();
   for (;;) {
     const value = await condition();
     if (value) return value;
-    if (performance.now() > deadline) assert.fail(`did not happen in ${timeoutMs} ms: ${what}`);
-    await pause(5);
+    const elapsed = performance.now() - began;
+    if (elapsed > timeoutMs) assert.fail(`did not happen in ${timeoutMs} ms: ${what}`);
+    await pause(Math.min(Math.max(5, elapsed / 8), 60));
   }
 }
 

@@ -242,7 +242,7 @@ static void an_incarnation_begins_when_the_last_one_has_ended(void **state) {
     struct beginning b = {.l = f->other, .before = life_of(f->other)};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, begin_beside, &b), 0);
-    harness_turn_for(&f->d.h, 300);
+    harness_run_for(&f->d.h, 300);
     assert_false(b.done);
     postgres_other_end(writing);
     pthread_join(thread, NULL);

@@ -143,7 +143,7 @@ static void pessimistic_waits_and_then_holds(void **state) {
     PGconn *other = lock_seat(&d, 1, 5);
     struct hold h;
     submit_hold(&d, &h, 1, "a", 1, 1, STRATEGY_PESSIMISTIC, SEATS(4, 5));
-    harness_turn_for(&d.h, 400);
+    harness_run_for(&d.h, 400);
     assert_false(h.r.back);
     postgres_other_end(other);
     assert_int_equal(end_hold(&d, &h), ERR_OK);

@@ -165,7 +165,7 @@ static void while_a_commit_is_asked_after_the_next_are_answered(void **state) {
     test_enter(&second, f->d.event->key, 2, "b", ENTRY_ACTIVE);
     cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_REFUSED);
     assert_int_equal(ledger_submit(f->d.l, &first.record), ERR_OK);
-    while (!cut_proxy_has_cut(f->proxy)) harness_turn_for(&f->d.h, 1);
+    while (!cut_proxy_has_cut(f->proxy)) harness_run_for(&f->d.h, 1);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &second), ERR_LEDGER_FAILED);
     assert_false(first.back);
     harness_wait_back(&f->d.h, &first, 1);
@@ -204,7 +204,7 @@ static void idle_connections_are_replaced_unnoticed(void **state) {
     test_hold(&r, wanted);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);
     cut_proxy_set(f->proxy, CUT_REFUSED, CUT_NOTHING);
-    harness_turn_for(&f->d.h, 50);
+    harness_run_for(&f->d.h, 50);
     cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
     test_hold(&r, other);
     assert_int_equal(harness_submit(&f->d.h, f->d.l, &r), ERR_OK);

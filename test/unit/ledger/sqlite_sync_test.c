@@ -174,7 +174,7 @@ static void held_sync_holds_every_answer(void **state) {
     sync_gate_close();
     submit_everywhere(f, 0, 10);
     harness_wait(&f->h, gate_waits, NULL);
-    harness_turn_for(&f->h, 200);
+    harness_run_for(&f->h, 200);
     assert_int_equal(count_back(f), 0);
     struct ledger_health health;
     ledger_health(f->l, &health);
@@ -224,7 +224,7 @@ static void closing_refuses_what_is_new_and_finishes_what_is_not(void **state) {
         e = ledger_submit(f->l, &late[taken].record);
         if (e == ERR_OK) {
             taken++;
-            harness_turn_for(&f->h, 5);
+            harness_run_for(&f->h, 5);
         }
     }
     assert_int_equal(e, ERR_STOPPING);

@@ -251,7 +251,7 @@ static void a_wait_is_bounded_and_ends_as_a_refusal_pitfall_21(void **state) {
         struct fixture_hold x;
         assert_true(grab(&f->locks.locks, &other, s, 2));
         begin(f, &f->service->lock_client, &x, seats_fixture_named(s, "ann", ann, SEATS(1, 2)));
-        harness_turn_for(&f->service->h, 30);
+        harness_run_for(&f->service->h, 30);
         assert_false(x.back);
         f->locks.now_ms += f->service->reservations.lock_wait_ms;
         assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
@@ -286,7 +286,7 @@ static void the_wait_is_for_all_seats_together(void **state) {
     begin(f, &f->service->lock_client, &x, seats_fixture_named(s, "ann", ann, SEATS(1, 2, 3)));
     assert_int_equal(x.hold.locking.held[0].acquire.wait_ms_max,
                      f->service->reservations.lock_wait_ms);
-    harness_turn_for(&f->service->h, 150);
+    harness_run_for(&f->service->h, 150);
     let_go(&f->locks.locks, &first);
     harness_wait(&f->service->h, is_stuck, &two);
     int64_t left_ms = x.hold.locking.held[2].acquire.wait_ms_max;

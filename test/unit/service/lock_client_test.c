@@ -153,7 +153,7 @@ static void an_idle_lock_client_does_not_tick(void **state) {
     assert_false(is_awake(f));
     int renewals = f->locks.renewals;
     f->locks.now_ms += 100 * LEASE_MS;
-    harness_turn_for(&f->h, 60);
+    harness_run_for(&f->h, 60);
     assert_int_equal(f->locks.renewals, renewals);
 }
 
@@ -208,7 +208,7 @@ static void a_lock_given_back_during_its_renewal_is_done_when_both_are(void **st
     f->locks.is_late = true;
     ask(f, &ann, "A");
     timed_locks_wait_for_renewals(&f->locks, &f->h, 1);
-    harness_turn_for(&f->h, 60);
+    harness_run_for(&f->h, 60);
     assert_int_equal(f->locks.renewals, 1); /* one at a time */
     give_back(&ann);
     assert_int_equal(ann.heard, 0); /* its memory is still in use */

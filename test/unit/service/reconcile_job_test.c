@@ -91,7 +91,7 @@ static void a_node_without_the_lease_leaves_the_work_to_the_holder(void **state)
     assert_true(is_ours);
     begin(f, INTERVAL_MS);
     ledger_ends(&f->t, 2, ENTRY_LEFT);
-    harness_turn_for(&f->t.h, 3 * INTERVAL_MS + 2 * TWO_STORES_WAIT_MS);
+    harness_run_for(&f->t.h, 3 * INTERVAL_MS + 2 * TWO_STORES_WAIT_MS);
     end(f);
     assert_int_equal(hot_place(&f->t, 2).status, ENTRY_WAITING);
 }

@@ -337,7 +337,7 @@ static void watch(struct crowd *x) {
     for (int turn = 0; clock_steady_ns() < until_ns; turn++) {
         if (x->may_fail) sync_fail_syncs(turn % 4 == 3 ? SQLITE_IOERR_FSYNC : 0);
         change_event(x, turn);
-        harness_turn_for(&x->fixture.h, 30);
+        harness_run_for(&x->fixture.h, 30);
     }
     sync_fail_syncs(0);
     fixture_wait_writable(&x->fixture);

@@ -172,7 +172,7 @@ static void watch_caps(struct crowd *x, int64_t ms) {
         struct queue_counts c = fixture_counts(&x->fixture);
         assert_true(c.waiting <= (uint64_t)crowded.max_waiting);
         assert_true(c.active <= (uint64_t)crowded.max_active);
-        harness_turn_for(&x->fixture.h, 0);
+        harness_run_for(&x->fixture.h, 0);
         usleep(100);
     }
 }

@@ -113,7 +113,7 @@ static void an_enter_is_answered_only_when_it_is_on_disk(void **state) {
     sync_gate_close();
     probe_enter(f, &p, "whoever-enters-first");
     raw_wait_for_sync(&f->service.h);
-    harness_turn_for(&f->service.h, 100);
+    harness_run_for(&f->service.h, 100);
     assert_false(p.back);
     assert_counts(f, 0, 1); /* it counts, though */
     assert_true(fixture_place(&f->service, 1, clock_wall_ms()).pending);
@@ -134,7 +134,7 @@ static void a_repeated_enter_is_answered_with_the_first(void **state) {
     probe_enter(f, &first, "ann");
     raw_wait_for_sync(&f->service.h);
     probe_enter(f, &second, "ann");
-    harness_turn_for(&f->service.h, 50);
+    harness_run_for(&f->service.h, 50);
     assert_false(first.back || second.back);
     sync_gate_open();
     harness_wait(&f->service.h, probe_is_back, &first);
