@@ -125,16 +125,16 @@ static void a_young_fact_is_not_reported_yet(void **state) {
     struct uuid id = ledger_client_id(1);
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
-    read_facts(d, &r, DESK_HELD_MS + 999, 1000);
+    read_facts(d, &r, TEST_HELD_MS + 999, 1000);
     assert_int_equal(r.facts_read.count, 0);
-    read_facts(d, &r, DESK_HELD_MS + 1000, 1000);
+    read_facts(d, &r, TEST_HELD_MS + 1000, 1000);
     assert_int_equal(r.facts_read.count, 1);
     assert_memory_equal(&r.facts_read.facts[0].reservation, &id, sizeof id);
     read_facts(d, &r, 2500 + 1000, 1000);
     assert_int_equal(r.facts_read.count, 2);
     /* One that is old enough is told though an earlier one is not. */
     assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
-    read_facts(d, &r, DESK_HELD_MS + 1000, 1000);
+    read_facts(d, &r, TEST_HELD_MS + 1000, 1000);
     assert_int_equal(r.facts_read.count, 2);
 }
 
@@ -200,7 +200,7 @@ static void assert_sale(const struct ledger_client *d, const struct sale *s, enu
     assert_int_equal(s->event_key, d->event->key);
     assert_int_equal(s->seats, seats);
     assert_int_equal(s->at_ms, at_ms);
-    if (kind != SALE_SOLD_OUT) assert_int_equal(s->taken_ms, DESK_HELD_MS);
+    if (kind != SALE_SOLD_OUT) assert_int_equal(s->taken_ms, TEST_HELD_MS);
 }
 
 static void sales_are_reported_in_order_and_once(void **state) {
@@ -212,12 +212,12 @@ static void sales_are_reported_in_order_and_once(void **state) {
     assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
     assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
     assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
-    assert_true(ledger_client_expire(d, 2, DESK_EXPIRES_MS + 1));
+    assert_true(ledger_client_expire(d, 2, TEST_EXPIRES_MS + 1));
     assert_int_equal(read_sales(d, &mark, sales, 8), 4);
-    assert_sale(d, &sales[0], SALE_TAKEN, 2, DESK_HELD_MS);
-    assert_sale(d, &sales[1], SALE_TAKEN, 1, DESK_HELD_MS);
+    assert_sale(d, &sales[0], SALE_TAKEN, 2, TEST_HELD_MS);
+    assert_sale(d, &sales[1], SALE_TAKEN, 1, TEST_HELD_MS);
     assert_sale(d, &sales[2], SALE_GIVEN_BACK, 2, 2600);
-    assert_sale(d, &sales[3], SALE_GIVEN_BACK, 1, DESK_EXPIRES_MS + 1);
+    assert_sale(d, &sales[3], SALE_GIVEN_BACK, 1, TEST_EXPIRES_MS + 1);
     assert_int_equal(read_sales(d, &mark, sales, 8), 0);
     assert_int_equal(ledger_client_hold(d, 3, "c", 3, 0, SEATS(1)), ERR_OK);
     assert_int_equal(read_sales(d, &mark, sales, 8), 1);
@@ -227,7 +227,7 @@ static void sales_are_reported_in_order_and_once(void **state) {
     assert_int_equal(read_sales(d, &mark, sales, 3), 3);
     assert_sale(d, &sales[2], SALE_GIVEN_BACK, 2, 2600);
     assert_int_equal(read_sales(d, &mark, sales, 3), 2);
-    assert_sale(d, &sales[1], SALE_TAKEN, 1, DESK_HELD_MS);
+    assert_sale(d, &sales[1], SALE_TAKEN, 1, TEST_HELD_MS);
     assert_int_equal(read_sales(d, &mark, sales, 3), 0);
 }
 
@@ -247,7 +247,7 @@ static void on_sale(void *to, const struct sale *s) {
         sum->sold_out_ms = s->at_ms;
         return;
     }
-    assert_int_equal(s->taken_ms, DESK_HELD_MS);
+    assert_int_equal(s->taken_ms, TEST_HELD_MS);
     sum->reservations += sign;
     sum->seats += sign * s->seats;
 }
@@ -310,7 +310,7 @@ static void that_all_was_sold_is_loaded(void **state) {
     sell_out(d);
     struct sum sum = load_sales(d);
     assert_int_equal(sum.seats, 2);
-    assert_int_equal(sum.sold_out_ms, DESK_HELD_MS);
+    assert_int_equal(sum.sold_out_ms, TEST_HELD_MS);
 }
 
 static void sold_out_is_reported_after_the_hold_that_sold_the_last_seat(void **state) {
@@ -319,9 +319,9 @@ static void sold_out_is_reported_after_the_hold_that_sold_the_last_seat(void **s
     struct sale_mark mark = {0};
     sell_out(d);
     assert_int_equal(read_sales(d, &mark, sales, 8), 3);
-    assert_sale(d, &sales[0], SALE_TAKEN, 1, DESK_HELD_MS);
-    assert_sale(d, &sales[1], SALE_TAKEN, 1, DESK_HELD_MS);
-    assert_sale(d, &sales[2], SALE_SOLD_OUT, 0, DESK_HELD_MS);
+    assert_sale(d, &sales[0], SALE_TAKEN, 1, TEST_HELD_MS);
+    assert_sale(d, &sales[1], SALE_TAKEN, 1, TEST_HELD_MS);
+    assert_sale(d, &sales[2], SALE_SOLD_OUT, 0, TEST_HELD_MS);
 }
 
 static int64_t count_sold_out(struct ledger_client *d) {

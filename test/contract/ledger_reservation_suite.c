@@ -54,7 +54,7 @@ static void a_confirmed_one_stays_as_it_was_confirmed(void **state) {
         assert_int_equal(got->confirmed_ms, 2500);
         assert_int_equal(got->ended_ms, CLOCK_NONE_MS);
         assert_string_equal(got->confirmation_code, "CODE002500");
-        assert_int_equal(got->expires_ms, DESK_EXPIRES_MS);
+        assert_int_equal(got->expires_ms, TEST_EXPIRES_MS);
         mem_free(got);
         test_record_deinit(&r);
         ledger_client_assert_counts(d, 0, 0, 2);
@@ -74,14 +74,14 @@ static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     struct test_record r;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
     assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(3)), ERR_OK);
-    assert_int_equal(ledger_client_confirm(d, 2, "b", DESK_EXPIRES_MS - 1), ERR_OK);
-    test_confirm(&r, &id, "a", DESK_EXPIRES_MS);
+    assert_int_equal(ledger_client_confirm(d, 2, "b", TEST_EXPIRES_MS - 1), ERR_OK);
+    test_confirm(&r, &id, "a", TEST_EXPIRES_MS);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
     assert_true(r.confirm.expired);
     assert_false(r.confirm.confirmed);
     assert_false(r.confirm.completed);
     assert_int_equal(r.confirm.stored->status, RESERVATION_EXPIRED);
-    assert_int_equal(r.confirm.stored->ended_ms, DESK_EXPIRES_MS);
+    assert_int_equal(r.confirm.stored->ended_ms, TEST_EXPIRES_MS);
     test_record_deinit(&r);
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_EXPIRED);
     ledger_client_assert_counts(d, 0, 0, 1);
@@ -91,7 +91,7 @@ static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     test_confirm(&r, &id, "a", 2500);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
     assert_false(r.confirm.expired);
-    assert_int_equal(r.confirm.stored->ended_ms, DESK_EXPIRES_MS);
+    assert_int_equal(r.confirm.stored->ended_ms, TEST_EXPIRES_MS);
     test_record_deinit(&r);
     ledger_client_assert_counts(d, 0, 1, 1);
 }
@@ -209,7 +209,7 @@ static void one_that_is_over_expires_instead_of_being_cancelled(void **state) {
     struct test_record r;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     for (int round = 0; round < 2; round++) {
-        test_cancel(&r, &id, "a", DESK_EXPIRES_MS);
+        test_cancel(&r, &id, "a", TEST_EXPIRES_MS);
         assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
         assert_false(r.cancel.cancelled);
         assert_int_equal(r.cancel.expired, round == 0);
@@ -222,7 +222,7 @@ static void one_that_is_over_expires_instead_of_being_cancelled(void **state) {
 static void an_expired_one_is_not_cancelled(void **state) {
     struct ledger_client *d = *state;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
-    assert_true(ledger_client_expire(d, 1, DESK_EXPIRES_MS));
+    assert_true(ledger_client_expire(d, 1, TEST_EXPIRES_MS));
     assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(1)), ERR_OK);
     assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_HOLD_EXPIRED);
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_EXPIRED);
@@ -248,13 +248,13 @@ static void only_a_hold_past_its_time_expires(void **state) {
     assert_int_equal(ledger_client_hold(d, 4, "c", 3, 0, SEATS(3)), ERR_OK);
     assert_int_equal(ledger_client_confirm(d, 4, "c", 2500), ERR_OK);
     struct reservation *later = ledger_client_wanted(d, 5, "b", 2, 0, SEATS(4));
-    later->expires_ms = DESK_EXPIRES_MS + 1;
+    later->expires_ms = TEST_EXPIRES_MS + 1;
     test_hold(&r, later);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     mem_free(later);
-    assert_false(ledger_client_expire(d, 1, DESK_EXPIRES_MS - 1));
+    assert_false(ledger_client_expire(d, 1, TEST_EXPIRES_MS - 1));
     for (int round = 0; round < 2; round++) {
-        test_expire(&r, ids, 6, expired, DESK_EXPIRES_MS);
+        test_expire(&r, ids, 6, expired, TEST_EXPIRES_MS);
         assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
         assert_int_equal(expired[0], round == 0);
         for (int i = 1; i < 6; i++) assert_false(expired[i]);
@@ -265,7 +265,7 @@ static void only_a_hold_past_its_time_expires(void **state) {
     assert_int_equal(ledger_client_status(d, 3), RESERVATION_CANCELLED);
     assert_int_equal(ledger_client_status(d, 5), RESERVATION_HELD);
     struct reservation *got = ledger_client_get(d, 1);
-    assert_int_equal(got->ended_ms, DESK_EXPIRES_MS);
+    assert_int_equal(got->ended_ms, TEST_EXPIRES_MS);
     mem_free(got);
     assert_int_equal(ledger_client_hold(d, 6, "b", 2, 0, SEATS(1)), ERR_OK);
 }
@@ -283,7 +283,7 @@ static void leaving_releases_holds_and_keeps_purchases(void **state) {
     assert_int_equal(ledger_client_confirm(d, 2, "a", 2500), ERR_OK);
     assert_int_equal(ledger_client_hold(d, 3, "b", 2, 0, SEATS(3)), ERR_OK);
     assert_int_equal(ledger_client_hold(d, 4, "a", 1, 1, SEATS(4)), ERR_OK);
-    assert_true(ledger_client_expire(d, 4, DESK_EXPIRES_MS));
+    assert_true(ledger_client_expire(d, 4, TEST_EXPIRES_MS));
     test_end(&r, d->event->key, ENTRY_LEFT, &first, 1, &ended);
     r.end.user = STR("a");
     r.end.cancels = ids;

@@ -111,29 +111,30 @@ int locks_fixture_tear_down(void **state) {
 /* ---- operations ---- */
 
 static void on_done(struct lock_op *op) {
-    struct lock_wish *w = CONTAINER_OF(op, struct lock_wish, op);
+    struct lock_request *w = CONTAINER_OF(op, struct lock_request, op);
     if (w->done) abort(); /* twice */
     w->done = true;
 }
 
-void lock_acquire(struct lock_worker *w, void *wish) {
-    locks_acquire(w->locks, &((struct lock_wish *)wish)->op);
+void lock_acquire(struct lock_worker *w, void *request) {
+    locks_acquire(w->locks, &((struct lock_request *)request)->op);
 }
 
-struct lock_wish lock_wish_for(int64_t wait_ms, int64_t lease_ms) {
-    return (struct lock_wish){.op = {.name = STR(SEAT),
-                                     .now_ms = 1, /* not what counts */
-                                     .wait_ms_max = wait_ms,
-                                     .lease_ms = lease_ms,
-                                     .done = on_done}};
+struct lock_request lock_request_for(int64_t wait_ms, int64_t lease_ms) {
+    return (struct lock_request){.op = {.name = STR(SEAT),
+                                        .now_ms = 1, /* not what counts */
+                                        .wait_ms_max = wait_ms,
+                                        .lease_ms = lease_ms,
+                                        .done = on_done}};
 }
 
-void lock_ask(struct lock_worker *w, struct lock_wish *wish, int64_t wait_ms, int64_t lease_ms) {
-    *wish = lock_wish_for(wait_ms, lease_ms);
-    lock_worker_tell(w, lock_acquire, wish);
+void lock_ask(struct lock_worker *w, struct lock_request *request, int64_t wait_ms,
+              int64_t lease_ms) {
+    *request = lock_request_for(wait_ms, lease_ms);
+    lock_worker_tell(w, lock_acquire, request);
 }
 
-void lock_await(const struct lock_wish *w) {
+void lock_await(const struct lock_request *w) {
     int64_t deadline_ns = clock_steady_ns() + DEADLINE_NS;
     while (!w->done) {
         if (clock_steady_ns() > deadline_ns) abort();
@@ -141,20 +142,20 @@ void lock_await(const struct lock_wish *w) {
     }
 }
 
-void lock_assert_acquired(const struct lock_wish *w) {
+void lock_assert_acquired(const struct lock_request *w) {
     lock_await(w);
     assert_int_equal(w->op.result, ERR_OK);
     assert_int_equal(w->op.outcome, LOCK_ACQUIRED);
     assert_int_equal(w->op.fence >> EPOCH_COUNT_BITS, EPOCH);
 }
 
-void lock_have(struct lock_worker *w, struct lock_wish *wish, int64_t lease_ms) {
-    lock_ask(w, wish, 0, lease_ms);
-    lock_assert_acquired(wish);
+void lock_have(struct lock_worker *w, struct lock_request *request, int64_t lease_ms) {
+    lock_ask(w, request, 0, lease_ms);
+    lock_assert_acquired(request);
 }
 
-void lock_wait_behind(struct lock_worker *w, struct lock_wish *wish, int64_t in_line) {
-    lock_ask(w, wish, WAIT_MS, LEASE_MS);
+void lock_wait_behind(struct lock_worker *w, struct lock_request *request, int64_t in_line) {
+    lock_ask(w, request, WAIT_MS, LEASE_MS);
     redis_fixture_await_number(in_line, "ZCARD " SEAT_KEY ":line");
 }
 
@@ -185,14 +186,14 @@ struct lock_hold_op lock_keep(struct lock_worker *w, bool releases, uint64_t fen
     return k.op;
 }
 
-enum lock_outcome lock_release(struct lock_worker *w, const struct lock_wish *wish) {
-    struct lock_hold_op op = lock_keep(w, true, wish->op.fence);
+enum lock_outcome lock_release(struct lock_worker *w, const struct lock_request *request) {
+    struct lock_hold_op op = lock_keep(w, true, request->op.fence);
     assert_int_equal(op.result, ERR_OK);
     return op.outcome;
 }
 
-enum lock_outcome lock_renew(struct lock_worker *w, const struct lock_wish *wish) {
-    struct lock_hold_op op = lock_keep(w, false, wish->op.fence);
+enum lock_outcome lock_renew(struct lock_worker *w, const struct lock_request *request) {
+    struct lock_hold_op op = lock_keep(w, false, request->op.fence);
     assert_int_equal(op.result, ERR_OK);
     return op.outcome;
 }

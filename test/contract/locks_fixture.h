@@ -47,7 +47,7 @@ void lock_worker_tell(struct lock_worker *w, void (*run)(struct lock_worker *w, 
 void lock_worker_vanish(struct lock_worker *w, void *arg);
 void lock_worker_end(struct lock_worker *w);
 
-struct lock_wish {
+struct lock_request {
     struct lock_op op;
     _Atomic bool done;
 };
@@ -57,27 +57,28 @@ struct locks_fixture {
     struct redis_store *stores[2];
     struct lock_worker a;
     struct lock_worker b;
-    struct lock_wish wishes[6]; /* the test's; one that fails may leave some of them waiting */
+    struct lock_request requests[6]; /* the test's; one that fails may leave some of them waiting */
 };
 
 int locks_fixture_set_up(void **state);
 int locks_fixture_tear_down(void **state);
 
-struct lock_wish lock_wish_for(int64_t wait_ms, int64_t lease_ms);
-/* To be told, with a wish. */
-void lock_acquire(struct lock_worker *w, void *wish);
-void lock_ask(struct lock_worker *w, struct lock_wish *wish, int64_t wait_ms, int64_t lease_ms);
+struct lock_request lock_request_for(int64_t wait_ms, int64_t lease_ms);
+/* To be told, with a request. */
+void lock_acquire(struct lock_worker *w, void *request);
+void lock_ask(struct lock_worker *w, struct lock_request *request, int64_t wait_ms,
+              int64_t lease_ms);
 /* Until it is answered. */
-void lock_await(const struct lock_wish *w);
-void lock_assert_acquired(const struct lock_wish *w);
+void lock_await(const struct lock_request *w);
+void lock_assert_acquired(const struct lock_request *w);
 /* Acquires it at once. */
-void lock_have(struct lock_worker *w, struct lock_wish *wish, int64_t lease_ms);
+void lock_have(struct lock_worker *w, struct lock_request *request, int64_t lease_ms);
 /* And is the last of so many in the line. */
-void lock_wait_behind(struct lock_worker *w, struct lock_wish *wish, int64_t in_line);
+void lock_wait_behind(struct lock_worker *w, struct lock_request *request, int64_t in_line);
 
 /* Releases or renews it, whatever is answered; or is answered OK. */
 struct lock_hold_op lock_keep(struct lock_worker *w, bool releases, uint64_t fence);
-enum lock_outcome lock_release(struct lock_worker *w, const struct lock_wish *wish);
-enum lock_outcome lock_renew(struct lock_worker *w, const struct lock_wish *wish);
+enum lock_outcome lock_release(struct lock_worker *w, const struct lock_request *request);
+enum lock_outcome lock_renew(struct lock_worker *w, const struct lock_request *request);
 
 #endif

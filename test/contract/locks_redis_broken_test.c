@@ -22,15 +22,15 @@ static void break_connections(const char *type) {
 }
 
 /* Where the connection may have to be made anew first. */
-static void release_at_last(struct lock_worker *w, const struct lock_wish *wish) {
-    while (lock_keep(w, true, wish->op.fence).result != ERR_OK) usleep(1000);
+static void release_at_last(struct lock_worker *w, const struct lock_request *request) {
+    while (lock_keep(w, true, request->op.fence).result != ERR_OK) usleep(1000);
 }
 
 static void a_broken_connection_loses_no_place(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *first = &s->wishes[1];
-    struct lock_wish *second = &s->wishes[2];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *first = &s->requests[1];
+    struct lock_request *second = &s->requests[2];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, first, 1);
     lock_wait_behind(&s->a, second, 2);
@@ -51,17 +51,17 @@ static void lock_out(void) {
     break_connections("normal");
 }
 
-static void let_in(void) {
+static void accept_connections(void) {
     freeReplyObject(
         redis_fixture_command("CONFIG SET port %d", services_start(SERVICE_REDIS)->redis_port));
 }
 
 static void a_request_that_fails_does_not_stay_in_the_line(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *waits = &s->wishes[1];
-    struct lock_wish *hasty = &s->wishes[2];
-    struct lock_wish *next = &s->wishes[3];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *waits = &s->requests[1];
+    struct lock_request *hasty = &s->requests[2];
+    struct lock_request *next = &s->requests[3];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
     lock_ask(&s->b, hasty, HASTY_MS, LEASE_MS);
@@ -72,7 +72,7 @@ static void a_request_that_fails_does_not_stay_in_the_line(void **state) {
     lock_await(waits);
     assert_true(waits->op.result == ERR_HOT_UNAVAILABLE || waits->op.result == ERR_HOT_UNKNOWN);
     assert_int_equal(redis_fixture_number("ZCARD " SEAT_KEY ":line"), 2);
-    let_in();
+    accept_connections();
     redis_fixture_await_number(0, "ZCARD " SEAT_KEY ":line");
     release_at_last(&s->a, holder);
     lock_have(&s->b, next, LEASE_MS);
@@ -87,18 +87,18 @@ static void tick_no_more(struct lock_worker *w, void *arg) {
 /* It is heard of all the time; but nobody of its own waits, so nobody makes it tick. */
 static void a_worker_that_stops_ticking_drops_its_abandoned_waiters(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *waits = &s->wishes[1];
-    struct lock_wish *other = &s->wishes[2];
-    struct lock_wish *next = &s->wishes[3];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *waits = &s->requests[1];
+    struct lock_request *other = &s->requests[2];
+    struct lock_request *next = &s->requests[3];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
     lock_out();
     lock_await(waits);
     lock_worker_tell(&s->b, tick_no_more, NULL);
-    let_in();
+    accept_connections();
     do {
-        *other = lock_wish_for(0, LEASE_MS);
+        *other = lock_request_for(0, LEASE_MS);
         other->op.name = STR("T/1/A/18");
         lock_worker_tell(&s->b, lock_acquire, other);
         lock_await(other);
@@ -112,9 +112,9 @@ static void a_worker_that_stops_ticking_drops_its_abandoned_waiters(void **state
 
 static void a_worker_may_end_before_its_abandoned_waiters(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *waits = &s->wishes[1];
-    struct lock_wish *next = &s->wishes[2];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *waits = &s->requests[1];
+    struct lock_request *next = &s->requests[2];
     struct lock_worker ends;
     lock_worker_begin(&ends, s->stores[1], TICK_MS);
     lock_have(&s->a, holder, LEASE_MS);
@@ -122,7 +122,7 @@ static void a_worker_may_end_before_its_abandoned_waiters(void **state) {
     lock_out();
     lock_await(waits);
     lock_worker_end(&ends);
-    let_in();
+    accept_connections();
     release_at_last(&s->a, holder);
     lock_ask(&s->a, next, WAIT_MS, LEASE_MS);
     lock_assert_acquired(next);
@@ -130,9 +130,9 @@ static void a_worker_may_end_before_its_abandoned_waiters(void **state) {
 
 static void waiting_for_a_lock_of_a_removed_event_ends_when_the_event_is_recreated(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *waits = &s->wishes[1];
-    struct lock_wish *next = &s->wishes[2];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *waits = &s->requests[1];
+    struct lock_request *next = &s->requests[2];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
     freeReplyObject(redis_fixture_command("HSET queue:{T:1}:meta deleted 1"));
@@ -144,38 +144,38 @@ static void waiting_for_a_lock_of_a_removed_event_ends_when_the_event_is_recreat
     lock_have(&s->b, next, LEASE_MS);
 }
 
-/* ---- a crowd ---- */
+/* ---- a shared ---- */
 
-#define HANDS 4
+#define CLIENTS 4
 #define BREAKS 100
 #define BREAK_US 20000
 
-struct crowd {
+struct shared {
     _Atomic int inside;
     uint64_t fence; /* no atomics: the lock keeps them */
     uint64_t count;
 };
 
 /* One who asks again and again, whatever is answered. */
-struct tireless {
-    struct crowd *crowd;
+struct busy_client {
+    struct shared *shared;
     struct lock_worker worker;
-    struct lock_wish wish;
+    struct lock_request request;
     struct lock_hold_op release;
     bool rests; /* until the next tick: without a connection an answer comes at once */
     _Atomic bool stops;
     _Atomic bool stopped;
 };
 
-static void on_tireless_released(struct lock_hold_op *op) {
-    struct tireless *b = CONTAINER_OF(op, struct tireless, release);
+static void on_busy_client_released(struct lock_hold_op *op) {
+    struct busy_client *b = CONTAINER_OF(op, struct busy_client, release);
     b->rests = true;
 }
 
 /* The ledger's part: a late fence is refused. */
-static void on_tireless_acquired(struct lock_op *op) {
-    struct tireless *b = CONTAINER_OF(op, struct tireless, wish.op);
-    struct crowd *c = b->crowd;
+static void on_busy_client_acquired(struct lock_op *op) {
+    struct busy_client *b = CONTAINER_OF(op, struct busy_client, request.op);
+    struct shared *c = b->shared;
     b->rests = true;
     if (op->result != ERR_OK || op->outcome != LOCK_ACQUIRED) return;
     if (c->inside++ == 0 && op->fence > c->fence) {
@@ -185,22 +185,22 @@ static void on_tireless_acquired(struct lock_op *op) {
     c->inside--;
     b->rests = false;
     b->release = (struct lock_hold_op){
-        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_tireless_released};
+        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_busy_client_released};
     locks_release(b->worker.locks, &b->release);
 }
 
-static void tireless_asks(struct lock_worker *w) {
-    struct tireless *b = CONTAINER_OF(w, struct tireless, worker);
+static void busy_client_asks(struct lock_worker *w) {
+    struct busy_client *b = CONTAINER_OF(w, struct busy_client, worker);
     if (!b->rests) return;
     b->rests = false;
     b->stopped = b->stops;
     if (b->stopped) return;
-    b->wish.op = lock_wish_for(WAIT_MS, SHORT_LEASE_MS).op;
-    b->wish.op.done = on_tireless_acquired;
-    locks_acquire(b->worker.locks, &b->wish.op);
+    b->request.op = lock_request_for(WAIT_MS, SHORT_LEASE_MS).op;
+    b->request.op.done = on_busy_client_acquired;
+    locks_acquire(b->worker.locks, &b->request.op);
 }
 
-static void tireless_stops(struct tireless *b) {
+static void busy_client_stops(struct busy_client *b) {
     int64_t deadline_ns = clock_steady_ns() + 2 * DEADLINE_NS;
     b->stops = true;
     while (!b->stopped) {
@@ -210,33 +210,33 @@ static void tireless_stops(struct tireless *b) {
     lock_worker_end(&b->worker);
 }
 
-static void tireless_begins(struct lock_worker *w, void *arg) {
-    CONTAINER_OF(w, struct tireless, worker)->rests = true;
-    w->ticked = tireless_asks;
+static void busy_client_begins(struct lock_worker *w, void *arg) {
+    CONTAINER_OF(w, struct busy_client, worker)->rests = true;
+    w->ticked = busy_client_asks;
     (void)arg;
 }
 
 static void every_request_is_answered_though_connections_break(void **state) {
     struct locks_fixture *s = *state;
-    struct crowd c = {0};
-    struct tireless *all = calloc(HANDS, sizeof *all);
-    for (int i = 0; i < HANDS; i++) {
-        all[i].crowd = &c;
+    struct shared c = {0};
+    struct busy_client *all = calloc(CLIENTS, sizeof *all);
+    for (int i = 0; i < CLIENTS; i++) {
+        all[i].shared = &c;
         lock_worker_begin(&all[i].worker, s->stores[i % 2], TICK_MS / 10);
-        lock_worker_tell(&all[i].worker, tireless_begins, NULL);
+        lock_worker_tell(&all[i].worker, busy_client_begins, NULL);
     }
     for (int i = 0; i < BREAKS; i++) {
         usleep(BREAK_US);
         break_connections(i % 8 == 0 ? "pubsub" : "normal");
     }
-    for (int i = 0; i < HANDS; i++) tireless_stops(&all[i]);
+    for (int i = 0; i < CLIENTS; i++) busy_client_stops(&all[i]);
     assert_true(c.count > BREAKS / 20); /* each may cost a lease */
     free(all);
     struct lock_worker last; /* whose connection is whole; whatever was left behind ends in time */
     lock_worker_begin(&last, s->stores[0], TICK_MS);
-    lock_ask(&last, &s->wishes[0], WAIT_MS, LEASE_MS);
-    lock_assert_acquired(&s->wishes[0]);
-    assert_in_range(s->wishes[0].op.waited_ms, 0, 5 * SHORT_LEASE_MS);
+    lock_ask(&last, &s->requests[0], WAIT_MS, LEASE_MS);
+    lock_assert_acquired(&s->requests[0]);
+    assert_in_range(s->requests[0].op.waited_ms, 0, 5 * SHORT_LEASE_MS);
     lock_worker_end(&last);
 }
 

@@ -27,7 +27,7 @@
 static void nodes_come_in_by_order_of_arrival(void **state) {
     struct locks_fixture *s = *state;
     struct lock_worker *of[] = {&s->a, &s->b, &s->a, &s->a, &s->b, &s->b};
-    struct lock_wish *w = s->wishes;
+    struct lock_request *w = s->requests;
     lock_have(of[0], &w[0], LEASE_MS);
     for (int i = 1; i < 6; i++) lock_wait_behind(of[i], &w[i], i);
     for (int i = 0; i < 6; i++) {
@@ -43,8 +43,8 @@ static void nodes_come_in_by_order_of_arrival(void **state) {
 static void a_wait_ends_by_an_announcement(void **state) {
     struct locks_fixture *s = *state;
     struct lock_worker quiet;
-    struct lock_wish *first = &s->wishes[0];
-    struct lock_wish *second = &s->wishes[1];
+    struct lock_request *first = &s->requests[0];
+    struct lock_request *second = &s->requests[1];
     lock_worker_begin(&quiet, s->stores[1], NEVER_MS);
     lock_have(&s->a, first, LEASE_MS);
     lock_wait_behind(&quiet, second, 1);
@@ -57,8 +57,8 @@ static void a_wait_ends_by_an_announcement(void **state) {
  * its own. */
 static void a_tick_finds_changes_that_were_not_announced(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *first = &s->wishes[0];
-    struct lock_wish *second = &s->wishes[1];
+    struct lock_request *first = &s->requests[0];
+    struct lock_request *second = &s->requests[1];
     lock_have(&s->a, first, LEASE_MS);
     lock_wait_behind(&s->b, second, 1);
     freeReplyObject(redis_fixture_command("MULTI"));
@@ -73,8 +73,8 @@ static void a_tick_finds_changes_that_were_not_announced(void **state) {
 
 static void a_holder_that_vanishes_blocks_for_one_lease(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *dead = &s->wishes[0];
-    struct lock_wish *next = &s->wishes[1];
+    struct lock_request *dead = &s->requests[0];
+    struct lock_request *next = &s->requests[1];
     lock_have(&s->a, dead, SHORT_LEASE_MS);
     lock_wait_behind(&s->b, next, 1);
     lock_worker_tell(&s->a, lock_worker_vanish, NULL);
@@ -109,9 +109,9 @@ static void first_in_line(char out[64]) {
 static void a_waiter_that_vanishes_does_not_block_the_line(void **state) {
     struct locks_fixture *s = *state;
     struct lock_worker dying;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *dead = &s->wishes[1];
-    struct lock_wish *next = &s->wishes[2];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *dead = &s->requests[1];
+    struct lock_request *next = &s->requests[2];
     char name[64];
     lock_worker_begin(&dying, s->stores[1], TICK_MS);
     lock_have(&s->a, holder, LEASE_MS);
@@ -132,9 +132,9 @@ static void a_waiter_that_vanishes_does_not_block_the_line(void **state) {
 /* A lock that has only silent ones in its line is free to whoever comes. */
 static void a_line_of_the_dead_is_no_line(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *dead = &s->wishes[1];
-    struct lock_wish *next = &s->wishes[2];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *dead = &s->requests[1];
+    struct lock_request *next = &s->requests[2];
     char name[64];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, dead, 1);
@@ -160,8 +160,8 @@ static void on_pause(struct task *task) {
 
 static void a_holder_that_stood_still_past_its_lease_has_lost_the_lock_pitfall_20(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *late = &s->wishes[0];
-    struct lock_wish *next = &s->wishes[1];
+    struct lock_request *late = &s->requests[0];
+    struct lock_request *next = &s->requests[1];
     struct pause p = {.task.run = on_pause};
     sem_init(&p.until, 0, 0);
     sem_init(&p.over, 0, 0);
@@ -184,8 +184,8 @@ static void a_holder_that_stood_still_past_its_lease_has_lost_the_lock_pitfall_2
 
 static void a_wait_that_is_over_ends_at_its_time(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *w = &s->wishes[1];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *w = &s->requests[1];
     lock_have(&s->a, holder, LEASE_MS);
     int64_t since_ns = clock_steady_ns();
     lock_ask(&s->b, w, 300, LEASE_MS);
@@ -204,8 +204,8 @@ static void give_up(struct lock_worker *w, void *arg) {
 
 static void a_request_that_gives_up_leaves_the_line(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *w = s->wishes + 1;
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *w = s->requests + 1;
     lock_have(&s->a, holder, LEASE_MS);
     for (int i = 0; i < 2; i++) lock_wait_behind(&s->b, &w[i], i + 1);
     lock_worker_tell(&s->b, give_up, NULL);
@@ -226,9 +226,9 @@ static void ask_and_give_up(struct lock_worker *w, void *arg) {
 /* It is not known yet whether it waits, or holds. */
 static void a_request_that_gives_up_at_once_leaves_nothing_behind(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *w = &s->wishes[0];
-    struct lock_wish *next = &s->wishes[1];
-    *w = lock_wish_for(WAIT_MS, LEASE_MS);
+    struct lock_request *w = &s->requests[0];
+    struct lock_request *next = &s->requests[1];
+    *w = lock_request_for(WAIT_MS, LEASE_MS);
     lock_worker_tell(&s->b, ask_and_give_up, w);
     lock_await(w);
     assert_int_equal(w->op.result, ERR_OK);
@@ -240,8 +240,8 @@ static void a_request_that_gives_up_at_once_leaves_nothing_behind(void **state) 
 /* Neither in the line nor holding, and nothing was ever heard of it. */
 static void a_waiter_whose_line_was_lost_is_refused(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *lost = &s->wishes[1];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *lost = &s->requests[1];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, lost, 1);
     freeReplyObject(
@@ -254,8 +254,8 @@ static void a_waiter_whose_line_was_lost_is_refused(void **state) {
 
 static void everything_but_the_count_of_fences_ends_by_itself(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *next = &s->wishes[1];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *next = &s->requests[1];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, next, 1);
     redisReply *keys = redis_fixture_command("KEYS lock:{T:1}:*");
@@ -299,9 +299,9 @@ static void a_repeated_request_holds_or_waits_as_before(void **state) {
 
 static void a_store_that_forgot_everything_is_recovering(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *waits = &s->wishes[1];
-    struct lock_wish *late = &s->wishes[2];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *waits = &s->requests[1];
+    struct lock_request *late = &s->requests[2];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
     freeReplyObject(redis_fixture_command("FLUSHALL"));
@@ -317,8 +317,8 @@ static void a_store_that_forgot_everything_is_recovering(void **state) {
 /* The first fence of each incarnation has the same count. */
 static void a_fence_of_another_incarnation_is_refused_pitfall_20(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *old = &s->wishes[0];
-    struct lock_wish *new = &s->wishes[1];
+    struct lock_request *old = &s->requests[0];
+    struct lock_request *new = &s->requests[1];
     lock_have(&s->a, old, LEASE_MS);
     redis_fixture_begin(s->stores[0], EPOCH + 1);
     redis_fixture_join(s->stores[1]);
@@ -334,9 +334,9 @@ static void a_fence_of_another_incarnation_is_refused_pitfall_20(void **state) {
 
 static void a_store_that_is_not_there_is_an_error_not_a_wait(void **state) {
     struct locks_fixture *s = *state;
-    struct lock_wish *holder = &s->wishes[0];
-    struct lock_wish *waits = &s->wishes[1];
-    struct lock_wish *late = &s->wishes[2];
+    struct lock_request *holder = &s->requests[0];
+    struct lock_request *waits = &s->requests[1];
+    struct lock_request *late = &s->requests[2];
     lock_have(&s->a, holder, LEASE_MS);
     lock_wait_behind(&s->b, waits, 1);
     services_stop(SERVICE_REDIS);
@@ -349,12 +349,12 @@ static void a_store_that_is_not_there_is_an_error_not_a_wait(void **state) {
     services_start(SERVICE_REDIS);
 }
 
-/* ---- a crowd ---- */
+/* ---- a shared ---- */
 
-#define HANDS 4
+#define CLIENTS 4
 #define ROUNDS 250
 
-struct crowd {
+struct shared {
     _Atomic int inside;
     _Atomic int left; /* to work */
     _Atomic uint64_t wrong;
@@ -362,69 +362,70 @@ struct crowd {
     uint64_t count;
 };
 
-struct hand {
-    struct crowd *crowd;
+struct client {
+    struct shared *shared;
     struct lock_worker worker;
-    struct lock_wish wish;
+    struct lock_request request;
     struct lock_hold_op release;
     int rounds;
 };
 
-static void hand_asks(struct hand *h);
+static void client_asks(struct client *h);
 
-static void on_hand_released(struct lock_hold_op *op) {
-    struct hand *h = CONTAINER_OF(op, struct hand, release);
-    if (op->result != ERR_OK || op->outcome != LOCK_RELEASED) h->crowd->wrong++;
+static void on_client_released(struct lock_hold_op *op) {
+    struct client *h = CONTAINER_OF(op, struct client, release);
+    if (op->result != ERR_OK || op->outcome != LOCK_RELEASED) h->shared->wrong++;
     if (++h->rounds < ROUNDS)
-        hand_asks(h);
+        client_asks(h);
     else
-        h->crowd->left--;
+        h->shared->left--;
 }
 
-static void on_hand_acquired(struct lock_op *op) {
-    struct hand *h = CONTAINER_OF(op, struct hand, wish.op);
-    struct crowd *c = h->crowd;
+static void on_client_acquired(struct lock_op *op) {
+    struct client *h = CONTAINER_OF(op, struct client, request.op);
+    struct shared *c = h->shared;
     if (op->result != ERR_OK || op->outcome != LOCK_ACQUIRED || op->fence <= c->fence) c->wrong++;
     if (c->inside++ != 0) c->wrong++;
     c->fence = op->fence;
     c->count++;
     c->inside--;
     h->release = (struct lock_hold_op){
-        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_hand_released};
+        .name = op->name, .fence = op->fence, .now_ms = 1, .done = on_client_released};
     locks_release(h->worker.locks, &h->release);
 }
 
-static void hand_asks(struct hand *h) {
-    h->wish.op = (struct lock_op){.name = STR(SEAT),
-                                  .now_ms = 1,
-                                  .wait_ms_max = WAIT_MS,
-                                  .lease_ms = LEASE_MS,
-                                  .done = on_hand_acquired};
-    locks_acquire(h->worker.locks, &h->wish.op);
+static void client_asks(struct client *h) {
+    h->request.op = (struct lock_op){.name = STR(SEAT),
+                                     .now_ms = 1,
+                                     .wait_ms_max = WAIT_MS,
+                                     .lease_ms = LEASE_MS,
+                                     .done = on_client_acquired};
+    locks_acquire(h->worker.locks, &h->request.op);
 }
 
 static void hand_begins(struct lock_worker *w, void *arg) {
     (void)w;
-    hand_asks(arg);
+    client_asks(arg);
 }
 
 static void a_thousand_acquisitions_over_two_nodes_never_overlap(void **state) {
     struct locks_fixture *s = *state;
-    struct crowd c = {.left = HANDS};
-    struct hand *hands = calloc(HANDS, sizeof *hands);
-    for (int i = 0; i < HANDS; i++) {
-        hands[i].crowd = &c;
-        lock_worker_begin(&hands[i].worker, s->stores[i % 2], TICK_MS);
+    struct shared c = {.left = CLIENTS};
+    struct client *clients = calloc(CLIENTS, sizeof *clients);
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i].shared = &c;
+        lock_worker_begin(&clients[i].worker, s->stores[i % 2], TICK_MS);
     }
-    for (int i = 0; i < HANDS; i++) lock_worker_tell(&hands[i].worker, hand_begins, &hands[i]);
+    for (int i = 0; i < CLIENTS; i++)
+        lock_worker_tell(&clients[i].worker, hand_begins, &clients[i]);
     int64_t deadline_ns = clock_steady_ns() + 2 * DEADLINE_NS;
     while (c.left > 0 && clock_steady_ns() < deadline_ns) usleep(1000);
     assert_int_equal(c.left, 0);
-    for (int i = 0; i < HANDS; i++) lock_worker_end(&hands[i].worker);
+    for (int i = 0; i < CLIENTS; i++) lock_worker_end(&clients[i].worker);
     assert_int_equal(c.wrong, 0);
-    assert_int_equal(c.count, HANDS * ROUNDS);
-    assert_int_equal(COUNT_OF(c.fence), HANDS * ROUNDS);
-    free(hands);
+    assert_int_equal(c.count, CLIENTS * ROUNDS);
+    assert_int_equal(COUNT_OF(c.fence), CLIENTS * ROUNDS);
+    free(clients);
 }
 
 int main(void) {

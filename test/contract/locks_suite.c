@@ -457,7 +457,7 @@ struct crew {
     _Atomic uint64_t contended;
 };
 
-struct hand {
+struct thread_arg {
     struct crew *crew;
     int index;
     pthread_t thread;
@@ -503,7 +503,7 @@ static void work_once(struct crew *c, int name, bool slowly) {
 }
 
 static void *run_hand(void *arg) {
-    struct hand *h = arg;
+    struct thread_arg *h = arg;
     adapter->thread_begins();
     if (h->index == 0) {
         while (h->crew->working > 0) locks_tick(h->crew->f->locks, T0 + 1);
@@ -517,12 +517,13 @@ static void *run_hand(void *arg) {
 
 static void threads_hold_a_name_one_at_a_time_with_growing_fences(void **state) {
     struct crew c = {.f = *state, .working = THREADS - 1};
-    struct hand hands[THREADS];
+    struct thread_arg thread_args[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        hands[i] = (struct hand){.crew = &c, .index = i};
-        assert_int_equal(pthread_create(&hands[i].thread, NULL, run_hand, &hands[i]), 0);
+        thread_args[i] = (struct thread_arg){.crew = &c, .index = i};
+        assert_int_equal(pthread_create(&thread_args[i].thread, NULL, run_hand, &thread_args[i]),
+                         0);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(hands[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread_args[i].thread, NULL);
     assert_int_equal(c.wrong, 0);
     assert_int_equal(c.count[0] + c.count[1] + c.count[2], (THREADS - 1) * ROUNDS);
     assert_true(c.contended > 0);

@@ -57,7 +57,7 @@ static int tear_down(void **state) {
 
 /* ---- a crew ---- */
 
-struct hand {
+struct thread_arg {
     struct fixture *f;
     int index;
     void (*work)(struct fixture *f, int index);
@@ -65,7 +65,7 @@ struct hand {
 };
 
 static void *run_hand(void *arg) {
-    struct hand *h = arg;
+    struct thread_arg *h = arg;
     struct store *s = &h->f->s;
     if (s->adapter->thread_begins != NULL) s->adapter->thread_begins(s->fixture);
     pthread_barrier_wait(&h->f->together);
@@ -76,12 +76,13 @@ static void *run_hand(void *arg) {
 
 /* THREADS of them, at once; returns when all are done. */
 static void run_crew(struct fixture *f, void (*work)(struct fixture *f, int index)) {
-    struct hand hands[THREADS];
+    struct thread_arg thread_args[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        hands[i] = (struct hand){.f = f, .index = i, .work = work};
-        assert_int_equal(pthread_create(&hands[i].thread, NULL, run_hand, &hands[i]), 0);
+        thread_args[i] = (struct thread_arg){.f = f, .index = i, .work = work};
+        assert_int_equal(pthread_create(&thread_args[i].thread, NULL, run_hand, &thread_args[i]),
+                         0);
     }
-    for (int i = 0; i < THREADS; i++) pthread_join(hands[i].thread, NULL);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread_args[i].thread, NULL);
     assert_int_equal(f->wrong, 0);
 }
 

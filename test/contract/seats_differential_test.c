@@ -208,8 +208,8 @@ static uint32_t name_seats(int section, uint32_t *named) {
     return count;
 }
 
-static struct claim_request some_wish(int user, int section, const uint32_t *named,
-                                      uint32_t count) {
+static struct claim_request random_hold_spec(int user, int section, const uint32_t *named,
+                                             uint32_t count) {
     struct claim_request w = {.id = id_of(next_id),
                               .user = str_of(user_name(user)),
                               .entry_seq = one_in(30) ? entries[(user + 1) % USERS] : entries[user],
@@ -247,7 +247,7 @@ static void claims(void) {
     uint32_t count = is_named    ? name_seats(section, named)
                      : one_in(8) ? (uint32_t)between(1, GROUP_MOST)
                                  : (uint32_t)between(1, 6);
-    struct claim_request w = some_wish(user, section, is_named ? named : NULL, count);
+    struct claim_request w = random_hold_spec(user, section, is_named ? named : NULL, count);
     if (claim_both(&w, one_in(15) ? ERR_OVERLOADED : ERR_OK) == CLAIM_DONE)
         remember((struct remembered){next_id, user, section});
     next_id++;
@@ -257,7 +257,8 @@ static void claims(void) {
 static void claims_again(void) {
     struct remembered r = some_reservation();
     int user = one_in(10) ? (int)between(0, USERS - 1) : r.user;
-    struct claim_request w = some_wish(user, r.section, NULL, (uint32_t)between(1, GROUP_MOST));
+    struct claim_request w =
+        random_hold_spec(user, r.section, NULL, (uint32_t)between(1, GROUP_MOST));
     w.id = id_of(r.id);
     w.key = (struct claim_key){0};
     claim_both(&w, ERR_OK);

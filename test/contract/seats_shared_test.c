@@ -179,12 +179,12 @@ static void a_request_for_an_event_that_was_recreated_gets_no_seats(void **state
     again.version += 2;
     step_configure(s, &again);
     uint64_t bob = step_take_kept(s, NEXT_KEY, "bob", T0);
-    struct claim_request wish = {
+    struct claim_request spec = {
         .id = id_of(1), .user = STR("bob"), .entry_seq = bob, .section_key = FLOOR, .count = 2};
     assert_int_equal(claim_any(s, 1, "ann", ann, FLOOR, 2).result, ERR_EVENT_NOT_FOUND);
-    assert_int_equal(step_claim(s, KEY, &wish, T0).result, ERR_EVENT_NOT_FOUND);
+    assert_int_equal(step_claim(s, KEY, &spec, T0).result, ERR_EVENT_NOT_FOUND);
     assert_int_equal(ask(f, "KEYS claim:*"), 0);
-    assert_int_equal(step_claim(s, NEXT_KEY, &wish, T0).result, ERR_OK);
+    assert_int_equal(step_claim(s, NEXT_KEY, &spec, T0).result, ERR_OK);
     char letters[5];
     size_t count;
     assert_int_equal(step_render(s, KEY, FLOOR, 1, letters, 4, &count), ERR_EVENT_NOT_FOUND);

@@ -47,7 +47,7 @@ static int tear_down(void **state) {
 
 /* ---- a crew ---- */
 
-struct hand {
+struct thread_arg {
     struct threads_fixture *g;
     int index;
     void (*work)(struct threads_fixture *g, int index);
@@ -55,7 +55,7 @@ struct hand {
 };
 
 static void *run_hand(void *arg) {
-    struct hand *h = arg;
+    struct thread_arg *h = arg;
     struct store *s = &h->g->h.s;
     if (s->adapter->thread_begins != NULL) s->adapter->thread_begins(s->fixture);
     pthread_barrier_wait(&h->g->together);
@@ -72,16 +72,17 @@ static const char *user_name(int index, char out[16]) {
 /* So many at once, each with a user who is ACTIVE; returns when all are done. */
 static void run_crew(struct threads_fixture *g, int crew,
                      void (*work)(struct threads_fixture *g, int index)) {
-    struct hand hands[CREW_MOST];
+    struct thread_arg thread_args[CREW_MOST];
     char user[16];
     pthread_barrier_init(&g->together, NULL, (unsigned)crew);
     g->crew = crew;
     for (int i = 0; i < crew; i++) g->entries[i] = seats_test_admit(&g->h, user_name(i, user));
     for (int i = 0; i < crew; i++) {
-        hands[i] = (struct hand){.g = g, .index = i, .work = work};
-        assert_int_equal(pthread_create(&hands[i].thread, NULL, run_hand, &hands[i]), 0);
+        thread_args[i] = (struct thread_arg){.g = g, .index = i, .work = work};
+        assert_int_equal(pthread_create(&thread_args[i].thread, NULL, run_hand, &thread_args[i]),
+                         0);
     }
-    for (int i = 0; i < crew; i++) pthread_join(hands[i].thread, NULL);
+    for (int i = 0; i < crew; i++) pthread_join(thread_args[i].thread, NULL);
     pthread_barrier_destroy(&g->together);
     assert_int_equal(g->wrong, 0);
 }

@@ -53,8 +53,8 @@ struct reservation *ledger_client_wanted(const struct ledger_client *d, uint64_t
     if (count > 0) memcpy(r->seats, seats, count * sizeof *seats);
     r->price = count * d->event->sections[section].price;
     memcpy(r->currency, d->event->currency, sizeof r->currency);
-    r->created_ms = DESK_HELD_MS;
-    r->expires_ms = DESK_EXPIRES_MS;
+    r->created_ms = TEST_HELD_MS;
+    r->expires_ms = TEST_EXPIRES_MS;
     return r;
 }
 

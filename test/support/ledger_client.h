@@ -8,8 +8,8 @@
 
 #include "ledger_suite.h"
 
-#define DESK_HELD_MS 2000    /* when holds begin */
-#define DESK_EXPIRES_MS 3000 /* and when they end */
+#define TEST_HELD_MS 2000    /* when holds begin */
+#define TEST_EXPIRES_MS 3000 /* and when they end */
 
 struct ledger_client {
     struct harness h;
@@ -37,7 +37,7 @@ struct reservation *ledger_client_wanted(const struct ledger_client *d, uint64_t
 void ledger_client_enter(struct ledger_client *d, uint64_t seq, const char *user);
 enum entry_status ledger_client_entry(struct ledger_client *d, uint64_t seq);
 
-/* From DESK_HELD_MS to DESK_EXPIRES_MS. */
+/* From TEST_HELD_MS to TEST_EXPIRES_MS. */
 enum err ledger_client_hold(struct ledger_client *d, uint64_t number, const char *user,
                             uint64_t seq, size_t section, const uint32_t *seats);
 enum err ledger_client_confirm(struct ledger_client *d, uint64_t number, const char *user,

@@ -80,27 +80,28 @@ int64_t seats_fixture_rows(struct seats_fixture *s, const char *status) {
                       status);
 }
 
-struct wish seats_fixture_named(enum strategy s, const char *user, uint64_t seq,
-                                const uint32_t *seats) {
-    return (struct wish){.user = user,
-                         .seq = seq,
-                         .section = seats_fixture_section_of(s),
-                         .strategy = s,
-                         .seats = seats};
+struct hold_spec seats_fixture_named(enum strategy s, const char *user, uint64_t seq,
+                                     const uint32_t *seats) {
+    return (struct hold_spec){.user = user,
+                              .seq = seq,
+                              .section = seats_fixture_section_of(s),
+                              .strategy = s,
+                              .seats = seats};
 }
 
-struct wish seats_fixture_any(enum strategy s, const char *user, uint64_t seq, uint32_t quantity) {
-    return (struct wish){.user = user,
-                         .seq = seq,
-                         .section = seats_fixture_section_of(s),
-                         .strategy = s,
-                         .quantity = quantity};
+struct hold_spec seats_fixture_any(enum strategy s, const char *user, uint64_t seq,
+                                   uint32_t quantity) {
+    return (struct hold_spec){.user = user,
+                              .seq = seq,
+                              .section = seats_fixture_section_of(s),
+                              .strategy = s,
+                              .quantity = quantity};
 }
 
-enum err seats_fixture_hold(struct seats_fixture *s, struct wish w) {
+enum err seats_fixture_hold(struct seats_fixture *s, struct hold_spec w) {
     return fixture_hold(&s->fixture, &w, NULL);
 }
 
-struct uuid seats_fixture_held(struct seats_fixture *s, struct wish w) {
+struct uuid seats_fixture_held(struct seats_fixture *s, struct hold_spec w) {
     return fixture_held(&s->fixture, &w);
 }

@@ -44,11 +44,12 @@ size_t seats_fixture_section_of(enum strategy s);
 int64_t seats_fixture_trace(struct seats_fixture *s);
 int64_t seats_fixture_rows(struct seats_fixture *s, const char *status);
 
-/* A wish of the user for these seats, or for so many. */
-struct wish seats_fixture_named(enum strategy s, const char *user, uint64_t seq,
-                                const uint32_t *seats);
-struct wish seats_fixture_any(enum strategy s, const char *user, uint64_t seq, uint32_t quantity);
-enum err seats_fixture_hold(struct seats_fixture *s, struct wish w);
-struct uuid seats_fixture_held(struct seats_fixture *s, struct wish w);
+/* A hold of the user for these seats, or for so many. */
+struct hold_spec seats_fixture_named(enum strategy s, const char *user, uint64_t seq,
+                                     const uint32_t *seats);
+struct hold_spec seats_fixture_any(enum strategy s, const char *user, uint64_t seq,
+                                   uint32_t quantity);
+enum err seats_fixture_hold(struct seats_fixture *s, struct hold_spec w);
+struct uuid seats_fixture_held(struct seats_fixture *s, struct hold_spec w);
 
 #endif

@@ -111,11 +111,11 @@ void fixture_start_ticking_workers(struct fixture *h, int64_t tick_ms) {
 }
 
 static void run_errand(struct task *t) {
-    struct errand *e = (struct errand *)t;
+    struct worker_job *e = (struct worker_job *)t;
     e->work(e);
 }
 
-void fixture_send(struct fixture *h, int worker, struct errand *e) {
+void fixture_send(struct fixture *h, int worker, struct worker_job *e) {
     e->fixture = h;
     e->task.run = run_errand;
     mailbox_post(&h->workers[worker].mailbox, &e->task);
@@ -134,25 +134,25 @@ static void stop_worker(struct task *t) {
 }
 
 struct tick_stop {
-    struct errand errand; /* first, so that an errand is its stop */
+    struct worker_job job; /* first, so that an job is its stop */
     struct admission_share *share;
 };
 
-static void stop_ticking(struct errand *errand) {
-    admission_stop(((struct tick_stop *)errand)->share);
-    errand->done = true;
+static void stop_ticking(struct worker_job *job) {
+    admission_stop(((struct tick_stop *)job)->share);
+    job->done = true;
 }
 
-static bool is_done(void *errand) {
-    return ((struct errand *)errand)->done;
+static bool is_done(void *job) {
+    return ((struct worker_job *)job)->done;
 }
 
 /* What the ticks began goes on without them. */
 static void stop_ticks(struct fixture *h) {
     for (int i = 0; h->ticking && i < FIXTURE_WORKERS; i++) {
-        struct tick_stop stop = {.errand.work = stop_ticking, .share = &h->shares[i]};
-        fixture_send(h, i, &stop.errand);
-        harness_wait(&h->h, is_done, &stop.errand);
+        struct tick_stop stop = {.job.work = stop_ticking, .share = &h->shares[i]};
+        fixture_send(h, i, &stop.job);
+        harness_wait(&h->h, is_done, &stop.job);
     }
     fixture_wait_idle(h);
 }

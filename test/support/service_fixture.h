@@ -48,13 +48,13 @@ void fixture_start_ticking_workers(struct fixture *h, int64_t tick_ms);
 void fixture_stop_workers(struct fixture *h);
 
 /* Work for a worker's thread. */
-struct errand {
-    struct task task; /* first, so that a task is its errand */
-    void (*work)(struct errand *e);
+struct worker_job {
+    struct task task; /* first, so that a task is its job */
+    void (*work)(struct worker_job *e);
     struct fixture *fixture;
     _Atomic bool done;
 };
-void fixture_send(struct fixture *h, int worker, struct errand *e);
+void fixture_send(struct fixture *h, int worker, struct worker_job *e);
 
 /* The event's rules or state change, in the hot store alone. */
 void fixture_configure(struct fixture *h, enum event_state state, const struct queue_rules *rules);

@@ -71,7 +71,7 @@ static void fill_terms(struct fixture *h, size_t section, struct hold_terms *t) 
     catalogue_read_unlock(h->catalogue);
 }
 
-static void fill_seats(struct fixture_hold *x, const struct wish *w) {
+static void fill_seats(struct fixture_hold *x, const struct hold_spec *w) {
     struct hold *g = &x->hold;
     g->count = w->quantity;
     if (w->seats == NULL) return;
@@ -96,7 +96,7 @@ bool fixture_hold_replays(const struct fixture_hold *x, const struct uuid *id) {
            uuid_parse(buf_str(&x->idempotency.replayed_text), &told) && uuid_eq(&told, id);
 }
 
-static void fill_key(struct fixture_hold *x, const struct wish *w) {
+static void fill_key(struct fixture_hold *x, const struct hold_spec *w) {
     if (w->key == NULL) return;
     struct idempotency *i = &x->idempotency;
     *i = (struct idempotency){.user = str_of(w->user),
@@ -116,7 +116,7 @@ static void on_held(struct hold *g, enum err result) {
     if (x->done != NULL) x->done(x);
 }
 
-void fixture_hold_prepare(struct fixture *h, struct fixture_hold *x, const struct wish *w) {
+void fixture_hold_prepare(struct fixture *h, struct fixture_hold *x, const struct hold_spec *w) {
     *x = (struct fixture_hold){.hold = {.user = str_of(w->user),
                                         .entry_seq = w->seq,
                                         .strategy = w->strategy,
@@ -140,7 +140,7 @@ void fixture_hold_end(struct fixture_hold *x) {
     arena_reset(&x->arena);
 }
 
-enum err fixture_hold(struct fixture *h, const struct wish *w, struct reservation **out) {
+enum err fixture_hold(struct fixture *h, const struct hold_spec *w, struct reservation **out) {
     struct fixture_hold x;
     fixture_hold_prepare(h, &x, w);
     fixture_hold_start(h, &h->lock_client, &x);
@@ -151,7 +151,7 @@ enum err fixture_hold(struct fixture *h, const struct wish *w, struct reservatio
     return x.result;
 }
 
-struct uuid fixture_held(struct fixture *h, const struct wish *w) {
+struct uuid fixture_held(struct fixture *h, const struct hold_spec *w) {
     struct reservation *r = NULL;
     assert_int_equal(fixture_hold(h, w, &r), ERR_OK);
     struct uuid id = r->id;

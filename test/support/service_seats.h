@@ -21,7 +21,7 @@ uint64_t fixture_admit(struct fixture *h, const char *user);
 
 /* ---- hold ---- */
 
-struct wish {
+struct hold_spec {
     const char *user;
     uint64_t seq; /* of the user's entry */
     size_t section;
@@ -32,7 +32,7 @@ struct wish {
     unsigned char body;    /* stands for the request's body */
 };
 
-/* One request, from the wish to its answer. Stays where it is from prepare to end. */
+/* One request, from the spec to its answer. Stays where it is from prepare to end. */
 struct fixture_hold {
     struct hold hold;
     struct arena arena;
@@ -42,8 +42,8 @@ struct fixture_hold {
     void (*done)(struct fixture_hold *x); /* NULL, or called on the worker when it is back */
 };
 
-/* From any thread; the wish may go then, but for the texts in it. */
-void fixture_hold_prepare(struct fixture *h, struct fixture_hold *x, const struct wish *w);
+/* From any thread; the spec may go then, but for the texts in it. */
+void fixture_hold_prepare(struct fixture *h, struct fixture_hold *x, const struct hold_spec *w);
 /* On the thread of the lock_client. */
 void fixture_hold_start(struct fixture *h, struct lock_client *d, struct fixture_hold *x);
 bool fixture_hold_is_back(void *hold); /* for harness_wait */
@@ -53,9 +53,9 @@ void fixture_hold_end(struct fixture_hold *x);
 
 /* All of it, at the fixture's lock_client. *out (may be NULL), on OK and not replayed: mem_free
  * frees it. */
-enum err fixture_hold(struct fixture *h, const struct wish *w, struct reservation **out);
+enum err fixture_hold(struct fixture *h, const struct hold_spec *w, struct reservation **out);
 /* The same for a hold that must succeed. */
-struct uuid fixture_held(struct fixture *h, const struct wish *w);
+struct uuid fixture_held(struct fixture *h, const struct hold_spec *w);
 
 /* ---- and after ---- */
 

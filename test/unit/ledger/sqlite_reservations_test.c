@@ -337,7 +337,7 @@ static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
     assert_int_equal(ledger_client_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
     assert_int_equal(raw_number(&d->h, facts), 1);
     assert_int_equal(raw_number(&d->h, "SELECT at FROM facts WHERE kind = 'SOLD_OUT'"),
-                     DESK_HELD_MS);
+                     TEST_HELD_MS);
     assert_int_equal(ledger_client_hold(d, 3, "c", 3, 1, SEATS(1)), ERR_SEAT_TAKEN);
     assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
     assert_int_equal(raw_number(&d->h, facts), 1);

@@ -87,7 +87,7 @@ static int tear_down(void **state) {
 }
 
 static void begin(struct test_state *f, struct lock_client *d, struct fixture_hold *x,
-                  struct wish w) {
+                  struct hold_spec w) {
     fixture_hold_prepare(f->service, x, &w);
     fixture_hold_start(f->service, d, x);
 }
@@ -108,7 +108,7 @@ static void assert_free(struct test_state *f, enum strategy s, uint32_t seat) {
 
 /* Bob, on a worker of his own: holds, and gives back. */
 struct rival {
-    struct errand errand; /* first, so that an errand is its rival */
+    struct worker_job job; /* first, so that an job is its rival */
     struct fixture_hold x;
     struct deciding cancel;
     enum err cancelled;
@@ -132,19 +132,19 @@ static void on_rival_held(struct fixture_hold *x) {
     struct rival *v = CONTAINER_OF(x, struct rival, x);
     v->cancel = (struct deciding){
         .id = x->hold.reservation.id, .is_theirs = anybody, .done = on_rival_cancelled};
-    reservations_cancel(&v->errand.fixture->reservations, &v->cancel);
+    reservations_cancel(&v->job.fixture->reservations, &v->cancel);
 }
 
-static void act_as_rival(struct errand *e) {
+static void act_as_rival(struct worker_job *e) {
     fixture_hold_start(e->fixture, &e->fixture->desks[0], &((struct rival *)e)->x);
 }
 
 /* While the test's own thread stands still. */
-static void let_rival_act(struct test_state *f, struct wish w) {
-    struct rival v = {.errand.work = act_as_rival};
+static void let_rival_act(struct test_state *f, struct hold_spec w) {
+    struct rival v = {.job.work = act_as_rival};
     fixture_hold_prepare(f->service, &v.x, &w);
     v.x.done = on_rival_held;
-    fixture_send(f->service, 0, &v.errand);
+    fixture_send(f->service, 0, &v.job);
     while (!v.is_done) usleep(200);
     assert_int_equal(v.x.result, ERR_OK);
     assert_int_equal(v.cancelled, ERR_OK);
@@ -222,8 +222,8 @@ static void locks_are_given_back_however_it_ends_pitfall_19(void **state) {
     seats_fixture_make_faulty(f->seats);
     for (size_t i = 0; i < LOCKING_COUNT; i++) {
         enum strategy s = locking[i];
-        struct wish w = seats_fixture_named(s, "ann", ann, SEATS(1, 2));
-        struct wish taken = seats_fixture_named(s, "bob", bob, SEATS(2, 3));
+        struct hold_spec w = seats_fixture_named(s, "ann", ann, SEATS(1, 2));
+        struct hold_spec taken = seats_fixture_named(s, "bob", bob, SEATS(2, 3));
         f->seats->faulty.fails = 1;
         assert_int_equal(fixture_hold(f->service, &w, NULL), ERR_LEDGER_FAILED);
         for (uint32_t seat = 1; seat <= 3; seat++) assert_free(f, s, seat);
@@ -304,7 +304,7 @@ static void a_request_without_time_left_gets_free_locks_and_does_not_wait(void *
     uint64_t ann = fixture_admit(f->service, "ann");
     f->service->reservations.lock_wait_ms = 0;
     struct holder other;
-    struct wish w = seats_fixture_named(STRATEGY_DISTRIBUTED_LOCK, "ann", ann, SEATS(1, 2));
+    struct hold_spec w = seats_fixture_named(STRATEGY_DISTRIBUTED_LOCK, "ann", ann, SEATS(1, 2));
     assert_true(grab(&f->locks.locks, &other, w.strategy, 2));
     assert_int_equal(fixture_hold(f->service, &w, NULL), ERR_LOCK_TIMEOUT);
     let_go(&f->locks.locks, &other);
@@ -409,7 +409,7 @@ static void the_load_of_a_section_that_has_cooled_down_is_dropped(void **state) 
     r->load.sections_max = 0;
     struct fixture_hold other;
     uint64_t seq = fixture_admit(f->service, "zoe");
-    struct wish w = seats_fixture_any(STRATEGY_ADAPTIVE, "zoe", seq, 1);
+    struct hold_spec w = seats_fixture_any(STRATEGY_ADAPTIVE, "zoe", seq, 1);
     fixture_hold_prepare(f->service, &other, &w);
     other.hold.terms.section_key += 1000000; /* of a section that is gone */
     fixture_hold_start(f->service, &f->service->lock_client, &other);

@@ -57,7 +57,7 @@ static struct uuid id_of(unsigned char number) {
     return (struct uuid){.bytes = {[6] = 0x70, [8] = 0x80, [15] = number}};
 }
 
-static uint64_t let_in(struct test_state *f, const char *user) {
+static uint64_t enter_active(struct test_state *f, const char *user) {
     struct room_entering e;
     assert_int_equal(fixture_enter(&f->service, user, LANE_DEFAULT, &e), ERR_OK);
     assert_int_equal(e.enter.place.status, ENTRY_ACTIVE);
@@ -173,9 +173,9 @@ static void
 live_reservations_are_there_after_a_start_as_the_ledger_has_them_pitfall_31(void **state) {
     struct test_state *f = *state;
     struct claim_info c[4];
-    uint64_t ann = let_in(f, "ann");
-    uint64_t bob = let_in(f, "bob");
-    uint64_t cat = let_in(f, "cat");
+    uint64_t ann = enter_active(f, "ann");
+    uint64_t bob = enter_active(f, "bob");
+    uint64_t cat = enter_active(f, "cat");
     hold(f, 1, "ann", ann, 2, 2);
     hold(f, 2, "bob", bob, 5, 3);
     hold(f, 3, "bob", bob, 9, 1);
@@ -214,7 +214,7 @@ static void due_told(struct due_op *d) {
 static void a_hold_ends_after_a_start_when_it_was_to_end(void **state) {
     struct test_state *f = *state;
     struct claim_ref refs[2];
-    uint64_t ann = let_in(f, "ann");
+    uint64_t ann = enter_active(f, "ann");
     hold(f, 7, "ann", ann, 1, 1);
     fixture_recover(&f->service);
     for (int early_ms = 1; early_ms >= 0; early_ms--) {

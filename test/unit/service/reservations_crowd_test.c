@@ -2,9 +2,9 @@
  * A crowd that buys, on real workers, the real ledger and the real hot store: all strategies at
  * once, several requests of one user at once, holds that expire meanwhile, an event that changes.
  * What must hold is proven at the end, from the ledger's own history: no seat was ever in two
- * hands, nobody ever had more than allowed, whoever was told something finds it there; and both
- * stores have the same. RESERVATIONS_CROWD_SEED sets what the clients want, though not when their
- * turn comes.
+ * thread_args, nobody ever had more than allowed, whoever was told something finds it there; and
+ * both stores have the same. RESERVATIONS_CROWD_SEED sets what the clients want, though not when
+ * their turn comes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ struct told {
 };
 
 struct client {
-    struct errand errand; /* first, so that an errand is its client */
+    struct worker_job job; /* first, so that an job is its client */
     struct crowd *crowd;
     int number;
     uint64_t random;
@@ -79,7 +79,7 @@ struct crowd {
 };
 
 static void next_turn(struct client *c) {
-    fixture_send(&c->crowd->fixture, c->number % FIXTURE_WORKERS, &c->errand);
+    fixture_send(&c->crowd->fixture, c->number % FIXTURE_WORKERS, &c->job);
 }
 
 static void expect(struct client *c, bool right, enum err result) {
@@ -161,7 +161,7 @@ static void on_held(struct fixture_hold *h) {
 }
 
 /* What a key stands for is always the same request. */
-static void choose_by(struct wish *w, uint64_t *random, uint32_t *seats) {
+static void choose_by(struct hold_spec *w, uint64_t *random, uint32_t *seats) {
     w->section = next_random(random) % SECTIONS;
     w->quantity = (uint32_t)(next_random(random) % 3 + 1);
     if (next_random(random) % 2 == 0) return;
@@ -179,7 +179,7 @@ static enum strategy strategy_for(struct client *c, enum section_mode mode) {
 
 static void hold(struct client *c) {
     struct fixture *fixture = &c->crowd->fixture;
-    struct wish w = {.user = c->user, .seq = c->seq};
+    struct hold_spec w = {.user = c->user, .seq = c->seq};
     uint64_t random = c->random;
     c->key[0] = '\0';
     if (dice(c, 3) == 0) {
@@ -259,8 +259,8 @@ static void leave(struct client *c) {
     leave_place(&c->crowd->fixture.reservations, &c->leaving);
 }
 
-static void act(struct errand *errand) {
-    struct client *c = (struct client *)errand;
+static void act(struct worker_job *job) {
+    struct client *c = (struct client *)job;
     if (c->crowd->stop || c->told_count == TOLD_MAX) {
         c->crowd->gone++;
         return;
@@ -314,7 +314,7 @@ static void crowd_open(struct crowd *x, bool may_fail) {
         struct client *c = &x->clients[i];
         *c = (struct client){.crowd = x, .number = i, .random = x->seed + (uint64_t)i};
         snprintf(c->user, sizeof c->user, "user%d", i % USERS);
-        c->errand.work = act;
+        c->job.work = act;
         next_turn(c);
     }
 }
@@ -363,7 +363,7 @@ static void assert_no_seat_was_in_two_hands(struct fixture *h) {
     assert_int_equal(
         raw_number(
             &h->h,
-            "WITH hands AS (SELECT r.section_id AS section, n.value AS seat, b.id AS begins,"
+            "WITH thread_args AS (SELECT r.section_id AS section, n.value AS seat, b.id AS begins,"
             "  coalesce(e.id, 9223372036854775807) AS ends"
             "  FROM reservations r, json_each('[' || r.seats || ']') n"
             "  JOIN facts b ON b.reservation_id = r.id AND b.kind = 'HELD'"
@@ -371,7 +371,7 @@ static void assert_no_seat_was_in_two_hands(struct fixture *h) {
             "   AND e.kind IN ('CANCELLED', 'EXPIRED'))"
             " SELECT count(*) FROM (SELECT begins, max(ends) OVER (PARTITION BY section, seat"
             "  ORDER BY begins ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before"
-            "  FROM hands) WHERE before > begins"),
+            "  FROM thread_args) WHERE before > begins"),
         0);
 }
 

@@ -39,7 +39,7 @@ static void a_hold_that_the_disk_did_not_take_is_undone(void **state) {
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     FOR_EACH_STRATEGY(strategy) {
         int64_t trace = seats_fixture_trace(s);
-        struct wish w = seats_fixture_any(strategy, "ann", ann, FIXTURE_PER_USER);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, FIXTURE_PER_USER);
         disk_fails(true);
         assert_int_equal(seats_fixture_hold(s, w), ERR_LEDGER_FAILED);
         assert_nothing_held(s, strategy, trace);
@@ -56,7 +56,7 @@ static void a_hold_is_undone_whichever_record_or_question_fails(void **state) {
     seats_fixture_make_faulty(s);
     FOR_EACH_STRATEGY(strategy) {
         int64_t trace = seats_fixture_trace(s);
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 2);
         s->faulty.fails = 1;
         assert_int_equal(seats_fixture_hold(s, w), ERR_LEDGER_FAILED);
         assert_nothing_held(s, strategy, trace);
@@ -91,7 +91,7 @@ static void a_claim_is_undone_when_the_stores_can_not_be_brought_together(void *
     seats_sync(memory_seats(s->fixture.hot), &y);
     mem_free(e);
     seats_fixture_make_faulty(s);
-    struct wish w = seats_fixture_named(STRATEGY_SLOT, "ann", ann, SEATS(1));
+    struct hold_spec w = seats_fixture_named(STRATEGY_SLOT, "ann", ann, SEATS(1));
     s->faulty.asks_fail = 1;
     assert_int_equal(seats_fixture_hold(s, w), ERR_LEDGER_FAILED);
     assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), FIXTURE_FREE);
@@ -137,7 +137,7 @@ static void the_twin_of_a_request_that_failed_gets_the_seats(void **state) {
     FOR_EACH_STRATEGY(strategy) {
         char key[16];
         snprintf(key, sizeof key, "key %d", (int)strategy);
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 2);
         w.key = key;
         struct fixture_hold twins[2];
         s->faulty.fails = 1;
@@ -171,7 +171,7 @@ static void of_three_requests_with_one_key_the_second_is_everybodys_answer(void 
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     seats_fixture_make_faulty(s);
     for (enum strategy strategy = STRATEGY_SLOT; strategy <= STRATEGY_LOCK; strategy++) {
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 2);
         struct fixture_hold x[3];
         w.key = strategy == STRATEGY_SLOT ? "slot" : "lock";
         s->faulty.fails = 1;
@@ -197,7 +197,7 @@ static void leave_with_a_twin_undone(struct seats_fixture *s, bool is_late) {
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     seats_fixture_make_faulty(s);
     s->faulty.is_late = is_late;
-    struct wish w = seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1);
+    struct hold_spec w = seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1);
     w.key = "key";
     struct fixture_hold twins[2];
     s->faulty.fails = 1;
@@ -281,7 +281,7 @@ static void leaving_during_a_hold_releases_that_hold_too(void **state) {
     FOR_EACH_STRATEGY(strategy) {
         if (strategy == STRATEGY_OPTIMISTIC) continue; /* reads first: its write comes too late */
         uint64_t ann = fixture_admit(&s->fixture, "ann");
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 2);
         struct fixture_hold x;
         struct departure d = {.l = {.event_key = s->fixture.key, .seq = ann, .done = on_left}};
         d.l.arena = &d.arena;

@@ -38,8 +38,8 @@ struct made {
 struct used_key {
     bool used;
     size_t made;
-    struct wish wish;
-    uint32_t seats[NAMED_MAX + 1]; /* of the wish */
+    struct hold_spec spec;
+    uint32_t seats[NAMED_MAX + 1]; /* of the spec */
 };
 
 static struct fixture fixture;
@@ -155,13 +155,13 @@ static void some_seats(uint32_t *seats) {
     seats[count] = 0;
 }
 
-static struct wish some_wish(int user, uint32_t *seats) {
+static struct hold_spec random_hold_spec(int user, uint32_t *seats) {
     int section = (int)between(0, MODEL_SECTIONS - 1);
-    struct wish w = {.user = user_name(user),
-                     .seq = last_seq[one_in(30) ? between(0, MODEL_BUYERS - 1) : user],
-                     .section = (size_t)section,
-                     .strategy = some_strategy(m.sections[section].mode),
-                     .quantity = (uint32_t)between(1, NAMED_MAX)};
+    struct hold_spec w = {.user = user_name(user),
+                          .seq = last_seq[one_in(30) ? between(0, MODEL_BUYERS - 1) : user],
+                          .section = (size_t)section,
+                          .strategy = some_strategy(m.sections[section].mode),
+                          .quantity = (uint32_t)between(1, NAMED_MAX)};
     some_seats(seats);
     if (one_in(2)) w.seats = seats;
     return w;
@@ -201,7 +201,7 @@ static bool find_taken(struct model_reservation *r) {
 }
 
 /* What must come of it; *r has the seats, or those that stand in the way. */
-static enum err model_hold(int user, const struct wish *w, struct model_reservation *r) {
+static enum err model_hold(int user, const struct hold_spec *w, struct model_reservation *r) {
     *r = (struct model_reservation){.id = made_count + 1,
                                     .user = user,
                                     .entry_seq = w->seq,
@@ -216,7 +216,7 @@ static enum err model_hold(int user, const struct wish *w, struct model_reservat
     return err_of(o);
 }
 
-static void check_held(const struct reservation *r, const struct wish *w,
+static void check_held(const struct reservation *r, const struct hold_spec *w,
                        const struct model_reservation *expected) {
     CHECK(r->seat_count == expected->count && r->entry_seq == w->seq);
     CHECK(memcmp(r->seats, expected->seats, r->seat_count * sizeof *r->seats) == 0);
@@ -240,14 +240,14 @@ static void check_refused(const struct hold *g, enum err result,
 }
 
 /* A request with a key that nobody has used is one without, and then the key is used. */
-static void run_hold(int user, const struct wish *w, struct used_key *key) {
+static void run_hold(int user, const struct hold_spec *w, struct used_key *key) {
     struct fixture_hold x;
     fixture_hold_prepare(&fixture, &x, w);
     fixture_hold_start(&fixture, &fixture.lock_client, &x);
     harness_wait(&fixture.h, fixture_hold_is_back, &x);
     outcomes[x.result]++;
     if (key != NULL && key->used) {
-        bool same = key->wish.body == w->body;
+        bool same = key->spec.body == w->body;
         CHECK(same ? fixture_hold_replays(&x, &made[key->made].id)
                    : x.result == ERR_IDEMPOTENCY_MISMATCH);
     } else {
@@ -258,8 +258,8 @@ static void run_hold(int user, const struct wish *w, struct used_key *key) {
         if (key != NULL && result == ERR_OK) {
             key->used = true;
             key->made = made_count;
-            key->wish = *w;
-            if (w->seats != NULL) key->wish.seats = key->seats;
+            key->spec = *w;
+            if (w->seats != NULL) key->spec.seats = key->seats;
         }
         if (result == ERR_OK) check_held(&x.hold.reservation, w, &expected);
     }
@@ -269,7 +269,7 @@ static void run_hold(int user, const struct wish *w, struct used_key *key) {
 static void hold(void) {
     int user = (int)between(0, MODEL_BUYERS - 1);
     uint32_t seats[NAMED_MAX + 1];
-    struct wish w = some_wish(user, seats);
+    struct hold_spec w = random_hold_spec(user, seats);
     if (!one_in(4)) {
         run_hold(user, &w, NULL);
         return;
@@ -281,8 +281,8 @@ static void hold(void) {
     if (key->used && one_in(4)) {
         w.body = 2; /* another request */
     } else if (key->used) {
-        if (!strategy_fits(m.sections[key->wish.section].mode, key->wish.strategy)) return;
-        w = key->wish;
+        if (!strategy_fits(m.sections[key->spec.section].mode, key->spec.strategy)) return;
+        w = key->spec;
     } else {
         memcpy(key->seats, seats, sizeof seats);
     }

@@ -22,7 +22,7 @@ static const char *map_of(struct seats_fixture *s, enum strategy strategy) {
 
 /* ---- what each strategy does ---- */
 
-static void assert_held(const struct reservation *r, const struct wish *w) {
+static void assert_held(const struct reservation *r, const struct hold_spec *w) {
     assert_int_equal(r->status, RESERVATION_HELD);
     assert_int_equal(r->strategy, w->strategy);
     assert_int_equal(r->entry_seq, w->seq);
@@ -63,7 +63,7 @@ static void every_strategy_holds_confirms_and_releases(void **state) {
     FOR_EACH_STRATEGY(strategy) {
         size_t section = seats_fixture_section_of(strategy);
         uint64_t ann = fixture_admit(&s->fixture, "ann");
-        struct wish w = seats_fixture_named(strategy, "ann", ann, SEATS(2, 4));
+        struct hold_spec w = seats_fixture_named(strategy, "ann", ann, SEATS(2, 4));
         struct reservation *r;
         assert_int_equal(fixture_hold(&s->fixture, &w, &r), ERR_OK);
         assert_held(r, &w);
@@ -116,7 +116,7 @@ static void no_user_confirms_or_cancels_the_reservation_of_another_pitfall_25(vo
 /* ---- what is refused ---- */
 
 /* Nothing changes in either store; the seats that stood in the way are told. */
-static void assert_refused(struct seats_fixture *s, struct wish w, enum err why,
+static void assert_refused(struct seats_fixture *s, struct hold_spec w, enum err why,
                            const uint32_t *in_the_way) {
     int64_t trace = seats_fixture_trace(s);
     char map[FIXTURE_SEATS_MAX + 1];
@@ -145,7 +145,7 @@ static void seats_that_are_taken_are_refused_all_or_none_pitfall_24(void **state
         uint64_t bob = fixture_admit(&s->fixture, "bob");
         struct uuid id =
             seats_fixture_held(s, seats_fixture_named(strategy, "bob", bob, SEATS(1, 3)));
-        struct wish w = seats_fixture_named(strategy, "ann", ann, SEATS(1));
+        struct hold_spec w = seats_fixture_named(strategy, "ann", ann, SEATS(1));
         assert_refused(s, w, ERR_SEAT_TAKEN, SEATS(1));
         w.seats = SEATS(1, 2, 3);
         assert_refused(s, w, ERR_SEAT_TAKEN, SEATS(1, 3));
@@ -222,7 +222,7 @@ static void nothing_is_sold_where_it_is_closed(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     FOR_EACH_STRATEGY(strategy) {
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 1);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 1);
         put_state(s, EVENT_CLOSED, SECTION_OPEN);
         assert_refused(s, w, ERR_CLOSED, NULL);
         put_state(s, EVENT_OPEN, SECTION_CLOSED);
@@ -251,7 +251,7 @@ static void a_request_that_its_section_has_changed_under_is_refused(void **state
     FOR_EACH_STRATEGY(strategy) {
         size_t section = seats_fixture_section_of(strategy);
         bool is_seat = section == FIXTURE_SEAT;
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 2);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 2);
         struct fixture_hold x;
         fixture_hold_prepare(&s->fixture, &x, &w);
         put_mode(s, section, is_seat ? SECTION_MODE_SLOT : SECTION_MODE_SEAT);
@@ -269,7 +269,7 @@ static void a_removed_element_is_not_found(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     FOR_EACH_STRATEGY(strategy) {
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 1);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 1);
         struct fixture_hold x;
         fixture_hold_prepare(&s->fixture, &x, &w);
         x.hold.terms.section_key += 1000;
@@ -318,7 +318,7 @@ static void one_of_thirty_requests_for_one_seat_gets_it_pitfall_21(void **state)
         uint64_t conflicts = counter_total(COUNT_RESERVATION_CONFLICTS_OPTIMISTIC);
         sync_gate_close();
         for (int i = 0; i < RIVALS; i++) {
-            struct wish w = seats_fixture_named(strategy, users[i], seqs[i], SEATS(2));
+            struct hold_spec w = seats_fixture_named(strategy, users[i], seqs[i], SEATS(2));
             fixture_hold_prepare(&s->fixture, &rivals[i], &w);
             fixture_hold_start(&s->fixture, &s->fixture.lock_client, &rivals[i]);
         }
@@ -416,7 +416,7 @@ static void a_list_shows_what_is_live_and_durable_pitfall_32(void **state) {
     assert_listed(s, 10, live, 2);
     assert_listed(s, 1, live, 1);
 
-    struct wish w = seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1);
+    struct hold_spec w = seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1);
     struct fixture_hold pending;
     sync_gate_close();
     fixture_hold_prepare(&s->fixture, &pending, &w);
@@ -573,7 +573,7 @@ static void requests_with_one_key_have_one_effect(void **state) {
     uint64_t ann = fixture_admit(&s->fixture, "ann");
     struct fixture_hold *twins = mem_new(TWINS * sizeof *twins);
     FOR_EACH_STRATEGY(strategy) {
-        struct wish w = seats_fixture_any(strategy, "ann", ann, 1);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, 1);
         w.key = keys[strategy];
         int replayed = 0;
         for (int i = 0; i < TWINS; i++) {
@@ -609,7 +609,7 @@ static void a_key_that_was_used_is_answered_as_it_was(void **state) {
     FOR_EACH_STRATEGY(strategy) {
         char key[16];
         snprintf(key, sizeof key, "key %d", (int)strategy);
-        struct wish w = seats_fixture_any(strategy, "ann", ann, FIXTURE_PER_USER);
+        struct hold_spec w = seats_fixture_any(strategy, "ann", ann, FIXTURE_PER_USER);
         w.key = key;
         struct uuid id = seats_fixture_held(s, w);
         int64_t trace = seats_fixture_trace(s);
@@ -625,7 +625,7 @@ static void a_key_that_was_used_is_answered_as_it_was(void **state) {
     }
 }
 
-static enum err replay(struct seats_fixture *s, const struct wish *w, bool *replayed) {
+static enum err replay(struct seats_fixture *s, const struct hold_spec *w, bool *replayed) {
     struct fixture_hold x;
     fixture_hold_prepare(&s->fixture, &x, w);
     hold_replay(&s->fixture.reservations, &x.hold);
@@ -638,7 +638,7 @@ static enum err replay(struct seats_fixture *s, const struct wish *w, bool *repl
 static void a_key_can_be_asked_about_before_anything_else(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
-    struct wish w = seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1);
+    struct hold_spec w = seats_fixture_any(STRATEGY_SLOT, "ann", ann, 1);
     bool replayed;
     w.key = "key";
     assert_int_equal(replay(s, &w, &replayed), ERR_OK);

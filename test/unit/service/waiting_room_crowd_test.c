@@ -31,7 +31,7 @@ static const struct queue_rules crowded = {.max_waiting = 20,
 struct crowd;
 
 struct client {
-    struct errand errand; /* first, so that an errand is its client */
+    struct worker_job job; /* first, so that an job is its client */
     struct crowd *crowd;
     int worker;
     uint64_t random;
@@ -58,7 +58,7 @@ struct crowd {
 
 /* Through the mailbox, for some answers come before the question returns. */
 static void next_turn(struct client *c) {
-    fixture_send(&c->crowd->fixture, c->worker, &c->errand);
+    fixture_send(&c->crowd->fixture, c->worker, &c->job);
 }
 
 static void expect(struct client *c, bool right) {
@@ -110,8 +110,8 @@ static void walk_away(struct client *c) {
     c->seq = 0;
 }
 
-static void act(struct errand *errand) {
-    struct client *c = (struct client *)errand;
+static void act(struct worker_job *job) {
+    struct client *c = (struct client *)job;
     struct waiting_room *w = &c->crowd->fixture.room;
     int64_t key = c->crowd->fixture.key;
     if (c->crowd->stop) {
@@ -148,7 +148,7 @@ static void crowd_open(struct crowd *x, bool may_fail) {
         *c = (struct client){
             .crowd = x, .worker = i * FIXTURE_WORKERS / CLIENTS, .random = (uint64_t)i + 1};
         snprintf(c->user, sizeof c->user, "user%d", i % USERS);
-        c->errand.work = act;
+        c->job.work = act;
         next_turn(c);
     }
 }
@@ -293,22 +293,22 @@ static void on_entrant(struct room_entering *e, enum err result) {
 }
 
 struct share {
-    struct errand errand; /* first, so that an errand is its share */
+    struct worker_job job; /* first, so that an job is its share */
     int index;
 };
 
-static void enter_share(struct errand *errand) {
-    struct share *s = (struct share *)errand;
-    struct row *r = CONTAINER_OF(errand->fixture, struct row, fixture);
+static void enter_share(struct worker_job *job) {
+    struct share *s = (struct share *)job;
+    struct row *r = CONTAINER_OF(job->fixture, struct row, fixture);
     for (int i = s->index; i < ENTRANTS; i += FIXTURE_WORKERS) {
         struct entrant *n = &r->entrants[i];
         n->row = r;
         snprintf(n->user, sizeof n->user, "user%d", i);
-        n->e = (struct room_entering){.enter = {.op.event_key = errand->fixture->key,
+        n->e = (struct room_entering){.enter = {.op.event_key = job->fixture->key,
                                                 .user = str_of(n->user),
                                                 .lane = i % 3 == 0 ? LANE_FIRST : LANE_DEFAULT},
                                       .done = on_entrant};
-        waiting_room_enter(&errand->fixture->room, &n->e);
+        waiting_room_enter(&job->fixture->room, &n->e);
     }
 }
 
@@ -333,8 +333,8 @@ static void enter_all(struct row *r) {
     struct share shares[FIXTURE_WORKERS];
     fixture_start_workers(&r->fixture);
     for (int i = 0; i < FIXTURE_WORKERS; i++) {
-        shares[i] = (struct share){.errand.work = enter_share, .index = i};
-        fixture_send(&r->fixture, i, &shares[i].errand);
+        shares[i] = (struct share){.job.work = enter_share, .index = i};
+        fixture_send(&r->fixture, i, &shares[i].job);
     }
     harness_wait(&r->fixture.h, all_have_entered, r);
     fixture_stop_workers(&r->fixture);

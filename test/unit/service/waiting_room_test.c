@@ -171,12 +171,12 @@ static void what_a_full_or_closed_queue_answers_is_written_nowhere(void **state)
 #define ROUNDS 200
 
 struct twin {
-    struct errand errand; /* first, so that an errand is its twin */
+    struct worker_job job; /* first, so that an job is its twin */
     struct probe p;
 };
 
-static void enter_as_twin(struct errand *errand) {
-    waiting_room_enter(&errand->fixture->room, &((struct twin *)errand)->p.e);
+static void enter_as_twin(struct worker_job *job) {
+    waiting_room_enter(&job->fixture->room, &((struct twin *)job)->p.e);
 }
 
 static void one_user_on_two_workers_has_one_place_pitfall_7(void **state) {
@@ -191,9 +191,9 @@ static void one_user_on_two_workers_has_one_place_pitfall_7(void **state) {
         snprintf(user, sizeof user, "user%d", i);
         struct twin twins[2];
         for (int t = 0; t < 2; t++) {
-            twins[t] = (struct twin){.errand.work = enter_as_twin};
+            twins[t] = (struct twin){.job.work = enter_as_twin};
             probe_prepare(f, &twins[t].p, user);
-            fixture_send(&f->service, t, &twins[t].errand);
+            fixture_send(&f->service, t, &twins[t].job);
         }
         for (int t = 0; t < 2; t++) harness_wait(&f->service.h, probe_is_back, &twins[t].p);
         const struct enter_op *a = &twins[0].p.e.enter;
