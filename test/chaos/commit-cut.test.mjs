@@ -7,7 +7,7 @@ import { chaos } from './support/chaos.mjs';
 const CUTS = 12;
 const EVERY_MS = 350;
 
-chaos('a commit whose answer was lost is found out about: told only when it is so, written once', {}, async (cluster, crowd) => {
+chaos('a commit whose answer was lost is looked up: acknowledged only when it happened, written once', {}, async (cluster, load) => {
   const cuts = { before: 0, after: 0 };
   let last = 0;
   const watch = (bytes) => {
@@ -20,7 +20,7 @@ chaos('a commit whose answer was lost is found out about: told only when it is s
   for (const { postgres } of cluster.nodes) postgres.watch = watch;
   await until('the commits are cut', () => cuts.before + cuts.after >= CUTS);
   for (const { postgres } of cluster.nodes) postgres.watch = undefined;
-  const told = cluster.nodes.map(({ stderr }) => stderr).join('');
-  assert.match(told, /msg="looked up the outcome of a COMMIT whose connection was lost" outcome=committed/);
-  assert.match(told, /msg="looked up the outcome of a COMMIT whose connection was lost" outcome="not committed"/);
+  const logs = cluster.nodes.map(({ stderr }) => stderr).join('');
+  assert.match(logs, /msg="looked up the outcome of a COMMIT whose connection was lost" outcome=committed/);
+  assert.match(logs, /msg="looked up the outcome of a COMMIT whose connection was lost" outcome="not committed"/);
 });

@@ -1,4 +1,4 @@
-// One node whose connections to its stores break in ways that need care, without a crowd.
+// One node whose connections to its stores break in ways that need care, without a load.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before } from 'node:test';
@@ -11,7 +11,7 @@ let cluster;
 let node;
 
 before(async () => {
-  // Calls are repeated for as long as a busy machine may need for what a test does meanwhile.
+  // Calls are repeated for as long as a busy machine may need for the steps of a test.
   cluster = await Cluster.start({ nodes: 1, args: ['--hot-deadline-ms', '20000'] });
   [node] = cluster.nodes;
 });
@@ -21,7 +21,7 @@ after(async () => {
   await cluster.abandon();
 });
 
-// Redis hears from the ledger that somebody else has one of the seats.
+// The ledger's change arrives in Redis: another user has one of the seats.
 async function takeAway(sale, library, section, seat) {
   const tag = `{${sale.type}:${sale.id}}`;
   const names = ['meta', 'map', 'slots', 'free', 'runs'].map((part) => `section:${tag}:${section}:${part}`);
@@ -31,12 +31,12 @@ async function takeAway(sale, library, section, seat) {
   ];
   const epoch = await cluster.redisCli('HGET', 'admitone:{hot}:life', 'epoch');
   const event = await cluster.redisCli('HGET', `queue:${tag}:meta`, 'key');
-  const reservation = [randomUUID(), 'somebody else', 1, section, 'CONFIRMED', Date.now() + 600000, seat];
+  const reservation = [randomUUID(), 'another user', 1, section, 'CONFIRMED', Date.now() + 600000, seat];
   const args = [epoch, event, 0, section, '', ...reservation];
   return cluster.redisCli('FCALL', `${library}_sync`, String(keys.length), ...keys, ...args.map(String));
 }
 
-test('a claim that loses a seat before it is repeated is made anew, with as many seats as were asked for', async () => {
+test('a claim that loses a seat before it is repeated is repeated from the start, with as many seats as were requested', async () => {
   const sale = await Sale.open(node, 'CONCERT/claims', {}, { sections: [{ id: 'A', capacity: 10 }] });
   const buyer = await sale.buyer('anna');
   const claims = `claim:{${sale.type}:${sale.id}}`;
@@ -105,8 +105,8 @@ for (const [store, proxyOf, text] of [
     const { id } = await sale.held(buyer, { quantity: 1 });
     const proxy = proxyOf();
     // An outage is over when it has been calm for some seconds; until then another one is the same.
-    const told = (what) => node.stderr.split(`msg="a dependency is ${what}" dependency=${store}`).length;
-    await until('earlier outages are over', () => told('unavailable') === told('available again'));
+    const logged = (what) => node.stderr.split(`msg="a dependency is ${what}" dependency=${store}`).length;
+    await until('earlier outages are over', () => logged('unavailable') === logged('available again'));
     const length = node.stderr.length;
     const ends = performance.now() + 4000;
     proxy.refuse();

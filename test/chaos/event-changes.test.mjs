@@ -126,7 +126,7 @@ test('a Redis that is away while many events have changed costs a node nothing b
   b.redis.refuse();
   await cluster.sql(`WITH act AS (INSERT INTO audit(at, actor, act, subject, detail) VALUES (1, 'admin', 'event.delete', 'x', '{}') RETURNING id)
     INSERT INTO events(external_id, version, deleted_at, ${columns}) SELECT 'gone-' || g, act.id, 1, ${columns} FROM events, act, generate_series(1, ${EVENTS}) g WHERE external_id = 'prices'`);
-  // Redis can't be told, so at the next read the node tells it of everything.
+  // Redis can't be notified, so at the next read the node sends it everything.
   assert.equal((await b.admin('PATCH', EVENT, { title: 'Others' })).status, 200);
   await raisePrice();
   await b.redis.accept();

@@ -15,10 +15,10 @@ async function pendingOf(cluster) {
   return { enters: Number(enters), claims: Number(claims) };
 }
 
-chaos('pitfall 13: what a stalled node left pending is taken up, and its late writes are refused', { args, crowd: { activeTtlSeconds: 25 } }, async (cluster, crowd) => {
+chaos('pitfall 13: pending operations of a stalled node are finished by another, and its late writes are refused', { args, load: { activeTtlSeconds: 25 } }, async (cluster, load) => {
   const [stalled, other] = cluster.nodes;
   for (let round = 0; round < 2; round++) {
-    const buyers = await Promise.all([crowd.guest(), crowd.guest(), crowd.guest()]);
+    const buyers = await Promise.all([load.guest(), load.guest(), load.guest()]);
     const takenUp = async (what) => {
       const { text } = await other.call('GET', '/metrics');
       return Number(text.split('\n').find((line) => line.startsWith(FINISHED(what))).split(' ')[1]);
@@ -27,8 +27,8 @@ chaos('pitfall 13: what a stalled node left pending is taken up, and its late wr
     stalled.postgres.hold();
     // Keys would be looked up in the ledger first. They wait for this node, and ask the others only when it has answered with 503.
     const asked = [
-      ...Array.from({ length: 4 }, () => crowd.newPerson()).map((person) => crowd.enter(person, stalled)),
-      ...buyers.map((person, i) => crowd.hold(person, undefined, { section: 'A', strategy: 'slot', quantity: 1 + (i % 2) }, stalled)),
+      ...Array.from({ length: 4 }, () => load.newPerson()).map((person) => load.enter(person, stalled)),
+      ...buyers.map((person, i) => load.hold(person, undefined, { section: 'A', strategy: 'slot', quantity: 1 + (i % 2) }, stalled)),
     ];
     await until('enters and claims are pending', async () => {
       const { enters, claims } = await pendingOf(cluster);
@@ -46,6 +46,6 @@ chaos('pitfall 13: what a stalled node left pending is taken up, and its late wr
     await pause(200);
     if (round === 1) stalled.postgres.drop();
     await Promise.all(asked);
-    await Promise.all(buyers.map((person) => crowd.leave(person)));
+    await Promise.all(buyers.map((person) => load.leave(person)));
   }
 });

@@ -24,9 +24,9 @@ function holdOn(node, person) {
   return asked;
 }
 
-chaos('pitfall 20: what was written under a lock that is somebody else\'s by now is refused', { args, crowd: { activeTtlSeconds: 30 } }, async (cluster, crowd) => {
+chaos('pitfall 20: a write under a lock that another node has by now is refused', { args, load: { activeTtlSeconds: 30 } }, async (cluster, load) => {
   const [stopped, other] = cluster.nodes;
-  const [slow, fast] = await Promise.all([crowd.guest(), crowd.guest()]);
+  const [slow, fast] = await Promise.all([load.guest(), load.guest()]);
   stopped.postgres.hold();
   const before = new Set(await seatLocks(cluster));
   const late = holdOn(stopped, slow);
@@ -34,17 +34,17 @@ chaos('pitfall 20: what was written under a lock that is somebody else\'s by now
   await pause(100); // the write is under way
   stopped.signal('SIGSTOP');
   const won = await until('the other node has the lock', async () => {
-    const hold = await crowd.hold(fast, `fast-${performance.now()}`, SEAT, other);
+    const hold = await load.hold(fast, `fast-${performance.now()}`, SEAT, other);
     return hold;
   }, 15000);
-  await crowd.finish(fast, won, 'cancel', 'CANCELLED', other); // the seat is free, and was in other hands
+  await load.finish(fast, won, 'cancel', 'CANCELLED', other); // the seat is free, and was in other hands
   stopped.postgres.release();
   await pause(200);
   stopped.signal('SIGCONT');
   await late.done;
   // Its own way to PostgreSQL stood still, too: it may know no more than that.
   assert.ok(['lock_lost', 'ledger_failed', 'ledger_unknown', 'lock_timeout'].includes(late.answer.json?.code), late.answer.text);
-  crowd.done[`late ${late.answer.json.code}`] = 1;
+  load.done[`late ${late.answer.json.code}`] = 1;
   const [{ n }] = await cluster.ask(`SELECT count(*) AS n FROM reservations WHERE user_id = '${slow.userId}' AND status <> 'VOID'`);
   assert.equal(n, 0);
 });

@@ -1,11 +1,11 @@
 // PostgreSQL is restarted under load.
 import { chaos } from './support/chaos.mjs';
 
-chaos('PostgreSQL restarted: nothing that was told is lost, and all resumes', {}, async (cluster, crowd) => {
+chaos('PostgreSQL restarted: nothing that was acknowledged is lost, and all resumes', {}, async (cluster, load) => {
   for (let round = 0; round < 2; round++) {
     await cluster.stopService('postgres');
     await cluster.startService('postgres');
-    crowd.mark();
-    await crowd.succeeds(6);
+    load.mark();
+    await load.succeeds(6);
   }
 });

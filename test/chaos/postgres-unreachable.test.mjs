@@ -1,13 +1,13 @@
-// PostgreSQL can't be reached for ten seconds: nobody listens.
+// PostgreSQL refuses connections for ten seconds.
 import { chaos } from './support/chaos.mjs';
 import { postgresOutage } from './support/outages.mjs';
 
 const args = ['--ledger-deadline-ms', '1500'];
 
-chaos('PostgreSQL refuses connections for 10 s: positions go on, whatever must be durable is 503', { args }, (cluster, crowd) =>
+chaos('PostgreSQL refuses connections for 10 s: positions are shown, requests that must be durable get 503', { args }, (cluster, load) =>
   postgresOutage(
     cluster,
-    crowd,
+    load,
     () => cluster.nodes.forEach(({ postgres }) => postgres.refuse()),
     () => Promise.all(cluster.nodes.map(({ postgres }) => postgres.accept())),
   ),

@@ -33,7 +33,7 @@ async function stopFiller(cluster) {
   return filler;
 }
 
-chaos('pitfall 31: a node that stands still while it fills Redis is overtaken, and spoils nothing', { args, crowd: { activeTtlSeconds: 90 } }, async (cluster, crowd) => {
+chaos('pitfall 31: a node that stands still while it rebuilds Redis is replaced by another, and damages nothing', { args, load: { activeTtlSeconds: 90 } }, async (cluster, load) => {
   const first = await cluster.epoch();
   const stopped = await stopFiller(cluster);
   const other = cluster.nodes.find((node) => node !== stopped);
@@ -41,15 +41,15 @@ chaos('pitfall 31: a node that stands still while it fills Redis is overtaken, a
   assert.deepEqual(filling, { number: first.number + 1, identity: '' }, 'it was stopped amid the filling');
   await until('the other node has opened a life', async () => (await cluster.epoch()).identity !== '', OVERTAKEN_MS);
   await until('and serves', async () => (await other.call('GET', '/ready')).status === 200);
-  assert.ok(await crowd.enter(crowd.newPerson(), other));
+  assert.ok(await load.enter(load.newPerson(), other));
   const life = await cluster.epoch();
   assert.equal(life.number, filling.number + 1);
 
   const redisLife = await cluster.redisCli('HGETALL', 'admitone:{hot}:life');
   stopped.signal('SIGCONT');
   await cluster.isWell();
-  crowd.mark();
-  await crowd.succeeds(8);
+  load.mark();
+  await load.succeeds(8);
   assert.deepEqual(await cluster.epoch(), life, 'it is the life that it was');
   assert.equal(await cluster.redisCli('HGETALL', 'admitone:{hot}:life'), redisLife);
   assert.equal(await cluster.metric('admitone_hot_rebuilds_total'), 2, 'the first life, and that of the other node');

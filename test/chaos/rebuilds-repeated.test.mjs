@@ -4,7 +4,7 @@ import { chaos } from './support/chaos.mjs';
 
 const args = ['--ledger-deadline-ms', '1000', '--lock-lease-ms', '500'];
 
-chaos('pitfall 31: a node that dies or stalls while it fills Redis leaves no half of it behind', { args, nodes: 3 }, async (cluster, crowd) => {
+chaos('pitfall 31: a node that dies or stalls while it rebuilds Redis leaves no half-built state', { args, nodes: 3 }, async (cluster, load) => {
   for (let round = 0; round < 3; round++) {
     const [first, second] = cluster.nodes;
     await cluster.redisCli('FLUSHALL');
@@ -14,8 +14,8 @@ chaos('pitfall 31: a node that dies or stalls while it fills Redis leaves no hal
     if (round === 2) await cluster.redisCli('FLUSHALL');
     await pause(1500);
     first.signal('SIGCONT');
-    crowd.mark();
-    await crowd.succeeds(3);
+    load.mark();
+    await load.succeeds(3);
   }
   await cluster.redisCli('FLUSHALL');
   await cluster.kill9(cluster.nodes[0]);

@@ -1,4 +1,4 @@
-// Sentinels make a replica the master that had not heard of the last seconds.
+// Sentinels promote a replica that lacks the writes of the last seconds.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 
@@ -8,15 +8,15 @@ import { chaos } from './support/chaos.mjs';
 const redis = (port, ...words) => execFileSync('redis-cli', ['-h', '127.0.0.1', '-p', port, ...words], { encoding: 'utf8' }).trim();
 const lastOf = (port) => Number(/master_repl_offset:(\d+)|slave_repl_offset:(\d+)/.exec(redis(port, 'INFO', 'replication')).slice(1).find(Boolean));
 
-chaos('pitfall 31: a fail-over to a replica that lags is noticed, and it is filled under the next epoch', { sentinel: true }, async (cluster, crowd) => {
+chaos('pitfall 31: a fail-over to a replica that lags is noticed, and it is rebuilt under the next epoch', { sentinel: true }, async (cluster, load) => {
   const { SENTINEL_MASTER_PORT: master, SENTINEL_REPLICA_PORT: replica, SENTINEL_MASTER_PID: pid } = cluster.env;
   const before = await cluster.epoch();
   // From now on the replica hears nothing new.
   redis(master, 'ACL', 'SETUSER', 'default', '-psync', '-sync');
   redis(master, 'CLIENT', 'KILL', 'TYPE', 'replica');
   await until('the replica is alone', () => /master_link_status:down/.test(redis(replica, 'INFO', 'replication')));
-  crowd.mark();
-  await crowd.succeeds(6);
+  load.mark();
+  await load.succeeds(6);
   assert.ok(lastOf(master) > lastOf(replica) + 1000, 'the replica lags');
   process.kill(Number(pid), 'SIGKILL');
   await until('the replica is the master', () => /role:master/.test(redis(replica, 'INFO', 'replication')));
@@ -24,7 +24,7 @@ chaos('pitfall 31: a fail-over to a replica that lags is noticed, and it is fill
     const { number, identity } = await cluster.epoch();
     return number > before.number && identity !== '';
   }, 15000);
-  crowd.mark();
-  await crowd.succeeds(8);
+  load.mark();
+  await load.succeeds(8);
   assert.equal((await cluster.epoch()).number, before.number + 1, 'it was filled once');
 });

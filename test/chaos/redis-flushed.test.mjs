@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { until } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
-chaos('pitfall 31: a Redis that was flushed is filled from the ledger, once, under the next epoch', {}, async (cluster, crowd) => {
+chaos('pitfall 31: a Redis that was flushed is rebuilt from the ledger, once, under the next epoch', {}, async (cluster, load) => {
   for (const words of [[], ['functions too']]) {
     const before = await cluster.epoch();
     if (words.length > 0) await cluster.redisCli('FUNCTION', 'FLUSH');
@@ -13,8 +13,8 @@ chaos('pitfall 31: a Redis that was flushed is filled from the ledger, once, und
       const { number, identity } = await cluster.epoch();
       return number === before.number + 1 && identity !== '';
     });
-    crowd.mark();
-    await crowd.succeeds(10);
+    load.mark();
+    await load.succeeds(10);
     assert.equal((await cluster.epoch()).number, before.number + 1, 'exactly one node rebuilds, once');
   }
   assert.equal(await cluster.metric('admitone_hot_rebuilds_total'), 3, 'the first life, and one for each flush');

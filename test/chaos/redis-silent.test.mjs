@@ -1,11 +1,11 @@
-// Redis can't be reached for ten seconds: nothing comes back, and nobody is told.
+// Redis does not answer for ten seconds, and connections stay open.
 import { chaos } from './support/chaos.mjs';
 import { redisOutage } from './support/outages.mjs';
 
-chaos('Redis is silent for 10 s: places are degraded, confirm and cancel go on, all resumes', { crowd: { activeTtlSeconds: 60 } }, (cluster, crowd) =>
+chaos('Redis is silent for 10 s: places are degraded, confirm and cancel go on, all resumes', { load: { activeTtlSeconds: 60 } }, (cluster, load) =>
   redisOutage(
     cluster,
-    crowd,
+    load,
     () => cluster.nodes.forEach(({ redis }) => redis.hold()),
     // What the one sent arrives late, what the other sent never does.
     () => cluster.nodes.forEach(({ redis }, i) => (i === 0 ? redis.release() : redis.drop())),

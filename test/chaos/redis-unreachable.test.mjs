@@ -1,11 +1,11 @@
-// Redis can't be reached for ten seconds: nobody listens.
+// Redis refuses connections for ten seconds.
 import { chaos } from './support/chaos.mjs';
 import { redisOutage } from './support/outages.mjs';
 
-chaos('Redis refuses connections for 10 s: places are degraded, confirm and cancel go on, all resumes', { crowd: { activeTtlSeconds: 60 } }, (cluster, crowd) =>
+chaos('Redis refuses connections for 10 s: places are degraded, confirm and cancel go on, all resumes', { load: { activeTtlSeconds: 60 } }, (cluster, load) =>
   redisOutage(
     cluster,
-    crowd,
+    load,
     () => cluster.nodes.forEach(({ redis }) => redis.refuse()),
     () => Promise.all(cluster.nodes.map(({ redis }) => redis.accept())),
   ),

@@ -13,14 +13,14 @@ const NOISE_MS = 250;
 const LOCKED = { section: 'D', strategy: 'pessimistic', seats: [1] };
 
 // How long each took, from now until `over`.
-async function measure(crowd, guest, over) {
+async function measure(load, guest, over) {
   const took = { enter: [], status: [], events: [] };
   let isOver = false;
   over.then(() => (isOver = true));
   const asks = {
-    // In the last lane: nobody waits for those who enter and do nothing.
-    enter: (node, i) => node.admin('POST', `/queue/${crowd.name}/enter`, { userId: `passer-by-${performance.now()}-${i}`, lane: 15 }),
-    status: (node) => node.call('GET', `/queue/${crowd.name}/status`, { headers: guest.headers }),
+    // In the last lane: no user waits for those who enter and do nothing.
+    enter: (node, i) => node.admin('POST', `/queue/${load.name}/enter`, { userId: `passer-by-${performance.now()}-${i}`, lane: 15 }),
+    status: (node) => node.call('GET', `/queue/${load.name}/status`, { headers: guest.headers }),
     events: (node) => node.call('GET', '/events'),
   };
   const loop = async (verb, node) => {
@@ -32,16 +32,16 @@ async function measure(crowd, guest, over) {
       await pause(10);
     }
   };
-  const { nodes } = crowd.cluster;
+  const { nodes } = load.cluster;
   await Promise.all(Object.keys(asks).flatMap((verb) => nodes.map((node) => loop(verb, node))));
   return took;
 }
 
 const p99 = (times) => times.sort((a, b) => a - b)[Math.floor(times.length * 0.99)];
 
-chaos('rows of seats that are locked for 5 s leave enter, status and /events as fast as they were', { crowd: { size: 24, activeTtlSeconds: 30 } }, async (cluster, crowd) => {
-  const [guest, ...buyers] = await Promise.all([crowd.guest(), crowd.guest(), crowd.guest()]);
-  const before = await measure(crowd, guest, pause(LOCKED_MS));
+chaos('rows of seats that are locked for 5 s leave enter, status and /events as fast as they were', { load: { size: 24, activeTtlSeconds: 30 } }, async (cluster, load) => {
+  const [guest, ...buyers] = await Promise.all([load.guest(), load.guest(), load.guest()]);
+  const before = await measure(load, guest, pause(LOCKED_MS));
 
   const section = "(SELECT id FROM sections WHERE code = 'D')";
   const held = `BEGIN; SELECT count(*) FROM (SELECT FROM seats WHERE section_id = ${section} FOR UPDATE) t;`;
@@ -51,17 +51,17 @@ chaos('rows of seats that are locked for 5 s leave enter, status and /events as 
     return n === 1;
   });
   const began = performance.now();
-  const waiting = buyers.map((person, i) => crowd.ask('hold locked', 'POST', '/reservations', {
+  const waiting = buyers.map((person, i) => load.ask('hold locked', 'POST', '/reservations', {
     headers: person.headers,
-    body: { eventType: crowd.type, eventId: crowd.id, ...LOCKED },
+    body: { eventType: load.type, eventId: load.id, ...LOCKED },
     timeoutMs: 30000,
   }, cluster.nodes[i]).then((answer) => ({ answer, ms: performance.now() - began })));
-  const during = await measure(crowd, guest, psql.ended);
+  const during = await measure(load, guest, psql.ended);
   assert.ok(performance.now() - began > LOCKED_MS * 0.8, 'the rows were locked all the time');
   for (const { ms } of await Promise.all(waiting)) assert.ok(ms > LOCKED_MS * 0.6, `who needs the seat waits: ${ms} ms`);
   for (const verb of Object.keys(before)) {
     const limit = Math.max(p99(before[verb]) * NOISE, NOISE_MS);
-    crowd.done[`${verb} p99`] = [p99(before[verb]), p99(during[verb])].map((ms) => Math.round(ms));
+    load.done[`${verb} p99`] = [p99(before[verb]), p99(during[verb])].map((ms) => Math.round(ms));
     assert.ok(during[verb].length > 20, `${verb}: ${during[verb].length}`);
     assert.ok(p99(during[verb]) <= limit, `${verb}: p99 was ${p99(before[verb])} ms, and is ${p99(during[verb])} ms`);
   }

@@ -14,7 +14,7 @@ const ARGS = ['--queue-tick-ms', '10', '--adaptive-hot-above', '4', '--adaptive-
 const SECTIONS = ['slot', 'lock', 'adaptive', 'seat'];
 const EVENT = { maxPerUser: 1000, sections: SECTIONS.map((mode) => ({ id: mode, capacity: CAPACITY, mode })) };
 // By how long seats are held: some holds end by themselves while all this goes on.
-const HALLS = { 'LONG/1': 86400, 'SHORT/1': 1 };
+const SALES = { 'LONG/1': 86400, 'SHORT/1': 1 };
 
 const ENDED = new Set(['CANCELLED', 'EXPIRED']);
 const pick = (list) => list[Math.floor(Math.random() * list.length)];
@@ -37,7 +37,7 @@ class Journal {
   async storm(server) {
     const agent = keepAlive(CLIENTS);
     const gone = (error) => assert.match(error.code ?? '', /ECONNRESET|ECONNREFUSED|EPIPE|HPE_/, String(error.stack));
-    const sales = Object.keys(HALLS).map((name) => new Sale(server, name));
+    const sales = Object.keys(SALES).map((name) => new Sale(server, name));
     try {
       await Promise.all(Array.from({ length: CLIENTS }, (_, i) => this.#client(sales[i % sales.length], agent).catch(gone)));
     } finally {
@@ -234,7 +234,7 @@ async function assertRecovered(sale) {
 }
 
 async function open(server) {
-  for (const [name, holdSeconds] of Object.entries(HALLS)) await Sale.open(server, name, {}, { ...EVENT, holdSeconds });
+  for (const [name, holdSeconds] of Object.entries(SALES)) await Sale.open(server, name, {}, { ...EVENT, holdSeconds });
 }
 
 test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} times: all that was said is so, no seat is lost (pitfalls 26 and 31)`, async (t) => {
@@ -255,11 +255,11 @@ test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} tim
     await server.kill9();
     await storm;
     assertAudit(dataDir);
-    for (const name of Object.keys(HALLS)) journal.check(new Sale({ dataDir }, name));
+    for (const name of Object.keys(SALES)) journal.check(new Sale({ dataDir }, name));
 
     server = await start({ dataDir, args: ARGS });
     const agent = keepAlive(CLIENTS);
-    for (const name of Object.keys(HALLS)) {
+    for (const name of Object.keys(SALES)) {
       const sale = new Sale(server, name);
       await assertRecovered(sale);
       await journal.checkAnswers(sale, agent);
@@ -269,7 +269,7 @@ test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} tim
   }
   t.diagnostic(`${JSON.stringify(journal.told)}, ${switches} times over to slot`);
 
-  for (const name of Object.keys(HALLS)) {
+  for (const name of Object.keys(SALES)) {
     const sale = new Sale(server, name);
     await journal.cancelAll(sale);
     await until('everything has ended', () => sale.rows().every(({ status }) => ENDED.has(status)));

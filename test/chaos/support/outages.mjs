@@ -1,19 +1,19 @@
-// A store that can't be reached for ten seconds, by whatever way `begin` and `end` have, and what
-// must go on meanwhile.
+// A store that can't be reached for ten seconds, between `begin` and `end`, and what must go on during
+// the outage.
 import assert from 'node:assert/strict';
 
 import { pause, until } from '../../e2e/support/server.mjs';
 
 const OUTAGE_MS = 10000;
-// hot.deadline_ms: so long calls may hope for an answer.
+// hot.deadline_ms: how long calls wait for an answer.
 const HOT_DEADLINE_MS = 2000;
 
-export async function redisOutage(cluster, crowd, begin, end) {
+export async function redisOutage(cluster, load, begin, end) {
   const before = await cluster.epoch();
   const [leaver, ...holders] = await Promise.all(
     Array.from({ length: 5 }, async () => {
-      const person = await crowd.guest();
-      const hold = await crowd.hold(person, `${person.userId}-0`, { section: 'A', strategy: 'slot', quantity: 1 });
+      const person = await load.guest();
+      const hold = await load.hold(person, `${person.userId}-0`, { section: 'A', strategy: 'slot', quantity: 1 });
       return { person, hold };
     }),
   );
@@ -22,21 +22,21 @@ export async function redisOutage(cluster, crowd, begin, end) {
   // What needs no Redis goes on at once, on both nodes.
   await Promise.all(
     holders.map(({ person, hold }, i) =>
-      i % 2 === 0 ? crowd.finish(person, hold, 'confirm', 'CONFIRMED') : crowd.finish(person, hold, 'cancel', 'CANCELLED'),
+      i % 2 === 0 ? load.finish(person, hold, 'confirm', 'CONFIRMED') : load.finish(person, hold, 'cancel', 'CANCELLED'),
     ),
   );
-  assert.deepEqual(holders.map(({ hold }) => hold.told), ['CONFIRMED', 'CANCELLED', 'CONFIRMED', 'CANCELLED']);
+  assert.deepEqual(holders.map(({ hold }) => hold.result), ['CONFIRMED', 'CANCELLED', 'CONFIRMED', 'CANCELLED']);
   // To leave is to give back what is held: that is known to Redis.
   const left = await cluster.nodes[0].call('DELETE', '/queue/CONCERT/1/leave', { headers: leaver.person.headers });
   leaver.person.leaves = true;
   assert.equal(left.status, 503, left.text);
   await pause(HOT_DEADLINE_MS + 1000);
-  crowd.mark();
+  load.mark();
   await pause(3000);
-  const seen = { ...crowd.since };
-  assert.ok(crowd.count(/^status 200 degraded/) > 10, `places are answered from the ledger: ${JSON.stringify(seen)}`);
-  assert.equal(crowd.count(/^status (?!200 degraded)/), 0, JSON.stringify(seen));
-  assert.equal(crowd.count(/^(enter 20|hold \S+ 201|leave 204)/), 0, `the rest is 503: ${JSON.stringify(seen)}`);
+  const seen = { ...load.since };
+  assert.ok(load.count(/^status 200 degraded/) > 10, `places are answered from the ledger: ${JSON.stringify(seen)}`);
+  assert.equal(load.count(/^status (?!200 degraded)/), 0, JSON.stringify(seen));
+  assert.equal(load.count(/^(enter 20|hold \S+ 201|leave 204)/), 0, `the rest is 503: ${JSON.stringify(seen)}`);
   for (const node of cluster.nodes) {
     const entered = await node.call('POST', '/queue/CONCERT/1/enter', { body: { userId: 'latecomer' } });
     const wish = { eventType: 'CONCERT', eventId: '1', section: 'D', quantity: 1 };
@@ -45,33 +45,33 @@ export async function redisOutage(cluster, crowd, begin, end) {
   }
   await over;
   await end();
-  await crowd.leave(leaver.person);
+  await load.leave(leaver.person);
   const [{ status }] = await cluster.ask(`SELECT status FROM reservations WHERE id = '${leaver.hold.id}'`);
   assert.match(status, /CANCELLED|EXPIRED/, 'nothing is held for who has left');
-  // Who has bought meanwhile makes room for the next, long before that place's time is over.
-  const buyers = holders.filter(({ hold }) => hold.told === 'CONFIRMED');
+  // A user who bought during the outage makes room for the next, long before the place expires.
+  const buyers = holders.filter(({ hold }) => hold.result === 'CONFIRMED');
   await until('Redis hears that they have finished', async () => {
     const places = await Promise.all(buyers.map(({ person }, i) => cluster.nodes[i].call('GET', '/queue/CONCERT/1/status', { headers: person.headers })));
     return places.every(({ json }) => json?.status === 'COMPLETED');
   });
-  crowd.mark();
-  await crowd.succeeds(8);
+  load.mark();
+  await load.succeeds(8);
   assert.deepEqual(await cluster.epoch(), before, 'it is the Redis that it was');
 }
 
-export async function postgresOutage(cluster, crowd, begin, end) {
+export async function postgresOutage(cluster, load, begin, end) {
   begin();
   const over = pause(OUTAGE_MS);
-  await pause(5000); // the deadline, and whoever asked just before
-  crowd.mark();
+  await pause(5000); // the deadline, and requests sent just before
+  load.mark();
   await pause(3000);
-  const seen = JSON.stringify(crowd.since);
-  assert.ok(crowd.count(/^status 200$/) > 10, `positions go on: ${seen}`);
-  assert.equal(crowd.count(/^status (?!200$)/), 0, `for everybody: ${seen}`);
-  assert.equal(crowd.count(/^(enter|hold \S+|confirm|cancel|leave) 20/), 0, `nothing is told that can't be durable: ${seen}`);
-  assert.ok(crowd.count(/ ledger_/) > 0, seen);
+  const seen = JSON.stringify(load.since);
+  assert.ok(load.count(/^status 200$/) > 10, `positions go on: ${seen}`);
+  assert.equal(load.count(/^status (?!200$)/), 0, `for everybody: ${seen}`);
+  assert.equal(load.count(/^(enter|hold \S+|confirm|cancel|leave) 20/), 0, `nothing is acknowledged that can't be durable: ${seen}`);
+  assert.ok(load.count(/ ledger_/) > 0, seen);
   await over;
   await end();
-  crowd.mark();
-  await crowd.succeeds(6);
+  load.mark();
+  await load.succeeds(6);
 }

@@ -1,7 +1,7 @@
-// A TCP proxy between a node and one of its stores, through which a test breaks the way: cut (all
-// connections end at once), hold (nothing passes and nobody is told, like a cable that is out; what
-// was sent arrives late, or never), silence (the same for the connections that there are, not for new
-// ones), refuse (nobody listens).
+// A TCP proxy between a node and one of its stores, with which a test breaks the connection: cut (all
+// connections end at once), hold (connections stay open and nothing passes, as with an unplugged
+// cable; data arrive late, or never), silence (the same for the open connections, not for new ones),
+// refuse (no listener).
 import { once } from 'node:events';
 import net from 'node:net';
 
@@ -9,7 +9,7 @@ class Pair {
   constructor(proxy, client) {
     this.proxy = proxy;
     this.client = client;
-    this.held = []; // what to do when the way is free again
+    this.held = []; // what to do after release()
     this.ended = false;
     this.silent = false;
     client.setNoDelay(true);
@@ -19,7 +19,7 @@ class Pair {
     this.pass(() => this.connect());
   }
 
-  // Now, or when the way is free: in order.
+  // Now, or after release(), in order.
   pass(act) {
     if (this.ended) return;
     if (this.proxy.holds || this.silent) this.held.push(act);
@@ -42,7 +42,7 @@ class Pair {
     const cut = this.proxy.watch?.(bytes);
     if (cut === 'before') return this.end();
     this.server.write(bytes);
-    // The server hears it; who sent it never hears the answer.
+    // The server gets the bytes; the client never gets the answer.
     if (cut === 'after') {
       this.client.destroy();
       this.proxy.pairs.delete(this);

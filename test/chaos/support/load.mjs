@@ -1,25 +1,25 @@
-// A crowd that buys over all nodes while a test breaks things, and the book of what it was told.
-// Everybody enters, polls until ACTIVE, holds seats in a section of some mode with an
-// Idempotency-Key, then confirms, cancels, lets it expire, or leaves. A request that is answered
-// with 503, or not at all, is sent again, to whichever node, until there is an answer: so nothing
-// of what is asked stays in doubt, unless the crowd had to end first.
+// Users who buy over all nodes while a test breaks things, and the record of the answers they got.
+// Each user enters, polls until ACTIVE, holds seats in a section of some mode with an
+// Idempotency-Key, then confirms, cancels, lets the hold expire, or leaves. A request that is answered
+// with 503, or not at all, is sent again, to any node, until there is an answer. So no outcome stays
+// unknown, unless the load had to end first.
 //
-// What contradicts something that was told before is a *lie*, and is written down as it happens;
-// the rest is compared with the ledger when all is quiet (check).
+// An answer that contradicts an earlier one is recorded as a contradiction when it arrives; the rest
+// is compared with the ledger at the end (check.mjs).
 import assert from 'node:assert/strict';
 import http from 'node:http';
 
 import { pause, until } from '../../e2e/support/server.mjs';
 
 const SECTIONS = { A: ['slot'], B: ['lock'], C: ['adaptive'], D: ['optimistic', 'pessimistic', 'distributed-lock'] };
-// Nobody of the crowd wants E: its seats are a test's own.
+// The load takes no seats in E: they are for the test.
 const MODES = { A: 'slot', B: 'lock', C: 'adaptive', D: 'seat', E: 'seat' };
 const CAPACITY = 200;
 export const MAX_ACTIVE = 16;
 const HOLD_SECONDS = 6;
-// How far a node's word about a time may be off: it answers under load.
+// How far a time in an answer may be off: nodes answer under load.
 const SLACK_MS = 250;
-// Some people wait for an answer; others try the next node soon.
+// Some users wait for an answer; others try the next node soon.
 const PATIENT_MS = 20000;
 const HASTY_MS = 2500;
 
@@ -33,10 +33,10 @@ export function numberOf(token) {
   return raw.readUIntBE(11, 6);
 }
 
-export class Crowd {
-  static async gather(cluster, { size = 48, name = 'CONCERT/1', activeTtlSeconds = 12 } = {}) {
-    const self = new Crowd();
-    Object.assign(self, { cluster, size, name, agents: new Map() });
+export class Load {
+  static async start(cluster, { size = 48, name = 'CONCERT/1', activeTtlSeconds = 12 } = {}) {
+    const self = new Load();
+    Object.assign(self, { cluster, size, name, activeTtlSeconds, agents: new Map() });
     [self.type, self.id] = name.split('/');
     const answer = await cluster.nodes[0].admin('PUT', `/admin/events/${name}`, {
       title: 'Winter tour',
@@ -56,12 +56,12 @@ export class Crowd {
   constructor() {
     this.people = [];
     this.holds = []; // that were acknowledged
-    this.lies = [];
+    this.contradictions = [];
     this.done = {}; // "verb outcome" → how often
     this.since = {}; // the same, since mark()
     this.ending = false;
     this.mostActive = 0;
-    this.guests = 0; // who asked, ever
+    this.guests = 0; // all guests so far
     this.guestsIn = []; // when each of them surely had a place
   }
 
@@ -89,11 +89,11 @@ export class Crowd {
     return Object.entries(this.since).reduce((sum, [line, n]) => sum + (pattern.test(line) ? n : 0), 0);
   }
 
-  lie(what, detail) {
-    if (this.lies.length < 50) this.lies.push(`${what}: ${typeof detail === 'string' ? detail : JSON.stringify(detail)}`);
+  contradiction(what, detail) {
+    if (this.contradictions.length < 50) this.contradictions.push(`${what}: ${typeof detail === 'string' ? detail : JSON.stringify(detail)}`);
   }
 
-  // One request to some node, or to the one that is named; undefined when nobody answered.
+  // One request to some node, or to the one that is named; undefined when there was no answer.
   async ask(verb, method, target, options = {}, node = pick(this.cluster.nodes)) {
     const timeoutMs = Math.random() < 0.4 ? PATIENT_MS : HASTY_MS;
     let answer;
@@ -103,12 +103,12 @@ export class Crowd {
       answer = undefined;
     }
     this.note(verb, answer);
-    if (answer?.status >= 500 && answer.status !== 503) this.lie(`${verb} ${answer.status}`, answer.text);
-    if (answer?.status === 503 && answer.headers['retry-after'] === undefined) this.lie(`${verb} 503`, 'no Retry-After');
+    if (answer?.status >= 500 && answer.status !== 503) this.contradiction(`${verb} ${answer.status}`, answer.text);
+    if (answer?.status === 503 && answer.headers['retry-after'] === undefined) this.contradiction(`${verb} 503`, 'no Retry-After');
     return answer;
   }
 
-  // Until there is an answer that says something.
+  // Repeats until there is an answer other than 503.
   async insist(verb, ...how) {
     for (;;) {
       const answer = await this.ask(verb, ...how);
@@ -122,7 +122,7 @@ export class Crowd {
     return this.ending && performance.now() > this.overAt;
   }
 
-  // ---- one of them ----
+  // ---- one user ----
 
   newPerson() {
     const person = { userId: `user${this.people.length + 1}`, holds: [], sent: performance.now() };
@@ -130,22 +130,22 @@ export class Crowd {
     return person;
   }
 
-  // Somebody who is ACTIVE soon, for the test to play with: in a lane before all others.
+  // A user for the test's own requests, in a lane before all others and so ACTIVE soon.
   async guest() {
     const person = this.newPerson();
     person.lane = 0;
     this.guests++;
     assert.ok(await this.enter(person), 'the guest has a place');
     this.guestsIn.push(performance.now());
-    assert.ok(await this.wait(person), 'the guest is in');
+    assert.ok(await this.wait(person), 'the guest is ACTIVE');
     return person;
   }
 
-  async live() {
+  async act() {
     const person = this.newPerson();
     if (!(await this.enter(person)) || !(await this.wait(person))) return;
-    const wishes = 1 + Math.floor(Math.random() * 2);
-    for (let i = 0; i < wishes && !this.ending; i++) {
+    const holds = 1 + Math.floor(Math.random() * 2);
+    for (let i = 0; i < holds && !this.ending; i++) {
       const hold = await this.hold(person, `${person.userId}-${i}`);
       if (hold !== undefined) await this.decide(person, hold);
       if (person.leaves || person.over) return;
@@ -158,34 +158,36 @@ export class Crowd {
     const body = { userId: person.userId, lane: person.lane };
     const answer = await this.insist('enter', 'POST', `/queue/${this.name}/enter`, { body, ...how }, node);
     if (answer === undefined) return false;
-    if (answer.status !== 200 && answer.status !== 202) return this.lie('enter', answer.text), false;
+    if (answer.status !== 200 && answer.status !== 202) return this.contradiction('enter', answer.text), false;
     person.token = answer.json.entryToken;
     person.headers = { authorization: `Bearer ${person.token}` };
     person.seq = numberOf(person.token);
-    person.told = performance.now();
-    this.hear(person, answer.json, person.sent);
+    person.answered = performance.now();
+    this.recordPlace(person, answer.json, person.sent);
     return true;
   }
 
-  // What an answer about a place says must agree with what was said before.
-  hear(person, place, sent) {
+  // An answer about a place must agree with the earlier ones.
+  recordPlace(person, place, sent) {
     const { status, position } = place;
     const text = { user: person.userId, seq: person.seq, was: person.status, is: place };
-    const mayHaveEnded = person.leaves || person.confirms || (person.expiresMs ?? Infinity) <= Date.now() + SLACK_MS;
-    if (place.userId !== person.userId) this.lie('somebody else', text);
-    if (status === 'WAITING' && person.status === 'ACTIVE' && sent > person.heard && !person.degraded) this.lie('back to WAITING', text);
-    if (status !== 'WAITING' && status !== 'ACTIVE' && !mayHaveEnded) this.lie('a place has gone', text);
+    // On a stalled machine a user may be admitted and expire between two answers.
+    const isLongAgo = performance.now() - person.asked > this.activeTtlSeconds * 1000 - SLACK_MS;
+    const mayHaveEnded = person.leaves || person.confirms || isLongAgo || (person.expiresMs ?? Infinity) <= Date.now() + SLACK_MS;
+    if (place.userId !== person.userId) this.contradiction('another user', text);
+    if (status === 'WAITING' && person.status === 'ACTIVE' && sent > person.recordedAt && !person.degraded) this.contradiction('back to WAITING', text);
+    if (status !== 'WAITING' && status !== 'ACTIVE' && !mayHaveEnded) this.contradiction('a place has gone', text);
     // From the ledger it is a second old.
     if (status === 'WAITING' && !place.degraded) {
       const overtakers = this.guests - this.guestsIn.filter((at) => at < person.asked).length;
-      if (sent > person.heard && position > person.position + overtakers) this.lie('moved back', { ...text, from: person.position });
+      if (sent > person.recordedAt && position > person.position + overtakers) this.contradiction('moved back', { ...text, from: person.position });
       person.position = position;
       person.asked = sent;
     }
     if (status === 'ACTIVE') person.expiresMs = Date.parse(place.activeExpiresAt);
     person.status = status;
     person.degraded = place.degraded;
-    person.heard = performance.now();
+    person.recordedAt = performance.now();
   }
 
   async wait(person) {
@@ -195,31 +197,31 @@ export class Crowd {
       const sent = performance.now();
       const answer = await this.ask('status', 'GET', `/queue/${this.name}/status`, { headers: person.headers });
       if (answer === undefined || answer.status === 503) continue;
-      if (answer.status !== 200) this.lie('status', answer.text);
-      else this.hear(person, answer.json, sent);
+      if (answer.status !== 200) this.contradiction('status', answer.text);
+      else this.recordPlace(person, answer.json, sent);
     }
     return person.status === 'ACTIVE' && !person.degraded && !this.ending;
   }
 
-  // `wish`: section, strategy, and seats or quantity. Without a key, what is in doubt is asked for
-  // anew.
-  async hold(person, key, wish = this.wish(), node = undefined) {
-    const body = { eventType: this.type, eventId: this.id, ...wish };
+  // `wanted`: section, strategy, and seats or quantity. Without a key, a request without an answer is
+  // repeated as a new one.
+  async hold(person, key, wanted = this.randomSeats(), node = undefined) {
+    const body = { eventType: this.type, eventId: this.id, ...wanted };
     const answer = await this.insist(`hold ${body.strategy}`, 'POST', '/reservations', {
       headers: key === undefined ? person.headers : { ...person.headers, 'idempotency-key': key },
       body,
     }, node);
     if (answer === undefined) return undefined;
     if (answer.status !== 201) return this.refused(person, answer), undefined;
-    const told = { ...answer.json, person, key, body, expiresMs: Date.parse(answer.json.expiresAt) };
-    if (told.seats.length !== (wish.quantity ?? wish.seats.length)) this.lie('not as many seats', answer.text);
-    if (wish.seats && `${wish.seats}` !== `${told.seats}`) this.lie('other seats', answer.text);
-    person.holds.push(told);
-    this.holds.push(told);
-    return told;
+    const held = { ...answer.json, person, key, body, expiresMs: Date.parse(answer.json.expiresAt) };
+    if (held.seats.length !== (wanted.quantity ?? wanted.seats.length)) this.contradiction('not as many seats', answer.text);
+    if (wanted.seats && `${wanted.seats}` !== `${held.seats}`) this.contradiction('other seats', answer.text);
+    person.holds.push(held);
+    this.holds.push(held);
+    return held;
   }
 
-  wish() {
+  randomSeats() {
     const section = pick(Object.keys(SECTIONS));
     const n = 1 + Math.floor(Math.random() * 2);
     const first = 1 + Math.floor(Math.random() * (CAPACITY - n));
@@ -232,8 +234,8 @@ export class Crowd {
     const isOver = person.expiresMs <= Date.now() + SLACK_MS || person.confirms;
     const isTruth = answer.json?.code === 'not_active' ? isOver : REFUSALS.includes(answer.json?.code);
     if (answer.json?.code === 'not_active' && isOver) person.over = true;
-    // A hold that was written too late is told as such.
-    if (!isTruth && answer.status !== 410) this.lie('hold refused', { user: person.userId, seq: person.seq, expiresMs: person.expiresMs, now: Date.now(), text: answer.text });
+    // A hold that was written too late is answered with 410.
+    if (!isTruth && answer.status !== 410) this.contradiction('hold refused', { user: person.userId, seq: person.seq, expiresMs: person.expiresMs, now: Date.now(), text: answer.text });
   }
 
   async decide(person, hold) {
@@ -250,12 +252,12 @@ export class Crowd {
     const answer = await this.insist(verb, 'POST', `/reservations/${hold.id}/${verb}`, { headers: person.headers }, node);
     if (answer === undefined) return;
     if (answer.status === 200) {
-      if (answer.json.status !== status || `${answer.json.seats}` !== `${hold.seats}`) this.lie(verb, answer.text);
-      hold.told = status;
+      if (answer.json.status !== status || `${answer.json.seats}` !== `${hold.seats}`) this.contradiction(verb, answer.text);
+      hold.result = status;
     } else if (answer.status === 410) {
-      if (hold.expiresMs > Date.now() + SLACK_MS) this.lie(`${verb} too early`, answer.text);
-      hold.told = 'EXPIRED';
-    } else this.lie(verb, answer.text);
+      if (hold.expiresMs > Date.now() + SLACK_MS) this.contradiction(`${verb} too early`, answer.text);
+      hold.result = 'EXPIRED';
+    } else this.contradiction(verb, answer.text);
   }
 
   // The same key once more has the same reservation.
@@ -264,7 +266,7 @@ export class Crowd {
       headers: { ...person.headers, 'idempotency-key': hold.key },
       body: hold.body,
     });
-    if (answer !== undefined && (answer.status !== 201 || answer.json.id !== hold.id)) this.lie('another answer for the same key', { hold, text: answer.text });
+    if (answer !== undefined && (answer.status !== 201 || answer.json.id !== hold.id)) this.contradiction('another answer for the same key', { hold, text: answer.text });
   }
 
   async leave(person) {
@@ -272,23 +274,23 @@ export class Crowd {
     const answer = await this.insist('leave', 'DELETE', `/queue/${this.name}/leave`, { headers: person.headers });
     if (answer === undefined) return;
     if (answer.status === 204) person.left = true;
-    else this.lie('leave', answer.text);
+    else this.contradiction('leave', answer.text);
   }
 
-  // ---- all of them ----
+  // ---- all users ----
 
   async spawn() {
-    while (!this.ending) await this.live();
+    while (!this.ending) await this.act();
   }
 
   // Begins, and goes on until `end`.
   begin() {
-    this.life = Promise.all(Array.from({ length: this.size }, () => this.spawn()));
-    this.life.catch(() => {}); // end() tells
+    this.running = Promise.all(Array.from({ length: this.size }, () => this.spawn()));
+    this.running.catch(() => {}); // end() throws it
     this.sampling = this.sample();
   }
 
-  // How many are in at once, by the ledger, over all nodes: it never lies about that.
+  // How many are ACTIVE at once, by the ledger, over all nodes.
   async sample() {
     const now = '(extract(epoch FROM clock_timestamp()) * 1000)';
     while (!this.ending) {
@@ -296,7 +298,7 @@ export class Crowd {
         const [{ n }] = await this.cluster.ask(`SELECT count(*) AS n FROM queue_entries WHERE status = 'ACTIVE' AND active_expires_at > ${now}`);
         this.mostActive = Math.max(this.mostActive, n);
       } catch {
-        // It is down: nobody becomes ACTIVE meanwhile.
+        // It is down: until it is back no user becomes ACTIVE.
       }
       await pause(200);
     }
@@ -311,13 +313,13 @@ export class Crowd {
   async end(graceMs = 60000) {
     this.ending = true;
     this.overAt = performance.now() + graceMs;
-    await this.life;
+    await this.running;
     await this.sampling;
     for (const agent of this.agents.values()) agent.destroy();
     this.agents.clear();
   }
 
-  // Whatever has become of the test.
+  // Also when the test has failed.
   abandon() {
     this.ending = true;
     this.overAt = 0;
