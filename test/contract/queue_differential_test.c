@@ -15,7 +15,7 @@
 #include "redis_adapter.h"
 
 #define EVENTS 3
-#define SEEDS 12
+#define SEEDS 6
 #define STEPS 3000
 /* Memory looks at so many numbers in one tick for who is silent: then both end the same at once. */
 #define SEQ_MOST 4000
