@@ -20,7 +20,7 @@ after(() => server.stop());
 // The same event, seen by one node.
 const at = (node, room) => new room.constructor(node, room.name);
 
-// Looks at the numbers on every node, all the time, until it is told to end; then says how often.
+// Reads the numbers on every node again and again until it is stopped; returns how often.
 function watch(room, look) {
   let over = false;
   let looks = 0;
@@ -60,7 +60,7 @@ describe(`${CROWD} users, 100 units, two nodes: exactly 100 are sold, and no lim
         assert.ok(active <= MAX_ACTIVE, `${active} are active`);
       });
 
-      // Everybody enters, some twice at once on both nodes; whoever is turned away comes again.
+      // All users enter, some twice at once on both nodes; a refused user tries again.
       const sold = [];
       let refused = 0;
       const buy = async (userId, i) => {
@@ -80,7 +80,7 @@ describe(`${CROWD} users, 100 units, two nodes: exactly 100 are sold, and no lim
           return status === 'ACTIVE';
         }, 120000);
         const who = { userId, token: place };
-        // Whoever is overtaken between a read and a write may ask again.
+        // A request that lost a race between read and write may be repeated.
         const answer = await until(`${userId} is answered`, async () => {
           const one = await sale.hold(who, { quantity: 1, strategy }, { agent });
           return (one.status === 201 || !/^(conflict|lock_timeout)$/.test(one.json.code)) && one;
@@ -130,7 +130,7 @@ describe('a queue that two nodes serve', () => {
     assert.deepEqual(rows.map(({ user_id: user }) => user), ['first', ...names]);
   });
 
-  test('who entered at one node is known to the other at once', async () => {
+  test('a user who entered at one node is known to the other at once', async () => {
     const room = await WaitingRoom.open(server, 'BOTH/1', { maxActive: 20, entryBatchSize: 1000 });
     const [a, b] = server.nodes.map((node) => at(node, room));
     for (const [i, user] of users(40).entries()) {
@@ -151,7 +151,7 @@ describe('a queue that two nodes serve', () => {
     const before = await admitted();
     const unwatch = watch(room, ({ active }) => assert.ok(active <= 40, `${active} are active`));
     await room.did('resume');
-    // Whoever is being admitted is active already, and counted when that is durable.
+    // A user who is being admitted is active already, and counted when that is durable.
     await until('as many are in as may be', async () => entriesOf(room).filter(({ status }) => status === 'ACTIVE').length === 40);
     await until('they are counted', async () => (await admitted()).reduce((sum, count, i) => sum + count - before[i], 0) >= 40);
     await pause(200); // four ticks of each
@@ -163,7 +163,7 @@ describe('a queue that two nodes serve', () => {
     assert.equal(places.length, 120);
   });
 
-  test('the ledger refuses a second live place of a user, whoever asks for it (pitfall 14)', () => {
+  test('the ledger refuses a second live place of a user, whichever node asks (pitfall 14)', () => {
     const guard = "SELECT indexdef FROM pg_indexes WHERE indexname = 'queue_entries_live'";
     assert.match(query(server.dataDir, guard)[0].indexdef, /UNIQUE INDEX .*\(event_id, user_id\) WHERE/);
     const double = `INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at)
@@ -171,7 +171,7 @@ describe('a queue that two nodes serve', () => {
     assert.throws(() => query(server.dataDir, double), /queue_entries_live/);
   });
 
-  test('a stream at one node hears what another node admitted, long before it would ask (pitfall 17)', async () => {
+  test('a stream at one node shows an admission by another node, long before its next poll (pitfall 17)', async () => {
     const own = await start({ args: ['--push-interval-ms', '60000', '--queue-tick-ms', '50'] });
     const room = await WaitingRoom.open(own, 'NEWS/1', { maxActive: 1, entryBatchSize: 100 });
     const [a, b] = own.nodes.map((node) => at(node, room));
@@ -272,7 +272,7 @@ describe('an event that is changed at one node', () => {
     await own.stop();
   });
 
-  test('is seen when the announcement is lost and nobody asks', async () => {
+  test('is noticed when the announcement is lost and no request needs it', async () => {
     const own = await start({ args: ['--queue-tick-ms', '1000'] });
     assert.equal((await own.admin('PUT', NEWS, priced(1))).status, 201);
     query(own.dataDir, `INSERT INTO audit(at, actor, act, subject, detail) VALUES (1, 'admin', 'event.put', 'NEWS/2', '{}');
@@ -281,7 +281,7 @@ describe('an event that is changed at one node', () => {
     await own.stop();
   });
 
-  test('has its new rules in force as soon as Redis is back, where nobody could tell it', async () => {
+  test('has its new rules in force as soon as Redis is back, after it could not be notified', async () => {
     const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '100'] });
     await WaitingRoom.open(own, 'RULES/2', { maxWaiting: 1000 });
     for (const maxWaiting of [11, 12, 13, 14]) {
@@ -306,11 +306,11 @@ describe('an event that is changed at one node', () => {
   });
 });
 
-describe('an event that is deleted while Redis does not hear', () => {
+describe('an event that is deleted while Redis does not answer', () => {
   const meta = (own, id, field) => redis(own.dataDir, 'HGET', `queue:{GONE:${id}}:meta`, field);
   const deaf = (own) => redis(own.dataDir, 'CLIENT', 'PAUSE', '1000');
 
-  test('is gone from there too, as soon as it hears again', async () => {
+  test('is deleted there too, as soon as it answers again', async () => {
     const own = await start({ args: ['--hot-deadline-ms', '100'] });
     const room = await WaitingRoom.open(own, 'GONE/1', { maxActive: 1 });
     await room.enter('ann');
@@ -335,7 +335,7 @@ describe('an event that is deleted while Redis does not hear', () => {
       const answer = await room.ask('ben');
       return answer.status === 200 && answer.json;
     });
-    assert.equal(ben.status, 'ACTIVE', 'nobody of the old event is in the way');
+    assert.equal(ben.status, 'ACTIVE', 'no user of the old event is in the way');
     const old = await room.server.call('GET', '/queue/GONE/2/status', { headers: bearer(ann.entryToken) });
     assert.notEqual(old.json.status, 'ACTIVE', old.text);
     assert.equal((await room.gate(ann.entryToken)).status, 403);
@@ -378,7 +378,7 @@ describe('a hundred events', () => {
     for (const name of ['admit', 'due', 'overdue', 'look', 'count']) assert.equal(calls[name], undefined, JSON.stringify(calls));
   });
 
-  test('come to life and to rest again: somebody waits, is admitted, holds a seat until it ends', async () => {
+  test('become busy and idle again: a user waits, is admitted, holds a seat until it ends', async () => {
     const sale = await Sale.open(own, `${TYPE}/awake`, { maxActive: 1, entryIntervalSeconds: 1 }, { holdSeconds: 2, sections: [{ id: 'A', capacity: SEATS }] });
     const [ann, ben] = [await sale.buyer('ann'), await sale.enter('ben')];
     const held = await sale.held(ann, { seats: [3] });
@@ -506,7 +506,7 @@ test('a third node joins without a restart of the others, and does what they do'
 
   const third = await own.join();
   const there = at(third, sale);
-  assert.equal(epoch(), before, 'nothing was filled anew (pitfall 31)');
+  assert.equal(epoch(), before, 'nothing was rebuilt (pitfall 31)');
   assert.deepEqual(await there.counts(), { available: 9, held: 1, confirmed: 0 });
   assert.equal((await there.status(waits.entryToken)).position, 1);
   assert.equal((await there.hold(ben, { seats: [3] })).json.code, 'seat_taken');
@@ -515,7 +515,7 @@ test('a third node joins without a restart of the others, and does what they do'
   const late = await there.enter('late');
   assert.equal(late.status, 'WAITING');
 
-  // It goes as it came, and so do the others: whoever is left does the work.
+  // It stops, and so do the others: the node that is left does the work.
   await own.nodes[0].stop();
   await own.nodes[1].stop();
   assert.equal((await there.leave(waits.entryToken)).status, 204);
@@ -567,7 +567,7 @@ describe('one thing asked of both nodes at once', () => {
       await assertHotIsLedger(sale);
     });
 
-  // The section's row is locked by somebody else, so the first has written its hold and can't commit.
+  // The section's row is locked by another session, so the first has written its hold and can't commit.
   // The others wait for its rows, and see what has become of it only then; where there is a lock to be
   // had first, they wait for that.
   for (const strategy of STRATEGIES)
@@ -624,7 +624,7 @@ describe('distributed-lock over two nodes', () => {
   const asked = (node, count) =>
     until(`${count} have asked`, async () => (await metric(node, 'admitone_reservation_attempts_total', { strategy: 'distributed-lock' })) >= count);
 
-  test('who asks at one node waits for who has it at the other, and is told the truth', async () => {
+  test('a request at one node waits for the holder at the other, and gets the true result', async () => {
     const own = await start();
     const sale = await open(own, 'LOCK/1');
     const [ann, ben] = await sale.buyers(2);
@@ -688,7 +688,7 @@ test('a place that its node took and could not finish is finished by another (pi
   await a.kill9();
   await storm;
   const there = at(b, room);
-  // Whoever was told of a place has it, and nobody else is in the way for long.
+  // Every acknowledged place exists, and no other one is in the way for long.
   for (const place of told) assert.match((await there.status(place.entryToken)).status, /^(WAITING|ACTIVE)$/);
   await until('everybody who is there has a row', async () => {
     const live = entriesOf(room).filter(({ status }) => /^(WAITING|ACTIVE)$/.test(status)).length;
@@ -759,7 +759,7 @@ test('places that a node took and could not finish are undone together', async (
   await own.stop();
 });
 
-test('an expiry that no node was told of reaches the ledger, and a place that had ended before is shown as it ended', async () => {
+test('an expiry that was reported to no node reaches the ledger, and a place that had ended before is shown as it ended', async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
   const room = await WaitingRoom.open(own, 'SILENT/1', { maxActive: 10, entryBatchSize: 100 });
   const places = await room.enterAll(['ann', 'ben', 'cat']);
@@ -783,7 +783,7 @@ test('an expiry that no node was told of reaches the ledger, and a place that ha
   await own.stop();
 });
 
-test('who has a place that Redis can\'t show any more is not told that nothing was changed', async () => {
+test('a user whose place Redis can\'t show any more is not answered that nothing was changed', async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50'] });
   const room = await WaitingRoom.open(own, 'LOST/1', { maxActive: 5 });
   holdCommits();
@@ -811,7 +811,7 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
   const set = (own, ...words) => assert.equal(redis(own.dataDir, 'CONFIG', 'SET', ...words), 'OK');
   const none = { ok: 0, oom: 0, misconf: 0, noreplicas: 0, readonly: 0 };
 
-  test('at maxmemory nobody new is taken, and leaving, confirming, cancelling and admission go on', async () => {
+  test('at maxmemory no new user is accepted, and leaving, confirming, cancelling and admission go on', async () => {
     const own = await start({ args: ['--queue-tick-ms', '50'] });
     const sale = await Sale.open(own, 'FULL/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }] });
     const [ann, ben, cat] = [await sale.buyer('ann'), await sale.buyer('ben'), await sale.buyer('cat')];

@@ -41,7 +41,7 @@ async function each(strategies, args, act) {
 }
 
 describe('a lock is given back after the commit, not before (pitfall 19)', () => {
-  test('while the first one\'s write is not on disk, the second is told nothing', () =>
+  test('while the first one\'s write is not on disk, the second has no answer', () =>
     each(LOCKING, [], async (server, strategy, sale) => {
       const [ann, ben] = await sale.buyers(2);
       const wish = { seats: [1], strategy };
@@ -59,7 +59,7 @@ describe('a lock is given back after the commit, not before (pitfall 19)', () =>
       await assertHotIsLedger(sale);
     }));
 
-  test('so if it never gets there, nobody was told that the seat is taken', onlyOn('memory+sqlite', 'the shim fails the writes of SQLite\'s files'), () =>
+  test('so if it never gets there, no request was answered that the seat is taken', onlyOn('memory+sqlite', 'the shim fails the writes of SQLite\'s files'), () =>
     each(LOCKING, [], async (server, strategy, sale) => {
       const buyers = await sale.buyers(20);
       const stopped = await stopWriter(server, sale);
@@ -80,7 +80,7 @@ describe('a lock is given back after the commit, not before (pitfall 19)', () =>
     }));
 });
 
-test('who waits for a lock in vain gets 409 lock_timeout, in time, and leaves nothing behind (pitfall 21)', () =>
+test('a request that waits for a lock in vain gets 409 lock_timeout, in time, and leaves nothing behind (pitfall 21)', () =>
   each(LOCKING, ['--lock-wait-ms', '100'], async (server, strategy, sale) => {
     const [ann, ...others] = await sale.buyers(10);
     const wish = { seats: [1], strategy };

@@ -141,7 +141,7 @@ async function assertDecided(sale, results) {
   return seen;
 }
 
-describe('one final state, whoever comes first', () => {
+describe('one final state, whichever request comes first', () => {
   const REUSED = 2 * LANES; // seats come back, so that they have the next holder soon
   const cases = [
     ['expiry against confirm (pitfalls 28 and 33)', ['confirm'], times(2000), 4000],
@@ -190,7 +190,7 @@ describe('seats that change hands all the time', () => {
   }
 
   for (const strategy of STRATEGIES)
-    test(`${strategy}: nobody is told that a seat is taken while it is free, and nobody has one that another has (pitfall 19)`, async (t) => {
+    test(`${strategy}: no request is answered that a seat is taken while it is free, and no seat has two holders (pitfall 19)`, async (t) => {
       const sale = await Sale.open(server, `HANDS/${strategy}`, {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: SEATS, mode: MODE_OF[strategy] }] });
       const notes = [];
       await Promise.all((await sale.buyers(CLIENTS)).map((who) => client(sale, who, strategy, notes)));

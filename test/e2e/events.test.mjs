@@ -420,7 +420,7 @@ describe('many at once', () => {
     for (const event of all) assert.equal(event.title, event.eventId);
   });
 
-  test('who was answered sees the change on every connection and every worker', async () => {
+  test('a client that was answered sees the change on every connection and every worker', async () => {
     const others = await Promise.all(Array.from({ length: 16 }, () => Raw.connect(server)));
     const look = adminRequest(server, 'GET', '/admin/events/EVERY/1');
     for (let round = 0; round < 15; round++) {
@@ -507,7 +507,7 @@ describe('the audit trail', () => {
   after(() => kept.stop());
   const page = async (query = '') => (await kept.admin('GET', `/admin/audit${query}`)).json;
 
-  test('has every act, newest first, with who, what, on what, and what was asked for', async () => {
+  test('has every act, newest first, with actor, act, subject and the requested change', async () => {
     assert.deepEqual(await page(), { audit: [], next: null });
     const body = concert();
     await kept.admin('PUT', '/admin/events/A/1', body);
@@ -536,7 +536,7 @@ describe('the audit trail', () => {
     assert.ok(Math.abs(Date.parse(audit[0].at) - Date.now()) < 60000);
   });
 
-  test('comes in pages that together are the whole, also when rows are added meanwhile', async () => {
+  test('comes in pages that together are the whole, also when rows are added between pages', async () => {
     for (let i = 0; i < 25; i++) await kept.admin('PUT', `/admin/events/P/${i}`, concert());
     const whole = (await page('?limit=1000')).audit.map((row) => row.id);
     for (const limit of [1, 7, 10]) {

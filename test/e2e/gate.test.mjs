@@ -59,7 +59,7 @@ describe('the gate', () => {
     assert.equal((await server.call('GET', `/gate/${room.name}?userId=first`, { headers: bearer(entryToken) })).status, 204);
   });
 
-  test('who waits, has left or has expired does not pass (pitfall 18)', async () => {
+  test('a user who waits, has left or has expired does not pass (pitfall 18)', async () => {
     const room = await busy({ activeTtlSeconds: 3 });
     const [waits, left] = await room.enterAll(['waits', 'left']);
     assertRefused(room, await room.gate(waits.entryToken), 403, 'not_active');
@@ -73,7 +73,7 @@ describe('the gate', () => {
     assert.ok(Date.now() >= Date.parse(room.first.activeExpiresAt), 'not before its time');
   });
 
-  test('the state of the event does not shut out who is in', async () => {
+  test('the state of the event does not shut out active users', async () => {
     const room = await busy();
     for (const verb of ['pause', 'drain', 'deactivate']) {
       await room.did(verb);
@@ -81,7 +81,7 @@ describe('the gate', () => {
     }
   });
 
-  test('who passes now and then is there: it counts as a sign of life', async () => {
+  test('passing the gate counts as a sign of presence', async () => {
     const room = await busy({ graceSeconds: 2 });
     const [knocks, silent] = await room.enterAll(['knocks', 'silent']);
     await until('the silent one has gone', async () => {

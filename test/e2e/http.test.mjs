@@ -59,7 +59,7 @@ describe('connections and framing', () => {
     }
   });
 
-  test('HTTP/1.0 with keep-alive is told that the connection stays, and it does', async () => {
+  test('HTTP/1.0 with keep-alive gets a header that the connection stays open, and it does', async () => {
     const raw = await Raw.connect(server);
     const bytes = request('GET', '/health', { version: '1.0', headers: ['Connection: keep-alive'] });
     for (let i = 0; i < 3; i++) {
@@ -630,7 +630,7 @@ describe('slow readers', () => {
     'made both ways in turn': (s) => [request('GET', '/events/BIG/1'), adminRequest(s, 'GET', '/admin/audit?limit=1000')],
   };
   for (const [kind, requests] of Object.entries(kinds)) {
-    test(`who does not read answers that are ${kind} is dropped, and costs little memory`, async () => {
+    test(`a client that does not read answers that are ${kind} is dropped, and costs little memory`, async () => {
       const bytes = Buffer.concat(requests(strict));
       const times = Math.ceil((12 << 20) / (await sizeOf(requests(strict))));
       const before = await dropped();
@@ -647,7 +647,7 @@ describe('slow readers', () => {
       for (const raw of readers) raw.destroy();
     });
 
-    test(`who reads answers that are ${kind} slowly but steadily gets them all`, async () => {
+    test(`a client that reads answers that are ${kind} slowly but steadily gets them all`, async () => {
       const size = await sizeOf(requests(strict));
       const times = Math.ceil((24 << 20) / size);
       const raw = await glut(Buffer.concat(requests(strict)), times);

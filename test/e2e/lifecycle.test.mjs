@@ -411,7 +411,7 @@ describe('logs', () => {
     await server.stop();
   });
 
-  test('a log that nobody reads does not stop the server', async () => {
+  test('a log without a reader does not stop the server', async () => {
     const dataDir = path.join(tempFolder(), 'data');
     const self = launch(['sh', '-c', 'exec "$@" 2>&-', 'sh', BINARY, 'serve', '--listen', '127.0.0.1:0', '--data', dataDir, '--demo', '--log-level', 'debug'], { env: environment() });
     await until('the tour is printed', () => self.stdout.includes('Ctrl-C stops it') || self.exit);

@@ -216,7 +216,7 @@ test('locks that are held, with a line for each, delay neither status nor /event
     audit(server);
   }));
 
-test('who waits for longer than lock.wait_ms gets 409, in time, and the lock works as before (pitfall 21)', () =>
+test('a request that waits for longer than lock.wait_ms gets 409, in time, and the lock works as before (pitfall 21)', () =>
   withShim(async (server) => {
     const sale = await saleOf(server, 'WAIT/3', 26);
     server.hold();
@@ -242,7 +242,7 @@ test('who waits for longer than lock.wait_ms gets 409, in time, and the lock wor
     audit(server);
   }, ['--lock-wait-ms', '50']));
 
-test('SIGTERM while lines wait for locks: those in line are told at once, those who have them when it is done', async () => {
+test('SIGTERM while lines wait for locks: requests in line are answered at once, holders when they are done', async () => {
   const server = await shimmed();
   const sale = await saleOf(server, 'WAIT/4', 24);
   server.hold();
@@ -330,7 +330,7 @@ const POSSIBLE = new Set(
     : [toldOf(['other', 'between', 'next', 'late'], FENCES)],
 );
 
-test('who lost a lock while waiting for another comes too late, and the ledger refuses it (pitfall 20)', (t) =>
+test('a request that lost a lock while waiting for another comes too late, and the ledger refuses it (pitfall 20)', (t) =>
   withShim(async (server) => {
     const sale = await saleOf(server, 'WAIT/6', 16);
     // So many have had a lock, and so many of them have gone on to write.

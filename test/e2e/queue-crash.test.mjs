@@ -122,7 +122,7 @@ class Crowd {
 }
 
 const ROUNDS = times(10);
-test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: nobody is lost, moved, doubled, or told what is not so (pitfall 13)`, (t) =>
+test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: no place is lost, moved or doubled, and no answer is untrue (pitfall 13)`, (t) =>
   inFolder(async (dataDir) => {
     const args = ['--queue-tick-ms', '10'];
     const rules = { maxActive: 10, entryBatchSize: 100000, activeTtlSeconds: 86400, graceSeconds: 86400 };
@@ -155,7 +155,7 @@ test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: nobody i
     assertAudit(dataDir);
   }));
 
-test('a restart keeps tokens, positions and stays, and grace starts anew', () =>
+test('a restart keeps tokens, positions and stays, and grace starts again', () =>
   inFolder(async (dataDir) => {
     const first = await start({ dataDir });
     let room = await WaitingRoom.open(first, 'KEEP/1', { maxActive: 1, graceSeconds: 2 });
@@ -199,7 +199,7 @@ test('a stay that ended while the server was down is over, and its place is free
     assertAudit(dataDir);
   }));
 
-test('a number is never given twice: after a restart the token of one who has ended names nobody new', () =>
+test('a number is never given twice: after a restart the token of an ended place names no other user', () =>
   inFolder(async (dataDir) => {
     const first = await start({ dataDir });
     let room = await WaitingRoom.open(first, 'KEEP/1', { maxActive: 1 });

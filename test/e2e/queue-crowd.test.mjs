@@ -24,7 +24,7 @@ const oneTo = (count) => Array.from({ length: count }, (_, i) => i + 1);
 const ascending = (numbers) => [...numbers].sort((a, b) => a - b);
 
 describe('many at once', () => {
-  test('1,000 clients enter at once: positions 1 to 1,000, each once, nobody lost; again: the same places (pitfalls 1, 2 and 7)', async () => {
+  test('1,000 clients enter at once: positions 1 to 1,000, each once, none lost; again: the same places (pitfalls 1, 2 and 7)', async () => {
     const room = await busy('CROWD/1');
     const agent = keepAlive(1000);
     const names = users(1000);
@@ -65,7 +65,7 @@ describe('many at once', () => {
     assert.equal(entriesOf(room).length, 11);
   });
 
-  test('20 requests at once for one who is ACTIVE at once: one stay (pitfalls 5 and 7)', async () => {
+  test('20 requests at once for a user who is ACTIVE at once: one stay (pitfalls 5 and 7)', async () => {
     const room = await WaitingRoom.open(server, 'CROWD/3', { maxActive: 20, entryBatchSize: 20 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => room.enter('one')));
     for (const answer of answers) {

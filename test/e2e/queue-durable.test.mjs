@@ -47,7 +47,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
       assert.equal(room.place(await asked, 200).status, 'ACTIVE');
     }, QUICK));
 
-  test('pending places count towards the caps: nobody gets in beyond (pitfall 4)', () =>
+  test('pending places count towards the limits, which are never exceeded (pitfall 4)', () =>
     withShim(async (server) => {
       const room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, maxWaiting: 2, entryBatchSize: 100 });
       server.hold();
@@ -97,7 +97,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
       await room.becomes(next.entryToken, 'ACTIVE');
     }, QUICK));
 
-  test('kill -9 then: nobody was told anything, and everybody can come again', async () => {
+  test('kill -9 then: no request was answered, and all users can enter again', async () => {
     const server = await shimmed(QUICK);
     let room = await WaitingRoom.open(server, 'HOLD/1', { maxActive: 1, entryBatchSize: 100 });
     const known = await room.enter('known');

@@ -105,7 +105,7 @@ describe('taking a place', () => {
     assert.equal((await room.numbers()).waiting, 6);
   });
 
-  test('what is wrong with a request is said precisely, and nobody enters by it', async () => {
+  test('errors of a request are reported precisely, and it takes no place', async () => {
     const room = await busy();
     const send = (body, headers) => server.call('POST', `/queue/${room.name}/enter`, { body, headers });
     const refused = async (body, status, code, detail, headers) => {
@@ -159,7 +159,7 @@ describe('taking a place', () => {
 });
 
 describe('a full queue', () => {
-  test('429 queue_full with REJECTED and Retry-After; who is in stays in; who leaves makes room (pitfall 12)', async () => {
+  test('429 queue_full with REJECTED and Retry-After; waiting users stay; leaving makes room (pitfall 12)', async () => {
     const room = await busy({ maxWaiting: 2, entryIntervalSeconds: 7 });
     const [a] = await room.enterAll(['a', 'b']);
     for (let i = 0; i < 3; i++) {
@@ -174,7 +174,7 @@ describe('a full queue', () => {
     assert.equal((await room.ask('later')).status, 429);
   });
 
-  test('with maxWaiting 0 nobody waits: in at once, or turned away', async () => {
+  test('with maxWaiting 0 no user waits: ACTIVE at once, or refused', async () => {
     const room = await busy({ maxWaiting: 0 });
     assert.equal((await room.ask('a')).status, 429);
     await leave(room, room.first.entryToken);
@@ -227,7 +227,7 @@ describe('the state of the event', () => {
       assertProblemWith(await room.ask('a'), 403, 'not_open', { opensAt });
     });
 
-  test('PAUSED: one may enter, nobody is admitted, actives go on; resume goes on in order', async () => {
+  test('PAUSED: users may enter, none is admitted, actives go on; resume goes on in order', async () => {
     const room = await busy();
     await room.enter('a');
     assert.equal((await room.did('pause')).state, 'PAUSED');
@@ -246,14 +246,14 @@ describe('the state of the event', () => {
     assert.equal((await room.status(b.entryToken)).position, 1);
   });
 
-  test('an empty paused room lets nobody in at once', async () => {
+  test('an empty paused queue admits no user at once', async () => {
     const room = await open({}, { state: 'PAUSED' });
     assert.equal((await room.enter('a')).status, 'WAITING');
     await room.did('activate');
     await room.becomes((await room.enter('a')).entryToken, 'ACTIVE');
   });
 
-  test('DRAINING: nobody new, but who waits is still admitted', async () => {
+  test('DRAINING: no new users, but waiting users are still admitted', async () => {
     const room = await busy();
     const [a, b] = await room.enterAll(['a', 'b']);
     assert.equal((await room.did('drain')).state, 'DRAINING');
@@ -266,7 +266,7 @@ describe('the state of the event', () => {
     assertProblem(await room.ask('a'), 403, 'closed');
   });
 
-  test('CLOSED: nobody enters or is admitted; who waits is kept and goes on when it is activated', async () => {
+  test('CLOSED: no user enters or is admitted; waiting users are kept and go on when it is activated', async () => {
     const room = await busy();
     const places = await room.enterAll(['a', 'b', 'c']);
     assert.equal((await room.did('deactivate')).state, 'CLOSED');
@@ -304,7 +304,7 @@ describe('how a place ends', () => {
     assertProblem(await server.call('DELETE', '/queue/Q/none/leave', { headers: bearer(a.entryToken) }), 404, 'event_not_found');
   });
 
-  test('a stay that is over gives its place to the next, also when nobody asks (pitfalls 6, 11 and 12)', async () => {
+  test('a stay that is over gives its place to the next, also without a request (pitfalls 6, 11 and 12)', async () => {
     const room = await open({ maxActive: 2, activeTtlSeconds: 1, entryBatchSize: 100 });
     const places = await room.enterAll(users(8));
     assert.deepEqual(places.slice(0, 3).map((place) => place.status), ['ACTIVE', 'ACTIVE', 'WAITING']);
@@ -324,7 +324,7 @@ describe('how a place ends', () => {
     for (const row of rows) assert.equal(row.active_expires_at - row.admitted_at, 1000);
   });
 
-  test('an expired stay is over to whoever looks, and entering again is a new place', async () => {
+  test('an expired stay has ended in every view, and entering again is a new place', async () => {
     const room = await open({ maxActive: 1, activeTtlSeconds: 1 });
     const a = await room.enter('a');
     const b = await room.enter('b');
@@ -336,7 +336,7 @@ describe('how a place ends', () => {
     assert.equal((await room.status(a.entryToken)).status, 'EXPIRED');
   });
 
-  test('who is silent for graceSeconds loses the place; who polls keeps it', async () => {
+  test('a user who is silent for graceSeconds loses the place; one who polls keeps it', async () => {
     const room = await busy({ graceSeconds: 2 });
     const [silent, polling, other] = await room.enterAll(['silent', 'polling', 'other']);
     await until('the silent one is gone', async () => {
@@ -353,7 +353,7 @@ describe('how a place ends', () => {
     assert.equal((await room.status(room.first.entryToken)).status, 'ACTIVE', 'grace is for those who wait');
   });
 
-  test('grace does not run while nobody is admitted, and starts anew when somebody can be', async () => {
+  test('grace does not run while admission is stopped, and starts again with it', async () => {
     const room = await busy({ graceSeconds: 1 });
     await room.did('pause');
     const a = await room.enter('a');
@@ -368,7 +368,7 @@ describe('how a place ends', () => {
     assert.equal((await room.status(a.entryToken)).status, 'EXPIRED');
   });
 
-  test('a token has its own life (tokenTtlSeconds); the place outlives it', async () => {
+  test('a token has its own lifetime (tokenTtlSeconds); the place outlives it', async () => {
     const room = await busy({ tokenTtlSeconds: 1 });
     await room.enter('a');
     const b = await room.enter('b');
@@ -468,7 +468,7 @@ describe('what the operator does', () => {
     return audit[0];
   };
 
-  test('every number changes while it runs, by either PATCH, and lowering a cap evicts nobody', async () => {
+  test('every number changes while it runs, by either PATCH, and lowering a limit evicts no user', async () => {
     const room = await open({ maxActive: 3, maxWaiting: 3, entryBatchSize: 100 });
     const places = await room.enterAll(users(6));
     assert.equal((await room.ask('late')).status, 429);
@@ -621,7 +621,7 @@ describe('what the operator does', () => {
 });
 
 describe('"not found" is not a number (pitfall 18)', () => {
-  test('a token of an event that was deleted, or made anew under its name, opens nothing', async () => {
+  test('a token of an event that was deleted, or created again under its name, opens nothing', async () => {
     const room = await busy();
     const { entryToken } = room.first;
     assert.equal((await server.admin('DELETE', `/admin/events/${room.name}`)).status, 204);
@@ -635,7 +635,7 @@ describe('"not found" is not a number (pitfall 18)', () => {
     assert.notEqual(first.entryToken, entryToken);
   });
 
-  test('a true token of an entry that nobody knows any more: NONE, and the gate stays shut', async () => {
+  test('a valid token of an entry that has been forgotten: NONE, and the gate stays shut', async () => {
     const folder = tempFolder();
     const dataDir = path.join(folder, 'data');
     const before = await start({ dataDir });

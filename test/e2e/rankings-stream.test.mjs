@@ -59,7 +59,7 @@ test('a stream begins with what the GET of its board says', async () => {
   }
 });
 
-test('a sale, and what is given back, is told to whoever watches, on every node', async (t) => {
+test('a sale and a cancellation are sent to all streams, on every node', async (t) => {
   const of = await sale('SALE/1');
   const who = await of.buyer('ann');
   const first = await of.held(who);
@@ -82,7 +82,7 @@ test('a sale, and what is given back, is told to whoever watches, on every node'
   }
 });
 
-test('while nothing changes there are signs of life, and nothing else', async () => {
+test('while nothing changes there are heartbeats, and nothing else', async () => {
   const own = await start({ args: ['--sse-heartbeat-seconds', '1'] });
   const of = await sale('CALM/1', 10, own);
   await of.held(await of.buyer('ann'));
@@ -107,7 +107,7 @@ test('while nothing changes there are signs of life, and nothing else', async ()
   await own.stop();
 });
 
-test('fifty sales in a row are told once a second to each, whenever it came, and the last word is right', async () => {
+test('fifty sales in a row are sent once a second to each stream, and the last update is right', async () => {
   const of = await sale('ROW/1');
   const who = await of.buyer('ann');
   const streams = [];
@@ -134,7 +134,7 @@ test('fifty sales in a row are told once a second to each, whenever it came, and
   }
 });
 
-test('whoever asks wrongly is told so', async () => {
+test('a wrong request gets an error', async () => {
   const { detail } = (await server.call('GET', '/rankings/stream?board=hourly')).json;
   assert.equal(detail, `Known values: ${BOARDS.join(', ')}.`);
   for (const board of ['hourly', 'Daily', 'soldout%20', '', '%FF', 'popularity'])
@@ -148,7 +148,7 @@ test('whoever asks wrongly is told so', async () => {
   assert.deepEqual([head.status, head.headers['content-type'], head.text], [200, 'text/event-stream', '']);
 });
 
-test('an EventSource that is cut comes back by itself, and hears how it stands', async () => {
+test('an EventSource that is cut reconnects by itself, and gets the current state', async () => {
   const own = await start({ args: ['--sse-max-seconds', '1', '--sse-heartbeat-seconds', '1'] });
   const heard = [];
   let opened = 0;
@@ -164,7 +164,7 @@ test('an EventSource that is cut comes back by itself, and hears how it stands',
   await own.stop();
 });
 
-test('many streams are told what one is, leave nothing behind, and end with the server', async (t) => {
+test('many streams get the same as one, leave nothing behind, and end with the server', async (t) => {
   const own = await start();
   const of = await sale('MANY/1', 1000, own);
   const who = await of.buyer('ann');

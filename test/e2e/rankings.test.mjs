@@ -245,7 +245,7 @@ test('after a crash and a restart boards are what the ledger says', async () => 
   await own.stop();
 });
 
-test('an event that is deleted is on no board, and one made anew begins with nothing', async () => {
+test('an event that is deleted is on no board, and one created again begins with nothing', async () => {
   const sale = await Sale.open(server, 'GONE/1', {}, { sections: [{ id: 'A', capacity: 50 }] });
   const who = await sale.buyer('ann');
   const { id } = await sale.held(who);

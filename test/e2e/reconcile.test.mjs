@@ -79,7 +79,7 @@ async function crowd(server) {
 
 const firstSeats = async (sale) => (await sale.map()).seats.slice(0, 8);
 
-test('what differs is told, repaired in favour of the ledger, and does not differ again', async (t) => {
+test('differences are reported, repaired in favour of the ledger, and does not differ again', async (t) => {
   const flags = stores();
   const server = await node(t, flags);
   const { sale, confirmed, waiting } = await crowd(server);
@@ -120,7 +120,7 @@ test('what differs is told, repaired in favour of the ledger, and does not diffe
   await server.stop();
 });
 
-test('what has ended long ago stays: to remove it is for nodes, who know how long it is kept', async (t) => {
+test('entries that ended long ago stay: nodes remove them, by their retention', async (t) => {
   const flags = stores();
   const server = await node(t, flags);
   const { sale, waiting } = await crowd(server);
@@ -167,7 +167,7 @@ test('a node repairs by itself, and counts it', async (t) => {
   await server.stop();
 });
 
-test('an event that Redis lacks is told, and how to have it back', async (t) => {
+test('an event that Redis lacks is reported, and how to restore it', async (t) => {
   const flags = stores();
   const server = await node(t, flags);
   await crowd(server);
@@ -185,7 +185,7 @@ test('an event that Redis lacks is told, and how to have it back', async (t) => 
   await next.stop();
 });
 
-test('who can not look says so', async (t) => {
+test('a failure to read is reported', async (t) => {
   const flags = stores();
   const empty = reconcile(flags);
   assert.equal(empty.status, 2, empty.stdout);

@@ -216,7 +216,7 @@ describe('trusted', { concurrency: 4 }, () => {
   const open = (name, more, queue) => Sale.open(server, name, queue, { sections: SECTIONS, maxPerUser: 20, ...more });
 
   for (const strategy of STRATEGIES)
-    test(`${strategy}: a key that the ledger has forgotten may be used anew, while what it stood for lives`, async () => {
+    test(`${strategy}: a key that the ledger has forgotten may be used again, while its reservation is live`, async () => {
       const sale = await open(`FORGET/${strategy}`);
       const ann = await sale.buyer(`ann of ${strategy}`);
       const forget = () => query(server.dataDir, `DELETE FROM idempotency WHERE key = '${strategy}'`);
@@ -280,7 +280,7 @@ describe('trusted', { concurrency: 4 }, () => {
     sale.found(await post('cancel', '?userId=of%20the%20query'), 'CANCELLED');
   });
 
-  test('with autoEnter nobody enters, or waits, for what can\'t be had', async () => {
+  test('with autoEnter no user enters, or waits, for seats that can\'t be had', async () => {
     for (const maxActive of [100, 1]) {
       const sale = await open(`HOPELESS/${maxActive}`, { autoEnter: true, maxPerUser: 4 }, { maxActive });
       if (maxActive === 1) await sale.buyer('in the way');
@@ -299,7 +299,7 @@ describe('trusted', { concurrency: 4 }, () => {
     }
   });
 
-  test('with autoEnter nobody enters for seats that are all confirmed, and whoever asks is told at once', async () => {
+  test('with autoEnter no user enters for seats that are all confirmed, and the answer comes at once', async () => {
     const sections = STRATEGIES.map((id) => ({ id, capacity: 2, mode: MODE_OF[id] }));
     const sale = await open('SOLD/1', { autoEnter: true, sections }, { entryBatchSize: 1000, maxActive: 1000 });
     const ids = {};

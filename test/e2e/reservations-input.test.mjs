@@ -89,7 +89,7 @@ describe('a body', () => {
       'invalid_field',
     ));
 
-  test('that says nothing at all is told what is missing there, and not that it is out of range', () =>
+  test('that is empty gets an error that names the missing fields, and not a range', () =>
     changesNothing(async () => {
       for (const target of PATHS) {
         const { title, detail } = assertProblem(await post(target, {}), 422, 'invalid_field');
@@ -110,7 +110,7 @@ describe('a body', () => {
     return refusesAll(cases, 422, 'invalid_field');
   });
 
-  test('with a field that nobody knows is 422, and the field is named', () =>
+  test('with an unknown field is 422, and the field is named', () =>
     refusesAll(
       [
         ['Quantity', { ...good, Quantity: 1 }, /^Quantity is not a field here/],

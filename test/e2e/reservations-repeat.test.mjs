@@ -88,7 +88,7 @@ describe('the same key and body', { concurrency: 4 }, () => {
     }
   });
 
-  test('also after a restart, and after a crash, for one who is ACTIVE and one who is COMPLETED', async () => {
+  test('also after a restart, and after a crash, for an ACTIVE and a COMPLETED user', async () => {
     const folder = tempFolder();
     const dataDir = path.join(folder, 'data');
     let own = await start({ dataDir, args: QUICK });
@@ -138,7 +138,7 @@ describe('the same key and body', { concurrency: 4 }, () => {
     }
   });
 
-  test('a 202 is not what is kept: who waits asks with the same key until the seats are there', async () => {
+  test('a 202 is not what is kept: a waiting user repeats the same key until the seats are there', async () => {
     const sale = await open('AUTO/2', 'slot', 5, { autoEnter: true }, { maxActive: 1 });
     const first = await sale.buyer('first');
     const wish = { userId: 'waits', quantity: 1 };
@@ -216,7 +216,7 @@ describe('a key', { concurrency: 4 }, () => {
     }
   });
 
-  test('is nobody\'s way around the gate: without the token it opens nothing', async () => {
+  test('does not bypass the gate: without the token it opens nothing', async () => {
     const sale = await open('GATE/1');
     const [ann, ben] = await sale.buyers(2, 'gate');
     const { first } = await asked(sale, ann, 'k');

@@ -85,7 +85,7 @@ describe('trusted', () => {
     }
   });
 
-  test('PAUSED and DRAINING sell to those who are in; CLOSED sells nothing, and can be confirmed', async () => {
+  test('PAUSED and DRAINING sell to active users; CLOSED sells nothing, and can be confirmed', async () => {
     const sale = await open('STATE/1', {}, { maxPerUser: 100 });
     const ann = await sale.buyer('ann');
     const held = [];
@@ -191,7 +191,7 @@ describe('trusted', () => {
     await refuses(sale.hold(ben, { section: 'slot', quantity: 1 }), 404, 'event_not_found');
   });
 
-  test('confirm, cancel, look up: the owner, by token or by name, the admin, and nobody else (pitfall 25)', async () => {
+  test('confirm, cancel, look up: the owner, by token or by name, the admin, and no other user (pitfall 25)', async () => {
     const sale = await open('OWNER/1');
     const other = await open('OWNER/2');
     const [own, ben, elsewhere] = [await sale.buyer('owner'), await sale.buyer('benno'), await other.buyer('owner')];
@@ -352,7 +352,7 @@ describe('autoEnter', () => {
     assert.equal(sale.rows().length, 1);
   });
 
-  test('without autoEnter no token is 401, whoever is named', async () => {
+  test('without autoEnter no token is 401, whichever user is named', async () => {
     const sale = await open('AUTO/6', {}, { autoEnter: false });
     await refuses(sale.hold(undefined, { userId: 'ann', section: 'slot', quantity: 1 }), 401, 'token_required');
     assert.equal((await sale.numbers()).entered, 0);
@@ -372,7 +372,7 @@ describe('signed', () => {
     return { token: sale.place(answer, 200).entryToken };
   };
 
-  test('the token or the shop\'s word opens what is the user\'s own, and naming somebody opens nothing', async () => {
+  test('the token or the shop\'s assertion gives access to the user\'s reservations, and naming a user gives none', async () => {
     const sale = await Sale.open(server, 'SIGNED/1', {}, { sections: everyMode() });
     const [ann, ben] = [await enter(sale, 'ann'), await enter(sale, 'ben')];
     const wish = { section: 'slot', quantity: 1 };
@@ -437,7 +437,7 @@ describe('anonymous', () => {
     return { userId, token: entryToken, jar: jarOf(answer) };
   };
 
-  test('the cookies open what is the user\'s own, and naming somebody opens nothing', async () => {
+  test('the cookies give access to the user\'s reservations, and naming a user gives none', async () => {
     const sale = await Sale.open(server, 'ANON/1', {}, { sections: everyMode() });
     const [ann, ben] = [await enter(sale), await enter(sale)];
     const wish = { section: 'slot', quantity: 1 };
@@ -470,7 +470,7 @@ describe('anonymous', () => {
     assert.equal((await ask('cancel', ann.jar)).json.status, 'CANCELLED');
   });
 
-  test('with autoEnter somebody new gets a name, a place and seats at once', async () => {
+  test('with autoEnter a new user gets a name, a place and seats at once', async () => {
     const sale = await Sale.open(server, 'ANON/2', {}, { sections: everyMode(), autoEnter: true });
     const wish = { section: 'slot', quantity: 1 };
     const answer = await sale.hold(undefined, wish);

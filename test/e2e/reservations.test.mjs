@@ -120,7 +120,7 @@ describe('every strategy', { concurrency: 8 }, () => {
       await assertHotIsLedger(sale);
     });
 
-    test(`${strategy}: named seats, all or none, and who refuses says which (pitfall 24)`, async () => {
+    test(`${strategy}: named seats, all or none, and the refusal names them (pitfall 24)`, async () => {
       const sale = await open(`NAMED/${strategy}`, strategy, 10);
       const ann = await sale.buyer('ann');
       const ben = await sale.buyer('ben');

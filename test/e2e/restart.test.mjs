@@ -50,7 +50,7 @@ describe('what is acknowledged stays', () => {
       await second.stop();
     }));
 
-  test('a queue goes on with its counts, also when Redis has to be filled anew', () =>
+  test('a queue goes on with its counts, also when Redis has to be rebuilt', () =>
     inFolder(async (dataDir) => {
       const TOTALS = ['waiting', 'active', 'entered', 'admitted', 'completed', 'left', 'avgWaitSeconds', 'maxWaitSeconds'];
       const numbers = async (sale) => Object.fromEntries(Object.entries(await sale.numbers()).filter(([name]) => TOTALS.includes(name)));

@@ -131,7 +131,7 @@ test('a node that exits is named, with where it says why, and takes the rest wit
   await assertNothingLeft(own, self, [pidOf(self, 1), pidOf(self, 2)]);
 });
 
-test('a node that does not even start is told of at once', async (t) => {
+test('a node that does not even start is reported at once', async (t) => {
   const own = cluster(t, { node: '#!/bin/sh\necho "hot: not known" >&2\nexit 2\n' });
   const self = own.start();
   assert.deepEqual(await self.ended, { code: 1, signal: null });

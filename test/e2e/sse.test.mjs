@@ -99,7 +99,7 @@ describe('a stream', () => {
     }
   });
 
-  test('whoever is ACTIVE or has ended hears just that', async () => {
+  test('an ACTIVE or ended user gets just that', async () => {
     const room = await busy({ graceSeconds: 1 });
     const [left, silent] = await room.enterAll(['left', 'silent']);
     await leave(room, left);
@@ -113,7 +113,7 @@ describe('a stream', () => {
     }
   });
 
-  test('gets a sign of life while nothing happens, and costs nothing else', async () => {
+  test('gets heartbeats while nothing happens, and costs nothing else', async () => {
     const room = await busy();
     const stream = await Stream.open(room, (await room.enter('me')).entryToken);
     await until('two heartbeats', () => stream.comments.length >= 2);
@@ -156,7 +156,7 @@ describe('a stream', () => {
     await stream.toEnd();
   });
 
-  test('keeps it also when graceSeconds becomes shorter than the last sign of life is old', async () => {
+  test('keeps it also when graceSeconds becomes shorter than the time since the last heartbeat', async () => {
     const room = await busy({ graceSeconds: 300 });
     const [me] = await room.enterAll(['me', 'silent']);
     const stream = await Stream.open(room, me.entryToken);
@@ -206,8 +206,8 @@ describe('a stream', () => {
   });
 });
 
-describe('when it is told', () => {
-  test('the end is told at once, however rarely positions are', () =>
+describe('when updates are sent', () => {
+  test('the end is sent at once, however rarely positions are', () =>
     withServer(['--push-interval-ms', '60000'], async (own) => {
       const room = await busy({}, own);
       const [a, b, c] = await room.enterAll(['a', 'b', 'c']);
@@ -224,7 +224,7 @@ describe('when it is told', () => {
       streams[2].destroy();
     }));
 
-  test('changes are told together, once per interval, and the last word is right', () =>
+  test('changes are sent together, once per interval, and the last update is right', () =>
     withServer(['--push-interval-ms', '1000'], async (own) => {
       const room = await busy({}, own);
       const ahead = await room.enterAll(users(100));
@@ -270,7 +270,7 @@ describe('when it is told', () => {
     }));
 });
 
-test('after a restart, who has ended hears how, once: with the last id there is nothing more to come', async () => {
+test('after a restart, an ended user gets the final state once: with the last id nothing more comes', async () => {
   const folder = tempFolder();
   const dataDir = path.join(folder, 'data');
   const first = await start({ dataDir, args: QUICK });

@@ -117,7 +117,7 @@ describe('stopping', { concurrency: 3 }, () => {
     await server.stop();
   });
 
-  test('a second signal cuts off whoever is still there, and it is still a good end', () =>
+  test('a second signal closes the remaining connections, and the exit code is still 0', () =>
     withHalfARequest([], async (server, raw) => {
       server.signal('SIGINT');
       await stopping(server);

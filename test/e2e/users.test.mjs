@@ -237,7 +237,7 @@ describe('users.auth signed', () => {
     assert.equal((await room.status(me.entryToken)).userId, 'me', 'the token is proof enough afterwards');
   });
 
-  test('nobody else\'s word counts: naming a user gets nobody\'s place', async () => {
+  test('only the assertion counts: naming a user gives no access to a place', async () => {
     const room = await busy();
     const victim = room.place(await enter(room, as('victim')), 202);
     assertProblem(await enter(room, {}, { userId: 'victim' }), 401, 'assertion_required');
@@ -319,7 +319,7 @@ describe('users.auth signed', () => {
     assert.equal((await enter(room, { 'x-user-assertion': good }, {})).status, 202);
   });
 
-  test('a lane is the assertion\'s to grant, and nobody else\'s to choose', async () => {
+  test('a lane is granted by the assertion, and can\'t be chosen otherwise', async () => {
     const room = await busy();
     const enterAs = (sub, lane, body = {}) => enter(room, assertion({ sub, lane }), body);
     const slow = room.place(await enter(room, as('slow')), 202);
@@ -366,7 +366,7 @@ describe('users.auth anonymous', () => {
   const enter = (cookie, body, headers = {}) =>
     server.call('POST', '/queue/CONCERT/1/enter', { body, headers: { ...headers, ...(cookie === undefined ? {} : { cookie }) } });
 
-  test('whoever comes without a cookie is somebody new, with a name that nobody can guess', async () => {
+  test('a request without a cookie is a new user, with a name that can\'t be guessed', async () => {
     const names = new Set();
     for (let i = 0; i < 20; i++) {
       const answer = await enter(undefined, i % 2 ? {} : undefined);
@@ -402,7 +402,7 @@ describe('users.auth anonymous', () => {
     assert.equal((await enterFrom(`http://${host}:${port}`)).status, 202, 'the pages themselves');
   });
 
-  test('whoever comes with it is the same, and gets it once', async () => {
+  test('a request with the cookie is the same user, and gets it once', async () => {
     const first = await enter();
     const { jar } = cookies(first);
     const again = await enter(`a=b; admitone_user=${jar.admitone_user}`);
@@ -413,7 +413,7 @@ describe('users.auth anonymous', () => {
     assert.equal((await server.call('GET', '/queue/CONCERT/1/status', { headers: { cookie: header } })).json.userId, first.json.userId);
   });
 
-  test('naming a user gets nobody\'s place', async () => {
+  test('naming a user gives no access to a place', async () => {
     const victim = (await enter()).json;
     const thief = cookies(await enter()).jar.admitone_user;
     const { waiting } = await room.numbers();
@@ -428,7 +428,7 @@ describe('users.auth anonymous', () => {
     assert.equal((await room.status(victim.entryToken)).position, victim.position);
   });
 
-  test('a cookie that is none of ours makes nobody a user of that name', async () => {
+  test('a foreign cookie makes no user of that name', async () => {
     for (const value of ['first', '', 'anon-', 'anon-short', `anon-${'A'.repeat(23)}`, `anon-${'*'.repeat(22)}`, `ANON-${'A'.repeat(22)}`]) {
       const answer = await enter(`admitone_user=${value}`);
       assert.equal(answer.status, 202, value);
@@ -444,7 +444,7 @@ describe('users.auth anonymous', () => {
     for (const line of cookies(await enter()).lines) assert.doesNotMatch(line, /Secure/);
   });
 
-  test('nobody chooses a lane', async () => {
+  test('a lane can\'t be chosen', async () => {
     assertProblem(await enter(undefined, { lane: 0 }), 403, 'lane_not_allowed');
   });
 });

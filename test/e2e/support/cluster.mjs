@@ -124,8 +124,8 @@ export const hexOf = (column) => (isCluster ? `replace(${column}::text, '-', '')
 // Values of a group with commas, in order. SQLite: in that of the rows, which are in it already.
 export const joined = (column, order) => (isCluster ? `string_agg(${column}, ',' ORDER BY ${order})` : `group_concat(${column})`);
 
-// Commits wait for a standby that never comes: whoever asked for them is not answered, and nobody
-// else sees what they wrote. Looks go on.
+// Commits wait for a standby that never comes: their requests are not answered, and their writes are
+// not visible. Reads go on.
 export function holdCommits() {
   const { POSTGRES_URL } = servicesOf();
   isHeld = true;
@@ -154,5 +154,5 @@ function setServer(name, value) {
 
 const setStandby = (names) => setServer('synchronous_standby_names', names);
 
-// Nobody can write, whichever database, as on a replica.
+// No client can write to any database, as on a replica.
 export const setReadOnly = (isReadOnly) => setServer('default_transaction_read_only', isReadOnly ? 'on' : 'off');

@@ -3,7 +3,7 @@
 // or an unexpected exit code fails the test that stops it.
 //
 // With ADMITONE_STACK=cluster a server is two nodes on one Redis and one PostgreSQL
-// (support/cluster.mjs), and whoever asks for its port gets that of the one and of the other in turn.
+// (support/cluster.mjs), and its port is that of each node alternately.
 import assert from 'node:assert/strict';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { spawn, spawnSync } from 'node:child_process';
@@ -252,10 +252,10 @@ function calmer(args) {
   return args.map((one, i) => (args[i - 1] === '--queue-tick-ms' ? String(Math.max(50, Number(one))) : one));
 }
 
-// Several nodes as one server: what is asked goes to each in turn, what is done is done to all.
+// Several nodes as one server: requests go to each alternately, signals and stops to all.
 function together(nodes) {
-  let turn = 0;
-  const next = () => nodes[turn++ % nodes.length];
+  let requests = 0;
+  const next = () => nodes[requests++ % nodes.length];
   const each = (verb) => async (...how) => (await Promise.all(nodes.map((node) => node[verb](...how))))[0];
   return {
     nodes,
@@ -331,7 +331,7 @@ export async function start(options = {}) {
     if (own) removeFolder(path.dirname(folder));
     return ended;
   };
-  // A further node of the same cluster. The others don't hear of it; it takes its turn with them.
+  // A further node of the same cluster. The others are not notified; it gets requests as they do.
   self.join = async () => {
     assert.ok(isCluster);
     const node = launchNumber(all.length + 1);
