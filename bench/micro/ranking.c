@@ -28,7 +28,7 @@
 
 static uint64_t random_state = 1;
 static int64_t now_ms = INT64_C(1700000000000);
-static int32_t scores[MEMBERS + 1];
+static struct ranked places[MEMBERS + 1]; /* where each member stands */
 
 /* As keys of events are: not one after the other. */
 static int64_t member_of(size_t number) {
@@ -42,14 +42,16 @@ static size_t any_number(void) {
 static void fill(struct ranking *r, int64_t spread) {
     ranking_init(r);
     for (size_t i = 1; i <= MEMBERS; i++) {
-        scores[i] = spread == 0 ? 0 : (int32_t)(next_random(&random_state) % (uint64_t)spread);
-        ranking_set(r, member_of(i), scores[i], now_ms++);
+        int64_t score = spread == 0 ? 0 : (int64_t)(next_random(&random_state) % (uint64_t)spread);
+        places[i] = (struct ranked){0};
+        ranking_set(r, &places[i], (struct ranked){member_of(i), score, now_ms++});
     }
 }
 
 static void add_one(struct ranking *r) {
     size_t number = any_number();
-    ranking_set(r, member_of(number), ++scores[number], now_ms++);
+    struct ranked to = {member_of(number), places[number].score + 1, now_ms++};
+    ranking_set(r, &places[number], to);
 }
 
 /* What this thread has had of its core. */
@@ -82,7 +84,7 @@ static double tops_ns(struct ranking *r) {
 static double ranks_ns(const struct ranking *r) {
     int64_t from_ns = core_ns();
     for (int i = 0; i < RANKS; i++) {
-        size_t rank = ranking_rank(r, member_of(any_number()));
+        size_t rank = ranking_rank(r, &places[any_number()]);
         assert(rank >= 1 && rank <= MEMBERS);
         random_state ^= rank;
     }
@@ -93,12 +95,12 @@ static double ranks_ns(const struct ranking *r) {
 static void check(const struct ranking *r) {
     static struct ranked all[MEMBERS];
     size_t got = ranking_top(r, all, MEMBERS);
-    assert(got == MEMBERS && ranking_count(r) == MEMBERS);
+    assert(got == MEMBERS && r->count == MEMBERS);
     for (size_t i = 0; i < MEMBERS; i++) {
         assert(i == 0 || all[i - 1].score > all[i].score ||
                (all[i - 1].score == all[i].score && all[i - 1].since < all[i].since));
-        assert(all[i].score == scores[all[i].member / member_of(1)]);
-        assert(ranking_rank(r, all[i].member) == i + 1);
+        const struct ranked *place = &places[all[i].member / member_of(1)];
+        assert(all[i].score == place->score && ranking_rank(r, place) == i + 1);
     }
 }
 
@@ -114,7 +116,6 @@ int main(int argc, char **argv) {
     double spread_ns[ROUNDS_MAX];
     double top_ns[ROUNDS_MAX];
     double rank_ns[ROUNDS_MAX];
-    for (size_t i = 0; i <= MEMBERS; i++) scores[i] = 0;
     size_t before = resident_bytes();
     fill(&ties, 0);
     double filled = (double)(resident_bytes() - before) / MEMBERS;

@@ -4,6 +4,12 @@
 
 #include "base/mem.h"
 
+/* What a board keeps of an event. */
+struct counted_event {
+    struct tally tally; /* first: board.h shows the map's values as these */
+    struct ranked place;
+};
+
 void board_init(struct board *b) {
     *b = (struct board){0};
     map_init(&b->tallies);
@@ -17,36 +23,35 @@ void board_deinit(struct board *b) {
     ranking_deinit(&b->order);
 }
 
-static struct tally *tally_of(struct board *b, int64_t event_key) {
-    struct tally *t = map_get(&b->tallies, map_key(&event_key));
-    if (t != NULL) return t;
-    t = mem_new(sizeof *t);
-    t->event_key = event_key;
-    map_put(&b->tallies, map_key(&event_key), t);
-    return t;
-}
-
-static void place(struct board *b, struct tally *t) {
-    if (t->reservations > 0)
-        ranking_set(&b->order, t->event_key, t->reservations, t->since_ms);
-    else
-        ranking_remove(&b->order, t->event_key);
+static struct counted_event *board_event_of(struct board *b, int64_t event_key) {
+    struct counted_event *e = map_get(&b->tallies, map_key(&event_key));
+    if (e != NULL) return e;
+    e = mem_new(sizeof *e);
+    e->tally.event_key = event_key;
+    map_put(&b->tallies, map_key(&event_key), e);
+    return e;
 }
 
 void board_add(struct board *b, const struct sale *s) {
     if (s->kind == SALE_SOLD_OUT) return;
-    struct tally *t = tally_of(b, s->event_key);
+    struct counted_event *e = board_event_of(b, s->event_key);
+    struct tally *t = &e->tally;
     int64_t sign = s->kind == SALE_TAKEN ? 1 : -1;
     t->reservations += sign;
     t->seats += sign * s->seats;
     if (sign > 0 && s->taken_ms > t->since_ms) t->since_ms = s->taken_ms;
-    place(b, t);
+    if (t->reservations > 0)
+        ranking_set(&b->order, &e->place,
+                    (struct ranked){t->event_key, t->reservations, t->since_ms});
+    else
+        ranking_remove(&b->order, &e->place);
 }
 
 size_t board_find(const struct board *b, int64_t event_key, struct tally *out) {
-    size_t rank = ranking_rank(&b->order, event_key);
-    if (rank > 0) *out = *(const struct tally *)map_get(&b->tallies, map_key(&event_key));
-    return rank;
+    const struct counted_event *e = map_get(&b->tallies, map_key(&event_key));
+    if (e == NULL || e->place.member == 0) return 0;
+    *out = e->tally;
+    return ranking_rank(&b->order, &e->place);
 }
 
 size_t board_top(const struct board *b, struct tally *out, size_t max) {

@@ -11,7 +11,6 @@
  * then the next split is far away. */
 #define KEYS_JOINED (KEYS_MAX * 3 / 4)
 #define CACHE_LINE 64
-#define SLOTS_MIN 16
 
 /* Nobody is in front of it: the key of what is first on its level. */
 static const struct ranked first_of_all = {INT64_MIN, INT64_MAX, INT64_MIN};
@@ -201,7 +200,7 @@ static void move(struct ranking_node *n, const struct ranked *from, const struct
 
 /* The root has no neighbour: a full one gets a branch above it, and a branch with one child goes.
  */
-static void mend_root(struct ranking *r) {
+static void repair_root(struct ranking *r) {
     struct ranking_node *root = r->root;
     if (root->count == KEYS_MAX) {
         r->root = node_new(root->level + 1);
@@ -217,101 +216,45 @@ static void mend_root(struct ranking *r) {
 }
 
 void ranking_init(struct ranking *r) {
-    *r = (struct ranking){.root = node_new(0), .cap = SLOTS_MIN};
-    r->slots = mem_new(r->cap * sizeof *r->slots);
+    *r = (struct ranking){.root = node_new(0)};
 }
 
 void ranking_deinit(struct ranking *r) {
     node_free(r->root);
-    mem_free(r->slots);
     *r = (struct ranking){0};
 }
 
-/* Where a member's slot would be if it had the choice. Keys may differ in their upper bits only, or
- * in their lower ones. */
-static size_t home_of(const struct ranking *r, int64_t member) {
-    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t hash = (uint64_t)member * odd;
-    return (size_t)((hash ^ hash >> 32) * odd >> 32) & (r->cap - 1);
-}
-
-/* The slot that has the member, or the free one where it would go. */
-static struct ranked *slot_of(const struct ranking *r, int64_t member) {
-    assert(member != 0 && r->count < r->cap);
-    size_t i = home_of(r, member);
-    while (r->slots[i].member != 0 && r->slots[i].member != member) i = (i + 1) & (r->cap - 1);
-    return &r->slots[i];
-}
-
-static void grow(struct ranking *r) {
-    struct ranked *old = r->slots;
-    size_t old_cap = r->cap;
-    r->cap *= 2;
-    assert(r->cap <= UINT32_MAX);
-    r->slots = mem_new(r->cap * sizeof *r->slots);
-    for (size_t i = 0; i < old_cap; i++)
-        if (old[i].member != 0) *slot_of(r, old[i].member) = old[i];
-    mem_free(old);
-}
-
-static void free_slot(struct ranking *r, struct ranked *slot) {
-    size_t mask = r->cap - 1;
-    size_t hole = (size_t)(slot - r->slots);
-    r->slots[hole].member = 0;
-    /* Whoever probed past the hole moves into it. */
-    for (size_t i = (hole + 1) & mask; r->slots[i].member != 0; i = (i + 1) & mask) {
-        if (((i - home_of(r, r->slots[i].member)) & mask) < ((i - hole) & mask)) continue;
-        r->slots[hole] = r->slots[i];
-        r->slots[i].member = 0;
-        hole = i;
-    }
-}
-
-void ranking_set(struct ranking *r, int64_t member, int64_t score, int64_t since) {
-    struct ranked to = {member, score, since};
-    struct ranked *slot = slot_of(r, member);
-    if (slot->member != 0) {
-        move(r->root, slot, &to);
-        *slot = to;
+void ranking_set(struct ranking *r, struct ranked *at, struct ranked to) {
+    assert(to.member != 0 && r->count < UINT32_MAX);
+    if (at->member != 0) {
+        assert(at->member == to.member);
+        move(r->root, at, &to);
     } else {
-        if ((r->count + 1) * 8 > r->cap * 7) grow(r);
-        *slot_of(r, member) = to;
         put(r->root, &to);
         r->count++;
     }
-    mend_root(r);
+    *at = to;
+    repair_root(r);
 }
 
-bool ranking_remove(struct ranking *r, int64_t member) {
-    struct ranked *slot = slot_of(r, member);
-    if (slot->member == 0) return false;
-    take(r->root, slot);
-    free_slot(r, slot);
+void ranking_remove(struct ranking *r, struct ranked *at) {
+    if (at->member == 0) return;
+    take(r->root, at);
     r->count--;
-    mend_root(r);
-    return true;
+    *at = (struct ranked){0};
+    repair_root(r);
 }
 
-bool ranking_get(const struct ranking *r, int64_t member, struct ranked *out) {
-    *out = *slot_of(r, member);
-    return out->member != 0;
-}
-
-size_t ranking_count(const struct ranking *r) {
-    return r->count;
-}
-
-size_t ranking_rank(const struct ranking *r, int64_t member) {
-    struct ranked key;
-    if (!ranking_get(r, member, &key)) return 0;
+size_t ranking_rank(const struct ranking *r, const struct ranked *at) {
+    if (at->member == 0) return 0;
     size_t in_front = 0;
     const struct ranking_node *n = r->root;
     while (n->level > 0) {
-        uint32_t at = place_of(n, &key);
-        in_front += size_of(branch_look(n), at);
-        n = branch_look(n)->children[at];
+        uint32_t child = place_of(n, at);
+        in_front += size_of(branch_look(n), child);
+        n = branch_look(n)->children[child];
     }
-    return in_front + reach(n, &key);
+    return in_front + reach(n, at);
 }
 
 /* Without the first `skip` of those below the node. */

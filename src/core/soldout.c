@@ -12,7 +12,9 @@
 struct row {
     struct selling selling;
     bool is_known;
-    int64_t day_ms;            /* on whose board it stands; 0: on none */
+    struct ranked place;       /* among all events */
+    struct ranked day_place;   /* on the board of the day */
+    int64_t day_ms;            /* which day's board that is; 0: none */
     int64_t step;              /* the last that it counts */
     int32_t steps[PACE_STEPS]; /* seats by step, the last PACE_STEPS of them */
 };
@@ -77,9 +79,13 @@ static void place_on_day(struct soldout *s, struct row *r, bool is_sold_out, int
     const struct selling *e = &r->selling;
     struct day *d = is_sold_out ? day_of(s, e->sold_out_ms) : NULL;
     struct day *before = map_get(&s->days, map_key(&r->day_ms));
-    if (before != NULL && before != d) ranking_remove(&before->order, e->event_key);
+    if (before != d) {
+        if (before != NULL) ranking_remove(&before->order, &r->day_place);
+        r->day_place = (struct ranked){0}; /* the board that it stood on may be gone */
+    }
     r->day_ms = d == NULL ? 0 : d->begins_ms;
-    if (d != NULL) ranking_set(&d->order, e->event_key, score, e->sold_out_ms);
+    if (d != NULL)
+        ranking_set(&d->order, &r->day_place, (struct ranked){e->event_key, score, e->sold_out_ms});
 }
 
 static void place(struct soldout *s, struct row *r) {
@@ -90,13 +96,16 @@ static void place(struct soldout *s, struct row *r) {
     bool is_sold_out = is_shown && selling_is_sold_out(e);
     place_on_day(s, r, is_sold_out, score);
     if (!is_shown) {
-        ranking_remove(&s->order, e->event_key);
-    } else if (is_sold_out) {
-        ranking_set(&s->order, e->event_key, score, e->sold_out_ms);
-    } else {
-        int64_t share = e->capacity > 0 ? e->seats * SHARES / e->capacity : 0;
-        ranking_set(&s->order, e->event_key, e->pace * (SHARES + 1) + share, e->since_ms);
+        ranking_remove(&s->order, &r->place);
+        return;
     }
+    struct ranked to = {e->event_key, score, e->sold_out_ms};
+    if (!is_sold_out) {
+        int64_t share = e->capacity > 0 ? e->seats * SHARES / e->capacity : 0;
+        to.score = e->pace * (SHARES + 1) + share;
+        to.since = e->since_ms;
+    }
+    ranking_set(&s->order, &r->place, to);
 }
 
 /* ---- pace ---- */
@@ -195,9 +204,10 @@ static const struct selling *selling_of(const struct soldout *s, int64_t event_k
 }
 
 size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out) {
-    size_t rank = ranking_rank(&s->order, event_key);
-    if (rank > 0) *out = *selling_of(s, event_key);
-    return rank;
+    const struct row *r = map_get(&s->events, map_key(&event_key));
+    if (r == NULL || r->place.member == 0) return 0;
+    *out = r->selling;
+    return ranking_rank(&s->order, &r->place);
 }
 
 static size_t top_of(const struct soldout *s, const struct ranking *order, struct selling *out,
