@@ -1,67 +1,58 @@
+/* The open-addressing table of base/index.h. */
 #include "base/index.h"
 
 #include <assert.h>
 
 #include "base/mem.h"
 
-/* The upper bits choose the table, the lower ones the slot. */
-static size_t table_of(uint32_t hash) {
-    return hash >> 26;
-}
-static_assert(INDEX_TABLES == 64, "six bits choose a table");
-
 void index_deinit(struct index *i) {
-    for (size_t t = 0; t < INDEX_TABLES; t++) mem_free(i->tables[t].slots);
+    mem_free(i->slots);
     *i = (struct index){0};
 }
 
-static void put(struct index_table *t, struct index_slot slot) {
-    uint32_t at = slot.hash & (t->cap - 1);
-    while (t->slots[at].number != 0) at = (at + 1) & (t->cap - 1);
-    t->slots[at] = slot;
+static void index_put(struct index *i, struct index_slot slot) {
+    uint32_t at = slot.hash & (i->cap - 1);
+    while (i->slots[at].number != INDEX_NONE) at = (at + 1) & (i->cap - 1);
+    i->slots[at] = slot;
 }
 
-static void grow(struct index_table *t) {
-    struct index_table old = *t;
-    t->cap = old.cap == 0 ? 8 : old.cap * 2;
-    t->slots = mem_new(t->cap * sizeof *t->slots);
-    for (uint32_t i = 0; i < old.cap; i++)
-        if (old.slots[i].number != 0) put(t, old.slots[i]);
+static void index_grow(struct index *i) {
+    struct index old = *i;
+    i->cap = old.cap == 0 ? 8 : old.cap * 2;
+    i->slots = mem_new(i->cap * sizeof *i->slots);
+    for (uint32_t at = 0; at < old.cap; at++)
+        if (old.slots[at].number != INDEX_NONE) index_put(i, old.slots[at]);
     mem_free(old.slots);
 }
 
 void index_add(struct index *i, uint32_t hash, uint32_t number) {
-    struct index_table *t = &i->tables[table_of(hash)];
     assert(number != INDEX_NONE);
-    if ((t->count + 1) * 4 > t->cap * 3) grow(t);
-    put(t, (struct index_slot){hash, number});
-    t->count++;
+    if (i->count >= i->cap / 4 * 3) index_grow(i);
+    index_put(i, (struct index_slot){hash, number});
+    i->count++;
 }
 
 void index_remove(struct index *i, uint32_t hash, uint32_t number) {
-    struct index_table *t = &i->tables[table_of(hash)];
-    assert(t->count > 0);
-    uint32_t mask = t->cap - 1;
+    assert(i->count > 0);
+    uint32_t mask = i->cap - 1;
     uint32_t hole = hash & mask;
-    for (; t->slots[hole].number != number; hole = (hole + 1) & mask)
-        assert(t->slots[hole].number != 0);
-    t->slots[hole] = (struct index_slot){0};
-    t->count--;
-    /* Whoever probed past the hole moves into it. */
-    for (uint32_t at = (hole + 1) & mask; t->slots[at].number != 0; at = (at + 1) & mask) {
-        if (((at - t->slots[at].hash) & mask) < ((at - hole) & mask)) continue;
-        t->slots[hole] = t->slots[at];
-        t->slots[at] = (struct index_slot){0};
+    for (; i->slots[hole].number != number || i->slots[hole].hash != hash; hole = (hole + 1) & mask)
+        assert(i->slots[hole].number != INDEX_NONE);
+    i->slots[hole] = (struct index_slot){0};
+    i->count--;
+    /* A later slot whose probing passed the hole moves into it. */
+    for (uint32_t at = (hole + 1) & mask; i->slots[at].number != INDEX_NONE; at = (at + 1) & mask) {
+        if (((at - i->slots[at].hash) & mask) < ((at - hole) & mask)) continue;
+        i->slots[hole] = i->slots[at];
+        i->slots[at] = (struct index_slot){0};
         hole = at;
     }
 }
 
 uint32_t index_next(const struct index *i, uint32_t hash, size_t *at) {
-    const struct index_table *t = &i->tables[table_of(hash)];
-    if (t->count == 0) return INDEX_NONE;
-    for (; *at < t->cap; (*at)++) {
-        const struct index_slot *slot = &t->slots[(hash + *at) & (t->cap - 1)];
-        if (slot->number == 0) return INDEX_NONE;
+    for (; *at < i->cap; (*at)++) {
+        const struct index_slot *slot = &i->slots[(hash + *at) & (i->cap - 1)];
+        if (slot->number == INDEX_NONE) return INDEX_NONE;
         if (slot->hash != hash) continue;
         (*at)++;
         return slot->number;

@@ -1,3 +1,5 @@
+/* The entries of base/map.h: how keys are kept and compared. The hash table itself is base/index.
+ */
 #include "base/map.h"
 
 #include <assert.h>
@@ -5,11 +7,17 @@
 
 #include "base/mem.h"
 
-struct map_slot {
-    char *key; /* NULL: free */
-    size_t key_len;
-    uint64_t hash;
+/* A key of up to so many bytes stands in the entry itself; numbers and most names do. */
+#define KEY_SHORT 16
+
+struct map_entry {
     void *value;
+    uint32_t hash;
+    uint32_t key_len;
+    union {
+        char key_short[KEY_SHORT];
+        char *key_long;
+    };
 };
 
 void map_init(struct map *m) {
@@ -18,77 +26,84 @@ void map_init(struct map *m) {
     assert(got == sizeof m->seed);
 }
 
+static void map_key_free(struct map_entry *e) {
+    if (e->key_len > KEY_SHORT) mem_free(e->key_long);
+}
+
 void map_deinit(struct map *m) {
-    for (size_t i = 0; i < m->cap; i++) mem_free(m->slots[i].key);
-    mem_free(m->slots);
+    for (uint32_t i = 0; i < m->count; i++) map_key_free(&m->entries[i]);
+    mem_free(m->entries);
+    index_deinit(&m->index);
     *m = (struct map){0};
 }
 
-/* The slot that holds the key, or the free one where it would go. */
-static size_t find(const struct map *m, str key, uint64_t hash) {
-    assert(m->cap > m->count);
-    size_t i = hash & (m->cap - 1);
-    while (m->slots[i].key != NULL &&
-           (m->slots[i].hash != hash || !str_eq((str){m->slots[i].key, m->slots[i].key_len}, key)))
-        i = (i + 1) & (m->cap - 1);
-    return i;
+static uint32_t map_hash(const struct map *m, str key) {
+    return (uint32_t)str_hash(key, m->seed);
 }
 
-static void grow(struct map *m) {
-    struct map_slot *old = m->slots;
-    size_t old_cap = m->cap;
-    m->cap = old_cap == 0 ? 16 : old_cap * 2;
-    m->slots = mem_new(m->cap * sizeof *m->slots);
-    for (size_t i = 0; i < old_cap; i++) {
-        if (old[i].key == NULL) continue;
-        m->slots[find(m, (str){old[i].key, old[i].key_len}, old[i].hash)] = old[i];
+/* NULL: the key is not there. */
+static struct map_entry *map_find(const struct map *m, str key, uint32_t hash) {
+    size_t at = 0;
+    uint32_t number;
+    while ((number = index_next(&m->index, hash, &at)) != INDEX_NONE) {
+        struct map_entry *e = &m->entries[number - 1];
+        const char *bytes = e->key_len <= KEY_SHORT ? e->key_short : e->key_long;
+        if (str_eq((str){bytes, e->key_len}, key)) return e;
     }
-    mem_free(old);
+    return NULL;
 }
 
 void *map_get(const struct map *m, str key) {
-    if (m->count == 0) return NULL;
-    return m->slots[find(m, key, str_hash(key, m->seed))].value;
+    const struct map_entry *e = map_find(m, key, map_hash(m, key));
+    return e == NULL ? NULL : e->value;
+}
+
+static void map_add(struct map *m, str key, uint32_t hash, void *value) {
+    assert(key.len <= UINT32_MAX && m->count < UINT32_MAX);
+    if (m->count == m->cap) {
+        m->cap = m->cap == 0 ? 4 : m->cap * 2;
+        m->entries = mem_grow(m->entries, m->cap * sizeof *m->entries);
+    }
+    struct map_entry *e = &m->entries[m->count++];
+    *e = (struct map_entry){.value = value, .hash = hash, .key_len = (uint32_t)key.len};
+    if (key.len > KEY_SHORT)
+        e->key_long = mem_copy_str(key);
+    else if (key.len > 0)
+        memcpy(e->key_short, key.at, key.len);
+    index_add(&m->index, hash, m->count);
 }
 
 void *map_put(struct map *m, str key, void *value) {
     assert(value != NULL);
-    if ((m->count + 1) * 4 > m->cap * 3) grow(m);
-    uint64_t hash = str_hash(key, m->seed);
-    struct map_slot *slot = &m->slots[find(m, key, hash)];
-    void *before = slot->value;
-    if (slot->key == NULL) {
-        *slot = (struct map_slot){.key = mem_copy_str(key), .key_len = key.len, .hash = hash};
-        m->count++;
+    uint32_t hash = map_hash(m, key);
+    struct map_entry *e = map_find(m, key, hash);
+    if (e == NULL) {
+        map_add(m, key, hash, value);
+        return NULL;
     }
-    slot->value = value;
+    void *before = e->value;
+    e->value = value;
     return before;
 }
 
 void *map_remove(struct map *m, str key) {
-    if (m->count == 0) return NULL;
-    size_t mask = m->cap - 1;
-    size_t hole = find(m, key, str_hash(key, m->seed));
-    if (m->slots[hole].key == NULL) return NULL;
-    void *before = m->slots[hole].value;
-    mem_free(m->slots[hole].key);
-    m->slots[hole] = (struct map_slot){0};
-    m->count--;
-    /* Whoever probed past the hole moves into it. */
-    for (size_t i = (hole + 1) & mask; m->slots[i].key != NULL; i = (i + 1) & mask) {
-        size_t home = m->slots[i].hash & mask;
-        if (((i - home) & mask) < ((i - hole) & mask)) continue;
-        m->slots[hole] = m->slots[i];
-        m->slots[i] = (struct map_slot){0};
-        hole = i;
+    struct map_entry *e = map_find(m, key, map_hash(m, key));
+    if (e == NULL) return NULL;
+    void *before = e->value;
+    uint32_t number = (uint32_t)(e - m->entries) + 1;
+    index_remove(&m->index, e->hash, number);
+    map_key_free(e);
+    const struct map_entry *last = &m->entries[m->count - 1];
+    if (e != last) {
+        /* The last entry takes the place that is free now. */
+        index_remove(&m->index, last->hash, m->count);
+        index_add(&m->index, last->hash, number);
+        *e = *last;
     }
+    m->count--;
     return before;
 }
 
 void *map_next(const struct map *m, size_t *at) {
-    while (*at < m->cap) {
-        struct map_slot *slot = &m->slots[(*at)++];
-        if (slot->key != NULL) return slot->value;
-    }
-    return NULL;
+    return *at < m->count ? m->entries[(*at)++].value : NULL;
 }

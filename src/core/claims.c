@@ -83,8 +83,8 @@ struct claims {
     struct seat_counts totals;
     struct pool rows;
     struct pool buyers;
-    struct index by_id;
-    struct index by_user;
+    struct index by_id[INDEX_SHARDS];
+    struct index by_user[INDEX_SHARDS];
     uint64_t user_seed;
     struct heap expiries; /* when settled holds are due, by handle; one that has ended is skipped */
     size_t held_count;    /* settled */
@@ -211,7 +211,7 @@ static uint32_t find(const struct claims *c, const struct uuid *id) {
     uint32_t hash = id_hash(id);
     size_t at = 0;
     uint32_t number;
-    while ((number = index_next(&c->by_id, hash, &at)) != INDEX_NONE)
+    while ((number = index_next(&c->by_id[index_shard(hash)], hash, &at)) != INDEX_NONE)
         if (uuid_eq(&row_at(c, number)->id, id)) break;
     return number;
 }
@@ -241,7 +241,7 @@ static uint32_t buyer_find(const struct claims *c, str user) {
     uint32_t hash = user_hash(c, user);
     size_t at = 0;
     uint32_t number;
-    while ((number = index_next(&c->by_user, hash, &at)) != INDEX_NONE)
+    while ((number = index_next(&c->by_user[index_shard(hash)], hash, &at)) != INDEX_NONE)
         if (str_eq(name_of(buyer_at(c, number)), user)) break;
     return number;
 }
@@ -255,7 +255,7 @@ static uint32_t buyer_add(struct claims *c, str user) {
         b->name_long = mem_copy_str(user);
     else
         memcpy(b->name_short, user.at, user.len);
-    index_add(&c->by_user, hash, number);
+    index_add(&c->by_user[index_shard(hash)], hash, number);
     return number;
 }
 
@@ -282,7 +282,7 @@ static void buyer_part(struct claims *c, const struct row *r) {
         b->newest = r->older;
     if (b->newest != 0) return;
     assert(b->seats == 0);
-    index_remove(&c->by_user, b->hash, r->buyer);
+    index_remove(&c->by_user[index_shard(b->hash)], b->hash, r->buyer);
     if (b->name_len > NAME_SHORT) mem_free(b->name_long);
     pool_give(&c->buyers, r->buyer);
 }
@@ -300,8 +300,10 @@ void claims_free(struct claims *c) {
     map_deinit(&c->by_key);
     pool_deinit(&c->rows);
     pool_deinit(&c->buyers);
-    index_deinit(&c->by_id);
-    index_deinit(&c->by_user);
+    for (size_t shard = 0; shard < INDEX_SHARDS; shard++) {
+        index_deinit(&c->by_id[shard]);
+        index_deinit(&c->by_user[shard]);
+    }
     heap_deinit(&c->expiries);
     mem_free(c);
 }
@@ -375,7 +377,7 @@ static void forget(struct claims *c, uint32_t number) {
     if (r->step == STEP_HELD) c->held_count--;
     if (r->seat_count > SEATS_FEW) mem_free(r->many);
     r->step = STEP_GONE;
-    index_remove(&c->by_id, id_hash(&r->id), number);
+    index_remove(&c->by_id[index_shard(id_hash(&r->id))], id_hash(&r->id), number);
     buyer_part(c, r);
     struct seating *s = c->seatings[r->seating];
     s->live--;
@@ -575,7 +577,7 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w,
     r->key = w->key;
     r->entry_seq = w->entry_seq;
     r->expires_ms = now_ms + c->hold_ms;
-    index_add(&c->by_id, id_hash(&r->id), number);
+    index_add(&c->by_id[index_shard(id_hash(&r->id))], id_hash(&r->id), number);
     buyer_join(c, number, buyer, w->user);
     s->live++;
     tally(c, s);
@@ -665,7 +667,7 @@ bool claims_apply(struct claims *c, const struct live_reservation *r) {
     row->key = key;
     row->entry_seq = r->entry_seq;
     row->expires_ms = r->expires_ms;
-    index_add(&c->by_id, id_hash(&row->id), number);
+    index_add(&c->by_id[index_shard(id_hash(&row->id))], id_hash(&row->id), number);
     buyer_join(c, number, buyer_find(c, r->user), r->user);
     s->live++;
     if (is_confirmed)

@@ -5,15 +5,12 @@
 
 #include "base/clock.h"
 #include "base/heap.h"
+#include "base/index.h"
 #include "base/mem.h"
 #include "core/order.h"
 
 /* Entries with neighbouring numbers share a chunk. */
 #define CHUNK_ENTRIES 4096
-/* So many tables of users, each of which grows on its own: no growth takes long. */
-#define USER_SHARDS 256
-#define SEQ_BITS 48
-#define SEQ_MASK ENTRY_SEQ_MAX
 #define USER_BYTES_MAX UINT8_MAX
 /* Weight of the newest interval in the mean of the admission rate. */
 #define RATE_WEIGHT 0.2
@@ -70,30 +67,17 @@ struct chunk {
     char *names; /* one behind the other, those of ended entries too */
 };
 
-/*
- * Users by open addressing. A slot is 0 when it is free, else a tag above the entry's number. The
- * tag's lower bits are the hash's, so how far a slot is from its home is known without a look at
- * the entry; its upper bits tell users of one home apart.
- */
-struct user_shard {
-    uint64_t *slots;
-    uint32_t cap; /* a power of two, or 0 */
-    uint32_t count;
-};
-#define TAG_HOME_BITS 10
-#define TAG_HOME_MASK ((1U << TAG_HOME_BITS) - 1)
-
 struct queue {
     struct queue_config config;
     uint64_t next_seq;
     struct chunk **chunks; /* NULL where there are none yet or all have ended */
     uint64_t chunk_first;  /* the number of chunks[0] */
     size_t chunk_cap;
-    struct order waiting[LANES]; /* pending ones too */
-    uint64_t admit_from[LANES];  /* whoever waits below is being admitted */
-    uint64_t admitting_count;    /* whose admission is pending */
-    int64_t admitting_ms;        /* the interval out of whose batch they are */
-    struct user_shard users[USER_SHARDS];
+    struct order waiting[LANES];      /* pending ones too */
+    uint64_t admit_from[LANES];       /* whoever waits below is being admitted */
+    uint64_t admitting_count;         /* whose admission is pending */
+    int64_t admitting_ms;             /* the interval out of whose batch they are */
+    struct index users[INDEX_SHARDS]; /* the live entry of a user, by user_number */
     uint64_t user_seed;
     struct heap expiries; /* of actives; an item that no longer holds is skipped */
     struct queue_counts counts;
@@ -206,88 +190,31 @@ static uint32_t hash_of(const struct queue *q, str user) {
     return (uint32_t)str_hash(user, q->user_seed);
 }
 
-static const struct user_shard *shard_of(const struct queue *q, uint32_t hash) {
-    return &q->users[hash >> 24];
+/* An index has 32 bits for an entry, whose own number may have more: numbers that are a multiple of
+ * UINT32_MAX apart share one. */
+static uint32_t user_number(uint64_t seq) {
+    return (uint32_t)(seq % UINT32_MAX) + 1;
 }
 
-static uint64_t slot_value(uint32_t hash, uint64_t seq) {
-    uint32_t tag = (hash & TAG_HOME_MASK) | (hash >> 18 & 63) << TAG_HOME_BITS;
-    return (uint64_t)tag << SEQ_BITS | seq;
-}
-
-/* How far the slot at `i` is from where its hash would have it. */
-static uint32_t distance(const struct user_shard *s, uint32_t i) {
-    return (i - (uint32_t)(s->slots[i] >> SEQ_BITS)) & (s->cap - 1) & TAG_HOME_MASK;
-}
-
-/* The slot of the user's live entry, or the free one where it would be. */
-static uint32_t user_slot(const struct queue *q, str user, uint32_t hash) {
-    const struct user_shard *s = shard_of(q, hash);
-    uint64_t tag = slot_value(hash, 0);
-    uint32_t i = hash & (s->cap - 1);
-    for (; s->slots[i] != 0; i = (i + 1) & (s->cap - 1)) {
-        if ((s->slots[i] & ~SEQ_MASK) != tag) continue;
-        uint64_t seq = s->slots[i] & SEQ_MASK;
-        if (str_eq(name_of(q, seq, entry_at(q, seq)), user)) break;
+/* The user's live entry among those that share a number in the index; 0: none of them is. */
+static uint64_t user_entry(const struct queue *q, str user, uint32_t hash, uint32_t number) {
+    uint64_t low = q->chunk_first * CHUNK_ENTRIES;
+    uint64_t seq = low + (UINT32_MAX + (uint64_t)number - user_number(low)) % UINT32_MAX;
+    for (; seq < q->next_seq; seq += UINT32_MAX) {
+        const struct entry *e = entry_at(q, seq);
+        if (e != NULL && e->hash == hash && is_live(e) && str_eq(name_of(q, seq, e), user))
+            return seq;
     }
-    return i;
-}
-
-/* False when the place would be too far from home for its tag to tell. */
-static bool slot_put(struct user_shard *s, uint32_t hash, uint64_t value) {
-    for (uint32_t i = 0; i < s->cap && i <= TAG_HOME_MASK; i++) {
-        uint64_t *slot = &s->slots[(hash + i) & (s->cap - 1)];
-        if (*slot != 0) continue;
-        *slot = value;
-        return true;
-    }
-    return false;
-}
-
-static void shard_grow(const struct queue *q, struct user_shard *s) {
-    struct user_shard old = *s;
-    bool all;
-    do {
-        s->cap = s->cap == 0 ? 8 : s->cap * 2;
-        s->slots = mem_new(s->cap * sizeof *s->slots);
-        all = true;
-        for (uint32_t i = 0; i < old.cap && all; i++) {
-            uint64_t seq = old.slots[i] & SEQ_MASK;
-            if (seq != 0) all = slot_put(s, entry_at(q, seq)->hash, old.slots[i]);
-        }
-        if (!all) mem_free(s->slots);
-    } while (!all);
-    mem_free(old.slots);
-}
-
-static void user_add(struct queue *q, uint32_t hash, uint64_t seq) {
-    assert(seq <= SEQ_MASK);
-    struct user_shard *s = &q->users[hash >> 24];
-    if ((s->count + 1) * 4 > s->cap * 3) shard_grow(q, s);
-    while (!slot_put(s, hash, slot_value(hash, seq))) shard_grow(q, s);
-    s->count++;
-}
-
-static void user_remove(struct queue *q, uint32_t hash, uint64_t seq) {
-    struct user_shard *s = &q->users[hash >> 24];
-    uint32_t mask = s->cap - 1;
-    uint32_t hole = hash & mask;
-    for (; (s->slots[hole] & SEQ_MASK) != seq; hole = (hole + 1) & mask)
-        assert(s->slots[hole] != 0);
-    s->slots[hole] = 0;
-    s->count--;
-    /* Whoever probed past the hole moves into it. */
-    for (uint32_t i = (hole + 1) & mask; s->slots[i] != 0; i = (i + 1) & mask) {
-        if (distance(s, i) < ((i - hole) & mask)) continue;
-        s->slots[hole] = s->slots[i];
-        s->slots[i] = 0;
-        hole = i;
-    }
+    return 0;
 }
 
 static uint64_t find(const struct queue *q, str user, uint32_t hash) {
-    const struct user_shard *s = shard_of(q, hash);
-    return s->count == 0 ? 0 : s->slots[user_slot(q, user, hash)] & SEQ_MASK;
+    uint64_t seq = 0;
+    size_t at = 0;
+    uint32_t number;
+    while (seq == 0 && (number = index_next(&q->users[index_shard(hash)], hash, &at)) != INDEX_NONE)
+        seq = user_entry(q, user, hash, number);
+    return seq;
 }
 
 uint64_t queue_find(const struct queue *q, str user) {
@@ -311,7 +238,7 @@ void queue_free(struct queue *q) {
     mem_free(q->chunks);
     for (int lane = 0; lane < LANES; lane++) order_deinit(&q->waiting[lane]);
     heap_deinit(&q->expiries);
-    for (int shard = 0; shard < USER_SHARDS; shard++) mem_free(q->users[shard].slots);
+    for (int shard = 0; shard < INDEX_SHARDS; shard++) index_deinit(&q->users[shard]);
     mem_free(q);
 }
 
@@ -451,7 +378,7 @@ static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final
     if (final == STEP_COMPLETED) q->counts.completed++;
     if (final == STEP_LEFT) q->counts.left++;
     if (final == STEP_EXPIRED) q->counts.expired++;
-    user_remove(q, e->hash, seq);
+    index_remove(&q->users[index_shard(e->hash)], e->hash, user_number(seq));
     e->step = (uint8_t) final;
     assert(!is_live(e));
     chunk_of(q, seq)->live--;
@@ -579,7 +506,7 @@ static void place_entry(struct queue *q, uint64_t seq, str user, uint32_t hash, 
                         .step = (uint8_t)step};
     c->live++;
     if (seq % CHUNK_ENTRIES == CHUNK_ENTRIES - 1) names_trim(c);
-    user_add(q, hash, seq);
+    index_add(&q->users[index_shard(hash)], hash, user_number(seq));
     if (waits(e)) {
         order_add(&q->waiting[lane], seq);
         q->counts.waiting++;

@@ -40,6 +40,22 @@ static void with_no_waiting_places_one_is_active_at_once_or_refused(void **state
     queue_fixture_close(&r);
 }
 
+static void users_are_found_whose_numbers_have_more_than_32_bits(void **state) {
+    (void)state;
+    struct queue_fixture r;
+    queue_fixture_open(&r);
+    uint64_t ann = enter(&r, "ann", 8, T0);
+    queue_skip_to(r.q, ann + UINT32_MAX);
+    uint64_t bob = enter(&r, "bob", 8, T0);
+    assert_true(bob == ann + UINT32_MAX && queue_find(r.q, STR("bob")) == bob);
+    assert_int_equal(queue_find(r.q, STR("ann")), ann);
+    assert_true(queue_end(r.q, ann, ENTRY_LEFT));
+    assert_true(queue_find(r.q, STR("ann")) == 0 && queue_find(r.q, STR("bob")) == bob);
+    assert_true(queue_end(r.q, bob, ENTRY_LEFT));
+    assert_int_equal(queue_find(r.q, STR("bob")), 0);
+    queue_fixture_close(&r);
+}
+
 /* ---- the end of an entry ---- */
 
 static void a_purge_ends_no_more_than_it_can_report(void **state) {
@@ -238,6 +254,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_user_is_active_at_once_while_others_wait),
         cmocka_unit_test(with_no_waiting_places_one_is_active_at_once_or_refused),
+        cmocka_unit_test(users_are_found_whose_numbers_have_more_than_32_bits),
         cmocka_unit_test(a_purge_ends_no_more_than_it_can_report),
         cmocka_unit_test(an_expired_user_may_enter_before_any_purge),
         cmocka_unit_test(a_user_who_completes_before_the_admission_is_settled_stays_completed),
