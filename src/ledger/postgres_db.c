@@ -61,6 +61,7 @@ bool pg_alive(const struct pg *db) {
 void pg_close(struct pg *db) {
     PQfinish(db->handle);
     mem_free(db->expected);
+    map_deinit(&db->prepared);
     struct pg_failure failure = db->failure;
     *db = (struct pg){.wait_ms = db->wait_ms, .failure = failure};
 }
@@ -477,39 +478,42 @@ static void bind(struct parameters *p, const struct pg_cell *cells, size_t count
     }
 }
 
-/* Open addressing by the text's address. */
-static size_t slot_of(const struct pg *db, const char *sql) {
-    size_t at = ((uintptr_t)sql >> 3) % PG_STATEMENTS_MAX;
-    for (size_t probes = 0; db->prepared[at] != NULL && db->prepared[at] != sql; probes++) {
-        assert(probes < PG_STATEMENTS_MAX);
-        at = (at + 1) % PG_STATEMENTS_MAX;
-    }
-    return at;
-}
-
 struct statement_name {
     char text[24];
 };
 
-static struct statement_name name_of(size_t slot) {
+static struct statement_name name_of(const char *sql) {
     struct statement_name name;
-    snprintf(name.text, sizeof name.text, "s%zu", slot);
+    snprintf(name.text, sizeof name.text, "s%llx", (unsigned long long)(uintptr_t)sql);
     return name;
 }
 
-static bool prepare(struct pg *db, const char *sql, size_t slot, const struct parameters *p,
-                    size_t count) {
-    if (db->prepared[slot] == sql) return true;
-    if (PQsendPrepare(db->handle, name_of(slot).text, sql, (int)count, p->types) == 0)
-        return lose(db, PQerrorMessage(db->handle));
-    if (!take_result(db, await_last(db), NULL)) return false;
-    db->prepared[slot] = sql;
+static str address_of(const char *const *sql) {
+    return (str){(const char *)sql, sizeof *sql};
+}
+
+static bool is_prepared(const struct pg *db, const char *sql) {
+    return map_get(&db->prepared, address_of(&sql)) != NULL;
+}
+
+static bool send_preparation(struct pg *db, const char *sql, const struct parameters *p,
+                             size_t count) {
+    int sent = PQsendPrepare(db->handle, name_of(sql).text, sql, (int)count, p->types);
+    return sent == 1 || lose(db, PQerrorMessage(db->handle));
+}
+
+static bool prepare(struct pg *db, const char *sql, const struct parameters *p, size_t count) {
+    if (is_prepared(db, sql)) return true;
+    if (!send_preparation(db, sql, p, count) || !take_result(db, await_last(db), NULL))
+        return false;
+    map_put(&db->prepared, address_of(&sql), db);
     return true;
 }
 
-static bool send_statement(struct pg *db, size_t slot, const struct parameters *p, size_t count) {
-    int sent = PQsendQueryPrepared(db->handle, name_of(slot).text, (int)count, p->values,
-                                   p->lengths, p->formats, 1);
+static bool send_statement(struct pg *db, const char *sql, const struct parameters *p,
+                           size_t count) {
+    int sent = PQsendQueryPrepared(db->handle, name_of(sql).text, (int)count, p->values, p->lengths,
+                                   p->formats, 1);
     return sent == 1 || lose(db, PQerrorMessage(db->handle));
 }
 
@@ -520,8 +524,7 @@ bool pg_query_cells(struct pg *db, struct pg_rows *rows, const char *sql,
     if (!is_usable(db)) return false;
     assert(PQpipelineStatus(db->handle) == PQ_PIPELINE_OFF);
     bind(&p, cells, count);
-    size_t slot = slot_of(db, sql);
-    return prepare(db, sql, slot, &p, count) && send_statement(db, slot, &p, count) &&
+    return prepare(db, sql, &p, count) && send_statement(db, sql, &p, count) &&
            take_result(db, await_last(db), rows);
 }
 
@@ -602,7 +605,7 @@ bool pg_uuid(const struct pg_rows *rows, int column, struct uuid *out) {
 
 /* --- the pipeline --- */
 
-static void expect(struct pg *db, size_t what) {
+static void expect(struct pg *db, const char *what) {
     if (db->expected_count == db->expected_cap) {
         db->expected_cap = db->expected_cap == 0 ? 64 : db->expected_cap * 2;
         db->expected = mem_grow(db->expected, db->expected_cap * sizeof *db->expected);
@@ -625,16 +628,12 @@ void pg_send_cells(struct pg *db, const char *sql, const struct pg_cell *cells, 
     struct parameters p;
     if (db->handle == NULL) return;
     bind(&p, cells, count);
-    size_t slot = slot_of(db, sql);
-    if (db->prepared[slot] != sql) {
-        if (PQsendPrepare(db->handle, name_of(slot).text, sql, (int)count, p.types) == 0) {
-            lose(db, PQerrorMessage(db->handle));
-            return;
-        }
-        db->prepared[slot] = sql;
-        expect(db, slot + 1);
+    if (!is_prepared(db, sql)) {
+        if (!send_preparation(db, sql, &p, count)) return;
+        map_put(&db->prepared, address_of(&sql), db);
+        expect(db, sql);
     }
-    if (send_statement(db, slot, &p, count)) expect(db, 0);
+    if (send_statement(db, sql, &p, count)) expect(db, NULL);
 }
 
 void pg_sync(struct pg *db) {
@@ -672,10 +671,11 @@ bool pg_receive(struct pg *db, struct pg_rows *rows) {
     *rows = (struct pg_rows){0};
     while (db->handle != NULL) {
         assert(db->expected_first < db->expected_count);
-        size_t what = db->expected[db->expected_first++];
+        const char *preparing = db->expected[db->expected_first++];
         PGresult *result = await_next(db);
-        if (what == 0) return receive_one(db, result, rows);
-        if (!receive_one(db, result, NULL) && db->handle != NULL) db->prepared[what - 1] = NULL;
+        if (preparing == NULL) return receive_one(db, result, rows);
+        if (!receive_one(db, result, NULL) && db->handle != NULL)
+            map_remove(&db->prepared, address_of(&preparing));
     }
     return false;
 }

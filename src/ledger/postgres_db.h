@@ -17,10 +17,8 @@
 #include <libpq-fe.h>
 
 #include "base/buf.h"
+#include "base/map.h"
 #include "core/uuid.h"
-
-/* More than the SQL texts there are; a power of two. */
-#define PG_STATEMENTS_MAX 256
 
 /* SQLSTATEs that are looked for. The last two are ours: what was judged has changed meanwhile, so
  * that the record is to be tried again; and rows that contradict each other. */
@@ -49,10 +47,10 @@ struct pg {
     int64_t until_ns; /* steady: no answer is waited for longer than until then; 0: no such time */
     bool misread;     /* a value was not of the type that it must have: see pg_sound */
     struct pg_failure failure;
-    const char *prepared[PG_STATEMENTS_MAX];
-    /* What was sent in a pipeline and not answered yet: 0 for a statement, and for the preparation
-     * of one its place in `prepared`, plus 1. */
-    size_t *expected;
+    struct map prepared; /* the addresses of the SQL texts that are */
+    /* What was sent in a pipeline and not answered yet: NULL for a statement, and for the
+     * preparation of one its SQL text. */
+    const char **expected;
     size_t expected_cap;
     size_t expected_first;
     size_t expected_count;

@@ -62,7 +62,10 @@ done:
 }
 
 void db_close(struct db *db) {
-    for (size_t i = 0; i < DB_STATEMENTS_MAX; i++) sqlite3_finalize(db->cached[i].statement);
+    sqlite3_stmt *statement;
+    for (size_t at = 0; (statement = map_next(&db->statements, &at)) != NULL;)
+        sqlite3_finalize(statement);
+    map_deinit(&db->statements);
     int rc = sqlite3_close(db->handle);
     assert(rc == SQLITE_OK);
     *db = (struct db){0};
@@ -72,22 +75,15 @@ struct cell cell_time(int64_t ms) {
     return ms == CLOCK_NONE_MS ? (struct cell){.kind = CELL_NULL} : cell_i64(ms);
 }
 
-/* Open addressing by the text's address. A statement whose preparation failed is not kept. */
+/* A statement whose preparation failed is not kept. */
 int db_statement(struct db *db, const char *sql, sqlite3_stmt **out) {
-    *out = NULL;
-    size_t at = ((uintptr_t)sql >> 3) % DB_STATEMENTS_MAX;
-    for (size_t probes = 0; db->cached[at].sql != NULL && db->cached[at].sql != sql; probes++) {
-        assert(probes < DB_STATEMENTS_MAX);
-        at = (at + 1) % DB_STATEMENTS_MAX;
-    }
-    if (db->cached[at].sql == NULL) {
-        sqlite3_stmt *made = NULL;
-        int rc = sqlite3_prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &made, NULL);
+    str address = {(const char *)&sql, sizeof sql};
+    *out = map_get(&db->statements, address);
+    if (*out == NULL) {
+        int rc = sqlite3_prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
         if (rc != SQLITE_OK) return rc;
-        db->cached[at].sql = sql;
-        db->cached[at].statement = made;
+        map_put(&db->statements, address, *out);
     }
-    *out = db->cached[at].statement;
     assert(!sqlite3_stmt_busy(*out));
     return SQLITE_OK;
 }
@@ -155,8 +151,9 @@ int db_number_cells(struct db *db, int64_t *out, const char *sql, const struct c
 }
 
 void db_rollback(struct db *db) {
-    for (size_t i = 0; i < DB_STATEMENTS_MAX; i++)
-        if (db->cached[i].statement != NULL) sqlite3_reset(db->cached[i].statement);
+    sqlite3_stmt *statement;
+    for (size_t at = 0; (statement = map_next(&db->statements, &at)) != NULL;)
+        sqlite3_reset(statement);
     /* SQLite has often rolled back already: that is what autocommit tells. */
     if (!sqlite3_get_autocommit(db->handle)) db_exec(db, "ROLLBACK");
     assert(sqlite3_get_autocommit(db->handle));

@@ -12,22 +12,17 @@
 #include <sqlite3.h>
 
 #include "base/buf.h"
+#include "base/map.h"
 
 /* How long a connection waits for another process that has the file locked. Inside this process
  * nobody waits for a lock but the restart of the WAL, which has a bound of its own. */
 #define DB_BUSY_TIMEOUT_MS 5000
 
-/* More than the SQL texts there are; a power of two. */
-#define DB_STATEMENTS_MAX 256
-
 struct buyers;
 
 struct db {
     sqlite3 *handle;
-    struct {
-        const char *sql;
-        sqlite3_stmt *statement;
-    } cached[DB_STATEMENTS_MAX];
+    struct map statements; /* the address of an SQL text → its sqlite3_stmt */
     /* Of the writer's own only: */
     int64_t last_fact_id;
     bool nobody_relays; /* facts count as relayed when they are written */
