@@ -7,6 +7,7 @@
 #include "api/queue_answer.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "net/stream.h"
@@ -34,8 +35,8 @@ static const struct {
 struct subscriber {
     struct stream stream;
     struct audience *audience;
-    struct list link; /* in one of due[], in order of due_ms */
-    struct subscriber *next_in_bucket;
+    struct list link;         /* in one of due[], in order of due_ms */
+    struct subscriber *older; /* of the same entry */
     uint64_t seq;
     uint64_t position; /* as last sent */
     int64_t due_ms;    /* by the steady clock; so is seen_ms */
@@ -58,8 +59,7 @@ struct audience {
     char event_id[EVENT_ID_BYTES_MAX + 1];
     int64_t grace_ms; /* as of the last tick */
     struct list due[REACHES];
-    struct subscriber **buckets; /* by the entry's number */
-    size_t bucket_count;         /* a power of two */
+    struct map by_seq; /* an entry's number → its newest subscriber */
     size_t count;
     size_t batches; /* under way */
 };
@@ -104,8 +104,7 @@ static struct audience *audience_for(struct live *l, const struct queue_event *e
     memcpy(a->event_type, e->type, sizeof a->event_type);
     memcpy(a->event_id, e->id, sizeof a->event_id);
     a->grace_ms = e->rules.grace_s * 1000;
-    a->bucket_count = 16;
-    a->buckets = mem_new(a->bucket_count * sizeof *a->buckets);
+    map_init(&a->by_seq);
     for (size_t r = 0; r < REACHES; r++) list_init(&a->due[r]);
     list_init(&a->link);
     list_move_last(&l->audiences, &a->link);
@@ -115,60 +114,38 @@ static struct audience *audience_for(struct live *l, const struct queue_event *e
 static void audience_maybe_free(struct audience *a) {
     if (a->count > 0 || a->batches > 0) return;
     list_remove(&a->link);
-    mem_free(a->buckets);
+    map_deinit(&a->by_seq);
     mem_free(a);
 }
 
-static struct subscriber **bucket_of(const struct audience *a, uint64_t seq) {
-    return &a->buckets[seq & (a->bucket_count - 1)];
+static str key_of(const uint64_t *seq) {
+    return (str){(const char *)seq, sizeof *seq};
 }
 
-static struct subscriber *reversed(struct subscriber *chain) {
-    struct subscriber *turned = NULL;
-    while (chain != NULL) {
-        struct subscriber *next = chain->next_in_bucket;
-        chain->next_in_bucket = turned;
-        turned = chain;
-        chain = next;
-    }
-    return turned;
-}
-
-static void bucket_add(struct audience *a, struct subscriber *s) {
-    s->next_in_bucket = *bucket_of(a, s->seq);
-    *bucket_of(a, s->seq) = s;
-}
-
-/* In each bucket the newest stays the first. */
-static void buckets_grow(struct audience *a) {
-    struct subscriber **old = a->buckets;
-    size_t old_count = a->bucket_count;
-    a->bucket_count *= 2;
-    a->buckets = mem_new(a->bucket_count * sizeof *a->buckets);
-    for (size_t i = 0; i < old_count; i++) {
-        struct subscriber *next;
-        for (struct subscriber *s = reversed(old[i]); s != NULL; s = next) {
-            next = s->next_in_bucket;
-            bucket_add(a, s);
-        }
-    }
-    mem_free(old);
+/* The newest subscriber of the entry; NULL: it has none. */
+static struct subscriber *newest_of(const struct audience *a, uint64_t seq) {
+    return map_get(&a->by_seq, key_of(&seq));
 }
 
 static void subscriber_add(struct audience *a, struct subscriber *s) {
-    if (a->count >= a->bucket_count) buckets_grow(a);
     s->audience = a;
-    bucket_add(a, s);
+    s->older = map_put(&a->by_seq, key_of(&s->seq), s);
     a->count++;
     atomic_fetch_add(&a->live->count, 1);
 }
 
-/* This one, and no other of the same user: whoever connects anew is not thrown out with it. */
+/* Only this one, and no other of the same user, who may have connected again in the meantime. */
 static void subscriber_remove(struct subscriber *s) {
     struct audience *a = s->audience;
-    struct subscriber **at = bucket_of(a, s->seq);
-    while (*at != s) at = &(*at)->next_in_bucket;
-    *at = s->next_in_bucket;
+    struct subscriber *newer = newest_of(a, s->seq);
+    if (newer != s) {
+        while (newer->older != s) newer = newer->older;
+        newer->older = s->older;
+    } else if (s->older != NULL) {
+        map_put(&a->by_seq, key_of(&s->seq), s->older);
+    } else {
+        map_remove(&a->by_seq, key_of(&s->seq));
+    }
     list_remove(&s->link);
     a->count--;
     atomic_fetch_sub(&a->live->count, 1);
@@ -190,10 +167,9 @@ static void subscriber_on_ended(struct stream *stream) {
 static void limit_streams(struct audience *a, uint64_t seq) {
     size_t count_of = 0;
     struct subscriber *oldest = NULL;
-    for (struct subscriber *s = *bucket_of(a, seq); s != NULL; s = s->next_in_bucket) {
-        if (s->seq != seq) continue;
+    for (struct subscriber *s = newest_of(a, seq); s != NULL; s = s->older) {
         count_of++;
-        oldest = s; /* the newest is the first */
+        oldest = s;
     }
     assert(count_of <= STREAMS_PER_ENTRY_MAX);
     if (count_of == STREAMS_PER_ENTRY_MAX) stream_end(&oldest->stream);
@@ -409,12 +385,12 @@ struct announcement {
     } messages[];
 };
 
-/* First all of them, then the looks: whoever is told may go, and change the buckets. */
+/* First all of them, then the looks: a subscriber may end as it is sent its position. */
 static void look_at_once(struct audience *a, const uint64_t *seqs, size_t count_of) {
     struct batch *batches = NULL;
     for (size_t i = 0; i < count_of; i++) {
-        for (struct subscriber *s = *bucket_of(a, seqs[i]); s != NULL; s = s->next_in_bucket) {
-            if (s->seq != seqs[i] || s->busy) continue;
+        for (struct subscriber *s = newest_of(a, seqs[i]); s != NULL; s = s->older) {
+            if (s->busy) continue;
             if (batches == NULL || batches->watch.look.count == BATCH_MAX) {
                 struct batch *b = batch_new(a);
                 b->next = batches;
