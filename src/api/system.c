@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "service/event_views.h"
 #include "service/health.h"
+#include "service/reservation_metrics.h"
 
 extern const char openapi_json[];
 
@@ -167,6 +168,7 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
     /* Before the counters: a look may find that a section has cooled down, which is counted. */
     gauge_adaptive(out, q);
     metrics_render(out);
+    reservation_metrics_render(out);
     gauge(out, "admitone_connections", "Connections open now", net_connections(api->net));
     gauge(out, "admitone_events", "Events that exist", (int64_t)q->views.count);
     gauge_per_event(out, "admitone_queue_waiting", "Entries that wait", q,

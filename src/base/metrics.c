@@ -1,3 +1,4 @@
+/* The blocks of the threads, and the text of a scrape. */
 #include "base/metrics.h"
 
 #include <assert.h>
@@ -11,11 +12,11 @@
 
 struct block {
     struct block *next;
-    _Atomic uint64_t counters[COUNTERS];
+    _Atomic uint64_t counters[COUNTERS_MAX];
     struct {
         _Atomic uint64_t buckets[BUCKETS];
         _Atomic uint64_t sum;
-    } histograms[HISTOGRAMS];
+    } histograms[HISTOGRAMS_MAX];
 };
 
 /* Blocks are never freed: threads are few and live long, and their counts outlive them. */
@@ -37,24 +38,24 @@ static void add(_Atomic uint64_t *slot, uint64_t by) {
                           memory_order_relaxed);
 }
 
-void count(enum counter c, uint64_t by) {
-    assert(c < COUNTERS);
-    add(&my_block()->counters[c], by);
+void count(unsigned counter, uint64_t by) {
+    assert(counter < COUNTERS_MAX);
+    add(&my_block()->counters[counter], by);
 }
 
-void observe(enum histogram h, uint64_t value) {
-    assert(h < HISTOGRAMS);
+void observe(unsigned histogram, uint64_t value) {
+    assert(histogram < HISTOGRAMS_MAX);
     int bucket = value == 0 ? 0 : 64 - __builtin_clzll(value);
     if (bucket >= BUCKETS) bucket = BUCKETS - 1;
-    add(&my_block()->histograms[h].buckets[bucket], 1);
-    add(&my_block()->histograms[h].sum, value);
+    add(&my_block()->histograms[histogram].buckets[bucket], 1);
+    add(&my_block()->histograms[histogram].sum, value);
 }
 
-uint64_t counter_total(enum counter c) {
-    assert(c < COUNTERS);
+uint64_t counter_total(unsigned counter) {
+    assert(counter < COUNTERS_MAX);
     uint64_t total = 0;
     for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next)
-        total += atomic_load_explicit(&b->counters[c], memory_order_relaxed);
+        total += atomic_load_explicit(&b->counters[counter], memory_order_relaxed);
     return total;
 }
 
@@ -80,37 +81,40 @@ void metrics_ratio(struct buf *out, const char *name, const char *labels, double
     buf_addf(out, " %.4f\n", value);
 }
 
+void metrics_histogram(struct buf *out, const char *name, const char *labels, double unit,
+                       unsigned histogram) {
+    assert(histogram < HISTOGRAMS_MAX);
+    uint64_t buckets[BUCKETS] = {0};
+    uint64_t sum = 0;
+    for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next) {
+        for (int i = 0; i < BUCKETS; i++)
+            buckets[i] +=
+                atomic_load_explicit(&b->histograms[histogram].buckets[i], memory_order_relaxed);
+        sum += atomic_load_explicit(&b->histograms[histogram].sum, memory_order_relaxed);
+    }
+    const char *comma = labels[0] == '\0' ? "" : ",";
+    uint64_t so_far = 0;
+    for (int i = 0; i < BUCKETS - 1; i++) {
+        so_far += buckets[i];
+        /* Bucket i holds values up to 2^i - 1. */
+        buf_addf(out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", name, labels, comma,
+                 unit * (double)((UINT64_C(1) << i) - 1), (unsigned long long)so_far);
+    }
+    so_far += buckets[BUCKETS - 1];
+    buf_addf(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, labels, comma,
+             (unsigned long long)so_far);
+    add_series(out, name, "_sum", labels);
+    buf_addf(out, " %.15g\n", unit * (double)sum);
+    add_series(out, name, "_count", labels);
+    buf_addf(out, " %llu\n", (unsigned long long)so_far);
+}
+
 struct row {
     const char *name;
     const char *labels;
     double unit; /* of a histogram: what one of its counts is in the text */
     const char *help;
 };
-
-static void render_histogram(struct buf *out, enum histogram h, const struct row *row) {
-    uint64_t buckets[BUCKETS] = {0};
-    uint64_t sum = 0;
-    for (struct block *b = atomic_load(&blocks); b != NULL; b = b->next) {
-        for (int i = 0; i < BUCKETS; i++)
-            buckets[i] += atomic_load_explicit(&b->histograms[h].buckets[i], memory_order_relaxed);
-        sum += atomic_load_explicit(&b->histograms[h].sum, memory_order_relaxed);
-    }
-    const char *comma = row->labels[0] == '\0' ? "" : ",";
-    uint64_t so_far = 0;
-    for (int i = 0; i < BUCKETS - 1; i++) {
-        so_far += buckets[i];
-        /* Bucket i holds values up to 2^i - 1. */
-        buf_addf(out, "%s_bucket{%s%sle=\"%.9g\"} %llu\n", row->name, row->labels, comma,
-                 row->unit * (double)((UINT64_C(1) << i) - 1), (unsigned long long)so_far);
-    }
-    so_far += buckets[BUCKETS - 1];
-    buf_addf(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", row->name, row->labels, comma,
-             (unsigned long long)so_far);
-    add_series(out, row->name, "_sum", row->labels);
-    buf_addf(out, " %.15g\n", row->unit * (double)sum);
-    add_series(out, row->name, "_count", row->labels);
-    buf_addf(out, " %llu\n", (unsigned long long)so_far);
-}
 
 /* Rows of one name stand together, and are described once: by the first. */
 static void describe(struct buf *out, const struct row *rows, size_t i, const char *type) {
@@ -129,13 +133,13 @@ void metrics_render(struct buf *out) {
         HISTOGRAM_MAP(HISTOGRAM_ROW)
 #undef HISTOGRAM_ROW
     };
-    for (size_t c = 0; c < COUNTERS; c++) {
+    for (unsigned c = 0; c < COUNTERS; c++) {
         describe(out, counters, c, "counter");
-        metrics_value(out, counters[c].name, counters[c].labels,
-                      (int64_t)counter_total((enum counter)c));
+        metrics_value(out, counters[c].name, counters[c].labels, (int64_t)counter_total(c));
     }
-    for (size_t h = 0; h < HISTOGRAMS; h++) {
+    for (unsigned h = 0; h < HISTOGRAMS; h++) {
         describe(out, histograms, h, "histogram");
-        render_histogram(out, (enum histogram)h, &histograms[h]);
+        const struct row *row = &histograms[h];
+        metrics_histogram(out, row->name, row->labels, row->unit, h);
     }
 }

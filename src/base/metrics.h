@@ -1,13 +1,18 @@
 /*
- * metrics: counters and histograms, one table. Every thread counts in a block of its own, so
- * counting is one addition without a lock; a scrape adds the blocks up. Gauges are not kept here:
- * whoever serves /metrics asks their owners.
+ * metrics: counters and histograms. Every thread counts in its own block, so counting is one
+ * addition without a lock; a scrape adds the blocks up. Blocks are never freed. Gauges are not kept
+ * here: api/system.c asks the modules that own them.
+ *
+ * The two tables below have a row for each counter and histogram with fixed labels. A module whose
+ * labels depend on its own lists uses the numbers from COUNTERS and HISTOGRAMS on, and renders them
+ * itself (service/reservation_metrics.h).
  */
 #ifndef ADMITONE_BASE_METRICS_H
 #define ADMITONE_BASE_METRICS_H
 
+#include <assert.h>
+
 #include "base/buf.h"
-#include "base/metrics_reservation.h"
 
 /* X(symbol, name, labels, help): rows of one name stand together. */
 #define COUNTER_MAP(X)                                                                             \
@@ -40,7 +45,17 @@
       "Entries that expired")                                                                      \
     X(QUEUE_EXPIRIES_GRACE, "admitone_queue_expiries_total", "status=\"waiting\"", "")             \
     X(QUEUE_REJECTIONS, "admitone_queue_rejections_total", "", "Enters refused: queue full")       \
-    RESERVATION_COUNTER_MAP(X)                                                                     \
+    X(RESERVATION_GUARD_REFUSALS, "admitone_reservation_guard_refusals_total", "",                 \
+      "Seats offered by the hot store that were taken in the ledger")                              \
+    X(RESERVATION_SOLD_OUT_ANSWERS, "admitone_reservation_sold_out_answers_total", "",             \
+      "Requests answered with sold_out")                                                           \
+    X(RESERVATION_CONFIRMS, "admitone_reservation_confirms_total", "", "Holds confirmed")          \
+    X(RESERVATION_CANCELS, "admitone_reservation_cancels_total", "",                               \
+      "Reservations cancelled, confirmed ones included")                                           \
+    X(RESERVATION_EXPIRIES, "admitone_reservation_expiries_total", "", "Holds that expired")       \
+    X(ADAPTIVE_SWITCHES_SLOT, "admitone_adaptive_switches_total", "to=\"slot\"",                   \
+      "Changes of an adaptive section between lock and slot")                                      \
+    X(ADAPTIVE_SWITCHES_LOCK, "admitone_adaptive_switches_total", "to=\"lock\"", "")               \
     X(HOT_REBUILDS, "admitone_hot_rebuilds_total", "",                                             \
       "Rebuilds of Redis from the ledger by this node")                                            \
     X(HOT_FINISHED_ENTERS, "admitone_hot_finished_total", "what=\"enter\"",                        \
@@ -87,7 +102,8 @@
       "Duration of a status lookup in the hot store; one of 16 is measured")                       \
     X(QUEUE_ADMIT_SECONDS, "admitone_queue_admit_seconds", "", 1e-9,                               \
       "Duration of one admission step")                                                            \
-    RESERVATION_HISTOGRAM_MAP(X)                                                                   \
+    X(SLOT_CLAIM_SECONDS, "admitone_slot_claim_seconds", "", 1e-9,                                 \
+      "Duration of a claim of seats in the hot store")                                             \
     X(LEDGER_COMMIT_SECONDS, "admitone_ledger_commit_seconds", "", 1e-6,                           \
       "Duration of one batch, including fsync")                                                    \
     X(LEDGER_BATCH_RECORDS, "admitone_ledger_batch_records", "", 1, "Records per batch")
@@ -106,19 +122,28 @@ enum histogram {
         HISTOGRAMS
 };
 
-void count(enum counter c, uint64_t by);
+/* How many there may be, those that other modules render included. */
+#define COUNTERS_MAX 192
+#define HISTOGRAMS_MAX 16
+static_assert(COUNTERS <= COUNTERS_MAX && HISTOGRAMS <= HISTOGRAMS_MAX, "the rows have room");
+
+/* `counter` is an enum counter, or one of another module's numbers; so is `histogram`. */
+void count(unsigned counter, uint64_t by);
 /* `value` in the histogram's own unit (a row of unit 1e-6 takes microseconds). */
-void observe(enum histogram h, uint64_t value);
+void observe(unsigned histogram, uint64_t value);
 
 /* Over all threads, those that have ended included. */
-uint64_t counter_total(enum counter c);
-/* Everything in the Prometheus text format. */
+uint64_t counter_total(unsigned counter);
+/* The rows of the tables, in the Prometheus text format. */
 void metrics_render(struct buf *out);
 
-/* For gauges: `# HELP`, `# TYPE`, then one value per call of metrics_value. */
+/* `# HELP` and `# TYPE`; one call of metrics_value or metrics_histogram per series follows. */
 void metrics_head(struct buf *out, const char *name, const char *type, const char *help);
 /* `labels` are written as they are, between braces; empty for none. */
 void metrics_value(struct buf *out, const char *name, const char *labels, int64_t value);
+/* `unit`: how many of the name's unit one count is. */
+void metrics_histogram(struct buf *out, const char *name, const char *labels, double unit,
+                       unsigned histogram);
 /* With four decimals. */
 void metrics_ratio(struct buf *out, const char *name, const char *labels, double value);
 

@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/metrics.h"
-#include "base/metrics_reservation.h"
 #include "service/hold_repair.h"
+#include "service/reservation_metrics.h"
 
 /* ---- the strategies and their plans ---- */
 

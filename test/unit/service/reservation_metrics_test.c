@@ -1,4 +1,4 @@
-#include "base/metrics_reservation.h"
+#include "service/reservation_metrics.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -10,11 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/metrics.h"
-#include "core/reservation.h"
-
-/* Everything below reads the text that a scrape gets, as a scraper would; strategies and their
- * words are those of core, so that base's list can't differ from it. */
+/* The tests read the text that a scrape gets. */
 
 static const char *const outcome_words[] = {
     "held",     "replayed",     "seat_taken", "sold_out", "limit_exceeded", "not_active",
@@ -27,7 +23,7 @@ static const enum strategy locking[] = {STRATEGY_LOCK, STRATEGY_ADAPTIVE,
 /* The value of the series, which stands in the text exactly once. */
 static double value_of(const char *series) {
     struct buf text = {0};
-    metrics_render(&text);
+    reservation_metrics_render(&text);
     char wanted[160];
     snprintf(wanted, sizeof wanted, "\n%s ", series);
     const char *at = strstr(buf_cstr(&text), wanted);
@@ -54,7 +50,7 @@ static double outcomes_for(enum strategy s, size_t outcome) {
 
 static uint64_t total_of_all_counters(void) {
     uint64_t total = 0;
-    for (size_t c = 0; c < COUNTERS; c++) total += counter_total((enum counter)c);
+    for (unsigned c = 0; c < COUNTERS_MAX; c++) total += counter_total(c);
     return total;
 }
 
