@@ -30,7 +30,7 @@ static bool open_ledger(const struct settings *s, bool read_only, struct ledger 
     cli_ledger_path(s, &path);
     struct sqlite_ledger_options options = {.path = buf_cstr(&path),
                                             .read_only = read_only,
-                                            .nobody_relays = true, /* it is one process's own */
+                                            .nobody_relays = true, /* one process has it */
                                             .queue_max = s->ledger_queue_max,
                                             .batch_max = s->ledger_batch_max,
                                             .wal_bytes_max = s->ledger_wal_bytes_max,
@@ -47,24 +47,24 @@ struct memory_stores {
     struct memory_boards *boards;
 };
 
-static void close_memory(void *own) {
-    struct memory_stores *m = own;
+static void close_memory(void *stores) {
+    struct memory_stores *m = stores;
     memory_free(m->rooms);
     memory_locks_free(m->locks);
     memory_boards_free(m->boards);
     mem_free(m);
 }
 
-static void attach_redis(void *own, uv_loop_t *loop) {
-    redis_store_attach(own, loop);
+static void attach_redis(void *stores, uv_loop_t *loop) {
+    redis_store_attach(stores, loop);
 }
 
-static void detach_redis(void *own) {
-    redis_store_detach(own);
+static void detach_redis(void *stores) {
+    redis_store_detach(stores);
 }
 
-static void close_redis(void *own) {
-    redis_store_free(own);
+static void close_redis(void *stores) {
+    redis_store_free(stores);
 }
 
 static bool open_redis(const struct settings *s, struct hot_stores *out, struct buf *why) {
@@ -76,7 +76,7 @@ static bool open_redis(const struct settings *s, struct hot_stores *out, struct 
                                .locks = redis_store_locks(r),
                                .boards = redis_store_boards(r),
                                .hot = redis_store_hot(r),
-                               .own = r,
+                               .stores = r,
                                .close = close_redis,
                                .attach = attach_redis,
                                .detach = detach_redis};
@@ -94,7 +94,7 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
                                .seats = memory_seats(m->rooms),
                                .locks = memory_locks_port(m->locks),
                                .boards = memory_boards_port(m->boards),
-                               .own = m,
+                               .stores = m,
                                .close = close_memory};
     return true;
 }
@@ -111,22 +111,22 @@ static const struct command {
      "  admitone serve --demo                       a first try, on http://127.0.0.1:8080\n"
      "  admitone serve --data /var/lib/admitone     keep the data there\n"
      "  admitone serve --config admitone.ini        read keys from a file\n"
-     "  admitone serve --print-config               show what is in force, and from where\n",
+     "  admitone serve --print-config               show every setting and where it comes from\n",
      true},
     {"audit", cli_audit,
      "admitone audit [--data DIR] [--ledger sqlite:PATH | postgres://… [--hot redis://…]]",
-     "Checks on a ledger that every promise was kept: no seat sold twice, no hold without an end,\n"
-     "no count that is off. With --hot the boards in Redis are recounted too, in the nodes' own\n"
-     "rankings.time_zone. Prints what it checked and found. Exits with 0 when all is well, 1 on a\n"
-     "violation, 2 when it could not look at all of it. May run beside a server.\n\n"
+     "Checks a ledger: no seat is sold twice, every hold ends in time, every count is right. With\n"
+     "--hot it also recounts the boards in Redis; rankings.time_zone must then be that of the\n"
+     "nodes. Prints each check and its result. Exits with 0 when all is well, 1 on a violation,\n"
+     "2 when something could not be checked. May run beside a server.\n\n"
      "  admitone audit --data /var/lib/admitone\n"
      "  admitone audit --ledger postgres://admitone@db/admitone --hot redis://cache\n",
      true},
     {"reconcile", cli_reconcile, "admitone reconcile --hot redis://… --ledger postgres://…",
-     "Compares the hot store with the ledger, event by event, and repairs in favour of the ledger\n"
-     "what has differed for longer than twice ledger.deadline_ms, which must be the nodes' own.\n"
-     "Prints what it compared and did. Exits with 0 when all agrees or was repaired, 1 when\n"
-     "something could not be repaired, 2 when it could not look. May run beside the nodes.\n\n"
+     "Compares Redis with the ledger, event by event. What differs for longer than twice\n"
+     "ledger.deadline_ms (set it as on the nodes) is changed in Redis to what the ledger has.\n"
+     "Prints each difference. Exits with 0 when all agrees or was repaired, 1 when something\n"
+     "could not be repaired, 2 when it could not compare. May run beside the nodes.\n\n"
      "  admitone reconcile --hot redis://cache --ledger postgres://admitone@db/admitone\n",
      true},
     {"version", cli_version, "admitone version", "Prints the version.\n", false},
@@ -144,7 +144,9 @@ static void print_usage(FILE *to) {
           to);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fprintf(to, "  %s\n", commands[i].usage);
-    fputs("\n'admitone serve --demo' is a good start; 'admitone COMMAND --help' tells more.\n", to);
+    fputs("\n'admitone serve --demo' is a good start; 'admitone COMMAND --help' explains a "
+          "command.\n",
+          to);
 }
 
 static void print_help(const struct command *c) {

@@ -1,3 +1,4 @@
+/* Encoding and decoding of base64url without padding. */
 #include "base/base64url.h"
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -17,7 +18,7 @@ void base64url_encode(const void *bytes, size_t len, char *out) {
     if (held > 0) *out = alphabet[bits << (6 - held) & 63];
 }
 
-static int digit_of(char c) {
+static int base64url_digit(char c) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
     if (c >= 'a' && c <= 'z') return c - 'a' + 26;
     if (c >= '0' && c <= '9') return c - '0' + 52;
@@ -29,7 +30,7 @@ bool base64url_decode(str text, void *out) {
     uint32_t bits = 0;
     int held = 0;
     for (size_t i = 0; i < text.len; i++) {
-        int digit = digit_of(text.at[i]);
+        int digit = base64url_digit(text.at[i]);
         if (digit < 0) return false;
         bits = bits << 6 | (uint32_t)digit;
         held += 6;

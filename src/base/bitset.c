@@ -1,3 +1,4 @@
+/* The levels of words in which base/bitset.h finds the next member. */
 #include "base/bitset.h"
 
 #include <assert.h>

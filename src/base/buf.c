@@ -1,3 +1,4 @@
+/* Growing and appending of byte buffers. */
 #include "base/buf.h"
 
 #include <assert.h>

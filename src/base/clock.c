@@ -1,3 +1,4 @@
+/* Reading of the clocks, time zones, and conversion between times and text. */
 #include "base/clock.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Reading of settings from flags, the environment and an INI file, and their help text. */
 #include "base/config.h"
 
 #include <assert.h>
@@ -154,7 +155,7 @@ struct file_reader {
 static int on_file_line(void *user, const char *section, const char *name, const char *value) {
     struct file_reader *r = user;
     char full[NAME_BYTES];
-    if (r->why->len > 0) return 0; /* the first mistake is the one to tell of */
+    if (r->why->len > 0) return 0; /* the first mistake is the one to report */
     snprintf(full, sizeof full, "%s%s%s", section, section[0] == '\0' ? "" : ".", name);
     int index = find_key(r->c, full, AS_NAME, r->why);
     if (index < 0) return 0;
@@ -186,7 +187,7 @@ static bool is_line(str line) {
 
 /* What inih would silently read as something else: lines that are too long for it, those that start
  * with white space, which it takes for more of the value above, and control characters. And what is
- * no line: inih tells only which one was the first that something was wrong with, and goes on. */
+ * no line: inih reports only the first line that has a mistake, and goes on. */
 static bool check_lines(str text, const char *path, struct buf *why) {
     str line;
     if (str_starts(text, STR("\xEF\xBB\xBF"))) text = str_skip(text, 3); /* a byte order mark */
@@ -212,7 +213,7 @@ static bool check_lines(str text, const char *path, struct buf *why) {
     return true;
 }
 
-static bool read_text(const char *path, struct buf *text, struct buf *why) {
+static bool config_read_text(const char *path, struct buf *text, struct buf *why) {
     FILE *file = fopen(path, "re");
     size_t got = 0;
     if (file != NULL) got = fread(buf_reserve(text, FILE_BYTES_MAX + 1), 1, FILE_BYTES_MAX, file);
@@ -229,7 +230,7 @@ static bool read_text(const char *path, struct buf *text, struct buf *why) {
 static bool read_file(struct config *c, const char *path, struct buf *why) {
     struct file_reader reader = {c, path, why};
     struct buf text = {0};
-    if (read_text(path, &text, why) && check_lines(buf_str(&text), path, why)) {
+    if (config_read_text(path, &text, why) && check_lines(buf_str(&text), path, why)) {
         int line = ini_parse_string(buf_cstr(&text), on_file_line, &reader);
         if (line != 0) buf_addf(why, " (%s, line %d)", path, line);
     }

@@ -1,3 +1,4 @@
+/* The codes, statuses and titles of ERR_MAP. */
 #include "base/err.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* The binary heap of base/heap.h. */
 #include "base/heap.h"
 
 #include <assert.h>

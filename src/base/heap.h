@@ -1,7 +1,7 @@
 /*
  * heap: numbers in order of their keys, the lowest key first, and of equal keys the lowest number;
  * for what ends at a time. Owns its memory; zeroed is empty. Nothing is removed from the middle:
- * whoever takes an item checks whether it still holds.
+ * the caller checks each item that it takes, and skips it when it no longer applies.
  */
 #ifndef ADMITONE_BASE_HEAP_H
 #define ADMITONE_BASE_HEAP_H

@@ -1,3 +1,4 @@
+/* Writing of JSON into a buffer: commas, escapes and numbers. */
 #include "base/json_out.h"
 
 #include <assert.h>
@@ -12,7 +13,7 @@ void json_out_done(const struct json_out *j) {
     assert(j->depth == 0);
 }
 
-static bool is_plain(char c) {
+static bool json_is_plain(char c) {
     return (unsigned char)c >= 0x20 && c != '"' && c != '\\';
 }
 
@@ -37,7 +38,7 @@ void json_out_escape(struct buf *to, str value) {
     char *start = buf_reserve(to, value.len * 6);
     char *out = start;
     for (size_t i = 0; i < value.len; i++) {
-        if (is_plain(value.at[i]))
+        if (json_is_plain(value.at[i]))
             *out++ = value.at[i];
         else
             out = escape_one(out, value.at[i]);
@@ -45,7 +46,7 @@ void json_out_escape(struct buf *to, str value) {
     to->len += (size_t)(out - start);
 }
 
-static void key_of(struct json_out *j, str key) {
+static void json_key_of(struct json_out *j, str key) {
     char *out = buf_reserve(j->to, key.len + 4);
     char *at = out;
     if (j->comma) *at++ = ',';
@@ -61,7 +62,7 @@ static void key_of(struct json_out *j, str key) {
 }
 
 static void open_with(struct json_out *j, str key, char bracket) {
-    key_of(j, key);
+    json_key_of(j, key);
     buf_add_char(j->to, bracket);
     j->comma = false;
     j->depth++;
@@ -91,24 +92,24 @@ void json_out_array_end(struct json_out *j) {
 }
 
 void json_out_str(struct json_out *j, str key, str value) {
-    key_of(j, key);
+    json_key_of(j, key);
     buf_add_char(j->to, '"');
     json_out_escape(j->to, value);
     buf_add_char(j->to, '"');
 }
 
 void json_out_i64(struct json_out *j, str key, int64_t value) {
-    key_of(j, key);
+    json_key_of(j, key);
     buf_add_i64(j->to, value);
 }
 
 void json_out_f64(struct json_out *j, str key, double value) {
-    key_of(j, key);
+    json_key_of(j, key);
     buf_addf(j->to, "%.3f", value);
 }
 
 void json_out_raw(struct json_out *j, str key, str json) {
-    key_of(j, key);
+    json_key_of(j, key);
     buf_add(j->to, json);
 }
 

@@ -1,3 +1,4 @@
+/* Formatting of log lines in logfmt and JSON, and what of a path may be logged. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -49,7 +50,7 @@ static void add_redacted(struct buf *out, str path) {
     }
 }
 
-static bool is_plain(str value) {
+static bool log_is_plain(str value) {
     if (value.len == 0) return false;
     for (size_t i = 0; i < value.len; i++) {
         unsigned char c = (unsigned char)value.at[i];
@@ -62,7 +63,7 @@ static void add_logfmt(struct buf *line, const char *key, str value) {
     buf_add_char(line, ' ');
     buf_add(line, str_of(key));
     buf_add_char(line, '=');
-    if (is_plain(value)) {
+    if (log_is_plain(value)) {
         buf_add(line, value);
         return;
     }
@@ -71,7 +72,7 @@ static void add_logfmt(struct buf *line, const char *key, str value) {
     buf_add_char(line, '"');
 }
 
-static void add_field(struct buf *line, struct json_out *json, const struct log_field *f) {
+static void log_add_field(struct buf *line, struct json_out *json, const struct log_field *f) {
     struct buf redacted = {0};
     str text = f->text;
     if (f->kind == FIELD_PATH) {
@@ -122,7 +123,7 @@ void log_write(enum log_level level, const struct log_field *fields, size_t coun
     } else {
         buf_addf(&line, "time=%s level=%s", now, level_names[level]);
     }
-    for (size_t i = 0; i < count; i++) add_field(&line, &json, &fields[i]);
+    for (size_t i = 0; i < count; i++) log_add_field(&line, &json, &fields[i]);
     if (format == LOG_JSON) json_out_object_end(&json);
     json_out_done(&json);
     buf_add_char(&line, '\n');

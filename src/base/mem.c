@@ -1,3 +1,4 @@
+/* Allocation that ends the process when there is no memory. */
 #include "base/mem.h"
 
 #include <stdio.h>

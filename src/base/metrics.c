@@ -33,22 +33,22 @@ static struct block *my_block(void) {
 }
 
 /* One writer per block, so a plain read and write would do; atomic only for the scraper. */
-static void add(_Atomic uint64_t *slot, uint64_t by) {
+static void metrics_add(_Atomic uint64_t *slot, uint64_t by) {
     atomic_store_explicit(slot, atomic_load_explicit(slot, memory_order_relaxed) + by,
                           memory_order_relaxed);
 }
 
 void count(unsigned counter, uint64_t by) {
     assert(counter < COUNTERS_MAX);
-    add(&my_block()->counters[counter], by);
+    metrics_add(&my_block()->counters[counter], by);
 }
 
 void observe(unsigned histogram, uint64_t value) {
     assert(histogram < HISTOGRAMS_MAX);
     int bucket = value == 0 ? 0 : 64 - __builtin_clzll(value);
     if (bucket >= BUCKETS) bucket = BUCKETS - 1;
-    add(&my_block()->histograms[histogram].buckets[bucket], 1);
-    add(&my_block()->histograms[histogram].sum, value);
+    metrics_add(&my_block()->histograms[histogram].buckets[bucket], 1);
+    metrics_add(&my_block()->histograms[histogram].sum, value);
 }
 
 uint64_t counter_total(unsigned counter) {

@@ -1,10 +1,11 @@
+/* When the loss and the return of a dependency are logged. */
 #include "base/outage.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 
 #define REMIND_MS 60000
-/* Lost again within this, it is told only when that lasts for as long. */
+/* Lost again within this, it is reported only when that lasts for as long. */
 #define CALM_MS 5000
 
 void outage_init(struct outage *o, const char *name, const char *meaning) {

@@ -1,8 +1,8 @@
 /*
- * outage: tells people, in the log, that something the process depends on is lost: one line when it
+ * outage: reports in the log that something the process depends on is lost: one line when it
  * is, one a minute while it is, and one when it is back, however many threads notice. What
- * comes and goes (one of many connections fails) is told once, until it has been calm for a while.
- * Safe from any thread.
+ * comes and goes (one of many connections fails) is reported once, until it has been calm for a
+ * while. Safe from any thread.
  */
 #ifndef ADMITONE_BASE_OUTAGE_H
 #define ADMITONE_BASE_OUTAGE_H
@@ -19,7 +19,7 @@ struct outage {
     _Atomic bool is_lost;
     bool is_told;     /* that it is lost */
     int64_t since_ms; /* steady, as are the others */
-    int64_t told_ms;  /* when it was last told */
+    int64_t told_ms;  /* when it was last reported */
     int64_t back_ms;  /* when it was last back; 0: never */
     char address[256];
 };

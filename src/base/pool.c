@@ -1,3 +1,4 @@
+/* The chunks of items and the list of free ones. */
 #include "base/pool.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Comparing, splitting, parsing and hashing of byte strings. */
 #include "base/str.h"
 
 #include <assert.h>

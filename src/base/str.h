@@ -1,5 +1,5 @@
 /*
- * str: a view of bytes that somebody else owns. Not zero-terminated, may hold any byte.
+ * str: a view of bytes that the caller does not own. Not zero-terminated, may hold any byte.
  * Passed by value; valid only as long as what it looks into.
  */
 #ifndef ADMITONE_BASE_STR_H
@@ -32,7 +32,7 @@ static inline bool str_eq(str a, str b) {
 /* Below, at or above 0: byte by byte, a prefix before what is longer. */
 int str_compare(str a, str b);
 
-/* For hash tables; the seed is random, so that nobody can choose texts that collide. */
+/* For hash tables; the seed is random, so that no client can choose texts that collide. */
 uint64_t str_hash(str s, uint64_t seed);
 
 /* For secrets: takes as long whether and wherever they differ; only the length may show. */

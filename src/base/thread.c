@@ -1,3 +1,4 @@
+/* Starting of threads. */
 #include "base/thread.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Parsing of store URLs, so that passwords stay out of messages. */
 #include "base/url.h"
 
 struct parts {
@@ -8,25 +9,25 @@ struct parts {
     bool is_ambiguous;
 };
 
-static size_t find(str s, char c) {
+static size_t url_find(str s, char c) {
     const char *at = s.len == 0 ? NULL : memchr(s.at, c, s.len);
     return at == NULL ? s.len : (size_t)(at - s.at);
 }
 
-static struct parts split(str url) {
+static struct parts url_split(str url) {
     struct parts p = {0};
     const char *slashes = url.len == 0 ? NULL : memmem(url.at, url.len, "://", 3);
     if (slashes != NULL) p.scheme = (str){url.at, (size_t)(slashes - url.at) + 3};
     str rest = str_skip(url, p.scheme.len);
-    size_t slash = find(rest, '/');
-    size_t mark = find(rest, '?');
+    size_t slash = url_find(rest, '/');
+    size_t mark = url_find(rest, '?');
     size_t end = slash < mark ? slash : mark;
-    size_t at = find(rest, '@');
+    size_t at = url_find(rest, '@');
     if (at < end) {
         p.login = (str){rest.at, at};
         rest = str_skip(rest, at + 1);
     }
-    p.is_ambiguous = find(rest, '@') < rest.len;
+    p.is_ambiguous = url_find(rest, '@') < rest.len;
     str_split(&rest, '?', &p.place);
     p.query = rest;
     return p;
@@ -35,7 +36,7 @@ static struct parts split(str url) {
 /* "password", "sslpassword"; and an escape could spell one of them. */
 static bool may_be_password(str name) {
     return name.len > 0 &&
-           (memmem(name.at, name.len, "pass", 4) != NULL || find(name, '%') < name.len);
+           (memmem(name.at, name.len, "pass", 4) != NULL || url_find(name, '%') < name.len);
 }
 
 static void add_parameters(str query, struct buf *out) {
@@ -52,11 +53,11 @@ static void add_parameters(str query, struct buf *out) {
 }
 
 bool url_is_ambiguous(str url) {
-    return split(url).is_ambiguous;
+    return url_split(url).is_ambiguous;
 }
 
 void url_redact(str url, struct buf *out) {
-    struct parts p = split(url);
+    struct parts p = url_split(url);
     if (p.scheme.len == 0) {
         buf_add(out, url);
         return;
@@ -77,6 +78,6 @@ void url_redact(str url, struct buf *out) {
 }
 
 void url_add_place(str url, struct buf *out) {
-    struct parts p = split(url);
+    struct parts p = url_split(url);
     buf_add(out, p.is_ambiguous ? STR("***") : p.place);
 }

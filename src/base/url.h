@@ -1,5 +1,6 @@
 /*
- * url: what people may be shown of a store's URL, scheme://user:password@host:port/name?key=value.
+ * url: the parts that may be shown of a store's URL,
+ * scheme://user:password@host:port/name?key=value.
  *
  * An "@" behind the first "/" or "?" makes the URL ambiguous: it may belong to a password that is
  * not percent-encoded. Of such a URL only the scheme is shown.

@@ -35,7 +35,7 @@ static void on_finding(void *to, const struct ledger_finding *f) {
         buf_addf(&line, "        %lld violations, such as: %.*s\n", (long long)f->violations,
                  (int)f->examples.len, f->examples.at);
     if (f->overdue > 0)
-        buf_addf(&line, "        %lld holds are overdue: a server ends them when it runs\n",
+        buf_addf(&line, "        %lld holds are overdue; a running server ends them\n",
                  (long long)f->overdue);
     cli_print(&line);
     buf_deinit(&line);
@@ -57,13 +57,13 @@ static void on_again(uv_timer_t *timer) {
     recount_look(&a->recount);
 }
 
-static void on_looked(struct recount *r) {
+static void audit_on_looked(struct recount *r) {
     struct board_audit *a = CONTAINER_OF(r, struct board_audit, recount);
     if (r->find.result != ERR_OK && a->looks < LOOKS_MAX) {
         uv_timer_start(&a->again, on_again, LOOK_AGAIN_MS, 0);
         return;
     }
-    a->hot.detach(a->hot.own);
+    a->hot.detach(a->hot.stores);
     uv_close((uv_handle_t *)&a->again, NULL);
 }
 
@@ -72,7 +72,7 @@ static void look_at_boards(struct board_audit *a) {
     uv_timer_init(&a->loop, &a->again);
     a->again.data = a;
     uv_timer_start(&a->again, on_again, 0, 0);
-    a->hot.attach(a->hot.own, &a->loop);
+    a->hot.attach(a->hot.stores, &a->loop);
     uv_run(&a->loop, UV_RUN_DEFAULT);
     int busy = uv_loop_close(&a->loop);
     assert(busy == 0);
@@ -88,14 +88,14 @@ static bool recount_boards(struct board_audit *a, const struct settings *s,
     clock_zone_set(s->rankings_time_zone);
     r->boards = a->hot.boards;
     r->now_ms = clock_wall_ms();
-    r->done = on_looked;
+    r->done = audit_on_looked;
     enum err failed = recount_begin(r);
     if (failed == ERR_OK) {
         look_at_boards(a);
         failed = r->find.result;
     }
     if (failed == ERR_OK) failed = recount_end(r);
-    if (failed != ERR_OK) buf_addf(why, "can't look: %s", err_title(failed).at);
+    if (failed != ERR_OK) buf_addf(why, "cannot read: %s", err_title(failed).at);
     return failed == ERR_OK;
 }
 
@@ -112,17 +112,16 @@ static bool audit_boards(struct ledger *ledger, const struct settings *s,
                                                     .violations = a.recount.violations,
                                                     .examples = buf_str(&a.recount.examples)});
         if (a.recount.uncounted > 0)
-            buf_addf(&line,
-                     "        %lld sales are still to be counted: a node does when it runs\n",
+            buf_addf(&line, "        %lld sales are not counted yet; a running node counts them\n",
                      (long long)a.recount.uncounted);
     } else {
-        buf_addf(&line, "  %-5s the boards in Redis could not be looked at: %.*s\n", "FAIL",
+        buf_addf(&line, "  %-5s the boards in Redis could not be checked: %.*s\n", "FAIL",
                  (int)why.len, why.bytes);
     }
     cli_print(&line);
     buf_deinit(&line);
     recount_clear(&a.recount);
-    if (a.hot.close != NULL) a.hot.close(a.hot.own);
+    if (a.hot.close != NULL) a.hot.close(a.hot.stores);
     buf_deinit(&why);
     return looked;
 }
@@ -154,7 +153,7 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
     cli_ledger_name(&settings, &text);
     buf_add(&text, lock == LOCK_TAKEN  ? STR(": a server runs on it\n\n")
                    : lock == LOCK_FREE ? STR(": no server runs on it\n\n")
-                                       : STR(": whether a server runs on it can't be seen\n\n"));
+                                       : STR(": cannot see whether a server runs on it\n\n"));
     cli_print(&text);
     enum err failed = ledger_check(ledger, lock == LOCK_TAKEN, on_finding, &report);
     if (failed != ERR_OK) {
@@ -169,7 +168,7 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
             looked = audit_boards(ledger, &settings, adapters, &report);
         else
             buf_add(&text,
-                    STR("  -     the boards in Redis were not looked at: say where it is, with "
+                    STR("  -     the boards in Redis were not checked: give its address with "
                         "--hot redis://…\n"));
     }
     buf_addf(&text, "\n%lld checks, %lld violations, %lld holds overdue\n",

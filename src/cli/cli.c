@@ -1,3 +1,4 @@
+/* What the subcommands share: settings, messages, paths of the stores. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -78,13 +79,13 @@ bool cli_open_incarnation(struct ledger *ledger, struct hot *hot,
     enum err failed = ledger_incarnation(ledger, &wanted);
     if (failed == ERR_OK) failed = hot_incarnation_read(hot, incarnation);
     if (failed != ERR_OK) {
-        buf_addf(why, "can't look: %s", err_title(failed).at);
+        buf_addf(why, "cannot read from Redis or the ledger: %s", err_title(failed).at);
         return false;
     }
     if (wanted.epoch == 0 || wanted.epoch != incarnation->epoch ||
         strcmp(wanted.identity, incarnation->identity) != 0) {
-        buf_add(why, STR("what Redis has is not what the ledger knows of: it is being rebuilt, or "
-                         "will be as soon as a node runs; there is nothing to compare before"));
+        buf_add(why, STR("Redis is not in the incarnation that the ledger expects; a running node "
+                         "rebuilds it from the ledger. Try again when that is done"));
         return false;
     }
     hot_open(hot, incarnation);

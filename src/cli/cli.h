@@ -18,12 +18,12 @@ struct hot_stores {
     struct seats *seats;
     struct locks *locks;
     struct boards *boards;
-    struct hot *hot; /* NULL: it is this process's own */
-    void *own;
-    void (*close)(void *own);
+    struct hot *hot; /* NULL: the stores are in this process */
+    void *stores;    /* passed to the functions below */
+    void (*close)(void *stores);
     /* NULL, or called on each worker's thread, first and last. */
-    void (*attach)(void *own, uv_loop_t *loop);
-    void (*detach)(void *own);
+    void (*attach)(void *stores, uv_loop_t *loop);
+    void (*detach)(void *stores);
 };
 
 /* The concrete stores, chosen by main. */
@@ -41,7 +41,7 @@ int cli_audit(char *const *args, const struct adapters *adapters);
 int cli_reconcile(char *const *args, const struct adapters *adapters);
 int cli_version(char *const *args, const struct adapters *adapters);
 
-/* Reads the settings, or tells people what is wrong with them: then false. The config's warnings
+/* Reads the settings, or prints what is wrong with them: then false. The config's warnings
  * are left to the caller. */
 bool cli_settings(struct config *config, struct settings *s, char *const *args);
 /* Calls `tell` with each of the config's warnings. */
@@ -55,7 +55,7 @@ void cli_ledger_path(const struct settings *s, struct buf *out);
 /* The lock that guards the ledger: beside the file itself, however it is named or linked. */
 void cli_lock_path(const struct settings *s, struct buf *out);
 
-/* What people call the ledger: its path, or its address without a password. */
+/* The name of the ledger in messages: its path, or its address without a password. */
 void cli_ledger_name(const struct settings *s, struct buf *out);
 
 /* A hot store that is shared is open to this process, if it is in the incarnation that the ledger

@@ -1,3 +1,4 @@
+/* The data folder, its lock, and the key files in it. */
 #include "cli/data_folder.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #define KEY_TEXT_BYTES_MAX 4096
 #define WHITE " \t\r\n"
 
-static bool fail(struct buf *why, const char *what, const char *path) {
+static bool data_folder_fail(struct buf *why, const char *what, const char *path) {
     buf_addf(why, "%s %s: %s", what, path, strerror(errno));
     return false;
 }
@@ -30,7 +31,7 @@ bool data_folder_make(const char *path, struct buf *why) {
         buf_add(&part, name);
         if (name.len == 0) continue;
         if (mkdir(buf_cstr(&part), 0700) != 0 && errno != EEXIST)
-            ok = fail(why, "cannot make the data folder", path);
+            ok = data_folder_fail(why, "cannot make the data folder", path);
     }
     buf_deinit(&part);
     return ok;
@@ -38,7 +39,7 @@ bool data_folder_make(const char *path, struct buf *why) {
 
 bool lock_take(const char *path, const char *what, int *lock, struct buf *why) {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return fail(why, "cannot lock", what);
+    if (fd < 0) return data_folder_fail(why, "cannot lock", what);
     char pid[24] = "";
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         ssize_t got = pread(fd, pid, sizeof pid - 1, 0);
@@ -52,7 +53,7 @@ bool lock_take(const char *path, const char *what, int *lock, struct buf *why) {
     }
     int len = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
     if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)len, 0) != len) {
-        fail(why, "cannot lock", what);
+        data_folder_fail(why, "cannot lock", what);
         close(fd);
         return false;
     }
@@ -68,7 +69,7 @@ enum lock_state lock_look(const char *path) {
     return taken ? LOCK_TAKEN : LOCK_FREE;
 }
 
-/* Under another name first, so that nobody ever reads half a key. */
+/* Under another name first, so that no process reads half a key. */
 static bool make_key(const char *path, struct buf *why) {
     unsigned char random[KEY_BYTES];
     struct buf text = {0};
@@ -81,7 +82,7 @@ static bool make_key(const char *path, struct buf *why) {
     ok = ok && fd >= 0 && write(fd, text.bytes, text.len) == (ssize_t)text.len && fsync(fd) == 0;
     if (fd >= 0) ok = close(fd) == 0 && ok;
     ok = ok && rename(buf_cstr(&draft), path) == 0;
-    if (!ok) fail(why, "cannot make the key file", path);
+    if (!ok) data_folder_fail(why, "cannot make the key file", path);
     buf_deinit(&text);
     buf_deinit(&draft);
     return ok;
@@ -92,13 +93,13 @@ bool key_file_read(const char *path, bool make, struct buf *key, struct buf *why
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat about;
     if (fd < 0 || fstat(fd, &about) != 0) {
-        fail(why, "cannot read the key file", path);
+        data_folder_fail(why, "cannot read the key file", path);
         if (fd >= 0) close(fd);
         return false;
     }
     ssize_t got = read(fd, buf_reserve(key, KEY_TEXT_BYTES_MAX), KEY_TEXT_BYTES_MAX);
     close(fd);
-    if (got < 0) return fail(why, "cannot read the key file", path);
+    if (got < 0) return data_folder_fail(why, "cannot read the key file", path);
     if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         buf_addf(why, "the key file %s can be read by others; run: chmod 600 %s", path, path);
         return false;

@@ -1,3 +1,4 @@
+/* The demo events, and the commands to try that are printed with them. */
 #include "cli/demo.h"
 
 #include "base/clock.h"
@@ -78,21 +79,21 @@ static struct event *build(const struct demo_event *from) {
     return event_copy(&plain);
 }
 
-static void create_next(struct demo *d);
+static void demo_create_next(struct demo *d);
 
 static void on_created(struct event_change *change, enum err result) {
     struct demo *d = CONTAINER_OF(change, struct demo, change);
     mem_free(change->put.stored);
     mem_free(d->wanted);
     if (result == ERR_OK) {
-        create_next(d);
+        demo_create_next(d);
         return;
     }
     d->done(d->arg, result);
     mem_free(d);
 }
 
-static void create_next(struct demo *d) {
+static void demo_create_next(struct demo *d) {
     size_t count = sizeof demo_events / sizeof demo_events[0];
     while (d->next < count && is_there(d->events, &demo_events[d->next].event)) d->next++;
     if (d->next == count) {
@@ -116,7 +117,7 @@ void demo_create(struct events *events, void (*done)(void *arg, enum err result)
     d->events = events;
     d->done = done;
     d->arg = arg;
-    create_next(d);
+    demo_create_next(d);
 }
 
 /* One person takes a place. */

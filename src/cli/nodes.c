@@ -1,3 +1,4 @@
+/* Starting and stopping of the background work of a node. */
 #include "cli/nodes.h"
 
 #include <stdio.h>
@@ -10,17 +11,17 @@
 /* How long a start waits for the hot store; then it serves what can be served without. */
 #define OPEN_WAIT_MS 5000
 
-static void on_changed(void *to, int64_t event_key, const uint64_t *seqs, size_t count) {
+static void nodes_on_changed(void *to, int64_t event_key, const uint64_t *seqs, size_t count) {
     struct nodes *n = to;
     pthread_mutex_lock(&n->lock);
-    if (n->hears) live_announce(n->api, event_key, seqs, count);
+    if (n->listens) live_announce(n->api, event_key, seqs, count);
     pthread_mutex_unlock(&n->lock);
 }
 
 static void on_event_changed(void *to) {
     struct nodes *n = to;
     pthread_mutex_lock(&n->lock);
-    if (n->hears) event_sync_nudge(&n->event_sync);
+    if (n->listens) event_sync_nudge(&n->event_sync);
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -56,7 +57,7 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
                                                             .wait_ms = 2 * s->ledger_deadline_ms},
                                               .interval_ms = s->reconcile_interval_seconds * 1000};
     rebuilder_init(&n->rebuilder);
-    hot_listen(ev->hot, (struct hot_listener){.changed = on_changed,
+    hot_listen(ev->hot, (struct hot_listener){.changed = nodes_on_changed,
                                               .event_changed = on_event_changed,
                                               .suspect = on_suspect,
                                               .to = n});
@@ -81,14 +82,14 @@ void nodes_set_name(struct nodes *n, const char *listening) {
 bool nodes_start(struct nodes *n, struct buf *why) {
     rebuilder_start(&n->rebuilder);
     pthread_mutex_lock(&n->lock);
-    n->hears = true;
+    n->listens = true;
     pthread_mutex_unlock(&n->lock);
     event_sync_nudge(&n->event_sync);
     int64_t until_ms = clock_steady_ms() + OPEN_WAIT_MS;
     while (!rebuilder_has_met(&n->rebuilder) || (!is_ready(n) && clock_steady_ms() < until_ms)) {
         if (rebuilder_is_foreign(&n->rebuilder)) {
             buf_add(why, STR("hot: this Redis holds the state of another ledger. Give this cluster "
-                             "a Redis, or a database number, of its own; if the other cluster is "
+                             "a separate Redis or database number; if the other cluster is "
                              "gone for good: redis-cli DEL 'admitone:{hot}:ledger'"));
             return false;
         }
@@ -102,7 +103,7 @@ bool nodes_start(struct nodes *n, struct buf *why) {
 
 void nodes_stop_listening(struct nodes *n) {
     pthread_mutex_lock(&n->lock);
-    n->hears = false;
+    n->listens = false;
     pthread_mutex_unlock(&n->lock);
 }
 

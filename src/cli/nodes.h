@@ -1,8 +1,8 @@
 /*
- * nodes: what a server does besides serving when it shares its stores with other nodes: it keeps
- * the hot store in a incarnation that can be trusted, hears what the others do, takes up what they
- * leave undone, reconciles the stores now and then, and answers from the ledger while the hot store
- * can't be asked.
+ * nodes: the background work of a server that shares its stores with other nodes. It rebuilds Redis
+ * when that is in the wrong incarnation, follows the announcements of other nodes, finishes pending
+ * operations that they left, reconciles the stores, and answers from the ledger while Redis can't
+ * be reached.
  */
 #ifndef ADMITONE_CLI_NODES_H
 #define ADMITONE_CLI_NODES_H
@@ -28,7 +28,7 @@ struct nodes {
     struct degraded_reads degraded_reads;
     struct snapshot snapshot;
     pthread_mutex_t lock;
-    bool hears; /* under lock: whether the workers can be told what others do */
+    bool listens; /* under lock: announcements are passed on to the workers */
 };
 
 /* The api's services know of it then. Before the workers are made. */
@@ -41,7 +41,8 @@ void nodes_set_name(struct nodes *n, const char *listening);
  * the hot store or has waited for that for a while. False, and `why`: the hot store is another
  * cluster's. */
 bool nodes_start(struct nodes *n, struct buf *why);
-/* From any thread: nobody is told any more. Then, on its thread, what the worker does ends. */
+/* From any thread: announcements are no longer passed on. nodes_dismiss then ends the work, on the
+ * worker's thread. */
 void nodes_stop_listening(struct nodes *n);
 void nodes_dismiss(struct nodes *n);
 /* On the same thread, when every request is answered: changes of events wait for the other nodes

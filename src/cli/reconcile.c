@@ -65,28 +65,30 @@ static size_t count_missing(const struct reconcile *r) {
 
 /* ---- repairing ---- */
 
-static void on_repaired(struct reconcile_repair *repair) {
+static void cli_on_repaired(struct reconcile_repair *repair) {
     struct reconciling *x = CONTAINER_OF(repair, struct reconciling, repair);
-    x->hot.detach(x->hot.own);
+    x->hot.detach(x->hot.stores);
     uv_close((uv_handle_t *)&x->timer, NULL);
     mailbox_close(&x->mailbox);
 }
 
-static void on_timer(uv_timer_t *timer) {
+static void cli_on_repair_timer(uv_timer_t *timer) {
     struct reconciling *x = timer->data;
     x->repair.reconcile = &x->reconcile;
-    x->repair.done = on_repaired;
+    x->repair.done = cli_on_repaired;
     reconcile_repair(&x->repair);
 }
 
-/* Waits for as long as a difference must have lasted; meanwhile the hot store is connected to. */
-static void repair(struct reconciling *x) {
+/* Waits for as long as a difference must have lasted, and connects to the hot store during that
+ * time. */
+static void cli_repair(struct reconciling *x) {
     struct buf text = {0};
     buf_add_char(&text, '\n');
     add_count(&text, x->reconcile.difference_count + x->reconcile.left_out, "difference");
-    buf_addf(&text,
-             "; what lasts for %.1f s is repaired: all that is on its way has arrived by then\n\n",
-             (double)x->reconcile.wait_ms / 1000);
+    buf_addf(
+        &text,
+        "; those that still exist after %.1f s are repaired: pending writes are done by then\n\n",
+        (double)x->reconcile.wait_ms / 1000);
     cli_print(&text);
     buf_deinit(&text);
     uv_loop_init(&x->loop);
@@ -94,8 +96,8 @@ static void repair(struct reconciling *x) {
     mailbox_set_mine(&x->mailbox);
     uv_timer_init(&x->loop, &x->timer);
     x->timer.data = x;
-    uv_timer_start(&x->timer, on_timer, (uint64_t)x->reconcile.wait_ms, 0);
-    x->hot.attach(x->hot.own, &x->loop);
+    uv_timer_start(&x->timer, cli_on_repair_timer, (uint64_t)x->reconcile.wait_ms, 0);
+    x->hot.attach(x->hot.stores, &x->loop);
     uv_run(&x->loop, UV_RUN_DEFAULT);
     int busy = uv_loop_close(&x->loop);
     assert(busy == 0);
@@ -129,7 +131,7 @@ static int print_result(const struct reconcile *r) {
     add_count(&text, r->event_count - missing, "event");
     buf_add(&text, STR(" compared, "));
     add_count(&text, r->difference_count + r->left_out, "difference");
-    buf_addf(&text, ": %zu repaired, %zu only for a moment, %zu could not be repaired\n",
+    buf_addf(&text, ": %zu repaired, %zu disappeared by themselves, %zu could not be repaired\n",
              ends[DIFFERENCE_REPAIRED], ends[DIFFERENCE_GONE], ends[DIFFERENCE_FAILED]);
     if (r->left_out > 0)
         buf_addf(&text, "%zu more were left for the next time: run it again\n", r->left_out);
@@ -147,7 +149,7 @@ static int print_result(const struct reconcile *r) {
 
 static bool open_stores(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
     struct reconcile *r = &x->reconcile;
-    /* What is kept for how long the nodes were told, and this command perhaps not. */
+    /* The nodes' retention settings may differ from this command's, so it removes nothing. */
     x->settings.retention_audit_days = 0;
     x->settings.retention_ended_days = 0;
     if (!adapters->open_ledger(&x->settings, false, &r->ledger, why) ||
@@ -160,7 +162,8 @@ static bool open_stores(struct reconciling *x, const struct adapters *adapters, 
     return true;
 }
 
-static int run(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
+static int cli_reconcile_run(struct reconciling *x, const struct adapters *adapters,
+                             struct buf *why) {
     struct reconcile *r = &x->reconcile;
     struct hot_incarnation incarnation;
     if (!settings_check_stores(&x->settings, why)) return 2;
@@ -179,7 +182,7 @@ static int run(struct reconciling *x, const struct adapters *adapters, struct bu
     }
     print_head(x, incarnation.epoch);
     for (size_t i = 0; i < r->event_count; i++) print_event(&r->events[i]);
-    if (r->difference_count > 0) repair(x);
+    if (r->difference_count > 0) cli_repair(x);
     return print_result(r);
 }
 
@@ -191,11 +194,11 @@ int cli_reconcile(char *const *args, const struct adapters *adapters) {
         cli_warn(&x->config, cli_print_warning);
         /* What is wrong goes into the report; the log is for servers. */
         log_setup(LOG_ERROR, LOG_LOGFMT);
-        status = run(x, adapters, &why);
+        status = cli_reconcile_run(x, adapters, &why);
         if (why.len > 0) cli_complain(&why);
     }
     reconcile_clear(&x->reconcile);
-    if (x->hot.close != NULL) x->hot.close(x->hot.own);
+    if (x->hot.close != NULL) x->hot.close(x->hot.stores);
     if (x->reconcile.ledger != NULL) ledger_close(x->reconcile.ledger);
     config_deinit(&x->config);
     buf_deinit(&why);

@@ -1,9 +1,9 @@
 /* `admitone serve`: puts the parts together, runs them, and takes them apart again.
  *
- * Threads: one takes signals; the main one waits to be told to stop; each worker has its loop; the
- * ledger has its own. To stop, the main thread tells every worker to drain, hears from each when it
- * has, stops them, and closes the ledger last, so that whatever was under way could still be
- * written and answered. An alarm, from the signal on, ends the process if that takes too long. */
+ * Threads: one takes signals; the main one waits until it is to stop; each worker has its loop; the
+ * ledger has its own. To stop, the main thread lets every worker drain, waits until all have, stops
+ * them, and closes the ledger last, so that requests under way are still written and answered. An
+ * alarm, set at the signal, ends the process if that takes too long. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -41,7 +41,7 @@
 /* How often it is looked whether the last records are back. */
 #define SETTLE_MS 2
 
-static bool logs_json; /* for on_alarm, which can't ask anybody */
+static bool logs_json; /* for on_alarm, which may only read plain variables */
 
 struct server;
 
@@ -104,7 +104,7 @@ static bool ranks(const struct server *s) {
 
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
-    if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.own);
+    if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.stores);
     lock_client_close(&sw->server->api.workers[sw->index].lock_client);
     worker_stop(&sw->worker);
 }
@@ -131,7 +131,7 @@ static void on_press(struct task *task) {
 }
 
 static void close_main_loop(struct server *s) {
-    if (s->hot.detach != NULL) s->hot.detach(s->hot.own);
+    if (s->hot.detach != NULL) s->hot.detach(s->hot.stores);
     signals_end(&s->signals);
     uv_close((uv_handle_t *)&s->drain_timer, NULL);
     uv_close((uv_handle_t *)&s->settle_timer, NULL);
@@ -198,7 +198,7 @@ static void on_alarm(int number) {
 static void on_stop_signal(void *to) {
     struct server *s = to;
     if (s->stopping) {
-        press(s); /* whoever asks twice is in a hurry */
+        press(s); /* a second signal: do not wait for clients */
         return;
     }
     s->stopping = true;
@@ -263,9 +263,9 @@ static bool own_stores(struct server *s, struct buf *why) {
     return ok;
 }
 
-/* From the file that was given; else, if it has a name of its own there, from the data folder. */
-static bool read_key(const struct settings *set, const char *given, const char *own_name,
-                     struct buf *path, struct buf *key, struct buf *why) {
+/* From the file that was given; else, if `own_name` is given, from that file in the data folder. */
+static bool serve_read_key(const struct settings *set, const char *given, const char *own_name,
+                           struct buf *path, struct buf *key, struct buf *why) {
     bool own = given[0] == '\0';
     if (own && own_name == NULL) return true;
     buf_clear(path);
@@ -280,18 +280,19 @@ static bool read_keys(struct server *s, struct buf *why) {
     const struct settings *set = &s->settings;
     struct buf path = {0};
     bool ok =
-        read_key(set, set->admin_key_file, "admin.key", &s->admin_key_path, &s->admin_key, why) &&
-        read_key(set, set->secret_file, "secret", &path, &s->secret, why) &&
-        read_key(set, set->secret_previous_file, NULL, &path, &s->secret_previous, why) &&
-        read_key(set, set->pass_key_file, "pass.key", &path, &s->pass_key, why) &&
-        read_key(set, set->users_key_file, NULL, &path, &s->users_key, why);
+        serve_read_key(set, set->admin_key_file, "admin.key", &s->admin_key_path, &s->admin_key,
+                       why) &&
+        serve_read_key(set, set->secret_file, "secret", &path, &s->secret, why) &&
+        serve_read_key(set, set->secret_previous_file, NULL, &path, &s->secret_previous, why) &&
+        serve_read_key(set, set->pass_key_file, "pass.key", &path, &s->pass_key, why) &&
+        serve_read_key(set, set->users_key_file, NULL, &path, &s->users_key, why);
     buf_deinit(&path);
     return ok;
 }
 
 #define FINGERPRINT_BYTES 17
 
-/* Tells whether two keys are the same, and not what they are. */
+/* Shows whether two keys are the same, without showing the keys. */
 static void fingerprint_of(str key, char out[FINGERPRINT_BYTES]) {
     out[0] = '\0';
     if (key.len == 0) return;
@@ -393,8 +394,8 @@ static void fill_api(struct server *s, int64_t max_connections) {
 }
 
 /* One socket per worker on the address, each handed to its worker. */
-static bool listen_on(struct server *s, const char *where, const char *flag, struct api_site *site,
-                      char text[ADDRESS_TEXT_BYTES], struct buf *why) {
+static bool serve_listen_on(struct server *s, const char *where, const char *flag,
+                            struct api_site *site, char text[ADDRESS_TEXT_BYTES], struct buf *why) {
     struct sockaddr_storage address;
     int *sockets = mem_new(s->worker_count * sizeof *sockets);
     bool parsed = endpoint_parse(str_of(where), &address);
@@ -417,7 +418,7 @@ static bool listen_on(struct server *s, const char *where, const char *flag, str
 
 static void on_attach(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, attach);
-    sw->server->hot.attach(sw->server->hot.own, &sw->worker.loop);
+    sw->server->hot.attach(sw->server->hot.stores, &sw->worker.loop);
 }
 
 /* What a worker needs, short of running. */
@@ -466,11 +467,12 @@ static bool start_workers(struct server *s, struct buf *why) {
     for (size_t i = 0; i < s->worker_count; i++)
         if (!make_worker(s, i, why)) return false;
     api_site_init(&s->site, &s->api, true, !own_admin);
-    if (!listen_on(s, s->settings.listen, "--listen", &s->site, s->listening, why)) return false;
+    if (!serve_listen_on(s, s->settings.listen, "--listen", &s->site, s->listening, why))
+        return false;
     if (own_admin) {
         api_site_init(&s->admin_site, &s->api, true, true);
-        if (!listen_on(s, s->settings.admin_listen, "--admin-listen", &s->admin_site,
-                       s->admin_listening, why))
+        if (!serve_listen_on(s, s->settings.admin_listen, "--admin-listen", &s->admin_site,
+                             s->admin_listening, why))
             return false;
     }
     if (shares(s)) nodes_set_name(&s->nodes, s->listening);
@@ -486,7 +488,7 @@ static bool start_workers(struct server *s, struct buf *why) {
     if (shares(s) && !nodes_start(&s->nodes, why)) return false;
     signals_serve(&s->signals, &s->loop, on_stop_signal, s);
     if (own_admin) log_info(msg("listening for the admin"), kv("addr", s->admin_listening));
-    /* The last line of the start: whoever waits for it may go on. */
+    /* The last line of the start: scripts wait for it. */
     log_info(msg("listening"), kv("addr", s->listening),
              kv_i64("workers", (int64_t)s->worker_count),
              kv_i64("events", (int64_t)catalogue_count(s->api.events.catalogue)),
@@ -529,12 +531,12 @@ static void start_main_loop(struct server *s) {
     uv_timer_init(&s->loop, &s->settle_timer);
     s->drain_timer.data = s;
     s->settle_timer.data = s;
-    if (s->hot.attach != NULL) s->hot.attach(s->hot.own, &s->loop); /* for the demo's events */
+    if (s->hot.attach != NULL) s->hot.attach(s->hot.stores, &s->loop); /* for the demo's events */
 }
 
 /* Everything up to the point where it serves. On false the process ends; only what would keep
  * others out (the lock) or lose data (the ledger) needs to be let go by then. */
-static bool start(struct server *s, const struct adapters *adapters, struct buf *why) {
+static bool serve_start(struct server *s, const struct adapters *adapters, struct buf *why) {
     s->worker_count =
         s->settings.workers > 0 ? (size_t)s->settings.workers : (size_t)uv_available_parallelism();
     int64_t max_connections = connection_cap(s, why);
@@ -566,7 +568,7 @@ static void run_until_stopped(struct server *s) {
     uv_run(&s->loop, UV_RUN_DEFAULT);
     for (size_t i = 0; i < s->worker_count; i++) worker_join(&s->workers[i].worker);
     if (shares(s)) nodes_stop(&s->nodes);
-    s->hot.close(s->hot.own);
+    s->hot.close(s->hot.stores);
     for (size_t i = 0; i < s->worker_count; i++) {
         net_worker_free(s->workers[i].net);
         admission_deinit(&s->workers[i].admission);
@@ -655,7 +657,7 @@ int cli_serve(char *const *args, const struct adapters *adapters) {
     cli_warn(&s->config, log_warning);
     signal(SIGPIPE, SIG_IGN);
     if (!signals_start(&s->signals)) buf_add(&why, STR("cannot start a thread for signals"));
-    if (why.len > 0 || !start(s, adapters, &why)) {
+    if (why.len > 0 || !serve_start(s, adapters, &why)) {
         cli_complain(&why);
         /* The process ends here. Workers that run already may use the ledger. */
         if (s->api.events.ledger != NULL && !s->workers_run) ledger_close(s->api.events.ledger);

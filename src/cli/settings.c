@@ -1,3 +1,4 @@
+/* Every setting with its default, range and help, and the checks across settings. */
 #include "cli/settings.h"
 
 #include "base/clock.h"
@@ -22,7 +23,7 @@ const struct config_key setting_keys[] = {
     TEXT("listen", listen, "127.0.0.1:8080", "ADDR:PORT",
          "address to listen on; port 0 chooses a free port"),
     TEXT("data", data, "./data", "DIR", "folder of the ledger, the secret and the admin key"),
-    NUMBER("workers", workers, "0", 0, 256, "threads that serve; 0: one per core"),
+    NUMBER("workers", workers, "0", 0, 256, "threads that serve requests; 0: one per core"),
     URL("hot", hot, "memory", "STORE",
         "store of queues and seats: memory, redis://HOST:PORT, redis+sentinel://…/MASTER"),
     URL("ledger", ledger, "sqlite:", "STORE",
@@ -34,7 +35,8 @@ const struct config_key setting_keys[] = {
          "previous key; tokens signed with it are still accepted"),
     TEXT("pass_key_file", pass_key_file, "", "FILE",
          "key that signs admission passes; created in DATA if not given"),
-    TEXT("admin_key_file", admin_key_file, "", "FILE", "the admin key; made in DATA if not given"),
+    TEXT("admin_key_file", admin_key_file, "", "FILE",
+         "the admin key; created in DATA if not given"),
     SWITCH("demo", demo, "false", "create demo events, and print what to try"),
     TEXT("admin.listen", admin_listen, "", "ADDR:PORT", "serve the admin paths here and only here"),
     TEXT("cors.origins", cors_origins, "", "LIST",
@@ -43,8 +45,8 @@ const struct config_key setting_keys[] = {
          "how users are identified; auto: trusted, on loopback only"),
     TEXT("users.key_file", users_key_file, "", "FILE",
          "for users.auth signed: key that the shop signs user assertions with (HS256)"),
-    WORD("log.level", log_level, "info", "debug info warn error", "what is logged"),
-    WORD("log.format", log_format, "logfmt", "logfmt json", "how it is logged"),
+    WORD("log.level", log_level, "info", "debug info warn error", "lowest level that is logged"),
+    WORD("log.format", log_format, "logfmt", "logfmt json", "format of log lines"),
     NUMBER("net.max_connections", net_max_connections, "0", 0, 1000000,
            "connections in all; 0: as many as the limit on open files allows"),
     NUMBER("net.max_connections_per_address", net_max_connections_per_address, "0", 0, 1000000,
@@ -114,12 +116,14 @@ const struct config_key setting_keys[] = {
            "a lock expires if its holder does not renew it for this long"),
     NUMBER("adaptive.calm_below", adaptive_calm_below, "100", 1, 1000000,
            "an adaptive section uses the lock again below this many concurrent requests"),
-    NUMBER("adaptive.hot_above", adaptive_hot_above, "1000", 1, 1000000,
-           "it stops using the lock above this many concurrent requests or waiting users"),
+    NUMBER(
+        "adaptive.hot_above", adaptive_hot_above, "1000", 1, 1000000,
+        "an adaptive section stops using the lock above this many concurrent requests, or waiting "
+        "users"),
     NUMBER("adaptive.wait_ms", adaptive_wait_ms, "50", 1, 10000,
-           "and when a request waited for the lock for this long"),
+           "an adaptive section stops using the lock when a request waited for it for this long"),
     NUMBER("adaptive.rest_ms", adaptive_rest_ms, "5000", 0, 3600000,
-           "how long it stays without the lock after the last reason"),
+           "how long an adaptive section stays without the lock after the last reason to"),
     NUMBER("retention.audit_days", retention_audit_days, "365", 0, 36500,
            "how long the audit trail is kept; 0: for ever"),
     NUMBER("retention.ended_days", retention_ended_days, "30", 0, 36500,
@@ -142,8 +146,8 @@ static bool beyond_loopback(const char *where) {
     return !address_is_loopback(&address);
 }
 
-/* Why `auto` does not do: somebody else than the shop's own servers may be there. Or NULL. The two
- * listeners are known to be endpoints. */
+/* Why `auto` is refused: clients other than the shop's own servers may connect. NULL: it is not.
+ * The two listeners are known to be endpoints. */
 static const char *why_not_auto(const struct settings *s) {
     if (beyond_loopback(s->listen)) return "listen is not loopback";
     if (beyond_loopback(s->admin_listen)) return "admin.listen is not loopback";

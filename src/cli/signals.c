@@ -1,3 +1,4 @@
+/* The thread that waits for signals. */
 #include "cli/signals.h"
 
 #include <assert.h>
@@ -27,7 +28,7 @@ static void ask_to_stop(struct signals *s, const char *name) {
     uv_async_send(&s->wake);
 }
 
-static void take(struct signals *s, int number) {
+static void signals_take(struct signals *s, int number) {
     for (size_t i = 0; i < HANDLED_COUNT; i++) {
         if (handled[i].number != number) continue;
         if (handled[i].stops)
@@ -42,7 +43,7 @@ static void fill_set(sigset_t *set) {
     for (size_t i = 0; i < HANDLED_COUNT; i++) sigaddset(set, handled[i].number);
 }
 
-static void *run(void *arg) {
+static void *signals_run(void *arg) {
     struct signals *s = arg;
     sigset_t set;
     fill_set(&set);
@@ -51,7 +52,7 @@ static void *run(void *arg) {
         int failed = sigwait(&set, &number);
         assert(failed == 0);
         if (atomic_load(&s->ended)) return NULL;
-        take(s, number);
+        signals_take(s, number);
     }
 }
 
@@ -60,10 +61,10 @@ bool signals_start(struct signals *s) {
     fill_set(&set);
     /* Threads inherit this: no other one ever gets them. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    return thread_start(&s->thread, "signals", THREAD_ALONE, run, s) == 0;
+    return thread_start(&s->thread, "signals", THREAD_ALONE, signals_run, s) == 0;
 }
 
-static void on_wake(uv_async_t *wake) {
+static void signals_on_wake(uv_async_t *wake) {
     struct signals *s = wake->data;
     for (int asked = atomic_exchange(&s->asked, 0); asked > 0; asked--) s->on_stop(s->to);
 }
@@ -72,7 +73,7 @@ void signals_serve(struct signals *s, uv_loop_t *loop, void (*on_stop)(void *to)
     s->on_stop = on_stop;
     s->to = to;
     s->wake.data = s;
-    uv_async_init(loop, &s->wake, on_wake);
+    uv_async_init(loop, &s->wake, signals_on_wake);
     atomic_store(&s->serving, true);
 }
 

@@ -3,7 +3,7 @@
  * its last, whatever the other threads wait for.
  *
  * SIGTERM and SIGINT stop the server: in order once it serves; before that at once, with status 0,
- * for nothing has been promised to anybody yet. SIGHUP, SIGUSR1 and SIGUSR2 are logged and ignored.
+ * for no request has been answered yet. SIGHUP, SIGUSR1 and SIGUSR2 are logged and ignored.
  */
 #ifndef ADMITONE_CLI_SIGNALS_H
 #define ADMITONE_CLI_SIGNALS_H

@@ -1,3 +1,4 @@
+/* When an adaptive section becomes hot or calm. */
 #include "core/adaptive.h"
 
 #include <assert.h>

@@ -1,11 +1,11 @@
 /*
- * adaptive: the law by which an `adaptive` section chooses between its two ways of claiming: one
+ * adaptive: the rules by which an `adaptive` section chooses between its two ways of claiming: one
  * after the other under a lock while it is calm, all at once when it is hot. Both claim in the hot
  * store, so changing over needs no hand-over. Pure: no I/O, the clock is an argument; one thread at
  * a time.
  *
- * It becomes hot when more requests are under way than `hot_above`, when somebody had to wait for
- * the lock for `wait_ms` or longer, or when more people than `hot_above` wait in front of the door.
+ * It becomes hot when more requests are under way than `hot_above`, when a request waited for the
+ * lock for `wait_ms` or longer, or when more users than `hot_above` wait in the event's queue.
  * It becomes calm again when fewer are under way than `calm_below` and nothing has made it hot for
  * `rest_ms`. Between the two numbers it stays what it is.
  */

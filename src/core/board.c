@@ -1,3 +1,4 @@
+/* The counts of a board, and their order. */
 #include "core/board.h"
 
 #include <assert.h>

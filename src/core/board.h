@@ -3,8 +3,8 @@
  * and the events in that order. What was given back is taken away again; which sales belong to the
  * stretch is the caller's to say. Pure: no I/O, no clock; one thread at a time.
  *
- * That each sale is told once is the caller's to see to (core/sale.h). One may be given back before
- * it is taken: then an event has less than nothing for a moment, and is not shown.
+ * The caller makes sure that each sale is added once (core/sale.h). One may be given back before it
+ * is taken: then an event has a negative count for a moment, and is not shown.
  */
 #ifndef ADMITONE_CORE_BOARD_H
 #define ADMITONE_CORE_BOARD_H
@@ -19,7 +19,7 @@ struct tally {
     int64_t reservations;
     int64_t seats;
     /* When the last was made, though it may have been given back since: of equal events the first
-     * is in front. Boards that are counted anew know of the live ones only. */
+     * is in front. Boards that are counted again know of the live ones only. */
     int64_t since_ms;
 };
 

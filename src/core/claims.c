@@ -1,3 +1,4 @@
+/* Sections, reservations and users of one event, and each step of a reservation. */
 #include "core/claims.h"
 
 #include <assert.h>
@@ -105,7 +106,7 @@ static struct seating *seating_of(const struct claims *c, int64_t section_key) {
 }
 
 /* After every change of a section: the totals follow. */
-static void tally(struct claims *c, struct seating *s) {
+static void seating_count(struct claims *c, struct seating *s) {
     struct seat_counts now = {0};
     if (!has_vanished(c, s)) now = seat_map_counts(s->map);
     c->totals.available += now.available - s->counted.available;
@@ -124,12 +125,12 @@ static void seating_free(struct claims *c, struct seating *s) {
 /* After seats were given back: what waited for that. One that vanishes is gone with its last. */
 static void seating_catch_up(struct claims *c, struct seating *s) {
     if (has_vanished(c, s) && s->live == 0) {
-        tally(c, s);
+        seating_count(c, s);
         seating_free(c, s);
         return;
     }
     if (seat_map_capacity(s->map) != s->capacity) seat_map_resize(s->map, s->capacity);
-    tally(c, s);
+    seating_count(c, s);
 }
 
 static struct seating *seating_add(struct claims *c, const struct section *section) {
@@ -148,7 +149,7 @@ static struct seating *seating_add(struct claims *c, const struct section *secti
     return s;
 }
 
-static void configure(struct claims *c, const struct event *e) {
+static void claims_apply_config(struct claims *c, const struct event *e) {
     c->version = e->version;
     c->state = e->state;
     c->opens_at_ms = e->opens_at_ms;
@@ -177,12 +178,12 @@ struct claims *claims_new(const struct event *e) {
     pool_init(&c->buyers, sizeof(struct buyer));
     ssize_t got = getrandom(&c->user_seed, sizeof c->user_seed, 0);
     assert(got == sizeof c->user_seed);
-    configure(c, e);
+    claims_apply_config(c, e);
     return c;
 }
 
 void claims_configure(struct claims *c, const struct event *e) {
-    if (e->version > c->version) configure(c, e);
+    if (e->version > c->version) claims_apply_config(c, e);
 }
 
 /* ---- reservations by id, by handle, by user ---- */
@@ -207,7 +208,7 @@ static uint32_t id_hash(const struct uuid *id) {
 }
 
 /* 0: none. */
-static uint32_t find(const struct claims *c, const struct uuid *id) {
+static uint32_t claim_find(const struct claims *c, const struct uuid *id) {
     uint32_t hash = id_hash(id);
     size_t at = 0;
     uint32_t number;
@@ -232,7 +233,7 @@ static uint32_t user_hash(const struct claims *c, str user) {
     return (uint32_t)str_hash(user, c->user_seed);
 }
 
-static str name_of(const struct buyer *b) {
+static str buyer_name(const struct buyer *b) {
     return (str){b->name_len <= NAME_SHORT ? b->name_short : b->name_long, b->name_len};
 }
 
@@ -242,11 +243,11 @@ static uint32_t buyer_find(const struct claims *c, str user) {
     size_t at = 0;
     uint32_t number;
     while ((number = index_next(&c->by_user[index_shard(hash)], hash, &at)) != INDEX_NONE)
-        if (str_eq(name_of(buyer_at(c, number)), user)) break;
+        if (str_eq(buyer_name(buyer_at(c, number)), user)) break;
     return number;
 }
 
-static uint32_t buyer_add(struct claims *c, str user) {
+static uint32_t claims_buyer_add(struct claims *c, str user) {
     uint32_t number = pool_take(&c->buyers);
     uint32_t hash = user_hash(c, user);
     struct buyer *b = buyer_at(c, number);
@@ -262,7 +263,7 @@ static uint32_t buyer_add(struct claims *c, str user) {
 /* The user's newest reservation; `buyer` is the user's number, or 0 before the first. */
 static void buyer_join(struct claims *c, uint32_t number, uint32_t buyer, str user) {
     struct row *r = row_at(c, number);
-    r->buyer = buyer == 0 ? buyer_add(c, user) : buyer;
+    r->buyer = buyer == 0 ? claims_buyer_add(c, user) : buyer;
     struct buyer *b = buyer_at(c, r->buyer);
     r->newer = 0;
     r->older = b->newest;
@@ -311,18 +312,18 @@ void claims_free(struct claims *c) {
 /* ---- when holds end ---- */
 
 /* The hold that is due then; 0: it has ended. */
-static uint32_t expiry_of(const struct claims *c, const struct heap_item *item) {
+static uint32_t claim_expiry_of(const struct claims *c, const struct heap_item *item) {
     uint32_t number = number_of(c, item->value);
     return number != 0 && row_at(c, number)->step == STEP_HELD ? number : 0;
 }
 
 /* When most items are of holds that ended before their time, those go. */
-static void expiry_add(struct claims *c, uint32_t number, int64_t due_ms) {
+static void claim_expiry_add(struct claims *c, uint32_t number, int64_t due_ms) {
     if (c->expiries.count >= EXPIRIES_MIN && c->expiries.count / 2 > c->held_count) {
         struct heap old = c->expiries;
         c->expiries = (struct heap){0};
         for (size_t i = 0; i < old.count; i++)
-            if (expiry_of(c, &old.items[i]) != 0)
+            if (claim_expiry_of(c, &old.items[i]) != 0)
                 heap_push(&c->expiries, old.items[i].key, old.items[i].value);
         heap_deinit(&old);
     }
@@ -338,27 +339,27 @@ size_t claims_due(struct claims *c, int64_t now_ms, struct claim_ref *out, size_
     size_t count = 0;
     const struct heap_item *first;
     while (count < max && (first = heap_first(&c->expiries)) != NULL && first->key <= now_ms) {
-        uint32_t number = expiry_of(c, first);
+        uint32_t number = claim_expiry_of(c, first);
         heap_pop(&c->expiries);
         if (number == 0) continue;
         const struct row *r = row_at(c, number);
         out[count++] = (struct claim_ref){r->id, c->seatings[r->seating]->key};
-        expiry_add(c, number, now_ms + DUE_AGAIN_MS);
+        claim_expiry_add(c, number, now_ms + DUE_AGAIN_MS);
     }
     return count;
 }
 
 /* ---- steps ---- */
 
-static void hold(struct claims *c, uint32_t number) {
+static void claim_hold(struct claims *c, uint32_t number) {
     struct row *r = row_at(c, number);
     assert(r->step == STEP_PENDING);
     r->step = STEP_HELD;
     c->held_count++;
-    expiry_add(c, number, r->expires_ms);
+    claim_expiry_add(c, number, r->expires_ms);
 }
 
-static void confirm(struct claims *c, uint32_t number) {
+static void claim_confirm(struct claims *c, uint32_t number) {
     struct row *r = row_at(c, number);
     assert(r->step == STEP_HELD);
     struct seating *s = c->seatings[r->seating];
@@ -367,11 +368,11 @@ static void confirm(struct claims *c, uint32_t number) {
     assert(done == SEATS_DONE);
     r->step = STEP_CONFIRMED;
     c->held_count--;
-    tally(c, s);
+    seating_count(c, s);
 }
 
 /* Gone; its seats are no longer its own. */
-static void forget(struct claims *c, uint32_t number) {
+static void claim_forget(struct claims *c, uint32_t number) {
     struct row *r = row_at(c, number);
     assert(r->step != STEP_GONE);
     if (r->step == STEP_HELD) c->held_count--;
@@ -385,7 +386,7 @@ static void forget(struct claims *c, uint32_t number) {
     pool_give(&c->rows, number);
 }
 
-static void end(struct claims *c, uint32_t number) {
+static void claim_end(struct claims *c, uint32_t number) {
     struct row *r = row_at(c, number);
     struct seat_map *map = c->seatings[r->seating]->map;
     uint64_t holder = handle_of(c, number);
@@ -395,33 +396,34 @@ static void end(struct claims *c, uint32_t number) {
                                   : seat_map_release(map, seats_of(r), r->seat_count, holder,
                                                      c->refused, &c->refused_count);
     assert(done == SEATS_DONE);
-    forget(c, number);
+    claim_forget(c, number);
 }
 
 bool claims_settle(struct claims *c, const struct uuid *id, bool kept) {
-    uint32_t number = find(c, id);
+    uint32_t number = claim_find(c, id);
     if (number == 0) return false;
     if (row_at(c, number)->step != STEP_PENDING) return true;
     if (kept)
-        hold(c, number);
+        claim_hold(c, number);
     else
-        end(c, number);
+        claim_end(c, number);
     return kept;
 }
 
 bool claims_follow(struct claims *c, const struct uuid *id, enum reservation_status status) {
     assert(status != RESERVATION_HELD);
-    uint32_t number = find(c, id);
+    uint32_t number = claim_find(c, id);
     if (number == 0) return false;
     enum step step = row_at(c, number)->step;
     /* A cancellation may overtake the confirmation before it; an expiry has none before it. */
     if (step == STEP_CONFIRMED && status != RESERVATION_CANCELLED) return false;
     if (status != RESERVATION_CONFIRMED) {
-        end(c, number);
+        claim_end(c, number);
         return true;
     }
-    if (step == STEP_PENDING) hold(c, number); /* the ledger had it, though nobody has said so */
-    confirm(c, number);
+    if (step == STEP_PENDING)
+        claim_hold(c, number); /* the ledger had it, though it was not settled */
+    claim_confirm(c, number);
     return true;
 }
 
@@ -464,9 +466,10 @@ static struct row *row_by_key(const struct claims *c, const struct buyer *b, uin
     return NULL;
 }
 
-/* What refuses the wish, whatever seats are free; DONE: nothing. */
-static enum claim_outcome refusal(const struct claims *c, const struct seating *s,
-                                  const struct claim_request *w, uint32_t has, int64_t now_ms) {
+/* What refuses the request, whatever seats are free; DONE: nothing. */
+static enum claim_outcome claim_refusal(const struct claims *c, const struct seating *s,
+                                        const struct claim_request *w, uint32_t has,
+                                        int64_t now_ms) {
     enum event_state state = event_state_at(c->state, c->opens_at_ms, now_ms);
     if (!w->is_active) return CLAIM_NOT_ACTIVE;
     if (state == EVENT_CLOSED || state == EVENT_DRAFT) return CLAIM_EVENT_CLOSED;
@@ -477,7 +480,7 @@ static enum claim_outcome refusal(const struct claims *c, const struct seating *
     return s->mode == SECTION_MODE_SEAT ? CLAIM_LEDGER_DECIDES : CLAIM_DONE;
 }
 
-static enum claim_outcome outcome_of(enum seats_outcome seats) {
+static enum claim_outcome claim_outcome_of(enum seats_outcome seats) {
     switch (seats) {
     case SEATS_DONE:
         return CLAIM_DONE;
@@ -516,7 +519,7 @@ static enum claim_outcome take_seats(struct claims *c, struct seating *s,
             ? seat_map_claim_any(s->map, w->count, holder, seats)
             : seat_map_claim(s->map, w->named, w->count, holder, c->refused, &c->refused_count);
     tell_seats(c, w, taken, seats, seat_count);
-    return outcome_of(taken);
+    return claim_outcome_of(taken);
 }
 
 static enum claim_outcome suggest_seats(struct claims *c, struct seating *s,
@@ -527,20 +530,20 @@ static enum claim_outcome suggest_seats(struct claims *c, struct seating *s,
             ? seat_map_suggest(s->map, w->count, w->spread, seats)
             : seat_map_check(s->map, w->named, w->count, c->refused, &c->refused_count);
     tell_seats(c, w, found, seats, seat_count);
-    return found == SEATS_DONE ? CLAIM_LEDGER_DECIDES : outcome_of(found);
+    return found == SEATS_DONE ? CLAIM_LEDGER_DECIDES : claim_outcome_of(found);
 }
 
-/* The reservation that the wish has made already: by its id, and else by its key. NULL: none. */
+/* The reservation that the request has made already: by its id, and else by its key. NULL: none. */
 static struct row *row_there(const struct claims *c, const struct claim_request *w,
                              uint32_t buyer) {
-    uint32_t number = find(c, &w->id);
+    uint32_t number = claim_find(c, &w->id);
     if (number != 0) return row_at(c, number);
     return buyer == 0 || w->key.key == 0 ? NULL : row_by_key(c, buyer_at(c, buyer), w->key.key);
 }
 
-static enum claim_outcome there(const struct claims *c, const struct claim_request *w,
-                                uint32_t buyer, struct row *r, struct claim_info *out,
-                                uint32_t *seats, size_t *seat_count) {
+static enum claim_outcome claim_there(const struct claims *c, const struct claim_request *w,
+                                      uint32_t buyer, struct row *r, struct claim_info *out,
+                                      uint32_t *seats, size_t *seat_count) {
     /* By its id it is the very same, though it may have lost seats since. */
     bool is_same = uuid_eq(&r->id, &w->id)
                        ? r->buyer == buyer && r->seat_count <= w->count
@@ -558,10 +561,10 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w,
     *seat_count = 0;
     uint32_t buyer = buyer_find(c, w->user);
     struct row *r = row_there(c, w, buyer);
-    if (r != NULL) return there(c, w, buyer, r, out, seats, seat_count);
+    if (r != NULL) return claim_there(c, w, buyer, r, out, seats, seat_count);
     struct seating *s = seating_of(c, w->section_key);
     uint32_t has = buyer == 0 ? 0 : buyer_at(c, buyer)->seats;
-    enum claim_outcome outcome = refusal(c, s, w, has, now_ms);
+    enum claim_outcome outcome = claim_refusal(c, s, w, has, now_ms);
     if (outcome == CLAIM_LEDGER_DECIDES) return suggest_seats(c, s, w, seats, seat_count);
     if (outcome != CLAIM_DONE) return outcome;
 
@@ -580,7 +583,7 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w,
     index_add(&c->by_id[index_shard(id_hash(&r->id))], id_hash(&r->id), number);
     buyer_join(c, number, buyer, w->user);
     s->live++;
-    tally(c, s);
+    seating_count(c, s);
     *out = info_of(c, r);
     return CLAIM_DONE;
 }
@@ -588,7 +591,7 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w,
 /* ---- from the ledger ---- */
 
 /* The seat is no longer its; without any it is gone. The map is the caller's. */
-static void lose(struct claims *c, uint32_t number, uint32_t seat) {
+static void claim_lose(struct claims *c, uint32_t number, uint32_t seat) {
     struct row *r = row_at(c, number);
     uint32_t left[SEATS_PER_CALL_MAX];
     size_t count = 0;
@@ -596,7 +599,7 @@ static void lose(struct claims *c, uint32_t number, uint32_t seat) {
         if (seats_of(r)[i] != seat) left[count++] = seats_of(r)[i];
     assert(count + 1 == r->seat_count);
     if (count == 0) {
-        forget(c, number);
+        claim_forget(c, number);
         return;
     }
     if (r->seat_count > SEATS_FEW) mem_free(r->many);
@@ -620,12 +623,12 @@ bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat) {
     uint32_t number = s == NULL ? 0 : holder_of(c, s, seat);
     if (number == 0 || row_at(c, number)->step == STEP_PENDING) return false;
     seat_map_sync(s->map, seat, SEAT_AVAILABLE, 0);
-    lose(c, number, seat);
+    claim_lose(c, number, seat);
     seating_catch_up(c, s);
     return true;
 }
 
-/* Those of the seats that exist become the new one's, whoever has them. */
+/* Those of the seats that exist become the new one's, even if others have them. */
 static size_t seize_seats(struct claims *c, struct seating *s, uint32_t number,
                           const struct live_reservation *r, enum seat_state state,
                           uint32_t *seats) {
@@ -634,7 +637,7 @@ static size_t seize_seats(struct claims *c, struct seating *s, uint32_t number,
         uint32_t other = holder_of(c, s, r->seats[i]);
         if (other == number) continue; /* named twice */
         if (!seat_map_sync(s->map, r->seats[i], state, handle_of(c, number))) continue;
-        if (other != 0) lose(c, other, r->seats[i]);
+        if (other != 0) claim_lose(c, other, r->seats[i]);
         seats[count++] = r->seats[i];
     }
     return count;
@@ -647,12 +650,12 @@ bool claims_apply(struct claims *c, const struct live_reservation *r) {
     if (s == NULL) return false;
     bool is_confirmed = r->status == RESERVATION_CONFIRMED;
     struct claim_key key = {0};
-    uint32_t known = find(c, &r->id);
+    uint32_t known = claim_find(c, &r->id);
     if (known != 0) {
         /* It becomes what the ledger says, but never goes a step back. */
         key = row_at(c, known)->key;
         is_confirmed = is_confirmed || row_at(c, known)->step == STEP_CONFIRMED;
-        end(c, known);
+        claim_end(c, known);
     }
     uint32_t seats[SEATS_PER_CALL_MAX];
     uint32_t number = row_new(c, &r->id, s);
@@ -673,7 +676,7 @@ bool claims_apply(struct claims *c, const struct live_reservation *r) {
     if (is_confirmed)
         row->step = STEP_CONFIRMED;
     else
-        hold(c, number);
+        claim_hold(c, number);
     seating_catch_up(c, s);
     return true;
 }
@@ -705,7 +708,7 @@ bool claims_is_reserving(const struct claims *c, str user, uint64_t entry_seq) {
     return false;
 }
 
-static struct section_counts counts_of(const struct seating *s) {
+static struct section_counts seating_counts(const struct seating *s) {
     return (struct section_counts){s->key, seat_map_capacity(s->map), s->counted};
 }
 
@@ -714,7 +717,7 @@ size_t claims_sections(const struct claims *c, struct section_counts *out, size_
     for (size_t i = 0; i < c->seating_count; i++) {
         const struct seating *s = c->seatings[i];
         if (s == NULL || has_vanished(c, s)) continue;
-        if (count < max) out[count] = counts_of(s);
+        if (count < max) out[count] = seating_counts(s);
         count++;
     }
     return count;
@@ -734,6 +737,6 @@ bool claims_render(const struct claims *c, int64_t section_key, uint32_t first, 
     const struct seating *s = seating_of(c, section_key);
     if (s == NULL) return false;
     *count = seat_map_render(s->map, first, out, max);
-    if (counts != NULL) *counts = counts_of(s);
+    if (counts != NULL) *counts = seating_counts(s);
     return true;
 }

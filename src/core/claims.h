@@ -1,14 +1,14 @@
 /*
- * claims: the law of one event's seats: the maps of its sections, and the live reservations by id,
- * by user and by the time when they end. Pure: no I/O, the clock is an argument, and one thread at
- * a time (whoever owns it has a lock).
+ * claims: the rules of one event's seats: the maps of its sections, and the live reservations by
+ * id, by user and by the time when they end. Pure: no I/O, the clock is an argument. One thread at
+ * a time: the owner has a lock.
  *
  * A reservation is here while it is live: HELD, then perhaps CONFIRMED; then it is gone, and its
- * seats are free. What claim does is *pending* until the ledger has it: nobody else gets the seats
- * and they count for the user's limit, but it is not due; settle keeps it, or undoes it.
+ * seats are free. What claim does is *pending* until the ledger has it: no other user gets the
+ * seats and they count for the user's limit, but it never expires; settle keeps it, or undoes it.
  * Everything else follows what the ledger has decided. The steps go one way only (pending, HELD,
- * CONFIRMED, gone) and ids are never used again, so news that comes late, twice or in another
- * order changes nothing that later news has said.
+ * CONFIRMED, gone) and ids are never used again, so a change that arrives late, twice or out of
+ * order undoes no later one.
  *
  * A seat that a map has as taken belongs to exactly one reservation, which lists it.
  *
@@ -23,14 +23,14 @@
 #include "core/reservation.h"
 #include "core/seat_map.h"
 
-/* A reservation whose time is over is told again after so long, unless it is gone by then. */
+/* claims_due reports an expired hold again after this time, unless it is gone by then. */
 #define DUE_AGAIN_MS 5000
 
 enum claim_outcome {
     CLAIM_DONE,           /* pending */
     CLAIM_THERE,          /* the user has a live reservation with that id or key; perhaps pending */
     CLAIM_KEY_REUSED,     /* the same, but it was asked for with another request */
-    CLAIM_NOT_ACTIVE,     /* it is not the user's turn */
+    CLAIM_NOT_ACTIVE,     /* the user's entry is not ACTIVE */
     CLAIM_EVENT_CLOSED,   /* CLOSED or not open yet: nothing is sold */
     CLAIM_NO_SECTION,     /* there is no such section */
     CLAIM_SECTION_CLOSED, /* by its status */
@@ -45,7 +45,7 @@ enum claim_outcome {
 };
 
 /* Digests of an idempotency key, 0 when there is none, and of the request that came with it. Of one
- * user's live reservations only, so 64 bits tell them apart. */
+ * user's live reservations only, so 64 bits distinguish them. */
 struct claim_key {
     uint64_t key;
     uint64_t request;
@@ -75,7 +75,7 @@ struct claim_info {
     int64_t expires_ms;
 };
 
-/* Which one, for those who must know where to look for it. */
+/* A reservation, and where to look for it. */
 struct claim_ref {
     struct uuid id;
     int64_t section_key;
@@ -103,9 +103,9 @@ void claims_configure(struct claims *c, const struct event *e);
  * All seats or none, at once. What refuses is looked for in the order of the outcomes up to
  * LEDGER_DECIDES; of the seats' own outcomes the last one counts. `seats` has room for w->count:
  * *seat_count of them are the reservation's (DONE, THERE), are suggested (LEDGER_DECIDES), or stand
- * in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT). *out is set when DONE or THERE. The same wish once
- * more, by its id, is THERE, so whoever lost the answer may ask again; somebody else's is
- * KEY_REUSED.
+ * in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT). *out is set when DONE or THERE. The same
+ * request again, by its id, is THERE, so a caller that lost the answer may ask again; an id of
+ * another user is KEY_REUSED.
  *
  * Where the ledger decides nothing changes. Suggested are the named seats, TAKEN or not, or as many
  * that are free here (seat_map_suggest); but what the seats themselves refuse otherwise, they
@@ -121,17 +121,17 @@ bool claims_settle(struct claims *c, const struct uuid *id, bool kept);
  * was so already, or is gone. */
 bool claims_follow(struct claims *c, const struct uuid *id, enum reservation_status status);
 /* A live reservation as the ledger has it: a hold that was decided there, what the hot store was
- * found to lack, or all of them at a recovery. Its seats are its own then, whoever had them here.
- * False: there is no such section or seat any more. */
+ * found to lack, or all of them at a recovery. It gets its seats, even if another reservation had
+ * them here. False: there is no such section or seat any more. */
 bool claims_apply(struct claims *c, const struct live_reservation *r);
 /* The ledger has the seat as AVAILABLE. What is pending stays, for the ledger does not know it yet.
  * False: nothing changed. */
 bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat);
 
 /* Settled holds whose time is over, first those that ended first. They stay until the ledger has
- * decided, and are not told again for DUE_AGAIN_MS. Returns how many. */
+ * decided, and are not reported again for DUE_AGAIN_MS. Returns how many. */
 size_t claims_due(struct claims *c, int64_t now_ms, struct claim_ref *out, size_t max);
-/* Whether claims_due may have anything to tell. */
+/* Whether claims_due may have anything to report. */
 bool claims_needs_tick(const struct claims *c, int64_t now_ms);
 
 /* The user's live reservations, oldest last; with an entry_seq that is not 0 only those of that

@@ -1,3 +1,4 @@
+/* Words, limits and states of events and their sections. */
 #include "core/event.h"
 
 #include <assert.h>

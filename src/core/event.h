@@ -48,7 +48,7 @@ struct section {
     int64_t price; /* per seat, in the currency's minor unit */
     enum section_mode mode;
     enum section_status status;
-    int64_t held; /* seats by state, as the ledger last told; the rest is available */
+    int64_t held; /* seats by state, as the ledger last said; the rest is available */
     int64_t confirmed;
 };
 
@@ -89,7 +89,7 @@ enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int
 
 /* opened_at_ms of the event that an act makes of `before` (NULL: it is new). */
 int64_t event_opened_ms(const struct event *before, const struct event *after, int64_t now_ms);
-/* When its sale opened, or will by itself; no time when nobody knows. */
+/* When its sale opened, or will by itself; CLOCK_NONE_MS when it is not known. */
 int64_t event_sale_opens_ms(const struct event *e);
 
 /* Zeroed, with room for that many sections; mem_free frees it. */

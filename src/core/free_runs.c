@@ -1,3 +1,4 @@
+/* The index of runs of free seats, by length and place. */
 #include "core/free_runs.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* HMAC-SHA256 by OpenSSL. */
 #include "core/hmac.h"
 
 #include <assert.h>

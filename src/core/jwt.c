@@ -1,3 +1,4 @@
+/* Signing and verifying of JSON Web Tokens. */
 #include "core/jwt.h"
 
 #include "base/base64url.h"

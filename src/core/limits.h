@@ -1,5 +1,5 @@
 /*
- * limits: the bounds of everything. A number that somebody may set has its range here, once;
+ * limits: the bounds of everything. A number that can be set has its range here, once;
  * configuration, JSON and the docs refer to it.
  */
 #ifndef ADMITONE_CORE_LIMITS_H

@@ -1,6 +1,6 @@
 /*
  * order: a set of sequence numbers, in which it is cheap to ask how many are below a given one.
- * The queue keeps those who wait in one per lane; a position is a rank.
+ * The queue keeps the waiting entries in one per lane; a position is a rank.
  *
  * Numbers grow with time and leave mostly at the low end, so the set is a bitmap from a moving
  * base: one bit per number, in blocks of 512 (a cache line), with a Fenwick tree over the blocks'

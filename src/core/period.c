@@ -1,3 +1,4 @@
+/* In which day, week or month a time lies. */
 #include "core/period.h"
 
 #include <assert.h>

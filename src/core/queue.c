@@ -1,3 +1,4 @@
+/* The entries of one waiting room by number and by user, and each step of an entry. */
 #include "core/queue.h"
 
 #include <assert.h>
@@ -28,7 +29,7 @@ enum step {
     STEP_NONE,       /* no such entry */
     STEP_ENTERING,   /* WAITING; its enter is pending */
     STEP_WAITING,    /* WAITING */
-    STEP_ADMITTING,  /* WAITING to all who ask; its admission is pending */
+    STEP_ADMITTING,  /* shown as WAITING; its admission is pending */
     STEP_ACTIVATING, /* ACTIVE at once; its enter is pending */
     STEP_ACTIVE,
     STEP_COMPLETED,
@@ -74,14 +75,14 @@ struct queue {
     uint64_t chunk_first;  /* the number of chunks[0] */
     size_t chunk_cap;
     struct order waiting[LANES];      /* pending ones too */
-    uint64_t admit_from[LANES];       /* whoever waits below is being admitted */
+    uint64_t admit_from[LANES];       /* waiting entries below are being admitted */
     uint64_t admitting_count;         /* whose admission is pending */
     int64_t admitting_ms;             /* the interval out of whose batch they are */
     struct index users[INDEX_SHARDS]; /* the live entry of a user, by user_number */
     uint64_t user_seed;
     struct heap expiries; /* of actives; an item that no longer holds is skipped */
     struct queue_counts counts;
-    int64_t grace_from_ms; /* nobody is silent since before this */
+    int64_t grace_from_ms; /* a user counts as seen at this time at the latest */
     bool grace_is_shorter; /* than the last sweep knew */
     int64_t swept_ms;      /* when the last sweep was */
     uint64_t sweep_at;     /* the entry that the next sweep looks at first */
@@ -112,19 +113,19 @@ static struct entry *entry_at(const struct queue *q, uint64_t seq) {
     return &c->entries[seq % CHUNK_ENTRIES];
 }
 
-static bool waits(const struct entry *e) {
+static bool entry_waits(const struct entry *e) {
     return step_status[e->step] == ENTRY_WAITING;
 }
 
-static bool is_active(const struct entry *e) {
+static bool entry_is_active(const struct entry *e) {
     return step_status[e->step] == ENTRY_ACTIVE;
 }
 
-static bool is_live(const struct entry *e) {
-    return waits(e) || is_active(e);
+static bool entry_is_live(const struct entry *e) {
+    return entry_waits(e) || entry_is_active(e);
 }
 
-static str name_of(const struct queue *q, uint64_t seq, const struct entry *e) {
+static str entry_user(const struct queue *q, uint64_t seq, const struct entry *e) {
     return (str){chunk_of(q, seq)->names + e->name_at, e->name_len};
 }
 
@@ -202,13 +203,13 @@ static uint64_t user_entry(const struct queue *q, str user, uint32_t hash, uint3
     uint64_t seq = low + (UINT32_MAX + (uint64_t)number - user_number(low)) % UINT32_MAX;
     for (; seq < q->next_seq; seq += UINT32_MAX) {
         const struct entry *e = entry_at(q, seq);
-        if (e != NULL && e->hash == hash && is_live(e) && str_eq(name_of(q, seq, e), user))
+        if (e != NULL && e->hash == hash && entry_is_live(e) && str_eq(entry_user(q, seq, e), user))
             return seq;
     }
     return 0;
 }
 
-static uint64_t find(const struct queue *q, str user, uint32_t hash) {
+static uint64_t queue_find_hashed(const struct queue *q, str user, uint32_t hash) {
     uint64_t seq = 0;
     size_t at = 0;
     uint32_t number;
@@ -218,7 +219,7 @@ static uint64_t find(const struct queue *q, str user, uint32_t hash) {
 }
 
 uint64_t queue_find(const struct queue *q, str user) {
-    return find(q, user, hash_of(q, user));
+    return queue_find_hashed(q, user, hash_of(q, user));
 }
 
 /* ---- start and stop ---- */
@@ -252,7 +253,7 @@ enum event_state queue_state(const struct queue *q, int64_t now_ms) {
     return event_state_at(q->config.state, q->config.opens_at_ms, now_ms);
 }
 
-/* Those who wait are being admitted, as far as there is room. */
+/* Waiting users are being admitted, as far as there is room. */
 static bool is_admitting(const struct queue *q, int64_t now_ms) {
     enum event_state state = queue_state(q, now_ms);
     return state == EVENT_OPEN || state == EVENT_DRAINING;
@@ -269,8 +270,8 @@ static int64_t interval_of(const struct queue *q, int64_t now_ms) {
 static int64_t batch_left(struct queue *q, int64_t now_ms) {
     int64_t length_ms = q->config.rules.entry_interval_s * 1000;
     int64_t interval_ms = interval_of(q, now_ms);
-    /* Threads come with clocks a moment apart, so the interval before is no news; but a clock that
-     * was set back must not stop admission until it has caught up. */
+    /* The clocks of threads differ by a moment, so the interval before this one is ignored; but a
+     * clock that was set back must not stop admission until it has caught up. */
     if (interval_ms > q->interval_ms || interval_ms < q->interval_ms - length_ms) {
         q->interval_ms = interval_ms;
         q->interval_used = 0;
@@ -284,7 +285,7 @@ static int64_t active_left(const struct queue *q) {
     return left > 0 ? left : 0;
 }
 
-/* Once per interval, what was admitted in it, into the mean. Time in which nobody waits or nobody
+/* Once per interval: adds what was admitted in it to the mean. Time in which no user waits or none
  * may be admitted says nothing about the rate. */
 static void rate_update(struct queue *q, int64_t now_ms) {
     bool idle = q->counts.waiting == 0 || !is_admitting(q, now_ms);
@@ -333,10 +334,10 @@ bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct plac
                           .waiting = q->counts.waiting,
                           .joined_ms = e->joined_ms,
                           .pending = e->step == STEP_ENTERING || e->step == STEP_ACTIVATING};
-    if (waits(e)) {
+    if (entry_waits(e)) {
         out->position = queue_position(q, seq);
         out->estimate_s = queue_estimate_s(q, out->position);
-    } else if (is_active(e)) {
+    } else if (entry_is_active(e)) {
         if (e->expires_ms > now_ms)
             out->expires_ms = e->expires_ms;
         else
@@ -347,7 +348,7 @@ bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct plac
 
 str queue_user(const struct queue *q, uint64_t seq) {
     const struct entry *e = entry_at(q, seq);
-    return e == NULL ? (str){NULL, 0} : name_of(q, seq, e);
+    return e == NULL ? (str){NULL, 0} : entry_user(q, seq, e);
 }
 
 struct queue_counts queue_counts(const struct queue *q) {
@@ -356,19 +357,19 @@ struct queue_counts queue_counts(const struct queue *q) {
 
 /* ---- ending ---- */
 
-/* Whoever does not go in after all leaves the share of the batch to the next. */
+/* An entry that is not admitted after all leaves its share of the batch to the next. */
 static void give_back_share(struct queue *q, int64_t interval_ms) {
     if (interval_ms == q->interval_ms && q->interval_used > 0) q->interval_used--;
 }
 
-/* Takes the entry out of everything that counts it; its user may enter anew. */
-static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final) {
-    assert(is_live(e));
-    if (waits(e)) {
+/* Takes the entry out of everything that counts it; its user may enter again. */
+static void entry_drop(struct queue *q, uint64_t seq, struct entry *e, enum step final) {
+    assert(entry_is_live(e));
+    if (entry_waits(e)) {
         order_remove(&q->waiting[e->lane], seq);
         q->counts.waiting--;
     }
-    if (is_active(e) || e->step == STEP_ADMITTING) q->counts.active--;
+    if (entry_is_active(e) || e->step == STEP_ADMITTING) q->counts.active--;
     if (e->step == STEP_ADMITTING) {
         q->admitting_count--;
         give_back_share(q, q->admitting_ms);
@@ -380,7 +381,7 @@ static void drop(struct queue *q, uint64_t seq, struct entry *e, enum step final
     if (final == STEP_EXPIRED) q->counts.expired++;
     index_remove(&q->users[index_shard(e->hash)], e->hash, user_number(seq));
     e->step = (uint8_t) final;
-    assert(!is_live(e));
+    assert(!entry_is_live(e));
     chunk_of(q, seq)->live--;
     chunk_release(q, seq / CHUNK_ENTRIES);
 }
@@ -395,31 +396,31 @@ bool queue_end(struct queue *q, uint64_t seq, enum entry_status final) {
     struct entry *e = entry_at(q, seq);
     if (e == NULL) return false;
     if (e->step == STEP_EXPIRED) e->step = (uint8_t)final_step(final);
-    if (!is_live(e)) return false;
+    if (!entry_is_live(e)) return false;
     if (final == ENTRY_COMPLETED) {
-        /* The ledger completes only who is ACTIVE there: so it has what is pending here, though
-         * that has not been said yet. */
+        /* The ledger completes only entries that are ACTIVE there: so it has what is pending here,
+         * though that has not been settled yet. */
         if (e->step == STEP_ACTIVATING) queue_settle_enter(q, seq, true);
         queue_settle_admit(q, seq, true);
         if (e->step != STEP_ACTIVE) return false;
     }
-    drop(q, seq, e, final_step(final));
+    entry_drop(q, seq, e, final_step(final));
     return true;
 }
 
 /* The active whose time the item is about; NULL when it has ended. */
-static struct entry *expiry_of(const struct queue *q, const struct heap_item *item) {
+static struct entry *queue_expiry_of(const struct queue *q, const struct heap_item *item) {
     struct entry *e = entry_at(q, item->value);
-    return e != NULL && is_active(e) ? e : NULL;
+    return e != NULL && entry_is_active(e) ? e : NULL;
 }
 
 /* Adds an expiry. When most items are of entries that ended before their time, those go. */
-static void expiry_add(struct queue *q, int64_t expires_ms, uint64_t seq) {
+static void queue_expiry_add(struct queue *q, int64_t expires_ms, uint64_t seq) {
     if (q->expiries.count >= EXPIRIES_MIN && q->expiries.count / 2 > q->counts.active) {
         struct heap old = q->expiries;
         q->expiries = (struct heap){0};
         for (size_t i = 0; i < old.count; i++)
-            if (expiry_of(q, &old.items[i]) != NULL)
+            if (queue_expiry_of(q, &old.items[i]) != NULL)
                 heap_push(&q->expiries, old.items[i].key, old.items[i].value);
         heap_deinit(&old);
     }
@@ -430,10 +431,10 @@ size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, si
     size_t ended = 0;
     const struct heap_item *first;
     while (ended < max && (first = heap_first(&q->expiries)) != NULL && first->key <= now_ms) {
-        struct entry *e = expiry_of(q, first);
+        struct entry *e = queue_expiry_of(q, first);
         if (e != NULL) {
             out[ended++] = (struct entry_change){.seq = first->value, .expires_ms = first->key};
-            drop(q, first->value, e, STEP_EXPIRED);
+            entry_drop(q, first->value, e, STEP_EXPIRED);
         }
         heap_pop(&q->expiries);
     }
@@ -445,7 +446,7 @@ bool queue_needs_tick(const struct queue *q, int64_t now_ms) {
     return q->counts.waiting > 0 || (first != NULL && first->key <= now_ms);
 }
 
-static bool is_silent(const struct queue *q, const struct entry *e, int64_t now_ms) {
+static bool entry_is_silent(const struct queue *q, const struct entry *e, int64_t now_ms) {
     int64_t seen_ms = (int64_t)e->seen_s * 1000;
     if (seen_ms < q->grace_from_ms) seen_ms = q->grace_from_ms;
     return now_ms - seen_ms > q->config.rules.grace_s * 1000;
@@ -454,16 +455,16 @@ static bool is_silent(const struct queue *q, const struct entry *e, int64_t now_
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max) {
     bool runs = is_admitting(q, now_ms);
-    /* Nobody could be heard while the process stood still, or the clock was set forward. */
+    /* No user was seen while the process stood still, or the clock was set forward. */
     bool slept = now_ms - q->swept_ms > SWEEP_GAP_MS_MAX;
-    /* And who was told to be heard of every ten minutes is not silent after one. */
+    /* And a user who polls every ten minutes, as it was asked to, is not silent after one. */
     if (!runs || slept || q->grace_is_shorter) queue_grace_anew(q, now_ms);
     if (slept) q->rate_from_ms = 0; /* no user waited in that time */
     q->grace_is_shorter = false;
     q->swept_ms = now_ms;
     if (!runs) return 0;
     uint64_t low = q->chunk_first * CHUNK_ENTRIES;
-    if (budget > q->next_seq - low) budget = (size_t)(q->next_seq - low); /* everybody, once */
+    if (budget > q->next_seq - low) budget = (size_t)(q->next_seq - low); /* all, once */
     size_t ended = 0;
     for (; budget > 0 && ended < max && q->counts.waiting > 0; budget--) {
         if (q->sweep_at < low || q->sweep_at >= q->next_seq) q->sweep_at = low;
@@ -471,9 +472,9 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
         bool gone = chunk_of(q, seq) == NULL;
         q->sweep_at = gone ? seq - seq % CHUNK_ENTRIES + CHUNK_ENTRIES : seq + 1;
         struct entry *e = entry_at(q, seq);
-        if (e == NULL || e->step != STEP_WAITING || !is_silent(q, e, now_ms)) continue;
+        if (e == NULL || e->step != STEP_WAITING || !entry_is_silent(q, e, now_ms)) continue;
         out[ended++] = (struct entry_change){.seq = seq, .waited_ms = now_ms - e->joined_ms};
-        drop(q, seq, e, STEP_EXPIRED);
+        entry_drop(q, seq, e, STEP_EXPIRED);
     }
     return ended;
 }
@@ -507,24 +508,24 @@ static void place_entry(struct queue *q, uint64_t seq, str user, uint32_t hash, 
     c->live++;
     if (seq % CHUNK_ENTRIES == CHUNK_ENTRIES - 1) names_trim(c);
     index_add(&q->users[index_shard(hash)], hash, user_number(seq));
-    if (waits(e)) {
+    if (entry_waits(e)) {
         order_add(&q->waiting[lane], seq);
         q->counts.waiting++;
     } else {
         q->counts.active++;
-        expiry_add(q, expires_ms, seq);
+        queue_expiry_add(q, expires_ms, seq);
     }
 }
 
 enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t now_ms,
                                struct place *out) {
     uint32_t hash = hash_of(q, user);
-    uint64_t seq = find(q, user, hash);
+    uint64_t seq = queue_find_hashed(q, user, hash);
     if (seq != 0) {
         queue_look(q, seq, now_ms, out);
         if (out->status != ENTRY_EXPIRED) return ENTER_THERE;
-        drop(q, seq, entry_at(q, seq),
-             STEP_EXPIRED); /* its time is over, though no purge has said so yet */
+        entry_drop(q, seq, entry_at(q, seq),
+                   STEP_EXPIRED); /* its time is over, though it has not been purged yet */
     }
     enum event_state state = queue_state(q, now_ms);
     if (state == EVENT_DRAFT) return ENTER_NOT_OPEN;
@@ -551,7 +552,7 @@ void queue_settle_enter(struct queue *q, uint64_t seq, bool kept) {
     struct entry *e = entry_at(q, seq);
     if (e == NULL || (e->step != STEP_ENTERING && e->step != STEP_ACTIVATING)) return;
     if (!kept) {
-        drop(q, seq, e, STEP_NONE);
+        entry_drop(q, seq, e, STEP_NONE);
         return;
     }
     q->counts.entered++;
@@ -561,7 +562,8 @@ void queue_settle_enter(struct queue *q, uint64_t seq, bool kept) {
 
 /* ---- admitting ---- */
 
-/* The first of the lane who is not being admitted yet; NULL at a pending enter or the end. */
+/* The first entry of the lane that is not being admitted yet; NULL at a pending enter or the end.
+ */
 static struct entry *next_to_admit(struct queue *q, unsigned lane, uint64_t *seq) {
     while (order_next(&q->waiting[lane], q->admit_from[lane], seq)) {
         struct entry *e = entry_at(q, *seq);
@@ -591,7 +593,7 @@ static struct entry_change admit_one(struct queue *q, uint64_t seq, struct entry
 size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max) {
     rate_update(q, now_ms);
     if (!is_admitting(q, now_ms)) return 0;
-    /* Should the ledger refuse those, whoever went in behind them would have overtaken them. */
+    /* Should the ledger refuse those, entries admitted after them would have overtaken them. */
     if (q->admitting_count > 0) return 0;
     int64_t left = batch_left(q, now_ms);
     if (left > active_left(q)) left = active_left(q);
@@ -622,7 +624,7 @@ void queue_settle_admit(struct queue *q, uint64_t seq, bool kept) {
         order_remove(&q->waiting[e->lane], seq);
         q->counts.waiting--;
         q->counts.admitted++;
-        expiry_add(q, e->expires_ms, seq);
+        queue_expiry_add(q, e->expires_ms, seq);
     } else {
         e->step = STEP_WAITING;
         e->promised_s = -1;

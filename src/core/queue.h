@@ -1,12 +1,12 @@
 /*
- * queue: the law of one event's waiting room. Who comes takes a place; places are admitted in
- * order, lane first, then sequence number, as the rules allow. Pure: no I/O, the clock is an
- * argument, and one thread at a time (whoever owns it has a lock).
+ * queue: the rules of one event's waiting room. A user who enters gets a place; places are admitted
+ * in order, lane first, then sequence number, as the event's settings allow. Pure: no I/O, the
+ * clock is an argument. One thread at a time: the owner has a lock.
  *
  * An entry is WAITING or ACTIVE, and then ends: COMPLETED, LEFT or EXPIRED. What enter and admit
- * do is *pending* until the ledger has it: it counts towards the caps and nobody else gets the
- * place, but nobody sees it; settle makes it visible, or undoes it. Only settled entries are
- * admitted, a pending enter holds up its lane, and a pending admission everybody, so order holds.
+ * do is *pending* until the ledger has it: it counts towards the caps and no other user gets the
+ * place, but it is not shown; settle makes it visible, or undoes it. Only settled entries are
+ * admitted. A pending enter blocks its lane, and a pending admission blocks all, so order holds.
  *
  * Memory: 32 bytes per entry, 11 to 21 for finding it by its user, a few bits for its position, and
  * the user's name. An ended entry keeps its place in memory, and is known with how it ended, until
@@ -42,10 +42,10 @@ enum enter_outcome {
     ENTER_FULL,     /* maxWaiting wait */
     ENTER_NOT_OPEN, /* not yet */
     ENTER_CLOSED,   /* no longer */
-    ENTER_SOLD,     /* every seat that it is for is CONFIRMED; not by this law: port/queue.h */
+    ENTER_SOLD,     /* every seat that it is for is CONFIRMED; decided in port/queue.h, not here */
 };
 
-/* What the law needs to know of the event. */
+/* What the queue needs to know of the event. */
 struct queue_config {
     int64_t version;
     enum event_state state;
@@ -76,7 +76,7 @@ struct queue_counts {
     uint64_t completed;
     uint64_t left;
     uint64_t expired;
-    uint64_t waited_ms; /* in all, of those who were admitted, pending ones too */
+    uint64_t waited_ms; /* sum over the admitted entries, pending ones too */
     uint64_t waited_ms_max;
     double
         rate; /* admissions per second, an exponentially weighted mean; 0 while there were none */
@@ -95,7 +95,7 @@ struct queue;
 struct queue *queue_new(const struct queue_config *config);
 void queue_free(struct queue *q);
 
-/* An older version than is in force changes nothing. Lowering a cap evicts nobody. */
+/* An older version than is in force changes nothing. Lowering a cap ends no entry. */
 void queue_configure(struct queue *q, const struct queue_config *config);
 /* As event_state_at. */
 enum event_state queue_state(const struct queue *q, int64_t now_ms);
@@ -107,8 +107,8 @@ enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t
 /* The ledger has the entry (or refuses it: then it never was). */
 void queue_settle_enter(struct queue *q, uint64_t seq, bool kept);
 
-/* Moves whom the rules allow, in order; pending. Nobody while an earlier admission is. Expired
- * actives must have been purged. Returns how many; at most `max`, at most ADMIT_MAX. */
+/* Admits as many as the rules allow, in order; pending. None while an earlier admission is pending.
+ * Expired actives must have been purged. Returns how many; at most `max`, at most ADMIT_MAX. */
 size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
 /* The ledger has the admission (or refuses it: then the entry waits in its old place). */
 void queue_settle_admit(struct queue *q, uint64_t seq, bool kept);
@@ -118,15 +118,15 @@ size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, si
 /* Whether there is anything to purge, to sweep or to admit: a user waits, or an active's time is
  * over. An event for which this is false needs no tick. */
 bool queue_needs_tick(const struct queue *q, int64_t now_ms);
-/* Looks at `budget` entries in turn, and ends those that wait and have been silent for too long.
- * While nobody may be admitted nobody ends, and the clock of silence starts anew when the gate
- * opens, when grace becomes shorter, and when no sweep came for seconds: so call it at every tick
- * while anybody waits. */
+/* Looks at the next `budget` entries, and ends those that wait and whose user has not been seen for
+ * longer than the grace period. While no user may be admitted no entry ends. The grace period
+ * starts again for all when admission starts, when it becomes shorter, and when no sweep came for
+ * seconds: so call it at every tick while a user waits. */
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max);
-/* The clock of silence starts anew for everybody: after a recovery. */
+/* Starts the grace period again for all entries: after a recovery. */
 void queue_grace_anew(struct queue *q, int64_t now_ms);
-/* The user is there: polled, or has a stream. */
+/* The user was seen: it polled, or has a stream. */
 void queue_seen(struct queue *q, uint64_t seq, int64_t now_ms);
 
 /* COMPLETED (only one that is ACTIVE, be it pending), LEFT or EXPIRED, decided elsewhere. False

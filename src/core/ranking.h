@@ -1,7 +1,7 @@
 /*
  * ranking: the members of a board in the order of their scores. The highest score is first; of
- * equal ones who has it since the earliest time, and then the lowest member: no two share a rank. A
- * member is named by a number that is not 0, as an event by its key.
+ * equal ones the member that has it since the earliest time, then the lowest: no two share a rank.
+ * A member is named by a number that is not 0, as an event by its key.
  *
  * The order is a B+tree that counts what is below each branch: to place, to move, to remove and to
  * rank a member looks at a few nodes, whatever the board, and so does the first of a page. A move

@@ -1,3 +1,4 @@
+/* Words of reservations, which strategy suits a section, and confirmation codes. */
 #include "core/reservation.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /*
- * sale: what boards count. Each is told once, in an order in which a mark says how far one has
- * come: whatever is behind the mark comes later, and nothing before it does.
+ * sale: what boards count. Sales are read from the ledger in order, each once; a watermark says how
+ * far the reader has come: every sale up to it was read, and every later one is after it.
  */
 #ifndef ADMITONE_CORE_SALE_H
 #define ADMITONE_CORE_SALE_H

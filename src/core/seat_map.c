@@ -1,3 +1,4 @@
+/* Which seats a claim gets, and the changes of their states. */
 #include "core/seat_map.h"
 
 #include <assert.h>
@@ -46,7 +47,7 @@ static bool exists(const struct seat_map *m, uint32_t seat) {
     return seat >= 1 && seat <= m->capacity;
 }
 
-static uint32_t *count_of(struct seat_map *m, enum seat_state state) {
+static uint32_t *seat_map_count_of(struct seat_map *m, enum seat_state state) {
     switch (state) {
     case SEAT_AVAILABLE:
         return &m->counts.available;
@@ -59,16 +60,17 @@ static uint32_t *count_of(struct seat_map *m, enum seat_state state) {
 }
 
 /* The one place where seats change. Adjacent ones, all of them in the same state. */
-static void put(struct seat_map *m, struct run run, enum seat_state state, uint64_t holder) {
+static void seat_map_put(struct seat_map *m, struct run run, enum seat_state state,
+                         uint64_t holder) {
     enum seat_state old = m->states[run.first];
     assert((state == SEAT_AVAILABLE) == (holder == 0));
     if (old == SEAT_AVAILABLE && state != SEAT_AVAILABLE)
         free_runs_take(&m->runs, run.first, run.length);
     if (old != SEAT_AVAILABLE && state == SEAT_AVAILABLE)
         free_runs_give(&m->runs, run.first, run.length);
-    assert(*count_of(m, old) >= run.length);
-    *count_of(m, old) -= run.length;
-    *count_of(m, state) += run.length;
+    assert(*seat_map_count_of(m, old) >= run.length);
+    *seat_map_count_of(m, old) -= run.length;
+    *seat_map_count_of(m, state) += run.length;
     for (uint32_t i = 0; i < run.length; i++) {
         assert(m->states[run.first + i] == old);
         m->states[run.first + i] = (uint8_t)state;
@@ -82,13 +84,13 @@ static void put_all(struct seat_map *m, const uint32_t *seats, size_t count, enu
     for (size_t i = 0; i < count;) {
         struct run run = {seats[i], 1};
         while (++i < count && seats[i] == run.first + run.length) run.length++;
-        put(m, run, state, holder);
+        seat_map_put(m, run, state, holder);
     }
 }
 
 /* ---- any seats ---- */
 
-/* The rule chooses before anything is taken. What is left is told by `last`, the run that it chose
+/* The rule chooses before anything is taken. `last` says what is left, the run that it chose
  * last by 3: not the longer ones, nor those of equal length up to it. At first it is all zero. */
 
 static bool shortest_left(const struct seat_map *m, uint32_t n, struct run last, struct run *out) {
@@ -110,7 +112,7 @@ static bool choose_run(const struct seat_map *m, uint32_t n, struct run last, st
     return true;
 }
 
-static int by_number(const void *a, const void *b) {
+static int seat_map_by_number(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a;
     uint32_t y = *(const uint32_t *)b;
     return (x > y) - (x < y);
@@ -123,7 +125,7 @@ static enum seats_outcome enough(const struct seat_map *m, uint32_t n) {
 }
 
 /* There are enough. */
-static void choose(const struct seat_map *m, uint32_t n, uint32_t *out) {
+static void seat_map_choose(const struct seat_map *m, uint32_t n, uint32_t *out) {
     uint32_t got = 0;
     bool ascending = true;
     struct run last = {0};
@@ -139,7 +141,7 @@ static void choose(const struct seat_map *m, uint32_t n, uint32_t *out) {
         if (got > 0 && run.first < out[got - 1]) ascending = false;
         for (uint32_t i = 0; i < run.length; i++) out[got++] = run.first + i;
     }
-    if (!ascending) qsort(out, n, sizeof *out, by_number);
+    if (!ascending) qsort(out, n, sizeof *out, seat_map_by_number);
 }
 
 enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t holder,
@@ -147,7 +149,7 @@ enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t h
     assert(holder != 0);
     enum seats_outcome outcome = enough(m, n);
     if (outcome != SEATS_DONE) return outcome;
-    choose(m, n, out);
+    seat_map_choose(m, n, out);
     put_all(m, out, n, SEAT_HELD, holder);
     return SEATS_DONE;
 }
@@ -155,7 +157,7 @@ enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t h
 /* The first of n adjacent free seats, from the seat that `spread` chooses on; 0: there are none.
  * When they can't begin at that seat, of the runs of each length that is long enough (a bounded
  * number of lengths) the next one is looked at, the nearest of them is it, and they begin anywhere
- * in it: else all who choose taken seats would meet at the beginning of the run behind those. */
+ * in it: else all requests for taken seats would meet at the beginning of the run behind those. */
 static uint32_t choose_apart(const struct seat_map *m, uint32_t n, uint64_t spread) {
     uint32_t start = 1 + (uint32_t)(spread % m->capacity);
     if (free_runs_ahead(&m->runs, start) >= n) return start;
@@ -179,7 +181,7 @@ enum seats_outcome seat_map_suggest(const struct seat_map *m, uint32_t n, uint64
     if (outcome != SEATS_DONE) return outcome;
     uint32_t first = spread == 0 ? 0 : choose_apart(m, n, spread);
     if (first == 0) {
-        choose(m, n, out);
+        seat_map_choose(m, n, out);
         return SEATS_DONE;
     }
     for (uint32_t i = 0; i < n; i++) out[i] = first + i;
@@ -200,9 +202,10 @@ static enum seats_outcome check_seat(const struct seat_map *m, uint32_t seat,
     return m->states[seat] == expected ? SEATS_DONE : SEATS_OTHER_STATE;
 }
 
-static enum seats_outcome check_seats(struct seat_map *m, const uint32_t *seats, size_t count,
-                                      enum seat_state expected, uint64_t holder, uint32_t *refused,
-                                      size_t *refused_count) {
+static enum seats_outcome seat_map_check_seats(struct seat_map *m, const uint32_t *seats,
+                                               size_t count, enum seat_state expected,
+                                               uint64_t holder, uint32_t *refused,
+                                               size_t *refused_count) {
     enum seats_outcome worst = SEATS_DONE;
     *refused_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -224,7 +227,8 @@ static enum seats_outcome change(struct seat_map *m, const uint32_t *seats, size
                                  uint64_t holder, enum seat_state from, enum seat_state to,
                                  uint32_t *refused, size_t *refused_count) {
     assert(count >= 1 && count <= SEATS_PER_CALL_MAX && holder != 0);
-    enum seats_outcome outcome = check_seats(m, seats, count, from, holder, refused, refused_count);
+    enum seats_outcome outcome =
+        seat_map_check_seats(m, seats, count, from, holder, refused, refused_count);
     if (outcome != SEATS_DONE) return outcome;
     put_all(m, seats, count, to, to == SEAT_AVAILABLE ? 0 : holder);
     return SEATS_DONE;
@@ -253,7 +257,7 @@ enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, si
 enum seats_outcome seat_map_check(struct seat_map *m, const uint32_t *seats, size_t count,
                                   uint32_t *refused, size_t *refused_count) {
     assert(count >= 1 && count <= SEATS_PER_CALL_MAX);
-    return check_seats(m, seats, count, ANY_STATE, 0, refused, refused_count);
+    return seat_map_check_seats(m, seats, count, ANY_STATE, 0, refused, refused_count);
 }
 
 /* ---- from the ledger ---- */
@@ -262,7 +266,7 @@ bool seat_map_sync(struct seat_map *m, uint32_t seat, enum seat_state state, uin
     assert((state == SEAT_AVAILABLE) == (holder == 0));
     if (!exists(m, seat)) return false;
     if (m->states[seat] == state && m->holders[seat] == holder) return false;
-    put(m, (struct run){seat, 1}, state, holder);
+    seat_map_put(m, (struct run){seat, 1}, state, holder);
     return true;
 }
 

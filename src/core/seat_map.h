@@ -1,6 +1,6 @@
 /*
- * seat_map: the seats of one section: which are free, and who has the others. Pure: no I/O, no
- * clock; one thread at a time (whoever owns it has a lock).
+ * seat_map: the seats of one section: which are free, and which reservation has the others. Pure:
+ * no I/O, no clock; one thread at a time: the owner has a lock.
  *
  * Seats are 1 to capacity. A seat is AVAILABLE, or HELD or CONFIRMED for its holder, the handle of
  * a reservation, never 0. Every change names several seats and makes all of them or none; who
@@ -51,7 +51,7 @@ enum seats_outcome {
     SEATS_NOT_ENOUGH,   /* some are free, but fewer than were asked for */
     SEATS_TAKEN,        /* a named seat is not free */
     SEATS_OTHER_STATE,  /* the holder's, but not in the state that this changes */
-    SEATS_NOT_THEIRS,   /* free, or somebody else's */
+    SEATS_NOT_THEIRS,   /* free, or another reservation's */
     SEATS_TWICE,        /* the list names a seat twice */
     SEATS_OUT_OF_RANGE, /* there is no such seat */
 };
@@ -74,10 +74,11 @@ enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t h
                                       uint32_t *out);
 
 /*
- * As claim_any, but nothing changes: seats that are free now, for whoever must ask elsewhere. With
- * a `spread` that is not 0 they are hardly those of the rule, so that not all who ask at once are
- * told the same: adjacent ones, at the seat that `spread` chooses or near it, while any run has as
- * many; else by the rule. Any number will do, the spread is as good as they are random.
+ * As claim_any, but nothing changes: seats that are free now, for a caller that asks the ledger for
+ * them. With a `spread` that is not 0 they are hardly those of the rule, so that concurrent
+ * requests do not all get the same: adjacent ones, at the seat that `spread` chooses or near it,
+ * while any run has as many; else by the rule. Any number will do, the spread is as good as they
+ * are random.
  */
 enum seats_outcome seat_map_suggest(const struct seat_map *m, uint32_t n, uint64_t spread,
                                     uint32_t *out);
@@ -101,7 +102,7 @@ enum seats_outcome seat_map_release(struct seat_map *m, const uint32_t *seats, s
 enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, size_t count,
                                    uint64_t holder, uint32_t *refused, size_t *refused_count);
 
-/* The same with no change, whoever has the seats: DONE, TWICE or OUT_OF_RANGE. */
+/* The same with no change, and for any holder of the seats: DONE, TWICE or OUT_OF_RANGE. */
 enum seats_outcome seat_map_check(struct seat_map *m, const uint32_t *seats, size_t count,
                                   uint32_t *refused, size_t *refused_count);
 
@@ -112,7 +113,7 @@ bool seat_map_restore(struct seat_map *m, uint32_t seat, enum seat_state state, 
  * it was so already, or there is no such seat. */
 bool seat_map_sync(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder);
 /* Adds free seats at the end, or takes them away. False, and nothing changes: a seat that would go
- * is taken. In time it is like starting anew: tens of milliseconds for a million seats. */
+ * is taken. It takes as long as making a new map: tens of milliseconds for a million seats. */
 bool seat_map_resize(struct seat_map *m, uint32_t capacity);
 
 uint32_t seat_map_capacity(const struct seat_map *m);

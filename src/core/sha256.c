@@ -1,3 +1,4 @@
+/* SHA-256 by OpenSSL. */
 #include "core/sha256.h"
 
 #include <assert.h>

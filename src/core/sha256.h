@@ -1,5 +1,5 @@
 /*
- * sha256: a digest of a text, for telling whether two are the same.
+ * sha256: a digest of a text, to find out whether two are the same.
  */
 #ifndef ADMITONE_CORE_SHA256_H
 #define ADMITONE_CORE_SHA256_H

@@ -1,3 +1,4 @@
+/* The pace of each event, and the orders by it. */
 #include "core/soldout.h"
 
 #include <assert.h>
@@ -75,7 +76,8 @@ static struct day *day_of(struct soldout *s, int64_t at_ms) {
     return d;
 }
 
-static void place_on_day(struct soldout *s, struct row *r, bool is_sold_out, int64_t score) {
+static void soldout_place_on_day(struct soldout *s, struct row *r, bool is_sold_out,
+                                 int64_t score) {
     const struct selling *e = &r->selling;
     struct day *d = is_sold_out ? day_of(s, e->sold_out_ms) : NULL;
     struct day *before = map_get(&s->days, map_key(&r->day_ms));
@@ -88,13 +90,13 @@ static void place_on_day(struct soldout *s, struct row *r, bool is_sold_out, int
         ranking_set(&d->order, &r->day_place, (struct ranked){e->event_key, score, e->sold_out_ms});
 }
 
-static void place(struct soldout *s, struct row *r) {
+static void soldout_place(struct soldout *s, struct row *r) {
     const struct selling *e = &r->selling;
     int64_t took_ms = e->sold_out_ms - e->opened_ms;
     int64_t score = SOLD_OUT_SCORE - (took_ms > 0 ? took_ms : 0);
     bool is_shown = r->is_known && e->reservations > 0;
     bool is_sold_out = is_shown && selling_is_sold_out(e);
-    place_on_day(s, r, is_sold_out, score);
+    soldout_place_on_day(s, r, is_sold_out, score);
     if (!is_shown) {
         ranking_remove(&s->order, &r->place);
         return;
@@ -110,14 +112,14 @@ static void place(struct soldout *s, struct row *r) {
 
 /* ---- pace ---- */
 
-static size_t slot_of(int64_t step) {
+static size_t pace_slot(int64_t step) {
     return (size_t)(step % PACE_STEPS);
 }
 
 /* The row's steps become those up to `step`. */
 static void row_turn(struct row *r, int64_t step) {
     for (int i = 0; i < PACE_STEPS && r->step < step; i++) {
-        int32_t *gone = &r->steps[slot_of(++r->step)];
+        int32_t *gone = &r->steps[pace_slot(++r->step)];
         r->selling.pace -= *gone;
         *gone = 0;
     }
@@ -130,7 +132,7 @@ static void row_pace(struct row *r, int64_t taken_ms, int64_t seats) {
     int64_t step = taken_ms / PACE_STEP_MS;
     if (step > r->step) step = r->step;
     if (step <= r->step - PACE_STEPS) return;
-    r->steps[slot_of(step)] += (int32_t)seats;
+    r->steps[pace_slot(step)] += (int32_t)seats;
     r->selling.pace += seats;
 }
 
@@ -155,7 +157,7 @@ void soldout_turn(struct soldout *s, int64_t now_ms) {
     for (size_t at = 0; (r = map_next(&s->events, &at)) != NULL;) {
         int64_t before = r->selling.pace;
         row_turn(r, step);
-        if (r->selling.pace != before) place(s, r);
+        if (r->selling.pace != before) soldout_place(s, r);
     }
 }
 
@@ -166,7 +168,7 @@ void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_
     r->is_known = true;
     r->selling.capacity = capacity;
     r->selling.opened_ms = opened_ms;
-    place(s, r);
+    soldout_place(s, r);
 }
 
 void soldout_add(struct soldout *s, const struct sale *sale) {
@@ -182,7 +184,7 @@ void soldout_add(struct soldout *s, const struct sale *sale) {
         if (sign > 0 && sale->taken_ms > e->since_ms) e->since_ms = sale->taken_ms;
         row_pace(r, sale->taken_ms, sign * sale->seats);
     }
-    place(s, r);
+    soldout_place(s, r);
 }
 
 bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out) {
@@ -190,7 +192,7 @@ bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out) 
     if (r == NULL) return false;
     *out = (struct soldout_row){.selling = r->selling, .is_known = r->is_known};
     for (int64_t step = r->step; step > r->step - PACE_STEPS && step > 0; step--) {
-        int64_t seats = r->steps[slot_of(step)];
+        int64_t seats = r->steps[pace_slot(step)];
         if (seats != 0) out->steps[out->step_count++] = (struct pace_step){step, seats};
     }
     return true;
@@ -198,7 +200,7 @@ bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out) 
 
 /* ---- looking ---- */
 
-static const struct selling *selling_of(const struct soldout *s, int64_t event_key) {
+static const struct selling *soldout_selling_of(const struct soldout *s, int64_t event_key) {
     const struct row *r = map_get(&s->events, map_key(&event_key));
     return &r->selling;
 }
@@ -215,7 +217,7 @@ static size_t top_of(const struct soldout *s, const struct ranking *order, struc
     struct ranked top[TOP_MAX];
     assert(max <= TOP_MAX);
     size_t count = ranking_top(order, top, max);
-    for (size_t i = 0; i < count; i++) out[i] = *selling_of(s, top[i].member);
+    for (size_t i = 0; i < count; i++) out[i] = *soldout_selling_of(s, top[i].member);
     return count;
 }
 

@@ -9,8 +9,8 @@
  * Those that are sold out also stand on the board of the day on which that was, until that has
  * ended and its time is over (core/period.h).
  *
- * That each sale is told once is the caller's to see to (core/sale.h). Sums and the latest time do
- * not depend on the order in which they come.
+ * The caller makes sure that each sale is added once (core/sale.h). Sums and the latest time do not
+ * depend on the order of the sales.
  */
 #ifndef ADMITONE_CORE_SOLDOUT_H
 #define ADMITONE_CORE_SOLDOUT_H
@@ -38,7 +38,7 @@ struct selling {
 
 struct soldout {
     struct map events; /* an event's key → its row */
-    struct map days;   /* when a day begins → who was sold out then */
+    struct map days;   /* when a day begins → the events that were sold out on it */
     struct ranking order;
     int64_t step; /* the last that counts for the pace */
     int64_t now_ms;

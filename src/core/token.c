@@ -1,3 +1,4 @@
+/* Sealing and opening of entry tokens. */
 #include "core/token.h"
 
 #include <assert.h>
@@ -23,7 +24,7 @@ struct signer {
 struct token_box {
     struct signer current;
     struct signer previous;
-    struct hmac *users; /* under a key that everybody knows: a digest */
+    struct hmac *users; /* under a public key: a digest */
 };
 
 static void mac_of(const struct signer *s, const unsigned char *bytes, size_t len,
@@ -61,13 +62,13 @@ void token_box_free(struct token_box *box) {
 }
 
 /* Big endian. */
-static unsigned char *put(unsigned char *out, uint64_t value, int bytes) {
+static unsigned char *token_put(unsigned char *out, uint64_t value, int bytes) {
     for (int i = bytes - 1; i >= 0; i--, value >>= 8) out[i] = (unsigned char)value;
     assert(value == 0);
     return out + bytes;
 }
 
-static uint64_t get(const unsigned char **in, int bytes) {
+static uint64_t token_get(const unsigned char **in, int bytes) {
     uint64_t value = 0;
     while (bytes-- > 0) value = value << 8 | *(*in)++;
     return value;
@@ -75,13 +76,13 @@ static uint64_t get(const unsigned char **in, int bytes) {
 
 void token_sign(struct token_box *box, const struct token *t, char out[TOKEN_TEXT_BYTES]) {
     unsigned char raw[PAYLOAD_BYTES + HMAC_BYTES];
-    unsigned char *at = put(raw, TOKEN_VERSION, 1);
-    at = put(at, box->current.id, 1);
-    at = put(at, (uint64_t)t->event_key, 8);
-    at = put(at, t->lane, 1);
-    at = put(at, t->seq, 6);
-    at = put(at, t->user_hash, 8);
-    at = put(at, (uint64_t)t->issued_ms, 6);
+    unsigned char *at = token_put(raw, TOKEN_VERSION, 1);
+    at = token_put(at, box->current.id, 1);
+    at = token_put(at, (uint64_t)t->event_key, 8);
+    at = token_put(at, t->lane, 1);
+    at = token_put(at, t->seq, 6);
+    at = token_put(at, t->user_hash, 8);
+    at = token_put(at, (uint64_t)t->issued_ms, 6);
     assert(at == raw + PAYLOAD_BYTES);
     mac_of(&box->current, raw, PAYLOAD_BYTES, raw + PAYLOAD_BYTES);
     base64url_encode(raw, RAW_BYTES, out);
@@ -100,11 +101,11 @@ bool token_verify(struct token_box *box, str text, struct token *out) {
     if (raw[0] != TOKEN_VERSION) return false;
     if (!is_by(&box->current, raw) && !is_by(&box->previous, raw)) return false;
     const unsigned char *at = raw + 2;
-    out->event_key = (int64_t)get(&at, 8);
-    out->lane = (unsigned)get(&at, 1);
-    out->seq = get(&at, 6);
-    out->user_hash = get(&at, 8);
-    out->issued_ms = (int64_t)get(&at, 6);
+    out->event_key = (int64_t)token_get(&at, 8);
+    out->lane = (unsigned)token_get(&at, 1);
+    out->seq = token_get(&at, 6);
+    out->user_hash = token_get(&at, 8);
+    out->issued_ms = (int64_t)token_get(&at, 6);
     return true;
 }
 
@@ -112,5 +113,5 @@ uint64_t token_user_hash(struct token_box *box, str user) {
     unsigned char digest[HMAC_BYTES];
     const unsigned char *at = digest;
     hmac_of(box->users, STR(""), user, digest);
-    return get(&at, 8);
+    return token_get(&at, 8);
 }

@@ -33,7 +33,7 @@ void token_sign(struct token_box *box, const struct token *t, char out[TOKEN_TEX
 /* False: forged, altered, of another key, or no token at all. */
 bool token_verify(struct token_box *box, str text, struct token *out);
 
-/* The same on every node, under every key and after every restart. Nobody can choose a name that
+/* The same on every node, under every key and after every restart. No user can choose a name that
  * has the hash of another's. */
 uint64_t token_user_hash(struct token_box *box, str user);
 

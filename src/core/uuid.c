@@ -1,3 +1,4 @@
+/* Making, writing and reading of UUIDs. */
 #include "core/uuid.h"
 
 #include <assert.h>
@@ -46,7 +47,7 @@ void uuid_format(const struct uuid *u, char out[UUID_TEXT_BYTES]) {
     assert(to == out + UUID_TEXT_BYTES);
 }
 
-static int digit_of(char c) {
+static int uuid_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;
@@ -58,8 +59,8 @@ bool uuid_parse(str text, struct uuid *out) {
     const char *at = text.at;
     for (size_t i = 0; i < sizeof out->bytes; i++) {
         if (has_dash_before(i) && *at++ != '-') return false;
-        int high = digit_of(at[0]);
-        int low = digit_of(at[1]);
+        int high = uuid_digit(at[0]);
+        int low = uuid_digit(at[1]);
         if (high < 0 || low < 0) return false;
         out->bytes[i] = (unsigned char)(high << 4 | low);
         at += 2;

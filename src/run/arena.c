@@ -1,3 +1,4 @@
+/* The blocks of a request arena. */
 #include "run/arena.h"
 
 #include <assert.h>

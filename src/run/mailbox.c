@@ -1,8 +1,9 @@
+/* The list of posted tasks, and waking of the loop that runs them. */
 #include "run/mailbox.h"
 
 static _Thread_local struct mailbox *mine;
 
-static void on_wake(uv_async_t *wake) {
+static void mailbox_on_wake(uv_async_t *wake) {
     struct mailbox *m = wake->data;
     pthread_mutex_lock(&m->lock);
     struct task_list tasks = m->tasks;
@@ -15,7 +16,7 @@ static void on_wake(uv_async_t *wake) {
 void mailbox_init(struct mailbox *m, uv_loop_t *loop) {
     *m = (struct mailbox){0};
     pthread_mutex_init(&m->lock, NULL);
-    int failed = uv_async_init(loop, &m->wake, on_wake);
+    int failed = uv_async_init(loop, &m->wake, mailbox_on_wake);
     assert(failed == 0);
     m->wake.data = m;
 }

@@ -1,5 +1,5 @@
 /*
- * mailbox: how other threads hand tasks to a loop. Anybody posts; the loop's own thread runs the
+ * mailbox: how other threads hand tasks to a loop. Any thread posts; the loop's own thread runs the
  * tasks in the order of posting. Posting allocates nothing, takes one short lock and wakes the
  * loop at most once, however many tasks are posted before it looks.
  */
@@ -19,7 +19,8 @@ struct mailbox {
 
 /* On the loop's thread, or before it runs. */
 void mailbox_init(struct mailbox *m, uv_loop_t *loop);
-/* On the loop's thread, when nobody posts any more. The loop must turn once more after it. */
+/* On the loop's thread, when no thread posts any more. The loop must run one more iteration after
+ * it. */
 void mailbox_close(struct mailbox *m);
 void mailbox_deinit(struct mailbox *m);
 

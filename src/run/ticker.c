@@ -1,6 +1,7 @@
+/* A repeating timer on a loop. */
 #include "run/ticker.h"
 
-static void on_timer(uv_timer_t *timer) {
+static void ticker_on_timer(uv_timer_t *timer) {
     struct ticker *t = timer->data;
     t->tick(t->to);
 }
@@ -13,7 +14,7 @@ void ticker_init(struct ticker *t, uv_loop_t *loop, void (*tick)(void *to), void
 }
 
 void ticker_start(struct ticker *t, int64_t every_ms) {
-    uv_timer_start(&t->timer, on_timer, (uint64_t)every_ms, (uint64_t)every_ms);
+    uv_timer_start(&t->timer, ticker_on_timer, (uint64_t)every_ms, (uint64_t)every_ms);
 }
 
 void ticker_stop(struct ticker *t) {

@@ -1,3 +1,4 @@
+/* A thread with a loop and a mailbox. */
 #include "run/worker.h"
 
 static void run_loop(void *arg) {

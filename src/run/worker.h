@@ -1,9 +1,9 @@
 /*
  * worker: one thread with one libuv loop and one mailbox. Whatever is bound to its loop
- * (listeners, connections, timers) stays with it for life and needs no lock.
+ * (listeners, connections, timers) stays with it and needs no lock.
  *
- * Life: worker_init, then handles may be put on the loop, worker_start, and from then on only
- * tasks reach it. worker_stop (on its own thread) closes the mailbox; the thread ends when the
+ * Order of calls: worker_init, then handles may be put on the loop, worker_start, and from then on
+ * only tasks reach it. worker_stop (on its own thread) closes the mailbox; the thread ends when the
  * last handle is closed, and worker_join waits for that.
  */
 #ifndef ADMITONE_RUN_WORKER_H

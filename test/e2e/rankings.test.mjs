@@ -294,9 +294,9 @@ test('an audit that can reach the ledger and not Redis says so, and exits with 2
   const { postgresUrl } = homeOf(server.dataDir);
   const done = run(['audit', '--ledger', postgresUrl, '--hot', 'redis://127.0.0.1:1']);
   assert.equal(done.status, 2, done.stdout + done.stderr);
-  assert.match(done.stdout, /FAIL +the boards in Redis could not be looked at: /);
+  assert.match(done.stdout, /FAIL +the boards in Redis could not be checked: /);
   assert.match(done.stdout, /\d+ checks, 0 violations/);
   const without = run(['audit', '--ledger', postgresUrl]);
   assert.equal(without.status, 0, without.stdout + without.stderr);
-  assert.match(without.stdout, /- +the boards in Redis were not looked at/);
+  assert.match(without.stdout, /- +the boards in Redis were not checked/);
 });

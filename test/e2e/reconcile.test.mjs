@@ -102,7 +102,7 @@ test('differences are reported, repaired in favour of the ledger, and does not d
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, entry ${eve}: WAITING in the ledger, not live in the hot store$`, 'm'));
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, entry ${flo}: not live in the ledger, WAITING in the hot store$`, 'm'));
   assert.match(stdout, new RegExp(`^ {2}repaired +CONCERT/1, reservation ${confirmed.id}: CONFIRMED with 2 seats in the ledger, not live`, 'm'));
-  assert.match(stdout, /^1 event compared, 3 differences: 3 repaired, 0 only for a moment, 0 could not be repaired$/m);
+  assert.match(stdout, /^1 event compared, 3 differences: 3 repaired, 0 disappeared by themselves, 0 could not be repaired$/m);
   assert.equal(await firstSeats(sale), 'HHAACCAA');
   assert.equal((await sale.status(waiting[0].entryToken)).position, 1);
   assert.equal((await sale.status(waiting[1].entryToken)).status, 'LEFT');
@@ -148,7 +148,7 @@ test('what has differed for less than twice the deadline is left alone', async (
   await until('it has looked', () => running.stdout.includes('1 difference;'));
   await sale.confirmed(ann, held.id); // now the ledger says so, too
   assert.deepEqual(await running.ended, { code: 0, signal: null });
-  assert.match(running.stdout, /1 difference: 0 repaired, 1 only for a moment, 0 could not be repaired$/m);
+  assert.match(running.stdout, /1 difference: 0 repaired, 1 disappeared by themselves, 0 could not be repaired$/m);
   assert.equal(await firstSeats(sale), 'CCAACCAA');
   await server.stop();
 });
@@ -189,7 +189,7 @@ test('a failure to read is reported', async (t) => {
   const flags = stores();
   const empty = reconcile(flags);
   assert.equal(empty.status, 2, empty.stdout);
-  assert.match(empty.stderr, /^admitone: what Redis has is not what the ledger knows of/);
+  assert.match(empty.stderr, /^admitone: Redis is not in the incarnation that the ledger expects/);
   const server = await node(t, flags);
   assert.equal(reconcile(flags).status, 0);
   await server.stop();
@@ -197,7 +197,7 @@ test('a failure to read is reported', async (t) => {
   const [hot, , ledger, url] = flags;
   const unreachable = reconcile([hot, 'redis://127.0.0.1:1', ledger, url]);
   assert.equal(unreachable.status, 2);
-  assert.match(unreachable.stderr, /can't look: Redis cannot be used now/);
+  assert.match(unreachable.stderr, /cannot read from Redis or the ledger: Redis cannot be used now/);
   assert.equal(reconcile([hot, services.REDIS_URL, ledger, 'postgres://127.0.0.1:1/none']).status, 2);
   const mixed = reconcile([hot, services.REDIS_URL]);
   assert.equal(mixed.status, 2);

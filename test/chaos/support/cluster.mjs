@@ -131,7 +131,7 @@ export class Cluster {
   async stop() {
     await until('the boards have counted all', async () => {
       const { status, stdout } = await runBeside(['audit', ...this.storeFlags()]);
-      if (status !== 2 && !stdout.includes('still to be counted')) return true;
+      if (status !== 2 && !stdout.includes('not counted yet')) return true;
       await pause(200);
       return false;
     });
