@@ -85,7 +85,7 @@ static void event_sync_read_changes(struct event_sync *s) {
     }
     s->again = false;
     s->began_ns = clock_steady_ns();
-    int64_t known = atomic_exchange(&s->events->untold, false) ? 0 : s->read.mark;
+    int64_t known = atomic_exchange(&s->events->hot_is_stale, false) ? 0 : s->read.mark;
     s->pushes_all = known == 0;
     s->read = (struct ledger_events_read){
         .record = {.kind = LEDGER_EVENTS_READ, .task.run = event_sync_on_read},

@@ -60,7 +60,7 @@ static void events_on_change_written(struct task *task) {
 static void events_on_change_configured(struct configure_op *op) {
     struct event_change *change = CONTAINER_OF(op, struct event_change, configure);
     if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
-        atomic_store(&change->events->untold, true);
+        atomic_store(&change->events->hot_is_stale, true);
     catalogue_install(change->events->catalogue, event_copy(change->put.stored));
     events_await_nodes(change->events, &change->wait, change->put.stored->version,
                        events_on_change_applied);
@@ -103,7 +103,7 @@ static void events_on_removal_written(struct task *task) {
 static void events_on_removal_followed(struct remove_op *op) {
     struct event_removal *removal = CONTAINER_OF(op, struct event_removal, hot_remove);
     if (op->op.result != ERR_OK && op->op.result != ERR_EVENT_NOT_FOUND)
-        atomic_store(&removal->events->untold, true);
+        atomic_store(&removal->events->hot_is_stale, true);
     events_await_nodes(removal->events, &removal->wait, removal->remove.version,
                        events_on_removal_applied);
 }

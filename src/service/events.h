@@ -29,7 +29,7 @@ struct events {
     struct seats *seats;   /* follow them too */
     struct boards *boards; /* NULL: there are no rankings */
     /* The hot store could not get a change: event_sync sends it all events. */
-    _Atomic bool untold;
+    _Atomic bool hot_is_stale;
 };
 
 /* Waits for other nodes or for the ledger: service/event_sync.h. `task.run` is called on the worker
