@@ -120,7 +120,6 @@ export const DECLARED_ELSEWHERE = [
   /(^|\/|_)internal\.h$/, // what the files of one folder or adapter share
   /^src\/api\/api\.h$/, // the handlers, by file
   /^src\/cli\/cli\.h$/, // the commands, by file
-  /^src\/hot\/redis\/link\.h$/, // its calls are in call.c
 ];
 
 // The names of functions that C text declares, or defines (`ending` '{'), other than static ones.
