@@ -7,6 +7,7 @@
 #include "api/reservation_json.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/mem.h"
 #include "core/seat_id.h"
 #include "core/sha256.h"
 
@@ -46,8 +47,8 @@ static void on_sold(struct entering *e);
 static void hold_request_run(struct hold_request *q);
 static void hold_request_on_held(struct hold *h, enum err result);
 static void on_place_repaired(struct repair_waiter *repair);
-static void render(struct buf *out, const struct reservation *r,
-                   const struct reservation_names *names);
+static bool is_repeated_by_its_user(struct deciding *d, const struct reservation *r);
+static void on_repeated_found(struct deciding *d, enum err result);
 static void answer_held(struct hold_request *q);
 static void answer_hold(struct hold_request *q, enum err result);
 
@@ -347,12 +348,6 @@ static void on_user_looked(struct room_looking *look, enum err result) {
         with_user(q, user);
 }
 
-/* On the ledger's thread: the answer, as the first one gets it. */
-static void respond(struct idempotency *i, const struct reservation *r, struct buf *out) {
-    const struct hold_request *q = CONTAINER_OF(i, struct hold_request, idempotency);
-    render(out, r, &q->names);
-}
-
 /* The user is known. A request that was sent before with the same key is answered again. */
 static void with_user(struct hold_request *q, str user) {
     q->holding.user = user;
@@ -362,8 +357,6 @@ static void with_user(struct hold_request *q, str user) {
         return;
     }
     q->idempotency.user = user;
-    q->idempotency.respond = respond;
-    q->idempotency.status = 201;
     q->holding.done = hold_request_on_key_read;
     hold_replay(&q->api->reservations, &q->holding);
 }
@@ -485,14 +478,6 @@ static void on_place_repaired(struct repair_waiter *repair) {
 
 /* ---- the answer ---- */
 
-static void render(struct buf *out, const struct reservation *r,
-                   const struct reservation_names *names) {
-    struct json_out j;
-    json_out_init(&j, out);
-    reservation_to_json(&j, r, names);
-    json_out_done(&j);
-}
-
 static void add_location(struct exchange *x, const struct uuid *id) {
     char where[sizeof "/reservations/" + UUID_TEXT_BYTES] = "/reservations/";
     size_t prefix_len = strlen(where);
@@ -500,29 +485,57 @@ static void add_location(struct exchange *x, const struct uuid *id) {
     reply_header(x, STR("Location"), (str){where, prefix_len + UUID_TEXT_BYTES});
 }
 
-/* The answer that was stored, as render wrote it: the id comes first. */
-static void answer_again(struct hold_request *q) {
-    struct exchange *x = q->x;
-    struct uuid id;
-    str text = buf_str(&q->idempotency.replayed_text);
-    str behind = str_skip(text, strlen("{\"id\":\""));
-    if (behind.len > UUID_TEXT_BYTES && uuid_parse((str){behind.at, UUID_TEXT_BYTES}, &id))
-        add_location(x, &id);
-    reply_header(x, STR("Idempotency-Replayed"), STR("true"));
-    buf_add(reply_start(x, q->idempotency.replayed_status), text);
-    buf_deinit(&q->idempotency.replayed_text);
-}
-
-static void answer_held(struct hold_request *q) {
+static void answer_created(struct hold_request *q, const struct reservation *r) {
     struct exchange *x = q->x;
     reply_header(x, STR("Cache-Control"), STR("no-store"));
-    if (q->idempotency.replayed) {
-        answer_again(q);
-    } else {
-        add_location(x, &q->holding.reservation.id);
-        render(reply_start(x, 201), &q->holding.reservation, &q->names);
-    }
+    add_location(x, &r->id);
+    struct json_out j;
+    json_out_init(&j, reply_start(x, 201));
+    reservation_to_json(&j, r, &q->names);
+    json_out_done(&j);
     reply_send(x, STR("application/json"));
+}
+
+/* A repeated request reads the reservation that the first one made, to answer it again. */
+struct repeated_hold {
+    struct deciding find;
+    struct hold_request *request;
+};
+
+static void answer_held(struct hold_request *q) {
+    if (!q->idempotency.replayed) {
+        answer_created(q, &q->holding.reservation);
+        return;
+    }
+    struct repeated_hold *again = arena_new(&q->x->arena, sizeof *again);
+    again->request = q;
+    again->find = (struct deciding){.id = q->idempotency.reservation,
+                                    .is_theirs = is_repeated_by_its_user,
+                                    .done = on_repeated_found};
+    reservations_find(&q->api->reservations, &again->find);
+}
+
+static bool is_repeated_by_its_user(struct deciding *d, const struct reservation *r) {
+    const struct hold_request *q = CONTAINER_OF(d, struct repeated_hold, find)->request;
+    return str_eq(q->idempotency.user, str_of(r->user));
+}
+
+/* The answer is the first one, byte for byte: the reservation as it was created. Nothing else of it
+ * ever changes, and the same body names the same event and section. */
+static void on_repeated_found(struct deciding *d, enum err result) {
+    struct hold_request *q = CONTAINER_OF(d, struct repeated_hold, find)->request;
+    struct reservation *r = d->reservation;
+    if (result != ERR_OK) {
+        /* The ledger keeps it as long as its key: only a replica that lags does not have it. */
+        hold_request_refuse(q, result == ERR_RESERVATION_NOT_FOUND ? ERR_LEDGER_FAILED : result);
+        return;
+    }
+    r->status = RESERVATION_HELD;
+    r->confirmed_ms = r->ended_ms = CLOCK_NONE_MS;
+    r->confirmation_code[0] = '\0';
+    reply_header(q->x, STR("Idempotency-Replayed"), STR("true"));
+    answer_created(q, r);
+    mem_free(r);
 }
 
 /* The answer, also a refusal, carries the token of a place that was taken for the request. */

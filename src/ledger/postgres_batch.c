@@ -42,14 +42,12 @@ bool pg_record_counts(const struct ledger_record *r) {
            (r->kind == LEDGER_END && ((const struct ledger_end *)r)->cancel_count > 0);
 }
 
-/* Nothing is said yet: what is undone may be looked at before it was ever written. */
+/* Resets the results: undo may run before the first write. */
 static void record_clear(struct ledger_record *r) {
     r->result = ERR_OK;
     if (r->kind == LEDGER_EVENT_PUT) ((struct ledger_event_put *)r)->stored = NULL;
     if (r->kind == LEDGER_CONFIRM) ((struct ledger_confirm *)r)->stored = NULL;
     if (r->kind == LEDGER_CANCEL) ((struct ledger_cancel *)r)->stored = NULL;
-    if (r->kind == LEDGER_HOLD && ((struct ledger_hold *)r)->idempotency != NULL)
-        pg_idempotency_init(((struct ledger_hold *)r)->idempotency);
     record_undo(r);
 }
 

@@ -1,5 +1,5 @@
 /*
- * Holds. They are judged and written by a function of the database (postgres_schema_3.sql), several
+ * Holds. They are judged and written by a function of the database (postgres_schema_4.sql), several
  * in one call; what their sections count follows at the end of the transaction
  * (postgres_section_counts.c).
  */
@@ -55,8 +55,6 @@ enum {
     HOLD_ROUTE,
     HOLD_KEY,
     HOLD_DIGEST,
-    HOLD_ANSWER,
-    HOLD_RESPONSE,
     HOLD_ARRAYS,
 };
 
@@ -80,24 +78,17 @@ static void add_optional(struct pg_array *a, const int64_t *numbers, uint32_t co
         add_numbers(a, numbers, NULL, count);
 }
 
-static void add_key(struct pg_array *arrays, struct idempotency *i, const struct reservation *r) {
+static void add_key(struct pg_array *arrays, const struct idempotency *i) {
     if (i == NULL) {
         for (int a = HOLD_KEY_USER; a <= HOLD_KEY; a++)
             pg_array_null(&arrays[a], pg_cell_null_text());
         pg_array_null(&arrays[HOLD_DIGEST], pg_cell_null_bytes());
-        pg_array_null(&arrays[HOLD_ANSWER], pg_cell_null_i64());
-        pg_array_null(&arrays[HOLD_RESPONSE], pg_cell_null_text());
         return;
     }
-    struct buf made = {0};
-    if (i->respond != NULL) i->respond(i, r, &made);
     pg_array_str(&arrays[HOLD_KEY_USER], i->user);
     pg_array_str(&arrays[HOLD_ROUTE], i->route);
     pg_array_str(&arrays[HOLD_KEY], i->key);
     pg_array_bytes(&arrays[HOLD_DIGEST], i->digest, sizeof i->digest);
-    pg_array_i64(&arrays[HOLD_ANSWER], i->status);
-    pg_array_str(&arrays[HOLD_RESPONSE], i->respond != NULL ? buf_str(&made) : i->response);
-    buf_deinit(&made);
 }
 
 static void add_hold(struct pg_array *arrays, const struct ledger_hold *hold) {
@@ -121,7 +112,7 @@ static void add_hold(struct pg_array *arrays, const struct ledger_hold *hold) {
     pg_array_i64(&arrays[HOLD_CREATED], r->created_ms);
     add_optional(&arrays[HOLD_VERSIONS], hold->versions, r->seat_count);
     add_optional(&arrays[HOLD_FENCES], hold->fences, r->seat_count);
-    add_key(arrays, hold->idempotency, r);
+    add_key(arrays, hold->idempotency);
 }
 
 /* Who waits has nothing of their own locked yet, so that nobody waits for them but at the seats. */
@@ -147,9 +138,9 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
     for (int a = 0; a < HOLD_ARRAYS; a++) cells[a] = pg_cell_array(&arrays[a]);
     cells[HOLD_ARRAYS] = pg_cell_i64(wait);
     pg_send_cells(db,
-                  "SELECT place, outcome, held, became, refused, replayed_status, replayed_text"
-                  " FROM ledger_hold_1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
-                  " $14, $15, $16, $17, $18, $19, $20)",
+                  "SELECT place, outcome, held, became, refused, replayed"
+                  " FROM ledger_hold_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
+                  " $14, $15, $16, $17, $18)",
                   cells, HOLD_ARRAYS + 1);
     for (int a = 0; a < HOLD_ARRAYS; a++) pg_array_deinit(&arrays[a]);
     return sent + 1;
@@ -157,7 +148,7 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
 
 /* --- reading --- */
 
-enum { PLACE, OUTCOME, HELD, BECAME, REFUSED, REPLAYED_STATUS, REPLAYED_TEXT };
+enum { PLACE, OUTCOME, HELD, BECAME, REFUSED, REPLAYED };
 
 /* False: they can't be some of the seats that were asked for. */
 static bool read_refused(struct ledger_hold *hold, str text) {
@@ -179,23 +170,19 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
     hold->status = RESERVATION_HELD;
     hold->refused_count = 0;
     hold->record.result = ERR_OK;
-    if (hold->idempotency != NULL) pg_idempotency_init(hold->idempotency);
+    if (hold->idempotency != NULL) hold->idempotency->replayed = false;
     *blocked = str_eq(pg_str(rows, OUTCOME), STR("BLOCKED"));
     if (*blocked) return true;
     int status = word_index(reservation_status_words, pg_str(rows, BECAME));
-    bool is_replayed = !pg_is_null(rows, REPLAYED_STATUS);
+    bool is_replayed = !pg_is_null(rows, REPLAYED);
     if (!pg_result_from(db, pg_str(rows, OUTCOME), &hold->record.result)) return false;
     if (status < 0 || !read_refused(hold, pg_str(rows, REFUSED)) ||
         (is_replayed &&
-         (hold->idempotency == NULL || !idempotency_status_ok(pg_i64(rows, REPLAYED_STATUS)))))
+         (hold->idempotency == NULL || !pg_uuid(rows, REPLAYED, &hold->idempotency->reservation))))
         return pg_unexpected(db);
     hold->held = pg_bool(rows, HELD);
     hold->status = (enum reservation_status)status;
-    if (is_replayed) {
-        hold->idempotency->replayed = true;
-        hold->idempotency->replayed_status = (int)pg_i64(rows, REPLAYED_STATUS);
-        buf_add(&hold->idempotency->replayed_text, pg_str(rows, REPLAYED_TEXT));
-    }
+    if (is_replayed) hold->idempotency->replayed = true;
     return true;
 }
 

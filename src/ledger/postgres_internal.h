@@ -14,7 +14,7 @@
  *   postgres_hold.c       the records that make reservations
  *   postgres_outcome.c    the records that confirm and end them
  *   postgres_reservations.c  their rows, read
- *   postgres_idempotency.c   keys of requests, and their answers
+ *   postgres_idempotency.c   looks up the keys of requests
  *   postgres_events.c     the records of events
  *   postgres_load.c       all that lives, in one snapshot; who waits
  *   postgres_facts.c      the outbox
@@ -188,7 +188,6 @@ bool pg_reservation_get(struct pg *db, struct ledger_reservation_get *get);
 
 /* --- postgres_idempotency.c --- */
 
-void pg_idempotency_init(struct idempotency *i);
 bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get);
 
 /* --- postgres_batch.c: one transaction --- */

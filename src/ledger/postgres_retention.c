@@ -112,15 +112,18 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* Its facts go with it, so they must have been relayed. */
+        /* Its facts go with it, so they must have been relayed. A key's row that names it is
+         * answered from it, so that goes first. */
         .first = UUIDS,
         .scan = "SELECT t.id::text, NULL::text,"
                 " (coalesce(t.ended_at < $4, false)"
                 "  OR (coalesce(t.ended_at < $6 - " LATE_MS ", false)"
                 "   AND " GONE_SECTION " IS NOT NULL))"
                 " AND NOT EXISTS (SELECT 1 FROM facts f"
-                "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL), " GONE_SECTION
-                " FROM reservations t"
+                "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL)"
+                " AND NOT EXISTS (SELECT 1 FROM idempotency i WHERE i.user_id = t.user_id"
+                "  AND coalesce(i.reservation_id, substr(i.response, 8, 36)::uuid) = t.id),"
+                " " GONE_SECTION " FROM reservations t"
                 " WHERE t.id > $1::text::uuid ORDER BY t.id LIMIT $3",
         .remove = FREE(
             "id",

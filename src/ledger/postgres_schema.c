@@ -10,6 +10,7 @@
 extern const char postgres_schema_1_sql[];
 extern const char postgres_schema_2_sql[];
 extern const char postgres_schema_3_sql[];
+extern const char postgres_schema_4_sql[];
 
 static const struct {
     int64_t number;
@@ -18,6 +19,7 @@ static const struct {
     {1, postgres_schema_1_sql},
     {2, postgres_schema_2_sql},
     {3, postgres_schema_3_sql},
+    {4, postgres_schema_4_sql},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

@@ -24,17 +24,6 @@ const char *record_name(const struct ledger_record *r) {
     return is_known ? names[r->kind] : "read";
 }
 
-bool idempotency_status_ok(int64_t status) {
-    return status >= 200 && status < 300 && status != 204 && status != 205;
-}
-
-void idempotency_undo(struct idempotency *i) {
-    if (i == NULL) return;
-    buf_deinit(&i->replayed_text);
-    i->replayed_status = 0;
-    i->replayed = false;
-}
-
 static void put_undo(struct ledger_event_put *put) {
     mem_free(put->stored);
     put->stored = NULL;
@@ -46,7 +35,7 @@ static void hold_undo(struct ledger_hold *hold) {
     hold->held = false;
     hold->sold_out = false;
     hold->refused_count = 0;
-    idempotency_undo(hold->idempotency);
+    if (hold->idempotency != NULL) hold->idempotency->replayed = false;
 }
 
 static void confirm_undo(struct ledger_confirm *confirm) {

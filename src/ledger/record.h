@@ -17,16 +17,11 @@ bool ledger_entry_ok(const struct ledger_entry *e);
 /* The same of a sale. One that does not is logged, and passed over. */
 bool sale_check(const struct sale *s);
 
-/* Whether an answer that was kept may have it: success, with a body. */
-bool idempotency_status_ok(int64_t status);
-
 /* For the log. */
 const char *record_name(const struct ledger_record *r);
 
 /* The record's transaction is gone: so is what it was to say. */
 void record_undo(struct ledger_record *r);
-/* Forgets an answer that was read. `i` may be NULL. */
-void idempotency_undo(struct idempotency *i);
 
 /* One post per worker; the array is used up. Once posted, a record is no longer ours to look at.
  * `depth` (may be NULL) counts those that are still here. */

@@ -224,7 +224,7 @@ static int write_rest(struct db *db, struct tally *t, struct section_change *s,
                            (struct buyer_seats){.live = r->seat_count, .held = r->seat_count});
     if (rc == SQLITE_OK) rc = write_seats(db, hold);
     if (rc == SQLITE_OK) rc = fact_add(db, r, RESERVATION_HELD, r->created_ms);
-    if (rc == SQLITE_OK) rc = idempotency_add(db, hold->idempotency, r, r->created_ms);
+    if (rc == SQLITE_OK) rc = idempotency_add(db, hold->idempotency, r);
     if (rc != SQLITE_OK) return rc;
     hold->held = true;
     s->added += r->seat_count;

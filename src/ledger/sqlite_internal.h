@@ -14,7 +14,7 @@
  *   sqlite_buyers.c     how many seats each user has
  *   sqlite_reservations.c  their rows, read and told of
  *   sqlite_facts.c      what is still to be relayed
- *   sqlite_idempotency.c   keys of requests, and their answers
+ *   sqlite_idempotency.c   the keys of requests
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
  *   sqlite_epoch.c      the number of this start
@@ -155,12 +155,11 @@ int facts_relayed_apply(struct db *db, struct ledger_facts_relayed *relayed);
 
 /* --- sqlite_idempotency.c --- */
 
-/* Whether the key decides the record: it was used before. Then *result says how, and the answer is
- * in `i` if it is OK. `i` may be NULL. */
+/* *decided: the key was used before. Then *result is OK, and `i` names the reservation, or
+ * IDEMPOTENCY_MISMATCH. `i` may be NULL. */
 int idempotency_judge(struct db *db, struct idempotency *i, enum err *result, bool *decided);
-/* The record is done, with OK. */
-int idempotency_add(struct db *db, struct idempotency *i, const struct reservation *r,
-                    int64_t now_ms);
+/* `i` may be NULL. */
+int idempotency_add(struct db *db, const struct idempotency *i, const struct reservation *r);
 int idempotency_get(struct db *db, struct ledger_idempotency_get *get);
 
 /* --- sqlite_audit.c --- */

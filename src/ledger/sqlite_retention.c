@@ -77,12 +77,15 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* Its facts go with it, so they must have been relayed. */
+        /* Its facts go with it, so they must have been relayed. A key's row that names it is
+         * answered from it, so that goes first. */
         .scan = "SELECT t.id, NULL,"
                 " (coalesce(t.ended_at < ?4, 0)"
                 "  OR (coalesce(t.ended_at < ?6 - " LATE_MS ", 0) AND " GONE_SECTION " NOT NULL))"
                 " AND NOT EXISTS (SELECT 1 FROM facts f"
-                "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL), " GONE_SECTION
+                "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL)"
+                " AND NOT EXISTS (SELECT 1 FROM idempotency i"
+                "  WHERE i.user_id = t.user_id AND i.reservation_id = t.id), " GONE_SECTION
                 " FROM reservations t"
                 " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
         .also = "DELETE FROM facts WHERE reservation_id = ?1",

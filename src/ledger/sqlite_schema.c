@@ -219,12 +219,36 @@ static const char *const retired_entries[] = {
     NULL,
 };
 
+/* A key's row names the reservation that the request made, instead of holding the answer as JSON,
+ * which began with {"id":"…". (This SQLite has no function that makes bytes of a text.) */
+static const char *const idempotency_names_reservation[] = {
+    "ALTER TABLE idempotency RENAME TO old_idempotency",
+    "DROP INDEX idempotency_named",
+    "CREATE TABLE idempotency("
+    " id INTEGER PRIMARY KEY,"
+    " user_id TEXT NOT NULL,"
+    " route TEXT NOT NULL,"
+    " key TEXT NOT NULL,"
+    " body_digest BLOB NOT NULL,"
+    " reservation_id BLOB NOT NULL CHECK (length(reservation_id) = 16),"
+    " created_at INTEGER NOT NULL"
+    ") STRICT",
+    "INSERT INTO idempotency"
+    " SELECT i.id, i.user_id, i.route, i.key, i.body_digest, r.id, i.created_at"
+    " FROM old_idempotency i JOIN reservations r ON r.created_at = i.created_at"
+    "  AND lower(hex(r.id)) = replace(substr(i.response, 8, 36), '-', '')",
+    "DROP TABLE old_idempotency",
+    "CREATE UNIQUE INDEX idempotency_named ON idempotency(user_id, route, key)",
+    NULL,
+};
+
 static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
 } migrations[] = {
     {1, first_tables},
     {2, retired_entries},
+    {3, idempotency_names_reservation},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

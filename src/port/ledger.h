@@ -171,24 +171,19 @@ struct ledger_end {
     bool *cancelled; /* out, one for each */
 };
 
-/* A key that makes a repeated request have one effect: its row, (user, route, key), is written in
- * the effect's own transaction, when the result is OK. The same key and digest once more: OK,
- * `replayed`, with the stored answer, and nothing changes, whatever else the record says. Another
- * digest: IDEMPOTENCY_MISMATCH. A row lasts a day, and then until retention gets to it. */
+/* A key that makes a repeated hold have one effect: its row, (user, route, key), is written in the
+ * hold's own transaction and names the reservation. The same key and digest again: OK, `replayed`,
+ * with that reservation's id, and nothing changes, whatever else the record says. Another digest:
+ * IDEMPOTENCY_MISMATCH. A row lasts a day, and then until retention removes it; the reservation is
+ * kept as long. */
 #define IDEMPOTENCY_DIGEST_BYTES 32
 struct idempotency {
-    str user;
+    str user; /* of the reservation, too */
     str route;
     str key;
     unsigned char digest[IDEMPOTENCY_DIGEST_BYTES]; /* of the request's body */
-    int status;                                     /* of the answer: 200 to 299 */
-    str response;                                   /* the answer, unless there is `respond` */
-    /* NULL, or adds the answer to *out, for the reservation that is made. Runs on the ledger's
-     * thread inside the transaction, perhaps more than once. It touches nothing else. */
-    void (*respond)(struct idempotency *i, const struct reservation *r, struct buf *out);
-    bool replayed;            /* out */
-    int replayed_status;      /* out, when replayed */
-    struct buf replayed_text; /* out, likewise; buf_deinit when done */
+    bool replayed;                                  /* out */
+    struct uuid reservation;                        /* out, when replayed: which one was made */
 };
 
 /*
@@ -307,8 +302,8 @@ struct ledger_seats_read {
     struct uuid *holders;
 };
 
-/* Asked, not submitted: whether the key was used. Its result, `replayed` and the rest of the answer
- * are as if it came with a record; OK and not replayed: it was not. */
+/* Asked, not submitted: whether the key was used. Its result, `replayed` and `reservation` are as
+ * if it came with a record; OK and not replayed: it was not used. */
 struct ledger_idempotency_get {
     struct ledger_record record;
     struct idempotency *idempotency;

@@ -187,14 +187,38 @@ static void entries_that_go_stay_counted(void **state) {
 static void idempotency_lasts_a_day(void **state) {
     struct retained *f = *state;
     tables_sql(f->tables,
-               "INSERT INTO idempotency(user_id, route, key, body_digest, status, response,"
-               " created_at) VALUES ('u', 'r', 'old', {00}, 201, '{}', %lld),"
-               " ('u', 'r', 'young', {00}, 201, '{}', %lld)",
+               "INSERT INTO idempotency(user_id, route, key, body_digest, reservation_id,"
+               " created_at) VALUES ('u', 'r', 'old', {00}, {01}, %lld),"
+               " ('u', 'r', 'young', {00}, {02}, %lld)",
                (long long)(f->now - 25 * HOUR_MS), (long long)(f->now - 23 * HOUR_MS));
     retained_keep(f, 0, 0);
     retained_await(f, "SELECT count(*) FROM idempotency", 1);
     retained_await_a_round(f);
     assert_int_equal(retained_number(f, "SELECT count(*) FROM idempotency WHERE key = 'young'"), 1);
+}
+
+/* A repeated request is answered from the reservation, though its section has been taken out. */
+static void a_reservation_stays_as_long_as_the_key_that_names_it(void **state) {
+    struct retained *f = *state;
+    tables_reservation(f->tables, 3, f->stored, &f->stored->sections[1], 3, "CANCELLED");
+    tables_sql(f->tables,
+               "UPDATE facts SET relayed_at = 1;"
+               "INSERT INTO idempotency(user_id, route, key, body_digest, reservation_id,"
+               " created_at) VALUES ('user', 'r', 'k', {00}, {03}, %lld)",
+               (long long)(f->now - 23 * HOUR_MS));
+    retained_keep(f, 0, 1);
+    struct event *only_a = test_event("1", 1);
+    mem_free(harness_store(&f->h, f->l, only_a));
+    mem_free(only_a);
+    retained_await_a_round(f);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM reservations"), 1);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM sections"), 2);
+    tables_sql(f->tables, "UPDATE idempotency SET created_at = %lld",
+               (long long)(f->now - 25 * HOUR_MS));
+    retained_await(f, "SELECT count(*) FROM reservations", 0);
+    retained_await(f, "SELECT count(*) FROM sections", 1);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM idempotency"), 0);
+    retained_assert_sound(f);
 }
 
 static void seed_reservations(struct retained *f) {
@@ -364,6 +388,7 @@ int ledger_retention_suite_run(const struct retention_adapter *a) {
         RETAINED_TEST(the_highest_number_of_a_queue_is_never_forgotten),
         RETAINED_TEST(entries_that_go_stay_counted),
         RETAINED_TEST(idempotency_lasts_a_day),
+        RETAINED_TEST(a_reservation_stays_as_long_as_the_key_that_names_it),
         RETAINED_TEST(ended_things_go_and_live_ones_stay),
         RETAINED_TEST(when_an_event_was_last_sold_out_is_known_as_long_as_it_lives),
         RETAINED_TEST(everything_of_a_deleted_event_goes),

@@ -5,7 +5,7 @@ import { after, before, describe } from 'node:test';
 import { Raw, request } from './support/raw.mjs';
 import { bearer, query } from './support/queue.mjs';
 import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, audit, metric } from './support/reservations.mjs';
-import { assertProblem, removeFolder, start, tempFolder, test } from './support/server.mjs';
+import { assertProblem, concert, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 const QUICK = ['--queue-tick-ms', '10'];
 const PARALLEL = 20;
@@ -86,6 +86,26 @@ describe('the same key and body', { concurrency: 4 }, () => {
       assertProblem(await sale.hold(ann, { quantity: 1 }), 409, 'limit_exceeded');
       assert.equal(sale.rows().length, 1);
     }
+  });
+
+  test('also after the hold has expired, the event was changed, and its section was made again', async () => {
+    const sections = [{ id: 'A', capacity: 5, price: 700 }, { id: 'B', capacity: 5, mode: 'seat', price: 800 }];
+    const sale = await Sale.open(server, 'CHANGED/1', {}, { sections, holdSeconds: 1 });
+    const ann = await sale.buyer('ann');
+    const held = [await asked(sale, ann, 'k', { quantity: 1 }), await asked(sale, ann, 'm', { seats: [3], section: 'B' })];
+    await until('the holds have expired', () => sale.rows().every(({ status }) => status === 'EXPIRED'));
+    for (const { again } of held) await again();
+    const change = async (more) => {
+      const { status, text } = await server.admin('PUT', '/admin/events/CHANGED/1', concert({ ...more, title: 'Renamed', currency: 'USD', holdSeconds: 300 }));
+      assert.equal(status, 200, text);
+    };
+    await change({ sections: sections.map((one) => ({ ...one, name: 'Renamed', price: 1, capacity: 9 })) });
+    for (const { again } of held) await again();
+    await change({ sections: [{ id: 'C', capacity: 5 }] });
+    assertProblem(await sale.hold(ann, { quantity: 1 }, keyed(sale, 'k')), 404, 'section_not_found');
+    await change({ sections: sections.map((one) => ({ ...one, price: 2 })) });
+    for (const { again } of held) await again();
+    assert.equal(sale.rows().length, 2);
   });
 
   test('also after a restart, and after a crash, for an ACTIVE and a COMPLETED user', async () => {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "ledger_client.h"
 #include "ledger_postgres.h"
 
 static int set_up(void **state) {
@@ -126,6 +127,38 @@ static void a_reader_creates_no_tables(void **state) {
     ledger_close(l);
 }
 
+/* Nodes of the version before schema 4 store the answer, whose first member is the id. They refuse
+ * a row whose status is 204, so none of them answers a row that has no answer. */
+static void keys_of_older_nodes_are_answered(void **state) {
+    (void)state;
+    struct ledger_client d;
+    struct idempotency key = {.user = STR("a"), .route = STR("r"), .key = STR("k")};
+    struct test_record r;
+    ledger_client_open(&d, postgres_open, 1, 5);
+    ledger_client_enter(&d, 1, "a");
+    for (uint64_t i = 1; i <= 2; i++) {
+        struct reservation *wanted = ledger_client_wanted(&d, i, "a", 1, 0, SEATS((uint32_t)i));
+        test_hold(&r, wanted);
+        r.hold.idempotency = &key;
+        assert_int_equal(harness_submit(&d.h, d.l, &r), ERR_OK);
+        assert_int_equal(key.replayed, i > 1);
+        mem_free(wanted);
+        assert_int_equal(scratch_number(postgres_database(), "SELECT sum(status) FROM idempotency"),
+                         i == 1 ? 204 : 201);
+        scratch_sql(postgres_database(),
+                    "UPDATE idempotency SET response = format('{\"id\":\"%%s\",\"seats\":[1]}',"
+                    " reservation_id), reservation_id = NULL, status = 201 WHERE status = 204");
+    }
+    struct uuid first = ledger_client_id(1);
+    assert_true(uuid_eq(&key.reservation, &first));
+    key.replayed = false;
+    test_idempotency_get(&r, &key);
+    assert_int_equal(harness_ask(&d.h, d.l, &r), ERR_OK);
+    assert_true(key.replayed && uuid_eq(&key.reservation, &first));
+    ledger_client_shut(&d);
+    postgres_drop();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nodes_may_start_at_once, set_up, tear_down),
@@ -133,6 +166,7 @@ int main(void) {
                                         tear_down),
         cmocka_unit_test_setup_teardown(schema_of_a_newer_program_is_left_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_reader_creates_no_tables, set_up, tear_down),
+        cmocka_unit_test(keys_of_older_nodes_are_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,18 +38,13 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static void respond(struct idempotency *i, const struct reservation *r, struct buf *out) {
-    (void)i;
-    buf_add(out, str_of(r->user));
-}
-
 /* Five records that touch everything: a new hold with a key (3), a confirmation (1), a cancelled
  * one (2), an expiry (4), and who leaves (5). The holds 1, 2, 4 and 5 are there already. */
 struct five {
     struct test_record records[6]; /* the last: a key that is replayed */
     struct reservation *wanted[2];
     struct idempotency keys[2];
-    struct uuid ids[6];
+    struct uuid ids[6]; /* the first: of the hold with the old key */
     uint64_t seq;
     bool expired;
     bool ended;
@@ -57,12 +52,7 @@ struct five {
 };
 
 static struct idempotency key_of(const char *key) {
-    return (struct idempotency){.user = STR("a"),
-                                .route = STR("r"),
-                                .key = str_of(key),
-                                .status = 200,
-                                .respond = respond,
-                                .response = STR("stored")};
+    return (struct idempotency){.user = STR("a"), .route = STR("r"), .key = str_of(key)};
 }
 
 static void hold_before(struct ledger_client *d) {
@@ -73,7 +63,6 @@ static void hold_before(struct ledger_client *d) {
     struct reservation *wanted = ledger_client_wanted(d, 6, "a", 1, 1, SEATS(1));
     struct idempotency key = key_of("old");
     struct test_record r;
-    key.respond = NULL;
     test_hold(&r, wanted);
     r.hold.idempotency = &key;
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
@@ -83,6 +72,7 @@ static void hold_before(struct ledger_client *d) {
 static void five_prepare(struct ledger_client *d, struct five *f) {
     *f = (struct five){.seq = 5, .keys = {key_of("new"), key_of("old")}};
     for (uint64_t i = 1; i <= 5; i++) f->ids[i] = ledger_client_id(i);
+    f->ids[0] = ledger_client_id(6);
     f->wanted[0] = ledger_client_wanted(d, 3, "c", 3, 0, SEATS(4));
     f->wanted[1] = ledger_client_wanted(d, 7, "a", 1, 1, SEATS(2));
     test_hold(&f->records[0], f->wanted[0]);
@@ -101,10 +91,7 @@ static void five_prepare(struct ledger_client *d, struct five *f) {
 
 static void five_end(struct five *f) {
     for (int i = 0; i < 6; i++) test_record_deinit(&f->records[i]);
-    for (int i = 0; i < 2; i++) {
-        buf_deinit(&f->keys[i].replayed_text);
-        mem_free(f->wanted[i]);
-    }
+    for (int i = 0; i < 2; i++) mem_free(f->wanted[i]);
 }
 
 static void assert_five_done(struct ledger_client *d, struct five *f) {
@@ -116,7 +103,7 @@ static void assert_five_done(struct ledger_client *d, struct five *f) {
     assert_true(f->expired && f->ended && f->cancelled);
     assert_false(f->records[5].hold.held);
     assert_true(f->keys[1].replayed);
-    assert_string_equal(buf_cstr(&f->keys[1].replayed_text), "stored");
+    assert_true(uuid_eq(&f->keys[1].reservation, &f->ids[0]));
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_CONFIRMED);
     assert_int_equal(ledger_client_status(d, 2), RESERVATION_CANCELLED);
     assert_int_equal(ledger_client_status(d, 3), RESERVATION_HELD);
@@ -126,7 +113,9 @@ static void assert_five_done(struct ledger_client *d, struct five *f) {
     ledger_client_assert_counts(d, 0, 1, 2);
     ledger_client_assert_counts(d, 1, 1, 0);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency"), 2);
-    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency WHERE response = 'c'"), 1);
+    assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM idempotency i JOIN reservations r"
+                                       " ON r.id = i.reservation_id WHERE r.user_id = 'c'"),
+                     1);
 }
 
 static void assert_five_undone(struct ledger_client *d, struct five *f, enum err result) {
@@ -138,7 +127,6 @@ static void assert_five_undone(struct ledger_client *d, struct five *f, enum err
     assert_false(f->records[2].cancel.cancelled);
     assert_null(f->records[2].cancel.stored);
     assert_false(f->keys[1].replayed);
-    assert_null(f->keys[1].replayed_text.bytes);
     assert_null(ledger_client_get(d, 3));
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_HELD);
     assert_int_equal(ledger_client_entry(d, 5), ENTRY_ACTIVE);
@@ -468,6 +456,30 @@ static void without_a_relay_facts_expire_by_retention(void **state) {
                      3);
 }
 
+/* As schema 2 had it: the row of a key held the answer, whose first member is the id. */
+static void a_key_of_an_older_version_is_answered(void **state) {
+    struct ledger_client *d = *state;
+    hold_before(d);
+    raw_sql(&d->h,
+            "DELETE FROM schema_version WHERE number > 2; DROP TABLE idempotency;"
+            "CREATE TABLE idempotency(id INTEGER PRIMARY KEY, user_id TEXT NOT NULL,"
+            " route TEXT NOT NULL, key TEXT NOT NULL, body_digest BLOB NOT NULL,"
+            " status INTEGER NOT NULL, response TEXT NOT NULL, created_at INTEGER NOT NULL) STRICT;"
+            "CREATE UNIQUE INDEX idempotency_named ON idempotency(user_id, route, key);"
+            "INSERT INTO idempotency VALUES (7, 'a', 'r', 'old', zeroblob(32), 201,"
+            " '{\"id\":\"00000000-0006-7000-8000-000000000015\",\"status\":\"HELD\"}', %d),"
+            " (8, 'a', 'r', 'of none', zeroblob(32), 201, '{\"id\":\"0\"}', 1)",
+            TEST_HELD_MS);
+    ledger_client_restart(d);
+    struct idempotency key = key_of("old");
+    struct uuid id = ledger_client_id(6);
+    struct test_record r;
+    test_idempotency_get(&r, &key);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    assert_true(key.replayed && uuid_eq(&key.reservation, &id));
+    assert_int_equal(raw_number(&d->h, "SELECT sum(id) FROM idempotency"), 7);
+}
+
 int main(void) {
     sync_recorder_register();
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -483,6 +495,7 @@ int main(void) {
         TEST(a_live_row_that_cannot_be_counted_keeps_the_ledger_shut),
         TEST(a_spoilt_row_keeps_the_server_from_starting_on_it),
         TEST(without_a_relay_facts_expire_by_retention),
+        TEST(a_key_of_an_older_version_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -135,11 +135,7 @@ static void compare_answers(struct client *c, const struct uuid *made) {
     struct crowd *x = c->crowd;
     struct uuid *first = &x->answered[c->number % USERS][c->key_number];
     static const struct uuid none;
-    struct uuid id = none;
-    if (made != NULL)
-        id = *made;
-    else
-        expect(c, uuid_parse(buf_str(&c->hold.idempotency.replayed_text), &id), ERR_OK);
+    struct uuid id = made != NULL ? *made : c->hold.idempotency.reservation;
     pthread_mutex_lock(&x->lock);
     if (uuid_eq(first, &none)) *first = id;
     expect(c, uuid_eq(first, &id), ERR_OK);
