@@ -1,3 +1,5 @@
+/* One connection to PostgreSQL: opening, prepared statements, pipelines, and the reading of rows.
+ */
 #include "ledger/postgres_db.h"
 
 #include <assert.h>
@@ -60,13 +62,13 @@ bool pg_alive(const struct pg *db) {
 
 void pg_close(struct pg *db) {
     PQfinish(db->handle);
-    mem_free(db->expected);
     map_deinit(&db->prepared);
+    mem_free(db->expected);
     struct pg_failure failure = db->failure;
     *db = (struct pg){.wait_ms = db->wait_ms, .failure = failure};
 }
 
-static bool lose(struct pg *db, const char *text) {
+static bool pg_lose(struct pg *db, const char *text) {
     pg_fail(db, PG_CONNECTION_LOST, text);
     pg_close(db);
     return false;
@@ -74,8 +76,8 @@ static bool lose(struct pg *db, const char *text) {
 
 /* Whether something can be sent. */
 static bool is_usable(struct pg *db) {
-    if (!pg_alive(db)) return lose(db, "there is no connection");
-    return pg_sound(db) || lose(db, db->failure.text);
+    if (!pg_alive(db)) return pg_lose(db, "there is no connection");
+    return pg_sound(db) || pg_lose(db, db->failure.text);
 }
 
 /* The server ends the connection, or is no longer one that can be written to. */
@@ -87,7 +89,7 @@ static bool ends_connection(const char *state) {
 static bool note_result(struct pg *db, const PGresult *result) {
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    if (state == NULL) return lose(db, PQerrorMessage(db->handle));
+    if (state == NULL) return pg_lose(db, PQerrorMessage(db->handle));
     pg_fail(db, state, text == NULL ? "" : text);
     if (ends_connection(state)) pg_close(db);
     return false;
@@ -119,6 +121,7 @@ static void add_options(struct buf *options, const PQconninfoOption *given,
 
 void pg_open_begin(struct pg *db, const struct pg_settings *s) {
     *db = (struct pg){.wait_ms = s->wait_ms, .writes = s->writes, .failure = db->failure};
+    map_init(&db->prepared);
     PQconninfoOption *given = PQconninfoParse(s->url, NULL);
     if (given == NULL) {
         pg_fail(db, PG_CONNECTION_LOST, "its URL is malformed");
@@ -153,7 +156,7 @@ static bool is_on(const struct pg *db, const char *parameter) {
     return value != NULL && strcmp(value, "on") == 0;
 }
 
-/* From what the server told with its last answer. */
+/* From the server's last answer. */
 static bool is_writable(struct pg *db) {
     if (is_on(db, "in_hot_standby"))
         return pg_fail(db, PG_READ_ONLY, "the server is read-only: it is a replica");
@@ -180,7 +183,7 @@ static bool settle_in(struct pg *db) {
 enum pg_opening pg_open_step(struct pg *db, int64_t ms) {
     if (db->handle == NULL) return PG_UNOPENED;
     if (PQstatus(db->handle) == CONNECTION_BAD) {
-        lose(db, PQerrorMessage(db->handle));
+        pg_lose(db, PQerrorMessage(db->handle));
         return PG_UNOPENED;
     }
     struct pollfd fd = {.fd = PQsocket(db->handle), .events = db->opening};
@@ -197,7 +200,7 @@ enum pg_opening pg_open_step(struct pg *db, int64_t ms) {
         pg_close(db);
         return PG_UNOPENED;
     default:
-        lose(db, PQerrorMessage(db->handle));
+        pg_lose(db, PQerrorMessage(db->handle));
         return PG_UNOPENED;
     }
 }
@@ -223,7 +226,7 @@ bool pg_open(struct pg *db, const struct pg_settings *s, struct buf *why) {
     while (now == PG_OPENING) {
         int64_t left_ms = until_ms - clock_steady_ms();
         if (left_ms <= 0) {
-            lose(db, "the server did not answer in time");
+            pg_lose(db, "the server did not answer in time");
             break;
         }
         now = pg_open_step(db, left_ms);
@@ -357,14 +360,14 @@ static bool await(struct pg *db) {
     int64_t since_ns = clock_steady_ns();
     for (;;) {
         int unsent = PQflush(db->handle);
-        if (unsent < 0) return lose(db, PQerrorMessage(db->handle));
+        if (unsent < 0) return pg_lose(db, PQerrorMessage(db->handle));
         if (!PQisBusy(db->handle)) return true;
         struct pollfd fd = {.fd = PQsocket(db->handle),
                             .events = (short)(unsent > 0 ? POLLIN | POLLOUT : POLLIN)};
         int left_ms = wait_left_ms(db, since_ns);
         if (left_ms == 0 || poll(&fd, 1, left_ms) == 0)
-            return lose(db, "the server did not answer in time");
-        if (PQconsumeInput(db->handle) == 0) return lose(db, PQerrorMessage(db->handle));
+            return pg_lose(db, "the server did not answer in time");
+        if (PQconsumeInput(db->handle) == 0) return pg_lose(db, PQerrorMessage(db->handle));
     }
 }
 
@@ -393,7 +396,7 @@ static PGresult *await_last(struct pg *db) {
         last = next;
         if (is_copy(last)) {
             PQclear(last);
-            lose(db, "the server wants to copy");
+            pg_lose(db, "the server wants to copy");
             return NULL;
         }
     }
@@ -420,7 +423,7 @@ static bool take_result(struct pg *db, PGresult *result, struct pg_rows *rows) {
 
 bool pg_exec(struct pg *db, const char *sql) {
     if (!is_usable(db)) return false;
-    if (PQsendQuery(db->handle, sql) == 0) return lose(db, PQerrorMessage(db->handle));
+    if (PQsendQuery(db->handle, sql) == 0) return pg_lose(db, PQerrorMessage(db->handle));
     return take_result(db, await_last(db), NULL);
 }
 
@@ -428,7 +431,7 @@ bool pg_look(struct pg *db) {
     if (!pg_alive(db)) return false;
     struct pollfd fd = {.fd = PQsocket(db->handle), .events = POLLIN};
     if (poll(&fd, 1, 0) <= 0) return true;
-    return PQconsumeInput(db->handle) != 0 || lose(db, PQerrorMessage(db->handle));
+    return PQconsumeInput(db->handle) != 0 || pg_lose(db, PQerrorMessage(db->handle));
 }
 
 bool pg_look_writable(struct pg *db) {
@@ -458,7 +461,7 @@ struct parameters {
     uint64_t numbers[CELLS_MAX];
 };
 
-static void bind(struct parameters *p, const struct pg_cell *cells, size_t count) {
+static void pg_bind(struct parameters *p, const struct pg_cell *cells, size_t count) {
     assert(count <= CELLS_MAX);
     for (size_t i = 0; i < count; i++) {
         const struct pg_cell *c = &cells[i];
@@ -478,43 +481,52 @@ static void bind(struct parameters *p, const struct pg_cell *cells, size_t count
     }
 }
 
+/* A statement's name on the server, and its key in `prepared`: its text's address. */
 struct statement_name {
     char text[24];
 };
 
-static struct statement_name name_of(const char *sql) {
+static struct statement_name pg_statement_name(const char *sql) {
     struct statement_name name;
-    snprintf(name.text, sizeof name.text, "s%llx", (unsigned long long)(uintptr_t)sql);
+    snprintf(name.text, sizeof name.text, "s%zx", (size_t)sql);
     return name;
 }
 
-static str address_of(const char *const *sql) {
+static str pg_statement_key(const char *const *sql) {
     return (str){(const char *)sql, sizeof *sql};
 }
 
-static bool is_prepared(const struct pg *db, const char *sql) {
-    return map_get(&db->prepared, address_of(&sql)) != NULL;
-}
-
-static bool send_preparation(struct pg *db, const char *sql, const struct parameters *p,
-                             size_t count) {
-    int sent = PQsendPrepare(db->handle, name_of(sql).text, sql, (int)count, p->types);
-    return sent == 1 || lose(db, PQerrorMessage(db->handle));
-}
-
-static bool prepare(struct pg *db, const char *sql, const struct parameters *p, size_t count) {
-    if (is_prepared(db, sql)) return true;
-    if (!send_preparation(db, sql, p, count) || !take_result(db, await_last(db), NULL))
-        return false;
-    map_put(&db->prepared, address_of(&sql), db);
+/* Sends the preparation of a statement. Its answer must come before the statement's. */
+static bool pg_send_prepare(struct pg *db, const char *sql, const struct parameters *p,
+                            size_t count) {
+    struct statement_name name = pg_statement_name(sql);
+    if (PQsendPrepare(db->handle, name.text, sql, (int)count, p->types) == 0)
+        return pg_lose(db, PQerrorMessage(db->handle));
+    map_put(&db->prepared, pg_statement_key(&sql), (char *)sql);
     return true;
+}
+
+static bool pg_is_prepared(const struct pg *db, const char *sql) {
+    return map_get(&db->prepared, pg_statement_key(&sql)) != NULL;
+}
+
+/* The answer to a preparation, which may have failed: then it is sent again next time. */
+static bool pg_take_prepared(struct pg *db, const char *sql, bool ok) {
+    if (!ok && db->handle != NULL) map_remove(&db->prepared, pg_statement_key(&sql));
+    return ok;
+}
+
+static bool pg_prepare(struct pg *db, const char *sql, const struct parameters *p, size_t count) {
+    if (pg_is_prepared(db, sql)) return true;
+    return pg_send_prepare(db, sql, p, count) &&
+           pg_take_prepared(db, sql, take_result(db, await_last(db), NULL));
 }
 
 static bool send_statement(struct pg *db, const char *sql, const struct parameters *p,
                            size_t count) {
-    int sent = PQsendQueryPrepared(db->handle, name_of(sql).text, (int)count, p->values, p->lengths,
-                                   p->formats, 1);
-    return sent == 1 || lose(db, PQerrorMessage(db->handle));
+    int sent = PQsendQueryPrepared(db->handle, pg_statement_name(sql).text, (int)count, p->values,
+                                   p->lengths, p->formats, 1);
+    return sent == 1 || pg_lose(db, PQerrorMessage(db->handle));
 }
 
 bool pg_query_cells(struct pg *db, struct pg_rows *rows, const char *sql,
@@ -523,8 +535,8 @@ bool pg_query_cells(struct pg *db, struct pg_rows *rows, const char *sql,
     *rows = (struct pg_rows){0};
     if (!is_usable(db)) return false;
     assert(PQpipelineStatus(db->handle) == PQ_PIPELINE_OFF);
-    bind(&p, cells, count);
-    return prepare(db, sql, &p, count) && send_statement(db, sql, &p, count) &&
+    pg_bind(&p, cells, count);
+    return pg_prepare(db, sql, &p, count) && send_statement(db, sql, &p, count) &&
            take_result(db, await_last(db), rows);
 }
 
@@ -616,7 +628,7 @@ static void expect(struct pg *db, const char *what) {
 void pg_pipeline(struct pg *db) {
     if (!is_usable(db)) return;
     if (PQenterPipelineMode(db->handle) == 0) {
-        lose(db, PQerrorMessage(db->handle));
+        pg_lose(db, PQerrorMessage(db->handle));
         return;
     }
     db->expected_first = 0;
@@ -627,17 +639,17 @@ void pg_pipeline(struct pg *db) {
 void pg_send_cells(struct pg *db, const char *sql, const struct pg_cell *cells, size_t count) {
     struct parameters p;
     if (db->handle == NULL) return;
-    bind(&p, cells, count);
-    if (!is_prepared(db, sql)) {
-        if (!send_preparation(db, sql, &p, count)) return;
-        map_put(&db->prepared, address_of(&sql), db);
+    pg_bind(&p, cells, count);
+    if (!pg_is_prepared(db, sql)) {
+        if (!pg_send_prepare(db, sql, &p, count)) return;
         expect(db, sql);
     }
     if (send_statement(db, sql, &p, count)) expect(db, NULL);
 }
 
 void pg_sync(struct pg *db) {
-    if (db->handle != NULL && PQpipelineSync(db->handle) == 0) lose(db, PQerrorMessage(db->handle));
+    if (db->handle != NULL && PQpipelineSync(db->handle) == 0)
+        pg_lose(db, PQerrorMessage(db->handle));
 }
 
 /* The result of the next one that was sent, whichever it is, and the NULL behind it. */
@@ -645,7 +657,7 @@ static PGresult *await_next(struct pg *db) {
     if (db->handle == NULL || !await(db)) return NULL;
     PGresult *result = PQgetResult(db->handle);
     if (result == NULL) {
-        lose(db, "the server's answers are out of step");
+        pg_lose(db, "the server's answers are out of step");
         return NULL;
     }
     if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) return result;
@@ -653,7 +665,7 @@ static PGresult *await_next(struct pg *db) {
         PGresult *end = PQgetResult(db->handle);
         if (end == NULL) return result;
         PQclear(end);
-        lose(db, "the server's answers are out of step");
+        pg_lose(db, "the server's answers are out of step");
     }
     PQclear(result);
     return NULL;
@@ -671,11 +683,10 @@ bool pg_receive(struct pg *db, struct pg_rows *rows) {
     *rows = (struct pg_rows){0};
     while (db->handle != NULL) {
         assert(db->expected_first < db->expected_count);
-        const char *preparing = db->expected[db->expected_first++];
+        const char *prepared = db->expected[db->expected_first++];
         PGresult *result = await_next(db);
-        if (preparing == NULL) return receive_one(db, result, rows);
-        if (!receive_one(db, result, NULL) && db->handle != NULL)
-            map_remove(&db->prepared, address_of(&preparing));
+        if (prepared == NULL) return receive_one(db, result, rows);
+        pg_take_prepared(db, prepared, receive_one(db, result, NULL));
     }
     return false;
 }
@@ -691,6 +702,6 @@ bool pg_pipeline_end(struct pg *db) {
     bool in_step = PQresultStatus(sync) == PGRES_PIPELINE_SYNC;
     PQclear(sync);
     if (!in_step || PQexitPipelineMode(db->handle) == 0)
-        return lose(db, "the server's answers are out of step");
+        return pg_lose(db, "the server's answers are out of step");
     return db->failure.state[0] == '\0';
 }

@@ -1,9 +1,9 @@
 /*
  * postgres_db: one connection and its prepared statements. Used by one thread at a time.
  *
- * Functions return whether all went well. If not, `failure` tells why: whether that is one record's
- * fault or the connection's is decided where the transaction is. No wait is longer than `wait_ms`:
- * a server that does not answer by then is as good as gone, and the connection is given up.
+ * Functions return whether all went well. If not, `failure` says why; the code that runs the
+ * transaction decides whether one record or the connection caused it. No wait is longer than
+ * `wait_ms`: the connection to a server that does not answer by then is closed.
  *
  * A statement is found by the address of its text and lives as long as the connection, so the SQL
  * stands beside the code that runs it, in a static array or a literal. Parameters are $1, $2, …,
@@ -20,8 +20,9 @@
 #include "base/map.h"
 #include "core/uuid.h"
 
-/* SQLSTATEs that are looked for. The last two are ours: what was judged has changed meanwhile, so
- * that the record is to be tried again; and rows that contradict each other. */
+/* SQLSTATEs that the code checks for. The last two are raised by our functions: a concurrent
+ * transaction changed what was judged, so the record is tried again; and rows that contradict each
+ * other. */
 #define PG_DEADLOCK "40P01"
 #define PG_SERIALIZATION "40001"
 #define PG_LOCK_TIMEOUT "55P03"
@@ -47,17 +48,17 @@ struct pg {
     int64_t until_ns; /* steady: no answer is waited for longer than until then; 0: no such time */
     bool misread;     /* a value was not of the type that it must have: see pg_sound */
     struct pg_failure failure;
-    struct map prepared; /* the addresses of the SQL texts that are */
+    struct map prepared; /* address of each SQL text → the text */
     /* What was sent in a pipeline and not answered yet: NULL for a statement, and for the
-     * preparation of one its SQL text. */
+     * preparation of one its text. */
     const char **expected;
     size_t expected_cap;
     size_t expected_first;
     size_t expected_count;
 };
 
-/* A node that has been silent for so long is overtaken: the server ends the connection on which it
- * fills the hot store, and its transactions, whose locks would keep the others waiting. */
+/* After this silence of a node, the server closes its connections: the one on which it rebuilds the
+ * hot store, and those whose transactions hold locks that other nodes need. */
 #define PG_SILENT_MS 10000
 
 /* What a connection is for. */
@@ -79,19 +80,19 @@ bool pg_open(struct pg *db, const struct pg_settings *s, struct buf *why);
 void pg_close(struct pg *db);
 /* Whether it has a connection that is not known to be broken. */
 bool pg_alive(const struct pg *db);
-/* Looks whether the server has closed it meanwhile. Between two statements. */
+/* Checks whether the server has closed the connection. Between two statements. */
 bool pg_look(struct pg *db);
-/* Gives up a connection that writes when the server has become read-only: then false. Asks the
- * server, which tells only with an answer. Between two statements. */
+/* Closes a connection that writes when the server has become read-only: then false. Asks the
+ * server, whose answer shows it. Between two statements. */
 bool pg_look_writable(struct pg *db);
 
-/* The same in small steps, for who has something else to do meanwhile: pg_open_begin, then
+/* The same in small steps, for a thread that has other work between them: pg_open_begin, then
  * pg_open_step until it is done. A step waits for `ms` at the most. */
 enum pg_opening { PG_OPENING, PG_OPENED, PG_UNOPENED };
 void pg_open_begin(struct pg *db, const struct pg_settings *s);
 enum pg_opening pg_open_step(struct pg *db, int64_t ms);
 
-/* "host=… port=… dbname=… user=…", as far as the URL tells, and never its password. */
+/* "host=… port=… dbname=… user=…", as far as the URL names them, and never its password. */
 void pg_address(const char *url, struct buf *out);
 
 /* Notes a failure of our own: false. */
@@ -152,10 +153,11 @@ struct pg_rows {
     bool *misread;
 };
 
-/* pg_query: waits for all rows. Whoever stops before pg_next has said false calls pg_rows_clear.
- * pg_run: for a statement whose rows nobody looks at; *changed (or NULL) is how many it changed.
- * pg_change: for one that changes exactly one row of a sound database: PG_CORRUPT if it does not.
- * pg_number: the first column of the first row; *out stays as it is when there is none, or NULL. */
+/* pg_query: waits for all rows. A caller that stops before pg_next returned false calls
+ * pg_rows_clear. pg_run: for a statement whose rows are not read; *changed (or NULL) is how many it
+ * changed. pg_change: for one that changes exactly one row of a sound database: PG_CORRUPT if it
+ * does not. pg_number: the first column of the first row; *out stays as it is when there is none,
+ * or NULL. */
 #define PG_CELLS(...)                                                                              \
     (const struct pg_cell[]){__VA_ARGS__},                                                         \
         sizeof((const struct pg_cell[]){__VA_ARGS__}) / sizeof(struct pg_cell)

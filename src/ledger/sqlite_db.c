@@ -1,3 +1,4 @@
+/* One connection to SQLite: opening, prepared statements, and the binding of values. */
 #include "ledger/sqlite_db.h"
 
 #include <assert.h>
@@ -12,9 +13,8 @@ static const char write_pragmas[] = "PRAGMA journal_mode = WAL; PRAGMA synchrono
                                     "PRAGMA wal_autocheckpoint = 0; PRAGMA foreign_keys = ON;"
                                     "PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32768;";
 
-/* SQLite would count what it takes of the memory, under one lock for all connections, and nobody
- * asks for the count. Where it runs already (a test has registered a file system), it goes on
- * counting. */
+/* SQLite would count its memory under one lock for all connections, and the count is not used.
+ * Where SQLite runs already (a test has registered a file system), it goes on counting. */
 static void count_no_memory(void) {
     sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
 }
@@ -32,6 +32,7 @@ int db_open(struct db *db, const char *path, enum db_use use, struct buf *why) {
     static pthread_once_t configured = PTHREAD_ONCE_INIT;
     pthread_once(&configured, count_no_memory);
     *db = (struct db){0};
+    map_init(&db->statements);
     int flags = SQLITE_OPEN_NOMUTEX | (use == DB_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
                                                        : SQLITE_OPEN_READONLY);
     const char *error = NULL;
@@ -62,9 +63,9 @@ done:
 }
 
 void db_close(struct db *db) {
-    sqlite3_stmt *statement;
-    for (size_t at = 0; (statement = map_next(&db->statements, &at)) != NULL;)
-        sqlite3_finalize(statement);
+    size_t at = 0;
+    sqlite3_stmt *statement = NULL;
+    while ((statement = map_next(&db->statements, &at)) != NULL) sqlite3_finalize(statement);
     map_deinit(&db->statements);
     int rc = sqlite3_close(db->handle);
     assert(rc == SQLITE_OK);
@@ -77,18 +78,18 @@ struct cell cell_time(int64_t ms) {
 
 /* A statement whose preparation failed is not kept. */
 int db_statement(struct db *db, const char *sql, sqlite3_stmt **out) {
-    str address = {(const char *)&sql, sizeof sql};
-    *out = map_get(&db->statements, address);
+    str key = {(const char *)&sql, sizeof sql};
+    *out = map_get(&db->statements, key);
     if (*out == NULL) {
         int rc = sqlite3_prepare_v3(db->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
         if (rc != SQLITE_OK) return rc;
-        map_put(&db->statements, address, *out);
+        map_put(&db->statements, key, *out);
     }
     assert(!sqlite3_stmt_busy(*out));
     return SQLITE_OK;
 }
 
-static int bind(sqlite3_stmt *statement, int at, struct cell cell) {
+static int db_bind(sqlite3_stmt *statement, int at, struct cell cell) {
     switch (cell.kind) {
     case CELL_I64:
         return sqlite3_bind_int64(statement, at, cell.number);
@@ -109,7 +110,7 @@ int db_query_cells(struct db *db, sqlite3_stmt **rows, const char *sql, const st
     int rc = db_statement(db, sql, rows);
     if (rc != SQLITE_OK) return rc;
     assert(sqlite3_bind_parameter_count(*rows) == (int)count);
-    for (size_t i = 0; rc == SQLITE_OK && i < count; i++) rc = bind(*rows, (int)i + 1, cells[i]);
+    for (size_t i = 0; rc == SQLITE_OK && i < count; i++) rc = db_bind(*rows, (int)i + 1, cells[i]);
     return rc;
 }
 
@@ -151,10 +152,10 @@ int db_number_cells(struct db *db, int64_t *out, const char *sql, const struct c
 }
 
 void db_rollback(struct db *db) {
-    sqlite3_stmt *statement;
-    for (size_t at = 0; (statement = map_next(&db->statements, &at)) != NULL;)
-        sqlite3_reset(statement);
-    /* SQLite has often rolled back already: that is what autocommit tells. */
+    size_t at = 0;
+    sqlite3_stmt *statement = NULL;
+    while ((statement = map_next(&db->statements, &at)) != NULL) sqlite3_reset(statement);
+    /* SQLite has often rolled back already: then it is in autocommit mode. */
     if (!sqlite3_get_autocommit(db->handle)) db_exec(db, "ROLLBACK");
     assert(sqlite3_get_autocommit(db->handle));
 }

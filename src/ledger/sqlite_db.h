@@ -15,19 +15,19 @@
 #include "base/map.h"
 
 /* How long a connection waits for another process that has the file locked. Inside this process
- * nobody waits for a lock but the restart of the WAL, which has a bound of its own. */
+ * only the restart of the WAL waits for a lock, with a limit of its own. */
 #define DB_BUSY_TIMEOUT_MS 5000
 
 struct buyers;
 
 struct db {
     sqlite3 *handle;
-    struct map statements; /* the address of an SQL text → its sqlite3_stmt */
-    /* Of the writer's own only: */
+    struct map statements; /* address of the SQL text → sqlite3_stmt */
+    /* Used by the writer only: */
     int64_t last_fact_id;
     bool nobody_relays; /* facts count as relayed when they are written */
     struct buyers *buyers;
-    /* Of a reader's own: every fact up to this number has been relayed. */
+    /* Used by a reader only: every fact up to this number has been relayed. */
     int64_t facts_through;
 };
 
@@ -63,7 +63,7 @@ static inline struct cell cell_bytes(const void *bytes, size_t len) {
 /* CLOCK_NONE_MS is NULL in the table. */
 struct cell cell_time(int64_t ms);
 
-/* The prepared statement, for those who bind for themselves. */
+/* The prepared statement, for callers that bind values themselves. */
 int db_statement(struct db *db, const char *sql, sqlite3_stmt **out);
 
 /* Binds the cells to ?1, ?2, … and leaves the statement ready for db_next. */
@@ -88,7 +88,7 @@ int db_change_cells(struct db *db, const char *sql, const struct cell *cells, si
 int db_exec(struct db *db, const char *sql);
 
 /* Steps to the next row: `while (db_next(rows, &rc)) …`. False at the end and on failure, and the
- * statement is reset then; whoever stops earlier calls sqlite3_reset. */
+ * statement is reset then; a caller that stops earlier calls sqlite3_reset. */
 bool db_next(sqlite3_stmt *rows, int *rc);
 
 /* The first column of the first row; *out stays as it is when there is none or it is NULL. */
