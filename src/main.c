@@ -30,7 +30,7 @@ static bool open_ledger(const struct settings *s, bool read_only, struct ledger 
     cli_ledger_path(s, &path);
     struct sqlite_ledger_options options = {.path = buf_cstr(&path),
                                             .read_only = read_only,
-                                            .nobody_relays = true, /* one process has it */
+                                            .no_relay = true, /* one process has it */
                                             .queue_max = s->ledger_queue_max,
                                             .batch_max = s->ledger_batch_max,
                                             .wal_bytes_max = s->ledger_wal_bytes_max,

@@ -2,7 +2,7 @@
  * entry_totals: SQL that counts what has become of the entries of a queue, the same for every
  * database. Entries that are still in queue_entries are counted there; those that retention removes
  * are added to retired_entries in the same transaction, so no total ever falls. VOID entries were
- * never told to anybody, and are not counted.
+ * undone before any client got them, and are not counted.
  */
 #ifndef ADMITONE_LEDGER_ENTRY_TOTALS_H
 #define ADMITONE_LEDGER_ENTRY_TOTALS_H

@@ -1,3 +1,4 @@
+/* The bounded queue between the workers and a thread of the ledger. */
 #include "ledger/inbox.h"
 
 #include <assert.h>

@@ -14,13 +14,13 @@ struct inbox {
     pthread_cond_t some;
     struct task_list records; /* under lock */
     size_t records_max;
-    size_t wake_at; /* under lock: so many records wake whoever waits */
+    size_t wake_at; /* under lock: so many records wake the waiting thread */
     bool closed;    /* under lock */
 };
 
 void inbox_init(struct inbox *in, int64_t records_max);
 void inbox_deinit(struct inbox *in);
-/* Nothing is taken in any more; who waits is woken. */
+/* No record is taken in any more; waiting threads wake. */
 void inbox_close(struct inbox *in);
 /* Notes the record's home, and the time. ERR_OVERLOADED or ERR_STOPPING when it is not taken. */
 enum err inbox_put(struct inbox *in, struct ledger_record *r);

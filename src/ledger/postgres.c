@@ -1,3 +1,4 @@
+/* Opens and closes the PostgreSQL ledger; routes each record to the threads that handle it. */
 #include "ledger/postgres.h"
 
 #include <assert.h>
@@ -15,7 +16,7 @@
 
 struct postgres_ledger {
     struct ledger port;
-    struct postgres_ledger_options options; /* with the defaults filled in */
+    struct postgres_ledger_options options; /* with the defaults set */
     struct postgres_ledger_options acts_options;
     struct outage outage;
     char *url;
@@ -26,12 +27,12 @@ struct postgres_ledger {
     /* Unused when read_only: */
     struct pg_writer writer;
     struct pg_pool *pool;    /* holds of `seat` sections, and what nodes say of themselves */
-    struct pg_pool *waiters; /* who waits for a lock */
+    struct pg_pool *waiters; /* records that wait for a lock */
     struct pg_pool *acts;    /* on events: one after the other, and beside all else */
     struct pg_retention *retention;
 };
 
-static struct postgres_ledger *of(struct ledger *l) {
+static struct postgres_ledger *postgres_of(struct ledger *l) {
     return CONTAINER_OF(l, struct postgres_ledger, port);
 }
 
@@ -58,7 +59,7 @@ static enum err put_hold(struct postgres_ledger *p, struct ledger_record *r) {
     }
 }
 
-static enum err put(struct postgres_ledger *p, struct ledger_record *r) {
+static enum err postgres_put(struct postgres_ledger *p, struct ledger_record *r) {
     switch (r->kind) {
     case LEDGER_HOLD:
         return put_hold(p, r);
@@ -74,24 +75,24 @@ static enum err put(struct postgres_ledger *p, struct ledger_record *r) {
     }
 }
 
-static enum err submit(struct ledger *l, struct ledger_record *r) {
-    struct postgres_ledger *p = of(l);
+static enum err postgres_submit(struct ledger *l, struct ledger_record *r) {
+    struct postgres_ledger *p = postgres_of(l);
     assert(!p->options.read_only && !ledger_kind_is_asked(r->kind));
     /* Counted first: it may be handed back before put returns. */
     atomic_fetch_add(&p->depth, 1);
-    enum err refused = put(p, r);
+    enum err refused = postgres_put(p, r);
     if (refused != ERR_OK) atomic_fetch_sub(&p->depth, 1);
     return refused;
 }
 
-static enum err ask(struct ledger *l, struct ledger_record *r) {
+static enum err postgres_ask(struct ledger *l, struct ledger_record *r) {
     assert(ledger_kind_is_asked(r->kind));
-    return pg_pool_put(of(l)->readers, r);
+    return pg_pool_put(postgres_of(l)->readers, r);
 }
 
 /* --- reading much: on a connection of its own, for one call --- */
 
-static enum err open_reader(struct postgres_ledger *p, struct pg *db) {
+static enum err postgres_open_reader(struct postgres_ledger *p, struct pg *db) {
     struct buf why = {0};
     struct pg_settings s = {.url = p->url, .read_only = true, .reads_much = true};
     enum err failed = ERR_OK;
@@ -103,63 +104,67 @@ static enum err open_reader(struct postgres_ledger *p, struct pg *db) {
     return failed;
 }
 
-static enum err close_reader(struct postgres_ledger *p, struct pg *db, bool ok) {
+static enum err postgres_close_reader(struct postgres_ledger *p, struct pg *db, bool ok) {
     ok = ok && pg_sound(db);
     if (!ok && !pg_note_outage(&p->outage, db, p->url))
-        log_error(msg("cannot read from the ledger"), kv("error", db->failure.text));
+        log_error(
+            msg("cannot read the whole ledger; the start, rebuild or audit that needs it fails"),
+            PG_SERVER(db), kv("error", db->failure.text));
     pg_close(db);
     return ok ? ERR_OK : ERR_LEDGER_FAILED;
 }
 
-static enum err load(struct ledger *l, const struct ledger_reader *reader) {
+static enum err postgres_load(struct ledger *l, const struct ledger_reader *reader) {
     struct pg db;
-    enum err failed = open_reader(of(l), &db);
+    enum err failed = postgres_open_reader(postgres_of(l), &db);
     if (failed != ERR_OK) return failed;
-    return close_reader(of(l), &db, pg_load(&db, reader));
+    return postgres_close_reader(postgres_of(l), &db, pg_load(&db, reader));
 }
 
-static enum err check(struct ledger *l, bool server_runs,
-                      void (*on_finding)(void *, const struct ledger_finding *), void *to) {
+static enum err postgres_check(struct ledger *l, bool server_runs,
+                               void (*on_finding)(void *, const struct ledger_finding *),
+                               void *to) {
     struct pg db;
-    enum err failed = open_reader(of(l), &db);
+    enum err failed = postgres_open_reader(postgres_of(l), &db);
     if (failed != ERR_OK) return failed;
-    return close_reader(of(l), &db,
-                        pg_check_all(&db, server_runs, clock_wall_ms(), on_finding, to));
+    return postgres_close_reader(postgres_of(l), &db,
+                                 pg_check_all(&db, server_runs, clock_wall_ms(), on_finding, to));
 }
 
 /* --- the rest of the table --- */
 
-static uint32_t epoch(struct ledger *l) {
-    return of(l)->epoch;
+static uint32_t postgres_epoch(struct ledger *l) {
+    return postgres_of(l)->epoch;
 }
 
-static enum err join(struct ledger *l, const struct cluster_settings *own, struct buf *why) {
-    return pg_join(of(l)->cluster, own, why);
+static enum err postgres_join(struct ledger *l, const struct cluster_settings *own,
+                              struct buf *why) {
+    return pg_join(postgres_of(l)->cluster, own, why);
 }
 
-static void leave(struct ledger *l, const struct uuid *node) {
-    pg_leave(of(l)->cluster, node);
+static void postgres_leave(struct ledger *l, const struct uuid *node) {
+    pg_leave(postgres_of(l)->cluster, node);
 }
 
 static enum err incarnation(struct ledger *l, struct hot_incarnation *out) {
-    return pg_incarnation(of(l)->cluster, out);
+    return pg_incarnation(postgres_of(l)->cluster, out);
 }
 
 static enum err rebuild_begin(struct ledger *l, const struct hot_incarnation *before,
                               uint32_t *number, bool *is_ours) {
-    return pg_rebuild_begin(of(l)->cluster, before, number, is_ours);
+    return pg_rebuild_begin(postgres_of(l)->cluster, before, number, is_ours);
 }
 
 static enum err rebuild_renew(struct ledger *l) {
-    return pg_rebuild_renew(of(l)->cluster);
+    return pg_rebuild_renew(postgres_of(l)->cluster);
 }
 
 static enum err rebuild_end(struct ledger *l, const struct hot_incarnation *ended) {
-    return pg_rebuild_end(of(l)->cluster, ended);
+    return pg_rebuild_end(postgres_of(l)->cluster, ended);
 }
 
-static void health(struct ledger *l, struct ledger_health *out) {
-    struct postgres_ledger *p = of(l);
+static void postgres_health(struct ledger *l, struct ledger_health *out) {
+    struct postgres_ledger *p = postgres_of(l);
     *out = (struct ledger_health){0};
     if (p->options.read_only) return;
     out->writable = atomic_load(&p->writer.writable);
@@ -167,14 +172,14 @@ static void health(struct ledger *l, struct ledger_health *out) {
     out->queue_depth = atomic_load(&p->depth);
 }
 
-static void release(struct postgres_ledger *p) {
+static void postgres_release(struct postgres_ledger *p) {
     outage_deinit(&p->outage);
     mem_free(p->url);
     mem_free(p);
 }
 
-static void close_ledger(struct ledger *l) {
-    struct postgres_ledger *p = of(l);
+static void postgres_close(struct ledger *l) {
+    struct postgres_ledger *p = postgres_of(l);
     if (!p->options.read_only) {
         if (p->retention != NULL) pg_retention_stop(p->retention);
         /* The waiters last: the others pass records on to them. */
@@ -186,28 +191,28 @@ static void close_ledger(struct ledger *l) {
     }
     pg_pool_stop(p->readers);
     pg_cluster_free(p->cluster);
-    release(p);
+    postgres_release(p);
 }
 
 static const struct ledger_ops ops = {
-    .submit = submit,
-    .ask = ask,
-    .load = load,
-    .check = check,
-    .epoch = epoch,
-    .join = join,
-    .leave = leave,
+    .submit = postgres_submit,
+    .ask = postgres_ask,
+    .load = postgres_load,
+    .check = postgres_check,
+    .epoch = postgres_epoch,
+    .join = postgres_join,
+    .leave = postgres_leave,
     .incarnation = incarnation,
     .rebuild_begin = rebuild_begin,
     .rebuild_renew = rebuild_renew,
     .rebuild_end = rebuild_end,
-    .health = health,
-    .close = close_ledger,
+    .health = postgres_health,
+    .close = postgres_close,
 };
 
 /* --- opening --- */
 
-static void set_default(int64_t *number, int64_t value) {
+static void postgres_set_default(int64_t *number, int64_t value) {
     assert(*number >= 0);
     if (*number == 0) *number = value;
 }
@@ -218,14 +223,14 @@ static void set_options(struct postgres_ledger *p, const struct postgres_ledger_
     p->options = *o;
     p->options.outage = &p->outage;
     p->options.url = p->url = mem_copy_str(str_of(o->url));
-    set_default(&p->options.queue_max, 65536);
-    set_default(&p->options.batch_max, 1024);
-    set_default(&p->options.asks_max, 65536);
-    set_default(&p->options.deadline_ms, 5000);
-    set_default(&p->options.pessimistic_wait_ms, 10000);
-    set_default(&p->options.retention_interval_ms, 2000);
-    set_default(&p->options.retention_rest_ms, 600000);
-    set_default(&p->options.queue_wait_ms, p->options.deadline_ms);
+    postgres_set_default(&p->options.queue_max, 65536);
+    postgres_set_default(&p->options.batch_max, 1024);
+    postgres_set_default(&p->options.asks_max, 65536);
+    postgres_set_default(&p->options.deadline_ms, 5000);
+    postgres_set_default(&p->options.pessimistic_wait_ms, 10000);
+    postgres_set_default(&p->options.retention_interval_ms, 2000);
+    postgres_set_default(&p->options.retention_pause_ms, 600000);
+    postgres_set_default(&p->options.queue_wait_ms, p->options.deadline_ms);
     p->acts_options = p->options;
     p->acts_options.deadline_ms = ACTS_DEADLINE_MS;
     p->acts_options.pessimistic_wait_ms = ACTS_DEADLINE_MS; /* no holds are among them */
@@ -233,7 +238,7 @@ static void set_options(struct postgres_ledger *p, const struct postgres_ledger_
 }
 
 /* Whoever comes while another node brings the schema up to date waits for that, however long. */
-static enum err prepare(struct postgres_ledger *p, struct pg *db, struct buf *why) {
+static enum err postgres_prepare(struct postgres_ledger *p, struct pg *db, struct buf *why) {
     int64_t wait_ms = db->wait_ms;
     db->wait_ms = 0;
     enum err failed = pg_schema_migrate(db, clock_wall_ms(), why);
@@ -246,7 +251,7 @@ static enum err start_writing(struct postgres_ledger *p, struct buf *why) {
     struct pg_session *s = &p->writer.session;
     pg_session_init(s, o, false, o->batch_max);
     enum err failed = pg_open(&s->db, &s->settings, why) ? ERR_OK : ERR_LEDGER_FAILED;
-    if (failed == ERR_OK) failed = prepare(p, &s->db, why);
+    if (failed == ERR_OK) failed = postgres_prepare(p, &s->db, why);
     if (failed != ERR_OK) {
         pg_session_deinit(s);
         return failed;
@@ -259,7 +264,7 @@ static enum err start_writing(struct postgres_ledger *p, struct buf *why) {
     return ERR_OK;
 }
 
-static enum err expect_schema(struct postgres_ledger *p, struct buf *why) {
+static enum err postgres_expect_schema(struct postgres_ledger *p, struct buf *why) {
     struct pg db;
     struct pg_settings s = {.url = p->url, .wait_ms = p->options.deadline_ms, .read_only = true};
     if (!pg_open(&db, &s, why)) return ERR_LEDGER_FAILED;
@@ -273,9 +278,9 @@ enum err postgres_ledger_open(const struct postgres_ledger_options *o, struct le
     struct postgres_ledger *p = mem_new(sizeof *p);
     p->port.ops = &ops;
     set_options(p, o);
-    enum err failed = o->read_only ? expect_schema(p, why) : start_writing(p, why);
+    enum err failed = o->read_only ? postgres_expect_schema(p, why) : start_writing(p, why);
     if (failed != ERR_OK) {
-        release(p);
+        postgres_release(p);
         return failed;
     }
     p->readers = pg_readers_start(&p->options);

@@ -1,12 +1,12 @@
 /*
  * postgres: the ledger in a PostgreSQL database, which several nodes share. A batch writer commits
- * what is submitted, a small pool writes the holds of `seat` sections beside it, waiters wait for
- * row locks that somebody has, readers answer questions: each on connections of its own, so that
- * a row that is locked for long delays only those who need it.
+ * submitted records, a small pool writes the holds of `seat` sections beside it, waiters wait for
+ * locked rows, readers answer questions. Each thread has a private connection, so a row that is
+ * locked for long delays only the records that need it.
  *
  * The contract is port/ledger.h. ledger_submit and ledger_ask are called on threads that have a
- * mailbox; everything else on any thread. A connection that is lost is made anew, with growing
- * pauses; until then what is submitted is answered with LEDGER_FAILED at once.
+ * mailbox; everything else on any thread. A lost connection is opened again, with growing backoff;
+ * until then submitted records are answered with LEDGER_FAILED at once.
  */
 #ifndef ADMITONE_LEDGER_POSTGRES_H
 #define ADMITONE_LEDGER_POSTGRES_H
@@ -22,14 +22,14 @@ struct postgres_ledger_options {
     int64_t batch_max;   /* records in one commit: 1,024 */
     int64_t asks_max;    /* questions that wait for a reader: 65,536 */
     int64_t deadline_ms; /* a record is answered after no longer than this, or soon after: 5,000 */
-    int64_t
-        queue_wait_ms; /* records that wait for locks, and acts: also for their turn. As above */
+    int64_t queue_wait_ms; /* records that wait for locks, and administrative acts: also in the
+                              queue. As above */
     int64_t pessimistic_wait_ms;   /* how long a pessimistic hold waits for a row: 10,000 */
     struct outage *outage;         /* the ledger's own; whatever is given is ignored */
     int64_t retain_audit_days;     /* how long audit rows stay */
     int64_t retain_ended_days;     /* how long reservations, entries, requests stay */
     int64_t retention_interval_ms; /* between two looks for what has outlived that: 2,000 */
-    int64_t retention_rest_ms;     /* after a round of looks that found nothing: 600,000 */
+    int64_t retention_pause_ms;    /* after a round of looks that found nothing: 600,000 */
 };
 
 /* Connects, and brings the schema up to date; several nodes may do so at once. `why` gets a line

@@ -1,3 +1,4 @@
+/* The audit table: one row per administrative act, and pages of them for the API. */
 #include <assert.h>
 
 #include "base/clock.h"
@@ -20,7 +21,7 @@ bool pg_audit_add(struct pg *db, const struct audit_note *note, int64_t now_ms, 
                      pg_cell_str(note->subject), pg_cell_str(detail));
 }
 
-static void row_render(struct json_out *j, const struct pg_rows *rows) {
+static void pg_audit_render(struct json_out *j, const struct pg_rows *rows) {
     json_out_object(j, STR(""));
     json_out_i64(j, STR("id"), pg_i64(rows, 0));
     json_out_time(j, STR("at"), pg_i64(rows, 1));
@@ -39,7 +40,7 @@ bool pg_audit_page(struct pg *db, struct ledger_audit_page *page) {
     struct json_out j;
     page->json = (struct buf){0};
     page->next = 0;
-    /* One row more than wanted tells whether there is a next page. */
+    /* One row more than asked for shows whether there is a next page. */
     if (!pg_query(db, &rows,
                   "SELECT id, at, actor, act, subject, detail FROM audit"
                   " WHERE id < $1 ORDER BY id DESC LIMIT $2",
@@ -54,7 +55,7 @@ bool pg_audit_page(struct pg *db, struct ledger_audit_page *page) {
             break;
         }
         last = pg_i64(&rows, 0);
-        row_render(&j, &rows);
+        pg_audit_render(&j, &rows);
     }
     json_out_array_end(&j);
     json_out_done(&j);

@@ -77,7 +77,7 @@ static void send_begin(struct pg *db, const struct pg_batch *b, bool with_epoch)
     pg_sync(db);
 }
 
-static bool begin(struct pg *db, struct pg_batch *b, int64_t *epoch) {
+static bool pg_batch_begin(struct pg *db, struct pg_batch *b, int64_t *epoch) {
     bool with_epoch = needs_epoch(b);
     struct pg_rows rows;
     int64_t until_ns = db->until_ns;
@@ -168,22 +168,22 @@ static bool receive_all(struct pg *db, struct pg_batch *b, const bool *late, con
 }
 
 static bool apply_together(struct pg *db, struct pg_batch *b, int64_t epoch) {
-    struct pg_section_counts tally = {0};
+    struct pg_section_counts counts = {0};
     bool *late = mem_new(b->count * sizeof *late);
     size_t *sent = mem_new(b->count * sizeof *sent);
     for (size_t i = 0; i < b->count; i++) late[i] = is_late(b->records[i], epoch);
     pg_pipeline(db);
     send_all(db, b, late, sent);
-    bool ok = receive_all(db, b, late, sent, &tally);
+    bool ok = receive_all(db, b, late, sent, &counts);
     if (ok) {
         b->at_section_counts = true;
         b->culprit = 0;
         b->culprit_count = b->count;
-        ok = pg_section_counts_write(db, &tally);
+        ok = pg_section_counts_write(db, &counts);
     }
     mem_free(late);
     mem_free(sent);
-    pg_section_counts_deinit(&tally);
+    pg_section_counts_deinit(&counts);
     return ok;
 }
 
@@ -206,7 +206,7 @@ static bool apply_alone(struct pg *db, struct ledger_record *r) {
     }
 }
 
-static bool apply(struct pg *db, struct pg_batch *b, int64_t epoch) {
+static bool pg_batch_apply(struct pg *db, struct pg_batch *b, int64_t epoch) {
     if (kind_of(b->records[0]->kind) != NULL) return apply_together(db, b, epoch);
     assert(b->count == 1);
     return apply_alone(db, b->records[0]);
@@ -231,7 +231,7 @@ enum pg_end pg_transact(struct pg *db, struct pg_batch *b) {
         b->blocked[i] = false;
         record_clear(b->records[i]);
     }
-    if (!begin(db, b, &epoch) || !apply(db, b, epoch) || !pg_sound(db))
+    if (!pg_batch_begin(db, b, &epoch) || !pg_batch_apply(db, b, epoch) || !pg_sound(db))
         return end_without_effect(db, b);
     b->at_section_counts = false;
     if (pg_exec(db, "COMMIT")) return PG_COMMITTED;

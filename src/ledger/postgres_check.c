@@ -19,7 +19,7 @@
 /* As the other ledger writes them: 32 digits. */
 #define HEX(id) "upper(replace(" id "::text, '-', ''))"
 
-/* The numbers in a reservation's `seats`; none when somebody has spoilt the text. */
+/* The numbers in a reservation's `seats`; none when the text is not valid. */
 #define LISTED                                                                                     \
     "unnest(CASE WHEN r.seats ~ '^[0-9]{1,9}(,[0-9]{1,9})*$'"                                      \
     " THEN string_to_array(r.seats, ',')::bigint[] ELSE '{}' END)"
@@ -188,7 +188,7 @@ static const struct invariant invariants[] = {
                               " GROUP BY reservation_id, kind HAVING count(*) > 1"),
     },
     {
-        /* Boards are told facts: that these are there, and once, is said above. */
+        /* Boards count facts; the checks above show that each fact is there, once. */
         "boards_count_what_is_live",
         "SELECT count(*) FROM facts WHERE reservation_id IS NOT NULL AND kind <> 'CONFIRMED'",
         VIOLATIONS("SELECT 'reservation ' || " HEX(
@@ -274,8 +274,8 @@ static const struct invariant invariants[] = {
     },
 };
 
-static bool check_one(struct pg *db, const struct invariant *i, bool server_runs, int64_t now_ms,
-                      struct ledger_finding *f, struct buf *examples) {
+static bool pg_check_one(struct pg *db, const struct invariant *i, bool server_runs, int64_t now_ms,
+                         struct ledger_finding *f, struct buf *examples) {
     struct pg_rows rows = {0};
     if (!pg_number_cells(db, &f->checked, i->checked, NULL, 0) ||
         !pg_query(db, &rows, i->violations, pg_cell_i64(now_ms), pg_cell_i64(server_runs)))
@@ -295,7 +295,7 @@ bool pg_check_all(struct pg *db, bool server_runs, int64_t now_ms,
     for (size_t i = 0; ok && i < sizeof invariants / sizeof *invariants; i++) {
         struct ledger_finding f = {.invariant = str_of(invariants[i].name)};
         buf_clear(&examples);
-        ok = check_one(db, &invariants[i], server_runs, now_ms, &f, &examples);
+        ok = pg_check_one(db, &invariants[i], server_runs, now_ms, &f, &examples);
         f.examples = buf_str(&examples);
         if (ok) on_finding(to, &f);
     }

@@ -1,9 +1,10 @@
 /*
- * Lives of the hot store. The row 'hot' of epochs says which is in force; every transaction that
- * writes a record of a incarnation holds that row (FOR SHARE), so whoever begins the next one waits
- * until all of these have ended, and none of them comes after. Who fills the store holds an
- * advisory lock on a connection of its own: it goes with the node. Of a node that stands still,
- * which would keep it, the server hears nothing, and ends the connection.
+ * Incarnations of the hot store, and the settings that nodes share. The row 'hot' of epochs names
+ * the incarnation in force. Every transaction that writes a record of an incarnation locks that row
+ * (FOR SHARE), so the node that begins the next one waits until all of these have ended, and none
+ * commits later. The node that rebuilds the store holds an advisory lock on a private connection,
+ * so the lock ends with the node. The server closes the connection of a node that is silent for
+ * PG_SILENT_MS.
  */
 #include <assert.h>
 
@@ -74,7 +75,7 @@ void pg_cluster_free(struct pg_cluster *l) {
     mem_free(l);
 }
 
-static enum err failed(struct pg_cluster *l) {
+static enum err pg_cluster_failed(struct pg_cluster *l) {
     if (!pg_note_outage(l->outage, &l->db, l->settings.url))
         log_error(msg("cannot read or write the redis epoch in the ledger"),
                   kv("error", l->db.failure.text));
@@ -269,7 +270,7 @@ enum err pg_incarnation(struct pg_cluster *l, struct hot_incarnation *out) {
             return ERR_OK;
         if (pg_alive(&l->db)) break;
     }
-    return failed(l);
+    return pg_cluster_failed(l);
 }
 
 static bool try_lock(struct pg *db, bool *ours) {
@@ -280,7 +281,7 @@ static bool try_lock(struct pg *db, bool *ours) {
     return ok;
 }
 
-static bool unlock(struct pg *db) {
+static bool pg_cluster_unlock(struct pg *db) {
     return pg_run(db, NULL, "SELECT pg_advisory_unlock($1::int, 0)", pg_cell_i64(PG_LOCK_LIFE));
 }
 
@@ -289,7 +290,8 @@ static bool is_same(const struct hot_incarnation *a, const struct hot_incarnatio
 }
 
 /* *epoch stays 0 when `before` is no longer the last one. */
-static bool write_next(struct pg *db, const struct hot_incarnation *before, int64_t *epoch) {
+static bool pg_epoch_write_next(struct pg *db, const struct hot_incarnation *before,
+                                int64_t *epoch) {
     struct hot_incarnation last;
     if (!pg_exec(db, "BEGIN") ||
         !incarnation_read(
@@ -312,17 +314,17 @@ enum err pg_rebuild_begin(struct pg_cluster *l, const struct hot_incarnation *be
     *is_ours = false;
     enum err e = pg_incarnation(l, &last);
     if (e != ERR_OK || !is_same(&last, before)) return e;
-    if (!try_lock(&l->db, is_ours)) return failed(l);
+    if (!try_lock(&l->db, is_ours)) return pg_cluster_failed(l);
     if (!*is_ours) return ERR_OK;
     *is_ours = false;
-    if (!write_next(&l->db, before, &number)) {
-        e = failed(l);
-        if (pg_alive(&l->db)) unlock(&l->db);
+    if (!pg_epoch_write_next(&l->db, before, &number)) {
+        e = pg_cluster_failed(l);
+        if (pg_alive(&l->db)) pg_cluster_unlock(&l->db);
         return e;
     }
     *is_ours = number == (int64_t)before->epoch + 1;
     *epoch = (uint32_t)number;
-    if (!*is_ours && !unlock(&l->db)) return failed(l);
+    if (!*is_ours && !pg_cluster_unlock(&l->db)) return pg_cluster_failed(l);
     return ERR_OK;
 }
 
@@ -338,9 +340,10 @@ enum err pg_rebuild_end(struct pg_cluster *l, const struct hot_incarnation *inca
     if (!pg_run(&l->db, &changed,
                 "UPDATE epochs SET identity = $2 WHERE name = 'hot' AND number = $1",
                 pg_cell_i64(incarnation->epoch), pg_cell_text(incarnation->identity)) ||
-        !unlock(&l->db)) {
-        e = failed(l);
-        pg_close(&l->db); /* whatever it was, nobody else is kept from filling the store */
+        !pg_cluster_unlock(&l->db)) {
+        e = pg_cluster_failed(l);
+        pg_close(
+            &l->db); /* closing releases the lock, so that another node may rebuild the store */
         return e;
     }
     return changed == 1 ? ERR_OK : ERR_RECOVERING;

@@ -1,8 +1,8 @@
 /*
- * Events and their sections. Several nodes may change one event at once: whoever changes it has
- * locked its row, and reads it only then, so that changes follow each other and none is lost. Two
- * who create the same event meet in the index of names, and the second changes what the first has
- * made.
+ * Events and their sections. Several nodes may change one event at once: each locks its row first
+ * and reads it then, so that changes follow each other and none is lost. When two nodes create the
+ * same event, the unique index of names stops the second, which then changes the event that the
+ * first created.
  *
  * A version is the number of an audit row, and these become visible in their order (pg_audit_add):
  * hence that row is written late, after what may take long.
@@ -14,7 +14,7 @@
 
 /* So that no statement is long. */
 #define SEATS_PER_STATEMENT 10000
-/* Events of one name that come and go while somebody wants to change them. */
+/* How often to try again when events of one name are created and deleted at the same time. */
 #define FIND_TRIES_MAX 20
 
 /* --- reading --- */
@@ -29,20 +29,20 @@
     " FROM events e LEFT JOIN sections c ON c.event_id = e.id AND c.removed_version IS NULL"
 enum { COLUMN_SECTION_COUNT = 22, COLUMN_SECTION = 23 };
 
-static bool word_at(const struct pg_rows *rows, int column, const str *words, int *index) {
+static bool pg_word_at(const struct pg_rows *rows, int column, const str *words, int *index) {
     *index = word_index(words, pg_str(rows, column));
     return *index >= 0;
 }
 
 #define COPY_COLUMN(rows, column, field) str_copy(pg_str(rows, column), field, sizeof(field))
 
-/* What a column holds fits its field: we wrote it. Tables that somebody else edited may say
- * otherwise, and are reported, not trusted. */
-static bool event_from_row(const struct pg_rows *rows, struct event *e) {
+/* A column fits its field when this program wrote it. A row that does not fit is reported, not
+ * trusted. */
+static bool pg_event_from_row(const struct pg_rows *rows, struct event *e) {
     int state = -1;
     bool fits = COPY_COLUMN(rows, 2, e->type) && COPY_COLUMN(rows, 3, e->id) &&
                 COPY_COLUMN(rows, 4, e->title) && COPY_COLUMN(rows, 18, e->currency) &&
-                word_at(rows, 5, event_state_words, &state);
+                pg_word_at(rows, 5, event_state_words, &state);
     if (!fits) return false;
     e->key = pg_i64(rows, 0);
     e->version = pg_i64(rows, 1);
@@ -67,13 +67,13 @@ static bool event_from_row(const struct pg_rows *rows, struct event *e) {
     return event_ok(e);
 }
 
-static bool section_from_row(const struct pg_rows *rows, struct section *s) {
+static bool pg_section_from_row(const struct pg_rows *rows, struct section *s) {
     const int at = COLUMN_SECTION;
     int mode = -1;
     int status = -1;
     bool fits = COPY_COLUMN(rows, at + 1, s->id) && COPY_COLUMN(rows, at + 2, s->name) &&
-                word_at(rows, at + 5, section_mode_words, &mode) &&
-                word_at(rows, at + 6, section_status_words, &status);
+                pg_word_at(rows, at + 5, section_mode_words, &mode) &&
+                pg_word_at(rows, at + 6, section_status_words, &status);
     if (!fits) return false;
     s->key = pg_i64(rows, at);
     s->capacity = pg_i64(rows, at + 3);
@@ -85,7 +85,7 @@ static bool section_from_row(const struct pg_rows *rows, struct section *s) {
     return section_ok(s);
 }
 
-static bool spoilt(struct pg *db, int64_t key) {
+static bool pg_event_invalid(struct pg *db, int64_t key) {
     log_error(msg("an event's row is not valid (name, time, version, state, limits or counts); the "
                   "events cannot be read"),
               kv_i64("events.id", key));
@@ -96,21 +96,21 @@ static bool spoilt(struct pg *db, int64_t key) {
 static bool event_take(struct pg *db, struct pg_rows *rows, struct event **out) {
     int64_t key = pg_i64(rows, 0);
     int64_t sections = pg_i64(rows, COLUMN_SECTION_COUNT);
-    if (sections < 0 || sections > rows->count) return spoilt(db, key);
+    if (sections < 0 || sections > rows->count) return pg_event_invalid(db, key);
     struct event *e = event_new((size_t)sections);
-    bool fits = event_from_row(rows, e);
+    bool fits = pg_event_from_row(rows, e);
     for (size_t i = 0; fits && i < e->section_count; i++)
-        fits = (i == 0 || pg_next(rows)) && section_from_row(rows, &e->sections[i]);
+        fits = (i == 0 || pg_next(rows)) && pg_section_from_row(rows, &e->sections[i]);
     if (fits) {
         *out = e;
         return true;
     }
     mem_free(e);
-    return spoilt(db, key);
+    return pg_event_invalid(db, key);
 }
 
 /* *out stays NULL when there is no such event. */
-static bool event_read(struct pg *db, int64_t key, struct event **out) {
+static bool pg_event_read(struct pg *db, int64_t key, struct event **out) {
     struct pg_rows rows = {0};
     if (!pg_query(db, &rows, EVENT_SELECT " WHERE e.id = $1 ORDER BY c.position", pg_cell_i64(key)))
         return false;
@@ -121,7 +121,7 @@ static bool event_read(struct pg *db, int64_t key, struct event **out) {
 }
 
 /* Those that have this version, or a later one. */
-static bool events_tell(struct pg *db, int64_t version, const struct ledger_reader *reader) {
+static bool pg_events_each(struct pg *db, int64_t version, const struct ledger_reader *reader) {
     struct pg_rows rows = {0};
     bool ok = pg_query(db, &rows,
                        EVENT_SELECT " WHERE e.deleted_at IS NULL AND e.version >= $1"
@@ -137,16 +137,16 @@ static bool events_tell(struct pg *db, int64_t version, const struct ledger_read
 }
 
 bool pg_events_load(struct pg *db, const struct ledger_reader *reader) {
-    return events_tell(db, 0, reader);
+    return pg_events_each(db, 0, reader);
 }
 
-static void list_event(void *to, struct event *e) {
+static void pg_list_event(void *to, struct event *e) {
     struct ledger_events_read *read = to;
     read->events = mem_grow(read->events, (read->count + 1) * sizeof(struct event *));
     read->events[read->count++] = e;
 }
 
-static bool list_removed(struct pg *db, struct ledger_events_read *read) {
+static bool pg_list_removed(struct pg *db, struct ledger_events_read *read) {
     struct pg_rows rows = {0};
     bool ok = pg_query(db, &rows,
                        "SELECT id, version, type, external_id FROM events"
@@ -171,7 +171,7 @@ static bool list_removed(struct pg *db, struct ledger_events_read *read) {
     return pg_sound(db);
 }
 
-static void list_free(struct ledger_events_read *read) {
+static void pg_list_free(struct ledger_events_read *read) {
     for (size_t i = 0; i < read->count; i++) mem_free(read->events[i]);
     mem_free(read->events);
     mem_free(read->removed);
@@ -182,9 +182,9 @@ static void list_free(struct ledger_events_read *read) {
 }
 
 /* A version is the number of an act, and these become visible in their order (pg_audit_add). So the
- * mark is the number that the next act has at the least: whatever has it or a later one is news to
- * who was told so. The last act is never forgotten. The mark is read first: a change that comes
- * between is told now, and once more. */
+ * mark is the lowest number that the next act can have: events with this version or a later one
+ * have changed since. The last act is never removed. The mark is read first, so a change between
+ * the two reads is returned now and again. */
 bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->events = NULL;
     read->count = 0;
@@ -198,9 +198,9 @@ bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->may_lag = is_replica != 0;
     ok = ok && pg_node_applied(db, &read->node, &read->node_applied);
     if (!ok || read->mark == read->known_mark) return ok;
-    struct ledger_reader list = {.on_event = list_event, .to = read};
-    ok = events_tell(db, read->known_mark, &list) && list_removed(db, read);
-    if (!ok) list_free(read);
+    struct ledger_reader list = {.on_event = pg_list_event, .to = read};
+    ok = pg_events_each(db, read->known_mark, &list) && pg_list_removed(db, read);
+    if (!ok) pg_list_free(read);
     return ok;
 }
 
@@ -215,7 +215,7 @@ static bool event_lock(struct pg *db, str type, str id, int64_t *key) {
                      pg_cell_str(type), pg_cell_str(id));
 }
 
-/* Locks the sections that are in force, in the order in which everybody does. */
+/* Locks the sections that are in force, in the order in which all transactions do. */
 static bool sections_lock(struct pg *db, int64_t event_key) {
     return pg_run(db, NULL,
                   "SELECT id FROM sections WHERE event_id = $1 AND removed_version IS NULL"
@@ -239,8 +239,8 @@ static bool takes_away(const struct event *old, const struct event *wanted) {
     return false;
 }
 
-/* Whether a seat with a higher number than `room` is held or sold. What the section counts tells
- * most often that none is, without a look at its seats. */
+/* Whether a seat with a higher number than `room` is held or sold. The section's counts mostly show
+ * that none is, without a look at its seats. */
 static bool is_taken_beyond(struct pg *db, int64_t section_key, int64_t room, bool *is_taken) {
     int64_t found = 0;
     bool ok = pg_number(db, &found,
@@ -253,10 +253,9 @@ static bool is_taken_beyond(struct pg *db, int64_t section_key, int64_t room, bo
 }
 
 /* ERR_SECTION_IN_USE or ERR_OK in the record's result; nothing is written. */
-static bool put_judge(struct pg *db, struct ledger_event_put *put, const struct event *old,
-                      const struct event *wanted) {
-    /* Who takes nothing away has nothing to judge, and need not keep the sections locked meanwhile.
-     */
+static bool pg_put_judge(struct pg *db, struct ledger_event_put *put, const struct event *old,
+                         const struct event *wanted) {
+    /* A change that takes nothing away needs no judging, and need not keep the sections locked. */
     if (old == NULL || !takes_away(old, wanted)) return true;
     if (!sections_lock(db, old->key)) return false;
     for (size_t i = 0; i < old->section_count; i++) {
@@ -373,7 +372,7 @@ static bool section_update(struct pg *db, int64_t key, const struct section *s, 
                      pg_cell_str(section_status_words[s->status]), pg_cell_i64(position));
 }
 
-/* What was there: it changes, or is taken out. */
+/* Existing sections: they change, or are taken out. */
 static bool sections_update(struct pg *db, const struct event *wanted, const struct event *old,
                             int64_t version) {
     bool ok = true;
@@ -389,7 +388,7 @@ static bool sections_update(struct pg *db, const struct event *wanted, const str
     return ok;
 }
 
-/* The sections are locked: nobody takes or gives back a seat. */
+/* The sections are locked: no transaction takes or gives back a seat. */
 static bool sold_out_add(struct pg *db, int64_t key, int64_t at_ms) {
     return pg_change(db,
                      "INSERT INTO facts(kind, event_id, seat_count, at, relayed_at)"
@@ -397,14 +396,14 @@ static bool sold_out_add(struct pg *db, int64_t key, int64_t at_ms) {
                      pg_cell_i64(key), pg_cell_i64(at_ms));
 }
 
-static bool put_write(struct pg *db, struct ledger_event_put *put, const struct event *old,
-                      const struct event *wanted, int64_t key) {
+static bool pg_put_write(struct pg *db, struct ledger_event_put *put, const struct event *old,
+                         const struct event *wanted, int64_t key) {
     int64_t version = 0;
     int64_t opened_ms = event_opened_ms(old, wanted, put->now_ms);
     bool ok = parts_insert(db, wanted, old, key) && sections_lock(db, key) &&
               pg_audit_add(db, &put->note, put->now_ms, &version) &&
               event_update(db, wanted, key, version, opened_ms, put->now_ms) &&
-              sections_update(db, wanted, old, version) && event_read(db, key, &put->stored);
+              sections_update(db, wanted, old, version) && pg_event_read(db, key, &put->stored);
     if (ok && put->stored == NULL) ok = pg_unexpected(db);
     if (ok && event_sells_out(old, put->stored)) ok = sold_out_add(db, key, put->now_ms);
     return ok;
@@ -416,7 +415,7 @@ static bool event_lock_or_create(struct pg *db, struct ledger_event_put *put, in
     const struct event *wanted = put->wanted;
     for (int i = 0; i < FIND_TRIES_MAX; i++) {
         if (!event_lock(db, str_of(wanted->type), str_of(wanted->id), key)) return false;
-        if (*key > 0) return event_read(db, *key, old);
+        if (*key > 0) return pg_event_read(db, *key, old);
         if (!event_insert(db, wanted, put->now_ms, key)) return false;
         if (*key > 0) {
             put->created = true;
@@ -430,15 +429,15 @@ static bool put_edited(struct pg *db, struct ledger_event_put *put) {
     struct event *old = NULL;
     int64_t key = 0;
     bool ok = event_lock(db, put->type, put->id, &key);
-    if (ok && key > 0) ok = event_read(db, key, &old);
+    if (ok && key > 0) ok = pg_event_read(db, key, &old);
     if (!ok || old == NULL) {
         put->record.result = ERR_EVENT_NOT_FOUND;
         return ok;
     }
     struct event *edited = event_copy(old);
     put->record.result = put->edit(put, &edited);
-    if (put->record.result == ERR_OK) ok = put_judge(db, put, old, edited);
-    if (ok && put->record.result == ERR_OK) ok = put_write(db, put, old, edited, key);
+    if (put->record.result == ERR_OK) ok = pg_put_judge(db, put, old, edited);
+    if (ok && put->record.result == ERR_OK) ok = pg_put_write(db, put, old, edited, key);
     mem_free(edited);
     mem_free(old);
     return ok;
@@ -447,8 +446,8 @@ static bool put_edited(struct pg *db, struct ledger_event_put *put) {
 static bool put_wanted(struct pg *db, struct ledger_event_put *put) {
     struct event *old = NULL;
     int64_t key = 0;
-    bool ok = event_lock_or_create(db, put, &key, &old) && put_judge(db, put, old, put->wanted);
-    if (ok && put->record.result == ERR_OK) ok = put_write(db, put, old, put->wanted, key);
+    bool ok = event_lock_or_create(db, put, &key, &old) && pg_put_judge(db, put, old, put->wanted);
+    if (ok && put->record.result == ERR_OK) ok = pg_put_write(db, put, old, put->wanted, key);
     mem_free(old);
     return ok;
 }
@@ -463,7 +462,7 @@ bool pg_event_put_apply(struct pg *db, struct ledger_event_put *put) {
 
 /* --- deleting --- */
 
-static bool event_live(struct pg *db, int64_t key, bool *live) {
+static bool pg_event_live(struct pg *db, int64_t key, bool *live) {
     int64_t found = 0;
     bool ok = pg_number(db, &found,
                         "SELECT 1 FROM sections WHERE event_id = $1 AND held + confirmed > 0"
@@ -495,7 +494,7 @@ bool pg_event_delete_apply(struct pg *db, struct ledger_event_delete *del) {
     del->key = 0;
     del->version = 0;
     bool ok = event_lock(db, del->type, del->id, &key);
-    if (ok && key > 0) ok = sections_lock(db, key) && event_live(db, key, &live);
+    if (ok && key > 0) ok = sections_lock(db, key) && pg_event_live(db, key, &live);
     del->record.result = key == 0 ? ERR_EVENT_NOT_FOUND : live ? ERR_EVENT_IN_USE : ERR_OK;
     if (!ok || del->record.result != ERR_OK) return ok;
     return delete_write(db, del, key);

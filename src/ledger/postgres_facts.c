@@ -7,7 +7,7 @@
 
 #include "ledger/postgres_internal.h"
 
-static bool fact_from_row(struct pg *db, const struct pg_rows *rows, struct ledger_fact *fact) {
+static bool pg_fact_from_row(struct pg *db, const struct pg_rows *rows, struct ledger_fact *fact) {
     int strategy = word_index(strategy_words, pg_str(rows, 5));
     int status = word_index(reservation_status_words, pg_str(rows, 6));
     int kind = word_index(reservation_status_words, pg_str(rows, 7));
@@ -34,13 +34,13 @@ bool pg_facts_read(struct pg *db, struct ledger_facts_read *read) {
                  " WHERE f.relayed_at IS NULL AND f.at <= $1 ORDER BY f.id LIMIT $2",
                  pg_cell_i64(read->now_ms - read->older_ms), pg_cell_i64(FACTS_READ_MAX));
     if (ok && rows.count > FACTS_READ_MAX) ok = pg_unexpected(db);
-    while (ok && pg_next(&rows)) ok = fact_from_row(db, &rows, &read->facts[read->count++]);
+    while (ok && pg_next(&rows)) ok = pg_fact_from_row(db, &rows, &read->facts[read->count++]);
     pg_rows_clear(&rows);
     return ok;
 }
 
-/* Nobody is waited for: a row that is locked is being marked by another node, and should that come
- * to nothing, the fact is told once more, which does no harm. */
+/* Locked rows are skipped: another node is marking them. Should its transaction fail, the fact is
+ * relayed again, which does no harm. */
 bool pg_facts_relayed_apply(struct pg *db, struct ledger_facts_relayed *relayed) {
     struct pg_array ids = {0};
     relayed->record.result = ERR_OK;

@@ -115,8 +115,9 @@ static void add_hold(struct pg_array *arrays, const struct ledger_hold *hold) {
     add_key(arrays, hold->idempotency);
 }
 
-/* Who waits has nothing of their own locked yet, so that nobody waits for them but at the seats. */
-static size_t lock_seats(struct pg *db, const struct reservation *r) {
+/* This is the first lock of a pessimistic hold, so other transactions wait for it at the seats
+ * only. */
+static size_t pg_lock_seats(struct pg *db, const struct reservation *r) {
     struct pg_array seats = {0};
     for (uint32_t i = 0; i < r->seat_count; i++) pg_array_i64(&seats, r->seats[i]);
     pg_send(db,
@@ -133,7 +134,7 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
     struct pg_cell cells[HOLD_ARRAYS + 1];
     const struct ledger_hold *first = (const struct ledger_hold *)records[0];
     bool pessimistic = wait && count == 1 && first->wanted->strategy == STRATEGY_PESSIMISTIC;
-    size_t sent = pessimistic ? lock_seats(db, first->wanted) : 0;
+    size_t sent = pessimistic ? pg_lock_seats(db, first->wanted) : 0;
     for (size_t i = 0; i < count; i++) add_hold(arrays, (const struct ledger_hold *)records[i]);
     for (int a = 0; a < HOLD_ARRAYS; a++) cells[a] = pg_cell_array(&arrays[a]);
     cells[HOLD_ARRAYS] = pg_cell_i64(wait);
@@ -235,7 +236,7 @@ const struct pg_kind pg_kind_hold_void = {.send = void_send, .read = void_read};
 
 /* --- asked --- */
 
-static bool seat_from_row(const struct pg_rows *rows, struct ledger_seats_read *read, size_t i) {
+static bool pg_seat_from_row(const struct pg_rows *rows, struct ledger_seats_read *read, size_t i) {
     /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
     str state = pg_str(rows, 0);
     read->states[i] = state.len == 0 ? SEAT_AVAILABLE : (enum seat_state)state.at[0];
@@ -261,7 +262,7 @@ bool pg_seats_read(struct pg *db, struct ledger_seats_read *read) {
     pg_array_deinit(&seats);
     bool fits = rows.count == (int)read->count;
     for (size_t i = 0; fits && i < read->count && pg_next(&rows); i++)
-        fits = seat_from_row(&rows, read, i) && fits;
+        fits = pg_seat_from_row(&rows, read, i) && fits;
     pg_rows_clear(&rows);
     if (!ok) return false;
     return fits || pg_fail(db, PG_CORRUPT, "a seat's row holds what none may have");

@@ -4,11 +4,11 @@
  *   postgres.c            opens and closes it; the table of operations
  *   postgres_writer.c     the thread that commits batches
  *   postgres_pool.c       the threads that write `seat` sections, wait for locks, answer questions
- *   postgres_session.c    a thread's connection: made anew, replays, what a lost COMMIT became
+ *   postgres_session.c    a thread's connection: reconnecting, retries, a lost COMMIT's outcome
  *   postgres_batch.c      one transaction of several records
- *   postgres_section_counts.c      what sections count
+ *   postgres_section_counts.c  the counts of sections
  *   postgres_nodes.c      the table of nodes: how far each has followed changes of events
- *   postgres_cluster.c       incarnations of the hot store: epochs, and who fills it
+ *   postgres_cluster.c    incarnations of the hot store: epochs, and which node rebuilds it
  *   postgres_schema.c     migrations; the tables and functions are in postgres_schema_N.sql
  *   postgres_queue.c      the records of queues
  *   postgres_hold.c       the records that make reservations
@@ -16,20 +16,19 @@
  *   postgres_reservations.c  their rows, read
  *   postgres_idempotency.c   looks up the keys of requests
  *   postgres_events.c     the records of events
- *   postgres_load.c       all that lives, in one snapshot; who waits
+ *   postgres_load.c       all live rows, in one snapshot; the waiting entries of a queue
  *   postgres_facts.c      the outbox
  *   postgres_audit.c      the audit table
  *   postgres_check.c      the invariants, as queries
- *   postgres_retention.c  removes what has outlived its use
+ *   postgres_retention.c  removes rows that have outlived their use
  *
- * All but postgres_retention.c is called inside a transaction that somebody else began (READ
- * COMMITTED, unless it says otherwise). Functions return whether all went well (postgres_db.h);
- * a refusal is a result in the record, not a failure, and changes nothing.
+ * All but postgres_retention.c is called inside a transaction that the caller began (READ
+ * COMMITTED, unless it says otherwise). Functions return whether all went well (postgres_db.h); a
+ * refusal is a result in the record, not a failure, and changes nothing.
  *
- * In which order rows are locked: buyers, reservations, seats, queue entries; the event; sections
- * by id, last, for they are what all want. Whoever judges by what a section counts or by which of
- * its seats are taken has locked its row (FOR UPDATE), and holds are judged again when they write
- * to it.
+ * Rows are locked in this order: buyers, reservations, seats, queue entries; the event; sections by
+ * id, last, because all holds of an event need them. Code that judges by a section's counts or
+ * seats has locked its row (FOR UPDATE), and holds are judged again when they write to it.
  */
 #ifndef ADMITONE_LEDGER_POSTGRES_INTERNAL_H
 #define ADMITONE_LEDGER_POSTGRES_INTERNAL_H
@@ -56,11 +55,16 @@
  * is the caller's to log: then it returns false. */
 bool pg_note_outage(struct outage *o, const struct pg *db, const char *url);
 
+/* The server of a connection, for the log; empty when it is closed. */
+#define PG_SERVER(db)                                                                              \
+    kv("host", (db)->handle == NULL ? "" : PQhost((db)->handle)),                                  \
+        kv("port", (db)->handle == NULL ? "" : PQport((db)->handle))
+
 /* --- postgres_schema.c --- */
 
 /* Applies the migrations that are missing, under a lock, for several nodes may start at once. */
 enum err pg_schema_migrate(struct pg *db, int64_t now_ms, struct buf *why);
-/* For those who may not change it: the schema must be this program's. */
+/* For callers that may not change it: the schema must be this program's. */
 enum err pg_schema_expect(struct pg *db, struct buf *why);
 
 /* --- postgres_events.c --- */
@@ -68,7 +72,7 @@ enum err pg_schema_expect(struct pg *db, struct buf *why);
 /* They lock the event's row, then the rows of its sections in order of id, before they judge. */
 bool pg_event_put_apply(struct pg *db, struct ledger_event_put *put);
 bool pg_event_delete_apply(struct pg *db, struct ledger_event_delete *del);
-/* Every event that is not deleted, told to on_event. */
+/* Calls on_event for every event that is not deleted. */
 bool pg_events_load(struct pg *db, const struct ledger_reader *reader);
 bool pg_events_read(struct pg *db, struct ledger_events_read *read);
 
@@ -111,8 +115,8 @@ bool pg_check_all(struct pg *db, bool server_runs, int64_t now_ms,
 
 struct pg_retention;
 
-/* A thread of its own with a connection of its own, which it makes itself and makes anew when it is
- * lost. Of several nodes one does the work at a time (PG_LOCK_RETENTION). */
+/* Starts a thread with a private connection, which it opens itself, and opens again when it is
+ * lost. One node does the work at a time (PG_LOCK_RETENTION). */
 struct pg_retention *pg_retention_start(const struct postgres_ledger_options *o);
 /* Returns soon, whatever it was doing. */
 void pg_retention_stop(struct pg_retention *r);
@@ -199,9 +203,9 @@ enum pg_end { PG_COMMITTED, PG_FAILED, PG_LOST, PG_UNKNOWN };
 struct pg_batch {
     struct ledger_record **records;
     size_t count;
-    bool *blocked; /* out, one for each: to be tried by who may wait */
+    bool *blocked; /* out, one for each: to be tried by a thread that may wait */
     bool wait;
-    /* out, when FAILED: which of the records the failure is of; all where it can't be told */
+    /* out, when FAILED: the records that caused it; all of them where that is not known */
     size_t culprit;
     size_t culprit_count;
     bool at_section_counts;  /* and it was at the sections' counts */
@@ -227,7 +231,7 @@ struct pg_session {
     struct uuid id; /* under which its transactions are found */
     int64_t number; /* of the last one */
     int64_t deadline_ms;
-    int64_t queue_wait_ms; /* how long a record may have waited, for its turn and for locks */
+    int64_t queue_wait_ms; /* how long a record may have waited, in the queue and for locks */
     int64_t answered_ns;   /* steady: when the server last answered */
     bool was_used;
     bool opening;
@@ -254,12 +258,12 @@ bool pg_session_up(struct pg_session *s, int64_t ms);
  * when nothing is known to be wrong, as for any answer. False: its failure says why. */
 bool pg_session_ready(struct pg_session *s);
 /* How long its next answer may take: less than others on the first try over a connection that has
- * been idle, which may be dead without anybody having been told. */
+ * been idle, which may be dead without this node having noticed. */
 int64_t pg_session_first_ms(const struct pg_session *s, int tries);
 /* Writes them, however often that takes. Returns how many of them are done, which are the first
  * then; the others were passed on to the waiters. */
 size_t pg_session_write(struct pg_session *s, struct ledger_record **records, size_t count);
-/* Whether anything can be written: for when nobody sends records to a ledger that can't. */
+/* Whether anything can be written: a ledger that can't write gets no records that would show it. */
 bool pg_session_probe(struct pg_session *s);
 
 /* --- postgres_pool.c --- */
@@ -270,9 +274,9 @@ bool pg_session_probe(struct pg_session *s);
 
 struct pg_pool;
 
-/* Threads that take records from one inbox, one at a time, each on a connection of its own, which
- * is made when it is first needed. Blocked records go to `waiters`; NULL: these are the ones who
- * wait. `name` is that of the threads. The options must live as long as it. */
+/* Threads that take records from one inbox, one at a time, each on a private connection, which is
+ * opened when it is first needed. Blocked records go to `waiters`; NULL: these threads wait
+ * themselves. `name` is that of the threads. The options must live as long as it. */
 struct pg_pool *pg_pool_start(const char *name, const struct postgres_ledger_options *o,
                               int threads, struct pg_pool *waiters, _Atomic int64_t *depth);
 /* The same for questions. */
@@ -292,7 +296,7 @@ struct pg_writer {
     size_t batch_max;
     _Atomic int64_t *depth; /* submitted and not yet handed back, here or elsewhere */
     _Atomic bool writable;
-    bool is_told;           /* that it is not, for another reason than an outage */
+    bool is_logged;         /* that it is not, for another reason than an outage */
     _Atomic bool read_only; /* why it is not: the server says that it is a replica, or so */
 };
 

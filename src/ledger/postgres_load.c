@@ -122,8 +122,8 @@ static bool mark_find(struct pg *db, struct sale_mark *mark) {
     return ok;
 }
 
-/* The live reservations are told. Some of what has become of them lies behind the mark: it comes
- * again, so it is taken out here. */
+/* The live reservations have been passed on. Changes of them behind the watermark are read again
+ * later, so they are taken out here. */
 static bool sales_load(struct pg *db, const struct ledger_reader *reader) {
     struct pg_rows rows = {0};
     struct sale_mark mark = {0};

@@ -29,20 +29,21 @@ static bool became(const struct pg_rows *rows, enum reservation_status status) {
     return str_eq(pg_str(rows, BECAME), reservation_status_words[status]);
 }
 
-static void tally_row(struct pg_section_counts *t, const struct pg_rows *rows) {
+static void pg_outcome_count(struct pg_section_counts *t, const struct pg_rows *rows) {
     if (!pg_is_null(rows, BECAME))
         pg_section_counts_add(t, pg_i64(rows, OF_SECTION), pg_i64(rows, HELD_BY),
                               pg_i64(rows, CONFIRMED_BY), NULL);
 }
 
 /* What confirm and cancel have in common. */
-static bool read_own(struct pg *db, struct pg_rows *rows, struct ledger_record *r,
-                     struct reservation **stored, struct pg_section_counts *t, bool *blocked) {
+static bool pg_outcome_read(struct pg *db, struct pg_rows *rows, struct ledger_record *r,
+                            struct reservation **stored, struct pg_section_counts *t,
+                            bool *blocked) {
     *stored = NULL;
     if (!pg_next(rows)) return pg_unexpected(db);
     *blocked = is_blocked(rows);
     if (*blocked) return true;
-    tally_row(t, rows);
+    pg_outcome_count(t, rows);
     if (!pg_result_from(db, pg_str(rows, OUTCOME), &r->result)) return false;
     return pg_is_null(rows, RESERVATION) || pg_reservation_from_row(db, rows, RESERVATION, stored);
 }
@@ -64,7 +65,7 @@ static bool confirm_read(struct pg *db, struct pg_rows *rows, struct ledger_reco
     c->confirmed = false;
     c->completed = false;
     c->expired = false;
-    if (!read_own(db, rows, &c->record, &c->stored, t, blocked)) return false;
+    if (!pg_outcome_read(db, rows, &c->record, &c->stored, t, blocked)) return false;
     if (*blocked) return true;
     c->confirmed = became(rows, RESERVATION_CONFIRMED);
     c->expired = became(rows, RESERVATION_EXPIRED);
@@ -89,7 +90,7 @@ static bool cancel_read(struct pg *db, struct pg_rows *rows, struct ledger_recor
     struct ledger_cancel *c = (struct ledger_cancel *)records[0];
     c->cancelled = false;
     c->expired = false;
-    if (!read_own(db, rows, &c->record, &c->stored, t, blocked)) return false;
+    if (!pg_outcome_read(db, rows, &c->record, &c->stored, t, blocked)) return false;
     if (*blocked) return true;
     c->cancelled = became(rows, RESERVATION_CANCELLED);
     c->expired = became(rows, RESERVATION_EXPIRED);
@@ -118,7 +119,7 @@ static bool expire_read(struct pg *db, struct pg_rows *rows, struct ledger_recor
         *blocked = is_blocked(rows);
         if (*blocked) return true;
         e->expired[i] = became(rows, RESERVATION_EXPIRED);
-        tally_row(t, rows);
+        pg_outcome_count(t, rows);
     }
     return true;
 }

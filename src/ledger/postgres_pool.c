@@ -1,7 +1,7 @@
 /*
- * Lanes: threads that take from one inbox, each with a connection of its own. The pool writes holds
- * of `seat` sections, a transaction each; the waiters wait for rows that somebody has locked; the
- * readers answer questions.
+ * Pools: threads that take from one inbox, each with a private connection. The pool writes holds of
+ * `seat` sections, a transaction each; the waiters wait for locked rows; the readers answer
+ * questions.
  */
 #include <assert.h>
 
@@ -42,7 +42,7 @@ static void *run_writing(void *arg) {
 /* --- reading --- */
 
 /* The audit's page hands memory over, but not when it failed. */
-static bool answer_page(struct pg *db, struct ledger_audit_page *page) {
+static bool pg_answer_page(struct pg *db, struct ledger_audit_page *page) {
     page->json = (struct buf){0};
     page->next = 0;
     if (pg_audit_page(db, page)) return true;
@@ -52,7 +52,7 @@ static bool answer_page(struct pg *db, struct ledger_audit_page *page) {
     return false;
 }
 
-static bool answer_of(struct pg *db, struct ledger_record *r) {
+static bool pg_answer_of(struct pg *db, struct ledger_record *r) {
     switch (r->kind) {
     case LEDGER_ENTRY_GET:
         return pg_entry_get(db, (struct ledger_entry_get *)r);
@@ -73,7 +73,7 @@ static bool answer_of(struct pg *db, struct ledger_record *r) {
     case LEDGER_NODES_READ:
         return pg_nodes_read(db, (struct ledger_nodes_read *)r);
     case LEDGER_AUDIT_PAGE:
-        return answer_page(db, (struct ledger_audit_page *)r);
+        return pg_answer_page(db, (struct ledger_audit_page *)r);
     default:
         assert(false && "a record was asked");
         return false;
@@ -83,16 +83,16 @@ static bool answer_of(struct pg *db, struct ledger_record *r) {
 /* Those that take several statements see one moment all the same. */
 static bool answer_in_one(struct pg *db, struct ledger_record *r) {
     bool several = r->kind == LEDGER_EVENTS_READ || r->kind == LEDGER_AUDIT_PAGE;
-    if (!several) return answer_of(db, r) && pg_sound(db);
-    bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") && answer_of(db, r) &&
-              pg_sound(db);
+    if (!several) return pg_answer_of(db, r) && pg_sound(db);
+    bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") &&
+              pg_answer_of(db, r) && pg_sound(db);
     /* There is nothing to commit: what was read is read, and must not be read over. */
     if (ok && !pg_exec(db, "COMMIT")) pg_rollback(db);
     return ok;
 }
 
 /* A connection that was lost unnoticed is replaced, and the question asked again. */
-static void answer(struct pg_session *s, struct ledger_record *r) {
+static void pg_answer(struct pg_session *s, struct ledger_record *r) {
     for (int tries = 0; tries < 2; tries++) {
         r->result = ERR_OK;
         if (!pg_session_ready(s)) break;
@@ -108,7 +108,8 @@ static void answer(struct pg_session *s, struct ledger_record *r) {
     }
     r->result = ERR_LEDGER_FAILED;
     if (!pg_note_outage(s->outage, &s->db, s->settings.url))
-        log_error(msg("a read from the ledger failed"), kv("error", s->db.failure.text));
+        log_error(msg("a read from the ledger failed; its request is answered with 503"),
+                  PG_SERVER(&s->db), kv("error", s->db.failure.text));
 }
 
 static void *run_reading(void *arg) {
@@ -117,7 +118,7 @@ static void *run_reading(void *arg) {
     bool ended = false;
     while (!ended) {
         if (inbox_take(&t->lane->inbox, &r, 1, INT64_MAX, &ended) == 0) continue;
-        answer(&t->session, r);
+        pg_answer(&t->session, r);
         records_hand_back(&r, 1, NULL);
     }
     return NULL;
@@ -142,7 +143,7 @@ struct pg_pool *pg_pool_start(const char *name, const struct postgres_ledger_opt
     for (int i = 0; i < threads; i++) {
         pg_session_init(&l->threads[i].session, o, waiters == NULL, 1);
         l->threads[i].session.waiters = waiters == NULL ? NULL : &waiters->inbox;
-        /* Even who only takes turns with others waits for the moment of their commit. */
+        /* Even without wait, a record waits for the moment in which another transaction commits. */
         l->threads[i].session.wait_briefly = waiters != NULL;
         start_thread(l, name, run_writing);
     }

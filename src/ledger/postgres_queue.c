@@ -1,3 +1,4 @@
+/* The records of queues: enter, admit, end, and the lookup of one entry. */
 #include <assert.h>
 
 #include "ledger/postgres_internal.h"

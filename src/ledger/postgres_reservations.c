@@ -1,28 +1,13 @@
 /*
- * The rows of reservations, read. A row holds its seats as a text, so that a reservation is one
- * row whatever its size, and is still whole after its seats have gone to somebody else.
+ * The rows of reservations, read. A row holds its seats as a text, so that a reservation is one row
+ * whatever its size, and is still whole when its seats belong to another reservation.
  */
 #include "base/mem.h"
 #include "ledger/postgres_internal.h"
 
-/* "12,13" into numbers; false unless there are as many as there is room for, in order. */
-static bool seats_from_text(str text, struct reservation *r) {
-    str part;
-    uint32_t n = 0;
-    int64_t before = 0;
-    while (str_split(&text, ',', &part)) {
-        int64_t number = 0;
-        if (n == r->seat_count || !str_to_i64(part, &number)) return false;
-        if (number <= before || number > SECTION_CAPACITY_MAX) return false;
-        r->seats[n++] = (uint32_t)number;
-        before = number;
-    }
-    return n == r->seat_count;
-}
-
-/* What a row holds fits: we wrote it. A table that somebody else edited may say otherwise, and is
- * reported, not trusted. *r has room for the seats that the row counts. */
-static bool from_row(const struct pg_rows *rows, int at, struct reservation *r) {
+/* A row fits when this program wrote it; one that does not is reported, not trusted. *r has room
+ * for the seats that the row counts. */
+static bool pg_reservation_fill(const struct pg_rows *rows, int at, struct reservation *r) {
     int strategy = word_index(strategy_words, pg_str(rows, at + 5));
     int status = word_index(reservation_status_words, pg_str(rows, at + 6));
     bool fits = pg_uuid(rows, at, &r->id) && strategy >= 0 && status >= 0 &&
@@ -49,7 +34,7 @@ bool pg_reservation_from_row(struct pg *db, const struct pg_rows *rows, int at,
     int64_t seats = pg_i64(rows, at + 7);
     struct reservation *r = NULL;
     if (seats > 0 && seats <= RESERVATION_SEATS_MAX) r = reservation_new((uint32_t)seats);
-    if (r != NULL && from_row(rows, at, r)) {
+    if (r != NULL && pg_reservation_fill(rows, at, r)) {
         *out = r;
         return true;
     }

@@ -1,15 +1,15 @@
 /*
- * Retention: what has ended is removed when it has outlived its use. A *round* sweeps the tables
- * one after the other, each in the order of its key, in *turns* of bounded work with pauses
- * between. No index serves it, so it costs the hot path nothing.
+ * Retention: rows that have ended are removed when they have outlived their use. A *round* goes
+ * through the tables one after the other, each in the order of its key, in *batches* of bounded
+ * work with pauses between. No index serves it, so it costs the hot path nothing.
  *
- * What belongs to a deleted event (or a section taken out) goes first, then the section, then the
- * event. Should a row of it have to stay (a fact not yet relayed, a row that somebody has locked),
- * the event is noted as kept and stays for this round; one that was deleted after the round began
- * waits for the next, because the sweeps may have passed its rows already.
+ * Rows of a deleted event (or a section taken out) go first, then the section, then the event.
+ * Should a row of it have to stay (a fact not yet relayed, a locked row), the event is noted as
+ * kept and stays for this round; one that was deleted after the round began waits for the next,
+ * because the scans may have passed its rows already.
  *
- * Of several nodes one does this, the one that has PG_LOCK_RETENTION; when it goes, its connection
- * goes, and another gets the lock. Nobody is waited for: rows that are locked are left for later.
+ * One node does this, the one that has PG_LOCK_RETENTION; when the node stops, its connection ends,
+ * and another node gets the lock. Locked rows are skipped, and left for later.
  */
 #include <assert.h>
 #include <errno.h>
@@ -22,12 +22,12 @@
 #include "ledger/entry_totals.h"
 #include "ledger/postgres_internal.h"
 
-#define REMOVED_PER_TURN_MAX 500
-#define EXAMINED_PER_TURN_MAX 5000
+#define REMOVED_PER_BATCH_MAX 500
+#define EXAMINED_PER_BATCH_MAX 5000
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define IDEMPOTENCY_DAYS 1
-/* While a round is unfinished, a turn comes this many times more often. */
-#define HURRY 20
+/* While a round is unfinished, a batch comes this many times more often. */
+#define UNFINISHED_SPEEDUP 20
 /* For one answer. It bounds how long pg_retention_stop takes. */
 #define ANSWER_WAIT_MS 3000
 #define CONNECT_STEP_MS 50
@@ -40,15 +40,15 @@ enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
 
 /* `scan` gives the rows behind the key ($1, $2) in the order of the key, at most $3 of them: two
  * columns of key (the second may be NULL), whether the row may go, and its event if that or the
- * section is removed (else NULL). $4 is the time before which what has ended may go, $5 the
- * round's version, $6 the time. `remove` takes arrays of the two columns of key and removes those
- * that nobody has locked (FREE); what let a row go once still does then. Keys are texts. */
-struct sweep {
+ * section is removed (else NULL). $4 is the time before which what has ended may go, $5 the round's
+ * version, $6 the time. `remove` takes arrays of the two columns of key and removes the rows that
+ * no transaction has locked (FREE); a row that may go once may always go. Keys are texts. */
+struct retained_table {
     const char *first[2]; /* the key before all */
     const char *scan;
     const char *remove;
     enum age age;
-    bool in_order; /* of time: the first row that stays ends the sweep */
+    bool in_order; /* of time: the first row that stays ends the scan */
     bool parent;   /* stays while rows of its event do */
 };
 
@@ -78,7 +78,7 @@ struct sweep {
 #define RETIRE_FREE_ENTRIES                                                                        \
     ENTRY_TOTALS_RETIRE("(event_id, seq) IN (SELECT event_id, seq FROM free)")
 
-static const struct sweep sweeps[] = {
+static const struct retained_table tables[] = {
     {
         .first = NUMBERS,
         .scan = "SELECT t.id::text, NULL::text,"
@@ -148,8 +148,8 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* A reservation's facts stay as long as it does. When an event was last sold out is known
-         * as long as it lives, for boards that are counted anew; that is relayed to nobody. */
+        /* A reservation's facts stay as long as it does. When an event was last sold out is kept as
+         * long as the event, for boards that are counted again; that fact is not relayed. */
         .first = NUMBERS,
         .scan = "SELECT t.id::text, NULL::text, CASE WHEN t.kind = 'SOLD_OUT'"
                 " THEN " GONE_EVENT " IS NOT NULL OR (t.at < $4 AND EXISTS (SELECT 1 FROM facts l"
@@ -162,7 +162,7 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* Who has nothing needs no row. */
+        /* A user without seats needs no row. */
         .first = {"-1", ""},
         .scan = "SELECT t.event_id::text, t.user_id, t.seats = 0, " GONE_EVENT " FROM buyers t"
                 " WHERE (t.event_id, t.user_id) > ($1::text::bigint, $2)"
@@ -222,7 +222,7 @@ static const struct sweep sweeps[] = {
     },
 };
 
-#define SWEEPS (sizeof sweeps / sizeof *sweeps)
+#define TABLES (sizeof tables / sizeof *tables)
 
 /* The last row that was looked at. A text is at most a user's name. */
 struct cursor {
@@ -235,7 +235,7 @@ struct pg_retention {
     int64_t audit_days;
     int64_t ended_days;
     int64_t interval_ns;
-    int64_t rest_ns; /* after a round that removed nothing */
+    int64_t pause_ns; /* after a round that removed nothing */
     pthread_t thread;
     struct outage *outage;
     pthread_mutex_t lock;
@@ -245,7 +245,7 @@ struct pg_retention {
     struct pg db;
     bool is_ours; /* the connection has PG_LOCK_RETENTION */
     bool failing; /* so that a failure is logged once */
-    size_t sweep; /* which table this round is at */
+    size_t table; /* which table this round is at */
     struct cursor cursor;
     uint64_t round_removed;
     int64_t round_version;  /* removals up to this audit id have had a whole round */
@@ -253,10 +253,10 @@ struct pg_retention {
     size_t kept_count;
 };
 
-/* --- one turn --- */
+/* --- one batch --- */
 
 /* What ended before this may go. */
-static int64_t before_ms(const struct pg_retention *r, enum age age) {
+static int64_t pg_retention_before_ms(const struct pg_retention *r, enum age age) {
     int64_t days = age == AGE_AUDIT         ? r->audit_days
                    : age == AGE_IDEMPOTENCY ? IDEMPOTENCY_DAYS
                                             : r->ended_days;
@@ -264,15 +264,15 @@ static int64_t before_ms(const struct pg_retention *r, enum age age) {
 }
 
 /* When the list is full, everything counts as kept. */
-static bool is_kept(const struct pg_retention *r, int64_t event_key) {
+static bool pg_retention_is_kept(const struct pg_retention *r, int64_t event_key) {
     if (r->kept_count == KEPT_MAX) return true;
     for (size_t i = 0; i < r->kept_count; i++)
         if (r->kept[i] == event_key) return true;
     return false;
 }
 
-static void keep(struct pg_retention *r, int64_t event_key) {
-    if (!is_kept(r, event_key)) r->kept[r->kept_count++] = event_key;
+static void pg_retention_keep(struct pg_retention *r, int64_t event_key) {
+    if (!pg_retention_is_kept(r, event_key)) r->kept[r->kept_count++] = event_key;
 }
 
 /* False: the key is longer than any that we write. */
@@ -281,15 +281,15 @@ static bool cursor_set(struct cursor *c, str first, str second) {
            str_copy(second, c->key[1], sizeof c->key[1]);
 }
 
-static void sweep_begin(struct pg_retention *r, size_t sweep) {
-    r->sweep = sweep;
-    bool fits = sweep == SWEEPS || cursor_set(&r->cursor, str_of(sweeps[sweep].first[0]),
-                                              str_of(sweeps[sweep].first[1]));
+static void pg_retention_table_begin(struct pg_retention *r, size_t table) {
+    r->table = table;
+    bool fits = table == TABLES || cursor_set(&r->cursor, str_of(tables[table].first[0]),
+                                              str_of(tables[table].first[1]));
     assert(fits);
 }
 
-/* What one turn may still do, and what it has done. */
-struct turn {
+/* What one batch may still do, and what it has done. */
+struct batch {
     int64_t examine;
     int64_t remove;
     uint64_t removed;
@@ -298,45 +298,45 @@ struct turn {
 /* Rows that may go, and the removed events that they are of. */
 struct chosen {
     struct pg_array keys[2];
-    int64_t events[REMOVED_PER_TURN_MAX];
+    int64_t events[REMOVED_PER_BATCH_MAX];
     size_t count;
 };
 
-static void choose(struct chosen *c, const struct pg_rows *rows) {
+static void pg_retention_choose(struct chosen *c, const struct pg_rows *rows) {
     pg_array_str(&c->keys[0], pg_str(rows, 0));
     pg_array_str(&c->keys[1], pg_str(rows, 1));
     c->events[c->count++] = pg_i64(rows, 3);
 }
 
-static bool remove_chosen(struct pg_retention *r, struct chosen *c, struct turn *turn) {
+static bool remove_chosen(struct pg_retention *r, struct chosen *c, struct batch *batch) {
     int64_t changed = 0;
     if (c->count == 0) return true;
-    if (!pg_run(&r->db, &changed, sweeps[r->sweep].remove, pg_cell_array(&c->keys[0]),
+    if (!pg_run(&r->db, &changed, tables[r->table].remove, pg_cell_array(&c->keys[0]),
                 pg_cell_array(&c->keys[1])))
         return false;
-    turn->removed += (uint64_t)changed;
+    batch->removed += (uint64_t)changed;
     for (size_t i = 0; (size_t)changed < c->count && i < c->count; i++)
-        if (c->events[i] != 0) keep(r, c->events[i]);
+        if (c->events[i] != 0) pg_retention_keep(r, c->events[i]);
     return true;
 }
 
-/* Looks at the rows in order, as many as the turn may; *ended when that was all of the table. */
-static bool look_at(struct pg_retention *r, struct pg_rows *rows, struct turn *turn,
-                    struct chosen *c, bool *ended) {
-    const struct sweep *s = &sweeps[r->sweep];
+/* Examines the rows in order, as many as the batch may; *ended when that was all of the table. */
+static bool pg_retention_examine(struct pg_retention *r, struct pg_rows *rows, struct batch *batch,
+                                 struct chosen *c, bool *ended) {
+    const struct retained_table *s = &tables[r->table];
     while (pg_next(rows)) {
         int64_t gone_event = pg_i64(rows, 3);
-        bool goes = pg_bool(rows, 2) && !(s->parent && is_kept(r, gone_event));
-        turn->examine--;
+        bool goes = pg_bool(rows, 2) && !(s->parent && pg_retention_is_kept(r, gone_event));
+        batch->examine--;
         if (goes) {
-            choose(c, rows);
-            turn->remove--;
+            pg_retention_choose(c, rows);
+            batch->remove--;
         } else if (s->in_order) {
             break;
         } else if (gone_event != 0) {
-            keep(r, gone_event);
+            pg_retention_keep(r, gone_event);
         }
-        if (turn->examine > 0 && turn->remove > 0) continue;
+        if (batch->examine > 0 && batch->remove > 0) continue;
         *ended = false;
         return cursor_set(&r->cursor, pg_str(rows, 0), pg_str(rows, 1)) || pg_unexpected(&r->db);
     }
@@ -344,43 +344,43 @@ static bool look_at(struct pg_retention *r, struct pg_rows *rows, struct turn *t
 }
 
 /* Sweeps on in the current table; *ended when it is through with it. */
-static bool sweep_on(struct pg_retention *r, struct turn *turn, bool *ended) {
-    const struct sweep *s = &sweeps[r->sweep];
+static bool pg_retention_scan(struct pg_retention *r, struct batch *batch, bool *ended) {
+    const struct retained_table *s = &tables[r->table];
     struct pg_rows rows = {0};
     struct chosen chosen = {.count = 0};
     *ended = true;
     bool ok = pg_query(&r->db, &rows, s->scan, pg_cell_text(r->cursor.key[0]),
-                       pg_cell_text(r->cursor.key[1]), pg_cell_i64(turn->examine),
-                       pg_cell_i64(before_ms(r, s->age)), pg_cell_i64(r->round_version),
-                       pg_cell_i64(clock_wall_ms()));
-    if (ok) ok = look_at(r, &rows, turn, &chosen, ended);
+                       pg_cell_text(r->cursor.key[1]), pg_cell_i64(batch->examine),
+                       pg_cell_i64(pg_retention_before_ms(r, s->age)),
+                       pg_cell_i64(r->round_version), pg_cell_i64(clock_wall_ms()));
+    if (ok) ok = pg_retention_examine(r, &rows, batch, &chosen, ended);
     pg_rows_clear(&rows);
-    if (ok) ok = remove_chosen(r, &chosen, turn);
+    if (ok) ok = remove_chosen(r, &chosen, batch);
     for (int i = 0; i < 2; i++) pg_array_deinit(&chosen.keys[i]);
     return ok;
 }
 
-static bool begin_round(struct pg_retention *r) {
+static bool pg_retention_begin_round(struct pg_retention *r) {
     r->kept_count = 0;
     r->round_removed = 0;
     r->round_version = 1;
-    sweep_begin(r, 0);
+    pg_retention_table_begin(r, 0);
     return pg_number_cells(&r->db, &r->round_version, "SELECT max(id) FROM audit", NULL, 0);
 }
 
-/* One bounded turn: removes a few hundred rows at most, in a transaction of its own. */
-static bool sweep_until_tired(struct pg_retention *r) {
-    struct turn turn = {.examine = EXAMINED_PER_TURN_MAX, .remove = REMOVED_PER_TURN_MAX};
+/* One bounded batch: removes a few hundred rows at most, in one transaction. */
+static bool pg_retention_batch(struct pg_retention *r) {
+    struct batch batch = {.examine = EXAMINED_PER_BATCH_MAX, .remove = REMOVED_PER_BATCH_MAX};
     bool ended = true;
     bool ok = pg_exec(&r->db, "BEGIN");
-    if (ok && r->sweep == SWEEPS) ok = begin_round(r);
-    while (ok && ended && r->sweep < SWEEPS) {
-        ok = sweep_on(r, &turn, &ended);
-        if (ok && ended) sweep_begin(r, r->sweep + 1);
+    if (ok && r->table == TABLES) ok = pg_retention_begin_round(r);
+    while (ok && ended && r->table < TABLES) {
+        ok = pg_retention_scan(r, &batch, &ended);
+        if (ok && ended) pg_retention_table_begin(r, r->table + 1);
     }
     if (ok) ok = pg_exec(&r->db, "COMMIT");
-    if (ok) count(COUNT_LEDGER_RETIRED_ROWS, turn.removed);
-    r->round_removed += turn.removed;
+    if (ok) count(COUNT_LEDGER_RETIRED_ROWS, batch.removed);
+    r->round_removed += batch.removed;
     return ok;
 }
 
@@ -394,7 +394,7 @@ static bool is_stopping(struct pg_retention *r) {
 }
 
 /* False when it is time to stop. */
-static bool rest(struct pg_retention *r, int64_t ns) {
+static bool pg_retention_wait(struct pg_retention *r, int64_t ns) {
     int64_t until_ns = clock_steady_ns() + ns;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     int woken = 0;
@@ -412,7 +412,7 @@ static bool be_connected(struct pg_retention *r) {
     enum pg_opening now = PG_OPENING;
     int64_t until_ns = clock_steady_ns() + ANSWER_WAIT_MS * INT64_C(1000000);
     r->is_ours = false;
-    r->sweep = SWEEPS;
+    r->table = TABLES;
     pg_open_begin(&r->db, &r->settings);
     while (now == PG_OPENING && clock_steady_ns() < until_ns && !is_stopping(r))
         now = pg_open_step(&r->db, CONNECT_STEP_MS);
@@ -434,30 +434,31 @@ static bool take_lock(struct pg_retention *r) {
 
 static bool work(struct pg_retention *r) {
     bool ok = be_connected(r) && take_lock(r);
-    if (ok && r->is_ours) ok = sweep_until_tired(r);
+    if (ok && r->is_ours) ok = pg_retention_batch(r);
     if (ok) {
         r->failing = false;
         return true;
     }
     if (!is_stopping(r) && !pg_note_outage(r->outage, &r->db, r->url) && !r->failing)
-        log_warn(msg("retention failed; it tries again later"), kv("error", r->db.failure.text));
+        log_warn(msg("retention failed; old rows stay until it succeeds"), PG_SERVER(&r->db),
+                 kv("error", r->db.failure.text));
     r->failing = true;
     pg_rollback(&r->db);
-    r->sweep = SWEEPS;
+    r->table = TABLES;
     return false;
 }
 
 /* Where a whole round found nothing to remove, there will be little for a while. */
 static int64_t pause_ns(const struct pg_retention *r, bool ok) {
     if (!ok || !r->is_ours) return r->interval_ns;
-    if (r->sweep < SWEEPS) return r->interval_ns / HURRY;
-    return r->round_removed > 0 ? r->interval_ns : r->rest_ns;
+    if (r->table < TABLES) return r->interval_ns / UNFINISHED_SPEEDUP;
+    return r->round_removed > 0 ? r->interval_ns : r->pause_ns;
 }
 
 static void *run_retention(void *arg) {
     struct pg_retention *r = arg;
     int64_t ns = r->interval_ns;
-    while (rest(r, ns)) {
+    while (pg_retention_wait(r, ns)) {
         bool ok = work(r);
         ns = pause_ns(r, ok);
     }
@@ -465,7 +466,7 @@ static void *run_retention(void *arg) {
     return NULL;
 }
 
-static void release(struct pg_retention *r) {
+static void pg_retention_release(struct pg_retention *r) {
     pthread_cond_destroy(&r->wake);
     pthread_mutex_destroy(&r->lock);
     mem_free(r->url);
@@ -483,8 +484,8 @@ struct pg_retention *pg_retention_start(const struct postgres_ledger_options *o)
     r->audit_days = o->retain_audit_days;
     r->ended_days = o->retain_ended_days;
     r->interval_ns = o->retention_interval_ms * 1000000;
-    r->rest_ns = o->retention_rest_ms * 1000000;
-    r->sweep = SWEEPS;
+    r->pause_ns = o->retention_pause_ms * 1000000;
+    r->table = TABLES;
     pthread_mutex_init(&r->lock, NULL);
     pthread_condattr_t steady;
     pthread_condattr_init(&steady);
@@ -492,8 +493,8 @@ struct pg_retention *pg_retention_start(const struct postgres_ledger_options *o)
     pthread_cond_init(&r->wake, &steady);
     pthread_condattr_destroy(&steady);
     if (thread_start(&r->thread, "retention", THREAD_ALONE, run_retention, r) == 0) return r;
-    log_error(msg("cannot start the retention thread"));
-    release(r);
+    log_error(msg("cannot start the retention thread; old rows are not removed"));
+    pg_retention_release(r);
     return NULL;
 }
 
@@ -504,5 +505,5 @@ void pg_retention_stop(struct pg_retention *r) {
     pthread_cond_signal(&r->wake);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
-    release(r);
+    pg_retention_release(r);
 }

@@ -24,18 +24,18 @@ static const struct {
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)
 
-static int64_t schema_known(void) {
+static int64_t pg_schema_known(void) {
     return migrations[MIGRATIONS - 1].number;
 }
 
-static enum err failed(struct pg *db, const char *what, struct buf *why) {
+static enum err pg_schema_failed(struct pg *db, const char *what, struct buf *why) {
     buf_addf(why, "cannot %s: %s", what, db->failure.text);
     pg_rollback(db);
     return ERR_LEDGER_FAILED;
 }
 
 /* *number: 0 where there is none yet. */
-static bool schema_read(struct pg *db, int64_t *number) {
+static bool pg_schema_read(struct pg *db, int64_t *number) {
     int64_t there = 0;
     *number = 0;
     bool ok =
@@ -46,17 +46,17 @@ static bool schema_read(struct pg *db, int64_t *number) {
 
 static enum err too_new(int64_t number, struct buf *why) {
     buf_addf(why, "the ledger has schema %lld, this program knows %lld: use a newer admitone",
-             (long long)number, (long long)schema_known());
+             (long long)number, (long long)pg_schema_known());
     return ERR_LEDGER_FAILED;
 }
 
-static bool apply(struct pg *db, size_t i, int64_t now_ms) {
+static bool pg_schema_apply(struct pg *db, size_t i, int64_t now_ms) {
     return pg_exec(db, migrations[i].sql) &&
            pg_run(db, NULL, "INSERT INTO schema_version(number, applied_at) VALUES ($1, $2)",
                   pg_cell_i64(migrations[i].number), pg_cell_i64(now_ms));
 }
 
-/* Who comes second waits for the first, and then finds nothing to do. */
+/* A second node waits for the first, and then finds nothing to do. */
 static bool migrate_begin(struct pg *db) {
     return pg_exec(db, "BEGIN; SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0") &&
            pg_run(db, NULL, "SELECT pg_advisory_xact_lock($1::int, 0)",
@@ -67,25 +67,27 @@ static bool migrate_begin(struct pg *db) {
 
 enum err pg_schema_migrate(struct pg *db, int64_t now_ms, struct buf *why) {
     int64_t number = 0;
-    if (!schema_read(db, &number)) return failed(db, "read the ledger's schema", why);
-    if (number == schema_known()) return ERR_OK;
-    if (!migrate_begin(db) || !schema_read(db, &number))
-        return failed(db, "lock the ledger's schema", why);
+    if (!pg_schema_read(db, &number)) return pg_schema_failed(db, "read the ledger's schema", why);
+    if (number == pg_schema_known()) return ERR_OK;
+    if (!migrate_begin(db) || !pg_schema_read(db, &number))
+        return pg_schema_failed(db, "lock the ledger's schema", why);
     for (size_t i = 0; i < MIGRATIONS; i++) {
         assert(i == 0 || migrations[i].number > migrations[i - 1].number);
         if (migrations[i].number <= number) continue;
-        if (!apply(db, i, now_ms)) return failed(db, "bring the ledger's schema up to date", why);
+        if (!pg_schema_apply(db, i, now_ms))
+            return pg_schema_failed(db, "bring the ledger's schema up to date", why);
     }
-    if (!pg_exec(db, "COMMIT")) return failed(db, "bring the ledger's schema up to date", why);
-    return number > schema_known() ? too_new(number, why) : ERR_OK;
+    if (!pg_exec(db, "COMMIT"))
+        return pg_schema_failed(db, "bring the ledger's schema up to date", why);
+    return number > pg_schema_known() ? too_new(number, why) : ERR_OK;
 }
 
 enum err pg_schema_expect(struct pg *db, struct buf *why) {
     int64_t number = 0;
-    if (!schema_read(db, &number)) return failed(db, "read the ledger's schema", why);
-    if (number > schema_known()) return too_new(number, why);
-    if (number == schema_known()) return ERR_OK;
+    if (!pg_schema_read(db, &number)) return pg_schema_failed(db, "read the ledger's schema", why);
+    if (number > pg_schema_known()) return too_new(number, why);
+    if (number == pg_schema_known()) return ERR_OK;
     buf_addf(why, "the ledger has schema %lld, this program needs %lld: start its server once",
-             (long long)number, (long long)schema_known());
+             (long long)number, (long long)pg_schema_known());
     return ERR_LEDGER_FAILED;
 }

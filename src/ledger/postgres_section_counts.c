@@ -1,9 +1,9 @@
 /*
- * What sections count. The rows of sections are what all holds of an event write to, so they are
+ * The counts of sections. All holds of an event write to the rows of its sections, so these are
  * locked last and for no longer than a commit takes: each transaction notes what it did to seats,
  * and writes the sums in the end, in order of id, so that no two wait for each other.
  *
- * Whether a hold sold the last seat is told from the counts as they were before, by going through
+ * Whether a hold sold the last seat follows from the counts as they were before, by going through
  * the changes again in their order.
  */
 #include <assert.h>
@@ -51,17 +51,17 @@ void pg_section_counts_deinit(struct pg_section_counts *t) {
     *t = (struct pg_section_counts){0};
 }
 
-static int by_key(const void *a, const void *b) {
+static int pg_section_counts_by_key(const void *a, const void *b) {
     int64_t x = ((const struct pg_section_count *)a)->key;
     int64_t y = ((const struct pg_section_count *)b)->key;
     return (x > y) - (x < y);
 }
 
 /* One for each section, without the numbers. */
-static struct counts counts_of(const struct pg_section_counts *t) {
+static struct counts pg_section_counts_of(const struct pg_section_counts *t) {
     struct counts c = {.all = mem_new(t->count * sizeof *c.all)};
     for (size_t i = 0; i < t->count; i++) c.all[i].key = t->changes[i].section_key;
-    qsort(c.all, t->count, sizeof *c.all, by_key);
+    qsort(c.all, t->count, sizeof *c.all, pg_section_counts_by_key);
     for (size_t i = 0; i < t->count; i++)
         if (c.count == 0 || c.all[c.count - 1].key != c.all[i].key) c.all[c.count++] = c.all[i];
     return c;
@@ -69,7 +69,7 @@ static struct counts counts_of(const struct pg_section_counts *t) {
 
 static struct pg_section_count *count_find(const struct counts *c, int64_t key) {
     struct pg_section_count wanted = {.key = key};
-    return bsearch(&wanted, c->all, c->count, sizeof *c->all, by_key);
+    return bsearch(&wanted, c->all, c->count, sizeof *c->all, pg_section_counts_by_key);
 }
 
 static void add_up(const struct pg_section_counts *t, struct counts *c) {
@@ -120,9 +120,9 @@ static bool write_counts(struct pg *db, struct counts *c) {
 }
 
 /* The sections that this transaction changed count here as they were at that moment, the others as
- * they are. Who fills another section of the event at the same time waits here, and then sees ours.
- */
-static bool write_sold_out(struct pg *db, const struct counts *c, struct ledger_hold *hold) {
+ * they are. A transaction that sells out another section of the event at the same time waits here,
+ * and then sees this one. */
+static bool pg_write_sold_out(struct pg *db, const struct counts *c, struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     struct pg_array free = {0};
     struct pg_array touched = {0};
@@ -155,14 +155,14 @@ static bool find_sold_out(struct pg *db, const struct pg_section_counts *t, stru
         struct pg_section_count *s = count_find(c, change->section_key);
         s->taken += change->held + change->confirmed;
         if (change->hold != NULL && s->taken >= s->capacity)
-            ok = write_sold_out(db, c, change->hold);
+            ok = pg_write_sold_out(db, c, change->hold);
     }
     return ok;
 }
 
 bool pg_section_counts_write(struct pg *db, struct pg_section_counts *t) {
     if (t->count == 0) return true;
-    struct counts c = counts_of(t);
+    struct counts c = pg_section_counts_of(t);
     add_up(t, &c);
     bool ok = write_counts(db, &c) && find_sold_out(db, t, &c);
     mem_free(c.all);

@@ -1,13 +1,13 @@
 /*
- * A thread's connection. It is made anew when it breaks, with growing pauses. What is written on it
+ * A thread's connection, which is opened again when it breaks, with growing backoff. A batch on it
  * ends in one of these ways:
  *
- *   - committed; records that were blocked go on to the waiters.
- *   - A record failed by its own fault, or met a deadlock: the others are written without it, and
- * it is tried again alone.
- *   - The connection broke before the commit: nothing was written. Tried once more, if there is
- *     another connection soon; else all fail.
- *   - It broke at the commit: over another connection the server is asked what became of it.
+ *   - It is committed; blocked records go on to the waiters.
+ *   - One record failed, or met a deadlock: the others are written without it, and it is tried
+ *     again alone.
+ *   - The connection broke before the commit: nothing was written. It is tried once more if there
+ *     is another connection soon; else all records fail.
+ *   - It broke at the commit: over another connection the server is asked whether it committed.
  */
 #include <time.h>
 
@@ -137,7 +137,7 @@ static bool is_decided(struct pg *db, const struct pg_batch *b) {
     return ok ? goes_on == 0 : pg_failed_with(db, PG_INVALID);
 }
 
-/* The transaction has ended, or never was: its own row tells which. */
+/* The transaction has ended, or never began: its own row in `commits` shows which. */
 static bool is_written(struct pg *db, const struct pg_batch *b, bool *written) {
     int64_t number = 0;
     bool ok = pg_number(db, &number, "SELECT number FROM commits WHERE session = $1",
@@ -175,7 +175,7 @@ static enum pg_end resolve(struct pg_session *s, struct pg_batch *b) {
     return known ? PG_LOST : PG_UNKNOWN;
 }
 
-static enum pg_end transact(struct pg_session *s, struct pg_batch *b) {
+static enum pg_end pg_session_transact(struct pg_session *s, struct pg_batch *b) {
     enum pg_end end = PG_LOST;
     b->session = s->id;
     b->wait = s->wait || s->wait_briefly;
@@ -199,7 +199,7 @@ static bool state_of_class(const struct pg_failure *f, const char *class) {
 }
 
 /* Whether the next record would meet the same: the disk, the memory, the schema. */
-static bool concerns_all(const struct pg_failure *f) {
+static bool pg_concerns_all(const struct pg_failure *f) {
     return state_of_class(f, "53") || state_of_class(f, "58") || state_of_class(f, "42");
 }
 
@@ -212,18 +212,19 @@ static bool may_go_well(const struct pg_failure *f) {
            strcmp(f->state, PG_UNIQUE) == 0;
 }
 
-static void fail_all(struct pg_session *s, struct pg_batch *b, enum err result) {
+static void pg_session_fail_all(struct pg_session *s, struct pg_batch *b, enum err result) {
     const struct pg_failure *f = &s->db.failure;
     bool failed_before = s->failing;
-    s->failing = !pg_alive(&s->db) || concerns_all(f);
+    s->failing = !pg_alive(&s->db) || pg_concerns_all(f);
     if (!pg_note_outage(s->outage, &s->db, s->settings.url) && s->failing && !failed_before)
-        log_error(msg("a batch of records could not be written"), kv("error", f->text),
-                  kv("state", f->state));
+        log_error(
+            msg("a batch of records could not be written; its requests are answered with 503"),
+            PG_SERVER(&s->db), kv("error", f->text), kv("state", f->state));
     for (size_t i = 0; i < b->count; i++) b->records[i]->result = result;
 }
 
 /* One record, alone, has failed. Whether it is worth another try. */
-static bool try_again(struct pg_session *s, struct pg_batch *b, int tries) {
+static bool pg_session_try_again(struct pg_session *s, struct pg_batch *b, int tries) {
     const struct pg_failure *f = &s->db.failure;
     struct ledger_record *r = b->records[0];
     if (is_lock(f) && s->waiters != NULL) {
@@ -233,8 +234,8 @@ static bool try_again(struct pg_session *s, struct pg_batch *b, int tries) {
     if (may_go_well(f) && tries < TRIES_MAX) return true;
     r->result = is_lock(f) && r->kind == LEDGER_HOLD ? ERR_LOCK_TIMEOUT : ERR_LEDGER_FAILED;
     if (r->result == ERR_LEDGER_FAILED)
-        log_error(msg("a record could not be written"), kv("record", record_name(r)),
-                  kv("error", f->text), kv("state", f->state));
+        log_error(msg("a record could not be written; its request is answered with 503"),
+                  kv("record", record_name(r)), kv("error", f->text), kv("state", f->state));
     return false;
 }
 
@@ -256,33 +257,33 @@ static void write_single(struct pg_session *s, struct ledger_record **record, bo
                 (*record)->kind == LEDGER_HOLD ? ERR_LOCK_TIMEOUT : ERR_LEDGER_FAILED;
             return;
         }
-        switch (transact(s, &b)) {
+        switch (pg_session_transact(s, &b)) {
         case PG_COMMITTED:
             s->failing = false;
             count(COUNT_LEDGER_RECORDS, 1);
             return;
         case PG_UNKNOWN:
-            fail_all(s, &b, ERR_LEDGER_UNKNOWN);
+            pg_session_fail_all(s, &b, ERR_LEDGER_UNKNOWN);
             return;
         case PG_LOST:
-            fail_all(s, &b, ERR_LEDGER_FAILED);
+            pg_session_fail_all(s, &b, ERR_LEDGER_FAILED);
             return;
         case PG_FAILED:
             break;
         }
-        if (concerns_all(&s->db.failure)) {
+        if (pg_concerns_all(&s->db.failure)) {
             bool full = pg_failed_with(&s->db, PG_DISK_FULL);
-            fail_all(s, &b, full ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED);
+            pg_session_fail_all(s, &b, full ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED);
             return;
         }
-        if (!try_again(s, &b, tries)) return;
+        if (!pg_session_try_again(s, &b, tries)) return;
     }
 }
 
 static void write_some(struct pg_session *s, struct ledger_record **records, bool *blocked,
                        size_t count_of);
 
-/* Around the one that failed; where that can't be told, in halves. */
+/* Around the record that failed; where that is not known, in halves. */
 static void write_apart(struct pg_session *s, const struct pg_batch *b) {
     size_t first = b->culprit;
     size_t behind = b->culprit + b->culprit_count;
@@ -295,8 +296,8 @@ static void write_apart(struct pg_session *s, const struct pg_batch *b) {
     write_some(s, b->records + behind, b->blocked + behind, b->count - behind);
 }
 
-/* Somebody keeps a section's row locked: whoever needs one goes to the waiters, and comes last
- * here. Returns how many are left. */
+/* Another transaction keeps a section's row locked: records that need one go to the waiters, and
+ * come last here. Returns how many are left. */
 static size_t block_counting(struct pg_batch *b) {
     size_t left = 0;
     struct ledger_record **apart = mem_new(b->count * sizeof *apart);
@@ -317,22 +318,23 @@ static size_t block_counting(struct pg_batch *b) {
 
 static void write_many(struct pg_session *s, struct pg_batch *b) {
     const struct pg_failure *f = &s->db.failure;
-    switch (transact(s, b)) {
+    switch (pg_session_transact(s, b)) {
     case PG_COMMITTED:
         s->failing = false;
         count(COUNT_LEDGER_RECORDS, b->count);
         return;
     case PG_UNKNOWN:
-        fail_all(s, b, ERR_LEDGER_UNKNOWN);
+        pg_session_fail_all(s, b, ERR_LEDGER_UNKNOWN);
         return;
     case PG_LOST:
-        fail_all(s, b, ERR_LEDGER_FAILED);
+        pg_session_fail_all(s, b, ERR_LEDGER_FAILED);
         return;
     case PG_FAILED:
         break;
     }
-    if (concerns_all(f))
-        fail_all(s, b, pg_failed_with(&s->db, PG_DISK_FULL) ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED);
+    if (pg_concerns_all(f))
+        pg_session_fail_all(
+            s, b, pg_failed_with(&s->db, PG_DISK_FULL) ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED);
     else if (b->at_section_counts && is_lock(f) && s->waiters != NULL)
         write_some(s, b->records, b->blocked, block_counting(b));
     else
@@ -349,10 +351,10 @@ static void write_some(struct pg_session *s, struct ledger_record **records, boo
     }
 }
 
-/* A function of the database was told to wait for locks, and says that it did not. */
+/* A function of the database that may wait for locks reports that it did not. */
 static void refuse_blocked(struct ledger_record *r) {
-    log_error(msg("a record could not be written"), kv("record", record_name(r)),
-              kv("error", "the database did not wait for a lock"));
+    log_error(msg("a record could not be written; its request is answered with 503"),
+              kv("record", record_name(r)), kv("error", "the database did not wait for a lock"));
     r->result = ERR_LEDGER_FAILED;
 }
 

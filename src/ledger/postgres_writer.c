@@ -20,9 +20,9 @@
 #define BATCH_MIN 16
 #define BATCH_SHARE 8
 
-/* One line when writing begins to fail, and one when it works again. That there is no connection is
- * told otherwise. */
-static void note_writable(struct pg_writer *w, bool writable) {
+/* One line when writing begins to fail, and one when it works again. A lost connection is logged by
+ * pg_note_outage. */
+static void pg_writer_note_writable(struct pg_writer *w, bool writable) {
     struct pg_session *s = &w->session;
     atomic_store(&w->read_only, !writable && pg_failed_with(&s->db, PG_READ_ONLY));
     bool before = atomic_exchange(&w->writable, writable);
@@ -30,10 +30,10 @@ static void note_writable(struct pg_writer *w, bool writable) {
         writable ? outage_back(s->outage) : pg_note_outage(s->outage, &s->db, s->settings.url);
     if (before && !writable && !is_outage)
         log_error(msg("the ledger cannot write; changes are refused with 503 until it can"),
-                  kv("error", s->db.failure.text));
-    else if (writable && w->is_told)
+                  PG_SERVER(&s->db), kv("error", s->db.failure.text));
+    else if (writable && w->is_logged)
         log_info(msg("the ledger can write again"));
-    w->is_told = !writable && (w->is_told || !is_outage);
+    w->is_logged = !writable && (w->is_logged || !is_outage);
 }
 
 /* Answers what waits. Whether the inbox is closed and empty. */
@@ -51,14 +51,14 @@ static bool fail_waiting(struct pg_writer *w) {
 /* While the writer asks what became of a commit. */
 static void while_asking(void *to) {
     struct pg_writer *w = to;
-    note_writable(w, false);
+    pg_writer_note_writable(w, false);
     fail_waiting(w);
 }
 
-/* Under load the answers of one batch bring the requests of the next, a moment after the commit. To
- * wait a moment for more than there were makes fewer and larger batches. Who comes alone after a
- * crowd waits that moment once. */
-static void gather(struct pg_writer *w, size_t last_taken, int64_t last_ns) {
+/* Under load the answers of one batch bring the requests of the next, a moment after the commit.
+ * Waiting a moment for more than there were makes fewer and larger batches. A single record after a
+ * large batch waits that moment once. */
+static void pg_writer_gather(struct pg_writer *w, size_t last_taken, int64_t last_ns) {
     if (last_taken < GATHER_MIN) return;
     size_t wanted = last_taken * 2 < w->batch_max ? last_taken * 2 : w->batch_max;
     if (wanted > w->inbox.records_max) wanted = w->inbox.records_max;
@@ -66,8 +66,8 @@ static void gather(struct pg_writer *w, size_t last_taken, int64_t last_ns) {
     inbox_gather(&w->inbox, wanted, clock_steady_ns() + wait_ns);
 }
 
-/* A batch is to take a fraction of the deadline: what it waits for, all of its records wait for.
- * The last one that was no exception tells how many records that may be. */
+/* A batch should take a fraction of the deadline, because all its records wait for the slowest. The
+ * last batch without an exception shows how many records that may be. */
 static size_t batch_limit(const struct pg_writer *w, size_t taken, int64_t took_ns) {
     int64_t each_ns = took_ns / (int64_t)taken + 1;
     int64_t limit = w->session.deadline_ms * 1000000 / BATCH_SHARE / each_ns;
@@ -75,11 +75,11 @@ static size_t batch_limit(const struct pg_writer *w, size_t taken, int64_t took_
     return (size_t)limit < w->batch_max ? (size_t)limit : w->batch_max;
 }
 
-static int64_t write_batch(struct pg_writer *w, size_t taken) {
+static int64_t pg_writer_write_batch(struct pg_writer *w, size_t taken) {
     int64_t began_ns = clock_steady_ns();
     size_t done = pg_session_write(&w->session, w->batch, taken);
     int64_t took_ns = clock_steady_ns() - began_ns;
-    note_writable(w, !w->session.failing);
+    pg_writer_note_writable(w, !w->session.failing);
     observe(HISTOGRAM_LEDGER_BATCH_RECORDS, taken);
     observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, (uint64_t)took_ns / 1000);
     records_hand_back(w->batch, done, w->depth);
@@ -87,13 +87,13 @@ static int64_t write_batch(struct pg_writer *w, size_t taken) {
 }
 
 /* Nobody may send records to a server that says it can't write: so it finds out by itself. */
-static void look(struct pg_writer *w) {
+static void pg_writer_look(struct pg_writer *w) {
     if (!pg_look(&w->session.db) || !pg_look_writable(&w->session.db)) return;
     if (!w->session.failing) outage_back(w->session.outage); /* others may have lost theirs */
-    if (w->session.failing && pg_session_probe(&w->session)) note_writable(w, true);
+    if (w->session.failing && pg_session_probe(&w->session)) pg_writer_note_writable(w, true);
 }
 
-static void *run_writer(void *arg) {
+static void *pg_writer_run(void *arg) {
     struct pg_writer *w = arg;
     bool ended = false;
     size_t taken = 0;
@@ -101,20 +101,20 @@ static void *run_writer(void *arg) {
     int64_t took_ns = 0;
     while (!ended) {
         if (!pg_session_up(&w->session, 0)) {
-            note_writable(w, false);
+            pg_writer_note_writable(w, false);
             if (pg_session_up(&w->session, DOWN_STEP_MS))
-                note_writable(w, true);
+                pg_writer_note_writable(w, true);
             else
                 ended = fail_waiting(w);
             continue;
         }
-        gather(w, taken, took_ns);
+        pg_writer_gather(w, taken, took_ns);
         taken =
             inbox_take(&w->inbox, w->batch, limit, clock_steady_ns() + LOOK_INTERVAL_NS, &ended);
         if (taken > 0)
-            took_ns = write_batch(w, taken);
+            took_ns = pg_writer_write_batch(w, taken);
         else if (!ended)
-            look(w);
+            pg_writer_look(w);
         if (taken >= GATHER_MIN) limit = batch_limit(w, taken, took_ns);
     }
     return NULL;
@@ -130,7 +130,7 @@ void pg_writer_start(struct pg_writer *w, const struct postgres_ledger_options *
     w->batch = mem_new(w->batch_max * sizeof *w->batch);
     inbox_init(&w->inbox, o->queue_max);
     atomic_store(&w->writable, true);
-    int failed = thread_start(&w->thread, "ledger", THREAD_ALONE, run_writer, w);
+    int failed = thread_start(&w->thread, "ledger", THREAD_ALONE, pg_writer_run, w);
     assert(failed == 0 && "no thread can be started");
 }
 

@@ -1,3 +1,4 @@
+/* What both ledgers do with records and rows, whatever the database. */
 #include "ledger/record.h"
 
 #include "base/clock.h"
@@ -22,6 +23,20 @@ const char *record_name(const struct ledger_record *r) {
                                         [LEDGER_NODES_DROP] = "drop nodes"};
     bool is_known = (size_t)r->kind < sizeof names / sizeof *names && names[r->kind] != NULL;
     return is_known ? names[r->kind] : "read";
+}
+
+bool seats_from_text(str text, struct reservation *r) {
+    str part;
+    uint32_t n = 0;
+    int64_t before = 0;
+    while (str_split(&text, ',', &part)) {
+        int64_t number = 0;
+        if (n == r->seat_count || !str_to_i64(part, &number)) return false;
+        if (number <= before || number > SECTION_CAPACITY_MAX) return false;
+        r->seats[n++] = (uint32_t)number;
+        before = number;
+    }
+    return n == r->seat_count;
 }
 
 static void put_undo(struct ledger_event_put *put) {

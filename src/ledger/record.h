@@ -12,6 +12,9 @@
 /* By the kind of a fact. */
 enum sale_kind sale_kind_of(str kind);
 
+/* "12,13", as both tables have seats, into the numbers of *r; false unless there are as many as it
+ * has room for, in order. */
+bool seats_from_text(str text, struct reservation *r);
 /* Whether a row that was read holds what a live entry may have. */
 bool ledger_entry_ok(const struct ledger_entry *e);
 /* The same of a sale. One that does not is logged, and passed over. */

@@ -14,16 +14,16 @@
 /* A number of 0 takes the default, but for the days, where it means for ever. */
 struct sqlite_ledger_options {
     const char *path;
-    bool read_only;            /* nothing is changed or submitted: load, ask and check only */
-    bool nobody_relays;        /* a fact need not wait for anybody before it may go */
-    int64_t queue_max;         /* records that wait for the writer: 65,536 */
-    int64_t batch_max;         /* records in one commit: 1,024 */
-    int64_t asks_max;          /* questions that wait for a reader: 65,536 */
+    bool read_only;    /* nothing is changed or submitted: load, ask and check only */
+    bool no_relay;     /* there is no relay: a fact need not be relayed before it may be removed */
+    int64_t queue_max; /* records that wait for the writer: 65,536 */
+    int64_t batch_max; /* records in one commit: 1,024 */
+    int64_t asks_max;  /* questions that wait for a reader: 65,536 */
     int64_t wal_bytes_max;     /* the writer folds the WAL in itself above this: 16 MiB */
     int64_t retain_audit_days; /* how long audit rows stay */
     int64_t retain_ended_days; /* how long reservations, entries, requests stay after their end */
     int64_t retention_interval_ms; /* between two looks for what has outlived that: 2,000 */
-    int64_t retention_rest_ms;     /* after a round of looks that found nothing: 600,000 */
+    int64_t retention_pause_ms;    /* after a round of looks that found nothing: 600,000 */
 };
 
 /* Creates the file or brings its schema up to date, and makes the next epoch durable. `why` gets a

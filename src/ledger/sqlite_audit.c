@@ -1,3 +1,4 @@
+/* The audit table: one row per administrative act, and pages of them for the API. */
 #include <assert.h>
 
 #include "base/clock.h"
@@ -20,7 +21,7 @@ int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int6
     return rc;
 }
 
-static void row_render(struct json_out *j, sqlite3_stmt *rows) {
+static void sqlite_audit_render(struct json_out *j, sqlite3_stmt *rows) {
     json_out_object(j, STR(""));
     json_out_i64(j, STR("id"), sqlite3_column_int64(rows, 0));
     json_out_time(j, STR("at"), sqlite3_column_int64(rows, 1));
@@ -37,7 +38,7 @@ int audit_page(struct db *db, struct ledger_audit_page *page) {
     struct json_out j;
     json_out_init(&j, &page->json);
     json_out_array(&j, STR(""));
-    /* One row more than wanted tells whether there is a next page. */
+    /* One row more than asked for shows whether there is a next page. */
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
                       "SELECT id, at, actor, act, subject, detail FROM audit"
@@ -51,7 +52,7 @@ int audit_page(struct db *db, struct ledger_audit_page *page) {
             break;
         }
         last = sqlite3_column_int64(rows, 0);
-        row_render(&j, rows);
+        sqlite_audit_render(&j, rows);
     }
     json_out_array_end(&j);
     json_out_done(&j);

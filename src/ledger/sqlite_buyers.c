@@ -1,8 +1,8 @@
 /*
- * How many seats each user has, in the writer's memory. The file says it too, row by row of the
- * reservations; to keep the sums in a table would be an index on users, who come in no order, so
- * that every hold would write a page of its own (docs/decisions/0019). There is one writer, and
- * what it does to the rows it does to the sums: they are exact, and are counted anew at the start.
+ * How many seats each user has, in the writer's memory. The rows of the reservations say it too; a
+ * table of the sums would be an index on users, whose names come in no order, so that every hold
+ * would write another page (docs/decisions/0019). There is one writer, which changes the sums with
+ * the rows: they are exact, and are counted again at the start.
  */
 #include <assert.h>
 
@@ -26,7 +26,7 @@ struct key {
     size_t len;
 };
 
-static struct key key_of(int64_t event_key, str user) {
+static struct key buyers_key(int64_t event_key, str user) {
     struct key k = {.len = sizeof event_key + user.len};
     assert(k.len <= sizeof k.bytes);
     memcpy(k.bytes, &event_key, sizeof event_key);
@@ -34,7 +34,7 @@ static struct key key_of(int64_t event_key, str user) {
     return k;
 }
 
-static struct buyer *buyer_add(struct buyers *b, const struct key *k) {
+static struct buyer *buyers_add(struct buyers *b, const struct key *k) {
     struct buyer *buyer = mem_new(sizeof *buyer + k->len);
     buyer->key_len = k->len;
     memcpy(buyer->key, k->bytes, k->len);
@@ -42,7 +42,7 @@ static struct buyer *buyer_add(struct buyers *b, const struct key *k) {
     return buyer;
 }
 
-static void buyer_remove(struct buyers *b, struct buyer *buyer) {
+static void buyers_remove(struct buyers *b, struct buyer *buyer) {
     map_remove(&b->all, (str){buyer->key, buyer->key_len});
     mem_free(buyer);
 }
@@ -61,12 +61,12 @@ void buyers_deinit(struct buyers *b) {
 }
 
 struct buyer_seats buyers_count(const struct buyers *b, int64_t event_key, str user) {
-    struct key k = key_of(event_key, user);
+    struct key k = buyers_key(event_key, user);
     const struct buyer *buyer = map_get(&b->all, (str){k.bytes, k.len});
     return buyer == NULL ? (struct buyer_seats){0} : buyer->has;
 }
 
-static void note(struct buyers *b, struct buyer *buyer, struct buyer_seats by) {
+static void buyers_note(struct buyers *b, struct buyer *buyer, struct buyer_seats by) {
     if (b->change_count == b->change_cap) {
         b->change_cap = b->change_cap == 0 ? 64 : b->change_cap * 2;
         b->changes = mem_grow(b->changes, b->change_cap * sizeof *b->changes);
@@ -76,7 +76,7 @@ static void note(struct buyers *b, struct buyer *buyer, struct buyer_seats by) {
 }
 
 int buyers_change(struct buyers *b, int64_t event_key, str user, struct buyer_seats by) {
-    struct key k = key_of(event_key, user);
+    struct key k = buyers_key(event_key, user);
     struct buyer *buyer = map_get(&b->all, (str){k.bytes, k.len});
     struct buyer_seats will = by;
     if (buyer != NULL) {
@@ -84,14 +84,14 @@ int buyers_change(struct buyers *b, int64_t event_key, str user, struct buyer_se
         will.held += buyer->has.held;
     }
     if (will.held < 0 || will.held > will.live) return SQLITE_CORRUPT;
-    if (buyer == NULL) buyer = buyer_add(b, &k);
+    if (buyer == NULL) buyer = buyers_add(b, &k);
     buyer->has = will;
-    note(b, buyer, by);
+    buyers_note(b, buyer, by);
     return SQLITE_OK;
 }
 
-/* Who has nothing left is forgotten with the last change that names them. */
-static void settle(struct buyers *b, bool undo) {
+/* A user without seats is removed with the last change that names them. */
+static void buyers_settle(struct buyers *b, bool undo) {
     for (size_t i = 0; i < b->change_count; i++) {
         struct buyer *buyer = b->changes[i].buyer;
         if (undo) {
@@ -99,20 +99,20 @@ static void settle(struct buyers *b, bool undo) {
             buyer->has.held -= b->changes[i].by.held;
         }
         buyer->unsettled--;
-        if (buyer->unsettled == 0 && buyer->has.live == 0) buyer_remove(b, buyer);
+        if (buyer->unsettled == 0 && buyer->has.live == 0) buyers_remove(b, buyer);
     }
     b->change_count = 0;
 }
 
 void buyers_commit(struct buyers *b) {
-    settle(b, false);
+    buyers_settle(b, false);
 }
 
 void buyers_rollback(struct buyers *b) {
-    settle(b, true);
+    buyers_settle(b, true);
 }
 
-/* A file that somebody else edited is reported, not trusted. */
+/* A row that does not fit is reported, not trusted. */
 static int count_row(struct buyers *b, sqlite3_stmt *rows) {
     str user = column_str(rows, 1);
     int64_t seats = sqlite3_column_int64(rows, 2);

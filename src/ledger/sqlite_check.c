@@ -1,10 +1,10 @@
 /*
- * The invariants that the ledger alone can show, each as two queries: how many rows it speaks of,
- * and the violations, one row each, as a text that names it. Every query is a snapshot of its own
- * and none holds the others' open, so that the WAL of a running server can start anew meanwhile.
+ * The invariants that the ledger alone can show, each as two queries: how many rows it covers, and
+ * the violations, one row each, as a text that names it. Every query is a separate snapshot, so
+ * that none keeps the WAL of a running server from starting again at its beginning.
  *
- * The table constraints forbid most of these from the start. They are checked all the same,
- * because what counts is what is in the file, however it came there.
+ * The table constraints forbid most of these from the start. They are checked all the same, because
+ * what counts is what is in the file, however it came there.
  */
 #include <assert.h>
 
@@ -16,7 +16,7 @@
 
 #define LIVE "('HELD','CONFIRMED')"
 
-/* The numbers in a reservation's `seats`; none when somebody has spoilt the text. */
+/* The numbers in a reservation's `seats`; none when the text is not valid. */
 #define LISTED                                                                                     \
     "json_each(CASE WHEN json_valid('[' || r.seats || ']') THEN '[' || r.seats || ']'"             \
     " ELSE '[]' END)"
@@ -152,7 +152,7 @@ static const struct invariant invariants[] = {
         " WHERE reservation_id NOT NULL GROUP BY reservation_id, kind HAVING count(*) > 1",
     },
     {
-        /* Boards are told facts: that these are there, and once, is said above. */
+        /* Boards count facts; the checks above show that each fact is there, once. */
         "boards_count_what_is_live",
         "SELECT count(*) FROM facts WHERE reservation_id NOT NULL AND kind <> 'CONFIRMED'",
         "SELECT 'reservation ' || hex(r.id) || ' ' || r.status || ', fact ' || f.kind || ' of '"
@@ -221,8 +221,8 @@ static void take_violation(sqlite3_stmt *rows, struct ledger_finding *f, struct 
     buf_add(examples, column_str(rows, 0));
 }
 
-static int check_one(struct db *db, const struct invariant *i, bool server_runs, int64_t now_ms,
-                     struct ledger_finding *f, struct buf *examples) {
+static int sqlite_check_one(struct db *db, const struct invariant *i, bool server_runs,
+                            int64_t now_ms, struct ledger_finding *f, struct buf *examples) {
     sqlite3_stmt *rows = NULL;
     int rc = db_number_cells(db, &f->checked, i->checked, NULL, 0);
     if (rc == SQLITE_OK) rc = db_statement(db, i->violations, &rows);
@@ -240,7 +240,7 @@ int check_all(struct db *db, bool server_runs, int64_t now_ms,
     for (size_t i = 0; rc == SQLITE_OK && i < sizeof invariants / sizeof *invariants; i++) {
         struct ledger_finding f = {.invariant = str_of(invariants[i].name)};
         buf_clear(&examples);
-        rc = check_one(db, &invariants[i], server_runs, now_ms, &f, &examples);
+        rc = sqlite_check_one(db, &invariants[i], server_runs, now_ms, &f, &examples);
         f.examples = buf_str(&examples);
         if (rc == SQLITE_OK) on_finding(to, &f);
     }

@@ -25,7 +25,7 @@ struct db {
     struct map statements; /* address of the SQL text → sqlite3_stmt */
     /* Used by the writer only: */
     int64_t last_fact_id;
-    bool nobody_relays; /* facts count as relayed when they are written */
+    bool no_relay; /* facts count as relayed when they are written */
     struct buyers *buyers;
     /* Used by a reader only: every fact up to this number has been relayed. */
     int64_t facts_through;

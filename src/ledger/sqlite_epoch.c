@@ -1,6 +1,7 @@
+/* The number of this opening for writing, from which fences and fact ids are made. */
 #include "ledger/sqlite_internal.h"
 
-static int write_next(struct db *db, int64_t *number) {
+static int sqlite_epoch_write_next(struct db *db, int64_t *number) {
     int rc = db_exec(db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK)
         rc = db_number_cells(db, number,
@@ -13,7 +14,7 @@ static int write_next(struct db *db, int64_t *number) {
 
 enum err epoch_begin(struct db *db, const char *path, uint32_t *epoch, struct buf *why) {
     int64_t number = 0;
-    int rc = write_next(db, &number);
+    int rc = sqlite_epoch_write_next(db, &number);
     if (rc == SQLITE_OK && number <= EPOCH_MAX) {
         *epoch = (uint32_t)number;
         db->last_fact_id = number << EPOCH_COUNT_BITS;

@@ -1,3 +1,4 @@
+/* The records of events: put, delete, and the reading of their rows. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -10,20 +11,20 @@
 
 /* --- reading --- */
 
-/* What a column holds fits its field: we wrote it. A file that somebody else edited may say
- * otherwise, and is reported, not trusted. */
-static bool word_at(sqlite3_stmt *rows, int column, const str *words, int *index) {
+/* A column fits its field when this program wrote it. A row that does not fit is reported, not
+ * trusted. */
+static bool sqlite_word_at(sqlite3_stmt *rows, int column, const str *words, int *index) {
     *index = word_index(words, column_str(rows, column));
     return *index >= 0;
 }
 
 #define COPY_COLUMN(rows, column, field) str_copy(column_str(rows, column), field, sizeof(field))
 
-static bool event_from_row(sqlite3_stmt *rows, struct event *e) {
+static bool sqlite_event_from_row(sqlite3_stmt *rows, struct event *e) {
     int state = -1;
     bool fits = COPY_COLUMN(rows, 2, e->type) && COPY_COLUMN(rows, 3, e->id) &&
                 COPY_COLUMN(rows, 4, e->title) && COPY_COLUMN(rows, 18, e->currency) &&
-                word_at(rows, 5, event_state_words, &state);
+                sqlite_word_at(rows, 5, event_state_words, &state);
     if (!fits) return false;
     e->key = sqlite3_column_int64(rows, 0);
     e->version = sqlite3_column_int64(rows, 1);
@@ -48,12 +49,12 @@ static bool event_from_row(sqlite3_stmt *rows, struct event *e) {
     return event_ok(e);
 }
 
-static bool section_from_row(sqlite3_stmt *rows, struct section *s) {
+static bool sqlite_section_from_row(sqlite3_stmt *rows, struct section *s) {
     int mode = -1;
     int status = -1;
     bool fits = COPY_COLUMN(rows, 1, s->id) && COPY_COLUMN(rows, 2, s->name) &&
-                word_at(rows, 5, section_mode_words, &mode) &&
-                word_at(rows, 6, section_status_words, &status);
+                sqlite_word_at(rows, 5, section_mode_words, &mode) &&
+                sqlite_word_at(rows, 6, section_status_words, &status);
     if (!fits) return false;
     s->key = sqlite3_column_int64(rows, 0);
     s->capacity = sqlite3_column_int64(rows, 3);
@@ -74,7 +75,7 @@ static int sections_read(struct db *db, struct event *e) {
                  " FROM sections WHERE event_id = ?1 AND removed_version IS NULL ORDER BY position",
                  cell_i64(e->key));
     while (db_next(rows, &rc)) {
-        if (n == e->section_count || !section_from_row(rows, &e->sections[n++])) {
+        if (n == e->section_count || !sqlite_section_from_row(rows, &e->sections[n++])) {
             sqlite3_reset(rows);
             return SQLITE_CORRUPT;
         }
@@ -83,7 +84,7 @@ static int sections_read(struct db *db, struct event *e) {
 }
 
 /* *out stays NULL when there is no such event. */
-static int event_read(struct db *db, int64_t key, struct event **out) {
+static int sqlite_event_read(struct db *db, int64_t key, struct event **out) {
     int64_t sections = 0;
     struct event *e = NULL;
     sqlite3_stmt *rows = NULL;
@@ -96,7 +97,7 @@ static int event_read(struct db *db, int64_t key, struct event **out) {
                       cell_i64(key));
     if (db_next(rows, &rc)) {
         e = event_new((size_t)sections);
-        if (!event_from_row(rows, e)) rc = SQLITE_CORRUPT;
+        if (!sqlite_event_from_row(rows, e)) rc = SQLITE_CORRUPT;
         sqlite3_reset(rows);
     }
     if (e == NULL) return rc;
@@ -109,8 +110,8 @@ static int event_read(struct db *db, int64_t key, struct event **out) {
 }
 
 /* Of those that have this version, or a later one. */
-static int read_next(struct db *db, int64_t *key, int64_t version,
-                     const struct ledger_reader *reader) {
+static int sqlite_event_next(struct db *db, int64_t *key, int64_t version,
+                             const struct ledger_reader *reader) {
     int64_t next = 0;
     struct event *e = NULL;
     int rc = db_number(db, &next,
@@ -118,7 +119,7 @@ static int read_next(struct db *db, int64_t *key, int64_t version,
                        " AND version >= ?2 ORDER BY id LIMIT 1",
                        cell_i64(*key), cell_i64(version));
     *key = next;
-    if (rc == SQLITE_OK && next > 0) rc = event_read(db, next, &e);
+    if (rc == SQLITE_OK && next > 0) rc = sqlite_event_read(db, next, &e);
     if (rc == SQLITE_CORRUPT)
         log_error(msg("an event's row is not valid (name, time, version, state, limits or counts); "
                       "the events cannot be read"),
@@ -130,25 +131,25 @@ static int read_next(struct db *db, int64_t *key, int64_t version,
     return rc;
 }
 
-static int events_tell(struct db *db, int64_t version, const struct ledger_reader *reader) {
+static int sqlite_events_each(struct db *db, int64_t version, const struct ledger_reader *reader) {
     int64_t key = 0;
     int rc;
-    do rc = read_next(db, &key, version, reader);
+    do rc = sqlite_event_next(db, &key, version, reader);
     while (rc == SQLITE_OK && key > 0);
     return rc;
 }
 
 int events_read(struct db *db, const struct ledger_reader *reader) {
-    return events_tell(db, 0, reader);
+    return sqlite_events_each(db, 0, reader);
 }
 
-static void list_event(void *to, struct event *e) {
+static void sqlite_list_event(void *to, struct event *e) {
     struct ledger_events_read *read = to;
     read->events = mem_grow(read->events, (read->count + 1) * sizeof(struct event *));
     read->events[read->count++] = e;
 }
 
-static int list_removed(struct db *db, struct ledger_events_read *read) {
+static int sqlite_list_removed(struct db *db, struct ledger_events_read *read) {
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
                       "SELECT id, version, type, external_id FROM events"
@@ -168,14 +169,14 @@ static int list_removed(struct db *db, struct ledger_events_read *read) {
     return rc;
 }
 
-static void list_free(struct ledger_events_read *read) {
+static void sqlite_list_free(struct ledger_events_read *read) {
     for (size_t i = 0; i < read->count; i++) mem_free(read->events[i]);
     mem_free(read->events);
     mem_free(read->removed);
 }
 
-/* A version is the number of an act. So the mark is the number that the next act has at the least:
- * whatever has it or a later one is news to who was told so. The last act is never forgotten. */
+/* A version is the number of an act. So the mark is the lowest number that the next act can have:
+ * events with this version or a later one have changed since. The last act is never removed. */
 int events_news(struct db *db, struct ledger_events_read *read) {
     read->events = NULL;
     read->count = 0;
@@ -188,11 +189,11 @@ int events_news(struct db *db, struct ledger_events_read *read) {
             db_number_cells(db, &read->mark, "SELECT 1 + coalesce(max(id), 0) FROM audit", NULL, 0);
     bool is_news = read->mark != read->known_mark;
     if (rc == SQLITE_OK && is_news)
-        rc = events_tell(db, read->known_mark,
-                         &(struct ledger_reader){.on_event = list_event, .to = read});
-    if (rc == SQLITE_OK && is_news) rc = list_removed(db, read);
+        rc = sqlite_events_each(db, read->known_mark,
+                                &(struct ledger_reader){.on_event = sqlite_list_event, .to = read});
+    if (rc == SQLITE_OK && is_news) rc = sqlite_list_removed(db, read);
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
-    if (rc != SQLITE_OK) list_free(read);
+    if (rc != SQLITE_OK) sqlite_list_free(read);
     return rc;
 }
 
@@ -215,7 +216,7 @@ static int highest_live_seat(struct db *db, int64_t section_key, int64_t *seat_n
                      cell_i64(section_key));
 }
 
-/* Whether the change from `old` to `new` (NULL: it vanishes) takes away what somebody has. */
+/* Whether the change from `old` to `new` (NULL: it vanishes) takes away a seat that a user has. */
 static int section_refuses(struct db *db, const struct section *old, const struct section *new,
                            bool *refuses) {
     *refuses = false;
@@ -230,8 +231,8 @@ static int section_refuses(struct db *db, const struct section *old, const struc
 }
 
 /* ERR_SECTION_IN_USE or ERR_OK in the record's result; nothing is written. */
-static int put_judge(struct db *db, struct ledger_event_put *put, const struct event *old,
-                     const struct event *wanted) {
+static int sqlite_put_judge(struct db *db, struct ledger_event_put *put, const struct event *old,
+                            const struct event *wanted) {
     for (size_t i = 0; old != NULL && i < old->section_count; i++) {
         const struct section *s = &old->sections[i];
         bool refuses = false;
@@ -309,8 +310,8 @@ static int sections_write(struct db *db, const struct event *wanted, const struc
     return rc;
 }
 
-static int put_write(struct db *db, struct ledger_event_put *put, const struct event *old,
-                     const struct event *wanted) {
+static int sqlite_put_write(struct db *db, struct ledger_event_put *put, const struct event *old,
+                            const struct event *wanted) {
     int64_t key = old == NULL ? 0 : old->key;
     int64_t version = 0;
     put->created = old == NULL;
@@ -318,7 +319,7 @@ static int put_write(struct db *db, struct ledger_event_put *put, const struct e
     int64_t opened_ms = event_opened_ms(old, wanted, put->now_ms);
     if (rc == SQLITE_OK) rc = event_write(db, wanted, &key, version, opened_ms, put->now_ms);
     if (rc == SQLITE_OK) rc = sections_write(db, wanted, old, key, version);
-    if (rc == SQLITE_OK) rc = event_read(db, key, &put->stored);
+    if (rc == SQLITE_OK) rc = sqlite_event_read(db, key, &put->stored);
     if (rc == SQLITE_OK && put->stored == NULL) rc = SQLITE_CORRUPT;
     if (rc == SQLITE_OK && event_sells_out(old, put->stored))
         rc = sold_out_add(db, key, put->now_ms);
@@ -332,7 +333,7 @@ int event_put_apply(struct db *db, struct ledger_event_put *put) {
     int64_t key = 0;
     int rc = event_find(db, edits ? put->type : str_of(put->wanted->type),
                         edits ? put->id : str_of(put->wanted->id), &key);
-    if (rc == SQLITE_OK && key > 0) rc = event_read(db, key, &old);
+    if (rc == SQLITE_OK && key > 0) rc = sqlite_event_read(db, key, &old);
     if (rc != SQLITE_OK) return rc;
     put->record.result = ERR_OK;
     if (edits && old == NULL) {
@@ -342,14 +343,15 @@ int event_put_apply(struct db *db, struct ledger_event_put *put) {
         put->record.result = put->edit(put, &edited);
     }
     const struct event *wanted = edits ? edited : put->wanted;
-    if (put->record.result == ERR_OK) rc = put_judge(db, put, old, wanted);
-    if (rc == SQLITE_OK && put->record.result == ERR_OK) rc = put_write(db, put, old, wanted);
+    if (put->record.result == ERR_OK) rc = sqlite_put_judge(db, put, old, wanted);
+    if (rc == SQLITE_OK && put->record.result == ERR_OK)
+        rc = sqlite_put_write(db, put, old, wanted);
     mem_free(edited);
     mem_free(old);
     return rc;
 }
 
-static int event_live(struct db *db, int64_t key, bool *live) {
+static int sqlite_event_live(struct db *db, int64_t key, bool *live) {
     int64_t found = 0;
     int rc =
         db_number(db, &found, "SELECT 1 FROM sections WHERE event_id = ?1 AND held + confirmed > 0",
@@ -363,7 +365,7 @@ int event_delete_apply(struct db *db, struct ledger_event_delete *del) {
     int64_t version = 0;
     bool live = false;
     int rc = event_find(db, del->type, del->id, &key);
-    if (rc == SQLITE_OK) rc = event_live(db, key, &live);
+    if (rc == SQLITE_OK) rc = sqlite_event_live(db, key, &live);
     del->record.result = key == 0 ? ERR_EVENT_NOT_FOUND : live ? ERR_EVENT_IN_USE : ERR_OK;
     if (rc != SQLITE_OK || del->record.result != ERR_OK) return rc;
 

@@ -9,7 +9,7 @@
 
 #include "ledger/sqlite_internal.h"
 
-static int fact_from_row(sqlite3_stmt *rows, struct ledger_fact *fact) {
+static int sqlite_fact_from_row(sqlite3_stmt *rows, struct ledger_fact *fact) {
     int strategy = word_index(strategy_words, column_str(rows, 6));
     int status = word_index(reservation_status_words, column_str(rows, 7));
     int kind = word_index(reservation_status_words, column_str(rows, 8));
@@ -38,7 +38,7 @@ static int unrelayed_read(struct db *db, struct ledger_facts_read *read, int64_t
     while (read->count < FACTS_READ_MAX && db_next(rows, &rc)) {
         if (*first == 0) *first = sqlite3_column_int64(rows, 0);
         if (read->now_ms - sqlite3_column_int64(rows, 1) < read->older_ms) continue;
-        rc = fact_from_row(rows, &read->facts[read->count++]);
+        rc = sqlite_fact_from_row(rows, &read->facts[read->count++]);
         if (rc != SQLITE_OK) break;
     }
     if (rows != NULL) sqlite3_reset(rows);
@@ -60,7 +60,7 @@ int facts_read(struct db *db, struct ledger_facts_read *read) {
 }
 
 struct cell fact_relayed(const struct db *db, int64_t at_ms) {
-    return db->nobody_relays ? cell_i64(at_ms) : (struct cell){.kind = CELL_NULL};
+    return db->no_relay ? cell_i64(at_ms) : (struct cell){.kind = CELL_NULL};
 }
 
 int sold_out_add(struct db *db, int64_t event_key, int64_t at_ms) {

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "ledger/sqlite_internal.h"
 
-int tally_write(struct db *db, struct tally *t) {
+int held_sections_write(struct db *db, struct held_sections *t) {
     int rc = SQLITE_OK;
     for (size_t i = 0; rc == SQLITE_OK && i < t->count; i++)
         if (t->sections[i].added > 0)
@@ -22,9 +22,9 @@ int tally_write(struct db *db, struct tally *t) {
     return rc;
 }
 
-/* *out: NULL when the event has no such section. It stays until the tally is written. */
-static int tally_section(struct db *db, struct tally *t, const struct reservation *r,
-                         struct section_change **out) {
+/* *out: NULL when the event has no such section. It stays until held_sections_write. */
+static int held_sections_find(struct db *db, struct held_sections *t, const struct reservation *r,
+                              struct section_change **out) {
     sqlite3_stmt *rows = NULL;
     *out = NULL;
     for (size_t i = 0; *out == NULL && i < t->count; i++)
@@ -33,7 +33,7 @@ static int tally_section(struct db *db, struct tally *t, const struct reservatio
         if ((*out)->event_key != r->event_key) *out = NULL;
         return SQLITE_OK;
     }
-    int rc = t->count == TALLY_SECTIONS_MAX ? tally_write(db, t) : SQLITE_OK;
+    int rc = t->count == HELD_SECTIONS_MAX ? held_sections_write(db, t) : SQLITE_OK;
     if (rc == SQLITE_OK)
         rc = db_query(db, &rows,
                       "SELECT c.capacity, c.held + c.confirmed, e.max_per_user, c.mode = 'seat'"
@@ -71,7 +71,7 @@ struct seat_row {
     struct uuid holder; /* zeroes when AVAILABLE */
 };
 
-static int seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
+static int sqlite_seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
     /* AVAILABLE, HELD, CONFIRMED: the first letter is the state. */
     out->state = (enum seat_state)column_str(rows, 0).at[0];
     out->version = sqlite3_column_int64(rows, 1);
@@ -91,7 +91,7 @@ static int seat_read(struct db *db, int64_t section_key, uint32_t seat, struct s
                       cell_i64(section_key), cell_i64(seat));
     *out = (struct seat_row){.state = SEAT_AVAILABLE};
     if (!db_next(rows, &rc)) return rc;
-    rc = seat_from_row(rows, out);
+    rc = sqlite_seat_from_row(rows, out);
     sqlite3_reset(rows);
     return rc;
 }
@@ -171,7 +171,7 @@ static int judge_new(struct db *db, struct ledger_hold *hold, const struct secti
     return rc;
 }
 
-static int write_seats(struct db *db, const struct ledger_hold *hold) {
+static int sqlite_write_seats(struct db *db, const struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     int rc = SQLITE_OK;
     for (uint32_t i = 0; rc == SQLITE_OK && i < r->seat_count; i++)
@@ -211,31 +211,32 @@ static int write_reservation(struct db *db, const struct reservation *r, bool *t
 
 /* The section has just become full. So there was a seat left before, and the event is sold out from
  * now on if its other sections are full too. */
-static int write_sold_out(struct db *db, struct ledger_hold *hold) {
+static int sqlite_write_sold_out(struct db *db, struct ledger_hold *hold) {
     int rc = sold_out_add(db, hold->wanted->event_key, hold->wanted->created_ms);
     hold->sold_out = sqlite3_changes(db->handle) > 0;
     return rc;
 }
 
-static int write_rest(struct db *db, struct tally *t, struct section_change *s,
+static int write_rest(struct db *db, struct held_sections *t, struct section_change *s,
                       struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     int rc = buyers_change(db->buyers, r->event_key, str_of(r->user),
                            (struct buyer_seats){.live = r->seat_count, .held = r->seat_count});
-    if (rc == SQLITE_OK) rc = write_seats(db, hold);
+    if (rc == SQLITE_OK) rc = sqlite_write_seats(db, hold);
     if (rc == SQLITE_OK) rc = fact_add(db, r, RESERVATION_HELD, r->created_ms);
     if (rc == SQLITE_OK) rc = idempotency_add(db, hold->idempotency, r);
     if (rc != SQLITE_OK) return rc;
     hold->held = true;
     s->added += r->seat_count;
     if (s->taken + s->added < s->capacity) return rc;
-    rc = tally_write(db, t);
-    return rc == SQLITE_OK ? write_sold_out(db, hold) : rc;
+    rc = held_sections_write(db, t);
+    return rc == SQLITE_OK ? sqlite_write_sold_out(db, hold) : rc;
 }
 
-/* That the id is new is seldom asked: its row's insertion tells, before anything else is written.
- * It is asked before a refusal, for what stands in the way may be the same hold. */
-int hold_apply(struct db *db, struct tally *t, struct ledger_hold *hold) {
+/* Whether the id is new is seldom looked up: the insertion of its row shows it, before anything
+ * else is written. It is looked up before a refusal, because the seats that refuse the hold may be
+ * its own. */
+int hold_apply(struct db *db, struct held_sections *t, struct ledger_hold *hold) {
     const struct reservation *r = hold->wanted;
     assert(r->seat_count > 0 && r->seat_count <= RESERVATION_SEATS_MAX && r->user[0] != '\0');
     assert(r->status == RESERVATION_HELD && r->expires_ms > r->created_ms);
@@ -249,7 +250,7 @@ int hold_apply(struct db *db, struct tally *t, struct ledger_hold *hold) {
     hold->refused_count = 0;
     int rc = idempotency_judge(db, hold->idempotency, &hold->record.result, &decided);
     if (rc != SQLITE_OK || decided) return rc;
-    rc = tally_section(db, t, r, &s);
+    rc = held_sections_find(db, t, r, &s);
     if (rc == SQLITE_OK) rc = judge_new(db, hold, s);
     if (rc == SQLITE_OK && hold->record.result == ERR_OK) rc = write_reservation(db, r, &there);
     if (rc != SQLITE_OK) return rc;

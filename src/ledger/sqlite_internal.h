@@ -39,7 +39,7 @@
 enum err schema_accept(struct db *db, const char *path, struct buf *why);
 /* Applies the migrations that are missing, each in a transaction of its own. */
 enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why);
-/* For those who may not change it: the schema must be this program's. */
+/* For callers that may not change it: the schema must be this program's. */
 enum err schema_expect(struct db *db, const char *path, struct buf *why);
 
 /* --- sqlite_epoch.c --- */
@@ -70,12 +70,12 @@ int entries_read(struct db *db, const struct ledger_reader *reader);
 
 /* --- sqlite_hold.c: likewise --- */
 
-#define TALLY_SECTIONS_MAX 16
+#define HELD_SECTIONS_MAX 16
 
 /* The sections in which holds of the open transaction were made, and how many seats of each: the
  * rows say so only once it is written. Zeroes when the transaction begins. Whoever reads or changes
  * `sections`, `events` or what else a hold depends on has it written first. */
-struct tally {
+struct held_sections {
     size_t count;
     struct section_change {
         int64_t section_key;
@@ -85,11 +85,11 @@ struct tally {
         int64_t max_per_user;
         int64_t taken; /* as its row says */
         int64_t added;
-    } sections[TALLY_SECTIONS_MAX];
+    } sections[HELD_SECTIONS_MAX];
 };
 
-int tally_write(struct db *db, struct tally *t);
-int hold_apply(struct db *db, struct tally *t, struct ledger_hold *hold);
+int held_sections_write(struct db *db, struct held_sections *t);
+int hold_apply(struct db *db, struct held_sections *t, struct ledger_hold *hold);
 int hold_void_apply(struct db *db, struct ledger_hold_void *undo);
 int seats_read(struct db *db, struct ledger_seats_read *read);
 
@@ -99,7 +99,7 @@ struct buyer_change;
 
 /* What each user has of each event, the changes of the open transaction included. */
 struct buyers {
-    struct map all;               /* of struct buyer, who all have something or are unsettled */
+    struct map all; /* of struct buyer: each has seats, or changes in the open transaction */
     struct buyer_change *changes; /* of the open transaction */
     size_t change_count;
     size_t change_cap;
@@ -126,7 +126,7 @@ void buyers_rollback(struct buyers *b);
 int confirm_apply(struct db *db, struct ledger_confirm *confirm);
 int cancel_apply(struct db *db, struct ledger_cancel *cancel);
 int expire_apply(struct db *db, struct ledger_expire *expire);
-/* What somebody who leaves holds; the entry's end is sqlite_queue.c's. */
+/* Cancels the holds of a user who leaves; sqlite_queue.c ends the entry. */
 int end_cancels_apply(struct db *db, struct ledger_end *end);
 
 /* --- sqlite_reservations.c --- */
@@ -146,8 +146,7 @@ int fact_add(struct db *db, const struct reservation *r, enum reservation_status
 int facts_read(struct db *db, struct ledger_facts_read *read);
 int sales_read(struct db *db, struct ledger_sales_read *read);
 int sales_load(struct db *db, const struct ledger_reader *reader);
-/* A fact that the event is sold out since then, if no seat of it is left. It is relayed to nobody.
- */
+/* A fact that the event is sold out since then, if no seat of it is left. It is not relayed. */
 int sold_out_add(struct db *db, int64_t event_key, int64_t at_ms);
 /* When a new fact counts as relayed: at once, or not yet. */
 struct cell fact_relayed(const struct db *db, int64_t at_ms);
@@ -183,12 +182,12 @@ struct wal {
     pthread_cond_t wake;
     bool wanted;                /* under lock */
     bool stopping;              /* under lock */
-    pthread_mutex_t checkpoint; /* held by whoever runs one */
+    pthread_mutex_t checkpoint; /* held while a checkpoint runs */
     int64_t frame_bytes;
     int64_t frames_side;    /* not folded in: from here on the side thread folds */
-    int64_t frames_max;     /* in the WAL: from here on the writer folds and starts it anew */
+    int64_t frames_max;     /* in the WAL: from here on the writer folds and restarts it */
     int64_t frames_retry;   /* the writer's: not again before the WAL has this many */
-    _Atomic int64_t frames; /* in the WAL since it was last started anew */
+    _Atomic int64_t frames; /* in the WAL since it was last restarted */
     _Atomic int64_t folded; /* of these, how many are in the database file too */
     _Atomic bool failing;   /* so that a failure is logged once */
 };
@@ -211,10 +210,10 @@ struct retention {
     int64_t audit_days;
     int64_t ended_days;
     int64_t interval_ns;
-    int64_t rest_ns;     /* after a round that removed nothing */
-    int64_t due_idle_ns; /* steady: when the next turn may run if nobody waits for the writer */
-    int64_t due_busy_ns; /* the same if somebody does */
-    size_t sweep;        /* which table this round is at */
+    int64_t pause_ns;    /* after a round that removed nothing */
+    int64_t due_idle_ns; /* steady: when the next batch may run if no record waits for the writer */
+    int64_t due_busy_ns; /* the same if records wait */
+    size_t table;        /* which table this round is at */
     sqlite3_value *cursor[2]; /* the last row that was looked at; NULL: none yet */
     uint64_t round_removed;
     int64_t round_version;            /* removals up to this audit id have had a whole round */
@@ -224,8 +223,8 @@ struct retention {
 
 void retention_init(struct retention *r, const struct sqlite_ledger_options *o);
 void retention_deinit(struct retention *r);
-/* One bounded turn: removes a few hundred rows at most, in a transaction of its own. */
-void retention_turn(struct retention *r, struct db *db);
+/* One bounded batch: removes a few hundred rows at most, in one transaction. */
+void retention_step(struct retention *r, struct db *db);
 
 /* --- sqlite_writer.c --- */
 

@@ -1,8 +1,8 @@
 /*
  * What becomes of a hold: confirmed, cancelled, expired. Every change is a compare and set from the
  * status that was read in the same transaction, of the row and of each of its seats by holder and
- * state: so it happens once, and never to the seats of the next holder. Rows that
- * contradict each other fail the record, and the audit finds them.
+ * state: so it happens once, and never to the seats of the next holder. Rows that contradict each
+ * other fail the record, and the audit finds them.
  */
 #include <assert.h>
 
@@ -63,8 +63,8 @@ static bool is_over(const struct reservation *r, int64_t now_ms) {
 }
 
 /* *out stays NULL unless it is the user's. */
-static int read_own(struct db *db, const struct uuid *id, str user, struct reservation **out,
-                    enum err *result) {
+static int sqlite_outcome_read(struct db *db, const struct uuid *id, str user,
+                               struct reservation **out, enum err *result) {
     struct reservation *r = NULL;
     int rc = reservation_read(db, id, &r);
     *result = ERR_OK;
@@ -97,7 +97,8 @@ static int write_confirmed(struct db *db, struct reservation *r, const char *cod
     return rc;
 }
 
-/* The purchase is done when nothing else is held; then the place is given back. */
+/* The purchase is done when the user holds nothing else; then the place in the queue is given
+ * back. */
 static int complete_entry(struct db *db, const struct reservation *r, int64_t now_ms, bool *did) {
     *did = false;
     if (buyers_count(db->buyers, r->event_key, str_of(r->user)).held > 0) return SQLITE_OK;
@@ -133,7 +134,8 @@ int confirm_apply(struct db *db, struct ledger_confirm *confirm) {
     confirm->completed = false;
     confirm->expired = false;
     confirm->stored = NULL;
-    int rc = read_own(db, &confirm->id, confirm->user, &confirm->stored, &confirm->record.result);
+    int rc = sqlite_outcome_read(db, &confirm->id, confirm->user, &confirm->stored,
+                                 &confirm->record.result);
     if (rc == SQLITE_OK && confirm->stored != NULL) rc = confirm_own(db, confirm);
     return rc;
 }
@@ -142,7 +144,8 @@ int cancel_apply(struct db *db, struct ledger_cancel *cancel) {
     cancel->cancelled = false;
     cancel->expired = false;
     cancel->stored = NULL;
-    int rc = read_own(db, &cancel->id, cancel->user, &cancel->stored, &cancel->record.result);
+    int rc =
+        sqlite_outcome_read(db, &cancel->id, cancel->user, &cancel->stored, &cancel->record.result);
     if (rc != SQLITE_OK || cancel->stored == NULL) return rc;
     struct reservation *r = cancel->stored;
     cancel->expired = is_over(r, cancel->now_ms);

@@ -1,10 +1,11 @@
+/* The records of queues: enter, admit, end, and the reading of entries. */
 #include <assert.h>
 
 #include "base/mem.h"
 #include "ledger/entry_totals.h"
 #include "ledger/sqlite_internal.h"
 
-/* Only who was admitted completes. */
+/* Only an admitted entry completes. */
 static const char end_live[] =
     "UPDATE queue_entries SET status = ?3, finished_at = ?4 WHERE event_id = ?1 AND seq = ?2"
     " AND (status = 'ACTIVE' OR (status = 'WAITING' AND ?3 <> 'COMPLETED'))";

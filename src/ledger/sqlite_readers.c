@@ -1,3 +1,4 @@
+/* The threads that answer questions, each on a read-only connection. */
 #include <assert.h>
 
 #include "base/log.h"
@@ -6,7 +7,7 @@
 #include "run/mailbox.h"
 
 /* The audit's page hands memory over, but not when it failed. */
-static int answer_page(struct db *db, struct ledger_audit_page *page) {
+static int sqlite_answer_page(struct db *db, struct ledger_audit_page *page) {
     page->json = (struct buf){0};
     page->next = 0;
     int rc = audit_page(db, page);
@@ -17,7 +18,7 @@ static int answer_page(struct db *db, struct ledger_audit_page *page) {
     return rc;
 }
 
-static int answer_of(struct db *db, struct ledger_record *r) {
+static int sqlite_answer_of(struct db *db, struct ledger_record *r) {
     switch (r->kind) {
     case LEDGER_ENTRY_GET:
         return entry_get(db, (struct ledger_entry_get *)r);
@@ -32,7 +33,7 @@ static int answer_of(struct db *db, struct ledger_record *r) {
     case LEDGER_SALES_READ:
         return sales_read(db, (struct ledger_sales_read *)r);
     case LEDGER_AUDIT_PAGE:
-        return answer_page(db, (struct ledger_audit_page *)r);
+        return sqlite_answer_page(db, (struct ledger_audit_page *)r);
     case LEDGER_EVENTS_READ:
         return events_news(db, (struct ledger_events_read *)r);
     case LEDGER_WAITING_READ:
@@ -43,12 +44,13 @@ static int answer_of(struct db *db, struct ledger_record *r) {
     }
 }
 
-static void answer(struct db *db, struct ledger_record *r) {
+static void sqlite_answer(struct db *db, struct ledger_record *r) {
     r->result = ERR_OK;
-    int rc = answer_of(db, r);
+    int rc = sqlite_answer_of(db, r);
     if (rc == SQLITE_OK) return;
     r->result = ERR_LEDGER_FAILED;
-    log_error(msg("a read from the ledger failed"), kv("error", sqlite3_errstr(rc)));
+    log_error(msg("a read from the ledger failed; its request is answered with 503"),
+              kv("error", sqlite3_errstr(rc)));
     db_rollback(db);
 }
 
@@ -58,7 +60,7 @@ static void *run_reader(void *arg) {
     bool ended = false;
     while (!ended) {
         if (inbox_take(reader->inbox, &r, 1, INT64_MAX, &ended) == 0) continue;
-        answer(&reader->db, r);
+        sqlite_answer(&reader->db, r);
         mailbox_post(r->task.home, &r->task);
     }
     return NULL;

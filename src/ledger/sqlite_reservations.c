@@ -1,6 +1,6 @@
 /*
- * The rows of reservations, read. A row holds its seats as a text, so that a reservation is one
- * row whatever its size, and is still whole after its seats have gone to somebody else.
+ * The rows of reservations, read. A row holds its seats as a text, so that a reservation is one row
+ * whatever its size, and is still whole when its seats belong to another reservation.
  */
 #include <assert.h>
 
@@ -18,24 +18,9 @@ struct cell cell_uuid(const struct uuid *id) {
     return cell_bytes(id->bytes, sizeof id->bytes);
 }
 
-/* "12,13" into numbers; false unless there are as many as there is room for, in order. */
-static bool seats_from_text(str text, struct reservation *r) {
-    str part;
-    uint32_t n = 0;
-    int64_t before = 0;
-    while (str_split(&text, ',', &part)) {
-        int64_t number = 0;
-        if (n == r->seat_count || !str_to_i64(part, &number)) return false;
-        if (number <= before || number > SECTION_CAPACITY_MAX) return false;
-        r->seats[n++] = (uint32_t)number;
-        before = number;
-    }
-    return n == r->seat_count;
-}
-
-/* What a row holds fits: we wrote it. A file that somebody else edited may say otherwise, and is
- * reported, not trusted. *r has room for the seats that the row counts. */
-static bool from_row(sqlite3_stmt *rows, struct reservation *r) {
+/* A row fits when this program wrote it; one that does not is reported, not trusted. *r has room
+ * for the seats that the row counts. */
+static bool sqlite_reservation_fill(sqlite3_stmt *rows, struct reservation *r) {
     if (sqlite3_column_bytes(rows, 0) != sizeof r->id.bytes) return false;
     memcpy(r->id.bytes, sqlite3_column_blob(rows, 0), sizeof r->id.bytes);
     int strategy = word_index(strategy_words, column_str(rows, 5));
@@ -58,8 +43,8 @@ static bool from_row(sqlite3_stmt *rows, struct reservation *r) {
     return reservation_times_ok(r);
 }
 
-static int spoilt(void) {
-    log_error(msg("a reservation's row is not valid; run admitone audit"));
+static int sqlite_reservation_invalid(void) {
+    log_error(msg("a reservation's row is not valid and cannot be read; run admitone audit"));
     return SQLITE_CORRUPT;
 }
 
@@ -73,7 +58,7 @@ int reservation_read(struct db *db, const struct uuid *id, struct reservation **
     if (!db_next(rows, &rc)) return rc;
     int64_t seats = sqlite3_column_int64(rows, COLUMN_SEAT_COUNT);
     if (seats > 0 && seats <= RESERVATION_SEATS_MAX) r = reservation_new((uint32_t)seats);
-    if (r == NULL || !from_row(rows, r)) rc = spoilt();
+    if (r == NULL || !sqlite_reservation_fill(rows, r)) rc = sqlite_reservation_invalid();
     sqlite3_reset(rows);
     if (rc == SQLITE_OK)
         *out = r;
@@ -96,9 +81,9 @@ int reservations_read(struct db *db, const struct ledger_reader *reader) {
                             NULL, 0);
     while (db_next(rows, &rc)) {
         int64_t seats = sqlite3_column_int64(rows, COLUMN_SEAT_COUNT);
-        if (seats < 1 || seats > RESERVATION_SEATS_MAX) rc = spoilt();
+        if (seats < 1 || seats > RESERVATION_SEATS_MAX) rc = sqlite_reservation_invalid();
         r->seat_count = (uint32_t)seats;
-        if (rc == SQLITE_OK && !from_row(rows, r)) rc = spoilt();
+        if (rc == SQLITE_OK && !sqlite_reservation_fill(rows, r)) rc = sqlite_reservation_invalid();
         if (rc != SQLITE_OK) break;
         reader->on_reservation(reader->to, r);
     }

@@ -1,13 +1,13 @@
 /*
- * Retention: what has ended is removed when it has outlived its use. A *round* sweeps the tables
- * one after the other, each in the order of its key, in *turns* of bounded work between two
- * batches. No index serves it, so it costs the hot path nothing; a sweep that finds nothing reads
- * a few thousand rows per turn.
+ * Retention: rows that have ended are removed when they have outlived their use. A *round* goes
+ * through the tables one after the other, each in the order of its key, in *batches* of bounded
+ * work between two batches of records. No index serves it, so it costs the hot path nothing; a scan
+ * that finds nothing reads a few thousand rows per batch.
  *
- * What belongs to a deleted event (or a section taken out) goes first, then the section, then the
- * event. Should a row of it have to stay (a fact not yet relayed), the event is noted as kept and
- * stays for this round; one that was deleted after the round began waits for the next, because
- * the sweeps may have passed its rows already.
+ * Rows of a deleted event (or a section taken out) go first, then the section, then the event.
+ * Should a row of it have to stay (a fact not yet relayed), the event is noted as kept and stays
+ * for this round; one that was deleted after the round began waits for the next, because the scans
+ * may have passed its rows already.
  */
 #include <assert.h>
 
@@ -17,14 +17,14 @@
 #include "ledger/entry_totals.h"
 #include "ledger/sqlite_internal.h"
 
-#define REMOVED_PER_TURN_MAX 500
-#define EXAMINED_PER_TURN_MAX 5000
+#define REMOVED_PER_BATCH_MAX 500
+#define EXAMINED_PER_BATCH_MAX 5000
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define IDEMPOTENCY_DAYS 1
-/* While records wait, a turn comes this many times more rarely. */
+/* While records wait, a batch comes this many times more rarely. */
 #define BUSY_INTERVALS 30
-/* While nobody waits and a round is unfinished, a turn comes this many times more often. */
-#define HURRY 20
+/* While no record waits and a round is unfinished, a batch comes this many times more often. */
+#define UNFINISHED_SPEEDUP 20
 /* Boards have counted by then what was given back. */
 #define LATE_MS "3600000"
 
@@ -32,15 +32,15 @@ enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
 
 /* `scan` gives the rows behind the key (?1, ?2) in the order of the key, at most ?3 of them: two
  * columns of key (the second may be NULL), whether the row may go, and its event if that or the
- * section is removed (else NULL). ?4 is the time before which what has ended may go, ?5 the
- * round's version, ?6 the time. `remove`, `also` and `tally` take the key. */
-struct sweep {
+ * section is removed (else NULL). ?4 is the time before which what has ended may go, ?5 the round's
+ * version, ?6 the time. `remove`, `also` and `count` take the key. */
+struct retained_table {
     const char *scan;
-    const char *tally; /* before that, or NULL: counts the row that is removed */
+    const char *count; /* before that, or NULL: counts the row that is removed */
     const char *also;  /* first, or NULL */
     const char *remove;
     enum age age;
-    bool in_order; /* of time: the first row that stays ends the sweep */
+    bool in_order; /* of time: the first row that stays ends the scan */
     bool parent;   /* stays while rows of its event do */
 };
 
@@ -48,7 +48,7 @@ struct sweep {
 #define GONE_SECTION                                                                               \
     "(SELECT c.event_id FROM sections c WHERE c.id = t.section_id AND c.removed_version NOT NULL)"
 
-static const struct sweep sweeps[] = {
+static const struct retained_table tables[] = {
     {
         .scan = "SELECT id, NULL, at < ?4 AND id < (SELECT max(id) FROM audit), NULL FROM audit"
                 " WHERE id > ?1 ORDER BY id LIMIT ?3",
@@ -72,7 +72,7 @@ static const struct sweep sweeps[] = {
                 " OR " GONE_EVENT " NOT NULL, " GONE_EVENT " FROM queue_entries t"
                 " WHERE (t.event_id, t.seq) > (?1, ?2)"
                 " ORDER BY t.event_id, t.seq LIMIT ?3",
-        .tally = ENTRY_TOTALS_RETIRE("event_id = ?1 AND seq = ?2"),
+        .count = ENTRY_TOTALS_RETIRE("event_id = ?1 AND seq = ?2"),
         .remove = "DELETE FROM queue_entries WHERE event_id = ?1 AND seq = ?2",
         .age = AGE_ENDED,
     },
@@ -102,8 +102,8 @@ static const struct sweep sweeps[] = {
         .age = AGE_ENDED,
     },
     {
-        /* A reservation's facts stay as long as it does. When an event was last sold out is known
-         * as long as it lives, for boards that are counted anew; that is relayed to nobody. */
+        /* A reservation's facts stay as long as it does. When an event was last sold out is kept as
+         * long as the event, for boards that are counted again; that fact is not relayed. */
         .scan = "SELECT t.id, NULL, CASE WHEN t.kind = 'SOLD_OUT'"
                 " THEN " GONE_EVENT " NOT NULL OR (t.at < ?4 AND EXISTS (SELECT 1 FROM facts l"
                 "  WHERE l.event_id = t.event_id AND l.kind = 'SOLD_OUT' AND l.at > t.at))"
@@ -147,15 +147,15 @@ static const struct sweep sweeps[] = {
     },
 };
 
-#define SWEEPS (sizeof sweeps / sizeof *sweeps)
+#define TABLES (sizeof tables / sizeof *tables)
 
 void retention_init(struct retention *r, const struct sqlite_ledger_options *o) {
     *r = (struct retention){
         .audit_days = o->retain_audit_days,
         .ended_days = o->retain_ended_days,
         .interval_ns = o->retention_interval_ms * 1000000,
-        .rest_ns = o->retention_rest_ms * 1000000,
-        .sweep = SWEEPS,
+        .pause_ns = o->retention_pause_ms * 1000000,
+        .table = TABLES,
     };
     r->due_idle_ns = clock_steady_ns() + r->interval_ns;
     r->due_busy_ns = r->due_idle_ns;
@@ -173,7 +173,7 @@ void retention_deinit(struct retention *r) {
 }
 
 /* What ended before this may go. */
-static int64_t before_ms(const struct retention *r, enum age age) {
+static int64_t retention_before_ms(const struct retention *r, enum age age) {
     int64_t days = age == AGE_AUDIT         ? r->audit_days
                    : age == AGE_IDEMPOTENCY ? IDEMPOTENCY_DAYS
                                             : r->ended_days;
@@ -181,15 +181,15 @@ static int64_t before_ms(const struct retention *r, enum age age) {
 }
 
 /* When the list is full, everything counts as kept. */
-static bool is_kept(const struct retention *r, int64_t event_key) {
+static bool retention_is_kept(const struct retention *r, int64_t event_key) {
     if (r->kept_count == RETENTION_KEPT_MAX) return true;
     for (size_t i = 0; i < r->kept_count; i++)
         if (r->kept[i] == event_key) return true;
     return false;
 }
 
-static void keep(struct retention *r, int64_t event_key) {
-    if (!is_kept(r, event_key)) r->kept[r->kept_count++] = event_key;
+static void retention_keep(struct retention *r, int64_t event_key) {
+    if (!retention_is_kept(r, event_key)) r->kept[r->kept_count++] = event_key;
 }
 
 /* Binds what the statement has a place for. */
@@ -204,7 +204,7 @@ static int bind_key(sqlite3_stmt *statement, int at, const sqlite3_value *value)
 }
 
 static int scan_open(struct retention *r, struct db *db, int64_t rows_max, sqlite3_stmt **rows) {
-    const struct sweep *s = &sweeps[r->sweep];
+    const struct retained_table *s = &tables[r->table];
     int rc = db_statement(db, s->scan, rows);
     for (int i = 0; rc == SQLITE_OK && i < 2; i++) {
         /* Before the first row: SQLite sorts numbers before texts and blobs. */
@@ -212,37 +212,38 @@ static int scan_open(struct retention *r, struct db *db, int64_t rows_max, sqlit
                                   : bind_key(*rows, i + 1, r->cursor[i]);
     }
     if (rc == SQLITE_OK) rc = bind_i64(*rows, 3, rows_max);
-    if (rc == SQLITE_OK) rc = bind_i64(*rows, 4, before_ms(r, s->age));
+    if (rc == SQLITE_OK) rc = bind_i64(*rows, 4, retention_before_ms(r, s->age));
     if (rc == SQLITE_OK) rc = bind_i64(*rows, 5, r->round_version);
     if (rc == SQLITE_OK) rc = bind_i64(*rows, 6, clock_wall_ms());
     return rc;
 }
 
-/* What one turn may still do, and what it has done. */
-struct turn {
+/* What one batch may still do, and what it has done. */
+struct batch {
     int64_t examine;
     int64_t remove;
     uint64_t removed;
 };
 
-static int run_by_key(struct db *db, const char *sql, sqlite3_stmt *key, struct turn *turn) {
+static int run_by_key(struct db *db, const char *sql, sqlite3_stmt *key, struct batch *batch) {
     sqlite3_stmt *rows = NULL;
     int rc = db_statement(db, sql, &rows);
     for (int i = 0; rc == SQLITE_OK && i < 2; i++)
         rc = bind_key(rows, i + 1, sqlite3_column_value(key, i));
     bool row = db_next(rows, &rc);
     assert(!row);
-    if (rc == SQLITE_OK) turn->removed += (uint64_t)sqlite3_changes(db->handle);
+    if (rc == SQLITE_OK) batch->removed += (uint64_t)sqlite3_changes(db->handle);
     return rc;
 }
 
-static int remove_row(struct db *db, const struct sweep *s, sqlite3_stmt *key, struct turn *turn) {
-    struct turn uncounted = {0};
-    turn->remove--;
+static int remove_row(struct db *db, const struct retained_table *s, sqlite3_stmt *key,
+                      struct batch *batch) {
+    struct batch uncounted = {0};
+    batch->remove--;
     int rc = SQLITE_OK;
-    if (s->tally != NULL) rc = run_by_key(db, s->tally, key, &uncounted);
-    if (rc == SQLITE_OK && s->also != NULL) rc = run_by_key(db, s->also, key, turn);
-    if (rc == SQLITE_OK) rc = run_by_key(db, s->remove, key, turn);
+    if (s->count != NULL) rc = run_by_key(db, s->count, key, &uncounted);
+    if (rc == SQLITE_OK && s->also != NULL) rc = run_by_key(db, s->also, key, batch);
+    if (rc == SQLITE_OK) rc = run_by_key(db, s->remove, key, batch);
     return rc;
 }
 
@@ -252,22 +253,23 @@ static void remember_cursor(struct retention *r, sqlite3_stmt *rows) {
 }
 
 /* Sweeps on in the current table; *ended when it is through with it. */
-static int sweep_on(struct retention *r, struct db *db, struct turn *turn, bool *ended) {
-    const struct sweep *s = &sweeps[r->sweep];
+static int retention_scan(struct retention *r, struct db *db, struct batch *batch, bool *ended) {
+    const struct retained_table *s = &tables[r->table];
     sqlite3_stmt *rows = NULL;
-    int rc = scan_open(r, db, turn->examine, &rows);
+    int rc = scan_open(r, db, batch->examine, &rows);
     *ended = true;
     while (db_next(rows, &rc)) {
         int64_t gone_event = sqlite3_column_int64(rows, 3);
-        bool goes = sqlite3_column_int(rows, 2) != 0 && !(s->parent && is_kept(r, gone_event));
-        turn->examine--;
+        bool goes =
+            sqlite3_column_int(rows, 2) != 0 && !(s->parent && retention_is_kept(r, gone_event));
+        batch->examine--;
         if (goes)
-            rc = remove_row(db, s, rows, turn);
+            rc = remove_row(db, s, rows, batch);
         else if (s->in_order)
             break;
         else if (gone_event != 0)
-            keep(r, gone_event);
-        if (turn->examine > 0 && turn->remove > 0) continue;
+            retention_keep(r, gone_event);
+        if (batch->examine > 0 && batch->remove > 0) continue;
         remember_cursor(r, rows);
         *ended = false;
         break;
@@ -276,8 +278,8 @@ static int sweep_on(struct retention *r, struct db *db, struct turn *turn, bool 
     return rc;
 }
 
-static int begin_round(struct retention *r, struct db *db) {
-    r->sweep = 0;
+static int retention_begin_round(struct retention *r, struct db *db) {
+    r->table = 0;
     r->kept_count = 0;
     r->round_removed = 0;
     r->round_version = 1;
@@ -285,39 +287,39 @@ static int begin_round(struct retention *r, struct db *db) {
     return db_number_cells(db, &r->round_version, "SELECT max(id) FROM audit", NULL, 0);
 }
 
-static int sweep_until_tired(struct retention *r, struct db *db) {
-    struct turn turn = {.examine = EXAMINED_PER_TURN_MAX, .remove = REMOVED_PER_TURN_MAX};
+static int retention_batch(struct retention *r, struct db *db) {
+    struct batch batch = {.examine = EXAMINED_PER_BATCH_MAX, .remove = REMOVED_PER_BATCH_MAX};
     bool ended = true;
     int rc = db_exec(db, "BEGIN IMMEDIATE");
-    if (rc == SQLITE_OK && r->sweep == SWEEPS) rc = begin_round(r, db);
-    while (rc == SQLITE_OK && ended && r->sweep < SWEEPS) {
-        rc = sweep_on(r, db, &turn, &ended);
+    if (rc == SQLITE_OK && r->table == TABLES) rc = retention_begin_round(r, db);
+    while (rc == SQLITE_OK && ended && r->table < TABLES) {
+        rc = retention_scan(r, db, &batch, &ended);
         if (rc != SQLITE_OK || !ended) break;
-        r->sweep++;
+        r->table++;
         forget_cursor(r);
     }
     /* Costs no fsync when nothing was removed. */
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
-    if (rc == SQLITE_OK) count(COUNT_LEDGER_RETIRED_ROWS, turn.removed);
-    r->round_removed += turn.removed;
+    if (rc == SQLITE_OK) count(COUNT_LEDGER_RETIRED_ROWS, batch.removed);
+    r->round_removed += batch.removed;
     return rc;
 }
 
-void retention_turn(struct retention *r, struct db *db) {
-    int rc = sweep_until_tired(r, db);
+void retention_step(struct retention *r, struct db *db) {
+    int rc = retention_batch(r, db);
     if (rc != SQLITE_OK) {
-        log_warn(msg("retention failed; it tries again later"),
+        log_warn(msg("retention failed; old rows stay until it succeeds"),
                  kv("error", sqlite3_errmsg(db->handle)));
         db_rollback(db);
-        r->sweep = SWEEPS;
+        r->table = TABLES;
     }
     int64_t now_ns = clock_steady_ns();
-    if (r->sweep < SWEEPS) {
-        r->due_idle_ns = now_ns + r->interval_ns / HURRY;
+    if (r->table < TABLES) {
+        r->due_idle_ns = now_ns + r->interval_ns / UNFINISHED_SPEEDUP;
         r->due_busy_ns = now_ns + r->interval_ns * BUSY_INTERVALS;
     } else {
         /* Where a whole round found nothing to remove, there will be little for a while. */
-        r->due_idle_ns = now_ns + (r->round_removed > 0 ? r->interval_ns : r->rest_ns);
+        r->due_idle_ns = now_ns + (r->round_removed > 0 ? r->interval_ns : r->pause_ns);
         r->due_busy_ns = r->due_idle_ns + r->interval_ns * BUSY_INTERVALS;
     }
 }

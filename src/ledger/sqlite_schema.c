@@ -253,12 +253,12 @@ static const struct {
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)
 
-static int64_t schema_known(void) {
+static int64_t sqlite_schema_known(void) {
     return migrations[MIGRATIONS - 1].number;
 }
 
 /* *number: 0 in a new file, -1 in one that is somebody else's. */
-static int schema_read(struct db *db, int64_t *number) {
+static int sqlite_schema_read(struct db *db, int64_t *number) {
     int64_t tables = 0;
     int64_t versions = 0;
     int64_t application = 0;
@@ -283,7 +283,7 @@ static int create_version_table(struct db *db) {
                         NULL, NULL, NULL);
 }
 
-static int apply(struct db *db, size_t i, int64_t now_ms) {
+static int sqlite_schema_apply(struct db *db, size_t i, int64_t now_ms) {
     int rc = db_exec(db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK && i == 0) rc = create_version_table(db);
     for (const char *const *sql = migrations[i].statements; rc == SQLITE_OK && *sql != NULL; sql++)
@@ -306,9 +306,9 @@ static enum err schema_refused(int64_t number, const char *path, struct buf *why
         buf_addf(why, "%s is a database, but not a ledger of admitone", path);
         return ERR_LEDGER_FAILED;
     }
-    if (number > schema_known()) {
+    if (number > sqlite_schema_known()) {
         buf_addf(why, "the ledger has schema %lld, this program knows %lld: use a newer admitone",
-                 (long long)number, (long long)schema_known());
+                 (long long)number, (long long)sqlite_schema_known());
         return ERR_LEDGER_FAILED;
     }
     return ERR_OK;
@@ -316,18 +316,18 @@ static enum err schema_refused(int64_t number, const char *path, struct buf *why
 
 enum err schema_accept(struct db *db, const char *path, struct buf *why) {
     int64_t number = 0;
-    if (schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
+    if (sqlite_schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
     return schema_refused(number, path, why);
 }
 
 enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why) {
     int64_t number = 0;
-    if (schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
-    assert(number >= 0 && number <= schema_known());
+    if (sqlite_schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
+    assert(number >= 0 && number <= sqlite_schema_known());
     for (size_t i = 0; i < MIGRATIONS; i++) {
         assert(i == 0 || migrations[i].number > migrations[i - 1].number);
         if (migrations[i].number <= number) continue;
-        if (apply(db, i, now_ms) != SQLITE_OK) {
+        if (sqlite_schema_apply(db, i, now_ms) != SQLITE_OK) {
             buf_addf(why, "cannot bring %s to schema %lld: %s", path,
                      (long long)migrations[i].number, sqlite3_errmsg(db->handle));
             db_rollback(db);
@@ -339,11 +339,11 @@ enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct 
 
 enum err schema_expect(struct db *db, const char *path, struct buf *why) {
     int64_t number = 0;
-    if (schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
+    if (sqlite_schema_read(db, &number) != SQLITE_OK) return unreadable(db, path, why);
     enum err refused = schema_refused(number, path, why);
-    if (refused == ERR_OK && number < schema_known()) {
+    if (refused == ERR_OK && number < sqlite_schema_known()) {
         buf_addf(why, "the ledger has schema %lld, this program needs %lld: start its server once",
-                 (long long)number, (long long)schema_known());
+                 (long long)number, (long long)sqlite_schema_known());
         refused = ERR_LEDGER_FAILED;
     }
     return refused;

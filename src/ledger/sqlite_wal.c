@@ -1,10 +1,10 @@
 /*
- * The WAL grows with every commit and is started anew only when all of it is in the database file
- * and nobody reads from it. Checkpoints beside a busy writer copy nearly everything, but the
- * writer is always a few frames ahead, so the WAL would never start anew. Hence two parts: a side
- * thread copies most of it, without holding anybody up; above the limit the writer copies the
- * last frames itself, between two transactions, waits a moment for readers to let go of it, and
- * its next commit writes from the beginning again.
+ * The WAL grows with every commit and restarts at its beginning only when all of it is in the
+ * database file and no connection reads from it. Checkpoints beside a busy writer copy nearly
+ * everything, but the writer is always a few frames ahead, so the WAL would never restart. Hence
+ * two parts: a side thread copies most of it, without delaying the writer; above the limit the
+ * writer copies the last frames itself, between two transactions, waits a moment for readers to
+ * finish, and its next commit writes from the beginning again.
  */
 #include <assert.h>
 
@@ -14,10 +14,10 @@
 #include "ledger/sqlite_internal.h"
 
 #define FRAME_HEADER_BYTES 24
-/* How long the writer waits for those who still read from the WAL. A question takes a few ms;
- * only `admitone audit` may take longer, and then the WAL grows until it is done. Many short
- * attempts: within one, SQLite waits for a reader's place even when the readers who have come
- * since no longer stand in the way, and would wait for ever if they overlap. */
+/* How long the writer waits for connections that still read from the WAL. A question takes a few
+ * ms; only `admitone audit` may take longer, and then the WAL grows until it is done. Many short
+ * attempts: within one, SQLite waits for every reader of a slot, also for those that came later and
+ * do not need the old frames, and would wait for ever if they overlap. */
 #define RESTART_ATTEMPTS 20
 #define RESTART_ATTEMPT_MS 5
 
@@ -51,7 +51,7 @@ static int fold(struct wal *wal, sqlite3 *handle, int mode) {
     pthread_mutex_lock(&wal->checkpoint);
     int rc = sqlite3_wal_checkpoint_v2(handle, NULL, mode, &frames, &folded);
     pthread_mutex_unlock(&wal->checkpoint);
-    /* The writer may have started it anew since: then nothing of it is known to be folded. */
+    /* The writer may have restarted it since: then none of its frames is known to be folded. */
     if (folded >= 0) atomic_store(&wal->folded, folded <= atomic_load(&wal->frames) ? folded : 0);
     count(COUNT_LEDGER_CHECKPOINTS, 1);
     note_outcome(wal, handle, rc);
@@ -82,7 +82,7 @@ static void wake_side(struct wal *wal) {
     pthread_mutex_unlock(&wal->lock);
 }
 
-/* The writer's own: the last frames, and a WAL that its next commit starts anew. */
+/* On the writer's thread: folds the last frames, so that its next commit restarts the WAL. */
 static void restart(struct wal *wal, int64_t frames) {
     sqlite3 *handle = wal->writer_db->handle;
     sqlite3_busy_timeout(handle, RESTART_ATTEMPT_MS);
@@ -103,7 +103,7 @@ void wal_upkeep(struct wal *wal) {
         wake_side(wal);
 }
 
-/* A WAL that a slow reader made large is cut back when it starts anew. */
+/* A WAL that a slow reader made large is truncated when it restarts. */
 static int limit_file(struct db *db, int64_t bytes) {
     struct buf sql = {0};
     buf_addf(&sql, "PRAGMA journal_size_limit = %lld", (long long)bytes);

@@ -30,11 +30,11 @@ struct failure {
     char text[200];
 };
 
-static int record_apply(struct db *db, struct tally *t, struct ledger_record *r) {
+static int record_apply(struct db *db, struct held_sections *t, struct ledger_record *r) {
     if (r->kind == LEDGER_HOLD) return hold_apply(db, t, (struct ledger_hold *)r);
     /* Those two look at the queue only, and often come between holds. */
     bool counts_seats = r->kind != LEDGER_ENTER && r->kind != LEDGER_ADMIT;
-    int rc = counts_seats ? tally_write(db, t) : SQLITE_OK;
+    int rc = counts_seats ? held_sections_write(db, t) : SQLITE_OK;
     if (rc != SQLITE_OK) return rc;
     switch (r->kind) {
     case LEDGER_EVENT_PUT: {
@@ -78,7 +78,7 @@ static bool disk_is_full(const struct failure *f) {
 }
 
 /* Whether the next record would meet the same: the disk, the file, another process's lock. */
-static bool concerns_all(const struct failure *f) {
+static bool writer_concerns_all(const struct failure *f) {
     switch (f->rc & 0xff) {
     case SQLITE_FULL:
     case SQLITE_IOERR:
@@ -105,15 +105,15 @@ static int write_something(struct db *db) {
 }
 
 /* All of these or none. */
-static bool transact(struct writer *w, struct ledger_record **records, size_t count_of,
-                     struct failure *f) {
+static bool writer_transact(struct writer *w, struct ledger_record **records, size_t count_of,
+                            struct failure *f) {
     size_t applied = 0;
     bool committing = false;
-    struct tally tally = {0};
+    struct held_sections counts = {0};
     int rc = db_exec(&w->db, "BEGIN IMMEDIATE");
     while (rc == SQLITE_OK && applied < count_of)
-        rc = record_apply(&w->db, &tally, records[applied++]);
-    if (rc == SQLITE_OK) rc = tally_write(&w->db, &tally);
+        rc = record_apply(&w->db, &counts, records[applied++]);
+    if (rc == SQLITE_OK) rc = held_sections_write(&w->db, &counts);
     if (rc == SQLITE_OK) {
         committing = true;
         rc = db_exec(&w->db, "COMMIT");
@@ -132,17 +132,17 @@ static bool transact(struct writer *w, struct ledger_record **records, size_t co
     db_rollback(&w->db);
     buyers_rollback(&w->buyers);
     for (size_t i = 0; i < applied; i++) record_undo(records[i]);
-    /* A commit whose fsync failed has left whole frames at the WAL's end. Nobody sees them now, but
-     * were the process to die before the next commit, recovery would take them for committed,
-     * though their submitters are told that nothing was changed. Any write overwrites the first of
-     * them and so ends the chain; should that fail too, the disk is past promising anything. */
+    /* A commit whose fsync failed has left whole frames at the WAL's end. No connection sees them
+     * now, but if the process died before the next commit, recovery would take them for committed,
+     * though the submitters were answered that nothing was changed. Any write overwrites the first
+     * of them and so ends the chain; if that fails too, the disk keeps no promise at all. */
     if (committing && (rc & 0xff) == SQLITE_IOERR) write_something(&w->db);
     count(COUNT_LEDGER_BATCH_FAILURES, 1);
     return false;
 }
 
 /* One line when writing begins to fail, and one when it works again. */
-static void note_writable(struct writer *w, bool writable, const struct failure *f) {
+static void writer_note_writable(struct writer *w, bool writable, const struct failure *f) {
     bool before = atomic_exchange(&w->writable, writable);
     if (before && !writable)
         log_error(msg("the ledger cannot write; changes are refused with 503 until it can"),
@@ -151,9 +151,9 @@ static void note_writable(struct writer *w, bool writable, const struct failure 
         log_info(msg("the ledger can write again"));
 }
 
-static void fail_all(struct writer *w, struct ledger_record **records, size_t count_of,
-                     const struct failure *f) {
-    note_writable(w, false, f);
+static void writer_fail_all(struct writer *w, struct ledger_record **records, size_t count_of,
+                            const struct failure *f) {
+    writer_note_writable(w, false, f);
     for (size_t i = 0; i < count_of; i++)
         records[i]->result = disk_is_full(f) ? ERR_LEDGER_FULL : ERR_LEDGER_FAILED;
 }
@@ -161,30 +161,31 @@ static void fail_all(struct writer *w, struct ledger_record **records, size_t co
 static void replay_singly(struct writer *w, struct ledger_record **records, size_t count_of) {
     struct failure f;
     for (size_t i = 0; i < count_of; i++) {
-        if (transact(w, &records[i], 1, &f)) {
-            note_writable(w, true, NULL);
+        if (writer_transact(w, &records[i], 1, &f)) {
+            writer_note_writable(w, true, NULL);
             count(COUNT_LEDGER_RECORDS, 1);
-        } else if (concerns_all(&f)) {
-            fail_all(w, records + i, count_of - i, &f);
+        } else if (writer_concerns_all(&f)) {
+            writer_fail_all(w, records + i, count_of - i, &f);
             return;
         } else {
             records[i]->result = ERR_LEDGER_FAILED;
-            log_error(msg("a record could not be written"), kv("record", record_name(records[i])),
-                      kv("error", f.text), kv_i64("code", f.rc));
+            log_error(msg("a record could not be written; its request is answered with 503"),
+                      kv("record", record_name(records[i])), kv("error", f.text),
+                      kv_i64("code", f.rc));
         }
     }
 }
 
-static void write_batch(struct writer *w, struct ledger_record **records, size_t count_of) {
+static void writer_write_batch(struct writer *w, struct ledger_record **records, size_t count_of) {
     struct failure f;
     int64_t began_ns = clock_steady_ns();
-    if (transact(w, records, count_of, &f)) {
-        note_writable(w, true, NULL);
+    if (writer_transact(w, records, count_of, &f)) {
+        writer_note_writable(w, true, NULL);
         count(COUNT_LEDGER_RECORDS, count_of);
         observe(HISTOGRAM_LEDGER_BATCH_RECORDS, count_of);
         observe(HISTOGRAM_LEDGER_COMMIT_SECONDS, (uint64_t)(clock_steady_ns() - began_ns) / 1000);
-    } else if (concerns_all(&f)) {
-        fail_all(w, records, count_of, &f);
+    } else if (writer_concerns_all(&f)) {
+        writer_fail_all(w, records, count_of, &f);
     } else {
         replay_singly(w, records, count_of);
     }
@@ -196,13 +197,13 @@ static void probe(struct writer *w) {
     struct statvfs disk;
     const char *path = sqlite3_db_filename(w->db.handle, "main");
     if (statvfs(path, &disk) == 0 && disk.f_bavail * disk.f_frsize < PROBE_ROOM_BYTES) return;
-    if (write_something(&w->db) == SQLITE_OK) note_writable(w, true, NULL);
+    if (write_something(&w->db) == SQLITE_OK) writer_note_writable(w, true, NULL);
 }
 
-/* Under load the answers of one batch bring the requests of the next, a moment after the commit. To
- * wait a moment for more than there were makes fewer and larger batches. Who comes alone after a
- * crowd waits that moment once. */
-static void gather(struct writer *w, size_t last_taken, int64_t last_ns) {
+/* Under load the answers of one batch bring the requests of the next, a moment after the commit.
+ * Waiting a moment for more than there were makes fewer and larger batches. A single record after a
+ * large batch waits that moment once. */
+static void writer_gather(struct writer *w, size_t last_taken, int64_t last_ns) {
     if (last_taken < GATHER_MIN) return;
     size_t wanted = last_taken * 2 < w->batch_max ? last_taken * 2 : w->batch_max;
     if (wanted > w->inbox.records_max) wanted = w->inbox.records_max;
@@ -210,7 +211,7 @@ static void gather(struct writer *w, size_t last_taken, int64_t last_ns) {
     inbox_gather(&w->inbox, wanted, clock_steady_ns() + wait_ns);
 }
 
-static void *run_writer(void *arg) {
+static void *writer_run(void *arg) {
     struct writer *w = arg;
     bool ended = false;
     size_t last_taken = 0;
@@ -219,12 +220,12 @@ static void *run_writer(void *arg) {
         bool failing = !atomic_load(&w->writable);
         int64_t until_ns = w->retention.due_idle_ns;
         if (failing) until_ns = clock_steady_ns() + PROBE_INTERVAL_NS;
-        gather(w, last_taken, last_ns);
+        writer_gather(w, last_taken, last_ns);
         size_t taken = inbox_take(&w->inbox, w->batch, w->batch_max, until_ns, &ended);
         int64_t began_ns = clock_steady_ns();
         last_taken = taken;
         if (taken > 0) {
-            write_batch(w, w->batch, taken);
+            writer_write_batch(w, w->batch, taken);
             last_ns = clock_steady_ns() - began_ns;
             records_hand_back(w->batch, taken, &w->depth);
         } else if (failing && !ended) {
@@ -233,12 +234,12 @@ static void *run_writer(void *arg) {
         wal_upkeep(&w->wal);
         int64_t due_ns =
             inbox_empty(&w->inbox) ? w->retention.due_idle_ns : w->retention.due_busy_ns;
-        if (!ended && clock_steady_ns() >= due_ns) retention_turn(&w->retention, &w->db);
+        if (!ended && clock_steady_ns() >= due_ns) retention_step(&w->retention, &w->db);
     }
     return NULL;
 }
 
-static void release(struct writer *w) {
+static void writer_release(struct writer *w) {
     wal_stop(&w->wal);
     retention_deinit(&w->retention);
     wal_finish(&w->db);
@@ -258,13 +259,13 @@ static enum err count_buyers(struct writer *w, const char *path, struct buf *why
 }
 
 enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, struct buf *why) {
-    /* Looked at before it is written to: somebody else's database stays as it is. */
+    /* The file is checked before anything is written: another program's database stays as it is. */
     if (db_open(&w->db, o->path, DB_READ, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
     enum err failed = schema_accept(&w->db, o->path, why);
     db_close(&w->db);
     if (failed != ERR_OK) return failed;
     if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
-    w->db.nobody_relays = o->nobody_relays;
+    w->db.no_relay = o->no_relay;
     buyers_init(&w->buyers);
     failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
     if (failed == ERR_OK) failed = count_buyers(w, o->path, why);
@@ -280,9 +281,9 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
     w->batch_max = (size_t)o->batch_max;
     w->batch = mem_new(w->batch_max * sizeof *w->batch);
     atomic_store(&w->writable, true);
-    if (thread_start(&w->thread, "ledger", THREAD_ALONE, run_writer, w) == 0) return ERR_OK;
+    if (thread_start(&w->thread, "ledger", THREAD_ALONE, writer_run, w) == 0) return ERR_OK;
     buf_addf(why, "cannot start the writer's thread for %s", o->path);
-    release(w);
+    writer_release(w);
     return ERR_LEDGER_FAILED;
 }
 
@@ -290,7 +291,7 @@ void writer_stop(struct writer *w) {
     inbox_close(&w->inbox);
     pthread_join(w->thread, NULL);
     assert(atomic_load(&w->depth) == 0);
-    release(w);
+    writer_release(w);
 }
 
 enum err writer_submit(struct writer *w, struct ledger_record *r) {

@@ -4,21 +4,21 @@
  *  - A record is one domain step. It is written whole or not at all, together with its audit row,
  *    in the order of submission, and its `task.run` is called on the submitting worker only after
  *    the transaction that holds it is on disk (fsync included). Only acts on events, holds of which
- *    the ledger itself decides (optimistic, pessimistic, distributed-lock) and what has to wait for
- *    a lock may be written beside the rest, in no order with it.
- *  - A refusal (in use, somebody else was first) is a result, and changes nothing.
+ *    the ledger itself decides (optimistic, pessimistic, distributed-lock) and records that
+ *    wait for a lock may be written beside the rest, in no order with it.
+ *  - A refusal (in use, another request was first) is a result, and changes nothing.
  *  - A failure of the disk or the connection is a result too (ERR_LEDGER_…): nothing of that
  *    record is in the ledger, and later records succeed again when the cause is gone. Only after
- *    LEDGER_UNKNOWN it may be there: the connection broke at the commit, and nobody could be asked
- *    in time what became of it.
- *  - What was decided in the hot store first (enter, admit, some holds) carries the epoch of the
- *    incarnation in which that was. Where several nodes share the hot store, a record of an older
- * incarnation than the ledger has given out is refused with RECOVERING. Epoch 0 is not asked about.
+ *    LEDGER_UNKNOWN it may be there: the connection broke at the commit, and the server could not
+ *    be asked in time whether it committed.
+ *  - A record that the hot store decided first (enter, admit, some holds) carries the epoch of the
+ *    incarnation that decided. Where several nodes share the hot store, a record of an older
+ *    incarnation than the ledger has given out is refused with RECOVERING. Epoch 0 is not checked.
  *  - ledger_submit and ledger_ask take the record or refuse at once (ERR_OVERLOADED) when their
  *    bounded queue is full; then `task.run` is not called. They never block on I/O.
  *
- * Who owns memory: the record belongs to the submitter (its request's arena) and stays untouched
- * by it until task.run; pointers marked *out* are handed over to the submitter.
+ * Memory: the record belongs to the submitter (its request's arena), which leaves it untouched
+ * until task.run; pointers marked *out* are handed over to the submitter.
  */
 #ifndef ADMITONE_PORT_LEDGER_H
 #define ADMITONE_PORT_LEDGER_H
@@ -77,7 +77,7 @@ struct ledger_record {
 
 /* What the audit table says of an administrative act. */
 struct audit_note {
-    str actor;   /* who: "admin", "demo" */
+    str actor;   /* by whom: "admin", "demo" */
     str act;     /* what: "event.put" */
     str subject; /* on what: "CONCERT/1" */
     str detail;  /* JSON: the change as it was asked for */
@@ -114,11 +114,11 @@ struct ledger_event_delete {
     int64_t version; /* out: higher than any that the event had */
 };
 
-/* A new place in an event's queue, WAITING or ACTIVE. The same once more is OK and changes nothing;
- * CONFLICT when its number is another's, or somebody has undone it already. `closes` (0: none) is
- * an entry of the same user whose time was over and that ends with this: an ACTIVE row past its
- * time is EXPIRED to every reader anyway. An event that is deleted still takes entries (one may
- * have been under way); nobody is told of them. */
+/* A new place in an event's queue, WAITING or ACTIVE. The same again is OK and changes nothing;
+ * CONFLICT when its number is another's, or it was undone already. `closes` (0: none) is an entry
+ * of the same user whose time was over and that ends with this: an ACTIVE row past its time is
+ * EXPIRED to every reader anyway. A deleted event still takes entries (one may have been under
+ * way); no client sees them. */
 struct ledger_enter {
     struct ledger_record record;
     int64_t event_key;
@@ -132,8 +132,8 @@ struct ledger_enter {
     uint32_t epoch;
 };
 
-/* Undoes an enter before anybody was told of it: unless the entry is there, its number is taken by
- * a row that is VOID, so that an enter that comes late is refused. OK either way. */
+/* Undoes an enter that no client knows of: unless the entry is there, its number is taken by a row
+ * that is VOID, so that an enter that comes late is refused. OK either way. */
 struct ledger_enter_void {
     struct ledger_record record;
     int64_t event_key;
@@ -155,8 +155,9 @@ struct ledger_admit {
 };
 
 /* Those of the entries that are live end as `final` (COMPLETED: those that are ACTIVE); `ended`
- * says which. Who leaves gives back what is held: those of `cancels` that are HELD, in this event
- * and by `user`, become CANCELLED, whether or not the entry was live; `cancelled` says which. */
+ * says which. A user who leaves gives back what is held: those of `cancels` that are HELD, in
+ * this event and by `user`, become CANCELLED, whether or not the entry was live; `cancelled`
+ * says which. */
 struct ledger_end {
     struct ledger_record record;
     int64_t event_key;
@@ -215,8 +216,8 @@ struct ledger_hold {
     size_t refused_count;
 };
 
-/* Undoes a hold before anybody was told of it: unless the reservation is there, its id is taken by
- * a row that is VOID, so that a hold that comes late is refused. OK either way. */
+/* Undoes a hold that no client knows of: unless the reservation is there, its id is taken by a row
+ * that is VOID, so that a hold that comes late is refused. OK either way. */
 struct ledger_hold_void {
     struct ledger_record record;
     struct uuid id;
@@ -317,8 +318,8 @@ struct removed_event {
     char id[EVENT_ID_BYTES_MAX + 1];
 };
 
-/* Asked, not submitted: every event, and every deleted one that the ledger still knows of, that has
- * changed since the asker was told `known_mark`. */
+/* Asked, not submitted: every event, and every deleted one that the ledger still has, that has
+ * changed since `known_mark` was returned. */
 struct ledger_events_read {
     struct ledger_record record;
     int64_t known_mark;    /* 0: never asked before */
@@ -362,7 +363,7 @@ struct ledger_nodes_read {
     int64_t lowest; /* out: the lowest mark that a node has reported; INT64_MAX: there is no node */
 };
 
-/* Asked, not submitted: who waits in an event's queue, in the order of admission. */
+/* Asked, not submitted: the waiting entries of an event's queue, in the order of admission. */
 struct ledger_waiting_read {
     struct ledger_record record;
     int64_t event_key;
@@ -370,7 +371,8 @@ struct ledger_waiting_read {
     size_t count;
 };
 
-/* Something became durable of a reservation; and how that is now, which may be later news. */
+/* A change of a reservation that became durable, and the reservation's status now, which may be a
+ * later one. */
 struct ledger_fact {
     int64_t id;
     struct uuid reservation;
@@ -402,12 +404,12 @@ struct ledger_facts_relayed {
     size_t count;
 };
 
-/* Asked, not submitted: what was sold behind the mark, in the order of marks. A transaction that is
- * under way keeps back what is behind it, so that nothing ever comes before a mark that was told. A
- * reservation that retention has removed is left out: it was taken and given back long ago. */
+/* Asked, not submitted: sales behind the watermark, in order. An open transaction holds back what
+ * is behind it, so that no sale ever comes before a watermark that was returned. A reservation that
+ * retention has removed is left out: it was taken and given back long ago. */
 struct ledger_sales_read {
     struct ledger_record record;
-    struct sale_mark mark; /* out too: that of the last one that is told */
+    struct sale_mark mark; /* out too: that of the last sale that is returned */
     struct sale *sales;    /* out: room for `max` */
     size_t max;
     size_t count; /* out */
@@ -428,7 +430,7 @@ struct ledger_finding {
     str invariant;
     int64_t checked;
     int64_t violations;
-    int64_t overdue; /* holds past their time that nobody has ended yet */
+    int64_t overdue; /* holds past their time that have not been ended yet */
     str examples;
 };
 
@@ -450,10 +452,10 @@ struct ledger_entry {
     int64_t expires_ms;
 };
 
-/* Who is told what the ledger holds, in this order: every event; then for every event with a queue
- * its highest number, and what has become of all its entries; then the live entries of all, in
- * order of event and number; then every live reservation, in order of its id. A function that is
- * NULL is not told. */
+/* What ledger_load calls, in this order: for every event; then for every event with a queue its
+ * highest number, and what has become of all its entries; then the live entries of all, in order of
+ * event and number; then every live reservation, in order of its id. A function that is NULL is not
+ * called. */
 struct ledger_reader {
     void (*on_event)(void *to, struct event *e); /* handed over */
     void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq);
@@ -462,8 +464,8 @@ struct ledger_reader {
     void (*on_entry)(void *to, const struct ledger_entry *e);
     void (*on_reservation)(void *to, const struct reservation *r); /* valid during the call */
     /* What boards begin with: the live reservations and these are, in sum, what was sold up to a
-     * mark, behind which sales_read goes on. What happened behind it is told the other way round,
-     * with its mark. Both or none. */
+     * watermark, behind which sales_read goes on. Changes behind it are passed on reversed, with
+     * its watermark. Both or none. */
     void (*on_sale)(void *to, const struct sale *s);
     void (*on_mark)(void *to, const struct sale_mark *mark);
     const struct sale_mark *mark; /* NULL: one as late as can be */
@@ -550,29 +552,29 @@ static inline void ledger_leave(struct ledger *l, const struct uuid *node) {
 }
 
 /* Where several nodes share the hot store: in which incarnation it should be, and the ledger's
- * name. An identity that is empty: a node fills it, or died doing so. These four block, one at a
- * time; NULL in a ledger that is one process's own. */
+ * name. An empty identity: a node is rebuilding it, or died doing so. These four block, one at a
+ * time; NULL in a ledger of one process. */
 static inline enum err ledger_incarnation(struct ledger *l, struct hot_incarnation *out) {
     return l->ops->incarnation(l, out);
 }
 
-/* The next incarnation begins, unless `before` is no longer the last one, or another node is
- * filling the store right now: then it is not ours. It is over when all records of the incarnations
- * before have ended, and no more of them are taken. Ours to fill until rebuild_end, or until this
- * node is gone, or was silent for some ten seconds. */
+/* Begins the next incarnation, unless `before` is no longer the last one, or another node is
+ * rebuilding the store right now: then it is not ours. Returns when all records of the incarnations
+ * before have ended, and no more of them are taken. The rebuild is this node's until rebuild_end,
+ * or until this node stops, or is silent for some ten seconds. */
 static inline enum err ledger_rebuild_begin(struct ledger *l, const struct hot_incarnation *before,
                                             uint32_t *epoch, bool *is_ours) {
     return l->ops->rebuild_begin(l, before, epoch, is_ours);
 }
 
-/* It is still being filled. Fails when it is no longer ours, or that can't be told: who goes on all
- * the same is refused by the store, and by rebuild_end. */
+/* The rebuild goes on. Fails when it is no longer this node's, or that is not known: then the store
+ * and rebuild_end refuse what this node still writes. */
 static inline enum err ledger_rebuild_renew(struct ledger *l) {
     return l->ops->rebuild_renew(l);
 }
 
-/* The store is filled; or, with an empty identity, it could not be. RECOVERING: another incarnation
- * has begun since. */
+/* The store is rebuilt; or, with an empty identity, it could not be. RECOVERING: another
+ * incarnation has begun since. */
 static inline enum err ledger_rebuild_end(struct ledger *l,
                                           const struct hot_incarnation *incarnation) {
     return l->ops->rebuild_end(l, incarnation);

@@ -16,7 +16,7 @@ static struct ledger *open_keeping(struct harness *h, int64_t interval_ms, int64
     postgres_options = (struct postgres_ledger_options){.retain_audit_days = audit_days,
                                                         .retain_ended_days = ended_days,
                                                         .retention_interval_ms = interval_ms,
-                                                        .retention_rest_ms = interval_ms};
+                                                        .retention_pause_ms = interval_ms};
     return postgres_open(h, 0);
 }
 
@@ -87,7 +87,7 @@ static void it_stops_soon_though_no_server_answers(void **state) {
     struct pg_retention *r = pg_retention_start(&(struct postgres_ledger_options){
         .url = "postgres://nobody@192.0.2.1:9/none",
         .retention_interval_ms = 1,
-        .retention_rest_ms = 1,
+        .retention_pause_ms = 1,
     });
     usleep(100000);
     pg_retention_stop(r);

@@ -16,7 +16,7 @@ static struct ledger *open_keeping(struct harness *h, int64_t interval_ms, int64
                                                            .retain_audit_days = audit_days,
                                                            .retain_ended_days = ended_days,
                                                            .retention_interval_ms = interval_ms,
-                                                           .retention_rest_ms = interval_ms});
+                                                           .retention_pause_ms = interval_ms});
 }
 
 static int64_t rows_left(const struct retained *f) {
@@ -36,7 +36,7 @@ static void event_deleted_during_a_round_waits_for_the_next(void **state) {
     struct retention r;
     assert_int_equal(db_open(&db, f->h.path, DB_WRITE, &why), SQLITE_OK);
     retention_init(&r, &(struct sqlite_ledger_options){.retention_interval_ms = 20});
-    retention_turn(&r, &db);
+    retention_step(&r, &db);
     assert_int_equal(rows_left(f), 1 + 2 + 1 + 6002);
     tables_sql(f->tables, "INSERT INTO audit(at, actor, act, subject, detail)"
                           " VALUES (1, 'a', 'b', 'c', '{}');"
@@ -46,7 +46,7 @@ static void event_deleted_during_a_round_waits_for_the_next(void **state) {
     while (rows_left(f) > 0) {
         assert_true(turns++ < 100);
         int64_t before = rows_left(f);
-        retention_turn(&r, &db);
+        retention_step(&r, &db);
         /* A reservation takes its facts with it. */
         assert_in_range(before - rows_left(f), 0, 500 + 4);
         assert_int_equal(check_all(&db, false, f->now, retained_on_finding, NULL), SQLITE_OK);

@@ -446,8 +446,7 @@ static void without_a_relay_facts_expire_by_retention(void **state) {
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at IS NULL"), 1);
     ledger_close(d->l);
-    d->l =
-        raw_ledger_open(&(struct sqlite_ledger_options){.path = d->h.path, .nobody_relays = true});
+    d->l = raw_ledger_open(&(struct sqlite_ledger_options){.path = d->h.path, .no_relay = true});
     assert_int_equal(ledger_client_hold(d, 2, "b", 2, 1, SEATS(1)), ERR_OK);
     assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_int_equal(raw_number(&d->h, "SELECT count(*) FROM facts WHERE relayed_at IS NULL"), 1);
