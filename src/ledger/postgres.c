@@ -237,7 +237,7 @@ static void set_options(struct postgres_ledger *p, const struct postgres_ledger_
     p->acts_options.queue_wait_ms = ACTS_QUEUE_WAIT_MS;
 }
 
-/* Whoever comes while another node brings the schema up to date waits for that, however long. */
+/* While another node brings the schema up to date, this one waits, however long that takes. */
 static enum err postgres_prepare(struct postgres_ledger *p, struct pg *db, struct buf *why) {
     int64_t wait_ms = db->wait_ms;
     db->wait_ms = 0;

@@ -71,7 +71,7 @@ static void send_begin(struct pg *db, const struct pg_batch *b, bool with_epoch)
             " ON CONFLICT (session) DO UPDATE SET number = $2, at = $3"
             " RETURNING pg_current_xact_id()::text",
             pg_cell_uuid(&b->session), pg_cell_i64(b->number), pg_cell_i64(clock_wall_ms()));
-    /* Whoever begins the next incarnation waits until this transaction has ended. */
+    /* The node that begins the next incarnation waits until this transaction has ended. */
     if (with_epoch)
         pg_send_cells(db, "SELECT number FROM epochs WHERE name = 'hot' FOR SHARE", NULL, 0);
     pg_sync(db);

@@ -346,8 +346,8 @@ static bool seats_insert(struct pg *db, int64_t section_key, int64_t after, int6
     return ok;
 }
 
-/* What is added: sections, and the seats of those of mode `seat`. Nobody sees these yet, or they
- * are beyond what a section has. */
+/* What is added: sections, and the seats of those of mode `seat`. No other transaction sees these
+ * yet, or they are beyond what a section has. */
 static bool parts_insert(struct pg *db, const struct event *wanted, const struct event *old,
                          int64_t event_key) {
     bool ok = true;

@@ -86,7 +86,7 @@ static int64_t pg_writer_write_batch(struct pg_writer *w, size_t taken) {
     return took_ns;
 }
 
-/* Nobody may send records to a server that says it can't write: so it finds out by itself. */
+/* A ledger that can't write may get no records, so it finds out by itself when it can again. */
 static void pg_writer_look(struct pg_writer *w) {
     if (!pg_look(&w->session.db) || !pg_look_writable(&w->session.db)) return;
     if (!w->session.failing) outage_back(w->session.outage); /* others may have lost theirs */

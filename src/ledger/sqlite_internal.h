@@ -73,8 +73,8 @@ int entries_read(struct db *db, const struct ledger_reader *reader);
 #define HELD_SECTIONS_MAX 16
 
 /* The sections in which holds of the open transaction were made, and how many seats of each: the
- * rows say so only once it is written. Zeroes when the transaction begins. Whoever reads or changes
- * `sections`, `events` or what else a hold depends on has it written first. */
+ * rows say so only after held_sections_write. Zeroes when the transaction begins. A record that
+ * reads or changes `sections`, `events` or what else a hold depends on has it written first. */
 struct held_sections {
     size_t count;
     struct section_change {

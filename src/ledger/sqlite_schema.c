@@ -257,7 +257,7 @@ static int64_t sqlite_schema_known(void) {
     return migrations[MIGRATIONS - 1].number;
 }
 
-/* *number: 0 in a new file, -1 in one that is somebody else's. */
+/* *number: 0 in a new file, -1 in another program's database. */
 static int sqlite_schema_read(struct db *db, int64_t *number) {
     int64_t tables = 0;
     int64_t versions = 0;

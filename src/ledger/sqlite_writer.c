@@ -191,7 +191,7 @@ static void writer_write_batch(struct writer *w, struct ledger_record **records,
     }
 }
 
-/* Nobody may send records to a server that says it can't write: so it finds out by itself. One
+/* A ledger that can't write may get no records, so it finds out by itself when it can again. One
  * page often fits on a disk that is full for everything else, so there must be some room too. */
 static void probe(struct writer *w) {
     struct statvfs disk;

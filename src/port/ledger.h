@@ -585,8 +585,8 @@ static inline void ledger_health(struct ledger *l, struct ledger_health *out) {
     l->ops->health(l, out);
 }
 
-/* Writes what was submitted, hands back every record, and frees the adapter. Whoever still has
- * records there must run until it returns. */
+/* Writes what was submitted, hands back every record, and frees the adapter. Workers that
+ * still have records there must run until it returns. */
 static inline void ledger_close(struct ledger *l) {
     l->ops->close(l);
 }
