@@ -164,10 +164,13 @@ static void event_sync_apply_event(struct event_sync *s, const struct event *e) 
     s->configure = (struct configure_op){.op = {.event_key = e->key, .now_ms = clock_wall_ms()},
                                          .event = e,
                                          .done = event_sync_on_configured};
-    if (s->hot_is_lost)
-        event_sync_on_configured(&s->configure);
-    else
+    if (!s->hot_is_lost) {
         queues_configure(s->events->queues, &s->configure);
+        return;
+    }
+    /* Requests about it are refused with 503 until the hot store has it, not with 404. */
+    queues_register_event(s->events->queues, e);
+    event_sync_on_configured(&s->configure);
 }
 
 static void event_sync_apply_removal(struct event_sync *s, const struct removed_event *e) {

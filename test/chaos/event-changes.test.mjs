@@ -120,6 +120,18 @@ test('a node that is told to stop still answers a change only when the others ca
   await sellsAgain(sale, buyer);
 });
 
+test('an event that a node learns of while Redis is away is unavailable there, not missing', async () => {
+  b.redis.refuse();
+  // B notices that Redis is away with its first event, and skips Redis for those that follow.
+  assert.equal((await b.admin('PATCH', EVENT, { title: 'Without Redis' })).status, 200);
+  await Sale.open(a, 'CONCERT/unheard', {}, { sections: [{ id: 'A', capacity: 10 }] });
+  const { status, text } = await call(b, 'GET', '/events/CONCERT/unheard');
+  assert.equal(status, 503, text);
+  await b.redis.accept();
+  await until('it is shown', async () => (await call(b, 'GET', '/events/CONCERT/unheard')).status === 200);
+  await cluster.isWell();
+});
+
 test('a Redis that is away while many events have changed costs a node nothing but time', async () => {
   const EVENTS = 20000;
   const columns = (await cluster.ask("SELECT string_agg(column_name, ',') AS all FROM information_schema.columns WHERE table_name = 'events' AND column_name NOT IN ('id', 'external_id', 'version', 'deleted_at')"))[0].all;
