@@ -914,10 +914,13 @@ describe('what the stores hold and no node has written', () => {
     const sale = await Sale.open(own, 'ODD/1', {}, { sections: [{ id: 'A', capacity: 10 }] });
     const buyer = await sale.buyer('ann');
     const again = () => sale.hold(buyer, { quantity: 1 }, { headers: { 'idempotency-key': 'one' } });
-    assert.equal((await again()).status, 201);
-    query(own.dataDir, 'UPDATE idempotency SET status = 204');
+    const first = await again();
+    assert.equal(first.status, 201);
+    query(own.dataDir, 'UPDATE idempotency SET reservation_id = gen_random_uuid()');
     assert.equal((await again()).status, 503);
-    query(own.dataDir, 'UPDATE idempotency SET status = 201');
+    query(own.dataDir, "UPDATE idempotency SET reservation_id = NULL, response = 'odd'");
+    assert.equal((await again()).status, 503);
+    query(own.dataDir, `UPDATE idempotency SET reservation_id = '${first.json.id}'`);
     await until('it is answered again', async () => (await again()).status === 201);
     await runs();
   });
