@@ -275,3 +275,10 @@ export function checkPitfalls(text, read) {
   }
   return complaints;
 }
+
+// Docs name functions as `folder/file.c: name`, below src/.
+export function checkNamedFunctions(path, text, read) {
+  return [...text.matchAll(/`([\w/]+\.c): (\w+)`/g)]
+    .filter(([, file, name]) => !new RegExp(`\\b${name}\\(`).test(read(`src/${file}`) ?? ''))
+    .map(([, file, name]) => `${path}: src/${file} has no function ${name}`);
+}

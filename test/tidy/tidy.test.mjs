@@ -178,3 +178,10 @@ test('docs/pitfalls.md names tests that exist', () => {
   assert.ok(text.match(/`(?:chaos|contract|e2e|unit)\//g).length > 36);
   assertClean(rules.checkPitfalls(text, readOrNull));
 });
+
+test('docs name functions that exist', () => {
+  assert.equal(rules.checkNamedFunctions('x.md', '`service/hold.c: hold_gone` → `gone.c: x`', readOrNull).length, 2);
+  const docs = allFiles().filter((name) => name.endsWith('.md'));
+  assert.ok(docs.length > 30);
+  assertClean(docs.flatMap((name) => rules.checkNamedFunctions(name, read(name), readOrNull)));
+});
