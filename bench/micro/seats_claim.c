@@ -66,7 +66,7 @@ static void on_claim_settled(struct claim_settle_op *s) {
     must(s->op.result == ERR_OK, "settle");
 }
 static void on_followed(struct follow_op *f) {
-    must(f->news[0].changed, "cancel");
+    must(f->changes[0].changed, "cancel");
 }
 static void on_locked(struct lock_op *l) {
     must(l->outcome == LOCK_ACQUIRED, "acquire");
@@ -125,7 +125,7 @@ static int64_t cancel_any(void) {
     struct reservation_change news = {.id = ids[at], .status = RESERVATION_CANCELLED};
     ids[at] = ids[--id_count];
     struct follow_op f = {.op = {.event_key = EVENT, .now_ms = now_ms},
-                          .news = &news,
+                          .changes = &news,
                           .count = 1,
                           .done = on_followed};
     int64_t start_ns = clock_steady_ns();
