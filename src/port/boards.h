@@ -1,12 +1,13 @@
 /*
  * boards: the contract of the rankings: the most popular events by period (core/board.h), and those
  * that sell out fastest (core/soldout.h). The boards follow the sales of the ledger; buyers never
- * wait for them. What an adapter promises:
+ * wait for them. An adapter promises:
  *
  *  - A sale counts once on every board that it belongs to, no matter which node sends it and how
  *    often. A sale that is given back is subtracted where it was counted. A board is kept for some
  *    time after its period has ended (core/period.h); then it is deleted for good.
- *  - Of equal rows the one that has been so for longer is first; of those of one millisecond, any.
+ *  - Of rows with equal scores, the one that has had its score for longer is first; rows of the
+ *    same millisecond may be in any order.
  *  - boards_begin gives one node at a time a lease to count, and the watermark after which sales
  *    are to be sent. Sending a sale twice does no harm; sales that were not counted must be sent
  *    again. Event updates carry no sequence number, so only the lease holder may send them.

@@ -32,7 +32,7 @@ struct hot_op {
 
 struct hot_incarnation {
     uint32_t epoch;                    /* 0: the store was never rebuilt, or has lost the epoch */
-    char identity[HOT_IDENTITY_BYTES]; /* of the run of the store: another one after a restart */
+    char identity[HOT_IDENTITY_BYTES]; /* of this run of the store; changes at a restart */
     char last_rebuild[HOT_REBUILD_BYTES]; /* the name of the last rebuild, as hot_incarnation_read
                                              found it */
     char ledger[HOT_LEDGER_BYTES]; /* the name of the ledger it was rebuilt from; empty: none */
@@ -44,8 +44,8 @@ struct hot_listener {
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     /* Another node has changed an event. */
     void (*event_changed)(void *to);
-    /* The store was lost, was reached again, or may be in another incarnation: the caller of
-     * hot_incarnation_read finds out. */
+    /* The connection to the store was lost or made again, or the store may be in another
+     * incarnation: hot_incarnation_read finds out. */
     void (*suspect)(void *to);
     void *to;
 };
@@ -80,7 +80,8 @@ struct contents_entry {
     bool pending;             /* its enter or its admission */
 };
 
-/* What the store has of one event: everything that was live during the whole read, each once. */
+/* The entries and reservations of one event in the store: all that were live during the whole read,
+ * each once. */
 struct event_contents {
     struct contents_entry *entries; /* in order of their numbers */
     size_t entry_count;
@@ -129,18 +130,18 @@ struct hot {
     const struct hot_ops *ops;
 };
 
-/* Before anything else, once. */
+/* Called once, before any other function. */
 static inline void hot_listen(struct hot *h, struct hot_listener listener) {
     h->ops->listen(h, listener);
 }
 
-/* Which incarnation the store is in. Blocks, as hot_rebuild_begin and hot_rebuild_end, which one
- * thread at a time may call. */
+/* Which incarnation the store is in. Blocks, like hot_rebuild_begin and hot_rebuild_end; only one
+ * thread at a time may call those two. */
 static inline enum err hot_incarnation_read(struct hot *h, struct hot_incarnation *out) {
     return h->ops->read_incarnation(h, out);
 }
 
-/* As of the last refusal or the last hot_incarnation_read. From any thread. */
+/* The state at the last refusal or the last hot_incarnation_read. From any thread. */
 static inline enum hot_state hot_state(struct hot *h) {
     return h->ops->state(h);
 }
@@ -153,12 +154,13 @@ static inline enum err hot_rebuild_begin(struct hot *h, const struct hot_incarna
     return h->ops->rebuild(h, incarnation);
 }
 
-/* Everything is written. Fails if any part of it failed; then the store is in no incarnation. */
+/* Ends the rebuild and begins the incarnation. Fails if any write of the rebuild failed; then the
+ * store is in no incarnation. */
 static inline enum err hot_rebuild_end(struct hot *h) {
     return h->ops->rebuilt(h);
 }
 
-/* This node's operations are executed in that incarnation from now on, or refused. From any thread.
+/* From now on this node's operations are executed in that incarnation, or refused. From any thread.
  */
 static inline void hot_open(struct hot *h, const struct hot_incarnation *incarnation) {
     h->ops->open(h, incarnation);
@@ -187,8 +189,8 @@ static inline enum err hot_read_event(struct hot *h, int64_t event_key,
     return h->ops->contents(h, event_key, out);
 }
 
-/* For work that one node at a time does: whether this node gets the lease. Then no other node gets
- * it for that time. */
+/* For work that only one node at a time does: *is_ours says whether this node got the lease. If so,
+ * no other node gets it for `for_ms`. */
 static inline enum err hot_lease(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
     return h->ops->lease(h, what, for_ms, is_ours);
 }

@@ -1,19 +1,20 @@
 /*
- * ledger: the contract of the durable truth. What an adapter promises:
+ * ledger: the contract of the durable store, whose state decides. An adapter promises:
  *
  *  - A record is one domain step. It is written whole or not at all, together with its audit row,
  *    in the order of submission, and its `task.run` is called on the submitting worker only after
- *    the transaction that holds it is on disk (fsync included). Only acts on events, holds of which
- *    the ledger itself decides (optimistic, pessimistic, distributed-lock) and records that
- *    wait for a lock may be written beside the rest, in no order with it.
+ *    the transaction that holds it is on disk (fsync included). Three kinds may be written
+ *    concurrently with the rest, in any order: changes of events, holds that the ledger itself
+ *    decides (optimistic, pessimistic, distributed-lock), and records that wait for a lock.
  *  - A refusal (in use, another request was first) is a result, and changes nothing.
  *  - A failure of the disk or the connection is a result too (ERR_LEDGER_…): nothing of that
  *    record is in the ledger, and later records succeed again when the cause is gone. Only after
  *    LEDGER_UNKNOWN it may be there: the connection broke at the commit, and the server could not
  *    be asked in time whether it committed.
  *  - A record that the hot store decided first (enter, admit, some holds) carries the epoch of the
- *    incarnation that decided. Where several nodes share the hot store, a record of an older
- *    incarnation than the ledger has given out is refused with RECOVERING. Epoch 0 is not checked.
+ *    incarnation in which that was decided. Where several nodes share the hot store, a record of an
+ *    older incarnation than the ledger has given out is refused with RECOVERING. Epoch 0 is not
+ *    checked.
  *  - ledger_submit and ledger_ask take the record or refuse at once (ERR_OVERLOADED) when their
  *    bounded queue is full; then `task.run` is not called. They never block on I/O.
  *
@@ -70,12 +71,13 @@ struct ledger_record {
     struct task task;
     enum ledger_kind kind;
     enum err result; /* out */
-    /* Taken even when the queue is full: for what the server itself must write, and is bounded. */
+    /* Accepted even when the queue is full: for records that the server itself must write. Their
+     * number is bounded. */
     bool always;
-    int64_t since_ns; /* the adapter's own: steady, when it was taken */
+    int64_t since_ns; /* private to the adapter: steady, when it was accepted */
 };
 
-/* What the audit table says of an administrative act. */
+/* The row of the audit table about one administrative change. */
 struct audit_note {
     str actor;   /* by whom: "admin", "demo" */
     str act;     /* what: "event.put" */
@@ -83,22 +85,22 @@ struct audit_note {
     str detail;  /* JSON: the change as it was asked for */
 };
 
-/* Makes the event be exactly `wanted`, and creates it if need be; or, with `edit`, what that makes
- * of the event in force (EVENT_NOT_FOUND when there is none). Refused with SECTION_IN_USE when a
- * section that has live reservations would vanish, shrink below its highest live seat, or change
- * between mode `seat` and the others. */
+/* Replaces the event by `wanted`, or creates it; or, with `edit`, applies that function to the
+ * event in force (EVENT_NOT_FOUND when there is none). Refused with SECTION_IN_USE when a section
+ * that has live reservations would vanish, shrink below its highest live seat, or change between
+ * mode `seat` and the others. */
 struct ledger_event_put {
     struct ledger_record record;
     const struct event *wanted;
-    /* Changes *e, which may move, or refuses: then its answer is the result. Runs on the ledger's
-     * thread inside the transaction, so edits of one event follow each other and none is lost;
-     * perhaps more than once. It touches nothing but what belongs to the record. */
+    /* Changes *e, which it may reallocate, or returns an error, which becomes the result. Runs on
+     * the ledger's thread inside the transaction, so edits of one event follow each other and none
+     * is lost; perhaps more than once. It may use only memory that belongs to the record. */
     enum err (*edit)(struct ledger_event_put *put, struct event **e);
     str type; /* with `edit`: which event */
     str id;
     int64_t now_ms;
     struct audit_note note;
-    struct event *stored;                  /* out, on OK: what is in force now */
+    struct event *stored;                  /* out, on OK: the event in force now */
     bool created;                          /* out */
     char in_use[SECTION_ID_BYTES_MAX + 1]; /* out: which section refused */
 };
@@ -114,11 +116,11 @@ struct ledger_event_delete {
     int64_t version; /* out: higher than any that the event had */
 };
 
-/* A new place in an event's queue, WAITING or ACTIVE. The same again is OK and changes nothing;
- * CONFLICT when its number is another's, or it was undone already. `closes` (0: none) is an entry
- * of the same user whose time was over and that ends with this: an ACTIVE row past its time is
- * EXPIRED to every reader anyway. A deleted event still takes entries (one may have been under
- * way); no client sees them. */
+/* A new place in an event's queue, WAITING or ACTIVE. Submitting the same entry again is OK and
+ * changes nothing. CONFLICT: the number belongs to another entry, or the entry was undone before.
+ * `closes` (0: none) is an entry of the same user whose time was over and that ends with this: an
+ * ACTIVE row past its time is EXPIRED to every reader anyway. A deleted event still accepts entries
+ * (one may have been under way at the deletion); no client sees them. */
 struct ledger_enter {
     struct ledger_record record;
     int64_t event_key;
@@ -132,8 +134,9 @@ struct ledger_enter {
     uint32_t epoch;
 };
 
-/* Undoes an enter that no client knows of: unless the entry is there, its number is taken by a row
- * that is VOID, so that an enter that comes late is refused. OK either way. */
+/* Undoes an enter that no client knows of: if the ledger does not have the entry, a row with the
+ * status VOID takes its number, so that a late write of the enter is refused. The result is OK in
+ * both cases. */
 struct ledger_enter_void {
     struct ledger_record record;
     int64_t event_key;
@@ -142,8 +145,9 @@ struct ledger_enter_void {
     bool voided; /* out: the entry is not there and never will be */
 };
 
-/* Those of the entries that are WAITING become ACTIVE; `kept` says which are so now, until that
- * time, by this record or by one before it that said the same. */
+/* Those of the entries that are WAITING become ACTIVE; `kept` says which are ACTIVE now, until the
+ * time that `entries` gives, through this record or through an earlier one with the same content.
+ */
 struct ledger_admit {
     struct ledger_record record;
     int64_t event_key;
@@ -155,9 +159,9 @@ struct ledger_admit {
 };
 
 /* Those of the entries that are live end as `final` (COMPLETED: those that are ACTIVE); `ended`
- * says which. A user who leaves gives back what is held: those of `cancels` that are HELD, in
- * this event and by `user`, become CANCELLED, whether or not the entry was live; `cancelled`
- * says which. */
+ * says which. A user who leaves gives back the held seats: those of `cancels` that are HELD, in
+ * this event and by `user`, become CANCELLED, whether or not the entry was live; `cancelled` says
+ * which. */
 struct ledger_end {
     struct ledger_record record;
     int64_t event_key;
@@ -172,11 +176,11 @@ struct ledger_end {
     bool *cancelled; /* out, one for each */
 };
 
-/* A key that makes a repeated hold have one effect: its row, (user, route, key), is written in the
- * hold's own transaction and names the reservation. The same key and digest again: OK, `replayed`,
- * with that reservation's id, and nothing changes, whatever else the record says. Another digest:
- * IDEMPOTENCY_MISMATCH. A row lasts a day, and then until retention removes it; the reservation is
- * kept as long. */
+/* A key by which a repeated request to hold seats has only one effect: its row, (user, route, key),
+ * is written in the hold's own transaction and names the reservation. The same key and digest
+ * again: OK, `replayed`, with that reservation's id, and nothing changes, whatever the other fields
+ * of the record are. Another digest: IDEMPOTENCY_MISMATCH. A row is kept for at least a day, until
+ * retention removes it; the reservation is kept as long. */
 #define IDEMPOTENCY_DIGEST_BYTES 32
 struct idempotency {
     str user; /* of the reservation, too */
@@ -192,15 +196,16 @@ struct idempotency {
  *   CONFLICT           the id is another reservation's, or was undone
  *   SECTION_NOT_FOUND  the event has no such section, or no longer
  *   STRATEGY_NOT_ALLOWED
- *                      the strategy is not for that mode (strategy_suits): it has changed since
- *   LIMIT_EXCEEDED     the user would have more live seats of the event than its max_per_user
- *   NOT_ACTIVE         the entry is not the user's, not ACTIVE, or past its time at created_ms
- *   LOCK_LOST          a seat was written under a higher fence than the one it has here
+ *                      the section's mode has changed: the strategy does not suit it
+ * (strategy_suits) LIMIT_EXCEEDED     the user would have more live seats of the event than its
+ * max_per_user NOT_ACTIVE         the entry is not the user's, not ACTIVE, or past its time at
+ * created_ms LOCK_LOST          a seat was written under a higher fence than the one it has here
  *   CONFLICT           a seat's version is not the one that was expected
  *   SEAT_TAKEN         a seat is not AVAILABLE, or the section does not have it
- * and for the last three, `refused` tells every seat for which that is so. All seats or none.
- * The same id, user and seats once more is OK and changes nothing; `status` says what has become of
- * it. A hold that leaves the event without a free seat also writes the fact SOLD_OUT.
+ * For the last three, `refused` lists every seat to which the reason applies. All seats are held,
+ * or none. Submitting the same id, user and seats again is OK and changes nothing; `status` is the
+ * status that the reservation has now. A hold that leaves the event without a free seat also writes
+ * the fact SOLD_OUT.
  */
 struct ledger_hold {
     struct ledger_record record;
@@ -209,15 +214,16 @@ struct ledger_hold {
     const int64_t *fences;   /* NULL: written under no lock; or the fence of each seat's lock */
     struct idempotency *idempotency; /* NULL: no key was sent */
     uint32_t epoch;
-    bool held;                      /* out: this record did it */
-    bool sold_out;                  /* out: and the event had no seat left then */
+    bool held;                      /* out: this record made the hold */
+    bool sold_out;                  /* out: and took the last free seats of the event */
     enum reservation_status status; /* out, on OK and not replayed */
     uint32_t *refused;              /* out, in order; room for as many as are wanted */
     size_t refused_count;
 };
 
-/* Undoes a hold that no client knows of: unless the reservation is there, its id is taken by a row
- * that is VOID, so that a hold that comes late is refused. OK either way. */
+/* Undoes a hold that no client knows of: if the ledger does not have the reservation, a row with
+ * the status VOID takes its id, so that a late write of the hold is refused. The result is OK in
+ * both cases. */
 struct ledger_hold_void {
     struct ledger_record record;
     struct uuid id;
@@ -228,40 +234,40 @@ struct ledger_hold_void {
 };
 
 /*
- * HELD becomes CONFIRMED, by its user and before its time; its entry, if it is still ACTIVE,
- * becomes COMPLETED unless the user holds more in the event. On a CONFIRMED one: OK, and nothing
- * changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS, RESERVATION_ENDED (it is CANCELLED),
- * HOLD_EXPIRED. One that is HELD past its time becomes EXPIRED with that: the one refusal that
- * changes something.
+ * HELD becomes CONFIRMED, if `user` owns it and its time is not over; its entry, if it is still
+ * ACTIVE, becomes COMPLETED unless the user holds more in the event. If it is CONFIRMED already:
+ * OK, and nothing changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS, RESERVATION_ENDED (it is
+ * CANCELLED), HOLD_EXPIRED. A reservation that is HELD past its time becomes EXPIRED in the same
+ * step: no other refusal changes anything.
  */
 struct ledger_confirm {
     struct ledger_record record;
     struct uuid id;
     str user;
     int64_t now_ms;
-    char code[CONFIRMATION_CODE_CHARS + 1]; /* for the one that this confirms */
-    bool confirmed;                         /* out: this record did it */
+    char code[CONFIRMATION_CODE_CHARS + 1]; /* stored if this record confirms */
+    bool confirmed;                         /* out: this record confirmed it */
     bool completed;                         /* out: and its entry became COMPLETED */
     bool expired;                           /* out: this record made it EXPIRED */
     /* out: as it is now; NULL when there is none, or it is not the user's. mem_free when done. */
     struct reservation *stored;
 };
 
-/* HELD or CONFIRMED becomes CANCELLED, by its user. On a CANCELLED one: OK, and nothing changes.
- * Refused with RESERVATION_NOT_FOUND, NOT_YOURS, HOLD_EXPIRED; one that is HELD past its time
- * becomes EXPIRED with that, as in ledger_confirm. */
+/* HELD or CONFIRMED becomes CANCELLED, if `user` owns it. If it is CANCELLED already: OK, and
+ * nothing changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS, HOLD_EXPIRED; a reservation that
+ * is HELD past its time becomes EXPIRED in the same step, as in ledger_confirm. */
 struct ledger_cancel {
     struct ledger_record record;
     struct uuid id;
     str user;
     int64_t now_ms;
-    bool cancelled;             /* out: this record did it */
+    bool cancelled;             /* out: this record cancelled it */
     bool expired;               /* out: this record made it EXPIRED */
     struct reservation *stored; /* out: as in ledger_confirm */
 };
 
 /* Those of the reservations that are HELD and past their time become EXPIRED; `expired` says which.
- * One row that can't be read fails them all: the caller asks again singly. */
+ * If one row can't be read, the whole record fails: the caller then submits them one by one. */
 struct ledger_expire {
     struct ledger_record record;
     int64_t now_ms;
@@ -270,8 +276,8 @@ struct ledger_expire {
     bool *expired; /* out, one for each */
 };
 
-/* Asked, not submitted: one entry, also one that has ended. NONE when the ledger does not know it,
- * or no longer. */
+/* Asked, not submitted: one entry, also one that has ended. NONE: the ledger does not have it, or
+ * no longer. */
 struct ledger_entry_get {
     struct ledger_record record;
     int64_t event_key;
@@ -310,7 +316,7 @@ struct ledger_idempotency_get {
     struct idempotency *idempotency;
 };
 
-/* Where an event was deleted. */
+/* A deleted event. */
 struct removed_event {
     int64_t key;
     int64_t version; /* higher than any that the event had */
@@ -323,7 +329,7 @@ struct removed_event {
 struct ledger_events_read {
     struct ledger_record record;
     int64_t known_mark;    /* 0: never asked before */
-    int64_t mark;          /* out: a higher one after any change; never 0. The same: that is all */
+    int64_t mark;          /* out: grows with any change; never 0. Equal to known_mark: no change */
     struct event **events; /* out: mem_free each, and the array */
     size_t count;
     struct removed_event *removed; /* out: mem_free when done */
@@ -346,14 +352,14 @@ struct ledger_node_report {
     bool registers;
     str name; /* for people; when it registers */
     int64_t applied;
-    bool was_there; /* out, unless it registers: it is in the table, and was all the while */
+    bool was_there; /* out, unless it registers: it has been in the table since it registered */
 };
 
-/* Nodes that have not applied the change with this version go out of the table. */
+/* Removes the nodes that have not applied the change with this version from the table. */
 struct ledger_nodes_drop {
     struct ledger_record record;
     int64_t version;
-    int64_t count;                     /* out: of those that went */
+    int64_t count;                     /* out: of removed nodes */
     char name[LEDGER_NODE_NAME_BYTES]; /* out: of one of them */
 };
 
@@ -396,7 +402,7 @@ struct ledger_facts_read {
     size_t count;
 };
 
-/* These facts have reached whom they concern. The same once more is OK. */
+/* Marks facts as relayed: the hot store has them. Doing so again is OK. */
 struct ledger_facts_relayed {
     struct ledger_record record;
     int64_t now_ms;
@@ -404,9 +410,10 @@ struct ledger_facts_relayed {
     size_t count;
 };
 
-/* Asked, not submitted: sales behind the watermark, in order. An open transaction holds back what
- * is behind it, so that no sale ever comes before a watermark that was returned. A reservation that
- * retention has removed is left out: it was taken and given back long ago. */
+/* Asked, not submitted: the sales after the watermark, in order. While a transaction is open, sales
+ * that come after it in this order are not returned, so that no sale can appear before a watermark
+ * that was returned. A reservation that retention has removed is left out: it was taken and given
+ * back long ago. */
 struct ledger_sales_read {
     struct ledger_record record;
     struct sale_mark mark; /* out too: that of the last sale that is returned */
@@ -438,7 +445,7 @@ struct ledger_health {
     bool writable;       /* the last batch did not fail for disk or connection */
     bool read_only;      /* why it is not writable: the database server takes no writes */
     int64_t queue_depth; /* records submitted and not yet committed */
-    int64_t wal_bytes;   /* what a checkpoint has not folded in yet; 0 where there is no WAL */
+    int64_t wal_bytes;   /* of the WAL, not checkpointed yet; 0 where there is no WAL */
 };
 
 /* A live entry, as the ledger has it. */
@@ -452,10 +459,10 @@ struct ledger_entry {
     int64_t expires_ms;
 };
 
-/* What ledger_load calls, in this order: for every event; then for every event with a queue its
- * highest number, and what has become of all its entries; then the live entries of all, in order of
- * event and number; then every live reservation, in order of its id. A function that is NULL is not
- * called. */
+/* The functions that ledger_load calls, in this order: on_event for every event; on_queue with the
+ * highest number, and on_totals, for every event with a queue; on_entry for every live entry, in
+ * order of event and number; on_reservation for every live reservation, in order of its id. A
+ * function that is NULL is not called. */
 struct ledger_reader {
     void (*on_event)(void *to, struct event *e); /* handed over */
     void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq);
@@ -463,12 +470,12 @@ struct ledger_reader {
     void (*on_totals)(void *to, int64_t event_key, const struct queue_counts *totals);
     void (*on_entry)(void *to, const struct ledger_entry *e);
     void (*on_reservation)(void *to, const struct reservation *r); /* valid during the call */
-    /* What boards begin with: the live reservations and these are, in sum, what was sold up to a
-     * watermark, behind which sales_read goes on. Changes behind it are passed on reversed, with
-     * its watermark. Both or none. */
+    /* For boards: the live reservations plus these sales add up to what was sold up to a watermark,
+     * after which ledger_sales_read continues. A change after the watermark is passed on with the
+     * opposite kind, and with its own mark. Set both functions, or neither. */
     void (*on_sale)(void *to, const struct sale *s);
     void (*on_mark)(void *to, const struct sale_mark *mark);
-    const struct sale_mark *mark; /* NULL: one as late as can be */
+    const struct sale_mark *mark; /* NULL: the latest possible one */
     void *to;
 };
 
@@ -478,9 +485,9 @@ struct ledger;
 struct cluster_settings {
     const char *secret;          /* fingerprint of the key that signs entry tokens */
     const char *secret_previous; /* of the other one that is accepted; empty: none */
-    const char *time_zone;       /* of rankings; empty: this node keeps none */
-    /* Fingerprints of the other keys; empty: none. One that differs is logged, and no reason to
-     * refuse: they are exchanged node by node. */
+    const char *time_zone;       /* of rankings; empty: this node has none */
+    /* Fingerprints of the other keys; empty: none. A difference is logged and not refused, because
+     * keys are replaced node by node. */
     const char *pass_key;
     const char *admin_key;
     const char *users_key;
@@ -513,12 +520,12 @@ static inline enum err ledger_submit(struct ledger *l, struct ledger_record *r) 
     return l->ops->submit(l, r);
 }
 
-/* For reads, which go beside the writer. On a worker's thread. */
+/* For questions, which are answered concurrently with writes. On a worker's thread. */
 static inline enum err ledger_ask(struct ledger *l, struct ledger_record *r) {
     return l->ops->ask(l, r);
 }
 
-/* All that lives, in one snapshot. Blocks: for the start. */
+/* Reads everything that is live, in one snapshot. Blocks. */
 static inline enum err ledger_load(struct ledger *l, const struct ledger_reader *reader) {
     return l->ops->load(l, reader);
 }
@@ -531,15 +538,15 @@ static inline enum err ledger_check(struct ledger *l, bool server_runs,
     return l->ops->check(l, server_runs, on_finding, to);
 }
 
-/* A number that is higher each time a ledger is opened for writing: locks and their fences are of
- * one such time. 1 to EPOCH_MAX; 0 in a ledger that is only read. From any thread. */
+/* A number that grows each time a ledger is opened for writing; fences of locks contain it. 1 to
+ * EPOCH_MAX; 0 in a ledger that is only read. From any thread. */
 static inline uint32_t ledger_epoch(struct ledger *l) {
     return l->ops->epoch(l);
 }
 
-/* This process is one of the cluster's nodes from now on, until it ends. CONFLICT, and `why`: its
- * settings don't go together with those of the nodes that run. Where none runs, its settings are
- * the cluster's. Blocks; NULL in a ledger that is one process's own. */
+/* Makes this process a node of the cluster until it ends. CONFLICT, with the reason in `why`: its
+ * settings contradict those of the running nodes. If no node runs, its settings become the
+ * cluster's. Blocks; does nothing in a ledger that belongs to one process. */
 static inline enum err ledger_join(struct ledger *l, const struct cluster_settings *own,
                                    struct buf *why) {
     return l->ops->join == NULL ? ERR_OK : l->ops->join(l, own, why);
@@ -551,24 +558,25 @@ static inline void ledger_leave(struct ledger *l, const struct uuid *node) {
     if (l->ops->leave != NULL) l->ops->leave(l, node);
 }
 
-/* Where several nodes share the hot store: in which incarnation it should be, and the ledger's
- * name. An empty identity: a node is rebuilding it, or died doing so. These four block, one at a
- * time; NULL in a ledger of one process. */
+/* Where several nodes share the hot store: the incarnation in which it should be, and the name of
+ * the ledger. An empty identity: a node is rebuilding it, or died doing so. This function and the
+ * next three block; one thread at a time may call them, and only in a ledger that nodes share. */
 static inline enum err ledger_incarnation(struct ledger *l, struct hot_incarnation *out) {
     return l->ops->incarnation(l, out);
 }
 
 /* Begins the next incarnation, unless `before` is no longer the last one, or another node is
- * rebuilding the store right now: then it is not ours. Returns when all records of the incarnations
- * before have ended, and no more of them are taken. The rebuild is this node's until rebuild_end,
- * or until this node stops, or is silent for some ten seconds. */
+ * rebuilding the store right now: then *is_ours is false. Returns when all records of earlier
+ * incarnations have ended, and no more of them are accepted. The rebuild belongs to this node until
+ * ledger_rebuild_end, or until this node stops or is silent for about ten seconds. */
 static inline enum err ledger_rebuild_begin(struct ledger *l, const struct hot_incarnation *before,
                                             uint32_t *epoch, bool *is_ours) {
     return l->ops->rebuild_begin(l, before, epoch, is_ours);
 }
 
-/* The rebuild goes on. Fails when it is no longer this node's, or that is not known: then the store
- * and rebuild_end refuse what this node still writes. */
+/* Keeps the rebuild for this node. Fails when it no longer belongs to this node, or when that is
+ * unknown. If another node has begun one, the store and ledger_rebuild_end refuse what this node
+ * still writes. */
 static inline enum err ledger_rebuild_renew(struct ledger *l) {
     return l->ops->rebuild_renew(l);
 }
@@ -585,8 +593,8 @@ static inline void ledger_health(struct ledger *l, struct ledger_health *out) {
     l->ops->health(l, out);
 }
 
-/* Writes what was submitted, hands back every record, and frees the adapter. Workers that
- * still have records there must run until it returns. */
+/* Writes the submitted records, hands back every record, and frees the adapter. Workers that still
+ * have records there must run until it returns. */
 static inline void ledger_close(struct ledger *l) {
     l->ops->close(l);
 }

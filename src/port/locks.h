@@ -1,12 +1,12 @@
 /*
  * locks: the contract of named locks. Requests wait in order of arrival, a holder that dies does
  * not block the others, and every write under a lock carries a number by which the ledger
- * recognizes a late holder. What an adapter promises:
+ * recognizes a late holder. An adapter promises:
  *
  *  - At any time at most one request holds a name, for a *lease*: until the lease ends, or is
  *    released. A holder that needs longer renews it in time. After its end the lease is LOST, even
  *    if no other request has the lock by then.
- *  - A name begins with its event's: "TYPE/ID/…".
+ *  - A name begins with the name of its event: "TYPE/ID/…".
  *  - Every acquisition has a *fence*: epoch × 2^EPOCH_COUNT_BITS + a count. Fences only grow, over
  *    all names of one event: a later acquisition has the higher one, also after a release, and
  *    after a restart, because the epoch grows. So writes to one row, which always belongs to one

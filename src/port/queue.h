@@ -1,6 +1,6 @@
 /*
  * queue: the contract of the waiting rooms' hot state: the waiting entries in their order, and the
- * active ones. What an adapter promises:
+ * active ones. An adapter promises:
  *
  *  - Each operation is one atomic step on one event, by the rules of core/queue.h.
  *  - An operation's `done` is called on the caller's thread: before the function returns, or later.
@@ -8,7 +8,8 @@
  *    was done: EVENT_NOT_FOUND, or a failure of the store.
  *  - The effect of enter and admit is pending until it is settled. Their `submit` is called as part
  *    of the step, so the records of one event reach the ledger in the order of the steps. If it
- *    returns an error, the step is undone at once, and the error is the result. It only submits.
+ *    returns an error, the step is undone at once, and the error is the result. `submit` only
+ *    submits records.
  *  - Entries whose time is over are ended before any are counted, and reported to `expired` in the
  *    same step.
  */
@@ -33,8 +34,8 @@ struct enter_op {
     void (*done)(struct enter_op *e);
     enum enter_outcome outcome; /* out */
     struct place place;         /* out, when there is one */
-    uint64_t
-        closes; /* out: an entry of the user that was ended because its time is over; 0: none */
+    /* Out: an older entry of the user, ended by this step because its time is over; 0: none. */
+    uint64_t closes;
     int64_t opens_at_ms;      /* out */
     struct seat_counts seats; /* out: of all sections */
     bool reserving;           /* out: the place is ACTIVE, and has a live hold */
@@ -43,8 +44,8 @@ struct enter_op {
 /* The ledger has decided about entries that were pending: kept, or undone. */
 struct settle_op {
     struct hot_op op;
-    bool admissions; /* else enters */
-    bool expiries;   /* or entries that the store has ended, and that are in the ledger now */
+    bool admissions; /* settles admissions */
+    bool expiries;   /* settles expiries by the store that the ledger has now; neither: enters */
     const uint64_t *seqs;
     const bool *kept;
     size_t count;
@@ -65,8 +66,8 @@ struct admit_op {
 struct look_item {
     uint64_t seq;
     bool seen; /* record that the user is there */
-    /* Out; NONE when the entry is not known. Of a waiting one only status, position, waiting and
-     * estimate. */
+    /* Out. The status is NONE when the entry is not known. Of a waiting entry only status,
+     * position, waiting and estimate are set. */
     struct place place;
     bool reserving; /* out: ACTIVE, and has a live hold */
 };
@@ -105,7 +106,7 @@ enum entry_sync_outcome {
 struct entry_sync_op {
     struct hot_op op;
     const struct ledger_entry *entry;
-    enum entry_status seen; /* NONE: not live; WAITING, ACTIVE: settled so */
+    enum entry_status seen; /* as the caller saw it: NONE (not live), WAITING or ACTIVE, settled */
     void (*done)(struct entry_sync_op *s);
     enum entry_sync_outcome outcome; /* out */
 };
@@ -150,7 +151,7 @@ struct overdue_op {
  * them before they change. */
 struct ticks_op {
     int64_t now_ms;
-    void (*event)(struct ticks_op *t, int64_t event_key); /* for each; it only notes the key */
+    void (*event)(struct ticks_op *t, int64_t event_key); /* for each; may only note the key */
     void (*done)(struct ticks_op *t);
     enum err result; /* out */
 };
@@ -258,7 +259,7 @@ static inline void queues_recovered(struct queues *q, int64_t event_key, uint64_
     q->ops->recovered(q, event_key, next_seq, now_ms);
 }
 
-/* Before anything else, once. */
+/* Called once, before any other function. */
 static inline void queues_listen(struct queues *q, struct queue_listener listener) {
     q->ops->listen(q, listener);
 }

@@ -1,13 +1,14 @@
 /*
  * seats: the contract of the events' seats in the hot store: which are free, which reservations
- * have the others, and until when. What an adapter promises, besides what port/queue.h says of
- * every operation:
+ * have the others, and until when. An adapter promises, besides the rules of port/queue.h for every
+ * operation:
  *
  *  - Each operation is one atomic step on one event, by the rules of core/claims.h. Events are
  *    added, changed and removed by queues_configure and queues_remove, seats and queue together.
  *  - The effect of claim is pending until it is settled. Its `submit` is called as part of the
  *    step, so the records of one event reach the ledger in the order of the steps. If it returns an
- *    error, the claim is undone at once, and the error is the result. It only submits.
+ *    error, the claim is undone at once, and the error is the result. `submit` only submits
+ *    records.
  *  - claim checks the user's entry in the same step: unless it is ACTIVE (settled, the user's own,
  *    and in time) no seats are taken. Active entries whose time is over are ended first, as in
  *    enter.
@@ -27,7 +28,7 @@ struct claim_op {
     struct claim_request request; /* is_active is set by the step */
     uint32_t *seats; /* room for request.count; out, seat_count of them: as claims_claim */
     /* Called when the reservation is new, or is not durable yet: see reservation.pending. Submits
-     * its record, the same one in both cases, by reservation and seats. */
+     * the record of `reservation` and `seats`, the same one in both cases. */
     enum err (*submit)(struct claim_op *c);
     void (*done)(struct claim_op *c);
     enum claim_outcome outcome;    /* out */
@@ -98,7 +99,7 @@ struct holds_op {
 struct buyer_op {
     str user;
     int64_t now_ms;
-    void (*event)(struct buyer_op *b, int64_t event_key); /* for each; it only notes the key */
+    void (*event)(struct buyer_op *b, int64_t event_key); /* for each; may only note the key */
     void (*done)(struct buyer_op *b);
     enum err result; /* out */
 };
