@@ -1,7 +1,7 @@
 /*
- * board: how many live reservations each event has, of those that were made in one stretch of time,
- * and the events in that order. What was given back is taken away again; which sales belong to the
- * stretch is the caller's to say. Pure: no I/O, no clock; one thread at a time.
+ * board: how many live reservations each event has, of those that were made in one period, and the
+ * events in that order. A reservation that is given back is subtracted again. The caller decides
+ * which sales belong to the period. Pure: no I/O, no clock; one thread at a time.
  *
  * The caller makes sure that each sale is added once (core/sale.h). One may be given back before it
  * is taken: then an event has a negative count for a moment, and is not shown.
@@ -18,8 +18,9 @@ struct tally {
     int64_t event_key;
     int64_t reservations;
     int64_t seats;
-    /* When the last was made, though it may have been given back since: of equal events the first
-     * is in front. Boards that are counted again know of the live ones only. */
+    /* When the latest reservation was made, even if it has been given back since. Of events with
+     * equal counts, the one with the earlier time is first. A board that is rebuilt counts only
+     * live reservations. */
     int64_t since_ms;
 };
 

@@ -4,7 +4,7 @@
  * a time: the owner has a lock.
  *
  * A reservation is here while it is live: HELD, then perhaps CONFIRMED; then it is gone, and its
- * seats are free. What claim does is *pending* until the ledger has it: no other user gets the
+ * seats are free. The effect of claim is *pending* until the ledger has it: no other user gets the
  * seats and they count for the user's limit, but it never expires; settle keeps it, or undoes it.
  * Everything else follows what the ledger has decided. The steps go one way only (pending, HELD,
  * CONFIRMED, gone) and ids are never used again, so a change that arrives late, twice or out of
@@ -12,8 +12,8 @@
  *
  * A seat that a map has as taken belongs to exactly one reservation, which lists it.
  *
- * Memory: what the maps take; 88 bytes per live reservation, 11 to 21 for finding it by its id, 16
- * to 32 for its expiry; as much as that in all, 43 to 53 bytes, per user who has one, and names
+ * Memory: that of the maps; per live reservation 88 bytes, 11 to 21 for finding it by its id and 16
+ * to 32 for its expiry; per user with live reservations 43 to 53 bytes, and the name if it is
  * longer than 16 bytes.
  */
 #ifndef ADMITONE_CORE_CLAIMS_H
@@ -29,23 +29,23 @@
 enum claim_outcome {
     CLAIM_DONE,           /* pending */
     CLAIM_THERE,          /* the user has a live reservation with that id or key; perhaps pending */
-    CLAIM_KEY_REUSED,     /* the same, but it was asked for with another request */
+    CLAIM_KEY_REUSED,     /* the same, but it was made by a different request */
     CLAIM_NOT_ACTIVE,     /* the user's entry is not ACTIVE */
     CLAIM_EVENT_CLOSED,   /* CLOSED or not open yet: nothing is sold */
     CLAIM_NO_SECTION,     /* there is no such section */
     CLAIM_SECTION_CLOSED, /* by its status */
     CLAIM_SECTION_MAINTENANCE, /* by its status */
     CLAIM_LIMIT,               /* more than the user may have */
-    CLAIM_LEDGER_DECIDES, /* the section's mode is `seat`: these seats may be asked for there */
-    CLAIM_SOLD_OUT,       /* no seat is free */
-    CLAIM_NOT_ENOUGH,     /* some are free, but fewer than were asked for */
-    CLAIM_TAKEN,          /* a named seat is not free */
-    CLAIM_SEATS_TWICE,    /* a seat is named twice */
-    CLAIM_NO_SUCH_SEAT,   /* a named seat does not exist */
+    CLAIM_LEDGER_DECIDES,      /* the section's mode is `seat`: the seats are only suggested */
+    CLAIM_SOLD_OUT,            /* no seat is free */
+    CLAIM_NOT_ENOUGH,          /* some are free, but fewer than were asked for */
+    CLAIM_TAKEN,               /* a named seat is not free */
+    CLAIM_SEATS_TWICE,         /* a seat is named twice */
+    CLAIM_NO_SUCH_SEAT,        /* a named seat does not exist */
 };
 
-/* Digests of an idempotency key, 0 when there is none, and of the request that came with it. Of one
- * user's live reservations only, so 64 bits distinguish them. */
+/* Digests of an idempotency key, 0 when there is none, and of the request that came with it. They
+ * are compared only among one user's live reservations, so 64 bits are enough. */
 struct claim_key {
     uint64_t key;
     uint64_t request;
@@ -60,8 +60,9 @@ struct claim_request {
     uint32_t count;        /* at least 1 */
     const uint32_t *named; /* `count` seats, or NULL: any */
     struct claim_key key;
-    uint64_t spread; /* of a suggestion: 0: by the rule; else other seats than that, to keep out of
-                        others' way */
+    /* 0: seats are suggested by the rule; else at a place that depends on this number, so that
+     * concurrent requests do not get the same ones (seat_map_suggest). */
+    uint64_t spread;
 };
 
 /* One live reservation. */
@@ -75,7 +76,7 @@ struct claim_info {
     int64_t expires_ms;
 };
 
-/* A reservation, and where to look for it. */
+/* A reservation and its section. */
 struct claim_ref {
     struct uuid id;
     int64_t section_key;
@@ -93,39 +94,40 @@ struct claims;
 struct claims *claims_new(const struct event *e);
 void claims_free(struct claims *c);
 
-/* An older version than is in force changes nothing. A section that vanishes takes no more claims,
- * and goes with its last reservation, unless it comes back before that; one that shrinks does so as
- * soon as no seat that goes is taken: for what is pending when the ledger changes the event is
- * refused there later. */
+/* An older version than the one in force changes nothing. A section that the event no longer has
+ * accepts no more claims, and is removed with its last reservation, unless the event has it again
+ * before that. A section shrinks as soon as none of the seats to remove is taken. (A claim that is
+ * pending while the ledger changes the event may have such a seat; the ledger will refuse it.) */
 void claims_configure(struct claims *c, const struct event *e);
 
 /*
- * All seats or none, at once. What refuses is looked for in the order of the outcomes up to
- * LEDGER_DECIDES; of the seats' own outcomes the last one counts. `seats` has room for w->count:
- * *seat_count of them are the reservation's (DONE, THERE), are suggested (LEDGER_DECIDES), or stand
- * in the way (TAKEN, SEATS_TWICE, NO_SUCH_SEAT). *out is set when DONE or THERE. The same
- * request again, by its id, is THERE, so a caller that lost the answer may ask again; an id of
- * another user is KEY_REUSED.
+ * Claims all seats or none, in one step. The reasons to refuse are checked in the order of enum
+ * claim_outcome, up to LEDGER_DECIDES; if several of the outcomes below that apply, which are about
+ * seats, the last one is returned. `seats` has room for w->count: *seat_count of them are the
+ * reservation's (DONE, THERE), are suggested (LEDGER_DECIDES), or are the reason of the refusal
+ * (TAKEN, SEATS_TWICE, NO_SUCH_SEAT). *out is set when DONE or THERE. The same request again, by
+ * its id, is THERE, so a caller that lost the answer may ask again; an id of another user is
+ * KEY_REUSED.
  *
- * Where the ledger decides nothing changes. Suggested are the named seats, TAKEN or not, or as many
- * that are free here (seat_map_suggest); but what the seats themselves refuse otherwise, they
- * refuse here too.
+ * In a section where the ledger decides, nothing changes. The named seats are suggested, whether or
+ * not they are taken here; if none are named, as many free ones (seat_map_suggest). All other
+ * outcomes about seats are returned as usual.
  */
 enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w, int64_t now_ms,
                                 struct claim_info *out, uint32_t *seats, size_t *seat_count);
-/* The ledger has the reservation (or refuses it: then it never was). Only what is pending changes.
- * Returns whether it is live then. */
+/* The ledger has stored the reservation; or, if not `kept`, has refused it: then it is removed. A
+ * reservation that is not pending does not change. Returns whether it is live afterwards. */
 bool claims_settle(struct claims *c, const struct uuid *id, bool kept);
 
-/* The ledger has CONFIRMED, CANCELLED or EXPIRED it. EXPIRED never ends a confirmed one. False: it
- * was so already, or is gone. */
+/* Applies the ledger's decision: CONFIRMED, CANCELLED or EXPIRED. EXPIRED never ends a confirmed
+ * reservation. False: it had that status already, or is gone. */
 bool claims_follow(struct claims *c, const struct uuid *id, enum reservation_status status);
-/* A live reservation as the ledger has it: a hold that was decided there, what the hot store was
- * found to lack, or all of them at a recovery. It gets its seats, even if another reservation had
- * them here. False: there is no such section or seat any more. */
+/* A live reservation as the ledger has it: a hold that was decided there, one that the hot store
+ * lacked, or any at a recovery. It gets its seats, even if another reservation had them here.
+ * False: there is no such section or seat any more. */
 bool claims_apply(struct claims *c, const struct live_reservation *r);
-/* The ledger has the seat as AVAILABLE. What is pending stays, for the ledger does not know it yet.
- * False: nothing changed. */
+/* Frees a seat that is AVAILABLE in the ledger, unless its reservation is pending: the ledger does
+ * not know that one yet. False: nothing changed. */
 bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat);
 
 /* Settled holds whose time is over, first those that ended first. They stay until the ledger has
@@ -138,14 +140,14 @@ bool claims_needs_tick(const struct claims *c, int64_t now_ms);
  * entry. Returns how many there are, and writes `max` of them at the most. */
 size_t claims_of(const struct claims *c, str user, uint64_t entry_seq, struct claim_info *out,
                  size_t max);
-/* Whether any of the entry's is HELD and settled. */
+/* Whether the entry has a reservation that is HELD and settled. */
 bool claims_is_reserving(const struct claims *c, str user, uint64_t entry_seq);
 
 /* How many sections there are; writes `max` of them at the most. */
 size_t claims_sections(const struct claims *c, struct section_counts *out, size_t max);
 struct seat_counts claims_totals(const struct claims *c);
-/* Every seat of the section is CONFIRMED, so none comes back by itself. False where there is no
- * such section. */
+/* Whether every seat of the section is CONFIRMED, so that none becomes free by expiry. False if
+ * there is no such section. */
 bool claims_is_sold(const struct claims *c, int64_t section_key);
 /* As seat_map_render. NULL `counts` is not set. False: there is no such section. */
 bool claims_render(const struct claims *c, int64_t section_key, uint32_t first, char *out,

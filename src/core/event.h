@@ -48,7 +48,7 @@ struct section {
     int64_t price; /* per seat, in the currency's minor unit */
     enum section_mode mode;
     enum section_status status;
-    int64_t held; /* seats by state, as the ledger last said; the rest is available */
+    int64_t held; /* seats by state, as last read from the ledger; the rest is available */
     int64_t confirmed;
 };
 
@@ -73,7 +73,7 @@ struct event {
     bool auto_enter;
     int64_t opens_at_ms; /* CLOCK_NONE_MS: no time */
     int64_t starts_at_ms;
-    int64_t opened_at_ms; /* when it first was OPEN, as the last act found it; or no time */
+    int64_t opened_at_ms; /* when it first was OPEN, as of the last change; or no time */
     int64_t created_at_ms;
     int64_t updated_at_ms;
     struct queue_rules queue;
@@ -83,29 +83,28 @@ struct event {
     struct section *sections; /* behind the struct, in its own block */
 };
 
-/* What a state amounts to: until opensAt comes all but CLOSED is DRAFT; DRAFT whose opensAt has
- * come is OPEN. */
+/* The effective state: before opensAt every state but CLOSED counts as DRAFT; after opensAt, DRAFT
+ * counts as OPEN. */
 enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms);
 
-/* opened_at_ms of the event that an act makes of `before` (NULL: it is new). */
+/* The opened_at_ms of `after`, which a change has made of `before` (NULL: the event is new). */
 int64_t event_opened_ms(const struct event *before, const struct event *after, int64_t now_ms);
-/* When its sale opened, or will by itself; CLOCK_NONE_MS when it is not known. */
+/* When its sale opened, or will open at opensAt; CLOCK_NONE_MS: not known. */
 int64_t event_sale_opens_ms(const struct event *e);
 
 /* Zeroed, with room for that many sections; mem_free frees it. */
 struct event *event_new(size_t section_count);
 struct event *event_copy(const struct event *e);
-/* The same into memory of the caller's: event_bytes(e) of it, aligned for anything. */
+/* Copies into memory of the caller: event_bytes(e) bytes, aligned for any type. */
 size_t event_bytes(const struct event *e);
 struct event *event_copy_to(void *memory, const struct event *e);
 
 /* Seats of all sections. */
 int64_t event_capacity(const struct event *e);
-/* Whether a change takes away what was left; `before` may be NULL. */
+/* Whether a change of the event removes its last free seats; `before` may be NULL. */
 bool event_sells_out(const struct event *before, const struct event *after);
 const struct section *event_section(const struct event *e, str id);
-/* Whether they are such as an event and a section may have: for rows that are read from a database.
- */
+/* Whether all values are within their limits: for rows that are read from a database. */
 bool event_ok(const struct event *e);
 bool section_ok(const struct section *s);
 /* How many seats are left. For a moment more may be taken than a section that has just shrunk has

@@ -1,7 +1,6 @@
 /*
- * jwt: JSON Web Tokens as far as others need to make or read ours: HS256 and nothing else, in the
- * compact form. What a token's header says never chooses how it is verified. Claims are the
- * caller's: here they are text.
+ * jwt: JSON Web Tokens, for exchange with other systems: only HS256, in the compact form. A token's
+ * header never decides how the token is verified. Claims are the caller's: here they are text.
  *
  * A box has one key and is used by one thread at a time: one per worker.
  */
@@ -10,7 +9,7 @@
 
 #include "base/buf.h"
 
-/* Longer ones are refused unseen. */
+/* Longer tokens are refused without verifying them. */
 #define JWT_TEXT_BYTES_MAX 4096
 
 struct jwt_box;
@@ -22,8 +21,8 @@ void jwt_box_free(struct jwt_box *box); /* or NULL */
 /* Appends the token to `out`. Its header is {"alg":"HS256","typ":"JWT"}. */
 void jwt_sign(struct jwt_box *box, str payload_json, struct buf *out);
 
-/* True: the key's owner signed it, and `header` and `payload` hold what stands in it, which the
- * caller still has to read: JSON or not, "alg" or not. False: both are empty. */
+/* True: it was signed with the key; `header` and `payload` are its decoded parts. The caller still
+ * has to check that they are JSON, and "alg". False: both are empty. */
 bool jwt_verify(struct jwt_box *box, str text, struct buf *header, struct buf *payload);
 
 #endif

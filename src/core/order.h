@@ -25,9 +25,10 @@ struct order {
 
 void order_deinit(struct order *o);
 
-/* Not a member yet. Numbers may come in any order, but memory spans from the lowest on. */
+/* `number` is not a member yet. Numbers may come in any order, but memory spans from the lowest on.
+ */
 void order_add(struct order *o, uint64_t number);
-/* A member. */
+/* `number` is a member. */
 void order_remove(struct order *o, uint64_t number);
 bool order_has(const struct order *o, uint64_t number);
 /* How many members are below `number`, which need not be one. */

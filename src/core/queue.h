@@ -3,14 +3,15 @@
  * in order, lane first, then sequence number, as the event's settings allow. Pure: no I/O, the
  * clock is an argument. One thread at a time: the owner has a lock.
  *
- * An entry is WAITING or ACTIVE, and then ends: COMPLETED, LEFT or EXPIRED. What enter and admit
- * do is *pending* until the ledger has it: it counts towards the caps and no other user gets the
+ * An entry is WAITING or ACTIVE, and then ends: COMPLETED, LEFT or EXPIRED. The effect of enter and
+ * admit is *pending* until the ledger has it: it counts towards the caps and no other user gets the
  * place, but it is not shown; settle makes it visible, or undoes it. Only settled entries are
- * admitted. A pending enter blocks its lane, and a pending admission blocks all, so order holds.
+ * admitted. A pending enter blocks its lane, and a pending admission blocks all lanes, so that
+ * entries are admitted in order.
  *
  * Memory: 32 bytes per entry, 11 to 21 for finding it by its user, a few bits for its position, and
- * the user's name. An ended entry keeps its place in memory, and is known with how it ended, until
- * the few thousand around it have ended too.
+ * the user's name. An ended entry stays in memory, with its final status, until the few thousand
+ * entries around it have ended too.
  */
 #ifndef ADMITONE_CORE_QUEUE_H
 #define ADMITONE_CORE_QUEUE_H
@@ -39,13 +40,13 @@ extern const str entry_status_words[];
 enum enter_outcome {
     ENTER_TAKEN,    /* a new place; pending */
     ENTER_THERE,    /* the user has a place already; perhaps still pending */
-    ENTER_FULL,     /* maxWaiting wait */
+    ENTER_FULL,     /* maxWaiting entries wait already */
     ENTER_NOT_OPEN, /* not yet */
     ENTER_CLOSED,   /* no longer */
     ENTER_SOLD,     /* every seat that it is for is CONFIRMED; decided in port/queue.h, not here */
 };
 
-/* What the queue needs to know of the event. */
+/* The configuration of the event that the queue uses. */
 struct queue_config {
     int64_t version;
     enum event_state state;
@@ -53,7 +54,7 @@ struct queue_config {
     struct queue_rules rules;
 };
 
-/* One entry, as it may be shown: what is pending is not in it. */
+/* One entry, as it may be shown: without changes that are pending. */
 struct place {
     enum entry_status status;
     uint64_t seq;
@@ -71,21 +72,20 @@ struct queue_counts {
     uint64_t active;
     /* Since the queue was made, of what is settled. */
     uint64_t entered;
-    uint64_t rejected; /* found it full; since the store was filled */
+    uint64_t rejected; /* found the queue full; since the store was filled from the ledger */
     uint64_t admitted; /* at once or after a wait */
     uint64_t completed;
     uint64_t left;
     uint64_t expired;
     uint64_t waited_ms; /* sum over the admitted entries, pending ones too */
     uint64_t waited_ms_max;
-    double
-        rate; /* admissions per second, an exponentially weighted mean; 0 while there were none */
+    double rate; /* admissions per second, an exponentially weighted mean; 0 before the first */
 };
 
-/* What became of an entry: admitted, expired. */
+/* A change of an entry: it was admitted, or expired by a purge (ACTIVE) or a sweep (WAITING). */
 struct entry_change {
     uint64_t seq;
-    int64_t expires_ms; /* admitted or purged: when its time as an active ends */
+    int64_t expires_ms; /* admitted or purged: when its ACTIVE time ends */
     int64_t waited_ms;  /* admitted or swept: since it joined */
     int64_t promised_s; /* admitted: the estimate that it was given when it joined; -1: none */
 };
@@ -97,20 +97,21 @@ void queue_free(struct queue *q);
 
 /* An older version than is in force changes nothing. Lowering a cap ends no entry. */
 void queue_configure(struct queue *q, const struct queue_config *config);
-/* As event_state_at. */
+/* The effective state: event_state_at. */
 enum event_state queue_state(const struct queue *q, int64_t now_ms);
 
 /* The user's place: the one that is there, or a new one, at the end or ACTIVE at once. Expired
  * actives take up room until they are purged, so purge first. *out is set when there is a place. */
 enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t now_ms,
                                struct place *out);
-/* The ledger has the entry (or refuses it: then it never was). */
+/* The ledger has stored the entry; or, if not `kept`, has refused it: then the entry is removed. */
 void queue_settle_enter(struct queue *q, uint64_t seq, bool kept);
 
 /* Admits as many as the rules allow, in order; pending. None while an earlier admission is pending.
  * Expired actives must have been purged. Returns how many; at most `max`, at most ADMIT_MAX. */
 size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, size_t max);
-/* The ledger has the admission (or refuses it: then the entry waits in its old place). */
+/* The ledger has stored the admission; or, if not `kept`, has refused it: then the entry waits in
+ * its old place. */
 void queue_settle_admit(struct queue *q, uint64_t seq, bool kept);
 
 /* Ends actives whose time is over. Returns how many; call again when it is `max`. */
@@ -126,19 +127,19 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
                    size_t max);
 /* Starts the grace period again for all entries: after a recovery. */
 void queue_grace_anew(struct queue *q, int64_t now_ms);
-/* The user was seen: it polled, or has a stream. */
+/* The entry's user was seen: polled, or has a stream. */
 void queue_seen(struct queue *q, uint64_t seq, int64_t now_ms);
 
-/* COMPLETED (only one that is ACTIVE, be it pending), LEFT or EXPIRED, decided elsewhere. False
- * when the entry is not live: what has ended stays as it ended, but for one that the queue has
- * ended by itself, when its time was over: if it had COMPLETED or LEFT before, it is shown so. */
+/* Ends an entry as decided elsewhere: COMPLETED (only an ACTIVE one, also when its admission is
+ * pending), LEFT or EXPIRED. False: the entry is not live. An ended entry keeps its status, except
+ * that EXPIRED, which the queue may have set by itself, is replaced by COMPLETED or LEFT. */
 bool queue_end(struct queue *q, uint64_t seq, enum entry_status final);
 
 /* False: no such entry is known. */
 bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct place *out);
-/* What queue_look says of position and estimate, for many at once: without a look at the entry,
- * which of ten million is far away in memory. The position is 1-based while it is WAITING, 0 else.
- */
+/* Position and estimate as in queue_look, for callers that need those of many entries: they do not
+ * read the entry itself, which costs a cache miss in a large queue. The position is 1-based while
+ * it is WAITING, 0 else. */
 uint64_t queue_position(const struct queue *q, uint64_t seq);
 int64_t queue_estimate_s(const struct queue *q, uint64_t position);
 /* The live entry of the user; 0: none. */
@@ -147,12 +148,12 @@ uint64_t queue_find(const struct queue *q, str user);
 str queue_user(const struct queue *q, uint64_t seq);
 struct queue_counts queue_counts(const struct queue *q);
 
-/* For recovery, in order of seq: a live entry as the ledger has it, one per user. Then skip_to and
- * grace_anew. */
+/* For recovery, in order of seq: a live entry as the ledger has it, one per user. Afterwards call
+ * queue_skip_to and queue_grace_anew. */
 void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum entry_status status,
                    int64_t joined_ms, int64_t expires_ms);
-/* What has become of all entries so far: the counts since the queue was made are these. Before the
- * entries. */
+/* Sets the counts since the queue was made, from the totals of all entries so far. Before
+ * queue_restore. */
 void queue_restore_totals(struct queue *q, const struct queue_counts *totals);
 /* The next entry gets at least this number. */
 void queue_skip_to(struct queue *q, uint64_t seq);

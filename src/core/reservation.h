@@ -37,7 +37,8 @@ enum strategy {
 extern const str reservation_status_words[];
 extern const str strategy_words[];
 /* Whether a hold by that strategy may be written in a section of mode `seat`, where the ledger
- * decides; or else in one of the others, where the hot store does. QUEUE does as the mode says. */
+ * decides; without `ledger_decides`, in a section of the other modes, where the hot store decides.
+ * QUEUE suits all. */
 bool strategy_suits(enum strategy s, bool ledger_decides);
 
 #define RESERVATION_SEATS_MAX PER_USER_MAX
@@ -55,7 +56,7 @@ struct reservation {
     uint32_t *seats; /* ascending; behind the struct, in its own block */
     int64_t price;   /* of all its seats, in the currency's minor unit */
     char currency[4];
-    int64_t expires_ms; /* what is HELD is so until then */
+    int64_t expires_ms; /* when it ends, if it is still HELD then */
     int64_t created_ms;
     int64_t confirmed_ms;                                /* CLOCK_NONE_MS: never was */
     int64_t ended_ms;                                    /* CLOCK_NONE_MS: it is live */
@@ -74,8 +75,8 @@ static inline bool reservation_is_live(enum reservation_status s) {
     return s == RESERVATION_HELD || s == RESERVATION_CONFIRMED;
 }
 
-/* Random, of capital letters and digits without those that look alike (0 and O, 1 and I). It is
- * for people to read out; it proves nothing, and nothing is found by it. */
+/* Random, of capital letters and digits without those that look alike (0 and O, 1 and I). It is for
+ * people to read out; it is neither a proof nor a key to look anything up by. */
 void confirmation_code_new(char out[CONFIRMATION_CODE_CHARS + 1]);
 
 /* A live one, as the hot store knows it: a view. */

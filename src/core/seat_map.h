@@ -3,9 +3,9 @@
  * no I/O, no clock; one thread at a time: the owner has a lock.
  *
  * Seats are 1 to capacity. A seat is AVAILABLE, or HELD or CONFIRMED for its holder, the handle of
- * a reservation, never 0. Every change names several seats and makes all of them or none; who
- * confirms, releases or cancels names the holder, and no seat changes that is not the holder's in
- * that state, so what comes late or twice never touches the next holder's seat.
+ * a reservation, never 0. A call names one or more seats, and changes all of them or none. A
+ * confirm, release or cancel also names the holder, and changes only seats that this holder has in
+ * the expected state, so a call that comes late or twice never changes a seat of the next holder.
  *
  * The rule for `quantity` (the same words, and the same seats, as in the Redis functions). A *run*
  * is a stretch of adjacent free seats that is as long as it can be. To claim n seats:
@@ -20,10 +20,10 @@
  *   Among runs of equal length the one with the lowest numbers is chosen. In 1 and 2 the n seats
  *   are the first of the run. The answer lists all seats in ascending order.
  *
- * So it is the fewest runs that n seats can come from.
+ * So the n seats come from as few runs as possible.
  *
- * Memory: 12 bytes per seat, whatever is taken; nothing is allocated after seat_map_new but by
- * seat_map_resize.
+ * Memory: 12 bytes per seat, however many are taken; only seat_map_new and seat_map_resize
+ * allocate.
  */
 #ifndef ADMITONE_CORE_SEAT_MAP_H
 #define ADMITONE_CORE_SEAT_MAP_H
@@ -75,10 +75,9 @@ enum seats_outcome seat_map_claim_any(struct seat_map *m, uint32_t n, uint64_t h
 
 /*
  * As claim_any, but nothing changes: seats that are free now, for a caller that asks the ledger for
- * them. With a `spread` that is not 0 they are hardly those of the rule, so that concurrent
- * requests do not all get the same: adjacent ones, at the seat that `spread` chooses or near it,
- * while any run has as many; else by the rule. Any number will do, the spread is as good as they
- * are random.
+ * them. With a `spread` other than 0 they are not chosen by the rule, so that concurrent requests
+ * do not all get the same ones: they are adjacent, at or near the seat that `spread` selects, if
+ * any run is long enough; else by the rule. The caller passes random numbers.
  */
 enum seats_outcome seat_map_suggest(const struct seat_map *m, uint32_t n, uint64_t spread,
                                     uint32_t *out);
@@ -102,15 +101,15 @@ enum seats_outcome seat_map_release(struct seat_map *m, const uint32_t *seats, s
 enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, size_t count,
                                    uint64_t holder, uint32_t *refused, size_t *refused_count);
 
-/* The same with no change, and for any holder of the seats: DONE, TWICE or OUT_OF_RANGE. */
+/* Checks such a list and changes nothing, whoever has the seats: DONE, TWICE or OUT_OF_RANGE. */
 enum seats_outcome seat_map_check(struct seat_map *m, const uint32_t *seats, size_t count,
                                   uint32_t *refused, size_t *refused_count);
 
 /* For recovery: a taken seat as the ledger has it. False: there is no such seat, or it is taken
  * already. */
 bool seat_map_restore(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder);
-/* The seat becomes what the ledger says, whatever it was; the holder is 0 when AVAILABLE. False:
- * it was so already, or there is no such seat. */
+/* Sets the seat to its state in the ledger, whatever it was; the holder is 0 when AVAILABLE. False:
+ * it was in that state already, or there is no such seat. */
 bool seat_map_sync(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder);
 /* Adds free seats at the end, or takes them away. False, and nothing changes: a seat that would go
  * is taken. It takes as long as making a new map: tens of milliseconds for a million seats. */

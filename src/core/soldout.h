@@ -3,11 +3,12 @@
  * of the sale until no seat was left; then those that still sell, by pace (seats of the last five
  * minutes), and of equal ones by the share that is sold. Pure: no I/O; one thread at a time.
  *
- * An event is sold out while all its seats are taken, since it was last so. A seat that is given
- * back makes it one that sells: a crowd that holds everything and buys nothing wins no race.
+ * An event counts as sold out while all its seats are taken; its time is the last moment at which
+ * that began. When a seat is given back, the event counts as selling again, so users who hold all
+ * seats and do not buy them do not keep an event in front.
  *
- * Those that are sold out also stand on the board of the day on which that was, until that has
- * ended and its time is over (core/period.h).
+ * A sold-out event is also on the board of the day on which it sold out, which is kept for some
+ * time after that day (core/period.h).
  *
  * The caller makes sure that each sale is added once (core/sale.h). Sums and the latest time do not
  * depend on the order of the sales.
@@ -20,7 +21,7 @@
 #include "core/ranking.h"
 #include "core/sale.h"
 
-/* The pace is counted in steps, and a step at a time is forgotten. */
+/* The pace is the sum over the last PACE_STEPS steps of this length. */
 #define PACE_STEP_MS 10000
 #define PACE_STEPS 30
 #define PACE_MINUTES ((double)PACE_STEP_MS * PACE_STEPS / 60000)
@@ -31,7 +32,7 @@ struct selling {
     int64_t opened_ms;
     int64_t reservations;
     int64_t seats;
-    int64_t since_ms;    /* when the last was made, as in core/board.h */
+    int64_t since_ms;    /* when the latest reservation was made, as in core/board.h */
     int64_t sold_out_ms; /* when no seat was left, the last time; 0: never */
     int64_t pace;        /* seats of the last PACE_STEPS steps */
 };
@@ -47,11 +48,12 @@ struct soldout {
 void soldout_init(struct soldout *s);
 void soldout_deinit(struct soldout *s);
 
-/* What there is to sell, and since when: as the event is configured now. */
+/* Sets the capacity and the opening time of an event, as it is configured now. */
 void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms);
-/* Of events that are not known, too: they are shown when they are. */
+/* Also for an event that is not known yet: it is shown after soldout_know. */
 void soldout_add(struct soldout *s, const struct sale *sale);
-/* Time has passed: what was sold before the last minutes is no pace any more, and days end. */
+/* Advances the time: removes old steps from the pace, and boards of days that are kept no longer.
+ */
 void soldout_turn(struct soldout *s, int64_t now_ms);
 
 /* Seats that were sold in one step of the pace. */
@@ -67,7 +69,7 @@ struct soldout_row {
     size_t step_count; /* of those that have any */
 };
 
-/* Steps through all there are, shown or not: *at starts at 0. False: that was the last. */
+/* Iterates over all rows, shown or not; *at starts at 0. False: there are no more. */
 bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out);
 
 bool selling_is_sold_out(const struct selling *row);

@@ -1,7 +1,8 @@
 /*
- * token: the signed, opaque proof of a place in a queue. It says whose place it is, never what has
- * become of it: that is looked up by its number. There is no algorithm field to argue with: the
- * signature is a 128-bit truncated HMAC-SHA-256 with a purpose label, compared in constant time.
+ * token: the signed, opaque proof of a place in a queue. It names the place and its user, not the
+ * place's status, which is looked up by its number. There is no algorithm field that an attacker
+ * could change: the signature is a 128-bit truncated HMAC-SHA-256 with a purpose label, compared in
+ * constant time.
  *
  * Two keys may live at once: the current one signs, both verify. The key's id in the token is made
  * from the key itself, so every node agrees on it. A box keeps the contexts that libcrypto needs
