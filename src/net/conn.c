@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 
-/* What a client may send ahead while its request is being answered. */
+/* How many bytes a client may send ahead while its request is being answered. */
 #define AHEAD_BYTES_MAX READ_BYTES
 /* An answer that the socket does not take is kept in pieces, so that a slow reader's memory shrinks
  * as it reads, and its time-out starts again with each. */

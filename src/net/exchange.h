@@ -36,7 +36,7 @@ struct exchange {
     struct buf headers; /* extra ones of the answer, rendered */
     str path;           /* for the log; of an exchange that outlives its handler, in the arena */
     struct address client;
-    bool is_kept;     /* path and client are; else they are those of the request */
+    bool is_kept;     /* path and client have been copied, and outlive the request's bytes */
     bool is_put_off;  /* exchange_put_off: the request is in the arena */
     bool was_put_off; /* exchange_was_put_off */
     struct net_site *site;
@@ -54,16 +54,16 @@ struct exchange {
 bool exchange_secure(const struct exchange *x);
 
 /* The handler returns without an answer, and exchange_resume calls it again, on the same worker,
- * with the same request. What the handler has added to the answer stays. */
+ * with the same request. Headers that the handler has added to the answer stay. */
 void exchange_put_off(struct exchange *x);
 void exchange_resume(struct exchange *x);
-/* The handler is called again. */
+/* Whether the handler is called again, by exchange_resume. */
 bool exchange_was_put_off(const struct exchange *x);
 
 /* The client's address: the peer's, or the one that trusted proxies name in X-Forwarded-For. Only
  * while the handler runs. */
 struct address exchange_client(const struct exchange *x);
-/* What its worker's net_worker_new was given. */
+/* The `context` of its worker: as given to net_worker_new. */
 void *exchange_context(const struct exchange *x);
 
 /* Adds a header to the answer; any time before reply_send. */

@@ -6,7 +6,7 @@
 /* Offsets into a head are 16 bits wide. */
 static_assert(2 + REQUEST_LINE_BYTES_MAX + HEADERS_BYTES_MAX <= UINT16_MAX, "a span must fit");
 
-/* What a byte may be part of. */
+/* The parts of a request in which a byte may stand. */
 enum {
     TOKEN = 1,      /* a method, a field name */
     TARGET = 2,     /* a request target; '%' needs a further look */

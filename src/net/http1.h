@@ -8,9 +8,9 @@
  * end has arrived. Chunked bodies are joined inside the block. Offsets become strs only when the
  * request is whole (http1_request), and are valid as long as the block stays where it is.
  *
- * What is refused is refused with one enum err (p->error), and then framing is in doubt: the
- * caller answers and closes. Strictness follows RFC 9112, and where that leaves a choice, the
- * narrower one: request smuggling lives in the wider ones (docs/decisions/0003).
+ * A refused request has one enum err (p->error). Where it ends is then unknown, so the caller
+ * answers and closes the connection. Strictness follows RFC 9112; where that leaves a choice, the
+ * stricter one is taken, because the others allow request smuggling (docs/decisions/0003).
  */
 #ifndef ADMITONE_NET_HTTP1_H
 #define ADMITONE_NET_HTTP1_H
@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* What one request may measure. Line ends count; trailers count as headers, in both limits. */
+/* Limits of one request. Line ends count; trailers count as headers, in both limits. */
 #define REQUEST_LINE_BYTES_MAX 8192
 #define HEADERS_BYTES_MAX 16384
 #define BODY_BYTES_MAX 65536
@@ -29,9 +29,9 @@
 #define CHUNK_LINE_BYTES_MAX 256
 #define CHUNK_LINES_BYTES_MAX 65536
 
-/* No request is longer, and a parser that wants more bytes has been given fewer than this: a
- * caller that feeds whatever arrives needs no limit of its own. The 2 are an empty line that may
- * stand before a request. */
+/* No request is longer, and a parser that wants more bytes has been given fewer than this: a caller
+ * that feeds whatever arrives needs no other limit. The 2 are an empty line that may stand before a
+ * request. */
 #define HTTP1_BLOCK_BYTES_MAX                                                                      \
     (2 + REQUEST_LINE_BYTES_MAX + HEADERS_BYTES_MAX + BODY_BYTES_MAX + CHUNK_LINES_BYTES_MAX)
 
@@ -56,7 +56,7 @@ enum http1_step {
     HTTP1_FAIL,     /* p->error says why */
 };
 
-/* What the parser waits for; deadlines depend on it. */
+/* The part of a request that the parser waits for; deadlines depend on it. */
 enum http1_phase {
     HTTP1_REQUEST_LINE,
     HTTP1_HEADERS,
@@ -116,8 +116,8 @@ struct http_request {
 
 void http1_init(struct http1 *p);
 
-/* `block` holds all bytes since the request's first; it is written to when a body is chunked.
- * Bytes of a next request may follow. Once it said DONE or FAIL, it says so again. */
+/* `block` holds all bytes since the request's first; it is written to when a body is chunked. Bytes
+ * of a next request may follow. After DONE or FAIL it returns the same again. */
 enum http1_step http1_feed(struct http1 *p, char *block, size_t len);
 
 /* After HTTP1_DONE. */

@@ -12,7 +12,8 @@
 #include "net/server.h"
 #include "net/stream.h"
 
-/* What a connection waits for. Each has its own time-out, so its list is in order of deadlines. */
+/* The reasons for which a connection waits. Each has its own time-out, so its list is in order of
+ * deadlines. */
 enum wait {
     WAIT_FIRST_BYTE, /* of a new connection: clients open some in advance */
     WAIT_HEADERS,
@@ -30,7 +31,7 @@ enum wait {
 struct net {
     struct net_options options;
     struct peers *peers;
-    _Atomic int refusing; /* connections that are only answered why they are refused */
+    _Atomic int refusing; /* connections that only get the reason of their refusal */
 };
 
 struct listener {
@@ -44,10 +45,10 @@ struct listener {
 /* More than any request line and headers, so that one read usually is one request. */
 #define READ_BYTES 65536
 
-/* What the answers that clients do not read may take of a worker's memory, streams aside. */
+/* The most memory per worker for answers that clients have not read yet; streams do not count. */
 #define UNSENT_BYTES_MAX (16 * 1024 * 1024)
 
-/* What a worker's scratch buffers may keep of what a large answer has grown. */
+/* A scratch buffer of a worker that has grown larger than this is freed after the answer. */
 #define KEPT_BYTES_MAX (256 * 1024)
 
 struct net_worker {
@@ -149,7 +150,7 @@ void reply_head(struct exchange *x, struct buf *out, str content_type, int64_t l
 void reply_note(struct exchange *x);
 
 /* stream.c */
-/* Its connection is closed, or about to be: forgets it and calls `ended`. */
+/* Its connection is closed, or about to be: detaches the stream from it and calls `ended`. */
 void stream_ended(struct conn *c);
 /* More is unsent than a reader may lag. */
 bool stream_lags(const struct conn *c);

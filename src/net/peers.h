@@ -15,7 +15,8 @@ struct peers;
 struct peers *peers_new(int64_t total_max, int64_t per_address_max, const struct networks *exempt);
 void peers_free(struct peers *p);
 
-/* OK and counted, or the cap that refuses: OVERLOADED (all) or TOO_MANY_CONNECTIONS (address). */
+/* OK: the connection is counted. Else a cap is reached: OVERLOADED (of all connections) or
+ * TOO_MANY_CONNECTIONS (of the address). */
 enum err peers_enter(struct peers *p, const struct address *a);
 /* Once for each connection that was counted. */
 void peers_leave(struct peers *p, const struct address *a);

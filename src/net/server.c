@@ -19,9 +19,9 @@
 #define LINGER_MS 2000
 #define NEVER_MS (INT64_MAX / 4)
 #define WARN_EVERY_MS 1000
-/* What the kernel takes of answers beyond what the client's window lets it send; the rest stays
- * with us, where it is bounded (UNSENT_BYTES_MAX). Otherwise it would take up to 4 MB for a client
- * that does not read. */
+/* How many bytes of answers the kernel may buffer per connection beyond the client's window; the
+ * rest stays with us, where it is bounded (UNSENT_BYTES_MAX). Otherwise it would take up to 4 MB
+ * for a client that does not read. */
 #define KERNEL_UNSENT_BYTES_MAX 65536
 
 /* A connection that is refused is answered with the reason, which takes a while and an open file.

@@ -2,13 +2,13 @@
  * server: HTTP on workers. Each worker has its own listening sockets (SO_REUSEPORT), its own
  * connections and its own scratch memory; they share only the connection caps.
  *
- * A connection costs one small struct while it is idle. What it reads lands in a buffer of the
- * worker and is parsed there; only the beginning of a request that is not whole yet is copied to
+ * A connection costs one small struct while it is idle. Its input is read into a buffer of the
+ * worker and parsed there; only the beginning of a request that is not whole yet is copied to
  * memory of the connection. An answer is written at once; only bytes that the socket does not take
  * are kept, and further requests wait until they have been sent. The bytes that all connections of
  * a worker keep are bounded: beyond, connections whose clients have read nothing for the longest
- * time are closed. Every
- * connection is in exactly one list, named after what it waits for, in order of deadlines.
+ * time are closed. Every connection is in exactly one list, named after what it waits for, in order
+ * of deadlines.
  */
 #ifndef ADMITONE_NET_SERVER_H
 #define ADMITONE_NET_SERVER_H
@@ -55,7 +55,7 @@ int net_worker_listen(struct net_worker *nw, int socket, struct net_site *site);
 
 /* On the worker's thread: accepts nothing more, answers what is under way, ends streams, closes
  * what is idle, and calls `done` when no connection and no exchange is left. With `at_once`, what
- * is under way is cut; exchanges still end by themselves. May be called again to press. */
+ * is under way is cut; exchanges still end by themselves. May be called again, with `at_once`. */
 void net_worker_drain(struct net_worker *nw, bool at_once, void (*done)(void *), void *arg);
 /* After `done` and after the worker was joined. */
 void net_worker_free(struct net_worker *nw);

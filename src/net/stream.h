@@ -31,8 +31,7 @@ struct stream {
 void reply_stream(struct exchange *x, struct stream *s);
 
 /* Sends the bytes at once; those that the socket does not take are kept, up to stream_lag_bytes: a
- * reader that lags more is disconnected. On one that has ended, if it is still there, nothing
- * happens. */
+ * reader that lags more is disconnected. Does nothing if the stream has ended. */
 void stream_send(struct stream *s, str bytes);
 
 /* Calls `ended`, and closes the connection when all that was sent has gone out, for which it has

@@ -1,7 +1,7 @@
 /*
  * mailbox: how other threads hand tasks to a loop. Any thread posts; the loop's own thread runs the
- * tasks in the order of posting. Posting allocates nothing, takes one short lock and wakes the
- * loop at most once, however many tasks are posted before it looks.
+ * tasks in the order of posting. Posting allocates nothing, takes one short lock and wakes the loop
+ * at most once, however many tasks are posted before the loop runs them.
  */
 #ifndef ADMITONE_RUN_MAILBOX_H
 #define ADMITONE_RUN_MAILBOX_H

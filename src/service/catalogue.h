@@ -25,15 +25,16 @@ const struct event *catalogue_find_key(struct catalogue *c, int64_t key);
 /* The event that has the section, by the ledger's number for that. */
 const struct event *catalogue_find_section(struct catalogue *c, int64_t section_key,
                                            const struct section **section);
-/* Events are numbered from 0 in the order of type and id: the first that stands behind the name,
- * and the one with a number (NULL behind the last). */
+/* Events are numbered from 0 in the order of type and id. catalogue_behind returns the number of
+ * the first event after the name, catalogue_at the event with a number (NULL: there are no more).
+ */
 size_t catalogue_behind(struct catalogue *c, str type, str id);
 const struct event *catalogue_at(struct catalogue *c, size_t number);
 
-/* Takes the event over, in place of an older one of its name. One that is not newer than the one
- * that is there, or than its removal, is freed. */
+/* Takes ownership of the event, which replaces an older one of the same name. If it is not newer
+ * than the event in the catalogue, or than its removal, it is freed. */
 void catalogue_install(struct catalogue *c, struct event *e);
-/* The event is gone, unless there is a newer one of its name. */
+/* Removes the event, unless the catalogue has a newer version of it. */
 void catalogue_remove(struct catalogue *c, str type, str id, int64_t version);
 size_t catalogue_count(struct catalogue *c);
 /* How many removals are kept: those of the last minutes, for older changes may arrive late. */

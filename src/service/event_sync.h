@@ -52,9 +52,9 @@ struct event_sync {
     bool again;         /* something changed while it was busy */
     bool pushes_all;    /* the hot store gets every event, newer or not, and every removal */
     bool is_registered; /* in the table of nodes, as far as is known */
-    bool hot_is_lost;   /* it did not get what this read has found */
-    bool calls_hot;     /* it is calling the hot store, */
-    bool has_answered;  /* which has answered at once */
+    bool hot_is_lost;   /* the hot store did not get all changes of this read */
+    bool calls_hot;     /* inside a call of the hot store */
+    bool has_answered;  /* that call was answered before it returned */
     bool stopping;
     _Atomic bool stopped;
 
@@ -88,7 +88,7 @@ void event_sync_stop(struct event_sync *s);
 void event_sync_leave(struct event_sync *s);
 void event_sync_deinit(struct event_sync *s);
 
-/* Until it was stopped and what it had begun has come back. From any thread. */
+/* True until it is stopped and all operations that it began have ended. From any thread. */
 bool event_sync_is_busy(struct event_sync *s);
 /* An event has changed. From any thread, while the worker runs. */
 void event_sync_nudge(struct event_sync *s);
@@ -98,9 +98,11 @@ bool event_sync_is_current(struct event_sync *s);
 /* Ends when every node that may sell has applied the change. `task.run` is set. On a thread with a
  * mailbox. */
 void event_sync_wait_applied(struct event_sync *s, struct event_wait *w, int64_t version);
-/* Whether the ledger has just said that there is no such event. From any thread. */
+/* Whether a read of the ledger has not found the event, at most MISS_KEPT_MS ago. From any thread.
+ */
 bool event_sync_is_absent(struct event_sync *s, str name);
-/* Ends when the ledger was read after now. `task.run` is set. On a thread with a mailbox. */
+/* Ends after the next read of the ledger that begins after this call. `task.run` is set. On a
+ * thread with a mailbox. */
 void event_sync_wait_read(struct event_sync *s, struct event_wait *w, str name);
 
 #endif

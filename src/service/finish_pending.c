@@ -1,6 +1,6 @@
 /* Finishing the pending operations of one event, in this order: expiries, which the waiting room
- * writes; admissions, likewise; enters; claims. Records that are submitted together share a
- * commit. What the ledger does not take now is still pending, and found again. */
+ * writes; admissions, likewise; enters; claims. Records that are submitted together share a commit.
+ * An operation that the ledger does not accept now stays pending, and is found again. */
 #include "service/finish_pending.h"
 
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  *
  * A hold goes to the hot store and then to the ledger, or to the ledger alone: each strategy has a
  * plan (hold.c). It is answered when it is durable. It is one struct in the caller's memory, which
- * stays until `done` is called, on the caller's worker: later, or before the function returns. What
- * it allocates is in the caller's arena.
+ * stays until `done` is called, on the caller's worker: later, or before the function returns. It
+ * allocates from the caller's arena.
  */
 #ifndef ADMITONE_SERVICE_HOLD_H
 #define ADMITONE_SERVICE_HOLD_H
@@ -12,7 +12,7 @@
 #include "service/lock_client.h"
 #include "service/reservations.h"
 
-/* What the section sells, and on what terms, when the request came. */
+/* The section and its terms of sale at the time of the request. */
 struct hold_terms {
     int64_t event_key;
     int64_t section_key;
@@ -42,7 +42,7 @@ struct hold {
 
     /* Out. */
     struct reservation reservation; /* on OK, unless idempotency->replayed */
-    uint32_t *refused;              /* the seats that stood in the way */
+    uint32_t *refused;              /* the seats that were the reason of a refusal */
     size_t refused_count;
 
     /* Private from here on, by step. */
@@ -76,7 +76,7 @@ struct hold {
         bool live;
         struct ledger_reservation_get get; /* when it was settled and is not there */
     } claiming;
-    struct { /* the ledger's record, and where the ledger decides, telling the hot store of it */
+    struct { /* the ledger's record; where the ledger decides, also the update of the hot store */
         struct ledger_hold record;
         struct live_reservation live;
         struct seat_sync_op sync;
@@ -96,15 +96,15 @@ enum strategy strategy_default(enum section_mode mode);
 /* The same, but of an adaptive section its choice at this moment: lock or slot. From any thread. */
 enum strategy strategy_now(struct reservations *r, enum section_mode mode, int64_t section_key);
 
-/* OK: held, or the answer of the first request with the same key. Else nothing was changed,
- * as far as is known (err_effect): NOT_ACTIVE, CLOSED, SECTION_NOT_FOUND, SECTION_CLOSED,
- * LIMIT_EXCEEDED, SOLD_OUT, SEAT_TAKEN (see refused), SEAT_NOT_FOUND (likewise), HOLD_EXPIRED (the
- * disk took longer than it lasts), CONFLICT, LOCK_TIMEOUT, LOCK_LOST, STRATEGY_NOT_ALLOWED,
- * IDEMPOTENCY_MISMATCH, EVENT_NOT_FOUND, or a failure. */
+/* OK: the seats are held, or the key was used before and this is the answer of the first request.
+ * Else nothing was changed, as far as is known (err_effect): NOT_ACTIVE, CLOSED, SECTION_NOT_FOUND,
+ * SECTION_CLOSED, LIMIT_EXCEEDED, SOLD_OUT, SEAT_TAKEN (see refused), SEAT_NOT_FOUND (likewise),
+ * HOLD_EXPIRED (the write took longer than a hold lasts), CONFLICT, LOCK_TIMEOUT, LOCK_LOST,
+ * STRATEGY_NOT_ALLOWED, IDEMPOTENCY_MISMATCH, EVENT_NOT_FOUND, or a failure. */
 void hold_seats(struct reservations *r, struct lock_client *c, struct hold *h);
 
 /* Refuses a hold before its user takes a place in the queue, because the seats can't be had:
- * SOLD_OUT or SEAT_TAKEN. Counted and answered as if hold_seats had found that out. */
+ * SOLD_OUT or SEAT_TAKEN. Counted and answered like a refusal by hold_seats. */
 void hold_refuse(struct reservations *r, struct hold *h, enum err why);
 
 /* Whether the key of a request was used: OK and replayed, OK, or IDEMPOTENCY_MISMATCH. Only

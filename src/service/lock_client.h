@@ -2,9 +2,9 @@
  * lock_client: the locks that the requests of one worker hold or wait for, and the delays of
  * requests that try again. Only that worker uses it.
  *
- * It has the watchdog: a lock that is held is renewed until it is given back. A process that is
- * stalled renews nothing, so its locks go to other requests; the ledger refuses what it writes
- * afterwards, by the locks' fences.
+ * It is also the watchdog: it renews every lock that is held until the lock is given back. A
+ * process that is stalled renews nothing, so its locks go to other requests; the ledger refuses
+ * what it writes afterwards, by the locks' fences.
  *
  * Leases are measured by the steady clock. Its timer runs only while there is something to do.
  */

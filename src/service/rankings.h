@@ -37,7 +37,7 @@ struct rankings {
     struct sale sales[RANKINGS_BATCH_MAX];
 };
 
-/* What boards know of an event. */
+/* The data about an event that boards use. */
 struct board_event rankings_event(const struct event *e);
 
 /* The fields above are filled in. Before the worker starts. */

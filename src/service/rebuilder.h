@@ -32,7 +32,7 @@ struct rebuilder {
     struct hot_incarnation incarnation; /* that is open; epoch 0: none */
     _Atomic bool open;
     _Atomic bool reachable; /* the store answered the last check */
-    _Atomic bool met;       /* the events are known */
+    _Atomic bool met;       /* the events have been loaded from the ledger */
     _Atomic bool foreign;   /* the store was filled from another ledger */
 };
 
@@ -47,7 +47,8 @@ void rebuilder_deinit(struct rebuilder *r);
 /* Something may be wrong with the store: it is checked at once. From any thread. For struct
  * hot_listener. */
 void rebuilder_suspect(void *rebuilder);
-/* Whether this node uses the store, as far as it knows; and knows the events. From any thread. */
+/* Whether this node uses the store, as far as it knows; and whether it has loaded the events. From
+ * any thread. */
 bool rebuilder_is_open(struct rebuilder *r);
 bool rebuilder_has_met(struct rebuilder *r);
 /* The store holds the state of another ledger: this node does not use it. */

@@ -1,17 +1,18 @@
 /*
  * reconcile: compares a hot store that nodes share with the ledger. The two differ for moments all
- * the time, because each change reaches one of them first. What has differed for longer than twice
- * the ledger's deadline was lost on its way, and is repaired (service/repair.h).
+ * the time, because each change reaches one of them first. A difference that lasts for longer than
+ * twice the ledger's deadline is a change that was lost on its way; it is repaired
+ * (service/repair.h).
  *
- * Not compared is what is younger than that, what has begun since the ledger was read, and what is
- * pending (service/finish_pending.h).
+ * Not compared are entries and reservations that are younger than that, that began after the ledger
+ * was read, or that are pending (service/finish_pending.h).
  */
 #ifndef ADMITONE_SERVICE_RECONCILE_H
 #define ADMITONE_SERVICE_RECONCILE_H
 
 #include "service/repair.h"
 
-/* So many differences are noted; the next comparison finds the rest. */
+/* At most this many differences are noted; the next comparison finds the rest. */
 #define DIFFERENCES_MAX 10000
 
 enum difference_kind {
@@ -66,7 +67,7 @@ struct reconcile {
     struct seats *seats;
     int64_t wait_ms; /* twice the ledger's deadline */
 
-    /* What was found. */
+    /* Out. */
     struct compared_event *events;
     size_t event_count;
     struct difference *differences;

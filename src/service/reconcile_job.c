@@ -60,7 +60,7 @@ static void reconcile_job_log(const struct reconcile_job *s) {
         log_warn(msg("redis had lost changes and was corrected from the ledger"),
                  kv_i64("repaired", totals[DIFFERENCE_REPAIRED]),
                  kv_i64("failed", totals[DIFFERENCE_FAILED]),
-                 kv_i64("left_for_the_next_time", (int64_t)r->left_out));
+                 kv_i64("left_for_next_run", (int64_t)r->left_out));
 }
 
 /* Returns when the worker has done it, or it is time to stop. Under lock. */

@@ -19,7 +19,7 @@ struct recounted_event {
     struct recounted_row *rows;
 };
 
-/* What a board has of an event, and what it should have. */
+/* An event on a board: as it is counted there, and as it should be. */
 struct recounted_row {
     struct sale_mark mark;
     int64_t reservations;

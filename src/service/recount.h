@@ -15,7 +15,7 @@ struct recount {
     int64_t now_ms;
     void (*done)(struct recount *r);
 
-    /* What it found; `examples` names a few. */
+    /* Out; `examples` names a few violations. */
     int64_t checked;
     int64_t violations;
     struct buf examples;

@@ -1,7 +1,7 @@
 /*
  * recovery: loads the hot store from the ledger: every event with its rules, every live entry in
- * order, every live reservation with its seats, and what boards count of these. The walk over all
- * that is live is ledger_load (port/ledger.h), for reconciliation too.
+ * order, every live reservation with its seats, and the sales for the boards. It reads the ledger
+ * with ledger_load (port/ledger.h), as reconciling does.
  */
 #ifndef ADMITONE_SERVICE_RECOVERY_H
 #define ADMITONE_SERVICE_RECOVERY_H

@@ -1,9 +1,10 @@
 /*
- * relay: brings facts of the ledger to a hot store that nodes share. What the ledger decides first
- * (confirmed, cancelled, expired, held in a `seat` section) is sent to the hot store at once by the
- * node that asked for it. Should that get lost, because the node died or the store could not be
- * reached, the relay sends it again a little later, and with it the end of the entry that a
- * confirmation completed. Receiving a fact twice does no harm, so every node relays, on one worker.
+ * relay: sends facts of the ledger to a hot store that nodes share. A change that the ledger
+ * decides first (confirmed, cancelled, expired, held in a `seat` section) is sent to the hot store
+ * at once by the node that submitted it. If this update is lost, because the node died or the store
+ * could not be reached, the relay sends it again a little later, together with the end of the entry
+ * that a confirmation completed. Receiving a fact twice does no harm, so every node relays, on one
+ * worker.
  */
 #ifndef ADMITONE_SERVICE_RELAY_H
 #define ADMITONE_SERVICE_RELAY_H

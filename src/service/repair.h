@@ -1,13 +1,13 @@
 /*
- * repair: asks the ledger how one entry or one reservation is now, and sets the hot store right by
- * compare-and-set. Every path that corrects the hot store goes through here: several nodes may do
- * it at once, and it does no harm when the two stores differed only for a moment. The ledger
- * decides; only that an entry is over, by its time or by silence, the hot store decides, and where
- * that was lost on its way the ledger is corrected.
+ * repair: reads the state of one entry or one reservation from the ledger, and corrects the hot
+ * store by compare-and-set. Every path that corrects the hot store goes through here: several nodes
+ * may do it at once, and it does no harm when the two stores differed only for a moment. The ledger
+ * decides, with one exception: the hot store decides that an entry has expired, by its time or by
+ * silence; if the ledger has missed that, the ledger is corrected.
  *
  * A repair is one struct in the caller's memory, which stays until `done` is called, on the same
- * worker; perhaps before the function returns. When the ledger does not take the question, the
- * functions return why, and `done` is not called.
+ * worker; perhaps before the function returns. When the ledger does not accept the question, the
+ * functions return its error, and `done` is not called.
  */
 #ifndef ADMITONE_SERVICE_REPAIR_H
 #define ADMITONE_SERVICE_REPAIR_H
@@ -18,7 +18,7 @@
 #include "port/queue.h"
 #include "port/seats.h"
 
-/* Nothing is known of an operation that the hot store was asked for, or it was not done. */
+/* The hot store did not execute an operation, or it is not known whether it did. */
 static inline bool hot_is_lost(enum err result) {
     return result == ERR_HOT_UNAVAILABLE || result == ERR_HOT_FULL || result == ERR_HOT_UNKNOWN ||
            result == ERR_RECOVERING;
@@ -26,20 +26,21 @@ static inline bool hot_is_lost(enum err result) {
 
 /* ---- one entry ---- */
 
-/* What has ended in the ledger is ended in the hot store. With `puts_back` also the reverse: what
- * is live in the ledger, and is in the hot store still as it was `seen` there, becomes what the
- * ledger has; then the ledger is asked once more, for it may have ended in the meantime. */
+/* An entry that has ended in the ledger is ended in the hot store. With `puts_back`, an entry that
+ * is live in the ledger also gets the ledger's state in the hot store, if the hot store still has
+ * it in the state `seen`; then the ledger is asked once more, because the entry may have ended in
+ * the meantime. */
 struct entry_repair {
     int64_t event_key;
     uint64_t seq;
     bool puts_back;
     enum entry_status seen; /* NONE: not live */
-    int64_t late_ms; /* an ACTIVE one so long past its time is ended in the ledger, by puts_back */
+    int64_t late_ms;        /* with puts_back: past its time by this, it is ended in the ledger */
     void (*done)(struct entry_repair *r);
 
     /* Out. */
-    enum err result;          /* of the last operation; EVENT_NOT_FOUND: it went with its event */
-    enum entry_status status; /* in the ledger, which has ended one that it does not know; NONE: the
+    enum err result;          /* of the last operation; EVENT_NOT_FOUND: the event was deleted */
+    enum entry_status status; /* in the ledger; EXPIRED if the ledger does not know it; NONE: the
                                  ledger could not be asked */
     bool changed;             /* a store was corrected */
 
@@ -63,17 +64,18 @@ struct held_seats {
     enum reservation_status status;
 };
 
-/* What is live in the ledger gets its seats in the hot store, and what is not loses them. After
- * seats were given, the ledger is asked once more, for the reservation may have ended in the
- * meantime. */
+/* A reservation that is live in the ledger gets its seats in the hot store; one that is not live
+ * loses them there. After seats were given, the ledger is asked once more, because the reservation
+ * may have ended in the meantime. */
 struct reservation_repair {
     struct uuid id;
     int64_t event_key;
     int64_t section_key;
-    /* NULL; or a live one is left alone unless the hot store still has it as it was seen there. */
+    /* NULL; or the state in which the caller saw it in the hot store: if that has changed, a live
+     * reservation is not corrected. */
     const struct held_seats *seen;
-    /* The caller brings the end of a reservation to the hot store by other means: only a live one
-     * is corrected, and the ledger is asked only once. */
+    /* Only a live reservation is corrected, and the ledger is asked only once: the caller itself
+     * sends the end of a reservation to the hot store. */
     bool live_only;
     void (*done)(struct reservation_repair *r);
 
@@ -92,7 +94,7 @@ struct reservation_repair {
     struct seat_sync_op sync;
     struct reservation_change change;
     struct follow_op follow;
-    bool goes_back; /* it is taken away and given again: here it had gone further than there */
+    bool goes_back; /* CONFIRMED in the hot store, HELD in the ledger: removed and added again */
 };
 enum err repair_reservation(struct ledger *l, struct seats *s, struct reservation_repair *r);
 
@@ -118,7 +120,7 @@ void repair_queue_init(struct repair_queue *q);
 void repair_queue_deinit(struct repair_queue *q);
 bool repair_queue_is_busy(struct repair_queue *q);
 
-/* A caller that goes on when the entry was looked at. */
+/* A caller that waits until the entry has been repaired. */
 struct repair_waiter {
     int64_t event_key;
     uint64_t seq;

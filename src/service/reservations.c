@@ -1,5 +1,5 @@
-/* What a user does with reservations that exist: confirm, cancel, look up, list. A callback stands
- * below the call that it answers. */
+/* The use cases of reservations that exist: confirm, cancel, look up, list. A callback stands below
+ * the call that it answers. */
 #include "service/reservations.h"
 
 #include <assert.h>

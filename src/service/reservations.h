@@ -2,7 +2,7 @@
  * reservations: the use cases of reservations that exist: confirm, cancel, look up, list. And the
  * service that hold.h, leave.h and hold_expiry.h work on.
  *
- * Confirm and cancel go to the ledger first, which decides once, and then the hot store follows.
+ * Confirm and cancel are decided by the ledger; then the hot store is updated.
  *
  * Each use case is one struct in the caller's memory (the request's arena), which stays until
  * `done` is called, on the caller's worker: later, or before the function returns.
@@ -25,7 +25,7 @@ struct reservations {
     struct adaptive_load load; /* of adaptive sections; the caller fills in its rules */
 
     /* Private. */
-    _Atomic int64_t under_way; /* expiries: records of no request */
+    _Atomic int64_t under_way; /* expiries: records that belong to no request */
 };
 
 void reservations_init(struct reservations *r);
@@ -38,7 +38,7 @@ bool reservations_is_busy(struct reservations *r);
 
 struct deciding {
     struct uuid id;
-    /* Whether the caller may see and change it: is it theirs? */
+    /* Whether it belongs to the caller, who may see and change it. */
     bool (*is_theirs)(struct deciding *d, const struct reservation *r);
     void (*done)(struct deciding *d, enum err result);
     /* Out: as it is now, unless it is not there or not theirs. The caller's to mem_free. */
@@ -82,7 +82,7 @@ struct listing {
     /* Private. */
     struct reservations *service;
     size_t event_at;
-    bool asks;  /* in a loop */
+    bool asks;  /* inside the loop over the events */
     bool waits; /* for the answer about an event */
     enum err failed;
     struct holds_op holds;

@@ -1,11 +1,11 @@
 /*
  * snapshot: counts of waiting and active users and of seats, of every event, where several nodes
- * share the hot store: for lists and metrics, which would else ask it event by event. It is at
- * most SNAPSHOT_MS old when it is shown. One refresh serves all requests until then, and asks only
- * for events that may have changed since the last one. An event without a row has just been
- * created.
+ * share the hot store: for lists and metrics, which would otherwise ask the store event by event.
+ * It is at most SNAPSHOT_MS old when it is shown. One refresh serves all requests until then, and
+ * asks only for events that may have changed since the last one. An event without a row has just
+ * been created.
  *
- * Any worker's thread, where nothing else is said.
+ * The functions may be called on any worker's thread, unless stated otherwise.
  */
 #ifndef ADMITONE_SERVICE_SNAPSHOT_H
 #define ADMITONE_SERVICE_SNAPSHOT_H

@@ -1,8 +1,7 @@
 /*
- * waiting_room: the use cases of the queue. To enter, a user takes a place in the hot store, which
- * is written to the ledger and then answered; an admission goes the same way. The end of a place
- * is written to the ledger first and then brought to the hot store; only expiries begin in the hot
- * store.
+ * waiting_room: the use cases of the queue. An enter takes a place in the hot store, writes it to
+ * the ledger, and is answered then; an admission is made in the same order. The end of a place is
+ * written to the ledger first and then to the hot store; only expiries begin in the hot store.
  *
  * Each use case is one struct in the caller's memory (the request's arena), which stays until
  * `done` is called, on the caller's worker: later, or before the function returns.
@@ -29,7 +28,7 @@ struct waiting_room {
     struct repair_queue repairs; /* of entries that may have ended in the ledger only */
 
     /* Private. */
-    _Atomic int64_t under_way; /* of no request: admissions, expiries, watches */
+    _Atomic int64_t under_way; /* that belong to no request: admissions, expiries, watches */
     _Atomic size_t ticking;    /* ticks of events that have not ended */
     pthread_mutex_t lock;
     struct task_list unwritten; /* under lock: expiries that the ledger could not take */
@@ -125,12 +124,14 @@ void waiting_room_tick(struct waiting_room *w, int64_t event_key, admission_done
  * stay pending. */
 void waiting_room_finish_admission(struct waiting_room *w, const struct overdue_op *o,
                                    admission_done *done, void *to);
-/* The hot store has expired these: the ledger follows, then the hot store is notified of that. */
+/* The hot store has expired these entries: writes that to the ledger, then settles it in the hot
+ * store. */
 void waiting_room_expired(struct waiting_room *w, int64_t event_key, int64_t now_ms,
                           const struct entry_change *entries, size_t count);
-/* Writes expiries that the ledger could not take before, and retries repairs. At every tick, before
- * the ticks of its `events`. False: no ticks now. Either the ledger does not write, so that ticks
- * would be undone, or the ticks before have not ended, so that work would pile up. */
+/* Writes expiries that the ledger could not accept before, and retries repairs. At every tick,
+ * before the ticks of its `events`. False: do not tick events now. Either the ledger cannot write,
+ * so that the effects would be undone, or earlier ticks have not ended, so that work would pile up.
+ */
 bool waiting_room_tick_begin(struct waiting_room *w, size_t events);
 
 #endif
