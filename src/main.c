@@ -1,4 +1,5 @@
-/* The subcommands, and which adapters stand behind the ports: the only file that names them. */
+/* The table of subcommands, and the choice of the adapters for the ports. Only this file names the
+ * adapters. */
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -30,7 +31,7 @@ static bool open_ledger(const struct settings *s, bool read_only, struct ledger 
     cli_ledger_path(s, &path);
     struct sqlite_ledger_options options = {.path = buf_cstr(&path),
                                             .read_only = read_only,
-                                            .no_relay = true, /* one process has it */
+                                            .no_relay = true, /* one process needs no relay */
                                             .queue_max = s->ledger_queue_max,
                                             .batch_max = s->ledger_batch_max,
                                             .wal_bytes_max = s->ledger_wal_bytes_max,
@@ -123,8 +124,8 @@ static const struct command {
      "  admitone audit --ledger postgres://admitone@db/admitone --hot redis://cache\n",
      true},
     {"reconcile", cli_reconcile, "admitone reconcile --hot redis://… --ledger postgres://…",
-     "Compares Redis with the ledger, event by event. What differs for longer than twice\n"
-     "ledger.deadline_ms (set it as on the nodes) is changed in Redis to what the ledger has.\n"
+     "Compares Redis with the ledger, event by event. A difference that lasts longer than twice\n"
+     "ledger.deadline_ms (set it as on the nodes) is repaired: Redis gets the ledger's state.\n"
      "Prints each difference. Exits with 0 when all agrees or was repaired, 1 when something\n"
      "could not be repaired, 2 when it could not compare. May run beside the nodes.\n\n"
      "  admitone reconcile --hot redis://cache --ledger postgres://admitone@db/admitone\n",

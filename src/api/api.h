@@ -17,7 +17,7 @@
 
 #define ROUTE_CAPTURES_MAX 4
 
-/* What a new event gets for fields that its JSON does not have. */
+/* Values of a new event for fields that are missing in its JSON. */
 struct event_defaults {
     struct queue_rules queue;
     int64_t hold_s;
@@ -25,7 +25,7 @@ struct event_defaults {
     char currency[4];
 };
 
-/* What proves the user of a request: api/users.h. */
+/* How a request proves its user: api/users.h. */
 enum users_auth { USERS_TRUSTED, USERS_SIGNED, USERS_ANONYMOUS };
 
 struct api_worker;
@@ -39,7 +39,7 @@ struct api {
     struct snapshot *snapshot;   /* likewise */
     struct api_worker *workers;
     size_t worker_count;
-    str default_event; /* "TYPE/ID", for requests that name none; empty: the only one */
+    str default_event; /* "TYPE/ID", for requests that name no event; empty: the only event */
     int64_t push_interval_ms;
     struct net *net;
     struct event_defaults defaults;
@@ -48,7 +48,7 @@ struct api {
     str secret_previous; /* verifies them too; empty: there is none */
     str pass_key;        /* signs admission passes */
     enum users_auth users_auth;
-    str users_key;    /* the shop's, for USERS_SIGNED */
+    str users_key;    /* of the shop: verifies assertions, for USERS_SIGNED */
     str cors_origins; /* "*", or a list with commas */
     int64_t started_ms;
     _Atomic bool stopping;
@@ -59,18 +59,18 @@ struct rankings_live;
 struct token_box;
 struct jwt_box;
 
-/* What one worker has for itself: exchange_context. */
+/* The state of one worker; exchange_context returns it. */
 struct api_worker {
     struct api *api;
     struct token_box *tokens;
     struct jwt_box *passes;              /* signs admission passes */
-    struct jwt_box *assertions;          /* verifies the shop's; NULL unless users.auth is signed */
-    struct live *live;                   /* its streams; freed by its maker */
+    struct jwt_box *assertions;          /* verifies assertions; NULL unless users.auth is signed */
+    struct live *live;                   /* its streams; freed by the code that created them */
     struct rankings_live *rankings_live; /* likewise */
     struct lock_client lock_client;      /* its reservations; likewise */
 };
 
-/* `api` has its keys already. False when libcrypto can't do what is needed. */
+/* The keys of `api` are set. False: libcrypto lacks an algorithm. */
 bool api_worker_init(struct api_worker *w, struct api *api);
 void api_worker_deinit(struct api_worker *w);
 
@@ -107,7 +107,7 @@ api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admi
 api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
 api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
 
-/* Whether cors.origins names it. */
+/* Whether cors.origins contains the origin. */
 bool api_allows_origin(const struct api *api, str origin);
 
 /* A change by the admin, for the audit table, with the body as it was sent; in the arena. */

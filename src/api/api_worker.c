@@ -1,4 +1,4 @@
-/* What one worker of api/ has for itself: the keys that sign and verify. */
+/* The state of one worker in api/: the keys that sign and verify. */
 #include "api/api.h"
 #include "core/jwt.h"
 #include "core/token.h"

@@ -116,7 +116,7 @@ void queue_post_token(struct api *api, struct exchange *x, const str *captures) 
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s",
                       names_type ? "GET /events lists the events that exist."
                                  : "Send eventType and eventId: no default event is set "
-                                   "(queue.default_event), and there is not exactly one event.");
+                                   "(queue.default_event), and there are no events or several.");
     } else {
         queue_take_place(api, x, &event, &body, true);
     }

@@ -1,5 +1,5 @@
-/* /reservations of a user who has some: confirm, cancel, look up one, list all. Each request is one
- * struct that lives in its arena from the handler to the answer. */
+/* The paths of reservations that exist: confirm, cancel, look up one, list all of a user. Each
+ * request is one struct that lives in its arena from the handler to the answer. */
 #include "api/queue_token.h"
 #include "api/reservation_json.h"
 #include "api/users.h"
@@ -15,9 +15,9 @@
 /* The user of a request, as far as it is proven. */
 struct owner {
     bool is_admin;      /* may act for every user */
-    str user;           /* at NULL: only the token's hash is known */
-    uint64_t user_hash; /* of the token */
-    struct token token; /* unless `user` */
+    str user;           /* `at` is NULL: only user_hash is known */
+    uint64_t user_hash; /* of the user, from the token */
+    struct token token; /* set when `user` is not known */
 };
 
 /* An entry token proves its user, also when the place has ended. Without one, the user is proven as
@@ -99,7 +99,7 @@ static bool is_theirs(struct deciding *d, const struct reservation *r) {
 static void reservation_on_decided(struct deciding *d, enum err result) {
     struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
     struct exchange *x = q->x;
-    struct reservation *r = d->reservation; /* the rest is gone once it is answered */
+    struct reservation *r = d->reservation; /* `q` and `d` are freed with the answer */
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (result == ERR_OK && !q->owner.is_admin) x->user = str_of(r->user);
     if (result == ERR_OK) {
@@ -134,7 +134,7 @@ static void reservation_decide(struct api *api, struct exchange *x, str id, str 
         how(&api->reservations, &q->deciding);
     else
         reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s",
-                      "A reservation's id is a UUID, as the answer to POST /reservations has it.");
+                      "A reservation's id is a UUID: see the answer to POST /reservations.");
 }
 
 void reservation_confirm(struct api *api, struct exchange *x, const str *captures) {
@@ -187,7 +187,7 @@ void reservations_get_own(struct api *api, struct exchange *x, const str *captur
     }
 }
 
-/* A token stands for one event, and its place says who the user is. */
+/* A token proves a place in one event, and the place names the user. */
 static void list_on_user_looked(struct room_looking *look, enum err result) {
     struct list_request *q = CONTAINER_OF(look, struct list_request, look);
     struct listing *l = &q->list.listing;

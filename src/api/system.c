@@ -1,5 +1,4 @@
-/* What operators and machines ask about the server itself: /health, /ready, /metrics,
- * /openapi.json. */
+/* The paths about the server itself: /health, /ready, /metrics, /openapi.json. */
 #include <stdio.h>
 
 #include "api/api.h"
@@ -140,7 +139,7 @@ static void gauge_per_section(struct buf *out, const char *name, const char *hel
     }
 }
 
-/* Of the adaptive sections, if there are any: which strategy each of them uses now. */
+/* Which strategy each adaptive section uses now. Nothing if there is no such section. */
 static void gauge_adaptive(struct buf *out, const struct metrics_request *q) {
     static const char name[] = "admitone_adaptive_hot";
     bool has_head = false;
@@ -165,7 +164,7 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
     struct health health = health_read(&api->events, api->rebuilder);
     struct buf *out = reply_start(q->x, 200);
     q->knows_seats = result == ERR_OK;
-    /* Before the counters: a look may find that a section has cooled down, which is counted. */
+    /* Before the counters: strategy_now may find that a section has cooled down, and count that. */
     gauge_adaptive(out, q);
     metrics_render(out);
     reservation_metrics_render(out);
@@ -176,7 +175,7 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
     gauge_per_event(out, "admitone_queue_active", "Entries that are active", q,
                     offsetof(struct queue_counts, active));
     gauge_per_section(out, "admitone_seats", "Seats by state", q, metrics_add_seats);
-    gauge_per_section(out, "admitone_seat_use_ratio", "Seats held or sold, of all", q,
+    gauge_per_section(out, "admitone_seat_use_ratio", "Share of the seats that are held or sold", q,
                       add_seat_use);
     gauge(out, "admitone_sse_streams", "Streams open now",
           (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));

@@ -202,7 +202,7 @@ static bool identify_named(struct exchange *x, str named, struct asker *out,
     if (named.at == NULL)
         return json_refuse(problem, ERR_INVALID_FIELD, "userId is required: %s.",
                            out->admin ? "the admin key does not name a user"
-                                      : "it names the user for whom the request is");
+                                      : "it names the user that the request is for");
     out->user = arena_copy(&x->arena, named);
     return true;
 }
@@ -211,7 +211,7 @@ static bool identify_signed(struct exchange *x, str named, struct asker *out,
                             struct json_problem *problem) {
     if (!read_assertion(x, out, problem)) return false;
     if (named.at == NULL || str_eq(named, out->user)) return true;
-    return mismatch(problem, "userId is not the sub of X-User-Assertion.");
+    return mismatch(problem, "userId differs from the claim sub of X-User-Assertion.");
 }
 
 /* A page of another site can make a browser send a form, and the answer's cookie would take the

@@ -32,5 +32,6 @@ str err_title(enum err e) {
 
 const char *err_effect(enum err e) {
     bool is_unknown = e == ERR_LEDGER_UNKNOWN || e == ERR_HOT_UNKNOWN;
-    return is_unknown ? "The request may have been done. Send it again." : "Nothing was changed.";
+    return is_unknown ? "The request may have taken effect. Send it again."
+                      : "Nothing was changed.";
 }

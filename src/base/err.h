@@ -1,8 +1,8 @@
 /*
- * err: everything that can be answered instead of success, in one table: the symbol, the stable
- * code of the API (docs/api.md), the HTTP status and a title for people. Operating failures
- * (disk, overload) and refusals (not found, in use) share it, because both end as a problem
- * document; bugs are assertions, not rows.
+ * err: all errors that can be answered, in one table: the symbol, the stable code of the API
+ * (docs/api.md), the HTTP status and a title for people. Operating failures (disk, overload) and
+ * refusals (not found, in use) share it, because both end as a problem document; bugs are
+ * assertions, not rows.
  */
 #ifndef ADMITONE_BASE_ERR_H
 #define ADMITONE_BASE_ERR_H
@@ -67,11 +67,11 @@
     X(LEDGER_FULL, "ledger_full", 503, "The disk of the ledger is full; nothing was changed")      \
     X(LEDGER_FAILED, "ledger_failed", 503, "The ledger cannot be used now; nothing was changed")   \
     X(LEDGER_UNKNOWN, "ledger_unknown", 503,                                                       \
-      "The ledger did not answer in time; the request may have been done: send it again")          \
+      "The ledger did not answer in time; the request may have taken effect: send it again")       \
     X(HOT_UNAVAILABLE, "hot_unavailable", 503, "Redis cannot be used now; nothing was changed")    \
     X(HOT_FULL, "hot_full", 503, "Redis is out of memory; nothing was changed")                    \
     X(HOT_UNKNOWN, "hot_unknown", 503,                                                             \
-      "Redis did not answer in time; the request may have been done: send it again")               \
+      "Redis did not answer in time; the request may have taken effect: send it again")            \
     X(RECOVERING, "recovering", 503, "Redis is being rebuilt; nothing was changed")                \
     X(NODE_BEHIND, "node_behind", 503,                                                             \
       "This node may have missed a change of the event; nothing was changed")                      \
@@ -88,7 +88,7 @@ enum err {
 str err_code(enum err e);
 int err_status(enum err e);
 str err_title(enum err e);
-/* Whether the request was done, for a detail that says no more than that. */
+/* A sentence for the detail of a problem: whether the request has changed anything. */
 const char *err_effect(enum err e);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * log: one line per happening on stderr, as logfmt or JSON. Safe from any thread; lines are
+ * log: writes one line per message to stderr, as logfmt or JSON. Safe from any thread; lines are
  * written one after the other and never mix. Levels below the configured one cost a compare.
  *
  *     log_info(msg("listening"), kv("addr", addr), kv_i64("workers", n));
  *
- * Secrets do not belong in fields: what comes from a URL goes through kv_path, which hides
- * entry tokens.
+ * No field may contain a secret: the target of a request is logged with kv_path, which hides entry
+ * tokens.
  */
 #ifndef ADMITONE_BASE_LOG_H
 #define ADMITONE_BASE_LOG_H

@@ -1,4 +1,4 @@
-/* What the subcommands share: settings, messages, paths of the stores. */
+/* Functions that the subcommands share: settings, messages, paths of the stores. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -59,7 +59,7 @@ void cli_ledger_name(const struct settings *s, struct buf *out) {
 void cli_lock_path(const struct settings *s, struct buf *out) {
     struct buf path = {0};
     cli_ledger_path(s, &path);
-    /* A new file has no real path yet; its name is then the only one it has. */
+    /* A file that does not exist yet has no real path: then the path is taken as it is. */
     char *real = realpath(buf_cstr(&path), NULL);
     buf_addf(out, "%s.lock", real != NULL ? real : path.bytes);
     free(real);
