@@ -12,7 +12,7 @@ static bool pg_fact_from_row(struct pg *db, const struct pg_rows *rows, struct l
     int status = word_index(reservation_status_words, pg_str(rows, 6));
     int kind = word_index(reservation_status_words, pg_str(rows, 7));
     if (!pg_uuid(rows, 1, &fact->reservation) || strategy < 0 || status < 0 || kind < 0)
-        return pg_fail(db, PG_CORRUPT, "a fact's reservation holds what none may have");
+        return pg_fail(db, PG_CORRUPT, "a fact's reservation has a value that is not allowed");
     fact->id = pg_i64(rows, 0);
     fact->event_key = pg_i64(rows, 2);
     fact->section_key = pg_i64(rows, 3);

@@ -265,5 +265,5 @@ bool pg_seats_read(struct pg *db, struct ledger_seats_read *read) {
         fits = pg_seat_from_row(&rows, read, i) && fits;
     pg_rows_clear(&rows);
     if (!ok) return false;
-    return fits || pg_fail(db, PG_CORRUPT, "a seat's row holds what none may have");
+    return fits || pg_fail(db, PG_CORRUPT, "a seat's row has a value that is not allowed");
 }

@@ -185,7 +185,7 @@ bool pg_seats_read(struct pg *db, struct ledger_seats_read *read);
 #define PG_RESERVATION_COLUMN_COUNT 16
 
 /* The columns above, from the column `at` on, of a row that is not VOID. *out is set on success;
- * mem_free frees it. False, and PG_CORRUPT, when the row holds what none may have. */
+ * mem_free frees it. False, and PG_CORRUPT, when the row has a value that is not allowed. */
 bool pg_reservation_from_row(struct pg *db, const struct pg_rows *rows, int at,
                              struct reservation **out);
 bool pg_reservation_get(struct pg *db, struct ledger_reservation_get *get);

@@ -1,6 +1,6 @@
 /*
- * All that lives, in one snapshot. There may be millions of entries, so they come through a cursor,
- * some thousands at a time.
+ * ledger_load: reads everything that is live, in one snapshot. There may be millions of entries, so
+ * they are read through a cursor, some thousands at a time.
  */
 #include <assert.h>
 
@@ -10,7 +10,8 @@
 
 static bool queues_load(struct pg *db, const struct ledger_reader *reader) {
     struct pg_rows rows = {0};
-    /* The highest number is the last of its key: one look per event, not per entry. */
+    /* The highest number is the last row of the event in the index: one index lookup per event,
+     * instead of reading every entry. */
     if (!pg_query_cells(db, &rows,
                         "SELECT e.id, q.seq FROM events e CROSS JOIN LATERAL"
                         " (SELECT seq FROM queue_entries WHERE event_id = e.id"
@@ -49,7 +50,7 @@ static bool entry_tell(struct pg *db, const struct pg_rows *rows,
     int status = word_index(entry_status_words, pg_str(rows, 4));
     e.status = status < 0 ? ENTRY_NONE : (enum entry_status)status;
     if (!ledger_entry_ok(&e))
-        return pg_fail(db, PG_CORRUPT, "an entry's row holds what none may have");
+        return pg_fail(db, PG_CORRUPT, "an entry's row has a value that is not allowed");
     reader->on_entry(reader->to, &e);
     return true;
 }
@@ -64,7 +65,7 @@ static bool reservation_tell(struct pg *db, const struct pg_rows *rows,
     return is_live || pg_unexpected(db);
 }
 
-/* Tells every row of the cursor. */
+/* Passes every row of the cursor to `tell`. */
 static bool cursor_tell(struct pg *db, const char *declare, const char *fetch,
                         bool (*tell)(struct pg *, const struct pg_rows *,
                                      const struct ledger_reader *),
@@ -113,7 +114,8 @@ static bool sale_tell(struct pg *db, const struct pg_rows *rows,
     return pg_sound(db);
 }
 
-/* The latest that can be: nothing below the lowest transaction under way is still to come. */
+/* The latest possible watermark: all transactions below the lowest open one have ended, so no fact
+ * can appear below it any more. */
 static bool mark_find(struct pg *db, struct sale_mark *mark) {
     int64_t lowest = 0;
     bool ok = pg_number_cells(
@@ -122,8 +124,8 @@ static bool mark_find(struct pg *db, struct sale_mark *mark) {
     return ok;
 }
 
-/* The live reservations have been passed on. Changes of them behind the watermark are read again
- * later, so they are taken out here. */
+/* The live reservations have been passed on, in their state now. Changes after the watermark will
+ * be read again by pg_sales_read, so they are reversed here. */
 static bool sales_load(struct pg *db, const struct ledger_reader *reader) {
     struct pg_rows rows = {0};
     struct sale_mark mark = {0};

@@ -180,5 +180,5 @@ bool pg_entry_get(struct pg *db, struct ledger_entry_get *get) {
         get->expires_ms = pg_i64(&row, 4);
     }
     pg_rows_clear(&row);
-    return fits || pg_fail(db, PG_CORRUPT, "an entry's row holds what none may have");
+    return fits || pg_fail(db, PG_CORRUPT, "an entry's row has a value that is not allowed");
 }

@@ -1,8 +1,8 @@
 /*
- * How many seats each user has, in the writer's memory. The rows of the reservations say it too; a
- * table of the sums would be an index on users, whose names come in no order, so that every hold
- * would write another page (docs/decisions/0019). There is one writer, which changes the sums with
- * the rows: they are exact, and are counted again at the start.
+ * How many seats each user has in each event, in the memory of the writer thread. The sums are not
+ * stored in a table: its key would be the user, in random order, so that every hold would write
+ * another page (docs/decisions/0019). They are counted from the rows of the reservations at the
+ * start. The only writer changes them together with these rows, so they are exact.
  */
 #include <assert.h>
 
@@ -90,7 +90,7 @@ int buyers_change(struct buyers *b, int64_t event_key, str user, struct buyer_se
     return SQLITE_OK;
 }
 
-/* A user without seats is removed with the last change that names them. */
+/* A user without seats is removed when none of the remaining changes refers to them. */
 static void buyers_settle(struct buyers *b, bool undo) {
     for (size_t i = 0; i < b->change_count; i++) {
         struct buyer *buyer = b->changes[i].buyer;
@@ -112,7 +112,7 @@ void buyers_rollback(struct buyers *b) {
     buyers_settle(b, true);
 }
 
-/* A row that does not fit is reported, not trusted. */
+/* A row with values out of range is reported as corrupt. */
 static int count_row(struct buyers *b, sqlite3_stmt *rows) {
     str user = column_str(rows, 1);
     int64_t seats = sqlite3_column_int64(rows, 2);

@@ -125,7 +125,7 @@ static bool announcements_connect(struct announcements *n) {
     else if (!done && !n->is_logged)
         log_warn(msg("cannot subscribe to announcements of other nodes; streams update at the next "
                      "tick"),
-                 kv("address", n->store->status.address), kv("why", n->context->errstr));
+                 kv("address", n->store->status.address), kv("error", n->context->errstr));
     if (done && n->is_logged)
         log_info(msg("subscribed to announcements of other nodes again"),
                  kv("address", n->store->status.address));

@@ -6,11 +6,11 @@
 #include "base/mem.h"
 #include "hot/redis/internal.h"
 
-/* Items of one call, and operations that share it. */
+/* Limits of one call: items, and operations that share it. */
 #define LOOK_ITEMS_MAX 256
 #define LOOK_PARTS_MAX 64
 
-/* An operation that is divided among as many calls as it needs. */
+/* An operation, whose items may be divided among several calls. */
 struct looking {
     struct look_op *op;
     size_t open; /* parts that have no answer yet */
@@ -26,7 +26,7 @@ struct look_call {
     struct call call;
     struct list place; /* in its queue_worker, until it is sent */
     int64_t now_ms;
-    bool seen; /* it also records for some items that the user is there */
+    bool seen; /* also records for some items that their users were seen */
     size_t item_count;
     size_t part_count;
     struct look_part parts[LOOK_PARTS_MAX];
@@ -168,7 +168,7 @@ static size_t look_call_add(struct look_call *c, struct looking *l, size_t first
 static void look_gather(struct queue_worker *w, struct redis_event *e, struct look_op *op) {
     struct looking *l = mem_new(sizeof *l);
     l->op = op;
-    /* With the server's clock all looks of an iteration are made at the same time. */
+    /* With Redis's clock, all looks of an iteration have the same time. */
     int64_t now_ms = w->worker->store->options.own_clock ? 0 : op->op.now_ms;
     bool seen = false;
     for (size_t i = 0; i < op->count && !seen; i++) seen = op->items[i].seen;

@@ -15,10 +15,10 @@
 /* The name of the ledger that Redis was rebuilt from, or is being rebuilt from. Only nodes of this
  * ledger rebuild it again: two clusters on one Redis would overwrite each other for ever. */
 #define LEDGER_KEY "admitone:{hot}:ledger"
-/* For a connection, and for each answer; a rebuild has large commands. */
+/* Time-outs to connect and for each answer; a rebuild sends large commands. */
 #define LOOK_MS 1000
 #define REBUILD_MS 10000
-/* Commands that are sent, and executed, at once. */
+/* Limits of one transaction: commands, and their bytes. */
 #define QUEUED_MAX 256
 #define QUEUED_BYTES_MAX (256 * 1024)
 
@@ -26,7 +26,7 @@ struct rebuild {
     const struct redis_store *store;
     redisContext *context; /* NULL: it has failed */
     struct hot_incarnation incarnation;
-    char name[HOT_REBUILD_BYTES]; /* until it has begun, that of the rebuild before */
+    char name[HOT_REBUILD_BYTES]; /* until rebuild_start, the name of the previous rebuild */
     size_t queued;
     size_t queued_bytes;
     struct buf scratch;
@@ -127,7 +127,7 @@ static bool rebuild_guard(struct rebuild *f) {
 static bool rebuild_check_replies(const struct rebuild *f, const redisReply *replies) {
     for (size_t i = 0; i < replies->elements; i++) {
         if (replies->element[i]->type != REDIS_REPLY_ERROR) continue;
-        log_error(msg("redis refused a command of the rebuild; the rebuild is tried again"),
+        log_error(msg("redis refused a command of the rebuild; the rebuild starts again"),
                   kv("address", f->store->status.address),
                   kv_str("error", reply_str(replies->element[i])));
         return false;
@@ -155,7 +155,7 @@ static bool rebuild_commit(struct rebuild *f, size_t queued) {
     return done;
 }
 
-/* The rebuild is the latest from now on, and Redis is in no incarnation. */
+/* Makes this rebuild the latest one. From now on Redis is in no incarnation. */
 static bool rebuild_start(struct rebuild *f, const char *node) {
     redisContext *c = f->context;
     if (!rebuild_succeeds(f, redisCommand(c, "FUNCTION LOAD REPLACE %s", admitone_lua)))
@@ -169,7 +169,7 @@ static bool rebuild_start(struct rebuild *f, const char *node) {
     return rebuild_commit(f, 3);
 }
 
-/* UNLINK of the keys of a page of SCAN. */
+/* Deletes the keys of one page of SCAN. */
 static bool rebuild_unlink_page(struct rebuild *f, const redisReply *keys) {
     if (keys == NULL || keys->elements == 0) return true;
     if (!rebuild_guard(f)) return false;
@@ -312,7 +312,7 @@ static void redis_announce(struct hot *h) {
     call_send_once(c, call_ignore);
 }
 
-/* A key that expires, so that the work goes on when its node dies. */
+/* The lease is a key that expires, so that another node continues the work if this node dies. */
 static enum err redis_lease(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
     struct redis_store *s = hot_store(h);
     char identity[HOT_IDENTITY_BYTES];
