@@ -1,6 +1,6 @@
 /*
- * inbox: the bounded queue before the threads of a ledger. Workers put records in, on threads that
- * have a mailbox; one or several threads take them out, in order.
+ * inbox: the bounded queue of records for the threads of a ledger. Workers put records in, on
+ * threads that have a mailbox; one or several threads take them out, in order.
  */
 #ifndef ADMITONE_LEDGER_INBOX_H
 #define ADMITONE_LEDGER_INBOX_H
@@ -24,8 +24,8 @@ void inbox_deinit(struct inbox *in);
 void inbox_close(struct inbox *in);
 /* Notes the record's home, and the time. ERR_OVERLOADED or ERR_STOPPING when it is not taken. */
 enum err inbox_put(struct inbox *in, struct ledger_record *r);
-/* A record that another inbox took already: it goes on here, also when this one is full. The inbox
- * is not closed. */
+/* Adds a record that another inbox has accepted before, also when this one is full. The inbox is
+ * not closed. */
 void inbox_pass(struct inbox *in, struct ledger_record *r);
 /* Waits until there is a record, the inbox is closed, or the steady time `until_ns` has come.
  * Returns how many it took; *ended says that it is closed and empty. */

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "ledger/postgres_internal.h"
 
-/* What an administrator does may take its time, for a million seats are a million rows, but it is
- * made of short steps. One that another act keeps waiting waits for longer. */
+/* Changes of events may take long, because a million seats are a million rows, but they consist of
+ * short steps, each with this deadline. A change that waits for another one has more time. */
 #define ACTS_DEADLINE_MS 5000
 #define ACTS_QUEUE_WAIT_MS 60000
 
@@ -90,7 +90,7 @@ static enum err postgres_ask(struct ledger *l, struct ledger_record *r) {
     return pg_pool_put(postgres_of(l)->readers, r);
 }
 
-/* --- reading much: on a connection of its own, for one call --- */
+/* --- long reads: on a separate connection, for one call --- */
 
 static enum err postgres_open_reader(struct postgres_ledger *p, struct pg *db) {
     struct buf why = {0};

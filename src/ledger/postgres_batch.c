@@ -1,8 +1,8 @@
 /*
- * One transaction. What its records need is sent in one go, in the order of submission; runs of one
- * kind that can be written together are one statement. Then the sections' counts, then the commit,
- * which is sent only when everything else has been answered: a connection that breaks before has
- * written nothing.
+ * One transaction. The statements of its records are sent together, in the order of submission;
+ * consecutive records of one kind are one statement where possible. Then come the sections' counts,
+ * and then the commit, which is sent only when everything else has been answered: if the connection
+ * breaks before that, nothing was written.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -187,7 +187,7 @@ static bool apply_together(struct pg *db, struct pg_batch *b, int64_t epoch) {
     return ok;
 }
 
-/* Those that are made of several steps come alone. */
+/* Records that need several steps are written one at a time. */
 static bool apply_alone(struct pg *db, struct ledger_record *r) {
     switch (r->kind) {
     case LEDGER_EVENT_PUT:

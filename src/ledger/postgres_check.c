@@ -1,11 +1,11 @@
 /*
  * The invariants that the ledger alone can show, under the names that sqlite_check.c gives them:
- * each is two queries, how many rows it speaks of, and the violations, one row each, as a text that
- * names it. Every query is one statement, so it sees one moment of a cluster that goes on working,
- * and none keeps the others' snapshot from being forgotten.
+ * each is two queries: the number of rows that it covers, and the violations, one row each, as a
+ * text that names the violation. Every query is one statement, so it sees one snapshot while the
+ * cluster keeps working, and no snapshot is kept open for long.
  *
- * The table constraints forbid most of these from the start. They are checked all the same,
- * because what counts is what is in the tables, however it came there.
+ * The table constraints forbid most of these from the start. They are checked all the same, because
+ * rows may have been changed by other means.
  */
 #include <assert.h>
 
@@ -219,7 +219,7 @@ static const struct invariant invariants[] = {
                       " WHERE kind NOT IN ('HELD','CONFIRMED','CANCELLED','EXPIRED','SOLD_OUT')"),
     },
     {
-        /* Those that the tables do not declare. */
+        /* References that the tables do not declare. */
         "reference_leads_somewhere",
         "SELECT (SELECT count(*) FROM reservations) + (SELECT count(*) FROM facts)"
         " + (SELECT count(*) FROM requests)",
@@ -255,8 +255,9 @@ static const struct invariant invariants[] = {
                    " WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = q.event_id)"),
     },
     {
-        /* What PostgreSQL itself has noted: constraints that old rows were not held to, indexes
-         * that were not finished, and pages that came back from the disk other than they went. */
+        /* Problems that PostgreSQL itself has noted: constraints that old rows were not held to,
+         * indexes that were not finished, and pages that came back from the disk other than they
+         * went. */
         "file_is_sound",
         "SELECT coalesce(sum(pg_relation_size(oid)), 0)::bigint"
         " / current_setting('block_size')::bigint FROM pg_class"

@@ -139,7 +139,7 @@ static bool is_same_key(const char *a, const char *b) {
     return a[0] != '\0' && str_eq(str_of(a), str_of(b));
 }
 
-/* What one of them signs the other accepts. */
+/* Whether a token that this node or the cluster signs is accepted by the other. */
 static bool secrets_overlap(const struct joining *j) {
     const struct cluster_settings *own = j->own;
     return is_same_key(own->secret, j->secret) || is_same_key(own->secret, j->secret_previous) ||

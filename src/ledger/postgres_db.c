@@ -97,7 +97,7 @@ static bool note_result(struct pg *db, const PGresult *result) {
 
 /* --- connecting --- */
 
-/* What the URL says of `options`, and what we add to it. */
+/* The `options` of the URL, followed by ours. */
 static void add_options(struct buf *options, const PQconninfoOption *given,
                         const struct pg_settings *s) {
     for (const PQconninfoOption *o = given; o->keyword != NULL; o++)
@@ -145,7 +145,7 @@ void pg_open_begin(struct pg *db, const struct pg_settings *s) {
     buf_deinit(&options);
 }
 
-/* What the server remarks is for its own log. */
+/* Notices of the server are ignored: they are in its own log. */
 static void ignore(void *to, const char *text) {
     (void)to;
     (void)text;
@@ -166,7 +166,7 @@ static bool is_writable(struct pg *db) {
     return true;
 }
 
-/* What is promised needs these, whatever the database's own defaults are. */
+/* Sets what the promises of the ledger depend on, whatever the defaults of the database are. */
 static bool settle_in(struct pg *db) {
     if (PQserverVersion(db->handle) < 140000)
         return pg_fail(db, PG_CONNECTION_LOST, "the server is older than PostgreSQL 14");
@@ -377,8 +377,8 @@ static bool is_copy(const PGresult *result) {
     return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
 }
 
-/* The last of the results of what was sent, or the first that failed; NULL: the connection is gone.
- */
+/* The last result of the statements that were sent, or the first that failed; NULL: the connection
+ * is lost. */
 static PGresult *await_last(struct pg *db) {
     PGresult *last = NULL;
     for (;;) {

@@ -21,8 +21,8 @@
 #include "core/uuid.h"
 
 /* SQLSTATEs that the code checks for. The last two are raised by our functions: a concurrent
- * transaction changed what was judged, so the record is tried again; and rows that contradict each
- * other. */
+ * transaction has changed rows that the decision was based on, so the record is tried again; and
+ * rows that contradict each other. */
 #define PG_DEADLOCK "40P01"
 #define PG_SERIALIZATION "40001"
 #define PG_LOCK_TIMEOUT "55P03"
@@ -49,8 +49,8 @@ struct pg {
     bool misread;     /* a value was not of the type that it must have: see pg_sound */
     struct pg_failure failure;
     struct map prepared; /* address of each SQL text → the text */
-    /* What was sent in a pipeline and not answered yet: NULL for a statement, and for the
-     * preparation of one its text. */
+    /* Requests of the pipeline that are not answered yet: NULL for the execution of a statement;
+     * for its preparation, its SQL text. */
     const char **expected;
     size_t expected_cap;
     size_t expected_first;
@@ -61,7 +61,7 @@ struct pg {
  * hot store, and those whose transactions hold locks that other nodes need. */
 #define PG_SILENT_MS 10000
 
-/* What a connection is for. */
+/* The options of a connection, which depend on its purpose. */
 struct pg_settings {
     const char *url;
     int64_t wait_ms;              /* for one answer; 0: as long as it takes */
@@ -69,7 +69,7 @@ struct pg_settings {
     int64_t statement_timeout_ms; /* 0: none */
     int64_t idle_timeout_ms;      /* silent for longer, the server ends it; 0: never */
     bool read_only;
-    bool writes; /* to a server that can't be written to there is no connection */
+    bool writes; /* refuses to connect to a server that does not accept writes */
     /* Reads much at a time, so the planner is free. Else every statement touches a few rows by
      * their keys, and no plan that was made when a table was empty may do otherwise later. */
     bool reads_much;

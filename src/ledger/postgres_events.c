@@ -120,7 +120,7 @@ static bool pg_event_read(struct pg *db, int64_t key, struct event **out) {
     return ok;
 }
 
-/* Those that have this version, or a later one. */
+/* Reads the events that have this version or a later one. */
 static bool pg_events_each(struct pg *db, int64_t version, const struct ledger_reader *reader) {
     struct pg_rows rows = {0};
     bool ok = pg_query(db, &rows,
@@ -324,7 +324,8 @@ static bool section_insert(struct pg *db, int64_t event_key, const struct sectio
                      pg_cell_str(section_status_words[s->status]), pg_cell_i64(position));
 }
 
-/* What takes long but gets on is not given up: every step has the time of one answer. */
+/* Extends the deadline, so that a long operation is not given up while it makes progress: every
+ * step has the time of one answer. */
 static void give_time(struct pg *db) {
     int64_t until_ns = clock_steady_ns() + db->wait_ms * 1000000;
     if (db->until_ns > 0 && db->until_ns < until_ns) db->until_ns = until_ns;
@@ -346,8 +347,8 @@ static bool seats_insert(struct pg *db, int64_t section_key, int64_t after, int6
     return ok;
 }
 
-/* What is added: sections, and the seats of those of mode `seat`. No other transaction sees these
- * yet, or they are beyond what a section has. */
+/* Inserts new sections, and new seats of sections of mode `seat`. No other transaction can use
+ * these rows yet: the section is new, or the seats are beyond its old capacity. */
 static bool parts_insert(struct pg *db, const struct event *wanted, const struct event *old,
                          int64_t event_key) {
     bool ok = true;

@@ -1,7 +1,7 @@
 /*
- * Facts on their way to whom they concern. Transactions commit in another order than they take
- * numbers, so no number says that all before it are through: what is still to be relayed has no
- * relayed_at, and an index of its own.
+ * Facts that are to be relayed, and sales. Transactions commit in another order than they take
+ * numbers, so no number means that all facts below it are visible: a fact that is not relayed yet
+ * has no relayed_at, and a partial index finds these rows.
  */
 #include <assert.h>
 

@@ -51,8 +51,8 @@
 
 /* --- postgres.c --- */
 
-/* For the log: a failure of the connection to the database at that URL. What has failed otherwise
- * is the caller's to log: then it returns false. */
+/* For the log: a failure of the connection to the database at that URL. False: the failure is of
+ * another kind, and the caller logs it. */
 bool pg_note_outage(struct outage *o, const struct pg *db, const char *url);
 
 /* The server of a connection, for the log; empty when it is closed. */
@@ -78,7 +78,7 @@ bool pg_events_read(struct pg *db, struct ledger_events_read *read);
 
 /* --- postgres_load.c --- */
 
-/* Begins and ends a transaction of its own (REPEATABLE READ). */
+/* Runs in a separate transaction (REPEATABLE READ). */
 bool pg_load(struct pg *db, const struct ledger_reader *reader);
 bool pg_waiting_read(struct pg *db, struct ledger_waiting_read *read);
 
@@ -107,7 +107,7 @@ bool pg_audit_page(struct pg *db, struct ledger_audit_page *page);
 
 /* --- postgres_check.c --- */
 
-/* Outside of a transaction: each invariant is a statement of its own. */
+/* Outside of a transaction: each invariant is a separate statement. */
 bool pg_check_all(struct pg *db, bool server_runs, int64_t now_ms,
                   void (*on_finding)(void *, const struct ledger_finding *), void *to);
 
@@ -126,7 +126,7 @@ void pg_retention_stop(struct pg_retention *r);
 struct pg_section_counts_change;
 struct pg_section_count;
 
-/* What a transaction did to the seats of sections, in order. Zeroed is none. */
+/* The changes of the sections' counts by one transaction, in order. Zeroed: none. */
 struct pg_section_counts {
     struct pg_section_counts_change *changes;
     size_t count;
@@ -211,8 +211,8 @@ struct pg_batch {
     bool at_section_counts;  /* and it was at the sections' counts */
     int64_t lock_timeout_ms; /* 0: as the connection has it */
     int64_t begin_ms;        /* the first answer must come within this; 0: as any other */
-    /* What the transaction writes of itself, to be found there when the answer to its commit was
-     * lost; and the number that the server gave it, to be asked after. */
+    /* Identify the transaction, to find out whether it was committed when the answer to its commit
+     * is lost: the session and number that it writes, and the number that the server gave it. */
     struct uuid session;
     int64_t number;
     char transaction[24]; /* out */

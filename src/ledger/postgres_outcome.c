@@ -1,8 +1,8 @@
 /*
- * What becomes of a hold: confirmed, cancelled, expired. A function of the database decides and
- * writes (postgres_schema_2.sql): every change is a compare and set from the status that was read
- * under lock, of the row and of each of its seats by holder and state, so it happens once, and
- * never to the seats of the next holder.
+ * The records that confirm, cancel and expire holds. A function of the database decides and writes
+ * (postgres_schema_2.sql): every change is a compare and set from the status that was read under
+ * lock, of the row and of each of its seats by holder and state, so it happens once, and never to
+ * the seats of the next holder.
  */
 #include <assert.h>
 
@@ -35,7 +35,7 @@ static void pg_outcome_count(struct pg_section_counts *t, const struct pg_rows *
                               pg_i64(rows, CONFIRMED_BY), NULL);
 }
 
-/* What confirm and cancel have in common. */
+/* The part of the answer that confirm and cancel have in common. */
 static bool pg_outcome_read(struct pg *db, struct pg_rows *rows, struct ledger_record *r,
                             struct reservation **stored, struct pg_section_counts *t,
                             bool *blocked) {

@@ -80,13 +80,14 @@ static bool pg_answer_of(struct pg *db, struct ledger_record *r) {
     }
 }
 
-/* Those that take several statements see one moment all the same. */
+/* Questions that need several statements are answered in one transaction, from one snapshot. */
 static bool answer_in_one(struct pg *db, struct ledger_record *r) {
     bool several = r->kind == LEDGER_EVENTS_READ || r->kind == LEDGER_AUDIT_PAGE;
     if (!several) return pg_answer_of(db, r) && pg_sound(db);
     bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") &&
               pg_answer_of(db, r) && pg_sound(db);
-    /* There is nothing to commit: what was read is read, and must not be read over. */
+    /* The transaction wrote nothing, so the answer is valid even if COMMIT fails; it must not be
+     * read again. */
     if (ok && !pg_exec(db, "COMMIT")) pg_rollback(db);
     return ok;
 }

@@ -32,8 +32,8 @@
 #define ANSWER_WAIT_MS 3000
 #define CONNECT_STEP_MS 50
 #define KEPT_MAX 256
-/* An enter that was under way when its event was deleted has come by then, and boards have counted
- * what was given back. */
+/* After this time an enter that was under way when its event was deleted has arrived, and boards
+ * have counted the reservations that were given back. */
 #define LATE_MS "3600000"
 
 enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
@@ -255,7 +255,7 @@ struct pg_retention {
 
 /* --- one batch --- */
 
-/* What ended before this may go. */
+/* Rows that ended before this time may be removed. */
 static int64_t pg_retention_before_ms(const struct pg_retention *r, enum age age) {
     int64_t days = age == AGE_AUDIT         ? r->audit_days
                    : age == AGE_IDEMPOTENCY ? IDEMPOTENCY_DAYS
@@ -288,7 +288,7 @@ static void pg_retention_table_begin(struct pg_retention *r, size_t table) {
     assert(fits);
 }
 
-/* What one batch may still do, and what it has done. */
+/* How many rows one batch may still examine and remove, and how many it has removed. */
 struct batch {
     int64_t examine;
     int64_t remove;
@@ -406,7 +406,8 @@ static bool pg_retention_wait(struct pg_retention *r, int64_t ns) {
     return !stopping;
 }
 
-/* A new round begins with every connection: what was noted may be long past. */
+/* A new round begins with every connection, because the progress that was noted may be out of date.
+ */
 static bool be_connected(struct pg_retention *r) {
     if (pg_alive(&r->db)) return true;
     enum pg_opening now = PG_OPENING;

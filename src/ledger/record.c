@@ -1,4 +1,4 @@
-/* What both ledgers do with records and rows, whatever the database. */
+/* The functions for records and rows that both ledgers share. */
 #include "ledger/record.h"
 
 #include "base/clock.h"

@@ -177,7 +177,7 @@ static const struct invariant invariants[] = {
         " WHERE kind NOT IN ('HELD','CONFIRMED','CANCELLED','EXPIRED','SOLD_OUT')",
     },
     {
-        /* Those that the tables do not declare. */
+        /* References that the tables do not declare. */
         "reference_leads_somewhere",
         "SELECT (SELECT count(*) FROM reservations) + (SELECT count(*) FROM facts)"
         " + (SELECT count(*) FROM requests)",

@@ -15,7 +15,7 @@
 #include "base/map.h"
 
 /* How long a connection waits for another process that has the file locked. Inside this process
- * only the restart of the WAL waits for a lock, with a limit of its own. */
+ * only the restart of the WAL waits for a lock, with a separate limit. */
 #define DB_BUSY_TIMEOUT_MS 5000
 
 struct buyers;

@@ -109,7 +109,7 @@ static int sqlite_event_read(struct db *db, int64_t key, struct event **out) {
     return rc;
 }
 
-/* Of those that have this version, or a later one. */
+/* Reads the next of the events that have this version or a later one. */
 static int sqlite_event_next(struct db *db, int64_t *key, int64_t version,
                              const struct ledger_reader *reader) {
     int64_t next = 0;

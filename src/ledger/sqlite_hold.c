@@ -1,10 +1,10 @@
 /*
- * Holds. There is one writer, so what was read stays true until it is written: a hold is judged
- * whole first, and then written, and a refusal has nothing to take back. The writes are guarded
- * all the same: a row that is not as it was judged fails the record.
+ * Holds. There is one writer, so rows do not change between read and write: a hold is checked
+ * completely before anything is written, and a refusal has nothing to undo. The writes are guarded
+ * all the same: a row that differs from what was read fails the record.
  *
- * Of a section, only the counter changes with a hold, and the same few sections are meant by all
- * holds of a batch: they are read once, and written once, before anything else looks at them.
+ * A hold changes only the counter of its section, and the holds of a batch are in the same few
+ * sections: these rows are read once, and written once, before any other statement uses them.
  */
 #include <assert.h>
 

@@ -6,18 +6,18 @@
  *   sqlite_readers.c    the threads that answer questions
  *   inbox.c             the bounded queue before either
  *   sqlite_wal.c        checkpoints
- *   sqlite_retention.c  removes what has outlived its use
+ *   sqlite_retention.c  removes old rows
  *   sqlite_events.c     the records of events, in SQL
  *   sqlite_queue.c      the records of queues, in SQL
  *   sqlite_hold.c       the records that make reservations, in SQL
  *   sqlite_outcome.c    the records that confirm and end them
  *   sqlite_buyers.c     how many seats each user has
- *   sqlite_reservations.c  their rows, read and told of
- *   sqlite_facts.c      what is still to be relayed
+ *   sqlite_reservations.c  the rows of reservations
+ *   sqlite_facts.c      the rows of facts
  *   sqlite_idempotency.c   the keys of requests
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
- *   sqlite_epoch.c      the number of this start
+ *   sqlite_epoch.c      the epoch: the number of this start
  *   sqlite_check.c      the invariants, as queries
  */
 #ifndef ADMITONE_LEDGER_SQLITE_INTERNAL_H
@@ -37,7 +37,7 @@
 /* Before anything is written: the file is new, or a ledger that this program can bring up to date.
  */
 enum err schema_accept(struct db *db, const char *path, struct buf *why);
-/* Applies the migrations that are missing, each in a transaction of its own. */
+/* Applies the migrations that are missing, each in a separate transaction. */
 enum err schema_migrate(struct db *db, const char *path, int64_t now_ms, struct buf *why);
 /* For callers that may not change it: the schema must be this program's. */
 enum err schema_expect(struct db *db, const char *path, struct buf *why);
@@ -97,7 +97,7 @@ int seats_read(struct db *db, struct ledger_seats_read *read);
 
 struct buyer_change;
 
-/* What each user has of each event, the changes of the open transaction included. */
+/* How many seats each user has in each event, including the changes of the open transaction. */
 struct buyers {
     struct map all; /* of struct buyer: each has seats, or changes in the open transaction */
     struct buyer_change *changes; /* of the open transaction */
@@ -137,7 +137,7 @@ int reservation_read(struct db *db, const struct uuid *id, struct reservation **
 int reservation_get(struct db *db, struct ledger_reservation_get *get);
 /* Every live one. */
 int reservations_read(struct db *db, const struct ledger_reader *reader);
-/* What became durable, in the words of the outbox: `kind` is a status, at the time `now_ms`. */
+/* Adds a row to the table of facts: the reservation got the status `kind` at the time `now_ms`. */
 int fact_add(struct db *db, const struct reservation *r, enum reservation_status kind,
              int64_t now_ms);
 

@@ -1,5 +1,5 @@
 /*
- * What becomes of a hold: confirmed, cancelled, expired. Every change is a compare and set from the
+ * The records that confirm, cancel and expire holds. Every change is a compare and set from the
  * status that was read in the same transaction, of the row and of each of its seats by holder and
  * state: so it happens once, and never to the seats of the next holder. Rows that contradict each
  * other fail the record, and the audit finds them.
@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "ledger/sqlite_internal.h"
 
-/* What the user has and what the section counts follow. */
+/* Updates the number of seats of the user, and the counts of the section. */
 static int count_change(struct db *db, const struct reservation *r, int64_t held,
                         int64_t confirmed) {
     int rc = buyers_change(db->buyers, r->event_key, str_of(r->user),

@@ -25,7 +25,7 @@
 #define BUSY_INTERVALS 30
 /* While no record waits and a round is unfinished, a batch comes this many times more often. */
 #define UNFINISHED_SPEEDUP 20
-/* Boards have counted by then what was given back. */
+/* After this time boards have counted the reservations that were given back. */
 #define LATE_MS "3600000"
 
 enum age { AGE_AUDIT, AGE_IDEMPOTENCY, AGE_ENDED };
@@ -172,7 +172,7 @@ void retention_deinit(struct retention *r) {
     forget_cursor(r);
 }
 
-/* What ended before this may go. */
+/* Rows that ended before this time may be removed. */
 static int64_t retention_before_ms(const struct retention *r, enum age age) {
     int64_t days = age == AGE_AUDIT         ? r->audit_days
                    : age == AGE_IDEMPOTENCY ? IDEMPOTENCY_DAYS
@@ -218,7 +218,7 @@ static int scan_open(struct retention *r, struct db *db, int64_t rows_max, sqlit
     return rc;
 }
 
-/* What one batch may still do, and what it has done. */
+/* How many rows one batch may still examine and remove, and how many it has removed. */
 struct batch {
     int64_t examine;
     int64_t remove;

@@ -2,20 +2,21 @@
  * The tables, as numbered migrations. A migration that has shipped is never edited: a change is a
  * new one. Times are integers, milliseconds since 1970, in columns named …_at.
  *
- * What is found by a foreign key's child column alone is declared as one only where that column
- * leads an index; elsewhere (reservations, facts, requests, seats.reservation_id) a declared key
- * would make every removal scan the child table. Those references are guarded by the records that
- * write them, and sqlite_check.c checks them.
+ * A reference is declared as a foreign key only where its child column is the first of an index;
+ * elsewhere (reservations, facts, requests, seats.reservation_id) a declared key would make every
+ * removal scan the child table. Those references are guarded by the records that write them, and
+ * sqlite_check.c checks them.
  */
 #include <assert.h>
 
 #include "ledger/sqlite_internal.h"
 
-/* "adm1": what `file` and SQLite's tools show, and how a foreign database is told apart. */
+/* "adm1": what `file` and SQLite's tools show, and how a database of another program is recognized.
+ */
 #define APPLICATION_ID 0x61646d31
 
-/* Where rows are written by the thousand, words are compared one by one: of three words and more,
- * SQLite makes IN a table that it fills anew for every row, which costs as much as the row. */
+/* Where rows are written by the thousand, words are compared one by one: for IN with three words or
+ * more, SQLite fills a temporary table for every row, which costs as much as the row. */
 static const char *const first_tables[] = {
     /* An event's version is the id of the audit row that made it, so it grows over all events and
      * over deletions. A deleted event stays until retention has removed what belonged to it.
@@ -49,10 +50,10 @@ static const char *const first_tables[] = {
     ") STRICT",
     "CREATE UNIQUE INDEX events_named ON events(type, external_id) WHERE deleted_at IS NULL",
 
-    /* A section that is taken out of its event, or whose event is deleted, notes the audit row
-     * that did it and stays for the history until retention removes it. How many of its seats are
-     * held and confirmed is counted in the transaction that changes it, so that nobody needs to
-     * look at a million seats to know that none is left. */
+    /* A section that is taken out of its event, or whose event is deleted, notes the audit row that
+     * did it and stays for the history until retention removes it. How many of its seats are held
+     * and confirmed is counted in the transaction that changes it, so that it is known without
+     * reading a million seats whether any is left. */
     "CREATE TABLE sections("
     " id INTEGER PRIMARY KEY AUTOINCREMENT,"
     " event_id INTEGER NOT NULL REFERENCES events(id),"
@@ -85,7 +86,7 @@ static const char *const first_tables[] = {
     " CHECK ((state = 'AVAILABLE') = (reservation_id IS NULL))"
     ") STRICT, WITHOUT ROWID",
 
-    /* VOID: undone before it was ever told to anybody; its number stays taken. No index on the
+    /* VOID: undone before any client knew of it; its number is not used again. No index on the
      * user, whose values come in random order: the memory of the server finds a user's entry. */
     "CREATE TABLE queue_entries("
     " event_id INTEGER NOT NULL REFERENCES events(id),"
@@ -204,7 +205,7 @@ static const char *const first_tables[] = {
     NULL,
 };
 
-/* What has become of the entries that retention has removed: see entry_totals.h. */
+/* Totals of the entries that retention has removed: see entry_totals.h. */
 static const char *const retired_entries[] = {
     "CREATE TABLE retired_entries("
     " event_id INTEGER PRIMARY KEY REFERENCES events(id) ON DELETE CASCADE,"
@@ -300,7 +301,7 @@ static enum err unreadable(struct db *db, const char *path, struct buf *why) {
     return ERR_LEDGER_FAILED;
 }
 
-/* What speaks against using a file with this schema at all. */
+/* Why a file with this schema cannot be used at all. */
 static enum err schema_refused(int64_t number, const char *path, struct buf *why) {
     if (number < 0) {
         buf_addf(why, "%s is a database, but not a ledger of admitone", path);

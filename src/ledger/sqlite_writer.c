@@ -23,7 +23,7 @@
 #define GATHER_MIN 8
 #define GATHER_NS_MAX INT64_C(2000000)
 
-/* What went wrong with a transaction, read before the rollback forgets it. */
+/* The failure of a transaction, read before the rollback resets it. */
 struct failure {
     int rc;
     int system_errno;
@@ -32,7 +32,7 @@ struct failure {
 
 static int record_apply(struct db *db, struct held_sections *t, struct ledger_record *r) {
     if (r->kind == LEDGER_HOLD) return hold_apply(db, t, (struct ledger_hold *)r);
-    /* Those two look at the queue only, and often come between holds. */
+    /* ENTER and ADMIT use only the queue's rows, and often come between holds. */
     bool counts_seats = r->kind != LEDGER_ENTER && r->kind != LEDGER_ADMIT;
     int rc = counts_seats ? held_sections_write(db, t) : SQLITE_OK;
     if (rc != SQLITE_OK) return rc;
@@ -124,7 +124,7 @@ static bool writer_transact(struct writer *w, struct ledger_record **records, si
     }
 
     *f = (struct failure){.rc = rc, .system_errno = sqlite3_system_errno(w->db.handle)};
-    /* What we call corrupt ourselves, SQLite has no text of. */
+    /* SQLite has no message for a row that our own code has found corrupt. */
     bool its_own = sqlite3_extended_errcode(w->db.handle) == rc;
     str error = str_of(its_own ? sqlite3_errmsg(w->db.handle) : sqlite3_errstr(rc));
     if (error.len >= sizeof f->text) error.len = sizeof f->text - 1;
