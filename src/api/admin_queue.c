@@ -28,7 +28,7 @@ struct queue_act {
 
 /* ---- the answer ---- */
 
-/* What the hot store counts. */
+/* Renders the counts of the hot store. */
 static void render_counts(struct json_out *j, const struct queue_counts *c) {
     json_out_i64(j, STR("waiting"), (int64_t)c->waiting);
     json_out_i64(j, STR("active"), (int64_t)c->active);

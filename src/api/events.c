@@ -7,7 +7,7 @@
 /* A page ends early at about this size, so that a client that does not read costs little. */
 #define EVENTS_PAGE_BYTES_MAX 65536
 
-/* What a page of the list shows. */
+/* The filter of one page of the list. */
 struct list_query {
     str type;       /* `at` NULL: all */
     str after_type; /* only events behind this one */
@@ -136,7 +136,7 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     event_views_count(&q->views, &api->events, api->snapshot);
 }
 
-/* What everybody may see, or with `admin` everything. */
+/* Shows the public fields, or with `admin` all. */
 static void events_show(struct api *api, struct exchange *x, const str *captures, bool admin) {
     struct view_query *q = view_query_new(x, events_on_event);
     q->admin = admin;

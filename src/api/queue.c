@@ -12,7 +12,7 @@
 
 /* ---- enter ---- */
 
-/* What the body of an enter says. */
+/* The fields of the body of an enter. */
 struct enter_body {
     str user; /* `at` NULL: not named */
     int64_t lane;

@@ -59,8 +59,8 @@ static bool hold_body_read_seats(struct exchange *x, const json_t *array, struct
     return true;
 }
 
-/* Exactly one of quantity, seats and seatId; and the event and section, unless seatId stands for
- * them. */
+/* Exactly one of quantity, seats and seatId; and the event and section, unless seatId implies them.
+ */
 static bool check_whole(const struct hold_body *b, bool by_seat_id, struct json_problem *problem) {
     bool names_event = b->type[0] != '\0' || b->id[0] != '\0';
     int ways = (b->quantity > 0) + (b->seats != NULL) + (b->seat_id > 0);

@@ -22,8 +22,8 @@ struct hold_body {
     int strategy; /* enum strategy; -1: not given */
 };
 
-/* Reads and checks the body; a seatId stands for event and section. `by_seat_id`: on this path it
- * is the usual form, so the problem names it when no seats are named at all. False: the problem has
+/* Reads and checks the body; a seatId implies event and section. `by_seat_id`: on this path it is
+ * the usual form, so the problem names it when no seats are named at all. False: the problem has
  * been answered. */
 bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out);
 

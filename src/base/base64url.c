@@ -38,6 +38,6 @@ bool base64url_decode(str text, void *out) {
         held -= 8;
         *to++ = (unsigned char)(bits >> held);
     }
-    /* 6 bits left over are a character that stands for nothing. */
+    /* 6 bits left over are a superfluous character. */
     return held < 6 && (bits & ((1U << held) - 1)) == 0;
 }

@@ -14,7 +14,7 @@
 /* Longer than any key; what does not fit is cut, and so is no key. */
 #define NAME_BYTES 64
 
-/* What inih reads of a line; it would take the rest for the next one. */
+/* The longest line that inih reads as one; it would read the rest as the next line. */
 #define LINE_BYTES_MAX 190
 #define FILE_BYTES_MAX (1024 * 1024)
 
@@ -185,9 +185,9 @@ static bool is_line(str line) {
     return false;
 }
 
-/* What inih would silently read as something else: lines that are too long for it, those that start
- * with white space, which it takes for more of the value above, and control characters. And what is
- * no line: inih reports only the first line that has a mistake, and goes on. */
+/* Refuses text that inih would silently misread: lines that are too long for it, lines that start
+ * with white space, which it appends to the value above, and control characters. Also refuses
+ * malformed lines, because inih reports only the first one and continues. */
 static bool check_lines(str text, const char *path, struct buf *why) {
     str line;
     if (str_starts(text, STR("\xEF\xBB\xBF"))) text = str_skip(text, 3); /* a byte order mark */

@@ -47,7 +47,7 @@ bool config_load(struct config *c, const struct config_key *keys, void *into, ch
                  char *const *environment, struct buf *why);
 void config_deinit(struct config *c);
 
-/* What is in force and where it came from, as an INI file. */
+/* Prints every value and its source, as an INI file. */
 void config_print(const struct config *c, struct buf *out);
 /* All keys with their defaults, for --help. */
 void config_help(const struct config_key *keys, struct buf *out);

@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-/* A key of up to so many bytes stands in the entry itself; numbers and most names do. */
+/* Keys of up to this many bytes are stored in the entry itself, as numbers and most names are. */
 #define KEY_SHORT 16
 
 struct map_entry {

@@ -138,7 +138,7 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
     int status = 2;
     if (!cli_settings(&config, &settings, args)) goto done;
     cli_warn(&config, cli_print_warning);
-    /* What is wrong goes into the report; the log is for servers. */
+    /* Findings go into the report; the log shows only errors. */
     log_setup(LOG_ERROR, LOG_LOGFMT);
     if (!adapters->open_ledger(&settings, true, &ledger, &why)) {
         cli_complain(&why);

@@ -1,6 +1,6 @@
 /*
- * cli: the subcommands. Each takes the words behind its name and returns the exit status: 0 well,
- * 1 something is wrong with what was looked at or run, 2 it was called wrongly.
+ * cli: the subcommands. Each takes the arguments after its name and returns the exit status: 0:
+ * success; 1: a check or the server failed; 2: wrong usage, or a check could not be made.
  */
 #ifndef ADMITONE_CLI_CLI_H
 #define ADMITONE_CLI_CLI_H
@@ -12,7 +12,7 @@
 #include "port/queue.h"
 #include "port/seats.h"
 
-/* What the hot store offers; one thing behind several ports. */
+/* The ports of the hot store, which one adapter implements. */
 struct hot_stores {
     struct queues *queues;
     struct seats *seats;
@@ -31,7 +31,7 @@ struct adapters {
     /* Opens the ledger that the settings name. False: `why`. */
     bool (*open_ledger)(const struct settings *s, bool read_only, struct ledger **out,
                         struct buf *why);
-    /* `epoch`: the ledger's, of which the fences of the locks are. */
+    /* `epoch`: of the ledger, for the fences of locks. */
     bool (*open_hot)(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why);
 };

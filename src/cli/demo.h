@@ -18,7 +18,7 @@ struct demo_site {
     enum users_auth auth;
 };
 
-/* What to try now, for people: commands that work as they are. */
+/* Writes commands for a first try, which work as they are. */
 void demo_tour(struct buf *out, const struct demo_site *site);
 
 #endif

@@ -35,7 +35,7 @@ struct nodes {
 void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
 /* The work that one worker does for all of them. Before it starts. */
 void nodes_employ(struct nodes *n, struct worker *w);
-/* What other nodes call this one in their logs. Before the workers start. */
+/* The name of this node in the logs of other nodes. Before the workers start. */
 void nodes_set_name(struct nodes *n, const char *listening);
 /* When the workers run. Returns when this node knows the events, and works with
  * the hot store or has waited for that for a while. False, and `why`: the hot store is another

@@ -11,7 +11,7 @@
 #include "run/mailbox.h"
 #include "service/reconcile.h"
 
-/* So many differences are shown one by one. */
+/* At most this many differences are shown one by one. */
 #define LINES_MAX 100
 
 struct reconciling {
@@ -192,7 +192,7 @@ int cli_reconcile(char *const *args, const struct adapters *adapters) {
     int status = 2;
     if (cli_settings(&x->config, &x->settings, args)) {
         cli_warn(&x->config, cli_print_warning);
-        /* What is wrong goes into the report; the log is for servers. */
+        /* Findings go into the report; the log shows only errors. */
         log_setup(LOG_ERROR, LOG_LOGFMT);
         status = cli_reconcile_run(x, adapters, &why);
         if (why.len > 0) cli_complain(&why);

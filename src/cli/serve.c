@@ -421,7 +421,7 @@ static void on_attach(struct task *task) {
     sw->server->hot.attach(sw->server->hot.stores, &sw->worker.loop);
 }
 
-/* What a worker needs, short of running. */
+/* Creates everything that a worker needs, and does not start it. */
 static bool make_worker(struct server *s, size_t index, struct buf *why) {
     struct server_worker *sw = &s->workers[index];
     struct api_worker *aw = &s->api.workers[index];
@@ -534,8 +534,9 @@ static void start_main_loop(struct server *s) {
     if (s->hot.attach != NULL) s->hot.attach(s->hot.stores, &s->loop); /* for the demo's events */
 }
 
-/* Everything up to the point where it serves. On false the process ends; only what would keep
- * others out (the lock) or lose data (the ledger) needs to be let go by then. */
+/* Everything up to the point where the server answers requests. On false the process ends; the
+ * caller needs to release only the lock, which would keep other processes out, and the ledger,
+ * which could lose data. */
 static bool serve_start(struct server *s, const struct adapters *adapters, struct buf *why) {
     s->worker_count =
         s->settings.workers > 0 ? (size_t)s->settings.workers : (size_t)uv_available_parallelism();

@@ -86,7 +86,7 @@ bool settings_check_stores(const struct settings *s, struct buf *why);
  */
 bool settings_check_server(const struct settings *s, struct buf *why);
 
-/* What no single key can say: that values fit each other. False: `why`. */
+/* Checks that the values of several keys fit each other. False: see `why`. */
 bool settings_check(const struct settings *s, struct buf *why);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-/* What a board keeps of an event. */
+/* An event on a board. */
 struct counted_event {
     struct tally tally; /* first: board.h shows the map's values as these */
     struct ranked place;

@@ -10,9 +10,10 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
-/* So many seats stand in the reservation itself. */
+/* Up to this many seats are stored in the reservation itself. */
 #define SEATS_FEW 4
-/* So long a name stands with the user itself: most do, and are compared without another look. */
+/* Names of up to this length, which are most, are stored in the user's struct, and compared without
+ * another memory access. */
 #define NAME_SHORT 16
 /* Fewer expiries are not worth tidying up. */
 #define EXPIRIES_MIN 1024
@@ -217,7 +218,7 @@ static uint32_t claim_find(const struct claims *c, const struct uuid *id) {
     return number;
 }
 
-/* What a map has as a seat's holder: the number, and how often it had been used. Never 0. */
+/* The holder of a seat in the map: the reservation's number, and its generation. Never 0. */
 static uint64_t handle_of(const struct claims *c, uint32_t number) {
     return (uint64_t)row_at(c, number)->generation << 32 | number;
 }
@@ -466,7 +467,7 @@ static struct row *row_by_key(const struct claims *c, const struct buyer *b, uin
     return NULL;
 }
 
-/* What refuses the request, whatever seats are free; DONE: nothing. */
+/* The reason to refuse the request, whatever seats are free; DONE: there is none. */
 static enum claim_outcome claim_refusal(const struct claims *c, const struct seating *s,
                                         const struct claim_request *w, uint32_t has,
                                         int64_t now_ms) {
@@ -500,7 +501,7 @@ static enum claim_outcome claim_outcome_of(enum seats_outcome seats) {
     return CLAIM_TAKEN;
 }
 
-/* Into `seats` come those that were found, or stand in the way. */
+/* Fills `seats` with the seats that were found, or that are the reason of a refusal. */
 static void tell_seats(const struct claims *c, const struct claim_request *w,
                        enum seats_outcome found, uint32_t *seats, size_t *seat_count) {
     if (w->named == NULL) {
@@ -628,7 +629,7 @@ bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat) {
     return true;
 }
 
-/* Those of the seats that exist become the new one's, even if others have them. */
+/* Gives the seats that exist to the new reservation, even if others have them. */
 static size_t seize_seats(struct claims *c, struct seating *s, uint32_t number,
                           const struct live_reservation *r, enum seat_state state,
                           uint32_t *seats) {

@@ -100,7 +100,7 @@ static void make_room(struct order *o, uint64_t number) {
     uint64_t needed = high / BLOCK_BITS - low_block + 1;
     size_t blocks = BLOCKS_MIN;
     while (blocks < needed * 2) blocks *= 2;
-    /* A walk that comes from below goes on below. */
+    /* Numbers below the base are likely followed by even lower ones: leave room for them. */
     if (low < o->base && o->count > 0) low_block -= low_block < needed ? low_block : needed;
     rebuild(o, low_block * BLOCK_BITS, blocks);
 }

@@ -15,7 +15,7 @@
 #define USER_BYTES_MAX UINT8_MAX
 /* Weight of the newest interval in the mean of the admission rate. */
 #define RATE_WEIGHT 0.2
-/* What a rate that has all but stopped is taken to mean: 30 days. */
+/* The longest estimate by the rate, when hardly any entries are admitted: 30 days. */
 #define ESTIMATE_BY_RATE_S_MAX 2592000
 
 /* Sweeps come with every tick; when none came for longer, time has jumped. */
@@ -83,12 +83,12 @@ struct queue {
     struct heap expiries; /* of actives; an item that no longer holds is skipped */
     struct queue_counts counts;
     int64_t grace_from_ms; /* a user counts as seen at this time at the latest */
-    bool grace_is_shorter; /* than the last sweep knew */
+    bool grace_is_shorter; /* than at the last sweep */
     int64_t swept_ms;      /* when the last sweep was */
     uint64_t sweep_at;     /* the entry that the next sweep looks at first */
     int64_t interval_ms;   /* when the interval of admission began */
     int64_t interval_used; /* admitted in it */
-    int64_t rate_from_ms;  /* what was not yet taken into the mean began then; 0: nothing did */
+    int64_t rate_from_ms;  /* start of the time that is not in the mean yet; 0: none */
     int64_t rate_admitted; /* since then */
 };
 

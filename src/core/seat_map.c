@@ -190,7 +190,7 @@ enum seats_outcome seat_map_suggest(const struct seat_map *m, uint32_t n, uint64
 
 /* ---- named seats ---- */
 
-/* What is wrong with one seat of a list; all before it are marked as NAMED. */
+/* Checks one seat of a list; all seats before it are marked as NAMED. */
 static enum seats_outcome check_seat(const struct seat_map *m, uint32_t seat,
                                      enum seat_state expected, uint64_t holder) {
     if (!exists(m, seat)) return SEATS_OUT_OF_RANGE;

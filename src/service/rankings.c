@@ -9,7 +9,8 @@
 #define READ_MS 500
 /* When there is more. Not at once, because holds would become slower. */
 #define MORE_MS 3
-/* So long the boards' events are not checked again: not for each batch, but for each read. */
+/* For this time the events of the boards are not checked again: so they are checked for each read,
+ * not for each batch. */
 #define SENT_MS (READ_MS / 2)
 
 static void rankings_on_begun(struct board_begin_op *b);

@@ -11,7 +11,7 @@
 
 /* The lease ends a little before the node's next comparison. */
 #define LEASE_PART(interval_ms) ((interval_ms) / 4 * 3)
-/* So many differences are logged one by one. */
+/* At most this many differences are logged one by one. */
 #define LINES_MAX 20
 
 /* Under lock. False: it is time to stop. */

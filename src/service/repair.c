@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 
-/* So many ends are sent again by a tick. */
+/* At most this many ends of entries are sent again by one tick. */
 #define RETRIES_MAX 16
 
 static struct hot_op repair_hot_op(int64_t event_key) {

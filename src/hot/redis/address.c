@@ -85,7 +85,7 @@ static bool address_parse_host(str text, struct redis_host *out, bool needs_port
     bool in_brackets = str_starts(text, STR("["));
     size_t end = address_find_first(text, in_brackets ? ']' : ':');
     if (in_brackets ? end == text.len : end != address_find_last(text, ':'))
-        return address_refuse(why, "an IPv6 address stands in brackets: [::1]");
+        return address_refuse(why, "an IPv6 address must be in brackets: [::1]");
     str name = {text.at + in_brackets, end - in_brackets};
     str rest = str_skip(text, end + in_brackets);
     if (name.len == 0) return address_refuse(why, "a host is missing");

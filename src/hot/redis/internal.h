@@ -74,7 +74,7 @@ extern const struct seats_ops redis_seats_ops;
 extern const struct locks_ops redis_locks_ops;
 extern const struct boards_ops redis_boards_ops;
 
-/* What one attached worker has. */
+/* The state of one attached worker. */
 struct redis_worker {
     struct redis_store *store;
     struct link *link;

@@ -15,7 +15,7 @@
  * may still be in the line in Redis and would be given the lock for nothing; so they stay in the
  * list as abandoned, and are removed from the line as soon as Redis can be reached. Redis skips the
  * waiters of a worker that does not call, abandoned ones too; so every call of the worker is
- * preceded by the removal, for it may be its last.
+ * preceded by the removal, because it may be the worker's last call.
  */
 #include <assert.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * from their replies.
  *
  * Every worker attaches its loop and has its own link, used on its thread. Blocking work (reading
- * the incarnation, rebuilding Redis) opens a connection of its own on the calling thread;
+ * the incarnation, rebuilding Redis) opens a separate connection on the calling thread;
  * announcements of other nodes are received on a thread of the store.
  *
  * An event's keys contain {TYPE:ID}. Operations name events by their key in the ledger, so an event
