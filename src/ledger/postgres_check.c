@@ -255,9 +255,8 @@ static const struct invariant invariants[] = {
                    " WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = q.event_id)"),
     },
     {
-        /* Problems that PostgreSQL itself has noted: constraints that old rows were not held to,
-         * indexes that were not finished, and pages that came back from the disk other than they
-         * went. */
+        /* Problems that PostgreSQL itself has noted: constraints that are not validated, indexes
+         * that are not valid, and pages with a wrong checksum. */
         "file_is_sound",
         "SELECT coalesce(sum(pg_relation_size(oid)), 0)::bigint"
         " / current_setting('block_size')::bigint FROM pg_class"

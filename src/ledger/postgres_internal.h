@@ -13,22 +13,22 @@
  *   postgres_queue.c      the records of queues
  *   postgres_hold.c       the records that make reservations
  *   postgres_outcome.c    the records that confirm and end them
- *   postgres_reservations.c  their rows, read
+ *   postgres_reservations.c  the rows of reservations
  *   postgres_idempotency.c   looks up the keys of requests
  *   postgres_events.c     the records of events
  *   postgres_load.c       all live rows, in one snapshot; the waiting entries of a queue
- *   postgres_facts.c      the outbox
+ *   postgres_facts.c      the rows of facts, and sales
  *   postgres_audit.c      the audit table
  *   postgres_check.c      the invariants, as queries
- *   postgres_retention.c  removes rows that have outlived their use
+ *   postgres_retention.c  removes old rows
  *
  * All but postgres_retention.c is called inside a transaction that the caller began (READ
  * COMMITTED, unless it says otherwise). Functions return whether all went well (postgres_db.h); a
  * refusal is a result in the record, not a failure, and changes nothing.
  *
  * Rows are locked in this order: buyers, reservations, seats, queue entries; the event; sections by
- * id, last, because all holds of an event need them. Code that judges by a section's counts or
- * seats has locked its row (FOR UPDATE), and holds are judged again when they write to it.
+ * id, last, because all holds of an event need them. Code that decides by a section's counts or
+ * seats has locked its row (FOR UPDATE), and holds are checked again when they write to it.
  */
 #ifndef ADMITONE_LEDGER_POSTGRES_INTERNAL_H
 #define ADMITONE_LEDGER_POSTGRES_INTERNAL_H
@@ -62,7 +62,8 @@ bool pg_note_outage(struct outage *o, const struct pg *db, const char *url);
 
 /* --- postgres_schema.c --- */
 
-/* Applies the migrations that are missing, under a lock, for several nodes may start at once. */
+/* Applies the migrations that are missing, under a lock, because several nodes may start at once.
+ */
 enum err pg_schema_migrate(struct pg *db, int64_t now_ms, struct buf *why);
 /* For callers that may not change it: the schema must be this program's. */
 enum err pg_schema_expect(struct pg *db, struct buf *why);
@@ -99,9 +100,9 @@ bool pg_node_leave(struct pg *db, const struct uuid *node);
 
 /* --- postgres_audit.c --- */
 
-/* *id is the row's number, which is also the version of what the act made. Takes PG_LOCK_AUDIT for
- * the rest of the transaction, so that numbers become visible in their order; when whatever else
- * the act locks is locked already. */
+/* *id is the row's number, which is also the version of the event that the change has made. Takes
+ * PG_LOCK_AUDIT for the rest of the transaction, so that numbers become visible in order; it is
+ * called when the change has taken all its other locks. */
 bool pg_audit_add(struct pg *db, const struct audit_note *note, int64_t now_ms, int64_t *id);
 bool pg_audit_page(struct pg *db, struct ledger_audit_page *page);
 
@@ -136,7 +137,7 @@ struct pg_section_counts {
 /* `hold` is NULL unless this took seats. */
 void pg_section_counts_add(struct pg_section_counts *t, int64_t section_key, int64_t held,
                            int64_t confirmed, struct ledger_hold *hold);
-/* The rows of the sections follow, and holds learn whether they sold the last seat. */
+/* Updates the rows of the sections, and sets `sold_out` of the holds. */
 bool pg_section_counts_write(struct pg *db, struct pg_section_counts *t);
 void pg_section_counts_deinit(struct pg_section_counts *t);
 
@@ -145,7 +146,7 @@ void pg_section_counts_deinit(struct pg_section_counts *t);
 
 /* How a kind of record is written. `send` puts statements for `count` records (1, unless it takes
  * `many`) on their way, and returns how many statements that were; `read` is given the answer to
- * the last of them, and sets what the records say. Where `wait` is false, rows that others have
+ * the last of them, and sets the records' outputs. Where `wait` is false, rows that others have
  * locked are not waited for: then the record is `blocked`, and nothing of it was done. */
 struct pg_kind {
     bool many;
@@ -164,7 +165,7 @@ extern const struct pg_kind pg_kind_confirm;
 extern const struct pg_kind pg_kind_cancel;
 extern const struct pg_kind pg_kind_expire;
 
-/* The result that a function's answer names. */
+/* The result that a function of the database has returned, as an enum err. */
 bool pg_result_from(struct pg *db, str word, enum err *out);
 
 /* --- postgres_queue.c --- */
@@ -208,7 +209,7 @@ struct pg_batch {
     /* out, when FAILED: the records that caused it; all of them where that is not known */
     size_t culprit;
     size_t culprit_count;
-    bool at_section_counts;  /* and it was at the sections' counts */
+    bool at_section_counts;  /* and it failed while it wrote the sections' counts */
     int64_t lock_timeout_ms; /* 0: as the connection has it */
     int64_t begin_ms;        /* the first answer must come within this; 0: as any other */
     /* Identify the transaction, to find out whether it was committed when the answer to its commit
@@ -219,7 +220,7 @@ struct pg_batch {
 };
 
 enum pg_end pg_transact(struct pg *db, struct pg_batch *b);
-/* Whether the record may change what sections count. */
+/* Whether the record may change the sections' counts. */
 bool pg_record_counts(const struct ledger_record *r);
 
 /* --- postgres_session.c: a thread's connection, and how it gets records written on it --- */
@@ -245,14 +246,14 @@ struct pg_session {
     void (*idle)(void *to); /* called now and then while a commit is asked after; may be NULL */
     void *to;
     bool *blocked; /* room for a batch */
-    bool failing;  /* the last write met what the next would meet too */
+    bool failing;  /* the last write failed for a reason that would fail the next one too */
 };
 
 /* Not connected yet. The options must live as long as it. */
 void pg_session_init(struct pg_session *s, const struct postgres_ledger_options *o, bool wait,
                      int64_t batch_max);
 void pg_session_deinit(struct pg_session *s);
-/* Goes on with connecting, for `ms` at the most. Whether there is a connection. */
+/* Continues to connect, for `ms` at the most. Returns whether there is a connection. */
 bool pg_session_up(struct pg_session *s, int64_t ms);
 /* Before something is done with it: waits for a moment, should it have broken; but the first time,
  * when nothing is known to be wrong, as for any answer. False: its failure says why. */
@@ -260,10 +261,11 @@ bool pg_session_ready(struct pg_session *s);
 /* How long its next answer may take: less than others on the first try over a connection that has
  * been idle, which may be dead without this node having noticed. */
 int64_t pg_session_first_ms(const struct pg_session *s, int tries);
-/* Writes them, however often that takes. Returns how many of them are done, which are the first
- * then; the others were passed on to the waiters. */
+/* Writes the records, with as many tries as that takes. Moves those that are done to the front and
+ * returns their number; the others were passed on to the waiters. */
 size_t pg_session_write(struct pg_session *s, struct ledger_record **records, size_t count);
-/* Whether anything can be written: a ledger that can't write gets no records that would show it. */
+/* Tests whether the ledger can write: while it can't, it gets no records whose success would show
+ * that it can again. */
 bool pg_session_probe(struct pg_session *s);
 
 /* --- postgres_pool.c --- */
@@ -304,12 +306,12 @@ struct pg_writer {
 void pg_writer_start(struct pg_writer *w, const struct postgres_ledger_options *o,
                      struct pg_pool *waiters, _Atomic int64_t *depth);
 enum err pg_writer_put(struct pg_writer *w, struct ledger_record *r);
-/* Drains, hands everything back or on. */
+/* Writes all records and hands them back, or passes them on. */
 void pg_writer_stop(struct pg_writer *w);
 
 /* --- postgres_cluster.c --- */
 
-/* Whether the record belongs to a incarnation, and of which epoch. */
+/* Whether the record belongs to an incarnation, and its epoch. */
 uint32_t pg_record_epoch(const struct ledger_record *r);
 /* The number of this opening, durable when this returns. */
 enum err pg_epoch_begin(struct pg *db, uint32_t *epoch, struct buf *why);

@@ -4,7 +4,7 @@
  *   sqlite.c            opens and closes it; the table of operations
  *   sqlite_writer.c     the thread that commits batches
  *   sqlite_readers.c    the threads that answer questions
- *   inbox.c             the bounded queue before either
+ *   inbox.c             the bounded queue of records for these threads
  *   sqlite_wal.c        checkpoints
  *   sqlite_retention.c  removes old rows
  *   sqlite_events.c     the records of events, in SQL
@@ -73,8 +73,9 @@ int entries_read(struct db *db, const struct ledger_reader *reader);
 #define HELD_SECTIONS_MAX 16
 
 /* The sections in which holds of the open transaction were made, and how many seats of each: the
- * rows say so only after held_sections_write. Zeroes when the transaction begins. A record that
- * reads or changes `sections`, `events` or what else a hold depends on has it written first. */
+ * rows of the sections are updated only by held_sections_write. Zeroes when the transaction begins.
+ * A record that reads or changes `sections`, `events` or other rows that a hold depends on calls
+ * that first. */
 struct held_sections {
     size_t count;
     struct section_change {
@@ -112,12 +113,14 @@ struct buyer_seats {
 
 void buyers_init(struct buyers *b);
 void buyers_deinit(struct buyers *b);
-/* Counts the live reservations of the file, into nothing. SQLITE_CORRUPT when a row can't be. */
+/* Counts the live reservations of the file; `b` is empty before. SQLITE_CORRUPT when a row is not
+ * valid. */
 int buyers_load(struct buyers *b, struct db *db);
 struct buyer_seats buyers_count(const struct buyers *b, int64_t event_key, str user);
-/* SQLITE_CORRUPT, and no change, when the user has less than is taken. */
+/* SQLITE_CORRUPT, and no change, when the user would have fewer than 0 seats. */
 int buyers_change(struct buyers *b, int64_t event_key, str user, struct buyer_seats by);
-/* The transaction's changes stay, or never were; one of the two ends every transaction. */
+/* Keeps or undoes the changes of the transaction; one of the two is called at the end of every
+ * transaction. */
 void buyers_commit(struct buyers *b);
 void buyers_rollback(struct buyers *b);
 
@@ -163,7 +166,7 @@ int idempotency_get(struct db *db, struct ledger_idempotency_get *get);
 
 /* --- sqlite_audit.c --- */
 
-/* *id is the row's number, which is also the version of what the act made. */
+/* *id is the row's number, which is also the version of the event that the change has made. */
 int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int64_t *id);
 int audit_page(struct db *db, struct ledger_audit_page *page);
 
@@ -184,8 +187,8 @@ struct wal {
     bool stopping;              /* under lock */
     pthread_mutex_t checkpoint; /* held while a checkpoint runs */
     int64_t frame_bytes;
-    int64_t frames_side;    /* not folded in: from here on the side thread folds */
-    int64_t frames_max;     /* in the WAL: from here on the writer folds and restarts it */
+    int64_t frames_side;    /* not checkpointed: from here on the side thread checkpoints */
+    int64_t frames_max;     /* in the WAL: from here on the writer checkpoints and restarts it */
     int64_t frames_retry;   /* the writer's: not again before the WAL has this many */
     _Atomic int64_t frames; /* in the WAL since it was last restarted */
     _Atomic int64_t folded; /* of these, how many are in the database file too */
@@ -198,7 +201,8 @@ enum err wal_start(struct wal *wal, const char *path, struct db *writer_db, int6
 /* The writer calls this between two transactions. */
 void wal_upkeep(struct wal *wal);
 void wal_stop(struct wal *wal);
-/* The last checkpoint: folds all in and empties the WAL. When the side thread has stopped. */
+/* The last checkpoint: copies all frames to the database file and empties the WAL. When the side
+ * thread has stopped. */
 void wal_finish(struct db *db);
 int64_t wal_bytes_unfolded(struct wal *wal);
 
@@ -243,7 +247,7 @@ struct writer {
 };
 
 enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, struct buf *why);
-/* Drains, hands everything back, closes. */
+/* Writes all records, hands them back, and closes. */
 void writer_stop(struct writer *w);
 enum err writer_submit(struct writer *w, struct ledger_record *r);
 

@@ -1,5 +1,5 @@
 /*
- * address: where Redis is, as the URL of --hot says:
+ * address: the address of Redis, from the URL of --hot:
  *   redis://[[user]:password@]host[:port][/database]
  *   redis+sentinel://[[user]:password@]host:port[,host:port…]/master[/database]
  * User and password are those of Redis, percent-encoded where necessary; Sentinels get none.

@@ -12,9 +12,9 @@
  *       op->done(op);
  *   }
  *
- * Before call_end the callback may begin and send the same call once more (to undo what was done).
- * An operation that needs more state embeds the call in its own struct, zeroed before its first
- * use. The results are those of link.h.
+ * Before call_end the callback may begin and send the same call once more (to undo the step). An
+ * operation that needs more state embeds the call in its own struct, zeroed before its first use.
+ * The results are those of link.h.
  */
 #ifndef ADMITONE_HOT_REDIS_CALL_H
 #define ADMITONE_HOT_REDIS_CALL_H
@@ -37,7 +37,7 @@ struct call {
     struct redis_store *store;
     struct redis_event *event; /* held; NULL: the call is not about one event */
     void *op;     /* the port's operation; if there is an event, it begins with a struct hot_op */
-    bool repeats; /* it may be sent again when its answer was lost */
+    bool repeats; /* may be sent again when its answer was lost */
     bool requires_event; /* if Redis does not have the event, the incarnation has lost data */
     uint32_t epoch;      /* the incarnation in which it was sent, for hot_op.epoch; 0: it was not */
 

@@ -10,7 +10,7 @@
  *   store.c             opens and closes the adapter; the events that this node knows
  *   blocking.c          a connection for threads that may wait
  *   rebuild.c           port/hot.h: incarnations, and rebuilding Redis from the ledger
- *   event_contents.c    port/hot.h: everything that Redis has of an event
+ *   event_contents.c    port/hot.h: reads all entries and reservations of an event
  *   announcements.c     messages from other nodes
  *   queue.c             port/queue.h      lua/queue.lua
  *   queue_look.c        port/queue.h      lua/queue.lua: looks at places
@@ -31,7 +31,7 @@
 #include "hot/redis/link.h"
 #include "hot/redis/store.h"
 
-/* Different sections, few. Zeroed before its first use; the owner frees the keys. */
+/* A small set of section keys. Zeroed before its first use; the owner frees the keys. */
 struct section_set {
     int64_t *keys;
     size_t count;
@@ -81,10 +81,10 @@ struct redis_worker {
     struct queue_worker *queue; /* of queue_look.c: looks gathered in this iteration of the loop */
     struct locks_worker *locks; /* of locks.c: requests that wait for locks */
 };
-/* The calling thread's; NULL: it is not attached. */
+/* That of the calling thread; NULL: the thread is not attached. */
 struct redis_worker *redis_worker_mine(void);
 
-/* This node knows the event and its sections from now on. */
+/* Registers the event and its sections on this node. */
 void store_register_event(struct redis_store *s, const struct event *event);
 /* Redis has the event from now on: if a function does not find it, Redis has lost data. */
 void store_set_in_redis(struct redis_store *s, int64_t event_key);
