@@ -2,8 +2,8 @@
  * live: streams of positions in a queue. Each worker has the streams of its own connections, by
  * event and in order of when they are due; one look at the queue serves a few hundred of them.
  *
- * Each event is looked up when it is sent, never remembered: an announcement only makes the look
- * come early, and a subscriber that missed one is sent the same at the next tick.
+ * The place is looked up each time it is sent, and not stored: an announcement only makes this
+ * happen earlier, and a subscriber that missed one is sent the same at the next tick.
  */
 #ifndef ADMITONE_API_LIVE_H
 #define ADMITONE_API_LIVE_H

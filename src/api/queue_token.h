@@ -30,8 +30,8 @@ str queue_token_sign(struct api_worker *w, const struct queue_event *e, str user
  * the pages' cookie counts (0: which event is not known yet). Until the handler returns. */
 str queue_token_of(struct exchange *x, int64_t event_key);
 
-/* Whether that is an entry token at all: an Authorization of another form may be the shop's own, or
- * the admin key. While the handler runs. */
+/* Whether the text is an entry token at all: an Authorization header of another form may be one of
+ * the shop, or the admin key. While the handler runs. */
 bool queue_token_is_sent(const struct exchange *x, str text);
 
 /* Whether the text is a token of this server, of this event (NULL: of any), and not expired: OK, or

@@ -1,7 +1,7 @@
 /*
- * users: the user of a request, as far as it is proven. The setting `users.auth` says what proves
- * it: the request's own userId (trusted), the shop's signature (signed), or a cookie of this server
- * (anonymous). With the admin key, userId is accepted in every mode.
+ * users: the user of a request, as far as it is proven. The setting `users.auth` decides what
+ * proves it: the request's own userId (trusted), the shop's signature (signed), or a cookie of this
+ * server (anonymous). With the admin key, userId is accepted in every mode.
  *
  * All functions read the request, so they are called while the handler runs; results are in the
  * exchange's arena and live until the answer. On the exchange's worker only.

@@ -1,13 +1,13 @@
 /*
- * base64url: bytes as letters, digits, '-' and '_' (RFC 4648, section 5), without padding. There is
- * one text for any bytes: what is padded, or whose spare bits are not 0, is not read.
+ * base64url: bytes as letters, digits, '-' and '_' (RFC 4648, section 5), without padding. Any
+ * bytes have exactly one text: a text with padding, or with spare bits other than 0, is refused.
  */
 #ifndef ADMITONE_BASE_BASE64URL_H
 #define ADMITONE_BASE_BASE64URL_H
 
 #include "base/str.h"
 
-/* How many characters so many bytes become, and the reverse for a text that can be read. */
+/* The number of characters for a number of bytes, and the reverse for a valid text. */
 #define BASE64URL_CHARS(bytes) (((bytes)*8 + 5) / 6)
 #define BASE64URL_BYTES(chars) ((chars)*6 / 8)
 

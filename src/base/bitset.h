@@ -1,7 +1,7 @@
 /*
- * bitset: a set of numbers below a fixed size, in which the next and the previous member are a few
- * words away, however far they are: one bit per number, and above them levels of one bit per word
- * that has any, up to a single word. Memory: 1.02 bits per number, for members or not. Owns its
+ * bitset: a set of numbers below a fixed size, which finds the next and the previous member by
+ * reading a few words, however far away they are: one bit per number, and above them levels of one
+ * bit per word that has any, up to a single word. Memory: 1.02 bits per possible number. Owns its
  * memory; one thread at a time.
  */
 #ifndef ADMITONE_BASE_BITSET_H
@@ -24,9 +24,9 @@ struct bitset {
 void bitset_init(struct bitset *b, size_t size);
 void bitset_deinit(struct bitset *b);
 
-/* Not a member yet. */
+/* `number` is not a member yet. */
 void bitset_add(struct bitset *b, size_t number);
-/* A member. */
+/* `number` is a member. */
 void bitset_remove(struct bitset *b, size_t number);
 bool bitset_has(const struct bitset *b, size_t number);
 /* The lowest member from `from` on, the highest up to it; BITSET_NONE: there is none. */

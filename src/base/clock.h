@@ -1,6 +1,6 @@
 /*
- * clock: the two clocks of the machine, and times as people and JSON write them.
- * Wall time is for what is stored or shown; steady time is for measuring and deadlines.
+ * clock: the two clocks of the machine, and times as text. Wall time is for what is stored or
+ * shown; steady time is for measuring and deadlines.
  */
 #ifndef ADMITONE_BASE_CLOCK_H
 #define ADMITONE_BASE_CLOCK_H
@@ -23,7 +23,7 @@ static inline int64_t clock_steady_ms(void) {
     return clock_steady_ns() / 1000000;
 }
 
-/* So many milliseconds from now, for pthread_cond_timedwait on CLOCK_MONOTONIC. */
+/* The time in `ms` milliseconds, for pthread_cond_timedwait on CLOCK_MONOTONIC. */
 struct timespec clock_steady_in(int64_t ms);
 
 /* Whether clock_format can write it: in the years 0000 to 9999, or no time at all. */
@@ -36,7 +36,7 @@ bool clock_parse(str text, int64_t *ms);
 
 /* Whether there is such a zone in the time zone database: "Asia/Seoul", "UTC". */
 bool clock_zone_ok(const char *zone);
-/* Makes one that is there that of the process's local time, which is nothing but where days begin.
+/* Sets the zone of the process's local time, which only decides when days begin. The zone exists.
  * Before other threads start. */
 void clock_zone_set(const char *zone);
 

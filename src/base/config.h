@@ -4,9 +4,9 @@
  *
  *     --queue-max-active 200      ADMITONE_QUEUE_MAX_ACTIVE=200      [queue] max_active = 200
  *
- * A key or a value that makes no sense stops the start, with a message that names it and where it
- * stands. Only an environment variable that is no key is ignored, with a warning: others may have
- * set it. Texts belong to the config and live as long as it does.
+ * An unknown key or an invalid value is an error, with a message that names it and its source. Only
+ * an environment variable that is not a key is ignored, with a warning: it may be meant for another
+ * program. Texts belong to the config and live as long as it does.
  */
 #ifndef ADMITONE_BASE_CONFIG_H
 #define ADMITONE_BASE_CONFIG_H

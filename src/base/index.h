@@ -36,7 +36,7 @@ struct index {
 void index_deinit(struct index *i);
 /* `number` is not INDEX_NONE. */
 void index_add(struct index *i, uint32_t hash, uint32_t number);
-/* The number is there under this hash. */
+/* The index has the number under this hash. */
 void index_remove(struct index *i, uint32_t hash, uint32_t number);
 /* Steps through the numbers with that hash: *at starts at 0; INDEX_NONE at the end. The index must
  * not change between the steps. */

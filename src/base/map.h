@@ -1,7 +1,7 @@
 /*
- * map: from byte strings to pointers, on base/index. The entries stand one after the other in an
- * array, so that stepping through them is fast. Keys are copied and owned by the map, values belong
- * to the caller. One thread at a time. Zeroed is an empty map too, for keys that no client chooses.
+ * map: from byte strings to pointers, on base/index. The entries are in an array, so that iterating
+ * over them is fast. Keys are copied and owned by the map, values belong to the caller. One thread
+ * at a time. Zeroed is an empty map too, for keys that no client chooses.
  */
 #ifndef ADMITONE_BASE_MAP_H
 #define ADMITONE_BASE_MAP_H

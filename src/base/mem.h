@@ -1,7 +1,7 @@
 /*
- * mem: memory that is always there. When the system has none left the process ends with a
- * clear line; the ledger holds whatever was acknowledged, so that is no worse than a crash,
- * and no caller needs a path that could not be tested (docs/decisions/0002).
+ * mem: allocation that never fails. When the system is out of memory, the process writes a message
+ * and ends. The ledger has everything that was acknowledged, so this is no worse than a crash, and
+ * no caller needs an error path that could not be tested (docs/decisions/0002).
  */
 #ifndef ADMITONE_BASE_MEM_H
 #define ADMITONE_BASE_MEM_H

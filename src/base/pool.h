@@ -26,7 +26,7 @@ void pool_deinit(struct pool *p);
 uint32_t pool_take(struct pool *p);
 void pool_give(struct pool *p, uint32_t number);
 
-/* One that was taken at some time. */
+/* The item with a number that was taken at some time. */
 static inline void *pool_at(const struct pool *p, uint32_t number) {
     return p->chunks[number / POOL_CHUNK] + number % POOL_CHUNK * p->item_bytes;
 }

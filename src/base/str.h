@@ -1,6 +1,6 @@
 /*
- * str: a view of bytes that the caller does not own. Not zero-terminated, may hold any byte.
- * Passed by value; valid only as long as what it looks into.
+ * str: a view of bytes that the caller does not own. Not zero-terminated, may hold any byte. Passed
+ * by value; valid only as long as the bytes are.
  */
 #ifndef ADMITONE_BASE_STR_H
 #define ADMITONE_BASE_STR_H
@@ -29,13 +29,14 @@ static inline bool str_eq(str a, str b) {
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* Below, at or above 0: byte by byte, a prefix before what is longer. */
+/* Returns less than, equal to or greater than 0: compares byte by byte; a prefix comes before a
+ * longer text. */
 int str_compare(str a, str b);
 
 /* For hash tables; the seed is random, so that no client can choose texts that collide. */
 uint64_t str_hash(str s, uint64_t seed);
 
-/* For secrets: takes as long whether and wherever they differ; only the length may show. */
+/* For secrets: takes the same time wherever they differ; only the length may be observed. */
 bool str_eq_secret(str a, str b);
 
 static inline bool str_starts(str s, str prefix) {
