@@ -1,7 +1,7 @@
 /*
  * postgres: the ledger in a PostgreSQL database, which several nodes share. A batch writer commits
- * submitted records, a small pool writes the holds of `seat` sections beside it, waiters wait for
- * locked rows, readers answer questions. Each thread has a private connection, so a row that is
+ * submitted records, a small pool writes the holds of `seat` sections concurrently, waiters wait
+ * for locked rows, readers answer questions. Each thread has a private connection, so a row that is
  * locked for long delays only the records that need it.
  *
  * The contract is port/ledger.h. ledger_submit and ledger_ask are called on threads that have a
@@ -14,7 +14,7 @@
 #include "base/outage.h"
 #include "port/ledger.h"
 
-/* A number of 0 takes the default, but for the days, where it means for ever. */
+/* 0 means the default, which is given after each field; for the days it means for ever. */
 struct postgres_ledger_options {
     const char *url;     /* of libpq: postgres://role:password@host:port/database?… */
     bool read_only;      /* nothing is changed or submitted: load, ask and check only */
@@ -25,11 +25,11 @@ struct postgres_ledger_options {
     int64_t queue_wait_ms; /* records that wait for locks, and administrative acts: also in the
                               queue. As above */
     int64_t pessimistic_wait_ms;   /* how long a pessimistic hold waits for a row: 10,000 */
-    struct outage *outage;         /* the ledger's own; whatever is given is ignored */
+    struct outage *outage;         /* private to the ledger; a given value is ignored */
     int64_t retain_audit_days;     /* how long audit rows stay */
     int64_t retain_ended_days;     /* how long reservations, entries, requests stay */
-    int64_t retention_interval_ms; /* between two looks for what has outlived that: 2,000 */
-    int64_t retention_pause_ms;    /* after a round of looks that found nothing: 600,000 */
+    int64_t retention_interval_ms; /* between two searches for older rows: 2,000 */
+    int64_t retention_pause_ms;    /* after a round that removed nothing: 600,000 */
 };
 
 /* Connects, and brings the schema up to date; several nodes may do so at once. `why` gets a line

@@ -1,6 +1,6 @@
 /*
- * Holds. They are judged and written by a function of the database (postgres_schema_4.sql), several
- * in one call; what their sections count follows at the end of the transaction
+ * Holds. They are checked and written by a function of the database (postgres_schema_4.sql),
+ * several in one call; the counts of their sections are written at the end of the transaction
  * (postgres_section_counts.c).
  */
 #include <assert.h>

@@ -1,6 +1,6 @@
 /*
- * The rows of reservations, read. A row holds its seats as a text, so that a reservation is one row
- * whatever its size, and is still whole when its seats belong to another reservation.
+ * Reads the rows of reservations. A row has its seats as a text, so that a reservation is one row
+ * whatever its size, and still lists its seats when they belong to another reservation.
  */
 #include "base/mem.h"
 #include "ledger/postgres_internal.h"

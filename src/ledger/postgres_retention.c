@@ -1,12 +1,13 @@
 /*
- * Retention: rows that have ended are removed when they have outlived their use. A *round* goes
- * through the tables one after the other, each in the order of its key, in *batches* of bounded
- * work with pauses between. No index serves it, so it costs the hot path nothing.
+ * Retention: removes rows of ended entries and reservations, and other rows that are no longer
+ * needed. A *round* goes through the tables one after the other, each in the order of its key, in
+ * *batches* of bounded work with pauses between. No index serves it, so it costs the hot path
+ * nothing.
  *
- * Rows of a deleted event (or a section taken out) go first, then the section, then the event.
- * Should a row of it have to stay (a fact not yet relayed, a locked row), the event is noted as
- * kept and stays for this round; one that was deleted after the round began waits for the next,
- * because the scans may have passed its rows already.
+ * Rows of a deleted event (or of a section that was removed from its event) are removed first, then
+ * the section, then the event. If a row of it must stay (a fact not yet relayed, a locked row), the
+ * event is noted as kept and stays for this round; one that was deleted after the round began waits
+ * for the next, because the scans may have passed its rows already.
  *
  * One node does this, the one that has PG_LOCK_RETENTION; when the node stops, its connection ends,
  * and another node gets the lock. Locked rows are skipped, and left for later.

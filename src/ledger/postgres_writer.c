@@ -1,6 +1,6 @@
 /*
- * The writer: takes what has been submitted, writes it in one transaction, and hands it back after
- * the commit. While there is no connection, whatever comes is answered at once.
+ * The writer: takes the records that have been submitted, writes them in one transaction, and hands
+ * them back after the commit. While there is no connection, records are answered at once.
  */
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 /*
- * record: what the ledgers do with records whatever the database: take back what one was to say,
- * and hand them back to their workers.
+ * record: functions for records that both ledgers share: resetting the outputs of a record, and
+ * handing records back to their workers.
  */
 #ifndef ADMITONE_LEDGER_RECORD_H
 #define ADMITONE_LEDGER_RECORD_H
@@ -15,19 +15,20 @@ enum sale_kind sale_kind_of(str kind);
 /* "12,13", as both tables have seats, into the numbers of *r; false unless there are as many as it
  * has room for, in order. */
 bool seats_from_text(str text, struct reservation *r);
-/* Whether a row that was read holds what a live entry may have. */
+/* Whether the values of a row that was read are allowed for a live entry. */
 bool ledger_entry_ok(const struct ledger_entry *e);
-/* The same of a sale. One that does not is logged, and passed over. */
+/* The same for a sale. If not, it is logged, and the caller skips it. */
 bool sale_check(const struct sale *s);
 
 /* For the log. */
 const char *record_name(const struct ledger_record *r);
 
-/* The record's transaction is gone: so is what it was to say. */
+/* The record's transaction was rolled back: resets the outputs of the record. */
 void record_undo(struct ledger_record *r);
 
-/* One post per worker; the array is used up. Once posted, a record is no longer ours to look at.
- * `depth` (may be NULL) counts those that are still here. */
+/* Hands the records back to their workers, with one post per worker; the array is overwritten.
+ * After that the caller must not read the records. `depth` (may be NULL) counts the records that
+ * have not been handed back. */
 void records_hand_back(struct ledger_record **records, size_t left, _Atomic int64_t *depth);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * sqlite: the ledger in one SQLite file. One writer thread commits batches (WAL, fsync before any
- * answer), two reader threads answer questions beside it, one thread folds the WAL into the file.
+ * answer), two reader threads answer questions concurrently, one thread checkpoints the WAL.
  *
  * The contract is port/ledger.h. ledger_submit and ledger_ask are called on threads that have a
  * mailbox; everything else on any thread. The file belongs to this process alone as far as writing
@@ -11,7 +11,7 @@
 
 #include "port/ledger.h"
 
-/* A number of 0 takes the default, but for the days, where it means for ever. */
+/* 0 means the default, which is given after each field; for the days it means for ever. */
 struct sqlite_ledger_options {
     const char *path;
     bool read_only;    /* nothing is changed or submitted: load, ask and check only */
@@ -19,11 +19,11 @@ struct sqlite_ledger_options {
     int64_t queue_max; /* records that wait for the writer: 65,536 */
     int64_t batch_max; /* records in one commit: 1,024 */
     int64_t asks_max;  /* questions that wait for a reader: 65,536 */
-    int64_t wal_bytes_max;     /* the writer folds the WAL in itself above this: 16 MiB */
+    int64_t wal_bytes_max;     /* above this the writer itself checkpoints the WAL: 16 MiB */
     int64_t retain_audit_days; /* how long audit rows stay */
     int64_t retain_ended_days; /* how long reservations, entries, requests stay after their end */
-    int64_t retention_interval_ms; /* between two looks for what has outlived that: 2,000 */
-    int64_t retention_pause_ms;    /* after a round of looks that found nothing: 600,000 */
+    int64_t retention_interval_ms; /* between two searches for older rows: 2,000 */
+    int64_t retention_pause_ms;    /* after a round that removed nothing: 600,000 */
 };
 
 /* Creates the file or brings its schema up to date, and makes the next epoch durable. `why` gets a

@@ -4,7 +4,7 @@
  * that none keeps the WAL of a running server from starting again at its beginning.
  *
  * The table constraints forbid most of these from the start. They are checked all the same, because
- * what counts is what is in the file, however it came there.
+ * rows may have been changed by other means.
  */
 #include <assert.h>
 

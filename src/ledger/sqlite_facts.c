@@ -1,9 +1,8 @@
 /*
- * Facts on their way to whom they concern. Those that have not been relayed are the last ones,
- * more or less, so no index is kept for them, which every hold would pay for: each reader remembers
- * up to which number all are through. There is one writer, and a fact's number is higher than all
- * before it, so what comes later is always behind that mark; a reader begins with none, and looks
- * at the whole table once.
+ * Facts that are to be relayed, and sales. Facts that are not relayed yet are mostly the newest
+ * rows, so there is no index for them, which would make every hold slower: each reader remembers
+ * the number up to which all are relayed. There is one writer, and numbers only grow, so later
+ * facts are always after that mark; a reader begins without a mark, and reads the whole table once.
  */
 #include <assert.h>
 

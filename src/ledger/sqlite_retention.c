@@ -1,13 +1,13 @@
 /*
- * Retention: rows that have ended are removed when they have outlived their use. A *round* goes
- * through the tables one after the other, each in the order of its key, in *batches* of bounded
- * work between two batches of records. No index serves it, so it costs the hot path nothing; a scan
- * that finds nothing reads a few thousand rows per batch.
+ * Retention: removes rows of ended entries and reservations, and other rows that are no longer
+ * needed. A *round* goes through the tables one after the other, each in the order of its key, in
+ * *batches* of bounded work between two batches of records. No index serves it, so it costs the hot
+ * path nothing; a scan that finds nothing reads a few thousand rows per batch.
  *
- * Rows of a deleted event (or a section taken out) go first, then the section, then the event.
- * Should a row of it have to stay (a fact not yet relayed), the event is noted as kept and stays
- * for this round; one that was deleted after the round began waits for the next, because the scans
- * may have passed its rows already.
+ * Rows of a deleted event (or of a section that was removed from its event) are removed first, then
+ * the section, then the event. If a row of it must stay (a fact not yet relayed), the event is
+ * noted as kept and stays for this round; one that was deleted after the round began waits for the
+ * next, because the scans may have passed its rows already.
  */
 #include <assert.h>
 

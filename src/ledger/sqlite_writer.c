@@ -1,8 +1,8 @@
 /*
- * The writer: takes what has been submitted, applies it in one transaction, and hands it back
- * after the commit. A batch ends in one of three ways: committed; failed as a whole, when the
- * disk failed; or rolled back and replayed one by one, when a record broke a rule of the tables
- * that it should have been refused for, so that only that one fails.
+ * The writer: takes the records that have been submitted, applies them in one transaction, and
+ * hands them back after the commit. A batch ends in one of three ways: committed; failed as a
+ * whole, when the disk failed; or rolled back and replayed one by one, when a record broke a rule
+ * of the tables that it should have been refused for, so that only that one fails.
  */
 #include <assert.h>
 #include <errno.h>
