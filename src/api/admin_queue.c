@@ -1,5 +1,5 @@
-/* /admin/queue: what the admin changes of a queue, and sees of it. Each change is one of its event,
- * so it is durable and in the audit trail like any other. */
+/* /admin/queue: shows and changes a queue, for the admin. Each change is a change of its event, so
+ * it is durable and in the audit trail like any other. */
 #include <assert.h>
 
 #include "api/event_json.h"

@@ -1,4 +1,4 @@
-/* GET /events and GET /events/{type}/{id}, and what the admin sees of one event. */
+/* GET /events and GET /events/{type}/{id}, and one event as the admin sees it. */
 #include "api/event_json.h"
 #include "base/list.h"
 #include "service/event_views.h"

@@ -1,4 +1,4 @@
-/* Refuses or puts off requests while this node may not know the events as they are. */
+/* Refuses or postpones requests while this node's events may be out of date. */
 #include "api/freshness.h"
 
 #include "base/list.h"

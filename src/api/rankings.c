@@ -1,5 +1,5 @@
-/* /rankings: what sells fastest, and what is popular. Boards have the events' keys, the catalogue
- * their names and titles; an event that was deleted a moment ago is left out. */
+/* /rankings: the events that sell fastest, and the popular ones. Boards have the keys of events,
+ * the catalogue has their names and titles; an event that was deleted a moment ago is left out. */
 #include "api/rankings.h"
 
 #include "base/clock.h"

@@ -49,7 +49,7 @@ void cli_warn(const struct config *config, void (*tell)(str warning));
 /* "admitone: warning: …" on standard error. */
 void cli_print_warning(str warning);
 
-/* Of a ledger in SQLite, its path: that of --ledger, or the one in the data folder. */
+/* The path of a ledger in SQLite: from --ledger, or in the data folder. */
 void cli_ledger_path(const struct settings *s, struct buf *out);
 
 /* The lock that guards the ledger: beside the file itself, however it is named or linked. */
@@ -58,9 +58,8 @@ void cli_lock_path(const struct settings *s, struct buf *out);
 /* The name of the ledger in messages: its path, or its address without a password. */
 void cli_ledger_name(const struct settings *s, struct buf *out);
 
-/* A hot store that is shared is open to this process, if it is in the incarnation that the ledger
- * knows.
- */
+/* Opens a shared hot store for this process, if it is in the incarnation that the ledger expects.
+ * False: `why`. */
 bool cli_open_incarnation(struct ledger *ledger, struct hot *hot,
                           struct hot_incarnation *incarnation, struct buf *why);
 

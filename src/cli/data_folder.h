@@ -7,11 +7,11 @@
 
 #include "base/buf.h"
 
-/* Makes the folder and those above it if need be. False: `why`. */
+/* Creates the folder and its parents, if they do not exist. False: `why`. */
 bool data_folder_make(const char *path, struct buf *why);
 
-/* Takes the lock, which goes with the process or when `*lock` is closed. False: `why` says which
- * process has `what` ("the data folder …"), or what failed. */
+/* Takes the lock, which is held until the process ends or `*lock` is closed. False: `why` says
+ * which process has `what` ("the data folder …"), or what failed. */
 bool lock_take(const char *path, const char *what, int *lock, struct buf *why);
 enum lock_state { LOCK_FREE, LOCK_TAKEN, LOCK_UNKNOWN };
 

@@ -31,15 +31,14 @@ struct nodes {
     bool listens; /* under lock: announcements are passed on to the workers */
 };
 
-/* The api's services know of it then. Before the workers are made. */
+/* Also connects it with the services of the api. Before the workers are made. */
 void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
-/* The work that one worker does for all of them. Before it starts. */
+/* Gives the worker the work that only one worker of the node does. Before the worker starts. */
 void nodes_employ(struct nodes *n, struct worker *w);
 /* The name of this node in the logs of other nodes. Before the workers start. */
 void nodes_set_name(struct nodes *n, const char *listening);
-/* When the workers run. Returns when this node knows the events, and works with
- * the hot store or has waited for that for a while. False, and `why`: the hot store is another
- * cluster's. */
+/* When the workers run. Returns when this node has loaded the events, and uses the hot store or has
+ * waited for it for a while. False, and `why`: the hot store belongs to another cluster. */
 bool nodes_start(struct nodes *n, struct buf *why);
 /* From any thread: announcements are no longer passed on. nodes_dismiss then ends the work, on the
  * worker's thread. */

@@ -78,12 +78,12 @@ struct settings {
 
 extern const struct config_key setting_keys[];
 
-/* Whether other nodes may work on the same stores: the ledger is not this process's own. */
+/* Whether other nodes may use the same stores: the ledger does not belong to this process alone. */
 bool settings_share(const struct settings *s);
-/* That these two stores fit each other. */
+/* Checks that these two stores fit each other. */
 bool settings_check_stores(const struct settings *s, struct buf *why);
-/* That a server may run on these stores: they fit each other, and nodes have their keys in common.
- */
+/* Checks that a server may run on these stores: they fit each other, and nodes that share them have
+ * set their common keys. */
 bool settings_check_server(const struct settings *s, struct buf *why);
 
 /* Checks that the values of several keys fit each other. False: see `why`. */

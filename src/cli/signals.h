@@ -2,8 +2,9 @@
  * signals: a thread that takes the signals of operators, from the first moment of the process to
  * its last, whatever the other threads wait for.
  *
- * SIGTERM and SIGINT stop the server: in order once it serves; before that at once, with status 0,
- * for no request has been answered yet. SIGHUP, SIGUSR1 and SIGUSR2 are logged and ignored.
+ * SIGTERM and SIGINT stop the server: in order once it answers requests; before that at once, with
+ * status 0, because no request has been answered yet. SIGHUP, SIGUSR1 and SIGUSR2 are logged and
+ * ignored.
  */
 #ifndef ADMITONE_CLI_SIGNALS_H
 #define ADMITONE_CLI_SIGNALS_H
@@ -23,7 +24,7 @@ struct signals {
     _Atomic int asked; /* how many calls of on_stop are due */
 };
 
-/* Before any other thread is started. False: there is no thread to be had. */
+/* Before any other thread is started. False: no thread could be started. */
 bool signals_start(struct signals *s);
 
 /* On the loop's thread: from now on `on_stop` is called there for every SIGTERM and SIGINT. */

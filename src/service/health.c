@@ -1,4 +1,4 @@
-/* Gathers what the ledger, the hot store and the catalogue say about themselves. */
+/* Reads the health of the ledger, the hot store and the catalogue. */
 #include "service/health.h"
 
 struct health health_read(struct events *ev, struct rebuilder *rebuilder) {
