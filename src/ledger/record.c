@@ -113,7 +113,7 @@ void record_undo(struct ledger_record *r) {
     case LEDGER_CANCEL:
         cancel_undo((struct ledger_cancel *)r);
         break;
-    default: /* what they say of each of many is void when the result is not OK */
+    default: /* their outputs per item are valid only when the result is OK */
         break;
     }
 }

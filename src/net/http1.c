@@ -109,9 +109,9 @@ static enum http1_step http1_fail(struct http1 *p, enum err e) {
 /*
  * Here and in all that follow, HTTP1_DONE means: this piece is done, go on with the next.
  *
- * Takes the line under way, without its end, if that lies within `max` bytes. What lies beyond
- * is not looked at even when it is there already, so that the verdict is the same for a client
- * that sends slowly.
+ * Takes the line under way, without its end, if that lies within `max` bytes. Bytes beyond that are
+ * not read even if they have arrived, so that the result is the same for a client that sends
+ * slowly.
  */
 static enum http1_step next_line(struct http1 *p, const char *block, size_t len, uint32_t max,
                                  enum err too_long, str *line) {

@@ -52,7 +52,7 @@ static void rankings_on_begun(struct board_begin_op *b) {
         rankings_send_events(r);
 }
 
-/* ---- what there is to sell ---- */
+/* ---- sending events to the boards ---- */
 
 struct board_event rankings_event(const struct event *e) {
     int64_t opened_ms = event_sale_opens_ms(e);
@@ -122,7 +122,7 @@ static void rankings_on_events_sent(struct board_events_op *k) {
     rankings_end(r);
 }
 
-/* ---- what was sold ---- */
+/* ---- counting sales ---- */
 
 static void rankings_read_sales(struct rankings *r) {
     r->read = (struct ledger_sales_read){

@@ -70,7 +70,7 @@ enum err recount_begin(struct recount *r) {
     return failed;
 }
 
-/* ---- what boards say ---- */
+/* ---- reading the boards ---- */
 
 static void recount_ask(struct recount *r) {
     if (r->next == r->event_count * r->board_count) {
@@ -109,7 +109,7 @@ static void recount_on_answered(struct board_find_op *f) {
     recount_ask(r);
 }
 
-/* ---- what the ledger says ---- */
+/* ---- adding up the ledger ---- */
 
 static bool recount_covers(const struct recounted_board *b, int64_t taken_ms) {
     return b->period == NULL || (b->span.begins_ms <= taken_ms && taken_ms < b->span.ends_ms);

@@ -1,4 +1,4 @@
-/* The relay: reads facts from the ledger, brings each to the hot store in the order of the facts,
+/* The relay: reads facts from the ledger, sends each to the hot store in the order of the facts,
  * and marks those in the ledger that have arrived. */
 #include "service/relay.h"
 
@@ -96,7 +96,7 @@ static void relay_send_hold(struct relay *r, const struct ledger_fact *f) {
     r->repair = (struct reservation_repair){.id = f->reservation,
                                             .event_key = f->event_key,
                                             .section_key = f->section_key,
-                                            .live_only = true, /* of its end there is a fact, too */
+                                            .live_only = true, /* its end has a separate fact */
                                             .done = relay_on_hold_sent};
     if (repair_reservation(r->events->ledger, r->events->seats, &r->repair) != ERR_OK)
         relay_mark_sent(r);

@@ -1,5 +1,5 @@
-/* How one entry or one reservation of the hot store is corrected after the ledger, and the queue of
- * entries for which that is done in the background. */
+/* Corrects one entry or one reservation of the hot store to its state in the ledger; and the queue
+ * of entries that are corrected in the background. */
 #include "service/repair.h"
 
 #include <assert.h>

@@ -297,7 +297,7 @@ void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
     waiting_room_end_in_hot(e);
 }
 
-/* ---- expiry: the hot store has ended them, the ledger follows ---- */
+/* ---- expiry: entries that the hot store has ended are ended in the ledger ---- */
 
 struct expiry {
     struct ledger_end record;
