@@ -26,7 +26,7 @@ static bool open_postgres(const struct settings *s, bool read_only, struct ledge
 
 static bool open_ledger(const struct settings *s, bool read_only, struct ledger **out,
                         struct buf *why) {
-    if (settings_share(s)) return open_postgres(s, read_only, out, why);
+    if (settings_is_cluster(s)) return open_postgres(s, read_only, out, why);
     struct buf path = {0};
     cli_ledger_path(s, &path);
     struct sqlite_ledger_options options = {.path = buf_cstr(&path),
@@ -69,7 +69,7 @@ static void close_redis(void *stores) {
 }
 
 static bool open_redis(const struct settings *s, struct hot_stores *out, struct buf *why) {
-    struct redis_options options = {.deadline_ms = s->hot_deadline_ms, .own_clock = true};
+    struct redis_options options = {.deadline_ms = s->hot_deadline_ms, .redis_clock = true};
     if (!redis_address_parse(str_of(s->hot), &options.address, why)) return false;
     struct redis_store *r = redis_store_new(&options);
     *out = (struct hot_stores){.queues = redis_store_queues(r),
@@ -86,7 +86,7 @@ static bool open_redis(const struct settings *s, struct hot_stores *out, struct 
 
 static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why) {
-    if (settings_share(s)) return open_redis(s, out, why);
+    if (settings_is_cluster(s)) return open_redis(s, out, why);
     struct memory_stores *m = mem_new(sizeof *m);
     m->rooms = memory_new();
     m->locks = memory_locks_new(epoch);

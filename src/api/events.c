@@ -98,9 +98,9 @@ static void events_on_event(struct event_views *views, enum err result) {
 /* A page costs what it shows, however many events there are. */
 static void events_gather_page(struct catalogue *c, const struct list_query *list,
                                struct view_query *q) {
-    size_t at = catalogue_behind(c, list->after_type, list->after_id);
+    size_t at = catalogue_after(c, list->after_type, list->after_id);
     if (list->type.at != NULL) {
-        size_t first = catalogue_behind(c, list->type, STR(""));
+        size_t first = catalogue_after(c, list->type, STR(""));
         if (first > at) at = first;
     }
     const struct event *last = NULL;

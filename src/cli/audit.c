@@ -145,7 +145,7 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
         goto done;
     }
     enum lock_state lock = LOCK_UNKNOWN;
-    if (!settings_share(&settings)) {
+    if (!settings_is_cluster(&settings)) {
         cli_lock_path(&settings, &text);
         lock = lock_look(buf_cstr(&text));
     }
@@ -163,7 +163,7 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
     }
     bool looked = true;
     buf_clear(&text);
-    if (settings_share(&settings) && settings.rankings_enabled) {
+    if (settings_is_cluster(&settings) && settings.rankings_enabled) {
         if (strcmp(settings.hot, "memory") != 0)
             looked = audit_boards(ledger, &settings, adapters, &report);
         else

@@ -48,7 +48,7 @@ void cli_ledger_path(const struct settings *s, struct buf *out) {
 }
 
 void cli_ledger_name(const struct settings *s, struct buf *out) {
-    if (!settings_share(s)) {
+    if (!settings_is_cluster(s)) {
         cli_ledger_path(s, out);
         return;
     }

@@ -63,7 +63,7 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
                                               .to = n});
 }
 
-void nodes_employ(struct nodes *n, struct worker *w) {
+void nodes_start_on(struct nodes *n, struct worker *w) {
     event_sync_init(&n->event_sync, &w->loop, &w->mailbox);
     relay_init(&n->relay, &w->loop);
     reconcile_job_init(&n->reconcile_job, &w->mailbox);
@@ -86,7 +86,7 @@ bool nodes_start(struct nodes *n, struct buf *why) {
     pthread_mutex_unlock(&n->lock);
     event_sync_nudge(&n->event_sync);
     int64_t until_ms = clock_steady_ms() + OPEN_WAIT_MS;
-    while (!rebuilder_has_met(&n->rebuilder) || (!is_ready(n) && clock_steady_ms() < until_ms)) {
+    while (!rebuilder_has_events(&n->rebuilder) || (!is_ready(n) && clock_steady_ms() < until_ms)) {
         if (rebuilder_is_foreign(&n->rebuilder)) {
             buf_add(why, STR("hot: this Redis holds the state of another ledger. Give this cluster "
                              "a separate Redis or database number; if the other cluster is "
@@ -107,7 +107,7 @@ void nodes_stop_listening(struct nodes *n) {
     pthread_mutex_unlock(&n->lock);
 }
 
-void nodes_dismiss(struct nodes *n) {
+void nodes_stop_on(struct nodes *n) {
     relay_stop(&n->relay);
     reconcile_job_stop(&n->reconcile_job);
 }

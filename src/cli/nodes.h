@@ -34,16 +34,16 @@ struct nodes {
 /* Also connects it with the services of the api. Before the workers are made. */
 void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
 /* Gives the worker the work that only one worker of the node does. Before the worker starts. */
-void nodes_employ(struct nodes *n, struct worker *w);
+void nodes_start_on(struct nodes *n, struct worker *w);
 /* The name of this node in the logs of other nodes. Before the workers start. */
 void nodes_set_name(struct nodes *n, const char *listening);
 /* When the workers run. Returns when this node has loaded the events, and uses the hot store or has
  * waited for it for a while. False, and `why`: the hot store belongs to another cluster. */
 bool nodes_start(struct nodes *n, struct buf *why);
-/* From any thread: announcements are no longer passed on. nodes_dismiss then ends the work, on the
+/* From any thread: announcements are no longer passed on. nodes_stop_on then ends the work, on the
  * worker's thread. */
 void nodes_stop_listening(struct nodes *n);
-void nodes_dismiss(struct nodes *n);
+void nodes_stop_on(struct nodes *n);
 /* On the same thread, when every request is answered: changes of events wait for the other nodes
  * until then. */
 void nodes_end_sync(struct nodes *n);

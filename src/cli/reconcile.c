@@ -167,7 +167,7 @@ static int cli_reconcile_run(struct reconciling *x, const struct adapters *adapt
     struct reconcile *r = &x->reconcile;
     struct hot_incarnation incarnation;
     if (!settings_check_stores(&x->settings, why)) return 2;
-    if (!settings_share(&x->settings)) {
+    if (!settings_is_cluster(&x->settings)) {
         puts("There is nothing to reconcile: with --hot memory the hot store is a part of the\n"
              "server, which fills it from the ledger at every start.");
         return 0;

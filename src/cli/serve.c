@@ -51,11 +51,11 @@ struct server_worker {
     struct admission_share admission;
     struct server *server;
     size_t index;
-    struct task attach;  /* main → worker: the first one */
-    struct task drain;   /* main → worker: finish what is under way */
-    struct task press;   /* main → worker: cut what is left */
-    struct task drained; /* worker → main */
-    struct task stop;    /* main → worker: the last one */
+    struct task attach;          /* main → worker: the first one */
+    struct task drain;           /* main → worker: finish what is under way */
+    struct task cut_connections; /* main → worker: cut what is left */
+    struct task drained;         /* worker → main */
+    struct task stop;            /* main → worker: the last one */
 };
 
 struct server {
@@ -117,7 +117,7 @@ static void on_drained_here(void *arg) {
 static void on_drain(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, drain);
     admission_stop(&sw->admission);
-    if (shares(sw->server) && sw->index == 0) nodes_dismiss(&sw->server->nodes);
+    if (shares(sw->server) && sw->index == 0) nodes_stop_on(&sw->server->nodes);
     if (ranks(sw->server) && sw->index == 0) rankings_stop(&sw->server->rankings);
     lock_client_drain(&sw->server->api.workers[sw->index].lock_client);
     live_close(sw->server->api.workers[sw->index].live);
@@ -125,8 +125,8 @@ static void on_drain(struct task *task) {
     net_worker_drain(sw->net, false, on_drained_here, sw);
 }
 
-static void on_press(struct task *task) {
-    struct server_worker *sw = CONTAINER_OF(task, struct server_worker, press);
+static void on_cut_connections(struct task *task) {
+    struct server_worker *sw = CONTAINER_OF(task, struct server_worker, cut_connections);
     net_worker_drain(sw->net, true, on_drained_here, sw);
 }
 
@@ -168,19 +168,19 @@ static void on_drained(struct task *task) {
     maybe_end(sw->server);
 }
 
-static void press(struct server *s) {
+static void cut_connections(struct server *s) {
     uv_timer_stop(&s->drain_timer);
     for (size_t i = 0; i < s->worker_count; i++)
-        if (s->workers[i].press.run == NULL) {
-            s->workers[i].press.run = on_press;
-            mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].press);
+        if (s->workers[i].cut_connections.run == NULL) {
+            s->workers[i].cut_connections.run = on_cut_connections;
+            mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].cut_connections);
         }
 }
 
 static void on_drain_timer(uv_timer_t *timer) {
     log_warn(msg("closing connections that did not finish before the stop deadline"),
              kv_i64("after_ms", DRAIN_MS));
-    press(timer->data);
+    cut_connections(timer->data);
 }
 
 /* A signal, because whatever is stuck may be the main thread, in the ledger's close. */
@@ -198,7 +198,7 @@ static void on_alarm(int number) {
 static void on_stop_signal(void *to) {
     struct server *s = to;
     if (s->stopping) {
-        press(s); /* a second signal: do not wait for clients */
+        cut_connections(s); /* a second signal: do not wait for clients */
         return;
     }
     s->stopping = true;
@@ -253,7 +253,7 @@ static bool own_stores(struct server *s, struct buf *why) {
               lock_take(buf_cstr(&path), buf_cstr(&what), &s->data_lock, why);
     buf_clear(&path);
     buf_clear(&what);
-    if (!settings_share(&s->settings)) {
+    if (!settings_is_cluster(&s->settings)) {
         cli_lock_path(&s->settings, &path);
         buf_addf(&what, "the ledger %s", s->settings.ledger);
         ok = ok && lock_take(buf_cstr(&path), buf_cstr(&what), &s->ledger_lock, why);
@@ -453,7 +453,7 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
                                  .index = index,
                                  .count = s->worker_count};
     admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
-    if (shares(s) && index == 0) nodes_employ(&s->nodes, &sw->worker);
+    if (shares(s) && index == 0) nodes_start_on(&s->nodes, &sw->worker);
     if (ranks(s) && index == 0) rankings_init(&s->rankings, &sw->worker.loop);
     if (s->hot.attach != NULL) {
         sw->attach.run = on_attach;

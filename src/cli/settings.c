@@ -200,7 +200,7 @@ static bool is_postgres(const struct settings *s) {
     return str_starts(ledger, STR("postgres://")) || str_starts(ledger, STR("postgresql://"));
 }
 
-bool settings_share(const struct settings *s) {
+bool settings_is_cluster(const struct settings *s) {
     return is_postgres(s);
 }
 

@@ -79,7 +79,7 @@ struct settings {
 extern const struct config_key setting_keys[];
 
 /* Whether other nodes may use the same stores: the ledger does not belong to this process alone. */
-bool settings_share(const struct settings *s);
+bool settings_is_cluster(const struct settings *s);
 /* Checks that these two stores fit each other. */
 bool settings_check_stores(const struct settings *s, struct buf *why);
 /* Checks that a server may run on these stores: they fit each other, and nodes that share them have

@@ -458,7 +458,7 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
     /* No user was seen while the process stood still, or the clock was set forward. */
     bool slept = now_ms - q->swept_ms > SWEEP_GAP_MS_MAX;
     /* And a user who polls every ten minutes, as it was asked to, is not silent after one. */
-    if (!runs || slept || q->grace_is_shorter) queue_grace_anew(q, now_ms);
+    if (!runs || slept || q->grace_is_shorter) queue_restart_grace(q, now_ms);
     if (slept) q->rate_from_ms = 0; /* no user waited in that time */
     q->grace_is_shorter = false;
     q->swept_ms = now_ms;
@@ -479,7 +479,7 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
     return ended;
 }
 
-void queue_grace_anew(struct queue *q, int64_t now_ms) {
+void queue_restart_grace(struct queue *q, int64_t now_ms) {
     if (now_ms > q->grace_from_ms) q->grace_from_ms = now_ms;
 }
 

@@ -126,7 +126,7 @@ bool queue_needs_tick(const struct queue *q, int64_t now_ms);
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max);
 /* Starts the grace period again for all entries: after a recovery. */
-void queue_grace_anew(struct queue *q, int64_t now_ms);
+void queue_restart_grace(struct queue *q, int64_t now_ms);
 /* The entry's user was seen: polled, or has a stream. */
 void queue_seen(struct queue *q, uint64_t seq, int64_t now_ms);
 
@@ -149,7 +149,7 @@ str queue_user(const struct queue *q, uint64_t seq);
 struct queue_counts queue_counts(const struct queue *q);
 
 /* For recovery, in order of seq: a live entry as the ledger has it, one per user. Afterwards call
- * queue_skip_to and queue_grace_anew. */
+ * queue_skip_to and queue_restart_grace. */
 void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum entry_status status,
                    int64_t joined_ms, int64_t expires_ms);
 /* Sets the counts since the queue was made, from the totals of all entries so far. Before

@@ -117,7 +117,7 @@ static size_t pace_slot(int64_t step) {
 }
 
 /* The row's steps become those up to `step`. */
-static void row_turn(struct row *r, int64_t step) {
+static void row_advance(struct row *r, int64_t step) {
     for (int i = 0; i < PACE_STEPS && r->step < step; i++) {
         int32_t *gone = &r->steps[pace_slot(++r->step)];
         r->selling.pace -= *gone;
@@ -136,7 +136,7 @@ static void row_pace(struct row *r, int64_t taken_ms, int64_t seats) {
     r->selling.pace += seats;
 }
 
-static void days_turn(struct soldout *s) {
+static void days_advance(struct soldout *s) {
     size_t at = 0;
     struct day *d;
     while ((d = map_next(&s->days, &at)) != NULL) {
@@ -147,23 +147,23 @@ static void days_turn(struct soldout *s) {
     }
 }
 
-void soldout_turn(struct soldout *s, int64_t now_ms) {
+void soldout_advance(struct soldout *s, int64_t now_ms) {
     int64_t step = now_ms / PACE_STEP_MS;
     if (step <= s->step) return;
     s->step = step;
     s->now_ms = now_ms;
-    days_turn(s);
+    days_advance(s);
     struct row *r;
     for (size_t at = 0; (r = map_next(&s->events, &at)) != NULL;) {
         int64_t before = r->selling.pace;
-        row_turn(r, step);
+        row_advance(r, step);
         if (r->selling.pace != before) soldout_place(s, r);
     }
 }
 
 /* ---- counting ---- */
 
-void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms) {
+void soldout_set_event(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms) {
     struct row *r = row_of(s, event_key);
     r->is_known = true;
     r->selling.capacity = capacity;
@@ -174,7 +174,7 @@ void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_
 void soldout_add(struct soldout *s, const struct sale *sale) {
     struct row *r = row_of(s, sale->event_key);
     struct selling *e = &r->selling;
-    row_turn(r, s->step);
+    row_advance(r, s->step);
     if (sale->kind == SALE_SOLD_OUT) {
         if (sale->at_ms > e->sold_out_ms) e->sold_out_ms = sale->at_ms;
     } else {

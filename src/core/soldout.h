@@ -49,12 +49,12 @@ void soldout_init(struct soldout *s);
 void soldout_deinit(struct soldout *s);
 
 /* Sets the capacity and the opening time of an event, as it is configured now. */
-void soldout_know(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms);
-/* Also for an event that is not known yet: it is shown after soldout_know. */
+void soldout_set_event(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms);
+/* Also for an event that is not known yet: it is shown after soldout_set_event. */
 void soldout_add(struct soldout *s, const struct sale *sale);
 /* Advances the time: removes old steps from the pace, and boards of days that are kept no longer.
  */
-void soldout_turn(struct soldout *s, int64_t now_ms);
+void soldout_advance(struct soldout *s, int64_t now_ms);
 
 /* Seats that were sold in one step of the pace. */
 struct pace_step {

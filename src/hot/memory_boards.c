@@ -106,7 +106,7 @@ static void memory_boards_add(struct memory_boards *m, const struct sale *s, int
 
 static void memory_boards_expire(struct memory_boards *m, int64_t now_ms) {
     popular_expire(m, now_ms);
-    soldout_turn(&m->soldout, now_ms);
+    soldout_advance(&m->soldout, now_ms);
 }
 
 static void memory_count_sales(struct boards *b, struct board_count_op *op) {
@@ -125,7 +125,7 @@ static void memory_count_sales(struct boards *b, struct board_count_op *op) {
 }
 
 static void memory_boards_set_event(struct memory_boards *m, const struct board_event *e) {
-    soldout_know(&m->soldout, e->event_key, e->capacity, e->opened_ms);
+    soldout_set_event(&m->soldout, e->event_key, e->capacity, e->opened_ms);
 }
 
 static void memory_set_events(struct boards *b, struct board_events_op *op) {

@@ -241,7 +241,7 @@ static void memory_recovered(struct queues *q, int64_t event_key, uint64_t next_
     struct memory_event *r = memory_event_lock(m, event_key);
     if (r == NULL) return;
     queue_skip_to(r->queue, next_seq);
-    queue_grace_anew(r->queue, now_ms);
+    queue_restart_grace(r->queue, now_ms);
     memory_event_unlock(m, r);
 }
 

@@ -326,7 +326,7 @@ static bool section_insert(struct pg *db, int64_t event_key, const struct sectio
 
 /* Extends the deadline, so that a long operation is not given up while it makes progress: every
  * step has the time of one answer. */
-static void give_time(struct pg *db) {
+static void pg_extend_deadline(struct pg *db) {
     int64_t until_ns = clock_steady_ns() + db->wait_ms * 1000000;
     if (db->until_ns > 0 && db->until_ns < until_ns) db->until_ns = until_ns;
 }
@@ -342,7 +342,7 @@ static bool seats_insert(struct pg *db, int64_t section_key, int64_t after, int6
                     " ON CONFLICT DO NOTHING",
                     pg_cell_i64(section_key), pg_cell_i64(after + 1), pg_cell_i64(until));
         after = until;
-        give_time(db);
+        pg_extend_deadline(db);
     }
     return ok;
 }

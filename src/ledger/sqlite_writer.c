@@ -125,8 +125,8 @@ static bool writer_transact(struct writer *w, struct ledger_record **records, si
 
     *f = (struct failure){.rc = rc, .system_errno = sqlite3_system_errno(w->db.handle)};
     /* SQLite has no message for a row that our own code has found corrupt. */
-    bool its_own = sqlite3_extended_errcode(w->db.handle) == rc;
-    str error = str_of(its_own ? sqlite3_errmsg(w->db.handle) : sqlite3_errstr(rc));
+    bool is_current = sqlite3_extended_errcode(w->db.handle) == rc;
+    str error = str_of(is_current ? sqlite3_errmsg(w->db.handle) : sqlite3_errstr(rc));
     if (error.len >= sizeof f->text) error.len = sizeof f->text - 1;
     str_copy(error, f->text, sizeof f->text);
     db_rollback(&w->db);

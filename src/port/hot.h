@@ -166,7 +166,7 @@ static inline void hot_open(struct hot *h, const struct hot_incarnation *incarna
     h->ops->open(h, incarnation);
 }
 
-static inline void hot_shut(struct hot *h) {
+static inline void hot_close(struct hot *h) {
     h->ops->shut(h);
 }
 

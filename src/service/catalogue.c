@@ -110,7 +110,7 @@ static size_t catalogue_search(const struct catalogue *c, str type, str id, bool
     return low;
 }
 
-size_t catalogue_behind(struct catalogue *c, str type, str id) {
+size_t catalogue_after(struct catalogue *c, str type, str id) {
     return catalogue_search(c, type, id, true);
 }
 

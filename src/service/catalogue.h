@@ -25,10 +25,10 @@ const struct event *catalogue_find_key(struct catalogue *c, int64_t key);
 /* The event that has the section, by the ledger's number for that. */
 const struct event *catalogue_find_section(struct catalogue *c, int64_t section_key,
                                            const struct section **section);
-/* Events are numbered from 0 in the order of type and id. catalogue_behind returns the number of
+/* Events are numbered from 0 in the order of type and id. catalogue_after returns the number of
  * the first event after the name, catalogue_at the event with a number (NULL: there are no more).
  */
-size_t catalogue_behind(struct catalogue *c, str type, str id);
+size_t catalogue_after(struct catalogue *c, str type, str id);
 const struct event *catalogue_at(struct catalogue *c, size_t number);
 
 /* Takes ownership of the event, which replaces an older one of the same name. If it is not newer

@@ -77,7 +77,7 @@ static void event_view_on_queue(struct look_op *look) {
 
 static void event_views_on_snapshot(struct snapshot_read *r, enum err result) {
     struct event_views *v = CONTAINER_OF(r, struct event_views, read);
-    snapshot_open(v->snapshot);
+    snapshot_lock(v->snapshot);
     for (struct event_view *view = v->first; view != NULL; view = view->next) {
         const struct snapshot_row *row = snapshot_find(v->snapshot, view->event->key);
         view->queue.op.result = result;
@@ -86,7 +86,7 @@ static void event_views_on_snapshot(struct snapshot_read *r, enum err result) {
         view->queue.counts.waiting = row->waiting;
         view->queue.counts.active = row->active;
     }
-    snapshot_shut(v->snapshot);
+    snapshot_unlock(v->snapshot);
     v->done(v, result);
 }
 

@@ -24,7 +24,7 @@ static bool rebuilder_is_same(const struct hot_incarnation *a, const struct hot_
 
 static void rebuilder_shut(struct rebuilder *r) {
     if (r->incarnation.epoch == 0) return;
-    hot_shut(r->events->hot);
+    hot_close(r->events->hot);
     r->incarnation = (struct hot_incarnation){0};
     atomic_store(&r->open, false);
     log_warn(msg("redis was restarted, emptied or replaced; requests that need it are refused "
@@ -132,7 +132,7 @@ static bool rebuilder_check(struct rebuilder *r) {
     enum err failed = ledger_incarnation(ev->ledger, &wanted);
     if (failed != ERR_OK) return false;
     if (!atomic_load(&r->met)) {
-        if (recovery_meet(ev) != ERR_OK) return false;
+        if (recovery_load_events(ev) != ERR_OK) return false;
         atomic_store(&r->met, true);
     }
     failed = hot_incarnation_read(ev->hot, &found);
@@ -214,6 +214,6 @@ bool rebuilder_is_foreign(struct rebuilder *r) {
     return atomic_load(&r->foreign);
 }
 
-bool rebuilder_has_met(struct rebuilder *r) {
+bool rebuilder_has_events(struct rebuilder *r) {
     return atomic_load(&r->met);
 }

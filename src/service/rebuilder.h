@@ -50,7 +50,7 @@ void rebuilder_suspect(void *rebuilder);
 /* Whether this node uses the store, as far as it knows; and whether it has loaded the events. From
  * any thread. */
 bool rebuilder_is_open(struct rebuilder *r);
-bool rebuilder_has_met(struct rebuilder *r);
+bool rebuilder_has_events(struct rebuilder *r);
 /* The store holds the state of another ledger: this node does not use it. */
 bool rebuilder_is_foreign(struct rebuilder *r);
 

@@ -90,7 +90,7 @@ static void recovery_on_event_met(void *to, struct event *e) {
     catalogue_install(ev->catalogue, e);
 }
 
-enum err recovery_meet(struct events *ev) {
+enum err recovery_load_events(struct events *ev) {
     return ledger_load(ev->ledger,
                        &(struct ledger_reader){.on_event = recovery_on_event_met, .to = ev});
 }

@@ -13,6 +13,6 @@
  * rebuilder. */
 enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip);
 /* Loads only the events, where the hot store has its state already. Blocks. */
-enum err recovery_meet(struct events *ev);
+enum err recovery_load_events(struct events *ev);
 
 #endif

@@ -23,7 +23,7 @@ static void snapshot_refresh(struct snapshot *s, int64_t since_ms) {
 void snapshot_read(struct snapshot *s, struct snapshot_read *r) {
     int64_t now_ms = clock_steady_ms();
     r->task = (struct task){.run = snapshot_on_refreshed, .home = mailbox_mine()};
-    snapshot_open(s);
+    snapshot_lock(s);
     bool is_fresh = s->refreshed_ms != 0 && now_ms - s->refreshed_ms < SNAPSHOT_MS;
     bool answers = is_fresh && !s->refreshing;
     bool begins = !answers && !s->refreshing;
@@ -33,7 +33,7 @@ void snapshot_read(struct snapshot *s, struct snapshot_read *r) {
         s->refreshed_ms = now_ms;
     }
     int64_t since_ms = s->until_ms;
-    snapshot_shut(s);
+    snapshot_unlock(s);
     if (answers) r->done(r, ERR_OK);
     if (begins) snapshot_refresh(s, since_ms);
 }
@@ -47,9 +47,9 @@ static void snapshot_on_event(struct event_counts_op *c, const struct event_coun
     row->active = e->active;
     row->section_count = e->section_count;
     if (bytes > 0) memcpy(row->sections, e->sections, bytes);
-    snapshot_open(s);
+    snapshot_lock(s);
     mem_free(map_put(&s->rows, map_key(&row->event_key), row));
-    snapshot_shut(s);
+    snapshot_unlock(s);
 }
 
 /* Rows of events that were deleted. Under lock; only the thread that refreshes changes rows. */
@@ -75,7 +75,7 @@ static void snapshot_on_events_counted(struct event_counts_op *c) {
     size_t event_count = catalogue_count(s->catalogue);
     enum err result = c->result == ERR_HOT_UNKNOWN ? ERR_HOT_UNAVAILABLE : c->result;
     struct task_list readers;
-    snapshot_open(s);
+    snapshot_lock(s);
     if (c->result == ERR_OK) {
         s->epoch = c->epoch;
         s->until_ms = c->until_ms;
@@ -86,7 +86,7 @@ static void snapshot_on_events_counted(struct event_counts_op *c) {
     s->refreshing = false;
     readers = s->readers;
     s->readers = (struct task_list){0};
-    snapshot_shut(s);
+    snapshot_unlock(s);
     struct task *task;
     while ((task = task_list_take(&readers)) != NULL) {
         CONTAINER_OF(task, struct snapshot_read, task)->result = result;
@@ -99,11 +99,11 @@ static void snapshot_on_refreshed(struct task *task) {
     r->done(r, r->result);
 }
 
-void snapshot_open(struct snapshot *s) {
+void snapshot_lock(struct snapshot *s) {
     pthread_mutex_lock(&s->lock);
 }
 
-void snapshot_shut(struct snapshot *s) {
+void snapshot_unlock(struct snapshot *s) {
     pthread_mutex_unlock(&s->lock);
 }
 

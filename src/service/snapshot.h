@@ -59,8 +59,8 @@ void snapshot_deinit(struct snapshot *s);
 void snapshot_read(struct snapshot *s, struct snapshot_read *r);
 
 /* Rows do not change between these two calls. */
-void snapshot_open(struct snapshot *s);
-void snapshot_shut(struct snapshot *s);
+void snapshot_lock(struct snapshot *s);
+void snapshot_unlock(struct snapshot *s);
 /* NULL: nothing is known of the event yet. */
 const struct snapshot_row *snapshot_find(struct snapshot *s, int64_t event_key);
 

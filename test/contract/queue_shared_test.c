@@ -611,7 +611,7 @@ static void of_ended_entries_only_the_latest_are_kept_pitfall_7(void **state) {
 static void nodes_may_go_by_the_clock_of_the_store(void **state) {
     struct fixture *f = *state;
     struct redis_store *store = f->s.fixture;
-    store->options.own_clock = true;
+    store->options.redis_clock = true;
     int64_t before_ms = clock_wall_ms();
     struct entered e = step_enter(&f->s, KEY, STR("ann"), 8, T0);
     int64_t after_ms = clock_wall_ms();

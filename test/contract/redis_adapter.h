@@ -49,7 +49,7 @@ static inline void redis_rebuild_begins(void *fixture) {
     enum err failed = hot_incarnation_read(hot, &incarnation);
     assert(failed == ERR_OK);
     incarnation.epoch++;
-    hot_shut(hot);
+    hot_close(hot);
     failed = hot_rebuild_begin(hot, &incarnation);
     assert(failed == ERR_OK);
 }

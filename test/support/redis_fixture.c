@@ -42,9 +42,9 @@ static void no_change(void *to, int64_t event_key, const uint64_t *seqs, size_t 
     (void)count;
 }
 
-struct redis_store *redis_fixture_store(bool own_clock) {
+struct redis_store *redis_fixture_store(bool redis_clock) {
     struct redis_store *s = redis_store_new(&(struct redis_options){
-        .address = address(), .deadline_ms = CALL_MS, .own_clock = own_clock});
+        .address = address(), .deadline_ms = CALL_MS, .redis_clock = redis_clock});
     hot_listen(
         redis_store_hot(s),
         (struct hot_listener){.changed = no_change, .event_changed = no_news, .suspect = no_news});

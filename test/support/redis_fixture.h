@@ -11,7 +11,7 @@
 #include "hot/redis/store.h"
 
 /* A node's store, in no incarnation yet. */
-struct redis_store *redis_fixture_store(bool own_clock);
+struct redis_store *redis_fixture_store(bool redis_clock);
 /* The store forgets everything, and a incarnation begins in it, in which there is the event T/1. */
 void redis_fixture_begin(struct redis_store *s, uint32_t epoch);
 /* The incarnation that has begun is open to this node, too. */

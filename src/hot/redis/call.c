@@ -121,7 +121,7 @@ void call_add_event(struct call *c) {
 }
 
 void call_add_now(struct call *c, int64_t now_ms) {
-    call_add_i64(c, c->store->options.own_clock ? 0 : now_ms);
+    call_add_i64(c, c->store->options.redis_clock ? 0 : now_ms);
 }
 
 void call_write(const struct call *c, uint32_t epoch, struct buf *out) {

@@ -555,7 +555,7 @@ static void locks_remove_abandoned(struct locks_worker *w, int64_t now_ms) {
 static void redis_lock_tick(struct locks *l, int64_t now_ms) {
     struct locks_worker *w = locks_worker_mine(l);
     if (now_ms > w->ticked_ms) w->ticked_ms = now_ms;
-    if (w->by_number.count == 0 || (w->store->options.own_clock && w->polls > 0)) return;
+    if (w->by_number.count == 0 || (w->store->options.redis_clock && w->polls > 0)) return;
     struct list polls;
     list_init(&polls);
     if (w->abandoned > 0) locks_add_polls(&polls, w, true, now_ms);

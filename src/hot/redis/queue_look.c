@@ -169,7 +169,7 @@ static void look_gather(struct queue_worker *w, struct redis_event *e, struct lo
     struct looking *l = mem_new(sizeof *l);
     l->op = op;
     /* With Redis's clock, all looks of an iteration have the same time. */
-    int64_t now_ms = w->worker->store->options.own_clock ? 0 : op->op.now_ms;
+    int64_t now_ms = w->worker->store->options.redis_clock ? 0 : op->op.now_ms;
     bool seen = false;
     for (size_t i = 0; i < op->count && !seen; i++) seen = op->items[i].seen;
     seen = seen && redis_status_allows_updates(&w->worker->store->status);

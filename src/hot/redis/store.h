@@ -26,7 +26,7 @@ struct redis_options {
     int64_t deadline_ms; /* of a call; 0: 2,000 */
     /* Functions use the clock of Redis and ignore now_ms, so that all nodes share one clock. Tests
      * that set the time leave it out. */
-    bool own_clock;
+    bool redis_clock;
 };
 
 struct redis_store;

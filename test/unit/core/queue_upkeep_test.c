@@ -132,7 +132,7 @@ static void grace_starts_again_after_a_recovery_or_a_closed_gate(void **state) {
     struct queue_fixture r;
     queue_fixture_open(&r);
     enter_waiting(&r, 2);
-    queue_grace_anew(r.q, T0 + 200 * SECOND);
+    queue_restart_grace(r.q, T0 + 200 * SECOND);
     assert_int_equal(sweep(&r, T0 + 500 * SECOND), 0);
     /* Who waits is kept while nobody is admitted. */
     const enum event_state closed[] = {EVENT_PAUSED, EVENT_CLOSED, EVENT_DRAFT};

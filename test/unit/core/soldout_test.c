@@ -15,7 +15,7 @@ static int set_up(void **state) {
     static struct soldout s;
     clock_zone_set("UTC");
     soldout_init(&s);
-    for (int64_t key = 1; key <= 4; key++) soldout_know(&s, key, 10, OPENED_MS);
+    for (int64_t key = 1; key <= 4; key++) soldout_set_event(&s, key, 10, OPENED_MS);
     *state = &s;
     return 0;
 }
@@ -27,7 +27,7 @@ static int tear_down(void **state) {
 
 static void tell(struct soldout *s, enum sale_kind kind, int64_t event_key, int64_t seats,
                  int64_t at_ms, int64_t taken_ms) {
-    soldout_turn(s, at_ms);
+    soldout_advance(s, at_ms);
     soldout_add(s, &(struct sale){.kind = kind,
                                   .event_key = event_key,
                                   .seats = seats,
@@ -80,7 +80,7 @@ static void what_sells_nothing_is_not_on_the_board(void **state) {
 /* Pitfall 38: neither by how much was sold nor from the show's start. */
 static void the_fastest_to_sell_out_is_first(void **state) {
     struct soldout *s = *state;
-    soldout_know(s, 3, 100, OPENED_MS + 8 * MINUTE_MS); /* opened later, so it was faster */
+    soldout_set_event(s, 3, 100, OPENED_MS + 8 * MINUTE_MS); /* opened later, so it was faster */
     sell_out(s, 1, 5 * MINUTE_MS);
     sell_out(s, 2, 7 * MINUTE_MS);
     take(s, 3, 90, 9 * MINUTE_MS);
@@ -94,7 +94,7 @@ static void the_fastest_to_sell_out_is_first(void **state) {
 
 static void what_is_sold_out_is_in_front_of_what_sells(void **state) {
     struct soldout *s = *state;
-    soldout_know(s, 2, 1000000, OPENED_MS);
+    soldout_set_event(s, 2, 1000000, OPENED_MS);
     sell_out(s, 1, 60 * MINUTE_MS);
     take(s, 2, 999999, 60 * MINUTE_MS);
     ASSERT_TOP(s, 1, 2);
@@ -102,7 +102,7 @@ static void what_is_sold_out_is_in_front_of_what_sells(void **state) {
 
 static void what_sells_is_ranked_by_pace_and_then_by_share(void **state) {
     struct soldout *s = *state;
-    soldout_know(s, 3, 100, OPENED_MS);
+    soldout_set_event(s, 3, 100, OPENED_MS);
     take(s, 1, 4, 0);
     take(s, 2, 5, 0);
     take(s, 3, 4, 0);
@@ -119,19 +119,19 @@ static void a_pace_is_forgotten_after_five_minutes(void **state) {
     take(s, 1, 1, 4 * MINUTE_MS);
     ASSERT_TOP(s, 1, 2);
     assert_int_equal(row(s, 1).pace, 4);
-    soldout_turn(s, OPENED_MS + 5 * MINUTE_MS - PACE_STEP_MS);
+    soldout_advance(s, OPENED_MS + 5 * MINUTE_MS - PACE_STEP_MS);
     assert_int_equal(row(s, 1).pace, 4);
-    soldout_turn(s, OPENED_MS + 5 * MINUTE_MS);
+    soldout_advance(s, OPENED_MS + 5 * MINUTE_MS);
     assert_int_equal(row(s, 1).pace, 1);
     take(s, 2, 1, 5 * MINUTE_MS);
     ASSERT_TOP(s, 2, 1);
-    soldout_turn(s, OPENED_MS + 60 * MINUTE_MS);
+    soldout_advance(s, OPENED_MS + 60 * MINUTE_MS);
     assert_int_equal(row(s, 1).pace, 0);
     ASSERT_TOP(s, 1, 2); /* by share */
     take(s, 2, 1, 60 * MINUTE_MS);
     ASSERT_TOP(s, 2, 1);
     /* Time does not go back. */
-    soldout_turn(s, OPENED_MS);
+    soldout_advance(s, OPENED_MS);
     ASSERT_TOP(s, 2, 1);
 }
 
@@ -184,13 +184,13 @@ static void what_was_sold_out_stands_on_the_board_of_that_day(void **state) {
     give_back(s, 4, 10, day_ms, day_ms + 3 * MINUTE_MS);
     assert_day(s, day_ms, KEYS(2, 0));
     /* A day after it has ended a board is gone, and nothing brings it back. */
-    soldout_turn(s, 2 * day_ms - PACE_STEP_MS);
+    soldout_advance(s, 2 * day_ms - PACE_STEP_MS);
     assert_day(s, 0, KEYS(1, 0));
-    soldout_turn(s, 2 * day_ms);
+    soldout_advance(s, 2 * day_ms);
     assert_day(s, 0, KEYS(0));
     assert_day(s, day_ms, KEYS(2, 0));
     sell_out(s, 3, 3 * MINUTE_MS);
-    soldout_know(s, 1, 10, OPENED_MS - 1);
+    soldout_set_event(s, 1, 10, OPENED_MS - 1);
     assert_day(s, 0, KEYS(0));
     assert_int_equal(s->days.count, 1);
 }
@@ -217,9 +217,9 @@ static void more_room_ends_being_sold_out(void **state) {
     struct soldout *s = *state;
     sell_out(s, 1, MINUTE_MS);
     sell_out(s, 2, 2 * MINUTE_MS);
-    soldout_know(s, 1, 20, OPENED_MS);
+    soldout_set_event(s, 1, 20, OPENED_MS);
     ASSERT_TOP(s, 2, 1);
-    soldout_know(s, 1, 10, OPENED_MS);
+    soldout_set_event(s, 1, 10, OPENED_MS);
     ASSERT_TOP(s, 1, 2);
 }
 
@@ -228,14 +228,14 @@ static void an_event_is_shown_when_it_is_known(void **state) {
     struct selling found;
     take(s, 9, 1, 0);
     assert_int_equal(soldout_find(s, 9, &found), 0);
-    soldout_know(s, 9, 10, OPENED_MS);
+    soldout_set_event(s, 9, 10, OPENED_MS);
     ASSERT_TOP(s, 9);
 }
 
 /* A clock that is ahead of ours: its sales count now, and can be taken back. */
 static void clocks_may_differ_a_little(void **state) {
     struct soldout *s = *state;
-    soldout_turn(s, OPENED_MS);
+    soldout_advance(s, OPENED_MS);
     soldout_add(s, &(struct sale){.kind = SALE_TAKEN,
                                   .event_key = 1,
                                   .seats = 3,

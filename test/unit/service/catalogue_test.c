@@ -167,13 +167,13 @@ static void events_stand_in_the_order_of_their_names(void **state) {
     catalogue_read_lock(c);
     for (size_t i = 0; i < 8; i++) {
         assert_string_equal(catalogue_at(c, i)->id, ordered[i]);
-        assert_int_equal(catalogue_behind(c, STR("CONCERT"), str_of(ordered[i])), i + 1);
+        assert_int_equal(catalogue_after(c, STR("CONCERT"), str_of(ordered[i])), i + 1);
     }
     assert_null(catalogue_at(c, 8));
-    assert_int_equal(catalogue_behind(c, STR("CONCERT"), STR("")), 0);
-    assert_int_equal(catalogue_behind(c, STR("CONCERT"), STR("abc")), 6);
-    assert_int_equal(catalogue_behind(c, STR("A"), STR("z")), 0);
-    assert_int_equal(catalogue_behind(c, STR("D"), STR("a")), 8);
+    assert_int_equal(catalogue_after(c, STR("CONCERT"), STR("")), 0);
+    assert_int_equal(catalogue_after(c, STR("CONCERT"), STR("abc")), 6);
+    assert_int_equal(catalogue_after(c, STR("A"), STR("z")), 0);
+    assert_int_equal(catalogue_after(c, STR("D"), STR("a")), 8);
     catalogue_read_unlock(c);
     catalogue_remove(c, STR("CONCERT"), STR("aa"), 9);
     catalogue_read_lock(c);

@@ -169,7 +169,7 @@ static void events_are_distinguished_and_a_missing_one_is_reported(void **state)
 
 static void a_store_without_or_with_another_incarnation_is_not_compared(void **state) {
     struct two_stores *t = *state;
-    hot_shut(t->reconcile.hot);
+    hot_close(t->reconcile.hot);
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);
     redis_fixture_join(t->redis);
     assert_differences(t, 0);

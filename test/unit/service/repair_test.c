@@ -407,7 +407,7 @@ static void a_difference_that_cannot_be_repaired_is_reported(void **state) {
     ledger_ends(t, 2, ENTRY_LEFT);
     ledger_cancels(t, two_stores_id(t, 1), "ann");
     assert_differences(t, 2);
-    hot_shut(t->reconcile.hot);
+    hot_close(t->reconcile.hot);
     repair_found(t);
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(t->reconcile.differences[i].end, DIFFERENCE_FAILED);

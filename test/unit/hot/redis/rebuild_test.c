@@ -333,7 +333,7 @@ static void operations_count_while_an_incarnation_is_open(void **state) {
     assert_int_equal(result_of_look(h), ERR_RECOVERING);
     hot_open(h->hot, &incarnation);
     assert_int_equal(result_of_look(h), ERR_OK);
-    hot_shut(h->hot);
+    hot_close(h->hot);
     assert_int_equal(result_of_look(h), ERR_RECOVERING);
 }
 
