@@ -36,7 +36,7 @@ static struct uuid *ids;
 static size_t id_count;
 static struct memory *memory;
 static uint64_t entries[USERS];
-static char names[USERS][16];
+static char names[USERS][20];
 static int64_t now_ms;
 
 static void must(bool right, const char *what) {

@@ -125,16 +125,15 @@ static void repair_on_entry_asked(struct task *task) {
     r->status = e->status == ENTRY_NONE ? ENTRY_EXPIRED : e->status;
     bool is_live = r->status == ENTRY_WAITING || r->status == ENTRY_ACTIVE;
     int64_t over_ms = r->status == ENTRY_ACTIVE ? clock_wall_ms() - e->expires_ms : -1;
+    bool puts_back = r->puts_back && !r->changed;
     if (!is_live)
         repair_end_in_hot(r, r->status);
-    else if (!r->puts_back || r->changed)
-        repair_end_entry(r, ERR_OK);
-    else if (over_ms < 0)
+    else if (puts_back && over_ms < 0)
         repair_put_entry_back(r);
-    else if (over_ms >= r->late_ms)
+    else if (puts_back && over_ms >= r->late_ms)
         repair_end_in_ledger(r);
-    else
-        repair_end_entry(r, ERR_OK); /* its end is on its way to the ledger */
+    else /* of an entry whose time has just ended, the end is on its way to the ledger */
+        repair_end_entry(r, ERR_OK);
 }
 
 /* ---- one reservation ---- */
