@@ -160,7 +160,7 @@ static void redis_on_events_set(struct call *c, enum err result, const redisRepl
 
 static void redis_set_events(struct boards *b, struct board_events_op *op) {
     struct call *c = call_new(boards_store(b), op);
-    soldout_begin(c, "soldout_set_event", op->now_ms);
+    soldout_begin(c, "soldout_set_events", op->now_ms);
     call_add_u64(c, op->epoch);
     call_add_i64(c, op->lease);
     for (size_t i = 0; i < op->count; i++) {

@@ -320,7 +320,7 @@ end, ALLOW_OOM)
 
 -- Then the epoch in which counting began, the lease, and for each event: its key, capacity, opened.
 -- Returns 0, and changes nothing, if there is a newer lease.
-register('soldout_know', function(keys, args)
+register('soldout_set_events', function(keys, args)
   local refusal = other_incarnation(args[1], args[3]) or soldout_refused(keys, args[1])
   if refusal then return refusal end
   if redis.call('HGET', keys[2], 'turns') ~= args[4] then return 0 end
