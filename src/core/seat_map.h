@@ -101,7 +101,7 @@ enum seats_outcome seat_map_release(struct seat_map *m, const uint32_t *seats, s
 enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, size_t count,
                                    uint64_t holder, uint32_t *refused, size_t *refused_count);
 
-/* Checks such a list and changes nothing, whoever has the seats: DONE, TWICE or OUT_OF_RANGE. */
+/* Checks such a list without changing anything; seats may be taken. DONE, TWICE or OUT_OF_RANGE. */
 enum seats_outcome seat_map_check(struct seat_map *m, const uint32_t *seats, size_t count,
                                   uint32_t *refused, size_t *refused_count);
 
