@@ -465,16 +465,18 @@ struct thread_arg {
 
 static const char *const names[NAMES] = {"T/1/section A", "T/1/section B", "T/1/seat 17"};
 
-/* On a busy machine the store may not answer in time: then a caller asks again. Whether it had to
- * wait for others. */
+/* On a busy machine the store may not answer in time: then a caller asks again. A call over a lost
+ * connection fails at once, so the loop must run between two calls, for the connection to be made
+ * again. Whether the caller had to wait for others. */
 static bool acquire(struct fixture *f, struct waiter *w, const char *name) {
     bool waited = false;
-    do {
+    for (;;) {
         ask(f, w, name, T0, WAIT_MS);
         waited = waited || !w->done;
         wait_for(&w->done);
-    } while (w->op.result != ERR_OK);
-    return waited;
+        if (w->op.result == ERR_OK) return waited;
+        adapter->turn();
+    }
 }
 
 /* Whether it was still held. A release that had no answer may have been done. */
@@ -482,8 +484,10 @@ static bool give_back(struct fixture *f, const char *name, uint64_t fence) {
     bool is_repeated = false;
     enum err result;
     enum lock_outcome outcome = keep_once(f, true, name, fence, T0, &result);
-    for (; result != ERR_OK; is_repeated = true)
+    for (; result != ERR_OK; is_repeated = true) {
+        adapter->turn();
         outcome = keep_once(f, true, name, fence, T0, &result);
+    }
     return outcome == LOCK_RELEASED || is_repeated;
 }
 
