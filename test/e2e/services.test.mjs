@@ -183,11 +183,14 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL']) {
       const starting = spawn(SCRIPT, args, { env, stdio: ['ignore', 'ignore', 'inherit'] });
       const ended = new Promise((resolve) => starting.on('exit', resolve));
       await new Promise((resolve) => setTimeout(resolve, waitMs));
+      // The script handles signals before it creates its folder. On a busy machine it may not be
+      // that far: then the signal just ends it.
+      const handlesSignals = fs.readdirSync(folder).length > 0;
       starting.kill(signal);
       const code = await ended;
-      // Nobody can clean up after SIGKILL but the watcher; and a signal may come too late.
+      // After SIGKILL only the watcher can clean up; and a signal may come too late.
       parent.child.kill('SIGKILL');
-      if (signal !== 'SIGKILL' && code !== 0 && waitMs > 0) {
+      if (signal !== 'SIGKILL' && code !== 0 && handlesSignals) {
         assert.equal(code, signal === 'SIGINT' ? 130 : 143);
         assert.deepEqual(fs.readdirSync(folder), []);
       }
