@@ -138,7 +138,7 @@ static int print_result(const struct reconcile *r) {
     if (missing > 0) {
         add_count(&text, missing, "event");
         buf_add(&text, STR(" missing in Redis: a node rebuilds it from the ledger as soon as it "
-                           "sees that, or after 'redis-cli DEL admitone:{hot}:life'\n"));
+                           "sees that, or after 'redis-cli DEL admitone:{hot}:incarnation'\n"));
     }
     cli_print(&text);
     buf_deinit(&text);

@@ -275,14 +275,15 @@ enum err pg_incarnation(struct pg_cluster *l, struct hot_incarnation *out) {
 
 static bool try_lock(struct pg *db, bool *ours) {
     int64_t got = 0;
-    bool ok =
-        pg_number(db, &got, "SELECT pg_try_advisory_lock($1::int, 0)", pg_cell_i64(PG_LOCK_LIFE));
+    bool ok = pg_number(db, &got, "SELECT pg_try_advisory_lock($1::int, 0)",
+                        pg_cell_i64(PG_LOCK_INCARNATION));
     *ours = got != 0;
     return ok;
 }
 
 static bool pg_cluster_unlock(struct pg *db) {
-    return pg_run(db, NULL, "SELECT pg_advisory_unlock($1::int, 0)", pg_cell_i64(PG_LOCK_LIFE));
+    return pg_run(db, NULL, "SELECT pg_advisory_unlock($1::int, 0)",
+                  pg_cell_i64(PG_LOCK_INCARNATION));
 }
 
 static bool is_same(const struct hot_incarnation *a, const struct hot_incarnation *b) {

@@ -43,7 +43,7 @@
 
 /* Advisory locks: the first of two keys; the second is 0, or the event's. */
 #define PG_LOCK_MIGRATE 1633971501
-#define PG_LOCK_LIFE 1633971502
+#define PG_LOCK_INCARNATION 1633971502
 #define PG_LOCK_AUDIT 1633971503
 #define PG_LOCK_SOLD_OUT 1633971504
 #define PG_LOCK_RETENTION 1633971505

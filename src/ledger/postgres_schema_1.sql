@@ -191,8 +191,8 @@ CREATE TABLE audit(
   detail TEXT NOT NULL CHECK (detail::json IS NOT NULL)
 );
 
--- 'hot': the life in which the hot store should be, and which run of it that was; an empty identity
--- while it is filled.
+-- 'hot': the epoch of the incarnation in which the hot store should be, and the identity of the
+-- store; the identity is empty during a rebuild.
 CREATE TABLE epochs(
   name TEXT PRIMARY KEY,
   number BIGINT NOT NULL CHECK (number > 0),

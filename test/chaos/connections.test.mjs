@@ -29,7 +29,7 @@ async function takeAway(sale, library, section, seat) {
     `queue:${tag}:meta`, `section:${tag}:counts`, `limit:${tag}:reserving`,
     `claim:${tag}`, `claim:${tag}:pending`, `claim:${tag}:due`, `limit:${tag}`, `limit:${tag}:of`, ...names,
   ];
-  const epoch = await cluster.redisCli('HGET', 'admitone:{hot}:life', 'epoch');
+  const epoch = await cluster.redisCli('HGET', 'admitone:{hot}:incarnation', 'epoch');
   const event = await cluster.redisCli('HGET', `queue:${tag}:meta`, 'key');
   const reservation = [randomUUID(), 'another user', 1, section, 'CONFIRMED', Date.now() + 600000, seat];
   const args = [epoch, event, 0, section, '', ...reservation];

@@ -1,5 +1,5 @@
-// A node that stands still (SIGSTOP) while it fills Redis for the next life: another one overtakes
-// it, and what it does when it goes on comes too late.
+// A node is stopped (SIGSTOP) while it rebuilds Redis. Another node takes over; when the first one
+// continues, its writes are refused.
 import assert from 'node:assert/strict';
 
 import { launch, until } from '../e2e/support/server.mjs';
@@ -10,7 +10,7 @@ const args = ['--ledger-deadline-ms', '2000'];
 const OVERTAKEN_MS = 60000;
 const SLEEPER = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
 
-// Nobody reads events until `open` is called: so the filling stands where it reads the ledger.
+// Locks the table of events until `open` is called, so that a rebuild waits where it reads them.
 async function shutEvents(cluster) {
   const psql = launch(['psql', cluster.env.POSTGRES_URL, '-qAtX', '-c', 'BEGIN; LOCK TABLE events; SELECT pg_sleep(60)']);
   await until('the table is locked', async () => (await cluster.ask(`SELECT 1 ${SLEEPER}`)).length === 1);
@@ -20,37 +20,37 @@ async function shutEvents(cluster) {
   };
 }
 
-// The one that fills Redis, which has lost everything.
-async function stopFiller(cluster) {
+// Empties Redis, and stops the node that rebuilds it.
+async function stopRebuilder(cluster) {
   const open = await shutEvents(cluster);
-  const fills = (node) => node.stderr.split('rebuilding redis').length;
-  const before = cluster.nodes.map(fills);
+  const rebuilds = (node) => node.stderr.split('rebuilding redis').length;
+  const before = cluster.nodes.map(rebuilds);
   await cluster.redisCli('FLUSHALL');
-  const filler = await until('a node fills it', () => cluster.nodes.find((node, i) => fills(node) > before[i]));
-  await until('it has begun', async () => (await cluster.redisCli('EXISTS', 'admitone:{hot}:filling')) === '1');
-  filler.signal('SIGSTOP');
+  const rebuilder = await until('a node rebuilds it', () => cluster.nodes.find((node, i) => rebuilds(node) > before[i]));
+  await until('it has begun', async () => (await cluster.redisCli('EXISTS', 'admitone:{hot}:rebuild')) === '1');
+  rebuilder.signal('SIGSTOP');
   await open();
-  return filler;
+  return rebuilder;
 }
 
 chaos('pitfall 31: a node that stands still while it rebuilds Redis is replaced by another, and damages nothing', { args, load: { activeTtlSeconds: 90 } }, async (cluster, load) => {
   const first = await cluster.epoch();
-  const stopped = await stopFiller(cluster);
+  const stopped = await stopRebuilder(cluster);
   const other = cluster.nodes.find((node) => node !== stopped);
-  const filling = await cluster.epoch();
-  assert.deepEqual(filling, { number: first.number + 1, identity: '' }, 'it was stopped amid the filling');
-  await until('the other node has opened a life', async () => (await cluster.epoch()).identity !== '', OVERTAKEN_MS);
+  const interrupted = await cluster.epoch();
+  assert.deepEqual(interrupted, { number: first.number + 1, identity: '' }, 'it was stopped during the rebuild');
+  await until('the other node has begun an incarnation', async () => (await cluster.epoch()).identity !== '', OVERTAKEN_MS);
   await until('and serves', async () => (await other.call('GET', '/ready')).status === 200);
   assert.ok(await load.enter(load.newPerson(), other));
-  const life = await cluster.epoch();
-  assert.equal(life.number, filling.number + 1);
+  const incarnation = await cluster.epoch();
+  assert.equal(incarnation.number, interrupted.number + 1);
 
-  const redisLife = await cluster.redisCli('HGETALL', 'admitone:{hot}:life');
+  const inRedis = await cluster.redisCli('HGETALL', 'admitone:{hot}:incarnation');
   stopped.signal('SIGCONT');
   await cluster.isWell();
   load.mark();
   await load.succeeds(8);
-  assert.deepEqual(await cluster.epoch(), life, 'it is the life that it was');
-  assert.equal(await cluster.redisCli('HGETALL', 'admitone:{hot}:life'), redisLife);
-  assert.equal(await cluster.metric('admitone_hot_rebuilds_total'), 2, 'the first life, and that of the other node');
+  assert.deepEqual(await cluster.epoch(), incarnation, 'the incarnation is unchanged');
+  assert.equal(await cluster.redisCli('HGETALL', 'admitone:{hot}:incarnation'), inRedis);
+  assert.equal(await cluster.metric('admitone_hot_rebuilds_total'), 2, 'the first incarnation, and that of the other node');
 });

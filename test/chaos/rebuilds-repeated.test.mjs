@@ -1,4 +1,4 @@
-// Whoever fills Redis for its next life stalls or dies over it, or is overtaken by yet another one.
+// Nodes that rebuild Redis stall or die during the rebuild, or another node takes over.
 import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 

@@ -20,11 +20,11 @@ chaos('pitfall 31: a fail-over to a replica that lags is noticed, and it is rebu
   assert.ok(lastOf(master) > lastOf(replica) + 1000, 'the replica lags');
   process.kill(Number(pid), 'SIGKILL');
   await until('the replica is the master', () => /role:master/.test(redis(replica, 'INFO', 'replication')));
-  await until('the next life', async () => {
+  await until('the next incarnation', async () => {
     const { number, identity } = await cluster.epoch();
     return number > before.number && identity !== '';
   }, 15000);
   load.mark();
   await load.succeeds(8);
-  assert.equal((await cluster.epoch()).number, before.number + 1, 'it was filled once');
+  assert.equal((await cluster.epoch()).number, before.number + 1, 'it was rebuilt once');
 });

@@ -9,7 +9,7 @@ chaos('pitfall 31: a Redis that was flushed is rebuilt from the ledger, once, un
     const before = await cluster.epoch();
     if (words.length > 0) await cluster.redisCli('FUNCTION', 'FLUSH');
     await cluster.redisCli('FLUSHALL');
-    await until('the next life', async () => {
+    await until('the next incarnation', async () => {
       const { number, identity } = await cluster.epoch();
       return number === before.number + 1 && identity !== '';
     });
@@ -17,5 +17,5 @@ chaos('pitfall 31: a Redis that was flushed is rebuilt from the ledger, once, un
     await load.succeeds(10);
     assert.equal((await cluster.epoch()).number, before.number + 1, 'exactly one node rebuilds, once');
   }
-  assert.equal(await cluster.metric('admitone_hot_rebuilds_total'), 3, 'the first life, and one for each flush');
+  assert.equal(await cluster.metric('admitone_hot_rebuilds_total'), 3, 'the first incarnation, and one for each flush');
 });

@@ -12,7 +12,7 @@ chaos('pitfall 31: a Redis that comes back with an older state is noticed, and r
   await cluster.stopService('redis');
   await cluster.startService('redis');
   assert.notEqual(await cluster.redisCli('DBSIZE'), '0', 'it has its snapshot');
-  await until('the next life', async () => {
+  await until('the next incarnation', async () => {
     const { number, identity } = await cluster.epoch();
     return number === before.number + 1 && identity !== '';
   });

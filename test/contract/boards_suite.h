@@ -9,7 +9,7 @@
 struct boards_adapter {
     struct boards *(*open)(void **fixture); /* empty */
     void (*close)(void *fixture);
-    /* The store is filled anew between these, for another incarnation. NULL: it has one
+    /* The store is rebuilt between these, for another incarnation. NULL: it has one
      * incarnation. */
     void (*rebuild_begins)(void *fixture);
     void (*rebuild_ends)(void *fixture);

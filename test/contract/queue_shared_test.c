@@ -432,12 +432,12 @@ a_store_that_has_lost_an_event_accepts_none_before_it_is_rebuilt_pitfall_31(void
     store_rebuild_begins(&f->s);
     step_restore_event(&f->s, &f->e);
     store_rebuild_ends(&f->s);
-    assert_int_equal(ask(f, "EXISTS admitone:{hot}:life"), 1);
+    assert_int_equal(ask(f, "EXISTS admitone:{hot}:incarnation"), 1);
     ask(f, "DEL queue:{TEST:7}:meta");
     assert_int_equal(step_enter(&f->s, KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
     struct event other = steps_event(OTHER);
     store_configure(&f->s, &other);
-    assert_int_equal(ask(f, "EXISTS admitone:{hot}:life"), 0);
+    assert_int_equal(ask(f, "EXISTS admitone:{hot}:incarnation"), 0);
     assert_int_equal(ask(f, "EXISTS queue:{TEST:8}:meta"), 0);
 }
 
@@ -538,7 +538,7 @@ static void an_event_that_is_newer_than_the_store_knows_is_to_be_asked_for_again
     assert_int_equal(step_enter(&f->s, NEXT_KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
     step_remove(&f->s, KEY, f->e.version + 1);
     assert_int_equal(step_enter(&f->s, NEXT_KEY, STR("bob"), 8, T0).result, ERR_RECOVERING);
-    assert_int_equal(ask(f, "EXISTS admitone:{hot}:life"), 1); /* nothing was lost */
+    assert_int_equal(ask(f, "EXISTS admitone:{hot}:incarnation"), 1); /* nothing was lost */
     step_configure(&f->s, &again);
     assert_int_equal(step_enter(&f->s, NEXT_KEY, STR("bob"), 8, T0).result, ERR_OK);
 }

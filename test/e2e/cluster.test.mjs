@@ -735,8 +735,8 @@ function callAsNobody(dataDir, event, commands) {
   const keys = ['meta', 'seq', 'user', 'entry', 'waiting', 'active', 'pending', 'seen', 'ended'].map(part);
   keys.push(`section:{${event}}:counts`, `limit:{${event}}:reserving`, `claim:{${event}}:pending`, `claim:{${event}}:due`);
   keys.push('admitone:{hot}:ticks', 'admitone:{hot}:ticked');
-  const known = [redis(dataDir, 'HGET', 'admitone:{hot}:life', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
-  const fcall = (name, ...args) => `FCALL admitone_6_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
+  const known = [redis(dataDir, 'HGET', 'admitone:{hot}:incarnation', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
+  const fcall = (name, ...args) => `FCALL admitone_7_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
   const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
   const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8' });
   assert.ifError(error);

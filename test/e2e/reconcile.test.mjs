@@ -40,12 +40,12 @@ function stores() {
 
 const redis = (...words) => output('redis-cli', ['-u', services.REDIS_URL, ...words.map(String)]);
 const seqOf = (user) => redis('HGET', 'queue:{CONCERT:1}:user', user);
-const epoch = () => redis('HGET', 'admitone:{hot}:life', 'epoch');
+const epoch = () => redis('HGET', 'admitone:{hot}:incarnation', 'epoch');
 const meta = 'queue:{CONCERT:1}:meta';
 
 // A function of the library, as an operator would call it.
 const call = (name, ...args) =>
-  redis('FCALL', `admitone_6_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
+  redis('FCALL', `admitone_7_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
 
 async function node(t, flags, args = []) {
   const dataDir = path.join(tempFolder(), 'data');

@@ -31,8 +31,11 @@
 /* The library of functions: lua/, embedded by CMake, which also defines its name, REDIS_LIBRARY. */
 extern const char admitone_lua[];
 
-/* A hash: the epoch and the identity of the incarnation that Redis was rebuilt for. */
-#define INCARNATION_KEY "admitone:{hot}:life"
+/* A hash: the epoch and the identity of the incarnation that Redis was rebuilt for. A version that
+ * stores data in another format must use another name here: then its nodes find no incarnation and
+ * rebuild Redis. A new version of the library alone causes no rebuild; it is loaded beside the old
+ * one. */
+#define INCARNATION_KEY "admitone:{hot}:incarnation"
 
 struct link;
 

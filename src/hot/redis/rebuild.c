@@ -11,7 +11,10 @@
 /* The name of the latest rebuild. A node that stalls during a rebuild may be overtaken by another
  * node, and must not damage what that one has written: a rebuild writes only while this is its own
  * name. */
-#define REBUILD_KEY "admitone:{hot}:filling"
+#define REBUILD_KEY "admitone:{hot}:rebuild"
+/* The names that the two keys had up to version 6 of the library. A rebuild deletes them, so that a
+ * node of such a version stops a rebuild that it has begun. */
+#define FORMER_KEYS "admitone:{hot}:life admitone:{hot}:filling"
 /* The name of the ledger that Redis was rebuilt from, or is being rebuilt from. Only nodes of this
  * ledger rebuild it again: two clusters on one Redis would overwrite each other for ever. */
 #define LEDGER_KEY "admitone:{hot}:ledger"
@@ -165,7 +168,7 @@ static bool rebuild_start(struct rebuild *f, const char *node) {
              (long long)clock_steady_ns());
     redisAppendCommand(c, "SET " REBUILD_KEY " %s", f->name);
     redisAppendCommand(c, "SET " LEDGER_KEY " %s", f->incarnation.ledger);
-    redisAppendCommand(c, "DEL " INCARNATION_KEY);
+    redisAppendCommand(c, "DEL " INCARNATION_KEY " " FORMER_KEYS);
     return rebuild_commit(f, 3);
 }
 
@@ -320,7 +323,7 @@ static enum err redis_lease(struct hot *h, const char *what, int64_t for_ms, boo
     redisContext *c = store_connect(s, LOOK_MS, identity);
     if (c == NULL) return ERR_HOT_UNAVAILABLE;
     redisReply *r = store_check_reply(s, c,
-                                      redisCommand(c, "SET admitone:{hot}:turn:%s %s NX PX %lld",
+                                      redisCommand(c, "SET admitone:{hot}:lease:%s %s NX PX %lld",
                                                    what, s->node, (long long)for_ms));
     *is_ours = r != NULL && r->type == REDIS_REPLY_STATUS;
     enum err result = r == NULL ? ERR_HOT_UNAVAILABLE : ERR_OK;

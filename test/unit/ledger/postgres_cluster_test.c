@@ -37,13 +37,13 @@ static int tear_down(void **state) {
     return 0;
 }
 
-static struct hot_incarnation life_of(struct ledger *l) {
+static struct hot_incarnation incarnation_of(struct ledger *l) {
     struct hot_incarnation incarnation;
     assert_int_equal(ledger_incarnation(l, &incarnation), ERR_OK);
     return incarnation;
 }
 
-/* The epoch that has begun; 0: it is not ours. */
+/* The epoch that has begun; 0: another node rebuilds. */
 static uint32_t begin(struct ledger *l, struct hot_incarnation before) {
     uint32_t epoch = 0;
     bool ours = false;
@@ -57,46 +57,46 @@ static void end(struct ledger *l, uint32_t epoch, const char *identity) {
     assert_int_equal(ledger_rebuild_end(l, &incarnation), ERR_OK);
 }
 
-static void one_node_fills_at_a_time(void **state) {
+static void one_node_rebuilds_at_a_time(void **state) {
     struct fixture *f = *state;
-    struct hot_incarnation never = life_of(f->d.l);
+    struct hot_incarnation never = incarnation_of(f->d.l);
     assert_int_equal(never.epoch, 0);
     assert_string_equal(never.identity, "");
 
     assert_int_equal(begin(f->d.l, never), 1);
-    struct hot_incarnation filling = life_of(f->other);
-    assert_int_equal(filling.epoch, 1);
-    assert_string_equal(filling.identity, "");
-    assert_int_equal(begin(f->other, never), 0);   /* another one is the last */
-    assert_int_equal(begin(f->other, filling), 0); /* somebody fills it */
+    struct hot_incarnation rebuilding = incarnation_of(f->other);
+    assert_int_equal(rebuilding.epoch, 1);
+    assert_string_equal(rebuilding.identity, "");
+    assert_int_equal(begin(f->other, never), 0);      /* it is not the latest incarnation */
+    assert_int_equal(begin(f->other, rebuilding), 0); /* another node rebuilds it */
 
     end(f->d.l, 1, "run-1");
-    struct hot_incarnation filled = life_of(f->other);
-    assert_string_equal(filled.identity, "run-1");
-    assert_int_equal(begin(f->other, filling), 0); /* it is filled meanwhile */
-    assert_int_equal(begin(f->other, filled), 2);
+    struct hot_incarnation rebuilt = incarnation_of(f->other);
+    assert_string_equal(rebuilt.identity, "run-1");
+    assert_int_equal(begin(f->other, rebuilding), 0); /* it was rebuilt since */
+    assert_int_equal(begin(f->other, rebuilt), 2);
     end(f->other, 2, "");
-    /* It could not be filled: the next one tries. */
-    assert_int_equal(begin(f->d.l, life_of(f->d.l)), 3);
+    /* The rebuild failed: the next node tries. */
+    assert_int_equal(begin(f->d.l, incarnation_of(f->d.l)), 3);
     end(f->d.l, 3, "run-3");
 }
 
 static void a_rebuild_of_a_dead_node_is_left_to_the_next(void **state) {
     struct fixture *f = *state;
-    assert_int_equal(begin(f->other, life_of(f->other)), 1);
-    assert_int_equal(begin(f->d.l, life_of(f->d.l)), 0);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 1);
+    assert_int_equal(begin(f->d.l, incarnation_of(f->d.l)), 0);
     ledger_close(f->other);
     f->other = NULL;
     uint32_t epoch = 0;
     for (int i = 0; i < 200 && epoch == 0; i++) {
-        epoch = begin(f->d.l, life_of(f->d.l));
+        epoch = begin(f->d.l, incarnation_of(f->d.l));
         usleep(10000);
     }
     assert_int_equal(epoch, 2);
     /* A late end of the first incarnation is none. */
     struct hot_incarnation late = {.epoch = 1, .identity = "run-1"};
     assert_int_equal(ledger_rebuild_end(f->d.l, &late), ERR_RECOVERING);
-    assert_string_equal(life_of(f->d.l).identity, "");
+    assert_string_equal(incarnation_of(f->d.l).identity, "");
 }
 
 /* Somebody stands still over the row: the end can't be written, but the next one may try. */
@@ -105,14 +105,14 @@ static void a_rebuild_that_cannot_be_finished_is_left_to_the_next_node(void **st
     ledger_close(f->other);
     postgres_options.deadline_ms = 300;
     f->other = postgres_open(&f->d.h, 0);
-    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 1);
     PGconn *stalled = postgres_other("SELECT number FROM epochs WHERE name = 'hot' FOR SHARE");
     struct hot_incarnation incarnation = {.epoch = 1, .identity = "run-1"};
     assert_int_equal(ledger_rebuild_end(f->other, &incarnation), ERR_LEDGER_FAILED);
     postgres_other_end(stalled);
     uint32_t epoch = 0;
     for (int i = 0; i < 200 && epoch == 0; i++) {
-        epoch = begin(f->d.l, life_of(f->d.l));
+        epoch = begin(f->d.l, incarnation_of(f->d.l));
         usleep(10000);
     }
     assert_int_equal(epoch, 2);
@@ -126,23 +126,24 @@ static void a_rebuild_that_cannot_be_finished_is_left_to_the_next_node(void **st
 
 static void a_node_that_is_silent_during_a_rebuild_is_replaced(void **state) {
     struct fixture *f = *state;
-    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 1);
     int64_t began_ms = clock_steady_ms();
     while (clock_steady_ms() < began_ms + SILENT_MS + 1000) {
         assert_int_equal(ledger_rebuild_renew(f->other), ERR_OK);
-        assert_int_equal(begin(f->d.l, life_of(f->d.l)), 0);
+        assert_int_equal(begin(f->d.l, incarnation_of(f->d.l)), 0);
         usleep(500000);
     }
     uint32_t epoch = 0;
     while (epoch == 0 && clock_steady_ms() < began_ms + SILENT_MS + LATE_MS) {
-        epoch = begin(f->d.l, life_of(f->d.l));
+        epoch = begin(f->d.l, incarnation_of(f->d.l));
         usleep(100000);
     }
     assert_int_equal(epoch, 2);
     assert_int_equal(ledger_rebuild_renew(f->other), ERR_LEDGER_FAILED);
     struct hot_incarnation late = {.epoch = 1, .identity = "run-1"};
     assert_int_equal(ledger_rebuild_end(f->other, &late), ERR_RECOVERING);
-    assert_int_equal(begin(f->other, life_of(f->other)), 0); /* it has not taken the other's lock */
+    assert_int_equal(begin(f->other, incarnation_of(f->other)),
+                     0); /* it has not taken the other's lock */
     end(f->d.l, 2, "run-2");
 }
 
@@ -182,11 +183,11 @@ static void records_of_an_older_incarnation_are_refused(void **state) {
     bool kept;
     assert_int_equal(enter(f, 1, 0), ERR_OK);
     assert_int_equal(enter(f, 2, 1), ERR_RECOVERING); /* there never was a incarnation */
-    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 1);
     assert_int_equal(enter(f, 2, 1), ERR_OK);
     assert_int_equal(hold(f, 1, 1), ERR_OK);
     end(f->other, 1, "run-1");
-    assert_int_equal(begin(f->other, life_of(f->other)), 2);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 2);
     assert_int_equal(enter(f, 3, 1), ERR_RECOVERING);
     assert_int_equal(hold(f, 2, 1), ERR_RECOVERING);
     assert_int_equal(admit(f, 1, 1, &kept), ERR_RECOVERING);
@@ -202,9 +203,9 @@ static void late_and_timely_records_share_a_batch(void **state) {
     enum { COUNT = 30 };
     struct test_record r[COUNT];
     char users[COUNT][16];
-    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 1);
     end(f->other, 1, "run-1");
-    assert_int_equal(begin(f->other, life_of(f->other)), 2);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 2);
     for (int i = 0; i < COUNT; i++) {
         snprintf(users[i], sizeof users[i], "user%d", i);
         test_enter(&r[i], f->d.event->key, (uint64_t)i + 1, users[i], ENTRY_WAITING);
@@ -236,10 +237,10 @@ static void *begin_beside(void *arg) {
 /* Who begins a incarnation waits for those that write in the last one. */
 static void an_incarnation_begins_when_the_last_one_has_ended(void **state) {
     struct fixture *f = *state;
-    assert_int_equal(begin(f->other, life_of(f->other)), 1);
+    assert_int_equal(begin(f->other, incarnation_of(f->other)), 1);
     end(f->other, 1, "run-1");
     PGconn *writing = postgres_other("SELECT number FROM epochs WHERE name = 'hot' FOR SHARE");
-    struct beginning b = {.l = f->other, .before = life_of(f->other)};
+    struct beginning b = {.l = f->other, .before = incarnation_of(f->other)};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, begin_beside, &b), 0);
     harness_run_for(&f->d.h, 300);
@@ -251,7 +252,7 @@ static void an_incarnation_begins_when_the_last_one_has_ended(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_node_fills_at_a_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_node_rebuilds_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_rebuild_of_a_dead_node_is_left_to_the_next, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_rebuild_that_cannot_be_finished_is_left_to_the_next_node,

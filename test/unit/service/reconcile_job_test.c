@@ -23,7 +23,7 @@ struct fixture {
 static int set_up(void **state) {
     struct fixture *f = mem_new(sizeof *f);
     two_stores_open(&f->t);
-    freeReplyObject(redis_fixture_command("DEL admitone:{hot}:turn:reconcile_job"));
+    freeReplyObject(redis_fixture_command("DEL admitone:{hot}:lease:reconcile_job"));
     *state = f;
     return 0;
 }
@@ -79,7 +79,7 @@ static void one_node_at_a_time_has_the_lease(void **state) {
     assert_false(is_ours);
     assert_int_equal(hot_lease(there, "something else", 100000, &is_ours), ERR_OK);
     assert_true(is_ours);
-    assert_in_range(redis_fixture_number("PTTL admitone:{hot}:turn:reconcile_job"), 1, 100000);
+    assert_in_range(redis_fixture_number("PTTL admitone:{hot}:lease:reconcile_job"), 1, 100000);
     redis_store_free(other);
 }
 

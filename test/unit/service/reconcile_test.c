@@ -173,9 +173,9 @@ static void a_store_without_or_with_another_incarnation_is_not_compared(void **s
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);
     redis_fixture_join(t->redis);
     assert_differences(t, 0);
-    redis_fixture_number("HINCRBY admitone:{hot}:life epoch 1");
+    redis_fixture_number("HINCRBY admitone:{hot}:incarnation epoch 1");
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);
-    redis_fixture_number("HINCRBY admitone:{hot}:life epoch -1");
+    redis_fixture_number("HINCRBY admitone:{hot}:incarnation epoch -1");
     assert_differences(t, 0);
     freeReplyObject(redis_fixture_command("FLUSHALL"));
     assert_int_equal(reconcile_compare(&t->reconcile), ERR_RECOVERING);

@@ -5,9 +5,9 @@
 --   performance:{NAME}:info     HASH  epoch, mark; KEY → "reservations seats since"
 --
 --   ranking:{soldout}           ZSET  TIE:KEY, by how fast it sells
---   performance:{soldout}:info  HASH  epoch, mark; turn: the lease of the node that counts, "until
---                                     node"; turns: its number; step: the last one of the pace;
---                                     KEY → text of selling_text
+--   performance:{soldout}:info  HASH  epoch, mark; lease: of the node that counts, "until node";
+--                                     lease_number: how many leases there were; step: the last one
+--                                     of the pace; KEY → text of selling_text
 --   performance:{soldout}:pace  HASH  KEY → "step=seats step=seats …": seats sold in each step
 --   performance:{soldout}:paced ZSET  KEY, by the first of these steps
 --   ranking:{soldout:DAY}       ZSET  KEY, by when it was sold out; it may not be any more
@@ -309,13 +309,13 @@ register('soldout_begin', function(keys, args)
   if refusal then return refusal end
   local now = milliseconds(args[2])
   pace_advance(keys, now)
-  local ends, holder = (redis.call('HGET', keys[2], 'turn') or '0 '):match('^(%d+) (.*)$')
+  local ends, holder = (redis.call('HGET', keys[2], 'lease') or '0 '):match('^(%d+) (.*)$')
   if holder ~= args[3] then
     if tonumber(ends) > now then return { 0, watermark_of(keys) } end
-    redis.call('HINCRBY', keys[2], 'turns', 1)
+    redis.call('HINCRBY', keys[2], 'lease_number', 1)
   end
-  redis.call('HSET', keys[2], 'turn', text(now + LEASE_MS) .. ' ' .. args[3])
-  return { tonumber(redis.call('HGET', keys[2], 'turns')), watermark_of(keys) }
+  redis.call('HSET', keys[2], 'lease', text(now + LEASE_MS) .. ' ' .. args[3])
+  return { tonumber(redis.call('HGET', keys[2], 'lease_number')), watermark_of(keys) }
 end, ALLOW_OOM)
 
 -- Then the epoch in which counting began, the lease, and for each event: its key, capacity, opened.
@@ -323,7 +323,7 @@ end, ALLOW_OOM)
 register('soldout_set_events', function(keys, args)
   local refusal = other_incarnation(args[1], args[3]) or soldout_refused(keys, args[1])
   if refusal then return refusal end
-  if redis.call('HGET', keys[2], 'turns') ~= args[4] then return 0 end
+  if redis.call('HGET', keys[2], 'lease_number') ~= args[4] then return 0 end
   for i = 5, #args, 3 do
     selling_change(keys, args[i], function(s)
       s.known, s.capacity, s.opened = 1, tonumber(args[i + 1]), tonumber(args[i + 2])

@@ -1,6 +1,7 @@
--- What all functions share. The library is the concatenation of common.lua, queue.lua,
--- seat_map.lua, seats.lua, locks.lua and boards.lua; its name contains its version, so that nodes
--- of two versions do not overwrite each other's library.
+-- Definitions that all functions share. The library is the concatenation of common.lua, queue.lua,
+-- seat_map.lua, seats.lua, locks.lua and boards.lua. Its name contains its version, so that nodes of
+-- two versions do not overwrite each other's library. Raise VERSION with every change of a function;
+-- if the stored data change too, rename INCARNATION_KEY in ../link.h as well.
 --
 -- Every function about an event has queue:{T:ID}:meta as its first key, and as its first arguments
 -- the epoch, the event's key in the ledger and the time (0: the clock of Redis). Those of locks.lua
@@ -19,7 +20,7 @@
 --   admitone:{hot}:buyers   HASH   user → the events T:ID in which the user has live reservations,
 --                                  with blanks in between
 
-local VERSION = '6'
+local VERSION = '7'
 
 local TICKS = 'admitone:{hot}:ticks'
 local TICKED = 'admitone:{hot}:ticked'

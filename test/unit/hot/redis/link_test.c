@@ -72,7 +72,7 @@ static void on_suspect(void *to) {
     ((struct fixture *)to)->suspicions++;
 }
 
-static struct hot_incarnation life_now(struct fixture *h) {
+static struct hot_incarnation incarnation_now(struct fixture *h) {
     struct hot_incarnation incarnation = {.epoch = EPOCH};
     char ids[2][64];
     static const char *const names[] = {"run_id:", "master_replid:"};
@@ -93,7 +93,7 @@ static void meet_server(struct fixture *h) {
 }
 
 static void open_incarnation(struct fixture *h) {
-    struct hot_incarnation incarnation = life_now(h);
+    struct hot_incarnation incarnation = incarnation_now(h);
     redis_status_open(&h->status, &incarnation);
 }
 
@@ -470,7 +470,7 @@ static void the_outcome_of_a_call_of_another_incarnation_is_unknown(void **state
     probe_do(h.probe, "CLIENT PAUSE 10000 WRITE");
     struct ask *a = ask(&h, 0, "test_count", "again", "", true);
     turn_ms(&h, 20);
-    struct hot_incarnation next = life_now(&h);
+    struct hot_incarnation next = incarnation_now(&h);
     next.epoch = EPOCH + 1;
     redis_status_open(&h.status, &next);
     probe_do(h.probe, "CLIENT KILL ID %lld", (long long)links_client_id(&h));

@@ -100,7 +100,7 @@ static void restore(struct fixture *h, uint64_t seq) {
     queues_restore(redis_store_queues(h->store), &e);
 }
 
-/* With one event in it, and so many who wait. */
+/* Begins to rebuild the store with one event and that many waiting entries. */
 static struct hot_incarnation begin_incarnation(struct fixture *h, uint32_t epoch,
                                                 uint64_t entries) {
     struct queues *q = redis_store_queues(h->store);
@@ -113,7 +113,8 @@ static struct hot_incarnation begin_incarnation(struct fixture *h, uint32_t epoc
     return incarnation;
 }
 
-static struct hot_incarnation have_life(struct fixture *h, uint32_t epoch, uint64_t entries) {
+static struct hot_incarnation have_incarnation(struct fixture *h, uint32_t epoch,
+                                               uint64_t entries) {
     struct hot_incarnation incarnation = begin_incarnation(h, epoch, entries);
     assert_int_equal(look(h).epoch, 0);
     assert_int_equal(hot_rebuild_end(h->hot), ERR_OK);
@@ -121,7 +122,7 @@ static struct hot_incarnation have_life(struct fixture *h, uint32_t epoch, uint6
     return incarnation;
 }
 
-static void assert_no_life_begins(struct fixture *h) {
+static void assert_no_incarnation_begins(struct fixture *h) {
     assert_int_equal(hot_rebuild_end(h->hot), ERR_HOT_UNAVAILABLE);
     assert_int_equal(look(h).epoch, 0);
 }
@@ -140,12 +141,12 @@ static void a_store_that_was_never_rebuilt_has_no_incarnation(void **state) {
 
 static void an_incarnation_begins_when_everything_is_loaded(void **state) {
     struct fixture *h = *state;
-    struct hot_incarnation incarnation = have_life(h, 4, 1000);
+    struct hot_incarnation incarnation = have_incarnation(h, 4, 1000);
     assert_string_equal(look(h).identity, incarnation.identity);
     assert_int_equal(waiting(h), 1000);
     assert_int_equal(probe_number(h->probe, "HGET queue:{T:5}:meta epoch"), 4);
 
-    have_life(h, 5, 3);
+    have_incarnation(h, 5, 3);
     assert_int_equal(waiting(h), 3);
 }
 
@@ -162,7 +163,7 @@ static void only_what_is_ours_is_forgotten(void **state) {
         for (int n = 0; n < 700; n++) probe_do(h->probe, "SET %s:{T:%d}:any x", families[i], n);
     probe_do(h->probe, "SELECT 1");
     probe_do(h->probe, "SET queue:{T:1}:meta elsewhere");
-    have_life(h, 4, 0);
+    have_incarnation(h, 4, 0);
     assert_int_equal(probe_number(h->probe, "DBSIZE"), 1);
     probe_do(h->probe, "SELECT 0");
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
@@ -181,12 +182,12 @@ static void another_run_of_the_store_is_not_rebuilt(void **state) {
 
 static void one_command_that_fails_fails_the_rebuild(void **state) {
     struct fixture *h = *state;
-    have_life(h, 4, 0);
+    have_incarnation(h, 4, 0);
     begin_incarnation(h, 5, 600);
     probe_do(h->probe, "DEL queue:{T:5}:user");
     probe_do(h->probe, "SET queue:{T:5}:user wrong");
     restore(h, 900);
-    assert_no_life_begins(h);
+    assert_no_incarnation_begins(h);
 }
 
 static void a_server_that_dies_fails_the_rebuild(void **state) {
@@ -211,7 +212,7 @@ static void a_server_that_is_gone_is_not_rebuilt(void **state) {
 static void an_abandoned_rebuild_is_started_again(void **state) {
     struct fixture *h = *state;
     begin_incarnation(h, 4, 300);
-    have_life(h, 5, 2);
+    have_incarnation(h, 5, 2);
     assert_int_equal(waiting(h), 2);
     begin_incarnation(h, 6, 300); /* and left at the end of the store, too */
 }
@@ -228,7 +229,7 @@ static void a_rebuild_that_was_overtaken_spoils_nothing(void **state) {
         struct fixture other = neighbour(h, services_start(SERVICE_REDIS)->redis_url);
         begin_incarnation(h, 4, entry_counts[i]);
         begin_incarnation(&other, 5, 600);
-        assert_no_life_begins(h);
+        assert_no_incarnation_begins(h);
         assert_int_equal(hot_rebuild_end(other.hot), ERR_OK);
         assert_int_equal(look(h).epoch, 5);
         assert_int_equal(waiting(h), 600);
@@ -267,30 +268,46 @@ static void a_store_that_is_flushed_during_a_rebuild_begins_no_incarnation(void 
     for (size_t i = 0; i < 2; i++) {
         begin_incarnation(h, 4, entry_counts[i]);
         probe_do(h->probe, "FLUSHALL");
-        assert_no_life_begins(h);
+        assert_no_incarnation_begins(h);
         demolish(h);
         build(h);
     }
 }
 
-/* As when the ledger is a new one: what was before does not matter. */
+/* This happens when the ledger is a new one. */
 static void an_incarnation_may_have_a_lower_epoch_than_the_last(void **state) {
     struct fixture *h = *state;
-    have_life(h, 4, 1);
-    have_life(h, 1, 0);
+    have_incarnation(h, 4, 1);
+    have_incarnation(h, 1, 0);
 }
 
 static void another_run_or_a_copy_of_another_has_no_incarnation(void **state) {
     struct fixture *h = *state;
-    struct hot_incarnation first = have_life(h, 4, 0);
+    struct hot_incarnation first = have_incarnation(h, 4, 0);
     kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
     redisFree(h->probe);
     connect_probe(h);
     assert_int_equal(look(h).epoch, 0);
     assert_string_not_equal(look(h).identity, first.identity);
-    /* As it comes back from a snapshot, or with a replica that is promoted. */
-    probe_do(h->probe, "HSET admitone:{hot}:life epoch 4 identity %s", first.identity);
+    /* A snapshot or a promoted replica has the incarnation of another run. */
+    probe_do(h->probe, "HSET admitone:{hot}:incarnation epoch 4 identity %s", first.identity);
     assert_int_equal(look(h).epoch, 0);
+}
+
+/* Redis as a node of version 6 of the library leaves it: its keys have other names. */
+static void a_store_of_an_older_version_is_rebuilt(void **state) {
+    struct fixture *h = *state;
+    probe_do(h->probe, "HSET admitone:{hot}:life epoch 4 identity %s", look(h).identity);
+    probe_do(h->probe, "SET admitone:{hot}:filling 4:node:1");
+    probe_do(h->probe, "HSET queue:{OLD:1}:meta epoch 4");
+    assert_int_equal(look(h).epoch, 0);
+    assert_string_equal(look(h).last_rebuild, "");
+    have_incarnation(h, 5, 3);
+    assert_int_equal(waiting(h), 3);
+    assert_int_equal(
+        probe_number(h->probe,
+                     "EXISTS admitone:{hot}:life admitone:{hot}:filling queue:{OLD:1}:meta"),
+        0);
 }
 
 struct looking {
@@ -320,15 +337,15 @@ static void attach(struct fixture *h) {
     }
 }
 
-static void attach_in_open_life(struct fixture *h) {
-    struct hot_incarnation incarnation = have_life(h, 4, 10);
+static void attach_in_open_incarnation(struct fixture *h) {
+    struct hot_incarnation incarnation = have_incarnation(h, 4, 10);
     hot_open(h->hot, &incarnation);
     attach(h);
 }
 
 static void operations_count_while_an_incarnation_is_open(void **state) {
     struct fixture *h = *state;
-    struct hot_incarnation incarnation = have_life(h, 4, 10);
+    struct hot_incarnation incarnation = have_incarnation(h, 4, 10);
     attach(h);
     assert_int_equal(result_of_look(h), ERR_RECOVERING);
     hot_open(h->hot, &incarnation);
@@ -339,7 +356,7 @@ static void operations_count_while_an_incarnation_is_open(void **state) {
 
 static void functions_that_were_flushed_are_loaded_again(void **state) {
     struct fixture *h = *state;
-    attach_in_open_life(h);
+    attach_in_open_incarnation(h);
     for (int i = 0; i < 3; i++) {
         probe_do(h->probe, "FUNCTION FLUSH");
         assert_int_equal(result_of_look(h), ERR_OK);
@@ -347,12 +364,12 @@ static void functions_that_were_flushed_are_loaded_again(void **state) {
     }
 }
 
-/* Pitfall 31: nothing is set anew by whoever comes first; it is told, and rebuilt. */
+/* Pitfall 31: no operation creates the missing data; it reports the loss, and Redis is rebuilt. */
 static void a_store_that_was_flushed_is_suspect(void **state) {
     struct fixture *h = *state;
-    attach_in_open_life(h);
+    attach_in_open_incarnation(h);
     assert_int_equal(result_of_look(h), ERR_OK);
-    int64_t until = clock_steady_ms() + WAIT_MS; /* news of the store's return come first */
+    int64_t until = clock_steady_ms() + WAIT_MS; /* wait for the report of the new connection */
     while (suspicions == 0) assert_true(clock_steady_ms() < until);
     int before = suspicions;
     probe_do(h->probe, "FLUSHALL");
@@ -365,7 +382,7 @@ static void a_store_that_was_flushed_is_suspect(void **state) {
 static void incarnations_are_watched_through_sentinels(void **state) {
     struct fixture other = neighbour(*state, services_start(SERVICE_SENTINEL)->sentinel_url);
     assert_int_equal(look(&other).epoch, 0);
-    have_life(&other, 9, 0);
+    have_incarnation(&other, 9, 0);
     redis_store_free(other.store);
     services_stop(SERVICE_SENTINEL);
 }
@@ -389,6 +406,7 @@ int main(void) {
         TEST(a_store_that_is_flushed_during_a_rebuild_begins_no_incarnation),
         TEST(an_incarnation_may_have_a_lower_epoch_than_the_last),
         TEST(another_run_or_a_copy_of_another_has_no_incarnation),
+        TEST(a_store_of_an_older_version_is_rebuilt),
         TEST(operations_count_while_an_incarnation_is_open),
         TEST(functions_that_were_flushed_are_loaded_again),
         TEST(a_store_that_was_flushed_is_suspect),
