@@ -8,7 +8,7 @@
 
 #define AUDIT_PAGE_MAX 1000
 
-struct act {
+struct event_request {
     struct event_change change; /* one of these */
     struct event_removal removal;
     struct exchange *x;
@@ -27,100 +27,101 @@ struct audit_note admin_note(struct exchange *x, const char *verb, str type, str
         .detail = x->request.body.len == 0 ? STR("{}") : arena_copy(&x->arena, x->request.body)};
 }
 
-static struct act *act_new(struct exchange *x, const char *verb, const str *captures) {
-    struct act *act = arena_new(&x->arena, sizeof *act);
-    act->x = x;
-    act->change.put.type = arena_copy(&x->arena, captures[0]);
-    act->change.put.id = arena_copy(&x->arena, captures[1]);
-    act->change.put.note = admin_note(x, verb, captures[0], captures[1]);
-    return act;
+static struct event_request *event_request_new(struct exchange *x, const char *verb,
+                                               const str *captures) {
+    struct event_request *q = arena_new(&x->arena, sizeof *q);
+    q->x = x;
+    q->change.put.type = arena_copy(&x->arena, captures[0]);
+    q->change.put.id = arena_copy(&x->arena, captures[1]);
+    q->change.put.note = admin_note(x, verb, captures[0], captures[1]);
+    return q;
 }
 
-static void act_refuse(struct act *act, enum err result) {
-    json_decref(act->body);
-    mem_free(act->wanted);
+static void event_request_refuse(struct event_request *q, enum err result) {
+    json_decref(q->body);
+    mem_free(q->wanted);
     switch (result) {
     case ERR_EVENT_NOT_FOUND:
-        reply_problem(act->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
+        reply_problem(q->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
         return;
     case ERR_SECTION_NOT_FOUND:
-        reply_problem(act->x, result, "The event has no section \"%.*s\".", (int)act->section.len,
-                      act->section.at);
+        reply_problem(q->x, result, "The event has no section \"%.*s\".", (int)q->section.len,
+                      q->section.at);
         return;
     case ERR_SECTION_IN_USE:
         reply_problem(
-            act->x, result,
+            q->x, result,
             "Section \"%s\" has live reservations: it cannot be removed, shrink below its "
             "highest live seat, or change between mode seat and the other modes.",
-            act->change.put.in_use);
+            q->change.put.in_use);
         return;
     case ERR_EVENT_IN_USE:
-        reply_problem(act->x, result, "%s",
+        reply_problem(q->x, result, "%s",
                       "The event has live reservations: cancel them, or set its state to CLOSED.");
         return;
     default:
-        if (act->problem.err == result && result != ERR_OK)
-            reply_problem(act->x, result, "%s", act->problem.detail);
+        if (q->problem.err == result && result != ERR_OK)
+            reply_problem(q->x, result, "%s", q->problem.detail);
         else
-            reply_problem(act->x, result, "%s", err_effect(result));
+            reply_problem(q->x, result, "%s", err_effect(result));
     }
 }
 
-static void act_on_changed(struct event_change *change, enum err result) {
-    struct act *act = CONTAINER_OF(change, struct act, change);
+static void event_request_on_changed(struct event_change *change, enum err result) {
+    struct event_request *q = CONTAINER_OF(change, struct event_request, change);
     if (result != ERR_OK) {
-        act_refuse(act, result);
+        event_request_refuse(q, result);
         return;
     }
     struct event *stored = change->put.stored;
-    const struct api_worker *w = exchange_context(act->x);
+    const struct api_worker *w = exchange_context(q->x);
     struct json_out j;
-    json_out_init(&j, reply_start(act->x, change->put.created ? 201 : 200));
+    json_out_init(&j, reply_start(q->x, change->put.created ? 201 : 200));
     event_to_json(&j, STR(""), stored, true, &w->api->reservations);
     json_out_done(&j);
     mem_free(stored);
-    mem_free(act->wanted);
-    json_decref(act->body);
-    reply_send(act->x, STR("application/json"));
+    mem_free(q->wanted);
+    json_decref(q->body);
+    reply_send(q->x, STR("application/json"));
 }
 
 void admin_event_put(struct api *api, struct exchange *x, const str *captures) {
     json_t *body = json_body(x);
     if (body == NULL) return;
-    struct act *act = act_new(x, "event.put", captures);
-    act->body = body;
-    act->change.done = act_on_changed;
-    act->wanted = event_from_json(body, &api->defaults, captures[0], captures[1], &act->problem);
-    act->change.put.wanted = act->wanted;
-    if (act->wanted == NULL)
-        act_refuse(act, act->problem.err);
+    struct event_request *q = event_request_new(x, "event.put", captures);
+    q->body = body;
+    q->change.done = event_request_on_changed;
+    q->wanted = event_from_json(body, &api->defaults, captures[0], captures[1], &q->problem);
+    q->change.put.wanted = q->wanted;
+    if (q->wanted == NULL)
+        event_request_refuse(q, q->problem.err);
     else
-        events_change(&api->events, &act->change);
+        events_change(&api->events, &q->change);
 }
 
-/* The two edits run on the ledger's thread, which has the act until it is done. */
+/* The two edits run on the ledger's thread, which has the request until it is done. */
 
 static enum err edit_event(struct ledger_event_put *put, struct event **e) {
-    struct act *act = CONTAINER_OF(put, struct act, change.put);
-    return event_patch_json(e, act->body, &act->problem) ? ERR_OK : act->problem.err;
+    struct event_request *q = CONTAINER_OF(put, struct event_request, change.put);
+    return event_patch_json(e, q->body, &q->problem) ? ERR_OK : q->problem.err;
 }
 
 static enum err edit_section(struct ledger_event_put *put, struct event **e) {
-    struct act *act = CONTAINER_OF(put, struct act, change.put);
-    const struct section *found = event_section(*e, act->section);
+    struct event_request *q = CONTAINER_OF(put, struct event_request, change.put);
+    const struct section *found = event_section(*e, q->section);
     if (found == NULL) return ERR_SECTION_NOT_FOUND;
     struct section *changed = &(*e)->sections[found - (*e)->sections];
-    return section_patch_json(changed, act->body, &act->problem) ? ERR_OK : act->problem.err;
+    return section_patch_json(changed, q->body, &q->problem) ? ERR_OK : q->problem.err;
 }
 
 void admin_event_patch(struct api *api, struct exchange *x, const str *captures) {
     json_t *body = json_body(x);
     if (body == NULL) return;
-    struct act *act = act_new(x, "event.patch", captures);
-    act->body = body;
-    act->change.put.edit = edit_event;
-    act->change.done = act_on_changed;
-    events_change(&api->events, &act->change);
+    struct event_request *q = event_request_new(x, "event.patch", captures);
+    q->body = body;
+    q->change.put.edit = edit_event;
+    q->change.done = event_request_on_changed;
+    events_change(&api->events, &q->change);
 }
 
 /* "CONCERT/1/sections/A" */
@@ -137,31 +138,31 @@ static str section_subject(struct exchange *x, str event, str section) {
 void admin_section_patch(struct api *api, struct exchange *x, const str *captures) {
     json_t *body = json_body(x);
     if (body == NULL) return;
-    struct act *act = act_new(x, "section.patch", captures);
-    act->body = body;
-    act->section = arena_copy(&x->arena, captures[2]);
-    act->change.put.note.subject = section_subject(x, act->change.put.note.subject, act->section);
-    act->change.put.edit = edit_section;
-    act->change.done = act_on_changed;
-    events_change(&api->events, &act->change);
+    struct event_request *q = event_request_new(x, "section.patch", captures);
+    q->body = body;
+    q->section = arena_copy(&x->arena, captures[2]);
+    q->change.put.note.subject = section_subject(x, q->change.put.note.subject, q->section);
+    q->change.put.edit = edit_section;
+    q->change.done = event_request_on_changed;
+    events_change(&api->events, &q->change);
 }
 
-static void act_on_removed(struct event_removal *removal, enum err result) {
-    struct act *act = CONTAINER_OF(removal, struct act, removal);
+static void event_request_on_removed(struct event_removal *removal, enum err result) {
+    struct event_request *q = CONTAINER_OF(removal, struct event_request, removal);
     if (result == ERR_OK)
-        reply_empty(act->x, 204);
+        reply_empty(q->x, 204);
     else
-        act_refuse(act, result);
+        event_request_refuse(q, result);
 }
 
 void admin_event_delete(struct api *api, struct exchange *x, const str *captures) {
-    struct act *act = act_new(x, "event.delete", captures);
-    act->removal.done = act_on_removed;
-    act->removal.remove.type = act->change.put.type;
-    act->removal.remove.id = act->change.put.id;
-    act->removal.remove.note = act->change.put.note;
-    act->removal.remove.note.detail = STR("{}");
-    events_delete(&api->events, &act->removal);
+    struct event_request *q = event_request_new(x, "event.delete", captures);
+    q->removal.done = event_request_on_removed;
+    q->removal.remove.type = q->change.put.type;
+    q->removal.remove.id = q->change.put.id;
+    q->removal.remove.note = q->change.put.note;
+    q->removal.remove.note.detail = STR("{}");
+    events_delete(&api->events, &q->removal);
 }
 
 /* ---- the audit trail ---- */

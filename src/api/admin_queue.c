@@ -11,7 +11,7 @@
 #define FROM(state) (1U << EVENT_##state)
 #define FROM_ANY (FROM(DRAFT) | FROM(OPEN) | FROM(PAUSED) | FROM(DRAINING) | FROM(CLOSED))
 
-struct queue_act {
+struct queue_request {
     struct event_change change;
     int64_t event_key;        /* once it is known */
     struct event_views views; /* the event, when it is shown */
@@ -45,8 +45,8 @@ static void render_counts(struct json_out *j, const struct queue_counts *c) {
 }
 
 /* A change is durable by now: if the hot store can't be asked, there are no numbers to show. */
-static void queue_act_render(struct json_out *j, const struct event_view *view,
-                             const struct queue_act *act) {
+static void queue_request_render(struct json_out *j, const struct event_view *view,
+                                 const struct queue_request *q) {
     const struct event *e = view->event;
     const struct look_op *queue = &view->queue;
     bool is_counted = queue->op.result == ERR_OK;
@@ -59,7 +59,7 @@ static void queue_act_render(struct json_out *j, const struct event_view *view,
     json_out_time(j, STR("opensAt"), e->opens_at_ms);
     json_out_bool(j, STR("entering"), now == EVENT_OPEN || now == EVENT_PAUSED);
     json_out_bool(j, STR("admitting"), now == EVENT_OPEN || now == EVENT_DRAINING);
-    if (act->process) json_out_i64(j, STR("processed"), act->admitted);
+    if (q->process) json_out_i64(j, STR("processed"), q->admitted);
     queue_rules_to_json(j, STR("queue"), &e->queue);
     if (is_counted)
         render_counts(j, &queue->counts);
@@ -70,151 +70,151 @@ static void queue_act_render(struct json_out *j, const struct event_view *view,
     json_out_object_end(j);
 }
 
-static void queue_act_on_counted(struct event_views *views, enum err result) {
+static void queue_request_on_counted(struct event_views *views, enum err result) {
     (void)result; /* no seats are counted; of the queue, the view has it */
-    struct queue_act *act = CONTAINER_OF(views, struct queue_act, views);
+    struct queue_request *q = CONTAINER_OF(views, struct queue_request, views);
     if (views->first == NULL) {
-        reply_problem(act->x, ERR_EVENT_NOT_FOUND, "%s", "The event has just been deleted.");
+        reply_problem(q->x, ERR_EVENT_NOT_FOUND, "%s", "The event has just been deleted.");
         return;
     }
     struct json_out j;
-    json_out_init(&j, reply_start(act->x, 200));
-    queue_act_render(&j, views->first, act);
+    json_out_init(&j, reply_start(q->x, 200));
+    queue_request_render(&j, views->first, q);
     json_out_done(&j);
-    reply_send(act->x, STR("application/json"));
+    reply_send(q->x, STR("application/json"));
 }
 
 /* The event as it is in force now: it may have changed again. */
-static void queue_act_show(struct queue_act *act, int64_t event_key) {
-    struct catalogue *catalogue = act->api->events.catalogue;
-    act->views.queues = true;
-    act->views.done = queue_act_on_counted;
+static void queue_request_show(struct queue_request *q, int64_t event_key) {
+    struct catalogue *catalogue = q->api->events.catalogue;
+    q->views.queues = true;
+    q->views.done = queue_request_on_counted;
     catalogue_read_lock(catalogue);
     const struct event *e = catalogue_find_key(catalogue, event_key);
-    if (e != NULL) event_views_add(&act->views, &act->x->arena, e);
+    if (e != NULL) event_views_add(&q->views, &q->x->arena, e);
     catalogue_read_unlock(catalogue);
-    event_views_count(&act->views, &act->api->events, NULL);
+    event_views_count(&q->views, &q->api->events, NULL);
 }
 
 void admin_queue_get(struct api *api, struct exchange *x, const str *captures) {
-    struct queue_act *act = arena_new(&x->arena, sizeof *act);
-    act->api = api;
-    act->x = x;
+    struct queue_request *q = arena_new(&x->arena, sizeof *q);
+    q->api = api;
+    q->x = x;
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
     int64_t key = e == NULL ? 0 : e->key;
     catalogue_read_unlock(api->events.catalogue);
     if (key != 0)
-        queue_act_show(act, key);
+        queue_request_show(q, key);
     else
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s", "GET /events lists the events that exist.");
 }
 
 /* ---- changes ---- */
 
-static void queue_act_on_processed(void *to, enum err result, size_t admitted) {
-    struct queue_act *act = to;
-    act->admitted = (int64_t)admitted;
+static void queue_request_on_processed(void *to, enum err result, size_t admitted) {
+    struct queue_request *q = to;
+    q->admitted = (int64_t)admitted;
     if (result == ERR_OK)
-        queue_act_show(act, act->event_key);
+        queue_request_show(q, q->event_key);
     else
-        reply_problem(act->x, result, "%s", err_effect(result));
+        reply_problem(q->x, result, "%s", err_effect(result));
 }
 
-static void queue_act_on_changed(struct event_change *change, enum err result) {
-    struct queue_act *act = CONTAINER_OF(change, struct queue_act, change);
-    json_decref(act->body);
+static void queue_request_on_changed(struct event_change *change, enum err result) {
+    struct queue_request *q = CONTAINER_OF(change, struct queue_request, change);
+    json_decref(q->body);
     if (result == ERR_EVENT_NOT_FOUND) {
-        reply_problem(act->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
+        reply_problem(q->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
         return;
     }
     if (result != ERR_OK) {
-        reply_problem(act->x, result, "%s",
-                      act->problem.err == result ? act->problem.detail : err_effect(result));
+        reply_problem(q->x, result, "%s",
+                      q->problem.err == result ? q->problem.detail : err_effect(result));
         return;
     }
-    act->event_key = change->put.stored->key;
+    q->event_key = change->put.stored->key;
     mem_free(change->put.stored);
-    if (act->process)
-        waiting_room_tick(&act->api->room, act->event_key, queue_act_on_processed, act);
+    if (q->process)
+        waiting_room_tick(&q->api->room, q->event_key, queue_request_on_processed, q);
     else
-        queue_act_show(act, act->event_key);
+        queue_request_show(q, q->event_key);
 }
 
-/* On the ledger's thread, which has the act until on_changed is called. */
-static enum err queue_act_edit(struct ledger_event_put *put, struct event **e) {
-    struct queue_act *act = CONTAINER_OF(put, struct queue_act, change.put);
+/* On the ledger's thread, which has the request until on_changed is called. */
+static enum err queue_request_edit(struct ledger_event_put *put, struct event **e) {
+    struct queue_request *q = CONTAINER_OF(put, struct queue_request, change.put);
     enum event_state now = event_state_at((*e)->state, (*e)->opens_at_ms, clock_wall_ms());
-    if ((act->from & (1U << (*e)->state | 1U << now)) == 0) {
+    if ((q->from & (1U << (*e)->state | 1U << now)) == 0) {
         str state = event_state_words[(*e)->state];
-        json_refuse(&act->problem, ERR_WRONG_STATE, "The event's state is %.*s.", (int)state.len,
+        json_refuse(&q->problem, ERR_WRONG_STATE, "The event's state is %.*s.", (int)state.len,
                     state.at);
         return ERR_WRONG_STATE;
     }
     static const struct json_field none[] = {{0}};
-    if (act->body != NULL &&
-        !(act->takes_rules ? queue_patch_json(*e, act->body, &act->problem)
-                           : json_read(act->body, none, NULL, "", &act->problem)))
-        return act->problem.err;
-    if (act->to >= 0) (*e)->state = (enum event_state)act->to;
+    if (q->body != NULL && !(q->takes_rules ? queue_patch_json(*e, q->body, &q->problem)
+                                            : json_read(q->body, none, NULL, "", &q->problem)))
+        return q->problem.err;
+    if (q->to >= 0) (*e)->state = (enum event_state)q->to;
     return ERR_OK;
 }
 
-static void queue_act_run(struct api *api, struct exchange *x, const str *captures,
-                          const char *verb, struct queue_act wanted) {
+static void queue_request_run(struct api *api, struct exchange *x, const str *captures,
+                              const char *verb, struct queue_request wanted) {
     json_t *body = NULL;
     if (x->request.body.len > 0 || x->request.method == HTTP_PATCH) {
         body = json_body(x);
         if (body == NULL) return;
     }
-    struct queue_act *act = arena_new(&x->arena, sizeof *act);
-    *act = wanted;
-    act->api = api;
-    act->x = x;
-    act->body = body;
-    act->change.put.type = arena_copy(&x->arena, captures[0]);
-    act->change.put.id = arena_copy(&x->arena, captures[1]);
-    act->change.put.note = admin_note(x, verb, captures[0], captures[1]);
-    act->change.put.edit = queue_act_edit;
-    act->change.done = queue_act_on_changed;
-    events_change(&api->events, &act->change);
+    struct queue_request *q = arena_new(&x->arena, sizeof *q);
+    *q = wanted;
+    q->api = api;
+    q->x = x;
+    q->body = body;
+    q->change.put.type = arena_copy(&x->arena, captures[0]);
+    q->change.put.id = arena_copy(&x->arena, captures[1]);
+    q->change.put.note = admin_note(x, verb, captures[0], captures[1]);
+    q->change.put.edit = queue_request_edit;
+    q->change.done = queue_request_on_changed;
+    events_change(&api->events, &q->change);
 }
 
 void admin_queue_patch(struct api *api, struct exchange *x, const str *captures) {
-    queue_act_run(api, x, captures, "queue.patch",
-                  (struct queue_act){.from = FROM_ANY, .to = -1, .takes_rules = true});
+    queue_request_run(api, x, captures, "queue.patch",
+                      (struct queue_request){.from = FROM_ANY, .to = -1, .takes_rules = true});
 }
 
 /* Also after a pause or when it was closed; with new queue rules, if the body has any. */
 void admin_queue_activate(struct api *api, struct exchange *x, const str *captures) {
-    queue_act_run(api, x, captures, "queue.activate",
-                  (struct queue_act){.from = FROM_ANY, .to = EVENT_OPEN, .takes_rules = true});
+    queue_request_run(
+        api, x, captures, "queue.activate",
+        (struct queue_request){.from = FROM_ANY, .to = EVENT_OPEN, .takes_rules = true});
 }
 
 void admin_queue_pause(struct api *api, struct exchange *x, const str *captures) {
-    queue_act_run(
-        api, x, captures, "queue.pause",
-        (struct queue_act){.from = FROM(OPEN) | FROM(PAUSED) | FROM(DRAINING), .to = EVENT_PAUSED});
+    queue_request_run(api, x, captures, "queue.pause",
+                      (struct queue_request){.from = FROM(OPEN) | FROM(PAUSED) | FROM(DRAINING),
+                                             .to = EVENT_PAUSED});
 }
 
 void admin_queue_resume(struct api *api, struct exchange *x, const str *captures) {
-    queue_act_run(api, x, captures, "queue.resume",
-                  (struct queue_act){.from = FROM(PAUSED) | FROM(OPEN), .to = EVENT_OPEN});
+    queue_request_run(api, x, captures, "queue.resume",
+                      (struct queue_request){.from = FROM(PAUSED) | FROM(OPEN), .to = EVENT_OPEN});
 }
 
 void admin_queue_drain(struct api *api, struct exchange *x, const str *captures) {
-    queue_act_run(api, x, captures, "queue.drain",
-                  (struct queue_act){.from = FROM(OPEN) | FROM(PAUSED) | FROM(DRAINING),
-                                     .to = EVENT_DRAINING});
+    queue_request_run(api, x, captures, "queue.drain",
+                      (struct queue_request){.from = FROM(OPEN) | FROM(PAUSED) | FROM(DRAINING),
+                                             .to = EVENT_DRAINING});
 }
 
 void admin_queue_deactivate(struct api *api, struct exchange *x, const str *captures) {
-    queue_act_run(api, x, captures, "queue.deactivate",
-                  (struct queue_act){.from = FROM_ANY, .to = EVENT_CLOSED});
+    queue_request_run(api, x, captures, "queue.deactivate",
+                      (struct queue_request){.from = FROM_ANY, .to = EVENT_CLOSED});
 }
 
 void admin_queue_process(struct api *api, struct exchange *x, const str *captures) {
-    queue_act_run(
+    queue_request_run(
         api, x, captures, "queue.process",
-        (struct queue_act){.from = FROM(OPEN) | FROM(DRAINING), .to = -1, .process = true});
+        (struct queue_request){.from = FROM(OPEN) | FROM(DRAINING), .to = -1, .process = true});
 }

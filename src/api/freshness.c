@@ -4,7 +4,7 @@
 #include "base/list.h"
 #include "service/event_sync.h"
 
-struct put_off {
+struct postponed_request {
     struct event_wait wait;
     struct exchange *x;
 };
@@ -18,14 +18,14 @@ bool fresh_rules(struct api *api, struct exchange *x) {
 }
 
 static void freshness_on_read(struct task *task) {
-    exchange_resume(CONTAINER_OF(task, struct put_off, wait.task)->x);
+    exchange_resume(CONTAINER_OF(task, struct postponed_request, wait.task)->x);
 }
 
 bool fresh_absence(struct api *api, struct exchange *x, str event) {
     struct event_sync *sync = api->events.sync;
     if (!fresh_rules(api, x)) return false;
     if (sync == NULL || exchange_was_put_off(x) || event_sync_is_absent(sync, event)) return true;
-    struct put_off *p = arena_new(&x->arena, sizeof *p);
+    struct postponed_request *p = arena_new(&x->arena, sizeof *p);
     exchange_put_off(x);
     p->x = x;
     p->wait.task.run = freshness_on_read;

@@ -16,7 +16,7 @@
 #define PLACES_MAX 3
 
 struct hold_request {
-    struct hold holding;
+    struct hold hold;
     struct exchange *x;
     struct api *api;
     struct queue_event event;
@@ -27,8 +27,8 @@ struct hold_request {
     struct hold_body body;
     struct reservation_names names;
     struct idempotency idempotency;
-    struct entering *entering; /* where the event has autoEnter */
-    int places;                /* that were taken or found for this request, by autoEnter */
+    struct enter_request *enter; /* where the event has autoEnter */
+    int places;                  /* that were taken or found for this request, by autoEnter */
     struct repair_waiter repair;
 };
 /* With all else that is allocated for a request, so that the arena keeps its chunk for the next. */
@@ -36,19 +36,19 @@ static_assert(sizeof(struct hold_request) <= ARENA_CHUNK_BYTES * 3 / 4, "it fits
 
 /* The steps that a request goes through, and the answers that it waits for. */
 static void hold_request_identify(struct hold_request *q);
-static void on_user_looked(struct room_looking *look, enum err result);
+static void on_user_looked(struct place_look *look, enum err result);
 static void with_user(struct hold_request *q, str user);
 static void hold_request_on_key_read(struct hold *h, enum err result);
 static void hold_request_begin(struct hold_request *q);
-static void on_place_looked(struct room_looking *look, enum err result);
+static void on_place_looked(struct place_look *look, enum err result);
 static void enter_first(struct hold_request *q, bool may);
-static void on_active(struct entering *e);
-static void on_sold(struct entering *e);
+static void on_active(struct enter_request *e);
+static void on_sold(struct enter_request *e);
 static void hold_request_run(struct hold_request *q);
 static void hold_request_on_held(struct hold *h, enum err result);
 static void on_place_repaired(struct repair_waiter *repair);
-static bool is_repeated_by_its_user(struct deciding *d, const struct reservation *r);
-static void on_repeated_found(struct deciding *d, enum err result);
+static bool is_repeated_by_its_user(struct reservation_action *d, const struct reservation *r);
+static void on_repeated_found(struct reservation_action *d, enum err result);
 static void answer_held(struct hold_request *q);
 static void answer_hold(struct hold_request *q, enum err result);
 
@@ -79,7 +79,7 @@ static const char *what_to_do(const struct hold_request *q, enum err e) {
     case ERR_IDEMPOTENCY_MISMATCH:
         return "Use a new Idempotency-Key for another request.";
     case ERR_STRATEGY_NOT_ALLOWED:
-        return q->holding.terms.mode == SECTION_MODE_SEAT
+        return q->hold.terms.mode == SECTION_MODE_SEAT
                    ? "This section allows optimistic, pessimistic and distributed-lock."
                    : "This section allows one strategy, which is its mode; omit strategy, or send "
                      "that one.";
@@ -94,8 +94,8 @@ static void refuse_seats(struct hold_request *q, enum err e) {
     struct json_out j;
     json_out_init(&j, &list);
     json_out_array(&j, STR(""));
-    for (size_t i = 0; i < q->holding.refused_count; i++)
-        json_out_i64(&j, STR(""), q->holding.refused[i]);
+    for (size_t i = 0; i < q->hold.refused_count; i++)
+        json_out_i64(&j, STR(""), q->hold.refused[i]);
     json_out_array_end(&j);
     json_out_done(&j);
     struct problem_member members[] = {{STR("seats"), buf_str(&list)}};
@@ -145,10 +145,10 @@ static bool hold_request_read_key(struct hold_request *q, str route) {
     buf_add(&scope, key);
     sha256_of(buf_str(&scope), digest);
     buf_deinit(&scope);
-    memcpy(&q->holding.key.key, digest, sizeof q->holding.key.key);
-    memcpy(&q->holding.key.request, i->digest, sizeof q->holding.key.request);
-    if (q->holding.key.key == 0) q->holding.key.key = 1; /* 0 is none */
-    q->holding.idempotency = i;
+    memcpy(&q->hold.key.key, digest, sizeof q->hold.key.key);
+    memcpy(&q->hold.key.request, i->digest, sizeof q->hold.key.request);
+    if (q->hold.key.key == 0) q->hold.key.key = 1; /* 0 is none */
+    q->hold.idempotency = i;
     return true;
 }
 
@@ -169,7 +169,7 @@ static const struct event *hold_request_find_event(struct hold_request *q,
 }
 
 static void copy_terms(struct hold_request *q, const struct event *e, const struct section *s) {
-    struct hold_terms *t = &q->holding.terms;
+    struct hold_terms *t = &q->hold.terms;
     *t = (struct hold_terms){.event_key = e->key,
                              .section_key = s->key,
                              .mode = s->mode,
@@ -214,7 +214,7 @@ static bool find_terms(struct hold_request *q) {
 }
 
 static bool hold_request_choose_seats(struct hold_request *q) {
-    struct hold *h = &q->holding;
+    struct hold *h = &q->hold;
     const struct hold_body *b = &q->body;
     int64_t section_key = 0;
     h->count = (uint32_t)(b->seats != NULL ? (int64_t)b->seat_count : b->quantity);
@@ -238,9 +238,9 @@ static bool choose_strategy(struct hold_request *q, int fixed) {
         return false;
     }
     int wanted = fixed >= 0 ? fixed : named;
-    enum section_mode mode = q->holding.terms.mode;
-    q->holding.strategy = wanted >= 0 ? (enum strategy)wanted : strategy_default(mode);
-    if (strategy_fits(mode, q->holding.strategy)) return true;
+    enum section_mode mode = q->hold.terms.mode;
+    q->hold.strategy = wanted >= 0 ? (enum strategy)wanted : strategy_default(mode);
+    if (strategy_fits(mode, q->hold.strategy)) return true;
     hold_request_refuse(q, ERR_STRATEGY_NOT_ALLOWED);
     return false;
 }
@@ -249,7 +249,7 @@ static void hold_request_post(struct api *api, struct exchange *x, str route, in
     struct hold_request *q = arena_new(&x->arena, sizeof *q);
     q->x = x;
     q->api = api;
-    q->holding.arena = &x->arena;
+    q->hold.arena = &x->arena;
     if (hold_body_read(x, fixed >= 0, &q->body) && hold_request_read_key(q, route) &&
         find_terms(q) && hold_request_choose_seats(q) && choose_strategy(q, fixed))
         hold_request_identify(q);
@@ -278,21 +278,21 @@ void distributed_lock_post(struct api *api, struct exchange *x, const str *captu
 /* ---- the user ---- */
 
 /* A look at the request's place. */
-struct place_look {
-    struct room_looking look;
+struct request_place_look {
+    struct place_look look;
     struct hold_request *request;
 };
 
-static struct hold_request *request_of(struct room_looking *look) {
-    return CONTAINER_OF(look, struct place_look, look)->request;
+static struct hold_request *request_of(struct place_look *look) {
+    return CONTAINER_OF(look, struct request_place_look, look)->request;
 }
 
 static void look_at_place(struct hold_request *q,
-                          void (*done)(struct room_looking *look, enum err result)) {
-    struct place_look *l = arena_new(&q->x->arena, sizeof *l);
+                          void (*done)(struct place_look *look, enum err result)) {
+    struct request_place_look *l = arena_new(&q->x->arena, sizeof *l);
     l->request = q;
     l->look.look.op.event_key = q->event.key;
-    l->look.item.seq = q->holding.entry_seq;
+    l->look.item.seq = q->hold.entry_seq;
     l->look.done = done;
     waiting_room_look(&q->api->room, &l->look);
 }
@@ -302,16 +302,16 @@ static void look_at_place(struct hold_request *q,
  * token. */
 static bool enter_may_follow(struct hold_request *q, bool has_token) {
     struct json_problem problem;
-    q->entering = arena_new(&q->x->arena, sizeof *q->entering);
-    struct asker *asker = &q->entering->asker;
-    bool is_known = users_know(q->api, q->x, q->body.user, asker, &problem);
+    q->enter = arena_new(&q->x->arena, sizeof *q->enter);
+    struct requester *requester = &q->enter->requester;
+    bool is_known = users_know(q->api, q->x, q->body.user, requester, &problem);
     q->may_enter = is_known;
     if (has_token) {
-        q->may_enter = q->api->users_auth == USERS_TRUSTED || (is_known && !asker->fresh);
+        q->may_enter = q->api->users_auth == USERS_TRUSTED || (is_known && !requester->fresh);
         return true;
     }
     if (is_known)
-        with_user(q, asker->user);
+        with_user(q, requester->user);
     else
         users_refuse(q->x, &problem);
     return false;
@@ -330,7 +330,7 @@ static void hold_request_identify(struct hold_request *q) {
         queue_refuse(x, refused);
         return;
     }
-    q->holding.entry_seq = token.seq;
+    q->hold.entry_seq = token.seq;
     if (q->body.user.at != NULL) {
         with_user(q, q->body.user);
         return;
@@ -338,7 +338,7 @@ static void hold_request_identify(struct hold_request *q) {
     look_at_place(q, on_user_looked);
 }
 
-static void on_user_looked(struct room_looking *look, enum err result) {
+static void on_user_looked(struct place_look *look, enum err result) {
     struct hold_request *q = request_of(look);
     str user = {look->user, look->look.user_len}; /* which stays in the arena */
     if (result == ERR_OK && user.len == 0) result = ERR_NOT_ACTIVE;
@@ -350,19 +350,19 @@ static void on_user_looked(struct room_looking *look, enum err result) {
 
 /* The user is known. A request that was sent before with the same key is answered again. */
 static void with_user(struct hold_request *q, str user) {
-    q->holding.user = user;
+    q->hold.user = user;
     q->x->user = user;
-    if (q->holding.idempotency == NULL) {
+    if (q->hold.idempotency == NULL) {
         hold_request_begin(q);
         return;
     }
     q->idempotency.user = user;
-    q->holding.done = hold_request_on_key_read;
-    hold_replay(&q->api->reservations, &q->holding);
+    q->hold.done = hold_request_on_key_read;
+    hold_replay(&q->api->reservations, &q->hold);
 }
 
 static void hold_request_on_key_read(struct hold *h, enum err result) {
-    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+    struct hold_request *q = CONTAINER_OF(h, struct hold_request, hold);
     if (result != ERR_OK)
         hold_request_refuse(q, result);
     else if (q->idempotency.replayed)
@@ -376,14 +376,14 @@ static void hold_request_on_key_read(struct hold *h, enum err result) {
 static void hold_request_begin(struct hold_request *q) {
     if (!q->auto_enter)
         hold_request_run(q);
-    else if (q->holding.entry_seq != 0)
+    else if (q->hold.entry_seq != 0)
         look_at_place(q, on_place_looked);
     else
         enter_first(q, q->may_enter);
 }
 
 /* A place that has ended is replaced by a new one; one that is lost later is not. */
-static void on_place_looked(struct room_looking *look, enum err result) {
+static void on_place_looked(struct place_look *look, enum err result) {
     struct hold_request *q = request_of(look);
     if (result != ERR_OK)
         hold_request_refuse(q, result);
@@ -395,7 +395,7 @@ static void on_place_looked(struct room_looking *look, enum err result) {
 
 /* Whether the request can succeed at all: otherwise it takes no place in the queue. */
 static enum err precheck(struct hold_request *q) {
-    struct hold *h = &q->holding;
+    struct hold *h = &q->hold;
     if (h->count > q->max_per_user) return ERR_LIMIT_EXCEEDED;
     if (h->named == NULL || h->named[h->count - 1] <= q->capacity) return ERR_OK;
     h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
@@ -406,36 +406,36 @@ static enum err precheck(struct hold_request *q) {
 
 /* Takes a place for the request's user, who then holds seats at once or waits. */
 static void enter_first(struct hold_request *q, bool may) {
-    struct entering *e = q->entering;
+    struct enter_request *e = q->enter;
     enum err refused = may ? precheck(q) : ERR_NOT_ACTIVE;
     if (refused != ERR_OK) {
         hold_request_refuse(q, refused);
         return;
     }
-    e->asker.fresh = e->asker.fresh && q->holding.entry_seq == 0;
-    e->asker.user = q->holding.user;
-    e->room.enter.lane = e->asker.lane >= 0 ? (unsigned)e->asker.lane : LANE_DEFAULT;
+    e->requester.fresh = e->requester.fresh && q->hold.entry_seq == 0;
+    e->requester.user = q->hold.user;
+    e->room.enter.lane = e->requester.lane >= 0 ? (unsigned)e->requester.lane : LANE_DEFAULT;
     e->x = q->x;
     e->api = q->api;
     e->event = q->event;
-    e->room.enter.section_key = q->holding.terms.section_key;
+    e->room.enter.section_key = q->hold.terms.section_key;
     e->on_active = on_active;
     e->on_sold = on_sold;
     e->caller_data = q;
     place_take(e);
 }
 
-static void on_active(struct entering *e) {
+static void on_active(struct enter_request *e) {
     struct hold_request *q = e->caller_data;
     q->places++;
-    q->holding.entry_seq = e->room.enter.place.seq;
+    q->hold.entry_seq = e->room.enter.place.seq;
     hold_request_run(q);
 }
 
 /* All seats of the section are confirmed: refused without a place and without a write. */
-static void on_sold(struct entering *e) {
+static void on_sold(struct enter_request *e) {
     struct hold_request *q = e->caller_data;
-    struct hold *h = &q->holding;
+    struct hold *h = &q->hold;
     if (h->named != NULL) {
         h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
         memcpy(h->refused, h->named, h->count * sizeof *h->refused);
@@ -449,15 +449,15 @@ static void on_sold(struct entering *e) {
 
 static void hold_request_run(struct hold_request *q) {
     struct api_worker *w = exchange_context(q->x);
-    q->holding.done = hold_request_on_held;
-    hold_seats(&q->api->reservations, &w->lock_client, &q->holding);
+    q->hold.done = hold_request_on_held;
+    hold_seats(&q->api->reservations, &w->lock_client, &q->hold);
 }
 
 /* A place that was ACTIVE a moment ago may have ended before the seats were claimed: another
  * request of the user has confirmed what it held, or its time was over. Then this one takes a new
  * place, as it would have done a moment later. */
 static void hold_request_on_held(struct hold *h, enum err result) {
-    struct hold_request *q = CONTAINER_OF(h, struct hold_request, holding);
+    struct hold_request *q = CONTAINER_OF(h, struct hold_request, hold);
     if (result != ERR_NOT_ACTIVE || q->places == 0 || q->places == PLACES_MAX) {
         answer_hold(q, result);
         return;
@@ -473,7 +473,7 @@ static void on_place_repaired(struct repair_waiter *repair) {
     if (repair->status == ENTRY_LEFT || repair->status == ENTRY_NONE)
         answer_hold(q, ERR_NOT_ACTIVE);
     else
-        place_take(q->entering);
+        place_take(q->enter);
 }
 
 /* ---- the answer ---- */
@@ -498,31 +498,31 @@ static void answer_created(struct hold_request *q, const struct reservation *r) 
 
 /* A repeated request reads the reservation that the first one made, to answer it again. */
 struct repeated_hold {
-    struct deciding find;
+    struct reservation_action find;
     struct hold_request *request;
 };
 
 static void answer_held(struct hold_request *q) {
     if (!q->idempotency.replayed) {
-        answer_created(q, &q->holding.reservation);
+        answer_created(q, &q->hold.reservation);
         return;
     }
     struct repeated_hold *again = arena_new(&q->x->arena, sizeof *again);
     again->request = q;
-    again->find = (struct deciding){.id = q->idempotency.reservation,
-                                    .is_theirs = is_repeated_by_its_user,
-                                    .done = on_repeated_found};
+    again->find = (struct reservation_action){.id = q->idempotency.reservation,
+                                              .belongs_to_requester = is_repeated_by_its_user,
+                                              .done = on_repeated_found};
     reservations_find(&q->api->reservations, &again->find);
 }
 
-static bool is_repeated_by_its_user(struct deciding *d, const struct reservation *r) {
+static bool is_repeated_by_its_user(struct reservation_action *d, const struct reservation *r) {
     const struct hold_request *q = CONTAINER_OF(d, struct repeated_hold, find)->request;
     return str_eq(q->idempotency.user, str_of(r->user));
 }
 
 /* The answer is the first one, byte for byte: the reservation as it was created. Nothing else of it
  * ever changes, and the same body names the same event and section. */
-static void on_repeated_found(struct deciding *d, enum err result) {
+static void on_repeated_found(struct reservation_action *d, enum err result) {
     struct hold_request *q = CONTAINER_OF(d, struct repeated_hold, find)->request;
     struct reservation *r = d->reservation;
     if (result != ERR_OK) {
@@ -541,8 +541,8 @@ static void on_repeated_found(struct deciding *d, enum err result) {
 /* The answer, also a refusal, carries the token of a place that was taken for the request. */
 static void answer_hold(struct hold_request *q, enum err result) {
     char token[TOKEN_TEXT_BYTES];
-    if (q->places > 0 && q->entering->room.enter.outcome != ENTER_SOLD)
-        reply_header(q->x, STR("X-Queue-Token"), place_token(q->entering, clock_wall_ms(), token));
+    if (q->places > 0 && q->enter->room.enter.outcome != ENTER_SOLD)
+        reply_header(q->x, STR("X-Queue-Token"), place_token(q->enter, clock_wall_ms(), token));
     if (result == ERR_OK)
         answer_held(q);
     else

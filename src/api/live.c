@@ -34,7 +34,7 @@ static const struct {
 
 struct subscriber {
     struct stream stream;
-    struct audience *audience;
+    struct event_subscribers *of_event;
     struct list link;         /* in one of due[], in order of due_ms */
     struct subscriber *older; /* of the same entry */
     uint64_t seq;
@@ -51,7 +51,7 @@ struct subscriber {
 };
 
 /* The subscribers of one event on one worker. */
-struct audience {
+struct event_subscribers {
     struct live *live;
     struct list link;
     int64_t event_key;
@@ -65,8 +65,8 @@ struct audience {
 };
 
 struct batch {
-    struct room_watching watch;
-    struct audience *audience;
+    struct places_watch watch;
+    struct event_subscribers *of_event;
     struct batch *next;
     struct look_item items[BATCH_MAX];
     uint8_t lanes[BATCH_MAX];
@@ -77,7 +77,7 @@ struct live {
     struct api *api;
     struct worker *worker;
     size_t index; /* among api->workers */
-    struct list audiences;
+    struct list events;
     struct ticker ticker;
     struct buf text; /* of the event being written */
     uint64_t jitter;
@@ -87,35 +87,36 @@ struct live {
 
 /* ---- subscribers ---- */
 
-static struct audience *audience_find(struct live *l, int64_t event_key) {
-    for (struct list *at = l->audiences.next; at != &l->audiences; at = at->next) {
-        struct audience *a = CONTAINER_OF(at, struct audience, link);
-        if (a->event_key == event_key) return a;
+static struct event_subscribers *event_subscribers_find(struct live *l, int64_t event_key) {
+    for (struct list *at = l->events.next; at != &l->events; at = at->next) {
+        struct event_subscribers *es = CONTAINER_OF(at, struct event_subscribers, link);
+        if (es->event_key == event_key) return es;
     }
     return NULL;
 }
 
-static struct audience *audience_for(struct live *l, const struct queue_event *e) {
-    struct audience *a = audience_find(l, e->key);
-    if (a != NULL) return a;
-    a = mem_new(sizeof *a);
-    a->live = l;
-    a->event_key = e->key;
-    memcpy(a->event_type, e->type, sizeof a->event_type);
-    memcpy(a->event_id, e->id, sizeof a->event_id);
-    a->grace_ms = e->rules.grace_s * 1000;
-    map_init(&a->by_seq);
-    for (size_t r = 0; r < REACHES; r++) list_init(&a->due[r]);
-    list_init(&a->link);
-    list_move_last(&l->audiences, &a->link);
-    return a;
+static struct event_subscribers *event_subscribers_for(struct live *l,
+                                                       const struct queue_event *e) {
+    struct event_subscribers *es = event_subscribers_find(l, e->key);
+    if (es != NULL) return es;
+    es = mem_new(sizeof *es);
+    es->live = l;
+    es->event_key = e->key;
+    memcpy(es->event_type, e->type, sizeof es->event_type);
+    memcpy(es->event_id, e->id, sizeof es->event_id);
+    es->grace_ms = e->rules.grace_s * 1000;
+    map_init(&es->by_seq);
+    for (size_t r = 0; r < REACHES; r++) list_init(&es->due[r]);
+    list_init(&es->link);
+    list_move_last(&l->events, &es->link);
+    return es;
 }
 
-static void audience_maybe_free(struct audience *a) {
-    if (a->count > 0 || a->batches > 0) return;
-    list_remove(&a->link);
-    map_deinit(&a->by_seq);
-    mem_free(a);
+static void event_subscribers_maybe_free(struct event_subscribers *es) {
+    if (es->count > 0 || es->batches > 0) return;
+    list_remove(&es->link);
+    map_deinit(&es->by_seq);
+    mem_free(es);
 }
 
 static str key_of(const uint64_t *seq) {
@@ -123,51 +124,51 @@ static str key_of(const uint64_t *seq) {
 }
 
 /* The newest subscriber of the entry; NULL: it has none. */
-static struct subscriber *newest_of(const struct audience *a, uint64_t seq) {
-    return map_get(&a->by_seq, key_of(&seq));
+static struct subscriber *newest_of(const struct event_subscribers *es, uint64_t seq) {
+    return map_get(&es->by_seq, key_of(&seq));
 }
 
-static void subscriber_add(struct audience *a, struct subscriber *s) {
-    s->audience = a;
-    s->older = map_put(&a->by_seq, key_of(&s->seq), s);
-    a->count++;
-    atomic_fetch_add(&a->live->count, 1);
+static void subscriber_add(struct event_subscribers *es, struct subscriber *s) {
+    s->of_event = es;
+    s->older = map_put(&es->by_seq, key_of(&s->seq), s);
+    es->count++;
+    atomic_fetch_add(&es->live->count, 1);
 }
 
 /* Only this one, and no other of the same user, who may have connected again in the meantime. */
 static void subscriber_remove(struct subscriber *s) {
-    struct audience *a = s->audience;
-    struct subscriber *newer = newest_of(a, s->seq);
+    struct event_subscribers *es = s->of_event;
+    struct subscriber *newer = newest_of(es, s->seq);
     if (newer != s) {
         while (newer->older != s) newer = newer->older;
         newer->older = s->older;
     } else if (s->older != NULL) {
-        map_put(&a->by_seq, key_of(&s->seq), s->older);
+        map_put(&es->by_seq, key_of(&s->seq), s->older);
     } else {
-        map_remove(&a->by_seq, key_of(&s->seq));
+        map_remove(&es->by_seq, key_of(&s->seq));
     }
     list_remove(&s->link);
-    a->count--;
-    atomic_fetch_sub(&a->live->count, 1);
+    es->count--;
+    atomic_fetch_sub(&es->live->count, 1);
 }
 
 static void subscriber_on_ended(struct stream *stream) {
     struct subscriber *s = CONTAINER_OF(stream, struct subscriber, stream);
-    struct audience *a = s->audience;
+    struct event_subscribers *es = s->of_event;
     subscriber_remove(s);
     if (s->busy)
         s->gone = true;
     else
         mem_free(s);
-    audience_maybe_free(a);
+    event_subscribers_maybe_free(es);
 }
 
 /* Makes room for one more stream of the entry: the oldest goes, also while it is looked at, for
  * else none would where looks take longer than clients to come. */
-static void limit_streams(struct audience *a, uint64_t seq) {
+static void limit_streams(struct event_subscribers *es, uint64_t seq) {
     size_t count_of = 0;
     struct subscriber *oldest = NULL;
-    for (struct subscriber *s = newest_of(a, seq); s != NULL; s = s->older) {
+    for (struct subscriber *s = newest_of(es, seq); s != NULL; s = s->older) {
         count_of++;
         oldest = s;
     }
@@ -177,13 +178,13 @@ static void limit_streams(struct audience *a, uint64_t seq) {
 
 /* When it is looked at next: well before its user would count as gone. */
 static void schedule(struct subscriber *s) {
-    struct audience *a = s->audience;
+    struct event_subscribers *es = s->of_event;
     size_t reach = 0;
     while (s->position >= reaches[reach].positions_below) reach++;
-    int64_t interval_ms = a->live->api->push_interval_ms * reaches[reach].intervals;
-    if (interval_ms > a->grace_ms / 2) interval_ms = a->grace_ms / 2;
+    int64_t interval_ms = es->live->api->push_interval_ms * reaches[reach].intervals;
+    if (interval_ms > es->grace_ms / 2) interval_ms = es->grace_ms / 2;
     s->due_ms = clock_steady_ms() + interval_ms;
-    list_move_last(&a->due[reach], &s->link);
+    list_move_last(&es->due[reach], &s->link);
 }
 
 /* ---- sending ---- */
@@ -223,7 +224,7 @@ static void send_text(struct live *l, struct subscriber *s, bool is_last) {
 
 static void subscriber_tell(struct batch *b, struct subscriber *s, const struct queue_event *event,
                             const struct look_item *item) {
-    struct live *l = b->audience->live;
+    struct live *l = b->of_event->live;
     const struct place *place = &item->place;
     if (place->status == ENTRY_NONE) {
         /* It has ended, or is ACTIVE; which is not known here. When the client connects again, the
@@ -255,15 +256,15 @@ static void subscriber_tell(struct batch *b, struct subscriber *s, const struct 
 }
 
 /* The last event of a stream whose queue is gone. */
-static void subscriber_tell_deleted(const struct audience *a, struct subscriber *s) {
-    struct live *l = a->live;
+static void subscriber_tell_deleted(const struct event_subscribers *es, struct subscriber *s) {
+    struct live *l = es->live;
     struct json_out j;
     buf_clear(&l->text);
     buf_add(&l->text, STR("event: event-deleted\ndata: "));
     json_out_init(&j, &l->text);
     json_out_object(&j, STR(""));
-    json_out_str(&j, STR("eventType"), str_of(a->event_type));
-    json_out_str(&j, STR("eventId"), str_of(a->event_id));
+    json_out_str(&j, STR("eventType"), str_of(es->event_type));
+    json_out_str(&j, STR("eventId"), str_of(es->event_id));
     json_out_time(&j, STR("serverTime"), clock_wall_ms());
     json_out_object_end(&j);
     json_out_done(&j);
@@ -271,12 +272,12 @@ static void subscriber_tell_deleted(const struct audience *a, struct subscriber 
     send_text(l, s, true);
 }
 
-static void batch_on_watched(struct room_watching *watch, enum err result) {
+static void batch_on_watched(struct places_watch *watch, enum err result) {
     struct batch *b = CONTAINER_OF(watch, struct batch, watch);
-    struct audience *a = b->audience;
+    struct event_subscribers *es = b->of_event;
     struct queue_event event;
     bool exists =
-        queue_event_find_key(a->live->api, a->event_key, &event) && result != ERR_EVENT_NOT_FOUND;
+        queue_event_find_key(es->live->api, es->event_key, &event) && result != ERR_EVENT_NOT_FOUND;
     for (size_t i = 0; i < watch->look.count; i++) {
         struct subscriber *s = b->subscribers[i];
         s->busy = false;
@@ -287,20 +288,20 @@ static void batch_on_watched(struct room_watching *watch, enum err result) {
         else if (exists)
             schedule(s); /* neither store can be asked now: later, then */
         else
-            subscriber_tell_deleted(a, s);
+            subscriber_tell_deleted(es, s);
     }
-    a->batches--;
-    audience_maybe_free(a);
+    es->batches--;
+    event_subscribers_maybe_free(es);
     mem_free(b);
 }
 
-static struct batch *batch_new(struct audience *a) {
+static struct batch *batch_new(struct event_subscribers *es) {
     struct batch *b = mem_grow(NULL, sizeof *b); /* not zeroed: seldom full */
-    b->audience = a;
-    a->batches++;
+    b->of_event = es;
+    es->batches++;
     b->next = NULL;
-    b->watch = (struct room_watching){
-        .look = {.op = {.event_key = a->event_key, .now_ms = clock_wall_ms()}, .items = b->items},
+    b->watch = (struct places_watch){
+        .look = {.op = {.event_key = es->event_key, .now_ms = clock_wall_ms()}, .items = b->items},
         .lanes = b->lanes,
         .done = batch_on_watched};
     return b;
@@ -310,7 +311,7 @@ static void batch_add(struct batch *b, struct subscriber *s) {
     size_t at = b->watch.look.count++;
     assert(!s->busy && at < BATCH_MAX);
     int64_t now_ms = clock_steady_ms();
-    int64_t every_ms = b->audience->grace_ms / 2 < SEEN_MS ? b->audience->grace_ms / 2 : SEEN_MS;
+    int64_t every_ms = b->of_event->grace_ms / 2 < SEEN_MS ? b->of_event->grace_ms / 2 : SEEN_MS;
     bool note = now_ms - s->seen_ms >= every_ms;
     if (note) s->seen_ms = now_ms;
     s->busy = true;
@@ -321,17 +322,17 @@ static void batch_add(struct batch *b, struct subscriber *s) {
 }
 
 static void batch_run(struct batch *b) {
-    waiting_room_watch(&b->audience->live->api->room, &b->watch);
+    waiting_room_watch(&b->of_event->live->api->room, &b->watch);
 }
 
 /* Up to a batch of the subscribers that are due; false when there are none. */
-static bool push_due(struct audience *a, int64_t now_ms) {
+static bool push_due(struct event_subscribers *es, int64_t now_ms) {
     struct batch *b = NULL;
     for (size_t reach = 0; reach < REACHES; reach++) {
-        while (!list_empty(&a->due[reach])) {
-            struct subscriber *s = CONTAINER_OF(a->due[reach].next, struct subscriber, link);
+        while (!list_empty(&es->due[reach])) {
+            struct subscriber *s = CONTAINER_OF(es->due[reach].next, struct subscriber, link);
             if (s->due_ms > now_ms || (b != NULL && b->watch.look.count == BATCH_MAX)) break;
-            if (b == NULL) b = batch_new(a);
+            if (b == NULL) b = batch_new(es);
             batch_add(b, s);
         }
     }
@@ -341,13 +342,13 @@ static bool push_due(struct audience *a, int64_t now_ms) {
 
 /* If grace has become shorter, every subscriber is due: with looks as rare as before its user would
  * count as gone. */
-static void follow_grace(struct audience *a, int64_t now_ms) {
+static void follow_grace(struct event_subscribers *es, int64_t now_ms) {
     struct queue_event event;
-    if (!queue_event_find_key(a->live->api, a->event_key, &event)) return;
-    int64_t before_ms = a->grace_ms;
-    a->grace_ms = event.rules.grace_s * 1000;
-    for (size_t reach = 0; a->grace_ms < before_ms && reach < REACHES; reach++)
-        for (struct list *at = a->due[reach].next; at != &a->due[reach]; at = at->next) {
+    if (!queue_event_find_key(es->live->api, es->event_key, &event)) return;
+    int64_t before_ms = es->grace_ms;
+    es->grace_ms = event.rules.grace_s * 1000;
+    for (size_t reach = 0; es->grace_ms < before_ms && reach < REACHES; reach++)
+        for (struct list *at = es->due[reach].next; at != &es->due[reach]; at = at->next) {
             struct subscriber *s = CONTAINER_OF(at, struct subscriber, link);
             if (s->due_ms > now_ms) s->due_ms = now_ms;
         }
@@ -359,16 +360,16 @@ static void live_on_tick(void *to) {
     size_t batches = 1 + atomic_load(&l->count) / BATCH_MAX * 2 / TICKS_PER_INTERVAL;
     int64_t now_ms = clock_steady_ms();
     struct list *next;
-    for (struct list *at = l->audiences.next; at != &l->audiences; at = next) {
-        struct audience *a = CONTAINER_OF(at, struct audience, link);
+    for (struct list *at = l->events.next; at != &l->events; at = next) {
+        struct event_subscribers *es = CONTAINER_OF(at, struct event_subscribers, link);
         next = at->next;
-        a->batches++; /* stays while it is worked on */
-        follow_grace(a, now_ms);
-        for (size_t i = 0; i < batches && push_due(a, now_ms); i++) continue;
-        a->batches--;
-        audience_maybe_free(a);
+        es->batches++; /* stays while it is worked on */
+        follow_grace(es, now_ms);
+        for (size_t i = 0; i < batches && push_due(es, now_ms); i++) continue;
+        es->batches--;
+        event_subscribers_maybe_free(es);
     }
-    if (list_empty(&l->audiences)) ticker_stop(&l->ticker);
+    if (list_empty(&l->events)) ticker_stop(&l->ticker);
 }
 
 /* ---- announcements ---- */
@@ -386,13 +387,13 @@ struct announcement {
 };
 
 /* First all of them, then the looks: a subscriber may end as it is sent its position. */
-static void look_at_once(struct audience *a, const uint64_t *seqs, size_t count_of) {
+static void look_at_once(struct event_subscribers *es, const uint64_t *seqs, size_t count_of) {
     struct batch *batches = NULL;
     for (size_t i = 0; i < count_of; i++) {
-        for (struct subscriber *s = newest_of(a, seqs[i]); s != NULL; s = s->older) {
+        for (struct subscriber *s = newest_of(es, seqs[i]); s != NULL; s = s->older) {
             if (s->busy) continue;
             if (batches == NULL || batches->watch.look.count == BATCH_MAX) {
-                struct batch *b = batch_new(a);
+                struct batch *b = batch_new(es);
                 b->next = batches;
                 batches = b;
             }
@@ -409,8 +410,8 @@ static void look_at_once(struct audience *a, const uint64_t *seqs, size_t count_
 static void live_on_announced(struct task *task) {
     struct message *m = CONTAINER_OF(task, struct message, task);
     struct announcement *n = m->of;
-    struct audience *a = audience_find(m->to, n->event_key);
-    if (a != NULL) look_at_once(a, n->seqs, n->count);
+    struct event_subscribers *es = event_subscribers_find(m->to, n->event_key);
+    if (es != NULL) look_at_once(es, n->seqs, n->count);
     if (atomic_fetch_sub(&n->readers, 1) == 1) mem_free(n);
 }
 
@@ -474,7 +475,7 @@ static struct subscriber *subscriber_new(const struct place_query *q) {
     return s;
 }
 
-static void on_subscribed(struct room_looking *room, enum err result) {
+static void on_subscribed(struct place_look *room, enum err result) {
     struct place_query *q = CONTAINER_OF(room, struct place_query, room);
     struct api_worker *w = exchange_context(q->x);
     struct live *l = w->live;
@@ -488,9 +489,9 @@ static void on_subscribed(struct room_looking *room, enum err result) {
     buf_addf(&l->text, "retry: %lld\n", (long long)live_retry_ms(l));
     add_event(w, &l->text, &answer);
     struct subscriber *s = subscriber_new(q);
-    struct audience *a = audience_for(l, &q->event);
-    limit_streams(a, s->seq); /* which leaves some, so the audience stays */
-    subscriber_add(a, s);
+    struct event_subscribers *es = event_subscribers_for(l, &q->event);
+    limit_streams(es, s->seq); /* which leaves some, so `es` is not freed */
+    subscriber_add(es, s);
     schedule(s);
     s->busy = true; /* the client may have gone */
     reply_stream(q->x, &s->stream);
@@ -527,7 +528,7 @@ struct live *live_new(struct api *api, struct worker *w, size_t index) {
     l->worker = w;
     l->index = index;
     l->jitter = (uint64_t)clock_steady_ns() + index;
-    list_init(&l->audiences);
+    list_init(&l->events);
     ticker_init(&l->ticker, &w->loop, live_on_tick, l);
     return l;
 }
@@ -538,7 +539,7 @@ void live_close(struct live *l) {
 }
 
 void live_free(struct live *l) {
-    assert(list_empty(&l->audiences));
+    assert(list_empty(&l->events));
     buf_deinit(&l->text);
     mem_free(l);
 }

@@ -50,7 +50,7 @@ static bool read_body(struct exchange *x, const struct json_field *fields, struc
 }
 
 /* Only the admin key or the shop's assertion chooses another lane than the default. */
-static bool choose_lane(struct exchange *x, const struct asker *who, int64_t wanted,
+static bool choose_lane(struct exchange *x, const struct requester *who, int64_t wanted,
                         unsigned *lane) {
     *lane = who->lane >= 0 ? (unsigned)who->lane : LANE_DEFAULT;
     if (wanted < 0 || wanted == (int64_t)*lane) return true;
@@ -66,10 +66,10 @@ static bool choose_lane(struct exchange *x, const struct asker *who, int64_t wan
 
 static void queue_take_place(struct api *api, struct exchange *x, const struct queue_event *event,
                              const struct enter_body *body, bool as_token) {
-    struct entering *e = arena_new(&x->arena, sizeof *e);
+    struct enter_request *e = arena_new(&x->arena, sizeof *e);
     if (!fresh_rules(api, x)) return;
-    if (!users_identify(api, x, body->user, &e->asker)) return;
-    if (!choose_lane(x, &e->asker, body->lane, &e->room.enter.lane)) return;
+    if (!users_identify(api, x, body->user, &e->requester)) return;
+    if (!choose_lane(x, &e->requester, body->lane, &e->room.enter.lane)) return;
     e->x = x;
     e->api = api;
     e->event = *event;
@@ -124,7 +124,7 @@ void queue_post_token(struct api *api, struct exchange *x, const str *captures) 
 
 /* ---- status ---- */
 
-static void queue_on_status(struct room_looking *room, enum err result) {
+static void queue_on_status(struct place_look *room, enum err result) {
     struct place_query *q = CONTAINER_OF(room, struct place_query, room);
     if (result != ERR_OK) {
         queue_refuse(q->x, result);
@@ -191,7 +191,7 @@ static void point_to_room(struct exchange *x, const struct queue_event *event) {
     reply_header(x, STR("Location"), (str){where, (size_t)len});
 }
 
-static void queue_on_gate(struct room_looking *room, enum err result) {
+static void queue_on_gate(struct place_look *room, enum err result) {
     struct place_query *q = CONTAINER_OF(room, struct place_query, room);
     if (result == ERR_OK) q->x->user = (str){room->user, room->look.user_len};
     if (result != ERR_OK) {
@@ -226,14 +226,14 @@ void queue_get_gate(struct api *api, struct exchange *x, const str *captures) {
 
 /* ---- leave ---- */
 
-struct place_leaving {
-    struct leaving leaving;
+struct leave_request {
+    struct place_leave leave;
     struct exchange *x;
 };
 
-static void queue_on_left(struct leaving *leaving, enum err result) {
-    struct place_leaving *l = CONTAINER_OF(leaving, struct place_leaving, leaving);
-    l->x->user = (str){leaving->look.user, leaving->look.look.user_len};
+static void queue_on_left(struct place_leave *leave, enum err result) {
+    struct leave_request *l = CONTAINER_OF(leave, struct leave_request, leave);
+    l->x->user = (str){leave->look.user, leave->look.look.user_len};
     if (result == ERR_OK)
         reply_empty(l->x, 204);
     else
@@ -252,11 +252,11 @@ void queue_delete_leave(struct api *api, struct exchange *x, const str *captures
         queue_refuse(x, refused);
         return;
     }
-    struct place_leaving *l = arena_new(&x->arena, sizeof *l);
+    struct leave_request *l = arena_new(&x->arena, sizeof *l);
     l->x = x;
-    l->leaving.event_key = event.key;
-    l->leaving.seq = token.seq;
-    l->leaving.arena = &x->arena;
-    l->leaving.done = queue_on_left;
-    leave_place(&api->reservations, &l->leaving);
+    l->leave.event_key = event.key;
+    l->leave.seq = token.seq;
+    l->leave.arena = &x->arena;
+    l->leave.done = queue_on_left;
+    leave_place(&api->reservations, &l->leave);
 }

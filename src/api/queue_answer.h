@@ -27,7 +27,7 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
 
 /* A look at one place, named by its token. In the request's arena. */
 struct place_query {
-    struct room_looking room; /* its `done` is the caller's */
+    struct place_look room; /* its `done` is the caller's */
     struct exchange *x;
     struct queue_event event;
     str token;

@@ -7,31 +7,31 @@
 #include "base/clock.h"
 #include "base/list.h"
 
-str place_token(struct entering *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]) {
-    str token = queue_token_sign(exchange_context(e->x), &e->event, e->asker.user,
+str place_token(struct enter_request *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]) {
+    str token = queue_token_sign(exchange_context(e->x), &e->event, e->requester.user,
                                  &e->room.enter.place, now_ms, out);
-    users_set_cookie(e->api, e->x, &e->asker);
+    users_set_cookie(e->api, e->x, &e->requester);
     /* In front of browsers; a shop's back end keeps it itself. */
     if (e->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(e->x, &e->event, token);
     return token;
 }
 
-static void queue_enter_on_entered(struct room_entering *room, enum err result);
+static void queue_enter_on_entered(struct place_enter *room, enum err result);
 
-void place_take(struct entering *e) {
+void place_take(struct enter_request *e) {
     e->room.enter.op.event_key = e->event.key;
-    e->room.enter.user = e->asker.user;
+    e->room.enter.user = e->requester.user;
     e->room.done = queue_enter_on_entered;
     waiting_room_enter(&e->api->room, &e->room);
 }
 
-static void queue_enter_answer(struct entering *e) {
+static void queue_enter_answer(struct enter_request *e) {
     const struct place *place = &e->room.enter.place;
     int64_t now_ms = clock_wall_ms();
     char token[TOKEN_TEXT_BYTES];
     struct queue_answer answer = {.event = &e->event,
                                   .token = place_token(e, now_ms, token),
-                                  .user = e->asker.user,
+                                  .user = e->requester.user,
                                   .place = place,
                                   .waiting = place->waiting,
                                   .reserving = e->room.enter.reserving,
@@ -47,7 +47,7 @@ static void queue_enter_answer(struct entering *e) {
     reply_send(e->x, STR("application/json"));
 }
 
-static void queue_enter_refuse_full(struct entering *e) {
+static void queue_enter_refuse_full(struct enter_request *e) {
     char max[24];
     snprintf(max, sizeof max, "%lld", (long long)e->event.rules.max_waiting);
     e->x->retry_after_s = e->event.rules.entry_interval_s;
@@ -57,7 +57,7 @@ static void queue_enter_refuse_full(struct entering *e) {
                        "The queue has reached maxWaiting. Try again after Retry-After seconds.");
 }
 
-static void queue_enter_refuse_not_open(struct entering *e) {
+static void queue_enter_refuse_not_open(struct enter_request *e) {
     int64_t opens_ms = e->room.enter.opens_at_ms;
     int64_t now_ms = clock_wall_ms();
     struct buf opens = {0};
@@ -73,8 +73,8 @@ static void queue_enter_refuse_not_open(struct entering *e) {
     buf_deinit(&opens);
 }
 
-static void queue_enter_on_entered(struct room_entering *room, enum err result) {
-    struct entering *e = CONTAINER_OF(room, struct entering, room);
+static void queue_enter_on_entered(struct place_enter *room, enum err result) {
+    struct enter_request *e = CONTAINER_OF(room, struct enter_request, room);
     if (result != ERR_OK) {
         queue_refuse(e->x, result);
         return;

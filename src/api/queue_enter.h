@@ -10,26 +10,26 @@
 #include "api/users.h"
 
 /* In the request's arena. */
-struct entering {
-    struct room_entering room; /* room.enter.lane and section_key are the caller's */
+struct enter_request {
+    struct place_enter room; /* room.enter.lane and section_key are the caller's */
     struct exchange *x;
     struct api *api;
     struct queue_event event;
-    struct asker asker;
+    struct requester requester;
     bool as_token; /* POST /queue/token */
     /* NULL: the answer is always the place. Else called instead of the answer when it is ACTIVE. */
-    void (*on_active)(struct entering *e);
+    void (*on_active)(struct enter_request *e);
     /* Where section_key is set: called when all its seats are CONFIRMED; then no place was taken.
      */
-    void (*on_sold)(struct entering *e);
+    void (*on_sold)(struct enter_request *e);
     void *caller_data;
 };
 
 /* Takes a place, or finds the one that the user has, and answers. */
-void place_take(struct entering *e);
+void place_take(struct enter_request *e);
 /* The token of the place that was taken, signed now. Adds the cookies that go with it to the
  * answer.
  */
-str place_token(struct entering *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]);
+str place_token(struct enter_request *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]);
 
 #endif

@@ -58,7 +58,7 @@ static double share_of(int64_t part, int64_t whole) {
 }
 
 static void ranking_add_soldout(struct json_out *j, const struct board_row *row, bool of_all_time) {
-    const struct selling *s = &row->selling;
+    const struct soldout_sales *s = &row->sales;
     if (row->is_sold_out) {
         int64_t took_ms = s->sold_out_ms - s->opened_ms;
         json_out_time(j, STR("soldOutAt"), s->sold_out_ms);
@@ -76,7 +76,7 @@ static void ranking_add_soldout(struct json_out *j, const struct board_row *row,
 
 static void ranking_add_row(struct json_out *j, const struct board_name *board,
                             const struct board_row *row, const struct event *e) {
-    const struct selling *s = &row->selling;
+    const struct soldout_sales *s = &row->sales;
     int64_t capacity = event_capacity(e);
     if (row->rank > 0)
         json_out_i64(j, STR("rank"), (int64_t)row->rank);
@@ -120,7 +120,7 @@ size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op
     catalogue_read_lock(catalogue);
     for (size_t i = 0; i < top->count; i++) {
         const struct board_row *row = &top->rows[i];
-        const struct event *e = catalogue_find_key(catalogue, row->selling.event_key);
+        const struct event *e = catalogue_find_key(catalogue, row->sales.event_key);
         if (e == NULL) continue;
         json_out_object(&j, STR(""));
         ranking_add_row(&j, &top->board, row, e);
@@ -218,7 +218,7 @@ static void event_rank_on_read(struct ranking_event *r, enum err result) {
     json_out_object(&j, STR(""));
     ranking_add_board(&j, &r->board);
     ranking_add_row(&j, &r->board, &r->row, q->event);
-    if (r->board.kind == BOARD_POPULAR) json_out_i64(&j, STR("score"), r->row.selling.reservations);
+    if (r->board.kind == BOARD_POPULAR) json_out_i64(&j, STR("score"), r->row.sales.reservations);
     json_out_i64(&j, STR("seatsLeft"), capacity > r->seats_sold ? capacity - r->seats_sold : 0);
     json_out_time(&j, STR("serverTime"), r->now_ms);
     json_out_object_end(&j);

@@ -26,7 +26,7 @@ struct owner {
 static bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out) {
     struct api_worker *w = exchange_context(x);
     struct queue_event event;
-    struct asker asker;
+    struct requester requester;
     *out = (struct owner){.is_admin = users_is_admin(api, x)};
     str text = queue_token_of(x, 0);
     if (!out->is_admin && queue_token_is_sent(x, text)) {
@@ -43,11 +43,11 @@ static bool owner_of(struct api *api, struct exchange *x, str named, struct owne
         queue_refuse(x, ERR_TOKEN_REQUIRED);
         return false;
     }
-    if (!users_identify(api, x, named, &asker)) return false;
-    if (asker.fresh)
+    if (!users_identify(api, x, named, &requester)) return false;
+    if (requester.fresh)
         queue_refuse(x, ERR_TOKEN_REQUIRED); /* a new anonymous user, who has no reservations */
-    out->user = asker.user;
-    return !asker.fresh;
+    out->user = requester.user;
+    return !requester.fresh;
 }
 
 static bool owner_has(struct exchange *x, const struct owner *o, const struct reservation *r) {
@@ -85,21 +85,22 @@ static bool read_named(struct exchange *x, str *named) {
 /* ---- one reservation ---- */
 
 struct reservation_request {
-    struct deciding deciding;
+    struct reservation_action action;
     struct exchange *x;
     struct api *api;
     struct owner owner;
 };
 
-static bool is_theirs(struct deciding *d, const struct reservation *r) {
-    struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
+static bool reservation_belongs_to_requester(struct reservation_action *a,
+                                             const struct reservation *r) {
+    struct reservation_request *q = CONTAINER_OF(a, struct reservation_request, action);
     return owner_has(q->x, &q->owner, r);
 }
 
-static void reservation_on_decided(struct deciding *d, enum err result) {
-    struct reservation_request *q = CONTAINER_OF(d, struct reservation_request, deciding);
+static void reservation_on_done(struct reservation_action *a, enum err result) {
+    struct reservation_request *q = CONTAINER_OF(a, struct reservation_request, action);
     struct exchange *x = q->x;
-    struct reservation *r = d->reservation; /* `q` and `d` are freed with the answer */
+    struct reservation *r = a->reservation; /* `q` and `a` are freed with the answer */
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (result == ERR_OK && !q->owner.is_admin) x->user = str_of(r->user);
     if (result == ERR_OK) {
@@ -122,16 +123,16 @@ static void reservation_on_decided(struct deciding *d, enum err result) {
     mem_free(r);
 }
 
-static void reservation_decide(struct api *api, struct exchange *x, str id, str named,
-                               void (*how)(struct reservations *, struct deciding *)) {
+static void reservation_act(struct api *api, struct exchange *x, str id, str named,
+                            void (*how)(struct reservations *, struct reservation_action *)) {
     struct reservation_request *q = arena_new(&x->arena, sizeof *q);
     q->x = x;
     q->api = api;
-    q->deciding.is_theirs = is_theirs;
-    q->deciding.done = reservation_on_decided;
+    q->action.belongs_to_requester = reservation_belongs_to_requester;
+    q->action.done = reservation_on_done;
     if (!owner_of(api, x, named, &q->owner)) return;
-    if (uuid_parse(id, &q->deciding.id))
-        how(&api->reservations, &q->deciding);
+    if (uuid_parse(id, &q->action.id))
+        how(&api->reservations, &q->action);
     else
         reply_problem(x, ERR_RESERVATION_NOT_FOUND, "%s",
                       "A reservation's id is a UUID: see the answer to POST /reservations.");
@@ -139,17 +140,17 @@ static void reservation_decide(struct api *api, struct exchange *x, str id, str 
 
 void reservation_confirm(struct api *api, struct exchange *x, const str *captures) {
     str named;
-    if (read_named(x, &named)) reservation_decide(api, x, captures[0], named, reservations_confirm);
+    if (read_named(x, &named)) reservation_act(api, x, captures[0], named, reservations_confirm);
 }
 
 void reservation_cancel(struct api *api, struct exchange *x, const str *captures) {
     str named;
-    if (read_named(x, &named)) reservation_decide(api, x, captures[0], named, reservations_cancel);
+    if (read_named(x, &named)) reservation_act(api, x, captures[0], named, reservations_cancel);
 }
 
 void reservation_get_one(struct api *api, struct exchange *x, const str *captures) {
     str named;
-    if (query_named(x, &named)) reservation_decide(api, x, captures[0], named, reservations_find);
+    if (query_named(x, &named)) reservation_act(api, x, captures[0], named, reservations_find);
 }
 
 /* ---- the user's own ---- */
@@ -159,10 +160,10 @@ struct list_request {
     struct exchange *x;
     struct api *api;
     struct owner owner;
-    struct room_looking look;
+    struct place_look look;
 };
 
-static void list_on_user_looked(struct room_looking *look, enum err result);
+static void list_on_user_looked(struct place_look *look, enum err result);
 static void list_on_listed(struct listing *l, enum err result);
 
 void reservations_get_own(struct api *api, struct exchange *x, const str *captures) {
@@ -180,15 +181,15 @@ void reservations_get_own(struct api *api, struct exchange *x, const str *captur
         reply_problem(x, ERR_INVALID_PARAMETER, "%s",
                       "Send userId: the user whose reservations to list.");
     } else {
-        q->look = (struct room_looking){.look.op.event_key = q->owner.token.event_key,
-                                        .item.seq = q->owner.token.seq,
-                                        .done = list_on_user_looked};
+        q->look = (struct place_look){.look.op.event_key = q->owner.token.event_key,
+                                      .item.seq = q->owner.token.seq,
+                                      .done = list_on_user_looked};
         waiting_room_look(&api->room, &q->look);
     }
 }
 
 /* A token proves a place in one event, and the place names the user. */
-static void list_on_user_looked(struct room_looking *look, enum err result) {
+static void list_on_user_looked(struct place_look *look, enum err result) {
     struct list_request *q = CONTAINER_OF(look, struct list_request, look);
     struct listing *l = &q->list.listing;
     if (result != ERR_OK) {

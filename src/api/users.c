@@ -73,7 +73,7 @@ static bool header_is_ours(const json_t *header) {
 }
 
 static bool read_claims(const json_t *claims, int64_t now_ms, struct arena *arena,
-                        struct asker *out, struct json_problem *problem) {
+                        struct requester *out, struct json_problem *problem) {
     const json_t *exp = json_object_get(claims, "exp");
     const json_t *nbf = json_object_get(claims, "nbf");
     const json_t *lane = json_object_get(claims, "lane");
@@ -99,7 +99,7 @@ static json_t *parse(const struct buf *text) {
 }
 
 bool assertion_read(struct jwt_box *box, str text, int64_t now_ms, struct arena *arena,
-                    struct asker *out, struct json_problem *problem) {
+                    struct requester *out, struct json_problem *problem) {
     struct buf header_text = {0};
     struct buf claims_text = {0};
     json_t *header = NULL;
@@ -125,7 +125,8 @@ static str assertion_of(const struct exchange *x) {
     return http_header(&x->request, STR("X-User-Assertion"));
 }
 
-static bool read_assertion(struct exchange *x, struct asker *out, struct json_problem *problem) {
+static bool read_assertion(struct exchange *x, struct requester *out,
+                           struct json_problem *problem) {
     const struct api_worker *w = exchange_context(x);
     if (assertion_of(x).len == 0)
         return json_refuse(
@@ -173,7 +174,7 @@ static str new_anonymous_user(struct arena *arena) {
     return arena_copy(arena, (str){text, sizeof text});
 }
 
-void users_set_cookie(const struct api *api, struct exchange *x, const struct asker *a) {
+void users_set_cookie(const struct api *api, struct exchange *x, const struct requester *a) {
     if (!a->fresh) return;
     assert(api->users_auth == USERS_ANONYMOUS);
     struct buf cookie = {0};
@@ -197,7 +198,7 @@ static bool mismatch(struct json_problem *problem, const char *why) {
     return json_refuse(problem, ERR_USER_MISMATCH, "%s", why);
 }
 
-static bool identify_named(struct exchange *x, str named, struct asker *out,
+static bool identify_named(struct exchange *x, str named, struct requester *out,
                            struct json_problem *problem) {
     if (named.at == NULL)
         return json_refuse(problem, ERR_INVALID_FIELD, "userId is required: %s.",
@@ -207,7 +208,7 @@ static bool identify_named(struct exchange *x, str named, struct asker *out,
     return true;
 }
 
-static bool identify_signed(struct exchange *x, str named, struct asker *out,
+static bool identify_signed(struct exchange *x, str named, struct requester *out,
                             struct json_problem *problem) {
     if (!read_assertion(x, out, problem)) return false;
     if (named.at == NULL || str_eq(named, out->user)) return true;
@@ -228,7 +229,7 @@ bool users_come_from_elsewhere(const struct api *api, const struct exchange *x) 
 }
 
 static bool identify_anonymous(const struct api *api, struct exchange *x, str named,
-                               struct asker *out, struct json_problem *problem) {
+                               struct requester *out, struct json_problem *problem) {
     if (users_come_from_elsewhere(api, x))
         return json_refuse(problem, ERR_FOREIGN_ORIGIN,
                            "The page's origin is not in cors.origins.");
@@ -241,7 +242,7 @@ static bool identify_anonymous(const struct api *api, struct exchange *x, str na
 }
 
 static bool users_identify_by_mode(const struct api *api, struct exchange *x, str named,
-                                   struct asker *out, struct json_problem *problem) {
+                                   struct requester *out, struct json_problem *problem) {
     if (out->admin) return identify_named(x, named, out, problem);
     switch (api->users_auth) {
     case USERS_TRUSTED:
@@ -255,16 +256,16 @@ static bool users_identify_by_mode(const struct api *api, struct exchange *x, st
     return false;
 }
 
-bool users_know(struct api *api, struct exchange *x, str named, struct asker *out,
+bool users_know(struct api *api, struct exchange *x, str named, struct requester *out,
                 struct json_problem *problem) {
     assert(named.at == NULL || user_name_ok(named));
-    *out = (struct asker){.lane = -1, .admin = users_is_admin(api, x)};
+    *out = (struct requester){.lane = -1, .admin = users_is_admin(api, x)};
     bool known = users_identify_by_mode(api, x, named, out, problem);
     if (known) x->user = out->user;
     return known;
 }
 
-bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out) {
+bool users_identify(struct api *api, struct exchange *x, str named, struct requester *out) {
     struct json_problem problem;
     bool known = users_know(api, x, named, out, &problem);
     if (!known) users_refuse(x, &problem);
@@ -285,9 +286,9 @@ enum err users_disagree(struct api *api, struct exchange *x, str named, uint64_t
     str proven = {NULL, 0};
     if (api->users_auth == USERS_SIGNED && assertion_of(x).len > 0) {
         struct json_problem problem;
-        struct asker asker = {.lane = -1};
-        if (!read_assertion(x, &asker, &problem)) return problem.err;
-        proven = asker.user;
+        struct requester requester = {.lane = -1};
+        if (!read_assertion(x, &requester, &problem)) return problem.err;
+        proven = requester.user;
     }
     if (api->users_auth == USERS_ANONYMOUS) proven = anonymous_user(x);
     return is_token_user(x, proven, user_hash) ? ERR_OK : ERR_USER_MISMATCH;

@@ -13,7 +13,7 @@
 #include "api/json_in.h"
 #include "core/jwt.h"
 
-struct asker {
+struct requester {
     str user;   /* at NULL: not known */
     int lane;   /* that the assertion grants, 0 to 15; -1: none */
     bool admin; /* sent the admin key */
@@ -27,9 +27,9 @@ bool users_is_admin(const struct api *api, const struct exchange *x);
 
 /* For a request that takes a place. `named`: the userId of its body as user_from_json gave it, at
  * NULL when there is none. False: the problem has been answered. */
-bool users_identify(struct api *api, struct exchange *x, str named, struct asker *out);
+bool users_identify(struct api *api, struct exchange *x, str named, struct requester *out);
 /* The same, without answering. False: *problem, for users_refuse. */
-bool users_know(struct api *api, struct exchange *x, str named, struct asker *out,
+bool users_know(struct api *api, struct exchange *x, str named, struct requester *out,
                 struct json_problem *problem);
 void users_refuse(struct exchange *x, const struct json_problem *problem);
 /* Whether a page of another origin sent the request, where cookies prove the user. */
@@ -48,7 +48,7 @@ bool user_from_json(struct exchange *x, const json_t *value, str *out,
                     struct json_problem *problem);
 
 /* Adds the cookie of a fresh user to the answer, any time before that is sent. */
-void users_set_cookie(const struct api *api, struct exchange *x, const struct asker *a);
+void users_set_cookie(const struct api *api, struct exchange *x, const struct requester *a);
 
 /* The value of the request's first cookie of that name that is good: other servers of the host's
  * domain may set cookies of the same name. At NULL when there is none. */
@@ -56,6 +56,6 @@ str cookie_value(const struct exchange *x, str name, bool (*is_good)(str value))
 
 /* Reads the shop's assertion: sets user and lane. False: *problem says why it is not valid. */
 bool assertion_read(struct jwt_box *box, str text, int64_t now_ms, struct arena *arena,
-                    struct asker *out, struct json_problem *problem);
+                    struct requester *out, struct json_problem *problem);
 
 #endif

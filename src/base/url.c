@@ -1,7 +1,7 @@
 /* Parsing of store URLs, so that passwords stay out of messages. */
 #include "base/url.h"
 
-struct parts {
+struct url_parts {
     str scheme; /* with the "://"; empty: the text is no URL */
     str login;  /* at == NULL: none */
     str place;
@@ -14,8 +14,8 @@ static size_t url_find(str s, char c) {
     return at == NULL ? s.len : (size_t)(at - s.at);
 }
 
-static struct parts url_split(str url) {
-    struct parts p = {0};
+static struct url_parts url_split(str url) {
+    struct url_parts p = {0};
     const char *slashes = url.len == 0 ? NULL : memmem(url.at, url.len, "://", 3);
     if (slashes != NULL) p.scheme = (str){url.at, (size_t)(slashes - url.at) + 3};
     str rest = str_skip(url, p.scheme.len);
@@ -57,7 +57,7 @@ bool url_is_ambiguous(str url) {
 }
 
 void url_redact(str url, struct buf *out) {
-    struct parts p = url_split(url);
+    struct url_parts p = url_split(url);
     if (p.scheme.len == 0) {
         buf_add(out, url);
         return;
@@ -78,6 +78,6 @@ void url_redact(str url, struct buf *out) {
 }
 
 void url_add_place(str url, struct buf *out) {
-    struct parts p = url_split(url);
+    struct url_parts p = url_split(url);
     buf_add(out, p.is_ambiguous ? STR("***") : p.place);
 }

@@ -14,7 +14,7 @@
 /* At most this many differences are shown one by one. */
 #define LINES_MAX 100
 
-struct reconciling {
+struct reconcile_command {
     struct config config;
     struct settings settings;
     struct hot_stores hot;
@@ -31,7 +31,7 @@ static void add_count(struct buf *out, size_t count, const char *of_what) {
     buf_addf(out, "%zu %s%s", count, of_what, count == 1 ? "" : "s");
 }
 
-static void print_head(const struct reconciling *x, uint32_t epoch) {
+static void print_head(const struct reconcile_command *x, uint32_t epoch) {
     struct buf text = {0};
     buf_add(&text, STR("Redis at "));
     url_add_place(str_of(x->settings.hot), &text);
@@ -66,14 +66,14 @@ static size_t count_missing(const struct reconcile *r) {
 /* ---- repairing ---- */
 
 static void cli_on_repaired(struct reconcile_repair *repair) {
-    struct reconciling *x = CONTAINER_OF(repair, struct reconciling, repair);
+    struct reconcile_command *x = CONTAINER_OF(repair, struct reconcile_command, repair);
     x->hot.detach(x->hot.stores);
     uv_close((uv_handle_t *)&x->timer, NULL);
     mailbox_close(&x->mailbox);
 }
 
 static void cli_on_repair_timer(uv_timer_t *timer) {
-    struct reconciling *x = timer->data;
+    struct reconcile_command *x = timer->data;
     x->repair.reconcile = &x->reconcile;
     x->repair.done = cli_on_repaired;
     reconcile_repair(&x->repair);
@@ -81,7 +81,7 @@ static void cli_on_repair_timer(uv_timer_t *timer) {
 
 /* Waits for as long as a difference must have lasted, and connects to the hot store during that
  * time. */
-static void cli_repair(struct reconciling *x) {
+static void cli_repair(struct reconcile_command *x) {
     struct buf text = {0};
     buf_add_char(&text, '\n');
     add_count(&text, x->reconcile.difference_count + x->reconcile.left_out, "difference");
@@ -147,7 +147,8 @@ static int print_result(const struct reconcile *r) {
 
 /* ---- the command ---- */
 
-static bool open_stores(struct reconciling *x, const struct adapters *adapters, struct buf *why) {
+static bool open_stores(struct reconcile_command *x, const struct adapters *adapters,
+                        struct buf *why) {
     struct reconcile *r = &x->reconcile;
     /* The nodes' retention settings may differ from this command's, so it removes nothing. */
     x->settings.retention_audit_days = 0;
@@ -162,7 +163,7 @@ static bool open_stores(struct reconciling *x, const struct adapters *adapters, 
     return true;
 }
 
-static int cli_reconcile_run(struct reconciling *x, const struct adapters *adapters,
+static int cli_reconcile_run(struct reconcile_command *x, const struct adapters *adapters,
                              struct buf *why) {
     struct reconcile *r = &x->reconcile;
     struct hot_incarnation incarnation;
@@ -187,7 +188,7 @@ static int cli_reconcile_run(struct reconciling *x, const struct adapters *adapt
 }
 
 int cli_reconcile(char *const *args, const struct adapters *adapters) {
-    struct reconciling *x = mem_new(sizeof *x);
+    struct reconcile_command *x = mem_new(sizeof *x);
     struct buf why = {0};
     int status = 2;
     if (cli_settings(&x->config, &x->settings, args)) {

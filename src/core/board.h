@@ -14,7 +14,8 @@
 #include "core/ranking.h"
 #include "core/sale.h"
 
-struct tally {
+/* The sales of one event on one board. */
+struct board_sales {
     int64_t event_key;
     int64_t reservations;
     int64_t seats;
@@ -25,7 +26,7 @@ struct tally {
 };
 
 struct board {
-    struct map tallies; /* an event's key → struct tally: those that ever had anything */
+    struct map sales; /* an event's key → struct board_sales: those that ever had anything */
     struct ranking order;
 };
 
@@ -35,8 +36,8 @@ void board_deinit(struct board *b);
 void board_add(struct board *b, const struct sale *s);
 
 /* Its rank, from 1 on, and what it has; 0: it is not on the board. */
-size_t board_find(const struct board *b, int64_t event_key, struct tally *out);
+size_t board_find(const struct board *b, int64_t event_key, struct board_sales *out);
 /* The first `max`, TOP_MAX at the most. Returns how many. */
-size_t board_top(const struct board *b, struct tally *out, size_t max);
+size_t board_top(const struct board *b, struct board_sales *out, size_t max);
 
 #endif

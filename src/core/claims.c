@@ -40,7 +40,7 @@ struct row {
     uint32_t buyer;
     uint32_t newer; /* of the same buyer; 0: none */
     uint32_t older;
-    uint16_t seating;
+    uint16_t section;
     uint16_t seat_count;
     uint8_t step; /* enum step */
 };
@@ -61,7 +61,7 @@ static_assert(sizeof(struct buyer) == 32, "two users in a line of the cache");
 static_assert(USER_ID_BYTES_MAX > NAME_SHORT, "long names exist");
 
 /* A section. */
-struct seating {
+struct claims_section {
     int64_t key;
     struct seat_map *map;
     uint32_t capacity; /* as configured; the map follows when it can */
@@ -79,9 +79,9 @@ struct claims {
     int64_t opens_at_ms;
     int64_t hold_ms;
     uint32_t per_user_max;
-    struct seating **seatings; /* NULL where one has gone */
-    size_t seating_count;
-    struct map by_key; /* a section's key, in bytes → seating */
+    struct claims_section **sections; /* NULL where one has gone */
+    size_t section_count;
+    struct map by_key; /* a section's key, in bytes → its struct claims_section */
     struct seat_counts totals;
     struct pool rows;
     struct pool buyers;
@@ -96,18 +96,18 @@ struct claims {
 
 /* ---- sections ---- */
 
-static bool has_vanished(const struct claims *c, const struct seating *s) {
+static bool has_vanished(const struct claims *c, const struct claims_section *s) {
     return s->version != c->version;
 }
 
 /* One that takes claims; NULL: there is none. */
-static struct seating *seating_of(const struct claims *c, int64_t section_key) {
-    struct seating *s = map_get(&c->by_key, map_key(&section_key));
+static struct claims_section *claims_section_of(const struct claims *c, int64_t section_key) {
+    struct claims_section *s = map_get(&c->by_key, map_key(&section_key));
     return s == NULL || has_vanished(c, s) ? NULL : s;
 }
 
 /* After every change of a section: the totals follow. */
-static void seating_count(struct claims *c, struct seating *s) {
+static void claims_section_count(struct claims *c, struct claims_section *s) {
     struct seat_counts now = {0};
     if (!has_vanished(c, s)) now = seat_map_counts(s->map);
     c->totals.available += now.available - s->counted.available;
@@ -116,33 +116,33 @@ static void seating_count(struct claims *c, struct seating *s) {
     s->counted = now;
 }
 
-static void seating_free(struct claims *c, struct seating *s) {
-    c->seatings[s->number] = NULL;
+static void claims_section_free(struct claims *c, struct claims_section *s) {
+    c->sections[s->number] = NULL;
     map_remove(&c->by_key, map_key(&s->key));
     seat_map_free(s->map);
     mem_free(s);
 }
 
 /* After seats were given back: what waited for that. One that vanishes is gone with its last. */
-static void seating_catch_up(struct claims *c, struct seating *s) {
+static void claims_section_catch_up(struct claims *c, struct claims_section *s) {
     if (has_vanished(c, s) && s->live == 0) {
-        seating_count(c, s);
-        seating_free(c, s);
+        claims_section_count(c, s);
+        claims_section_free(c, s);
         return;
     }
     if (seat_map_capacity(s->map) != s->capacity) seat_map_resize(s->map, s->capacity);
-    seating_count(c, s);
+    claims_section_count(c, s);
 }
 
-static struct seating *seating_add(struct claims *c, const struct section *section) {
-    struct seating *s = mem_new(sizeof *s);
+static struct claims_section *claims_section_add(struct claims *c, const struct section *section) {
+    struct claims_section *s = mem_new(sizeof *s);
     size_t number = 0;
-    while (number < c->seating_count && c->seatings[number] != NULL) number++;
-    if (number == c->seating_count) {
-        c->seatings = mem_grow(c->seatings, ++c->seating_count * sizeof(struct seating *));
-        assert(c->seating_count <= UINT16_MAX);
+    while (number < c->section_count && c->sections[number] != NULL) number++;
+    if (number == c->section_count) {
+        c->sections = mem_grow(c->sections, ++c->section_count * sizeof(struct claims_section *));
+        assert(c->section_count <= UINT16_MAX);
     }
-    c->seatings[number] = s;
+    c->sections[number] = s;
     s->number = (uint16_t)number;
     s->key = section->key;
     s->map = seat_map_new((uint32_t)section->capacity);
@@ -159,16 +159,16 @@ static void claims_apply_config(struct claims *c, const struct event *e) {
     assert(c->per_user_max <= PER_USER_MAX);
     for (size_t i = 0; i < e->section_count; i++) {
         const struct section *section = &e->sections[i];
-        struct seating *s = map_get(&c->by_key, map_key(&section->key));
-        if (s == NULL) s = seating_add(c, section);
+        struct claims_section *s = map_get(&c->by_key, map_key(&section->key));
+        if (s == NULL) s = claims_section_add(c, section);
         s->version = e->version;
         s->capacity = (uint32_t)section->capacity;
         s->mode = section->mode;
         s->status = section->status;
     }
-    for (size_t i = 0; i < c->seating_count; i++) {
-        struct seating *s = c->seatings[i];
-        if (s != NULL) seating_catch_up(c, s);
+    for (size_t i = 0; i < c->section_count; i++) {
+        struct claims_section *s = c->sections[i];
+        if (s != NULL) claims_section_catch_up(c, s);
     }
 }
 
@@ -296,9 +296,9 @@ void claims_free(struct claims *c) {
         if (r->seat_count > SEATS_FEW) mem_free(r->many);
         buyer_part(c, r);
     }
-    for (size_t i = 0; i < c->seating_count; i++)
-        if (c->seatings[i] != NULL) seating_free(c, c->seatings[i]);
-    mem_free(c->seatings);
+    for (size_t i = 0; i < c->section_count; i++)
+        if (c->sections[i] != NULL) claims_section_free(c, c->sections[i]);
+    mem_free(c->sections);
     map_deinit(&c->by_key);
     pool_deinit(&c->rows);
     pool_deinit(&c->buyers);
@@ -344,7 +344,7 @@ size_t claims_due(struct claims *c, int64_t now_ms, struct claim_ref *out, size_
         heap_pop(&c->expiries);
         if (number == 0) continue;
         const struct row *r = row_at(c, number);
-        out[count++] = (struct claim_ref){r->id, c->seatings[r->seating]->key};
+        out[count++] = (struct claim_ref){r->id, c->sections[r->section]->key};
         claim_expiry_add(c, number, now_ms + DUE_AGAIN_MS);
     }
     return count;
@@ -363,13 +363,13 @@ static void claim_hold(struct claims *c, uint32_t number) {
 static void claim_confirm(struct claims *c, uint32_t number) {
     struct row *r = row_at(c, number);
     assert(r->step == STEP_HELD);
-    struct seating *s = c->seatings[r->seating];
+    struct claims_section *s = c->sections[r->section];
     enum seats_outcome done = seat_map_confirm(s->map, seats_of(r), r->seat_count,
                                                handle_of(c, number), c->refused, &c->refused_count);
     assert(done == SEATS_DONE);
     r->step = STEP_CONFIRMED;
     c->held_count--;
-    seating_count(c, s);
+    claims_section_count(c, s);
 }
 
 /* Gone; its seats are no longer its own. */
@@ -381,15 +381,15 @@ static void claim_forget(struct claims *c, uint32_t number) {
     r->step = STEP_GONE;
     index_remove(&c->by_id[index_shard(id_hash(&r->id))], id_hash(&r->id), number);
     buyer_part(c, r);
-    struct seating *s = c->seatings[r->seating];
+    struct claims_section *s = c->sections[r->section];
     s->live--;
-    seating_catch_up(c, s);
+    claims_section_catch_up(c, s);
     pool_give(&c->rows, number);
 }
 
 static void claim_end(struct claims *c, uint32_t number) {
     struct row *r = row_at(c, number);
-    struct seat_map *map = c->seatings[r->seating]->map;
+    struct seat_map *map = c->sections[r->section]->map;
     uint64_t holder = handle_of(c, number);
     enum seats_outcome done = r->step == STEP_CONFIRMED
                                   ? seat_map_cancel(map, seats_of(r), r->seat_count, holder,
@@ -433,7 +433,7 @@ bool claims_follow(struct claims *c, const struct uuid *id, enum reservation_sta
 static struct claim_info info_of(const struct claims *c, const struct row *r) {
     return (struct claim_info){.id = r->id,
                                .entry_seq = r->entry_seq,
-                               .section_key = c->seatings[r->seating]->key,
+                               .section_key = c->sections[r->section]->key,
                                .seat_count = r->seat_count,
                                .status = r->step == STEP_CONFIRMED ? RESERVATION_CONFIRMED
                                                                    : RESERVATION_HELD,
@@ -442,11 +442,11 @@ static struct claim_info info_of(const struct claims *c, const struct row *r) {
 }
 
 /* A new one, pending and without seats yet; it is found when it has joined its buyer. */
-static uint32_t row_new(struct claims *c, const struct uuid *id, const struct seating *s) {
+static uint32_t row_new(struct claims *c, const struct uuid *id, const struct claims_section *s) {
     uint32_t number = pool_take(&c->rows);
     struct row *r = row_at(c, number);
     *r = (struct row){
-        .id = *id, .generation = r->generation + 1, .seating = s->number, .step = STEP_PENDING};
+        .id = *id, .generation = r->generation + 1, .section = s->number, .step = STEP_PENDING};
     return number;
 }
 
@@ -468,7 +468,7 @@ static struct row *row_by_key(const struct claims *c, const struct buyer *b, uin
 }
 
 /* The reason to refuse the request, whatever seats are free; DONE: there is none. */
-static enum claim_outcome claim_refusal(const struct claims *c, const struct seating *s,
+static enum claim_outcome claim_refusal(const struct claims *c, const struct claims_section *s,
                                         const struct claim_request *w, uint32_t has,
                                         int64_t now_ms) {
     enum event_state state = event_state_at(c->state, c->opens_at_ms, now_ms);
@@ -512,7 +512,7 @@ static void tell_seats(const struct claims *c, const struct claim_request *w,
     memcpy(seats, found == SEATS_DONE ? w->named : c->refused, *seat_count * sizeof *seats);
 }
 
-static enum claim_outcome take_seats(struct claims *c, struct seating *s,
+static enum claim_outcome take_seats(struct claims *c, struct claims_section *s,
                                      const struct claim_request *w, uint64_t holder,
                                      uint32_t *seats, size_t *seat_count) {
     enum seats_outcome taken =
@@ -523,7 +523,7 @@ static enum claim_outcome take_seats(struct claims *c, struct seating *s,
     return claim_outcome_of(taken);
 }
 
-static enum claim_outcome suggest_seats(struct claims *c, struct seating *s,
+static enum claim_outcome suggest_seats(struct claims *c, struct claims_section *s,
                                         const struct claim_request *w, uint32_t *seats,
                                         size_t *seat_count) {
     enum seats_outcome found =
@@ -563,7 +563,7 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w,
     uint32_t buyer = buyer_find(c, w->user);
     struct row *r = row_there(c, w, buyer);
     if (r != NULL) return claim_there(c, w, buyer, r, out, seats, seat_count);
-    struct seating *s = seating_of(c, w->section_key);
+    struct claims_section *s = claims_section_of(c, w->section_key);
     uint32_t has = buyer == 0 ? 0 : buyer_at(c, buyer)->seats;
     enum claim_outcome outcome = claim_refusal(c, s, w, has, now_ms);
     if (outcome == CLAIM_LEDGER_DECIDES) return suggest_seats(c, s, w, seats, seat_count);
@@ -584,7 +584,7 @@ enum claim_outcome claims_claim(struct claims *c, const struct claim_request *w,
     index_add(&c->by_id[index_shard(id_hash(&r->id))], id_hash(&r->id), number);
     buyer_join(c, number, buyer, w->user);
     s->live++;
-    seating_count(c, s);
+    claims_section_count(c, s);
     *out = info_of(c, r);
     return CLAIM_DONE;
 }
@@ -610,7 +610,7 @@ static void claim_lose(struct claims *c, uint32_t number, uint32_t seat) {
 }
 
 /* The live reservation that has the seat; 0: none. */
-static uint32_t holder_of(const struct claims *c, const struct seating *s, uint32_t seat) {
+static uint32_t holder_of(const struct claims *c, const struct claims_section *s, uint32_t seat) {
     enum seat_state state;
     uint64_t handle;
     if (!seat_map_look(s->map, seat, &state, &handle) || handle == 0) return 0;
@@ -620,17 +620,17 @@ static uint32_t holder_of(const struct claims *c, const struct seating *s, uint3
 }
 
 bool claims_free_seat(struct claims *c, int64_t section_key, uint32_t seat) {
-    struct seating *s = seating_of(c, section_key);
+    struct claims_section *s = claims_section_of(c, section_key);
     uint32_t number = s == NULL ? 0 : holder_of(c, s, seat);
     if (number == 0 || row_at(c, number)->step == STEP_PENDING) return false;
     seat_map_sync(s->map, seat, SEAT_AVAILABLE, 0);
     claim_lose(c, number, seat);
-    seating_catch_up(c, s);
+    claims_section_catch_up(c, s);
     return true;
 }
 
 /* Gives the seats that exist to the new reservation, even if others have them. */
-static size_t seize_seats(struct claims *c, struct seating *s, uint32_t number,
+static size_t seize_seats(struct claims *c, struct claims_section *s, uint32_t number,
                           const struct live_reservation *r, enum seat_state state,
                           uint32_t *seats) {
     size_t count = 0;
@@ -647,7 +647,7 @@ static size_t seize_seats(struct claims *c, struct seating *s, uint32_t number,
 bool claims_apply(struct claims *c, const struct live_reservation *r) {
     assert(r->status == RESERVATION_HELD || r->status == RESERVATION_CONFIRMED);
     assert(r->seat_count >= 1 && r->seat_count <= SEATS_PER_CALL_MAX);
-    struct seating *s = seating_of(c, r->section_key);
+    struct claims_section *s = claims_section_of(c, r->section_key);
     if (s == NULL) return false;
     bool is_confirmed = r->status == RESERVATION_CONFIRMED;
     struct claim_key key = {0};
@@ -678,7 +678,7 @@ bool claims_apply(struct claims *c, const struct live_reservation *r) {
         row->step = STEP_CONFIRMED;
     else
         claim_hold(c, number);
-    seating_catch_up(c, s);
+    claims_section_catch_up(c, s);
     return true;
 }
 
@@ -709,16 +709,16 @@ bool claims_is_reserving(const struct claims *c, str user, uint64_t entry_seq) {
     return false;
 }
 
-static struct section_counts seating_counts(const struct seating *s) {
+static struct section_counts claims_section_counts(const struct claims_section *s) {
     return (struct section_counts){s->key, seat_map_capacity(s->map), s->counted};
 }
 
 size_t claims_sections(const struct claims *c, struct section_counts *out, size_t max) {
     size_t count = 0;
-    for (size_t i = 0; i < c->seating_count; i++) {
-        const struct seating *s = c->seatings[i];
+    for (size_t i = 0; i < c->section_count; i++) {
+        const struct claims_section *s = c->sections[i];
         if (s == NULL || has_vanished(c, s)) continue;
-        if (count < max) out[count] = seating_counts(s);
+        if (count < max) out[count] = claims_section_counts(s);
         count++;
     }
     return count;
@@ -729,15 +729,15 @@ struct seat_counts claims_totals(const struct claims *c) {
 }
 
 bool claims_is_sold(const struct claims *c, int64_t section_key) {
-    const struct seating *s = seating_of(c, section_key);
+    const struct claims_section *s = claims_section_of(c, section_key);
     return s != NULL && s->counted.available == 0 && s->counted.held == 0;
 }
 
 bool claims_render(const struct claims *c, int64_t section_key, uint32_t first, char *out,
                    size_t max, size_t *count, struct section_counts *counts) {
-    const struct seating *s = seating_of(c, section_key);
+    const struct claims_section *s = claims_section_of(c, section_key);
     if (s == NULL) return false;
     *count = seat_map_render(s->map, first, out, max);
-    if (counts != NULL) *counts = seating_counts(s);
+    if (counts != NULL) *counts = claims_section_counts(s);
     return true;
 }

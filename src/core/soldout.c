@@ -11,7 +11,7 @@
 #define SHARES 1000
 
 struct row {
-    struct selling selling;
+    struct soldout_sales sales;
     bool is_known;
     struct ranked place;       /* among all events */
     struct ranked day_place;   /* on the board of the day */
@@ -52,13 +52,13 @@ static struct row *row_of(struct soldout *s, int64_t event_key) {
     struct row *r = map_get(&s->events, map_key(&event_key));
     if (r != NULL) return r;
     r = mem_new(sizeof *r);
-    r->selling.event_key = event_key;
+    r->sales.event_key = event_key;
     map_put(&s->events, map_key(&event_key), r);
     return r;
 }
 
-bool selling_is_sold_out(const struct selling *row) {
-    return row->sold_out_ms != 0 && row->capacity > 0 && row->seats >= row->capacity;
+bool soldout_is_sold_out(const struct soldout_sales *s) {
+    return s->sold_out_ms != 0 && s->capacity > 0 && s->seats >= s->capacity;
 }
 
 /* NULL: it is over. */
@@ -78,7 +78,7 @@ static struct day *day_of(struct soldout *s, int64_t at_ms) {
 
 static void soldout_place_on_day(struct soldout *s, struct row *r, bool is_sold_out,
                                  int64_t score) {
-    const struct selling *e = &r->selling;
+    const struct soldout_sales *e = &r->sales;
     struct day *d = is_sold_out ? day_of(s, e->sold_out_ms) : NULL;
     struct day *before = map_get(&s->days, map_key(&r->day_ms));
     if (before != d) {
@@ -91,11 +91,11 @@ static void soldout_place_on_day(struct soldout *s, struct row *r, bool is_sold_
 }
 
 static void soldout_place(struct soldout *s, struct row *r) {
-    const struct selling *e = &r->selling;
+    const struct soldout_sales *e = &r->sales;
     int64_t took_ms = e->sold_out_ms - e->opened_ms;
     int64_t score = SOLD_OUT_SCORE - (took_ms > 0 ? took_ms : 0);
     bool is_shown = r->is_known && e->reservations > 0;
-    bool is_sold_out = is_shown && selling_is_sold_out(e);
+    bool is_sold_out = is_shown && soldout_is_sold_out(e);
     soldout_place_on_day(s, r, is_sold_out, score);
     if (!is_shown) {
         ranking_remove(&s->order, &r->place);
@@ -120,7 +120,7 @@ static size_t pace_slot(int64_t step) {
 static void row_advance(struct row *r, int64_t step) {
     for (int i = 0; i < PACE_STEPS && r->step < step; i++) {
         int32_t *gone = &r->steps[pace_slot(++r->step)];
-        r->selling.pace -= *gone;
+        r->sales.pace -= *gone;
         *gone = 0;
     }
     if (r->step < step) r->step = step; /* all of them are empty by now */
@@ -133,7 +133,7 @@ static void row_pace(struct row *r, int64_t taken_ms, int64_t seats) {
     if (step > r->step) step = r->step;
     if (step <= r->step - PACE_STEPS) return;
     r->steps[pace_slot(step)] += (int32_t)seats;
-    r->selling.pace += seats;
+    r->sales.pace += seats;
 }
 
 static void days_advance(struct soldout *s) {
@@ -155,9 +155,9 @@ void soldout_advance(struct soldout *s, int64_t now_ms) {
     days_advance(s);
     struct row *r;
     for (size_t at = 0; (r = map_next(&s->events, &at)) != NULL;) {
-        int64_t before = r->selling.pace;
+        int64_t before = r->sales.pace;
         row_advance(r, step);
-        if (r->selling.pace != before) soldout_place(s, r);
+        if (r->sales.pace != before) soldout_place(s, r);
     }
 }
 
@@ -166,14 +166,14 @@ void soldout_advance(struct soldout *s, int64_t now_ms) {
 void soldout_set_event(struct soldout *s, int64_t event_key, int64_t capacity, int64_t opened_ms) {
     struct row *r = row_of(s, event_key);
     r->is_known = true;
-    r->selling.capacity = capacity;
-    r->selling.opened_ms = opened_ms;
+    r->sales.capacity = capacity;
+    r->sales.opened_ms = opened_ms;
     soldout_place(s, r);
 }
 
 void soldout_add(struct soldout *s, const struct sale *sale) {
     struct row *r = row_of(s, sale->event_key);
-    struct selling *e = &r->selling;
+    struct soldout_sales *e = &r->sales;
     row_advance(r, s->step);
     if (sale->kind == SALE_SOLD_OUT) {
         if (sale->at_ms > e->sold_out_ms) e->sold_out_ms = sale->at_ms;
@@ -190,7 +190,7 @@ void soldout_add(struct soldout *s, const struct sale *sale) {
 bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out) {
     const struct row *r = map_next(&s->events, at);
     if (r == NULL) return false;
-    *out = (struct soldout_row){.selling = r->selling, .is_known = r->is_known};
+    *out = (struct soldout_row){.sales = r->sales, .is_known = r->is_known};
     for (int64_t step = r->step; step > r->step - PACE_STEPS && step > 0; step--) {
         int64_t seats = r->steps[pace_slot(step)];
         if (seats != 0) out->steps[out->step_count++] = (struct pace_step){step, seats};
@@ -200,32 +200,33 @@ bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out) 
 
 /* ---- looking ---- */
 
-static const struct selling *soldout_selling_of(const struct soldout *s, int64_t event_key) {
+static const struct soldout_sales *soldout_sales_of(const struct soldout *s, int64_t event_key) {
     const struct row *r = map_get(&s->events, map_key(&event_key));
-    return &r->selling;
+    return &r->sales;
 }
 
-size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out) {
+size_t soldout_find(const struct soldout *s, int64_t event_key, struct soldout_sales *out) {
     const struct row *r = map_get(&s->events, map_key(&event_key));
     if (r == NULL || r->place.member == 0) return 0;
-    *out = r->selling;
+    *out = r->sales;
     return ranking_rank(&s->order, &r->place);
 }
 
-static size_t top_of(const struct soldout *s, const struct ranking *order, struct selling *out,
-                     size_t max) {
+static size_t top_of(const struct soldout *s, const struct ranking *order,
+                     struct soldout_sales *out, size_t max) {
     struct ranked top[TOP_MAX];
     assert(max <= TOP_MAX);
     size_t count = ranking_top(order, top, max);
-    for (size_t i = 0; i < count; i++) out[i] = *soldout_selling_of(s, top[i].member);
+    for (size_t i = 0; i < count; i++) out[i] = *soldout_sales_of(s, top[i].member);
     return count;
 }
 
-size_t soldout_top(const struct soldout *s, struct selling *out, size_t max) {
+size_t soldout_top(const struct soldout *s, struct soldout_sales *out, size_t max) {
     return top_of(s, &s->order, out, max);
 }
 
-size_t soldout_day_top(const struct soldout *s, int64_t at_ms, struct selling *out, size_t max) {
+size_t soldout_day_top(const struct soldout *s, int64_t at_ms, struct soldout_sales *out,
+                       size_t max) {
     struct span span = period_span(period_find(STR("daily")), at_ms);
     const struct day *d = map_get(&s->days, map_key(&span.begins_ms));
     return d == NULL ? 0 : top_of(s, &d->order, out, max);

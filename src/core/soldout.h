@@ -26,7 +26,8 @@
 #define PACE_STEPS 30
 #define PACE_MINUTES ((double)PACE_STEP_MS * PACE_STEPS / 60000)
 
-struct selling {
+/* The sales of one event on the board of the fastest-selling events. */
+struct soldout_sales {
     int64_t event_key;
     int64_t capacity;
     int64_t opened_ms;
@@ -63,7 +64,7 @@ struct pace_step {
 };
 
 struct soldout_row {
-    struct selling selling;
+    struct soldout_sales sales;
     bool is_known;
     struct pace_step steps[PACE_STEPS];
     size_t step_count; /* of those that have any */
@@ -72,12 +73,13 @@ struct soldout_row {
 /* Iterates over all rows, shown or not; *at starts at 0. False: there are no more. */
 bool soldout_next(const struct soldout *s, size_t *at, struct soldout_row *out);
 
-bool selling_is_sold_out(const struct selling *row);
+bool soldout_is_sold_out(const struct soldout_sales *s);
 /* Its rank, from 1 on, and its row; 0: it is not on the board, for nothing of it is sold. */
-size_t soldout_find(const struct soldout *s, int64_t event_key, struct selling *out);
+size_t soldout_find(const struct soldout *s, int64_t event_key, struct soldout_sales *out);
 /* The first `max`, TOP_MAX at the most. Returns how many. */
-size_t soldout_top(const struct soldout *s, struct selling *out, size_t max);
+size_t soldout_top(const struct soldout *s, struct soldout_sales *out, size_t max);
 /* The same of those that were sold out on that day. */
-size_t soldout_day_top(const struct soldout *s, int64_t at_ms, struct selling *out, size_t max);
+size_t soldout_day_top(const struct soldout *s, int64_t at_ms, struct soldout_sales *out,
+                       size_t max);
 
 #endif

@@ -7,10 +7,11 @@
 #include "core/board.h"
 #include "port/boards.h"
 
-struct board_row board_row_of_tally(size_t rank, const struct tally *t);
-struct board_row board_row_of_selling(size_t rank, const struct selling *s);
+struct board_row board_row_of_sales(size_t rank, const struct board_sales *t);
+struct board_row board_row_of_soldout(size_t rank, const struct soldout_sales *s);
 /* An event that was sold out on a day, with its sales of that day. */
-struct board_row board_row_of_day(size_t rank, const struct selling *s, const struct tally *t);
+struct board_row board_row_of_day(size_t rank, const struct soldout_sales *s,
+                                  const struct board_sales *t);
 
 /* Appends to the first `count` rows those of the others that are not among them, up to `max`.
  * Returns how many rows there are then. */

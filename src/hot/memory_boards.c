@@ -141,17 +141,17 @@ static void memory_set_events(struct boards *b, struct board_events_op *op) {
 
 static size_t memory_top_popular(struct memory_boards *m, const struct board_name *name,
                                  struct board_row *rows, size_t max) {
-    struct tally top[TOP_MAX];
+    struct board_sales top[TOP_MAX];
     struct popular *p = popular_find(m, name->period, name->at_ms);
     size_t count = p == NULL ? 0 : board_top(&p->board, top, max);
-    for (size_t i = 0; i < count; i++) rows[i] = board_row_of_tally(i + 1, &top[i]);
+    for (size_t i = 0; i < count; i++) rows[i] = board_row_of_sales(i + 1, &top[i]);
     return count;
 }
 
 static size_t memory_top_soldout(struct memory_boards *m, struct board_row *rows, size_t max) {
-    struct selling top[TOP_MAX];
+    struct soldout_sales top[TOP_MAX];
     size_t count = soldout_top(&m->soldout, top, max);
-    for (size_t i = 0; i < count; i++) rows[i] = board_row_of_selling(i + 1, &top[i]);
+    for (size_t i = 0; i < count; i++) rows[i] = board_row_of_soldout(i + 1, &top[i]);
     return count;
 }
 
@@ -159,12 +159,12 @@ static size_t memory_top_soldout(struct memory_boards *m, struct board_row *rows
  */
 static size_t memory_top_day(struct memory_boards *m, const struct board_name *name,
                              struct board_row *rows, size_t max) {
-    struct selling out[TOP_MAX];
+    struct soldout_sales out[TOP_MAX];
     struct board_row others[TOP_MAX];
     size_t count = soldout_day_top(&m->soldout, name->at_ms, out, max);
     struct popular *p = popular_find(m, name->period, name->at_ms);
     for (size_t i = 0; i < count; i++) {
-        struct tally t = {0};
+        struct board_sales t = {0};
         if (p != NULL) board_find(&p->board, out[i].event_key, &t);
         rows[i] = board_row_of_day(i + 1, &out[i], &t);
     }
@@ -194,14 +194,14 @@ static void memory_find_row(struct boards *b, struct board_find_op *op) {
     op->mark = m->mark;
     memory_boards_expire(m, op->now_ms);
     if (op->board.kind == BOARD_POPULAR) {
-        struct tally t = {0};
+        struct board_sales t = {0};
         struct popular *p = popular_find(m, op->board.period, op->board.at_ms);
         size_t rank = p == NULL ? 0 : board_find(&p->board, op->event_key, &t);
-        op->row = board_row_of_tally(rank, &t);
+        op->row = board_row_of_sales(rank, &t);
     } else {
-        struct selling found = {0};
+        struct soldout_sales found = {0};
         size_t rank = soldout_find(&m->soldout, op->event_key, &found);
-        op->row = board_row_of_selling(rank, &found);
+        op->row = board_row_of_soldout(rank, &found);
     }
     pthread_mutex_unlock(&m->lock);
     op->result = ERR_OK;
@@ -237,13 +237,13 @@ void memory_boards_read(struct memory_boards *m, const struct memory_boards_read
     pthread_mutex_lock(&m->lock);
     for (struct list *at = m->popular.next; at != &m->popular; at = at->next) {
         const struct popular *p = CONTAINER_OF(at, struct popular, link);
-        const struct tally *t;
-        for (size_t i = 0; (t = map_next(&p->board.tallies, &i)) != NULL;)
-            r->on_tally(r->to, p->period, &p->span, t);
+        const struct board_sales *t;
+        for (size_t i = 0; (t = map_next(&p->board.sales, &i)) != NULL;)
+            r->on_board_sales(r->to, p->period, &p->span, t);
         r->on_board_end(r->to);
     }
     struct soldout_row row;
-    for (size_t i = 0; soldout_next(&m->soldout, &i, &row);) r->on_selling(r->to, &row);
+    for (size_t i = 0; soldout_next(&m->soldout, &i, &row);) r->on_soldout_sales(r->to, &row);
     pthread_mutex_unlock(&m->lock);
 }
 

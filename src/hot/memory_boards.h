@@ -18,9 +18,10 @@ struct boards *memory_boards_port(struct memory_boards *m);
 /* Called with all rows of all boards: first the boards of periods, one after the other, then the
  * board of all time. */
 struct memory_boards_reader {
-    void (*on_tally)(void *to, const struct period *p, const struct span *s, const struct tally *t);
+    void (*on_board_sales)(void *to, const struct period *p, const struct span *s,
+                           const struct board_sales *t);
     void (*on_board_end)(void *to);
-    void (*on_selling)(void *to, const struct soldout_row *r);
+    void (*on_soldout_sales)(void *to, const struct soldout_row *r);
     void *to;
 };
 

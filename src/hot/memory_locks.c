@@ -188,12 +188,12 @@ static void memory_lock_renew(struct locks *l, struct lock_hold_op *op) {
     struct task_list ended = {0};
     pthread_mutex_lock(&t->lock);
     struct lock *k = memory_lock_find(t, op->name, op->now_ms, &ended);
-    bool is_theirs = k != NULL && k->fence == op->fence;
-    if (is_theirs) k->until_ms = op->now_ms + op->lease_ms;
+    bool is_holder = k != NULL && k->fence == op->fence;
+    if (is_holder) k->until_ms = op->now_ms + op->lease_ms;
     pthread_mutex_unlock(&t->lock);
     memory_lock_post_ended(&ended);
     op->result = ERR_OK;
-    op->outcome = is_theirs ? LOCK_KEPT : LOCK_LOST;
+    op->outcome = is_holder ? LOCK_KEPT : LOCK_LOST;
     op->done(op);
 }
 
@@ -202,12 +202,12 @@ static void memory_lock_release(struct locks *l, struct lock_hold_op *op) {
     struct task_list ended = {0};
     pthread_mutex_lock(&t->lock);
     struct lock *k = memory_lock_find(t, op->name, op->now_ms, &ended);
-    bool is_theirs = k != NULL && k->fence == op->fence;
-    if (is_theirs) memory_lock_pass_on(t, k, op->now_ms, &ended);
+    bool is_holder = k != NULL && k->fence == op->fence;
+    if (is_holder) memory_lock_pass_on(t, k, op->now_ms, &ended);
     pthread_mutex_unlock(&t->lock);
     memory_lock_post_ended(&ended);
     op->result = ERR_OK;
-    op->outcome = is_theirs ? LOCK_RELEASED : LOCK_LOST;
+    op->outcome = is_holder ? LOCK_RELEASED : LOCK_LOST;
     op->done(op);
 }
 

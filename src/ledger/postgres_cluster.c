@@ -102,7 +102,7 @@ static enum err connect(struct pg_cluster *l) {
 
 /* ---- joining ---- */
 
-struct joining {
+struct cluster_join {
     const struct cluster_settings *own;
     char secret[64]; /* of the node that started last; empty: there was none */
     char secret_previous[64];
@@ -112,7 +112,7 @@ struct joining {
     char users_key[64];
 };
 
-static bool settings_read(struct pg *db, struct joining *j) {
+static bool settings_read(struct pg *db, struct cluster_join *j) {
     struct pg_rows rows;
     if (!pg_query_cells(db, &rows, "SELECT name, value FROM cluster", NULL, 0)) return false;
     bool fits = true;
@@ -140,7 +140,7 @@ static bool is_same_key(const char *a, const char *b) {
 }
 
 /* Whether a token that this node or the cluster signs is accepted by the other. */
-static bool secrets_overlap(const struct joining *j) {
+static bool secrets_overlap(const struct cluster_join *j) {
     const struct cluster_settings *own = j->own;
     return is_same_key(own->secret, j->secret) || is_same_key(own->secret, j->secret_previous) ||
            is_same_key(own->secret_previous, j->secret);
@@ -153,13 +153,13 @@ static void warn_of_key(const char *setting, const char *own, const char *other)
              kv("setting", setting));
 }
 
-static bool is_same_zone(const struct joining *j) {
+static bool is_same_zone(const struct cluster_join *j) {
     return j->own->time_zone[0] == '\0' || j->time_zone[0] == '\0' ||
            str_eq(str_of(j->own->time_zone), str_of(j->time_zone));
 }
 
 /* False, and `why`: not beside the nodes that run. */
-static bool settings_agree(const struct joining *j, struct buf *why) {
+static bool settings_agree(const struct cluster_join *j, struct buf *why) {
     if (j->secret[0] != '\0' && !secrets_overlap(j)) {
         buf_add(why, STR("secret_file is not that of the nodes that run: they would refuse this "
                          "node's entry tokens. Use the same file, or name the other key with "
@@ -183,7 +183,7 @@ static bool setting_write(struct pg *db, const char *name, const char *value) {
                   pg_cell_text(name), pg_cell_text(value));
 }
 
-static bool settings_write(struct pg *db, const struct joining *j) {
+static bool settings_write(struct pg *db, const struct cluster_join *j) {
     const struct cluster_settings *own = j->own;
     /* Boards of another zone have other days: redis was rebuilt from the ledger. */
     if (!is_same_zone(j) && !pg_exec(db, "UPDATE epochs SET identity = '' WHERE name = 'hot'"))
@@ -203,7 +203,7 @@ static enum err join_failed(struct pg *db, struct buf *why) {
 }
 
 enum err pg_join(struct pg_cluster *l, const struct cluster_settings *own, struct buf *why) {
-    struct joining j = {.own = own};
+    struct cluster_join j = {.own = own};
     struct pg *db = &l->db;
     int64_t is_alone = 0;
     if (connect(l) != ERR_OK) {

@@ -297,19 +297,19 @@ struct batch {
 };
 
 /* Rows that may go, and the removed events that they are of. */
-struct chosen {
+struct removable_rows {
     struct pg_array keys[2];
     int64_t events[REMOVED_PER_BATCH_MAX];
     size_t count;
 };
 
-static void pg_retention_choose(struct chosen *c, const struct pg_rows *rows) {
+static void pg_retention_choose(struct removable_rows *c, const struct pg_rows *rows) {
     pg_array_str(&c->keys[0], pg_str(rows, 0));
     pg_array_str(&c->keys[1], pg_str(rows, 1));
     c->events[c->count++] = pg_i64(rows, 3);
 }
 
-static bool remove_chosen(struct pg_retention *r, struct chosen *c, struct batch *batch) {
+static bool remove_chosen(struct pg_retention *r, struct removable_rows *c, struct batch *batch) {
     int64_t changed = 0;
     if (c->count == 0) return true;
     if (!pg_run(&r->db, &changed, tables[r->table].remove, pg_cell_array(&c->keys[0]),
@@ -323,7 +323,7 @@ static bool remove_chosen(struct pg_retention *r, struct chosen *c, struct batch
 
 /* Examines the rows in order, as many as the batch may; *ended when that was all of the table. */
 static bool pg_retention_examine(struct pg_retention *r, struct pg_rows *rows, struct batch *batch,
-                                 struct chosen *c, bool *ended) {
+                                 struct removable_rows *c, bool *ended) {
     const struct retained_table *s = &tables[r->table];
     while (pg_next(rows)) {
         int64_t gone_event = pg_i64(rows, 3);
@@ -348,7 +348,7 @@ static bool pg_retention_examine(struct pg_retention *r, struct pg_rows *rows, s
 static bool pg_retention_scan(struct pg_retention *r, struct batch *batch, bool *ended) {
     const struct retained_table *s = &tables[r->table];
     struct pg_rows rows = {0};
-    struct chosen chosen = {.count = 0};
+    struct removable_rows chosen = {.count = 0};
     *ended = true;
     bool ok = pg_query(&r->db, &rows, s->scan, pg_cell_text(r->cursor.key[0]),
                        pg_cell_text(r->cursor.key[1]), pg_cell_i64(batch->examine),

@@ -39,7 +39,7 @@ struct board_row {
     bool is_sold_out;
     /* On the board of a period event_key, reservations, seats and since_ms are those of the sales
      * in it; the rest is 0 unless the event is sold out. */
-    struct selling selling;
+    struct soldout_sales sales;
 };
 
 struct board_begin_op {

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 
-struct finishing {
+struct pending_work {
     struct finish_pending *service;
     int64_t event_key;
     struct overdue_op overdue;
@@ -23,23 +23,24 @@ struct finishing {
     bool kept[OVERDUE_MAX];
     struct enter_voiding {
         struct ledger_enter_void record;
-        struct finishing *of;
+        struct pending_work *of;
     } enters[OVERDUE_MAX];
     struct claim_voiding {
         struct ledger_hold_void record;
-        struct finishing *of;
+        struct pending_work *of;
     } claims[OVERDUE_MAX];
     struct uuid ids[OVERDUE_MAX];
 };
 
 static void pending_on_overdue(struct overdue_op *o);
 static void pending_on_admitted(void *to, enum err result, size_t admitted);
-static void pending_undo_enters(struct finishing *t), pending_undo_claims(struct finishing *t);
+static void pending_undo_enters(struct pending_work *t),
+    pending_undo_claims(struct pending_work *t);
 static void pending_on_enter_voided(struct task *task), pending_on_claim_voided(struct task *task);
 static void pending_on_enters_settled(struct settle_op *s);
 static void pending_on_claims_settled(struct claim_settle_op *s);
 
-static struct hot_op pending_hot_op(const struct finishing *t) {
+static struct hot_op pending_hot_op(const struct pending_work *t) {
     return (struct hot_op){.event_key = t->event_key, .now_ms = clock_wall_ms()};
 }
 
@@ -49,7 +50,7 @@ static struct ledger_record pending_record(enum ledger_kind kind, void (*run)(st
 
 void finish_pending_check(struct finish_pending *service, int64_t event_key) {
     /* Not zeroed: most of it is not used. */
-    struct finishing *t = mem_grow(NULL, sizeof *t);
+    struct pending_work *t = mem_grow(NULL, sizeof *t);
     t->service = service;
     t->event_key = event_key;
     t->overdue.op = pending_hot_op(t);
@@ -63,13 +64,13 @@ bool finish_pending_is_busy(struct finish_pending *t) {
     return atomic_load(&t->under_way) > 0;
 }
 
-static void pending_end(struct finishing *t) {
+static void pending_end(struct pending_work *t) {
     struct finish_pending *service = t->service;
     mem_free(t);
     atomic_fetch_sub(&service->under_way, 1);
 }
 
-static void pending_log(const struct finishing *t) {
+static void pending_log(const struct pending_work *t) {
     const struct overdue_op *o = &t->overdue;
     char name[EVENT_PATH_BYTES] = "";
     catalogue_read_lock(t->service->catalogue);
@@ -85,7 +86,7 @@ static void pending_log(const struct finishing *t) {
 }
 
 static void pending_on_overdue(struct overdue_op *o) {
-    struct finishing *t = CONTAINER_OF(o, struct finishing, overdue);
+    struct pending_work *t = CONTAINER_OF(o, struct pending_work, overdue);
     size_t found = o->enter_count + o->admission_count + o->claim_count + o->expiry_count;
     if (o->op.result != ERR_OK || found == 0) {
         pending_end(t);
@@ -104,7 +105,7 @@ static void pending_on_overdue(struct overdue_op *o) {
 }
 
 static void pending_on_admitted(void *to, enum err result, size_t admitted) {
-    struct finishing *t = to;
+    struct pending_work *t = to;
     (void)admitted;
     if (result != ERR_OK) {
         pending_end(t);
@@ -115,7 +116,7 @@ static void pending_on_admitted(void *to, enum err result, size_t admitted) {
 }
 
 /* One of several records: when it is refused, it counts as come back. */
-static void pending_submit(struct finishing *t, struct ledger_record *r) {
+static void pending_submit(struct pending_work *t, struct ledger_record *r) {
     enum err refused = ledger_submit(t->service->room->ledger, r);
     if (refused == ERR_OK) return;
     r->result = refused;
@@ -124,7 +125,7 @@ static void pending_submit(struct finishing *t, struct ledger_record *r) {
 
 /* ---- enters ---- */
 
-static void pending_enter_done(struct finishing *t) {
+static void pending_enter_done(struct pending_work *t) {
     if (--t->open > 0) return;
     size_t settled = 0;
     for (size_t i = 0; i < t->overdue.enter_count; i++) {
@@ -146,7 +147,7 @@ static void pending_enter_done(struct finishing *t) {
     queues_settle(t->service->room->queues, &t->settle);
 }
 
-static void pending_undo_enters(struct finishing *t) {
+static void pending_undo_enters(struct pending_work *t) {
     t->open = t->overdue.enter_count + 1;
     for (size_t i = 0; i < t->overdue.enter_count; i++) {
         struct enter_voiding *v = &t->enters[i];
@@ -166,7 +167,7 @@ static void pending_on_enter_voided(struct task *task) {
 }
 
 static void pending_on_enters_settled(struct settle_op *s) {
-    pending_undo_claims(CONTAINER_OF(s, struct finishing, settle));
+    pending_undo_claims(CONTAINER_OF(s, struct pending_work, settle));
 }
 
 /* ---- claims ---- */
@@ -178,7 +179,7 @@ static int pending_by_section(const void *a, const void *b) {
 }
 
 /* Those of one section are settled together. */
-static void pending_settle_claims(struct finishing *t) {
+static void pending_settle_claims(struct pending_work *t) {
     size_t settled = 0;
     int64_t section_key = 0;
     for (; t->claims_done < t->overdue.claim_count; t->claims_done++) {
@@ -204,14 +205,14 @@ static void pending_settle_claims(struct finishing *t) {
 }
 
 static void pending_on_claims_settled(struct claim_settle_op *s) {
-    pending_settle_claims(CONTAINER_OF(s, struct finishing, claim_settle));
+    pending_settle_claims(CONTAINER_OF(s, struct pending_work, claim_settle));
 }
 
-static void pending_claim_done(struct finishing *t) {
+static void pending_claim_done(struct pending_work *t) {
     if (--t->open == 0) pending_settle_claims(t);
 }
 
-static void pending_undo_claims(struct finishing *t) {
+static void pending_undo_claims(struct pending_work *t) {
     size_t count_of = t->overdue.claim_count;
     if (count_of > 0)
         qsort(t->overdue.claims, count_of, sizeof *t->overdue.claims, pending_by_section);

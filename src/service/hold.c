@@ -79,7 +79,7 @@ static void hold_on_claimed(struct claim_op *c), hold_on_chosen(struct claim_op 
 static void hold_on_claim_settled(struct claim_settle_op *s);
 static void hold_on_repaired(struct hold *h, enum err result);
 static void hold_on_applied(struct seat_sync_op *s);
-static void hold_on_place_seen(struct room_looking *look, enum err result);
+static void hold_on_place_seen(struct place_look *look, enum err result);
 static void hold_on_given_back_followed(struct follow_op *f);
 static void hold_on_delay_over(struct retry_delay *d);
 static void hold_finish(struct hold *h, enum err result);
@@ -556,13 +556,13 @@ static void hold_on_written(struct task *task) {
  * only since the commit: if the user left before that, it is given back here. */
 static void hold_on_applied(struct seat_sync_op *s) {
     struct hold *h = CONTAINER_OF(s, struct hold, writing.sync);
-    h->leaving.look = (struct room_looking){.look.op.event_key = h->terms.event_key,
-                                            .item.seq = h->entry_seq,
-                                            .done = hold_on_place_seen};
+    h->leaving.look = (struct place_look){.look.op.event_key = h->terms.event_key,
+                                          .item.seq = h->entry_seq,
+                                          .done = hold_on_place_seen};
     waiting_room_look(h->service->room, &h->leaving.look);
 }
 
-static void hold_on_place_seen(struct room_looking *look, enum err result) {
+static void hold_on_place_seen(struct place_look *look, enum err result) {
     struct hold *h = CONTAINER_OF(look, struct hold, leaving.look);
     if (result != ERR_OK || look->item.place.status != ENTRY_LEFT) {
         hold_end(h, ERR_OK);

@@ -82,7 +82,7 @@ struct hold {
         struct seat_sync_op sync;
     } writing;
     struct { /* where the ledger decides: whether the user has left the queue in the meantime */
-        struct room_looking look; /* of an adaptive section, earlier: how many users wait */
+        struct place_look look; /* of an adaptive section, earlier: how many users wait */
         struct ledger_cancel cancel;
         struct reservation_change change;
         struct follow_op follow;

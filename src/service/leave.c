@@ -13,37 +13,37 @@
 /* Most users have no more holds than this; for the others the question is repeated. */
 #define HOLDS_USUAL 8
 
-static void leave_on_user_found(struct room_looking *look, enum err result);
-static void leave_round(struct leaving *l);
-static void leave_ask_holds(struct leaving *l, size_t room);
+static void leave_on_user_found(struct place_look *look, enum err result);
+static void leave_round(struct place_leave *l);
+static void leave_ask_holds(struct place_leave *l, size_t room);
 static void leave_on_holds(struct holds_op *h);
-static void leave_on_ended(struct room_ending *e, enum err result);
+static void leave_on_ended(struct place_end *e, enum err result);
 static void leave_on_followed(struct follow_op *f);
 
-void leave_place(struct reservations *r, struct leaving *l) {
+void leave_place(struct reservations *r, struct place_leave *l) {
     l->service = r;
     l->rounds = 0;
-    l->look = (struct room_looking){
+    l->look = (struct place_look){
         .look.op.event_key = l->event_key, .item.seq = l->seq, .done = leave_on_user_found};
     waiting_room_look(r->room, &l->look);
 }
 
-static void leave_on_user_found(struct room_looking *look, enum err result) {
-    struct leaving *l = CONTAINER_OF(look, struct leaving, look);
+static void leave_on_user_found(struct place_look *look, enum err result) {
+    struct place_leave *l = CONTAINER_OF(look, struct place_leave, look);
     if (result != ERR_OK || look->look.user_len == 0)
         l->done(l, result); /* no user has the place: it ended long ago */
     else
         leave_round(l);
 }
 
-static void leave_round(struct leaving *l) {
+static void leave_round(struct place_leave *l) {
     if (l->rounds++ == ROUNDS)
         l->done(l, ERR_OK);
     else
         leave_ask_holds(l, HOLDS_USUAL);
 }
 
-static void leave_ask_holds(struct leaving *l, size_t room) {
+static void leave_ask_holds(struct place_leave *l, size_t room) {
     l->ids = arena_new(l->arena, room * sizeof *l->ids);
     l->cancelled = arena_new(l->arena, room * sizeof *l->cancelled);
     l->changes = arena_new(l->arena, room * sizeof *l->changes);
@@ -57,7 +57,7 @@ static void leave_ask_holds(struct leaving *l, size_t room) {
 }
 
 static void leave_on_holds(struct holds_op *h) {
-    struct leaving *l = CONTAINER_OF(h, struct leaving, holds);
+    struct place_leave *l = CONTAINER_OF(h, struct place_leave, holds);
     size_t held = 0;
     size_t known = h->op.result == ERR_OK ? h->count : 0;
     /* If the hot store can't say which holds there are, the place is not ended without them. But
@@ -84,19 +84,19 @@ static void leave_on_holds(struct holds_op *h) {
         l->done(l, ERR_OK);
         return;
     }
-    l->end = (struct room_ending){.event_key = l->event_key,
-                                  .seq = l->seq,
-                                  .final = ENTRY_LEFT,
-                                  .user = {l->look.user, l->look.look.user_len},
-                                  .cancels = l->ids,
-                                  .cancel_count = held,
-                                  .cancelled = l->cancelled,
-                                  .done = leave_on_ended};
+    l->end = (struct place_end){.event_key = l->event_key,
+                                .seq = l->seq,
+                                .final = ENTRY_LEFT,
+                                .user = {l->look.user, l->look.look.user_len},
+                                .cancels = l->ids,
+                                .cancel_count = held,
+                                .cancelled = l->cancelled,
+                                .done = leave_on_ended};
     waiting_room_end(l->service->room, &l->end);
 }
 
-static void leave_on_ended(struct room_ending *e, enum err result) {
-    struct leaving *l = CONTAINER_OF(e, struct leaving, end);
+static void leave_on_ended(struct place_end *e, enum err result) {
+    struct place_leave *l = CONTAINER_OF(e, struct place_leave, end);
     if (result != ERR_OK) {
         l->done(l, result);
         return;
@@ -113,5 +113,5 @@ static void leave_on_ended(struct room_ending *e, enum err result) {
 }
 
 static void leave_on_followed(struct follow_op *f) {
-    leave_round(CONTAINER_OF(f, struct leaving, follow));
+    leave_round(CONTAINER_OF(f, struct place_leave, follow));
 }

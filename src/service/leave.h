@@ -8,25 +8,25 @@
 
 #include "service/reservations.h"
 
-struct leaving {
+struct place_leave {
     int64_t event_key;
     uint64_t seq;
     struct arena *arena;
-    void (*done)(struct leaving *l, enum err result);
+    void (*done)(struct place_leave *l, enum err result);
 
     /* Private; but when it is done, `look` says which user had the place. */
     struct reservations *service;
-    struct room_looking look;
+    struct place_look look;
     int rounds;
     struct holds_op holds;
     struct uuid *ids; /* of those to cancel; it and the next two have room for holds.max */
     bool *cancelled;
     struct reservation_change *changes;
-    struct room_ending end;
+    struct place_end end;
     struct follow_op follow;
 };
 
 /* OK, also for a place that has ended before; or a failure. */
-void leave_place(struct reservations *r, struct leaving *l);
+void leave_place(struct reservations *r, struct place_leave *l);
 
 #endif

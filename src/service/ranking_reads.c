@@ -43,7 +43,7 @@ static void ranking_on_day(struct board_top_op *top) {
         return;
     }
     for (size_t i = 0; i < top->count; i++) {
-        if (top->rows[i].selling.event_key != r->event_key) continue;
+        if (top->rows[i].sales.event_key != r->event_key) continue;
         r->row = top->rows[i];
         ranking_read_seats(r);
         return;
@@ -66,7 +66,7 @@ static void ranking_on_found(struct board_find_op *f) {
 
 static void ranking_on_seats(struct board_find_op *f) {
     struct ranking_event *r = CONTAINER_OF(f, struct ranking_event, find);
-    r->seats_sold = f->row.selling.seats;
+    r->seats_sold = f->row.sales.seats;
     r->done(r, f->result);
 }
 

@@ -25,7 +25,7 @@ struct ledger_seats {
 };
 
 /* The ledger, as it was at one moment. */
-struct comparing {
+struct ledger_snapshot {
     struct reconcile *reconcile;
     int64_t began_ms;
     size_t event_room;
@@ -50,7 +50,7 @@ static void *reconcile_grow(void *array, size_t count, size_t *room, size_t item
 /* ---- reading the ledger ---- */
 
 static void reconcile_on_event(void *to, struct event *e) {
-    struct comparing *c = to;
+    struct ledger_snapshot *c = to;
     struct reconcile *r = c->reconcile;
     queues_register_event(r->queues, e);
     struct compared_event *next = NEXT_OF(r->events, r->event_count, c->event_room);
@@ -72,13 +72,13 @@ static struct compared_event *reconcile_find_event(const struct reconcile *r, in
 }
 
 static void reconcile_on_entry(void *to, const struct ledger_entry *e) {
-    struct comparing *c = to;
+    struct ledger_snapshot *c = to;
     *NEXT_OF(c->entries, c->entry_count, c->entry_room) = (struct ledger_place){
         .event_key = e->event_key, .seq = e->seq, .expires_ms = e->expires_ms, .status = e->status};
 }
 
 static void reconcile_on_reservation(void *to, const struct reservation *r) {
-    struct comparing *c = to;
+    struct ledger_snapshot *c = to;
     *NEXT_OF(c->reservations, c->reservation_count, c->reservation_room) =
         (struct ledger_seats){.event_key = r->event_key,
                               .section_key = r->section_key,
@@ -95,7 +95,7 @@ static int reconcile_by_event_and_id(const void *a, const void *b) {
 
 /* ---- comparing ---- */
 
-static void reconcile_add_difference(struct comparing *c, struct compared_event *e,
+static void reconcile_add_difference(struct ledger_snapshot *c, struct compared_event *e,
                                      struct difference d) {
     struct reconcile *r = c->reconcile;
     e->differences++;
@@ -109,7 +109,7 @@ static void reconcile_add_difference(struct comparing *c, struct compared_event 
 }
 
 /* Either may be NULL: the entry is not live in that store. */
-static void reconcile_compare_entry(struct comparing *c, struct compared_event *e,
+static void reconcile_compare_entry(struct ledger_snapshot *c, struct compared_event *e,
                                     const struct ledger_place *there,
                                     const struct contents_entry *here) {
     assert(there != NULL || here != NULL);
@@ -133,7 +133,7 @@ static void reconcile_compare_entry(struct comparing *c, struct compared_event *
     reconcile_add_difference(c, e, d);
 }
 
-static void reconcile_compare_reservation(struct comparing *c, struct compared_event *e,
+static void reconcile_compare_reservation(struct ledger_snapshot *c, struct compared_event *e,
                                           const struct ledger_seats *there,
                                           const struct claim_info *here) {
     assert(there != NULL || here != NULL);
@@ -161,7 +161,7 @@ static void reconcile_compare_reservation(struct comparing *c, struct compared_e
 }
 
 /* Walks what the ledger and the hot store have of one event, both in order. */
-static enum err reconcile_compare_event(struct comparing *c, struct compared_event *e,
+static enum err reconcile_compare_event(struct ledger_snapshot *c, struct compared_event *e,
                                         const struct ledger_place *entry,
                                         const struct ledger_seats *seats) {
     struct event_contents hot;
@@ -191,7 +191,7 @@ static enum err reconcile_compare_event(struct comparing *c, struct compared_eve
 }
 
 /* Entries may belong to an event that was removed; a live reservation keeps its event. */
-static enum err reconcile_compare_events(struct comparing *c) {
+static enum err reconcile_compare_events(struct ledger_snapshot *c) {
     struct reconcile *r = c->reconcile;
     size_t entry = 0;
     size_t seats = 0;
@@ -214,7 +214,7 @@ static enum err reconcile_compare_events(struct comparing *c) {
 
 enum err reconcile_compare(struct reconcile *r) {
     assert(r->hot != NULL && r->wait_ms > 0);
-    struct comparing c = {.reconcile = r, .began_ms = clock_wall_ms()};
+    struct ledger_snapshot c = {.reconcile = r, .began_ms = clock_wall_ms()};
     reconcile_clear(r);
     enum err failed =
         ledger_load(r->ledger, &(struct ledger_reader){.on_event = reconcile_on_event,

@@ -104,8 +104,8 @@ static void recount_on_answered(struct board_find_op *f) {
     if (r->next == 0) r->all = f->mark;
     struct recounted_row *row = &r->rows[r->next++];
     row->mark = sale_is_after(&f->mark, &r->all) ? f->mark : r->all;
-    row->reservations = f->row.selling.reservations;
-    row->seats = f->row.selling.seats;
+    row->reservations = f->row.sales.reservations;
+    row->seats = f->row.sales.seats;
     recount_ask(r);
 }
 

@@ -25,134 +25,138 @@ bool reservations_is_busy(struct reservations *r) {
 /* ---- confirm, cancel, look up ---- */
 
 static void reservations_on_found(struct task *task);
-static void reservations_submit_confirm(struct deciding *d);
+static void reservations_submit_confirm(struct reservation_action *a);
 static void reservations_on_confirmed(struct task *task);
-static void reservations_submit_cancel(struct deciding *d);
+static void reservations_submit_cancel(struct reservation_action *a);
 static void reservations_on_cancelled(struct task *task);
-static void reservations_follow(struct deciding *d, struct reservation *stored, bool changed);
+static void reservations_follow(struct reservation_action *a, struct reservation *stored,
+                                bool changed);
 static void reservations_on_followed(struct follow_op *f);
-static void reservations_on_completed(struct room_ending *e, enum err result);
+static void reservations_on_completed(struct place_end *e, enum err result);
 
-static void reservations_look_up(struct reservations *r, struct deciding *d,
-                                 void (*when_found)(struct deciding *)) {
-    d->service = r;
-    d->when_found = when_found;
-    d->reservation = NULL;
-    d->get = (struct ledger_reservation_get){
-        .record = {.kind = LEDGER_RESERVATION_GET, .task.run = reservations_on_found}, .id = d->id};
-    enum err refused = ledger_ask(r->ledger, &d->get.record);
-    if (refused != ERR_OK) d->done(d, refused);
+static void reservations_look_up(struct reservations *r, struct reservation_action *a,
+                                 void (*when_found)(struct reservation_action *)) {
+    a->service = r;
+    a->when_found = when_found;
+    a->reservation = NULL;
+    a->get = (struct ledger_reservation_get){
+        .record = {.kind = LEDGER_RESERVATION_GET, .task.run = reservations_on_found}, .id = a->id};
+    enum err refused = ledger_ask(r->ledger, &a->get.record);
+    if (refused != ERR_OK) a->done(a, refused);
 }
 
-void reservations_confirm(struct reservations *r, struct deciding *d) {
-    reservations_look_up(r, d, reservations_submit_confirm);
+void reservations_confirm(struct reservations *r, struct reservation_action *a) {
+    reservations_look_up(r, a, reservations_submit_confirm);
 }
 
-void reservations_cancel(struct reservations *r, struct deciding *d) {
-    reservations_look_up(r, d, reservations_submit_cancel);
+void reservations_cancel(struct reservations *r, struct reservation_action *a) {
+    reservations_look_up(r, a, reservations_submit_cancel);
 }
 
-void reservations_find(struct reservations *r, struct deciding *d) {
-    reservations_look_up(r, d, NULL);
+void reservations_find(struct reservations *r, struct reservation_action *a) {
+    reservations_look_up(r, a, NULL);
 }
 
 static void reservations_on_found(struct task *task) {
-    struct deciding *d = CONTAINER_OF(task, struct deciding, get.record.task);
-    struct reservation *r = d->get.found;
-    enum err result = d->get.record.result;
+    struct reservation_action *a = CONTAINER_OF(task, struct reservation_action, get.record.task);
+    struct reservation *r = a->get.found;
+    enum err result = a->get.record.result;
     if (result == ERR_OK && r == NULL) result = ERR_RESERVATION_NOT_FOUND;
-    if (result == ERR_OK && !d->is_theirs(d, r)) {
+    if (result == ERR_OK && !a->belongs_to_requester(a, r)) {
         result = ERR_NOT_YOURS;
         mem_free(r);
     }
     if (result != ERR_OK) {
-        d->done(d, result);
+        a->done(a, result);
         return;
     }
-    d->reservation = r;
-    if (d->when_found == NULL)
-        d->done(d, ERR_OK);
+    a->reservation = r;
+    if (a->when_found == NULL)
+        a->done(a, ERR_OK);
     else
-        d->when_found(d);
+        a->when_found(a);
 }
 
-static void reservations_submit_confirm(struct deciding *d) {
-    d->confirm = (struct ledger_confirm){
+static void reservations_submit_confirm(struct reservation_action *a) {
+    a->confirm = (struct ledger_confirm){
         .record = {.kind = LEDGER_CONFIRM, .task.run = reservations_on_confirmed},
-        .id = d->id,
-        .user = str_of(d->reservation->user),
+        .id = a->id,
+        .user = str_of(a->reservation->user),
         .now_ms = clock_wall_ms()};
-    confirmation_code_new(d->confirm.code);
-    enum err refused = ledger_submit(d->service->ledger, &d->confirm.record);
-    if (refused != ERR_OK) d->done(d, refused);
+    confirmation_code_new(a->confirm.code);
+    enum err refused = ledger_submit(a->service->ledger, &a->confirm.record);
+    if (refused != ERR_OK) a->done(a, refused);
 }
 
 static void reservations_on_confirmed(struct task *task) {
-    struct deciding *d = CONTAINER_OF(task, struct deciding, confirm.record.task);
-    d->result = d->confirm.record.result;
-    d->completed = d->confirm.completed;
-    if (d->confirm.confirmed) count(COUNT_RESERVATION_CONFIRMS, 1);
-    if (d->confirm.expired) count(COUNT_RESERVATION_EXPIRIES, 1);
-    reservations_follow(d, d->confirm.stored, d->confirm.confirmed || d->confirm.expired);
+    struct reservation_action *a =
+        CONTAINER_OF(task, struct reservation_action, confirm.record.task);
+    a->result = a->confirm.record.result;
+    a->completed = a->confirm.completed;
+    if (a->confirm.confirmed) count(COUNT_RESERVATION_CONFIRMS, 1);
+    if (a->confirm.expired) count(COUNT_RESERVATION_EXPIRIES, 1);
+    reservations_follow(a, a->confirm.stored, a->confirm.confirmed || a->confirm.expired);
 }
 
-static void reservations_submit_cancel(struct deciding *d) {
-    d->cancel = (struct ledger_cancel){
+static void reservations_submit_cancel(struct reservation_action *a) {
+    a->cancel = (struct ledger_cancel){
         .record = {.kind = LEDGER_CANCEL, .task.run = reservations_on_cancelled},
-        .id = d->id,
-        .user = str_of(d->reservation->user),
+        .id = a->id,
+        .user = str_of(a->reservation->user),
         .now_ms = clock_wall_ms()};
-    enum err refused = ledger_submit(d->service->ledger, &d->cancel.record);
-    if (refused != ERR_OK) d->done(d, refused);
+    enum err refused = ledger_submit(a->service->ledger, &a->cancel.record);
+    if (refused != ERR_OK) a->done(a, refused);
 }
 
 static void reservations_on_cancelled(struct task *task) {
-    struct deciding *d = CONTAINER_OF(task, struct deciding, cancel.record.task);
-    d->result = d->cancel.record.result;
-    d->completed = false;
-    if (d->cancel.cancelled) count(COUNT_RESERVATION_CANCELS, 1);
-    if (d->cancel.expired) count(COUNT_RESERVATION_EXPIRIES, 1);
-    reservations_follow(d, d->cancel.stored, d->cancel.cancelled || d->cancel.expired);
+    struct reservation_action *a =
+        CONTAINER_OF(task, struct reservation_action, cancel.record.task);
+    a->result = a->cancel.record.result;
+    a->completed = false;
+    if (a->cancel.cancelled) count(COUNT_RESERVATION_CANCELS, 1);
+    if (a->cancel.expired) count(COUNT_RESERVATION_EXPIRIES, 1);
+    reservations_follow(a, a->cancel.stored, a->cancel.cancelled || a->cancel.expired);
 }
 
 /* `stored`: the reservation as the ledger has it now, or NULL. If it was changed, the hot store
  * follows. */
-static void reservations_follow(struct deciding *d, struct reservation *stored, bool changed) {
+static void reservations_follow(struct reservation_action *a, struct reservation *stored,
+                                bool changed) {
     if (stored != NULL) {
-        mem_free(d->reservation);
-        d->reservation = stored;
+        mem_free(a->reservation);
+        a->reservation = stored;
     }
     if (!changed) {
-        d->done(d, d->result);
+        a->done(a, a->result);
         return;
     }
-    d->change = (struct reservation_change){
-        .id = d->id, .section_key = d->reservation->section_key, .status = d->reservation->status};
-    d->follow = (struct follow_op){
-        .op = {.event_key = d->reservation->event_key, .now_ms = clock_wall_ms()},
-        .changes = &d->change,
+    a->change = (struct reservation_change){
+        .id = a->id, .section_key = a->reservation->section_key, .status = a->reservation->status};
+    a->follow = (struct follow_op){
+        .op = {.event_key = a->reservation->event_key, .now_ms = clock_wall_ms()},
+        .changes = &a->change,
         .count = 1,
         .done = reservations_on_followed};
-    seats_follow(d->service->seats, &d->follow);
+    seats_follow(a->service->seats, &a->follow);
 }
 
 static void reservations_on_followed(struct follow_op *f) {
-    struct deciding *d = CONTAINER_OF(f, struct deciding, follow);
-    if (!d->completed) {
-        d->done(d, d->result);
+    struct reservation_action *a = CONTAINER_OF(f, struct reservation_action, follow);
+    if (!a->completed) {
+        a->done(a, a->result);
         return;
     }
-    d->end = (struct room_ending){.event_key = d->reservation->event_key,
-                                  .seq = d->reservation->entry_seq,
-                                  .done = reservations_on_completed};
-    waiting_room_completed(d->service->room, &d->end);
+    a->end = (struct place_end){.event_key = a->reservation->event_key,
+                                .seq = a->reservation->entry_seq,
+                                .done = reservations_on_completed};
+    waiting_room_completed(a->service->room, &a->end);
 }
 
 /* The ledger has ended the place. A hot store that could not be notified is repaired later. */
-static void reservations_on_completed(struct room_ending *e, enum err result) {
-    struct deciding *d = CONTAINER_OF(e, struct deciding, end);
+static void reservations_on_completed(struct place_end *e, enum err result) {
+    struct reservation_action *a = CONTAINER_OF(e, struct reservation_action, end);
     (void)result;
-    d->done(d, d->result);
+    a->done(a, a->result);
 }
 
 /* ---- list ---- */

@@ -36,18 +36,20 @@ bool reservations_is_busy(struct reservations *r);
 
 /* ---- confirm, cancel, look up ---- */
 
-struct deciding {
+/* One of these three, on one reservation. */
+struct reservation_action {
     struct uuid id;
-    /* Whether it belongs to the caller, who may see and change it. */
-    bool (*is_theirs)(struct deciding *d, const struct reservation *r);
-    void (*done)(struct deciding *d, enum err result);
-    /* Out: as it is now, unless it is not there or not theirs. The caller's to mem_free. */
+    /* Whether the user of the request may see and change it. */
+    bool (*belongs_to_requester)(struct reservation_action *a, const struct reservation *r);
+    void (*done)(struct reservation_action *a, enum err result);
+    /* Out: as it is now, unless there is none or it belongs to another user. The caller frees it
+     * (mem_free). */
     struct reservation *reservation;
 
     /* Private. */
     struct reservations *service;
     struct ledger_reservation_get get;
-    void (*when_found)(struct deciding *d); /* NULL: it is only looked up */
+    void (*when_found)(struct reservation_action *a); /* NULL: it is only looked up */
     union {
         struct ledger_confirm confirm;
         struct ledger_cancel cancel;
@@ -56,14 +58,14 @@ struct deciding {
     bool completed; /* its place in the queue, by the confirmation */
     struct reservation_change change;
     struct follow_op follow;
-    struct room_ending end;
+    struct place_end end;
 };
 
 /* OK, or RESERVATION_NOT_FOUND, NOT_YOURS; to confirm also RESERVATION_ENDED, HOLD_EXPIRED; to
  * cancel also HOLD_EXPIRED. A reservation that was confirmed, or cancelled, already: OK. */
-void reservations_confirm(struct reservations *r, struct deciding *d);
-void reservations_cancel(struct reservations *r, struct deciding *d);
-void reservations_find(struct reservations *r, struct deciding *d);
+void reservations_confirm(struct reservations *r, struct reservation_action *a);
+void reservations_cancel(struct reservations *r, struct reservation_action *a);
+void reservations_find(struct reservations *r, struct reservation_action *a);
 
 /* ---- list ---- */
 

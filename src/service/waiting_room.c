@@ -36,7 +36,7 @@ static void waiting_room_observe_since(enum histogram h, int64_t began_ns) {
 
 /* ---- enter ---- */
 
-static void waiting_room_try_enter(struct room_entering *e) {
+static void waiting_room_try_enter(struct place_enter *e) {
     int64_t began_ns = clock_steady_ns();
     e->tries++;
     e->enter.op.now_ms = clock_wall_ms();
@@ -46,7 +46,7 @@ static void waiting_room_try_enter(struct room_entering *e) {
     waiting_room_observe_since(HISTOGRAM_QUEUE_ENTER_SECONDS, began_ns);
 }
 
-void waiting_room_enter(struct waiting_room *w, struct room_entering *e) {
+void waiting_room_enter(struct waiting_room *w, struct place_enter *e) {
     assert(e->enter.user.len > 0 && e->enter.lane < LANES);
     e->room = w;
     e->tries = 0;
@@ -54,7 +54,7 @@ void waiting_room_enter(struct waiting_room *w, struct room_entering *e) {
 }
 
 static enum err waiting_room_submit_enter(struct enter_op *op) {
-    struct room_entering *e = CONTAINER_OF(op, struct room_entering, enter);
+    struct place_enter *e = CONTAINER_OF(op, struct place_enter, enter);
     const struct place *p = &op->place;
     e->seq = p->seq;
     e->record = (struct ledger_enter){
@@ -72,7 +72,7 @@ static enum err waiting_room_submit_enter(struct enter_op *op) {
 }
 
 static void waiting_room_on_entered(struct enter_op *op) {
-    struct room_entering *e = CONTAINER_OF(op, struct room_entering, enter);
+    struct place_enter *e = CONTAINER_OF(op, struct place_enter, enter);
     bool is_there = op->outcome == ENTER_TAKEN || op->outcome == ENTER_THERE;
     if (op->op.result == ERR_OK && is_there && op->place.pending)
         return; /* the record comes back */
@@ -81,7 +81,7 @@ static void waiting_room_on_entered(struct enter_op *op) {
 }
 
 static void waiting_room_on_enter_recorded(struct task *task) {
-    struct room_entering *e = CONTAINER_OF(task, struct room_entering, record.record.task);
+    struct place_enter *e = CONTAINER_OF(task, struct place_enter, record.record.task);
     if (e->record.record.result == ERR_LEDGER_UNKNOWN) {
         e->done(e, ERR_LEDGER_UNKNOWN); /* it stays pending; finish_pending finds out */
         return;
@@ -103,7 +103,7 @@ static void waiting_room_on_enter_recorded(struct task *task) {
  * place that is written exists, also if the hot store cannot confirm it: the answer must not say
  * that nothing was changed. */
 static void waiting_room_on_enter_settled(struct settle_op *s) {
-    struct room_entering *e = CONTAINER_OF(s, struct room_entering, settle);
+    struct place_enter *e = CONTAINER_OF(s, struct place_enter, settle);
     enum err result = e->record.record.result;
     if (result == ERR_OK) result = hot_is_lost(s->op.result) ? ERR_HOT_UNKNOWN : s->op.result;
     enum entry_status status = e->enter.place.status;
@@ -123,7 +123,7 @@ static void waiting_room_on_enter_settled(struct settle_op *s) {
 
 /* ---- look ---- */
 
-void waiting_room_look(struct waiting_room *w, struct room_looking *l) {
+void waiting_room_look(struct waiting_room *w, struct place_look *l) {
     /* A look takes hardly longer than reading the clock twice, so few are timed. */
     static _Thread_local unsigned looks;
     bool is_timed = looks++ % LOOKS_PER_TIMED == 0;
@@ -139,7 +139,7 @@ void waiting_room_look(struct waiting_room *w, struct room_looking *l) {
     if (is_timed) waiting_room_observe_since(HISTOGRAM_QUEUE_LOOK_SECONDS, began_ns);
 }
 
-static void waiting_room_look_degraded(struct room_looking *l) {
+static void waiting_room_look_degraded(struct place_look *l) {
     l->degraded = true;
     l->degraded_reads = (struct degraded_look){.event_key = l->look.op.event_key,
                                                .seq = l->item.seq,
@@ -150,7 +150,7 @@ static void waiting_room_look_degraded(struct room_looking *l) {
 }
 
 static void waiting_room_on_looked(struct look_op *op) {
-    struct room_looking *l = CONTAINER_OF(op, struct room_looking, look);
+    struct place_look *l = CONTAINER_OF(op, struct place_look, look);
     if (l->room->degraded_reads != NULL && hot_is_lost(op->op.result)) {
         waiting_room_look_degraded(l);
         return;
@@ -168,7 +168,7 @@ static void waiting_room_on_looked(struct look_op *op) {
 }
 
 static void waiting_room_on_entry_read(struct task *task) {
-    struct room_looking *l = CONTAINER_OF(task, struct room_looking, get.record.task);
+    struct place_look *l = CONTAINER_OF(task, struct place_look, get.record.task);
     enum err result = l->get.record.result;
     if (result == ERR_OK) {
         /* A place that is live in the ledger and unknown to the hot store is over. */
@@ -181,14 +181,14 @@ static void waiting_room_on_entry_read(struct task *task) {
 }
 
 static void waiting_room_on_degraded_looked(struct degraded_look *degraded_reads, enum err result) {
-    struct room_looking *l = CONTAINER_OF(degraded_reads, struct room_looking, degraded_reads);
+    struct place_look *l = CONTAINER_OF(degraded_reads, struct place_look, degraded_reads);
     l->item.place = degraded_reads->place;
     l->look.counts = (struct queue_counts){.waiting = degraded_reads->place.waiting};
     l->look.user_len = degraded_reads->user_len;
     l->done(l, result);
 }
 
-void waiting_room_watch(struct waiting_room *w, struct room_watching *l) {
+void waiting_room_watch(struct waiting_room *w, struct places_watch *l) {
     l->room = w;
     l->degraded = false;
     l->look.done = waiting_room_on_watched;
@@ -197,14 +197,14 @@ void waiting_room_watch(struct waiting_room *w, struct room_watching *l) {
 }
 
 /* The room is busy until then: a ledger read must not come back after the room was closed. */
-static void waiting_room_end_watch(struct room_watching *l, enum err result) {
+static void waiting_room_end_watch(struct places_watch *l, enum err result) {
     struct waiting_room *w = l->room;
     l->done(l, result);
     atomic_fetch_sub(&w->under_way, 1);
 }
 
 static void waiting_room_on_watched(struct look_op *op) {
-    struct room_watching *l = CONTAINER_OF(op, struct room_watching, look);
+    struct places_watch *l = CONTAINER_OF(op, struct places_watch, look);
     if (l->room->degraded_reads == NULL || !hot_is_lost(op->op.result)) {
         waiting_room_end_watch(l, op->op.result);
         return;
@@ -219,14 +219,14 @@ static void waiting_room_on_watched(struct look_op *op) {
 }
 
 static void waiting_room_on_scanned(struct degraded_scan *scan, enum err result) {
-    struct room_watching *l = CONTAINER_OF(scan, struct room_watching, scan);
+    struct places_watch *l = CONTAINER_OF(scan, struct places_watch, scan);
     l->look.counts = (struct queue_counts){.waiting = scan->waiting};
     waiting_room_end_watch(l, result);
 }
 
 /* ---- leave, complete ---- */
 
-void waiting_room_end(struct waiting_room *w, struct room_ending *e) {
+void waiting_room_end(struct waiting_room *w, struct place_end *e) {
     assert(e->final == ENTRY_LEFT || e->final == ENTRY_COMPLETED);
     e->room = w;
     e->record = (struct ledger_end){
@@ -245,11 +245,11 @@ void waiting_room_end(struct waiting_room *w, struct room_ending *e) {
     if (refused != ERR_OK) e->done(e, refused);
 }
 
-static void waiting_room_count_end(const struct room_ending *e) {
+static void waiting_room_count_end(const struct place_end *e) {
     count(e->final == ENTRY_LEFT ? COUNT_QUEUE_LEAVES : COUNT_QUEUE_COMPLETIONS, 1);
 }
 
-static void waiting_room_end_in_hot(struct room_ending *e) {
+static void waiting_room_end_in_hot(struct place_end *e) {
     e->end = (struct end_op){.op = {.event_key = e->event_key, .now_ms = clock_wall_ms()},
                              .seq = e->seq,
                              .final = e->final,
@@ -260,7 +260,7 @@ static void waiting_room_end_in_hot(struct room_ending *e) {
 /* When the entry had ended in the ledger before, the hot store may not have followed: the node that
  * wrote it died, or does not know that it was written. */
 static void waiting_room_on_end_recorded(struct task *task) {
-    struct room_ending *e = CONTAINER_OF(task, struct room_ending, record.record.task);
+    struct place_end *e = CONTAINER_OF(task, struct place_end, record.record.task);
     enum err result = e->record.record.result;
     if (result == ERR_OK && e->ended) {
         waiting_room_count_end(e);
@@ -277,7 +277,7 @@ static void waiting_room_on_end_recorded(struct task *task) {
 }
 
 static void waiting_room_on_ended(struct end_op *op) {
-    struct room_ending *e = CONTAINER_OF(op, struct room_ending, end);
+    struct place_end *e = CONTAINER_OF(op, struct place_end, end);
     struct waiting_room *w = e->room;
     if (op->ended && w->changed != NULL) w->changed(w->to, e->event_key, &e->seq, 1);
     if (hot_is_lost(op->op.result))
@@ -286,11 +286,11 @@ static void waiting_room_on_ended(struct end_op *op) {
 }
 
 static void waiting_room_on_end_repaired(struct repair_waiter *r) {
-    struct room_ending *e = CONTAINER_OF(r, struct room_ending, repair);
+    struct place_end *e = CONTAINER_OF(r, struct place_end, repair);
     e->done(e, ERR_OK);
 }
 
-void waiting_room_completed(struct waiting_room *w, struct room_ending *e) {
+void waiting_room_completed(struct waiting_room *w, struct place_end *e) {
     e->room = w;
     e->final = ENTRY_COMPLETED;
     waiting_room_count_end(e);

@@ -41,10 +41,10 @@ void waiting_room_deinit(struct waiting_room *w);
 /* Whether records are under way that belong to no request. From any thread. */
 bool waiting_room_is_busy(struct waiting_room *w);
 
-/* Takes a place. enter.op.event_key, enter.user and enter.lane are the caller's. */
-struct room_entering {
+/* Takes a place. The caller fills in enter.op.event_key, enter.user and enter.lane. */
+struct place_enter {
     struct enter_op enter; /* after OK: its outs, `place` as it is now */
-    void (*done)(struct room_entering *e, enum err result);
+    void (*done)(struct place_enter *e, enum err result);
 
     /* Private. */
     struct waiting_room *room;
@@ -54,17 +54,17 @@ struct room_entering {
     bool kept;
     int tries;
 };
-void waiting_room_enter(struct waiting_room *w, struct room_entering *e);
+void waiting_room_enter(struct waiting_room *w, struct place_enter *e);
 
 /* Looks at one place: in the hot store, and in the ledger when the hot store does not have it or
  * can't be asked. The caller fills in look.op.event_key, item.seq and item.seen. Status NONE: it is
  * unknown. */
-struct room_looking {
+struct place_look {
     struct look_op look;
     struct look_item item;
     char user[USER_ID_BYTES_MAX];
     bool degraded; /* out: the hot store could not be asked, and the seats are unknown */
-    void (*done)(struct room_looking *l, enum err result);
+    void (*done)(struct place_look *l, enum err result);
 
     /* Private. */
     struct waiting_room *room;
@@ -73,27 +73,27 @@ struct room_looking {
         struct degraded_look degraded_reads;
     };
 };
-void waiting_room_look(struct waiting_room *w, struct room_looking *l);
+void waiting_room_look(struct waiting_room *w, struct place_look *l);
 
 /* Looks at many places of one event, which were WAITING at the last look. When the hot store can't
  * be asked, they are searched in the ledger's list of WAITING entries, and the status of one that
  * is not there is NONE. */
-struct room_watching {
+struct places_watch {
     struct look_op look;  /* op.event_key, op.now_ms, items and count are the caller's */
     const uint8_t *lanes; /* of the items */
     bool degraded;        /* out: as above */
-    void (*done)(struct room_watching *l, enum err result);
+    void (*done)(struct places_watch *l, enum err result);
 
     /* Private. */
     struct waiting_room *room;
     struct degraded_scan scan;
 };
-void waiting_room_watch(struct waiting_room *w, struct room_watching *l);
+void waiting_room_watch(struct waiting_room *w, struct places_watch *l);
 
 /* Ends a place, as LEFT or COMPLETED. A place that had ended before keeps its status, and the
  * result is OK, too. With it those of `cancels` that are HELD by the user become CANCELLED in the
  * ledger; the caller brings that to the hot store. */
-struct room_ending {
+struct place_end {
     int64_t event_key;
     uint64_t seq;
     enum entry_status final;
@@ -101,7 +101,7 @@ struct room_ending {
     const struct uuid *cancels;
     size_t cancel_count;
     bool *cancelled; /* out, one for each */
-    void (*done)(struct room_ending *e, enum err result);
+    void (*done)(struct place_end *e, enum err result);
 
     /* Private. */
     struct waiting_room *room;
@@ -110,10 +110,10 @@ struct room_ending {
     struct repair_waiter repair;
     bool ended;
 };
-void waiting_room_end(struct waiting_room *w, struct room_ending *e);
+void waiting_room_end(struct waiting_room *w, struct place_end *e);
 /* The ledger has made the place COMPLETED: the hot store follows, and streams are notified.
  * e->event_key, seq and done are filled in. */
-void waiting_room_completed(struct waiting_room *w, struct room_ending *e);
+void waiting_room_completed(struct waiting_room *w, struct place_end *e);
 
 typedef void admission_done(void *to, enum err result, size_t admitted);
 

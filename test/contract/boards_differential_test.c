@@ -77,14 +77,14 @@ static void count(const struct sale *sales, size_t n) {
 static void same_row(const struct board_row *a, const struct board_row *b) {
     CHECK(a->rank == b->rank);
     CHECK(a->is_sold_out == b->is_sold_out);
-    CHECK(a->selling.event_key == b->selling.event_key);
-    CHECK(a->selling.capacity == b->selling.capacity);
-    CHECK(a->selling.opened_ms == b->selling.opened_ms);
-    CHECK(a->selling.reservations == b->selling.reservations);
-    CHECK(a->selling.seats == b->selling.seats);
-    CHECK(a->selling.since_ms == b->selling.since_ms);
-    CHECK(a->selling.sold_out_ms == b->selling.sold_out_ms);
-    CHECK(a->selling.pace == b->selling.pace);
+    CHECK(a->sales.event_key == b->sales.event_key);
+    CHECK(a->sales.capacity == b->sales.capacity);
+    CHECK(a->sales.opened_ms == b->sales.opened_ms);
+    CHECK(a->sales.reservations == b->sales.reservations);
+    CHECK(a->sales.seats == b->sales.seats);
+    CHECK(a->sales.since_ms == b->sales.since_ms);
+    CHECK(a->sales.sold_out_ms == b->sales.sold_out_ms);
+    CHECK(a->sales.pace == b->sales.pace);
 }
 
 static void same_top(struct board_name board) {

@@ -115,7 +115,7 @@ static int64_t capacity_of(struct fixture *h, int64_t event_key) {
                                .done = board_find_op_done};
     boards_find(h->boards, &op);
     while (op.done != NULL) redis_turn(h->store);
-    return op.row.selling.capacity;
+    return op.row.sales.capacity;
 }
 
 /* Who was silent, and is told that it has lost the lease, has nothing to tell of events: what

@@ -157,14 +157,14 @@ static void assert_board(struct fixture *f, struct board_name board, const struc
     size_t n = top(f, board, rows, TOP_MAX);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(rows[i].rank, i + 1);
-        assert_int_equal(rows[i].selling.event_key, lines[i].event_key);
-        assert_int_equal(rows[i].selling.reservations, lines[i].reservations);
-        assert_int_equal(rows[i].selling.seats, lines[i].seats);
+        assert_int_equal(rows[i].sales.event_key, lines[i].event_key);
+        assert_int_equal(rows[i].sales.reservations, lines[i].reservations);
+        assert_int_equal(rows[i].sales.seats, lines[i].seats);
         if (board.kind == BOARD_SOLDOUT && board.period != NULL) continue;
         struct board_row found = find(f, board, lines[i].event_key);
         assert_int_equal(found.rank, rows[i].rank);
         assert_int_equal(found.is_sold_out, rows[i].is_sold_out);
-        assert_memory_equal(&found.selling, &rows[i].selling, sizeof found.selling);
+        assert_memory_equal(&found.sales, &rows[i].sales, sizeof found.sales);
     }
     assert_int_equal(lines[n].event_key, 0);
 }
@@ -294,12 +294,12 @@ static void the_fastest_to_sell_out_is_first_and_then_events_that_still_sell(voi
     ASSERT_BOARD(f, soldout, {1, 1, 10}, {2, 1, 10}, {4, 1, 2}, {3, 1, 1});
     struct board_row first = find(f, soldout, 1);
     assert_true(first.is_sold_out);
-    assert_int_equal(first.selling.sold_out_ms - first.selling.opened_ms, 1000);
+    assert_int_equal(first.sales.sold_out_ms - first.sales.opened_ms, 1000);
     struct board_row third = find(f, soldout, 4);
     assert_false(third.is_sold_out);
-    assert_int_equal(third.selling.pace, 2);
+    assert_int_equal(third.sales.pace, 2);
     f->now_ms += 600000;
-    assert_int_equal(find(f, soldout, 4).selling.pace, 0);
+    assert_int_equal(find(f, soldout, 4).sales.pace, 0);
 }
 
 static void a_day_shows_events_sold_out_on_it_and_then_popular_ones(void **state) {
@@ -318,7 +318,7 @@ static void a_day_shows_events_sold_out_on_it_and_then_popular_ones(void **state
     struct board_row rows[2];
     assert_int_equal(top(f, soldout_on("2026-12-11T00:00:00Z"), rows, 2), 2);
     assert_true(rows[0].is_sold_out && !rows[1].is_sold_out);
-    assert_int_equal(rows[0].selling.sold_out_ms, at("2026-12-11T10:00:00Z"));
+    assert_int_equal(rows[0].sales.sold_out_ms, at("2026-12-11T10:00:00Z"));
     f->now_ms = at("2026-12-11T11:00:00Z");
     give_back(f, 1, 6, "2026-12-11T10:00:00Z");
     ASSERT_BOARD(f, soldout_on("2026-12-11T00:00:00Z"), {2, 1, 1});
@@ -364,11 +364,11 @@ static void a_sale_counts_once_however_often_it_is_reported(void **state) {
     for (size_t i = 0; i < 4; i++) {
         struct board_row row =
             find(f, popular("daily", "2026-12-10T00:00:00Z"), lines[i].event_key);
-        assert_int_equal(row.selling.reservations, lines[i].reservations);
-        assert_int_equal(row.selling.seats, lines[i].seats);
+        assert_int_equal(row.sales.reservations, lines[i].reservations);
+        assert_int_equal(row.sales.seats, lines[i].seats);
         row = find(f, soldout, lines[i].event_key);
-        assert_int_equal(row.selling.reservations, lines[i].reservations);
-        assert_int_equal(row.selling.seats, lines[i].seats);
+        assert_int_equal(row.sales.reservations, lines[i].reservations);
+        assert_int_equal(row.sales.seats, lines[i].seats);
     }
 }
 
@@ -403,7 +403,7 @@ static void a_restored_board_continues_from_its_watermark(void **state) {
     ASSERT_EMPTY(f, popular("monthly", "2026-10-01T00:00:00Z"));
     ASSERT_BOARD(f, soldout, {1, 2, 10}, {2, 1, 1});
     ASSERT_BOARD(f, soldout_on("2026-12-11T00:00:00Z"), {1, 1, 6});
-    assert_int_equal(find(f, soldout, 1).selling.pace, 6);
+    assert_int_equal(find(f, soldout, 1).sales.pace, 6);
     struct sale again = {
         .mark = mark, .kind = SALE_TAKEN, .event_key = 2, .seats = 1, .taken_ms = f->now_ms};
     count(f, &again, 1);

@@ -69,7 +69,7 @@ static int tear_down(void **state) {
 }
 
 /* Counts the violations of one invariant, and those of all others. */
-struct tally {
+struct findings {
     const char *expected;
     int64_t violations;
     int64_t elsewhere;
@@ -81,7 +81,7 @@ struct tally {
 };
 
 static void on_finding(void *to, const struct ledger_finding *f) {
-    struct tally *t = to;
+    struct findings *t = to;
     t->findings++;
     t->overdue += f->overdue;
     assert_int_equal(f->violations > 0, f->examples.len > 0);
@@ -95,8 +95,8 @@ static void on_finding(void *to, const struct ledger_finding *f) {
     }
 }
 
-static struct tally check(bool server_runs, const char *expected) {
-    struct tally t = {.expected = expected};
+static struct findings check(bool server_runs, const char *expected) {
+    struct findings t = {.expected = expected};
     assert_true(adapter->check(server_runs, on_finding, &t));
     if (t.elsewhere > 0) fail_msg("%s is violated too", t.others);
     return t;
@@ -219,7 +219,7 @@ static void change(struct tables t, const char *sql) {
 }
 
 static void assert_found(const struct violation *v) {
-    struct tally t = check(true, v->invariant);
+    struct findings t = check(true, v->invariant);
     if (t.violations == 0) fail_msg("not found: %s", v->sql);
     if (strstr(t.examples, v->example) == NULL) fail_msg("%s: %s", v->sql, t.examples);
     assert_true(t.checked > 0);
@@ -255,7 +255,7 @@ static int invariants_of(const struct violation *all, size_t count) {
 
 static void every_check_has_a_violation_here(void **state) {
     (void)state;
-    struct tally t = check(true, "");
+    struct findings t = check(true, "");
     int known = 1; /* hold_ends_in_time has a test of its own */
     known += invariants_of(violations, VIOLATIONS);
     known += invariants_of(adapter->violations, adapter->violation_count);
@@ -271,7 +271,7 @@ static void hold_expired_ms_ago(int64_t ms) {
 static void hold_past_its_time_is_overdue_then_a_violation(void **state) {
     (void)state;
     hold_expired_ms_ago(3000);
-    struct tally t = check(true, "hold_ends_in_time");
+    struct findings t = check(true, "hold_ends_in_time");
     assert_int_equal(t.violations, 0);
     assert_int_equal(t.overdue, 1);
     hold_expired_ms_ago(60000);
@@ -307,7 +307,7 @@ static void examples_are_few_however_many_violations(void **state) {
     (void)state;
     tables_insert(adapter->unruly(), 200, 399,
                   "queue_entries SELECT 1, i, 'u' || (i / 2), 8, 'WAITING', 10, NULL, NULL, NULL");
-    struct tally t = check(true, "one_live_entry_per_user");
+    struct findings t = check(true, "one_live_entry_per_user");
     assert_int_equal(t.violations, 100);
     assert_string_equal(t.examples, "event 1 user u100; event 1 user u101; event 1 user u102; "
                                     "event 1 user u103; event 1 user u104");
@@ -318,7 +318,7 @@ static void spoilt_list_of_seats_is_a_violation_not_a_failure(void **state) {
     tables_sql(adapter->tables(),
                "UPDATE reservations SET seats = 'forty]' WHERE status = 'HELD';"
                "UPDATE seats SET state = 'AVAILABLE', reservation_id = NULL WHERE seat_no = 41");
-    struct tally t = check(true, "reservation_has_its_seats");
+    struct findings t = check(true, "reservation_has_its_seats");
     assert_int_equal(t.violations, 1);
 }
 

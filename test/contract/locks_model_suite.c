@@ -121,14 +121,14 @@ static void port_hold(void) {
                               .done = on_kept};
     int64_t lease_ms = op.lease_ms;
     h = at_this_time(name);
-    bool is_theirs = h != NULL && h->fence == op.fence;
+    bool is_holder = h != NULL && h->fence == op.fence;
     if (releases)
         locks_release(locks, &op);
     else
         locks_renew(locks, &op);
     while (op.lease_ms != -1) adapter->turn();
-    CHECK(op.outcome == (!is_theirs ? LOCK_LOST : releases ? LOCK_RELEASED : LOCK_KEPT));
-    if (!is_theirs) return;
+    CHECK(op.outcome == (!is_holder ? LOCK_LOST : releases ? LOCK_RELEASED : LOCK_KEPT));
+    if (!is_holder) return;
     h->until_ms = now_ms + lease_ms;
     if (!releases) return;
     h->fate = ENDED;

@@ -625,7 +625,7 @@ static void nodes_may_go_by_the_clock_of_the_store(void **state) {
 
 /* ---- a connection that breaks ---- */
 
-struct entering {
+struct enter_call {
     struct enter_op op;
     bool done;
 };
@@ -636,7 +636,7 @@ static enum err submit_enter(struct enter_op *op) {
 }
 
 static void on_entered(struct enter_op *op) {
-    CONTAINER_OF(op, struct entering, op)->done = true;
+    CONTAINER_OF(op, struct enter_call, op)->done = true;
 }
 
 struct admitting {
@@ -657,11 +657,11 @@ static void on_admitted(struct admit_op *op) {
  * done is unknown to who sent them. */
 static void a_lost_answer_is_asked_again_where_that_does_no_harm(void **state) {
     struct fixture *f = *state;
-    struct entering e = {.op = {.op = {.event_key = KEY, .now_ms = T0},
-                                .user = STR("ann"),
-                                .lane = 8,
-                                .submit = submit_enter,
-                                .done = on_entered}};
+    struct enter_call e = {.op = {.op = {.event_key = KEY, .now_ms = T0},
+                                  .user = STR("ann"),
+                                  .lane = 8,
+                                  .submit = submit_enter,
+                                  .done = on_entered}};
     struct admitting a = {.op = {.op = {.event_key = KEY, .now_ms = T0},
                                  .entries = f->admitted,
                                  .submit = submit_admit,

@@ -226,23 +226,23 @@ size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t *out, siz
     return d.op.count;
 }
 
-struct holding {
+struct claim_call {
     struct holds_op op;
     bool done;
 };
 
 static void on_holds(struct holds_op *op) {
-    CONTAINER_OF(op, struct holding, op)->done = true;
+    CONTAINER_OF(op, struct claim_call, op)->done = true;
 }
 
 size_t step_holds(struct store *s, int64_t key, const char *user, uint64_t entry_seq,
                   struct claim_info *out, size_t max) {
-    struct holding h = {.op = {.op = {.event_key = key, .now_ms = T0},
-                               .user = str_of(user),
-                               .entry_seq = entry_seq,
-                               .reservations = out,
-                               .max = max,
-                               .done = on_holds}};
+    struct claim_call h = {.op = {.op = {.event_key = key, .now_ms = T0},
+                                  .user = str_of(user),
+                                  .entry_seq = entry_seq,
+                                  .reservations = out,
+                                  .max = max,
+                                  .done = on_holds}};
     seats_holds(s->seats, &h.op);
     store_wait(s, &h.done);
     return h.op.count;

@@ -157,14 +157,14 @@ void store_wait(struct store *s, const bool *done) {
 
 /* ---- the operations ---- */
 
-struct entering {
+struct enter_call {
     struct enter_op op;
     struct store *store;
     bool done;
 };
 
 static enum err submit_enter(struct enter_op *op) {
-    struct entering *e = CONTAINER_OF(op, struct entering, op);
+    struct enter_call *e = CONTAINER_OF(op, struct enter_call, op);
     store_note(e->store,
                (struct heard){HEARD_ENTER,
                               op->op.event_key,
@@ -174,11 +174,11 @@ static enum err submit_enter(struct enter_op *op) {
 }
 
 static void on_entered(struct enter_op *op) {
-    CONTAINER_OF(op, struct entering, op)->done = true;
+    CONTAINER_OF(op, struct enter_call, op)->done = true;
 }
 
 static struct entered enter_as(struct store *s, const struct enter_op *asked) {
-    struct entering e = {.op = *asked, .store = s};
+    struct enter_call e = {.op = *asked, .store = s};
     e.op.submit = submit_enter;
     e.op.done = on_entered;
     queues_enter(s->queues, &e.op);

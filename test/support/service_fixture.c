@@ -192,16 +192,16 @@ static bool is_back(void *arg) {
 }
 
 struct fixture_entering {
-    struct room_entering e;
+    struct place_enter e;
     struct waiting w;
 };
 
-static void on_entered(struct room_entering *e, enum err result) {
+static void on_entered(struct place_enter *e, enum err result) {
     CONTAINER_OF(e, struct fixture_entering, e)->w = (struct waiting){true, result, 0};
 }
 
 enum err fixture_enter(struct fixture *h, const char *user, unsigned lane,
-                       struct room_entering *out) {
+                       struct place_enter *out) {
     struct fixture_entering e = {
         .e = {.enter = {.op.event_key = h->key, .user = str_of(user), .lane = lane},
               .done = on_entered}};
@@ -212,11 +212,11 @@ enum err fixture_enter(struct fixture *h, const char *user, unsigned lane,
 }
 
 struct fixture_ending {
-    struct room_ending e;
+    struct place_end e;
     struct waiting w;
 };
 
-static void on_ended(struct room_ending *e, enum err result) {
+static void on_ended(struct place_end *e, enum err result) {
     CONTAINER_OF(e, struct fixture_ending, e)->w = (struct waiting){true, result, 0};
 }
 
@@ -229,15 +229,15 @@ enum err fixture_end(struct fixture *h, uint64_t seq, enum entry_status final) {
 }
 
 struct fixture_looking {
-    struct room_looking l;
+    struct place_look l;
     struct waiting w;
 };
 
-static void on_looked(struct room_looking *l, enum err result) {
+static void on_looked(struct place_look *l, enum err result) {
     CONTAINER_OF(l, struct fixture_looking, l)->w = (struct waiting){true, result, 0};
 }
 
-enum err fixture_look(struct fixture *h, uint64_t seq, struct room_looking *out) {
+enum err fixture_look(struct fixture *h, uint64_t seq, struct place_look *out) {
     struct fixture_looking l = {
         .l = {.look.op.event_key = h->key, .item.seq = seq, .done = on_looked}};
     waiting_room_look(&h->room, &l.l);

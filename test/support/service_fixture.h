@@ -60,10 +60,9 @@ void fixture_send(struct fixture *h, int worker, struct worker_job *e);
 void fixture_configure(struct fixture *h, enum event_state state, const struct queue_rules *rules);
 
 /* The use cases on the test's own thread; each waits for its answer. */
-enum err fixture_enter(struct fixture *h, const char *user, unsigned lane,
-                       struct room_entering *out);
+enum err fixture_enter(struct fixture *h, const char *user, unsigned lane, struct place_enter *out);
 enum err fixture_end(struct fixture *h, uint64_t seq, enum entry_status final);
-enum err fixture_look(struct fixture *h, uint64_t seq, struct room_looking *out);
+enum err fixture_look(struct fixture *h, uint64_t seq, struct place_look *out);
 enum err fixture_tick(struct fixture *h, size_t *admitted);
 void fixture_wait_idle(struct fixture *h);
 void fixture_wait_writable(struct fixture *h);

@@ -47,7 +47,7 @@ enum err fixture_put(struct fixture *h, const struct event *wanted) {
 }
 
 uint64_t fixture_admit(struct fixture *h, const char *user) {
-    struct room_entering e;
+    struct place_enter e;
     assert_int_equal(fixture_enter(h, user, LANE_DEFAULT, &e), ERR_OK);
     assert_int_equal(e.enter.place.status, ENTRY_ACTIVE);
     return e.enter.place.seq;
@@ -148,27 +148,29 @@ struct uuid fixture_held(struct fixture *h, const struct hold_spec *w) {
 /* ---- and after ---- */
 
 struct decision {
-    struct deciding d;
+    struct reservation_action d;
     const char *user; /* NULL: anybody may */
     bool back;
     enum err result;
 };
 
-static bool is_theirs(struct deciding *d, const struct reservation *r) {
+static bool belongs_to_requester(struct reservation_action *d, const struct reservation *r) {
     const char *user = CONTAINER_OF(d, struct decision, d)->user;
     return user == NULL || strcmp(user, r->user) == 0;
 }
 
-static void on_decided(struct deciding *d, enum err result) {
+static void on_decided(struct reservation_action *d, enum err result) {
     struct decision *x = CONTAINER_OF(d, struct decision, d);
     x->result = result;
     x->back = true;
 }
 
-static enum err decide(struct fixture *h, void (*how)(struct reservations *, struct deciding *),
+static enum err decide(struct fixture *h,
+                       void (*how)(struct reservations *, struct reservation_action *),
                        const struct uuid *id, const char *user, struct reservation **out) {
-    struct decision x = {.d = {.id = *id, .is_theirs = is_theirs, .done = on_decided},
-                         .user = user};
+    struct decision x = {
+        .d = {.id = *id, .belongs_to_requester = belongs_to_requester, .done = on_decided},
+        .user = user};
     how(&h->reservations, &x.d);
     harness_wait(&h->h, flag_is_set, &x.back);
     if (out != NULL)
@@ -196,12 +198,12 @@ struct reservation *fixture_find(struct fixture *h, const struct uuid *id) {
 }
 
 struct departure {
-    struct leaving l;
+    struct place_leave l;
     bool back;
     enum err result;
 };
 
-static void on_left(struct leaving *l, enum err result) {
+static void on_left(struct place_leave *l, enum err result) {
     struct departure *x = CONTAINER_OF(l, struct departure, l);
     x->result = result;
     x->back = true;

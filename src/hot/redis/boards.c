@@ -91,16 +91,16 @@ static enum err board_read_result(enum err result) {
     return result == ERR_HOT_UNKNOWN ? ERR_HOT_UNAVAILABLE : result;
 }
 
-static struct tally board_read_tally(int64_t event_key, str text) {
-    struct tally t = {.event_key = event_key};
+static struct board_sales board_read_sales(int64_t event_key, str text) {
+    struct board_sales t = {.event_key = event_key};
     t.reservations = text_next_i64(&text);
     t.seats = text_next_i64(&text);
     t.since_ms = text_next_i64(&text);
     return t;
 }
 
-static struct selling board_read_selling(int64_t event_key, str text) {
-    struct selling s = {.event_key = event_key};
+static struct soldout_sales board_read_soldout_sales(int64_t event_key, str text) {
+    struct soldout_sales s = {.event_key = event_key};
     text_next_i64(&text); /* whether its capacity is known: if not, it is not shown */
     s.capacity = text_next_i64(&text);
     s.opened_ms = text_next_i64(&text);
@@ -116,9 +116,9 @@ static struct selling board_read_selling(int64_t event_key, str text) {
 static size_t board_read_popular(const redisReply *top, struct board_row *rows, size_t max) {
     size_t count = 0;
     for (; count < max && reply_at(top, 2 * count) != NULL; count++) {
-        struct tally t = board_read_tally(reply_i64(reply_at(top, 2 * count)),
-                                          reply_str(reply_at(top, 2 * count + 1)));
-        rows[count] = board_row_of_tally(count + 1, &t);
+        struct board_sales t = board_read_sales(reply_i64(reply_at(top, 2 * count)),
+                                                reply_str(reply_at(top, 2 * count + 1)));
+        rows[count] = board_row_of_sales(count + 1, &t);
     }
     return count;
 }
@@ -126,9 +126,9 @@ static size_t board_read_popular(const redisReply *top, struct board_row *rows, 
 static size_t board_read_soldout(const redisReply *top, struct board_row *rows, size_t max) {
     size_t count = 0;
     for (; count < max && reply_at(top, 2 * count) != NULL; count++) {
-        struct selling s = board_read_selling(reply_i64(reply_at(top, 2 * count)),
-                                              reply_str(reply_at(top, 2 * count + 1)));
-        rows[count] = board_row_of_selling(count + 1, &s);
+        struct soldout_sales s = board_read_soldout_sales(reply_i64(reply_at(top, 2 * count)),
+                                                          reply_str(reply_at(top, 2 * count + 1)));
+        rows[count] = board_row_of_soldout(count + 1, &s);
     }
     return count;
 }
@@ -303,7 +303,7 @@ static void board_counting_add(struct board_counting *n, const struct sale *s) {
 
 /* ---- sending the sums ---- */
 
-static void event_sum_add_tally_to(struct call *c, const struct event_sum *sum) {
+static void event_sum_add_board_to(struct call *c, const struct event_sum *sum) {
     call_add_i64(c, sum->event_key);
     call_add_i64(c, sum->reservations);
     call_add_i64(c, sum->seats);
@@ -315,8 +315,8 @@ static void event_sum_add_sold_out_to(struct call *c, const struct event_sum *su
     call_add_i64(c, sum->sold_out_ms);
 }
 
-static void event_sum_add_selling_to(struct call *c, const struct event_sum *sum) {
-    event_sum_add_tally_to(c, sum);
+static void event_sum_add_soldout_to(struct call *c, const struct event_sum *sum) {
+    event_sum_add_board_to(c, sum);
     call_add_i64(c, sum->sold_out_ms);
     board_add_steps(c, sum->steps, sum->step_count);
 }
@@ -368,9 +368,9 @@ static void redis_on_sums_sent(struct call *c, enum err result, const redisReply
 
 static void board_sums_send(struct board_sums *p) {
     static void (*const add[])(struct call * c, const struct event_sum *sum) = {
-        [OF_PERIOD] = event_sum_add_tally_to,
+        [OF_PERIOD] = event_sum_add_board_to,
         [OF_DAY] = event_sum_add_sold_out_to,
-        [OF_ALL_TIME] = event_sum_add_selling_to};
+        [OF_ALL_TIME] = event_sum_add_soldout_to};
     board_sums_begin(p);
     for (size_t i = 0; i < p->sum_count; i++) add[p->kind](&p->call, &p->sums[i]);
     call_send(&p->call, redis_on_sums_sent);
@@ -434,7 +434,7 @@ struct day_look {
     int64_t *keys; /* of events that may have been sold out on the day */
     size_t key_count;
     size_t looked_at;
-    struct selling *out; /* those that were; in the end those that are shown */
+    struct soldout_sales *out; /* those that were; in the end those that are shown */
     size_t out_count;
 };
 
@@ -447,9 +447,9 @@ static void day_look_end(struct day_look *l, enum err result) {
     op->done(op);
 }
 
-static int selling_compare_speed(const void *a, const void *b) {
-    const struct selling *x = a;
-    const struct selling *y = b;
+static int sales_compare_speed(const void *a, const void *b) {
+    const struct soldout_sales *x = a;
+    const struct soldout_sales *y = b;
     int64_t x_ms = x->sold_out_ms - x->opened_ms;
     int64_t y_ms = y->sold_out_ms - y->opened_ms;
     if (x_ms < 0) x_ms = 0;
@@ -462,9 +462,9 @@ static void day_look_on_popular(struct call *c, enum err result, const redisRepl
     struct day_look *l = CONTAINER_OF(c, struct day_look, call);
     struct board_top_op *op = l->op;
     struct board_row others[TOP_MAX];
-    const redisReply *tallies = reply_at(reply, 1);
+    const redisReply *sales = reply_at(reply, 1);
     for (size_t i = 0; i < l->out_count; i++) {
-        struct tally t = board_read_tally(l->out[i].event_key, reply_str(reply_at(tallies, i)));
+        struct board_sales t = board_read_sales(l->out[i].event_key, reply_str(reply_at(sales, i)));
         op->rows[i] = board_row_of_day(i + 1, &l->out[i], &t);
     }
     size_t other_count = board_read_popular(reply_at(reply, 0), others, TOP_MAX);
@@ -473,7 +473,7 @@ static void day_look_on_popular(struct call *c, enum err result, const redisRepl
 }
 
 static void day_look_popular(struct day_look *l) {
-    qsort(l->out, l->out_count, sizeof *l->out, selling_compare_speed);
+    qsort(l->out, l->out_count, sizeof *l->out, sales_compare_speed);
     if (l->out_count > l->op->max) l->out_count = l->op->max;
     board_begin(&l->call, "board_top", period_find(STR("daily")), &l->span, l->op->now_ms);
     call_add_i64(&l->call, TOP_MAX);
@@ -492,8 +492,8 @@ static void day_look_on_rows(struct call *c, enum err result, const redisReply *
     }
     const redisReply *row;
     for (size_t i = 0; (row = reply_at(reply, i)) != NULL && l->looked_at < l->key_count; i++) {
-        struct selling s = board_read_selling(l->keys[l->looked_at++], reply_str(row));
-        if (selling_is_sold_out(&s) && s.sold_out_ms >= l->span.begins_ms &&
+        struct soldout_sales s = board_read_soldout_sales(l->keys[l->looked_at++], reply_str(row));
+        if (soldout_is_sold_out(&s) && s.sold_out_ms >= l->span.begins_ms &&
             s.sold_out_ms < l->span.ends_ms)
             l->out[l->out_count++] = s;
     }
@@ -557,10 +557,10 @@ static void redis_on_row_found(struct call *c, enum err result, const redisReply
     struct board_find_op *op = call_free(c);
     size_t rank = (size_t)reply_u64(reply_at(reply, 0));
     int64_t event_key = rank > 0 ? op->event_key : 0;
-    struct tally t = board_read_tally(event_key, reply_str(reply_at(reply, 1)));
-    struct selling s = board_read_selling(event_key, reply_str(reply_at(reply, 1)));
-    op->row = op->board.kind == BOARD_POPULAR ? board_row_of_tally(rank, &t)
-                                              : board_row_of_selling(rank, &s);
+    struct board_sales t = board_read_sales(event_key, reply_str(reply_at(reply, 1)));
+    struct soldout_sales s = board_read_soldout_sales(event_key, reply_str(reply_at(reply, 1)));
+    op->row = op->board.kind == BOARD_POPULAR ? board_row_of_sales(rank, &t)
+                                              : board_row_of_soldout(rank, &s);
     op->mark = board_read_mark(reply_at(reply, 2));
     op->result = board_read_result(result);
     op->done(op);

@@ -39,8 +39,8 @@ static void board_writer_flush(struct board_writer *w) {
     w->rows = 0;
 }
 
-static void board_writer_on_tally(void *to, const struct period *p, const struct span *s,
-                                  const struct tally *t) {
+static void board_writer_on_board_sales(void *to, const struct period *p, const struct span *s,
+                                        const struct board_sales *t) {
     struct board_writer *w = to;
     if (w->rows++ == 0) {
         board_begin(&w->call, "board_restore", p, s, w->now_ms);
@@ -57,7 +57,7 @@ static void board_writer_on_board_end(void *to) {
     board_writer_flush(to);
 }
 
-static void board_writer_add_sold_out(struct board_writer *w, const struct selling *s) {
+static void board_writer_add_sold_out(struct board_writer *w, const struct soldout_sales *s) {
     struct call day = {.store = w->call.store};
     struct span span = period_span(period_find(STR("daily")), s->sold_out_ms);
     soldout_day_begin(&day, "soldout_day_add", &span, w->now_ms);
@@ -71,10 +71,10 @@ static void board_writer_begin_soldout(struct board_writer *w) {
     board_add_mark(&w->call, w->mark);
 }
 
-/* In the format of selling_text of lua/boards.lua, then its steps. */
-static void board_writer_on_selling(void *to, const struct soldout_row *r) {
+/* In the format of sales_text of lua/boards.lua, then its steps. */
+static void board_writer_on_soldout_sales(void *to, const struct soldout_row *r) {
     struct board_writer *w = to;
-    const struct selling *s = &r->selling;
+    const struct soldout_sales *s = &r->sales;
     struct buf text = {0};
     if (w->rows++ == 0) board_writer_begin_soldout(w);
     call_add_i64(&w->call, s->event_key);
@@ -93,11 +93,11 @@ void redis_boards_restored(struct boards *b, const struct sale_mark *mark, int64
     struct redis_store *s = board_rebuild_store(b);
     struct board_writer w = {.mark = mark, .now_ms = now_ms, .call.store = s};
     board_rebuild_port(b);
-    memory_boards_read(s->board_rebuild,
-                       &(struct memory_boards_reader){.on_tally = board_writer_on_tally,
-                                                      .on_board_end = board_writer_on_board_end,
-                                                      .on_selling = board_writer_on_selling,
-                                                      .to = &w});
+    memory_boards_read(s->board_rebuild, &(struct memory_boards_reader){
+                                             .on_board_sales = board_writer_on_board_sales,
+                                             .on_board_end = board_writer_on_board_end,
+                                             .on_soldout_sales = board_writer_on_soldout_sales,
+                                             .to = &w});
     board_writer_flush(&w);
     board_writer_begin_soldout(&w);
     rebuild_add(&w.call);

@@ -8,7 +8,7 @@
 
 #define STEP_MS 10000
 
-struct contents_reading {
+struct contents_reader {
     const struct redis_store *store;
     redisContext *context;
     struct redis_event *event; /* held */
@@ -35,7 +35,7 @@ static bool contents_read_step(str step, struct contents_entry *e) {
     return is_waiting || is_active || e->pending;
 }
 
-static void contents_add_entry(struct contents_reading *s, const redisReply *field,
+static void contents_add_entry(struct contents_reader *s, const redisReply *field,
                                const redisReply *value) {
     struct contents_entry e = {.seq = reply_u64(field)};
     str rest = reply_str(value);
@@ -65,7 +65,7 @@ static uint32_t contents_count_seats(str list) {
     return count;
 }
 
-static void contents_add_reservation(struct contents_reading *s, const redisReply *field,
+static void contents_add_reservation(struct contents_reader *s, const redisReply *field,
                                      const redisReply *value) {
     enum { SECTION, STEP, ENTRY, EXPIRES, KEY, REQUEST, SEATS, WORDS };
     str words[WORDS] = {0};
@@ -88,8 +88,8 @@ static void contents_add_reservation(struct contents_reading *s, const redisRepl
 
 /* ---- page by page ---- */
 
-static bool contents_read_hash(struct contents_reading *s, const char *family, const char *part,
-                               void (*add)(struct contents_reading *s, const redisReply *field,
+static bool contents_read_hash(struct contents_reader *s, const char *family, const char *part,
+                               void (*add)(struct contents_reader *s, const redisReply *field,
                                            const redisReply *value)) {
     char cursor[24] = "0";
     do {
@@ -134,7 +134,7 @@ static size_t contents_sort(void *array, size_t count, size_t item_size,
 }
 
 /* A field as a number; 0 when there is none. False: Redis did not answer. */
-static bool contents_read_number(struct contents_reading *s, uint64_t *out, redisReply *reply) {
+static bool contents_read_number(struct contents_reader *s, uint64_t *out, redisReply *reply) {
     redisReply *r = store_check_reply(s->store, s->context, reply);
     *out = reply_u64(r);
     freeReplyObject(r);
@@ -142,7 +142,7 @@ static bool contents_read_number(struct contents_reading *s, uint64_t *out, redi
 }
 
 /* Whether Redis is in this incarnation, and has the event. */
-static enum err contents_check(struct contents_reading *s, uint32_t epoch) {
+static enum err contents_check(struct contents_reader *s, uint32_t epoch) {
     redisContext *c = s->context;
     uint64_t current = 0;
     uint64_t event_epoch = 0;
@@ -160,7 +160,7 @@ static enum err contents_check(struct contents_reading *s, uint32_t epoch) {
     return is_there ? ERR_OK : ERR_EVENT_NOT_FOUND;
 }
 
-static enum err contents_read_all(struct contents_reading *s, uint32_t epoch) {
+static enum err contents_read_all(struct contents_reader *s, uint32_t epoch) {
     if (!contents_read_hash(s, "queue", ":entry", contents_add_entry) ||
         !contents_read_hash(s, "claim", "", contents_add_reservation))
         return ERR_HOT_UNAVAILABLE;
@@ -174,7 +174,7 @@ static enum err contents_read_all(struct contents_reading *s, uint32_t epoch) {
 
 static enum err contents_read_event(struct redis_store *store, struct redis_event *event,
                                     struct event_contents *out) {
-    struct contents_reading s = {.store = store, .event = event, .out = out};
+    struct contents_reader s = {.store = store, .event = event, .out = out};
     struct hot_incarnation incarnation = redis_status_incarnation(&store->status);
     if (incarnation.epoch == 0) return ERR_RECOVERING;
     char identity[HOT_IDENTITY_BYTES];

@@ -11,13 +11,13 @@
 #define LOOK_PARTS_MAX 64
 
 /* An operation, whose items may be divided among several calls. */
-struct looking {
+struct look_progress {
     struct look_op *op;
     size_t open; /* parts that have no answer yet */
 };
 
 struct look_part {
-    struct looking *of;
+    struct look_progress *of;
     size_t first; /* of the operation's items */
     size_t count;
 };
@@ -41,7 +41,7 @@ struct queue_worker {
 
 /* ---- replies ---- */
 
-static void look_part_end(struct looking *l, enum err result, uint32_t epoch) {
+static void look_part_end(struct look_progress *l, enum err result, uint32_t epoch) {
     struct look_op *op = l->op;
     if (result != ERR_OK) op->op.result = result;
     op->op.epoch = epoch;
@@ -149,7 +149,7 @@ static struct look_call *look_call_for(struct queue_worker *w, struct redis_even
 
 /* Adds as many of the operation's items as the call has room for. Returns the first that is left.
  */
-static size_t look_call_add(struct look_call *c, struct looking *l, size_t first) {
+static size_t look_call_add(struct look_call *c, struct look_progress *l, size_t first) {
     static const str wants[] = {STR_INIT("-"), STR_INIT("s"), STR_INIT("u"), STR_INIT("su")};
     const struct look_op *op = l->op;
     size_t count = op->count - first;
@@ -166,7 +166,7 @@ static size_t look_call_add(struct look_call *c, struct looking *l, size_t first
 }
 
 static void look_gather(struct queue_worker *w, struct redis_event *e, struct look_op *op) {
-    struct looking *l = mem_new(sizeof *l);
+    struct look_progress *l = mem_new(sizeof *l);
     l->op = op;
     /* With Redis's clock, all looks of an iteration have the same time. */
     int64_t now_ms = w->worker->store->options.redis_clock ? 0 : op->op.now_ms;

@@ -80,7 +80,7 @@ static void show(size_t events, int64_t reservations) {
     assert_non_null(op);
     for (size_t i = 0; i < events; i++)
         op->rows[i] = (struct board_row){
-            .rank = i + 1, .selling = {.event_key = (int64_t)i + 1, .reservations = reservations}};
+            .rank = i + 1, .sales = {.event_key = (int64_t)i + 1, .reservations = reservations}};
     op->count = events;
     op->result = ERR_OK;
     fix.slow.asked = NULL;

@@ -102,7 +102,7 @@ static str answered(const struct bench *b) {
 
 static void assert_identified(struct bench *b, enum users_auth auth, const char *headers, str named,
                               const char *user, int lane) {
-    struct asker a;
+    struct requester a;
     struct exchange *x = ask(b, auth, "", headers);
     assert_true(users_identify(&b->api, x, named, &a));
     assert_str(answered(b), "");
@@ -113,7 +113,7 @@ static void assert_identified(struct bench *b, enum users_auth auth, const char 
 
 static void assert_not_identified(struct bench *b, enum users_auth auth, const char *headers,
                                   str named, const char *code) {
-    struct asker a;
+    struct requester a;
     struct exchange *x = ask(b, auth, "", headers);
     assert_false(users_identify(&b->api, x, named, &a));
     assert_true(str_eq(answered(b), str_of(code)));
@@ -175,7 +175,7 @@ static void each_claim_is_held_to_its_rule(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct arena arena = {0};
         struct buf token = {0};
-        struct asker a = {0};
+        struct requester a = {0};
         struct json_problem problem = {.err = ERR_OK};
         jwt_sign(b->worker.assertions, str_of(rows[i].claims), &token);
         bool ok =
@@ -250,7 +250,7 @@ a_header_that_is_not_plain_hs256_is_refused_though_the_signature_is_right(void *
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct arena arena = {0};
-        struct asker a = {0};
+        struct requester a = {0};
         struct json_problem problem = {.err = ERR_OK};
         bool ok = assertion_read(b->worker.assertions, str_of(rows[i].text), NOW_MS, &arena, &a,
                                  &problem);
@@ -292,7 +292,7 @@ static void mode_signed_trusts_assertions_of_the_shop_only(void **state) {
 static void the_admin_key_is_believed_in_every_mode_and_needs_a_name(void **state) {
     struct bench *b = *state;
     for (enum users_auth auth = USERS_TRUSTED; auth <= USERS_ANONYMOUS; auth++) {
-        struct asker a;
+        struct requester a;
         struct exchange *x = ask(b, auth, "", "Authorization: bearer " ADMIN_KEY "\r\n");
         assert_true(users_identify(&b->api, x, STR("user-1"), &a));
         assert_true(a.admin && !a.fresh && a.lane == -1);
@@ -342,7 +342,7 @@ static void without_our_cookie_a_new_user_is_created(void **state) {
     };
     char seen[16][32];
     for (size_t i = 0; i < sizeof cookies / sizeof cookies[0]; i++) {
-        struct asker a;
+        struct requester a;
         struct exchange *x = ask(b, USERS_ANONYMOUS, "", cookies[i]);
         assert_true(users_identify(&b->api, x, nobody, &a));
         assert_true(a.fresh && !a.admin && a.lane == -1);
@@ -386,7 +386,7 @@ static void the_cookie_is_secure_where_the_client_is(void **state) {
     };
     assert_true(networks_parse(STR("192.0.2.0/24"), &b->net.options.trusted_proxies));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct asker a;
+        struct requester a;
         struct exchange *x = ask(b, USERS_ANONYMOUS, "", rows[i].header);
         assert_true(address_parse(str_of(rows[i].peer), &b->conn.peer));
         x->conn = &b->conn;

@@ -28,10 +28,10 @@ static void sell(struct board *b, enum sale_kind kind, int64_t event_key, int64_
 }
 
 static void assert_top(const struct board *b, const int64_t *keys, size_t count) {
-    struct tally top[16];
+    struct board_sales top[16];
     assert_int_equal(board_top(b, top, 16), count);
     for (size_t i = 0; i < count; i++) {
-        struct tally found;
+        struct board_sales found;
         assert_int_equal(top[i].event_key, keys[i]);
         assert_int_equal(board_find(b, keys[i], &found), i + 1);
         assert_memory_equal(&found, &top[i], sizeof found);
@@ -43,14 +43,14 @@ static void assert_top(const struct board *b, const int64_t *keys, size_t count)
 
 static void an_empty_board_has_no_rows(void **state) {
     struct board *b = *state;
-    struct tally t;
+    struct board_sales t;
     assert_int_equal(board_top(b, &t, 1), 0);
     assert_int_equal(board_find(b, 1, &t), 0);
 }
 
 static void the_event_with_more_reservations_is_first(void **state) {
     struct board *b = *state;
-    struct tally t;
+    struct board_sales t;
     sell(b, SALE_TAKEN, 1, 4, 100);
     sell(b, SALE_TAKEN, 2, 1, 200);
     sell(b, SALE_TAKEN, 2, 1, 300);
@@ -77,7 +77,7 @@ static void of_equal_elements_the_earlier_one_is_first(void **state) {
 /* Pitfall 39. */
 static void a_cancelled_sale_does_not_count(void **state) {
     struct board *b = *state;
-    struct tally t;
+    struct board_sales t;
     sell(b, SALE_TAKEN, 1, 2, 100);
     sell(b, SALE_TAKEN, 1, 3, 110);
     sell(b, SALE_TAKEN, 2, 1, 120);
@@ -103,8 +103,8 @@ static void what_is_given_back_before_it_is_taken_is_waited_for(void **state) {
 #define EVENTS 40
 
 static int by_order(const void *a, const void *b) {
-    const struct tally *x = a;
-    const struct tally *y = b;
+    const struct board_sales *x = a;
+    const struct board_sales *y = b;
     if (x->reservations != y->reservations) return x->reservations > y->reservations ? -1 : 1;
     if (x->since_ms != y->since_ms) return x->since_ms < y->since_ms ? -1 : 1;
     return x->event_key < y->event_key ? -1 : 1;
@@ -115,7 +115,7 @@ static void any_history_equals_a_recount(void **state) {
     struct board *b = *state;
     enum { SALES = 4000 };
     static struct sale sales[SALES];
-    static struct tally model[EVENTS];
+    static struct board_sales model[EVENTS];
     uint64_t random = 20261116;
     size_t open[SALES];
     size_t open_count = 0;
@@ -136,13 +136,13 @@ static void any_history_equals_a_recount(void **state) {
             open[open_count++] = i;
         }
         board_add(b, &sales[i]);
-        struct tally *t = &model[sales[i].event_key - 1];
+        struct board_sales *t = &model[sales[i].event_key - 1];
         t->reservations += gives_back ? -1 : 1;
         t->seats += gives_back ? -sales[i].seats : sales[i].seats;
         if (!gives_back && sales[i].taken_ms > t->since_ms) t->since_ms = sales[i].taken_ms;
         if (t->reservations == 0) t->since_ms = 0;
     }
-    struct tally top[EVENTS];
+    struct board_sales top[EVENTS];
     size_t count = board_top(b, top, EVENTS);
     size_t live = 0;
     qsort(model, EVENTS, sizeof model[0], by_order);

@@ -50,10 +50,10 @@ static void give_back(struct soldout *s, int64_t event_key, int64_t seats, int64
 }
 
 static void assert_top(const struct soldout *s, const int64_t *keys, size_t count) {
-    struct selling top[16];
+    struct soldout_sales top[16];
     assert_int_equal(soldout_top(s, top, 16), count);
     for (size_t i = 0; i < count; i++) {
-        struct selling found;
+        struct soldout_sales found;
         assert_int_equal(top[i].event_key, keys[i]);
         assert_int_equal(soldout_find(s, keys[i], &found), i + 1);
         assert_memory_equal(&found, &top[i], sizeof found);
@@ -63,15 +63,15 @@ static void assert_top(const struct soldout *s, const int64_t *keys, size_t coun
     assert_top(s, (const int64_t[]){__VA_ARGS__},                                                  \
                sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
-static struct selling row(const struct soldout *s, int64_t event_key) {
-    struct selling found;
+static struct soldout_sales row(const struct soldout *s, int64_t event_key) {
+    struct soldout_sales found;
     assert_true(soldout_find(s, event_key, &found) > 0);
     return found;
 }
 
 static void what_sells_nothing_is_not_on_the_board(void **state) {
     struct soldout *s = *state;
-    struct selling found;
+    struct soldout_sales found;
     assert_int_equal(soldout_top(s, &found, 1), 0);
     assert_int_equal(soldout_find(s, 1, &found), 0);
     assert_int_equal(soldout_find(s, 99, &found), 0);
@@ -87,8 +87,8 @@ static void the_fastest_to_sell_out_is_first(void **state) {
     sell_out(s, 3, 9 * MINUTE_MS);
     ASSERT_TOP(s, 3, 1, 2);
     assert_true(
-        selling_is_sold_out(&(struct selling){.capacity = 1, .seats = 1, .sold_out_ms = 1}));
-    struct selling third = row(s, 3);
+        soldout_is_sold_out(&(struct soldout_sales){.capacity = 1, .seats = 1, .sold_out_ms = 1}));
+    struct soldout_sales third = row(s, 3);
     assert_int_equal(third.sold_out_ms - third.opened_ms, MINUTE_MS);
 }
 
@@ -145,8 +145,8 @@ static void a_seat_that_is_given_back_ends_being_sold_out(void **state) {
     ASSERT_TOP(s, 2);
     take(s, 1, 4, 3 * MINUTE_MS);
     ASSERT_TOP(s, 2, 1);
-    struct selling first = row(s, 1);
-    assert_false(selling_is_sold_out(&first));
+    struct soldout_sales first = row(s, 1);
+    assert_false(soldout_is_sold_out(&first));
     assert_int_equal(first.pace, 4);
     /* And it counts from the last time. */
     take(s, 1, 6, 4 * MINUTE_MS);
@@ -156,7 +156,7 @@ static void a_seat_that_is_given_back_ends_being_sold_out(void **state) {
 }
 
 static void assert_day(const struct soldout *s, int64_t after_ms, const int64_t *keys) {
-    struct selling top[16];
+    struct soldout_sales top[16];
     size_t count = 0;
     while (keys[count] != 0) count++;
     assert_int_equal(soldout_day_top(s, OPENED_MS + after_ms, top, 16), count);
@@ -200,17 +200,17 @@ static void the_order_of_sales_makes_no_difference(void **state) {
     struct soldout *s = *state;
     tell(s, SALE_SOLD_OUT, 1, 0, OPENED_MS + MINUTE_MS, 0);
     give_back(s, 1, 2, MINUTE_MS, 2 * MINUTE_MS);
-    struct selling found;
+    struct soldout_sales found;
     assert_int_equal(soldout_find(s, 1, &found), 0);
     take(s, 1, 2, MINUTE_MS);
     take(s, 1, 8, MINUTE_MS);
     found = row(s, 1);
-    assert_false(selling_is_sold_out(&found));
+    assert_false(soldout_is_sold_out(&found));
     assert_int_equal(found.seats, 8);
     assert_int_equal(found.pace, 8);
     take(s, 1, 2, MINUTE_MS);
     found = row(s, 1);
-    assert_true(selling_is_sold_out(&found));
+    assert_true(soldout_is_sold_out(&found));
 }
 
 static void more_room_ends_being_sold_out(void **state) {
@@ -225,7 +225,7 @@ static void more_room_ends_being_sold_out(void **state) {
 
 static void an_event_is_shown_when_it_is_known(void **state) {
     struct soldout *s = *state;
-    struct selling found;
+    struct soldout_sales found;
     take(s, 9, 1, 0);
     assert_int_equal(soldout_find(s, 9, &found), 0);
     soldout_set_event(s, 9, 10, OPENED_MS);

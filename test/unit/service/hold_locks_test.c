@@ -110,18 +110,18 @@ static void assert_free(struct test_state *f, enum strategy s, uint32_t seat) {
 struct rival {
     struct worker_job job; /* first, so that an job is its rival */
     struct fixture_hold x;
-    struct deciding cancel;
+    struct reservation_action cancel;
     enum err cancelled;
     _Atomic bool is_done;
 };
 
-static bool anybody(struct deciding *d, const struct reservation *r) {
+static bool anybody(struct reservation_action *d, const struct reservation *r) {
     (void)d;
     (void)r;
     return true;
 }
 
-static void on_rival_cancelled(struct deciding *d, enum err result) {
+static void on_rival_cancelled(struct reservation_action *d, enum err result) {
     struct rival *v = CONTAINER_OF(d, struct rival, cancel);
     v->cancelled = result;
     mem_free(d->reservation);
@@ -130,8 +130,8 @@ static void on_rival_cancelled(struct deciding *d, enum err result) {
 
 static void on_rival_held(struct fixture_hold *x) {
     struct rival *v = CONTAINER_OF(x, struct rival, x);
-    v->cancel = (struct deciding){
-        .id = x->hold.reservation.id, .is_theirs = anybody, .done = on_rival_cancelled};
+    v->cancel = (struct reservation_action){
+        .id = x->hold.reservation.id, .belongs_to_requester = anybody, .done = on_rival_cancelled};
     reservations_cancel(&v->job.fixture->reservations, &v->cancel);
 }
 

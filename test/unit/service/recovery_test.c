@@ -58,7 +58,7 @@ static struct uuid id_of(unsigned char number) {
 }
 
 static uint64_t enter_active(struct test_state *f, const char *user) {
-    struct room_entering e;
+    struct place_enter e;
     assert_int_equal(fixture_enter(&f->service, user, LANE_DEFAULT, &e), ERR_OK);
     assert_int_equal(e.enter.place.status, ENTRY_ACTIVE);
     return e.enter.place.seq;

@@ -55,10 +55,10 @@ struct client {
     size_t told_count;
     struct arena arena;
     union {
-        struct room_entering entering;
+        struct place_enter enter;
         struct fixture_hold hold;
-        struct deciding deciding;
-        struct leaving leaving;
+        struct reservation_action action;
+        struct place_leave leave;
     };
 };
 
@@ -94,19 +94,19 @@ static uint64_t dice(struct client *c, uint64_t sides) {
 
 /* ---- enter ---- */
 
-static void on_entered(struct room_entering *e, enum err result) {
-    struct client *c = CONTAINER_OF(e, struct client, entering);
+static void on_entered(struct place_enter *e, enum err result) {
+    struct client *c = CONTAINER_OF(e, struct client, enter);
     expect(c, result == ERR_OK, result);
     if (result == ERR_OK) c->seq = e->enter.place.seq;
     next_turn(c);
 }
 
 static void enter(struct client *c) {
-    c->entering = (struct room_entering){.enter = {.op.event_key = c->crowd->fixture.key,
-                                                   .user = str_of(c->user),
-                                                   .lane = LANE_DEFAULT},
-                                         .done = on_entered};
-    waiting_room_enter(&c->crowd->fixture.room, &c->entering);
+    c->enter = (struct place_enter){.enter = {.op.event_key = c->crowd->fixture.key,
+                                              .user = str_of(c->user),
+                                              .lane = LANE_DEFAULT},
+                                    .done = on_entered};
+    waiting_room_enter(&c->crowd->fixture.room, &c->enter);
 }
 
 /* ---- hold ---- */
@@ -195,8 +195,8 @@ static void hold(struct client *c) {
 
 /* ---- confirm, cancel, leave ---- */
 
-static bool is_theirs(struct deciding *d, const struct reservation *r) {
-    return strcmp(CONTAINER_OF(d, struct client, deciding)->user, r->user) == 0;
+static bool belongs_to_requester(struct reservation_action *d, const struct reservation *r) {
+    return strcmp(CONTAINER_OF(d, struct client, action)->user, r->user) == 0;
 }
 
 static struct told *told_of(struct client *c, const struct uuid *id) {
@@ -205,8 +205,8 @@ static struct told *told_of(struct client *c, const struct uuid *id) {
     return &c->told[at];
 }
 
-static void on_confirmed(struct deciding *d, enum err result) {
-    struct client *c = CONTAINER_OF(d, struct client, deciding);
+static void on_confirmed(struct reservation_action *d, enum err result) {
+    struct client *c = CONTAINER_OF(d, struct client, action);
     struct told *t = told_of(c, &d->id);
     bool was_ended = t->cancelled || t->expired;
     expect(c,
@@ -219,8 +219,8 @@ static void on_confirmed(struct deciding *d, enum err result) {
     next_turn(c);
 }
 
-static void on_cancelled(struct deciding *d, enum err result) {
-    struct client *c = CONTAINER_OF(d, struct client, deciding);
+static void on_cancelled(struct reservation_action *d, enum err result) {
+    struct client *c = CONTAINER_OF(d, struct client, action);
     struct told *t = told_of(c, &d->id);
     expect(c, (result == ERR_OK && !t->expired) || (result == ERR_HOLD_EXPIRED && !t->confirmed),
            result);
@@ -234,15 +234,15 @@ static void on_cancelled(struct deciding *d, enum err result) {
 static void decide(struct client *c, bool confirms) {
     size_t back = dice(c, 4) + 1;
     size_t at = back > c->told_count ? 0 : c->told_count - back;
-    c->deciding = (struct deciding){.id = c->told[at].id,
-                                    .is_theirs = is_theirs,
-                                    .done = confirms ? on_confirmed : on_cancelled};
+    c->action = (struct reservation_action){.id = c->told[at].id,
+                                            .belongs_to_requester = belongs_to_requester,
+                                            .done = confirms ? on_confirmed : on_cancelled};
     (confirms ? reservations_confirm : reservations_cancel)(&c->crowd->fixture.reservations,
-                                                            &c->deciding);
+                                                            &c->action);
 }
 
-static void on_left(struct leaving *l, enum err result) {
-    struct client *c = CONTAINER_OF(l, struct client, leaving);
+static void on_left(struct place_leave *l, enum err result) {
+    struct client *c = CONTAINER_OF(l, struct client, leave);
     expect(c, result == ERR_OK, result);
     if (result == ERR_OK) c->seq = 0;
     arena_reset(&c->arena);
@@ -250,9 +250,9 @@ static void on_left(struct leaving *l, enum err result) {
 }
 
 static void leave(struct client *c) {
-    c->leaving = (struct leaving){
+    c->leave = (struct place_leave){
         .event_key = c->crowd->fixture.key, .seq = c->seq, .arena = &c->arena, .done = on_left};
-    leave_place(&c->crowd->fixture.reservations, &c->leaving);
+    leave_place(&c->crowd->fixture.reservations, &c->leave);
 }
 
 static void act(struct worker_job *job) {

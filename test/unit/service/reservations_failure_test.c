@@ -258,13 +258,13 @@ static void leaving_releases_any_number_of_holds(void **state) {
 }
 
 struct departure {
-    struct leaving l;
+    struct place_leave l;
     struct arena arena;
     enum err result;
     bool back;
 };
 
-static void on_left(struct leaving *l, enum err result) {
+static void on_left(struct place_leave *l, enum err result) {
     struct departure *d = CONTAINER_OF(l, struct departure, l);
     d->result = result;
     d->back = true;

@@ -126,7 +126,7 @@ static void check_all(void) {
 
 static void enter(void) {
     int user = (int)between(0, MODEL_BUYERS - 1);
-    struct room_entering e;
+    struct place_enter e;
     CHECK(fixture_enter(&fixture, user_name(user), LANE_DEFAULT, &e) == ERR_OK);
     if (is_active(user)) {
         CHECK(e.enter.outcome == ENTER_THERE && e.enter.place.seq == last_seq[user]);

@@ -37,9 +37,9 @@ struct client {
     uint64_t random;
     char user[32];
     uint64_t seq; /* of the place that it was told last; 0: none */
-    struct room_entering entering;
-    struct room_ending ending;
-    struct room_looking looking;
+    struct place_enter enter;
+    struct place_end end;
+    struct place_look look;
 };
 
 struct crowd {
@@ -70,8 +70,8 @@ static void expect_result(struct client *c, enum err result) {
     expect(c, result == ERR_OK || c->crowd->may_fail);
 }
 
-static void on_entered(struct room_entering *e, enum err result) {
-    struct client *c = CONTAINER_OF(e, struct client, entering);
+static void on_entered(struct place_enter *e, enum err result) {
+    struct client *c = CONTAINER_OF(e, struct client, enter);
     expect_result(c, result);
     bool is_there = e->enter.outcome == ENTER_TAKEN || e->enter.outcome == ENTER_THERE;
     if (result == ERR_OK && is_there) {
@@ -89,15 +89,15 @@ static void on_entered(struct room_entering *e, enum err result) {
     next_turn(c);
 }
 
-static void on_ended(struct room_ending *e, enum err result) {
-    struct client *c = CONTAINER_OF(e, struct client, ending);
+static void on_ended(struct place_end *e, enum err result) {
+    struct client *c = CONTAINER_OF(e, struct client, end);
     expect_result(c, result);
     if (result == ERR_OK && e->ended && e->final == ENTRY_COMPLETED) c->crowd->completed++;
     next_turn(c);
 }
 
-static void on_looked(struct room_looking *l, enum err result) {
-    struct client *c = CONTAINER_OF(l, struct client, looking);
+static void on_looked(struct place_look *l, enum err result) {
+    struct client *c = CONTAINER_OF(l, struct client, look);
     expect_result(c, result);
     expect(c, result != ERR_OK || l->item.place.status != ENTRY_NONE);
     next_turn(c);
@@ -121,21 +121,21 @@ static void act(struct worker_job *job) {
     if (c->seq != 0 && next_random(&c->random) % 500 == 0) walk_away(c);
     uint64_t dice = next_random(&c->random) % 100;
     if (c->seq == 0 || dice < 40) {
-        c->entering = (struct room_entering){
+        c->enter = (struct place_enter){
             .enter = {.op.event_key = key, .user = str_of(c->user), .lane = dice % 2 ? 8 : 3},
             .done = on_entered};
-        waiting_room_enter(w, &c->entering);
+        waiting_room_enter(w, &c->enter);
     } else if (dice < 80) {
-        c->looking = (struct room_looking){
+        c->look = (struct place_look){
             .look.op.event_key = key, .item = {.seq = c->seq, .seen = true}, .done = on_looked};
-        waiting_room_look(w, &c->looking);
+        waiting_room_look(w, &c->look);
     } else {
         /* Some complete though they wait, or have ended long since. */
-        c->ending = (struct room_ending){.event_key = key,
-                                         .seq = c->seq,
-                                         .final = dice < 92 ? ENTRY_COMPLETED : ENTRY_LEFT,
-                                         .done = on_ended};
-        waiting_room_end(w, &c->ending);
+        c->end = (struct place_end){.event_key = key,
+                                    .seq = c->seq,
+                                    .final = dice < 92 ? ENTRY_COMPLETED : ENTRY_LEFT,
+                                    .done = on_ended};
+        waiting_room_end(w, &c->end);
     }
 }
 
@@ -213,7 +213,7 @@ static void assert_recovers(struct crowd *x) {
         assert_int_equal(after.places[i].position, before.places[i].position);
         assert_int_equal(after.places[i].expires_ms, before.places[i].expires_ms);
     }
-    struct room_entering e;
+    struct place_enter e;
     fixture_configure(&x->fixture, EVENT_OPEN,
                       &(struct queue_rules){1000, 1000, 1000, 1, 600, 300, 0});
     assert_int_equal(fixture_enter(&x->fixture, "newcomer", 8, &e), ERR_OK);
@@ -266,7 +266,7 @@ static void many_users_on_a_ledger_with_random_failures_leave_no_partial_state(v
 #define LANE_FIRST 2
 
 struct entrant {
-    struct room_entering e;
+    struct place_enter e;
     char user[16];
     struct row *row;
 };
@@ -281,7 +281,7 @@ struct row {
     uint8_t lanes[ENTRANTS + 1]; /* by seq */
 };
 
-static void on_entrant(struct room_entering *e, enum err result) {
+static void on_entrant(struct place_enter *e, enum err result) {
     struct row *r = CONTAINER_OF(e, struct entrant, e)->row;
     bool right = result == ERR_OK && e->enter.outcome == ENTER_TAKEN && !e->enter.place.pending &&
                  e->enter.place.status == ENTRY_WAITING && e->enter.place.seq <= ENTRANTS;
@@ -304,10 +304,10 @@ static void enter_share(struct worker_job *job) {
         struct entrant *n = &r->entrants[i];
         n->row = r;
         snprintf(n->user, sizeof n->user, "user%d", i);
-        n->e = (struct room_entering){.enter = {.op.event_key = job->fixture->key,
-                                                .user = str_of(n->user),
-                                                .lane = i % 3 == 0 ? LANE_FIRST : LANE_DEFAULT},
-                                      .done = on_entrant};
+        n->e = (struct place_enter){.enter = {.op.event_key = job->fixture->key,
+                                              .user = str_of(n->user),
+                                              .lane = i % 3 == 0 ? LANE_FIRST : LANE_DEFAULT},
+                                    .done = on_entrant};
         waiting_room_enter(&job->fixture->room, &n->e);
     }
 }

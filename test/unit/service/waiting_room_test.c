@@ -56,7 +56,7 @@ static int tear_down(void **state) {
 }
 
 static uint64_t take(struct test_state *f, const char *user, enum entry_status status) {
-    struct room_entering e;
+    struct place_enter e;
     assert_int_equal(fixture_enter(&f->service, user, LANE_DEFAULT, &e), ERR_OK);
     assert_int_equal(e.enter.outcome, ENTER_TAKEN);
     assert_int_equal(e.enter.place.status, status);
@@ -78,13 +78,13 @@ static void assert_counts(struct test_state *f, uint64_t waiting, uint64_t activ
 /* ---- entering ---- */
 
 struct probe {
-    struct room_entering e;
+    struct place_enter e;
     _Atomic bool back;
     enum err result;
     int64_t back_ns;
 };
 
-static void on_probe(struct room_entering *e, enum err result) {
+static void on_probe(struct place_enter *e, enum err result) {
     struct probe *p = CONTAINER_OF(e, struct probe, e);
     p->result = result;
     p->back_ns = clock_steady_ns();
@@ -147,7 +147,7 @@ static void a_repeated_enter_is_answered_with_the_first(void **state) {
 
 static void what_a_full_or_closed_queue_answers_is_written_nowhere(void **state) {
     struct test_state *f = *state;
-    struct room_entering e;
+    struct place_enter e;
     struct queue_rules full = rules;
     full.max_waiting = 0;
     full.max_active = 1;
@@ -217,7 +217,7 @@ static void one_user_on_two_workers_has_one_place_pitfall_7(void **state) {
 
 static void a_place_that_the_ledger_could_not_take_is_undone(void **state) {
     struct test_state *f = *state;
-    struct room_entering e;
+    struct place_enter e;
     take(f, "ann", ENTRY_ACTIVE);
     sync_fail_syncs(SQLITE_IOERR_FSYNC);
     assert_int_equal(fixture_enter(&f->service, "bob", 8, &e), ERR_LEDGER_FAILED);
@@ -398,7 +398,7 @@ static void an_entry_that_left_in_the_ledger_only_leaves_the_hot_store_too(void 
 
 static void what_the_hot_store_has_forgotten_the_ledger_knows(void **state) {
     struct test_state *f = *state;
-    struct room_looking l;
+    struct place_look l;
     uint64_t ann = take(f, "ann", ENTRY_ACTIVE);
     uint64_t bob = take(f, "bob", ENTRY_ACTIVE);
     assert_int_equal(fixture_end(&f->service, ann, ENTRY_COMPLETED), ERR_OK);
@@ -442,7 +442,7 @@ static void of_two_rows_of_a_user_the_older_expires_at_the_start_pitfall_14(void
 /* However many of the highest have ended. */
 static void a_number_is_not_given_again_after_a_restart(void **state) {
     struct test_state *f = *state;
-    struct room_entering e;
+    struct place_enter e;
     for (int i = 0; i < 8; i++)
         assert_int_equal(fixture_end(&f->service, take(f, "ann", ENTRY_ACTIVE), ENTRY_LEFT),
                          ERR_OK);
@@ -478,7 +478,7 @@ static bool flag_is_set(void *arg) {
 
 static void the_queue_follows_its_event_before_a_change_is_answered(void **state) {
     struct test_state *f = *state;
-    struct room_entering e;
+    struct place_enter e;
     struct event *wanted = test_event("1", 1);
     wanted->state = EVENT_CLOSED;
     struct change_probe change = {.c = {.put.wanted = wanted, .done = on_change}};

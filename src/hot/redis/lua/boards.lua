@@ -7,7 +7,7 @@
 --   ranking:{soldout}           ZSET  TIE:KEY, by how fast it sells
 --   performance:{soldout}:info  HASH  epoch, mark; lease: of the node that counts, "until node";
 --                                     lease_number: how many leases there were; step: the last one
---                                     of the pace; KEY → text of selling_text
+--                                     of the pace; KEY → text of sales_text
 --   performance:{soldout}:pace  HASH  KEY → "step=seats step=seats …": seats sold in each step
 --   performance:{soldout}:paced ZSET  KEY, by the first of these steps
 --   ranking:{soldout:DAY}       ZSET  KEY, by when it was sold out; it may not be any more
@@ -120,18 +120,18 @@ end
 
 -- ---- the board of a period ----
 
-local function tally_read(keys, key)
+local function board_sales_read(keys, key)
   local reservations, seats, since =
     (redis.call('HGET', keys[2], key) or '0 0 0'):match('^(-?%d+) (-?%d+) (%d+)$')
   return { reservations = tonumber(reservations), seats = tonumber(seats), since = tonumber(since) }
 end
 
-local function tally_text(t)
+local function board_sales_text(t)
   return text(t.reservations) .. ' ' .. text(t.seats) .. ' ' .. text(t.since)
 end
 
-local function tally_add(keys, key, sum)
-  local t = tally_read(keys, key)
+local function board_sales_add(keys, key, sum)
+  local t = board_sales_read(keys, key)
   if t.reservations > 0 then redis.call('ZREM', keys[1], member_of(t.since, key)) end
   t.reservations = t.reservations + sum.reservations
   t.seats = t.seats + sum.seats
@@ -139,7 +139,7 @@ local function tally_add(keys, key, sum)
   if t.reservations > 0 then
     redis.call('ZADD', keys[1], t.reservations, member_of(t.since, key))
   end
-  redis.call('HSET', keys[2], key, tally_text(t))
+  redis.call('HSET', keys[2], key, board_sales_text(t))
 end
 
 -- All keys of a board expire.
@@ -149,9 +149,9 @@ end
 
 -- All functions of a board have these arguments after the epoch: the time, and when it expires.
 
-local function tallies_add(keys, args, first)
+local function board_sales_add_all(keys, args, first)
   for i = first, #args, 4 do
-    tally_add(keys, args[i], {
+    board_sales_add(keys, args[i], {
       reservations = tonumber(args[i + 1]),
       seats = tonumber(args[i + 2]),
       since = tonumber(args[i + 3]),
@@ -168,7 +168,7 @@ register('board_add', function(keys, args)
   if ends <= now then return '' end
   redis.call('HSET', keys[2], 'epoch', args[1])
   local watermark = batch_begin(keys, args[5], args[6])
-  if watermark == '' then tallies_add(keys, args, 7) end
+  if watermark == '' then board_sales_add_all(keys, args, 7) end
   board_expire(keys, ends, now)
   return watermark
 end, ALLOW_OOM)
@@ -180,13 +180,13 @@ register('board_restore', function(keys, args)
   local now, ends = milliseconds(args[2]), tonumber(args[3])
   if ends <= now then return 0 end
   redis.call('HSET', keys[2], 'epoch', args[1], 'mark', args[4])
-  tallies_add(keys, args, 5)
+  board_sales_add_all(keys, args, 5)
   board_expire(keys, ends, now)
   return 1
 end)
 
--- Then how many rows, and events. Returns the best rows, each: its key, and its tally as text; and
--- the tallies of the events.
+-- Then how many rows, and events. Returns the best rows, each: its key, and its sales as text; and
+-- the sales of the events.
 register('board_top', function(keys, args)
   local is_there, refusal = board_is_there(keys, args[1])
   if refusal then return refusal end
@@ -199,16 +199,16 @@ register('board_top', function(keys, args)
   return { read_top(keys, args[4]), read_texts(keys, args, 5) }
 end, NO_WRITES)
 
--- Then an event. Returns its rank (0: none), its tally as text, and the watermark.
+-- Then an event. Returns its rank (0: none), its sales as text, and the watermark.
 register('board_find', function(keys, args)
   local is_there, refusal = board_is_there(keys, args[1])
   if refusal then return refusal end
   if not is_there or tonumber(args[3]) <= milliseconds(args[2]) then
     return { 0, '0 0 0', '0 0' }
   end
-  local t = tally_read(keys, args[4])
+  local t = board_sales_read(keys, args[4])
   local rank = redis.call('ZREVRANK', keys[1], member_of(t.since, args[4]))
-  return { rank and rank + 1 or 0, rank and tally_text(t) or '0 0 0', watermark_of(keys) }
+  return { rank and rank + 1 or 0, rank and board_sales_text(t) or '0 0 0', watermark_of(keys) }
 end, NO_WRITES)
 
 -- ---- the events that sell fastest ----
@@ -219,7 +219,7 @@ local SELLING = {
 }
 local NOTHING = '0 0 0 0 0 0 0 0'
 
-local function selling_read(keys, key)
+local function sales_read(keys, key)
   local s, i = {}, 0
   for number in (redis.call('HGET', keys[2], key) or NOTHING):gmatch('%S+') do
     i = i + 1
@@ -228,14 +228,14 @@ local function selling_read(keys, key)
   return s
 end
 
-local function selling_text(s)
+local function sales_text(s)
   local numbers = {}
   for i, name in ipairs(SELLING) do numbers[i] = text(s[name]) end
   return table.concat(numbers, ' ')
 end
 
 -- The member of the event, and its score; nil: it is not shown.
-local function selling_place(s, key)
+local function sales_place(s, key)
   if s.known == 0 or s.reservations <= 0 then return nil end
   if s.sold_out ~= 0 and s.capacity > 0 and s.seats >= s.capacity then
     return member_of(s.sold_out, key), SOLD_OUT_SCORE - math.max(s.sold_out - s.opened, 0)
@@ -246,14 +246,14 @@ local function selling_place(s, key)
 end
 
 -- `change` changes the fields of the event; its rank follows.
-local function selling_change(keys, key, change)
-  local s = selling_read(keys, key)
-  local before = selling_place(s, key)
+local function sales_change(keys, key, change)
+  local s = sales_read(keys, key)
+  local before = sales_place(s, key)
   change(s)
-  local after, score = selling_place(s, key)
+  local after, score = sales_place(s, key)
   if before and before ~= after then redis.call('ZREM', keys[1], before) end
   if after then redis.call('ZADD', keys[1], text(score), after) end
-  redis.call('HSET', keys[2], key, selling_text(s))
+  redis.call('HSET', keys[2], key, sales_text(s))
 end
 
 local function steps_parse(packed)
@@ -295,7 +295,7 @@ local function pace_advance(keys, now)
   local ended = { '-inf', last - PACE_STEPS, 'LIMIT', 0, PACE_ADVANCE_MAX }
   for _, key in ipairs(redis.call('ZRANGEBYSCORE', keys[4], unpack(ended))) do
     local pace = steps_put(keys, key, steps_read(keys, key), last)
-    selling_change(keys, key, function(s) s.pace = pace end)
+    sales_change(keys, key, function(s) s.pace = pace end)
   end
   return last
 end
@@ -325,21 +325,21 @@ register('soldout_set_events', function(keys, args)
   if refusal then return refusal end
   if redis.call('HGET', keys[2], 'lease_number') ~= args[4] then return 0 end
   for i = 5, #args, 3 do
-    selling_change(keys, args[i], function(s)
+    sales_change(keys, args[i], function(s)
       s.known, s.capacity, s.opened = 1, tonumber(args[i + 1]), tonumber(args[i + 2])
     end)
   end
   return 1
 end, ALLOW_OOM)
 
-local function selling_add(keys, key, sum, last)
+local function sales_add(keys, key, sum, last)
   local steps = steps_read(keys, key)
   for step, seats in pairs(sum.steps) do
     step = math.min(step, last)
     steps[step] = (steps[step] or 0) + seats
   end
   local pace = steps_put(keys, key, steps, last)
-  selling_change(keys, key, function(s)
+  sales_change(keys, key, function(s)
     s.reservations = s.reservations + sum.reservations
     s.seats = s.seats + sum.seats
     s.since = math.max(s.since, sum.since)
@@ -358,7 +358,7 @@ register('soldout_add', function(keys, args)
   local watermark = batch_begin(keys, args[4], args[5])
   if watermark ~= '' then return watermark end
   for i = 6, #args, 6 do
-    selling_add(keys, args[i], {
+    sales_add(keys, args[i], {
       reservations = tonumber(args[i + 1]),
       seats = tonumber(args[i + 2]),
       since = tonumber(args[i + 3]),
@@ -379,7 +379,7 @@ register('soldout_restore', function(keys, args)
     redis.call('HSET', keys[2], key, args[i + 1])
     redis.call('HSET', keys[3], key, args[i + 2])
     local pace = steps_put(keys, key, steps_read(keys, key), 0)
-    selling_change(keys, key, function(s) s.pace = pace end)
+    sales_change(keys, key, function(s) s.pace = pace end)
   end
   return 1
 end)
@@ -402,10 +402,10 @@ end, ALLOW_OOM)
 register('soldout_find', function(keys, args)
   local refusal = soldout_read_begin(keys, args)
   if refusal then return refusal end
-  local s = selling_read(keys, args[3])
-  local member = selling_place(s, args[3])
+  local s = sales_read(keys, args[3])
+  local member = sales_place(s, args[3])
   local rank = member and redis.call('ZREVRANK', keys[1], member) + 1 or 0
-  return { rank, rank > 0 and selling_text(s) or NOTHING, watermark_of(keys) }
+  return { rank, rank > 0 and sales_text(s) or NOTHING, watermark_of(keys) }
 end, ALLOW_OOM)
 
 -- Then events. Returns the text of each; nil: the board does not have it.

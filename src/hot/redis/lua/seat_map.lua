@@ -42,7 +42,7 @@ end
 
 -- The section with that number, as text; nil: there is none. A vanished section exists while it has
 -- reservations.
-local function seating_at(e, key)
+local function section_at(e, key)
   if e.sections[key] then return e.sections[key] end
   local name = e.section .. key
   local meta = redis.call('HMGET', name .. ':meta', 'capacity', 'wanted', 'mode', 'status',
@@ -66,8 +66,8 @@ local function seating_at(e, key)
 end
 
 -- The same, but nil for a vanished section, which takes no claims.
-local function seating_of(e, key)
-  local s = seating_at(e, key)
+local function section_of(e, key)
+  local s = section_at(e, key)
   if s and s.vanished then return nil end
   return s
 end
@@ -248,7 +248,7 @@ local function resize(e, s)
   return true
 end
 
-local function seating_remove(e, s)
+local function section_remove(e, s)
   redis.call('DEL', s.meta, s.map, s.slots, s.free, s.runs)
   redis.call('HDEL', e.counts, s.key .. ':available', s.key .. ':held', s.key .. ':confirmed',
     s.key .. ':vanished')
@@ -256,9 +256,9 @@ local function seating_remove(e, s)
 end
 
 -- After seats became free: removes a vanished section without reservations, or resizes a section.
-local function seating_catch_up(e, s)
+local function section_catch_up(e, s)
   if s.vanished and tonumber(redis.call('HGET', s.meta, 'live')) == 0 then
-    seating_remove(e, s)
+    section_remove(e, s)
   elseif s.capacity ~= s.wanted then
     resize(e, s)
   end
@@ -377,21 +377,21 @@ end
 
 -- ---- configurations ----
 
-local function seating_add(e, section)
+local function section_add(e, section)
   local name = e.section .. section.key
   redis.call('HSET', name .. ':meta', 'capacity', section.capacity, 'wanted', section.capacity,
     'mode', section.mode, 'status', section.status, 'live', 0)
   redis.call('SET', name .. ':map', string.rep('A', tonumber(section.capacity)))
   redis.call('HSET', e.counts, section.key .. ':available', 0, section.key .. ':held', 0,
     section.key .. ':confirmed', 0)
-  local s = seating_at(e, section.key)
+  local s = section_at(e, section.key)
   run_add(s, 1, s.capacity)
   count_seats(e, s, 'available', s.capacity)
   return s
 end
 
 -- Adds the seats of a section to the totals, or subtracts them.
-local function seating_counts(e, s, sign)
+local function section_counts(e, s, sign)
   for state in pairs(LETTERS) do
     local seats = tonumber(redis.call('HGET', e.counts, s.key .. ':' .. state))
     -- Not 0: Lua would write -0, which Redis does not accept as a number.
@@ -399,22 +399,22 @@ local function seating_counts(e, s, sign)
   end
 end
 
-local function seating_mark_vanished(e, s)
-  seating_counts(e, s, -1)
+local function section_mark_vanished(e, s)
+  section_counts(e, s, -1)
   s.vanished = true
   redis.call('HSET', e.counts, s.key .. ':vanished', 1)
   redis.call('HSET', s.meta, 'vanished', 1)
 end
 
-local function seating_return(e, s)
-  seating_counts(e, s, 1)
+local function section_return(e, s)
+  section_counts(e, s, 1)
   s.vanished = false
   redis.call('HDEL', e.counts, s.key .. ':vanished')
   redis.call('HDEL', s.meta, 'vanished')
 end
 
 -- The numbers of the sections, in their order; of those that have vanished only if they are wanted.
-local function seating_keys(e, also_vanished)
+local function section_keys(e, also_vanished)
   local keys = {}
   local counts = fields(e.counts)
   for field in pairs(counts) do
@@ -427,7 +427,7 @@ end
 
 seats_remove = function(tag)
   local e = seats_of_event(tag)
-  for _, key in ipairs(seating_keys(e, true)) do seating_remove(e, seating_at(e, key)) end
+  for _, key in ipairs(section_keys(e, true)) do section_remove(e, section_at(e, key)) end
   redis.call('DEL', e.counts, e.claim, e.pending, e.due, e.limit, e.of, e.reserving)
 end
 
@@ -436,16 +436,16 @@ seats_configure = function(tag, sections, fresh)
   local e = seats_of_event(tag)
   local there = {}
   for _, section in ipairs(sections) do
-    local s = seating_at(e, section.key) or seating_add(e, section)
+    local s = section_at(e, section.key) or section_add(e, section)
     there[section.key] = true
-    if s.vanished then seating_return(e, s) end
+    if s.vanished then section_return(e, s) end
     s.wanted = tonumber(section.capacity)
     redis.call('HSET', s.meta, 'id', section.id, 'wanted', section.capacity, 'mode', section.mode,
       'status', section.status)
   end
-  for _, key in ipairs(seating_keys(e)) do
-    local s = seating_at(e, key)
-    if not there[key] then seating_mark_vanished(e, s) end
-    seating_catch_up(e, s)
+  for _, key in ipairs(section_keys(e)) do
+    local s = section_at(e, key)
+    if not there[key] then section_mark_vanished(e, s) end
+    section_catch_up(e, s)
   end
 end

@@ -119,7 +119,7 @@ local function claim_hold(e, r)
 end
 
 local function claim_confirm(e, r)
-  seats_put(e, seating_at(e, r.section), r.stretches, 'held', 'confirmed')
+  seats_put(e, section_at(e, r.section), r.stretches, 'held', 'confirmed')
   redis.call('ZREM', e.due, claim_ref(r))
   reserving_remove(e, r)
   r.step = 'C'
@@ -135,13 +135,13 @@ local function claim_delete(e, r)
     redis.call('ZREM', e.due, claim_ref(r))
     reserving_remove(e, r)
   end
-  local s = seating_at(e, r.section)
+  local s = section_at(e, r.section)
   redis.call('HINCRBY', s.meta, 'live', -1)
-  seating_catch_up(e, s)
+  section_catch_up(e, s)
 end
 
 local function claim_end(e, r)
-  seats_put(e, seating_at(e, r.section), r.stretches, STATES[r.step], 'available')
+  seats_put(e, section_at(e, r.section), r.stretches, STATES[r.step], 'available')
   claim_delete(e, r)
 end
 
@@ -202,7 +202,7 @@ local function claim_in(e, claim, rules, now)
   local outcome, r = claim_there(e, claim)
   if outcome == 'KEY_REUSED' then return outcome, {} end
   if outcome == 'THERE' then return outcome, r.stretches, r end
-  local s = seating_of(e, claim.section)
+  local s = section_of(e, claim.section)
   outcome = claim_refusal(e, s, claim, rules, now)
   if outcome then return outcome, {} end
   local stretches
@@ -250,12 +250,12 @@ end
 
 -- The ledger has the seat as AVAILABLE. Returns whether anything changed.
 local function free_seat(e, key, seat)
-  local s = seating_of(e, key)
+  local s = section_of(e, key)
   local r = s and seat_claim(e, s, seat)
   if not r or r.step == 'P' then return false end
   seats_put(e, s, { { seat, 1 } }, STATES[r.step], 'available')
   claim_remove_seat(e, r, seat)
-  seating_catch_up(e, s)
+  section_catch_up(e, s)
   return true
 end
 
@@ -279,7 +279,7 @@ end
 -- Makes a live reservation as the ledger has it, and gives it its seats: section, entry, expires,
 -- user, and whether it is confirmed. False: there is no such section or seat any more.
 local function claim_apply(e, r, is_confirmed, list)
-  if not seating_of(e, r.section) then return false end
+  if not section_of(e, r.section) then return false end
   local known = claim_find(e, r.id)
   r.key, r.request = '0', '0'
   if known then
@@ -288,13 +288,13 @@ local function claim_apply(e, r, is_confirmed, list)
     is_confirmed = is_confirmed or known.step == 'C'
     claim_end(e, known)
   end
-  local s = seating_of(e, r.section)
+  local s = section_of(e, r.section)
   r.step = is_confirmed and 'C' or 'P'
   claim_take_seats(e, s, r, list)
   if r.seats == 0 then return false end
   claim_add(e, s, r)
   if not is_confirmed then claim_hold(e, r) end
-  seating_catch_up(e, s)
+  section_catch_up(e, s)
   return true
 end
 
@@ -452,7 +452,7 @@ register('count', function(keys, args)
   local e, refusal = seats_begin(keys, args)
   if not e then return refusal end
   local reply = { counts_of(e, '') }
-  for _, key in ipairs(seating_keys(e)) do
+  for _, key in ipairs(section_keys(e)) do
     local counts = counts_of(e, key .. ':')
     reply[#reply + 1] = { key, counts[1], counts[2], counts[3] }
   end
@@ -464,7 +464,7 @@ end, NO_WRITES)
 register('render', function(keys, args)
   local e, refusal = seats_begin(keys, args)
   if not e then return refusal end
-  local s = seating_of(e, args[4])
+  local s = section_of(e, args[4])
   if not s then return {} end
   local first, most = tonumber(args[5]), tonumber(args[6])
   local counts = counts_of(e, s.key .. ':')

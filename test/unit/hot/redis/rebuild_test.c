@@ -310,17 +310,17 @@ static void a_store_of_an_older_version_is_rebuilt(void **state) {
         0);
 }
 
-struct looking {
+struct look_call {
     struct look_op op;
     bool is_done;
 };
 
 static void on_looked(struct look_op *l) {
-    CONTAINER_OF(l, struct looking, op)->is_done = true;
+    CONTAINER_OF(l, struct look_call, op)->is_done = true;
 }
 
 static enum err result_of_look(struct fixture *h) {
-    struct looking l = {.op = {.op = {.event_key = KEY, .now_ms = 1000}, .done = on_looked}};
+    struct look_call l = {.op = {.op = {.event_key = KEY, .now_ms = 1000}, .done = on_looked}};
     queues_look(redis_store_queues(h->store), &l.op);
     while (!l.is_done) uv_run(&h->loop, UV_RUN_NOWAIT); /* it may be done before it waits */
     return l.op.op.result;
