@@ -1,5 +1,5 @@
 // scripts/services: the private Redis, PostgreSQL and Sentinels that tests and `make run-cluster`
-// stand on.
+// use.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -212,7 +212,7 @@ test('what cannot start says why, and takes the others with it', async () => {
   await until('the port is taken', () => redis(port, 'ping') === 'PONG');
   const { status, stderr } = services(['start', 'postgres', 'redis', '--dir', folder]);
   assert.equal(status, 1);
-  assert.match(stderr, new RegExp(`redis: port ${port} is taken; stop what has it`));
+  assert.match(stderr, new RegExp(`redis: port ${port} is in use; stop the process that uses it`));
   assert.equal(services(['status', folder]).status, 1);
   assert.deepEqual(processesIn(path.join(folder, 'postgres')), []);
   assert.equal(fs.existsSync(path.join(folder, 'postgres')), false);
@@ -230,7 +230,7 @@ test('a folder that nothing was started in is left alone', () => {
   const odd = path.join(folder, "it's mine");
   const refused = services(['start', 'redis', '--dir', odd]);
   assert.equal(refused.status, 1);
-  assert.match(refused.stderr, /take another --dir/);
+  assert.match(refused.stderr, /choose another --dir/);
   assert.equal(fs.existsSync(odd), false);
   assert.equal(services(['start', 'mysql']).status, 2);
   removeFolder(folder);
