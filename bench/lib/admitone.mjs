@@ -1,4 +1,4 @@
-// An admitone server of its own for a scenario: temporary data, free port, one worker.
+// Starts an admitone server for a scenario: temporary data, a free port, one worker.
 
 import { existsSync, readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'

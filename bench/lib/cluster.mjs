@@ -1,5 +1,5 @@
-// A node on a Redis and a PostgreSQL of its own, and Redis alone under the same function calls. All
-// of them share both cores with the load: what one takes the others lack.
+// Starts a node on a private Redis and PostgreSQL, and measures Redis alone with the same function
+// calls. All processes share both cores with the load generator.
 
 import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'

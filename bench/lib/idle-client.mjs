@@ -1,6 +1,6 @@
-// node idle-client.mjs PORT COUNT PATH: opens COUNT connections, makes one GET on each, says
-// "ready" and keeps them open until its input ends. A program of its own, so that its open files
-// and memory are nobody else's.
+// node idle-client.mjs PORT COUNT PATH: opens COUNT connections, makes one GET on each, prints
+// "ready" and keeps them open until its input ends. It is a separate program, so that its open files
+// and memory are counted separately.
 
 import { connect } from 'node:net'
 

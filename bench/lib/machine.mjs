@@ -1,4 +1,4 @@
-// What the machine gives us: two cores, open files, and what the kernel knows of a process.
+// Reads properties of the machine and of processes: cores, open files, memory, file systems.
 
 import { readdirSync, readFileSync, realpathSync } from 'node:fs'
 

@@ -1,4 +1,4 @@
-// The programs of bench/micro, which time one module without a server.
+// Builds and runs the programs of bench/micro, which time one module without a server.
 
 import { existsSync, realpathSync } from 'node:fs'
 import { dirname } from 'node:path'

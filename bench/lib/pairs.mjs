@@ -1,4 +1,4 @@
-// nginx and admitone under the same load, in turn, as often as wanted.
+// Loads nginx and admitone alternately with the same requests, several times.
 
 import { median } from './statistics.mjs'
 import { wrkAgainst } from './wrk.mjs'

@@ -1,5 +1,5 @@
-// Starts programs pinned to a core, and sees to it that none outlives us, nor any temporary
-// folder: cleanUp() at the end, also when interrupted.
+// Starts programs pinned to a core. cleanUp() ends them and removes the temporary folders, also when
+// the benchmark is interrupted.
 
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'

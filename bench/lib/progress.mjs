@@ -1,4 +1,4 @@
-// One line that says what goes on: rewritten in place on a terminal, else a plain line each.
+// Prints the current step: on a terminal one line that is rewritten in place, else a line each.
 
 const inPlace = process.stdout.isTTY
 const startedAt = Date.now()

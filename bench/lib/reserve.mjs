@@ -1,5 +1,5 @@
-// Seats for everybody: an event of a million seats in which all who ask are ACTIVE, to be loaded
-// with reservations of one seat by one strategy; and that, with nginx in turn.
+// Creates an event of a million seats in which all users are ACTIVE, and loads it with reservations
+// of one seat by one strategy; also alternately with nginx.
 
 import { writeFileSync } from 'node:fs'
 

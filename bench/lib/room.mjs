@@ -1,4 +1,4 @@
-// A waiting room in which one is ACTIVE and all others wait, and people for it.
+// Creates a waiting room in which one user is ACTIVE and all others wait, and users for it.
 
 import { Agent, request } from 'node:http'
 import { json } from 'node:stream/consumers'

@@ -1,6 +1,6 @@
-// node stream-client.mjs PORT FILE: opens an event stream for each path in FILE, says "ready" when
-// each has had its first event, and reads on until its input ends. A program of its own, so that
-// its open files and memory are nobody else's.
+// node stream-client.mjs PORT FILE: opens an event stream for each path in FILE, prints "ready" when
+// each has had its first event, and reads until its input ends. It is a separate program, so that
+// its open files and memory are counted separately.
 
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'

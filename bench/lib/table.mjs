@@ -1,4 +1,4 @@
-// Rows (objects with the same keys) as aligned text; the keys are the heads.
+// Prints rows (objects with the same keys) as an aligned table; the keys are the column heads.
 
 export function table(rows) {
   const heads = Object.keys(rows[0])

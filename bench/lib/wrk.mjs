@@ -1,4 +1,4 @@
-// Runs wrk, from the core for load, and reads what it prints.
+// Runs wrk on the core for load generators, and parses its output.
 
 import { fileURLToPath } from 'node:url'
 

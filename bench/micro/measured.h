@@ -1,5 +1,5 @@
 /*
- * measured: what programs of bench/micro measure and print alike.
+ * measured: code to measure and print that the programs of bench/micro share.
  */
 #ifndef ADMITONE_BENCH_MICRO_MEASURED_H
 #define ADMITONE_BENCH_MICRO_MEASURED_H

@@ -1,5 +1,5 @@
-/* bench_queue_position ROUNDS: fills a queue with ten million who wait and prints, as JSON, what a
- * look at a random one of them costs. */
+/* bench_queue_position ROUNDS: fills a queue with ten million waiting entries and prints, as JSON,
+ * how long it takes to look up the position of a random one. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

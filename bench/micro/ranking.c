@@ -1,11 +1,11 @@
 /*
- * bench_ranking ROUNDS: what the board of a hundred thousand members costs, as JSON on stdout.
+ * bench_ranking ROUNDS: measures a board of a hundred thousand members; prints JSON.
  *
- * A set adds one to the score of a random member. `ties`: all begin with 0, so thousands have the
- * same score, and a member goes far with every set. `spread`: hardly two have the same, so most
- * stay where they are. A top 10 is timed on its own, after a hundred sets that it has not seen; the
- * clock is in its time. Ranks are of random members, each asked for when the one before is known.
- * Sets and ranks take the time that they have on the core: what else runs there is not theirs.
+ * A set adds one to the score of a random member. `ties`: all scores begin with 0, so thousands are
+ * equal, and a member moves far with every set. `spread`: hardly any two scores are equal, so most
+ * members keep their rank. A top 10 is timed alone, after a hundred sets; the time includes reading
+ * the clock. Ranks are those of random members; each is read after the one before is known. Sets
+ * and ranks are measured in CPU time, so other processes do not count.
  */
 #include <assert.h>
 #include <stdio.h>

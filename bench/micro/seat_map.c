@@ -1,11 +1,11 @@
 /*
- * What a claim and a release cost in a section of a million seats, as JSON on stdout. `make bench`
- * shows the claims; for the rest:
+ * Measures claims and releases in a section of a million seats; prints JSON. `make bench` shows the
+ * claims; for the rest:
  *   cmake --build build/release --target bench_seat_map && build/release/bench_seat_map
  *
  * In each round a thousand claims are made and then as many older ones, chosen at random, are
- * released, so the section stays as full as it was and the free seats stay scattered. Every call is
- * timed on its own; `clock_ns` is what an empty measurement takes, and is not subtracted.
+ * released, so the section stays equally full and the free seats stay scattered. Every call is
+ * timed alone; `clock_ns` is the time of an empty measurement, and is not subtracted.
  */
 #include "core/seat_map.h"
 

@@ -1,12 +1,12 @@
 /*
- * What a reservation costs the hot store in memory, through its port: claim, settle and cancel in a
- * section of a million seats, as JSON on stdout. `make bench` shows the claims; for the rest:
+ * Measures a reservation in the hot store in memory, through its port: claim, settle and cancel in
+ * a section of a million seats; prints JSON. `make bench` shows the claims; for the rest:
  *   cmake --build build/release --target bench_seats_claim && build/release/bench_seats_claim
  *
  * In each round a thousand claims are made and settled, and then as many older ones, chosen at
- * random, are cancelled, so the section stays as full as it was. Every call is timed on its own;
- * `clock_ns` is what an empty measurement takes, and is not subtracted. `lock` is an acquisition
- * and a release of a name that nobody else wants.
+ * random, are cancelled, so the section stays equally full. Every call is timed alone; `clock_ns`
+ * is the time of an empty measurement, and is not subtracted. `lock` is an acquisition and a
+ * release of a lock without contention.
  */
 #include <stdio.h>
 #include <stdlib.h>

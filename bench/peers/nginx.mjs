@@ -1,4 +1,4 @@
-// nginx as it answers fastest: one process, no log, one fixed answer from its configuration.
+// nginx in its fastest configuration: one process, no log, one fixed answer.
 
 import { existsSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'

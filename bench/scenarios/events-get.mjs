@@ -1,4 +1,4 @@
-// What a request costs: an event of one section from admitone, the same bytes from nginx.
+// The cost of a GET: an event with one section from admitone, the same bytes from nginx.
 
 import { EVENT, startAdmitone } from '../lib/admitone.mjs'
 import { inTurn } from '../lib/pairs.mjs'

@@ -1,4 +1,4 @@
-// How many durable changes of events the ledger takes, and how they share their fsyncs.
+// How many durable changes of events the ledger writes per second, and how many share an fsync.
 
 import { batchNote, startAdmitone } from '../lib/admitone.mjs'
 import { dataPlace } from '../lib/machine.mjs'

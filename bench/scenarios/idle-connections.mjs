@@ -1,4 +1,4 @@
-// What an idle keep-alive connection costs in memory, once it has made a request.
+// The memory of an idle keep-alive connection, after one request.
 
 import { fileURLToPath } from 'node:url'
 

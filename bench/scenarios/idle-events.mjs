@@ -1,5 +1,5 @@
-// What 5,000 events cost a node, Redis and PostgreSQL while nothing happens, and what one /metrics
-// costs Redis then.
+// The CPU time that 5,000 idle events cost a node, Redis and PostgreSQL, and the cost of one request
+// for /metrics in Redis.
 
 import { startNode, startServices, servicesCpu } from '../lib/cluster.mjs'
 import { EVENT } from '../lib/admitone.mjs'

@@ -1,5 +1,5 @@
-// How many take a place in the queue, each answered when it is durable; nginx throws the same
-// requests away and answers at once.
+// How many users enter a queue per second, each answered when the entry is durable. nginx discards
+// the same requests and answers at once.
 
 import { audited, batchNote, startAdmitone, stopWhenWritten } from '../lib/admitone.mjs'
 import { cores, dataPlace } from '../lib/machine.mjs'

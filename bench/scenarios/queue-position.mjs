@@ -1,4 +1,4 @@
-// What a position among ten million costs, in the queue itself: no server, no connection.
+// The time to look up a position among ten million, in the queue itself: no server, no connection.
 
 import { buildMicro, runMicro } from '../lib/micro.mjs'
 

@@ -1,4 +1,4 @@
-// How long a server takes to come back when a million wait.
+// How long a server takes to restart with a million waiting entries.
 
 import { existsSync } from 'node:fs'
 

@@ -1,4 +1,4 @@
-// What a look at one's place costs: admitone's answer, the same bytes from nginx.
+// The cost of a request for a place's status: admitone's answer, the same bytes from nginx.
 
 import { writeFileSync } from 'node:fs'
 

@@ -1,5 +1,5 @@
-// What the stream of one who waits costs: memory while nothing happens, CPU per event when the
-// queue moves.
+// The cost of a waiting user's stream: memory while the queue is idle, CPU time per event when it
+// moves.
 
 import { writeFileSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'

@@ -1,4 +1,4 @@
-// What a board of a hundred thousand members costs, in the ranking itself: no server, no connection.
+// The cost of a board of a hundred thousand members, in the ranking itself: no server, no connection.
 
 import { buildMicro, runMicro } from '../lib/micro.mjs'
 

@@ -1,6 +1,6 @@
-// What rankings cost whoever buys: the load of `reserve` on a server that keeps them and on one that
-// does not, in turn. The peer is the one without. As fast as it goes, which on one core leaves
-// counting no time but that of sales; and with pauses, as a server is used that answers quickly.
+// The cost of rankings for reservations: the load of `reserve` alternately on a server with rankings
+// and on one without, the peer. Once as fast as possible, where counting competes with sales for the
+// one core; and once with pauses, as on a server that is not overloaded.
 
 import { dataPlace } from '../lib/machine.mjs'
 import { waitFor } from '../lib/processes.mjs'

@@ -1,5 +1,5 @@
-// The other ways to a seat beside `reserve`, each with a server of its own. `lock` is slow by
-// nature: the whole section waits for each commit.
+// The strategies other than that of `reserve`, each on a separate server. `lock` is slow by design:
+// the whole section waits for each commit.
 
 import { measureReserve } from '../lib/reserve.mjs'
 

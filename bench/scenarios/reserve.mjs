@@ -1,5 +1,5 @@
-// How many seats are held per second where nothing is locked, each answered when it is durable;
-// nginx throws the same requests away and answers at once.
+// How many seats are held per second by the strategy without locks, each answered when it is durable.
+// nginx discards the same requests and answers at once.
 
 import { measureReserve } from '../lib/reserve.mjs'
 

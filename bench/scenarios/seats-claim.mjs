@@ -1,5 +1,5 @@
-// What a claim costs in memory, in a section that is nearly full: in the map of its seats alone, and
-// in the hot store, which looks at the user's turn and limit too. No server, no disk.
+// The cost of a claim in memory, in a section that is nearly full: in the seat map alone, and in the
+// hot store, which also checks the user's place and limit. No server, no disk.
 
 import { buildMicro, runMicro } from '../lib/micro.mjs'
 

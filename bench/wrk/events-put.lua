@@ -1,5 +1,5 @@
--- Puts events, each request the next of `count`, with a title that changes. Arguments: the admin
--- key, count.
+-- Puts `count` events one after the other, each time with another title. Arguments: the admin key,
+-- count.
 
 local count, sent
 

@@ -1,5 +1,5 @@
 -- Enters a queue, each request as another user. Arguments: the path, the number of the first user.
--- Names have the same length, so requests differ in the name only and are put together from three parts.
+-- All names have the same length, so requests differ only in the name and are built from three parts.
 
 local before, after, user
 

@@ -1,4 +1,4 @@
--- Asks for the status of many places in turn. Arguments: the path, a file with a token per line.
+-- Requests the status of many places in rotation. Arguments: the path, a file with a token per line.
 
 local requests, sent
 

@@ -1,5 +1,5 @@
--- Posts one body for many users in turn. Arguments: the path, the body, a file with a token per line;
--- and, if each connection is to pause before a request, for how many milliseconds on average.
+-- Posts one body for many users in rotation. Arguments: the path, the body, a file with a token per
+-- line; optional: the average pause of a connection before a request, in milliseconds.
 
 local requests, sent
 

@@ -1,4 +1,4 @@
-// The connection to PostgreSQL is cut at COMMIT: just before it arrives, or before its answer does.
+// The connection to PostgreSQL is cut at COMMIT: before the COMMIT arrives, or before its answer does.
 import assert from 'node:assert/strict';
 
 import { until } from '../e2e/support/server.mjs';

@@ -1,4 +1,4 @@
-// One node whose connections to its stores break in ways that need care, without a load.
+// One node without load, whose connections to its stores break in special situations.
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, before } from 'node:test';

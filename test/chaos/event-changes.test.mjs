@@ -1,5 +1,5 @@
-// Changes of events while a node stands still, dies, or can't reach the ledger: no node sells by what
-// an answered change has replaced.
+// Events are changed while a node is stopped, dies, or can't reach the ledger: after the change is
+// answered, no node sells with the old settings.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 

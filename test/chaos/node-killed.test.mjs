@@ -1,4 +1,4 @@
-// kill -9 of a node under load; a fresh one joins, and the others need not know.
+// A node under load is killed (SIGKILL) and a new one joins; the other nodes are not affected.
 import assert from 'node:assert/strict';
 
 import { chaos } from './support/chaos.mjs';

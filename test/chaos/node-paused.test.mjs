@@ -1,4 +1,4 @@
-// A node that stands still (SIGSTOP) again and again, past the lease of whatever locks it has.
+// A node is stopped (SIGSTOP) and continued repeatedly, each time for longer than its locks' lease.
 import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 

@@ -1,5 +1,5 @@
-// A node that stands still past the ledger's deadline while enters and claims of its own are
-// pending: another one takes them up, and what it writes when it goes on comes too late.
+// A node is stopped for longer than the ledger's deadline while its enters and claims are pending.
+// Another node finishes or undoes them, and the late writes of the first one are refused.
 import { pause, until } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 

@@ -1,5 +1,4 @@
-// A node that stands still (SIGSTOP) past the lease of its locks and goes on as if nothing had
-// happened.
+// A node is stopped (SIGSTOP) for longer than its locks' lease, and then continues.
 import assert from 'node:assert/strict';
 
 import { pause, until } from '../e2e/support/server.mjs';

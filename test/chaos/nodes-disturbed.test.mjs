@@ -1,4 +1,4 @@
-// Nodes stand still (SIGSTOP) past every deadline, one after the other, whatever they are at.
+// Nodes are stopped (SIGSTOP) past every deadline, one after the other, at random moments.
 import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 

@@ -1,4 +1,4 @@
-// PostgreSQL does not answer for ten seconds, and connections stay open.
+// PostgreSQL does not answer for ten seconds; the connections stay open.
 import { chaos } from './support/chaos.mjs';
 import { postgresOutage } from './support/outages.mjs';
 

@@ -1,4 +1,4 @@
-// The connections to Redis break again and again with calls under way.
+// The connections to Redis break repeatedly while calls are under way.
 import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 

@@ -1,4 +1,4 @@
-// Redis loses everything while it runs: its keys, then its functions as well.
+// Redis loses its data while it runs: first its keys, then its functions too.
 import assert from 'node:assert/strict';
 
 import { until } from '../e2e/support/server.mjs';

@@ -1,5 +1,5 @@
-// One node's connections to Redis stand still for longer than the ledger's deadline, and what it sent
-// arrives after others took it up.
+// One node's connections to Redis pass no data for longer than the ledger's deadline, and its calls
+// arrive after other nodes have finished or undone the operations.
 import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 

@@ -1,4 +1,4 @@
-// Redis is restarted from a snapshot that is older than what it was.
+// Redis is restarted from an old snapshot.
 import assert from 'node:assert/strict';
 
 import { until } from '../e2e/support/server.mjs';

@@ -1,4 +1,4 @@
-// Redis does not answer for ten seconds, and connections stay open.
+// Redis does not answer for ten seconds; the connections stay open.
 import { chaos } from './support/chaos.mjs';
 import { redisOutage } from './support/outages.mjs';
 

@@ -1,4 +1,4 @@
-// Streams on one node, while mostly another node admits and its announcements get lost.
+// Streams on one node, while mostly another node admits, and its announcements get lost.
 import assert from 'node:assert/strict';
 
 import { Stream } from '../e2e/support/sse.mjs';

@@ -1,6 +1,6 @@
-/* One law, written twice: the same seeded random histories of sales in memory and in a real Redis,
- * and every board compared, row by row. Times grow with every sale, for the order of what happened
- * in one millisecond is nobody's. */
+/* Compares the two implementations of the boards: the same seeded random histories of sales in
+ * memory and in a real Redis, and every board, row by row. Times grow with every sale, because the
+ * order of sales in one millisecond is not defined. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

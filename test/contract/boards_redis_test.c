@@ -1,4 +1,4 @@
-/* The boards' contract, on Redis; and what the keys are, for those who look at them. */
+/* The boards' contract, on Redis; and the keys that operators can read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

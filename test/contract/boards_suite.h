@@ -1,5 +1,5 @@
 /*
- * boards_suite: what every adapter of port/boards.h must do.
+ * boards_suite: the contract of port/boards.h as tests, for every adapter.
  */
 #ifndef ADMITONE_TEST_CONTRACT_BOARDS_SUITE_H
 #define ADMITONE_TEST_CONTRACT_BOARDS_SUITE_H

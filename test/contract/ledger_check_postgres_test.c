@@ -1,4 +1,4 @@
-/* What the check of a PostgreSQL ledger finds. */
+/* The violations that the check of a PostgreSQL ledger finds. */
 #include <stddef.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* What the check of an SQLite ledger finds. */
+/* The violations that the check of an SQLite ledger finds. */
 #include <stddef.h>
 
 #include "ledger_check_suite.h"

@@ -1,7 +1,7 @@
 /*
- * ledger_check_suite: what a ledger's check must find, as tests for every adapter alike: each
- * invariant's query finds its violation, and none mistakes another's for its own. A test program
- * says how its ledger is made and broken, and what else can be wrong in it.
+ * ledger_check_suite: tests of a ledger's check, for every adapter: the query of each invariant
+ * finds violations of that invariant, and no others. A test program defines how its ledger is
+ * created and damaged, and the violations that only its adapter can have.
  */
 #ifndef ADMITONE_TEST_CONTRACT_LEDGER_CHECK_SUITE_H
 #define ADMITONE_TEST_CONTRACT_LEDGER_CHECK_SUITE_H

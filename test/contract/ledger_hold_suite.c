@@ -1,5 +1,4 @@
-/* The part of the ledger's contract that makes reservations: every outcome of a hold, and the keys
- * of requests. */
+/* The ledger's contract for holds: every outcome, and idempotency keys. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The ledger's contract when much happens at once, on PostgreSQL. */
+/* The ledger's contract under concurrent records, against a model, on PostgreSQL. */
 #include "ledger_postgres.h"
 #include "ledger_suite.h"
 

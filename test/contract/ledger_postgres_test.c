@@ -1,4 +1,4 @@
-/* The ledger's contract, on PostgreSQL; the part with a model is a program of its own. */
+/* The ledger's contract, on PostgreSQL; the part with a model is a separate program. */
 #include "ledger_postgres.h"
 #include "ledger_suite.h"
 

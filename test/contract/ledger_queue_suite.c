@@ -1,4 +1,4 @@
-/* The part of the ledger's contract that keeps queues. */
+/* The ledger's contract for queues. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,7 @@
 /*
- * The part of the ledger's contract that shows when much happens at once. Records are submitted
- * without waiting for each other, so they share batches. They are written in the order of
- * submission: what each must answer is known when it is submitted, by a model that keeps plain
- * arrays and counts by looking at everything.
+ * The ledger's contract under concurrent records. Records are submitted without waiting for each
+ * other, so they share batches. They are written in the order of submission, so a model, which
+ * keeps plain arrays and scans them, knows each answer when the record is submitted.
  */
 #include <setjmp.h>
 #include <stdarg.h>

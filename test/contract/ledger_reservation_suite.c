@@ -1,5 +1,5 @@
-/* The part of the ledger's contract that says what becomes of a reservation, one by one. What
- * happens when many come at once is in ledger_reservation_model_suite.c. */
+/* The ledger's contract for changes of a reservation, one record at a time.
+ * ledger_reservation_model_suite.c has concurrent records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

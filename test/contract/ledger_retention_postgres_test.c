@@ -1,4 +1,4 @@
-/* What a PostgreSQL ledger removes by itself, beside other nodes and locked rows. */
+/* Retention of a PostgreSQL ledger, with other nodes and locked rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What an SQLite ledger removes by itself, and what it does turn by turn. */
+/* Retention of an SQLite ledger, also of each of its steps alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

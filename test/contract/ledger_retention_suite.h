@@ -1,7 +1,7 @@
 /*
- * ledger_retention_suite: what a ledger removes by itself, as tests for every adapter alike: what
- * has outlived its use goes, what has not stays, and nothing is left without its parent. The words
- * of these tests serve those that only one adapter has, too.
+ * ledger_retention_suite: tests of a ledger's retention, for every adapter: rows past their
+ * retention are removed, all others stay, and no row is left without its parent. The functions
+ * declared here are also used by the tests of one adapter.
  */
 #ifndef ADMITONE_TEST_CONTRACT_LEDGER_RETENTION_SUITE_H
 #define ADMITONE_TEST_CONTRACT_LEDGER_RETENTION_SUITE_H

@@ -1,6 +1,6 @@
 /*
- * ledger_suite: the contract of port/ledger.h as tests, for every adapter alike. A test program
- * says how its ledger is opened and where its tables are, and runs the suites.
+ * ledger_suite: the contract of port/ledger.h as tests, for every adapter. A test program defines
+ * how its ledger is opened and where its tables are, and runs the suites.
  */
 #ifndef ADMITONE_TEST_CONTRACT_LEDGER_SUITE_H
 #define ADMITONE_TEST_CONTRACT_LEDGER_SUITE_H

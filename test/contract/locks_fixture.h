@@ -1,7 +1,7 @@
 /*
  * locks_fixture: two nodes that share the named locks of a real Redis (redis_fixture.h), by its
- * clock. A node here is a store of its own; its workers are threads with loops, which do what the
- * test tells them and tick meanwhile. All is about one lock, SEAT, unless the test says otherwise.
+ * clock. A node is a separate store here; its workers are threads with loops, which execute the
+ * test's commands and tick in between. All functions use one lock, SEAT, unless they name another.
  */
 #ifndef ADMITONE_TEST_CONTRACT_LOCKS_FIXTURE_H
 #define ADMITONE_TEST_CONTRACT_LOCKS_FIXTURE_H

@@ -1,5 +1,5 @@
-/* Named locks through their port, against a model that is a list of who came: seeded random
- * histories, every outcome compared. */
+/* Named locks through their port, against a model that is a list of requests in order of arrival:
+ * seeded random histories, every outcome compared. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

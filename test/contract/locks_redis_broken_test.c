@@ -1,5 +1,5 @@
-/* Named locks that several nodes share, when their connections break: nobody loses its place but
- * who was told so, and nobody who was told so keeps it. */
+/* Named locks that several nodes share, when their connections break: a waiter loses its place only
+ * if it was told so, and keeps it only if it was not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

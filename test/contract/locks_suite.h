@@ -1,7 +1,7 @@
 /*
- * locks_suite: the contract of port/locks.h as tests, for every adapter alike. A test program says
- * how its store is opened and how callbacks get a chance to run, and calls the suite. Nothing here
- * looks inside an adapter.
+ * locks_suite: the contract of port/locks.h as tests, for every adapter. A test program defines how
+ * its store is opened and how pending callbacks are run, and calls the suite. The tests do not
+ * depend on the inside of an adapter.
  */
 #ifndef ADMITONE_TEST_CONTRACT_LOCKS_SUITE_H
 #define ADMITONE_TEST_CONTRACT_LOCKS_SUITE_H

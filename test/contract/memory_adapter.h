@@ -1,5 +1,5 @@
 /*
- * memory_adapter: the hot store in memory, as the contract suites of queues and seats take it.
+ * memory_adapter: the hot store in memory, for the contract suites of queues and seats.
  */
 #ifndef ADMITONE_TEST_CONTRACT_MEMORY_ADAPTER_H
 #define ADMITONE_TEST_CONTRACT_MEMORY_ADAPTER_H

@@ -1,6 +1,6 @@
-/* One law, written twice: the same seeded random histories in memory and in a real Redis, step by
- * step, and every answer compared: outcomes, places, estimates, counts, what is submitted and who
- * is told to have expired. */
+/* Compares the two implementations of the queue: the same seeded random histories in memory and in
+ * a real Redis, step by step, and every answer: outcomes, places, estimates, counts, submitted
+ * records and reported expiries. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The waiting rooms in Redis: what only a store that nodes share has. What is pending for too long,
- * what the other nodes are told, what is left of a removed event, and how few calls it takes. */
+/* The waiting rooms in Redis, as several nodes share them: overdue operations, announcements to
+ * other nodes, keys that remain of a removed event, and the number of calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * queue_suite: the contract of port/queue.h as tests, for every adapter alike. A test program says
- * how its store is opened and how its callbacks get a chance to run, and calls the three suites.
- * Nothing here looks inside an adapter.
+ * queue_suite: the contract of port/queue.h as tests, for every adapter. A test program defines how
+ * its store is opened and how pending callbacks are run, and calls the three suites. The tests do
+ * not depend on the inside of an adapter.
  */
 #ifndef ADMITONE_TEST_CONTRACT_QUEUE_SUITE_H
 #define ADMITONE_TEST_CONTRACT_QUEUE_SUITE_H

@@ -1,7 +1,7 @@
 /*
- * redis_adapter: the hot store in a real Redis, private to the test program, as the contract suites
- * of queues and seats take it. Every thread has a loop and a link of its own; a store that is
- * opened is in its first incarnation.
+ * redis_adapter: the hot store in a real Redis, private to the test program, for the contract
+ * suites of queues and seats. Every thread has its own loop and link; a store that is opened is in
+ * its first incarnation.
  */
 #ifndef ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H
 #define ADMITONE_TEST_CONTRACT_REDIS_ADAPTER_H

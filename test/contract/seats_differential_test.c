@@ -1,5 +1,5 @@
-/* One law, written twice: the same seeded random histories on the seats in memory and on those in a
- * real Redis, side by side. Every answer is compared, down to the very seats. */
+/* Compares the two implementations of the seats: the same seeded random histories in memory and in
+ * a real Redis, and every answer, down to the seats that were chosen. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The contract of the events' seats: what the ledger decides, and what administrators change. */
+/* The contract of the events' seats: updates from the ledger, and changes by administrators. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* The events' seats in Redis: what only a store that nodes share has. Answers that get lost, what
- * is left in it, and how it keeps a large section. */
+/* The events' seats in Redis, as several nodes share them: lost answers, the keys that remain, and
+ * the storage of a large section. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * seats_steps: the operations of port/seats.h as plain functions that wait for their answer, on a
- * store of queue_steps.h; and an event with sections, whose users come in at once.
+ * store of queue_steps.h; and an event with sections, whose users are admitted at once.
  */
 #ifndef ADMITONE_TEST_CONTRACT_SEATS_STEPS_H
 #define ADMITONE_TEST_CONTRACT_SEATS_STEPS_H

@@ -1,6 +1,6 @@
 /*
- * seats_suite: the contract of port/seats.h as tests, for every adapter alike; an adapter's store
- * is opened as queue_suite.h says, and has `seats`. Nothing here looks inside an adapter.
+ * seats_suite: the contract of port/seats.h as tests, for every adapter. The adapter is described
+ * in queue_suite.h, and has `seats`. The tests do not depend on the inside of an adapter.
  */
 #ifndef ADMITONE_TEST_CONTRACT_SEATS_SUITE_H
 #define ADMITONE_TEST_CONTRACT_SEATS_SUITE_H

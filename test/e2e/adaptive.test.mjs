@@ -1,6 +1,6 @@
-// An adaptive section takes requests one after the other under a lock while there are few, and all at
-// once when there are many; seats are sold once also while it changes over. Syncs are delayed where a
-// test sets how many requests are under way.
+// An adaptive section serves requests one after the other under a lock while there are few, and all
+// at once when there are many. No seat is sold twice, also while the section changes its strategy.
+// Syncs are delayed where a test sets how many requests are under way.
 import assert from 'node:assert/strict';
 import { assertHotIsLedger, audit, Sale, metric } from './support/reservations.mjs';
 import { keepAlive } from './support/queue.mjs';

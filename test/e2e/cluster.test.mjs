@@ -1,5 +1,5 @@
-// What only several nodes have: they work on the same queue and the same seats, without a leader.
-// Always on Redis and PostgreSQL.
+// Behaviour that needs several nodes: they share queues and seats, without a leader. Always on Redis
+// and PostgreSQL.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs, { readFileSync, readdirSync } from 'node:fs';

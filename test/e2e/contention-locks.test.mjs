@@ -1,5 +1,5 @@
-// Locks while the disk takes its time: whoever has one keeps it until what they wrote is on disk,
-// and whoever waits in vain is told so.
+// Locks while the disk is slow: a holder keeps the lock until its write is on disk, and a request
+// that waits too long is refused.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

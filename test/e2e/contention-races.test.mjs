@@ -1,6 +1,6 @@
-// What ends a hold, raced against each other thousands of times: one final state, which every
-// answer agrees with, and seats that return once. And seats that change hands all the time, as
-// somebody sees them who only notes when each answer came.
+// Confirm, cancel, leave and expiry of a hold race against each other thousands of times: there is
+// one final state, all answers agree with it, and the seats become free once. And seats that change
+// owners all the time, checked only by the times of the answers.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { hexOf, joined } from './support/cluster.mjs';

@@ -1,5 +1,5 @@
-// Seats when everybody wants them at once, by each strategy: no seat twice, no order in part, no
-// limit passed, nobody refused without need, and no refusal that looks like an error.
+// Many users want the same seats at once, by each strategy: no seat is sold twice, no request gets a
+// part of its seats, no limit is exceeded, and no request is refused or fails without a reason.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { keepAlive, query } from './support/queue.mjs';

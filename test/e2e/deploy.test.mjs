@@ -1,4 +1,4 @@
-// deploy/nginx.conf as it is, but for names and ports, before a real server.
+// deploy/nginx.conf, with other names and ports, in front of a real server.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';

@@ -1,4 +1,4 @@
-// HTTP/1.1 as clients meet it: framing, limits, deadlines, caps.
+// HTTP/1.1: framing, limits, deadlines, connection limits.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';

@@ -1,4 +1,4 @@
-// From the command line to the last log line: one process and its data folder.
+// The command line, the data folder and the log of one process.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -1,5 +1,5 @@
-// Requests that wait for locks: they delay no other request, each wait ends in time, and a holder that
-// stands still does no harm (docs/pitfalls.md, 19 to 21).
+// Requests that wait for locks: they delay no other request, each wait ends in time, and a stalled
+// holder does no damage (docs/pitfalls.md, 19 to 21).
 import assert from 'node:assert/strict';
 import { assertHotIsLedger, audit, Sale, metric } from './support/reservations.mjs';
 import { assertAudit, keepAlive, users } from './support/queue.mjs';

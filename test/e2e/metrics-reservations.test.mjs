@@ -1,4 +1,4 @@
-// What /metrics counts of reservations, over all nodes.
+// The metrics of reservations, over all nodes.
 import assert from 'node:assert/strict';
 import { query } from './support/queue.mjs';
 import { Sale, MODE_OF, STRATEGIES, metric } from './support/reservations.mjs';

@@ -1,5 +1,4 @@
-// What operators and machines ask about the server itself: /health, /ready, /metrics,
-// /openapi.json.
+// The paths about the server itself: /health, /ready, /metrics, /openapi.json.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before } from 'node:test';

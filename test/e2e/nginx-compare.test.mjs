@@ -1,5 +1,5 @@
-// The strict parser beside nginx, on the same bytes: whatever nginx refuses, we refuse. We refuse
-// more, on purpose; which, the table in the diagnostics shows.
+// Compares the strict parser with nginx on the same bytes: every request that nginx refuses is refused
+// here too. More are refused on purpose; a table in the diagnostics lists them.
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { startNginx } from './support/nginx.mjs';

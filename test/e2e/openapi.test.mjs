@@ -1,4 +1,4 @@
-// What /openapi.json says, what the router has and what docs/api.md tells are one story.
+// /openapi.json, the router and docs/api.md describe the same paths.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';

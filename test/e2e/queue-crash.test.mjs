@@ -1,4 +1,4 @@
-// The waiting room and kill -9: every answer is still true after the restart, and the order is kept.
+// The waiting room and kill -9: after the restart every answer is still true, and the order is kept.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { WaitingRoom, assertAudit, bearer, entriesOf, keepAlive, rewrite } from './support/queue.mjs';

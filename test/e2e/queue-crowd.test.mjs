@@ -1,5 +1,5 @@
-// The waiting room when a thousand users enter at once: each has one place, no limit is passed, and the
-// order is kept.
+// The waiting room when a thousand users enter at once: each has one place, no limit is exceeded, and
+// the order is kept.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { WaitingRoom, assertAudit, bearer, eachOf, entriesOf, keepAlive, users } from './support/queue.mjs';

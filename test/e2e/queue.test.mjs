@@ -1,4 +1,4 @@
-// The waiting room over HTTP: who gets which place, who is admitted when, and how a place ends
+// The waiting room over HTTP: places and their order, admission, and how a place ends
 // (docs/pitfalls.md, 1 to 18).
 import assert from 'node:assert/strict';
 import path from 'node:path';

@@ -1,6 +1,5 @@
-// Rankings by the calendar: what is sold over midnight, over the end of an ISO year and over a
-// month's end counts in its own period, is taken back from there, and goes with it. The clock is
-// the test's.
+// Rankings by the calendar: sales around midnight, the end of an ISO year and the end of a month
+// count in their own period, are subtracted from it, and expire with it. The test sets the clock.
 import assert from 'node:assert/strict';
 import { isDeepStrictEqual } from 'node:util';
 import { clock } from './support/clock.mjs';

@@ -1,4 +1,4 @@
-// Rankings: what sells fastest, and what is popular; equal to a recount of the ledger.
+// Rankings: the fastest-selling and the most popular events, compared with a recount of the ledger.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { homeOf, redis } from './support/cluster.mjs';

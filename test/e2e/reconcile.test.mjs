@@ -1,5 +1,5 @@
-// `admitone reconcile`, and the sweep of the nodes, on a real Redis and PostgreSQL that a test has
-// made differ: by hand in Redis, as if news had been lost on its way.
+// `admitone reconcile`, and the reconcile job of the nodes, on a real Redis and PostgreSQL. The test
+// makes Redis differ by changing its keys, as when an update was lost.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

@@ -1,5 +1,5 @@
-// Reservations where two things meet: a hold and its end, its key, or its user's leaving; headers of a
-// shop in front; a request that cannot be met.
+// Special cases of reservations: a hold and its expiry, its idempotency key, or its user's leaving at
+// the same time; headers of a shop in front of the server; requests that can't be satisfied.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { jwt, startSigned } from './support/jwt.mjs';

@@ -1,4 +1,4 @@
-// What is no request for seats is refused, each with its code, and nothing changes.
+// Invalid requests for seats: each is refused with its code, and changes nothing.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { assertProblemWith, bearer } from './support/queue.mjs';

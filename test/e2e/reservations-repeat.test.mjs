@@ -1,4 +1,4 @@
-// Idempotency-Key: a repeated request gets the first answer again, and is done once.
+// Idempotency-Key: a repeated request gets the first answer again, and is executed once.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';

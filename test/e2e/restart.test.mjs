@@ -1,4 +1,4 @@
-// Acknowledged changes of events are there after a restart and after a crash.
+// Acknowledged changes of events survive a restart and a crash.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { describe } from 'node:test';

@@ -1,4 +1,4 @@
-// What a hostile or careless client, operator or neighbour process can do, and what holds then.
+// Hostile or careless clients, operators and other processes do not break the server.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -1,5 +1,5 @@
-// scripts/run-cluster, which is `make run-cluster`: what it starts, and that all of it ends. First
-// with the real program; then with nodes that are stand-ins, so that they end as a test wants it.
+// scripts/run-cluster (`make run-cluster`): which processes it starts, and that it stops all of them.
+// First with the real program; then with stub nodes, which end when the test wants it.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';

@@ -1,5 +1,5 @@
-// The seats of an event as everybody sees them: the counts and strategies of its sections, their
-// maps, what the queue's answers say is left, and the gauges.
+// The public view of an event's seats: counts and strategies of its sections, seat maps, the counts in
+// the queue's answers, and the gauges.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
 import { WaitingRoom } from './support/queue.mjs';

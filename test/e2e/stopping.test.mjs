@@ -1,4 +1,5 @@
-// Stopping: whoever was served is answered, whoever hangs on is cut off, and it ends in time.
+// Stopping: requests under way are answered, connections that stay open are closed, and the process
+// ends in time.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { describe } from 'node:test';

@@ -1,5 +1,5 @@
-// What README.md, docs/api.md and the demo's banner tell people to type, typed by a shell: it works
-// as it stands there, its answers are those that are shown, and the demo event is left as it was.
+// A shell runs the commands that README.md, docs/api.md and the demo's banner show: each works as
+// printed, the answers are those that are shown, and the demo event is unchanged at the end.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import fs from 'node:fs';

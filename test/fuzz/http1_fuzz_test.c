@@ -1,7 +1,7 @@
 /*
- * Mutated requests against what must hold for every input: the result does not depend on how the
+ * Mutated requests, and properties that hold for every input: the result does not depend on how the
  * bytes are split or on what follows the request, nothing is read or written outside the block
- * (the address sanitizer watches), and what is accepted keeps the promises of net/http1.h.
+ * (the address sanitizer checks this), and accepted requests keep the promises of net/http1.h.
  *
  *   fuzz_http1_fuzz [seed [case]]    FUZZ_SEED and FUZZ_CASES do the same from the environment
  *

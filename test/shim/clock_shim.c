@@ -1,9 +1,9 @@
 /*
- * clock_shim: the time of day as a test sets it, by LD_PRELOAD. Environment:
- *   CLOCK_SHIM_OFFSET=FILE  of 8 bytes, a signed number in the machine's order: so many
- *                           milliseconds are added to the time of day; without it none
- * The file is mapped, so what is written to it counts at once, in every process that looks at it.
- * The steady clock stays as it is. Built without sanitizers: it is for programs of others, too.
+ * clock_shim: lets a test set the time of day of a process, by LD_PRELOAD. Environment:
+ *   CLOCK_SHIM_OFFSET=FILE  8 bytes, a signed number in the machine's byte order: the milliseconds
+ *                           that are added to the time of day; without the variable none
+ * The file is mapped, so a change takes effect at once, in every process that uses it. The steady
+ * clock is not changed. Built without sanitizers, because it is also loaded into Redis.
  */
 #include <fcntl.h>
 #include <stdatomic.h>

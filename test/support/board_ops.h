@@ -1,6 +1,6 @@
 /*
- * board_ops: the operations of port/boards.h as tests ask them: one that is done sets its `done` to
- * NULL.
+ * board_ops: the operations of port/boards.h for tests. An operation sets its `done` to NULL when
+ * it is done.
  */
 #ifndef ADMITONE_TEST_BOARD_OPS_H
 #define ADMITONE_TEST_BOARD_OPS_H

@@ -1,6 +1,6 @@
 /*
- * cut_proxy: a TCP proxy before a PostgreSQL server, which can fail at the moment that matters:
- * when a COMMIT passes. It runs on threads of its own; any thread may set what happens next.
+ * cut_proxy: a TCP proxy in front of a PostgreSQL server, which can break the connection exactly
+ * when a COMMIT passes. It has its own threads; any thread may set what happens next.
  */
 #ifndef ADMITONE_TEST_CUT_PROXY_H
 #define ADMITONE_TEST_CUT_PROXY_H

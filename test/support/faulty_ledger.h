@@ -1,6 +1,6 @@
 /*
- * faulty_ledger: a ledger in front of a real one, of whose next records some fail, as a disk might
- * make them fail: taken, and handed back with an error; or that takes none at all. One thread.
+ * faulty_ledger: a ledger in front of a real one. Some of its next records fail as on a broken
+ * disk: they are accepted, and handed back with an error. Or it accepts none. One thread.
  */
 #ifndef ADMITONE_TEST_FAULTY_LEDGER_H
 #define ADMITONE_TEST_FAULTY_LEDGER_H

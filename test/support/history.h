@@ -1,7 +1,7 @@
 /*
- * history: seeded random histories against a model. A history begins, does `steps` random acts,
- * each of which compares what it was told with the model, and ends; CHECK says which seed and which
- * step failed. TEST_SEED=N in the environment runs only the history of that seed:
+ * history: seeded random histories against a model. A history begins, executes `steps` random
+ * operations, each of which compares its answer with the model, and ends; CHECK prints the seed and
+ * the step that failed. TEST_SEED=N in the environment runs only the history of that seed:
  *
  *   TEST_SEED=3 build/asan/test/contract_queue_memory
  *

@@ -1,8 +1,8 @@
 /*
  * http1_feeding: feeds requests to the parser in pieces, for its tests. feeding_accepted and
  * feeding_refused parse a request whole, byte by byte and in every cut in two, each time in a block
- * that moves between the feeds: whoever uses them also tests that a verdict does not depend on how
- * the bytes arrive.
+ * that moves between the feeds. So every test that uses them also checks that the result does not
+ * depend on how the bytes arrive.
  */
 #ifndef ADMITONE_TEST_HTTP1_FEEDING_H
 #define ADMITONE_TEST_HTTP1_FEEDING_H

@@ -1,7 +1,7 @@
 /*
- * ledger_client: a ledger that sells: one event with a few sections, and short words for what is
- * done to its reservations. Each waits for its answer. Sections and seats are told by number, users
- * by name, reservations by a number that becomes their id.
+ * ledger_client: a ledger with one event of a few sections, and short functions for changes of its
+ * reservations. Each waits for its answer. Sections and seats are given by number, users by name,
+ * reservations by a number that becomes their id.
  */
 #ifndef ADMITONE_TEST_LEDGER_CLIENT_H
 #define ADMITONE_TEST_LEDGER_CLIENT_H

@@ -1,7 +1,7 @@
 /*
- * ledger_harness: what tests of a ledger share. The test's own thread is a worker (a loop and a
- * mailbox); records are submitted on it and waited for with a deadline. Data lives in a folder
- * of its own under $TMPDIR that goes with the harness.
+ * ledger_harness: code that tests of a ledger share. The test's own thread is a worker (a loop and
+ * a mailbox); records are submitted on it and waited for with a deadline. Data is in a temporary
+ * folder under $TMPDIR, which is removed with the harness.
  */
 #ifndef ADMITONE_TEST_LEDGER_HARNESS_H
 #define ADMITONE_TEST_LEDGER_HARNESS_H

@@ -1,8 +1,7 @@
 /*
- * ledger_tables: a ledger's tables, in whichever database they are, on connections beside the
- * ledger's own: for what no record can do (yet), and what none ever should. SQL is formatted as
- * printf does, and may then have {07} in it: the id whose 16 bytes are all 07. What fails fails the
- * test.
+ * ledger_tables: reads and changes a ledger's tables, in either database, on separate connections:
+ * for changes that no record makes. SQL is formatted as by printf, and {07} in it stands for the id
+ * whose 16 bytes are all 07. A failure fails the test.
  */
 #ifndef ADMITONE_TEST_LEDGER_TABLES_H
 #define ADMITONE_TEST_LEDGER_TABLES_H

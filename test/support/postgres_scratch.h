@@ -1,7 +1,7 @@
 /*
- * postgres_scratch: a PostgreSQL database of a test's own, with the ledger's tables, on the private
- * server of services.h, seen by other connections (ledger_tables.h). Rules of the tables can be
- * taken away, to break them on purpose.
+ * postgres_scratch: a temporary PostgreSQL database with the ledger's tables, on the private server
+ * of services.h, for other connections (ledger_tables.h). Constraints of the tables can be removed,
+ * to violate them on purpose.
  */
 #ifndef ADMITONE_TEST_POSTGRES_SCRATCH_H
 #define ADMITONE_TEST_POSTGRES_SCRATCH_H

@@ -1,6 +1,6 @@
 /*
- * queue_fixture: a queue with the rules that most tests want, and the steps that most of them take.
- * Every step asserts that it went as it should.
+ * queue_fixture: a queue with the rules that most tests use, and the steps that most of them take.
+ * Every step asserts its result.
  */
 #ifndef ADMITONE_TEST_QUEUE_FIXTURE_H
 #define ADMITONE_TEST_QUEUE_FIXTURE_H

@@ -1,7 +1,7 @@
 /*
- * queue_model: one event's queue as simply as it can be said: arrays, linear scans, one rule per
- * function. Seeded random histories on a real one are compared with it, in core/ and through the
- * port. Users are numbers; the clock is a field.
+ * queue_model: one event's queue in its simplest form: arrays, linear scans, one rule per function.
+ * Seeded random histories on a real queue are compared with it, in core/ and through the port.
+ * Users are numbers; the clock is a field.
  */
 #ifndef ADMITONE_TEST_QUEUE_MODEL_H
 #define ADMITONE_TEST_QUEUE_MODEL_H

@@ -1,7 +1,7 @@
 /*
  * queue_steps: a store of waiting rooms under test, and the operations of port/queue.h as plain
- * functions that wait for their answer. What the store submits and says to be expired is noted in
- * the order in which it comes.
+ * functions that wait for their answer. Submitted records and reported expiries are recorded in
+ * order.
  */
 #ifndef ADMITONE_TEST_QUEUE_STEPS_H
 #define ADMITONE_TEST_QUEUE_STEPS_H

@@ -1,7 +1,7 @@
 /*
- * redis_fixture: a real Redis for tests of what nodes do with it (support/services.h), in a
- * incarnation that the test begins, with events in it; and a blocking connection of the test's own,
- * to look at what is there.
+ * redis_fixture: a real Redis for tests of the adapter (support/services.h), in an incarnation that
+ * the test begins, with events in it; and a separate blocking connection with which the test reads
+ * the keys.
  */
 #ifndef ADMITONE_TEST_REDIS_FIXTURE_H
 #define ADMITONE_TEST_REDIS_FIXTURE_H

@@ -1,6 +1,6 @@
 /*
- * redis_probe: a connection of a test's own to a Redis server, beside what is under test: to look,
- * and to do harm. What fails fails the test.
+ * redis_probe: a test's own connection to a Redis server, to read and to damage its data. A failure
+ * fails the test.
  */
 #ifndef ADMITONE_TEST_REDIS_PROBE_H
 #define ADMITONE_TEST_REDIS_PROBE_H

@@ -1,6 +1,6 @@
 /*
- * seats_fixture: a fixture whose event has one section of six seats for each mode, and a wall clock
- * that stands still: what tests of reservations begin with. Users may have four seats; a hold lasts
+ * seats_fixture: the fixture of reservation tests: an event with one section of six seats for each
+ * mode, and a wall clock that stands still. Users may have four seats; a hold lasts
  * FIXTURE_HOLD_MS.
  */
 #ifndef ADMITONE_TEST_SEATS_FIXTURE_H

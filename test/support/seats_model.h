@@ -1,6 +1,6 @@
 /*
- * seats_model: one event's seats and reservations, as simply as they can be said: arrays, and a
- * look at all of it for every question. What core/claims.h and every adapter must agree with.
+ * seats_model: one event's seats and reservations in their simplest form: arrays that are scanned
+ * for every question. core/claims.h and every adapter must give the same answers.
  */
 #ifndef ADMITONE_TEST_SEATS_MODEL_H
 #define ADMITONE_TEST_SEATS_MODEL_H

@@ -1,7 +1,7 @@
 /*
- * service_fixture: waiting rooms and seats as the server has them, without its network: the SQLite
- * ledger in a folder of its own, the hot store in memory, real workers, and the use cases on top.
- * The test's own thread is a worker too (ledger_harness.h).
+ * service_fixture: waiting rooms and seats as in the server, without its network: an SQLite ledger
+ * in a temporary folder, the hot store in memory, real workers, and the services. The test's own
+ * thread is a worker too (ledger_harness.h).
  */
 #ifndef ADMITONE_TEST_SERVICE_FIXTURE_H
 #define ADMITONE_TEST_SERVICE_FIXTURE_H

@@ -1,7 +1,7 @@
 /*
- * service_seats: the use cases of seats on a service_fixture, in short words. Sections are told by
- * number (0 is "A"), users by name, seats by lists that end with a 0. What has no lock_client in
- * its arguments happens on the test's own thread and waits for its answer.
+ * service_seats: short functions for the use cases of seats on a service_fixture. Sections are
+ * given by number (0 is "A"), users by name, seats by lists that end with a 0. Functions without a
+ * lock_client among their arguments run on the test's own thread and wait for the answer.
  */
 #ifndef ADMITONE_TEST_SERVICE_SEATS_H
 #define ADMITONE_TEST_SERVICE_SEATS_H

@@ -1,8 +1,8 @@
 /*
- * services: a real Redis and a real PostgreSQL for a test program, private to it, by
- * scripts/services. They are started once per program, and end with it, however it ends.
+ * services: a real Redis and a real PostgreSQL, private to the test program, by scripts/services.
+ * They are started once per program, and end with it, however it ends.
  *
- * One thread. What is needed and does not start fails the test under way.
+ * One thread. If a server does not start, the running test fails.
  */
 #ifndef ADMITONE_TEST_SERVICES_H
 #define ADMITONE_TEST_SERVICES_H

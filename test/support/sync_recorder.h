@@ -1,6 +1,6 @@
 /*
- * sync_recorder: what a test wants from sync_vfs: a memory of the WAL's writes and syncs, a gate
- * that holds syncs back, and failures on demand. One per process; safe from any thread.
+ * sync_recorder: hooks of sync_vfs for tests: records the WAL's writes and syncs, can delay syncs,
+ * and can make them fail. One per process; safe from any thread.
  */
 #ifndef ADMITONE_TEST_SYNC_RECORDER_H
 #define ADMITONE_TEST_SYNC_RECORDER_H

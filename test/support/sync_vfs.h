@@ -1,7 +1,7 @@
 /*
- * sync_vfs: SQLite's own file layer with hooks around what makes data durable. Once registered it
- * is the default, so whatever opens a database afterwards goes through it. Depends on nothing but
- * SQLite, for it is also loaded into the real program (test/shim).
+ * sync_vfs: SQLite's own file layer with hooks around writes and syncs. Once registered it is the
+ * default, so every database that is opened later uses it. Depends only on SQLite, because it is
+ * also loaded into the real program (test/shim).
  */
 #ifndef ADMITONE_TEST_SYNC_VFS_H
 #define ADMITONE_TEST_SYNC_VFS_H

@@ -1,7 +1,7 @@
 /*
- * timed_locks: locks in front of real ones, at whose side time passes only when the test says so:
- * whatever time callers tell. So leases end, or don't, however slow the machine is. It counts
- * renewals, and can be late with their answers. One thread at a time.
+ * timed_locks: locks in front of real ones, whose time passes only when the test says so, whatever
+ * time callers pass. So leases end, or don't, however slow the machine is. It counts renewals, and
+ * can delay their answers. One thread at a time.
  */
 #ifndef ADMITONE_TEST_TIMED_LOCKS_H
 #define ADMITONE_TEST_TIMED_LOCKS_H

@@ -1,7 +1,7 @@
 /*
  * two_stores: a hot store in a real Redis and a ledger in SQLite that agree, with the event
- * CONCERT/1 in both, for tests of what brings them together again. Either can be changed behind
- * the other's back, as when a node dies between the two. The test's own thread is a worker.
+ * CONCERT/1 in both, for tests of reconciliation and repair. Each can be changed without the other,
+ * as when a node dies between the two changes. The test's own thread is a worker.
  *
  *   entries       1 ann ACTIVE, 2 bob WAITING, 3 cat WAITING, 4 dan ACTIVE, 5 eve WAITING
  *   reservations  1 of ann, HELD, seats 1 and 2; 2 of dan, CONFIRMED, seats 5 and 6

@@ -1,7 +1,7 @@
 /*
- * wall_clock: the wall clock of test programs, which link clock_wall_ms to this one: the machine's
- * own until a test sets it, and then it stands still but for what the test says. The steady clock
- * is left alone. Safe from any thread.
+ * wall_clock: the wall clock of test programs, which replaces clock_wall_ms when they are linked:
+ * the machine's clock until a test sets it; from then on it changes only when the test changes it.
+ * The steady clock is not affected. Safe from any thread.
  */
 #ifndef ADMITONE_TEST_WALL_CLOCK_H
 #define ADMITONE_TEST_WALL_CLOCK_H

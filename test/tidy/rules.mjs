@@ -1,5 +1,5 @@
 // The rules of the source tree as functions. Each takes file names and texts and returns a list of
-// complaints, one line each; an empty list is a pass. Nothing here reads the disk.
+// complaints, one line each; an empty list is a pass. None reads the disk.
 
 // What each folder of src/ may include besides itself. `libraries` are
 // headers, or folders when they end with a slash; the C library is open to all.

@@ -1,4 +1,4 @@
-// The rules themselves: what they must see, and what they must leave alone.
+// Tests of the rules: what each must report, and what it must accept.
 import assert from 'node:assert/strict';
 import test from 'node:test';
 

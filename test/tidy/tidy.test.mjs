@@ -1,5 +1,5 @@
-// Holds the tree to the rules of rules.mjs. Each rule is one test, which first shows the rule a
-// sample that breaks it, so that a rule that has gone blind is seen.
+// Checks the tree by the rules of rules.mjs. Each rule is one test, which first applies the rule to a
+// sample that breaks it, so that a rule that finds nothing any more is noticed.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';

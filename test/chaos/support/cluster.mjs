@@ -1,6 +1,5 @@
-// Nodes on a Redis and a PostgreSQL of their own, each node with its own way to each of the two
-// (proxy.mjs), so that a test can break the one and not the other. All of it ends with the test
-// program.
+// Nodes on a private Redis and PostgreSQL. Each node has its own proxy to each of the two (proxy.mjs),
+// so that a test can break a single connection. All processes end with the test program.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

@@ -1,5 +1,5 @@
-// A store that can't be reached for ten seconds, between `begin` and `end`, and what must go on during
-// the outage.
+// Makes a store unreachable for ten seconds, between `begin` and `end`, and checks which requests must
+// succeed during the outage.
 import assert from 'node:assert/strict';
 
 import { pause, until } from '../../e2e/support/server.mjs';

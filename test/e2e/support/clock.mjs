@@ -1,5 +1,5 @@
-// The time of day as a test sets it: test/shim/clock_shim.c, loaded into every node, and into the
-// Redis by whose time nodes of a cluster go. One for each test file; it runs on from where it is set.
+// Sets the time of day of every node, and of the Redis whose clock the nodes of a cluster use, by
+// test/shim/clock_shim.c. There is one clock per test file; it runs on from the time that was set.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

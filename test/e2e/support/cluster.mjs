@@ -1,10 +1,10 @@
-// What the tests of a cluster stand on: one Redis and one PostgreSQL for each test file, private to
-// it, started when the first node needs them and gone with the process, whatever becomes of it. Each
-// data folder has a PostgreSQL database and a Redis database of its own there, its *home*; a folder
-// that is started again has the same one, so that is a restart.
+// The stores of cluster tests: one private Redis and one PostgreSQL for each test file, started when
+// the first node needs them. They end with the process, even if it is killed. Each data folder has its
+// own PostgreSQL database and Redis database there, its *home*; a folder that is started again has the
+// same home, so that this is a restart.
 //
-// The number of a Redis database separates keys, and not channels: homes hear of each other that
-// something has changed, and look for nothing.
+// The number of a Redis database separates keys, but not channels: nodes also get announcements of
+// other homes, and ignore them.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';

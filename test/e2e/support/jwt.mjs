@@ -1,4 +1,4 @@
-// JSON Web Tokens as a shop makes them, and as an origin reads them. Also wrong ones.
+// JSON Web Tokens as a shop creates them and as an origin server verifies them; also invalid ones.
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import fs from 'node:fs';

@@ -1,6 +1,6 @@
-// Kernel namespaces of a test's own: a network whose loopback has addresses that are not loopback,
-// a mount that nobody else sees. Needs root, or a kernel that lets users have namespaces of their
-// own; without either the test fails, for what it protects would go unseen.
+// Private kernel namespaces for a test: a network whose loopback interface has other addresses, and
+// mounts that no other process sees. Needs root, or a kernel that lets users create namespaces;
+// otherwise the test fails, so that a missing check does not go unnoticed.
 import assert from 'node:assert/strict';
 import { launch, until } from './server.mjs';
 

@@ -1,4 +1,4 @@
-// A real nginx in front, with a folder of its own.
+// Starts a real nginx in front of a server, with a temporary folder.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';

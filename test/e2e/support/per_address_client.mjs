@@ -1,5 +1,5 @@
-// Runs inside the namespace of a test (http.test.mjs, caps): fills one address's connections, tries
-// one more, tries another address, and prints what it saw as JSON.
+// Runs inside the namespace of a test (http.test.mjs, connection limits): opens as many connections as
+// one address may have, tries one more, tries another address, and prints the results as JSON.
 import { Raw, ask, request } from './raw.mjs';
 import { until } from './server.mjs';
 

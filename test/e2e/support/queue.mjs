@@ -1,4 +1,4 @@
-// The waiting room as a test's users see it, and its ledger as an operator does.
+// The waiting room as users of the API see it, and its rows in the ledger.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import http from 'node:http';

@@ -1,4 +1,4 @@
-// Chance that a seed repeats.
+// Random numbers that can be repeated by their seed.
 
 // A sequence of numbers in [0, 1) (mulberry32).
 export function random(seed) {

@@ -1,4 +1,4 @@
-// A socket on which a test decides about every byte, and a reader of whatever comes back.
+// A TCP socket on which a test sends exact bytes, and a reader of the answers.
 import net from 'node:net';
 import { until } from './server.mjs';
 

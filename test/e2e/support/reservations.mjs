@@ -1,4 +1,4 @@
-// Seats as a test's buyers meet them, and as the ledger and the gauges have them.
+// Seats as users of the API see them, and as the ledger and the gauges have them.
 import assert from 'node:assert/strict';
 import { hexOf } from './cluster.mjs';
 import { WaitingRoom, TIME, assertAudit, bearer, query } from './queue.mjs';

@@ -1,6 +1,6 @@
-// The real program as a test sees it: started on a free port with a data folder of its own, ended
-// by its pid whatever happens, and looked at when it has ended. A sanitizer's report, an assertion
-// or an unexpected exit code fails the test that stops it.
+// Starts the real program on a free port with a temporary data folder, always stops it by its pid, and
+// checks how it ended: a sanitizer's report, a failed assertion or an unexpected exit code fails the
+// test that stops it.
 //
 // With ADMITONE_STACK=cluster a server is two nodes on one Redis and one PostgreSQL
 // (support/cluster.mjs), and its port is that of each node alternately.

@@ -1,5 +1,5 @@
-// The real program with test/shim/sync_shim.c loaded into it, which tells when SQLite's syncs end,
-// holds them up, or fails writes. On a cluster PostgreSQL's commits are held up.
+// Starts the real program with test/shim/sync_shim.c, which reports when SQLite's syncs end, delays
+// them, or fails writes. On a cluster PostgreSQL's commits are delayed instead.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';

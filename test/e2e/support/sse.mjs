@@ -1,4 +1,4 @@
-// A stream of server-sent events on a bare socket: what came, in order, and how it ended.
+// A client for server-sent events on a TCP socket: the events in order, and how the stream ended.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { until } from './server.mjs';

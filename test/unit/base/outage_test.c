@@ -1,4 +1,4 @@
-/* How often an outage is told. */
+/* How often an outage is logged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

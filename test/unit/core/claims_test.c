@@ -1,4 +1,4 @@
-/* What the contract suite of port/seats.h does not see of the law: it has most of the rest. */
+/* Rules of claims that the contract suite of port/seats.h can't check through the port. */
 #include "core/claims.h"
 
 #include <setjmp.h>

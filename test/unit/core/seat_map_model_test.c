@@ -1,7 +1,7 @@
 /*
- * The seat map against a model of it: an array, linear scans, the rule as seat_map.h words it.
- * First every pattern of a small section and every quantity; then seeded random histories, of
- * which every answer is compared (history.h).
+ * The seat map against a model of it: an array, linear scans, the rule in the words of seat_map.h.
+ * First every pattern of a small section and every quantity; then seeded random histories, in which
+ * every answer is compared (history.h).
  */
 #include "core/seat_map.h"
 

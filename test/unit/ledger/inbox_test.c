@@ -1,4 +1,4 @@
-/* The inbox: when whoever takes from it is woken. */
+/* The inbox: when the thread that takes records from it is woken. */
 #include <assert.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* Answers that no function of ours gives, as a database might that somebody else has changed: what
- * was to be written is refused, nothing of it is there, and the ledger works on. */
+/* Invalid answers, as from a database whose functions were changed: the record is refused, nothing
+ * of it is written, and the ledger continues to work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

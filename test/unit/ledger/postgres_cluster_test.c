@@ -1,5 +1,5 @@
-/* Lives of the hot store: one node at a time fills it, and what belongs to an older incarnation is
- * refused. */
+/* Incarnations of the hot store: one node at a time rebuilds it, and records of an older
+ * incarnation are refused. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,4 @@
-/* Several nodes change events at once, and read them: nothing is lost, and nothing is seen halves.
- */
+/* Several nodes change and read events at once: no change is lost, and no half change is read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The table of nodes: a node knows whether it was in it all the while, and a lost one goes out. */
+/* The table of nodes: a node knows whether it has been in it without a gap, and dead nodes are
+ * removed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A row that somebody keeps locked delays those who need it, and nobody else. */
+/* A row that another session keeps locked delays only the records that need it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* One live entry per user and event, whoever writes it (pitfall 14); two nodes at once. */
+/* One live entry per user and event, also when two nodes write at once (pitfall 14). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Opening: several nodes at once, and what people are told when it can't be. */
+/* Opening: several nodes at once, and the error messages when it fails. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

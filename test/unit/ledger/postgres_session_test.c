@@ -1,4 +1,4 @@
-/* What becomes of records when the connection breaks, at the commit above all. */
+/* Records whose connection breaks, above all at the commit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The writer's count of each user's seats: what a transaction changed stays or never was. */
+/* The writer's count of each user's seats: a transaction's changes are kept or undone with it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* A disk that is full or broken, a record that breaks a rule, a process that dies: what was
- * acknowledged stays, what was refused left nothing, and service resumes by itself. */
+/* A disk that is full or broken, a record that violates a constraint, a process that dies:
+ * acknowledged changes stay, refused ones left nothing, and the ledger recovers by itself. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

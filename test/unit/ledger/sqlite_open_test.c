@@ -1,4 +1,4 @@
-/* Opening: new files, old files, foreign files, and reading beside a running server. */
+/* Opening: new files, old files, files of other programs, and reading beside a running server. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

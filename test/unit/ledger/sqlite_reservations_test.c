@@ -1,5 +1,5 @@
-/* Reservations when a batch fails, when the disk does, and when the file contradicts itself; and
- * what the records write that no question shows yet. */
+/* Reservations when a batch or the disk fails, and when the file contradicts itself; and columns
+ * that no question reads yet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

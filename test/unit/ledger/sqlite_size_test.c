@@ -1,4 +1,4 @@
-/* What must stay cheap: an event of a million seats, and many small commits. */
+/* The cost of an event with a million seats, and of many small commits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

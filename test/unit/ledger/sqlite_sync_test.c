@@ -1,7 +1,7 @@
 /*
- * The proof that nothing is answered before it is on disk. The file layer underneath SQLite notes
- * when the bytes of each record went into the WAL and when a sync that began after that ended;
- * a record may come back only later. And while a sync is held, nothing comes back at all.
+ * Nothing is answered before it is on disk. The file layer below SQLite records when the bytes of
+ * each record were written to the WAL, and when a sync that began after that ended: a record may
+ * come back only later. While a sync is delayed, no record comes back.
  */
 #include <pthread.h>
 #include <setjmp.h>

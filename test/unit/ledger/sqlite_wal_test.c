@@ -1,4 +1,4 @@
-/* The WAL stays small while the writer never rests, and recovers from a reader who lingers. */
+/* The WAL stays small while the writer is always busy, and shrinks again after a slow reader. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

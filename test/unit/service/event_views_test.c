@@ -1,4 +1,4 @@
-/* Events as an answer shows them, with a hot store that answers when the test says so. */
+/* Events with their counts, with a hot store that answers when the test says so. */
 #include "service/event_views.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* Reservations under named locks: who stalls loses, who works keeps, and nobody waits for ever. */
+/* Reservations under named locks: a stalled holder loses its lock, a working one keeps it, and no
+ * request waits for ever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What a worker has for reservations: rests, locks and their watchdog. */
+/* The lock client of a worker: retry delays, locks and the renewal of their leases. */
 #include "service/lock_client.h"
 
 #include <setjmp.h>

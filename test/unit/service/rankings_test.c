@@ -1,4 +1,4 @@
-/* Who keeps the boards up with the sales, when these never end. */
+/* Counting of sales on the boards, when new sales arrive all the time. */
 #include "service/rankings.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* The reconcile_job of a node: on its own thread it finds what differs, a worker repairs it, and
- * one node of all that share the stores does it at a time. */
+/* The reconcile job of a node: its thread finds differences, a worker repairs them, and of all
+ * nodes that share the stores one at a time does it. */
 #include "service/reconcile_job.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* What is found to differ between a hot store in Redis and the ledger, and what is not compared. */
+/* The differences that are found between a hot store in Redis and the ledger, and what is not
+ * compared. */
 #include "service/reconcile.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What a start makes of the ledger's live reservations. */
+/* Recovery of the ledger's live reservations at a start. */
 #include "service/recovery.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What a hot store in Redis has otherwise than the ledger is set right in favour of the ledger. */
+/* Differences between a hot store in Redis and the ledger are repaired in favour of the ledger. */
 #include "service/repair.h"
 
 #include <setjmp.h>

@@ -1,10 +1,10 @@
 /*
- * A crowd that buys, on real workers, the real ledger and the real hot store: all strategies at
- * once, several requests of one user at once, holds that expire meanwhile, an event that changes.
- * What must hold is proven at the end, from the ledger's own history: no seat was ever in two
- * thread_args, nobody ever had more than allowed, whoever was told something finds it there; and
- * both stores have the same. RESERVATIONS_CROWD_SEED sets what the clients want, though not when
- * their turn comes.
+ * Many clients buy, on real workers, the real ledger and the real hot store: all strategies at
+ * once, several requests of one user at once, holds that expire, an event that changes. The result
+ * is checked at the end, by the ledger's own history: no seat ever had two owners, no user ever had
+ * more than allowed, every answer is true; and both stores have the same state.
+ * RESERVATIONS_CROWD_SEED sets the requests of the clients, though not the order in which threads
+ * run.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Reservations when something fails: the ledger, the news of what it decided, a row in its file;
- * and what ends by itself. After every test both stores agree. */
+/* Reservations when something fails: the ledger, the update of the hot store, a row in the file;
+ * and reservations that expire. After every test both stores agree. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* The use cases of seats on the real ledger and the real hot store: what each strategy does, what
- * it refuses, and what is left when the two stores disagree. After every test they agree. */
+ * it refuses, and how a difference between the two stores is handled. After every test they agree.
+ */
 #include "service/reservations.h"
 
 #include <setjmp.h>

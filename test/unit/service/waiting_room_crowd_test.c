@@ -1,5 +1,5 @@
-/* Crowds in the waiting room, on real workers, the real ledger and the real hot store: whatever
- * comes at once, the caps and the order hold, and both stores end up with the same. */
+/* Many clients in the waiting room, on real workers, the real ledger and the real hot store: the
+ * limits and the order hold at any concurrency, and both stores end with the same state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Replies that no function of ours gives, as a Redis might whose library somebody else has changed:
- * whatever they are, every operation is answered, and what makes no sense is never submitted. */
+/* Invalid replies, as from a Redis whose library was changed: every operation is answered, and a
+ * reply that makes no sense is never submitted to the ledger. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
