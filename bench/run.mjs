@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Runs the scenarios of bench/scenarios one after the other and prints how they compare with
-// their bars. `--help` says how; README.md says how to add one.
+// Runs the scenarios of bench/scenarios one after the other and compares them with their bars.
+// `--help` shows the options; README.md describes how to add a scenario.
 
 import { readdir } from 'node:fs/promises'
 import { parseArgs } from 'node:util'

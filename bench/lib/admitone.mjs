@@ -11,9 +11,9 @@ const START_MS_MAX = 60_000
 
 export const BINARY = process.env.ADMITONE ?? fileURLToPath(new URL('../../build/admitone', import.meta.url))
 
-// On a data folder of its own, unless it is given one that another server has left; on the core
-// for servers, unless told otherwise. Gives back { pid, url, data, adminKey, listeningMs, get, admin,
-// metrics } besides what start() gives; listeningMs is how long it took to listen.
+// Uses a new data folder unless `data` names one that another server has left; runs on the core for
+// servers unless another one is given. Returns { pid, url, data, adminKey, listeningMs, get, admin,
+// metrics } and the results of start(); listeningMs is how long it took to listen.
 export async function startAdmitone(
   flags = [],
   { data = temporaryFolder(), core = cores.server, adminKeyFile = `${data}/admin.key` } = {},
@@ -93,9 +93,9 @@ function parseMetrics(text) {
   )
 }
 
-// What a histogram counted between two readings: its mean, and the bucket (above, upTo] where
-// its median lies. `labels`, written as in the metrics, choose one of many. Null
-// when it counted nothing, or does not exist.
+// The difference of a histogram between two readings: its mean, and the bucket (above, upTo] of its
+// median. `labels`, written as in the metrics, select one of several histograms. Null if it counted
+// nothing or does not exist.
 function histogramBetween(before, after, name, labels = '') {
   const change = (key) => (after.get(key) ?? 0) - (before.get(key) ?? 0)
   const of = (part) => change(`${name}_${part}${labels && `{${labels}}`}`)
@@ -117,7 +117,7 @@ function batchSizes({ median: { above, upTo } }) {
   return upTo === above + 1 ? String(upTo) : `${above + 1}–${upTo}`
 }
 
-// How the ledger grouped what it wrote between two readings of the metrics, as a note.
+// A note on how the ledger grouped its writes into batches between two readings of the metrics.
 export function batchNote(before, after) {
   const batch = histogramBetween(before, after, 'admitone_ledger_batch_records')
   const commit = histogramBetween(before, after, 'admitone_ledger_commit_seconds')

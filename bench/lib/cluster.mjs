@@ -13,7 +13,7 @@ import { atCleanUp, run, temporaryFolder } from './processes.mjs'
 
 const SERVICES = fileURLToPath(new URL('../../scripts/services', import.meta.url))
 
-// PostgreSQL syncs to its disk, as in life. Gives back { REDIS_URL, POSTGRES_URL, … , folder }.
+// PostgreSQL uses fsync, as in production. Returns { REDIS_URL, POSTGRES_URL, … , folder }.
 export function startServices() {
   const folder = temporaryFolder()
   chmodSync(folder, 0o755) // PostgreSQL's user must get in
@@ -65,8 +65,8 @@ export async function callsDuring(services, act) {
   return calls
 }
 
-// The same call on a copy of the event's keys, which no node knows: else nodes would see to what is
-// left undone there.
+// The same call on a copy of the event's keys, which no node knows: nodes would finish or undo pending
+// operations on the original.
 export function onCopy(services, words) {
   const copied = words.map((word) => word.replace(/^(\w+):\{[^}]*\}/, '$1:{BENCH:1}'))
   words.forEach((word, i) => {
@@ -76,8 +76,8 @@ export function onCopy(services, words) {
   return copied
 }
 
-// Calls per second that redis-benchmark gets with these words over so many connections. A word may
-// hold __rand_int__, twelve digits that are another number each time.
+// Calls per second that redis-benchmark measures with these arguments over `connections` connections.
+// An argument may contain __rand_int__, which is replaced by twelve random digits.
 export async function redisBenchmark(services, words, { connections, seconds, perSecond }) {
   const requests = Math.max(1_000, Math.round(perSecond * seconds))
   const args = ['-p', services.REDIS_PORT, '-c', connections, '-n', requests, '-r', 999_999_999_999, '-q', ...words]

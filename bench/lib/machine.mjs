@@ -17,12 +17,11 @@ function allowedCores() {
 
 const allowed = allowedCores()
 
-// Servers run on one, whatever loads them on the other; `both` is for a server that may use the
-// load's too.
+// Servers run on one core, load generators on the other; `both` is for a server that may use both.
 const [first, second = first] = allowed
 export const cores = { server: first, load: second, both: `${first},${second}` }
 
-// What kind of file system the folder is on: ext4, tmpfs, …
+// The type of the file system of a folder: ext4, tmpfs, …
 function fileSystem(folder) {
   const path = `${realpathSync(folder)}/`
   const mounts = readFileSync('/proc/self/mounts', 'utf8').trim().split('\n')
@@ -34,8 +33,8 @@ function fileSystem(folder) {
   return best.type
 }
 
-// Where a server's data is: { isDisk, note }. What is measured where fsync costs nothing says
-// nothing about durable changes.
+// Where a server's data is: { isDisk, note }. Where fsync costs nothing, results say nothing about
+// durable changes.
 export function dataPlace(folder) {
   const type = fileSystem(folder)
   const isDisk = type !== 'tmpfs' && type !== 'ramfs'
@@ -58,9 +57,9 @@ export function cpuMicroseconds(pid) {
   return Number(nanoseconds) / 1000
 }
 
-// Bytes of memory: `own` is what the process made itself (heap, stacks, tables), `resident` all
-// that is in memory for it, `share` its proportional part of that. Private_Clean would count file
-// pages too, which turn from private to shared when anybody else loads the same library.
+// Bytes of memory: `own` is private memory (heap, stacks, tables), `resident` all pages in memory,
+// `share` the proportional part of those. Private_Clean would also count file pages, which change from
+// private to shared when another process loads the same library.
 export function memoryBytes(pid) {
   const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8')
   const field = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text)[1]) * 1024

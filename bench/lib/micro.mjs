@@ -16,7 +16,7 @@ export async function buildMicro(target) {
   return `${folder}/${target}`
 }
 
-// What it measured.
+// Runs a program and returns its results.
 export async function runMicro(program, args = []) {
   return JSON.parse(await run(cores.server, program, args))
 }

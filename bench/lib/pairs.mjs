@@ -10,13 +10,11 @@ const BUSY_MIN = 0.7
 
 const share = ({ busy }) => `${Math.round(busy * 100)} %`
 
-// Loads `path` of both. `load()` gives wrk's options for one run, and is asked anew for each. When
-// admitone `waits` (for its disk), it may be off its core.
-// Gives back:
-//   row(measure, pick, bar)  a row of the table; `pick` takes a value out of what wrkAgainst gave
-//   notes                    how many repeats there were, and how busy the servers
-//   answered, runs           what admitone answered in all, in how many runs: the warm-up and the
-//                            repeats that do not count included
+// Loads `path` of both servers. `load()` returns wrk's options and is called for each run. `waits`:
+// admitone waits for its disk, so it may be idle. Returns row(measure, pick, bar), a row of the table,
+// where `pick` selects a value of wrkAgainst's result; notes, on the repeats and on how busy the
+// servers were; answered and runs, the number of admitone's answers and of runs, including the warm-up
+// and discarded repeats.
 export async function inTurn(
   { nginx, ours, path = '', load = () => ({}), waits = false },
   { repeats, seconds, progress },

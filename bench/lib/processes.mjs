@@ -29,7 +29,7 @@ export function start(core, command, args, { stdio = ['ignore', 'pipe', 'pipe'] 
   return process
 }
 
-// Runs a program to its end; what it printed, or an error with what it complained about.
+// Runs a program to its end; returns its output, or throws an error with its error output.
 export async function run(core, command, args) {
   const program = start(core, command, args)
   const output = collect(program.child.stdout)

@@ -13,12 +13,12 @@ import { startNginx } from '../peers/nginx.mjs'
 const PATH = '/reservations'
 const CONNECTIONS = 256
 const SEATS = 1_000_000
-// They take turns, so nobody comes near their thousand before all seats are gone.
+// Users send requests in rotation, so none reaches the limit of a thousand before the seats are sold.
 const USERS = 10_000
-// A prime: those who ask one after the other are no neighbours in any order of names, as in life.
+// A prime, so that consecutive requests come from users whose names are not adjacent in any order.
 const STEP = 1_009
 const SECTION = { id: 'A', name: 'Floor A', capacity: SEATS, price: 150_000 }
-// For who wants to sell more.
+// For scenarios that sell more.
 const FURTHER_SECTION = { ...SECTION, id: 'B', name: 'Floor B' }
 
 const MODES = {
@@ -51,8 +51,8 @@ async function reserveOnce(server, body, token) {
   return text
 }
 
-// Every request must have been answered with a hold (201), and whatever was answered must be in the
-// ledger; what was under way when wrk went may be.
+// Checks that every request was answered with a hold (201), and that every answered hold is in the
+// ledger. Requests under way when wrk ended may be in it.
 function check({ strategy, metrics, inLedger, answered, runs }) {
   const outcomes = [...metrics].filter(([key]) => key.startsWith('admitone_reservation_outcomes_total{'))
   const isHeld = ([key]) => key.includes(`strategy="${strategy}"`) && key.includes('outcome="held"')
@@ -65,21 +65,19 @@ function check({ strategy, metrics, inLedger, answered, runs }) {
     throw new Error(`${held} were held; there should be ${answered} to ${most}`)
 }
 
-// How often somebody else was faster, so that a request was tried again; null when nobody was.
+// How often requests were retried because another one was faster, as text; null: never.
 function retriesNote(before, after, strategy) {
   const key = `admitone_reservation_retries_total{strategy="${strategy}"}`
   const retries = after.get(key) - before.get(key)
   return retries > 0 ? `${retries.toLocaleString('en-US')} times a request was tried again` : null
 }
 
-// A server that sells by one strategy. Gives back:
-//   server, load  of wrkAgainst; `load()` is asked anew for each run. It sells the seats of `section`,
-//                 A, or with twoSections also B; with `pauseMs` each connection pauses before each
-//                 request, for so long on average
-//   first         the answer to a reservation, as text
-//   finish()      stops it when it has written all, of which so many were `answered` in so many
-//                 `runs`; that must be in the ledger. Gives back { before, after, inLedger }: the
-//                 metrics, and the live reservations
+// Starts a server that sells by one strategy. Returns server and load, as for wrkAgainst (`load()` is
+// called for each run; it sells the seats of `section`, A, or with twoSections also B; `pauseMs` is
+// the average pause of a connection before each request); first, the answer to a reservation as text;
+// and finish(), which stops the server when it has written everything, and checks that the `answered`
+// holds of all `runs` are in the ledger. finish() returns { before, after, inLedger }: the metrics,
+// and the number of live reservations.
 export async function startSelling(strategy, { flags = [], twoSections = false } = {}) {
   const server = await startAdmitone(flags)
   const sections = twoSections ? [SECTION, FURTHER_SECTION] : [SECTION]
@@ -104,8 +102,8 @@ export async function startSelling(strategy, { flags = [], twoSections = false }
   }
 }
 
-// The scenario for one strategy. Gives back { row, notes }, as inTurn does, and `isDisk`: whether
-// what was measured was durable.
+// The scenario for one strategy. Returns { row, notes }, as inTurn does, and `isDisk`: whether the
+// measured changes were durable.
 export async function measureReserve(strategy, given) {
   const progress = (text) => given.progress(`${strategy}: ${text}`)
   progress(`${USERS} enter`)

@@ -35,7 +35,7 @@ export async function openRoom(server, { queue = {}, ...event } = {}) {
   if (first.status !== 'ACTIVE') throw new Error(`the first to come is ${first.status}`)
 }
 
-// The user's place, as the server tells it.
+// Enters the queue; returns the user's place.
 export function enter(server, userId, agent) {
   return new Promise((resolve, reject) => {
     const options = { method: 'POST', agent, headers: { 'content-type': 'application/json' } }
@@ -48,7 +48,7 @@ export function enter(server, userId, agent) {
   })
 }
 
-// So many more: their places, in no order. Its connections are closed afterwards.
+// Enters `count` more users; returns their places, in no order. The connections are closed afterwards.
 async function enterAll(server, count, status, from = 1) {
   const places = []
   const agent = new Agent({ keepAlive: true })
@@ -65,14 +65,14 @@ async function enterAll(server, count, status, from = 1) {
   return places
 }
 
-// So many who wait, when nobody else does; their tokens, in order.
+// Makes `count` users wait, in an empty queue; returns their tokens in order.
 export async function enterMany(server, count, { from = 1 } = {}) {
   const tokens = Array(count)
   for (const place of await enterAll(server, count, 'WAITING', from)) tokens[place.position - 1] = place.entryToken
   return tokens
 }
 
-// So many who are let in at once, as far as the room's rules allow it; their tokens.
+// Enters `count` users who are admitted at once, as far as the rules allow; returns their tokens.
 export async function letIn(server, count) {
   return (await enterAll(server, count, 'ACTIVE')).map((place) => place.entryToken)
 }

@@ -10,7 +10,7 @@ export function spread(values, show) {
   return `${show(Math.min(...values))}–${show(Math.max(...values))}`
 }
 
-// As many digits as help: 8.31, 123,456.
+// A number with as many digits as are useful: 8.31, 123,456.
 export function short(value) {
   if (value >= 100) return Math.round(value).toLocaleString('en-US')
   return value.toFixed(2)

@@ -10,7 +10,7 @@
 #include "splitmix.h"
 
 #define ENTRIES 10000000
-/* One in so many has the lane in front. */
+/* One of this many entries is in the lane in front. */
 #define FRONT_EVERY 100
 #define LOOKS 2000000
 #define ROUNDS_MAX 9

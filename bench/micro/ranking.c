@@ -30,7 +30,7 @@ static uint64_t random_state = 1;
 static int64_t now_ms = INT64_C(1700000000000);
 static struct ranked places[MEMBERS + 1]; /* where each member stands */
 
-/* As keys of events are: not one after the other. */
+/* Like event keys, these are not consecutive. */
 static int64_t member_of(size_t number) {
     return (int64_t)number * 7919;
 }
@@ -54,7 +54,7 @@ static void add_one(struct ranking *r) {
     ranking_set(r, &places[number], to);
 }
 
-/* What this thread has had of its core. */
+/* The CPU time of this thread. */
 static int64_t core_ns(void) {
     struct timespec t;
     int failed = clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

@@ -21,7 +21,7 @@
 #define CALLS 1000
 #define SAMPLES (200 * CALLS)
 
-/* Claims of the same number of seats each, one behind the other. */
+/* Adjacent claims of the same number of seats each. */
 struct claims {
     uint32_t *seats;
     size_t count;
@@ -110,7 +110,7 @@ static void scattered(uint32_t each) {
     struct claims c = {.seats = mem_new((size_t)SEATS * sizeof *c.seats), .each = each};
     for (uint32_t seat = 1; seat <= SEATS; seat++)
         if (next_random(&random_state) % 2 == 0) seat_map_restore(m, seat, SEAT_CONFIRMED, 2);
-    /* Older claims, to be given back: one in eight of what is free. */
+    /* Older claims, to be released: one in eight of the free seats. */
     while (c.count < SEATS / 16 / each) claim(m, &c);
     measure(m, &c, "half, at random");
     mem_free(c.seats);

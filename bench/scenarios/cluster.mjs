@@ -71,7 +71,8 @@ async function prepare(server) {
   }
 }
 
-// What differs from call to call differs in redis-benchmark too: who enters, and which id is claimed.
+// The arguments that change from call to call also change in redis-benchmark: the user, and the
+// claimed id.
 function varied(words) {
   return words.map((word) =>
     word === 'user999999999999' ? 'user__rand_int__' : word.replace(/^([0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?)[0-9a-f]{12}$/, '$1__rand_int__'),

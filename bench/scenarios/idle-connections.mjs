@@ -46,8 +46,9 @@ export async function run({ progress }) {
   const ourBytes = await grownPerConnection(ours, memoryBytes(ours.pid).own, count)
   await stop(ours.process)
 
-  // nginx makes room for all its connections when it starts, so what it held before there was
-  // any is what one with a small table holds. It closes idle ones to keep a sixteenth free.
+  // nginx allocates memory for all its connections at its start, so the memory before the first
+  // connection is that of an nginx with a small table. It closes idle connections to keep a sixteenth
+  // free.
   progress(`nginx, opening ${count} connections`)
   const contentType = answer.headers.get('content-type')
   const small = await startNginx({ body, contentType, connections: 64 })

@@ -26,8 +26,8 @@ const load = () => ({
   scriptArgs: [PATH, String(runsBegun++ * USERS_PER_RUN)],
 })
 
-// Stops the server. Whatever was answered must be in its ledger; what was under way when wrk went
-// may be. `others` were there besides.
+// Stops the server, and checks that every answered entry is in its ledger. Requests under way when wrk
+// ended may be in it. `others` is the number of other entries.
 async function stopAndCheck(server, { answered, runs, others }) {
   const { waiting, active } = inRoom(await stopWhenWritten(server))
   const there = (await audited(server.data)).get('one live entry per user')

@@ -15,7 +15,7 @@ const WAITING = 1_000_000
 const STARTS = 3
 const SECONDS_MAX = 2
 
-// user1, user2, … as if they had entered one after the other.
+// user1, user2, … in order of entry.
 const FILL = `
   INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at)
   WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${WAITING})
@@ -28,7 +28,7 @@ async function fill(data) {
 }
 
 export async function run({ progress }) {
-  // Paused: nobody is let in, so a position is what it was.
+  // Paused: no user is admitted, so positions do not change.
   const first = await startAdmitone()
   await openRoom(first, { state: 'PAUSED' })
   await stop(first.process)
@@ -40,7 +40,7 @@ export async function run({ progress }) {
     progress(`start ${i} of ${STARTS}`)
     const startedAt = performance.now()
     const server = await startAdmitone([], { data: first.data })
-    // Who comes again gets the place that is there.
+    // A user who enters again gets the existing place.
     const wanted = Math.floor((WAITING * i) / (STARTS + 1))
     const place = await enter(server, `user${wanted}`)
     const answeredMs = performance.now() - startedAt

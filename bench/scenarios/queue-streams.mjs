@@ -17,7 +17,7 @@ export const order = 60
 const WANTED = 15_000
 const FILES_FOR_OTHERS = 500
 const OPEN_MS_MAX = 120_000
-// Far from the head news comes every ten seconds only.
+// Users far from the head get an event every ten seconds only.
 const MOVE_SECONDS_MIN = 12
 const MOVING = { maxActive: 1_000_000, entryBatchSize: 20, entryIntervalSeconds: 1 }
 const CLIENT = fileURLToPath(new URL('../lib/stream-client.mjs', import.meta.url))
@@ -34,7 +34,7 @@ async function openStreams(server, tokens) {
   return client
 }
 
-// What happened meanwhile: { events, dropped, admitted, cpu in µs, seconds }.
+// The changes since the start: { events, dropped, admitted, cpu in µs, seconds }.
 async function watch(server, seconds) {
   const reading = async () => {
     const metrics = await server.metrics()

@@ -14,7 +14,7 @@ export const order = 55
 
 const WARM_UP_SECONDS = 1
 const LOADS = { paced: { section: 'A', pauseMs: 20 }, full: { section: 'B' } }
-// Where ratios of repeats lie further apart than this, other work decides about them.
+// If the ratios of repeats differ by more than this, other processes have disturbed them.
 const NOISE_MAX = 0.2
 const HELD = 'admitone_reservation_outcomes_total{strategy="slot",outcome="held"}'
 const COUNTED = 'admitone_rankings_sales_total'
@@ -26,7 +26,7 @@ function middleHalf(values) {
   return at(0.75) - at(0.25)
 }
 
-// What is sold and not counted yet.
+// Sales that are not counted yet.
 async function behind(server) {
   const metrics = await server.metrics()
   return metrics.get(HELD) - metrics.get(COUNTED)
@@ -51,7 +51,7 @@ async function inTurn(pair, { repeats, seconds, progress }) {
     one.loads++
     if (one.isKept) {
       one.behind.push(await behind(one.server))
-      // What is left to count must not disturb the other one's run.
+      // Sales that are not counted yet must not disturb the other server's run.
       await isCounted(one.server)
     }
     return got

@@ -59,7 +59,7 @@ test('a claim that loses a seat before it is repeated is repeated from the start
   assert.equal(status, 201, text);
   assert.equal(json.seats.length, 3);
   assert.ok(!json.seats.includes(2), text);
-  // None of the first claim is left.
+  // Nothing of the first claim is left.
   await until('the first claim is given back', async () => (await cluster.redisCli('HLEN', claims)) === '2');
 });
 
@@ -89,7 +89,7 @@ test('connections to PostgreSQL that are silent while new ones work are replaced
   );
 });
 
-// Of warnings and errors, from now on; requests that fail have lines of their own.
+// Warnings and errors behind the first `length` characters of the log, without failed requests.
 function linesAfter(length) {
   const lines = node.stderr.slice(length).split('\n');
   return lines.filter((line) => /level=(warn|error)/.test(line) && !/msg="?request/.test(line));

@@ -69,7 +69,7 @@ test('a node that cannot reach the ledger is not ready and sells nothing, until 
   assert.equal(await code(sale.ask('celia')), 'node_behind');
   assert.equal(await code(call(b, 'GET', '/events/CONCERT/unknown')), 'node_behind');
   assert.equal((await call(b, 'GET', '/events/CONCERT/prices')).status, 200);
-  // What was made since then it does not call missing.
+  // It does not report events as missing that were created since.
   const later = await Sale.open(a, 'CONCERT/later', {}, { sections: [{ id: 'A', capacity: 100 }] });
   const { token } = await later.buyer('dora');
   const sections = [{ id: 'A', capacity: 100, price }, { id: 'B', capacity: 10, price }];

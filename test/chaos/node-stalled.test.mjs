@@ -7,7 +7,7 @@ const DEADLINE_MS = 2500;
 const args = ['--ledger-deadline-ms', String(DEADLINE_MS)];
 const FINISHED = (what) => `admitone_hot_finished_total{what="${what}"}`;
 
-// What has been so for a while is the stalled node's: the other one writes.
+// Counts operations that are pending for 0.7 s or more: only the stalled node has such ones.
 async function pendingOf(cluster) {
   const [enters, claims] = await Promise.all(
     ['queue:{CONCERT:1}:pending', 'claim:{CONCERT:1}:pending'].map((key) => cluster.redisCli('ZCOUNT', key, '-inf', String(Date.now() - 700))),

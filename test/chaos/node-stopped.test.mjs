@@ -10,7 +10,7 @@ const SEAT = { section: 'E', strategy: 'distributed-lock', seats: [200] };
 
 const seatLocks = (cluster) => cluster.redisCli('--raw', 'KEYS', 'lock:*').then((text) => text.split('\n').filter(Boolean));
 
-// Of a request to that node, alone; undefined until it is answered.
+// A single request to that node; undefined until it is answered.
 function holdOn(node, person) {
   const asked = { answer: undefined };
   asked.done = node

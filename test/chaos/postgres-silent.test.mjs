@@ -9,7 +9,7 @@ chaos('PostgreSQL is silent for 10 s: positions are shown, requests that must be
     cluster,
     load,
     () => cluster.nodes.forEach(({ postgres }) => postgres.hold()),
-    // What the one sent arrives late, what the other sent never does.
+    // The data that the first node sent arrive late, those of the second one never.
     () => cluster.nodes.forEach(({ postgres }, i) => (i === 0 ? postgres.release() : postgres.drop())),
   ),
 );

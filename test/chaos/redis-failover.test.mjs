@@ -11,7 +11,7 @@ const lastOf = (port) => Number(/master_repl_offset:(\d+)|slave_repl_offset:(\d+
 chaos('pitfall 31: a fail-over to a replica that lags is noticed, and it is rebuilt under the next epoch', { sentinel: true }, async (cluster, load) => {
   const { SENTINEL_MASTER_PORT: master, SENTINEL_REPLICA_PORT: replica, SENTINEL_MASTER_PID: pid } = cluster.env;
   const before = await cluster.epoch();
-  // From now on the replica hears nothing new.
+  // From now on the replica gets no writes.
   redis(master, 'ACL', 'SETUSER', 'default', '-psync', '-sync');
   redis(master, 'CLIENT', 'KILL', 'TYPE', 'replica');
   await until('the replica is alone', () => /master_link_status:down/.test(redis(replica, 'INFO', 'replication')));

@@ -7,7 +7,7 @@ chaos('Redis is silent for 10 s: places are degraded, confirm and cancel go on, 
     cluster,
     load,
     () => cluster.nodes.forEach(({ redis }) => redis.hold()),
-    // What the one sent arrives late, what the other sent never does.
+    // The data that the first node sent arrive late, those of the second one never.
     () => cluster.nodes.forEach(({ redis }, i) => (i === 0 ? redis.release() : redis.drop())),
   ),
 );

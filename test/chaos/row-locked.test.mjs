@@ -18,7 +18,7 @@ async function measure(load, guest, over) {
   let isOver = false;
   over.then(() => (isOver = true));
   const asks = {
-    // In the last lane: no user waits for those who enter and do nothing.
+    // In the last lane, so that these idle users delay no others.
     enter: (node, i) => node.admin('POST', `/queue/${load.name}/enter`, { userId: `passer-by-${performance.now()}-${i}`, lane: 15 }),
     status: (node) => node.call('GET', `/queue/${load.name}/status`, { headers: guest.headers }),
     events: (node) => node.call('GET', '/events'),

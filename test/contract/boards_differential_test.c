@@ -34,7 +34,7 @@ static uint32_t epochs[STORES];
 static int64_t leases[STORES];
 static int64_t now_ms;
 
-/* All that was ever told, and of what was taken that which was not given back. */
+/* All sales so far, and the reservations that were not given back. */
 static struct sale told[SALES_MOST];
 static size_t told_count;
 static size_t live[SALES_MOST];
@@ -166,9 +166,9 @@ static void sell_out(void) {
     add((struct sale){.kind = SALE_SOLD_OUT, .event_key = between(1, EVENTS), .at_ms = now_ms});
 }
 
-/* ---- a batch of which not all boards have heard ---- */
+/* ---- a batch that only some boards have counted ---- */
 
-/* Of a board that loses what it was told everything is as it was saved. */
+/* A board that loses its last sales is set back to its saved state. */
 #define SAVE                                                                                       \
     "for _, k in ipairs(redis.call('KEYS', 'p*')) do "                                             \
     "redis.call('COPY', k, 'saved:' .. k, 'REPLACE') end "                                         \
@@ -182,14 +182,14 @@ static void sell_out(void) {
     "for _, k in ipairs(redis.call('KEYS', 'saved:*')) do "                                        \
     "if loses(k) then redis.call('COPY', k, k:sub(7)) end redis.call('DEL', k) end return 1"
 
-/* Whoever told it did not get to the board of all time, nor to some of the others. */
+/* The node stopped before it reached the board of all time, and some of the others. */
 static void tell_some_boards(const struct sale *sales, size_t n) {
     probe_do(probe, "EVAL %s 0", SAVE);
     count_in(REDIS, sales, n);
     probe_do(probe, "EVAL %s 0 %lld", LOSE, (long long)between(0, 1000000));
 }
 
-/* A batch, of which some may have been told before, and some to some boards. */
+/* A batch; some of its sales may have been counted before, on all or on some boards. */
 static void tell(void) {
     size_t from = told_count;
     size_t again = (size_t)between(0, 20);
@@ -226,7 +226,8 @@ static void know(void) {
     }
 }
 
-/* The ledger tells what is live, and when each was sold out; both begin anew with it. */
+/* The ledger gives the live reservations and the times of selling out; both stores are rebuilt from
+ * it. */
 static void restart(void) {
     memory_boards_free(memory);
     memory = memory_boards_new();

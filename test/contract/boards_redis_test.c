@@ -75,7 +75,7 @@ static enum err count_one(struct fixture *h, int64_t id, int64_t now_ms) {
     return op.result;
 }
 
-/* Each of an event of its own. */
+/* Each sale is of another event. */
 static void count_events(struct fixture *h, size_t count, int64_t now_ms) {
     struct sale sales[600];
     assert_true(count <= sizeof sales / sizeof *sales);
@@ -118,8 +118,7 @@ static int64_t capacity_of(struct fixture *h, int64_t event_key) {
     return op.row.sales.capacity;
 }
 
-/* Who was silent, and is told that it has lost the lease, has nothing to tell of events: what
- * it knows may be older. */
+/* A node that was silent and lost the lease must not send events: its data may be older. */
 static void one_node_counts_until_it_is_silent(void **state) {
     struct fixture *h = *state;
     int64_t lease = begin(h, NOW_MS).lease;
@@ -168,7 +167,7 @@ static void keys_are_named_and_end_by_themselves(void **state) {
         assert_true(order_ms <= left_ms && order_ms > left_ms - 60000);
         assert_true(info_ms <= left_ms && info_ms > left_ms - 60000);
     }
-    assert_int_equal(probe_number(h->probe, "TTL ranking:{soldout}"), -2); /* nobody knows 42 */
+    assert_int_equal(probe_number(h->probe, "TTL ranking:{soldout}"), -2); /* event 42 is unknown */
     assert_int_equal(probe_number(h->probe, "TTL performance:{soldout}:info"), -1);
 }
 

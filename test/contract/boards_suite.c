@@ -24,7 +24,7 @@ struct fixture {
     int64_t now_ms;
     uint32_t epoch;
     int64_t lease;
-    struct sale told[4096]; /* all that were told, in order */
+    struct sale told[4096]; /* all sales that were counted, in order */
     size_t count;
 };
 
@@ -324,7 +324,7 @@ static void a_day_shows_events_sold_out_on_it_and_then_popular_ones(void **state
     ASSERT_BOARD(f, soldout_on("2026-12-11T00:00:00Z"), {2, 1, 1});
 }
 
-/* Two nodes, or one that is told to begin again: whatever overlaps counts once. */
+/* Two nodes, or one that starts again: sales that are sent twice count once. */
 static void a_sale_counts_once_however_often_it_is_reported(void **state) {
     struct fixture *f = *state;
     uint64_t random = 11;
@@ -372,7 +372,7 @@ static void a_sale_counts_once_however_often_it_is_reported(void **state) {
     }
 }
 
-/* As many events as set_up has made known. */
+/* As many events as set_up has configured. */
 static void restore(struct fixture *f, const struct sale *live, size_t n,
                     const struct sale_mark *mark) {
     if (adapter->rebuild_begins != NULL) adapter->rebuild_begins(f->of);
@@ -413,7 +413,7 @@ static void a_restored_board_continues_from_its_watermark(void **state) {
     ASSERT_BOARD(f, popular("daily", "2026-12-11T00:00:00Z"), {1, 1, 6}, {2, 1, 1});
 }
 
-/* Pitfall 37: who reads takes nothing away, and a mark moves with what was counted. */
+/* Pitfall 37: reading removes nothing, and the mark moves with the counted sales. */
 static void a_sale_that_was_read_and_not_counted_is_read_again(void **state) {
     struct fixture *f = *state;
     struct sale_mark none = begin(f);
@@ -432,7 +432,7 @@ static void a_sale_that_was_read_and_not_counted_is_read_again(void **state) {
     ASSERT_BOARD(f, popular("daily", "2026-12-10T00:00:00Z"), {1, 2, 2});
 }
 
-/* Who began in another incarnation of the store knows a mark that is not this one's. */
+/* A node that began in another incarnation of the store has a mark of that one. */
 static void a_call_of_another_incarnation_is_not_counted(void **state) {
     struct fixture *f = *state;
     if (adapter->rebuild_begins == NULL) return;

@@ -256,7 +256,7 @@ static int invariants_of(const struct violation *all, size_t count) {
 static void every_check_has_a_violation_here(void **state) {
     (void)state;
     struct findings t = check(true, "");
-    int known = 1; /* hold_ends_in_time has a test of its own */
+    int known = 1; /* hold_ends_in_time has a separate test */
     known += invariants_of(violations, VIOLATIONS);
     known += invariants_of(adapter->violations, adapter->violation_count);
     assert_int_equal(t.findings, known);
@@ -284,7 +284,7 @@ static void hold_past_its_time_is_overdue_then_a_violation(void **state) {
     assert_string_equal(t.examples, "reservation 02020202020202020202020202020202");
 }
 
-/* What is held and what is confirmed count together. The event allows 4; then 6, then 1. */
+/* HELD and CONFIRMED seats count together. The event allows 4; then 6, then 1. */
 static void user_may_have_as_many_seats_as_the_event_ever_allowed(void **state) {
     (void)state;
     struct event *wanted = test_event("1", 2);

@@ -9,8 +9,8 @@
 #include "ledger_harness.h"
 #include "ledger_tables.h"
 
-/* What breaks an invariant, and one of the examples that are then named. Those of one invariant
- * follow each other. */
+/* A change that violates an invariant, and one of the examples that the check reports. Those of one
+ * invariant follow each other. */
 struct violation {
     const char *invariant;
     const char *sql;
@@ -23,13 +23,13 @@ struct check_adapter {
     void (*shut)(void);
     struct event *(*store)(const struct event *wanted);
     struct tables (*tables)(void);
-    /* For what the rules of the tables forbid. */
+    /* Allows changes that the constraints of the tables forbid. */
     struct tables (*unruly)(void);
-    /* Takes back what was done there. NULL: only a new ledger does. */
+    /* Undoes these changes. NULL: only a new ledger does. */
     void (*repair)(void);
     bool (*check)(bool server_runs, void (*on_finding)(void *, const struct ledger_finding *),
                   void *to);
-    const char *seed; /* SQL: what is right in this ledger alone; or NULL */
+    const char *seed; /* SQL for rows that are valid in this ledger only; or NULL */
     const struct violation *violations;
     size_t violation_count;
 };

@@ -74,7 +74,7 @@ static void changes_of_reservations_are_reported_until_they_are_relayed(void **s
         assert_int_equal(f->section_key, d->event->sections[i % 2].key);
         assert_int_equal(f->strategy, STRATEGY_ADAPTIVE);
         assert_int_equal(f->kind, i < 2 ? RESERVATION_HELD : f->status);
-        /* As it is now, also with the fact that it was held. */
+        /* The current state, also with the fact HELD. */
         assert_int_equal(f->status, i % 2 == 0 ? RESERVATION_CONFIRMED : RESERVATION_CANCELLED);
     }
     relay(d, ids, 2);
@@ -132,7 +132,7 @@ static void a_young_fact_is_not_reported_yet(void **state) {
     assert_memory_equal(&r.facts_read.facts[0].reservation, &id, sizeof id);
     read_facts(d, &r, 2500 + 1000, 1000);
     assert_int_equal(r.facts_read.count, 2);
-    /* One that is old enough is told though an earlier one is not. */
+    /* A fact that is old enough is returned although an earlier one is not. */
     assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
     read_facts(d, &r, TEST_HELD_MS + 1000, 1000);
     assert_int_equal(r.facts_read.count, 2);
@@ -349,7 +349,7 @@ static void removing_the_seats_that_are_left_sells_out(void **state) {
     assert_int_equal(count_sold_out(d), 0);
     store_with(d, 1, 0);
     assert_int_equal(count_sold_out(d), 1);
-    store_with(d, 1, 0); /* it is no news */
+    store_with(d, 1, 0); /* no fact is added */
     assert_int_equal(count_sold_out(d), 1);
     store_with(d, 5, 0);
     assert_int_equal(count_sold_out(d), 1);
@@ -357,7 +357,7 @@ static void removing_the_seats_that_are_left_sells_out(void **state) {
     assert_int_equal(count_sold_out(d), 2);
     assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     store_with(d, 1, 4);
-    store_with(d, 1, 0); /* nobody has anything */
+    store_with(d, 1, 0); /* there are no reservations */
     assert_int_equal(count_sold_out(d), 2);
 }
 

@@ -101,11 +101,11 @@ static void several_seats_are_taken_all_or_none(void **state) {
     assert_false(ledger_client_expire(d, 2, 9000));
     assert_int_equal(ledger_client_cancel(d, 2, "b"), ERR_RESERVATION_NOT_FOUND);
     ledger_client_assert_counts(d, 0, 2, 0);
-    /* Nor was it counted: the user may still have four. */
+    /* It was not counted either: the user may still have four. */
     assert_int_equal(ledger_client_hold(d, 3, "b", 2, 0, SEATS(1, 2, 3, 5)), ERR_OK);
 }
 
-/* Also pitfall 32: what counts is what is live, not what was cancelled. */
+/* Also pitfall 32: live reservations count, not cancelled ones. */
 static void a_user_has_no_more_seats_than_the_event_allows(void **state) {
     struct ledger_client *d = *state;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2, 3, 4, 5)), ERR_LIMIT_EXCEEDED);
@@ -141,7 +141,7 @@ static void what_a_user_has_counts_the_same_after_a_restart(void **state) {
     }
     assert_int_equal(ledger_client_hold(d, 5, "a", 1, 0, SEATS(4)), ERR_OK);
     assert_int_equal(ledger_client_hold(d, 6, "a", 1, 0, SEATS(5)), ERR_LIMIT_EXCEEDED);
-    /* So does what is held: the purchase is done with the last. */
+    /* HELD seats count too: the purchase is completed with the last one. */
     for (uint64_t number = 3; number <= 5; number++) {
         ledger_client_restart(d);
         assert_int_equal(ledger_client_entry(d, 1), ENTRY_ACTIVE);
@@ -409,7 +409,8 @@ static void a_version_that_has_passed_is_a_conflict(void **state) {
     struct test_record r;
     int64_t version = 0;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(2)), ERR_OK);
-    /* What is taken since it was read is a conflict, to be read anew, not yet a refusal. */
+    /* A seat that was taken since it was read is a conflict: the caller reads again. It is no
+     * refusal yet. */
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), (int64_t[]){0, 0}, NULL, &r), ERR_CONFLICT);
     assert_refused(&r, 1, SEATS(2));
     assert_int_equal(ledger_client_seat(d, 0, 2, &version), SEAT_HELD);
@@ -429,7 +430,7 @@ static void a_version_that_has_passed_is_a_conflict(void **state) {
     assert_int_equal(version, 4);
 }
 
-/* Pitfall 20: who slept through the lease of his lock comes with a lower number. */
+/* Pitfall 20: a request that slept past the lease of its lock has a lower fence. */
 static void a_write_under_an_older_lock_is_refused(void **state) {
     struct ledger_client *d = *state;
     const int64_t epoch = INT64_C(3) << EPOCH_COUNT_BITS;
@@ -459,7 +460,7 @@ static void each_seat_is_judged_and_written_by_the_fence_of_its_own_lock(void **
     struct test_record r;
     assert_int_equal(hold_guarded(d, 1, SEATS(1, 2), NULL, (int64_t[]){20, 5}, &r), ERR_OK);
     assert_int_equal(ledger_client_cancel(d, 1, "b"), ERR_OK);
-    /* One of the two is stale, whichever comes first, and the other is not touched. */
+    /* One of the two is stale, in either order, and the other is not affected. */
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){19, 30}, &r), ERR_LOCK_LOST);
     assert_refused(&r, 1, SEATS(1));
     assert_int_equal(hold_guarded(d, 2, SEATS(1, 2), NULL, (int64_t[]){30, 4}, &r), ERR_LOCK_LOST);
@@ -471,7 +472,7 @@ static void each_seat_is_judged_and_written_by_the_fence_of_its_own_lock(void **
         ledger_client_seat(d, 0, seat, &version);
         assert_int_equal(version, 2);
     }
-    /* Nor did a fence of the refused ones stay: what was good before them still is. */
+    /* The fences of the refused ones were not stored either: an earlier fence is still valid. */
     assert_int_equal(hold_guarded(d, 3, SEATS(1, 2), NULL, (int64_t[]){20, 5}, &r), ERR_OK);
 }
 
@@ -561,7 +562,7 @@ static void what_is_there_is_not_undone(void **state) {
     assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_false(voids(d, 1));
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_CANCELLED);
-    /* Of a section that has gone there is nothing to undo, and no row that leads nowhere. */
+    /* In a removed section there is nothing to undo, and no row without a parent is written. */
     struct reservation *lost = ledger_client_wanted(d, 2, "a", 1, 0, SEATS(1));
     struct test_record r;
     lost->section_key = 999;
@@ -573,14 +574,14 @@ static void what_is_there_is_not_undone(void **state) {
 
 /* ---- seats ---- */
 
-/* Of the seats 1 to 3 in section 0, all in one question; 0: nobody. */
+/* The holders of seats 1 to 3 in section 0, read by one question; 0: none. */
 static void assert_holders(struct ledger_client *d, enum seat_state taken,
                            const uint64_t numbers[3]) {
     enum seat_state states[3];
     int64_t versions[3];
     struct uuid holders[3];
     struct test_record r;
-    memset(holders, 0xff, sizeof holders); /* what is free is told too */
+    memset(holders, 0xff, sizeof holders); /* free seats are returned too */
     test_seats_read(&r, d->event->sections[0].key, SEATS(1, 2, 3), 3, states, versions, holders);
     assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
     for (int i = 0; i < 3; i++) {
@@ -638,7 +639,7 @@ static void a_key_has_one_effect_and_names_its_reservation(void **state) {
     assert_false(first.replayed);
     for (int round = 0; round < 2; round++) {
         struct idempotency again = key_of("a", "k", 1);
-        /* Another id, another seat: what was done first counts. */
+        /* Another id and seat: the first execution counts. */
         assert_int_equal(hold_keyed(d, 2, "a", 1, 2, &again), ERR_OK);
         assert_replayed(&again, 1);
         struct idempotency other_body = key_of("a", "k", 2);
@@ -657,8 +658,8 @@ static void a_key_has_one_effect_and_names_its_reservation(void **state) {
     ledger_client_assert_counts(d, 0, 3, 0);
 }
 
-/* Submitted together as well: each is judged as if those before it had been written, and none of
- * them spoils the batch for the others. */
+/* Also when submitted together: each is decided as if the earlier ones were written, and a refused
+ * one does not affect the rest of the batch. */
 static void holds_of_one_batch_see_those_before_them(void **state) {
     struct ledger_client *d = *state;
     static const struct {
@@ -747,8 +748,7 @@ static void a_key_can_be_asked_for(void **state) {
     assert_false(i.replayed);
 }
 
-/* All that an answer shows of a new hold is the same in the row whatever has become of it: a repeat
- * is answered from there. */
+/* The columns from which a repeated request is answered do not change after the hold. */
 static void what_a_hold_was_created_with_never_changes(void **state) {
     struct ledger_client *d = *state;
     struct idempotency keys[] = {key_of("a", "1", 1), key_of("a", "2", 1), key_of("a", "3", 1)};

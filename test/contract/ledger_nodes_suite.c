@@ -96,7 +96,7 @@ static void an_entry_that_is_there_is_not_undone(void **state) {
     assert_false(enter_void(f, 1));
     assert_int_equal(status_of(f, 1), ENTRY_WAITING);
     assert_int_equal(enter(f, f->event->key, 1, "a"), ERR_OK);
-    /* Nor is one that has ended: somebody was told of it. */
+    /* An ended entry is not undone either, because its end was answered. */
     end(f, 1, ENTRY_LEFT);
     assert_false(enter_void(f, 1));
     assert_int_equal(status_of(f, 1), ENTRY_LEFT);
@@ -160,7 +160,7 @@ static void the_same_admission_once_more_is_kept(void **state) {
     assert_int_equal(r.get.lane, 1);
     assert_int_equal(r.get.joined_ms, 1001);
     assert_int_equal(status_of(f, 2), ENTRY_WAITING);
-    /* Who has left since stays away. */
+    /* An entry that was ended since stays ended. */
     end(f, 1, ENTRY_LEFT);
     assert_false(admit(f, 1, 9000));
     assert_int_equal(status_of(f, 1), ENTRY_LEFT);
@@ -180,7 +180,7 @@ static void assert_unchanged(struct fixture *f, int64_t mark) {
     }
 }
 
-/* There is news, of that many events and deleted ones; learns it. */
+/* There are changes, of that many events and removed events; applies them. */
 static void learn(struct fixture *f, struct test_record *r, int64_t *mark, size_t count,
                   size_t removed) {
     test_events_read(r, *mark);
@@ -220,7 +220,7 @@ static void a_change_is_reported_to_a_node_that_does_not_know_it(void **state) {
     mem_free(changed);
 
     struct event *second = store(f, "2");
-    learn(f, &r, &mark, 1, 0); /* the other one is known */
+    learn(f, &r, &mark, 1, 0); /* the other one is known already */
     assert_int_equal(told_of(&r, "2")->key, second->key);
     test_record_deinit(&r);
     assert_unchanged(f, mark);
@@ -273,14 +273,14 @@ static void a_deletion_is_reported_whatever_came_after_it(void **state) {
     test_record_deinit(&r);
     assert_unchanged(f, mark);
 
-    /* Who asks for the first time is told of all. */
+    /* A first read returns all. */
     mark = 0;
     learn(f, &r, &mark, 1, 2);
     assert_removed(&r, "2", &deleted[0]);
     test_record_deinit(&r);
 }
 
-/* Of two changes that together make up for what was forgotten between them. */
+/* Two changes that together cover what was removed between them. */
 static void a_change_is_reported_though_a_deleted_event_was_forgotten(void **state) {
     struct fixture *f = *state;
     int64_t mark = 0;
@@ -305,7 +305,7 @@ static void a_change_is_reported_though_a_deleted_event_was_forgotten(void **sta
     mem_free(changed);
 }
 
-/* ---- who waits ---- */
+/* ---- waiting entries ---- */
 
 static void enter_lane(struct fixture *f, int64_t event_key, uint64_t seq, unsigned lane,
                        enum entry_status status) {

@@ -42,7 +42,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* ---- what load tells of queues ---- */
+/* ---- queues in load ---- */
 
 struct told {
     struct ledger_entry entries[16];

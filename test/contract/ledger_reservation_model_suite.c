@@ -55,7 +55,7 @@ struct model {
     int64_t outcomes[64]; /* how often each result came, so that none is never tried */
 };
 
-/* One record, what it needs to live, and what it must answer. */
+/* One record with the memory that it needs, and its expected answer. */
 struct step {
     struct test_record r;
     struct reservation *wanted;
@@ -597,12 +597,12 @@ static void random_histories_agree_with_the_model(void **state) {
 
 enum { RACERS = 40, ROUNDS = 30, ACTS = 8 };
 
-/* One seat, one hold, and what is done about it at the same time. */
+/* One seat, one hold, and concurrent records about it. */
 struct race {
     char user[24];
     char next_user[24];
     struct reservation *wanted;
-    struct reservation *next; /* somebody who wants the same seat */
+    struct reservation *next; /* of another user, who wants the same seat */
     struct test_record enters[2];
     struct test_record hold;
     struct test_record acts[ACTS];
@@ -679,7 +679,7 @@ static void assert_one_end(struct ledger_client *d, struct race *r, uint32_t sea
     assert_int_equal(got->status, status);
     mem_free(got);
     if (next) assert_int_equal(cancelled + expired, 1);
-    /* The next holder's seat stays theirs, whatever came late. */
+    /* The next holder keeps the seat, whatever arrives late. */
     enum seat_state state = next                              ? SEAT_HELD
                             : !reservation_is_live(status)    ? SEAT_AVAILABLE
                             : status == RESERVATION_CONFIRMED ? SEAT_CONFIRMED

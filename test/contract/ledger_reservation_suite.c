@@ -86,7 +86,7 @@ static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_EXPIRED);
     ledger_client_assert_counts(d, 0, 0, 1);
     assert_int_equal(ledger_client_entry(d, 1), ENTRY_ACTIVE);
-    /* Whose clock is behind does not bring it back, nor free it again. */
+    /* A node whose clock is slow neither revives it nor releases it again. */
     assert_int_equal(ledger_client_hold(d, 3, "c", 3, 0, SEATS(1)), ERR_OK);
     test_confirm(&r, &id, "a", 2500);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
@@ -96,7 +96,7 @@ static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     ledger_client_assert_counts(d, 0, 1, 1);
 }
 
-/* Pitfall 25: whoever confirms or cancels must be the holder. */
+/* Pitfall 25: only the holder may confirm or cancel. */
 static void only_its_own_user_confirms_and_cancels(void **state) {
     struct ledger_client *d = *state;
     struct uuid id = ledger_client_id(1);
@@ -104,12 +104,12 @@ static void only_its_own_user_confirms_and_cancels(void **state) {
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     test_confirm(&r, &id, "b", 2500);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_NOT_YOURS);
-    assert_null(r.confirm.stored); /* nor is anything of it told */
+    assert_null(r.confirm.stored); /* nothing of it is returned either */
     test_cancel(&r, &id, "b", 2500);
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_NOT_YOURS);
     assert_null(r.cancel.stored);
     assert_false(r.cancel.cancelled);
-    /* Past its time it is still not theirs to end. */
+    /* After its time another user may still not end it. */
     assert_int_equal(ledger_client_confirm(d, 1, "b", 9000), ERR_NOT_YOURS);
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_HELD);
     assert_int_equal(ledger_client_confirm(d, 9, "a", 2500), ERR_RESERVATION_NOT_FOUND);
@@ -143,7 +143,7 @@ static void the_entry_is_completed_when_nothing_else_is_held(void **state) {
     assert_true(completes(d, 2, "a"));
     assert_int_equal(ledger_client_entry(d, 1), ENTRY_COMPLETED);
     assert_int_equal(ledger_client_entry(d, 2), ENTRY_ACTIVE);
-    /* Cancelling what was bought does not bring it back. */
+    /* Cancelling does not undo a confirmation. */
     assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
     assert_int_equal(ledger_client_entry(d, 1), ENTRY_COMPLETED);
 }
@@ -160,7 +160,7 @@ static void a_hold_outlives_the_stay_that_made_it(void **state) {
     assert_false(completes(d, 1, "a"));
     assert_int_equal(ledger_client_entry(d, 1), ENTRY_EXPIRED);
     assert_int_equal(ledger_client_entry(d, 9), ENTRY_ACTIVE);
-    /* An ACTIVE row past its time is EXPIRED already, though nobody has written it. */
+    /* An ACTIVE row past its time counts as EXPIRED, although that is not written yet. */
     struct reservation *wanted = ledger_client_wanted(d, 2, "b", 2, 0, SEATS(2));
     wanted->expires_ms = 200000;
     test_hold(&r, wanted);
@@ -193,7 +193,7 @@ static void a_cancelled_one_gives_its_seats_back_once(void **state) {
         assert_int_equal(got->seat_count, 2);
         mem_free(got);
         test_record_deinit(&r);
-        /* The seats are somebody else's from then on. */
+        /* From then on the seats belong to another user. */
         if (round == 0) assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(2, 3)), ERR_OK);
         ledger_client_assert_counts(d, 0, 2, 0);
     }
@@ -298,7 +298,7 @@ static void leaving_releases_holds_and_keeps_purchases(void **state) {
     assert_int_equal(ledger_client_status(d, 2), RESERVATION_CONFIRMED);
     assert_int_equal(ledger_client_status(d, 3), RESERVATION_HELD);
     ledger_client_assert_counts(d, 0, 1, 1);
-    /* Of a place that has ended before, what is still held goes too. */
+    /* When the place has ended before, its holds are cancelled too. */
     ledger_client_enter(d, 8, "a");
     assert_int_equal(ledger_client_hold(d, 5, "a", 8, 0, SEATS(5)), ERR_OK);
     struct event *other = test_event("2", 1);
@@ -318,7 +318,7 @@ static void leaving_releases_holds_and_keeps_purchases(void **state) {
     ledger_client_assert_counts(d, 0, 1, 1);
 }
 
-/* ---- beside the others ---- */
+/* ---- with other records ---- */
 
 static void what_is_reserved_keeps_its_section_and_event(void **state) {
     struct ledger_client *d = *state;
@@ -347,7 +347,7 @@ static void what_is_reserved_keeps_its_section_and_event(void **state) {
     mem_free(smaller);
 }
 
-/* Pitfall 31: a start sets nothing anew. */
+/* Pitfall 31: a start resets nothing. */
 static void a_load_reports_everything_live_in_order_and_changes_nothing(void **state) {
     struct ledger_client *d = *state;
     static const uint64_t numbers[] = {5, 1, 4, 2, 3};

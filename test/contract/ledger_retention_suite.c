@@ -57,7 +57,7 @@ void retained_await(struct retained *f, const char *sql, int64_t number) {
     }
 }
 
-/* A whole round has passed when a row that was put in just now, and is due, is gone. */
+/* A complete pass is over when a row that was just inserted, and is due, has been removed. */
 void retained_await_a_round(struct retained *f) {
     for (int i = 0; i < 2; i++) {
         tables_sql(f->tables,
@@ -285,7 +285,7 @@ static void sold_out(struct retained *f, int64_t at_ms) {
                (long long)at_ms);
 }
 
-/* Boards that are counted anew have it from there; nobody relays it. */
+/* Boards that are rebuilt count it from there; it is not relayed. */
 static void when_an_event_was_last_sold_out_is_known_as_long_as_it_lives(void **state) {
     struct retained *f = *state;
     sold_out(f, f->old - 1);

@@ -18,7 +18,7 @@ struct retention_adapter {
     struct tables (*tables)(const struct harness *h);
 };
 
-/* What a test's state is. */
+/* The state of a test. */
 struct retained {
     struct harness h;
     struct ledger *l; /* NULL until retained_keep */
@@ -32,7 +32,7 @@ struct retained {
 /* How many tests failed. */
 int ledger_retention_suite_run(const struct retention_adapter *adapter);
 
-/* For tests of the adapter's own, after the suite has run. While they seed no retention runs. */
+/* For tests of one adapter, after the suite. Retention does not run while they insert rows. */
 int retained_set_up(void **state);
 int retained_tear_down(void **state);
 #define RETAINED_TEST(name)                                                                        \

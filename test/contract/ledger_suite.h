@@ -12,7 +12,7 @@ struct ledger_adapter {
     /* Opens the ledger that belongs to the harness's folder; the same one again after a close.
      * queue_max 0: the default. */
     struct ledger *(*open)(struct harness *h, int64_t queue_max);
-    /* Of the ledger that was opened for the harness. */
+    /* The tables of the ledger that was opened for the harness. */
     struct tables (*tables)(const struct harness *h);
     /* Acts on events, and holds of which the ledger itself decides, are written beside the rest,
      * in no order with it. */
@@ -20,8 +20,7 @@ struct ledger_adapter {
 };
 
 /* Each runs its tests, and returns how many failed: events and the ledger itself; queues; holds;
- * what becomes of them; what nodes that share the ledger need of it; facts; and many at once,
- * against a model. */
+ * changes of reservations; several nodes; facts; and concurrent records against a model. */
 int ledger_suite_run(const struct ledger_adapter *adapter);
 int ledger_queue_suite_run(const struct ledger_adapter *adapter);
 int ledger_hold_suite_run(const struct ledger_adapter *adapter);

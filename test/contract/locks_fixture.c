@@ -13,7 +13,7 @@
 
 /* ---- workers ---- */
 
-/* What a worker is told to do. */
+/* The commands of a worker. */
 struct job {
     struct task task;
     struct lock_worker *worker;

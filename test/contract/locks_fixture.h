@@ -20,7 +20,7 @@
 #define LEASE_MS 30000
 #define SHORT_LEASE_MS 400
 #define WAIT_MS 20000
-/* Of what must not take that long. */
+/* A limit for operations that must be much faster. */
 #define DEADLINE_NS INT64_C(60000000000)
 #define SEAT "T/1/A/17"
 #define SEAT_KEY "lock:{T:1}:A/17"
@@ -43,7 +43,7 @@ void lock_worker_begin(struct lock_worker *w, struct redis_store *s, int64_t tic
 /* Runs it on the worker's thread, and waits until it has. */
 void lock_worker_tell(struct lock_worker *w, void (*run)(struct lock_worker *w, void *arg),
                       void *arg);
-/* To be told: it is gone, without a word to anybody. */
+/* A command: the worker disappears without releasing anything. */
 void lock_worker_vanish(struct lock_worker *w, void *arg);
 void lock_worker_end(struct lock_worker *w);
 
@@ -64,7 +64,7 @@ int locks_fixture_set_up(void **state);
 int locks_fixture_tear_down(void **state);
 
 struct lock_request lock_request_for(int64_t wait_ms, int64_t lease_ms);
-/* To be told, with a request. */
+/* A command with a request. */
 void lock_acquire(struct lock_worker *w, void *request);
 void lock_ask(struct lock_worker *w, struct lock_request *request, int64_t wait_ms,
               int64_t lease_ms);
@@ -73,7 +73,7 @@ void lock_await(const struct lock_request *w);
 void lock_assert_acquired(const struct lock_request *w);
 /* Acquires it at once. */
 void lock_have(struct lock_worker *w, struct lock_request *request, int64_t lease_ms);
-/* And is the last of so many in the line. */
+/* The request is then the last of `count` in the line. */
 void lock_wait_behind(struct lock_worker *w, struct lock_request *request, int64_t in_line);
 
 /* Releases or renews it, whatever is answered; or is answered OK. */

@@ -23,7 +23,7 @@
 #define WAIT_MS_MOST 4000
 #define TURNS_MOST 100000
 
-/* Everybody who ever asked for a name, in order of arrival. */
+/* All requests for a name, in order of arrival. */
 enum fate { WAITS, HOLDS, ENDED, TIMED_OUT };
 struct asked {
     struct lock_op op;
@@ -78,7 +78,7 @@ static void pass_on(int name) {
     }
 }
 
-/* What any operation on the name does first. */
+/* The first step of any operation on the name. */
 static struct asked *at_this_time(int name) {
     struct asked *h = holder(name);
     if (h == NULL || now_ms < h->until_ms) return h;
@@ -152,7 +152,7 @@ static void port_give_up(void) {
         if (asked[i].fate == WAITS) asked[i].fate = TIMED_OUT;
 }
 
-/* Whoever the model has decided about hears the same; nobody else hears anything. */
+/* Every request that the model has decided gets the same outcome; no other request gets one. */
 static void compare(void) {
     for (int i = 0; i < 3; i++) adapter->turn();
     for (size_t i = 0; i < asked_count; i++) {

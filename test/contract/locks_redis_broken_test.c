@@ -16,12 +16,12 @@
 
 #define HASTY_MS 300
 
-/* Of the nodes, not the test's own. */
+/* Connections of the nodes, without the test's own. */
 static void break_connections(const char *type) {
     freeReplyObject(redis_fixture_command("CLIENT KILL TYPE %s", type));
 }
 
-/* Where the connection may have to be made anew first. */
+/* When the connection may have to be opened again first. */
 static void release_at_last(struct lock_worker *w, const struct lock_request *request) {
     while (lock_keep(w, true, request->op.fence).result != ERR_OK) usleep(1000);
 }
@@ -78,13 +78,13 @@ static void a_request_that_fails_does_not_stay_in_the_line(void **state) {
     lock_have(&s->b, next, LEASE_MS);
 }
 
-/* As a worker that has nothing to look after. */
+/* A worker without locks to renew. */
 static void tick_no_more(struct lock_worker *w, void *arg) {
     (void)arg;
     ticker_stop(&w->ticker);
 }
 
-/* It is heard of all the time; but nobody of its own waits, so nobody makes it tick. */
+/* It calls all the time, but none of its requests waits, so nothing makes it tick. */
 static void a_worker_that_stops_ticking_drops_its_abandoned_waiters(void **state) {
     struct locks_fixture *s = *state;
     struct lock_request *holder = &s->requests[0];
@@ -156,7 +156,7 @@ struct shared {
     uint64_t count;
 };
 
-/* One who asks again and again, whatever is answered. */
+/* A client that repeats its request, whatever the answer is. */
 struct busy_client {
     struct shared *shared;
     struct lock_worker worker;
@@ -232,7 +232,7 @@ static void every_request_is_answered_though_connections_break(void **state) {
     for (int i = 0; i < CLIENTS; i++) busy_client_stops(&all[i]);
     assert_true(c.count > BREAKS / 20); /* each may cost a lease */
     free(all);
-    struct lock_worker last; /* whose connection is whole; whatever was left behind ends in time */
+    struct lock_worker last; /* its connection works; leftovers of the others end in time */
     lock_worker_begin(&last, s->stores[0], TICK_MS);
     lock_ask(&last, &s->requests[0], WAIT_MS, LEASE_MS);
     lock_assert_acquired(&s->requests[0]);
@@ -241,7 +241,7 @@ static void every_request_is_answered_though_connections_break(void **state) {
 }
 
 int main(void) {
-    log_setup(LOG_ERROR, LOG_LOGFMT); /* that connections break is no news here */
+    log_setup(LOG_ERROR, LOG_LOGFMT); /* broken connections are expected here */
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(name, locks_fixture_set_up, locks_fixture_tear_down)
     const struct CMUnitTest tests[] = {

@@ -53,8 +53,8 @@ static void a_wait_ends_by_an_announcement(void **state) {
     lock_worker_end(&quiet);
 }
 
-/* Its node loses the connection over which it hears, in the same step in which the lock becomes
- * its own. */
+/* Its node loses the connection on which it gets notices in the step in which it acquires the lock.
+ */
 static void a_tick_finds_changes_that_were_not_announced(void **state) {
     struct locks_fixture *s = *state;
     struct lock_request *first = &s->requests[0];
@@ -69,7 +69,7 @@ static void a_tick_finds_changes_that_were_not_announced(void **state) {
     lock_assert_acquired(second);
 }
 
-/* ---- those who die ---- */
+/* ---- dead workers ---- */
 
 static void a_holder_that_vanishes_blocks_for_one_lease(void **state) {
     struct locks_fixture *s = *state;
@@ -97,7 +97,7 @@ static void await_silence_of(const char *worker) {
     } while (silent_ms < SILENT_MS);
 }
 
-/* The worker of whoever is first in the line. */
+/* The worker of the first request in the line. */
 static void first_in_line(char out[64]) {
     redisReply *r = redis_fixture_command("ZRANGE " SEAT_KEY ":line 0 0");
     str waiter = {r->element[0]->str, r->element[0]->len};
@@ -129,7 +129,7 @@ static void a_waiter_that_vanishes_does_not_block_the_line(void **state) {
     lock_worker_end(&dying);
 }
 
-/* A lock that has only silent ones in its line is free to whoever comes. */
+/* A lock whose line has only silent waiters can be acquired by a new request. */
 static void a_line_of_the_dead_is_no_line(void **state) {
     struct locks_fixture *s = *state;
     struct lock_request *holder = &s->requests[0];
@@ -145,7 +145,7 @@ static void a_line_of_the_dead_is_no_line(void **state) {
     lock_have(&s->a, next, LEASE_MS);
 }
 
-/* A worker that stands still until it is told otherwise. */
+/* A worker that is stalled until the test continues it. */
 struct pause {
     struct task task;
     sem_t until;
@@ -237,7 +237,7 @@ static void a_request_that_gives_up_at_once_leaves_nothing_behind(void **state) 
     assert_int_equal(COUNT_OF(next->op.fence), 2); /* it had been its own for a moment */
 }
 
-/* Neither in the line nor holding, and nothing was ever heard of it. */
+/* The request is neither in the line nor holding, and has got no notice. */
 static void a_waiter_whose_line_was_lost_is_refused(void **state) {
     struct locks_fixture *s = *state;
     struct lock_request *holder = &s->requests[0];
@@ -429,7 +429,7 @@ static void a_thousand_acquisitions_over_two_nodes_never_overlap(void **state) {
 }
 
 int main(void) {
-    log_setup(LOG_ERROR, LOG_LOGFMT); /* that connections break is no news here */
+    log_setup(LOG_ERROR, LOG_LOGFMT); /* broken connections are expected here */
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(name, locks_fixture_set_up, locks_fixture_tear_down)
     const struct CMUnitTest tests[] = {

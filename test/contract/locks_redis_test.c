@@ -49,7 +49,8 @@ static void thread_ends(void) {
     assert(busy == 0);
 }
 
-/* However slow the machine is, who waits is heard of. At this time nothing is over. */
+/* Workers with waiting requests stay alive, however slow the machine is. At this time nothing is
+ * over. */
 static void tick_now_and_then(void) {
     static _Thread_local int64_t ticked_ms;
     int64_t now_ms = clock_steady_ms();

@@ -227,7 +227,7 @@ static void a_request_that_gives_up_keeps_the_order_of_the_others(void **state) 
         assert_acquired(&w[order[i]]);
         fence = w[order[i]].op.fence;
     }
-    /* And without a tick nobody gets it who has waited for too long. */
+    /* Without a tick, too, a request that has waited for too long does not get it. */
     ask(f, &w[0], "T/1/seat", T0 + 1600, 100);
     ask(f, &w[1], "T/1/seat", T0 + 1600, 1000);
     assert_int_equal(release(f, "T/1/seat", fence, T0 + 1700), LOCK_RELEASED);
@@ -256,7 +256,7 @@ static void a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not(void **s
     assert_int_equal(w.op.until_ms, over_ms + LEASE_MS);
 }
 
-/* The first was paused past its lease. It hears so, and the second one's hold stays. */
+/* The first holder was paused past its lease. It is told so, and the second one keeps the lock. */
 static void a_holder_past_its_lease_has_lost_the_lock_and_harms_no_other_pitfall_20(void **state) {
     struct fixture *f = *state;
     struct waiter second;
@@ -301,8 +301,7 @@ static void a_request_after_the_lease_comes_behind_the_waiters(void **state) {
     assert_true(late.op.fence > first.op.fence);
 }
 
-/* Those who wait and die: the lock comes to them, nobody answers, and the lease runs all the same.
- */
+/* Waiters that die: they acquire the lock, do not use it, and the lease ends. */
 static void a_dead_waiter_does_not_block_the_line(void **state) {
     struct fixture *f = *state;
     struct waiter w[4];
@@ -343,7 +342,7 @@ static void a_lock_that_many_wait_for_is_nothing_to_other_names(void **state) {
 
 /* ---- a worker that stops ---- */
 
-/* A worker of its own, which does one thing after the other, when it is told to. */
+/* A worker that executes one command after the other. */
 struct worker {
     struct fixture *f;
     pthread_barrier_t told;
@@ -424,7 +423,7 @@ static void a_client_that_stops_removes_only_its_own_waiters(void **state) {
         assert_int_equal(other.waiters[i].op.result, ERR_OK);
         assert_int_equal(other.waiters[i].op.outcome, LOCK_TIMED_OUT);
     }
-    ask(f, &mine[3], "T/1/seat", T0, WAIT_MS); /* behind them, though the last one has gone */
+    ask(f, &mine[3], "T/1/seat", T0, WAIT_MS); /* behind them, although the last one has left */
     turn();
     for (int i = 0; i < 5; i++) assert_false(mine[i].done);
     assert_int_equal(renew(f, "T/1/its own", other.fence, T0), LOCK_KEPT);

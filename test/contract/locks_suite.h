@@ -8,7 +8,7 @@
 
 #include "port/locks.h"
 
-/* When the suites begin. No operation of theirs is at an earlier time. */
+/* The first time of the suites. No operation has an earlier time. */
 #define LOCKS_SUITE_T0 INT64_C(1700002800000)
 
 struct locks_adapter {

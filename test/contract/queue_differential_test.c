@@ -17,7 +17,8 @@
 #define EVENTS 3
 #define SEEDS 6
 #define STEPS 3000
-/* Memory looks at so many numbers in one tick for who is silent: then both end the same at once. */
+/* Memory checks this many entries for silence per tick: with fewer entries both stores end the same
+ * ones at once. */
 #define SEQ_MOST 4000
 #define USERS 150
 #define BATCH_MOST 60
@@ -25,7 +26,7 @@
 
 enum { MEMORY, REDIS, STORES };
 
-/* What the history knows of an event. */
+/* The history's knowledge of an event. */
 struct door {
     struct event event;
     struct section sections[2];
@@ -114,7 +115,7 @@ static void sort_swept(struct heard *h, size_t count) {
     if (end > first) qsort(h + first, end - first, sizeof *h, by_seq);
 }
 
-/* What was submitted, and who was told to have expired, in the same order. */
+/* Submitted records and reported expiries, in the same order. */
 static void same_heard(void) {
     for (int s = 0; s < STORES; s++) {
         heard_count[s] = store_heard(&stores[s], heard[s], HEARD_MOST);
@@ -260,7 +261,7 @@ static void make_rules(struct event *e) {
                                     .grace_s = between(1, 30)};
 }
 
-/* Also with versions that are no news. */
+/* Also with versions that are not newer. */
 static void configure(void) {
     struct event e = door->event;
     e.version += between(-1, 2);
@@ -269,7 +270,7 @@ static void configure(void) {
     if (e.version > door->event.version && !door->removed) door->event = e;
 }
 
-/* Then there are only old news of it. */
+/* From then on all versions of it are old. */
 static void remove_sale(void) {
     int64_t version = door->event.version + between(-1, 2);
     for (int s = 0; s < STORES; s++) step_remove(&stores[s], key(), version);

@@ -17,13 +17,13 @@
 #define REMOTE_SEEDS 2
 #define REMOTE_STEPS 5000
 #define HEARD_MOST 4096
-/* So many ticks after they might, the silent have been ended. */
+/* After this many ticks, all silent entries have been ended. */
 #define SWEEPS_MOST 64
 
 static const struct queue_adapter *adapter;
 static struct store store;
 static struct model models[EVENTS];
-static int unswept[EVENTS]; /* ticks in a row that left somebody silent */
+static int unswept[EVENTS]; /* ticks in a row that left a silent entry */
 static struct model *m;     /* the event of this step */
 static int64_t key;
 static struct heard heard[HEARD_MOST];
@@ -38,7 +38,7 @@ static uint64_t some_seq(void) {
 
 /* ---- comparing ---- */
 
-/* What look and settle say. Of what has ended a store need not know. */
+/* The results of look and settle. A store need not know ended entries. */
 static void check_seen(const struct place *p, uint64_t seq) {
     CHECK(p->seq == seq);
     if (!model_is_live(m, seq)) {
@@ -68,7 +68,7 @@ static void check_counts(const struct queue_counts *c) {
     CHECK(c->rate == t->rate);
 }
 
-/* The next thing that was heard; how many of them are behind us. */
+/* The next report, and how many were read already. */
 static void check_next_heard(size_t *at, enum heard_kind kind, uint64_t seq) {
     CHECK(*at < heard_count);
     const struct heard *h = &heard[(*at)++];
@@ -76,7 +76,7 @@ static void check_next_heard(size_t *at, enum heard_kind kind, uint64_t seq) {
     CHECK(h->entry.seq == seq);
 }
 
-/* Everybody whose time was over has been told of, in order. */
+/* Every entry whose time was over has been reported, in order. */
 static void follow_purge(size_t *at) {
     uint64_t seq;
     while ((seq = model_overdue(m)) != 0) {
@@ -86,7 +86,7 @@ static void follow_purge(size_t *at) {
     }
 }
 
-/* Whoever was ended for being silent was; and nobody is for long. */
+/* Every entry that was ended for silence was silent; and no silent entry stays for long. */
 static void follow_sweep(size_t *at) {
     model_sweep_begins(m);
     while (*at < heard_count && heard[*at].kind == HEARD_EXPIRED) {
@@ -137,7 +137,7 @@ static void port_enter(void) {
     if (expected == ENTER_TAKEN && fails) model_settle_enter(m, seq, false);
 }
 
-/* The ledger answers about most of what is pending, in any order, or about one entry. */
+/* The ledger answers most of the pending operations in any order, or one. */
 static void port_settle(void) {
     uint64_t seqs[MODEL_LIVE_MOST];
     bool kept[MODEL_LIVE_MOST] = {0};

@@ -66,7 +66,7 @@ static int64_t ask(struct fixture *f, const char *command) {
     return number;
 }
 
-/* ---- what is pending for too long ---- */
+/* ---- overdue operations ---- */
 
 static void on_overdue(struct overdue_op *o) {
     CONTAINER_OF(o, struct fixture, overdue)->done = true;
@@ -99,12 +99,12 @@ a_pending_enter_of_a_dead_node_is_reported_again_after_the_same_time_pitfall_13(
     ask_overdue(f, T0 + OLDER_MS + 1);
     assert_overdue(f, 1, 0, 0);
     assert_int_equal(f->overdue.enters[0], ann);
-    ask_overdue(f, T0 + OLDER_MS + 2); /* ann was told */
+    ask_overdue(f, T0 + OLDER_MS + 2); /* ann was reported already */
     assert_overdue(f, 1, 0, 0);
     assert_int_equal(f->overdue.enters[0], bob);
     ask_overdue(f, T0 + 2 * OLDER_MS + 1);
     assert_overdue(f, 0, 0, 0);
-    /* Whoever was told has found out that the ledger has bob, and not ann. */
+    /* The caller has found out that the ledger has bob, and not ann. */
     step_settle_enter(&f->s, KEY, bob, true);
     ask_overdue(f, T0 + 2 * OLDER_MS + 2);
     assert_overdue(f, 1, 0, 0);
@@ -138,11 +138,11 @@ static void a_pending_admission_of_a_dead_node_is_reported_with_its_time_pitfall
     }
     ask_overdue(f, T0 + 2 * OLDER_MS);
     assert_overdue(f, 0, 0, 0);
-    /* Even past their time they are nobody else's: the ledger may have them. */
+    /* They stay reserved even past their time: the ledger may have them. */
     int64_t late_ms = T0 + 700 * SECOND;
     assert_int_equal(step_admit(&f->s, KEY, late_ms, f->admitted), 0);
     assert_step_counts(&f->s, KEY, 12, 2);
-    /* The one who was told finishes them. */
+    /* The caller finishes them. */
     step_settle_admit(&f->s, KEY, 1, true);
     step_settle_admit(&f->s, KEY, 2, false);
     ask_overdue(f, T0 + 100 * OLDER_MS);
@@ -186,7 +186,7 @@ static void all_overdue_holds_are_reported_however_many_there_are(void **state) 
     assert_overdue(f, 0, 0, 0);
 }
 
-/* ---- what the other nodes are told ---- */
+/* ---- announcements to other nodes ---- */
 
 static redisContext *subscriber_new(void) {
     redisContext *to = raw_new();
@@ -219,20 +219,20 @@ static void users_who_become_active_or_end_are_announced_in_the_same_step_pitfal
     seqs[2] = step_take_kept(&f->s, KEY, "cat", T0);
     f->e.state = EVENT_OPEN;
     store_configure(&f->s, &f->e);
-    assert_int_equal(step_admit(&f->s, KEY, T0, f->admitted), 3); /* nobody is told yet */
+    assert_int_equal(step_admit(&f->s, KEY, T0, f->admitted), 3); /* not announced yet */
     step_settle(&f->s, KEY, true, seqs, kept, 3, T0, NULL);
     assert_news(f, to, "1 3");
     assert_true(step_end(&f->s, KEY, 1, ENTRY_COMPLETED));
     assert_news(f, to, "1");
     assert_false(step_end(&f->s, KEY, 1, ENTRY_LEFT));
-    /* An end that overtakes the news of the admission: once. */
+    /* An end that overtakes the announcement of the admission is announced once. */
     assert_int_equal(step_admit(&f->s, KEY, T0 + SECOND, f->admitted), 1);
     assert_true(step_end(&f->s, KEY, 2, ENTRY_COMPLETED));
     assert_news(f, to, "2");
     step_take_kept(&f->s, KEY, "dan", T0);
     assert_true(step_end(&f->s, KEY, 4, ENTRY_LEFT));
     assert_news(f, to, "4");
-    /* Whose time is over. */
+    /* An entry whose time is over. */
     step_enter(&f->s, KEY, STR("eve"), 8, T0 + 600 * SECOND);
     assert_news(f, to, "3");
     redisFree(to);
@@ -465,7 +465,7 @@ static void of_a_removed_event_a_mark_is_left_for_a_day(void **state) {
     f->e.version += 4;
     store_configure(&f->s, &f->e); /* as new as its end */
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).result, ERR_EVENT_NOT_FOUND);
-    /* Another event of that name. What was said of the old one's entries is not about its own. */
+    /* Another event of that name: announcements about the old one's entries do not apply to it. */
     store_configure(&f->s, &f->e);
     assert_int_equal(ask(f, "TTL queue:{TEST:7}:meta"), -1);
     assert_step_counts(&f->s, KEY, 0, 0);
@@ -475,7 +475,7 @@ static void of_a_removed_event_a_mark_is_left_for_a_day(void **state) {
 
 #define NEXT_KEY 9
 
-/* As another node has made it, under the name of the one that it has removed. */
+/* An event that another node created under the name of one that it removed. */
 static struct event made_again(struct fixture *f) {
     struct event again = f->e;
     snprintf(again.type, sizeof again.type, "TEST");
@@ -516,7 +516,7 @@ static void a_request_for_an_event_that_was_recreated_changes_nothing(void **sta
     step_configure(&f->s, &again);
     uint64_t cat = step_take_kept(&f->s, NEXT_KEY, "cat", T0);
     int64_t before = everything(f);
-    /* By a node that has not heard of it. */
+    /* A call of a node that does not know the removal. */
     size_t count;
     struct queue_counts counts;
     assert_int_equal(step_enter(&f->s, KEY, STR("dan"), 8, T0).result, ERR_EVENT_NOT_FOUND);
@@ -529,7 +529,7 @@ static void a_request_for_an_event_that_was_recreated_changes_nothing(void **sta
     assert_step_counts(&f->s, NEXT_KEY, 0, 1);
 }
 
-/* Made in the ledger, and the store is not told yet: soon it will be. */
+/* Created in the ledger; the store is updated later. */
 static void an_event_that_is_newer_than_the_store_knows_is_to_be_asked_for_again(void **state) {
     struct fixture *f = *state;
     struct event again = made_again(f);
@@ -572,7 +572,7 @@ static void what_is_restored_of_a_removed_event_is_not_its_successors(void **sta
     assert_int_equal(ask(f, "EXISTS claim:{TEST:7}"), 0);
 }
 
-/* A node that has not heard of the event being made, but of its removal. */
+/* A node that knows the removal of the event, but not its creation. */
 static void a_removal_that_comes_first_is_remembered(void **state) {
     struct fixture *f = *state;
     struct event other = steps_event(OTHER);
@@ -598,7 +598,7 @@ static void of_ended_entries_only_the_latest_are_kept_pitfall_7(void **state) {
     assert_int_equal(ask(f, "HLEN queue:{TEST:7}:entry"), 4096);
     assert_int_equal(ask(f, "ZCARD queue:{TEST:7}:ended"), 4096);
     assert_int_equal(step_look(&f->s, KEY, MANY, T0).status, ENTRY_LEFT);
-    /* After a day nobody asks any more. */
+    /* After a day no node needs it any more. */
     for (int i = 0; i < 17; i++) step_admit(&f->s, KEY, T0 + 86400 * SECOND + i, f->admitted);
     assert_int_equal(step_look(&f->s, KEY, MANY, T0).status, ENTRY_NONE);
     assert_int_equal(ask(f, "EXISTS queue:{TEST:7}:entry queue:{TEST:7}:ended "
@@ -653,8 +653,8 @@ static void on_admitted(struct admit_op *op) {
     CONTAINER_OF(op, struct admitting, op)->done = true;
 }
 
-/* The server does not get to them before the connection is cut: so whatever the calls may have
- * done is unknown to who sent them. */
+/* The server does not execute the calls before the connection is cut, so the sender does not know
+ * their results. */
 static void a_lost_answer_is_asked_again_where_that_does_no_harm(void **state) {
     struct fixture *f = *state;
     struct enter_call e = {.op = {.op = {.event_key = KEY, .now_ms = T0},

@@ -68,7 +68,7 @@ static enum entry_status status_at(struct fixture *f, uint64_t seq, int64_t now_
     return step_look(&f->s, KEY, seq, now_ms).status;
 }
 
-/* Exactly this was heard since the last time, as far as entries go. */
+/* Exactly these entries were reported since the last time. */
 static void assert_heard(struct fixture *f, size_t i, enum heard_kind kind, uint64_t seq) {
     assert_int_equal(f->heard[i].kind, kind);
     assert_int_equal(f->heard[i].event_key, KEY);
@@ -240,8 +240,8 @@ static void expired_actives_make_room_for_a_user_who_enters_pitfall_6(void **sta
     struct entered e = step_enter(&f->s, KEY, STR("cat"), 8, over_ms);
     assert_int_equal(e.outcome, ENTER_TAKEN);
     assert_int_equal(e.place.status, ENTRY_ACTIVE);
-    assert_int_equal(e.closes, 0); /* that was somebody else's */
-    /* The ledger hears of the end before it hears of who took the place. */
+    assert_int_equal(e.closes, 0); /* that was another user's */
+    /* The ledger gets the end before the next entry. */
     assert_int_equal(store_heard(&f->s, f->heard, 256), 2);
     assert_heard(f, 0, HEARD_EXPIRED, ann);
     assert_int_equal(f->heard[0].entry.expires_ms, over_ms);
@@ -272,7 +272,7 @@ static void expired_actives_make_room_for_a_user_who_is_admitted_pitfall_6(void 
     assert_step_counts(&f->s, KEY, 1, 1); /* pending: in both */
 }
 
-/* More than an adapter may tell at a time. */
+/* More than an adapter may report at once. */
 static void all_expired_entries_are_reported_however_many_there_are_pitfall_6(void **state) {
     struct fixture *f = *state;
     enum { MANY = 700 };
@@ -309,7 +309,7 @@ entering_again_after_expiry_gives_a_new_place_and_closes_the_old_pitfall_7(void 
     assert_int_equal(e.closes, first);
     assert_int_equal(status_at(f, first, T0), ENTRY_EXPIRED);
     assert_step_counts(&f->s, KEY, 0, 1);
-    /* Who left has nothing to close. */
+    /* A user who left has nothing to close. */
     assert_true(step_end(&f->s, KEY, e.place.seq, ENTRY_LEFT));
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).closes, 0);
 }
@@ -376,7 +376,7 @@ static void only_an_admitted_user_completes(void **state) {
     assert_int_equal(step_admit(&f->s, KEY, T0, f->admitted), 2);
     step_settle_admit(&f->s, KEY, 2, true);
     assert_true(step_end(&f->s, KEY, 2, ENTRY_COMPLETED));
-    /* The ledger had the admission and then the completion; the latter's news came first. */
+    /* The ledger had the admission and then the completion; the update of the latter came first. */
     assert_true(step_end(&f->s, KEY, 1, ENTRY_COMPLETED));
     assert_int_equal(step_settle_admit(&f->s, KEY, 1, true).status, ENTRY_COMPLETED);
     assert_step_counts(&f->s, KEY, 0, 0);
@@ -444,7 +444,7 @@ static void each_state_allows_entering_and_admission_as_documented(void **state)
         assert_int_equal(step_look_at(&f->s, e.key, NULL, 0, T0, NULL, &now), ERR_OK);
         assert_int_equal(now, table[i].state);
         assert_int_equal(step_enter(&f->s, e.key, STR("new"), 8, T0).outcome, table[i].enter);
-        /* Who is there is there, whatever the state. */
+        /* Existing entries stay, whatever the state is. */
         assert_int_equal(step_enter(&f->s, e.key, STR("ann"), 8, T0).outcome, ENTER_THERE);
         assert_int_equal(step_admit(&f->s, e.key, T0, f->admitted), table[i].admitted);
     }
@@ -572,7 +572,7 @@ static void a_leaver_is_not_admitted_pitfall_3(void **state) {
     assert_true(step_end(&f->s, KEY, 1, ENTRY_LEFT));
     assert_int_equal(step_admit(&f->s, KEY, T0, f->admitted), 2);
     assert_int_equal(f->admitted[0].seq, 2);
-    /* Also one who leaves while being admitted, whatever is settled then. */
+    /* Also an entry that leaves while its admission is pending, however that is settled. */
     assert_true(step_end(&f->s, KEY, 2, ENTRY_LEFT));
     assert_int_equal(step_settle_admit(&f->s, KEY, 2, true).status, ENTRY_LEFT);
     assert_int_equal(step_settle_admit(&f->s, KEY, 3, true).status, ENTRY_ACTIVE);
@@ -653,7 +653,7 @@ static void a_pending_admission_is_not_seen_and_undone_has_its_old_place(void **
     assert_int_equal(p.position, 1);
     assert_int_equal(step_settle_admit(&f->s, KEY, 2, true).status, ENTRY_WAITING);
     assert_step_counts(&f->s, KEY, 2, 2);
-    /* The third is still on its way, and nobody behind may overtake it, should it be refused. */
+    /* The third is still pending, and no later entry may overtake it, because it may be refused. */
     assert_int_equal(step_admit(&f->s, KEY, T0 + SECOND, f->admitted), 0);
     step_settle_admit(&f->s, KEY, 3, true);
     assert_int_equal(step_admit(&f->s, KEY, T0 + SECOND, f->admitted), 1);
@@ -662,7 +662,7 @@ static void a_pending_admission_is_not_seen_and_undone_has_its_old_place(void **
 
 /* ---- grace ---- */
 
-/* Ticks come all the time; were there none for long, nobody would count as silent. */
+/* Ticks are regular; after a long gap without ticks no entry counts as silent. */
 static void tick_between(struct fixture *f, int64_t from_ms, int64_t to_ms) {
     for (int64_t now_ms = from_ms; now_ms < to_ms; now_ms += SECOND)
         assert_int_equal(step_admit(&f->s, KEY, now_ms, f->admitted), 0);
@@ -676,7 +676,7 @@ static void the_silent_expire_and_the_seen_do_not(void **state) {
     fill(f, 2, 3);
     struct look_item items[] = {{.seq = 3, .seen = true}, {.seq = 2}};
     step_look_at(&f->s, KEY, items, 2, T0 + 200 * SECOND, NULL, NULL);
-    /* Who enters again is there, too. */
+    /* Entering again is a sign of presence, too. */
     step_enter(&f->s, KEY, STR("user3"), 8, T0 + 100 * SECOND);
     int64_t over_ms = T0 + 300 * SECOND;
     tick_between(f, T0, over_ms);
@@ -737,7 +737,7 @@ static void a_queue_is_restored_in_order_and_its_numbers_go_on(void **state) {
     assert_int_equal(e.place.joined_ms, T0 + 10);
     assert_false(e.place.pending);
     assert_int_equal(step_take_kept(&f->s, KEY, "e", now_ms), 910);
-    /* Nobody was silent while there was nobody to speak to; b's time is over, though. */
+    /* Entries were not silent while the server was down; but b's time is over. */
     store_heard(&f->s, f->heard, 256);
     assert_int_equal(step_admit(&f->s, KEY, now_ms + 300 * SECOND, f->admitted), 4);
     assert_int_equal(f->admitted[0].seq, 50);
@@ -786,7 +786,7 @@ static void of_two_restored_entries_of_a_user_the_older_has_expired(void **state
     restore(f, 4, "bob", 8, ENTRY_WAITING);
     restore(f, 5, "ann", 8, ENTRY_WAITING);
     queues_recovered(f->s.queues, KEY, 6, T0);
-    /* Of an event that was deleted: nothing, and no harm. */
+    /* For an event that was deleted: nothing, and no damage. */
     queues_restore(f->s.queues,
                    &(struct ledger_entry){
                        .event_key = OTHER, .seq = 1, .user = STR("ann"), .status = ENTRY_WAITING});
@@ -795,7 +795,7 @@ static void of_two_restored_entries_of_a_user_the_older_has_expired(void **state
     assert_int_equal(status_at(f, 3, T0), ENTRY_EXPIRED);
     assert_int_equal(step_look(&f->s, KEY, 4, T0).position, 1);
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).place.seq, 5);
-    /* A store that is filled without being waited for tells it with the next step. */
+    /* A store that is restored asynchronously reports it with the next step. */
     assert_int_equal(store_heard(&f->s, f->heard, 256), 1);
     assert_heard(f, 0, HEARD_EXPIRED, 3);
     step_enter(&f->s, KEY, STR("bob"), 8, T0);
@@ -826,7 +826,7 @@ static void a_removed_event_is_gone_with_its_queue(void **state) {
     step_take_kept(&f->s, OTHER, "ann", T0);
     step_remove(&f->s, KEY, f->e.version + 1);
     step_remove(&f->s, KEY, f->e.version + 1);
-    step_configure(&f->s, &f->e); /* old news */
+    step_configure(&f->s, &f->e); /* an older version */
     bool kept = true;
     assert_int_equal(step_settle(&f->s, KEY, false, &seq, &kept, 1, T0, NULL), ERR_EVENT_NOT_FOUND);
     assert_int_equal(step_enter(&f->s, KEY, STR("ann"), 8, T0).result, ERR_EVENT_NOT_FOUND);

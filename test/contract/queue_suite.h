@@ -10,8 +10,8 @@
 #include "port/seats.h"
 
 struct queue_adapter {
-    /* Steps are taken elsewhere: of those of several threads nobody here knows the order, and each
-     * takes a while, so histories are shorter. */
+    /* The steps run in another process: the order of those of several threads is unknown, and each
+     * takes longer, so histories are shorter. */
     bool remote;
     /* A store with nothing in it; *fixture is the adapter's own. */
     struct queues *(*open)(void **fixture);
@@ -21,7 +21,7 @@ struct queue_adapter {
     /* Lets callbacks of the calling thread run, for a short while; called until the one that is
      * waited for came. NULL: they always come before the operation returns. */
     void (*turn)(void *fixture);
-    /* Around the restoring functions, which find an empty store; NULL: what is there may stay. */
+    /* Called around the restoring functions, which need an empty store; NULL: they do not. */
     void (*rebuild_begins)(void *fixture);
     void (*rebuild_ends)(void *fixture);
     /* Around the operations of a thread that is not the test's own; may be NULL. */

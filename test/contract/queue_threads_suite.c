@@ -19,7 +19,7 @@ static const struct queue_adapter *adapter;
 
 struct fixture {
     struct store s;
-    struct event e; /* KEY: nobody is silent for too long, nobody's time is over */
+    struct event e; /* KEY: no entry is silent for too long, and no time is over */
     pthread_barrier_t together;
     _Atomic int64_t clock_ms;
     _Atomic uint64_t taken;
@@ -109,7 +109,7 @@ static void fill(struct fixture *f) {
     store_configure(&f->s, &f->e);
 }
 
-/* What was heard since the last time; mem_free frees it. */
+/* The reports since the last call; mem_free frees them. */
 static struct heard *take_heard(struct fixture *f, size_t *count) {
     size_t max = f->s.heard_count;
     struct heard *heard = mem_new((max + 1) * sizeof *heard);
@@ -260,7 +260,7 @@ static void enter_two_events(struct fixture *f, int index) {
     }
 }
 
-/* What other threads do elsewhere may come back in another order; then each is there, once. */
+/* Effects of other threads may be reported in another order; but each is reported once. */
 static void records_are_submitted_in_the_order_of_the_steps(void **state) {
     struct fixture *f = *state;
     struct event other = f->e;

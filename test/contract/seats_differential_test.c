@@ -27,7 +27,7 @@
 
 enum { MEMORY, REDIS, BOTH };
 
-/* What became of an id does not matter here: both stores are asked. */
+/* The state of an id does not matter here: both stores are asked. */
 struct remembered {
     uint64_t id;
     int user;
@@ -87,7 +87,7 @@ static int by_kind_and_entry(const void *left, const void *right) {
     return (a->entry.seq > b->entry.seq) - (a->entry.seq < b->entry.seq);
 }
 
-/* What was submitted, and who was told to be expired: of the latter in any order. */
+/* Submitted records, and reported expiries; the latter in any order. */
 static void check_heard(void) {
     size_t count[BOTH];
     for (int i = 0; i < BOTH; i++) {
@@ -253,7 +253,7 @@ static void claims(void) {
     next_id++;
 }
 
-/* The same reservation once more, as whoever lost the answer would; or somebody else's. */
+/* The same reservation again, as after a lost answer; or that of another user. */
 static void claims_again(void) {
     struct remembered r = some_reservation();
     int user = one_in(10) ? (int)between(0, USERS - 1) : r.user;
@@ -347,7 +347,7 @@ static void on_synced(struct seat_sync_op *op) {
     CONTAINER_OF(op, struct syncing, op)->done = true;
 }
 
-/* A reservation that is known, or was, or is new; its seats may be anybody's. */
+/* A reservation that is live, ended or new; its seats may belong to others. */
 static struct live_reservation some_live(uint32_t *seats) {
     struct remembered r = some_reservation();
     if (one_in(3)) {
@@ -413,7 +413,7 @@ static void check_due(void) {
     CHECK(memcmp(due[MEMORY], due[REDIS], count[MEMORY] * sizeof due[MEMORY][0]) == 0);
 }
 
-/* Now and then just when they are told again. */
+/* Sometimes exactly when they are reported again. */
 static void falls_due(void) {
     check_due();
     if (!one_in(3)) return;

@@ -117,7 +117,7 @@ static void expiry_never_ends_a_confirmed_reservation_pitfall_28(void **state) {
     assert_seats(&h->s, FLOOR, 99, 0, 1);
 }
 
-/* The ledger decided in order; its news came in another. */
+/* The ledger decided in one order; the updates came in another. */
 static void a_late_change_does_not_undo_a_newer_one(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
@@ -163,7 +163,7 @@ static void holds_are_due_in_the_order_in_which_they_end_and_not_twice_at_once(v
     step_settle_claim(&h->s, KEY, 3, true);
     assert_int_equal(step_due(&h->s, KEY, over_ms, due, 8), 1);
     assert_int_equal(due[0], 3);
-    /* Whoever was told did nothing about it: told again after a while. */
+    /* The caller did nothing: the hold is reported again after a while. */
     assert_int_equal(step_due(&h->s, KEY, over_ms + DUE_AGAIN_MS - 6, due, 8), 0);
     assert_int_equal(step_due(&h->s, KEY, over_ms + DUE_AGAIN_MS - 5, due, 8), 1);
     assert_int_equal(due[0], 5);
@@ -174,7 +174,7 @@ static void holds_are_due_in_the_order_in_which_they_end_and_not_twice_at_once(v
     assert_int_equal(told, 1U << 1 | 1U << 3 | 1U << 4);
 }
 
-/* Most holds end long before their time; those must not be in the way of the others. */
+/* Most holds end long before their time; they must not delay the others. */
 static void however_many_holds_end_early_the_others_are_due_in_time(void **state) {
     struct seats_test *h = *state;
     enum { MANY = 5000 };
@@ -220,7 +220,7 @@ static void a_hold_that_the_ledger_decided_counts_like_any_other(void **state) {
     assert_int_equal(claim_any(&h->s, 2, "ann", ann, FLOOR, 4).outcome, CLAIM_DONE);
 }
 
-/* Divergence: the ledger has seat 10 as dan's, whom this store has never heard of. */
+/* Divergence: in the ledger seat 10 belongs to dan, whom this store does not know. */
 static void
 the_holder_in_the_ledger_gets_the_seat_and_the_holder_in_the_hot_store_loses_it(void **state) {
     struct seats_test *h = *state;
@@ -249,9 +249,10 @@ static void a_seat_that_the_ledger_has_as_free_is_freed_but_not_what_is_pending(
     claim_named(&h->s, 2, "ann", ann, FLOOR, seats + 1, 1);
     assert_int_equal(step_sync(&h->s, KEY, NULL, FLOOR, seats, 4), 1);
     assert_seats(&h->s, FLOOR, 99, 1, 0);
-    assert_false(step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED)); /* without seats it is gone */
+    assert_false(step_follow(&h->s, KEY, 1,
+                             RESERVATION_CONFIRMED)); /* a reservation without seats is removed */
     assert_true(step_settle_claim(&h->s, KEY, 2, true));
-    /* Of several seats the others stay. */
+    /* The other seats of a reservation stay. */
     assert_int_equal(claim_any(&h->s, 3, "ann", ann, FLOOR, 3).outcome, CLAIM_DONE);
     step_settle_claim(&h->s, KEY, 3, true);
     static const uint32_t one = 2;
@@ -302,7 +303,7 @@ static void a_section_grows_shrinks_when_it_can_comes_and_goes(void **state) {
     assert_seats(&h->s, FLOOR, 90, 0, 0);
     assert_int_equal(claim_any(&h->s, 2, "ann", ann, 34, 1).outcome, CLAIM_DONE);
     assert_int_equal(step_totals(&h->s, KEY).available, 90 + 100 + 100 + 2);
-    h->e.section_count = 3; /* D vanishes with what is pending in it */
+    h->e.section_count = 3; /* D is removed with its pending claims */
     seats_test_configure(h);
     assert_int_equal(step_section(&h->s, KEY, 34).capacity, 0);
     assert_int_equal(step_totals(&h->s, KEY).available, 290);
@@ -347,7 +348,7 @@ static void events_have_their_own_seats_and_limits(void **state) {
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 4).outcome, CLAIM_DONE);
     step_remove(&h->s, OTHER, other.version + 1);
     assert_seats(&h->s, FLOOR, 96, 4, 0);
-    step_configure(&h->s, &other); /* old news */
+    step_configure(&h->s, &other); /* an older version */
     assert_int_equal(step_section(&h->s, OTHER, FLOOR).seats.available, 0);
     other.version += 2;
     step_configure(&h->s, &other);

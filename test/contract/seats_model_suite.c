@@ -36,7 +36,7 @@ static int64_t key_of(int section) {
     return FLOOR + section;
 }
 
-/* Of a live reservation, of one that is gone, of none. */
+/* The id of a live reservation, of an ended one, or an unknown one. */
 static uint64_t some_id(void) {
     if (m.live_count > 0 && !one_in(6)) return m.live[between(0, (int64_t)m.live_count - 1)].id;
     return (uint64_t)between(1, (int64_t)next_id + 1);
@@ -118,7 +118,7 @@ static void check_claimed(const struct claimed *c, const struct model_reservatio
     for (size_t i = 0; i < c->count; i++) CHECK(c->seats[i] == r->seats[i]);
 }
 
-/* Which ones is the adapter's own affair: as many, ascending and free. */
+/* The adapter may choose the seats: as many, ascending and free. */
 static void check_spread(const struct claimed *c, const struct model_reservation *r) {
     CHECK(c->count == r->count);
     for (size_t i = 0; i < c->count; i++) {
@@ -210,7 +210,7 @@ static void port_free_seats(void) {
     seats_model_catch_up(&m);
 }
 
-/* One that is known, one that is new; its seats may be anybody's. */
+/* A known reservation or a new one; its seats may belong to others. */
 static void port_apply(void) {
     struct model_reservation r = {.id = one_in(2) ? some_id() : next_id++,
                                   .user = (int)between(0, MODEL_BUYERS - 1),
@@ -266,7 +266,7 @@ static void port_due(void) {
     size_t max = (size_t)between(1, 8);
     size_t count = step_due(&test.s, KEY, m.now_ms, out, max);
     for (size_t i = 0; i < count; i++) {
-        /* Of those that end at the same time, any may be first. */
+        /* Holds that end at the same time may be reported in any order. */
         struct model_reservation *first = seats_model_due(&m);
         struct model_reservation *told = seats_model_find(&m, out[i]);
         CHECK(first != NULL && told != NULL && !told->pending && !told->confirmed);
@@ -352,7 +352,7 @@ static void restore_reservations(void) {
     }
 }
 
-/* The process dies, and what was pending with it. */
+/* The process dies, and pending claims are lost. */
 static void port_restart(void) {
     for (size_t i = m.live_count; i > 0; i--)
         if (m.live[i - 1].pending) seats_model_remove(&m, &m.live[i - 1]);

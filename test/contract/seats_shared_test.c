@@ -75,7 +75,7 @@ static void ignore(struct call *c, enum err result, const redisReply *reply) {
     (void)reply;
 }
 
-/* Redis does what it is asked, does not say so, and then the connection breaks. */
+/* Redis executes the call and does not answer; then the connection breaks. */
 static void claim_unheard(struct fixture *f, struct claiming *c, uint64_t ann) {
     static struct call silence;
     silence = (struct call){.done = ignore};
@@ -131,7 +131,7 @@ a_claim_that_submit_refuses_is_undone_though_its_answer_was_lost_pitfall_26(void
     assert_false(step_settle_claim(&f->h.s, KEY, 1, true));
 }
 
-/* ---- what is left ---- */
+/* ---- keys that remain ---- */
 
 static void what_has_ended_leaves_nothing_behind(void **state) {
     struct fixture *f = *state;
@@ -166,7 +166,8 @@ static void what_has_ended_leaves_nothing_behind(void **state) {
 
 #define NEXT_KEY 9
 
-/* By a node that has not heard that the event was removed, and another one made of its name. */
+/* A call of a node that does not know that the event was removed and another one of its name
+ * created. */
 static void a_request_for_an_event_that_was_recreated_gets_no_seats(void **state) {
     struct fixture *f = *state;
     struct store *s = &f->h.s;
@@ -190,7 +191,7 @@ static void a_request_for_an_event_that_was_recreated_gets_no_seats(void **state
     assert_int_equal(step_render(s, KEY, FLOOR, 1, letters, 4, &count), ERR_EVENT_NOT_FOUND);
     assert_int_equal(step_render(s, NEXT_KEY, FLOOR, 1, letters, 4, &count), ERR_OK);
     assert_string_equal(letters, "HHAA");
-    /* What is told of the old event's reservations is not about the new one's. */
+    /* Updates about the old event's reservations do not apply to the new one's. */
     assert_false(step_follow(s, KEY, 1, RESERVATION_CANCELLED));
     assert_int_equal(step_section(s, NEXT_KEY, FLOOR).seats.held, 2);
 }

@@ -17,17 +17,17 @@
 #define BOXES 33
 #define HOLD_MS (300 * SECOND)
 
-/* An event with its sections, and one user after the other. */
+/* An event with its sections, and users who enter one after the other. */
 struct seats_test {
     struct store s;
     struct event e; /* KEY */
     struct section sections[4];
     struct heard heard[4096];
 };
-/* 300 s per hold, 4 seats per user. Everybody who enters is active at once. */
+/* 300 s per hold, 4 seats per user. Every user who enters is ACTIVE at once. */
 void seats_test_open(struct seats_test *h, const struct queue_adapter *adapter);
 void seats_test_close(struct seats_test *h);
-/* A test of its own for each test, as cmocka wants it. */
+/* A separate fixture for each test, for cmocka. */
 int seats_test_set_up(void **state, const struct queue_adapter *adapter);
 int seats_test_tear_down(void **state);
 /* With the next version. */
@@ -48,7 +48,7 @@ struct claimed {
 };
 struct claimed step_claim(struct store *s, int64_t key, const struct claim_request *w,
                           int64_t now_ms);
-/* At T0, of KEY: so many of a section, or seats that are named, for the entry's user. */
+/* At T0, in KEY: that many seats of a section, or the named ones, for the entry's user. */
 struct claimed claim_any(struct store *s, uint64_t id, const char *user, uint64_t seq,
                          int64_t section, uint32_t count);
 struct claimed claim_named(struct store *s, uint64_t id, const char *user, uint64_t seq,
@@ -59,7 +59,7 @@ bool step_settle_claim(struct store *s, int64_t key, uint64_t id, bool kept);
 /* Whether that changed anything. */
 bool step_follow(struct store *s, int64_t key, uint64_t id, enum reservation_status status);
 /* How much changed. */
-/* For the filling of a store. */
+/* For restoring a store. */
 void step_restore_reservation(struct store *s, int64_t key, const struct live_reservation *r);
 size_t step_sync(struct store *s, int64_t key, const struct live_reservation *r, int64_t section,
                  const uint32_t *available, size_t available_count);
@@ -67,7 +67,7 @@ size_t step_sync(struct store *s, int64_t key, const struct live_reservation *r,
 size_t step_due(struct store *s, int64_t key, int64_t now_ms, uint64_t *out, size_t max);
 size_t step_holds(struct store *s, int64_t key, const char *user, uint64_t entry_seq,
                   struct claim_info *out, size_t max);
-/* Of one section; nothing when there is no such section. */
+/* The counts of one section; zeros if there is no such section. */
 struct section_counts step_section(struct store *s, int64_t key, int64_t section);
 struct seat_counts step_totals(struct store *s, int64_t key);
 /* Zero-terminated. */

@@ -58,7 +58,7 @@ static void a_hold_lasts_for_seconds_not_milliseconds_pitfall_22(void **state) {
     assert_int_equal(step_due(&h->s, KEY, T0 + 300000, due, 4), 1);
     assert_int_equal(due[0], 1);
     assert_int_equal(store_heard(&h->s, h->heard, 16), 1);
-    assert_int_equal(h->heard[0].entry.expires_ms, T0 + 300000); /* the ledger is told the same */
+    assert_int_equal(h->heard[0].entry.expires_ms, T0 + 300000); /* the ledger gets the same time */
 }
 
 static void
@@ -139,11 +139,11 @@ static void no_request_queues_for_a_section_whose_seats_are_all_confirmed(void *
     for (uint64_t id = 1; id < 25; id++)
         assert_true(step_follow(&h->s, KEY, id, RESERVATION_CONFIRMED));
     assert_seats(&h->s, FLOOR, 0, 4, 96);
-    enters_for(h, "ben", FLOOR, ENTER_TAKEN); /* what is held may come back */
+    enters_for(h, "ben", FLOOR, ENTER_TAKEN); /* HELD seats may become free */
     assert_true(step_follow(&h->s, KEY, 25, RESERVATION_CONFIRMED));
     struct queue_counts before = step_counts(&h->s, KEY);
     enters_for(h, "cid", FLOOR, ENTER_SOLD);
-    enters_for(h, "ann", FLOOR, ENTER_SOLD); /* who has a place is not sent on to be refused */
+    enters_for(h, "ann", FLOOR, ENTER_SOLD); /* a user with a place is not sent on to be refused */
     struct queue_counts after = step_counts(&h->s, KEY);
     assert_memory_equal(&before, &after, sizeof before);
     enters_for(h, "dan", BALCONY, ENTER_TAKEN);
@@ -151,7 +151,8 @@ static void no_request_queues_for_a_section_whose_seats_are_all_confirmed(void *
     struct section floor = h->sections[0];
     h->sections[0] = h->sections[--h->e.section_count]; /* the floor is taken out */
     seats_test_configure(h);
-    enters_for(h, "fay", FLOOR, ENTER_TAKEN); /* to be told that there is no such section */
+    enters_for(h, "fay", FLOOR,
+               ENTER_TAKEN); /* so that the user learns that there is no such section */
     h->sections[h->e.section_count++] = floor;
     seats_test_configure(h);
     enters_for(h, "cid", FLOOR, ENTER_SOLD);
@@ -214,7 +215,7 @@ static void where_the_ledger_decides_seats_are_suggested_and_nothing_changes(voi
     uint64_t ann = seats_test_admit(h, "ann");
     static const uint32_t taken[] = {1, 2, 6};
     have(h, 50, taken, 3);
-    for (uint64_t i = 1; i <= 3; i++) { /* to everybody the same */
+    for (uint64_t i = 1; i <= 3; i++) { /* the same for all */
         struct claimed c = claim_any(&h->s, i, "ann", ann, BOXES, 3);
         assert_int_equal(c.result, ERR_OK);
         assert_int_equal(c.outcome, CLAIM_LEDGER_DECIDES);
@@ -321,13 +322,13 @@ static void with_a_spread_suggestions_differ_and_are_free(void **state) {
             assert_int_not_equal(map[c.seats[s] - 1], 'C');
         }
         if (map[c.seats[0] - 1] == 'A') places++;
-        map[c.seats[0] - 1] = 'T'; /* told */
+        map[c.seats[0] - 1] = 'T'; /* T: was returned */
     }
     assert_true(places > 30);
     assert_seats(&h->s, BOXES, 60, 0, 40);
 }
 
-/* ---- whose turn it is ---- */
+/* ---- only ACTIVE users may claim ---- */
 
 static void only_an_active_entry_and_its_own_user_claims(void **state) {
     struct seats_test *h = *state;
@@ -345,7 +346,7 @@ static void only_an_active_entry_and_its_own_user_claims(void **state) {
     assert_int_equal(claim_any(&h->s, 1, "pending", pending, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
     assert_int_equal(claim_any(&h->s, 1, "waiting", waiting, FLOOR, 1).outcome, CLAIM_NOT_ACTIVE);
     assert_seats(&h->s, FLOOR, 100, 0, 0);
-    /* Who is active goes on while the event is paused. */
+    /* ACTIVE users may continue while the event is paused. */
     assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
     step_settle_enter(&h->s, KEY, pending, true);
     assert_int_equal(claim_any(&h->s, 2, "pending", pending, FLOOR, 1).outcome, CLAIM_DONE);
@@ -359,7 +360,7 @@ static void only_an_active_entry_and_its_own_user_claims(void **state) {
     assert_int_equal(claim_any(&h->s, 3, "waiting", waiting, FLOOR, 1).outcome, CLAIM_DONE);
 }
 
-/* And who is not is ended at once, and told before anything else, as in enter. */
+/* An ACTIVE entry whose time is over is ended first, and reported first, as in enter. */
 static void no_user_claims_after_the_active_time_has_ended_pitfall_6(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
@@ -451,7 +452,7 @@ static void an_undone_claim_gives_its_seats_back_once(void **state) {
     assert_int_equal(claim_any(&h->s, 2, "bob", bob, FLOOR, 2).seats[0], 1);
     assert_false(step_settle_claim(&h->s, KEY, 1, false));
     assert_seats(&h->s, FLOOR, 98, 2, 0);
-    /* What is settled stays, whatever is said about its claim later. */
+    /* A settled claim stays, whatever is settled about it later. */
     assert_true(step_settle_claim(&h->s, KEY, 2, true));
     assert_true(step_settle_claim(&h->s, KEY, 2, false));
     assert_seats(&h->s, FLOOR, 98, 2, 0);
@@ -494,7 +495,7 @@ static void the_same_key_gives_the_same_reservation(void **state) {
     assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED));
     assert_true(step_end(&h->s, KEY, ann, ENTRY_COMPLETED));
     store_heard(&h->s, h->heard, 16);
-    c = claim_with_key(h, 4, "ann", ann, 2, key); /* its turn is over, but it has been answered */
+    c = claim_with_key(h, 4, "ann", ann, 2, key); /* its time is over, but it was answered before */
     assert_int_equal(c.outcome, CLAIM_THERE);
     assert_false(c.r.pending);
     assert_int_equal(c.r.status, RESERVATION_CONFIRMED);
@@ -502,7 +503,7 @@ static void the_same_key_gives_the_same_reservation(void **state) {
     assert_seats(&h->s, FLOOR, 98, 0, 2);
 }
 
-/* Whoever lost the answer asks again, and is told what was done, whatever happened since. */
+/* A request that is repeated after a lost answer gets the same answer, whatever happened since. */
 static void the_same_id_gives_the_same_reservation(void **state) {
     struct seats_test *h = *state;
     uint64_t ann = seats_test_admit(h, "ann");
@@ -624,7 +625,7 @@ static void an_event_needs_a_tick_only_when_it_has_something_to_do(void **state)
     h->e.state = EVENT_PAUSED;
     seats_test_configure(h);
     step_take_kept(&h->s, KEY, "bob", T0);
-    assert_true(needs_tick_after_one(h, T0)); /* somebody waits */
+    assert_true(needs_tick_after_one(h, T0)); /* an entry waits */
     assert_true(step_needs_tick(&h->s, KEY, T0));
 }
 

@@ -69,7 +69,7 @@ static const char *user_name(int index, char out[16]) {
     return out;
 }
 
-/* So many at once, each with a user who is ACTIVE; returns when all are done. */
+/* That many claims at once, each of an ACTIVE user; returns when all are done. */
 static void run_crew(struct threads_fixture *g, int crew,
                      void (*work)(struct threads_fixture *g, int index)) {
     struct thread_arg thread_args[CREW_MOST];
@@ -219,7 +219,7 @@ static void the_same_key_twenty_times_at_once_is_one_reservation(void **state) {
 
 #define RACES 2000
 
-/* Each of two threads has its own news of the same reservation. */
+/* Each of two threads sends another update of the same reservation. */
 static void race_ends(struct threads_fixture *g, int index) {
     static const enum reservation_status pairs[3][2] = {
         {RESERVATION_CONFIRMED, RESERVATION_EXPIRED},
@@ -240,7 +240,7 @@ static void race_ends(struct threads_fixture *g, int index) {
         if (index == 1) continue;
         struct section_counts c = step_section(&g->h.s, KEY, FLOOR);
         if (pair[0] == RESERVATION_CONFIRMED && pair[1] == RESERVATION_EXPIRED) {
-            expect(g, g->done == 1); /* whoever came first has decided */
+            expect(g, g->done == 1); /* the first one has decided */
             expect(g, changed ? c.seats.confirmed == 1 : c.seats.available == 100);
             step_follow(&g->h.s, KEY, race, RESERVATION_CANCELLED);
         } else {
@@ -293,8 +293,8 @@ static void claim_many(struct threads_fixture *g, int index) {
     }
 }
 
-/* What other threads do elsewhere may come back in another order; then each thread's own are in
- * theirs, and every seat is there, once. */
+/* Effects of other threads may be reported in another order; but those of each thread are in order,
+ * and every seat is reported once. */
 static void records_are_submitted_in_the_order_of_the_claims(void **state) {
     struct threads_fixture *g = *state;
     uint64_t last[4] = {0};
@@ -318,7 +318,7 @@ static void records_are_submitted_in_the_order_of_the_claims(void **state) {
     assert_true(in_order || adapter->remote);
 }
 
-/* ---- changes meanwhile ---- */
+/* ---- changes at the same time ---- */
 
 static void change_sections(struct threads_fixture *g) {
     struct event other = g->h.e;

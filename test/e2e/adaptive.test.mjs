@@ -8,7 +8,7 @@ import { assertProblem, isCluster, pause, start, test, until } from './support/s
 import { withShim } from './support/shim.mjs';
 
 const REST_MS = 500;
-// Longer than it takes to get a lock that nobody has, from another process.
+// Longer than it takes to get a free lock from another process.
 const WAIT_MS = isCluster ? 500 : 1;
 const NEVER = '10000'; // the longest adaptive.wait_ms
 
@@ -17,14 +17,15 @@ const flags = ({ hotAbove = 8, calmBelow = 4, waitMs = NEVER, restMs = REST_MS }
   '--adaptive-wait-ms', String(waitMs), '--adaptive-rest-ms', String(restMs), '--queue-tick-ms', '10',
 ];
 
-// What is under way, and so whether it is hot, each node finds for itself: they are asked of one.
+// Each node counts its own requests under way and decides by them whether a section is hot, so these
+// tests use one node.
 const oneOf = (server) => server.nodes[0];
 
 const adaptive = (capacity) => ({ maxPerUser: 100, sections: [{ id: 'A', capacity, mode: 'adaptive' }] });
 
 const switches = (server, to) => metric(server, 'admitone_adaptive_switches_total', { to });
 
-// What the section says it does now.
+// The strategy that the section uses now.
 async function choice(sale) {
   const { mode, strategy } = (await sale.sections()).find(({ id }) => id === 'A');
   assert.equal(mode, 'adaptive');
@@ -52,7 +53,8 @@ async function heldUp(sale, buyers) {
 
 const outcomes = (sale, outcome) => metric(sale.server, 'admitone_reservation_outcomes_total', { strategy: 'adaptive', outcome });
 
-// Seats of those who got some; the others had waited for the lock in vain. No seat twice.
+// The seats of the requests that got some; the others timed out waiting for the lock. Checks that no
+// seat was given twice.
 function assertAnswers(answers, { held, late }) {
   const seats = answers.filter(({ status }) => status === 201).flatMap(({ json }) => json.seats);
   assert.equal(new Set(seats).size, seats.length, `a seat was sold twice: ${seats}`);
@@ -62,8 +64,8 @@ function assertAnswers(answers, { held, late }) {
   for (const answer of refused) assertProblem(answer, 409, 'lock_timeout');
 }
 
-// Makes it hot with nine and more requests under way: eight with the lock or in line for it, and
-// `others` that go without. Then those in line give up, so that 1 + others are under way.
+// Makes the section hot with nine or more requests under way: eight that have or wait for the lock,
+// and `others` without a lock. Then the waiting ones give up, so that 1 + others are under way.
 async function heat(sale, buyers, others) {
   const late = await outcomes(sale, 'lock_timeout');
   sale.server.hold();
@@ -85,7 +87,7 @@ test('calm up to hot_above, hot above it, hot between the two numbers and for re
     const buyers = await sale.buyers(11);
     assert.equal(await choice(sale), 'lock');
 
-    // As many stay under way as calm_below says, which is not fewer.
+    // Exactly calm_below requests stay under way, which is not fewer than calm_below.
     const { answers } = await heat(sale, buyers, 3);
     for (const end = performance.now() + 3 * REST_MS; performance.now() < end; await pause(20))
       assert.equal(await choice(sale), 'slot', 'between the two numbers it stays what it is');
@@ -153,7 +155,7 @@ test('no seat is sold twice while it changes over again and again', async (t) =>
   const sale = await Sale.open(server, 'ADAPT/4', {}, adaptive(24));
   const agent = keepAlive(32);
   const buyers = await sale.buyers(32);
-  const owners = new Map(); // of the seats that somebody was told are theirs
+  const owners = new Map(); // of the seats that users were told they have
   const seen = { 201: 0, 409: 0 };
 
   // Holds a few, named or any, and gives them back.

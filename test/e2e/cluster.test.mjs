@@ -151,7 +151,7 @@ describe('a queue that two nodes serve', () => {
     const before = await admitted();
     const unwatch = watch(room, ({ active }) => assert.ok(active <= 40, `${active} are active`));
     await room.did('resume');
-    // A user who is being admitted is active already, and counted when that is durable.
+    // A user whose admission is pending is active already, and is counted when that is durable.
     await until('as many are in as may be', async () => entriesOf(room).filter(({ status }) => status === 'ACTIVE').length === 40);
     await until('they are counted', async () => (await admitted()).reduce((sum, count, i) => sum + count - before[i], 0) >= 40);
     await pause(200); // four ticks of each
@@ -175,7 +175,7 @@ describe('a queue that two nodes serve', () => {
     const own = await start({ args: ['--push-interval-ms', '60000', '--queue-tick-ms', '50'] });
     const room = await WaitingRoom.open(own, 'NEWS/1', { maxActive: 1, entryBatchSize: 100 });
     const [a, b] = own.nodes.map((node) => at(node, room));
-    // Each node in turn has the stream, and the other one the act. Who admits is whoever ticks first.
+    // The stream is alternately on each node, and the request on the other one. Either node may admit.
     for (const [i, [here, there]] of [[a, b], [b, a], [a, b], [b, a]].entries()) {
       const active = await there.enter(`active${i}`);
       const waits = await there.enter(`waits${i}`);
@@ -220,7 +220,7 @@ test('while Redis is away, polls and streams show places as the ledger has them,
   } finally {
     process.kill(servicesOf().REDIS_PID, 'SIGCONT');
   }
-  await told(undefined, 2); // nobody has told Redis of ben
+  await told(undefined, 2); // no node has updated Redis for ben
   assert.equal((await sale.status(ann.token)).reserving, true);
   await own.stop();
 });
@@ -246,7 +246,7 @@ describe('an event that is changed at one node', () => {
     }
   });
 
-  // As if a node had died between its commit and its announcement: an event like NEWS/1 is there.
+  // The state after a node died between its commit and its announcement: a copy of NEWS/1 exists.
   function makeUnannounced(own, id) {
     const like = (table, condition, changes) =>
       `INSERT INTO ${table} OVERRIDING SYSTEM VALUE SELECT (jsonb_populate_record(t, jsonb_build_object('id', (SELECT max(id) + 1 FROM ${table}), ${changes}))).* FROM ${table} t WHERE ${condition};`;
@@ -286,7 +286,7 @@ describe('an event that is changed at one node', () => {
     await WaitingRoom.open(own, 'RULES/2', { maxWaiting: 1000 });
     for (const maxWaiting of [11, 12, 13, 14]) {
       redis(own.dataDir, 'CLIENT', 'PAUSE', '1000');
-      // It is written; the numbers that go with the answer Redis can't tell.
+      // The change is written; the counts in the answer are missing because Redis can't be asked.
       const { status, json } = await own.nodes[0].admin('PATCH', '/admin/queue/RULES/2', { maxWaiting });
       assert.deepEqual([status, json.queue.maxWaiting, json.entering, json.degraded, json.waiting], [200, maxWaiting, true, true, undefined]);
       assert.equal(query(own.dataDir, 'SELECT max_waiting FROM events')[0].max_waiting, maxWaiting);
@@ -388,7 +388,7 @@ describe('a hundred events', () => {
     await until('the hold ends by itself', async () => (await sale.get(buyer, id)).json.status === 'EXPIRED');
     assert.equal((await sale.get(ann, held.id)).json.status, 'CANCELLED');
     assert.equal((await sale.leave(buyer.token)).status, 204);
-    // What has ended is forgotten after a day: until then it needs nothing.
+    // Ended events are dropped after a day; until then they need no tick.
     const next = () => Number(redis(own.dataDir, 'ZSCORE', 'admitone:{hot}:ticks', `${TYPE}:awake`));
     await until('it rests', () => next() > Date.now() + 3600000);
   });
@@ -463,7 +463,7 @@ describe('a node that does not go together with the cluster refuses to start, an
     refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('new'));
     await starts('--secret-file', keyFile('new'), '--secret-previous-file', path.join(own.dataDir, 'secret'));
     refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('third'));
-    // Both would know the old key, and neither the other's new one.
+    // Both nodes would know the old key, and neither the other's new one.
     refused(/secret_file is not that of the nodes that run/, '--secret-file', keyFile('third'), '--secret-previous-file', path.join(own.dataDir, 'secret'));
   });
 
@@ -515,7 +515,7 @@ test('a third node joins without a restart of the others, and does what they do'
   const late = await there.enter('late');
   assert.equal(late.status, 'WAITING');
 
-  // It stops, and so do the others: the node that is left does the work.
+  // The other nodes stop as well; the remaining node does the work.
   await own.nodes[0].stop();
   await own.nodes[1].stop();
   assert.equal((await there.leave(waits.entryToken)).status, 204);
@@ -567,9 +567,8 @@ describe('one thing asked of both nodes at once', () => {
       await assertHotIsLedger(sale);
     });
 
-  // The section's row is locked by another session, so the first has written its hold and can't commit.
-  // The others wait for its rows, and see what has become of it only then; where there is a lock to be
-  // had first, they wait for that.
+  // Another session locks the section's row, so the first request has written its hold and can't
+  // commit. The others wait for its rows, or first for the lock if the strategy has one.
   for (const strategy of STRATEGIES)
     test(`${strategy}: and while the first to ask has not committed`, async () => {
       const sale = await Sale.open(server, `SLOW/${strategy}`, {}, { sections: [{ id: 'A', capacity: 100, mode: MODE_OF[strategy] }], maxPerUser: 4 });
@@ -659,7 +658,7 @@ describe('distributed-lock over two nodes', () => {
       a.signal('SIGCONT');
       const both = [await holding, answer];
       const won = both.filter(({ status }) => status === 201);
-      // PostgreSQL ends the session of who stands still in a transaction: nothing was changed then, too.
+      // PostgreSQL ends a session that is idle in a transaction: then nothing was changed, too.
       for (const one of both) if (one.status !== 201) assert.match(one.json.code, /^(seat_taken|conflict|lock_timeout|lock_lost|ledger_failed)$/, one.text);
       assert.ok(won.length <= 1, 'one seat, one owner');
       const rows = sale.rows().filter(({ status }) => status === 'HELD');
@@ -714,7 +713,7 @@ test('a place that a confirmation completed ends in Redis too, though its node d
   const told = () => query(own.dataDir, "SELECT relayed_at FROM facts WHERE kind = 'CONFIRMED'")[0].relayed_at !== null;
   await until('the confirmation is relayed', told);
 
-  // As if that had never been, and another node had repeated the confirmation.
+  // Restores the ACTIVE place in Redis, as if no node had ended it; then confirms again.
   redis(own.dataDir, 'HSET', 'queue:{DEAD:2}:entry', seq, entry);
   redis(own.dataDir, 'HSET', 'queue:{DEAD:2}:user', 'ann', seq);
   redis(own.dataDir, 'ZREM', 'queue:{DEAD:2}:ended', seq);
@@ -729,7 +728,7 @@ test('a place that a confirmation completed ends in Redis too, though its node d
   await own.stop();
 });
 
-// Calls functions of the library as nobody's node: what they reply is lost. All at once.
+// Calls functions of the library in the name of an unknown node, so the replies are lost. All at once.
 function callAsNobody(dataDir, event, commands) {
   const part = (name) => `queue:{${event}}:${name}`;
   const keys = ['meta', 'seq', 'user', 'entry', 'waiting', 'active', 'pending', 'seen', 'ended'].map(part);
@@ -769,7 +768,7 @@ test('an expiry that was reported to no node reaches the ledger, and a place tha
   query(own.dataDir, "UPDATE queue_entries SET status = 'COMPLETED', finished_at = admitted_at WHERE user_id = 'ben'");
   query(own.dataDir, "UPDATE queue_entries SET status = 'LEFT', finished_at = admitted_at WHERE user_id = 'cat'");
 
-  // Their time is over, and who ends them is not a node.
+  // Their time is over, and this client, which is not a node, ends them.
   callAsNobody(own.dataDir, 'SILENT:1', (fcall, part) => [...seqs.map((seq) => `ZADD ${part('active')} 1 ${seq}`), fcall('admit')]);
   const live = () => query(own.dataDir, "SELECT 1 AS one FROM queue_entries WHERE status = 'ACTIVE'").length;
   assert.equal((await room.status(ann)).status, 'EXPIRED');
@@ -820,7 +819,7 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
     assert.deepEqual([dan.status, eve.status], ['WAITING', 'WAITING']);
 
     set(own, 'maxmemory', '1');
-    await shown(own, 'oom'); // without anybody's asking for anything
+    await shown(own, 'oom'); // without any request
     for (const node of own.nodes) {
       const { status, json } = await ready(node);
       assert.deepEqual([status, json.ready], [200, true]);
@@ -864,7 +863,7 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
     assert.equal((await room.leave(ann.entryToken)).status, 204);
     set(own, 'min-replicas-to-write', '0');
     await shown(own, 'ok');
-    await room.becomes(ben.entryToken, 'ACTIVE'); // Redis hears of who has left
+    await room.becomes(ben.entryToken, 'ACTIVE'); // Redis is updated about the user who has left
     const cat = await room.enter('cat');
 
     redis(own.dataDir, 'REPLICAOF', '127.0.0.1', '1');
@@ -880,7 +879,7 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
   });
 });
 
-// As after a fail-over to a replica. It may change under a connection, too.
+// The identity changes as after a failover to a replica. It may change under an open connection, too.
 test('while PostgreSQL is read-only no node is ready, idle or not, and all are soon after', async () => {
   const room = await WaitingRoom.open(server, 'READONLY/1');
   const readies = () => Promise.all(server.nodes.map((node) => node.call('GET', '/ready')));
@@ -960,7 +959,7 @@ describe('what the stores hold and no node has written', () => {
 
 test('admitone audit finds nothing wrong with all that, while the nodes run', async () => {
   let audit;
-  // 2: Redis, which was started anew, is being rebuilt.
+  // 2: Redis was restarted and is being rebuilt.
   await until('it can look', () => (audit = run(['audit', ...storeFlags(server.dataDir)], { timeoutMs: 60000 })).status !== 2);
   assert.equal(audit.status, 0, audit.stdout + audit.stderr);
   assert.match(audit.stdout, /PostgreSQL at 127\.0\.0\.1/);

@@ -16,7 +16,7 @@ const saleOf = (server, strategy) =>
 const attempts = (server, strategy) => metric(server, 'admitone_reservation_attempts_total', { strategy });
 const locked = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_count', { strategy });
 
-// Nothing else of this strategy has happened on the server.
+// No other request on this server used this strategy.
 async function asked(server, strategy, times) {
   await until(`${times} have asked`, async () => (await attempts(server, strategy)) === times);
   await until('the first has the lock', async () => (await locked(server, strategy)) > 0);

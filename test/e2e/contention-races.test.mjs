@@ -12,7 +12,7 @@ import { isCluster, pause, start, test, times, until } from './support/server.mj
 const SEED = Date.now() & 0xffff;
 const next = random(SEED);
 const LANES = times(400);
-// So many at once must have their holds before these are over.
+// The hold time: this many requests at once must be answered before it is over.
 const HOLD_S = isCluster ? 3 : 1;
 
 let server;
@@ -31,7 +31,8 @@ after(async () => {
   await server.stop();
 });
 
-// Two sections, one where each store decides; autoEnter, for whoever confirms has to come again.
+// Two sections, one where the hot store decides and one where the ledger does; autoEnter, because a
+// user must enter again after each confirmation.
 const saleOf = (name, capacity, more = {}) =>
   Sale.open(server, name, {}, {
     autoEnter: true,
@@ -40,7 +41,7 @@ const saleOf = (name, capacity, more = {}) =>
     ...more,
   });
 
-// So many races, each of a user of its own with a hold of their own. Returns what `race` did.
+// Runs `count` races, each with a new user who has a hold. Returns the results of `race`.
 async function races(sale, total, race) {
   const results = [];
   let begun = 0;
@@ -86,7 +87,7 @@ function atExpiry(sale, verbs) {
   };
 }
 
-// What must have happened when these were the answers. Anything else is a contradiction.
+// The final states that agree with these answers. All others are contradictions.
 const FACTS = {
   'confirm 200': 'HELD,CONFIRMED',
   'confirm 410': 'HELD,EXPIRED',
@@ -109,8 +110,8 @@ function factsOf(sale) {
   return new Map(rows.map(({ id, kinds }) => [id, kinds]));
 }
 
-// A seat's version counts its changes: one for each fact of a reservation that had it. So none was
-// given back twice, even if somebody else took it in between.
+// A seat's version counts its changes: one for each fact of a reservation that had it. So no seat was
+// released twice, even if another user took it in between.
 function assertSeatsChangedOnce(sale) {
   const [{ changes, facts }] = query(
     server.dataDir,

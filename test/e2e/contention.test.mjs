@@ -193,7 +193,7 @@ describe('more is wanted than there is', () => {
       const sold = count(won);
       assert.ok(sold <= 100, `${sold} sold (seed ${SEED})`);
       assertDisjoint(won);
-      // Nothing comes back here: what would fit now would have fitted then.
+      // No seat becomes free here: a request that fits now would have fitted then.
       for (const { quantity } of refused) assert.ok(quantity > 100 - sold, `${quantity} refused, ${sold} sold (seed ${SEED})`);
       assert.deepEqual(await sale.counts(id), { available: 100 - sold, held: sold, confirmed: 0 });
       all.push(...won);
@@ -225,7 +225,7 @@ describe('more is wanted than there is', () => {
 describe('one user, five times at once: maxPerUser holds', () => {
   const USERS = 6;
 
-  // Users who each ask five times, in the sections in turn.
+  // Each user sends five requests, to the sections in rotation.
   async function assertLimit(sale, max, sections, strategies) {
     const users = await sale.buyers(USERS, 'user');
     const wishes = users.flatMap((who) =>
@@ -264,8 +264,8 @@ describe('one user, five times at once: maxPerUser holds', () => {
 });
 
 describe('the same Idempotency-Key 20 times at once: one reservation, 20 equal answers', () => {
-  // Each user's two seats are all that they may have, and nothing is left in the end: whoever comes
-  // second could not have them.
+  // Two seats are the limit of each user, and all seats are sold in the end: a second reservation of
+  // a user would be refused.
   async function assertShared(sale, wishOf) {
     const buyers = await sale.buyers(5);
     const wishes = buyers.flatMap((who, i) => Array.from({ length: 20 }, () => ({ who, wish: wishOf(i) })));

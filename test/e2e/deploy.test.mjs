@@ -79,7 +79,7 @@ test('nginx passes requests and live streams on, and keeps /metrics inside', asy
   assert.equal((await call(edge, 'GET', '/metrics')).status, 404);
   assert.equal((await server.call('GET', '/metrics')).status, 200);
 
-  // What comes while the stream is open: nothing is kept back until it ends.
+  // Events arrive while the stream is open: nginx does not buffer them until its end.
   const stream = await subscribe(edge, `/queue/CONCERT/1/subscribe/${ben.json.entryToken}`);
   await until('ben sees that he waits', () => stream.text.includes('"status":"WAITING"'));
   assert.equal(stream.ended, false);
@@ -120,7 +120,7 @@ test('an installation has the program, its documents, a unit file and an example
   assert.match(unit, /^SystemCallFilter=@system-service$/m);
   assert.doesNotMatch(unit, /@CMAKE/);
 
-  // As it is, and with every line of it in force.
+  // The unchanged file, with every line enabled.
   const example = text('etc/admitone/admitone.ini.example');
   const all = path.join(folder, 'all.ini');
   fs.writeFileSync(all, example.replaceAll(/^; (\w+ = \S+)$/gm, '$1'));

@@ -154,7 +154,7 @@ describe('a disk that does not come back', { concurrency: 4 }, () => {
     removeFolder(folder);
   });
 
-  // The process can't wait for ever; nothing was promised for what is under way.
+  // The process must not wait for ever; requests under way were not acknowledged.
   async function assertGivesUp(begin) {
     const server = await shimmed();
     try {

@@ -423,8 +423,8 @@ describe('every answer', () => {
   });
 });
 
-// Writes the bytes in two parts on each connection, the first of which has arrived everywhere
-// before the second is sent: requests on other connections have gone around meanwhile.
+// Writes the bytes in two parts on each connection. The first part has arrived on all connections
+// before the second is sent, so the worker has served other connections in between.
 async function inTwoParts(connections, cuts) {
   const waiting = connections.map((raw, i) => {
     const { bytes, at } = cuts[i];
@@ -511,7 +511,7 @@ describe('deadlines', () => {
   });
   after(() => hasty.stop());
 
-  // Sends a byte whenever the last one has gone, for as long as the server takes any.
+  // Sends the next byte when the last one was sent, as long as the server accepts any.
   const drip = async (raw, bytes) => {
     for (const byte of bytes) {
       if (raw.ended || raw.closed) return;
@@ -724,7 +724,7 @@ describe('caps', () => {
     }
   });
 
-  // Loopback is exempt, so this needs an address that is none, on a network of its own.
+  // Loopback addresses are exempt, so this needs another address, in a separate network namespace.
   async function perAddress(args) {
     const network = await hold(['--net'], 'ip link set lo up && ip addr add 192.0.2.1/32 dev lo && ip addr add 192.0.2.2/32 dev lo');
     const capped = await start({

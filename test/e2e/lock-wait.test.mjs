@@ -12,7 +12,7 @@ const HALL = {
 };
 const LOCKING = ['lock', 'distributed-lock'];
 
-// What a buyer wants who needs the section's lock, or that of some seats.
+// A request that needs the section's lock, or those of some seats.
 const anyOfL = { section: 'L', quantity: 1 };
 const seatsOfS = (...seats) => ({ section: 'S', seats, strategy: 'distributed-lock' });
 
@@ -21,7 +21,7 @@ const attempts = (server, strategy) => metric(server, 'admitone_reservation_atte
 const waits = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_count', { strategy });
 const waitedSeconds = (server, strategy) => metric(server, 'admitone_lock_wait_seconds_sum', { strategy });
 
-// Those whose holds were answered with 201 have what it says, and nobody else has anything.
+// Users whose holds were answered with 201 have these seats, and all other seats are free.
 function assertTrue(sale, requests) {
   const rows = new Map(sale.rows().map((row) => [row.user_id, row]));
   for (const { user, answer } of requests) {
@@ -37,12 +37,12 @@ function assertTrue(sale, requests) {
   assert.equal(new Set(seats).size, seats.length, 'a seat was sold twice');
 }
 
-// ---- nobody else waits ----
+// ---- other requests do not wait ----
 
 // The median, which a pause of the machine does not move.
 const middle = (times) => [...times].sort((a, b) => a - b)[times.length >> 1];
 
-// How long people wait for what needs no lock, in ms, the median of each. `who`: one with a place.
+// The median time of each request that needs no lock, in ms. `who`: a user with a place.
 async function measure(sale, who, durationMs, what = ['enter', 'status', 'events']) {
   const agent = keepAlive(1);
   const asks = {
@@ -64,10 +64,11 @@ async function measure(sale, who, durationMs, what = ['enter', 'status', 'events
   return Object.fromEntries(what.map((name) => [name, middle(times[name])]));
 }
 
-// What has become slower, with some room, for the machine has other work, too.
+// The requests that became slower, with a margin for a busy machine.
 const slower = (before, during, roomMs) => Object.keys(before).filter((what) => during[what] > 3 * before[what] + roomMs);
 
-// Lines that never end: everybody gives back at once what they got, and asks again. Stops at `end`.
+// Keeps lines of waiting requests: every user releases a seat at once and requests it again. Stops at
+// `end`.
 class Lines {
   constructor(sale, buyers, wishOf) {
     this.owners = new Map();
@@ -94,7 +95,7 @@ class Lines {
         assert.ok(!this.owners.has(name), `${name} is ${this.owners.get(name)}'s and ${buyer.userId}'s`);
         this.owners.set(name, buyer.userId);
       }
-      await pause(0); // time for somebody else to be told the same
+      await pause(0); // lets another user get the same answer
       for (const name of names) this.owners.delete(name);
       await sale.cancelled(buyer, id, { agent: this.agent });
     }
@@ -139,7 +140,7 @@ test('locks that are fought over leave enter, status and /events as quick as the
     for (const [i, { strategy, count, s }] of (await waited()).entries()) {
       const [times, seconds] = [count - earlier[i].count, s - earlier[i].s];
       t.diagnostic(`${strategy}: ${times} waits of ${((seconds / times) * 1000).toFixed(1)} ms`);
-      // Of 24 at a time: there was always a line.
+      // 24 requests at a time: there was always a line.
       assert.ok(times > 20 && seconds > 2, `${strategy}: ${times} waits, ${seconds} s together`);
     }
     tell('before', before);
@@ -157,18 +158,18 @@ test('locks that are fought over leave enter, status and /events as quick as the
   await server.stop();
 });
 
-// ---- lines that stand still: while syncs are held, the first has its lock and keeps it ----
+// ---- lines that do not move: while syncs are delayed, the first request keeps its lock ----
 
-// A sale with so many who want to buy something.
+// A sale with `count` users who want to buy.
 async function saleOf(server, name, count) {
   const sale = await Sale.open(server, name, {}, HALL);
   sale.next = await Promise.all(users(count).map((user) => sale.buyer(user)));
   return sale;
 }
 
-// So many of them ask for it, one after the other: when this returns, the first has the lock and
-// the rest stand in line, in this order. Each is { user, answer, ms }, when it is answered; all()
-// waits for that.
+// That many of them send a request, one after the other: when this returns, the first has the lock and
+// the others wait in this order. Each is { user, answer, ms }, when it is answered; all() waits for
+// that.
 async function line(sale, count, wish) {
   const { server } = sale;
   const strategy = wish.strategy ?? 'lock';
@@ -203,7 +204,7 @@ test('locks that are held, with a line for each, delay neither status nor /event
     const during = await measure(sale, who, 1500, reads);
     assert.deepEqual(slower(before, during, 250), [], `${JSON.stringify(before)}, then ${JSON.stringify(during)}`);
     assert.ok([...ofL, ...ofS].every(({ answer }) => answer === null), 'they wait all the time');
-    // The watchdog has renewed the locks of those who have them: nobody else got one.
+    // The lock client has renewed the leases of the holders: no other request got a lock.
     for (const strategy of LOCKING) assert.equal(await waits(server, strategy), 1, strategy);
     const heldSeconds = (performance.now() - linedUp) / 1000;
     server.release();
@@ -226,7 +227,7 @@ test('a request that waits for longer than lock.wait_ms gets 409, in time, and t
     await all(late);
     for (const { answer, ms } of late) {
       assertProblem(answer, 409, 'lock_timeout');
-      // The server goes by whole milliseconds: of the first, a part may have passed already.
+      // The server uses whole milliseconds: a part of the first one may have passed already.
       assert.ok(ms > 49, `${ms} ms`);
     }
     assert.deepEqual([ofL[0].answer, ofS[0].answer], [null, null], 'they have the locks');
@@ -262,10 +263,11 @@ test('SIGTERM while lines wait for locks: requests in line are answered at once,
   await server.stop();
 });
 
-// ---- a process that stands still ----
+// ---- a stopped process ----
 
 const LEASE_MS = 1000;
-// On a cluster what is not written for longer than the deadline is answered, or taken up by others.
+// On a cluster, a record that is not written within the deadline is answered, or finished by other
+// nodes.
 const STANDING = ['--lock-lease-ms', String(LEASE_MS), '--ledger-deadline-ms', '30000'];
 
 async function standStill(server, ms) {
@@ -296,16 +298,17 @@ test('a process that stands still for longer than lock.lease_ms: two have the lo
     audit(server);
   }, STANDING));
 
-// Four who want a seat, or the one before it, or both. `late` has the lock of the first and loses it
-// to `next` while it waits for the second's, which goes from `other` to `between` and to `late`.
+// Four users who want a seat, or the seat before it, or both. `late` has the lock of the first seat
+// and loses it to `next` while it waits for the lock of the second, which passes from `other` to
+// `between` and to `late`.
 const FOUR = ['other', 'between', 'late', 'next'];
-// Of both seats, the fence of the lock that each has in the end. On a cluster `late` may get the
-// second before `between`: a worker that was silent is passed over, and after a stand-still all were.
+// The final fences of both seats. On a cluster `late` may get the second lock before `between`: the
+// locks skip a silent worker, and after a stall all workers were silent.
 const FENCES = { other: [0, 1], between: [0, 2], late: [1, 3], next: [2, 0] };
 const OVERTAKEN = { ...FENCES, between: [0, 3], late: [1, 2] };
 
-// What they are told who write in this order: who has an older fence than a seat has seen comes too
-// late, and else who finds a seat taken.
+// The answers of the requests that write in this order: a request whose fence is lower than the seat's
+// is too late; otherwise it is refused if the seat is taken.
 function toldOf(order, fences) {
   const seen = [0, 0];
   const taken = [false, false];
@@ -333,7 +336,7 @@ const POSSIBLE = new Set(
 test('a request that lost a lock while waiting for another comes too late, and the ledger refuses it (pitfall 20)', (t) =>
   withShim(async (server) => {
     const sale = await saleOf(server, 'WAIT/6', 16);
-    // So many have had a lock, and so many of them have gone on to write.
+    // How many requests got a lock, and how many of them went on to write.
     const had = async (locks, writes) =>
       (await waits(server, 'distributed-lock')) >= locks && (await metric(server, 'admitone_ledger_queue_depth')) >= writes;
     server.hold();

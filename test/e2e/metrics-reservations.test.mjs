@@ -35,7 +35,7 @@ test('/metrics: reservations are counted by strategy and outcome, and seats by s
     assert.deepEqual(seats, isLast ? [1, 1, 1] : [1, 2, 0], strategy);
     assert.equal(await read('seat_use_ratio', { event: 'COUNTED/1', section: strategy }), 0.6667);
   }
-  // One lock for the section whatever becomes of it; one for each seat that was not refused before.
+  // One lock for the section, whatever the result; one for each seat that was not refused before.
   for (const [strategy, locks] of [['lock', 6], ['adaptive', 6], ['distributed-lock', 4]])
     for (const what of ['wait', 'hold']) assert.equal(await read(`lock_${what}_seconds_count`, { strategy }), locks, `${strategy} ${what}`);
   assert.equal(await read('slot_claim_seconds_count'), 3 * 6, 'slot, lock and adaptive claim in the hot store');

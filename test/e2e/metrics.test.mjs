@@ -112,7 +112,7 @@ test('/metrics: counters count what they say, by exactly as much', async () => {
   await ask(server, 'BAD\r\n\r\n');
   for (let i = 0; i < 4; i++) await server.admin('PUT', `/admin/events/COUNT/${i}`, concert());
   await server.admin('DELETE', '/admin/events/COUNT/0');
-  // The very scrape that saw the others closed: a further one might see this one's connection still closing.
+  // The same scrape that saw the others closed: in another one this connection might still be closing.
   const after = await until('the other connections are closed', async () => {
     const now = await scrape();
     const open = value(now, 'admitone_connections_accepted_total') - value(now, 'admitone_connections_closed_total');
@@ -124,7 +124,7 @@ test('/metrics: counters count what they say, by exactly as much', async () => {
   assert.equal(grew('admitone_ledger_records_total'), 5);
   assert.equal(grew('admitone_events'), 3);
   assert.ok(grew('admitone_http_responses_total', 'class="2xx"') >= 10 + 1);
-  // Each call had a connection of its own, and those of the scrapes came on top.
+  // Each call had its own connection, and so had the scrapes.
   const requests = ['2xx', '3xx', '4xx', '5xx'].reduce((sum, one) => sum + grew('admitone_http_responses_total', `class="${one}"`), 0);
   assert.equal(grew('admitone_connections_accepted_total'), requests);
   assert.equal(value(after, 'admitone_ledger_queue_depth'), 0);

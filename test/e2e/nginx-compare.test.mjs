@@ -133,13 +133,13 @@ const cases = {
   'preface of HTTP/2': 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
 };
 
-// What nginx refuses and we take, each with its reason.
+// Requests that nginx refuses and admitone accepts, each with its reason.
 const WE_TAKE = {
   'header with white space around its value': 'a tab is white space there too (RFC 9110, 5.6.3); nginx knows the space only',
   'OPTIONS *': 'the asterisk form is asked for by RFC 9112, 3.2.4; nginx does not have it',
 };
 
-// Whose path nginx has and we have not, so that the refusal is the router's, not the parser's.
+// Paths that exist in nginx and not here: the router refuses them, not the parser.
 const ROUTED = new Set(['absolute form without a path']);
 
 // All that the peer answers, up to its close.

@@ -13,8 +13,8 @@ async function inFolder(use) {
   }
 }
 
-// What a crowd knows of its places: for each user the token, the last status that it was told, and
-// when it asked and was answered.
+// The answers that many users got: for each user the token, the last status, and the times of the
+// request and of the answer.
 class Crowd {
   constructor() {
     this.known = new Map();
@@ -23,7 +23,7 @@ class Crowd {
     this.told = { WAITING: 0, ACTIVE: 0, LEFT: 0 };
   }
 
-  // Until the server is gone: some enter, some look and, when they are in, leave.
+  // Until the server has ended: users enter, read their status and leave when they are ACTIVE.
   async storm(room) {
     this.agent = keepAlive(24);
     const gone = (error) => assert.match(error.code ?? '', /ECONNRESET|ECONNREFUSED|EPIPE|HPE_/, String(error.stack));
@@ -93,7 +93,7 @@ class Crowd {
     }
   }
 
-  // The same tokens are good, and say what they said; those who wait, wait in order.
+  // The same tokens are valid and have the same status; waiting users are in the same order.
   async checkAnswers(room) {
     const agent = keepAlive(16);
     const waiting = entriesOf(room).filter((row) => row.status === 'WAITING');
@@ -134,7 +134,7 @@ test(`kill -9 in the middle of entering and admitting, ${ROUNDS} times: no place
       const storm = crowd.storm(room);
       storm.catch(() => {}); // it is waited for below
       await until('something of each was said', () => crowd.told.WAITING > before.WAITING + 20 && crowd.told.ACTIVE > before.ACTIVE + 5);
-      await pause(Math.random() * 50); // wherever it is then
+      await pause(Math.random() * 50); // kills it at a random moment
       await server.kill9();
       await storm;
       assertAudit(dataDir);

@@ -13,7 +13,7 @@ after(async () => {
   await server.stop();
 });
 
-// A room where everybody waits behind one who is active.
+// A room with one active user, where all others wait.
 async function busy(name, queue = {}) {
   const room = await WaitingRoom.open(server, name, { maxActive: 1, entryBatchSize: 1000, ...queue });
   room.first = await room.enter('first');
@@ -163,8 +163,8 @@ describe('many at once', () => {
         return row;
       });
     assert.equal(inversions, 0, 'in a lane, by number');
-    // Nobody of the later lane goes in while one of the first, who is known to be there, waits. Known:
-    // also whoever came before them in their lane, for those who are being written hold up the others.
+    // No user of the later lane is admitted while one of the first lane waits whose entry is known to
+    // be durable, and whose predecessors in the lane are too: pending entries delay those behind them.
     let knownAt = 0;
     const firsts = of(0).map((row) => ({ ...row, knownAt: (knownAt = Math.max(knownAt, acknowledged.get(row.user_id))) }));
     for (const row of of(8))

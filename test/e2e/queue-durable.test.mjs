@@ -42,7 +42,7 @@ describe('while the disk holds everything up', { concurrency: isCluster ? 1 : 2 
       server.hold();
       const asked = room.ask('a');
       await underWay(server, 1);
-      await new Promise((resolve) => setTimeout(resolve, 1500)); // what is tested is time that passes
+      await new Promise((resolve) => setTimeout(resolve, 1500)); // time has to pass
       server.release();
       assert.equal(room.place(await asked, 200).status, 'ACTIVE');
     }, QUICK));

@@ -6,7 +6,7 @@ import { after, before, describe } from 'node:test';
 import { WaitingRoom, assertAudit, assertProblemWith, bearer, entriesOf, rewrite, users } from './support/queue.mjs';
 import { assertProblem, concert, metricsOf, pause, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
-// Most tests have a room of their own in one server. It ticks often, so that they are quick.
+// Most tests have their own room in one server. It ticks often, so that the tests are fast.
 let server;
 let rooms = 0;
 before(async () => (server = await start({ args: ['--queue-tick-ms', '10'] })));
@@ -17,7 +17,7 @@ after(async () => {
 
 const open = (queue, more) => WaitingRoom.open(server, `Q/${++rooms}`, queue, more);
 
-// A room whose one active place is taken, so that everybody else waits until that one leaves.
+// A room whose one active place is taken, so that all other users wait until that user leaves.
 async function busy(queue = {}, more = {}) {
   const room = await open({ maxActive: 1, entryBatchSize: 100, ...queue }, more);
   room.first = await room.enter('first');
@@ -308,7 +308,7 @@ describe('how a place ends', () => {
     const room = await open({ maxActive: 2, activeTtlSeconds: 1, entryBatchSize: 100 });
     const places = await room.enterAll(users(8));
     assert.deepEqual(places.slice(0, 3).map((place) => place.status), ['ACTIVE', 'ACTIVE', 'WAITING']);
-    // Nobody polls but the operator: the cap holds all the while, and everybody gets a turn.
+    // Only the operator polls: the limit holds all the time, and every user is admitted.
     await until('all have had their stay', async () => {
       const now = await room.numbers();
       assert.ok(now.active <= 2, `${now.active}`);
@@ -360,7 +360,7 @@ describe('how a place ends', () => {
     const began = Date.now();
     await until('long after', () => Date.now() - began > 2500);
     assert.equal((await room.numbers()).waiting, 1);
-    // Not by a poll of the user, which would count as being there.
+    // Not by a poll of the user, which would count as a sign of presence.
     const resumed = Date.now();
     await room.did('resume');
     await until('it ends after all', async () => (await room.numbers()).expired === 1);
@@ -422,7 +422,7 @@ describe('POST /queue/token and GET /queue/status', () => {
     assert.equal(answer.json.expiresIn, 300);
     const first = room.place(await own(room.first.entryToken), 200);
     assert.ok(first.expiresIn > 90 && first.expiresIn <= 100, JSON.stringify(first));
-    // What ends first counts: here the token.
+    // The earlier of the two ends counts: here the token's.
     await room.patch({ tokenTtlSeconds: 50 });
     const { entryToken } = await room.enter('a');
     const before = (await own(entryToken)).json.expiresIn;
@@ -473,7 +473,7 @@ describe('what the operator does', () => {
     const places = await room.enterAll(users(6));
     assert.equal((await room.ask('late')).status, 429);
 
-    // Room for fewer than are there: all stay, nobody new comes in.
+    // maxWaiting below the number of waiting users: all stay, and no new user may enter.
     const lowered = await room.patch({ maxActive: 1, maxWaiting: 1 });
     assert.deepEqual([lowered.active, lowered.waiting, lowered.queue.maxActive, lowered.queue.maxWaiting], [3, 3, 1, 1]);
     const { act, subject, detail } = await last();
@@ -532,7 +532,7 @@ describe('what the operator does', () => {
     assert.equal((await room.numbers()).state, 'OPEN', 'what was refused did nothing');
   });
 
-  // Which acts each state allows, and what it becomes.
+  // The actions that each state allows, and the new state.
   const STATES = {
     DRAFT: { activate: 'OPEN', deactivate: 'CLOSED' },
     OPEN: { activate: 'OPEN', pause: 'PAUSED', resume: 'OPEN', process: 'OPEN', drain: 'DRAINING', deactivate: 'CLOSED' },
@@ -597,7 +597,7 @@ describe('what the operator does', () => {
     await room.becomes(places[2].entryToken, 'ACTIVE');
     await leave(room, places[5].entryToken);
     await room.patch({ maxActive: 1 });
-    // Who is being admitted counts as waiting and as active until that is durable.
+    // A user whose admission is pending counts as waiting and as active until it is durable.
     const now = await until('the stays are over and nothing is under way', async () => {
       const numbers = await room.numbers();
       const { entered, waiting, active, left, expired } = numbers;
@@ -646,7 +646,7 @@ describe('"not found" is not a number (pitfall 18)', () => {
     await leave(room, left.entryToken);
     const kept = await room.enter('kept');
     await before.stop();
-    // As retention would, when they have ended and their time is over.
+    // Removes them as retention would.
     rewrite(dataDir, "DELETE FROM queue_entries WHERE user_id IN ('active', 'waiting', 'left')");
 
     const next = await start({ dataDir });

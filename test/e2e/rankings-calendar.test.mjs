@@ -15,8 +15,7 @@ const DATES = [
   '2027-01-03', '2027-01-04', '2027-01-10', '2027-01-30', '2027-01-31', '2027-02-01', '2027-02-07',
 ];
 
-// The calendar once more, by other means than the program's: days are numbers of milliseconds, as if
-// they were UTC's.
+// A second implementation of the calendar: days are numbers of milliseconds, as in UTC.
 const dayOf = (ms, zoneMs) => ms - ((ms + zoneMs) % DAY_MS) + zoneMs;
 const monthsOn = (day, months) => Date.UTC(new Date(day).getUTCFullYear(), new Date(day).getUTCMonth() + months, 1);
 const BEGINS = {
@@ -76,7 +75,7 @@ class Shop {
     for (const sale of this.sales) if (sale.isHeld) sale.isLive = false;
   }
 
-  // One that was sold on that day, by who bought it. Whoever was ACTIVE days ago enters anew.
+  // A reservation of that day, by its buyer. A user who was ACTIVE days ago enters again.
   async cancelOne(date) {
     const day = Date.parse(`${date}T00:00:00Z`);
     const sale = this.sales.find((one) => one.isLive && !one.isHeld && one.day === day);
@@ -103,7 +102,7 @@ class Shop {
     return answer.json;
   }
 
-  // A board in which two events have the same score tells who had it first: not of interest here.
+  // The order of two events with the same score depends on time and is not compared here.
   async look(node, period, date) {
     const { rankings, from, to, serverTime } = await this.get(node, `/rankings/${period}?date=${date}`);
     const day = Date.parse(`${date}T00:00:00Z`);
@@ -165,7 +164,7 @@ test('each sale counts in its period, is taken back from it and goes with it', a
   const ofSunday = await shop.sold('weekly', '2026-12-27');
   assert.equal(await shop.sold('monthly', '2026-12-01'), ofSunday + (await shop.sold('weekly', '2026-12-28')));
 
-  // A day later, what is given back is taken back from the day of its sale (pitfall 39).
+  // A day later, a cancelled reservation is subtracted from the day of its sale (pitfall 39).
   shop.step('2026-12-28T23:59:00Z');
   const ofMonday = shop.wanted('daily', '2026-12-28', clock.now());
   await shop.cancelOne('2026-12-27');
@@ -173,7 +172,7 @@ test('each sale counts in its period, is taken back from it and goes with it', a
   assert.ok((await shop.sold('daily', '2026-12-27')) > 0, 'a day is kept for a day');
   assert.deepEqual(shop.wanted('daily', '2026-12-28', clock.now()), ofMonday);
 
-  // Sunday's board goes at midnight. Nothing brings it back; its week and month go on.
+  // Sunday's board is removed at midnight and never comes back; its week and month continue.
   clock.set('2026-12-29T00:00:00Z');
   assert.equal(await shop.sold('daily', '2026-12-27'), 0);
   await shop.cancelOne('2026-12-27');
@@ -188,7 +187,7 @@ test('each sale counts in its period, is taken back from it and goes with it', a
   assert.deepEqual([await shop.sold('weekly', '2027-01-01'), await shop.sold('weekly', '2027-01-03')], [week, week]);
   assert.equal(await shop.sold('monthly', '2027-01-31'), await shop.sold('daily', '2027-01-01'));
 
-  // From its last week into 2027-W01. The week before that year's end has gone by then.
+  // From its last week into 2027-W01. The week before that year's end is removed by then.
   await shop.sellOver('2027-01-04');
   await shop.isCounted();
   assert.equal(await shop.sold('weekly', '2026-12-21'), 0);

@@ -94,7 +94,7 @@ test('while nothing changes there are heartbeats, and nothing else', async () =>
     assert.deepEqual([...new Set(stream.comments)], ['hb']);
     stream.destroy();
   }
-  // Who comes when nobody has watched for a second hears how it is now.
+  // A client that connects after a second without subscribers gets the current board.
   await until('no stream is open', async () => (await own.metric('admitone_sse_streams')) === 0);
   const alone = performance.now();
   await of.held(await of.buyer('bo'));

@@ -13,7 +13,7 @@ import { BINARY, launch, removeFolder, run, start, tempFolder, test, until } fro
 const SERVICES = fileURLToPath(new URL('../../scripts/services', import.meta.url));
 const EVENT = 'CONCERT/1';
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
-// What has differed for longer than twice this is repaired.
+// A difference that lasts longer than twice this is repaired.
 const DEADLINE_MS = 150;
 
 function output(file, args) {
@@ -25,7 +25,7 @@ function output(file, args) {
 
 let services;
 
-// One pair of servers for all tests here; each gets an empty Redis and a database of its own.
+// One Redis and one PostgreSQL for all tests here; each test gets an empty Redis and a database.
 function stores() {
   services ??= Object.fromEntries(
     output(SERVICES, ['start', 'redis', 'postgres', '--unsafe-fast', '--with-parent', String(process.pid)])
@@ -70,7 +70,7 @@ async function crowd(server) {
   const [ann, bob, cat] = [await sale.buyer('ann'), await sale.buyer('bob'), await sale.buyer('cat')];
   const held = await sale.held(ann, { seats: [1, 2] });
   const confirmed = await sale.confirmed(bob, (await sale.held(bob, { seats: [5, 6] })).id);
-  await sale.buyer('dan'); // in place of bob, who has completed
+  await sale.buyer('dan'); // in place of bob, whose entry is completed
   const waiting = await sale.enterAll(['eve', 'flo', 'gus']);
   assert.deepEqual(waiting.map(({ status, position }) => [status, position]), [['WAITING', 1], ['WAITING', 2], ['WAITING', 3]]);
   await until('nothing is too young', () => Date.now() - Date.parse(confirmed.createdAt) > 3 * DEADLINE_MS);

@@ -9,7 +9,7 @@ import { assertProblem, isCluster, pause, removeFolder, start, tempFolder, test,
 const ROUNDS = times(20);
 const CLIENTS = 24;
 const CAPACITY = 200;
-// So that adaptive sections change over, too.
+// So that adaptive sections change their strategy, too.
 const ARGS = ['--queue-tick-ms', '10', '--adaptive-hot-above', '4', '--adaptive-calm-below', '2', '--adaptive-rest-ms', '50', '--ledger-deadline-ms', '2000'];
 const SECTIONS = ['slot', 'lock', 'adaptive', 'seat'];
 const EVENT = { maxPerUser: 1000, sections: SECTIONS.map((mode) => ({ id: mode, capacity: CAPACITY, mode })) };
@@ -22,9 +22,9 @@ const chance = (part) => Math.random() < part;
 const isKeyed = ({ headers }) => 'idempotency-key' in headers;
 const isOver = ({ expiresAt }) => Date.now() >= Date.parse(expiresAt);
 
-// What everybody asked for and was told. A hold is { sale, who, wish, headers, text, json, asked,
-// isLeft }: `text` is the first answer, and `json` the last one about it; `asked` is on its way, and
-// has happened or not; isLeft: its user was told that the place is given back.
+// The requests and answers of all users. A hold is { sale, who, wish, headers, text, json, asked,
+// isLeft }: `text` is the first answer, and `json` the last one about it; `asked` is a request under
+// way, which may have been executed; isLeft: the user was told that the place has ended.
 class Journal {
   constructor() {
     this.holds = [];
@@ -33,7 +33,7 @@ class Journal {
     this.told = { held: 0, refused: 0, confirmed: 0, cancelled: 0, expired: 0, left: 0 };
   }
 
-  // Until the server is gone.
+  // Until the server has ended.
   async storm(server) {
     const agent = keepAlive(CLIENTS);
     const gone = (error) => assert.match(error.code ?? '', /ECONNRESET|ECONNREFUSED|EPIPE|HPE_/, String(error.stack));
@@ -45,7 +45,7 @@ class Journal {
     }
   }
 
-  // One user after the other: enters, holds this and that, confirms, cancels, leaves, or just goes.
+  // One user after the other: enters, holds seats, confirms, cancels, leaves, or does nothing more.
   async #client(sale, agent) {
     for (;;) {
       const userId = `u${++this.number}`;
@@ -116,7 +116,7 @@ class Journal {
     return this.#finish(sale, hold, 'cancel', 'CANCELLED', agent);
   }
 
-  // Cancels what is held; what was confirmed stays.
+  // Leaving cancels holds; confirmed reservations stay.
   async #leave(sale, who, own, agent) {
     const held = own.filter(({ json }) => json.status === 'HELD');
     for (const hold of held) hold.asked = 'leave';
@@ -129,7 +129,7 @@ class Journal {
     }
   }
 
-  // Everything that was said is so in the ledger; nothing is there that nobody asked for.
+  // The ledger agrees with every answer, and contains nothing that was not requested.
   check(sale) {
     const rows = new Map(sale.rows().map((row) => [row.id, row]));
     for (const hold of this.holds) {
@@ -147,7 +147,7 @@ class Journal {
     }
   }
 
-  // What the API says is what it said before, and what was on its way is known now.
+  // The API gives the same answers as before, and the result of requests that were under way is known.
   async checkAnswers(sale, agent) {
     const mine = ({ sale: name }) => name === sale.name;
     const live = this.holds.filter((hold) => mine(hold) && !ENDED.has(hold.json.status));
@@ -168,8 +168,8 @@ class Journal {
     });
   }
 
-  // What has become of a hold that was not answered. Who sent a key sends it again: it was used, and
-  // the hold is the same, or it was not.
+  // The result of a hold that was not answered. A request with a key is repeated: either the key was
+  // used and the hold is the same, or it was not.
   async #learn(sale, hold, agent) {
     const { id, who, wish, headers } = hold;
     this.flying.delete(hold);
@@ -196,8 +196,8 @@ class Journal {
   }
 }
 
-// What may have become of a hold, by what was last said of it and what was on its way. Holds end by
-// their time whatever anybody says.
+// The possible states of a hold, by the last answer about it and the request under way. Holds also
+// expire.
 function assertMay(hold, status) {
   const { json, asked } = hold;
   const may = new Set([hold.isLeft && json.status === 'HELD' ? 'CANCELLED' : json.status]);
@@ -219,7 +219,7 @@ function assertKept(hold, row) {
   if (row.status === 'EXPIRED') assert.ok(row.ended_at >= row.expires_at, 'before its time');
 }
 
-// Hot and ledger agree at once where nothing ends by itself meanwhile; elsewhere, in a moment.
+// Hot store and ledger agree at once where nothing expires; elsewhere after a moment.
 async function assertRecovered(sale) {
   // A hot store that has outlived its nodes has what they left undone, until others have done it.
   if (sale.name === 'LONG/1' && !isCluster) {
@@ -251,7 +251,7 @@ test(`kill -9 in the middle of holding, confirming and cancelling, ${ROUNDS} tim
     const said = (what, count) => journal.told[what] >= before[what] + count;
     await until('something of each was said', () => said('held', 150) && said('confirmed', 30) && said('cancelled', 60) && said('left', 10));
     switches += await metric(server, 'admitone_adaptive_switches_total', { to: 'slot' });
-    await pause(Math.random() * 100); // wherever it is then
+    await pause(Math.random() * 100); // kills it at a random moment
     await server.kill9();
     await storm;
     assertAudit(dataDir);

@@ -19,14 +19,15 @@ const ALL_FREE = { available: 20, held: 0, confirmed: 0 };
 const wishOf = (strategy) => ({ section: strategy, strategy, quantity: 1 });
 const refuses = async (answer, status, code) => assertProblem(await answer, status, code);
 
-// So many records wait for the disk; on a cluster also what nodes write for each other.
+// Waits until that many records wait for the disk; on a cluster also records that nodes write for each
+// other.
 const isWritten = (depth, count) => (isCluster ? depth >= count : depth === count);
 const written = (server, count) =>
   until(`${count} records`, async () => isWritten(await server.metric('admitone_ledger_queue_depth'), count));
 const begun = (server, strategy, count) =>
   until(`${count} attempts`, async () => (await metric(server, 'admitone_reservation_attempts_total', { strategy })) === count);
 
-// Nothing is held any more, for everybody to see and in the ledger.
+// Checks that no seat is held any more, in the public view and in the ledger.
 async function assertAllFree(sale) {
   for (const { id } of SECTIONS)
     await until(`the seats of ${id} return`, async () => (await sale.counts(id)).held === 0);

@@ -280,7 +280,7 @@ describe('a key', { concurrency: 4 }, () => {
   test('that is replayed is counted as such, and takes no seat', async () => {
     const sale = await open('COUNT/1', 'lock');
     const ann = await sale.buyer('ann');
-    // The server is shared with the tests beside this one: of theirs there may be more.
+    // The server is shared with other tests, whose keys may be counted too.
     const replays = () => metric(server, 'admitone_reservation_outcomes_total', { strategy: 'lock', outcome: 'replayed' });
     const { again } = await asked(sale, ann, 'counted');
     const before = await replays();

@@ -14,13 +14,13 @@ const PATH_OF = { optimistic: '/api/v1/optimistic', pessimistic: '/api/v2/pessim
 
 const refuses = async (answer, status, code) => assertProblem(await answer, status, code);
 const everyMode = (capacity = 5) => MODES.map((mode) => ({ id: mode, capacity, mode }));
-// Looks it up, confirms or cancels it, with nothing but what is given.
+// Looks it up, confirms or cancels it, with only the given proof of the user.
 const finish = (server, what, id, { headers, body, search = '' } = {}) =>
   what === 'get'
     ? server.call('GET', `/reservations/${id}${search}`, { headers })
     : server.call('POST', `/reservations/${id}/${what}`, { headers, body });
 
-// What everybody sees of the seats, and the ledger's rows: what a refusal must leave as it was.
+// The public view of the seats and the rows of the ledger, which a refusal must not change.
 const seatsOf = async (sale) => JSON.stringify([await sale.sections(), sale.rows()]);
 
 describe('trusted', () => {

@@ -29,7 +29,7 @@ const open = (name, strategy, capacity, more = {}, queue = {}) =>
 const refuses = async (answer, status, code, members = {}) => assertProblemWith(await answer, status, code, members);
 
 const timeIsOver = async ({ expiresAt }) => {
-  while (Date.now() <= Date.parse(expiresAt)) await pause(5); // what is tested is time that passes
+  while (Date.now() <= Date.parse(expiresAt)) await pause(5); // time has to pass
 };
 const expires = (sale, who, { id }) =>
   until('the hold is EXPIRED', async () => {

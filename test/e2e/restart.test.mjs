@@ -75,8 +75,8 @@ describe('what is acknowledged stays', () => {
       await second.stop();
     }));
 
-  // One client with events of its own: it knows for each what was acknowledged last, and what it
-  // has asked for since.
+  // One client with its own events: for each it knows the last acknowledged version and the requests
+  // since.
   class Client {
     constructor(number) {
       this.names = Array.from({ length: 3 }, (_, i) => `STORM/${number}-${i}`);
@@ -86,7 +86,7 @@ describe('what is acknowledged stays', () => {
       this.acknowledged = 0;
     }
 
-    // Until the server is gone. Resolves when the connection is.
+    // Until the server has ended. Resolves when the connection is closed.
     async storm(server) {
       this.flying = null;
       const raw = await Raw.connect(server);
@@ -112,10 +112,10 @@ describe('what is acknowledged stays', () => {
       }
     }
 
-    // What is there now was acknowledged last, or was under way.
+    // The current version was acknowledged last, or was under way.
     async check(server) {
       for (const name of this.names) {
-        // Nodes that died before they could tell Redis of it: it is filled anew then.
+        // Nodes that died before they updated Redis: it is rebuilt then.
         const { status, json } = await until(`${name} can be shown`, async () => {
           const answer = await server.admin('GET', `/admin/events/${name}`);
           return answer.json?.code !== 'recovering' && answer;

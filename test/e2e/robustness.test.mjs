@@ -30,7 +30,7 @@ test('a page of the list is bounded in bytes, and the pages together are the who
 });
 
 test('clients that do not read cost no more than a page each', async () => {
-  // What a sanitizer keeps of freed memory is none of the clients' cost.
+  // Freed memory that a sanitizer keeps does not count.
   const server = await start({ env: { ASAN_OPTIONS: 'quarantine_size_mb=1' } });
   for (let i = 0; i < 20; i++) await server.admin('PUT', `/admin/events/WIDE/${i}`, wide());
   const before = residentBytes(server.pid);
@@ -50,7 +50,7 @@ test('clients that do not read cost no more than a page each', async () => {
   await server.stop();
 });
 
-// What the kernel has taken from the server and not yet sent, of all its connections.
+// Bytes that the kernel has accepted from the server and not yet sent, of all its connections.
 function kernelUnsentBytes(port) {
   const lines = fs.readFileSync('/proc/net/tcp', 'utf8').trim().split('\n').slice(1);
   const rows = lines.map((line) => line.trim().split(/\s+/));
@@ -80,7 +80,7 @@ test('clients that do not read large maps take bounded memory of process and ker
     peak = Math.max(peak, residentBytes(server.pid) - before);
     return (await answered()) >= answeredBefore + CLIENTS;
   }, 30000);
-  // What is read meanwhile arrives whole, so others have taken its place.
+  // Answers that are read in the meantime arrive complete, so other clients are served.
   assert.equal((await call(server, 'GET', target)).text, text);
   peak = Math.max(peak, residentBytes(server.pid) - before);
   const kernel = kernelUnsentBytes(server.port);
@@ -210,7 +210,7 @@ test('a ledger that can not be written is refused at the start', () => {
   if (process.getuid() !== 0) {
     done = run(args);
   } else {
-    // As somebody else, for no mode keeps root from writing; with a copy that this one may read.
+    // As another user, because file modes do not stop root; with a copy that this user may read.
     const copy = path.join(folder, 'admitone');
     fs.copyFileSync(BINARY, copy);
     fs.chmodSync(copy, 0o755);

@@ -10,7 +10,7 @@ import { BINARY, call, environment, launch, removeFolder, tempFolder, test, unti
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/run-cluster', import.meta.url));
 
-// Says its pid and its flags, and does as told until it is asked to end.
+// Prints its pid and its flags, and follows the test's commands until it is asked to end.
 const NODE = `#!/usr/bin/env bash
 trap 'echo ended in order; exit 0' TERM
 echo "pid=$$ flags: $*"

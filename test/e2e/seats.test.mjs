@@ -195,7 +195,8 @@ describe('sections', () => {
         const one = await server.call('GET', '/events/CHURN/2');
         if (one.status !== 200) assertProblem(one, 404, 'event_not_found');
         const map = await get('CHURN/2', 'A');
-        // A node that has not yet heard of the newest one of the name looks for the last one's sections.
+        // A node that does not know the newest event of that name yet looks up the sections of the
+        // last one.
         if (map.status !== 200) assertProblem(map, 404, isCluster && map.json.code === 'section_not_found' ? 'section_not_found' : 'event_not_found');
         assert.equal((await server.call('GET', '/metrics')).status, 200);
       }

@@ -10,7 +10,7 @@ import { environment, launch, removeFolder, tempFolder, test, until } from './su
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/services', import.meta.url));
 
-// Runs it to its end: { status, stderr } and what it printed, by name.
+// Runs the script to its end: { status, stderr }, and the printed values by name.
 function services(args, env = {}) {
   const done = spawnSync(SCRIPT, args, { encoding: 'utf8', env: environment(env), timeout: 90000 });
   assert.ifError(done.error);
@@ -122,7 +122,7 @@ test('one that was stopped or killed starts again beside the others, on its port
   stop(folder, 'redis');
   assert.equal(isAlive(first.REDIS_PID), false);
   assert.equal(isAlive(first.POSTGRES_PID), true);
-  // Not even one that stands still is left behind.
+  // Even a stopped process is ended.
   process.kill(first.POSTGRES_PID, 'SIGSTOP');
   stop(folder, 'postgres');
   assert.equal(isAlive(first.POSTGRES_PID), false);

@@ -15,7 +15,7 @@ const WORKERS = 2;
 before(async () => (server = await start({ args: [...QUICK, '--sse-heartbeat-seconds', '1', '--workers', `${WORKERS}`] })));
 after(() => server.stop());
 
-// A room whose one active place is taken, so that everybody else waits until that one leaves.
+// A room whose one active place is taken, so that all other users wait until that user leaves.
 async function busy(queue = {}, on = server) {
   const room = await WaitingRoom.open(on, `SSE/${++rooms}`, { maxActive: 1, entryBatchSize: 100000, ...queue });
   room.first = await room.enter('first');
@@ -39,7 +39,7 @@ describe('a stream', () => {
     const stream = await Stream.open(room, (await room.enter('me')).entryToken);
     await stream.hears(1);
     server.signal('SIGSTOP');
-    await new Promise((resolve) => setTimeout(resolve, 4000)); // what is tested is time that passes
+    await new Promise((resolve) => setTimeout(resolve, 4000)); // time has to pass
     server.signal('SIGCONT');
     await leave(room, room.first);
     await stream.hears('ACTIVE');
@@ -50,7 +50,8 @@ describe('a stream', () => {
     const room = await busy();
     const { entryToken } = await room.enter('me');
     const streams = [];
-    // They may be on different workers, each of which lets so many be. Of each node: this is one.
+    // They may be on different workers, each of which has its own limit. The limit is per node, and
+    // this is one.
     for (let i = 0; i < 40; i++) streams.push(await Stream.open(new WaitingRoom(server.nodes[0], room.name), entryToken));
     await until('the oldest have ended', () => streams.filter(({ ended }) => ended).length >= 40 - 8 * WORKERS);
     assert.ok(!streams.at(-1).ended);
@@ -132,7 +133,7 @@ describe('a stream', () => {
     await until('the server has seen them go', async () => (await server.metric('admitone_sse_closed_total')) >= closed + 3);
     await leave(room, ahead);
     for (const i of [1, 3, 5]) await streams[i].hears(1);
-    // And so when one comes again while the old stream is still there.
+    // The same when a client connects again while the old stream is still open.
     const again = await Stream.open(room, me.entryToken, { lastEventId: streams[1].last.id });
     for (const i of [1, 3]) streams[i].destroy();
     await until('they are gone', async () => (await server.metric('admitone_sse_closed_total')) >= closed + 5);
@@ -260,7 +261,7 @@ describe('when updates are sent', () => {
         await until('it hears its new place', () => heard.at(-1).position === 1, 30000);
         await leave(room, room.first);
         await until('it hears ACTIVE', () => heard.at(-1).status === 'ACTIVE', 30000);
-        // It tries once more, as the standard has it, is told 204, and that is the end.
+        // It reconnects once more, as the standard requires, gets 204, and stops.
         await until('it has given up', () => source.readyState === EventSource.CLOSED);
       } finally {
         source.close();
@@ -303,7 +304,7 @@ describe('many streams, and bad ones', () => {
       const me = await room.enter('me'.padEnd(64, '"'));
       const deaf = await Stream.open(room, me.entryToken, { paused: true });
       const stream = await Stream.open(room, me.entryToken);
-      // Somebody of a better lane who comes and goes moves everybody's position.
+      // A user in a better lane who enters and leaves changes all positions.
       const agent = keepAlive(1);
       let dropped = 0;
       while (dropped === 0) {

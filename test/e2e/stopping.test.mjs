@@ -11,7 +11,7 @@ import { BINARY, concert, launch, onlyOn, removeFolder, start, tempFolder, test,
 
 const HEALTH = request('GET', '/health');
 
-// So many connections are open, besides the one that asks each node for it.
+// Waits until that many connections are open, besides the one that asks each node.
 const connected = (server, count) =>
   until(`${count} are connected`, async () => (await server.metric('admitone_connections')) === count + server.nodes.length);
 const stopping = (server) =>

@@ -55,7 +55,8 @@ describe('a token', () => {
     const altered = [];
     for (let i = 0; i < mine.length; i++) {
       const at = ALPHABET.indexOf(mine[i]);
-      // All of the last one's: its lowest bits may be nobody's. One bit of each other.
+      // All bits of the last character, of which the lowest may be unused; one bit of each other
+      // character.
       const others = i === mine.length - 1 ? [...ALPHABET].filter((one) => one !== mine[i]) : [ALPHABET[at ^ 1], ALPHABET[at ^ 32], '=', '+'];
       for (const other of others) altered.push(mine.slice(0, i) + other + mine.slice(i + 1));
     }

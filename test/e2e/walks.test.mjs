@@ -12,11 +12,11 @@ const execute = promisify(execFile);
 const read = (name) => fs.readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
 
 const isCommand = (text) => /^(curl |[A-Z]+=|\w+\(\) |build\/admitone )/.test(text);
-// How a stream begins depends on who comes first, its client or its end.
+// The beginning of a stream depends on whether its client or its end comes first.
 const isShown = (text) => !text.startsWith('retry:');
 
-// The code of a part of a document: [{ commands, shown }], where `shown` are the answers that stand
-// behind the commands, in the same block or in one of their own.
+// The code of a part of a document: [{ commands, shown }], where `shown` are the answers printed below
+// the commands, in the same block or in the next one.
 function steps(document, heading) {
   const [, part] = document.split(`\n${heading}\n`);
   assert.ok(part, heading);
@@ -31,7 +31,7 @@ function steps(document, heading) {
   return steps;
 }
 
-// Of an answer, what is the same each time.
+// The parts of an answer that are the same each time.
 const FACTS = /"(?:status|strategy|position|seats|price|code|available|held|confirmed|userId)":(?:"[^"…]*"|\[[^\]]*\]|\w+)|^HTTP\/1.1 \d+ \w+|\d+ violations/gm;
 
 // Runs all steps in one shell, in a folder that looks as the one of `make run`.
@@ -60,7 +60,7 @@ async function withDemo(args, use) {
   removeFolder(folder);
 }
 
-// What the walks change and must put back.
+// The state that the commands change and must restore.
 async function stateOf(server) {
   const { queue, waiting, active } = (await server.admin('GET', '/admin/queue/CONCERT/1')).json;
   const { sections } = (await server.call('GET', '/events/CONCERT/1')).json;
@@ -79,7 +79,7 @@ test('the walks of README.md and docs/api.md work one after the other, and leave
     }
   }));
 
-// As a reader would do it: the values that he has seen in place of the names.
+// As a reader would do it: replaces the names by the values that were shown.
 async function followBanner(server, { adminUrl = server.url } = {}) {
   const commands = server.stdout.split('\n\n').filter((text) => text.startsWith('  curl'));
   const [patch, enters, listen, confirm] = commands;

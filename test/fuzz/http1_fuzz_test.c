@@ -102,7 +102,7 @@ static void check_request(const struct http1 *p, const char *block) {
         assert(http_header(&r, name).at != NULL);
     }
 
-    /* What smuggling is made of. */
+    /* Parts of request smuggling attacks. */
     str length = http_header(&r, STR("content-length"));
     str coding = http_header(&r, STR("transfer-encoding"));
     int64_t bytes = 0;
@@ -210,7 +210,7 @@ static const str seeds[] = {
     STR_INIT(""),
 };
 
-/* What changes the meaning of a request when it turns up somewhere. */
+/* Bytes that change the meaning of a request. */
 static const str words[] = {STR_INIT("\r\n"),
                             STR_INIT("\r\n\r\n"),
                             STR_INIT("\n"),

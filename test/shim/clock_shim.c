@@ -18,7 +18,7 @@
 static const _Atomic int64_t none;
 static const _Atomic int64_t *offset_ms = &none;
 
-/* Not by way of dlsym: a sanitizer asks for the time before there is that. */
+/* Not by dlsym: a sanitizer asks for the time before dlsym can be used. */
 static int ask(clockid_t clock, struct timespec *out) {
     return (int)syscall(SYS_clock_gettime, clock, out);
 }
@@ -38,7 +38,7 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
 
 int gettimeofday(struct timeval *restrict out, void *restrict zone) {
     struct timespec t;
-    (void)zone; /* which nobody has used for decades */
+    (void)zone; /* an obsolete argument */
     int result = clock_gettime(CLOCK_REALTIME, &t);
     if (result == 0) *out = (struct timeval){.tv_sec = t.tv_sec, .tv_usec = t.tv_nsec / 1000};
     return result;

@@ -58,7 +58,7 @@ static void accept_one(struct cut_proxy *p) {
     if (client >= 0) close(client);
 }
 
-/* A simple query of its own, as the ledger sends it. */
+/* A message that contains only this simple query, as the ledger sends it. */
 static bool is_commit(const char *bytes, ssize_t len) {
     return memmem(bytes, (size_t)len, "COMMIT", sizeof "COMMIT") != NULL;
 }

@@ -12,13 +12,13 @@ enum cut {
     CUT_BEFORE_COMMIT, /* the next COMMIT never arrives, and its connection ends */
     CUT_AFTER_COMMIT,  /* it arrives, and its answer does not */
     CUT_SILENT,        /* nothing gets through, and nothing ends */
-    CUT_AT_QUESTION,   /* from the next question on what became of a COMMIT it is silent */
+    CUT_AT_QUESTION,   /* from the next query for the result of a COMMIT on, nothing passes */
     CUT_REFUSED,       /* every connection ends, and new ones at once */
 };
 
 struct cut_proxy;
 
-/* For a server on this machine. */
+/* In front of a server on this machine. */
 struct cut_proxy *cut_proxy_start(int server_port);
 int cut_proxy_port(const struct cut_proxy *p);
 /* The two at a COMMIT are for one; then comes `then`. */

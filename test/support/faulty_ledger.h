@@ -10,12 +10,12 @@
 struct faulty_ledger {
     struct ledger ledger;
     struct ledger *real;
-    int fails;     /* so many that are submitted from now on */
+    int fails;     /* how many of the next submitted records fail */
     int asks_fail; /* likewise, of those that are asked */
     enum err why;  /* ERR_LEDGER_FAILED, unless it is set */
     bool is_full;  /* neither is taken: ERR_OVERLOADED */
-    /* The next LEDGER_END is done while the answer to the next LEDGER_RESERVATION_GET is on its
-     * way, and heard of first. */
+    /* The next LEDGER_END is executed while the answer to the next LEDGER_RESERVATION_GET is on its
+     * way, and is answered first. */
     bool is_late;
 
     /* Below: its own. */

@@ -78,7 +78,7 @@ void feeding_parse(struct feeding *f, str input) {
         for (size_t cut = 0; cut < input.len; cut++) same_when_cut(input, &whole, cut, input.len);
         same_when_cut(input, &whole, 0, 1);
     } else {
-        /* What is long is long because a limit is near: the cuts there count. */
+        /* Long requests test limits: all cuts near the end are tried. */
         for (size_t cut = input.len - 64; cut < input.len; cut++)
             same_when_cut(input, &whole, cut, input.len);
         same_when_cut(input, &whole, 1, 997);

@@ -45,14 +45,14 @@ enum err ledger_client_confirm(struct ledger_client *d, uint64_t number, const c
 enum err ledger_client_cancel(struct ledger_client *d, uint64_t number, const char *user);
 bool ledger_client_expire(struct ledger_client *d, uint64_t number, int64_t now_ms);
 
-/* As the ledger has it; NULL: there is none. mem_free frees it. */
+/* The reservation in the ledger; NULL: there is none. mem_free frees it. */
 struct reservation *ledger_client_get(struct ledger_client *d, uint64_t number);
 /* The status alone; fails the test when there is none. */
 enum reservation_status ledger_client_status(struct ledger_client *d, uint64_t number);
 enum seat_state ledger_client_seat(struct ledger_client *d, size_t section, uint32_t seat,
                                    int64_t *version);
 
-/* What load tells. */
+/* The results of load. */
 struct ledger_client_loaded {
     struct event *event; /* the first: the client's own */
     struct reservation *reservations[512];

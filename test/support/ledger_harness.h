@@ -101,7 +101,7 @@ void test_waiting_read(struct test_record *r, int64_t event_key);
 void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms);
 void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *sales, size_t max);
 void test_nodes_read(struct test_record *r);
-/* Frees what was handed over. */
+/* Frees the results that belong to the caller. */
 void test_record_deinit(struct test_record *r);
 
 /* Submits (or asks) and waits until it is back; its result. */

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-/* Retention sleeps, and a machine that stands still for seconds is no failure of the database. */
+/* Retention is off, and a machine that stalls for seconds is not a failure of the database. */
 #define PATIENT .retention_interval_ms = 3600000, .deadline_ms = HARNESS_DEADLINE_MS
 
 struct postgres_ledger_options postgres_options = {PATIENT};

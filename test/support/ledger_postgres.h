@@ -9,8 +9,8 @@
 #include "ledger_harness.h"
 #include "postgres_scratch.h"
 
-/* What the next ledger is opened with; a `url` of NULL is that of the harness's database. By
- * default retention sleeps, for the times of tests are those of 1970, and deadlines are long. */
+/* The options of the next ledger; a `url` of NULL is that of the harness's database. By default
+ * retention is off, because the tests use times of 1970, and deadlines are long. */
 extern struct postgres_ledger_options postgres_options;
 
 /* The database of the harness that was last opened for: no test has two. */
@@ -18,7 +18,7 @@ struct scratch *postgres_database(void);
 struct tables postgres_tables(const struct harness *h);
 /* Makes the harness's database, unless it is the last one's. */
 void postgres_database_for(struct harness *h);
-/* For struct ledger_adapter and desk_open. Fails the test when it can't be opened. */
+/* For struct ledger_adapter and ledger_client. Fails the test when it can't be opened. */
 struct ledger *postgres_open(struct harness *h, int64_t queue_max);
 /* The harness is done with its database: the next one gets it, emptied. Sets the options back. */
 void postgres_shut(void);
@@ -28,7 +28,7 @@ void postgres_drop(void);
 /* The URL with another port in it. */
 void postgres_url_with_port(const char *url, int port, char *out, size_t size);
 
-/* A connection of somebody else's, who has a transaction open. */
+/* Another connection, with an open transaction. */
 PGconn *postgres_other(const char *sql);
 /* More in that transaction. */
 void postgres_other_run(PGconn *c, const char *sql);

@@ -15,7 +15,7 @@
  * of tests are those of 1970, so whatever a test that takes long has written would be too old. */
 struct ledger *raw_ledger_open(const struct sqlite_ledger_options *o);
 
-/* Each call has a connection of its own. */
+/* Each call opens a connection. */
 struct tables raw_tables(const struct harness *h);
 /* The same without CHECK and foreign keys. */
 struct tables raw_tables_unruly(const struct harness *h);

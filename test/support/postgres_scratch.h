@@ -20,7 +20,7 @@ void scratch_open(struct scratch *s);
 /* Ends every connection to it, too. */
 void scratch_shut(struct scratch *s);
 
-/* Each call has a connection of its own. */
+/* Each call opens a connection. */
 struct tables scratch_tables(const struct scratch *s);
 #define scratch_sql(s, ...) tables_sql(scratch_tables(s), __VA_ARGS__)
 #define scratch_number(s, ...) tables_number(scratch_tables(s), __VA_ARGS__)

@@ -17,13 +17,13 @@ struct queue_fixture {
     int64_t swept_ms; /* by sweep */
 };
 
-/* What admit, purge and sweep report to. */
+/* The results of admit, purge and sweep. */
 extern struct entry_change changes[ADMIT_MAX];
 
 /* OPEN, 100,000 may wait and 100 be active, 50 per second, for 600 s; 300 s of grace. */
 void queue_fixture_open(struct queue_fixture *r);
 void queue_fixture_close(struct queue_fixture *r);
-/* What the test has changed in r->config comes into force. */
+/* Applies the test's changes of r->config. */
 void queue_fixture_configure(struct queue_fixture *r);
 void queue_fixture_set_state(struct queue_fixture *r, enum event_state state);
 
@@ -31,7 +31,7 @@ void queue_fixture_set_state(struct queue_fixture *r, enum event_state state);
 uint64_t enter_pending(struct queue_fixture *r, const char *user, unsigned lane, int64_t now_ms);
 /* The same, and the ledger has it at once. */
 uint64_t enter(struct queue_fixture *r, const char *user, unsigned lane, int64_t now_ms);
-/* So many who wait since T0: user1 and so on, of the default lane. The event is OPEN then. */
+/* Adds entries that wait since T0: user1 and so on, in the default lane. Opens the event. */
 void enter_waiting(struct queue_fixture *r, int count);
 
 /* The entry is known. */
@@ -40,9 +40,9 @@ enum entry_status status_of(const struct queue_fixture *r, uint64_t seq, int64_t
 /* How many were admitted, of at most `max`; the ledger has it at once. */
 size_t admit_some(struct queue_fixture *r, int64_t now_ms, size_t max);
 size_t admit(struct queue_fixture *r, int64_t now_ms);
-/* A tick every second since the last, which ends nobody. */
+/* Ticks every second since the last tick; no entry may end. */
 void tick_until(struct queue_fixture *r, int64_t now_ms);
-/* The same, and then how many were ended of everybody. */
+/* The same, and then returns how many entries were ended. */
 size_t sweep(struct queue_fixture *r, int64_t now_ms);
 void assert_counts(const struct queue_fixture *r, uint64_t waiting, uint64_t active);
 

@@ -11,7 +11,7 @@ str model_user_name(int user, char out[80]) {
     return (str){out, (size_t)len};
 }
 
-/* ---- what is ---- */
+/* ---- state ---- */
 
 struct model_entry *model_live(struct model *m, size_t i) {
     return &m->entries[m->live[i]];
@@ -142,7 +142,7 @@ bool model_end(struct model *m, uint64_t seq, enum entry_status final) {
     if (!model_is_live(m, seq)) return false;
     const struct model_entry *e = &m->entries[seq];
     if (final == ENTRY_COMPLETED) {
-        /* Only who is ACTIVE; what is pending the ledger has then. */
+        /* Only ACTIVE entries: pending ones are in the ledger by then. */
         if (e->status == ENTRY_ACTIVE) model_settle_enter(m, seq, true);
         model_settle_admit(m, seq, true);
         if (e->status != ENTRY_ACTIVE) return false;
@@ -180,7 +180,7 @@ void model_sweep_begins(struct model *m) {
     m->swept_ms = m->now_ms;
 }
 
-/* ---- who comes ---- */
+/* ---- enter ---- */
 
 static enum enter_outcome outcome_of(struct model *m, bool at_once) {
     enum event_state state = model_state(m);
@@ -233,7 +233,7 @@ void model_settle_enter(struct model *m, uint64_t seq, bool kept) {
     m->totals.admitted += m->entries[seq].status == ENTRY_ACTIVE;
 }
 
-/* ---- who is admitted ---- */
+/* ---- admission ---- */
 
 void model_settle_admit(struct model *m, uint64_t seq, bool kept) {
     if (!model_is_live(m, seq) || m->entries[seq].pending != ADMIT_PENDING) return;

@@ -38,7 +38,7 @@ struct model {
     int64_t admitting_ms; /* the interval of those whose admission is pending */
     int64_t interval_ms;
     int64_t interval_used;
-    struct queue_counts totals; /* but for who waits and who is active */
+    struct queue_counts totals; /* without the waiting and the active entries */
     int64_t rate_from_ms;
     int64_t rate_admitted;
 };
@@ -65,7 +65,8 @@ enum enter_outcome model_enter(struct model *m, int user, unsigned lane, uint64_
 void model_settle_enter(struct model *m, uint64_t seq, bool kept);
 void model_settle_admit(struct model *m, uint64_t seq, bool kept);
 void model_rate_update(struct model *m);
-/* Who is next: of the lowest lane whose first who is not under way is settled; 0: nobody. */
+/* The entry that is admitted next: the first settled one of the lowest lane, unless one before it
+ * in the lane is still entering; 0: none. */
 uint64_t model_next(struct model *m);
 /* Whether a step of admission may begin: none is under way. */
 bool model_may_begin(struct model *m);
@@ -78,10 +79,10 @@ uint64_t model_overdue(struct model *m);
 bool model_end(struct model *m, uint64_t seq, enum entry_status final);
 void model_seen(struct model *m, uint64_t seq);
 void model_grace_anew(struct model *m);
-/* What every sweep does first. */
+/* The first step of every sweep. */
 void model_sweep_begins(struct model *m);
 void model_configure(struct model *m, const struct queue_config *c);
-/* The process dies and comes back: what was pending is gone, or was never admitted. */
+/* The process dies and restarts: pending enters are lost, pending admissions never happened. */
 void model_restart(struct model *m);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define DEADLINE_MS 60000
 
-/* ---- the store, and what it says ---- */
+/* ---- the store, and its reports ---- */
 
 void store_note(struct store *s, struct heard h) {
     pthread_mutex_lock(&s->lock);

@@ -44,17 +44,18 @@ void store_close(struct store *s);
 void store_note(struct store *s, struct heard h);
 /* Until *done, with the adapter's help; aborts after a minute. */
 void store_wait(struct store *s, const bool *done);
-/* In which section a reservation is, for those who only have its id; 0: nobody has said. */
+/* The section of a reservation, for callers that only have its id; 0: unknown. */
 void store_note_section(struct store *s, const struct uuid *id, int64_t section_key);
 int64_t store_section(struct store *s, const struct uuid *id);
-/* What was heard since the last time; how many. */
+/* The reports since the last call; returns how many. */
 size_t store_heard(struct store *s, struct heard *out, size_t max);
 
 /* OPEN, 1,000 may wait and 100 be active, 50 per second, for 600 s; 300 s of grace. */
 struct event steps_event(int64_t key);
 /* With the next version. */
 void store_configure(struct store *s, struct event *e);
-/* As it is. An event without a name has its key as its name. From any thread, as the next one. */
+/* Unchanged. An event without a name gets its key as its name. From any thread, like the next one.
+ */
 void step_configure(struct store *s, const struct event *e);
 void step_remove(struct store *s, int64_t key, int64_t version);
 /* Between the two the store is filled: step_restore_event first. */
@@ -85,7 +86,7 @@ enum err step_settle(struct store *s, int64_t key, bool admissions, const uint64
 struct place step_settle_enter(struct store *s, int64_t key, uint64_t seq, bool kept);
 struct place step_settle_admit(struct store *s, int64_t key, uint64_t seq, bool kept);
 
-/* Who is admitted; pending. `out` has room for ADMIT_MAX. */
+/* Admits entries; the admissions are pending. `out` has room for ADMIT_MAX. */
 size_t step_admit(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out);
 enum err step_admit_result(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out,
                            size_t *count);
@@ -93,7 +94,7 @@ enum err step_admit_result(struct store *s, int64_t key, int64_t now_ms, struct 
 size_t step_admit_kept(struct store *s, int64_t key, int64_t now_ms, struct entry_change *out);
 
 struct place step_look(struct store *s, int64_t key, uint64_t seq, int64_t now_ms);
-/* Looks at so many; counts and state may be NULL. */
+/* Looks at `count` places; counts and state may be NULL. */
 enum err step_look_at(struct store *s, int64_t key, struct look_item *items, size_t count,
                       int64_t now_ms, struct queue_counts *counts, enum event_state *state);
 /* The user's name into `out`; its length, 0 when it is not known. */

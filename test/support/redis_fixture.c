@@ -14,7 +14,7 @@
 
 #define DEADLINE_NS INT64_C(60000000000)
 #define PROBE_LEASE_MS 1000
-/* Of a call: more than in earnest, for machines that are busy with other tests. */
+/* The deadline of a call: longer than in production, because other tests keep the machine busy. */
 #define CALL_MS 10000
 
 static redisContext *admin;

@@ -19,7 +19,7 @@ void redis_fixture_join(struct redis_store *s);
 
 /* Attaches the thread, and turns its loop until calls pass. */
 void redis_fixture_attach(struct redis_store *s, uv_loop_t *loop);
-/* Until so many nodes hear announcements. */
+/* Waits until that many nodes listen to announcements. */
 void redis_fixture_await_listeners(size_t count);
 
 /* A command, which must not fail. The caller frees the reply; or only its number is wanted. */

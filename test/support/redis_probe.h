@@ -13,7 +13,8 @@ struct redis_address probe_address(const char *url);
 /* To the first host of the address, and without its password. Freed with redisFree. */
 redisContext *probe_connect(const struct redis_address *address);
 
-/* Not an error. The reply is freed by the next call of probe_do or probe_number, on any probe. */
+/* Fails the test if the reply is an error. The next call of probe_do or probe_number frees the
+ * reply. */
 const redisReply *probe_do(redisContext *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* An integer, or a text that is one. */

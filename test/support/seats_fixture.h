@@ -44,7 +44,7 @@ size_t seats_fixture_section_of(enum strategy s);
 int64_t seats_fixture_trace(struct seats_fixture *s);
 int64_t seats_fixture_rows(struct seats_fixture *s, const char *status);
 
-/* A hold of the user for these seats, or for so many. */
+/* A hold of the user for these seats, or for `quantity` seats. */
 struct hold_spec seats_fixture_named(enum strategy s, const char *user, uint64_t seq,
                                      const uint32_t *seats);
 struct hold_spec seats_fixture_any(enum strategy s, const char *user, uint64_t seq,

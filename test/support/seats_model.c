@@ -16,7 +16,7 @@ struct model_reservation *seats_model_holder(struct seats_model *m, int section,
     return NULL;
 }
 
-/* Of a section, or of a user; -1: of all. */
+/* Seats of a section, or of a user; -1: of all. */
 uint32_t seats_model_taken(struct seats_model *m, int section, int user, bool confirmed) {
     uint32_t count = 0;
     for (size_t i = 0; i < m->live_count; i++) {
@@ -28,7 +28,7 @@ uint32_t seats_model_taken(struct seats_model *m, int section, int user, bool co
     return count;
 }
 
-/* ---- the rule of core/seat_map.h, word by word ---- */
+/* ---- the rule of core/seat_map.h, step by step ---- */
 
 static uint32_t run_at(struct seats_model *m, int section, const bool *taken, uint32_t first) {
     uint32_t length = 0;

@@ -46,12 +46,13 @@ struct seats_model {
 };
 
 struct model_reservation *seats_model_find(struct seats_model *m, uint64_t id);
-/* Who has the seat; NULL: nobody. */
+/* The reservation that has the seat; NULL: none. */
 struct model_reservation *seats_model_holder(struct seats_model *m, int section, uint32_t seat);
 uint32_t seats_model_taken(struct seats_model *m, int section, int user, bool confirmed);
 
-/* As claims_claim; r has id, user, entry_seq, section, count and key. DONE: it is in, with seats;
- * else seats are what stands in the way, what is suggested by the rule, or those of *there. */
+/* Like claims_claim; r has id, user, entry_seq, section, count and key. DONE: it is added, with
+ * seats; else `seats` are those that refuse it, those that the rule suggests, or those of *there.
+ */
 enum claim_outcome seats_model_claim(struct seats_model *m, struct model_reservation *r,
                                      const uint32_t *named, struct model_reservation **there);
 void seats_model_remove(struct seats_model *m, struct model_reservation *r);
@@ -60,7 +61,7 @@ void seats_model_lose(struct seats_model *m, struct model_reservation *r, uint32
 void seats_model_add(struct seats_model *m, const struct model_reservation *r);
 /* Sections become as large as they should be, when they can. */
 void seats_model_catch_up(struct seats_model *m);
-/* The settled hold that is to be told next; NULL: none is due. */
+/* The settled hold that is reported next; NULL: none is due. */
 struct model_reservation *seats_model_due(struct seats_model *m);
 
 #endif

@@ -41,7 +41,7 @@ static void open_up(struct fixture *h) {
 static void shut_down(struct fixture *h) {
     fixture_wait_idle(h);
     lock_client_close(&h->lock_client);
-    uv_run(&h->h.loop, UV_RUN_NOWAIT); /* its timer is gone then */
+    uv_run(&h->h.loop, UV_RUN_NOWAIT); /* closes its timer */
     ledger_close(h->ledger);
     reservations_deinit(&h->reservations);
     waiting_room_deinit(&h->room);
@@ -147,7 +147,7 @@ static bool is_done(void *job) {
     return ((struct worker_job *)job)->done;
 }
 
-/* What the ticks began goes on without them. */
+/* Operations that the ticks began continue without ticks. */
 static void stop_ticks(struct fixture *h) {
     for (int i = 0; h->ticking && i < FIXTURE_WORKERS; i++) {
         struct tick_stop stop = {.job.work = stop_ticking, .share = &h->shares[i]};
@@ -307,7 +307,7 @@ struct agreement {
 
 static void on_entry(void *to, const struct ledger_entry *e) {
     struct agreement *a = to;
-    /* At the beginning of time nobody's is over: as it stands, not as it may be shown. */
+    /* At time 0 no entry is over its time, so this reads the stored status. */
     struct place p = fixture_place(a->fixture, e->seq, 0);
     assert_int_equal(p.status, e->status);
     if (e->status == ENTRY_ACTIVE) assert_int_equal(p.expires_ms, e->expires_ms);

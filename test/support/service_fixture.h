@@ -37,14 +37,14 @@ struct fixture {
 void fixture_build(struct fixture *h, const struct queue_rules *rules);
 /* The same with any event CONCERT/1. */
 void fixture_build_event(struct fixture *h, const struct event *wanted);
-/* From the ledger, as a start does it, and back. What was open is closed first. */
+/* Starts the services from the ledger, like the server. Stops them first if they run. */
 void fixture_recover(struct fixture *h);
 void fixture_tear_down(struct fixture *h);
 
 void fixture_start_workers(struct fixture *h);
 /* The same, and each of them ticks the one event. */
 void fixture_start_ticking_workers(struct fixture *h, int64_t tick_ms);
-/* When nothing of theirs is under way. */
+/* When none of their operations is under way. */
 void fixture_stop_workers(struct fixture *h);
 
 /* Work for a worker's thread. */

@@ -149,7 +149,7 @@ struct uuid fixture_held(struct fixture *h, const struct hold_spec *w) {
 
 struct decision {
     struct reservation_action d;
-    const char *user; /* NULL: anybody may */
+    const char *user; /* NULL: any user */
     bool back;
     enum err result;
 };
@@ -280,7 +280,7 @@ size_t fixture_holds(struct fixture *h, const char *user, struct claim_info *out
     return o.count;
 }
 
-/* What the maps must look like, by the ledger. */
+/* The expected seat maps, by the ledger. */
 struct expected {
     struct fixture *fixture;
     const struct event *event;

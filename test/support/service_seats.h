@@ -26,7 +26,7 @@ struct hold_spec {
     uint64_t seq; /* of the user's entry */
     size_t section;
     enum strategy strategy;
-    uint32_t quantity;     /* any so many, or */
+    uint32_t quantity;     /* any seats, this many; or */
     const uint32_t *seats; /* these */
     const char *key;       /* NULL: no idempotency key */
     unsigned char body;    /* stands for the request's body */
@@ -64,7 +64,7 @@ enum err fixture_confirm(struct fixture *h, const struct uuid *id, const char *u
                          struct reservation **out);
 enum err fixture_cancel(struct fixture *h, const struct uuid *id, const char *user,
                         struct reservation **out);
-/* As the ledger has it; NULL: there is none. mem_free frees it. */
+/* The reservation in the ledger; NULL: there is none. mem_free frees it. */
 struct reservation *fixture_find(struct fixture *h, const struct uuid *id);
 enum err fixture_leave(struct fixture *h, uint64_t seq);
 /* One tick of the expiry, to its end. */
@@ -72,9 +72,9 @@ void fixture_expire(struct fixture *h);
 
 /* ---- the seats ---- */
 
-/* Of the hot store: one letter per seat, with a terminator. The text lives until the next call. */
+/* The hot store's map: one letter per seat, with a terminator. Valid until the next call. */
 const char *fixture_map(struct fixture *h, size_t section);
-/* Of both stores: how many seats are HELD and CONFIRMED, pending ones included in the hot one. */
+/* HELD and CONFIRMED seats in both stores; in the hot store including pending ones. */
 void fixture_assert_seats(struct fixture *h, size_t section, int64_t held, int64_t confirmed);
 /* Live reservations of the user in the hot store; writes `max` of them at the most. */
 size_t fixture_holds(struct fixture *h, const char *user, struct claim_info *out, size_t max);

@@ -11,7 +11,7 @@
 
 #define SERVICE_REDIS 1U
 #define SERVICE_POSTGRES 2U /* without fsync */
-#define SERVICE_SENTINEL 4U /* a trio over a master and a replica of its own, named "main" */
+#define SERVICE_SENTINEL 4U /* three Sentinels over a separate master and replica, named "main" */
 
 struct services {
     char redis_url[256];
@@ -23,15 +23,15 @@ struct services {
     char sentinel_url[256];
     pid_t sentinel_master_pid; /* of those that were it when they were started */
     pid_t sentinel_replica_pid;
-    char folder[256]; /* theirs; "" when none was started */
+    char folder[256]; /* of the servers; "" when none was started */
 };
 
-/* All in `what` answer. What runs already goes on; what was stopped or killed is started again, on
- * its port, with the data that it kept (PostgreSQL all, Redis what it saved). The same struct
- * every time. */
+/* Starts the servers in `what` and waits until they answer. Servers that run are left alone; one
+ * that was stopped or killed is started again on its port, with its stored data (all of
+ * PostgreSQL's, the saved data of Redis). Returns the same struct every time. */
 const struct services *services_start(unsigned what);
 
-/* Ends what is in `what` in order. For servers that services_start has started. */
+/* Stops the servers in `what`, in order. services_start has started them. */
 void services_stop(unsigned what);
 
 #endif

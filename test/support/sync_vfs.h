@@ -11,8 +11,8 @@
 
 enum sync_file { SYNC_FILE_DB, SYNC_FILE_WAL, SYNC_FILE_OTHER };
 
-/* Called on the thread that writes or syncs. What `before…` returns instead of SQLITE_OK is the
- * operation's result, and it is not carried out. Times are of CLOCK_MONOTONIC. */
+/* Called on the thread that writes or syncs. If `before…` does not return SQLITE_OK, its result is
+ * the operation's, which is not executed. Times are of CLOCK_MONOTONIC. */
 struct sync_vfs_hooks {
     int (*before_write)(void *to, enum sync_file file);
     void (*after_write)(void *to, enum sync_file file, const void *bytes, int count,

@@ -49,7 +49,7 @@ enum entry_status ledger_status(struct two_stores *t, uint64_t seq);
 /* In the hot store alone. */
 struct place hot_place(struct two_stores *t, uint64_t seq);
 bool hot_ends(struct two_stores *t, uint64_t seq, enum entry_status final);
-/* As if it had been left in it by mistake. */
+/* Adds an entry to the hot store that the ledger does not have. */
 void hot_gets_entry(struct two_stores *t, uint64_t seq, const char *user, const char *step);
 /* One that entered then; the one above did long ago. */
 void hot_gets_entry_of(struct two_stores *t, uint64_t seq, const char *user, const char *step,
@@ -65,9 +65,9 @@ size_t hot_admits(struct two_stores *t);
 /* The first ten seats, a letter each. */
 void assert_first_seats(struct two_stores *t, const char *letters);
 
-/* Compares; there are so many differences. */
+/* Compares the stores and checks the number of differences. */
 void assert_differences(struct two_stores *t, size_t count);
-/* Mends what was found. */
+/* Repairs the differences that were found. */
 void repair_found(struct two_stores *t);
 /* One difference is found, of that kind; repairing ends so; then nothing differs. */
 void assert_mended(struct two_stores *t, enum difference_kind kind);

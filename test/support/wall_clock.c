@@ -7,7 +7,7 @@
 
 static _Atomic int64_t stands_at_ms = RUNS;
 
-/* The linker's names for what it puts in the place of clock_wall_ms, and for that (--wrap). */
+/* With --wrap the linker calls the first of these for clock_wall_ms; the second is the original. */
 int64_t __real_clock_wall_ms(void);
 int64_t __wrap_clock_wall_ms(void);
 

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* It stands still at that time from now on. */
+/* From now on the clock stands still at that time. */
 void wall_clock_set(int64_t ms);
 /* Ahead from where it stands. */
 void wall_clock_advance(int64_t ms);

@@ -1,8 +1,8 @@
 // The rules of the source tree as functions. Each takes file names and texts and returns a list of
 // complaints, one line each; an empty list is a pass. None reads the disk.
 
-// What each folder of src/ may include besides itself. `libraries` are
-// headers, or folders when they end with a slash; the C library is open to all.
+// The folders that each folder of src/ may include besides itself. `libraries` are headers, or folders
+// when they end with a slash; every folder may include the C library.
 export const LAYERS = {
   base: { layers: [], libraries: [] },
   run: { layers: ['base'], libraries: ['uv.h'] },
@@ -55,8 +55,8 @@ export const BANNED = [
 export const FILE_LINES_MAX = 800;
 export const LINE_COLUMNS_MAX = 100;
 
-// C without what is no code: comments become blanks, and so do the contents of string and
-// character literals when `literals` is set. Line numbers stay as they are.
+// Replaces comments in C code by blanks, and with `literals` also the contents of string and character
+// literals. Line numbers do not change.
 export function stripC(text, { literals }) {
   const token = /\/\*[^]*?(?:\*\/|$)|\/\/(?:\\\n|[^\n])*|"(?:\\[^]|[^"\\\n])*"|'(?:\\[^]|[^'\\\n])*'/g;
   return text.replace(token, (found) => {
@@ -131,7 +131,8 @@ function functionsOf(text, ending) {
   return [...code.matchAll(new RegExp(shape, 'gm'))].map((m) => m[1]);
 }
 
-// What x.h declares is defined in x.c. `read` gives a file's text, or null.
+// Checks that the functions that x.h declares are defined in x.c. `read` returns a file's text, or
+// null.
 export function checkDeclared(path, text, read) {
   if (DECLARED_ELSEWHERE.some((pattern) => pattern.test(path))) return [];
   const source = path.replace(/\.h$/, '.c');

@@ -11,7 +11,7 @@ import * as rules from './rules.mjs';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-// What git tracks or would track; every file below the root when there is no git.
+// The files that git tracks or would track; without git every file below the root.
 function allFiles() {
   const options = { cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] };
   try {

@@ -47,7 +47,7 @@ function checkHold(hold, row, complain) {
   if (!mayBe[row.status]) complain('a hold is not what was answered', about);
 }
 
-// A user who was answered before another one asked stands before that one.
+// A user who was answered before another one sent the request is in front of that one.
 function checkOrder(people, complain) {
   const answered = people.filter(({ seq }) => seq !== undefined).sort((a, b) => a.answered - b.answered);
   const asked = [...answered].sort((a, b) => a.sent - b.sent);

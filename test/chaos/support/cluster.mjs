@@ -45,7 +45,7 @@ export class Cluster {
     this.env = Object.fromEntries(printed.split('\n').map((line) => line.split(/=(.*)/s)));
   }
 
-  // Of one service, as an operator would; its data stay.
+  // Restarts one service, as an operator would; its data are kept.
   stopService(name) {
     return output(SERVICES, ['stop', this.env.SERVICES_DIR, name]);
   }
@@ -54,7 +54,7 @@ export class Cluster {
     return this.startServices(name, '--unsafe-fast');
   }
 
-  // One more node; the others need not know.
+  // Starts one more node.
   async join() {
     const number = (this.joined = (this.joined ?? 0) + 1);
     const postgres = await Proxy.open(Number(this.env.POSTGRES_PORT));
@@ -119,7 +119,7 @@ export class Cluster {
     return ['--data', this.folder, '--hot', this.env.SENTINEL_URL ?? this.env.REDIS_URL, '--ledger', this.env.POSTGRES_URL];
   }
 
-  // As an operator would, when all is quiet: so it need not wait for long.
+  // Runs `admitone reconcile` without load, so it need not wait for long.
   async reconcile() {
     const { status, stdout, stderr } = await runBeside(['reconcile', ...this.storeFlags(), '--ledger-deadline-ms', '500']);
     assert.equal(status, 0, stdout + stderr);
@@ -141,7 +141,7 @@ export class Cluster {
     assert.match(audit.stdout, /ok +boards equal a recount/);
   }
 
-  // Whatever has become of the test.
+  // Also if the test failed.
   async abandon() {
     for (const proxy of this.proxies) proxy.close();
     await output(SERVICES, ['stop', this.env.SERVICES_DIR]);

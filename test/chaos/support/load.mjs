@@ -304,7 +304,7 @@ export class Load {
     }
   }
 
-  // So many more have succeeded in each of these since mark().
+  // Waits until each of these has succeeded `count` more times since mark().
   async succeeds(n, timeoutMs = 90000, verbs = ['enter 20', 'status 200$', 'hold .* 201', 'confirm 200', 'cancel 200']) {
     for (const verb of verbs)
       await until(`${n} × ${verb}`, () => this.count(new RegExp(`^${verb}`)) >= n, timeoutMs).catch((error) => assert.fail(`${error.message} in ${JSON.stringify(this.since)}`));

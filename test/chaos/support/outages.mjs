@@ -19,14 +19,14 @@ export async function redisOutage(cluster, load, begin, end) {
   );
   begin();
   const over = pause(OUTAGE_MS);
-  // What needs no Redis goes on at once, on both nodes.
+  // Requests that do not need Redis succeed at once, on both nodes.
   await Promise.all(
     holders.map(({ person, hold }, i) =>
       i % 2 === 0 ? load.finish(person, hold, 'confirm', 'CONFIRMED') : load.finish(person, hold, 'cancel', 'CANCELLED'),
     ),
   );
   assert.deepEqual(holders.map(({ hold }) => hold.result), ['CONFIRMED', 'CANCELLED', 'CONFIRMED', 'CANCELLED']);
-  // To leave is to give back what is held: that is known to Redis.
+  // Leaving needs Redis, because it also releases the user's holds.
   const left = await cluster.nodes[0].call('DELETE', '/queue/CONCERT/1/leave', { headers: leaver.person.headers });
   leaver.person.leaves = true;
   assert.equal(left.status, 503, left.text);
@@ -48,7 +48,7 @@ export async function redisOutage(cluster, load, begin, end) {
   await load.leave(leaver.person);
   const [{ status }] = await cluster.ask(`SELECT status FROM reservations WHERE id = '${leaver.hold.id}'`);
   assert.match(status, /CANCELLED|EXPIRED/, 'nothing is held for who has left');
-  // A user who bought during the outage makes room for the next, long before the place expires.
+  // When a user buys during the outage, the next one is admitted long before that place expires.
   const buyers = holders.filter(({ hold }) => hold.result === 'CONFIRMED');
   await until('Redis hears that they have finished', async () => {
     const places = await Promise.all(buyers.map(({ person }, i) => cluster.nodes[i].call('GET', '/queue/CONCERT/1/status', { headers: person.headers })));

@@ -106,13 +106,13 @@ export class Proxy {
     for (const pair of this.pairs) pair.silent = true;
   }
 
-  // What was held back arrives now.
+  // Passes the delayed data on.
   release() {
     this.holds = false;
     for (const pair of [...this.pairs]) pair.release();
   }
 
-  // What was held back never arrives.
+  // Drops the delayed data.
   drop() {
     this.cut();
     this.release();

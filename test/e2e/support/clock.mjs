@@ -13,7 +13,7 @@ let offsetMs = 0;
 function write() {
   const bytes = Buffer.alloc(8);
   new BigInt64Array(bytes.buffer, bytes.byteOffset, 1)[0] = BigInt(offsetMs);
-  // Over what is there: the programs have the file in their memory.
+  // Overwrites the file in place: the programs have mapped it.
   const descriptor = fs.openSync(file, 'r+');
   fs.writeSync(descriptor, bytes, 0, 8, 0);
   fs.closeSync(descriptor);
@@ -34,8 +34,8 @@ export const clock = {
     offsetMs = new Date(text).getTime() - Date.now();
     write();
   },
-  // Of a program that goes by it.
+  // The environment of a program that uses this clock.
   env: () => ({ LD_PRELOAD: SHIM, ASAN_OPTIONS: 'verify_asan_link_order=0', CLOCK_SHIM_OFFSET: file }),
-  // As `start` in support/server.mjs. The clock is set before.
+  // Like `start` in support/server.mjs. Sets the clock first.
   start: (options = {}) => start({ ...options, env: { ...options.env, ...clock.env() } }),
 };

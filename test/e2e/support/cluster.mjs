@@ -21,7 +21,7 @@ const PSQL = ['/usr/lib/postgresql/15/bin/psql', 'psql'].find((file) => !path.is
 export const STACK = process.env.ADMITONE_STACK === 'cluster' ? 'redis+postgres' : 'memory+sqlite';
 export const isCluster = STACK === 'redis+postgres';
 
-// Options of a test that holds on one stack only. The runner shows it as skipped on the other one.
+// Options of a test that applies to one stack only. The runner shows it as skipped on the other one.
 export function onlyOn(stack, why) {
   assert.match(stack, /^(memory\+sqlite|redis\+postgres)$/);
   return STACK === stack ? {} : { skip: `only on ${stack}: ${why}` };
@@ -39,7 +39,7 @@ function output(file, args, { timeoutMs = 60000, env = process.env } = {}) {
   return done.stdout.trim();
 }
 
-// Redis, when it is started, has this library loaded into it, with what it wants in its environment.
+// Redis is started with this library in LD_PRELOAD, and with these environment variables.
 export function preloadRedis(library, env) {
   assert.equal(services, undefined, 'before the first node is started');
   preload = { library, env };
@@ -70,7 +70,7 @@ function makeHome() {
   const name = `home_${randomBytes(6).toString('hex')}`;
   psql(POSTGRES_URL, `CREATE DATABASE ${name}`);
   const redisUrl = `${REDIS_URL}/${number}`;
-  output('redis-cli', ['-u', redisUrl, 'FLUSHDB']); // whoever had it before
+  output('redis-cli', ['-u', redisUrl, 'FLUSHDB']); // removes the data of the previous user of this database
   return { number, redisUrl, postgresUrl: POSTGRES_URL.replace(/[^/]+$/, name) };
 }
 
@@ -84,12 +84,12 @@ export function homeOf(dataDir) {
 export const redis = (dataDir, ...words) => output('redis-cli', ['-u', homeOf(dataDir).redisUrl, ...words.map(String)]);
 export const forgetHot = (dataDir) => redis(dataDir, 'FLUSHDB');
 
-// What was in this folder is not needed any more.
+// The data of this folder are not needed any more.
 export function leaveHomesIn(folder) {
   for (const own of homes.keys()) if (`${own}/`.startsWith(`${path.resolve(folder)}/`)) homes.delete(own);
 }
 
-// Where every command finds the stores of a data folder.
+// The options with which every command finds the stores of a data folder.
 export const storeFlags = (dataDir) => {
   if (!isCluster) return ['--data', dataDir];
   const { redisUrl, postgresUrl } = homeOf(dataDir);
@@ -111,7 +111,7 @@ export function nodeFlags(dataDir, args) {
   return flags;
 }
 
-// Rows as objects; none of what is not a question.
+// Rows as objects; none for a statement that is no query.
 export function ask(dataDir, sql) {
   const isQuestion = /^\s*(SELECT|WITH)\b/i.test(sql);
   const text = psql(homeOf(dataDir).postgresUrl, isQuestion ? `SELECT coalesce(json_agg(t), '[]') FROM (${sql}) t` : sql);
@@ -130,7 +130,7 @@ export function holdCommits() {
   const { POSTGRES_URL } = servicesOf();
   isHeld = true;
   setStandby('nobody');
-  // It counts when the checkpointer has heard of it, too: a commit of our own shows it.
+  // The setting takes effect when the checkpointer has read it, too: a commit shows this.
   const probe = ['-c', "SELECT pg_logical_emit_message(true, 'probe', '')"];
   for (let i = 0; i < 200; i++) {
     const done = spawnSync(PSQL, [POSTGRES_URL, '-qAtX', ...probe], { timeout: 250, killSignal: 'SIGKILL' });

@@ -22,7 +22,7 @@ export function readJwt(text, key) {
   return JSON.parse(Buffer.from(claims, 'base64url'));
 }
 
-// A server that believes whoever this key has signed.
+// A server that accepts assertions that were signed with this key.
 export async function startSigned(key, args = []) {
   const folder = tempFolder();
   const file = path.join(folder, 'key');

@@ -134,7 +134,7 @@ export function assertPlace(json) {
   assert.equal(typeof admissionPass, json.status === 'ACTIVE' ? 'string' : 'undefined', text);
 }
 
-// A problem with members of its own. Returns the document.
+// A problem with additional members. Returns the document.
 export function assertProblemWith(answer, status, code, members) {
   const json = { ...answer.json };
   for (const [name, value] of Object.entries(members)) {
@@ -156,20 +156,20 @@ export function query(dataDir, sql) {
   return done.stdout.trim() === '' ? [] : JSON.parse(done.stdout);
 }
 
-// Changes the ledger while no server runs on it. A hot store that has outlived them is emptied: they
-// must not go on with what it remembers.
+// Changes the ledger while no server runs on it. Empties a hot store that is still there, so that the
+// servers do not use its data.
 export function rewrite(dataDir, sql) {
   query(dataDir, sql);
   if (isCluster) forgetHot(dataDir);
 }
 
-// So many connections that stay. Use with `release`.
+// `count` connections that stay open. Use with `release`.
 export function keepAlive(sockets) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: sockets, scheduling: 'fifo' });
   return Object.assign(agent, { release: () => agent.destroy() });
 }
 
-// Does something for each item, so many at a time. Returns what they returned, in order.
+// Calls a function for each item, `width` at a time. Returns the results in order.
 export async function eachOf(items, width, act) {
   const results = new Array(items.length);
   let next = 0;
@@ -186,8 +186,8 @@ export async function eachOf(items, width, act) {
 
 export const users = (count, prefix = 'user') => Array.from({ length: count }, (_, i) => `${prefix}${i + 1}`);
 
-// The rows of a room's entries, in order of their numbers. Not those that were undone before anybody
-// was told of them.
+// The rows of a room's entries, in order of their numbers, without those that were undone before they
+// were answered.
 export function entriesOf(room, dataDir = room.server.dataDir) {
   return query(
     dataDir,

@@ -41,8 +41,8 @@ export function parseResponses(bytes, heads = []) {
 }
 
 export class Raw {
-  // `heads`: which answers will be to HEAD requests, counted from the connection's first. `sink`:
-  // answers are only counted in bytes, for those who want many.
+  // `heads`: which answers are to HEAD requests, counted from the connection's first. `sink`: the
+  // answers are only counted in bytes, for tests with many.
   static async connect({ host = '127.0.0.1', port }, { heads = [], localAddress, sink = false } = {}) {
     const raw = new Raw();
     raw.heads = heads;
@@ -81,7 +81,7 @@ export class Raw {
     return this;
   }
 
-  // Nothing more comes from us.
+  // Closes the sending side.
   end() {
     this.socket.end();
     return this;
@@ -117,7 +117,7 @@ export class Raw {
   }
 }
 
-// Sends the bytes on a connection of their own and returns the answers up to the close.
+// Sends the bytes on a new connection and returns the answers up to the close.
 export async function exchange(server, bytes, options = {}) {
   const raw = await Raw.connect(server, options);
   raw.write(bytes);
@@ -128,7 +128,7 @@ export async function exchange(server, bytes, options = {}) {
   }
 }
 
-// Sends the bytes on a connection of their own and returns the first answer.
+// Sends the bytes on a new connection and returns the first answer.
 export async function ask(server, bytes, options = {}) {
   const raw = await Raw.connect(server, options);
   raw.write(bytes);

@@ -22,8 +22,8 @@ const FIELDS = [
   'expiresAt', 'confirmationCode', 'createdAt', 'confirmedAt', 'endedAt',
 ];
 
-// An event that sells: by default everybody who enters is ACTIVE at once. A buyer is
-// { userId, token }; `options` of a request: headers, agent, and to confirm or cancel also body.
+// An event on sale: by default every user who enters is ACTIVE at once. A buyer is { userId, token };
+// `options` of a request: headers, agent, and to confirm or cancel also body.
 export class Sale extends WaitingRoom {
   static open(server, name, queue = {}, more = {}) {
     return super.open(server, name, { ...ROOMY, ...queue }, more);
@@ -122,14 +122,14 @@ export class Sale extends WaitingRoom {
     return answer.json.sections;
   }
 
-  // Of a section, as everybody sees it.
+  // The public view of a section.
   async counts(section = 'A') {
     const { available, held, confirmed } = (await this.sections()).find(({ id }) => id === section);
     return { available, held, confirmed };
   }
 
-  // The rows of its reservations, oldest first; `id` as the API writes it. Not those that were undone
-  // before anybody was told of them.
+  // The rows of its reservations, oldest first; `id` as the API writes it. Without those that were
+  // undone before they were answered.
   rows() {
     const rows = query(
       this.server.dataDir,
@@ -178,8 +178,8 @@ export async function metric(server, name, labels = {}) {
 
 export const audit = (server, options) => assertAudit(server.dataDir, options);
 
-// What everybody sees of the seats, in counts and in maps, is what the ledger has. When nothing is
-// under way.
+// Checks that the public view of the seats, in counts and maps, agrees with the ledger. When nothing
+// is under way.
 export async function assertHotIsLedger(sale) {
   const stored = query(
     sale.server.dataDir,

@@ -27,11 +27,11 @@ const TEST_MS = 300000;
 const UNTIL_MS = 60000;
 const START_MS = 90000;
 const STOP_MS = 60000;
-// Of a log; and of it, what a failure shows.
+// Lengths: of a log that is kept, and of the part that a failure shows.
 const STDERR_MAX = 16 << 20;
 const TAIL_MAX = 4000;
 
-// Which says more than "killed": what a sanitizer found, or which assertion did not hold.
+// More informative than "killed": a sanitizer's finding, or the assertion that failed.
 const REPORT = /Sanitizer|runtime error:|Assertion .* failed/;
 const SANITIZER_EXIT = 99;
 
@@ -44,7 +44,7 @@ process.on('exit', () => {
 });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
 
-// Which processes the test under way has started.
+// The processes that the running test has started.
 const started = new AsyncLocalStorage();
 
 // A test that hangs fails with its name instead of stopping the run, and one that fails leaves no
@@ -91,9 +91,9 @@ export function removeFolder(folder) {
   leaveHomesIn(folder);
 }
 
-// How often a test does what is left to chance: `count` times; a quarter of that where each time
-// costs several times as much, on two nodes with their stores and under TSan. TEST_FULL=1 does all
-// of it everywhere.
+// How often a test repeats something random: `count` times; a quarter of that where each repeat costs
+// several times as much, on two nodes with their stores and under TSan. With TEST_FULL=1 always
+// `count` times.
 const IS_COSTLY = isCluster || process.env.SANITIZER === 'thread';
 export const times = (count) => (IS_COSTLY && !process.env.TEST_FULL ? Math.ceil(count / 4) : count);
 
@@ -112,7 +112,7 @@ export async function until(what, condition, timeoutMs = UNTIL_MS) {
 
 export const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-// For showing that something does NOT happen: 'pending' when the promise is still open by then.
+// To show that something does NOT happen: 'pending' if the promise is still open by then.
 export async function within(ms, promise) {
   let timer;
   const late = new Promise((resolve) => (timer = setTimeout(resolve, ms, 'pending')));
@@ -123,8 +123,8 @@ export async function within(ms, promise) {
   }
 }
 
-// The tests' environment without keys of the program, and with sanitizers that tell. Their options
-// add up: those of the run, then ours, then the test's.
+// The tests' environment without settings of the program, and with sanitizers that report. Their
+// options are combined: those of the run, then these, then the test's.
 export function environment(extra = {}) {
   const env = { ...process.env };
   for (const name of Object.keys(env)) if (name.startsWith('ADMITONE_')) delete env[name];
@@ -153,7 +153,7 @@ export function run(args, { env, wrap = [], timeoutMs = UNTIL_MS } = {}) {
   return { status: done.status, stdout: done.stdout, stderr: done.stderr };
 }
 
-// As `run`, without blocking this process: servers and proxies in it go on working.
+// Like `run`, without blocking this process: servers and proxies in it continue to work.
 export async function runBeside(args, { env, timeoutMs = UNTIL_MS } = {}) {
   const self = launch([BINARY, ...args], { env: environment(env) });
   const ended = await within(timeoutMs, self.ended);
@@ -232,7 +232,7 @@ function launchNode(command, env) {
   return self;
 }
 
-// What is asked of a server, or of one node of it.
+// Requests to a server, or to one node of it.
 function addQuestions(self) {
   self.call = (method, target, options) => call(self, method, target, options);
   // `races`: other changes of the same event are under way, so that what the nodes show may be later.
@@ -366,8 +366,8 @@ export function metricOf(text, name) {
   return Number(line.slice(name.length + 1));
 }
 
-// One request. On a connection of its own unless an agent is given. A body that is an object is
-// sent as JSON. Returns { status, headers, text, json }.
+// Sends one request, on a new connection unless an agent is given. A body that is an object is sent as
+// JSON. Returns { status, headers, text, json }.
 export function call({ host = '127.0.0.1', port }, method, target, options = {}) {
   const { body, headers = {}, agent = false, timeoutMs = UNTIL_MS } = options;
   const isText = typeof body === 'string' || Buffer.isBuffer(body);
@@ -421,7 +421,7 @@ export const concert = (more = {}) => ({
   ...more,
 });
 
-// What two looks at the same event may differ in.
+// The members in which two answers about the same event may differ.
 export function lasting(event) {
   const { serverTime, ...rest } = event;
   assert.match(serverTime, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);

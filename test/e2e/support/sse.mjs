@@ -74,7 +74,7 @@ export class Stream {
     return this.events.at(-1);
   }
 
-  // What it last heard is this: a status, or a position.
+  // Waits until the last event has this status or position.
   async hears(what, timeoutMs) {
     const said = () => (typeof what === 'number' ? this.last?.data.position === what : this.last?.data.status === what);
     await until(`the stream hears ${what} (the last is ${JSON.stringify(this.last)}, ended ${this.ended})`, () => said() || this.closed, timeoutMs);

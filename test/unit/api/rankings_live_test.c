@@ -74,7 +74,7 @@ static void keep(struct boards *b, struct board_top_op *op) {
 
 static const struct boards_ops slow_ops = {.top = keep};
 
-/* Shows so many events, each with these reservations. */
+/* Shows `count` events, each with these reservations. */
 static void show(size_t events, int64_t reservations) {
     struct board_top_op *op = fix.slow.asked;
     assert_non_null(op);
@@ -260,8 +260,8 @@ static int tear_down(void **state) {
 
 /* ---- the tests ---- */
 
-/* Everybody has heard of so many reservations. On a busy machine that may take more than a second:
- * looks that are made meanwhile are answered alike. */
+/* Waits until all subscribers have got that many reservations. On a busy machine this may take more
+ * than a second; until then the store gives the same answers. */
 static void await_all_shown(int64_t reservations, const char *text) {
     for (size_t i = 0; i < CLIENTS_MAX; i++) {
         int64_t give_up_ms = clock_steady_ms() + PATIENCE_MS;
@@ -371,7 +371,7 @@ static void a_client_that_disconnects_during_a_read_does_no_harm(void **state) {
     drain();
     run_once();
     assert_true(stays->is_over);
-    show(1, 6); /* to nobody */
+    show(1, 6); /* to no subscriber */
 }
 
 /* One whole board is more than a reader may lag: that alone is no reason to cut it. */

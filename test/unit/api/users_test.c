@@ -19,7 +19,7 @@
 
 static const str nobody = {NULL, 0};
 
-/* A worker without sockets, and one exchange at a time whose client has gone: what is answered
+/* A worker without sockets, and one exchange at a time whose client has disconnected: the answer
  * stays in the worker's body. */
 struct bench {
     struct api api;
@@ -82,7 +82,7 @@ static struct exchange *ask(struct bench *b, enum users_auth auth, const char *q
     return x;
 }
 
-/* What was answered, by its code; "" when nothing was. */
+/* The code of the answer; "" when there was none. */
 static str answered(const struct bench *b) {
     if (b->nw.exchange_count > 0) {
         assert_int_equal(b->nw.body.len, 0);
@@ -193,7 +193,7 @@ static void each_claim_is_held_to_its_rule(void **state) {
     }
 }
 
-/* Signed with the shop's key, each by a program of its own: only the header differs. */
+/* Signed with the shop's key, each by another program: only the header differs. */
 static void
 a_header_that_is_not_plain_hs256_is_refused_though_the_signature_is_right(void **state) {
     struct bench *b = *state;
@@ -260,7 +260,7 @@ a_header_that_is_not_plain_hs256_is_refused_though_the_signature_is_right(void *
     }
 }
 
-/* ---- who it is ---- */
+/* ---- identification ---- */
 
 static void trusted_believes_the_name_and_needs_it(void **state) {
     struct bench *b = *state;
@@ -357,7 +357,7 @@ static void without_our_cookie_a_new_user_is_created(void **state) {
                  "Max-Age=31536000\r\n",
                  seen[i]);
         assert_true(str_eq(buf_str(&x->headers), str_of(expected)));
-        /* And is known by it from then on. */
+        /* The user is known by it from then on. */
         char cookie[128];
         snprintf(cookie, sizeof cookie, "Cookie: admitone_user=%s\r\n", seen[i]);
         x = ask(b, USERS_ANONYMOUS, "", cookie);

@@ -21,7 +21,7 @@ static int64_t random_ms(void) {
     return FIRST_MS + (int64_t)(next_random(&random_state) % (uint64_t)(LAST_MS - FIRST_MS + 1));
 }
 
-/* What the C library makes of it. */
+/* The result of the C library. */
 static void format_by_libc(int64_t ms, char out[CLOCK_TEXT_BYTES]) {
     int64_t fraction = ((ms % 1000) + 1000) % 1000;
     time_t seconds = (time_t)((ms - fraction) / 1000);
@@ -211,7 +211,7 @@ static void every_prefix_of_a_time_is_refused(void **state) {
     str whole = STR("2026-12-25T10:00:00.123+09:00");
     int64_t ms = 42;
     for (size_t len = 0; len < whole.len; len++) {
-        /* A block of its own size, so that a read behind the end is seen. */
+        /* A block of exactly this size, so that a read behind its end is detected. */
         char *copy = test_malloc(len + 1);
         memcpy(copy, whole.at, len);
         assert_false(clock_parse((str){copy, len}, &ms));

@@ -28,7 +28,7 @@ static const struct config_key keys[] = {
     {0},
 };
 
-/* Loads, and compares with what is expected: `wrong` is a part of the message, or NULL. */
+/* Loads, and compares with the expected result: `wrong` is a part of the message, or NULL. */
 static struct values load(char *const *args, char *const *environment, const char *wrong) {
     struct config config;
     static struct values v;
@@ -154,7 +154,7 @@ static void comments_may_stand_behind_a_section_and_a_value(void **state) {
     unlink(path);
 }
 
-/* What load_warnings returns lives until it is called again. */
+/* The result of load_warnings is valid until its next call. */
 static const char *load_warnings(char *variable) {
     static char text[256];
     struct config config;
@@ -174,7 +174,7 @@ static void an_environment_variable_that_is_no_key_is_ignored_with_a_warning(voi
     assert_string_equal(load_warnings("ADMITONE_LISTN=x"),
                         "unknown key ADMITONE_LISTN; did you mean ADMITONE_LISTEN?\n");
     assert_string_equal(load_warnings("ADMITONE_RUBBISH"), "unknown key ADMITONE_RUBBISH\n");
-    /* Which somebody may have set who thinks that there is such a key. */
+    /* A user may set this by mistake, in the belief that there is such a key. */
     assert_string_equal(load_warnings("ADMITONE_PORT=9000"), "unknown key ADMITONE_PORT\n");
     assert_string_equal(load_warnings("ADMITONE_PORT_TCP=1"), "unknown key ADMITONE_PORT_TCP\n");
     assert_string_equal(load_warnings("ADMITONE_PORT_X_TCP=1"),
@@ -224,7 +224,7 @@ static void lines_may_end_as_on_windows(void **state) {
     unlink(path);
 }
 
-/* inih would take what is behind its buffer for the next line, and silently change a value. */
+/* inih would read the rest of a long line as the next line, and silently change a value. */
 static void a_line_too_long_for_the_file_is_refused_and_fits_a_flag(void **state) {
     (void)state;
     struct buf text = {0};
@@ -273,7 +273,7 @@ static void printing_shows_where_each_value_came_from(void **state) {
     buf_deinit(&why);
 }
 
-/* What --print-config writes is a file that --config reads. */
+/* --print-config writes a file that --config reads. */
 static void what_is_printed_can_be_read_again(void **state) {
     (void)state;
     struct config config;

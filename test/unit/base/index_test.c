@@ -47,7 +47,8 @@ static void numbers_of_one_hash_are_all_found_and_others_are_not(void **state) {
     index_deinit(&i);
 }
 
-/* Few hashes and many: what is in is found, what is out is not, whatever came and went before. */
+/* Few and many hashes: members are found and others are not, whatever was added and removed before.
+ */
 static void random_histories_keep_what_is_in(void **state) {
     (void)state;
     static const uint32_t masks[] = {UINT32_MAX, 0xfc000003, 0x3ff};

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-/* The text parsed by somebody else's parser; the caller drops the reference. */
+/* The text as parsed by another library; the caller drops the reference. */
 static json_t *parsed(const struct buf *b) {
     json_error_t error;
     json_t *json = json_loadb(b->bytes, b->len,

@@ -55,7 +55,7 @@ static void capture_free(struct capture *c) {
     buf_deinit(&c->text);
 }
 
-/* What stands behind "time=… level=" of the one line that was written. */
+/* The text behind "time=… level=" of the one line that was written. */
 static const char *after_level(const char *line) {
     str s = str_of(line);
     assert_true(str_starts(s, STR("time=")));

@@ -163,7 +163,7 @@ static void bounds_and_sums_of_durations_are_in_seconds(void **state) {
     scrape_free(&after);
 }
 
-/* A server that runs for months must not show a sum that stands still. */
+/* On a server that runs for months, a sum must keep growing. */
 static void a_large_sum_keeps_its_last_digits(void **state) {
     (void)state;
     struct scrape before;
@@ -209,12 +209,12 @@ static bool labels_are_well_formed(str labels) {
     return true;
 }
 
-/* What was read of the family whose lines are being read. */
+/* The state of the family whose lines are being read. */
 struct family {
     str name;
     bool histogram;
     size_t samples;
-    /* Of a histogram: the label set whose lines are being read, up to its count. */
+    /* For a histogram: the label set whose lines are being read, up to its count. */
     bool in_set;
     str set;
     double last_bound;
@@ -263,7 +263,7 @@ static void read_sample_of_histogram(struct family *f, str name, str labels, dou
         read_bucket(f, labels, number);
         return;
     }
-    /* The sum and the count stand behind the buckets of their own set. */
+    /* The sum and the count follow the buckets of their label set. */
     assert_true(f->in_set && str_eq(labels, f->set));
     assert_true(f->last_bound > 1e300);
     if (!str_eq(str_skip(name, f->name.len), STR("_count"))) return;
@@ -321,7 +321,7 @@ static void the_text_is_valid_prometheus_with_each_name_described_once(void **st
         buf_add(&described, str_skip(str_of(wanted), 1));
     }
     assert_true(f.samples > 0 && !f.in_set);
-    /* Nothing of the tables is left out. */
+    /* All rows of the tables are shown. */
     static const char *const names[] = {
 #define COUNTER_NAME(symbol, name, labels, help) name,
         COUNTER_MAP(COUNTER_NAME)

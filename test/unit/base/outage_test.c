@@ -13,7 +13,7 @@
 
 enum { MINUTE_MS = 60000, LINES_BYTES = 8192 };
 
-/* What is logged meanwhile. */
+/* The log lines that are written in between. */
 static FILE *caught;
 static int stderr_before;
 

@@ -22,7 +22,7 @@ static void end_many(struct adaptive *a, int count) {
     for (int i = 0; i < count; i++) adaptive_end(a);
 }
 
-/* Hot since BEGAN_MS, with nobody under way. */
+/* Hot since BEGAN_MS, with no request under way. */
 static struct adaptive hot_one(void) {
     struct adaptive a = {0};
     assert_true(begin_many(&a, 9, BEGAN_MS));
@@ -47,7 +47,7 @@ static void the_first_above_hot_above_makes_it_hot_and_knows_it(void **state) {
     assert_true(adaptive_look(&a, &rules, BEGAN_MS));
 }
 
-/* Eight at a time for ever are eight, whoever they are. */
+/* A constant eight under way count as eight, whichever requests they are. */
 static void ended_entries_do_not_count(void **state) {
     (void)state;
     struct adaptive a = {0};
@@ -122,7 +122,7 @@ static void a_wait_of_wait_ms_makes_it_hot_and_a_shorter_one_does_not(void **sta
     assert_true(adaptive_look(&a, &rules, BEGAN_MS));
 }
 
-/* Those who had stood in line when it became hot come out of it later. */
+/* Requests that waited for the lock when the section became hot end later. */
 static void a_wait_while_a_section_is_hot_restarts_the_cool_down(void **state) {
     (void)state;
     struct adaptive a = hot_one();

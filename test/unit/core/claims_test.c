@@ -57,7 +57,7 @@ static void an_older_configuration_changes_nothing(void **state) {
     claims_free(c);
 }
 
-/* Everything stands in the way at first; then one thing after the other does not. */
+/* At first everything refuses the claim; then one reason after the other is removed. */
 static void what_refuses_is_looked_for_in_the_order_of_the_outcomes(void **state) {
     (void)state;
     struct section of_seats = {
@@ -113,7 +113,7 @@ static void what_lives_when_it_is_freed_is_freed_with_it(void **state) {
     claims_free(c);
 }
 
-/* Places of reservations are used again: what is said of the old one is not said of the new. */
+/* Slots of reservations are reused: operations on the old id do not affect the new one. */
 static void a_place_that_is_used_again_has_nothing_of_the_old_one(void **state) {
     (void)state;
     struct claims *c = claims_new(&event);
@@ -137,7 +137,7 @@ static void a_place_that_is_used_again_has_nothing_of_the_old_one(void **state) 
     claims_free(c);
 }
 
-/* Whatever else would refuse it by now: whoever lost the answer asks again. */
+/* A repeated request after a lost answer gets it, whatever else would refuse it by now. */
 static void a_repeated_hold_is_recognised_by_its_id_before_it_is_judged(void **state) {
     (void)state;
     struct section small = {.key = SECTION, .capacity = 10};

@@ -82,7 +82,7 @@ static struct run walk(uint32_t pattern, uint32_t capacity, uint32_t seat, uint3
     return best;
 }
 
-/* What begins at a seat: the runs from there on, and what is free ahead. */
+/* The runs that begin at a seat, and the free seats after it. */
 static void assert_seat_as_walked(const struct free_runs *r, uint32_t pattern, uint32_t capacity,
                                   uint32_t seat) {
     assert_int_equal(free_runs_ahead(r, seat), ahead(pattern, capacity, seat));

@@ -153,7 +153,7 @@ static void run_history(uint64_t seed, uint64_t window, uint64_t offset, int ope
     for (int operation = 0; operation < operations; operation++) {
         uint64_t from = (NUMBERS - window) * (uint64_t)operation / (uint64_t)operations;
         uint64_t n = from + next_random(&random_state) % window;
-        /* What the window has left behind goes, mostly. */
+        /* Most members before the window are removed. */
         if (from > 0 && member[from - 1] && next_random(&random_state) % 8 != 0) {
             order_remove(&o, offset + from - 1);
             member[from - 1] = false;

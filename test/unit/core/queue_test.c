@@ -17,7 +17,7 @@ static void no_user_is_active_at_once_while_others_wait(void **state) {
     enter_waiting(&r, 1);
     uint64_t first_lane = enter(&r, "ann", 0, T0);
     assert_int_equal(status_of(&r, first_lane, T0), ENTRY_WAITING);
-    /* Nor while those who wait are on their way out. */
+    /* Also not while waiting entries are being admitted. */
     assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 2);
     assert_int_equal(status_of(&r, enter(&r, "bob", 0, T0), T0), ENTRY_WAITING);
     queue_fixture_close(&r);
@@ -89,7 +89,7 @@ static void an_expired_user_may_enter_before_any_purge(void **state) {
     queue_fixture_close(&r);
 }
 
-/* The ledger had the admission, then the completion, and the latter's news came first. */
+/* The ledger had the admission, then the completion, and the update of the latter came first. */
 static void a_user_who_completes_before_the_admission_is_settled_stays_completed(void **state) {
     (void)state;
     struct queue_fixture r;
@@ -198,7 +198,7 @@ static void an_undone_enter_frees_the_user_and_the_place(void **state) {
     uint64_t again = enter(&r, "bob", 8, T0);
     assert_int_equal(again, waiting + 1);
     assert_int_equal(status_of(&r, again, T0), ENTRY_ACTIVE);
-    /* The expiry of who never was ends nobody. */
+    /* The expiry of an unknown entry ends nothing. */
     assert_int_equal(queue_purge(r.q, T0 + 600 * SECOND, changes, ADMIT_MAX), 1);
     assert_int_equal(changes[0].seq, again);
     queue_fixture_close(&r);

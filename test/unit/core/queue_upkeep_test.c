@@ -35,7 +35,7 @@ static void lowering_the_limits_evicts_no_user(void **state) {
 
 /* ---- estimates ---- */
 
-/* So many seconds of ticks; one of the actives completes every `every_s`. */
+/* Ticks for that many seconds; one ACTIVE entry completes every `every_s`. */
 static int64_t tick(struct queue_fixture *r, int64_t from_ms, int seconds, int every_s) {
     static uint64_t first_active;
     if (from_ms == T0) first_active = 1;
@@ -134,7 +134,7 @@ static void grace_starts_again_after_a_recovery_or_a_closed_gate(void **state) {
     enter_waiting(&r, 2);
     queue_restart_grace(r.q, T0 + 200 * SECOND);
     assert_int_equal(sweep(&r, T0 + 500 * SECOND), 0);
-    /* Who waits is kept while nobody is admitted. */
+    /* Waiting entries are kept while none is admitted. */
     const enum event_state closed[] = {EVENT_PAUSED, EVENT_CLOSED, EVENT_DRAFT};
     int64_t now = T0 + 500 * SECOND;
     for (int i = 0; i < 3; i++) {
@@ -151,7 +151,7 @@ static void grace_starts_again_after_a_recovery_or_a_closed_gate(void **state) {
 
 /* ---- recovery and memory ---- */
 
-/* What is allocated; ASan has its own books. */
+/* Allocated bytes; ASan replaces the allocator. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t allocated(void) {
@@ -266,10 +266,10 @@ static void a_user_who_is_not_admitted_leaves_the_share_of_the_batch(void **stat
     assert_int_equal(queue_admit(r.q, T0, changes, ADMIT_MAX), 3);
     queue_settle_admit(r.q, 1, false); /* the disk was full */
     queue_settle_admit(r.q, 2, true);
-    assert_true(queue_end(r.q, 3, ENTRY_LEFT)); /* meanwhile */
+    assert_true(queue_end(r.q, 3, ENTRY_LEFT)); /* before the admission is settled */
     assert_int_equal(queue_admit(r.q, T0 + SECOND, changes, ADMIT_MAX), 2);
     assert_int_equal(changes[0].seq, 1);
-    /* Not into another interval's. */
+    /* Not into the next interval. */
     queue_admit(r.q, T0 + 3600 * SECOND, changes, ADMIT_MAX);
     queue_settle_admit(r.q, 1, true);
     queue_settle_admit(r.q, 4, true);
@@ -300,7 +300,7 @@ static void a_clock_that_is_set_back_does_not_stop_admission(void **state) {
     assert_int_equal(admit(&r, T0), 0);
     assert_int_equal(admit(&r, T0 + SECOND), 2);
     assert_int_equal(admit(&r, T0 + 2 * SECOND), 2);
-    /* And the rate is observed again. */
+    /* The rate is measured again. */
     assert_true(queue_counts(r.q).rate > 1.9);
     queue_fixture_close(&r);
 }

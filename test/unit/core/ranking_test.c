@@ -18,7 +18,7 @@ static uint64_t random_below(uint64_t end) {
     return next_random(&random_state) % end;
 }
 
-/* Where each member stands, as a caller of the ranking keeps it. */
+/* The score of each member, as a caller of the ranking keeps it. */
 static struct map places;
 
 static void setup(struct ranking *r) {
@@ -292,7 +292,7 @@ static struct ranked next_place(const struct kind *kind) {
     return to;
 }
 
-/* It grows for a while, then shrinks, down to nobody, and so on. */
+/* It grows for a while, then shrinks to zero members, and so on. */
 static void run_history(uint64_t seed, const struct kind *kind, int steps) {
     struct ranking r;
     setup(&r);

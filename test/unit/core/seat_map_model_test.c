@@ -188,7 +188,7 @@ static uint32_t some_size(void) {
     return some_between(1, most);
 }
 
-/* Seats that are free, adjacent when so many are anywhere; nobody gets them. */
+/* Free seats are suggested, adjacent if there is such a run; they are not taken. */
 static void check_suggested(uint32_t n, uint64_t spread, enum seats_outcome expected) {
     static uint32_t seats[SEATS_PER_CALL_MAX];
     CHECK(seat_map_suggest(map, n, spread, seats) == expected);
@@ -227,7 +227,7 @@ static void step_claim_any(void) {
         c->count = 0;
         return;
     }
-    /* As many as the model gave, ascending, each of which the model gave: the same. */
+    /* As many as in the model, ascending, and each is in the model: the same. */
     for (size_t i = 0; i < c->count; i++) {
         CHECK(i == 0 || c->seats[i] > c->seats[i - 1]);
         CHECK(m.holder[c->seats[i]] == c->holder);
@@ -294,7 +294,7 @@ static void step_change(void) {
     if (holder != 0) change(&c, move[0], move[1], holder);
 }
 
-/* The seats that somebody has, from one of them on: confirmed or given back, as they should be. */
+/* The seats of a reservation, from one of them on, are confirmed or released. */
 static void step_return(void) {
     static struct claim c;
     uint32_t seat = some_between(1, m.capacity);

@@ -12,7 +12,7 @@
 
 #define ALICE 0xA11CE
 #define BOB 0xB0B
-/* Who has the seats that are taken before a test begins. */
+/* The holder of the seats that are taken before a test begins. */
 #define EARLIER 7
 
 #define SEAT_LIST(...) ((const uint32_t[]){__VA_ARGS__})
@@ -122,7 +122,7 @@ static void a_group_too_large_for_any_run_is_split_as_little_as_can_be(void **st
     (void)state;
     /* The longest whole, the rest where it fits. */
     assert_claims("AAHAAAHAHA", 5, "**H***HAHA");
-    /* Of equal longest ones the lowest; the rest then prefers an exact run. */
+    /* Of equally long runs the lowest; the rest then prefers an exact run. */
     assert_claims("AAAHAAAHAAAHA", 4, "***HAAAHAAAH*");
     /* The rest leaves no orphan where it can: two of four, not of three. */
     assert_claims("AAAAHAAAHAAAAHAAAA", 6, "****HAAAH**AAHAAAA");
@@ -131,7 +131,7 @@ static void a_group_too_large_for_any_run_is_split_as_little_as_can_be(void **st
     /* Several whole ones. */
     assert_claims("AHAHAHAHA", 3, "*H*H*HAHA");
     assert_claims("AHAAHAAAH", 6, "*H**H***H");
-    /* Rule 1 is asked anew after each: five are left, then three. */
+    /* Rule 1 is applied again after each: five are left, then three. */
     assert_claims("AAHAAAAAHAAAHAA", 8, "AAH*****H***HAA");
 }
 
@@ -215,7 +215,7 @@ static void nothing_is_suggested_when_there_is_not_enough_pitfall_30(void **stat
     seat_map_free(full);
 }
 
-/* How many different seats a thousand who ask at once are told first. */
+/* How many different seats are suggested first to a thousand concurrent requests. */
 static int count_places(const struct seat_map *m, uint32_t n) {
     static bool told[SECTION_CAPACITY_MAX + 1];
     uint64_t random_state = 1;
@@ -345,14 +345,14 @@ static void an_expiry_does_not_undo_a_confirmation_pitfall_28(void **state) {
     assert_int_equal(DO(confirm, m, ALICE, 1, 2), SEATS_OTHER_STATE);
     assert_refused(2);
     assert_map(m, "HCH");
-    /* Somebody else's is worse news than another state. */
+    /* A seat of another holder is reported before a seat in another state. */
     DO(release, m, ALICE, 3);
     assert_int_equal(DO(release, m, ALICE, 1, 2, 3), SEATS_NOT_THEIRS);
     assert_refused(3);
     seat_map_free(m);
 }
 
-/* ---- the ledger's word, size, looks ---- */
+/* ---- updates from the ledger, size, looks ---- */
 
 static void recovery_restores_each_taken_seat_once_pitfall_31(void **state) {
     (void)state;
@@ -440,7 +440,7 @@ static void a_part_of_the_map_can_be_shown(void **state) {
     seat_map_free(m);
 }
 
-/* What is allocated; ASan has its own books. */
+/* Allocated bytes; ASan replaces the allocator. */
 extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static size_t allocated(void) {

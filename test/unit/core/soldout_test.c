@@ -148,7 +148,7 @@ static void a_seat_that_is_given_back_ends_being_sold_out(void **state) {
     struct soldout_sales first = row(s, 1);
     assert_false(soldout_is_sold_out(&first));
     assert_int_equal(first.pace, 4);
-    /* And it counts from the last time. */
+    /* The time of the last selling out counts. */
     take(s, 1, 6, 4 * MINUTE_MS);
     tell(s, SALE_SOLD_OUT, 1, 0, OPENED_MS + 4 * MINUTE_MS, 0);
     ASSERT_TOP(s, 2, 1);
@@ -175,7 +175,7 @@ static void what_was_sold_out_stands_on_the_board_of_that_day(void **state) {
     assert_day(s, 0, KEYS(2, 1, 0));
     assert_day(s, day_ms, KEYS(4, 0));
     assert_day(s, 2 * day_ms, KEYS(0));
-    /* The next day it is sold out anew: then it is of that day. */
+    /* The next day it is sold out again: then it belongs to that day. */
     give_back(s, 2, 10, 2 * MINUTE_MS, day_ms + MINUTE_MS);
     assert_day(s, 0, KEYS(1, 0));
     sell_out(s, 2, day_ms + 2 * MINUTE_MS);
@@ -183,7 +183,7 @@ static void what_was_sold_out_stands_on_the_board_of_that_day(void **state) {
     assert_day(s, day_ms, KEYS(4, 2, 0));
     give_back(s, 4, 10, day_ms, day_ms + 3 * MINUTE_MS);
     assert_day(s, day_ms, KEYS(2, 0));
-    /* A day after it has ended a board is gone, and nothing brings it back. */
+    /* A board is removed a day after its end, and does not come back. */
     soldout_advance(s, 2 * day_ms - PACE_STEP_MS);
     assert_day(s, 0, KEYS(1, 0));
     soldout_advance(s, 2 * day_ms);

@@ -98,7 +98,7 @@ static void the_previous_key_verifies_and_the_one_before_does_not(void **state) 
     token_box_free(third);
 }
 
-/* What is stored in tokens must not change with the program: a restart would lose every place. */
+/* The token format must not change between versions: a restart would invalidate every place. */
 static void a_token_of_the_first_version_is_still_read(void **state) {
     (void)state;
     struct token_box *box = box_of("0123456789abcdef0123456789abcdef", "");

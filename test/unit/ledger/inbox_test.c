@@ -83,7 +83,7 @@ static void gathering_ends_when_the_inbox_is_closed(void **state) {
     assert_true(took_ns < LONG_NS);
 }
 
-/* Also after somebody has gathered: who is alone is not made to wait. */
+/* Also after a thread has waited for a batch: a single record does not wait. */
 static void the_first_record_wakes_the_taker(void **state) {
     (void)state;
     struct inbox inbox;

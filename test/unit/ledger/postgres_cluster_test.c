@@ -99,7 +99,7 @@ static void a_rebuild_of_a_dead_node_is_left_to_the_next(void **state) {
     assert_string_equal(incarnation_of(f->d.l).identity, "");
 }
 
-/* Somebody stands still over the row: the end can't be written, but the next one may try. */
+/* Another session has locked the row: the end can't be written, but the next node may try. */
 static void a_rebuild_that_cannot_be_finished_is_left_to_the_next_node(void **state) {
     struct fixture *f = *state;
     ledger_close(f->other);
@@ -119,8 +119,7 @@ static void a_rebuild_that_cannot_be_finished_is_left_to_the_next_node(void **st
     end(f->d.l, 2, "run-2");
 }
 
-/* As long as the server waits for a sign of who fills the store, and how much longer it may take
- * on a busy machine. */
+/* The server's limit for silence of the rebuilding node, and a margin for a busy machine. */
 #define SILENT_MS 10000
 #define LATE_MS 20000
 
@@ -143,7 +142,7 @@ static void a_node_that_is_silent_during_a_rebuild_is_replaced(void **state) {
     struct hot_incarnation late = {.epoch = 1, .identity = "run-1"};
     assert_int_equal(ledger_rebuild_end(f->other, &late), ERR_RECOVERING);
     assert_int_equal(begin(f->other, incarnation_of(f->other)),
-                     0); /* it has not taken the other's lock */
+                     0); /* it has not taken the other node's lock */
     end(f->d.l, 2, "run-2");
 }
 
@@ -234,7 +233,7 @@ static void *begin_beside(void *arg) {
     return NULL;
 }
 
-/* Who begins a incarnation waits for those that write in the last one. */
+/* The begin of an incarnation waits for batches of the last one. */
 static void an_incarnation_begins_when_the_last_one_has_ended(void **state) {
     struct fixture *f = *state;
     assert_int_equal(begin(f->other, incarnation_of(f->other)), 1);

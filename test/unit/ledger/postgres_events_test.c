@@ -94,7 +94,7 @@ static void node_join(struct node *n) {
     assert_int_equal(n->failed, 0);
 }
 
-/* Until somebody waits for a lock. */
+/* Waits until a session waits for a lock. */
 static void wait_for_a_waiter(struct fixture *f) {
     int64_t deadline_ns = clock_steady_ns() + (int64_t)HARNESS_DEADLINE_MS * 1000000;
     while (scratch_number(&f->s, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 0) {
@@ -190,7 +190,7 @@ static void a_seat_section_has_all_its_rows(void **state) {
                                     (long long)stored->sections[0].key),
                      20001);
     mem_free(stored);
-    /* It shrinks, and grows beyond what it was. */
+    /* It shrinks, and then grows beyond its first size. */
     wanted->sections[0].capacity = 10;
     mem_free(scratch_store(&f->s, wanted));
     assert_int_equal(scratch_number(&f->s, rows, 30000), 20001);
@@ -241,7 +241,7 @@ static void removing_seats_waits_for_holds_and_is_then_refused(void **state) {
     mem_free(wanted);
 }
 
-/* What takes nothing away locks no section while it makes its seats: only at the end. */
+/* A change that removes no seats locks no section while it creates seats: only at the end. */
 static void adding_many_seats_delays_holds_only_at_the_end(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
@@ -273,7 +273,7 @@ struct told {
     bool in_order;
 };
 
-/* Meanwhile somebody enters. */
+/* At the same time a user enters. */
 static void on_event(void *to, struct event *e) {
     struct told *t = to;
     scratch_sql(&t->f->s, "INSERT INTO queue_entries"
@@ -317,14 +317,14 @@ static void everything_live_is_reported_as_of_one_moment(void **state) {
 
 /* ---- facts ---- */
 
-/* A session of somebody else's, beside the one that is tested. */
+/* A session beside the one under test. */
 static void open_beside(struct fixture *f, struct pg *out) {
     struct buf why = {0};
     assert_true(pg_open(out, &(struct pg_settings){.url = f->s.url, .wait_ms = 30000}, &why));
 }
 
-/* Commits come in another order than numbers: one that has a lower number than what was relayed
- * already is told all the same. */
+/* The order of commits differs from that of the numbers: a fact with a lower number than those that
+ * were relayed already is returned all the same. */
 static void a_fact_that_commits_late_is_reported(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
@@ -359,7 +359,7 @@ static size_t read_sales(struct fixture *f, struct test_record *read, struct sal
     return read->sales_read.count;
 }
 
-/* Who counts must not pass by one that comes to light later: so all that is behind it waits. */
+/* A counter must not skip a sale that is committed later: so all later ones wait. */
 static void a_sale_that_commits_late_keeps_back_those_behind_it(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
@@ -400,7 +400,7 @@ static void keep_mark(void *to, const struct sale_mark *mark) {
     loaded_mark = *mark;
 }
 
-/* What is loaded and what comes behind its mark are all, once, whoever was under way meanwhile. */
+/* The loaded sales and those after the mark are all sales, each once, whatever was under way. */
 static void what_is_loaded_while_one_is_under_way_comes_once(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);

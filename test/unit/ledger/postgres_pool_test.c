@@ -13,7 +13,7 @@
 #include "ledger_client.h"
 #include "ledger_postgres.h"
 
-/* Far more than anybody needs who does not wait, far less than the locks are kept. */
+/* Much longer than a record takes that does not wait, and much shorter than the locks are kept. */
 /* Less than a lock is waited for here, and more than anything else takes on a busy machine. */
 #define FAST_MS 8000
 
@@ -86,8 +86,8 @@ static void a_locked_row_delays_only_the_records_that_need_it(void **state) {
     assert_int_equal(ledger_client_hold(&d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
     assert_int_equal(ledger_client_hold(&d, 2, "a", 1, 1, SEATS(7)), ERR_OK);
 
-    /* One seat of either section, and everybody who wants it: each strategy, a confirmation, an
-     * expiry, somebody who leaves. */
+    /* One seat of either section, and everything that needs it: each strategy, a confirmation, an
+     * expiry, a user who leaves. */
     PGconn *slot = lock_seat(&d, 0, 1);
     PGconn *seat = lock_seat(&d, 1, 7);
     PGconn *free = lock_seat(&d, 1, 8);
@@ -186,8 +186,9 @@ static bool somebody_waits(void *arg) {
                                                " AND wait_event_type = 'Lock'") > 0;
 }
 
-/* The hold has the first seat and waits for the second; who has the second waits for the first. The
- * server ends one of them. Whether it was the hold, which got its seats all the same. */
+/* The hold has the first seat and waits for the second; another session has the second and waits
+ * for the first. The server ends one of them. Returns whether it was the hold, which then got its
+ * seats by a retry. */
 static bool replays_deadlock(struct ledger_client *d, uint32_t first) {
     PGconn *other = lock_seat(d, 1, (int)first + 1);
     struct hold h;
@@ -212,8 +213,8 @@ static void deadlock_is_replayed(void **state) {
     open_client(&d, 30000);
     ledger_client_enter(&d, 1, "a");
     uint32_t seat = 1;
-    /* Each looks for a deadlock once, when it has waited a second: so it is the hold, unless that
-     * second was over when the other came. */
+    /* Each session checks for a deadlock once, after waiting for a second: so the hold is ended,
+     * unless its second was over when the other one came. */
     while (!replays_deadlock(&d, seat)) {
         seat += 2;
         assert_true(seat < 20);
@@ -285,7 +286,7 @@ static void wait_for_a_waiter(void) {
     }
 }
 
-/* The hold has its seats already, and nobody else sees them, when the section's mode changes. */
+/* The hold has its seats, uncommitted, when the section's mode changes. */
 static void a_hold_under_way_when_the_mode_changes_is_judged_by_the_new_one(void **state) {
     (void)state;
     static const struct {

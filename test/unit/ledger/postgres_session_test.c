@@ -68,7 +68,7 @@ static enum err enter(struct fixture *f, uint64_t seq, const char *user) {
     return harness_submit(&f->d.h, f->d.l, &r);
 }
 
-/* As the other one sees it. */
+/* The state as another session sees it. */
 static enum entry_status entry(struct fixture *f, uint64_t seq) {
     struct test_record r;
     test_get(&r, f->d.event->key, seq);
@@ -83,7 +83,7 @@ static void commit_whose_answer_was_lost_stands(void **state) {
     assert_true(cut_proxy_has_cut(f->proxy));
     assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
 
-    /* And what it said is what it did. */
+    /* The answer agrees with the effect. */
     struct reservation *wanted = ledger_client_wanted(&f->d, 1, "a", 1, 0, SEATS(3, 4));
     struct test_record r;
     test_hold(&r, wanted);
@@ -106,7 +106,7 @@ static void commit_that_never_arrived_was_none(void **state) {
     assert_int_equal(enter(f, 1, "a"), ERR_OK);
 }
 
-/* What was read is read, and given out once. */
+/* Rows are read and returned once. */
 static void question_that_ends_with_a_lost_commit_is_answered(void **state) {
     struct fixture *f = *state;
     static const enum cut cuts[] = {CUT_BEFORE_COMMIT, CUT_AFTER_COMMIT};
@@ -144,11 +144,11 @@ static void an_outcome_that_no_server_states_in_time_is_unknown(void **state) {
     assert_int_equal(entry(f, 1), ENTRY_ACTIVE);
     cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
     harness_wait(&f->d.h, is_writable, f->d.l);
-    /* Whoever is told so asks again: the same once more is the same. */
+    /* The caller repeats the record: the result is the same. */
     assert_int_equal(enter(f, 1, "a"), ERR_OK);
 }
 
-/* A server that hears the question and does not answer it has not said that there was no commit. */
+/* A server that gets the question and does not answer has not denied the commit. */
 static void a_question_without_an_answer_changes_nothing(void **state) {
     struct fixture *f = *state;
     cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_AT_QUESTION);
@@ -189,7 +189,7 @@ static void server_that_is_silent_is_given_up(void **state) {
     assert_int_equal(entry(f, 2), ENTRY_NONE);
 }
 
-/* Those who lose an idle connection don't notice before they use it: nobody is to suffer for it. */
+/* A broken idle connection is only noticed when it is used: no record may fail because of that. */
 static void idle_connections_are_replaced_unnoticed(void **state) {
     struct fixture *f = *state;
     assert_int_equal(enter(f, 1, "a"), ERR_OK);

@@ -128,7 +128,7 @@ static void any_history_counts_like_a_simple_model(void **state) {
         if (commits) committed = now;
         now = committed;
         assert_like(b, &now);
-        /* Between transactions, nobody is remembered who has nothing. */
+        /* Between transactions, no user without seats is in memory. */
         assert_int_equal(b->all.count, who_have_any(&now));
     }
 }

@@ -30,12 +30,12 @@ static int set_up_with(void **state, int64_t wal_bytes_max) {
     return 0;
 }
 
-/* So that no checkpoint comes between. */
+/* So that no checkpoint runs in between. */
 static int set_up(void **state) {
     return set_up_with(state, 0);
 }
 
-/* So that there are many. */
+/* So that there are many checkpoints. */
 static int set_up_small_wal(void **state) {
     return set_up_with(state, 128 * 1024);
 }
@@ -62,7 +62,7 @@ static void on_event(void *to, struct event *e) {
     last->count++;
 }
 
-/* What the ledger says is in force: this title, or nothing at all (NULL). */
+/* The event in the ledger has this title, or there is none (NULL). */
 static void assert_in_force(struct fixture *f, const char *title) {
     struct last last = {0};
     assert_int_equal(ledger_load(f->l, &(struct ledger_reader){.on_event = on_event, .to = &last}),
@@ -234,7 +234,7 @@ static void copy_file(const char *from, const char *to) {
     assert_int_equal(fclose(out), 0);
 }
 
-/* What a process that died now would leave to the next: the files as they are. */
+/* The files as a process that died now would leave them. */
 static int64_t audit_rows_after_a_crash(struct fixture *f) {
     struct harness crashed = f->h;
     char from[400];
@@ -284,7 +284,7 @@ static void any_sequence_of_failures_keeps_the_last_acknowledged(void **state) {
     assert_sound(f);
 }
 
-/* The child writes until it is killed, and tells each version once it is acknowledged. */
+/* The child writes until it is killed, and reports each acknowledged version. */
 static _Noreturn void child_writes(struct harness *h, int tell) {
     struct ledger *l = raw_ledger_open(
         &(struct sqlite_ledger_options){.path = h->path, .wal_bytes_max = 128 * 1024});
@@ -323,7 +323,7 @@ static void acknowledged_records_survive_a_kill(void **state) {
         int status = 0;
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        /* One more may have been committed and not told. */
+        /* One more may have been committed and not reported. */
         int64_t highest = raw_number(&h, "SELECT version FROM events");
         assert_in_range(highest, told, told + 1);
         assert_int_equal(raw_number(&h, "SELECT count(*) FROM audit"), highest);
@@ -332,7 +332,7 @@ static void acknowledged_records_survive_a_kill(void **state) {
     harness_deinit(&h);
 }
 
-/* The child opens it, tells its epoch, and does nothing more until it is killed. */
+/* The child opens the ledger, reports its epoch, and does nothing more until it is killed. */
 static _Noreturn void child_opens(struct harness *h, int tell) {
     uint32_t epoch =
         ledger_epoch(raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path}));

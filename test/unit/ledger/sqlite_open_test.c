@@ -136,7 +136,7 @@ static void newer_schema_is_refused_and_untouched(void **state) {
 static void a_migration_that_stopped_halfway_is_repeated(void **state) {
     struct harness *h = *state;
     create(h);
-    /* As if the program had died before its first migration was committed. */
+    /* The file of a program that died before its first migration was committed. */
     raw_sql(h, "DELETE FROM schema_version");
     expect_refused(&(struct sqlite_ledger_options){.path = h->path}, "schema 1");
     assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 0);
@@ -172,7 +172,8 @@ static void foreign_database_stays_as_it_was(void **state) {
     assert_memory_equal(header[0], header[1], sizeof header[0]);
 }
 
-/* Whatever somebody else wrote into the file: it is reported, and nothing asserts on it later. */
+/* Any content that another program wrote into the file is reported, and no assertion fails on it
+ * later. */
 static void rows_that_make_no_sense_are_reported(void **state) {
     struct harness *h = *state;
     static const char *const edits[] = {
@@ -206,7 +207,7 @@ static void rows_that_make_no_sense_are_reported(void **state) {
     mem_free(wanted);
 }
 
-/* A long `admitone audit` beside a server that is told to stop. */
+/* A long `admitone audit` beside a server that is stopped. */
 static void reader_does_not_hold_up_a_close(void **state) {
     struct harness *h = *state;
     struct ledger *l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
@@ -263,7 +264,7 @@ static void reader_sees_what_a_running_server_commits(void **state) {
     ledger_close(reader);
     ledger_close(server);
 
-    /* And when none runs. */
+    /* Also when no server runs. */
     reader = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path, .read_only = true});
     assert_int_equal(
         ledger_load(reader, &(struct ledger_reader){.on_event = count_event, .to = &events}),

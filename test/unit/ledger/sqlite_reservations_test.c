@@ -38,8 +38,9 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Five records that touch everything: a new hold with a key (3), a confirmation (1), a cancelled
- * one (2), an expiry (4), and who leaves (5). The holds 1, 2, 4 and 5 are there already. */
+/* Five records that change everything: a new hold with a key (3), a confirmation (1), a
+ * cancellation (2), an expiry (4), and a user who leaves (5). The holds 1, 2, 4 and 5 exist
+ * already. */
 struct five {
     struct test_record records[6]; /* the last: a key that is replayed */
     struct reservation *wanted[2];
@@ -174,7 +175,7 @@ static void a_batch_that_fails_on_the_disk_changes_and_reports_nothing(void **st
     assert_five_undone(d, &f, ERR_LEDGER_FULL);
     ledger_client_assert_sound(d);
     five_end(&f);
-    /* The same again, when the cause is gone. */
+    /* The same again, when the cause is removed. */
     five_prepare(d, &f);
     raw_submit_as_batch(&d->h, d->l, f.records, 6);
     assert_five_done(d, &f);
@@ -182,7 +183,7 @@ static void a_batch_that_fails_on_the_disk_changes_and_reports_nothing(void **st
     five_end(&f);
 }
 
-/* A user may have four seats: this one may have so many more, and not one above. */
+/* A user may have four seats: this one may have that many more, and not one above. */
 static void assert_room(struct ledger_client *d, const char *user, uint64_t seq, uint32_t room) {
     static uint64_t number = 1000;
     uint32_t seats[] = {6, 7, 8, 9, 10, 0};
@@ -194,8 +195,8 @@ static void assert_room(struct ledger_client *d, const char *user, uint64_t seq,
     assert_int_equal(ledger_client_cancel(d, number, user), ERR_OK);
 }
 
-/* User a, who has four seats by the holds 1 and 2, gives 1 back, and user b takes its seats and
- * one more. The last record, of user c, breaks a rule. */
+/* User a, who has four seats by the holds 1 and 2, gives 1 back, and user b takes its seats and one
+ * more. The last record, of user c, violates a constraint. */
 struct exchange {
     struct test_record records[4];
     struct reservation *wanted[3];
@@ -265,12 +266,12 @@ static void a_hold_that_the_disk_failed_can_be_repeated(void **state) {
     assert_room(d, "a", 1, 4);
 }
 
-/* What was acknowledged is there, and what failed is not, whatever fails when. */
+/* Acknowledged records are stored and failed ones are not, whichever write fails. */
 static void any_sequence_of_failures_keeps_what_was_acknowledged(void **state) {
     struct ledger_client *d = *state;
     uint64_t random = 7;
     int failed = 0;
-    int kept = dup(STDERR_FILENO); /* the log tells of every failure */
+    int kept = dup(STDERR_FILENO); /* every failure is logged */
     assert_non_null(freopen("/dev/null", "w", stderr));
     for (uint64_t i = 1; i <= 120; i++) {
         enum reservation_status status = RESERVATION_HELD;
@@ -338,7 +339,7 @@ static void a_sold_out_event_is_a_fact_each_time_it_becomes_so(void **state) {
                      3);
 }
 
-/* Pitfalls 25 and 29, should the file itself be wrong: nothing of somebody else's is touched. */
+/* Pitfalls 25 and 29 with an inconsistent file: rows of other reservations are not touched. */
 static void rows_that_contradict_each_other_fail_their_record_alone(void **state) {
     struct ledger_client *d = *state;
     assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
@@ -357,7 +358,7 @@ static void rows_that_contradict_each_other_fail_their_record_alone(void **state
     assert_int_equal(ledger_client_status(d, 1), RESERVATION_HELD);
     assert_int_equal(ledger_client_seat(d, 0, 2, NULL), SEAT_HELD);
     for (int i = 0; i < 3; i++) test_record_deinit(&records[i]);
-    /* Nor is it counted as confirmed or cancelled. */
+    /* It is not counted as confirmed or cancelled either. */
     assert_room(d, "a", 1, 2);
     assert_int_equal(ledger_client_hold(d, 3, "a", 1, 0, SEATS(4)), ERR_OK);
     assert_int_equal(ledger_client_confirm(d, 3, "a", 2500), ERR_OK);
@@ -439,7 +440,7 @@ static void a_live_row_that_cannot_be_counted_keeps_the_ledger_shut(void **state
     assert_room(d, "a", 1, 2);
 }
 
-/* Retention keeps what is still to be relayed. */
+/* Retention keeps facts that are not relayed yet. */
 static void without_a_relay_facts_expire_by_retention(void **state) {
     struct ledger_client *d = *state;
     make_small(d);
@@ -455,7 +456,7 @@ static void without_a_relay_facts_expire_by_retention(void **state) {
                      3);
 }
 
-/* As schema 2 had it: the row of a key held the answer, whose first member is the id. */
+/* As in schema 2: the row of a key had the answer, whose first member is the id. */
 static void a_key_of_an_older_version_is_answered(void **state) {
     struct ledger_client *d = *state;
     hold_before(d);

@@ -111,7 +111,7 @@ static void submit_everywhere(struct fixture *f, size_t first, size_t count) {
     harness_wait(&f->h, all_submitted, f);
 }
 
-/* A look at the workers' records on their own threads, for `back` is theirs. */
+/* Reads the workers' records on their own threads, which own `back`. */
 struct look {
     struct task task;
     struct client *client;

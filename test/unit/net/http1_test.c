@@ -578,8 +578,8 @@ static void chunk_line_has_a_limit(void **state) {
     buf_deinit(&b);
 }
 
-/* A body of single bytes whose lines take `bytes` together, the last of 3 bytes and what is set
- * aside with it included. */
+/* A body of single bytes whose lines take `bytes` together, including the last one of 3 bytes and
+ * its reserve. */
 static void add_thin_chunks(struct buf *b, size_t bytes) {
     buf_add(b, STR(CHUNKED));
     bytes -= sizeof "0\r\n" - 1 + 2;

@@ -50,7 +50,7 @@ static void the_cap_per_address_spares_loopback_and_proxies(void **state) {
         assert_int_equal(peers_enter(p, &proxy), ERR_OK);
         assert_int_equal(peers_enter(p, &local), ERR_OK);
     }
-    /* Who was refused does not count. */
+    /* A refused connection does not count. */
     assert_int_equal(peers_total(p), 23);
     peers_leave(p, &client);
     assert_int_equal(peers_enter(p, &client), ERR_OK);
@@ -60,7 +60,7 @@ static void the_cap_per_address_spares_loopback_and_proxies(void **state) {
         peers_leave(p, &proxy);
         peers_leave(p, &local);
     }
-    peers_free(p); /* asserts that nobody is left in its counts */
+    peers_free(p); /* asserts that all counts are zero */
 }
 
 int main(void) {

@@ -37,7 +37,7 @@ struct fixture {
     /* The worker's own, but for the counts. */
     struct stream streams[STREAMS_MAX];
     int stream_count;
-    struct exchange *held; /* of a request for /later, and what it will be answered with */
+    struct exchange *held; /* a request for /later, and its later answer */
     struct stream *held_stream;
     atomic_int asked; /* requests whose handler has returned */
     atomic_int ended[STREAMS_MAX];
@@ -114,7 +114,7 @@ static void run_order(struct task *task) {
     uv_sem_post(&fix.task_done);
 }
 
-/* Runs it on the worker; what it did is done when this returns. */
+/* Runs it on the worker; returns when it is done. */
 static void on_worker(void (*act)(void *), void *arg) {
     struct order o = {.task.run = run_order, .act = act, .arg = arg};
     mailbox_post(&fix.worker.mailbox, &o.task);
@@ -277,8 +277,8 @@ static void start(struct net_options options) {
     assert_int_equal(worker_start(&fix.worker), 0);
 }
 
-/* Stops the worker, however it is; then what was opened has been closed, and `ended` has been
- * called once for each stream that was asked for. */
+/* Stops the worker, whatever its state; then everything that was opened is closed, and `ended` was
+ * called once for each stream. */
 static void finish(int opened, int dropped) {
     on_worker(drain, &fix);
     await("drained", &fix.drained, 1);
@@ -525,7 +525,7 @@ static void a_reader_that_lags_is_dropped(void **state) {
     char kilobyte[1024];
     memset(kilobyte, 'x', sizeof kilobyte);
     struct parts part = {(str){kilobyte, sizeof kilobyte}, 1};
-    /* What a small receiver, the kernel's buffer and ours hold; not megabytes. */
+    /* The buffers of a small receiver, the kernel and the server; not megabytes. */
     int sent = 0;
     while (atomic_load(&fix.ended[0]) == 0 && sent < 256) {
         on_worker(send_parts, &part);
@@ -560,7 +560,7 @@ static void a_reader_within_its_lag_gets_everything(void **state) {
     send_text("end");
     take_until(fd, &in, "end");
     assert_int_equal(strlen(body_of(&in)), sent + 3);
-    /* And it goes on. */
+    /* The stream continues. */
     send_text("more");
     take_until(fd, &in, "more");
     close(fd);
@@ -633,7 +633,8 @@ static void requests_behind_a_stream_are_never_answered(void **state) {
     struct buf in = {0};
     int fd = get(GET("/stream") GET("/plain"));
     take_until(fd, &in, "\r\n\r\n");
-    /* More than is ever kept of what is sent ahead: if it were kept, the end would go unseen. */
+    /* More than the limit for requests that are sent ahead: if it were kept, the end would not be
+     * noticed. */
     for (int i = 0; i < 20000; i++) say(fd, GET("/plain"));
     send_text("end");
     take_until(fd, &in, "end");

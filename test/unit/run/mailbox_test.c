@@ -22,7 +22,7 @@ struct note {
     int number;
 };
 
-/* What has been run, in order. */
+/* The tasks that have run, in order. */
 static struct note *ran[200000];
 static size_t ran_count;
 
@@ -107,7 +107,7 @@ static void one_wake_serves_all_that_was_posted_before_it(void **state) {
     uv_run(&d.loop, UV_RUN_NOWAIT);
     assert_int_equal(ran_count, 1000);
     assert_false(is_awake(&d));
-    /* And the next post wakes it anew. */
+    /* The next post wakes it again. */
     mailbox_post(&d.mailbox, &notes[0].task);
     assert_true(is_awake(&d));
     uv_run(&d.loop, UV_RUN_NOWAIT);

@@ -70,7 +70,7 @@ static int tear_down(void **state) {
 }
 
 /* With sections of the keys 10 × key + 1 and so on, of 100 seats, of which by the catalogue 5 are
- * held. The event itself is gone when the counts come. */
+ * held. The event itself is removed when the counts arrive. */
 static void add(struct fixture *f, int64_t key, size_t sections) {
     struct event *e = event_new(sections);
     e->key = key;

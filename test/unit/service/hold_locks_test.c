@@ -17,7 +17,7 @@ static const enum strategy locking[] = {STRATEGY_LOCK, STRATEGY_ADAPTIVE,
                                         STRATEGY_DISTRIBUTED_LOCK};
 #define LOCKING_COUNT (sizeof locking / sizeof *locking)
 
-/* ---- somebody else at the locks ---- */
+/* ---- another holder of the locks ---- */
 
 struct holder {
     struct lock_op op;
@@ -29,8 +29,7 @@ static void on_acquired(struct lock_op *op) {
     CONTAINER_OF(op, struct holder, op)->back = true;
 }
 
-/* Takes the lock of a seat, or of a section (seat 0), with no lock_client behind it. False:
- * somebody has it. */
+/* Takes the lock of a seat, or of a section (seat 0), without a lock_client. False: it is held. */
 static bool grab(struct locks *l, struct holder *x, enum strategy s, uint32_t seat) {
     *x = (struct holder){.op = {.lease_ms = 600000, .done = on_acquired}};
     char section = (char)('A' + (int)seats_fixture_section_of(s));
@@ -53,7 +52,7 @@ static void let_go(struct locks *l, struct holder *x) {
     locks_release(l, &op);
 }
 
-/* ---- a seats at whose locks time stands still ---- */
+/* ---- a fixture whose locks' time is set by the test ---- */
 
 struct test_state {
     struct seats_fixture *seats;
@@ -105,9 +104,9 @@ static void assert_free(struct test_state *f, enum strategy s, uint32_t seat) {
     let_go(&f->locks.locks, &probe);
 }
 
-/* ---- who stalls ---- */
+/* ---- stalled holders ---- */
 
-/* Bob, on a worker of his own: holds, and gives back. */
+/* Bob, on another worker: holds, and gives back. */
 struct rival {
     struct worker_job job; /* first, so that an job is its rival */
     struct fixture_hold x;
@@ -140,7 +139,7 @@ static void act_as_rival(struct worker_job *e) {
     fixture_hold_start(e->fixture, &e->fixture->desks[0], &((struct rival *)e)->x);
 }
 
-/* While the test's own thread stands still. */
+/* While the test's own thread is stalled. */
 static void let_rival_act(struct test_state *f, struct hold_spec w) {
     struct rival v = {.job.work = act_as_rival};
     fixture_hold_prepare(f->service, &v.x, &w);
@@ -152,11 +151,9 @@ static void let_rival_act(struct test_state *f, struct hold_spec w) {
     fixture_hold_end(&v.x);
 }
 
-/*
- * Ann waits for the lock and gets it, but her process stands still before it hears of that. Her
- * lease ends; Bob gets the lock, writes, and gives the seat back. Then Ann's process goes on, and
- * writes to a seat that is free again: what refuses her is the fence alone.
- */
+/* Ann waits for the lock and gets it, but her process is stalled before it gets the notice. Her
+ * lease ends; Bob gets the lock, writes, and gives the seat back. Then Ann's process continues and
+ * writes to a seat that is free again: only the fence refuses her. */
 static void a_request_that_stalls_past_its_lease_writes_nothing_pitfall_20(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
@@ -168,7 +165,7 @@ static void a_request_that_stalls_past_its_lease_writes_nothing_pitfall_20(void 
         struct fixture_hold late;
         assert_true(grab(&f->locks.locks, &before, s, 3));
         begin(f, &f->service->lock_client, &late, seats_fixture_named(s, "ann", ann, SEATS(3)));
-        let_go(&f->locks.locks, &before); /* it is Ann's; the news is in her mailbox */
+        let_go(&f->locks.locks, &before); /* it is Ann's; the notice is in her mailbox */
         f->locks.now_ms += f->service->lock_client.lease_ms;
         let_rival_act(f, seats_fixture_named(s, "bob", bob, SEATS(3)));
         int64_t trace = seats_fixture_trace(f->seats);
@@ -182,7 +179,7 @@ static void a_request_that_stalls_past_its_lease_writes_nothing_pitfall_20(void 
     fixture_stop_workers(f->service);
 }
 
-/* ---- who works ---- */
+/* ---- holders that work ---- */
 
 /* Three leases long. */
 static void
@@ -209,7 +206,7 @@ a_lock_is_kept_while_the_ledger_is_slow_and_given_back_after_the_commit_pitfall_
         assert_false(grab(&f->locks.locks, &probe, s, 1));
         sync_gate_open();
         assert_int_equal(finish(f, &first), ERR_OK);
-        assert_int_equal(finish(f, &second), ERR_SEAT_TAKEN); /* it saw what was committed */
+        assert_int_equal(finish(f, &second), ERR_SEAT_TAKEN); /* it saw the committed hold */
         assert_free(f, s, 1);
         assert_int_equal(fixture_leave(f->service, ann), ERR_OK);
         ann = fixture_admit(f->service, "ann");
@@ -241,7 +238,7 @@ static void locks_are_given_back_however_it_ends_pitfall_19(void **state) {
     assert_false(ticker_runs(&f->service->lock_client.ticker));
 }
 
-/* ---- who waits ---- */
+/* ---- waiting requests ---- */
 
 static void a_wait_is_bounded_and_ends_as_a_refusal_pitfall_21(void **state) {
     struct test_state *f = *state;
@@ -256,7 +253,7 @@ static void a_wait_is_bounded_and_ends_as_a_refusal_pitfall_21(void **state) {
         assert_false(x.back);
         f->locks.now_ms += f->service->reservations.lock_wait_ms;
         assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
-        assert_free(f, STRATEGY_DISTRIBUTED_LOCK, 1); /* what it had of them */
+        assert_free(f, STRATEGY_DISTRIBUTED_LOCK, 1); /* it has released its part of them */
         let_go(&f->locks.locks, &other);
         assert_string_equal(fixture_map(f->service, seats_fixture_section_of(s)), FIXTURE_FREE);
     }
@@ -273,7 +270,7 @@ static bool is_stuck(void *arg) {
     return s->x->hold.locking.count == s->locks;
 }
 
-/* What was spent on the first lock is gone for the others. */
+/* The time that the first lock took is not available for the others. */
 static void the_wait_is_for_all_seats_together(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
@@ -299,7 +296,7 @@ static void the_wait_is_for_all_seats_together(void **state) {
     let_go(&f->locks.locks, &third);
 }
 
-/* Nothing is left of the time: the lock is asked for all the same, now or never. */
+/* No time is left: the lock is requested all the same, without waiting. */
 static void a_request_without_time_left_gets_free_locks_and_does_not_wait(void **state) {
     struct test_state *f = *state;
     uint64_t ann = fixture_admit(f->service, "ann");
@@ -386,7 +383,7 @@ static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot
               seats_fixture_any(STRATEGY_ADAPTIVE, users[i], seq, 1));
     }
     assert_int_equal(adaptive_now(f), STRATEGY_SLOT);
-    for (int i = CROWD / 2; i < CROWD; i++) /* nobody waits for the lock that somebody has */
+    for (int i = CROWD / 2; i < CROWD; i++) /* requests for other locks do not wait */
         if (holds[i].hold.plan.chosen_strategy == STRATEGY_SLOT) {
             harness_wait(&f->service->h, fixture_hold_is_back, &holds[i]);
             back++;
@@ -401,7 +398,7 @@ static void an_adaptive_section_locks_while_it_is_calm_and_claims_when_it_is_hot
     harness_wait(&f->service->h, is_calm, f);
 }
 
-/* Nothing of it ends any more that could drop its load. */
+/* No request of it ends any more that could drop its load. */
 static void the_load_of_a_section_that_has_cooled_down_is_dropped(void **state) {
     struct test_state *f = *state;
     struct reservations *r = &f->service->reservations;
@@ -412,7 +409,7 @@ static void the_load_of_a_section_that_has_cooled_down_is_dropped(void **state) 
     uint64_t seq = fixture_admit(f->service, "zoe");
     struct hold_spec w = seats_fixture_any(STRATEGY_ADAPTIVE, "zoe", seq, 1);
     fixture_hold_prepare(f->service, &other, &w);
-    other.hold.terms.section_key += 1000000; /* of a section that is gone */
+    other.hold.terms.section_key += 1000000; /* of a removed section */
     fixture_hold_start(f->service, &f->service->lock_client, &other);
     assert_int_not_equal(finish(f, &other), ERR_OK);
     assert_int_equal(r->load.sections.count, 0);

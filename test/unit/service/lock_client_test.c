@@ -145,7 +145,7 @@ static void an_idle_lock_client_does_not_tick(void **state) {
     assert_int_equal(bob.heard, 0);
     give_back(&ann);
     assert_int_equal(ann.heard, 1);
-    assert_true(is_awake(f)); /* for who waits */
+    assert_true(is_awake(f)); /* because a request waits */
     harness_wait(&f->h, has_heard, &bob);
     assert_true(has_it(&bob));
     give_back(&bob);
@@ -157,7 +157,8 @@ static void an_idle_lock_client_does_not_tick(void **state) {
     assert_int_equal(f->locks.renewals, renewals);
 }
 
-/* Of all that it holds, also while new ones come: a pace that is set again would never tick. */
+/* Renews all leases, also while new locks are added: a timer that is set again each time would
+ * never fire. */
 static void a_lock_that_is_held_is_renewed_until_it_is_given_back(void **state) {
     struct fixture *f = *state;
     struct user ann;
@@ -181,7 +182,7 @@ static void a_lock_that_is_held_is_renewed_until_it_is_given_back(void **state) 
     give_back(&bob);
 }
 
-/* A process that stood still: nobody renewed. */
+/* A process that was stalled: no lease was renewed. */
 static void a_lock_whose_lease_is_over_goes_to_the_next_pitfall_20(void **state) {
     struct fixture *f = *state;
     struct user ann;
@@ -217,7 +218,7 @@ static void a_lock_given_back_during_its_renewal_is_done_when_both_are(void **st
     f->locks.is_late = false;
     struct user bob;
     ask(f, &bob, "A");
-    assert_true(has_it(&bob)); /* the late renewal took it from nobody, for nobody */
+    assert_true(has_it(&bob)); /* the late renewal changed nothing */
     give_back(&bob);
 }
 
@@ -230,7 +231,7 @@ static void a_wait_ends_by_its_time_or_by_the_drain(void **state) {
     ask(f, &ann, "A");
     ask(f, &bob, "A");
     f->locks.now_ms += LEASE_MS / 2;
-    bob.k.acquire.wait_ms_max = LEASE_MS / 2; /* as if it had asked for no more */
+    bob.k.acquire.wait_ms_max = LEASE_MS / 2; /* as if it had asked for no longer */
     harness_wait(&f->h, has_heard, &bob);
     assert_int_equal(bob.k.acquire.outcome, LOCK_TIMED_OUT);
 
@@ -242,7 +243,7 @@ static void a_wait_ends_by_its_time_or_by_the_drain(void **state) {
     assert_int_equal(dee.heard, 1); /* at once */
     assert_int_equal(dee.k.acquire.outcome, LOCK_TIMED_OUT);
     f->locks.now_ms += LEASE_MS - 1;
-    timed_locks_wait_for_renewals(&f->locks, &f->h, 1); /* who holds one keeps it to the end */
+    timed_locks_wait_for_renewals(&f->locks, &f->h, 1); /* a holder keeps its lock to the end */
     give_back(&ann);
     assert_false(is_awake(f));
 }

@@ -15,7 +15,7 @@
 
 #define DEADLINE_NS INT64_C(60000000000)
 
-/* Of a ledger: sales, always one more, of an event that nobody knows at first. */
+/* A ledger that always has one more sale, of an event that is unknown at first. */
 static enum err ask(struct ledger *l, struct ledger_record *r) {
     (void)l;
     struct ledger_sales_read *read = CONTAINER_OF(r, struct ledger_sales_read, record);

@@ -83,7 +83,7 @@ static void every_kind_of_difference_is_reported_with_both_sides(void **state) {
     assert_described(t, 5, text);
 }
 
-/* ---- what is not compared ---- */
+/* ---- not compared ---- */
 
 static void what_is_pending_is_not_compared(void **state) {
     struct two_stores *t = *state;
@@ -95,7 +95,7 @@ static void what_is_pending_is_not_compared(void **state) {
     assert_differences(t, 0);
 }
 
-/* Who entered after the ledger was read. */
+/* An entry that was created after the ledger was read. */
 static void a_new_entry_is_not_compared(void **state) {
     struct two_stores *t = *state;
     hot_gets_entry_of(t, 6, "flo", "WAITING", clock_wall_ms());

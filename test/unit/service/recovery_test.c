@@ -27,7 +27,7 @@ struct test_state {
     int64_t expires_ms;
 };
 
-/* The section as the catalogue has it: as the ledger told at the last start. */
+/* The section in the catalogue, as loaded at the last start. */
 static struct section section_of(struct test_state *f) {
     catalogue_read_lock(f->service.catalogue);
     const struct event *e = catalogue_find_key(f->service.catalogue, f->service.key);

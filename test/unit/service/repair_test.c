@@ -47,7 +47,7 @@ static void a_lost_entry_is_put_back_in_its_old_place_pitfall_13(void **state) {
     assert_int_equal(hot_admits(t), 3);
 }
 
-/* Of which the rest is still there: it is in the way of every admission. */
+/* The rest of the entry is still there: it blocks every admission. */
 static void an_entry_of_which_only_its_place_is_left_is_whole_again(void **state) {
     struct two_stores *t = *state;
     redis_fixture_number("HDEL queue:{CONCERT:1}:entry 2");
@@ -123,7 +123,7 @@ static void an_active_long_past_its_time_is_expired_in_the_ledger(void **state) 
     assert_int_equal(ledger_status(t, 7), ENTRY_ACTIVE);
 }
 
-/* The hot store decides about silence; its word was lost on the way. */
+/* The hot store decides about silence; its report was lost. */
 static void an_entry_that_expired_in_the_hot_store_expires_in_the_ledger(void **state) {
     struct two_stores *t = *state;
     assert_true(hot_ends(t, 2, ENTRY_EXPIRED));
@@ -300,8 +300,8 @@ static void an_entry_that_has_ended_is_not_put_back(void **state) {
 
 /* ---- the ledger goes on between the question and the repair ---- */
 
-/* Stores that, once they have set something right, wait until the ledger has ended it: the news of
- * which came too early for the hot store. */
+/* Stores that, after a repair, wait until the ledger has ended the entry; its update came too early
+ * for the hot store. */
 struct late {
     struct two_stores *t;
     struct queues queues;

@@ -137,7 +137,7 @@ static bool aborts(void (*use)(int strategy), int strategy) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        close(STDERR_FILENO); /* what assert says is no news here */
+        close(STDERR_FILENO); /* the message of assert is expected here */
         use(strategy);
         _exit(0);
     }

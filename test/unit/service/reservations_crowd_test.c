@@ -33,7 +33,7 @@ enum { SLOT_OR_LOCK, ADAPTIVE, SEAT, SECTIONS };
 
 struct crowd;
 
-/* What the client was told of a reservation that it made. */
+/* The client's last answer about a reservation that it made. */
 struct told {
     struct uuid id;
     bool confirmed;
@@ -47,7 +47,7 @@ struct client {
     int number;
     uint64_t random;
     char user[16];
-    uint64_t seq; /* of the place that it was told last; 0: none */
+    uint64_t seq; /* of the last place that it was given; 0: none */
     uint32_t seats[4];
     char key[16]; /* of the request under way; empty: none */
     unsigned key_number;
@@ -130,7 +130,7 @@ static bool may_be_answered(enum err result) {
     }
 }
 
-/* All who sent the key are told of one reservation. */
+/* All requests with the key are answered with one reservation. */
 static void compare_answers(struct client *c, const struct uuid *made) {
     struct crowd *x = c->crowd;
     struct uuid *first = &x->answered[c->number % USERS][c->key_number];
@@ -156,7 +156,7 @@ static void on_held(struct fixture_hold *h) {
     next_turn(c);
 }
 
-/* What a key stands for is always the same request. */
+/* A key is always used with the same request. */
 static void choose_by(struct hold_spec *w, uint64_t *random, uint32_t *seats) {
     w->section = next_random(random) % SECTIONS;
     w->quantity = (uint32_t)(next_random(random) % 3 + 1);
@@ -315,7 +315,8 @@ static void crowd_open(struct crowd *x, bool may_fail) {
     }
 }
 
-/* The event changes while it sells; what is refused because seats are taken stays as it is. */
+/* The event changes while it sells; a change that is refused because of taken seats has no effect.
+ */
 static void change_event(struct crowd *x, int turn) {
     struct event *e = fixture_event(&x->fixture);
     e->sections[SLOT_OR_LOCK].mode = turn % 4 < 2 ? SECTION_MODE_SLOT : SECTION_MODE_LOCK;
@@ -376,7 +377,7 @@ static void assert_nobody_had_too_many(struct fixture *h) {
         &h->h, "SELECT max(total) FROM (SELECT sum(CASE kind WHEN 'HELD' THEN seat_count"
                " WHEN 'CONFIRMED' THEN 0 ELSE -seat_count END) OVER (PARTITION BY user_id"
                " ORDER BY id) AS total FROM facts WHERE kind <> 'SOLD_OUT')");
-    assert_int_equal(most, PER_USER); /* and somebody had as many as that */
+    assert_int_equal(most, PER_USER); /* and some user had as many as that */
 }
 
 static void assert_told_the_truth(struct crowd *x, const struct told *t) {

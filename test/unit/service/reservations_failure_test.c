@@ -164,8 +164,8 @@ static void the_twin_of_a_request_that_failed_gets_the_seats(void **state) {
     }
 }
 
-/* The first is undone, the second's record is on its way, and a third claims anew: the same seats,
- * under another id. */
+/* The first is undone, the second's record is on its way, and a third claims the same seats under
+ * another id. */
 static void of_three_requests_with_one_key_the_second_is_everybodys_answer(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
@@ -217,7 +217,7 @@ static void a_request_whose_twin_was_undone_has_left_nothing_when_its_user_leave
     leave_with_a_twin_undone(*state, false);
 }
 
-/* The ledger had it as held when it was asked, and as cancelled when that was heard. */
+/* The ledger had it as HELD when it was asked, and as CANCELLED when the answer came. */
 static void nor_if_its_user_left_while_the_ledger_was_asked(void **state) {
     leave_with_a_twin_undone(*state, true);
 }
@@ -238,7 +238,7 @@ static void leaving_releases_holds_and_keeps_purchases(void **state) {
     assert_int_equal(seats_fixture_rows(s, "CANCELLED"), 2);
     int64_t trace = seats_fixture_trace(s);
     assert_int_equal(fixture_leave(&s->fixture, ann), ERR_OK);
-    assert_int_equal(fixture_leave(&s->fixture, 99), ERR_OK); /* nobody's place */
+    assert_int_equal(fixture_leave(&s->fixture, 99), ERR_OK); /* an unknown place */
     assert_int_equal(seats_fixture_trace(s), trace);
 }
 
@@ -354,7 +354,7 @@ a_confirmed_hold_does_not_expire_and_an_ended_one_is_not_confirmed_pitfalls_28_3
     }
 }
 
-/* Nor the seats of who has them next. */
+/* The seats of the next holder are not affected either. */
 static void a_late_expiry_does_not_free_the_seats_of_the_next_holder_pitfall_29(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
@@ -412,13 +412,13 @@ static void an_expiry_of_which_a_record_or_question_fails_is_tried_again(void **
     fixture_expire(&s->fixture);
     assert_string_equal(fixture_map(&s->fixture, FIXTURE_LOCK), FIXTURE_FREE);
     assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT),
-                        "HAAAAA"); /* it was not told of that */
+                        "HAAAAA"); /* it did not get that update */
     wall_clock_advance(DUE_AGAIN_MS);
     fixture_expire(&s->fixture);
     assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), FIXTURE_FREE);
 }
 
-/* What the ledger decided without the hot store's hearing of it. */
+/* Decisions of the ledger whose update of the hot store was lost. */
 static void a_hold_whose_change_was_lost_becomes_what_the_ledger_has(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");

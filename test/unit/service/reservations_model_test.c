@@ -23,9 +23,9 @@
 #define ACTIVE_TTL_MS 600000
 #define KEYS 12 /* per user */
 
-/* ---- the model: seats_model.h has what is live, and here is the rest ---- */
+/* ---- the model: seats_model.h has live reservations; the rest is here ---- */
 
-/* A reservation, whatever has become of it. Its number in seats_model is its place here, plus 1. */
+/* A reservation in any status. Its number in seats_model is its place here, plus 1. */
 struct made {
     struct uuid id;
     int user;
@@ -108,7 +108,7 @@ static void check_user(int user) {
 
 static void expire(void);
 
-/* What is over is ended first: a server would have done so. */
+/* Expired holds are ended first, as a server would do. */
 static void check_all(void) {
     expire();
     for (int i = 0; i < MODEL_SECTIONS; i++) check_section(i);
@@ -200,7 +200,7 @@ static bool find_taken(struct model_reservation *r) {
     return taken > 0;
 }
 
-/* What must come of it; *r has the seats, or those that stand in the way. */
+/* The expected result; *r has the seats, or those that refuse it. */
 static enum err model_hold(int user, const struct hold_spec *w, struct model_reservation *r) {
     *r = (struct model_reservation){.id = made_count + 1,
                                     .user = user,
@@ -239,7 +239,7 @@ static void check_refused(const struct hold *g, enum err result,
     CHECK(memcmp(g->refused, expected->seats, g->refused_count * sizeof *g->refused) == 0);
 }
 
-/* A request with a key that nobody has used is one without, and then the key is used. */
+/* A request with an unused key is like one without, and then the key is used. */
 static void run_hold(int user, const struct hold_spec *w, struct used_key *key) {
     struct fixture_hold x;
     fixture_hold_prepare(&fixture, &x, w);
@@ -296,13 +296,13 @@ static size_t some_made(void) {
     return back > (int64_t)made_count ? 0 : made_count - (size_t)back;
 }
 
-/* Who decides, and what is refused before anything else. */
+/* Decides, and refuses what is refused first. */
 static enum err model_asked(size_t at, int user) {
     if (at == STEPS) return ERR_RESERVATION_NOT_FOUND;
     return made[at].user == user ? ERR_OK : ERR_NOT_YOURS;
 }
 
-/* Its time decides, whoever asks first. */
+/* The hold's time decides, whichever request comes first. */
 static bool model_is_over(size_t at) {
     struct made *x = &made[at];
     if (x->status == RESERVATION_HELD && x->expires_ms <= m.now_ms)
@@ -371,7 +371,7 @@ static void pass_time(void) {
     wall_clock_advance(ms);
 }
 
-/* Whether the section, with what is live there, can become that. */
+/* Whether the section can be changed so, with its live reservations. */
 static bool may_become(int section, const struct section *wanted) {
     bool was_seat = m.sections[section].mode == SECTION_MODE_SEAT;
     bool changes = was_seat != (wanted->mode == SECTION_MODE_SEAT);

@@ -114,9 +114,9 @@ static void no_user_confirms_or_cancels_the_reservation_of_another_pitfall_25(vo
     assert_string_equal(fixture_map(&s->fixture, FIXTURE_SLOT), "HAAAAA");
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
-/* Nothing changes in either store; the seats that stood in the way are told. */
+/* Neither store changes; the seats that caused the refusal are returned. */
 static void assert_refused(struct seats_fixture *s, struct hold_spec w, enum err why,
                            const uint32_t *in_the_way) {
     int64_t trace = seats_fixture_trace(s);
@@ -177,7 +177,7 @@ static void the_last_seat_is_sold_and_then_none_pitfall_30(void **state) {
     }
 }
 
-/* Over all sections together, and what is confirmed counts too. */
+/* Over all sections together; CONFIRMED seats count too. */
 static void no_user_gets_more_than_the_limit(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
@@ -230,7 +230,7 @@ static void nothing_is_sold_where_it_is_closed(void **state) {
         assert_refused(s, w, ERR_SECTION_CLOSED, NULL);
         put_state(s, EVENT_OPEN, SECTION_MAINTENANCE);
         assert_refused(s, w, ERR_SECTION_CLOSED, NULL);
-        put_state(s, EVENT_PAUSED, SECTION_OPEN); /* nobody new, but who is in may buy */
+        put_state(s, EVENT_PAUSED, SECTION_OPEN); /* no new users, but ACTIVE ones may buy */
         assert_int_equal(seats_fixture_hold(s, w), ERR_OK);
         assert_int_equal(fixture_leave(&s->fixture, ann), ERR_OK);
         put_state(s, EVENT_OPEN, SECTION_OPEN);
@@ -245,7 +245,7 @@ static void put_mode(struct seats_fixture *s, size_t section, enum section_mode 
     mem_free(e);
 }
 
-/* Between the request's coming in and its turn. */
+/* The event changes while the request waits. */
 static void a_request_that_its_section_has_changed_under_is_refused(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
@@ -304,7 +304,7 @@ static bool has_piled_up(void *arg) {
     return health.queue_depth >= b->records;
 }
 
-/* Where nobody is kept out, all of them have written before the first one is on disk. */
+/* Without a lock, all of them have written before the first one is on disk. */
 static void one_of_thirty_requests_for_one_seat_gets_it_pitfall_21(void **state) {
     struct seats_fixture *s = *state;
     struct fixture_hold *rivals = mem_new(RIVALS * sizeof *rivals);
@@ -522,7 +522,7 @@ static void a_request_for_any_seats_gets_others_than_those_the_ledger_has_taken(
     }
 }
 
-/* What can't be put right: a seat whose holder the ledger does not have. */
+/* A difference that can't be repaired: a seat whose holder the ledger does not have. */
 static void
 a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_pitfall_21(void **state) {
     struct seats_fixture *s = *state;
@@ -543,8 +543,8 @@ a_claim_that_the_ledger_never_takes_is_a_conflict_after_three_tries_pitfall_21(v
     }
 }
 
-/* Where the ledger decides it sells the seat, and the hot store follows. Elsewhere the ghost has it
- * until its time is over. */
+/* Where the ledger decides it sells the seat, and the hot store is updated. Elsewhere the unknown
+ * holder keeps it until its time is over. */
 static void a_seat_that_only_the_hot_store_has_as_taken_is_not_lost_pitfall_26(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");
@@ -604,7 +604,7 @@ static void requests_with_one_key_have_one_effect(void **state) {
     mem_free(twins);
 }
 
-/* Also when what it made has ended, when there is no room for more, and after a restart. */
+/* Also when the reservation has ended, when all seats are taken, and after a restart. */
 static void a_key_that_was_used_is_answered_as_it_was(void **state) {
     struct seats_fixture *s = *state;
     uint64_t ann = fixture_admit(&s->fixture, "ann");

@@ -14,7 +14,7 @@
 #include "splitmix.h"
 #include "sync_recorder.h"
 
-/* ---- 64 clients who do as they like ---- */
+/* ---- 64 clients with random requests ---- */
 
 #define CLIENTS 64
 #define USERS 48 /* so that some are there twice, on two workers */
@@ -36,7 +36,7 @@ struct client {
     int worker;
     uint64_t random;
     char user[32];
-    uint64_t seq; /* of the place that it was told last; 0: none */
+    uint64_t seq; /* of the last place that it was given; 0: none */
     struct place_enter enter;
     struct place_end end;
     struct place_look look;
@@ -157,7 +157,7 @@ static bool everybody_is_gone(void *arg) {
     return ((struct crowd *)arg)->gone == CLIENTS;
 }
 
-/* Everybody goes home, nothing is under way, and nobody works any more. */
+/* All clients have left, nothing is under way, and no worker is busy. */
 static void crowd_disperse(struct crowd *x) {
     x->stop = true;
     harness_wait(&x->fixture.h, everybody_is_gone, x);
@@ -165,7 +165,7 @@ static void crowd_disperse(struct crowd *x) {
     assert_int_equal(x->wrong, 0);
 }
 
-/* As fast as one can look. */
+/* Looks as fast as possible. */
 static void watch_caps(struct crowd *x, int64_t ms) {
     int64_t until_ns = clock_steady_ns() + ms * 1000000;
     while (clock_steady_ns() < until_ns) {
@@ -197,7 +197,7 @@ static void note_queue(struct fixture *h, struct seen_queue *q) {
     assert_int_equal(ledger_load(h->ledger, &reader), ERR_OK);
 }
 
-/* After a restart everybody has the place that they had. */
+/* After a restart every user has the same place. */
 static void assert_recovers(struct crowd *x) {
     struct seen_queue before;
     struct seen_queue after;
@@ -250,7 +250,7 @@ static void many_users_on_a_ledger_with_random_failures_leave_no_partial_state(v
     watch_caps(x, 200);
     crowd_disperse(x);
     assert_true(x->failures > 0 && x->taken > 100);
-    /* What was left to write is written. */
+    /* The remaining records are written. */
     fixture_wait_writable(&x->fixture);
     assert_true(waiting_room_tick_begin(&x->fixture.room, 1));
     fixture_wait_idle(&x->fixture);
@@ -276,7 +276,7 @@ struct row {
     struct entrant entrants[ENTRANTS];
     _Atomic int entered;
     _Atomic int wrong;
-    uint64_t admitted[ENTRANTS]; /* in the order in which it was told */
+    uint64_t admitted[ENTRANTS]; /* in the order in which they were reported */
     size_t admitted_count;
     uint8_t lanes[ENTRANTS + 1]; /* by seq */
 };

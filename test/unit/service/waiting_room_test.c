@@ -23,7 +23,7 @@ static const struct queue_rules rules = {.max_waiting = 100,
 
 struct test_state {
     struct fixture service;
-    /* What `changed` said. */
+    /* The calls of `changed`. */
     uint64_t changed[64];
     size_t changed_count;
 };
@@ -255,7 +255,7 @@ static void a_request_that_joined_a_failed_place_takes_another(void **state) {
     assert_int_equal(twice[1].e.enter.place.seq, 2);
     assert_int_equal(twice[1].e.enter.place.status, ENTRY_ACTIVE);
     fixture_wait_idle(&f->service);
-    assert_int_equal(rows(f, "EXPIRED"), 1); /* what was written of the first place */
+    assert_int_equal(rows(f, "EXPIRED"), 1); /* the row of the first place */
     fixture_assert_agreement(&f->service);
 }
 
@@ -332,9 +332,9 @@ static void expiries_are_written_again_after_a_failure_pitfall_6(void **state) {
     sync_fail_syncs(SQLITE_IOERR_FSYNC);
     fixture_tick(&f->service, NULL);
     fixture_wait_idle(&f->service);
-    assert_counts(f, 0, 0); /* to everybody they are over */
+    assert_counts(f, 0, 0); /* for all readers they are over */
     assert_int_equal(rows(f, "ACTIVE"), 2);
-    assert_int_equal(f->changed_count, 0); /* nobody was told of what is not durable */
+    assert_int_equal(f->changed_count, 0); /* nothing was reported that is not durable */
     sync_fail_syncs(0);
     fixture_wait_writable(&f->service);
     assert_true(waiting_room_tick_begin(&f->service.room, 1));
@@ -376,7 +376,7 @@ static void leaving_is_written_to_the_ledger_before_the_place_is_removed_pitfall
     assert_counts(f, 1, 1);
     assert_int_equal(fixture_end(&f->service, ann, ENTRY_LEFT), ERR_OK); /* once more is no harm */
     assert_int_equal(fixture_end(&f->service, cat, ENTRY_COMPLETED), ERR_OK);
-    assert_counts(f, 1, 1); /* only who was admitted completes */
+    assert_counts(f, 1, 1); /* only ACTIVE entries complete */
     assert_int_equal(f->changed_count, 1);
     assert_int_equal(f->changed[0], ann);
     assert_int_equal(rows(f, "LEFT"), 1);
@@ -384,7 +384,7 @@ static void leaving_is_written_to_the_ledger_before_the_place_is_removed_pitfall
     fixture_assert_agreement(&f->service);
 }
 
-/* As when the node that wrote it died before it told the hot store, and the user asks again. */
+/* The node that wrote it died before it updated the hot store, and the user repeats the request. */
 static void an_entry_that_left_in_the_ledger_only_leaves_the_hot_store_too(void **state) {
     struct test_state *f = *state;
     uint64_t ann = take(f, "ann", ENTRY_ACTIVE);

@@ -16,7 +16,7 @@
 #define KEY 5
 #define HEARD_MAX 8
 
-/* What a node's listener was told. */
+/* The calls of a node's listener. */
 struct node {
     struct redis_store *store;
     _Atomic int suspicions;
@@ -105,7 +105,7 @@ static bool has_heard_mark(void *of) {
     return has;
 }
 
-/* Whatever was published before has been heard then: it comes in order. Counts as one change. */
+/* Waits until all earlier announcements have arrived: they come in order. Counts as one change. */
 static void hear_out(struct node *n) {
     probe_do(probe, "PUBLISH " ENTRIES_CHANNEL " %s", "somebody T:5 424242");
     probe_wait(has_heard_mark, n, "an announcement");

@@ -15,7 +15,7 @@
 
 enum { WANTED = 3, LETTERS = 4 };
 
-/* All functions return this. The first are wrong in their type, the others look like answers. */
+/* All functions return this. The first have wrong types, the others look like answers. */
 static const char *const replies[] = {
     "nil",
     "7",
@@ -209,7 +209,7 @@ static void ask_queue(struct queues *q) {
     mem_free(entries);
 }
 
-/* Whoever hears nothing of its lock waits, until its store is closed. */
+/* A request that gets no answer about its lock waits until its store is closed. */
 static struct lock_op *ask_lock(struct locks *l) {
     struct lock_op *op = mem_new(sizeof *op);
     *op = (struct lock_op){

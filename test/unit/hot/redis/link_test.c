@@ -18,7 +18,7 @@
 #define CALLS_MAX 400
 #define WAIT_MS 20000
 
-/* Functions as the library has them, but in a library of their own. */
+/* Functions like those of the library, in a separate library. */
 static const char functions[] =
     "#!lua name=link_test\n"
     "local function register(name, run)\n"
@@ -340,7 +340,7 @@ static void an_incarnation_of_another_run_makes_the_client_look_for_the_master_a
     demolish(&h);
 }
 
-/* As it gets one when its first replica connects; a incarnation was begun under it. */
+/* The replication id changes when the first replica connects; an incarnation was begun before. */
 static void a_server_with_a_new_identity_is_asked_for_it(void **state) {
     (void)state;
     struct fixture h;
@@ -482,7 +482,7 @@ static void the_outcome_of_a_call_of_another_incarnation_is_unknown(void **state
     demolish(&h);
 }
 
-/* The server does what it is asked and does not answer. */
+/* The server executes the call and does not answer. */
 static void at_the_deadline_the_connection_is_given_up(void **state) {
     (void)state;
     struct fixture h;

@@ -66,7 +66,7 @@ static void demolish(struct fixture *h) {
     probe_end(h->probe);
 }
 
-/* The same, with a store of its own; who asked for it frees that. */
+/* The same, with a separate store, which the caller frees. */
 static struct fixture neighbour(const struct fixture *h, const char *url) {
     struct fixture other = *h;
     other.store = store_at(url);
