@@ -46,7 +46,7 @@ static struct board_event events[EVENTS];
 #define DO(function, store, op)                                                                    \
     do {                                                                                           \
         function(boards[store], &(op));                                                            \
-        while ((op).done != NULL) redis_turn(redis);                                               \
+        while ((op).done != NULL) redis_run_callbacks(redis);                                      \
         CHECK((op).result == ERR_OK);                                                              \
     } while (0)
 

@@ -56,7 +56,7 @@ static int tear_down(void **state) {
 static struct board_begin_op begin(struct fixture *h, int64_t now_ms) {
     struct board_begin_op op = {.now_ms = now_ms, .done = board_begin_op_done};
     boards_begin(h->boards, &op);
-    while (op.done != NULL) redis_turn(h->store);
+    while (op.done != NULL) redis_run_callbacks(h->store);
     h->epoch = op.epoch;
     return op;
 }
@@ -71,7 +71,7 @@ static enum err count_one(struct fixture *h, int64_t id, int64_t now_ms) {
     struct board_count_op op = {
         .epoch = h->epoch, .now_ms = now_ms, .sales = &s, .count = 1, .done = board_count_op_done};
     boards_count(h->boards, &op);
-    while (op.done != NULL) redis_turn(h->store);
+    while (op.done != NULL) redis_run_callbacks(h->store);
     return op.result;
 }
 
@@ -91,7 +91,7 @@ static void count_events(struct fixture *h, size_t count, int64_t now_ms) {
                                 .count = count,
                                 .done = board_count_op_done};
     boards_count(h->boards, &op);
-    while (op.done != NULL) redis_turn(h->store);
+    while (op.done != NULL) redis_run_callbacks(h->store);
     assert_int_equal(op.result, ERR_OK);
 }
 
@@ -104,7 +104,7 @@ static enum err know(struct fixture *h, int64_t lease, int64_t capacity) {
                                  .count = 1,
                                  .done = board_events_op_done};
     boards_set_events(h->boards, &op);
-    while (op.done != NULL) redis_turn(h->store);
+    while (op.done != NULL) redis_run_callbacks(h->store);
     return op.result;
 }
 
@@ -114,7 +114,7 @@ static int64_t capacity_of(struct fixture *h, int64_t event_key) {
                                .now_ms = NOW_MS,
                                .done = board_find_op_done};
     boards_find(h->boards, &op);
-    while (op.done != NULL) redis_turn(h->store);
+    while (op.done != NULL) redis_run_callbacks(h->store);
     return op.row.sales.capacity;
 }
 
@@ -222,7 +222,7 @@ int main(void) {
                                                 .close = close_redis,
                                                 .rebuild_begins = redis_rebuild_begins,
                                                 .rebuild_ends = redis_rebuild_ends,
-                                                .turn = redis_turn};
+                                                .run_callbacks = redis_run_callbacks};
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(one_node_counts_until_it_is_silent),

@@ -37,7 +37,7 @@ static int64_t at(const char *text) {
 /* ---- operations, each waited for ---- */
 
 #define WAIT_FOR(f, op)                                                                            \
-    while ((op).done != NULL) adapter->turn((f)->of)
+    while ((op).done != NULL) adapter->run_callbacks((f)->of)
 
 static void know(struct fixture *f, int64_t event_key, int64_t capacity, int64_t opened_ms) {
     struct board_event event = {event_key, capacity, opened_ms};

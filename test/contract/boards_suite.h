@@ -14,7 +14,7 @@ struct boards_adapter {
     void (*rebuild_begins)(void *fixture);
     void (*rebuild_ends)(void *fixture);
     /* Lets answers come that are on their way. NULL: they come before a function returns. */
-    void (*turn)(void *fixture);
+    void (*run_callbacks)(void *fixture);
 };
 
 /* Runs its tests, and returns how many failed. */

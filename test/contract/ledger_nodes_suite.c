@@ -280,7 +280,7 @@ static void a_deletion_is_reported_whatever_came_after_it(void **state) {
     test_record_deinit(&r);
 }
 
-/* Two changes that together cover what was removed between them. */
+/* Two changes whose counts together hide that a deleted event was dropped between them. */
 static void a_change_is_reported_though_a_deleted_event_was_forgotten(void **state) {
     struct fixture *f = *state;
     int64_t mark = 0;

@@ -23,7 +23,7 @@ static int64_t rows_left(const struct retained *f) {
     return retained_number(f, retained_rows_of_the_event(f));
 }
 
-/* The parts alone, turn by turn: the sweeps have passed the reservation and many facts when their
+/* Each step of retention alone: the sweeps have passed the reservation and many facts when their
  * event is deleted, so this round must leave the event, and the next removes all. */
 static void event_deleted_during_a_round_waits_for_the_next(void **state) {
     struct retained *f = *state;

@@ -380,7 +380,7 @@ static void taken_seats_are_counted_and_protected(void **state) {
     test_delete(&r, "CONCERT", "1", 2000);
     assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_EVENT_IN_USE);
 
-    /* The smallest values, and all modes: allowed. */
+    /* The smallest possible capacities, and another mode that the hot store decides: allowed. */
     wanted->sections[0].capacity = 40;
     wanted->sections[1].capacity = 9;
     struct event *changed = harness_store(&f->h, f->l, wanted);

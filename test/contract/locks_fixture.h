@@ -73,10 +73,10 @@ void lock_await(const struct lock_request *w);
 void lock_assert_acquired(const struct lock_request *w);
 /* Acquires it at once. */
 void lock_have(struct lock_worker *w, struct lock_request *request, int64_t lease_ms);
-/* The request is then the last of `count` in the line. */
+/* The same, and the request is then the last of `in_line` in the line. */
 void lock_wait_behind(struct lock_worker *w, struct lock_request *request, int64_t in_line);
 
-/* Releases or renews it, whatever is answered; or is answered OK. */
+/* Releases or renews the lock; the second function also checks that the result is OK. */
 struct lock_hold_op lock_keep(struct lock_worker *w, bool releases, uint64_t fence);
 enum lock_outcome lock_release(struct lock_worker *w, const struct lock_request *request);
 enum lock_outcome lock_renew(struct lock_worker *w, const struct lock_request *request);

@@ -34,7 +34,7 @@ static void thread_ends(void) {
     mailbox_set_mine(NULL);
 }
 
-static void turn(void) {
+static void run_callbacks(void) {
     uv_run(&loop, UV_RUN_NOWAIT);
 }
 
@@ -43,6 +43,6 @@ int main(void) {
                                                 .close = close_memory,
                                                 .thread_begins = thread_begins,
                                                 .thread_ends = thread_ends,
-                                                .turn = turn};
+                                                .run_callbacks = run_callbacks};
     return locks_suite_run(&memory) + locks_model_suite_run(&memory);
 }

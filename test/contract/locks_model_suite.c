@@ -21,7 +21,7 @@
 #endif
 #define STEPS 3000
 #define WAIT_MS_MOST 4000
-#define TURNS_MOST 100000
+#define RUNS_MAX 100000
 
 /* All requests for a name, in order of arrival. */
 enum fate { WAITS, HOLDS, ENDED, TIMED_OUT };
@@ -126,7 +126,7 @@ static void port_hold(void) {
         locks_release(locks, &op);
     else
         locks_renew(locks, &op);
-    while (op.lease_ms != -1) adapter->turn();
+    while (op.lease_ms != -1) adapter->run_callbacks();
     CHECK(op.outcome == (!is_holder ? LOCK_LOST : releases ? LOCK_RELEASED : LOCK_KEPT));
     if (!is_holder) return;
     h->until_ms = now_ms + lease_ms;
@@ -154,11 +154,11 @@ static void port_give_up(void) {
 
 /* Every request that the model has decided gets the same outcome; no other request gets one. */
 static void compare(void) {
-    for (int i = 0; i < 3; i++) adapter->turn();
+    for (int i = 0; i < 3; i++) adapter->run_callbacks();
     for (size_t i = 0; i < asked_count; i++) {
         struct asked *a = &asked[i];
-        for (int turns = 0; a->fate != WAITS && a->done == 0 && turns < TURNS_MOST; turns++)
-            adapter->turn();
+        for (int runs = 0; a->fate != WAITS && a->done == 0 && runs < RUNS_MAX; runs++)
+            adapter->run_callbacks();
         CHECK(a->done == (a->fate == WAITS ? 0 : 1));
         if (a->fate == WAITS) continue;
         CHECK(a->op.outcome == (a->acquired ? LOCK_ACQUIRED : LOCK_TIMED_OUT));

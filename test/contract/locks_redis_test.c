@@ -60,7 +60,7 @@ static void tick_now_and_then(void) {
 }
 
 /* Answers take their time here: waits for one, though not for long. */
-static void turn(void) {
+static void run_callbacks(void) {
     tick_now_and_then();
     uv_run(&loop, UV_RUN_NOWAIT);
     struct pollfd something = {.fd = uv_backend_fd(&loop), .events = POLLIN};
@@ -73,6 +73,6 @@ int main(void) {
                                                .close = close_redis,
                                                .thread_begins = thread_begins,
                                                .thread_ends = thread_ends,
-                                               .turn = turn};
+                                               .run_callbacks = run_callbacks};
     return locks_suite_run(&redis) + locks_model_suite_run(&redis);
 }

@@ -20,8 +20,8 @@
 #define WAIT_MS 10000
 #define EPOCH 7
 #define DEADLINE_MS 60000
-/* So many turns let everything come back that is on its way. */
-#define TURNS 20
+/* This many runs complete all operations that are under way. */
+#define RUNS 20
 #define MANY 500
 
 static const struct locks_adapter *adapter;
@@ -67,15 +67,15 @@ static void on_done(struct lock_op *op) {
     w->order = done_count++;
 }
 
-static void turn(void) {
-    for (int i = 0; i < TURNS; i++) adapter->turn();
+static void run_callbacks(void) {
+    for (int i = 0; i < RUNS; i++) adapter->run_callbacks();
 }
 
 static void wait_for(const bool *done) {
     int64_t deadline_ns = clock_steady_ns() + (int64_t)DEADLINE_MS * 1000000;
     while (!*done) {
         if (clock_steady_ns() > deadline_ns) abort();
-        adapter->turn();
+        adapter->run_callbacks();
     }
 }
 
@@ -154,7 +154,7 @@ static void waiting_users_are_admitted_in_order_of_arrival(void **state) {
     uint64_t fence = take(f, "T/1/seat", T0);
     for (int i = 0; i < 5; i++) ask(f, &w[i], "T/1/seat", T0 + 5 - i, WAIT_MS); /* clocks differ */
     for (int i = 0; i < 5; i++) {
-        turn();
+        run_callbacks();
         assert_false(w[i].done);
         assert_int_equal(release(f, "T/1/seat", fence, T0 + 100), LOCK_RELEASED);
         assert_acquired(&w[i]);
@@ -201,7 +201,7 @@ static void a_wait_that_is_over_is_an_outcome_not_an_error_pitfall_21(void **sta
     assert_int_equal(never.op.outcome, LOCK_TIMED_OUT);
     ask(f, &w, "T/1/seat", T0, 1000);
     locks_tick(f->locks, T0 + 999);
-    turn();
+    run_callbacks();
     assert_false(w.done);
     locks_tick(f->locks, T0 + 1000);
     wait_for(&w.done);
@@ -218,7 +218,7 @@ static void a_request_that_gives_up_keeps_the_order_of_the_others(void **state) 
     uint64_t fence = take(f, "T/1/seat", T0);
     for (int i = 0; i < 6; i++) ask(f, &w[i], "T/1/seat", T0, waits_ms[i]);
     locks_tick(f->locks, T0 + 1500);
-    turn();
+    run_callbacks();
     for (int i = 0; i < 6; i++) assert_int_equal(w[i].done, waits_ms[i] == 1000);
     ask(f, &w[6], "T/1/seat", T0 + 1500, 500);
     static const int order[] = {0, 2, 5, 6};
@@ -248,7 +248,7 @@ static void a_holder_that_renews_keeps_it_and_one_that_is_dead_does_not(void **s
     }
     int64_t over_ms = T0 + 10 * (LEASE_MS - 1) + LEASE_MS;
     locks_tick(f->locks, over_ms - 1);
-    turn();
+    run_callbacks();
     assert_false(w.done);
     locks_tick(f->locks, over_ms);
     assert_acquired(&w);
@@ -294,7 +294,7 @@ static void a_request_after_the_lease_comes_behind_the_waiters(void **state) {
     ask(f, &first, "T/1/seat", T0, WAIT_MS);
     ask(f, &late, "T/1/seat", T0 + LEASE_MS, WAIT_MS);
     assert_acquired(&first);
-    turn();
+    run_callbacks();
     assert_false(late.done);
     assert_int_equal(release(f, "T/1/seat", first.op.fence, T0 + LEASE_MS), LOCK_RELEASED);
     assert_acquired(&late);
@@ -364,7 +364,7 @@ static void its_last_wait(struct worker *w) {
 }
 
 static void its_end(struct worker *w) {
-    turn();
+    run_callbacks();
     for (int i = 0; i < 4; i++)
         if (w->waiters[i].done) abort(); /* nothing has happened yet */
     locks_give_up(w->f->locks);
@@ -424,7 +424,7 @@ static void a_client_that_stops_removes_only_its_own_waiters(void **state) {
         assert_int_equal(other.waiters[i].op.outcome, LOCK_TIMED_OUT);
     }
     ask(f, &mine[3], "T/1/seat", T0, WAIT_MS); /* behind them, although the last one has left */
-    turn();
+    run_callbacks();
     for (int i = 0; i < 5; i++) assert_false(mine[i].done);
     assert_int_equal(renew(f, "T/1/its own", other.fence, T0), LOCK_KEPT);
     assert_int_equal(renew(f, "T/1/other", other_fence, T0), LOCK_KEPT);
@@ -474,7 +474,7 @@ static bool acquire(struct fixture *f, struct waiter *w, const char *name) {
         waited = waited || !w->done;
         wait_for(&w->done);
         if (w->op.result == ERR_OK) return waited;
-        adapter->turn();
+        adapter->run_callbacks();
     }
 }
 
@@ -484,7 +484,7 @@ static bool give_back(struct fixture *f, const char *name, uint64_t fence) {
     enum err result;
     enum lock_outcome outcome = keep_once(f, true, name, fence, T0, &result);
     for (; result != ERR_OK; is_repeated = true) {
-        adapter->turn();
+        adapter->run_callbacks();
         outcome = keep_once(f, true, name, fence, T0, &result);
     }
     return outcome == LOCK_RELEASED || is_repeated;
@@ -500,7 +500,7 @@ static void work_once(struct crew *c, int name, bool slowly) {
     if (w.op.fence <= c->fences[name]) c->wrong++;
     c->fences[name] = w.op.fence;
     c->count[name]++;
-    adapter->turn(); /* some work, while others come */
+    adapter->run_callbacks(); /* some work, while others come */
     if (slowly) usleep(100);
     if (!give_back(c->f, names[name], w.op.fence)) c->wrong++;
 }

@@ -19,7 +19,7 @@ struct locks_adapter {
     void (*thread_begins)(void);
     void (*thread_ends)(void);
     /* Lets callbacks of the calling thread run, for a short while. */
-    void (*turn)(void);
+    void (*run_callbacks)(void);
 };
 
 /* Each runs its tests, and returns how many failed: steps and threads; seeded random histories

@@ -68,7 +68,7 @@ static void check_counts(const struct queue_counts *c) {
     CHECK(c->rate == t->rate);
 }
 
-/* The next report, and how many were read already. */
+/* Checks the next report; *at counts those that were checked. */
 static void check_next_heard(size_t *at, enum heard_kind kind, uint64_t seq) {
     CHECK(*at < heard_count);
     const struct heard *h = &heard[(*at)++];

@@ -281,7 +281,7 @@ static void polls_of_one_loop_iteration_share_one_call(void **state) {
         queues_look(f->s.queues, &l->op);
     }
     assert_int_equal(open, LOOKERS);
-    while (open > 0) redis_turn(f->s.fixture);
+    while (open > 0) redis_run_callbacks(f->s.fixture);
     assert_int_equal(calls_so_far(f) - before, 1);
     assert_int_equal(lookers[0].item.place.status, ENTRY_NONE);
     assert_int_equal(lookers[1].item.place.status, ENTRY_ACTIVE);

@@ -20,7 +20,7 @@ struct queue_adapter {
     void (*close)(void *fixture);
     /* Lets callbacks of the calling thread run, for a short while; called until the one that is
      * waited for came. NULL: they always come before the operation returns. */
-    void (*turn)(void *fixture);
+    void (*run_callbacks)(void *fixture);
     /* Called around the restoring functions, which need an empty store; NULL: they do not. */
     void (*rebuild_begins)(void *fixture);
     void (*rebuild_ends)(void *fixture);

@@ -19,7 +19,7 @@
 
 static _Thread_local uv_loop_t redis_loop;
 
-static inline void redis_turn(void *fixture) {
+static inline void redis_run_callbacks(void *fixture) {
     (void)fixture;
     uv_run(&redis_loop, UV_RUN_ONCE);
 }
@@ -32,7 +32,7 @@ static inline void redis_thread_begins(void *fixture) {
     int64_t deadline_ns = clock_steady_ns() + (int64_t)REDIS_LINK_MS * 1000000;
     while (!link_is_up(redis_worker_mine()->link)) {
         assert(clock_steady_ns() < deadline_ns);
-        redis_turn(fixture);
+        redis_run_callbacks(fixture);
     }
 }
 
@@ -92,7 +92,7 @@ static const struct queue_adapter redis_adapter = {.remote = true,
                                                    .open = open_redis,
                                                    .seats = seats_of_redis,
                                                    .close = close_redis,
-                                                   .turn = redis_turn,
+                                                   .run_callbacks = redis_run_callbacks,
                                                    .rebuild_begins = redis_rebuild_begins,
                                                    .rebuild_ends = redis_rebuild_ends,
                                                    .thread_begins = redis_thread_begins,

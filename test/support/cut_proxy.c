@@ -105,7 +105,7 @@ static void turn_link(struct cut_proxy *p, size_t i, short client_events, short 
         link_close(p, i);
 }
 
-static void turn(struct cut_proxy *p) {
+static void run_once(struct cut_proxy *p) {
     struct pollfd fds[1 + 2 * LINKS_MAX];
     size_t count = p->count;
     fds[0] = (struct pollfd){.fd = p->listener, .events = POLLIN};
@@ -127,7 +127,7 @@ static void turn(struct cut_proxy *p) {
 
 static void *run(void *arg) {
     struct cut_proxy *p = arg;
-    while (!atomic_load(&p->stopping)) turn(p);
+    while (!atomic_load(&p->stopping)) run_once(p);
     while (p->count > 0) link_close(p, 0);
     return NULL;
 }

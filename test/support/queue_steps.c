@@ -150,8 +150,8 @@ void step_restore_event(struct store *s, const struct event *e) {
 void store_wait(struct store *s, const bool *done) {
     int64_t deadline_ns = clock_steady_ns() + (int64_t)DEADLINE_MS * 1000000;
     while (!*done) {
-        if (s->adapter->turn == NULL || clock_steady_ns() > deadline_ns) abort();
-        s->adapter->turn(s->fixture);
+        if (s->adapter->run_callbacks == NULL || clock_steady_ns() > deadline_ns) abort();
+        s->adapter->run_callbacks(s->fixture);
     }
 }
 

@@ -18,7 +18,7 @@ static uint64_t random_below(uint64_t end) {
     return next_random(&random_state) % end;
 }
 
-/* The score of each member, as a caller of the ranking keeps it. */
+/* Each member's current key in the ranking, as its callers keep it. */
 static struct map places;
 
 static void setup(struct ranking *r) {

@@ -296,7 +296,7 @@ static size_t some_made(void) {
     return back > (int64_t)made_count ? 0 : made_count - (size_t)back;
 }
 
-/* Decides, and refuses what is refused first. */
+/* The refusals that come before all others. */
 static enum err model_asked(size_t at, int user) {
     if (at == STEPS) return ERR_RESERVATION_NOT_FOUND;
     return made[at].user == user ? ERR_OK : ERR_NOT_YOURS;

@@ -128,7 +128,7 @@ static void demolish(struct fixture *h) {
         int64_t until_ = clock_steady_ms() + WAIT_MS;                                              \
         while (!(condition)) {                                                                     \
             if (clock_steady_ms() > until_) fail_msg("in vain: %s", #condition);                   \
-            turn(h);                                                                               \
+            run_once(h);                                                                           \
         }                                                                                          \
     } while (0)
 
@@ -136,8 +136,8 @@ static void on_wake(uv_timer_t *timer) {
     (void)timer;
 }
 
-/* One turn, of a millisecond at the most. */
-static void turn(struct fixture *h) {
+/* One iteration of the loop, for a millisecond at the most. */
+static void run_once(struct fixture *h) {
     uv_timer_t wake;
     uv_timer_init(&h->loop, &wake);
     uv_timer_start(&wake, on_wake, 1, 1);
@@ -147,7 +147,7 @@ static void turn(struct fixture *h) {
 }
 
 static void turn_ms(struct fixture *h, int64_t ms) {
-    for (int64_t until = clock_steady_ms() + ms; clock_steady_ms() < until;) turn(h);
+    for (int64_t until = clock_steady_ms() + ms; clock_steady_ms() < until;) run_once(h);
 }
 
 static struct ask *ask(struct fixture *h, size_t i, const char *function, const char *key,
@@ -232,7 +232,8 @@ static void fifty_in_async(uv_async_t *async) {
     send_fifty(async->data);
 }
 
-/* How many reads the server needed for the calls of one turn. It is asked by a read, too. */
+/* How many reads the server needed for the calls of one loop iteration. Asking takes a read, too.
+ */
 static int64_t reads_until_all_are_done(struct fixture *h) {
     int64_t before = probe_info(h->probe, "total_reads_processed");
     uv_update_time(&h->loop);
@@ -244,7 +245,7 @@ static int64_t reads_until_all_are_done(struct fixture *h) {
     return probe_info(h->probe, "total_reads_processed") - before - 1;
 }
 
-/* Wherever in the turn they are sent; and without another handle that wakes the loop. */
+/* At any point of an iteration; and without another handle that wakes the loop. */
 static void calls_of_one_loop_iteration_are_one_write(void **state) {
     (void)state;
     struct fixture h;
@@ -508,7 +509,7 @@ static void a_server_that_stands_still_is_noticed_by_the_deadline(void **state) 
     build_up(&h);
     pid_t server = services_start(SERVICE_REDIS)->redis_pid;
     kill(server, SIGSTOP);
-    turn(&h);
+    run_once(&h);
     int64_t start = clock_steady_ms();
     struct ask *once = ask(&h, 0, "test_count", "once", "", false);
     struct ask *again = ask(&h, 1, "test_count", "again", "", true);
@@ -532,7 +533,7 @@ static void an_answer_that_came_while_this_process_stood_still_is_read(void **st
     pid_t server = services_start(SERVICE_REDIS)->redis_pid;
     kill(server, SIGSTOP); /* so that no answer is read when they are written */
     for (size_t i = 0; i < CALLS_MAX; i++) ask(&h, i, "test_count", "count", "", i % 2 == 0);
-    turn(&h);
+    run_once(&h);
     kill(server, SIGCONT);
     int64_t until = clock_steady_ms() + WAIT_MS;
     while (probe_number(h.probe, "GET count") < CALLS_MAX) assert_true(clock_steady_ms() < until);
