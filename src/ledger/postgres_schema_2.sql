@@ -1,13 +1,13 @@
--- The functions by which records are written: a round trip for many of them. Each judges first and
--- writes then, so that a refusal has nothing to take back. What was judged may have changed by the
--- time it is written, by another node: then the function fails with AD001, and the record is tried
--- again. Rows that contradict each other fail it with AD002.
+-- The functions that write records: one round trip for many of them. Each decides first and writes
+-- then, so that a refusal has nothing to undo. If another node has changed the rows in between, the
+-- function fails with AD001, and the record is tried again. If rows contradict each other, it fails
+-- with AD002.
 --
 -- Their names end with a number: a function that changes gets a new one, for nodes of both versions
 -- may run at once.
 --
--- a_wait is 0 for the batch writer, which waits for nobody: a record that needs a row which
--- somebody has locked is BLOCKED, has changed nothing, and goes to those who may wait.
+-- a_wait is 0 for the batch writer, which never waits for a lock: a record that needs a row which
+-- another session has locked is BLOCKED, changes nothing, and is passed to the pool that may wait.
 --
 -- Statements are planned once, often when the tables are almost empty: what the planner may join,
 -- it then joins by reading a whole section or queue, however large it has become. So rows are
@@ -123,7 +123,7 @@ BEGIN
     FROM unnest(a_seqs, a_expires) WITH ORDINALITY AS a(seq, expires_at, n) ORDER BY a.n;
 END $$;
 
--- Which of them end with this, by their place in the list. Only who was admitted completes.
+-- Ends entries; returns their places in the list. Only admitted entries complete.
 CREATE FUNCTION ledger_end_1(a_event BIGINT, a_seqs BIGINT[], a_final TEXT, a_now BIGINT)
 RETURNS TABLE(place BIGINT) LANGUAGE plpgsql AS $$
 BEGIN
@@ -141,8 +141,8 @@ BEGIN
     RETURNING a.n;
 END $$;
 
--- What refuses a hold may be the hold itself, which another node has made meanwhile, asked for with
--- the same id or the same key: then it is not refused, but tried again, and found.
+-- A hold may be refused because of itself: another node has made it since, for a request with the
+-- same id or the same key. Then it is not refused, but tried again, and found.
 CREATE FUNCTION ledger_hold_unmade_1(a_id UUID, a_user TEXT, a_route TEXT, a_key TEXT)
 RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
@@ -153,9 +153,9 @@ BEGIN
   END IF;
 END $$;
 
--- Holds that have nothing to do with each other, all that is in their way being seats: whichever of
--- them can be had are judged and written at once, as if they had come first, which makes no
--- difference to the others. Says which these are.
+-- Holds that do not depend on each other and that only their seats can refuse: those whose seats are
+-- free are written at once, as if they had come first, which makes no difference to the others.
+-- Returns which these are.
 CREATE FUNCTION ledger_hold_together_1(
   a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
   a_strategies TEXT[], a_seats TEXT[], a_prices BIGINT[], a_currencies TEXT[], a_expires BIGINT[],
@@ -167,7 +167,7 @@ DECLARE
   fit BOOLEAN[];
   is_written BOOLEAN;
 BEGIN
-  -- Those to which nothing but their seats can be in the way. What a user wants counts together.
+  -- Holds that nothing but their seats can refuse. The holds of one user count together.
   SELECT array_agg(coalesce(
       a.id_turn = 1 AND (a.key IS NULL OR a.key_turn = 1)
       AND (SELECT true FROM reservations r WHERE r.id = a.id) IS NULL
@@ -200,7 +200,7 @@ BEGIN
       SELECT t.status, t.user_id, t.active_expires_at FROM queue_entries t
       WHERE t.event_id = a.event_id AND t.seq = a.entry_seq FOR SHARE SKIP LOCKED) q ON true;
 
-  -- Of these, those whose seats are free, and wanted by nobody who came before.
+  -- Of these, the holds whose seats are free, and wanted by no hold before them.
   SELECT array_agg(j.is_free ORDER BY j.n) INTO fit FROM (
     SELECT a.n, bool_and(fit[a.n] AND a.turn = 1 AND CASE WHEN s.state IS NULL
         THEN coalesce(a.version, 0) = 0 AND (SELECT true FROM seats t
@@ -279,7 +279,7 @@ BEGIN
 END $$;
 
 -- Holds: most at once, the others one after the other. One row for each, in the order in which they
--- were written; its place is that in the lists. The counts of their sections are the caller's
+-- were written; `place` is its index in the lists. The caller updates the counts of the sections
 -- (ledger_tally_1).
 CREATE FUNCTION ledger_hold_1(
   a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
@@ -378,7 +378,7 @@ BEGIN
       CONTINUE;
     END IF;
 
-    -- A row that is not there may be locked, or not be there: who may not wait looks again.
+    -- SKIP LOCKED finds no row when it is locked, too: without a_wait, look again without a lock.
     IF a_wait = 1 THEN
       SELECT b.seats INTO has FROM buyers b
         WHERE b.event_id = h.event_id AND b.user_id = h.user_id FOR UPDATE;
@@ -401,7 +401,7 @@ BEGIN
       CONTINUE;
     END IF;
 
-    -- Who leaves meanwhile waits for this, and then finds what is held; or was first, and is seen.
+    -- A concurrent leave waits for this lock and then finds the hold; or it was first and is seen.
     IF a_wait = 1 THEN
       PERFORM FROM queue_entries q WHERE q.event_id = h.event_id AND q.seq = h.entry_seq FOR SHARE;
     ELSE
@@ -507,8 +507,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Whether the reservation is not there and never will be. Where the section has gone, a late hold
--- finds none.
+-- Whether the reservation is not there and never will be. A late hold in a removed section finds no
+-- section.
 CREATE FUNCTION ledger_hold_void_1(a_id UUID, a_event BIGINT, a_section BIGINT, a_now BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 BEGIN
@@ -520,8 +520,8 @@ BEGIN
   RETURN NOT EXISTS (SELECT FROM reservations r WHERE r.id = a_id AND r.status <> 'VOID');
 END $$;
 
--- Locks what belongs to the live ones of these reservations: buyers, their rows, their seats. False:
--- somebody else has some of it, and this is not to wait.
+-- Locks the rows of the live ones of these reservations: buyers, reservations, seats. False: another
+-- session has locked one of them, and this call must not wait.
 CREATE FUNCTION ledger_lock_1(a_ids UUID[], a_wait BIGINT)
 RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 DECLARE
@@ -529,7 +529,7 @@ DECLARE
   there BIGINT;
   locked BIGINT;
 BEGIN
-  -- One that nobody else has: by far the most.
+  -- The usual case: one reservation, whose rows are not locked.
   IF a_wait = 0 AND cardinality(a_ids) = 1 THEN
     SELECT t.event_id, t.user_id, t.section_id, t.seat_count,
       string_to_array(t.seats, ',')::BIGINT[] AS numbers INTO one
@@ -652,9 +652,9 @@ BEGIN
   RETURN still_held;
 END $$;
 
--- What becomes of holds. CONFIRM and CANCEL are of one reservation, by its user; EXPIRE of many;
--- LEAVE of those that a_user holds in a_event. One row for each: how it went, what changed, by how
--- much its section's counts change; and for CONFIRM and CANCEL the reservation as it is now.
+-- Changes of holds. CONFIRM and CANCEL change one reservation of its user; EXPIRE many; LEAVE those
+-- that a_user holds in a_event. Returns one row for each: the result, what changed, and the change of
+-- its section's counts; and for CONFIRM and CANCEL the reservation as it is now.
 CREATE FUNCTION ledger_outcome_1(
   a_act TEXT, a_ids UUID[], a_user TEXT, a_event BIGINT, a_now BIGINT, a_code TEXT, a_wait BIGINT
 ) RETURNS TABLE(
@@ -719,8 +719,8 @@ BEGIN
       confirmed_by := CASE WHEN became = 'CONFIRMED' THEN r.seat_count
                            WHEN r.status = 'CONFIRMED' THEN -r.seat_count ELSE 0 END;
     END IF;
-    -- The purchase is done when nothing else is held; then the place is given back. (Who has such a
-    -- time and has not finished is ACTIVE.)
+    -- The purchase is done when the user holds nothing else; then the place is COMPLETED. (An entry
+    -- with an admission time and no end is ACTIVE.)
     IF became = 'CONFIRMED' AND still_held = 0 THEN
       UPDATE queue_entries q SET status = 'COMPLETED', finished_at = a_now
         WHERE q.event_id = r.event_id AND q.seq = r.entry_seq AND q.finished_at IS NULL
@@ -738,8 +738,8 @@ BEGIN
   END LOOP;
 END $$;
 
--- Somebody leaves: what they hold is cancelled, and their entries end, all or nothing of it. Rows are
--- CANCELLED and ENDED with their place in either list, or one that says BLOCKED.
+-- A user leaves: the user's holds are cancelled and the entries end, all together or not at all.
+-- Returns rows CANCELLED and ENDED with their places in the lists, or one row BLOCKED.
 CREATE FUNCTION ledger_leave_1(
   a_event BIGINT, a_seqs BIGINT[], a_final TEXT, a_now BIGINT, a_user TEXT, a_cancels UUID[],
   a_wait BIGINT
@@ -758,11 +758,10 @@ BEGIN
     FROM ledger_end_1(a_event, a_seqs, a_final, a_now) e;
 END $$;
 
--- The counts of sections follow what a transaction did to their seats, last of all, for these rows
--- are what everybody wants. a_highest is the highest seat that was taken (0: none was), a_by_ledger
--- and a_by_hot are how many holds need a section of mode `seat`, or of another one: a section that
--- has gone, has shrunk, has no such room or is no longer of that mode lets the transaction fail, to
--- be judged again.
+-- Updates the counts of sections by the changes of a transaction, as its last step, because every
+-- transaction needs these rows. a_highest is the highest seat that was taken (0: none was),
+-- a_by_ledger and a_by_hot are how many holds need a section of mode `seat`, or of another one. If the section
+-- was removed, has shrunk, is full or has another mode now, the transaction fails and is tried again.
 CREATE FUNCTION ledger_tally_1(
   a_sections BIGINT[], a_held BIGINT[], a_confirmed BIGINT[], a_highest BIGINT[],
   a_by_ledger BIGINT[], a_by_hot BIGINT[]

@@ -2,7 +2,7 @@
 -- same, and nodes of either version may call them.
 
 -- Holds: most at once, the others one after the other. One row for each, in the order in which they
--- were written; its place is that in the lists. The counts of their sections are the caller's
+-- were written; `place` is its index in the lists. The caller updates the counts of the sections
 -- (ledger_tally_1).
 CREATE OR REPLACE FUNCTION ledger_hold_1(
   a_ids UUID[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[], a_entries BIGINT[],
@@ -101,7 +101,7 @@ BEGIN
       CONTINUE;
     END IF;
 
-    -- A row that is not there may be locked, or not be there: who may not wait looks again.
+    -- SKIP LOCKED finds no row when it is locked, too: without a_wait, look again without a lock.
     IF a_wait = 1 THEN
       SELECT b.seats INTO has FROM buyers b
         WHERE b.event_id = h.event_id AND b.user_id = h.user_id FOR UPDATE;
@@ -234,9 +234,9 @@ BEGIN
   END LOOP;
 END $$;
 
--- What the nodes of a cluster have in common. 'ledger' names this ledger, for the hot store to know
--- whose state it holds; the others are settings of the node that started last (postgres_life.c):
--- fingerprints of its keys, and its time zone.
+-- Settings that the nodes of a cluster share. 'ledger' is the name of this ledger, which the hot
+-- store has too; the others are of the node that started last (postgres_cluster.c): fingerprints of its
+-- keys, and its time zone.
 CREATE TABLE cluster(
   name TEXT PRIMARY KEY,
   value TEXT NOT NULL
@@ -244,14 +244,14 @@ CREATE TABLE cluster(
 INSERT INTO cluster(name, value) VALUES ('ledger', gen_random_uuid()::text);
 
 -- The nodes that follow the changes of events: all changes with a version below `applied` are in
--- force there. A node that has fallen behind is taken out by another one, and enters itself again.
+-- force there. Another node removes the row of a node that is behind; that one inserts it again.
 CREATE TABLE nodes(
   id UUID PRIMARY KEY,
   name TEXT NOT NULL,
   applied BIGINT NOT NULL
 );
 
--- What has become of the entries that retention has removed: see entry_totals.h. Goes with the event.
+-- Totals of the entries that retention has removed (entry_totals.h). Deleted with the event.
 CREATE TABLE retired_entries(
   event_id BIGINT PRIMARY KEY,
   entered BIGINT NOT NULL,
