@@ -297,9 +297,9 @@ static void look_at_place(struct hold_request *q,
     waiting_room_look(&q->api->room, &l->look);
 }
 
-/* Of an event with autoEnter: whether the request may take a place. With a token it needs none, and
- * the token alone takes no new one where an enter would need more than that. True: go on with the
- * token. */
+/* For an event with autoEnter: whether the request may take a place. With a token it needs none,
+ * and the token alone takes no new one where an enter would need more than that. True: go on with
+ * the token. */
 static bool enter_may_follow(struct hold_request *q, bool has_token) {
     struct json_problem problem;
     q->enter = arena_new(&q->x->arena, sizeof *q->enter);

@@ -15,7 +15,7 @@
 
 /* Places that are looked at under one lock. */
 #define BATCH_MAX 256
-/* The pushes of one interval are spread over so many ticks. */
+/* The pushes of one interval are spread over this many ticks. */
 #define TICKS_PER_INTERVAL 16
 #define TICK_MS_MIN 10
 /* That the user is there is noted this often, or more often where grace is short. */

@@ -14,7 +14,7 @@
 
 /* A board is read, and a stream is sent an event, this often at the most. */
 #define INTERVAL_MS 1000
-/* The events of one interval are spread over so many ticks; a few go at once. */
+/* The events of one interval are spread over this many ticks; a few go at once. */
 #define TICKS_PER_INTERVAL 20
 #define TICK_EVENTS_MIN 64
 
@@ -104,7 +104,7 @@ static void watch_on_read(struct board_top_op *top) {
     watch_send_due(w);
 }
 
-/* Of the current period: when that ends, the next one is shown. */
+/* The board of the current period: when that ends, the next one is shown. */
 static void watch_read(struct watch *w) {
     w->looking = true;
     w->looked_ms = clock_steady_ms();

@@ -4,8 +4,8 @@
 struct url_parts {
     str scheme; /* with the "://"; empty: the text is no URL */
     str login;  /* at == NULL: none */
-    str place;
-    str query; /* at == NULL: none */
+    str place;  /* host, port and path */
+    str query;  /* at == NULL: none */
     bool is_ambiguous;
 };
 
@@ -33,7 +33,7 @@ static struct url_parts url_split(str url) {
     return p;
 }
 
-/* "password", "sslpassword"; and an escape could spell one of them. */
+/* Such as "password" and "sslpassword". A name with an escape (%) may be one of them. */
 static bool may_be_password(str name) {
     return name.len > 0 &&
            (memmem(name.at, name.len, "pass", 4) != NULL || url_find(name, '%') < name.len);

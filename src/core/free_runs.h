@@ -18,7 +18,7 @@
 
 #include "base/bitset.h"
 
-/* The lengths up to SECTION_CAPACITY_MAX are of so many octaves. */
+/* The lengths up to SECTION_CAPACITY_MAX are in this many octaves. */
 #define RUN_OCTAVES 20
 
 struct run {

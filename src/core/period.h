@@ -13,8 +13,8 @@
 
 struct period {
     str word;           /* in paths, keys and the docs */
-    int months;         /* it lasts so many months, counted from January; or else */
-    int days;           /* so many days: 1, or 7 from Monday */
+    int months;         /* its length in months, counted from January; or else */
+    int days;           /* in days: 1, or 7 from Monday */
     const char *format; /* of the name of one of them, as strftime has it */
     int64_t kept_s;     /* how long its board is kept after its end */
 };

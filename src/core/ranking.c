@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-/* A node that has so many keys is split at once, so there is always room for one more. */
+/* A node with this many keys is split at once, so there is always room for one more. */
 #define KEYS_MAX 64
 /* One that has lost half of its keys joins a neighbour, if both together have no more than this:
  * then the next split is far away. */

@@ -12,7 +12,7 @@
 #define NAMED 0x80
 /* Expected of a seat that may be in any state. */
 #define ANY_STATE ((enum seat_state)0)
-/* A suggestion looks at runs of so many lengths. */
+/* A suggestion looks at runs of this many lengths. */
 #define SUGGEST_LENGTHS_MAX 64
 
 struct seat_map {

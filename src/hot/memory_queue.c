@@ -4,7 +4,7 @@
 
 #include "hot/memory_internal.h"
 
-/* Entries that a tick checks for users that are gone: ten million take about four minutes. */
+/* Entries that a tick checks for silent users; checking ten million takes about four minutes. */
 #define SWEEP_BUDGET 4096
 /* How many entries are ended and reported at a time. */
 #define ENDED_MAX 256

@@ -14,7 +14,7 @@ struct inbox {
     pthread_cond_t some;
     struct task_list records; /* under lock */
     size_t records_max;
-    size_t wake_at; /* under lock: so many records wake the waiting thread */
+    size_t wake_at; /* under lock: this many records wake the waiting thread */
     bool closed;    /* under lock */
 };
 

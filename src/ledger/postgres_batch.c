@@ -104,7 +104,7 @@ static bool pg_batch_begin(struct pg *db, struct pg_batch *b, int64_t *epoch) {
     return ok;
 }
 
-/* Of an older incarnation: refused. */
+/* The batch belongs to an older incarnation: it is refused. */
 static bool is_late(struct ledger_record *r, int64_t epoch) {
     uint32_t of = pg_record_epoch(r);
     if (of == 0 || of == epoch) return false;

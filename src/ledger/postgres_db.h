@@ -184,7 +184,7 @@ void pg_rows_clear(struct pg_rows *rows);
 /* Ends the transaction, if one is open, without effect. The failure stays as it is. */
 void pg_rollback(struct pg *db);
 
-/* Of the row that pg_next stepped to. Views are valid until the next step. */
+/* Values of the row that pg_next stepped to. Views are valid until the next step. */
 bool pg_is_null(const struct pg_rows *rows, int column);
 int64_t pg_i64(const struct pg_rows *rows, int column); /* NULL: 0; no number: 0, and misread */
 bool pg_bool(const struct pg_rows *rows, int column);   /* NULL: false */

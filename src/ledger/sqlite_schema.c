@@ -11,12 +11,12 @@
 
 #include "ledger/sqlite_internal.h"
 
-/* "adm1": what `file` and SQLite's tools show, and how a database of another program is recognized.
- */
+/* "adm1". `file` and SQLite's tools show it, and it distinguishes a ledger from other databases. */
 #define APPLICATION_ID 0x61646d31
 
-/* Where rows are written by the thousand, words are compared one by one: for IN with three words or
- * more, SQLite fills a temporary table for every row, which costs as much as the row. */
+/* The checks of tables with many rows compare a column with one word after the other: for IN with
+ * three words or more, SQLite fills a temporary table for every row, which costs as much as the
+ * row. */
 static const char *const first_tables[] = {
     /* An event's version is the id of the audit row that made it, so it grows over all events and
      * over deletions. A deleted event stays until retention has removed what belonged to it.

@@ -1,6 +1,6 @@
 /*
- * internal: what the files of net/ share: a worker's state, and one connection. Only net/ includes
- * this.
+ * internal: declarations that the files of net/ share: a worker's state, and one connection. Only
+ * net/ includes this.
  */
 #ifndef ADMITONE_NET_INTERNAL_H
 #define ADMITONE_NET_INTERNAL_H
@@ -19,12 +19,13 @@ enum wait {
     WAIT_HEADERS,
     WAIT_BODY,
     WAIT_IDLE,
-    WAIT_ANSWER,       /* a handler is at work: no deadline of ours */
-    WAIT_SLICE,        /* more requests have arrived than one slice takes; others come first */
-    WAIT_WRITE,        /* the socket takes no more of its answers; in order of when it last did */
+    WAIT_ANSWER, /* a handler works on the request; it has no deadline here */
+    WAIT_SLICE,  /* it has more requests than one slice allows; other connections come first */
+    WAIT_WRITE,  /* the socket accepts no more bytes; the deadline counts from the last that it did
+                  */
     WAIT_STREAM_WRITE, /* the same for a stream */
     WAIT_STREAM,       /* an endless answer, between events, until its next heartbeat */
-    WAIT_LINGER,       /* answered and shut down; what the client still sends is thrown away */
+    WAIT_LINGER,       /* answered and shut down; further input of the client is discarded */
     WAITS
 };
 
@@ -63,7 +64,7 @@ struct net_worker {
     bool draining;
     void (*drained)(void *);
     void *drained_arg;
-    size_t conn_count;     /* until libuv has let go of the handle */
+    size_t conn_count;     /* until libuv has closed the handle */
     size_t exchange_count; /* under way */
     size_t unsent_bytes;   /* of all connections that are no streams */
 
@@ -92,12 +93,12 @@ struct conn {
     int64_t deadline_ms;
     struct exchange *exchange; /* being read or answered */
     struct stream *stream;     /* the answer that does not end; nothing behind it is answered */
-    struct buf in;             /* what was read and is not answered yet */
+    struct buf in;             /* bytes of requests that are not answered yet */
     struct buf *out;           /* during its slice: where its answers are gathered */
     struct address peer;
     enum wait wait;
     /* Pieces of answers or of its stream that the socket has not taken all of. The first is libuv's
-     * until it is written. While there are any, no further request is looked at. */
+     * until it is written. While there are any, no further request is processed. */
     struct unsent *unsent;
     struct unsent *last_unsent;
     size_t unsent_bytes; /* of them */
@@ -106,7 +107,7 @@ struct conn {
     bool reading;
     bool answering; /* the handler has the exchange */
     bool last;      /* close after the answer under way */
-    bool lingering; /* input is in doubt: shut down, read the rest, then close */
+    bool lingering; /* the input may be invalid: shut down, read the rest, then close */
     bool eof;
     bool closing;
 };
@@ -117,8 +118,9 @@ struct conn *conn_new(struct net_worker *nw, struct net_site *site);
 void conn_start(struct conn *c, enum err refusal);
 void conn_close(struct conn *c);
 void conn_wait_for(struct conn *c, enum wait wait);
-/* Where the answer to c->exchange is to be rendered, and: it has been. */
+/* The buffer for the answer to c->exchange. */
 struct buf *conn_out(struct conn *c);
+/* The answer has been rendered there. */
 void conn_answered(struct conn *c);
 /* More of its stream, behind the bytes that are not sent yet. */
 void conn_send(struct conn *c, str bytes);

@@ -25,8 +25,8 @@
 #define KERNEL_UNSENT_BYTES_MAX 65536
 
 /* A connection that is refused is answered with the reason, which takes a while and an open file.
- * In a flood only so many are answered, so that the process has files to work with; the rest are
- * closed without an answer. */
+ * In a flood only a limited number is answered, so that the process has files to work with; the
+ * rest are closed without an answer. */
 #define REFUSING_MAX 128
 
 struct net *net_new(const struct net_options *options) {

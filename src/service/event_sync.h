@@ -10,8 +10,8 @@
  * then it refuses until it has read again. After each read it reports in the ledger's table of
  * nodes how far it has got. An administrative change is answered when every node in that table has
  * reported it, or when LEASE_NS have passed since its commit: a node that has not reported it by
- * then began its last read before the commit, so its lease has ended. Such a node is taken out of
- * the table; when it comes back it enters itself again, and the lease begins with the next read
+ * then began its last read before the commit, so its lease has ended. Such a node is removed from
+ * the table; when it continues it inserts its row again, and the lease begins with the next read
  * after that. So a lease never depends on two clocks, and a dead node delays one change, not all.
  *
  * Unknown events. A request for an event that this node does not know waits until the ledger was
@@ -49,7 +49,7 @@ struct event_sync {
     _Atomic bool changed;           /* an event has changed since the last read began */
     _Atomic bool busy;              /* reads, applies or reports */
     _Atomic bool asks_nodes;
-    bool again;         /* something changed while it was busy */
+    bool again;         /* an event changed while it was busy */
     bool pushes_all;    /* the hot store gets every event, newer or not, and every removal */
     bool is_registered; /* in the table of nodes, as far as is known */
     bool hot_is_lost;   /* the hot store did not get all changes of this read */
@@ -95,14 +95,14 @@ void event_sync_nudge(struct event_sync *s);
 /* Whether this node may sell by its catalogue now. From any thread. */
 bool event_sync_is_current(struct event_sync *s);
 
-/* Ends when every node that may sell has applied the change. `task.run` is set. On a thread with a
+/* Calls `task.run` when every node that may sell has applied the change. On a thread with a
  * mailbox. */
 void event_sync_wait_applied(struct event_sync *s, struct event_wait *w, int64_t version);
 /* Whether a read of the ledger has not found the event, at most MISS_KEPT_MS ago. From any thread.
  */
 bool event_sync_is_absent(struct event_sync *s, str name);
-/* Ends after the next read of the ledger that begins after this call. `task.run` is set. On a
- * thread with a mailbox. */
+/* Calls `task.run` after the next read of the ledger that begins after this call. On a thread with
+ * a mailbox. */
 void event_sync_wait_read(struct event_sync *s, struct event_wait *w, str name);
 
 #endif

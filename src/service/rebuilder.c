@@ -62,7 +62,7 @@ static void *rebuilder_renew(void *arg) {
     return NULL;
 }
 
-static enum err rebuilder_fill(struct events *ev, const struct hot_incarnation *incarnation) {
+static enum err rebuilder_restore(struct events *ev, const struct hot_incarnation *incarnation) {
     enum err failed = hot_rebuild_begin(ev->hot, incarnation);
     if (failed != ERR_OK) return failed;
     failed = recovery_run(ev, clock_wall_ms(), SEQ_SKIP);
@@ -70,15 +70,15 @@ static enum err rebuilder_fill(struct events *ev, const struct hot_incarnation *
     return failed != ERR_OK ? failed : unfinished;
 }
 
-static enum err rebuilder_fill_renewing(struct rebuilder *r,
-                                        const struct hot_incarnation *incarnation) {
+static enum err rebuilder_restore_renewing(struct rebuilder *r,
+                                           const struct hot_incarnation *incarnation) {
     pthread_t thread;
     r->rebuilds = true;
     bool renews = thread_start(&thread, "hot lease", THREAD_ALONE, rebuilder_renew, r) == 0;
     if (!renews)
         log_warn(msg("cannot start a thread to renew the rebuild lease; the rebuild must finish "
                      "within ten seconds"));
-    enum err failed = rebuilder_fill(r->events, incarnation);
+    enum err failed = rebuilder_restore(r->events, incarnation);
     pthread_mutex_lock(&r->lock);
     r->rebuilds = false;
     pthread_cond_signal(&r->rebuilt);
@@ -98,7 +98,7 @@ static bool rebuilder_rebuild(struct rebuilder *r, const struct hot_incarnation 
     int64_t began_ns = clock_steady_ns();
     log_info(msg("rebuilding redis from the ledger; requests that need it are refused"),
              kv_i64("epoch", incarnation->epoch));
-    failed = rebuilder_fill_renewing(r, incarnation);
+    failed = rebuilder_restore_renewing(r, incarnation);
     if (failed != ERR_OK) incarnation->identity[0] = '\0';
     enum err unknown = ledger_rebuild_end(ev->ledger, incarnation);
     if (failed == ERR_OK) failed = unknown;
@@ -131,9 +131,9 @@ static bool rebuilder_check(struct rebuilder *r) {
     struct hot_incarnation found = {0};
     enum err failed = ledger_incarnation(ev->ledger, &wanted);
     if (failed != ERR_OK) return false;
-    if (!atomic_load(&r->met)) {
+    if (!atomic_load(&r->has_events)) {
         if (recovery_load_events(ev) != ERR_OK) return false;
-        atomic_store(&r->met, true);
+        atomic_store(&r->has_events, true);
     }
     failed = hot_incarnation_read(ev->hot, &found);
     /* A replica refuses writes, but it can be reached. */
@@ -215,5 +215,5 @@ bool rebuilder_is_foreign(struct rebuilder *r) {
 }
 
 bool rebuilder_has_events(struct rebuilder *r) {
-    return atomic_load(&r->met);
+    return atomic_load(&r->has_events);
 }

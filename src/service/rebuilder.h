@@ -5,9 +5,8 @@
  * The ledger stores in which incarnation the store should be: an epoch, and the run of the store
  * that was rebuilt for it. While the store is in that incarnation, this node uses it. If not (it
  * was restarted, emptied or replaced) no node does, until exactly one node has begun the next
- * incarnation and has rebuilt the store: the ledger gives the lease to one node, and refuses what
- * was decided in an earlier incarnation. Nothing that the store has of an earlier incarnation is
- * trusted.
+ * incarnation and has rebuilt the store: the ledger gives the lease to one node, and refuses
+ * records of an earlier incarnation. Data of an earlier incarnation in the store are deleted.
  */
 #ifndef ADMITONE_SERVICE_REBUILDER_H
 #define ADMITONE_SERVICE_REBUILDER_H
@@ -31,9 +30,9 @@ struct rebuilder {
     bool runs;
     struct hot_incarnation incarnation; /* that is open; epoch 0: none */
     _Atomic bool open;
-    _Atomic bool reachable; /* the store answered the last check */
-    _Atomic bool met;       /* the events have been loaded from the ledger */
-    _Atomic bool foreign;   /* the store was filled from another ledger */
+    _Atomic bool reachable;  /* the store answered the last check */
+    _Atomic bool has_events; /* the events have been loaded from the ledger */
+    _Atomic bool foreign;    /* the store was rebuilt from another ledger */
 };
 
 /* `events` is filled in. */

@@ -52,7 +52,8 @@ static void reconcile_job_log(const struct reconcile_job *s) {
         buf_clear(&text);
         difference_describe(r, d, &text);
         log_warn(
-            msg("hot store and ledger differed"), kv_str("what", buf_str(&text)),
+            msg("redis and the ledger had different states of an entry or a reservation"),
+            kv_str("what", buf_str(&text)),
             kv_str("result", d->end == DIFFERENCE_REPAIRED ? STR("repaired") : err_code(d->error)));
     }
     buf_deinit(&text);

@@ -399,7 +399,7 @@ struct admission {
     bool kept[ADMIT_MAX];
 };
 
-/* One step admits ADMIT_MAX at the most; after so many there may be room for more. */
+/* One step admits ADMIT_MAX at the most; if it admitted that many, there may be room for more. */
 static void waiting_room_end_admission(struct admission *a, enum err result, size_t admitted) {
     struct waiting_room *w = a->room;
     bool is_tick = a->is_tick;

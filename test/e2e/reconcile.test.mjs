@@ -160,7 +160,7 @@ test('a node repairs by itself, and counts it', async (t) => {
   call('follow', confirmed.id, 'CANCELLED');
   assert.equal(await firstSeats(sale), 'HHAAAAAA');
   await until('it is repaired', async () => (await firstSeats(sale)) === 'HHAACCAA');
-  await until('it is told', () => /msg="hot store and ledger differed".*result=repaired/.test(server.stderr));
+  await until('it is logged', () => /msg="redis and the ledger had different states of an entry or a reservation".*result=repaired/.test(server.stderr));
   const metrics = (await server.call('GET', '/metrics')).text;
   assert.match(metrics, /^admitone_reconcile_differences_total\{what="reservation_missing"\} 1$/m);
   assert.match(metrics, /^admitone_reconcile_repairs_total 1$/m);

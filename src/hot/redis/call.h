@@ -61,8 +61,8 @@ struct call *call_new_for_event(struct redis_store *s, struct hot_op *op);
 void call_set_event(struct call *c, struct redis_store *s, int64_t event_key);
 bool call_event_is_unknown(const struct call *c);
 
-/* FCALL of a function of the library, by its name without the version, with so many keys. The first
- * argument after the keys is always the epoch, which the link fills in when it sends. */
+/* FCALL of a function of the library, by its name without the version, with this number of keys.
+ * The first argument after the keys is always the epoch, which the link fills in when it sends. */
 void call_begin(struct call *c, const char *function, size_t keys);
 /* Any other command: it has no epoch and is sent whatever incarnation is open. `done` gets the
  * reply also when it is an error, with INTERNAL. */
@@ -87,7 +87,7 @@ void call_write(const struct call *c, uint32_t epoch, struct buf *out);
 void call_send(struct call *c, call_done *done);
 void call_send_once(struct call *c, call_done *done);
 
-/* Of a call about an event: notes the result and the epoch in the operation, and frees the call.
+/* For a call about an event: notes the result and the epoch in the operation, and frees the call.
  * Returns the operation. */
 void *call_end(struct call *c, enum err result);
 /* The two halves of call_end. */
