@@ -22,6 +22,12 @@ str err_code(enum err e) {
     return rows[row(e)].code;
 }
 
+enum err err_of_code(str code) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (str_eq(rows[i].code, code)) return (enum err)i;
+    return ERR_INTERNAL;
+}
+
 int err_status(enum err e) {
     return rows[row(e)].status;
 }
@@ -31,7 +37,7 @@ str err_title(enum err e) {
 }
 
 const char *err_effect(enum err e) {
-    bool is_unknown = e == ERR_LEDGER_UNKNOWN || e == ERR_HOT_UNKNOWN;
+    bool is_unknown = e == ERR_LEDGER_UNKNOWN || e == ERR_HOT_UNKNOWN || e == ERR_FEED_UNKNOWN;
     return is_unknown ? "The request may have taken effect. Send it again."
                       : "Nothing was changed.";
 }

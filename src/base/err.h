@@ -25,15 +25,16 @@
     X(TOKEN_FOREIGN_EVENT, "token_foreign_event", 403, "The entry token is for another event")     \
     X(NOT_ACTIVE, "not_active", 403, "The user is not admitted")                                   \
     X(NOT_OPEN, "not_open", 403, "The event has not opened yet")                                   \
-    X(CLOSED, "closed", 403, "The queue is closed to new users")                                   \
+    X(CLOSED, "closed", 403, "The event is closed")                                                \
     X(LANE_NOT_ALLOWED, "lane_not_allowed", 403, "Choosing a lane is not allowed")                 \
     X(FOREIGN_ORIGIN, "foreign_origin", 403, "Request from a page of another origin")              \
-    X(NOT_YOURS, "not_yours", 403, "The reservation belongs to another user")                      \
+    X(NOT_YOURS, "not_yours", 403, "It belongs to another user")                                   \
     X(NOT_FOUND, "not_found", 404, "Unknown path")                                                 \
     X(EVENT_NOT_FOUND, "event_not_found", 404, "There is no such event")                           \
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
     X(SEAT_NOT_FOUND, "seat_not_found", 404, "The section has no such seat")                       \
     X(RESERVATION_NOT_FOUND, "reservation_not_found", 404, "There is no such reservation")         \
+    X(REQUEST_NOT_FOUND, "request_not_found", 404, "There is no such asynchronous request")        \
     X(RANKINGS_OFF, "rankings_off", 404, "Rankings are switched off")                              \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, "Method not allowed for this path")           \
     X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
@@ -73,6 +74,8 @@
     X(HOT_UNKNOWN, "hot_unknown", 503,                                                             \
       "Redis did not answer in time; the request may have taken effect: send it again")            \
     X(RECOVERING, "recovering", 503, "Redis is being rebuilt; nothing was changed")                \
+    X(FEED_UNKNOWN, "feed_unknown", 503,                                                           \
+      "The feed did not answer in time; the request may still be decided")                         \
     X(NODE_BEHIND, "node_behind", 503,                                                             \
       "This node may have missed a change of the event; nothing was changed")                      \
     X(STOPPING, "stopping", 503, "The server is stopping")                                         \
@@ -86,6 +89,8 @@ enum err {
 };
 
 str err_code(enum err e);
+/* INTERNAL: no error has this code. */
+enum err err_of_code(str code);
 int err_status(enum err e);
 str err_title(enum err e);
 /* A sentence for the detail of a problem: whether the request has changed anything. */

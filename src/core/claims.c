@@ -473,10 +473,10 @@ static enum claim_outcome claim_refusal(const struct claims *c, const struct cla
                                         int64_t now_ms) {
     enum event_state state = event_state_at(c->state, c->opens_at_ms, now_ms);
     if (!w->is_active) return CLAIM_NOT_ACTIVE;
-    if (state == EVENT_CLOSED || state == EVENT_DRAFT) return CLAIM_EVENT_CLOSED;
+    if (!event_state_sells(state)) return CLAIM_EVENT_CLOSED;
     if (s == NULL) return CLAIM_NO_SECTION;
-    if (s->status == SECTION_CLOSED) return CLAIM_SECTION_CLOSED;
-    if (s->status == SECTION_MAINTENANCE) return CLAIM_SECTION_MAINTENANCE;
+    if (!section_status_sells(s->status))
+        return s->status == SECTION_CLOSED ? CLAIM_SECTION_CLOSED : CLAIM_SECTION_MAINTENANCE;
     if (has >= c->per_user_max || w->count > c->per_user_max - has) return CLAIM_LIMIT;
     return s->mode == SECTION_MODE_SEAT ? CLAIM_LEDGER_DECIDES : CLAIM_DONE;
 }

@@ -87,6 +87,14 @@ struct event {
  * counts as OPEN. */
 enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms);
 
+/* Whether seats are sold in that effective state, or in a section of that status. */
+static inline bool event_state_sells(enum event_state effective) {
+    return effective != EVENT_CLOSED && effective != EVENT_DRAFT;
+}
+static inline bool section_status_sells(enum section_status s) {
+    return s == SECTION_OPEN;
+}
+
 /* The opened_at_ms of `after`, which a change has made of `before` (NULL: the event is new). */
 int64_t event_opened_ms(const struct event *before, const struct event *after, int64_t now_ms);
 /* When its sale opened, or will open at opensAt; CLOCK_NONE_MS: not known. */

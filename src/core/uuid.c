@@ -27,13 +27,25 @@ static void random_take(unsigned char *out, size_t count) {
     memcpy(out, ready + left, count);
 }
 
+/* And the variant, which is the same for all. */
+static void uuid_set_version(struct uuid *u, int version) {
+    u->bytes[6] = (unsigned char)((u->bytes[6] & 0x0f) | version << 4);
+    u->bytes[8] = (unsigned char)((u->bytes[8] & 0x3f) | 0x80);
+}
+
 struct uuid uuid_new(int64_t now_ms) {
     struct uuid u;
     for (int i = 0; i < TIME_BYTES; i++)
         u.bytes[i] = (unsigned char)((uint64_t)now_ms >> (40 - 8 * i));
     random_take(u.bytes + TIME_BYTES, sizeof u.bytes - TIME_BYTES);
-    u.bytes[6] = (unsigned char)((u.bytes[6] & 0x0f) | 0x70); /* the version */
-    u.bytes[8] = (unsigned char)((u.bytes[8] & 0x3f) | 0x80); /* the variant */
+    uuid_set_version(&u, 7);
+    return u;
+}
+
+struct uuid uuid_of_digest(const unsigned char *digest) {
+    struct uuid u;
+    memcpy(u.bytes, digest, sizeof u.bytes);
+    uuid_set_version(&u, 8);
     return u;
 }
 
@@ -65,5 +77,6 @@ bool uuid_parse(str text, struct uuid *out) {
         out->bytes[i] = (unsigned char)(high << 4 | low);
         at += 2;
     }
-    return out->bytes[6] >> 4 == 7 && out->bytes[8] >> 6 == 2;
+    int version = out->bytes[6] >> 4;
+    return (version == 7 || version == 8) && out->bytes[8] >> 6 == 2;
 }

@@ -16,8 +16,10 @@ struct uuid {
 };
 
 struct uuid uuid_new(int64_t now_ms);
+/* The one that belongs to a digest, of which it uses the first 16 bytes (RFC 9562, version 8). */
+struct uuid uuid_of_digest(const unsigned char *digest);
 void uuid_format(const struct uuid *u, char out[UUID_TEXT_BYTES]);
-/* Only the form that uuid_format writes, and only version 7; letters in either case. */
+/* Only the form that uuid_format writes, and only versions 7 and 8; letters in either case. */
 bool uuid_parse(str text, struct uuid *out);
 
 /* When it was made. */

@@ -31,6 +31,10 @@ static const struct pg_kind *kind_of(enum ledger_kind kind) {
         return &pg_kind_cancel;
     case LEDGER_EXPIRE:
         return &pg_kind_expire;
+    case LEDGER_REQUEST_PUT:
+        return &pg_kind_request_put;
+    case LEDGER_REQUEST_DECIDE:
+        return &pg_kind_request_decide;
     default: /* written alone, step by step */
         return NULL;
     }

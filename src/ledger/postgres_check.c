@@ -243,6 +243,38 @@ static const struct invariant invariants[] = {
                                                         "WHERE e.id = f.event_id)"),
     },
     {
+        /* As in sqlite_check.c. */
+        "request_has_its_result",
+        "SELECT count(*) FROM requests",
+        VIOLATIONS("SELECT 'request ' || " HEX("q.id") " || ' reservation ' || " HEX(
+            "q.reservation_id") ", false"
+                                " FROM requests q LEFT JOIN reservations r ON r.id = "
+                                "q.reservation_id"
+                                " WHERE q.status = 'SUCCESS' AND (r.user_id <> q.user_id OR "
+                                "r.event_id <> q.event_id"
+                                "  OR r.section_id <> q.section_id OR r.seat_count <> q.quantity"
+                                "  OR (r.id IS NULL AND q.finished_at > (SELECT now_ms FROM given) "
+                                "- 86400000"
+                                "   AND EXISTS (SELECT 1 FROM sections c"
+                                "    WHERE c.id = q.section_id AND c.removed_version IS NULL))) "
+                                "UNION ALL"
+                                " SELECT 'request ' || " HEX(
+                                    "q.id") " || ' ' || q.status || ', but was held', false"
+                                            " FROM idempotency i JOIN requests q ON q.id::text = "
+                                            "i.key"
+                                            " WHERE i.route = '" REQUEST_ROUTE "'"
+                                            "  AND i.reservation_id <> "
+                                            "'00000000-0000-0000-0000-000000000000'"
+                                            "  AND q.finished_at IS NOT NULL AND q.status <> "
+                                            "'SUCCESS' UNION ALL"
+                                            " SELECT 'request ' || " HEX(
+                                                "q.id") " || ' partition ' || q.partition, false"
+                                                        " FROM requests q WHERE q.finished_at IS "
+                                                        "NULL AND (q.status <> 'PENDING'"
+                                                        "  OR q.partition < 0 OR q.partition "
+                                                        ">= " NUMBER(REQUEST_PARTITIONS) ")"),
+    },
+    {
         "foreign_keys",
         "SELECT (SELECT count(*) FROM sections) + (SELECT count(*) FROM seats)"
         " + (SELECT count(*) FROM queue_entries)",

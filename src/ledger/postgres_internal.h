@@ -15,6 +15,7 @@
  *   postgres_outcome.c    the records that confirm and end them
  *   postgres_reservations.c  the rows of reservations
  *   postgres_idempotency.c   looks up the keys of requests
+ *   postgres_requests.c   asynchronous requests
  *   postgres_events.c     the records of events
  *   postgres_load.c       all live rows, in one snapshot; the waiting entries of a queue
  *   postgres_facts.c      the rows of facts, and sales
@@ -141,8 +142,8 @@ void pg_section_counts_add(struct pg_section_counts *t, int64_t section_key, int
 bool pg_section_counts_write(struct pg *db, struct pg_section_counts *t);
 void pg_section_counts_deinit(struct pg_section_counts *t);
 
-/* --- records that are written in batches: postgres_queue.c, postgres_hold.c, postgres_outcome.c
- * --- */
+/* --- records that are written in batches: postgres_queue.c, postgres_hold.c,
+ * postgres_outcome.c, postgres_requests.c --- */
 
 /* How a kind of record is written. `send` puts statements for `count` records (1, unless it takes
  * `many`) on their way, and returns how many statements that were; `read` is given the answer to
@@ -164,6 +165,8 @@ extern const struct pg_kind pg_kind_hold_void;
 extern const struct pg_kind pg_kind_confirm;
 extern const struct pg_kind pg_kind_cancel;
 extern const struct pg_kind pg_kind_expire;
+extern const struct pg_kind pg_kind_request_put;
+extern const struct pg_kind pg_kind_request_decide;
 
 /* The result that a function of the database has returned, as an enum err. */
 bool pg_result_from(struct pg *db, str word, enum err *out);
@@ -194,6 +197,12 @@ bool pg_reservation_get(struct pg *db, struct ledger_reservation_get *get);
 /* --- postgres_idempotency.c --- */
 
 bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get);
+
+/* --- postgres_requests.c --- */
+
+bool pg_requests_get(struct pg *db, struct ledger_requests_get *get);
+bool pg_requests_read(struct pg *db, struct ledger_requests_read *read);
+bool pg_requests_open(struct pg *db, struct ledger_requests_open *open);
 
 /* --- postgres_batch.c: one transaction --- */
 

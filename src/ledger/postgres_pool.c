@@ -62,6 +62,12 @@ static bool pg_answer_of(struct pg *db, struct ledger_record *r) {
         return pg_seats_read(db, (struct ledger_seats_read *)r);
     case LEDGER_IDEMPOTENCY_GET:
         return pg_idempotency_get(db, (struct ledger_idempotency_get *)r);
+    case LEDGER_REQUESTS_GET:
+        return pg_requests_get(db, (struct ledger_requests_get *)r);
+    case LEDGER_REQUESTS_READ:
+        return pg_requests_read(db, (struct ledger_requests_read *)r);
+    case LEDGER_REQUESTS_OPEN:
+        return pg_requests_open(db, (struct ledger_requests_open *)r);
     case LEDGER_EVENTS_READ:
         return pg_events_read(db, (struct ledger_events_read *)r);
     case LEDGER_WAITING_READ:

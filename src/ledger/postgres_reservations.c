@@ -11,7 +11,7 @@ static bool pg_reservation_fill(const struct pg_rows *rows, int at, struct reser
     int strategy = word_index(strategy_words, pg_str(rows, at + 5));
     int status = word_index(reservation_status_words, pg_str(rows, at + 6));
     bool fits = pg_uuid(rows, at, &r->id) && strategy >= 0 && status >= 0 &&
-                seats_from_text(pg_str(rows, at + 8), r) &&
+                seats_from_text(pg_str(rows, at + 8), r->seats, r->seat_count) &&
                 str_copy(pg_str(rows, at + 3), r->user, sizeof r->user) &&
                 str_copy(pg_str(rows, at + 10), r->currency, sizeof r->currency) &&
                 str_copy(pg_str(rows, at + 15), r->confirmation_code, sizeof r->confirmation_code);

@@ -18,6 +18,8 @@ const char *record_name(const struct ledger_record *r) {
                                         [LEDGER_CONFIRM] = "confirm",
                                         [LEDGER_CANCEL] = "cancel",
                                         [LEDGER_EXPIRE] = "expire",
+                                        [LEDGER_REQUEST_PUT] = "accept request",
+                                        [LEDGER_REQUEST_DECIDE] = "decide request",
                                         [LEDGER_FACTS_RELAYED] = "facts relayed",
                                         [LEDGER_NODE_REPORT] = "node report",
                                         [LEDGER_NODES_DROP] = "drop nodes"};
@@ -25,18 +27,80 @@ const char *record_name(const struct ledger_record *r) {
     return is_known ? names[r->kind] : "read";
 }
 
-bool seats_from_text(str text, struct reservation *r) {
+bool seats_from_text(str text, uint32_t *seats, uint32_t count) {
     str part;
     uint32_t n = 0;
     int64_t before = 0;
     while (str_split(&text, ',', &part)) {
         int64_t number = 0;
-        if (n == r->seat_count || !str_to_i64(part, &number)) return false;
+        if (n == count || !str_to_i64(part, &number)) return false;
         if (number <= before || number > SECTION_CAPACITY_MAX) return false;
-        r->seats[n++] = (uint32_t)number;
+        seats[n++] = (uint32_t)number;
         before = number;
     }
-    return n == r->seat_count;
+    return n == count;
+}
+
+void seats_to_text(const uint32_t *seats, uint32_t count, struct buf *out) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0) buf_add_char(out, ',');
+        buf_add_i64(out, seats[i]);
+    }
+}
+
+struct request *request_from_row(const struct request_row *row) {
+    bool names_seats = row->seats.at != NULL;
+    bool fits = row->quantity > 0 && row->quantity <= RESERVATION_SEATS_MAX && row->user.len > 0 &&
+                row->user.len <= USER_ID_BYTES_MAX && row->partition >= 0 &&
+                row->partition < REQUEST_PARTITIONS;
+    struct request *r = request_new(fits && names_seats ? (uint32_t)row->quantity : 0);
+    int strategy = word_index(strategy_words, row->strategy);
+    int status = word_index(request_status_words, row->status);
+    fits = fits && strategy >= 0 && status >= 0 && clock_writable(row->created_ms) &&
+           clock_writable(row->finished_ms) && row->digest.len == sizeof r->digest &&
+           str_copy(row->user, r->user, sizeof r->user) &&
+           str_copy(row->reason, r->reason, sizeof r->reason) &&
+           (!names_seats || seats_from_text(row->seats, r->seats, r->quantity));
+    r->id = row->id;
+    r->seq = row->seq;
+    r->partition = fits ? (int)row->partition : 0;
+    r->event_key = row->event_key;
+    r->section_key = row->section_key;
+    r->entry_seq = (uint64_t)row->entry_seq;
+    r->status = status >= 0 ? (enum request_status)status : REQUEST_FAIL;
+    r->ahead = row->ahead;
+    r->reservation = row->reservation;
+    r->created_ms = clock_writable(row->created_ms) ? row->created_ms : 0;
+    r->finished_ms = clock_writable(row->finished_ms) ? row->finished_ms : CLOCK_NONE_MS;
+    r->hold_expires_ms =
+        clock_writable(row->hold_expires_ms) ? row->hold_expires_ms : CLOCK_NONE_MS;
+    r->quantity = fits ? (uint32_t)row->quantity : 0;
+    if (!fits) {
+        log_error(msg("the row of an asynchronous request is not valid; the request fails"),
+                  kv_i64("requests.seq", row->seq));
+        return r;
+    }
+    r->strategy = (enum strategy)strategy;
+    memcpy(r->digest, row->digest.at, sizeof r->digest);
+    return r;
+}
+
+void requests_open_init(struct ledger_requests_open *open) {
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) open->partitions[p] = (struct open_requests){0};
+}
+
+void requests_open_add(struct ledger_requests_open *open, int64_t partition, int64_t seq) {
+    if (partition < 0 || partition >= REQUEST_PARTITIONS) return; /* `admitone audit` reports it */
+    struct open_requests *o = &open->partitions[partition];
+    /* The room doubles whenever the count is a power of two. */
+    if ((o->count & (o->count - 1)) == 0)
+        o->seqs = mem_grow(o->seqs, (o->count == 0 ? 1 : 2 * o->count) * sizeof *o->seqs);
+    o->seqs[o->count++] = seq;
+}
+
+void requests_open_free(struct ledger_requests_open *open) {
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) mem_free(open->partitions[p].seqs);
+    requests_open_init(open);
 }
 
 static void put_undo(struct ledger_event_put *put) {
@@ -51,6 +115,12 @@ static void hold_undo(struct ledger_hold *hold) {
     hold->sold_out = false;
     hold->refused_count = 0;
     if (hold->idempotency != NULL) hold->idempotency->replayed = false;
+}
+
+static void request_decide_undo(struct ledger_request_decide *decide) {
+    decide->decided = false;
+    decide->reason[0] = '\0';
+    decide->reservation = (struct uuid){0};
 }
 
 static void confirm_undo(struct ledger_confirm *confirm) {
@@ -112,6 +182,12 @@ void record_undo(struct ledger_record *r) {
         break;
     case LEDGER_CANCEL:
         cancel_undo((struct ledger_cancel *)r);
+        break;
+    case LEDGER_REQUEST_PUT:
+        ((struct ledger_request_put *)r)->is_new = false;
+        break;
+    case LEDGER_REQUEST_DECIDE:
+        request_decide_undo((struct ledger_request_decide *)r);
         break;
     default: /* their outputs per item are valid only when the result is OK */
         break;

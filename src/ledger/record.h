@@ -12,13 +12,45 @@
 /* By the kind of a fact. */
 enum sale_kind sale_kind_of(str kind);
 
-/* "12,13", as both tables have seats, into the numbers of *r; false unless there are as many as it
- * has room for, in order. */
-bool seats_from_text(str text, struct reservation *r);
+/* "12,13", as both tables have seats; false unless there are `count` numbers, in order. */
+bool seats_from_text(str text, uint32_t *seats, uint32_t count);
+void seats_to_text(const uint32_t *seats, uint32_t count, struct buf *out);
+
+/* A row of `requests`, as it was read. */
+struct request_row {
+    struct uuid id;
+    int64_t partition;
+    int64_t seq;
+    int64_t event_key;
+    int64_t section_key;
+    str user;
+    int64_t entry_seq;
+    str strategy;
+    int64_t quantity;
+    str seats; /* `at` NULL: any */
+    str digest;
+    int64_t ahead;
+    str status;
+    str reason;
+    struct uuid reservation;
+    int64_t created_ms;
+    int64_t finished_ms;     /* CLOCK_NONE_MS: undecided */
+    int64_t hold_expires_ms; /* of the reservation; CLOCK_NONE_MS: there is none */
+};
+
+/* mem_free frees it. A row that this program cannot have written is logged, and becomes a request
+ * with the quantity 0, so that it can be decided as failed. */
+struct request *request_from_row(const struct request_row *row);
 /* Whether the values of a row that was read are allowed for a live entry. */
 bool ledger_entry_ok(const struct ledger_entry *e);
 /* The same for a sale. If not, it is logged, and the caller skips it. */
 bool sale_check(const struct sale *s);
+
+/* Fills the outputs of ledger_requests_open; rows come in order of partition and number. */
+void requests_open_init(struct ledger_requests_open *open);
+void requests_open_add(struct ledger_requests_open *open, int64_t partition, int64_t seq);
+/* When the read has failed. */
+void requests_open_free(struct ledger_requests_open *open);
 
 /* For the log. */
 const char *record_name(const struct ledger_record *r);

@@ -86,6 +86,7 @@ static void sqlite_health(struct ledger *l, struct ledger_health *out) {
     if (s->options.read_only) return;
     out->writable = atomic_load(&s->writer.writable);
     out->queue_depth = atomic_load(&s->writer.depth);
+    out->open_requests = atomic_load(&s->writer.open_requests);
     out->wal_bytes = wal_bytes_unfolded(&s->writer.wal);
 }
 

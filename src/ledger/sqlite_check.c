@@ -194,6 +194,26 @@ static const struct invariant invariants[] = {
         " WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = f.event_id)",
     },
     {
+        /* A request that succeeded has its reservation, which retention keeps for a day at least;
+         * one for which a hold was made has not failed; an undecided one is in a partition. */
+        "request_has_its_result",
+        "SELECT count(*) FROM requests",
+        "SELECT 'request ' || hex(q.id) || ' reservation ' || hex(q.reservation_id)"
+        " FROM requests q LEFT JOIN reservations r ON r.id = q.reservation_id"
+        " WHERE q.status = 'SUCCESS' AND (r.user_id <> q.user_id OR r.event_id <> q.event_id"
+        "  OR r.section_id <> q.section_id OR r.seat_count <> q.quantity"
+        "  OR (r.id IS NULL AND q.finished_at > :now_ms - 86400000 AND EXISTS"
+        "   (SELECT 1 FROM sections c WHERE c.id = q.section_id AND c.removed_version IS NULL)))"
+        " UNION ALL"
+        " SELECT 'request ' || hex(q.id) || ' ' || q.status || ', but was held'"
+        " FROM idempotency i JOIN requests q ON lower(hex(q.id)) = replace(i.key, '-', '')"
+        " WHERE i.route = '" REQUEST_ROUTE "' AND i.reservation_id <> zeroblob(16)"
+        "  AND q.finished_at NOT NULL AND q.status <> 'SUCCESS' UNION ALL"
+        " SELECT 'request ' || hex(q.id) || ' partition ' || q.partition FROM requests q"
+        " WHERE q.finished_at IS NULL AND (q.status <> 'PENDING' OR q.partition < 0"
+        "  OR q.partition >= " NUMBER(REQUEST_PARTITIONS) ")",
+    },
+    {
         "foreign_keys",
         "SELECT (SELECT count(*) FROM sections) + (SELECT count(*) FROM seats)"
         " + (SELECT count(*) FROM queue_entries)",

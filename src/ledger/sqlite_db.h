@@ -13,6 +13,7 @@
 
 #include "base/buf.h"
 #include "base/map.h"
+#include "core/request.h"
 
 /* How long a connection waits for another process that has the file locked. Inside this process
  * only the restart of the WAL waits for a lock, with a separate limit. */
@@ -27,6 +28,7 @@ struct db {
     int64_t last_fact_id;
     bool no_relay; /* facts count as relayed when they are written */
     struct buyers *buyers;
+    int64_t open_requests[REQUEST_PARTITIONS]; /* undecided, with those of the open transaction */
     /* Used by a reader only: every fact up to this number has been relayed. */
     int64_t facts_through;
 };

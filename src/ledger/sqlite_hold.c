@@ -190,10 +190,7 @@ static int sqlite_write_seats(struct db *db, const struct ledger_hold *hold) {
 /* *there: the id was there already, and nothing is written. */
 static int write_reservation(struct db *db, const struct reservation *r, bool *there) {
     struct buf seats = {0};
-    for (uint32_t i = 0; i < r->seat_count; i++) {
-        if (i > 0) buf_add_char(&seats, ',');
-        buf_add_i64(&seats, r->seats[i]);
-    }
+    seats_to_text(r->seats, r->seat_count, &seats);
     int rc = db_run(
         db,
         "INSERT INTO reservations(id, event_id, section_id, user_id, entry_seq, strategy,"

@@ -15,6 +15,7 @@
  *   sqlite_reservations.c  the rows of reservations
  *   sqlite_facts.c      the rows of facts
  *   sqlite_idempotency.c   the keys of requests
+ *   sqlite_requests.c   asynchronous requests
  *   sqlite_audit.c      the audit table
  *   sqlite_schema.c     the tables
  *   sqlite_epoch.c      the epoch: the number of this start
@@ -164,6 +165,16 @@ int idempotency_judge(struct db *db, struct idempotency *i, enum err *result, bo
 int idempotency_add(struct db *db, const struct idempotency *i, const struct reservation *r);
 int idempotency_get(struct db *db, struct ledger_idempotency_get *get);
 
+/* --- sqlite_requests.c: the first two inside the writer's transaction --- */
+
+/* Counts the undecided requests of the file. */
+int requests_count_open(struct db *db);
+int request_put_apply(struct db *db, struct ledger_request_put *put);
+int request_decide_apply(struct db *db, struct ledger_request_decide *decide);
+int requests_get(struct db *db, struct ledger_requests_get *get);
+int requests_read(struct db *db, struct ledger_requests_read *read);
+int requests_open(struct db *db, struct ledger_requests_open *open);
+
 /* --- sqlite_audit.c --- */
 
 /* *id is the row's number, which is also the version of the event that the change has made. */
@@ -242,7 +253,8 @@ struct writer {
     struct retention retention;
     struct ledger_record **batch;
     size_t batch_max;
-    _Atomic int64_t depth; /* submitted and not yet handed back */
+    _Atomic int64_t depth;         /* submitted and not yet handed back */
+    _Atomic int64_t open_requests; /* undecided, as committed */
     _Atomic bool writable;
 };
 

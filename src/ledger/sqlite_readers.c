@@ -28,6 +28,12 @@ static int sqlite_answer_of(struct db *db, struct ledger_record *r) {
         return seats_read(db, (struct ledger_seats_read *)r);
     case LEDGER_IDEMPOTENCY_GET:
         return idempotency_get(db, (struct ledger_idempotency_get *)r);
+    case LEDGER_REQUESTS_GET:
+        return requests_get(db, (struct ledger_requests_get *)r);
+    case LEDGER_REQUESTS_READ:
+        return requests_read(db, (struct ledger_requests_read *)r);
+    case LEDGER_REQUESTS_OPEN:
+        return requests_open(db, (struct ledger_requests_open *)r);
     case LEDGER_FACTS_READ:
         return facts_read(db, (struct ledger_facts_read *)r);
     case LEDGER_SALES_READ:

@@ -25,7 +25,8 @@ static bool sqlite_reservation_fill(sqlite3_stmt *rows, struct reservation *r) {
     memcpy(r->id.bytes, sqlite3_column_blob(rows, 0), sizeof r->id.bytes);
     int strategy = word_index(strategy_words, column_str(rows, 5));
     int status = word_index(reservation_status_words, column_str(rows, 6));
-    bool fits = strategy >= 0 && status >= 0 && seats_from_text(column_str(rows, 8), r) &&
+    bool fits = strategy >= 0 && status >= 0 &&
+                seats_from_text(column_str(rows, 8), r->seats, r->seat_count) &&
                 str_copy(column_str(rows, 3), r->user, sizeof r->user) &&
                 str_copy(column_str(rows, 10), r->currency, sizeof r->currency) &&
                 str_copy(column_str(rows, 15), r->confirmation_code, sizeof r->confirmation_code);

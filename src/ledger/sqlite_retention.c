@@ -93,12 +93,12 @@ static const struct retained_table tables[] = {
         .age = AGE_ENDED,
     },
     {
-        .scan = "SELECT t.id, NULL,"
+        .scan = "SELECT t.seq, NULL,"
                 " coalesce(t.finished_at < ?4, 0)"
                 " OR (t.finished_at NOT NULL AND " GONE_SECTION " NOT NULL), " GONE_SECTION
                 " FROM requests t"
-                " WHERE t.id > ?1 ORDER BY t.id LIMIT ?3",
-        .remove = "DELETE FROM requests WHERE id = ?1",
+                " WHERE t.seq > ?1 ORDER BY t.seq LIMIT ?3",
+        .remove = "DELETE FROM requests WHERE seq = ?1",
         .age = AGE_ENDED,
     },
     {

@@ -243,6 +243,37 @@ static const char *const idempotency_names_reservation[] = {
     NULL,
 };
 
+/* The first table of requests was never used. The number of a row is the order of acceptance and is
+ * never used again; the id is a UUIDv7, or is computed from an Idempotency-Key. A row without
+ * `seats` asks for any. */
+static const char *const requests_in_order[] = {
+    "DROP TABLE requests",
+    "CREATE TABLE requests("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id BLOB NOT NULL CHECK (length(id) = 16),"
+    " partition INTEGER NOT NULL,"
+    " event_id INTEGER NOT NULL,"
+    " section_id INTEGER NOT NULL,"
+    " user_id TEXT NOT NULL,"
+    " entry_seq INTEGER NOT NULL,"
+    " strategy TEXT NOT NULL,"
+    " quantity INTEGER NOT NULL CHECK (quantity > 0),"
+    " seats TEXT,"
+    " body_digest BLOB NOT NULL,"
+    " ahead INTEGER NOT NULL,"
+    " status TEXT NOT NULL,"
+    " reason TEXT NOT NULL,"
+    " reservation_id BLOB,"
+    " created_at INTEGER NOT NULL,"
+    " finished_at INTEGER,"
+    " CHECK ((status = 'PENDING') = (finished_at IS NULL)),"
+    " CHECK ((status = 'SUCCESS') = (reservation_id NOT NULL))"
+    ") STRICT",
+    "CREATE UNIQUE INDEX requests_named ON requests(id)",
+    "CREATE INDEX requests_open ON requests(partition, seq) WHERE finished_at IS NULL",
+    NULL,
+};
+
 static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
@@ -250,6 +281,7 @@ static const struct {
     {1, first_tables},
     {2, retired_entries},
     {3, idempotency_names_reservation},
+    {4, requests_in_order},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

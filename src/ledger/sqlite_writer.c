@@ -32,8 +32,9 @@ struct failure {
 
 static int record_apply(struct db *db, struct held_sections *t, struct ledger_record *r) {
     if (r->kind == LEDGER_HOLD) return hold_apply(db, t, (struct ledger_hold *)r);
-    /* ENTER and ADMIT use only the queue's rows, and often come between holds. */
-    bool counts_seats = r->kind != LEDGER_ENTER && r->kind != LEDGER_ADMIT;
+    /* These do not use the rows of sections, and often come between holds. */
+    bool counts_seats = r->kind != LEDGER_ENTER && r->kind != LEDGER_ADMIT &&
+                        r->kind != LEDGER_REQUEST_PUT && r->kind != LEDGER_REQUEST_DECIDE;
     int rc = counts_seats ? held_sections_write(db, t) : SQLITE_OK;
     if (rc != SQLITE_OK) return rc;
     switch (r->kind) {
@@ -63,6 +64,10 @@ static int record_apply(struct db *db, struct held_sections *t, struct ledger_re
         return cancel_apply(db, (struct ledger_cancel *)r);
     case LEDGER_EXPIRE:
         return expire_apply(db, (struct ledger_expire *)r);
+    case LEDGER_REQUEST_PUT:
+        return request_put_apply(db, (struct ledger_request_put *)r);
+    case LEDGER_REQUEST_DECIDE:
+        return request_decide_apply(db, (struct ledger_request_decide *)r);
     case LEDGER_FACTS_RELAYED:
         return facts_relayed_apply(db, (struct ledger_facts_relayed *)r);
     default:
@@ -104,12 +109,20 @@ static int write_something(struct db *db) {
     return rc;
 }
 
+static void writer_count_requests(struct writer *w) {
+    int64_t sum = 0;
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) sum += w->db.open_requests[p];
+    atomic_store_explicit(&w->open_requests, sum, memory_order_relaxed);
+}
+
 /* All of these or none. */
 static bool writer_transact(struct writer *w, struct ledger_record **records, size_t count_of,
                             struct failure *f) {
     size_t applied = 0;
     bool committing = false;
     struct held_sections counts = {0};
+    int64_t open_before[REQUEST_PARTITIONS];
+    memcpy(open_before, w->db.open_requests, sizeof open_before);
     int rc = db_exec(&w->db, "BEGIN IMMEDIATE");
     while (rc == SQLITE_OK && applied < count_of)
         rc = record_apply(&w->db, &counts, records[applied++]);
@@ -120,6 +133,7 @@ static bool writer_transact(struct writer *w, struct ledger_record **records, si
     }
     if (rc == SQLITE_OK) {
         buyers_commit(&w->buyers);
+        writer_count_requests(w);
         return true;
     }
 
@@ -131,6 +145,7 @@ static bool writer_transact(struct writer *w, struct ledger_record **records, si
     str_copy(error, f->text, sizeof f->text);
     db_rollback(&w->db);
     buyers_rollback(&w->buyers);
+    memcpy(w->db.open_requests, open_before, sizeof open_before);
     for (size_t i = 0; i < applied; i++) record_undo(records[i]);
     /* A commit whose fsync failed has left whole frames at the WAL's end. No connection sees them
      * now, but if the process died before the next commit, recovery would take them for committed,
@@ -249,9 +264,10 @@ static void writer_release(struct writer *w) {
     mem_free(w->batch);
 }
 
-static enum err count_buyers(struct writer *w, const char *path, struct buf *why) {
+static enum err count_live_rows(struct writer *w, const char *path, struct buf *why) {
     w->db.buyers = &w->buyers;
     int rc = buyers_load(&w->buyers, &w->db);
+    if (rc == SQLITE_OK) rc = requests_count_open(&w->db);
     if (rc == SQLITE_OK) return ERR_OK;
     buf_addf(why, "cannot count the live reservations in %s: %s; admitone audit tells more", path,
              sqlite3_errstr(rc));
@@ -268,7 +284,7 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
     w->db.no_relay = o->no_relay;
     buyers_init(&w->buyers);
     failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
-    if (failed == ERR_OK) failed = count_buyers(w, o->path, why);
+    if (failed == ERR_OK) failed = count_live_rows(w, o->path, why);
     if (failed == ERR_OK) failed = epoch_begin(&w->db, o->path, &w->epoch, why);
     if (failed == ERR_OK) failed = wal_start(&w->wal, o->path, &w->db, o->wal_bytes_max, why);
     if (failed != ERR_OK) {
@@ -276,6 +292,7 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
         db_close(&w->db);
         return failed;
     }
+    writer_count_requests(w);
     inbox_init(&w->inbox, o->queue_max);
     retention_init(&w->retention, o);
     w->batch_max = (size_t)o->batch_max;

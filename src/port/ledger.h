@@ -29,6 +29,7 @@
 #include "base/task.h"
 #include "core/event.h"
 #include "core/queue.h"
+#include "core/request.h"
 #include "core/reservation.h"
 #include "core/sale.h"
 #include "core/seat_map.h"
@@ -47,6 +48,8 @@ enum ledger_kind {
     LEDGER_CONFIRM,
     LEDGER_CANCEL,
     LEDGER_EXPIRE,
+    LEDGER_REQUEST_PUT,
+    LEDGER_REQUEST_DECIDE,
     LEDGER_FACTS_RELAYED,
     LEDGER_NODE_REPORT,
     LEDGER_NODES_DROP,
@@ -55,6 +58,9 @@ enum ledger_kind {
     LEDGER_RESERVATION_GET,
     LEDGER_SEATS_READ,
     LEDGER_IDEMPOTENCY_GET,
+    LEDGER_REQUESTS_GET,
+    LEDGER_REQUESTS_READ,
+    LEDGER_REQUESTS_OPEN,
     LEDGER_EVENTS_READ,
     LEDGER_WAITING_READ,
     LEDGER_FACTS_READ,
@@ -276,6 +282,35 @@ struct ledger_expire {
     bool *expired; /* out, one for each */
 };
 
+/* Accepts an asynchronous request: it is PENDING, after all that its partition has. If a request
+ * with this id is there already: OK, and nothing changes, if user and digest are the same;
+ * otherwise IDEMPOTENCY_MISMATCH. */
+struct ledger_request_put {
+    struct ledger_record record;
+    const struct request *wanted;
+    bool is_new;                /* out, on OK */
+    int64_t seq;                /* out, on OK */
+    int64_t ahead;              /* out, on OK: undecided requests before it when it was accepted */
+    enum request_status status; /* out, on OK: as it is now */
+};
+
+/* The route of the row in `idempotency` that decides a request: its key is the request's id. A hold
+ * that is made for the request has this key, so it is made once, and never after a failure. */
+#define REQUEST_ROUTE "/api/v4/queue"
+
+/* Decides a request, unless it is decided: `wanted` has its status, reason and reservation. If a
+ * hold was made for it, it has succeeded, whatever the status in `wanted`. A failure keeps every
+ * later hold for the request from being made. A request that the ledger does not have, because it
+ * was accepted by another feed, is stored. */
+struct ledger_request_decide {
+    struct ledger_record record;
+    const struct request *wanted;
+    bool decided;                      /* out: this record decided it */
+    enum request_status status;        /* out, on OK: as it is now */
+    char reason[REQUEST_REASON_BYTES]; /* out, likewise */
+    struct uuid reservation;           /* out, likewise */
+};
+
 /* Asked, not submitted: one entry, also one that has ended. NONE: the ledger does not have it, or
  * no longer. */
 struct ledger_entry_get {
@@ -314,6 +349,33 @@ struct ledger_seats_read {
 struct ledger_idempotency_get {
     struct ledger_record record;
     struct idempotency *idempotency;
+};
+
+/* Asked, not submitted: requests by their ids, also decided ones. */
+struct ledger_requests_get {
+    struct ledger_record record;
+    const struct uuid *ids;
+    size_t count;
+    struct request **found; /* out, one for each; NULL: there is none. mem_free each. */
+};
+
+/* Asked, not submitted: the undecided requests of a partition after `after_seq`, in their order. */
+struct ledger_requests_read {
+    struct ledger_record record;
+    int partition;
+    int64_t after_seq;
+    size_t max;
+    struct request **requests; /* out: room for `max`; mem_free each */
+    size_t count;              /* out */
+};
+
+/* Asked, not submitted: the numbers of all undecided requests. */
+struct ledger_requests_open {
+    struct ledger_record record;
+    struct open_requests {
+        int64_t *seqs; /* ascending; mem_free when done */
+        size_t count;
+    } partitions[REQUEST_PARTITIONS]; /* out */
 };
 
 /* A deleted event. */
@@ -442,10 +504,11 @@ struct ledger_finding {
 };
 
 struct ledger_health {
-    bool writable;       /* the last batch did not fail for disk or connection */
-    bool read_only;      /* why it is not writable: the database server takes no writes */
-    int64_t queue_depth; /* records submitted and not yet committed */
-    int64_t wal_bytes;   /* of the WAL, not checkpointed yet; 0 where there is no WAL */
+    bool writable;         /* the last batch did not fail for disk or connection */
+    bool read_only;        /* why it is not writable: the database server takes no writes */
+    int64_t queue_depth;   /* records submitted and not yet committed */
+    int64_t wal_bytes;     /* of the WAL, not checkpointed yet; 0 where there is no WAL */
+    int64_t open_requests; /* undecided; 0 where they are not counted */
 };
 
 /* A live entry, as the ledger has it. */

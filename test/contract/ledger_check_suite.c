@@ -27,6 +27,11 @@ static const char counts_buyers[] =
     "  WHERE status IN ('HELD', 'CONFIRMED')),"
     " held = (SELECT sum(seat_count) FROM reservations WHERE status = 'HELD')";
 
+#define REQUEST_ROW                                                                                \
+    "INSERT INTO requests(seq, id, partition, event_id, section_id, user_id, entry_seq, strategy," \
+    " quantity, body_digest, ahead, status, reason, reservation_id, created_at, finished_at) "     \
+    "VALUES"
+
 /* Reservation {01} CONFIRMED has seat 40 of section 1, {02} HELD seat 41, {03} was CANCELLED.
  * Entries 1 and 3 finished, 2 is ACTIVE, 4 and 5 wait, 6 (lane 2) is ACTIVE. */
 static const char seeds_entries[] =
@@ -38,9 +43,8 @@ static const char seeds_entries[] =
     " (1, 5, 'e', 8, 'WAITING', 10, NULL, NULL, NULL),"
     " (1, 6, 'f', 2, 'ACTIVE', 10, 20, 9000000000000, NULL),"
     " (1, 7, 'g', 2, 'EXPIRED', 10, 20, 30, 40),"
-    " (1, 8, 'g', 2, 'WAITING', 40, NULL, NULL, NULL);"
-    "INSERT INTO requests VALUES"
-    " ({11}, 1, 1, 'a', 1, 2, NULL, 'PENDING', NULL, 10, NULL);"
+    " (1, 8, 'g', 2, 'WAITING', 40, NULL, NULL, NULL);" REQUEST_ROW
+    " (1, {11}, 3, 1, 1, 'a', 1, 'queue', 2, {11}, 0, 'PENDING', '', NULL, 10, NULL);"
     "INSERT INTO facts(kind, event_id, seat_count, at) VALUES ('SOLD_OUT', 1, 0, 5),"
     " ('SOLD_OUT', 1, 0, 6);"
     /* A free seat beyond the section, which has shrunk. */
@@ -192,7 +196,22 @@ static const struct violation violations[] = {
      "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at) VALUES"
      " ('EXPIRED', 1, {03}, 1, 1)",
      "LOST"},
-    {"reference_leads_somewhere", "UPDATE requests SET section_id = 77",
+    {"request_has_its_result",
+     REQUEST_ROW " (2, {12}, 3, 1, 1, 'user', 1, 'queue', 2, {12}, 0, 'SUCCESS', '', {02}, 1, 2)",
+     "request 12121212121212121212121212121212 reservation 02020202020202020202020202020202"},
+    {"request_has_its_result",
+     REQUEST_ROW " (2, {12}, 3, 1, 1, 'user', 1, 'queue', 1, {12}, 0, 'SUCCESS', '', {09}, 1,"
+                 " 9000000000000)",
+     "request 12121212121212121212121212121212 reservation 09090909090909090909090909090909"},
+    {"request_has_its_result",
+     REQUEST_ROW " (2, {12}, 3, 1, 1, 'user', 1, 'queue', 1, {12}, 0, 'FAIL', 'x', NULL, 1, 2);"
+                 "INSERT INTO idempotency(user_id, route, key, body_digest, reservation_id,"
+                 " created_at) VALUES ('user', '" REQUEST_ROUTE
+                 "', '12121212-1212-1212-1212-121212121212', {11}, {01}, 1)",
+     "request 12121212121212121212121212121212 FAIL, but was held"},
+    {"request_has_its_result", "UPDATE requests SET partition = 16 WHERE seq = 1",
+     "request 11111111111111111111111111111111 partition 16"},
+    {"reference_leads_somewhere", "UPDATE requests SET section_id = 77 WHERE seq = 1",
      "request 11111111111111111111111111111111 section 77"},
     {"reference_leads_somewhere",
      "UPDATE reservations SET section_id = 77 WHERE status = 'CANCELLED'",

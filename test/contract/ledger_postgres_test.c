@@ -7,7 +7,8 @@ int main(void) {
         .open = postgres_open, .tables = postgres_tables, .writes_beside = true};
     int failed = ledger_suite_run(&postgres) + ledger_queue_suite_run(&postgres) +
                  ledger_hold_suite_run(&postgres) + ledger_reservation_suite_run(&postgres) +
-                 ledger_nodes_suite_run(&postgres) + ledger_facts_suite_run(&postgres);
+                 ledger_nodes_suite_run(&postgres) + ledger_facts_suite_run(&postgres) +
+                 ledger_requests_suite_run(&postgres);
     postgres_drop();
     return failed;
 }

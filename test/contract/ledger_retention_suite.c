@@ -240,6 +240,10 @@ static void seed_reservations(struct retained *f) {
                f->old);
 }
 
+#define REQUEST_ROWS                                                                               \
+    "INSERT INTO requests(seq, id, partition, event_id, section_id, user_id, entry_seq, strategy," \
+    " quantity, body_digest, ahead, status, reason, created_at, finished_at) VALUES"
+
 static void seed_queue_and_requests(struct retained *f) {
     tables_sql(f->tables,
                "INSERT INTO queue_entries VALUES (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
@@ -248,10 +252,10 @@ static void seed_queue_and_requests(struct retained *f) {
                " (1, 4, 'd', 1, 'ACTIVE', 1, 2, 3, NULL)",
                f->old, f->recent);
     tables_sql(f->tables,
-               "INSERT INTO requests VALUES"
-               " ({01}, 1, 1, 'a', 1, 1, NULL, 'FAIL', NULL, 1, %lld),"
-               " ({11}, 1, 1, 'a', 1, 1, NULL, 'FAIL', NULL, 1, %lld),"
-               " ({22}, 1, 1, 'a', 1, 1, NULL, 'PENDING', NULL, 1, NULL)",
+               REQUEST_ROWS
+               " (1, {01}, 0, 1, 1, 'a', 1, 'queue', 1, {01}, 0, 'FAIL', 'x', 1, %lld),"
+               " (2, {11}, 0, 1, 1, 'a', 1, 'queue', 1, {11}, 0, 'FAIL', 'x', 1, %lld),"
+               " (3, {22}, 0, 1, 1, 'a', 1, 'queue', 1, {22}, 0, 'PENDING', '', 1, NULL)",
                f->old, f->recent);
     if (f->tables.has_buyers)
         tables_sql(f->tables, "INSERT INTO buyers VALUES (1, 'nobody', 0, 0)");
@@ -309,9 +313,9 @@ static void everything_of_a_deleted_event_goes(void **state) {
     tables_reservation(f->tables, 3, f->stored, &f->stored->sections[0], 3, "CANCELLED");
     tables_sql(f->tables, "UPDATE facts SET relayed_at = 1;"
                           "INSERT INTO reservations VALUES ({01}, 1, 1, '', 0, '', 'VOID', 0, '',"
-                          " 0, '', 1, 1, NULL, 1, NULL);"
-                          "INSERT INTO requests VALUES ({01}, 1, 1, 'a', 1, 1, NULL, 'FAIL', NULL,"
-                          " 1, 2)");
+                          " 0, '', 1, 1, NULL, 1, NULL);" REQUEST_ROWS
+                          " (1, {01}, 0, 1, 1, 'a', 1, 'queue', 1, {01}, 0, 'FAIL',"
+                          " 'x', 1, 2)");
     sold_out(f, f->recent);
     tables_insert(f->tables, 1, 1200,
                   "queue_entries SELECT 1, i, 'u' || i, 8, 'WAITING', 1, NULL, NULL, NULL");

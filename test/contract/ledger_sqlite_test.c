@@ -12,5 +12,5 @@ int main(void) {
     return ledger_suite_run(&sqlite) + ledger_queue_suite_run(&sqlite) +
            ledger_hold_suite_run(&sqlite) + ledger_reservation_suite_run(&sqlite) +
            ledger_nodes_suite_run(&sqlite) + ledger_facts_suite_run(&sqlite) +
-           ledger_reservation_model_suite_run(&sqlite);
+           ledger_requests_suite_run(&sqlite) + ledger_reservation_model_suite_run(&sqlite);
 }

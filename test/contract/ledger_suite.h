@@ -20,13 +20,15 @@ struct ledger_adapter {
 };
 
 /* Each runs its tests, and returns how many failed: events and the ledger itself; queues; holds;
- * changes of reservations; several nodes; facts; and concurrent records against a model. */
+ * changes of reservations; several nodes; facts; asynchronous requests; and concurrent records
+ * against a model. */
 int ledger_suite_run(const struct ledger_adapter *adapter);
 int ledger_queue_suite_run(const struct ledger_adapter *adapter);
 int ledger_hold_suite_run(const struct ledger_adapter *adapter);
 int ledger_reservation_suite_run(const struct ledger_adapter *adapter);
 int ledger_nodes_suite_run(const struct ledger_adapter *adapter);
 int ledger_facts_suite_run(const struct ledger_adapter *adapter);
+int ledger_requests_suite_run(const struct ledger_adapter *adapter);
 int ledger_reservation_model_suite_run(const struct ledger_adapter *adapter);
 
 #endif

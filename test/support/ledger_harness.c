@@ -309,6 +309,42 @@ void test_nodes_read(struct test_record *r) {
         .nodes_read = {.record = {.kind = LEDGER_NODES_READ, .task.run = on_back}}};
 }
 
+void test_request_put(struct test_record *r, const struct request *wanted) {
+    *r = (struct test_record){
+        .request_put = {.record = {.kind = LEDGER_REQUEST_PUT, .task.run = on_back},
+                        .wanted = wanted}};
+}
+
+void test_request_decide(struct test_record *r, const struct request *wanted) {
+    *r = (struct test_record){
+        .request_decide = {.record = {.kind = LEDGER_REQUEST_DECIDE, .task.run = on_back},
+                           .wanted = wanted}};
+}
+
+void test_requests_get(struct test_record *r, const struct uuid *ids, size_t count,
+                       struct request **found) {
+    *r = (struct test_record){
+        .requests_get = {.record = {.kind = LEDGER_REQUESTS_GET, .task.run = on_back},
+                         .ids = ids,
+                         .count = count,
+                         .found = found}};
+}
+
+void test_requests_read(struct test_record *r, int partition, int64_t after_seq,
+                        struct request **requests, size_t max) {
+    *r = (struct test_record){
+        .requests_read = {.record = {.kind = LEDGER_REQUESTS_READ, .task.run = on_back},
+                          .partition = partition,
+                          .after_seq = after_seq,
+                          .max = max,
+                          .requests = requests}};
+}
+
+void test_requests_open(struct test_record *r) {
+    *r = (struct test_record){
+        .requests_open = {.record = {.kind = LEDGER_REQUESTS_OPEN, .task.run = on_back}}};
+}
+
 void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_EVENT_PUT) mem_free(r->put.stored);
     if (r->record.kind == LEDGER_CONFIRM) mem_free(r->confirm.stored);
@@ -316,6 +352,8 @@ void test_record_deinit(struct test_record *r) {
     if (r->record.kind == LEDGER_RESERVATION_GET) mem_free(r->reservation_get.found);
     if (r->record.kind == LEDGER_AUDIT_PAGE) buf_deinit(&r->page.json);
     if (r->record.kind == LEDGER_WAITING_READ) mem_free(r->waiting_read.waiting);
+    for (int p = 0; r->record.kind == LEDGER_REQUESTS_OPEN && p < REQUEST_PARTITIONS; p++)
+        mem_free(r->requests_open.partitions[p].seqs);
     if (r->record.kind == LEDGER_EVENTS_READ) {
         for (size_t i = 0; i < r->events_read.count; i++) mem_free(r->events_read.events[i]);
         mem_free(r->events_read.events);

@@ -46,6 +46,11 @@ struct test_record {
         struct ledger_confirm confirm;
         struct ledger_cancel cancel;
         struct ledger_expire expire;
+        struct ledger_request_put request_put;
+        struct ledger_request_decide request_decide;
+        struct ledger_requests_get requests_get;
+        struct ledger_requests_read requests_read;
+        struct ledger_requests_open requests_open;
         struct ledger_reservation_get reservation_get;
         struct ledger_seats_read seats_read;
         struct ledger_idempotency_get idempotency_get;
@@ -84,6 +89,8 @@ void test_confirm(struct test_record *r, const struct uuid *id, const char *user
 void test_cancel(struct test_record *r, const struct uuid *id, const char *user, int64_t now_ms);
 void test_expire(struct test_record *r, const struct uuid *ids, size_t count, bool *expired,
                  int64_t now_ms);
+void test_request_put(struct test_record *r, const struct request *wanted);
+void test_request_decide(struct test_record *r, const struct request *wanted);
 void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count, int64_t now_ms);
 /* Its name is "a node". */
 void test_node_report(struct test_record *r, const struct uuid *node, bool registers,
@@ -98,6 +105,11 @@ void test_seats_read(struct test_record *r, int64_t section_key, const uint32_t 
 void test_idempotency_get(struct test_record *r, struct idempotency *i);
 void test_events_read(struct test_record *r, int64_t known_mark);
 void test_waiting_read(struct test_record *r, int64_t event_key);
+void test_requests_get(struct test_record *r, const struct uuid *ids, size_t count,
+                       struct request **found);
+void test_requests_read(struct test_record *r, int partition, int64_t after_seq,
+                        struct request **requests, size_t max);
+void test_requests_open(struct test_record *r);
 void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms);
 void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *sales, size_t max);
 void test_nodes_read(struct test_record *r);
