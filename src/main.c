@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "feed/local.h"
 #include "hot/memory.h"
 #include "hot/memory_boards.h"
 #include "hot/memory_locks.h"
@@ -100,6 +101,11 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
     return true;
 }
 
+/* Nodes that share their stores would have to agree which of them works on a partition. */
+static struct feed *open_feed(const struct settings *s, struct ledger *ledger, size_t workers) {
+    return settings_is_cluster(s) ? NULL : local_feed_new(ledger, workers);
+}
+
 static const struct command {
     const char *name;
     int (*run)(char *const *args, const struct adapters *adapters);
@@ -165,7 +171,8 @@ static void print_help(const struct command *c) {
 }
 
 int main(int argc, char **argv) {
-    static const struct adapters adapters = {.open_ledger = open_ledger, .open_hot = open_hot};
+    static const struct adapters adapters = {
+        .open_ledger = open_ledger, .open_hot = open_hot, .open_feed = open_feed};
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--version") == 0) name = "version";
     if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0 || strcmp(name, "-h") == 0) {

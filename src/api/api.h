@@ -13,6 +13,7 @@
 #include "service/events.h"
 #include "service/hold.h"
 #include "service/rebuilder.h"
+#include "service/requests.h"
 #include "service/snapshot.h"
 
 #define ROUTE_CAPTURES_MAX 4
@@ -34,6 +35,7 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
+    struct requests requests;    /* `feed` is NULL: the strategy queue is not available */
     struct boards *boards;       /* NULL: rankings are off */
     struct rebuilder *rebuilder; /* NULL: the hot store is this process's own */
     struct snapshot *snapshot;   /* likewise */
@@ -56,6 +58,7 @@ struct api {
 
 struct live;
 struct rankings_live;
+struct request_live;
 struct token_box;
 struct jwt_box;
 
@@ -67,7 +70,9 @@ struct api_worker {
     struct jwt_box *assertions;          /* verifies assertions; NULL unless users.auth is signed */
     struct live *live;                   /* its streams; freed by the code that created them */
     struct rankings_live *rankings_live; /* likewise */
+    struct request_live *request_live;   /* likewise */
     struct lock_client lock_client;      /* its reservations; likewise */
+    struct requests_worker requests;     /* likewise */
 };
 
 /* The keys of `api` are set. False: libcrypto lacks an algorithm. */
@@ -91,7 +96,8 @@ typedef void api_handler(struct api *api, struct exchange *x, const str *capture
 api_handler queue_post_enter, queue_get_status, queue_delete_leave;      /* queue.c */
 api_handler queue_post_token, queue_get_own_status, queue_get_gate;      /* queue.c */
 api_handler reservations_post, optimistic_post, pessimistic_post;        /* hold.c */
-api_handler distributed_lock_post;                                       /* hold.c */
+api_handler distributed_lock_post, request_post;                         /* hold.c */
+api_handler request_get_status, request_get_subscribe;                   /* request_live.c */
 api_handler reservations_get_own, reservation_get_one;                   /* reservation.c */
 api_handler reservation_confirm, reservation_cancel;                     /* reservation.c */
 api_handler queue_get_subscribe;                                         /* live.c */

@@ -1,5 +1,6 @@
 /* POST /reservations and the paths of single strategies: one request for seats, from its body to
- * its answer. It is one struct that lives in the request's arena. */
+ * its answer. It is one struct that lives in the request's arena. With the strategy `queue` it is
+ * accepted instead of held, and decided later (service/requests.h). */
 #include <assert.h>
 
 #include "api/freshness.h"
@@ -21,7 +22,10 @@ struct hold_request {
     struct api *api;
     struct queue_event event;
     bool auto_enter;
-    bool may_enter; /* its user is proven as entering the queue requires */
+    bool is_queued;    /* the strategy is `queue`: hold.strategy is the one that decides later */
+    bool is_active;    /* its place was looked at and is ACTIVE */
+    enum err not_sold; /* CLOSED, SECTION_CLOSED; OK: the section is on sale */
+    bool may_enter;    /* its user is proven as entering the queue requires */
     int64_t capacity;
     int64_t max_per_user;
     struct hold_body body;
@@ -39,12 +43,19 @@ static void hold_request_identify(struct hold_request *q);
 static void on_user_looked(struct place_look *look, enum err result);
 static void with_user(struct hold_request *q, str user);
 static void hold_request_on_key_read(struct hold *h, enum err result);
+static void look_at_first_request(struct hold_request *q);
+static void on_first_request_looked(struct requests_look *look, enum err result);
+static void answer_accepted(struct hold_request *q, const struct uuid *id, int64_t ahead,
+                            bool is_new);
 static void hold_request_begin(struct hold_request *q);
 static void on_place_looked(struct place_look *look, enum err result);
 static void enter_first(struct hold_request *q, bool may);
 static void on_active(struct enter_request *e);
 static void on_sold(struct enter_request *e);
+static void on_queued_place_looked(struct place_look *look, enum err result);
 static void hold_request_run(struct hold_request *q);
+static void hold_request_accept(struct hold_request *q);
+static void hold_request_on_accepted(struct feed_publish *p);
 static void hold_request_on_held(struct hold *h, enum err result);
 static void on_place_repaired(struct repair_waiter *repair);
 static bool is_repeated_by_its_user(struct reservation_action *d, const struct reservation *r);
@@ -169,19 +180,15 @@ static const struct event *hold_request_find_event(struct hold_request *q,
 }
 
 static void copy_terms(struct hold_request *q, const struct event *e, const struct section *s) {
-    struct hold_terms *t = &q->hold.terms;
-    *t = (struct hold_terms){.event_key = e->key,
-                             .section_key = s->key,
-                             .mode = s->mode,
-                             .price = s->price,
-                             .hold_ms = e->hold_s * 1000};
-    event_path(str_of(e->type), str_of(e->id), t->event);
-    memcpy(t->section, s->id, sizeof t->section);
-    memcpy(t->currency, e->currency, sizeof t->currency);
+    hold_terms_copy(&q->hold.terms, e, s);
     memcpy(q->names.type, e->type, sizeof q->names.type);
     memcpy(q->names.id, e->id, sizeof q->names.id);
     memcpy(q->names.section, s->id, sizeof q->names.section);
     q->auto_enter = e->auto_enter;
+    if (!event_state_sells(event_state_at(e->state, e->opens_at_ms, clock_wall_ms())))
+        q->not_sold = ERR_CLOSED;
+    else if (!section_status_sells(s->status))
+        q->not_sold = ERR_SECTION_CLOSED;
     q->capacity = s->capacity;
     q->max_per_user = e->max_per_user;
     queue_event_copy(e, &q->event);
@@ -229,9 +236,27 @@ static bool hold_request_choose_seats(struct hold_request *q) {
     return false;
 }
 
+/* The strategy that decides later: the one that the body names, or the section's default. */
+static bool choose_queued_strategy(struct hold_request *q) {
+    int named = q->body.strategy == STRATEGY_QUEUE ? -1 : q->body.strategy;
+    enum section_mode mode = q->hold.terms.mode;
+    q->hold.strategy = named >= 0 ? (enum strategy)named : strategy_default(mode);
+    if (q->api->requests.feed == NULL)
+        reply_problem(q->x, ERR_STRATEGY_NOT_ALLOWED, "%s",
+                      "The strategy queue is not available on nodes that share Redis and "
+                      "PostgreSQL.");
+    else if (!strategy_fits(mode, q->hold.strategy))
+        hold_request_refuse(q, ERR_STRATEGY_NOT_ALLOWED);
+    else
+        return true;
+    return false;
+}
+
 /* `fixed`: the strategy of the path; -1: that of the request, or the section's default. */
 static bool choose_strategy(struct hold_request *q, int fixed) {
     int named = q->body.strategy;
+    q->is_queued = fixed == STRATEGY_QUEUE || (fixed < 0 && named == STRATEGY_QUEUE);
+    if (q->is_queued) return choose_queued_strategy(q);
     if (fixed >= 0 && named >= 0 && named != fixed) {
         reply_problem(q->x, ERR_INVALID_FIELD, "strategy: this path always uses %s.",
                       strategy_words[fixed].at);
@@ -273,6 +298,11 @@ void pessimistic_post(struct api *api, struct exchange *x, const str *captures) 
 void distributed_lock_post(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     hold_request_post(api, x, STR("/api/v3/distributed-lock"), STRATEGY_DISTRIBUTED_LOCK);
+}
+
+void request_post(struct api *api, struct exchange *x, const str *captures) {
+    (void)captures;
+    hold_request_post(api, x, STR(REQUEST_ROUTE), STRATEGY_QUEUE);
 }
 
 /* ---- the user ---- */
@@ -342,23 +372,65 @@ static void on_user_looked(struct place_look *look, enum err result) {
     struct hold_request *q = request_of(look);
     str user = {look->user, look->look.user_len}; /* which stays in the arena */
     if (result == ERR_OK && user.len == 0) result = ERR_NOT_ACTIVE;
+    q->is_active = result == ERR_OK && look->item.place.status == ENTRY_ACTIVE;
     if (result != ERR_OK)
         hold_request_refuse(q, result);
     else
         with_user(q, user);
 }
 
-/* The user is known. A request that was sent before with the same key is answered again. */
+/* The user is known. A request that was sent before with the same key is answered again: the key
+ * may belong to a hold or, where the strategy may be `queue`, to a request. */
 static void with_user(struct hold_request *q, str user) {
     q->hold.user = user;
     q->x->user = user;
-    if (q->hold.idempotency == NULL) {
-        hold_request_begin(q);
-        return;
-    }
     q->idempotency.user = user;
     q->hold.done = hold_request_on_key_read;
-    hold_replay(&q->api->reservations, &q->hold);
+    if (q->hold.idempotency == NULL)
+        hold_request_begin(q);
+    else if (str_eq(q->idempotency.route, STR(REQUEST_ROUTE)))
+        look_at_first_request(q);
+    else
+        hold_replay(&q->api->reservations, &q->hold);
+}
+
+struct first_request_look {
+    struct requests_look look;
+    struct hold_request *request;
+    struct uuid id;
+    struct request *found;
+    int64_t ahead;
+};
+
+static void look_at_first_request(struct hold_request *q) {
+    struct api_worker *w = exchange_context(q->x);
+    struct first_request_look *l = arena_new(&q->x->arena, sizeof *l);
+    const struct idempotency *i = &q->idempotency;
+    l->request = q;
+    l->id = requests_id_of_key(i->user, i->route, i->key);
+    l->look = (struct requests_look){.ids = &l->id,
+                                     .count = 1,
+                                     .found = &l->found,
+                                     .ahead = &l->ahead,
+                                     .done = on_first_request_looked};
+    requests_look(&w->requests, &l->look);
+}
+
+static void on_first_request_looked(struct requests_look *look, enum err result) {
+    struct first_request_look *l = CONTAINER_OF(look, struct first_request_look, look);
+    struct hold_request *q = l->request;
+    struct request *first = result == ERR_OK ? l->found : NULL;
+    bool is_same = first != NULL && q->is_queued &&
+                   memcmp(first->digest, q->idempotency.digest, sizeof first->digest) == 0;
+    if (result != ERR_OK)
+        hold_request_refuse(q, result);
+    else if (first == NULL)
+        hold_request_begin(q);
+    else if (is_same)
+        answer_accepted(q, &first->id, first->ahead, false);
+    else
+        hold_request_refuse(q, ERR_IDEMPOTENCY_MISMATCH);
+    mem_free(first);
 }
 
 static void hold_request_on_key_read(struct hold *h, enum err result) {
@@ -367,6 +439,8 @@ static void hold_request_on_key_read(struct hold *h, enum err result) {
         hold_request_refuse(q, result);
     else if (q->idempotency.replayed)
         answer_held(q);
+    else if (str_eq(q->idempotency.route, STR("/reservations")) && q->api->requests.feed != NULL)
+        look_at_first_request(q);
     else
         hold_request_begin(q);
 }
@@ -374,12 +448,24 @@ static void hold_request_on_key_read(struct hold *h, enum err result) {
 /* ---- the place ---- */
 
 static void hold_request_begin(struct hold_request *q) {
-    if (!q->auto_enter)
+    if (!q->auto_enter && q->is_queued && !q->is_active)
+        look_at_place(q, on_queued_place_looked);
+    else if (!q->auto_enter)
         hold_request_run(q);
     else if (q->hold.entry_seq != 0)
         look_at_place(q, on_place_looked);
     else
         enter_first(q, q->may_enter);
+}
+
+/* Where no seats are claimed now, the place is looked at. */
+static void on_queued_place_looked(struct place_look *look, enum err result) {
+    struct hold_request *q = request_of(look);
+    if (result == ERR_OK && look->item.place.status != ENTRY_ACTIVE) result = ERR_NOT_ACTIVE;
+    if (result == ERR_OK)
+        hold_request_run(q);
+    else
+        hold_request_refuse(q, result);
 }
 
 /* A place that has ended is replaced by a new one; one that is lost later is not. */
@@ -418,7 +504,8 @@ static void enter_first(struct hold_request *q, bool may) {
     e->x = q->x;
     e->api = q->api;
     e->event = q->event;
-    e->room.enter.section_key = q->hold.terms.section_key;
+    /* That all is sold is a result of a queued request, not a reason to refuse it. */
+    e->room.enter.section_key = q->is_queued ? 0 : q->hold.terms.section_key;
     e->on_active = on_active;
     e->on_sold = on_sold;
     e->caller_data = q;
@@ -449,6 +536,10 @@ static void on_sold(struct enter_request *e) {
 
 static void hold_request_run(struct hold_request *q) {
     struct api_worker *w = exchange_context(q->x);
+    if (q->is_queued) {
+        hold_request_accept(q);
+        return;
+    }
     q->hold.done = hold_request_on_held;
     hold_seats(&q->api->reservations, &w->lock_client, &q->hold);
 }
@@ -476,19 +567,121 @@ static void on_place_repaired(struct repair_waiter *repair) {
         place_take(q->enter);
 }
 
-/* ---- the answer ---- */
-
-static void add_location(struct exchange *x, const struct uuid *id) {
-    char where[sizeof "/reservations/" + UUID_TEXT_BYTES] = "/reservations/";
-    size_t prefix_len = strlen(where);
+static void add_location(struct exchange *x, const char *prefix, const struct uuid *id) {
+    char where[64];
+    size_t prefix_len = strlen(prefix);
+    assert(prefix_len + UUID_TEXT_BYTES <= sizeof where);
+    memcpy(where, prefix, prefix_len);
     uuid_format(id, where + prefix_len);
     reply_header(x, STR("Location"), (str){where, prefix_len + UUID_TEXT_BYTES});
 }
 
+/* ---- the strategy `queue`: accepted now, decided later ---- */
+
+struct acceptance {
+    struct feed_publish publish;
+    struct hold_request *request;
+};
+
+/* In the arena. A request with an Idempotency-Key has the id that belongs to the key, so sending it
+ * again finds the first one. */
+static struct request *hold_request_copy(struct hold_request *q) {
+    const struct hold *h = &q->hold;
+    size_t seats_size = h->named == NULL ? 0 : h->count * sizeof *h->named;
+    struct request *r = arena_new(&q->x->arena, sizeof *r + seats_size);
+    int64_t now_ms = clock_wall_ms();
+    *r = (struct request){.event_key = h->terms.event_key,
+                          .section_key = h->terms.section_key,
+                          .entry_seq = h->entry_seq,
+                          .strategy = STRATEGY_QUEUE,
+                          .quantity = h->count,
+                          .partition = request_partition(h->terms.section_key, h->named, h->count),
+                          .created_ms = now_ms,
+                          .finished_ms = CLOCK_NONE_MS,
+                          .hold_expires_ms = CLOCK_NONE_MS};
+    bool fits = str_copy(h->user, r->user, sizeof r->user);
+    assert(fits);
+    if (h->named != NULL) {
+        r->seats = (uint32_t *)(r + 1);
+        memcpy(r->seats, h->named, seats_size);
+    }
+    if (q->body.strategy >= 0) r->strategy = (enum strategy)q->body.strategy;
+    if (h->idempotency == NULL) {
+        r->id = uuid_new(now_ms);
+        memcpy(r->digest, r->id.bytes, sizeof r->id.bytes);
+    } else {
+        const struct idempotency *i = &q->idempotency;
+        r->id = requests_id_of_key(i->user, i->route, i->key);
+        memcpy(r->digest, i->digest, sizeof r->digest);
+    }
+    return r;
+}
+
+static void hold_request_accept(struct hold_request *q) {
+    enum err refused = q->not_sold != ERR_OK ? q->not_sold : precheck(q);
+    if (refused != ERR_OK) {
+        answer_hold(q, refused);
+        return;
+    }
+    struct acceptance *a = arena_new(&q->x->arena, sizeof *a);
+    a->request = q;
+    a->publish.request = hold_request_copy(q);
+    a->publish.done = hold_request_on_accepted;
+    requests_accept(&q->api->requests, &a->publish);
+}
+
+/* If it is not known whether the request was accepted, the client gets its id all the same, and can
+ * ask. */
+static void answer_perhaps_accepted(struct hold_request *q, const struct uuid *id,
+                                    enum err result) {
+    char quoted[UUID_TEXT_BYTES + 2] = {'"'};
+    uuid_format(id, quoted + 1);
+    quoted[sizeof quoted - 1] = '"';
+    struct problem_member members[] = {{STR("requestId"), {quoted, sizeof quoted}}};
+    reply_problem_with(q->x, result, members, 1, "%s",
+                       "GET /api/v4/status/{requestId} shows whether the request was accepted; "
+                       "404: it was not.");
+}
+
+static void hold_request_on_accepted(struct feed_publish *p) {
+    struct hold_request *q = CONTAINER_OF(p, struct acceptance, publish)->request;
+    if (p->result == ERR_OK)
+        answer_accepted(q, &p->request->id, p->ahead, p->is_new);
+    else if (p->result == ERR_FEED_UNKNOWN)
+        answer_perhaps_accepted(q, &p->request->id, p->result);
+    else
+        answer_hold(q, p->result);
+}
+
+/* The answer to a repeated request is that of the first one. */
+static void answer_accepted(struct hold_request *q, const struct uuid *request, int64_t ahead,
+                            bool is_new) {
+    struct exchange *x = q->x;
+    char id[UUID_TEXT_BYTES];
+    char token[TOKEN_TEXT_BYTES];
+    uuid_format(request, id);
+    if (q->places > 0)
+        reply_header(x, STR("X-Queue-Token"), place_token(q->enter, clock_wall_ms(), token));
+    if (!is_new) reply_header(x, STR("Idempotency-Replayed"), STR("true"));
+    reply_header(x, STR("Cache-Control"), STR("no-store"));
+    add_location(x, "/api/v4/status/", request);
+    struct json_out j;
+    json_out_init(&j, reply_start(x, 202));
+    json_out_object(&j, STR(""));
+    json_out_str(&j, STR("requestId"), (str){id, sizeof id});
+    json_out_str(&j, STR("status"), request_status_words[REQUEST_PENDING]);
+    json_out_i64(&j, STR("position"), ahead);
+    json_out_object_end(&j);
+    json_out_done(&j);
+    reply_send(x, STR("application/json"));
+}
+
+/* ---- the answer ---- */
+
 static void answer_created(struct hold_request *q, const struct reservation *r) {
     struct exchange *x = q->x;
     reply_header(x, STR("Cache-Control"), STR("no-store"));
-    add_location(x, &r->id);
+    add_location(x, "/reservations/", &r->id);
     struct json_out j;
     json_out_init(&j, reply_start(x, 201));
     reservation_to_json(&j, r, &q->names);

@@ -1,8 +1,7 @@
 /* The paths of reservations that exist: confirm, cancel, look up one, list all of a user. Each
  * request is one struct that lives in its arena from the handler to the answer. */
-#include "api/queue_token.h"
+#include "api/owner.h"
 #include "api/reservation_json.h"
-#include "api/users.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "service/user_reservations.h"
@@ -10,66 +9,12 @@
 /* How many reservations a list shows. */
 #define LIST_MAX 100
 
-/* ---- the owner ---- */
-
-/* The user of a request, as far as it is proven. */
-struct owner {
-    bool is_admin;      /* may act for every user */
-    str user;           /* `at` is NULL: only user_hash is known */
-    uint64_t user_hash; /* of the user, from the token */
-    struct token token; /* set when `user` is not known */
-};
-
-/* An entry token proves its user, also when the place has ended. Without one, the user is proven as
- * for entering the queue. `named`: the userId of the request. False: the problem has been answered.
- */
-static bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out) {
-    struct api_worker *w = exchange_context(x);
-    struct queue_event event;
-    struct requester requester;
-    *out = (struct owner){.is_admin = users_is_admin(api, x)};
-    str text = queue_token_of(x, 0);
-    if (!out->is_admin && queue_token_is_sent(x, text)) {
-        enum err refused = queue_token_judge(w, text, NULL, &out->token);
-        if (refused == ERR_OK && queue_event_find_key(api, out->token.event_key, &event))
-            refused = queue_token_judge(w, text, &event, &out->token);
-        if (refused == ERR_OK) refused = users_disagree(api, x, named, out->token.user_hash);
-        out->user_hash = out->token.user_hash;
-        if (refused != ERR_OK) queue_refuse(x, refused);
-        return refused == ERR_OK;
-    }
-    if (out->is_admin && named.at == NULL) return true;
-    if (api->users_auth == USERS_TRUSTED && named.at == NULL) {
-        queue_refuse(x, ERR_TOKEN_REQUIRED);
-        return false;
-    }
-    if (!users_identify(api, x, named, &requester)) return false;
-    if (requester.fresh)
-        queue_refuse(x, ERR_TOKEN_REQUIRED); /* a new anonymous user, who has no reservations */
-    out->user = requester.user;
-    return !requester.fresh;
-}
-
-static bool owner_has(struct exchange *x, const struct owner *o, const struct reservation *r) {
-    const struct api_worker *w = exchange_context(x);
-    if (o->user.at != NULL) return str_eq(o->user, str_of(r->user));
-    return o->is_admin || token_user_hash(w->tokens, str_of(r->user)) == o->user_hash;
-}
-
-/* The userId of the query. False: the problem has been answered. */
-static bool query_named(struct exchange *x, str *named) {
-    bool bad;
-    *named = query_value(x, STR("userId"), &bad);
-    if (!bad && (named->at == NULL || user_name_ok(*named))) return true;
-    reply_problem(x, ERR_INVALID_PARAMETER, "userId must be 1 to %d bytes of text.",
-                  USER_ID_BYTES_MAX);
-    return false;
-}
+/* ---- the user ---- */
 
 /* The userId of the body, if there is a body, or of the query. */
 static bool read_named(struct exchange *x, str *named) {
     static const struct json_field fields[] = {{"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0}, {0}};
-    if (!query_named(x, named)) return false;
+    if (!owner_query_named(x, named)) return false;
     if (x->request.body.len == 0) return true;
     json_t *body = json_body(x);
     if (body == NULL) return false;
@@ -94,7 +39,7 @@ struct reservation_request {
 static bool reservation_belongs_to_requester(struct reservation_action *a,
                                              const struct reservation *r) {
     struct reservation_request *q = CONTAINER_OF(a, struct reservation_request, action);
-    return owner_has(q->x, &q->owner, r);
+    return owner_is(q->x, &q->owner, str_of(r->user));
 }
 
 static void reservation_on_done(struct reservation_action *a, enum err result) {
@@ -104,7 +49,7 @@ static void reservation_on_done(struct reservation_action *a, enum err result) {
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (result == ERR_OK && !q->owner.is_admin) x->user = str_of(r->user);
     if (result == ERR_OK) {
-        struct reservation_names names = reservation_names_of(q->api, r);
+        struct reservation_names names = reservation_names_of(q->api, r->event_key, r->section_key);
         struct json_out j;
         json_out_init(&j, reply_start(x, 200));
         reservation_to_json(&j, r, &names);
@@ -150,7 +95,8 @@ void reservation_cancel(struct api *api, struct exchange *x, const str *captures
 
 void reservation_get_one(struct api *api, struct exchange *x, const str *captures) {
     str named;
-    if (query_named(x, &named)) reservation_act(api, x, captures[0], named, reservations_find);
+    if (owner_query_named(x, &named))
+        reservation_act(api, x, captures[0], named, reservations_find);
 }
 
 /* ---- the user's own ---- */
@@ -172,7 +118,7 @@ void reservations_get_own(struct api *api, struct exchange *x, const str *captur
     struct list_request *q = arena_new(&x->arena, sizeof *q);
     q->x = x;
     q->api = api;
-    if (!query_named(x, &named) || !owner_of(api, x, named, &q->owner)) return;
+    if (!owner_query_named(x, &named) || !owner_of(api, x, named, &q->owner)) return;
     q->list.listing = (struct listing){
         .user = q->owner.user, .max = LIST_MAX, .arena = &x->arena, .done = list_on_listed};
     if (q->owner.user.at != NULL) {
@@ -210,9 +156,10 @@ static void list_on_listed(struct listing *l, enum err result) {
     json_out_object(&j, STR(""));
     json_out_array(&j, STR("reservations"));
     for (size_t i = 0; i < l->count; i++) {
-        struct reservation_names names = reservation_names_of(q->api, l->found[i]);
-        reservation_to_json(&j, l->found[i], &names);
-        mem_free(l->found[i]);
+        struct reservation *r = l->found[i];
+        struct reservation_names names = reservation_names_of(q->api, r->event_key, r->section_key);
+        reservation_to_json(&j, r, &names);
+        mem_free(r);
     }
     json_out_array_end(&j);
     json_out_object_end(&j);

@@ -9,13 +9,6 @@
 
 #define BODY(member) offsetof(struct hold_body, member)
 
-/* Those that a request may name: QUEUE, the last one, is not available yet. */
-#define OFFERED_WORD(symbol, word)                                                                 \
-    {STRATEGY_##symbol == STRATEGY_QUEUE ? NULL : (word), sizeof(word) - 1},
-static const str offered_words[] = {STRATEGY_MAP(OFFERED_WORD){NULL, 0}};
-#undef OFFERED_WORD
-static_assert(STRATEGY_QUEUE == sizeof offered_words / sizeof offered_words[0] - 2, "the last");
-
 static const struct json_field fields[] = {
     {"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {"eventType", JSON_KIND_NAME, BODY(type), 1, EVENT_TYPE_BYTES_MAX, 0, 0},
@@ -24,7 +17,7 @@ static const struct json_field fields[] = {
     {"quantity", JSON_KIND_I64, BODY(quantity), 1, RESERVATION_SEATS_MAX, 0, 0},
     {"seats", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {"seatId", JSON_KIND_I64, BODY(seat_id), 1, INT64_MAX, 0, 0},
-    {"strategy", JSON_KIND_WORD, BODY(strategy), 0, 0, offered_words, 0},
+    {"strategy", JSON_KIND_WORD, BODY(strategy), 0, 0, strategy_words, 0},
     {0},
 };
 
@@ -97,17 +90,18 @@ bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out) 
 
 /* ---- out ---- */
 
-struct reservation_names reservation_names_of(struct api *api, const struct reservation *r) {
+struct reservation_names reservation_names_of(struct api *api, int64_t event_key,
+                                              int64_t section_key) {
     struct reservation_names names = {0};
     const struct section *section = NULL;
     struct catalogue *catalogue = api->events.catalogue;
     catalogue_read_lock(catalogue);
-    const struct event *e = catalogue_find_key(catalogue, r->event_key);
+    const struct event *e = catalogue_find_key(catalogue, event_key);
     if (e != NULL) {
         memcpy(names.type, e->type, sizeof names.type);
         memcpy(names.id, e->id, sizeof names.id);
     }
-    if (catalogue_find_section(catalogue, r->section_key, &section) != NULL)
+    if (catalogue_find_section(catalogue, section_key, &section) != NULL)
         memcpy(names.section, section->id, sizeof names.section);
     catalogue_read_unlock(catalogue);
     return names;
@@ -120,6 +114,12 @@ static void name_or_null(struct json_out *j, str key, const char *name) {
         json_out_str(j, key, str_of(name));
 }
 
+void reservation_names_to_json(struct json_out *j, const struct reservation_names *names) {
+    name_or_null(j, STR("eventType"), names->type);
+    name_or_null(j, STR("eventId"), names->id);
+    name_or_null(j, STR("section"), names->section);
+}
+
 void reservation_to_json(struct json_out *j, const struct reservation *r,
                          const struct reservation_names *names) {
     char id[UUID_TEXT_BYTES];
@@ -128,9 +128,7 @@ void reservation_to_json(struct json_out *j, const struct reservation *r,
     json_out_str(j, STR("id"), (str){id, sizeof id});
     json_out_str(j, STR("status"), reservation_status_words[r->status]);
     json_out_str(j, STR("strategy"), strategy_words[r->strategy]);
-    name_or_null(j, STR("eventType"), names->type);
-    name_or_null(j, STR("eventId"), names->id);
-    name_or_null(j, STR("section"), names->section);
+    reservation_names_to_json(j, names);
     json_out_array(j, STR("seats"));
     for (uint32_t i = 0; i < r->seat_count; i++) json_out_i64(j, STR(""), r->seats[i]);
     json_out_array_end(j);

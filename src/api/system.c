@@ -181,6 +181,8 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
           (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));
     gauge(out, "admitone_ledger_queue_depth", "Records waiting for their commit",
           health.ledger.queue_depth);
+    gauge(out, "admitone_requests_undecided", "Asynchronous requests that are not decided yet",
+          health.ledger.open_requests);
     gauge(out, "admitone_ledger_wal_bytes",
           "Bytes of the write-ahead log that are not checkpointed yet", health.ledger.wal_bytes);
     gauge(out, "admitone_ledger_writable", "1 unless the last batch failed",

@@ -53,6 +53,18 @@
     X(RESERVATION_CANCELS, "admitone_reservation_cancels_total", "",                               \
       "Reservations cancelled, confirmed ones included")                                           \
     X(RESERVATION_EXPIRIES, "admitone_reservation_expiries_total", "", "Holds that expired")       \
+    X(REQUESTS_ACCEPTED, "admitone_requests_accepted_total", "", "Asynchronous requests accepted") \
+    X(REQUESTS_SUCCESS, "admitone_requests_decided_total", "result=\"SUCCESS\"",                   \
+      "Asynchronous requests decided by this node")                                                \
+    X(REQUESTS_SOLD_OUT, "admitone_requests_decided_total", "result=\"FAIL_SOLD_OUT\"", "")        \
+    X(REQUESTS_ALREADY_RESERVED, "admitone_requests_decided_total",                                \
+      "result=\"FAIL_ALREADY_RESERVED\"", "")                                                      \
+    X(REQUESTS_CONFLICT, "admitone_requests_decided_total", "result=\"FAIL_CONFLICT\"", "")        \
+    X(REQUESTS_NOT_ACTIVE, "admitone_requests_decided_total", "result=\"FAIL_NOT_ACTIVE\"", "")    \
+    X(REQUESTS_NOT_FOUND, "admitone_requests_decided_total", "result=\"FAIL_NOT_FOUND\"", "")      \
+    X(REQUESTS_FAIL, "admitone_requests_decided_total", "result=\"FAIL\"", "")                     \
+    X(REQUEST_RETRIES, "admitone_request_retries_total", "",                                       \
+      "Tries of an asynchronous request that failed and were repeated")                            \
     X(ADAPTIVE_SWITCHES_SLOT, "admitone_adaptive_switches_total", "to=\"slot\"",                   \
       "Changes of an adaptive section between lock and slot")                                      \
     X(ADAPTIVE_SWITCHES_LOCK, "admitone_adaptive_switches_total", "to=\"lock\"", "")               \
@@ -93,6 +105,8 @@
 #define HISTOGRAM_MAP(X)                                                                           \
     X(REQUEST_SECONDS, "admitone_request_duration_seconds", "", 1e-6,                              \
       "From reading a request to its answer")                                                      \
+    X(REQUEST_DECIDED_SECONDS, "admitone_request_decided_seconds", "", 1e-3,                       \
+      "From the acceptance of an asynchronous request to its result")                              \
     X(QUEUE_WAIT_SECONDS, "admitone_queue_wait_seconds", "", 1e-3, "Wait from enter to ACTIVE")    \
     X(QUEUE_ESTIMATE_ERROR_SECONDS, "admitone_queue_estimate_error_seconds", "", 1e-3,             \
       "Difference between the estimated and the real wait")                                        \

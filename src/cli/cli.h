@@ -34,6 +34,8 @@ struct adapters {
     /* `epoch`: of the ledger, for the fences of locks. */
     bool (*open_hot)(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why);
+    /* The feed of asynchronous requests; NULL where there is none. */
+    struct feed *(*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);

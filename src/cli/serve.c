@@ -13,6 +13,7 @@
 
 #include "api/live.h"
 #include "api/rankings_live.h"
+#include "api/request_live.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -70,6 +71,7 @@ struct server {
     struct buf pass_key;
     struct buf users_key;
     struct hot_stores hot;
+    struct feed *feed;  /* NULL: there is none */
     struct nodes nodes; /* when the stores are shared */
     struct rankings rankings;
     struct api api;
@@ -102,9 +104,14 @@ static bool ranks(const struct server *s) {
     return s->settings.rankings_enabled;
 }
 
+static bool decides(const struct server *s) {
+    return s->api.requests.feed != NULL;
+}
+
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
     if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.stores);
+    if (decides(sw->server)) requests_worker_close(&sw->server->api.workers[sw->index].requests);
     lock_client_close(&sw->server->api.workers[sw->index].lock_client);
     worker_stop(&sw->worker);
 }
@@ -119,7 +126,9 @@ static void on_drain(struct task *task) {
     admission_stop(&sw->admission);
     if (shares(sw->server) && sw->index == 0) nodes_stop_on(&sw->server->nodes);
     if (ranks(sw->server) && sw->index == 0) rankings_stop(&sw->server->rankings);
+    if (decides(sw->server)) requests_worker_drain(&sw->server->api.workers[sw->index].requests);
     lock_client_drain(&sw->server->api.workers[sw->index].lock_client);
+    request_live_close(sw->server->api.workers[sw->index].request_live);
     live_close(sw->server->api.workers[sw->index].live);
     rankings_live_close(sw->server->api.workers[sw->index].rankings_live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
@@ -144,6 +153,7 @@ static void on_settle_timer(uv_timer_t *timer) {
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
     if (shares(s) && nodes_are_busy(&s->nodes)) return;
     if (ranks(s) && rankings_is_busy(&s->rankings)) return;
+    if (decides(s) && requests_is_busy(&s->api.requests)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
@@ -359,6 +369,13 @@ static void fill_api(struct server *s, int64_t max_connections) {
                                                              .wait_ms = set->adaptive_wait_ms,
                                                              .rest_ms = set->adaptive_rest_ms}};
     reservations_init(&api->reservations);
+    api->requests = (struct requests){.feed = s->feed,
+                                      .ledger = api->events.ledger,
+                                      .events = &api->events,
+                                      .reservations = &api->reservations,
+                                      .decides = set->feed_consume,
+                                      .decided = request_live_announce,
+                                      .to = api};
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);
     api->admin_key = buf_str(&s->admin_key);
@@ -418,7 +435,9 @@ static bool serve_listen_on(struct server *s, const char *where, const char *fla
 
 static void on_attach(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, attach);
-    sw->server->hot.attach(sw->server->hot.stores, &sw->worker.loop);
+    struct server *s = sw->server;
+    if (s->hot.attach != NULL) s->hot.attach(s->hot.stores, &sw->worker.loop);
+    if (decides(s)) requests_worker_start(&s->api.workers[sw->index].requests);
 }
 
 /* Creates everything that a worker needs, and does not start it. */
@@ -444,6 +463,10 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     aw->lock_client =
         (struct lock_client){.locks = s->hot.locks, .lease_ms = s->settings.lock_lease_ms};
     lock_client_init(&aw->lock_client, &sw->worker.loop);
+    aw->request_live = request_live_new(&s->api, &sw->worker, index);
+    aw->requests = (struct requests_worker){
+        .service = &s->api.requests, .lock_client = &aw->lock_client, .number = index};
+    if (decides(s)) requests_worker_init(&aw->requests, &sw->worker.loop);
     sw->net = net_worker_new(s->api.net, &sw->worker, aw);
     sw->admission =
         (struct admission_share){.room = &s->api.room,
@@ -455,10 +478,8 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     admission_start(&sw->admission, &sw->worker, s->settings.queue_tick_ms);
     if (shares(s) && index == 0) nodes_start_on(&s->nodes, &sw->worker);
     if (ranks(s) && index == 0) rankings_init(&s->rankings, &sw->worker.loop);
-    if (s->hot.attach != NULL) {
-        sw->attach.run = on_attach;
-        mailbox_post(&sw->worker.mailbox, &sw->attach);
-    }
+    sw->attach.run = on_attach;
+    mailbox_post(&sw->worker.mailbox, &sw->attach);
     return true;
 }
 
@@ -546,6 +567,7 @@ static bool serve_start(struct server *s, const struct adapters *adapters, struc
     if (!join_cluster(s, why)) return false;
     uint32_t epoch = ledger_epoch(s->api.events.ledger);
     if (!adapters->open_hot(&s->settings, epoch, &s->hot, why)) return false;
+    s->feed = adapters->open_feed(&s->settings, s->api.events.ledger, s->worker_count);
     fill_api(s, max_connections);
     start_main_loop(s);
     int64_t now_ms = clock_wall_ms();
@@ -574,6 +596,7 @@ static void run_until_stopped(struct server *s) {
         net_worker_free(s->workers[i].net);
         admission_deinit(&s->workers[i].admission);
         rankings_live_free(s->api.workers[i].rankings_live);
+        request_live_free(s->api.workers[i].request_live);
         live_free(s->api.workers[i].live);
         api_worker_deinit(&s->api.workers[i]);
     }
@@ -581,6 +604,7 @@ static void run_until_stopped(struct server *s) {
     assert(busy == 0);
     mailbox_deinit(&s->mailbox);
     net_free(s->api.net);
+    if (s->feed != NULL) feed_close(s->feed);
     ledger_close(s->api.events.ledger);
     if (ranks(s)) rankings_deinit(&s->rankings);
     reservations_deinit(&s->api.reservations);

@@ -19,6 +19,7 @@ struct settings {
     const char *hot;
     const char *ledger;
     const char *feed;
+    bool feed_consume;
     const char *secret_file;
     const char *secret_previous_file;
     const char *pass_key_file;

@@ -91,7 +91,18 @@ static void hold_end(struct hold *h, enum err result);
 /* Another request has taken or changed the seats: the plan is tried again after a delay. */
 static hold_step hold_retry;
 
-/* ---- before the start: was the key used? ---- */
+/* ---- before the start: the terms; was the key used? ---- */
+
+void hold_terms_copy(struct hold_terms *t, const struct event *e, const struct section *s) {
+    *t = (struct hold_terms){.event_key = e->key,
+                             .section_key = s->key,
+                             .mode = s->mode,
+                             .price = s->price,
+                             .hold_ms = e->hold_s * 1000};
+    event_path(str_of(e->type), str_of(e->id), t->event);
+    memcpy(t->section, s->id, sizeof t->section);
+    memcpy(t->currency, e->currency, sizeof t->currency);
+}
 
 /* Asks the ledger whether the request's key was used; h->key_lookup has the answer. */
 static enum err hold_look_up_key(struct hold *h, void (*run)(struct task *)) {
@@ -309,7 +320,7 @@ static enum err hold_submit(struct hold *h, const struct uuid *id, int64_t now_m
     h->reservation.created_ms = now_ms;
     h->reservation.expires_ms = expires_ms;
     h->writing.record =
-        (struct ledger_hold){.record = {.kind = LEDGER_HOLD, .task.run = run},
+        (struct ledger_hold){.record = {.kind = LEDGER_HOLD, .task.run = run, .always = h->always},
                              .wanted = &h->reservation,
                              .versions = is_optimistic ? h->choosing.read.versions : NULL,
                              .fences = h->locking.fences,

@@ -24,6 +24,8 @@ struct hold_terms {
     int64_t hold_ms;
 };
 
+void hold_terms_copy(struct hold_terms *t, const struct event *e, const struct section *s);
+
 struct hold;
 typedef void hold_step(struct hold *h);
 
@@ -37,6 +39,7 @@ struct hold {
     enum strategy strategy;          /* one that the section's mode has: strategy_fits */
     struct idempotency *idempotency; /* NULL: no key was sent */
     struct claim_key key;            /* of the same */
+    bool always;                     /* submitted also when the ledger's queue is full */
     struct arena *arena;
     void (*done)(struct hold *h, enum err result);
 

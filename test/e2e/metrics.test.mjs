@@ -72,7 +72,7 @@ test('docs/operations.md lists what /metrics has, each name once, and nothing el
 });
 
 // Nobody reserves in the test below, so what reservations feed is there and empty.
-const UNFED = ['admitone_lock_wait_seconds', 'admitone_lock_hold_seconds', 'admitone_slot_claim_seconds'];
+const UNFED = ['admitone_request_decided_seconds', 'admitone_lock_wait_seconds', 'admitone_lock_hold_seconds', 'admitone_slot_claim_seconds'];
 
 test('/metrics: buckets of a histogram grow, end in +Inf, and agree with the count, for each set of labels', async () => {
   const room = await WaitingRoom.open(server, 'H/1', {}, { state: 'PAUSED' });

@@ -1,0 +1,91 @@
+/*
+ * requests: asynchronous requests for seats: accepting, deciding and looking them up.
+ *
+ * A request is accepted when it is durable in the feed, and decided later, in the order of its
+ * partition, by the same use case as any other request (service/hold.h). The hold for a request has
+ * the request's id as its idempotency key, and the result is written to the ledger once; so a
+ * request that is delivered again, by a restart or by another node, keeps its result.
+ *
+ * A refusal is a result. A failure (disk, network, Redis) is none: the request is tried again until
+ * it can be decided.
+ */
+#ifndef ADMITONE_SERVICE_REQUESTS_H
+#define ADMITONE_SERVICE_REQUESTS_H
+
+#include <stdatomic.h>
+
+#include "port/feed.h"
+#include "service/events.h"
+#include "service/hold.h"
+
+struct requests {
+    struct feed *feed;
+    struct ledger *ledger;
+    struct events *events;
+    struct reservations *reservations;
+    bool decides; /* false: this node accepts requests and decides none */
+    /* A request was decided on this node: it is called on the worker that did it. */
+    void (*decided)(void *to, const struct uuid *id);
+    void *to;
+
+    /* Private. */
+    _Atomic int64_t in_flight; /* decisions and lookups under way */
+};
+
+/* Of one worker. */
+struct requests_worker {
+    struct requests *service;
+    struct lock_client *lock_client;
+    size_t number; /* of the worker */
+
+    /* Private. */
+    struct feed_consumer consumer;
+    struct ticker ticker;
+    struct list decisions[REQUEST_PARTITIONS]; /* struct decision, in the order of the partition */
+    bool is_starting;                          /* decisions are being started */
+    bool is_draining;
+    struct {
+        struct ledger_requests_open open; /* all undecided requests, as of began_ns */
+        int64_t began_ns;
+        struct ledger_requests_open next; /* being read, since next_began_ns */
+        int64_t next_began_ns;
+        bool is_reading;
+        struct list waiting; /* struct requests_look */
+    } positions;
+};
+
+/* Before the worker starts, or on its thread. The first three fields are filled in. */
+void requests_worker_init(struct requests_worker *w, uv_loop_t *loop);
+/* On the worker's thread: begins to decide. */
+void requests_worker_start(struct requests_worker *w);
+/* On its thread: takes no more from the feed, and tries nothing again. */
+void requests_worker_drain(struct requests_worker *w);
+/* On its thread, when nothing is under way. */
+void requests_worker_close(struct requests_worker *w);
+/* Whether decisions or lookups are under way. From any thread. */
+bool requests_is_busy(struct requests *r);
+
+/* Accepts a request; the outputs are those of port/feed.h. */
+void requests_accept(struct requests *r, struct feed_publish *p);
+
+/* The id of a request with an Idempotency-Key: the same for the same user, route and key. */
+struct uuid requests_id_of_key(str user, str route, str key);
+
+/* Looks requests up. The struct stays until `done` is called, on the same worker: later, or before
+ * the function returns. */
+struct requests_look {
+    const struct uuid *ids;
+    size_t count;
+    struct request **found; /* out: room for `count`; NULL: there is none. mem_free each. */
+    int64_t *ahead;         /* out: room for `count`; undecided requests before an undecided one */
+    void (*done)(struct requests_look *l, enum err result);
+
+    /* Private. */
+    struct requests_worker *worker;
+    struct ledger_requests_get get;
+    struct list link;
+    int64_t got_ns;
+};
+void requests_look(struct requests_worker *w, struct requests_look *l);
+
+#endif

@@ -1,0 +1,20 @@
+/* The feed's contract, on the ledger: SQLite and PostgreSQL. */
+#include "feed/local.h"
+#include "feed_suite.h"
+#include "ledger_postgres.h"
+#include "ledger_raw.h"
+
+static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
+    return raw_ledger_open(
+        &(struct sqlite_ledger_options){.path = h->path, .queue_max = queue_max});
+}
+
+int main(void) {
+    static const struct feed_adapter on_sqlite = {.open_ledger = open_sqlite,
+                                                  .open = local_feed_new};
+    static const struct feed_adapter on_postgres = {.open_ledger = postgres_open,
+                                                    .open = local_feed_new};
+    int failed = feed_suite_run(&on_sqlite) + feed_suite_run(&on_postgres);
+    postgres_drop();
+    return failed;
+}

@@ -1,0 +1,303 @@
+/* The contract of a feed. Two workers are attached on the test's own thread. */
+#include "feed_suite.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "ledger_client.h"
+
+#define WORKERS 2
+#define DELIVERED_MAX 1000
+
+static const struct feed_adapter *adapter;
+
+struct fixture;
+
+struct test_consumer {
+    struct feed_consumer port;
+    struct fixture *fixture;
+    size_t worker;
+};
+
+struct fixture {
+    struct ledger_client d;
+    struct feed *feed;
+    struct test_consumer consumers[WORKERS];
+    struct feed_message *delivered[DELIVERED_MAX];
+    size_t workers[DELIVERED_MAX]; /* to which each was delivered */
+    size_t count;
+    size_t acknowledged; /* of the first ones */
+};
+
+static void on_delivered(struct feed_consumer *port, struct feed_message *m) {
+    struct test_consumer *c = CONTAINER_OF(port, struct test_consumer, port);
+    struct fixture *f = c->fixture;
+    assert_true(f->count < DELIVERED_MAX);
+    f->workers[f->count] = c->worker;
+    f->delivered[f->count++] = m;
+}
+
+static void feed_begin(struct fixture *f) {
+    f->feed = adapter->open(f->d.l, WORKERS);
+    f->count = 0;
+    f->acknowledged = 0;
+    for (size_t i = 0; i < WORKERS; i++)
+        f->consumers[i] =
+            (struct test_consumer){.port.deliver = on_delivered, .fixture = f, .worker = i};
+}
+
+static void feed_attach_all(struct fixture *f) {
+    for (size_t i = 0; i < WORKERS; i++) feed_attach(f->feed, i, &f->consumers[i].port);
+}
+
+static void acknowledge_next(struct fixture *f, bool is_decided) {
+    assert_true(f->acknowledged < f->count);
+    feed_acknowledge(f->feed, f->delivered[f->acknowledged++], is_decided);
+}
+
+static bool is_quiet(void *arg) {
+    return !feed_is_busy(((struct fixture *)arg)->feed);
+}
+
+static void feed_finish(struct fixture *f) {
+    for (size_t i = 0; i < WORKERS; i++) feed_drain(f->feed, i);
+    harness_wait(&f->d.h, is_quiet, f);
+    while (f->acknowledged < f->count) acknowledge_next(f, false);
+    feed_close(f->feed);
+}
+
+static int set_up(void **state) {
+    struct fixture *f = mem_new(sizeof *f);
+    ledger_client_open(&f->d, adapter->open_ledger, 2, 100);
+    ledger_client_enter(&f->d, 1, "a");
+    feed_begin(f);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    feed_finish(f);
+    ledger_client_shut(&f->d);
+    mem_free(f);
+    return 0;
+}
+
+/* ---- publishing ---- */
+
+struct publishing {
+    struct feed_publish publish;
+    struct request request;
+    bool done;
+};
+
+static void on_published(struct feed_publish *p) {
+    CONTAINER_OF(p, struct publishing, publish)->done = true;
+}
+
+static bool is_published(void *arg) {
+    return ((struct publishing *)arg)->done;
+}
+
+static void publish_begin(struct fixture *f, struct publishing *p, uint64_t number, int partition) {
+    *p = (struct publishing){.publish = {.request = &p->request, .done = on_published},
+                             .request = {.id = ledger_client_id(number),
+                                         .partition = partition,
+                                         .event_key = f->d.event->key,
+                                         .section_key = f->d.event->sections[0].key,
+                                         .user = "a",
+                                         .entry_seq = 1,
+                                         .strategy = STRATEGY_QUEUE,
+                                         .quantity = 1,
+                                         .created_ms = 2000,
+                                         .finished_ms = CLOCK_NONE_MS}};
+    feed_publish(f->feed, &p->publish);
+}
+
+static struct feed_publish publish(struct fixture *f, uint64_t number, int partition) {
+    struct publishing p;
+    publish_begin(f, &p, number, partition);
+    harness_wait(&f->d.h, is_published, &p);
+    return p.publish;
+}
+
+static void decide(struct fixture *f, const struct request *of) {
+    struct request r = *of;
+    struct test_record record;
+    r.status = REQUEST_FAIL;
+    r.finished_ms = 3000;
+    str_copy(STR("closed"), r.reason, sizeof r.reason);
+    test_request_decide(&record, &r);
+    assert_int_equal(harness_submit(&f->d.h, f->d.l, &record), ERR_OK);
+}
+
+struct expected {
+    struct fixture *f;
+    size_t count;
+};
+
+static bool has_delivered(void *arg) {
+    const struct expected *e = arg;
+    return e->f->count >= e->count;
+}
+
+static void await_delivered(struct fixture *f, size_t count) {
+    harness_wait(&f->d.h, has_delivered, &(struct expected){f, count});
+}
+
+static uint64_t number_of(const struct feed_message *m) {
+    for (uint64_t n = 1; n < 2000; n++) {
+        struct uuid id = ledger_client_id(n);
+        if (uuid_eq(&id, &m->request->id)) return n;
+    }
+    fail_msg("an unknown request was delivered");
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static void a_request_is_delivered_as_it_was_accepted(void **state) {
+    struct fixture *f = *state;
+    feed_attach_all(f);
+    struct feed_publish p = publish(f, 1, 3);
+    assert_int_equal(p.result, ERR_OK);
+    assert_true(p.is_new);
+    assert_int_equal(p.ahead, 0);
+    await_delivered(f, 1);
+    const struct request *r = f->delivered[0]->request;
+    assert_int_equal(number_of(f->delivered[0]), 1);
+    assert_int_equal(r->partition, 3);
+    assert_string_equal(r->user, "a");
+    assert_int_equal(r->quantity, 1);
+    assert_int_equal(r->section_key, f->d.event->sections[0].key);
+}
+
+static void requests_are_delivered_in_order_and_each_partition_to_one_worker(void **state) {
+    struct fixture *f = *state;
+    enum { COUNT = 120 };
+    static struct publishing all[COUNT];
+    feed_attach_all(f);
+    for (uint64_t i = 0; i < COUNT; i++) publish_begin(f, &all[i], COUNT - i, (int)(i % 4));
+    for (size_t i = 0; i < COUNT; i++) {
+        harness_wait(&f->d.h, is_published, &all[i]);
+        assert_int_equal(all[i].publish.result, ERR_OK);
+    }
+    await_delivered(f, COUNT);
+    assert_int_equal(f->count, COUNT);
+    size_t worker_of[4] = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
+    size_t next[4] = {0, 1, 2, 3};
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t p = (size_t)f->delivered[i]->request->partition;
+        assert_int_equal(number_of(f->delivered[i]), COUNT - next[p]);
+        next[p] += 4;
+        if (worker_of[p] == SIZE_MAX) worker_of[p] = f->workers[i];
+        assert_int_equal(worker_of[p], f->workers[i]);
+    }
+    assert_int_equal(worker_of[0], worker_of[2]);
+    assert_int_not_equal(worker_of[0], worker_of[1]);
+}
+
+static void no_more_than_the_window_is_delivered_unacknowledged(void **state) {
+    struct fixture *f = *state;
+    enum { COUNT = 3 * FEED_WINDOW };
+    for (uint64_t n = 1; n <= COUNT; n++) publish(f, n, 5);
+    feed_attach_all(f);
+    await_delivered(f, FEED_WINDOW);
+    harness_run_for(&f->d.h, 50);
+    assert_int_equal(f->count, FEED_WINDOW);
+    /* Another partition is not held up. */
+    publish(f, COUNT + 1, 6);
+    await_delivered(f, FEED_WINDOW + 1);
+    size_t unacknowledged_max = 0;
+    while (f->acknowledged < COUNT + 1) {
+        decide(f, f->delivered[f->acknowledged]->request);
+        acknowledge_next(f, true);
+        if (f->acknowledged < COUNT + 1) await_delivered(f, f->acknowledged + 1);
+        size_t unacknowledged = f->count - f->acknowledged;
+        if (unacknowledged > unacknowledged_max) unacknowledged_max = unacknowledged;
+    }
+    assert_true(unacknowledged_max <= FEED_WINDOW + 1);
+    harness_run_for(&f->d.h, 50);
+    assert_int_equal(f->count, COUNT + 1);
+}
+
+static void undecided_requests_are_delivered_again_after_a_restart(void **state) {
+    struct fixture *f = *state;
+    feed_attach_all(f);
+    for (uint64_t n = 1; n <= 10; n++) publish(f, n, 2);
+    await_delivered(f, 10);
+    for (int i = 0; i < 4; i++) {
+        decide(f, f->delivered[f->acknowledged]->request);
+        acknowledge_next(f, true);
+    }
+    feed_finish(f);
+    ledger_client_restart(&f->d);
+    feed_begin(f);
+    /* Also requests that are accepted before a worker attaches. */
+    assert_int_equal(publish(f, 11, 2).ahead, 6);
+    feed_attach_all(f);
+    await_delivered(f, 7);
+    harness_run_for(&f->d.h, 50);
+    assert_int_equal(f->count, 7);
+    for (size_t i = 0; i < 7; i++) assert_int_equal(number_of(f->delivered[i]), i + 5);
+}
+
+static void a_repeated_request_is_delivered_once(void **state) {
+    struct fixture *f = *state;
+    feed_attach_all(f);
+    assert_true(publish(f, 1, 3).is_new);
+    for (int i = 0; i < 3; i++) {
+        struct feed_publish again = publish(f, 1, 3);
+        assert_int_equal(again.result, ERR_OK);
+        assert_false(again.is_new);
+        assert_int_equal(again.ahead, 0);
+    }
+    await_delivered(f, 1);
+    struct publishing other = {.publish = {.done = on_published}};
+    other.publish.request = &other.request;
+    other.request = *f->delivered[0]->request;
+    other.request.digest[0]++;
+    other.request.status = REQUEST_PENDING;
+    feed_publish(f->feed, &other.publish);
+    harness_wait(&f->d.h, is_published, &other);
+    assert_int_equal(other.publish.result, ERR_IDEMPOTENCY_MISMATCH);
+    publish(f, 2, 3);
+    await_delivered(f, 2);
+    harness_run_for(&f->d.h, 50);
+    assert_int_equal(f->count, 2);
+}
+
+static void a_drained_worker_gets_nothing_more(void **state) {
+    struct fixture *f = *state;
+    feed_attach_all(f);
+    publish(f, 1, 0);
+    await_delivered(f, 1);
+    feed_drain(f->feed, 0);
+    assert_int_equal(publish(f, 2, 0).result, ERR_OK);
+    publish(f, 3, 1); /* of the other worker */
+    await_delivered(f, 2);
+    harness_run_for(&f->d.h, 50);
+    assert_int_equal(f->count, 2);
+    assert_int_equal(number_of(f->delivered[1]), 3);
+}
+
+int feed_suite_run(const struct feed_adapter *of) {
+    adapter = of;
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_request_is_delivered_as_it_was_accepted),
+        TEST(requests_are_delivered_in_order_and_each_partition_to_one_worker),
+        TEST(no_more_than_the_window_is_delivered_unacknowledged),
+        TEST(undecided_requests_are_delivered_again_after_a_restart),
+        TEST(a_repeated_request_is_delivered_once),
+        TEST(a_drained_worker_gets_nothing_more),
+    };
+#undef TEST
+    return cmocka_run_group_tests_name("feed contract", tests, NULL, NULL);
+}
