@@ -93,6 +93,17 @@ function parseMetrics(text) {
   )
 }
 
+// Quantiles of a histogram between two readings: the upper bounds of their buckets, in its unit.
+export function quantiles(before, after, name, shares) {
+  const change = (key) => (after.get(key) ?? 0) - (before.get(key) ?? 0)
+  const count = change(`${name}_count`)
+  const buckets = [...after.keys()]
+    .filter((key) => key.startsWith(`${name}_bucket{le=`))
+    .map((key) => ({ upTo: Number(/le="(.*?)"/.exec(key)[1].replace('+Inf', 'Infinity')), below: change(key) }))
+    .sort((a, b) => a.upTo - b.upTo)
+  return shares.map((share) => buckets.find(({ below }) => below >= share * count).upTo)
+}
+
 // The difference of a histogram between two readings: its mean, and the bucket (above, upTo] of its
 // median. `labels`, written as in the metrics, select one of several histograms. Null if it counted
 // nothing or does not exist.

@@ -30,7 +30,8 @@ const MODES = {
   'distributed-lock': 'seat',
 }
 
-async function open(server, strategy, sections) {
+// Creates the event and enters the users. Returns the file with their tokens, and one of the tokens.
+export async function openSale(server, strategy, sections = [SECTION]) {
   await openRoom(server, {
     queue: { maxActive: 1_000_000, entryBatchSize: 100_000 },
     sections: sections.map((one) => ({ ...one, mode: MODES[strategy] })),
@@ -43,11 +44,12 @@ async function open(server, strategy, sections) {
   return { file, token: tokens[0] }
 }
 
-async function reserveOnce(server, body, token) {
+// One request for a seat; the answer as text.
+export async function reserveOnce(server, body, token, { path = PATH, status = 201 } = {}) {
   const headers = { 'content-type': 'application/json', authorization: `Bearer ${token}` }
-  const answer = await fetch(server.url + PATH, { method: 'POST', headers, body })
+  const answer = await fetch(server.url + path, { method: 'POST', headers, body })
   const text = await answer.text()
-  if (answer.status !== 201) throw new Error(`a reservation was answered with ${answer.status}: ${text}`)
+  if (answer.status !== status) throw new Error(`${path} was answered with ${answer.status}: ${text}`)
   return text
 }
 
@@ -81,7 +83,7 @@ function retriesNote(before, after, strategy) {
 export async function startSelling(strategy, { flags = [], twoSections = false } = {}) {
   const server = await startAdmitone(flags)
   const sections = twoSections ? [SECTION, FURTHER_SECTION] : [SECTION]
-  const { file, token } = await open(server, strategy, sections)
+  const { file, token } = await openSale(server, strategy, sections)
   const body = (section) => JSON.stringify({ ...ROOM_NAMES, section, quantity: 1, strategy })
   const first = await reserveOnce(server, body(SECTION.id), token)
   const before = await server.metrics()
