@@ -101,9 +101,8 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
     return true;
 }
 
-/* Nodes that share their stores would have to agree which of them works on a partition. */
 static struct feed *open_feed(const struct settings *s, struct ledger *ledger, size_t workers) {
-    return settings_is_cluster(s) ? NULL : local_feed_new(ledger, workers);
+    return local_feed_new(ledger, workers, settings_is_cluster(s));
 }
 
 static const struct command {

@@ -35,7 +35,7 @@ struct api {
     struct events events;
     struct waiting_room room;
     struct reservations reservations;
-    struct requests requests;    /* `feed` is NULL: the strategy queue is not available */
+    struct requests requests;
     struct boards *boards;       /* NULL: rankings are off */
     struct rebuilder *rebuilder; /* NULL: the hot store is this process's own */
     struct snapshot *snapshot;   /* likewise */

@@ -55,7 +55,7 @@ static void on_sold(struct enter_request *e);
 static void on_queued_place_looked(struct place_look *look, enum err result);
 static void hold_request_run(struct hold_request *q);
 static void hold_request_accept(struct hold_request *q);
-static void hold_request_on_accepted(struct feed_publish *p);
+static void hold_request_on_accepted(struct request_acceptance *a);
 static void hold_request_on_held(struct hold *h, enum err result);
 static void on_place_repaired(struct repair_waiter *repair);
 static bool is_repeated_by_its_user(struct reservation_action *d, const struct reservation *r);
@@ -241,14 +241,8 @@ static bool choose_queued_strategy(struct hold_request *q) {
     int named = q->body.strategy == STRATEGY_QUEUE ? -1 : q->body.strategy;
     enum section_mode mode = q->hold.terms.mode;
     q->hold.strategy = named >= 0 ? (enum strategy)named : strategy_default(mode);
-    if (q->api->requests.feed == NULL)
-        reply_problem(q->x, ERR_STRATEGY_NOT_ALLOWED, "%s",
-                      "The strategy queue is not available on nodes that share Redis and "
-                      "PostgreSQL.");
-    else if (!strategy_fits(mode, q->hold.strategy))
-        hold_request_refuse(q, ERR_STRATEGY_NOT_ALLOWED);
-    else
-        return true;
+    if (strategy_fits(mode, q->hold.strategy)) return true;
+    hold_request_refuse(q, ERR_STRATEGY_NOT_ALLOWED);
     return false;
 }
 
@@ -439,7 +433,7 @@ static void hold_request_on_key_read(struct hold *h, enum err result) {
         hold_request_refuse(q, result);
     else if (q->idempotency.replayed)
         answer_held(q);
-    else if (str_eq(q->idempotency.route, STR("/reservations")) && q->api->requests.feed != NULL)
+    else if (str_eq(q->idempotency.route, STR("/reservations")))
         look_at_first_request(q);
     else
         hold_request_begin(q);
@@ -578,8 +572,8 @@ static void add_location(struct exchange *x, const char *prefix, const struct uu
 
 /* ---- the strategy `queue`: accepted now, decided later ---- */
 
-struct acceptance {
-    struct feed_publish publish;
+struct hold_acceptance {
+    struct request_acceptance accept;
     struct hold_request *request;
 };
 
@@ -623,11 +617,12 @@ static void hold_request_accept(struct hold_request *q) {
         answer_hold(q, refused);
         return;
     }
-    struct acceptance *a = arena_new(&q->x->arena, sizeof *a);
+    struct api_worker *w = exchange_context(q->x);
+    struct hold_acceptance *a = arena_new(&q->x->arena, sizeof *a);
     a->request = q;
-    a->publish.request = hold_request_copy(q);
-    a->publish.done = hold_request_on_accepted;
-    requests_accept(&q->api->requests, &a->publish);
+    a->accept.publish.request = hold_request_copy(q);
+    a->accept.done = hold_request_on_accepted;
+    requests_accept(&w->requests, &a->accept);
 }
 
 /* If it is not known whether the request was accepted, the client gets its id all the same, and can
@@ -643,8 +638,9 @@ static void answer_perhaps_accepted(struct hold_request *q, const struct uuid *i
                        "404: it was not.");
 }
 
-static void hold_request_on_accepted(struct feed_publish *p) {
-    struct hold_request *q = CONTAINER_OF(p, struct acceptance, publish)->request;
+static void hold_request_on_accepted(struct request_acceptance *a) {
+    struct hold_request *q = CONTAINER_OF(a, struct hold_acceptance, accept)->request;
+    const struct feed_publish *p = &a->publish;
     if (p->result == ERR_OK)
         answer_accepted(q, &p->request->id, p->ahead, p->is_new);
     else if (p->result == ERR_FEED_UNKNOWN)

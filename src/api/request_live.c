@@ -88,7 +88,7 @@ static void request_query_begin(struct api *api, struct exchange *x, str id, boo
     q->x = x;
     q->api = api;
     if (!owner_query_named(x, &named) || !owner_of(api, x, named, &q->owner)) return;
-    if (api->requests.feed == NULL || !uuid_parse(id, &q->id)) {
+    if (!uuid_parse(id, &q->id)) {
         request_refuse(x, ERR_REQUEST_NOT_FOUND);
         return;
     }
@@ -294,25 +294,31 @@ static void request_live_on_tick(void *to) {
 struct request_message {
     struct task task;
     struct request_live *to;
-    struct uuid id;
+    size_t count;
+    struct uuid ids[];
 };
 
 static void request_live_on_announced(struct task *task) {
     struct request_message *m = CONTAINER_OF(task, struct request_message, task);
     struct request_live *l = m->to;
-    for (struct request_subscriber *s = map_get(&l->by_id, id_key(&m->id)); s != NULL; s = s->older)
-        if (!s->busy) list_move_last(&l->announced, &s->link);
+    for (size_t i = 0; i < m->count; i++)
+        for (struct request_subscriber *s = map_get(&l->by_id, id_key(&m->ids[i])); s != NULL;
+             s = s->older)
+            if (!s->busy) list_move_last(&l->announced, &s->link);
     mem_free(m);
     request_live_look(l);
 }
 
-void request_live_announce(void *to, const struct uuid *id) {
+void request_live_announce(void *to, const struct uuid *ids, size_t count_of) {
     struct api *api = to;
     for (size_t i = 0; i < api->worker_count; i++) {
         struct request_live *l = api->workers[i].request_live;
         if (atomic_load(&l->count) == 0) continue;
-        struct request_message *m = mem_new(sizeof *m);
-        *m = (struct request_message){.task.run = request_live_on_announced, .to = l, .id = *id};
+        struct request_message *m = mem_new(sizeof *m + count_of * sizeof *ids);
+        m->task.run = request_live_on_announced;
+        m->to = l;
+        m->count = count_of;
+        memcpy(m->ids, ids, count_of * sizeof *ids);
         mailbox_post(&l->worker->mailbox, &m->task);
     }
 }

@@ -20,8 +20,8 @@ void request_live_close(struct request_live *l);
 /* When the worker has ended. */
 void request_live_free(struct request_live *l);
 
-/* The request was decided: its subscribers on all workers are sent that. `to` is the api; on any
- * worker. For struct requests. */
-void request_live_announce(void *to, const struct uuid *id);
+/* Requests were decided, here or on another node: their subscribers on all workers are sent that.
+ * `to` is the api; on any thread. For struct requests. */
+void request_live_announce(void *to, const struct uuid *ids, size_t count);
 
 #endif

@@ -34,7 +34,7 @@ struct adapters {
     /* `epoch`: of the ledger, for the fences of locks. */
     bool (*open_hot)(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why);
-    /* The feed of asynchronous requests; NULL where there is none. */
+    /* The feed of asynchronous requests. */
     struct feed *(*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers);
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "api/live.h"
+#include "api/request_live.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -22,6 +23,20 @@ static void on_event_changed(void *to) {
     struct nodes *n = to;
     pthread_mutex_lock(&n->lock);
     if (n->listens) event_sync_nudge(&n->event_sync);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void on_requests_accepted(void *to, const int64_t *partitions, size_t count) {
+    struct nodes *n = to;
+    pthread_mutex_lock(&n->lock);
+    if (n->listens) requests_nudge(&n->api->requests, partitions, count);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void on_requests_decided(void *to, const struct uuid *ids, size_t count) {
+    struct nodes *n = to;
+    pthread_mutex_lock(&n->lock);
+    if (n->listens) request_live_announce(n->api, ids, count);
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -59,6 +74,8 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
     rebuilder_init(&n->rebuilder);
     hot_listen(ev->hot, (struct hot_listener){.changed = nodes_on_changed,
                                               .event_changed = on_event_changed,
+                                              .requests_accepted = on_requests_accepted,
+                                              .requests_decided = on_requests_decided,
                                               .suspect = on_suspect,
                                               .to = n});
 }

@@ -71,7 +71,7 @@ struct server {
     struct buf pass_key;
     struct buf users_key;
     struct hot_stores hot;
-    struct feed *feed;  /* NULL: there is none */
+    struct feed *feed;
     struct nodes nodes; /* when the stores are shared */
     struct rankings rankings;
     struct api api;
@@ -104,14 +104,10 @@ static bool ranks(const struct server *s) {
     return s->settings.rankings_enabled;
 }
 
-static bool decides(const struct server *s) {
-    return s->api.requests.feed != NULL;
-}
-
 static void on_stop(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, stop);
     if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.stores);
-    if (decides(sw->server)) requests_worker_close(&sw->server->api.workers[sw->index].requests);
+    requests_worker_close(&sw->server->api.workers[sw->index].requests);
     lock_client_close(&sw->server->api.workers[sw->index].lock_client);
     worker_stop(&sw->worker);
 }
@@ -126,7 +122,7 @@ static void on_drain(struct task *task) {
     admission_stop(&sw->admission);
     if (shares(sw->server) && sw->index == 0) nodes_stop_on(&sw->server->nodes);
     if (ranks(sw->server) && sw->index == 0) rankings_stop(&sw->server->rankings);
-    if (decides(sw->server)) requests_worker_drain(&sw->server->api.workers[sw->index].requests);
+    requests_worker_drain(&sw->server->api.workers[sw->index].requests);
     lock_client_drain(&sw->server->api.workers[sw->index].lock_client);
     request_live_close(sw->server->api.workers[sw->index].request_live);
     live_close(sw->server->api.workers[sw->index].live);
@@ -153,7 +149,7 @@ static void on_settle_timer(uv_timer_t *timer) {
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
     if (shares(s) && nodes_are_busy(&s->nodes)) return;
     if (ranks(s) && rankings_is_busy(&s->rankings)) return;
-    if (decides(s) && requests_is_busy(&s->api.requests)) return;
+    if (requests_is_busy(&s->api.requests)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);
@@ -371,6 +367,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
     reservations_init(&api->reservations);
     api->requests = (struct requests){.feed = s->feed,
                                       .ledger = api->events.ledger,
+                                      .hot = s->hot.hot,
                                       .events = &api->events,
                                       .reservations = &api->reservations,
                                       .decides = set->feed_consume,
@@ -437,7 +434,7 @@ static void on_attach(struct task *task) {
     struct server_worker *sw = CONTAINER_OF(task, struct server_worker, attach);
     struct server *s = sw->server;
     if (s->hot.attach != NULL) s->hot.attach(s->hot.stores, &sw->worker.loop);
-    if (decides(s)) requests_worker_start(&s->api.workers[sw->index].requests);
+    requests_worker_start(&s->api.workers[sw->index].requests);
 }
 
 /* Creates everything that a worker needs, and does not start it. */
@@ -466,7 +463,7 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     aw->request_live = request_live_new(&s->api, &sw->worker, index);
     aw->requests = (struct requests_worker){
         .service = &s->api.requests, .lock_client = &aw->lock_client, .number = index};
-    if (decides(s)) requests_worker_init(&aw->requests, &sw->worker.loop);
+    requests_worker_init(&aw->requests, &sw->worker.loop);
     sw->net = net_worker_new(s->api.net, &sw->worker, aw);
     sw->admission =
         (struct admission_share){.room = &s->api.room,
@@ -604,7 +601,7 @@ static void run_until_stopped(struct server *s) {
     assert(busy == 0);
     mailbox_deinit(&s->mailbox);
     net_free(s->api.net);
-    if (s->feed != NULL) feed_close(s->feed);
+    feed_close(s->feed);
     ledger_close(s->api.events.ledger);
     if (ranks(s)) rankings_deinit(&s->rankings);
     reservations_deinit(&s->api.reservations);

@@ -3,16 +3,27 @@
  * in pages and delivers them. A page is read when requests were published since the last one, and
  * when enough of those that were delivered are acknowledged. A read that failed is tried again at
  * the next tick.
+ *
+ * Leases are taken and renewed by the first worker. A new lease has a new fence: then the partition
+ * is read from its first undecided request on.
  */
 #include "feed/local.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "run/mailbox.h"
+
+/* Of leases. A node does not work on a partition for longer than this after it has asked for the
+ * lease; the ledger keeps other nodes from it for at least as long. */
+#define LEASE_MS 4000
+#define RENEW_MS 1000
+/* Where nodes share the ledger, a lost announcement delays a request by this. */
+#define POLL_MS 1000
 
 struct local_feed;
 struct local_worker;
@@ -26,8 +37,14 @@ struct local_partition {
     struct local_feed *feed;
     struct local_worker *worker; /* NULL: none has attached */
     int number;
-    int64_t read_seq; /* requests up to this one have been read */
-    size_t delivered; /* and not acknowledged */
+    int64_t read_seq;         /* requests up to this one have been read */
+    int64_t read_fence;       /* under this lease */
+    _Atomic size_t delivered; /* and not acknowledged */
+    int64_t polled_ms;
+    /* Of the lease; written by the first worker. */
+    _Atomic int64_t fence;    /* 0: another node may have it */
+    _Atomic int64_t until_ns; /* steady */
+    _Atomic bool is_released; /* nothing more is delivered, so that another node can take it */
     bool is_reading;
     bool has_more; /* requests that were not read yet, or may have */
     struct ledger_requests_read read;
@@ -48,6 +65,16 @@ struct local_feed {
     size_t worker_count;
     struct local_worker *workers;
     struct local_partition partitions[REQUEST_PARTITIONS];
+    bool is_shared;
+    struct {
+        struct ledger_request_lease record;
+        struct uuid node;
+        bool is_asking;
+        struct ledger_request_lease release;
+        _Atomic bool is_released;
+        int64_t asked_ns; /* steady, the last time */
+    } lease;
+    _Atomic size_t draining;   /* workers */
     _Atomic int64_t under_way; /* reads, and tasks that wake a partition */
 };
 
@@ -87,13 +114,102 @@ static void local_on_published(struct task *task) {
     p->done(p);
 }
 
+/* ---- leases ---- */
+
+static void local_on_leased(struct task *task);
+static void local_on_released(struct task *task);
+
+static bool local_has_lease(const struct local_partition *p) {
+    if (!p->feed->is_shared) return true;
+    return atomic_load(&p->fence) != 0 && !atomic_load(&p->is_released) &&
+           clock_steady_ns() < atomic_load(&p->until_ns);
+}
+
+/* Asks for leases, unless that is under way. A partition that is to be released is kept until all
+ * that was delivered of it is acknowledged. */
+static void local_ask_lease(struct local_feed *l) {
+    struct ledger_request_lease *r = &l->lease.record;
+    if (l->lease.is_asking) return;
+    *r = (struct ledger_request_lease){
+        .record = {.kind = LEDGER_REQUEST_LEASE, .task.run = local_on_leased, .always = true},
+        .node = l->lease.node,
+        .lease_ms = LEASE_MS};
+    for (int i = 0; i < REQUEST_PARTITIONS; i++) {
+        struct local_partition *p = &l->partitions[i];
+        bool is_done = atomic_load(&p->is_released) && atomic_load(&p->delivered) == 0;
+        r->keeps[i] = atomic_load(&p->fence) != 0 && !is_done;
+    }
+    l->lease.is_asking = true;
+    l->lease.asked_ns = clock_steady_ns();
+    atomic_fetch_add(&l->under_way, 1);
+    if (ledger_submit(l->ledger, &r->record) == ERR_OK) return;
+    atomic_fetch_sub(&l->under_way, 1);
+    l->lease.is_asking = false; /* at the next tick */
+}
+
+/* At the stop: when nothing is delivered any more, other nodes can take over at once. Any worker
+ * may be the last. If this fails, the leases end by themselves. */
+static void local_release_all(struct local_feed *l) {
+    struct ledger_request_lease *r = &l->lease.release;
+    if (!l->is_shared || atomic_load(&l->draining) < l->worker_count) return;
+    for (int i = 0; i < REQUEST_PARTITIONS; i++)
+        if (atomic_load(&l->partitions[i].delivered) > 0) return;
+    if (atomic_exchange(&l->lease.is_released, true)) return;
+    *r = (struct ledger_request_lease){
+        .record = {.kind = LEDGER_REQUEST_LEASE, .task.run = local_on_released, .always = true},
+        .node = l->lease.node,
+        .lease_ms = LEASE_MS,
+        .stops = true};
+    atomic_fetch_add(&l->under_way, 1);
+    if (ledger_submit(l->ledger, &r->record) != ERR_OK) atomic_fetch_sub(&l->under_way, 1);
+}
+
+static void local_on_released(struct task *task) {
+    struct local_feed *l = CONTAINER_OF(task, struct local_feed, lease.release.record.task);
+    atomic_fetch_sub(&l->under_way, 1);
+}
+
+/* Those above the share are given to other nodes, the highest first. */
+static void local_release_surplus(struct local_feed *l, int64_t has) {
+    for (int i = REQUEST_PARTITIONS - 1; i >= 0 && has > l->lease.record.share; i--) {
+        if (l->lease.record.fences[i] == 0) continue;
+        atomic_store(&l->partitions[i].is_released, true);
+        has--;
+    }
+}
+
+static void local_on_leased(struct task *task) {
+    struct local_feed *l = CONTAINER_OF(task, struct local_feed, lease.record.record.task);
+    const struct ledger_request_lease *r = &l->lease.record;
+    int64_t has = 0;
+    atomic_fetch_sub(&l->under_way, 1);
+    l->lease.is_asking = false;
+    if (r->record.result != ERR_OK) return; /* at the next tick; until then the leases run on */
+    for (int i = 0; i < REQUEST_PARTITIONS; i++) {
+        struct local_partition *p = &l->partitions[i];
+        int64_t before = atomic_load(&p->fence);
+        if (r->fences[i] != before) atomic_store(&p->is_released, false);
+        atomic_store(&p->until_ns, l->lease.asked_ns + LEASE_MS * INT64_C(1000000));
+        atomic_store(&p->fence, r->fences[i]);
+        if (r->fences[i] != 0 && r->fences[i] != before) local_wake(p);
+        if (r->fences[i] != 0) has++;
+    }
+    local_release_surplus(l, has);
+}
+
 /* ---- reading and delivering ---- */
 
 static void local_on_read(struct task *task);
 
 static void local_read(struct local_partition *p) {
-    if (p->is_reading || !p->has_more || p->worker == NULL || p->worker->is_draining) return;
-    if (p->delivered > FEED_WINDOW / 2) return;
+    if (p->is_reading || p->worker == NULL || p->worker->is_draining) return;
+    int64_t fence = atomic_load(&p->fence);
+    if (fence != p->read_fence && fence != 0) {
+        p->read_fence = fence;
+        p->read_seq = 0;
+        p->has_more = true;
+    }
+    if (!p->has_more || !local_has_lease(p) || p->delivered > FEED_WINDOW / 2) return;
     p->read = (struct ledger_requests_read){
         .record = {.kind = LEDGER_REQUESTS_READ, .task.run = local_on_read},
         .partition = p->number,
@@ -112,6 +228,7 @@ static void local_read(struct local_partition *p) {
 static void local_deliver(struct local_partition *p, struct request *r) {
     struct local_message *m = mem_new(sizeof *m);
     m->message.request = r;
+    m->message.fence = p->read_fence;
     m->partition = p;
     p->delivered++;
     p->read_seq = r->seq;
@@ -128,8 +245,10 @@ static void local_on_read(struct task *task) {
         return;
     }
     if (count == p->read.max) p->has_more = true;
+    bool is_ours =
+        local_has_lease(p) && (!p->feed->is_shared || atomic_load(&p->fence) == p->read_fence);
     for (size_t i = 0; i < count; i++) {
-        if (p->worker->is_draining)
+        if (p->worker->is_draining || !is_ours)
             mem_free(p->page[i]);
         else
             local_deliver(p, p->page[i]);
@@ -157,14 +276,29 @@ static void local_acknowledge(struct feed *f, struct feed_message *message, bool
     mem_free(message->request);
     mem_free(m);
     local_read(p);
+    local_release_all(p->feed);
 }
 
 /* ---- the workers ---- */
 
 static void local_tick(struct feed *f, size_t worker) {
     struct local_feed *l = local_of(f);
-    for (size_t i = worker; i < REQUEST_PARTITIONS; i += l->worker_count)
-        local_read(&l->partitions[i]);
+    int64_t now_ms = clock_steady_ms();
+    bool renews = l->is_shared && worker == 0 &&
+                  clock_steady_ns() - l->lease.asked_ns >= RENEW_MS * INT64_C(1000000);
+    if (renews) local_ask_lease(l);
+    for (size_t i = worker; i < REQUEST_PARTITIONS; i += l->worker_count) {
+        struct local_partition *p = &l->partitions[i];
+        if (l->is_shared && now_ms - p->polled_ms >= POLL_MS) {
+            p->polled_ms = now_ms;
+            p->has_more = true;
+        }
+        local_read(p);
+    }
+}
+
+static void local_nudge(struct feed *f, int partition) {
+    local_wake(&local_of(f)->partitions[partition]);
 }
 
 /* At the start there may be requests that were accepted before. */
@@ -180,6 +314,7 @@ static void local_attach(struct feed *f, size_t worker, struct feed_consumer *co
         atomic_store(&p->home, mailbox_mine());
         local_read(p);
     }
+    if (l->is_shared && worker == 0) local_ask_lease(l);
 }
 
 static void local_drain(struct feed *f, size_t worker) {
@@ -187,6 +322,8 @@ static void local_drain(struct feed *f, size_t worker) {
     l->workers[worker].is_draining = true;
     for (size_t i = worker; i < REQUEST_PARTITIONS; i += l->worker_count)
         atomic_store(&l->partitions[i].home, NULL);
+    atomic_fetch_add(&l->draining, 1);
+    local_release_all(l);
 }
 
 static bool local_is_busy(struct feed *f) {
@@ -199,17 +336,20 @@ static void local_close(struct feed *f) {
     mem_free(l);
 }
 
-struct feed *local_feed_new(struct ledger *ledger, size_t workers) {
+struct feed *local_feed_new(struct ledger *ledger, size_t workers, bool is_shared) {
     static const struct feed_ops ops = {.publish = local_publish,
                                         .attach = local_attach,
                                         .acknowledge = local_acknowledge,
                                         .tick = local_tick,
+                                        .nudge = local_nudge,
                                         .drain = local_drain,
                                         .is_busy = local_is_busy,
                                         .close = local_close};
     struct local_feed *l = mem_new(sizeof *l);
     l->port.ops = &ops;
     l->ledger = ledger;
+    l->is_shared = is_shared;
+    l->lease.node = uuid_new(clock_wall_ms());
     l->worker_count = workers;
     l->workers = mem_new(workers * sizeof *l->workers);
     for (int i = 0; i < REQUEST_PARTITIONS; i++) {

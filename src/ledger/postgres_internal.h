@@ -200,6 +200,7 @@ bool pg_idempotency_get(struct pg *db, struct ledger_idempotency_get *get);
 
 /* --- postgres_requests.c --- */
 
+bool pg_request_lease_apply(struct pg *db, struct ledger_request_lease *lease);
 bool pg_requests_get(struct pg *db, struct ledger_requests_get *get);
 bool pg_requests_read(struct pg *db, struct ledger_requests_read *read);
 bool pg_requests_open(struct pg *db, struct ledger_requests_open *open);

@@ -23,6 +23,7 @@ enum {
     REQUEST_REASON,
     REQUEST_RESERVATION,
     REQUEST_FINISHED,
+    REQUEST_FENCE,
     DECIDE_ARRAYS,
 };
 
@@ -113,10 +114,12 @@ static size_t request_decide_send(struct pg *db, struct ledger_record **records,
         else
             pg_array_null(&arrays[REQUEST_RESERVATION], pg_cell_uuid(&r->reservation));
         pg_array_i64(&arrays[REQUEST_FINISHED], r->finished_ms);
+        pg_array_i64(&arrays[REQUEST_FENCE],
+                     ((const struct ledger_request_decide *)records[i])->fence);
     }
     send_requests(db,
                   "SELECT is_new, state, why, made FROM ledger_request_decide_1($1, $2, $3, $4,"
-                  " $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+                  " $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
                   arrays, DECIDE_ARRAYS);
     return 1;
 }
@@ -131,6 +134,10 @@ static bool request_decide_read(struct pg *db, struct pg_rows *rows, struct ledg
         int status = word_index(request_status_words, pg_str(rows, 1));
         bool succeeded = status == REQUEST_SUCCESS;
         decide->reservation = (struct uuid){0};
+        if (str_eq(pg_str(rows, 1), STR("LEASE_LOST"))) {
+            decide->record.result = ERR_LOCK_LOST;
+            continue;
+        }
         if (status < 0 || !request_is_decided((enum request_status)status) ||
             !str_copy(pg_str(rows, 2), decide->reason, sizeof decide->reason) ||
             (succeeded && !pg_uuid(rows, 3, &decide->reservation)))
@@ -144,6 +151,35 @@ static bool request_decide_read(struct pg *db, struct pg_rows *rows, struct ledg
 
 const struct pg_kind pg_kind_request_decide = {
     .many = true, .send = request_decide_send, .read = request_decide_read};
+
+/* --- leases --- */
+
+bool pg_request_lease_apply(struct pg *db, struct ledger_request_lease *lease) {
+    struct pg_rows rows = {0};
+    struct pg_array keeps = {0};
+    lease->record.result = ERR_OK;
+    lease->share = 0;
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) {
+        lease->fences[p] = 0;
+        if (lease->keeps[p]) pg_array_i64(&keeps, p);
+    }
+    bool ok = pg_query(db, &rows,
+                       "SELECT of_partition, of_fence, of_share"
+                       " FROM ledger_request_lease_1($1, $2, $3, $4)",
+                       pg_cell_uuid(&lease->node), pg_cell_i64(lease->lease_ms),
+                       pg_cell_array(&keeps), pg_cell_i64(lease->stops));
+    pg_array_deinit(&keeps);
+    while (ok && pg_next(&rows)) {
+        int64_t partition = pg_i64(&rows, 0);
+        lease->share = pg_i64(&rows, 2);
+        if (partition < 0 || partition >= REQUEST_PARTITIONS || pg_i64(&rows, 1) <= 0)
+            ok = pg_unexpected(db);
+        else
+            lease->fences[partition] = pg_i64(&rows, 1);
+    }
+    pg_rows_clear(&rows);
+    return ok;
+}
 
 /* --- asked --- */
 

@@ -34,6 +34,54 @@ CREATE TABLE request_partitions(
 ) WITH (fillfactor = 20);
 INSERT INTO request_partitions(partition, last_seq) SELECT n, 0 FROM generate_series(0, 15) n;
 
+-- Which node works on each partition, and until when, by the clock of this database. The fence grows
+-- each time another node gets the lease. `request_consumers` has the nodes that want leases.
+CREATE TABLE request_leases(
+  partition BIGINT PRIMARY KEY,
+  node UUID,
+  fence BIGINT NOT NULL DEFAULT 0,
+  until BIGINT NOT NULL DEFAULT 0
+) WITH (fillfactor = 20);
+INSERT INTO request_leases(partition) SELECT n FROM generate_series(0, 15) n;
+
+CREATE TABLE request_consumers(
+  node UUID PRIMARY KEY,
+  until BIGINT NOT NULL
+);
+
+-- Releases the leases of the node that it does not keep, renews the others, and takes free ones up to
+-- its share. Returns what it has. The locks on all rows let one node at a time do this.
+CREATE FUNCTION ledger_request_lease_1(
+  a_node UUID, a_lease_ms BIGINT, a_keeps BIGINT[], a_stops BIGINT
+) RETURNS TABLE(of_partition BIGINT, of_fence BIGINT, of_share BIGINT)
+LANGUAGE plpgsql AS $$
+DECLARE
+  now_ms BIGINT;
+  share BIGINT;
+  has BIGINT;
+BEGIN
+  PERFORM FROM request_leases l ORDER BY l.partition FOR UPDATE;
+  now_ms := (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT;
+  UPDATE request_leases l SET node = NULL, until = 0
+    WHERE l.node = a_node AND l.partition <> ALL(a_keeps);
+  DELETE FROM request_consumers c WHERE c.until < now_ms OR (c.node = a_node AND a_stops = 1);
+  IF a_stops = 1 THEN
+    RETURN;
+  END IF;
+  INSERT INTO request_consumers AS c(node, until) VALUES (a_node, now_ms + a_lease_ms)
+    ON CONFLICT (node) DO UPDATE SET until = excluded.until;
+  SELECT ceil(16.0 / count(*))::BIGINT INTO share FROM request_consumers;
+  UPDATE request_leases l SET until = now_ms + a_lease_ms WHERE l.node = a_node;
+  SELECT count(*) INTO has FROM request_leases l WHERE l.node = a_node;
+  UPDATE request_leases l SET node = a_node, fence = l.fence + 1, until = now_ms + a_lease_ms
+    WHERE l.partition IN (
+      SELECT f.partition FROM request_leases f
+      WHERE f.node IS NULL OR (f.until < now_ms AND f.node <> a_node)
+      ORDER BY f.partition LIMIT greatest(share - has, 0));
+  RETURN QUERY SELECT l.partition, l.fence, share FROM request_leases l
+    WHERE l.node = a_node ORDER BY l.partition;
+END $$;
+
 -- Accepts requests, in the order of the lists. Returns one row for each, in that order. A request
 -- that is there already is left as it is.
 CREATE FUNCTION ledger_request_put_1(
@@ -104,7 +152,7 @@ CREATE FUNCTION ledger_request_decide_1(
   a_ids UUID[], a_partitions BIGINT[], a_events BIGINT[], a_sections BIGINT[], a_users TEXT[],
   a_entries BIGINT[], a_strategies TEXT[], a_quantities BIGINT[], a_seats TEXT[],
   a_digests BYTEA[], a_created BIGINT[], a_states TEXT[], a_reasons TEXT[],
-  a_reservations UUID[], a_finished BIGINT[]
+  a_reservations UUID[], a_finished BIGINT[], a_fences BIGINT[]
 ) RETURNS TABLE(is_new BOOLEAN, state TEXT, why TEXT, made UUID)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -114,12 +162,23 @@ BEGIN
   FOR a IN
     SELECT * FROM unnest(a_ids, a_partitions, a_events, a_sections, a_users, a_entries,
       a_strategies, a_quantities, a_seats, a_digests, a_created, a_states, a_reasons,
-      a_reservations, a_finished)
+      a_reservations, a_finished, a_fences)
       WITH ORDINALITY AS t(id, partition, event_id, section_id, user_id, entry_seq, strategy,
-      quantity, seats, digest, created_at, state, reason, reservation_id, finished_at, n)
+      quantity, seats, digest, created_at, state, reason, reservation_id, finished_at, fence, n)
     ORDER BY n
   LOOP
     is_new := false;
+    -- The next holder of the lease waits until this transaction has ended.
+    IF a.fence > 0 THEN
+      PERFORM FROM request_leases l WHERE l.partition = a.partition AND l.fence = a.fence FOR SHARE;
+      IF NOT FOUND THEN
+        state := 'LEASE_LOST';
+        why := '';
+        made := NULL;
+        RETURN NEXT;
+        CONTINUE;
+      END IF;
+    END IF;
     SELECT q.status, q.reason, q.reservation_id INTO state, why, made FROM requests q
       WHERE q.id = a.id FOR UPDATE;
     IF FOUND AND state <> 'PENDING' THEN

@@ -20,6 +20,7 @@ const char *record_name(const struct ledger_record *r) {
                                         [LEDGER_EXPIRE] = "expire",
                                         [LEDGER_REQUEST_PUT] = "accept request",
                                         [LEDGER_REQUEST_DECIDE] = "decide request",
+                                        [LEDGER_REQUEST_LEASE] = "lease partitions",
                                         [LEDGER_FACTS_RELAYED] = "facts relayed",
                                         [LEDGER_NODE_REPORT] = "node report",
                                         [LEDGER_NODES_DROP] = "drop nodes"};

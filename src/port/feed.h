@@ -6,7 +6,8 @@
  *    have been accepted. Any other result: it was not, and never will be.
  *  - An accepted request is delivered to the consumer at least once, until it is acknowledged, also
  *    after a crash. Requests of one partition are delivered in the order of their acceptance, all
- *    on the same worker; one node at a time works on a partition.
+ *    on the same worker; one node at a time works on a partition. When another node takes it over,
+ *    undecided requests are delivered there, perhaps while the first node still works on them.
  *  - Of one partition no more than FEED_WINDOW requests are delivered and not acknowledged. The
  *    others wait in the feed, not in memory.
  */
@@ -35,6 +36,7 @@ struct feed_publish {
 /* A request that was delivered. It belongs to the adapter, and stays until it is acknowledged. */
 struct feed_message {
     struct request *request;
+    int64_t fence; /* of the lease of its partition, for ledger_request_decide; 0: there is none */
 };
 
 /* Called on the worker that attached it. */
@@ -51,6 +53,7 @@ struct feed_ops {
     void (*attach)(struct feed *f, size_t worker, struct feed_consumer *consumer);
     void (*tick)(struct feed *f, size_t worker);
     void (*acknowledge)(struct feed *f, struct feed_message *m, bool is_decided);
+    void (*nudge)(struct feed *f, int partition);
     void (*drain)(struct feed *f, size_t worker);
     bool (*is_busy)(struct feed *f);
     void (*close)(struct feed *f);
@@ -77,6 +80,11 @@ static inline void feed_tick(struct feed *f, size_t worker) {
  * to another node. On the worker to which it was delivered. */
 static inline void feed_acknowledge(struct feed *f, struct feed_message *m, bool is_decided) {
     f->ops->acknowledge(f, m, is_decided);
+}
+
+/* Another node has accepted requests of the partition. From any thread. */
+static inline void feed_nudge(struct feed *f, int partition) {
+    f->ops->nudge(f, partition);
 }
 
 /* Delivers nothing more. On the worker's thread. */

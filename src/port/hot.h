@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "core/claims.h"
 #include "core/queue.h"
+#include "core/uuid.h"
 
 struct hot_op {
     int64_t event_key;
@@ -44,6 +45,10 @@ struct hot_listener {
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     /* Another node has changed an event. */
     void (*event_changed)(void *to);
+    /* Another node has accepted asynchronous requests in these partitions, by number. */
+    void (*requests_accepted)(void *to, const int64_t *partitions, size_t count);
+    /* Another node has decided these asynchronous requests. */
+    void (*requests_decided)(void *to, const struct uuid *ids, size_t count);
     /* The connection to the store was lost or made again, or the store may be in another
      * incarnation: hot_incarnation_read finds out. */
     void (*suspect)(void *to);
@@ -121,6 +126,8 @@ struct hot_ops {
     void (*open)(struct hot *h, const struct hot_incarnation *incarnation);
     void (*shut)(struct hot *h);
     void (*announce)(struct hot *h);
+    void (*announce_accepted)(struct hot *h, const int64_t *partitions, size_t count);
+    void (*announce_decided)(struct hot *h, const struct uuid *ids, size_t count);
     void (*counts)(struct hot *h, struct event_counts_op *c);
     enum err (*contents)(struct hot *h, int64_t event_key, struct event_contents *out);
     enum err (*lease)(struct hot *h, const char *what, int64_t for_ms, bool *is_ours);
@@ -174,6 +181,15 @@ static inline void hot_close(struct hot *h) {
  * may be lost. */
 static inline void hot_announce(struct hot *h) {
     h->ops->announce(h);
+}
+
+/* The same for asynchronous requests: partitions in which some were accepted; and decided ones. */
+static inline void hot_announce_accepted(struct hot *h, const int64_t *partitions, size_t count) {
+    h->ops->announce_accepted(h, partitions, count);
+}
+
+static inline void hot_announce_decided(struct hot *h, const struct uuid *ids, size_t count) {
+    h->ops->announce_decided(h, ids, count);
 }
 
 /* On a worker's thread; `done` is called there. */

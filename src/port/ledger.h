@@ -50,6 +50,7 @@ enum ledger_kind {
     LEDGER_EXPIRE,
     LEDGER_REQUEST_PUT,
     LEDGER_REQUEST_DECIDE,
+    LEDGER_REQUEST_LEASE,
     LEDGER_FACTS_RELAYED,
     LEDGER_NODE_REPORT,
     LEDGER_NODES_DROP,
@@ -305,10 +306,27 @@ struct ledger_request_put {
 struct ledger_request_decide {
     struct ledger_record record;
     const struct request *wanted;
+    /* 0, or that of the lease of its partition under which it was decided: LOCK_LOST, and nothing
+     * changes, when another node has had the lease since. */
+    int64_t fence;
     bool decided;                      /* out: this record decided it */
     enum request_status status;        /* out, on OK: as it is now */
     char reason[REQUEST_REASON_BYTES]; /* out, likewise */
     struct uuid reservation;           /* out, likewise */
+};
+
+/* Takes, renews and releases the leases by which a node works on the partitions of requests. A
+ * lease ends `lease_ms` after this, by the clock of the database, unless it is renewed. The
+ * partitions are shared evenly: a node takes no more than its share, and releases what it has above
+ * that. Only in a ledger that several nodes share. */
+struct ledger_request_lease {
+    struct ledger_record record;
+    struct uuid node;
+    int64_t lease_ms;
+    bool stops;                         /* releases all, and takes none */
+    bool keeps[REQUEST_PARTITIONS];     /* of those that it has; the others are released */
+    int64_t fences[REQUEST_PARTITIONS]; /* out: 0: it does not have the lease */
+    int64_t share;                      /* out: as many partitions as it should have */
 };
 
 /* Asked, not submitted: one entry, also one that has ended. NONE: the ledger does not have it, or

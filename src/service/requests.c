@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 #include "core/sha256.h"
+#include "run/mailbox.h"
 
 /* The delay before the second try; it doubles with each try, up to the maximum. */
 #define DELAY_MS_FIRST 20
@@ -63,8 +64,51 @@ struct uuid requests_id_of_key(str user, str route, str key) {
     return uuid_of_digest(digest);
 }
 
-void requests_accept(struct requests *r, struct feed_publish *p) {
-    feed_publish(r->feed, p);
+static void requests_on_published(struct feed_publish *p);
+
+void requests_accept(struct requests_worker *w, struct request_acceptance *a) {
+    a->worker = w;
+    a->publish.done = requests_on_published;
+    feed_publish(w->service->feed, &a->publish);
+}
+
+/* Announced together: the task runs when all records of the batch that was committed have come
+ * back. */
+static void news_post(struct requests_worker *w) {
+    if (w->news.is_posted) return;
+    w->news.is_posted = true;
+    atomic_fetch_add(&w->service->in_flight, 1);
+    mailbox_post(mailbox_mine(), &w->news.task);
+}
+
+static void requests_on_published(struct feed_publish *p) {
+    struct request_acceptance *a = CONTAINER_OF(p, struct request_acceptance, publish);
+    struct requests_worker *w = a->worker;
+    if (p->result == ERR_OK && p->is_new && w->service->hot != NULL) {
+        w->news.accepted[p->request->partition] = true;
+        news_post(w);
+    }
+    a->done(a);
+}
+
+static void requests_on_news(struct task *task) {
+    struct requests_worker *w = CONTAINER_OF(task, struct requests_worker, news.task);
+    int64_t partitions[REQUEST_PARTITIONS];
+    size_t count_of = 0;
+    w->news.is_posted = false;
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) {
+        if (w->news.accepted[p]) partitions[count_of++] = p;
+        w->news.accepted[p] = false;
+    }
+    if (count_of > 0) hot_announce_accepted(w->service->hot, partitions, count_of);
+    if (w->news.decided_count > 0)
+        hot_announce_decided(w->service->hot, w->news.decided, w->news.decided_count);
+    w->news.decided_count = 0;
+    atomic_fetch_sub(&w->service->in_flight, 1);
+}
+
+void requests_nudge(struct requests *r, const int64_t *partitions, size_t count_of) {
+    for (size_t i = 0; i < count_of; i++) feed_nudge(r->feed, (int)partitions[i]);
 }
 
 /* ---- the order of decisions ---- */
@@ -232,14 +276,20 @@ static void decision_on_held(struct hold *h, enum err result) {
 static void decision_write(struct decision *d) {
     d->record = (struct ledger_request_decide){
         .record = {.kind = LEDGER_REQUEST_DECIDE, .task.run = decision_on_written, .always = true},
-        .wanted = &d->decided};
+        .wanted = &d->decided,
+        .fence = d->message->fence};
     enum err refused = ledger_submit(d->worker->service->ledger, &d->record.record);
     if (refused != ERR_OK) decision_try_again(d, decision_write);
 }
 
 static void decision_on_written(struct task *task) {
     struct decision *d = CONTAINER_OF(task, struct decision, record.record.task);
-    struct requests *service = d->worker->service;
+    struct requests_worker *w = d->worker;
+    struct requests *service = w->service;
+    if (d->record.record.result == ERR_LOCK_LOST) {
+        decision_end(d, false); /* another node has the partition, and decides it */
+        return;
+    }
     if (d->record.record.result != ERR_OK) {
         decision_try_again(d, decision_write);
         return;
@@ -252,7 +302,11 @@ static void decision_on_written(struct task *task) {
         observe(HISTOGRAM_REQUEST_DECIDED_SECONDS, took_ms > 0 ? (uint64_t)took_ms : 0);
     }
     decision_end(d, true);
-    service->decided(service->to, &id);
+    if (service->hot != NULL && w->news.decided_count < ANNOUNCED_MAX) {
+        w->news.decided[w->news.decided_count++] = id;
+        news_post(w);
+    }
+    service->decided(service->to, &id, 1);
 }
 
 /* Not decided: the request stays in the feed. */
@@ -275,6 +329,7 @@ static void requests_on_tick(void *to) {
 void requests_worker_init(struct requests_worker *w, uv_loop_t *loop) {
     for (int p = 0; p < REQUEST_PARTITIONS; p++) list_init(&w->decisions[p]);
     list_init(&w->positions.waiting);
+    w->news.task.run = requests_on_news;
     ticker_init(&w->ticker, loop, requests_on_tick, w);
     w->consumer.deliver = requests_on_delivered;
 }

@@ -21,16 +21,20 @@
 struct requests {
     struct feed *feed;
     struct ledger *ledger;
+    struct hot *hot; /* announces to other nodes; NULL: there are none */
     struct events *events;
     struct reservations *reservations;
     bool decides; /* false: this node accepts requests and decides none */
-    /* A request was decided on this node: it is called on the worker that did it. */
-    void (*decided)(void *to, const struct uuid *id);
+    /* Requests were decided on this node: it is called on the worker that did it. */
+    void (*decided)(void *to, const struct uuid *ids, size_t count);
     void *to;
 
     /* Private. */
     _Atomic int64_t in_flight; /* decisions and lookups under way */
 };
+
+/* Decided requests in one announcement. Those above are found by the streams' ticks. */
+#define ANNOUNCED_MAX 256
 
 /* Of one worker. */
 struct requests_worker {
@@ -43,6 +47,13 @@ struct requests_worker {
     struct ticker ticker;
     struct list decisions[REQUEST_PARTITIONS]; /* struct decision, in the order of the partition */
     bool is_starting;                          /* decisions are being started */
+    struct {                                   /* announced to other nodes after this batch */
+        struct task task;
+        bool is_posted;
+        bool accepted[REQUEST_PARTITIONS];
+        struct uuid decided[ANNOUNCED_MAX];
+        size_t decided_count;
+    } news;
     bool is_draining;
     struct {
         struct ledger_requests_open open; /* all undecided requests, as of began_ns */
@@ -65,8 +76,20 @@ void requests_worker_close(struct requests_worker *w);
 /* Whether decisions or lookups are under way. From any thread. */
 bool requests_is_busy(struct requests *r);
 
-/* Accepts a request; the outputs are those of port/feed.h. */
-void requests_accept(struct requests *r, struct feed_publish *p);
+/* Accepts a request: publish.request is the caller's, and the outputs are those of port/feed.h. The
+ * struct stays until `done` is called, on the same worker: later, or before the function returns.
+ */
+struct request_acceptance {
+    struct feed_publish publish;
+    void (*done)(struct request_acceptance *a);
+
+    /* Private. */
+    struct requests_worker *worker;
+};
+void requests_accept(struct requests_worker *w, struct request_acceptance *a);
+
+/* Other nodes have accepted requests in these partitions. From any thread. */
+void requests_nudge(struct requests *r, const int64_t *partitions, size_t count);
 
 /* The id of a request with an Idempotency-Key: the same for the same user, route and key. */
 struct uuid requests_id_of_key(str user, str route, str key);

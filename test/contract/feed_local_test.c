@@ -9,11 +9,18 @@ static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
         &(struct sqlite_ledger_options){.path = h->path, .queue_max = queue_max});
 }
 
+static struct feed *open_alone(struct ledger *l, size_t workers) {
+    return local_feed_new(l, workers, false);
+}
+
+static struct feed *open_shared(struct ledger *l, size_t workers) {
+    return local_feed_new(l, workers, true);
+}
+
 int main(void) {
-    static const struct feed_adapter on_sqlite = {.open_ledger = open_sqlite,
-                                                  .open = local_feed_new};
+    static const struct feed_adapter on_sqlite = {.open_ledger = open_sqlite, .open = open_alone};
     static const struct feed_adapter on_postgres = {.open_ledger = postgres_open,
-                                                    .open = local_feed_new};
+                                                    .open = open_shared};
     int failed = feed_suite_run(&on_sqlite) + feed_suite_run(&on_postgres);
     postgres_drop();
     return failed;

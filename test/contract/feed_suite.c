@@ -69,6 +69,7 @@ static void feed_finish(struct fixture *f) {
     for (size_t i = 0; i < WORKERS; i++) feed_drain(f->feed, i);
     harness_wait(&f->d.h, is_quiet, f);
     while (f->acknowledged < f->count) acknowledge_next(f, false);
+    harness_wait(&f->d.h, is_quiet, f);
     feed_close(f->feed);
 }
 
@@ -144,6 +145,7 @@ struct expected {
 
 static bool has_delivered(void *arg) {
     const struct expected *e = arg;
+    for (size_t i = 0; i < WORKERS; i++) feed_tick(e->f->feed, i);
     return e->f->count >= e->count;
 }
 

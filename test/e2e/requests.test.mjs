@@ -5,7 +5,7 @@ import { assertProblemWith, bearer, eachOf, keepAlive, query, rewrite, users } f
 import { RequestSale, assertRequest, isDecided } from './support/requests.mjs';
 import { assertHotIsLedger, audit, metric } from './support/reservations.mjs';
 import { Stream } from './support/sse.mjs';
-import { assertProblem, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { assertProblem, onlyOn, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 
 const MODES = ['slot', 'lock', 'adaptive', 'seat'];
 const ACCEPT_ONLY = ['--feed-consume=false'];
@@ -287,9 +287,9 @@ test('pitfall 36: what was answered with 202 is decided after kill -9', async ()
 });
 
 // Each try is one seat of which three users ask, one after the other.
-test('order: the first accepted request for a seat wins, 1,000 times', async (t) => {
+test(`order: the first accepted request for a seat wins, ${4 * times(250)} times`, async (t) => {
   const server = await start();
-  const capacity = 250;
+  const capacity = times(250);
   const sale = await RequestSale.open(server, 'CONCERT/1', {}, { maxPerUser: 1000, sections: sections(capacity) });
   const buyers = await sale.buyers(3);
   const agent = keepAlive(30);
@@ -328,7 +328,8 @@ test('order: a full queue of the ledger does not change it', async () => {
   });
 });
 
-test('10,000 requests of 1,000 users for 100 seats: one result each, 100 seats are sold', async (t) => {
+const REQUESTS = times(10000);
+test(`${REQUESTS} requests of 1,000 users for 100 seats: one result each, 100 seats are sold`, async (t) => {
   const server = await start();
   const sale = await RequestSale.open(server, 'CONCERT/1', { maxActive: 2000 }, { maxPerUser: 10 });
   const agent = keepAlive(50);
@@ -336,17 +337,17 @@ test('10,000 requests of 1,000 users for 100 seats: one result each, 100 seats a
   await eachOf(users(1000), 50, async (user) => buyers.push({ user, token: (await sale.enter(user, { agent })).entryToken }));
   const ids = new Set();
   const began = performance.now();
-  await eachOf(Array.from({ length: 10000 }, (_, i) => buyers[i % 1000]), 50, async (who) => {
+  await eachOf(Array.from({ length: REQUESTS }, (_, i) => buyers[i % 1000]), 50, async (who) => {
     ids.add((await sale.accepted(who, { quantity: 1 }, { agent })).requestId);
   });
   t.diagnostic(`accepted in ${Math.round(performance.now() - began)} ms`);
-  assert.equal(ids.size, 10000);
-  const rows = await assertAllDecided(sale, 10000);
+  assert.equal(ids.size, REQUESTS);
+  const rows = await assertAllDecided(sale, REQUESTS);
   t.diagnostic(`decided after ${Math.round(performance.now() - began)} ms`);
   const by = (status) => rows.filter((row) => row.status === status).length;
-  assert.deepEqual([by('SUCCESS'), by('FAIL_SOLD_OUT')], [100, 9900]);
+  assert.deepEqual([by('SUCCESS'), by('FAIL_SOLD_OUT')], [100, REQUESTS - 100]);
   assert.deepEqual(await sale.counts(), { available: 0, held: 100, confirmed: 0 });
-  assert.equal(new Set(rows.map(({ seq }) => seq)).size, 10000);
+  assert.equal(new Set(rows.map(({ seq }) => seq)).size, REQUESTS);
   agent.release();
   await server.stop();
 });
@@ -403,7 +404,7 @@ test('kill -9 under load: a result that was shown stays, and every request gets 
 // Each decision of a `lock` section waits for the commit of the one before it, so that requests are
 // accepted, and their streams opened, faster than they are decided.
 test('thousands of streams: each gets its own result, once', async (t) => {
-  const count = process.env.SANITIZER === 'thread' ? 500 : 5000;
+  const count = times(5000);
   const server = await start({ args: ['--push-interval-ms', '2000'] });
   const sale = await RequestSale.open(server, 'CONCERT/1', { maxActive: 10000 }, { sections: [{ id: 'A', capacity: count - 100, mode: 'lock' }] });
   const agent = keepAlive(50);
@@ -430,5 +431,66 @@ test('thousands of streams: each gets its own result, once', async (t) => {
   t.diagnostic(`${waited} of ${count} had to wait`);
   assert.ok(waited > count / 10, `only ${waited} streams waited for their result`);
   await assertAllDecided(sale, count);
+  await server.stop();
+});
+
+// What one node has accepted may be another's to decide.
+test('a node that dies or stands still is replaced: its partitions are decided by the other', { ...onlyOn('redis+postgres', 'it needs two nodes') }, async () => {
+  const server = await start();
+  const [first, second] = server.nodes;
+  const sale = await RequestSale.open(server, 'CONCERT/1', {}, { maxPerUser: 1000, sections: [{ id: 'A', capacity: 400 }, { id: 'B', capacity: 400, mode: 'seat' }] });
+  const buyers = await sale.buyers(8);
+  const on = (node) => new RequestSale(node, 'CONCERT/1');
+  const ask = (at, count) => eachOf(Array.from({ length: count }, (_, i) => i), 8, async (i) => {
+    const who = buyers[i % 8];
+    const wish = i % 2 === 0 ? { section: 'A', seats: [1 + (i * 13) % 400] } : { section: 'B', seats: [1 + (i * 7) % 400] };
+    return { who, ...(await on(at).accepted(who, wish)) };
+  });
+  await ask(first, 60);
+  await assertAllDecided(sale, 60);
+  const owners = () => query(server.dataDir, 'SELECT node, count(*) AS n FROM request_leases WHERE node IS NOT NULL GROUP BY node');
+  await until('both nodes have their share', () => owners().map(({ n }) => n).join() === '8,8');
+
+  // SIGSTOP past the lease: what it was deciding is decided by the other node, and it finds that out.
+  await ask(second, 40);
+  first.signal('SIGSTOP');
+  await ask(second, 40);
+  await until('all are decided', () => sale.requestRows().every(isDecided));
+  assert.equal(sale.requestRows().length, 140);
+  first.signal('SIGCONT');
+  await until('both nodes have their share again', () => owners().map(({ n }) => n).join() === '8,8');
+  await ask(first, 40);
+  await assertAllDecided(sale, 180);
+
+  // kill -9 while it decides.
+  const sending = ask(second, 120);
+  await until('some are accepted', () => sale.requestRows().length >= 220);
+  await first.kill9();
+  await sending;
+  await until('all are decided', () => sale.requestRows().every(isDecided));
+  assert.equal(sale.requestRows().length, 300);
+  await until('one node has all', () => owners().map(({ n }) => n).join() === '16');
+  audit(server);
+  await second.stop();
+});
+
+test('a stream at one node shows the result that the other node has decided, at once', { ...onlyOn('redis+postgres', 'it needs two nodes') }, async () => {
+  // So rarely that only an announcement can be the reason.
+  const server = await start({ args: ['--push-interval-ms', '60000'] });
+  const sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 100, mode: 'lock' }] });
+  const [ann] = await sale.buyers(1);
+  for (const node of server.nodes) {
+    const here = new RequestSale(node, 'CONCERT/1');
+    for (const seat of [1, 2]) {
+      const wish = { seats: [seat + (node === server.nodes[0] ? 0 : 2)] };
+      const { requestId } = await here.accepted(ann, wish);
+      const streams = await Promise.all(server.nodes.map((one) => new RequestSale(one, 'CONCERT/1').subscribe(ann, requestId)));
+      for (const stream of streams) {
+        await stream.hears('SUCCESS');
+        await stream.toEnd();
+        stream.destroy();
+      }
+    }
+  }
   await server.stop();
 });

@@ -321,6 +321,13 @@ void test_request_decide(struct test_record *r, const struct request *wanted) {
                            .wanted = wanted}};
 }
 
+void test_request_lease(struct test_record *r, const struct uuid *node, int64_t lease_ms) {
+    *r = (struct test_record){
+        .request_lease = {.record = {.kind = LEDGER_REQUEST_LEASE, .task.run = on_back},
+                          .node = *node,
+                          .lease_ms = lease_ms}};
+}
+
 void test_requests_get(struct test_record *r, const struct uuid *ids, size_t count,
                        struct request **found) {
     *r = (struct test_record){

@@ -48,6 +48,7 @@ struct test_record {
         struct ledger_expire expire;
         struct ledger_request_put request_put;
         struct ledger_request_decide request_decide;
+        struct ledger_request_lease request_lease;
         struct ledger_requests_get requests_get;
         struct ledger_requests_read requests_read;
         struct ledger_requests_open requests_open;
@@ -91,6 +92,7 @@ void test_expire(struct test_record *r, const struct uuid *ids, size_t count, bo
                  int64_t now_ms);
 void test_request_put(struct test_record *r, const struct request *wanted);
 void test_request_decide(struct test_record *r, const struct request *wanted);
+void test_request_lease(struct test_record *r, const struct uuid *node, int64_t lease_ms);
 void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count, int64_t now_ms);
 /* Its name is "a node". */
 void test_node_report(struct test_record *r, const struct uuid *node, bool registers,

@@ -47,8 +47,9 @@ void postgres_database_for(struct harness *h) {
         scratch_sql(&current.scratch,
                     "SET lock_timeout = '20s'; TRUNCATE events, sections, seats, queue_entries, "
                     "retired_entries, nodes,"
-                    " reservations, buyers, requests, facts, idempotency, audit, epochs, commits"
-                    " RESTART IDENTITY");
+                    " reservations, buyers, requests, facts, idempotency, audit, epochs, commits,"
+                    " request_consumers RESTART IDENTITY;"
+                    "UPDATE request_leases SET node = NULL, until = 0");
     else
         scratch_open(&current.scratch);
     current.exists = true;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "core/request.h"
 #include "hot/redis/blocking.h"
 #include "hot/redis/internal.h"
 
@@ -19,6 +20,7 @@
 /* When nothing is received, the connection is checked with PING. */
 #define PING_MS 1000
 #define SILENCE_MS 3000
+#define CHANNELS 5
 
 struct announcements {
     struct redis_store *store;
@@ -64,6 +66,36 @@ static void announcements_on_event(struct redis_store *s, str node) {
     listener.event_changed(listener.to);
 }
 
+/* "NODE partition partition …" */
+static void announcements_on_accepted(struct redis_store *s, str payload) {
+    struct hot_listener listener = announcements_listener(s);
+    int64_t partitions[REQUEST_PARTITIONS];
+    size_t count = 0;
+    str node, number;
+    if (!str_split(&payload, ' ', &node) || str_eq(node, str_of(s->node))) return;
+    while (count < REQUEST_PARTITIONS && str_split(&payload, ' ', &number)) {
+        bool fits = str_to_i64(number, &partitions[count]) && partitions[count] >= 0 &&
+                    partitions[count] < REQUEST_PARTITIONS;
+        if (fits) count++;
+    }
+    if (count > 0 && listener.requests_accepted != NULL)
+        listener.requests_accepted(listener.to, partitions, count);
+}
+
+/* "NODE id id …" */
+static void announcements_on_decided(struct redis_store *s, str payload) {
+    struct hot_listener listener = announcements_listener(s);
+    str node, id;
+    if (!str_split(&payload, ' ', &node) || str_eq(node, str_of(s->node))) return;
+    size_t count = 0;
+    struct uuid *ids = mem_new((payload.len / (UUID_TEXT_BYTES + 1) + 1) * sizeof *ids);
+    while (str_split(&payload, ' ', &id))
+        if (uuid_parse(id, &ids[count])) count++;
+    if (count > 0 && listener.requests_decided != NULL)
+        listener.requests_decided(listener.to, ids, count);
+    mem_free(ids);
+}
+
 static void announcements_on_message(struct announcements *n, const redisReply *r) {
     if (!str_eq(reply_str(reply_at(r, 0)), STR("message"))) return; /* a pong, say */
     str channel = reply_str(reply_at(r, 1));
@@ -72,6 +104,10 @@ static void announcements_on_message(struct announcements *n, const redisReply *
         announcements_on_event(n->store, payload);
     else if (str_eq(channel, STR(ENTRIES_CHANNEL)))
         announcements_on_entries(n->store, payload);
+    else if (str_eq(channel, STR(ACCEPTED_CHANNEL)))
+        announcements_on_accepted(n->store, payload);
+    else if (str_eq(channel, STR(DECIDED_CHANNEL)))
+        announcements_on_decided(n->store, payload);
     else if (str_eq(channel, str_of(n->locks_channel)))
         locks_on_announcement(n->store, payload);
 }
@@ -103,8 +139,9 @@ static bool announcements_wait(struct announcements *n, int64_t ms, bool *readab
 
 static bool announcements_subscribe(struct announcements *n) {
     redisContext *c = n->context;
-    redisAppendCommand(c, "SUBSCRIBE %s %s %s", EVENTS_CHANNEL, ENTRIES_CHANNEL, n->locks_channel);
-    for (int i = 0; i < 3; i++) {
+    redisAppendCommand(c, "SUBSCRIBE %s %s %s %s %s", EVENTS_CHANNEL, ENTRIES_CHANNEL,
+                       n->locks_channel, ACCEPTED_CHANNEL, DECIDED_CHANNEL);
+    for (int i = 0; i < CHANNELS; i++) {
         void *reply = NULL;
         if (redisGetReply(c, &reply) != REDIS_OK) return false;
         bool is_done = ((redisReply *)reply)->type == REDIS_REPLY_ARRAY;

@@ -161,10 +161,13 @@ void redis_boards_restored(struct boards *b, const struct sale_mark *mark, int64
 /* Channels of Redis. A node publishes its name on the first when it has changed an event; and
  * "NODE TYPE:ID seq seq …" on the second when entries have become ACTIVE or have ended, durably. On
  * the third, which is followed by a node's name, locks are passed on to requests that wait on that
- * node. */
+ * node. "NODE partition partition …" on the fourth: asynchronous requests were accepted there; and
+ * "NODE id id …" on the fifth: these were decided. */
 #define EVENTS_CHANNEL "admitone:events"
 #define ENTRIES_CHANNEL "admitone:entries"
 #define LOCKS_CHANNEL "admitone:locks:"
+#define ACCEPTED_CHANNEL "admitone:requests:accepted"
+#define DECIDED_CHANNEL "admitone:requests:decided"
 
 /* A thread, from new to free, that calls the store's listener and locks_on_announcement. */
 struct announcements *announcements_new(struct redis_store *s);

@@ -315,6 +315,38 @@ static void redis_announce(struct hot *h) {
     call_send_once(c, call_ignore);
 }
 
+/* "NODE item item …" */
+static void redis_publish_list(struct hot *h, str channel, struct buf *list) {
+    struct redis_worker *w = redis_worker_mine();
+    assert(w != NULL && w->store == hot_store(h));
+    struct call *c = call_new(w->store, NULL);
+    call_begin_command(c);
+    call_add(c, STR("PUBLISH"));
+    call_add(c, channel);
+    call_add(c, buf_str(list));
+    call_send_once(c, call_ignore);
+    buf_deinit(list);
+}
+
+static void redis_announce_accepted(struct hot *h, const int64_t *partitions, size_t count) {
+    struct buf list = {0};
+    buf_add(&list, str_of(hot_store(h)->node));
+    for (size_t i = 0; i < count; i++) buf_addf(&list, " %lld", (long long)partitions[i]);
+    redis_publish_list(h, STR(ACCEPTED_CHANNEL), &list);
+}
+
+static void redis_announce_decided(struct hot *h, const struct uuid *ids, size_t count) {
+    struct buf list = {0};
+    char text[UUID_TEXT_BYTES];
+    buf_add(&list, str_of(hot_store(h)->node));
+    for (size_t i = 0; i < count; i++) {
+        uuid_format(&ids[i], text);
+        buf_add_char(&list, ' ');
+        buf_add(&list, (str){text, sizeof text});
+    }
+    redis_publish_list(h, STR(DECIDED_CHANNEL), &list);
+}
+
 /* The lease is a key that expires, so that another node continues the work if this node dies. */
 static enum err redis_lease(struct hot *h, const char *what, int64_t for_ms, bool *is_ours) {
     struct redis_store *s = hot_store(h);
@@ -341,6 +373,8 @@ const struct hot_ops redis_hot_ops = {
     .open = redis_open,
     .shut = redis_shut,
     .announce = redis_announce,
+    .announce_accepted = redis_announce_accepted,
+    .announce_decided = redis_announce_decided,
     .counts = redis_count_events,
     .contents = redis_read_event,
     .lease = redis_lease,

@@ -1,0 +1,135 @@
+/* Leases of the partitions of asynchronous requests, which nodes that share the ledger take. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "ledger_client.h"
+#include "ledger_postgres.h"
+
+#define LONG_MS 600000
+#define SHORT_MS 200
+
+static const struct uuid first = {{1}};
+static const struct uuid second = {{2}};
+
+static int set_up(void **state) {
+    static struct ledger_client d;
+    ledger_client_open(&d, postgres_open, 1, 100);
+    ledger_client_enter(&d, 1, "a");
+    *state = &d;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    ledger_client_shut(*state);
+    return 0;
+}
+
+/* Keeps the first so many partitions of those that it has. */
+static struct ledger_request_lease lease(struct ledger_client *d, const struct uuid *node,
+                                         int64_t lease_ms, int keeps) {
+    struct test_record r;
+    test_request_lease(&r, node, lease_ms);
+    for (int p = 0; p < keeps; p++) r.request_lease.keeps[p] = true;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    return r.request_lease;
+}
+
+static int count_of(const struct ledger_request_lease *l) {
+    int count = 0;
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) count += l->fences[p] != 0;
+    return count;
+}
+
+static void partitions_are_shared_evenly_when_those_above_the_share_are_released(void **state) {
+    struct ledger_client *d = *state;
+    struct ledger_request_lease a = lease(d, &first, LONG_MS, 0);
+    assert_int_equal(count_of(&a), REQUEST_PARTITIONS);
+    assert_int_equal(a.share, REQUEST_PARTITIONS);
+    struct ledger_request_lease b = lease(d, &second, LONG_MS, 0);
+    assert_int_equal(count_of(&b), 0); /* all are taken */
+    struct ledger_request_lease again = lease(d, &first, LONG_MS, REQUEST_PARTITIONS);
+    assert_int_equal(count_of(&again), REQUEST_PARTITIONS);
+    assert_int_equal(again.share, REQUEST_PARTITIONS / 2);
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) assert_int_equal(again.fences[p], a.fences[p]);
+    again = lease(d, &first, LONG_MS, REQUEST_PARTITIONS / 2);
+    assert_int_equal(count_of(&again), REQUEST_PARTITIONS / 2);
+    b = lease(d, &second, LONG_MS, 0);
+    assert_int_equal(count_of(&b), REQUEST_PARTITIONS / 2);
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) {
+        assert_true((again.fences[p] != 0) != (b.fences[p] != 0));
+        if (b.fences[p] != 0) assert_true(b.fences[p] > a.fences[p]);
+    }
+}
+
+static void a_node_that_stops_releases_all(void **state) {
+    struct ledger_client *d = *state;
+    struct test_record r;
+    lease(d, &first, LONG_MS, 0);
+    test_request_lease(&r, &first, LONG_MS);
+    r.request_lease.stops = true;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_int_equal(count_of(&r.request_lease), 0);
+    struct ledger_request_lease b = lease(d, &second, LONG_MS, 0);
+    assert_int_equal(count_of(&b), REQUEST_PARTITIONS);
+    assert_int_equal(b.share, REQUEST_PARTITIONS);
+}
+
+static enum err decide(struct ledger_client *d, uint64_t number, int64_t fence) {
+    struct test_record r;
+    struct request q = {.id = ledger_client_id(number),
+                        .partition = 3,
+                        .event_key = d->event->key,
+                        .section_key = d->event->sections[0].key,
+                        .user = "a",
+                        .entry_seq = 1,
+                        .strategy = STRATEGY_QUEUE,
+                        .quantity = 1,
+                        .created_ms = 2000,
+                        .status = REQUEST_FAIL_SOLD_OUT,
+                        .reason = "sold_out",
+                        .finished_ms = 3000};
+    test_request_decide(&r, &q);
+    r.request_decide.fence = fence;
+    return harness_submit(&d->h, d->l, &r);
+}
+
+static void a_node_that_has_lost_its_lease_decides_nothing(void **state) {
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(2);
+    struct request *found = NULL;
+    struct test_record get;
+    struct ledger_request_lease a = lease(d, &first, SHORT_MS, 0);
+    assert_int_equal(decide(d, 1, a.fences[3]), ERR_OK);
+    struct ledger_request_lease b;
+    do {
+        b = lease(d, &second, LONG_MS, REQUEST_PARTITIONS);
+    } while (count_of(&b) < REQUEST_PARTITIONS); /* until the lease of the first has ended */
+    assert_true(b.fences[3] > a.fences[3]);
+    assert_int_equal(decide(d, 2, a.fences[3]), ERR_LOCK_LOST);
+    test_requests_get(&get, &id, 1, &found);
+    assert_int_equal(harness_ask(&d->h, d->l, &get), ERR_OK);
+    assert_null(found);
+    assert_int_equal(decide(d, 2, b.fences[3]), ERR_OK);
+    /* The first gets none back before the second gives some up, and then with a new fence. */
+    a = lease(d, &first, LONG_MS, REQUEST_PARTITIONS);
+    assert_int_equal(count_of(&a), 0);
+    ledger_client_assert_sound(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            partitions_are_shared_evenly_when_those_above_the_share_are_released, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(a_node_that_stops_releases_all, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_node_that_has_lost_its_lease_decides_nothing, set_up,
+                                        tear_down),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    postgres_drop();
+    return failed;
+}
