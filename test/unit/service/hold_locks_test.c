@@ -288,7 +288,8 @@ static void the_wait_is_for_all_seats_together(void **state) {
     let_go(&f->locks.locks, &first);
     harness_wait(&f->service->h, is_stuck, &two);
     int64_t left_ms = x.hold.locking.held[2].acquire.wait_ms_max;
-    assert_true(left_ms <= f->service->reservations.lock_wait_ms - 150);
+    /* Times in whole milliseconds: one that began between two of them may be shorter by one. */
+    assert_true(left_ms <= f->service->reservations.lock_wait_ms - 149);
     f->locks.now_ms += left_ms;
     assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
     assert_free(f, s, 1);
