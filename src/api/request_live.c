@@ -38,6 +38,7 @@ struct request_subscriber {
     int64_t due_ms;
     bool busy; /* a caller or a batch has it: when it ends, it is only marked as gone */
     bool gone;
+    bool again; /* it was announced while it was looked up */
 };
 
 struct request_batch {
@@ -213,12 +214,12 @@ static void request_subscriber_tell(struct request_subscriber *s, const struct r
                                     int64_t ahead) {
     struct request_live *l = s->live;
     bool is_decided = request_is_decided(r->status);
-    if (!is_decided && ahead == s->ahead) {
-        request_subscriber_schedule(s);
-        return;
-    }
+    bool has_changed = is_decided || ahead != s->ahead;
     s->ahead = ahead;
     if (!is_decided) request_subscriber_schedule(s);
+    if (s->again) list_move_last(&l->announced, &s->link);
+    s->again = false;
+    if (!has_changed) return;
     buf_clear(&l->text);
     add_request_event(l, r, ahead);
     request_subscriber_send(s, is_decided);
@@ -303,8 +304,12 @@ static void request_live_on_announced(struct task *task) {
     struct request_live *l = m->to;
     for (size_t i = 0; i < m->count; i++)
         for (struct request_subscriber *s = map_get(&l->by_id, id_key(&m->ids[i])); s != NULL;
-             s = s->older)
-            if (!s->busy) list_move_last(&l->announced, &s->link);
+             s = s->older) {
+            if (s->busy)
+                s->again = true;
+            else
+                list_move_last(&l->announced, &s->link);
+        }
     mem_free(m);
     request_live_look(l);
 }
@@ -363,7 +368,13 @@ static void on_stream_looked(struct requests_look *look, enum err result) {
         request_subscriber_send(s, is_decided);
     }
     s->busy = false;
-    if (s->gone) mem_free(s);
+    /* It may have been decided after it was looked up, and before it was announced to this stream:
+     * so it is looked up once more. */
+    if (s->gone)
+        mem_free(s);
+    else
+        list_move_last(&l->announced, &s->link);
+    request_live_look(l);
     mem_free(r);
     if (!ticker_runs(&l->ticker) && !l->closed) {
         int64_t tick_ms = l->api->push_interval_ms / TICKS_PER_INTERVAL;

@@ -146,10 +146,10 @@ static void close_main_loop(struct server *s) {
 /* Admissions and expiries belong to no request: their records must come home to the workers too. */
 static void on_settle_timer(uv_timer_t *timer) {
     struct server *s = timer->data;
+    if (requests_is_busy(&s->api.requests)) return; /* the first: its ends begin others */
     if (waiting_room_is_busy(&s->api.room) || reservations_is_busy(&s->api.reservations)) return;
     if (shares(s) && nodes_are_busy(&s->nodes)) return;
     if (ranks(s) && rankings_is_busy(&s->rankings)) return;
-    if (requests_is_busy(&s->api.requests)) return;
     for (size_t i = 0; i < s->worker_count; i++)
         mailbox_post(&s->workers[i].worker.mailbox, &s->workers[i].stop);
     close_main_loop(s);

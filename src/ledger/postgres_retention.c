@@ -142,8 +142,8 @@ static const struct retained_table tables[] = {
         .first = UUIDS,
         .scan = "SELECT t.id::text, NULL::text,"
                 " coalesce(t.finished_at < $4, false)"
-                " OR (t.finished_at IS NOT NULL AND " GONE_SECTION " IS NOT NULL), " GONE_SECTION
-                " FROM requests t"
+                " OR (coalesce(t.finished_at < $6 - " LATE_MS ", false)"
+                "  AND " GONE_SECTION " IS NOT NULL), " GONE_SECTION " FROM requests t"
                 " WHERE t.id > $1::text::uuid ORDER BY t.id LIMIT $3",
         .remove = REMOVE_BY("uuid", "requests"),
         .age = AGE_ENDED,

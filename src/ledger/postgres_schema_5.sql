@@ -50,34 +50,38 @@ CREATE TABLE request_consumers(
 );
 
 -- Releases the leases of the node that it does not keep, renews the others, and takes free ones up to
--- its share. Returns what it has. The locks on all rows let one node at a time do this.
+-- its share. Returns what it has. A transaction that writes a result has locked the key of the lease
+-- (ledger_request_decide_1): renewing does not wait for it, and a lease is not taken from under it.
+-- So a node that stands still in a transaction does not keep other nodes from renewing theirs.
 CREATE FUNCTION ledger_request_lease_1(
   a_node UUID, a_lease_ms BIGINT, a_keeps BIGINT[], a_stops BIGINT
 ) RETURNS TABLE(of_partition BIGINT, of_fence BIGINT, of_share BIGINT)
 LANGUAGE plpgsql AS $$
 DECLARE
-  now_ms BIGINT;
+  now_ms BIGINT := (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT;
   share BIGINT;
   has BIGINT;
 BEGIN
-  PERFORM FROM request_leases l ORDER BY l.partition FOR UPDATE;
-  now_ms := (extract(epoch FROM clock_timestamp()) * 1000)::BIGINT;
   UPDATE request_leases l SET node = NULL, until = 0
     WHERE l.node = a_node AND l.partition <> ALL(a_keeps);
-  DELETE FROM request_consumers c WHERE c.until < now_ms OR (c.node = a_node AND a_stops = 1);
+  DELETE FROM request_consumers c WHERE c.node IN (
+    SELECT o.node FROM request_consumers o
+    WHERE o.until < now_ms OR (o.node = a_node AND a_stops = 1) FOR UPDATE SKIP LOCKED);
   IF a_stops = 1 THEN
     RETURN;
   END IF;
   INSERT INTO request_consumers AS c(node, until) VALUES (a_node, now_ms + a_lease_ms)
     ON CONFLICT (node) DO UPDATE SET until = excluded.until;
-  SELECT ceil(16.0 / count(*))::BIGINT INTO share FROM request_consumers;
+  SELECT ceil(16.0 / greatest(count(*), 1))::BIGINT INTO share FROM request_consumers c
+    WHERE c.until >= now_ms;
   UPDATE request_leases l SET until = now_ms + a_lease_ms WHERE l.node = a_node;
-  SELECT count(*) INTO has FROM request_leases l WHERE l.node = a_node;
+  GET DIAGNOSTICS has = ROW_COUNT;
+  WITH free AS MATERIALIZED (
+    SELECT f.partition FROM request_leases f
+    WHERE f.node IS NULL OR (f.until < now_ms AND f.node <> a_node)
+    ORDER BY f.partition LIMIT greatest(share - has, 0) FOR UPDATE SKIP LOCKED)
   UPDATE request_leases l SET node = a_node, fence = l.fence + 1, until = now_ms + a_lease_ms
-    WHERE l.partition IN (
-      SELECT f.partition FROM request_leases f
-      WHERE f.node IS NULL OR (f.until < now_ms AND f.node <> a_node)
-      ORDER BY f.partition LIMIT greatest(share - has, 0));
+    FROM free WHERE l.partition = free.partition;
   RETURN QUERY SELECT l.partition, l.fence, share FROM request_leases l
     WHERE l.node = a_node ORDER BY l.partition;
 END $$;
@@ -168,9 +172,10 @@ BEGIN
     ORDER BY n
   LOOP
     is_new := false;
-    -- The next holder of the lease waits until this transaction has ended.
+    -- No other node takes the lease before this transaction has ended.
     IF a.fence > 0 THEN
-      PERFORM FROM request_leases l WHERE l.partition = a.partition AND l.fence = a.fence FOR SHARE;
+      PERFORM FROM request_leases l WHERE l.partition = a.partition AND l.fence = a.fence
+        FOR KEY SHARE;
       IF NOT FOUND THEN
         state := 'LEASE_LOST';
         why := '';

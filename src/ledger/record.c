@@ -64,7 +64,8 @@ struct request *request_from_row(const struct request_row *row) {
            (!names_seats || seats_from_text(row->seats, r->seats, r->quantity));
     r->id = row->id;
     r->seq = row->seq;
-    r->partition = fits ? (int)row->partition : 0;
+    bool has_partition = row->partition >= 0 && row->partition < REQUEST_PARTITIONS;
+    r->partition = has_partition ? (int)row->partition : 0;
     r->event_key = row->event_key;
     r->section_key = row->section_key;
     r->entry_seq = (uint64_t)row->entry_seq;

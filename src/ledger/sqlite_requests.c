@@ -187,7 +187,7 @@ int request_decide_apply(struct db *db, struct ledger_request_decide *decide) {
                        cell_uuid(&now.id), cell_str(request_status_words[now.status]),
                        cell_text(now.reason), made, cell_i64(now.finished_ms));
     bool added = true;
-    if (rc == SQLITE_OK && old != NULL && old->quantity > 0) db->open_requests[old->partition]--;
+    if (rc == SQLITE_OK && old != NULL) db->open_requests[old->partition]--;
     if (rc == SQLITE_OK && old == NULL) rc = sqlite_request_insert(db, &now, &added);
     mem_free(old);
     if (rc != SQLITE_OK) return rc;

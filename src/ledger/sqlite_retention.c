@@ -95,8 +95,8 @@ static const struct retained_table tables[] = {
     {
         .scan = "SELECT t.seq, NULL,"
                 " coalesce(t.finished_at < ?4, 0)"
-                " OR (t.finished_at NOT NULL AND " GONE_SECTION " NOT NULL), " GONE_SECTION
-                " FROM requests t"
+                " OR (coalesce(t.finished_at < ?6 - " LATE_MS ", 0)"
+                "  AND " GONE_SECTION " NOT NULL), " GONE_SECTION " FROM requests t"
                 " WHERE t.seq > ?1 ORDER BY t.seq LIMIT ?3",
         .remove = "DELETE FROM requests WHERE seq = ?1",
         .age = AGE_ENDED,

@@ -7,8 +7,8 @@
  * the same as an earlier one in the list is not started before that one's outcome is known, except
  * where the hot store decides in one atomic step (strategy slot): there the order of the calls is
  * the order of the decisions, so many are under way at the same time and share a commit. When a
- * commit fails, those that were under way are tried again in the order of their delays; no later
- * one is started before that.
+ * commit fails, those that were under way are tried again in their order; but one that was in
+ * another commit may have succeeded before an earlier one.
  */
 #include "service/requests.h"
 
@@ -23,6 +23,9 @@
 /* The delay before the second try; it doubles with each try, up to the maximum. */
 #define DELAY_MS_FIRST 20
 #define DELAY_MS_MAX 2000
+/* Another node may have accepted a request for an event or a section that this node has not heard
+ * of yet: for so long it is not said to be missing. */
+#define ABSENT_MS 5000
 /* How old positions may be. */
 #define POSITIONS_NS INT64_C(200000000)
 
@@ -162,10 +165,14 @@ static void requests_on_delivered(struct feed_consumer *consumer, struct feed_me
 
 static void decision_on_delay_over(struct retry_delay *delay) {
     struct decision *d = CONTAINER_OF(delay, struct decision, delay);
-    if (d->worker->is_draining)
+    if (d->worker->is_draining) {
         decision_end(d, false);
-    else
+    } else if (d->again == decision_start) {
+        d->is_started = false; /* an earlier one may have to be started first */
+        decisions_start(d->worker, d->message->request->partition);
+    } else {
         d->again(d);
+    }
 }
 
 static void decision_try_again(struct decision *d, decision_step *step) {
@@ -197,6 +204,10 @@ static enum err decision_read_terms(struct decision *d) {
     catalogue_read_unlock(c);
     if (e == NULL) return ERR_EVENT_NOT_FOUND;
     return section == NULL ? ERR_SECTION_NOT_FOUND : ERR_OK;
+}
+
+static bool is_absence(enum err e) {
+    return e == ERR_EVENT_NOT_FOUND || e == ERR_SECTION_NOT_FOUND;
 }
 
 /* The outcome is known: the next ones of the partition may start. */
@@ -235,6 +246,11 @@ static void decision_start(struct decision *d) {
     *h = (struct hold){.arena = &d->arena};
     arena_rewind(&d->arena);
     enum err refused = r->quantity == 0 ? ERR_INTERNAL : decision_read_terms(d);
+    if (is_absence(refused) && service->events->sync != NULL &&
+        clock_wall_ms() - r->created_ms < ABSENT_MS) {
+        decision_try_again(d, decision_start);
+        return;
+    }
     if (refused != ERR_OK) {
         decision_decide(d, refused);
         return;
@@ -301,12 +317,12 @@ static void decision_on_written(struct task *task) {
         count(COUNT_REQUESTS_SUCCESS + (unsigned)(d->record.status - REQUEST_SUCCESS), 1);
         observe(HISTOGRAM_REQUEST_DECIDED_SECONDS, took_ms > 0 ? (uint64_t)took_ms : 0);
     }
-    decision_end(d, true);
     if (service->hot != NULL && w->news.decided_count < ANNOUNCED_MAX) {
         w->news.decided[w->news.decided_count++] = id;
         news_post(w);
     }
     service->decided(service->to, &id, 1);
+    decision_end(d, true); /* the last: a server that stops waits for it */
 }
 
 /* Not decided: the request stays in the feed. */
