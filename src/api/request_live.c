@@ -227,13 +227,16 @@ static void request_subscriber_tell(struct request_subscriber *s, const struct r
 
 /* ---- looking ---- */
 
-static void batch_take(struct request_batch *b, struct request_subscriber *s) {
+/* `b` is NULL: the first one of a new batch. */
+static struct request_batch *batch_take(struct request_batch *b, struct request_subscriber *s) {
+    if (b == NULL) b = mem_new(sizeof *b);
     size_t at = b->look.count++;
     assert(!s->busy && at < BATCH_MAX);
     s->busy = true;
     list_remove(&s->link);
     b->subscribers[at] = s;
     b->ids[at] = s->id;
+    return b;
 }
 
 /* Looks up to a batch of the subscribers that are due, the announced ones first. While a batch is
@@ -248,8 +251,7 @@ static void request_live_look(struct request_live *l) {
             struct request_subscriber *s =
                 CONTAINER_OF(from->next, struct request_subscriber, link);
             if (i > 0 && s->due_ms > now_ms) break;
-            if (b == NULL) b = mem_new(sizeof *b);
-            batch_take(b, s);
+            b = batch_take(b, s);
         }
     }
     if (b == NULL) return;
