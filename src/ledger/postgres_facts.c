@@ -1,7 +1,7 @@
 /*
- * Facts that are to be relayed, and sales. Transactions commit in another order than they take
- * numbers, so no number means that all facts below it are visible: a fact that is not relayed yet
- * has no relayed_at, and a partial index finds these rows.
+ * Facts that are to be relayed, sales, and pages of facts. Transactions commit in another order
+ * than they take numbers, so no number means that all facts below it are visible: a fact that is
+ * not relayed yet has no relayed_at, and a partial index finds these rows.
  */
 #include <assert.h>
 
@@ -85,4 +85,46 @@ bool pg_sales_read(struct pg *db, struct ledger_sales_read *read) {
     }
     pg_rows_clear(&rows);
     return ok && pg_sound(db);
+}
+
+static bool facts_page_add_row(struct ledger_facts_page *page, const struct pg_rows *rows) {
+    struct uuid reservation;
+    bool has_one = pg_uuid(rows, 7, &reservation);
+    return facts_page_add(
+        page, &(struct fact_row){
+                  .mark = {.transaction = (uint64_t)pg_i64(rows, 0), .id = pg_i64(rows, 1)},
+                  .kind = pg_str(rows, 2),
+                  .at_ms = pg_i64(rows, 3),
+                  .event_type = pg_str(rows, 4),
+                  .event_id = pg_str(rows, 5),
+                  .section = pg_str(rows, 6),
+                  .reservation = has_one ? &reservation : NULL,
+                  .user = pg_str(rows, 8),
+                  .seat_count = pg_i64(rows, 9),
+                  .seats = pg_is_null(rows, 10) ? (str){NULL, 0} : pg_str(rows, 10),
+                  .price = pg_i64(rows, 11),
+                  .currency = pg_str(rows, 12)});
+}
+
+/* In the order of transactions, as sales. */
+bool pg_facts_page(struct pg *db, struct ledger_facts_page *page) {
+    struct pg_rows rows = {0};
+    facts_page_begin(page);
+    bool ok = pg_query(
+        db, &rows,
+        "SELECT f.transaction::text::bigint, f.id, f.kind, f.at, e.type, e.external_id, c.code,"
+        " f.reservation_id, f.user_id, f.seat_count, r.seats, r.price, r.currency FROM facts f"
+        " LEFT JOIN events e ON e.id = f.event_id LEFT JOIN sections c ON c.id = f.section_id"
+        " LEFT JOIN reservations r ON r.id = f.reservation_id"
+        " WHERE (f.transaction, f.id) > ($1::bigint::text::xid8, $2)"
+        " AND f.transaction < pg_snapshot_xmin(pg_current_snapshot())"
+        " ORDER BY f.transaction, f.id LIMIT $3",
+        pg_cell_i64((int64_t)page->after.transaction), pg_cell_i64(page->after.id),
+        pg_cell_i64((int64_t)page->max));
+    if (ok && rows.count > (int)page->max) ok = pg_unexpected(db);
+    while (ok && pg_next(&rows) && facts_page_add_row(page, &rows)) continue;
+    pg_rows_clear(&rows);
+    ok = ok && pg_sound(db);
+    if (!ok) facts_page_free(page);
+    return ok;
 }

@@ -76,6 +76,8 @@ static bool pg_answer_of(struct pg *db, struct ledger_record *r) {
         return pg_facts_read(db, (struct ledger_facts_read *)r);
     case LEDGER_SALES_READ:
         return pg_sales_read(db, (struct ledger_sales_read *)r);
+    case LEDGER_FACTS_PAGE:
+        return pg_facts_page(db, (struct ledger_facts_page *)r);
     case LEDGER_NODES_READ:
         return pg_nodes_read(db, (struct ledger_nodes_read *)r);
     case LEDGER_AUDIT_PAGE:

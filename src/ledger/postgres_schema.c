@@ -12,13 +12,14 @@ extern const char postgres_schema_2_sql[];
 extern const char postgres_schema_3_sql[];
 extern const char postgres_schema_4_sql[];
 extern const char postgres_schema_5_sql[];
+extern const char postgres_schema_6_sql[];
 
 static const struct {
     int64_t number;
     const char *sql;
 } migrations[] = {
     {1, postgres_schema_1_sql}, {2, postgres_schema_2_sql}, {3, postgres_schema_3_sql},
-    {4, postgres_schema_4_sql}, {5, postgres_schema_5_sql},
+    {4, postgres_schema_4_sql}, {5, postgres_schema_5_sql}, {6, postgres_schema_6_sql},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

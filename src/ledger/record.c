@@ -1,6 +1,8 @@
 /* The functions for records and rows that both ledgers share. */
 #include "ledger/record.h"
 
+#include <assert.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -103,6 +105,58 @@ void requests_open_add(struct ledger_requests_open *open, int64_t partition, int
 void requests_open_free(struct ledger_requests_open *open) {
     for (int p = 0; p < REQUEST_PARTITIONS; p++) mem_free(open->partitions[p].seqs);
     requests_open_init(open);
+}
+
+/* A page ends early when its facts have so many seats together, so that its size has a bound. */
+#define PAGE_SEATS_MAX 20000
+
+static struct fact *fact_from_row(const struct fact_row *row) {
+    int kind = word_index(fact_kind_words, row->kind);
+    bool has_seats = row->seats.at != NULL;
+    bool fits = kind >= 0 && (kind == FACT_SOLD_OUT) == (row->reservation == NULL) &&
+                row->at_ms >= 0 && clock_writable(row->at_ms) && row->seat_count >= 0 &&
+                row->seat_count <= RESERVATION_SEATS_MAX;
+    struct fact *f = fact_new(fits && has_seats ? (uint32_t)row->seat_count : 0);
+    fits = fits && str_copy(row->event_type, f->event_type, sizeof f->event_type) &&
+           str_copy(row->event_id, f->event_id, sizeof f->event_id) &&
+           str_copy(row->section, f->section, sizeof f->section) &&
+           str_copy(row->user, f->user, sizeof f->user) &&
+           str_copy(row->currency, f->currency, sizeof f->currency) &&
+           (!has_seats || seats_from_text(row->seats, f->seats, f->seat_count));
+    if (!fits) {
+        log_error(msg("left out a fact whose row is not valid; run admitone audit"),
+                  kv_i64("facts.id", row->mark.id));
+        mem_free(f);
+        return NULL;
+    }
+    f->mark = row->mark;
+    f->kind = (enum fact_kind)kind;
+    f->at_ms = row->at_ms;
+    if (row->reservation != NULL) f->reservation = *row->reservation;
+    f->seat_count = (uint32_t)row->seat_count;
+    f->price = row->price;
+    return f;
+}
+
+void facts_page_begin(struct ledger_facts_page *page) {
+    assert(page->max > 0 && page->max <= FACTS_PAGE_MAX);
+    page->count = 0;
+    page->seat_count = 0;
+    page->mark = page->after;
+}
+
+bool facts_page_add(struct ledger_facts_page *page, const struct fact_row *row) {
+    struct fact *f = fact_from_row(row);
+    page->mark = row->mark;
+    if (f == NULL) return true;
+    page->facts[page->count++] = f;
+    page->seat_count += f->seat_count;
+    return page->count < page->max && page->seat_count < PAGE_SEATS_MAX;
+}
+
+void facts_page_free(struct ledger_facts_page *page) {
+    for (size_t i = 0; i < page->count; i++) mem_free(page->facts[i]);
+    facts_page_begin(page);
 }
 
 static void put_undo(struct ledger_event_put *put) {

@@ -46,6 +46,29 @@ bool ledger_entry_ok(const struct ledger_entry *e);
 /* The same for a sale. If not, it is logged, and the caller skips it. */
 bool sale_check(const struct sale *s);
 
+/* A row of `facts`, and the rows of its event, section and reservation, as far as they are there.
+ */
+struct fact_row {
+    struct sale_mark mark;
+    str kind;
+    int64_t at_ms;
+    str event_type;
+    str event_id;
+    str section;
+    const struct uuid *reservation; /* NULL: none */
+    str user;
+    int64_t seat_count;
+    str seats; /* `at` NULL: the reservation is not there */
+    int64_t price;
+    str currency;
+};
+
+/* A page is begun, gets a row, and has failed. A row that this program cannot have written is
+ * logged and left out. False: the page is full. */
+void facts_page_begin(struct ledger_facts_page *page);
+bool facts_page_add(struct ledger_facts_page *page, const struct fact_row *row);
+void facts_page_free(struct ledger_facts_page *page);
+
 /* Fills the outputs of ledger_requests_open; rows come in order of partition and number. */
 void requests_open_init(struct ledger_requests_open *open);
 void requests_open_add(struct ledger_requests_open *open, int64_t partition, int64_t seq);

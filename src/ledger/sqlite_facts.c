@@ -1,8 +1,9 @@
 /*
- * Facts that are to be relayed, and sales. Facts that are not relayed yet are mostly the newest
- * rows, so there is no index for them, which would make every hold slower: each reader remembers
- * the number up to which all are relayed. There is one writer, and numbers only grow, so later
- * facts are always after that mark; a reader begins without a mark, and reads the whole table once.
+ * Facts that are to be relayed, sales, and pages of facts. Facts that are not relayed yet are
+ * mostly the newest rows, so there is no index for them, which would make every hold slower: each
+ * reader remembers the number up to which all are relayed. There is one writer, and numbers only
+ * grow, so later facts are always after that mark; a reader begins without a mark, and reads the
+ * whole table once.
  */
 #include <assert.h>
 
@@ -103,6 +104,46 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
         if (sale_check(s)) read->count++;
     }
     if (rows != NULL) sqlite3_reset(rows);
+    return rc;
+}
+
+static bool facts_page_add_row(struct ledger_facts_page *page, sqlite3_stmt *rows) {
+    struct uuid reservation;
+    bool has_one = sqlite3_column_bytes(rows, 6) == sizeof reservation.bytes;
+    if (has_one) memcpy(reservation.bytes, sqlite3_column_blob(rows, 6), sizeof reservation.bytes);
+    return facts_page_add(page, &(struct fact_row){.mark = {.id = sqlite3_column_int64(rows, 0)},
+                                                   .kind = column_str(rows, 1),
+                                                   .at_ms = sqlite3_column_int64(rows, 2),
+                                                   .event_type = column_str(rows, 3),
+                                                   .event_id = column_str(rows, 4),
+                                                   .section = column_str(rows, 5),
+                                                   .reservation = has_one ? &reservation : NULL,
+                                                   .user = column_str(rows, 7),
+                                                   .seat_count = sqlite3_column_int64(rows, 8),
+                                                   .seats = column_str(rows, 9),
+                                                   .price = sqlite3_column_int64(rows, 10),
+                                                   .currency = column_str(rows, 11)});
+}
+
+/* In the order of numbers, as sales. */
+int facts_page(struct db *db, struct ledger_facts_page *page) {
+    sqlite3_stmt *rows = NULL;
+    facts_page_begin(page);
+    if (page->after.transaction != 0) {
+        page->record.result = ERR_INVALID_PARAMETER;
+        return SQLITE_OK;
+    }
+    int rc = db_query(db, &rows,
+                      "SELECT f.id, f.kind, f.at, e.type, e.external_id, c.code, f.reservation_id,"
+                      " f.user_id, f.seat_count, r.seats, r.price, r.currency FROM facts f"
+                      " LEFT JOIN events e ON e.id = f.event_id"
+                      " LEFT JOIN sections c ON c.id = f.section_id"
+                      " LEFT JOIN reservations r ON r.id = f.reservation_id"
+                      " WHERE f.id > ?1 ORDER BY f.id LIMIT ?2",
+                      cell_i64(page->after.id), cell_i64((int64_t)page->max));
+    while (db_next(rows, &rc) && facts_page_add_row(page, rows)) continue;
+    if (rows != NULL) sqlite3_reset(rows);
+    if (rc != SQLITE_OK) facts_page_free(page);
     return rc;
 }
 

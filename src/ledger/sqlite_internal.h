@@ -149,6 +149,7 @@ int fact_add(struct db *db, const struct reservation *r, enum reservation_status
 
 int facts_read(struct db *db, struct ledger_facts_read *read);
 int sales_read(struct db *db, struct ledger_sales_read *read);
+int facts_page(struct db *db, struct ledger_facts_page *page);
 int sales_load(struct db *db, const struct ledger_reader *reader);
 /* A fact that the event is sold out since then, if no seat of it is left. It is not relayed. */
 int sold_out_add(struct db *db, int64_t event_key, int64_t at_ms);

@@ -38,6 +38,8 @@ static int sqlite_answer_of(struct db *db, struct ledger_record *r) {
         return facts_read(db, (struct ledger_facts_read *)r);
     case LEDGER_SALES_READ:
         return sales_read(db, (struct ledger_sales_read *)r);
+    case LEDGER_FACTS_PAGE:
+        return facts_page(db, (struct ledger_facts_page *)r);
     case LEDGER_AUDIT_PAGE:
         return sqlite_answer_page(db, (struct ledger_audit_page *)r);
     case LEDGER_EVENTS_READ:

@@ -28,6 +28,7 @@
 #include "base/err.h"
 #include "base/task.h"
 #include "core/event.h"
+#include "core/fact.h"
 #include "core/queue.h"
 #include "core/request.h"
 #include "core/reservation.h"
@@ -66,6 +67,7 @@ enum ledger_kind {
     LEDGER_WAITING_READ,
     LEDGER_FACTS_READ,
     LEDGER_SALES_READ,
+    LEDGER_FACTS_PAGE,
     LEDGER_NODES_READ,
     LEDGER_AUDIT_PAGE,
 };
@@ -500,6 +502,23 @@ struct ledger_sales_read {
     struct sale *sales;    /* out: room for `max` */
     size_t max;
     size_t count; /* out */
+};
+
+#define FACTS_PAGE_MAX 1000
+
+/* Asked, not submitted: all facts after a mark, of every kind, in the order of their marks. As with
+ * sales, facts that come after an open transaction in this order are not returned yet. A page may
+ * end before `max`, when its reservations have many seats; only an empty one says that there is
+ * nothing more. A fact that cannot be read is logged and left out. INVALID_PARAMETER: `after` is a
+ * mark of another kind of ledger. */
+struct ledger_facts_page {
+    struct ledger_record record;
+    struct sale_mark after;
+    size_t max;            /* at most FACTS_PAGE_MAX */
+    struct fact **facts;   /* out: room for `max`; mem_free each */
+    size_t count;          /* out */
+    struct sale_mark mark; /* out: of the last fact that was read; `after` when there was none */
+    size_t seat_count;     /* private to the adapter: of its facts */
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when

@@ -361,6 +361,146 @@ static void removing_the_seats_that_are_left_sells_out(void **state) {
     assert_int_equal(count_sold_out(d), 2);
 }
 
+/* ---- pages ---- */
+
+#define PAGE_MAX 16
+
+/* Facts that were read, in order; facts_free frees them. */
+struct facts {
+    struct fact *all[PAGE_MAX];
+    size_t count;
+    struct sale_mark mark;
+};
+
+/* Reads one page after f->mark, and adds it. */
+static size_t read_page(struct ledger_client *d, struct facts *f, size_t max) {
+    struct test_record r;
+    assert_true(f->count + max <= PAGE_MAX);
+    test_facts_page(&r, f->mark, f->all + f->count, max);
+    assert_int_equal(harness_ask(&d->h, d->l, &r), ERR_OK);
+    assert_true(r.facts_page.count <= max);
+    for (size_t i = 0; i < r.facts_page.count; i++) {
+        const struct sale_mark *mark = &f->all[f->count++]->mark;
+        assert_true(sale_is_after(mark, &f->mark));
+        f->mark = *mark;
+    }
+    assert_memory_equal(&r.facts_page.mark, &f->mark, sizeof f->mark);
+    return r.facts_page.count;
+}
+
+static void facts_free(struct facts *f) {
+    for (size_t i = 0; i < f->count; i++) mem_free(f->all[i]);
+    *f = (struct facts){0};
+}
+
+static void assert_fact(const struct fact *f, enum fact_kind kind, uint64_t number,
+                        const char *user, const char *section, int64_t at_ms) {
+    struct uuid id = ledger_client_id(number);
+    assert_int_equal(f->kind, kind);
+    assert_memory_equal(&f->reservation, &id, sizeof id);
+    assert_string_equal(f->user, user);
+    assert_string_equal(f->event_type, "CONCERT");
+    assert_string_equal(f->event_id, "1");
+    assert_string_equal(f->section, section);
+    assert_int_equal(f->at_ms, at_ms);
+}
+
+static void assert_sold_out(const struct fact *f) {
+    assert_int_equal(f->kind, FACT_SOLD_OUT);
+    assert_string_equal(f->event_type, "CONCERT");
+    assert_string_equal(f->event_id, "1");
+    assert_string_equal(f->section, "");
+    assert_string_equal(f->user, "");
+    assert_int_equal(f->seat_count, 0);
+    assert_null(f->seats);
+}
+
+static void a_page_has_the_facts_of_every_kind_in_order(void **state) {
+    struct ledger_client *d = *state;
+    struct facts f = {0};
+    assert_int_equal(read_page(d, &f, 8), 0);
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(4, 7)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 1, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    assert_true(ledger_client_expire(d, 2, TEST_EXPIRES_MS + 1));
+    assert_int_equal(read_page(d, &f, 8), 5);
+    assert_fact(f.all[0], FACT_HELD, 1, "a", "A", TEST_HELD_MS);
+    assert_fact(f.all[1], FACT_HELD, 2, "b", "B", TEST_HELD_MS);
+    assert_fact(f.all[2], FACT_CONFIRMED, 1, "a", "A", 2500);
+    assert_fact(f.all[3], FACT_CANCELLED, 1, "a", "A", 2600);
+    assert_fact(f.all[4], FACT_EXPIRED, 2, "b", "B", TEST_EXPIRES_MS + 1);
+    struct reservation *r = ledger_client_get(d, 1);
+    for (size_t i = 0; i < 4; i += 2) {
+        assert_int_equal(f.all[i]->seat_count, 2);
+        assert_int_equal(f.all[i]->seats[0], 4);
+        assert_int_equal(f.all[i]->seats[1], 7);
+        assert_int_equal(f.all[i]->price, r->price);
+        assert_string_equal(f.all[i]->currency, r->currency);
+    }
+    mem_free(r);
+    assert_int_equal(read_page(d, &f, 8), 0);
+    facts_free(&f);
+}
+
+static void pages_follow_each_other_over_a_restart_and_repeat_nothing(void **state) {
+    struct ledger_client *d = *state;
+    struct facts f = {0};
+    for (uint64_t n = 1; n <= 5; n++) {
+        assert_int_equal(ledger_client_hold(d, n, "a", 1, 0, SEATS(7)), ERR_OK);
+        assert_int_equal(ledger_client_cancel(d, n, "a"), ERR_OK);
+        if (n == 2) assert_int_equal(read_page(d, &f, 3), 3);
+        if (n == 3) ledger_client_restart(d);
+    }
+    assert_int_equal(read_page(d, &f, 3), 3);
+    assert_int_equal(read_page(d, &f, 3), 3);
+    assert_int_equal(read_page(d, &f, 3), 1);
+    assert_int_equal(read_page(d, &f, 3), 0);
+    for (size_t i = 0; i < 10; i++)
+        assert_fact(f.all[i], i % 2 == 0 ? FACT_HELD : FACT_CANCELLED, 1 + i / 2, "a", "A",
+                    i % 2 == 0 ? TEST_HELD_MS : 2600);
+    facts_free(&f);
+}
+
+static void a_page_has_facts_whether_they_were_relayed_or_not(void **state) {
+    struct ledger_client *d = *state;
+    struct facts f = {0};
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    assert_int_equal(read_page(d, &f, 1), 1);
+    relay(d, &f.mark.id, 1);
+    facts_free(&f);
+    assert_int_equal(read_page(d, &f, 8), 2);
+    assert_fact(f.all[0], FACT_HELD, 1, "a", "A", TEST_HELD_MS);
+    assert_fact(f.all[1], FACT_CONFIRMED, 1, "a", "A", 2500);
+    facts_free(&f);
+}
+
+static void a_page_has_sold_out_after_the_hold_that_sold_the_last_seat(void **state) {
+    struct ledger_client *d = *state;
+    struct facts f = {0};
+    sell_out(d);
+    assert_int_equal(read_page(d, &f, 8), 3);
+    assert_fact(f.all[0], FACT_HELD, 1, "a", "A", TEST_HELD_MS);
+    assert_fact(f.all[1], FACT_HELD, 2, "b", "B", TEST_HELD_MS);
+    assert_sold_out(f.all[2]);
+    facts_free(&f);
+}
+
+static void the_facts_of_a_deleted_event_have_its_name(void **state) {
+    struct ledger_client *d = *state;
+    struct facts f = {0};
+    struct test_record r;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    test_delete(&r, "CONCERT", "1", 3000);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+    assert_int_equal(read_page(d, &f, 8), 2);
+    assert_fact(f.all[0], FACT_HELD, 1, "a", "A", TEST_HELD_MS);
+    assert_fact(f.all[1], FACT_CANCELLED, 1, "a", "A", 2600);
+    facts_free(&f);
+}
+
 int ledger_facts_suite_run(const struct ledger_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -376,6 +516,11 @@ int ledger_facts_suite_run(const struct ledger_adapter *of) {
         TEST(removing_the_seats_that_are_left_sells_out),
         TEST(a_load_returns_the_sales_up_to_the_watermark),
         TEST(that_all_was_sold_is_loaded),
+        TEST(a_page_has_the_facts_of_every_kind_in_order),
+        TEST(pages_follow_each_other_over_a_restart_and_repeat_nothing),
+        TEST(a_page_has_facts_whether_they_were_relayed_or_not),
+        TEST(a_page_has_sold_out_after_the_hold_that_sold_the_last_seat),
+        TEST(the_facts_of_a_deleted_event_have_its_name),
     };
 #undef TEST
     return cmocka_run_group_tests_name("ledger contract: facts", tests, NULL, NULL);

@@ -286,6 +286,16 @@ void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *
                               }};
 }
 
+void test_facts_page(struct test_record *r, struct sale_mark after, struct fact **facts,
+                     size_t max) {
+    *r = (struct test_record){.facts_page = {
+                                  .record = {.kind = LEDGER_FACTS_PAGE, .task.run = on_back},
+                                  .after = after,
+                                  .facts = facts,
+                                  .max = max,
+                              }};
+}
+
 void test_node_report(struct test_record *r, const struct uuid *node, bool registers,
                       int64_t applied) {
     *r = (struct test_record){.node_report = {

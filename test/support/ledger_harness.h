@@ -60,6 +60,7 @@ struct test_record {
         struct ledger_facts_read facts_read;
         struct ledger_facts_relayed facts_relayed;
         struct ledger_sales_read sales_read;
+        struct ledger_facts_page facts_page;
         struct ledger_node_report node_report;
         struct ledger_nodes_drop nodes_drop;
         struct ledger_nodes_read nodes_read;
@@ -114,6 +115,8 @@ void test_requests_read(struct test_record *r, int partition, int64_t after_seq,
 void test_requests_open(struct test_record *r);
 void test_facts_read(struct test_record *r, int64_t now_ms, int64_t older_ms);
 void test_sales_read(struct test_record *r, struct sale_mark mark, struct sale *sales, size_t max);
+void test_facts_page(struct test_record *r, struct sale_mark after, struct fact **facts,
+                     size_t max);
 void test_nodes_read(struct test_record *r);
 /* Frees the results that belong to the caller. */
 void test_record_deinit(struct test_record *r);

@@ -385,6 +385,78 @@ static void a_sale_that_commits_late_keeps_back_those_behind_it(void **state) {
     mem_free(wanted);
 }
 
+/* The kinds of the facts after the mark, in order, as their first letters; moves the mark. */
+static void read_kinds(struct fixture *f, struct sale_mark *mark, char kinds[9]) {
+    struct test_record r;
+    struct fact *facts[8];
+    test_facts_page(&r, *mark, facts, 8);
+    assert_true(pg_facts_page(&f->s.db, &r.facts_page));
+    for (size_t i = 0; i < r.facts_page.count; i++) {
+        kinds[i] = fact_kind_words[facts[i]->kind].at[0];
+        mem_free(facts[i]);
+    }
+    kinds[r.facts_page.count] = '\0';
+    *mark = r.facts_page.mark;
+}
+
+static void a_fact_that_commits_late_keeps_back_those_behind_it(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    struct event *stored = scratch_store(&f->s, wanted);
+    struct sale_mark mark = {0};
+    char kinds[9];
+    struct pg late;
+    tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "HELD");
+    read_kinds(f, &mark, kinds);
+    assert_string_equal(kinds, "H");
+    open_beside(f, &late);
+    assert_true(pg_exec(&late, "BEGIN; INSERT INTO facts(kind, event_id, reservation_id,"
+                               " seat_count, at) SELECT 'CONFIRMED', 1, id, 1, 9"
+                               " FROM reservations"));
+    tables_reservation(scratch_tables(&f->s), 2, stored, &stored->sections[0], 8, "HELD");
+    read_kinds(f, &mark, kinds);
+    assert_string_equal(kinds, "");
+    assert_true(pg_exec(&late, "COMMIT"));
+    read_kinds(f, &mark, kinds);
+    assert_string_equal(kinds, "CH");
+    read_kinds(f, &mark, kinds);
+    assert_string_equal(kinds, "");
+    pg_close(&late);
+    mem_free(stored);
+    mem_free(wanted);
+}
+
+/* A transaction has its number before the reservation is made, and cancels it afterwards; another
+ * one is open all the time. */
+static void the_end_of_a_reservation_comes_after_its_beginning(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    struct event *stored = scratch_store(&f->s, wanted);
+    struct sale_mark mark = {0};
+    char kinds[9];
+    struct pg late;
+    struct pg open;
+    open_beside(f, &late);
+    open_beside(f, &open);
+    assert_true(pg_exec(&late, "BEGIN; SELECT pg_current_xact_id()"));
+    assert_true(pg_exec(&open, "BEGIN; SELECT pg_current_xact_id()"));
+    tables_reservation(scratch_tables(&f->s), 1, stored, &stored->sections[0], 7, "HELD");
+    assert_true(pg_exec(&late, "INSERT INTO facts(kind, event_id, reservation_id, seat_count, at)"
+                               " SELECT 'CANCELLED', 1, id, 1, 9 FROM reservations"));
+    read_kinds(f, &mark, kinds);
+    assert_string_equal(kinds, "");
+    assert_true(pg_exec(&late, "COMMIT"));
+    read_kinds(f, &mark, kinds);
+    assert_string_equal(kinds, "");
+    assert_true(pg_exec(&open, "COMMIT"));
+    read_kinds(f, &mark, kinds);
+    assert_string_equal(kinds, "HC");
+    pg_close(&late);
+    pg_close(&open);
+    mem_free(stored);
+    mem_free(wanted);
+}
+
 static void add_sale(void *to, const struct sale *s) {
     *(int64_t *)to += s->kind == SALE_TAKEN ? s->seats : -s->seats;
 }
@@ -468,6 +540,8 @@ int main(void) {
         TEST(everything_live_is_reported_as_of_one_moment),
         TEST(a_fact_that_commits_late_is_reported),
         TEST(a_sale_that_commits_late_keeps_back_those_behind_it),
+        TEST(a_fact_that_commits_late_keeps_back_those_behind_it),
+        TEST(the_end_of_a_reservation_comes_after_its_beginning),
         TEST(what_is_loaded_while_one_is_under_way_comes_once),
         TEST(facts_that_another_node_is_marking_are_not_waited_for),
     };
