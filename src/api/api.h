@@ -11,6 +11,7 @@
 
 #include "net/server.h"
 #include "service/events.h"
+#include "service/fact_feed.h"
 #include "service/hold.h"
 #include "service/rebuilder.h"
 #include "service/requests.h"
@@ -73,6 +74,7 @@ struct api_worker {
     struct request_live *request_live;   /* likewise */
     struct lock_client lock_client;      /* its reservations; likewise */
     struct requests_worker requests;     /* likewise */
+    struct fact_feed facts;              /* likewise */
 };
 
 /* The keys of `api` are set. False: libcrypto lacks an algorithm. */
@@ -111,6 +113,7 @@ api_handler rankings_get_stream;                                         /* rank
 api_handler seats_get;                                                   /* seats.c */
 api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admin.c */
 api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
+api_handler admin_facts;                                                 /* admin_facts.c */
 api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
 
 /* Whether cors.origins contains the origin. */

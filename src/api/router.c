@@ -58,6 +58,7 @@ static const struct route routes[] = {
     {HTTP_POST, true, "/admin/queue/{type}/{id}/drain", admin_queue_drain},
     {HTTP_POST, true, "/admin/queue/{type}/{id}/deactivate", admin_queue_deactivate},
     {HTTP_GET, true, "/admin/audit", admin_audit},
+    {HTTP_GET, true, "/admin/facts", admin_facts},
     {HTTP_GET, false, "/health", system_health},
     {HTTP_GET, false, "/ready", system_ready},
     {HTTP_GET, false, "/metrics", system_metrics},

@@ -109,6 +109,7 @@ static void on_stop(struct task *task) {
     if (sw->server->hot.detach != NULL) sw->server->hot.detach(sw->server->hot.stores);
     requests_worker_close(&sw->server->api.workers[sw->index].requests);
     lock_client_close(&sw->server->api.workers[sw->index].lock_client);
+    fact_feed_close(&sw->server->api.workers[sw->index].facts);
     worker_stop(&sw->worker);
 }
 
@@ -128,6 +129,8 @@ static void on_drain(struct task *task) {
     live_close(sw->server->api.workers[sw->index].live);
     rankings_live_close(sw->server->api.workers[sw->index].rankings_live);
     net_worker_drain(sw->net, false, on_drained_here, sw);
+    /* After that, so that these answers close their connections. */
+    fact_feed_drain(&sw->server->api.workers[sw->index].facts);
 }
 
 static void on_cut_connections(struct task *task) {
@@ -460,6 +463,8 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     aw->lock_client =
         (struct lock_client){.locks = s->hot.locks, .lease_ms = s->settings.lock_lease_ms};
     lock_client_init(&aw->lock_client, &sw->worker.loop);
+    aw->facts = (struct fact_feed){.ledger = s->api.events.ledger};
+    fact_feed_init(&aw->facts, &sw->worker.loop);
     aw->request_live = request_live_new(&s->api, &sw->worker, index);
     aw->requests = (struct requests_worker){
         .service = &s->api.requests, .lock_client = &aw->lock_client, .number = index};

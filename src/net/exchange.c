@@ -151,6 +151,14 @@ bool exchange_was_put_off(const struct exchange *x) {
     return x->was_put_off;
 }
 
+bool exchange_is_abandoned(const struct exchange *x) {
+    return x->conn == NULL || x->conn->eof;
+}
+
+void exchange_restart_clock(struct exchange *x) {
+    x->started_ns = clock_steady_ns();
+}
+
 void *exchange_context(const struct exchange *x) {
     return x->net->context;
 }

@@ -60,6 +60,12 @@ void exchange_resume(struct exchange *x);
 /* Whether the handler is called again, by exchange_resume. */
 bool exchange_was_put_off(const struct exchange *x);
 
+/* For an answer that waits until there is something to say (a long poll). Whether nobody waits for
+ * it: the client has gone, or has closed its side, which usually means the same. */
+bool exchange_is_abandoned(const struct exchange *x);
+/* The answer begins now: the wait before is not counted in the durations of requests. */
+void exchange_restart_clock(struct exchange *x);
+
 /* The client's address: the peer's, or the one that trusted proxies name in X-Forwarded-For. Only
  * while the handler runs. */
 struct address exchange_client(const struct exchange *x);
