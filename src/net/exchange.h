@@ -60,8 +60,8 @@ void exchange_resume(struct exchange *x);
 /* Whether the handler is called again, by exchange_resume. */
 bool exchange_was_put_off(const struct exchange *x);
 
-/* For an answer that waits until there is something to say (a long poll). Whether nobody waits for
- * it: the client has gone, or has closed its side, which usually means the same. */
+/* For an answer that waits until there is something to send (a long poll): whether the client has
+ * gone, or has closed its side of the connection, which usually means the same. */
 bool exchange_is_abandoned(const struct exchange *x);
 /* The answer begins now: the wait before is not counted in the durations of requests. */
 void exchange_restart_clock(struct exchange *x);

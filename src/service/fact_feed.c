@@ -94,14 +94,14 @@ void fact_feed_close(struct fact_feed *f) {
     ticker_close(&f->ticker);
 }
 
-static void name_to_json(struct json_out *j, str key, const char *name) {
+static void fact_name_to_json(struct json_out *j, str key, const char *name) {
     if (name[0] == '\0')
         json_out_null(j, key);
     else
         json_out_str(j, key, str_of(name));
 }
 
-static void reservation_to_json(struct json_out *j, const struct fact *f) {
+static void fact_reservation_to_json(struct json_out *j, const struct fact *f) {
     char id[UUID_TEXT_BYTES];
     if (f->kind == FACT_SOLD_OUT) {
         json_out_null(j, STR("reservationId"));
@@ -109,7 +109,7 @@ static void reservation_to_json(struct json_out *j, const struct fact *f) {
         uuid_format(&f->reservation, id);
         json_out_str(j, STR("reservationId"), (str){id, sizeof id});
     }
-    name_to_json(j, STR("userId"), f->user);
+    fact_name_to_json(j, STR("userId"), f->user);
     json_out_i64(j, STR("seatCount"), f->seat_count);
     if (f->seats == NULL) {
         json_out_null(j, STR("seats"));
@@ -122,7 +122,7 @@ static void reservation_to_json(struct json_out *j, const struct fact *f) {
         json_out_null(j, STR("price"));
     else
         json_out_i64(j, STR("price"), f->price);
-    name_to_json(j, STR("currency"), f->currency);
+    fact_name_to_json(j, STR("currency"), f->currency);
 }
 
 void fact_to_json(struct json_out *j, const struct fact *f) {
@@ -133,10 +133,10 @@ void fact_to_json(struct json_out *j, const struct fact *f) {
     json_out_str(j, STR("id"), buf_str(&id));
     json_out_str(j, STR("kind"), fact_kind_words[f->kind]);
     json_out_time(j, STR("at"), f->at_ms);
-    name_to_json(j, STR("eventType"), f->event_type);
-    name_to_json(j, STR("eventId"), f->event_id);
-    name_to_json(j, STR("section"), f->section);
-    reservation_to_json(j, f);
+    fact_name_to_json(j, STR("eventType"), f->event_type);
+    fact_name_to_json(j, STR("eventId"), f->event_id);
+    fact_name_to_json(j, STR("section"), f->section);
+    fact_reservation_to_json(j, f);
     json_out_object_end(j);
     buf_deinit(&id);
 }
