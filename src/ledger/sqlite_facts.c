@@ -108,7 +108,7 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
 }
 
 static bool facts_page_add_row(struct ledger_facts_page *page, sqlite3_stmt *rows) {
-    struct uuid reservation;
+    struct uuid reservation = {0};
     bool has_one = sqlite3_column_bytes(rows, 6) == sizeof reservation.bytes;
     if (has_one) memcpy(reservation.bytes, sqlite3_column_blob(rows, 6), sizeof reservation.bytes);
     return facts_page_add(page, &(struct fact_row){.mark = {.id = sqlite3_column_int64(rows, 0)},
