@@ -44,7 +44,7 @@ struct fact_read {
      * page.mark is where the next page begins. */
     struct ledger_facts_page page;
     int64_t wait_ms; /* at most FACT_WAIT_MS_MAX; 0: does not wait */
-    /* Whether nobody waits for the answer any more: then the wait ends early. */
+    /* Whether the client has gone: then the wait ends early. */
     bool (*is_abandoned)(const struct fact_read *read);
     void (*done)(struct fact_read *read, enum err result);
     bool has_waited; /* out */
