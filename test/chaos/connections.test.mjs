@@ -83,11 +83,17 @@ test('connections to PostgreSQL that are silent while new ones work are replaced
   await Promise.all(
     Object.entries(acts).map(async ([name, act]) => {
       const began = performance.now();
-      let answer = await act();
-      while (answer.status === 503 && performance.now() - began < 30000) answer = await act();
-      const ms = Math.round(performance.now() - began);
+      // Each answer comes within 10 s, whatever it is.
+      const timed = async () => {
+        const asked = performance.now();
+        const answer = await act();
+        const ms = Math.round(performance.now() - asked);
+        assert.ok(ms < 10000, `${name} took ${ms} ms`);
+        return answer;
+      };
+      let answer = await timed();
+      while (answer.status === 503 && performance.now() - began < 30000) answer = await timed();
       assert.ok(answer.status < 300, `${name}: ${answer.text}`);
-      assert.ok(ms < 30000, `${name} took ${ms} ms`);
     }),
   );
 });
