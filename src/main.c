@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "feed/kafka.h"
 #include "feed/local.h"
 #include "hot/memory.h"
 #include "hot/memory_boards.h"
@@ -101,8 +102,18 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
     return true;
 }
 
-static struct feed *open_feed(const struct settings *s, struct ledger *ledger, size_t workers) {
-    return local_feed_new(ledger, workers, settings_is_cluster(s));
+static bool open_feed(const struct settings *s, struct ledger *ledger, size_t workers,
+                      struct feed **out, struct buf *why) {
+    if (!settings_uses_kafka(s)) {
+        *out = local_feed_new(ledger, workers, settings_is_cluster(s));
+        return true;
+    }
+    struct kafka_options options = {.brokers = settings_brokers(s),
+                                    .settings = s->kafka,
+                                    .partitions = s->feed_partitions,
+                                    .prefix = s->feed_topic_prefix};
+    *out = kafka_feed_new(&options, workers, s->feed_consume, why);
+    return *out != NULL;
 }
 
 static const struct command {

@@ -29,7 +29,7 @@ struct hold_request {
     int64_t capacity;
     int64_t max_per_user;
     struct hold_body body;
-    struct reservation_names names;
+    struct section_names names;
     struct idempotency idempotency;
     struct enter_request *enter; /* where the event has autoEnter */
     int places;                  /* that were taken or found for this request, by autoEnter */
@@ -621,6 +621,7 @@ static void hold_request_accept(struct hold_request *q) {
     struct hold_acceptance *a = arena_new(&q->x->arena, sizeof *a);
     a->request = q;
     a->accept.publish.request = hold_request_copy(q);
+    a->accept.publish.names = &q->names;
     a->accept.done = hold_request_on_accepted;
     requests_accept(&w->requests, &a->accept);
 }

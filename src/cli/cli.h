@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "cli/settings.h"
+#include "port/feed.h"
 #include "port/locks.h"
 #include "port/queue.h"
 #include "port/seats.h"
@@ -34,8 +35,9 @@ struct adapters {
     /* `epoch`: of the ledger, for the fences of locks. */
     bool (*open_hot)(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why);
-    /* The feed of asynchronous requests. */
-    struct feed *(*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers);
+    /* The feed of asynchronous requests. False: `why`. */
+    bool (*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers,
+                      struct feed **out, struct buf *why);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);

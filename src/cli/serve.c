@@ -569,7 +569,8 @@ static bool serve_start(struct server *s, const struct adapters *adapters, struc
     if (!join_cluster(s, why)) return false;
     uint32_t epoch = ledger_epoch(s->api.events.ledger);
     if (!adapters->open_hot(&s->settings, epoch, &s->hot, why)) return false;
-    s->feed = adapters->open_feed(&s->settings, s->api.events.ledger, s->worker_count);
+    if (!adapters->open_feed(&s->settings, s->api.events.ledger, s->worker_count, &s->feed, why))
+        return false;
     fill_api(s, max_connections);
     start_main_loop(s);
     int64_t now_ms = clock_wall_ms();

@@ -55,14 +55,6 @@ struct requests_worker {
         size_t decided_count;
     } news;
     bool is_draining;
-    struct {
-        struct ledger_requests_open open; /* all undecided requests, as of began_ns */
-        int64_t began_ns;
-        struct ledger_requests_open next; /* being read, since next_began_ns */
-        int64_t next_began_ns;
-        bool is_reading;
-        struct list waiting; /* struct requests_look */
-    } positions;
 };
 
 /* Before the worker starts, or on its thread. The first three fields are filled in. */
@@ -106,8 +98,12 @@ struct requests_look {
     /* Private. */
     struct requests_worker *worker;
     struct ledger_requests_get get;
-    struct list link;
-    int64_t got_ns;
+    struct feed_look in_feed;
+    struct { /* those that neither the ledger nor the feed had, asked for once more */
+        struct uuid *ids;
+        struct request **found;
+        size_t count;
+    } missing;
 };
 void requests_look(struct requests_worker *w, struct requests_look *l);
 

@@ -58,7 +58,8 @@ static void feed_attach_all(struct fixture *f) {
 
 static void acknowledge_next(struct fixture *f, bool is_decided) {
     assert_true(f->acknowledged < f->count);
-    feed_acknowledge(f->feed, f->delivered[f->acknowledged++], is_decided);
+    feed_acknowledge(f->feed, f->delivered[f->acknowledged++],
+                     is_decided ? FEED_DECIDED : FEED_UNDECIDED, ERR_OK);
 }
 
 static bool is_quiet(void *arg) {
