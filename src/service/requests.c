@@ -519,7 +519,7 @@ static bool requests_look_is_done(const struct requests_look *l) {
         if (may_be_in_feed || (r != NULL && !request_is_decided(r->status))) is_done = false;
         l->ahead[i] = 0;
     }
-    return is_done;
+    return is_done || l->skips_feed;
 }
 
 static void requests_on_got(struct task *task) {
