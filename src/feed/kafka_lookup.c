@@ -155,16 +155,33 @@ static bool lookup_read_committed(struct kafka_lookup *l, int count) {
     return ok;
 }
 
+/* The offsets of RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END now. These are times of the protocol,
+ * too. rd_kafka_query_watermark_offsets would wait for socket.timeout.ms when the broker is away. */
+static rd_kafka_topic_partition_list_t *lookup_offsets(struct kafka_lookup *l, int count,
+                                                       int64_t at) {
+    rd_kafka_topic_partition_list_t *list = lookup_list(l, count);
+    for (int i = 0; i < list->cnt; i++) list->elems[i].offset = at;
+    bool ok = rd_kafka_offsets_for_times(l->consumer, list, CALL_MS) == RD_KAFKA_RESP_ERR_NO_ERROR;
+    for (int i = 0; ok && i < list->cnt; i++)
+        ok = list->elems[i].err == RD_KAFKA_RESP_ERR_NO_ERROR && list->elems[i].offset >= 0;
+    if (ok) return list;
+    rd_kafka_topic_partition_list_destroy(list);
+    return NULL;
+}
+
 /* Where the topic begins and ends now. */
 static bool lookup_read_ends(struct kafka_lookup *l, int count) {
-    for (int i = 0; i < count; i++) {
-        struct lookup_partition *p = &l->partitions[i];
-        int64_t low = 0;
-        if (rd_kafka_query_watermark_offsets(l->consumer, l->topic, i, &low, &p->end, CALL_MS) !=
-            RD_KAFKA_RESP_ERR_NO_ERROR)
-            return false;
-        kafka_lookup_decided(l, i, low); /* what the broker has deleted is decided, or lost */
-    }
+    rd_kafka_topic_partition_list_t *begin = lookup_offsets(l, count, RD_KAFKA_OFFSET_BEGINNING);
+    if (begin == NULL) return false;
+    /* What the broker has deleted is decided, or lost. */
+    for (int i = 0; i < begin->cnt; i++)
+        kafka_lookup_decided(l, begin->elems[i].partition, begin->elems[i].offset);
+    rd_kafka_topic_partition_list_destroy(begin);
+    rd_kafka_topic_partition_list_t *end = lookup_offsets(l, count, RD_KAFKA_OFFSET_END);
+    if (end == NULL) return false;
+    for (int i = 0; i < end->cnt; i++)
+        l->partitions[end->elems[i].partition].end = end->elems[i].offset;
+    rd_kafka_topic_partition_list_destroy(end);
     return true;
 }
 
