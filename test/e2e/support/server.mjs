@@ -324,6 +324,7 @@ export async function start(options = {}) {
     launchNode([...wrap, BINARY, 'serve', '--listen', listen, '--data', data, '--workers', '2', ...flags, ...rest], env);
   const launchNumber = (number, flags = args) => launchOne(path.join(folder, `node-${number}`), nodeFlags(folder, flags), calmer(flags));
   const all = isCluster ? Array.from({ length: nodes }, (_, i) => launchNumber(i + 1)) : [launchOne(folder, [], args)];
+  let launched = all.length;
   await Promise.all(all.map((node) => node.listens()));
   const self = isCluster ? together(all) : Object.assign(all[0], { nodes: all });
   if (isCluster) self.agreed = (target, answer) => assertAgreed(self, target, answer);
@@ -348,7 +349,7 @@ export async function start(options = {}) {
   // gets requests as they do.
   self.join = async (flags) => {
     assert.ok(isCluster);
-    const node = launchNumber(all.length + 1, flags);
+    const node = launchNumber(++launched, flags);
     await node.listens();
     all.push(dress(node));
     if (feed) await feedWorks(node);
