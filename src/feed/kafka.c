@@ -126,8 +126,7 @@ static void kafka_on_delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void
         s->result = ERR_FEED_UNAVAILABLE;
     else
         s->result = ERR_FEED_UNKNOWN;
-    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
-        kafka_link_lost(link, rd_kafka_err2str(m->err));
+    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) kafka_link_lost(link, rd_kafka_err2str(m->err));
     mailbox_post(s->task.home, &s->task);
 }
 
@@ -376,8 +375,8 @@ static size_t kafka_take(struct kafka_partition *p, struct kafka_delivery **take
         got = rd_kafka_consume_batch_queue(p->queue, 0, raw, FEED_WINDOW - in_work);
     for (ssize_t i = 0; i < got; i++) {
         if (raw[i]->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-            log_debug(msg("kafka reports an error of a partition"),
-                      kv_i64("partition", p->number), kv("error", rd_kafka_message_errstr(raw[i])));
+            log_debug(msg("kafka reports an error of a partition"), kv_i64("partition", p->number),
+                      kv("error", rd_kafka_message_errstr(raw[i])));
             rd_kafka_message_destroy(raw[i]);
             continue;
         }
@@ -603,21 +602,19 @@ static void kafka_close(struct feed *f) {
 }
 
 static bool kafka_open(struct kafka_feed *k, bool consumes, struct buf *why) {
-    const struct config_pair of_group[] = {
-        {"group.id", k->group},
-        {"partition.assignment.strategy", "cooperative-sticky"},
-        {"auto.offset.reset", "earliest"},
-        {"enable.auto.commit", "true"},
-        {"auto.commit.interval.ms", "500"},
-        {"enable.auto.offset.store", "false"},
-        {"queued.max.messages.kbytes", "1024"},
-        {"fetch.wait.max.ms", "100"},
-        {NULL, NULL}};
+    const struct config_pair of_group[] = {{"group.id", k->group},
+                                           {"partition.assignment.strategy", "cooperative-sticky"},
+                                           {"auto.offset.reset", "earliest"},
+                                           {"enable.auto.commit", "true"},
+                                           {"auto.commit.interval.ms", "500"},
+                                           {"enable.auto.offset.store", "false"},
+                                           {"queued.max.messages.kbytes", "1024"},
+                                           {"fetch.wait.max.ms", "100"},
+                                           {NULL, NULL}};
     k->producer = kafka_producer_new(&k->options, &k->link, kafka_on_delivered, PRODUCE_MS, why);
     if (k->producer == NULL) return false;
     if (consumes) {
-        k->consumer =
-            kafka_consumer_new(&k->options, &k->link, of_group, kafka_on_rebalance, why);
+        k->consumer = kafka_consumer_new(&k->options, &k->link, of_group, kafka_on_rebalance, why);
         if (k->consumer == NULL) return false;
     }
     k->lookup = kafka_lookup_new(&k->options, &k->link, &k->partition_count, why);

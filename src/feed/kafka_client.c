@@ -45,8 +45,7 @@ static void on_error(rd_kafka_t *rk, int err, const char *reason, void *link) {
     if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && link != NULL) kafka_link_lost(link, reason);
 }
 
-static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings,
-                     struct buf *why) {
+static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings, struct buf *why) {
     char text[ERROR_BYTES];
     for (; settings->name != NULL; settings++) {
         if (rd_kafka_conf_set(conf, settings->name, settings->value, text, sizeof text) ==
@@ -62,10 +61,10 @@ static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings,
 static rd_kafka_conf_t *conf_new(const struct kafka_options *o, const struct config_pair *own,
                                  struct kafka_link *link, struct buf *why) {
     struct config_pair common[] = {{"bootstrap.servers", o->brokers},
-                                     {"client.id", "admitone"},
-                                     {"reconnect.backoff.max.ms", "1000"},
-                                     {"socket.nagle.disable", "true"},
-                                     {NULL, NULL}};
+                                   {"client.id", "admitone"},
+                                   {"reconnect.backoff.max.ms", "1000"},
+                                   {"socket.nagle.disable", "true"},
+                                   {NULL, NULL}};
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_log_cb(conf, on_log);
     rd_kafka_conf_set_error_cb(conf, on_error);
@@ -93,11 +92,11 @@ rd_kafka_t *kafka_producer_new(const struct kafka_options *o, struct kafka_link 
     char deadline[24];
     snprintf(deadline, sizeof deadline, "%lld", (long long)deadline_ms);
     struct config_pair own[] = {{"enable.idempotence", "true"},
-                                  {"acks", "all"},
-                                  {"partitioner", "murmur2_random"}, /* as Java's default */
-                                  {"linger.ms", "1"},
-                                  {"message.timeout.ms", deadline},
-                                  {NULL, NULL}};
+                                {"acks", "all"},
+                                {"partitioner", "murmur2_random"}, /* as Java's default */
+                                {"linger.ms", "1"},
+                                {"message.timeout.ms", deadline},
+                                {NULL, NULL}};
     rd_kafka_conf_t *conf = conf_new(o, own, link, why);
     if (conf != NULL) rd_kafka_conf_set_dr_msg_cb(conf, delivered);
     return client_new(RD_KAFKA_PRODUCER, conf, why);
@@ -133,8 +132,8 @@ const char *kafka_name(const struct kafka_options *o, const char *name, struct b
 static rd_kafka_NewTopic_t *topic_new(const struct kafka_options *o, const char *name,
                                       int partitions) {
     struct buf full = {0};
-    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(kafka_name(o, name, &full), partitions,
-                                                       REPLICAS_DEFAULT, NULL, 0);
+    rd_kafka_NewTopic_t *topic =
+        rd_kafka_NewTopic_new(kafka_name(o, name, &full), partitions, REPLICAS_DEFAULT, NULL, 0);
     buf_deinit(&full);
     return topic;
 }
@@ -152,8 +151,7 @@ static bool topics_exist(rd_kafka_event_t *event, struct buf *why) {
         rd_kafka_resp_err_t err = rd_kafka_topic_result_error(topics[i]);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR || err == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
             continue;
-        buf_addf(why, "topic %s: %s", rd_kafka_topic_result_name(topics[i]),
-                 rd_kafka_err2str(err));
+        buf_addf(why, "topic %s: %s", rd_kafka_topic_result_name(topics[i]), rd_kafka_err2str(err));
         return false;
     }
     return true;
@@ -189,8 +187,8 @@ int kafka_partition_count(rd_kafka_t *rk, const char *topic, int timeout_ms) {
     rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
     if (t == NULL) return -1;
     if (rd_kafka_metadata(rk, 0, t, &metadata, timeout_ms) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        bool is_there = metadata->topic_cnt == 1 &&
-                        metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR;
+        bool is_there =
+            metadata->topic_cnt == 1 && metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR;
         if (is_there) count = metadata->topics[0].partition_cnt;
         rd_kafka_metadata_destroy(metadata);
     }

@@ -19,9 +19,9 @@
 #define KAFKA_PARTITIONS_MAX 256
 
 struct kafka_options {
-    const char *brokers; /* "host:9092,host:9092" */
+    const char *brokers;                /* "host:9092,host:9092" */
     const struct config_pair *settings; /* of librdkafka, as they are */
-    int64_t partitions; /* of topics that are created */
+    int64_t partitions;                 /* of topics that are created */
     /* Before the names of topics and group: tests share a broker. "" otherwise. */
     const char *prefix;
 };

@@ -242,8 +242,7 @@ static bool decision_find_keys(struct requests_worker *w, struct feed_message *m
     struct catalogue *c = w->service->events->catalogue;
     if (m->names == NULL || r->event_key != 0) return true;
     catalogue_read_lock(c);
-    const struct event *e =
-        catalogue_find(c, str_of(m->names->type), str_of(m->names->id));
+    const struct event *e = catalogue_find(c, str_of(m->names->type), str_of(m->names->id));
     const struct section *s = e == NULL ? NULL : event_section(e, str_of(m->names->section));
     if (s != NULL) {
         r->event_key = e->key;
@@ -476,6 +475,10 @@ void requests_worker_close(struct requests_worker *w) {
 
 bool requests_is_busy(struct requests *r) {
     return atomic_load(&r->in_flight) > 0 || feed_is_busy(r->feed);
+}
+
+void requests_stats(struct requests *r, struct feed_stats *out) {
+    feed_stats(r->feed, out);
 }
 
 /* ---- looking up ---- */

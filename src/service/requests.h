@@ -68,6 +68,9 @@ void requests_worker_close(struct requests_worker *w);
 /* Whether decisions or lookups are under way. From any thread. */
 bool requests_is_busy(struct requests *r);
 
+/* The state of the feed, for /ready and the metrics. From memory; any thread. */
+void requests_stats(struct requests *r, struct feed_stats *out);
+
 /* Accepts a request: publish.request is the caller's, and the outputs are those of port/feed.h. The
  * struct stays until `done` is called, on the same worker: later, or before the function returns.
  */
