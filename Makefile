@@ -22,11 +22,11 @@ run-cluster: build ## start two nodes on Redis and PostgreSQL, both private to i
 	@exec scripts/run-cluster
 
 test: ## every test: ASan+UBSan, and where threads meet also TSan
-	@scripts/deps build test
+	@scripts/deps build test kafka
 	@scripts/test
 
 test-quick: ## unit, contract and end-to-end tests on memory and SQLite, ASan+UBSan only
-	@scripts/deps build test
+	@scripts/deps build test kafka
 	@scripts/test --quick
 
 bench: build ## compare with nginx on this machine; prints ratios

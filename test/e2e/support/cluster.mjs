@@ -1,7 +1,8 @@
 // The stores of cluster tests: one private Redis and one PostgreSQL for each test file, started when
-// the first node needs them. They end with the process, even if it is killed. Each data folder has its
-// own PostgreSQL database and Redis database there, its *home*; a folder that is started again has the
-// same home, so that this is a restart.
+// the first node needs them. Each data folder has its own PostgreSQL database and Redis database
+// there, its *home*; a folder that is started again has the same home, so that this is a restart.
+// Besides, on both stacks, one Kafka broker (`kafkaOf`), started when a test needs it. All of them end
+// with the process, even if it is killed.
 //
 // The number of a Redis database separates keys, but not channels: nodes also get announcements of
 // other homes, and ignore them.
@@ -15,6 +16,7 @@ import { fileURLToPath } from 'node:url';
 export const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
 const REDIS_DATABASES = 16;
+const SERVICES_MS = 600000; // the first start in a checkout may download Kafka
 // The program itself, where there is one: Debian's psql is a script that looks for it each time.
 const PSQL = ['/usr/lib/postgresql/15/bin/psql', 'psql'].find((file) => !path.isAbsolute(file) || fs.existsSync(file));
 
@@ -27,7 +29,7 @@ export function onlyOn(stack, why) {
   return STACK === stack ? {} : { skip: `only on ${stack}: ${why}` };
 }
 
-let services;
+const services = {}; // what scripts/services has printed
 let preload;
 let isHeld = false;
 const homes = new Map();
@@ -41,19 +43,28 @@ function output(file, args, { timeoutMs = 60000, env = process.env } = {}) {
 
 // Redis is started with this library in LD_PRELOAD, and with these environment variables.
 export function preloadRedis(library, env) {
-  assert.equal(services, undefined, 'before the first node is started');
+  assert.equal(services.REDIS_URL, undefined, 'before the first node is started');
   preload = { library, env };
 }
 
-export function servicesOf() {
-  if (services !== undefined) return services;
-  const args = ['start', 'redis', 'postgres', '--unsafe-fast', '--with-parent', String(process.pid)];
-  if (preload !== undefined) args.push('--redis-preload', preload.library);
-  const env = { ...process.env, ...preload?.env };
-  const lines = output(SERVICES, args, { timeoutMs: 180000, env }).split('\n');
-  services = Object.fromEntries(lines.map((line) => line.split(/=(.*)/s)));
-  return services;
+function startServices(names, env = process.env) {
+  const args = ['start', ...names, '--unsafe-fast', '--with-parent', String(process.pid)];
+  if (services.SERVICES_DIR !== undefined) args.push('--dir', services.SERVICES_DIR);
+  const lines = output(SERVICES, args, { timeoutMs: SERVICES_MS, env }).split('\n');
+  return Object.assign(services, Object.fromEntries(lines.map((line) => line.split(/=(.*)/s))));
 }
+
+export function servicesOf() {
+  if (services.REDIS_URL !== undefined) return services;
+  const preloading = preload === undefined ? [] : ['--redis-preload', preload.library];
+  return startServices(['redis', 'postgres', ...preloading], { ...process.env, ...preload?.env });
+}
+
+// { KAFKA_URL, KAFKA_PORT, KAFKA_PID } of a broker; one that a test has killed is started again with
+// `startKafka`, on the same port and with its data.
+export const kafkaOf = () => (services.KAFKA_URL === undefined ? startKafka() : services);
+export const startKafka = () => startServices(['kafka']);
+export const stopKafka = () => output(SERVICES, ['stop', kafkaOf().SERVICES_DIR, 'kafka']);
 
 const psql = (url, ...sql) => output(PSQL, [url, '-qAtX', '-v', 'ON_ERROR_STOP=1', ...sql.flatMap((one) => ['-c', one])]);
 
