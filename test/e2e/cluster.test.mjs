@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import fs, { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
+import { PSQL, SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
 import { WaitingRoom, assertAudit, assertPlace, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
 import { BINARY, assertProblem, call, concert, environment, isCluster, launch, pause, removeFolder, run, start, storeFlags, tempFolder, test, until } from './support/server.mjs';
@@ -582,7 +582,7 @@ describe('one thing asked of both nodes at once', () => {
 
       const section = `SELECT s.id FROM sections s JOIN events e ON e.id = s.event_id WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}'`;
       const lock = `BEGIN; SELECT FROM sections WHERE id = (${section}) FOR UPDATE; SELECT pg_sleep(60)`;
-      const psql = launch(['psql', homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
+      const psql = launch([PSQL, homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
       await until('the row is locked', () => count("wait_event = 'PgSleep'") === 1);
       const ask = (node) => at(node, sale).hold(ann, { quantity: 2, strategy }, { headers: { 'idempotency-key': `slow ${strategy}` } });
       const asked = [...server.nodes, ...server.nodes].map(ask);

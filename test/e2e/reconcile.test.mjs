@@ -7,6 +7,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { PSQL } from './support/cluster.mjs';
 import { Sale } from './support/reservations.mjs';
 import { BINARY, launch, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
@@ -34,7 +35,7 @@ function stores() {
       .map((line) => line.split(/=(.*)/s)),
   );
   const name = `reconcile_${randomBytes(6).toString('hex')}`;
-  output('psql', [services.POSTGRES_URL, '-qAtX', '-c', `CREATE DATABASE ${name}`]);
+  output(PSQL, [services.POSTGRES_URL, '-qAtX', '-c', `CREATE DATABASE ${name}`]);
   output('redis-cli', ['-u', services.REDIS_URL, 'FLUSHALL']);
   return ['--hot', services.REDIS_URL, '--ledger', services.POSTGRES_URL.replace(/[^/]+$/, name)];
 }
@@ -127,7 +128,7 @@ test('entries that ended long ago stay: nodes remove them, by their retention', 
   const { sale, waiting } = await crowd(server);
   assert.equal((await sale.leave(waiting[1].entryToken)).status, 204);
   await server.stop();
-  const ask = (sql) => output('psql', [flags[3], '-qAtX', '-c', sql]);
+  const ask = (sql) => output(PSQL, [flags[3], '-qAtX', '-c', sql]);
   ask("UPDATE queue_entries SET finished_at = 1 WHERE status = 'LEFT'");
   redis('HDEL', 'queue:{CONCERT:1}:entry', seqOf('eve'));
   // A node that runs for as long as this removes it.
