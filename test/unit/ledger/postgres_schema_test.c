@@ -159,7 +159,8 @@ static void keys_of_older_nodes_are_answered(void **state) {
     postgres_drop();
 }
 
-/* A number that depends on all rows and sequences; without the values that no two databases share. */
+/* A number that depends on all rows and sequences; without the values that no two databases share.
+ */
 static int64_t contents(void) {
     return scratch_number(
         postgres_database(),
