@@ -737,7 +737,7 @@ function callAsNobody(dataDir, event, commands) {
   const known = [redis(dataDir, 'HGET', 'admitone:{hot}:incarnation', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
   const fcall = (name, ...args) => `FCALL admitone_7_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
   const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
-  const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8' });
+  const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8', timeout: 60000 });
   assert.ifError(error);
   assert.doesNotMatch(stdout, /ERR/, stdout);
 }
@@ -789,10 +789,10 @@ test('a user whose place Redis can\'t show any more is not answered that nothing
   const asked = room.ask('ann');
   await until('the place is taken', async () => redis(own.dataDir, 'HGET', 'queue:{LOST:1}:user', 'ann') !== '');
   await pause(100); // its record is under way
-  assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis']).status, 0);
+  assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis'], { timeout: 60000 }).status, 0);
   releaseCommits();
   const { status, json } = await asked;
-  assert.equal(spawnSync(SERVICES, ['start', 'redis', '--dir', servicesOf().SERVICES_DIR]).status, 0);
+  assert.equal(spawnSync(SERVICES, ['start', 'redis', '--dir', servicesOf().SERVICES_DIR], { timeout: 90000 }).status, 0);
   assert.deepEqual([status, json.code], [503, 'hot_unknown']);
   assert.doesNotMatch(json.detail, /nothing was changed/i);
   assert.equal(entriesOf(room).length, 1);

@@ -37,7 +37,7 @@ const left = []; // the PostgreSQL databases of homes that were left
 
 function output(file, args, { timeoutMs = 60000, env = process.env } = {}) {
   const done = spawnSync(file, args, { encoding: 'utf8', env, timeout: timeoutMs, maxBuffer: 256 << 20 });
-  assert.ifError(done.error);
+  assert.ifError(done.error && new Error(`${file} ${args.join(' ')}: ${done.error.message}`));
   assert.equal(done.status, 0, `${file} ${args.join(' ')}: ${done.stderr}`);
   return done.stdout.trim();
 }
