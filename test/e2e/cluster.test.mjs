@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import fs, { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
+import { PSQL, SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
 import { WaitingRoom, assertAudit, assertPlace, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
 import { BINARY, assertProblem, call, concert, environment, isCluster, launch, pause, removeFolder, run, start, storeFlags, tempFolder, test, until } from './support/server.mjs';
@@ -582,7 +582,7 @@ describe('one thing asked of both nodes at once', () => {
 
       const section = `SELECT s.id FROM sections s JOIN events e ON e.id = s.event_id WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}'`;
       const lock = `BEGIN; SELECT FROM sections WHERE id = (${section}) FOR UPDATE; SELECT pg_sleep(60)`;
-      const psql = launch(['psql', homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
+      const psql = launch([PSQL, homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
       await until('the row is locked', () => count("wait_event = 'PgSleep'") === 1);
       const ask = (node) => at(node, sale).hold(ann, { quantity: 2, strategy }, { headers: { 'idempotency-key': `slow ${strategy}` } });
       const asked = [...server.nodes, ...server.nodes].map(ask);
@@ -737,7 +737,7 @@ function callAsNobody(dataDir, event, commands) {
   const known = [redis(dataDir, 'HGET', 'admitone:{hot}:incarnation', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
   const fcall = (name, ...args) => `FCALL admitone_7_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
   const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
-  const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8' });
+  const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8', timeout: 60000 });
   assert.ifError(error);
   assert.doesNotMatch(stdout, /ERR/, stdout);
 }
@@ -789,10 +789,10 @@ test('a user whose place Redis can\'t show any more is not answered that nothing
   const asked = room.ask('ann');
   await until('the place is taken', async () => redis(own.dataDir, 'HGET', 'queue:{LOST:1}:user', 'ann') !== '');
   await pause(100); // its record is under way
-  assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis']).status, 0);
+  assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis'], { timeout: 60000 }).status, 0);
   releaseCommits();
   const { status, json } = await asked;
-  assert.equal(spawnSync(SERVICES, ['start', 'redis', '--dir', servicesOf().SERVICES_DIR]).status, 0);
+  assert.equal(spawnSync(SERVICES, ['start', 'redis', '--dir', servicesOf().SERVICES_DIR], { timeout: 90000 }).status, 0);
   assert.deepEqual([status, json.code], [503, 'hot_unknown']);
   assert.doesNotMatch(json.detail, /nothing was changed/i);
   assert.equal(entriesOf(room).length, 1);
