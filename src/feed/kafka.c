@@ -126,7 +126,8 @@ static void kafka_on_delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void
         s->result = ERR_FEED_UNAVAILABLE;
     else
         s->result = ERR_FEED_UNKNOWN;
-    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) kafka_link_lost(link, rd_kafka_err2str(m->err));
+    struct kafka_link *l = link;
+    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) atomic_store(&l->is_suspect, true);
     mailbox_post(s->task.home, &s->task);
 }
 
@@ -170,34 +171,43 @@ static void kafka_on_published(struct task *task) {
     p->done(p);
 }
 
-static bool kafka_prepare(struct kafka_feed *k) {
+/* Asks the broker for the topics, and creates them the first time. */
+static void kafka_probe(struct kafka_feed *k) {
     struct buf why = {0};
-    bool ok = kafka_create_topics(k->producer, &k->options, PROBE_MS, &why);
+    char fatal[256];
+    bool is_known = atomic_load(&k->partition_count) > 0;
+    atomic_store(&k->link.is_suspect, false);
+    bool ok = is_known || kafka_create_topics(k->producer, &k->options, PROBE_MS, &why);
     int partitions = ok ? kafka_partition_count(k->producer, k->topic, PROBE_MS) : -1;
-    if (ok && partitions < 0) buf_add(&why, STR("the broker does not know the topic yet"));
+    if (ok && partitions < 0)
+        buf_addf(&why, "the broker does not answer, or has no topic %s", k->topic);
     if (partitions > KAFKA_PARTITIONS_MAX)
         buf_addf(&why, "topic %s has more than %d partitions", k->topic, KAFKA_PARTITIONS_MAX);
+    if (rd_kafka_fatal_error(k->producer, fatal, sizeof fatal) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        buf_addf(&why, "%s: restart this node", fatal);
     if (why.len > 0) {
         kafka_link_lost(&k->link, buf_cstr(&why));
+        /* Requests that were not sent yet are refused now. */
+        rd_kafka_purge(k->producer, RD_KAFKA_PURGE_F_QUEUE);
     } else {
         atomic_store(&k->partition_count, partitions);
         kafka_link_back(&k->link);
     }
     buf_deinit(&why);
-    return atomic_load(&k->link.is_up);
 }
 
-/* Waits until the topics exist, then serves delivery reports. While the broker cannot be reached it
- * is asked for the topic; the first answer ends the outage. */
+/* Serves delivery reports. While the broker cannot be reached it is asked for the topic; the first
+ * answer ends the outage. */
 static void *kafka_run_producer(void *arg) {
     struct kafka_feed *k = arg;
     int64_t probed_ms = 0;
     while (!atomic_load(&k->is_stopping)) {
         rd_kafka_poll(k->producer, POLL_MS);
         int64_t now_ms = clock_steady_ms();
-        if (atomic_load(&k->link.is_up) || now_ms - probed_ms < PROBE_MS) continue;
+        bool is_well = atomic_load(&k->link.is_up) && !atomic_load(&k->link.is_suspect);
+        if (is_well || now_ms - probed_ms < PROBE_MS) continue;
         probed_ms = now_ms;
-        kafka_prepare(k);
+        kafka_probe(k);
     }
     /* What is left has nobody who waits for it, but dead letters and last answers. */
     rd_kafka_flush(k->producer, FLUSH_MS);
@@ -292,11 +302,15 @@ static void kafka_on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
     if (err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         kafka_assign(k, list);
         failed = rd_kafka_incremental_assign(rk, list);
-        log_info(msg("kafka assigned partitions to this node"), kv_i64("partitions", list->cnt));
+        if (list->cnt > 0)
+            log_info(msg("kafka assigned partitions of requests to this node"),
+                     kv_i64("partitions", list->cnt));
     } else {
         kafka_unassign(k, list, rd_kafka_assignment_lost(rk) != 0);
         failed = rd_kafka_incremental_unassign(rk, list);
-        log_info(msg("kafka took partitions from this node"), kv_i64("partitions", list->cnt));
+        if (list->cnt > 0)
+            log_info(msg("kafka took partitions of requests from this node"),
+                     kv_i64("partitions", list->cnt));
     }
     if (failed == NULL) return;
     log_error(msg("kafka refused a change of the assignment"),

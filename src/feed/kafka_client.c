@@ -42,7 +42,8 @@ void kafka_link_back(struct kafka_link *l) {
 static void on_error(rd_kafka_t *rk, int err, const char *reason, void *link) {
     (void)rk;
     log_debug(msg("librdkafka reports an error"), kv_i64("code", err), kv("reason", reason));
-    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && link != NULL) kafka_link_lost(link, reason);
+    struct kafka_link *l = link;
+    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && l != NULL) atomic_store(&l->is_suspect, true);
 }
 
 static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings, struct buf *why) {

@@ -33,6 +33,8 @@ bool kafka_check(const struct kafka_options *o, struct buf *why);
 struct kafka_link {
     const char *brokers;
     _Atomic bool is_up;
+    _Atomic bool
+        is_suspect; /* a client has lost its connections: ask the broker whether it is up */
     struct outage outage;
 };
 
