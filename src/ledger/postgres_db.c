@@ -618,10 +618,8 @@ bool pg_uuid(const struct pg_rows *rows, int column, struct uuid *out) {
 /* --- the pipeline --- */
 
 static void expect(struct pg *db, const char *what) {
-    if (db->expected_count == db->expected_cap) {
-        db->expected_cap = db->expected_cap == 0 ? 64 : db->expected_cap * 2;
-        db->expected = mem_grow(db->expected, db->expected_cap * sizeof *db->expected);
-    }
+    db->expected =
+        mem_make_room(db->expected, db->expected_count, &db->expected_cap, sizeof *db->expected);
     db->expected[db->expected_count++] = what;
 }
 
