@@ -175,6 +175,6 @@ int sales_load(struct db *db, const struct ledger_reader *reader) {
         if (sale_check(&s)) reader->on_sale(reader->to, &s);
     }
     if (rows != NULL) sqlite3_reset(rows);
-    if (rc == SQLITE_OK) reader->on_mark(reader->to, &mark);
+    if (rc == SQLITE_OK && reader->on_mark != NULL) reader->on_mark(reader->to, &mark);
     return rc;
 }
