@@ -247,7 +247,7 @@ struct pg_cell pg_cell_i64(int64_t number) {
     return (struct pg_cell){.type = TYPE_INT8, .number = number};
 }
 
-struct pg_cell pg_cell_null_i64(void) {
+static struct pg_cell pg_cell_null_i64(void) {
     return (struct pg_cell){.type = TYPE_INT8, .is_null = true};
 }
 

@@ -174,7 +174,7 @@ static void on_entry(void *to, const struct ledger_entry *e) {
 static void on_reservation(void *to, const struct reservation *r) {
     struct ledger_client_loaded *l = to;
     assert_true(l->count < sizeof l->reservations / sizeof *l->reservations);
-    l->reservations[l->count++] = reservation_copy(r);
+    l->reservations[l->count++] = test_reservation_copy(r);
 }
 
 void ledger_client_load(struct ledger_client *d, struct ledger_client_loaded *out) {

@@ -124,7 +124,7 @@ enum err fixture_hold(struct fixture *h, const struct hold_spec *w, struct reser
     fixture_hold_start(h, &h->lock_client, &x);
     harness_wait(&h->h, fixture_hold_is_back, &x);
     bool is_new = x.result == ERR_OK && !x.idempotency.replayed;
-    if (out != NULL) *out = is_new ? reservation_copy(&x.hold.reservation) : NULL;
+    if (out != NULL) *out = is_new ? test_reservation_copy(&x.hold.reservation) : NULL;
     fixture_hold_end(&x);
     return x.result;
 }
