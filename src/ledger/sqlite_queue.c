@@ -137,10 +137,7 @@ int waiting_read(struct db *db, struct ledger_waiting_read *read) {
                       " WHERE event_id = ?1 AND status = 'WAITING' ORDER BY place",
                       cell_i64(read->event_key));
     while (db_next(rows, &rc)) {
-        if (read->count == room) {
-            room = room == 0 ? 64 : room * 2;
-            read->waiting = mem_grow(read->waiting, room * sizeof *read->waiting);
-        }
+        read->waiting = mem_make_room(read->waiting, read->count, &room, sizeof *read->waiting);
         read->waiting[read->count++] = (uint64_t)sqlite3_column_int64(rows, 0);
     }
     if (rc == SQLITE_OK) return rc;

@@ -329,15 +329,16 @@ test('order: a full queue of the ledger does not change it', async () => {
 });
 
 const REQUESTS = times(10000);
-test(`${REQUESTS} requests of 1,000 users for 100 seats: one result each, 100 seats are sold`, async (t) => {
+const USERS = REQUESTS / 10;
+test(`${REQUESTS} requests of ${USERS} users for 100 seats: one result each, 100 seats are sold`, async (t) => {
   const server = await start();
   const sale = await RequestSale.open(server, 'CONCERT/1', { maxActive: 2000 }, { maxPerUser: 10 });
   const agent = keepAlive(50);
   const buyers = [];
-  await eachOf(users(1000), 50, async (user) => buyers.push({ user, token: (await sale.enter(user, { agent })).entryToken }));
+  await eachOf(users(USERS), 50, async (user) => buyers.push({ user, token: (await sale.enter(user, { agent })).entryToken }));
   const ids = new Set();
   const began = performance.now();
-  await eachOf(Array.from({ length: REQUESTS }, (_, i) => buyers[i % 1000]), 50, async (who) => {
+  await eachOf(Array.from({ length: REQUESTS }, (_, i) => buyers[i % USERS]), 50, async (who) => {
     ids.add((await sale.accepted(who, { quantity: 1 }, { agent })).requestId);
   });
   t.diagnostic(`accepted in ${Math.round(performance.now() - began)} ms`);
@@ -403,8 +404,8 @@ test('kill -9 under load: a result that was shown stays, and every request gets 
 
 // Each decision of a `lock` section waits for the commit of the one before it, so that requests are
 // accepted, and their streams opened, faster than they are decided.
-test('thousands of streams: each gets its own result, once', async (t) => {
-  const count = times(5000);
+test('many streams at once: each gets its own result, once', async (t) => {
+  const count = times(2000);
   const server = await start({ args: ['--push-interval-ms', '2000'] });
   const sale = await RequestSale.open(server, 'CONCERT/1', { maxActive: 10000 }, { sections: [{ id: 'A', capacity: count - 100, mode: 'lock' }] });
   const agent = keepAlive(50);

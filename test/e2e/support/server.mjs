@@ -23,7 +23,7 @@ export const BINARY = path.resolve(process.env.ADMITONE ?? path.join(REPOSITORY,
 
 // Deadlines are for what hangs. Tests run beside each other and beside other work, so each is many
 // times what an idle machine needs.
-const FILE_MS = 280000; // less than ctest's TIMEOUT, which shows no reason
+const FILE_MS = 450000; // less than ctest's TIMEOUT, which shows no reason
 const TEST_MS = 150000;
 const UNTIL_MS = 60000;
 const START_MS = 90000;
@@ -104,11 +104,11 @@ export function removeFolder(folder) {
   leaveHomesIn(folder);
 }
 
-// How often a test repeats something random: `count` times; a quarter of that where each repeat costs
+// How often a test repeats something random: `count` times; an eighth of that where each repeat costs
 // several times as much, on two nodes with their stores and under TSan. With TEST_FULL=1 always
 // `count` times.
 const IS_COSTLY = isCluster || process.env.SANITIZER === 'thread';
-export const times = (count) => (IS_COSTLY && !process.env.TEST_FULL ? Math.ceil(count / 4) : count);
+export const times = (count) => (IS_COSTLY && !process.env.TEST_FULL ? Math.ceil(count / 8) : count);
 
 // The only way to wait: for a condition, with a deadline. Returns the first true value. The longer it
 // lasts, the less often the condition is checked: a check may be a process or a request.
