@@ -29,6 +29,8 @@
 #define PROBE_MS 1000
 /* How long a partition that another node gets waits for the requests in work here. */
 #define REVOKE_MS 3000
+/* At the stop, for the first assignment of a node that has just joined the group. */
+#define JOIN_MS 2000
 /* At the stop, for dead letters and answers that are still under way. */
 #define FLUSH_MS 2000
 #define REASON_BYTES 160
@@ -69,6 +71,7 @@ struct kafka_partition {
     uint64_t first;        /* of the ring, counted from the start; modulo FEED_WINDOW */
     uint64_t end;
     int64_t next_offset; /* all before it are acknowledged; -1: none was */
+    size_t in_work;      /* delivered and not acknowledged, also of earlier assignments */
 };
 
 struct kafka_worker {
@@ -90,6 +93,10 @@ struct kafka_feed {
     struct kafka_lookup *lookup;
     pthread_t producer_thread;
     pthread_t consumer_thread;
+    /* Of the consumer's thread. */
+    bool has_joined;   /* it had an assignment, perhaps an empty one */
+    bool is_left_open; /* it could not be closed */
+
     _Atomic int partition_count; /* of the topic; 0: not known yet */
     _Atomic bool is_stopping;
     _Atomic int64_t in_flight; /* delivered and not acknowledged */
@@ -262,7 +269,7 @@ static bool kafka_has_work(struct kafka_feed *k, const rd_kafka_topic_partition_
         struct kafka_partition *p = &k->partitions[list->elems[i].partition];
         pthread_mutex_lock(&p->lock);
         p->is_closing = true;
-        if (p->queue != NULL && p->first < p->end) has_work = true;
+        if (p->queue != NULL && p->in_work > 0) has_work = true;
         pthread_mutex_unlock(&p->lock);
     }
     return has_work;
@@ -302,6 +309,7 @@ static void kafka_on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
     if (err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         kafka_assign(k, list);
         failed = rd_kafka_incremental_assign(rk, list);
+        k->has_joined = true;
         if (list->cnt > 0)
             log_info(msg("kafka assigned partitions of requests to this node"),
                      kv_i64("partitions", list->cnt));
@@ -318,6 +326,40 @@ static void kafka_on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
     rd_kafka_error_destroy(failed);
 }
 
+static void kafka_poll_group(struct kafka_feed *k) {
+    rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, POLL_MS);
+    if (m == NULL) return;
+    if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        /* It came before its queue was separated: it is read again there. */
+        rd_kafka_topic_partition_list_t *back = rd_kafka_topic_partition_list_new(1);
+        rd_kafka_topic_partition_list_add(back, k->topic, m->partition)->offset = m->offset;
+        rd_kafka_error_t *failed = rd_kafka_seek_partitions(k->consumer, back, PROBE_MS);
+        if (failed != NULL) rd_kafka_error_destroy(failed);
+        rd_kafka_topic_partition_list_destroy(back);
+    }
+    rd_kafka_message_destroy(m);
+}
+
+/* Leaves the group. librdkafka before 2.3 aborts the process when a consumer is closed that has
+ * joined the group and has not got its first assignment (its issue 4312), so that is waited for. If
+ * it does not come, because the group waits for another node, the consumer is left as it is: the
+ * process ends, and the group finds that out after session.timeout.ms. */
+static void kafka_leave_group(struct kafka_feed *k) {
+    int64_t until_ms = clock_steady_ms() + JOIN_MS;
+    for (;;) {
+        char *member = rd_kafka_memberid(k->consumer);
+        bool is_member = member != NULL && member[0] != '\0';
+        if (member != NULL) rd_kafka_mem_free(k->consumer, member);
+        if (k->has_joined || !is_member) break;
+        if (clock_steady_ms() >= until_ms) {
+            k->is_left_open = true;
+            return;
+        }
+        kafka_poll_group(k);
+    }
+    rd_kafka_consumer_close(k->consumer);
+}
+
 /* Polls for the sake of the group: the messages are in the queues of the partitions. */
 static void *kafka_run_consumer(void *arg) {
     struct kafka_feed *k = arg;
@@ -329,20 +371,8 @@ static void *kafka_run_consumer(void *arg) {
     if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
         log_error(msg("cannot subscribe to the topic of requests; none is decided on this node"),
                   kv("topic", k->topic), kv("error", rd_kafka_err2str(err)));
-    while (!atomic_load(&k->is_stopping)) {
-        rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, POLL_MS);
-        if (m == NULL) continue;
-        if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            /* It came before its queue was separated: it is read again there. */
-            rd_kafka_topic_partition_list_t *back = rd_kafka_topic_partition_list_new(1);
-            rd_kafka_topic_partition_list_add(back, k->topic, m->partition)->offset = m->offset;
-            rd_kafka_error_t *failed = rd_kafka_seek_partitions(k->consumer, back, PROBE_MS);
-            if (failed != NULL) rd_kafka_error_destroy(failed);
-            rd_kafka_topic_partition_list_destroy(back);
-        }
-        rd_kafka_message_destroy(m);
-    }
-    rd_kafka_consumer_close(k->consumer);
+    while (!atomic_load(&k->is_stopping)) kafka_poll_group(k);
+    kafka_leave_group(k);
     return NULL;
 }
 
@@ -383,10 +413,10 @@ static size_t kafka_take(struct kafka_partition *p, struct kafka_delivery **take
     rd_kafka_message_t *raw[FEED_WINDOW];
     size_t count_of = 0;
     pthread_mutex_lock(&p->lock);
-    size_t in_work = (size_t)(p->end - p->first);
+    size_t used = (size_t)(p->end - p->first);
     ssize_t got = 0;
-    if (p->queue != NULL && !p->is_closing && p->home != NULL && in_work <= FEED_WINDOW / 2)
-        got = rd_kafka_consume_batch_queue(p->queue, 0, raw, FEED_WINDOW - in_work);
+    if (p->queue != NULL && !p->is_closing && p->home != NULL && used <= FEED_WINDOW / 2)
+        got = rd_kafka_consume_batch_queue(p->queue, 0, raw, FEED_WINDOW - used);
     for (ssize_t i = 0; i < got; i++) {
         if (raw[i]->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
             log_debug(msg("kafka reports an error of a partition"), kv_i64("partition", p->number),
@@ -404,6 +434,7 @@ static size_t kafka_take(struct kafka_partition *p, struct kafka_delivery **take
         p->window[d->slot].is_done = false;
         taken[count_of++] = d;
     }
+    p->in_work += count_of;
     pthread_mutex_unlock(&p->lock);
     return count_of;
 }
@@ -449,7 +480,12 @@ static void kafka_advance(struct kafka_partition *p, const struct kafka_delivery
 }
 
 static void kafka_free(struct kafka_delivery *d) {
-    struct kafka_feed *k = d->partition->feed;
+    struct kafka_partition *p = d->partition;
+    struct kafka_feed *k = p->feed;
+    pthread_mutex_lock(&p->lock);
+    assert(p->in_work > 0);
+    p->in_work--;
+    pthread_mutex_unlock(&p->lock);
     list_remove(&d->link);
     rd_kafka_message_destroy(d->raw);
     mem_free(d->message.request);
@@ -599,7 +635,7 @@ static bool kafka_is_busy(struct feed *f) {
 
 static void kafka_feed_free(struct kafka_feed *k) {
     if (k->lookup != NULL) kafka_lookup_free(k->lookup);
-    if (k->consumer != NULL) rd_kafka_destroy(k->consumer);
+    if (k->consumer != NULL && !k->is_left_open) rd_kafka_destroy(k->consumer);
     if (k->producer != NULL) rd_kafka_destroy(k->producer);
     for (int i = 0; i < KAFKA_PARTITIONS_MAX; i++) pthread_mutex_destroy(&k->partitions[i].lock);
     kafka_link_deinit(&k->link);

@@ -40,10 +40,11 @@ void kafka_link_back(struct kafka_link *l) {
 }
 
 static void on_error(rd_kafka_t *rk, int err, const char *reason, void *link) {
-    (void)rk;
     log_debug(msg("librdkafka reports an error"), kv_i64("code", err), kv("reason", reason));
+    /* A consumer's report comes when it is polled, perhaps when the outage is over. */
+    bool counts = link != NULL && rd_kafka_type(rk) == RD_KAFKA_PRODUCER;
     struct kafka_link *l = link;
-    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && l != NULL) atomic_store(&l->is_suspect, true);
+    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && counts) atomic_store(&l->is_suspect, true);
 }
 
 static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings, struct buf *why) {

@@ -18,8 +18,10 @@
 #define READ_MS 4000
 /* Without a question for this long the index is dropped. */
 #define IDLE_MS 30000
-/* How often the committed offsets are read while requests are accepted. */
+/* How often the committed offsets are read while requests are accepted; and at the start, until
+ * they are known. */
 #define COMMITTED_MS 1000
+#define FIRST_MS 50
 
 struct lookup_entry {
     int partition;
@@ -49,6 +51,7 @@ struct kafka_lookup {
     _Atomic bool has_accepted; /* a position was asked for since the last reading */
 
     /* Of the thread. */
+    bool knows_committed;
     bool is_assigned;
     int assigned; /* partitions */
     bool is_full;
@@ -147,6 +150,7 @@ static bool lookup_read_committed(struct kafka_lookup *l, int count) {
         if (list->elems[i].offset >= 0)
             kafka_lookup_decided(l, list->elems[i].partition, list->elems[i].offset);
     rd_kafka_topic_partition_list_destroy(list);
+    if (ok) l->knows_committed = true;
     return ok;
 }
 
@@ -196,6 +200,10 @@ static bool lookup_read(struct kafka_lookup *l, int count) {
         if (m == NULL) continue;
         bool is_known = m->partition >= 0 && m->partition < count;
         if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR && is_known) lookup_add(l, m);
+        /* The last records of a partition may be no messages: ends of transactions. */
+        if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF && is_known &&
+            m->offset > l->partitions[m->partition].read)
+            l->partitions[m->partition].read = m->offset;
         rd_kafka_message_destroy(m);
     }
     return true;
@@ -245,7 +253,7 @@ static void lookup_answer_all(struct kafka_lookup *l, struct list *looks) {
 
 /* Waits for questions. False: it is to stop. */
 static bool lookup_wait(struct kafka_lookup *l, struct list *looks) {
-    struct timespec until = clock_steady_in(COMMITTED_MS);
+    struct timespec until = clock_steady_in(l->knows_committed ? COMMITTED_MS : FIRST_MS);
     pthread_mutex_lock(&l->lock);
     while (list_empty(&l->looks) && !l->is_stopping)
         if (pthread_cond_timedwait(&l->wake, &l->lock, &until) != 0) break;
@@ -263,7 +271,7 @@ static void *lookup_run(void *arg) {
         int count = atomic_load(l->partition_count);
         if (!list_empty(&looks))
             lookup_answer_all(l, &looks);
-        else if (atomic_exchange(&l->has_accepted, false) && count > 0)
+        else if (count > 0 && (atomic_exchange(&l->has_accepted, false) || !l->knows_committed))
             lookup_read_committed(l, count);
         if (l->is_assigned && clock_steady_ms() - l->asked_ms > IDLE_MS) lookup_clear(l);
     }
@@ -284,6 +292,7 @@ struct kafka_lookup *kafka_lookup_new(const struct kafka_options *options, struc
                                       {"enable.auto.commit", "false"},
                                       {"enable.auto.offset.store", "false"},
                                       {"auto.offset.reset", "earliest"},
+                                      {"enable.partition.eof", "true"},
                                       {"queued.max.messages.kbytes", "4096"},
                                       {"fetch.wait.max.ms", "100"},
                                       {NULL, NULL}};

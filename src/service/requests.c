@@ -52,7 +52,7 @@ struct decision {
 typedef void decision_step(struct decision *d);
 static decision_step decision_start, decision_find_place, decision_hold, decision_write;
 static void decision_set_aside(struct decision *d, enum err reason);
-static bool decision_find_keys(struct requests_worker *w, struct feed_message *m);
+static enum err decision_find_keys(struct requests_worker *w, struct feed_message *m);
 static void decision_on_held(struct hold *h, enum err result);
 static void decision_on_written(struct task *task);
 static void decision_on_place_found(struct task *task);
@@ -164,7 +164,7 @@ static void requests_on_delivered(struct feed_consumer *consumer, struct feed_me
     d->worker = w;
     d->message = m;
     struct request *r = m->request;
-    if (m->names != NULL && decision_find_keys(w, m) && r->quantity > 0)
+    if (m->names != NULL && decision_find_keys(w, m) == ERR_OK && r->quantity > 0)
         r->partition = request_partition(r->section_key, r->seats, r->quantity);
     list_init(&d->link);
     list_move_last(&w->decisions[r->partition], &d->link);
@@ -235,12 +235,11 @@ static void decision_on_kept(struct task *task) {
 
 /* ---- the hold ---- */
 
-/* The keys for the names in a message of another program. False: there is no such event or section
- * now. */
-static bool decision_find_keys(struct requests_worker *w, struct feed_message *m) {
+/* The keys for the names in a message of another program. OK, or what does not exist now. */
+static enum err decision_find_keys(struct requests_worker *w, struct feed_message *m) {
     struct request *r = m->request;
     struct catalogue *c = w->service->events->catalogue;
-    if (m->names == NULL || r->event_key != 0) return true;
+    if (m->names == NULL || r->event_key != 0) return ERR_OK;
     catalogue_read_lock(c);
     const struct event *e = catalogue_find(c, str_of(m->names->type), str_of(m->names->id));
     const struct section *s = e == NULL ? NULL : event_section(e, str_of(m->names->section));
@@ -249,7 +248,8 @@ static bool decision_find_keys(struct requests_worker *w, struct feed_message *m
         r->section_key = s->key;
     }
     catalogue_read_unlock(c);
-    return s != NULL;
+    if (e == NULL) return ERR_EVENT_NOT_FOUND;
+    return s == NULL ? ERR_SECTION_NOT_FOUND : ERR_OK;
 }
 
 /* On what terms the section sells now. OK, or why nothing can be held. */
@@ -257,7 +257,8 @@ static enum err decision_read_terms(struct decision *d) {
     const struct request *r = d->message->request;
     struct catalogue *c = d->worker->service->events->catalogue;
     const struct section *section = NULL;
-    if (!decision_find_keys(d->worker, d->message)) return ERR_EVENT_NOT_FOUND;
+    enum err absent = decision_find_keys(d->worker, d->message);
+    if (absent != ERR_OK) return absent;
     catalogue_read_lock(c);
     const struct event *e = catalogue_find_key(c, r->event_key);
     if (e != NULL) catalogue_find_section(c, r->section_key, &section);
@@ -521,7 +522,7 @@ static bool requests_look_is_done(const struct requests_look *l) {
         if (may_be_in_feed || (r != NULL && !request_is_decided(r->status))) is_done = false;
         l->ahead[i] = 0;
     }
-    return is_done;
+    return is_done || l->skips_feed;
 }
 
 static void requests_on_got(struct task *task) {

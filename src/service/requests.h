@@ -96,6 +96,9 @@ struct requests_look {
     size_t count;
     struct request **found; /* out: room for `count`; NULL: there is none. mem_free each. */
     int64_t *ahead;         /* out: room for `count`; undecided requests before an undecided one */
+    /* Only the ledger is asked: positions are 0, and undecided requests that the feed keeps are not
+     * found. */
+    bool skips_feed;
     void (*done)(struct requests_look *l, enum err result);
 
     /* Private. */
