@@ -139,6 +139,15 @@ static rd_kafka_NewTopic_t *topic_new(const struct kafka_options *o, const char 
     return topic;
 }
 
+/* A dead letter waits for an operator for as long as it takes; handled ones are deleted by the
+ * command that handles them. */
+static rd_kafka_NewTopic_t *dead_topic_new(const struct kafka_options *o) {
+    rd_kafka_NewTopic_t *topic = topic_new(o, KAFKA_TOPIC_DEAD, 1);
+    rd_kafka_NewTopic_set_config(topic, "retention.ms", "-1");
+    rd_kafka_NewTopic_set_config(topic, "retention.bytes", "-1");
+    return topic;
+}
+
 /* False: `why` has the first topic that could not be created and does not exist. */
 static bool topics_exist(rd_kafka_event_t *event, struct buf *why) {
     const rd_kafka_CreateTopics_result_t *result = rd_kafka_event_CreateTopics_result(event);
@@ -164,7 +173,7 @@ bool kafka_create_topics(rd_kafka_t *rk, const struct kafka_options *o, int time
     int partitions = (int)o->partitions;
     rd_kafka_NewTopic_t *topics[] = {topic_new(o, KAFKA_TOPIC_REQUESTS, partitions),
                                      topic_new(o, KAFKA_TOPIC_FACTS, partitions),
-                                     topic_new(o, KAFKA_TOPIC_DEAD, 1)};
+                                     dead_topic_new(o)};
     size_t count = sizeof topics / sizeof topics[0];
     char text[ERROR_BYTES];
     rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
