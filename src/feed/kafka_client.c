@@ -20,6 +20,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 
 void kafka_link_init(struct kafka_link *l, const char *brokers) {
     l->brokers = brokers;
+    l->reported = NULL;
     atomic_store(&l->is_up, false);
     outage_init(&l->outage, "kafka",
                 "asynchronous requests get 503 and none is decided; everything else goes on");
@@ -39,10 +40,14 @@ void kafka_link_back(struct kafka_link *l) {
     atomic_store(&l->is_up, true);
 }
 
-static void on_error(rd_kafka_t *rk, int err, const char *reason, void *link) {
+static void on_error(rd_kafka_t *rk, int err, const char *reason, void *opaque) {
+    struct kafka_link *link = opaque;
+    bool is_all = err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
     (void)rk;
     log_debug(msg("librdkafka reports an error"), kv_i64("code", err), kv("reason", reason));
-    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && link != NULL) kafka_link_lost(link, reason);
+    if (link == NULL) return;
+    if (link->reported == NULL && is_all) kafka_link_lost(link, reason);
+    if (link->reported != NULL && !is_all) link->reported(link, reason);
 }
 
 static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings,

@@ -34,6 +34,9 @@ struct kafka_link {
     const char *brokers;
     _Atomic bool is_up;
     struct outage outage;
+    /* NULL, or called with each failure of a connection, instead of the log of outages: by a
+     * command, which reports it itself. */
+    void (*reported)(struct kafka_link *l, const char *reason);
 };
 
 void kafka_link_init(struct kafka_link *l, const char *brokers);
