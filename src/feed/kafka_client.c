@@ -20,6 +20,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 
 void kafka_link_init(struct kafka_link *l, const char *brokers) {
     l->brokers = brokers;
+    l->reported = NULL;
     atomic_store(&l->is_up, false);
     outage_init(&l->outage, "kafka",
                 "asynchronous requests get 503 and none is decided; everything else goes on");
@@ -39,12 +40,14 @@ void kafka_link_back(struct kafka_link *l) {
     atomic_store(&l->is_up, true);
 }
 
-static void on_error(rd_kafka_t *rk, int err, const char *reason, void *link) {
+static void on_error(rd_kafka_t *rk, int err, const char *reason, void *opaque) {
+    struct kafka_link *link = opaque;
+    bool is_all = err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
     log_debug(msg("librdkafka reports an error"), kv_i64("code", err), kv("reason", reason));
+    if (link == NULL) return;
     /* A consumer's report comes when it is polled, perhaps when the outage is over. */
-    bool counts = link != NULL && rd_kafka_type(rk) == RD_KAFKA_PRODUCER;
-    struct kafka_link *l = link;
-    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && counts) atomic_store(&l->is_suspect, true);
+    if (is_all && rd_kafka_type(rk) == RD_KAFKA_PRODUCER) atomic_store(&link->is_suspect, true);
+    if (link->reported != NULL && !is_all) link->reported(link, reason);
 }
 
 static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings, struct buf *why) {
@@ -140,6 +143,15 @@ static rd_kafka_NewTopic_t *topic_new(const struct kafka_options *o, const char 
     return topic;
 }
 
+/* A dead letter waits for an operator for as long as it takes; handled ones are deleted by the
+ * command that handles them. */
+static rd_kafka_NewTopic_t *dead_topic_new(const struct kafka_options *o) {
+    rd_kafka_NewTopic_t *topic = topic_new(o, KAFKA_TOPIC_DEAD, 1);
+    rd_kafka_NewTopic_set_config(topic, "retention.ms", "-1");
+    rd_kafka_NewTopic_set_config(topic, "retention.bytes", "-1");
+    return topic;
+}
+
 /* False: `why` has the first topic that could not be created and does not exist. */
 static bool topics_exist(rd_kafka_event_t *event, struct buf *why) {
     const rd_kafka_CreateTopics_result_t *result = rd_kafka_event_CreateTopics_result(event);
@@ -164,7 +176,7 @@ bool kafka_create_topics(rd_kafka_t *rk, const struct kafka_options *o, int time
     int partitions = (int)o->partitions;
     rd_kafka_NewTopic_t *topics[] = {topic_new(o, KAFKA_TOPIC_REQUESTS, partitions),
                                      topic_new(o, KAFKA_TOPIC_FACTS, partitions),
-                                     topic_new(o, KAFKA_TOPIC_DEAD, 1)};
+                                     dead_topic_new(o)};
     size_t count = sizeof topics / sizeof topics[0];
     char text[ERROR_BYTES];
     rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);

@@ -36,6 +36,9 @@ struct kafka_link {
     _Atomic bool
         is_suspect; /* a client has lost its connections: ask the broker whether it is up */
     struct outage outage;
+    /* NULL, or called with each failure of a connection, instead of the log of outages: by a
+     * command, which reports it itself. */
+    void (*reported)(struct kafka_link *l, const char *reason);
 };
 
 void kafka_link_init(struct kafka_link *l, const char *brokers);

@@ -46,7 +46,7 @@ struct requests_worker {
     struct feed_consumer consumer;
     struct ticker ticker;
     struct list decisions[REQUEST_PARTITIONS]; /* struct decision, in the order of the partition */
-    bool is_starting;                          /* decisions are being started */
+    bool is_starting[REQUEST_PARTITIONS];      /* its decisions are being started */
     struct {                                   /* announced to other nodes after this batch */
         struct task task;
         bool is_posted;
