@@ -169,7 +169,8 @@ bool pg_entry_get(struct pg *db, struct ledger_entry_get *get) {
     bool ok = get->live_of.at == NULL
                   ? pg_query(db, &row, ENTRY_GET " AND seq = $2 AND status <> 'VOID'",
                              pg_cell_i64(get->event_key), pg_cell_i64((int64_t)get->seq))
-                  : pg_query(db, &row, ENTRY_GET " AND user_id = $2 AND status IN ('WAITING', 'ACTIVE')",
+                  : pg_query(db, &row,
+                             ENTRY_GET " AND user_id = $2 AND status IN ('WAITING', 'ACTIVE')",
                              pg_cell_i64(get->event_key), pg_cell_str(get->live_of));
     if (!ok) return false;
     if (!pg_next(&row)) return true;
