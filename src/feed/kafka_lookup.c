@@ -286,8 +286,7 @@ struct kafka_lookup *kafka_lookup_new(const struct kafka_options *options, struc
     char group[128];
     snprintf(l->topic, sizeof l->topic, "%s%s", options->prefix, KAFKA_TOPIC_REQUESTS);
     snprintf(group, sizeof group, "%s%s", options->prefix, KAFKA_GROUP);
-    /* It asks for the offsets of the group, and is no member of it: it assigns partitions itself.
-     */
+    /* It reads the offsets of the group, and is no member of it: it assigns partitions itself. */
     const struct config_pair own[] = {{"group.id", group},
                                       {"enable.auto.commit", "false"},
                                       {"enable.auto.offset.store", "false"},

@@ -5,10 +5,10 @@
  *  - A request is accepted when it is durable, and only then `done` says OK. FEED_UNKNOWN: it may
  *    have been accepted. Any other result: it was not, and never will be.
  *  - An accepted request is delivered to the consumer at least once, until it is acknowledged, also
- *    after a crash. A message that cannot be decided is set aside instead (a dead letter). Requests
- * of one partition are delivered in the order of their acceptance, all on the same worker; one node
- * at a time works on a partition. When another node takes it over, undecided requests are delivered
- * there, perhaps while the first node still works on them.
+ *    after a crash. A message that cannot be decided is set aside instead (a dead letter).
+ *  - Requests of one partition are delivered in the order of their acceptance, all on the same
+ *    worker; one node at a time works on a partition. When another node takes it over, undecided
+ *    requests are delivered there, perhaps while the first node still works on them.
  *  - Of one partition no more than FEED_WINDOW requests are delivered and not acknowledged. The
  *    others wait in the feed, not in memory.
  */
