@@ -57,13 +57,17 @@ struct kafka_partition {
     struct task wake; /* for its worker */
     bool is_reading;  /* on its worker */
 
+    /* librdkafka wakes the worker while it has the queue locked, and the worker takes messages from
+     * the queue with `lock` held. So a wake-up needs another lock. */
+    pthread_mutex_t wake_lock;
+    struct mailbox *home; /* of its worker; NULL: none has attached, or it is draining */
+    bool is_woken;        /* the task is on its way */
+
     pthread_mutex_t lock;
     /* Under the lock. */
     rd_kafka_queue_t *queue; /* NULL: it is not assigned to this node */
     bool is_closing;         /* it is being revoked: nothing more is taken */
     uint64_t assignment;     /* grows with each one */
-    struct mailbox *home;    /* of its worker; NULL: none has attached, or it is draining */
-    bool is_woken;           /* the task is on its way */
     struct {
         int64_t offset;
         bool is_done;
@@ -223,23 +227,17 @@ static void *kafka_run_producer(void *arg) {
 
 /* ---- the assignment of partitions ---- */
 
-static void kafka_wake_locked(struct kafka_partition *p) {
-    if (p->home == NULL || p->is_woken) return;
-    p->is_woken = true;
-    atomic_fetch_add(&p->feed->under_way, 1);
-    mailbox_post(p->home, &p->wake);
-}
-
-static void kafka_wake(struct kafka_partition *p) {
-    pthread_mutex_lock(&p->lock);
-    kafka_wake_locked(p);
-    pthread_mutex_unlock(&p->lock);
-}
-
 /* Called on a thread of librdkafka when messages have come into an empty queue. */
 static void kafka_on_messages(rd_kafka_t *rk, void *partition) {
+    struct kafka_partition *p = partition;
     (void)rk;
-    kafka_wake(partition);
+    pthread_mutex_lock(&p->wake_lock);
+    if (p->home != NULL && !p->is_woken) {
+        p->is_woken = true;
+        atomic_fetch_add(&p->feed->under_way, 1);
+        mailbox_post(p->home, &p->wake);
+    }
+    pthread_mutex_unlock(&p->wake_lock);
 }
 
 static void kafka_assign(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list) {
@@ -415,7 +413,7 @@ static size_t kafka_take(struct kafka_partition *p, struct kafka_delivery **take
     pthread_mutex_lock(&p->lock);
     size_t used = (size_t)(p->end - p->first);
     ssize_t got = 0;
-    if (p->queue != NULL && !p->is_closing && p->home != NULL && used <= FEED_WINDOW / 2)
+    if (p->queue != NULL && !p->is_closing && used <= FEED_WINDOW / 2)
         got = rd_kafka_consume_batch_queue(p->queue, 0, raw, FEED_WINDOW - used);
     for (ssize_t i = 0; i < got; i++) {
         if (raw[i]->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
@@ -455,9 +453,9 @@ static void kafka_read(struct kafka_partition *p) {
 
 static void kafka_on_woken(struct task *task) {
     struct kafka_partition *p = CONTAINER_OF(task, struct kafka_partition, wake);
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->wake_lock);
     p->is_woken = false;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->wake_lock);
     kafka_read(p);
     atomic_fetch_sub(&p->feed->under_way, 1);
 }
@@ -580,9 +578,9 @@ static void kafka_attach(struct feed *f, size_t worker, struct feed_consumer *co
     k->workers[worker].consumer = consumer;
     for (size_t i = worker; i < KAFKA_PARTITIONS_MAX; i += k->worker_count) {
         struct kafka_partition *p = &k->partitions[i];
-        pthread_mutex_lock(&p->lock);
+        pthread_mutex_lock(&p->wake_lock);
         p->home = mailbox_mine();
-        pthread_mutex_unlock(&p->lock);
+        pthread_mutex_unlock(&p->wake_lock);
         kafka_read(p);
     }
 }
@@ -593,9 +591,9 @@ static void kafka_drain(struct feed *f, size_t worker) {
     w->is_draining = true;
     for (size_t i = worker; i < KAFKA_PARTITIONS_MAX; i += k->worker_count) {
         struct kafka_partition *p = &k->partitions[i];
-        pthread_mutex_lock(&p->lock);
+        pthread_mutex_lock(&p->wake_lock);
         p->home = NULL;
-        pthread_mutex_unlock(&p->lock);
+        pthread_mutex_unlock(&p->wake_lock);
     }
     while (!list_empty(&w->unsent))
         kafka_free(CONTAINER_OF(w->unsent.next, struct kafka_delivery, link));
@@ -637,7 +635,10 @@ static void kafka_feed_free(struct kafka_feed *k) {
     if (k->lookup != NULL) kafka_lookup_free(k->lookup);
     if (k->consumer != NULL && !k->is_left_open) rd_kafka_destroy(k->consumer);
     if (k->producer != NULL) rd_kafka_destroy(k->producer);
-    for (int i = 0; i < KAFKA_PARTITIONS_MAX; i++) pthread_mutex_destroy(&k->partitions[i].lock);
+    for (int i = 0; i < KAFKA_PARTITIONS_MAX; i++) {
+        pthread_mutex_destroy(&k->partitions[i].wake_lock);
+        pthread_mutex_destroy(&k->partitions[i].lock);
+    }
     kafka_link_deinit(&k->link);
     mem_free(k->workers);
     mem_free(k);
@@ -698,6 +699,7 @@ struct feed *kafka_feed_new(const struct kafka_options *options, size_t workers,
         k->partitions[i].feed = k;
         k->partitions[i].number = i;
         k->partitions[i].wake.run = kafka_on_woken;
+        pthread_mutex_init(&k->partitions[i].wake_lock, NULL);
         pthread_mutex_init(&k->partitions[i].lock, NULL);
     }
     kafka_link_init(&k->link, options->brokers);
