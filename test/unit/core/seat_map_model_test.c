@@ -377,7 +377,7 @@ static void random_histories_give_what_a_simple_model_gives(void **state) {
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
         scenario = &scenarios[i];
         history_run(&(struct history){.name = scenario->name,
-                                      .seeds = 5,
+                                      .seeds = 2,
                                       .steps = scenario->steps,
                                       .acts = acts,
                                       .begin = begin_history,
