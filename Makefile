@@ -17,16 +17,16 @@ build: ## build build/admitone
 run: build ## start it with demo events, data in data/
 	@exec build/admitone serve --demo
 
-run-cluster: build ## start two nodes on Redis and PostgreSQL, both private to it
-	@scripts/deps cluster
+run-cluster: build ## start two nodes on Redis, PostgreSQL and Kafka, all private to it
+	@scripts/deps cluster kafka
 	@exec scripts/run-cluster
 
 test: ## every test: ASan+UBSan, and where threads meet also TSan
-	@scripts/deps build test
+	@scripts/deps build test kafka
 	@scripts/test
 
 test-quick: ## unit, contract and end-to-end tests on memory and SQLite, ASan+UBSan only
-	@scripts/deps build test
+	@scripts/deps build test kafka
 	@scripts/test --quick
 
 bench: build ## compare with nginx on this machine; prints ratios

@@ -29,7 +29,7 @@ struct hold_request {
     int64_t capacity;
     int64_t max_per_user;
     struct hold_body body;
-    struct reservation_names names;
+    struct section_names names;
     struct idempotency idempotency;
     struct enter_request *enter; /* where the event has autoEnter */
     int places;                  /* that were taken or found for this request, by autoEnter */
@@ -396,6 +396,8 @@ struct first_request_look {
     int64_t ahead;
 };
 
+/* A hold with another strategy does not need the feed, and works without it. A key that belongs to
+ * a request of `queue` in it is found when that is decided. */
 static void look_at_first_request(struct hold_request *q) {
     struct api_worker *w = exchange_context(q->x);
     struct first_request_look *l = arena_new(&q->x->arena, sizeof *l);
@@ -406,6 +408,7 @@ static void look_at_first_request(struct hold_request *q) {
                                      .count = 1,
                                      .found = &l->found,
                                      .ahead = &l->ahead,
+                                     .skips_feed = !q->is_queued,
                                      .done = on_first_request_looked};
     requests_look(&w->requests, &l->look);
 }
@@ -621,6 +624,7 @@ static void hold_request_accept(struct hold_request *q) {
     struct hold_acceptance *a = arena_new(&q->x->arena, sizeof *a);
     a->request = q;
     a->accept.publish.request = hold_request_copy(q);
+    a->accept.publish.names = &q->names;
     a->accept.done = hold_request_on_accepted;
     requests_accept(&w->requests, &a->accept);
 }

@@ -18,7 +18,7 @@ static void add_uuid(struct json_out *j, str key, const struct uuid *id) {
 }
 
 void request_to_json(struct json_out *j, struct api *api, const struct request *r, int64_t ahead) {
-    struct reservation_names names = reservation_names_of(api, r->event_key, r->section_key);
+    struct section_names names = reservation_names_of(api, r->event_key, r->section_key);
     bool is_decided = request_is_decided(r->status);
     json_out_object(j, STR(""));
     add_uuid(j, STR("requestId"), &r->id);

@@ -49,7 +49,7 @@ static void reservation_on_done(struct reservation_action *a, enum err result) {
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (result == ERR_OK && !q->owner.is_admin) x->user = str_of(r->user);
     if (result == ERR_OK) {
-        struct reservation_names names = reservation_names_of(q->api, r->event_key, r->section_key);
+        struct section_names names = reservation_names_of(q->api, r->event_key, r->section_key);
         struct json_out j;
         json_out_init(&j, reply_start(x, 200));
         reservation_to_json(&j, r, &names);
@@ -157,7 +157,7 @@ static void list_on_listed(struct listing *l, enum err result) {
     json_out_array(&j, STR("reservations"));
     for (size_t i = 0; i < l->count; i++) {
         struct reservation *r = l->found[i];
-        struct reservation_names names = reservation_names_of(q->api, r->event_key, r->section_key);
+        struct section_names names = reservation_names_of(q->api, r->event_key, r->section_key);
         reservation_to_json(&j, r, &names);
         mem_free(r);
     }

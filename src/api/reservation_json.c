@@ -90,9 +90,9 @@ bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out) 
 
 /* ---- out ---- */
 
-struct reservation_names reservation_names_of(struct api *api, int64_t event_key,
+struct section_names reservation_names_of(struct api *api, int64_t event_key,
                                               int64_t section_key) {
-    struct reservation_names names = {0};
+    struct section_names names = {0};
     const struct section *section = NULL;
     struct catalogue *catalogue = api->events.catalogue;
     catalogue_read_lock(catalogue);
@@ -114,14 +114,14 @@ static void name_or_null(struct json_out *j, str key, const char *name) {
         json_out_str(j, key, str_of(name));
 }
 
-void reservation_names_to_json(struct json_out *j, const struct reservation_names *names) {
+void reservation_names_to_json(struct json_out *j, const struct section_names *names) {
     name_or_null(j, STR("eventType"), names->type);
     name_or_null(j, STR("eventId"), names->id);
     name_or_null(j, STR("section"), names->section);
 }
 
 void reservation_to_json(struct json_out *j, const struct reservation *r,
-                         const struct reservation_names *names) {
+                         const struct section_names *names) {
     char id[UUID_TEXT_BYTES];
     uuid_format(&r->id, id);
     json_out_object(j, STR(""));

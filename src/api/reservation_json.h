@@ -27,19 +27,13 @@ struct hold_body {
  * been answered. */
 bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out);
 
-/* The names for the keys in a reservation or an asynchronous request. Empty: the event or section
- * was deleted. */
-struct reservation_names {
-    char type[EVENT_TYPE_BYTES_MAX + 1];
-    char id[EVENT_ID_BYTES_MAX + 1];
-    char section[SECTION_ID_BYTES_MAX + 1];
-};
-struct reservation_names reservation_names_of(struct api *api, int64_t event_key,
+/* For the keys in a reservation or an asynchronous request. */
+struct section_names reservation_names_of(struct api *api, int64_t event_key,
                                               int64_t section_key);
 /* eventType, eventId and section. */
-void reservation_names_to_json(struct json_out *j, const struct reservation_names *names);
+void reservation_names_to_json(struct json_out *j, const struct section_names *names);
 
 void reservation_to_json(struct json_out *j, const struct reservation *r,
-                         const struct reservation_names *names);
+                         const struct section_names *names);
 
 #endif

@@ -62,6 +62,15 @@ static size_t distance(const char *a, const char *b) {
     return row[width];
 }
 
+/* Whether the word is one of the names that the key "kafka.*" takes. */
+static bool is_pair_of(const struct config_key *key, const char *word, enum spelling how) {
+    char prefix[NAME_BYTES];
+    if (key->kind != CONFIG_PAIRS) return false;
+    spell(key->name, how, prefix, sizeof prefix);
+    size_t len = strlen(prefix) - 1; /* without the '*' */
+    return strncmp(word, prefix, len) == 0 && word[len] != '\0';
+}
+
 /* The key of that spelling, or -1 with the nearest one suggested in `why`. */
 static int find_key(const struct config *c, const char *word, enum spelling how, struct buf *why) {
     const char *prefix = how == AS_FLAG ? "--" : how == AS_VARIABLE ? ENVIRONMENT_PREFIX : "";
@@ -69,6 +78,7 @@ static int find_key(const struct config *c, const char *word, enum spelling how,
     char nearest[64] = "";
     size_t least = DISTANCE_MAX + 1;
     for (int i = 0; c->keys[i].name != NULL; i++) {
+        if (is_pair_of(&c->keys[i], word, how)) return i;
         spell(c->keys[i].name, how, spelled, sizeof spelled);
         size_t d = distance(word, spelled);
         if (d == 0) return i;
@@ -99,6 +109,8 @@ static bool convert(const struct config_key *key, char *text, void *into) {
     case CONFIG_URL:
         *(const char **)at = text;
         return true;
+    case CONFIG_PAIRS:
+        return true; /* config_set_pair has stored it */
     case CONFIG_I64: {
         int64_t number;
         if (!str_to_i64(value, &number) || number < key->min || number > key->max) return false;
@@ -138,6 +150,45 @@ static bool set(struct config *c, int index, const char *text, char *source, str
     return false;
 }
 
+/* "kafka-client-id" and "KAFKA_CLIENT_ID" are "client.id"; a name of a file is as it is. */
+static char *pair_name(const struct config_key *key, const char *word, enum spelling how) {
+    char *name = mem_copy_str(str_of(word + strlen(key->name) - 1));
+    for (char *at = name; *at != '\0' && how != AS_NAME; at++) {
+        if (*at == '-' || *at == '_') *at = '.';
+        if (*at >= 'A' && *at <= 'Z') *at = (char)(*at - 'A' + 'a');
+    }
+    return name;
+}
+
+/* Replaces a pair of the same name. `source` is taken over. */
+static void set_pair(struct config *c, int index, const char *word, enum spelling how,
+                     const char *text, char *source) {
+    char *name = pair_name(&c->keys[index], word, how);
+    size_t at = 0;
+    while (at < c->pair_count && strcmp(c->pairs[at].name, name) != 0) at++;
+    if (at == c->pair_count) {
+        c->pair_count++;
+        c->pairs = mem_grow(c->pairs, (c->pair_count + 1) * sizeof *c->pairs);
+        c->pair_sources = mem_grow(c->pair_sources, c->pair_count * sizeof *c->pair_sources);
+        c->pairs[at + 1] = (struct config_pair){0};
+        *(const struct config_pair **)(void *)((char *)c->into + c->keys[index].offset) = c->pairs;
+    } else {
+        mem_free((char *)c->pairs[at].name);
+        mem_free((char *)c->pairs[at].value);
+        mem_free(c->pair_sources[at]);
+    }
+    c->pairs[at] = (struct config_pair){name, mem_copy_str(str_of(text))};
+    c->pair_sources[at] = source;
+}
+
+/* The word is the key, in that spelling. */
+static bool set_word(struct config *c, int index, const char *word, enum spelling how,
+                     const char *text, char *source, struct buf *why) {
+    if (c->keys[index].kind != CONFIG_PAIRS) return set(c, index, text, source, why);
+    set_pair(c, index, word, how, text, source);
+    return true;
+}
+
 static char *source_of(const char *kind, const char *prefix, const char *word) {
     struct buf b = {0};
     buf_addf(&b, "%s%s%s", kind, prefix, word);
@@ -163,7 +214,7 @@ static int on_file_line(void *user, const char *section, const char *name, const
         buf_add(r->why, STR("a file can't name another in config"));
         return 0;
     }
-    return set(r->c, index, value, source_of("file ", "", r->path), r->why);
+    return set_word(r->c, index, full, AS_NAME, value, source_of("file ", "", r->path), r->why);
 }
 
 /* "[section]" or "key = value", or nothing but a comment; as inih sees it, for which " ;" begins a
@@ -262,8 +313,8 @@ static bool read_environment(struct config *c, char *const *environment, struct 
             buf_add_char(&c->warnings, '\n');
         }
         buf_deinit(&unknown);
-        if (index >= 0 && !set(c, index, pair.at == NULL ? "" : pair.at,
-                               source_of("environment ", ENVIRONMENT_PREFIX, word), why))
+        if (index >= 0 && !set_word(c, index, word, AS_VARIABLE, pair.at == NULL ? "" : pair.at,
+                                    source_of("environment ", ENVIRONMENT_PREFIX, word), why))
             return false;
     }
     return true;
@@ -295,7 +346,8 @@ static bool read_flags(struct config *c, char *const *args, struct buf *why) {
             buf_addf(why, "--%s needs a value: %s", flag, c->keys[index].argument);
             return false;
         }
-        if (!set(c, index, value, source_of("flag ", "--", flag), why)) return false;
+        if (!set_word(c, index, flag, AS_FLAG, value, source_of("flag ", "--", flag), why))
+            return false;
     }
     return true;
 }
@@ -319,8 +371,11 @@ bool config_load(struct config *c, const struct config_key *keys, void *into, ch
     *c = (struct config){.keys = keys,
                          .into = into,
                          .texts = mem_new(n * sizeof(char *)),
-                         .sources = mem_new(n * sizeof(char *))};
+                         .sources = mem_new(n * sizeof(char *)),
+                         .pairs = mem_new(sizeof(struct config_pair))};
     for (size_t i = 0; i < n; i++) {
+        if (keys[i].kind == CONFIG_PAIRS)
+            *(const struct config_pair **)(void *)((char *)into + keys[i].offset) = c->pairs;
         bool ok = set(c, (int)i, keys[i].otherwise, source_of("default", "", ""), why);
         assert(ok);
     }
@@ -335,6 +390,13 @@ void config_deinit(struct config *c) {
         mem_free(c->texts[i]);
         mem_free(c->sources[i]);
     }
+    for (size_t i = 0; i < c->pair_count; i++) {
+        mem_free((char *)c->pairs[i].name);
+        mem_free((char *)c->pairs[i].value);
+        mem_free(c->pair_sources[i]);
+    }
+    mem_free(c->pairs);
+    mem_free(c->pair_sources);
     mem_free(c->texts);
     mem_free(c->sources);
     buf_deinit(&c->warnings);
@@ -353,6 +415,21 @@ static void print_key(const struct config *c, size_t index, str name, struct buf
     buf_deinit(&line);
 }
 
+static bool is_secret(const char *name) {
+    return strstr(name, "password") != NULL || strstr(name, "secret") != NULL ||
+           strstr(name, "pem") != NULL || strstr(name, "jaas") != NULL;
+}
+
+static void print_pairs(const struct config *c, struct buf *out) {
+    for (size_t i = 0; i < c->pair_count; i++) {
+        struct buf line = {0};
+        const struct config_pair *p = &c->pairs[i];
+        buf_addf(&line, "%s = %s", p->name, is_secret(p->name) ? "***" : p->value);
+        buf_addf(out, "%-44s ; %s\n", buf_cstr(&line), c->pair_sources[i]);
+        buf_deinit(&line);
+    }
+}
+
 void config_print(const struct config *c, struct buf *out) {
     str section = STR("");
     /* Keys without a section first: behind a "[section]" line they would belong to it. */
@@ -366,9 +443,13 @@ void config_print(const struct config *c, struct buf *out) {
         str own;
         str_split(&name, '.', &own);
         if (name.at == NULL) continue;
+        if (c->keys[i].kind == CONFIG_PAIRS && c->pair_count == 0) continue;
         if (!str_eq(own, section)) buf_addf(out, "\n[%.*s]\n", (int)own.len, own.at);
         section = own;
-        print_key(c, i, name, out);
+        if (c->keys[i].kind == CONFIG_PAIRS)
+            print_pairs(c, out);
+        else
+            print_key(c, i, name, out);
     }
 }
 

@@ -44,6 +44,7 @@
     X(LIMIT_EXCEEDED, "limit_exceeded", 409, "Limit of seats per user exceeded")                   \
     X(LOCK_TIMEOUT, "lock_timeout", 409, "Timed out waiting for the lock")                         \
     X(LOCK_LOST, "lock_lost", 409, "The lock expired before the write")                            \
+    X(REQUEST_DROPPED, "request_dropped", 409, "An operator has dropped the request")              \
     X(RESERVATION_ENDED, "reservation_ended", 409, "The reservation is cancelled")                 \
     X(STRATEGY_NOT_ALLOWED, "strategy_not_allowed", 409, "Strategy not allowed in this section")   \
     X(SECTION_CLOSED, "section_closed", 409, "The section is closed or in maintenance")            \
@@ -74,6 +75,8 @@
     X(HOT_UNKNOWN, "hot_unknown", 503,                                                             \
       "Redis did not answer in time; the request may have taken effect: send it again")            \
     X(RECOVERING, "recovering", 503, "Redis is being rebuilt; nothing was changed")                \
+    X(FEED_UNAVAILABLE, "feed_unavailable", 503,                                                   \
+      "Kafka cannot be used now; the request was not accepted")                                    \
     X(FEED_UNKNOWN, "feed_unknown", 503,                                                           \
       "The feed did not answer in time; the request may still be decided")                         \
     X(NODE_BEHIND, "node_behind", 503,                                                             \

@@ -65,6 +65,8 @@
     X(REQUESTS_FAIL, "admitone_requests_decided_total", "result=\"FAIL\"", "")                     \
     X(REQUEST_RETRIES, "admitone_request_retries_total", "",                                       \
       "Tries of an asynchronous request that failed and were repeated")                            \
+    X(REQUESTS_DEAD, "admitone_request_dead_letters_total", "",                                    \
+      "Messages that this node moved to the topic of dead letters")                                \
     X(ADAPTIVE_SWITCHES_SLOT, "admitone_adaptive_switches_total", "to=\"slot\"",                   \
       "Changes of an adaptive section between lock and slot")                                      \
     X(ADAPTIVE_SWITCHES_LOCK, "admitone_adaptive_switches_total", "to=\"lock\"", "")               \

@@ -8,6 +8,8 @@
 #include <uv.h>
 
 #include "cli/settings.h"
+#include "port/feed.h"
+#include "port/feed_admin.h"
 #include "port/locks.h"
 #include "port/queue.h"
 #include "port/seats.h"
@@ -34,14 +36,23 @@ struct adapters {
     /* `epoch`: of the ledger, for the fences of locks. */
     bool (*open_hot)(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why);
-    /* The feed of asynchronous requests. */
-    struct feed *(*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers);
+    /* The feed of asynchronous requests. False: `why`. */
+    bool (*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers,
+                      struct feed **out, struct buf *why);
+    /* The same for an operator, where the feed is not in the ledger. NULL: `why`. */
+    struct feed_admin *(*open_feed_admin)(const struct settings *s, struct buf *why);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);
 int cli_audit(char *const *args, const struct adapters *adapters);
+int cli_feed(char *const *args, const struct adapters *adapters);
 int cli_reconcile(char *const *args, const struct adapters *adapters);
 int cli_version(char *const *args, const struct adapters *adapters);
+
+/* A copy of the list, from which words can be taken. mem_free it. */
+char **cli_copy_args(char *const *args);
+/* Takes the word out of the list, if it is there. */
+bool cli_take_word(char **args, const char *word);
 
 /* Reads the settings, or prints what is wrong with them: then false. The config's warnings
  * are left to the caller. */

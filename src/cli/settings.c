@@ -28,9 +28,16 @@ const struct config_key setting_keys[] = {
         "store of queues and seats: memory, redis://HOST:PORT, redis+sentinel://…/MASTER"),
     URL("ledger", ledger, "sqlite:", "STORE",
         "durable store: sqlite:PATH (default: in DATA), postgres://USER@HOST/DATABASE"),
-    URL("feed", feed, "local", "FEED", "where asynchronous requests go: local, the ledger"),
+    URL("feed", feed, "local", "FEED",
+        "where asynchronous requests go: local (the ledger), kafka://HOST:PORT[,HOST:PORT]"),
     SWITCH("feed.consume", feed_consume, "true",
            "decide asynchronous requests; false: only accept them"),
+    NUMBER("feed.partitions", feed_partitions, "12", 1, 256,
+           "with kafka: partitions of a topic that does not exist yet"),
+    TEXT("feed.topic_prefix", feed_topic_prefix, "", "TEXT",
+         "with kafka: before the names of topics and group, for several clusters on one Kafka"),
+    {"kafka.*", CONFIG_PAIRS, AT(kafka), "", 0, 0, NULL, "VALUE",
+     "any setting of librdkafka, as in --kafka-security-protocol ssl"},
     TEXT("secret_file", secret_file, "", "FILE",
          "key that signs entry tokens; created in DATA if not given"),
     TEXT("secret_previous_file", secret_previous_file, "", "FILE",
@@ -206,6 +213,29 @@ bool settings_is_cluster(const struct settings *s) {
     return is_postgres(s);
 }
 
+bool settings_uses_kafka(const struct settings *s) {
+    return str_starts(str_of(s->feed), STR("kafka://"));
+}
+
+const char *settings_brokers(const struct settings *s) {
+    return s->feed + sizeof "kafka://" - 1;
+}
+
+static bool feed_ok(const struct settings *s, struct buf *why) {
+    bool is_local = strcmp(s->feed, "local") == 0;
+    if (!is_local && !str_matches(s->feed, "^kafka://[^/@,[:space:]]+(,[^/@,[:space:]]+)*$")) {
+        buf_add(why, STR("feed: \""));
+        url_redact(str_of(s->feed), why);
+        buf_add(why, STR("\" is neither local nor kafka://HOST:PORT[,HOST:PORT]; a user and a "
+                         "password go into kafka.sasl.username and kafka.sasl.password"));
+    } else if (is_local && s->kafka[0].name != NULL) {
+        buf_addf(why, "kafka.%s: it counts only with --feed kafka://HOST:PORT", s->kafka[0].name);
+    } else if (!str_matches(s->feed_topic_prefix, "^[A-Za-z0-9._-]{0,80}$")) {
+        buf_add(why, STR("feed.topic_prefix: up to 80 letters, digits and . _ -"));
+    }
+    return why->len == 0;
+}
+
 /* The text behind the scheme may hold a password, and is not repeated. */
 static bool stores_ok(const struct settings *s, struct buf *why) {
     str hot = str_of(s->hot);
@@ -236,7 +266,11 @@ bool settings_check_stores(const struct settings *s, struct buf *why) {
 bool settings_check_server(const struct settings *s, struct buf *why) {
     bool has_keys =
         s->secret_file[0] != '\0' && s->admin_key_file[0] != '\0' && s->pass_key_file[0] != '\0';
-    if (settings_check_stores(s, why) && is_postgres(s) && !has_keys)
+    if (!settings_check_stores(s, why)) return false;
+    if (settings_uses_kafka(s) && !is_postgres(s))
+        buf_add(why, STR("feed: with Kafka other nodes may join, and memory and SQLite are one "
+                         "process's own; use redis://… and postgres://…, or --feed local"));
+    else if (is_postgres(s) && !has_keys)
         buf_add(why, STR("secret_file: nodes must have the same keys: give all of them the same "
                          "--secret-file, --pass-key-file and --admin-key-file"));
     return why->len == 0;
@@ -270,10 +304,8 @@ bool settings_check(const struct settings *s, struct buf *why) {
         ; /* they say why */
     } else if (strcmp(s->ledger, "sqlite::memory:") == 0) {
         buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));
-    } else if (strcmp(s->feed, "local") != 0) {
-        buf_add(why, STR("feed: \""));
-        url_redact(str_of(s->feed), why);
-        buf_add(why, STR("\" is not known; this version has: local"));
+    } else if (!feed_ok(s, why)) {
+        ; /* it says why */
     } else if (s->adaptive_calm_below > s->adaptive_hot_above) {
         buf_addf(why, "adaptive.calm_below: %lld is above adaptive.hot_above, which is %lld",
                  (long long)s->adaptive_calm_below, (long long)s->adaptive_hot_above);

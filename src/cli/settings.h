@@ -20,6 +20,9 @@ struct settings {
     const char *ledger;
     const char *feed;
     bool feed_consume;
+    int64_t feed_partitions;
+    const char *feed_topic_prefix;
+    const struct config_pair *kafka; /* settings of librdkafka, as they are */
     const char *secret_file;
     const char *secret_previous_file;
     const char *pass_key_file;
@@ -81,10 +84,14 @@ extern const struct config_key setting_keys[];
 
 /* Whether other nodes may use the same stores: the ledger does not belong to this process alone. */
 bool settings_is_cluster(const struct settings *s);
+/* Whether the feed is in Kafka: "kafka://host:9092,host:9092". */
+bool settings_uses_kafka(const struct settings *s);
+/* The brokers of that: "host:9092,host:9092". */
+const char *settings_brokers(const struct settings *s);
 /* Checks that these two stores fit each other. */
 bool settings_check_stores(const struct settings *s, struct buf *why);
-/* Checks that a server may run on these stores: they fit each other, and nodes that share them have
- * set their common keys. */
+/* Checks that a server may run on these stores: they and the feed fit each other, and nodes that
+ * share them have set their common keys. */
 bool settings_check_server(const struct settings *s, struct buf *why);
 
 /* Checks that the values of several keys fit each other. False: see `why`. */

@@ -119,6 +119,13 @@ bool section_ok(const struct section *s);
  * room for: then none. */
 int64_t section_available(const struct section *s);
 
+/* The names of a section and of its event. Empty: it was deleted. */
+struct section_names {
+    char type[EVENT_TYPE_BYTES_MAX + 1];
+    char id[EVENT_ID_BYTES_MAX + 1];
+    char section[SECTION_ID_BYTES_MAX + 1];
+};
+
 /* Letters, digits, '_', '-', '.': what may stand in a path, a Redis key and a metric's label. */
 bool event_name_ok(str name, size_t bytes_max);
 bool event_currency_ok(str currency);

@@ -46,6 +46,15 @@ struct request *request_new(uint32_t named) {
     return r;
 }
 
+struct request *request_copy(const struct request *r) {
+    struct request *copy = request_new(r->seats == NULL ? 0 : r->quantity);
+    uint32_t *seats = copy->seats;
+    *copy = *r;
+    copy->seats = seats;
+    if (seats != NULL) memcpy(seats, r->seats, r->quantity * sizeof *seats);
+    return copy;
+}
+
 /* The finalizer of MurmurHash3: neighbouring numbers go to different partitions. */
 static uint64_t request_mix(uint64_t n) {
     n ^= n >> 33;

@@ -72,6 +72,7 @@ struct request {
 
 /* PENDING, with room for that many named seats (0: none are named); mem_free frees it. */
 struct request *request_new(uint32_t named);
+struct request *request_copy(const struct request *r);
 
 /* Of a request for these seats, or for any of the section when `seats` is NULL. */
 int request_partition(int64_t section_key, const uint32_t *seats, uint32_t quantity);

@@ -6,6 +6,9 @@
  *
  * Leases are taken and renewed by the first worker. A new lease has a new fence: then the partition
  * is read from its first undecided request on.
+ *
+ * Positions come from a list of the numbers of all undecided requests, which each worker reads when
+ * they are asked for, and keeps for a moment.
  */
 #include "feed/local.h"
 
@@ -24,6 +27,9 @@
 #define RENEW_MS 1000
 /* Where nodes share the ledger, a lost announcement delays a request by this. */
 #define POLL_MS 1000
+/* How old positions may be, and how often they are read for metrics while there is work. */
+#define POSITIONS_NS INT64_C(200000000)
+#define COUNT_NS INT64_C(5000000000)
 
 struct local_feed;
 struct local_worker;
@@ -37,9 +43,10 @@ struct local_partition {
     struct local_feed *feed;
     struct local_worker *worker; /* NULL: none has attached */
     int number;
-    int64_t read_seq;         /* requests up to this one have been read */
-    int64_t read_fence;       /* under this lease */
-    _Atomic size_t delivered; /* and not acknowledged */
+    int64_t read_seq;          /* requests up to this one have been read */
+    int64_t read_fence;        /* under this lease */
+    _Atomic size_t delivered;  /* and not acknowledged */
+    _Atomic int64_t undecided; /* when positions were last read */
     int64_t polled_ms;
     /* Of the lease; written by the first worker. */
     _Atomic int64_t fence;    /* 0: another node may have it */
@@ -55,8 +62,17 @@ struct local_partition {
 };
 
 struct local_worker {
+    struct local_feed *feed;
     struct feed_consumer *consumer;
     bool is_draining;
+    struct {
+        struct ledger_requests_open open; /* all undecided requests, as of began_ns */
+        int64_t began_ns;
+        struct ledger_requests_open next; /* being read, since next_began_ns */
+        int64_t next_began_ns;
+        bool is_reading;
+        struct list waiting; /* struct feed_look */
+    } positions;
 };
 
 struct local_feed {
@@ -74,6 +90,7 @@ struct local_feed {
         _Atomic bool is_released;
         int64_t asked_ns; /* steady, the last time */
     } lease;
+    _Atomic bool is_counted;   /* nothing has changed since positions were read */
     _Atomic size_t draining;   /* workers */
     _Atomic int64_t under_way; /* reads, and tasks that wake a partition */
 };
@@ -109,6 +126,7 @@ static void local_on_published(struct task *task) {
     p->ahead = put->ahead;
     p->status = put->status;
     if (p->result == ERR_OK && p->is_new) count(COUNT_REQUESTS_ACCEPTED, 1);
+    atomic_store(&local_of(p->feed)->is_counted, false);
     bool may_be_there = p->result == ERR_OK || p->result == ERR_FEED_UNKNOWN;
     if (may_be_there) local_wake(&local_of(p->feed)->partitions[p->request->partition]);
     p->done(p);
@@ -232,6 +250,7 @@ static void local_deliver(struct local_partition *p, struct request *r) {
     m->partition = p;
     p->delivered++;
     p->read_seq = r->seq;
+    atomic_store(&p->feed->is_counted, false);
     p->worker->consumer->deliver(p->worker->consumer, &m->message);
 }
 
@@ -266,17 +285,116 @@ static void local_on_woken(struct task *task) {
 }
 
 /* Called while a page is delivered, too: then the page is delivered first. */
-static void local_acknowledge(struct feed *f, struct feed_message *message, bool is_decided) {
+static void local_acknowledge(struct feed *f, struct feed_message *message,
+                              enum feed_outcome outcome, enum err reason) {
     struct local_message *m = CONTAINER_OF(message, struct local_message, message);
     struct local_partition *p = m->partition;
     (void)f;
-    (void)is_decided; /* its row shows it */
+    (void)reason;
+    assert(outcome != FEED_SET_ASIDE); /* whether it is decided, its row shows */
     assert(p->delivered > 0);
     p->delivered--;
+    atomic_store(&p->feed->is_counted, false);
     mem_free(message->request);
     mem_free(m);
     local_read(p);
     local_release_all(p->feed);
+}
+
+/* ---- positions ---- */
+
+static void positions_on_read(struct task *task);
+
+/* How many undecided requests are before it; -1: it is not among them. */
+static int64_t positions_find(const struct local_worker *w, const struct request *r) {
+    const struct open_requests *open = &w->positions.open.partitions[r->partition];
+    size_t low = 0;
+    size_t high = open->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (open->seqs[middle] < r->seq)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < open->count && open->seqs[low] == r->seq ? (int64_t)low : -1;
+}
+
+/* Answers the look if the positions that are known suffice. A request that is not among the
+ * undecided ones was accepted after these were read, or was decided since it was looked up. */
+static bool local_look_answer(struct local_worker *w, struct feed_look *l) {
+    bool is_newer = w->positions.began_ns >= l->began_ns;
+    bool is_recent = is_newer || l->began_ns - w->positions.began_ns < POSITIONS_NS;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct request *r = l->found[i];
+        l->ahead[i] = 0;
+        if (r == NULL || request_is_decided(r->status)) continue;
+        int64_t ahead = is_recent ? positions_find(w, r) : -1;
+        if (ahead < 0 && !is_newer) return false;
+        if (ahead > 0) l->ahead[i] = ahead;
+    }
+    l->done(l, ERR_OK);
+    return true;
+}
+
+/* Fails every look that waits for it, if it can't be read. */
+static void positions_read(struct local_worker *w) {
+    if (w->positions.is_reading) return;
+    w->positions.is_reading = true;
+    w->positions.next_began_ns = clock_steady_ns();
+    atomic_fetch_add(&w->feed->under_way, 1);
+    w->positions.next.record =
+        (struct ledger_record){.kind = LEDGER_REQUESTS_OPEN, .task.run = positions_on_read};
+    enum err refused = ledger_ask(w->feed->ledger, &w->positions.next.record);
+    if (refused == ERR_OK) return;
+    w->positions.next.record.result = refused;
+    positions_on_read(&w->positions.next.record.task);
+}
+
+static void local_look(struct feed *f, size_t worker, struct feed_look *l) {
+    struct local_worker *w = &local_of(f)->workers[worker];
+    l->began_ns = clock_steady_ns();
+    if (local_look_answer(w, l)) return;
+    list_init(&l->link);
+    list_move_last(&w->positions.waiting, &l->link);
+    positions_read(w);
+}
+
+static void positions_on_read(struct task *task) {
+    struct local_worker *w = CONTAINER_OF(task, struct local_worker, positions.next.record.task);
+    enum err result = w->positions.next.record.result;
+    w->positions.is_reading = false;
+    atomic_fetch_sub(&w->feed->under_way, 1);
+    if (result == ERR_OK) {
+        for (int p = 0; p < REQUEST_PARTITIONS; p++) {
+            mem_free(w->positions.open.partitions[p].seqs);
+            w->positions.open.partitions[p] = w->positions.next.partitions[p];
+            atomic_store(&w->feed->partitions[p].undecided,
+                         (int64_t)w->positions.open.partitions[p].count);
+        }
+        w->positions.began_ns = w->positions.next_began_ns;
+    }
+    /* Looks that come while these are answered wait for the next read. */
+    struct list waiting;
+    list_init(&waiting);
+    while (!list_empty(&w->positions.waiting)) list_move_last(&waiting, w->positions.waiting.next);
+    while (!list_empty(&waiting)) {
+        struct feed_look *l = CONTAINER_OF(waiting.next, struct feed_look, link);
+        list_remove(&l->link);
+        if (result != ERR_OK)
+            l->done(l, result);
+        else if (!local_look_answer(w, l))
+            list_move_last(&w->positions.waiting, &l->link);
+    }
+    if (!list_empty(&w->positions.waiting)) positions_read(w);
+}
+
+/* For the metrics, while there is work. */
+static void local_count(struct local_feed *l) {
+    struct local_worker *w = &l->workers[0];
+    bool is_old = clock_steady_ns() - w->positions.began_ns >= COUNT_NS;
+    if (w->is_draining || !is_old || atomic_exchange(&l->is_counted, true)) return;
+    positions_read(w);
 }
 
 /* ---- the workers ---- */
@@ -287,6 +405,7 @@ static void local_tick(struct feed *f, size_t worker) {
     bool renews = l->is_shared && worker == 0 &&
                   clock_steady_ns() - l->lease.asked_ns >= RENEW_MS * INT64_C(1000000);
     if (renews) local_ask_lease(l);
+    if (worker == 0) local_count(l);
     for (size_t i = worker; i < REQUEST_PARTITIONS; i += l->worker_count) {
         struct local_partition *p = &l->partitions[i];
         if (l->is_shared && now_ms - p->polled_ms >= POLL_MS) {
@@ -326,12 +445,25 @@ static void local_drain(struct feed *f, size_t worker) {
     local_release_all(l);
 }
 
+static void local_stats(struct feed *f, struct feed_stats *out) {
+    struct local_feed *l = local_of(f);
+    *out = (struct feed_stats){.is_available = true};
+    for (int i = 0; i < REQUEST_PARTITIONS; i++) {
+        struct local_partition *p = &l->partitions[i];
+        out->in_flight += (int64_t)atomic_load(&p->delivered);
+        out->lags[out->lag_count++] = (struct feed_lag){i, atomic_load(&p->undecided)};
+    }
+}
+
 static bool local_is_busy(struct feed *f) {
     return atomic_load(&local_of(f)->under_way) > 0;
 }
 
 static void local_close(struct feed *f) {
     struct local_feed *l = local_of(f);
+    for (size_t i = 0; i < l->worker_count; i++)
+        for (int p = 0; p < REQUEST_PARTITIONS; p++)
+            mem_free(l->workers[i].positions.open.partitions[p].seqs);
     mem_free(l->workers);
     mem_free(l);
 }
@@ -341,8 +473,10 @@ struct feed *local_feed_new(struct ledger *ledger, size_t workers, bool is_share
                                         .attach = local_attach,
                                         .acknowledge = local_acknowledge,
                                         .tick = local_tick,
+                                        .look = local_look,
                                         .nudge = local_nudge,
                                         .drain = local_drain,
+                                        .stats = local_stats,
                                         .is_busy = local_is_busy,
                                         .close = local_close};
     struct local_feed *l = mem_new(sizeof *l);
@@ -352,6 +486,10 @@ struct feed *local_feed_new(struct ledger *ledger, size_t workers, bool is_share
     l->lease.node = uuid_new(clock_wall_ms());
     l->worker_count = workers;
     l->workers = mem_new(workers * sizeof *l->workers);
+    for (size_t i = 0; i < workers; i++) {
+        l->workers[i].feed = l;
+        list_init(&l->workers[i].positions.waiting);
+    }
     for (int i = 0; i < REQUEST_PARTITIONS; i++) {
         l->partitions[i].feed = l;
         l->partitions[i].number = i;

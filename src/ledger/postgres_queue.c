@@ -158,15 +158,21 @@ const struct pg_kind pg_kind_end = {.send = end_send, .read = end_read};
 
 /* --- asked --- */
 
+#define ENTRY_GET                                                                                  \
+    "SELECT status, user_id, lane, joined_at, active_expires_at, seq FROM queue_entries"           \
+    " WHERE event_id = $1"
+
 bool pg_entry_get(struct pg *db, struct ledger_entry_get *get) {
     struct pg_rows row;
     get->status = ENTRY_NONE;
     get->user_len = 0;
-    if (!pg_query(db, &row,
-                  "SELECT status, user_id, lane, joined_at, active_expires_at FROM queue_entries"
-                  " WHERE event_id = $1 AND seq = $2 AND status <> 'VOID'",
-                  pg_cell_i64(get->event_key), pg_cell_i64((int64_t)get->seq)))
-        return false;
+    bool ok =
+        get->live_of.at == NULL
+            ? pg_query(db, &row, ENTRY_GET " AND seq = $2 AND status <> 'VOID'",
+                       pg_cell_i64(get->event_key), pg_cell_i64((int64_t)get->seq))
+            : pg_query(db, &row, ENTRY_GET " AND user_id = $2 AND status IN ('WAITING', 'ACTIVE')",
+                       pg_cell_i64(get->event_key), pg_cell_str(get->live_of));
+    if (!ok) return false;
     if (!pg_next(&row)) return true;
     int status = word_index(entry_status_words, pg_str(&row, 0));
     str user = pg_str(&row, 1);
@@ -178,6 +184,7 @@ bool pg_entry_get(struct pg *db, struct ledger_entry_get *get) {
         get->lane = (unsigned)pg_i64(&row, 2);
         get->joined_ms = pg_i64(&row, 3);
         get->expires_ms = pg_i64(&row, 4);
+        get->seq = (uint64_t)pg_i64(&row, 5);
     }
     pg_rows_clear(&row);
     return fits || pg_fail(db, PG_CORRUPT, "an entry's row has a value that is not allowed");

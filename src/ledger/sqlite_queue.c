@@ -95,12 +95,19 @@ int end_apply(struct db *db, struct ledger_end *end) {
     return rc;
 }
 
+#define ENTRY_GET                                                                                  \
+    "SELECT status, user_id, lane, joined_at, active_expires_at, seq"                              \
+    " FROM queue_entries WHERE event_id = ?1"
+
+/* By user there is no index: all entries of the event are read. */
 int entry_get(struct db *db, struct ledger_entry_get *get) {
     sqlite3_stmt *row = NULL;
-    int rc = db_query(db, &row,
-                      "SELECT status, user_id, lane, joined_at, active_expires_at"
-                      " FROM queue_entries WHERE event_id = ?1 AND seq = ?2 AND status <> 'VOID'",
-                      cell_i64(get->event_key), cell_i64((int64_t)get->seq));
+    int rc =
+        get->live_of.at == NULL
+            ? db_query(db, &row, ENTRY_GET " AND seq = ?2 AND status <> 'VOID'",
+                       cell_i64(get->event_key), cell_i64((int64_t)get->seq))
+            : db_query(db, &row, ENTRY_GET " AND user_id = ?2 AND status IN ('WAITING', 'ACTIVE')",
+                       cell_i64(get->event_key), cell_str(get->live_of));
     get->status = ENTRY_NONE;
     get->user_len = 0;
     while (db_next(row, &rc)) {
@@ -114,6 +121,7 @@ int entry_get(struct db *db, struct ledger_entry_get *get) {
         get->lane = (unsigned)sqlite3_column_int(row, 2);
         get->joined_ms = sqlite3_column_int64(row, 3);
         get->expires_ms = sqlite3_column_int64(row, 4);
+        get->seq = (uint64_t)sqlite3_column_int64(row, 5);
     }
     sqlite3_reset(row);
     return rc;

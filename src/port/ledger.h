@@ -336,7 +336,8 @@ struct ledger_request_lease {
 struct ledger_entry_get {
     struct ledger_record record;
     int64_t event_key;
-    uint64_t seq;
+    uint64_t seq; /* out, if it is asked for by user */
+    str live_of;  /* `at` not NULL: the live entry of this user, instead of the one with `seq` */
     enum entry_status status;     /* out */
     char user[USER_ID_BYTES_MAX]; /* out */
     size_t user_len;

@@ -1,7 +1,7 @@
 /*
  * Asynchronous requests. In the order in which it happens: a request is accepted; the feed delivers
  * it, and it waits until it may be started; its seats are held; its result is written; and it is
- * acknowledged. Then the lookup of requests and of their positions.
+ * acknowledged. Then the lookup of requests.
  *
  * Order. The decisions of a partition are in a list until their outcome is known. One that asks for
  * the same as an earlier one in the list is not started before that one's outcome is known, except
@@ -23,11 +23,11 @@
 /* The delay before the second try; it doubles with each try, up to the maximum. */
 #define DELAY_MS_FIRST 20
 #define DELAY_MS_MAX 2000
+/* One that fails so often while the stores work is set aside, where the feed has a place for it. */
+#define TRIES_MAX 20
 /* Another node may have accepted a request for an event or a section that this node has not heard
  * of yet: for so long it is not said to be missing. */
 #define ABSENT_MS 5000
-/* How old positions may be. */
-#define POSITIONS_NS INT64_C(200000000)
 
 struct decision {
     struct requests_worker *worker;
@@ -39,18 +39,25 @@ struct decision {
     struct hold hold;
     struct idempotency key;
     char key_text[UUID_TEXT_BYTES];
-    struct request decided; /* with the result */
+    struct ledger_entry_get place; /* of a user whose message does not name it */
+    struct request decided;        /* with the result */
     struct ledger_request_decide record;
+    struct ledger_request_put keep; /* of one that is set aside undecided */
+    enum err set_aside;             /* why it becomes a dead letter; OK: it does not */
     int tries;
     struct retry_delay delay;
     void (*again)(struct decision *d); /* what is tried again after the delay */
 };
 
 typedef void decision_step(struct decision *d);
-static decision_step decision_start, decision_write;
+static decision_step decision_start, decision_find_place, decision_hold, decision_write;
+static void decision_set_aside(struct decision *d, enum err reason);
+static enum err decision_find_keys(struct requests_worker *w, struct feed_message *m);
 static void decision_on_held(struct hold *h, enum err result);
 static void decision_on_written(struct task *task);
-static void decision_end(struct decision *d, bool is_decided);
+static void decision_on_place_found(struct task *task);
+static void decision_on_kept(struct task *task);
+static void decision_end(struct decision *d, enum feed_outcome outcome);
 
 /* ---- accepting ---- */
 
@@ -87,7 +94,8 @@ static void news_post(struct requests_worker *w) {
 static void requests_on_published(struct feed_publish *p) {
     struct request_acceptance *a = CONTAINER_OF(p, struct request_acceptance, publish);
     struct requests_worker *w = a->worker;
-    if (p->result == ERR_OK && p->is_new && w->service->hot != NULL) {
+    bool is_announced = w->service->hot != NULL && p->feed->ops->nudge != NULL;
+    if (p->result == ERR_OK && p->is_new && is_announced) {
         w->news.accepted[p->request->partition] = true;
         news_post(w);
     }
@@ -138,8 +146,8 @@ static bool decision_must_wait(const struct decision *d, const struct list *all)
  * decision_start returns: then the list is walked again from its beginning. */
 static void decisions_start(struct requests_worker *w, int partition) {
     struct list *all = &w->decisions[partition];
-    if (w->is_starting) return;
-    w->is_starting = true;
+    if (w->is_starting[partition]) return;
+    w->is_starting[partition] = true;
     for (struct list *at = all->next; at != all;) {
         struct decision *d = CONTAINER_OF(at, struct decision, link);
         at = at->next;
@@ -147,7 +155,7 @@ static void decisions_start(struct requests_worker *w, int partition) {
         decision_start(d);
         at = all->next;
     }
-    w->is_starting = false;
+    w->is_starting[partition] = false;
 }
 
 static void requests_on_delivered(struct feed_consumer *consumer, struct feed_message *m) {
@@ -155,10 +163,13 @@ static void requests_on_delivered(struct feed_consumer *consumer, struct feed_me
     struct decision *d = mem_new(sizeof *d);
     d->worker = w;
     d->message = m;
+    struct request *r = m->request;
+    if (m->names != NULL && decision_find_keys(w, m) == ERR_OK && r->quantity > 0)
+        r->partition = request_partition(r->section_key, r->seats, r->quantity);
     list_init(&d->link);
-    list_move_last(&w->decisions[m->request->partition], &d->link);
+    list_move_last(&w->decisions[r->partition], &d->link);
     atomic_fetch_add(&w->service->in_flight, 1);
-    decisions_start(w, m->request->partition);
+    decisions_start(w, r->partition);
 }
 
 /* ---- trying again ---- */
@@ -166,7 +177,7 @@ static void requests_on_delivered(struct feed_consumer *consumer, struct feed_me
 static void decision_on_delay_over(struct retry_delay *delay) {
     struct decision *d = CONTAINER_OF(delay, struct decision, delay);
     if (d->worker->is_draining) {
-        decision_end(d, false);
+        decision_end(d, FEED_UNDECIDED);
     } else if (d->again == decision_start) {
         d->is_started = false; /* an earlier one may have to be started first */
         decisions_start(d->worker, d->message->request->partition);
@@ -175,9 +186,21 @@ static void decision_on_delay_over(struct retry_delay *delay) {
     }
 }
 
-static void decision_try_again(struct decision *d, decision_step *step) {
+static bool decision_stores_work(const struct requests *service) {
+    struct ledger_health ledger;
+    ledger_health(service->ledger, &ledger);
+    bool hot_works = service->hot == NULL || hot_state(service->hot) == HOT_STATE_OK;
+    return ledger.writable && hot_works && events_are_current(service->events);
+}
+
+static void decision_try_again(struct decision *d, decision_step *step, enum err failed) {
+    struct requests *service = d->worker->service;
     if (d->worker->is_draining) {
-        decision_end(d, false);
+        decision_end(d, FEED_UNDECIDED);
+        return;
+    }
+    if (d->tries >= TRIES_MAX && service->feed->sets_aside && decision_stores_work(service)) {
+        decision_set_aside(d, failed);
         return;
     }
     int64_t ms_max = DELAY_MS_FIRST;
@@ -190,13 +213,52 @@ static void decision_try_again(struct decision *d, decision_step *step) {
     lock_client_delay(d->worker->lock_client, &d->delay, ms_max);
 }
 
+/* ---- dead letters ---- */
+
+/* Keeps the request in the ledger, undecided, so that it can be looked up until an operator has the
+ * message delivered again or drops it. */
+static void decision_set_aside(struct decision *d, enum err reason) {
+    const struct request *r = d->message->request;
+    d->set_aside = reason;
+    d->keep = (struct ledger_request_put){
+        .record = {.kind = LEDGER_REQUEST_PUT, .task.run = decision_on_kept, .always = true},
+        .wanted = r};
+    bool has_row = r->event_key != 0 && r->quantity > 0;
+    if (!has_row || ledger_submit(d->worker->service->ledger, &d->keep.record) != ERR_OK)
+        decision_end(d, FEED_SET_ASIDE);
+}
+
+static void decision_on_kept(struct task *task) {
+    struct decision *d = CONTAINER_OF(task, struct decision, keep.record.task);
+    decision_end(d, FEED_SET_ASIDE);
+}
+
 /* ---- the hold ---- */
+
+/* The keys for the names in a message of another program. OK, or what does not exist now. */
+static enum err decision_find_keys(struct requests_worker *w, struct feed_message *m) {
+    struct request *r = m->request;
+    struct catalogue *c = w->service->events->catalogue;
+    if (m->names == NULL || r->event_key != 0) return ERR_OK;
+    catalogue_read_lock(c);
+    const struct event *e = catalogue_find(c, str_of(m->names->type), str_of(m->names->id));
+    const struct section *s = e == NULL ? NULL : event_section(e, str_of(m->names->section));
+    enum err missing = e == NULL ? ERR_EVENT_NOT_FOUND : s == NULL ? ERR_SECTION_NOT_FOUND : ERR_OK;
+    if (s != NULL) {
+        r->event_key = e->key;
+        r->section_key = s->key;
+    }
+    catalogue_read_unlock(c);
+    return missing;
+}
 
 /* On what terms the section sells now. OK, or why nothing can be held. */
 static enum err decision_read_terms(struct decision *d) {
     const struct request *r = d->message->request;
     struct catalogue *c = d->worker->service->events->catalogue;
     const struct section *section = NULL;
+    enum err missing = decision_find_keys(d->worker, d->message);
+    if (missing != ERR_OK) return missing;
     catalogue_read_lock(c);
     const struct event *e = catalogue_find_key(c, r->event_key);
     if (e != NULL) catalogue_find_section(c, r->section_key, &section);
@@ -224,6 +286,7 @@ static void decision_decide(struct decision *d, enum err result) {
         bool fits = str_copy(err_code(result), d->decided.reason, sizeof d->decided.reason);
         assert(fits);
     }
+    if (is_absence(result) && w->service->feed->sets_aside) d->set_aside = result;
     /* The row of one that cannot be read is decided all the same. */
     if (d->decided.quantity == 0) d->decided.quantity = 1;
     if (d->decided.user[0] == '\0') d->decided.user[0] = '?';
@@ -240,7 +303,7 @@ static void decision_start(struct decision *d) {
     struct hold *h = &d->hold;
     d->is_started = true;
     if (!events_are_current(service->events)) {
-        decision_try_again(d, decision_start);
+        decision_try_again(d, decision_start, ERR_NODE_BEHIND);
         return;
     }
     *h = (struct hold){.arena = &d->arena};
@@ -248,13 +311,51 @@ static void decision_start(struct decision *d) {
     enum err refused = r->quantity == 0 ? ERR_INTERNAL : decision_read_terms(d);
     if (is_absence(refused) && service->events->sync != NULL &&
         clock_wall_ms() - r->created_ms < ABSENT_MS) {
-        decision_try_again(d, decision_start);
+        decision_try_again(d, decision_start, refused);
         return;
     }
-    if (refused != ERR_OK) {
+    bool has_row = r->event_key != 0;
+    if (d->message->is_dropped && !has_row)
+        decision_end(d, FEED_DECIDED); /* nobody can look it up, so there is nothing to write */
+    else if (d->message->is_dropped)
+        decision_decide(d, ERR_REQUEST_DROPPED);
+    else if (refused != ERR_OK && !has_row)
+        decision_set_aside(d, refused);
+    else if (refused != ERR_OK)
         decision_decide(d, refused);
-        return;
+    else if (r->entry_seq == 0)
+        decision_find_place(d);
+    else
+        decision_hold(d);
+}
+
+/* A message of another program names the user, and not the user's place. */
+static void decision_find_place(struct decision *d) {
+    const struct request *r = d->message->request;
+    d->place = (struct ledger_entry_get){
+        .record = {.kind = LEDGER_ENTRY_GET, .task.run = decision_on_place_found},
+        .event_key = r->event_key,
+        .live_of = str_of(r->user)};
+    enum err refused = ledger_ask(d->worker->service->ledger, &d->place.record);
+    if (refused != ERR_OK) decision_try_again(d, decision_start, refused);
+}
+
+static void decision_on_place_found(struct task *task) {
+    struct decision *d = CONTAINER_OF(task, struct decision, place.record.task);
+    if (d->place.record.result != ERR_OK) {
+        decision_try_again(d, decision_start, d->place.record.result);
+    } else if (d->place.status == ENTRY_NONE) {
+        decision_decide(d, ERR_NOT_ACTIVE);
+    } else {
+        d->message->request->entry_seq = d->place.seq;
+        decision_hold(d);
     }
+}
+
+static void decision_hold(struct decision *d) {
+    struct requests *service = d->worker->service;
+    const struct request *r = d->message->request;
+    struct hold *h = &d->hold;
     uuid_format(&r->id, d->key_text);
     d->key = (struct idempotency){.user = str_of(r->user),
                                   .route = STR(REQUEST_ROUTE),
@@ -282,7 +383,7 @@ static void decision_on_held(struct hold *h, enum err result) {
     struct decision *d = CONTAINER_OF(h, struct decision, hold);
     bool is_undecided = err_status(result) >= 500 || result == ERR_STRATEGY_NOT_ALLOWED;
     if (is_undecided || (result != ERR_OK && d->worker->is_draining))
-        decision_try_again(d, decision_start);
+        decision_try_again(d, decision_start, result);
     else
         decision_decide(d, result);
 }
@@ -295,19 +396,20 @@ static void decision_write(struct decision *d) {
         .wanted = &d->decided,
         .fence = d->message->fence};
     enum err refused = ledger_submit(d->worker->service->ledger, &d->record.record);
-    if (refused != ERR_OK) decision_try_again(d, decision_write);
+    if (refused != ERR_OK) decision_try_again(d, decision_write, refused);
 }
 
 static void decision_on_written(struct task *task) {
     struct decision *d = CONTAINER_OF(task, struct decision, record.record.task);
     struct requests_worker *w = d->worker;
     struct requests *service = w->service;
-    if (d->record.record.result == ERR_LOCK_LOST) {
-        decision_end(d, false); /* another node has the partition, and decides it */
+    enum err failed = d->record.record.result;
+    if (failed == ERR_LOCK_LOST) {
+        decision_end(d, FEED_UNDECIDED); /* another node has the partition, and decides it */
         return;
     }
-    if (d->record.record.result != ERR_OK) {
-        decision_try_again(d, decision_write);
+    if (failed != ERR_OK) {
+        decision_try_again(d, decision_write, failed);
         return;
     }
     struct uuid id = d->decided.id;
@@ -322,17 +424,20 @@ static void decision_on_written(struct task *task) {
         news_post(w);
     }
     service->decided(service->to, &id, 1);
-    decision_end(d, true); /* the last: a server that stops waits for it */
+    /* The last: a server that stops waits for it. */
+    decision_end(d, d->set_aside != ERR_OK ? FEED_SET_ASIDE : FEED_DECIDED);
 }
 
-/* Not decided: the request stays in the feed. */
-static void decision_end(struct decision *d, bool is_decided) {
-    struct requests *service = d->worker->service;
+static void decision_end(struct decision *d, enum feed_outcome outcome) {
+    struct requests_worker *w = d->worker;
+    int partition = d->message->request->partition;
     list_remove(&d->link);
     arena_reset(&d->arena);
-    feed_acknowledge(service->feed, d->message, is_decided);
+    if (outcome == FEED_SET_ASIDE) count(COUNT_REQUESTS_DEAD, 1);
+    feed_acknowledge(w->service->feed, d->message, outcome, d->set_aside);
     mem_free(d);
-    atomic_fetch_sub(&service->in_flight, 1);
+    if (outcome == FEED_SET_ASIDE) decisions_start(w, partition); /* it may have been waited for */
+    atomic_fetch_sub(&w->service->in_flight, 1);
 }
 
 /* ---- start and stop ---- */
@@ -344,7 +449,6 @@ static void requests_on_tick(void *to) {
 
 void requests_worker_init(struct requests_worker *w, uv_loop_t *loop) {
     for (int p = 0; p < REQUEST_PARTITIONS; p++) list_init(&w->decisions[p]);
-    list_init(&w->positions.waiting);
     w->news.task.run = requests_on_news;
     ticker_init(&w->ticker, loop, requests_on_tick, w);
     w->consumer.deliver = requests_on_delivered;
@@ -366,29 +470,32 @@ void requests_worker_drain(struct requests_worker *w) {
         for (struct list *at = all->next; at != all;) {
             struct decision *d = CONTAINER_OF(at, struct decision, link);
             at = at->next;
-            if (!d->is_started) decision_end(d, false);
+            if (!d->is_started) decision_end(d, FEED_UNDECIDED);
         }
     }
 }
 
 void requests_worker_close(struct requests_worker *w) {
     ticker_close(&w->ticker);
-    for (int p = 0; p < REQUEST_PARTITIONS; p++) mem_free(w->positions.open.partitions[p].seqs);
 }
 
 bool requests_is_busy(struct requests *r) {
     return atomic_load(&r->in_flight) > 0 || feed_is_busy(r->feed);
 }
 
+void requests_stats(struct requests *r, struct feed_stats *out) {
+    feed_stats(r->feed, out);
+}
+
 /* ---- looking up ---- */
 
 static void requests_on_got(struct task *task);
+static void requests_on_looked_in_feed(struct feed_look *l, enum err result);
+static void requests_on_missing_got(struct task *task);
 static void requests_look_end(struct requests_look *l, enum err result);
-static void positions_on_read(struct task *task);
 
 void requests_look(struct requests_worker *w, struct requests_look *l) {
     l->worker = w;
-    list_init(&l->link);
     atomic_fetch_add(&w->service->in_flight, 1);
     l->get = (struct ledger_requests_get){
         .record = {.kind = LEDGER_REQUESTS_GET, .task.run = requests_on_got},
@@ -410,50 +517,17 @@ static void requests_look_fail(struct requests_look *l, enum err result) {
     requests_look_end(l, result);
 }
 
-/* How many undecided requests are before it; -1: it is not among them. */
-static int64_t positions_find(const struct requests_worker *w, const struct request *r) {
-    const struct open_requests *open = &w->positions.open.partitions[r->partition];
-    size_t low = 0;
-    size_t high = open->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (open->seqs[middle] < r->seq)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < open->count && open->seqs[low] == r->seq ? (int64_t)low : -1;
-}
-
-/* Answers the look if the positions that are known suffice. A request that is not among the
- * undecided ones was accepted after these were read, or was decided since it was looked up. */
-static bool requests_look_answer(struct requests_look *l) {
-    const struct requests_worker *w = l->worker;
-    bool is_newer = w->positions.began_ns >= l->got_ns;
-    bool is_recent = is_newer || l->got_ns - w->positions.began_ns < POSITIONS_NS;
+/* Whether the feed has to be asked: for the position of an undecided request, or for one that the
+ * ledger does not have. */
+static bool requests_look_is_done(const struct requests_look *l) {
+    bool is_done = true;
     for (size_t i = 0; i < l->count; i++) {
         const struct request *r = l->found[i];
+        bool may_be_in_feed = r == NULL && l->worker->service->feed->keeps_requests;
+        if (may_be_in_feed || (r != NULL && !request_is_decided(r->status))) is_done = false;
         l->ahead[i] = 0;
-        if (r == NULL || request_is_decided(r->status)) continue;
-        int64_t ahead = is_recent ? positions_find(w, r) : -1;
-        if (ahead < 0 && !is_newer) return false;
-        if (ahead > 0) l->ahead[i] = ahead;
     }
-    requests_look_end(l, ERR_OK);
-    return true;
-}
-
-/* Fails every look that waits for it, if it can't be read. */
-static void positions_read(struct requests_worker *w) {
-    if (w->positions.is_reading || list_empty(&w->positions.waiting)) return;
-    w->positions.is_reading = true;
-    w->positions.next_began_ns = clock_steady_ns();
-    w->positions.next.record =
-        (struct ledger_record){.kind = LEDGER_REQUESTS_OPEN, .task.run = positions_on_read};
-    enum err refused = ledger_ask(w->service->ledger, &w->positions.next.record);
-    if (refused == ERR_OK) return;
-    w->positions.next.record.result = refused;
-    positions_on_read(&w->positions.next.record.task);
+    return is_done || l->skips_feed;
 }
 
 static void requests_on_got(struct task *task) {
@@ -462,36 +536,58 @@ static void requests_on_got(struct task *task) {
         requests_look_end(l, l->get.record.result);
         return;
     }
-    l->got_ns = clock_steady_ns();
-    if (requests_look_answer(l)) return;
-    struct requests_worker *w = l->worker;
-    list_move_last(&w->positions.waiting, &l->link);
-    positions_read(w);
+    if (requests_look_is_done(l)) {
+        requests_look_end(l, ERR_OK);
+        return;
+    }
+    l->in_feed = (struct feed_look){.ids = l->ids,
+                                    .count = l->count,
+                                    .found = l->found,
+                                    .ahead = l->ahead,
+                                    .done = requests_on_looked_in_feed};
+    feed_look(l->worker->service->feed, l->worker->number, &l->in_feed);
 }
 
-static void positions_on_read(struct task *task) {
-    struct requests_worker *w =
-        CONTAINER_OF(task, struct requests_worker, positions.next.record.task);
-    enum err result = w->positions.next.record.result;
-    w->positions.is_reading = false;
-    if (result == ERR_OK) {
-        for (int p = 0; p < REQUEST_PARTITIONS; p++) {
-            mem_free(w->positions.open.partitions[p].seqs);
-            w->positions.open.partitions[p] = w->positions.next.partitions[p];
-        }
-        w->positions.began_ns = w->positions.next_began_ns;
+/* A request that the feed keeps may have been decided after the ledger was asked and before the
+ * feed was: then the ledger has it now. */
+static void requests_on_looked_in_feed(struct feed_look *in_feed, enum err result) {
+    struct requests_look *l = CONTAINER_OF(in_feed, struct requests_look, in_feed);
+    size_t missing = 0;
+    if (result != ERR_OK) {
+        requests_look_fail(l, result);
+        return;
     }
-    /* Looks that come while these are answered wait for the next read. */
-    struct list waiting;
-    list_init(&waiting);
-    while (!list_empty(&w->positions.waiting)) list_move_last(&waiting, w->positions.waiting.next);
-    while (!list_empty(&waiting)) {
-        struct requests_look *l = CONTAINER_OF(waiting.next, struct requests_look, link);
-        list_remove(&l->link);
-        if (result != ERR_OK)
-            requests_look_fail(l, result);
-        else if (!requests_look_answer(l))
-            list_move_last(&w->positions.waiting, &l->link);
+    for (size_t i = 0; i < l->count; i++) missing += l->found[i] == NULL;
+    if (missing == 0 || !l->worker->service->feed->keeps_requests) {
+        requests_look_end(l, ERR_OK);
+        return;
     }
-    positions_read(w);
+    l->missing.ids = mem_new(missing * sizeof *l->missing.ids);
+    l->missing.found = mem_new(missing * sizeof(struct request *));
+    l->missing.count = 0;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->found[i] == NULL) l->missing.ids[l->missing.count++] = l->ids[i];
+    l->get = (struct ledger_requests_get){
+        .record = {.kind = LEDGER_REQUESTS_GET, .task.run = requests_on_missing_got},
+        .ids = l->missing.ids,
+        .count = l->missing.count,
+        .found = l->missing.found};
+    enum err refused = ledger_ask(l->worker->service->ledger, &l->get.record);
+    if (refused == ERR_OK) return;
+    l->get.record.result = refused;
+    requests_on_missing_got(&l->get.record.task);
+}
+
+static void requests_on_missing_got(struct task *task) {
+    struct requests_look *l = CONTAINER_OF(task, struct requests_look, get.record.task);
+    enum err result = l->get.record.result;
+    size_t next = 0;
+    for (size_t i = 0; result == ERR_OK && i < l->count; i++)
+        if (l->found[i] == NULL) l->found[i] = l->missing.found[next++];
+    mem_free(l->missing.ids);
+    mem_free(l->missing.found);
+    if (result == ERR_OK)
+        requests_look_end(l, ERR_OK);
+    else
+        requests_look_fail(l, result);
 }

@@ -46,7 +46,7 @@ struct requests_worker {
     struct feed_consumer consumer;
     struct ticker ticker;
     struct list decisions[REQUEST_PARTITIONS]; /* struct decision, in the order of the partition */
-    bool is_starting;                          /* decisions are being started */
+    bool is_starting[REQUEST_PARTITIONS];      /* its decisions are being started */
     struct {                                   /* announced to other nodes after this batch */
         struct task task;
         bool is_posted;
@@ -55,14 +55,6 @@ struct requests_worker {
         size_t decided_count;
     } news;
     bool is_draining;
-    struct {
-        struct ledger_requests_open open; /* all undecided requests, as of began_ns */
-        int64_t began_ns;
-        struct ledger_requests_open next; /* being read, since next_began_ns */
-        int64_t next_began_ns;
-        bool is_reading;
-        struct list waiting; /* struct requests_look */
-    } positions;
 };
 
 /* Before the worker starts, or on its thread. The first three fields are filled in. */
@@ -75,6 +67,9 @@ void requests_worker_drain(struct requests_worker *w);
 void requests_worker_close(struct requests_worker *w);
 /* Whether decisions or lookups are under way. From any thread. */
 bool requests_is_busy(struct requests *r);
+
+/* The state of the feed, for /ready and the metrics. From memory; any thread. */
+void requests_stats(struct requests *r, struct feed_stats *out);
 
 /* Accepts a request: publish.request is the caller's, and the outputs are those of port/feed.h. The
  * struct stays until `done` is called, on the same worker: later, or before the function returns.
@@ -101,13 +96,20 @@ struct requests_look {
     size_t count;
     struct request **found; /* out: room for `count`; NULL: there is none. mem_free each. */
     int64_t *ahead;         /* out: room for `count`; undecided requests before an undecided one */
+    /* Only the ledger is asked: positions are 0, and undecided requests that the feed keeps are not
+     * found. */
+    bool skips_feed;
     void (*done)(struct requests_look *l, enum err result);
 
     /* Private. */
     struct requests_worker *worker;
     struct ledger_requests_get get;
-    struct list link;
-    int64_t got_ns;
+    struct feed_look in_feed;
+    struct { /* those that neither the ledger nor the feed had, asked for once more */
+        struct uuid *ids;
+        struct request **found;
+        size_t count;
+    } missing;
 };
 void requests_look(struct requests_worker *w, struct requests_look *l);
 

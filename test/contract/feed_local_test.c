@@ -18,9 +18,12 @@ static struct feed *open_shared(struct ledger *l, size_t workers) {
 }
 
 int main(void) {
-    static const struct feed_adapter on_sqlite = {.open_ledger = open_sqlite, .open = open_alone};
+    static const struct feed_adapter on_sqlite = {
+        .open_ledger = open_sqlite, .open = open_alone, .knows_ids = true, .knows_results = true};
     static const struct feed_adapter on_postgres = {.open_ledger = postgres_open,
-                                                    .open = open_shared};
+                                                    .open = open_shared,
+                                                    .knows_ids = true,
+                                                    .knows_results = true};
     int failed = feed_suite_run(&on_sqlite) + feed_suite_run(&on_postgres);
     postgres_drop();
     return failed;

@@ -1,28 +1,31 @@
-// scripts/services: the private Redis, PostgreSQL and Sentinels that tests and `make run-cluster`
-// use.
+// scripts/services: the private Redis, PostgreSQL, Sentinels and Kafka that tests and
+// `make run-cluster` use.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
+import net from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { PSQL } from './support/cluster.mjs';
+import { consume, createTopic, produce } from './support/kafka.mjs';
 import { environment, launch, removeFolder, tempFolder, test, until } from './support/server.mjs';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/services', import.meta.url));
+const KAFKA_MS = 600000; // the first start in a checkout downloads Kafka
 
 // Runs the script to its end: { status, stderr }, and the printed values by name.
-function services(args, env = {}) {
-  const done = spawnSync(SCRIPT, args, { encoding: 'utf8', env: environment(env), timeout: 90000 });
+function services(args, env = {}, { script = SCRIPT, timeout = 150000 } = {}) {
+  const done = spawnSync(script, args, { encoding: 'utf8', env: environment(env), timeout });
   assert.ifError(done.error);
   const lines = done.stdout.split('\n').filter((line) => line.includes('='));
   return { status: done.status, stderr: done.stderr, env: Object.fromEntries(lines.map((line) => line.split('='))) };
 }
 
 // They end with this test program at the latest.
-function start(args, env) {
+function start(args, env, options) {
   const parent = args.includes('--with-parent') ? [] : ['--with-parent', String(process.pid)];
-  const { status, stderr, env: printed } = services(['start', ...args, ...parent], env);
+  const { status, stderr, env: printed } = services(['start', ...args, ...parent], env, options);
   assert.equal(status, 0, stderr);
   return printed;
 }
@@ -152,6 +155,102 @@ test('the Sentinels fail over when their master dies, and take it back as a repl
   assert.match(redis(again.SENTINEL_MASTER_PORT, 'role'), /^slave/);
   stop(env.SERVICES_DIR);
   assertNoTrace(again);
+});
+
+// A folder with programs that PATH finds before those of the system: { name: text of a shell script }.
+function programs(scripts) {
+  const folder = tempFolder();
+  for (const [name, text] of Object.entries(scripts))
+    fs.writeFileSync(path.join(folder, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  return folder;
+}
+
+const pathWith = (folder) => `${folder}:${process.env.PATH}`;
+const whereIs = (program) => output('sh', ['-c', `command -v ${program}`]);
+
+// One test for all, because a start takes more than a second of CPU time.
+test('Kafka starts on a free port, and keeps its port and messages when it is stopped or killed', { timeout: KAFKA_MS }, async () => {
+  // The script uses perl to find a free port. The first one that it gets here is taken.
+  const other = net.createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => other.on('listening', resolve));
+  const taken = String(other.address().port);
+  const folder = tempFolder();
+  const bin = programs({ perl: `if mkdir ${folder}/asked 2>/dev/null; then echo ${taken}; else exec ${whereIs('perl')} "$@"; fi` });
+  const first = start(['kafka'], { PATH: pathWith(bin) }, { timeout: KAFKA_MS });
+  assert.equal(fs.existsSync(path.join(folder, 'asked')), true);
+  assert.notEqual(first.KAFKA_PORT, taken);
+  other.close();
+  assert.deepEqual(Object.keys(first), ['SERVICES_DIR', 'KAFKA_URL', 'KAFKA_PORT', 'KAFKA_PID']);
+  assert.equal(first.KAFKA_URL, `kafka://127.0.0.1:${first.KAFKA_PORT}`);
+  assert.equal(services(['status', first.SERVICES_DIR]).status, 0);
+  await createTopic(first.KAFKA_PORT, 'sales', 1);
+  produce(first.KAFKA_PORT, 'sales', ['one']);
+  assert.deepEqual(consume(first.KAFKA_PORT, 'sales'), ['one']);
+
+  stop(first.SERVICES_DIR, 'kafka');
+  assert.equal(isAlive(first.KAFKA_PID), false);
+  const second = start(['kafka', '--dir', first.SERVICES_DIR]);
+  assert.deepEqual({ ...second, KAFKA_PID: null }, { ...first, KAFKA_PID: null });
+  produce(second.KAFKA_PORT, 'sales', ['two']);
+
+  process.kill(second.KAFKA_PID, 'SIGKILL');
+  const third = start(['kafka', '--dir', first.SERVICES_DIR]);
+  assert.deepEqual({ ...third, KAFKA_PID: null }, { ...first, KAFKA_PID: null });
+  assert.deepEqual(consume(third.KAFKA_PORT, 'sales'), ['one', 'two']);
+
+  stop(first.SERVICES_DIR);
+  assertNoTrace(third);
+  await until('no process is left', () => processesIn(first.SERVICES_DIR).length === 0);
+  removeFolder(folder);
+  removeFolder(bin);
+});
+
+// A checkout in which Kafka was not downloaded yet: the script, and the folder of its downloads.
+function checkout() {
+  const folder = tempFolder();
+  fs.mkdirSync(path.join(folder, 'scripts'));
+  for (const file of [SCRIPT, path.join(path.dirname(SCRIPT), 'kafka-pom.xml')])
+    fs.copyFileSync(file, path.join(folder, 'scripts', path.basename(file)));
+  return { folder, script: path.join(folder, 'scripts/services'), kept: path.join(folder, 'build/services') };
+}
+
+const jarsIn = (kept) => fs.readdirSync(kept).filter((name) => /^kafka-[\d.]+$/.test(name));
+
+test('Kafka is downloaded once, by one of several processes, and completely or not at all', async () => {
+  const { folder, script, kept } = checkout();
+  // Not Maven, but a program that logs its call and creates one jar.
+  const target = 'for word; do case $word in -DoutputDirectory=*) to=${word#*=} ;; esac; done';
+  const begin = `echo called >>${folder}/calls; ${target}; mkdir -p "$to"; echo half >"$to/a.jar"`;
+  const failing = programs({ java: 'exit 1', mvn: `${begin}; echo no network; exit 1` });
+  const failed = services(['fetch'], { PATH: pathWith(failing) }, { script });
+  assert.equal(failed.status, 1);
+  assert.match(failed.stderr, /mvn: no network\n.*Kafka could not be downloaded/);
+  assert.deepEqual(jarsIn(kept), []);
+
+  const bin = programs({ java: 'exit 1', mvn: `${begin}; sleep 0.5; echo complete >"$to/a.jar"` });
+  const env = environment({ PATH: pathWith(bin) });
+  const fetches = Array.from({ length: 4 }, () => launch([script, 'fetch'], { env }));
+  for (const one of fetches) assert.deepEqual(await one.ended, { code: 0, signal: null }, one.stderr);
+  assert.equal(fs.readFileSync(path.join(folder, 'calls'), 'utf8'), 'called\n'.repeat(2));
+  const jars = jarsIn(kept);
+  assert.equal(jars.length, 1);
+  assert.equal(fs.readFileSync(path.join(kept, jars[0], 'a.jar'), 'utf8'), 'complete\n');
+  for (const made of [folder, failing, bin]) removeFolder(made);
+});
+
+test('without Java or Maven, a start of Kafka fails and says what installs them', () => {
+  const { folder, script } = checkout();
+  const bin = tempFolder();
+  for (const name of ['bash', 'dirname', 'flock', 'perl', 'sed', 'setsid', 'stat']) fs.symlinkSync(whereIs(name), path.join(bin, name));
+  for (const missing of ['java', 'mvn']) {
+    const { status, stderr } = services(['start', 'kafka'], { PATH: bin, TMPDIR: folder }, { script });
+    assert.equal(status, 1);
+    assert.equal(stderr, `scripts/services: ${missing} is not installed; 'scripts/deps kafka' installs it\n`);
+    fs.writeFileSync(path.join(bin, missing), '', { mode: 0o755 });
+  }
+  assert.deepEqual(fs.readdirSync(folder), ['scripts']);
+  removeFolder(folder);
+  removeFolder(bin);
 });
 
 test('many stops at once do it once', async () => {

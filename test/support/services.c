@@ -35,6 +35,7 @@ static void add_names(struct command *c, unsigned what) {
     if ((what & SERVICE_REDIS) != 0) add(c, "redis");
     if ((what & SERVICE_POSTGRES) != 0) add(c, "postgres");
     if ((what & SERVICE_SENTINEL) != 0) add(c, "sentinel");
+    if ((what & SERVICE_KAFKA) != 0) add(c, "kafka");
 }
 
 /* Runs scripts/services to its end, its standard output into `out`, if there is one. It gets no
@@ -84,6 +85,12 @@ static void take(const char *name, const char *value) {
         services.sentinel_master_pid = number(value);
     } else if (strcmp(name, "SENTINEL_REPLICA_PID") == 0) {
         services.sentinel_replica_pid = number(value);
+    } else if (strcmp(name, "KAFKA_URL") == 0) {
+        copy(services.kafka_url, sizeof services.kafka_url, value);
+    } else if (strcmp(name, "KAFKA_PORT") == 0) {
+        services.kafka_port = number(value);
+    } else if (strcmp(name, "KAFKA_PID") == 0) {
+        services.kafka_pid = number(value);
     }
 }
 

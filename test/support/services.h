@@ -1,5 +1,5 @@
 /*
- * services: a real Redis and a real PostgreSQL, private to the test program, by scripts/services.
+ * services: a real Redis, PostgreSQL and Kafka, private to the test program, by scripts/services.
  * They are started once per program, and end with it, however it ends.
  *
  * One thread. If a server does not start, the running test fails.
@@ -12,6 +12,7 @@
 #define SERVICE_REDIS 1U
 #define SERVICE_POSTGRES 2U /* without fsync */
 #define SERVICE_SENTINEL 4U /* three Sentinels over a separate master and replica, named "main" */
+#define SERVICE_KAFKA 8U    /* one broker; it has no topics and creates none by itself */
 
 struct services {
     char redis_url[256];
@@ -23,12 +24,15 @@ struct services {
     char sentinel_url[256];
     pid_t sentinel_master_pid; /* of those that were it when they were started */
     pid_t sentinel_replica_pid;
+    char kafka_url[256];
+    int kafka_port;
+    pid_t kafka_pid;
     char folder[256]; /* of the servers; "" when none was started */
 };
 
 /* Starts the servers in `what` and waits until they answer. Servers that run are left alone; one
  * that was stopped or killed is started again on its port, with its stored data (all of
- * PostgreSQL's, the saved data of Redis). Returns the same struct every time. */
+ * PostgreSQL's and Kafka's, the saved data of Redis). Returns the same struct every time. */
 const struct services *services_start(unsigned what);
 
 /* The same, but does not look whether servers that it has started still run: this takes no time. */

@@ -13,6 +13,7 @@ import { environment, pause, removeFolder, runBeside, start, tempFolder, until }
 import { Proxy } from './proxy.mjs';
 
 const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
+const SERVICES_MS = 600000; // the first start in a checkout may download Kafka
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
 
 const execute = promisify(execFile);
@@ -24,8 +25,9 @@ async function output(file, args, timeout = 60000) {
 
 export class Cluster {
   // `sentinel`: Redis is a master and a replica under three Sentinels, which nodes reach directly.
+  // `kafka`: a Kafka broker runs as well.
   // `args`: further flags of every node.
-  static async start({ nodes = 2, sentinel = false, args = [] } = {}) {
+  static async start({ nodes = 2, sentinel = false, kafka = false, args = [] } = {}) {
     const self = new Cluster();
     self.args = args;
     self.nodes = [];
@@ -35,14 +37,15 @@ export class Cluster {
     for (const name of Object.values(KEYS))
       fs.writeFileSync(path.join(self.folder, name), `${randomBytes(32).toString('hex')}\n`, { mode: 0o600 });
     self.adminKey = fs.readFileSync(path.join(self.folder, 'admin.key'), 'utf8').trim();
-    await self.startServices(self.redisName, 'postgres', '--unsafe-fast', '--with-parent', String(process.pid));
+    const names = [self.redisName, 'postgres', ...(kafka ? ['kafka'] : [])];
+    await self.startServices(...names, '--unsafe-fast', '--with-parent', String(process.pid));
     await Promise.all(Array.from({ length: nodes }, () => self.join()));
     return self;
   }
 
   async startServices(...args) {
     const known = this.env === undefined ? [] : ['--dir', this.env.SERVICES_DIR];
-    const printed = await output(SERVICES, ['start', ...args, ...known], 180000);
+    const printed = await output(SERVICES, ['start', ...args, ...known], SERVICES_MS);
     this.env = Object.fromEntries(printed.split('\n').map((line) => line.split(/=(.*)/s)));
   }
 

@@ -1,8 +1,9 @@
 // The stores of cluster tests: one private Redis and one PostgreSQL for each test file, started when
-// the first node needs them. They end with the process, even if it is killed. Each data folder has its
-// own PostgreSQL database and Redis database there, its *home*; a folder that is started again has the
-// same home, so that this is a restart. The databases of a folder that was removed are emptied for the
-// next one.
+// the first node needs them. Each data folder has its own PostgreSQL database and Redis database
+// there, its *home*; a folder that is started again has the same home, so that this is a restart. The
+// databases of a folder that was removed are emptied for the next one.
+// Besides, on both stacks, one Kafka broker (`kafkaOf`), started when a test needs it. All of them end
+// with the process, even if it is killed.
 //
 // The number of a Redis database separates keys, but not channels: nodes also get announcements of
 // other homes, and ignore them.
@@ -17,19 +18,27 @@ const EMPTY_LEDGER = fileURLToPath(new URL('../../support/empty_ledger.sql', imp
 export const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
 const REDIS_DATABASES = 16;
+const FEED_PARTITIONS = 3;
+// The least that the broker allows: for so long after kill -9 of a node no other gets its partitions.
+export const KAFKA_SESSION_MS = 6000;
+const SERVICES_MS = 600000; // the first start in a checkout may download Kafka
 // The program itself, where there is one: Debian's psql is a script that looks for it each time.
 export const PSQL = ['/usr/lib/postgresql/15/bin/psql', 'psql'].find((file) => !path.isAbsolute(file) || fs.existsSync(file));
 
-export const STACK = process.env.ADMITONE_STACK === 'cluster' ? 'redis+postgres' : 'memory+sqlite';
-export const isCluster = STACK === 'redis+postgres';
+// With `kafka`, asynchronous requests are in a topic of a broker instead of a table of the ledger.
+const STACKS = { cluster: 'redis+postgres', kafka: 'redis+postgres+kafka' };
+export const STACK = STACKS[process.env.ADMITONE_STACK] ?? 'memory+sqlite';
+export const isCluster = STACK !== 'memory+sqlite';
+export const hasKafka = STACK === 'redis+postgres+kafka';
 
-// Options of a test that applies to one stack only. The runner shows it as skipped on the other one.
+// Options of a test that applies to some stacks only: redis+postgres includes redis+postgres+kafka.
+// The runner shows it as skipped on the others.
 export function onlyOn(stack, why) {
-  assert.match(stack, /^(memory\+sqlite|redis\+postgres)$/);
-  return STACK === stack ? {} : { skip: `only on ${stack}: ${why}` };
+  assert.ok(stack === 'memory+sqlite' || Object.values(STACKS).includes(stack), stack);
+  return STACK === stack || STACK.startsWith(`${stack}+`) ? {} : { skip: `only on ${stack}: ${why}` };
 }
 
-let services;
+const services = {}; // what scripts/services has printed
 let preload;
 let isHeld = false;
 const homes = new Map();
@@ -44,19 +53,28 @@ function output(file, args, { timeoutMs = 60000, env = process.env } = {}) {
 
 // Redis is started with this library in LD_PRELOAD, and with these environment variables.
 export function preloadRedis(library, env) {
-  assert.equal(services, undefined, 'before the first node is started');
+  assert.equal(services.REDIS_URL, undefined, 'before the first node is started');
   preload = { library, env };
 }
 
-export function servicesOf() {
-  if (services !== undefined) return services;
-  const args = ['start', 'redis', 'postgres', '--unsafe-fast', '--with-parent', String(process.pid)];
-  if (preload !== undefined) args.push('--redis-preload', preload.library);
-  const env = { ...process.env, ...preload?.env };
-  const lines = output(SERVICES, args, { timeoutMs: 180000, env }).split('\n');
-  services = Object.fromEntries(lines.map((line) => line.split(/=(.*)/s)));
-  return services;
+function startServices(names, env = process.env) {
+  const args = ['start', ...names, '--unsafe-fast', '--with-parent', String(process.pid)];
+  if (services.SERVICES_DIR !== undefined) args.push('--dir', services.SERVICES_DIR);
+  const lines = output(SERVICES, args, { timeoutMs: SERVICES_MS, env }).split('\n');
+  return Object.assign(services, Object.fromEntries(lines.map((line) => line.split(/=(.*)/s))));
 }
+
+export function servicesOf() {
+  if (services.REDIS_URL !== undefined) return services;
+  const preloading = preload === undefined ? [] : ['--redis-preload', preload.library];
+  return startServices(['redis', 'postgres', ...preloading], { ...process.env, ...preload?.env });
+}
+
+// { KAFKA_URL, KAFKA_PORT, KAFKA_PID } of a broker; one that a test has killed is started again with
+// `startKafka`, on the same port and with its data.
+export const kafkaOf = () => (services.KAFKA_URL === undefined ? startKafka() : services);
+export const startKafka = () => startServices(['kafka']);
+export const stopKafka = () => output(SERVICES, ['stop', kafkaOf().SERVICES_DIR, 'kafka']);
 
 const psql = (url, ...sql) => output(PSQL, [url, '-qAtX', '-v', 'ON_ERROR_STOP=1', ...sql.flatMap((one) => ['-c', one])]);
 
@@ -80,10 +98,13 @@ function makeHome() {
   else psql(urlOf(used), END_OTHERS, fs.readFileSync(EMPTY_LEDGER, 'utf8'));
   const redisUrl = `${REDIS_URL}/${number}`;
   output('redis-cli', ['-u', redisUrl, 'FLUSHDB']); // removes the data of the previous user of this database
-  return { number, database, redisUrl, postgresUrl: urlOf(database) };
+  // Never used before: topics are not emptied.
+  const kafka = hasKafka ? { url: kafkaOf().KAFKA_URL, prefix: `home_${randomBytes(6).toString('hex')}.` } : undefined;
+  return { number, database, redisUrl, postgresUrl: urlOf(database), kafka };
 }
 
-// { redisUrl, postgresUrl } of a data folder, made when it is first asked for.
+// { redisUrl, postgresUrl, kafka } of a data folder, made when it is first asked for. `kafka`: { url,
+// prefix }, the prefix of its topics and its group.
 export function homeOf(dataDir) {
   const folder = path.resolve(dataDir);
   if (!homes.has(folder)) homes.set(folder, makeHome());
@@ -109,11 +130,17 @@ export const storeFlags = (dataDir) => {
   return ['--data', dataDir, '--hot', redisUrl, '--ledger', postgresUrl];
 };
 
-// The flags by which every node of this folder is one of the same cluster. Keys that the test gives
-// itself are left to it.
+function feedFlags({ url, prefix }, args) {
+  const flags = ['--feed', url, '--feed-topic-prefix', prefix, '--kafka-session-timeout-ms', String(KAFKA_SESSION_MS)];
+  return args.includes('--feed-partitions') ? flags : [...flags, '--feed-partitions', String(FEED_PARTITIONS)];
+}
+
+// The flags by which every node of this folder is one of the same cluster. Keys and partitions that
+// the test gives itself are left to it.
 export function nodeFlags(dataDir, args) {
-  const { redisUrl, postgresUrl } = homeOf(dataDir);
+  const { redisUrl, postgresUrl, kafka } = homeOf(dataDir);
   const flags = ['--hot', redisUrl, '--ledger', postgresUrl];
+  if (kafka !== undefined) flags.push(...feedFlags(kafka, args));
   fs.mkdirSync(dataDir, { recursive: true });
   for (const [flag, name] of Object.entries(KEYS)) {
     if (args.includes(flag)) continue;

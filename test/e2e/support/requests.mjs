@@ -1,8 +1,10 @@
 // Asynchronous requests for seats, as users of the API see them.
 import assert from 'node:assert/strict';
+import { hexOf } from './cluster.mjs';
+import { messagesOf } from './feed.mjs';
 import { TIME, bearer, query } from './queue.mjs';
-import { Sale } from './reservations.mjs';
-import { until } from './server.mjs';
+import { Sale, assertHotIsLedger, audit } from './reservations.mjs';
+import { hasKafka, until } from './server.mjs';
 import { Stream } from './sse.mjs';
 
 const FIELDS = [
@@ -11,6 +13,7 @@ const FIELDS = [
 ];
 export const REQUEST_ID = /^[0-9a-f]{8}-[0-9a-f]{4}-[78][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 const UNDECIDED = ['PENDING', 'PROCESSING'];
+const DECIDED_MS = 120000;
 export const isDecided = ({ status }) => !UNDECIDED.includes(status);
 
 export class RequestSale extends Sale {
@@ -59,13 +62,39 @@ export class RequestSale extends Sale {
     return Stream.at(this.server, `/api/v4/subscribe/${requestId}?token=${who.token}`, options);
   }
 
+  // In the order of acceptance where the feed is the ledger. On Kafka the ledger has only decided
+  // requests, and those that were set aside, in no order.
   requestRows() {
-    return query(
+    const rows = query(
       this.server.dataDir,
-      `SELECT q.seq, q.status, q.user_id, q.partition FROM requests q JOIN events e ON e.id = q.event_id
+      `SELECT ${hexOf('q.id')} AS id, q.seq, q.status, q.user_id, q.partition FROM requests q JOIN events e ON e.id = q.event_id
        WHERE e.type = '${this.type}' AND e.external_id = '${this.id}' ORDER BY q.seq`,
     );
+    return rows.map((row) => ({ ...row, id: row.id.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5') }));
   }
+
+  // The ids of all requests that were accepted, in the order of acceptance; on Kafka in that order
+  // within each partition. A request that is in the topic twice is one request.
+  acceptedIds() {
+    if (!hasKafka) return this.requestRows().map(({ id }) => id);
+    const own = messagesOf(this.server.dataDir).map(({ payload }) => JSON.parse(payload)).filter(({ eventType, eventId }) => eventType === this.type && eventId === this.id);
+    return [...new Set(own.map(({ requestId }) => requestId))];
+  }
+}
+
+// Every request that was accepted is decided, and sold seats agree with the results. Returns the rows
+// in the order of acceptedIds(). `count`: how many were accepted.
+export async function assertAllDecided(sale, count) {
+  const accepted = sale.acceptedIds();
+  if (count !== undefined) assert.equal(accepted.length, count);
+  const rows = await until('all are decided', () => {
+    const found = new Map(sale.requestRows().map((row) => [row.id, row]));
+    return accepted.every((id) => found.has(id) && isDecided(found.get(id))) && found;
+  }, DECIDED_MS);
+  assert.equal(rows.size, accepted.length, 'only what was accepted is decided');
+  await assertHotIsLedger(sale);
+  audit(sale.server);
+  return accepted.map((id) => rows.get(id));
 }
 
 // Every answer about a request has the same shape, and its parts agree. Returns it.

@@ -3,7 +3,8 @@
 // test that stops it.
 //
 // With ADMITONE_STACK=cluster a server is two nodes on one Redis and one PostgreSQL
-// (support/cluster.mjs), and its port is that of each node alternately.
+// (support/cluster.mjs), and its port is that of each node alternately. With ADMITONE_STACK=kafka
+// these nodes have their asynchronous requests in a Kafka broker.
 import assert from 'node:assert/strict';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { spawn, spawnSync } from 'node:child_process';
@@ -14,9 +15,9 @@ import path from 'node:path';
 import { test as nodeTest } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { isCluster, leaveHomesIn, nodeFlags, releaseCommits } from './cluster.mjs';
+import { hasKafka, isCluster, leaveHomesIn, nodeFlags, releaseCommits } from './cluster.mjs';
 
-export { STACK, isCluster, storeFlags, onlyOn } from './cluster.mjs';
+export { STACK, hasKafka, isCluster, storeFlags, onlyOn } from './cluster.mjs';
 
 const REPOSITORY = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
 export const BINARY = path.resolve(process.env.ADMITONE ?? path.join(REPOSITORY, 'build/admitone'));
@@ -319,6 +320,16 @@ async function assertAgreed({ nodes, adminKey }, target, { json }) {
     assert.ok(status === 503 || (status === 200 && seen.version >= json.version), `${event} ${json.version}: ${text}`);
 }
 
+// A node with Kafka listens before it has reached the broker. Until then it cannot say that there is
+// no such request.
+export function feedWorks(node) {
+  return until('the node can use Kafka', async () => {
+    const { status, text } = await node.admin('GET', '/api/v4/status/01890000-0000-7000-8000-000000000000');
+    assert.ok(status === 404 || status === 503, text);
+    return status === 404;
+  });
+}
+
 // Starts `admitone serve` and waits until it listens. Options:
 //   args       further flags
 //   dataDir    a folder that the caller keeps; else one is made, and removed when it has stopped
@@ -327,13 +338,14 @@ async function assertAgreed({ nodes, adminKey }, target, { json }) {
 //   listen     address to listen on
 //   root       where the program's file system is found, when it has another one than the test
 //   nodes      of a cluster, how many
+//   feed       false: does not wait until the nodes can use Kafka
 export async function start(options = {}) {
-  const { args = [], dataDir, env, wrap = [], listen = '127.0.0.1:0', root = '/', nodes = 2 } = options;
+  const { args = [], dataDir, env, wrap = [], listen = '127.0.0.1:0', root = '/', nodes = 2, feed = hasKafka } = options;
   const own = dataDir === undefined;
   const folder = own ? path.join(tempFolder(), 'data') : dataDir;
   const launchOne = (data, flags, rest) =>
     launchNode([...wrap, BINARY, 'serve', '--listen', listen, '--data', data, '--workers', '2', ...flags, ...rest], env);
-  const launchNumber = (number) => launchOne(path.join(folder, `node-${number}`), nodeFlags(folder, args), calmer(args));
+  const launchNumber = (number, flags = args) => launchOne(path.join(folder, `node-${number}`), nodeFlags(folder, flags), calmer(flags));
   const all = isCluster ? Array.from({ length: nodes }, (_, i) => launchNumber(i + 1)) : [launchOne(folder, [], args)];
   await Promise.all(all.map((node) => node.listens()));
   const self = isCluster ? together(all) : Object.assign(all[0], { nodes: all });
@@ -346,6 +358,7 @@ export async function start(options = {}) {
     return one;
   };
   for (const one of new Set([self, ...all])) dress(one);
+  if (feed) await Promise.all(all.map(feedWorks));
   Object.defineProperty(self, 'pids', { get: () => self.nodes.map(({ pid }) => pid) });
 
   const stop = self.stop;
@@ -354,12 +367,14 @@ export async function start(options = {}) {
     if (own) removeFolder(path.dirname(folder));
     return ended;
   };
-  // A further node of the same cluster. The others are not notified; it gets requests as they do.
-  self.join = async () => {
+  // A further node of the same cluster, with the same flags or others. The others are not notified; it
+  // gets requests as they do.
+  self.join = async (flags) => {
     assert.ok(isCluster);
-    const node = launchNumber(all.length + 1);
+    const node = launchNumber(all.length + 1, flags);
     await node.listens();
     all.push(dress(node));
+    if (feed) await feedWorks(node);
     return node;
   };
   return self;

@@ -1,0 +1,714 @@
+/*
+ * The feed in Kafka. In the order in which it happens: a request is produced, and its delivery
+ * report comes back; the group assigns partitions; a worker takes messages from the queues of its
+ * partitions and delivers them; acknowledged ones let the offset move on; those that cannot be
+ * decided go to the topic of dead letters.
+ */
+#include "feed/kafka.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/metrics.h"
+#include "base/thread.h"
+#include "feed/kafka_lookup.h"
+#include "feed/kafka_message.h"
+#include "run/mailbox.h"
+
+/* A request that is not acknowledged by the broker within this time gets 503. */
+#define PRODUCE_MS 5000
+#define POLL_MS 100
+/* How often an unreachable broker is asked for the topic. */
+#define PROBE_MS 1000
+/* How long a partition that another node gets waits for the requests in work here. */
+#define REVOKE_MS 3000
+/* At the stop, for the first assignment of a node that has just joined the group. */
+#define JOIN_MS 2000
+/* At the stop, for dead letters and answers that are still under way. */
+#define FLUSH_MS 2000
+#define REASON_BYTES 160
+
+struct kafka_feed;
+struct kafka_partition;
+
+/* One that was taken from Kafka and not acknowledged yet. */
+struct kafka_delivery {
+    struct feed_message message;
+    struct section_names names;
+    struct kafka_partition *partition;
+    uint64_t assignment; /* of the partition, when it was taken */
+    size_t slot;         /* in the partition's window */
+    rd_kafka_message_t *raw;
+    struct feed_sent sent;     /* to the dead letters */
+    char reason[REASON_BYTES]; /* why it goes there */
+    struct list link;          /* in the worker's list of those to send again */
+};
+
+struct kafka_partition {
+    struct kafka_feed *feed;
+    int number;
+    struct task wake; /* for its worker */
+    bool is_reading;  /* on its worker */
+
+    /* librdkafka wakes the worker while it has the queue locked, and the worker takes messages from
+     * the queue with `lock` held. So a wake-up needs another lock. */
+    pthread_mutex_t wake_lock;
+    struct mailbox *home; /* of its worker; NULL: none has attached, or it is draining */
+    bool is_woken;        /* the task is on its way */
+
+    pthread_mutex_t lock;
+    /* Under the lock. */
+    rd_kafka_queue_t *queue; /* NULL: it is not assigned to this node */
+    bool is_closing;         /* it is being revoked: nothing more is taken */
+    uint64_t assignment;     /* grows with each one */
+    struct {
+        int64_t offset;
+        bool is_done;
+    } window[FEED_WINDOW]; /* a ring, in the order of the offsets */
+    uint64_t first;        /* of the ring, counted from the start; modulo FEED_WINDOW */
+    uint64_t end;
+    int64_t next_offset; /* all before it are acknowledged; -1: none was */
+    size_t in_work;      /* delivered and not acknowledged, also of earlier assignments */
+};
+
+struct kafka_worker {
+    struct kafka_feed *feed;
+    struct feed_consumer *consumer;
+    struct list unsent; /* struct kafka_delivery: dead letters that could not be sent */
+    bool is_draining;
+};
+
+struct kafka_feed {
+    struct feed port;
+    struct kafka_options options;
+    struct kafka_link link;
+    char topic[128];
+    char dead_topic[128];
+    char group[128];
+    rd_kafka_t *producer;
+    rd_kafka_t *consumer; /* NULL: this node only accepts */
+    struct kafka_lookup *lookup;
+    pthread_t producer_thread;
+    pthread_t consumer_thread;
+    /* Of the consumer's thread. */
+    bool has_joined;   /* it had an assignment, perhaps an empty one */
+    bool is_left_open; /* it could not be closed */
+
+    _Atomic int partition_count; /* of the topic; 0: not known yet */
+    _Atomic bool is_stopping;
+    _Atomic int64_t in_flight; /* delivered and not acknowledged */
+    _Atomic int64_t under_way; /* tasks and dead letters */
+    size_t worker_count;
+    struct kafka_worker *workers;
+    struct kafka_partition partitions[KAFKA_PARTITIONS_MAX];
+};
+
+static void kafka_read(struct kafka_partition *p);
+static void kafka_on_published(struct task *task);
+static void kafka_on_dead_sent(struct task *task);
+static void kafka_done(struct kafka_delivery *d);
+
+static struct kafka_feed *kafka_of(struct feed *f) {
+    return CONTAINER_OF(f, struct kafka_feed, port);
+}
+
+static struct kafka_worker *kafka_worker_of(struct kafka_partition *p) {
+    return &p->feed->workers[(size_t)p->number % p->feed->worker_count];
+}
+
+/* ---- producing ---- */
+
+/* Called by librdkafka on the producer's thread. */
+static void kafka_on_delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void *link) {
+    struct feed_sent *s = m->_private;
+    (void)rk;
+    s->partition = m->partition;
+    s->offset = m->offset;
+    if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR)
+        s->result = ERR_OK;
+    else if (rd_kafka_message_status(m) == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
+        s->result = ERR_FEED_UNAVAILABLE;
+    else
+        s->result = ERR_FEED_UNKNOWN;
+    struct kafka_link *l = link;
+    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) atomic_store(&l->is_suspect, true);
+    mailbox_post(s->task.home, &s->task);
+}
+
+static enum err kafka_refusal(rd_kafka_resp_err_t err) {
+    return err == RD_KAFKA_RESP_ERR__QUEUE_FULL ? ERR_OVERLOADED : ERR_FEED_UNAVAILABLE;
+}
+
+static void kafka_publish(struct feed *f, struct feed_publish *p) {
+    struct kafka_feed *k = kafka_of(f);
+    struct buf key = {0};
+    struct buf value = {0};
+    p->sent = (struct feed_sent){.task = {.run = kafka_on_published, .home = mailbox_mine()}};
+    if (!atomic_load(&k->link.is_up)) {
+        p->result = ERR_FEED_UNAVAILABLE;
+        p->done(p);
+        return;
+    }
+    kafka_message_key(p->request, p->names, &key);
+    kafka_message_write(p->request, p->names, &value);
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        k->producer, RD_KAFKA_V_TOPIC(k->topic), RD_KAFKA_V_KEY(key.bytes, key.len),
+        RD_KAFKA_V_VALUE(value.bytes, value.len), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+        RD_KAFKA_V_OPAQUE(&p->sent), RD_KAFKA_V_END);
+    buf_deinit(&key);
+    buf_deinit(&value);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) return;
+    p->result = kafka_refusal(err);
+    p->done(p);
+}
+
+static void kafka_on_published(struct task *task) {
+    struct feed_publish *p = CONTAINER_OF(task, struct feed_publish, sent.task);
+    struct kafka_feed *k = kafka_of(p->feed);
+    p->result = p->sent.result;
+    p->is_new = true; /* a message that is there already changes nothing when it is decided */
+    p->status = REQUEST_PENDING;
+    if (p->result == ERR_OK) {
+        count(COUNT_REQUESTS_ACCEPTED, 1);
+        p->ahead = kafka_lookup_ahead(k->lookup, p->sent.partition, p->sent.offset);
+    }
+    p->done(p);
+}
+
+/* Asks the broker for the topics, and creates them the first time. */
+static void kafka_probe(struct kafka_feed *k) {
+    struct buf why = {0};
+    char fatal[256];
+    bool is_known = atomic_load(&k->partition_count) > 0;
+    atomic_store(&k->link.is_suspect, false);
+    bool ok = is_known || kafka_create_topics(k->producer, &k->options, PROBE_MS, &why);
+    int partitions = ok ? kafka_partition_count(k->producer, k->topic, PROBE_MS) : -1;
+    if (ok && partitions < 0)
+        buf_addf(&why, "the broker does not answer, or has no topic %s", k->topic);
+    if (partitions > KAFKA_PARTITIONS_MAX)
+        buf_addf(&why, "topic %s has more than %d partitions", k->topic, KAFKA_PARTITIONS_MAX);
+    if (rd_kafka_fatal_error(k->producer, fatal, sizeof fatal) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        buf_addf(&why, "%s: restart this node", fatal);
+    if (why.len > 0) {
+        kafka_link_lost(&k->link, buf_cstr(&why));
+        /* Requests that were not sent yet are refused now. */
+        rd_kafka_purge(k->producer, RD_KAFKA_PURGE_F_QUEUE);
+    } else {
+        atomic_store(&k->partition_count, partitions);
+        kafka_link_back(&k->link);
+    }
+    buf_deinit(&why);
+}
+
+/* Serves delivery reports. While the broker cannot be reached it is asked for the topic; the first
+ * answer ends the outage. */
+static void *kafka_run_producer(void *arg) {
+    struct kafka_feed *k = arg;
+    int64_t probed_ms = 0;
+    while (!atomic_load(&k->is_stopping)) {
+        rd_kafka_poll(k->producer, POLL_MS);
+        int64_t now_ms = clock_steady_ms();
+        bool is_well = atomic_load(&k->link.is_up) && !atomic_load(&k->link.is_suspect);
+        if (is_well || now_ms - probed_ms < PROBE_MS) continue;
+        probed_ms = now_ms;
+        kafka_probe(k);
+    }
+    /* What is left has nobody who waits for it, but dead letters and last answers. */
+    rd_kafka_flush(k->producer, FLUSH_MS);
+    return NULL;
+}
+
+/* ---- the assignment of partitions ---- */
+
+/* Called on a thread of librdkafka when messages have come into an empty queue. */
+static void kafka_on_messages(rd_kafka_t *rk, void *partition) {
+    struct kafka_partition *p = partition;
+    (void)rk;
+    pthread_mutex_lock(&p->wake_lock);
+    if (p->home != NULL && !p->is_woken) {
+        p->is_woken = true;
+        atomic_fetch_add(&p->feed->under_way, 1);
+        mailbox_post(p->home, &p->wake);
+    }
+    pthread_mutex_unlock(&p->wake_lock);
+}
+
+static void kafka_assign(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list) {
+    for (int i = 0; i < list->cnt; i++) {
+        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
+        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(k->consumer, k->topic, p->number);
+        if (queue == NULL) continue;
+        pthread_mutex_lock(&p->lock);
+        assert(p->queue == NULL);
+        p->queue = queue;
+        p->is_closing = false;
+        p->assignment++;
+        p->first = p->end = 0;
+        p->next_offset = -1;
+        pthread_mutex_unlock(&p->lock);
+        /* Its messages stay in its own queue, until the worker takes them. */
+        rd_kafka_queue_forward(queue, NULL);
+        rd_kafka_queue_cb_event_enable(queue, kafka_on_messages, p);
+    }
+}
+
+static bool kafka_has_work(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list) {
+    bool has_work = false;
+    for (int i = 0; i < list->cnt; i++) {
+        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
+        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        pthread_mutex_lock(&p->lock);
+        p->is_closing = true;
+        if (p->queue != NULL && p->in_work > 0) has_work = true;
+        pthread_mutex_unlock(&p->lock);
+    }
+    return has_work;
+}
+
+/* What is in work may end before another node gets the partitions; what does not is delivered there
+ * again. */
+static void kafka_unassign(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list,
+                           bool is_lost) {
+    int64_t until_ms = clock_steady_ms() + REVOKE_MS;
+    while (kafka_has_work(k, list) && !is_lost && clock_steady_ms() < until_ms) usleep(2000);
+    rd_kafka_topic_partition_list_t *done = rd_kafka_topic_partition_list_new(list->cnt);
+    for (int i = 0; i < list->cnt; i++) {
+        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
+        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        pthread_mutex_lock(&p->lock);
+        rd_kafka_queue_t *queue = p->queue;
+        p->queue = NULL;
+        p->assignment++;
+        p->first = p->end = 0;
+        if (p->next_offset >= 0)
+            rd_kafka_topic_partition_list_add(done, k->topic, p->number)->offset = p->next_offset;
+        pthread_mutex_unlock(&p->lock);
+        if (queue == NULL) continue;
+        rd_kafka_queue_cb_event_enable(queue, NULL, NULL);
+        rd_kafka_queue_destroy(queue);
+    }
+    if (done->cnt > 0 && !is_lost) rd_kafka_commit(k->consumer, done, 0);
+    rd_kafka_topic_partition_list_destroy(done);
+}
+
+/* Called by librdkafka on the consumer's thread. */
+static void kafka_on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
+                               rd_kafka_topic_partition_list_t *list, void *link) {
+    struct kafka_feed *k = CONTAINER_OF(link, struct kafka_feed, link);
+    rd_kafka_error_t *failed;
+    if (err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        kafka_assign(k, list);
+        failed = rd_kafka_incremental_assign(rk, list);
+        k->has_joined = true;
+        if (list->cnt > 0)
+            log_info(msg("kafka assigned partitions of requests to this node"),
+                     kv_i64("partitions", list->cnt));
+    } else {
+        kafka_unassign(k, list, rd_kafka_assignment_lost(rk) != 0);
+        failed = rd_kafka_incremental_unassign(rk, list);
+        if (list->cnt > 0)
+            log_info(msg("kafka took partitions of requests from this node"),
+                     kv_i64("partitions", list->cnt));
+    }
+    if (failed == NULL) return;
+    log_error(msg("kafka refused a change of the assignment"),
+              kv("error", rd_kafka_error_string(failed)));
+    rd_kafka_error_destroy(failed);
+}
+
+static void kafka_poll_group(struct kafka_feed *k) {
+    rd_kafka_message_t *m = rd_kafka_consumer_poll(k->consumer, POLL_MS);
+    if (m == NULL) return;
+    if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        /* It came before its queue was separated: it is read again there. */
+        rd_kafka_topic_partition_list_t *back = rd_kafka_topic_partition_list_new(1);
+        rd_kafka_topic_partition_list_add(back, k->topic, m->partition)->offset = m->offset;
+        rd_kafka_error_t *failed = rd_kafka_seek_partitions(k->consumer, back, PROBE_MS);
+        if (failed != NULL) rd_kafka_error_destroy(failed);
+        rd_kafka_topic_partition_list_destroy(back);
+    }
+    rd_kafka_message_destroy(m);
+}
+
+/* Leaves the group. librdkafka before 2.3 aborts the process when a consumer is closed that has
+ * joined the group and has not got its first assignment (its issue 4312), so that is waited for. If
+ * it does not come, because the group waits for another node, the consumer is left as it is: the
+ * process ends, and the group finds that out after session.timeout.ms. */
+static void kafka_leave_group(struct kafka_feed *k) {
+    int64_t until_ms = clock_steady_ms() + JOIN_MS;
+    for (;;) {
+        char *member = rd_kafka_memberid(k->consumer);
+        bool is_member = member != NULL && member[0] != '\0';
+        if (member != NULL) rd_kafka_mem_free(k->consumer, member);
+        if (k->has_joined || !is_member) break;
+        if (clock_steady_ms() >= until_ms) {
+            k->is_left_open = true;
+            return;
+        }
+        kafka_poll_group(k);
+    }
+    rd_kafka_consumer_close(k->consumer);
+}
+
+/* Polls for the sake of the group: the messages are in the queues of the partitions. */
+static void *kafka_run_consumer(void *arg) {
+    struct kafka_feed *k = arg;
+    while (atomic_load(&k->partition_count) == 0 && !atomic_load(&k->is_stopping)) usleep(10000);
+    rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(topics, k->topic, RD_KAFKA_PARTITION_UA);
+    rd_kafka_resp_err_t err = rd_kafka_subscribe(k->consumer, topics);
+    rd_kafka_topic_partition_list_destroy(topics);
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
+        log_error(msg("cannot subscribe to the topic of requests; none is decided on this node"),
+                  kv("topic", k->topic), kv("error", rd_kafka_err2str(err)));
+    while (!atomic_load(&k->is_stopping)) kafka_poll_group(k);
+    kafka_leave_group(k);
+    return NULL;
+}
+
+/* ---- delivering ---- */
+
+static void kafka_set_aside(struct kafka_delivery *d);
+
+/* An operator has dropped the message: `admitone feed dlq drop` produces it again with a header. */
+static bool kafka_is_dropped(const rd_kafka_message_t *raw) {
+    rd_kafka_headers_t *headers = NULL;
+    const void *value;
+    size_t len;
+    return rd_kafka_message_headers(raw, &headers) == RD_KAFKA_RESP_ERR_NO_ERROR &&
+           rd_kafka_header_get_last(headers, "drop", &value, &len) == RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+static void kafka_deliver(struct kafka_delivery *d) {
+    struct kafka_worker *w = kafka_worker_of(d->partition);
+    const rd_kafka_message_t *raw = d->raw;
+    struct buf why = {0};
+    atomic_fetch_add(&d->partition->feed->in_flight, 1);
+    d->message.request = kafka_message_read((str){raw->payload, raw->len},
+                                            rd_kafka_message_timestamp(raw, NULL), &d->names, &why);
+    if (d->message.request == NULL) {
+        str_copy(buf_str(&why), d->reason, sizeof d->reason);
+        count(COUNT_REQUESTS_DEAD, 1);
+        kafka_set_aside(d);
+    } else {
+        if (d->message.request->event_key == 0) d->message.names = &d->names;
+        d->message.is_dropped = kafka_is_dropped(raw);
+        w->consumer->deliver(w->consumer, &d->message);
+    }
+    buf_deinit(&why);
+}
+
+/* Takes what the window has room for. `taken` has room for FEED_WINDOW. */
+static size_t kafka_take(struct kafka_partition *p, struct kafka_delivery **taken) {
+    rd_kafka_message_t *raw[FEED_WINDOW];
+    size_t count_of = 0;
+    pthread_mutex_lock(&p->lock);
+    size_t used = (size_t)(p->end - p->first);
+    ssize_t got = 0;
+    if (p->queue != NULL && !p->is_closing && used <= FEED_WINDOW / 2)
+        got = rd_kafka_consume_batch_queue(p->queue, 0, raw, FEED_WINDOW - used);
+    for (ssize_t i = 0; i < got; i++) {
+        if (raw[i]->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+            log_debug(msg("kafka reports an error of a partition"), kv_i64("partition", p->number),
+                      kv("error", rd_kafka_message_errstr(raw[i])));
+            rd_kafka_message_destroy(raw[i]);
+            continue;
+        }
+        struct kafka_delivery *d = mem_new(sizeof *d);
+        d->partition = p;
+        d->assignment = p->assignment;
+        d->slot = (size_t)(p->end++ % FEED_WINDOW);
+        d->raw = raw[i];
+        list_init(&d->link);
+        p->window[d->slot].offset = raw[i]->offset;
+        p->window[d->slot].is_done = false;
+        taken[count_of++] = d;
+    }
+    p->in_work += count_of;
+    pthread_mutex_unlock(&p->lock);
+    return count_of;
+}
+
+/* On the partition's worker. Called while messages are delivered, too, when one is acknowledged at
+ * once: then those that were taken before are delivered first. */
+static void kafka_read(struct kafka_partition *p) {
+    struct kafka_delivery *taken[FEED_WINDOW];
+    struct kafka_worker *w = kafka_worker_of(p);
+    if (w->consumer == NULL || w->is_draining || p->is_reading) return;
+    p->is_reading = true;
+    for (size_t count_of = 1; count_of > 0;) {
+        count_of = kafka_take(p, taken);
+        for (size_t i = 0; i < count_of; i++) kafka_deliver(taken[i]);
+    }
+    p->is_reading = false;
+}
+
+static void kafka_on_woken(struct task *task) {
+    struct kafka_partition *p = CONTAINER_OF(task, struct kafka_partition, wake);
+    pthread_mutex_lock(&p->wake_lock);
+    p->is_woken = false;
+    pthread_mutex_unlock(&p->wake_lock);
+    kafka_read(p);
+    atomic_fetch_sub(&p->feed->under_way, 1);
+}
+
+/* ---- acknowledging ---- */
+
+/* The offset to commit is the first one that is not done. It is committed at an interval. */
+static void kafka_advance(struct kafka_partition *p, const struct kafka_delivery *d) {
+    int64_t before = p->next_offset;
+    if (d->assignment != p->assignment) return; /* the partition was taken away meanwhile */
+    p->window[d->slot].is_done = true;
+    for (; p->first < p->end && p->window[p->first % FEED_WINDOW].is_done; p->first++)
+        p->next_offset = p->window[p->first % FEED_WINDOW].offset + 1;
+    if (p->next_offset == before) return;
+    kafka_lookup_decided(p->feed->lookup, p->number, p->next_offset);
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, p->feed->topic, p->number)->offset = p->next_offset;
+    rd_kafka_offsets_store(p->feed->consumer, list);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void kafka_free(struct kafka_delivery *d) {
+    struct kafka_partition *p = d->partition;
+    struct kafka_feed *k = p->feed;
+    pthread_mutex_lock(&p->lock);
+    assert(p->in_work > 0);
+    p->in_work--;
+    pthread_mutex_unlock(&p->lock);
+    list_remove(&d->link);
+    rd_kafka_message_destroy(d->raw);
+    mem_free(d->message.request);
+    mem_free(d);
+    atomic_fetch_sub(&k->in_flight, 1);
+}
+
+static void kafka_done(struct kafka_delivery *d) {
+    struct kafka_partition *p = d->partition;
+    pthread_mutex_lock(&p->lock);
+    kafka_advance(p, d);
+    pthread_mutex_unlock(&p->lock);
+    kafka_free(d);
+    kafka_read(p);
+}
+
+/* One that stays undecided keeps its slot: the offset does not move past it. */
+static void kafka_acknowledge(struct feed *f, struct feed_message *m, enum feed_outcome outcome,
+                              enum err reason) {
+    struct kafka_delivery *d = CONTAINER_OF(m, struct kafka_delivery, message);
+    (void)f;
+    if (outcome == FEED_SET_ASIDE) {
+        snprintf(d->reason, sizeof d->reason, "%s", err_code(reason).at);
+        kafka_set_aside(d);
+    } else if (outcome == FEED_DECIDED) {
+        kafka_done(d);
+    } else {
+        kafka_free(d);
+    }
+}
+
+/* ---- dead letters ---- */
+
+/* The message is copied as it is; headers say why, and where it was. It counts as done when the
+ * copy is acknowledged. */
+static void kafka_set_aside(struct kafka_delivery *d) {
+    struct kafka_feed *k = d->partition->feed;
+    const rd_kafka_message_t *raw = d->raw;
+    char from[160];
+    int from_len = snprintf(from, sizeof from, "%s/%d/%lld", k->topic, d->partition->number,
+                            (long long)raw->offset);
+    d->sent = (struct feed_sent){.task = {.run = kafka_on_dead_sent, .home = mailbox_mine()}};
+    atomic_fetch_add(&k->under_way, 1);
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        k->producer, RD_KAFKA_V_TOPIC(k->dead_topic), RD_KAFKA_V_PARTITION(0),
+        RD_KAFKA_V_KEY(raw->key, raw->key_len), RD_KAFKA_V_VALUE(raw->payload, raw->len),
+        RD_KAFKA_V_HEADER("reason", d->reason, (ssize_t)strlen(d->reason)),
+        RD_KAFKA_V_HEADER("from", from, (ssize_t)from_len),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_OPAQUE(&d->sent), RD_KAFKA_V_END);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) return;
+    atomic_fetch_sub(&k->under_way, 1);
+    list_move_last(&kafka_worker_of(d->partition)->unsent, &d->link); /* at the next tick */
+}
+
+static void kafka_on_dead_sent(struct task *task) {
+    struct kafka_delivery *d = CONTAINER_OF(task, struct kafka_delivery, sent.task);
+    struct kafka_worker *w = kafka_worker_of(d->partition);
+    struct kafka_feed *k = d->partition->feed;
+    if (d->sent.result == ERR_OK) {
+        log_warn(msg("moved a message to the topic of dead letters; 'admitone feed dlq list' shows "
+                     "it"),
+                 kv("topic", k->dead_topic), kv("reason", d->reason));
+        kafka_done(d);
+    } else if (w->is_draining) {
+        kafka_free(d);
+    } else {
+        list_move_last(&w->unsent, &d->link);
+    }
+    atomic_fetch_sub(&k->under_way, 1);
+}
+
+/* ---- the workers ---- */
+
+static void kafka_tick(struct feed *f, size_t worker) {
+    struct kafka_feed *k = kafka_of(f);
+    struct kafka_worker *w = &k->workers[worker];
+    struct list unsent;
+    list_init(&unsent);
+    while (!list_empty(&w->unsent)) list_move_last(&unsent, w->unsent.next);
+    while (!list_empty(&unsent)) {
+        struct kafka_delivery *d = CONTAINER_OF(unsent.next, struct kafka_delivery, link);
+        list_remove(&d->link);
+        kafka_set_aside(d);
+    }
+    for (size_t i = worker; i < KAFKA_PARTITIONS_MAX; i += k->worker_count)
+        kafka_read(&k->partitions[i]);
+}
+
+static void kafka_attach(struct feed *f, size_t worker, struct feed_consumer *consumer) {
+    struct kafka_feed *k = kafka_of(f);
+    assert(worker < k->worker_count && k->workers[worker].consumer == NULL);
+    k->workers[worker].consumer = consumer;
+    for (size_t i = worker; i < KAFKA_PARTITIONS_MAX; i += k->worker_count) {
+        struct kafka_partition *p = &k->partitions[i];
+        pthread_mutex_lock(&p->wake_lock);
+        p->home = mailbox_mine();
+        pthread_mutex_unlock(&p->wake_lock);
+        kafka_read(p);
+    }
+}
+
+static void kafka_drain(struct feed *f, size_t worker) {
+    struct kafka_feed *k = kafka_of(f);
+    struct kafka_worker *w = &k->workers[worker];
+    w->is_draining = true;
+    for (size_t i = worker; i < KAFKA_PARTITIONS_MAX; i += k->worker_count) {
+        struct kafka_partition *p = &k->partitions[i];
+        pthread_mutex_lock(&p->wake_lock);
+        p->home = NULL;
+        pthread_mutex_unlock(&p->wake_lock);
+    }
+    while (!list_empty(&w->unsent))
+        kafka_free(CONTAINER_OF(w->unsent.next, struct kafka_delivery, link));
+}
+
+static void kafka_look(struct feed *f, size_t worker, struct feed_look *l) {
+    (void)worker;
+    l->task.home = mailbox_mine();
+    kafka_lookup_ask(kafka_of(f)->lookup, l);
+}
+
+static void kafka_stats(struct feed *f, struct feed_stats *out) {
+    struct kafka_feed *k = kafka_of(f);
+    *out = (struct feed_stats){.is_available = atomic_load(&k->link.is_up),
+                               .in_flight = atomic_load(&k->in_flight)};
+    for (int i = 0; i < KAFKA_PARTITIONS_MAX && k->consumer != NULL; i++) {
+        struct kafka_partition *p = &k->partitions[i];
+        pthread_mutex_lock(&p->lock);
+        bool is_ours = p->queue != NULL;
+        int64_t next = p->next_offset;
+        pthread_mutex_unlock(&p->lock);
+        int64_t low = 0;
+        int64_t high = 0;
+        if (!is_ours || next < 0 ||
+            rd_kafka_get_watermark_offsets(k->consumer, k->topic, i, &low, &high) !=
+                RD_KAFKA_RESP_ERR_NO_ERROR)
+            continue;
+        out->lags[out->lag_count++] = (struct feed_lag){i, high > next ? high - next : 0};
+    }
+}
+
+static bool kafka_is_busy(struct feed *f) {
+    return atomic_load(&kafka_of(f)->under_way) > 0;
+}
+
+/* ---- start and stop ---- */
+
+static void kafka_feed_free(struct kafka_feed *k) {
+    if (k->lookup != NULL) kafka_lookup_free(k->lookup);
+    if (k->consumer != NULL && !k->is_left_open) rd_kafka_destroy(k->consumer);
+    if (k->producer != NULL) rd_kafka_destroy(k->producer);
+    for (int i = 0; i < KAFKA_PARTITIONS_MAX; i++) {
+        pthread_mutex_destroy(&k->partitions[i].wake_lock);
+        pthread_mutex_destroy(&k->partitions[i].lock);
+    }
+    kafka_link_deinit(&k->link);
+    mem_free(k->workers);
+    mem_free(k);
+}
+
+static void kafka_close(struct feed *f) {
+    struct kafka_feed *k = kafka_of(f);
+    atomic_store(&k->is_stopping, true);
+    if (k->consumer != NULL) pthread_join(k->consumer_thread, NULL);
+    pthread_join(k->producer_thread, NULL);
+    kafka_feed_free(k);
+}
+
+static bool kafka_open(struct kafka_feed *k, bool consumes, struct buf *why) {
+    const struct config_pair of_group[] = {{"group.id", k->group},
+                                           {"partition.assignment.strategy", "cooperative-sticky"},
+                                           {"auto.offset.reset", "earliest"},
+                                           {"enable.auto.commit", "true"},
+                                           {"auto.commit.interval.ms", "500"},
+                                           {"enable.auto.offset.store", "false"},
+                                           {"queued.max.messages.kbytes", "1024"},
+                                           {"fetch.wait.max.ms", "100"},
+                                           {NULL, NULL}};
+    k->producer = kafka_producer_new(&k->options, &k->link, kafka_on_delivered, PRODUCE_MS, why);
+    if (k->producer == NULL) return false;
+    if (consumes) {
+        k->consumer = kafka_consumer_new(&k->options, &k->link, of_group, kafka_on_rebalance, why);
+        if (k->consumer == NULL) return false;
+    }
+    k->lookup = kafka_lookup_new(&k->options, &k->link, &k->partition_count, why);
+    return k->lookup != NULL;
+}
+
+struct feed *kafka_feed_new(const struct kafka_options *options, size_t workers, bool consumes,
+                            struct buf *why) {
+    static const struct feed_ops ops = {.publish = kafka_publish,
+                                        .attach = kafka_attach,
+                                        .tick = kafka_tick,
+                                        .acknowledge = kafka_acknowledge,
+                                        .look = kafka_look,
+                                        .drain = kafka_drain,
+                                        .stats = kafka_stats,
+                                        .is_busy = kafka_is_busy,
+                                        .close = kafka_close};
+    struct kafka_feed *k = mem_new(sizeof *k);
+    k->port = (struct feed){.ops = &ops, .keeps_requests = true, .sets_aside = true};
+    k->options = *options;
+    snprintf(k->topic, sizeof k->topic, "%s%s", options->prefix, KAFKA_TOPIC_REQUESTS);
+    snprintf(k->dead_topic, sizeof k->dead_topic, "%s%s", options->prefix, KAFKA_TOPIC_DEAD);
+    snprintf(k->group, sizeof k->group, "%s%s", options->prefix, KAFKA_GROUP);
+    k->worker_count = workers;
+    k->workers = mem_new(workers * sizeof *k->workers);
+    for (size_t i = 0; i < workers; i++) {
+        k->workers[i].feed = k;
+        list_init(&k->workers[i].unsent);
+    }
+    for (int i = 0; i < KAFKA_PARTITIONS_MAX; i++) {
+        k->partitions[i].feed = k;
+        k->partitions[i].number = i;
+        k->partitions[i].wake.run = kafka_on_woken;
+        pthread_mutex_init(&k->partitions[i].wake_lock, NULL);
+        pthread_mutex_init(&k->partitions[i].lock, NULL);
+    }
+    kafka_link_init(&k->link, options->brokers);
+    if (!kafka_open(k, consumes, why)) {
+        kafka_feed_free(k);
+        return NULL;
+    }
+    thread_start(&k->producer_thread, "kafka producer", THREAD_ALONE, kafka_run_producer, k);
+    if (consumes)
+        thread_start(&k->consumer_thread, "kafka consumer", THREAD_ALONE, kafka_run_consumer, k);
+    return &k->port;
+}

@@ -1,0 +1,286 @@
+// The feed on Kafka, where it differs from the feed in the ledger: messages of other programs, messages
+// that are delivered twice or cannot be decided, the lookup of undecided requests, and the time without
+// a broker.
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { kafkaOf, setReadOnly, startKafka, stopKafka } from './support/cluster.mjs';
+import { deadLettersOf, messagesOf, produceTo } from './support/feed.mjs';
+import { RequestSale, assertAllDecided, isDecided } from './support/requests.mjs';
+import { audit, metric } from './support/reservations.mjs';
+import { assertProblem, feedWorks, hasKafka, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+
+assert.ok(hasKafka, 'these tests need ADMITONE_STACK=kafka');
+
+const ACCEPT_ONLY = ['--feed-consume=false'];
+const ONE_PARTITION = ['--feed-partitions', '1'];
+const UNKNOWN = '01890000-0000-7000-8000-000000000001';
+
+function uuid7() {
+  const hex = Date.now().toString(16).padStart(12, '0') + randomBytes(10).toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-7${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
+}
+
+// As another program writes it, by the documented schema: without our keys.
+const message = (sale, userId, wish) => ({
+  version: 1, requestId: uuid7(), userId, eventType: sale.type, eventId: sale.id, section: 'A', ...wish,
+});
+
+async function withFolder(act) {
+  const folder = tempFolder();
+  await act((options) => start({ dataDir: `${folder}/data`, ...options }));
+  removeFolder(folder);
+}
+
+// A request behind all that is in the partition has its result: so has everything before it.
+async function partitionGoesOn(sale, who, section = 'A') {
+  const { requestId } = await sale.accepted(who, { section, quantity: 1 });
+  return sale.decided(who, requestId);
+}
+
+test('a message of another program is decided as a request of ours; the user must have a place', async () => {
+  const server = await start();
+  const sale = await RequestSale.open(server, 'CONCERT/1', { maxActive: 2 });
+  const ann = await sale.buyer('ann');
+  const ben = await sale.buyer('ben');
+  const wes = { token: (await sale.enter('wes')).entryToken };
+  const sent = {
+    two: message(sale, 'ann', { quantity: 2 }),
+    seats: message(sale, 'ben', { seats: [7, 9] }),
+    waiting: message(sale, 'wes', { quantity: 1 }),
+    stranger: message(sale, 'eve', { quantity: 1 }),
+  };
+  produceTo(server.dataDir, Object.values(sent));
+  const two = await sale.decided(ann, sent.two.requestId);
+  assert.deepEqual([two.status, two.quantity, two.seats, two.userId], ['SUCCESS', 2, null, 'ann']);
+  assert.equal((await sale.got(ann, two.reservationId, 'HELD')).seats.length, 2);
+  const seats = await sale.decided(ben, sent.seats.requestId);
+  assert.deepEqual([seats.status, seats.seats], ['SUCCESS', [7, 9]]);
+  assert.deepEqual((await sale.got(ben, seats.reservationId, 'HELD')).seats, [7, 9]);
+  const waiting = await sale.decided(wes, sent.waiting.requestId);
+  assert.deepEqual([waiting.status, waiting.reason], ['FAIL_NOT_ACTIVE', 'not_active']);
+  const stranger = await sale.decided({ token: server.adminKey }, sent.stranger.requestId);
+  assert.deepEqual([stranger.status, stranger.reason], ['FAIL_NOT_ACTIVE', 'not_active']);
+  assertProblem(await sale.look(ben, sent.two.requestId), 403, 'not_yours');
+  const taken = message(sale, 'ann', { seats: [9] });
+  produceTo(server.dataDir, [taken]);
+  assert.equal((await sale.decided(ann, taken.requestId)).status, 'FAIL_ALREADY_RESERVED');
+  await assertAllDecided(sale, 5);
+  assert.deepEqual(deadLettersOf(server.dataDir), []);
+  await server.stop();
+});
+
+test('pitfall 34: a message that is delivered again changes no result and sells nothing', async () => {
+  const server = await start({ args: ONE_PARTITION });
+  const sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 2 }, { id: 'B', capacity: 100 }] });
+  const [ann, ben] = await sale.buyers(2);
+  const own = await sale.accepted(ann, { seats: [1] });
+  const foreign = message(sale, 'buyer1', { seats: [2] });
+  produceTo(server.dataDir, [foreign]);
+  const results = new Map();
+  for (const id of [own.requestId, foreign.requestId]) results.set(id, await sale.decided(ann, id));
+  assert.deepEqual([...results.values()].map(({ status }) => status), ['SUCCESS', 'SUCCESS']);
+  const late = await sale.accepted(ben, { quantity: 1 });
+  results.set(late.requestId, await sale.decided(ben, late.requestId));
+  assert.equal(results.get(late.requestId).status, 'FAIL_SOLD_OUT');
+  const again = () => {
+    for (const { key, payload } of messagesOf(server.dataDir).filter(({ payload: text }) => results.has(JSON.parse(text).requestId)))
+      produceTo(server.dataDir, [payload], { key });
+  };
+  again();
+  await partitionGoesOn(sale, ann, 'B');
+  // Now seats are free, of which a second hold could be made.
+  for (const { id, section } of await sale.list(ann)) if (section === 'A') await sale.cancelled(ann, id);
+  again();
+  await partitionGoesOn(sale, ann, 'B');
+  for (const [id, before] of results) {
+    const after = await sale.looked({ token: server.adminKey }, id);
+    assert.deepEqual({ ...after, expiresAt: 0 }, { ...before, expiresAt: 0 });
+  }
+  assert.deepEqual(await sale.counts('A'), { available: 2, held: 0, confirmed: 0 });
+  assert.equal(sale.rows().length, 4, 'two holds of A, two of B');
+  await assertAllDecided(sale, 5);
+  await server.stop();
+});
+
+test('a message that cannot be decided becomes a dead letter with the reason, and the partition goes on', async () => {
+  await withFolder(async (restart) => {
+    let server = await restart({ args: [...ACCEPT_ONLY, ...ONE_PARTITION] });
+    let sale = await RequestSale.open(server, 'CONCERT/1');
+    const deleted = await RequestSale.open(server, 'CONCERT/2');
+    const [ann] = await sale.buyers(1, 'ann');
+    const [dan] = await deleted.buyers(1, 'dan');
+    const { requestId: gone } = await deleted.accepted(dan);
+    assert.equal((await server.admin('DELETE', '/admin/events/CONCERT/2')).status, 204);
+    const huge = { ...message(sale, 'ann1', { quantity: 1 }), padding: 'x'.repeat(70 << 10) };
+    const bad = [
+      ['{"version":1,', 'not a JSON object'],
+      [{ ...message(sale, 'ann1', { quantity: 1 }), version: 2 }, 'version is not 1'],
+      [huge, 'longer than 65536 bytes'],
+      [message(sale, 'ann1', { quantity: 0 }), 'seats or quantity is missing or not valid'],
+      [message(deleted, 'dan1', { quantity: 1 }), 'event_not_found'],
+      [{ ...message(sale, 'ann1', { quantity: 1 }), eventId: 'never' }, 'event_not_found'],
+      [message(sale, 'ann1', { section: 'Z', quantity: 1 }), 'section_not_found'],
+    ].map(([value, reason]) => ({ text: typeof value === 'string' ? value : JSON.stringify(value), reason }));
+    produceTo(server.dataDir, bad.map(({ text }) => text), { key: 'some key' });
+    const good = message(sale, 'ann1', { quantity: 1 });
+    produceTo(server.dataDir, [good]);
+    await server.stop();
+
+    server = await restart();
+    sale = new RequestSale(server, 'CONCERT/1');
+    assert.equal((await sale.decided(ann, good.requestId)).status, 'SUCCESS');
+    assert.equal((await partitionGoesOn(sale, ann)).status, 'SUCCESS');
+    const found = await until('all are set aside', () => {
+      const dead = deadLettersOf(server.dataDir);
+      return dead.length >= bad.length + 1 && dead;
+    });
+    const sources = messagesOf(server.dataDir);
+    for (const { text, reason } of bad) {
+      const [letter, ...more] = found.filter(({ payload }) => payload === text);
+      assert.ok(letter !== undefined && more.length === 0, `once: ${text.slice(0, 100)}`);
+      assert.equal(letter.headers.reason, reason, text.slice(0, 100));
+      assert.equal(letter.key, 'some key');
+      const { partition, offset } = sources.find(({ payload }) => payload === text);
+      assert.match(letter.headers.from, new RegExp(`ticket-reservation-events/${partition}/${offset}$`));
+    }
+    // One of ours has a result besides.
+    const [ours] = found.filter(({ payload }) => payload.includes(gone));
+    assert.equal(ours.headers.reason, 'event_not_found');
+    const result = await sale.decided(dan, gone);
+    assert.deepEqual([result.status, result.reason], ['FAIL_NOT_FOUND', 'event_not_found']);
+    assert.equal(found.length, bad.length + 1);
+    assert.equal(await metric(server, 'admitone_request_dead_letters_total'), bad.length + 1);
+    await server.stop();
+
+    // They are done: no node gets them again.
+    server = await restart();
+    sale = new RequestSale(server, 'CONCERT/1');
+    await partitionGoesOn(sale, ann);
+    assert.equal(deadLettersOf(server.dataDir).length, bad.length + 1);
+    audit(server);
+    await server.stop();
+  });
+});
+
+// The end of a transaction is a record of the topic that no consumer gets.
+test('the topic may end with a record that is no message', async () => {
+  const server = await start({ args: ONE_PARTITION });
+  const sale = await RequestSale.open(server, 'CONCERT/1');
+  const [ann] = await sale.buyers(1, 'ann');
+  const sent = message(sale, 'ann1', { quantity: 1 });
+  produceTo(server.dataDir, [sent], { settings: { 'transactional.id': 'shop' } });
+  assert.equal((await sale.decided(ann, sent.requestId)).status, 'SUCCESS');
+  for (const node of server.nodes)
+    assertProblem(await new RequestSale(node, 'CONCERT/1').look(ann, UNKNOWN), 404, 'request_not_found');
+  await server.stop();
+});
+
+test('an undecided request is found on every node, with its position; then a node that decides joins', async () => {
+  const server = await start({ args: [...ACCEPT_ONLY, ...ONE_PARTITION] });
+  const sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 3 }] });
+  const buyers = await sale.buyers(5);
+  const ids = [];
+  for (const who of buyers) ids.push((await sale.accepted(who)).requestId);
+  const foreign = message(sale, 'buyer1', { quantity: 1 });
+  produceTo(server.dataDir, [foreign]);
+  for (const node of server.nodes) {
+    const here = new RequestSale(node, 'CONCERT/1');
+    for (const [i, id] of [...ids, foreign.requestId].entries()) {
+      const { status, position, userId, section, finishedAt } = await here.looked(buyers[i] ?? buyers[0], id);
+      assert.deepEqual([status, position, userId], [i === 0 ? 'PROCESSING' : 'PENDING', i, `buyer${i < 5 ? i + 1 : 1}`]);
+      assert.deepEqual([i === 5 ? null : section, finishedAt], [i === 5 ? null : 'A', null]);
+    }
+    assertProblem(await here.look(buyers[1], ids[0]), 403, 'not_yours');
+    assertProblem(await here.look(buyers[1], UNKNOWN), 404, 'request_not_found');
+  }
+  assert.deepEqual(sale.requestRows(), []);
+  await server.join(ONE_PARTITION);
+  const results = await Promise.all(ids.map((id, i) => sale.decided(buyers[i], id)));
+  assert.deepEqual(results.map(({ status }) => status), ['SUCCESS', 'SUCCESS', 'SUCCESS', 'FAIL_SOLD_OUT', 'FAIL_SOLD_OUT']);
+  await assertAllDecided(sale, 6);
+  await server.stop();
+});
+
+// Until the ledger can write, nothing is decided; what was read from Kafka meanwhile is not lost.
+test('pitfall 35: a request that could not be decided is not passed over', async () => {
+  await withFolder(async (restart) => {
+    let server = await restart({ args: ONE_PARTITION });
+    let sale = await RequestSale.open(server, 'CONCERT/1');
+    const buyers = await sale.buyers(10);
+    await partitionGoesOn(sale, buyers[0]);
+    setReadOnly(true);
+    const asked = [];
+    try {
+      for (const who of buyers) {
+        const answer = await sale.request(who);
+        if (answer.status === 202) asked.push({ who, id: answer.json.requestId });
+        else assert.equal(answer.status, 503, answer.text);
+      }
+      assert.ok(asked.length > 0, 'Kafka accepts without the ledger');
+      await until('nodes have tried', async () => (await metric(server, 'admitone_request_retries_total')) > 5);
+      await server.kill9();
+    } finally {
+      setReadOnly(false);
+    }
+    server = await restart();
+    sale = new RequestSale(server, 'CONCERT/1');
+    for (const { who, id } of asked) assert.equal((await sale.decided(who, id)).status, 'SUCCESS');
+    await assertAllDecided(sale, asked.length + 1);
+    await server.stop();
+  });
+});
+
+async function assertFeedIsAway(node, who, knownId) {
+  const sale = new RequestSale(node, 'CONCERT/1');
+  // The first answers may be those of requests that were under way.
+  await until('requests are refused', async () => {
+    const answer = await sale.request(who, { section: 'B', quantity: 1 });
+    if (answer.status === 202) return false;
+    assert.match(`${answer.status} ${answer.json.code}`, /^503 feed_(unavailable|unknown)$/, answer.text);
+    assert.ok(Number(answer.headers['retry-after']) > 0, JSON.stringify(answer.headers));
+    return answer.json.code === 'feed_unavailable';
+  });
+  // It could be in Kafka.
+  for (const id of [UNKNOWN, knownId]) assertProblem(await sale.look(who, id), 503, 'feed_unavailable');
+  // All else goes on.
+  await sale.cancelled(who, (await sale.held(who, { section: 'B', quantity: 1 }, { headers: { 'idempotency-key': uuid7() } })).id);
+  const entered = await node.call('POST', '/queue/CONCERT/1/enter', { body: { userId: `late-${node.port}` } });
+  assert.equal(entered.status, 200, entered.text);
+}
+
+test('without a broker: requests and lookups are 503, all else goes on, and nodes start and stop', async () => {
+  await withFolder(async (restart) => {
+    let server = await restart({ args: [...ACCEPT_ONLY, ...ONE_PARTITION] });
+    let sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 100 }, { id: 'B', capacity: 100 }] });
+    const [ann] = await sale.buyers(1, 'ann');
+    const { requestId } = await sale.accepted(ann);
+    process.kill(Number(kafkaOf().KAFKA_PID), 'SIGKILL');
+    for (const node of server.nodes) await assertFeedIsAway(node, ann, requestId);
+    await server.stop(); // 0, although the broker does not answer
+
+    server = await restart({ feed: false });
+    for (const node of server.nodes) await assertFeedIsAway(node, ann, requestId);
+    await server.stop();
+
+    server = await restart({ feed: false });
+    sale = new RequestSale(server, 'CONCERT/1');
+    startKafka();
+    await Promise.all(server.nodes.map(feedWorks));
+    assert.equal((await sale.decided(ann, requestId)).status, 'SUCCESS');
+    // It has returned for good: no node sees an outage that is over.
+    for (let i = 0; i < 10; i++) {
+      const { requestId: next } = await sale.accepted(ann, { section: 'B', quantity: 1 });
+      assertProblem(await sale.look(ann, UNKNOWN), 404, 'request_not_found');
+      const { reservationId } = await sale.decided(ann, next);
+      await sale.cancelled(ann, reservationId);
+    }
+    stopKafka(); // in order, while nodes are connected
+    for (const node of server.nodes) await assertFeedIsAway(node, ann, UNKNOWN);
+    startKafka();
+    await Promise.all(server.nodes.map(feedWorks));
+    await sale.accepted(ann, { section: 'B', quantity: 1 });
+    await until('all are decided', () => sale.requestRows().every(isDecided) && sale.requestRows().length === sale.acceptedIds().length);
+    await assertAllDecided(sale);
+    await server.stop();
+  });
+});
