@@ -240,14 +240,21 @@ static void kafka_on_messages(rd_kafka_t *rk, void *partition) {
     pthread_mutex_unlock(&p->wake_lock);
 }
 
+/* NULL: there are more partitions than this program works on. kafka_probe says so. */
+static struct kafka_partition *kafka_partition_of(struct kafka_feed *k,
+                                                  const rd_kafka_topic_partition_t *of) {
+    bool is_known = of->partition >= 0 && of->partition < KAFKA_PARTITIONS_MAX;
+    return is_known ? &k->partitions[of->partition] : NULL;
+}
+
 static void kafka_assign(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list) {
     for (int i = 0; i < list->cnt; i++) {
-        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
-        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        struct kafka_partition *p = kafka_partition_of(k, &list->elems[i]);
+        if (p == NULL) continue;
         rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(k->consumer, k->topic, p->number);
         if (queue == NULL) continue;
         pthread_mutex_lock(&p->lock);
-        assert(p->queue == NULL);
+        if (p->queue != NULL) rd_kafka_queue_destroy(p->queue); /* it was assigned twice */
         p->queue = queue;
         p->is_closing = false;
         p->assignment++;
@@ -263,8 +270,8 @@ static void kafka_assign(struct kafka_feed *k, const rd_kafka_topic_partition_li
 static bool kafka_has_work(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list) {
     bool has_work = false;
     for (int i = 0; i < list->cnt; i++) {
-        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
-        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        struct kafka_partition *p = kafka_partition_of(k, &list->elems[i]);
+        if (p == NULL) continue;
         pthread_mutex_lock(&p->lock);
         p->is_closing = true;
         if (p->queue != NULL && p->in_work > 0) has_work = true;
@@ -281,8 +288,8 @@ static void kafka_unassign(struct kafka_feed *k, const rd_kafka_topic_partition_
     while (kafka_has_work(k, list) && !is_lost && clock_steady_ms() < until_ms) usleep(2000);
     rd_kafka_topic_partition_list_t *done = rd_kafka_topic_partition_list_new(list->cnt);
     for (int i = 0; i < list->cnt; i++) {
-        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
-        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        struct kafka_partition *p = kafka_partition_of(k, &list->elems[i]);
+        if (p == NULL) continue;
         pthread_mutex_lock(&p->lock);
         rd_kafka_queue_t *queue = p->queue;
         p->queue = NULL;

@@ -120,14 +120,6 @@ rd_kafka_t *kafka_consumer_new(const struct kafka_options *o, struct kafka_link 
     return rk;
 }
 
-bool kafka_check(const struct kafka_options *o, struct buf *why) {
-    static const struct config_pair none[] = {{NULL, NULL}};
-    rd_kafka_conf_t *conf = conf_new(o, none, NULL, why);
-    if (conf == NULL) return false;
-    rd_kafka_conf_destroy(conf);
-    return true;
-}
-
 const char *kafka_name(const struct kafka_options *o, const char *name, struct buf *out) {
     buf_clear(out);
     buf_addf(out, "%s%s", o->prefix, name);

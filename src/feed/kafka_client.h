@@ -26,9 +26,6 @@ struct kafka_options {
     const char *prefix;
 };
 
-/* Whether librdkafka accepts the settings. False: `why`. */
-bool kafka_check(const struct kafka_options *o, struct buf *why);
-
 /* Whether the brokers can be reached. It is the opaque pointer of the callbacks of librdkafka. */
 struct kafka_link {
     const char *brokers;
