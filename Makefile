@@ -30,7 +30,7 @@ test-quick: ## unit, contract and end-to-end tests on memory and SQLite, ASan+UB
 	@scripts/test --quick
 
 bench: build ## compare with nginx on this machine; prints ratios
-	@scripts/deps bench cluster
+	@scripts/deps bench cluster kafka
 	@node bench/run.mjs
 
 fmt: ## format the C files
