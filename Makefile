@@ -17,8 +17,8 @@ build: ## build build/admitone
 run: build ## start it with demo events, data in data/
 	@exec build/admitone serve --demo
 
-run-cluster: build ## start two nodes on Redis and PostgreSQL, both private to it
-	@scripts/deps cluster
+run-cluster: build ## start two nodes on Redis, PostgreSQL and Kafka, all private to it
+	@scripts/deps cluster kafka
 	@exec scripts/run-cluster
 
 test: ## every test: ASan+UBSan, and where threads meet also TSan
@@ -30,7 +30,7 @@ test-quick: ## unit, contract and end-to-end tests on memory and SQLite, ASan+UB
 	@scripts/test --quick
 
 bench: build ## compare with nginx on this machine; prints ratios
-	@scripts/deps bench cluster
+	@scripts/deps bench cluster kafka
 	@node bench/run.mjs
 
 fmt: ## format the C files

@@ -1,10 +1,12 @@
 /* The table of subcommands, and the choice of the adapters for the ports. Only this file names the
  * adapters. */
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "feed/kafka.h"
+#include "feed/kafka_admin.h"
 #include "feed/local.h"
 #include "hot/memory.h"
 #include "hot/memory_boards.h"
@@ -102,18 +104,28 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
     return true;
 }
 
+static struct kafka_options kafka_options_of(const struct settings *s) {
+    return (struct kafka_options){.brokers = settings_brokers(s),
+                                  .settings = s->kafka,
+                                  .partitions = s->feed_partitions,
+                                  .prefix = s->feed_topic_prefix};
+}
+
 static bool open_feed(const struct settings *s, struct ledger *ledger, size_t workers,
                       struct feed **out, struct buf *why) {
     if (!settings_uses_kafka(s)) {
         *out = local_feed_new(ledger, workers, settings_is_cluster(s));
         return true;
     }
-    struct kafka_options options = {.brokers = settings_brokers(s),
-                                    .settings = s->kafka,
-                                    .partitions = s->feed_partitions,
-                                    .prefix = s->feed_topic_prefix};
+    struct kafka_options options = kafka_options_of(s);
     *out = kafka_feed_new(&options, workers, s->feed_consume, why);
     return *out != NULL;
+}
+
+static struct feed_admin *open_feed_admin(const struct settings *s, struct buf *why) {
+    struct kafka_options options = kafka_options_of(s);
+    assert(settings_uses_kafka(s));
+    return kafka_admin_new(&options, why);
 }
 
 static const struct command {
@@ -145,6 +157,28 @@ static const struct command {
      "Prints each difference. Exits with 0 when all agrees or was repaired, 1 when something\n"
      "could not be repaired, 2 when it could not compare. May run beside the nodes.\n\n"
      "  admitone reconcile --hot redis://cache --ledger postgres://admitone@db/admitone\n",
+     true},
+    {"feed", cli_feed,
+     "admitone feed status | dlq list | dlq retry ID | dlq drop ID  --feed kafka://… [--json]",
+     "Shows the feed of asynchronous requests, and its dead letters: messages that no node could\n"
+     "decide. The words come first, then the settings, which must be those of the nodes: feed,\n"
+     "feed.topic_prefix and kafka.*. May run beside the nodes, and without them.\n\n"
+     "  status         the brokers; of each partition its end, what is decided, the lag and the\n"
+     "                 node that works on it; the number of open dead letters. With the local\n"
+     "                 feed: the undecided requests in the ledger (--data or --ledger)\n"
+     "  dlq list       the open dead letters: why each one is there and how it begins\n"
+     "  dlq retry ID   gives the message to the nodes again, when the reason is gone: the event\n"
+     "                 was created, for instance. If it cannot be decided again, it becomes a\n"
+     "                 dead letter again, with a new ID. 'all' instead of the ID: every open one\n"
+     "  dlq drop ID    gives it up: its request fails with the reason request_dropped. 'all'\n"
+     "                 instead of the ID, together with --yes: every open one\n\n"
+     "--json prints status and dlq list as JSON. Exits with 0 when all is well; 1 when someone\n"
+     "should look: dead letters are open (status), no node works on a partition with undecided\n"
+     "requests, a broker does not answer for a partition, or the ID is not open; 2 when Kafka\n"
+     "or the ledger could not be asked.\n\n"
+     "  admitone feed status --feed kafka://kafka1:9092,kafka2:9092\n"
+     "  admitone feed dlq list --config /etc/admitone/admitone.ini\n"
+     "  admitone feed dlq retry 17 --config /etc/admitone/admitone.ini\n",
      true},
     {"version", cli_version, "admitone version", "Prints the version.\n", false},
 };
@@ -181,8 +215,10 @@ static void print_help(const struct command *c) {
 }
 
 int main(int argc, char **argv) {
-    static const struct adapters adapters = {
-        .open_ledger = open_ledger, .open_hot = open_hot, .open_feed = open_feed};
+    static const struct adapters adapters = {.open_ledger = open_ledger,
+                                             .open_hot = open_hot,
+                                             .open_feed = open_feed,
+                                             .open_feed_admin = open_feed_admin};
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--version") == 0) name = "version";
     if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0 || strcmp(name, "-h") == 0) {

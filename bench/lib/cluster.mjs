@@ -13,19 +13,20 @@ import { atCleanUp, run, temporaryFolder } from './processes.mjs'
 
 const SERVICES = fileURLToPath(new URL('../../scripts/services', import.meta.url))
 
-// PostgreSQL uses fsync, as in production. Returns { REDIS_URL, POSTGRES_URL, … , folder }.
-export function startServices() {
+// PostgreSQL uses fsync, as in production. Returns { REDIS_URL, POSTGRES_URL, … , folder }. `more`:
+// further servers, such as kafka.
+export function startServices(more = []) {
   const folder = temporaryFolder()
   chmodSync(folder, 0o755) // PostgreSQL's user must get in
   const place = `${folder}/services`
-  execFileSync(SERVICES, ['start', 'redis', 'postgres', '--dir', place], { stdio: ['ignore', 'ignore', 'inherit'] })
+  execFileSync(SERVICES, ['start', 'redis', 'postgres', ...more, '--dir', place], { stdio: ['ignore', 'ignore', 'inherit'] })
   const stop = () => execFileSync(SERVICES, ['stop', place], { stdio: 'ignore' })
   atCleanUp(stop)
   const lines = readFileSync(`${place}/env`, 'utf8').trim().split('\n')
   return { ...Object.fromEntries(lines.map((line) => line.split(/=(.*)/s).slice(0, 2))), folder: place }
 }
 
-export function startNode(services) {
+export function startNode(services, more = []) {
   const folder = temporaryFolder()
   const keys = ['secret', 'admin', 'pass'].map((name) => {
     const file = `${folder}/${name}.key`
@@ -34,7 +35,7 @@ export function startNode(services) {
   })
   const flags = ['--hot', services.REDIS_URL, '--ledger', services.POSTGRES_URL]
   flags.push('--secret-file', keys[0], '--admin-key-file', keys[1], '--pass-key-file', keys[2])
-  return startAdmitone(flags, { core: cores.both, adminKeyFile: keys[1] })
+  return startAdmitone([...flags, ...more], { core: cores.both, adminKeyFile: keys[1] })
 }
 
 // Time on a core of the servers behind a node, by name.
@@ -44,6 +45,7 @@ export function servicesCpu(services) {
   return {
     redis: cpuMicroseconds(services.REDIS_PID),
     postgres: postgres.reduce((sum, pid) => sum + cpuMicroseconds(pid), 0),
+    kafka: services.KAFKA_PID === undefined ? 0 : cpuMicroseconds(services.KAFKA_PID),
   }
 }
 

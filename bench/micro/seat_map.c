@@ -109,7 +109,7 @@ static void scattered(uint32_t each) {
     struct seat_map *m = seat_map_new(SEATS);
     struct claims c = {.seats = mem_new((size_t)SEATS * sizeof *c.seats), .each = each};
     for (uint32_t seat = 1; seat <= SEATS; seat++)
-        if (next_random(&random_state) % 2 == 0) seat_map_restore(m, seat, SEAT_CONFIRMED, 2);
+        if (next_random(&random_state) % 2 == 0) seat_map_sync(m, seat, SEAT_CONFIRMED, 2);
     /* Older claims, to be released: one in eight of the free seats. */
     while (c.count < SEATS / 16 / each) claim(m, &c);
     measure(m, &c, "half, at random");
@@ -120,7 +120,7 @@ static void scattered(uint32_t each) {
 /* The longest calls that there are. */
 static void worst(void) {
     struct seat_map *m = seat_map_new(SEATS);
-    for (uint32_t seat = 2; seat < SEATS; seat += 2) seat_map_restore(m, seat, SEAT_HELD, 2);
+    for (uint32_t seat = 2; seat < SEATS; seat += 2) seat_map_sync(m, seat, SEAT_HELD, 2);
     for (sample_count = 0; sample_count < 10; sample_count++) {
         int64_t start_ns = clock_steady_ns();
         seat_map_resize(m, SEATS - 1 + (uint32_t)sample_count % 2);

@@ -396,8 +396,8 @@ struct first_request_look {
     int64_t ahead;
 };
 
-/* A hold with another strategy does not need the feed, and works without it. A key that belongs to a
- * request of `queue` in it is found when that is decided. */
+/* A hold with another strategy does not need the feed, and works without it. A key that belongs to
+ * a request of `queue` in it is found when that is decided. */
 static void look_at_first_request(struct hold_request *q) {
     struct api_worker *w = exchange_context(q->x);
     struct first_request_look *l = arena_new(&q->x->arena, sizeof *l);

@@ -34,6 +34,8 @@ void system_ready(struct api *api, struct exchange *x, const str *captures) {
     struct health h = health_read(&api->events, api->rebuilder);
     bool stopping = atomic_load(&api->stopping);
     bool ready = h.ready && !stopping;
+    struct feed_stats feed;
+    requests_stats(&api->requests, &feed);
     if (!ready) reply_header(x, STR("Retry-After"), STR("1"));
     struct json_out j;
     json_out_init(&j, reply_start(x, ready ? 200 : 503));
@@ -45,6 +47,9 @@ void system_ready(struct api *api, struct exchange *x, const str *captures) {
                                       : STR("failing"));
     json_out_str(&j, STR("hot"), h.is_recovering ? STR("recovering") : str_of(hot_words[h.hot]));
     json_out_str(&j, STR("events"), h.events_are_late ? STR("behind") : STR("ok"));
+    /* Every node sees the same Kafka, and everything but asynchronous requests goes on without it.
+     */
+    json_out_str(&j, STR("feed"), feed.is_available ? STR("ok") : STR("unavailable"));
     json_out_bool(&j, STR("stopping"), stopping);
     json_out_object_end(&j);
     json_out_done(&j);
@@ -65,6 +70,28 @@ static void gauge_hot_state(struct buf *out, enum hot_state now) {
         char label[32];
         snprintf(label, sizeof label, "state=\"%s\"", hot_words[state]);
         metrics_value(out, name, label, (enum hot_state)state == now);
+    }
+}
+
+/* `in_ledger`: undecided requests, where the ledger counts them. */
+static void gauge_feed(struct buf *out, struct api *api, int64_t in_ledger) {
+    static const char name[] = "admitone_request_lag";
+    struct feed_stats feed;
+    int64_t lag = 0;
+    requests_stats(&api->requests, &feed);
+    for (size_t i = 0; i < feed.lag_count; i++) lag += feed.lags[i].lag;
+    gauge(out, "admitone_requests_undecided", "Asynchronous requests that are not decided yet",
+          in_ledger > lag ? in_ledger : lag);
+    gauge(out, "admitone_requests_in_flight", "Asynchronous requests that this node is deciding",
+          feed.in_flight);
+    gauge(out, "admitone_feed_available", "1 if asynchronous requests can be accepted",
+          feed.is_available);
+    if (feed.lag_count == 0) return;
+    metrics_head(out, name, "gauge", "Undecided requests by partition of the feed");
+    for (size_t i = 0; i < feed.lag_count; i++) {
+        char label[32];
+        snprintf(label, sizeof label, "partition=\"%d\"", feed.lags[i].partition);
+        metrics_value(out, name, label, feed.lags[i].lag);
     }
 }
 
@@ -181,8 +208,7 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
           (int64_t)(counter_total(COUNT_SSE_OPENED) - counter_total(COUNT_SSE_CLOSED)));
     gauge(out, "admitone_ledger_queue_depth", "Records waiting for their commit",
           health.ledger.queue_depth);
-    gauge(out, "admitone_requests_undecided", "Asynchronous requests that are not decided yet",
-          health.ledger.open_requests);
+    gauge_feed(out, api, health.ledger.open_requests);
     gauge(out, "admitone_ledger_wal_bytes",
           "Bytes of the write-ahead log that are not checkpointed yet", health.ledger.wal_bytes);
     gauge(out, "admitone_ledger_writable", "1 unless the last batch failed",

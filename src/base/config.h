@@ -17,11 +17,11 @@
 #include "base/buf.h"
 
 enum config_kind {
-    CONFIG_TEXT, /* const char * */
-    CONFIG_URL,  /* the same; passwords in it are never printed */
-    CONFIG_I64,  /* int64_t, min to max */
-    CONFIG_BOOL, /* bool */
-    CONFIG_WORD, /* int64_t: the index in `words`, "debug info warn error" */
+    CONFIG_TEXT,  /* const char * */
+    CONFIG_URL,   /* the same; passwords in it are never printed */
+    CONFIG_I64,   /* int64_t, min to max */
+    CONFIG_BOOL,  /* bool */
+    CONFIG_WORD,  /* int64_t: the index in `words`, "debug info warn error" */
     CONFIG_PAIRS, /* const struct config_pair *: a list; the key's name ends with ".*" */
 };
 

@@ -15,10 +15,7 @@ static bool is_before(const struct heap_item *a, const struct heap_item *b) {
 }
 
 void heap_push(struct heap *h, int64_t key, uint64_t value) {
-    if (h->count == h->cap) {
-        h->cap = h->cap == 0 ? 64 : h->cap * 2;
-        h->items = mem_grow(h->items, h->cap * sizeof *h->items);
-    }
+    h->items = mem_make_room(h->items, h->count, &h->cap, sizeof *h->items);
     struct heap_item item = {key, value};
     size_t at = h->count++;
     while (at > 0 && is_before(&item, &h->items[(at - 1) / 2])) {

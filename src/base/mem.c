@@ -21,6 +21,12 @@ void *mem_grow(void *old, size_t size) {
     return p;
 }
 
+void *mem_make_room(void *array, size_t count, size_t *room, size_t item_size) {
+    if (count < *room) return array;
+    *room = *room == 0 ? 4 : *room * 2;
+    return mem_grow(array, *room * item_size);
+}
+
 char *mem_copy_str(str s) {
     char *copy = mem_new(s.len + 1);
     if (s.len > 0) memcpy(copy, s.at, s.len);

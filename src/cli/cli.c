@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "base/url.h"
 
 void cli_print(struct buf *text) {
@@ -15,6 +16,23 @@ void cli_print(struct buf *text) {
 
 void cli_complain(const struct buf *why) {
     fprintf(stderr, "admitone: %.*s\n", (int)why->len, why->bytes);
+}
+
+char **cli_copy_args(char *const *args) {
+    size_t n = 0;
+    while (args[n] != NULL) n++;
+    char **copy = mem_new((n + 1) * sizeof *copy);
+    memcpy(copy, args, n * sizeof *copy);
+    return copy;
+}
+
+bool cli_take_word(char **args, const char *word) {
+    for (; *args != NULL; args++) {
+        if (strcmp(*args, word) != 0) continue;
+        for (; *args != NULL; args++) args[0] = args[1];
+        return true;
+    }
+    return false;
 }
 
 bool cli_settings(struct config *config, struct settings *s, char *const *args) {

@@ -9,6 +9,7 @@
 
 #include "cli/settings.h"
 #include "port/feed.h"
+#include "port/feed_admin.h"
 #include "port/locks.h"
 #include "port/queue.h"
 #include "port/seats.h"
@@ -38,12 +39,20 @@ struct adapters {
     /* The feed of asynchronous requests. False: `why`. */
     bool (*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers,
                       struct feed **out, struct buf *why);
+    /* The same for an operator, where the feed is not in the ledger. NULL: `why`. */
+    struct feed_admin *(*open_feed_admin)(const struct settings *s, struct buf *why);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);
 int cli_audit(char *const *args, const struct adapters *adapters);
+int cli_feed(char *const *args, const struct adapters *adapters);
 int cli_reconcile(char *const *args, const struct adapters *adapters);
 int cli_version(char *const *args, const struct adapters *adapters);
+
+/* A copy of the list, from which words can be taken. mem_free it. */
+char **cli_copy_args(char *const *args);
+/* Takes the word out of the list, if it is there. */
+bool cli_take_word(char **args, const char *word);
 
 /* Reads the settings, or prints what is wrong with them: then false. The config's warnings
  * are left to the caller. */

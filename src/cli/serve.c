@@ -633,24 +633,6 @@ static void free_server(struct server *s) {
     mem_free(s);
 }
 
-/* Takes the word out of the list, if it is there. */
-static bool take_word(char **args, const char *word) {
-    for (; *args != NULL; args++) {
-        if (strcmp(*args, word) != 0) continue;
-        for (; *args != NULL; args++) args[0] = args[1];
-        return true;
-    }
-    return false;
-}
-
-static char **copy_args(char *const *args) {
-    size_t n = 0;
-    while (args[n] != NULL) n++;
-    char **copy = mem_new((n + 1) * sizeof *copy);
-    memcpy(copy, args, n * sizeof *copy);
-    return copy;
-}
-
 static void log_warning(str warning) {
     log_warn(msg("environment variable ignored"), kv_str("reason", warning));
 }
@@ -658,8 +640,8 @@ static void log_warning(str warning) {
 int cli_serve(char *const *args, const struct adapters *adapters) {
     struct server *s = mem_new(sizeof *s);
     struct buf why = {0};
-    char **own_args = copy_args(args);
-    bool print_config = take_word(own_args, "--print-config");
+    char **own_args = cli_copy_args(args);
+    bool print_config = cli_take_word(own_args, "--print-config");
     bool ok = cli_settings(&s->config, &s->settings, own_args);
     mem_free(own_args);
     s->data_lock = -1;

@@ -228,9 +228,6 @@ static bool feed_ok(const struct settings *s, struct buf *why) {
         url_redact(str_of(s->feed), why);
         buf_add(why, STR("\" is neither local nor kafka://HOST:PORT[,HOST:PORT]; a user and a "
                          "password go into kafka.sasl.username and kafka.sasl.password"));
-    } else if (!is_local && !is_postgres(s)) {
-        buf_add(why, STR("feed: with Kafka other nodes may join, and memory and SQLite are one "
-                         "process's own; use redis://… and postgres://…, or --feed local"));
     } else if (is_local && s->kafka[0].name != NULL) {
         buf_addf(why, "kafka.%s: it counts only with --feed kafka://HOST:PORT", s->kafka[0].name);
     } else if (!str_matches(s->feed_topic_prefix, "^[A-Za-z0-9._-]{0,80}$")) {
@@ -269,7 +266,11 @@ bool settings_check_stores(const struct settings *s, struct buf *why) {
 bool settings_check_server(const struct settings *s, struct buf *why) {
     bool has_keys =
         s->secret_file[0] != '\0' && s->admin_key_file[0] != '\0' && s->pass_key_file[0] != '\0';
-    if (settings_check_stores(s, why) && is_postgres(s) && !has_keys)
+    if (!settings_check_stores(s, why)) return false;
+    if (settings_uses_kafka(s) && !is_postgres(s))
+        buf_add(why, STR("feed: with Kafka other nodes may join, and memory and SQLite are one "
+                         "process's own; use redis://… and postgres://…, or --feed local"));
+    else if (is_postgres(s) && !has_keys)
         buf_add(why, STR("secret_file: nodes must have the same keys: give all of them the same "
                          "--secret-file, --pass-key-file and --admin-key-file"));
     return why->len == 0;

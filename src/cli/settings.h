@@ -90,8 +90,8 @@ bool settings_uses_kafka(const struct settings *s);
 const char *settings_brokers(const struct settings *s);
 /* Checks that these two stores fit each other. */
 bool settings_check_stores(const struct settings *s, struct buf *why);
-/* Checks that a server may run on these stores: they fit each other, and nodes that share them have
- * set their common keys. */
+/* Checks that a server may run on these stores: they and the feed fit each other, and nodes that
+ * share them have set their common keys. */
 bool settings_check_server(const struct settings *s, struct buf *why);
 
 /* Checks that the values of several keys fit each other. False: see `why`. */

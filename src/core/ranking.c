@@ -258,31 +258,19 @@ size_t ranking_rank(const struct ranking *r, const struct ranked *at) {
     return in_front + node_reach(n, at);
 }
 
-/* Without the first `skip` of those below the node. */
-static size_t node_list(const struct ranking_node *n, size_t skip, struct ranked *out, size_t max) {
+static size_t node_list(const struct ranking_node *n, struct ranked *out, size_t max) {
     size_t got = 0;
     if (n->level == 0) {
-        if (skip < n->count) got = n->count - skip < max ? n->count - skip : max;
-        if (got > 0) memcpy(out, n->keys + skip, got * sizeof *out);
+        got = n->count < max ? n->count : max;
+        if (got > 0) memcpy(out, n->keys, got * sizeof *out);
         return got;
     }
     const struct branch *b = branch_look(n);
-    for (uint32_t i = 0; i < n->count && got < max; i++) {
-        if (skip >= b->sizes[i]) {
-            skip -= b->sizes[i];
-            continue;
-        }
-        got += node_list(b->children[i], skip, out + got, max - got);
-        skip = 0;
-    }
+    for (uint32_t i = 0; i < n->count && got < max; i++)
+        got += node_list(b->children[i], out + got, max - got);
     return got;
 }
 
 size_t ranking_top(const struct ranking *r, struct ranked *out, size_t max) {
-    return node_list(r->root, 0, out, max);
-}
-
-size_t ranking_from(const struct ranking *r, size_t rank, struct ranked *out, size_t max) {
-    assert(rank >= 1);
-    return node_list(r->root, rank - 1, out, max);
+    return node_list(r->root, out, max);
 }

@@ -4,7 +4,7 @@
  * A member is named by a number that is not 0, as an event by its key.
  *
  * The order is a B+tree that counts what is below each branch: to place, to move, to remove and to
- * rank a member looks at a few nodes, whatever the board, and so does the first of a page. A move
+ * rank a member looks at a few nodes, whatever the board, and so do the first members. A move
  * that stays below one branch changes nothing above it. Two neighbours below a branch have half of
  * a node's keys at least.
  *
@@ -45,7 +45,5 @@ void ranking_remove(struct ranking *r, struct ranked *at);
 size_t ranking_rank(const struct ranking *r, const struct ranked *at);
 /* The first of all, `max` at the most. Returns how many. */
 size_t ranking_top(const struct ranking *r, struct ranked *out, size_t max);
-/* The same from a rank on, which is 1 at least and may be behind the last. */
-size_t ranking_from(const struct ranking *r, size_t rank, struct ranked *out, size_t max);
 
 #endif

@@ -43,15 +43,6 @@ struct reservation *reservation_new(uint32_t seat_count) {
     return r;
 }
 
-struct reservation *reservation_copy(const struct reservation *r) {
-    struct reservation *copy = reservation_new(r->seat_count);
-    uint32_t *seats = copy->seats;
-    *copy = *r;
-    copy->seats = seats;
-    if (r->seat_count > 0) memcpy(seats, r->seats, r->seat_count * sizeof *seats);
-    return copy;
-}
-
 void confirmation_code_new(char out[CONFIRMATION_CODE_CHARS + 1]) {
     static const char letters[] = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
     static_assert(sizeof letters - 1 == 32, "five bits choose one, all alike");

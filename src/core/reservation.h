@@ -65,7 +65,6 @@ struct reservation {
 
 /* HELD, without times, with room for that many seats; mem_free frees it. */
 struct reservation *reservation_new(uint32_t seat_count);
-struct reservation *reservation_copy(const struct reservation *r);
 
 /* Whether its times can be written as text: for rows that are read from a database. */
 bool reservation_times_ok(const struct reservation *r);

@@ -270,12 +270,6 @@ bool seat_map_sync(struct seat_map *m, uint32_t seat, enum seat_state state, uin
     return true;
 }
 
-bool seat_map_restore(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder) {
-    assert(state != SEAT_AVAILABLE);
-    if (!exists(m, seat) || m->states[seat] != SEAT_AVAILABLE) return false;
-    return seat_map_sync(m, seat, state, holder);
-}
-
 bool seat_map_resize(struct seat_map *m, uint32_t capacity) {
     assert(capacity >= 1 && capacity <= SECTION_CAPACITY_MAX);
     uint32_t last_taken = free_runs_last_taken(&m->runs);

@@ -105,9 +105,6 @@ enum seats_outcome seat_map_cancel(struct seat_map *m, const uint32_t *seats, si
 enum seats_outcome seat_map_check(struct seat_map *m, const uint32_t *seats, size_t count,
                                   uint32_t *refused, size_t *refused_count);
 
-/* For recovery: a taken seat as the ledger has it. False: there is no such seat, or it is taken
- * already. */
-bool seat_map_restore(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder);
 /* Sets the seat to its state in the ledger, whatever it was; the holder is 0 when AVAILABLE. False:
  * it was in that state already, or there is no such seat. */
 bool seat_map_sync(struct seat_map *m, uint32_t seat, enum seat_state state, uint64_t holder);

@@ -137,8 +137,8 @@ static void kafka_on_delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void
         s->result = ERR_FEED_UNAVAILABLE;
     else
         s->result = ERR_FEED_UNKNOWN;
-    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
-        kafka_link_lost(link, rd_kafka_err2str(m->err));
+    struct kafka_link *l = link;
+    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) atomic_store(&l->is_suspect, true);
     mailbox_post(s->task.home, &s->task);
 }
 
@@ -182,34 +182,43 @@ static void kafka_on_published(struct task *task) {
     p->done(p);
 }
 
-static bool kafka_prepare(struct kafka_feed *k) {
+/* Asks the broker for the topics, and creates them the first time. */
+static void kafka_probe(struct kafka_feed *k) {
     struct buf why = {0};
-    bool ok = kafka_create_topics(k->producer, &k->options, PROBE_MS, &why);
+    char fatal[256];
+    bool is_known = atomic_load(&k->partition_count) > 0;
+    atomic_store(&k->link.is_suspect, false);
+    bool ok = is_known || kafka_create_topics(k->producer, &k->options, PROBE_MS, &why);
     int partitions = ok ? kafka_partition_count(k->producer, k->topic, PROBE_MS) : -1;
-    if (ok && partitions < 0) buf_add(&why, STR("the broker does not know the topic yet"));
+    if (ok && partitions < 0)
+        buf_addf(&why, "the broker does not answer, or has no topic %s", k->topic);
     if (partitions > KAFKA_PARTITIONS_MAX)
         buf_addf(&why, "topic %s has more than %d partitions", k->topic, KAFKA_PARTITIONS_MAX);
+    if (rd_kafka_fatal_error(k->producer, fatal, sizeof fatal) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        buf_addf(&why, "%s: restart this node", fatal);
     if (why.len > 0) {
         kafka_link_lost(&k->link, buf_cstr(&why));
+        /* Requests that were not sent yet are refused now. */
+        rd_kafka_purge(k->producer, RD_KAFKA_PURGE_F_QUEUE);
     } else {
         atomic_store(&k->partition_count, partitions);
         kafka_link_back(&k->link);
     }
     buf_deinit(&why);
-    return atomic_load(&k->link.is_up);
 }
 
-/* Waits until the topics exist, then serves delivery reports. While the broker cannot be reached it
- * is asked for the topic; the first answer ends the outage. */
+/* Serves delivery reports. While the broker cannot be reached it is asked for the topic; the first
+ * answer ends the outage. */
 static void *kafka_run_producer(void *arg) {
     struct kafka_feed *k = arg;
     int64_t probed_ms = 0;
     while (!atomic_load(&k->is_stopping)) {
         rd_kafka_poll(k->producer, POLL_MS);
         int64_t now_ms = clock_steady_ms();
-        if (atomic_load(&k->link.is_up) || now_ms - probed_ms < PROBE_MS) continue;
+        bool is_well = atomic_load(&k->link.is_up) && !atomic_load(&k->link.is_suspect);
+        if (is_well || now_ms - probed_ms < PROBE_MS) continue;
         probed_ms = now_ms;
-        kafka_prepare(k);
+        kafka_probe(k);
     }
     /* What is left has nobody who waits for it, but dead letters and last answers. */
     rd_kafka_flush(k->producer, FLUSH_MS);
@@ -231,14 +240,21 @@ static void kafka_on_messages(rd_kafka_t *rk, void *partition) {
     pthread_mutex_unlock(&p->wake_lock);
 }
 
+/* NULL: there are more partitions than this program works on. kafka_probe says so. */
+static struct kafka_partition *kafka_partition_of(struct kafka_feed *k,
+                                                  const rd_kafka_topic_partition_t *of) {
+    bool is_known = of->partition >= 0 && of->partition < KAFKA_PARTITIONS_MAX;
+    return is_known ? &k->partitions[of->partition] : NULL;
+}
+
 static void kafka_assign(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list) {
     for (int i = 0; i < list->cnt; i++) {
-        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
-        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        struct kafka_partition *p = kafka_partition_of(k, &list->elems[i]);
+        if (p == NULL) continue;
         rd_kafka_queue_t *queue = rd_kafka_queue_get_partition(k->consumer, k->topic, p->number);
         if (queue == NULL) continue;
         pthread_mutex_lock(&p->lock);
-        assert(p->queue == NULL);
+        if (p->queue != NULL) rd_kafka_queue_destroy(p->queue); /* it was assigned twice */
         p->queue = queue;
         p->is_closing = false;
         p->assignment++;
@@ -254,8 +270,8 @@ static void kafka_assign(struct kafka_feed *k, const rd_kafka_topic_partition_li
 static bool kafka_has_work(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list) {
     bool has_work = false;
     for (int i = 0; i < list->cnt; i++) {
-        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
-        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        struct kafka_partition *p = kafka_partition_of(k, &list->elems[i]);
+        if (p == NULL) continue;
         pthread_mutex_lock(&p->lock);
         p->is_closing = true;
         if (p->queue != NULL && p->in_work > 0) has_work = true;
@@ -272,8 +288,8 @@ static void kafka_unassign(struct kafka_feed *k, const rd_kafka_topic_partition_
     while (kafka_has_work(k, list) && !is_lost && clock_steady_ms() < until_ms) usleep(2000);
     rd_kafka_topic_partition_list_t *done = rd_kafka_topic_partition_list_new(list->cnt);
     for (int i = 0; i < list->cnt; i++) {
-        if (list->elems[i].partition >= KAFKA_PARTITIONS_MAX) continue;
-        struct kafka_partition *p = &k->partitions[list->elems[i].partition];
+        struct kafka_partition *p = kafka_partition_of(k, &list->elems[i]);
+        if (p == NULL) continue;
         pthread_mutex_lock(&p->lock);
         rd_kafka_queue_t *queue = p->queue;
         p->queue = NULL;
@@ -299,11 +315,15 @@ static void kafka_on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
         kafka_assign(k, list);
         failed = rd_kafka_incremental_assign(rk, list);
         k->has_joined = true;
-        log_info(msg("kafka assigned partitions to this node"), kv_i64("partitions", list->cnt));
+        if (list->cnt > 0)
+            log_info(msg("kafka assigned partitions of requests to this node"),
+                     kv_i64("partitions", list->cnt));
     } else {
         kafka_unassign(k, list, rd_kafka_assignment_lost(rk) != 0);
         failed = rd_kafka_incremental_unassign(rk, list);
-        log_info(msg("kafka took partitions from this node"), kv_i64("partitions", list->cnt));
+        if (list->cnt > 0)
+            log_info(msg("kafka took partitions of requests from this node"),
+                     kv_i64("partitions", list->cnt));
     }
     if (failed == NULL) return;
     log_error(msg("kafka refused a change of the assignment"),
@@ -404,8 +424,8 @@ static size_t kafka_take(struct kafka_partition *p, struct kafka_delivery **take
         got = rd_kafka_consume_batch_queue(p->queue, 0, raw, FEED_WINDOW - used);
     for (ssize_t i = 0; i < got; i++) {
         if (raw[i]->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-            log_debug(msg("kafka reports an error of a partition"),
-                      kv_i64("partition", p->number), kv("error", rd_kafka_message_errstr(raw[i])));
+            log_debug(msg("kafka reports an error of a partition"), kv_i64("partition", p->number),
+                      kv("error", rd_kafka_message_errstr(raw[i])));
             rd_kafka_message_destroy(raw[i]);
             continue;
         }
@@ -640,21 +660,19 @@ static void kafka_close(struct feed *f) {
 }
 
 static bool kafka_open(struct kafka_feed *k, bool consumes, struct buf *why) {
-    const struct config_pair of_group[] = {
-        {"group.id", k->group},
-        {"partition.assignment.strategy", "cooperative-sticky"},
-        {"auto.offset.reset", "earliest"},
-        {"enable.auto.commit", "true"},
-        {"auto.commit.interval.ms", "500"},
-        {"enable.auto.offset.store", "false"},
-        {"queued.max.messages.kbytes", "1024"},
-        {"fetch.wait.max.ms", "100"},
-        {NULL, NULL}};
+    const struct config_pair of_group[] = {{"group.id", k->group},
+                                           {"partition.assignment.strategy", "cooperative-sticky"},
+                                           {"auto.offset.reset", "earliest"},
+                                           {"enable.auto.commit", "true"},
+                                           {"auto.commit.interval.ms", "500"},
+                                           {"enable.auto.offset.store", "false"},
+                                           {"queued.max.messages.kbytes", "1024"},
+                                           {"fetch.wait.max.ms", "100"},
+                                           {NULL, NULL}};
     k->producer = kafka_producer_new(&k->options, &k->link, kafka_on_delivered, PRODUCE_MS, why);
     if (k->producer == NULL) return false;
     if (consumes) {
-        k->consumer =
-            kafka_consumer_new(&k->options, &k->link, of_group, kafka_on_rebalance, why);
+        k->consumer = kafka_consumer_new(&k->options, &k->link, of_group, kafka_on_rebalance, why);
         if (k->consumer == NULL) return false;
     }
     k->lookup = kafka_lookup_new(&k->options, &k->link, &k->partition_count, why);

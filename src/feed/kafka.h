@@ -9,8 +9,8 @@
  * Undecided requests are only in Kafka; the ledger gets a row when a request is decided.
  *
  * Threads: one serves the producer, one the consumer group, one the lookups (kafka_lookup.h).
- * Messages are taken from a partition's queue, without waiting, on the worker to which the partition
- * belongs.
+ * Messages are taken from a partition's queue, without waiting, on the worker to which the
+ * partition belongs.
  */
 #ifndef ADMITONE_FEED_KAFKA_H
 #define ADMITONE_FEED_KAFKA_H

@@ -20,6 +20,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 
 void kafka_link_init(struct kafka_link *l, const char *brokers) {
     l->brokers = brokers;
+    l->reported = NULL;
     atomic_store(&l->is_up, false);
     outage_init(&l->outage, "kafka",
                 "asynchronous requests get 503 and none is decided; everything else goes on");
@@ -39,15 +40,17 @@ void kafka_link_back(struct kafka_link *l) {
     atomic_store(&l->is_up, true);
 }
 
-static void on_error(rd_kafka_t *rk, int err, const char *reason, void *link) {
+static void on_error(rd_kafka_t *rk, int err, const char *reason, void *opaque) {
+    struct kafka_link *link = opaque;
+    bool is_all = err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
     log_debug(msg("librdkafka reports an error"), kv_i64("code", err), kv("reason", reason));
+    if (link == NULL) return;
     /* A consumer's report comes when it is polled, perhaps when the outage is over. */
-    bool counts = link != NULL && rd_kafka_type(rk) == RD_KAFKA_PRODUCER;
-    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && counts) kafka_link_lost(link, reason);
+    if (is_all && rd_kafka_type(rk) == RD_KAFKA_PRODUCER) atomic_store(&link->is_suspect, true);
+    if (link->reported != NULL && !is_all) link->reported(link, reason);
 }
 
-static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings,
-                     struct buf *why) {
+static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings, struct buf *why) {
     char text[ERROR_BYTES];
     for (; settings->name != NULL; settings++) {
         if (rd_kafka_conf_set(conf, settings->name, settings->value, text, sizeof text) ==
@@ -63,10 +66,10 @@ static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings,
 static rd_kafka_conf_t *conf_new(const struct kafka_options *o, const struct config_pair *own,
                                  struct kafka_link *link, struct buf *why) {
     struct config_pair common[] = {{"bootstrap.servers", o->brokers},
-                                     {"client.id", "admitone"},
-                                     {"reconnect.backoff.max.ms", "1000"},
-                                     {"socket.nagle.disable", "true"},
-                                     {NULL, NULL}};
+                                   {"client.id", "admitone"},
+                                   {"reconnect.backoff.max.ms", "1000"},
+                                   {"socket.nagle.disable", "true"},
+                                   {NULL, NULL}};
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_log_cb(conf, on_log);
     rd_kafka_conf_set_error_cb(conf, on_error);
@@ -94,11 +97,11 @@ rd_kafka_t *kafka_producer_new(const struct kafka_options *o, struct kafka_link 
     char deadline[24];
     snprintf(deadline, sizeof deadline, "%lld", (long long)deadline_ms);
     struct config_pair own[] = {{"enable.idempotence", "true"},
-                                  {"acks", "all"},
-                                  {"partitioner", "murmur2_random"}, /* as Java's default */
-                                  {"linger.ms", "1"},
-                                  {"message.timeout.ms", deadline},
-                                  {NULL, NULL}};
+                                {"acks", "all"},
+                                {"partitioner", "murmur2_random"}, /* as Java's default */
+                                {"linger.ms", "1"},
+                                {"message.timeout.ms", deadline},
+                                {NULL, NULL}};
     rd_kafka_conf_t *conf = conf_new(o, own, link, why);
     if (conf != NULL) rd_kafka_conf_set_dr_msg_cb(conf, delivered);
     return client_new(RD_KAFKA_PRODUCER, conf, why);
@@ -117,14 +120,6 @@ rd_kafka_t *kafka_consumer_new(const struct kafka_options *o, struct kafka_link 
     return rk;
 }
 
-bool kafka_check(const struct kafka_options *o, struct buf *why) {
-    static const struct config_pair none[] = {{NULL, NULL}};
-    rd_kafka_conf_t *conf = conf_new(o, none, NULL, why);
-    if (conf == NULL) return false;
-    rd_kafka_conf_destroy(conf);
-    return true;
-}
-
 const char *kafka_name(const struct kafka_options *o, const char *name, struct buf *out) {
     buf_clear(out);
     buf_addf(out, "%s%s", o->prefix, name);
@@ -134,9 +129,18 @@ const char *kafka_name(const struct kafka_options *o, const char *name, struct b
 static rd_kafka_NewTopic_t *topic_new(const struct kafka_options *o, const char *name,
                                       int partitions) {
     struct buf full = {0};
-    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(kafka_name(o, name, &full), partitions,
-                                                       REPLICAS_DEFAULT, NULL, 0);
+    rd_kafka_NewTopic_t *topic =
+        rd_kafka_NewTopic_new(kafka_name(o, name, &full), partitions, REPLICAS_DEFAULT, NULL, 0);
     buf_deinit(&full);
+    return topic;
+}
+
+/* A dead letter waits for an operator for as long as it takes; handled ones are deleted by the
+ * command that handles them. */
+static rd_kafka_NewTopic_t *dead_topic_new(const struct kafka_options *o) {
+    rd_kafka_NewTopic_t *topic = topic_new(o, KAFKA_TOPIC_DEAD, 1);
+    rd_kafka_NewTopic_set_config(topic, "retention.ms", "-1");
+    rd_kafka_NewTopic_set_config(topic, "retention.bytes", "-1");
     return topic;
 }
 
@@ -153,8 +157,7 @@ static bool topics_exist(rd_kafka_event_t *event, struct buf *why) {
         rd_kafka_resp_err_t err = rd_kafka_topic_result_error(topics[i]);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR || err == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS)
             continue;
-        buf_addf(why, "topic %s: %s", rd_kafka_topic_result_name(topics[i]),
-                 rd_kafka_err2str(err));
+        buf_addf(why, "topic %s: %s", rd_kafka_topic_result_name(topics[i]), rd_kafka_err2str(err));
         return false;
     }
     return true;
@@ -165,7 +168,7 @@ bool kafka_create_topics(rd_kafka_t *rk, const struct kafka_options *o, int time
     int partitions = (int)o->partitions;
     rd_kafka_NewTopic_t *topics[] = {topic_new(o, KAFKA_TOPIC_REQUESTS, partitions),
                                      topic_new(o, KAFKA_TOPIC_FACTS, partitions),
-                                     topic_new(o, KAFKA_TOPIC_DEAD, 1)};
+                                     dead_topic_new(o)};
     size_t count = sizeof topics / sizeof topics[0];
     char text[ERROR_BYTES];
     rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
@@ -190,8 +193,8 @@ int kafka_partition_count(rd_kafka_t *rk, const char *topic, int timeout_ms) {
     rd_kafka_topic_t *t = rd_kafka_topic_new(rk, topic, NULL);
     if (t == NULL) return -1;
     if (rd_kafka_metadata(rk, 0, t, &metadata, timeout_ms) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-        bool is_there = metadata->topic_cnt == 1 &&
-                        metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR;
+        bool is_there =
+            metadata->topic_cnt == 1 && metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR;
         if (is_there) count = metadata->topics[0].partition_cnt;
         rd_kafka_metadata_destroy(metadata);
     }

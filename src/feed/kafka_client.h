@@ -19,21 +19,23 @@
 #define KAFKA_PARTITIONS_MAX 256
 
 struct kafka_options {
-    const char *brokers; /* "host:9092,host:9092" */
+    const char *brokers;                /* "host:9092,host:9092" */
     const struct config_pair *settings; /* of librdkafka, as they are */
-    int64_t partitions; /* of topics that are created */
+    int64_t partitions;                 /* of topics that are created */
     /* Before the names of topics and group: tests share a broker. "" otherwise. */
     const char *prefix;
 };
-
-/* Whether librdkafka accepts the settings. False: `why`. */
-bool kafka_check(const struct kafka_options *o, struct buf *why);
 
 /* Whether the brokers can be reached. It is the opaque pointer of the callbacks of librdkafka. */
 struct kafka_link {
     const char *brokers;
     _Atomic bool is_up;
+    _Atomic bool
+        is_suspect; /* a client has lost its connections: ask the broker whether it is up */
     struct outage outage;
+    /* NULL, or called with each failure of a connection, instead of the log of outages: by a
+     * command, which reports it itself. */
+    void (*reported)(struct kafka_link *l, const char *reason);
 };
 
 void kafka_link_init(struct kafka_link *l, const char *brokers);

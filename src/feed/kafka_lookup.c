@@ -18,8 +18,8 @@
 #define READ_MS 4000
 /* Without a question for this long the index is dropped. */
 #define IDLE_MS 30000
-/* How often the committed offsets are read while requests are accepted; and at the start, until they
- * are known. */
+/* How often the committed offsets are read while requests are accepted; and at the start, until
+ * they are known. */
 #define COMMITTED_MS 1000
 #define FIRST_MS 50
 
@@ -31,9 +31,9 @@ struct lookup_entry {
 };
 
 struct lookup_partition {
-    _Atomic int64_t decided;  /* all before this offset are decided */
-    int64_t read;             /* the next offset to read */
-    int64_t end;              /* of the topic, when it was last asked */
+    _Atomic int64_t decided;    /* all before this offset are decided */
+    int64_t read;               /* the next offset to read */
+    int64_t end;                /* of the topic, when it was last asked */
     struct lookup_entry *first; /* in the order of the offsets */
     struct lookup_entry *last;
 };
@@ -107,8 +107,7 @@ static void lookup_add(struct kafka_lookup *l, const rd_kafka_message_t *m) {
         return;
     }
     struct lookup_entry *e = mem_new(sizeof *e);
-    *e = (struct lookup_entry){
-        .partition = m->partition, .offset = m->offset, .request = r};
+    *e = (struct lookup_entry){.partition = m->partition, .offset = m->offset, .request = r};
     if (p->last == NULL)
         p->first = e;
     else
@@ -304,15 +303,15 @@ struct kafka_lookup *kafka_lookup_new(const struct kafka_options *options, struc
     char group[128];
     snprintf(l->topic, sizeof l->topic, "%s%s", options->prefix, KAFKA_TOPIC_REQUESTS);
     snprintf(group, sizeof group, "%s%s", options->prefix, KAFKA_GROUP);
-    /* It asks for the offsets of the group, and is no member of it: it assigns partitions itself. */
+    /* It reads the offsets of the group, and is no member of it: it assigns partitions itself. */
     const struct config_pair own[] = {{"group.id", group},
-                                        {"enable.auto.commit", "false"},
-                                        {"enable.auto.offset.store", "false"},
-                                        {"auto.offset.reset", "earliest"},
-                                        {"enable.partition.eof", "true"},
-                                        {"queued.max.messages.kbytes", "4096"},
-                                        {"fetch.wait.max.ms", "100"},
-                                        {NULL, NULL}};
+                                      {"enable.auto.commit", "false"},
+                                      {"enable.auto.offset.store", "false"},
+                                      {"auto.offset.reset", "earliest"},
+                                      {"enable.partition.eof", "true"},
+                                      {"queued.max.messages.kbytes", "4096"},
+                                      {"fetch.wait.max.ms", "100"},
+                                      {NULL, NULL}};
     l->link = link;
     l->partition_count = partition_count;
     l->consumer = kafka_consumer_new(options, link, own, NULL, why);

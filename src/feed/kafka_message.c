@@ -181,8 +181,8 @@ static const char *wrong_field(const json_t *o, int64_t at_ms, struct request *r
     return digest_read(o, r) ? NULL : "bodyDigest";
 }
 
-static struct request *object_read(const json_t *object, int64_t at_ms,
-                                   struct section_names *names, struct buf *why) {
+static struct request *object_read(const json_t *object, int64_t at_ms, struct section_names *names,
+                                   struct buf *why) {
     const json_t *version = json_object_get(object, "version");
     if (!json_is_integer(version) || json_integer_value(version) != KAFKA_MESSAGE_VERSION) {
         buf_addf(why, "version is not %d", KAFKA_MESSAGE_VERSION);
@@ -207,8 +207,8 @@ struct request *kafka_message_read(str value, int64_t at_ms, struct section_name
         buf_addf(why, "longer than %d bytes", KAFKA_MESSAGE_BYTES_MAX);
         return NULL;
     }
-    json_t *json = value.len == 0 ? NULL
-                                  : json_loadb(value.at, value.len, JSON_REJECT_DUPLICATES, &error);
+    json_t *json =
+        value.len == 0 ? NULL : json_loadb(value.at, value.len, JSON_REJECT_DUPLICATES, &error);
     struct request *r = NULL;
     if (json_is_object(json))
         r = object_read(json, at_ms, names, why);

@@ -27,8 +27,9 @@
 #define RENEW_MS 1000
 /* Where nodes share the ledger, a lost announcement delays a request by this. */
 #define POLL_MS 1000
-/* How old positions may be. */
+/* How old positions may be, and how often they are read for metrics while there is work. */
 #define POSITIONS_NS INT64_C(200000000)
+#define COUNT_NS INT64_C(5000000000)
 
 struct local_feed;
 struct local_worker;
@@ -42,9 +43,10 @@ struct local_partition {
     struct local_feed *feed;
     struct local_worker *worker; /* NULL: none has attached */
     int number;
-    int64_t read_seq;         /* requests up to this one have been read */
-    int64_t read_fence;       /* under this lease */
-    _Atomic size_t delivered; /* and not acknowledged */
+    int64_t read_seq;          /* requests up to this one have been read */
+    int64_t read_fence;        /* under this lease */
+    _Atomic size_t delivered;  /* and not acknowledged */
+    _Atomic int64_t undecided; /* when positions were last read */
     int64_t polled_ms;
     /* Of the lease; written by the first worker. */
     _Atomic int64_t fence;    /* 0: another node may have it */
@@ -88,6 +90,7 @@ struct local_feed {
         _Atomic bool is_released;
         int64_t asked_ns; /* steady, the last time */
     } lease;
+    _Atomic bool is_counted;   /* nothing has changed since positions were read */
     _Atomic size_t draining;   /* workers */
     _Atomic int64_t under_way; /* reads, and tasks that wake a partition */
 };
@@ -123,6 +126,7 @@ static void local_on_published(struct task *task) {
     p->ahead = put->ahead;
     p->status = put->status;
     if (p->result == ERR_OK && p->is_new) count(COUNT_REQUESTS_ACCEPTED, 1);
+    atomic_store(&local_of(p->feed)->is_counted, false);
     bool may_be_there = p->result == ERR_OK || p->result == ERR_FEED_UNKNOWN;
     if (may_be_there) local_wake(&local_of(p->feed)->partitions[p->request->partition]);
     p->done(p);
@@ -246,6 +250,7 @@ static void local_deliver(struct local_partition *p, struct request *r) {
     m->partition = p;
     p->delivered++;
     p->read_seq = r->seq;
+    atomic_store(&p->feed->is_counted, false);
     p->worker->consumer->deliver(p->worker->consumer, &m->message);
 }
 
@@ -289,6 +294,7 @@ static void local_acknowledge(struct feed *f, struct feed_message *message,
     assert(outcome != FEED_SET_ASIDE); /* whether it is decided, its row shows */
     assert(p->delivered > 0);
     p->delivered--;
+    atomic_store(&p->feed->is_counted, false);
     mem_free(message->request);
     mem_free(m);
     local_read(p);
@@ -333,9 +339,10 @@ static bool local_look_answer(struct local_worker *w, struct feed_look *l) {
 
 /* Fails every look that waits for it, if it can't be read. */
 static void positions_read(struct local_worker *w) {
-    if (w->positions.is_reading || list_empty(&w->positions.waiting)) return;
+    if (w->positions.is_reading) return;
     w->positions.is_reading = true;
     w->positions.next_began_ns = clock_steady_ns();
+    atomic_fetch_add(&w->feed->under_way, 1);
     w->positions.next.record =
         (struct ledger_record){.kind = LEDGER_REQUESTS_OPEN, .task.run = positions_on_read};
     enum err refused = ledger_ask(w->feed->ledger, &w->positions.next.record);
@@ -357,10 +364,13 @@ static void positions_on_read(struct task *task) {
     struct local_worker *w = CONTAINER_OF(task, struct local_worker, positions.next.record.task);
     enum err result = w->positions.next.record.result;
     w->positions.is_reading = false;
+    atomic_fetch_sub(&w->feed->under_way, 1);
     if (result == ERR_OK) {
         for (int p = 0; p < REQUEST_PARTITIONS; p++) {
             mem_free(w->positions.open.partitions[p].seqs);
             w->positions.open.partitions[p] = w->positions.next.partitions[p];
+            atomic_store(&w->feed->partitions[p].undecided,
+                         (int64_t)w->positions.open.partitions[p].count);
         }
         w->positions.began_ns = w->positions.next_began_ns;
     }
@@ -376,6 +386,14 @@ static void positions_on_read(struct task *task) {
         else if (!local_look_answer(w, l))
             list_move_last(&w->positions.waiting, &l->link);
     }
+    if (!list_empty(&w->positions.waiting)) positions_read(w);
+}
+
+/* For the metrics, while there is work. */
+static void local_count(struct local_feed *l) {
+    struct local_worker *w = &l->workers[0];
+    bool is_old = clock_steady_ns() - w->positions.began_ns >= COUNT_NS;
+    if (w->is_draining || !is_old || atomic_exchange(&l->is_counted, true)) return;
     positions_read(w);
 }
 
@@ -387,6 +405,7 @@ static void local_tick(struct feed *f, size_t worker) {
     bool renews = l->is_shared && worker == 0 &&
                   clock_steady_ns() - l->lease.asked_ns >= RENEW_MS * INT64_C(1000000);
     if (renews) local_ask_lease(l);
+    if (worker == 0) local_count(l);
     for (size_t i = worker; i < REQUEST_PARTITIONS; i += l->worker_count) {
         struct local_partition *p = &l->partitions[i];
         if (l->is_shared && now_ms - p->polled_ms >= POLL_MS) {
@@ -429,8 +448,11 @@ static void local_drain(struct feed *f, size_t worker) {
 static void local_stats(struct feed *f, struct feed_stats *out) {
     struct local_feed *l = local_of(f);
     *out = (struct feed_stats){.is_available = true};
-    for (int i = 0; i < REQUEST_PARTITIONS; i++)
-        out->in_flight += (int64_t)atomic_load(&l->partitions[i].delivered);
+    for (int i = 0; i < REQUEST_PARTITIONS; i++) {
+        struct local_partition *p = &l->partitions[i];
+        out->in_flight += (int64_t)atomic_load(&p->delivered);
+        out->lags[out->lag_count++] = (struct feed_lag){i, atomic_load(&p->undecided)};
+    }
 }
 
 static bool local_is_busy(struct feed *f) {

@@ -219,8 +219,8 @@ static const struct invariant invariants[] = {
                       " WHERE kind NOT IN ('HELD','CONFIRMED','CANCELLED','EXPIRED','SOLD_OUT')"),
     },
     {
-        /* References that the tables do not declare. While a request is only in another feed (it has
-         * no seq), its deleted event may be removed. */
+        /* References that the tables do not declare. While a request is only in another feed (it
+         * has no seq), its deleted event may be removed. */
         "reference_leads_somewhere",
         "SELECT (SELECT count(*) FROM reservations) + (SELECT count(*) FROM facts)"
         " + (SELECT count(*) FROM requests)",

@@ -247,7 +247,7 @@ struct pg_cell pg_cell_i64(int64_t number) {
     return (struct pg_cell){.type = TYPE_INT8, .number = number};
 }
 
-struct pg_cell pg_cell_null_i64(void) {
+static struct pg_cell pg_cell_null_i64(void) {
     return (struct pg_cell){.type = TYPE_INT8, .is_null = true};
 }
 
@@ -618,10 +618,8 @@ bool pg_uuid(const struct pg_rows *rows, int column, struct uuid *out) {
 /* --- the pipeline --- */
 
 static void expect(struct pg *db, const char *what) {
-    if (db->expected_count == db->expected_cap) {
-        db->expected_cap = db->expected_cap == 0 ? 64 : db->expected_cap * 2;
-        db->expected = mem_grow(db->expected, db->expected_cap * sizeof *db->expected);
-    }
+    db->expected =
+        mem_make_room(db->expected, db->expected_count, &db->expected_cap, sizeof *db->expected);
     db->expected[db->expected_count++] = what;
 }
 

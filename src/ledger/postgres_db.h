@@ -23,8 +23,6 @@
 /* SQLSTATEs that the code checks for. The last two are raised by our functions: a concurrent
  * transaction has changed rows that the decision was based on, so the record is tried again; and
  * rows that contradict each other. */
-#define PG_DEADLOCK "40P01"
-#define PG_SERIALIZATION "40001"
 #define PG_LOCK_TIMEOUT "55P03"
 #define PG_UNIQUE "23505"
 #define PG_INVALID "22023"
@@ -122,7 +120,6 @@ struct pg_cell pg_cell_str(str text);
 struct pg_cell pg_cell_text(const char *zero_terminated);
 struct pg_cell pg_cell_bytes(const void *bytes, size_t len);
 struct pg_cell pg_cell_uuid(const struct uuid *id);
-struct pg_cell pg_cell_null_i64(void);
 struct pg_cell pg_cell_null_text(void);
 struct pg_cell pg_cell_null_bytes(void);
 

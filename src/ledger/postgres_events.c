@@ -140,12 +140,6 @@ bool pg_events_load(struct pg *db, const struct ledger_reader *reader) {
     return pg_events_each(db, 0, reader);
 }
 
-static void pg_list_event(void *to, struct event *e) {
-    struct ledger_events_read *read = to;
-    read->events = mem_grow(read->events, (read->count + 1) * sizeof(struct event *));
-    read->events[read->count++] = e;
-}
-
 static bool pg_list_removed(struct pg *db, struct ledger_events_read *read) {
     struct pg_rows rows = {0};
     bool ok = pg_query(db, &rows,
@@ -171,26 +165,12 @@ static bool pg_list_removed(struct pg *db, struct ledger_events_read *read) {
     return pg_sound(db);
 }
 
-static void pg_list_free(struct ledger_events_read *read) {
-    for (size_t i = 0; i < read->count; i++) mem_free(read->events[i]);
-    mem_free(read->events);
-    mem_free(read->removed);
-    read->events = NULL;
-    read->count = 0;
-    read->removed = NULL;
-    read->removed_count = 0;
-}
-
 /* A version is the number of an act, and these become visible in their order (pg_audit_add). So the
  * mark is the lowest number that the next act can have: events with this version or a later one
  * have changed since. The last act is never removed. The mark is read first, so a change between
  * the two reads is returned now and again. */
 bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
-    read->events = NULL;
-    read->count = 0;
-    read->removed = NULL;
-    read->removed_count = 0;
-    read->mark = 0;
+    events_read_begin(read);
     int64_t is_replica = 0;
     bool ok =
         pg_number_cells(db, &is_replica, "SELECT pg_is_in_recovery()", NULL, 0) &&
@@ -198,9 +178,9 @@ bool pg_events_read(struct pg *db, struct ledger_events_read *read) {
     read->may_lag = is_replica != 0;
     ok = ok && pg_node_applied(db, &read->node, &read->node_applied);
     if (!ok || read->mark == read->known_mark) return ok;
-    struct ledger_reader list = {.on_event = pg_list_event, .to = read};
+    struct ledger_reader list = {.on_event = events_read_add, .to = read};
     ok = pg_events_each(db, read->known_mark, &list) && pg_list_removed(db, read);
-    if (!ok) pg_list_free(read);
+    if (!ok) events_read_free(read);
     return ok;
 }
 

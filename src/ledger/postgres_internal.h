@@ -187,7 +187,6 @@ bool pg_seats_read(struct pg *db, struct ledger_seats_read *read);
     "r.id, r.event_id, r.section_id, r.user_id, r.entry_seq, r.strategy, r.status, r.seat_count,"  \
     " r.seats, r.price, r.currency, r.expires_at, r.created_at, r.confirmed_at, r.ended_at,"       \
     " r.confirmation_code"
-#define PG_RESERVATION_COLUMN_COUNT 16
 
 /* The columns above, from the column `at` on, of a row that is not VOID. *out is set on success;
  * mem_free frees it. False, and PG_CORRUPT, when the row has a value that is not allowed. */

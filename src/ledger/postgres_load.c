@@ -146,16 +146,16 @@ static bool sales_load(struct pg *db, const struct ledger_reader *reader) {
                         pg_cell_i64((int64_t)mark.transaction), pg_cell_i64(mark.id));
     while (ok && pg_next(&rows)) ok = sale_tell(db, &rows, reader);
     pg_rows_clear(&rows);
-    if (ok) reader->on_mark(reader->to, &mark);
+    if (ok && reader->on_mark != NULL) reader->on_mark(reader->to, &mark);
     return ok;
 }
 
 bool pg_load(struct pg *db, const struct ledger_reader *reader) {
     bool ok = pg_exec(db, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     if (ok && reader->on_event != NULL) ok = pg_events_load(db, reader);
-    if (ok && reader->on_queue != NULL) ok = queues_load(db, reader);
     if (ok && reader->on_totals != NULL) ok = totals_load(db, reader);
     if (ok && reader->on_entry != NULL) ok = entries_load(db, reader);
+    if (ok && reader->on_queue != NULL) ok = queues_load(db, reader);
     if (ok && reader->on_reservation != NULL) ok = reservations_load(db, reader);
     if (ok && reader->on_sale != NULL) ok = sales_load(db, reader);
     if (ok) return pg_exec(db, "COMMIT");

@@ -166,11 +166,12 @@ bool pg_entry_get(struct pg *db, struct ledger_entry_get *get) {
     struct pg_rows row;
     get->status = ENTRY_NONE;
     get->user_len = 0;
-    bool ok = get->live_of.at == NULL
-                  ? pg_query(db, &row, ENTRY_GET " AND seq = $2 AND status <> 'VOID'",
-                             pg_cell_i64(get->event_key), pg_cell_i64((int64_t)get->seq))
-                  : pg_query(db, &row, ENTRY_GET " AND user_id = $2 AND status IN ('WAITING', 'ACTIVE')",
-                             pg_cell_i64(get->event_key), pg_cell_str(get->live_of));
+    bool ok =
+        get->live_of.at == NULL
+            ? pg_query(db, &row, ENTRY_GET " AND seq = $2 AND status <> 'VOID'",
+                       pg_cell_i64(get->event_key), pg_cell_i64((int64_t)get->seq))
+            : pg_query(db, &row, ENTRY_GET " AND user_id = $2 AND status IN ('WAITING', 'ACTIVE')",
+                       pg_cell_i64(get->event_key), pg_cell_str(get->live_of));
     if (!ok) return false;
     if (!pg_next(&row)) return true;
     int status = word_index(entry_status_words, pg_str(&row, 0));

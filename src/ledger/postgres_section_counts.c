@@ -39,10 +39,7 @@ struct counts {
 
 void pg_section_counts_add(struct pg_section_counts *t, int64_t section_key, int64_t held,
                            int64_t confirmed, struct ledger_hold *hold) {
-    if (t->count == t->cap) {
-        t->cap = t->cap == 0 ? 64 : t->cap * 2;
-        t->changes = mem_grow(t->changes, t->cap * sizeof *t->changes);
-    }
+    t->changes = mem_make_room(t->changes, t->count, &t->cap, sizeof *t->changes);
     t->changes[t->count++] = (struct pg_section_counts_change){section_key, held, confirmed, hold};
 }
 

@@ -159,6 +159,65 @@ void facts_page_free(struct ledger_facts_page *page) {
     facts_page_begin(page);
 }
 
+/* A page of audit rows is rendered in memory, so it has a bound whatever was asked for. */
+#define AUDIT_ROWS_MAX 1000
+/* A page ends early when it has grown to this. */
+#define AUDIT_BYTES_MAX (256 * 1024)
+
+void events_read_begin(struct ledger_events_read *read) {
+    read->mark = 0;
+    read->events = NULL;
+    read->count = 0;
+    read->removed = NULL;
+    read->removed_count = 0;
+}
+
+void events_read_add(void *to, struct event *e) {
+    struct ledger_events_read *read = to;
+    read->events = mem_grow(read->events, (read->count + 1) * sizeof(struct event *));
+    read->events[read->count++] = e;
+}
+
+void events_read_free(struct ledger_events_read *read) {
+    for (size_t i = 0; i < read->count; i++) mem_free(read->events[i]);
+    mem_free(read->events);
+    mem_free(read->removed);
+    events_read_begin(read);
+}
+
+void audit_page_begin(struct audit_page_writer *w, struct ledger_audit_page *page) {
+    assert(page->limit > 0);
+    page->json = (struct buf){0};
+    page->next = 0;
+    *w = (struct audit_page_writer){.page = page, .limit = page->limit};
+    if (w->limit > AUDIT_ROWS_MAX) w->limit = AUDIT_ROWS_MAX;
+    json_out_init(&w->json, &page->json);
+    json_out_array(&w->json, STR(""));
+}
+
+bool audit_page_add(struct audit_page_writer *w, const struct audit_row *row) {
+    if (w->count++ == w->limit || w->page->json.len >= AUDIT_BYTES_MAX) {
+        w->page->next = w->last;
+        return false;
+    }
+    w->last = row->id;
+    json_out_object(&w->json, STR(""));
+    json_out_i64(&w->json, STR("id"), row->id);
+    json_out_time(&w->json, STR("at"), row->at_ms);
+    json_out_str(&w->json, STR("actor"), row->actor);
+    json_out_str(&w->json, STR("act"), row->act);
+    json_out_str(&w->json, STR("subject"), row->subject);
+    json_out_raw(&w->json, STR("detail"), row->detail);
+    json_out_object_end(&w->json);
+    return true;
+}
+
+void audit_page_end(struct audit_page_writer *w, bool ok) {
+    json_out_array_end(&w->json);
+    json_out_done(&w->json);
+    if (!ok) buf_deinit(&w->page->json);
+}
+
 static void put_undo(struct ledger_event_put *put) {
     mem_free(put->stored);
     put->stored = NULL;

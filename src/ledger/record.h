@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/json_out.h"
 #include "port/ledger.h"
 
 /* By the kind of a fact. */
@@ -68,6 +69,37 @@ struct fact_row {
 void facts_page_begin(struct ledger_facts_page *page);
 bool facts_page_add(struct ledger_facts_page *page, const struct fact_row *row);
 void facts_page_free(struct ledger_facts_page *page);
+
+/* The outputs of ledger_events_read: they are emptied, get an event (for ledger_reader), and the
+ * read has failed. */
+void events_read_begin(struct ledger_events_read *read);
+void events_read_add(void *read, struct event *e);
+void events_read_free(struct ledger_events_read *read);
+
+/* A row of `audit`, as it was read. */
+struct audit_row {
+    int64_t id;
+    int64_t at_ms;
+    str actor;
+    str act;
+    str subject;
+    str detail; /* JSON */
+};
+
+/* Writes the outputs of ledger_audit_page. */
+struct audit_page_writer {
+    struct ledger_audit_page *page;
+    struct json_out json;
+    int64_t limit; /* of rows; reading one more shows whether there is a next page */
+    int64_t count;
+    int64_t last; /* the id of the last row */
+};
+
+void audit_page_begin(struct audit_page_writer *w, struct ledger_audit_page *page);
+/* False: the page is full. */
+bool audit_page_add(struct audit_page_writer *w, const struct audit_row *row);
+/* Unless `ok`, the read has failed, and the page is freed. */
+void audit_page_end(struct audit_page_writer *w, bool ok);
 
 /* Fills the outputs of ledger_requests_open; rows come in order of partition and number. */
 void requests_open_init(struct ledger_requests_open *open);

@@ -59,9 +59,9 @@ static enum err sqlite_load(struct ledger *l, const struct ledger_reader *reader
     if (failed != ERR_OK) return failed;
     int rc = db_exec(&db, "BEGIN");
     if (rc == SQLITE_OK && reader->on_event != NULL) rc = events_read(&db, reader);
-    if (rc == SQLITE_OK && reader->on_queue != NULL) rc = queues_read(&db, reader);
     if (rc == SQLITE_OK && reader->on_totals != NULL) rc = totals_read(&db, reader);
     if (rc == SQLITE_OK && reader->on_entry != NULL) rc = entries_read(&db, reader);
+    if (rc == SQLITE_OK && reader->on_queue != NULL) rc = queues_read(&db, reader);
     if (rc == SQLITE_OK && reader->on_reservation != NULL) rc = reservations_read(&db, reader);
     if (rc == SQLITE_OK && reader->on_sale != NULL) rc = sales_load(&db, reader);
     db_rollback(&db);

@@ -1,14 +1,5 @@
 /* The audit table: one row per administrative act, and pages of them for the API. */
-#include <assert.h>
-
-#include "base/clock.h"
-#include "base/json_out.h"
 #include "ledger/sqlite_internal.h"
-
-/* A page is rendered in memory, so it has a bound whatever was asked for. */
-#define PAGE_ROWS_MAX 1000
-/* A page ends early when it has grown to this: one that does not read it costs no more. */
-#define PAGE_BYTES_MAX (256 * 1024)
 
 int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int64_t *id) {
     str detail = note->detail.len > 0 ? note->detail : STR("null");
@@ -21,40 +12,23 @@ int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int6
     return rc;
 }
 
-static void sqlite_audit_render(struct json_out *j, sqlite3_stmt *rows) {
-    json_out_object(j, STR(""));
-    json_out_i64(j, STR("id"), sqlite3_column_int64(rows, 0));
-    json_out_time(j, STR("at"), sqlite3_column_int64(rows, 1));
-    json_out_str(j, STR("actor"), column_str(rows, 2));
-    json_out_str(j, STR("act"), column_str(rows, 3));
-    json_out_str(j, STR("subject"), column_str(rows, 4));
-    json_out_raw(j, STR("detail"), column_str(rows, 5));
-    json_out_object_end(j);
-}
-
 int audit_page(struct db *db, struct ledger_audit_page *page) {
-    assert(page->limit > 0);
-    int64_t limit = page->limit < PAGE_ROWS_MAX ? page->limit : PAGE_ROWS_MAX;
-    struct json_out j;
-    json_out_init(&j, &page->json);
-    json_out_array(&j, STR(""));
-    /* One row more than asked for shows whether there is a next page. */
+    struct audit_page_writer w;
     sqlite3_stmt *rows = NULL;
+    audit_page_begin(&w, page);
     int rc = db_query(db, &rows,
                       "SELECT id, at, actor, act, subject, detail FROM audit"
                       " WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
-                      cell_i64(page->before > 0 ? page->before : INT64_MAX), cell_i64(limit + 1));
-    int64_t last = 0;
-    for (int64_t n = 0; db_next(rows, &rc); n++) {
-        if (n == limit || page->json.len >= PAGE_BYTES_MAX) {
-            page->next = last;
-            sqlite3_reset(rows);
-            break;
-        }
-        last = sqlite3_column_int64(rows, 0);
-        sqlite_audit_render(&j, rows);
-    }
-    json_out_array_end(&j);
-    json_out_done(&j);
+                      cell_i64(page->before > 0 ? page->before : INT64_MAX), cell_i64(w.limit + 1));
+    while (db_next(rows, &rc) &&
+           audit_page_add(&w, &(struct audit_row){.id = sqlite3_column_int64(rows, 0),
+                                                  .at_ms = sqlite3_column_int64(rows, 1),
+                                                  .actor = column_str(rows, 2),
+                                                  .act = column_str(rows, 3),
+                                                  .subject = column_str(rows, 4),
+                                                  .detail = column_str(rows, 5)}))
+        continue;
+    if (rows != NULL) sqlite3_reset(rows);
+    audit_page_end(&w, rc == SQLITE_OK);
     return rc;
 }

@@ -67,10 +67,7 @@ struct buyer_seats buyers_count(const struct buyers *b, int64_t event_key, str u
 }
 
 static void buyers_note(struct buyers *b, struct buyer *buyer, struct buyer_seats by) {
-    if (b->change_count == b->change_cap) {
-        b->change_cap = b->change_cap == 0 ? 64 : b->change_cap * 2;
-        b->changes = mem_grow(b->changes, b->change_cap * sizeof *b->changes);
-    }
+    b->changes = mem_make_room(b->changes, b->change_count, &b->change_cap, sizeof *b->changes);
     b->changes[b->change_count++] = (struct buyer_change){buyer, by};
     buyer->unsettled++;
 }

@@ -169,3 +169,10 @@ int64_t column_time(sqlite3_stmt *rows, int column) {
     return sqlite3_column_type(rows, column) == SQLITE_NULL ? CLOCK_NONE_MS
                                                             : sqlite3_column_int64(rows, column);
 }
+
+bool column_uuid(sqlite3_stmt *rows, int column, struct uuid *out) {
+    *out = (struct uuid){0};
+    if (sqlite3_column_bytes(rows, column) != sizeof out->bytes) return false;
+    memcpy(out->bytes, sqlite3_column_blob(rows, column), sizeof out->bytes);
+    return true;
+}

@@ -106,5 +106,7 @@ void db_rollback(struct db *db);
 /* Valid until the next step. */
 str column_str(sqlite3_stmt *rows, int column);
 int64_t column_time(sqlite3_stmt *rows, int column);
+/* False, and zeroes: the column has no id. */
+bool column_uuid(sqlite3_stmt *rows, int column, struct uuid *out);
 
 #endif

@@ -143,12 +143,6 @@ int events_read(struct db *db, const struct ledger_reader *reader) {
     return sqlite_events_each(db, 0, reader);
 }
 
-static void sqlite_list_event(void *to, struct event *e) {
-    struct ledger_events_read *read = to;
-    read->events = mem_grow(read->events, (read->count + 1) * sizeof(struct event *));
-    read->events[read->count++] = e;
-}
-
 static int sqlite_list_removed(struct db *db, struct ledger_events_read *read) {
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
@@ -169,20 +163,10 @@ static int sqlite_list_removed(struct db *db, struct ledger_events_read *read) {
     return rc;
 }
 
-static void sqlite_list_free(struct ledger_events_read *read) {
-    for (size_t i = 0; i < read->count; i++) mem_free(read->events[i]);
-    mem_free(read->events);
-    mem_free(read->removed);
-}
-
 /* A version is the number of an act. So the mark is the lowest number that the next act can have:
  * events with this version or a later one have changed since. The last act is never removed. */
 int events_news(struct db *db, struct ledger_events_read *read) {
-    read->events = NULL;
-    read->count = 0;
-    read->removed = NULL;
-    read->removed_count = 0;
-    read->mark = 0;
+    events_read_begin(read);
     int rc = db_exec(db, "BEGIN");
     if (rc == SQLITE_OK)
         rc =
@@ -190,10 +174,10 @@ int events_news(struct db *db, struct ledger_events_read *read) {
     bool is_news = read->mark != read->known_mark;
     if (rc == SQLITE_OK && is_news)
         rc = sqlite_events_each(db, read->known_mark,
-                                &(struct ledger_reader){.on_event = sqlite_list_event, .to = read});
+                                &(struct ledger_reader){.on_event = events_read_add, .to = read});
     if (rc == SQLITE_OK && is_news) rc = sqlite_list_removed(db, read);
     if (rc == SQLITE_OK) rc = db_exec(db, "COMMIT");
-    if (rc != SQLITE_OK) sqlite_list_free(read);
+    if (rc != SQLITE_OK) events_read_free(read);
     return rc;
 }
 

@@ -13,9 +13,8 @@ static int sqlite_fact_from_row(sqlite3_stmt *rows, struct ledger_fact *fact) {
     int strategy = word_index(strategy_words, column_str(rows, 6));
     int status = word_index(reservation_status_words, column_str(rows, 7));
     int kind = word_index(reservation_status_words, column_str(rows, 8));
-    bool is_id = sqlite3_column_bytes(rows, 2) == sizeof fact->reservation.bytes;
-    if (!is_id || strategy < 0 || status < 0 || kind < 0) return SQLITE_CORRUPT;
-    memcpy(fact->reservation.bytes, sqlite3_column_blob(rows, 2), sizeof fact->reservation.bytes);
+    if (!column_uuid(rows, 2, &fact->reservation) || strategy < 0 || status < 0 || kind < 0)
+        return SQLITE_CORRUPT;
     fact->id = sqlite3_column_int64(rows, 0);
     fact->event_key = sqlite3_column_int64(rows, 3);
     fact->section_key = sqlite3_column_int64(rows, 4);
@@ -108,9 +107,8 @@ int sales_read(struct db *db, struct ledger_sales_read *read) {
 }
 
 static bool facts_page_add_row(struct ledger_facts_page *page, sqlite3_stmt *rows) {
-    struct uuid reservation = {0};
-    bool has_one = sqlite3_column_bytes(rows, 6) == sizeof reservation.bytes;
-    if (has_one) memcpy(reservation.bytes, sqlite3_column_blob(rows, 6), sizeof reservation.bytes);
+    struct uuid reservation;
+    bool has_one = column_uuid(rows, 6, &reservation);
     return facts_page_add(page, &(struct fact_row){.mark = {.id = sqlite3_column_int64(rows, 0)},
                                                    .kind = column_str(rows, 1),
                                                    .at_ms = sqlite3_column_int64(rows, 2),
@@ -175,6 +173,6 @@ int sales_load(struct db *db, const struct ledger_reader *reader) {
         if (sale_check(&s)) reader->on_sale(reader->to, &s);
     }
     if (rows != NULL) sqlite3_reset(rows);
-    if (rc == SQLITE_OK) reader->on_mark(reader->to, &mark);
+    if (rc == SQLITE_OK && reader->on_mark != NULL) reader->on_mark(reader->to, &mark);
     return rc;
 }

@@ -77,9 +77,7 @@ static int sqlite_seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
     out->version = sqlite3_column_int64(rows, 1);
     out->fence = sqlite3_column_int64(rows, 2);
     if (out->state == SEAT_AVAILABLE) return SQLITE_OK;
-    if (sqlite3_column_bytes(rows, 3) != sizeof out->holder.bytes) return SQLITE_CORRUPT;
-    memcpy(out->holder.bytes, sqlite3_column_blob(rows, 3), sizeof out->holder.bytes);
-    return SQLITE_OK;
+    return column_uuid(rows, 3, &out->holder) ? SQLITE_OK : SQLITE_CORRUPT;
 }
 
 /* A seat without a row was never sold. */

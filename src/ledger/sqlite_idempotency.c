@@ -15,10 +15,7 @@ int idempotency_judge(struct db *db, struct idempotency *i, enum err *result, bo
     *decided = true;
     i->replayed = str_eq(digest, (str){(const char *)i->digest, sizeof i->digest});
     *result = i->replayed ? ERR_OK : ERR_IDEMPOTENCY_MISMATCH;
-    if (sqlite3_column_bytes(rows, 1) == sizeof i->reservation.bytes)
-        memcpy(i->reservation.bytes, sqlite3_column_blob(rows, 1), sizeof i->reservation.bytes);
-    else
-        rc = SQLITE_CORRUPT;
+    if (!column_uuid(rows, 1, &i->reservation)) rc = SQLITE_CORRUPT;
     sqlite3_reset(rows);
     return rc;
 }

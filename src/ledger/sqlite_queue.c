@@ -102,13 +102,12 @@ int end_apply(struct db *db, struct ledger_end *end) {
 /* By user there is no index: all entries of the event are read. */
 int entry_get(struct db *db, struct ledger_entry_get *get) {
     sqlite3_stmt *row = NULL;
-    int rc = get->live_of.at == NULL
-                 ? db_query(db, &row,
-                            ENTRY_GET " AND seq = ?2 AND status <> 'VOID'",
-                            cell_i64(get->event_key), cell_i64((int64_t)get->seq))
-                 : db_query(db, &row,
-                            ENTRY_GET " AND user_id = ?2 AND status IN ('WAITING', 'ACTIVE')",
-                            cell_i64(get->event_key), cell_str(get->live_of));
+    int rc =
+        get->live_of.at == NULL
+            ? db_query(db, &row, ENTRY_GET " AND seq = ?2 AND status <> 'VOID'",
+                       cell_i64(get->event_key), cell_i64((int64_t)get->seq))
+            : db_query(db, &row, ENTRY_GET " AND user_id = ?2 AND status IN ('WAITING', 'ACTIVE')",
+                       cell_i64(get->event_key), cell_str(get->live_of));
     get->status = ENTRY_NONE;
     get->user_len = 0;
     while (db_next(row, &rc)) {
@@ -138,10 +137,7 @@ int waiting_read(struct db *db, struct ledger_waiting_read *read) {
                       " WHERE event_id = ?1 AND status = 'WAITING' ORDER BY place",
                       cell_i64(read->event_key));
     while (db_next(rows, &rc)) {
-        if (read->count == room) {
-            room = room == 0 ? 64 : room * 2;
-            read->waiting = mem_grow(read->waiting, room * sizeof *read->waiting);
-        }
+        read->waiting = mem_make_room(read->waiting, read->count, &room, sizeof *read->waiting);
         read->waiting[read->count++] = (uint64_t)sqlite3_column_int64(rows, 0);
     }
     if (rc == SQLITE_OK) return rc;

@@ -19,16 +19,8 @@
 /* Every use joins the request's reservation. */
 #define REQUESTS "requests q LEFT JOIN reservations r ON r.id = q.reservation_id"
 
-static struct uuid column_uuid(sqlite3_stmt *rows, int column) {
-    struct uuid id = {0};
-    if (sqlite3_column_bytes(rows, column) == sizeof id.bytes)
-        memcpy(id.bytes, sqlite3_column_blob(rows, column), sizeof id.bytes);
-    return id;
-}
-
 static struct request *sqlite_request_from_row(sqlite3_stmt *rows) {
     struct request_row row = {
-        .id = column_uuid(rows, 0),
         .partition = sqlite3_column_int64(rows, 1),
         .seq = sqlite3_column_int64(rows, 2),
         .event_key = sqlite3_column_int64(rows, 3),
@@ -41,12 +33,13 @@ static struct request *sqlite_request_from_row(sqlite3_stmt *rows) {
         .digest = {sqlite3_column_blob(rows, 10), (size_t)sqlite3_column_bytes(rows, 10)},
         .status = column_str(rows, 11),
         .reason = column_str(rows, 12),
-        .reservation = column_uuid(rows, 13),
         .created_ms = sqlite3_column_int64(rows, 14),
         .finished_ms = column_time(rows, 15),
         .hold_expires_ms = column_time(rows, 16),
         .ahead = sqlite3_column_int64(rows, 17),
     };
+    column_uuid(rows, 0, &row.id);
+    column_uuid(rows, 13, &row.reservation);
     return request_from_row(&row);
 }
 

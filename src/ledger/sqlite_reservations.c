@@ -21,8 +21,7 @@ struct cell cell_uuid(const struct uuid *id) {
 /* A row fits when this program wrote it; one that does not is reported, not trusted. *r has room
  * for the seats that the row counts. */
 static bool sqlite_reservation_fill(sqlite3_stmt *rows, struct reservation *r) {
-    if (sqlite3_column_bytes(rows, 0) != sizeof r->id.bytes) return false;
-    memcpy(r->id.bytes, sqlite3_column_blob(rows, 0), sizeof r->id.bytes);
+    if (!column_uuid(rows, 0, &r->id)) return false;
     int strategy = word_index(strategy_words, column_str(rows, 5));
     int status = word_index(reservation_status_words, column_str(rows, 6));
     bool fits = strategy >= 0 && status >= 0 &&

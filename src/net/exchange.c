@@ -102,7 +102,9 @@ void exchange_begin(struct exchange *x) {
     name_request(x);
 }
 
-struct address exchange_client(const struct exchange *x) {
+/* The client's address: the peer's, or the one that trusted proxies name in X-Forwarded-For. Only
+ * while the handler runs. */
+static struct address exchange_client(const struct exchange *x) {
     if (x->was_put_off) return x->client;
     if (x->conn == NULL) return (struct address){{0}};
     struct address client = x->conn->peer;

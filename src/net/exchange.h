@@ -66,9 +66,6 @@ bool exchange_is_abandoned(const struct exchange *x);
 /* The answer begins now: the wait before is not counted in the durations of requests. */
 void exchange_restart_clock(struct exchange *x);
 
-/* The client's address: the peer's, or the one that trusted proxies name in X-Forwarded-For. Only
- * while the handler runs. */
-struct address exchange_client(const struct exchange *x);
 /* The `context` of its worker: as given to net_worker_new. */
 void *exchange_context(const struct exchange *x);
 

@@ -5,9 +5,10 @@
  *  - A request is accepted when it is durable, and only then `done` says OK. FEED_UNKNOWN: it may
  *    have been accepted. Any other result: it was not, and never will be.
  *  - An accepted request is delivered to the consumer at least once, until it is acknowledged, also
- *    after a crash. A message that cannot be decided is set aside instead (a dead letter). Requests of one partition are delivered in the order of their acceptance, all
- *    on the same worker; one node at a time works on a partition. When another node takes it over,
- *    undecided requests are delivered there, perhaps while the first node still works on them.
+ *    after a crash. A message that cannot be decided is set aside instead (a dead letter).
+ *  - Requests of one partition are delivered in the order of their acceptance, all on the same
+ *    worker; one node at a time works on a partition. When another node takes it over, undecided
+ *    requests are delivered there, perhaps while the first node still works on them.
  *  - Of one partition no more than FEED_WINDOW requests are delivered and not acknowledged. The
  *    others wait in the feed, not in memory.
  */
@@ -60,8 +61,7 @@ struct feed_message {
 struct feed_stats {
     bool is_available; /* requests can be accepted */
     int64_t in_flight; /* delivered on this node, and not acknowledged */
-    /* Undecided requests in the partitions that this node works on; where they are not known there
-     * are none. */
+    /* Undecided requests by partition, as far as this node knows. */
     struct feed_lag {
         int partition;
         int64_t lag;

@@ -16,8 +16,7 @@
 #define ADMITONE_PORT_HOT_H
 
 #include "base/err.h"
-#include "core/claims.h"
-#include "core/queue.h"
+#include "core/event_contents.h"
 #include "core/uuid.h"
 
 struct hot_op {
@@ -76,22 +75,6 @@ enum hot_state {
     HOT_STATE_MAP(HOT_STATE_ENUM)
 #undef HOT_STATE_ENUM
         HOT_STATES
-};
-
-struct contents_entry {
-    uint64_t seq;
-    int64_t joined_ms;
-    enum entry_status status; /* WAITING or ACTIVE; of a pending one, as it is shown */
-    bool pending;             /* its enter or its admission */
-};
-
-/* The entries and reservations of one event in the store: all that were live during the whole read,
- * each once. */
-struct event_contents {
-    struct contents_entry *entries; /* in order of their numbers */
-    size_t entry_count;
-    struct claim_info *reservations; /* in order of their ids */
-    size_t reservation_count;
 };
 
 /* The store's counts of one event. */
@@ -198,8 +181,9 @@ static inline void hot_count_events(struct hot *h, struct event_counts_op *c) {
 }
 
 /* Reads a registered event, to compare it with the ledger, in the open incarnation (else
- * RECOVERING). EVENT_NOT_FOUND: it was removed, or the store does not have it. Blocks, as
- * hot_lease; from any thread. mem_free frees both arrays. */
+ * RECOVERING): all entries and reservations that were live during the whole read, each once.
+ * EVENT_NOT_FOUND: it was removed, or the store does not have it. Blocks, as hot_lease; from any
+ * thread. Whatever was in `out` is overwritten; the caller clears it. */
 static inline enum err hot_read_event(struct hot *h, int64_t event_key,
                                       struct event_contents *out) {
     return h->ops->contents(h, event_key, out);

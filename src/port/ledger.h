@@ -560,20 +560,21 @@ struct ledger_entry {
     int64_t expires_ms;
 };
 
-/* The functions that ledger_load calls, in this order: on_event for every event; on_queue with the
- * highest number, and on_totals, for every event with a queue; on_entry for every live entry, in
- * order of event and number; on_reservation for every live reservation, in order of its id. A
- * function that is NULL is not called. */
+/* The functions that ledger_load calls, in this order: on_event for every event, in order of its
+ * key; on_totals for every event with a queue; on_entry for every live entry, in order of event and
+ * number; on_queue for every event with a queue; on_reservation for every live reservation, in
+ * order of its id; on_sale; on_mark. A function that is NULL is not called, and what is only needed
+ * for it is not read. */
 struct ledger_reader {
     void (*on_event)(void *to, struct event *e); /* handed over */
-    void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq);
     /* entered, admitted, completed, left, expired and the waits; the rest is 0. Counts all rows. */
     void (*on_totals)(void *to, int64_t event_key, const struct queue_counts *totals);
     void (*on_entry)(void *to, const struct ledger_entry *e);
-    void (*on_reservation)(void *to, const struct reservation *r); /* valid during the call */
+    void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq); /* ever given out */
+    void (*on_reservation)(void *to, const struct reservation *r);       /* valid during the call */
     /* For boards: the live reservations plus these sales add up to what was sold up to a watermark,
      * after which ledger_sales_read continues. A change after the watermark is passed on with the
-     * opposite kind, and with its own mark. Set both functions, or neither. */
+     * opposite kind, and with its own mark. on_mark is called only together with on_sale. */
     void (*on_sale)(void *to, const struct sale *s);
     void (*on_mark)(void *to, const struct sale_mark *mark);
     const struct sale_mark *mark; /* NULL: the latest possible one */
@@ -626,7 +627,9 @@ static inline enum err ledger_ask(struct ledger *l, struct ledger_record *r) {
     return l->ops->ask(l, r);
 }
 
-/* Reads everything that is live, in one snapshot. Blocks. */
+/* Reads everything that is live, in one snapshot, and passes it on as it is read: there may be
+ * millions of entries. Recovery, reconciling and the recount of boards all read the ledger with
+ * this function. Blocks. */
 static inline enum err ledger_load(struct ledger *l, const struct ledger_reader *reader) {
     return l->ops->load(l, reader);
 }

@@ -24,10 +24,7 @@ static void admission_on_tick(void *to) {
 static void admission_on_event(struct ticks_op *t, int64_t event_key) {
     struct admission_share *s = CONTAINER_OF(t, struct admission_share, ticks);
     if ((size_t)event_key % s->count != s->index) return;
-    if (s->event_count == s->event_cap) {
-        s->event_cap = s->event_cap == 0 ? 16 : s->event_cap * 2;
-        s->keys = mem_grow(s->keys, s->event_cap * sizeof *s->keys);
-    }
+    s->keys = mem_make_room(s->keys, s->event_count, &s->event_cap, sizeof *s->keys);
     s->keys[s->event_count++] = event_key;
 }
 

@@ -155,10 +155,7 @@ void catalogue_install(struct catalogue *c, struct event *e) {
     if (old != NULL) catalogue_remove_keys(c, old);
     catalogue_add_keys(c, e);
     if (old == NULL) {
-        if (c->count == c->cap) {
-            c->cap = c->cap == 0 ? 16 : c->cap * 2;
-            c->by_name = mem_grow(c->by_name, c->cap * sizeof *c->by_name);
-        }
+        c->by_name = mem_make_room(c->by_name, c->count, &c->cap, sizeof *c->by_name);
         memmove(c->by_name + at + 1, c->by_name + at, (c->count - at) * sizeof *c->by_name);
         c->count++;
     }

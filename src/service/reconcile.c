@@ -10,50 +10,20 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 
-struct ledger_place {
-    int64_t event_key;
-    uint64_t seq;
-    int64_t expires_ms;
-    enum entry_status status;
-};
-
-struct ledger_seats {
-    int64_t event_key;
-    int64_t section_key;
-    struct uuid id;
-    struct held_seats held;
-};
-
-/* The ledger, as it was at one moment. */
-struct ledger_snapshot {
+struct comparison {
     struct reconcile *reconcile;
     int64_t began_ms;
     size_t event_room;
-    struct ledger_place *entries; /* in order of event and number */
-    size_t entry_count;
-    size_t entry_room;
-    struct ledger_seats *reservations; /* in order of event and id */
-    size_t reservation_count;
-    size_t reservation_room;
 };
-
-/* Grows the array when it is full; the next item. */
-#define NEXT_OF(array, count, room)                                                                \
-    (array = reconcile_grow(array, count, &(room), sizeof *(array)), &(array)[(count)++])
-
-static void *reconcile_grow(void *array, size_t count, size_t *room, size_t item_size) {
-    if (count < *room) return array;
-    *room = *room == 0 ? 64 : *room * 2;
-    return mem_grow(array, *room * item_size);
-}
 
 /* ---- reading the ledger ---- */
 
 static void reconcile_on_event(void *to, struct event *e) {
-    struct ledger_snapshot *c = to;
+    struct comparison *c = to;
     struct reconcile *r = c->reconcile;
     queues_register_event(r->queues, e);
-    struct compared_event *next = NEXT_OF(r->events, r->event_count, c->event_room);
+    r->events = mem_make_room(r->events, r->event_count, &c->event_room, sizeof *r->events);
+    struct compared_event *next = &r->events[r->event_count++];
     *next = (struct compared_event){.key = e->key};
     event_path(str_of(e->type), str_of(e->id), next->name);
     mem_free(e);
@@ -72,30 +42,29 @@ static struct compared_event *reconcile_find_event(const struct reconcile *r, in
 }
 
 static void reconcile_on_entry(void *to, const struct ledger_entry *e) {
-    struct ledger_snapshot *c = to;
-    *NEXT_OF(c->entries, c->entry_count, c->entry_room) = (struct ledger_place){
-        .event_key = e->event_key, .seq = e->seq, .expires_ms = e->expires_ms, .status = e->status};
+    struct comparison *c = to;
+    struct compared_event *of = reconcile_find_event(c->reconcile, e->event_key);
+    if (of == NULL) return;
+    event_contents_add_entry(&of->in_ledger, (struct contents_entry){.seq = e->seq,
+                                                                     .joined_ms = e->joined_ms,
+                                                                     .expires_ms = e->expires_ms,
+                                                                     .status = e->status});
 }
 
-static void reconcile_on_reservation(void *to, const struct reservation *r) {
-    struct ledger_snapshot *c = to;
-    *NEXT_OF(c->reservations, c->reservation_count, c->reservation_room) =
-        (struct ledger_seats){.event_key = r->event_key,
-                              .section_key = r->section_key,
-                              .id = r->id,
-                              .held = {.seat_count = r->seat_count, .status = r->status}};
-}
-
-static int reconcile_by_event_and_id(const void *a, const void *b) {
-    const struct ledger_seats *left = a;
-    const struct ledger_seats *right = b;
-    if (left->event_key != right->event_key) return left->event_key < right->event_key ? -1 : 1;
-    return memcmp(&left->id, &right->id, sizeof left->id);
+static void reconcile_on_reservation(void *to, const struct reservation *v) {
+    struct comparison *c = to;
+    struct compared_event *of = reconcile_find_event(c->reconcile, v->event_key);
+    if (of == NULL) return;
+    event_contents_add_reservation(&of->in_ledger,
+                                   (struct claim_info){.id = v->id,
+                                                       .section_key = v->section_key,
+                                                       .seat_count = v->seat_count,
+                                                       .status = v->status});
 }
 
 /* ---- comparing ---- */
 
-static void reconcile_add_difference(struct ledger_snapshot *c, struct compared_event *e,
+static void reconcile_add_difference(struct comparison *c, struct compared_event *e,
                                      struct difference d) {
     struct reconcile *r = c->reconcile;
     e->differences++;
@@ -109,8 +78,8 @@ static void reconcile_add_difference(struct ledger_snapshot *c, struct compared_
 }
 
 /* Either may be NULL: the entry is not live in that store. */
-static void reconcile_compare_entry(struct ledger_snapshot *c, struct compared_event *e,
-                                    const struct ledger_place *there,
+static void reconcile_compare_entry(struct comparison *c, struct compared_event *e,
+                                    const struct contents_entry *there,
                                     const struct contents_entry *here) {
     assert(there != NULL || here != NULL);
     /* cppcheck-suppress nullPointerRedundantCheck */
@@ -133,24 +102,21 @@ static void reconcile_compare_entry(struct ledger_snapshot *c, struct compared_e
     reconcile_add_difference(c, e, d);
 }
 
-static void reconcile_compare_reservation(struct ledger_snapshot *c, struct compared_event *e,
-                                          const struct ledger_seats *there,
+static struct held_seats reconcile_seats(const struct claim_info *c) {
+    if (c == NULL) return (struct held_seats){0};
+    return (struct held_seats){.seat_count = c->seat_count, .status = c->status};
+}
+
+static void reconcile_compare_reservation(struct comparison *c, struct compared_event *e,
+                                          const struct claim_info *there,
                                           const struct claim_info *here) {
     assert(there != NULL || here != NULL);
-    struct difference d = {0};
-    if (here != NULL) {
-        if (here->pending) return;
-        d.id = here->id;
-        d.section_key = here->section_key;
-    } else {
-        d.id = there->id;
-        d.section_key = there->section_key;
-    }
-    if (uuid_time_ms(&d.id) > c->began_ms - c->reconcile->wait_ms) return;
-    if (there != NULL) d.seats_in_ledger = there->held;
-    if (here != NULL)
-        d.seats_in_hot =
-            (struct held_seats){.seat_count = here->seat_count, .status = here->status};
+    const struct claim_info *known = here != NULL ? here : there;
+    if (known->pending || uuid_time_ms(&known->id) > c->began_ms - c->reconcile->wait_ms) return;
+    struct difference d = {.id = known->id,
+                           .section_key = known->section_key,
+                           .seats_in_hot = reconcile_seats(here),
+                           .seats_in_ledger = reconcile_seats(there)};
     if (d.seats_in_hot.seat_count == d.seats_in_ledger.seat_count &&
         d.seats_in_hot.status == d.seats_in_ledger.status)
         return;
@@ -160,77 +126,59 @@ static void reconcile_compare_reservation(struct ledger_snapshot *c, struct comp
     reconcile_add_difference(c, e, d);
 }
 
-/* Walks what the ledger and the hot store have of one event, both in order. */
-static enum err reconcile_compare_event(struct ledger_snapshot *c, struct compared_event *e,
-                                        const struct ledger_place *entry,
-                                        const struct ledger_seats *seats) {
+/* Walks the event's contents in both stores, in their order. */
+static void reconcile_compare_contents(struct comparison *c, struct compared_event *e,
+                                       const struct event_contents *ledger,
+                                       const struct event_contents *hot) {
+    for (size_t i = 0, j = 0; i < ledger->entry_count || j < hot->entry_count;) {
+        const struct contents_entry *there = i < ledger->entry_count ? &ledger->entries[i] : NULL;
+        const struct contents_entry *here = j < hot->entry_count ? &hot->entries[j] : NULL;
+        bool is_there = there != NULL && (here == NULL || there->seq <= here->seq);
+        bool is_here = here != NULL && (there == NULL || here->seq <= there->seq);
+        reconcile_compare_entry(c, e, is_there ? there : NULL, is_here ? here : NULL);
+        i += is_there;
+        j += is_here;
+    }
+    for (size_t i = 0, j = 0; i < ledger->reservation_count || j < hot->reservation_count;) {
+        const struct claim_info *there =
+            i < ledger->reservation_count ? &ledger->reservations[i] : NULL;
+        const struct claim_info *here = j < hot->reservation_count ? &hot->reservations[j] : NULL;
+        int order = there == NULL  ? 1
+                    : here == NULL ? -1
+                                   : memcmp(&there->id, &here->id, sizeof there->id);
+        reconcile_compare_reservation(c, e, order <= 0 ? there : NULL, order >= 0 ? here : NULL);
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
+static enum err reconcile_compare_event(struct comparison *c, struct compared_event *e) {
     struct event_contents hot;
     enum err failed = hot_read_event(c->reconcile->hot, e->key, &hot);
     e->is_missing = failed == ERR_EVENT_NOT_FOUND;
+    e->ledger_entries = e->in_ledger.entry_count;
+    e->ledger_reservations = e->in_ledger.reservation_count;
     if (failed != ERR_OK) return e->is_missing ? ERR_OK : failed;
     e->hot_entries = hot.entry_count;
     e->hot_reservations = hot.reservation_count;
-    for (size_t i = 0, j = 0; i < e->ledger_entries || j < hot.entry_count;) {
-        bool is_there =
-            i < e->ledger_entries && (j == hot.entry_count || entry[i].seq <= hot.entries[j].seq);
-        bool is_here = j < hot.entry_count && (!is_there || entry[i].seq == hot.entries[j].seq);
-        reconcile_compare_entry(c, e, is_there ? &entry[i++] : NULL,
-                                is_here ? &hot.entries[j++] : NULL);
-    }
-    for (size_t i = 0, j = 0; i < e->ledger_reservations || j < hot.reservation_count;) {
-        int order = i == e->ledger_reservations ? 1
-                    : j == hot.reservation_count
-                        ? -1
-                        : memcmp(&seats[i].id, &hot.reservations[j].id, sizeof seats->id);
-        reconcile_compare_reservation(c, e, order <= 0 ? &seats[i++] : NULL,
-                                      order >= 0 ? &hot.reservations[j++] : NULL);
-    }
-    mem_free(hot.entries);
-    mem_free(hot.reservations);
+    reconcile_compare_contents(c, e, &e->in_ledger, &hot);
+    event_contents_clear(&hot);
     return ERR_OK;
-}
-
-/* Entries may belong to an event that was removed; a live reservation keeps its event. */
-static enum err reconcile_compare_events(struct ledger_snapshot *c) {
-    struct reconcile *r = c->reconcile;
-    size_t entry = 0;
-    size_t seats = 0;
-    enum err failed = ERR_OK;
-    for (size_t i = 0; i < r->event_count && failed == ERR_OK; i++) {
-        struct compared_event *e = &r->events[i];
-        while (entry < c->entry_count && c->entries[entry].event_key < e->key) entry++;
-        while (seats < c->reservation_count && c->reservations[seats].event_key < e->key) seats++;
-        size_t first_entry = entry;
-        size_t first_seats = seats;
-        while (entry < c->entry_count && c->entries[entry].event_key == e->key) entry++;
-        while (seats < c->reservation_count && c->reservations[seats].event_key == e->key) seats++;
-        e->ledger_entries = entry - first_entry;
-        e->ledger_reservations = seats - first_seats;
-        failed =
-            reconcile_compare_event(c, e, c->entries + first_entry, c->reservations + first_seats);
-    }
-    return failed;
 }
 
 enum err reconcile_compare(struct reconcile *r) {
     assert(r->hot != NULL && r->wait_ms > 0);
-    struct ledger_snapshot c = {.reconcile = r, .began_ms = clock_wall_ms()};
+    struct comparison c = {.reconcile = r, .began_ms = clock_wall_ms()};
     reconcile_clear(r);
     enum err failed =
         ledger_load(r->ledger, &(struct ledger_reader){.on_event = reconcile_on_event,
                                                        .on_entry = reconcile_on_entry,
                                                        .on_reservation = reconcile_on_reservation,
                                                        .to = &c});
-    if (failed == ERR_OK) {
-        if (r->event_count > 0)
-            qsort(r->events, r->event_count, sizeof *r->events, reconcile_by_key);
-        if (c.reservation_count > 0)
-            qsort(c.reservations, c.reservation_count, sizeof *c.reservations,
-                  reconcile_by_event_and_id);
-        failed = reconcile_compare_events(&c);
+    for (size_t i = 0; i < r->event_count; i++) {
+        if (failed == ERR_OK) failed = reconcile_compare_event(&c, &r->events[i]);
+        event_contents_clear(&r->events[i].in_ledger);
     }
-    mem_free(c.entries);
-    mem_free(c.reservations);
     return failed;
 }
 

@@ -58,6 +58,7 @@ struct compared_event {
     size_t ledger_reservations;
     size_t hot_reservations;
     size_t differences;
+    struct event_contents in_ledger; /* private: cleared when it was compared */
 };
 
 struct reconcile {

@@ -1,8 +1,6 @@
 /* The recount behind `admitone audit`: asks every board, then adds up the ledger. */
 #include "service/recount.h"
 
-#include <stdio.h>
-
 #include "base/list.h"
 #include "base/mem.h"
 
@@ -53,7 +51,7 @@ static void recount_on_event(void *to, struct event *e) {
     r->events = mem_grow(r->events, (r->event_count + 1) * sizeof *r->events);
     struct recounted_event *of = &r->events[r->event_count++];
     of->key = e->key;
-    snprintf(of->path, sizeof of->path, "%s/%s", e->type, e->id);
+    event_path(str_of(e->type), str_of(e->id), of->path);
     mem_free(e);
 }
 
@@ -141,11 +139,6 @@ static void recount_on_sale(void *to, const struct sale *s) {
     }
 }
 
-static void recount_on_mark(void *to, const struct sale_mark *mark) {
-    (void)to;
-    (void)mark;
-}
-
 static void recount_report(struct recount *r, const struct recounted_event *e, size_t board) {
     const struct recounted_row *row = &e->rows[board];
     const struct recounted_board *b = &r->of[board];
@@ -169,7 +162,6 @@ enum err recount_end(struct recount *r) {
     enum err failed =
         ledger_load(r->ledger, &(struct ledger_reader){.on_reservation = recount_on_reservation,
                                                        .on_sale = recount_on_sale,
-                                                       .on_mark = recount_on_mark,
                                                        .mark = &r->all,
                                                        .to = r});
     for (size_t i = 0; failed == ERR_OK && i < r->event_count; i++)

@@ -1,20 +1,13 @@
 /* Callbacks that put what ledger_load reads into the hot store, the catalogue and the boards. */
 #include "service/recovery.h"
 
-#include "base/mem.h"
 #include "service/rankings.h"
-
-struct queue_end_mark {
-    int64_t event_key;
-    uint64_t highest_seq;
-};
 
 struct recovery {
     struct events *events;
     struct boards *boards; /* NULL: there are none */
     int64_t now_ms;
-    struct queue_end_mark *marks; /* read before the entries, needed after them */
-    size_t count;
+    uint64_t skip;
 };
 
 static void recovery_on_event(void *to, struct event *e) {
@@ -25,12 +18,6 @@ static void recovery_on_event(void *to, struct event *e) {
     catalogue_install(r->events->catalogue, e);
 }
 
-static void recovery_on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
-    struct recovery *r = to;
-    r->marks = mem_grow(r->marks, (r->count + 1) * sizeof *r->marks);
-    r->marks[r->count++] = (struct queue_end_mark){event_key, highest_seq};
-}
-
 static void recovery_on_totals(void *to, int64_t event_key, const struct queue_counts *totals) {
     struct recovery *r = to;
     queues_restore_totals(r->events->queues, event_key, totals);
@@ -39,6 +26,11 @@ static void recovery_on_totals(void *to, int64_t event_key, const struct queue_c
 static void recovery_on_entry(void *to, const struct ledger_entry *e) {
     struct recovery *r = to;
     queues_restore(r->events->queues, e);
+}
+
+static void recovery_on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
+    struct recovery *r = to;
+    queues_recovered(r->events->queues, event_key, highest_seq + 1 + r->skip, r->now_ms);
 }
 
 static void recovery_on_reservation(void *to, const struct reservation *reservation) {
@@ -65,23 +57,18 @@ static void recovery_on_mark(void *to, const struct sale_mark *mark) {
 }
 
 enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
-    struct recovery r = {.events = ev, .boards = ev->boards, .now_ms = now_ms};
+    struct recovery r = {.events = ev, .boards = ev->boards, .now_ms = now_ms, .skip = skip};
     struct ledger_reader reader = {.on_event = recovery_on_event,
-                                   .on_queue = recovery_on_queue,
                                    .on_totals = recovery_on_totals,
                                    .on_entry = recovery_on_entry,
+                                   .on_queue = recovery_on_queue,
                                    .on_reservation = recovery_on_reservation,
                                    .to = &r};
     if (r.boards != NULL) {
         reader.on_sale = recovery_on_sale;
         reader.on_mark = recovery_on_mark;
     }
-    enum err failed = ledger_load(ev->ledger, &reader);
-    for (size_t i = 0; failed == ERR_OK && i < r.count; i++)
-        queues_recovered(ev->queues, r.marks[i].event_key, r.marks[i].highest_seq + 1 + skip,
-                         now_ms);
-    mem_free(r.marks);
-    return failed;
+    return ledger_load(ev->ledger, &reader);
 }
 
 static void recovery_on_event_met(void *to, struct event *e) {

@@ -146,8 +146,8 @@ static bool decision_must_wait(const struct decision *d, const struct list *all)
  * decision_start returns: then the list is walked again from its beginning. */
 static void decisions_start(struct requests_worker *w, int partition) {
     struct list *all = &w->decisions[partition];
-    if (w->is_starting) return;
-    w->is_starting = true;
+    if (w->is_starting[partition]) return;
+    w->is_starting[partition] = true;
     for (struct list *at = all->next; at != all;) {
         struct decision *d = CONTAINER_OF(at, struct decision, link);
         at = at->next;
@@ -155,7 +155,7 @@ static void decisions_start(struct requests_worker *w, int partition) {
         decision_start(d);
         at = all->next;
     }
-    w->is_starting = false;
+    w->is_starting[partition] = false;
 }
 
 static void requests_on_delivered(struct feed_consumer *consumer, struct feed_message *m) {
@@ -241,16 +241,15 @@ static enum err decision_find_keys(struct requests_worker *w, struct feed_messag
     struct catalogue *c = w->service->events->catalogue;
     if (m->names == NULL || r->event_key != 0) return ERR_OK;
     catalogue_read_lock(c);
-    const struct event *e =
-        catalogue_find(c, str_of(m->names->type), str_of(m->names->id));
+    const struct event *e = catalogue_find(c, str_of(m->names->type), str_of(m->names->id));
     const struct section *s = e == NULL ? NULL : event_section(e, str_of(m->names->section));
+    enum err missing = e == NULL ? ERR_EVENT_NOT_FOUND : s == NULL ? ERR_SECTION_NOT_FOUND : ERR_OK;
     if (s != NULL) {
         r->event_key = e->key;
         r->section_key = s->key;
     }
     catalogue_read_unlock(c);
-    if (e == NULL) return ERR_EVENT_NOT_FOUND;
-    return s == NULL ? ERR_SECTION_NOT_FOUND : ERR_OK;
+    return missing;
 }
 
 /* On what terms the section sells now. OK, or why nothing can be held. */
@@ -258,8 +257,8 @@ static enum err decision_read_terms(struct decision *d) {
     const struct request *r = d->message->request;
     struct catalogue *c = d->worker->service->events->catalogue;
     const struct section *section = NULL;
-    enum err absent = decision_find_keys(d->worker, d->message);
-    if (absent != ERR_OK) return absent;
+    enum err missing = decision_find_keys(d->worker, d->message);
+    if (missing != ERR_OK) return missing;
     catalogue_read_lock(c);
     const struct event *e = catalogue_find_key(c, r->event_key);
     if (e != NULL) catalogue_find_section(c, r->section_key, &section);
@@ -315,10 +314,15 @@ static void decision_start(struct decision *d) {
         decision_try_again(d, decision_start, refused);
         return;
     }
-    if (refused != ERR_OK && r->event_key == 0)
+    bool has_row = r->event_key != 0;
+    if (d->message->is_dropped && !has_row)
+        decision_end(d, FEED_DECIDED); /* nobody can look it up, so there is nothing to write */
+    else if (d->message->is_dropped)
+        decision_decide(d, ERR_REQUEST_DROPPED);
+    else if (refused != ERR_OK && !has_row)
         decision_set_aside(d, refused);
-    else if (refused != ERR_OK || d->message->is_dropped)
-        decision_decide(d, refused != ERR_OK ? refused : ERR_REQUEST_DROPPED);
+    else if (refused != ERR_OK)
+        decision_decide(d, refused);
     else if (r->entry_seq == 0)
         decision_find_place(d);
     else
@@ -477,6 +481,10 @@ void requests_worker_close(struct requests_worker *w) {
 
 bool requests_is_busy(struct requests *r) {
     return atomic_load(&r->in_flight) > 0 || feed_is_busy(r->feed);
+}
+
+void requests_stats(struct requests *r, struct feed_stats *out) {
+    feed_stats(r->feed, out);
 }
 
 /* ---- looking up ---- */

@@ -46,7 +46,7 @@ struct requests_worker {
     struct feed_consumer consumer;
     struct ticker ticker;
     struct list decisions[REQUEST_PARTITIONS]; /* struct decision, in the order of the partition */
-    bool is_starting;                          /* decisions are being started */
+    bool is_starting[REQUEST_PARTITIONS];      /* its decisions are being started */
     struct {                                   /* announced to other nodes after this batch */
         struct task task;
         bool is_posted;
@@ -67,6 +67,9 @@ void requests_worker_drain(struct requests_worker *w);
 void requests_worker_close(struct requests_worker *w);
 /* Whether decisions or lookups are under way. From any thread. */
 bool requests_is_busy(struct requests *r);
+
+/* The state of the feed, for /ready and the metrics. From memory; any thread. */
+void requests_stats(struct requests *r, struct feed_stats *out);
 
 /* Accepts a request: publish.request is the caller's, and the outputs are those of port/feed.h. The
  * struct stays until `done` is called, on the same worker: later, or before the function returns.

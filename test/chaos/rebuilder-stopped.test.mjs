@@ -2,6 +2,7 @@
 // continues, its writes are refused.
 import assert from 'node:assert/strict';
 
+import { PSQL } from '../e2e/support/cluster.mjs';
 import { launch, until } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
@@ -12,7 +13,7 @@ const SLEEPER = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
 
 // Locks the table of events until `open` is called, so that a rebuild waits where it reads them.
 async function shutEvents(cluster) {
-  const psql = launch(['psql', cluster.env.POSTGRES_URL, '-qAtX', '-c', 'BEGIN; LOCK TABLE events; SELECT pg_sleep(60)']);
+  const psql = launch([PSQL, cluster.env.POSTGRES_URL, '-qAtX', '-c', 'BEGIN; LOCK TABLE events; SELECT pg_sleep(60)']);
   await until('the table is locked', async () => (await cluster.ask(`SELECT 1 ${SLEEPER}`)).length === 1);
   return async function open() {
     await cluster.ask(`SELECT pg_terminate_backend(pid) ${SLEEPER}`);

@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { until } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
-const redis = (port, ...words) => execFileSync('redis-cli', ['-h', '127.0.0.1', '-p', port, ...words], { encoding: 'utf8' }).trim();
+const redis = (port, ...words) => execFileSync('redis-cli', ['-h', '127.0.0.1', '-p', port, ...words], { encoding: 'utf8', timeout: 20000 }).trim();
 const lastOf = (port) => Number(/master_repl_offset:(\d+)|slave_repl_offset:(\d+)/.exec(redis(port, 'INFO', 'replication')).slice(1).find(Boolean));
 
 chaos('pitfall 31: a fail-over to a replica that lags is noticed, and it is rebuilt under the next epoch', { sentinel: true }, async (cluster, load) => {

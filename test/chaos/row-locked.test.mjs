@@ -2,6 +2,7 @@
 // is delayed, because each kind of work has its own connections to PostgreSQL.
 import assert from 'node:assert/strict';
 
+import { PSQL } from '../e2e/support/cluster.mjs';
 import { launch, pause, until } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
@@ -45,7 +46,7 @@ chaos('rows of seats that are locked for 5 s leave enter, status and /events as 
 
   const section = "(SELECT id FROM sections WHERE code = 'D')";
   const held = `BEGIN; SELECT count(*) FROM (SELECT FROM seats WHERE section_id = ${section} FOR UPDATE) t;`;
-  const psql = launch(['psql', cluster.env.POSTGRES_URL, '-qAtX', '-c', `${held} SELECT pg_sleep(${LOCKED_MS / 1000}); ROLLBACK`]);
+  const psql = launch([PSQL, cluster.env.POSTGRES_URL, '-qAtX', '-c', `${held} SELECT pg_sleep(${LOCKED_MS / 1000}); ROLLBACK`]);
   await until('the rows are locked', async () => {
     const [{ n }] = await cluster.ask("SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
     return n === 1;

@@ -16,7 +16,7 @@
 #include "redis_adapter.h"
 #include "redis_probe.h"
 
-#define SEEDS 3
+#define SEEDS 1
 #define STEPS 1500
 #define EVENTS 40
 #define BATCH_MOST 60

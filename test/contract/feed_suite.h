@@ -13,13 +13,13 @@ struct feed_adapter {
     struct feed *(*open)(struct ledger *l, size_t workers);
     /* Before the first open of each test; NULL: the feed is new when the ledger is. */
     void (*begin)(void);
-    /* The names of a section whose requests come into that partition, 0 to 7. NULL: request.partition
-     * says it. */
+    /* The names of a section whose requests come into that partition, 0 to 7. NULL:
+     * request.partition says it. */
     void (*name)(int partition, struct section_names *out);
     /* A request that is there already is not accepted again. */
     bool knows_ids;
-    /* After a restart, only undecided requests are delivered; otherwise all from the first undecided
-     * one of the partition on. */
+    /* After a restart, only undecided requests are delivered; otherwise all from the first
+     * undecided one of the partition on. */
     bool knows_results;
 };
 

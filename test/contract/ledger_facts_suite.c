@@ -10,19 +10,7 @@
 static const struct ledger_adapter *adapter;
 
 static int set_up(void **state) {
-    struct ledger_client *d = mem_new(sizeof *d);
-    ledger_client_open(d, adapter->open, 2, 100);
-    for (uint64_t seq = 1; seq <= 4; seq++)
-        ledger_client_enter(d, seq, (const char[]){(char)('a' + seq - 1), 0});
-    *state = d;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct ledger_client *d = *state;
-    ledger_client_shut(d);
-    mem_free(d);
-    return 0;
+    return ledger_client_set_up(state, adapter, 100, 4);
 }
 
 #define LATER_MS 100000
@@ -503,7 +491,7 @@ static void the_facts_of_a_deleted_event_have_its_name(void **state) {
 
 int ledger_facts_suite_run(const struct ledger_adapter *of) {
     adapter = of;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ledger_client_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(changes_of_reservations_are_reported_until_they_are_relayed),
         TEST(a_fact_that_could_not_be_relayed_is_reported_again_though_later_ones_were_relayed),

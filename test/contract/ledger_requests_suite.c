@@ -16,19 +16,7 @@
 static const struct ledger_adapter *adapter;
 
 static int set_up(void **state) {
-    struct ledger_client *d = mem_new(sizeof *d);
-    ledger_client_open(d, adapter->open, 2, 100);
-    for (uint64_t seq = 1; seq <= 4; seq++)
-        ledger_client_enter(d, seq, (const char[]){(char)('a' + seq - 1), 0});
-    *state = d;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct ledger_client *d = *state;
-    ledger_client_shut(d);
-    mem_free(d);
-    return 0;
+    return ledger_client_set_up(state, adapter, 100, 4);
 }
 
 /* ---- a request by number, for seats of the first section ---- */
@@ -364,7 +352,7 @@ static void a_request_that_was_accepted_elsewhere_is_stored_when_it_is_decided(v
 
 int ledger_requests_suite_run(const struct ledger_adapter *a) {
     adapter = a;
-#define WITH_EVENT(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define WITH_EVENT(test) cmocka_unit_test_setup_teardown(test, set_up, ledger_client_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_EVENT(a_request_is_read_as_it_was_accepted),
         WITH_EVENT(a_request_that_is_sent_again_is_accepted_once),

@@ -196,7 +196,7 @@ static void model_hold(struct model *m, struct step *s) {
     s->result = model_judge_hold(m, s);
     if (s->result != ERR_OK) return;
     s->did = true;
-    m->reservations[number] = reservation_copy(w);
+    m->reservations[number] = test_reservation_copy(w);
     set_seats(m, w, number, SEAT_AVAILABLE, SEAT_HELD);
     for (uint32_t i = 0; i < w->seat_count; i++) {
         struct model_seat *seat = &m->seats[section_of(m, w)][w->seats[i]];
@@ -233,7 +233,7 @@ static void model_confirm(struct model *m, struct step *s) {
                        seats_of(m, r->user, true) == 0;
         if (s->completed) e->status = ENTRY_COMPLETED;
     }
-    s->stored = reservation_copy(r);
+    s->stored = test_reservation_copy(r);
 }
 
 static void model_cancel(struct model *m, struct step *s) {
@@ -251,7 +251,7 @@ static void model_cancel(struct model *m, struct step *s) {
     if (s->expired) model_end(m, s->numbers[0], RESERVATION_EXPIRED);
     if (s->did) model_end(m, s->numbers[0], RESERVATION_CANCELLED);
     if (r->status == RESERVATION_EXPIRED) s->result = ERR_HOLD_EXPIRED;
-    s->stored = reservation_copy(r);
+    s->stored = test_reservation_copy(r);
 }
 
 static void model_expire(struct model *m, struct step *s) {
@@ -313,7 +313,7 @@ static void choose_hold(struct model *m, struct step *s) {
     if (count == 0) seats[0] = CAPACITY;
     uint64_t seq = latest_entry(m, pick(30) == 0 ? (int)pick(USERS) : user);
     if (again && old != NULL && pick(2) == 0) {
-        s->wanted = reservation_copy(old);
+        s->wanted = test_reservation_copy(old);
         s->wanted->status = RESERVATION_HELD;
     } else {
         s->wanted = ledger_client_wanted(&m->d, number, user_names[user], seq,

@@ -12,24 +12,8 @@
 
 static const struct ledger_adapter *adapter;
 
-/* Two sections of ten seats; "a", "b", "c" are ACTIVE as entries 1, 2, 3. */
 static int set_up(void **state) {
-    struct ledger_client *d = mem_new(sizeof *d);
-    ledger_client_open(d, adapter->open, 2, 10);
-    ledger_client_enter(d, 1, "a");
-    ledger_client_enter(d, 2, "b");
-    ledger_client_enter(d, 3, "c");
-    *state = d;
-    return 0;
-}
-
-/* Whatever a test has done, the ledger is sound after it. */
-static int tear_down(void **state) {
-    struct ledger_client *d = *state;
-    ledger_client_assert_sound(d);
-    ledger_client_shut(d);
-    mem_free(d);
-    return 0;
+    return ledger_client_set_up(state, adapter, 10, 3);
 }
 
 /* ---- confirm ---- */
@@ -413,7 +397,7 @@ static void many_seats_are_one_reservation(void **state) {
 
 int ledger_reservation_suite_run(const struct ledger_adapter *of) {
     adapter = of;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ledger_client_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_confirmed_one_stays_as_it_was_confirmed),
         TEST(a_hold_past_its_time_is_not_confirmed_and_ends),

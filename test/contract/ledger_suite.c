@@ -47,6 +47,7 @@ struct loaded {
 static void on_event(void *to, struct event *e) {
     struct loaded *all = to;
     assert_true(all->count < 16);
+    assert_true(all->count == 0 || all->events[all->count - 1]->key < e->key);
     all->events[all->count++] = e;
 }
 

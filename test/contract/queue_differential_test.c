@@ -15,7 +15,7 @@
 #include "redis_adapter.h"
 
 #define EVENTS 3
-#define SEEDS 6
+#define SEEDS 2
 #define STEPS 3000
 /* Memory checks this many entries for silence per tick: with fewer entries both stores end the same
  * ones at once. */

@@ -12,9 +12,9 @@
 #include "queue_steps.h"
 
 #define EVENTS 2
-#define SEEDS 8
+#define SEEDS 3
 #define STEPS 30000
-#define REMOTE_SEEDS 2
+#define REMOTE_SEEDS 1
 #define REMOTE_STEPS 5000
 #define HEARD_MOST 4096
 /* After this many ticks, all silent entries have been ended. */

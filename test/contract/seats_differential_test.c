@@ -14,7 +14,7 @@
 #include "redis_adapter.h"
 #include "seats_steps.h"
 
-#define SEEDS 3
+#define SEEDS 1
 #define STEPS 10000
 #define SECTIONS 6
 #define USERS 12

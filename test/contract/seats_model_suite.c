@@ -13,9 +13,9 @@
 #include "seats_model.h"
 #include "seats_steps.h"
 
-#define SEEDS 6
+#define SEEDS 3
 #define STEPS 20000
-#define REMOTE_SEEDS 2
+#define REMOTE_SEEDS 1
 #define REMOTE_STEPS 5000
 #define NAMED_MOST 6
 #define NOBODYS_ENTRY 1000000

@@ -169,6 +169,8 @@ test('a client that goes away while it waits harms nothing, and makes room for o
   const server = await start();
   const [node] = server.nodes;
   const stays = page(node, { wait: 30 });
+  // Its connection, and that of the question. Behind sixty others it would be refused.
+  await until('it waits', async () => (await node.metric('admitone_connections')) >= 2);
   for (let i = 0; i < 3; i++) {
     const gone = await Promise.all(Array.from({ length: 60 }, () => Raw.connect(node)));
     for (const raw of gone) raw.write(adminRequest(server, 'GET', '/admin/facts?wait=30'));

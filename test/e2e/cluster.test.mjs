@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import fs, { readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
-import { SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
+import { PSQL, SERVICES, holdCommits, homeOf, nodeFlags, redis, releaseCommits, servicesOf, setReadOnly } from './support/cluster.mjs';
 import { WaitingRoom, assertAudit, assertPlace, bearer, eachOf, entriesOf, keepAlive, query, users } from './support/queue.mjs';
 import { Sale, MODE_OF, STRATEGIES, assertHotIsLedger, metric } from './support/reservations.mjs';
 import { BINARY, assertProblem, call, concert, environment, isCluster, launch, pause, removeFolder, run, start, storeFlags, tempFolder, test, until } from './support/server.mjs';
@@ -28,7 +28,7 @@ function watch(room, look) {
     const own = at(node, room);
     for (; !over; looks++) {
       look(await own.numbers());
-      await pause(10);
+      await pause(20);
     }
   };
   const all = Promise.all(server.nodes.map(loop));
@@ -40,14 +40,18 @@ function watch(room, look) {
   };
 }
 
-// Under TSan with fewer users: it looks for races between threads, of which each request has all.
-const CROWD = process.env.SANITIZER === 'thread' && !process.env.TEST_FULL ? 300 : 1000;
+const isFull = Boolean(process.env.TEST_FULL);
+const isTsan = process.env.SANITIZER === 'thread';
+// Under TSan only what nodes or threads do at the same time is tested.
+const sequential = isTsan && !isFull ? { skip: 'not under TSan: it does one thing after the other' } : {};
 
-describe(`${CROWD} users, 100 units, two nodes: exactly 100 are sold, and no limit is exceeded`, () => {
-  const [MAX_ACTIVE, MAX_WAITING] = [CROWD * 0.3, CROWD * 0.6];
-
-  for (const strategy of STRATEGIES)
-    test(`${strategy} (pitfalls 2, 3, 4 and 14)`, async (t) => {
+describe('100 units, two nodes, many more users: exactly 100 are sold, and no limit is exceeded', () => {
+  // The queue is the same for all strategies, so the largest crowd is needed once only. TSan looks for
+  // races between threads, of which each request has all.
+  for (const [i, strategy] of STRATEGIES.entries()) {
+    const CROWD = isFull || (i === 0 && !isTsan) ? 1000 : 200;
+    const [MAX_ACTIVE, MAX_WAITING] = [CROWD * 0.3, CROWD * 0.6];
+    test(`${strategy}, ${CROWD} users (pitfalls 2, 3, 4 and 14)`, async (t) => {
       const section = { id: 'A', capacity: 100, mode: MODE_OF[strategy] };
       const rules = { maxActive: MAX_ACTIVE, maxWaiting: MAX_WAITING, entryBatchSize: 1000 };
       const sale = await Sale.open(server, `CROWD/${strategy}`, rules, { sections: [section], maxPerUser: 1 });
@@ -99,7 +103,7 @@ describe(`${CROWD} users, 100 units, two nodes: exactly 100 are sold, and no lim
       const looks = await unwatch();
       agent.release();
       t.diagnostic(`${looks} looks; at most ${highest.waiting} waiting and ${highest.active} active`);
-      assert.ok(looks > 20, `${looks} looks`);
+      assert.ok(looks > 5, `${looks} looks`);
 
       assert.equal(sold.length, 100);
       assert.equal(refused, CROWD - 100);
@@ -114,6 +118,7 @@ describe(`${CROWD} users, 100 units, two nodes: exactly 100 are sold, and no lim
       await assertHotIsLedger(sale);
       assert.equal(await metric(server, 'admitone_reservation_guard_refusals_total'), 0, 'hot store and ledger never diverged');
     });
+  }
 });
 
 describe('a queue that two nodes serve', () => {
@@ -163,7 +168,7 @@ describe('a queue that two nodes serve', () => {
     assert.equal(places.length, 120);
   });
 
-  test('the ledger refuses a second live place of a user, whichever node asks (pitfall 14)', () => {
+  test('the ledger refuses a second live place of a user, whichever node asks (pitfall 14)', sequential, () => {
     const guard = "SELECT indexdef FROM pg_indexes WHERE indexname = 'queue_entries_live'";
     assert.match(query(server.dataDir, guard)[0].indexdef, /UNIQUE INDEX .*\(event_id, user_id\) WHERE/);
     const double = `INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at)
@@ -190,7 +195,7 @@ describe('a queue that two nodes serve', () => {
   });
 });
 
-test('while Redis is away, polls and streams show places as the ledger has them, and nothing of seats', async () => {
+test('while Redis is away, polls and streams show places as the ledger has them, and nothing of seats', sequential, async () => {
   const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '200', '--push-interval-ms', '100', '--queue-tick-ms', '50'] });
   const rules = { maxActive: 1, entryBatchSize: 100, entryIntervalSeconds: 1 };
   const sale = await Sale.open(own, 'AWAY/1', rules, { sections: [{ id: 'A', capacity: 10 }] });
@@ -272,7 +277,7 @@ describe('an event that is changed at one node', () => {
     await own.stop();
   });
 
-  test('is noticed when the announcement is lost and no request needs it', async () => {
+  test('is noticed when the announcement is lost and no request needs it', sequential, async () => {
     const own = await start({ args: ['--queue-tick-ms', '1000'] });
     assert.equal((await own.admin('PUT', NEWS, priced(1))).status, 201);
     query(own.dataDir, `INSERT INTO audit(at, actor, act, subject, detail) VALUES (1, 'admin', 'event.put', 'NEWS/2', '{}');
@@ -281,7 +286,7 @@ describe('an event that is changed at one node', () => {
     await own.stop();
   });
 
-  test('has its new rules in force as soon as Redis is back, after it could not be notified', async () => {
+  test('has its new rules in force as soon as Redis is back, after it could not be notified', sequential, async () => {
     const own = await start({ nodes: 1, args: ['--hot-deadline-ms', '100'] });
     await WaitingRoom.open(own, 'RULES/2', { maxWaiting: 1000 });
     for (const maxWaiting of [11, 12, 13, 14]) {
@@ -306,7 +311,7 @@ describe('an event that is changed at one node', () => {
   });
 });
 
-describe('an event that is deleted while Redis does not answer', () => {
+describe('an event that is deleted while Redis does not answer', sequential, () => {
   const meta = (own, id, field) => redis(own.dataDir, 'HGET', `queue:{GONE:${id}}:meta`, field);
   const deaf = (own) => redis(own.dataDir, 'CLIENT', 'PAUSE', '1000');
 
@@ -359,7 +364,7 @@ async function callsDuring(own, act) {
   return calls;
 }
 
-describe('a hundred events', () => {
+describe('a hundred events', sequential, () => {
   const EVENTS = 100;
   const [TYPE, SEATS] = ['MANY', 10];
   let own;
@@ -427,7 +432,7 @@ describe('a hundred events', () => {
   });
 });
 
-describe('a node that does not go together with the cluster refuses to start, and says why', () => {
+describe('a node that does not go together with the cluster refuses to start, and says why', sequential, () => {
   let own;
   let folder;
   before(async () => {
@@ -526,7 +531,7 @@ test('a third node joins without a restart of the others, and does what they do'
   await own.stop();
 });
 
-test('nodes that stop and start again find what is in flight as it was (pitfall 31)', async () => {
+test('nodes that stop and start again find what is in flight as it was (pitfall 31)', sequential, async () => {
   const own = await start({ args: ['--queue-tick-ms', '50'] });
   const sale = await Sale.open(own, 'AGAIN/1', { maxActive: 3 }, { sections: [{ id: 'A', capacity: 10 }, { id: 'B', capacity: 10, mode: 'seat' }] });
   const buyers = await sale.buyers(3);
@@ -582,7 +587,7 @@ describe('one thing asked of both nodes at once', () => {
 
       const section = `SELECT s.id FROM sections s JOIN events e ON e.id = s.event_id WHERE e.type = '${sale.type}' AND e.external_id = '${sale.id}'`;
       const lock = `BEGIN; SELECT FROM sections WHERE id = (${section}) FOR UPDATE; SELECT pg_sleep(60)`;
-      const psql = launch(['psql', homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
+      const psql = launch([PSQL, homeOf(server.dataDir).postgresUrl, '-qAtX', '-c', lock]);
       await until('the row is locked', () => count("wait_event = 'PgSleep'") === 1);
       const ask = (node) => at(node, sale).hold(ann, { quantity: 2, strategy }, { headers: { 'idempotency-key': `slow ${strategy}` } });
       const asked = [...server.nodes, ...server.nodes].map(ask);
@@ -702,7 +707,7 @@ test('a place that its node took and could not finish is finished by another (pi
   await own.stop();
 });
 
-test('a place that a confirmation completed ends in Redis too, though its node died when Redis knew of the seats only', async () => {
+test('a place that a confirmation completed ends in Redis too, though its node died when Redis knew of the seats only', sequential, async () => {
   const own = await start({ args: ['--queue-tick-ms', '50'] });
   const sale = await Sale.open(own, 'DEAD/2', { maxActive: 1 });
   const ann = await sale.buyer('ann');
@@ -737,12 +742,12 @@ function callAsNobody(dataDir, event, commands) {
   const known = [redis(dataDir, 'HGET', 'admitone:{hot}:incarnation', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
   const fcall = (name, ...args) => `FCALL admitone_7_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
   const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
-  const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8' });
+  const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8', timeout: 60000 });
   assert.ifError(error);
   assert.doesNotMatch(stdout, /ERR/, stdout);
 }
 
-test('places that a node took and could not finish are undone together', async () => {
+test('places that a node took and could not finish are undone together', sequential, async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
   const room = await WaitingRoom.open(own, 'DEAD/3', { maxActive: 1, maxWaiting: 1000 });
   await room.enter('first');
@@ -758,7 +763,7 @@ test('places that a node took and could not finish are undone together', async (
   await own.stop();
 });
 
-test('an expiry that was reported to no node reaches the ledger, and a place that had ended before is shown as it ended', async () => {
+test('an expiry that was reported to no node reaches the ledger, and a place that had ended before is shown as it ended', sequential, async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50', '--ledger-deadline-ms', '1000'] });
   const room = await WaitingRoom.open(own, 'SILENT/1', { maxActive: 10, entryBatchSize: 100 });
   const places = await room.enterAll(['ann', 'ben', 'cat']);
@@ -782,17 +787,17 @@ test('an expiry that was reported to no node reaches the ledger, and a place tha
   await own.stop();
 });
 
-test('a user whose place Redis can\'t show any more is not answered that nothing was changed', async () => {
+test('a user whose place Redis can\'t show any more is not answered that nothing was changed', sequential, async () => {
   const own = await start({ nodes: 1, args: ['--queue-tick-ms', '50'] });
   const room = await WaitingRoom.open(own, 'LOST/1', { maxActive: 5 });
   holdCommits();
   const asked = room.ask('ann');
   await until('the place is taken', async () => redis(own.dataDir, 'HGET', 'queue:{LOST:1}:user', 'ann') !== '');
   await pause(100); // its record is under way
-  assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis']).status, 0);
+  assert.equal(spawnSync(SERVICES, ['stop', servicesOf().SERVICES_DIR, 'redis'], { timeout: 60000 }).status, 0);
   releaseCommits();
   const { status, json } = await asked;
-  assert.equal(spawnSync(SERVICES, ['start', 'redis', '--dir', servicesOf().SERVICES_DIR]).status, 0);
+  assert.equal(spawnSync(SERVICES, ['start', 'redis', '--dir', servicesOf().SERVICES_DIR], { timeout: 90000 }).status, 0);
   assert.deepEqual([status, json.code], [503, 'hot_unknown']);
   assert.doesNotMatch(json.detail, /nothing was changed/i);
   assert.equal(entriesOf(room).length, 1);
@@ -801,7 +806,7 @@ test('a user whose place Redis can\'t show any more is not answered that nothing
   await own.stop();
 });
 
-describe('a Redis that refuses writes is shown, by every node, until it takes them again', () => {
+describe('a Redis that refuses writes is shown, by every node, until it takes them again', sequential, () => {
   const ready = (node) => call(node, 'GET', '/ready');
   const shown = (own, state) =>
     until(`every node shows ${state}`, async () => (await Promise.all(own.nodes.map(ready))).every(({ json }) => json.hot === state), 20000);
@@ -880,7 +885,7 @@ describe('a Redis that refuses writes is shown, by every node, until it takes th
 });
 
 // The identity changes as after a failover to a replica. It may change under an open connection, too.
-test('while PostgreSQL is read-only no node is ready, idle or not, and all are soon after', async () => {
+test('while PostgreSQL is read-only no node is ready, idle or not, and all are soon after', sequential, async () => {
   const room = await WaitingRoom.open(server, 'READONLY/1');
   const readies = () => Promise.all(server.nodes.map((node) => node.call('GET', '/ready')));
   const isReadOnly = ({ status, json }) => status === 503 && json.ready === false && json.ledger === 'readonly';
@@ -903,7 +908,7 @@ test('while PostgreSQL is read-only no node is ready, idle or not, and all are s
   assert.equal((await room.ask('ann')).status, 200);
 });
 
-describe('what the stores hold and no node has written', () => {
+describe('what the stores hold and no node has written', sequential, () => {
   let own;
   before(async () => (own = await start({ nodes: 1 })));
   after(() => own.stop());

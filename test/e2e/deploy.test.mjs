@@ -7,7 +7,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { NGINX, connects, freePort } from './support/nginx.mjs';
-import { BINARY, call, concert, environment, launch, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
+import { BINARY, call, concert, endOf, environment, launch, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 const CONFIG = fileURLToPath(new URL('../../deploy/nginx.conf', import.meta.url));
 
@@ -36,7 +36,7 @@ async function front(upstreams) {
   ]);
   fs.writeFileSync(at('nginx.conf'), text);
   const flags = ['-e', at('error.log'), '-p', folder, '-c', at('nginx.conf')];
-  const checked = spawnSync(NGINX, ['-t', ...flags], { encoding: 'utf8' });
+  const checked = spawnSync(NGINX, ['-t', ...flags], { encoding: 'utf8', timeout: 20000 });
   assert.equal(checked.status, 0, checked.stderr);
   assert.doesNotMatch(checked.stderr, /\[(warn|alert|emerg)\]/);
   const nginx = launch([NGINX, ...flags]);
@@ -46,7 +46,7 @@ async function front(upstreams) {
   });
   const stop = async () => {
     nginx.child.kill('SIGTERM');
-    await nginx.ended;
+    await endOf(nginx);
     removeFolder(folder);
   };
   return { host: '127.0.0.1', port, stop };

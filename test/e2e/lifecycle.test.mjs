@@ -146,7 +146,9 @@ describe('starting', () => {
         [['--queue-default-event', 'CONCERT'], {}, /queue\.default_event: "CONCERT" is not TYPE\/ID/],
         [['--queue-default-event', 'CONCERT/1/2'], {}, /queue\.default_event: /],
         [['--queue-default-event', '/1'], {}, /queue\.default_event: /],
-        [['--feed', 'kafka://x'], {}, /feed: "kafka:\/\/x" is not known/],
+        [['--feed', 'disk'], {}, /feed: "disk" is neither local nor kafka:\/\/HOST:PORT/],
+        [['--feed', 'kafka://x'], {}, /feed: with Kafka other nodes may join/],
+        [['--feed-topic-prefix', 'a b'], {}, /feed\.topic_prefix: up to 80 letters/],
       ];
       for (const [args, env, pattern] of cases) await assertNoStart(['--data', dataDir, ...args], 2, pattern, { env });
       assert.ok(!fs.existsSync(dataDir), 'nothing was made');
@@ -207,7 +209,7 @@ describe('starting', () => {
         [['audit', ...hot, ...ledger], 2, /cannot connect to PostgreSQL/],
         [['reconcile', ...hot, ...ledger], 2, /cannot connect to PostgreSQL/],
         [['serve', 'postgres://ann:hunter2@db/shop'], 2, /unexpected argument "postgres:\/\/ann:\*\*\*@db\/shop"/],
-        [['serve', '--feed', 'kafka://ann:hunter2@k'], 2, /feed: "kafka:\/\/ann:\*\*\*@k" is not known/],
+        [['serve', '--feed', 'kafka://ann:hunter2@k'], 2, /feed: "kafka:\/\/ann:\*\*\*@k" is neither local nor kafka:\/\/HOST:PORT/],
         // libpq would take what stands behind the first "@" for the host.
         [['serve', ...hot, '--ledger', 'postgres://ann:x@hunter2@db/shop', ...keys], 2, /ledger: in a password or parameter write @ as %40/],
         [['serve', ...hot, '--ledger', 'postgres://ann:x/hunter2@db/shop', ...keys], 2, /ledger: in a password or parameter write @ as %40/],

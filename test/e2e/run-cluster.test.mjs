@@ -20,14 +20,14 @@ echo "cannot go on" >&2
 exit 7
 `;
 
-function cluster(t, { node = NODE, binary, ports = '1,2', args = [] } = {}) {
+function cluster(t, { node = NODE, binary, ports = '1,2', kafka = ['--no-kafka'], args = [] } = {}) {
   const folder = tempFolder();
   fs.chmodSync(folder, 0o755);
   const at = (name) => path.join(folder, name);
   fs.writeFileSync(at('node'), node, { mode: 0o755 });
   fs.mkdirSync(at('tmp'));
   const env = environment({ TMPDIR: at('tmp') });
-  const flags = ['--dir', at('cluster'), '--binary', binary ?? at('node'), '--ports', ports, ...args];
+  const flags = ['--dir', at('cluster'), '--binary', binary ?? at('node'), '--ports', ports, ...kafka, ...args];
   t.after(() => removeFolder(folder));
   return { at, start: () => launch([SCRIPT, ...flags], { env }) };
 }
@@ -60,7 +60,7 @@ async function assertNothingLeft({ at }, self, pids) {
 }
 
 test('two real nodes serve one sale, and Ctrl-C ends all of it', async (t) => {
-  const own = cluster(t, { binary: BINARY, ports: '0,0' });
+  const own = cluster(t, { binary: BINARY, ports: '0,0', kafka: [] });
   const self = own.start();
   await runs(self);
   const ports = [1, 2].map((number) => Number(new RegExp(`^node ${number}: .*msg=listening addr=127.0.0.1:(\\d+)`, 'm').exec(self.stdout)[1]));
@@ -71,6 +71,14 @@ test('two real nodes serve one sale, and Ctrl-C ends all of it', async (t) => {
   const entered = await call({ port: ports[0] }, 'POST', '/queue/CONCERT/1/enter', { body: { userId: 'ann' } });
   assert.equal(entered.json.status, 'ACTIVE', entered.text);
   const headers = { authorization: `Bearer ${entered.json.entryToken}` };
+  const wish = { eventType: 'CONCERT', eventId: '1', section: 'B', quantity: 1 };
+  await until('Kafka takes requests', async () => (await call({ port: ports[1] }, 'GET', '/ready')).json.feed === 'ok');
+  const accepted = await call({ port: ports[1] }, 'POST', '/api/v4/queue', { headers, body: wish });
+  assert.equal(accepted.status, 202, accepted.text);
+  const status = () => call({ port: ports[0] }, 'GET', `/api/v4/status/${accepted.json.requestId}`, { headers });
+  await until('the request is decided', async () => (await status()).json.status === 'SUCCESS');
+  const [, broker] = /^ {2}kcat -b (\S+) -L$/m.exec(self.stdout);
+  assert.match(answer('kcat', ['-b', broker, '-C', '-t', 'ticket-reservation-events', '-e', '-q']), new RegExp(accepted.json.requestId));
   const held = await call({ port: ports[1] }, 'POST', '/reservations', {
     headers,
     body: { eventType: 'CONCERT', eventId: '1', section: 'A', quantity: 2 },

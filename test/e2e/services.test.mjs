@@ -7,6 +7,7 @@ import net from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { PSQL } from './support/cluster.mjs';
 import { consume, createTopic, produce } from './support/kafka.mjs';
 import { environment, launch, removeFolder, tempFolder, test, until } from './support/server.mjs';
 
@@ -41,7 +42,7 @@ function output(file, args, input = '') {
 }
 
 const redis = (port, ...words) => output('redis-cli', ['-h', '127.0.0.1', '-p', port, ...words]);
-const psql = (env, sql) => output('psql', [env.POSTGRES_URL, '-qAtX', '-c', sql]);
+const psql = (env, sql) => output(PSQL, [env.POSTGRES_URL, '-qAtX', '-c', sql]);
 const masterPort = (env) =>
   redis(env.SENTINEL_2_PORT, 'sentinel', 'get-master-addr-by-name', 'main').split('\n')[1];
 

@@ -21,7 +21,9 @@ struct history_act {
 
 struct history {
     const char *name; /* where there are several in a program; or NULL */
-    uint64_t seeds;   /* 1 to `seeds` are run, and one that is new each time */
+    /* 1 to `seeds` are run, or four times as many with TEST_FULL=1, and one that is new each time.
+     * Under TSan only the new one: one thread does the steps, so there are few races to find. */
+    uint64_t seeds;
     int steps;
     const struct history_act *acts; /* the last one has the weight 0 */
     void (*begin)(void);

@@ -26,6 +26,24 @@ void ledger_client_shut(struct ledger_client *d) {
     harness_deinit(&d->h);
 }
 
+int ledger_client_set_up(void **state, const struct ledger_adapter *adapter, int64_t capacity,
+                         uint64_t users) {
+    struct ledger_client *d = mem_new(sizeof *d);
+    ledger_client_open(d, adapter->open, 2, capacity);
+    for (uint64_t seq = 1; seq <= users; seq++)
+        ledger_client_enter(d, seq, (const char[]){(char)('a' + seq - 1), 0});
+    *state = d;
+    return 0;
+}
+
+int ledger_client_tear_down(void **state) {
+    struct ledger_client *d = *state;
+    ledger_client_assert_sound(d);
+    ledger_client_shut(d);
+    mem_free(d);
+    return 0;
+}
+
 void ledger_client_restart(struct ledger_client *d) {
     ledger_close(d->l);
     d->l = d->open(&d->h, 0);
@@ -156,7 +174,7 @@ static void on_entry(void *to, const struct ledger_entry *e) {
 static void on_reservation(void *to, const struct reservation *r) {
     struct ledger_client_loaded *l = to;
     assert_true(l->count < sizeof l->reservations / sizeof *l->reservations);
-    l->reservations[l->count++] = reservation_copy(r);
+    l->reservations[l->count++] = test_reservation_copy(r);
 }
 
 void ledger_client_load(struct ledger_client *d, struct ledger_client_loaded *out) {

@@ -22,6 +22,11 @@ void ledger_client_open(struct ledger_client *d,
                         struct ledger *(*open)(struct harness *h, int64_t queue_max),
                         size_t sections, int64_t capacity);
 void ledger_client_shut(struct ledger_client *d);
+/* For cmocka, with a new client as the state: two sections; the users "a", "b", … are ACTIVE as
+ * entries 1, 2, … . Whatever a test has done, the ledger is sound after it. */
+int ledger_client_set_up(void **state, const struct ledger_adapter *adapter, int64_t capacity,
+                         uint64_t users);
+int ledger_client_tear_down(void **state);
 /* Closes the ledger and opens it again. */
 void ledger_client_restart(struct ledger_client *d);
 

@@ -440,3 +440,12 @@ int64_t file_bytes(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
 }
+
+struct reservation *test_reservation_copy(const struct reservation *r) {
+    struct reservation *copy = reservation_new(r->seat_count);
+    uint32_t *seats = copy->seats;
+    *copy = *r;
+    copy->seats = seats;
+    if (r->seat_count > 0) memcpy(seats, r->seats, r->seat_count * sizeof *seats);
+    return copy;
+}

@@ -131,6 +131,8 @@ struct event *harness_store(struct harness *h, struct ledger *l, const struct ev
 
 /* An event CONCERT/id with sections "A", "B", …, of 100 seats each; mem_free frees it. */
 struct event *test_event(const char *id, size_t section_count);
+/* mem_free frees it. */
+struct reservation *test_reservation_copy(const struct reservation *r);
 
 /* How many bytes the file has; 0 when there is none. */
 int64_t file_bytes(const char *path);

@@ -41,15 +41,25 @@ void postgres_drop(void) {
     postgres_shut();
 }
 
+/* By the same statements as the databases of the end-to-end tests. */
+static void postgres_empty(struct scratch *s) {
+    static char sql[8192];
+    if (sql[0] == '\0') {
+        FILE *file = fopen(EMPTY_LEDGER, "r");
+        assert_non_null(file);
+        size_t length = fread(sql, 1, sizeof sql - 1, file);
+        assert_true(feof(file) && length > 0);
+        sql[length] = '\0';
+        fclose(file);
+    }
+    struct tables t = scratch_tables(s);
+    t.run(t.at, sql);
+}
+
 void postgres_database_for(struct harness *h) {
     if (str_eq(str_of(h->folder), str_of(current.folder))) return;
     if (current.exists)
-        scratch_sql(&current.scratch,
-                    "SET lock_timeout = '20s'; TRUNCATE events, sections, seats, queue_entries, "
-                    "retired_entries, nodes,"
-                    " reservations, buyers, requests, facts, idempotency, audit, epochs, commits,"
-                    " request_consumers RESTART IDENTITY;"
-                    "UPDATE request_leases SET node = NULL, until = 0");
+        postgres_empty(&current.scratch);
     else
         scratch_open(&current.scratch);
     current.exists = true;

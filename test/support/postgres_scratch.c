@@ -78,7 +78,7 @@ static void url_of(const char *server, const char *database, char *out, size_t s
 
 void scratch_open(struct scratch *s) {
     static unsigned count_of;
-    const struct services *services = services_start(SERVICE_POSTGRES);
+    const struct services *services = services_get(SERVICE_POSTGRES);
     char sql[160];
     char none[2];
     struct buf why = {0};
@@ -94,7 +94,7 @@ void scratch_open(struct scratch *s) {
 }
 
 void scratch_shut(struct scratch *s) {
-    const struct services *services = services_start(SERVICE_POSTGRES);
+    const struct services *services = services_get(SERVICE_POSTGRES);
     char sql[160];
     char none[2];
     pg_close(&s->db);

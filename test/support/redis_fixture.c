@@ -20,7 +20,7 @@
 static redisContext *admin;
 
 static const struct services *services(void) {
-    return services_start(SERVICE_REDIS);
+    return services_get(SERVICE_REDIS);
 }
 
 static struct redis_address address(void) {

@@ -59,15 +59,7 @@ static void fill_terms(struct fixture *h, size_t section, struct hold_terms *t) 
     catalogue_read_lock(h->catalogue);
     const struct event *e = catalogue_find_key(h->catalogue, h->key);
     assert_true(section < e->section_count);
-    const struct section *s = &e->sections[section];
-    *t = (struct hold_terms){.event_key = e->key,
-                             .section_key = s->key,
-                             .mode = s->mode,
-                             .price = s->price,
-                             .hold_ms = e->hold_s * 1000};
-    event_path(str_of(e->type), str_of(e->id), t->event);
-    memcpy(t->section, s->id, sizeof t->section);
-    memcpy(t->currency, e->currency, sizeof t->currency);
+    hold_terms_copy(t, e, &e->sections[section]);
     catalogue_read_unlock(h->catalogue);
 }
 
@@ -132,7 +124,7 @@ enum err fixture_hold(struct fixture *h, const struct hold_spec *w, struct reser
     fixture_hold_start(h, &h->lock_client, &x);
     harness_wait(&h->h, fixture_hold_is_back, &x);
     bool is_new = x.result == ERR_OK && !x.idempotency.replayed;
-    if (out != NULL) *out = is_new ? reservation_copy(&x.hold.reservation) : NULL;
+    if (out != NULL) *out = is_new ? test_reservation_copy(&x.hold.reservation) : NULL;
     fixture_hold_end(&x);
     return x.result;
 }

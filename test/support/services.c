@@ -19,6 +19,7 @@ extern char **environ;
 
 static struct services services;
 static pid_t owner;
+static unsigned started; /* and not stopped since */
 
 struct command {
     const char *words[WORDS_MAX];
@@ -133,10 +134,16 @@ const struct services *services_start(unsigned what) {
     if (status == 0) take_all(out);
     fclose(out);
     if (status != 0) fail_msg("scripts/services start: exit code %d", status);
+    started |= what;
     return &services;
 }
 
+const struct services *services_get(unsigned what) {
+    return (started & what) == what ? &services : services_start(what);
+}
+
 void services_stop(unsigned what) {
+    started &= ~what;
     assert_true(services.folder[0] != '\0');
     struct command stop = {.words = {SERVICES_SCRIPT, "stop", services.folder}, .count = 3};
     add_names(&stop, what);

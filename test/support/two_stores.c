@@ -355,6 +355,19 @@ void two_stores_close(struct two_stores *t) {
     redis_store_free(t->redis);
 }
 
+int two_stores_set_up(void **state) {
+    struct two_stores *t = mem_new(sizeof *t);
+    two_stores_open(t);
+    *state = t;
+    return 0;
+}
+
+int two_stores_tear_down(void **state) {
+    two_stores_close(*state);
+    mem_free(*state);
+    return 0;
+}
+
 /* ---- bringing them together ---- */
 
 void assert_differences(struct two_stores *t, size_t count) {

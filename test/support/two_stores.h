@@ -31,6 +31,9 @@ struct two_stores {
 
 void two_stores_open(struct two_stores *t);
 void two_stores_close(struct two_stores *t);
+/* For cmocka, with a new struct two_stores as the state. */
+int two_stores_set_up(void **state);
+int two_stores_tear_down(void **state);
 
 /* Made an hour before, so that it is not too young. */
 struct uuid two_stores_id(const struct two_stores *t, unsigned char number);

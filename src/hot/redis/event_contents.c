@@ -3,7 +3,6 @@
  * that other calls need not wait. */
 #include <stdlib.h>
 
-#include "base/mem.h"
 #include "hot/redis/internal.h"
 
 #define STEP_MS 10000
@@ -13,15 +12,7 @@ struct contents_reader {
     redisContext *context;
     struct redis_event *event; /* held */
     struct event_contents *out;
-    size_t entry_room;
-    size_t reservation_room;
 };
-
-static void *contents_grow(void *array, size_t count, size_t *room, size_t item_size) {
-    if (count < *room) return array;
-    *room = *room == 0 ? 64 : *room * 2;
-    return mem_grow(array, *room * item_size);
-}
 
 /* ---- one field of a hash ---- */
 
@@ -44,9 +35,7 @@ static void contents_add_entry(struct contents_reader *s, const redisReply *fiel
     if (!str_split(&rest, ' ', &step) || !contents_read_step(step, &e)) return;
     str_split(&rest, ' ', &lane);
     e.joined_ms = text_next_i64(&rest);
-    s->out->entries = contents_grow(s->out->entries, s->out->entry_count, &s->entry_room,
-                                    sizeof *s->out->entries);
-    s->out->entries[s->out->entry_count++] = e;
+    event_contents_add_entry(s->out, e);
 }
 
 /* "5,1-3" are four seats. */
@@ -81,9 +70,7 @@ static void contents_add_reservation(struct contents_reader *s, const redisReply
                     str_to_i64(words[ENTRY], &entry) && str_to_i64(words[EXPIRES], &r.expires_ms);
     if (!is_whole) return;
     r.entry_seq = (uint64_t)entry;
-    s->out->reservations = contents_grow(s->out->reservations, s->out->reservation_count,
-                                         &s->reservation_room, sizeof *s->out->reservations);
-    s->out->reservations[s->out->reservation_count++] = r;
+    event_contents_add_reservation(s->out, r);
 }
 
 /* ---- page by page ---- */
@@ -185,10 +172,7 @@ static enum err contents_read_event(struct redis_store *store, struct redis_even
                           : contents_check(&s, incarnation.epoch);
     if (result == ERR_OK) result = contents_read_all(&s, incarnation.epoch);
     redisFree(s.context);
-    if (result == ERR_OK) return ERR_OK;
-    mem_free(out->entries);
-    mem_free(out->reservations);
-    *out = (struct event_contents){0};
+    if (result != ERR_OK) event_contents_clear(out);
     return result;
 }
 

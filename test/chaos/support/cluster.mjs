@@ -8,6 +8,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
+import { PSQL } from '../../e2e/support/cluster.mjs';
 import { environment, pause, removeFolder, runBeside, start, tempFolder, until } from '../../e2e/support/server.mjs';
 import { Proxy } from './proxy.mjs';
 
@@ -85,13 +86,13 @@ export class Cluster {
 
   // Changes what the ledger holds.
   sql(statements) {
-    return output('psql', [this.env.POSTGRES_URL, '-qAtX', '-v', 'ON_ERROR_STOP=1', '-c', statements]);
+    return output(PSQL, [this.env.POSTGRES_URL, '-qAtX', '-v', 'ON_ERROR_STOP=1', '-c', statements]);
   }
 
   // Rows as objects.
   async ask(sql) {
     const question = `SELECT coalesce(json_agg(t), '[]') FROM (${sql}) t`;
-    return JSON.parse(await output('psql', [this.env.POSTGRES_URL, '-qAtX', '-v', 'ON_ERROR_STOP=1', '-c', question]));
+    return JSON.parse(await output(PSQL, [this.env.POSTGRES_URL, '-qAtX', '-v', 'ON_ERROR_STOP=1', '-c', question]));
   }
 
   // The sum over the nodes that live.

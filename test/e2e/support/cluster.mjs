@@ -1,6 +1,7 @@
 // The stores of cluster tests: one private Redis and one PostgreSQL for each test file, started when
 // the first node needs them. Each data folder has its own PostgreSQL database and Redis database
-// there, its *home*; a folder that is started again has the same home, so that this is a restart.
+// there, its *home*; a folder that is started again has the same home, so that this is a restart. The
+// databases of a folder that was removed are emptied for the next one.
 // Besides, on both stacks, one Kafka broker (`kafkaOf`), started when a test needs it. All of them end
 // with the process, even if it is killed.
 //
@@ -13,6 +14,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+const EMPTY_LEDGER = fileURLToPath(new URL('../../support/empty_ledger.sql', import.meta.url));
 export const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
 const REDIS_DATABASES = 16;
@@ -21,7 +23,7 @@ const FEED_PARTITIONS = 3;
 export const KAFKA_SESSION_MS = 6000;
 const SERVICES_MS = 600000; // the first start in a checkout may download Kafka
 // The program itself, where there is one: Debian's psql is a script that looks for it each time.
-const PSQL = ['/usr/lib/postgresql/15/bin/psql', 'psql'].find((file) => !path.isAbsolute(file) || fs.existsSync(file));
+export const PSQL = ['/usr/lib/postgresql/15/bin/psql', 'psql'].find((file) => !path.isAbsolute(file) || fs.existsSync(file));
 
 // With `kafka`, asynchronous requests are in a topic of a broker instead of a table of the ledger.
 const STACKS = { cluster: 'redis+postgres', kafka: 'redis+postgres+kafka' };
@@ -40,10 +42,11 @@ const services = {}; // what scripts/services has printed
 let preload;
 let isHeld = false;
 const homes = new Map();
+const left = []; // the PostgreSQL databases of homes that were left
 
 function output(file, args, { timeoutMs = 60000, env = process.env } = {}) {
   const done = spawnSync(file, args, { encoding: 'utf8', env, timeout: timeoutMs, maxBuffer: 256 << 20 });
-  assert.ifError(done.error);
+  assert.ifError(done.error && new Error(`${file} ${args.join(' ')}: ${done.error.message}`));
   assert.equal(done.status, 0, `${file} ${args.join(' ')}: ${done.stderr}`);
   return done.stdout.trim();
 }
@@ -75,6 +78,9 @@ export const stopKafka = () => output(SERVICES, ['stop', kafkaOf().SERVICES_DIR,
 
 const psql = (url, ...sql) => output(PSQL, [url, '-qAtX', '-v', 'ON_ERROR_STOP=1', ...sql.flatMap((one) => ['-c', one])]);
 
+// A statement of a node that was killed may still run: its connection ends first.
+const END_OTHERS = 'SELECT count(pg_terminate_backend(pid, 20000)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()';
+
 function freeNumber() {
   const taken = new Set([...homes.values()].map(({ number }) => number));
   const number = Array.from({ length: REDIS_DATABASES }, (_, i) => i).find((i) => !taken.has(i));
@@ -85,12 +91,16 @@ function freeNumber() {
 function makeHome() {
   const { REDIS_URL, POSTGRES_URL } = servicesOf();
   const number = freeNumber();
-  const name = `home_${randomBytes(6).toString('hex')}`;
-  psql(POSTGRES_URL, `CREATE DATABASE ${name}`);
+  const urlOf = (name) => POSTGRES_URL.replace(/[^/]+$/, name);
+  const used = left.pop();
+  const database = used ?? `home_${randomBytes(6).toString('hex')}`;
+  if (used === undefined) psql(POSTGRES_URL, `CREATE DATABASE ${database}`);
+  else psql(urlOf(used), END_OTHERS, fs.readFileSync(EMPTY_LEDGER, 'utf8'));
   const redisUrl = `${REDIS_URL}/${number}`;
   output('redis-cli', ['-u', redisUrl, 'FLUSHDB']); // removes the data of the previous user of this database
-  const kafka = hasKafka ? { url: kafkaOf().KAFKA_URL, prefix: `${name}.` } : undefined;
-  return { number, redisUrl, postgresUrl: POSTGRES_URL.replace(/[^/]+$/, name), kafka };
+  // Never used before: topics are not emptied.
+  const kafka = hasKafka ? { url: kafkaOf().KAFKA_URL, prefix: `home_${randomBytes(6).toString('hex')}.` } : undefined;
+  return { number, database, redisUrl, postgresUrl: urlOf(database), kafka };
 }
 
 // { redisUrl, postgresUrl, kafka } of a data folder, made when it is first asked for. `kafka`: { url,
@@ -106,7 +116,11 @@ export const forgetHot = (dataDir) => redis(dataDir, 'FLUSHDB');
 
 // The data of this folder are not needed any more.
 export function leaveHomesIn(folder) {
-  for (const own of homes.keys()) if (`${own}/`.startsWith(`${path.resolve(folder)}/`)) homes.delete(own);
+  for (const [own, { database }] of homes) {
+    if (!`${own}/`.startsWith(`${path.resolve(folder)}/`)) continue;
+    homes.delete(own);
+    left.push(database);
+  }
 }
 
 // The options with which every command finds the stores of a data folder.

@@ -62,5 +62,5 @@ export function produceTo(dataDir, messages, { key, partition, headers = {}, set
 // How many partitions the node has, by its log.
 export function partitionsOf(node) {
   const sum = (pattern) => [...node.stderr.matchAll(pattern)].reduce((all, [, n]) => all + Number(n), 0);
-  return sum(/kafka assigned partitions to this node" partitions=(\d+)/g) - sum(/kafka took partitions from this node" partitions=(\d+)/g);
+  return sum(/kafka assigned partitions of requests to this node" partitions=(\d+)/g) - sum(/kafka took partitions of requests from this node" partitions=(\d+)/g);
 }

@@ -2,7 +2,7 @@
 // mounts that no other process sees. Needs root, or a kernel that lets users create namespaces;
 // otherwise the test fails, so that a missing check does not go unnoticed.
 import assert from 'node:assert/strict';
-import { launch, until } from './server.mjs';
+import { endOf, launch, until } from './server.mjs';
 
 // `wanted`: flags of unshare(1). `setup`: shell commands that run inside once. Returns
 // { pid, enter, release }: put `enter` before a command to run it inside, with the command's own
@@ -21,7 +21,7 @@ export async function hold(wanted, setup) {
     enter: ['nsenter', ...(own.length > 0 ? ['--preserve-credentials'] : []), '--target', String(holder.pid), ...kinds],
     async release() {
       holder.child.kill('SIGKILL');
-      await holder.ended;
+      await endOf(holder);
     },
   };
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
-import { launch, removeFolder, tempFolder, until } from './server.mjs';
+import { endOf, launch, removeFolder, tempFolder, until } from './server.mjs';
 
 export const NGINX = ['/usr/sbin/nginx', '/usr/local/sbin/nginx'].find((file) => fs.existsSync(file)) ?? 'nginx';
 
@@ -58,7 +58,7 @@ export async function startNginx(http, files = {}) {
     port,
     async stop() {
       nginx.child.kill('SIGTERM');
-      await nginx.ended;
+      await endOf(nginx);
       removeFolder(folder);
     },
   };

@@ -149,6 +149,8 @@ export function query(dataDir, sql) {
   if (isCluster) return ask(dataDir, sql);
   const done = spawnSync('sqlite3', ['-json', '-cmd', '.timeout 10000', path.join(dataDir, 'admitone.db'), sql], {
     encoding: 'utf8',
+    timeout: 60000,
+    killSignal: 'SIGKILL',
     maxBuffer: 256 << 20,
   });
   assert.ifError(done.error);

@@ -24,7 +24,8 @@ export const BINARY = path.resolve(process.env.ADMITONE ?? path.join(REPOSITORY,
 
 // Deadlines are for what hangs. Tests run beside each other and beside other work, so each is many
 // times what an idle machine needs.
-const TEST_MS = 300000;
+const FILE_MS = 450000; // less than ctest's TIMEOUT, which shows no reason
+const TEST_MS = 150000;
 const UNTIL_MS = 60000;
 const START_MS = 90000;
 const STOP_MS = 60000;
@@ -45,6 +46,16 @@ process.on('exit', () => {
 });
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(1));
 
+// The names of the running tests.
+const running = new Set();
+
+// For waits that are in no test: a hook, or something that keeps Node from ending after the last test.
+setTimeout(() => {
+  const where = running.size > 0 ? [...running].join(', ') : 'a hook, or after the last test';
+  console.error(`not done within ${FILE_MS} ms, in: ${where}; open: ${process.getActiveResourcesInfo().join(' ')}`);
+  process.exit(1);
+}, FILE_MS).unref();
+
 // The processes that the running test has started.
 const started = new AsyncLocalStorage();
 
@@ -56,12 +67,14 @@ export function test(name, options, fn) {
   return nodeTest(name, rest, (t) => {
     const own = new Set();
     return started.run(own, async () => {
+      running.add(name);
       try {
         const ended = await within(timeoutMs, Promise.resolve(fn(t)).then(() => 'done'));
         assert.equal(ended, 'done', `not done within ${timeoutMs} ms`);
       } finally {
-        releaseCommits();
+        running.delete(name);
         for (const child of own) if (children.has(child)) kill(child.pid, 'SIGKILL');
+        releaseCommits();
       }
     });
   });
@@ -92,11 +105,11 @@ export function removeFolder(folder) {
   leaveHomesIn(folder);
 }
 
-// How often a test repeats something random: `count` times; a quarter of that where each repeat costs
+// How often a test repeats something random: `count` times; an eighth of that where each repeat costs
 // several times as much, on two nodes with their stores and under TSan. With TEST_FULL=1 always
 // `count` times.
 const IS_COSTLY = isCluster || process.env.SANITIZER === 'thread';
-export const times = (count) => (IS_COSTLY && !process.env.TEST_FULL ? Math.ceil(count / 4) : count);
+export const times = (count) => (IS_COSTLY && !process.env.TEST_FULL ? Math.ceil(count / 8) : count);
 
 // The only way to wait: for a condition, with a deadline. Returns the first true value. The longer it
 // lasts, the less often the condition is checked: a check may be a process or a request.
@@ -165,7 +178,9 @@ export async function runBeside(args, { env, timeoutMs = UNTIL_MS } = {}) {
   return { status: ended.code, stdout: self.stdout, stderr: self.stderr };
 }
 
-// A child that is known to the exit handler: { pid, child, stdout, stderr, ended }.
+// A child that is known to the exit handler: { pid, child, stdout, stderr, ended }. It does not keep
+// this process from ending: when a hook fails before it stops a server, the exit handler does. So each
+// wait for a child needs a timer: `endOf`.
 export function launch(command, { env } = {}) {
   const [file, ...args] = command;
   const child = spawn(file, args, { env: env ?? environment(), stdio: ['ignore', 'pipe', 'pipe'] });
@@ -187,7 +202,15 @@ export function launch(command, { env } = {}) {
       resolve((self.exit = { code, signal }));
     });
   });
+  for (const one of [child, child.stdout, child.stderr]) one.unref();
   return self;
+}
+
+// Waits for the end of a child: { code, signal }.
+export async function endOf(self, timeoutMs = UNTIL_MS) {
+  const ended = await within(timeoutMs, self.ended);
+  assert.notEqual(ended, 'pending', `${self.child.spawnargs.join(' ')} did not end within ${timeoutMs} ms\n${self.stderr.slice(-TAIL_MAX)}`);
+  return ended;
 }
 
 // One process of `admitone serve` that listens, or will: { host, port, url } and how to end it.
@@ -222,7 +245,7 @@ function launchNode(command, env) {
   self.kill9 = async () => {
     self.killed = true;
     kill(self.pid, 'SIGKILL');
-    await self.ended;
+    await endOf(self);
     assertNoReport(self.stderr);
   };
   self.signal = (signal) => kill(self.pid, signal);
@@ -394,7 +417,12 @@ export function call({ host = '127.0.0.1', port }, method, target, options = {})
     all['content-type'] ??= 'application/json';
     if (all['content-type'] === '') delete all['content-type'];
   }
-  return new Promise((resolve, reject) => {
+  return new Promise((succeed, fail) => {
+    // Of the whole request: also while it waits for a connection of the agent.
+    const late = () => request.destroy(new Error(`${method} ${target}: no answer in ${timeoutMs} ms`));
+    const timer = setTimeout(late, timeoutMs);
+    const resolve = (answer) => (clearTimeout(timer), succeed(answer));
+    const reject = (error) => (clearTimeout(timer), fail(error));
     const request = http.request({ host, port, method, path: target, headers: all, agent }, (response) => {
       const parts = [];
       response.on('data', (part) => parts.push(part));
@@ -410,7 +438,6 @@ export function call({ host = '127.0.0.1', port }, method, target, options = {})
         });
       });
     });
-    request.setTimeout(timeoutMs, () => request.destroy(new Error(`${method} ${target}: no answer in ${timeoutMs} ms`)));
     request.on('error', reject);
     request.end(payload);
   });

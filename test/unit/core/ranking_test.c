@@ -76,7 +76,7 @@ static void an_empty_ranking_has_no_elements(void **state) {
     assert_members(&r, NULL, 0);
     assert_int_equal(rank_of(&r, 7), 0);
     assert_false(removed(&r, 7));
-    assert_int_equal(ranking_from(&r, 1, &out, 1), 0);
+    assert_int_equal(ranking_top(&r, &out, 1), 0);
     set(&r, 7, 1, 1);
     assert_true(removed(&r, 7));
     assert_false(removed(&r, 7));
@@ -115,7 +115,6 @@ static void the_extremes_of_all_numbers_have_their_places_in_a_large_ranking(voi
     (void)state;
     enum { COUNT = 5000 };
     struct ranking r;
-    struct ranked out;
     setup(&r);
     for (int64_t i = 1; i <= COUNT; i++) set(&r, i, i, 0);
     set(&r, INT64_MIN, INT64_MAX, INT64_MIN);
@@ -125,8 +124,7 @@ static void the_extremes_of_all_numbers_have_their_places_in_a_large_ranking(voi
     assert_int_equal(rank_of(&r, INT64_MAX), COUNT + 2);
     set(&r, INT64_MIN, INT64_MIN, INT64_MIN);
     assert_int_equal(rank_of(&r, INT64_MIN), COUNT + 1);
-    assert_int_equal(ranking_from(&r, COUNT + 2, &out, 1), 1);
-    assert_int_equal(out.member, INT64_MAX);
+    assert_int_equal(rank_of(&r, INT64_MAX), COUNT + 2);
     assert_true(removed(&r, INT64_MIN));
     assert_int_equal(rank_of(&r, INT64_MAX), COUNT + 1);
     teardown(&r);
@@ -148,22 +146,19 @@ static void a_member_moves_when_it_is_set_again(void **state) {
     teardown(&r);
 }
 
-static void a_page_begins_at_any_rank_and_ends_with_the_last(void **state) {
+static void the_first_are_as_many_as_asked_for_or_all(void **state) {
     (void)state;
-    enum { COUNT = 3000, PAGE = 70 };
+    enum { COUNT = 3000 };
     struct ranking r;
-    struct ranked out[PAGE];
+    static struct ranked out[COUNT + 1];
     setup(&r);
     for (int64_t i = 1; i <= COUNT; i++) set(&r, i, -i, 0);
-    for (size_t rank = 1; rank <= COUNT; rank++) {
-        size_t left = COUNT - rank + 1;
-        size_t got = ranking_from(&r, rank, out, PAGE);
-        assert_int_equal(got, left < PAGE ? left : PAGE);
-        for (size_t i = 0; i < got; i++) assert_int_equal(out[i].member, rank + i);
+    for (size_t max = 0; max <= COUNT + 1; max++) {
+        size_t got = ranking_top(&r, out, max);
+        assert_int_equal(got, max < COUNT ? max : COUNT);
+        if (got > 0) assert_int_equal(out[got - 1].member, got);
     }
-    assert_int_equal(ranking_from(&r, COUNT + 1, out, PAGE), 0);
-    assert_int_equal(ranking_from(&r, SIZE_MAX, out, PAGE), 0);
-    assert_int_equal(ranking_top(&r, out, 0), 0);
+    for (size_t i = 0; i < COUNT; i++) assert_int_equal(out[i].member, i + 1);
     teardown(&r);
 }
 
@@ -268,15 +263,10 @@ static void check_all(const struct ranking *r, uint64_t seed, const struct kind 
 static void check_some(const struct ranking *r, uint64_t seed, const struct kind *kind, int step) {
     int64_t member = (int64_t)random_below(kind->members) + 1;
     struct ranked page[40];
-    size_t from = random_below(model_count + 10) + 1;
     size_t max = random_below(40);
-    size_t left = from > model_count ? 0 : model_count - from + 1;
     size_t rank = model_rank(member);
     CHECK(r->count == model_count);
     CHECK(rank_of(r, member) == rank);
-    CHECK(ranking_from(r, from, page, max) == (left < max ? left : max));
-    for (size_t i = 0; i < left && i < max; i++)
-        CHECK(memcmp(&page[i], &model[from - 1 + i], sizeof *page) == 0);
     CHECK(ranking_top(r, page, max) == (model_count < max ? model_count : max));
     for (size_t i = 0; i < model_count && i < max; i++)
         CHECK(memcmp(&page[i], &model[i], sizeof *page) == 0);
@@ -350,7 +340,7 @@ int main(void) {
         cmocka_unit_test(of_equal_scores_the_one_that_has_it_longest_is_first_and_then_the_lowest),
         cmocka_unit_test(the_extremes_of_all_numbers_have_their_places_in_a_large_ranking),
         cmocka_unit_test(a_member_moves_when_it_is_set_again),
-        cmocka_unit_test(a_page_begins_at_any_rank_and_ends_with_the_last),
+        cmocka_unit_test(the_first_are_as_many_as_asked_for_or_all),
         cmocka_unit_test(a_large_ranking_shrinks_from_all_sides_and_grows_again),
         cmocka_unit_test(a_random_history_gives_what_a_simple_model_gives),
     };

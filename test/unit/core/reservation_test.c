@@ -45,22 +45,6 @@ static void a_new_one_is_held_and_has_no_times(void **state) {
     mem_free(r);
 }
 
-static void a_copy_has_its_own_seats(void **state) {
-    (void)state;
-    struct reservation *r = reservation_new(2);
-    r->seats[0] = 7;
-    r->seats[1] = 8;
-    r->price = 5;
-    struct reservation *copy = reservation_copy(r);
-    r->seats[0] = 1;
-    mem_free(r);
-    assert_int_equal(copy->seat_count, 2);
-    assert_int_equal(copy->seats[0], 7);
-    assert_int_equal(copy->seats[1], 8);
-    assert_int_equal(copy->price, 5);
-    mem_free(copy);
-}
-
 static void codes_are_random_and_have_no_letters_that_look_alike(void **state) {
     (void)state;
     char codes[100][CONFIRMATION_CODE_CHARS + 1];
@@ -85,7 +69,6 @@ int main(void) {
         cmocka_unit_test(every_status_and_strategy_has_its_word),
         cmocka_unit_test(only_held_and_confirmed_are_live),
         cmocka_unit_test(a_new_one_is_held_and_has_no_times),
-        cmocka_unit_test(a_copy_has_its_own_seats),
         cmocka_unit_test(codes_are_random_and_have_no_letters_that_look_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A request as a message of Kafka: what is written is read again, and a message that is not valid is
- * refused with the name of the field. */
+/* A request as a message of Kafka: what is written is read again, and a message that is not valid
+ * is refused with the name of the field. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -173,8 +173,9 @@ static void every_field_is_checked(void **state) {
         {"{" VERSION USER TYPE EVENT SECTION QUANTITY "}", "requestId is missing or not valid"},
         {"{" VERSION "\"requestId\":1," USER TYPE EVENT SECTION QUANTITY "}",
          "requestId is missing or not valid"},
-        {"{" VERSION "\"requestId\":\"01890000-0000-4000-8000-000000000001\"," USER TYPE EVENT
-             SECTION QUANTITY "}",
+        {"{" VERSION
+         "\"requestId\":\"01890000-0000-4000-8000-000000000001\"," USER TYPE EVENT SECTION QUANTITY
+         "}",
          "requestId is missing or not valid"}, /* of another version of UUIDs */
         {"{" VERSION "\"requestId\":\"" ID "0\"," USER TYPE EVENT SECTION QUANTITY "}",
          "requestId is missing or not valid"},
@@ -272,12 +273,25 @@ static void a_field_that_is_too_long_is_refused(void **state) {
 static void what_is_no_json_object_is_refused(void **state) {
     (void)state;
     static const char *rows[] = {
-        "", " ", "null", "1", "[]", "[{}]", "\"{}\"", "{", "{" HEAD QUANTITY,
-        "{" HEAD QUANTITY "}x", "{" HEAD QUANTITY "}{}", "{'version':1}", "\xff\xfe{}",
+        "",
+        " ",
+        "null",
+        "1",
+        "[]",
+        "[{}]",
+        "\"{}\"",
+        "{",
+        "{" HEAD QUANTITY,
+        "{" HEAD QUANTITY "}x",
+        "{" HEAD QUANTITY "}{}",
+        "{'version':1}",
+        "\xff\xfe{}",
         "{" HEAD "\"quantity\":99999999999999999999}",
-        "{" HEAD QUANTITY ",\"x\":\"\\u0000\"}", "{" HEAD QUANTITY ",\"x\":\"\xff\"}",
+        "{" HEAD QUANTITY ",\"x\":\"\\u0000\"}",
+        "{" HEAD QUANTITY ",\"x\":\"\xff\"}",
         /* A key that is there twice: readers would not agree which one counts. */
-        "{" HEAD QUANTITY "," QUANTITY "}", "{" USER HEAD QUANTITY "}",
+        "{" HEAD QUANTITY "," QUANTITY "}",
+        "{" USER HEAD QUANTITY "}",
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_refused(str_of(rows[i]), "not a JSON object");
@@ -309,8 +323,7 @@ static void a_time_that_cannot_be_written_is_not_taken(void **state) {
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         struct buf why = {0};
         struct section_names read;
-        struct request *r =
-            kafka_message_read(STR("{" HEAD QUANTITY "}"), times[i], &read, &why);
+        struct request *r = kafka_message_read(STR("{" HEAD QUANTITY "}"), times[i], &read, &why);
         assert_non_null(r);
         assert_int_equal(r->created_ms, 0);
         mem_free(r);

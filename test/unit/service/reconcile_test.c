@@ -14,20 +14,6 @@
 #include "redis_fixture.h"
 #include "two_stores.h"
 
-static int set_up(void **state) {
-    struct two_stores *t = mem_new(sizeof *t);
-    two_stores_open(t);
-    *state = t;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct two_stores *t = *state;
-    two_stores_close(t);
-    mem_free(t);
-    return 0;
-}
-
 static void assert_described(struct two_stores *t, size_t at, const char *text) {
     struct buf out = {0};
     difference_describe(&t->reconcile, &t->reconcile.differences[at], &out);
@@ -183,7 +169,7 @@ static void a_store_without_or_with_another_incarnation_is_not_compared(void **s
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, two_stores_set_up, two_stores_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(what_agrees_is_counted_on_both_sides),
         TEST(every_kind_of_difference_is_reported_with_both_sides),

@@ -13,20 +13,6 @@
 #include "redis_fixture.h"
 #include "two_stores.h"
 
-static int set_up(void **state) {
-    struct two_stores *t = mem_new(sizeof *t);
-    two_stores_open(t);
-    *state = t;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct two_stores *t = *state;
-    two_stores_close(t);
-    mem_free(t);
-    return 0;
-}
-
 /* ---- entries ---- */
 
 static void assert_waits(struct two_stores *t, uint64_t seq, uint64_t position) {
@@ -447,7 +433,7 @@ static void what_is_repaired_is_counted_by_its_kind(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, two_stores_set_up, two_stores_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_lost_entry_is_put_back_in_its_old_place_pitfall_13),
         TEST(an_entry_of_which_only_its_place_is_left_is_whole_again),
