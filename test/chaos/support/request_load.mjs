@@ -181,7 +181,8 @@ export function requestChaos(name, options, act) {
       t.diagnostic(JSON.stringify(load.summary()));
     } catch (error) {
       t.diagnostic(JSON.stringify(load.summary()));
-      for (const node of load.server.nodes) t.diagnostic(node.stderr.slice(-2000));
+      const isNews = (line) => !line.includes('msg=request ');
+      for (const node of load.server.nodes) t.diagnostic(node.stderr.split('\n').filter(isNews).join('\n').slice(-4000));
       throw error;
     } finally {
       load.ending = true;
