@@ -48,7 +48,7 @@ void postgres_database_for(struct harness *h) {
                     "SET lock_timeout = '20s'; TRUNCATE events, sections, seats, queue_entries, "
                     "retired_entries, nodes,"
                     " reservations, buyers, requests, facts, idempotency, audit, epochs, commits,"
-                    " request_consumers RESTART IDENTITY;"
+                    " request_consumers, fact_publications RESTART IDENTITY;"
                     "UPDATE request_leases SET node = NULL, until = 0");
     else
         scratch_open(&current.scratch);
