@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "feed/kafka.h"
+#include "feed/kafka_facts.h"
 #include "feed/local.h"
 #include "hot/memory.h"
 #include "hot/memory_boards.h"
@@ -102,17 +103,29 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
     return true;
 }
 
+static struct kafka_options kafka_options_of(const struct settings *s) {
+    return (struct kafka_options){.brokers = settings_brokers(s),
+                                  .settings = s->kafka,
+                                  .partitions = s->feed_partitions,
+                                  .prefix = s->feed_topic_prefix};
+}
+
 static bool open_feed(const struct settings *s, struct ledger *ledger, size_t workers,
                       struct feed **out, struct buf *why) {
     if (!settings_uses_kafka(s)) {
         *out = local_feed_new(ledger, workers, settings_is_cluster(s));
         return true;
     }
-    struct kafka_options options = {.brokers = settings_brokers(s),
-                                    .settings = s->kafka,
-                                    .partitions = s->feed_partitions,
-                                    .prefix = s->feed_topic_prefix};
+    struct kafka_options options = kafka_options_of(s);
     *out = kafka_feed_new(&options, workers, s->feed_consume, why);
+    return *out != NULL;
+}
+
+static bool open_fact_sink(const struct settings *s, struct fact_sink **out, struct buf *why) {
+    *out = NULL;
+    if (!settings_uses_kafka(s)) return true;
+    struct kafka_options options = kafka_options_of(s);
+    *out = kafka_facts_new(&options, why);
     return *out != NULL;
 }
 
@@ -181,8 +194,10 @@ static void print_help(const struct command *c) {
 }
 
 int main(int argc, char **argv) {
-    static const struct adapters adapters = {
-        .open_ledger = open_ledger, .open_hot = open_hot, .open_feed = open_feed};
+    static const struct adapters adapters = {.open_ledger = open_ledger,
+                                             .open_hot = open_hot,
+                                             .open_feed = open_feed,
+                                             .open_fact_sink = open_fact_sink};
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--version") == 0) name = "version";
     if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0 || strcmp(name, "-h") == 0) {

@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "cli/settings.h"
+#include "port/fact_sink.h"
 #include "port/feed.h"
 #include "port/locks.h"
 #include "port/queue.h"
@@ -38,6 +39,8 @@ struct adapters {
     /* The feed of asynchronous requests. False: `why`. */
     bool (*open_feed)(const struct settings *s, struct ledger *ledger, size_t workers,
                       struct feed **out, struct buf *why);
+    /* Where facts are published; NULL: they are not. False: `why`. */
+    bool (*open_fact_sink)(const struct settings *s, struct fact_sink **out, struct buf *why);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);
