@@ -154,8 +154,9 @@ static bool lookup_read_committed(struct kafka_lookup *l, int count) {
     return ok;
 }
 
-/* The offsets of RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END now. These are times of the protocol,
- * too. rd_kafka_query_watermark_offsets would wait for socket.timeout.ms when the broker is away. */
+/* The offsets of RD_KAFKA_OFFSET_BEGINNING or RD_KAFKA_OFFSET_END now. These are times of the
+ * protocol, too. rd_kafka_query_watermark_offsets would wait for socket.timeout.ms when the broker
+ * is away. */
 static rd_kafka_topic_partition_list_t *lookup_offsets(struct kafka_lookup *l, int count,
                                                        int64_t at) {
     rd_kafka_topic_partition_list_t *list = lookup_list(l, count);

@@ -123,20 +123,19 @@ static bool is_published(void *arg) {
 static void publish_begin(struct fixture *f, struct publishing *p, uint64_t number, int partition) {
     assert_true(number < NUMBERS_MAX);
     f->partitions[number] = partition;
-    *p = (struct publishing){.publish = {.request = &p->request,
-                                         .names = &p->names,
-                                         .done = on_published},
-                             .names = {"CONCERT", "1", "A"},
-                             .request = {.id = ledger_client_id(number),
-                                         .partition = partition,
-                                         .event_key = f->d.event->key,
-                                         .section_key = f->d.event->sections[0].key,
-                                         .user = "a",
-                                         .entry_seq = 1,
-                                         .strategy = STRATEGY_QUEUE,
-                                         .quantity = 1,
-                                         .created_ms = 2000,
-                                         .finished_ms = CLOCK_NONE_MS}};
+    *p = (struct publishing){
+        .publish = {.request = &p->request, .names = &p->names, .done = on_published},
+        .names = {"CONCERT", "1", "A"},
+        .request = {.id = ledger_client_id(number),
+                    .partition = partition,
+                    .event_key = f->d.event->key,
+                    .section_key = f->d.event->sections[0].key,
+                    .user = "a",
+                    .entry_seq = 1,
+                    .strategy = STRATEGY_QUEUE,
+                    .quantity = 1,
+                    .created_ms = 2000,
+                    .finished_ms = CLOCK_NONE_MS}};
     if (adapter->name != NULL) adapter->name(partition, &p->names);
     feed_publish(f->feed, &p->publish);
 }
@@ -359,11 +358,9 @@ static bool is_looked(void *arg) {
 /* Of three requests: what the ledger knows, and then the feed. */
 static void look(struct fixture *f, struct looking *l, const uint64_t *numbers) {
     struct test_record record;
-    *l = (struct looking){.look = {.ids = l->ids,
-                                   .count = 3,
-                                   .found = l->found,
-                                   .ahead = l->ahead,
-                                   .done = on_looked}};
+    *l = (struct looking){
+        .look = {
+            .ids = l->ids, .count = 3, .found = l->found, .ahead = l->ahead, .done = on_looked}};
     for (size_t i = 0; i < 3; i++) l->ids[i] = ledger_client_id(numbers[i]);
     test_requests_get(&record, l->ids, 3, l->found);
     assert_int_equal(harness_ask(&f->d.h, f->d.l, &record), ERR_OK);
