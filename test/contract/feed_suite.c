@@ -334,6 +334,47 @@ static void an_undecided_request_is_not_passed_over(void **state) {
     for (size_t i = 0; i < again; i++) assert_int_equal(number_of(f->delivered[i]), i + 3);
 }
 
+/* Pitfall 37. The last ones are decided first: the first one is still there. */
+static void requests_that_are_decided_out_of_order_do_not_remove_the_first(void **state) {
+    struct fixture *f = *state;
+    feed_attach_all(f);
+    for (uint64_t n = 1; n <= 10; n++) publish(f, n, 2);
+    await_delivered(f, 10);
+    for (size_t i = 10; i > 0; i--) {
+        bool is_decided = i > 1;
+        if (is_decided) decide(f, f->delivered[i - 1]->request);
+        feed_acknowledge(f->feed, f->delivered[i - 1], is_decided ? FEED_DECIDED : FEED_UNDECIDED,
+                         ERR_OK);
+    }
+    f->acknowledged = f->count;
+    feed_finish(f);
+    ledger_client_restart(&f->d);
+    feed_begin(f);
+    feed_attach_all(f);
+    await_delivered(f, adapter->knows_results ? 1 : 10);
+    assert_int_equal(number_of(f->delivered[0]), 1);
+}
+
+static void a_request_that_is_set_aside_is_not_delivered_again(void **state) {
+    struct fixture *f = *state;
+    assert_true(f->feed->sets_aside);
+    feed_attach_all(f);
+    for (uint64_t n = 1; n <= 3; n++) publish(f, n, 2);
+    await_delivered(f, 3);
+    for (int i = 0; i < 2; i++)
+        feed_acknowledge(f->feed, f->delivered[f->acknowledged++], FEED_SET_ASIDE,
+                         ERR_EVENT_NOT_FOUND);
+    acknowledge_next(f, false);
+    harness_wait(&f->d.h, is_quiet, f);
+    feed_finish(f);
+    feed_begin(f);
+    feed_attach_all(f);
+    await_delivered(f, 1);
+    harness_run_for(&f->d.h, 50);
+    assert_int_equal(f->count, 1);
+    assert_int_equal(number_of(f->delivered[0]), 3);
+}
+
 /* ---- looking ---- */
 
 struct looking {
@@ -428,16 +469,20 @@ int feed_suite_run(const struct feed_adapter *of) {
         TEST(no_more_than_the_window_is_delivered_unacknowledged),
         TEST(undecided_requests_are_delivered_again_after_a_restart),
         TEST(an_undecided_request_is_not_passed_over),
+        TEST(requests_that_are_decided_out_of_order_do_not_remove_the_first),
         TEST(undecided_requests_are_found_with_their_positions),
         TEST(a_drained_worker_gets_nothing_more),
     };
     const struct CMUnitTest with_ids[] = {TEST(a_repeated_request_is_delivered_once)};
     const struct CMUnitTest without_ids[] = {TEST(a_repeated_request_is_delivered_again)};
+    const struct CMUnitTest aside[] = {TEST(a_request_that_is_set_aside_is_not_delivered_again)};
 #undef TEST
     int failed = cmocka_run_group_tests_name("feed contract", tests, NULL, NULL);
     if (adapter->knows_ids)
         failed += cmocka_run_group_tests_name("feed that knows ids", with_ids, NULL, NULL);
     else
         failed += cmocka_run_group_tests_name("feed without ids", without_ids, NULL, NULL);
+    if (adapter->sets_aside)
+        failed += cmocka_run_group_tests_name("feed with dead letters", aside, NULL, NULL);
     return failed;
 }

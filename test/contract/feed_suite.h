@@ -21,6 +21,7 @@ struct feed_adapter {
     /* After a restart, only undecided requests are delivered; otherwise all from the first
      * undecided one of the partition on. */
     bool knows_results;
+    bool sets_aside;
 };
 
 /* Runs its tests, and returns how many failed. */
