@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "feed/kafka.h"
 #include "feed/kafka_admin.h"
+#include "feed/kafka_facts.h"
 #include "feed/local.h"
 #include "hot/memory.h"
 #include "hot/memory_boards.h"
@@ -128,6 +129,14 @@ static struct feed_admin *open_feed_admin(const struct settings *s, struct buf *
     return kafka_admin_new(&options, why);
 }
 
+static bool open_fact_sink(const struct settings *s, struct fact_sink **out, struct buf *why) {
+    *out = NULL;
+    if (!settings_uses_kafka(s)) return true;
+    struct kafka_options options = kafka_options_of(s);
+    *out = kafka_facts_new(&options, why);
+    return *out != NULL;
+}
+
 static const struct command {
     const char *name;
     int (*run)(char *const *args, const struct adapters *adapters);
@@ -218,7 +227,8 @@ int main(int argc, char **argv) {
     static const struct adapters adapters = {.open_ledger = open_ledger,
                                              .open_hot = open_hot,
                                              .open_feed = open_feed,
-                                             .open_feed_admin = open_feed_admin};
+                                             .open_feed_admin = open_feed_admin,
+                                             .open_fact_sink = open_fact_sink};
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--version") == 0) name = "version";
     if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0 || strcmp(name, "-h") == 0) {

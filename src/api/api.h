@@ -12,6 +12,7 @@
 #include "net/server.h"
 #include "service/events.h"
 #include "service/fact_feed.h"
+#include "service/fact_publisher.h"
 #include "service/hold.h"
 #include "service/rebuilder.h"
 #include "service/requests.h"
@@ -37,9 +38,10 @@ struct api {
     struct waiting_room room;
     struct reservations reservations;
     struct requests requests;
-    struct boards *boards;       /* NULL: rankings are off */
-    struct rebuilder *rebuilder; /* NULL: the hot store is this process's own */
-    struct snapshot *snapshot;   /* likewise */
+    struct boards *boards;                 /* NULL: rankings are off */
+    struct rebuilder *rebuilder;           /* NULL: the hot store is this process's own */
+    struct snapshot *snapshot;             /* likewise */
+    struct fact_publisher *fact_publisher; /* NULL: facts are not published */
     struct api_worker *workers;
     size_t worker_count;
     str default_event; /* "TYPE/ID", for requests that name no event; empty: the only event */

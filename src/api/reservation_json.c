@@ -90,8 +90,7 @@ bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out) 
 
 /* ---- out ---- */
 
-struct section_names reservation_names_of(struct api *api, int64_t event_key,
-                                              int64_t section_key) {
+struct section_names reservation_names_of(struct api *api, int64_t event_key, int64_t section_key) {
     struct section_names names = {0};
     const struct section *section = NULL;
     struct catalogue *catalogue = api->events.catalogue;

@@ -28,8 +28,7 @@ struct hold_body {
 bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out);
 
 /* For the keys in a reservation or an asynchronous request. */
-struct section_names reservation_names_of(struct api *api, int64_t event_key,
-                                              int64_t section_key);
+struct section_names reservation_names_of(struct api *api, int64_t event_key, int64_t section_key);
 /* eventType, eventId and section. */
 void reservation_names_to_json(struct json_out *j, const struct section_names *names);
 

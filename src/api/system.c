@@ -209,6 +209,9 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
     gauge(out, "admitone_ledger_queue_depth", "Records waiting for their commit",
           health.ledger.queue_depth);
     gauge_feed(out, api, health.ledger.open_requests);
+    gauge(out, "admitone_facts_unpublished_seconds",
+          "Age of the oldest fact that this node has still to publish",
+          api->fact_publisher == NULL ? 0 : fact_publisher_lag_ms(api->fact_publisher) / 1000);
     gauge(out, "admitone_ledger_wal_bytes",
           "Bytes of the write-ahead log that are not checkpointed yet", health.ledger.wal_bytes);
     gauge(out, "admitone_ledger_writable", "1 unless the last batch failed",

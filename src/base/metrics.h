@@ -81,6 +81,8 @@
       "Changes that Redis had missed and received again")                                          \
     X(HOT_HEALED_RESERVATIONS, "admitone_hot_healed_total", "what=\"reservation\"", "")            \
     X(FACTS_RELAYED, "admitone_facts_relayed_total", "", "Facts relayed to the hot store")         \
+    X(FACTS_PUBLISHED, "admitone_facts_published_total", "",                                       \
+      "Facts published to the topic of facts")                                                     \
     X(RANKINGS_SALES, "admitone_rankings_sales_total", "", "Facts counted by the rankings")        \
     X(RECONCILE_ENTRIES_OVER, "admitone_reconcile_differences_total", "what=\"entry_over\"",       \
       "Differences found between Redis and the ledger")                                            \

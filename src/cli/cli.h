@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "cli/settings.h"
+#include "port/fact_sink.h"
 #include "port/feed.h"
 #include "port/feed_admin.h"
 #include "port/locks.h"
@@ -41,6 +42,8 @@ struct adapters {
                       struct feed **out, struct buf *why);
     /* The same for an operator, where the feed is not in the ledger. NULL: `why`. */
     struct feed_admin *(*open_feed_admin)(const struct settings *s, struct buf *why);
+    /* Where facts are published; NULL: they are not. False: `why`. */
+    bool (*open_fact_sink)(const struct settings *s, struct fact_sink **out, struct buf *why);
 };
 
 int cli_serve(char *const *args, const struct adapters *adapters);

@@ -44,7 +44,8 @@ static void on_suspect(void *to) {
     rebuilder_suspect(&((struct nodes *)to)->rebuilder);
 }
 
-void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
+void nodes_init(struct nodes *n, struct api *api, struct fact_sink *facts,
+                const struct settings *s) {
     struct events *ev = &api->events;
     n->api = api;
     pthread_mutex_init(&n->lock, NULL);
@@ -71,6 +72,8 @@ void nodes_init(struct nodes *n, struct api *api, const struct settings *s) {
                                                             .seats = ev->seats,
                                                             .wait_ms = 2 * s->ledger_deadline_ms},
                                               .interval_ms = s->reconcile_interval_seconds * 1000};
+    n->fact_publisher = (struct fact_publisher){.ledger = ev->ledger, .sink = facts};
+    if (facts != NULL) api->fact_publisher = &n->fact_publisher;
     rebuilder_init(&n->rebuilder);
     hot_listen(ev->hot, (struct hot_listener){.changed = nodes_on_changed,
                                               .event_changed = on_event_changed,
@@ -84,6 +87,7 @@ void nodes_start_on(struct nodes *n, struct worker *w) {
     event_sync_init(&n->event_sync, &w->loop, &w->mailbox);
     relay_init(&n->relay, &w->loop);
     reconcile_job_init(&n->reconcile_job, &w->mailbox);
+    if (n->fact_publisher.sink != NULL) fact_publisher_init(&n->fact_publisher, &w->loop);
 }
 
 static bool is_ready(struct nodes *n) {
@@ -127,6 +131,7 @@ void nodes_stop_listening(struct nodes *n) {
 void nodes_stop_on(struct nodes *n) {
     relay_stop(&n->relay);
     reconcile_job_stop(&n->reconcile_job);
+    if (n->fact_publisher.sink != NULL) fact_publisher_stop(&n->fact_publisher);
 }
 
 void nodes_end_sync(struct nodes *n) {
@@ -135,7 +140,8 @@ void nodes_end_sync(struct nodes *n) {
 
 bool nodes_are_busy(struct nodes *n) {
     return event_sync_is_busy(&n->event_sync) || relay_is_busy(&n->relay) ||
-           finish_pending_is_busy(&n->finish_pending) || reconcile_job_is_busy(&n->reconcile_job);
+           finish_pending_is_busy(&n->finish_pending) || reconcile_job_is_busy(&n->reconcile_job) ||
+           fact_publisher_is_busy(&n->fact_publisher);
 }
 
 void nodes_stop(struct nodes *n) {
@@ -148,6 +154,7 @@ void nodes_deinit(struct nodes *n) {
     rebuilder_deinit(&n->rebuilder);
     event_sync_deinit(&n->event_sync);
     degraded_deinit(&n->degraded_reads);
+    fact_publisher_deinit(&n->fact_publisher);
     snapshot_deinit(&n->snapshot);
     pthread_mutex_destroy(&n->lock);
 }

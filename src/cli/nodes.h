@@ -1,8 +1,8 @@
 /*
  * nodes: the background work of a server that shares its stores with other nodes. It rebuilds Redis
  * when that is in the wrong incarnation, follows the announcements of other nodes, finishes pending
- * operations that they left, reconciles the stores, and answers from the ledger while Redis can't
- * be reached.
+ * operations that they left, reconciles the stores, publishes facts, and answers from the ledger
+ * while Redis can't be reached.
  */
 #ifndef ADMITONE_CLI_NODES_H
 #define ADMITONE_CLI_NODES_H
@@ -11,6 +11,7 @@
 #include "cli/settings.h"
 #include "run/worker.h"
 #include "service/event_sync.h"
+#include "service/fact_publisher.h"
 #include "service/finish_pending.h"
 #include "service/rebuilder.h"
 #include "service/reconcile_job.h"
@@ -25,14 +26,17 @@ struct nodes {
     struct relay relay;
     struct finish_pending finish_pending;
     struct reconcile_job reconcile_job;
+    struct fact_publisher fact_publisher; /* its sink is NULL: facts are not published */
     struct degraded_reads degraded_reads;
     struct snapshot snapshot;
     pthread_mutex_t lock;
     bool listens; /* under lock: announcements are passed on to the workers */
 };
 
-/* Also connects it with the services of the api. Before the workers are made. */
-void nodes_init(struct nodes *n, struct api *api, const struct settings *s);
+/* Also connects it with the services of the api. `facts`: where facts are published; NULL: they are
+ * not. Before the workers are made. */
+void nodes_init(struct nodes *n, struct api *api, struct fact_sink *facts,
+                const struct settings *s);
 /* Gives the worker the work that only one worker of the node does. Before the worker starts. */
 void nodes_start_on(struct nodes *n, struct worker *w);
 /* The name of this node in the logs of other nodes. Before the workers start. */

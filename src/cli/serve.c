@@ -72,7 +72,8 @@ struct server {
     struct buf users_key;
     struct hot_stores hot;
     struct feed *feed;
-    struct nodes nodes; /* when the stores are shared */
+    struct fact_sink *fact_sink; /* NULL: facts are not published */
+    struct nodes nodes;          /* when the stores are shared */
     struct rankings rankings;
     struct api api;
     struct api_site site;
@@ -407,7 +408,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
                               .stream_lag_bytes = set->sse_lag_bytes};
     networks_parse(str_of(set->net_trusted_proxies), &net.trusted_proxies);
     api->net = net_new(&net);
-    if (shares(s)) nodes_init(&s->nodes, api, set);
+    if (shares(s)) nodes_init(&s->nodes, api, s->fact_sink, set);
 }
 
 /* One socket per worker on the address, each handed to its worker. */
@@ -571,6 +572,7 @@ static bool serve_start(struct server *s, const struct adapters *adapters, struc
     if (!adapters->open_hot(&s->settings, epoch, &s->hot, why)) return false;
     if (!adapters->open_feed(&s->settings, s->api.events.ledger, s->worker_count, &s->feed, why))
         return false;
+    if (!adapters->open_fact_sink(&s->settings, &s->fact_sink, why)) return false;
     fill_api(s, max_connections);
     start_main_loop(s);
     int64_t now_ms = clock_wall_ms();
@@ -608,6 +610,7 @@ static void run_until_stopped(struct server *s) {
     mailbox_deinit(&s->mailbox);
     net_free(s->api.net);
     feed_close(s->feed);
+    if (s->fact_sink != NULL) fact_sink_close(s->fact_sink);
     ledger_close(s->api.events.ledger);
     if (ranks(s)) rankings_deinit(&s->rankings);
     reservations_deinit(&s->api.reservations);

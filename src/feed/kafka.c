@@ -660,8 +660,10 @@ static void kafka_close(struct feed *f) {
 }
 
 static bool kafka_open(struct kafka_feed *k, bool consumes, struct buf *why) {
+    /* 45 s, the default of session.timeout.ms, is long for users who wait. */
     const struct config_pair of_group[] = {{"group.id", k->group},
                                            {"partition.assignment.strategy", "cooperative-sticky"},
+                                           {"session.timeout.ms", "10000"},
                                            {"auto.offset.reset", "earliest"},
                                            {"enable.auto.commit", "true"},
                                            {"auto.commit.interval.ms", "500"},

@@ -107,6 +107,28 @@ rd_kafka_t *kafka_producer_new(const struct kafka_options *o, struct kafka_link 
     return client_new(RD_KAFKA_PRODUCER, conf, why);
 }
 
+rd_kafka_t *kafka_gapless_producer_new(const struct kafka_options *o,
+                                       void (*delivered)(rd_kafka_t *rk,
+                                                         const rd_kafka_message_t *m, void *link),
+                                       struct buf *why) {
+    static const struct config_pair own[] = {
+        {"partitioner", "murmur2_random"}, {"linger.ms", "1"}, {NULL, NULL}};
+    /* The order depends on these, so the user's are not taken. */
+    static const struct config_pair fixed[] = {{"enable.idempotence", "true"},
+                                               {"enable.gapless.guarantee", "true"},
+                                               {"acks", "all"},
+                                               {"message.timeout.ms", "0"},
+                                               {NULL, NULL}};
+    rd_kafka_conf_t *conf = conf_new(o, own, NULL, why);
+    if (conf == NULL) return NULL;
+    rd_kafka_conf_set_dr_msg_cb(conf, delivered);
+    if (!conf_set(conf, fixed, why)) {
+        rd_kafka_conf_destroy(conf);
+        return NULL;
+    }
+    return client_new(RD_KAFKA_PRODUCER, conf, why);
+}
+
 rd_kafka_t *kafka_consumer_new(const struct kafka_options *o, struct kafka_link *link,
                                const struct config_pair *own,
                                void (*rebalanced)(rd_kafka_t *rk, rd_kafka_resp_err_t err,

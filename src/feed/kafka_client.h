@@ -49,6 +49,13 @@ rd_kafka_t *kafka_producer_new(const struct kafka_options *o, struct kafka_link 
                                                  void *link),
                                int64_t deadline_ms, struct buf *why);
 
+/* A producer that stops at the first message that fails, for good: a later message of the same
+ * partition is never written without the earlier ones. Messages do not time out. NULL: `why`. */
+rd_kafka_t *kafka_gapless_producer_new(const struct kafka_options *o,
+                                       void (*delivered)(rd_kafka_t *rk,
+                                                         const rd_kafka_message_t *m, void *link),
+                                       struct buf *why);
+
 /* A consumer with these settings of ours. NULL: `why`. */
 rd_kafka_t *kafka_consumer_new(const struct kafka_options *o, struct kafka_link *link,
                                const struct config_pair *own,

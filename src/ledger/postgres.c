@@ -67,6 +67,7 @@ static enum err postgres_put(struct postgres_ledger *p, struct ledger_record *r)
     case LEDGER_EVENT_DELETE:
         return pg_pool_put(p->acts, r);
     case LEDGER_FACTS_RELAYED:
+    case LEDGER_FACTS_PUBLISH:
     case LEDGER_NODE_REPORT:
     case LEDGER_REQUEST_LEASE:
     case LEDGER_NODES_DROP:

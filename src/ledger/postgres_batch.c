@@ -200,6 +200,8 @@ static bool apply_alone(struct pg *db, struct ledger_record *r) {
         return pg_event_delete_apply(db, (struct ledger_event_delete *)r);
     case LEDGER_FACTS_RELAYED:
         return pg_facts_relayed_apply(db, (struct ledger_facts_relayed *)r);
+    case LEDGER_FACTS_PUBLISH:
+        return pg_facts_publish_apply(db, (struct ledger_facts_publish *)r);
     case LEDGER_REQUEST_LEASE:
         return pg_request_lease_apply(db, (struct ledger_request_lease *)r);
     case LEDGER_NODE_REPORT:

@@ -1,7 +1,7 @@
 /*
- * Facts that are to be relayed, sales, and pages of facts. Transactions commit in another order
- * than they take numbers, so no number means that all facts below it are visible: a fact that is
- * not relayed yet has no relayed_at, and a partial index finds these rows.
+ * Facts that are to be relayed, sales, pages of facts, and the publication of facts. Transactions
+ * commit in another order than they take numbers, so no number means that all facts below it are
+ * visible: a fact that is not relayed yet has no relayed_at, and a partial index finds these rows.
  */
 #include <assert.h>
 
@@ -127,4 +127,54 @@ bool pg_facts_page(struct pg *db, struct ledger_facts_page *page) {
     ok = ok && pg_sound(db);
     if (!ok) facts_page_free(page);
     return ok;
+}
+
+/* ---- publication ---- */
+
+#define NOW_MS "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
+/* A node that was stalled, and has lost the lease, may have an older watermark than the next one.
+ */
+static bool pg_facts_raise_mark(struct pg *db, const struct ledger_facts_publish *publish) {
+    if (!sale_is_after(&publish->published, &(struct sale_mark){0})) return true;
+    return pg_run(db, NULL,
+                  "UPDATE fact_publications SET transaction = $2::bigint::text::xid8, fact_id = $3"
+                  " WHERE topic = $1"
+                  " AND (transaction, fact_id) < ($2::bigint::text::xid8, $3::bigint)",
+                  pg_cell_str(publish->topic), pg_cell_i64((int64_t)publish->published.transaction),
+                  pg_cell_i64(publish->published.id));
+}
+
+/* `until` stays as the time when a node last published, for retention. */
+static bool pg_facts_release(struct pg *db, const struct ledger_facts_publish *publish) {
+    return pg_run(db, NULL,
+                  "UPDATE fact_publications SET node = NULL, until = " NOW_MS
+                  " WHERE topic = $1 AND node = $2",
+                  pg_cell_str(publish->topic), pg_cell_uuid(&publish->node));
+}
+
+static bool pg_facts_lease(struct pg *db, struct ledger_facts_publish *publish) {
+    struct pg_rows rows = {0};
+    bool ok = pg_query(db, &rows,
+                       "INSERT INTO fact_publications AS p(topic, node, until)"
+                       " VALUES ($1, $2, " NOW_MS " + $3) ON CONFLICT (topic)"
+                       " DO UPDATE SET node = excluded.node, until = excluded.until"
+                       " WHERE p.node IS NULL OR p.node = excluded.node OR p.until < " NOW_MS
+                       " RETURNING transaction::text::bigint, fact_id",
+                       pg_cell_str(publish->topic), pg_cell_uuid(&publish->node),
+                       pg_cell_i64(publish->lease_ms));
+    publish->is_ours = ok && pg_next(&rows);
+    if (publish->is_ours)
+        publish->mark =
+            (struct sale_mark){.transaction = (uint64_t)pg_i64(&rows, 0), .id = pg_i64(&rows, 1)};
+    pg_rows_clear(&rows);
+    return ok;
+}
+
+bool pg_facts_publish_apply(struct pg *db, struct ledger_facts_publish *publish) {
+    publish->record.result = ERR_OK;
+    publish->is_ours = false;
+    publish->mark = (struct sale_mark){0};
+    return pg_facts_raise_mark(db, publish) &&
+           (publish->stops ? pg_facts_release(db, publish) : pg_facts_lease(db, publish));
 }

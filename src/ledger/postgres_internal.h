@@ -90,6 +90,7 @@ bool pg_facts_read(struct pg *db, struct ledger_facts_read *read);
 bool pg_sales_read(struct pg *db, struct ledger_sales_read *read);
 bool pg_facts_page(struct pg *db, struct ledger_facts_page *page);
 bool pg_facts_relayed_apply(struct pg *db, struct ledger_facts_relayed *relayed);
+bool pg_facts_publish_apply(struct pg *db, struct ledger_facts_publish *publish);
 
 /* --- postgres_nodes.c --- */
 

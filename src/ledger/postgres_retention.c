@@ -5,9 +5,9 @@
  * nothing.
  *
  * Rows of a deleted event (or of a section that was removed from its event) are removed first, then
- * the section, then the event. If a row of it must stay (a fact not yet relayed, a locked row), the
- * event is noted as kept and stays for this round; one that was deleted after the round began waits
- * for the next, because the scans may have passed its rows already.
+ * the section, then the event. If a row of it must stay (a fact that is not relayed or published
+ * yet, a locked row), the event is noted as kept and stays for this round; one that was deleted
+ * after the round began waits for the next, because the scans may have passed its rows already.
  *
  * One node does this, the one that has PG_LOCK_RETENTION; when the node stops, its connection ends,
  * and another node gets the lock. Locked rows are skipped, and left for later.
@@ -64,6 +64,12 @@ struct retained_table {
     "(SELECT c.event_id FROM sections c"                                                           \
     " WHERE c.id = t.section_id AND c.removed_version IS NOT NULL)"
 
+/* The watermarks of the publishers of facts: a fact above one of them is still to be published. One
+ * that has not run for a week is not waited for: the nodes have another feed now. */
+#define PUBLISHED                                                                                  \
+    "SELECT 1 FROM fact_publications p"                                                            \
+    " WHERE p.until > $6 - 604800000 AND (p.transaction, p.fact_id)"
+
 /* Materialized: looked for once, not for each row that might be removed. */
 #define FREE(key, from) "WITH free AS MATERIALIZED (SELECT " key " FROM " from " SKIP LOCKED)"
 #define FREE_BY(type, table) FREE("id", table " WHERE id = ANY($1::text[]::" type "[]) FOR UPDATE")
@@ -113,15 +119,16 @@ static const struct retained_table tables[] = {
         .age = AGE_ENDED,
     },
     {
-        /* Its facts go with it, so they must have been relayed. A key's row that names it is
-         * answered from it, so that goes first. */
+        /* Its facts go with it, so they must have been relayed and published. A key's row that
+         * names it is answered from it, so that goes first. */
         .first = UUIDS,
         .scan = "SELECT t.id::text, NULL::text,"
                 " (coalesce(t.ended_at < $4, false)"
                 "  OR (coalesce(t.ended_at < $6 - " LATE_MS ", false)"
                 "   AND " GONE_SECTION " IS NOT NULL))"
                 " AND NOT EXISTS (SELECT 1 FROM facts f"
-                "  WHERE f.reservation_id = t.id AND f.relayed_at IS NULL)"
+                "  WHERE f.reservation_id = t.id AND (f.relayed_at IS NULL"
+                "   OR EXISTS (" PUBLISHED " < (f.transaction, f.id))))"
                 " AND NOT EXISTS (SELECT 1 FROM idempotency i WHERE i.user_id = t.user_id"
                 "  AND coalesce(i.reservation_id, substr(i.response, 8, 36)::uuid) = t.id),"
                 " " GONE_SECTION " FROM reservations t"
@@ -157,7 +164,8 @@ static const struct retained_table tables[] = {
                 "  WHERE l.event_id = t.event_id AND l.kind = 'SOLD_OUT' AND l.at > t.at))"
                 " ELSE t.relayed_at IS NOT NULL AND (t.at < $4 OR " GONE_EVENT " IS NOT NULL)"
                 "  AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.id = t.reservation_id)"
-                " END, " GONE_EVENT " FROM facts t"
+                " END AND NOT EXISTS (" PUBLISHED " < (t.transaction, t.id)),"
+                " " GONE_EVENT " FROM facts t"
                 " WHERE t.id > $1::text::bigint ORDER BY t.id LIMIT $3",
         .remove = REMOVE_BY("bigint", "facts"),
         .age = AGE_ENDED,

@@ -24,6 +24,7 @@ const char *record_name(const struct ledger_record *r) {
                                         [LEDGER_REQUEST_DECIDE] = "decide request",
                                         [LEDGER_REQUEST_LEASE] = "lease partitions",
                                         [LEDGER_FACTS_RELAYED] = "facts relayed",
+                                        [LEDGER_FACTS_PUBLISH] = "publish facts",
                                         [LEDGER_NODE_REPORT] = "node report",
                                         [LEDGER_NODES_DROP] = "drop nodes"};
     bool is_known = (size_t)r->kind < sizeof names / sizeof *names && names[r->kind] != NULL;

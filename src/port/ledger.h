@@ -53,6 +53,7 @@ enum ledger_kind {
     LEDGER_REQUEST_DECIDE,
     LEDGER_REQUEST_LEASE,
     LEDGER_FACTS_RELAYED,
+    LEDGER_FACTS_PUBLISH,
     LEDGER_NODE_REPORT,
     LEDGER_NODES_DROP,
     /* asked */
@@ -520,6 +521,21 @@ struct ledger_facts_page {
     size_t count;          /* out */
     struct sale_mark mark; /* out: of the last fact that was read; `after` when there was none */
     size_t seat_count;     /* private to the adapter: of its facts */
+};
+
+/* The publication of facts to a topic that other systems read. One node at a time does this: takes
+ * or renews the lease, which ends `lease_ms` after this, by the clock of the database. Also raises
+ * the watermark to `published`, whether or not the node has the lease. Retention keeps the facts
+ * after the watermark. Only in a ledger that several nodes share. */
+struct ledger_facts_publish {
+    struct ledger_record record;
+    str topic;
+    struct uuid node;
+    int64_t lease_ms;
+    bool stops;                 /* releases the lease, and does not take it */
+    struct sale_mark published; /* all facts up to this one are in the topic; zeroed: not known */
+    bool is_ours;               /* out: the node has the lease */
+    struct sale_mark mark;      /* out, if it has: the watermark; zeroed: before all facts */
 };
 
 /* Asked, not submitted: rows of the audit table, newest first; perhaps fewer than `limit`, when

@@ -52,6 +52,50 @@ static void a_locked_row_and_its_parents_are_left_for_later(void **state) {
     retained_assert_sound(f);
 }
 
+/* A reservation of the event that ended long ago, with its fact, and the fact SOLD_OUT. */
+static void add_old_facts(struct retained *f) {
+    tables_sql(f->tables,
+               "INSERT INTO reservations SELECT ('0' || 3 || repeat('0', 30))::uuid, 1, 1,"
+               " 'a', 0, 'slot', 'CANCELLED', 1, '1', 0, 'KRW', 1, 1, NULL, 1, NULL");
+    tables_sql(f->tables,
+               "INSERT INTO facts(kind, event_id, section_id, reservation_id, user_id, seat_count,"
+               " at, relayed_at, transaction) VALUES"
+               " ('CANCELLED', 1, 1, ('03' || repeat('0', 30))::uuid, 'a', 1, 1, 1, '50'),"
+               " ('SOLD_OUT', 1, NULL, NULL, NULL, 0, 1, NULL, '60')");
+}
+
+/* With the watermark below, between and above these two facts. */
+static void facts_that_were_not_published_yet_stay(void **state) {
+    struct retained *f = *state;
+    add_old_facts(f);
+    tables_sql(f->tables,
+               "INSERT INTO fact_publications(topic, transaction, fact_id, until)"
+               " VALUES ('facts', '49', 9, %lld)",
+               f->now);
+    scratch_delete(postgres_database(), "CONCERT", "1");
+    retained_keep(f, 0, 0);
+    retained_await_a_round(f);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM facts"), 2);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM reservations"), 1);
+    tables_sql(f->tables, "UPDATE fact_publications SET transaction = '50'");
+    retained_await(f, "SELECT count(*) FROM reservations", 0);
+    retained_await_a_round(f);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM facts"), 1);
+    assert_int_equal(retained_number(f, "SELECT count(*) FROM events"), 1);
+    tables_sql(f->tables, "UPDATE fact_publications SET transaction = '61'");
+    retained_await(f, retained_rows_of_the_event(f), 0);
+}
+
+static void a_publisher_that_has_not_run_for_a_week_is_not_waited_for(void **state) {
+    struct retained *f = *state;
+    add_old_facts(f);
+    tables_sql(f->tables, "INSERT INTO fact_publications(topic, until) VALUES ('facts', %lld)",
+               f->now - 8LL * 24 * 3600 * 1000);
+    scratch_delete(postgres_database(), "CONCERT", "1");
+    retained_keep(f, 0, 0);
+    retained_await(f, retained_rows_of_the_event(f), 0);
+}
+
 static void of_several_nodes_one_works_and_another_takes_over(void **state) {
     struct retained *f = *state;
     static const char workers[] =
@@ -98,6 +142,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         RETAINED_TEST(an_event_that_was_deleted_just_now_stays_for_a_while),
         RETAINED_TEST(a_locked_row_and_its_parents_are_left_for_later),
+        RETAINED_TEST(facts_that_were_not_published_yet_stay),
+        RETAINED_TEST(a_publisher_that_has_not_run_for_a_week_is_not_waited_for),
         RETAINED_TEST(of_several_nodes_one_works_and_another_takes_over),
         RETAINED_TEST(a_lost_connection_is_opened_again),
         cmocka_unit_test(it_stops_soon_though_no_server_answers),

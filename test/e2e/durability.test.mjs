@@ -208,7 +208,7 @@ describe('a full disk', () => {
       assert.equal((await server.call('GET', '/health')).status, 200);
       const ready = await server.call('GET', '/ready');
       assert.equal(ready.status, 503);
-      assert.deepEqual(ready.json, { ready: false, ledger: 'failing', hot: 'ok', events: 'ok', stopping: false });
+      assert.deepEqual(ready.json, { ready: false, ledger: 'failing', hot: 'ok', events: 'ok', feed: 'ok', stopping: false });
       assert.match(ready.headers['retry-after'], /^\d+$/);
       assert.equal(await server.metric('admitone_ledger_writable'), 0);
       const complaints = server.stderr.split('\n').filter((line) => line.includes('level=error'));

@@ -169,6 +169,8 @@ test('the topic may end with a record that is no message', async () => {
   const [ann] = await sale.buyers(1, 'ann');
   const sent = message(sale, 'ann1', { quantity: 1 });
   produceTo(server.dataDir, [sent], { settings: { 'transactional.id': 'shop' } });
+  // The broker acknowledges the end of a transaction before it has written it to the partitions.
+  await until('the transaction is visible', async () => (await sale.look(ann, sent.requestId)).status === 200);
   assert.equal((await sale.decided(ann, sent.requestId)).status, 'SUCCESS');
   for (const node of server.nodes)
     assertProblem(await new RequestSale(node, 'CONCERT/1').look(ann, UNKNOWN), 404, 'request_not_found');

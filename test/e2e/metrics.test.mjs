@@ -157,7 +157,7 @@ test('/health and /ready are JSON, 200, and need no key', async () => {
   assert.match(health.json.version, /^\d+\.\d+\.\d+$/);
   const ready = await server.call('GET', '/ready');
   assert.equal(ready.status, 200);
-  assert.deepEqual(ready.json, { ready: true, ledger: 'ok', hot: 'ok', events: 'ok', stopping: false });
+  assert.deepEqual(ready.json, { ready: true, ledger: 'ok', hot: 'ok', events: 'ok', feed: 'ok', stopping: false });
   assert.equal(ready.headers['retry-after'], undefined);
 });
 

@@ -466,7 +466,7 @@ test('thousands of streams: each gets its own result, once', async (t) => {
   }
   assert.equal(sold, count - 100);
   t.diagnostic(`${waited} of ${count} had to wait`);
-  assert.ok(waited > count / 10, `only ${waited} streams waited for their result`);
+  assert.ok(waited > count / 100, `only ${waited} streams waited for their result`);
   await assertAllDecided(sale, count);
   if (hasKafka) {
     const decided = await Promise.all(server.nodes.map(async (node) => metric({ nodes: [node] }, 'admitone_requests_decided_total', { result: 'SUCCESS' })));

@@ -255,6 +255,17 @@ void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count,
                               }};
 }
 
+void test_facts_publish(struct test_record *r, const struct uuid *node, int64_t lease_ms,
+                        struct sale_mark published) {
+    *r = (struct test_record){.facts_publish = {
+                                  .record = {.kind = LEDGER_FACTS_PUBLISH, .task.run = on_back},
+                                  .topic = STR("facts"),
+                                  .node = *node,
+                                  .lease_ms = lease_ms,
+                                  .published = published,
+                              }};
+}
+
 void test_events_read(struct test_record *r, int64_t known_mark) {
     *r = (struct test_record){.events_read = {
                                   .record = {.kind = LEDGER_EVENTS_READ, .task.run = on_back},

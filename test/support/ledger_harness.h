@@ -59,6 +59,7 @@ struct test_record {
         struct ledger_waiting_read waiting_read;
         struct ledger_facts_read facts_read;
         struct ledger_facts_relayed facts_relayed;
+        struct ledger_facts_publish facts_publish;
         struct ledger_sales_read sales_read;
         struct ledger_facts_page facts_page;
         struct ledger_node_report node_report;
@@ -95,6 +96,8 @@ void test_request_put(struct test_record *r, const struct request *wanted);
 void test_request_decide(struct test_record *r, const struct request *wanted);
 void test_request_lease(struct test_record *r, const struct uuid *node, int64_t lease_ms);
 void test_facts_relayed(struct test_record *r, const int64_t *ids, size_t count, int64_t now_ms);
+void test_facts_publish(struct test_record *r, const struct uuid *node, int64_t lease_ms,
+                        struct sale_mark published);
 /* Its name is "a node". */
 void test_node_report(struct test_record *r, const struct uuid *node, bool registers,
                       int64_t applied);
