@@ -198,8 +198,6 @@ static void kafka_probe(struct kafka_feed *k) {
         buf_addf(&why, "%s: restart this node", fatal);
     if (why.len > 0) {
         kafka_link_lost(&k->link, buf_cstr(&why));
-        /* Requests that were not sent yet are refused now. */
-        rd_kafka_purge(k->producer, RD_KAFKA_PURGE_F_QUEUE);
     } else {
         atomic_store(&k->partition_count, partitions);
         kafka_link_back(&k->link);
