@@ -24,7 +24,7 @@ async function assertOnlyRequestsWait({ server, buyers: [ann] }) {
 }
 
 requestChaos('kill -9 of the broker: requests are refused until it is back, and each accepted one gets its result', {}, async (load) => {
-  for (let round = 0; round < 2; round++) {
+  for (let round = 0; round < (process.env.TEST_FULL ? 4 : 1); round++) {
     process.kill(Number(kafkaOf().KAFKA_PID), 'SIGKILL');
     await assertOnlyRequestsWait(load);
     startKafka();
