@@ -199,6 +199,23 @@ static void a_request_is_delivered_as_it_was_accepted(void **state) {
     assert_int_equal(r->section_key, f->d.event->sections[0].key);
 }
 
+static bool has_delivered_by_itself(void *arg) {
+    const struct expected *e = arg;
+    return e->f->count >= e->count;
+}
+
+/* Ticks are for what has failed. */
+static void a_request_is_delivered_without_a_tick(void **state) {
+    struct fixture *f = *state;
+    feed_attach_all(f);
+    publish(f, 1, 3);
+    await_delivered(f, 1); /* now the feed works on the partition */
+    for (uint64_t n = 2; n <= 20; n++) {
+        publish(f, n, 3);
+        harness_wait(&f->d.h, has_delivered_by_itself, &(struct expected){f, n});
+    }
+}
+
 static void requests_are_delivered_in_order_and_each_partition_to_one_worker(void **state) {
     struct fixture *f = *state;
     enum { COUNT = 120 };
@@ -465,6 +482,7 @@ int feed_suite_run(const struct feed_adapter *of) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_request_is_delivered_as_it_was_accepted),
+        TEST(a_request_is_delivered_without_a_tick),
         TEST(requests_are_delivered_in_order_and_each_partition_to_one_worker),
         TEST(no_more_than_the_window_is_delivered_unacknowledged),
         TEST(undecided_requests_are_delivered_again_after_a_restart),

@@ -3,8 +3,6 @@
  * which TSan of gcc 12 does not know: it crashes in a thread that it did not see begin. In glibc
  * both have the same locks and conditions.
  */
-#if defined(__SANITIZE_THREAD__)
-
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -15,6 +13,8 @@
 static_assert(sizeof(mtx_t) == sizeof(pthread_mutex_t), "mtx_t is a pthread_mutex_t");
 static_assert(sizeof(cnd_t) == sizeof(pthread_cond_t), "cnd_t is a pthread_cond_t");
 static_assert(sizeof(thrd_t) == sizeof(pthread_t), "thrd_t is a pthread_t");
+
+#if defined(__SANITIZE_THREAD__)
 
 static int result_of(int error) {
     if (error == 0) return thrd_success;
