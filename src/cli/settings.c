@@ -221,8 +221,21 @@ const char *settings_brokers(const struct settings *s) {
     return s->feed + sizeof "kafka://" - 1;
 }
 
+/* The first setting of librdkafka on which the promises of the feed depend; NULL: there is none. */
+static const char *reserved_setting(const struct config_pair *settings) {
+    static const char *const reserved[] = {"bootstrap.servers",  "group.id",
+                                           "enable.idempotence", "acks",
+                                           "auto.offset.reset",  "enable.auto.offset.store",
+                                           "enable.auto.commit", "partition.assignment.strategy"};
+    for (; settings->name != NULL; settings++)
+        for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
+            if (strcmp(settings->name, reserved[i]) == 0) return settings->name;
+    return NULL;
+}
+
 static bool feed_ok(const struct settings *s, struct buf *why) {
     bool is_local = strcmp(s->feed, "local") == 0;
+    const char *reserved = reserved_setting(s->kafka);
     if (!is_local && !str_matches(s->feed, "^kafka://[^/@,[:space:]]+(,[^/@,[:space:]]+)*$")) {
         buf_add(why, STR("feed: \""));
         url_redact(str_of(s->feed), why);
@@ -230,6 +243,8 @@ static bool feed_ok(const struct settings *s, struct buf *why) {
                          "password go into kafka.sasl.username and kafka.sasl.password"));
     } else if (is_local && s->kafka[0].name != NULL) {
         buf_addf(why, "kafka.%s: it counts only with --feed kafka://HOST:PORT", s->kafka[0].name);
+    } else if (reserved != NULL) {
+        buf_addf(why, "kafka.%s: admitone sets this itself", reserved);
     } else if (!str_matches(s->feed_topic_prefix, "^[A-Za-z0-9._-]{0,80}$")) {
         buf_add(why, STR("feed.topic_prefix: up to 80 letters, digits and . _ -"));
     }

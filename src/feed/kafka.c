@@ -27,6 +27,10 @@
 #define POLL_MS 100
 /* How often an unreachable broker is asked for the topic. */
 #define PROBE_MS 1000
+/* How often a reachable one is asked: the topic may have got more partitions. */
+#define REFRESH_MS 30000
+/* Of a dead letter's value; more is cut off, because brokers and producers limit messages. */
+#define DEAD_BYTES_MAX 524288
 /* How long a partition that another node gets waits for the requests in work here. */
 #define REVOKE_MS 3000
 /* At the stop, for the first assignment of a node that has just joined the group. */
@@ -38,7 +42,7 @@
 struct kafka_feed;
 struct kafka_partition;
 
-/* One that was taken from Kafka and not acknowledged yet. */
+/* A message that was taken from Kafka and is not acknowledged yet. */
 struct kafka_delivery {
     struct feed_message message;
     struct section_names names;
@@ -74,7 +78,7 @@ struct kafka_partition {
     } window[FEED_WINDOW]; /* a ring, in the order of the offsets */
     uint64_t first;        /* of the ring, counted from the start; modulo FEED_WINDOW */
     uint64_t end;
-    int64_t next_offset; /* all before it are acknowledged; -1: none was */
+    int64_t next_offset; /* all before it are acknowledged; -1: none was taken */
     size_t in_work;      /* delivered and not acknowledged, also of earlier assignments */
 };
 
@@ -214,11 +218,11 @@ static void *kafka_run_producer(void *arg) {
         rd_kafka_poll(k->producer, POLL_MS);
         int64_t now_ms = clock_steady_ms();
         bool is_well = atomic_load(&k->link.is_up) && !atomic_load(&k->link.is_suspect);
-        if (is_well || now_ms - probed_ms < PROBE_MS) continue;
+        if (now_ms - probed_ms < (is_well ? REFRESH_MS : PROBE_MS)) continue;
         probed_ms = now_ms;
         kafka_probe(k);
     }
-    /* What is left has nobody who waits for it, but dead letters and last answers. */
+    /* Dead letters and answers to requests may still be under way. */
     rd_kafka_flush(k->producer, FLUSH_MS);
     return NULL;
 }
@@ -278,8 +282,8 @@ static bool kafka_has_work(struct kafka_feed *k, const rd_kafka_topic_partition_
     return has_work;
 }
 
-/* What is in work may end before another node gets the partitions; what does not is delivered there
- * again. */
+/* Waits for the requests in work, for a while: those that are not decided by then are delivered to
+ * another node again. */
 static void kafka_unassign(struct kafka_feed *k, const rd_kafka_topic_partition_list_t *list,
                            bool is_lost) {
     int64_t until_ms = clock_steady_ms() + REVOKE_MS;
@@ -300,7 +304,9 @@ static void kafka_unassign(struct kafka_feed *k, const rd_kafka_topic_partition_
         rd_kafka_queue_cb_event_enable(queue, NULL, NULL);
         rd_kafka_queue_destroy(queue);
     }
-    if (done->cnt > 0 && !is_lost) rd_kafka_commit(k->consumer, done, 0);
+    /* A node that stops does not wait for a broker that may be away; closing sends the commit. */
+    bool is_stopping = atomic_load(&k->is_stopping);
+    if (done->cnt > 0 && !is_lost) rd_kafka_commit(k->consumer, done, is_stopping);
     rd_kafka_topic_partition_list_destroy(done);
 }
 
@@ -367,6 +373,7 @@ static void kafka_leave_group(struct kafka_feed *k) {
 static void *kafka_run_consumer(void *arg) {
     struct kafka_feed *k = arg;
     while (atomic_load(&k->partition_count) == 0 && !atomic_load(&k->is_stopping)) usleep(10000);
+    if (atomic_load(&k->is_stopping)) return NULL; /* it has not joined the group */
     rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(topics, k->topic, RD_KAFKA_PARTITION_UA);
     rd_kafka_resp_err_t err = rd_kafka_subscribe(k->consumer, topics);
@@ -433,6 +440,7 @@ static size_t kafka_take(struct kafka_partition *p, struct kafka_delivery **take
         d->slot = (size_t)(p->end++ % FEED_WINDOW);
         d->raw = raw[i];
         list_init(&d->link);
+        if (p->next_offset < 0) p->next_offset = raw[i]->offset;
         p->window[d->slot].offset = raw[i]->offset;
         p->window[d->slot].is_done = false;
         taken[count_of++] = d;
@@ -522,25 +530,30 @@ static void kafka_acknowledge(struct feed *f, struct feed_message *m, enum feed_
 
 /* ---- dead letters ---- */
 
-/* The message is copied as it is; headers say why, and where it was. It counts as done when the
- * copy is acknowledged. */
+/* The message is copied as it is, unless it is huge; headers say why, and where it was. It counts
+ * as done when the copy is acknowledged. */
 static void kafka_set_aside(struct kafka_delivery *d) {
     struct kafka_feed *k = d->partition->feed;
     const rd_kafka_message_t *raw = d->raw;
     char from[160];
     int from_len = snprintf(from, sizeof from, "%s/%d/%lld", k->topic, d->partition->number,
                             (long long)raw->offset);
+    struct kafka_worker *w = kafka_worker_of(d->partition);
+    size_t len = raw->len < DEAD_BYTES_MAX ? raw->len : DEAD_BYTES_MAX;
     d->sent = (struct feed_sent){.task = {.run = kafka_on_dead_sent, .home = mailbox_mine()}};
     atomic_fetch_add(&k->under_way, 1);
     rd_kafka_resp_err_t err = rd_kafka_producev(
         k->producer, RD_KAFKA_V_TOPIC(k->dead_topic), RD_KAFKA_V_PARTITION(0),
-        RD_KAFKA_V_KEY(raw->key, raw->key_len), RD_KAFKA_V_VALUE(raw->payload, raw->len),
+        RD_KAFKA_V_KEY(raw->key, raw->key_len), RD_KAFKA_V_VALUE(raw->payload, len),
         RD_KAFKA_V_HEADER("reason", d->reason, (ssize_t)strlen(d->reason)),
         RD_KAFKA_V_HEADER("from", from, (ssize_t)from_len),
         RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_OPAQUE(&d->sent), RD_KAFKA_V_END);
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR) return;
     atomic_fetch_sub(&k->under_way, 1);
-    list_move_last(&kafka_worker_of(d->partition)->unsent, &d->link); /* at the next tick */
+    if (w->is_draining)
+        kafka_free(d);
+    else
+        list_move_last(&w->unsent, &d->link); /* at the next tick */
 }
 
 static void kafka_on_dead_sent(struct task *task) {

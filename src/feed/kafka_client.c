@@ -46,7 +46,8 @@ static void on_error(rd_kafka_t *rk, int err, const char *reason, void *opaque) 
     log_debug(msg("librdkafka reports an error"), kv_i64("code", err), kv("reason", reason));
     if (link == NULL) return;
     /* A consumer's report comes when it is polled, perhaps when the outage is over. */
-    if (is_all && rd_kafka_type(rk) == RD_KAFKA_PRODUCER) atomic_store(&link->is_suspect, true);
+    bool is_serious = is_all || err == RD_KAFKA_RESP_ERR__FATAL;
+    if (is_serious && rd_kafka_type(rk) == RD_KAFKA_PRODUCER) atomic_store(&link->is_suspect, true);
     if (link->reported != NULL && !is_all) link->reported(link, reason);
 }
 
@@ -65,11 +66,10 @@ static bool conf_set(rd_kafka_conf_t *conf, const struct config_pair *settings, 
 /* Our own settings first, so that the user's win. NULL: `why`. */
 static rd_kafka_conf_t *conf_new(const struct kafka_options *o, const struct config_pair *own,
                                  struct kafka_link *link, struct buf *why) {
-    struct config_pair common[] = {{"bootstrap.servers", o->brokers},
-                                   {"client.id", "admitone"},
-                                   {"reconnect.backoff.max.ms", "1000"},
-                                   {"socket.nagle.disable", "true"},
-                                   {NULL, NULL}};
+    struct config_pair common[] = {
+        {"bootstrap.servers", o->brokers},     {"client.id", "admitone"},
+        {"reconnect.backoff.max.ms", "1000"},  {"socket.nagle.disable", "true"},
+        {"allow.auto.create.topics", "false"}, {NULL, NULL}};
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_log_cb(conf, on_log);
     rd_kafka_conf_set_error_cb(conf, on_error);
@@ -185,9 +185,22 @@ static bool topics_exist(rd_kafka_event_t *event, struct buf *why) {
     return true;
 }
 
+static bool topic_exists(rd_kafka_t *rk, const struct kafka_options *o, const char *name,
+                         int timeout_ms) {
+    struct buf full = {0};
+    bool exists = kafka_partition_count(rk, kafka_name(o, name, &full), timeout_ms) > 0;
+    buf_deinit(&full);
+    return exists;
+}
+
 bool kafka_create_topics(rd_kafka_t *rk, const struct kafka_options *o, int timeout_ms,
                          struct buf *why) {
     int partitions = (int)o->partitions;
+    /* To create a topic that exists may need rights that a node does not have. */
+    if (topic_exists(rk, o, KAFKA_TOPIC_REQUESTS, timeout_ms) &&
+        topic_exists(rk, o, KAFKA_TOPIC_FACTS, timeout_ms) &&
+        topic_exists(rk, o, KAFKA_TOPIC_DEAD, timeout_ms))
+        return true;
     rd_kafka_NewTopic_t *topics[] = {topic_new(o, KAFKA_TOPIC_REQUESTS, partitions),
                                      topic_new(o, KAFKA_TOPIC_FACTS, partitions),
                                      dead_topic_new(o)};

@@ -173,7 +173,7 @@ static rd_kafka_topic_partition_list_t *lookup_offsets(struct kafka_lookup *l, i
 static bool lookup_read_ends(struct kafka_lookup *l, int count) {
     rd_kafka_topic_partition_list_t *begin = lookup_offsets(l, count, RD_KAFKA_OFFSET_BEGINNING);
     if (begin == NULL) return false;
-    /* What the broker has deleted is decided, or lost. */
+    /* The broker has deleted the messages before. */
     for (int i = 0; i < begin->cnt; i++)
         kafka_lookup_decided(l, begin->elems[i].partition, begin->elems[i].offset);
     rd_kafka_topic_partition_list_destroy(begin);
@@ -253,6 +253,7 @@ static void lookup_answer(const struct kafka_lookup *l, struct feed_look *look) 
         int64_t ahead = e->offset - atomic_load(&l->partitions[e->partition].decided);
         look->found[i] = request_copy(e->request);
         look->ahead[i] = ahead > 0 ? ahead : 0;
+        look->found[i]->ahead = look->ahead[i]; /* for the answer to a repeated request */
     }
 }
 

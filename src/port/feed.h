@@ -73,7 +73,7 @@ struct feed_stats {
 enum feed_outcome {
     FEED_DECIDED,   /* its result is durable */
     FEED_UNDECIDED, /* it stays in the feed, and is delivered after a restart or to another node */
-    FEED_SET_ASIDE, /* only where feed_sets_aside: it becomes a dead letter */
+    FEED_SET_ASIDE, /* it becomes a dead letter; only where the feed's `sets_aside` is true */
 };
 
 /* Looks for undecided requests. `found` has what the ledger knows: NULL, a decided request or an

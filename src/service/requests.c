@@ -23,7 +23,8 @@
 /* The delay before the second try; it doubles with each try, up to the maximum. */
 #define DELAY_MS_FIRST 20
 #define DELAY_MS_MAX 2000
-/* One that fails so often while the stores work is set aside, where the feed has a place for it. */
+/* A request that fails so often although the stores work becomes a dead letter, if the feed has
+ * those. */
 #define TRIES_MAX 20
 /* Another node may have accepted a request for an event or a section that this node has not heard
  * of yet: for so long it is not said to be missing. */
@@ -261,7 +262,7 @@ static enum err decision_read_terms(struct decision *d) {
     if (missing != ERR_OK) return missing;
     catalogue_read_lock(c);
     const struct event *e = catalogue_find_key(c, r->event_key);
-    if (e != NULL) catalogue_find_section(c, r->section_key, &section);
+    if (e != NULL && catalogue_find_section(c, r->section_key, &section) != e) section = NULL;
     if (section != NULL) hold_terms_copy(&d->hold.terms, e, section);
     catalogue_read_unlock(c);
     if (e == NULL) return ERR_EVENT_NOT_FOUND;
@@ -382,7 +383,9 @@ static void decision_hold(struct decision *d) {
 static void decision_on_held(struct hold *h, enum err result) {
     struct decision *d = CONTAINER_OF(h, struct decision, hold);
     bool is_undecided = err_status(result) >= 500 || result == ERR_STRATEGY_NOT_ALLOWED;
-    if (is_undecided || (result != ERR_OK && d->worker->is_draining))
+    if (result == ERR_IDEMPOTENCY_MISMATCH && d->worker->service->feed->keeps_requests)
+        decision_end(d, FEED_DECIDED); /* another message with this id decides it */
+    else if (is_undecided || (result != ERR_OK && d->worker->is_draining))
         decision_try_again(d, decision_start, result);
     else
         decision_decide(d, result);
@@ -436,7 +439,7 @@ static void decision_end(struct decision *d, enum feed_outcome outcome) {
     if (outcome == FEED_SET_ASIDE) count(COUNT_REQUESTS_DEAD, 1);
     feed_acknowledge(w->service->feed, d->message, outcome, d->set_aside);
     mem_free(d);
-    if (outcome == FEED_SET_ASIDE) decisions_start(w, partition); /* it may have been waited for */
+    if (outcome == FEED_SET_ASIDE) decisions_start(w, partition); /* others may wait for it */
     atomic_fetch_sub(&w->service->in_flight, 1);
 }
 

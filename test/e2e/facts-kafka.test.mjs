@@ -42,7 +42,7 @@ before(() => broker.start());
 async function startWithKafka(prefix, options = {}) {
   const args = ['--queue-tick-ms', '20', '--feed', broker.url, '--feed-topic-prefix', prefix, '--feed-partitions', String(PARTITIONS)];
   const server = await start({ ...options, args });
-  const hasPartitions = ({ stderr }) => stderr.includes('kafka assigned partitions to this node');
+  const hasPartitions = ({ stderr }) => stderr.includes('kafka assigned partitions of requests to this node');
   await until('every node has partitions', () => server.nodes.every(hasPartitions));
   return server;
 }

@@ -148,6 +148,8 @@ describe('starting', () => {
         [['--queue-default-event', '/1'], {}, /queue\.default_event: /],
         [['--feed', 'disk'], {}, /feed: "disk" is neither local nor kafka:\/\/HOST:PORT/],
         [['--feed', 'kafka://x'], {}, /feed: with Kafka other nodes may join/],
+        [['--kafka-linger-ms', '5'], {}, /kafka\.linger\.ms: it counts only with --feed kafka/],
+        [['--feed', 'kafka://x:1', '--kafka-group-id', 'mine'], {}, /kafka\.group\.id: admitone sets this itself/],
         [['--feed-topic-prefix', 'a b'], {}, /feed\.topic_prefix: up to 80 letters/],
       ];
       for (const [args, env, pattern] of cases) await assertNoStart(['--data', dataDir, ...args], 2, pattern, { env });

@@ -15,6 +15,7 @@ struct values {
     int64_t max_active;
     bool demo;
     int64_t level;
+    const struct config_pair *kafka;
 };
 
 static const struct config_key keys[] = {
@@ -25,6 +26,7 @@ static const struct config_key keys[] = {
     {"demo", CONFIG_BOOL, offsetof(struct values, demo), "false", 0, 0, NULL, "", "try it"},
     {"log.level", CONFIG_WORD, offsetof(struct values, level), "info", 0, 0, "debug info warn",
      "WORD", "how much"},
+    {"kafka.*", CONFIG_PAIRS, offsetof(struct values, kafka), "", 0, 0, NULL, "VALUE", "passed on"},
     {0},
 };
 
@@ -273,6 +275,53 @@ static void printing_shows_where_each_value_came_from(void **state) {
     buf_deinit(&why);
 }
 
+static void names_behind_a_prefix_are_kept_with_their_values(void **state) {
+    (void)state;
+    struct config config;
+    struct values v;
+    struct buf why = {0};
+    struct buf out = {0};
+    char path[32];
+    write_file(path, "[kafka]\nclient.id = file\nlinger.ms = 7\n");
+    char *args[] = {"--config", path, "--kafka-client-id", "flag", "--kafka-x.y=z", NULL};
+    char *environment[] = {"ADMITONE_KAFKA_CLIENT_ID=environment",
+                           "ADMITONE_KAFKA_SASL_PASSWORD=hidden", NULL};
+    if (!config_load(&config, keys, &v, args, environment, &why)) fail_msg("%s", buf_cstr(&why));
+    static const struct config_pair expected[] = {{"client.id", "flag"},
+                                                  {"linger.ms", "7"},
+                                                  {"sasl.password", "hidden"},
+                                                  {"x.y", "z"},
+                                                  {NULL, NULL}};
+    size_t i = 0;
+    for (; expected[i].name != NULL; i++) {
+        assert_string_equal(v.kafka[i].name, expected[i].name);
+        assert_string_equal(v.kafka[i].value, expected[i].value);
+    }
+    assert_null(v.kafka[i].name);
+    config_print(&config, &out);
+    const char *text = buf_cstr(&out);
+    assert_non_null(strstr(text, "[kafka]\nclient.id = flag"));
+    assert_non_null(strstr(text, "; flag --kafka-client-id\n"));
+    assert_non_null(strstr(text, "sasl.password = ***"));
+    assert_null(strstr(text, "hidden"));
+    config_deinit(&config);
+    buf_deinit(&out);
+    buf_deinit(&why);
+    unlink(path);
+}
+
+static void without_such_names_the_list_is_empty(void **state) {
+    (void)state;
+    struct config config;
+    struct values v;
+    struct buf why = {0};
+    assert_true(config_load(&config, keys, &v, none, none, &why));
+    assert_null(v.kafka[0].name);
+    config_deinit(&config);
+    char *only_the_prefix[] = {"--kafka-", "x", NULL};
+    load(only_the_prefix, none, "unknown key --kafka-");
+}
+
 /* --print-config writes a file that --config reads. */
 static void what_is_printed_can_be_read_again(void **state) {
     (void)state;
@@ -311,6 +360,8 @@ int main(void) {
         cmocka_unit_test(a_name_longer_than_any_key_is_no_key),
         cmocka_unit_test(a_folder_is_no_file),
         cmocka_unit_test(printing_shows_where_each_value_came_from),
+        cmocka_unit_test(names_behind_a_prefix_are_kept_with_their_values),
+        cmocka_unit_test(without_such_names_the_list_is_empty),
         cmocka_unit_test(what_is_printed_can_be_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
