@@ -439,7 +439,7 @@ static void decision_end(struct decision *d, enum feed_outcome outcome) {
     if (outcome == FEED_SET_ASIDE) count(COUNT_REQUESTS_DEAD, 1);
     feed_acknowledge(w->service->feed, d->message, outcome, d->set_aside);
     mem_free(d);
-    if (outcome == FEED_SET_ASIDE) decisions_start(w, partition); /* others may wait for it */
+    if (outcome != FEED_UNDECIDED) decisions_start(w, partition); /* others may wait for it */
     atomic_fetch_sub(&w->service->in_flight, 1);
 }
 
