@@ -78,8 +78,10 @@ export const stopKafka = () => output(SERVICES, ['stop', kafkaOf().SERVICES_DIR,
 
 const psql = (url, ...sql) => output(PSQL, [url, '-qAtX', '-v', 'ON_ERROR_STOP=1', ...sql.flatMap((one) => ['-c', one])]);
 
-// A statement of a node that was killed may still run: its connection ends first.
-const END_OTHERS = 'SELECT count(pg_terminate_backend(pid, 20000)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()';
+// A statement of a node that was killed may still run: its connection ends first. Autovacuum's, which
+// only a superuser may end, gives way by itself.
+const END_OTHERS = `SELECT count(pg_terminate_backend(pid, 20000)) FROM pg_stat_activity
+  WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()`;
 
 function freeNumber() {
   const taken = new Set([...homes.values()].map(({ number }) => number));

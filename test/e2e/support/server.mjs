@@ -25,7 +25,7 @@ export const BINARY = path.resolve(process.env.ADMITONE ?? path.join(REPOSITORY,
 // Deadlines are for what hangs. Tests run beside each other and beside other work, so each is many
 // times what an idle machine needs.
 const FILE_MS = 450000; // less than ctest's TIMEOUT, which shows no reason
-const TEST_MS = 150000;
+const TEST_MS = 240000;
 const UNTIL_MS = 60000;
 const START_MS = 90000;
 const STOP_MS = 60000;
