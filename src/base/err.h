@@ -75,8 +75,7 @@
     X(HOT_UNKNOWN, "hot_unknown", 503,                                                             \
       "Redis did not answer in time; the request may have taken effect: send it again")            \
     X(RECOVERING, "recovering", 503, "Redis is being rebuilt; nothing was changed")                \
-    X(FEED_UNAVAILABLE, "feed_unavailable", 503,                                                   \
-      "Kafka cannot be used now; nothing was changed")                                             \
+    X(FEED_UNAVAILABLE, "feed_unavailable", 503, "Kafka cannot be used now; nothing was changed")  \
     X(FEED_UNKNOWN, "feed_unknown", 503,                                                           \
       "The feed did not answer in time; the request may still be decided")                         \
     X(NODE_BEHIND, "node_behind", 503,                                                             \
