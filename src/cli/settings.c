@@ -315,12 +315,10 @@ bool settings_check(const struct settings *s, struct buf *why) {
                  "rankings.time_zone: \"%s\" is not in the time zone database; an example is "
                  "Asia/Seoul",
                  s->rankings_time_zone);
-    } else if (!stores_ok(s, why) || !origins_ok(s, why)) {
+    } else if (!stores_ok(s, why) || !origins_ok(s, why) || !feed_ok(s, why)) {
         ; /* they say why */
     } else if (strcmp(s->ledger, "sqlite::memory:") == 0) {
         buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));
-    } else if (!feed_ok(s, why)) {
-        ; /* it says why */
     } else if (s->adaptive_calm_below > s->adaptive_hot_above) {
         buf_addf(why, "adaptive.calm_below: %lld is above adaptive.hot_above, which is %lld",
                  (long long)s->adaptive_calm_below, (long long)s->adaptive_hot_above);

@@ -313,6 +313,7 @@ static void kafka_unassign(struct kafka_feed *k, const rd_kafka_topic_partition_
 /* Called by librdkafka on the consumer's thread. */
 static void kafka_on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
                                rd_kafka_topic_partition_list_t *list, void *link) {
+    assert(link != NULL);
     struct kafka_feed *k = CONTAINER_OF(link, struct kafka_feed, link);
     rd_kafka_error_t *failed;
     if (err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {

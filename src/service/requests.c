@@ -357,6 +357,7 @@ static void decision_hold(struct decision *d) {
     struct requests *service = d->worker->service;
     const struct request *r = d->message->request;
     struct hold *h = &d->hold;
+    assert(r != NULL);
     uuid_format(&r->id, d->key_text);
     d->key = (struct idempotency){.user = str_of(r->user),
                                   .route = STR(REQUEST_ROUTE),
