@@ -33,8 +33,8 @@
 #define DEAD_BYTES_MAX 524288
 /* How long a partition that another node gets waits for the requests in work here. */
 #define REVOKE_MS 3000
-/* At the stop, for the first assignment of a node that has just joined the group. */
-#define JOIN_MS 2000
+/* At the stop, for the group, also for the first assignment of a node that has just joined. */
+#define LEAVE_MS 3000
 /* At the stop, for dead letters and answers that are still under way. */
 #define FLUSH_MS 2000
 #define REASON_BYTES 160
@@ -350,24 +350,47 @@ static void kafka_poll_group(struct kafka_feed *k) {
     rd_kafka_message_destroy(m);
 }
 
+static bool kafka_is_member(struct kafka_feed *k) {
+    char *id = rd_kafka_memberid(k->consumer);
+    bool is_member = id != NULL && id[0] != '\0';
+    if (id != NULL) rd_kafka_mem_free(k->consumer, id);
+    return is_member;
+}
+
+/* False: it is not closed by then. rd_kafka_consumer_close would wait for a broker that is away for
+ * session.timeout.ms, which is longer than a server may take to stop. */
+static bool kafka_close_consumer(struct kafka_feed *k, int64_t until_ms) {
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(k->consumer);
+    rd_kafka_error_t *failed = rd_kafka_consumer_close_queue(k->consumer, queue);
+    bool is_closing = failed == NULL;
+    if (failed != NULL) rd_kafka_error_destroy(failed);
+    /* Calls kafka_on_rebalance. */
+    while (is_closing && rd_kafka_consumer_closed(k->consumer) == 0 && clock_steady_ms() < until_ms)
+        rd_kafka_queue_poll_callback(queue, POLL_MS);
+    rd_kafka_queue_destroy(queue);
+    return rd_kafka_consumer_closed(k->consumer) != 0;
+}
+
 /* Leaves the group. librdkafka before 2.3 aborts the process when a consumer is closed that has
  * joined the group and has not got its first assignment (its issue 4312), so that is waited for. If
- * it does not come, because the group waits for another node, the consumer is left as it is: the
- * process ends, and the group finds that out after session.timeout.ms. */
+ * it does not come, because the group waits for another node, or if the broker is away, the
+ * consumer is left as it is: the process ends, and the group finds that out after
+ * session.timeout.ms. */
 static void kafka_leave_group(struct kafka_feed *k) {
-    int64_t until_ms = clock_steady_ms() + JOIN_MS;
-    for (;;) {
-        char *member = rd_kafka_memberid(k->consumer);
-        bool is_member = member != NULL && member[0] != '\0';
-        if (member != NULL) rd_kafka_mem_free(k->consumer, member);
-        if (k->has_joined || !is_member) break;
-        if (clock_steady_ms() >= until_ms) {
-            k->is_left_open = true;
-            return;
-        }
+    int64_t until_ms = clock_steady_ms() + LEAVE_MS;
+    while (!k->has_joined && kafka_is_member(k) && clock_steady_ms() < until_ms)
         kafka_poll_group(k);
+    bool can_close = k->has_joined || !kafka_is_member(k);
+    k->is_left_open = !can_close || !kafka_close_consumer(k, until_ms);
+    if (!k->is_left_open) return;
+    for (int i = 0; i < KAFKA_PARTITIONS_MAX; i++) {
+        struct kafka_partition *p = &k->partitions[i];
+        pthread_mutex_lock(&p->lock);
+        rd_kafka_queue_t *queue = p->queue;
+        p->queue = NULL;
+        pthread_mutex_unlock(&p->lock);
+        if (queue != NULL) rd_kafka_queue_cb_event_enable(queue, NULL, NULL);
     }
-    rd_kafka_consumer_close(k->consumer);
 }
 
 /* Polls for the sake of the group: the messages are in the queues of the partitions. */
