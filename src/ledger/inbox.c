@@ -8,6 +8,10 @@
 #include "base/metrics.h"
 #include "run/mailbox.h"
 
+/* Batches of fewer are no load. */
+#define GATHER_MIN 8
+#define GATHER_NS_MAX INT64_C(2000000)
+
 void inbox_init(struct inbox *in, int64_t records_max) {
     assert(records_max > 0);
     *in = (struct inbox){.records_max = (size_t)records_max, .wake_at = 1};
@@ -79,13 +83,35 @@ size_t inbox_take(struct inbox *in, struct ledger_record **out, size_t max, int6
     return taken;
 }
 
-void inbox_gather(struct inbox *in, size_t wanted, int64_t until_ns) {
+/* Waits until there are `wanted`, the inbox is closed, or `until_ns`. */
+static void inbox_gather(struct inbox *in, size_t wanted, int64_t until_ns) {
     pthread_mutex_lock(&in->lock);
     in->wake_at = wanted;
     while (in->records.count < wanted && !in->closed)
         if (!wait_until(in, until_ns)) break;
     in->wake_at = 1;
     pthread_mutex_unlock(&in->lock);
+}
+
+size_t inbox_take_batch(struct inbox *in, const struct batch_history *history,
+                        struct ledger_record **out, size_t max, int64_t until_ns, bool *ended) {
+    size_t wanted = 2 * history->records;
+    if (wanted > max) wanted = max;
+    if (wanted > in->records_max) wanted = in->records_max;
+    inbox_gather(in, 1, until_ns);
+    if (history->records >= GATHER_MIN && !inbox_empty(in)) {
+        int64_t wait_ns = history->took_ns / 2;
+        if (wait_ns > GATHER_NS_MAX) wait_ns = GATHER_NS_MAX;
+        inbox_gather(in, wanted, clock_steady_ns() + wait_ns);
+    }
+    return inbox_take(in, out, max, 0, ended);
+}
+
+void batch_history_add(struct batch_history *history, size_t taken, int64_t took_ns) {
+    size_t records = history->records - history->records / 4;
+    bool is_largest = taken >= records;
+    history->records = is_largest ? taken : records;
+    history->took_ns = is_largest ? took_ns : history->took_ns - history->took_ns / 4;
 }
 
 bool inbox_empty(struct inbox *in) {

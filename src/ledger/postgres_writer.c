@@ -14,11 +14,10 @@
 /* How often an idle writer looks whether it could write. */
 #define LOOK_INTERVAL_NS INT64_C(1000000000)
 #define DOWN_STEP_MS 20
-/* A batch of fewer is no load. */
-#define GATHER_MIN 8
-#define GATHER_NS_MAX INT64_C(2000000)
 #define BATCH_MIN 16
 #define BATCH_SHARE 8
+/* A smaller batch does not show how long a record takes. */
+#define SAMPLE_MIN 8
 
 /* One line when writing begins to fail, and one when it works again. A lost connection is logged by
  * pg_note_outage. */
@@ -55,17 +54,6 @@ static void while_asking(void *to) {
     fail_waiting(w);
 }
 
-/* Under load the answers of one batch bring the requests of the next, a moment after the commit.
- * Waiting a moment for more than there were makes fewer and larger batches. A single record after a
- * large batch waits that moment once. */
-static void pg_writer_gather(struct pg_writer *w, size_t last_taken, int64_t last_ns) {
-    if (last_taken < GATHER_MIN) return;
-    size_t wanted = last_taken * 2 < w->batch_max ? last_taken * 2 : w->batch_max;
-    if (wanted > w->inbox.records_max) wanted = w->inbox.records_max;
-    int64_t wait_ns = last_ns / 2 < GATHER_NS_MAX ? last_ns / 2 : GATHER_NS_MAX;
-    inbox_gather(&w->inbox, wanted, clock_steady_ns() + wait_ns);
-}
-
 /* A batch should take a fraction of the deadline, because all its records wait for the slowest. The
  * last batch without an exception shows how many records that may be. */
 static size_t batch_limit(const struct pg_writer *w, size_t taken, int64_t took_ns) {
@@ -96,9 +84,8 @@ static void pg_writer_look(struct pg_writer *w) {
 static void *pg_writer_run(void *arg) {
     struct pg_writer *w = arg;
     bool ended = false;
-    size_t taken = 0;
     size_t limit = w->batch_max;
-    int64_t took_ns = 0;
+    struct batch_history history = {0};
     while (!ended) {
         if (!pg_session_up(&w->session, 0)) {
             pg_writer_note_writable(w, false);
@@ -108,14 +95,15 @@ static void *pg_writer_run(void *arg) {
                 ended = fail_waiting(w);
             continue;
         }
-        pg_writer_gather(w, taken, took_ns);
-        taken =
-            inbox_take(&w->inbox, w->batch, limit, clock_steady_ns() + LOOK_INTERVAL_NS, &ended);
-        if (taken > 0)
-            took_ns = pg_writer_write_batch(w, taken);
-        else if (!ended)
+        size_t taken = inbox_take_batch(&w->inbox, &history, w->batch, limit,
+                                        clock_steady_ns() + LOOK_INTERVAL_NS, &ended);
+        if (taken > 0) {
+            int64_t took_ns = pg_writer_write_batch(w, taken);
+            batch_history_add(&history, taken, took_ns);
+            if (taken >= SAMPLE_MIN) limit = batch_limit(w, taken, took_ns);
+        } else if (!ended) {
             pg_writer_look(w);
-        if (taken >= GATHER_MIN) limit = batch_limit(w, taken, took_ns);
+        }
     }
     return NULL;
 }

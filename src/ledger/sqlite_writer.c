@@ -19,9 +19,6 @@
 /* How often a ledger that can't write tries whether it can again. */
 #define PROBE_INTERVAL_NS INT64_C(1000000000)
 #define PROBE_ROOM_BYTES (512 * 1024)
-/* A batch of fewer is no load. */
-#define GATHER_MIN 8
-#define GATHER_NS_MAX INT64_C(2000000)
 
 /* The failure of a transaction, read before the rollback resets it. */
 struct failure {
@@ -215,33 +212,20 @@ static void probe(struct writer *w) {
     if (write_something(&w->db) == SQLITE_OK) writer_note_writable(w, true, NULL);
 }
 
-/* Under load the answers of one batch bring the requests of the next, a moment after the commit.
- * Waiting a moment for more than there were makes fewer and larger batches. A single record after a
- * large batch waits that moment once. */
-static void writer_gather(struct writer *w, size_t last_taken, int64_t last_ns) {
-    if (last_taken < GATHER_MIN) return;
-    size_t wanted = last_taken * 2 < w->batch_max ? last_taken * 2 : w->batch_max;
-    if (wanted > w->inbox.records_max) wanted = w->inbox.records_max;
-    int64_t wait_ns = last_ns / 2 < GATHER_NS_MAX ? last_ns / 2 : GATHER_NS_MAX;
-    inbox_gather(&w->inbox, wanted, clock_steady_ns() + wait_ns);
-}
-
 static void *writer_run(void *arg) {
     struct writer *w = arg;
     bool ended = false;
-    size_t last_taken = 0;
-    int64_t last_ns = 0;
+    struct batch_history history = {0};
     while (!ended) {
         bool failing = !atomic_load(&w->writable);
         int64_t until_ns = w->retention.due_idle_ns;
         if (failing) until_ns = clock_steady_ns() + PROBE_INTERVAL_NS;
-        writer_gather(w, last_taken, last_ns);
-        size_t taken = inbox_take(&w->inbox, w->batch, w->batch_max, until_ns, &ended);
+        size_t taken =
+            inbox_take_batch(&w->inbox, &history, w->batch, w->batch_max, until_ns, &ended);
         int64_t began_ns = clock_steady_ns();
-        last_taken = taken;
         if (taken > 0) {
             writer_write_batch(w, w->batch, taken);
-            last_ns = clock_steady_ns() - began_ns;
+            batch_history_add(&history, taken, clock_steady_ns() - began_ns);
             records_hand_back(w->batch, taken, &w->depth);
         } else if (failing && !ended) {
             probe(w);

@@ -23,7 +23,7 @@ static void never(struct task *task) {
 
 struct putter {
     struct inbox *inbox;
-    struct ledger_record records[8];
+    struct ledger_record records[16];
     size_t count;
     bool closes;
 };
@@ -40,47 +40,60 @@ static void *put_all(void *arg) {
     return NULL;
 }
 
-/* How many are there when it has gathered. */
-static size_t gather(struct putter *p, size_t wanted, int64_t for_ns, int64_t *took_ns) {
+/* How many a batch has that is taken while the putter puts its records in. */
+static size_t take(struct putter *p, struct batch_history history, int64_t *took_ns) {
     struct inbox inbox;
-    struct ledger_record *out[8];
+    struct ledger_record *out[16];
     pthread_t thread;
     bool ended;
     inbox_init(&inbox, 100);
     p->inbox = &inbox;
     int64_t began_ns = clock_steady_ns();
     assert_int_equal(pthread_create(&thread, NULL, put_all, p), 0);
-    inbox_gather(&inbox, wanted, began_ns + for_ns);
+    size_t taken = inbox_take_batch(&inbox, &history, out, 16, began_ns + LONG_NS, &ended);
     *took_ns = clock_steady_ns() - began_ns;
-    size_t taken = inbox_take(&inbox, out, 8, began_ns, &ended);
     pthread_join(thread, NULL);
-    while (inbox_take(&inbox, out, 8, began_ns, &ended) > 0) continue;
+    while (inbox_take(&inbox, out, 16, began_ns, &ended) > 0) continue;
     inbox_deinit(&inbox);
     return taken;
 }
 
-static void gathering_ends_with_as_many_as_are_wanted(void **state) {
+static void a_batch_of_the_largest_size_is_taken_at_once(void **state) {
     (void)state;
-    struct putter p = {.count = 5};
+    struct putter p = {.count = 16};
     int64_t took_ns;
-    assert_int_equal(gather(&p, 5, LONG_NS, &took_ns), 5);
+    assert_int_equal(take(&p, (struct batch_history){8, LONG_NS}, &took_ns), 16);
     assert_true(took_ns < LONG_NS);
 }
 
-static void gathering_ends_when_its_time_is_over(void **state) {
+static void a_batch_waits_for_more_only_for_a_moment(void **state) {
     (void)state;
     struct putter p = {.count = 2};
     int64_t took_ns;
-    gather(&p, 3, SECOND_NS / 5, &took_ns);
-    assert_true(took_ns >= SECOND_NS / 5 && took_ns < LONG_NS);
+    assert_in_range(take(&p, (struct batch_history){8, LONG_NS}, &took_ns), 1, 2);
+    assert_true(took_ns < LONG_NS);
 }
 
-static void gathering_ends_when_the_inbox_is_closed(void **state) {
+static void a_batch_is_taken_when_the_inbox_is_closed(void **state) {
     (void)state;
-    struct putter p = {.count = 2, .closes = true};
+    struct putter p = {.closes = true};
     int64_t took_ns;
-    assert_int_equal(gather(&p, 3, LONG_NS, &took_ns), 2);
+    assert_int_equal(take(&p, (struct batch_history){8, LONG_NS}, &took_ns), 0);
     assert_true(took_ns < LONG_NS);
+}
+
+static void a_small_batch_after_a_large_one_does_not_end_the_load(void **state) {
+    (void)state;
+    struct batch_history h = {0};
+    batch_history_add(&h, 100, 4000);
+    batch_history_add(&h, 1, 100);
+    assert_int_equal(h.records, 75);
+    assert_int_equal(h.took_ns, 3000);
+    batch_history_add(&h, 80, 3500);
+    assert_int_equal(h.records, 80);
+    assert_int_equal(h.took_ns, 3500);
+    for (int i = 0; i < 50; i++) batch_history_add(&h, 1, 100);
+    assert_in_range(h.records, 1, 4);
 }
 
 /* Also after a thread has waited for a batch: a single record does not wait. */
@@ -91,7 +104,8 @@ static void the_first_record_wakes_the_taker(void **state) {
     pthread_t thread;
     bool ended;
     inbox_init(&inbox, 100);
-    inbox_gather(&inbox, 8, clock_steady_ns());
+    struct batch_history history = {8, 2};
+    assert_int_equal(inbox_take_batch(&inbox, &history, out, 8, clock_steady_ns(), &ended), 0);
     struct putter p = {.inbox = &inbox, .count = 1};
     int64_t began_ns = clock_steady_ns();
     assert_int_equal(pthread_create(&thread, NULL, put_all, &p), 0);
@@ -103,9 +117,10 @@ static void the_first_record_wakes_the_taker(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gathering_ends_with_as_many_as_are_wanted),
-        cmocka_unit_test(gathering_ends_when_its_time_is_over),
-        cmocka_unit_test(gathering_ends_when_the_inbox_is_closed),
+        cmocka_unit_test(a_batch_of_the_largest_size_is_taken_at_once),
+        cmocka_unit_test(a_batch_waits_for_more_only_for_a_moment),
+        cmocka_unit_test(a_batch_is_taken_when_the_inbox_is_closed),
+        cmocka_unit_test(a_small_batch_after_a_large_one_does_not_end_the_load),
         cmocka_unit_test(the_first_record_wakes_the_taker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
