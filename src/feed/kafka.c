@@ -1,8 +1,8 @@
 /*
- * The feed in Kafka. In the order in which it happens: a request is produced, and its delivery
- * report comes back; the group assigns partitions; a worker takes messages from the queues of its
- * partitions and delivers them; acknowledged ones let the offset move on; those that cannot be
- * decided go to the topic of dead letters.
+ * The feed in Kafka. In the order in which it happens: a request is sent (kafka_sender.h), and its
+ * delivery report comes back; the group assigns partitions; a worker takes messages from the queues
+ * of its partitions and delivers them; acknowledged ones let the offset move on; those that cannot
+ * be decided go to the topic of dead letters.
  */
 #include "feed/kafka.h"
 
@@ -20,23 +20,18 @@
 #include "base/thread.h"
 #include "feed/kafka_lookup.h"
 #include "feed/kafka_message.h"
+#include "feed/kafka_sender.h"
 #include "run/mailbox.h"
 
-/* A request that is not acknowledged by the broker within this time gets 503. */
-#define PRODUCE_MS 5000
 #define POLL_MS 100
-/* How often an unreachable broker is asked for the topic. */
-#define PROBE_MS 1000
-/* How often a reachable one is asked: the topic may have got more partitions. */
-#define REFRESH_MS 30000
-/* Of a dead letter's value; more is cut off, because brokers and producers limit messages. */
-#define DEAD_BYTES_MAX 524288
+#define SEEK_MS 1000
+/* A message that is older becomes a dead letter. The ledger keeps the key that makes a repetition
+ * harmless for a day, so a message that is delivered again after that could be decided twice. */
+#define MESSAGE_MS_MAX (INT64_C(24) * 3600 * 1000)
 /* How long a partition that another node gets waits for the requests in work here. */
 #define REVOKE_MS 3000
 /* At the stop, for the group, also for the first assignment of a node that has just joined. */
 #define LEAVE_MS 3000
-/* At the stop, for dead letters and answers that are still under way. */
-#define FLUSH_MS 2000
 #define REASON_BYTES 160
 
 struct kafka_feed;
@@ -91,21 +86,16 @@ struct kafka_worker {
 
 struct kafka_feed {
     struct feed port;
-    struct kafka_options options;
-    struct kafka_link link;
-    char topic[128];
-    char dead_topic[128];
+    struct kafka_sender sender;
+    const char *topic; /* of the sender */
     char group[128];
-    rd_kafka_t *producer;
     rd_kafka_t *consumer; /* NULL: this node only accepts */
     struct kafka_lookup *lookup;
-    pthread_t producer_thread;
     pthread_t consumer_thread;
     /* Of the consumer's thread. */
     bool has_joined;   /* it had an assignment, perhaps an empty one */
     bool is_left_open; /* it could not be closed */
 
-    _Atomic int partition_count; /* of the topic; 0: not known yet */
     _Atomic bool is_stopping;
     _Atomic int64_t in_flight; /* delivered and not acknowledged */
     _Atomic int64_t under_way; /* tasks and dead letters */
@@ -129,48 +119,16 @@ static struct kafka_worker *kafka_worker_of(struct kafka_partition *p) {
 
 /* ---- producing ---- */
 
-/* Called by librdkafka on the producer's thread. */
-static void kafka_on_delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void *link) {
-    struct feed_sent *s = m->_private;
-    (void)rk;
-    s->partition = m->partition;
-    s->offset = m->offset;
-    if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR)
-        s->result = ERR_OK;
-    else if (rd_kafka_message_status(m) == RD_KAFKA_MSG_STATUS_NOT_PERSISTED)
-        s->result = ERR_FEED_UNAVAILABLE;
-    else
-        s->result = ERR_FEED_UNKNOWN;
-    struct kafka_link *l = link;
-    if (m->err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT) atomic_store(&l->is_suspect, true);
-    mailbox_post(s->task.home, &s->task);
-}
-
-static enum err kafka_refusal(rd_kafka_resp_err_t err) {
-    return err == RD_KAFKA_RESP_ERR__QUEUE_FULL ? ERR_OVERLOADED : ERR_FEED_UNAVAILABLE;
-}
-
 static void kafka_publish(struct feed *f, struct feed_publish *p) {
-    struct kafka_feed *k = kafka_of(f);
     struct buf key = {0};
     struct buf value = {0};
     p->sent = (struct feed_sent){.task = {.run = kafka_on_published, .home = mailbox_mine()}};
-    if (!atomic_load(&k->link.is_up)) {
-        p->result = ERR_FEED_UNAVAILABLE;
-        p->done(p);
-        return;
-    }
     kafka_message_key(p->request, p->names, &key);
     kafka_message_write(p->request, p->names, &value);
-    rd_kafka_resp_err_t err = rd_kafka_producev(
-        k->producer, RD_KAFKA_V_TOPIC(k->topic), RD_KAFKA_V_KEY(key.bytes, key.len),
-        RD_KAFKA_V_VALUE(value.bytes, value.len), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-        RD_KAFKA_V_OPAQUE(&p->sent), RD_KAFKA_V_END);
+    p->result = kafka_send_request(&kafka_of(f)->sender, buf_str(&key), buf_str(&value), &p->sent);
     buf_deinit(&key);
     buf_deinit(&value);
-    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) return;
-    p->result = kafka_refusal(err);
-    p->done(p);
+    if (p->result != ERR_OK) p->done(p);
 }
 
 static void kafka_on_published(struct task *task) {
@@ -184,47 +142,6 @@ static void kafka_on_published(struct task *task) {
         p->ahead = kafka_lookup_ahead(k->lookup, p->sent.partition, p->sent.offset);
     }
     p->done(p);
-}
-
-/* Asks the broker for the topics, and creates them the first time. */
-static void kafka_probe(struct kafka_feed *k) {
-    struct buf why = {0};
-    char fatal[256];
-    bool is_known = atomic_load(&k->partition_count) > 0;
-    atomic_store(&k->link.is_suspect, false);
-    bool ok = is_known || kafka_create_topics(k->producer, &k->options, PROBE_MS, &why);
-    int partitions = ok ? kafka_partition_count(k->producer, k->topic, PROBE_MS) : -1;
-    if (ok && partitions < 0)
-        buf_addf(&why, "the broker does not answer, or has no topic %s", k->topic);
-    if (partitions > KAFKA_PARTITIONS_MAX)
-        buf_addf(&why, "topic %s has more than %d partitions", k->topic, KAFKA_PARTITIONS_MAX);
-    if (rd_kafka_fatal_error(k->producer, fatal, sizeof fatal) != RD_KAFKA_RESP_ERR_NO_ERROR)
-        buf_addf(&why, "%s: restart this node", fatal);
-    if (why.len > 0) {
-        kafka_link_lost(&k->link, buf_cstr(&why));
-    } else {
-        atomic_store(&k->partition_count, partitions);
-        kafka_link_back(&k->link);
-    }
-    buf_deinit(&why);
-}
-
-/* Serves delivery reports. While the broker cannot be reached it is asked for the topic; the first
- * answer ends the outage. */
-static void *kafka_run_producer(void *arg) {
-    struct kafka_feed *k = arg;
-    int64_t probed_ms = 0;
-    while (!atomic_load(&k->is_stopping)) {
-        rd_kafka_poll(k->producer, POLL_MS);
-        int64_t now_ms = clock_steady_ms();
-        bool is_well = atomic_load(&k->link.is_up) && !atomic_load(&k->link.is_suspect);
-        if (now_ms - probed_ms < (is_well ? REFRESH_MS : PROBE_MS)) continue;
-        probed_ms = now_ms;
-        kafka_probe(k);
-    }
-    /* Dead letters and answers to requests may still be under way. */
-    rd_kafka_flush(k->producer, FLUSH_MS);
-    return NULL;
 }
 
 /* ---- the assignment of partitions ---- */
@@ -314,7 +231,7 @@ static void kafka_unassign(struct kafka_feed *k, const rd_kafka_topic_partition_
 static void kafka_on_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t err,
                                rd_kafka_topic_partition_list_t *list, void *link) {
     assert(link != NULL);
-    struct kafka_feed *k = CONTAINER_OF(link, struct kafka_feed, link);
+    struct kafka_feed *k = CONTAINER_OF(link, struct kafka_feed, sender.link);
     rd_kafka_error_t *failed;
     if (err == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         kafka_assign(k, list);
@@ -343,7 +260,7 @@ static void kafka_poll_group(struct kafka_feed *k) {
         /* It came before its queue was separated: it is read again there. */
         rd_kafka_topic_partition_list_t *back = rd_kafka_topic_partition_list_new(1);
         rd_kafka_topic_partition_list_add(back, k->topic, m->partition)->offset = m->offset;
-        rd_kafka_error_t *failed = rd_kafka_seek_partitions(k->consumer, back, PROBE_MS);
+        rd_kafka_error_t *failed = rd_kafka_seek_partitions(k->consumer, back, SEEK_MS);
         if (failed != NULL) rd_kafka_error_destroy(failed);
         rd_kafka_topic_partition_list_destroy(back);
     }
@@ -396,7 +313,8 @@ static void kafka_leave_group(struct kafka_feed *k) {
 /* Polls for the sake of the group: the messages are in the queues of the partitions. */
 static void *kafka_run_consumer(void *arg) {
     struct kafka_feed *k = arg;
-    while (atomic_load(&k->partition_count) == 0 && !atomic_load(&k->is_stopping)) usleep(10000);
+    while (atomic_load(&k->sender.partition_count) == 0 && !atomic_load(&k->is_stopping))
+        usleep(10000);
     if (atomic_load(&k->is_stopping)) return NULL; /* it has not joined the group */
     rd_kafka_topic_partition_list_t *topics = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(topics, k->topic, RD_KAFKA_PARTITION_UA);
@@ -427,9 +345,13 @@ static void kafka_deliver(struct kafka_delivery *d) {
     struct kafka_worker *w = kafka_worker_of(d->partition);
     const rd_kafka_message_t *raw = d->raw;
     struct buf why = {0};
+    int64_t at_ms = rd_kafka_message_timestamp(raw, NULL);
     atomic_fetch_add(&d->partition->feed->in_flight, 1);
-    d->message.request = kafka_message_read((str){raw->payload, raw->len},
-                                            rd_kafka_message_timestamp(raw, NULL), &d->names, &why);
+    if (at_ms >= 0 && clock_wall_ms() - at_ms > MESSAGE_MS_MAX)
+        buf_add(&why, STR("older than a day"));
+    else
+        d->message.request =
+            kafka_message_read((str){raw->payload, raw->len}, at_ms, &d->names, &why);
     if (d->message.request == NULL) {
         str_copy(buf_str(&why), d->reason, sizeof d->reason);
         count(COUNT_REQUESTS_DEAD, 1);
@@ -554,25 +476,13 @@ static void kafka_acknowledge(struct feed *f, struct feed_message *m, enum feed_
 
 /* ---- dead letters ---- */
 
-/* The message is copied as it is, unless it is huge; headers say why, and where it was. It counts
- * as done when the copy is acknowledged. */
+/* The message counts as done when its copy is acknowledged. */
 static void kafka_set_aside(struct kafka_delivery *d) {
     struct kafka_feed *k = d->partition->feed;
-    const rd_kafka_message_t *raw = d->raw;
-    char from[160];
-    int from_len = snprintf(from, sizeof from, "%s/%d/%lld", k->topic, d->partition->number,
-                            (long long)raw->offset);
     struct kafka_worker *w = kafka_worker_of(d->partition);
-    size_t len = raw->len < DEAD_BYTES_MAX ? raw->len : DEAD_BYTES_MAX;
     d->sent = (struct feed_sent){.task = {.run = kafka_on_dead_sent, .home = mailbox_mine()}};
     atomic_fetch_add(&k->under_way, 1);
-    rd_kafka_resp_err_t err = rd_kafka_producev(
-        k->producer, RD_KAFKA_V_TOPIC(k->dead_topic), RD_KAFKA_V_PARTITION(0),
-        RD_KAFKA_V_KEY(raw->key, raw->key_len), RD_KAFKA_V_VALUE(raw->payload, len),
-        RD_KAFKA_V_HEADER("reason", d->reason, (ssize_t)strlen(d->reason)),
-        RD_KAFKA_V_HEADER("from", from, (ssize_t)from_len),
-        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_OPAQUE(&d->sent), RD_KAFKA_V_END);
-    if (err == RD_KAFKA_RESP_ERR_NO_ERROR) return;
+    if (kafka_send_dead_letter(&k->sender, d->raw, d->reason, &d->sent) == ERR_OK) return;
     atomic_fetch_sub(&k->under_way, 1);
     if (w->is_draining)
         kafka_free(d);
@@ -587,7 +497,7 @@ static void kafka_on_dead_sent(struct task *task) {
     if (d->sent.result == ERR_OK) {
         log_warn(msg("moved a message to the topic of dead letters; 'admitone feed dlq list' shows "
                      "it"),
-                 kv("topic", k->dead_topic), kv("reason", d->reason));
+                 kv("topic", k->sender.dead_topic), kv("reason", d->reason));
         kafka_done(d);
     } else if (w->is_draining) {
         kafka_free(d);
@@ -649,7 +559,7 @@ static void kafka_look(struct feed *f, size_t worker, struct feed_look *l) {
 
 static void kafka_stats(struct feed *f, struct feed_stats *out) {
     struct kafka_feed *k = kafka_of(f);
-    *out = (struct feed_stats){.is_available = atomic_load(&k->link.is_up),
+    *out = (struct feed_stats){.is_available = atomic_load(&k->sender.link.is_up),
                                .in_flight = atomic_load(&k->in_flight)};
     for (int i = 0; i < KAFKA_PARTITIONS_MAX && k->consumer != NULL; i++) {
         struct kafka_partition *p = &k->partitions[i];
@@ -675,13 +585,12 @@ static bool kafka_is_busy(struct feed *f) {
 
 static void kafka_feed_free(struct kafka_feed *k) {
     if (k->lookup != NULL) kafka_lookup_free(k->lookup);
-    if (k->consumer != NULL && !k->is_left_open) rd_kafka_destroy(k->consumer);
-    if (k->producer != NULL) rd_kafka_destroy(k->producer);
+    if (k->consumer != NULL && !k->is_left_open) kafka_consumer_free(k->consumer, &k->sender.link);
+    kafka_sender_deinit(&k->sender);
     for (int i = 0; i < KAFKA_PARTITIONS_MAX; i++) {
         pthread_mutex_destroy(&k->partitions[i].wake_lock);
         pthread_mutex_destroy(&k->partitions[i].lock);
     }
-    kafka_link_deinit(&k->link);
     mem_free(k->workers);
     mem_free(k);
 }
@@ -690,7 +599,7 @@ static void kafka_close(struct feed *f) {
     struct kafka_feed *k = kafka_of(f);
     atomic_store(&k->is_stopping, true);
     if (k->consumer != NULL) pthread_join(k->consumer_thread, NULL);
-    pthread_join(k->producer_thread, NULL);
+    kafka_sender_stop(&k->sender);
     kafka_feed_free(k);
 }
 
@@ -705,14 +614,16 @@ static bool kafka_open(struct kafka_feed *k, bool consumes, struct buf *why) {
                                            {"enable.auto.offset.store", "false"},
                                            {"queued.max.messages.kbytes", "1024"},
                                            {"fetch.wait.max.ms", "100"},
+                                           /* When it sees new partitions, or a new topic. */
+                                           {"topic.metadata.refresh.interval.ms", "10000"},
                                            {NULL, NULL}};
-    k->producer = kafka_producer_new(&k->options, &k->link, kafka_on_delivered, PRODUCE_MS, why);
-    if (k->producer == NULL) return false;
+    struct kafka_sender *sender = &k->sender;
     if (consumes) {
-        k->consumer = kafka_consumer_new(&k->options, &k->link, of_group, kafka_on_rebalance, why);
+        k->consumer =
+            kafka_consumer_new(&sender->options, &sender->link, of_group, kafka_on_rebalance, why);
         if (k->consumer == NULL) return false;
     }
-    k->lookup = kafka_lookup_new(&k->options, &k->link, &k->partition_count, why);
+    k->lookup = kafka_lookup_new(&sender->options, &sender->link, &sender->partition_count, why);
     return k->lookup != NULL;
 }
 
@@ -729,9 +640,11 @@ struct feed *kafka_feed_new(const struct kafka_options *options, size_t workers,
                                         .close = kafka_close};
     struct kafka_feed *k = mem_new(sizeof *k);
     k->port = (struct feed){.ops = &ops, .keeps_requests = true, .sets_aside = true};
-    k->options = *options;
-    snprintf(k->topic, sizeof k->topic, "%s%s", options->prefix, KAFKA_TOPIC_REQUESTS);
-    snprintf(k->dead_topic, sizeof k->dead_topic, "%s%s", options->prefix, KAFKA_TOPIC_DEAD);
+    if (!kafka_sender_init(&k->sender, options, why)) {
+        mem_free(k);
+        return NULL;
+    }
+    k->topic = k->sender.topic;
     snprintf(k->group, sizeof k->group, "%s%s", options->prefix, KAFKA_GROUP);
     k->worker_count = workers;
     k->workers = mem_new(workers * sizeof *k->workers);
@@ -746,12 +659,11 @@ struct feed *kafka_feed_new(const struct kafka_options *options, size_t workers,
         pthread_mutex_init(&k->partitions[i].wake_lock, NULL);
         pthread_mutex_init(&k->partitions[i].lock, NULL);
     }
-    kafka_link_init(&k->link, options->brokers);
     if (!kafka_open(k, consumes, why)) {
         kafka_feed_free(k);
         return NULL;
     }
-    thread_start(&k->producer_thread, "kafka producer", THREAD_ALONE, kafka_run_producer, k);
+    kafka_sender_start(&k->sender);
     if (consumes)
         thread_start(&k->consumer_thread, "kafka consumer", THREAD_ALONE, kafka_run_consumer, k);
     return &k->port;

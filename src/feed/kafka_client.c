@@ -142,6 +142,10 @@ rd_kafka_t *kafka_consumer_new(const struct kafka_options *o, struct kafka_link 
     return rk;
 }
 
+void kafka_consumer_free(rd_kafka_t *consumer, const struct kafka_link *link) {
+    if (!atomic_load(&link->is_deleted)) rd_kafka_destroy(consumer);
+}
+
 const char *kafka_name(const struct kafka_options *o, const char *name, struct buf *out) {
     buf_clear(out);
     buf_addf(out, "%s%s", o->prefix, name);
@@ -230,9 +234,12 @@ int kafka_partition_count(rd_kafka_t *rk, const char *topic, int timeout_ms) {
     if (rd_kafka_metadata(rk, 0, t, &metadata, timeout_ms) == RD_KAFKA_RESP_ERR_NO_ERROR) {
         bool is_there =
             metadata->topic_cnt == 1 && metadata->topics[0].err == RD_KAFKA_RESP_ERR_NO_ERROR;
+        bool is_missing = metadata->topic_cnt == 1 &&
+                          metadata->topics[0].err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
         if (is_there) count = metadata->topics[0].partition_cnt;
+        if (is_missing) count = 0;
         rd_kafka_metadata_destroy(metadata);
     }
     rd_kafka_topic_destroy(t);
-    return count > 0 ? count : -1;
+    return count;
 }

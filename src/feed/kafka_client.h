@@ -30,8 +30,8 @@ struct kafka_options {
 struct kafka_link {
     const char *brokers;
     _Atomic bool is_up;
-    _Atomic bool
-        is_suspect; /* a client has lost its connections: ask the broker whether it is up */
+    _Atomic bool is_suspect; /* something has failed: ask the broker whether it is up */
+    _Atomic bool is_deleted; /* the topic of requests was, while it was used */
     struct outage outage;
     /* NULL, or called with each failure of a connection, instead of the log of outages: by a
      * command, which reports it itself. */
@@ -64,6 +64,10 @@ rd_kafka_t *kafka_consumer_new(const struct kafka_options *o, struct kafka_link 
                                                   void *link),
                                struct buf *why);
 
+/* Closed or not. Where the topic was deleted, rd_kafka_destroy of librdkafka 2.0 would wait for its
+ * partitions for ever: then the consumer is left as it is, because the process ends. */
+void kafka_consumer_free(rd_kafka_t *consumer, const struct kafka_link *link);
+
 /* The name with the prefix. */
 const char *kafka_name(const struct kafka_options *o, const char *name, struct buf *out);
 
@@ -72,8 +76,8 @@ const char *kafka_name(const struct kafka_options *o, const char *name, struct b
 bool kafka_create_topics(rd_kafka_t *rk, const struct kafka_options *o, int timeout_ms,
                          struct buf *why);
 
-/* How many partitions the topic has; -1: the broker does not answer within the time, or has no such
- * topic. */
+/* How many partitions the topic has; 0: there is no such topic; -1: the broker does not answer
+ * within the time, or does not say. */
 int kafka_partition_count(rd_kafka_t *rk, const char *topic, int timeout_ms);
 
 #endif

@@ -169,19 +169,31 @@ static rd_kafka_topic_partition_list_t *lookup_offsets(struct kafka_lookup *l, i
     return NULL;
 }
 
-/* Where the topic begins and ends now. */
+/* Where the topic begins and ends now. If it ends before what is decided, it was deleted and
+ * created again: then all of it is read. */
 static bool lookup_read_ends(struct kafka_lookup *l, int count) {
+    /* Read before the broker is asked: workers raise these offsets while the call waits, and one
+     * that they raised past the end that the broker returns would look like a deleted topic. */
+    int64_t decided[KAFKA_PARTITIONS_MAX];
+    for (int i = 0; i < count; i++) decided[i] = atomic_load(&l->partitions[i].decided);
+    rd_kafka_topic_partition_list_t *end = lookup_offsets(l, count, RD_KAFKA_OFFSET_END);
+    if (end == NULL) return false;
+    bool is_recreated = false;
+    for (int i = 0; i < end->cnt; i++) {
+        struct lookup_partition *p = &l->partitions[end->elems[i].partition];
+        p->end = end->elems[i].offset;
+        if (p->end >= decided[end->elems[i].partition]) continue;
+        atomic_store(&p->decided, 0);
+        is_recreated = true;
+    }
+    if (is_recreated) lookup_clear(l);
+    rd_kafka_topic_partition_list_destroy(end);
     rd_kafka_topic_partition_list_t *begin = lookup_offsets(l, count, RD_KAFKA_OFFSET_BEGINNING);
     if (begin == NULL) return false;
     /* The broker has deleted the messages before. */
     for (int i = 0; i < begin->cnt; i++)
         kafka_lookup_decided(l, begin->elems[i].partition, begin->elems[i].offset);
     rd_kafka_topic_partition_list_destroy(begin);
-    rd_kafka_topic_partition_list_t *end = lookup_offsets(l, count, RD_KAFKA_OFFSET_END);
-    if (end == NULL) return false;
-    for (int i = 0; i < end->cnt; i++)
-        l->partitions[end->elems[i].partition].end = end->elems[i].offset;
-    rd_kafka_topic_partition_list_destroy(end);
     return true;
 }
 
@@ -230,7 +242,7 @@ static bool lookup_read(struct kafka_lookup *l, int count) {
 static enum err lookup_update(struct kafka_lookup *l) {
     int count = atomic_load(l->partition_count);
     if (count == 0 || !atomic_load(&l->link->is_up)) return ERR_FEED_UNAVAILABLE;
-    bool ok = lookup_read_ends(l, count) && lookup_read_committed(l, count) &&
+    bool ok = lookup_read_committed(l, count) && lookup_read_ends(l, count) &&
               lookup_assign(l, count) && lookup_read(l, count);
     if (!ok) return ERR_FEED_UNAVAILABLE;
     for (int i = 0; i < count; i++)
@@ -341,7 +353,7 @@ void kafka_lookup_free(struct kafka_lookup *l) {
     pthread_join(l->thread, NULL);
     lookup_clear(l);
     rd_kafka_consumer_close(l->consumer);
-    rd_kafka_destroy(l->consumer);
+    kafka_consumer_free(l->consumer, l->link);
     map_deinit(&l->index);
     pthread_cond_destroy(&l->wake);
     pthread_mutex_destroy(&l->lock);

@@ -25,7 +25,7 @@ void kafka_message_write(const struct request *r, const struct section_names *na
                          struct buf *out);
 
 /* The request of a message; mem_free it. NULL: the message is not valid, and `why` says what is
- * wrong. `at_ms` is when it was produced, by the broker's word. */
+ * wrong. `at_ms` is the message's time. */
 struct request *kafka_message_read(str value, int64_t at_ms, struct section_names *names,
                                    struct buf *why);
 

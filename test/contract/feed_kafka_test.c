@@ -1,6 +1,8 @@
-/* The feed's contract on a real Kafka broker; and without one. */
+/* The feed's contract on a real Kafka broker; without one; and what only this feed does. */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,21 +11,36 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/mem.h"
 #include "feed/kafka.h"
+#include "feed/kafka_admin.h"
 #include "feed_suite.h"
+#include "ledger_client.h"
 #include "ledger_raw.h"
 #include "services.h"
 
 #define PARTITIONS 8
 
 /* librdkafka is not instrumented, and passes objects on by reference counts that TSan does not see.
- * Its calls of the C library are ignored; its locks are those of support/c11_threads.c. */
+ * Its calls of the C library are ignored; its locks are those of support/c11_threads.c, and how it
+ * passes on the locks themselves is ignored too. */
 #if defined(__SANITIZE_THREAD__)
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) {
-    return "called_from_lib:librdkafka.so.1\n";
+    return "called_from_lib:librdkafka.so.1\nrace:mtx_init\nrace:mtx_lock\n";
 }
 #endif
+
+/* Used instead of that of librdkafka, so that a test gets the feed's producer. */
+static rd_kafka_t *_Atomic last_producer;
+
+rd_kafka_t *rd_kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *error, size_t size) {
+    rd_kafka_t *(*create)(rd_kafka_type_t, rd_kafka_conf_t *, char *, size_t);
+    *(void **)&create = dlsym(RTLD_NEXT, "rd_kafka_new");
+    rd_kafka_t *made = create(type, conf, error, size);
+    if (type == RD_KAFKA_PRODUCER) atomic_store(&last_producer, made);
+    return made;
+}
 
 /* Each test has topics and a group of its own. */
 static char prefix[32];
@@ -39,10 +56,20 @@ static struct ledger *open_sqlite(struct harness *h, int64_t queue_max) {
         &(struct sqlite_ledger_options){.path = h->path, .queue_max = queue_max});
 }
 
-static struct feed *open_at(const char *brokers, size_t workers) {
-    static const struct config_pair settings[] = {{"session.timeout.ms", "6000"}, {NULL, NULL}};
-    struct kafka_options options = {
+static const char *broker(void) {
+    return services_start(SERVICE_KAFKA)->kafka_url + strlen("kafka://");
+}
+
+static struct kafka_options options_at(const char *brokers) {
+    static const struct config_pair settings[] = {{"session.timeout.ms", "6000"},
+                                                  {"topic.metadata.refresh.interval.ms", "1000"},
+                                                  {NULL, NULL}};
+    return (struct kafka_options){
         .brokers = brokers, .settings = settings, .partitions = PARTITIONS, .prefix = prefix};
+}
+
+static struct feed *open_at(const char *brokers, size_t workers) {
+    struct kafka_options options = options_at(brokers);
     struct buf why = {0};
     struct feed *f = kafka_feed_new(&options, workers, true, &why);
     if (f == NULL) fail_msg("%s", buf_cstr(&why));
@@ -52,7 +79,7 @@ static struct feed *open_at(const char *brokers, size_t workers) {
 
 static struct feed *open_feed(struct ledger *l, size_t workers) {
     (void)l;
-    return open_at(services_start(SERVICE_KAFKA)->kafka_url + strlen("kafka://"), workers);
+    return open_at(broker(), workers);
 }
 
 /* The partition follows from the key, which is the names. */
@@ -119,6 +146,280 @@ static void without_a_broker_nothing_is_accepted_and_nothing_said_to_be_missing(
     harness_deinit(&h);
 }
 
+/* ---- what only Kafka does ---- */
+
+/* One worker, which decides everything at once; and a client of its own. */
+struct fixture {
+    struct harness h;
+    struct feed *feed;
+    rd_kafka_t *producer; /* of the feed, at first */
+    struct feed_consumer consumer;
+    size_t delivered;
+    struct uuid last; /* delivered */
+    bool keeps;       /* the next one is not decided */
+    struct feed_message *kept;
+    rd_kafka_t *client;
+    struct buf topic;
+};
+
+static void on_delivered(struct feed_consumer *c, struct feed_message *m) {
+    struct fixture *f = CONTAINER_OF(c, struct fixture, consumer);
+    f->delivered++;
+    f->last = m->request->id;
+    if (f->keeps)
+        f->kept = m;
+    else
+        feed_acknowledge(f->feed, m, FEED_DECIDED, ERR_OK);
+    f->keeps = false;
+}
+
+static bool is_available(void *arg) {
+    struct feed_stats stats;
+    feed_stats(((struct fixture *)arg)->feed, &stats);
+    return stats.is_available;
+}
+
+static void ignore_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *link) {
+    (void)rk;
+    (void)m;
+    (void)link;
+}
+
+static int set_up(void **state) {
+    static struct fixture fixture;
+    struct fixture *f = &fixture;
+    struct buf why = {0};
+    begin();
+    struct kafka_options options = options_at(broker());
+    *f = (struct fixture){.consumer.deliver = on_delivered};
+    harness_init(&f->h);
+    f->feed = open_at(options.brokers, 1);
+    f->producer = atomic_load(&last_producer);
+    f->client = kafka_producer_new(&options, NULL, ignore_report, 10000, &why);
+    assert_non_null(f->client);
+    kafka_name(&options, KAFKA_TOPIC_REQUESTS, &f->topic);
+    harness_wait(&f->h, is_available, f);
+    feed_attach(f->feed, 0, &f->consumer);
+    *state = f;
+    return 0;
+}
+
+static bool is_quiet(void *arg) {
+    return !feed_is_busy(((struct fixture *)arg)->feed);
+}
+
+static int tear_down(void **state) {
+    struct fixture *f = *state;
+    feed_drain(f->feed, 0);
+    harness_wait(&f->h, is_quiet, f);
+    feed_close(f->feed);
+    rd_kafka_destroy(f->client);
+    buf_deinit(&f->topic);
+    harness_deinit(&f->h);
+    return 0;
+}
+
+static struct answer publish_request(struct fixture *f, uint64_t number) {
+    struct request request = {.id = ledger_client_id(number),
+                              .event_key = 1,
+                              .section_key = 1,
+                              .entry_seq = 1,
+                              .user = "a",
+                              .quantity = 1,
+                              .created_ms = clock_wall_ms(),
+                              .finished_ms = CLOCK_NONE_MS};
+    struct section_names names = {"CONCERT", "1", "A"};
+    struct answer a = {.publish = {.request = &request, .names = &names, .done = on_published},
+                       .is_looked = true};
+    feed_publish(f->feed, &a.publish);
+    harness_wait(&f->h, is_answered, &a);
+    return a;
+}
+
+#define FIRST 999
+#define LAST 1000
+
+static bool has_delivered(struct fixture *f, uint64_t number) {
+    struct uuid id = ledger_client_id(number);
+    feed_tick(f->feed, 0);
+    return uuid_eq(&f->last, &id);
+}
+
+static bool has_delivered_last(void *arg) {
+    return has_delivered(arg, LAST);
+}
+
+/* Each one after the other was decided, so the same partition goes on. */
+static void assert_goes_on(struct fixture *f) {
+    assert_int_equal(publish_request(f, LAST).publish.result, ERR_OK);
+    harness_wait(&f->h, has_delivered_last, f);
+}
+
+/* As another program would, into the partition of publish_request. */
+static void produce_raw(struct fixture *f, const char *value, size_t len, int64_t at_ms) {
+    static const char key[] = "CONCERT/1/A";
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        f->client, RD_KAFKA_V_TOPIC(buf_cstr(&f->topic)), RD_KAFKA_V_KEY(key, sizeof key - 1),
+        RD_KAFKA_V_VALUE((void *)(uintptr_t)value, len), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+        RD_KAFKA_V_TIMESTAMP(at_ms), RD_KAFKA_V_END);
+    assert_int_equal(err, RD_KAFKA_RESP_ERR_NO_ERROR);
+    assert_int_equal(rd_kafka_flush(f->client, 10000), RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+static void assert_one_dead_letter(struct fixture *f, const char *reason, size_t bytes) {
+    struct kafka_options options = options_at(broker());
+    struct buf why = {0};
+    struct dead_letters letters = {0};
+    harness_wait(&f->h, is_quiet, f); /* it is in its topic */
+    struct feed_admin *admin = kafka_admin_new(&options, &why);
+    assert_non_null(admin);
+    assert_true(feed_admin_list(admin, &letters, &why));
+    assert_int_equal(letters.count, 1);
+    assert_string_equal(letters.open[0].reason, reason);
+    assert_int_equal(letters.open[0].value_bytes, bytes);
+    dead_letters_clear(&letters);
+    feed_admin_close(admin);
+    buf_deinit(&why);
+}
+
+static bool is_in_feed(struct fixture *f, uint64_t number) {
+    struct uuid id = ledger_client_id(number);
+    struct request *found = NULL;
+    int64_t ahead = 0;
+    struct answer a = {
+        .is_published = true,
+        .look = {.ids = &id, .count = 1, .found = &found, .ahead = &ahead, .done = on_looked}};
+    feed_look(f->feed, 0, &a.look);
+    harness_wait(&f->h, is_answered, &a);
+    assert_int_equal(a.looked, ERR_OK);
+    bool is_found = found != NULL;
+    mem_free(found);
+    return is_found;
+}
+
+#define ID "01890a5d-ac96-774b-bcce-b302099a8057"
+static const char foreign[] = "{\"version\":1,\"requestId\":\"" ID "\",\"userId\":\"a\","
+                              "\"eventType\":\"CONCERT\",\"eventId\":\"1\",\"section\":\"A\","
+                              "\"quantity\":1}";
+
+static void a_message_of_an_hour_ago_is_delivered(void **state) {
+    struct fixture *f = *state;
+    produce_raw(f, foreign, sizeof foreign - 1, clock_wall_ms() - 3600000);
+    assert_goes_on(f);
+    assert_int_equal(f->delivered, 2);
+}
+
+/* The key that makes a second delivery harmless is gone by then. */
+static void a_message_older_than_a_day_becomes_a_dead_letter(void **state) {
+    struct fixture *f = *state;
+    produce_raw(f, foreign, sizeof foreign - 1, clock_wall_ms() - INT64_C(25) * 3600000);
+    assert_goes_on(f);
+    assert_int_equal(f->delivered, 1);
+    assert_one_dead_letter(f, "older than a day", sizeof foreign - 1);
+}
+
+/* The broker would refuse a copy with more headers than the message has. */
+static void a_huge_message_is_cut_off_when_it_becomes_a_dead_letter(void **state) {
+    struct fixture *f = *state;
+    static char huge[900000];
+    memset(huge, ' ', sizeof huge);
+    produce_raw(f, huge, sizeof huge, clock_wall_ms());
+    assert_goes_on(f);
+    assert_int_equal(f->delivered, 1);
+    assert_one_dead_letter(f, "longer than 65536 bytes", 524288);
+}
+
+static bool is_accepted(void *arg) {
+    return publish_request(arg, FIRST).publish.result == ERR_OK;
+}
+
+static void a_producer_that_has_failed_for_good_is_replaced(void **state) {
+    struct fixture *f = *state;
+    assert_int_equal(publish_request(f, FIRST).publish.result, ERR_OK);
+    rd_kafka_test_fatal_error(f->producer, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, "a test");
+    assert_int_equal(publish_request(f, FIRST).publish.result, ERR_FEED_UNAVAILABLE);
+    harness_wait(&f->h, is_accepted, f);
+    assert_goes_on(f);
+}
+
+/* Waits for the result of an admin call, and frees the queue. */
+static void assert_admin_ok(rd_kafka_queue_t *queue) {
+    rd_kafka_event_t *event = rd_kafka_queue_poll(queue, 20000);
+    assert_non_null(event);
+    assert_int_equal(rd_kafka_event_error(event), RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_event_destroy(event);
+    rd_kafka_queue_destroy(queue);
+}
+
+static void delete_topic(struct fixture *f) {
+    rd_kafka_DeleteTopic_t *topic = rd_kafka_DeleteTopic_new(buf_cstr(&f->topic));
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(f->client);
+    rd_kafka_DeleteTopics(f->client, &topic, 1, NULL, queue);
+    assert_admin_ok(queue);
+    rd_kafka_DeleteTopic_destroy(topic);
+}
+
+/* What is accepted just after the topic was deleted is gone with it. */
+static bool has_delivered_again(void *arg) {
+    struct fixture *f = arg;
+    publish_request(f, FIRST);
+    harness_run_for(&f->h, 100);
+    return has_delivered(f, FIRST);
+}
+
+/* An offset of the old topic is higher than those of the new one: nothing of it may be skipped. */
+static void a_topic_that_is_deleted_is_created_again(void **state) {
+    struct fixture *f = *state;
+    for (uint64_t i = 1; i <= 20; i++)
+        assert_int_equal(publish_request(f, i).publish.result, ERR_OK);
+    assert_goes_on(f);
+    assert_false(is_in_feed(f, LAST));
+    delete_topic(f);
+    harness_wait(&f->h, has_delivered_again, f);
+    f->keeps = true;
+    assert_goes_on(f);
+    assert_true(is_in_feed(f, LAST));
+    feed_acknowledge(f->feed, f->kept, FEED_DECIDED, ERR_OK);
+    assert_false(is_in_feed(f, LAST));
+}
+
+static void add_partitions(struct fixture *f, size_t count) {
+    char error[200];
+    rd_kafka_NewPartitions_t *more =
+        rd_kafka_NewPartitions_new(buf_cstr(&f->topic), count, error, sizeof error);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(f->client);
+    rd_kafka_CreatePartitions(f->client, &more, 1, NULL, queue);
+    assert_admin_ok(queue);
+    rd_kafka_NewPartitions_destroy(more);
+}
+
+static bool has_delivered_foreign(void *arg) {
+    struct fixture *f = arg;
+    struct uuid id;
+    feed_tick(f->feed, 0);
+    return uuid_parse(STR(ID), &id) && uuid_eq(&f->last, &id);
+}
+
+/* The client must have heard of the partition. */
+static bool is_produced_to_new_partition(void *arg) {
+    struct fixture *f = arg;
+    rd_kafka_poll(f->client, 100);
+    rd_kafka_resp_err_t err = rd_kafka_producev(
+        f->client, RD_KAFKA_V_TOPIC(buf_cstr(&f->topic)), RD_KAFKA_V_PARTITION(PARTITIONS + 1),
+        RD_KAFKA_V_VALUE((void *)(uintptr_t)foreign, sizeof foreign - 1),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_END);
+    if (err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) return false;
+    assert_int_equal(err, RD_KAFKA_RESP_ERR_NO_ERROR);
+    return true;
+}
+
+static void requests_in_new_partitions_are_delivered(void **state) {
+    struct fixture *f = *state;
+    add_partitions(f, PARTITIONS + 2);
+    harness_wait(&f->h, is_produced_to_new_partition, f);
+    harness_wait(&f->h, has_delivered_foreign, f);
+}
+
 int main(void) {
     static const struct feed_adapter on_kafka = {.open_ledger = open_sqlite,
                                                  .open = open_feed,
@@ -128,6 +429,20 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_broker_nothing_is_accepted_and_nothing_said_to_be_missing),
     };
+    const struct CMUnitTest of_kafka[] = {
+        cmocka_unit_test_setup_teardown(a_message_of_an_hour_ago_is_delivered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_message_older_than_a_day_becomes_a_dead_letter, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_huge_message_is_cut_off_when_it_becomes_a_dead_letter,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_producer_that_has_failed_for_good_is_replaced, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_topic_that_is_deleted_is_created_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(requests_in_new_partitions_are_delivered, set_up,
+                                        tear_down),
+    };
     return feed_suite_run(&on_kafka) +
-           cmocka_run_group_tests_name("feed without a broker", tests, NULL, NULL);
+           cmocka_run_group_tests_name("feed without a broker", tests, NULL, NULL) +
+           cmocka_run_group_tests_name("what only Kafka does", of_kafka, NULL, NULL);
 }

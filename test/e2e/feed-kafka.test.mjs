@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { kafkaOf, setReadOnly, startKafka, stopKafka } from './support/cluster.mjs';
-import { deadLettersOf, messagesOf, produceTo } from './support/feed.mjs';
+import { deadLettersOf, messagesOf, partitionsOf, produceTo } from './support/feed.mjs';
+import { query } from './support/queue.mjs';
 import { RequestSale, assertAllDecided, isDecided } from './support/requests.mjs';
 import { audit, metric } from './support/reservations.mjs';
 import { assertProblem, feedWorks, hasKafka, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
@@ -162,6 +163,53 @@ test('a message that cannot be decided becomes a dead letter with the reason, an
   });
 });
 
+// Two requests with one Idempotency-Key that come at the same time are both accepted, with one id.
+test('of two different requests with one id the first is decided, and the partition goes on', async () => {
+  await withFolder(async (restart) => {
+    let server = await restart({ args: [...ACCEPT_ONLY, ...ONE_PARTITION] });
+    let sale = await RequestSale.open(server, 'CONCERT/1');
+    const ann = await sale.buyer('ann');
+    const { requestId } = await sale.accepted(ann, { quantity: 1 }, { headers: { 'idempotency-key': 'one' } });
+    const [{ payload, key }] = messagesOf(server.dataDir);
+    produceTo(server.dataDir, [{ ...JSON.parse(payload), quantity: 3, bodyDigest: 'ab'.repeat(32) }], { key });
+    await server.stop();
+    server = await restart();
+    sale = new RequestSale(server, 'CONCERT/1');
+    await partitionGoesOn(sale, ann);
+    const decided = await sale.looked(ann, requestId);
+    assert.deepEqual([decided.status, decided.quantity], ['SUCCESS', 1]);
+    assert.deepEqual(await sale.counts('A'), { available: 98, held: 2, confirmed: 0 });
+    assert.deepEqual(deadLettersOf(server.dataDir), []);
+    await server.stop();
+  });
+});
+
+const FAILS_FOR_ANN = `
+  CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'a test'; END $$;
+  CREATE TRIGGER refuse BEFORE INSERT ON reservations FOR EACH ROW WHEN (NEW.user_id = 'ann') EXECUTE FUNCTION refuse()`;
+
+test('a request that fails 20 times although the stores work becomes a dead letter, and can be retried', async () => {
+  const server = await start({ args: ONE_PARTITION });
+  const sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 9 }, { id: 'B', capacity: 9 }] });
+  const ann = await sale.buyer('ann');
+  const ben = await sale.buyer('ben');
+  query(server.dataDir, FAILS_FOR_ANN);
+  const { requestId } = await sale.accepted(ann, { section: 'B', quantity: 1 });
+  const [letter] = await until('it is a dead letter', () => {
+    const letters = deadLettersOf(server.dataDir);
+    return letters.length > 0 && letters;
+  }, 120000);
+  assert.equal(JSON.parse(letter.payload).requestId, requestId);
+  assert.match(letter.headers.reason, /^(internal|ledger_\w+)$/);
+  assert.equal((await sale.looked(ann, requestId)).status, 'PROCESSING', 'an operator has to decide');
+  assert.equal((await partitionGoesOn(sale, ben)).status, 'SUCCESS');
+  query(server.dataDir, 'DROP TRIGGER refuse ON reservations');
+  produceTo(server.dataDir, [letter.payload], { key: letter.key });
+  assert.equal((await sale.decided(ann, requestId)).status, 'SUCCESS');
+  await assertAllDecided(sale, 2);
+  await server.stop();
+});
+
 // The end of a transaction is a record of the topic that no consumer gets.
 test('the topic may end with a record that is no message', async () => {
   const server = await start({ args: ONE_PARTITION });
@@ -220,6 +268,9 @@ test('pitfall 35: a request that could not be decided is not passed over', async
       }
       assert.ok(asked.length > 0, 'Kafka accepts without the ledger');
       await until('nodes have tried', async () => (await metric(server, 'admitone_request_retries_total')) > 5);
+      const owner = server.nodes.find((node) => partitionsOf(node) === 1);
+      for (const [name, labels] of [['admitone_requests_in_flight'], ['admitone_requests_undecided'], ['admitone_request_lag', { partition: '0' }]])
+        await until(`${name} counts all ${asked.length}`, async () => (await metric(owner, name, labels)) >= asked.length);
       await server.kill9();
     } finally {
       setReadOnly(false);
@@ -242,6 +293,7 @@ async function assertFeedIsAway(node, who, knownId) {
     assert.ok(Number(answer.headers['retry-after']) > 0, JSON.stringify(answer.headers));
     return answer.json.code === 'feed_unavailable';
   });
+  assert.equal(await metric(node, 'admitone_feed_available'), 0);
   // It could be in Kafka.
   for (const id of [UNKNOWN, knownId]) assertProblem(await sale.look(who, id), 503, 'feed_unavailable');
   // All else goes on.
@@ -268,6 +320,7 @@ test('without a broker: requests and lookups are 503, all else goes on, and node
     sale = new RequestSale(server, 'CONCERT/1');
     startKafka();
     await Promise.all(server.nodes.map(feedWorks));
+    for (const node of server.nodes) assert.equal(await metric(node, 'admitone_feed_available'), 1);
     assert.equal((await sale.decided(ann, requestId)).status, 'SUCCESS');
     // It has returned for good: no node sees an outage that is over.
     for (let i = 0; i < 10; i++) {
