@@ -291,7 +291,7 @@ static void local_acknowledge(struct feed *f, struct feed_message *message,
     struct local_partition *p = m->partition;
     (void)f;
     (void)reason;
-    assert(outcome != FEED_SET_ASIDE); /* whether it is decided, its row shows */
+    assert(outcome != FEED_SET_ASIDE); /* the others need no write: the row has the result */
     assert(p->delivered > 0);
     p->delivered--;
     atomic_store(&p->feed->is_counted, false);

@@ -1,8 +1,10 @@
 #include "services.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -136,6 +138,25 @@ const struct services *services_start(unsigned what) {
     if (status != 0) fail_msg("scripts/services start: exit code %d", status);
     started |= what;
     return &services;
+}
+
+/* A zombie has ended. */
+static bool is_running(pid_t pid) {
+    char path[32];
+    char line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) return false;
+    size_t length = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    const char *name_end = length == 0 ? NULL : strrchr(line, ')');
+    return name_end != NULL && name_end[1] == ' ' && strchr("ZX", name_end[2]) == NULL;
+}
+
+void services_kill_redis(void) {
+    pid_t pid = services_start(SERVICE_REDIS)->redis_pid;
+    kill(pid, SIGKILL);
+    while (is_running(pid)) usleep(1000);
 }
 
 const struct services *services_get(unsigned what) {

@@ -38,6 +38,9 @@ const struct services *services_start(unsigned what);
 /* The same, but does not look whether servers that it has started still run: this takes no time. */
 const struct services *services_get(unsigned what);
 
+/* Kills Redis, as a crash does, and waits until it has ended: services_start starts it again. */
+void services_kill_redis(void);
+
 /* Stops the servers in `what`, in order. services_start has started them. */
 void services_stop(unsigned what);
 

@@ -179,7 +179,7 @@ static void after_a_lost_connection_it_subscribes_again_and_reports_it(void **st
     probe_wait(has_returned, &n, "the return");
     assert_int_equal(n.suspicions, 1);
     hear_out(&n);
-    kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
+    services_kill_redis();
     forget(&n);
     redisFree(probe);
     struct redis_address address = probe_address(services_start(SERVICE_REDIS)->redis_url);

@@ -427,9 +427,12 @@ static void try_again_is_tried_again_until_the_deadline(void **state) {
     assert_int_equal(a->number, 4);
     int64_t start = clock_steady_ms();
     a = ask(&h, 1, "test_tryagain", "tries", "1000000", false);
-    assert_int_equal(result_of(&h, a), ERR_HOT_UNAVAILABLE);
+    enum err late = result_of(&h, a);
     assert_in_range(clock_steady_ms() - start, DEADLINE_MS - 10, INT64_MAX);
-    assert_true(link_is_up(h.link));
+    /* On a busy machine the last try may not be answered by then: then it is not known what it did,
+     * and the connection is given up. */
+    assert_true(late == ERR_HOT_UNAVAILABLE || late == ERR_HOT_UNKNOWN);
+    assert_int_equal(link_is_up(h.link), late == ERR_HOT_UNAVAILABLE);
     demolish(&h);
 }
 

@@ -193,7 +193,7 @@ static void one_command_that_fails_fails_the_rebuild(void **state) {
 static void a_server_that_dies_fails_the_rebuild(void **state) {
     struct fixture *h = *state;
     begin_incarnation(h, 4, 300);
-    kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
+    services_kill_redis();
     for (int i = 0; i < 1000; i++) restore(h, 900);
     assert_int_equal(hot_rebuild_end(h->hot), ERR_HOT_UNAVAILABLE);
     struct hot_incarnation incarnation;
@@ -205,7 +205,7 @@ static void a_server_that_is_gone_is_not_rebuilt(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation incarnation = look(h);
     incarnation.epoch = 4;
-    kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
+    services_kill_redis();
     assert_int_equal(hot_rebuild_begin(h->hot, &incarnation), ERR_HOT_UNAVAILABLE);
 }
 
@@ -284,7 +284,7 @@ static void an_incarnation_may_have_a_lower_epoch_than_the_last(void **state) {
 static void another_run_or_a_copy_of_another_has_no_incarnation(void **state) {
     struct fixture *h = *state;
     struct hot_incarnation first = have_incarnation(h, 4, 0);
-    kill(services_start(SERVICE_REDIS)->redis_pid, SIGKILL);
+    services_kill_redis();
     redisFree(h->probe);
     connect_probe(h);
     assert_int_equal(look(h).epoch, 0);
