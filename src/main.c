@@ -16,10 +16,14 @@
 #include "ledger/postgres.h"
 #include "ledger/sqlite.h"
 
-static bool open_postgres(const struct settings *s, bool read_only, struct ledger **out,
+/* What a ledger is opened for. */
+enum ledger_use { LEDGER_SERVE, LEDGER_READ, LEDGER_RENEW };
+
+static bool open_postgres(const struct settings *s, enum ledger_use use, struct ledger **out,
                           struct buf *why) {
     struct postgres_ledger_options options = {.url = s->ledger,
-                                              .read_only = read_only,
+                                              .read_only = use == LEDGER_READ,
+                                              .new_generation = use == LEDGER_RENEW,
                                               .queue_max = s->ledger_queue_max,
                                               .batch_max = s->ledger_batch_max,
                                               .deadline_ms = s->ledger_deadline_ms,
@@ -29,13 +33,14 @@ static bool open_postgres(const struct settings *s, bool read_only, struct ledge
     return postgres_ledger_open(&options, out, why) == ERR_OK;
 }
 
-static bool open_ledger(const struct settings *s, bool read_only, struct ledger **out,
-                        struct buf *why) {
-    if (settings_is_cluster(s)) return open_postgres(s, read_only, out, why);
+static bool open_ledger_for(const struct settings *s, enum ledger_use use, struct ledger **out,
+                            struct buf *why) {
+    if (settings_is_cluster(s)) return open_postgres(s, use, out, why);
     struct buf path = {0};
     cli_ledger_path(s, &path);
     struct sqlite_ledger_options options = {.path = buf_cstr(&path),
-                                            .read_only = read_only,
+                                            .read_only = use == LEDGER_READ,
+                                            .new_generation = use == LEDGER_RENEW,
                                             .no_relay = true, /* one process needs no relay */
                                             .queue_max = s->ledger_queue_max,
                                             .batch_max = s->ledger_batch_max,
@@ -45,6 +50,18 @@ static bool open_ledger(const struct settings *s, bool read_only, struct ledger 
     enum err failed = sqlite_ledger_open(&options, out, why);
     buf_deinit(&path);
     return failed == ERR_OK;
+}
+
+static bool open_ledger(const struct settings *s, bool read_only, struct ledger **out,
+                        struct buf *why) {
+    return open_ledger_for(s, read_only ? LEDGER_READ : LEDGER_SERVE, out, why);
+}
+
+static bool renew_ledger(const struct settings *s, struct buf *why) {
+    struct ledger *ledger;
+    if (!open_ledger_for(s, LEDGER_RENEW, &ledger, why)) return false;
+    ledger_close(ledger);
+    return true;
 }
 
 struct memory_stores {
@@ -160,6 +177,18 @@ static const struct command {
      "  admitone audit --data /var/lib/admitone\n"
      "  admitone audit --ledger postgres://admitone@db/admitone --hot redis://cache\n",
      true},
+    {"ledger", cli_ledger,
+     "admitone ledger new-generation [--data DIR] [--ledger sqlite:PATH | postgres://…]",
+     "Begins a new generation of a ledger, after it was restored from a backup: entry tokens that\n"
+     "were issued before are void, because the restored ledger knows nothing of the users who\n"
+     "came after the backup. Users keep the places that the ledger has, and get new tokens by\n"
+     "entering again. A server recognises most restores by itself and says so in a warning at its\n"
+     "start (docs/operations.md, Backup); this is for the others, such as a snapshot of a disk.\n"
+     "Stop the server, or all nodes, first. Exits with 0 when it is done, 1 when it could not be.\n"
+     "\n"
+     "  admitone ledger new-generation --data /var/lib/admitone\n"
+     "  admitone ledger new-generation --ledger postgres://admitone@db/admitone\n",
+     true},
     {"reconcile", cli_reconcile, "admitone reconcile --hot redis://… --ledger postgres://…",
      "Compares Redis with the ledger, event by event. A difference that lasts longer than twice\n"
      "ledger.deadline_ms (set it as on the nodes) is repaired: Redis gets the ledger's state.\n"
@@ -188,6 +217,21 @@ static const struct command {
      "  admitone feed status --feed kafka://kafka1:9092,kafka2:9092\n"
      "  admitone feed dlq list --config /etc/admitone/admitone.ini\n"
      "  admitone feed dlq retry 17 --config /etc/admitone/admitone.ini\n",
+     true},
+    {"keys", cli_keys,
+     "admitone keys list | add NAME ROLE | remove NAME  [--data DIR | --keys-file FILE]",
+     "Changes the named keys, by which people and programs do what a user may not. Servers that\n"
+     "run follow the change within seconds; each node of a cluster reads its own file. The words\n"
+     "come first, then the settings, which must be those of the server.\n\n"
+     "  list              the names and roles\n"
+     "  add NAME ROLE     prints a new key, only once: the file has its digest, not the key\n"
+     "  remove NAME       the key is refused from now on\n\n"
+     "The roles: read sees everything below /admin; operate also controls queues, and opens and\n"
+     "closes sections; shop confirms, cancels and looks up reservations of every user; own may do\n"
+     "everything, like the admin key. NAME stands in the audit trail. Exits with 0 when it is\n"
+     "done, 1 when the name is taken or there is no such key, 2 when the file cannot be used.\n\n"
+     "  admitone keys add ticket-shop shop --data /var/lib/admitone\n"
+     "  admitone keys remove ticket-shop --config /etc/admitone/admitone.ini\n",
      true},
     {"version", cli_version, "admitone version", "Prints the version.\n", false},
 };
@@ -225,6 +269,7 @@ static void print_help(const struct command *c) {
 
 int main(int argc, char **argv) {
     static const struct adapters adapters = {.open_ledger = open_ledger,
+                                             .renew_ledger = renew_ledger,
                                              .open_hot = open_hot,
                                              .open_feed = open_feed,
                                              .open_feed_admin = open_feed_admin,
@@ -246,5 +291,10 @@ int main(int argc, char **argv) {
             print_help(command);
             return 0;
         }
+    struct buf why = {0};
+    bool is_now = !command->has_settings || cli_check_clock(&why);
+    if (!is_now) cli_complain(&why);
+    buf_deinit(&why);
+    if (!is_now) return command->run == cli_serve ? 1 : 2;
     return command->run(argv + 2, &adapters);
 }

@@ -1,8 +1,10 @@
 /* /admin/events and /admin/audit. Each change is one struct that lives in the request's arena from
  * the handler to the answer. */
 #include <assert.h>
+#include <stdio.h>
 
 #include "api/event_json.h"
+#include "api/users.h"
 #include "base/list.h"
 #include "base/mem.h"
 
@@ -18,14 +20,73 @@ struct event_request {
     struct json_problem problem;
 };
 
-struct audit_note admin_note(struct exchange *x, const char *verb, str type, str id) {
+str admin_event_subject(struct exchange *x, str type, str id) {
     char path[EVENT_PATH_BYTES];
+    return arena_copy(&x->arena, event_path(type, id, path));
+}
+
+struct audit_note admin_note(struct exchange *x, const char *verb, str subject) {
     return (struct audit_note){
-        .actor = STR("admin"),
+        .actor = str_of(users_key(x)->name),
         .act = str_of(verb),
-        .subject = arena_copy(&x->arena, event_path(type, id, path)),
+        .subject = subject,
         .detail = x->request.body.len == 0 ? STR("{}") : arena_copy(&x->arena, x->request.body)};
 }
+
+/* ---- versions ---- */
+
+bool admin_if_match(struct exchange *x, int64_t *version) {
+    str etag = str_trim(http_header(&x->request, STR("If-Match")));
+    *version = 0;
+    if (etag.at == NULL) return true;
+    if (str_eq(etag, STR("*"))) {
+        *version = EVENT_VERSION_ANY;
+        return true;
+    }
+    /* A proxy that compresses answers makes their ETags weak. */
+    if (str_starts(etag, STR("W/"))) etag = str_skip(etag, 2);
+    bool is_quoted = etag.len > 2 && etag.at[0] == '"' && etag.at[etag.len - 1] == '"';
+    if (is_quoted && str_to_i64((str){etag.at + 1, etag.len - 2}, version) && *version > 0)
+        return true;
+    reply_problem(x, ERR_BAD_REQUEST, "%s",
+                  "If-Match must be the ETag of one answer with the event, as in \"7\", or *.");
+    return false;
+}
+
+void admin_version_mismatch(struct exchange *x, const struct ledger_event_put *put) {
+    struct buf text = {0};
+    bool names_one = put->if_version != EVENT_VERSION_ANY;
+    if (names_one)
+        buf_add_i64(&text, put->if_version);
+    else
+        buf_add(&text, STR("null"));
+    size_t sent_len = text.len;
+    if (put->version_present > 0)
+        buf_add_i64(&text, put->version_present);
+    else
+        buf_add(&text, STR("null"));
+    str both = buf_str(&text);
+    struct problem_member members[] = {{STR("sentVersion"), {both.at, sent_len}},
+                                       {STR("presentVersion"), str_skip(both, sent_len)}};
+    if (put->version_present > 0)
+        reply_problem_with(x, ERR_VERSION_MISMATCH, members, 2,
+                           "The event has version %lld, and the request was made for version "
+                           "%lld: read the event again, and repeat the change.",
+                           (long long)put->version_present, (long long)put->if_version);
+    else
+        reply_problem_with(x, ERR_VERSION_MISMATCH, members, 2, "%s",
+                           "There is no such event, so it has no version. To create it, leave out "
+                           "version and If-Match.");
+    buf_deinit(&text);
+}
+
+void admin_etag(struct exchange *x, int64_t version) {
+    char etag[24];
+    int len = snprintf(etag, sizeof etag, "\"%lld\"", (long long)version);
+    reply_header(x, STR("ETag"), (str){etag, (size_t)len});
+}
+
+/* ---- events ---- */
 
 static struct event_request *event_request_new(struct exchange *x, const char *verb,
                                                const str *captures) {
@@ -33,20 +94,40 @@ static struct event_request *event_request_new(struct exchange *x, const char *v
     q->x = x;
     q->change.put.type = arena_copy(&x->arena, captures[0]);
     q->change.put.id = arena_copy(&x->arena, captures[1]);
-    q->change.put.note = admin_note(x, verb, captures[0], captures[1]);
+    q->change.put.note = admin_note(x, verb, admin_event_subject(x, captures[0], captures[1]));
     return q;
+}
+
+static void event_request_refuse_seats(struct event_request *q) {
+    const struct ledger_event_put *put = &q->change.put;
+    if (put->seats_wanted > EVENT_CAPACITY_MAX)
+        reply_problem(q->x, ERR_TOO_MANY_SEATS,
+                      "The event would have %lld seats; one event can have %d.",
+                      (long long)put->seats_wanted, EVENT_CAPACITY_MAX);
+    else
+        reply_problem(q->x, ERR_TOO_MANY_SEATS,
+                      "The event would have %lld seats, and all other events have %lld: together "
+                      "more than limits.seats, which is %lld.",
+                      (long long)put->seats_wanted, (long long)put->seats_others,
+                      (long long)put->seats_max);
 }
 
 static void event_request_refuse(struct event_request *q, enum err result) {
     json_decref(q->body);
     mem_free(q->wanted);
     switch (result) {
+    case ERR_VERSION_MISMATCH:
+        admin_version_mismatch(q->x, &q->change.put);
+        return;
     case ERR_EVENT_NOT_FOUND:
         reply_problem(q->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
         return;
     case ERR_SECTION_NOT_FOUND:
         reply_problem(q->x, result, "The event has no section \"%.*s\".", (int)q->section.len,
                       q->section.at);
+        return;
+    case ERR_TOO_MANY_SEATS:
+        event_request_refuse_seats(q);
         return;
     case ERR_SECTION_IN_USE:
         reply_problem(
@@ -76,8 +157,9 @@ static void event_request_on_changed(struct event_change *change, enum err resul
     struct event *stored = change->put.stored;
     const struct api_worker *w = exchange_context(q->x);
     struct json_out j;
+    admin_etag(q->x, stored->version);
     json_out_init(&j, reply_start(q->x, change->put.created ? 201 : 200));
-    event_to_json(&j, STR(""), stored, true, &w->api->reservations);
+    event_to_json(&j, STR(""), stored, true, w->api);
     json_out_done(&j);
     mem_free(stored);
     mem_free(q->wanted);
@@ -85,14 +167,39 @@ static void event_request_on_changed(struct event_change *change, enum err resul
     reply_send(q->x, STR("application/json"));
 }
 
-void admin_event_put(struct api *api, struct exchange *x, const str *captures) {
+/* Reads the body, and from it or from If-Match the version that the event must have. NULL: the
+ * problem has been answered. */
+static struct event_request *event_request_read(struct exchange *x, const char *verb,
+                                                const str *captures) {
+    int64_t if_match;
+    if (!admin_if_match(x, &if_match)) return NULL;
     json_t *body = json_body(x);
-    if (body == NULL) return;
-    struct event_request *q = event_request_new(x, "event.put", captures);
+    if (body == NULL) return NULL;
+    const json_t *named = json_object_get(body, "version");
+    int64_t version = named == NULL ? if_match : json_integer_value(named);
+    struct event_request *q = event_request_new(x, verb, captures);
     q->body = body;
+    q->change.put.if_version = version;
     q->change.done = event_request_on_changed;
-    q->wanted = event_from_json(body, &api->defaults, captures[0], captures[1], &q->problem);
+    if (named != NULL && version <= 0)
+        json_refuse(&q->problem, ERR_INVALID_FIELD, "%s",
+                    "version must be that of the event, as an answer showed it: a whole number "
+                    "from 1.");
+    else if (if_match > 0 && version != if_match)
+        json_refuse(&q->problem, ERR_INVALID_FIELD,
+                    "version is %lld, but If-Match says %lld: send one of them, or the same.",
+                    (long long)version, (long long)if_match);
+    if (q->problem.err == ERR_OK) return q;
+    event_request_refuse(q, q->problem.err);
+    return NULL;
+}
+
+void admin_event_put(struct api *api, struct exchange *x, const str *captures) {
+    struct event_request *q = event_request_read(x, "event.put", captures);
+    if (q == NULL) return;
+    q->wanted = event_from_json(q->body, &api->defaults, captures[0], captures[1], &q->problem);
     q->change.put.wanted = q->wanted;
+    q->change.put.keeps_state = json_object_get(q->body, "state") == NULL;
     if (q->wanted == NULL)
         event_request_refuse(q, q->problem.err);
     else
@@ -115,12 +222,9 @@ static enum err edit_section(struct ledger_event_put *put, struct event **e) {
 }
 
 void admin_event_patch(struct api *api, struct exchange *x, const str *captures) {
-    json_t *body = json_body(x);
-    if (body == NULL) return;
-    struct event_request *q = event_request_new(x, "event.patch", captures);
-    q->body = body;
+    struct event_request *q = event_request_read(x, "event.patch", captures);
+    if (q == NULL) return;
     q->change.put.edit = edit_event;
-    q->change.done = event_request_on_changed;
     events_change(&api->events, &q->change);
 }
 
@@ -135,15 +239,26 @@ static str section_subject(struct exchange *x, str event, str section) {
     return (str){text, len};
 }
 
+/* A key with the role `operate` may open and close a section, and change nothing else of it. */
+static bool section_patch_is_allowed(struct exchange *x, const json_t *body) {
+    size_t allowed = 0;
+    if (json_object_get(body, "status") != NULL) allowed++;
+    if (json_object_get(body, "version") != NULL) allowed++;
+    bool only_status = json_object_size(body) == allowed;
+    return only_status || users_key_allows(x, KEY_ROLE_OWN);
+}
+
 void admin_section_patch(struct api *api, struct exchange *x, const str *captures) {
-    json_t *body = json_body(x);
-    if (body == NULL) return;
-    struct event_request *q = event_request_new(x, "section.patch", captures);
-    q->body = body;
+    struct event_request *q = event_request_read(x, "section.patch", captures);
+    if (q == NULL) return;
+    if (!section_patch_is_allowed(x, q->body)) {
+        json_decref(q->body);
+        users_refuse_key(x, "Of a section, it may change the status only; the rest needs own");
+        return;
+    }
     q->section = arena_copy(&x->arena, captures[2]);
     q->change.put.note.subject = section_subject(x, q->change.put.note.subject, q->section);
     q->change.put.edit = edit_section;
-    q->change.done = event_request_on_changed;
     events_change(&api->events, &q->change);
 }
 

@@ -58,7 +58,7 @@ static void queue_request_render(struct json_out *j, const struct event_view *vi
     json_out_str(j, STR("state"), event_state_words[e->state]);
     json_out_time(j, STR("opensAt"), e->opens_at_ms);
     json_out_bool(j, STR("entering"), now == EVENT_OPEN || now == EVENT_PAUSED);
-    json_out_bool(j, STR("admitting"), now == EVENT_OPEN || now == EVENT_DRAINING);
+    json_out_bool(j, STR("admitting"), event_state_admits(now));
     if (q->process) json_out_i64(j, STR("processed"), q->admitted);
     queue_rules_to_json(j, STR("queue"), &e->queue);
     if (is_counted)
@@ -124,6 +124,10 @@ static void queue_request_on_processed(void *to, enum err result, size_t admitte
 static void queue_request_on_changed(struct event_change *change, enum err result) {
     struct queue_request *q = CONTAINER_OF(change, struct queue_request, change);
     json_decref(q->body);
+    if (result == ERR_VERSION_MISMATCH) {
+        admin_version_mismatch(q->x, &change->put);
+        return;
+    }
     if (result == ERR_EVENT_NOT_FOUND) {
         reply_problem(q->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
         return;
@@ -162,6 +166,8 @@ static enum err queue_request_edit(struct ledger_event_put *put, struct event **
 static void queue_request_run(struct api *api, struct exchange *x, const str *captures,
                               const char *verb, struct queue_request wanted) {
     json_t *body = NULL;
+    int64_t if_version;
+    if (!admin_if_match(x, &if_version)) return;
     if (x->request.body.len > 0 || x->request.method == HTTP_PATCH) {
         body = json_body(x);
         if (body == NULL) return;
@@ -173,7 +179,8 @@ static void queue_request_run(struct api *api, struct exchange *x, const str *ca
     q->body = body;
     q->change.put.type = arena_copy(&x->arena, captures[0]);
     q->change.put.id = arena_copy(&x->arena, captures[1]);
-    q->change.put.note = admin_note(x, verb, captures[0], captures[1]);
+    q->change.put.note = admin_note(x, verb, admin_event_subject(x, captures[0], captures[1]));
+    q->change.put.if_version = if_version;
     q->change.put.edit = queue_request_edit;
     q->change.done = queue_request_on_changed;
     events_change(&api->events, &q->change);

@@ -32,6 +32,7 @@ struct event_defaults {
 enum users_auth { USERS_TRUSTED, USERS_SIGNED, USERS_ANONYMOUS };
 
 struct api_worker;
+struct keys;
 
 struct api {
     struct events events;
@@ -48,12 +49,14 @@ struct api {
     int64_t push_interval_ms;
     struct net *net;
     struct event_defaults defaults;
-    str admin_key;
+    struct keys *keys;
+    uint32_t generation; /* of the ledger */
     str secret;          /* signs entry tokens */
     str secret_previous; /* verifies them too; empty: there is none */
     str pass_key;        /* signs admission passes */
     enum users_auth users_auth;
     str users_key;    /* of the shop: verifies assertions, for USERS_SIGNED */
+    str shop_key;     /* of the shop: verifies its confirmations; empty: none are accepted */
     str cors_origins; /* "*", or a list with commas */
     int64_t started_ms;
     _Atomic bool stopping;
@@ -71,6 +74,7 @@ struct api_worker {
     struct token_box *tokens;
     struct jwt_box *passes;              /* signs admission passes */
     struct jwt_box *assertions;          /* verifies assertions; NULL unless users.auth is signed */
+    struct jwt_box *confirmations;       /* verifies the shop's; NULL without shop.key_file */
     struct live *live;                   /* its streams; freed by the code that created them */
     struct rankings_live *rankings_live; /* likewise */
     struct request_live *request_live;   /* likewise */
@@ -83,15 +87,19 @@ struct api_worker {
 bool api_worker_init(struct api_worker *w, struct api *api);
 void api_worker_deinit(struct api_worker *w);
 
-/* One listener: a separate admin listener takes the admin paths off the public one. */
+/* The paths of a listener: a separate listener takes the admin paths, or /metrics, off the public
+ * one. */
+#define SITE_PUBLIC 1U
+#define SITE_ADMIN 2U
+#define SITE_METRICS 4U
+
 struct api_site {
     struct net_site net; /* first */
     struct api *api;
-    bool serves_admin;
-    bool serves_public;
+    unsigned serves; /* SITE_… */
 };
 
-void api_site_init(struct api_site *site, struct api *api, bool serves_public, bool serves_admin);
+void api_site_init(struct api_site *site, struct api *api, unsigned serves);
 
 /* `captures`: the path's variable parts, decoded, valid until the handler returns. */
 typedef void api_handler(struct api *api, struct exchange *x, const str *captures);
@@ -121,8 +129,22 @@ api_handler system_health, system_ready, system_metrics, system_openapi; /* syst
 /* Whether cors.origins contains the origin. */
 bool api_allows_origin(const struct api *api, str origin);
 
-/* A change by the admin, for the audit table, with the body as it was sent; in the arena. */
-struct audit_note admin_note(struct exchange *x, const char *verb, str type, str id);
+/* Whether the request may see the event: the public does not see drafts, keys that may read do. */
+bool api_shows(const struct exchange *x, const struct event *e);
+
+/* A change by the request's key, for the audit table, with the body as it was sent; in the arena.
+ */
+struct audit_note admin_note(struct exchange *x, const char *verb, str subject);
+/* The subject of a change of an event, "CONCERT/1"; in the arena. */
+str admin_event_subject(struct exchange *x, str type, str id);
+
+/* The version that the event must have, from the header If-Match: 0 without one. False: the problem
+ * has been answered. */
+bool admin_if_match(struct exchange *x, int64_t *version);
+/* Answers a change that was refused with VERSION_MISMATCH. */
+void admin_version_mismatch(struct exchange *x, const struct ledger_event_put *put);
+/* Adds the ETag of an event to the answer. */
+void admin_etag(struct exchange *x, int64_t version);
 
 /* The value of a query parameter, decoded into the arena; `at` is NULL when it is absent, and
  * *bad is set when it can't be decoded. */

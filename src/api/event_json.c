@@ -13,7 +13,7 @@
 #define SECTION(member) offsetof(struct section, member)
 
 /* The usual size of each as JSON, without names. */
-#define EVENT_JSON_BYTES 240
+#define EVENT_JSON_BYTES 350
 #define SECTION_JSON_BYTES 140
 
 static const struct json_field queue_fields[] = {
@@ -27,7 +27,8 @@ static const struct json_field queue_fields[] = {
     {0},
 };
 
-/* Members that GET shows beside the settings may be sent back in a PUT; they are ignored. */
+/* Members that GET shows beside the settings may be sent back in a PUT; they are ignored, except
+ * `version`, which the handler reads (admin.c). */
 static const struct json_field event_fields[] = {
     {"title", JSON_KIND_TEXT, EVENT(title), 1, EVENT_TITLE_BYTES_MAX, 0, 0},
     {"state", JSON_KIND_WORD, EVENT(state), 0, 0, event_state_words, 0},
@@ -37,11 +38,15 @@ static const struct json_field event_fields[] = {
     {"queue", JSON_KIND_OBJECT, 0, 0, 0, 0, queue_fields},
     {"holdSeconds", JSON_KIND_I64, EVENT(hold_s), 1, HOLD_S_MAX, 0, 0},
     {"maxPerUser", JSON_KIND_I64, EVENT(max_per_user), 1, PER_USER_MAX, 0, 0},
+    {"reholdSeconds", JSON_KIND_I64, EVENT(rehold_s), 0, REHOLD_S_MAX, 0, 0},
+    {"maxHoldsPerStay", JSON_KIND_I64, EVENT(max_holds_per_stay), 0, HOLDS_PER_STAY_MAX, 0, 0},
+    {"confirmBy", JSON_KIND_WORD, EVENT(confirm_by), 0, 0, confirm_by_words, 0},
+    {"cancelConfirmed", JSON_KIND_BOOL, EVENT(cancel_confirmed), 0, 0, 0, 0},
     {"currency", JSON_KIND_MONEY, EVENT(currency), 0, 0, 0, 0},
     {"sections", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {"eventType", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"eventId", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
-    {"version", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
+    {"version", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
     {"createdAt", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"updatedAt", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
     {"serverTime", JSON_KIND_SHOWN, 0, 0, 0, 0, 0},
@@ -114,7 +119,8 @@ struct event *event_from_json(const json_t *body, const struct event_defaults *d
                           .starts_at_ms = CLOCK_NONE_MS,
                           .queue = defaults->queue,
                           .hold_s = defaults->hold_s,
-                          .max_per_user = defaults->max_per_user};
+                          .max_per_user = defaults->max_per_user,
+                          .rehold_s = REHOLD_S_DEFAULT};
     memcpy(plain.currency, defaults->currency, sizeof plain.currency);
     if (!event_name_ok(type, EVENT_TYPE_BYTES_MAX) || !event_name_ok(id, EVENT_ID_BYTES_MAX)) {
         json_refuse(problem, ERR_INVALID_FIELD,
@@ -187,8 +193,19 @@ void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *
     json_out_object_end(j);
 }
 
+/* An admin sees the setting, which is null if it is not set; others see what it means. */
+static void confirm_by_to_json(struct json_out *j, const struct event *e, bool admin,
+                               const struct api *api) {
+    enum confirm_by by = e->confirm_by;
+    if (!admin) by = confirm_by_resolve(by, api->users_auth == USERS_TRUSTED);
+    if (by == CONFIRM_BY_UNSET)
+        json_out_null(j, STR("confirmBy"));
+    else
+        json_out_str(j, STR("confirmBy"), confirm_by_words[by]);
+}
+
 void event_to_json(struct json_out *j, str key, const struct event *e, bool admin,
-                   struct reservations *reservations) {
+                   struct api *api) {
     json_out_object(j, key);
     json_out_str(j, STR("eventType"), str_of(e->type));
     json_out_str(j, STR("eventId"), str_of(e->id));
@@ -200,9 +217,14 @@ void event_to_json(struct json_out *j, str key, const struct event *e, bool admi
     if (admin) queue_rules_to_json(j, STR("queue"), &e->queue);
     json_out_i64(j, STR("holdSeconds"), e->hold_s);
     json_out_i64(j, STR("maxPerUser"), e->max_per_user);
+    json_out_i64(j, STR("reholdSeconds"), e->rehold_s);
+    json_out_i64(j, STR("maxHoldsPerStay"), e->max_holds_per_stay);
+    confirm_by_to_json(j, e, admin, api);
+    json_out_bool(j, STR("cancelConfirmed"), e->cancel_confirmed);
     json_out_str(j, STR("currency"), str_of(e->currency));
     json_out_array(j, STR("sections"));
-    for (size_t i = 0; i < e->section_count; i++) section_to_json(j, &e->sections[i], reservations);
+    for (size_t i = 0; i < e->section_count; i++)
+        section_to_json(j, &e->sections[i], &api->reservations);
     json_out_array_end(j);
     if (admin) {
         json_out_i64(j, STR("version"), e->version);

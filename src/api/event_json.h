@@ -23,10 +23,8 @@ bool section_patch_json(struct section *s, const json_t *body, struct json_probl
 bool queue_patch_json(struct event *e, const json_t *body, struct json_problem *problem);
 void queue_rules_to_json(struct json_out *j, str key, const struct queue_rules *q);
 
-/* Renders the public fields, or with `admin` all. `reservations`: for the strategy that an adaptive
- * section uses now. */
-void event_to_json(struct json_out *j, str key, const struct event *e, bool admin,
-                   struct reservations *reservations);
+/* Renders the public fields, or with `admin` all. */
+void event_to_json(struct json_out *j, str key, const struct event *e, bool admin, struct api *api);
 /* About how many bytes event_to_json writes, without `admin`. */
 size_t event_json_bytes(const struct event *e);
 

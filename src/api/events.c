@@ -1,5 +1,7 @@
 /* GET /events and GET /events/{type}/{id}, and one event as the admin sees it. */
 #include "api/event_json.h"
+#include "api/users.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "service/event_views.h"
 
@@ -13,6 +15,8 @@ struct list_query {
     str after_type; /* only events behind this one */
     str after_id;
     int64_t limit;
+    bool with_drafts; /* for the admin */
+    int64_t now_ms;
 };
 
 /* False: the problem has been answered. */
@@ -32,8 +36,18 @@ static bool read_query(struct exchange *x, struct list_query *q) {
     return query_i64(x, STR("limit"), 1, EVENTS_PAGE_MAX, 100, &q->limit);
 }
 
-static bool is_listed(const struct list_query *q, const struct event *e) {
-    return e != NULL && (q->type.at == NULL || str_eq(q->type, str_of(e->type)));
+/* The number of the first event from `at` on that the list shows, or any other number behind its
+ * last event: events_at returns NULL then. */
+static size_t events_next(struct catalogue *c, const struct list_query *q, size_t at) {
+    const struct event *e;
+    while ((e = catalogue_at(c, at)) != NULL && !q->with_drafts && !event_is_public(e, q->now_ms))
+        at++;
+    return at;
+}
+
+static const struct event *events_at(struct catalogue *c, const struct list_query *q, size_t at) {
+    const struct event *e = catalogue_at(c, at);
+    return e != NULL && (q->type.at == NULL || str_eq(q->type, str_of(e->type))) ? e : NULL;
 }
 
 /* ---- the answers ---- */
@@ -52,9 +66,9 @@ static void events_refuse(struct exchange *x, enum err e) {
                                            : "The seats cannot be counted now. Try again.");
 }
 
-static struct reservations *reservations_of(const struct exchange *x) {
+static struct api *api_of(const struct exchange *x) {
     const struct api_worker *w = exchange_context(x);
-    return &w->api->reservations;
+    return w->api;
 }
 
 static void events_on_page(struct event_views *views, enum err result) {
@@ -68,7 +82,7 @@ static void events_on_page(struct event_views *views, enum err result) {
     json_out_object(&j, STR(""));
     json_out_array(&j, STR("events"));
     for (const struct event_view *view = views->first; view != NULL; view = view->next)
-        event_to_json(&j, STR(""), view->event, false, reservations_of(q->x));
+        event_to_json(&j, STR(""), view->event, false, api_of(q->x));
     json_out_array_end(&j);
     if (q->next[0] != '\0')
         json_out_str(&j, STR("next"), str_of(q->next));
@@ -87,15 +101,16 @@ static void events_on_event(struct event_views *views, enum err result) {
         return;
     }
     struct json_out j;
+    if (q->admin) admin_etag(q->x, views->first->event->version);
     json_out_init(&j, reply_start(q->x, 200));
-    event_to_json(&j, STR(""), views->first->event, q->admin, reservations_of(q->x));
+    event_to_json(&j, STR(""), views->first->event, q->admin, api_of(q->x));
     json_out_done(&j);
     reply_send(q->x, STR("application/json"));
 }
 
 /* ---- the events that are asked for ---- */
 
-/* A page costs what it shows, however many events there are. */
+/* A page costs what it shows, and the drafts between, however many events there are. */
 static void events_gather_page(struct catalogue *c, const struct list_query *list,
                                struct view_query *q) {
     size_t at = catalogue_after(c, list->after_type, list->after_id);
@@ -105,14 +120,16 @@ static void events_gather_page(struct catalogue *c, const struct list_query *lis
     }
     const struct event *last = NULL;
     size_t bytes = 0;
-    for (int64_t shown = 0; shown < list->limit && bytes < EVENTS_PAGE_BYTES_MAX; shown++, at++) {
-        const struct event *e = catalogue_at(c, at);
-        if (!is_listed(list, e)) break;
+    at = events_next(c, list, at);
+    for (int64_t shown = 0; shown < list->limit && bytes < EVENTS_PAGE_BYTES_MAX; shown++) {
+        const struct event *e = events_at(c, list, at);
+        if (e == NULL) break;
+        at = events_next(c, list, at + 1);
         event_views_add(&q->views, &q->x->arena, e);
         bytes += event_json_bytes(e);
         last = e;
     }
-    if (last != NULL && is_listed(list, catalogue_at(c, at)))
+    if (last != NULL && events_at(c, list, at) != NULL)
         event_path(str_of(last->type), str_of(last->id), q->next);
 }
 
@@ -129,6 +146,8 @@ void events_list(struct api *api, struct exchange *x, const str *captures) {
     (void)captures;
     struct list_query list;
     if (!read_query(x, &list)) return;
+    list.with_drafts = users_key_allows(x, KEY_ROLE_READ);
+    list.now_ms = clock_wall_ms();
     struct view_query *q = view_query_new(x, events_on_page);
     catalogue_read_lock(api->events.catalogue);
     events_gather_page(api->events.catalogue, &list, q);
@@ -142,7 +161,7 @@ static void events_show(struct api *api, struct exchange *x, const str *captures
     q->admin = admin;
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, captures[0], captures[1]);
-    if (e != NULL) event_views_add(&q->views, &x->arena, e);
+    if (e != NULL && api_shows(x, e)) event_views_add(&q->views, &x->arena, e);
     catalogue_read_unlock(api->events.catalogue);
     event_views_count(&q->views, &api->events, NULL);
 }

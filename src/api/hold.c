@@ -34,6 +34,7 @@ struct hold_request {
     struct enter_request *enter; /* where the event has autoEnter */
     int places;                  /* that were taken or found for this request, by autoEnter */
     struct repair_waiter repair;
+    uint64_t user_hash; /* of the token that names the place */
 };
 /* With all else that is allocated for a request, so that the arena keeps its chunk for the next. */
 static_assert(sizeof(struct hold_request) <= ARENA_CHUNK_BYTES * 3 / 4, "it fits the usual chunk");
@@ -58,7 +59,7 @@ static void hold_request_accept(struct hold_request *q);
 static void hold_request_on_accepted(struct request_acceptance *a);
 static void hold_request_on_held(struct hold *h, enum err result);
 static void on_place_repaired(struct repair_waiter *repair);
-static bool is_repeated_by_its_user(struct reservation_action *d, const struct reservation *r);
+static enum err judge_repeated(struct reservation_action *d, const struct reservation *r);
 static void on_repeated_found(struct reservation_action *d, enum err result);
 static void answer_held(struct hold_request *q);
 static void answer_hold(struct hold_request *q, enum err result);
@@ -74,6 +75,10 @@ static const char *what_to_do(const struct hold_request *q, enum err e) {
         return "No seat was held. Fewer seats, or seats in another section, may still be free.";
     case ERR_LIMIT_EXCEEDED:
         return "No seat was held. The event's maxPerUser counts held and confirmed seats.";
+    case ERR_HOLD_LIMIT:
+        return "No seat was held. The event's maxHoldsPerStay counts the holds of this place; "
+               "enter "
+               "again for another one.";
     case ERR_CONFLICT:
         return "No seat was held: other requests took the seats at each attempt. Try again.";
     case ERR_LOCK_TIMEOUT:
@@ -109,16 +114,24 @@ static void refuse_seats(struct hold_request *q, enum err e) {
         json_out_i64(&j, STR(""), q->hold.refused[i]);
     json_out_array_end(&j);
     json_out_done(&j);
-    struct problem_member members[] = {{STR("seats"), buf_str(&list)}};
-    reply_problem_with(q->x, e, members, 1, "%s",
-                       e == ERR_SEAT_TAKEN
-                           ? "No seat was held. The seats listed in `seats` are taken."
-                           : "No seat was held. The seats listed in `seats` do not exist.");
+    struct buf again = {0};
+    json_out_init(&j, &again);
+    json_out_time(&j, STR(""), q->hold.free_at_ms);
+    json_out_done(&j);
+    bool is_given_up = e == ERR_SEAT_GIVEN_UP;
+    struct problem_member members[] = {{STR("seats"), buf_str(&list)},
+                                       {STR("availableAt"), buf_str(&again)}};
+    reply_problem_with(q->x, e, members, is_given_up ? 2 : 1, "No seat was held. %s",
+                       is_given_up ? "The user has held the seats listed in `seats` and not bought "
+                                     "them, so others get them first, until `availableAt`."
+                       : e == ERR_SEAT_TAKEN ? "The seats listed in `seats` are taken."
+                                             : "The seats listed in `seats` do not exist.");
     buf_deinit(&list);
+    buf_deinit(&again);
 }
 
 static void hold_request_refuse(struct hold_request *q, enum err e) {
-    if (e == ERR_SEAT_TAKEN || e == ERR_SEAT_NOT_FOUND)
+    if (e == ERR_SEAT_TAKEN || e == ERR_SEAT_NOT_FOUND || e == ERR_SEAT_GIVEN_UP)
         refuse_seats(q, e);
     else if (e == ERR_EVENT_NOT_FOUND || err_status(e) == 401)
         queue_refuse(q->x, e);
@@ -313,10 +326,12 @@ static struct hold_request *request_of(struct place_look *look) {
 
 static void look_at_place(struct hold_request *q,
                           void (*done)(struct place_look *look, enum err result)) {
+    const struct api_worker *w = exchange_context(q->x);
     struct request_place_look *l = arena_new(&q->x->arena, sizeof *l);
     l->request = q;
     l->look.look.op.event_key = q->event.key;
     l->look.item.seq = q->hold.entry_seq;
+    l->look.proof = (struct place_proof){w->tokens, q->user_hash};
     l->look.done = done;
     waiting_room_look(&q->api->room, &l->look);
 }
@@ -355,6 +370,7 @@ static void hold_request_identify(struct hold_request *q) {
         return;
     }
     q->hold.entry_seq = token.seq;
+    q->user_hash = token.user_hash;
     if (q->body.user.at != NULL) {
         with_user(q, q->body.user);
         return;
@@ -416,7 +432,7 @@ static void look_at_first_request(struct hold_request *q) {
 static void on_first_request_looked(struct requests_look *look, enum err result) {
     struct first_request_look *l = CONTAINER_OF(look, struct first_request_look, look);
     struct hold_request *q = l->request;
-    struct request *first = result == ERR_OK ? l->found : NULL;
+    struct request *first = l->found;
     bool is_same = first != NULL && q->is_queued &&
                    memcmp(first->digest, q->idempotency.digest, sizeof first->digest) == 0;
     if (result != ERR_OK)
@@ -496,6 +512,8 @@ static void enter_first(struct hold_request *q, bool may) {
         return;
     }
     e->requester.fresh = e->requester.fresh && q->hold.entry_seq == 0;
+    /* With a token of another user, the cookie's user is not the one who enters. */
+    if (!str_eq(e->requester.user, q->hold.user)) e->requester.is_anonymous = false;
     e->requester.user = q->hold.user;
     e->room.enter.lane = e->requester.lane >= 0 ? (unsigned)e->requester.lane : LANE_DEFAULT;
     e->x = q->x;
@@ -629,6 +647,20 @@ static void hold_request_accept(struct hold_request *q) {
     requests_accept(&w->requests, &a->accept);
 }
 
+/* Any answer, also a refusal, carries the token of a place that was taken for the request. */
+static void add_queue_token(struct hold_request *q) {
+    char token[TOKEN_TEXT_BYTES];
+    if (q->places > 0 && q->enter->room.enter.outcome != ENTER_SOLD)
+        reply_header(q->x, STR("X-Queue-Token"), place_token(q->enter, clock_wall_ms(), token));
+}
+
+/* A repeated request of an anonymous user without the cookie: the first answer, which set it, was
+ * lost. */
+static void hold_request_add_cookie(struct hold_request *q) {
+    if (q->enter != NULL && q->places == 0 && q->hold.entry_seq == 0)
+        users_set_cookie(q->x, &q->enter->requester);
+}
+
 /* If it is not known whether the request was accepted, the client gets its id all the same, and can
  * ask. */
 static void answer_perhaps_accepted(struct hold_request *q, const struct uuid *id,
@@ -636,6 +668,7 @@ static void answer_perhaps_accepted(struct hold_request *q, const struct uuid *i
     char quoted[UUID_TEXT_BYTES + 2] = {'"'};
     uuid_format(id, quoted + 1);
     quoted[sizeof quoted - 1] = '"';
+    add_queue_token(q);
     struct problem_member members[] = {{STR("requestId"), {quoted, sizeof quoted}}};
     reply_problem_with(q->x, result, members, 1, "%s",
                        "GET /api/v4/status/{requestId} shows whether the request was accepted; "
@@ -658,10 +691,9 @@ static void answer_accepted(struct hold_request *q, const struct uuid *request, 
                             bool is_new) {
     struct exchange *x = q->x;
     char id[UUID_TEXT_BYTES];
-    char token[TOKEN_TEXT_BYTES];
     uuid_format(request, id);
-    if (q->places > 0)
-        reply_header(x, STR("X-Queue-Token"), place_token(q->enter, clock_wall_ms(), token));
+    add_queue_token(q);
+    if (!is_new) hold_request_add_cookie(q);
     if (!is_new) reply_header(x, STR("Idempotency-Replayed"), STR("true"));
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     add_location(x, "/api/v4/status/", request);
@@ -702,15 +734,14 @@ static void answer_held(struct hold_request *q) {
     }
     struct repeated_hold *again = arena_new(&q->x->arena, sizeof *again);
     again->request = q;
-    again->find = (struct reservation_action){.id = q->idempotency.reservation,
-                                              .belongs_to_requester = is_repeated_by_its_user,
-                                              .done = on_repeated_found};
+    again->find = (struct reservation_action){
+        .id = q->idempotency.reservation, .judge = judge_repeated, .done = on_repeated_found};
     reservations_find(&q->api->reservations, &again->find);
 }
 
-static bool is_repeated_by_its_user(struct reservation_action *d, const struct reservation *r) {
+static enum err judge_repeated(struct reservation_action *d, const struct reservation *r) {
     const struct hold_request *q = CONTAINER_OF(d, struct repeated_hold, find)->request;
-    return str_eq(q->idempotency.user, str_of(r->user));
+    return str_eq(q->idempotency.user, str_of(r->user)) ? ERR_OK : ERR_NOT_YOURS;
 }
 
 /* The answer is the first one, byte for byte: the reservation as it was created. Nothing else of it
@@ -726,16 +757,14 @@ static void on_repeated_found(struct reservation_action *d, enum err result) {
     r->status = RESERVATION_HELD;
     r->confirmed_ms = r->ended_ms = CLOCK_NONE_MS;
     r->confirmation_code[0] = '\0';
+    hold_request_add_cookie(q);
     reply_header(q->x, STR("Idempotency-Replayed"), STR("true"));
     answer_created(q, r);
     mem_free(r);
 }
 
-/* The answer, also a refusal, carries the token of a place that was taken for the request. */
 static void answer_hold(struct hold_request *q, enum err result) {
-    char token[TOKEN_TEXT_BYTES];
-    if (q->places > 0 && q->enter->room.enter.outcome != ENTER_SOLD)
-        reply_header(q->x, STR("X-Queue-Token"), place_token(q->enter, clock_wall_ms(), token));
+    add_queue_token(q);
     if (result == ERR_OK)
         answer_held(q);
     else

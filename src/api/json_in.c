@@ -120,13 +120,18 @@ static bool read_time(const struct json_field *f, const json_t *value, void *at,
 
 static bool read_word(const struct json_field *f, const json_t *value, void *at, const char *where,
                       struct json_problem *problem) {
+    bool may_be_null = f->words[0].len == 0;
     int index = json_is_string(value) ? word_index(f->words, text_of(value)) : -1;
+    if (may_be_null && index <= 0) index = json_is_null(value) ? 0 : -1;
     if (index < 0) {
         char list[128] = "";
         size_t len = 0;
-        for (const str *w = f->words; w->at != NULL && len < sizeof list; w++)
-            len += (size_t)snprintf(list + len, sizeof list - len, "%s\"%s\"",
-                                    w == f->words ? "" : ", ", w->at);
+        for (const str *w = f->words; w->at != NULL && len < sizeof list; w++) {
+            const char *quote = w->len == 0 ? "" : "\"";
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s%s%s%s",
+                                    w == f->words ? "" : ", ", quote, w->len == 0 ? "null" : w->at,
+                                    quote);
+        }
         return json_refuse(problem, ERR_INVALID_FIELD, "%s%s must be one of %s.", where, f->name,
                            list);
     }

@@ -22,7 +22,7 @@ enum json_kind {
     JSON_KIND_NAME,   /* char[max + 1]: as event_name_ok */
     JSON_KIND_MONEY,  /* char[4]: a currency */
     JSON_KIND_TIME,   /* int64_t ms: RFC 3339 or null */
-    JSON_KIND_WORD,   /* an enum: one of `words` */
+    JSON_KIND_WORD,   /* an enum: one of `words`; null if the first word is empty */
     JSON_KIND_OBJECT, /* `fields` of the same struct */
     JSON_KIND_SHOWN,  /* only in answers: ignored, unless it is an array or object */
     JSON_KIND_OTHER,  /* the caller reads it */

@@ -43,7 +43,8 @@ struct subscriber {
     int64_t seen_ms;
     bool busy; /* a caller or a batch has it: when it ends, it is only marked as gone */
     bool gone;
-    bool degraded; /* as last sent */
+    bool degraded;          /* as last sent */
+    enum event_state state; /* of the event, likewise */
     uint8_t lane;
     uint8_t user_len;
     char token[TOKEN_TEXT_BYTES];
@@ -234,7 +235,9 @@ static void subscriber_tell(struct batch *b, struct subscriber *s, const struct 
     }
     bool waits = place->status == ENTRY_WAITING;
     bool degraded = b->watch.degraded;
-    if (waits && place->position == s->position && degraded == s->degraded) {
+    enum event_state state = queue_event_state(event, b->watch.look.op.now_ms);
+    bool is_known = place->position == s->position && degraded == s->degraded && state == s->state;
+    if (waits && is_known) {
         schedule(s);
         return;
     }
@@ -249,6 +252,7 @@ static void subscriber_tell(struct batch *b, struct subscriber *s, const struct 
                                   .now_ms = b->watch.look.op.now_ms};
     s->position = place->position;
     s->degraded = degraded;
+    s->state = state;
     if (waits) schedule(s);
     buf_clear(&l->text);
     add_event(&l->api->workers[l->index], &l->text, &answer);
@@ -467,6 +471,7 @@ static struct subscriber *subscriber_new(const struct place_query *q) {
     s->lane = (uint8_t)q->lane;
     s->position = q->room.item.place.position;
     s->degraded = q->room.degraded;
+    s->state = queue_event_state(&q->event, q->room.look.op.now_ms);
     s->seen_ms = clock_steady_ms();
     s->user_len = (uint8_t)user_len;
     memcpy(s->token, q->token.at, TOKEN_TEXT_BYTES);

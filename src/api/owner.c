@@ -3,21 +3,23 @@
 
 bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out) {
     struct api_worker *w = exchange_context(x);
-    struct queue_event event;
     struct requester requester;
-    *out = (struct owner){.is_admin = users_is_admin(api, x)};
+    *out = (struct owner){.is_shop = users_is_shop(api, x)};
     str text = queue_token_of(x, 0);
-    if (!out->is_admin && queue_token_is_sent(x, text)) {
-        enum err refused = queue_token_judge(w, text, NULL, &out->token);
-        if (refused == ERR_OK && queue_event_find_key(api, out->token.event_key, &event))
-            refused = queue_token_judge(w, text, &event, &out->token);
+    if (!out->is_shop && queue_token_is_sent(x, text)) {
+        struct queue_event event;
+        enum err refused = queue_token_read(w, text, &out->token);
+        if (refused == ERR_OK) {
+            bool exists = queue_event_find_key(api, out->token.event_key, &event);
+            refused = queue_token_judge(w, text, exists ? &event : NULL, &out->token);
+        }
         if (refused == ERR_OK) refused = users_disagree(api, x, named, out->token.user_hash);
         out->user_hash = out->token.user_hash;
         if (refused != ERR_OK) queue_refuse(x, refused);
         return refused == ERR_OK;
     }
-    if (out->is_admin && named.at == NULL) return true;
-    if (api->users_auth == USERS_TRUSTED && named.at == NULL) {
+    if (out->is_shop && named.at == NULL) return true;
+    if (api->users_auth == USERS_TRUSTED && named.at == NULL && !users_has_credential(x)) {
         queue_refuse(x, ERR_TOKEN_REQUIRED);
         return false;
     }
@@ -31,7 +33,7 @@ bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out)
 bool owner_is(struct exchange *x, const struct owner *o, str user) {
     const struct api_worker *w = exchange_context(x);
     if (o->user.at != NULL) return str_eq(o->user, user);
-    return o->is_admin || token_user_hash(w->tokens, user) == o->user_hash;
+    return o->is_shop || token_user_hash(w->tokens, user) == o->user_hash;
 }
 
 bool owner_query_named(struct exchange *x, str *named) {

@@ -9,7 +9,7 @@
 #include "api/users.h"
 
 struct owner {
-    bool is_admin;      /* may act for every user */
+    bool is_shop;       /* may act for every user */
     str user;           /* `at` is NULL: only user_hash is known */
     uint64_t user_hash; /* of the user, from the token */
     struct token token; /* set when `user` is not known */
@@ -19,7 +19,7 @@ struct owner {
  * for entering the queue. `named`: the userId of the request. False: the problem has been answered.
  */
 bool owner_of(struct api *api, struct exchange *x, str named, struct owner *out);
-/* Whether it is this user, or the admin. */
+/* Whether it is this user, or the shop. */
 bool owner_is(struct exchange *x, const struct owner *o, str user);
 /* The userId of the query. False: the problem has been answered. */
 bool owner_query_named(struct exchange *x, str *named);

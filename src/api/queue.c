@@ -49,15 +49,15 @@ static bool read_body(struct exchange *x, const struct json_field *fields, struc
     return ok;
 }
 
-/* Only the admin key or the shop's assertion chooses another lane than the default. */
+/* Only a key of the shop or its assertion chooses another lane than the default. */
 static bool choose_lane(struct exchange *x, const struct requester *who, int64_t wanted,
                         unsigned *lane) {
     *lane = who->lane >= 0 ? (unsigned)who->lane : LANE_DEFAULT;
     if (wanted < 0 || wanted == (int64_t)*lane) return true;
-    if (!who->admin) {
-        reply_problem(x, ERR_LANE_NOT_ALLOWED,
-                      "Only the admin key or a signed assertion may choose a lane; yours is %u.",
-                      *lane);
+    if (!who->shop) {
+        reply_problem(
+            x, ERR_LANE_NOT_ALLOWED,
+            "Only a key of the shop or a signed assertion may choose a lane; yours is %u.", *lane);
         return false;
     }
     *lane = (unsigned)wanted;
@@ -173,13 +173,16 @@ void queue_get_own_status(struct api *api, struct exchange *x, const str *captur
     struct queue_event event;
     str text = queue_token_of(x, 0);
     if (text.at == NULL && find_default(api, &event)) text = queue_token_of(x, event.key);
-    enum err refused = queue_token_judge(exchange_context(x), text, NULL, &token);
-    if (refused != ERR_OK)
-        queue_refuse(x, refused);
-    else if (!queue_event_find_key(api, token.event_key, &event))
-        refuse_unknown_key(api, x, token.event_key);
-    else
+    enum err refused = queue_token_read(exchange_context(x), text, &token);
+    bool exists = refused == ERR_OK && queue_event_find_key(api, token.event_key, &event);
+    if (refused == ERR_OK && !exists)
+        refused = queue_token_judge(exchange_context(x), text, NULL, &token);
+    if (exists)
         queue_ask_status(api, x, &event, text, true);
+    else if (refused != ERR_OK)
+        queue_refuse(x, refused);
+    else
+        refuse_unknown_key(api, x, token.event_key);
 }
 
 /* ---- the gate ---- */
@@ -247,7 +250,9 @@ void queue_delete_leave(struct api *api, struct exchange *x, const str *captures
         queue_refuse(x, ERR_EVENT_NOT_FOUND);
         return;
     }
+    const struct api_worker *w = exchange_context(x);
     enum err refused = queue_token_check(api, x, queue_token_of(x, event.key), &event, &token);
+    if (refused == ERR_OK && users_come_from_elsewhere(api, x)) refused = ERR_FOREIGN_ORIGIN;
     if (refused != ERR_OK) {
         queue_refuse(x, refused);
         return;
@@ -256,6 +261,7 @@ void queue_delete_leave(struct api *api, struct exchange *x, const str *captures
     l->x = x;
     l->leave.event_key = event.key;
     l->leave.seq = token.seq;
+    l->leave.proof = (struct place_proof){w->tokens, token.user_hash};
     l->leave.arena = &x->arena;
     l->leave.done = queue_on_left;
     leave_place(&api->reservations, &l->leave);

@@ -44,6 +44,8 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
     const struct place *p = a->place;
     bool waits = p->status == ENTRY_WAITING;
     bool active = p->status == ENTRY_ACTIVE;
+    enum event_state state = queue_event_state(a->event, a->now_ms);
+    bool admits = event_state_admits(state);
     json_out_object(j, STR(""));
     json_out_str(j, STR("entryToken"), a->token);
     if (a->with_expires_in) {
@@ -52,6 +54,11 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
     }
     json_out_str(j, STR("eventType"), str_of(a->event->type));
     json_out_str(j, STR("eventId"), str_of(a->event->id));
+    json_out_str(j, STR("eventState"), event_state_words[state]);
+    if (admits && a->degraded)
+        json_out_null(j, STR("admitting"));
+    else
+        json_out_bool(j, STR("admitting"), admits);
     if (a->user.len > 0)
         json_out_str(j, STR("userId"), a->user);
     else
@@ -65,7 +72,7 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
         json_out_null(j, STR("ahead"));
     }
     json_out_i64(j, STR("totalWaiting"), (int64_t)a->waiting);
-    if (waits || active)
+    if ((waits && admits) || active)
         json_out_i64(j, STR("estimatedWaitSeconds"), waits ? p->estimate_s : 0);
     else
         json_out_null(j, STR("estimatedWaitSeconds"));
@@ -88,6 +95,7 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
 enum err place_query_init(struct place_query *q, struct api *api, struct exchange *x,
                           const struct queue_event *event, str token) {
     struct token parts;
+    const struct api_worker *w = exchange_context(x);
     enum err refused = queue_token_check(api, x, token, event, &parts);
     if (refused != ERR_OK) return refused;
     q->x = x;
@@ -98,6 +106,7 @@ enum err place_query_init(struct place_query *q, struct api *api, struct exchang
     q->room.look.op.event_key = event->key;
     q->room.item.seq = parts.seq;
     q->room.item.seen = true;
+    q->room.proof = (struct place_proof){w->tokens, parts.user_hash};
     return ERR_OK;
 }
 

@@ -10,9 +10,10 @@
 str place_token(struct enter_request *e, int64_t now_ms, char out[TOKEN_TEXT_BYTES]) {
     str token = queue_token_sign(exchange_context(e->x), &e->event, e->requester.user,
                                  &e->room.enter.place, now_ms, out);
-    users_set_cookie(e->api, e->x, &e->requester);
+    users_set_cookie(e->x, &e->requester);
     /* In front of browsers; a shop's back end keeps it itself. */
-    if (e->api->users_auth != USERS_TRUSTED) queue_token_set_cookie(e->x, &e->event, token);
+    if (e->api->users_auth != USERS_TRUSTED || e->requester.is_anonymous)
+        queue_token_set_cookie(e->x, &e->event, token);
     return token;
 }
 

@@ -15,9 +15,13 @@ struct queue_event {
     char type[EVENT_TYPE_BYTES_MAX + 1];
     char id[EVENT_ID_BYTES_MAX + 1];
     struct queue_rules rules;
+    enum event_state state; /* as it was set; event_state_at tells its effect */
+    int64_t opens_at_ms;
 };
 
 void queue_event_copy(const struct event *e, struct queue_event *out);
+/* The state in force at that time. */
+enum event_state queue_event_state(const struct queue_event *e, int64_t now_ms);
 /* False: there is no such event. */
 bool queue_event_find(struct api *api, str type, str id, struct queue_event *out);
 bool queue_event_find_key(struct api *api, int64_t key, struct queue_event *out);
@@ -31,11 +35,14 @@ str queue_token_sign(struct api_worker *w, const struct queue_event *e, str user
 str queue_token_of(struct exchange *x, int64_t event_key);
 
 /* Whether the text is an entry token at all: an Authorization header of another form may be one of
- * the shop, or the admin key. While the handler runs. */
+ * the shop, or a key. While the handler runs. */
 bool queue_token_is_sent(const struct exchange *x, str text);
 
-/* Whether the text is a token of this server, of this event (NULL: of any), and not expired: OK, or
- * TOKEN_REQUIRED, TOKEN_INVALID, TOKEN_FOREIGN_EVENT, TOKEN_EXPIRED. */
+/* Whether the text is a token of this server and this generation of the ledger: OK, or
+ * TOKEN_REQUIRED, TOKEN_INVALID. */
+enum err queue_token_read(struct api_worker *w, str text, struct token *out);
+/* The same; and whether it is of this event, and not expired: TOKEN_FOREIGN_EVENT, TOKEN_EXPIRED.
+ * NULL: its event is gone; then it lasts as long as the event's rules said when it was signed. */
 enum err queue_token_judge(struct api_worker *w, str text, const struct queue_event *e,
                            struct token *out);
 /* The same; and USER_MISMATCH if the request names another user than the token's. */

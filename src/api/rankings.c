@@ -1,5 +1,6 @@
 /* /rankings: the events that sell fastest, and the popular ones. Boards have the keys of events,
- * the catalogue has their names and titles; an event that was deleted a moment ago is left out. */
+ * the catalogue has their names and titles; an event that was deleted a moment ago, or is a draft
+ * again, is left out. */
 #include "api/rankings.h"
 
 #include "base/clock.h"
@@ -121,7 +122,7 @@ size_t ranking_render(struct api *api, struct buf *to, const struct board_top_op
     for (size_t i = 0; i < top->count; i++) {
         const struct board_row *row = &top->rows[i];
         const struct event *e = catalogue_find_key(catalogue, row->sales.event_key);
-        if (e == NULL) continue;
+        if (e == NULL || !event_is_public(e, top->now_ms)) continue;
         json_out_object(&j, STR(""));
         ranking_add_row(&j, &top->board, row, e);
         json_out_object_end(&j);
@@ -193,7 +194,8 @@ static void show_event(struct api *api, struct exchange *x, struct board_name bo
     struct event_rank_request *q = arena_new(&x->arena, sizeof *q);
     catalogue_read_lock(api->events.catalogue);
     const struct event *e = catalogue_find(api->events.catalogue, type, id);
-    if (e != NULL) q->event = event_copy_to(arena_new(&x->arena, event_bytes(e)), e);
+    if (e != NULL && api_shows(x, e))
+        q->event = event_copy_to(arena_new(&x->arena, event_bytes(e)), e);
     catalogue_read_unlock(api->events.catalogue);
     if (q->event == NULL) {
         reply_problem(x, ERR_EVENT_NOT_FOUND, "%s", "GET /events lists the events that exist.");

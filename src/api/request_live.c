@@ -109,7 +109,7 @@ void request_get_status(struct api *api, struct exchange *x, const str *captures
 static void on_status_looked(struct requests_look *l, enum err result) {
     struct request_query *q = CONTAINER_OF(l, struct request_query, look);
     struct exchange *x = q->x;
-    struct request *r = result == ERR_OK ? q->found : NULL; /* `q` is freed with the answer */
+    struct request *r = q->found; /* `q` is freed with the answer */
     if (result == ERR_OK) result = request_check(x, &q->owner, r);
     reply_header(x, STR("Cache-Control"), STR("no-store"));
     if (result == ERR_OK) {
@@ -269,7 +269,7 @@ static void batch_on_looked(struct requests_look *look, enum err result) {
     struct request_live *l = b->live;
     for (size_t i = 0; i < look->count; i++) {
         struct request_subscriber *s = b->subscribers[i];
-        struct request *r = result == ERR_OK ? b->found[i] : NULL;
+        struct request *r = b->found[i];
         s->busy = false;
         if (s->gone)
             mem_free(s);
@@ -278,7 +278,7 @@ static void batch_on_looked(struct requests_look *look, enum err result) {
         else if (result == ERR_OK)
             stream_end(&s->stream); /* removed by retention: the client is answered 404 */
         else
-            request_subscriber_schedule(s); /* the ledger can't be asked now: later, then */
+            request_subscriber_schedule(s); /* the ledger or the feed does not answer now */
         mem_free(r);
     }
     mem_free(b);
@@ -350,7 +350,7 @@ static void on_stream_looked(struct requests_look *look, enum err result) {
     struct request_query *q = CONTAINER_OF(look, struct request_query, look);
     struct api_worker *w = exchange_context(q->x);
     struct request_live *l = w->request_live;
-    struct request *r = result == ERR_OK ? q->found : NULL;
+    struct request *r = q->found;
     if (result == ERR_OK) result = request_check(q->x, &q->owner, r);
     if (result != ERR_OK) {
         request_refuse(q->x, result);

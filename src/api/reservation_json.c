@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "api/users.h"
-#include "base/clock.h"
 
 #define BODY(member) offsetof(struct hold_body, member)
 

@@ -1,68 +1,80 @@
-/* Finds the handler of a request by its method and path, and checks the admin key and CORS. */
+/* Finds the handler of a request by its method and path, and checks its key and CORS. */
 #include <assert.h>
 
 #include "api/freshness.h"
 #include "api/queue_answer.h"
 #include "api/users.h"
+#include "base/clock.h"
 
 #define SEGMENTS_MAX 10
 
+/* What a path does with a key that is sent as 'Authorization: Bearer <key>'. */
+enum route_key {
+    KEYLESS,       /* ignores it */
+    SHOWS_DRAFTS,  /* for everyone; with the role read, operate or own also about drafts */
+    USER_OR_SHOP,  /* for users; with a key of the shop, for every user */
+    NEEDS_READ,    /* for keys with the role read, operate or own */
+    NEEDS_OPERATE, /* operate or own */
+    NEEDS_OWN,     /* own */
+};
+
 struct route {
     enum http_method method;
-    bool admin;
+    enum route_key key;
     const char *pattern; /* "/events/{type}/{id}" */
     api_handler *handle;
 };
 
 static const struct route routes[] = {
-    {HTTP_GET, false, "/queue/{type}/{id}/status", queue_get_status},
-    {HTTP_POST, false, "/queue/{type}/{id}/enter", queue_post_enter},
-    {HTTP_GET, false, "/queue/{type}/{id}/subscribe/{token}", queue_get_subscribe},
-    {HTTP_DELETE, false, "/queue/{type}/{id}/leave", queue_delete_leave},
-    {HTTP_POST, false, "/queue/token", queue_post_token},
-    {HTTP_GET, false, "/queue/status", queue_get_own_status},
-    {HTTP_GET, false, "/gate/{type}/{id}", queue_get_gate},
-    {HTTP_POST, false, "/reservations", reservations_post},
-    {HTTP_GET, false, "/reservations", reservations_get_own},
-    {HTTP_GET, false, "/reservations/{id}", reservation_get_one},
-    {HTTP_POST, false, "/reservations/{id}/confirm", reservation_confirm},
-    {HTTP_POST, false, "/reservations/{id}/cancel", reservation_cancel},
-    {HTTP_POST, false, "/api/v1/optimistic", optimistic_post},
-    {HTTP_POST, false, "/api/v2/pessimistic", pessimistic_post},
-    {HTTP_POST, false, "/api/v3/distributed-lock", distributed_lock_post},
-    {HTTP_POST, false, "/api/v4/queue", request_post},
-    {HTTP_GET, false, "/api/v4/status/{id}", request_get_status},
-    {HTTP_GET, false, "/api/v4/subscribe/{id}", request_get_subscribe},
-    {HTTP_GET, false, "/events", events_list},
-    {HTTP_GET, false, "/events/{type}/{id}", events_get},
-    {HTTP_GET, false, "/events/{type}/{id}/sections/{section}/seats", seats_get},
-    {HTTP_GET, false, "/rankings/soldout", rankings_get_soldout},
-    {HTTP_GET, false, "/rankings/soldout/{type}/{id}", rankings_get_soldout_one},
-    {HTTP_GET, false, "/rankings/stream", rankings_get_stream},
-    {HTTP_GET, false, "/rankings/{period}", rankings_get_popular},
-    {HTTP_GET, false, "/rankings/{period}/{type}/{id}", rankings_get_popular_one},
-    {HTTP_GET, false, "/concerts/ranking", rankings_get_soldout},
-    {HTTP_GET, true, "/admin/events/{type}/{id}", admin_event_get},
-    {HTTP_PUT, true, "/admin/events/{type}/{id}", admin_event_put},
-    {HTTP_PATCH, true, "/admin/events/{type}/{id}", admin_event_patch},
-    {HTTP_DELETE, true, "/admin/events/{type}/{id}", admin_event_delete},
-    {HTTP_PATCH, true, "/admin/events/{type}/{id}/sections/{section}", admin_section_patch},
-    {HTTP_GET, true, "/admin/queue/{type}/{id}", admin_queue_get},
-    {HTTP_PATCH, true, "/admin/queue/{type}/{id}", admin_queue_patch},
-    {HTTP_GET, true, "/admin/queue/{type}/{id}/status", admin_queue_get},
-    {HTTP_PATCH, true, "/admin/queue/{type}/{id}/status", admin_queue_patch},
-    {HTTP_POST, true, "/admin/queue/{type}/{id}/activate", admin_queue_activate},
-    {HTTP_POST, true, "/admin/queue/{type}/{id}/pause", admin_queue_pause},
-    {HTTP_POST, true, "/admin/queue/{type}/{id}/resume", admin_queue_resume},
-    {HTTP_POST, true, "/admin/queue/{type}/{id}/process", admin_queue_process},
-    {HTTP_POST, true, "/admin/queue/{type}/{id}/drain", admin_queue_drain},
-    {HTTP_POST, true, "/admin/queue/{type}/{id}/deactivate", admin_queue_deactivate},
-    {HTTP_GET, true, "/admin/audit", admin_audit},
-    {HTTP_GET, true, "/admin/facts", admin_facts},
-    {HTTP_GET, false, "/health", system_health},
-    {HTTP_GET, false, "/ready", system_ready},
-    {HTTP_GET, false, "/metrics", system_metrics},
-    {HTTP_GET, false, "/openapi.json", system_openapi},
+    {HTTP_GET, KEYLESS, "/queue/{type}/{id}/status", queue_get_status},
+    {HTTP_POST, USER_OR_SHOP, "/queue/{type}/{id}/enter", queue_post_enter},
+    {HTTP_GET, KEYLESS, "/queue/{type}/{id}/subscribe/{token}", queue_get_subscribe},
+    {HTTP_DELETE, KEYLESS, "/queue/{type}/{id}/leave", queue_delete_leave},
+    {HTTP_POST, USER_OR_SHOP, "/queue/token", queue_post_token},
+    {HTTP_GET, KEYLESS, "/queue/status", queue_get_own_status},
+    {HTTP_GET, KEYLESS, "/gate/{type}/{id}", queue_get_gate},
+    {HTTP_POST, USER_OR_SHOP, "/reservations", reservations_post},
+    {HTTP_GET, USER_OR_SHOP, "/reservations", reservations_get_own},
+    {HTTP_GET, USER_OR_SHOP, "/reservations/{id}", reservation_get_one},
+    {HTTP_POST, USER_OR_SHOP, "/reservations/{id}/confirm", reservation_confirm},
+    {HTTP_POST, USER_OR_SHOP, "/reservations/{id}/cancel", reservation_cancel},
+    {HTTP_POST, USER_OR_SHOP, "/api/v1/optimistic", optimistic_post},
+    {HTTP_POST, USER_OR_SHOP, "/api/v2/pessimistic", pessimistic_post},
+    {HTTP_POST, USER_OR_SHOP, "/api/v3/distributed-lock", distributed_lock_post},
+    {HTTP_POST, USER_OR_SHOP, "/api/v4/queue", request_post},
+    {HTTP_GET, USER_OR_SHOP, "/api/v4/status/{id}", request_get_status},
+    {HTTP_GET, USER_OR_SHOP, "/api/v4/subscribe/{id}", request_get_subscribe},
+    {HTTP_GET, SHOWS_DRAFTS, "/events", events_list},
+    {HTTP_GET, SHOWS_DRAFTS, "/events/{type}/{id}", events_get},
+    {HTTP_GET, SHOWS_DRAFTS, "/events/{type}/{id}/sections/{section}/seats", seats_get},
+    {HTTP_GET, KEYLESS, "/rankings/soldout", rankings_get_soldout},
+    {HTTP_GET, SHOWS_DRAFTS, "/rankings/soldout/{type}/{id}", rankings_get_soldout_one},
+    {HTTP_GET, KEYLESS, "/rankings/stream", rankings_get_stream},
+    {HTTP_GET, KEYLESS, "/rankings/{period}", rankings_get_popular},
+    {HTTP_GET, SHOWS_DRAFTS, "/rankings/{period}/{type}/{id}", rankings_get_popular_one},
+    {HTTP_GET, KEYLESS, "/concerts/ranking", rankings_get_soldout},
+    {HTTP_GET, NEEDS_READ, "/admin/events/{type}/{id}", admin_event_get},
+    {HTTP_PUT, NEEDS_OWN, "/admin/events/{type}/{id}", admin_event_put},
+    {HTTP_PATCH, NEEDS_OWN, "/admin/events/{type}/{id}", admin_event_patch},
+    {HTTP_DELETE, NEEDS_OWN, "/admin/events/{type}/{id}", admin_event_delete},
+    {HTTP_PATCH, NEEDS_OPERATE, "/admin/events/{type}/{id}/sections/{section}",
+     admin_section_patch},
+    {HTTP_GET, NEEDS_READ, "/admin/queue/{type}/{id}", admin_queue_get},
+    {HTTP_PATCH, NEEDS_OPERATE, "/admin/queue/{type}/{id}", admin_queue_patch},
+    {HTTP_GET, NEEDS_READ, "/admin/queue/{type}/{id}/status", admin_queue_get},
+    {HTTP_PATCH, NEEDS_OPERATE, "/admin/queue/{type}/{id}/status", admin_queue_patch},
+    {HTTP_POST, NEEDS_OPERATE, "/admin/queue/{type}/{id}/activate", admin_queue_activate},
+    {HTTP_POST, NEEDS_OPERATE, "/admin/queue/{type}/{id}/pause", admin_queue_pause},
+    {HTTP_POST, NEEDS_OPERATE, "/admin/queue/{type}/{id}/resume", admin_queue_resume},
+    {HTTP_POST, NEEDS_OPERATE, "/admin/queue/{type}/{id}/process", admin_queue_process},
+    {HTTP_POST, NEEDS_OPERATE, "/admin/queue/{type}/{id}/drain", admin_queue_drain},
+    {HTTP_POST, NEEDS_OPERATE, "/admin/queue/{type}/{id}/deactivate", admin_queue_deactivate},
+    {HTTP_GET, NEEDS_READ, "/admin/audit", admin_audit},
+    {HTTP_GET, NEEDS_READ, "/admin/facts", admin_facts},
+    {HTTP_GET, KEYLESS, "/health", system_health},
+    {HTTP_GET, KEYLESS, "/ready", system_ready},
+    {HTTP_GET, SHOWS_DRAFTS, "/metrics", system_metrics},
+    {HTTP_GET, KEYLESS, "/openapi.json", system_openapi},
 };
 
 struct path {
@@ -107,13 +119,21 @@ static bool matches(const char *pattern, const struct path *path, str *captures)
     return at == path->count;
 }
 
+static bool allows_every_origin(const struct api *api) {
+    return str_eq(api->cors_origins, STR("*"));
+}
+
 bool api_allows_origin(const struct api *api, str origin) {
-    if (str_eq(api->cors_origins, STR("*"))) return true;
+    if (allows_every_origin(api)) return true;
     str rest = api->cors_origins;
     str one;
     while (str_split(&rest, ',', &one))
         if (one.len > 0 && str_eq(str_trim(one), origin)) return true;
     return false;
+}
+
+bool api_shows(const struct exchange *x, const struct event *e) {
+    return event_is_public(e, clock_wall_ms()) || users_key_allows(x, KEY_ROLE_READ);
 }
 
 /* Headers that let a browser's page of another origin read the answer. */
@@ -124,7 +144,12 @@ static bool add_cors(const struct api *api, struct exchange *x) {
     str origin = http_header(&x->request, STR("Origin"));
     if (origin.len == 0 || !api_allows_origin(api, origin)) return false;
     reply_header(x, STR("Access-Control-Allow-Origin"), origin);
-    reply_header(x, STR("Access-Control-Expose-Headers"), STR("X-Request-Id, Retry-After"));
+    reply_header(
+        x, STR("Access-Control-Expose-Headers"),
+        STR("ETag, Idempotency-Replayed, Location, Retry-After, X-Queue-Token, X-Request-Id"));
+    /* Cookies and their answers only for pages that are named one by one. */
+    if (!allows_every_origin(api))
+        reply_header(x, STR("Access-Control-Allow-Credentials"), STR("true"));
     return true;
 }
 
@@ -143,8 +168,8 @@ static void add_allow(struct exchange *x, unsigned methods, bool cors) {
     if (!cors) return;
     reply_header(x, STR("Access-Control-Allow-Methods"), (str){list, len});
     reply_header(x, STR("Access-Control-Allow-Headers"),
-                 STR("Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Queue-Token, "
-                     "X-Request-Id, X-User-Assertion"));
+                 STR("Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, "
+                     "X-Queue-Token, X-Request-Id, X-Shop-Confirmation, X-User-Assertion"));
     reply_header(x, STR("Access-Control-Max-Age"), STR("600"));
 }
 
@@ -164,17 +189,52 @@ static bool knows_event(const struct route *r, struct api *api, struct exchange 
            fresh_absence(api, x, name);
 }
 
+static bool needs_key(const struct route *r) {
+    return r->key >= NEEDS_READ;
+}
+
+static void refuse_keyless(struct exchange *x, enum err refused) {
+    if (refused == ERR_ADMIN_KEY_REQUIRED)
+        reply_header(x, STR("WWW-Authenticate"), STR("Bearer realm=\"admitone admin\""));
+    reply_problem(x, refused, "%s",
+                  refused == ERR_ADMIN_KEY_REQUIRED
+                      ? "Send a key as 'Authorization: Bearer <key>'. The log line \"listening\" "
+                        "names the file that contains the admin key."
+                      : "This address has sent wrong keys, so no key is accepted from it now. Send "
+                        "the right one again after the time in Retry-After.");
+}
+
+/* Finds the request's key, and whether its role suffices. False: the problem has been answered. */
+static bool check_key(const struct route *r, struct api *api, struct exchange *x) {
+    static const struct {
+        enum key_role role;
+        const char *needed;
+    } rows[] = {[USER_OR_SHOP] = {KEY_ROLE_SHOP, "Here a key needs the role shop or own"},
+                [NEEDS_READ] = {KEY_ROLE_READ, "This path needs read, operate or own"},
+                [NEEDS_OPERATE] = {KEY_ROLE_OPERATE, "This path needs operate or own"},
+                [NEEDS_OWN] = {KEY_ROLE_OWN, "This path needs own"}};
+    if (r->key == KEYLESS) return true;
+    enum err refused = users_find_key(api, x, needs_key(r));
+    if (refused != ERR_OK) {
+        refuse_keyless(x, refused);
+        return false;
+    }
+    assert(users_key(x) != NULL || !needs_key(r));
+    if (users_key(x) == NULL || r->key == SHOWS_DRAFTS) return true;
+    if (users_key_allows(x, rows[r->key].role)) return true;
+    users_refuse_key(x, rows[r->key].needed);
+    return false;
+}
+
 static void run_route(const struct route *r, struct api *api, struct exchange *x,
                       const str *captures) {
-    if (r->admin && !users_is_admin(api, x)) {
-        reply_header(x, STR("WWW-Authenticate"), STR("Bearer realm=\"admitone admin\""));
-        reply_problem(
-            x, ERR_ADMIN_KEY_REQUIRED, "%s",
-            "Send the admin key as 'Authorization: Bearer <key>'. The log line \"listening\" "
-            "names the file that contains it.");
-        return;
-    }
-    if (knows_event(r, api, x, captures)) r->handle(api, x, captures);
+    if (check_key(r, api, x) && knows_event(r, api, x, captures)) r->handle(api, x, captures);
+}
+
+static bool site_serves(const struct api_site *site, const struct route *r) {
+    if (needs_key(r)) return (site->serves & SITE_ADMIN) != 0;
+    if (r->handle == system_metrics) return (site->serves & SITE_METRICS) != 0;
+    return (site->serves & SITE_PUBLIC) != 0;
 }
 
 static void on_request(struct net_site *net_site, struct exchange *x) {
@@ -193,7 +253,7 @@ static void on_request(struct net_site *net_site, struct exchange *x) {
     str captures[ROUTE_CAPTURES_MAX] = {{0}};
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
         const struct route *r = &routes[i];
-        if (r->admin ? !site->serves_admin : !site->serves_public) continue;
+        if (!site_serves(site, r)) continue;
         if (!matches(r->pattern, &path, captures)) continue;
         if (r->method == method) {
             run_route(r, api, x, captures);
@@ -214,12 +274,9 @@ static void on_request(struct net_site *net_site, struct exchange *x) {
                       "The header Allow lists the methods of this path.");
 }
 
-void api_site_init(struct api_site *site, struct api *api, bool serves_public, bool serves_admin) {
-    assert(serves_public || serves_admin);
-    *site = (struct api_site){.net = {.on_request = on_request},
-                              .api = api,
-                              .serves_public = serves_public,
-                              .serves_admin = serves_admin};
+void api_site_init(struct api_site *site, struct api *api, unsigned serves) {
+    assert(serves != 0);
+    *site = (struct api_site){.net = {.on_request = on_request}, .api = api, .serves = serves};
 }
 
 str query_value(struct exchange *x, str name, bool *bad) {

@@ -25,10 +25,12 @@ static void map_refuse(struct exchange *x, enum err e) {
 }
 
 /* False: `refused` says whether the event or the section does not exist. */
-static bool map_find_section(struct catalogue *c, const str *captures, struct map_request *q,
-                             enum err *refused) {
+static bool map_find_section(struct api *api, struct exchange *x, const str *captures,
+                             struct map_request *q, enum err *refused) {
+    struct catalogue *c = api->events.catalogue;
     catalogue_read_lock(c);
     const struct event *e = catalogue_find(c, captures[0], captures[1]);
+    if (e != NULL && !api_shows(x, e)) e = NULL;
     const struct section *s = e == NULL ? NULL : event_section(e, captures[2]);
     if (s != NULL) {
         memcpy(q->section, s->id, sizeof q->section);
@@ -68,7 +70,7 @@ static void map_on_read(struct seat_map_read *map, enum err result);
 void seats_get(struct api *api, struct exchange *x, const str *captures) {
     struct map_request *q = arena_new(&x->arena, sizeof *q);
     enum err refused;
-    if (!map_find_section(api->events.catalogue, captures, q, &refused)) {
+    if (!map_find_section(api, x, captures, q, &refused)) {
         if (fresh_rules(api, x)) map_refuse(x, refused);
         return;
     }

@@ -96,7 +96,7 @@ static void gauge_feed(struct buf *out, struct api *api, int64_t in_ledger) {
 }
 
 struct metrics_request {
-    struct event_views views; /* of all events */
+    struct event_views views; /* of all events that are shown */
     struct exchange *x;
     struct api *api;
     bool knows_seats;
@@ -196,7 +196,8 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
     metrics_render(out);
     reservation_metrics_render(out);
     gauge(out, "admitone_connections", "Connections open now", net_connections(api->net));
-    gauge(out, "admitone_events", "Events that exist", (int64_t)q->views.count);
+    gauge(out, "admitone_events", "Events that exist",
+          (int64_t)catalogue_count(api->events.catalogue));
     gauge_per_event(out, "admitone_queue_waiting", "Entries that wait", q,
                     offsetof(struct queue_counts, waiting));
     gauge_per_event(out, "admitone_queue_active", "Entries that are active", q,
@@ -235,7 +236,7 @@ void system_metrics(struct api *api, struct exchange *x, const str *captures) {
     q->views.done = metrics_on_counted;
     catalogue_read_lock(catalogue);
     for (size_t at = 0; (e = catalogue_at(catalogue, at)) != NULL; at++)
-        event_views_add(&q->views, &x->arena, e);
+        if (api_shows(x, e)) event_views_add(&q->views, &x->arena, e);
     catalogue_read_unlock(catalogue);
     event_views_count(&q->views, &api->events, api->snapshot);
 }

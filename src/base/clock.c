@@ -55,6 +55,10 @@ bool clock_writable(int64_t ms) {
            (ms >= days_of_date(0, 1, 1) * 86400000 && ms < days_of_date(10000, 1, 1) * 86400000);
 }
 
+bool clock_plausible(int64_t ms) {
+    return ms >= days_of_date(2000, 1, 1) * 86400000 && ms < days_of_date(2200, 1, 1) * 86400000;
+}
+
 /* 32 bits and a count of digits that is known where it is inlined: no division is left. */
 static inline char *put_digits(char *out, uint32_t value, int digits, char behind) {
     for (int i = digits - 1; i >= 0; i--, value /= 10) out[i] = (char)('0' + value % 10);

@@ -28,6 +28,8 @@ struct timespec clock_steady_in(int64_t ms);
 
 /* Whether clock_format can write it: in the years 0000 to 9999, or no time at all. */
 bool clock_writable(int64_t ms);
+/* Whether a machine's clock can show it while this program is in use: from 2000 to 2199. */
+bool clock_plausible(int64_t ms);
 /* RFC 3339 in UTC with milliseconds; `ms` lies in the years 0000 to 9999. */
 void clock_format(int64_t ms, char out[CLOCK_TEXT_BYTES]);
 

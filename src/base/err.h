@@ -18,17 +18,24 @@
     X(ADMIN_KEY_REQUIRED, "admin_key_required", 401, "Admin key required")                         \
     X(ASSERTION_REQUIRED, "assertion_required", 401, "User assertion required")                    \
     X(ASSERTION_INVALID, "assertion_invalid", 401, "Invalid user assertion")                       \
+    X(CONFIRMATION_INVALID, "confirmation_invalid", 401, "Invalid confirmation of the shop")       \
     X(TOKEN_REQUIRED, "token_required", 401, "Entry token required")                               \
     X(TOKEN_INVALID, "token_invalid", 401, "Invalid entry token")                                  \
     X(TOKEN_EXPIRED, "token_expired", 401, "The entry token has expired")                          \
     X(USER_MISMATCH, "user_mismatch", 403, "The request names two different users")                \
     X(TOKEN_FOREIGN_EVENT, "token_foreign_event", 403, "The entry token is for another event")     \
     X(NOT_ACTIVE, "not_active", 403, "The user is not admitted")                                   \
+    X(HOLD_LIMIT, "hold_limit", 403, "Limit of holds per stay reached")                            \
     X(NOT_OPEN, "not_open", 403, "The event has not opened yet")                                   \
     X(CLOSED, "closed", 403, "The event is closed")                                                \
     X(LANE_NOT_ALLOWED, "lane_not_allowed", 403, "Choosing a lane is not allowed")                 \
     X(FOREIGN_ORIGIN, "foreign_origin", 403, "Request from a page of another origin")              \
+    X(KEY_NOT_ALLOWED, "key_not_allowed", 403, "The key's role does not allow this")               \
     X(NOT_YOURS, "not_yours", 403, "It belongs to another user")                                   \
+    X(CONFIRM_BY_SHOP, "confirm_by_shop", 403, "Only the shop may confirm")                        \
+    X(CANCEL_BY_SHOP, "cancel_by_shop", 403, "Only the shop may cancel what is confirmed")         \
+    X(CONFIRMATION_MISMATCH, "confirmation_mismatch", 403,                                         \
+      "The shop's confirmation is for something else")                                             \
     X(NOT_FOUND, "not_found", 404, "Unknown path")                                                 \
     X(EVENT_NOT_FOUND, "event_not_found", 404, "There is no such event")                           \
     X(SECTION_NOT_FOUND, "section_not_found", 404, "The event has no such section")                \
@@ -40,6 +47,7 @@
     X(REQUEST_TIMEOUT, "request_timeout", 408, "The request did not arrive in time")               \
     X(CONFLICT, "conflict", 409, "Conflict with another request")                                  \
     X(SEAT_TAKEN, "seat_taken", 409, "A seat is already taken")                                    \
+    X(SEAT_GIVEN_UP, "seat_given_up", 409, "The user has just given up a seat")                    \
     X(SOLD_OUT, "sold_out", 409, "Not enough free seats")                                          \
     X(LIMIT_EXCEEDED, "limit_exceeded", 409, "Limit of seats per user exceeded")                   \
     X(LOCK_TIMEOUT, "lock_timeout", 409, "Timed out waiting for the lock")                         \
@@ -52,15 +60,18 @@
     X(SECTION_IN_USE, "section_in_use", 409, "The section has live reservations")                  \
     X(WRONG_STATE, "wrong_state", 409, "The event's state does not allow this")                    \
     X(HOLD_EXPIRED, "hold_expired", 410, "The hold has expired; its seats are free again")         \
+    X(VERSION_MISMATCH, "version_mismatch", 412, "The event has another version")                  \
     X(CONTENT_TOO_LARGE, "content_too_large", 413, "The body is too large")                        \
     X(URI_TOO_LONG, "uri_too_long", 414, "The request line is too long")                           \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, "The body must be application/json")  \
     X(EXPECTATION_FAILED, "expectation_failed", 417, "Only Expect: 100-continue is supported")     \
     X(INVALID_FIELD, "invalid_field", 422, "A field is missing or not valid")                      \
     X(UNKNOWN_FIELD, "unknown_field", 422, "Unknown field in the body")                            \
+    X(TOO_MANY_SEATS, "too_many_seats", 422, "Too many seats in one event, or in all together")    \
     X(IDEMPOTENCY_MISMATCH, "idempotency_mismatch", 422,                                           \
       "The Idempotency-Key was used with another body")                                            \
     X(TOO_MANY_CONNECTIONS, "too_many_connections", 429, "Too many connections from one address")  \
+    X(TOO_MANY_WRONG_KEYS, "too_many_wrong_keys", 429, "Too many wrong keys from one address")     \
     X(QUEUE_FULL, "queue_full", 429, "The queue is full; try again later")                         \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, "The header fields are too large")              \
     X(INTERNAL, "internal", 500, "Internal error of the server")                                   \

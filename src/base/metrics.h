@@ -32,6 +32,9 @@
     X(HTTP_3XX, "admitone_http_responses_total", "class=\"3xx\"", "")                              \
     X(HTTP_4XX, "admitone_http_responses_total", "class=\"4xx\"", "")                              \
     X(HTTP_5XX, "admitone_http_responses_total", "class=\"5xx\"", "")                              \
+    X(ADMIN_KEYS_WRONG, "admitone_admin_key_failures_total", "reason=\"wrong\"",                   \
+      "Requests whose key was wrong, or not looked at because of earlier wrong ones")              \
+    X(ADMIN_KEYS_DELAYED, "admitone_admin_key_failures_total", "reason=\"delayed\"", "")           \
     X(SSE_OPENED, "admitone_sse_opened_total", "", "Streams opened")                               \
     X(SSE_CLOSED, "admitone_sse_closed_total", "", "Streams closed, by the client or the server")  \
     X(SSE_DROPPED, "admitone_sse_dropped_total", "",                                               \

@@ -140,14 +140,14 @@ int cli_audit(char *const *args, const struct adapters *adapters) {
     cli_warn(&config, cli_print_warning);
     /* Findings go into the report; the log shows only errors. */
     log_setup(LOG_ERROR, LOG_LOGFMT);
+    enum lock_state lock = LOCK_UNKNOWN;
+    if (!settings_is_cluster(&settings)) {
+        cli_ledger_path(&settings, &text);
+        lock = lock_look(buf_cstr(&text));
+    }
     if (!adapters->open_ledger(&settings, true, &ledger, &why)) {
         cli_complain(&why);
         goto done;
-    }
-    enum lock_state lock = LOCK_UNKNOWN;
-    if (!settings_is_cluster(&settings)) {
-        cli_lock_path(&settings, &text);
-        lock = lock_look(buf_cstr(&text));
     }
     buf_clear(&text);
     cli_ledger_name(&settings, &text);

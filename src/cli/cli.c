@@ -2,9 +2,9 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/url.h"
 
@@ -74,14 +74,21 @@ void cli_ledger_name(const struct settings *s, struct buf *out) {
     url_add_place(str_of(s->ledger), out);
 }
 
-void cli_lock_path(const struct settings *s, struct buf *out) {
-    struct buf path = {0};
-    cli_ledger_path(s, &path);
-    /* A file that does not exist yet has no real path: then the path is taken as it is. */
-    char *real = realpath(buf_cstr(&path), NULL);
-    buf_addf(out, "%s.lock", real != NULL ? real : path.bytes);
-    free(real);
-    buf_deinit(&path);
+bool cli_check_clock(struct buf *why) {
+    int64_t now_ms = clock_wall_ms();
+    char text[CLOCK_TEXT_BYTES];
+    const char *shown = "a year of another length than four digits";
+    if (clock_plausible(now_ms)) return true;
+    if (clock_writable(now_ms)) {
+        clock_format(now_ms, text);
+        shown = text;
+    }
+    buf_addf(
+        why,
+        "the clock of this machine is wrong: it says %s. Set it and start again; queues, holds "
+        "and tokens depend on it",
+        shown);
+    return false;
 }
 
 int cli_version(char *const *args, const struct adapters *adapters) {

@@ -34,6 +34,8 @@ struct adapters {
     /* Opens the ledger that the settings name. False: `why`. */
     bool (*open_ledger)(const struct settings *s, bool read_only, struct ledger **out,
                         struct buf *why);
+    /* Begins a new generation of the ledger (port/ledger.h). False: `why`. */
+    bool (*renew_ledger)(const struct settings *s, struct buf *why);
     /* `epoch`: of the ledger, for the fences of locks. */
     bool (*open_hot)(const struct settings *s, uint32_t epoch, struct hot_stores *out,
                      struct buf *why);
@@ -49,6 +51,8 @@ struct adapters {
 int cli_serve(char *const *args, const struct adapters *adapters);
 int cli_audit(char *const *args, const struct adapters *adapters);
 int cli_feed(char *const *args, const struct adapters *adapters);
+int cli_ledger(char *const *args, const struct adapters *adapters);
+int cli_keys(char *const *args, const struct adapters *adapters);
 int cli_reconcile(char *const *args, const struct adapters *adapters);
 int cli_version(char *const *args, const struct adapters *adapters);
 
@@ -68,8 +72,8 @@ void cli_print_warning(str warning);
 /* The path of a ledger in SQLite: from --ledger, or in the data folder. */
 void cli_ledger_path(const struct settings *s, struct buf *out);
 
-/* The lock that guards the ledger: beside the file itself, however it is named or linked. */
-void cli_lock_path(const struct settings *s, struct buf *out);
+/* Whether the machine's clock can be right. False: `why`. */
+bool cli_check_clock(struct buf *why);
 
 /* The name of the ledger in messages: its path, or its address without a password. */
 void cli_ledger_name(const struct settings *s, struct buf *out);

@@ -22,6 +22,7 @@
 #include "cli/cli.h"
 #include "cli/data_folder.h"
 #include "cli/demo.h"
+#include "cli/keys_file.h"
 #include "cli/nodes.h"
 #include "cli/signals.h"
 #include "core/sha256.h"
@@ -66,10 +67,12 @@ struct server {
     int ledger_lock;
     struct buf admin_key;
     struct buf admin_key_path;
+    struct keys_file keys_file;
     struct buf secret;
     struct buf secret_previous;
     struct buf pass_key;
     struct buf users_key;
+    struct buf shop_key;
     struct hot_stores hot;
     struct feed *feed;
     struct fact_sink *fact_sink; /* NULL: facts are not published */
@@ -78,11 +81,13 @@ struct server {
     struct api api;
     struct api_site site;
     struct api_site admin_site;
+    struct api_site metrics_site;
     struct server_worker *workers;
     size_t worker_count;
     size_t workers_drained;
     char listening[ADDRESS_TEXT_BYTES];
     char admin_listening[ADDRESS_TEXT_BYTES]; /* empty: the admin paths are there, too */
+    char metrics_listening[ADDRESS_TEXT_BYTES];
 
     uv_loop_t loop; /* the main thread's */
     struct mailbox mailbox;
@@ -142,6 +147,7 @@ static void on_cut_connections(struct task *task) {
 static void close_main_loop(struct server *s) {
     if (s->hot.detach != NULL) s->hot.detach(s->hot.stores);
     signals_end(&s->signals);
+    keys_file_stop(&s->keys_file);
     uv_close((uv_handle_t *)&s->drain_timer, NULL);
     uv_close((uv_handle_t *)&s->settle_timer, NULL);
     mailbox_close(&s->mailbox);
@@ -256,19 +262,22 @@ static int64_t connection_cap(const struct server *s, struct buf *why) {
 static bool own_stores(struct server *s, struct buf *why) {
     const char *data = s->settings.data;
     struct buf path = {0};
+    struct buf pid_path = {0};
     struct buf what = {0};
-    buf_addf(&path, "%s/lock", data);
+    buf_addf(&pid_path, "%s/lock", data);
     buf_addf(&what, "the data folder %s", data);
     bool ok = data_folder_make(data, why) &&
-              lock_take(buf_cstr(&path), buf_cstr(&what), &s->data_lock, why);
-    buf_clear(&path);
-    buf_clear(&what);
-    if (!settings_is_cluster(&s->settings)) {
-        cli_lock_path(&s->settings, &path);
+              lock_take(data, buf_cstr(&pid_path), buf_cstr(&what), &s->data_lock, why);
+    if (ok && !settings_is_cluster(&s->settings)) {
+        buf_clear(&pid_path);
+        buf_clear(&what);
+        cli_ledger_path(&s->settings, &path);
+        buf_addf(&pid_path, "%s.lock", buf_cstr(&path));
         buf_addf(&what, "the ledger %s", s->settings.ledger);
-        ok = ok && lock_take(buf_cstr(&path), buf_cstr(&what), &s->ledger_lock, why);
+        ok = lock_take(buf_cstr(&path), buf_cstr(&pid_path), buf_cstr(&what), &s->ledger_lock, why);
     }
     buf_deinit(&path);
+    buf_deinit(&pid_path);
     buf_deinit(&what);
     return ok;
 }
@@ -286,6 +295,28 @@ static bool serve_read_key(const struct settings *set, const char *given, const 
     return key_file_read(buf_cstr(path), own, key, why);
 }
 
+/* A key that has leaked in one place must not open another; and a node that verifies passes, say,
+ * could sign entry tokens. */
+static bool keys_differ(const struct server *s, struct buf *why) {
+    const struct {
+        const char *setting;
+        const struct buf *key;
+    } rows[] = {{"secret_file", &s->secret},       {"secret_previous_file", &s->secret_previous},
+                {"pass_key_file", &s->pass_key},   {"admin_key_file", &s->admin_key},
+                {"users.key_file", &s->users_key}, {"shop.key_file", &s->shop_key}};
+    size_t count = sizeof rows / sizeof rows[0];
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = i + 1; j < count; j++) {
+            if (rows[i].key->len == 0 || !str_eq(buf_str(rows[i].key), buf_str(rows[j].key)))
+                continue;
+            buf_addf(why,
+                     "%s and %s have the same key; each needs one that is used for nothing else",
+                     rows[i].setting, rows[j].setting);
+            return false;
+        }
+    return true;
+}
+
 static bool read_keys(struct server *s, struct buf *why) {
     const struct settings *set = &s->settings;
     struct buf path = {0};
@@ -295,9 +326,13 @@ static bool read_keys(struct server *s, struct buf *why) {
         serve_read_key(set, set->secret_file, "secret", &path, &s->secret, why) &&
         serve_read_key(set, set->secret_previous_file, NULL, &path, &s->secret_previous, why) &&
         serve_read_key(set, set->pass_key_file, "pass.key", &path, &s->pass_key, why) &&
-        serve_read_key(set, set->users_key_file, NULL, &path, &s->users_key, why);
+        serve_read_key(set, set->users_key_file, NULL, &path, &s->users_key, why) &&
+        serve_read_key(set, set->shop_key_file, NULL, &path, &s->shop_key, why) &&
+        keys_differ(s, why);
     buf_deinit(&path);
-    return ok;
+    if (!ok) return false;
+    s->api.keys = keys_new(buf_str(&s->admin_key));
+    return keys_file_open(&s->keys_file, set, s->api.keys, why);
 }
 
 #define FINGERPRINT_BYTES 17
@@ -322,16 +357,19 @@ static bool join_cluster(struct server *s, struct buf *why) {
     char pass[FINGERPRINT_BYTES];
     char admin[FINGERPRINT_BYTES];
     char users[FINGERPRINT_BYTES];
+    char shop[FINGERPRINT_BYTES];
     fingerprint_of(buf_str(&s->secret), secret);
     fingerprint_of(buf_str(&s->secret_previous), previous);
     fingerprint_of(buf_str(&s->pass_key), pass);
     fingerprint_of(buf_str(&s->admin_key), admin);
     fingerprint_of(buf_str(&s->users_key), users);
+    fingerprint_of(buf_str(&s->shop_key), shop);
     struct cluster_settings own = {.secret = secret,
                                    .secret_previous = previous,
                                    .pass_key = pass,
                                    .admin_key = admin,
                                    .users_key = users,
+                                   .shop_key = shop,
                                    .time_zone = ranks(s) ? s->settings.rankings_time_zone : ""};
     return ledger_join(s->api.events.ledger, &own, why) == ERR_OK;
 }
@@ -349,6 +387,7 @@ static void fill_api(struct server *s, int64_t max_connections) {
     api->events.hot = s->hot.hot;
     api->events.queues = s->hot.queues;
     api->events.seats = s->hot.seats;
+    api->events.seats_max = set->limits_seats;
     clock_zone_set(set->rankings_time_zone);
     api->boards = ranks(s) ? s->hot.boards : NULL;
     /* A store that is shared is filled whole: other nodes may keep rankings. */
@@ -379,12 +418,13 @@ static void fill_api(struct server *s, int64_t max_connections) {
                                       .to = api};
     api->started_ms = clock_wall_ms();
     api->cors_origins = str_of(set->cors_origins);
-    api->admin_key = buf_str(&s->admin_key);
+    api->generation = ledger_generation(api->events.ledger).number;
     api->secret = buf_str(&s->secret);
     api->secret_previous = buf_str(&s->secret_previous);
     api->pass_key = buf_str(&s->pass_key);
     api->users_auth = users_auth_of(set);
     api->users_key = buf_str(&s->users_key);
+    api->shop_key = buf_str(&s->shop_key);
     api->defaults =
         (struct event_defaults){.queue = {.max_waiting = set->queue_max_waiting,
                                           .max_active = set->queue_max_active,
@@ -486,19 +526,25 @@ static bool make_worker(struct server *s, size_t index, struct buf *why) {
     return true;
 }
 
+static bool serve_listen(struct server *s, struct buf *why) {
+    const struct settings *set = &s->settings;
+    bool own_admin = set->admin_listen[0] != '\0';
+    bool own_metrics = set->metrics_listen[0] != '\0';
+    unsigned everywhere = SITE_PUBLIC | (own_metrics ? 0 : SITE_METRICS);
+    api_site_init(&s->site, &s->api, everywhere | (own_admin ? 0 : SITE_ADMIN));
+    api_site_init(&s->admin_site, &s->api, everywhere | SITE_ADMIN);
+    api_site_init(&s->metrics_site, &s->api, SITE_METRICS);
+    return serve_listen_on(s, set->listen, "--listen", &s->site, s->listening, why) &&
+           (!own_admin || serve_listen_on(s, set->admin_listen, "--admin-listen", &s->admin_site,
+                                          s->admin_listening, why)) &&
+           (!own_metrics || serve_listen_on(s, set->metrics_listen, "--metrics-listen",
+                                            &s->metrics_site, s->metrics_listening, why));
+}
+
 static bool start_workers(struct server *s, struct buf *why) {
-    bool own_admin = s->settings.admin_listen[0] != '\0';
     for (size_t i = 0; i < s->worker_count; i++)
         if (!make_worker(s, i, why)) return false;
-    api_site_init(&s->site, &s->api, true, !own_admin);
-    if (!serve_listen_on(s, s->settings.listen, "--listen", &s->site, s->listening, why))
-        return false;
-    if (own_admin) {
-        api_site_init(&s->admin_site, &s->api, true, true);
-        if (!serve_listen_on(s, s->settings.admin_listen, "--admin-listen", &s->admin_site,
-                             s->admin_listening, why))
-            return false;
-    }
+    if (!serve_listen(s, why)) return false;
     if (shares(s)) nodes_set_name(&s->nodes, s->listening);
     s->workers_run = true;
     for (size_t i = 0; i < s->worker_count; i++) {
@@ -511,7 +557,10 @@ static bool start_workers(struct server *s, struct buf *why) {
     }
     if (shares(s) && !nodes_start(&s->nodes, why)) return false;
     signals_serve(&s->signals, &s->loop, on_stop_signal, s);
-    if (own_admin) log_info(msg("listening for the admin"), kv("addr", s->admin_listening));
+    if (s->admin_listening[0] != '\0')
+        log_info(msg("listening for the admin"), kv("addr", s->admin_listening));
+    if (s->metrics_listening[0] != '\0')
+        log_info(msg("listening for metrics"), kv("addr", s->metrics_listening));
     /* The last line of the start: scripts wait for it. */
     log_info(msg("listening"), kv("addr", s->listening),
              kv_i64("workers", (int64_t)s->worker_count),
@@ -555,7 +604,30 @@ static void start_main_loop(struct server *s) {
     uv_timer_init(&s->loop, &s->settle_timer);
     s->drain_timer.data = s;
     s->settle_timer.data = s;
+    keys_file_follow(&s->keys_file, &s->loop);
     if (s->hot.attach != NULL) s->hot.attach(s->hot.stores, &s->loop); /* for the demo's events */
+}
+
+/* Whether the hot store can be filled from the ledger. Memory that the machine does not have would
+ * end the process at each start; so this ends it before, and says why. Redis has its seats
+ * already. */
+static bool seats_fit(struct server *s, struct buf *why) {
+    int64_t seats;
+    int64_t max = s->settings.limits_seats;
+    if (recovery_count_seats(&s->api.events, &seats) != ERR_OK) return false;
+    if (seats <= max) return true;
+    if (shares(s)) {
+        log_warn(msg("the events have more seats than limits.seats; no event can get more"),
+                 kv_i64("seats", seats), kv_i64("limits_seats", max));
+        return true;
+    }
+    buf_addf(why,
+             "the events have %lld seats together, more than limits.seats, which is %lld; each "
+             "takes 12 bytes of memory. If there is enough (%lld MB), start with --limits-seats "
+             "%lld, and make the events smaller or delete them",
+             (long long)seats, (long long)max, (long long)(seats * 12 / 1000000 + 1),
+             (long long)seats);
+    return false;
 }
 
 /* Everything up to the point where the server answers requests. On false the process ends; the
@@ -576,7 +648,9 @@ static bool serve_start(struct server *s, const struct adapters *adapters, struc
     fill_api(s, max_connections);
     start_main_loop(s);
     int64_t now_ms = clock_wall_ms();
-    if (!shares(s) && recovery_run(&s->api.events, now_ms, 0) != ERR_OK) {
+    bool fits = seats_fit(s, why);
+    if (!fits && why->len > 0) return false;
+    if (!fits || (!shares(s) && recovery_run(&s->api.events, now_ms, 0) != ERR_OK)) {
         struct buf name = {0};
         cli_ledger_name(&s->settings, &name);
         buf_addf(why, "cannot read the events and queues from %s: the log line above says why",
@@ -626,12 +700,15 @@ static void run_until_stopped(struct server *s) {
 static void free_server(struct server *s) {
     if (s->data_lock >= 0) close(s->data_lock);
     if (s->ledger_lock >= 0) close(s->ledger_lock);
+    keys_free(s->api.keys);
+    keys_file_deinit(&s->keys_file);
     buf_deinit(&s->admin_key);
     buf_deinit(&s->admin_key_path);
     buf_deinit(&s->secret);
     buf_deinit(&s->secret_previous);
     buf_deinit(&s->pass_key);
     buf_deinit(&s->users_key);
+    buf_deinit(&s->shop_key);
     config_deinit(&s->config);
     mem_free(s);
 }

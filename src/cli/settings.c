@@ -45,15 +45,20 @@ const struct config_key setting_keys[] = {
     TEXT("pass_key_file", pass_key_file, "", "FILE",
          "key that signs admission passes; created in DATA if not given"),
     TEXT("admin_key_file", admin_key_file, "", "FILE",
-         "the admin key; created in DATA if not given"),
+         "the admin key, which may do everything; created in DATA if not given"),
+    TEXT("keys_file", keys_file, "", "FILE",
+         "named keys ('admitone keys'), read again when it changes; DATA/keys if not given"),
     SWITCH("demo", demo, "false", "create demo events, and print what to try"),
     TEXT("admin.listen", admin_listen, "", "ADDR:PORT", "serve the admin paths here and only here"),
+    TEXT("metrics.listen", metrics_listen, "", "ADDR:PORT", "serve /metrics here and only here"),
     TEXT("cors.origins", cors_origins, "", "LIST",
          "origins whose pages may call the API: *, or a comma-separated list"),
     WORD("users.auth", users_auth, "auto", "auto trusted signed anonymous",
          "how users are identified; auto: trusted, on loopback only"),
     TEXT("users.key_file", users_key_file, "", "FILE",
          "for users.auth signed: key that the shop signs user assertions with (HS256)"),
+    TEXT("shop.key_file", shop_key_file, "", "FILE",
+         "key that the shop signs confirmations of reservations with (HS256)"),
     WORD("log.level", log_level, "info", "debug info warn error", "lowest level that is logged"),
     WORD("log.format", log_format, "logfmt", "logfmt json", "format of log lines"),
     NUMBER("net.max_connections", net_max_connections, "0", 0, 1000000,
@@ -133,6 +138,8 @@ const struct config_key setting_keys[] = {
            "an adaptive section stops using the lock when a request waited for it for this long"),
     NUMBER("adaptive.rest_ms", adaptive_rest_ms, "5000", 0, 3600000,
            "how long an adaptive section stays without the lock after the last reason to"),
+    NUMBER("limits.seats", limits_seats, "10000000", 1, SERVER_CAPACITY_MAX,
+           "seats of all events together; with hot in memory each takes 12 bytes"),
     NUMBER("retention.audit_days", retention_audit_days, "365", 0, 36500,
            "how long the audit trail is kept; 0: for ever"),
     NUMBER("retention.ended_days", retention_ended_days, "30", 0, 36500,
@@ -302,6 +309,10 @@ bool settings_check(const struct settings *s, struct buf *why) {
     } else if (s->admin_listen[0] != '\0' && !endpoint_parse(str_of(s->admin_listen), &address)) {
         buf_addf(why, "admin.listen: \"%s\" is not ADDR:PORT, as in 127.0.0.1:8081",
                  s->admin_listen);
+    } else if (s->metrics_listen[0] != '\0' &&
+               !endpoint_parse(str_of(s->metrics_listen), &address)) {
+        buf_addf(why, "metrics.listen: \"%s\" is not ADDR:PORT, as in 127.0.0.1:8082",
+                 s->metrics_listen);
     } else if (!networks_parse(str_of(s->net_trusted_proxies), &networks)) {
         buf_addf(why,
                  "net.trusted_proxies: \"%s\" is not a list of networks, as in "

@@ -27,12 +27,15 @@ struct settings {
     const char *secret_previous_file;
     const char *pass_key_file;
     const char *admin_key_file;
+    const char *keys_file;
     bool demo;
 
     const char *admin_listen;
+    const char *metrics_listen;
     const char *cors_origins;
     int64_t users_auth;
     const char *users_key_file;
+    const char *shop_key_file;
     int64_t log_level;
     int64_t log_format;
 
@@ -76,6 +79,7 @@ struct settings {
     int64_t adaptive_wait_ms;
     int64_t adaptive_rest_ms;
 
+    int64_t limits_seats;
     int64_t retention_audit_days;
     int64_t retention_ended_days;
 };

@@ -17,6 +17,7 @@ const str event_state_words[] = {
 #define WORD(symbol, word) STR_INIT(word),
 const str section_mode_words[] = {SECTION_MODE_MAP(WORD){NULL, 0}};
 const str section_status_words[] = {SECTION_STATUS_MAP(WORD){NULL, 0}};
+const str confirm_by_words[] = {CONFIRM_BY_MAP(WORD){NULL, 0}};
 #undef WORD
 
 int word_index(const str *words, str word) {
@@ -29,6 +30,16 @@ enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int
     if (opens_at_ms == CLOCK_NONE_MS || state == EVENT_CLOSED) return state;
     if (now_ms < opens_at_ms) return EVENT_DRAFT;
     return state == EVENT_DRAFT ? EVENT_OPEN : state;
+}
+
+enum confirm_by confirm_by_resolve(enum confirm_by set, bool users_are_trusted) {
+    if (set != CONFIRM_BY_UNSET) return set;
+    return users_are_trusted ? CONFIRM_BY_USER : CONFIRM_BY_SHOP;
+}
+
+bool event_is_public(const struct event *e, int64_t now_ms) {
+    return e->state != EVENT_DRAFT ||
+           event_state_at(e->state, e->opens_at_ms, now_ms) != EVENT_DRAFT;
 }
 
 static bool is_open_at(const struct event *e, int64_t now_ms) {
@@ -107,7 +118,8 @@ static bool rules_ok(const struct queue_rules *q) {
 
 bool event_ok(const struct event *e) {
     return e->version > 0 && is_within(e->max_per_user, PER_USER_MAX) &&
-           is_within(e->hold_s, HOLD_S_MAX) && rules_ok(&e->queue) &&
+           is_within(e->hold_s, HOLD_S_MAX) && is_within(e->rehold_s, REHOLD_S_MAX) &&
+           is_within(e->max_holds_per_stay, HOLDS_PER_STAY_MAX) && rules_ok(&e->queue) &&
            event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
            event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
            clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&

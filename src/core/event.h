@@ -15,6 +15,8 @@
 /* X(symbol, word) */
 #define SECTION_MODE_MAP(X) X(SLOT, "slot") X(LOCK, "lock") X(ADAPTIVE, "adaptive") X(SEAT, "seat")
 #define SECTION_STATUS_MAP(X) X(OPEN, "open") X(CLOSED, "closed") X(MAINTENANCE, "maintenance")
+/* UNSET: confirm_by_resolve decides. */
+#define CONFIRM_BY_MAP(X) X(UNSET, "") X(SHOP, "shop") X(USER, "user")
 
 enum event_state {
 #define STATE_ENUM(symbol) EVENT_##symbol,
@@ -31,11 +33,17 @@ enum section_status {
     SECTION_STATUS_MAP(STATUS_ENUM)
 #undef STATUS_ENUM
 };
+enum confirm_by {
+#define CONFIRM_ENUM(symbol, word) CONFIRM_BY_##symbol,
+    CONFIRM_BY_MAP(CONFIRM_ENUM)
+#undef CONFIRM_ENUM
+};
 
 /* Each word list ends with an entry whose `at` is NULL. */
 extern const str event_state_words[];
 extern const str section_mode_words[];
 extern const str section_status_words[];
+extern const str confirm_by_words[];
 
 /* The index of the word in such a list, or -1. */
 int word_index(const str *words, str word);
@@ -79,6 +87,10 @@ struct event {
     struct queue_rules queue;
     int64_t hold_s;
     int64_t max_per_user;
+    int64_t rehold_s;           /* 0: seats that were given up may be named again at once */
+    int64_t max_holds_per_stay; /* 0: no limit */
+    enum confirm_by confirm_by; /* who may confirm */
+    bool cancel_confirmed;      /* users may cancel their own CONFIRMED reservations */
     size_t section_count;
     struct section *sections; /* behind the struct, in its own block */
 };
@@ -87,6 +99,14 @@ struct event {
  * counts as OPEN. */
 enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms);
 
+/* SHOP or USER. An event that does not set it is confirmed by users where `users_are_trusted`:
+ * there the shop's own servers send all requests. */
+enum confirm_by confirm_by_resolve(enum confirm_by set, bool users_are_trusted);
+
+/* Whether waiting users are admitted in that effective state. */
+static inline bool event_state_admits(enum event_state effective) {
+    return effective == EVENT_OPEN || effective == EVENT_DRAINING;
+}
 /* Whether seats are sold in that effective state, or in a section of that status. */
 static inline bool event_state_sells(enum event_state effective) {
     return effective != EVENT_CLOSED && effective != EVENT_DRAFT;
@@ -94,6 +114,10 @@ static inline bool event_state_sells(enum event_state effective) {
 static inline bool section_status_sells(enum section_status s) {
     return s == SECTION_OPEN;
 }
+
+/* Whether the public sees the event: not as long as it is a DRAFT. One that was set to OPEN with a
+ * later opensAt is announced: it is seen, and sells nothing yet. */
+bool event_is_public(const struct event *e, int64_t now_ms);
 
 /* The opened_at_ms of `after`, which a change has made of `before` (NULL: the event is new). */
 int64_t event_opened_ms(const struct event *before, const struct event *after, int64_t now_ms);

@@ -13,6 +13,11 @@
 #define SECTION_ID_BYTES_MAX 32
 #define SECTION_NAME_BYTES_MAX 100
 #define SECTION_CAPACITY_MAX 1000000
+/* Seats of all sections of an event; and of all events, as limits.seats may set it. With the hot
+ * store in memory a seat takes 12 bytes, 1.4 of them from the moment when it is configured and the
+ * rest when seats are sold; in Redis one byte. */
+#define EVENT_CAPACITY_MAX 5000000
+#define SERVER_CAPACITY_MAX 1000000000
 #define PRICE_MAX INT64_C(1000000000000)
 
 #define MAX_WAITING_MAX 10000000
@@ -24,6 +29,10 @@
 #define TOKEN_TTL_S_MAX 2592000
 #define HOLD_S_MAX 86400
 #define PER_USER_MAX 1000
+#define REHOLD_S_MAX 3600
+#define REHOLD_S_DEFAULT 60
+#define HOLDS_PER_STAY_MAX 1000
+#define CONFIRMATION_LIFE_S_MAX 600
 
 #define TOP_MAX 100
 

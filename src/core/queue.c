@@ -21,6 +21,9 @@
 /* Sweeps come with every tick; when none came for longer, time has jumped. */
 #define SWEEP_GAP_MS_MAX 2000
 
+/* Skipped numbers that are worth a gap. */
+#define GAP_MIN (UINT64_C(1) << 20)
+
 /* Fewer expiries are not worth tidying up. */
 #define EXPIRIES_MIN 1024
 
@@ -68,9 +71,20 @@ struct chunk {
     char *names; /* one behind the other, those of ended entries too */
 };
 
+/* Numbers that were skipped: a restored ledger goes on far above those that it has. */
+struct gap {
+    uint64_t begin; /* multiples of CHUNK_ENTRIES; no entry has a number from begin on, below end */
+    uint64_t end;
+};
+
 struct queue {
     struct queue_config config;
     uint64_t next_seq;
+    /* Chunks, orders and the index are as long as the range of their numbers, so they count without
+     * the gaps, by `dense` numbers. Nearly always there is none. */
+    struct gap *gaps;
+    size_t gap_count;
+    size_t gap_room;
     struct chunk **chunks; /* NULL where there are none yet or all have ended */
     uint64_t chunk_first;  /* the number of chunks[0] */
     size_t chunk_cap;
@@ -85,7 +99,7 @@ struct queue {
     int64_t grace_from_ms; /* a user counts as seen at this time at the latest */
     bool grace_is_shorter; /* than at the last sweep */
     int64_t swept_ms;      /* when the last sweep was */
-    uint64_t sweep_at;     /* the entry that the next sweep looks at first */
+    uint64_t sweep_at;     /* the dense number that the next sweep looks at first */
     int64_t interval_ms;   /* when the interval of admission began */
     int64_t interval_used; /* admitted in it */
     int64_t rate_from_ms;  /* start of the time that is not in the mean yet; 0: none */
@@ -99,15 +113,48 @@ const str entry_status_words[] = {
         {NULL, 0},
 };
 
+/* ---- numbers without gaps ---- */
+
+/* Grows with seq; for a number in a gap, that of the gap's end. */
+static uint64_t dense_of(const struct queue *q, uint64_t seq) {
+    uint64_t skipped = 0;
+    for (size_t i = 0; i < q->gap_count && seq >= q->gaps[i].begin; i++) {
+        const struct gap *g = &q->gaps[i];
+        if (seq < g->end) return g->begin - skipped;
+        skipped += g->end - g->begin;
+    }
+    return seq - skipped;
+}
+
+static uint64_t seq_of(const struct queue *q, uint64_t dense) {
+    for (size_t i = 0; i < q->gap_count && dense >= q->gaps[i].begin; i++)
+        dense += q->gaps[i].end - q->gaps[i].begin;
+    return dense;
+}
+
+static bool is_in_gap(const struct queue *q, uint64_t seq) {
+    return q->gap_count > 0 && seq_of(q, dense_of(q, seq)) != seq;
+}
+
+/* Between the numbers so far and `seq`, which is above them. */
+static void gap_add(struct queue *q, uint64_t seq) {
+    uint64_t begin = (q->next_seq + CHUNK_ENTRIES - 1) / CHUNK_ENTRIES * CHUNK_ENTRIES;
+    uint64_t end = seq / CHUNK_ENTRIES * CHUNK_ENTRIES;
+    if (end < begin || end - begin < GAP_MIN) return;
+    q->gaps = mem_make_room(q->gaps, q->gap_count, &q->gap_room, sizeof *q->gaps);
+    q->gaps[q->gap_count++] = (struct gap){begin, end};
+}
+
 /* ---- entries by number ---- */
 
 static struct chunk *chunk_of(const struct queue *q, uint64_t seq) {
-    uint64_t at = seq / CHUNK_ENTRIES - q->chunk_first; /* huge when it is below */
+    uint64_t at = dense_of(q, seq) / CHUNK_ENTRIES - q->chunk_first; /* huge when it is below */
     return at < q->chunk_cap ? q->chunks[at] : NULL;
 }
 
 /* NULL: no such entry is known. */
 static struct entry *entry_at(const struct queue *q, uint64_t seq) {
+    if (is_in_gap(q, seq)) return NULL;
     struct chunk *c = chunk_of(q, seq);
     if (c == NULL || c->entries[seq % CHUNK_ENTRIES].step == STEP_NONE) return NULL;
     return &c->entries[seq % CHUNK_ENTRIES];
@@ -146,7 +193,7 @@ static void chunks_make_room(struct queue *q, uint64_t number) {
 }
 
 static struct chunk *chunk_for(struct queue *q, uint64_t seq) {
-    uint64_t number = seq / CHUNK_ENTRIES;
+    uint64_t number = dense_of(q, seq) / CHUNK_ENTRIES;
     if (number - q->chunk_first >= q->chunk_cap) chunks_make_room(q, number);
     struct chunk **c = &q->chunks[number - q->chunk_first];
     if (*c == NULL) *c = mem_new(sizeof **c);
@@ -159,10 +206,11 @@ static void chunk_free(struct chunk *c) {
 }
 
 /* Frees the chunk when all have ended and no more will come into it. */
-static void chunk_release(struct queue *q, uint64_t number) {
+static void chunk_release(struct queue *q, uint64_t seq) {
+    uint64_t number = dense_of(q, seq) / CHUNK_ENTRIES;
     uint64_t at = number - q->chunk_first;
     if (at >= q->chunk_cap || q->chunks[at] == NULL || q->chunks[at]->live > 0) return;
-    if (number == q->next_seq / CHUNK_ENTRIES) return;
+    if (number == dense_of(q, q->next_seq) / CHUNK_ENTRIES) return;
     chunk_free(q->chunks[at]);
     q->chunks[at] = NULL;
 }
@@ -193,15 +241,17 @@ static uint32_t hash_of(const struct queue *q, str user) {
 
 /* An index has 32 bits for an entry, whose own number may have more: numbers that are a multiple of
  * UINT32_MAX apart share one. */
-static uint32_t user_number(uint64_t seq) {
-    return (uint32_t)(seq % UINT32_MAX) + 1;
+static uint32_t user_number(uint64_t dense) {
+    return (uint32_t)(dense % UINT32_MAX) + 1;
 }
 
 /* The user's live entry among those that share a number in the index; 0: none of them is. */
 static uint64_t user_entry(const struct queue *q, str user, uint32_t hash, uint32_t number) {
     uint64_t low = q->chunk_first * CHUNK_ENTRIES;
-    uint64_t seq = low + (UINT32_MAX + (uint64_t)number - user_number(low)) % UINT32_MAX;
-    for (; seq < q->next_seq; seq += UINT32_MAX) {
+    uint64_t high = dense_of(q, q->next_seq);
+    uint64_t dense = low + (UINT32_MAX + (uint64_t)number - user_number(low)) % UINT32_MAX;
+    for (; dense < high; dense += UINT32_MAX) {
+        uint64_t seq = seq_of(q, dense);
         const struct entry *e = entry_at(q, seq);
         if (e != NULL && e->hash == hash && entry_is_live(e) && str_eq(entry_user(q, seq, e), user))
             return seq;
@@ -237,6 +287,7 @@ void queue_free(struct queue *q) {
     for (size_t c = 0; c < q->chunk_cap; c++)
         if (q->chunks[c] != NULL) chunk_free(q->chunks[c]);
     mem_free(q->chunks);
+    mem_free(q->gaps);
     for (int lane = 0; lane < LANES; lane++) order_deinit(&q->waiting[lane]);
     heap_deinit(&q->expiries);
     for (int shard = 0; shard < INDEX_SHARDS; shard++) index_deinit(&q->users[shard]);
@@ -317,9 +368,11 @@ int64_t queue_estimate_s(const struct queue *q, uint64_t position) {
 /* Asks the orders alone, which stay in the cache; an entry of ten million mostly does not. */
 uint64_t queue_position(const struct queue *q, uint64_t seq) {
     uint64_t ahead = 0;
+    uint64_t dense = dense_of(q, seq);
+    if (is_in_gap(q, seq)) return 0;
     for (unsigned lane = 0; lane < LANES; lane++) {
         const struct order *o = &q->waiting[lane];
-        if (order_has(o, seq)) return ahead + order_rank(o, seq) + 1;
+        if (order_has(o, dense)) return ahead + order_rank(o, dense) + 1;
         ahead += o->count;
     }
     return 0;
@@ -366,7 +419,7 @@ static void give_back_share(struct queue *q, int64_t interval_ms) {
 static void entry_drop(struct queue *q, uint64_t seq, struct entry *e, enum step final) {
     assert(entry_is_live(e));
     if (entry_waits(e)) {
-        order_remove(&q->waiting[e->lane], seq);
+        order_remove(&q->waiting[e->lane], dense_of(q, seq));
         q->counts.waiting--;
     }
     if (entry_is_active(e) || e->step == STEP_ADMITTING) q->counts.active--;
@@ -379,11 +432,11 @@ static void entry_drop(struct queue *q, uint64_t seq, struct entry *e, enum step
     if (final == STEP_COMPLETED) q->counts.completed++;
     if (final == STEP_LEFT) q->counts.left++;
     if (final == STEP_EXPIRED) q->counts.expired++;
-    index_remove(&q->users[index_shard(e->hash)], e->hash, user_number(seq));
+    index_remove(&q->users[index_shard(e->hash)], e->hash, user_number(dense_of(q, seq)));
     e->step = (uint8_t) final;
     assert(!entry_is_live(e));
     chunk_of(q, seq)->live--;
-    chunk_release(q, seq / CHUNK_ENTRIES);
+    chunk_release(q, seq);
 }
 
 static enum step final_step(enum entry_status final) {
@@ -464,13 +517,14 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
     q->swept_ms = now_ms;
     if (!runs) return 0;
     uint64_t low = q->chunk_first * CHUNK_ENTRIES;
-    if (budget > q->next_seq - low) budget = (size_t)(q->next_seq - low); /* all, once */
+    uint64_t high = dense_of(q, q->next_seq);
+    if (budget > high - low) budget = (size_t)(high - low); /* all, once */
     size_t ended = 0;
     for (; budget > 0 && ended < max && q->counts.waiting > 0; budget--) {
-        if (q->sweep_at < low || q->sweep_at >= q->next_seq) q->sweep_at = low;
-        uint64_t seq = q->sweep_at;
+        if (q->sweep_at < low || q->sweep_at >= high) q->sweep_at = low;
+        uint64_t seq = seq_of(q, q->sweep_at);
         bool gone = chunk_of(q, seq) == NULL;
-        q->sweep_at = gone ? seq - seq % CHUNK_ENTRIES + CHUNK_ENTRIES : seq + 1;
+        q->sweep_at += gone ? CHUNK_ENTRIES - q->sweep_at % CHUNK_ENTRIES : 1;
         struct entry *e = entry_at(q, seq);
         if (e == NULL || e->step != STEP_WAITING || !entry_is_silent(q, e, now_ms)) continue;
         out[ended++] = (struct entry_change){.seq = seq, .waited_ms = now_ms - e->joined_ms};
@@ -507,9 +561,9 @@ static void place_entry(struct queue *q, uint64_t seq, str user, uint32_t hash, 
                         .step = (uint8_t)step};
     c->live++;
     if (seq % CHUNK_ENTRIES == CHUNK_ENTRIES - 1) names_trim(c);
-    index_add(&q->users[index_shard(hash)], hash, user_number(seq));
+    index_add(&q->users[index_shard(hash)], hash, user_number(dense_of(q, seq)));
     if (entry_waits(e)) {
-        order_add(&q->waiting[lane], seq);
+        order_add(&q->waiting[lane], dense_of(q, seq));
         q->counts.waiting++;
     } else {
         q->counts.active++;
@@ -565,7 +619,9 @@ void queue_settle_enter(struct queue *q, uint64_t seq, bool kept) {
 /* The first entry of the lane that is not being admitted yet; NULL at a pending enter or the end.
  */
 static struct entry *next_to_admit(struct queue *q, unsigned lane, uint64_t *seq) {
-    while (order_next(&q->waiting[lane], q->admit_from[lane], seq)) {
+    uint64_t dense;
+    while (order_next(&q->waiting[lane], dense_of(q, q->admit_from[lane]), &dense)) {
+        *seq = seq_of(q, dense);
         struct entry *e = entry_at(q, *seq);
         if (e->step == STEP_ENTERING) return NULL;
         q->admit_from[lane] = *seq + 1;
@@ -621,7 +677,7 @@ void queue_settle_admit(struct queue *q, uint64_t seq, bool kept) {
     q->admitting_count--;
     if (kept) {
         e->step = STEP_ACTIVE;
-        order_remove(&q->waiting[e->lane], seq);
+        order_remove(&q->waiting[e->lane], dense_of(q, seq));
         q->counts.waiting--;
         q->counts.admitted++;
         queue_expiry_add(q, e->expires_ms, seq);
@@ -641,6 +697,7 @@ void queue_restore(struct queue *q, uint64_t seq, str user, unsigned lane, enum 
     assert(status == ENTRY_WAITING || status == ENTRY_ACTIVE);
     assert(seq >= q->next_seq && queue_find(q, user) == 0);
     bool is_waiting = status == ENTRY_WAITING;
+    queue_skip_to(q, seq);
     place_entry(q, seq, user, hash_of(q, user), lane, is_waiting ? STEP_WAITING : STEP_ACTIVE,
                 joined_ms, is_waiting ? -1 : expires_ms);
     queue_skip_to(q, seq + 1);
@@ -659,7 +716,8 @@ void queue_restore_totals(struct queue *q, const struct queue_counts *totals) {
 
 void queue_skip_to(struct queue *q, uint64_t seq) {
     if (seq <= q->next_seq) return;
-    uint64_t number = q->next_seq / CHUNK_ENTRIES;
+    uint64_t before = q->next_seq;
+    gap_add(q, seq);
     q->next_seq = seq;
-    chunk_release(q, number);
+    chunk_release(q, before);
 }

@@ -69,6 +69,11 @@ struct reservation *reservation_new(uint32_t seat_count);
 /* Whether its times can be written as text: for rows that are read from a database. */
 bool reservation_times_ok(const struct reservation *r);
 
+/* Whether it is HELD past its time, so that nothing but EXPIRED can become of it. */
+static inline bool reservation_is_over(const struct reservation *r, int64_t now_ms) {
+    return r->status == RESERVATION_HELD && r->expires_ms <= now_ms;
+}
+
 /* HELD or CONFIRMED. */
 static inline bool reservation_is_live(enum reservation_status s) {
     return s == RESERVATION_HELD || s == RESERVATION_CONFIRMED;

@@ -20,7 +20,7 @@ struct postgres_ledger {
     struct postgres_ledger_options acts_options;
     struct outage outage;
     char *url;
-    uint32_t epoch;
+    struct pg_epoch opening;
     _Atomic int64_t depth; /* submitted and not yet handed back */
     struct pg_pool *readers;
     struct pg_cluster *cluster;
@@ -136,7 +136,11 @@ static enum err postgres_check(struct ledger *l, bool server_runs,
 /* --- the rest of the table --- */
 
 static uint32_t postgres_epoch(struct ledger *l) {
-    return postgres_of(l)->epoch;
+    return postgres_of(l)->opening.epoch;
+}
+
+static struct ledger_generation postgres_generation(struct ledger *l) {
+    return postgres_of(l)->opening.generation; /* zeroes when read_only */
 }
 
 static enum err postgres_join(struct ledger *l, const struct cluster_settings *own,
@@ -202,6 +206,7 @@ static const struct ledger_ops ops = {
     .load = postgres_load,
     .check = postgres_check,
     .epoch = postgres_epoch,
+    .generation = postgres_generation,
     .join = postgres_join,
     .leave = postgres_leave,
     .incarnation = incarnation,
@@ -245,7 +250,7 @@ static enum err postgres_prepare(struct postgres_ledger *p, struct pg *db, struc
     db->wait_ms = 0;
     enum err failed = pg_schema_migrate(db, clock_wall_ms(), why);
     db->wait_ms = wait_ms;
-    return failed == ERR_OK ? pg_epoch_begin(db, &p->epoch, why) : failed;
+    return failed == ERR_OK ? pg_epoch_begin(db, &p->options, &p->opening, why) : failed;
 }
 
 static enum err start_writing(struct postgres_ledger *p, struct buf *why) {

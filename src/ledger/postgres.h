@@ -18,6 +18,7 @@
 struct postgres_ledger_options {
     const char *url;     /* of libpq: postgres://role:password@host:port/database?… */
     bool read_only;      /* nothing is changed or submitted: load, ask and check only */
+    bool new_generation; /* begins one (ledger_generation) */
     int64_t queue_max;   /* records that wait for the writer: 65,536 */
     int64_t batch_max;   /* records in one commit: 1,024 */
     int64_t asks_max;    /* questions that wait for a reader: 65,536 */

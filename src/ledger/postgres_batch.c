@@ -1,8 +1,9 @@
 /*
  * One transaction. The statements of its records are sent together, in the order of submission;
  * consecutive records of one kind are one statement where possible. Then come the sections' counts,
- * and then the commit, which is sent only when everything else has been answered: if the connection
- * breaks before that, nothing was written.
+ * then the audit rows of confirmations and cancellations that a key has made, and then the commit,
+ * which is sent only when everything else has been answered: if the connection breaks before that,
+ * nothing was written.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -183,7 +184,7 @@ static bool apply_together(struct pg *db, struct pg_batch *b, int64_t epoch) {
         b->at_section_counts = true;
         b->culprit = 0;
         b->culprit_count = b->count;
-        ok = pg_section_counts_write(db, &counts);
+        ok = pg_section_counts_write(db, &counts) && pg_audit_add_acts(db, b->records, b->count);
     }
     mem_free(late);
     mem_free(sent);

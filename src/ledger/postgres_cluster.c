@@ -8,12 +8,9 @@
  */
 #include <assert.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "ledger/postgres_internal.h"
-
-#define COMMITS_KEPT_MS (INT64_C(24) * 3600 * 1000)
 
 uint32_t pg_record_epoch(const struct ledger_record *r) {
     switch (r->kind) {
@@ -26,29 +23,6 @@ uint32_t pg_record_epoch(const struct ledger_record *r) {
     default:
         return 0;
     }
-}
-
-enum err pg_epoch_begin(struct pg *db, uint32_t *epoch, struct buf *why) {
-    int64_t number = 0;
-    bool ok = pg_number_cells(db, &number,
-                              "INSERT INTO epochs(name, number) VALUES ('ledger', 1)"
-                              " ON CONFLICT (name) DO UPDATE SET number = epochs.number + 1"
-                              " RETURNING number",
-                              NULL, 0);
-    /* Of connections that are long gone. */
-    if (ok)
-        ok = pg_run(db, NULL, "DELETE FROM commits WHERE at < $1",
-                    pg_cell_i64(clock_wall_ms() - COMMITS_KEPT_MS));
-    if (ok && number <= EPOCH_MAX) {
-        *epoch = (uint32_t)number;
-        return ERR_OK;
-    }
-    if (ok)
-        buf_addf(why, "the ledger's next epoch would be %lld, and %d is the last",
-                 (long long)number, EPOCH_MAX);
-    else
-        buf_addf(why, "cannot write the ledger's next epoch: %s", db->failure.text);
-    return ERR_LEDGER_FAILED;
 }
 
 struct pg_cluster {
@@ -110,6 +84,7 @@ struct cluster_join {
     char pass_key[64];
     char admin_key[64];
     char users_key[64];
+    char shop_key[64];
 };
 
 static bool settings_read(struct pg *db, struct cluster_join *j) {
@@ -129,6 +104,7 @@ static bool settings_read(struct pg *db, struct cluster_join *j) {
             fits = str_copy(value, j->admin_key, sizeof j->admin_key);
         if (str_eq(name, STR("users_key")))
             fits = str_copy(value, j->users_key, sizeof j->users_key);
+        if (str_eq(name, STR("shop_key"))) fits = str_copy(value, j->shop_key, sizeof j->shop_key);
     }
     pg_rows_clear(&rows);
     if (!pg_sound(db)) return false;
@@ -193,6 +169,7 @@ static bool settings_write(struct pg *db, const struct cluster_join *j) {
            setting_write(db, "pass_key", own->pass_key) &&
            setting_write(db, "admin_key", own->admin_key) &&
            setting_write(db, "users_key", own->users_key) &&
+           setting_write(db, "shop_key", own->shop_key) &&
            (own->time_zone[0] == '\0' || setting_write(db, "time_zone", own->time_zone));
 }
 
@@ -231,6 +208,7 @@ enum err pg_join(struct pg_cluster *l, const struct cluster_settings *own, struc
         warn_of_key("pass_key_file", own->pass_key, j.pass_key);
         warn_of_key("admin_key_file", own->admin_key, j.admin_key);
         warn_of_key("users.key_file", own->users_key, j.users_key);
+        warn_of_key("shop.key_file", own->shop_key, j.shop_key);
     }
     return ERR_OK;
 }

@@ -24,10 +24,11 @@
     "SELECT e.id, e.version, e.type, e.external_id, e.title, e.state, e.auto_enter, e.opens_at,"   \
     " e.starts_at, e.max_waiting, e.max_active, e.entry_batch_size, e.entry_interval_s,"           \
     " e.active_ttl_s, e.grace_s, e.token_ttl_s, e.hold_s, e.max_per_user, e.currency,"             \
-    " e.created_at, e.updated_at, e.opened_at, count(c.id) OVER (PARTITION BY e.id),"              \
+    " e.created_at, e.updated_at, e.opened_at, coalesce(e.confirm_by, ''),"                        \
+    " e.cancel_confirmed, e.rehold_s, e.max_holds_per_stay, count(c.id) OVER (PARTITION BY e.id)," \
     " c.id, c.code, c.name, c.capacity, c.price, c.mode, c.status, c.held, c.confirmed"            \
     " FROM events e LEFT JOIN sections c ON c.event_id = e.id AND c.removed_version IS NULL"
-enum { COLUMN_SECTION_COUNT = 22, COLUMN_SECTION = 23 };
+enum { COLUMN_SECTION_COUNT = 26, COLUMN_SECTION = 27 };
 
 static bool pg_word_at(const struct pg_rows *rows, int column, const str *words, int *index) {
     *index = word_index(words, pg_str(rows, column));
@@ -40,9 +41,11 @@ static bool pg_word_at(const struct pg_rows *rows, int column, const str *words,
  * trusted. */
 static bool pg_event_from_row(const struct pg_rows *rows, struct event *e) {
     int state = -1;
+    int confirm_by = -1;
     bool fits = COPY_COLUMN(rows, 2, e->type) && COPY_COLUMN(rows, 3, e->id) &&
                 COPY_COLUMN(rows, 4, e->title) && COPY_COLUMN(rows, 18, e->currency) &&
-                pg_word_at(rows, 5, event_state_words, &state);
+                pg_word_at(rows, 5, event_state_words, &state) &&
+                pg_word_at(rows, 22, confirm_by_words, &confirm_by);
     if (!fits) return false;
     e->key = pg_i64(rows, 0);
     e->version = pg_i64(rows, 1);
@@ -64,6 +67,10 @@ static bool pg_event_from_row(const struct pg_rows *rows, struct event *e) {
     e->created_at_ms = pg_i64(rows, 19);
     e->updated_at_ms = pg_i64(rows, 20);
     e->opened_at_ms = pg_time(rows, 21);
+    e->confirm_by = (enum confirm_by)confirm_by;
+    e->cancel_confirmed = pg_i64(rows, 23) != 0;
+    e->rehold_s = pg_i64(rows, 24);
+    e->max_holds_per_stay = pg_i64(rows, 25);
     return event_ok(e);
 }
 
@@ -252,6 +259,20 @@ static bool pg_put_judge(struct pg *db, struct ledger_event_put *put, const stru
     return true;
 }
 
+/* ERR_TOO_MANY_SEATS or ERR_OK in the record's result. It is final in a transaction that has
+ * PG_LOCK_AUDIT, as changes of events are committed one after the other from there on. */
+static bool pg_put_judge_seats(struct pg *db, struct ledger_event_put *put, const struct event *old,
+                               const struct event *planned, int64_t key) {
+    int64_t others = 0;
+    if (!event_put_grows(put, old, planned)) return true;
+    bool ok = pg_number(db, &others,
+                        "SELECT coalesce(sum(capacity), 0)::bigint FROM sections"
+                        " WHERE removed_version IS NULL AND event_id <> $1",
+                        pg_cell_i64(key));
+    if (ok) put->record.result = event_put_seats(put, planned, others);
+    return ok;
+}
+
 /* --- writing --- */
 
 #define EVENT_CELLS(e, q, version, now_ms)                                                         \
@@ -262,7 +283,9 @@ static bool pg_put_judge(struct pg *db, struct ledger_event_put *put, const stru
         pg_cell_i64((q)->max_active), pg_cell_i64((q)->entry_batch_size),                          \
         pg_cell_i64((q)->entry_interval_s), pg_cell_i64((q)->active_ttl_s),                        \
         pg_cell_i64((q)->grace_s), pg_cell_i64((q)->token_ttl_s), pg_cell_i64((e)->hold_s),        \
-        pg_cell_i64((e)->max_per_user), pg_cell_text((e)->currency), pg_cell_i64(now_ms)
+        pg_cell_i64((e)->max_per_user), pg_cell_text((e)->currency), pg_cell_i64(now_ms),          \
+        pg_cell_str(confirm_by_words[(e)->confirm_by]), pg_cell_i64((e)->cancel_confirmed),        \
+        pg_cell_i64((e)->rehold_s), pg_cell_i64((e)->max_holds_per_stay)
 
 /* *key stays 0 when another node was first. It has a version when its audit row is written. */
 static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, int64_t *key) {
@@ -271,8 +294,9 @@ static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, i
         "INSERT INTO events(type, external_id, version, title, state, auto_enter, opens_at,"
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
         " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at,"
-        " max_per_user_ever) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
-        " $15, $16, $17, $18, $19, $19, $17)"
+        " max_per_user_ever, confirm_by, cancel_confirmed, rehold_s, max_holds_per_stay)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"
+        " $19, $19, $17, nullif($20, ''), $21, $22, $23)"
         " ON CONFLICT (type, external_id) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
         EVENT_CELLS(e, &e->queue, 1, now_ms));
 }
@@ -285,7 +309,9 @@ static bool event_update(struct pg *db, const struct event *e, int64_t key, int6
         " auto_enter = $6, opens_at = $7, starts_at = $8, max_waiting = $9, max_active = $10,"
         " entry_batch_size = $11, entry_interval_s = $12, active_ttl_s = $13, grace_s = $14,"
         " token_ttl_s = $15, hold_s = $16, max_per_user = $17, currency = $18, updated_at = $19,"
-        " max_per_user_ever = greatest(max_per_user_ever, $17), opened_at = $21 WHERE id = $20",
+        " max_per_user_ever = greatest(max_per_user_ever, $17), confirm_by = nullif($20, ''),"
+        " cancel_confirmed = $21, rehold_s = $22, max_holds_per_stay = $23, opened_at = $25"
+        " WHERE id = $24",
         EVENT_CELLS(e, &e->queue, version, now_ms), pg_cell_i64(key), pg_cell_time(opened_ms));
 }
 
@@ -383,62 +409,55 @@ static bool pg_put_write(struct pg *db, struct ledger_event_put *put, const stru
     int64_t opened_ms = event_opened_ms(old, wanted, put->now_ms);
     bool ok = parts_insert(db, wanted, old, key) && sections_lock(db, key) &&
               pg_audit_add(db, &put->note, put->now_ms, &version) &&
-              event_update(db, wanted, key, version, opened_ms, put->now_ms) &&
-              sections_update(db, wanted, old, version) && pg_event_read(db, key, &put->stored);
+              pg_put_judge_seats(db, put, old, wanted, key);
+    if (!ok || put->record.result != ERR_OK) return ok;
+    ok = event_update(db, wanted, key, version, opened_ms, put->now_ms) &&
+         sections_update(db, wanted, old, version) && pg_event_read(db, key, &put->stored);
     if (ok && put->stored == NULL) ok = pg_unexpected(db);
     if (ok && event_sells_out(old, put->stored)) ok = sold_out_add(db, key, put->now_ms);
     return ok;
 }
 
-/* Locks the event, which is read then into *old; or creates it, and *old stays NULL. */
+/* Locks the event, which is read then into *old, and plans what becomes of it; a new event is
+ * inserted, and *old stays NULL. */
 static bool event_lock_or_create(struct pg *db, struct ledger_event_put *put, int64_t *key,
-                                 struct event **old) {
-    const struct event *wanted = put->wanted;
+                                 struct event **old, struct event **planned) {
+    bool edits = put->edit != NULL;
+    str type = edits ? put->type : str_of(put->wanted->type);
+    str id = edits ? put->id : str_of(put->wanted->id);
     for (int i = 0; i < FIND_TRIES_MAX; i++) {
-        if (!event_lock(db, str_of(wanted->type), str_of(wanted->id), key)) return false;
-        if (*key > 0) return pg_event_read(db, *key, old);
-        if (!event_insert(db, wanted, put->now_ms, key)) return false;
+        if (!event_lock(db, type, id, key)) return false;
+        if (*key > 0 && !pg_event_read(db, *key, old)) return false;
+        put->record.result = event_put_plan(put, *old, planned);
+        if (put->record.result != ERR_OK || *old != NULL) return true;
+        if (!event_insert(db, *planned, put->now_ms, key)) return false;
         if (*key > 0) {
             put->created = true;
             return true;
         }
+        mem_free(*planned);
+        *planned = NULL;
     }
     return pg_fail(db, PG_RACE, "an event comes and goes");
 }
 
-static bool put_edited(struct pg *db, struct ledger_event_put *put) {
-    struct event *old = NULL;
-    int64_t key = 0;
-    bool ok = event_lock(db, put->type, put->id, &key);
-    if (ok && key > 0) ok = pg_event_read(db, key, &old);
-    if (!ok || old == NULL) {
-        put->record.result = ERR_EVENT_NOT_FOUND;
-        return ok;
-    }
-    struct event *edited = event_copy(old);
-    put->record.result = put->edit(put, &edited);
-    if (put->record.result == ERR_OK) ok = pg_put_judge(db, put, old, edited);
-    if (ok && put->record.result == ERR_OK) ok = pg_put_write(db, put, old, edited, key);
-    mem_free(edited);
-    mem_free(old);
-    return ok;
-}
-
-static bool put_wanted(struct pg *db, struct ledger_event_put *put) {
-    struct event *old = NULL;
-    int64_t key = 0;
-    bool ok = event_lock_or_create(db, put, &key, &old) && pg_put_judge(db, put, old, put->wanted);
-    if (ok && put->record.result == ERR_OK) ok = pg_put_write(db, put, old, put->wanted, key);
-    mem_free(old);
-    return ok;
-}
-
 bool pg_event_put_apply(struct pg *db, struct ledger_event_put *put) {
-    put->stored = NULL;
-    put->created = false;
-    put->in_use[0] = '\0';
-    put->record.result = ERR_OK;
-    return put->edit != NULL ? put_edited(db, put) : put_wanted(db, put);
+    struct event *old = NULL;
+    struct event *planned = NULL;
+    int64_t key = 0;
+    bool ok =
+        pg_exec(db, "SAVEPOINT event_put") && event_lock_or_create(db, put, &key, &old, &planned);
+    if (ok && put->record.result == ERR_OK) ok = pg_put_judge(db, put, old, planned);
+    if (ok && put->record.result == ERR_OK)
+        ok = pg_put_judge_seats(db, put, old, planned, key); /* before many rows are written */
+    if (ok && put->record.result == ERR_OK) ok = pg_put_write(db, put, old, planned, key);
+    if (ok && put->record.result == ERR_TOO_MANY_SEATS) {
+        ok = pg_exec(db, "ROLLBACK TO SAVEPOINT event_put");
+        put->created = false;
+    }
+    mem_free(planned);
+    mem_free(old);
+    return ok;
 }
 
 /* --- deleting --- */

@@ -1,5 +1,5 @@
 /*
- * Holds. They are checked and written by a function of the database (postgres_schema_4.sql),
+ * Holds. They are checked and written by a function of the database (postgres_schema_8.sql),
  * several in one call; the counts of their sections are written at the end of the transaction
  * (postgres_section_counts.c).
  */
@@ -16,6 +16,8 @@ bool pg_result_from(struct pg *db, str word, enum err *out) {
         {STR_INIT("OK"), ERR_OK},
         {STR_INIT("CONFLICT"), ERR_CONFLICT},
         {STR_INIT("SEAT_TAKEN"), ERR_SEAT_TAKEN},
+        {STR_INIT("SEAT_GIVEN_UP"), ERR_SEAT_GIVEN_UP},
+        {STR_INIT("HOLD_LIMIT"), ERR_HOLD_LIMIT},
         {STR_INIT("LOCK_LOST"), ERR_LOCK_LOST},
         {STR_INIT("NOT_ACTIVE"), ERR_NOT_ACTIVE},
         {STR_INIT("LIMIT_EXCEEDED"), ERR_LIMIT_EXCEEDED},
@@ -25,6 +27,7 @@ bool pg_result_from(struct pg *db, str word, enum err *out) {
         {STR_INIT("RESERVATION_NOT_FOUND"), ERR_RESERVATION_NOT_FOUND},
         {STR_INIT("RESERVATION_ENDED"), ERR_RESERVATION_ENDED},
         {STR_INIT("NOT_YOURS"), ERR_NOT_YOURS},
+        {STR_INIT("CANCEL_BY_SHOP"), ERR_CANCEL_BY_SHOP},
         {STR_INIT("HOLD_EXPIRED"), ERR_HOLD_EXPIRED},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -55,6 +58,7 @@ enum {
     HOLD_ROUTE,
     HOLD_KEY,
     HOLD_DIGEST,
+    HOLD_NAMED,
     HOLD_ARRAYS,
 };
 
@@ -113,6 +117,7 @@ static void add_hold(struct pg_array *arrays, const struct ledger_hold *hold) {
     add_optional(&arrays[HOLD_VERSIONS], hold->versions, r->seat_count);
     add_optional(&arrays[HOLD_FENCES], hold->fences, r->seat_count);
     add_key(arrays, hold->idempotency);
+    pg_array_i64(&arrays[HOLD_NAMED], hold->is_named);
 }
 
 /* This is the first lock of a pessimistic hold, so other transactions wait for it at the seats
@@ -139,9 +144,9 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
     for (int a = 0; a < HOLD_ARRAYS; a++) cells[a] = pg_cell_array(&arrays[a]);
     cells[HOLD_ARRAYS] = pg_cell_i64(wait);
     pg_send_cells(db,
-                  "SELECT place, outcome, held, became, refused, replayed"
-                  " FROM ledger_hold_2($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
-                  " $14, $15, $16, $17, $18)",
+                  "SELECT place, outcome, held, became, refused, replayed, free_at"
+                  " FROM ledger_hold_3($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
+                  " $14, $15, $16, $17, $18, $19)",
                   cells, HOLD_ARRAYS + 1);
     for (int a = 0; a < HOLD_ARRAYS; a++) pg_array_deinit(&arrays[a]);
     return sent + 1;
@@ -149,7 +154,7 @@ static size_t hold_send(struct pg *db, struct ledger_record **records, size_t co
 
 /* --- reading --- */
 
-enum { PLACE, OUTCOME, HELD, BECAME, REFUSED, REPLAYED };
+enum { PLACE, OUTCOME, HELD, BECAME, REFUSED, REPLAYED, FREE_AT };
 
 /* False: they can't be some of the seats that were asked for. */
 static bool read_refused(struct ledger_hold *hold, str text) {
@@ -170,6 +175,7 @@ static bool hold_read_one(struct pg *db, const struct pg_rows *rows, struct ledg
     hold->sold_out = false;
     hold->status = RESERVATION_HELD;
     hold->refused_count = 0;
+    hold->free_at_ms = pg_i64(rows, FREE_AT);
     hold->record.result = ERR_OK;
     if (hold->idempotency != NULL) hold->idempotency->replayed = false;
     *blocked = str_eq(pg_str(rows, OUTCOME), STR("BLOCKED"));

@@ -9,6 +9,7 @@
  *   postgres_section_counts.c  the counts of sections
  *   postgres_nodes.c      the table of nodes: how far each has followed changes of events
  *   postgres_cluster.c    incarnations of the hot store: epochs, and which node rebuilds it
+ *   postgres_epoch.c      the number of an opening, and the generation
  *   postgres_schema.c     migrations; the tables and functions are in postgres_schema_N.sql
  *   postgres_queue.c      the records of queues
  *   postgres_hold.c       the records that make reservations
@@ -23,9 +24,9 @@
  *   postgres_check.c      the invariants, as queries
  *   postgres_retention.c  removes old rows
  *
- * All but postgres_retention.c is called inside a transaction that the caller began (READ
- * COMMITTED, unless it says otherwise). Functions return whether all went well (postgres_db.h); a
- * refusal is a result in the record, not a failure, and changes nothing.
+ * All but postgres_retention.c and postgres_epoch.c is called inside a transaction that the caller
+ * began (READ COMMITTED, unless it says otherwise). Functions return whether all went well
+ * (postgres_db.h); a refusal is a result in the record, not a failure, and changes nothing.
  *
  * Rows are locked in this order: buyers, reservations, seats, queue entries; the event; sections by
  * id, last, because all holds of an event need them. Code that decides by a section's counts or
@@ -107,6 +108,10 @@ bool pg_node_leave(struct pg *db, const struct uuid *node);
  * PG_LOCK_AUDIT for the rest of the transaction, so that numbers become visible in order; it is
  * called when the change has taken all its other locks. */
 bool pg_audit_add(struct pg *db, const struct audit_note *note, int64_t now_ms, int64_t *id);
+/* The notes of those records that have confirmed or cancelled a reservation. Takes PG_LOCK_AUDIT in
+ * shared mode, so that transactions with notes do not wait for each other, and a row of
+ * pg_audit_add is still visible before every later one. */
+bool pg_audit_add_acts(struct pg *db, struct ledger_record *const *records, size_t count);
 bool pg_audit_page(struct pg *db, struct ledger_audit_page *page);
 
 /* --- postgres_check.c --- */
@@ -220,7 +225,7 @@ struct pg_batch {
     /* out, when FAILED: the records that caused it; all of them where that is not known */
     size_t culprit;
     size_t culprit_count;
-    bool at_section_counts;  /* and it failed while it wrote the sections' counts */
+    bool at_section_counts;  /* and it failed at the sections' counts, or behind them */
     int64_t lock_timeout_ms; /* 0: as the connection has it */
     int64_t begin_ms;        /* the first answer must come within this; 0: as any other */
     /* Identify the transaction, to find out whether it was committed when the answer to its commit
@@ -320,12 +325,22 @@ enum err pg_writer_put(struct pg_writer *w, struct ledger_record *r);
 /* Writes all records and hands them back, or passes them on. */
 void pg_writer_stop(struct pg_writer *w);
 
+/* --- postgres_epoch.c --- */
+
+struct pg_epoch {
+    uint32_t epoch;
+    struct ledger_generation generation;
+};
+
+/* The number of this opening, durable when this returns; and the next generation, if it is asked
+ * for or the database is found to be filled from a dump. Not inside a transaction. */
+enum err pg_epoch_begin(struct pg *db, const struct postgres_ledger_options *o,
+                        struct pg_epoch *out, struct buf *why);
+
 /* --- postgres_cluster.c --- */
 
 /* Whether the record belongs to an incarnation, and its epoch. */
 uint32_t pg_record_epoch(const struct ledger_record *r);
-/* The number of this opening, durable when this returns. */
-enum err pg_epoch_begin(struct pg *db, uint32_t *epoch, struct buf *why);
 
 struct pg_cluster;
 

@@ -13,9 +13,9 @@ static bool queues_load(struct pg *db, const struct ledger_reader *reader) {
     /* The highest number is the last row of the event in the index: one index lookup per event,
      * instead of reading every entry. */
     if (!pg_query_cells(db, &rows,
-                        "SELECT e.id, q.seq FROM events e CROSS JOIN LATERAL"
+                        "SELECT e.id, coalesce(q.seq, 0) FROM events e LEFT JOIN LATERAL"
                         " (SELECT seq FROM queue_entries WHERE event_id = e.id"
-                        "  ORDER BY seq DESC LIMIT 1) q"
+                        "  ORDER BY seq DESC LIMIT 1) q ON true"
                         " WHERE e.deleted_at IS NULL ORDER BY e.id",
                         NULL, 0))
         return false;

@@ -1,14 +1,14 @@
 /*
  * The records that confirm, cancel and expire holds. A function of the database decides and writes
- * (postgres_schema_2.sql): every change is a compare and set from the status that was read under
- * lock, of the row and of each of its seats by holder and state, so it happens once, and never to
- * the seats of the next holder.
+ * (postgres_schema_2.sql, postgres_schema_8.sql): every change is a compare and set from the status
+ * that was read under lock, of the row and of each of its seats by holder and state, so it happens
+ * once, and never to the seats of the next holder.
  */
 #include <assert.h>
 
 #include "ledger/postgres_internal.h"
 
-/* Columns of ledger_outcome_1; the reservation's are behind them. */
+/* Columns of ledger_outcome_1 and ledger_cancel_held_1; the reservation's are behind them. */
 enum { OUTCOME, BECAME, COMPLETED, OF_SECTION, HELD_BY, CONFIRMED_BY, RESERVATION };
 
 static void send_outcome(struct pg *db, const char *act, const struct uuid *ids, size_t count,
@@ -80,7 +80,11 @@ const struct pg_kind pg_kind_confirm = {.send = confirm_send, .read = confirm_re
 static size_t cancel_send(struct pg *db, struct ledger_record **records, size_t count, bool wait) {
     (void)count;
     const struct ledger_cancel *c = (const struct ledger_cancel *)records[0];
-    send_outcome(db, "CANCEL", &c->id, 1, c->user, c->now_ms, "", wait);
+    if (c->may_end_confirmed)
+        send_outcome(db, "CANCEL", &c->id, 1, c->user, c->now_ms, "", wait);
+    else
+        pg_send(db, "SELECT * FROM ledger_cancel_held_1($1, $2, $3, $4)", pg_cell_uuid(&c->id),
+                pg_cell_str(c->user), pg_cell_i64(c->now_ms), pg_cell_i64(wait));
     return 1;
 }
 

@@ -14,6 +14,7 @@ extern const char postgres_schema_4_sql[];
 extern const char postgres_schema_5_sql[];
 extern const char postgres_schema_6_sql[];
 extern const char postgres_schema_7_sql[];
+extern const char postgres_schema_8_sql[];
 
 static const struct {
     int64_t number;
@@ -21,7 +22,7 @@ static const struct {
 } migrations[] = {
     {1, postgres_schema_1_sql}, {2, postgres_schema_2_sql}, {3, postgres_schema_3_sql},
     {4, postgres_schema_4_sql}, {5, postgres_schema_5_sql}, {6, postgres_schema_6_sql},
-    {7, postgres_schema_7_sql},
+    {7, postgres_schema_7_sql}, {8, postgres_schema_8_sql},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

@@ -31,6 +31,59 @@ const char *record_name(const struct ledger_record *r) {
     return is_known ? names[r->kind] : "read";
 }
 
+static enum err event_put_make(struct ledger_event_put *put, const struct event *old,
+                               struct event **planned) {
+    if (put->edit == NULL) {
+        *planned = event_copy(put->wanted);
+        if (put->keeps_state && old != NULL) (*planned)->state = old->state;
+        return ERR_OK;
+    }
+    *planned = event_copy(old);
+    return put->edit(put, planned);
+}
+
+static bool event_put_expects(const struct ledger_event_put *put, const struct event *old) {
+    if (put->if_version == 0) return true;
+    return old != NULL && (put->if_version == EVENT_VERSION_ANY || put->if_version == old->version);
+}
+
+static bool event_put_adds_seats(const struct event *old, const struct event *planned) {
+    return event_capacity(planned) > (old == NULL ? 0 : event_capacity(old));
+}
+
+enum err event_put_plan(struct ledger_event_put *put, const struct event *old,
+                        struct event **planned) {
+    *planned = NULL;
+    if (put->edit != NULL && old == NULL) return ERR_EVENT_NOT_FOUND;
+    if (!event_put_expects(put, old)) {
+        put->version_present = old == NULL ? 0 : old->version;
+        return ERR_VERSION_MISMATCH;
+    }
+    enum err result = event_put_make(put, old, planned);
+    /* An event that has more seats already may change otherwise. */
+    if (result == ERR_OK && event_put_adds_seats(old, *planned) &&
+        event_capacity(*planned) > EVENT_CAPACITY_MAX) {
+        put->seats_wanted = event_capacity(*planned);
+        result = ERR_TOO_MANY_SEATS;
+    }
+    if (result == ERR_OK) return ERR_OK;
+    mem_free(*planned);
+    *planned = NULL;
+    return result;
+}
+
+bool event_put_grows(const struct ledger_event_put *put, const struct event *old,
+                     const struct event *planned) {
+    return put->seats_max > 0 && event_put_adds_seats(old, planned);
+}
+
+enum err event_put_seats(struct ledger_event_put *put, const struct event *planned,
+                         int64_t others) {
+    put->seats_wanted = event_capacity(planned);
+    put->seats_others = others;
+    return put->seats_wanted <= put->seats_max - others ? ERR_OK : ERR_TOO_MANY_SEATS;
+}
+
 bool seats_from_text(str text, uint32_t *seats, uint32_t count) {
     str part;
     uint32_t n = 0;
@@ -223,6 +276,9 @@ static void put_undo(struct ledger_event_put *put) {
     mem_free(put->stored);
     put->stored = NULL;
     put->created = false;
+    put->version_present = 0;
+    put->seats_wanted = 0;
+    put->seats_others = 0;
     put->in_use[0] = '\0';
 }
 
@@ -230,6 +286,7 @@ static void hold_undo(struct ledger_hold *hold) {
     hold->held = false;
     hold->sold_out = false;
     hold->refused_count = 0;
+    hold->free_at_ms = 0;
     if (hold->idempotency != NULL) hold->idempotency->replayed = false;
 }
 

@@ -10,6 +10,17 @@
 #include "base/json_out.h"
 #include "port/ledger.h"
 
+/* What the put makes of the event in force; `old` is NULL when there is none. On OK *planned is a
+ * new event, which mem_free frees; otherwise this is the record's refusal. */
+enum err event_put_plan(struct ledger_event_put *put, const struct event *old,
+                        struct event **planned);
+/* Whether the planned event adds seats and their number is limited, so that event_put_seats must be
+ * asked: with the number of seats that all other events have, in the step that writes the event. */
+bool event_put_grows(const struct ledger_event_put *put, const struct event *old,
+                     const struct event *planned);
+/* TOO_MANY_SEATS or OK. */
+enum err event_put_seats(struct ledger_event_put *put, const struct event *planned, int64_t others);
+
 /* By the kind of a fact. */
 enum sale_kind sale_kind_of(str kind);
 

@@ -77,7 +77,11 @@ static enum err sqlite_check(struct ledger *l, bool server_runs,
 }
 
 static uint32_t sqlite_epoch(struct ledger *l) {
-    return sqlite_of(l)->options.read_only ? 0 : sqlite_of(l)->writer.epoch;
+    return sqlite_of(l)->options.read_only ? 0 : sqlite_of(l)->writer.opening.epoch;
+}
+
+static struct ledger_generation sqlite_generation(struct ledger *l) {
+    return sqlite_of(l)->writer.opening.generation; /* zeroes when read_only */
 }
 
 static void sqlite_health(struct ledger *l, struct ledger_health *out) {
@@ -106,6 +110,7 @@ static const struct ledger_ops ops = {
     .load = sqlite_load,
     .check = sqlite_check,
     .epoch = sqlite_epoch,
+    .generation = sqlite_generation,
     .health = sqlite_health,
     .close = sqlite_close,
 };
@@ -125,8 +130,10 @@ static void create_private(const char *path) {
 
 static enum err sqlite_expect_schema(const char *path, struct buf *why) {
     struct db db;
+    enum err failed = sqlite_guard_check(path, why);
+    if (failed != ERR_OK) return failed;
     if (db_open(&db, path, DB_READ, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
-    enum err failed = schema_expect(&db, path, why);
+    failed = schema_expect(&db, path, why);
     db_close(&db);
     return failed;
 }

@@ -14,7 +14,8 @@
 /* 0 means the default, which is given after each field; for the days it means for ever. */
 struct sqlite_ledger_options {
     const char *path;
-    bool read_only;    /* nothing is changed or submitted: load, ask and check only */
+    bool read_only;      /* nothing is changed or submitted: load, ask and check only */
+    bool new_generation; /* begins one (ledger_generation) */
     bool no_relay;     /* there is no relay: a fact need not be relayed before it may be removed */
     int64_t queue_max; /* records that wait for the writer: 65,536 */
     int64_t batch_max; /* records in one commit: 1,024 */

@@ -28,6 +28,7 @@ struct db {
     int64_t last_fact_id;
     bool no_relay; /* facts count as relayed when they are written */
     struct buyers *buyers;
+    int64_t last_request_seq; /* in memory, so that no number is used again when rows are removed */
     int64_t open_requests[REQUEST_PARTITIONS]; /* undecided, with those of the open transaction */
     /* Used by a reader only: every fact up to this number has been relayed. */
     int64_t facts_through;

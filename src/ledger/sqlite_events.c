@@ -7,7 +7,8 @@
 #define EVENT_COLUMNS                                                                              \
     "id, version, type, external_id, title, state, auto_enter, opens_at, starts_at, max_waiting,"  \
     " max_active, entry_batch_size, entry_interval_s, active_ttl_s, grace_s, token_ttl_s, hold_s," \
-    " max_per_user, currency, created_at, updated_at, opened_at"
+    " max_per_user, currency, created_at, updated_at, opened_at, coalesce(confirm_by, ''),"        \
+    " cancel_confirmed, rehold_s, max_holds_per_stay"
 
 /* --- reading --- */
 
@@ -22,9 +23,11 @@ static bool sqlite_word_at(sqlite3_stmt *rows, int column, const str *words, int
 
 static bool sqlite_event_from_row(sqlite3_stmt *rows, struct event *e) {
     int state = -1;
+    int confirm_by = -1;
     bool fits = COPY_COLUMN(rows, 2, e->type) && COPY_COLUMN(rows, 3, e->id) &&
                 COPY_COLUMN(rows, 4, e->title) && COPY_COLUMN(rows, 18, e->currency) &&
-                sqlite_word_at(rows, 5, event_state_words, &state);
+                sqlite_word_at(rows, 5, event_state_words, &state) &&
+                sqlite_word_at(rows, 22, confirm_by_words, &confirm_by);
     if (!fits) return false;
     e->key = sqlite3_column_int64(rows, 0);
     e->version = sqlite3_column_int64(rows, 1);
@@ -46,6 +49,10 @@ static bool sqlite_event_from_row(sqlite3_stmt *rows, struct event *e) {
     e->created_at_ms = sqlite3_column_int64(rows, 19);
     e->updated_at_ms = sqlite3_column_int64(rows, 20);
     e->opened_at_ms = column_time(rows, 21);
+    e->confirm_by = (enum confirm_by)confirm_by;
+    e->cancel_confirmed = sqlite3_column_int(rows, 23) != 0;
+    e->rehold_s = sqlite3_column_int64(rows, 24);
+    e->max_holds_per_stay = sqlite3_column_int64(rows, 25);
     return event_ok(e);
 }
 
@@ -231,6 +238,19 @@ static int sqlite_put_judge(struct db *db, struct ledger_event_put *put, const s
     return SQLITE_OK;
 }
 
+/* The same for ERR_TOO_MANY_SEATS. */
+static int sqlite_put_judge_seats(struct db *db, struct ledger_event_put *put,
+                                  const struct event *old, const struct event *planned) {
+    int64_t others = 0;
+    if (!event_put_grows(put, old, planned)) return SQLITE_OK;
+    int rc = db_number(db, &others,
+                       "SELECT coalesce(sum(capacity), 0) FROM sections"
+                       " WHERE removed_version IS NULL AND event_id <> ?1",
+                       cell_i64(old == NULL ? 0 : old->key));
+    if (rc == SQLITE_OK) put->record.result = event_put_seats(put, planned, others);
+    return rc;
+}
+
 /* A conflicting INSERT would use up a number (AUTOINCREMENT), hence two statements. */
 static int event_write(struct db *db, const struct event *e, int64_t *key, int64_t version,
                        int64_t opened_ms, int64_t now_ms) {
@@ -238,14 +258,18 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         "INSERT INTO events(type, external_id, version, title, state, auto_enter, opens_at,"
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
         " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at, id,"
-        " max_per_user_ever, opened_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
-        " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?19, ?20, ?17, ?21)";
+        " max_per_user_ever, opened_at, confirm_by, cancel_confirmed, rehold_s,"
+        " max_holds_per_stay)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
+        " ?19, ?19, ?20, ?17, ?21, nullif(?22, ''), ?23, ?24, ?25)";
     static const char update[] =
         "UPDATE events SET type = ?1, external_id = ?2, version = ?3, title = ?4, state = ?5,"
         " auto_enter = ?6, opens_at = ?7, starts_at = ?8, max_waiting = ?9, max_active = ?10,"
         " entry_batch_size = ?11, entry_interval_s = ?12, active_ttl_s = ?13, grace_s = ?14,"
         " token_ttl_s = ?15, hold_s = ?16, max_per_user = ?17, currency = ?18, updated_at = ?19,"
-        " max_per_user_ever = max(max_per_user_ever, ?17), opened_at = ?21 WHERE id = ?20";
+        " max_per_user_ever = max(max_per_user_ever, ?17), opened_at = ?21,"
+        " confirm_by = nullif(?22, ''), cancel_confirmed = ?23, rehold_s = ?24,"
+        " max_holds_per_stay = ?25 WHERE id = ?20";
     const struct queue_rules *q = &e->queue;
     bool is_new = *key == 0;
     int rc = db_run(
@@ -255,7 +279,9 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         cell_i64(q->max_active), cell_i64(q->entry_batch_size), cell_i64(q->entry_interval_s),
         cell_i64(q->active_ttl_s), cell_i64(q->grace_s), cell_i64(q->token_ttl_s),
         cell_i64(e->hold_s), cell_i64(e->max_per_user), cell_text(e->currency), cell_i64(now_ms),
-        is_new ? (struct cell){.kind = CELL_NULL} : cell_i64(*key), cell_time(opened_ms));
+        is_new ? (struct cell){.kind = CELL_NULL} : cell_i64(*key), cell_time(opened_ms),
+        cell_str(confirm_by_words[e->confirm_by]), cell_i64(e->cancel_confirmed),
+        cell_i64(e->rehold_s), cell_i64(e->max_holds_per_stay));
     if (rc == SQLITE_OK && is_new) *key = sqlite3_last_insert_rowid(db->handle);
     return rc;
 }
@@ -313,24 +339,19 @@ static int sqlite_put_write(struct db *db, struct ledger_event_put *put, const s
 int event_put_apply(struct db *db, struct ledger_event_put *put) {
     bool edits = put->edit != NULL;
     struct event *old = NULL;
-    struct event *edited = NULL;
+    struct event *planned = NULL;
     int64_t key = 0;
     int rc = event_find(db, edits ? put->type : str_of(put->wanted->type),
                         edits ? put->id : str_of(put->wanted->id), &key);
     if (rc == SQLITE_OK && key > 0) rc = sqlite_event_read(db, key, &old);
     if (rc != SQLITE_OK) return rc;
-    put->record.result = ERR_OK;
-    if (edits && old == NULL) {
-        put->record.result = ERR_EVENT_NOT_FOUND;
-    } else if (edits) {
-        edited = event_copy(old);
-        put->record.result = put->edit(put, &edited);
-    }
-    const struct event *wanted = edits ? edited : put->wanted;
-    if (put->record.result == ERR_OK) rc = sqlite_put_judge(db, put, old, wanted);
+    put->record.result = event_put_plan(put, old, &planned);
+    if (put->record.result == ERR_OK) rc = sqlite_put_judge(db, put, old, planned);
     if (rc == SQLITE_OK && put->record.result == ERR_OK)
-        rc = sqlite_put_write(db, put, old, wanted);
-    mem_free(edited);
+        rc = sqlite_put_judge_seats(db, put, old, planned);
+    if (rc == SQLITE_OK && put->record.result == ERR_OK)
+        rc = sqlite_put_write(db, put, old, planned);
+    mem_free(planned);
     mem_free(old);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "ledger/sqlite_internal.h"
 
@@ -36,7 +37,8 @@ static int held_sections_find(struct db *db, struct held_sections *t, const stru
     int rc = t->count == HELD_SECTIONS_MAX ? held_sections_write(db, t) : SQLITE_OK;
     if (rc == SQLITE_OK)
         rc = db_query(db, &rows,
-                      "SELECT c.capacity, c.held + c.confirmed, e.max_per_user, c.mode = 'seat'"
+                      "SELECT c.capacity, c.held + c.confirmed, e.max_per_user, c.mode = 'seat',"
+                      " e.rehold_s * 1000, e.max_holds_per_stay"
                       " FROM sections c JOIN events e ON e.id = c.event_id"
                       " WHERE c.id = ?1 AND c.event_id = ?2 AND c.removed_version IS NULL",
                       cell_i64(r->section_key), cell_i64(r->event_key));
@@ -47,21 +49,34 @@ static int held_sections_find(struct db *db, struct held_sections *t, const stru
                                         .capacity = sqlite3_column_int64(rows, 0),
                                         .taken = sqlite3_column_int64(rows, 1),
                                         .max_per_user = sqlite3_column_int64(rows, 2),
-                                        .ledger_decides = sqlite3_column_int(rows, 3) != 0};
+                                        .ledger_decides = sqlite3_column_int(rows, 3) != 0,
+                                        .rehold_ms = sqlite3_column_int64(rows, 4),
+                                        .max_holds_per_stay = sqlite3_column_int64(rows, 5)};
     }
     return rc;
 }
 
-/* Whether the entry lets its user in. */
-static int entry_is_active(struct db *db, const struct reservation *r, bool *yes) {
-    int64_t found = 0;
-    int rc = db_number(db, &found,
-                       "SELECT 1 FROM queue_entries WHERE event_id = ?1 AND seq = ?2"
+/* Whether the entry lets its user in: ERR_OK, NOT_ACTIVE, HOLD_LIMIT. */
+static int judge_entry(struct db *db, const struct reservation *r, int64_t max_holds,
+                       enum err *result) {
+    int64_t holds = -1;
+    int rc = db_number(db, &holds,
+                       "SELECT holds FROM queue_entries WHERE event_id = ?1 AND seq = ?2"
                        " AND user_id = ?3 AND status = 'ACTIVE' AND active_expires_at > ?4",
                        cell_i64(r->event_key), cell_i64((int64_t)r->entry_seq), cell_text(r->user),
                        cell_i64(r->created_ms));
-    *yes = found != 0;
+    bool is_over = max_holds > 0 && holds >= max_holds;
+    *result = holds < 0 ? ERR_NOT_ACTIVE : is_over ? ERR_HOLD_LIMIT : ERR_OK;
     return rc;
+}
+
+/* Only where there is a limit: otherwise a hold writes no row of the queue. */
+static int count_hold(struct db *db, const struct reservation *r, int64_t max_holds) {
+    if (max_holds == 0) return SQLITE_OK;
+    return db_change(db,
+                     "UPDATE queue_entries SET holds = holds + 1"
+                     " WHERE event_id = ?1 AND seq = ?2 AND holds < ?3",
+                     cell_i64(r->event_key), cell_i64((int64_t)r->entry_seq), cell_i64(max_holds));
 }
 
 struct seat_row {
@@ -69,6 +84,8 @@ struct seat_row {
     int64_t version;
     int64_t fence;
     struct uuid holder; /* zeroes when AVAILABLE */
+    bool is_given_up;   /* the hold that it had last has ended unconfirmed: */
+    struct uuid given_up;
 };
 
 static int sqlite_seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
@@ -76,6 +93,8 @@ static int sqlite_seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
     out->state = (enum seat_state)column_str(rows, 0).at[0];
     out->version = sqlite3_column_int64(rows, 1);
     out->fence = sqlite3_column_int64(rows, 2);
+    out->is_given_up = sqlite3_column_type(rows, 4) != SQLITE_NULL;
+    if (out->is_given_up && !column_uuid(rows, 4, &out->given_up)) return SQLITE_CORRUPT;
     if (out->state == SEAT_AVAILABLE) return SQLITE_OK;
     return column_uuid(rows, 3, &out->holder) ? SQLITE_OK : SQLITE_CORRUPT;
 }
@@ -84,7 +103,7 @@ static int sqlite_seat_from_row(sqlite3_stmt *rows, struct seat_row *out) {
 static int seat_read(struct db *db, int64_t section_key, uint32_t seat, struct seat_row *out) {
     sqlite3_stmt *rows = NULL;
     int rc = db_query(db, &rows,
-                      "SELECT state, version, fence, reservation_id FROM seats"
+                      "SELECT state, version, fence, reservation_id, given_up FROM seats"
                       " WHERE section_id = ?1 AND seat_no = ?2",
                       cell_i64(section_key), cell_i64(seat));
     *out = (struct seat_row){.state = SEAT_AVAILABLE};
@@ -96,7 +115,11 @@ static int seat_read(struct db *db, int64_t section_key, uint32_t seat, struct s
 
 /* How bad a refusal is: a list's is that of its worst seat. */
 static int refusal_priority(enum err e) {
-    return e == ERR_LOCK_LOST ? 3 : e == ERR_CONFLICT ? 2 : e == ERR_SEAT_TAKEN ? 1 : 0;
+    return e == ERR_LOCK_LOST       ? 4
+           : e == ERR_CONFLICT      ? 3
+           : e == ERR_SEAT_TAKEN    ? 2
+           : e == ERR_SEAT_GIVEN_UP ? 1
+                                    : 0;
 }
 
 static enum err judge_seat(const struct ledger_hold *hold, uint32_t i, const struct seat_row *row,
@@ -107,7 +130,25 @@ static enum err judge_seat(const struct ledger_hold *hold, uint32_t i, const str
     return is_there && row->state == SEAT_AVAILABLE ? ERR_OK : ERR_SEAT_TAKEN;
 }
 
-static int judge_seats(struct db *db, struct ledger_hold *hold, int64_t capacity) {
+/* Whether the user has held this seat last and gave it up too short a time ago to name it again. */
+static int judge_given_up(struct db *db, struct ledger_hold *hold, const struct seat_row *row,
+                          int64_t rehold_ms, enum err *refusal) {
+    const struct reservation *r = hold->wanted;
+    int64_t ended_ms = CLOCK_NONE_MS;
+    if (*refusal != ERR_OK || !hold->is_named || rehold_ms == 0 || !row->is_given_up)
+        return SQLITE_OK;
+    int rc = db_number(db, &ended_ms,
+                       "SELECT ended_at FROM reservations WHERE id = ?1 AND user_id = ?2"
+                       " AND ended_at > ?3",
+                       cell_uuid(&row->given_up), cell_text(r->user),
+                       cell_i64(r->created_ms - rehold_ms));
+    if (rc != SQLITE_OK || ended_ms == CLOCK_NONE_MS) return rc;
+    *refusal = ERR_SEAT_GIVEN_UP;
+    if (ended_ms + rehold_ms > hold->free_at_ms) hold->free_at_ms = ended_ms + rehold_ms;
+    return rc;
+}
+
+static int judge_seats(struct db *db, struct ledger_hold *hold, const struct section_change *s) {
     const struct reservation *r = hold->wanted;
     int rc = SQLITE_OK;
     for (uint32_t i = 0; rc == SQLITE_OK && i < r->seat_count; i++) {
@@ -115,13 +156,15 @@ static int judge_seats(struct db *db, struct ledger_hold *hold, int64_t capacity
         assert(r->seats[i] > (i == 0 ? 0 : r->seats[i - 1]));
         assert(hold->fences == NULL || hold->fences[i] > 0);
         rc = seat_read(db, r->section_key, r->seats[i], &row);
-        enum err refusal = judge_seat(hold, i, &row, capacity);
+        enum err refusal = judge_seat(hold, i, &row, s->capacity);
+        if (rc == SQLITE_OK) rc = judge_given_up(db, hold, &row, s->rehold_ms, &refusal);
         if (refusal == ERR_OK || refusal_priority(refusal) < refusal_priority(hold->record.result))
             continue;
         if (refusal != hold->record.result) hold->refused_count = 0;
         hold->record.result = refusal;
         hold->refused[hold->refused_count++] = r->seats[i];
     }
+    if (hold->record.result != ERR_SEAT_GIVEN_UP) hold->free_at_ms = 0;
     return rc;
 }
 
@@ -148,7 +191,6 @@ static int judge_repeated(struct db *db, struct ledger_hold *hold, bool *repeate
 
 static int judge_new(struct db *db, struct ledger_hold *hold, const struct section_change *s) {
     const struct reservation *r = hold->wanted;
-    bool active = false;
     if (s == NULL) {
         hold->record.result = ERR_SECTION_NOT_FOUND;
         return SQLITE_OK;
@@ -162,11 +204,8 @@ static int judge_new(struct db *db, struct ledger_hold *hold, const struct secti
         hold->record.result = ERR_LIMIT_EXCEEDED;
         return SQLITE_OK;
     }
-    int rc = entry_is_active(db, r, &active);
-    if (rc != SQLITE_OK) return rc;
-    if (active) return judge_seats(db, hold, s->capacity);
-    hold->record.result = ERR_NOT_ACTIVE;
-    return rc;
+    int rc = judge_entry(db, r, s->max_holds_per_stay, &hold->record.result);
+    return rc == SQLITE_OK && hold->record.result == ERR_OK ? judge_seats(db, hold, s) : rc;
 }
 
 static int sqlite_write_seats(struct db *db, const struct ledger_hold *hold) {
@@ -218,6 +257,7 @@ static int write_rest(struct db *db, struct held_sections *t, struct section_cha
     int rc = buyers_change(db->buyers, r->event_key, str_of(r->user),
                            (struct buyer_seats){.live = r->seat_count, .held = r->seat_count});
     if (rc == SQLITE_OK) rc = sqlite_write_seats(db, hold);
+    if (rc == SQLITE_OK) rc = count_hold(db, r, s->max_holds_per_stay);
     if (rc == SQLITE_OK) rc = fact_add(db, r, RESERVATION_HELD, r->created_ms);
     if (rc == SQLITE_OK) rc = idempotency_add(db, hold->idempotency, r);
     if (rc != SQLITE_OK) return rc;
@@ -243,6 +283,7 @@ int hold_apply(struct db *db, struct held_sections *t, struct ledger_hold *hold)
     hold->sold_out = false;
     hold->status = RESERVATION_HELD;
     hold->refused_count = 0;
+    hold->free_at_ms = 0;
     int rc = idempotency_judge(db, hold->idempotency, &hold->record.result, &decided);
     if (rc != SQLITE_OK || decided) return rc;
     rc = held_sections_find(db, t, r, &s);

@@ -6,6 +6,7 @@
  *   sqlite_readers.c    the threads that answer questions
  *   inbox.c             the bounded queue of records for these threads
  *   sqlite_wal.c        checkpoints
+ *   sqlite_guard.c      recognises a ledger that has lost its WAL
  *   sqlite_retention.c  removes old rows
  *   sqlite_events.c     the records of events, in SQL
  *   sqlite_queue.c      the records of queues, in SQL
@@ -45,8 +46,15 @@ enum err schema_expect(struct db *db, const char *path, struct buf *why);
 
 /* --- sqlite_epoch.c --- */
 
-/* The next epoch, durable when this returns; the facts of this connection count from it. */
-enum err epoch_begin(struct db *db, const char *path, uint32_t *epoch, struct buf *why);
+struct epoch_opening {
+    uint32_t epoch;
+    struct ledger_generation generation;
+};
+
+/* The next epoch, durable when this returns; the facts of this connection count from it. The next
+ * generation too, if it is asked for or the file is found to be a restored copy. */
+enum err epoch_begin(struct db *db, const char *path, bool new_generation,
+                     struct epoch_opening *out, struct buf *why);
 
 /* --- sqlite_events.c: inside the writer's transaction; SQLITE_OK also when refused --- */
 
@@ -85,6 +93,8 @@ struct held_sections {
         int64_t capacity;
         bool ledger_decides; /* it is of mode `seat` */
         int64_t max_per_user;
+        int64_t rehold_ms;
+        int64_t max_holds_per_stay;
         int64_t taken; /* as its row says */
         int64_t added;
     } sections[HELD_SECTIONS_MAX];
@@ -168,7 +178,7 @@ int idempotency_get(struct db *db, struct ledger_idempotency_get *get);
 
 /* --- sqlite_requests.c: the first two inside the writer's transaction --- */
 
-/* Counts the undecided requests of the file. */
+/* Counts the undecided requests of the file, and finds the last number. */
 int requests_count_open(struct db *db);
 int request_put_apply(struct db *db, struct ledger_request_put *put);
 int request_decide_apply(struct db *db, struct ledger_request_decide *decide);
@@ -187,11 +197,28 @@ int audit_page(struct db *db, struct ledger_audit_page *page);
 int check_all(struct db *db, bool server_runs, int64_t now_ms,
               void (*on_finding)(void *, const struct ledger_finding *), void *to);
 
+/* --- sqlite_guard.c --- */
+
+struct sqlite_guard {
+    char *path; /* of the ledger; NULL: there is no guard */
+    int mark;   /* the open file LEDGER.open; -1: it cannot be written */
+};
+
+/* Before the ledger is opened, to read or to write. LEDGER_FAILED: it has lost its WAL. */
+enum err sqlite_guard_check(const char *path, struct buf *why);
+/* When the WAL has a frame. */
+void sqlite_guard_begin(struct sqlite_guard *g, const char *path);
+/* After a checkpoint, which changes the database file. One thread at a time. */
+void sqlite_guard_note(struct sqlite_guard *g);
+/* Before the last checkpoint of a clean close. */
+void sqlite_guard_end(struct sqlite_guard *g);
+
 /* --- sqlite_wal.c --- */
 
 struct wal {
     struct db db; /* the side thread's */
     struct db *writer_db;
+    struct sqlite_guard guard; /* begun by wal_start, ended by wal_stop */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -207,7 +234,8 @@ struct wal {
     _Atomic bool failing;   /* so that a failure is logged once */
 };
 
-/* Before the writer's thread starts; `writer_db` is its connection. */
+/* Before the writer's thread starts; `writer_db` is its connection, which has written to the WAL.
+ */
 enum err wal_start(struct wal *wal, const char *path, struct db *writer_db, int64_t wal_bytes_max,
                    struct buf *why);
 /* The writer calls this between two transactions. */
@@ -247,7 +275,7 @@ void retention_step(struct retention *r, struct db *db);
 struct writer {
     struct db db;
     struct buyers buyers; /* which the connection knows */
-    uint32_t epoch;
+    struct epoch_opening opening;
     struct inbox inbox;
     pthread_t thread;
     struct wal wal;

@@ -22,10 +22,12 @@ static int count_change(struct db *db, const struct reservation *r, int64_t held
     return rc;
 }
 
-/* Each seat from the reservation's own state; to AVAILABLE, or with the holder to CONFIRMED. */
+/* Each seat from the reservation's own state; to AVAILABLE, or with the holder to CONFIRMED. A seat
+ * remembers the hold that gave it up. */
 static int seats_change(struct db *db, const struct reservation *r, bool release) {
     static const char to_free[] =
-        "UPDATE seats SET state = 'AVAILABLE', reservation_id = NULL, version = version + 1"
+        "UPDATE seats SET state = 'AVAILABLE', reservation_id = NULL, version = version + 1,"
+        " given_up = CASE state WHEN 'HELD' THEN reservation_id END"
         " WHERE section_id = ?1 AND seat_no = ?2 AND reservation_id = ?3 AND state = ?4";
     static const char to_confirmed[] =
         "UPDATE seats SET state = 'CONFIRMED', version = version + 1"
@@ -56,10 +58,6 @@ static int end_as(struct db *db, struct reservation *r, enum reservation_status 
     r->status = final;
     r->ended_ms = now_ms;
     return rc;
-}
-
-static bool is_over(const struct reservation *r, int64_t now_ms) {
-    return r->status == RESERVATION_HELD && r->expires_ms <= now_ms;
 }
 
 /* *out stays NULL unless it is the user's. */
@@ -111,9 +109,14 @@ static int complete_entry(struct db *db, const struct reservation *r, int64_t no
     return rc;
 }
 
+static int note_add(struct db *db, const struct audit_note *note, int64_t now_ms) {
+    int64_t id;
+    return note == NULL ? SQLITE_OK : audit_add(db, note, now_ms, &id);
+}
+
 static int confirm_own(struct db *db, struct ledger_confirm *c) {
     struct reservation *r = c->stored;
-    if (r->status == RESERVATION_EXPIRED || is_over(r, c->now_ms)) {
+    if (r->status == RESERVATION_EXPIRED || reservation_is_over(r, c->now_ms)) {
         c->record.result = ERR_HOLD_EXPIRED;
         c->expired = r->status == RESERVATION_HELD;
         return c->expired ? end_as(db, r, RESERVATION_EXPIRED, c->now_ms) : SQLITE_OK;
@@ -126,6 +129,7 @@ static int confirm_own(struct db *db, struct ledger_confirm *c) {
     c->confirmed = true;
     int rc = write_confirmed(db, r, c->code, c->now_ms);
     if (rc == SQLITE_OK) rc = complete_entry(db, r, c->now_ms, &c->completed);
+    if (rc == SQLITE_OK) rc = note_add(db, c->note, c->now_ms);
     return rc;
 }
 
@@ -148,13 +152,19 @@ int cancel_apply(struct db *db, struct ledger_cancel *cancel) {
         sqlite_outcome_read(db, &cancel->id, cancel->user, &cancel->stored, &cancel->record.result);
     if (rc != SQLITE_OK || cancel->stored == NULL) return rc;
     struct reservation *r = cancel->stored;
-    cancel->expired = is_over(r, cancel->now_ms);
+    cancel->expired = reservation_is_over(r, cancel->now_ms);
     if (cancel->expired || r->status == RESERVATION_EXPIRED)
         cancel->record.result = ERR_HOLD_EXPIRED;
     if (cancel->expired) return end_as(db, r, RESERVATION_EXPIRED, cancel->now_ms);
     if (!reservation_is_live(r->status)) return rc;
+    if (r->status == RESERVATION_CONFIRMED && !cancel->may_end_confirmed) {
+        cancel->record.result = ERR_CANCEL_BY_SHOP;
+        return rc;
+    }
     cancel->cancelled = true;
-    return end_as(db, r, RESERVATION_CANCELLED, cancel->now_ms);
+    rc = end_as(db, r, RESERVATION_CANCELLED, cancel->now_ms);
+    if (rc == SQLITE_OK) rc = note_add(db, cancel->note, cancel->now_ms);
+    return rc;
 }
 
 int expire_apply(struct db *db, struct ledger_expire *expire) {
@@ -163,7 +173,7 @@ int expire_apply(struct db *db, struct ledger_expire *expire) {
     for (size_t i = 0; rc == SQLITE_OK && i < expire->count; i++) {
         struct reservation *r = NULL;
         rc = reservation_read(db, &expire->ids[i], &r);
-        expire->expired[i] = r != NULL && is_over(r, expire->now_ms);
+        expire->expired[i] = r != NULL && reservation_is_over(r, expire->now_ms);
         if (expire->expired[i]) rc = end_as(db, r, RESERVATION_EXPIRED, expire->now_ms);
         mem_free(r);
     }

@@ -151,9 +151,9 @@ int queues_read(struct db *db, const struct ledger_reader *reader) {
     sqlite3_stmt *rows = NULL;
     /* The highest number is the last of its key: one look per event, not per entry. */
     int rc = db_query_cells(db, &rows,
-                            "SELECT id, (SELECT max(seq) FROM queue_entries WHERE event_id = e.id)"
-                            " AS highest FROM events e"
-                            " WHERE deleted_at IS NULL AND highest IS NOT NULL ORDER BY id",
+                            "SELECT id, coalesce((SELECT max(seq) FROM queue_entries"
+                            " WHERE event_id = e.id), 0) FROM events e"
+                            " WHERE deleted_at IS NULL ORDER BY id",
                             NULL, 0);
     while (db_next(rows, &rc))
         reader->on_queue(reader->to, sqlite3_column_int64(rows, 0),

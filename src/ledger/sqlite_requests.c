@@ -1,5 +1,5 @@
 /*
- * Asynchronous requests. There is one writer, so the number of the row is the order of acceptance.
+ * Asynchronous requests. There is one writer, which numbers the rows in the order of acceptance.
  *
  * A request is decided by its row in `idempotency` (REQUEST_ROUTE): a hold for it writes that row
  * with the reservation, in its own transaction; a failure writes it with no reservation and with a
@@ -69,25 +69,30 @@ static int sqlite_request_insert(struct db *db, const struct request *r, bool *a
         db,
         "INSERT INTO requests(id, partition, event_id, section_id, user_id, entry_seq, strategy,"
         " quantity, seats, body_digest, status, reason, reservation_id, created_at, finished_at,"
-        " ahead) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)"
+        " ahead, seq)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
         " ON CONFLICT DO NOTHING",
         cell_uuid(&r->id), cell_i64(r->partition), cell_i64(r->event_key), cell_i64(r->section_key),
         cell_text(r->user), cell_i64((int64_t)r->entry_seq), cell_str(strategy_words[r->strategy]),
         cell_i64(r->quantity), listed, cell_bytes(r->digest, sizeof r->digest),
         cell_str(request_status_words[r->status]), cell_text(r->reason), made,
         cell_i64(r->created_ms), cell_time(r->finished_ms),
-        cell_i64(db->open_requests[r->partition]));
+        cell_i64(db->open_requests[r->partition]), cell_i64(db->last_request_seq + 1));
     *added = rc == SQLITE_OK && sqlite3_changes(db->handle) > 0;
+    if (*added) db->last_request_seq++;
     buf_deinit(&seats);
     return rc;
 }
 
 int requests_count_open(struct db *db) {
     sqlite3_stmt *rows = NULL;
-    int rc = db_query_cells(db, &rows,
-                            "SELECT partition, count(*) FROM requests WHERE finished_at IS NULL"
-                            " GROUP BY partition",
-                            NULL, 0);
+    int rc = db_number_cells(db, &db->last_request_seq,
+                             "SELECT coalesce(max(seq), 0) FROM requests", NULL, 0);
+    if (rc != SQLITE_OK) return rc;
+    rc = db_query_cells(db, &rows,
+                        "SELECT partition, count(*) FROM requests WHERE finished_at IS NULL"
+                        " GROUP BY partition",
+                        NULL, 0);
     while (db_next(rows, &rc)) {
         int64_t partition = sqlite3_column_int64(rows, 0);
         if (partition >= 0 && partition < REQUEST_PARTITIONS)
@@ -105,7 +110,7 @@ int request_put_apply(struct db *db, struct ledger_request_put *put) {
     put->status = REQUEST_PENDING;
     put->ahead = db->open_requests[r->partition];
     int rc = sqlite_request_insert(db, r, &put->is_new);
-    put->seq = sqlite3_last_insert_rowid(db->handle);
+    put->seq = db->last_request_seq;
     if (put->is_new) db->open_requests[r->partition]++;
     if (rc != SQLITE_OK || put->is_new) return rc;
     rc = sqlite_request_find(db, &r->id, &old);

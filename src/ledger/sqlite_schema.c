@@ -243,13 +243,13 @@ static const char *const idempotency_names_reservation[] = {
     NULL,
 };
 
-/* The first table of requests was never used. The number of a row is the order of acceptance and is
- * never used again; the id is a UUIDv7, or is computed from an Idempotency-Key. A row without
- * `seats` asks for any. */
+/* The first table of requests was never used. The writer numbers the rows in the order of
+ * acceptance; the id is a UUIDv7, or is computed from an Idempotency-Key. A row without `seats`
+ * asks for any. */
 static const char *const requests_in_order[] = {
     "DROP TABLE requests",
     "CREATE TABLE requests("
-    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " seq INTEGER PRIMARY KEY,"
     " id BLOB NOT NULL CHECK (length(id) = 16),"
     " partition INTEGER NOT NULL,"
     " event_id INTEGER NOT NULL,"
@@ -274,14 +274,28 @@ static const char *const requests_in_order[] = {
     NULL,
 };
 
+/* confirm_by is NULL if the event does not set it. seats.given_up is the hold that ended last on
+ * the seat, if it ended unconfirmed. queue_entries.holds is counted only while the event limits it.
+ */
+static const char *const rights_of_users[] = {
+    "ALTER TABLE events ADD COLUMN confirm_by TEXT"
+    " CHECK (confirm_by IS NULL OR confirm_by IN ('shop','user'))",
+    "ALTER TABLE events ADD COLUMN cancel_confirmed INTEGER NOT NULL DEFAULT 0"
+    " CHECK (cancel_confirmed IN (0, 1))",
+    "ALTER TABLE events ADD COLUMN rehold_s INTEGER NOT NULL DEFAULT 60 CHECK (rehold_s >= 0)",
+    "ALTER TABLE events ADD COLUMN max_holds_per_stay INTEGER NOT NULL DEFAULT 0"
+    " CHECK (max_holds_per_stay >= 0)",
+    "ALTER TABLE seats ADD COLUMN given_up BLOB CHECK (given_up IS NULL OR length(given_up) = 16)",
+    "ALTER TABLE queue_entries ADD COLUMN holds INTEGER NOT NULL DEFAULT 0 CHECK (holds >= 0)",
+    NULL,
+};
+
 static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
 } migrations[] = {
-    {1, first_tables},
-    {2, retired_entries},
-    {3, idempotency_names_reservation},
-    {4, requests_in_order},
+    {1, first_tables},      {2, retired_entries}, {3, idempotency_names_reservation},
+    {4, requests_in_order}, {5, rights_of_users},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

@@ -50,6 +50,7 @@ static int fold(struct wal *wal, sqlite3 *handle, int mode) {
     int folded = 0;
     pthread_mutex_lock(&wal->checkpoint);
     int rc = sqlite3_wal_checkpoint_v2(handle, NULL, mode, &frames, &folded);
+    sqlite_guard_note(&wal->guard);
     pthread_mutex_unlock(&wal->checkpoint);
     /* The writer may have restarted it since: then none of its frames is known to be folded. */
     if (folded >= 0) atomic_store(&wal->folded, folded <= atomic_load(&wal->frames) ? folded : 0);
@@ -114,7 +115,7 @@ static int limit_file(struct db *db, int64_t bytes) {
 
 enum err wal_start(struct wal *wal, const char *path, struct db *writer_db, int64_t wal_bytes_max,
                    struct buf *why) {
-    *wal = (struct wal){.writer_db = writer_db};
+    *wal = (struct wal){.writer_db = writer_db, .guard.mark = -1};
     int64_t page_bytes = 4096;
     if (db_number_cells(writer_db, &page_bytes, "PRAGMA page_size", NULL, 0) != SQLITE_OK ||
         limit_file(writer_db, wal_bytes_max) != SQLITE_OK) {
@@ -130,8 +131,10 @@ enum err wal_start(struct wal *wal, const char *path, struct db *writer_db, int6
     pthread_mutex_init(&wal->checkpoint, NULL);
     pthread_cond_init(&wal->wake, NULL);
     sqlite3_wal_hook(writer_db->handle, on_commit, wal);
+    sqlite_guard_begin(&wal->guard, path);
     if (thread_start(&wal->thread, "checkpointer", THREAD_ALONE, run_side, wal) == 0) return ERR_OK;
     buf_addf(why, "cannot start the checkpoint thread for %s", path);
+    sqlite_guard_end(&wal->guard);
     db_close(&wal->db);
     return ERR_LEDGER_FAILED;
 }
@@ -142,6 +145,7 @@ void wal_stop(struct wal *wal) {
     pthread_cond_signal(&wal->wake);
     pthread_mutex_unlock(&wal->lock);
     pthread_join(wal->thread, NULL);
+    sqlite_guard_end(&wal->guard);
     db_close(&wal->db);
     pthread_cond_destroy(&wal->wake);
     pthread_mutex_destroy(&wal->checkpoint);

@@ -35,13 +35,10 @@ static int record_apply(struct db *db, struct held_sections *t, struct ledger_re
     int rc = counts_seats ? held_sections_write(db, t) : SQLITE_OK;
     if (rc != SQLITE_OK) return rc;
     switch (r->kind) {
-    case LEDGER_EVENT_PUT: {
-        struct ledger_event_put *put = (struct ledger_event_put *)r;
-        put->stored = NULL;
-        put->created = false;
-        put->in_use[0] = '\0';
-        return event_put_apply(db, put);
-    }
+    case LEDGER_EVENT_PUT:
+        ((struct ledger_event_put *)r)->stored = NULL;
+        record_undo(r);
+        return event_put_apply(db, (struct ledger_event_put *)r);
     case LEDGER_EVENT_DELETE:
         ((struct ledger_event_delete *)r)->version = 0;
         return event_delete_apply(db, (struct ledger_event_delete *)r);
@@ -260,8 +257,10 @@ static enum err count_live_rows(struct writer *w, const char *path, struct buf *
 
 enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, struct buf *why) {
     /* The file is checked before anything is written: another program's database stays as it is. */
+    enum err failed = sqlite_guard_check(o->path, why);
+    if (failed != ERR_OK) return failed;
     if (db_open(&w->db, o->path, DB_READ, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
-    enum err failed = schema_accept(&w->db, o->path, why);
+    failed = schema_accept(&w->db, o->path, why);
     db_close(&w->db);
     if (failed != ERR_OK) return failed;
     if (db_open(&w->db, o->path, DB_WRITE, why) != SQLITE_OK) return ERR_LEDGER_FAILED;
@@ -269,7 +268,8 @@ enum err writer_start(struct writer *w, const struct sqlite_ledger_options *o, s
     buyers_init(&w->buyers);
     failed = schema_migrate(&w->db, o->path, clock_wall_ms(), why);
     if (failed == ERR_OK) failed = count_live_rows(w, o->path, why);
-    if (failed == ERR_OK) failed = epoch_begin(&w->db, o->path, &w->epoch, why);
+    if (failed == ERR_OK)
+        failed = epoch_begin(&w->db, o->path, o->new_generation, &w->opening, why);
     if (failed == ERR_OK) failed = wal_start(&w->wal, o->path, &w->db, o->wal_bytes_max, why);
     if (failed != ERR_OK) {
         buyers_deinit(&w->buyers);

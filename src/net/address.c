@@ -7,7 +7,7 @@
 
 static const unsigned char mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-static bool is_mapped(const struct address *a) {
+bool address_is_v4(const struct address *a) {
     return memcmp(a->bytes, mapped_prefix, sizeof mapped_prefix) == 0;
 }
 
@@ -29,7 +29,7 @@ struct address address_of(const struct sockaddr_storage *from) {
 
 bool address_is_loopback(const struct address *a) {
     static const struct address v6_loopback = {{[15] = 1}};
-    return (is_mapped(a) && a->bytes[12] == 127) || memcmp(a, &v6_loopback, sizeof *a) == 0;
+    return (address_is_v4(a) && a->bytes[12] == 127) || memcmp(a, &v6_loopback, sizeof *a) == 0;
 }
 
 static bool in_network(const struct address *a, const struct network *n) {
@@ -57,8 +57,8 @@ bool address_parse(str text, struct address *out) {
 }
 
 void address_format(const struct address *a, char out[ADDRESS_TEXT_BYTES]) {
-    const char *done = is_mapped(a) ? inet_ntop(AF_INET, a->bytes + 12, out, ADDRESS_TEXT_BYTES)
-                                    : inet_ntop(AF_INET6, a->bytes, out, ADDRESS_TEXT_BYTES);
+    const char *done = address_is_v4(a) ? inet_ntop(AF_INET, a->bytes + 12, out, ADDRESS_TEXT_BYTES)
+                                        : inet_ntop(AF_INET6, a->bytes, out, ADDRESS_TEXT_BYTES);
     assert(done != NULL);
 }
 
@@ -67,7 +67,7 @@ static bool network_parse(str text, struct network *out) {
     str base;
     str bits_text;
     if (!str_split(&rest, '/', &base) || !address_parse(base, &out->base)) return false;
-    int width = is_mapped(&out->base) ? 32 : 128;
+    int width = address_is_v4(&out->base) ? 32 : 128;
     int64_t bits = width;
     if (str_split(&rest, '/', &bits_text) &&
         (rest.at != NULL || !str_to_i64(bits_text, &bits) || bits < 0 || bits > width))

@@ -29,6 +29,8 @@ struct networks {
 };
 
 struct address address_of(const struct sockaddr_storage *from);
+/* Whether it is the mapping of an IPv4 address. */
+bool address_is_v4(const struct address *a);
 bool address_is_loopback(const struct address *a);
 bool address_in(const struct address *a, const struct networks *n);
 /* "192.0.2.7" or "2001:db8::7". */

@@ -35,6 +35,7 @@ struct exchange *exchange_take(struct conn *c) {
     x->retry_after_s = 0;
     x->request_id_len = 0;
     x->user = (str){NULL, 0};
+    x->caller = NULL;
     x->path = (str){NULL, 0};
     x->is_kept = false;
     x->is_put_off = false;
@@ -102,9 +103,7 @@ void exchange_begin(struct exchange *x) {
     name_request(x);
 }
 
-/* The client's address: the peer's, or the one that trusted proxies name in X-Forwarded-For. Only
- * while the handler runs. */
-static struct address exchange_client(const struct exchange *x) {
+struct address exchange_client(const struct exchange *x) {
     if (x->was_put_off) return x->client;
     if (x->conn == NULL) return (struct address){{0}};
     struct address client = x->conn->peer;

@@ -28,6 +28,8 @@ struct exchange {
     struct arena arena;
     int64_t retry_after_s; /* for a problem's Retry-After; 0: 1 second where trying again helps */
     str user; /* for the log, as soon as the handler knows it; valid until the answer */
+    /* For the site: what it has found out about the caller, in the arena; NULL at first. */
+    const void *caller;
 
     /* Below: private to net/. */
     struct conn *conn; /* NULL once the client has gone */
@@ -50,6 +52,9 @@ struct exchange {
     struct http1 parser;
 };
 
+/* The client's address: the peer's, or the one that trusted proxies name in X-Forwarded-For. While
+ * the handler runs. */
+struct address exchange_client(const struct exchange *x);
 /* Whether the client's side is TLS, as a trusted proxy says in X-Forwarded-Proto. */
 bool exchange_secure(const struct exchange *x);
 

@@ -87,21 +87,29 @@ struct ledger_record {
     int64_t since_ns; /* private to the adapter: steady, when it was accepted */
 };
 
-/* The row of the audit table about one administrative change. */
+/* The row of the audit table about one administrative act. */
 struct audit_note {
-    str actor;   /* by whom: "admin", "demo" */
+    str actor;   /* by whom: the name of a key, or "demo" */
     str act;     /* what: "event.put" */
     str subject; /* on what: "CONCERT/1" */
     str detail;  /* JSON: the change as it was asked for */
 };
 
+/* As `if_version`: the event must exist, with any version. */
+#define EVENT_VERSION_ANY (-1)
+
 /* Replaces the event by `wanted`, or creates it; or, with `edit`, applies that function to the
- * event in force (EVENT_NOT_FOUND when there is none). Refused with SECTION_IN_USE when a section
- * that has live reservations would vanish, shrink below its highest live seat, or change between
- * mode `seat` and the others. */
+ * event in force (EVENT_NOT_FOUND when there is none). Refused with VERSION_MISMATCH when the event
+ * in force is not the one that `if_version` says; with SECTION_IN_USE when a section that has live
+ * reservations would vanish, shrink below its highest live seat, or change between mode `seat` and
+ * the others; with TOO_MANY_SEATS when the event would grow, and would then have more seats than
+ * EVENT_CAPACITY_MAX, or all events together more than `seats_max`. */
 struct ledger_event_put {
     struct ledger_record record;
     const struct event *wanted;
+    bool keeps_state;   /* with `wanted`: an event that exists keeps its state */
+    int64_t if_version; /* 0: whatever the version is */
+    int64_t seats_max;  /* 0: no limit */
     /* Changes *e, which it may reallocate, or returns an error, which becomes the result. Runs on
      * the ledger's thread inside the transaction, so edits of one event follow each other and none
      * is lost; perhaps more than once. It may use only memory that belongs to the record. */
@@ -112,6 +120,9 @@ struct ledger_event_put {
     struct audit_note note;
     struct event *stored;                  /* out, on OK: the event in force now */
     bool created;                          /* out */
+    int64_t version_present;               /* out, on VERSION_MISMATCH; 0: there is no event */
+    int64_t seats_wanted;                  /* out, on TOO_MANY_SEATS: those of this event */
+    int64_t seats_others;                  /* out, likewise: those of all others */
     char in_use[SECTION_ID_BYTES_MAX + 1]; /* out: which section refused */
 };
 
@@ -212,14 +223,19 @@ struct idempotency {
  * created_ms LOCK_LOST          a seat was written under a higher fence than the one it has here
  *   CONFLICT           a seat's version is not the one that was expected
  *   SEAT_TAKEN         a seat is not AVAILABLE, or the section does not have it
- * For the last three, `refused` lists every seat to which the reason applies. All seats are held,
- * or none. Submitting the same id, user and seats again is OK and changes nothing; `status` is the
- * status that the reservation has now. A hold that leaves the event without a free seat also writes
- * the fact SOLD_OUT.
+ *   SEAT_GIVEN_UP      a seat was named that the user held last and gave up: that hold has ended
+ *                      unconfirmed, less than rehold_s of the event ago; free_at_ms says when all
+ *                      such seats may be named again
+ * For the last four, `refused` lists every seat to which the reason applies. HOLD_LIMIT comes
+ * behind NOT_ACTIVE: the entry has made max_holds_per_stay holds. All seats are held, or none.
+ * Submitting the same id, user and seats again is OK and changes nothing; `status` is the status
+ * that the reservation has now. A hold that leaves the event without a free seat also writes the
+ * fact SOLD_OUT.
  */
 struct ledger_hold {
     struct ledger_record record;
     const struct reservation *wanted;
+    bool is_named;           /* the user has chosen the seats */
     const int64_t *versions; /* NULL, or what each seat's version must be; a new seat's is 0 */
     const int64_t *fences;   /* NULL: written under no lock; or the fence of each seat's lock */
     struct idempotency *idempotency; /* NULL: no key was sent */
@@ -229,6 +245,7 @@ struct ledger_hold {
     enum reservation_status status; /* out, on OK and not replayed */
     uint32_t *refused;              /* out, in order; room for as many as are wanted */
     size_t refused_count;
+    int64_t free_at_ms; /* out, with SEAT_GIVEN_UP */
 };
 
 /* Undoes a hold that no client knows of: if the ledger does not have the reservation, a row with
@@ -256,21 +273,25 @@ struct ledger_confirm {
     str user;
     int64_t now_ms;
     char code[CONFIRMATION_CODE_CHARS + 1]; /* stored if this record confirms */
-    bool confirmed;                         /* out: this record confirmed it */
-    bool completed;                         /* out: and its entry became COMPLETED */
-    bool expired;                           /* out: this record made it EXPIRED */
+    const struct audit_note *note; /* written if this record confirms; NULL: nothing to write */
+    bool confirmed;                /* out: this record confirmed it */
+    bool completed;                /* out: and its entry became COMPLETED */
+    bool expired;                  /* out: this record made it EXPIRED */
     /* out: as it is now; NULL when there is none, or it is not the user's. mem_free when done. */
     struct reservation *stored;
 };
 
-/* HELD or CONFIRMED becomes CANCELLED, if `user` owns it. If it is CANCELLED already: OK, and
- * nothing changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS, HOLD_EXPIRED; a reservation that
- * is HELD past its time becomes EXPIRED in the same step, as in ledger_confirm. */
+/* HELD becomes CANCELLED, if `user` owns it; so does CONFIRMED, with may_end_confirmed. If it is
+ * CANCELLED already: OK, and nothing changes. Refused with RESERVATION_NOT_FOUND, NOT_YOURS,
+ * CANCEL_BY_SHOP (it is CONFIRMED), HOLD_EXPIRED; a reservation that is HELD past its time becomes
+ * EXPIRED in the same step, as in ledger_confirm. */
 struct ledger_cancel {
     struct ledger_record record;
     struct uuid id;
     str user;
     int64_t now_ms;
+    const struct audit_note *note; /* written if this record cancels it; NULL: nothing to write */
+    bool may_end_confirmed;
     bool cancelled;             /* out: this record cancelled it */
     bool expired;               /* out: this record made it EXPIRED */
     struct reservation *stored; /* out: as in ledger_confirm */
@@ -578,7 +599,7 @@ struct ledger_entry {
 
 /* The functions that ledger_load calls, in this order: on_event for every event, in order of its
  * key; on_totals for every event with a queue; on_entry for every live entry, in order of event and
- * number; on_queue for every event with a queue; on_reservation for every live reservation, in
+ * number; on_queue for every event; on_reservation for every live reservation, in
  * order of its id; on_sale; on_mark. A function that is NULL is not called, and what is only needed
  * for it is not read. */
 struct ledger_reader {
@@ -586,7 +607,7 @@ struct ledger_reader {
     /* entered, admitted, completed, left, expired and the waits; the rest is 0. Counts all rows. */
     void (*on_totals)(void *to, int64_t event_key, const struct queue_counts *totals);
     void (*on_entry)(void *to, const struct ledger_entry *e);
-    void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq); /* ever given out */
+    void (*on_queue)(void *to, int64_t event_key, uint64_t highest_seq); /* ever given out, or 0 */
     void (*on_reservation)(void *to, const struct reservation *r);       /* valid during the call */
     /* For boards: the live reservations plus these sales add up to what was sold up to a watermark,
      * after which ledger_sales_read continues. A change after the watermark is passed on with the
@@ -609,6 +630,15 @@ struct cluster_settings {
     const char *pass_key;
     const char *admin_key;
     const char *users_key;
+    const char *shop_key;
+};
+
+/* A ledger has a random number from when it is created, which entry tokens carry. A restore from a
+ * backup begins the next generation: then places of the time between the backup and the restore are
+ * unknown, and their tokens must not be taken for those of other users. */
+struct ledger_generation {
+    uint32_t number;
+    uint64_t first_seq; /* queues give out no lower sequence number; 0: it was never restored */
 };
 
 struct ledger_ops {
@@ -618,6 +648,7 @@ struct ledger_ops {
     enum err (*check)(struct ledger *l, bool server_runs,
                       void (*on_finding)(void *to, const struct ledger_finding *f), void *to);
     uint32_t (*epoch)(struct ledger *l);
+    struct ledger_generation (*generation)(struct ledger *l);
     enum err (*join)(struct ledger *l, const struct cluster_settings *own, struct buf *why);
     void (*leave)(struct ledger *l, const struct uuid *node);
     enum err (*incarnation)(struct ledger *l, struct hot_incarnation *out);
@@ -662,6 +693,13 @@ static inline enum err ledger_check(struct ledger *l, bool server_runs,
  * EPOCH_MAX; 0 in a ledger that is only read. From any thread. */
 static inline uint32_t ledger_epoch(struct ledger *l) {
     return l->ops->epoch(l);
+}
+
+/* The generation in which the ledger was opened for writing; zeroes in one that is only read. From
+ * any thread. */
+static inline struct ledger_generation ledger_generation(struct ledger *l) {
+    if (l->ops->generation == NULL) return (struct ledger_generation){0};
+    return l->ops->generation(l);
 }
 
 /* Makes this process a node of the cluster until it ends. CONFLICT, with the reason in `why`: its

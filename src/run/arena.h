@@ -8,7 +8,7 @@
 #include "base/str.h"
 
 /* The usual size of a chunk. An allocation that fits into the newest chunk needs no malloc. */
-#define ARENA_CHUNK_BYTES 4000
+#define ARENA_CHUNK_BYTES 4400
 
 struct arena_chunk;
 

@@ -37,6 +37,7 @@ void events_change(struct events *ev, struct event_change *change) {
     change->put.record.kind = LEDGER_EVENT_PUT;
     change->put.record.task.run = events_on_change_written;
     change->put.now_ms = clock_wall_ms();
+    change->put.seats_max = ev->seats_max;
     enum err refused = ledger_submit(ev->ledger, &change->put.record);
     if (refused != ERR_OK) change->done(change, refused);
 }

@@ -28,6 +28,7 @@ struct events {
     struct queues *queues; /* follow the events' rules */
     struct seats *seats;   /* follow them too */
     struct boards *boards; /* NULL: there are no rankings */
+    int64_t seats_max;     /* of all events together; 0: no limit */
     /* The hot store could not get a change: event_sync sends it all events. */
     _Atomic bool hot_is_stale;
 };

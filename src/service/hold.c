@@ -322,12 +322,19 @@ static enum err hold_submit(struct hold *h, const struct uuid *id, int64_t now_m
     h->writing.record =
         (struct ledger_hold){.record = {.kind = LEDGER_HOLD, .task.run = run, .always = h->always},
                              .wanted = &h->reservation,
+                             .is_named = h->named != NULL,
                              .versions = is_optimistic ? h->choosing.read.versions : NULL,
                              .fences = h->locking.fences,
                              .idempotency = h->idempotency,
                              .epoch = epoch,
                              .refused = h->refused};
     return ledger_submit(h->service->ledger, &h->writing.record.record);
+}
+
+/* The seats for which the ledger has refused the hold. */
+static void hold_take_refused(struct hold *h) {
+    h->refused_count = h->writing.record.refused_count;
+    h->free_at_ms = h->writing.record.free_at_ms;
 }
 
 /* ---- step: claim in the hot store, write, settle ---- */
@@ -391,6 +398,7 @@ static void hold_on_claim_settled(struct claim_settle_op *s) {
      * notified again later. */
     bool is_notified = s->op.result == ERR_OK || s->op.result == ERR_EVENT_NOT_FOUND;
     if (!is_notified) h->claiming.live = true;
+    if (result == ERR_SEAT_GIVEN_UP) hold_take_refused(h);
     if (result == ERR_SEAT_TAKEN) {
         hold_repair(h, hold_on_repaired);
     } else if (result == ERR_OK && h->writing.record.held && !h->claiming.live) {
@@ -550,7 +558,7 @@ static void hold_write_seats(struct hold *h) {
 static void hold_on_written(struct task *task) {
     struct hold *h = CONTAINER_OF(task, struct hold, writing.record.record.task);
     enum err result = h->writing.record.record.result;
-    h->refused_count = h->writing.record.refused_count;
+    hold_take_refused(h);
     if (result == ERR_OK && h->writing.record.held) {
         hold_apply(h, &h->reservation);
     } else if (result == ERR_CONFLICT) {
@@ -597,7 +605,8 @@ static void hold_on_given_back(struct task *task) {
     if (cancel->cancelled) count(COUNT_RESERVATION_CANCELS, 1);
     if (cancel->expired) count(COUNT_RESERVATION_EXPIRIES, 1);
     if (cancel->record.result != ERR_OK && !is_expired) {
-        hold_end(h, cancel->record.result);
+        bool is_confirmed = cancel->record.result == ERR_CANCEL_BY_SHOP; /* by another request */
+        hold_end(h, is_confirmed ? ERR_OK : cancel->record.result);
         return;
     }
     h->leaving.change = (struct reservation_change){.id = h->reservation.id,

@@ -47,6 +47,7 @@ struct hold {
     struct reservation reservation; /* on OK, unless idempotency->replayed */
     uint32_t *refused;              /* the seats that were the reason of a refusal */
     size_t refused_count;
+    int64_t free_at_ms; /* with SEAT_GIVEN_UP: when the user may name these seats again */
 
     /* Private from here on, by step. */
     struct reservations *service;
@@ -102,6 +103,7 @@ enum strategy strategy_now(struct reservations *r, enum section_mode mode, int64
 /* OK: the seats are held, or the key was used before and this is the answer of the first request.
  * Else nothing was changed, as far as is known (err_effect): NOT_ACTIVE, CLOSED, SECTION_NOT_FOUND,
  * SECTION_CLOSED, LIMIT_EXCEEDED, SOLD_OUT, SEAT_TAKEN (see refused), SEAT_NOT_FOUND (likewise),
+ * SEAT_GIVEN_UP (likewise), HOLD_LIMIT,
  * HOLD_EXPIRED (the write took longer than a hold lasts), CONFLICT, LOCK_TIMEOUT, LOCK_LOST,
  * STRATEGY_NOT_ALLOWED, IDEMPOTENCY_MISMATCH, EVENT_NOT_FOUND, or a failure. */
 void hold_seats(struct reservations *r, struct lock_client *c, struct hold *h);

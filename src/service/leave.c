@@ -23,8 +23,10 @@ static void leave_on_followed(struct follow_op *f);
 void leave_place(struct reservations *r, struct place_leave *l) {
     l->service = r;
     l->rounds = 0;
-    l->look = (struct place_look){
-        .look.op.event_key = l->event_key, .item.seq = l->seq, .done = leave_on_user_found};
+    l->look = (struct place_look){.look.op.event_key = l->event_key,
+                                  .item.seq = l->seq,
+                                  .proof = l->proof,
+                                  .done = leave_on_user_found};
     waiting_room_look(r->room, &l->look);
 }
 

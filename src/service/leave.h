@@ -11,6 +11,7 @@
 struct place_leave {
     int64_t event_key;
     uint64_t seq;
+    struct place_proof proof;
     struct arena *arena;
     void (*done)(struct place_leave *l, enum err result);
 

@@ -1,6 +1,7 @@
 /* Callbacks that put what ledger_load reads into the hot store, the catalogue and the boards. */
 #include "service/recovery.h"
 
+#include "base/mem.h"
 #include "service/rankings.h"
 
 struct recovery {
@@ -8,6 +9,7 @@ struct recovery {
     struct boards *boards; /* NULL: there are none */
     int64_t now_ms;
     uint64_t skip;
+    uint64_t first_seq;
 };
 
 static void recovery_on_event(void *to, struct event *e) {
@@ -30,7 +32,10 @@ static void recovery_on_entry(void *to, const struct ledger_entry *e) {
 
 static void recovery_on_queue(void *to, int64_t event_key, uint64_t highest_seq) {
     struct recovery *r = to;
-    queues_recovered(r->events->queues, event_key, highest_seq + 1 + r->skip, r->now_ms);
+    if (highest_seq == 0 && r->first_seq == 0) return; /* as the queue was made */
+    uint64_t next_seq = highest_seq + 1 + r->skip;
+    if (next_seq < r->first_seq) next_seq = r->first_seq;
+    queues_recovered(r->events->queues, event_key, next_seq, r->now_ms);
 }
 
 static void recovery_on_reservation(void *to, const struct reservation *reservation) {
@@ -57,7 +62,11 @@ static void recovery_on_mark(void *to, const struct sale_mark *mark) {
 }
 
 enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
-    struct recovery r = {.events = ev, .boards = ev->boards, .now_ms = now_ms, .skip = skip};
+    struct recovery r = {.events = ev,
+                         .boards = ev->boards,
+                         .now_ms = now_ms,
+                         .skip = skip,
+                         .first_seq = ledger_generation(ev->ledger).first_seq};
     struct ledger_reader reader = {.on_event = recovery_on_event,
                                    .on_totals = recovery_on_totals,
                                    .on_entry = recovery_on_entry,
@@ -69,6 +78,18 @@ enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
         reader.on_mark = recovery_on_mark;
     }
     return ledger_load(ev->ledger, &reader);
+}
+
+static void recovery_on_event_counted(void *to, struct event *e) {
+    int64_t *seats = to;
+    *seats += event_capacity(e);
+    mem_free(e);
+}
+
+enum err recovery_count_seats(struct events *ev, int64_t *seats) {
+    *seats = 0;
+    return ledger_load(ev->ledger,
+                       &(struct ledger_reader){.on_event = recovery_on_event_counted, .to = seats});
 }
 
 static void recovery_on_event_met(void *to, struct event *e) {

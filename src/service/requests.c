@@ -6,7 +6,8 @@
  * Order. The decisions of a partition are in a list until their outcome is known. One that asks for
  * the same as an earlier one in the list is not started before that one's outcome is known, except
  * where the hot store decides in one atomic step (strategy slot): there the order of the calls is
- * the order of the decisions, so many are under way at the same time and share a commit. When a
+ * the order of the decisions, so many are under way at the same time and share a commit. Of two
+ * messages with the same id, the second always waits: it finds the result of the first. When a
  * commit fails, those that were under way are tried again in their order; but one that was in
  * another commit may have succeeded before an earlier one.
  */
@@ -136,9 +137,9 @@ static bool decision_asks_for_same(const struct request *a, const struct request
 static bool decision_must_wait(const struct decision *d, const struct list *all) {
     for (const struct list *at = all->next; at != &d->link; at = at->next) {
         const struct decision *earlier = CONTAINER_OF(at, struct decision, link);
-        if (!earlier->is_claimed &&
-            decision_asks_for_same(earlier->message->request, d->message->request))
-            return true;
+        const struct request *first = earlier->message->request;
+        if (!earlier->is_claimed && decision_asks_for_same(first, d->message->request)) return true;
+        if (uuid_eq(&first->id, &d->message->request->id)) return true;
     }
     return false;
 }
@@ -500,6 +501,7 @@ static void requests_look_end(struct requests_look *l, enum err result);
 
 void requests_look(struct requests_worker *w, struct requests_look *l) {
     l->worker = w;
+    for (size_t i = 0; i < l->count; i++) l->found[i] = NULL;
     atomic_fetch_add(&w->service->in_flight, 1);
     l->get = (struct ledger_requests_get){
         .record = {.kind = LEDGER_REQUESTS_GET, .task.run = requests_on_got},
@@ -510,14 +512,19 @@ void requests_look(struct requests_worker *w, struct requests_look *l) {
     if (refused != ERR_OK) requests_look_end(l, refused);
 }
 
-/* On an error there is nothing to free. */
 static void requests_look_end(struct requests_look *l, enum err result) {
     atomic_fetch_sub(&l->worker->service->in_flight, 1);
     l->done(l, result);
 }
 
+/* The results that are known are found all the same. */
 static void requests_look_fail(struct requests_look *l, enum err result) {
-    for (size_t i = 0; i < l->count; i++) mem_free(l->found[i]);
+    for (size_t i = 0; i < l->count; i++) {
+        struct request *r = l->found[i];
+        if (r == NULL || request_is_decided(r->status)) continue;
+        mem_free(r);
+        l->found[i] = NULL;
+    }
     requests_look_end(l, result);
 }
 

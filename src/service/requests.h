@@ -90,7 +90,7 @@ void requests_nudge(struct requests *r, const int64_t *partitions, size_t count)
 struct uuid requests_id_of_key(str user, str route, str key);
 
 /* Looks requests up. The struct stays until `done` is called, on the same worker: later, or before
- * the function returns. */
+ * the function returns. On an error, only decided requests are found, or none. */
 struct requests_look {
     const struct uuid *ids;
     size_t count;

@@ -62,9 +62,9 @@ static void reservations_on_found(struct task *task) {
     struct reservation *r = a->get.found;
     enum err result = a->get.record.result;
     if (result == ERR_OK && r == NULL) result = ERR_RESERVATION_NOT_FOUND;
-    if (result == ERR_OK && !a->belongs_to_requester(a, r)) {
-        result = ERR_NOT_YOURS;
-        mem_free(r);
+    if (result == ERR_OK) {
+        result = a->judge(a, r);
+        if (result != ERR_OK) mem_free(r);
     }
     if (result != ERR_OK) {
         a->done(a, result);
@@ -82,7 +82,8 @@ static void reservations_submit_confirm(struct reservation_action *a) {
         .record = {.kind = LEDGER_CONFIRM, .task.run = reservations_on_confirmed},
         .id = a->id,
         .user = str_of(a->reservation->user),
-        .now_ms = clock_wall_ms()};
+        .now_ms = clock_wall_ms(),
+        .note = a->note};
     confirmation_code_new(a->confirm.code);
     enum err refused = ledger_submit(a->service->ledger, &a->confirm.record);
     if (refused != ERR_OK) a->done(a, refused);
@@ -103,7 +104,9 @@ static void reservations_submit_cancel(struct reservation_action *a) {
         .record = {.kind = LEDGER_CANCEL, .task.run = reservations_on_cancelled},
         .id = a->id,
         .user = str_of(a->reservation->user),
-        .now_ms = clock_wall_ms()};
+        .now_ms = clock_wall_ms(),
+        .note = a->note,
+        .may_end_confirmed = a->may_end_confirmed};
     enum err refused = ledger_submit(a->service->ledger, &a->cancel.record);
     if (refused != ERR_OK) a->done(a, refused);
 }
@@ -119,14 +122,16 @@ static void reservations_on_cancelled(struct task *task) {
 }
 
 /* `stored`: the reservation as the ledger has it now, or NULL. If it was changed, the hot store
- * follows. */
+ * follows. Also if its hold has expired before: the node that has ended it may not have told the
+ * hot store yet, and the answer says that its seats are free. */
 static void reservations_follow(struct reservation_action *a, struct reservation *stored,
                                 bool changed) {
     if (stored != NULL) {
         mem_free(a->reservation);
         a->reservation = stored;
     }
-    if (!changed) {
+    bool has_expired = a->reservation->status == RESERVATION_EXPIRED;
+    if (!changed && !has_expired) {
         a->done(a, a->result);
         return;
     }
@@ -219,8 +224,8 @@ static void reservations_list_next(struct listing *l) {
     if (refused != ERR_OK) l->done(l, refused);
 }
 
-/* A reservation that the ledger has ended since then is not listed: the hot store may not have been
- * notified yet. */
+/* A reservation that the ledger has ended since then is not listed, as the hot store may not have
+ * been notified yet; nor one whose time is over. */
 static void reservations_on_listed(struct task *task) {
     struct listing *l = CONTAINER_OF(task, struct listing, get.record.task);
     struct reservation *r = l->get.found;
@@ -228,7 +233,7 @@ static void reservations_on_listed(struct task *task) {
         l->done(l, l->get.record.result);
         return;
     }
-    if (r != NULL && reservation_is_live(r->status))
+    if (r != NULL && reservation_is_live(r->status) && !reservation_is_over(r, clock_wall_ms()))
         l->found[l->count++] = r;
     else
         mem_free(r);

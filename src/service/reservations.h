@@ -39,10 +39,14 @@ bool reservations_is_busy(struct reservations *r);
 /* One of these three, on one reservation. */
 struct reservation_action {
     struct uuid id;
-    /* Whether the user of the request may see and change it. */
-    bool (*belongs_to_requester)(struct reservation_action *a, const struct reservation *r);
+    /* OK, or why this request may not do this: NOT_YOURS or another refusal. Before a cancel it may
+     * set may_end_confirmed. */
+    enum err (*judge)(struct reservation_action *a, const struct reservation *r);
+    bool may_end_confirmed;
     void (*done)(struct reservation_action *a, enum err result);
-    /* Out: as it is now, unless there is none or it belongs to another user. The caller frees it
+    /* Goes to the audit trail if this confirms or cancels it; NULL: its user acts. */
+    const struct audit_note *note;
+    /* Out: as it is now, unless there is none or it was refused by `judge`. The caller frees it
      * (mem_free). */
     struct reservation *reservation;
 
@@ -61,8 +65,9 @@ struct reservation_action {
     struct place_end end;
 };
 
-/* OK, or RESERVATION_NOT_FOUND, NOT_YOURS; to confirm also RESERVATION_ENDED, HOLD_EXPIRED; to
- * cancel also HOLD_EXPIRED. A reservation that was confirmed, or cancelled, already: OK. */
+/* OK, or RESERVATION_NOT_FOUND, or what `judge` returned; to confirm also RESERVATION_ENDED,
+ * HOLD_EXPIRED; to cancel also HOLD_EXPIRED, and CANCEL_BY_SHOP without may_end_confirmed. A
+ * reservation that was confirmed, or cancelled, already: OK. */
 void reservations_confirm(struct reservations *r, struct reservation_action *a);
 void reservations_cancel(struct reservations *r, struct reservation_action *a);
 void reservations_find(struct reservations *r, struct reservation_action *a);

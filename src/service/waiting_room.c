@@ -139,6 +139,24 @@ void waiting_room_look(struct waiting_room *w, struct place_look *l) {
     if (is_timed) waiting_room_observe_since(HISTOGRAM_QUEUE_LOOK_SECONDS, began_ns);
 }
 
+/* Whether the place is that of the token's user. Of a place that has ended, the user may be unknown
+ * by now. */
+static bool waiting_room_is_proven(const struct place_look *l) {
+    enum entry_status status = l->item.place.status;
+    if (l->proof.tokens == NULL) return true;
+    if (l->look.user_len == 0) return status != ENTRY_WAITING && status != ENTRY_ACTIVE;
+    str user = {l->user, l->look.user_len};
+    return token_user_hash(l->proof.tokens, user) == l->proof.user_hash;
+}
+
+static void waiting_room_end_look(struct place_look *l, enum err result) {
+    if (result == ERR_OK && !waiting_room_is_proven(l)) {
+        result = ERR_TOKEN_INVALID;
+        l->look.user_len = 0;
+    }
+    l->done(l, result);
+}
+
 static void waiting_room_look_degraded(struct place_look *l) {
     l->degraded = true;
     l->degraded_reads = (struct degraded_look){.event_key = l->look.op.event_key,
@@ -156,7 +174,7 @@ static void waiting_room_on_looked(struct look_op *op) {
         return;
     }
     if (op->op.result != ERR_OK || l->item.place.status != ENTRY_NONE) {
-        l->done(l, op->op.result);
+        waiting_room_end_look(l, op->op.result);
         return;
     }
     l->get = (struct ledger_entry_get){
@@ -164,7 +182,7 @@ static void waiting_room_on_looked(struct look_op *op) {
         .event_key = op->op.event_key,
         .seq = l->item.seq};
     enum err refused = ledger_ask(l->room->ledger, &l->get.record);
-    if (refused != ERR_OK) l->done(l, refused);
+    if (refused != ERR_OK) waiting_room_end_look(l, refused);
 }
 
 static void waiting_room_on_entry_read(struct task *task) {
@@ -177,7 +195,7 @@ static void waiting_room_on_entry_read(struct task *task) {
         l->look.user_len = l->get.user_len;
         memcpy(l->user, l->get.user, l->get.user_len);
     }
-    l->done(l, result);
+    waiting_room_end_look(l, result);
 }
 
 static void waiting_room_on_degraded_looked(struct degraded_look *degraded_reads, enum err result) {
@@ -185,7 +203,7 @@ static void waiting_room_on_degraded_looked(struct degraded_look *degraded_reads
     l->item.place = degraded_reads->place;
     l->look.counts = (struct queue_counts){.waiting = degraded_reads->place.waiting};
     l->look.user_len = degraded_reads->user_len;
-    l->done(l, result);
+    waiting_room_end_look(l, result);
 }
 
 void waiting_room_watch(struct waiting_room *w, struct places_watch *l) {

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/token.h"
 #include "port/queue.h"
 #include "service/degraded_reads.h"
 #include "service/repair.h"
@@ -56,12 +57,19 @@ struct place_enter {
 };
 void waiting_room_enter(struct waiting_room *w, struct place_enter *e);
 
+/* A token that names a place: the place must be that of the token's user. */
+struct place_proof {
+    struct token_box *tokens; /* of the worker; NULL: no token names the place */
+    uint64_t user_hash;
+};
+
 /* Looks at one place: in the hot store, and in the ledger when the hot store does not have it or
- * can't be asked. The caller fills in look.op.event_key, item.seq and item.seen. Status NONE: it is
- * unknown. */
+ * can't be asked. The caller fills in look.op.event_key, item.seq, item.seen and proof. Status
+ * NONE: it is unknown. TOKEN_INVALID: another user has it than the proof's. */
 struct place_look {
     struct look_op look;
     struct look_item item;
+    struct place_proof proof;
     char user[USER_ID_BYTES_MAX];
     bool degraded; /* out: the hot store could not be asked, and the seats are unknown */
     void (*done)(struct place_look *l, enum err result);

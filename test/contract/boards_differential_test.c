@@ -17,7 +17,7 @@
 #include "redis_probe.h"
 
 #define SEEDS 1
-#define STEPS 1500
+#define STEPS 1000
 #define EVENTS 40
 #define BATCH_MOST 60
 #define SALES_MOST (STEPS * BATCH_MOST)

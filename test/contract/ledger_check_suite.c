@@ -9,6 +9,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+#define ENTRY_ROW                                                                                  \
+    "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at, admitted_at,"      \
+    " active_expires_at, finished_at) VALUES"
+
 static const struct check_adapter *adapter;
 
 /* {02} has that many seats, and the user, with {01}, one more. */
@@ -34,8 +38,7 @@ static const char counts_buyers[] =
 
 /* Reservation {01} CONFIRMED has seat 40 of section 1, {02} HELD seat 41, {03} was CANCELLED.
  * Entries 1 and 3 finished, 2 is ACTIVE, 4 and 5 wait, 6 (lane 2) is ACTIVE. */
-static const char seeds_entries[] =
-    "INSERT INTO queue_entries VALUES"
+static const char seeds_entries[] = ENTRY_ROW
     " (1, 1, 'a', 8, 'COMPLETED', 10, 20, 30, 25),"
     " (1, 2, 'b', 8, 'ACTIVE', 10, 20, 9000000000000, NULL),"
     " (1, 3, 'c', 8, 'LEFT', 10, NULL, NULL, 15),"
@@ -145,8 +148,7 @@ static const struct violation violations[] = {
     {"section_has_what_is_counted", "UPDATE sections SET held = 2, confirmed = 0 WHERE id = 1",
      "section 1"},
     {"section_has_what_is_counted", "UPDATE sections SET confirmed = 1 WHERE id = 2", "section 2"},
-    {"one_live_entry_per_user",
-     "INSERT INTO queue_entries VALUES (1, 9, 'd', 8, 'WAITING', 10, NULL, NULL, NULL)",
+    {"one_live_entry_per_user", ENTRY_ROW " (1, 9, 'd', 8, 'WAITING', 10, NULL, NULL, NULL)",
      "event 1 user d"},
     {"entry_has_the_times_of_its_status",
      "UPDATE queue_entries SET active_expires_at = NULL WHERE seq = 2", "event 1 entry 2"},
@@ -154,11 +156,9 @@ static const struct violation violations[] = {
      "UPDATE queue_entries SET active_expires_at = 5 WHERE seq = 4", "event 1 entry 4"},
     {"entry_has_the_times_of_its_status",
      "UPDATE queue_entries SET finished_at = NULL WHERE seq = 1", "event 1 entry 1"},
-    {"admission_follows_order",
-     "INSERT INTO queue_entries VALUES (1, 9, 'x', 8, 'ACTIVE', 10, 20, 9000000000000, NULL)",
+    {"admission_follows_order", ENTRY_ROW " (1, 9, 'x', 8, 'ACTIVE', 10, 20, 9000000000000, NULL)",
      "event 1 entry 9 overtook 4"},
-    {"admission_follows_order",
-     "INSERT INTO queue_entries VALUES (1, 9, 'x', 8, 'COMPLETED', 10, 20, 30, 25)",
+    {"admission_follows_order", ENTRY_ROW " (1, 9, 'x', 8, 'COMPLETED', 10, 20, 30, 25)",
      "event 1 entry 9 overtook 4"},
     {"reservation_has_the_times_of_its_status",
      "UPDATE reservations SET confirmed_at = NULL WHERE id = {01}",
@@ -221,10 +221,11 @@ static const struct violation violations[] = {
      " VALUES ('HELD', 1, {09}, 1, 1)",
      "reservation 09090909090909090909090909090909"},
     {"reference_leads_somewhere", "UPDATE facts SET event_id = 77 WHERE id = 1", "fact 1 event 77"},
-    {"foreign_keys",
-     "INSERT INTO queue_entries VALUES (77, 1, 'x', 8, 'WAITING', 10, NULL, NULL, NULL)",
+    {"foreign_keys", ENTRY_ROW " (77, 1, 'x', 8, 'WAITING', 10, NULL, NULL, NULL)",
      "queue_entries without events"},
-    {"foreign_keys", "INSERT INTO seats VALUES (77, 1, 'AVAILABLE', NULL, 0, 0)",
+    {"foreign_keys",
+     "INSERT INTO seats(section_id, seat_no, state, reservation_id, version, fence) VALUES (77, 1, "
+     "'AVAILABLE', NULL, 0, 0)",
      "seats without sections"},
     {"foreign_keys",
      "INSERT INTO sections(event_id, code, name, capacity, price, mode, status, position)"
@@ -325,7 +326,9 @@ static void user_may_have_as_many_seats_as_the_event_ever_allowed(void **state) 
 static void examples_are_few_however_many_violations(void **state) {
     (void)state;
     tables_insert(adapter->unruly(), 200, 399,
-                  "queue_entries SELECT 1, i, 'u' || (i / 2), 8, 'WAITING', 10, NULL, NULL, NULL");
+                  "queue_entries(event_id, seq, user_id, lane, status, joined_at,"
+                  " admitted_at, active_expires_at, finished_at) SELECT 1, i, 'u' || (i / 2), 8, "
+                  "'WAITING', 10, NULL, NULL, NULL");
     struct findings t = check(true, "one_live_entry_per_user");
     assert_int_equal(t.violations, 100);
     assert_string_equal(t.examples, "event 1 user u100; event 1 user u101; event 1 user u102; "

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "ledger_client.h"
+#include "ledger_tables.h"
 
 #define ACCEPTED_MS 2000
 #define DECIDED_MS 2100
@@ -350,6 +351,16 @@ static void a_request_that_was_accepted_elsewhere_is_stored_when_it_is_decided(v
     ledger_client_assert_sound(d);
 }
 
+/* A feed that has read up to the old number would never see the new request. */
+static void a_number_is_not_used_again_when_its_row_is_removed(void **state) {
+    struct ledger_client *d = *state;
+    accept_one(d, 1, "a", SEATS(3), 3);
+    int64_t last = accept_one(d, 2, "a", SEATS(4), 3);
+    tables_sql(adapter->tables(&d->h), "DELETE FROM requests");
+    assert_true(accept_one(d, 3, "b", SEATS(5), 3) > last);
+    assert_open(d, 3, last, REQUESTS_MAX, NUMBERS(3));
+}
+
 int ledger_requests_suite_run(const struct ledger_adapter *a) {
     adapter = a;
 #define WITH_EVENT(test) cmocka_unit_test_setup_teardown(test, set_up, ledger_client_tear_down)
@@ -362,6 +373,7 @@ int ledger_requests_suite_run(const struct ledger_adapter *a) {
         WITH_EVENT(no_hold_is_made_for_a_request_that_has_failed),
         WITH_EVENT(a_request_for_which_a_hold_was_made_cannot_fail),
         WITH_EVENT(a_request_that_was_accepted_elsewhere_is_stored_when_it_is_decided),
+        WITH_EVENT(a_number_is_not_used_again_when_its_row_is_removed),
     };
 #undef WITH_EVENT
     return cmocka_run_group_tests_name("ledger contract: requests", tests, NULL, NULL);

@@ -246,6 +246,11 @@ static void model_cancel(struct model *m, struct step *s) {
         s->result = ERR_NOT_YOURS;
         return;
     }
+    if (r->status == RESERVATION_CONFIRMED && !s->r.cancel.may_end_confirmed) {
+        s->result = ERR_CANCEL_BY_SHOP;
+        s->stored = test_reservation_copy(r);
+        return;
+    }
     s->expired = r->status == RESERVATION_HELD && r->expires_ms <= m->now_ms;
     s->did = reservation_is_live(r->status) && !s->expired;
     if (s->expired) model_end(m, s->numbers[0], RESERVATION_EXPIRED);
@@ -353,6 +358,7 @@ static void choose_cancel(struct model *m, struct step *s) {
     s->numbers[0] = some_number(m);
     s->ids[0] = ledger_client_id(s->numbers[0]);
     test_cancel(&s->r, s->ids, owner_or_thief(m, s->numbers[0]), m->now_ms);
+    s->r.cancel.may_end_confirmed = pick(2) == 0;
     model_cancel(m, s);
 }
 
@@ -630,6 +636,7 @@ static void race_prepare(struct ledger_client *d, struct race *r, int round, uin
     test_hold(&r->acts[5], r->next);
     test_hold(&r->acts[6], r->wanted);
     test_cancel(&r->acts[7], id, r->user, 2700);
+    r->acts[7].cancel.may_end_confirmed = false;
 }
 
 static void submit(struct ledger_client *d, struct test_record *r) {
@@ -667,6 +674,7 @@ static void assert_one_end(struct ledger_client *d, struct race *r, uint32_t sea
     assert_false(r->acts[6].hold.held);
     assert_true(confirmed <= 1 && cancelled + expired <= 1);
     if (expired) assert_int_equal(confirmed, 0);
+    if (r->acts[7].cancel.cancelled) assert_int_equal(confirmed, 0);
     struct reservation *got;
     struct test_record get;
     test_reservation_get(&get, &r->wanted->id);

@@ -80,6 +80,37 @@ static void a_hold_past_its_time_is_not_confirmed_and_ends(void **state) {
     ledger_client_assert_counts(d, 0, 1, 1);
 }
 
+static void a_confirmed_one_is_cancelled_only_with_the_right_to(void **state) {
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(1);
+    struct test_record r;
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1, 2)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "a", 1, 0, SEATS(3)), ERR_OK);
+    assert_int_equal(ledger_client_confirm(d, 1, "a", 2500), ERR_OK);
+    test_cancel(&r, &id, "a", 2600);
+    r.cancel.may_end_confirmed = false;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_CANCEL_BY_SHOP);
+    assert_false(r.cancel.cancelled || r.cancel.expired);
+    assert_int_equal(r.cancel.stored->status, RESERVATION_CONFIRMED);
+    test_record_deinit(&r);
+    test_cancel(&r, &id, "b", 2600);
+    r.cancel.may_end_confirmed = false;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_NOT_YOURS);
+    assert_null(r.cancel.stored);
+    ledger_client_assert_counts(d, 0, 1, 2);
+    /* A hold needs no such right, and cancelling again is harmless. */
+    struct uuid held = ledger_client_id(2);
+    for (int i = 0; i < 2; i++) {
+        test_cancel(&r, &held, "a", 2600 + i);
+        r.cancel.may_end_confirmed = false;
+        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+        assert_int_equal(r.cancel.cancelled, i == 0);
+        test_record_deinit(&r);
+    }
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    ledger_client_assert_counts(d, 0, 0, 0);
+}
+
 /* Pitfall 25: only the holder may confirm or cancel. */
 static void only_its_own_user_confirms_and_cancels(void **state) {
     struct ledger_client *d = *state;
@@ -155,6 +186,70 @@ static void a_hold_outlives_the_stay_that_made_it(void **state) {
     assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
     assert_false(r.confirm.completed);
     test_record_deinit(&r);
+}
+
+/* ---- the audit trail ---- */
+
+/* The acts of the newest rows, newest first: "confirm by shop;". */
+static void expect_acts(struct ledger_client *d, int64_t count, const char *expected) {
+    struct test_record page;
+    struct buf acts = {0};
+    test_page(&page, 0, count);
+    assert_int_equal(harness_ask(&d->h, d->l, &page), ERR_OK);
+    str rest = buf_str(&page.page.json);
+    str part;
+    while (str_split(&rest, '"', &part)) {
+        if (!str_eq(part, STR("actor"))) continue;
+        str actor;
+        str act;
+        for (int i = 0; i < 2; i++) str_split(&rest, '"', &actor); /* : and the name */
+        for (int i = 0; i < 4; i++) str_split(&rest, '"', &act);
+        buf_addf(&acts, "%.*s by %.*s;", (int)act.len, act.at, (int)actor.len, actor.at);
+    }
+    assert_string_equal(buf_cstr(&acts), expected);
+    buf_deinit(&acts);
+    test_record_deinit(&page);
+}
+
+static void an_act_of_a_key_is_noted_if_it_changes_something(void **state) {
+    struct ledger_client *d = *state;
+    struct uuid id = ledger_client_id(1);
+    struct uuid over = ledger_client_id(2);
+    struct test_record r;
+    static const struct audit_note confirms = {STR_INIT("shop"), STR_INIT("confirm"), STR_INIT("x"),
+                                               STR_INIT("{}")};
+    static const struct audit_note cancels = {STR_INIT("desk"), STR_INIT("cancel"), STR_INIT("x"),
+                                              STR_INIT("{\"why\":\"é\"}")};
+    assert_int_equal(ledger_client_hold(d, 1, "a", 1, 0, SEATS(1)), ERR_OK);
+    assert_int_equal(ledger_client_hold(d, 2, "b", 2, 0, SEATS(2)), ERR_OK);
+    expect_acts(d, 1, "event.put by admin;");
+    for (int round = 0; round < 2; round++) {
+        test_confirm(&r, &id, "a", 2500);
+        r.confirm.note = &confirms;
+        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+        test_record_deinit(&r);
+    }
+    expect_acts(d, 2, "confirm by shop;event.put by admin;");
+    for (int round = 0; round < 2; round++) {
+        test_cancel(&r, &id, "a", 2600);
+        r.cancel.note = &cancels;
+        assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_OK);
+        test_record_deinit(&r);
+    }
+    test_confirm(&r, &id, "a", 2700);
+    r.confirm.note = &confirms;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_RESERVATION_ENDED);
+    test_record_deinit(&r);
+    test_cancel(&r, &over, "b", TEST_EXPIRES_MS);
+    r.cancel.note = &cancels;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_HOLD_EXPIRED);
+    assert_true(r.cancel.expired);
+    test_record_deinit(&r);
+    test_confirm(&r, &over, "a", 2500);
+    r.confirm.note = &confirms;
+    assert_int_equal(harness_submit(&d->h, d->l, &r), ERR_NOT_YOURS);
+    test_record_deinit(&r);
+    expect_acts(d, 3, "cancel by desk;confirm by shop;event.put by admin;");
 }
 
 /* ---- cancel, expire, leave ---- */
@@ -395,6 +490,132 @@ static void many_seats_are_one_reservation(void **state) {
     mem_free(large);
 }
 
+/* ---- holding again ---- */
+
+/* Fills in a record for seats of section 0, created at that time; `refused` has room for 4. */
+static void test_hold_again(struct ledger_client *d, struct test_record *r, uint64_t number,
+                            const char *user, const uint32_t *seats, int64_t now_ms, bool is_named,
+                            uint32_t *refused) {
+    uint64_t seq = (uint64_t)(user[0] - 'a' + 1);
+    struct reservation *wanted = ledger_client_wanted(d, number, user, seq, 0, seats);
+    wanted->created_ms = now_ms;
+    wanted->expires_ms = now_ms + 1000;
+    test_hold(r, wanted);
+    r->hold.is_named = is_named;
+    r->hold.refused = refused;
+}
+
+static void hold_again_free(struct test_record *r) {
+    mem_free((struct reservation *)(uintptr_t)r->hold.wanted);
+}
+
+/* `refused`: the one seat that is refused; 0: none is. */
+static void assert_hold_again(struct ledger_client *d, uint64_t number, const char *user,
+                              const uint32_t *seats, int64_t now_ms, bool is_named,
+                              enum err expected, uint32_t refused, int64_t free_at_ms) {
+    uint32_t seats_refused[4];
+    struct test_record r;
+    test_hold_again(d, &r, number, user, seats, now_ms, is_named, seats_refused);
+    assert_int_equal(harness_submit(&d->h, d->l, &r), expected);
+    assert_int_equal(r.hold.held, expected == ERR_OK);
+    assert_int_equal(r.hold.refused_count, refused != 0);
+    if (refused != 0) assert_int_equal(seats_refused[0], refused);
+    assert_int_equal(r.hold.free_at_ms, free_at_ms);
+    hold_again_free(&r);
+}
+
+static void change_event(struct ledger_client *d, int64_t rehold_s, int64_t max_holds) {
+    d->event->rehold_s = rehold_s;
+    d->event->max_holds_per_stay = max_holds;
+    d->event->max_per_user = 10;
+    mem_free(harness_store(&d->h, d->l, d->event));
+}
+
+static void a_seat_that_was_given_up_is_not_named_again_by_its_user_for_a_time(void **state) {
+    struct ledger_client *d = *state;
+    change_event(d, 5, 0);
+    assert_hold_again(d, 1, "a", SEATS(1, 2), 2000, true, ERR_OK, 0, 0);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK); /* at 2600 */
+    assert_hold_again(d, 2, "a", SEATS(2, 3), 2700, true, ERR_SEAT_GIVEN_UP, 2, 7600);
+    ledger_client_restart(d);
+    assert_hold_again(d, 2, "a", SEATS(2, 3), 7599, true, ERR_SEAT_GIVEN_UP, 2, 7600);
+    ledger_client_assert_counts(d, 0, 0, 0);
+    /* Another user, or seats that the server has chosen; and the same seat after another user. */
+    assert_hold_again(d, 3, "b", SEATS(2), 2700, true, ERR_OK, 0, 0);
+    assert_hold_again(d, 4, "a", SEATS(1, 2), 2800, true, ERR_SEAT_TAKEN, 2, 0);
+    assert_int_equal(ledger_client_cancel(d, 3, "b"), ERR_OK);
+    assert_hold_again(d, 5, "b", SEATS(2), 2800, true, ERR_SEAT_GIVEN_UP, 2, 7600);
+    assert_hold_again(d, 6, "a", SEATS(2), 2800, true, ERR_OK, 0, 0);
+    assert_hold_again(d, 7, "a", SEATS(1), 2800, false, ERR_OK, 0, 0);
+    /* A hold that expires is given up, too; what was bought is not. */
+    assert_true(ledger_client_expire(d, 7, 4000));
+    assert_hold_again(d, 8, "a", SEATS(1), 8999, true, ERR_SEAT_GIVEN_UP, 1, 9000);
+    assert_hold_again(d, 8, "a", SEATS(1), 9000, true, ERR_OK, 0, 0);
+    assert_int_equal(ledger_client_confirm(d, 6, "a", 2900), ERR_OK);
+    assert_int_equal(ledger_client_cancel(d, 6, "a"), ERR_OK);
+    assert_hold_again(d, 9, "a", SEATS(2), 2900, true, ERR_OK, 0, 0);
+}
+
+static void holds_of_given_up_seats_are_judged_in_a_batch_too(void **state) {
+    struct ledger_client *d = *state;
+    enum { COUNT = 4 };
+    struct test_record r[COUNT];
+    uint32_t refused[COUNT][4];
+    change_event(d, 5, 0);
+    assert_hold_again(d, 1, "a", SEATS(1), 2000, true, ERR_OK, 0, 0);
+    assert_int_equal(ledger_client_cancel(d, 1, "a"), ERR_OK);
+    test_hold_again(d, &r[0], 2, "b", SEATS(2), 2700, true, refused[0]);
+    test_hold_again(d, &r[1], 3, "b", SEATS(3), 2700, true, refused[1]);
+    test_hold_again(d, &r[2], 4, "a", SEATS(1), 2700, true, refused[2]);
+    test_hold_again(d, &r[3], 5, "a", SEATS(4), 2700, true, refused[3]);
+    for (int i = 0; i < COUNT; i++) assert_int_equal(ledger_submit(d->l, &r[i].record), ERR_OK);
+    harness_wait_back(&d->h, r, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(r[i].record.result, i == 2 ? ERR_SEAT_GIVEN_UP : ERR_OK);
+        hold_again_free(&r[i]);
+    }
+    ledger_client_assert_counts(d, 0, 3, 0);
+}
+
+static void a_stay_has_as_many_holds_as_the_event_allows(void **state) {
+    struct ledger_client *d = *state;
+    enum { COUNT = 4 };
+    struct test_record r[COUNT];
+    uint32_t refused[COUNT][4];
+    /* What was held without a limit does not count. */
+    assert_hold_again(d, 9, "a", SEATS(9), 2000, true, ERR_OK, 0, 0);
+    change_event(d, 0, 2);
+    for (int round = 0; round < 2; round++) {
+        uint64_t number = (uint64_t)round + 1;
+        assert_hold_again(d, number, "a", SEATS(1), 2000, true, ERR_OK, 0, 0);
+        assert_int_equal(ledger_client_cancel(d, number, "a"), ERR_OK);
+        ledger_client_restart(d);
+    }
+    assert_hold_again(d, 3, "a", SEATS(1), 2000, false, ERR_HOLD_LIMIT, 0, 0);
+    /* Refused ones do not count, and neither does the same hold once more. */
+    assert_hold_again(d, 4, "b", SEATS(9), 2000, true, ERR_SEAT_TAKEN, 9, 0);
+    assert_hold_again(d, 4, "b", SEATS(2), 2000, true, ERR_OK, 0, 0);
+    struct test_record again;
+    test_hold_again(d, &again, 4, "b", SEATS(2), 2000, true, refused[0]);
+    assert_int_equal(harness_submit(&d->h, d->l, &again), ERR_OK);
+    assert_false(again.hold.held);
+    hold_again_free(&again);
+    /* In one batch. */
+    test_hold_again(d, &r[0], 5, "b", SEATS(3), 2000, true, refused[0]);
+    for (int i = 1; i < COUNT; i++)
+        test_hold_again(d, &r[i], (uint64_t)i + 5, "c", SEATS((uint32_t)i + 3), 2000, true,
+                        refused[i]);
+    for (int i = 0; i < COUNT; i++) assert_int_equal(ledger_submit(d->l, &r[i].record), ERR_OK);
+    harness_wait_back(&d->h, r, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(r[i].record.result, i == COUNT - 1 ? ERR_HOLD_LIMIT : ERR_OK);
+        hold_again_free(&r[i]);
+    }
+    assert_hold_again(d, 10, "b", SEATS(8), 2000, true, ERR_HOLD_LIMIT, 0, 0);
+    change_event(d, 0, 0);
+    assert_hold_again(d, 10, "b", SEATS(8), 2000, true, ERR_OK, 0, 0);
+}
+
 int ledger_reservation_suite_run(const struct ledger_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, ledger_client_tear_down)
@@ -402,8 +623,10 @@ int ledger_reservation_suite_run(const struct ledger_adapter *of) {
         TEST(a_confirmed_one_stays_as_it_was_confirmed),
         TEST(a_hold_past_its_time_is_not_confirmed_and_ends),
         TEST(only_its_own_user_confirms_and_cancels),
+        TEST(a_confirmed_one_is_cancelled_only_with_the_right_to),
         TEST(the_entry_is_completed_when_nothing_else_is_held),
         TEST(a_hold_outlives_the_stay_that_made_it),
+        TEST(an_act_of_a_key_is_noted_if_it_changes_something),
         TEST(a_cancelled_one_gives_its_seats_back_once),
         TEST(one_that_is_over_expires_instead_of_being_cancelled),
         TEST(an_expired_one_is_not_cancelled),
@@ -412,6 +635,9 @@ int ledger_reservation_suite_run(const struct ledger_adapter *of) {
         TEST(what_is_reserved_keeps_its_section_and_event),
         TEST(a_load_reports_everything_live_in_order_and_changes_nothing),
         TEST(many_seats_are_one_reservation),
+        TEST(a_seat_that_was_given_up_is_not_named_again_by_its_user_for_a_time),
+        TEST(holds_of_given_up_seats_are_judged_in_a_batch_too),
+        TEST(a_stay_has_as_many_holds_as_the_event_allows),
     };
 #undef TEST
     return cmocka_run_group_tests_name("ledger contract: reservations", tests, NULL, NULL);

@@ -10,6 +10,10 @@
 #include "base/mem.h"
 #include "base/metrics.h"
 
+#define ENTRY_ROW                                                                                  \
+    "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at, admitted_at,"      \
+    " active_expires_at, finished_at) VALUES"
+
 #define HOUR_MS INT64_C(3600000)
 #define DAY_MS (24 * HOUR_MS)
 
@@ -116,12 +120,11 @@ static void old_audit_rows_go_but_never_the_newest(void **state) {
 static void for_ever_means_for_ever(void **state) {
     struct retained *f = *state;
     tables_reservation(f->tables, 3, f->stored, &f->stored->sections[0], 1, "CANCELLED");
-    tables_sql(f->tables,
-               "UPDATE audit SET at = 1;"
-               "INSERT INTO audit(at, actor, act, subject, detail)"
-               " VALUES (1, 'a', 'b', 'c', '{}');"
-               "UPDATE facts SET relayed_at = 1;"
-               "INSERT INTO queue_entries VALUES (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, 1)");
+    tables_sql(f->tables, "UPDATE audit SET at = 1;"
+                          "INSERT INTO audit(at, actor, act, subject, detail)"
+                          " VALUES (1, 'a', 'b', 'c', '{}');"
+                          "UPDATE facts SET relayed_at = 1;" ENTRY_ROW
+                          " (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, 1)");
     retained_keep(f, 0, 0);
     retained_await_a_round(f);
     assert_int_equal(retained_number(f, "SELECT count(*) FROM audit"), 2);
@@ -133,8 +136,8 @@ static void for_ever_means_for_ever(void **state) {
 static void the_highest_number_of_a_queue_is_never_forgotten(void **state) {
     struct retained *f = *state;
     tables_sql(f->tables,
-               "INSERT INTO queue_entries VALUES (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
-               " (1, 2, 'b', 8, 'LEFT', 1, NULL, NULL, %lld)",
+               ENTRY_ROW " (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
+                         " (1, 2, 'b', 8, 'LEFT', 1, NULL, NULL, %lld)",
                f->old, f->old);
     retained_keep(f, 0, 30);
     retained_await(f, "SELECT count(*) FROM queue_entries", 1);
@@ -163,14 +166,13 @@ static void assert_totals(struct retained *f) {
 static void entries_that_go_stay_counted(void **state) {
     struct retained *f = *state;
     tables_sql(f->tables,
-               "INSERT INTO queue_entries VALUES"
-               " (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
-               " (1, 2, 'b', 8, 'COMPLETED', 1, 101, 3000, %lld),"
-               " (1, 3, 'c', 8, 'VOID', 1, NULL, NULL, %lld),"
-               " (1, 4, 'd', 8, 'EXPIRED', 1, 8, 3000, %lld),"
-               " (1, 5, 'e', 8, 'LEFT', 1, NULL, NULL, %lld),"
-               " (1, 6, 'f', 8, 'ACTIVE', 1, 21, 3000, NULL),"
-               " (1, 7, 'g', 8, 'WAITING', 1, NULL, NULL, NULL)",
+               ENTRY_ROW " (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
+                         " (1, 2, 'b', 8, 'COMPLETED', 1, 101, 3000, %lld),"
+                         " (1, 3, 'c', 8, 'VOID', 1, NULL, NULL, %lld),"
+                         " (1, 4, 'd', 8, 'EXPIRED', 1, 8, 3000, %lld),"
+                         " (1, 5, 'e', 8, 'LEFT', 1, NULL, NULL, %lld),"
+                         " (1, 6, 'f', 8, 'ACTIVE', 1, 21, 3000, NULL),"
+                         " (1, 7, 'g', 8, 'WAITING', 1, NULL, NULL, NULL)",
                f->old, f->old, f->old, f->old, f->recent);
     retained_keep(f, 0, 0);
     assert_totals(f);
@@ -246,10 +248,10 @@ static void seed_reservations(struct retained *f) {
 
 static void seed_queue_and_requests(struct retained *f) {
     tables_sql(f->tables,
-               "INSERT INTO queue_entries VALUES (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
-               " (1, 2, 'b', 8, 'COMPLETED', 1, 2, 3, %lld),"
-               " (1, 3, 'c', 8, 'WAITING', 1, NULL, NULL, NULL),"
-               " (1, 4, 'd', 1, 'ACTIVE', 1, 2, 3, NULL)",
+               ENTRY_ROW " (1, 1, 'a', 8, 'LEFT', 1, NULL, NULL, %lld),"
+                         " (1, 2, 'b', 8, 'COMPLETED', 1, 2, 3, %lld),"
+                         " (1, 3, 'c', 8, 'WAITING', 1, NULL, NULL, NULL),"
+                         " (1, 4, 'd', 1, 'ACTIVE', 1, 2, 3, NULL)",
                f->old, f->recent);
     tables_sql(f->tables,
                REQUEST_ROWS
@@ -318,8 +320,12 @@ static void everything_of_a_deleted_event_goes(void **state) {
                           " 'x', 1, 2)");
     sold_out(f, f->recent);
     tables_insert(f->tables, 1, 1200,
-                  "queue_entries SELECT 1, i, 'u' || i, 8, 'WAITING', 1, NULL, NULL, NULL");
-    tables_insert(f->tables, 1, 700, "seats SELECT 1 + i % 2, i, 'AVAILABLE', NULL, 2, 0");
+                  "queue_entries(event_id, seq, user_id, lane, status, joined_at,"
+                  " admitted_at, active_expires_at, finished_at) SELECT 1, i, 'u' || i, 8, "
+                  "'WAITING', 1, NULL, NULL, NULL");
+    tables_insert(f->tables, 1, 700,
+                  "seats(section_id, seat_no, state, version)"
+                  " SELECT 1 + i % 2, i, 'AVAILABLE', 2");
     if (f->tables.has_buyers) tables_insert(f->tables, 1, 700, "buyers SELECT 1, 'u' || i, 0, 0");
     retained_keep(f, 0, 0);
     struct event *other = test_event("other", 1);
@@ -370,8 +376,9 @@ static void section_taken_out_goes_with_its_history(void **state) {
     struct retained *f = *state;
     tables_reservation(f->tables, 3, f->stored, &f->stored->sections[1], 3, "CANCELLED");
     tables_sql(f->tables, "UPDATE facts SET relayed_at = 1;"
-                          "INSERT INTO seats VALUES (1, 1, 'AVAILABLE', NULL, 2, 0),"
-                          " (2, 3, 'AVAILABLE', NULL, 2, 0)");
+                          "INSERT INTO seats(section_id, seat_no, state, version)"
+                          " VALUES (1, 1, 'AVAILABLE', 2),"
+                          " (2, 3, 'AVAILABLE', 2)");
     retained_keep(f, 0, 0);
     struct event *only_a = test_event("1", 1);
     mem_free(harness_store(&f->h, f->l, only_a));

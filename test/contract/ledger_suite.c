@@ -83,6 +83,10 @@ static void assert_event_equal(const struct event *a, const struct event *b) {
     assert_memory_equal(&a->queue, &b->queue, sizeof a->queue);
     assert_int_equal(a->hold_s, b->hold_s);
     assert_int_equal(a->max_per_user, b->max_per_user);
+    assert_int_equal(a->rehold_s, b->rehold_s);
+    assert_int_equal(a->max_holds_per_stay, b->max_holds_per_stay);
+    assert_int_equal(a->confirm_by, b->confirm_by);
+    assert_int_equal(a->cancel_confirmed, b->cancel_confirmed);
     assert_int_equal(a->section_count, b->section_count);
     for (size_t i = 0; i < a->section_count; i++)
         assert_section_equal(&a->sections[i], &b->sections[i]);
@@ -126,11 +130,26 @@ static void epochs_grow_with_every_opening(void **state) {
     }
 }
 
+static void the_generation_stays_the_same_when_a_ledger_is_opened_again(void **state) {
+    struct fixture *f = *state;
+    struct ledger_generation first = ledger_generation(f->l);
+    assert_true(first.number != 0 && first.first_seq == 0);
+    for (int i = 0; i < 2; i++) {
+        reopen(f, 0);
+        assert_int_equal(ledger_generation(f->l).number, first.number);
+        assert_int_equal(ledger_generation(f->l).first_seq, 0);
+    }
+}
+
 static void put_stores_every_field_for_good(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 4);
     wanted->state = EVENT_DRAINING;
     wanted->auto_enter = true;
+    wanted->rehold_s = 8;
+    wanted->max_holds_per_stay = 9;
+    wanted->confirm_by = CONFIRM_BY_SHOP;
+    wanted->cancel_confirmed = true;
     wanted->opens_at_ms = 1234567890123;
     wanted->starts_at_ms = CLOCK_NONE_MS;
     wanted->queue = (struct queue_rules){1, 2, 3, 4, 5, 6, 7};
@@ -341,6 +360,76 @@ static void deleted_event_is_gone_and_its_key_with_it(void **state) {
     test_record_deinit(&r);
     mem_free(first);
     mem_free(wanted);
+}
+
+static void a_put_may_name_the_version_that_it_changes(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    struct test_record r;
+    const int64_t absent[] = {EVENT_VERSION_ANY, 1};
+    for (int i = 0; i < 2; i++) {
+        test_put(&r, wanted, 1000);
+        r.put.if_version = absent[i];
+        assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_VERSION_MISMATCH);
+        assert_int_equal(r.put.version_present, 0);
+        assert_null(r.put.stored);
+    }
+    wanted->state = EVENT_PAUSED;
+    struct event *first = harness_store(&f->h, f->l, wanted);
+
+    wanted->state = EVENT_OPEN;
+    test_put(&r, wanted, 2000);
+    r.put.if_version = first->version + 1;
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_VERSION_MISMATCH);
+    assert_int_equal(r.put.version_present, first->version);
+    assert_null(r.put.stored);
+
+    const int64_t present[] = {first->version, EVENT_VERSION_ANY, 0};
+    for (int i = 0; i < 3; i++) {
+        test_put(&r, wanted, 3000);
+        r.put.if_version = present[i];
+        r.put.keeps_state = true;
+        assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+        assert_int_equal(r.put.stored->state, EVENT_PAUSED);
+        assert_false(r.put.created);
+        test_record_deinit(&r);
+    }
+    mem_free(first);
+    mem_free(wanted);
+}
+
+static enum err put_seats(struct fixture *f, const char *id, int64_t seats, int64_t seats_max) {
+    struct event *wanted = test_event(id, 1);
+    struct test_record r;
+    wanted->sections[0].capacity = seats;
+    test_put(&r, wanted, 1000);
+    r.put.seats_max = seats_max;
+    enum err result = harness_submit(&f->h, f->l, &r);
+    if (result == ERR_TOO_MANY_SEATS) {
+        assert_int_equal(r.put.seats_wanted, seats);
+        assert_null(r.put.stored);
+        assert_false(r.put.created);
+    }
+    test_record_deinit(&r);
+    mem_free(wanted);
+    return result;
+}
+
+static void seats_of_all_events_together_are_limited(void **state) {
+    struct fixture *f = *state;
+    struct loaded all;
+    assert_int_equal(put_seats(f, "1", 60, 100), ERR_OK);
+    assert_int_equal(put_seats(f, "2", 41, 100), ERR_TOO_MANY_SEATS);
+    load(f, &all);
+    assert_int_equal(all.count, 1);
+    loaded_free(&all);
+    assert_int_equal(put_seats(f, "2", 40, 100), ERR_OK);
+    assert_int_equal(put_seats(f, "1", 61, 100), ERR_TOO_MANY_SEATS);
+    /* Above the limit, which is lower now, an event may change without growing. */
+    assert_int_equal(put_seats(f, "1", 60, 50), ERR_OK);
+    assert_int_equal(put_seats(f, "1", 59, 50), ERR_OK);
+    assert_int_equal(put_seats(f, "1", 60, 99), ERR_TOO_MANY_SEATS);
+    assert_int_equal(put_seats(f, "1", 60, 0), ERR_OK);
 }
 
 static void expect_in_use(struct fixture *f, const struct event *wanted, const char *section) {
@@ -640,6 +729,7 @@ int ledger_suite_run(const struct ledger_adapter *of) {
     const struct CMUnitTest tests[] = {
         TEST(new_ledger_has_no_events),
         TEST(epochs_grow_with_every_opening),
+        TEST(the_generation_stays_the_same_when_a_ledger_is_opened_again),
         TEST(put_stores_every_field_for_good),
         TEST(it_is_remembered_when_a_sale_first_opened),
         TEST(second_put_changes_and_keeps_keys),
@@ -647,6 +737,8 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(edits_at_the_same_time_all_count),
         TEST(an_edit_may_refuse_and_needs_an_event),
         TEST(deleted_event_is_gone_and_its_key_with_it),
+        TEST(a_put_may_name_the_version_that_it_changes),
+        TEST(seats_of_all_events_together_are_limited),
         TEST(taken_seats_are_counted_and_protected),
         TEST(refusal_leaves_nothing_behind),
         TEST(the_audit_log_is_read_newest_first_in_pages),

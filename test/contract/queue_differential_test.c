@@ -16,7 +16,7 @@
 
 #define EVENTS 3
 #define SEEDS 2
-#define STEPS 3000
+#define STEPS 2500
 /* Memory checks this many entries for silence per tick: with fewer entries both stores end the same
  * ones at once. */
 #define SEQ_MOST 4000

@@ -15,7 +15,7 @@
 #define SEEDS 3
 #define STEPS 30000
 #define REMOTE_SEEDS 1
-#define REMOTE_STEPS 5000
+#define REMOTE_STEPS 2500
 #define HEARD_MOST 4096
 /* After this many ticks, all silent entries have been ended. */
 #define SWEEPS_MOST 64

@@ -15,7 +15,7 @@
 #include "seats_steps.h"
 
 #define SEEDS 1
-#define STEPS 10000
+#define STEPS 5000
 #define SECTIONS 6
 #define USERS 12
 #define CAPACITY_MOST 400

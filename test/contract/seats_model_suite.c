@@ -16,7 +16,7 @@
 #define SEEDS 3
 #define STEPS 20000
 #define REMOTE_SEEDS 1
-#define REMOTE_STEPS 5000
+#define REMOTE_STEPS 2500
 #define NAMED_MOST 6
 #define NOBODYS_ENTRY 1000000
 

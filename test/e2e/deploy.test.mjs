@@ -6,7 +6,7 @@ import http from 'node:http';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { NGINX, connects, freePort } from './support/nginx.mjs';
+import { NGINX, connects, freePort, startNginx } from './support/nginx.mjs';
 import { BINARY, call, concert, endOf, environment, launch, removeFolder, start, tempFolder, test, until } from './support/server.mjs';
 
 const CONFIG = fileURLToPath(new URL('../../deploy/nginx.conf', import.meta.url));
@@ -88,6 +88,37 @@ test('nginx passes requests and live streams on, and keeps /metrics inside', asy
   await until('ben sees that he is in', () => stream.text.includes('"status":"ACTIVE"'));
   stream.close();
   await edge.stop();
+  await server.stop();
+});
+
+// The last two are those of an event whose name is that of a stream's path.
+const INSIDE = [
+  ['GET', '/metrics'], ['GET', '/metrics?x'], ['GET', '/%6detrics'], ['GET', '/admin/audit'], ['GET', '/admin/facts'], ['GET', '//admin/audit'],
+  ['GET', '/%61dmin/audit'], ['GET', '/admin%2Faudit'], ['GET', '/x/../admin/audit'], ['GET', '/queue/../admin/audit'], ['PUT', '/admin/events/CONCERT/2'], ['DELETE', '/admin/events/CONCERT/1'],
+  ['POST', '/admin/queue/CONCERT/1/pause'], ['GET', '/admin/events/subscribe/1'], ['GET', '/admin/queue/subscribe/1/status'],
+];
+
+test('neither deploy/nginx.conf nor the gate of docs/api.md passes on /admin or /metrics, also with the right key', async () => {
+  const server = await start({ args: ['--users-auth', 'trusted', '--net-trusted-proxies', '127.0.0.1/32'] });
+  const headers = { authorization: `Bearer ${server.adminKey}` };
+  for (const event of ['CONCERT/1', 'subscribe/1']) assert.equal((await server.admin('PUT', `/admin/events/${event}`, concert())).status, 201);
+  const before = await server.newestAudit();
+  const prose = fs.readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8');
+  const [, gate] = /```\n(location \/tickets\/ [^]*?)```/.exec(prose);
+  const fronts = [
+    await front([server.port, server.port]),
+    await startNginx(replaced(gate, [['127.0.0.1:8080', `127.0.0.1:${server.port}`], ['http://shop', `http://127.0.0.1:${await freePort()}`]])),
+  ];
+  for (const edge of fronts) {
+    assert.equal((await call(edge, 'GET', '/queue/CONCERT/1/status')).status, 401, 'it works');
+    for (const [method, target] of INSIDE) {
+      const answer = await call(edge, method, target, { headers, body: method === 'PUT' ? concert() : undefined });
+      assert.ok([404, 405].includes(answer.status), `${method} ${target}: ${answer.status} ${answer.text}`);
+      assert.match(answer.text, /nginx/, `${method} ${target} was not refused by nginx`);
+    }
+  }
+  assert.equal(await server.newestAudit(), before);
+  for (const edge of fronts) await edge.stop();
   await server.stop();
 });
 

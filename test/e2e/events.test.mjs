@@ -3,11 +3,12 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
+import { assertProblemWith } from './support/queue.mjs';
 import { Raw, adminRequest, ask } from './support/raw.mjs';
-import { assertProblem, call, concert, lasting, start, test, until } from './support/server.mjs';
+import { assertProblem, call, concert, isCluster, lasting, run, start, storeFlags, test, until } from './support/server.mjs';
 
 let server;
-before(async () => (server = await start()));
+before(async () => (server = await start({ args: ['--users-auth', 'trusted', '--net-trusted-proxies', '127.0.0.1/32'] })));
 after(() => server.stop());
 
 const put = (name, body, options) => server.admin('PUT', `/admin/events/${name}`, body, options);
@@ -50,6 +51,10 @@ describe('one event', () => {
       },
       holdSeconds: 300,
       maxPerUser: 4,
+      reholdSeconds: 60,
+      maxHoldsPerStay: 0,
+      confirmBy: null,
+      cancelConfirmed: false,
       currency: 'KRW',
       sections: [
         { id: 'A', name: 'A', capacity: 100, available: 100, held: 0, confirmed: 0, price: 0, mode: 'slot', strategy: 'slot', status: 'open' },
@@ -67,6 +72,10 @@ describe('one event', () => {
       queue: { maxWaiting: 5, maxActive: 6, entryBatchSize: 7, entryIntervalSeconds: 8, activeTtlSeconds: 9, graceSeconds: 10, tokenTtlSeconds: 11 },
       holdSeconds: 12,
       maxPerUser: 13,
+      reholdSeconds: 14,
+      maxHoldsPerStay: 15,
+      confirmBy: 'shop',
+      cancelConfirmed: true,
       currency: 'EUR',
       sections: [{ id: 'A', name: 'Floor A', capacity: 100, price: 150000, mode: 'seat', status: 'closed' }],
     };
@@ -75,7 +84,7 @@ describe('one event', () => {
     assert.deepEqual(json.queue, example.queue);
     const { available, held, confirmed, strategy, ...section } = json.sections[0];
     assert.deepEqual(section, example.sections[0]);
-    for (const key of ['title', 'state', 'opensAt', 'autoEnter', 'holdSeconds', 'maxPerUser', 'currency'])
+    for (const key of ['title', 'state', 'opensAt', 'autoEnter', 'holdSeconds', 'maxPerUser', 'reholdSeconds', 'maxHoldsPerStay', 'confirmBy', 'cancelConfirmed', 'currency'])
       assert.deepEqual(json[key], example[key], key);
     const plain = (await put('EXAMPLE/1', concert())).json;
     assert.equal(plain.holdSeconds, 300);
@@ -83,12 +92,52 @@ describe('one event', () => {
     assert.equal(plain.startsAt, null);
   });
 
+  test('a draft is seen by the admin alone, in no list, map or ranking; an announced event by all', async () => {
+    const soon = (ms) => new Date(Date.now() + ms).toISOString();
+    const key = { headers: { authorization: `Bearer ${server.adminKey}` } };
+    const names = async (query, options) => (await server.call('GET', `/events?type=DRAFTS${query}`, options)).json.events.map((e) => e.eventId);
+    const opensAt = soon(3600_000);
+    await put('DRAFTS/0', concert({ state: 'DRAFT' }));
+    await put('DRAFTS/1', concert({ state: 'OPEN', opensAt }));
+    await put('DRAFTS/2', concert({ state: 'DRAFT', opensAt }));
+    await put('DRAFTS/3', concert({ state: 'DRAFT', opensAt: '2000-01-01T00:00:00Z' }));
+    await put('DRAFTS/4', concert({ state: 'CLOSED' }));
+    await put('DRAFTS/5', concert({ state: 'DRAFT' }));
+    assert.deepEqual(await names(''), ['1', '3', '4']);
+    assert.deepEqual(await names('', key), ['0', '1', '2', '3', '4', '5']);
+    assert.deepEqual(await names('&limit=1'), ['1'], 'drafts use up no page');
+    const second = await server.call('GET', '/events?type=DRAFTS&limit=1&after=DRAFTS/1');
+    assert.deepEqual([second.json.events[0].eventId, second.json.next], ['3', 'DRAFTS/3']);
+    const last = await server.call('GET', '/events?type=DRAFTS&limit=1&after=DRAFTS/3');
+    assert.deepEqual([last.json.events[0].eventId, last.json.next], ['4', null], 'nothing says that there is a draft behind it');
+    assert.deepEqual([(await get('DRAFTS/1')).json.state, (await get('DRAFTS/1')).json.opensAt], ['OPEN', opensAt], 'for a countdown');
+
+    const paths = (id) => [`/events/DRAFTS/${id}`, `/events/DRAFTS/${id}/sections/A/seats`, `/rankings/soldout/DRAFTS/${id}`, `/rankings/daily/DRAFTS/${id}`];
+    for (const id of ['0', '2', '5'])
+      for (const path of paths(id)) {
+        assertProblem(await server.call('GET', path), 404, 'event_not_found');
+        assert.equal((await server.call('GET', path, key)).status, 200, path);
+      }
+    for (const id of ['1', '3', '4']) for (const path of paths(id)) assert.equal((await server.call('GET', path)).status, 200, path);
+    const labels = async (options) => {
+      const { text } = await server.nodes[0].call('GET', '/metrics', options);
+      return [...new Set([...text.matchAll(/event="DRAFTS\/(\d)"/g)].map(([, id]) => id))].sort();
+    };
+    assert.deepEqual(await labels(), ['1', '3', '4']);
+    await until('the admin sees all metrics', async () => (await labels(key)).length === 6);
+
+    await patch('DRAFTS/0', { state: 'OPEN' });
+    assert.equal((await get('DRAFTS/0')).status, 200);
+    await patch('DRAFTS/0', { state: 'DRAFT' });
+    assertProblem(await get('DRAFTS/0'), 404, 'event_not_found');
+  });
+
   test('everybody sees what is sold, only the admin how it is run', async () => {
     await put('SEEN/1', concert());
     const open = (await get('SEEN/1')).json;
     const admin = await adminGet('SEEN/1');
     const { queue, version, createdAt, updatedAt, ...shared } = lasting(admin);
-    assert.deepEqual(lasting(open), shared);
+    assert.deepEqual(lasting(open), { ...shared, confirmBy: 'user' });
     assert.ok(queue && version && createdAt && updatedAt);
     assertProblem(await get('SEEN/2'), 404, 'event_not_found');
     assertProblem(await server.admin('GET', '/admin/events/SEEN/2'), 404, 'event_not_found');
@@ -101,8 +150,63 @@ describe('one event', () => {
     assert.equal((await put('ROUND/1', before)).status, 200);
     const after = await adminGet('ROUND/1');
     assert.deepEqual({ ...lasting(after), version: 0, updatedAt: 0 }, { ...lasting(before), version: 0, updatedAt: 0 });
-    assert.equal((await put('ROUND/1', (await get('ROUND/1')).json)).status, 200, 'the public shape too');
     assert.equal((await patch('ROUND/1', after)).status, 200, 'and as a PATCH');
+    assert.equal((await put('ROUND/1', (await get('ROUND/1')).json)).status, 200, 'the public shape too');
+  });
+
+  test('a PUT without state keeps the state; a new event is OPEN', async () => {
+    assert.equal((await put('STATE/1', concert())).json.state, 'OPEN');
+    for (const state of ['PAUSED', 'CLOSED', 'DRAFT', 'DRAINING']) {
+      assert.equal((await put('STATE/1', concert({ state }))).json.state, state);
+      assert.equal((await put('STATE/1', concert({ title: `Still ${state}` }))).json.state, state);
+      assert.equal((await adminGet('STATE/1')).state, state);
+    }
+    assert.equal((await put('STATE/1', concert({ state: 'OPEN' }))).json.state, 'OPEN');
+    await server.admin('DELETE', '/admin/events/STATE/1');
+    assert.equal((await put('STATE/1', concert())).json.state, 'OPEN', 'a new event of the name');
+  });
+
+  test('a change that names another version than the event has is refused with 412 and both', async () => {
+    const created = await put('VERSION/1', concert());
+    const first = created.json.version;
+    assert.equal(created.headers.etag, `"${first}"`);
+    const changed = await patch('VERSION/1', { title: 'Second', version: first });
+    const second = changed.json.version;
+    assert.equal(changed.headers.etag, `"${second}"`);
+    assert.equal((await server.admin('GET', '/admin/events/VERSION/1')).headers.etag, `"${second}"`);
+    const ifMatch = (etag) => ({ headers: { 'if-match': etag } });
+    const section = '/admin/events/VERSION/1/sections/A';
+    const late = {
+      'PUT, version': await put('VERSION/1', concert({ version: first })),
+      'PUT, If-Match': await put('VERSION/1', concert(), ifMatch(`"${first}"`)),
+      'PATCH, version': await patch('VERSION/1', { title: 'Late', version: first }),
+      'PATCH, If-Match': await server.admin('PATCH', '/admin/events/VERSION/1', { title: 'Late' }, ifMatch(`"${first}"`)),
+      'section, If-Match': await server.admin('PATCH', section, { price: 1 }, ifMatch(`"${first}"`)),
+      'pause, If-Match': await server.admin('POST', '/admin/queue/VERSION/1/pause', undefined, ifMatch(`"${first}"`)),
+    };
+    for (const [how, answer] of Object.entries(late)) {
+      const { detail } = assertProblemWith(answer, 412, 'version_mismatch', { sentVersion: first, presentVersion: second });
+      assert.match(detail, new RegExp(`version ${second}, .* version ${first}`), how);
+    }
+    assert.equal((await adminGet('VERSION/1')).version, second, 'nothing has changed');
+
+    const third = await put('VERSION/1', concert({ title: 'Third', version: second }), ifMatch(`"${second}"`));
+    assert.equal(third.status, 200);
+    const fourth = await server.admin('PATCH', section, { price: 1 }, ifMatch(`W/${third.headers.etag}`));
+    assert.equal(fourth.status, 200, 'as a proxy that compresses makes it');
+    assert.equal((await put('VERSION/1', concert(), ifMatch('*'))).status, 200);
+    assert.equal((await put('VERSION/1', concert())).status, 200, 'without a version the last change wins');
+
+    assertProblemWith(await put('VERSION/2', concert({ version: 1 })), 412, 'version_mismatch', { sentVersion: 1, presentVersion: null });
+    assertProblemWith(await put('VERSION/2', concert(), ifMatch('*')), 412, 'version_mismatch', { sentVersion: null, presentVersion: null });
+    assertProblem(await server.admin('GET', '/admin/events/VERSION/2'), 404, 'event_not_found');
+    assertProblem(await patch('VERSION/2', { version: 1 }), 404, 'event_not_found');
+    for (const version of [0, -1, 1.5, '1', null])
+      assert.match(assertProblem(await patch('VERSION/1', { version }), 422, 'invalid_field').detail, /^version /);
+    assert.match(assertProblem(await patch('VERSION/1', { version: [1] }), 422, 'invalid_field').detail, /^version /);
+    assertProblem(await put('VERSION/1', concert({ version: 1 }), ifMatch('"2"')), 422, 'invalid_field');
+    for (const etag of ['1', '"x"', '"-1"', '"1', '""', '"1", "2"'])
+      assertProblem(await put('VERSION/1', concert(), ifMatch(etag)), 400, 'bad_request');
   });
 
   test('PATCH sets what it names and leaves the rest, inside queue too', async () => {
@@ -198,6 +302,58 @@ describe('one event', () => {
       assert.equal(json.sections[0].available, 1000000);
       t.diagnostic(`${mode}: ${took.toFixed(1)} ms`);
     }
+  });
+});
+
+describe('the number of seats', () => {
+  const seats = (capacity) => concert({ sections: [{ id: 'A', capacity }] });
+
+  test('one event has at most 5,000,000, however they get there', async () => {
+    const sections = Array.from({ length: 5 }, (_, i) => ({ id: `S${i}`, capacity: 1000000 }));
+    const more = [...sections, { id: 'more', capacity: 1 }];
+    const detail = /^The event would have 5000001 seats; one event can have 5000000\.$/;
+    assert.match(assertProblem(await put('VAST/1', concert({ sections: more })), 422, 'too_many_seats').detail, detail);
+    assertProblem(await server.admin('GET', '/admin/events/VAST/1'), 404, 'event_not_found');
+    await put('VAST/1', concert({ sections: [...sections.slice(0, 4), { id: 'S4', capacity: 1 }] }));
+    assert.match(assertProblem(await patch('VAST/1', { sections: more }), 422, 'too_many_seats').detail, detail);
+    assert.equal((await server.admin('DELETE', '/admin/events/VAST/1')).status, 204);
+  });
+
+  test('all events together have at most limits.seats, also when they are made at the same time', async () => {
+    const own = await start({ args: ['--limits-seats', '1000'] });
+    const putSeats = (name, body) => own.admin('PUT', `/admin/events/${name}`, body);
+    const all = async () => (await own.call('GET', '/events?limit=1000')).json.events.flatMap((e) => e.sections).reduce((sum, s) => sum + s.capacity, 0);
+    const answers = await Promise.all(Array.from({ length: 20 }, (_, i) => putSeats(`SUM/${i}`, seats(100))));
+    const made = answers.flatMap(({ status }, i) => (status === 201 ? [`SUM/${i}`] : []));
+    assert.equal(made.length, 10);
+    for (const answer of answers.filter(({ status }) => status !== 201))
+      assert.match(
+        assertProblem(answer, 422, 'too_many_seats').detail,
+        /^The event would have 100 seats, and all other events have 1000: together more than limits\.seats, which is 1000\.$/,
+      );
+    assert.equal(await all(), 1000);
+    const [first, second] = made;
+    assertProblem(await own.admin('PATCH', `/admin/events/${first}/sections/A`, { capacity: 101 }), 422, 'too_many_seats');
+    assertProblem(await putSeats('SUM/new', concert({ sections: [{ id: 'A', capacity: 1, mode: 'seat' }] })), 422, 'too_many_seats');
+    assertProblem(await own.admin('GET', '/admin/events/SUM/new'), 404, 'event_not_found');
+    assert.equal((await putSeats(first, seats(40))).status, 200, 'fewer');
+    assert.equal((await putSeats(second, seats(160))).status, 200, 'as many as that has given up');
+    assert.equal((await own.admin('DELETE', `/admin/events/${first}`)).status, 204);
+    assert.equal((await putSeats('SUM/new', seats(40))).status, 201, 'those of a deleted event are free');
+    assert.equal(await all(), 1000);
+
+    const lower = ['--limits-seats', '999'];
+    if (isCluster) {
+      const node = await own.join(lower);
+      assert.match(node.stderr, /level=warn msg="the events have more seats than limits.seats; no event can get more" seats=1000 limits_seats=999/);
+      assert.equal((await node.admin('PATCH', `/admin/events/${second}`, { title: 'Still changeable' })).status, 200);
+      await own.stop();
+      return;
+    }
+    await own.kill9();
+    const { status, stderr } = run(['serve', '--listen', '127.0.0.1:0', ...storeFlags(own.dataDir), ...lower]);
+    assert.equal(status, 1, stderr);
+    assert.match(stderr, /^admitone: the events have 1000 seats together, more than limits\.seats, which is 999; .* start with --limits-seats 1000/m);
   });
 });
 
@@ -345,8 +501,8 @@ describe('what is refused', () => {
       `Basic ${Buffer.from(`admin:${key}`).toString('base64')}`, key, `Token ${key}`, `Bearer ${'0'.repeat(key.length)}`, `Bearer: ${key}`,
     ];
     const trail = await server.newestAudit();
+    let clients = 0;
     for (const authorization of wrong) {
-      const headers = authorization === undefined ? {} : { authorization };
       for (const [method, target, body] of [
         ['PUT', '/admin/events/KEY/1', concert({ title: 'Intruder' })],
         ['PUT', '/admin/events/KEY/2', concert()],
@@ -356,6 +512,8 @@ describe('what is refused', () => {
         ['PATCH', '/admin/events/KEY/1/sections/A', { capacity: 1 }],
         ['GET', '/admin/audit'],
       ]) {
+        // Each from another address, of which none has to wait.
+        const headers = { 'x-forwarded-for': `198.51.100.${++clients}`, ...(authorization === undefined ? {} : { authorization }) };
         const answer = await server.call(method, target, { body, headers });
         assertProblem(answer, 401, 'admin_key_required');
         assert.match(answer.headers['www-authenticate'], /^Bearer/);
@@ -390,6 +548,22 @@ describe('many at once', () => {
       ['Landed', 77, 77, 'USD', true, 77, 77],
     );
     assert.equal(new Set(answers.map((a) => a.json.version)).size, 50, 'each had its own version');
+  });
+
+  test('of changes that are based on one version, one succeeds', async () => {
+    const { version } = (await put('BASED/1', concert())).json;
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, i) =>
+        i % 2 === 0
+          ? put('BASED/1', concert({ title: `${i}`, version }), { races: true })
+          : server.admin('PATCH', '/admin/events/BASED/1', { title: `${i}`, version }, { races: true }),
+      ),
+    );
+    const [won, ...more] = answers.filter((a) => a.status === 200);
+    assert.deepEqual(more, []);
+    for (const answer of answers.filter((a) => a !== won))
+      assertProblemWith(answer, 412, 'version_mismatch', { sentVersion: version, presentVersion: won.json.version });
+    assert.deepEqual(lasting(await adminGet('BASED/1')), lasting(won.json));
   });
 
   test('200 events created at the same time are all there, on every list that is asked for later', async () => {
@@ -571,7 +745,9 @@ describe('other origins and other listeners', () => {
         for (const target of ['/events/A/1', '/nothing', '/admin/audit']) {
           const answer = await open.call('GET', target, { headers: { origin } });
           assert.equal(answer.headers['access-control-allow-origin'], origin, target);
-          assert.match(answer.headers['access-control-expose-headers'], /X-Request-Id/);
+          for (const name of ['X-Request-Id', 'X-Queue-Token', 'Retry-After', 'Location', 'Idempotency-Replayed'])
+            assert.ok(answer.headers['access-control-expose-headers'].split(', ').includes(name), name);
+          assert.equal(answer.headers['access-control-allow-credentials'], 'true', 'cookies are sent along');
           assert.match(answer.headers.vary, /Origin/);
         }
         const ahead = await open.call('OPTIONS', '/admin/events/A/1', {
@@ -581,6 +757,7 @@ describe('other origins and other listeners', () => {
         assert.match(ahead.headers['access-control-allow-methods'], /PATCH/);
         assert.match(ahead.headers['access-control-allow-headers'], /Authorization/);
         assert.ok(Number(ahead.headers['access-control-max-age']) > 0);
+        assert.equal(ahead.headers['access-control-allow-credentials'], 'true');
       }
       for (const origin of ['https://evil.example', 'http://shop.example', 'https://shop.example.evil', 'null', 'https://shop.example, https://www.shop.example', '*']) {
         for (const method of ['GET', 'OPTIONS']) {
@@ -600,6 +777,7 @@ describe('other origins and other listeners', () => {
     try {
       const answer = await any.call('GET', '/health', { headers: { origin: 'https://any.example' } });
       assert.equal(answer.headers['access-control-allow-origin'], 'https://any.example');
+      assert.equal(answer.headers['access-control-allow-credentials'], undefined, 'never for every page of the world');
       const none = await server.call('GET', '/health', { headers: { origin: 'https://any.example' } });
       assert.deepEqual(cors(none), []);
       assert.equal(none.headers.vary, undefined);

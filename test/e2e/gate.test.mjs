@@ -47,7 +47,7 @@ describe('the gate', () => {
     assertRefused(room, await room.gate(undefined, { authorization: 'Bearer ' }), 401, 'token_required');
     assertRefused(room, await room.gate(undefined, { 'x-queue-token': '' }), 401, 'token_invalid');
     assertRefused(room, await server.call('GET', `/gate/${room.name}?userId=first`), 401, 'token_required');
-    assertRefused(room, await room.gate(server.adminKey), 401, 'token_required', 'the admin key is no place');
+    assertRefused(room, await room.gate(server.adminKey), 401, 'token_invalid', 'the admin key is no place');
     assertProblem(await server.call('GET', '/gate/GATE/none', { headers: bearer(room.first.entryToken) }), 404, 'event_not_found');
   });
 

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe } from 'node:test';
-import { assertAudit } from './support/queue.mjs';
+import { clock } from './support/clock.mjs';
+import { assertAudit, query } from './support/queue.mjs';
 import { exchange, request } from './support/raw.mjs';
 import { BINARY, assertProblem, call, concert, environment, launch, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
@@ -39,6 +40,124 @@ describe('starting', () => {
       await next.stop();
     }));
 
+  test('deleting the files that name the pid does not let a second server in, under any name', () =>
+    inFolder(async (dataDir, folder) => {
+      const server = await start({ dataDir });
+      const file = (name) => path.join(dataDir, name);
+      for (const name of ['lock', 'admitone.db.lock']) {
+        assert.equal(fs.readFileSync(file(name), 'utf8'), `${server.pid}\n`);
+        fs.rmSync(file(name));
+      }
+      await assertNoStart(['--data', dataDir], 1, /the data folder .* belongs to another admitone that runs \(pid unknown\)/);
+      const other = ['--data', path.join(folder, 'other'), '--ledger'];
+      fs.symlinkSync(file('admitone.db'), path.join(folder, 'soft.db'));
+      fs.linkSync(file('admitone.db'), path.join(folder, 'hard.db'));
+      for (const ledger of [file('admitone.db'), path.join(folder, 'soft.db'), path.join(folder, 'hard.db')])
+        await assertNoStart([...other, `sqlite:${ledger}`], 1, /the ledger sqlite:.* belongs to another admitone that runs/);
+      assert.match(run(['audit', '--data', dataDir]).stdout, /: a server runs on it\n/);
+      await server.stop();
+      assert.match(run(['audit', '--data', dataDir]).stdout, /: no server runs on it\n/);
+    }));
+
+  test('a clock that cannot be right stops the start, and the audit', () =>
+    inFolder(async (dataDir) => {
+      for (const [time, shown] of [
+        ['1969-12-31T23:59:00Z', /it says 1969-12-31T23:59:\d\d/],
+        ['1999-12-31T23:00:00Z', /it says 1999-/],
+        ['2200-01-01T00:00:00Z', /it says 2200-/],
+        ['+010000-01-02T00:00:00Z', /it says a year of another length/],
+      ]) {
+        clock.set(time);
+        const { stderr } = await assertNoStart(['--data', dataDir], 1, /^admitone: the clock of this machine is wrong: /m, { env: clock.env() });
+        assert.match(stderr, shown);
+        assert.equal(run(['audit', '--data', dataDir], { env: clock.env() }).status, 2);
+      }
+      assert.ok(!fs.existsSync(dataDir), 'nothing was made');
+      for (const time of ['2000-01-01T00:00:01Z', '2199-12-30T00:00:00Z']) {
+        clock.set(time);
+        await (await clock.start()).stop();
+      }
+    }));
+
+  describe('after a crash', () => {
+    // A server that was killed after it had acknowledged an event, and its files.
+    async function crashed(dataDir, args = []) {
+      const server = await start({ dataDir, args });
+      assert.equal((await server.admin('PUT', '/admin/events/CRASH/1', concert())).status, 201);
+      await server.kill9();
+      const file = path.join(dataDir, 'admitone.db');
+      return { server, file, wal: `${file}-wal`, mark: `${file}.open` };
+    }
+    const hasEvent = async (server) => (await server.call('GET', '/events/CRASH/1')).status === 200;
+    const LOST = /^admitone: the ledger .*admitone\.db was not closed cleanly, and its write-ahead log .*admitone\.db-wal, .* is missing or empty\. Put that file back\./m;
+
+    test('a ledger without its WAL is refused, until the WAL is back or the operator says so', () =>
+      inFolder(async (dataDir) => {
+        const { file, wal, mark } = await crashed(dataDir);
+        fs.renameSync(wal, `${file}-kept`);
+        for (const lose of [() => {}, () => fs.writeFileSync(wal, '')]) {
+          lose();
+          const { stderr } = await assertNoStart(['--data', dataDir], 1, LOST);
+          assert.ok(stderr.includes(`remove ${mark} to start`), stderr);
+          const audit = run(['audit', '--data', dataDir]);
+          assert.equal(audit.status, 2);
+          assert.match(audit.stderr, LOST);
+        }
+        fs.renameSync(`${file}-kept`, wal);
+        const again = await start({ dataDir });
+        assert.ok(await hasEvent(again));
+        assert.doesNotMatch(again.stderr, /not closed cleanly/);
+        await again.stop();
+        assert.ok(!fs.existsSync(mark), 'a clean close needs no WAL');
+        await (await start({ dataDir })).stop();
+
+        const empty = path.join(path.dirname(dataDir), 'empty');
+        const lost = await crashed(empty);
+        fs.rmSync(lost.wal);
+        await assertNoStart(['--data', empty], 1, LOST);
+        fs.rmSync(lost.mark);
+        const without = await start({ dataDir: empty });
+        assert.ok(!(await hasEvent(without)));
+        await without.stop();
+      }));
+
+    test('also after checkpoints, which change the ledger', () =>
+      inFolder(async (dataDir) => {
+        const server = await start({ dataDir, args: ['--ledger-wal-bytes-max', '65536'] });
+        const file = path.join(dataDir, 'admitone.db');
+        const changed = () => fs.statSync(file, { bigint: true }).mtimeNs;
+        const began = changed();
+        await until('the WAL is checkpointed', async () => {
+          await server.admin('PUT', '/admin/events/CRASH/1', concert());
+          return changed() !== began;
+        });
+        const noted = () => /changed (\d+)/.exec(fs.readFileSync(`${file}.open`, 'utf8'))[1];
+        await until('the checkpoint is noted', () => BigInt(noted()) === changed());
+        await server.kill9();
+        fs.rmSync(`${file}-wal`);
+        await assertNoStart(['--data', dataDir], 1, LOST);
+      }));
+
+    test('a ledger that another program has opened since, or a copy of it, starts with a warning', () =>
+      inFolder(async (dataDir) => {
+        const { file, wal } = await crashed(dataDir);
+        query(dataDir, 'SELECT count(*) FROM events'); // as its last user, SQLite copies the WAL into the ledger
+        assert.ok(!fs.existsSync(wal));
+        const again = await start({ dataDir });
+        assert.ok(await hasEvent(again));
+        assert.match(again.stderr, /level=warn msg="the ledger was not closed cleanly, and another program changed it since"/);
+        await again.kill9();
+
+        fs.copyFileSync(file, `${file}-copy`);
+        for (const old of [file, wal, `${file}-shm`]) fs.rmSync(old, { force: true });
+        fs.renameSync(`${file}-copy`, file);
+        const restored = await start({ dataDir });
+        assert.match(restored.stderr, /level=warn msg="the ledger was not closed cleanly, and another file has replaced it since; if that is a backup, /);
+        assert.ok(await hasEvent(restored));
+        await restored.stop();
+      }));
+  });
+
   test('a port that is taken is named, by another server or anything else', () =>
     inFolder(async (dataDir) => {
       const server = await start();
@@ -46,6 +165,7 @@ describe('starting', () => {
       assert.ok(stderr.includes(String(server.port)) && stderr.includes('--listen'), stderr);
       assert.equal((await server.call('GET', '/health')).status, 200);
       await assertNoStart(['--data', dataDir, '--admin-listen', `127.0.0.1:${server.port}`], 1, /cannot listen on 127\.0\.0\.1:\d+: .* choose another with --admin-listen$/m);
+      await assertNoStart(['--data', dataDir, '--metrics-listen', `127.0.0.1:${server.port}`], 1, /cannot listen on 127\.0\.0\.1:\d+: .* choose another with --metrics-listen$/m);
       await server.stop();
     }));
 
@@ -88,10 +208,69 @@ describe('starting', () => {
       fs.writeFileSync(key, 'too short\n', { mode: 0o600 });
       for (const flags of [['--admin-key-file'], ['--secret-file'], ['--secret-previous-file'], ['--pass-key-file'], ['--users-auth', 'signed', '--users-key-file']])
         await assertNoStart(['--data', dataDir, ...flags, key], 1, /at least 16 characters/);
-      fs.writeFileSync(key, 'long enough to be a key\n', { mode: 0o600 });
-      await (await start({ dataDir, args: ['--users-auth', 'signed', '--users-key-file', key, '--secret-previous-file', key, '--pass-key-file', key] })).stop();
+      const keyFile = (name) => {
+        const file = path.join(folder, name);
+        fs.writeFileSync(file, `long enough to be the key ${name}\n`, { mode: 0o600 });
+        return file;
+      };
+      await (await start({ dataDir, args: ['--users-auth', 'signed', '--users-key-file', keyFile('users'), '--secret-previous-file', keyFile('previous'), '--pass-key-file', keyFile('pass')] })).stop();
       await (await start({ dataDir })).stop();
     }));
+
+  test('the same key for two purposes is refused, with the names of both settings', () =>
+    inFolder(async (dataDir, folder) => {
+      const files = ['one', 'two'].map((name) => path.join(folder, name));
+      for (const file of files) fs.writeFileSync(file, 'the same key, in two files\n', { mode: 0o600 });
+      const flags = {
+        secret_file: ['--secret-file'],
+        secret_previous_file: ['--secret-previous-file'],
+        pass_key_file: ['--pass-key-file'],
+        admin_key_file: ['--admin-key-file'],
+        'users.key_file': ['--users-auth', 'signed', '--users-key-file'],
+      };
+      const names = Object.keys(flags);
+      for (const [i, one] of names.entries())
+        for (const two of names.slice(i + 1)) {
+          const { stderr } = await assertNoStart(['--data', dataDir, ...flags[one], files[0], ...flags[two], files[1]], 1, /have the same key; each needs one that is used for nothing else$/m);
+          assert.ok(stderr.includes(`admitone: ${one} and ${two} have`), stderr);
+        }
+      // One that was made in the data folder, and is given again.
+      await (await start({ dataDir })).stop();
+      await assertNoStart(['--data', dataDir, '--pass-key-file', path.join(dataDir, 'secret')], 1, /secret_file and pass_key_file have the same key/);
+    }));
+
+  test('the file of named keys is found in the data folder, or must be there if it is set', () =>
+    inFolder(async (dataDir, folder) => {
+      const file = path.join(folder, 'keys');
+      await assertNoStart(['--data', dataDir, '--keys-file', file], 1, /cannot read the key file .*keys: No such file/);
+      fs.writeFileSync(file, 'shop shop sha256:0\n', { mode: 0o600 });
+      await assertNoStart(['--data', dataDir, '--keys-file', file], 1, /the keys file .*keys, line 1: the third word is not sha256:/);
+      fs.writeFileSync(file, '');
+      fs.chmodSync(file, 0o644);
+      await assertNoStart(['--data', dataDir, '--keys-file', file], 1, /keys can be read by others; run: chmod 600/);
+      const server = await start({ dataDir });
+      const { status, stdout, stderr } = run(['keys', 'add', 'ops', 'operate', '--data', dataDir]);
+      assert.equal(status, 0, stderr);
+      const ask = async (at) => (await at.call('GET', '/admin/audit', { headers: { authorization: `Bearer ${stdout.trim()}` } })).status;
+      await until('the first key of the folder is known', async () => (await ask(server)) === 200);
+      await server.stop();
+      assert.ok(!server.stderr.includes(stdout.trim()));
+      const again = await start({ dataDir });
+      assert.equal(await ask(again), 200);
+      await again.stop();
+    }));
+
+  test('with --metrics-listen the metrics are there, and only there', async () => {
+    const server = await start({ args: ['--metrics-listen', '127.0.0.1:0', '--admin-listen', '127.0.0.1:0'] });
+    const port = (what) => Number(new RegExp(`listening for ${what}" addr=127\\.0\\.0\\.1:(\\d+)`).exec(server.stderr)[1]);
+    const metrics = { port: port('metrics') };
+    for (const other of [server, { port: port('the admin') }]) assertProblem(await call(other, 'GET', '/metrics'), 404, 'not_found');
+    assert.match((await call(metrics, 'GET', '/metrics')).text, /^admitone_build_info/m);
+    const headers = { authorization: `Bearer ${server.adminKey}` };
+    for (const target of ['/health', '/events', '/openapi.json', '/admin/audit']) assertProblem(await call(metrics, 'GET', target, { headers }), 404, 'not_found');
+    assert.equal((await call(server, 'GET', '/events')).status, 200);
+    await server.stop();
+  });
 
   test('what is unknown or out of range stops the start with its name, and typing errors get a hint', () =>
     inFolder(async (dataDir, folder) => {
@@ -126,6 +305,7 @@ describe('starting', () => {
         [['--listen', '127.0.0.1:65536'], {}, /listen: /],
         [['--listen', '127.0.0.1'], {}, /listen: /],
         [['--admin-listen', 'x'], {}, /admin\.listen: "x"/],
+        [['--metrics-listen', 'x'], {}, /metrics\.listen: "x"/],
         [['--net-trusted-proxies', '192.0.2.0/33'], {}, /net\.trusted_proxies: "192\.0\.2\.0\/33"/],
         [['--reservation-currency', 'won'], {}, /reservation\.currency: "won"/],
         ...['https://shop.example/', 'https://Shop.example', 'shop.example', 'https://a.example;https://b.example', 'https://*.example', '*,https://a.example', 'null', 'https://a.example:443', 'http://a.example:x'].map(
@@ -200,9 +380,11 @@ describe('starting', () => {
 
   test("a password in a store's URL is never shown", () =>
     inFolder(async (dataDir, folder) => {
-      const key = path.join(folder, 'key');
-      fs.writeFileSync(key, 'long enough to be a key\n', { mode: 0o600 });
-      const keys = ['--secret-file', key, '--pass-key-file', key, '--admin-key-file', key];
+      const keys = ['--secret-file', '--pass-key-file', '--admin-key-file'].flatMap((flag) => {
+        const key = path.join(folder, flag);
+        fs.writeFileSync(key, `long enough to be a key: ${flag}\n`, { mode: 0o600 });
+        return [flag, key];
+      });
       const hot = ['--hot', 'redis://ann:hunter2@127.0.0.1:1/3'];
       const ledger = ['--ledger', 'postgres://ann:hunter2@127.0.0.1:1/shop?sslpassword=hunter2'];
       const rows = [
@@ -385,13 +567,14 @@ describe('logs', () => {
     const server = await start({ args: ['--ledger-queue-max', '1'] });
     await server.admin('PUT', '/admin/events/LOG/3', concert());
     let failed = 0;
+    let users = 0; // new ones each time: one who has a place needs no write
     await until('many requests failed', async () => {
       const answers = await Promise.all(
-        Array.from({ length: 100 }, (_, i) => server.call('POST', '/queue/LOG/3/enter', { body: { userId: `user${i}` } })),
+        Array.from({ length: 100 }, () => server.call('POST', '/queue/LOG/3/enter', { body: { userId: `user${users++}` } })),
       );
       failed += answers.filter(({ status }) => status === 503).length;
       return failed >= 100;
-    }, 30000);
+    });
     await server.call('GET', '/nothing');
     await server.stop();
     const lines = server.stderr.split('\n').filter((line) => line.includes('msg=request'));

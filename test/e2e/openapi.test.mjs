@@ -8,8 +8,8 @@ const read = (path) => readFileSync(new URL(`../../${path}`, import.meta.url), '
 
 /** "GET /events/{type}/{id}" for every row of the router's table. */
 function routes() {
-  const rows = [...read('src/api/router.c').matchAll(/\{HTTP_(\w+), (true|false), "([^"]+)"/g)];
-  return rows.map(([, method, admin, path]) => ({ key: `${method} ${path}`, admin: admin === 'true' }));
+  const rows = [...read('src/api/router.c').matchAll(/\{HTTP_(\w+), (\w+), "([^"]+)"/g)];
+  return rows.map(([, method, key, path]) => ({ key: `${method} ${path}`, admin: key.startsWith('NEEDS_'), ignored: key === 'KEYLESS' }));
 }
 
 test('the document, the router and docs/api.md list the same paths', async () => {
@@ -39,7 +39,7 @@ test('admin paths, and only they, ask for the key in document and program', asyn
   const server = await start({ args: ['--sse-max-seconds', '1', '--sse-heartbeat-seconds', '1'] });
   try {
     const document = await (await fetch(`${server.url}/openapi.json`)).json();
-    for (const { key, admin } of routes()) {
+    for (const { key, admin, ignored } of routes()) {
       const [method, path] = key.split(' ');
       const item = document.paths[path][method.toLowerCase()];
       assert.equal(item.security?.every((way) => 'adminKey' in way) ?? false, admin, key);
@@ -47,6 +47,9 @@ test('admin paths, and only they, ask for the key in document and program', asyn
       const answer = await fetch(server.url + real, { method });
       const refused = (await answer.text()).includes('"admin_key_required"');
       assert.equal(refused, admin, `${key} answered ${answer.status}`);
+      // Other roles, and an address that has sent wrong keys.
+      if (admin) assert.deepEqual(['403' in item.responses, '429' in item.responses], [true, true], key);
+      if (ignored) assert.ok(!item.security?.some((way) => 'adminKey' in way), key);
     }
   } finally {
     await server.stop();
@@ -80,6 +83,8 @@ test('the limits in the document are those of the source', () => {
   assert.equal(Section.properties.price.maximum, limit('PRICE_MAX'));
   assert.equal(NewEvent.properties.holdSeconds.maximum, limit('HOLD_S_MAX'));
   assert.equal(NewEvent.properties.maxPerUser.maximum, limit('PER_USER_MAX'));
+  assert.equal(NewEvent.properties.reholdSeconds.maximum, limit('REHOLD_S_MAX'));
+  assert.equal(NewEvent.properties.maxHoldsPerStay.maximum, limit('HOLDS_PER_STAY_MAX'));
   assert.equal(NewEvent.properties.sections.maxItems, limit('EVENT_SECTIONS_MAX'));
   assert.equal(Hold.properties.quantity.maximum, limit('PER_USER_MAX'));
   assert.equal(Hold.properties.seats.maxItems, limit('PER_USER_MAX'));

@@ -246,6 +246,38 @@ describe('the state of the event', () => {
     assert.equal((await room.status(b.entryToken)).position, 1);
   });
 
+  test('every answer says the state in force, and an estimate only while users are admitted', async () => {
+    const room = await busy();
+    const { entryToken } = await room.enter('a');
+    const shown = ({ eventState, admitting, estimatedWaitSeconds }) => [eventState, admitting, estimatedWaitSeconds !== null];
+    const expect = async (...wanted) => {
+      assert.deepEqual(shown(await room.status(entryToken)), wanted, 'a poll');
+      assert.deepEqual(shown(await room.enter('a')), wanted, 'entering again');
+      const own = await server.call('GET', '/queue/status', { headers: { 'x-queue-token': entryToken } });
+      assert.deepEqual(shown(own.json), wanted, 'a poll without the name');
+      const active = await room.status(room.first.entryToken);
+      assert.deepEqual([active.eventState, active.admitting, active.estimatedWaitSeconds], [...wanted.slice(0, 2), 0], 'an ACTIVE user');
+    };
+    await expect('OPEN', true, true);
+    for (const [act, ...wanted] of [
+      ['pause', 'PAUSED', false, false],
+      ['resume', 'OPEN', true, true],
+      ['drain', 'DRAINING', true, true],
+      ['deactivate', 'CLOSED', false, false],
+      ['activate', 'OPEN', true, true],
+    ]) {
+      await room.did(act);
+      await expect(...wanted);
+    }
+    const change = (body) => server.admin('PATCH', `/admin/events/${room.name}`, body);
+    await change({ opensAt: soon(3600_000) });
+    await expect('DRAFT', false, false);
+    await change({ opensAt: null, state: 'DRAFT' });
+    await expect('DRAFT', false, false);
+    await change({ opensAt: '2000-01-01T00:00:00Z' });
+    await expect('OPEN', true, true);
+  });
+
   test('an empty paused queue admits no user at once', async () => {
     const room = await open({}, { state: 'PAUSED' });
     assert.equal((await room.enter('a')).status, 'WAITING');

@@ -120,7 +120,7 @@ test('a folder that was there before stays, and its servers start again as they 
   removeFolder(folder);
 });
 
-test('one that was stopped or killed starts again beside the others, on its port', () => {
+test('one that was stopped or killed starts again beside the others, on its port', async () => {
   const first = start(['redis', 'postgres', '--unsafe-fast']);
   const folder = first.SERVICES_DIR;
   stop(folder, 'redis');
@@ -134,6 +134,7 @@ test('one that was stopped or killed starts again beside the others, on its port
   const second = start(['redis', 'postgres', '--dir', folder]);
   assert.equal(second.REDIS_PORT, first.REDIS_PORT);
   process.kill(second.REDIS_PID, 'SIGKILL');
+  await until('the killed Redis has ended', () => !isAlive(second.REDIS_PID));
   const third = start(['redis', 'postgres', '--dir', folder]);
   assert.equal(third.REDIS_PORT, first.REDIS_PORT);
   assert.notEqual(third.REDIS_PID, second.REDIS_PID);

@@ -100,6 +100,21 @@ describe('a stream', () => {
     }
   });
 
+  test('is told at once that the queue is paused, closed or open again', async () => {
+    const room = await busy();
+    const stream = await Stream.open(room, (await room.enter('me')).entryToken);
+    const heard = () => stream.events.map(({ data }) => [data.position, data.eventState, data.admitting, data.estimatedWaitSeconds !== null]);
+    const wanted = [[1, 'OPEN', true, true]];
+    for (const [act, state, admitting] of [['pause', 'PAUSED', false], ['deactivate', 'CLOSED', false], ['activate', 'OPEN', true]]) {
+      await room.did(act);
+      wanted.push([1, state, admitting, admitting]);
+      await until(`the stream hears ${state}`, () => stream.events.length >= wanted.length);
+    }
+    assert.deepEqual(heard(), wanted);
+    for (const { data } of stream.events) assertPlace(data);
+    stream.destroy();
+  });
+
   test('an ACTIVE or ended user gets just that', async () => {
     const room = await busy({ graceSeconds: 1 });
     const [left, silent] = await room.enterAll(['left', 'silent']);

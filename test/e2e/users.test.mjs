@@ -4,12 +4,15 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
+import { randomUUID } from 'node:crypto';
 import { jwt, readJwt, startSigned } from './support/jwt.mjs';
 import { WaitingRoom, bearer } from './support/queue.mjs';
+import { Sale } from './support/reservations.mjs';
 import { assertProblem, concert, removeFolder, run, start, tempFolder, test, until } from './support/server.mjs';
 
 const KEY = 'the shop\'s own key, 32 bytes or so';
 const HOUR_S = 3600;
+const CREDENTIAL = /^[A-Za-z0-9_-]{46}$/; // the cookie admitone_user
 const nowS = () => Math.floor(Date.now() / 1000);
 
 async function inFolder(use) {
@@ -118,6 +121,18 @@ describe('a token', () => {
     assertProblem(await server.call('GET', `/queue/CONCERT/1/status?token=${mine}`, { headers: { 'x-queue-token': 'x' } }), 401, 'token_invalid');
   });
 
+  test('of an event that is gone expires with its own lifetime', async () => {
+    const [brief, lasting] = [await WaitingRoom.open(server, 'GONE/1', { tokenTtlSeconds: 1 }), await WaitingRoom.open(server, 'GONE/2')];
+    const tokens = [(await brief.enter('me')).entryToken, (await lasting.enter('me')).entryToken];
+    for (const room of [brief, lasting]) assert.equal((await server.admin('DELETE', `/admin/events/${room.name}`)).status, 204);
+    const ask = (target, token) => server.call('GET', target, { headers: bearer(token) });
+    for (const target of ['/reservations', '/reservations/01890000-0000-7000-8000-000000000000', '/queue/status']) {
+      await until('it has expired', async () => (await ask(target, tokens[0])).status === 401);
+      assertProblem(await ask(target, tokens[0]), 401, 'token_expired');
+      assert.equal((await ask(target, tokens[1])).status, 404, 'the other has no end');
+    }
+  });
+
   test('is in no log line, wherever it was sent', async () => {
     const loud = await start({ args: ['--log-level', 'debug'] });
     const own = await WaitingRoom.open(loud, 'CONCERT/1', { maxActive: 1 });
@@ -212,6 +227,54 @@ describe('users.auth trusted', () => {
     assert.equal(answer.json.userId, 'me');
     assert.equal(answer.headers['set-cookie'], undefined);
     await server.stop();
+  });
+});
+
+describe('users.auth trusted, and pages of the same server', () => {
+  let server;
+  let node;
+  let room;
+  before(async () => {
+    server = await start();
+    [node] = server.nodes;
+    room = await WaitingRoom.open(server, 'CONCERT/1');
+  });
+  after(() => server.stop());
+  const enter = (headers, body = {}) => node.call('POST', '/queue/CONCERT/1/enter', { headers, body });
+
+  test('a request without userId is an error, unless a page of this server sent it', async () => {
+    const foreign = [{}, { 'sec-fetch-site': 'cross-site' }, { 'sec-fetch-site': 'same-site', origin: node.url }, { 'sec-fetch-site': 'none' }, { origin: 'https://evil.example' }, { cookie: 'admitone_user=x; a=b' }];
+    for (const headers of foreign) {
+      const answer = await enter(headers);
+      assert.match(assertProblem(answer, 422, 'invalid_field').detail, /^userId is required/);
+      assert.equal(answer.headers['set-cookie'], undefined);
+    }
+    for (const headers of [{ 'sec-fetch-site': 'same-origin' }, { origin: node.url }, { 'sec-fetch-site': 'same-origin', origin: node.url }]) {
+      const answer = await enter(headers);
+      assert.match(room.place(answer, 200).userId, /^anon-/);
+      assert.deepEqual(Object.keys(cookies(answer).jar).map((name) => name.replace(/\d+$/, 'N')).sort(), ['admitone_entry_N', 'admitone_user']);
+    }
+    assert.equal((await enter({ 'sec-fetch-site': 'same-origin' }, { userId: 'me' })).json.userId, 'me', 'a name counts');
+  });
+
+  test('the page\'s user is known by the cookie, which no other page can use', async () => {
+    const sale = await Sale.open(server, 'PAGE/1', {}, { autoEnter: true });
+    const first = await sale.hold(undefined, { quantity: 1 }, { headers: { 'sec-fetch-site': 'same-origin' } });
+    assert.equal(first.status, 201, first.text);
+    const { header: cookie } = cookies(first);
+    const { id, userId } = first.json;
+    assert.equal((await sale.held(undefined, { quantity: 1 }, { headers: { cookie } })).userId, userId);
+    assert.equal((await sale.list(undefined, { headers: { cookie } })).length, 2);
+    const evil = { cookie, origin: 'https://evil.example' };
+    assertProblem(await sale.hold(undefined, { quantity: 1 }, { headers: evil }), 403, 'foreign_origin');
+    assertProblem(await sale.cancel(undefined, id, { headers: evil }), 403, 'foreign_origin');
+    assertProblem(await server.call('DELETE', '/queue/PAGE/1/leave', { headers: evil }), 403, 'foreign_origin');
+    assertProblem(await server.call('GET', '/reservations', { headers: { 'sec-fetch-site': 'same-origin' } }), 401, 'token_required');
+    assertProblem(await sale.get(undefined, id, { headers: { cookie: `admitone_user=${userId}` } }), 401, 'token_required');
+    await sale.cancelled(undefined, id, { headers: { cookie } });
+    // The entry token of another user is enough, whatever cookies the browser has besides.
+    const bob = await sale.buyer('bob');
+    assert.equal((await sale.held(bob, { quantity: 1 }, { headers: { cookie } })).userId, 'bob');
   });
 });
 
@@ -375,7 +438,8 @@ describe('users.auth anonymous', () => {
       const answer = await enter(undefined, i % 2 ? {} : undefined);
       const { userId } = room.place(answer, 202);
       const { lines, jar } = cookies(answer);
-      assert.equal(jar.admitone_user, userId);
+      assert.match(jar.admitone_user, CREDENTIAL);
+      assert.ok(!jar.admitone_user.includes(userId.slice(5)), 'the name is not the proof');
       assert.match(userId, /^anon-[A-Za-z0-9_-]{22}$/);
       assert.match(lines.find((line) => line.startsWith('admitone_user=')), /; Path=\/; HttpOnly; SameSite=Lax; Max-Age=\d+$/);
       assert.equal(lines.length, 2, 'and one for the place');
@@ -431,13 +495,52 @@ describe('users.auth anonymous', () => {
     assert.equal((await room.status(victim.entryToken)).position, victim.position);
   });
 
-  test('a foreign cookie makes no user of that name', async () => {
-    for (const value of ['first', '', 'anon-', 'anon-short', `anon-${'A'.repeat(23)}`, `anon-${'*'.repeat(22)}`, `ANON-${'A'.repeat(22)}`]) {
+  test('a cookie that this server has not signed is no proof: not the public userId, not a forged one', async () => {
+    const victim = await enter();
+    const { userId } = victim.json;
+    const good = cookies(victim).jar.admitone_user;
+    const forged = Array.from(good, (was, i) => good.slice(0, i) + (was === 'A' ? 'B' : 'A') + good.slice(i + 1));
+    const values = ['first', '', 'anon-', userId, userId.slice(5), `anon-${'A'.repeat(22)}`, good.slice(0, -1), `${good}A`, victim.json.entryToken];
+    for (const value of [...values, ...forged]) {
       const answer = await enter(`admitone_user=${value}`);
       assert.equal(answer.status, 202, value);
-      assert.notEqual(answer.json.userId, value);
-      assert.equal(cookies(answer).jar.admitone_user, answer.json.userId);
+      assert.notEqual(answer.json.userId, userId, value);
+      assert.match(cookies(answer).jar.admitone_user, CREDENTIAL, 'a new user, as without a cookie');
+      assertProblem(await server.call('GET', '/reservations', { headers: { cookie: `admitone_user=${value}` } }), 401, 'token_required');
     }
+    assert.equal((await server.call('GET', '/reservations', { headers: { cookie: `admitone_user=${good}` } })).status, 200);
+  });
+
+  test('leave by cookie is refused to pages of other sites, like other requests that change something', async () => {
+    const [node] = server.nodes;
+    const { header } = cookies(await enter());
+    const leave = (headers) => node.call('DELETE', '/queue/CONCERT/1/leave', { headers: { cookie: header, ...headers } });
+    for (const origin of ['https://evil.example', 'null']) assertProblem(await leave({ origin }), 403, 'foreign_origin');
+    assert.equal((await server.call('GET', '/queue/CONCERT/1/status', { headers: { cookie: header } })).json.status, 'WAITING');
+    assert.equal((await leave({ origin: node.url })).status, 204);
+  });
+
+  test('an Idempotency-Key is of one user, also if the answer with the cookie was lost', async () => {
+    const sale = await Sale.open(server, 'LOST/1', {}, { autoEnter: true });
+    const hold = (key) => sale.hold(undefined, { quantity: 1 }, { headers: { 'idempotency-key': key } });
+    const key = randomUUID();
+    const lost = await hold(key);
+    const again = await hold(key);
+    assert.equal(lost.status, 201, lost.text);
+    assert.equal(again.text, lost.text);
+    assert.equal(again.headers['idempotency-replayed'], 'true');
+    const { jar, header } = cookies(again);
+    assert.match(jar.admitone_user, CREDENTIAL);
+    assert.equal((await server.call('GET', `/reservations/${lost.json.id}`, { headers: { cookie: header } })).json.status, 'HELD');
+    assertProblem(await server.call('GET', `/reservations/${lost.json.id}`, { headers: { 'idempotency-key': key } }), 401, 'token_required');
+
+    assert.equal((await enter(undefined, {}, { 'idempotency-key': key })).json.userId, lost.json.userId, 'an enter, too');
+    // What another client might choose as well is of nobody.
+    for (const guess of ['order-1', 'a'.repeat(36), '6ba7b810-9dad-11d1-80b4-00c04fd430c8']) {
+      const [one, two] = [await hold(guess), await hold(guess)];
+      assert.notEqual(one.json.userId, two.json.userId, guess);
+    }
+    assert.equal((await sale.counts()).held, 7);
   });
 
   test('cookies are Secure where the client\'s side is TLS, as a trusted proxy says', async () => {
@@ -451,6 +554,26 @@ describe('users.auth anonymous', () => {
     assertProblem(await enter(undefined, { lane: 0 }), 403, 'lane_not_allowed');
   });
 });
+
+test('the cookie of an anonymous user lives through a rotation of the key', () =>
+  inFolder(async ({ dataDir, keyFile }) => {
+    const [a, b] = [keyFile('a', 'a'.repeat(40)), keyFile('b', 'b'.repeat(40))];
+    const enterAt = async (cookie, ...args) => {
+      const server = await start({ dataDir, args: ['--users-auth', 'anonymous', ...args] });
+      await server.admin('PUT', '/admin/events/CONCERT/1', concert());
+      const { json, headers } = await server.call('POST', '/queue/CONCERT/1/enter', { headers: cookie && { cookie: `admitone_user=${cookie}` } });
+      await server.stop();
+      return { userId: json.userId, cookie: cookies({ headers }).jar.admitone_user };
+    };
+    const old = await enterAt(undefined, '--secret-file', a);
+    const rotated = await enterAt(old.cookie, '--secret-file', b, '--secret-previous-file', a);
+    assert.equal(rotated.userId, old.userId);
+    assert.match(rotated.cookie, CREDENTIAL, 'signed with the new key');
+    assert.notEqual(rotated.cookie, old.cookie);
+    const fresh = await enterAt(rotated.cookie, '--secret-file', b);
+    assert.deepEqual(fresh, { userId: old.userId, cookie: undefined });
+    assert.notEqual((await enterAt(old.cookie, '--secret-file', b)).userId, old.userId);
+  }));
 
 test('a user who was ACTIVE in signed mode and comes again after the stay is a new entry of the same user', () =>
   inFolder(async ({ dataDir, keyFile }) => {

@@ -21,7 +21,7 @@ struct history_act {
 
 struct history {
     const char *name; /* where there are several in a program; or NULL */
-    /* 1 to `seeds` are run, or four times as many with TEST_FULL=1, and one that is new each time.
+    /* Seed 1 is run, or with TEST_FULL=1 all up to 4 × `seeds`; and one that is new each time.
      * Under TSan only the new one: one thread does the steps, so there are few races to find. */
     uint64_t seeds;
     int steps;

@@ -206,6 +206,7 @@ void test_cancel(struct test_record *r, const struct uuid *id, const char *user,
                                   .id = *id,
                                   .user = str_of(user),
                                   .now_ms = now_ms,
+                                  .may_end_confirmed = true,
                               }};
 }
 

@@ -146,9 +146,9 @@ struct decision {
     enum err result;
 };
 
-static bool belongs_to_requester(struct reservation_action *d, const struct reservation *r) {
+static enum err judge_user(struct reservation_action *d, const struct reservation *r) {
     const char *user = CONTAINER_OF(d, struct decision, d)->user;
-    return user == NULL || strcmp(user, r->user) == 0;
+    return user == NULL || strcmp(user, r->user) == 0 ? ERR_OK : ERR_NOT_YOURS;
 }
 
 static void on_decided(struct reservation_action *d, enum err result) {
@@ -161,7 +161,7 @@ static enum err decide(struct fixture *h,
                        void (*how)(struct reservations *, struct reservation_action *),
                        const struct uuid *id, const char *user, struct reservation **out) {
     struct decision x = {
-        .d = {.id = *id, .belongs_to_requester = belongs_to_requester, .done = on_decided},
+        .d = {.id = *id, .judge = judge_user, .may_end_confirmed = true, .done = on_decided},
         .user = user};
     how(&h->reservations, &x.d);
     harness_wait(&h->h, flag_is_set, &x.back);

@@ -30,7 +30,7 @@ const pick = (list) => list[Math.floor(Math.random() * list.length)];
 // The number of the place, from the token's payload.
 export function numberOf(token) {
   const raw = Buffer.from(token, 'base64url');
-  return raw.readUIntBE(11, 6);
+  return raw.readUIntBE(15, 6);
 }
 
 export class Load {
@@ -42,6 +42,7 @@ export class Load {
       title: 'Winter tour',
       queue: { maxActive: MAX_ACTIVE, entryBatchSize: 40, activeTtlSeconds, graceSeconds: 600 },
       holdSeconds: HOLD_SECONDS,
+      reholdSeconds: 0,
       maxPerUser: 4,
       sections: Object.entries(MODES).map(([id, mode]) => ({ id, capacity: CAPACITY, mode })),
     });
@@ -58,7 +59,7 @@ export class Load {
     this.holds = []; // that were acknowledged
     this.contradictions = [];
     this.done = {}; // "verb outcome" → how often
-    this.since = {}; // the same, since mark()
+    this.since = {}; // the same, of requests that were sent since mark()
     this.ending = false;
     this.mostActive = 0;
     this.guests = 0; // all guests so far
@@ -72,10 +73,11 @@ export class Load {
     return this.agents.get(node);
   }
 
-  note(verb, answer) {
+  // `since`: the book in which the request belongs, that of the time when it was sent.
+  note(verb, answer, since) {
     const outcome = answer === undefined ? 'lost' : answer.json?.code ?? answer.status;
     const marks = answer?.json?.degraded ? ' degraded' : '';
-    for (const book of [this.done, this.since]) {
+    for (const book of [this.done, since]) {
       const line = `${verb} ${outcome}${marks}`;
       book[line] = (book[line] ?? 0) + 1;
     }
@@ -96,13 +98,14 @@ export class Load {
   // One request to some node, or to the one that is named; undefined when there was no answer.
   async ask(verb, method, target, options = {}, node = pick(this.cluster.nodes)) {
     const timeoutMs = Math.random() < 0.4 ? PATIENT_MS : HASTY_MS;
+    const { since } = this;
     let answer;
     try {
       answer = await node.call(method, target, { timeoutMs, agent: this.agentOf(node), ...options });
     } catch {
       answer = undefined;
     }
-    this.note(verb, answer);
+    this.note(verb, answer, since);
     if (answer?.status >= 500 && answer.status !== 503) this.contradiction(`${verb} ${answer.status}`, answer.text);
     if (answer?.status === 503 && answer.headers['retry-after'] === undefined) this.contradiction(`${verb} 503`, 'no Retry-After');
     return answer;

@@ -13,7 +13,7 @@ const NAME = 'CONCERT/1';
 const MODES = ['slot', 'lock', 'adaptive', 'seat'];
 const CAPACITY = 400;
 const USERS = 6;
-const PAUSE_MS = 60;
+const PAUSE_MS = 120;
 const DECIDED_MS = 120000;
 // What a node answers while it or a store is not there; nothing was accepted.
 const REFUSED = /^503 (feed_unavailable|stopping|node_behind|hot_\w+|ledger_\w+|recovering|overloaded)$/;

@@ -100,7 +100,7 @@ export class WaitingRoom {
 }
 
 const FIELDS = [
-  'activeExpiresAt', 'ahead', 'entryToken', 'estimatedWaitSeconds', 'eventId', 'eventType', 'position',
+  'activeExpiresAt', 'admitting', 'ahead', 'entryToken', 'estimatedWaitSeconds', 'eventId', 'eventState', 'eventType', 'position',
   'remainingSeats', 'reserving', 'serverTime', 'status', 'totalWaiting', 'userId',
 ];
 
@@ -115,10 +115,12 @@ export function assertPlace(json) {
   } else {
     assert.deepEqual([degraded, json.reserving, json.remainingSeats], [true, null, null], text);
   }
+  const admits = /^(OPEN|DRAINING)$/.test(json.eventState);
+  assert.equal(json.admitting, admits && degraded ? null : admits, text);
   if (json.status === 'WAITING') {
     assert.ok(json.position >= 1 && json.position <= json.totalWaiting, text);
     assert.equal(json.ahead, json.position - 1);
-    assert.ok(json.estimatedWaitSeconds >= 1, text);
+    assert.ok(admits ? json.estimatedWaitSeconds >= 1 : json.estimatedWaitSeconds === null, text);
   } else if (json.status === 'ACTIVE') {
     assert.equal(json.position, 0);
     assert.equal(json.ahead, 0);

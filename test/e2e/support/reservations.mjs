@@ -22,11 +22,12 @@ const FIELDS = [
   'expiresAt', 'confirmationCode', 'createdAt', 'confirmedAt', 'endedAt',
 ];
 
-// An event on sale: by default every user who enters is ACTIVE at once. A buyer is { userId, token };
-// `options` of a request: headers, agent, and to confirm or cancel also body.
+// An event on sale: by default every user who enters is ACTIVE at once, may cancel what is CONFIRMED,
+// and may name seats again at once. A buyer is { userId, token }; `options` of a request: headers, agent, and to confirm or
+// cancel also body.
 export class Sale extends WaitingRoom {
   static open(server, name, queue = {}, more = {}) {
-    return super.open(server, name, { ...ROOMY, ...queue }, more);
+    return super.open(server, name, { ...ROOMY, ...queue }, { cancelConfirmed: true, reholdSeconds: 0, ...more });
   }
 
   // An ACTIVE user.

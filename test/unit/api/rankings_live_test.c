@@ -186,6 +186,7 @@ static void install_events(struct catalogue *catalogue) {
         snprintf(e->id, sizeof e->id, "%lld", (long long)key);
         memset(e->title, '"', EVENT_TITLE_BYTES_MAX);
         e->key = key;
+        e->state = EVENT_OPEN;
         e->version = 1;
         catalogue_install(catalogue, e);
     }
@@ -215,7 +216,7 @@ static int set_up(void **state) {
     fix.api_worker.live = live_new(&fix.api, &fix.worker, 0);
     fix.api_worker.rankings_live = rankings_live_new(&fix.api, &fix.worker, 0);
     fix.net_worker = net_worker_new(fix.api.net, &fix.worker, &fix.api_worker);
-    api_site_init(&fix.site, &fix.api, true, false);
+    api_site_init(&fix.site, &fix.api, SITE_PUBLIC);
     int socket;
     assert_true(endpoint_parse(STR("127.0.0.1:0"), &fix.address));
     assert_int_equal(net_bind(&fix.address, &socket, 1), 0);

@@ -15,6 +15,9 @@
 #define FIXTURE_KEY "the shop's key, 0123456789"
 #define ANON_1 "anon-AAAAAAAAAAAAAAAAAAAAAA"
 #define ANON_2 "anon-__________________-_-w"
+/* Their credentials, signed with the secret of set_up. */
+#define CREDENTIAL_1 "AbsAAAAAAAAAAAAAAAAAAAAApcQOFTfmfy9vNipAUfuzxA"
+#define CREDENTIAL_2 "Abv__________________7_76qhGsJoEJ8TQV8aSE44pPg"
 #define NOW_MS INT64_C(1790000000500)
 
 static const str nobody = {NULL, 0};
@@ -33,7 +36,7 @@ struct bench {
 
 static int set_up(void **state) {
     struct bench *b = mem_new(sizeof *b);
-    b->api.admin_key = STR(ADMIN_KEY);
+    b->api.keys = keys_new(STR(ADMIN_KEY));
     b->api.secret = STR("the secret, 0123456789");
     b->api.pass_key = STR("the pass key, 0123456789");
     b->api.users_key = STR(FIXTURE_KEY);
@@ -60,6 +63,7 @@ static int tear_down(void **state) {
     end_request(b);
     buf_deinit(&b->nw.body);
     api_worker_deinit(&b->worker);
+    keys_free(b->api.keys);
     mem_free(b);
     return 0;
 }
@@ -79,6 +83,7 @@ static struct exchange *ask(struct bench *b, enum users_auth auth, const char *q
     assert_true(len > 0 && (size_t)len < sizeof b->block);
     assert_int_equal(http1_feed(&x->parser, b->block, (size_t)len), HTTP1_DONE);
     x->request = http1_request(&x->parser, b->block);
+    assert_int_equal(users_find_key(&b->api, x, false), ERR_OK); /* as the router does */
     return x;
 }
 
@@ -265,11 +270,37 @@ a_header_that_is_not_plain_hs256_is_refused_though_the_signature_is_right(void *
 static void trusted_believes_the_name_and_needs_it(void **state) {
     struct bench *b = *state;
     assert_identified(b, USERS_TRUSTED, "", STR("user-1"), "user-1", -1);
-    assert_identified(b, USERS_TRUSTED, "Cookie: admitone_user=" ANON_1 "\r\n", STR("user-1"),
+    assert_identified(b, USERS_TRUSTED, "Cookie: admitone_user=" CREDENTIAL_1 "\r\n", STR("user-1"),
                       "user-1", -1);
     assert_not_identified(b, USERS_TRUSTED, "", nobody, "invalid_field");
     assert_not_identified(b, USERS_TRUSTED, with_assertion(b, "{\"sub\":\"u\"}"), nobody,
                           "invalid_field");
+    /* A browser's page of this server needs none, and the user is known by the cookie then. */
+    assert_identified(b, USERS_TRUSTED, "Cookie: admitone_user=" CREDENTIAL_2 "\r\n", nobody,
+                      ANON_2, -1);
+    static const struct {
+        const char *headers;
+        bool is_own;
+    } rows[] = {
+        {"Sec-Fetch-Site: same-origin\r\n", true},
+        {"Sec-Fetch-Site: same-origin\r\nOrigin: https://x\r\n", true},
+        {"Origin: http://x\r\n", true},
+        {"Origin: http://x:80\r\n", false},
+        {"Origin: null\r\n", false},
+        {"Sec-Fetch-Site: same-site\r\nOrigin: http://x\r\n", false},
+        {"Sec-Fetch-Site: cross-site\r\n", false},
+        {"Sec-Fetch-Site: none\r\n", false},
+        {"Cookie: admitone_user=" ANON_1 "\r\n", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct requester a;
+        struct exchange *x = ask(b, USERS_TRUSTED, "", rows[i].headers);
+        assert_int_equal(users_identify(&b->api, x, nobody, &a), rows[i].is_own);
+        if (rows[i].is_own)
+            assert_true(a.fresh && a.is_anonymous && str_starts(a.user, STR("anon-")));
+        else
+            assert_str(answered(b), "invalid_field");
+    }
 }
 
 static void mode_signed_trusts_assertions_of_the_shop_only(void **state) {
@@ -285,7 +316,7 @@ static void mode_signed_trusts_assertions_of_the_shop_only(void **state) {
                           "assertion_invalid");
     word = with_assertion(b, "{\"sub\":\"u\",\"exp\":1600000000}");
     assert_not_identified(b, USERS_SIGNED, word, nobody, "assertion_invalid");
-    assert_not_identified(b, USERS_SIGNED, "Cookie: admitone_user=" ANON_1 "\r\n", nobody,
+    assert_not_identified(b, USERS_SIGNED, "Cookie: admitone_user=" CREDENTIAL_1 "\r\n", nobody,
                           "assertion_required");
 }
 
@@ -295,7 +326,7 @@ static void the_admin_key_is_believed_in_every_mode_and_needs_a_name(void **stat
         struct requester a;
         struct exchange *x = ask(b, auth, "", "Authorization: bearer " ADMIN_KEY "\r\n");
         assert_true(users_identify(&b->api, x, STR("user-1"), &a));
-        assert_true(a.admin && !a.fresh && a.lane == -1);
+        assert_true(a.shop && !a.fresh && a.lane == -1);
         assert_str(a.user, "user-1");
         assert_not_identified(b, auth, "Authorization: Bearer " ADMIN_KEY "\r\n", nobody,
                               "invalid_field");
@@ -307,21 +338,23 @@ static void the_admin_key_is_believed_in_every_mode_and_needs_a_name(void **stat
                                         "Authorization: Basic " ADMIN_KEY "\r\n",
                                         "X-Queue-Token: " ADMIN_KEY "\r\n"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_false(users_is_admin(&b->api, ask(b, USERS_TRUSTED, "", wrong[i])));
+        assert_false(users_is_shop(&b->api, ask(b, USERS_TRUSTED, "", wrong[i])));
         assert_not_identified(b, USERS_SIGNED, wrong[i], STR("user-1"), "assertion_required");
     }
 }
 
 static void an_anonymous_user_is_identified_by_the_cookie(void **state) {
     struct bench *b = *state;
-    assert_identified(b, USERS_ANONYMOUS, "Cookie: admitone_user=" ANON_1 "\r\n", nobody, ANON_1,
-                      -1);
-    assert_identified(b, USERS_ANONYMOUS, "Cookie: a=b; admitone_user=" ANON_2 "; c=d\r\n",
+    assert_identified(b, USERS_ANONYMOUS, "Cookie: admitone_user=" CREDENTIAL_1 "\r\n", nobody,
+                      ANON_1, -1);
+    assert_identified(b, USERS_ANONYMOUS, "Cookie: a=b; admitone_user=" CREDENTIAL_2 "; c=d\r\n",
                       STR(ANON_2), ANON_2, -1);
-    assert_not_identified(b, USERS_ANONYMOUS, "Cookie: admitone_user=" ANON_1 "\r\n", STR(ANON_2),
-                          "user_mismatch");
+    assert_not_identified(b, USERS_ANONYMOUS, "Cookie: admitone_user=" CREDENTIAL_1 "\r\n",
+                          STR(ANON_2), "user_mismatch");
     assert_not_identified(b, USERS_ANONYMOUS, "", STR("user-1"), "user_mismatch");
     assert_not_identified(b, USERS_ANONYMOUS, "Cookie: admitone_user=user-1\r\n", STR("user-1"),
+                          "user_mismatch");
+    assert_not_identified(b, USERS_ANONYMOUS, "Cookie: admitone_user=" ANON_1 "\r\n", STR(ANON_1),
                           "user_mismatch");
 }
 
@@ -332,38 +365,41 @@ static void without_our_cookie_a_new_user_is_created(void **state) {
         "Cookie: admitone_user\r\n",
         "Cookie: admitone_user=\r\n",
         "Cookie: admitone_user=user-1\r\n",
-        "Cookie: admitone_user=anon-AAAAAAAAAAAAAAAAAAAAA\r\n",
-        "Cookie: admitone_user=" ANON_1 "A\r\n",
-        "Cookie: admitone_user=anon-AAAAAAAAAAAAAAAAAAAAAB\r\n", /* a spare bit */
-        "Cookie: admitone_user=anon-AAAAAAAAAAAAAAAAAAAA==\r\n",
-        "Cookie: admitone_user=ANON-AAAAAAAAAAAAAAAAAAAAAA\r\n",
-        "Cookie: Admitone_user=" ANON_1 "\r\n",
-        "Cookie: xadmitone_user=" ANON_1 "\r\n",
+        "Cookie: admitone_user=" ANON_1 "\r\n", /* the public id */
+        "Cookie: admitone_user=" CREDENTIAL_1 "A\r\n",
+        "Cookie: admitone_user=AbsAAAAAAAAAAAAAAAAAAAAApcQOFTfmfy9vNipAUfuzx\r\n",
+        "Cookie: admitone_user=AbsAAAAAAAAAAAAAAAAAAAAApcQOFTfmfy9vNipAUfuzxB\r\n",
+        "Cookie: admitone_user=AbsAAAAAAAAAAAAAAAAAAAABpcQOFTfmfy9vNipAUfuzxA\r\n",
+        "Cookie: Admitone_user=" CREDENTIAL_1 "\r\n",
+        "Cookie: xadmitone_user=" CREDENTIAL_1 "\r\n",
     };
     char seen[16][32];
     for (size_t i = 0; i < sizeof cookies / sizeof cookies[0]; i++) {
         struct requester a;
         struct exchange *x = ask(b, USERS_ANONYMOUS, "", cookies[i]);
         assert_true(users_identify(&b->api, x, nobody, &a));
-        assert_true(a.fresh && !a.admin && a.lane == -1);
+        assert_true(a.fresh && !a.shop && a.lane == -1);
         assert_int_equal(a.user.len, 27);
         assert_true(str_starts(a.user, STR("anon-")));
         assert_true(str_copy(a.user, seen[i], sizeof seen[i]));
         for (size_t k = 0; k < i; k++) assert_string_not_equal(seen[i], seen[k]);
-        users_set_cookie(&b->api, x, &a);
+        users_set_cookie(x, &a);
+        char cookie[128];
         char expected[256];
+        char credential[CREDENTIAL_TEXT_BYTES];
+        credential_sign(b->worker.tokens, a.anonymous, credential);
         snprintf(expected, sizeof expected,
-                 "Set-Cookie: admitone_user=%s; Path=/; HttpOnly; SameSite=Lax; "
+                 "Set-Cookie: admitone_user=%.*s; Path=/; HttpOnly; SameSite=Lax; "
                  "Max-Age=31536000\r\n",
-                 seen[i]);
+                 CREDENTIAL_TEXT_BYTES, credential);
         assert_true(str_eq(buf_str(&x->headers), str_of(expected)));
         /* The user is known by it from then on. */
-        char cookie[128];
-        snprintf(cookie, sizeof cookie, "Cookie: admitone_user=%s\r\n", seen[i]);
+        snprintf(cookie, sizeof cookie, "Cookie: admitone_user=%.*s\r\n", CREDENTIAL_TEXT_BYTES,
+                 credential);
         x = ask(b, USERS_ANONYMOUS, "", cookie);
         assert_true(users_identify(&b->api, x, nobody, &a));
         assert_true(!a.fresh && str_eq(a.user, str_of(seen[i])));
-        users_set_cookie(&b->api, x, &a);
+        users_set_cookie(x, &a);
         assert_int_equal(x->headers.len, 0);
     }
 }
@@ -394,7 +430,7 @@ static void the_cookie_is_secure_where_the_client_is(void **state) {
         x->conn = NULL;
         assert_int_equal(exchange_secure(x), rows[i].secure);
         assert_true(users_identify(&b->api, x, nobody, &a));
-        users_set_cookie(&b->api, x, &a);
+        users_set_cookie(x, &a);
         assert_int_equal(memmem(x->headers.bytes, x->headers.len, "; Secure\r\n", 10) != NULL,
                          rows[i].secure);
     }
@@ -433,16 +469,18 @@ static void what_proves_another_user_beside_the_token_is_refused(void **state) {
     word = with_assertion(b, "{\"sub\":\"u\",\"exp\":1600000000}");
     assert_judged(b, USERS_SIGNED, "", word, nobody, "u", ERR_ASSERTION_INVALID);
 
-    const char *cookie = "Cookie: admitone_user=" ANON_1 "\r\n";
+    const char *cookie = "Cookie: admitone_user=" CREDENTIAL_1 "\r\n";
     assert_judged(b, USERS_ANONYMOUS, "", cookie, nobody, ANON_1, ERR_OK);
     assert_judged(b, USERS_ANONYMOUS, "", cookie, nobody, ANON_2, ERR_USER_MISMATCH);
-    assert_judged(b, USERS_ANONYMOUS, "", "Cookie: admitone_user=x\r\n", nobody, ANON_2, ERR_OK);
+    assert_judged(b, USERS_ANONYMOUS, "", "Cookie: admitone_user=" ANON_1 "\r\n", nobody, ANON_2,
+                  ERR_OK);
     assert_judged(b, USERS_TRUSTED, "", cookie, nobody, ANON_2, ERR_OK);
 }
 
 /* ---- the parts ---- */
 
-static bool is_not_bad(str value) {
+static bool is_not_bad(void *to, str value) {
+    (void)to;
     return !str_eq(value, STR("bad"));
 }
 
@@ -466,7 +504,7 @@ static void a_cookie_is_found_by_its_whole_name(void **state) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct exchange *x = ask(b, USERS_TRUSTED, "", rows[i].header);
-        str value = cookie_value(x, STR("name"), is_not_bad);
+        str value = cookie_value(x, STR("name"), is_not_bad, NULL);
         assert_int_equal(value.at == NULL, rows[i].value == NULL);
         assert_true(str_eq(value, str_of(rows[i].value)));
     }

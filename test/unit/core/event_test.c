@@ -197,6 +197,20 @@ static void an_unknown_word_has_no_index(void **state) {
     assert_int_equal(word_index(section_mode_words, (str){NULL, 0}), -1);
 }
 
+static void a_draft_is_hidden_until_it_opens_and_an_announced_event_is_not(void **state) {
+    (void)state;
+    struct event *e = example();
+    for (int s = EVENT_DRAFT; s <= EVENT_CLOSED; s++) {
+        e->state = (enum event_state)s;
+        e->opens_at_ms = CLOCK_NONE_MS;
+        assert_int_equal(event_is_public(e, 1000), s != EVENT_DRAFT);
+        e->opens_at_ms = 1000;
+        assert_int_equal(event_is_public(e, 999), s != EVENT_DRAFT);
+        assert_true(event_is_public(e, 1000));
+    }
+    mem_free(e);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_event_is_zeroed_with_all_its_sections),
@@ -210,6 +224,7 @@ int main(void) {
         cmocka_unit_test(a_path_is_type_slash_id_up_to_their_limits),
         cmocka_unit_test(each_state_mode_and_status_has_its_word_and_back),
         cmocka_unit_test(an_unknown_word_has_no_index),
+        cmocka_unit_test(a_draft_is_hidden_until_it_opens_and_an_announced_event_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

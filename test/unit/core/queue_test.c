@@ -45,6 +45,8 @@ static void users_are_found_whose_numbers_have_more_than_32_bits(void **state) {
     struct queue_fixture r;
     queue_fixture_open(&r);
     uint64_t ann = enter(&r, "ann", 8, T0);
+    /* In small steps: a large one would be a gap, and its numbers would not count. */
+    for (uint64_t seq = ann; seq < ann + UINT32_MAX; seq += 1 << 19) queue_skip_to(r.q, seq);
     queue_skip_to(r.q, ann + UINT32_MAX);
     uint64_t bob = enter(&r, "bob", 8, T0);
     assert_true(bob == ann + UINT32_MAX && queue_find(r.q, STR("bob")) == bob);
@@ -53,6 +55,59 @@ static void users_are_found_whose_numbers_have_more_than_32_bits(void **state) {
     assert_true(queue_find(r.q, STR("ann")) == 0 && queue_find(r.q, STR("bob")) == bob);
     assert_true(queue_end(r.q, bob, ENTRY_LEFT));
     assert_int_equal(queue_find(r.q, STR("bob")), 0);
+    queue_fixture_close(&r);
+}
+
+/* As after two restores of the ledger. Without gaps, memory would span from the lowest number on.
+ */
+static void numbers_go_on_far_above_the_ones_before(void **state) {
+    (void)state;
+    struct queue_fixture r;
+    queue_fixture_open(&r);
+    enter_waiting(&r, 5000);
+    const uint64_t far[] = {UINT64_C(1) << 45, (UINT64_C(1) << 46) + 12345};
+    queue_restore(r.q, far[0] + 1, STR("restored"), 8, ENTRY_WAITING, T0, 0);
+    queue_skip_to(r.q, far[1]);
+    uint64_t bob = enter(&r, "bob", 8, T0);
+    assert_true(bob == far[1]);
+    assert_int_equal(enter(&r, "cid", 0, T0), far[1] + 1);
+    assert_true(queue_find(r.q, STR("bob")) == bob);
+    assert_true(queue_find(r.q, STR("restored")) == far[0] + 1);
+    assert_int_equal(queue_find(r.q, STR("user5000")), 5000);
+    assert_int_equal(queue_position(r.q, far[1] + 1), 1);
+    assert_int_equal(look(&r, 5000, T0).position, 5001);
+    assert_int_equal(look(&r, far[0] + 1, T0).position, 5002);
+    assert_int_equal(look(&r, bob, T0).position, 5003);
+    /* Numbers that were never given out are no places. */
+    struct place p;
+    for (uint64_t seq = 5001; seq < far[1]; seq = seq * 2 + 1)
+        assert_true(seq == far[0] + 1 ||
+                    (!queue_look(r.q, seq, T0, &p) && queue_position(r.q, seq) == 0 &&
+                     !queue_end(r.q, seq, ENTRY_LEFT)));
+    assert_false(queue_look(r.q, far[1] - 1, T0, &p));
+
+    /* In order, over all of them. */
+    assert_int_equal(admit_some(&r, T0, 1), 1);
+    assert_true(changes[0].seq == far[1] + 1);
+    for (uint64_t seq = 1; seq <= 5000; seq++) assert_true(queue_end(r.q, seq, ENTRY_LEFT));
+    assert_int_equal(look(&r, bob, T0).position, 2);
+    assert_int_equal(admit_some(&r, T0, 2), 2);
+    assert_true(changes[0].seq == far[0] + 1 && changes[1].seq == bob);
+    assert_counts(&r, 0, 3);
+    queue_fixture_close(&r);
+}
+
+static void silent_users_are_found_on_both_sides_of_a_gap(void **state) {
+    (void)state;
+    struct queue_fixture r;
+    queue_fixture_open(&r);
+    r.config.rules.max_active = 1;
+    enter_waiting(&r, 3);
+    assert_int_equal(admit_some(&r, T0, 1), 1);
+    queue_skip_to(r.q, UINT64_C(1) << 46);
+    uint64_t bob = enter(&r, "bob", 8, T0);
+    assert_int_equal(sweep(&r, T0 + 301 * SECOND), 3);
+    assert_true(changes[0].seq == 2 && changes[1].seq == 3 && changes[2].seq == bob);
     queue_fixture_close(&r);
 }
 
@@ -255,6 +310,8 @@ int main(void) {
         cmocka_unit_test(no_user_is_active_at_once_while_others_wait),
         cmocka_unit_test(with_no_waiting_places_one_is_active_at_once_or_refused),
         cmocka_unit_test(users_are_found_whose_numbers_have_more_than_32_bits),
+        cmocka_unit_test(numbers_go_on_far_above_the_ones_before),
+        cmocka_unit_test(silent_users_are_found_on_both_sides_of_a_gap),
         cmocka_unit_test(a_purge_ends_no_more_than_it_can_report),
         cmocka_unit_test(an_expired_user_may_enter_before_any_purge),
         cmocka_unit_test(a_user_who_completes_before_the_admission_is_settled_stays_completed),

@@ -36,7 +36,7 @@ static void shut_client(struct ledger_client *d) {
 
 #define HOLD_ROW(place_type)                                                                       \
     "TABLE(place " place_type ", outcome text, held boolean, became text, refused text,"           \
-    " replayed uuid)"
+    " replayed uuid, free_at bigint)"
 
 /* The connection on which the unexpected answer came is replaced; until that is done, records are
  * refused. */
@@ -54,30 +54,32 @@ static void holds_are_refused(void **state) {
         const char *returns;
         const char *body;
     } all[] = {
-        {HOLD_ROW("numeric"), "SELECT 1.5, ''OK'', true, ''HELD'', '''', NULL::uuid"},
-        {HOLD_ROW("bigint"), "SELECT 2, ''OK'', true, ''HELD'', '''', NULL::uuid"},
-        {HOLD_ROW("bigint"), "SELECT 0, ''OK'', true, ''HELD'', '''', NULL::uuid"},
-        {HOLD_ROW("bigint"), "SELECT 1, ''OK'', true, ''HELD'', '''', NULL::uuid"
+        {HOLD_ROW("numeric"), "SELECT 1.5, ''OK'', true, ''HELD'', '''', NULL::uuid, 0::bigint"},
+        {HOLD_ROW("bigint"), "SELECT 2, ''OK'', true, ''HELD'', '''', NULL::uuid, 0::bigint"},
+        {HOLD_ROW("bigint"), "SELECT 0, ''OK'', true, ''HELD'', '''', NULL::uuid, 0::bigint"},
+        {HOLD_ROW("bigint"), "SELECT 1, ''OK'', true, ''HELD'', '''', NULL::uuid, 0::bigint"
                              " WHERE false"},
-        {HOLD_ROW("bigint"), "SELECT 1, ''OK'', true, ''HELD'', '''', NULL::uuid"
+        {HOLD_ROW("bigint"), "SELECT 1, ''OK'', true, ''HELD'', '''', NULL::uuid, 0::bigint"
                              " FROM generate_series(1, 2)"},
-        {HOLD_ROW("bigint"), "SELECT 1, ''MAYBE'', true, ''HELD'', '''', NULL::uuid"},
-        {HOLD_ROW("bigint"), "SELECT 1, NULL, true, ''HELD'', '''', NULL::uuid"},
-        {HOLD_ROW("bigint"), "SELECT 1, ''OK'', true, ''GONE'', '''', NULL::uuid"},
+        {HOLD_ROW("bigint"), "SELECT 1, ''MAYBE'', true, ''HELD'', '''', NULL::uuid, 0::bigint"},
+        {HOLD_ROW("bigint"), "SELECT 1, NULL, true, ''HELD'', '''', NULL::uuid, 0::bigint"},
+        {HOLD_ROW("bigint"), "SELECT 1, ''OK'', true, ''GONE'', '''', NULL::uuid, 0::bigint"},
         {HOLD_ROW("bigint"), "SELECT 1, ''SEAT_TAKEN'', false, ''HELD'', ''1,2,3,4,5'',"
-                             " NULL::uuid"},
-        {HOLD_ROW("bigint"), "SELECT 1, ''SEAT_TAKEN'', false, ''HELD'', ''one'', NULL::uuid"},
-        {HOLD_ROW("bigint"), "SELECT 1, ''OK'', false, ''HELD'', '''', gen_random_uuid()"},
-        {HOLD_ROW("bigint"), "SELECT 1, ''BLOCKED'', false, ''HELD'', '''', NULL::uuid"},
+                             " NULL::uuid, 0::bigint"},
+        {HOLD_ROW("bigint"),
+         "SELECT 1, ''SEAT_TAKEN'', false, ''HELD'', ''one'', NULL::uuid, 0::bigint"},
+        {HOLD_ROW("bigint"),
+         "SELECT 1, ''OK'', false, ''HELD'', '''', gen_random_uuid(), 0::bigint"},
+        {HOLD_ROW("bigint"), "SELECT 1, ''BLOCKED'', false, ''HELD'', '''', NULL::uuid, 0::bigint"},
     };
     struct ledger_client d;
     ledger_client_open(&d, postgres_open, 2, 20);
     ledger_client_enter(&d, 1, "a");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        replace("ledger_hold_2", all[i].returns, all[i].body);
+        replace("ledger_hold_3", all[i].returns, all[i].body);
         if (ledger_client_hold(&d, i + 1, "a", 1, 0, SEATS(3, 4)) != ERR_LEDGER_FAILED)
             fail_msg("answer %zu was believed", i);
-        put_back("ledger_hold_2");
+        put_back("ledger_hold_3");
         hold_when_connected(&d, 100 + i);
         assert_int_equal(ledger_client_cancel(&d, 100 + i, "a"), ERR_OK);
     }

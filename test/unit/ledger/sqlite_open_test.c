@@ -49,7 +49,7 @@ static void new_file_is_its_owners_alone(void **state) {
     struct stat st;
     assert_int_equal(stat(h->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 4);
+    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 5);
 }
 
 static void clean_close_leaves_no_wal(void **state) {
@@ -79,7 +79,7 @@ static void opening_again_applies_no_migration_twice(void **state) {
     create(h);
     raw_sql(h, "UPDATE schema_version SET applied_at = 42");
     create(h);
-    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 4);
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 5);
     assert_int_equal(raw_number(h, "SELECT max(applied_at) FROM schema_version"), 42);
 }
 
@@ -94,7 +94,7 @@ static uint32_t epoch_of(struct harness *h, bool read_only) {
 static void each_opening_has_the_next_epoch(void **state) {
     struct harness *h = *state;
     for (uint32_t i = 1; i <= 5; i++) assert_int_equal(epoch_of(h, false), i);
-    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), 5);
+    assert_int_equal(raw_number(h, "SELECT number FROM epochs WHERE name = 'ledger'"), 5);
 }
 
 static void a_reader_does_not_change_the_epoch(void **state) {
@@ -104,30 +104,69 @@ static void a_reader_does_not_change_the_epoch(void **state) {
     assert_int_equal(ledger_epoch(server), 1);
     ledger_close(server);
     assert_int_equal(epoch_of(h, true), 0);
-    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), 1);
+    assert_int_equal(raw_number(h, "SELECT number FROM epochs WHERE name = 'ledger'"), 1);
     assert_int_equal(epoch_of(h, false), 2);
 }
 
 static void epochs_end_before_a_fence_would_overflow(void **state) {
     struct harness *h = *state;
     create(h);
-    raw_sql(h, "UPDATE epochs SET number = 8388606");
+    raw_sql(h, "UPDATE epochs SET number = 8388606 WHERE name = 'ledger'");
     assert_int_equal(epoch_of(h, false), EPOCH_MAX);
     for (int i = 0; i < 2; i++)
         expect_refused(&(struct sqlite_ledger_options){.path = h->path},
-                       "would be 8388608, and 8388607 is the last");
-    assert_int_equal(raw_number(h, "SELECT number FROM epochs"), EPOCH_MAX);
-    raw_sql(h, "UPDATE epochs SET number = 9223372036854775807");
-    expect_refused(&(struct sqlite_ledger_options){.path = h->path},
-                   "cannot write the next epoch to ");
+                       "its epoch is 8388607, and 8388607 is the last");
+    assert_int_equal(raw_number(h, "SELECT number FROM epochs WHERE name = 'ledger'"), EPOCH_MAX);
+    raw_sql(h, "UPDATE epochs SET number = 9223372036854775807 WHERE name = 'ledger'");
+    expect_refused(&(struct sqlite_ledger_options){.path = h->path}, "and 8388607 is the last");
     assert_int_equal(epoch_of(h, true), 0);
+}
+
+static struct ledger_generation generation_of(struct harness *h, bool new_generation) {
+    struct ledger *l = raw_ledger_open(
+        &(struct sqlite_ledger_options){.path = h->path, .new_generation = new_generation});
+    struct ledger_generation generation = ledger_generation(l);
+    ledger_close(l);
+    return generation;
+}
+
+static void a_generation_begins_when_it_is_asked_for(void **state) {
+    struct harness *h = *state;
+    struct ledger_generation first = generation_of(h, false);
+    struct ledger_generation second = generation_of(h, true);
+    assert_true(first.number != 0 && second.number != 0 && first.number != second.number);
+    assert_int_equal(first.first_seq, 0);
+    assert_true(second.first_seq > UINT64_C(1) << 40 && second.first_seq < UINT64_C(1) << 48);
+    struct ledger_generation third = generation_of(h, false);
+    assert_true(third.number == second.number && third.first_seq == second.first_seq);
+}
+
+static void a_generation_that_makes_no_sense_is_refused(void **state) {
+    struct harness *h = *state;
+    create(h);
+    static const struct {
+        const char *broken;
+        const char *repaired;
+    } rows[] = {
+        {"UPDATE epochs SET number = number + 4294967296 WHERE name = 'generation'",
+         "UPDATE epochs SET number = number - 4294967296 WHERE name = 'generation'"},
+        {"INSERT INTO epochs VALUES ('first_seq', 281474976710656)",
+         "UPDATE epochs SET number = 7 WHERE name = 'first_seq'"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        raw_sql(h, rows[i].broken);
+        expect_refused(&(struct sqlite_ledger_options){.path = h->path},
+                       "its generation makes no sense");
+        raw_sql(h, rows[i].repaired);
+    }
+    assert_int_equal(generation_of(h, false).first_seq, 7);
 }
 
 static void newer_schema_is_refused_and_untouched(void **state) {
     struct harness *h = *state;
     create(h);
     raw_sql(h, "INSERT INTO schema_version VALUES (9, 1)");
-    const char *words = "the ledger has schema 9, this program knows 4: use a newer admitone";
+    const char *words = "the ledger has schema 9, this program knows 5: use a newer admitone";
     expect_refused(&(struct sqlite_ledger_options){.path = h->path}, words);
     expect_refused(&(struct sqlite_ledger_options){.path = h->path, .read_only = true}, words);
     assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 9);
@@ -284,6 +323,8 @@ int main(void) {
         TEST(each_opening_has_the_next_epoch),
         TEST(a_reader_does_not_change_the_epoch),
         TEST(epochs_end_before_a_fence_would_overflow),
+        TEST(a_generation_begins_when_it_is_asked_for),
+        TEST(a_generation_that_makes_no_sense_is_refused),
         TEST(newer_schema_is_refused_and_untouched),
         TEST(a_migration_that_stopped_halfway_is_repeated),
         TEST(foreign_database_is_refused),

@@ -462,6 +462,12 @@ static void a_key_of_an_older_version_is_answered(void **state) {
     hold_before(d);
     raw_sql(&d->h,
             "DELETE FROM schema_version WHERE number > 2; DROP TABLE idempotency;"
+            "ALTER TABLE events DROP COLUMN confirm_by;"
+            "ALTER TABLE events DROP COLUMN cancel_confirmed;"
+            "ALTER TABLE events DROP COLUMN rehold_s;"
+            "ALTER TABLE events DROP COLUMN max_holds_per_stay;"
+            "ALTER TABLE seats DROP COLUMN given_up;"
+            "ALTER TABLE queue_entries DROP COLUMN holds;"
             "CREATE TABLE idempotency(id INTEGER PRIMARY KEY, user_id TEXT NOT NULL,"
             " route TEXT NOT NULL, key TEXT NOT NULL, body_digest BLOB NOT NULL,"
             " status INTEGER NOT NULL, response TEXT NOT NULL, created_at INTEGER NOT NULL) STRICT;"

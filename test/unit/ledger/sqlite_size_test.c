@@ -151,7 +151,8 @@ static void four_workers_share_commits(void **state) {
 static void sell_all(struct fixture *f, int64_t seats) {
     raw_sql_unruly(&f->h,
                    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %lld)"
-                   " INSERT INTO seats SELECT 1, i, 'CONFIRMED', zeroblob(16), 1, 0 FROM n;"
+                   " INSERT INTO seats(section_id, seat_no, state, reservation_id, version)"
+                   " SELECT 1, i, 'CONFIRMED', zeroblob(16), 1 FROM n;"
                    "UPDATE sections SET confirmed = %lld WHERE id = 1",
                    (long long)seats, (long long)seats);
 }

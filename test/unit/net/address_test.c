@@ -44,6 +44,14 @@ static void loopback_is_known_in_both_families(void **state) {
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++) assert_false(address_is_loopback(&no[i]));
 }
 
+static void mapped_addresses_are_of_ipv4(void **state) {
+    (void)state;
+    struct address yes[] = {parsed("127.0.0.1"), parsed("0.0.0.0"), parsed("::ffff:192.0.2.1")};
+    struct address no[] = {parsed("::1"), parsed("::fffe:192.0.2.1"), parsed("2001:db8::7")};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) assert_true(address_is_v4(&yes[i]));
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++) assert_false(address_is_v4(&no[i]));
+}
+
 static void networks_hold_just_their_addresses(void **state) {
     (void)state;
     struct networks n;
@@ -100,6 +108,7 @@ int main(void) {
         cmocka_unit_test(an_address_is_written_as_it_was_read),
         cmocka_unit_test(what_is_no_address_is_refused),
         cmocka_unit_test(loopback_is_known_in_both_families),
+        cmocka_unit_test(mapped_addresses_are_of_ipv4),
         cmocka_unit_test(networks_hold_just_their_addresses),
         cmocka_unit_test(zero_bits_is_everybody_of_the_family),
         cmocka_unit_test(bad_networks_are_refused),

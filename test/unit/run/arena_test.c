@@ -40,7 +40,7 @@ static void a_chunk_is_used_to_its_last_byte(void **state) {
     struct arena a = {0};
     arena_new(&a, 16);
     struct arena_chunk *first = a.newest;
-    for (int i = 1; i < 4000 / 16; i++) memset(arena_new(&a, 16), 0xff, 16);
+    for (int i = 1; i < ARENA_CHUNK_BYTES / 16; i++) memset(arena_new(&a, 16), 0xff, 16);
     assert_ptr_equal(a.newest, first);
     arena_new(&a, 1);
     assert_ptr_not_equal(a.newest, first);

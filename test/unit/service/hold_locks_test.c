@@ -115,10 +115,10 @@ struct rival {
     _Atomic bool is_done;
 };
 
-static bool anybody(struct reservation_action *d, const struct reservation *r) {
+static enum err judge_none(struct reservation_action *d, const struct reservation *r) {
     (void)d;
     (void)r;
-    return true;
+    return ERR_OK;
 }
 
 static void on_rival_cancelled(struct reservation_action *d, enum err result) {
@@ -131,7 +131,7 @@ static void on_rival_cancelled(struct reservation_action *d, enum err result) {
 static void on_rival_held(struct fixture_hold *x) {
     struct rival *v = CONTAINER_OF(x, struct rival, x);
     v->cancel = (struct reservation_action){
-        .id = x->hold.reservation.id, .belongs_to_requester = anybody, .done = on_rival_cancelled};
+        .id = x->hold.reservation.id, .judge = judge_none, .done = on_rival_cancelled};
     reservations_cancel(&v->job.fixture->reservations, &v->cancel);
 }
 

@@ -195,8 +195,9 @@ static void hold(struct client *c) {
 
 /* ---- confirm, cancel, leave ---- */
 
-static bool belongs_to_requester(struct reservation_action *d, const struct reservation *r) {
-    return strcmp(CONTAINER_OF(d, struct client, action)->user, r->user) == 0;
+static enum err judge_user(struct reservation_action *d, const struct reservation *r) {
+    const char *user = CONTAINER_OF(d, struct client, action)->user;
+    return strcmp(user, r->user) == 0 ? ERR_OK : ERR_NOT_YOURS;
 }
 
 static struct told *told_of(struct client *c, const struct uuid *id) {
@@ -235,7 +236,8 @@ static void decide(struct client *c, bool confirms) {
     size_t back = dice(c, 4) + 1;
     size_t at = back > c->told_count ? 0 : c->told_count - back;
     c->action = (struct reservation_action){.id = c->told[at].id,
-                                            .belongs_to_requester = belongs_to_requester,
+                                            .judge = judge_user,
+                                            .may_end_confirmed = true,
                                             .done = confirms ? on_confirmed : on_cancelled};
     (confirms ? reservations_confirm : reservations_cancel)(&c->crowd->fixture.reservations,
                                                             &c->action);
