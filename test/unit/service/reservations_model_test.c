@@ -475,8 +475,8 @@ static void end_history(void) {
     wall_clock_release();
 }
 
-static void random_histories_give_what_a_simple_model_gives(void **state) {
-    (void)state;
+/* Whether each result that a user can cause has been seen. */
+static bool saw_all_results(void) {
     static const enum err tried[] = {ERR_OK,
                                      ERR_NOT_ACTIVE,
                                      ERR_CLOSED,
@@ -491,19 +491,25 @@ static void random_histories_give_what_a_simple_model_gives(void **state) {
                                      ERR_RESERVATION_NOT_FOUND,
                                      ERR_RESERVATION_ENDED,
                                      ERR_IDEMPOTENCY_MISMATCH};
+    for (size_t i = 0; i < sizeof tried / sizeof *tried; i++)
+        if (outcomes[tried[i]] == 0) return false;
+    return true;
+}
+
+static void random_histories_give_what_a_simple_model_gives(void **state) {
+    (void)state;
     static const struct history_act acts[] = {
         {18, enter},     {36, hold},  {14, confirm},     {10, cancel}, {4, leave},
         {10, pass_time}, {3, expire}, {4, change_event}, {1, recover}, {0},
     };
-    bool is_all = history_run(&(struct history){.seeds = SEEDS,
-                                                .steps = STEPS,
-                                                .acts = acts,
-                                                .begin = begin_history,
-                                                .check = check_now_and_then,
-                                                .check_every = 1,
-                                                .end = end_history});
-    for (size_t i = 0; is_all && i < sizeof tried / sizeof *tried; i++)
-        assert_true(outcomes[tried[i]] > 0);
+    history_run(&(struct history){.seeds = SEEDS,
+                                  .steps = STEPS,
+                                  .acts = acts,
+                                  .begin = begin_history,
+                                  .check = check_now_and_then,
+                                  .check_every = 1,
+                                  .end = end_history,
+                                  .is_covered = saw_all_results});
 }
 
 int main(void) {
