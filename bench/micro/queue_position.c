@@ -18,8 +18,9 @@
 
 static struct queue *open_queue(void) {
     struct queue_config config = {.version = 1,
-                                  .state = EVENT_PAUSED,
-                                  .opens_at_ms = CLOCK_NONE_MS,
+                                  .hours = {.state = EVENT_PAUSED,
+                                            .opens_at_ms = CLOCK_NONE_MS,
+                                            .closes_at_ms = CLOCK_NONE_MS},
                                   .rules = {.max_waiting = ENTRIES,
                                             .max_active = 100,
                                             .entry_batch_size = 50,

@@ -171,6 +171,7 @@ static void open_event(void) {
                       .version = 1,
                       .state = EVENT_OPEN,
                       .opens_at_ms = CLOCK_NONE_MS,
+                      .closes_at_ms = CLOCK_NONE_MS,
                       .hold_s = 300,
                       .max_per_user = PER_USER_MAX,
                       .section_count = 1,

@@ -50,15 +50,16 @@ static void queue_request_render(struct json_out *j, const struct event_view *vi
     const struct event *e = view->event;
     const struct look_op *queue = &view->queue;
     bool is_counted = queue->op.result == ERR_OK;
-    enum event_state now =
-        is_counted ? queue->state : event_state_at(e->state, e->opens_at_ms, queue->op.now_ms);
+    enum event_state now = is_counted ? queue->state : event_effective_state(e, queue->op.now_ms);
     json_out_object(j, STR(""));
     json_out_str(j, STR("eventType"), str_of(e->type));
     json_out_str(j, STR("eventId"), str_of(e->id));
     json_out_str(j, STR("state"), event_state_words[e->state]);
     json_out_time(j, STR("opensAt"), e->opens_at_ms);
+    json_out_time(j, STR("closesAt"), e->closes_at_ms);
     json_out_bool(j, STR("entering"), now == EVENT_OPEN || now == EVENT_PAUSED);
-    json_out_bool(j, STR("admitting"), event_state_admits(now));
+    bool has_stock = !is_counted || !seat_counts_none_left(&queue->seats);
+    json_out_bool(j, STR("admitting"), has_stock && event_state_admits(now));
     if (q->process) json_out_i64(j, STR("processed"), q->admitted);
     queue_rules_to_json(j, STR("queue"), &e->queue);
     if (is_counted)
@@ -148,7 +149,7 @@ static void queue_request_on_changed(struct event_change *change, enum err resul
 /* On the ledger's thread, which has the request until on_changed is called. */
 static enum err queue_request_edit(struct ledger_event_put *put, struct event **e) {
     struct queue_request *q = CONTAINER_OF(put, struct queue_request, change.put);
-    enum event_state now = event_state_at((*e)->state, (*e)->opens_at_ms, clock_wall_ms());
+    enum event_state now = event_effective_state(*e, clock_wall_ms());
     if ((q->from & (1U << (*e)->state | 1U << now)) == 0) {
         str state = event_state_words[(*e)->state];
         json_refuse(&q->problem, ERR_WRONG_STATE, "The event's state is %.*s.", (int)state.len,

@@ -33,6 +33,7 @@ static const struct json_field event_fields[] = {
     {"title", JSON_KIND_TEXT, EVENT(title), 1, EVENT_TITLE_BYTES_MAX, 0, 0},
     {"state", JSON_KIND_WORD, EVENT(state), 0, 0, event_state_words, 0},
     {"opensAt", JSON_KIND_TIME, EVENT(opens_at_ms), 0, 0, 0, 0},
+    {"closesAt", JSON_KIND_TIME, EVENT(closes_at_ms), 0, 0, 0, 0},
     {"startsAt", JSON_KIND_TIME, EVENT(starts_at_ms), 0, 0, 0, 0},
     {"autoEnter", JSON_KIND_BOOL, EVENT(auto_enter), 0, 0, 0, 0},
     {"queue", JSON_KIND_OBJECT, 0, 0, 0, 0, queue_fields},
@@ -86,8 +87,8 @@ static bool section_from_json(const json_t *json, size_t index, struct section *
 static struct event *with_sections(const struct event *old, const json_t *array,
                                    struct json_problem *problem) {
     size_t count = json_array_size(array);
-    if (!json_is_array(array) || count == 0 || count > EVENT_SECTIONS_MAX) {
-        json_refuse(problem, ERR_INVALID_FIELD, "sections must be an array of 1 to %d objects.",
+    if (!json_is_array(array) || count > EVENT_SECTIONS_MAX) {
+        json_refuse(problem, ERR_INVALID_FIELD, "sections must be an array of 0 to %d objects.",
                     EVENT_SECTIONS_MAX);
         return NULL;
     }
@@ -112,10 +113,18 @@ refused:
     return NULL;
 }
 
+static bool hours_ok(const struct event *e, struct json_problem *problem) {
+    bool is_ordered = e->opens_at_ms == CLOCK_NONE_MS || e->closes_at_ms == CLOCK_NONE_MS ||
+                      e->opens_at_ms < e->closes_at_ms;
+    return is_ordered ||
+           json_refuse(problem, ERR_INVALID_FIELD, "%s", "closesAt must be later than opensAt.");
+}
+
 struct event *event_from_json(const json_t *body, const struct event_defaults *defaults, str type,
                               str id, struct json_problem *problem) {
     struct event plain = {.state = EVENT_OPEN,
                           .opens_at_ms = CLOCK_NONE_MS,
+                          .closes_at_ms = CLOCK_NONE_MS,
                           .starts_at_ms = CLOCK_NONE_MS,
                           .queue = defaults->queue,
                           .hold_s = defaults->hold_s,
@@ -130,7 +139,8 @@ struct event *event_from_json(const json_t *body, const struct event_defaults *d
     }
     str_copy(type, plain.type, sizeof plain.type);
     str_copy(id, plain.id, sizeof plain.id);
-    if (!json_read(body, event_fields, &plain, "", problem)) return NULL;
+    if (!json_read(body, event_fields, &plain, "", problem) || !hours_ok(&plain, problem))
+        return NULL;
     if (plain.title[0] == '\0') {
         json_refuse(problem, ERR_INVALID_FIELD, "%s", "title is required.");
         return NULL;
@@ -139,7 +149,7 @@ struct event *event_from_json(const json_t *body, const struct event_defaults *d
 }
 
 bool event_patch_json(struct event **e, const json_t *body, struct json_problem *problem) {
-    if (!json_read(body, event_fields, *e, "", problem)) return false;
+    if (!json_read(body, event_fields, *e, "", problem) || !hours_ok(*e, problem)) return false;
     json_t *sections = json_object_get(body, "sections");
     if (sections == NULL) return true;
     struct event *changed = with_sections(*e, sections, problem);
@@ -212,6 +222,7 @@ void event_to_json(struct json_out *j, str key, const struct event *e, bool admi
     json_out_str(j, STR("title"), str_of(e->title));
     json_out_str(j, STR("state"), event_state_words[e->state]);
     json_out_time(j, STR("opensAt"), e->opens_at_ms);
+    json_out_time(j, STR("closesAt"), e->closes_at_ms);
     json_out_time(j, STR("startsAt"), e->starts_at_ms);
     json_out_bool(j, STR("autoEnter"), e->auto_enter);
     if (admin) queue_rules_to_json(j, STR("queue"), &e->queue);

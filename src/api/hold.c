@@ -52,7 +52,7 @@ static void hold_request_begin(struct hold_request *q);
 static void on_place_looked(struct place_look *look, enum err result);
 static void enter_first(struct hold_request *q, bool may);
 static void on_active(struct enter_request *e);
-static void on_sold(struct enter_request *e);
+static void on_useless(struct enter_request *e);
 static void on_queued_place_looked(struct place_look *look, enum err result);
 static void hold_request_run(struct hold_request *q);
 static void hold_request_accept(struct hold_request *q);
@@ -198,7 +198,7 @@ static void copy_terms(struct hold_request *q, const struct event *e, const stru
     memcpy(q->names.id, e->id, sizeof q->names.id);
     memcpy(q->names.section, s->id, sizeof q->names.section);
     q->auto_enter = e->auto_enter;
-    if (!event_state_sells(event_state_at(e->state, e->opens_at_ms, clock_wall_ms())))
+    if (!event_state_sells(event_effective_state(e, clock_wall_ms())))
         q->not_sold = ERR_CLOSED;
     else if (!section_status_sells(s->status))
         q->not_sold = ERR_SECTION_CLOSED;
@@ -522,7 +522,7 @@ static void enter_first(struct hold_request *q, bool may) {
     /* That all is sold is a result of a queued request, not a reason to refuse it. */
     e->room.enter.section_key = q->is_queued ? 0 : q->hold.terms.section_key;
     e->on_active = on_active;
-    e->on_sold = on_sold;
+    e->on_useless = on_useless;
     e->caller_data = q;
     place_take(e);
 }
@@ -534,16 +534,21 @@ static void on_active(struct enter_request *e) {
     hold_request_run(q);
 }
 
-/* All seats of the section are confirmed: refused without a place and without a write. */
-static void on_sold(struct enter_request *e) {
+/* All seats of the section are confirmed, or the user has as many as one user may have: refused
+ * without a place and without a write. */
+static void on_useless(struct enter_request *e) {
     struct hold_request *q = e->caller_data;
     struct hold *h = &q->hold;
+    h->done = hold_request_on_held;
+    if (e->room.enter.outcome == ENTER_LIMIT) {
+        hold_refuse(&q->api->reservations, h, ERR_LIMIT_EXCEEDED);
+        return;
+    }
     if (h->named != NULL) {
         h->refused = arena_new(&q->x->arena, h->count * sizeof *h->refused);
         memcpy(h->refused, h->named, h->count * sizeof *h->refused);
         h->refused_count = h->count;
     }
-    h->done = hold_request_on_held;
     hold_refuse(&q->api->reservations, h, h->named != NULL ? ERR_SEAT_TAKEN : ERR_SOLD_OUT);
 }
 
@@ -650,7 +655,9 @@ static void hold_request_accept(struct hold_request *q) {
 /* Any answer, also a refusal, carries the token of a place that was taken for the request. */
 static void add_queue_token(struct hold_request *q) {
     char token[TOKEN_TEXT_BYTES];
-    if (q->places > 0 && q->enter->room.enter.outcome != ENTER_SOLD)
+    bool has_place = q->places > 0 && q->enter->room.enter.outcome != ENTER_SOLD &&
+                     q->enter->room.enter.outcome != ENTER_LIMIT;
+    if (has_place)
         reply_header(q->x, STR("X-Queue-Token"), place_token(q->enter, clock_wall_ms(), token));
 }
 

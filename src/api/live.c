@@ -32,6 +32,15 @@ static const struct {
 } reaches[] = {{1000, 1}, {10000, 3}, {UINT64_MAX, 10}};
 #define REACHES (sizeof reaches / sizeof reaches[0])
 
+/* What is sent again when it changes, beside the position. */
+struct shown {
+    enum event_state state; /* of the event */
+    bool degraded;
+    bool admits;
+    bool sold_out;
+    uint32_t held; /* seats, while none is available: they may be returned */
+};
+
 struct subscriber {
     struct stream stream;
     struct event_subscribers *of_event;
@@ -43,8 +52,7 @@ struct subscriber {
     int64_t seen_ms;
     bool busy; /* a caller or a batch has it: when it ends, it is only marked as gone */
     bool gone;
-    bool degraded;          /* as last sent */
-    enum event_state state; /* of the event, likewise */
+    struct shown shown; /* as last sent */
     uint8_t lane;
     uint8_t user_len;
     char token[TOKEN_TEXT_BYTES];
@@ -223,6 +231,19 @@ static void send_text(struct live *l, struct subscriber *s, bool is_last) {
     if (s->gone && !was_busy) mem_free(s);
 }
 
+static struct shown shown_of(const struct queue_answer *a) {
+    return (struct shown){.state = queue_event_state(a->event, a->now_ms),
+                          .degraded = a->degraded,
+                          .admits = queue_answer_admits(a),
+                          .sold_out = seat_counts_sold_out(&a->seats),
+                          .held = a->seats.available == 0 ? a->seats.held : 0};
+}
+
+static bool shown_eq(const struct shown *a, const struct shown *b) {
+    return a->state == b->state && a->degraded == b->degraded && a->admits == b->admits &&
+           a->sold_out == b->sold_out && a->held == b->held;
+}
+
 static void subscriber_tell(struct batch *b, struct subscriber *s, const struct queue_event *event,
                             const struct look_item *item) {
     struct live *l = b->of_event->live;
@@ -234,25 +255,23 @@ static void subscriber_tell(struct batch *b, struct subscriber *s, const struct 
         return;
     }
     bool waits = place->status == ENTRY_WAITING;
-    bool degraded = b->watch.degraded;
-    enum event_state state = queue_event_state(event, b->watch.look.op.now_ms);
-    bool is_known = place->position == s->position && degraded == s->degraded && state == s->state;
-    if (waits && is_known) {
-        schedule(s);
-        return;
-    }
     struct queue_answer answer = {.event = event,
                                   .token = {s->token, TOKEN_TEXT_BYTES},
                                   .user = {s->user, s->user_len},
                                   .place = place,
                                   .waiting = b->watch.look.counts.waiting,
                                   .reserving = item->reserving,
-                                  .remaining_seats = b->watch.look.seats.available,
-                                  .degraded = degraded,
+                                  .seats = b->watch.look.seats,
+                                  .stays_ended = queue_stays_ended(&b->watch.look.counts),
+                                  .degraded = b->watch.degraded,
                                   .now_ms = b->watch.look.op.now_ms};
+    struct shown shown = shown_of(&answer);
+    if (waits && place->position == s->position && shown_eq(&shown, &s->shown)) {
+        schedule(s);
+        return;
+    }
     s->position = place->position;
-    s->degraded = degraded;
-    s->state = state;
+    s->shown = shown;
     if (waits) schedule(s);
     buf_clear(&l->text);
     add_event(&l->api->workers[l->index], &l->text, &answer);
@@ -344,6 +363,14 @@ static bool push_due(struct event_subscribers *es, int64_t now_ms) {
     return b != NULL;
 }
 
+static void make_all_due(struct event_subscribers *es, int64_t now_ms) {
+    for (size_t reach = 0; reach < REACHES; reach++)
+        for (struct list *at = es->due[reach].next; at != &es->due[reach]; at = at->next) {
+            struct subscriber *s = CONTAINER_OF(at, struct subscriber, link);
+            if (s->due_ms > now_ms) s->due_ms = now_ms;
+        }
+}
+
 /* If grace has become shorter, every subscriber is due: with looks as rare as before its user would
  * count as gone. */
 static void follow_grace(struct event_subscribers *es, int64_t now_ms) {
@@ -351,11 +378,7 @@ static void follow_grace(struct event_subscribers *es, int64_t now_ms) {
     if (!queue_event_find_key(es->live->api, es->event_key, &event)) return;
     int64_t before_ms = es->grace_ms;
     es->grace_ms = event.rules.grace_s * 1000;
-    for (size_t reach = 0; es->grace_ms < before_ms && reach < REACHES; reach++)
-        for (struct list *at = es->due[reach].next; at != &es->due[reach]; at = at->next) {
-            struct subscriber *s = CONTAINER_OF(at, struct subscriber, link);
-            if (s->due_ms > now_ms) s->due_ms = now_ms;
-        }
+    if (es->grace_ms < before_ms) make_all_due(es, now_ms);
 }
 
 /* Each tick takes a part of them, so that other work is done in between. */
@@ -415,7 +438,8 @@ static void live_on_announced(struct task *task) {
     struct message *m = CONTAINER_OF(task, struct message, task);
     struct announcement *n = m->of;
     struct event_subscribers *es = event_subscribers_find(m->to, n->event_key);
-    if (es != NULL) look_at_once(es, n->seqs, n->count);
+    if (es != NULL && n->count == 0) make_all_due(es, clock_steady_ms());
+    if (es != NULL && n->count > 0) look_at_once(es, n->seqs, n->count);
     if (atomic_fetch_sub(&n->readers, 1) == 1) mem_free(n);
 }
 
@@ -428,7 +452,7 @@ void live_announce(void *to, int64_t event_key, const uint64_t *seqs, size_t cou
     size_t messages_size = api->worker_count * sizeof(struct message);
     struct announcement *n = mem_new(sizeof *n + messages_size + count_of * sizeof *seqs);
     uint64_t *own = (uint64_t *)(void *)((char *)n->messages + messages_size);
-    memcpy(own, seqs, count_of * sizeof *seqs);
+    if (count_of > 0) memcpy(own, seqs, count_of * sizeof *seqs);
     n->event_key = event_key;
     n->seqs = own;
     n->count = count_of;
@@ -463,15 +487,15 @@ int64_t live_retry_ms(struct live *l) {
     return RETRY_MS_MIN + (int64_t)(l->jitter >> 33) % RETRY_MS_SPREAD;
 }
 
-static struct subscriber *subscriber_new(const struct place_query *q) {
+static struct subscriber *subscriber_new(const struct place_query *q,
+                                         const struct queue_answer *answer) {
     size_t user_len = q->room.look.user_len;
     struct subscriber *s = mem_new(sizeof *s + user_len);
     s->stream.ended = subscriber_on_ended;
     s->seq = q->room.item.seq;
     s->lane = (uint8_t)q->lane;
     s->position = q->room.item.place.position;
-    s->degraded = q->room.degraded;
-    s->state = queue_event_state(&q->event, q->room.look.op.now_ms);
+    s->shown = shown_of(answer);
     s->seen_ms = clock_steady_ms();
     s->user_len = (uint8_t)user_len;
     memcpy(s->token, q->token.at, TOKEN_TEXT_BYTES);
@@ -493,7 +517,7 @@ static void on_subscribed(struct place_look *room, enum err result) {
     buf_clear(&l->text);
     buf_addf(&l->text, "retry: %lld\n", (long long)live_retry_ms(l));
     add_event(w, &l->text, &answer);
-    struct subscriber *s = subscriber_new(q);
+    struct subscriber *s = subscriber_new(q, &answer);
     struct event_subscribers *es = event_subscribers_for(l, &q->event);
     limit_streams(es, s->seq); /* which leaves some, so `es` is not freed */
     subscriber_add(es, s);

@@ -40,12 +40,41 @@ static int64_t expires_in_s(const struct queue_answer *a) {
     return token_left_s < left_s ? token_left_s : left_s;
 }
 
+bool queue_answer_admits(const struct queue_answer *a) {
+    bool has_stock = a->degraded || !seat_counts_none_left(&a->seats);
+    return has_stock && event_state_admits(queue_event_state(a->event, a->now_ms));
+}
+
+static void json_out_i64_if(struct json_out *j, str key, bool is_known, int64_t value) {
+    if (is_known)
+        json_out_i64(j, key, value);
+    else
+        json_out_null(j, key);
+}
+
+/* What is left for those who wait. Nothing is known of seats while the answer is degraded, and an
+ * event without sections has none. */
+static void render_stock(struct json_out *j, const struct queue_answer *a) {
+    const struct place *p = a->place;
+    bool has_seats = !a->degraded && seat_counts_sum(&a->seats) > 0;
+    bool is_live = p->status == ENTRY_WAITING || p->status == ENTRY_ACTIVE;
+    uint64_t ahead = p->status == ENTRY_WAITING ? p->position - 1 : 0;
+    int64_t seats_ahead = queue_seats_ahead(ahead, a->seats.confirmed, a->stays_ended);
+    json_out_i64_if(j, STR("seatsAhead"), has_seats && is_live && seats_ahead >= 0, seats_ahead);
+    json_out_i64_if(j, STR("remainingSeats"), has_seats, a->seats.available);
+    json_out_i64_if(j, STR("heldSeats"), has_seats, a->seats.held);
+    if (a->degraded)
+        json_out_null(j, STR("soldOut"));
+    else
+        json_out_bool(j, STR("soldOut"), seat_counts_sold_out(&a->seats));
+}
+
 void queue_answer_render(struct api_worker *w, struct json_out *j, const struct queue_answer *a) {
     const struct place *p = a->place;
     bool waits = p->status == ENTRY_WAITING;
     bool active = p->status == ENTRY_ACTIVE;
     enum event_state state = queue_event_state(a->event, a->now_ms);
-    bool admits = event_state_admits(state);
+    bool admits = queue_answer_admits(a);
     json_out_object(j, STR(""));
     json_out_str(j, STR("entryToken"), a->token);
     if (a->with_expires_in) {
@@ -77,14 +106,12 @@ void queue_answer_render(struct api_worker *w, struct json_out *j, const struct 
     else
         json_out_null(j, STR("estimatedWaitSeconds"));
     json_out_time(j, STR("activeExpiresAt"), active ? p->expires_ms : CLOCK_NONE_MS);
-    if (a->degraded) {
+    if (a->degraded)
         json_out_null(j, STR("reserving"));
-        json_out_null(j, STR("remainingSeats"));
-        json_out_bool(j, STR("degraded"), true);
-    } else {
+    else
         json_out_bool(j, STR("reserving"), a->reserving);
-        json_out_i64(j, STR("remainingSeats"), a->remaining_seats);
-    }
+    render_stock(j, a);
+    if (a->degraded) json_out_bool(j, STR("degraded"), true);
     if (active) render_pass(w, j, a);
     json_out_time(j, STR("serverTime"), a->now_ms);
     json_out_object_end(j);
@@ -118,7 +145,8 @@ struct queue_answer place_query_answer(const struct place_query *q) {
                                  .place = &q->room.item.place,
                                  .waiting = q->room.look.counts.waiting,
                                  .reserving = q->room.item.reserving,
-                                 .remaining_seats = q->room.look.seats.available,
+                                 .seats = q->room.look.seats,
+                                 .stays_ended = queue_stays_ended(&q->room.look.counts),
                                  .issued_ms = q->issued_ms,
                                  .with_expires_in = q->with_expires_in,
                                  .degraded = q->room.degraded,

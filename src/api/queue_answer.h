@@ -16,13 +16,17 @@ struct queue_answer {
     const struct place *place;
     uint64_t waiting;
     bool reserving;
-    int64_t remaining_seats;
+    struct seat_counts seats;
+    uint64_t stays_ended;
     int64_t now_ms;
     int64_t issued_ms;    /* the token */
     bool with_expires_in; /* /queue/token and /queue/status */
     bool degraded;        /* nothing is known of seats */
 };
 
+/* Whether users who wait are being admitted: the event's state allows it, and a seat is available.
+ * With a degraded answer, as far as it is known. */
+bool queue_answer_admits(const struct queue_answer *a);
 void queue_answer_render(struct api_worker *w, struct json_out *j, const struct queue_answer *a);
 
 /* A look at one place, named by its token. In the request's arena. */

@@ -36,7 +36,8 @@ static void queue_enter_answer(struct enter_request *e) {
                                   .place = place,
                                   .waiting = place->waiting,
                                   .reserving = e->room.enter.reserving,
-                                  .remaining_seats = e->room.enter.seats.available,
+                                  .seats = e->room.enter.seats,
+                                  .stays_ended = e->room.enter.stays_ended,
                                   .now_ms = now_ms,
                                   .issued_ms = now_ms,
                                   .with_expires_in = e->as_token};
@@ -74,6 +75,12 @@ static void queue_enter_refuse_not_open(struct enter_request *e) {
     buf_deinit(&opens);
 }
 
+static void queue_enter_refuse_limit(struct enter_request *e) {
+    e->x->problem_status = 403;
+    reply_problem(e->x, ERR_LIMIT_EXCEEDED, "%s",
+                  "The user has maxPerUser seats of this event, and could not hold more.");
+}
+
 static void queue_enter_on_entered(struct place_enter *room, enum err result) {
     struct enter_request *e = CONTAINER_OF(room, struct enter_request, room);
     if (result != ERR_OK) {
@@ -99,7 +106,11 @@ static void queue_enter_on_entered(struct place_enter *room, enum err result) {
                       "The queue takes no new users. Users who already wait keep their places.");
         return;
     case ENTER_SOLD:
-        e->on_sold(e);
+    case ENTER_LIMIT:
+        if (e->on_useless != NULL)
+            e->on_useless(e);
+        else
+            queue_enter_refuse_limit(e);
         return;
     }
     assert(false && "every outcome has its answer");

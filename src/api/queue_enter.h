@@ -19,9 +19,9 @@ struct enter_request {
     bool as_token; /* POST /queue/token */
     /* NULL: the answer is always the place. Else called instead of the answer when it is ACTIVE. */
     void (*on_active)(struct enter_request *e);
-    /* Where section_key is set: called when all its seats are CONFIRMED; then no place was taken.
-     */
-    void (*on_sold)(struct enter_request *e);
+    /* With on_active: called when no place was taken because the request for seats cannot succeed:
+     * the outcome is SOLD or LIMIT. */
+    void (*on_useless)(struct enter_request *e);
     void *caller_data;
 };
 

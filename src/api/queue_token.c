@@ -10,14 +10,13 @@
 #define COOKIE_S 86400
 
 void queue_event_copy(const struct event *e, struct queue_event *out) {
-    *out = (struct queue_event){
-        .key = e->key, .rules = e->queue, .state = e->state, .opens_at_ms = e->opens_at_ms};
+    *out = (struct queue_event){.key = e->key, .rules = e->queue, .hours = event_hours_of(e)};
     memcpy(out->type, e->type, sizeof out->type);
     memcpy(out->id, e->id, sizeof out->id);
 }
 
 enum event_state queue_event_state(const struct queue_event *e, int64_t now_ms) {
-    return event_state_at(e->state, e->opens_at_ms, now_ms);
+    return event_state_at(&e->hours, now_ms);
 }
 
 bool queue_event_find(struct api *api, str type, str id, struct queue_event *out) {

@@ -15,8 +15,7 @@ struct queue_event {
     char type[EVENT_TYPE_BYTES_MAX + 1];
     char id[EVENT_ID_BYTES_MAX + 1];
     struct queue_rules rules;
-    enum event_state state; /* as it was set; event_state_at tells its effect */
-    int64_t opens_at_ms;
+    struct event_hours hours;
 };
 
 void queue_event_copy(const struct event *e, struct queue_event *out);

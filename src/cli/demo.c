@@ -78,6 +78,7 @@ static struct event *build(const struct demo_event *from) {
     plain.sections = sections;
     plain.state = EVENT_OPEN;
     plain.opens_at_ms = CLOCK_NONE_MS;
+    plain.closes_at_ms = CLOCK_NONE_MS;
     plain.starts_at_ms = clock_wall_ms() + INT64_C(30) * 86400000;
     memcpy(plain.currency, "KRW", sizeof plain.currency);
     return event_copy(&plain);

@@ -75,14 +75,14 @@ struct claims_section {
 
 struct claims {
     int64_t version;
-    enum event_state state;
-    int64_t opens_at_ms;
+    struct event_hours hours;
     int64_t hold_ms;
     uint32_t per_user_max;
     struct claims_section **sections; /* NULL where one has gone */
     size_t section_count;
     struct map by_key; /* a section's key, in bytes → its struct claims_section */
     struct seat_counts totals;
+    bool ran_out;
     struct pool rows;
     struct pool buyers;
     struct index by_id[INDEX_SHARDS];
@@ -110,7 +110,9 @@ static struct claims_section *claims_section_of(const struct claims *c, int64_t 
 static void claims_section_count(struct claims *c, struct claims_section *s) {
     struct seat_counts now = {0};
     if (!has_vanished(c, s)) now = seat_map_counts(s->map);
+    bool had_any = c->totals.available > 0;
     c->totals.available += now.available - s->counted.available;
+    if (had_any && c->totals.available == 0) c->ran_out = true;
     c->totals.held += now.held - s->counted.held;
     c->totals.confirmed += now.confirmed - s->counted.confirmed;
     s->counted = now;
@@ -151,9 +153,10 @@ static struct claims_section *claims_section_add(struct claims *c, const struct 
 }
 
 static void claims_apply_config(struct claims *c, const struct event *e) {
+    bool had_any = c->totals.available > 0;
+    bool ran_out = c->ran_out;
     c->version = e->version;
-    c->state = e->state;
-    c->opens_at_ms = e->opens_at_ms;
+    c->hours = event_hours_of(e);
     c->hold_ms = e->hold_s * 1000;
     c->per_user_max = (uint32_t)e->max_per_user;
     assert(c->per_user_max <= PER_USER_MAX);
@@ -170,6 +173,8 @@ static void claims_apply_config(struct claims *c, const struct event *e) {
         struct claims_section *s = c->sections[i];
         if (s != NULL) claims_section_catch_up(c, s);
     }
+    /* Not if there was none only while the sections changed one after the other. */
+    c->ran_out = ran_out || (had_any && c->totals.available == 0);
 }
 
 struct claims *claims_new(const struct event *e) {
@@ -471,7 +476,7 @@ static struct row *row_by_key(const struct claims *c, const struct buyer *b, uin
 static enum claim_outcome claim_refusal(const struct claims *c, const struct claims_section *s,
                                         const struct claim_request *w, uint32_t has,
                                         int64_t now_ms) {
-    enum event_state state = event_state_at(c->state, c->opens_at_ms, now_ms);
+    enum event_state state = event_state_at(&c->hours, now_ms);
     if (!w->is_active) return CLAIM_NOT_ACTIVE;
     if (!event_state_sells(state)) return CLAIM_EVENT_CLOSED;
     if (s == NULL) return CLAIM_NO_SECTION;
@@ -726,6 +731,15 @@ size_t claims_sections(const struct claims *c, struct section_counts *out, size_
 
 struct seat_counts claims_totals(const struct claims *c) {
     return c->totals;
+}
+
+bool claims_ran_out(const struct claims *c) {
+    return c->ran_out;
+}
+
+bool claims_has_all(const struct claims *c, str user) {
+    uint32_t buyer = buyer_find(c, user);
+    return buyer != 0 && buyer_at(c, buyer)->seats >= c->per_user_max;
 }
 
 bool claims_is_sold(const struct claims *c, int64_t section_key) {

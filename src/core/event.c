@@ -26,10 +26,25 @@ int word_index(const str *words, str word) {
     return -1;
 }
 
-enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms) {
-    if (opens_at_ms == CLOCK_NONE_MS || state == EVENT_CLOSED) return state;
-    if (now_ms < opens_at_ms) return EVENT_DRAFT;
-    return state == EVENT_DRAFT ? EVENT_OPEN : state;
+struct event_hours event_hours_of(const struct event *e) {
+    return (struct event_hours){e->state, e->opens_at_ms, e->closes_at_ms};
+}
+
+bool event_is_over(const struct event_hours *h, int64_t now_ms) {
+    return h->closes_at_ms != CLOCK_NONE_MS && now_ms >= h->closes_at_ms;
+}
+
+enum event_state event_state_at(const struct event_hours *h, int64_t now_ms) {
+    enum event_state state = h->state;
+    bool opens_by_itself = h->opens_at_ms != CLOCK_NONE_MS && state != EVENT_CLOSED;
+    if (opens_by_itself && now_ms < h->opens_at_ms) state = EVENT_DRAFT;
+    if (opens_by_itself && now_ms >= h->opens_at_ms && state == EVENT_DRAFT) state = EVENT_OPEN;
+    return state != EVENT_DRAFT && event_is_over(h, now_ms) ? EVENT_CLOSED : state;
+}
+
+enum event_state event_effective_state(const struct event *e, int64_t now_ms) {
+    struct event_hours hours = event_hours_of(e);
+    return event_state_at(&hours, now_ms);
 }
 
 enum confirm_by confirm_by_resolve(enum confirm_by set, bool users_are_trusted) {
@@ -38,12 +53,11 @@ enum confirm_by confirm_by_resolve(enum confirm_by set, bool users_are_trusted) 
 }
 
 bool event_is_public(const struct event *e, int64_t now_ms) {
-    return e->state != EVENT_DRAFT ||
-           event_state_at(e->state, e->opens_at_ms, now_ms) != EVENT_DRAFT;
+    return e->state != EVENT_DRAFT || event_effective_state(e, now_ms) != EVENT_DRAFT;
 }
 
 static bool is_open_at(const struct event *e, int64_t now_ms) {
-    return event_state_at(e->state, e->opens_at_ms, now_ms) == EVENT_OPEN;
+    return event_effective_state(e, now_ms) == EVENT_OPEN;
 }
 
 int64_t event_opened_ms(const struct event *before, const struct event *after, int64_t now_ms) {
@@ -122,8 +136,9 @@ bool event_ok(const struct event *e) {
            is_within(e->max_holds_per_stay, HOLDS_PER_STAY_MAX) && rules_ok(&e->queue) &&
            event_name_ok(str_of(e->type), EVENT_TYPE_BYTES_MAX) &&
            event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
-           clock_writable(e->starts_at_ms) && clock_writable(e->created_at_ms) &&
-           clock_writable(e->updated_at_ms) && clock_writable(e->opened_at_ms);
+           clock_writable(e->closes_at_ms) && clock_writable(e->starts_at_ms) &&
+           clock_writable(e->created_at_ms) && clock_writable(e->updated_at_ms) &&
+           clock_writable(e->opened_at_ms);
 }
 
 bool section_ok(const struct section *s) {

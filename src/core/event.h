@@ -80,6 +80,7 @@ struct event {
     enum event_state state;
     bool auto_enter;
     int64_t opens_at_ms; /* CLOCK_NONE_MS: no time */
+    int64_t closes_at_ms;
     int64_t starts_at_ms;
     int64_t opened_at_ms; /* when it first was OPEN, as of the last change; or no time */
     int64_t created_at_ms;
@@ -95,9 +96,19 @@ struct event {
     struct section *sections; /* behind the struct, in its own block */
 };
 
+/* When an event opens and closes, and the state that it was set to. */
+struct event_hours {
+    enum event_state state;
+    int64_t opens_at_ms; /* CLOCK_NONE_MS: no time */
+    int64_t closes_at_ms;
+};
+struct event_hours event_hours_of(const struct event *e);
+/* From closesAt on. Then no user will be admitted any more, so those who wait lose their places. */
+bool event_is_over(const struct event_hours *h, int64_t now_ms);
 /* The effective state: before opensAt every state but CLOSED counts as DRAFT; after opensAt, DRAFT
- * counts as OPEN. */
-enum event_state event_state_at(enum event_state state, int64_t opens_at_ms, int64_t now_ms);
+ * counts as OPEN; from closesAt on every state but DRAFT counts as CLOSED. */
+enum event_state event_state_at(const struct event_hours *h, int64_t now_ms);
+enum event_state event_effective_state(const struct event *e, int64_t now_ms);
 
 /* SHOP or USER. An event that does not set it is confirmed by users where `users_are_trusted`:
  * there the shop's own servers send all requests. */

@@ -27,6 +27,9 @@
 /* Fewer expiries are not worth tidying up. */
 #define EXPIRIES_MIN 1024
 
+/* A mean over fewer stays tells nothing. */
+#define STAYS_MIN 20
+
 /* Where an entry is: its status, and what of that the ledger does not have yet. */
 enum step {
     STEP_NONE,       /* no such entry */
@@ -60,6 +63,7 @@ struct entry {
     uint8_t name_len;
     uint8_t lane;
     uint8_t step; /* enum step */
+    bool has_offer;
 };
 static_assert(sizeof(struct entry) <= 32, "an entry is 32 bytes");
 
@@ -79,6 +83,8 @@ struct gap {
 
 struct queue {
     struct queue_config config;
+    struct queue_stock stock;
+    uint64_t offers; /* open ones */
     uint64_t next_seq;
     /* Chunks, orders and the index are as long as the range of their numbers, so they count without
      * the gaps, by `dense` numbers. Nearly always there is none. */
@@ -301,7 +307,42 @@ void queue_configure(struct queue *q, const struct queue_config *config) {
 }
 
 enum event_state queue_state(const struct queue *q, int64_t now_ms) {
-    return event_state_at(q->config.state, q->config.opens_at_ms, now_ms);
+    return event_state_at(&q->config.hours, now_ms);
+}
+
+/* ---- seats ---- */
+
+void queue_set_stock(struct queue *q, const struct queue_stock *stock) {
+    q->stock = *stock;
+}
+
+/* How many may be admitted for the seats that are left. */
+static uint64_t stock_left(const struct queue *q) {
+    const struct queue_stock *s = &q->stock;
+    if (s->seats == 0) return UINT64_MAX;
+    if (s->available > 0 && !s->ran_out) return UINT64_MAX;
+    return s->available > q->offers ? s->available - q->offers : 0;
+}
+
+/* The entry is being admitted. */
+static void offer_open(struct queue *q, struct entry *e) {
+    e->has_offer = q->stock.seats > 0 && q->stock.ran_out;
+    if (e->has_offer) q->offers++;
+}
+
+static void offer_close(struct queue *q, struct entry *e) {
+    if (e->has_offer) q->offers--;
+    e->has_offer = false;
+}
+
+void queue_use_offer(struct queue *q, uint64_t seq) {
+    struct entry *e = entry_at(q, seq);
+    if (e != NULL) offer_close(q, e);
+}
+
+int64_t queue_seats_ahead(uint64_t ahead, uint64_t confirmed, uint64_t stays_ended) {
+    if (stays_ended < STAYS_MIN) return -1;
+    return (int64_t)((ahead * confirmed + stays_ended - 1) / stays_ended);
 }
 
 /* Waiting users are being admitted, as far as there is room. */
@@ -339,7 +380,7 @@ static int64_t active_left(const struct queue *q) {
 /* Once per interval: adds what was admitted in it to the mean. Time in which no user waits or none
  * may be admitted says nothing about the rate. */
 static void rate_update(struct queue *q, int64_t now_ms) {
-    bool idle = q->counts.waiting == 0 || !is_admitting(q, now_ms);
+    bool idle = q->counts.waiting == 0 || !is_admitting(q, now_ms) || stock_left(q) == 0;
     int64_t passed_ms = now_ms - q->rate_from_ms; /* below 0: the clock was set back */
     if (!idle && q->rate_from_ms != 0 && passed_ms >= 0) {
         if (passed_ms < q->config.rules.entry_interval_s * 1000) return;
@@ -422,6 +463,7 @@ static void entry_drop(struct queue *q, uint64_t seq, struct entry *e, enum step
         order_remove(&q->waiting[e->lane], dense_of(q, seq));
         q->counts.waiting--;
     }
+    offer_close(q, e);
     if (entry_is_active(e) || e->step == STEP_ADMITTING) q->counts.active--;
     if (e->step == STEP_ADMITTING) {
         q->admitting_count--;
@@ -515,7 +557,9 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
     if (slept) q->rate_from_ms = 0; /* no user waited in that time */
     q->grace_is_shorter = false;
     q->swept_ms = now_ms;
-    if (!runs) return 0;
+    bool is_over =
+        queue_state(q, now_ms) == EVENT_CLOSED && event_is_over(&q->config.hours, now_ms);
+    if (!runs && !is_over) return 0;
     uint64_t low = q->chunk_first * CHUNK_ENTRIES;
     uint64_t high = dense_of(q, q->next_seq);
     if (budget > high - low) budget = (size_t)(high - low); /* all, once */
@@ -526,7 +570,8 @@ size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_
         bool gone = chunk_of(q, seq) == NULL;
         q->sweep_at += gone ? CHUNK_ENTRIES - q->sweep_at % CHUNK_ENTRIES : 1;
         struct entry *e = entry_at(q, seq);
-        if (e == NULL || e->step != STEP_WAITING || !entry_is_silent(q, e, now_ms)) continue;
+        if (e == NULL || e->step != STEP_WAITING) continue;
+        if (!is_over && !entry_is_silent(q, e, now_ms)) continue;
         out[ended++] = (struct entry_change){.seq = seq, .waited_ms = now_ms - e->joined_ms};
         entry_drop(q, seq, e, STEP_EXPIRED);
     }
@@ -584,8 +629,8 @@ enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t
     enum event_state state = queue_state(q, now_ms);
     if (state == EVENT_DRAFT) return ENTER_NOT_OPEN;
     if (state == EVENT_DRAINING || state == EVENT_CLOSED) return ENTER_CLOSED;
-    bool at_once = state == EVENT_OPEN && q->counts.waiting == 0 && active_left(q) > 0 &&
-                   batch_left(q, now_ms) > 0;
+    bool at_once = state == EVENT_OPEN && q->counts.waiting == 0 && stock_left(q) > 0 &&
+                   active_left(q) > 0 && batch_left(q, now_ms) > 0;
     if (!at_once && q->counts.waiting >= (uint64_t)q->config.rules.max_waiting) {
         q->counts.rejected++;
         return ENTER_FULL;
@@ -595,7 +640,10 @@ enum enter_outcome queue_enter(struct queue *q, str user, unsigned lane, int64_t
     int64_t expires_ms = at_once ? now_ms + q->config.rules.active_ttl_s * 1000 : 0;
     place_entry(q, seq, user, hash, lane, at_once ? STEP_ACTIVATING : STEP_ENTERING, now_ms,
                 expires_ms);
-    if (at_once) q->interval_used++;
+    if (at_once) {
+        q->interval_used++;
+        offer_open(q, entry_at(q, seq));
+    }
     queue_seen(q, seq, now_ms);
     queue_look(q, seq, now_ms, out);
     if (!at_once) entry_at(q, seq)->promised_s = out->estimate_s;
@@ -640,6 +688,7 @@ static struct entry_change admit_one(struct queue *q, uint64_t seq, struct entry
                                   .promised_s = e->promised_s};
     e->step = STEP_ADMITTING;
     e->expires_ms = change.expires_ms;
+    offer_open(q, e);
     q->counts.waited_ms += (uint64_t)waited_ms;
     if ((uint64_t)waited_ms > q->counts.waited_ms_max)
         q->counts.waited_ms_max = (uint64_t)waited_ms;
@@ -654,6 +703,7 @@ size_t queue_admit(struct queue *q, int64_t now_ms, struct entry_change *out, si
     int64_t left = batch_left(q, now_ms);
     if (left > active_left(q)) left = active_left(q);
     if (left > ADMIT_MAX) left = ADMIT_MAX;
+    if ((uint64_t)left > stock_left(q)) left = (int64_t)stock_left(q);
     if ((uint64_t)left < max) max = (size_t)left;
     size_t admitted = 0;
     for (unsigned lane = 0; lane < LANES; lane++) {
@@ -682,6 +732,7 @@ void queue_settle_admit(struct queue *q, uint64_t seq, bool kept) {
         q->counts.admitted++;
         queue_expiry_add(q, e->expires_ms, seq);
     } else {
+        offer_close(q, e);
         e->step = STEP_WAITING;
         e->promised_s = -1;
         give_back_share(q, q->admitting_ms);

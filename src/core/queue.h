@@ -9,6 +9,11 @@
  * admitted. A pending enter blocks its lane, and a pending admission blocks all lanes, so that
  * entries are admitted in order.
  *
+ * No entry is admitted while no seat is available. Once the seats have run out, entries are
+ * admitted only for seats that were returned: each admission is an *offer* of one seat, which is
+ * open until the entry has claimed its first seats, or has ended; and there are never more open
+ * offers than available seats.
+ *
  * Memory: 32 bytes per entry, 11 to 21 for finding it by its user, a few bits for its position, and
  * the user's name. An ended entry stays in memory, with its final status, until the few thousand
  * entries around it have ended too.
@@ -43,14 +48,22 @@ enum enter_outcome {
     ENTER_FULL,     /* maxWaiting entries wait already */
     ENTER_NOT_OPEN, /* not yet */
     ENTER_CLOSED,   /* no longer */
-    ENTER_SOLD,     /* every seat that it is for is CONFIRMED; decided in port/queue.h, not here */
+    /* The next two are decided in port/queue.h, not here. */
+    ENTER_SOLD,  /* every seat that it is for is CONFIRMED */
+    ENTER_LIMIT, /* a new place is of no use: the user has as many seats as one user may have */
+};
+
+/* The seats that the queue leads to, in all sections. */
+struct queue_stock {
+    uint64_t seats; /* in any state; 0: the event sells none, so they do not limit admission */
+    uint64_t available;
+    bool ran_out; /* there was a time when none was available */
 };
 
 /* The configuration of the event that the queue uses. */
 struct queue_config {
     int64_t version;
-    enum event_state state;
-    int64_t opens_at_ms; /* CLOCK_NONE_MS: no time */
+    struct event_hours hours;
     struct queue_rules rules;
 };
 
@@ -90,6 +103,11 @@ struct entry_change {
     int64_t promised_s; /* admitted: the estimate that it was given when it joined; -1: none */
 };
 
+/* How many were ACTIVE and are not any more. */
+static inline uint64_t queue_stays_ended(const struct queue_counts *c) {
+    return c->admitted > c->active ? c->admitted - c->active : 0;
+}
+
 struct queue;
 
 struct queue *queue_new(const struct queue_config *config);
@@ -97,6 +115,12 @@ void queue_free(struct queue *q);
 
 /* An older version than is in force changes nothing. Lowering a cap ends no entry. */
 void queue_configure(struct queue *q, const struct queue_config *config);
+/* The seats that are left. Before queue_enter and queue_admit; until the first call there is no
+ * limit. */
+void queue_set_stock(struct queue *q, const struct queue_stock *stock);
+/* The entry has claimed seats: it has used its offer, if it had one. */
+void queue_use_offer(struct queue *q, uint64_t seq);
+
 /* The effective state: event_state_at. */
 enum event_state queue_state(const struct queue *q, int64_t now_ms);
 
@@ -120,9 +144,10 @@ size_t queue_purge(struct queue *q, int64_t now_ms, struct entry_change *out, si
  * over. An event for which this is false needs no tick. */
 bool queue_needs_tick(const struct queue *q, int64_t now_ms);
 /* Looks at the next `budget` entries, and ends those that wait and whose user has not been seen for
- * longer than the grace period. While no user may be admitted no entry ends. The grace period
- * starts again for all when admission starts, when it becomes shorter, and when no sweep came for
- * seconds: so call it at every tick while a user waits. */
+ * longer than the grace period. While the state of the event admits no user, no entry ends; from
+ * closesAt on, every waiting entry does. The grace period starts again for all when admission
+ * starts, when it becomes shorter, and when no sweep came for seconds: so call it at every tick
+ * while a user waits. */
 size_t queue_sweep(struct queue *q, int64_t now_ms, size_t budget, struct entry_change *out,
                    size_t max);
 /* Starts the grace period again for all entries: after a recovery. */
@@ -142,6 +167,10 @@ bool queue_look(const struct queue *q, uint64_t seq, int64_t now_ms, struct plac
  * it is WAITING, 0 else. */
 uint64_t queue_position(const struct queue *q, uint64_t seq);
 int64_t queue_estimate_s(const struct queue *q, uint64_t position);
+/* How many seats the entries ahead will take, if they take as many as those whose stay has ended: a
+ * mean of `confirmed` seats divided by `stays_ended`, rounded up in all. -1: too few stays have
+ * ended to tell. */
+int64_t queue_seats_ahead(uint64_t ahead, uint64_t confirmed, uint64_t stays_ended);
 /* The live entry of the user; 0: none. */
 uint64_t queue_find(const struct queue *q, str user);
 /* The entry's user, while it is known; empty else. Good until the queue changes. */

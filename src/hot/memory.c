@@ -3,7 +3,16 @@
 
 #include "base/mem.h"
 
+static void memory_report_stock(const struct memory *m, struct memory_event *r) {
+    struct seat_counts seats = claims_totals(r->claims);
+    bool sold_out = seat_counts_sold_out(&seats);
+    if (sold_out == r->sold_out) return;
+    r->sold_out = sold_out;
+    if (m->listener.stock_changed != NULL) m->listener.stock_changed(m->listener.to, r->event_key);
+}
+
 void memory_event_unlock(struct memory *m, struct memory_event *r) {
+    if (r->queue != NULL) memory_report_stock(m, r);
     pthread_mutex_unlock(&r->lock);
     pthread_rwlock_unlock(&m->lock);
 }
@@ -16,7 +25,7 @@ struct memory_event *memory_event_begin(struct memory *m, struct hot_op *op) {
 
 static struct queue_config memory_queue_config(const struct event *e) {
     return (struct queue_config){
-        .version = e->version, .state = e->state, .opens_at_ms = e->opens_at_ms, .rules = e->queue};
+        .version = e->version, .hours = event_hours_of(e), .rules = e->queue};
 }
 
 static void memory_event_create(struct memory_event *r, const struct event *e) {

@@ -17,6 +17,7 @@ struct memory_event {
     int64_t event_key;
     int64_t version;
     int64_t opens_at_ms; /* of that version */
+    bool sold_out;       /* as the listener knows it */
     struct queue *queue; /* under lock, as the rest; NULL: the event was removed */
     struct claims *claims;
 };
@@ -34,6 +35,7 @@ extern const struct seats_ops memory_seats_ops;
 
 /* Locks the event; NULL when there is none, or it was removed. */
 struct memory_event *memory_event_lock(struct memory *m, int64_t event_key);
+/* Notifies the listener when the event has become sold out, or is not any more. */
 void memory_event_unlock(struct memory *m, struct memory_event *r);
 /* As memory_event_lock; sets the result of the operation: OK or EVENT_NOT_FOUND. */
 struct memory_event *memory_event_begin(struct memory *m, struct hot_op *op);

@@ -47,6 +47,23 @@ static bool memory_is_reserving(const struct memory_event *r, const struct place
            claims_is_reserving(r->claims, queue_user(r->queue, p->seq), p->seq);
 }
 
+/* The seats that are left, for the queue's next step. */
+static void memory_set_stock(struct memory_event *r) {
+    struct seat_counts seats = claims_totals(r->claims);
+    queue_set_stock(r->queue, &(struct queue_stock){.seats = seat_counts_sum(&seats),
+                                                    .available = seats.available,
+                                                    .ran_out = claims_ran_out(r->claims)});
+}
+
+/* The user has no place, and could hold nothing with one. */
+static bool memory_needs_no_place(const struct memory_event *r, const struct enter_op *e) {
+    uint64_t seq = queue_find(r->queue, e->user);
+    struct place place;
+    bool has_place = seq != 0 && queue_look(r->queue, seq, e->op.now_ms, &place) &&
+                     place.status != ENTRY_EXPIRED;
+    return !has_place && claims_has_all(r->claims, e->user);
+}
+
 static void memory_enter(struct queues *q, struct enter_op *e) {
     struct memory *m = memory_of_queues(q);
     struct memory_event *r = memory_event_begin(m, &e->op);
@@ -56,11 +73,16 @@ static void memory_enter(struct queues *q, struct enter_op *e) {
     } else if (r != NULL) {
         uint64_t before = queue_find(r->queue, e->user);
         memory_event_purge(m, r, e->op.now_ms);
-        e->outcome = queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
+        memory_set_stock(r);
+        e->outcome = memory_needs_no_place(r, e)
+                         ? ENTER_LIMIT
+                         : queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
         e->closes = e->outcome == ENTER_TAKEN ? before : 0;
         e->opens_at_ms = r->opens_at_ms;
         bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;
         e->seats = claims_totals(r->claims);
+        struct queue_counts counts = queue_counts(r->queue);
+        e->stays_ended = queue_stays_ended(&counts);
         e->reserving = is_there && memory_is_reserving(r, &e->place);
         if (e->outcome == ENTER_THERE) queue_seen(r->queue, e->place.seq, e->op.now_ms);
         if (is_there && e->place.pending) e->op.result = e->submit(e);
@@ -98,6 +120,7 @@ static void memory_admit(struct queues *q, struct admit_op *a) {
     if (r != NULL) {
         memory_event_purge(m, r, a->op.now_ms);
         memory_sweep(m, r, a->op.now_ms);
+        memory_set_stock(r);
         a->count = queue_admit(r->queue, a->op.now_ms, a->entries, ADMIT_MAX);
         if (a->count > 0) a->op.result = a->submit(a);
         for (size_t i = 0; a->op.result != ERR_OK && i < a->count; i++)

@@ -19,6 +19,7 @@ static void memory_claim_locked(struct memory_event *r, struct claim_op *c) {
                               &c->seat_count);
     bool is_there = c->outcome == CLAIM_DONE || c->outcome == CLAIM_THERE;
     if (is_there && c->reservation.pending) c->op.result = c->submit(c);
+    if (c->outcome == CLAIM_DONE) queue_use_offer(r->queue, c->request.entry_seq);
     if (c->op.result != ERR_OK && c->outcome == CLAIM_DONE)
         claims_settle(r->claims, &c->reservation.id, false);
 }
@@ -60,8 +61,11 @@ static void memory_sync_seats(struct seats *s, struct seat_sync_op *y) {
     y->changed = 0;
     for (size_t i = 0; r != NULL && i < y->available_count; i++)
         if (claims_free_seat(r->claims, y->section_key, y->available[i])) y->changed++;
-    for (size_t i = 0; r != NULL && i < y->count; i++)
-        if (claims_apply(r->claims, &y->reservations[i])) y->changed++;
+    for (size_t i = 0; r != NULL && i < y->count; i++) {
+        if (!claims_apply(r->claims, &y->reservations[i])) continue;
+        queue_use_offer(r->queue, y->reservations[i].entry_seq);
+        y->changed++;
+    }
     if (r != NULL) memory_event_unlock(m, r);
     y->done(y);
 }

@@ -25,10 +25,11 @@
     " e.starts_at, e.max_waiting, e.max_active, e.entry_batch_size, e.entry_interval_s,"           \
     " e.active_ttl_s, e.grace_s, e.token_ttl_s, e.hold_s, e.max_per_user, e.currency,"             \
     " e.created_at, e.updated_at, e.opened_at, coalesce(e.confirm_by, ''),"                        \
-    " e.cancel_confirmed, e.rehold_s, e.max_holds_per_stay, count(c.id) OVER (PARTITION BY e.id)," \
+    " e.cancel_confirmed, e.rehold_s, e.max_holds_per_stay, e.closes_at,"                          \
+    " count(c.id) OVER (PARTITION BY e.id),"                                                       \
     " c.id, c.code, c.name, c.capacity, c.price, c.mode, c.status, c.held, c.confirmed"            \
     " FROM events e LEFT JOIN sections c ON c.event_id = e.id AND c.removed_version IS NULL"
-enum { COLUMN_SECTION_COUNT = 26, COLUMN_SECTION = 27 };
+enum { COLUMN_SECTION_COUNT = 27, COLUMN_SECTION = 28 };
 
 static bool pg_word_at(const struct pg_rows *rows, int column, const str *words, int *index) {
     *index = word_index(words, pg_str(rows, column));
@@ -71,6 +72,7 @@ static bool pg_event_from_row(const struct pg_rows *rows, struct event *e) {
     e->cancel_confirmed = pg_i64(rows, 23) != 0;
     e->rehold_s = pg_i64(rows, 24);
     e->max_holds_per_stay = pg_i64(rows, 25);
+    e->closes_at_ms = pg_time(rows, 26);
     return event_ok(e);
 }
 
@@ -285,7 +287,8 @@ static bool pg_put_judge_seats(struct pg *db, struct ledger_event_put *put, cons
         pg_cell_i64((q)->grace_s), pg_cell_i64((q)->token_ttl_s), pg_cell_i64((e)->hold_s),        \
         pg_cell_i64((e)->max_per_user), pg_cell_text((e)->currency), pg_cell_i64(now_ms),          \
         pg_cell_str(confirm_by_words[(e)->confirm_by]), pg_cell_i64((e)->cancel_confirmed),        \
-        pg_cell_i64((e)->rehold_s), pg_cell_i64((e)->max_holds_per_stay)
+        pg_cell_i64((e)->rehold_s), pg_cell_i64((e)->max_holds_per_stay),                          \
+        pg_cell_time((e)->closes_at_ms)
 
 /* *key stays 0 when another node was first. It has a version when its audit row is written. */
 static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, int64_t *key) {
@@ -294,9 +297,10 @@ static bool event_insert(struct pg *db, const struct event *e, int64_t now_ms, i
         "INSERT INTO events(type, external_id, version, title, state, auto_enter, opens_at,"
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
         " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at,"
-        " max_per_user_ever, confirm_by, cancel_confirmed, rehold_s, max_holds_per_stay)"
+        " max_per_user_ever, confirm_by, cancel_confirmed, rehold_s, max_holds_per_stay,"
+        " closes_at)"
         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,"
-        " $19, $19, $17, nullif($20, ''), $21, $22, $23)"
+        " $19, $19, $17, nullif($20, ''), $21, $22, $23, $24)"
         " ON CONFLICT (type, external_id) WHERE deleted_at IS NULL DO NOTHING RETURNING id",
         EVENT_CELLS(e, &e->queue, 1, now_ms));
 }
@@ -310,8 +314,8 @@ static bool event_update(struct pg *db, const struct event *e, int64_t key, int6
         " entry_batch_size = $11, entry_interval_s = $12, active_ttl_s = $13, grace_s = $14,"
         " token_ttl_s = $15, hold_s = $16, max_per_user = $17, currency = $18, updated_at = $19,"
         " max_per_user_ever = greatest(max_per_user_ever, $17), confirm_by = nullif($20, ''),"
-        " cancel_confirmed = $21, rehold_s = $22, max_holds_per_stay = $23, opened_at = $25"
-        " WHERE id = $24",
+        " cancel_confirmed = $21, rehold_s = $22, max_holds_per_stay = $23, closes_at = $24,"
+        " opened_at = $26 WHERE id = $25",
         EVENT_CELLS(e, &e->queue, version, now_ms), pg_cell_i64(key), pg_cell_time(opened_ms));
 }
 

@@ -8,7 +8,7 @@
     "id, version, type, external_id, title, state, auto_enter, opens_at, starts_at, max_waiting,"  \
     " max_active, entry_batch_size, entry_interval_s, active_ttl_s, grace_s, token_ttl_s, hold_s," \
     " max_per_user, currency, created_at, updated_at, opened_at, coalesce(confirm_by, ''),"        \
-    " cancel_confirmed, rehold_s, max_holds_per_stay"
+    " cancel_confirmed, rehold_s, max_holds_per_stay, closes_at"
 
 /* --- reading --- */
 
@@ -53,6 +53,7 @@ static bool sqlite_event_from_row(sqlite3_stmt *rows, struct event *e) {
     e->cancel_confirmed = sqlite3_column_int(rows, 23) != 0;
     e->rehold_s = sqlite3_column_int64(rows, 24);
     e->max_holds_per_stay = sqlite3_column_int64(rows, 25);
+    e->closes_at_ms = column_time(rows, 26);
     return event_ok(e);
 }
 
@@ -259,9 +260,9 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         " starts_at, max_waiting, max_active, entry_batch_size, entry_interval_s, active_ttl_s,"
         " grace_s, token_ttl_s, hold_s, max_per_user, currency, created_at, updated_at, id,"
         " max_per_user_ever, opened_at, confirm_by, cancel_confirmed, rehold_s,"
-        " max_holds_per_stay)"
+        " max_holds_per_stay, closes_at)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?19, ?20, ?17, ?21, nullif(?22, ''), ?23, ?24, ?25)";
+        " ?19, ?19, ?20, ?17, ?21, nullif(?22, ''), ?23, ?24, ?25, ?26)";
     static const char update[] =
         "UPDATE events SET type = ?1, external_id = ?2, version = ?3, title = ?4, state = ?5,"
         " auto_enter = ?6, opens_at = ?7, starts_at = ?8, max_waiting = ?9, max_active = ?10,"
@@ -269,7 +270,7 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         " token_ttl_s = ?15, hold_s = ?16, max_per_user = ?17, currency = ?18, updated_at = ?19,"
         " max_per_user_ever = max(max_per_user_ever, ?17), opened_at = ?21,"
         " confirm_by = nullif(?22, ''), cancel_confirmed = ?23, rehold_s = ?24,"
-        " max_holds_per_stay = ?25 WHERE id = ?20";
+        " max_holds_per_stay = ?25, closes_at = ?26 WHERE id = ?20";
     const struct queue_rules *q = &e->queue;
     bool is_new = *key == 0;
     int rc = db_run(
@@ -281,7 +282,7 @@ static int event_write(struct db *db, const struct event *e, int64_t *key, int64
         cell_i64(e->hold_s), cell_i64(e->max_per_user), cell_text(e->currency), cell_i64(now_ms),
         is_new ? (struct cell){.kind = CELL_NULL} : cell_i64(*key), cell_time(opened_ms),
         cell_str(confirm_by_words[e->confirm_by]), cell_i64(e->cancel_confirmed),
-        cell_i64(e->rehold_s), cell_i64(e->max_holds_per_stay));
+        cell_i64(e->rehold_s), cell_i64(e->max_holds_per_stay), cell_time(e->closes_at_ms));
     if (rc == SQLITE_OK && is_new) *key = sqlite3_last_insert_rowid(db->handle);
     return rc;
 }

@@ -290,12 +290,17 @@ static const char *const rights_of_users[] = {
     NULL,
 };
 
+static const char *const closing_times[] = {
+    "ALTER TABLE events ADD COLUMN closes_at INTEGER",
+    NULL,
+};
+
 static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
 } migrations[] = {
     {1, first_tables},      {2, retired_entries}, {3, idempotency_names_reservation},
-    {4, requests_in_order}, {5, rights_of_users},
+    {4, requests_in_order}, {5, rights_of_users}, {6, closing_times},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

@@ -33,6 +33,7 @@ struct exchange *exchange_take(struct conn *c) {
     x->fresh = true;
     x->head = false;
     x->retry_after_s = 0;
+    x->problem_status = 0;
     x->request_id_len = 0;
     x->user = (str){NULL, 0};
     x->caller = NULL;
@@ -354,7 +355,7 @@ static void send_problem(struct exchange *x, enum err e, const struct problem_me
     vsnprintf(detail, sizeof detail, detail_format, args);
     str shown = str_cut(str_of(detail), sizeof detail - 4); /* no half character at its end */
 
-    int status = err_status(e);
+    int status = x->problem_status != 0 ? x->problem_status : err_status(e);
     say_when_to_retry(x, status);
     char type[64];
     char instance[REQUEST_ID_BYTES_MAX + 32];

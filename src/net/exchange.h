@@ -27,6 +27,7 @@ struct exchange {
     struct http_request request;
     struct arena arena;
     int64_t retry_after_s; /* for a problem's Retry-After; 0: 1 second where trying again helps */
+    int problem_status;    /* of a problem, where it is not the usual one of the error; else 0 */
     str user; /* for the log, as soon as the handler knows it; valid until the answer */
     /* For the site: what it has found out about the caller, in the arena; NULL at first. */
     const void *caller;

@@ -40,7 +40,8 @@ struct hot_incarnation {
 
 /* Notified of changes by other nodes. Called on a thread of the store; must not block. */
 struct hot_listener {
-    /* Another node has made these entries ACTIVE or has ended them, durably. */
+    /* Another node has made these entries ACTIVE or has ended them, durably. With a count of 0, all
+     * entries are concerned: the event has become sold out, by any node, or is not any more. */
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     /* Another node has changed an event. */
     void (*event_changed)(void *to);

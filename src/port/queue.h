@@ -38,6 +38,7 @@ struct enter_op {
     uint64_t closes;
     int64_t opens_at_ms;      /* out */
     struct seat_counts seats; /* out: of all sections */
+    uint64_t stays_ended;     /* out: queue_stays_ended */
     bool reserving;           /* out: the place is ACTIVE, and has a live hold */
 };
 
@@ -156,10 +157,13 @@ struct ticks_op {
     enum err result; /* out */
 };
 
-/* Notified of entries that the store ends because their time is over. */
 struct queue_listener {
+    /* The store has ended entries because their time is over. */
     void (*expired)(void *to, int64_t event_key, int64_t now_ms, const struct entry_change *entries,
                     size_t count);
+    /* The event has become sold out, or is not any more (seat_counts_sold_out). From a store that
+     * nodes share, this comes to all nodes as hot_listener.changed. May be NULL. */
+    void (*stock_changed)(void *to, int64_t event_key);
     void *to;
 };
 

@@ -683,7 +683,7 @@ static void hold_on_locks_free(struct hold *h) {
 }
 
 void hold_refuse(struct reservations *r, struct hold *h, enum err why) {
-    assert(why == ERR_SOLD_OUT || why == ERR_SEAT_TAKEN);
+    assert(why == ERR_SOLD_OUT || why == ERR_SEAT_TAKEN || why == ERR_LIMIT_EXCEEDED);
     h->service = r;
     h->plan.result = why;
     count_reservation_attempt((int)h->strategy);

@@ -109,7 +109,7 @@ enum strategy strategy_now(struct reservations *r, enum section_mode mode, int64
 void hold_seats(struct reservations *r, struct lock_client *c, struct hold *h);
 
 /* Refuses a hold before its user takes a place in the queue, because the seats can't be had:
- * SOLD_OUT or SEAT_TAKEN. Counted and answered like a refusal by hold_seats. */
+ * SOLD_OUT, SEAT_TAKEN or LIMIT_EXCEEDED. Counted and answered like a refusal by hold_seats. */
 void hold_refuse(struct reservations *r, struct hold *h, enum err why);
 
 /* Whether the key of a request was used: OK and replayed, OK, or IDEMPOTENCY_MISMATCH. Only

@@ -333,6 +333,11 @@ static void waiting_room_on_expired(void *to, int64_t event_key, int64_t now_ms,
     waiting_room_expired(to, event_key, now_ms, entries, count_of);
 }
 
+static void waiting_room_on_stock_changed(void *to, int64_t event_key) {
+    struct waiting_room *w = to;
+    if (w->changed != NULL) w->changed(w->to, event_key, NULL, 0);
+}
+
 static void waiting_room_submit_expiry(struct expiry *x) {
     struct waiting_room *w = x->room;
     atomic_fetch_add(&w->under_way, 1);
@@ -551,7 +556,9 @@ void waiting_room_init(struct waiting_room *w) {
     w->repairs = (struct repair_queue){
         .ledger = w->ledger, .queues = w->queues, .changed = w->changed, .to = w->to};
     repair_queue_init(&w->repairs);
-    queues_listen(w->queues, (struct queue_listener){.expired = waiting_room_on_expired, .to = w});
+    queues_listen(w->queues, (struct queue_listener){.expired = waiting_room_on_expired,
+                                                     .stock_changed = waiting_room_on_stock_changed,
+                                                     .to = w});
 }
 
 void waiting_room_deinit(struct waiting_room *w) {

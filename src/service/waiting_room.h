@@ -22,7 +22,8 @@ struct waiting_room {
     struct queues *queues;
     struct degraded_reads *degraded_reads; /* NULL: the hot store is private to this process, and
                                               can always be asked */
-    /* Called on a worker when entries have become ACTIVE or have ended, and that is durable. */
+    /* Called on a worker when entries have become ACTIVE or have ended, and that is durable. With a
+     * count of 0: the event has become sold out, or is not any more, which concerns all entries. */
     void (*changed)(void *to, int64_t event_key, const uint64_t *seqs, size_t count);
     void *to;
 

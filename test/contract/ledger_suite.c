@@ -79,6 +79,7 @@ static void assert_event_equal(const struct event *a, const struct event *b) {
     assert_int_equal(a->state, b->state);
     assert_int_equal(a->auto_enter, b->auto_enter);
     assert_int_equal(a->opens_at_ms, b->opens_at_ms);
+    assert_int_equal(a->closes_at_ms, b->closes_at_ms);
     assert_int_equal(a->starts_at_ms, b->starts_at_ms);
     assert_memory_equal(&a->queue, &b->queue, sizeof a->queue);
     assert_int_equal(a->hold_s, b->hold_s);
@@ -151,6 +152,7 @@ static void put_stores_every_field_for_good(void **state) {
     wanted->confirm_by = CONFIRM_BY_SHOP;
     wanted->cancel_confirmed = true;
     wanted->opens_at_ms = 1234567890123;
+    wanted->closes_at_ms = 2234567890123;
     wanted->starts_at_ms = CLOCK_NONE_MS;
     wanted->queue = (struct queue_rules){1, 2, 3, 4, 5, 6, 7};
     wanted->sections[1].mode = SECTION_MODE_LOCK;
@@ -197,6 +199,7 @@ static void it_is_remembered_when_a_sale_first_opened(void **state) {
     struct event *wanted = test_event("1", 1);
     wanted->state = EVENT_DRAFT;
     wanted->opens_at_ms = CLOCK_NONE_MS;
+    wanted->closes_at_ms = CLOCK_NONE_MS;
     assert_opened(f, wanted, 1000, CLOCK_NONE_MS, CLOCK_NONE_MS);
     wanted->state = EVENT_OPEN;
     assert_opened(f, wanted, 2000, 2000, 2000);

@@ -156,6 +156,7 @@ static void enter(void) {
     SAME(closes);
     SAME(opens_at_ms);
     SAME(reserving);
+    if (a->outcome == ENTER_THERE) SAME(stays_ended);
     same_seats(&a->seats, &b->seats);
     if (a->outcome != ENTER_TAKEN && a->outcome != ENTER_THERE) return;
     same_place(&a->place, &b->place);
@@ -253,6 +254,7 @@ static void make_rules(struct event *e) {
                                               EVENT_CLOSED, EVENT_DRAFT};
     e->state = states[between(0, 7)];
     e->opens_at_ms = one_in(4) ? now_ms + between(-3000, 3000) : CLOCK_NONE_MS;
+    e->closes_at_ms = one_in(8) ? now_ms + between(-3000, 3000) : CLOCK_NONE_MS;
     e->queue = (struct queue_rules){.max_waiting = one_in(8) ? 0 : between(1, USERS),
                                     .max_active = between(1, 30),
                                     .entry_batch_size = between(1, 10),

@@ -23,7 +23,7 @@
 static const struct queue_adapter *adapter;
 static struct store store;
 static struct model models[EVENTS];
-static int unswept[EVENTS]; /* ticks in a row that left a silent entry */
+static int unswept[EVENTS]; /* ticks in a row that left an entry which a sweep should end */
 static struct model *m;     /* the event of this step */
 static int64_t key;
 static struct heard heard[HEARD_MOST];
@@ -86,22 +86,24 @@ static void follow_purge(size_t *at) {
     }
 }
 
-/* Every entry that was ended for silence was silent; and no silent entry stays for long. */
+/* Every entry that a sweep ended was silent, or the event is over; and none of these stays for
+ * long.
+ */
 static void follow_sweep(size_t *at) {
     model_sweep_begins(m);
     while (*at < heard_count && heard[*at].kind == HEARD_EXPIRED) {
         uint64_t seq = heard[*at].entry.seq;
-        CHECK(model_gate_is_open(m) && model_is_live(m, seq));
-        CHECK(model_is_silent(m, &m->entries[seq]));
+        CHECK(model_is_live(m, seq));
+        CHECK(model_is_swept(m, &m->entries[seq]));
         check_next_heard(at, HEARD_EXPIRED, seq);
         CHECK(heard[*at - 1].entry.expires_ms == 0);
         model_end(m, seq, ENTRY_EXPIRED);
     }
-    bool silent = false;
-    for (size_t i = 0; model_gate_is_open(m) && i < m->live_count; i++)
-        silent = silent || model_is_silent(m, model_live(m, i));
+    bool is_left = false;
+    for (size_t i = 0; i < m->live_count; i++)
+        is_left = is_left || model_is_swept(m, model_live(m, i));
     int *ticks = &unswept[m - models];
-    *ticks = silent ? *ticks + 1 : 0;
+    *ticks = is_left ? *ticks + 1 : 0;
     CHECK(*ticks < SWEEPS_MOST);
 }
 
@@ -127,7 +129,7 @@ static void port_enter(void) {
     enum enter_outcome expected = model_enter(m, user, lane, &seq);
     CHECK(e.outcome == expected);
     CHECK(e.closes == (expected == ENTER_TAKEN ? before : 0));
-    CHECK(e.opens_at_ms == m->config.opens_at_ms);
+    CHECK(e.opens_at_ms == m->config.hours.opens_at_ms);
     bool pending = seq != 0 && m->entries[seq].pending == ENTER_PENDING;
     if (seq != 0) check_whole(&e.place, seq);
     if (pending) check_next_heard(&at, HEARD_ENTER, seq);
@@ -216,14 +218,19 @@ static void port_end(void) {
     CHECK(step_end(&store, key, seq, final) == model_end(m, seq, final));
 }
 
+/* A time near now, at one in that many calls. */
+static int64_t time_or_none(int64_t n) {
+    return one_in(n) ? m->now_ms + between(-3000, 3000) : CLOCK_NONE_MS;
+}
+
 static struct queue_config some_config(void) {
     static const enum event_state states[] = {EVENT_OPEN,   EVENT_OPEN,   EVENT_OPEN,
                                               EVENT_OPEN,   EVENT_PAUSED, EVENT_DRAINING,
                                               EVENT_CLOSED, EVENT_DRAFT};
     return (struct queue_config){.version = m->config.version + between(-1, 3),
-                                 .state = states[between(0, 7)],
-                                 .opens_at_ms =
-                                     one_in(4) ? m->now_ms + between(-3000, 3000) : CLOCK_NONE_MS,
+                                 .hours = {.state = states[between(0, 7)],
+                                           .opens_at_ms = time_or_none(4),
+                                           .closes_at_ms = time_or_none(8)},
                                  .rules = {.max_waiting = one_in(8) ? 0 : between(1, MODEL_USERS),
                                            .max_active = between(1, 30),
                                            .entry_batch_size = between(1, 10),
@@ -235,8 +242,9 @@ static struct queue_config some_config(void) {
 static struct event event_with(const struct queue_config *c) {
     return (struct event){.key = key,
                           .version = c->version,
-                          .state = c->state,
-                          .opens_at_ms = c->opens_at_ms,
+                          .state = c->hours.state,
+                          .opens_at_ms = c->hours.opens_at_ms,
+                          .closes_at_ms = c->hours.closes_at_ms,
                           .queue = c->rules};
 }
 
@@ -307,7 +315,7 @@ static void begin_history(void) {
         *m = (struct model){.next_seq = 1, .now_ms = T0};
         m->config = some_config();
         m->config.version = 1;
-        m->config.state = EVENT_OPEN;
+        m->config.hours.state = EVENT_OPEN;
         configure(&m->config);
     }
 }

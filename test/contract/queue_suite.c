@@ -131,6 +131,7 @@ static void entering_reports_the_seats_left_and_whether_the_user_holds_some(void
     f->e.sections = sections;
     f->e.section_count = 2;
     f->e.queue.max_active = 2;
+    f->e.max_per_user = 10;
     f->e.queue.max_waiting = 1;
     store_configure(&f->s, &f->e);
     struct entered ann = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, T0);

@@ -451,6 +451,7 @@ static void reconfigures(void) {
     if (one_in(4)) event.hold_s = between(1, 60);
     event.state = one_in(12) ? (enum event_state)between(EVENT_DRAFT, EVENT_CLOSED) : EVENT_OPEN;
     event.opens_at_ms = one_in(8) ? now_ms + between(-1000, 5000) : CLOCK_NONE_MS;
+    event.closes_at_ms = one_in(16) ? now_ms + between(-1000, 5000) : CLOCK_NONE_MS;
     tell_configuration();
 }
 

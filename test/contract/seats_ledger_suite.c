@@ -398,7 +398,7 @@ static void a_start_loads_the_state_of_the_ledger_pitfall_31(void **state) {
     struct live_reservation big = row(1, "ann", FLOOR, seats, 5, RESERVATION_CONFIRMED);
     struct live_reservation hold = row(2, "bob", BALCONY, seats, 2, RESERVATION_HELD);
     uint64_t due[2];
-    h->e.max_per_user = 5;
+    h->e.max_per_user = 6;
     seats_test_configure(h);
     store_rebuild_begins(&h->s);
     step_restore_event(&h->s, &h->e);
@@ -410,8 +410,8 @@ static void a_start_loads_the_state_of_the_ledger_pitfall_31(void **state) {
     assert_seats(&h->s, BALCONY, 98, 2, 0);
     uint64_t ann = seats_test_admit(h, "ann");
     uint64_t bob = seats_test_admit(h, "bob");
-    assert_int_equal(claim_any(&h->s, 3, "ann", ann, FLOOR, 1).outcome, CLAIM_LIMIT);
-    assert_int_equal(claim_any(&h->s, 3, "bob", bob, FLOOR, 4).outcome, CLAIM_LIMIT);
+    assert_int_equal(claim_any(&h->s, 3, "ann", ann, FLOOR, 2).outcome, CLAIM_LIMIT);
+    assert_int_equal(claim_any(&h->s, 3, "bob", bob, FLOOR, 5).outcome, CLAIM_LIMIT);
     struct claimed c = claim_any(&h->s, 3, "bob", bob, FLOOR, 3);
     assert_int_equal(c.outcome, CLAIM_DONE);
     assert_int_equal(c.seats[0], 4); /* the first that is free */

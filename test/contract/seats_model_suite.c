@@ -25,6 +25,12 @@ static struct seats_test test;
 static struct seats_model m;
 static uint64_t next_id;
 static uint64_t last_seq; /* of an entry */
+/* Who is admitted depends on whether the seats had run out, and on the offers that are open. */
+static struct stock {
+    bool had_any;
+    bool ran_out;
+    bool offers[MODEL_BUYERS]; /* of the users' entries */
+} stock;
 
 static const char *user_name(int user) {
     static char names[MODEL_BUYERS][16];
@@ -128,6 +134,12 @@ static void check_spread(const struct claimed *c, const struct model_reservation
     }
 }
 
+/* The entry has claimed seats. */
+static void use_offer(uint64_t entry_seq) {
+    for (int i = 0; i < MODEL_BUYERS; i++)
+        if (m.entries[i] == entry_seq) stock.offers[i] = false;
+}
+
 static void port_claim(void) {
     uint32_t named[NAMED_MOST];
     int user = (int)between(0, MODEL_BUYERS - 1);
@@ -156,6 +168,7 @@ static void port_claim(void) {
     test.s.verdict = fails ? ERR_OVERLOADED : ERR_OK;
     struct claimed c = step_claim(&test.s, KEY, &w, m.now_ms);
     test.s.verdict = ERR_OK;
+    if (c.outcome == CLAIM_DONE) use_offer(r.entry_seq);
     struct model_reservation *there = NULL;
     enum claim_outcome outcome = seats_model_claim(&m, &r, is_named ? named : NULL, &there);
     CHECK(c.outcome == outcome);
@@ -257,6 +270,7 @@ static void port_apply(void) {
     }
     struct model_reservation *mine = seats_model_find(&m, r.id);
     CHECK(changed == (mine->count > 0 ? 1 : 0));
+    if (changed > 0) use_offer(r.entry_seq);
     if (mine->count == 0) seats_model_remove(&m, mine);
     seats_model_catch_up(&m);
 }
@@ -276,16 +290,51 @@ static void port_due(void) {
     CHECK(count == max || seats_model_due(&m) == NULL);
 }
 
+/* ---- who is admitted when the seats run out ---- */
+
+/* After every change of seats. */
+static void note_stock(void) {
+    bool has_any = step_totals(&test.s, KEY).available > 0;
+    if (stock.had_any && !has_any) stock.ran_out = true;
+    stock.had_any = has_any;
+}
+
+static bool is_admitted_at_once(void) {
+    struct seat_counts c = step_totals(&test.s, KEY);
+    uint32_t offers = 0;
+    for (int i = 0; i < MODEL_BUYERS; i++) offers += stock.offers[i];
+    if (c.available + c.held + c.confirmed == 0) return true;
+    return c.available > (stock.ran_out ? offers : 0);
+}
+
+static bool has_all_seats(int user) {
+    uint32_t seats = 0;
+    for (size_t i = 0; i < m.live_count; i++)
+        if (m.live[i].user == user) seats += m.live[i].count;
+    return seats > 0 && seats >= m.limit;
+}
+
+static void leave(int user) {
+    CHECK(step_end(&test.s, KEY, m.entries[user], ENTRY_LEFT));
+    m.entries[user] = 0;
+    stock.offers[user] = false;
+}
+
 static void port_turns(void) {
     int user = (int)between(0, MODEL_BUYERS - 1);
-    if (m.entries[user] != 0 && one_in(6)) {
-        CHECK(step_end(&test.s, KEY, m.entries[user], ENTRY_LEFT));
-        m.entries[user] = 0;
-    } else if (m.entries[user] == 0 && !m.is_closed) {
-        m.entries[user] = step_take_kept(&test.s, KEY, user_name(user), m.now_ms);
-        last_seq = m.entries[user];
-        store_heard(&test.s, test.heard, 4096);
+    if (m.entries[user] != 0 && one_in(6)) leave(user);
+    if (m.entries[user] != 0 || m.is_closed) return;
+    bool is_active = is_admitted_at_once();
+    struct entered e = step_enter(&test.s, KEY, str_of(user_name(user)), LANE_DEFAULT, m.now_ms);
+    CHECK(e.result == ERR_OK && e.outcome == (has_all_seats(user) ? ENTER_LIMIT : ENTER_TAKEN));
+    if (e.outcome == ENTER_TAKEN) {
+        CHECK(e.place.status == (is_active ? ENTRY_ACTIVE : ENTRY_WAITING));
+        step_settle_enter(&test.s, KEY, e.place.seq, true);
+        m.entries[user] = last_seq = e.place.seq;
+        stock.offers[user] = is_active && stock.ran_out && seat_counts_sum(&e.seats) > 0;
+        if (!is_active) leave(user);
     }
+    store_heard(&test.s, test.heard, 4096);
 }
 
 /* ---- configurations and restarts ---- */
@@ -307,6 +356,7 @@ static void set_configuration(void) {
 static void tell_configuration(void) {
     set_configuration();
     seats_test_configure(&test);
+    note_stock();
 }
 
 static void port_configure(void) {
@@ -374,6 +424,7 @@ static void port_restart(void) {
     restore_reservations();
     store_rebuild_ends(&test.s);
     memset(m.entries, 0, sizeof m.entries);
+    stock = (struct stock){.had_any = test.e.section_count > 0};
 }
 
 static void pass_time(void) {
@@ -389,10 +440,12 @@ static void begin_history(void) {
     seats_test_open(&test, adapter);
     test.e.queue.active_ttl_s = INT64_C(86400) * 3650;
     step_remove(&test.s, KEY, test.e.version);
+    stock = (struct stock){0};
     tell_configuration();
 }
 
 static void check_some(void) {
+    note_stock();
     check_totals();
     check_section((int)between(0, MODEL_SECTIONS - 1));
     check_user((int)between(0, MODEL_BUYERS - 1));

@@ -736,11 +736,11 @@ test('a place that a confirmation completed ends in Redis too, though its node d
 // Calls functions of the library in the name of an unknown node, so the replies are lost. All at once.
 function callAsNobody(dataDir, event, commands) {
   const part = (name) => `queue:{${event}}:${name}`;
-  const keys = ['meta', 'seq', 'user', 'entry', 'waiting', 'active', 'pending', 'seen', 'ended'].map(part);
-  keys.push(`section:{${event}}:counts`, `limit:{${event}}:reserving`, `claim:{${event}}:pending`, `claim:{${event}}:due`);
+  const keys = ['meta', 'seq', 'user', 'entry', 'waiting', 'active', 'pending', 'seen', 'ended', 'offers'].map(part);
+  keys.push(`section:{${event}}:counts`, `limit:{${event}}`, `limit:{${event}}:reserving`, `claim:{${event}}:pending`, `claim:{${event}}:due`);
   keys.push('admitone:{hot}:ticks', 'admitone:{hot}:ticked');
   const known = [redis(dataDir, 'HGET', 'admitone:{hot}:incarnation', 'epoch'), redis(dataDir, 'HGET', part('meta'), 'key')];
-  const fcall = (name, ...args) => `FCALL admitone_7_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
+  const fcall = (name, ...args) => `FCALL admitone_8_${name} ${keys.length} ${[...keys, ...known, 0, 'nobody', ...args].join(' ')}`;
   const lines = ['MULTI', ...commands(fcall, part), 'EXEC'];
   const { stdout, error } = spawnSync('redis-cli', ['-u', homeOf(dataDir).redisUrl], { input: `${lines.join('\n')}\n`, encoding: 'utf8', timeout: 60000 });
   assert.ifError(error);

@@ -38,6 +38,7 @@ describe('one event', () => {
       title: 'Winter tour',
       state: 'OPEN',
       opensAt: null,
+      closesAt: null,
       startsAt: null,
       autoEnter: false,
       queue: {
@@ -67,6 +68,7 @@ describe('one event', () => {
       title: 'Winter tour',
       state: 'OPEN',
       opensAt: null,
+      closesAt: '2031-01-01T00:00:00.000Z',
       startsAt: '2026-12-25T10:00:00Z',
       autoEnter: true,
       queue: { maxWaiting: 5, maxActive: 6, entryBatchSize: 7, entryIntervalSeconds: 8, activeTtlSeconds: 9, graceSeconds: 10, tokenTtlSeconds: 11 },
@@ -84,7 +86,7 @@ describe('one event', () => {
     assert.deepEqual(json.queue, example.queue);
     const { available, held, confirmed, strategy, ...section } = json.sections[0];
     assert.deepEqual(section, example.sections[0]);
-    for (const key of ['title', 'state', 'opensAt', 'autoEnter', 'holdSeconds', 'maxPerUser', 'reholdSeconds', 'maxHoldsPerStay', 'confirmBy', 'cancelConfirmed', 'currency'])
+    for (const key of ['title', 'state', 'opensAt', 'closesAt', 'autoEnter', 'holdSeconds', 'maxPerUser', 'reholdSeconds', 'maxHoldsPerStay', 'confirmBy', 'cancelConfirmed', 'currency'])
       assert.deepEqual(json[key], example[key], key);
     const plain = (await put('EXAMPLE/1', concert())).json;
     assert.equal(plain.holdSeconds, 300);
@@ -426,8 +428,8 @@ describe('what is refused', () => {
     ['maxPerUser 1001', concert({ maxPerUser: 1001 }), invalid(/^maxPerUser must be a whole number from 1 to 1000/)],
     ['a currency in small letters', concert({ currency: 'krw' }), invalid(/^currency must be three capital letters/)],
     ['a currency of four letters', concert({ currency: 'EURO' }), invalid(/^currency/)],
-    ['no sections', { title: 'x' }, invalid(/^sections must be an array of 1 to 200/)],
-    ['an empty list of sections', concert({ sections: [] }), invalid(/^sections must be/)],
+    ['no sections', { title: 'x' }, invalid(/^sections must be an array of 0 to 200/)],
+    ['sections that are no list', concert({ sections: {} }), invalid(/^sections must be/)],
     ['sections as an object', concert({ sections: {} }), invalid(/^sections must be/)],
     ['201 sections', concert({ sections: many }), invalid(/^sections must be/)],
     ['a section that is a string', concert({ sections: ['A'] }), invalid(/^sections\[0\] must be an object/)],

@@ -47,7 +47,7 @@ const meta = 'queue:{CONCERT:1}:meta';
 
 // A function of the library, as an operator would call it.
 const call = (name, ...args) =>
-  redis('FCALL', `admitone_7_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
+  redis('FCALL', `admitone_8_${name}`, 1, meta, epoch(), redis('HGET', meta, 'key'), 0, ...args);
 
 async function node(t, flags, args = []) {
   const dataDir = path.join(tempFolder(), 'data');

@@ -475,16 +475,14 @@ test('thousands of streams: each gets its own result, once', async (t) => {
     const { requestId } = await sale.accepted(who, { section: NAMES[i % NAMES.length], quantity: 1 }, { agent });
     streams.push({ user, requestId, stream: await sale.subscribe(who, requestId) });
   };
-  const enter = async (user) => ({ token: (await sale.enter(user, { agent })).entryToken });
+  // First all of them: no user is admitted when no seat is left.
+  const buyers = await eachOf(users(count), 50, async (user) => ({ token: (await sale.enter(user, { agent })).entryToken }));
   if (hasKafka) {
-    const buyers = await eachOf(users(count), 50, enter);
     await until('each node has partitions', () => server.nodes.every((node) => partitionsOf(node) > 0));
     holdCommits();
-    await eachOf(users(count), 50, (user, i) => subscribe(user, buyers[i], i));
-    releaseCommits();
-  } else {
-    await eachOf(users(count), 50, async (user, i) => subscribe(user, await enter(user), i));
   }
+  await eachOf(users(count), 50, (user, i) => subscribe(user, buyers[i], i));
+  if (hasKafka) releaseCommits();
   agent.release();
   const waited = streams.filter(({ stream }) => !isDecided(stream.events[0]?.data ?? stream.last?.data ?? { status: 'PENDING' })).length;
   let sold = 0;

@@ -343,7 +343,7 @@ describe('autoEnter', () => {
   });
 
   test('a full or closed queue says so, and a refusal after entering keeps the place', async () => {
-    const sale = await open('AUTO/5', { maxActive: 1, maxWaiting: 1 }, { sections: [{ id: 'slot', capacity: 1 }] });
+    const sale = await open('AUTO/5', { maxActive: 1, maxWaiting: 1 }, { sections: [{ id: 'slot', capacity: 1 }, { id: 'other', capacity: 1 }] });
     const ann = await sale.buyer('ann');
     await sale.held(ann, { section: 'slot', quantity: 1 });
     assert.equal((await sale.hold(undefined, { userId: 'ben', section: 'slot', quantity: 1 })).status, 202);

@@ -434,6 +434,7 @@ struct event *test_event(const char *id, size_t section_count) {
     str_copy(STR("KRW"), e->currency, sizeof e->currency);
     e->state = EVENT_OPEN;
     e->opens_at_ms = CLOCK_NONE_MS;
+    e->closes_at_ms = CLOCK_NONE_MS;
     e->starts_at_ms = INT64_C(1798192800000);
     e->queue = (struct queue_rules){1000000, 100, 50, 1, 600, 300, 0};
     e->hold_s = 300;

@@ -11,15 +11,15 @@
 
 void queue_fixture_open(struct queue_fixture *r) {
     r->swept_ms = 0;
-    r->config = (struct queue_config){.version = 1,
-                                      .state = EVENT_OPEN,
-                                      .opens_at_ms = CLOCK_NONE_MS,
-                                      .rules = {.max_waiting = 100000,
-                                                .max_active = 100,
-                                                .entry_batch_size = 50,
-                                                .entry_interval_s = 1,
-                                                .active_ttl_s = 600,
-                                                .grace_s = 300}};
+    r->config = (struct queue_config){
+        .version = 1,
+        .hours = {.state = EVENT_OPEN, .opens_at_ms = CLOCK_NONE_MS, .closes_at_ms = CLOCK_NONE_MS},
+        .rules = {.max_waiting = 100000,
+                  .max_active = 100,
+                  .entry_batch_size = 50,
+                  .entry_interval_s = 1,
+                  .active_ttl_s = 600,
+                  .grace_s = 300}};
     r->q = queue_new(&r->config);
 }
 
@@ -29,7 +29,7 @@ void queue_fixture_configure(struct queue_fixture *r) {
 }
 
 void queue_fixture_set_state(struct queue_fixture *r, enum event_state state) {
-    r->config.state = state;
+    r->config.hours.state = state;
     queue_fixture_configure(r);
 }
 

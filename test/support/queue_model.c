@@ -45,10 +45,18 @@ bool model_is_live(const struct model *m, uint64_t seq) {
 }
 
 enum event_state model_state(const struct model *m) {
-    enum event_state state = m->config.state;
-    if (m->config.opens_at_ms == CLOCK_NONE_MS || state == EVENT_CLOSED) return state;
-    if (m->now_ms < m->config.opens_at_ms) return EVENT_DRAFT;
-    return state == EVENT_DRAFT ? EVENT_OPEN : state;
+    const struct event_hours *h = &m->config.hours;
+    bool has_opening = h->opens_at_ms != CLOCK_NONE_MS;
+    if (h->state == EVENT_CLOSED) return EVENT_CLOSED;
+    if (has_opening && m->now_ms < h->opens_at_ms) return EVENT_DRAFT;
+    if (!has_opening && h->state == EVENT_DRAFT) return EVENT_DRAFT;
+    if (model_is_over(m)) return EVENT_CLOSED;
+    return h->state == EVENT_DRAFT ? EVENT_OPEN : h->state;
+}
+
+bool model_is_over(const struct model *m) {
+    int64_t closes_at_ms = m->config.hours.closes_at_ms;
+    return closes_at_ms != CLOCK_NONE_MS && closes_at_ms <= m->now_ms;
 }
 
 bool model_gate_is_open(const struct model *m) {
@@ -106,10 +114,11 @@ struct place model_place(struct model *m, uint64_t seq) {
     return p;
 }
 
-bool model_is_silent(const struct model *m, const struct model_entry *e) {
+bool model_is_swept(const struct model *m, const struct model_entry *e) {
+    if (e->status != ENTRY_WAITING || e->pending != SETTLED) return false;
+    if (model_state(m) == EVENT_CLOSED) return model_is_over(m);
     int64_t since_ms = e->seen_ms > m->grace_from_ms ? e->seen_ms : m->grace_from_ms;
-    return e->status == ENTRY_WAITING && e->pending == SETTLED &&
-           m->now_ms - since_ms > m->config.rules.grace_s * 1000;
+    return model_gate_is_open(m) && m->now_ms - since_ms > m->config.rules.grace_s * 1000;
 }
 
 /* ---- what ends ---- */

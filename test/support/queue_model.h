@@ -53,12 +53,14 @@ uint64_t model_active(struct model *m);
 uint64_t model_find(struct model *m, int user);
 bool model_is_live(const struct model *m, uint64_t seq);
 enum event_state model_state(const struct model *m);
+/* Whether the time is at or after closesAt. */
+bool model_is_over(const struct model *m);
 bool model_gate_is_open(const struct model *m);
 int64_t model_batch_left(struct model *m);
 uint64_t model_position(struct model *m, uint64_t seq);
 int64_t model_estimate(const struct model *m, uint64_t position);
 struct place model_place(struct model *m, uint64_t seq);
-bool model_is_silent(const struct model *m, const struct model_entry *e);
+bool model_is_swept(const struct model *m, const struct model_entry *e);
 
 /* The steps. */
 enum enter_outcome model_enter(struct model *m, int user, unsigned lane, uint64_t *seq);

@@ -79,6 +79,7 @@ struct event steps_event(int64_t key) {
     return (struct event){.key = key,
                           .state = EVENT_OPEN,
                           .opens_at_ms = CLOCK_NONE_MS,
+                          .closes_at_ms = CLOCK_NONE_MS,
                           .queue = {.max_waiting = 1000,
                                     .max_active = 100,
                                     .entry_batch_size = 50,
@@ -189,6 +190,7 @@ static struct entered enter_as(struct store *s, const struct enter_op *asked) {
                             .closes = e.op.closes,
                             .opens_at_ms = e.op.opens_at_ms,
                             .seats = e.op.seats,
+                            .stays_ended = e.op.stays_ended,
                             .reserving = e.op.reserving};
 }
 

@@ -70,6 +70,7 @@ struct entered {
     uint64_t closes;
     int64_t opens_at_ms;
     struct seat_counts seats;
+    uint64_t stays_ended;
     bool reserving;
 };
 struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms);

@@ -42,7 +42,8 @@ static struct hot_listener announcements_listener(struct redis_store *s) {
     return listener;
 }
 
-/* "NODE TYPE:ID seq seq …" */
+/* "NODE TYPE:ID seq seq …", or "- TYPE:ID all" for all entries of the event: "-" is no node, so
+ * every node gets that one. */
 static void announcements_on_entries(struct redis_store *s, str payload) {
     struct hot_listener listener = announcements_listener(s);
     str node, tag, number;
@@ -56,7 +57,8 @@ static void announcements_on_entries(struct redis_store *s, str payload) {
         int64_t seq = 0;
         if (str_to_i64(number, &seq) && seq > 0) seqs[count++] = (uint64_t)seq;
     }
-    if (count > 0) listener.changed(listener.to, key, seqs, count);
+    bool is_all = count == 0 && str_eq(node, STR("-"));
+    if (count > 0 || is_all) listener.changed(listener.to, key, seqs, count);
     mem_free(seqs);
 }
 

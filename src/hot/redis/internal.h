@@ -123,7 +123,7 @@ void redis_buyer(struct seats *s, struct buyer_op *b);
 void redis_count_events(struct hot *h, struct event_counts_op *c);
 
 /* The keys and the arguments that every function of lua/queue.lua begins with; and both. */
-#define QUEUE_KEYS 15
+#define QUEUE_KEYS 17
 void queue_add_keys(struct call *c);
 void queue_add_arguments(struct call *c, int64_t now_ms);
 void queue_begin(struct call *c, const char *function, int64_t now_ms);
@@ -136,7 +136,7 @@ void redis_look(struct queues *q, struct look_op *op);
 
 /* The keys of lua/seats.lua that the queue's functions do not have: those of the event, then those
  * of each section. */
-#define SEATS_KEYS 4
+#define SEATS_KEYS 5
 #define SECTION_KEYS 5
 void seats_add_keys(struct call *c, const struct section_set *sections);
 /* Available, held and confirmed seats: three numbers of the array, from there on. */

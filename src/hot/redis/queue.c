@@ -11,13 +11,10 @@
 #define EXPIRED_MAX 256
 
 static const str enter_words[] = {
-    [ENTER_TAKEN] = STR_INIT("TAKEN"),
-    [ENTER_THERE] = STR_INIT("THERE"),
-    [ENTER_FULL] = STR_INIT("FULL"),
-    [ENTER_NOT_OPEN] = STR_INIT("NOT_OPEN"),
-    [ENTER_CLOSED] = STR_INIT("CLOSED"),
-    [ENTER_SOLD] = STR_INIT("SOLD"),
-    {NULL, 0},
+    [ENTER_TAKEN] = STR_INIT("TAKEN"),   [ENTER_THERE] = STR_INIT("THERE"),
+    [ENTER_FULL] = STR_INIT("FULL"),     [ENTER_NOT_OPEN] = STR_INIT("NOT_OPEN"),
+    [ENTER_CLOSED] = STR_INIT("CLOSED"), [ENTER_SOLD] = STR_INIT("SOLD"),
+    [ENTER_LIMIT] = STR_INIT("LIMIT"),   {NULL, 0},
 };
 
 static const str sync_words[] = {
@@ -36,10 +33,11 @@ static struct redis_store *queue_store(struct queues *q) {
 
 void queue_add_keys(struct call *c) {
     static const char *const parts[] = {"meta",   "seq",     "user", "entry", "waiting",
-                                        "active", "pending", "seen", "ended"};
+                                        "active", "pending", "seen", "ended", "offers"};
     const struct redis_event *e = c->event;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) call_add_key(c, "queue", e, parts[i]);
     call_add_key(c, "section", e, "counts");
+    call_add_key(c, "limit", e, NULL);
     call_add_key(c, "limit", e, "reserving");
     call_add_key(c, "claim", e, "pending");
     call_add_key(c, "claim", e, "due");
@@ -168,8 +166,9 @@ static bool redis_read_entered(const redisReply *r, struct enter_op *e) {
     e->opens_at_ms = opens_at.len == 0 ? CLOCK_NONE_MS : reply_i64(reply_at(r, 3));
     e->seats = redis_read_seat_counts(reply_at(r, 4), 0);
     e->reserving = reply_i64(reply_at(r, 6)) != 0;
+    e->stays_ended = reply_u64(reply_at(r, 7));
     if (e->outcome != ENTER_TAKEN && e->outcome != ENTER_THERE) return true;
-    queue_read_place(reply_at(r, 8), reply_u64(reply_at(r, 7)), &e->place);
+    queue_read_place(reply_at(r, 9), reply_u64(reply_at(r, 8)), &e->place);
     return queue_place_is_live(&e->place);
 }
 
@@ -285,14 +284,19 @@ static void redis_sync_entry(struct queues *q, struct entry_sync_op *y) {
 
 /* ---- adding, changing and removing events ---- */
 
+static void event_add_time(struct call *c, int64_t at_ms) {
+    if (at_ms == CLOCK_NONE_MS)
+        call_add(c, STR(""));
+    else
+        call_add_i64(c, at_ms);
+}
+
 static void event_add_rules(struct call *c, const struct event *e) {
     const struct queue_rules *r = &e->queue;
     call_add_i64(c, e->version);
     call_add(c, event_state_words[e->state]);
-    if (e->opens_at_ms == CLOCK_NONE_MS)
-        call_add(c, STR(""));
-    else
-        call_add_i64(c, e->opens_at_ms);
+    event_add_time(c, e->opens_at_ms);
+    event_add_time(c, e->closes_at_ms);
     call_add_i64(c, r->max_waiting);
     call_add_i64(c, r->max_active);
     call_add_i64(c, r->entry_batch_size);

@@ -15,6 +15,7 @@ void seats_add_keys(struct call *c, const struct section_set *sections) {
     call_add_key(c, "claim", c->event, NULL);
     call_add_key(c, "limit", c->event, NULL);
     call_add_key(c, "limit", c->event, "of");
+    call_add_key(c, "queue", c->event, "offers");
     call_add(c, STR(BUYERS_KEY));
     static const char *const parts[SECTION_KEYS] = {"meta", "map", "slots", "free", "runs"};
     for (size_t i = 0; i < sections->count; i++)

@@ -100,8 +100,8 @@ export class WaitingRoom {
 }
 
 const FIELDS = [
-  'activeExpiresAt', 'admitting', 'ahead', 'entryToken', 'estimatedWaitSeconds', 'eventId', 'eventState', 'eventType', 'position',
-  'remainingSeats', 'reserving', 'serverTime', 'status', 'totalWaiting', 'userId',
+  'activeExpiresAt', 'admitting', 'ahead', 'entryToken', 'estimatedWaitSeconds', 'eventId', 'eventState', 'eventType', 'heldSeats',
+  'position', 'remainingSeats', 'reserving', 'seatsAhead', 'serverTime', 'soldOut', 'status', 'totalWaiting', 'userId',
 ];
 
 export function assertPlace(json) {
@@ -112,10 +112,12 @@ export function assertPlace(json) {
   if (degraded === undefined) {
     assert.equal(typeof json.reserving, 'boolean', text);
     if (json.status !== 'ACTIVE') assert.equal(json.reserving, false, text);
+    assertStock(json, text);
   } else {
-    assert.deepEqual([degraded, json.reserving, json.remainingSeats], [true, null, null], text);
+    const unknown = ['reserving', 'seatsAhead', 'remainingSeats', 'heldSeats', 'soldOut'].map((field) => json[field]);
+    assert.deepEqual([degraded, ...unknown], [true, null, null, null, null, null], text);
   }
-  const admits = /^(OPEN|DRAINING)$/.test(json.eventState);
+  const admits = /^(OPEN|DRAINING)$/.test(json.eventState) && json.remainingSeats !== 0;
   assert.equal(json.admitting, admits && degraded ? null : admits, text);
   if (json.status === 'WAITING') {
     assert.ok(json.position >= 1 && json.position <= json.totalWaiting, text);
@@ -134,6 +136,17 @@ export function assertPlace(json) {
   }
   if (json.status !== 'ACTIVE') assert.equal(json.activeExpiresAt, null);
   assert.equal(typeof admissionPass, json.status === 'ACTIVE' ? 'string' : 'undefined', text);
+}
+
+// What an answer says about the seats that are left. An event without sections has none.
+function assertStock({ status, remainingSeats, heldSeats, soldOut, seatsAhead, ahead }, text) {
+  if (remainingSeats === null) {
+    assert.deepEqual([heldSeats, soldOut, seatsAhead], [null, false, null], text);
+    return;
+  }
+  assert.ok(Number.isInteger(remainingSeats) && Number.isInteger(heldSeats), text);
+  assert.equal(soldOut, remainingSeats === 0 && heldSeats === 0, text);
+  if (seatsAhead !== null) assert.ok(/^(WAITING|ACTIVE)$/.test(status) && (ahead > 0 ? seatsAhead >= 0 : seatsAhead === 0), text);
 }
 
 // A problem with additional members. Returns the document.

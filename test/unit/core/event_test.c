@@ -20,6 +20,7 @@ static struct event *example(void) {
     e->state = EVENT_PAUSED;
     e->auto_enter = true;
     e->opens_at_ms = CLOCK_NONE_MS;
+    e->closes_at_ms = CLOCK_NONE_MS;
     e->starts_at_ms = 5;
     e->queue = (struct queue_rules){.max_waiting = 10, .token_ttl_s = 20};
     e->hold_s = 300;
@@ -61,6 +62,7 @@ static void a_copy_is_equal_and_shares_nothing_with_the_original(void **state) {
     assert_int_equal(copy->state, EVENT_PAUSED);
     assert_true(copy->auto_enter);
     assert_true(copy->opens_at_ms == CLOCK_NONE_MS);
+    assert_true(copy->closes_at_ms == CLOCK_NONE_MS);
     assert_int_equal(copy->queue.max_waiting, 10);
     assert_int_equal(copy->queue.token_ttl_s, 20);
     assert_int_equal(copy->section_count, 2);
@@ -211,6 +213,24 @@ static void a_draft_is_hidden_until_it_opens_and_an_announced_event_is_not(void 
     mem_free(e);
 }
 
+static void an_event_closes_by_itself_unless_it_is_a_draft(void **state) {
+    (void)state;
+    for (int s = EVENT_DRAFT; s <= EVENT_CLOSED; s++) {
+        struct event_hours h = {(enum event_state)s, CLOCK_NONE_MS, 2000};
+        assert_int_equal(event_state_at(&h, 1999), s);
+        assert_false(event_is_over(&h, 1999));
+        assert_int_equal(event_state_at(&h, 2000), s == EVENT_DRAFT ? EVENT_DRAFT : EVENT_CLOSED);
+        assert_true(event_is_over(&h, 2000));
+        h.opens_at_ms = 1000;
+        enum event_state before = s == EVENT_CLOSED ? EVENT_CLOSED : EVENT_DRAFT;
+        assert_int_equal(event_state_at(&h, 999), before);
+        assert_int_equal(event_state_at(&h, 1000), s == EVENT_DRAFT ? EVENT_OPEN : s);
+        assert_int_equal(event_state_at(&h, 2000), EVENT_CLOSED);
+        h.closes_at_ms = CLOCK_NONE_MS;
+        assert_int_equal(event_state_at(&h, INT64_MAX), s == EVENT_DRAFT ? EVENT_OPEN : s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_event_is_zeroed_with_all_its_sections),
@@ -225,6 +245,7 @@ int main(void) {
         cmocka_unit_test(each_state_mode_and_status_has_its_word_and_back),
         cmocka_unit_test(an_unknown_word_has_no_index),
         cmocka_unit_test(a_draft_is_hidden_until_it_opens_and_an_announced_event_is_not),
+        cmocka_unit_test(an_event_closes_by_itself_unless_it_is_a_draft),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

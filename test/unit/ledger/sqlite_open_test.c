@@ -49,7 +49,7 @@ static void new_file_is_its_owners_alone(void **state) {
     struct stat st;
     assert_int_equal(stat(h->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 5);
+    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 6);
 }
 
 static void clean_close_leaves_no_wal(void **state) {
@@ -79,7 +79,7 @@ static void opening_again_applies_no_migration_twice(void **state) {
     create(h);
     raw_sql(h, "UPDATE schema_version SET applied_at = 42");
     create(h);
-    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 5);
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 6);
     assert_int_equal(raw_number(h, "SELECT max(applied_at) FROM schema_version"), 42);
 }
 
@@ -166,7 +166,7 @@ static void newer_schema_is_refused_and_untouched(void **state) {
     struct harness *h = *state;
     create(h);
     raw_sql(h, "INSERT INTO schema_version VALUES (9, 1)");
-    const char *words = "the ledger has schema 9, this program knows 5: use a newer admitone";
+    const char *words = "the ledger has schema 9, this program knows 6: use a newer admitone";
     expect_refused(&(struct sqlite_ledger_options){.path = h->path}, words);
     expect_refused(&(struct sqlite_ledger_options){.path = h->path, .read_only = true}, words);
     assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 9);

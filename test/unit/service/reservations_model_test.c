@@ -124,6 +124,13 @@ static void check_all(void) {
 
 /* ---- steps ---- */
 
+static bool has_all_seats(int user) {
+    uint32_t seats = 0;
+    for (size_t i = 0; i < m.live_count; i++)
+        if (m.live[i].user == user) seats += m.live[i].count;
+    return seats > 0 && seats >= m.limit;
+}
+
 static void enter(void) {
     int user = (int)between(0, MODEL_BUYERS - 1);
     struct place_enter e;
@@ -131,7 +138,9 @@ static void enter(void) {
     if (is_active(user)) {
         CHECK(e.enter.outcome == ENTER_THERE && e.enter.place.seq == last_seq[user]);
     } else if (event_state != EVENT_OPEN) {
-        CHECK(e.enter.outcome == ENTER_CLOSED);
+        CHECK(e.enter.outcome == (has_all_seats(user) ? ENTER_LIMIT : ENTER_CLOSED));
+    } else if (has_all_seats(user)) {
+        CHECK(e.enter.outcome == ENTER_LIMIT);
     } else {
         CHECK(e.enter.outcome == ENTER_TAKEN && e.enter.place.seq > last_seq[user]);
         CHECK(e.enter.place.status == ENTRY_ACTIVE);

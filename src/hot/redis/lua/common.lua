@@ -20,7 +20,7 @@
 --   admitone:{hot}:buyers   HASH   user → the events T:ID in which the user has live reservations,
 --                                  with blanks in between
 
-local VERSION = '7'
+local VERSION = '8'
 
 local TICKS = 'admitone:{hot}:ticks'
 local TICKED = 'admitone:{hot}:ticked'
@@ -102,13 +102,21 @@ local function fields(key)
   return table_of
 end
 
+-- As event_is_over of core/event.h. Times that are not set are empty.
+local function event_is_over(rules, now)
+  local closes_at_ms = tonumber(rules.closes_at_ms)
+  return closes_at_ms ~= nil and now >= closes_at_ms
+end
+
 -- The effective state of the event at that time: DRAFT, OPEN, PAUSED, DRAINING, CLOSED. As
--- event_state_at of core/event.h; opens_at_ms is empty when none is set.
-local function event_state(meta, now)
-  local opens_at_ms = tonumber(meta.opens_at_ms)
-  if not opens_at_ms or meta.state == 'CLOSED' then return meta.state end
-  if now < opens_at_ms then return 'DRAFT' end
-  return meta.state == 'DRAFT' and 'OPEN' or meta.state
+-- event_state_at of core/event.h.
+local function event_state(rules, now)
+  local state = rules.state
+  local opens_at_ms = tonumber(rules.opens_at_ms)
+  if opens_at_ms and state ~= 'CLOSED' then
+    if now < opens_at_ms then state = 'DRAFT' elseif state == 'DRAFT' then state = 'OPEN' end
+  end
+  return state ~= 'DRAFT' and event_is_over(rules, now) and 'CLOSED' or state
 end
 
 -- An entry of queue:{T:ID}:entry, which is text: "STEP lane joined_ms at user". The steps are those

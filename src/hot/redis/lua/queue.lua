@@ -14,12 +14,15 @@
 --                                       expiry is pending, that is not settled
 --    8  queue:{T:ID}:seen       ZSET    waiting entries: number → last seen, in seconds
 --    9  queue:{T:ID}:ended      ZSET    number → when it ended; the last few thousand
---   10  section:{T:ID}:counts   HASH    of seats.lua: seats by state
---   11  limit:{T:ID}:reserving  HASH    of seats.lua: number → settled holds
---   12  claim:{T:ID}:pending    ZSET    of seats.lua: which claims are pending, since when
---   13  claim:{T:ID}:due        ZSET    of seats.lua: when holds end
---   14  admitone:{hot}:ticks    ZSET    of common.lua
---   15  admitone:{hot}:ticked   ZSET    of common.lua
+--   10  queue:{T:ID}:offers     SET     entries with an open offer of a returned seat, see
+--                                       core/queue.h
+--   11  section:{T:ID}:counts   HASH    of seat_map.lua: seats by state
+--   12  limit:{T:ID}            HASH    of seats.lua: user → seats
+--   13  limit:{T:ID}:reserving  HASH    of seats.lua: number → settled holds
+--   14  claim:{T:ID}:pending    ZSET    of seats.lua: which claims are pending, since when
+--   15  claim:{T:ID}:due        ZSET    of seats.lua: when holds end
+--   16  admitone:{hot}:ticks    ZSET    of common.lua
+--   17  admitone:{hot}:ticked   ZSET    of common.lua
 -- Their first arguments: the epoch, the event's key, the time (0: the clock of Redis), the calling
 -- node.
 --
@@ -55,7 +58,7 @@ local COUNT_OF = { COMPLETED = 'completed', LEFT = 'left', EXPIRED = 'expired' }
 local rules_read, rules_count = {}, 0
 local RULES_READ_MOST = 1000
 
--- "state=OPEN opens_at_ms= max_waiting=1000" and so on as a table, which must not be changed.
+-- "state=OPEN opens_at_ms= closes_at_ms= max_waiting=1000" and so on as a table, which must not be changed.
 local function rules_of(packed)
   local rules = rules_read[packed]
   if rules then return rules end
@@ -72,8 +75,9 @@ end
 local function queue_of(keys, args, rules)
   return {
     meta = keys[1], seq = keys[2], user = keys[3], entry = keys[4], waiting = keys[5],
-    active = keys[6], pending = keys[7], seen = keys[8], ended = keys[9], counts = keys[10],
-    reserving = keys[11], claims_pending = keys[12], claims_due = keys[13],
+    active = keys[6], pending = keys[7], seen = keys[8], ended = keys[9], offers = keys[10],
+    counts = keys[11], limit = keys[12], reserving = keys[13], claims_pending = keys[14],
+    claims_due = keys[15],
     rules = rules,
     fields = {},   -- other fields of meta that were read
     changed = {},  -- those that are to be written
@@ -180,6 +184,43 @@ local function entry_place(r, seq, e, last_seen_s)
   end
 end
 
+-- ---- seats ----
+
+-- Seats by state, and whether they had run out; read once in each call.
+local function stock_of(r)
+  if not r.stock then
+    local counts = redis.call('HMGET', r.counts, 'available', 'held', 'confirmed', 'ran_out')
+    r.stock = {
+      available = tonumber(counts[1] or 0),
+      held = tonumber(counts[2] or 0),
+      confirmed = tonumber(counts[3] or 0),
+      ran_out = counts[4] ~= false,
+    }
+    r.stock.seats = r.stock.available + r.stock.held + r.stock.confirmed
+  end
+  return r.stock
+end
+
+-- In replies.
+local function seats_of(r)
+  local stock = stock_of(r)
+  return { stock.available, stock.held, stock.confirmed }
+end
+
+-- How many may be admitted for the seats that are left.
+local function stock_left(r)
+  local stock = stock_of(r)
+  if stock.seats == 0 then return math.huge end
+  if stock.available > 0 and not stock.ran_out then return math.huge end
+  return math.max(0, stock.available - redis.call('SCARD', r.offers))
+end
+
+-- The entry is being admitted.
+local function offer_open(r, seq)
+  local stock = stock_of(r)
+  if stock.seats > 0 and stock.ran_out then redis.call('SADD', r.offers, seq) end
+end
+
 -- ---- the speed of admission ----
 
 local function is_admitting(r)
@@ -209,7 +250,7 @@ local function active_left(r)
 end
 
 local function rate_update(r)
-  local idle = waiting_count(r) == 0 or not is_admitting(r)
+  local idle = waiting_count(r) == 0 or not is_admitting(r) or stock_left(r) == 0
   local from_ms = number(r, 'rate_from_ms')
   local passed_ms = r.now - from_ms
   if not idle and from_ms ~= 0 and passed_ms >= 0 then
@@ -259,12 +300,6 @@ local function is_reserving(r, seq, place)
   return tonumber(redis.call('HGET', r.reserving, seq) or 0) > 0 and 1 or 0
 end
 
--- Available, held, confirmed.
-local function seats_of(r)
-  local counts = redis.call('HMGET', r.counts, 'available', 'held', 'confirmed')
-  return { counts[1] or 0, counts[2] or 0, counts[3] or 0 }
-end
-
 -- ---- ending ----
 
 -- Removes the entry from the sets that count it; its user may enter again. `final` nil: its enter
@@ -275,7 +310,10 @@ local function drop(r, seq, e, final)
     redis.call('ZREM', r.waiting, seq)
     redis.call('ZREM', r.seen, seq)
   end
-  if STATUS[was] == 'ACTIVE' or was == 'ADMITTING' then redis.call('ZREM', r.active, seq) end
+  if STATUS[was] == 'ACTIVE' or was == 'ADMITTING' then
+    redis.call('ZREM', r.active, seq)
+    redis.call('SREM', r.offers, seq)
+  end
   if was ~= 'WAITING' and was ~= 'ACTIVE' then redis.call('ZREM', r.pending, seq) end
   if was == 'ADMITTING' then
     add(r, 'admitting', -1)
@@ -350,6 +388,17 @@ local function restart_grace(r)
   if r.now > number(r, 'grace_from_ms') then set(r, 'grace_from_ms', r.now) end
 end
 
+-- Ends waiting entries, which are members of the sorted list.
+local function sweep_found(r, found, ended)
+  for _, item in ipairs(found) do
+    local e = entry_at(r, item[3])
+    if e.step == 'WAITING' then
+      report_ended(ended, item[3], 0, r.now - tonumber(e.joined_ms))
+      expire(r, item[3], e)
+    end
+  end
+end
+
 -- Ends waiting entries that were not seen for too long, by the rules of queue_sweep.
 local function sweep(r, ended)
   local runs = is_admitting(r)
@@ -358,17 +407,15 @@ local function sweep(r, ended)
   if slept then set(r, 'rate_from_ms', 0) end -- no user waited in that time
   set(r, 'grace_is_shorter', 0)
   set(r, 'swept_ms', r.now)
+  if event_state(r.rules, r.now) == 'CLOSED' and event_is_over(r.rules, r.now) then
+    local all = redis.call('ZRANGE', r.seen, 0, END_MOST - 1, 'WITHSCORES')
+    return sweep_found(r, sorted(all, by_number), ended)
+  end
   local silent_ms = r.now - number(r, 'grace_s') * 1000
   if not runs or number(r, 'grace_from_ms') >= silent_ms then return end
   local silent = redis.call('ZRANGEBYSCORE', r.seen, '-inf',
     '(' .. string.format('%.3f', silent_ms / 1000), 'WITHSCORES', 'LIMIT', 0, END_MOST)
-  for _, item in ipairs(sorted(silent, by_number)) do
-    local e = entry_at(r, item[3])
-    if e.step == 'WAITING' then
-      report_ended(ended, item[3], 0, r.now - tonumber(e.joined_ms))
-      expire(r, item[3], e)
-    end
-  end
+  sweep_found(r, sorted(silent, by_number), ended)
 end
 
 -- Deletes entries that ended long ago.
@@ -391,6 +438,7 @@ local function take(r, user, lane, at_once)
     e.step = 'ACTIVATING'
     e.at = text(r.now + number(r, 'active_ttl_s') * 1000)
     add(r, 'interval_used', 1)
+    offer_open(r, seq)
   else
     e.step = 'ENTERING'
   end
@@ -411,18 +459,26 @@ local function find_live(r, seq)
   return nil
 end
 
--- TAKEN, THERE, FULL, NOT_OPEN or CLOSED; and the place, if there is one.
+-- Whether the user has as many seats as one user may have.
+local function has_all(r, user)
+  local seats = redis.call('HGET', r.limit, user)
+  return seats and tonumber(seats) >= r.rules.max_per_user
+end
+
+-- TAKEN, THERE, LIMIT, FULL, NOT_OPEN or CLOSED; and the place, if there is one.
 local function queue_enter(r, there, user, lane)
   local seq, e = find_live(r, there)
   if seq then
     note_seen(r, seq)
     return 'THERE', seq, place_of(r, seq, e)
   end
+  if has_all(r, user) then return 'LIMIT' end
   local state = event_state(r.rules, r.now)
   if state == 'DRAFT' then return 'NOT_OPEN' end
   if state == 'DRAINING' or state == 'CLOSED' then return 'CLOSED' end
   local waiting = waiting_count(r)
-  local at_once = state == 'OPEN' and waiting == 0 and active_left(r) > 0 and batch_left(r) > 0
+  local at_once = state == 'OPEN' and waiting == 0 and stock_left(r) > 0 and active_left(r) > 0
+    and batch_left(r) > 0
   if not at_once and waiting >= number(r, 'max_waiting') then
     add(r, 'rejected', 1)
     return 'FULL'
@@ -438,13 +494,13 @@ local function is_sold(r, section)
 end
 
 -- user, lane, the section that it is for (0: none) → outcome, the time, the user's entry that this
--- ended, opens_at_ms, seats, ended entries, reserving; number and place, if there is one. When that
--- section is sold out, the outcome is SOLD and nothing is changed.
+-- ended, opens_at_ms, seats, ended entries, reserving, how many stays have ended; number and place,
+-- if there is one. When that section is sold out, the outcome is SOLD and nothing is changed.
 register('enter', function(keys, args)
-  local r, why = queue_open(keys, args, 'interval_ms', 'interval_used', 'rate')
+  local r, why = queue_open(keys, args, 'interval_ms', 'interval_used', 'rate', 'admitted')
   if not r then return why end
   if args[7] ~= '0' and is_sold(r, args[7]) then
-    return { 'SOLD', r.now, 0, '', seats_of(r), {}, 0 }
+    return { 'SOLD', r.now, 0, '', seats_of(r), {}, 0, 0 }
   end
   local before = redis.call('HGET', r.user, args[5])
   local ended = {}
@@ -455,11 +511,12 @@ register('enter', function(keys, args)
   queue_close(r)
   local opens_at_ms = r.rules.opens_at_ms
   local reply = { outcome, r.now, outcome == 'TAKEN' and before or 0,
-    opens_at_ms == '' and '' or text(opens_at_ms), seats_of(r), ended, 0 }
+    opens_at_ms == '' and '' or text(opens_at_ms), seats_of(r), ended, 0, 0 }
   if seq then
     reply[7] = is_reserving(r, seq, place)
-    reply[8] = seq
-    reply[9] = place
+    reply[8] = math.max(0, number(r, 'admitted') - redis.call('ZCARD', r.active))
+    reply[9] = seq
+    reply[10] = place
   end
   return reply
 end)
@@ -504,6 +561,7 @@ local function settle_admit(r, seq, e, kept)
     e.step = 'WAITING'
     e.at = '-1'
     redis.call('ZREM', r.active, seq)
+    redis.call('SREM', r.offers, seq)
     give_back_share(r, number(r, 'admitting_ms'))
   end
   entry_write(r, seq, e)
@@ -574,6 +632,7 @@ local function admit_one(r, seq, e, admitted)
   entry_write(r, seq, e)
   redis.call('ZADD', r.active, '+inf', seq)
   redis.call('ZADD', r.pending, r.now, seq)
+  offer_open(r, seq)
   add(r, 'waited_ms', waited_ms)
   if waited_ms > number(r, 'waited_ms_max') then set(r, 'waited_ms_max', waited_ms) end
   for _, value in ipairs({ seq, e.at, waited_ms, promised_s }) do
@@ -609,7 +668,7 @@ end
 local function admit(r, admitted)
   rate_update(r)
   if not is_admitting(r) or number(r, 'admitting') > 0 then return end
-  admit_most(r, math.min(batch_left(r), active_left(r), ADMIT_MOST), admitted)
+  admit_most(r, math.min(batch_left(r), active_left(r), ADMIT_MOST, stock_left(r)), admitted)
   local count = #admitted / 4
   set(r, 'admitting', count)
   set(r, 'admitting_ms', number(r, 'interval_ms'))
@@ -754,8 +813,8 @@ end, ALLOW_OOM)
 -- ---- adding, changing and removing events ----
 
 local RULES = {
-  'state', 'opens_at_ms', 'max_waiting', 'max_active', 'entry_batch_size', 'entry_interval_s',
-  'active_ttl_s', 'grace_s', 'hold_s', 'max_per_user',
+  'state', 'opens_at_ms', 'closes_at_ms', 'max_waiting', 'max_active', 'entry_batch_size',
+  'entry_interval_s', 'active_ttl_s', 'grace_s', 'hold_s', 'max_per_user',
 }
 local RULES_AT = 6 -- the first of them, among the arguments
 local SECTION_FIELDS = { 'key', 'capacity', 'mode', 'status', 'id' }
@@ -784,7 +843,7 @@ local function event_write(keys, args, fresh)
 end
 
 local function queue_unlink(keys)
-  for i = 1, 9 do redis.call('UNLINK', keys[i]) end
+  for i = 1, 10 do redis.call('UNLINK', keys[i]) end
   redis.call('ZREM', TICKS, tag_of(keys[1]))
   redis.call('ZREM', TICKED, tag_of(keys[1]))
 end
@@ -816,8 +875,8 @@ end
 -- arrive late. A later event of the same name continues the numbers of its entries, so that a late
 -- call about an old entry cannot be about a new one.
 --
--- version, state, opens_at_ms ("" when there is none), the rules, and for each section key,
--- capacity, mode, status, id; the sections' keys come after the queue's, and then the
+-- version, state, opens_at_ms and closes_at_ms ("" when there is none), the rules, and for each
+-- section key, capacity, mode, status, id; the sections' keys come after the queue's, and then the
 -- incarnation's.
 register('configure', function(keys, args)
   local meta, why = known_in_incarnation(keys, args)
@@ -916,6 +975,7 @@ local function clear(r, seq)
   for _, key in ipairs({ r.waiting, r.seen, r.active, r.pending, r.ended }) do
     redis.call('ZREM', key, seq)
   end
+  redis.call('SREM', r.offers, seq)
 end
 
 -- The outcome if the user has another live entry; nil: there is none.

@@ -5,7 +5,8 @@
 --   section:{T:ID}:counts      HASH    available, held, confirmed: seats of all sections; and
 --                                      KEY:available, KEY:held, KEY:confirmed: of each.
 --                                      KEY:vanished: 1 if the section is not in the totals any
---                                      more, because it was removed from the event
+--                                      more, because it was removed from the event. ran_out: 1 if
+--                                      there was a time when no seat was available
 --   section:{T:ID}:KEY:meta    HASH    id, mode, status; wanted: seats as configured, capacity: as
 --                                      it is (reduced when seats are free); live: reservations;
 --                                      vanished, as above
@@ -36,6 +37,7 @@ local function seats_of_event(name)
     limit = 'limit:' .. tag,
     of = 'limit:' .. tag .. ':of',
     reserving = 'limit:' .. tag .. ':reserving',
+    offers = 'queue:' .. tag .. ':offers',
     sections = {},
   }
 end
@@ -72,10 +74,30 @@ local function section_of(e, key)
   return s
 end
 
+-- Returns how many seats of all sections are in that state now; nil: no total has changed.
+local function count_total(e, state, change)
+  local total = redis.call('HINCRBY', e.counts, state, change)
+  if state == 'available' and total == 0 then redis.call('HSET', e.counts, 'ran_out', 1) end
+  return total
+end
+
 local function count_seats(e, s, state, change)
-  if change == 0 then return end
+  if change == 0 then return nil end
   redis.call('HINCRBY', e.counts, s.key .. ':' .. state, change)
-  if not s.vanished then redis.call('HINCRBY', e.counts, state, change) end
+  if not s.vanished then return count_total(e, state, change) end
+end
+
+-- The event has become sold out, or is not any more: all nodes look at the users who wait.
+local function announce_stock(e)
+  redis.call('PUBLISH', 'admitone:entries', '- ' .. e.tag .. ' all')
+end
+
+local function is_zero(e, state)
+  return tonumber(redis.call('HGET', e.counts, state) or 0) == 0
+end
+
+local function is_sold_out(e)
+  return is_zero(e, 'available') and is_zero(e, 'held') and not is_zero(e, 'confirmed')
 end
 
 -- ---- lists of seats ----
@@ -224,10 +246,12 @@ local function seats_put(e, s, stretches, from, to, id)
     end
     redis.call('HSET', s.slots, unpack(holders))
   end
-  if from ~= to then
-    count_seats(e, s, from, -#seats)
-    count_seats(e, s, to, #seats)
-  end
+  if from == to then return end
+  local rest = count_seats(e, s, from, -#seats)
+  local total = count_seats(e, s, to, #seats)
+  local sells_last = from == 'held' and to == 'confirmed' and rest == 0 and is_zero(e, 'available')
+  local returns_first = from == 'confirmed' and total == #seats and is_zero(e, 'held')
+  if sells_last or returns_first then announce_stock(e) end
 end
 
 -- Resizes the section to the configured number. False: a seat that would be removed is taken.
@@ -395,7 +419,7 @@ local function section_counts(e, s, sign)
   for state in pairs(LETTERS) do
     local seats = tonumber(redis.call('HGET', e.counts, s.key .. ':' .. state))
     -- Not 0: Lua would write -0, which Redis does not accept as a number.
-    if seats > 0 then redis.call('HINCRBY', e.counts, state, sign * seats) end
+    if seats > 0 then count_total(e, state, sign * seats) end
   end
 end
 
@@ -428,12 +452,14 @@ end
 seats_remove = function(tag)
   local e = seats_of_event(tag)
   for _, key in ipairs(section_keys(e, true)) do section_remove(e, section_at(e, key)) end
-  redis.call('DEL', e.counts, e.claim, e.pending, e.due, e.limit, e.of, e.reserving)
+  redis.call('DEL', e.counts, e.claim, e.pending, e.due, e.limit, e.of, e.reserving, e.offers)
 end
 
 seats_configure = function(tag, sections, fresh)
   if fresh then seats_remove(tag) end
   local e = seats_of_event(tag)
+  local was_sold_out = is_sold_out(e)
+  local ran_out = redis.call('HGET', e.counts, 'ran_out')
   local there = {}
   for _, section in ipairs(sections) do
     local s = section_at(e, section.key) or section_add(e, section)
@@ -448,4 +474,7 @@ seats_configure = function(tag, sections, fresh)
     if not there[key] then section_mark_vanished(e, s) end
     section_catch_up(e, s)
   end
+  -- Not if there was none only while the sections changed one after the other.
+  if not ran_out and not is_zero(e, 'available') then redis.call('HDEL', e.counts, 'ran_out') end
+  if is_sold_out(e) ~= was_sold_out then announce_stock(e) end
 end

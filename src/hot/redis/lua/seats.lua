@@ -108,6 +108,7 @@ local function claim_add(e, s, r)
   claim_put(e, r)
   buyer_add(e, r)
   redis.call('HINCRBY', s.meta, 'live', 1)
+  redis.call('SREM', e.offers, r.entry)
 end
 
 local function claim_hold(e, r)
