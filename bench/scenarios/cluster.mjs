@@ -54,7 +54,7 @@ async function prepare(server) {
       connections: 64,
       once: () => server.get(statusPath, { authorization: `Bearer ${waiting[WAITING / 2]}` }),
       load: () => ({ script: 'queue-status.lua', scriptArgs: [statusPath, status] }),
-      functions: ['look'],
+      functions: ['look_seen'], // a poll records that its user is there
     },
     enter: {
       connections: 256,
