@@ -243,8 +243,11 @@ async function buy(sale, users, isCut = false) {
 }
 
 const crowd = (count, prefix) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
-const bigSale = (server) =>
-  Sale.open(server, 'CONCERT/1', {}, { holdSeconds: 1, maxPerUser: 10, sections: MODES.map((id) => ({ id, capacity: 30, mode: id })) });
+// One more section, in which nobody buys: users are admitted as long as the event has seats.
+const bigSale = (server) => {
+  const sections = [...MODES.map((id) => ({ id, capacity: 30, mode: id })), { id: 'other', capacity: 1 }];
+  return Sale.open(server, 'CONCERT/1', {}, { holdSeconds: 1, maxPerUser: 10, sections });
+};
 
 test('a follower gets every fact once and in order while many users buy at the same time', async () => {
   const server = await start({ args: ARGS });
