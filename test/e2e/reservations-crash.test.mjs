@@ -12,7 +12,8 @@ const CAPACITY = 200;
 // So that adaptive sections change their strategy, too.
 const ARGS = ['--queue-tick-ms', '10', '--adaptive-hot-above', '4', '--adaptive-calm-below', '2', '--adaptive-rest-ms', '50', '--ledger-deadline-ms', '2000'];
 const SECTIONS = ['slot', 'lock', 'adaptive', 'seat'];
-const EVENT = { maxPerUser: 1000, sections: SECTIONS.map((mode) => ({ id: mode, capacity: CAPACITY, mode })) };
+// In the last section nobody buys: users are admitted as long as the event has seats.
+const EVENT = { maxPerUser: 1000, sections: [...SECTIONS.map((mode) => ({ id: mode, capacity: CAPACITY, mode })), { id: 'other', capacity: 1 }] };
 // By how long seats are held: some holds end by themselves while all this goes on.
 const SALES = { 'LONG/1': 86400, 'SHORT/1': 1 };
 
