@@ -648,6 +648,7 @@ static void hold_request_accept(struct hold_request *q) {
     a->request = q;
     a->accept.publish.request = hold_request_copy(q);
     a->accept.publish.names = &q->names;
+    a->accept.publish.may_rename = q->hold.idempotency == NULL;
     a->accept.done = hold_request_on_accepted;
     requests_accept(&w->requests, &a->accept);
 }
@@ -686,9 +687,9 @@ static void hold_request_on_accepted(struct request_acceptance *a) {
     struct hold_request *q = CONTAINER_OF(a, struct hold_acceptance, accept)->request;
     const struct feed_publish *p = &a->publish;
     if (p->result == ERR_OK)
-        answer_accepted(q, &p->request->id, p->ahead, p->is_new);
+        answer_accepted(q, &p->id, p->ahead, p->is_new);
     else if (p->result == ERR_FEED_UNKNOWN)
-        answer_perhaps_accepted(q, &p->request->id, p->result);
+        answer_perhaps_accepted(q, &p->id, p->result);
     else
         answer_hold(q, p->result);
 }

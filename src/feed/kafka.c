@@ -122,6 +122,7 @@ static struct kafka_worker *kafka_worker_of(struct kafka_partition *p) {
 static void kafka_publish(struct feed *f, struct feed_publish *p) {
     struct buf key = {0};
     struct buf value = {0};
+    p->id = p->request->id;
     p->sent = (struct feed_sent){.task = {.run = kafka_on_published, .home = mailbox_mine()}};
     kafka_message_key(p->request, p->names, &key);
     kafka_message_write(p->request, p->names, &value);

@@ -106,7 +106,8 @@ static void local_on_published(struct task *task);
 static void local_publish(struct feed *f, struct feed_publish *p) {
     p->put = (struct ledger_request_put){
         .record = {.kind = LEDGER_REQUEST_PUT, .task.run = local_on_published},
-        .wanted = p->request};
+        .wanted = p->request,
+        .may_rename = p->may_rename};
     p->result = ledger_submit(local_of(f)->ledger, &p->put.record);
     if (p->result != ERR_OK) p->done(p);
 }
@@ -122,6 +123,7 @@ static void local_on_published(struct task *task) {
     struct feed_publish *p = CONTAINER_OF(task, struct feed_publish, put.record.task);
     const struct ledger_request_put *put = &p->put;
     p->result = put->record.result == ERR_LEDGER_UNKNOWN ? ERR_FEED_UNKNOWN : put->record.result;
+    p->id = p->result == ERR_OK ? put->id : p->request->id;
     p->is_new = put->is_new;
     p->ahead = put->ahead;
     p->status = put->status;

@@ -1,5 +1,7 @@
 /*
- * Asynchronous requests. There is one writer, which numbers the rows in the order of acceptance.
+ * Asynchronous requests. There is one writer, which numbers the rows in the order of acceptance. A
+ * request that has no name yet gets an id with its number, so that its row is found without an
+ * index of ids; the others are in the index `requests_named`.
  *
  * A request is decided by its row in `idempotency` (REQUEST_ROUTE): a hold for it writes that row
  * with the reservation, in its own transaction; a failure writes it with no reservation and with a
@@ -43,19 +45,54 @@ static struct request *sqlite_request_from_row(sqlite3_stmt *rows) {
     return request_from_row(&row);
 }
 
-static int sqlite_request_find(struct db *db, const struct uuid *id, struct request **out) {
-    sqlite3_stmt *rows = NULL;
-    *out = NULL;
-    int rc =
-        db_query(db, &rows, "SELECT " COLUMNS " FROM " REQUESTS " WHERE q.id = ?1", cell_uuid(id));
+/* The last 8 bytes of an id of version 7 are 2 bits of the variant and 62 random ones. The number
+ * replaces all of these but the last, so that no id can be guessed from another one. */
+#define ID_TAIL 8
+#define ID_RANDOM_BITS 18
+#define ID_SEQ_MAX (INT64_C(1) << 44)
+
+static uint64_t uuid_tail(const struct uuid *id) {
+    uint64_t tail = 0;
+    for (size_t i = ID_TAIL; i < sizeof id->bytes; i++) tail = tail << 8 | id->bytes[i];
+    return tail;
+}
+
+static struct uuid request_id_with_seq(struct uuid id, int64_t seq) {
+    uint64_t random = uuid_tail(&id) & ((UINT64_C(1) << ID_RANDOM_BITS) - 1);
+    uint64_t tail = UINT64_C(1) << 63 | (uint64_t)seq << ID_RANDOM_BITS | random;
+    for (size_t i = sizeof id.bytes; i > ID_TAIL; i--, tail >>= 8)
+        id.bytes[i - 1] = (unsigned char)tail;
+    return id;
+}
+
+static int64_t request_seq_of_id(const struct uuid *id) {
+    return (int64_t)((uuid_tail(id) & ~(UINT64_C(3) << 62)) >> ID_RANDOM_BITS);
+}
+
+static int sqlite_request_take(sqlite3_stmt *rows, int rc, struct request **out) {
     if (!db_next(rows, &rc)) return rc;
     *out = sqlite_request_from_row(rows);
     sqlite3_reset(rows);
     return rc;
 }
 
+static int sqlite_request_find(struct db *db, const struct uuid *id, struct request **out) {
+    sqlite3_stmt *rows = NULL;
+    *out = NULL;
+    int rc =
+        db_query(db, &rows, "SELECT " COLUMNS " FROM " REQUESTS " WHERE q.seq = ?1 AND q.id = ?2",
+                 cell_i64(request_seq_of_id(id)), cell_uuid(id));
+    rc = sqlite_request_take(rows, rc, out);
+    if (rc != SQLITE_OK || *out != NULL) return rc;
+    rc = db_query(db, &rows,
+                  "SELECT " COLUMNS " FROM " REQUESTS " WHERE q.id = ?1 AND q.is_named = 1",
+                  cell_uuid(id));
+    return sqlite_request_take(rows, rc, out);
+}
+
 /* With the values of `r`. *added: false when the id is there already. */
-static int sqlite_request_insert(struct db *db, const struct request *r, bool *added) {
+static int sqlite_request_insert(struct db *db, const struct request *r, const struct uuid *id,
+                                 bool is_named, bool *added) {
     struct buf seats = {0};
     struct cell listed = {.kind = CELL_NULL};
     struct cell made = {.kind = CELL_NULL};
@@ -69,15 +106,16 @@ static int sqlite_request_insert(struct db *db, const struct request *r, bool *a
         db,
         "INSERT INTO requests(id, partition, event_id, section_id, user_id, entry_seq, strategy,"
         " quantity, seats, body_digest, status, reason, reservation_id, created_at, finished_at,"
-        " ahead, seq)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+        " ahead, seq, is_named)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
         " ON CONFLICT DO NOTHING",
-        cell_uuid(&r->id), cell_i64(r->partition), cell_i64(r->event_key), cell_i64(r->section_key),
+        cell_uuid(id), cell_i64(r->partition), cell_i64(r->event_key), cell_i64(r->section_key),
         cell_text(r->user), cell_i64((int64_t)r->entry_seq), cell_str(strategy_words[r->strategy]),
         cell_i64(r->quantity), listed, cell_bytes(r->digest, sizeof r->digest),
         cell_str(request_status_words[r->status]), cell_text(r->reason), made,
         cell_i64(r->created_ms), cell_time(r->finished_ms),
-        cell_i64(db->open_requests[r->partition]), cell_i64(db->last_request_seq + 1));
+        cell_i64(db->open_requests[r->partition]), cell_i64(db->last_request_seq + 1),
+        cell_i64(is_named));
     *added = rc == SQLITE_OK && sqlite3_changes(db->handle) > 0;
     if (*added) db->last_request_seq++;
     buf_deinit(&seats);
@@ -109,11 +147,13 @@ int request_put_apply(struct db *db, struct ledger_request_put *put) {
     put->record.result = ERR_OK;
     put->status = REQUEST_PENDING;
     put->ahead = db->open_requests[r->partition];
-    int rc = sqlite_request_insert(db, r, &put->is_new);
+    bool is_renamed = put->may_rename && db->last_request_seq + 1 < ID_SEQ_MAX;
+    put->id = is_renamed ? request_id_with_seq(r->id, db->last_request_seq + 1) : r->id;
+    int rc = sqlite_request_insert(db, r, &put->id, !is_renamed, &put->is_new);
     put->seq = db->last_request_seq;
     if (put->is_new) db->open_requests[r->partition]++;
     if (rc != SQLITE_OK || put->is_new) return rc;
-    rc = sqlite_request_find(db, &r->id, &old);
+    rc = sqlite_request_find(db, &put->id, &old);
     if (rc != SQLITE_OK) return rc;
     if (old == NULL) return SQLITE_CORRUPT;
     bool is_same = str_eq(str_of(old->user), str_of(r->user)) &&
@@ -186,7 +226,7 @@ int request_decide_apply(struct db *db, struct ledger_request_decide *decide) {
                        cell_text(now.reason), made, cell_i64(now.finished_ms));
     bool added = true;
     if (rc == SQLITE_OK && old != NULL) db->open_requests[old->partition]--;
-    if (rc == SQLITE_OK && old == NULL) rc = sqlite_request_insert(db, &now, &added);
+    if (rc == SQLITE_OK && old == NULL) rc = sqlite_request_insert(db, &now, &now.id, true, &added);
     mem_free(old);
     if (rc != SQLITE_OK) return rc;
     decide->decided = true;

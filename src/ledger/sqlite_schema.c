@@ -295,12 +295,23 @@ static const char *const closing_times[] = {
     NULL,
 };
 
+/* Only requests that were named by others need the index of ids: the ids that the ledger gives
+ * itself contain the row's number. */
+static const char *const requests_named_by_others[] = {
+    "ALTER TABLE requests ADD COLUMN is_named INTEGER NOT NULL DEFAULT 1"
+    " CHECK (is_named IN (0, 1))",
+    "DROP INDEX requests_named",
+    "CREATE UNIQUE INDEX requests_named ON requests(id) WHERE is_named = 1",
+    NULL,
+};
+
 static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
 } migrations[] = {
     {1, first_tables},      {2, retired_entries}, {3, idempotency_names_reservation},
     {4, requests_in_order}, {5, rights_of_users}, {6, closing_times},
+    {7, requests_named_by_others},
 };
 
 #define MIGRATIONS (sizeof migrations / sizeof *migrations)

@@ -24,9 +24,11 @@
 struct feed_publish {
     const struct request *request;     /* belongs to the caller until `done` */
     const struct section_names *names; /* likewise: what it asks for */
+    bool may_rename;                   /* nobody knows its id yet: another one will do */
     /* On the caller's worker: later, or before feed_publish returns. */
     void (*done)(struct feed_publish *p);
     enum err result; /* out; also IDEMPOTENCY_MISMATCH */
+    struct uuid id;  /* out, on OK and FEED_UNKNOWN: under which it was accepted */
     bool is_new;     /* out, on OK: it was not accepted before */
     int64_t
         ahead; /* out, on OK: undecided requests of the partition before it, at its acceptance */

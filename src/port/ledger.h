@@ -313,6 +313,8 @@ struct ledger_expire {
 struct ledger_request_put {
     struct ledger_record record;
     const struct request *wanted;
+    bool may_rename;            /* nobody knows the id of `wanted` yet: another one will do */
+    struct uuid id;             /* out, on OK: that of `wanted`, unless it may be another one */
     bool is_new;                /* out, on OK */
     int64_t seq;                /* out, on OK */
     int64_t ahead;              /* out, on OK: undecided requests before it when it was accepted */

@@ -203,6 +203,58 @@ static void a_request_that_is_sent_again_is_accepted_once(void **state) {
     mem_free(r);
 }
 
+/* Nobody knows the id of a request before it is accepted, unless it has an Idempotency-Key. */
+static void a_request_that_may_be_renamed_is_found_under_its_new_id(void **state) {
+    struct ledger_client *d = *state;
+    enum { COUNT = 5 };
+    struct test_record out;
+    struct uuid ids[COUNT];
+    int64_t seqs[COUNT];
+    struct request *found[COUNT];
+    for (size_t i = 0; i < COUNT; i++) {
+        struct request *r = wanted(d, i + 1, "a", SEATS(3));
+        r->id = uuid_new(ACCEPTED_MS);
+        test_request_put(&out, r);
+        out.request_put.may_rename = i % 2 == 0;
+        assert_int_equal(harness_submit(&d->h, d->l, &out), ERR_OK);
+        assert_true(out.request_put.is_new);
+        ids[i] = out.request_put.id;
+        seqs[i] = out.request_put.seq;
+        char text[UUID_TEXT_BYTES];
+        struct uuid parsed;
+        uuid_format(&ids[i], text);
+        assert_true(uuid_parse((str){text, sizeof text}, &parsed));
+        assert_int_equal(uuid_time_ms(&ids[i]), ACCEPTED_MS);
+        if (i % 2 != 0) assert_true(uuid_eq(&ids[i], &r->id));
+        mem_free(r);
+    }
+    ledger_client_restart(d);
+    test_requests_get(&out, ids, COUNT, found);
+    assert_int_equal(harness_ask(&d->h, d->l, &out), ERR_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_non_null(found[i]);
+        assert_memory_equal(&found[i]->id, &ids[i], sizeof ids[i]);
+        assert_int_equal(found[i]->seq, seqs[i]);
+        assert_int_equal(decide(d, &out, found[i], REQUEST_FAIL, "closed", none), ERR_OK);
+        assert_true(out.request_decide.decided);
+        mem_free(found[i]);
+        /* An id that differs in one random bit is another one. */
+        struct uuid other = ids[i];
+        other.bytes[15] ^= 1;
+        test_requests_get(&out, &other, 1, found);
+        assert_int_equal(harness_ask(&d->h, d->l, &out), ERR_OK);
+        assert_null(found[0]);
+    }
+    test_requests_get(&out, ids, COUNT, found);
+    assert_int_equal(harness_ask(&d->h, d->l, &out), ERR_OK);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(found[i]->status, REQUEST_FAIL);
+        mem_free(found[i]);
+    }
+    assert_open(d, 3, 0, REQUESTS_MAX, NUMBERS(0));
+    ledger_client_assert_sound(d);
+}
+
 /* Many in one batch, some of them several times. */
 static void requests_of_one_batch_are_in_the_order_of_submission(void **state) {
     struct ledger_client *d = *state;
@@ -367,6 +419,7 @@ int ledger_requests_suite_run(const struct ledger_adapter *a) {
     const struct CMUnitTest tests[] = {
         WITH_EVENT(a_request_is_read_as_it_was_accepted),
         WITH_EVENT(a_request_that_is_sent_again_is_accepted_once),
+        WITH_EVENT(a_request_that_may_be_renamed_is_found_under_its_new_id),
         WITH_EVENT(requests_of_one_batch_are_in_the_order_of_submission),
         WITH_EVENT(undecided_requests_are_read_in_pages_and_in_order),
         WITH_EVENT(a_request_is_decided_once),

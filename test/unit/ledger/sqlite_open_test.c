@@ -49,7 +49,7 @@ static void new_file_is_its_owners_alone(void **state) {
     struct stat st;
     assert_int_equal(stat(h->path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 6);
+    assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 7);
 }
 
 static void clean_close_leaves_no_wal(void **state) {
@@ -79,8 +79,33 @@ static void opening_again_applies_no_migration_twice(void **state) {
     create(h);
     raw_sql(h, "UPDATE schema_version SET applied_at = 42");
     create(h);
-    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 6);
+    assert_int_equal(raw_number(h, "SELECT count(*) FROM schema_version"), 7);
     assert_int_equal(raw_number(h, "SELECT max(applied_at) FROM schema_version"), 42);
+}
+
+/* A file of schema 6, in which every request is in the index of ids. */
+static void requests_of_an_older_schema_are_found(void **state) {
+    struct harness *h = *state;
+    create(h);
+    raw_sql(h, "DROP INDEX requests_named; ALTER TABLE requests DROP COLUMN is_named;"
+               "CREATE UNIQUE INDEX requests_named ON requests(id);"
+               "DELETE FROM schema_version WHERE number = 7;"
+               "INSERT INTO requests VALUES (7, x'01890a5dac96774bbcceb302099a8057', 3, 1, 1, 'a',"
+               " 1, 'queue', 2, NULL, zeroblob(32), 0, 'PENDING', '', NULL, 1000, NULL)");
+    struct ledger *l = raw_ledger_open(&(struct sqlite_ledger_options){.path = h->path});
+    struct uuid id;
+    struct request *found = NULL;
+    struct test_record r;
+    assert_true(uuid_parse(STR("01890a5d-ac96-774b-bcce-b302099a8057"), &id));
+    test_requests_get(&r, &id, 1, &found);
+    assert_int_equal(harness_ask(h, l, &r), ERR_OK);
+    assert_non_null(found);
+    assert_int_equal(found->seq, 7);
+    test_request_put(&r, found);
+    assert_int_equal(harness_submit(h, l, &r), ERR_OK);
+    assert_false(r.request_put.is_new);
+    mem_free(found);
+    ledger_close(l);
 }
 
 static uint32_t epoch_of(struct harness *h, bool read_only) {
@@ -166,7 +191,7 @@ static void newer_schema_is_refused_and_untouched(void **state) {
     struct harness *h = *state;
     create(h);
     raw_sql(h, "INSERT INTO schema_version VALUES (9, 1)");
-    const char *words = "the ledger has schema 9, this program knows 6: use a newer admitone";
+    const char *words = "the ledger has schema 9, this program knows 7: use a newer admitone";
     expect_refused(&(struct sqlite_ledger_options){.path = h->path}, words);
     expect_refused(&(struct sqlite_ledger_options){.path = h->path, .read_only = true}, words);
     assert_int_equal(raw_number(h, "SELECT max(number) FROM schema_version"), 9);
@@ -320,6 +345,7 @@ int main(void) {
         TEST(clean_close_leaves_no_wal),
         TEST(every_table_of_the_design_is_there),
         TEST(opening_again_applies_no_migration_twice),
+        TEST(requests_of_an_older_schema_are_found),
         TEST(each_opening_has_the_next_epoch),
         TEST(a_reader_does_not_change_the_epoch),
         TEST(epochs_end_before_a_fence_would_overflow),
