@@ -1,6 +1,7 @@
 /*
- * One transaction. The statements of its records are sent together, in the order of submission;
- * consecutive records of one kind are one statement where possible. Then come the sections' counts,
+ * One transaction. The statements of its records are sent together, in the order of submission, but
+ * for accepted requests, which come last; consecutive records of one kind are one statement where
+ * possible. Then come the sections' counts,
  * then the audit rows of confirmations and cancellations that a key has made, and then the commit,
  * which is sent only when everything else has been answered: if the connection breaks before that,
  * nothing was written.
@@ -230,9 +231,27 @@ static enum pg_end end_without_effect(struct pg *db, struct pg_batch *b) {
     return lost ? PG_LOST : PG_FAILED;
 }
 
+/* So they are one statement, which locks the rows of their partitions in the order of the
+ * partitions: with several statements two nodes could wait for each other. No other record of the
+ * batch depends on an accepted request. */
+static void pg_batch_put_requests_last(struct pg_batch *b) {
+    struct ledger_record **requests = mem_new(b->count * sizeof *requests);
+    size_t request_count = 0;
+    size_t others = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        if (b->records[i]->kind == LEDGER_REQUEST_PUT)
+            requests[request_count++] = b->records[i];
+        else
+            b->records[others++] = b->records[i];
+    }
+    for (size_t i = 0; i < request_count; i++) b->records[others + i] = requests[i];
+    mem_free(requests);
+}
+
 enum pg_end pg_transact(struct pg *db, struct pg_batch *b) {
     int64_t epoch = 0;
     assert(b->count > 0);
+    pg_batch_put_requests_last(b);
     b->culprit = 0;
     b->culprit_count = b->count;
     b->at_section_counts = false;

@@ -1,11 +1,14 @@
-/* Leases of the partitions of asynchronous requests, which nodes that share the ledger take. */
+/* Asynchronous requests of nodes that share the ledger: the leases of their partitions, and how
+ * they are accepted at the same time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "ledger_client.h"
 #include "ledger_postgres.h"
 
@@ -120,6 +123,60 @@ static void a_node_that_has_lost_its_lease_decides_nothing(void **state) {
     ledger_client_assert_sound(d);
 }
 
+/* ---- accepting ---- */
+
+#define ROUNDS 120
+
+/* A batch of one node: a request in one partition, a place in the queue, a request in another
+ * partition. */
+struct mixed_batch {
+    struct test_record records[3];
+    struct request requests[2];
+    char user[16];
+};
+
+static void submit_mixed(struct ledger_client *d, struct ledger *node, struct mixed_batch *m,
+                         uint64_t number, int first_partition, int second_partition) {
+    for (size_t i = 0; i < 2; i++) {
+        m->requests[i] = (struct request){.id = ledger_client_id(1000000 + 2 * number + i),
+                                          .partition = i == 0 ? first_partition : second_partition,
+                                          .event_key = d->event->key,
+                                          .section_key = d->event->sections[0].key,
+                                          .user = "a",
+                                          .entry_seq = 1,
+                                          .strategy = STRATEGY_QUEUE,
+                                          .quantity = 1,
+                                          .created_ms = 2000,
+                                          .finished_ms = CLOCK_NONE_MS};
+        test_request_put(&m->records[2 * i], &m->requests[i]);
+    }
+    snprintf(m->user, sizeof m->user, "user%d", (int)number);
+    test_enter(&m->records[1], d->event->key, number, m->user, ENTRY_WAITING);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(ledger_submit(node, &m->records[i].record), ERR_OK);
+}
+
+static void
+nodes_that_accept_requests_for_the_same_partitions_do_not_wait_for_each_other(void **state) {
+    struct ledger_client *d = *state;
+    struct ledger *other = postgres_open(&d->h, 100);
+    uint64_t failures = counter_total(COUNT_LEDGER_BATCH_FAILURES);
+    for (uint64_t i = 1; i <= ROUNDS; i++) {
+        struct mixed_batch ours, theirs;
+        submit_mixed(d, d->l, &ours, 2 * i, 2, 5);
+        submit_mixed(d, other, &theirs, 2 * i + 1, 5, 2);
+        harness_wait_back(&d->h, ours.records, 3);
+        harness_wait_back(&d->h, theirs.records, 3);
+        for (size_t r = 0; r < 3; r++) {
+            assert_int_equal(ours.records[r].record.result, ERR_OK);
+            assert_int_equal(theirs.records[r].record.result, ERR_OK);
+        }
+    }
+    assert_int_equal(counter_total(COUNT_LEDGER_BATCH_FAILURES), failures);
+    ledger_close(other);
+    ledger_client_assert_sound(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
@@ -128,6 +185,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_node_that_stops_releases_all, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_node_that_has_lost_its_lease_decides_nothing, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            nodes_that_accept_requests_for_the_same_partitions_do_not_wait_for_each_other, set_up,
+            tear_down),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     postgres_drop();
