@@ -37,6 +37,7 @@ struct decision {
     struct list link; /* in the list of its partition, until the outcome is known */
     bool is_started;
     bool is_claimed; /* strategy slot: the hot store has been called, and nothing has failed */
+    bool is_unknown; /* it is not known whether its hold was written, or undone since */
     struct arena arena;
     struct hold hold;
     struct idempotency key;
@@ -385,6 +386,12 @@ static void decision_hold(struct decision *d) {
 static void decision_on_held(struct hold *h, enum err result) {
     struct decision *d = CONTAINER_OF(h, struct decision, hold);
     bool is_undecided = err_status(result) >= 500 || result == ERR_STRATEGY_NOT_ALLOWED;
+    if (result == ERR_LEDGER_UNKNOWN) d->is_unknown = true;
+    if (result == ERR_CONFLICT && d->is_unknown) {
+        /* The claim was undone while it was written again. Another try makes another claim. */
+        d->is_unknown = false;
+        is_undecided = true;
+    }
     if (result == ERR_IDEMPOTENCY_MISMATCH && d->worker->service->feed->keeps_requests)
         decision_end(d, FEED_DECIDED); /* another message with this id decides it */
     else if (is_undecided || (result != ERR_OK && d->worker->is_draining))
