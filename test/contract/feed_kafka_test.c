@@ -17,6 +17,7 @@
 #include "feed_suite.h"
 #include "ledger_client.h"
 #include "ledger_raw.h"
+#include "service/requests.h"
 #include "services.h"
 
 #define PARTITIONS 8
@@ -143,6 +144,64 @@ static void without_a_broker_nothing_is_accepted_and_nothing_said_to_be_missing(
     feed_stats(f, &stats);
     assert_false(stats.is_available);
     feed_close(f);
+    harness_deinit(&h);
+}
+
+struct looking {
+    struct requests_look look;
+    enum err result;
+    bool done;
+};
+
+static void on_requests_looked(struct requests_look *l, enum err result) {
+    struct looking *looking = CONTAINER_OF(l, struct looking, look);
+    looking->result = result;
+    looking->done = true;
+}
+
+static bool has_looked(void *arg) {
+    return ((struct looking *)arg)->done;
+}
+
+/* A batch of streams is looked up together: those of decided requests must not wait for Kafka. */
+static void
+without_a_broker_results_are_found_beside_requests_that_only_kafka_may_know(void **state) {
+    (void)state;
+    struct harness h;
+    struct test_record record;
+    struct uuid ids[] = {ledger_client_id(1), ledger_client_id(2), ledger_client_id(3)};
+    struct request *found[3];
+    int64_t ahead[3];
+    struct request decided = {.id = ids[1],
+                              .event_key = 1,
+                              .section_key = 1,
+                              .entry_seq = 1,
+                              .user = "a",
+                              .strategy = STRATEGY_QUEUE,
+                              .quantity = 1,
+                              .created_ms = 1000,
+                              .status = REQUEST_FAIL_SOLD_OUT,
+                              .reason = "sold_out",
+                              .finished_ms = 2000};
+    struct looking l = {
+        .look = {
+            .ids = ids, .count = 3, .found = found, .ahead = ahead, .done = on_requests_looked}};
+    harness_init(&h);
+    struct ledger *ledger = open_sqlite(&h, 0);
+    struct requests service = {.feed = open_at("127.0.0.1:1", 1), .ledger = ledger};
+    struct requests_worker worker = {.service = &service};
+    test_request_decide(&record, &decided);
+    assert_int_equal(harness_submit(&h, ledger, &record), ERR_OK);
+    requests_look(&worker, &l.look);
+    harness_wait(&h, has_looked, &l);
+    assert_int_equal(l.result, ERR_FEED_UNAVAILABLE);
+    assert_null(found[0]);
+    assert_non_null(found[1]);
+    assert_int_equal(found[1]->status, REQUEST_FAIL_SOLD_OUT);
+    assert_null(found[2]);
+    mem_free(found[1]);
+    feed_close(service.feed);
+    ledger_close(ledger);
     harness_deinit(&h);
 }
 
@@ -383,6 +442,48 @@ static void a_topic_that_is_deleted_is_created_again(void **state) {
     assert_false(is_in_feed(f, LAST));
 }
 
+static void create_topic(struct fixture *f, const char *name) {
+    char error[200];
+    rd_kafka_NewTopic_t *topic = rd_kafka_NewTopic_new(name, 1, 1, error, sizeof error);
+    rd_kafka_queue_t *queue = rd_kafka_queue_new(f->client);
+    rd_kafka_CreateTopics(f->client, &topic, 1, NULL, queue);
+    assert_admin_ok(queue);
+    rd_kafka_NewTopic_destroy(topic);
+}
+
+static bool is_other_available(void *feed) {
+    struct feed_stats stats;
+    feed_stats(feed, &stats);
+    return stats.is_available;
+}
+
+/* The broker refuses to create a topic whose name is that of another one but for '.' and '_'. */
+static void a_node_whose_topics_cannot_be_created_waits_until_they_can(void **state) {
+    struct fixture *f = *state;
+    struct buf obstacle = {0};
+    const size_t mine = strlen(prefix);
+    struct request request = {.user = "a", .quantity = 1, .finished_ms = CLOCK_NONE_MS};
+    struct section_names names = {"CONCERT", "1", "A"};
+    struct answer a = {.publish = {.request = &request, .names = &names, .done = on_published}};
+    buf_addf(&obstacle, "%sother_%s", prefix, KAFKA_TOPIC_REQUESTS);
+    create_topic(f, buf_cstr(&obstacle));
+    snprintf(prefix + mine, sizeof prefix - mine, "other.");
+    struct feed *other = open_at(broker(), 1);
+    harness_run_for(&f->h, 2500); /* it asks every second */
+    assert_false(is_other_available(other));
+    feed_publish(other, &a.publish);
+    assert_true(a.is_published);
+    assert_int_equal(a.publish.result, ERR_FEED_UNAVAILABLE);
+    struct buf own = f->topic;
+    f->topic = obstacle;
+    delete_topic(f);
+    f->topic = own;
+    harness_wait(&f->h, is_other_available, other);
+    feed_close(other);
+    prefix[mine] = '\0';
+    buf_deinit(&obstacle);
+}
+
 static void add_partitions(struct fixture *f, size_t count) {
     char error[200];
     rd_kafka_NewPartitions_t *more =
@@ -428,6 +529,8 @@ int main(void) {
                                                  .sets_aside = true};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_broker_nothing_is_accepted_and_nothing_said_to_be_missing),
+        cmocka_unit_test(
+            without_a_broker_results_are_found_beside_requests_that_only_kafka_may_know),
     };
     const struct CMUnitTest of_kafka[] = {
         cmocka_unit_test_setup_teardown(a_message_of_an_hour_ago_is_delivered, set_up, tear_down),
@@ -439,6 +542,8 @@ int main(void) {
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_topic_that_is_deleted_is_created_again, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_node_whose_topics_cannot_be_created_waits_until_they_can,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(requests_in_new_partitions_are_delivered, set_up,
                                         tear_down),
     };

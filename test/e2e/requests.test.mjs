@@ -147,6 +147,31 @@ function assertSameAcceptance(answers) {
   assert.equal(new Set(shown).size, 1, 'one answer');
 }
 
+// One of the bodies is accepted. Kafka may accept messages of both, with one id: the first is decided.
+test('of two bodies with one key at once, one is accepted and decided', async () => {
+  const server = await start();
+  const sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: sections(100), maxPerUser: 100 });
+  const ann = await sale.buyer('ann');
+  for (const section of MODES) {
+    const headers = { 'idempotency-key': `both ${section}` };
+    const ask = async (quantity) => ({ quantity, ...(await sale.request(ann, { section, quantity }, { headers })) });
+    const all = await Promise.all(Array.from({ length: 12 }, (_, i) => ask(i % 2 === 0 ? 1 : 3)));
+    const accepted = all.filter(({ status }) => status === 202);
+    const ids = new Set(accepted.map(({ json }) => json.requestId));
+    assert.equal(ids.size, 1);
+    const result = await sale.decided(ann, [...ids][0]);
+    assert.equal(result.status, 'SUCCESS');
+    if (!hasKafka) assert.ok(accepted.every(({ quantity }) => quantity === result.quantity));
+    for (const answer of all.filter(({ status }) => status !== 202)) assertProblem(answer, 422, 'idempotency_mismatch');
+    assert.deepEqual(await sale.counts(section), { available: 100 - result.quantity, held: result.quantity, confirmed: 0 });
+    const other = result.quantity === 1 ? 3 : 1;
+    assertProblem(await ask(other), 422, 'idempotency_mismatch');
+    assert.equal((await ask(result.quantity)).json.requestId, result.requestId);
+  }
+  await assertAllDecided(sale, MODES.length);
+  await server.stop();
+});
+
 test('a repeated request with a key has one effect and the same answer', async () => {
   await withFolder(async (restart) => {
     let server = await restart();

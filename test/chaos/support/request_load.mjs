@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { messagesOf, partitionsOf } from '../../e2e/support/feed.mjs';
 import { eachOf, keepAlive, query } from '../../e2e/support/queue.mjs';
-import { RequestSale, isDecided } from '../../e2e/support/requests.mjs';
+import { REQUEST_ID, RequestSale, isDecided } from '../../e2e/support/requests.mjs';
 import { assertHotIsLedger } from '../../e2e/support/reservations.mjs';
 import { hasKafka, pause, runBeside, start, storeFlags, test, until } from '../../e2e/support/server.mjs';
 
@@ -75,6 +75,8 @@ export class RequestLoad {
     if (status === 202) {
       this.accepted.push({ who, id: json.requestId });
     } else if (json?.code === 'feed_unknown') {
+      assert.match(json.requestId, REQUEST_ID, text);
+      assert.ok(Number(answer.headers['retry-after']) > 0, `no Retry-After: ${text}`);
       this.unknown.push({ who, id: json.requestId });
     } else {
       assert.match(`${status} ${json?.code}`, REFUSED, text);
