@@ -26,8 +26,12 @@ static bool is_json(str content_type) {
     return str_split(&rest, ';', &type) && str_eq_nocase(str_trim(type), STR("application/json"));
 }
 
+static bool is_json_body(const struct exchange *x) {
+    return is_json(http_header(&x->request, STR("Content-Type")));
+}
+
 json_t *json_body(struct exchange *x) {
-    if (!is_json(http_header(&x->request, STR("Content-Type")))) {
+    if (!is_json_body(x)) {
         reply_problem(x, ERR_UNSUPPORTED_MEDIA_TYPE, "%s",
                       "Send the body with 'Content-Type: application/json'.");
         return NULL;
@@ -172,6 +176,7 @@ static bool json_read_field(const struct json_field *f, const json_t *value, voi
         if (!json_is_array(value) && !json_is_object(value)) return true;
         return json_refuse(problem, ERR_INVALID_FIELD, "%s%s cannot be set: leave it out.", where,
                            f->name);
+    case JSON_KIND_USER:
     case JSON_KIND_OTHER:
         return true;
     }
@@ -193,4 +198,89 @@ bool json_read(const json_t *object, const struct json_field *fields, void *into
         if (!json_read_field(f, value, into, where, problem)) return false;
     }
     return true;
+}
+
+/* ---- simple bodies ---- */
+
+#define SIMPLE_DIGITS_MAX 18
+
+struct json_scan {
+    const char *at;
+    const char *end;
+};
+
+static void scan_space(struct json_scan *s) {
+    while (s->at < s->end && (*s->at == ' ' || *s->at == '\t' || *s->at == '\r' || *s->at == '\n'))
+        s->at++;
+}
+
+static bool scan_char(struct json_scan *s, char wanted) {
+    scan_space(s);
+    if (s->at == s->end || *s->at != wanted) return false;
+    s->at++;
+    return true;
+}
+
+/* ASCII only, behind its first quotation mark. */
+static bool scan_text(struct json_scan *s, str *out) {
+    const char *begin = s->at;
+    while (s->at < s->end && *s->at >= ' ' && *s->at <= '~' && *s->at != '"' && *s->at != '\\')
+        s->at++;
+    *out = (str){begin, (size_t)(s->at - begin)};
+    return s->at < s->end && *s->at++ == '"';
+}
+
+static bool scan_number(struct json_scan *s, int64_t *out) {
+    const char *begin = s->at;
+    *out = 0;
+    while (s->at < s->end && *s->at >= '0' && *s->at <= '9' && s->at - begin < SIMPLE_DIGITS_MAX)
+        *out = *out * 10 + (*s->at++ - '0');
+    return s->at > begin && (*begin != '0' || s->at == begin + 1);
+}
+
+static json_t *scan_value(struct json_scan *s) {
+    str text;
+    int64_t number;
+    if (scan_char(s, '"'))
+        return scan_text(s, &text) ? json_stringn_nocheck(text.at, text.len) : NULL;
+    return scan_number(s, &number) ? json_integer(number) : NULL;
+}
+
+/* Of a field that was not seen before. */
+static bool scan_field(struct json_scan *s, const struct json_field *fields, void *into,
+                       uint64_t *seen, json_t **user) {
+    struct json_problem problem;
+    str key;
+    if (!scan_char(s, '"') || !scan_text(s, &key) || !scan_char(s, ':')) return false;
+    const struct json_field *f = fields;
+    while (f->name != NULL && !str_eq(str_of(f->name), key)) f++;
+    uint64_t bit = UINT64_C(1) << (f - fields);
+    if (f->name == NULL || f->kind == JSON_KIND_OTHER || (*seen & bit) != 0) return false;
+    *seen |= bit;
+    json_t *value = scan_value(s);
+    bool ok = value != NULL && json_read_field(f, value, into, "", &problem);
+    if (ok && f->kind == JSON_KIND_USER)
+        *user = value;
+    else
+        json_decref(value);
+    return ok;
+}
+
+bool json_read_simple(const struct exchange *x, const struct json_field *fields, void *into,
+                      json_t **user) {
+    str body = x->request.body;
+    struct json_scan s = {body.at, body.at + body.len};
+    uint64_t seen = 0;
+    *user = NULL;
+    if (body.len == 0 || !is_json_body(x) || !scan_char(&s, '{')) return false;
+    bool ok = true;
+    do {
+        ok = scan_field(&s, fields, into, &seen, user);
+    } while (ok && scan_char(&s, ','));
+    ok = ok && scan_char(&s, '}');
+    scan_space(&s);
+    if (ok && s.at == s.end) return true;
+    json_decref(*user);
+    *user = NULL;
+    return false;
 }

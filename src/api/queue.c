@@ -22,20 +22,32 @@ struct enter_body {
 
 #define BODY(member) offsetof(struct enter_body, member)
 static const struct json_field enter_fields[] = {
-    {"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"userId", JSON_KIND_USER, 0, 0, 0, 0, 0},
     {"lane", JSON_KIND_I64, BODY(lane), 0, LANES - 1, 0, 0},
     {0},
 };
 static const struct json_field token_fields[] = {
-    {"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"userId", JSON_KIND_USER, 0, 0, 0, 0, 0},
     {"lane", JSON_KIND_I64, BODY(lane), 0, LANES - 1, 0, 0},
     {"eventType", JSON_KIND_NAME, BODY(type), 1, EVENT_TYPE_BYTES_MAX, 0, 0},
     {"eventId", JSON_KIND_NAME, BODY(id), 1, EVENT_ID_BYTES_MAX, 0, 0},
     {0},
 };
 
+static bool read_simple_body(struct exchange *x, const struct json_field *fields,
+                             struct enter_body *out) {
+    struct json_problem problem;
+    json_t *user = NULL;
+    *out = (struct enter_body){.lane = -1};
+    bool ok = json_read_simple(x, fields, out, &user) &&
+              (user == NULL || user_from_json(x, user, &out->user, &problem));
+    json_decref(user);
+    return ok;
+}
+
 /* A user who is known without userId needs no body. False: the problem has been answered. */
 static bool read_body(struct exchange *x, const struct json_field *fields, struct enter_body *out) {
+    if (read_simple_body(x, fields, out)) return true;
     *out = (struct enter_body){.lane = -1};
     if (x->request.body.len == 0) return true;
     json_t *body = json_body(x);

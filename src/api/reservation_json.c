@@ -9,7 +9,7 @@
 #define BODY(member) offsetof(struct hold_body, member)
 
 static const struct json_field fields[] = {
-    {"userId", JSON_KIND_OTHER, 0, 0, 0, 0, 0},
+    {"userId", JSON_KIND_USER, 0, 0, 0, 0, 0},
     {"eventType", JSON_KIND_NAME, BODY(type), 1, EVENT_TYPE_BYTES_MAX, 0, 0},
     {"eventId", JSON_KIND_NAME, BODY(id), 1, EVENT_ID_BYTES_MAX, 0, 0},
     {"section", JSON_KIND_NAME, BODY(section), 1, SECTION_ID_BYTES_MAX, 0, 0},
@@ -71,7 +71,19 @@ static bool check_whole(const struct hold_body *b, bool by_seat_id, struct json_
     return true;
 }
 
+static bool hold_body_read_simple(struct exchange *x, bool by_seat_id, struct hold_body *out) {
+    struct json_problem problem;
+    json_t *user = NULL;
+    *out = (struct hold_body){.strategy = -1};
+    bool ok = json_read_simple(x, fields, out, &user) &&
+              (user == NULL || user_from_json(x, user, &out->user, &problem)) &&
+              check_whole(out, by_seat_id, &problem);
+    json_decref(user);
+    return ok;
+}
+
 bool hold_body_read(struct exchange *x, bool by_seat_id, struct hold_body *out) {
+    if (hold_body_read_simple(x, by_seat_id, out)) return true;
     *out = (struct hold_body){.strategy = -1};
     json_t *body = json_body(x);
     if (body == NULL) return false;
