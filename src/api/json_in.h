@@ -49,10 +49,10 @@ bool json_read(const json_t *object, const struct json_field *fields, void *into
                struct json_problem *problem);
 
 /* The same for the body of a request that is as simple as most are, without a tree of it, which
- * takes a good part of the CPU time of a small request: an object of strings without escapes and of whole
- * numbers. *user: the value of the field of JSON_KIND_USER, or NULL; json_decref it. False: the
- * body may be valid all the same; json_body and json_read know, and say what is wrong. `into` may
- * have been changed then. */
+ * takes a good part of the CPU time of a small request: an object of strings without escapes and of
+ * whole numbers. *user: the value of the field of JSON_KIND_USER, or NULL; json_decref it. False:
+ * the body may be valid all the same; json_body and json_read know, and say what is wrong. `into`
+ * may have been changed then. */
 bool json_read_simple(const struct exchange *x, const struct json_field *fields, void *into,
                       json_t **user);
 
