@@ -115,6 +115,18 @@ bool endpoint_parse(str text, struct sockaddr_storage *out) {
                      &four->sin_addr) == 1;
 }
 
+bool address_parse_forwarded(str text, struct address *out) {
+    struct sockaddr_storage endpoint;
+    if (address_parse(text, out)) return true;
+    bool is_bracketed = text.len >= 2 && text.at[0] == '[';
+    if (is_bracketed && text.at[text.len - 1] == ']')
+        return address_parse((str){text.at + 1, text.len - 2}, out);
+    bool is_number = is_bracketed || (text.len > 0 && text.at[0] >= '0' && text.at[0] <= '9');
+    if (!is_number || !endpoint_parse(text, &endpoint)) return false;
+    *out = address_of(&endpoint);
+    return true;
+}
+
 void endpoint_format(const struct sockaddr_storage *from, char out[ADDRESS_TEXT_BYTES]) {
     char host[INET6_ADDRSTRLEN];
     bool v6 = from->ss_family == AF_INET6;

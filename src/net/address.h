@@ -35,6 +35,9 @@ bool address_is_loopback(const struct address *a);
 bool address_in(const struct address *a, const struct networks *n);
 /* "192.0.2.7" or "2001:db8::7". */
 bool address_parse(str text, struct address *out);
+/* The same in a header of a proxy, where some add the port: "192.0.2.7:4711", "[2001:db8::7]:4711",
+ * "[2001:db8::7]". */
+bool address_parse_forwarded(str text, struct address *out);
 void address_format(const struct address *a, char out[ADDRESS_TEXT_BYTES]);
 
 /* "192.0.2.0/24, 2001:db8::/32, 192.0.2.7"; empty is no network. */

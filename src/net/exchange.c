@@ -109,13 +109,17 @@ struct address exchange_client(const struct exchange *x) {
     if (x->conn == NULL) return (struct address){{0}};
     struct address client = x->conn->peer;
     const struct networks *trusted = &x->net->net->options.trusted_proxies;
-    str list = http_header(&x->request, STR("X-Forwarded-For"));
-    /* Each proxy adds its client at the end: walk back while the proxy is trusted. */
-    while (list.len > 0 && address_in(&client, trusted)) {
+    size_t headers = 0;
+    str list = {NULL, 0};
+    /* Each proxy adds its client at the end, or in a header of its own behind the others: walk back
+     * while the proxy is trusted. */
+    while (address_in(&client, trusted)) {
+        if (list.len == 0)
+            list = http_header_from_end(&x->request, STR("X-Forwarded-For"), headers++);
         size_t comma = list.len;
         while (comma > 0 && list.at[comma - 1] != ',') comma--;
         struct address said;
-        if (!address_parse(str_trim(str_skip(list, comma)), &said)) break;
+        if (!address_parse_forwarded(str_trim(str_skip(list, comma)), &said)) break;
         client = said;
         list.len = comma == 0 ? 0 : comma - 1;
     }
@@ -195,6 +199,7 @@ static str reason_of(int status) {
         {408, STR_INIT("Request Timeout")},
         {409, STR_INIT("Conflict")},
         {410, STR_INIT("Gone")},
+        {412, STR_INIT("Precondition Failed")},
         {413, STR_INIT("Content Too Large")},
         {414, STR_INIT("URI Too Long")},
         {415, STR_INIT("Unsupported Media Type")},

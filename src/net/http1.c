@@ -502,6 +502,15 @@ str http_header(const struct http_request *r, str name) {
     return (str){NULL, 0};
 }
 
+str http_header_from_end(const struct http_request *r, str name, size_t behind) {
+    for (size_t i = r->head->header_count; i > 0; i--) {
+        if (!str_eq_nocase(str_at(r->block, r->head->headers[i - 1].name), name)) continue;
+        if (behind == 0) return str_at(r->block, r->head->headers[i - 1].value);
+        behind--;
+    }
+    return (str){NULL, 0};
+}
+
 size_t http_header_count(const struct http_request *r, str name) {
     size_t count = 0;
     for (size_t i = 0; i < r->head->header_count; i++)

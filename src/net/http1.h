@@ -126,6 +126,8 @@ struct http_request http1_request(const struct http1 *p, const char *block);
 /* The value of the first header of that name (any case), without the white space around it;
  * `at` is NULL when there is none. */
 str http_header(const struct http_request *r, str name);
+/* The header of that name which comes last but `behind` others; `at` is NULL when there is none. */
+str http_header_from_end(const struct http_request *r, str name, size_t behind);
 
 /* How many headers of that name there are. */
 size_t http_header_count(const struct http_request *r, str name);

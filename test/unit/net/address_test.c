@@ -52,6 +52,27 @@ static void mapped_addresses_are_of_ipv4(void **state) {
     for (size_t i = 0; i < sizeof no / sizeof no[0]; i++) assert_false(address_is_v4(&no[i]));
 }
 
+static void a_proxy_may_add_the_port(void **state) {
+    (void)state;
+    static const char *const rows[][2] = {
+        {"192.0.2.7", "192.0.2.7"},           {"192.0.2.7:4711", "192.0.2.7"},
+        {"::ffff:192.0.2.7", "192.0.2.7"},    {"[::ffff:192.0.2.7]:4711", "192.0.2.7"},
+        {"2001:db8::7", "2001:db8::7"},       {"[2001:db8::7]", "2001:db8::7"},
+        {"[2001:db8::7]:4711", "2001:db8::7"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct address a;
+        struct address wanted = parsed(rows[i][1]);
+        assert_true(address_parse_forwarded(str_of(rows[i][0]), &a));
+        assert_memory_equal(&a, &wanted, sizeof a);
+    }
+    static const char *const bad[] = {"",    "unknown", "localhost:80", "192.0.2.7:", "[]",
+                                      "[::", "[x]:1",   "_hidden",      "192.0.2:1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct address a;
+        assert_false(address_parse_forwarded(str_of(bad[i]), &a));
+    }
+}
+
 static void networks_hold_just_their_addresses(void **state) {
     (void)state;
     struct networks n;
@@ -109,6 +130,7 @@ int main(void) {
         cmocka_unit_test(what_is_no_address_is_refused),
         cmocka_unit_test(loopback_is_known_in_both_families),
         cmocka_unit_test(mapped_addresses_are_of_ipv4),
+        cmocka_unit_test(a_proxy_may_add_the_port),
         cmocka_unit_test(networks_hold_just_their_addresses),
         cmocka_unit_test(zero_bits_is_everybody_of_the_family),
         cmocka_unit_test(bad_networks_are_refused),

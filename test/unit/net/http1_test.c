@@ -75,6 +75,9 @@ static void request_is_taken_apart(void **state) {
     assert_str(r.body, STR("hello"));
     assert_str(http_header(&r, STR("HOST")), STR("x.example:8080"));
     assert_str(http_header(&r, STR("x-one")), STR("two"));
+    assert_str(http_header_from_end(&r, STR("X-One"), 0), STR("second"));
+    assert_str(http_header_from_end(&r, STR("X-One"), 1), STR("two"));
+    assert_null(http_header_from_end(&r, STR("X-One"), 2).at);
     assert_non_null(http_header(&r, STR("Empty")).at);
     assert_int_equal(http_header(&r, STR("Empty")).len, 0);
     assert_null(http_header(&r, STR("X-On")).at);
