@@ -48,9 +48,10 @@ enum enter_outcome {
     ENTER_FULL,     /* maxWaiting entries wait already */
     ENTER_NOT_OPEN, /* not yet */
     ENTER_CLOSED,   /* no longer */
-    /* The next two are decided in port/queue.h, not here. */
+    /* The next three are decided in port/queue.h, not here. */
     ENTER_SOLD,  /* every seat that it is for is CONFIRMED */
     ENTER_LIMIT, /* a new place is of no use: the user has as many seats as one user may have */
+    ENTER_NONE,  /* the user has no place, and none was to be taken */
 };
 
 /* The seats that the queue leads to, in all sections. */

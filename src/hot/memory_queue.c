@@ -55,13 +55,10 @@ static void memory_set_stock(struct memory_event *r) {
                                                     .ran_out = claims_ran_out(r->claims)});
 }
 
-/* The user has no place, and could hold nothing with one. */
-static bool memory_needs_no_place(const struct memory_event *r, const struct enter_op *e) {
+static bool memory_has_place(const struct memory_event *r, const struct enter_op *e) {
     uint64_t seq = queue_find(r->queue, e->user);
-    struct place place;
-    bool has_place = seq != 0 && queue_look(r->queue, seq, e->op.now_ms, &place) &&
-                     place.status != ENTRY_EXPIRED;
-    return !has_place && claims_has_all(r->claims, e->user);
+    struct place p;
+    return seq != 0 && queue_look(r->queue, seq, e->op.now_ms, &p) && p.status != ENTRY_EXPIRED;
 }
 
 static void memory_enter(struct queues *q, struct enter_op *e) {
@@ -70,11 +67,15 @@ static void memory_enter(struct queues *q, struct enter_op *e) {
     if (r != NULL && e->section_key != 0 && claims_is_sold(r->claims, e->section_key)) {
         e->outcome = ENTER_SOLD;
         memory_event_unlock(m, r);
+    } else if (r != NULL && e->only_there && !memory_has_place(r, e)) {
+        e->outcome = ENTER_NONE;
+        memory_event_unlock(m, r);
     } else if (r != NULL) {
         uint64_t before = queue_find(r->queue, e->user);
         memory_event_purge(m, r, e->op.now_ms);
         memory_set_stock(r);
-        e->outcome = memory_needs_no_place(r, e)
+        bool needs_none = !memory_has_place(r, e) && claims_has_all(r->claims, e->user);
+        e->outcome = needs_none
                          ? ENTER_LIMIT
                          : queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
         e->closes = e->outcome == ENTER_TAKEN ? before : 0;

@@ -28,6 +28,9 @@ struct enter_op {
     /* 0, or the section that the place is for: when all its seats are CONFIRMED, the outcome is
      * SOLD and nothing is changed, whether or not the user has a place. */
     int64_t section_key;
+    /* Only finds the place that the user has: without one the outcome is NONE, and nothing is
+     * changed. */
+    bool only_there;
     /* Called when the entry is new, or is not durable yet: see place.pending. Submits its record,
      * the same one in both cases. */
     enum err (*submit)(struct enter_op *e);

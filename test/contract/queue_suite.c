@@ -176,6 +176,26 @@ static void entering_reports_the_seats_left_and_whether_the_user_holds_some(void
     assert_told(&ann, 11, 2, 2, false);
 }
 
+static void an_enter_that_may_take_no_place_finds_the_one_that_is_there(void **state) {
+    struct fixture *f = *state;
+    uint64_t ann = step_take_kept(&f->s, KEY, "ann", T0);
+    struct queue_counts before = step_counts(&f->s, KEY);
+    struct entered e = step_enter_only_there(&f->s, KEY, STR("bob"), T0);
+    assert_int_equal(e.result, ERR_OK);
+    assert_int_equal(e.outcome, ENTER_NONE);
+    struct queue_counts after = step_counts(&f->s, KEY);
+    assert_memory_equal(&before, &after, sizeof before);
+    e = step_enter_only_there(&f->s, KEY, STR("ann"), T0);
+    assert_int_equal(e.outcome, ENTER_THERE);
+    assert_int_equal(e.place.seq, ann);
+    assert_int_equal(e.place.status, ENTRY_ACTIVE);
+    /* Her stay is over: the place is none any more. */
+    e = step_enter_only_there(&f->s, KEY, STR("ann"), e.place.expires_ms);
+    assert_int_equal(e.outcome, ENTER_NONE);
+    e = step_enter(&f->s, KEY, STR("ann"), LANE_DEFAULT, T0 + 601 * SECOND);
+    assert_int_equal(e.outcome, ENTER_TAKEN);
+}
+
 static void places_follow_numbers_not_names_or_clocks_pitfall_2(void **state) {
     struct fixture *f = *state;
     set_state(f, EVENT_PAUSED);
@@ -841,6 +861,7 @@ int queue_suite_run(const struct queue_adapter *of) {
         TEST(entering_again_keeps_the_place_pitfall_1),
         TEST(entering_again_while_pending_submits_the_same_place_pitfall_1),
         TEST(entering_reports_the_seats_left_and_whether_the_user_holds_some),
+        TEST(an_enter_that_may_take_no_place_finds_the_one_that_is_there),
         TEST(places_follow_numbers_not_names_or_clocks_pitfall_2),
         TEST(the_caps_hold_with_what_is_pending_pitfall_4),
         TEST(a_user_who_is_active_at_once_has_an_expiry_at_once_pitfall_5),

@@ -206,6 +206,13 @@ struct entered step_enter_for(struct store *s, int64_t key, str user, int64_t se
                                           .section_key = section});
 }
 
+struct entered step_enter_only_there(struct store *s, int64_t key, str user, int64_t now_ms) {
+    return enter_as(s, &(struct enter_op){.op = {.event_key = key, .now_ms = now_ms},
+                                          .user = user,
+                                          .lane = LANE_DEFAULT,
+                                          .only_there = true});
+}
+
 uint64_t step_take(struct store *s, int64_t key, const char *user, int64_t now_ms) {
     struct entered e = step_enter(s, key, str_of(user), LANE_DEFAULT, now_ms);
     assert_int_equal(e.result, ERR_OK);

@@ -76,6 +76,8 @@ struct entered {
 struct entered step_enter(struct store *s, int64_t key, str user, unsigned lane, int64_t now_ms);
 /* The same at T0, of the default lane, for seats of that section. */
 struct entered step_enter_for(struct store *s, int64_t key, str user, int64_t section);
+/* The same at a time; it finds the place that is there, and takes none. */
+struct entered step_enter_only_there(struct store *s, int64_t key, str user, int64_t now_ms);
 /* A new place, of the default lane; pending. */
 uint64_t step_take(struct store *s, int64_t key, const char *user, int64_t now_ms);
 /* The same, and the ledger has it. */

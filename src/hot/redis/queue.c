@@ -14,7 +14,8 @@ static const str enter_words[] = {
     [ENTER_TAKEN] = STR_INIT("TAKEN"),   [ENTER_THERE] = STR_INIT("THERE"),
     [ENTER_FULL] = STR_INIT("FULL"),     [ENTER_NOT_OPEN] = STR_INIT("NOT_OPEN"),
     [ENTER_CLOSED] = STR_INIT("CLOSED"), [ENTER_SOLD] = STR_INIT("SOLD"),
-    [ENTER_LIMIT] = STR_INIT("LIMIT"),   {NULL, 0},
+    [ENTER_LIMIT] = STR_INIT("LIMIT"),   [ENTER_NONE] = STR_INIT("NONE"),
+    {NULL, 0},
 };
 
 static const str sync_words[] = {
@@ -160,6 +161,7 @@ static void redis_on_enter_undone(struct call *c, enum err result, const redisRe
 static bool redis_read_entered(const redisReply *r, struct enter_op *e) {
     int outcome = word_index(enter_words, reply_str(reply_at(r, 0)));
     if (outcome < 0 || (outcome == ENTER_SOLD && e->section_key == 0)) return false;
+    if (outcome == ENTER_NONE && !e->only_there) return false;
     e->outcome = (enum enter_outcome)outcome;
     e->closes = reply_u64(reply_at(r, 2));
     str opens_at = reply_str(reply_at(r, 3));
@@ -198,6 +200,7 @@ static void redis_enter(struct queues *q, struct enter_op *e) {
     call_add(c, e->user);
     call_add_u64(c, e->lane);
     call_add_i64(c, e->section_key);
+    call_add(c, e->only_there ? STR("1") : STR("0"));
     call_send(c, redis_on_entered);
 }
 

@@ -450,12 +450,12 @@ local function take(r, user, lane, at_once)
   return seq, place
 end
 
--- The entry with that number, if its time is not over.
-local function find_live(r, seq)
+-- The entry with that number, if its time is not over. If it is, `ends` ends it.
+local function find_live(r, seq, ends)
   if not seq then return nil end
   local e = entry_at(r, seq)
   if STATUS[e.step] ~= 'ACTIVE' or tonumber(e.at) > r.now then return seq, e end
-  expire(r, seq, e)
+  if ends then expire(r, seq, e) end
   return nil
 end
 
@@ -465,13 +465,15 @@ local function has_all(r, user)
   return seats and tonumber(seats) >= r.rules.max_per_user
 end
 
--- TAKEN, THERE, LIMIT, FULL, NOT_OPEN or CLOSED; and the place, if there is one.
-local function queue_enter(r, there, user, lane)
-  local seq, e = find_live(r, there)
+-- TAKEN, THERE, LIMIT, FULL, NOT_OPEN or CLOSED; and the place, if there is one. With `only_there`
+-- no place is taken: then it is THERE or NONE.
+local function queue_enter(r, there, user, lane, only_there)
+  local seq, e = find_live(r, there, not only_there)
   if seq then
     note_seen(r, seq)
     return 'THERE', seq, place_of(r, seq, e)
   end
+  if only_there then return 'NONE' end
   if has_all(r, user) then return 'LIMIT' end
   local state = event_state(r.rules, r.now)
   if state == 'DRAFT' then return 'NOT_OPEN' end
@@ -493,9 +495,10 @@ local function is_sold(r, section)
   return counts[1] == '0' and counts[2] == '0' and not counts[3]
 end
 
--- user, lane, the section that it is for (0: none) → outcome, the time, the user's entry that this
--- ended, opens_at_ms, seats, ended entries, reserving, how many stays have ended; number and place,
--- if there is one. When that section is sold out, the outcome is SOLD and nothing is changed.
+-- user, lane, the section that it is for (0: none), only_there (1 or 0) → outcome, the time, the
+-- user's entry that this ended, opens_at_ms, seats, ended entries, reserving, how many stays have
+-- ended; number and place, if there is one. When that section is sold out, the outcome is SOLD and
+-- nothing is changed.
 register('enter', function(keys, args)
   local r, why = queue_open(keys, args, 'interval_ms', 'interval_used', 'rate', 'admitted')
   if not r then return why end
@@ -507,7 +510,7 @@ register('enter', function(keys, args)
   purge(r, ended)
   local there = before
   if #ended > 0 then there = redis.call('HGET', r.user, args[5]) end
-  local outcome, seq, place = queue_enter(r, there, args[5], args[6])
+  local outcome, seq, place = queue_enter(r, there, args[5], args[6], args[8] == '1')
   queue_close(r)
   local opens_at_ms = r.rules.opens_at_ms
   local reply = { outcome, r.now, outcome == 'TAKEN' and before or 0,
