@@ -42,13 +42,22 @@ static void no_change(void *to, int64_t event_key, const uint64_t *seqs, size_t 
     (void)count;
 }
 
-struct redis_store *redis_fixture_store(bool redis_clock) {
-    struct redis_store *s = redis_store_new(&(struct redis_options){
-        .address = address(), .deadline_ms = CALL_MS, .redis_clock = redis_clock});
+static struct redis_store *store_new(const struct redis_options *options) {
+    struct redis_store *s = redis_store_new(options);
     hot_listen(
         redis_store_hot(s),
         (struct hot_listener){.changed = no_change, .event_changed = no_news, .suspect = no_news});
     return s;
+}
+
+struct redis_store *redis_fixture_store(bool redis_clock) {
+    return store_new(&(struct redis_options){
+        .address = address(), .deadline_ms = CALL_MS, .redis_clock = redis_clock});
+}
+
+struct redis_store *redis_fixture_limited_store(const struct limit_rules *rules) {
+    return store_new(
+        &(struct redis_options){.address = address(), .deadline_ms = CALL_MS, .limits = *rules});
 }
 
 void redis_fixture_begin(struct redis_store *s, uint32_t epoch) {

@@ -12,6 +12,8 @@
 
 /* A node's store, in no incarnation yet. */
 struct redis_store *redis_fixture_store(bool redis_clock);
+/* The same with limits on arrival, and with the time of its operations. */
+struct redis_store *redis_fixture_limited_store(const struct limit_rules *rules);
 /* The store forgets everything, and a incarnation begins in it, in which there is the event T/1. */
 void redis_fixture_begin(struct redis_store *s, uint32_t epoch);
 /* The incarnation that has begun is open to this node, too. */

@@ -20,6 +20,7 @@
  *                       all events        lua/common.lua
  *   boards.c            port/boards.h     lua/boards.lua
  *   boards_rebuild.c    rebuilding the boards
+ *   limits.c            port/limits.h     lua/limits.lua
  */
 #ifndef ADMITONE_HOT_REDIS_INTERNAL_H
 #define ADMITONE_HOT_REDIS_INTERNAL_H
@@ -53,6 +54,8 @@ struct redis_store {
     struct seats seats;
     struct locks locks;
     struct boards boards;
+    struct limits limits;
+    struct memory_limits *local_limits; /* of limits.c; NULL: nothing is limited */
     struct redis_options options;
     struct redis_status status;
     struct hot_listener listener; /* under lock */
@@ -73,6 +76,7 @@ extern const struct queue_ops redis_queue_ops;
 extern const struct seats_ops redis_seats_ops;
 extern const struct locks_ops redis_locks_ops;
 extern const struct boards_ops redis_boards_ops;
+extern const struct limits_ops redis_limits_ops;
 
 /* The state of one attached worker. */
 struct redis_worker {

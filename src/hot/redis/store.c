@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "hot/memory_boards.h"
+#include "hot/memory_limits.h"
 #include "hot/redis/internal.h"
 
 #define DEADLINE_MS 2000
@@ -31,6 +32,8 @@ struct redis_store *redis_store_new(const struct redis_options *o) {
     s->seats.ops = &redis_seats_ops;
     s->locks.ops = &redis_locks_ops;
     s->boards.ops = &redis_boards_ops;
+    s->limits.ops = &redis_limits_ops;
+    if (limit_rules_any(&o->limits)) s->local_limits = memory_limits_new(&o->limits, true);
     s->options = *o;
     if (s->options.deadline_ms == 0) s->options.deadline_ms = DEADLINE_MS;
     redis_status_init(&s->status, &s->options.address);
@@ -53,6 +56,7 @@ void redis_store_free(struct redis_store *s) {
     map_deinit(&s->by_tag);
     pthread_rwlock_destroy(&s->lock);
     redis_status_deinit(&s->status);
+    memory_limits_free(s->local_limits);
     mem_free(s);
 }
 
@@ -92,6 +96,10 @@ struct locks *redis_store_locks(struct redis_store *s) {
 
 struct boards *redis_store_boards(struct redis_store *s) {
     return &s->boards;
+}
+
+struct limits *redis_store_limits(struct redis_store *s) {
+    return s->local_limits == NULL ? NULL : &s->limits;
 }
 
 void section_set_add(struct section_set *s, int64_t key) {

@@ -17,6 +17,7 @@
 
 #include "hot/redis/address.h"
 #include "port/boards.h"
+#include "port/limits.h"
 #include "port/locks.h"
 #include "port/queue.h"
 #include "port/seats.h"
@@ -27,6 +28,7 @@ struct redis_options {
     /* Functions use the clock of Redis and ignore now_ms, so that all nodes share one clock. Tests
      * that set the time leave it out. */
     bool redis_clock;
+    struct limit_rules limits;
 };
 
 struct redis_store;
@@ -46,5 +48,7 @@ struct queues *redis_store_queues(struct redis_store *s);
 struct seats *redis_store_seats(struct redis_store *s);
 struct locks *redis_store_locks(struct redis_store *s);
 struct boards *redis_store_boards(struct redis_store *s);
+/* NULL: the rules limit nothing. */
+struct limits *redis_store_limits(struct redis_store *s);
 
 #endif

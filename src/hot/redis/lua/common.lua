@@ -1,6 +1,6 @@
 -- Definitions that all functions share. The library is the concatenation of common.lua, queue.lua,
--- seat_map.lua, seats.lua, locks.lua and boards.lua. Its name contains its version, so that nodes of
--- two versions do not overwrite each other's library. Raise VERSION with every change of a function;
+-- seat_map.lua, seats.lua, locks.lua, boards.lua and limits.lua. Its name contains its version, so
+-- that nodes of two versions do not overwrite each other's library. Raise VERSION with every change of a function;
 -- if the stored data change too, rename INCARNATION_KEY in ../link.h as well.
 --
 -- Every function about an event has queue:{T:ID}:meta as its first key, and as its first arguments
