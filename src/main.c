@@ -11,6 +11,7 @@
 #include "feed/local.h"
 #include "hot/memory.h"
 #include "hot/memory_boards.h"
+#include "hot/memory_limits.h"
 #include "hot/memory_locks.h"
 #include "hot/redis/store.h"
 #include "ledger/postgres.h"
@@ -68,6 +69,7 @@ struct memory_stores {
     struct memory *rooms;
     struct memory_locks *locks;
     struct memory_boards *boards;
+    struct memory_limits *limits; /* NULL: the settings limit nothing */
 };
 
 static void close_memory(void *stores) {
@@ -75,6 +77,7 @@ static void close_memory(void *stores) {
     memory_free(m->rooms);
     memory_locks_free(m->locks);
     memory_boards_free(m->boards);
+    memory_limits_free(m->limits);
     mem_free(m);
 }
 
@@ -90,14 +93,25 @@ static void close_redis(void *stores) {
     redis_store_free(stores);
 }
 
+static struct limit_rules limit_rules_from(const struct settings *s) {
+    struct limit_settings limits = {.places_per_minute = s->limits_places_per_address,
+                                    .places_burst = s->limits_places_burst,
+                                    .requests_per_second = s->limits_requests_per_address,
+                                    .requests_burst = s->limits_requests_burst,
+                                    .block_factor = s->limits_block_factor};
+    return limit_rules_of(&limits);
+}
+
 static bool open_redis(const struct settings *s, struct hot_stores *out, struct buf *why) {
-    struct redis_options options = {.deadline_ms = s->hot_deadline_ms, .redis_clock = true};
+    struct redis_options options = {
+        .deadline_ms = s->hot_deadline_ms, .redis_clock = true, .limits = limit_rules_from(s)};
     if (!redis_address_parse(str_of(s->hot), &options.address, why)) return false;
     struct redis_store *r = redis_store_new(&options);
     *out = (struct hot_stores){.queues = redis_store_queues(r),
                                .seats = redis_store_seats(r),
                                .locks = redis_store_locks(r),
                                .boards = redis_store_boards(r),
+                               .limits = redis_store_limits(r),
                                .hot = redis_store_hot(r),
                                .stores = r,
                                .close = close_redis,
@@ -113,10 +127,13 @@ static bool open_hot(const struct settings *s, uint32_t epoch, struct hot_stores
     m->rooms = memory_new();
     m->locks = memory_locks_new(epoch);
     m->boards = memory_boards_new();
+    struct limit_rules rules = limit_rules_from(s);
+    if (limit_rules_any(&rules)) m->limits = memory_limits_new(&rules, false);
     *out = (struct hot_stores){.queues = memory_queues(m->rooms),
                                .seats = memory_seats(m->rooms),
                                .locks = memory_locks_port(m->locks),
                                .boards = memory_boards_port(m->boards),
+                               .limits = m->limits == NULL ? NULL : memory_limits_port(m->limits),
                                .stores = m,
                                .close = close_memory};
     return true;

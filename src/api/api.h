@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "net/server.h"
+#include "service/arrivals.h"
 #include "service/events.h"
 #include "service/fact_feed.h"
 #include "service/fact_publisher.h"
@@ -48,6 +49,9 @@ struct api {
     str default_event; /* "TYPE/ID", for requests that name no event; empty: the only event */
     int64_t push_interval_ms;
     struct net *net;
+    struct arrivals arrivals;
+    struct networks limits_exempt;
+    struct networks trusted_proxies;
     struct event_defaults defaults;
     struct keys *keys;
     uint32_t generation; /* of the ledger */

@@ -342,6 +342,7 @@ static void look_at_place(struct hold_request *q,
 static bool enter_may_follow(struct hold_request *q, bool has_token) {
     struct json_problem problem;
     q->enter = arena_new(&q->x->arena, sizeof *q->enter);
+    enter_request_init(q->enter, q->api, q->x);
     struct requester *requester = &q->enter->requester;
     bool is_known = users_know(q->api, q->x, q->body.user, requester, &problem);
     q->may_enter = is_known;
@@ -516,8 +517,6 @@ static void enter_first(struct hold_request *q, bool may) {
     if (!str_eq(e->requester.user, q->hold.user)) e->requester.is_anonymous = false;
     e->requester.user = q->hold.user;
     e->room.enter.lane = e->requester.lane >= 0 ? (unsigned)e->requester.lane : LANE_DEFAULT;
-    e->x = q->x;
-    e->api = q->api;
     e->event = q->event;
     /* That all is sold is a result of a queued request, not a reason to refuse it. */
     e->room.enter.section_key = q->is_queued ? 0 : q->hold.terms.section_key;

@@ -82,8 +82,7 @@ static void queue_take_place(struct api *api, struct exchange *x, const struct q
     if (!fresh_rules(api, x)) return;
     if (!users_identify(api, x, body->user, &e->requester)) return;
     if (!choose_lane(x, &e->requester, body->lane, &e->room.enter.lane)) return;
-    e->x = x;
-    e->api = api;
+    enter_request_init(e, api, x);
     e->event = *event;
     e->as_token = as_token;
     place_take(e);

@@ -19,7 +19,16 @@ str place_token(struct enter_request *e, int64_t now_ms, char out[TOKEN_TEXT_BYT
 
 static void queue_enter_on_entered(struct place_enter *room, enum err result);
 
+void enter_request_init(struct enter_request *e, struct api *api, struct exchange *x) {
+    e->x = x;
+    e->api = api;
+    if (api->arrivals.limits != NULL && users_key(x) == NULL) e->client = arrival_client(api, x);
+}
+
+/* A client that may take no new place gets the one that its user has. */
 void place_take(struct enter_request *e) {
+    e->limited = arrivals_take(&e->api->arrivals, &e->client, LIMIT_PLACES, 1);
+    e->room.enter.only_there = e->limited.wait_ns > 0;
     e->room.enter.op.event_key = e->event.key;
     e->room.enter.user = e->requester.user;
     e->room.done = queue_enter_on_entered;
@@ -81,8 +90,16 @@ static void queue_enter_refuse_limit(struct enter_request *e) {
                   "The user has maxPerUser seats of this event, and could not hold more.");
 }
 
+/* Whether a new place was taken, or may have been. */
+static bool queue_enter_has_taken(const struct enter_request *e, enum err result) {
+    if (result == ERR_OK) return e->room.enter.outcome == ENTER_TAKEN;
+    return result == ERR_LEDGER_UNKNOWN || result == ERR_HOT_UNKNOWN;
+}
+
 static void queue_enter_on_entered(struct place_enter *room, enum err result) {
     struct enter_request *e = CONTAINER_OF(room, struct enter_request, room);
+    if (e->limited.wait_ns == 0 && !queue_enter_has_taken(e, result))
+        arrivals_give_back(&e->api->arrivals, &e->client, LIMIT_PLACES, 1);
     if (result != ERR_OK) {
         queue_refuse(e->x, result);
         return;
@@ -111,6 +128,9 @@ static void queue_enter_on_entered(struct place_enter *room, enum err result) {
             e->on_useless(e);
         else
             queue_enter_refuse_limit(e);
+        return;
+    case ENTER_NONE:
+        arrival_refuse(e->x, &e->client, LIMIT_PLACES, &e->limited);
         return;
     }
     assert(false && "every outcome has its answer");

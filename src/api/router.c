@@ -1,6 +1,7 @@
 /* Finds the handler of a request by its method and path, and checks its key and CORS. */
 #include <assert.h>
 
+#include "api/arrival.h"
 #include "api/freshness.h"
 #include "api/queue_answer.h"
 #include "api/users.h"
@@ -204,6 +205,35 @@ static void refuse_keyless(struct exchange *x, enum err refused) {
                         "the right one again after the time in Retry-After.");
 }
 
+/* ---- the limits on arrival ---- */
+
+/* What a request without a key takes from the limit of requests. A gateway asks /gate for every
+ * page view of its clients, and the paths about the server itself cost nothing. */
+static int64_t route_units(const struct route *r) {
+    if (r->handle == queue_get_gate || r->handle == system_health || r->handle == system_ready ||
+        r->handle == system_metrics || r->handle == system_openapi)
+        return 0;
+    return r->method == HTTP_GET && !needs_key(r) ? LIMIT_READ_UNITS : LIMIT_REQUEST_UNITS;
+}
+
+/* Whether a request without a key may be processed now. False: the problem has been answered. Where
+ * keys are ignored, they are looked for only now, so that the other requests cost no more. */
+static bool may_arrive(const struct route *r, struct api *api, struct exchange *x) {
+    int64_t units = route_units(r);
+    if (api->arrivals.limits == NULL || units == 0 || users_key(x) != NULL ||
+        exchange_was_put_off(x))
+        return true;
+    struct limit_client client = arrival_client(api, x);
+    struct limit_verdict v = arrivals_take(&api->arrivals, &client, LIMIT_REQUESTS, units);
+    if (v.wait_ns == 0) return true;
+    if (r->key == KEYLESS && users_find_key(api, x, false) == ERR_OK && users_key(x) != NULL)
+        return true;
+    arrival_refuse(x, &client, LIMIT_REQUESTS, &v);
+    return false;
+}
+
+/* ---- keys ---- */
+
 /* Finds the request's key, and whether its role suffices. False: the problem has been answered. */
 static bool check_key(const struct route *r, struct api *api, struct exchange *x) {
     static const struct {
@@ -216,6 +246,9 @@ static bool check_key(const struct route *r, struct api *api, struct exchange *x
     if (r->key == KEYLESS) return true;
     enum err refused = users_find_key(api, x, needs_key(r));
     if (refused != ERR_OK) {
+        int64_t wait_s = x->retry_after_s;
+        if (!may_arrive(r, api, x)) return false;
+        x->retry_after_s = wait_s;
         refuse_keyless(x, refused);
         return false;
     }
@@ -228,7 +261,8 @@ static bool check_key(const struct route *r, struct api *api, struct exchange *x
 
 static void run_route(const struct route *r, struct api *api, struct exchange *x,
                       const str *captures) {
-    if (check_key(r, api, x) && knows_event(r, api, x, captures)) r->handle(api, x, captures);
+    if (check_key(r, api, x) && may_arrive(r, api, x) && knows_event(r, api, x, captures))
+        r->handle(api, x, captures);
 }
 
 static bool site_serves(const struct api_site *site, const struct route *r) {

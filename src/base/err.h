@@ -72,6 +72,8 @@
       "The Idempotency-Key was used with another body")                                            \
     X(TOO_MANY_CONNECTIONS, "too_many_connections", 429, "Too many connections from one address")  \
     X(TOO_MANY_WRONG_KEYS, "too_many_wrong_keys", 429, "Too many wrong keys from one address")     \
+    X(TOO_MANY_PLACES, "too_many_places", 429, "Too many new places for one network address")      \
+    X(TOO_MANY_REQUESTS, "too_many_requests", 429, "Too many requests from one network address")   \
     X(QUEUE_FULL, "queue_full", 429, "The queue is full; try again later")                         \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, "The header fields are too large")              \
     X(INTERNAL, "internal", 500, "Internal error of the server")                                   \

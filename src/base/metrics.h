@@ -35,6 +35,11 @@
     X(ADMIN_KEYS_WRONG, "admitone_admin_key_failures_total", "reason=\"wrong\"",                   \
       "Requests whose key was wrong, or not looked at because of earlier wrong ones")              \
     X(ADMIN_KEYS_DELAYED, "admitone_admin_key_failures_total", "reason=\"delayed\"", "")           \
+    X(LIMITED_PLACES_ADDRESS, "admitone_limited_total", "what=\"place\",by=\"address\"",           \
+      "Requests refused by the limits on arrival")                                                 \
+    X(LIMITED_PLACES_BLOCK, "admitone_limited_total", "what=\"place\",by=\"block\"", "")           \
+    X(LIMITED_REQUESTS_ADDRESS, "admitone_limited_total", "what=\"request\",by=\"address\"", "")   \
+    X(LIMITED_REQUESTS_BLOCK, "admitone_limited_total", "what=\"request\",by=\"block\"", "")       \
     X(SSE_OPENED, "admitone_sse_opened_total", "", "Streams opened")                               \
     X(SSE_CLOSED, "admitone_sse_closed_total", "", "Streams closed, by the client or the server")  \
     X(SSE_DROPPED, "admitone_sse_dropped_total", "",                                               \

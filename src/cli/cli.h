@@ -11,6 +11,7 @@
 #include "port/fact_sink.h"
 #include "port/feed.h"
 #include "port/feed_admin.h"
+#include "port/limits.h"
 #include "port/locks.h"
 #include "port/queue.h"
 #include "port/seats.h"
@@ -21,8 +22,9 @@ struct hot_stores {
     struct seats *seats;
     struct locks *locks;
     struct boards *boards;
-    struct hot *hot; /* NULL: the stores are in this process */
-    void *stores;    /* passed to the functions below */
+    struct limits *limits; /* NULL: the settings limit nothing */
+    struct hot *hot;       /* NULL: the stores are in this process */
+    void *stores;          /* passed to the functions below */
     void (*close)(void *stores);
     /* NULL, or called on each worker's thread, first and last. */
     void (*attach)(void *stores, uv_loop_t *loop);

@@ -88,6 +88,7 @@ void nodes_start_on(struct nodes *n, struct worker *w) {
     relay_init(&n->relay, &w->loop);
     reconcile_job_init(&n->reconcile_job, &w->mailbox);
     if (n->fact_publisher.sink != NULL) fact_publisher_init(&n->fact_publisher, &w->loop);
+    arrivals_start(&n->api->arrivals, &w->loop);
 }
 
 static bool is_ready(struct nodes *n) {
@@ -132,6 +133,7 @@ void nodes_stop_on(struct nodes *n) {
     relay_stop(&n->relay);
     reconcile_job_stop(&n->reconcile_job);
     if (n->fact_publisher.sink != NULL) fact_publisher_stop(&n->fact_publisher);
+    arrivals_stop(&n->api->arrivals);
 }
 
 void nodes_end_sync(struct nodes *n) {

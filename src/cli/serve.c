@@ -447,6 +447,9 @@ static void fill_api(struct server *s, int64_t max_connections) {
                               .stream_max_ms = set->sse_max_seconds * 1000,
                               .stream_lag_bytes = set->sse_lag_bytes};
     networks_parse(str_of(set->net_trusted_proxies), &net.trusted_proxies);
+    api->arrivals.limits = s->hot.limits;
+    api->trusted_proxies = net.trusted_proxies;
+    networks_parse(str_of(set->limits_exempt), &api->limits_exempt);
     api->net = net_new(&net);
     if (shares(s)) nodes_init(&s->nodes, api, s->fact_sink, set);
 }

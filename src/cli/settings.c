@@ -138,6 +138,18 @@ const struct config_key setting_keys[] = {
            "an adaptive section stops using the lock when a request waited for it for this long"),
     NUMBER("adaptive.rest_ms", adaptive_rest_ms, "5000", 0, 3600000,
            "how long an adaptive section stays without the lock after the last reason to"),
+    NUMBER("limits.places_per_address", limits_places_per_address, "60", 0, 1000000,
+           "new places in queues per minute and client address; 0: no limit"),
+    NUMBER("limits.places_burst", limits_places_burst, "300", 1, 1000000,
+           "so many new places an address may take at once, after a while without any"),
+    NUMBER("limits.requests_per_address", limits_requests_per_address, "100", 0, 1000000,
+           "requests per second and client address; a read counts as a tenth; 0: no limit"),
+    NUMBER("limits.requests_burst", limits_requests_burst, "1000", 1, 1000000,
+           "so many requests an address may send at once, after a while without any"),
+    NUMBER("limits.block_factor", limits_block_factor, "8", 1, 256,
+           "a block of addresses (/24; IPv6: /56) may have so many times what an address may"),
+    TEXT("limits.exempt", limits_exempt, "127.0.0.0/8,::1", "LIST",
+         "networks without limits on arrival, as are requests with a key"),
     NUMBER("limits.seats", limits_seats, "10000000", 1, SERVER_CAPACITY_MAX,
            "seats of all events together; with hot in memory each takes 12 bytes"),
     NUMBER("retention.audit_days", retention_audit_days, "365", 0, 36500,
@@ -318,6 +330,10 @@ bool settings_check(const struct settings *s, struct buf *why) {
                  "net.trusted_proxies: \"%s\" is not a list of networks, as in "
                  "192.0.2.0/24,2001:db8::/32",
                  s->net_trusted_proxies);
+    } else if (!networks_parse(str_of(s->limits_exempt), &networks)) {
+        buf_addf(why,
+                 "limits.exempt: \"%s\" is not a list of networks, as in 127.0.0.0/8,2001:db8::/32",
+                 s->limits_exempt);
     } else if (!event_currency_ok(str_of(s->reservation_currency))) {
         buf_addf(why, "reservation.currency: \"%s\" is not three capital letters",
                  s->reservation_currency);

@@ -79,6 +79,12 @@ struct settings {
     int64_t adaptive_wait_ms;
     int64_t adaptive_rest_ms;
 
+    int64_t limits_places_per_address; /* per minute; 0: no limit */
+    int64_t limits_places_burst;
+    int64_t limits_requests_per_address; /* per second; likewise */
+    int64_t limits_requests_burst;
+    int64_t limits_block_factor;
+    const char *limits_exempt;
     int64_t limits_seats;
     int64_t retention_audit_days;
     int64_t retention_ended_days;
