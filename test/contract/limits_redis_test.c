@@ -167,6 +167,15 @@ static void what_nodes_tell_late_adds_up(void **state) {
     assert_in_range(in, 390, 400 + 2 * 16);
 }
 
+/* For the time in which other nodes may tell what they have let in meanwhile. */
+static void a_bucket_that_is_full_again_is_kept_for_a_while(void **state) {
+    struct node *nodes = *state;
+    for (int i = 0; i < 2; i++) assert_int_equal(node_take(&nodes[0], T0 + i * SECOND).wait_ns, 0);
+    node_share_once(&nodes[0], T0 + 100 * SECOND);
+    assert_in_range(redis_fixture_number("PTTL admitone:{limits}:p:32:c0000201"), 60000, 600000);
+    assert_int_equal(node_take_all(&nodes[1], T0 + 100 * SECOND), 16);
+}
+
 static void a_node_without_redis_goes_on_with_its_own_counts(void **state) {
     struct node *nodes = *state;
     hot_close(redis_store_hot(nodes[1].store));
@@ -203,6 +212,7 @@ int main(void) {
         TEST(a_node_learns_what_the_other_has_let_in),
         TEST(two_nodes_together_let_in_about_the_rate),
         TEST(what_nodes_tell_late_adds_up),
+        TEST(a_bucket_that_is_full_again_is_kept_for_a_while),
         TEST(a_node_without_redis_goes_on_with_its_own_counts),
         TEST(counts_that_redis_loses_are_not_forgotten_here),
     };
