@@ -142,7 +142,7 @@ const struct config_key setting_keys[] = {
            "new places in queues per minute and client address; 0: no limit"),
     NUMBER("limits.places_burst", limits_places_burst, "300", 1, 1000000,
            "so many new places an address may take at once, after a while without any"),
-    NUMBER("limits.requests_per_address", limits_requests_per_address, "100", 0, 1000000,
+    NUMBER("limits.requests_per_address", limits_requests_per_address, "100", 0, 100000,
            "requests per second and client address; a read counts as a tenth; 0: no limit"),
     NUMBER("limits.requests_burst", limits_requests_burst, "1000", 1, 1000000,
            "so many requests an address may send at once, after a while without any"),
