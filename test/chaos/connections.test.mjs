@@ -12,7 +12,7 @@ let node;
 
 before(async () => {
   // Calls are repeated for as long as a busy machine may need for the steps of a test.
-  cluster = await Cluster.start({ nodes: 1, args: ['--hot-deadline-ms', '20000'] });
+  cluster = await Cluster.start({ nodes: 1, proxies: true, args: ['--hot-deadline-ms', '20000'] });
   [node] = cluster.nodes;
 });
 

@@ -15,7 +15,7 @@ async function pendingOf(cluster) {
   return { enters: Number(enters), claims: Number(claims) };
 }
 
-chaos('pitfall 13: pending operations of a stalled node are finished by another, and its late writes are refused', { args, load: { activeTtlSeconds: 25 } }, async (cluster, load) => {
+chaos('pitfall 13: pending operations of a stalled node are finished by another, and its late writes are refused', { proxies: true, args, load: { activeTtlSeconds: 25 } }, async (cluster, load) => {
   const [stalled, other] = cluster.nodes;
   for (let round = 0; round < 2; round++) {
     const buyers = await Promise.all([load.guest(), load.guest(), load.guest()]);

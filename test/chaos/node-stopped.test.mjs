@@ -23,7 +23,7 @@ function holdOn(node, person) {
   return asked;
 }
 
-chaos('pitfall 20: a write under a lock that another node has by now is refused', { args, load: { activeTtlSeconds: 30 } }, async (cluster, load) => {
+chaos('pitfall 20: a write under a lock that another node has by now is refused', { proxies: true, args, load: { activeTtlSeconds: 30 } }, async (cluster, load) => {
   const [stopped, other] = cluster.nodes;
   const [slow, fast] = await Promise.all([load.guest(), load.guest()]);
   stopped.postgres.hold();

@@ -4,7 +4,7 @@ import { postgresOutage } from './support/outages.mjs';
 
 const args = ['--ledger-deadline-ms', '1500'];
 
-chaos('PostgreSQL is silent for 10 s: positions are shown, requests that must be durable get 503', { args }, (cluster, load) =>
+chaos('PostgreSQL is silent for 10 s: positions are shown, requests that must be durable get 503', { proxies: true, args }, (cluster, load) =>
   postgresOutage(
     cluster,
     load,

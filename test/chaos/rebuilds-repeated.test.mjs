@@ -4,7 +4,7 @@ import { chaos } from './support/chaos.mjs';
 
 const args = ['--ledger-deadline-ms', '1000', '--lock-lease-ms', '500'];
 
-chaos('pitfall 31: a node that dies or stalls while it rebuilds Redis leaves no half-built state', { args, nodes: 3 }, async (cluster, load) => {
+chaos('pitfall 31: a node that dies or stalls while it rebuilds Redis leaves no half-built state', { proxies: true, args, nodes: 3 }, async (cluster, load) => {
   for (let round = 0; round < 3; round++) {
     const [first, second] = cluster.nodes;
     await cluster.redisCli('FLUSHALL');

@@ -5,7 +5,7 @@ import { chaos } from './support/chaos.mjs';
 
 const args = ['--ledger-deadline-ms', '1000'];
 
-chaos('what one node sent to Redis long ago arrives late, and does no harm', { args }, async (cluster) => {
+chaos('what one node sent to Redis long ago arrives late, and does no harm', { proxies: true, args }, async (cluster) => {
   for (let round = 0; round < 4; round++) {
     const { redis } = cluster.nodes[round % 2];
     redis.hold();

@@ -2,7 +2,7 @@
 import { chaos } from './support/chaos.mjs';
 import { redisOutage } from './support/outages.mjs';
 
-chaos('Redis is silent for 10 s: places are degraded, confirm and cancel go on, all resumes', { load: { activeTtlSeconds: 60 } }, (cluster, load) =>
+chaos('Redis is silent for 10 s: places are degraded, confirm and cancel go on, all resumes', { proxies: true, load: { activeTtlSeconds: 60 } }, (cluster, load) =>
   redisOutage(
     cluster,
     load,

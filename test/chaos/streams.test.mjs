@@ -5,7 +5,7 @@ import { Stream } from '../e2e/support/sse.mjs';
 import { pause } from '../e2e/support/server.mjs';
 import { chaos } from './support/chaos.mjs';
 
-chaos('pitfall 17: a stream shows its admission on another node, also when the announcement is lost', {}, async (cluster, load) => {
+chaos('pitfall 17: a stream shows its admission on another node, also when the announcement is lost', { proxies: true }, async (cluster, load) => {
   const [other, listens] = cluster.nodes;
   const streams = await Promise.all(
     Array.from({ length: 12 }, async () => {

@@ -1,5 +1,5 @@
-// Nodes on a private Redis and PostgreSQL. Each node has its own proxy to each of the two (proxy.mjs),
-// so that a test can break a single connection. All processes end with the test program.
+// Nodes on a private Redis and PostgreSQL. For tests that break single connections, each node has its
+// own proxy to each of the two (proxy.mjs). All processes end with the test program.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -24,14 +24,17 @@ async function output(file, args, timeout = 60000) {
 }
 
 export class Cluster {
+  // `proxies`: nodes reach their stores through `node.redis` and `node.postgres`. These take a third
+  // of the CPU time of a test, so other tests do without.
   // `sentinel`: Redis is a master and a replica under three Sentinels, which nodes reach directly.
   // `kafka`: a Kafka broker runs as well.
   // `args`: further flags of every node.
-  static async start({ nodes = 2, sentinel = false, kafka = false, args = [] } = {}) {
+  static async start({ nodes = 2, proxies = false, sentinel = false, kafka = false, args = [] } = {}) {
     const self = new Cluster();
     self.args = args;
     self.nodes = [];
     self.proxies = [];
+    self.hasProxies = proxies;
     self.redisName = sentinel ? 'sentinel' : 'redis';
     self.folder = tempFolder();
     for (const name of Object.values(KEYS))
@@ -61,14 +64,15 @@ export class Cluster {
   // Starts one more node.
   async join() {
     const number = (this.joined = (this.joined ?? 0) + 1);
-    const postgres = await Proxy.open(Number(this.env.POSTGRES_PORT));
-    const redis = this.redisName === 'redis' ? await Proxy.open(Number(this.env.REDIS_PORT)) : undefined;
-    this.proxies.push(...[redis, postgres].filter(Boolean));
-    const hot = redis === undefined ? this.env.SENTINEL_URL : `redis://127.0.0.1:${redis.port}`;
+    const redis = this.hasProxies ? await Proxy.open(Number(this.env.REDIS_PORT)) : undefined;
+    const postgres = this.hasProxies ? await Proxy.open(Number(this.env.POSTGRES_PORT)) : undefined;
+    if (this.hasProxies) this.proxies.push(redis, postgres);
+    const hot = redis === undefined ? this.hotUrl() : `redis://127.0.0.1:${redis.port}`;
+    const ledger = postgres === undefined ? this.env.POSTGRES_URL : `postgres://admitone@127.0.0.1:${postgres.port}/admitone`;
     const keys = Object.entries(KEYS).flatMap(([flag, name]) => [flag, path.join(this.folder, name)]);
     const node = await start({
       dataDir: path.join(this.folder, `node-${number}`),
-      args: ['--hot', hot, '--ledger', `postgres://admitone@127.0.0.1:${postgres.port}/admitone`, ...keys, ...this.args],
+      args: ['--hot', hot, '--ledger', ledger, ...keys, ...this.args],
     });
     Object.assign(node, { adminKey: this.adminKey, redis, postgres, number });
     this.nodes.push(node);
@@ -119,8 +123,12 @@ export class Cluster {
     );
   }
 
+  hotUrl() {
+    return this.env.SENTINEL_URL ?? this.env.REDIS_URL;
+  }
+
   storeFlags() {
-    return ['--data', this.folder, '--hot', this.env.SENTINEL_URL ?? this.env.REDIS_URL, '--ledger', this.env.POSTGRES_URL];
+    return ['--data', this.folder, '--hot', this.hotUrl(), '--ledger', this.env.POSTGRES_URL];
   }
 
   // Runs `admitone reconcile` without load, so it need not wait for long.

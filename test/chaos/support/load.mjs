@@ -304,7 +304,7 @@ export class Load {
       } catch {
         // It is down: until it is back no user becomes ACTIVE.
       }
-      await pause(200);
+      await pause(500);
     }
   }
 
