@@ -14,6 +14,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { PSQL, closeSession, select } from './psql.mjs';
+
+export { PSQL };
+
 const EMPTY_LEDGER = fileURLToPath(new URL('../../support/empty_ledger.sql', import.meta.url));
 export const SERVICES = fileURLToPath(new URL('../../../scripts/services', import.meta.url));
 const KEYS = { '--secret-file': 'secret', '--pass-key-file': 'pass.key', '--admin-key-file': 'admin.key' };
@@ -22,8 +26,6 @@ const FEED_PARTITIONS = 3;
 // The least that the broker allows: for so long after kill -9 of a node no other gets its partitions.
 export const KAFKA_SESSION_MS = 6000;
 const SERVICES_MS = 600000; // the first start in a checkout may download Kafka
-// The program itself, where there is one: Debian's psql is a script that looks for it each time.
-export const PSQL = ['/usr/lib/postgresql/15/bin/psql', 'psql'].find((file) => !path.isAbsolute(file) || fs.existsSync(file));
 
 // With `kafka`, asynchronous requests are in a topic of a broker instead of a table of the ledger.
 const STACKS = { cluster: 'redis+postgres', kafka: 'redis+postgres+kafka' };
@@ -118,9 +120,10 @@ export const forgetHot = (dataDir) => redis(dataDir, 'FLUSHDB');
 
 // The data of this folder are not needed any more.
 export function leaveHomesIn(folder) {
-  for (const [own, { database }] of homes) {
+  for (const [own, { database, postgresUrl }] of homes) {
     if (!`${own}/`.startsWith(`${path.resolve(folder)}/`)) continue;
     homes.delete(own);
+    closeSession(postgresUrl);
     left.push(database);
   }
 }
@@ -155,9 +158,10 @@ export function nodeFlags(dataDir, args) {
 
 // Rows as objects; none for a statement that is no query.
 export function ask(dataDir, sql) {
-  const isQuestion = /^\s*(SELECT|WITH)\b/i.test(sql);
-  const text = psql(homeOf(dataDir).postgresUrl, isQuestion ? `SELECT coalesce(json_agg(t), '[]') FROM (${sql}) t` : sql);
-  return isQuestion ? JSON.parse(text) : [];
+  const { postgresUrl } = homeOf(dataDir);
+  if (/^\s*(SELECT|WITH)\b/i.test(sql)) return JSON.parse(select(postgresUrl, `SELECT coalesce(json_agg(t), '[]') FROM (${sql}) t`));
+  psql(postgresUrl, sql);
+  return [];
 }
 
 // The bytes of an id, as 32 hexadecimal digits, in the SQL of the ledger.
