@@ -540,8 +540,8 @@ static void an_answer_that_came_while_this_process_stood_still_is_read(void **st
     kill(server, SIGCONT);
     int64_t until = clock_steady_ms() + WAIT_MS;
     while (probe_number(h.probe, "GET count") < CALLS_MAX) assert_true(clock_steady_ms() < until);
-    /* Redis may have sent this answer before those of the calls that it executed just before; not so
-     * the next one. */
+    /* Redis may have sent this answer before those of the calls that it executed just before; the
+     * next one it has not. */
     probe_number(h.probe, "GET count");
     uv_sleep(DEADLINE_MS * 2);
     TURN_UNTIL(&h, ended == CALLS_MAX);
