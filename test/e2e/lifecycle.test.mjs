@@ -227,6 +227,7 @@ describe('starting', () => {
         pass_key_file: ['--pass-key-file'],
         admin_key_file: ['--admin-key-file'],
         'users.key_file': ['--users-auth', 'signed', '--users-key-file'],
+        'shop.key_file': ['--shop-key-file'],
       };
       const names = Object.keys(flags);
       for (const [i, one] of names.entries())
