@@ -266,14 +266,14 @@ export function checkMetricsListed(headers, operationsDoc) {
     .map((name) => `docs/operations.md: does not list the metric ${name} of src/base`);
 }
 
-// docs/pitfalls.md names tests as `file`, or `file`: the beginning of a test's name. `read` gives a
-// file's text, or null.
-export function checkPitfalls(text, read) {
+// Docs name tests as `file`, or `file`: the beginning of a test's name. `read` gives a file's text, or
+// null.
+export function checkNamedTests(path, text, read) {
   const complaints = [];
   for (const [, file, name] of text.matchAll(/`((?:chaos|contract|e2e|unit)\/[^`]+)`(?:: ([^|`]+?))?(?= *\||, `)/g)) {
     const source = read(`test/${file}`);
-    if (source === null) complaints.push(`there is no test/${file}`);
-    else if (name !== undefined && !source.replaceAll("\\'", "'").includes(name)) complaints.push(`test/${file} has no test "${name}"`);
+    if (source === null) complaints.push(`${path}: there is no test/${file}`);
+    else if (name !== undefined && !source.replaceAll("\\'", "'").includes(name)) complaints.push(`${path}: test/${file} has no test "${name}"`);
   }
   return complaints;
 }

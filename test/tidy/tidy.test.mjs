@@ -172,11 +172,13 @@ test('docs/operations.md lists every metric', () => {
   assertClean(rules.checkMetricsListed(headers, readOrNull('docs/operations.md')));
 });
 
-test('docs/pitfalls.md names tests that exist', () => {
-  assert.equal(rules.checkPitfalls('| `e2e/gone.test.mjs`: it works | `e2e/queue.test.mjs`: nothing of the kind |', readOrNull).length, 2);
-  const text = read('docs/pitfalls.md');
-  assert.ok(text.match(/`(?:chaos|contract|e2e|unit)\//g).length > 36);
-  assertClean(rules.checkPitfalls(text, readOrNull));
+test('docs/pitfalls.md and docs/security.md name tests that exist', () => {
+  assert.equal(rules.checkNamedTests('x.md', '| `e2e/gone.test.mjs`: it works | `e2e/queue.test.mjs`: nothing of the kind |', readOrNull).length, 2);
+  for (const name of ['docs/pitfalls.md', 'docs/security.md']) {
+    const text = read(name);
+    assert.ok(text.match(/`(?:chaos|contract|e2e|unit)\//g).length > 36);
+    assertClean(rules.checkNamedTests(name, text, readOrNull));
+  }
 });
 
 test('docs name functions that exist', () => {
