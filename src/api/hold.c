@@ -204,7 +204,6 @@ static void copy_terms(struct hold_request *q, const struct event *e, const stru
         q->not_sold = ERR_SECTION_CLOSED;
     q->capacity = s->capacity;
     q->max_per_user = e->max_per_user;
-    queue_event_copy(e, &q->event);
 }
 
 /* The event's name, as the request gives it. */
@@ -216,13 +215,34 @@ static str asked_event(struct hold_request *q) {
     return (str){text, (size_t)len};
 }
 
+/* Users who entered before an event became a draft know its sections. */
+static bool has_token_of_event(const struct hold_request *q) {
+    struct token token;
+    str text = queue_token_of(q->x, q->event.key);
+    return queue_token_judge(exchange_context(q->x), text, &q->event, &token) == ERR_OK;
+}
+
+/* Shows nothing of a draft, whatever section, seat or strategy is asked for. */
+static void refuse_draft(struct hold_request *q) {
+    if (q->body.type[0] == '\0')
+        refuse_seat_id(q);
+    else
+        hold_request_refuse(q, ERR_CLOSED);
+}
+
 /* Copies what the section sells, and on what terms. False: the problem has been answered. */
 static bool find_terms(struct hold_request *q) {
     const struct section *section;
     catalogue_read_lock(q->api->events.catalogue);
     const struct event *e = hold_request_find_event(q, &section);
+    bool is_hidden = e != NULL && !api_shows(q->x, e);
+    if (e != NULL) queue_event_copy(e, &q->event);
     if (section != NULL) copy_terms(q, e, section);
     catalogue_read_unlock(q->api->events.catalogue);
+    if (is_hidden && !has_token_of_event(q)) {
+        if (fresh_rules(q->api, q->x)) refuse_draft(q);
+        return false;
+    }
     if (section != NULL) return fresh_rules(q->api, q->x);
     if (e == NULL ? !fresh_absence(q->api, q->x, asked_event(q)) : !fresh_rules(q->api, q->x))
         return false;

@@ -121,6 +121,12 @@ describe('one event', () => {
         assert.equal((await server.call('GET', path, key)).status, 200, path);
       }
     for (const id of ['1', '3', '4']) for (const path of paths(id)) assert.equal((await server.call('GET', path)).status, 200, path);
+    // Neither do requests for seats show which sections, seats and strategies there are.
+    const { firstSeatId } = (await server.call('GET', paths('0')[1], key)).json;
+    const hold = (id, wish) => server.call('POST', '/reservations', { body: { eventType: 'DRAFTS', eventId: id, section: 'A', quantity: 1, ...wish } });
+    for (const wish of [{}, { section: 'B' }, { strategy: 'lock' }, { quantity: undefined, seats: [1000] }, { userId: 'ann' }]) assertProblem(await hold('0', wish), 403, 'closed');
+    for (const seatId of [firstSeatId, 2 ** 50]) assert.equal((await server.call('POST', '/reservations', { body: { seatId } })).json.code, 'seat_not_found');
+    assertProblem(await hold('1', { section: 'B' }), 404, 'section_not_found');
     const labels = async (options) => {
       const { text } = await server.nodes[0].call('GET', '/metrics', options);
       return [...new Set([...text.matchAll(/event="DRAFTS\/(\d)"/g)].map(([, id]) => id))].sort();
@@ -130,8 +136,11 @@ describe('one event', () => {
 
     await patch('DRAFTS/0', { state: 'OPEN' });
     assert.equal((await get('DRAFTS/0')).status, 200);
+    const { entryToken } = (await server.call('POST', '/queue/DRAFTS/0/enter', { body: { userId: 'ann' } })).json;
     await patch('DRAFTS/0', { state: 'DRAFT' });
     assertProblem(await get('DRAFTS/0'), 404, 'event_not_found');
+    const again = { headers: { 'x-queue-token': entryToken }, body: { eventType: 'DRAFTS', eventId: '0', section: 'B', quantity: 1 } };
+    assertProblem(await server.call('POST', '/reservations', again), 404, 'section_not_found');
   });
 
   test('everybody sees what is sold, only the admin how it is run', async () => {
