@@ -1,5 +1,6 @@
 /* The paths of reservations that exist: confirm, cancel, look up one, list all of a user. Each
  * request is one struct that lives in its arena from the handler to the answer. */
+#include "api/freshness.h"
 #include "api/owner.h"
 #include "api/reservation_json.h"
 #include "api/shop_right.h"
@@ -159,6 +160,8 @@ static void reservation_act(struct api *api, struct exchange *x, str id, enum sh
     if (!read_named(x, &named)) return;
     struct reservation_request *q = reservation_request_new(api, x, id, named);
     if (q == NULL || !shop_right_read(api, x, &q->action.id, act, &q->shop)) return;
+    /* What users may do is a setting of the event, which this node may have missed a change of. */
+    if (!shop_right_is_given(&q->shop) && !fresh_rules(api, x)) return;
     bool confirms = act == SHOP_CONFIRMS;
     q->action.judge = confirms ? reservation_judge_confirm : reservation_judge_cancel;
     if (q->owner.is_shop) {

@@ -64,10 +64,13 @@ test('a node that stands still delays one change, and sells at no old price when
 test('a node that cannot reach the ledger is not ready and sells nothing, until it has caught up', async () => {
   const sale = new Sale(b, 'CONCERT/prices');
   const buyer = await sale.buyer('berta');
+  const held = await sale.held(buyer);
   b.postgres.refuse();
   const code = async (answer) => (await answer).json?.code;
   await until('its lease has ended', async () => (await code(sale.hold(buyer))) === 'node_behind');
   assert.equal(await code(sale.ask('celia')), 'node_behind');
+  // Whether users may confirm and cancel may have been changed since.
+  for (const verb of ['confirm', 'cancel']) assert.equal(await code(sale.finish(buyer, verb, held.id)), 'node_behind');
   assert.equal(await code(call(b, 'GET', '/events/CONCERT/unknown')), 'node_behind');
   assert.equal((await call(b, 'GET', '/events/CONCERT/prices')).status, 200);
   // It does not report events as missing that were created since.
