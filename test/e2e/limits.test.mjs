@@ -263,14 +263,19 @@ describe('requests', () => {
     about(count, 10 * REQUESTS);
   });
 
-  test('the gate, the paths about the server and requests with a key have no limit', async () => {
+  test('/metrics is a request, because it costs much, and /openapi.json a read', async () => {
+    about(await passed(100, () => first(server).call('GET', '/metrics', { headers: from('203.0.114.1') })), REQUESTS);
+    about(await passed(1000, () => first(server).call('GET', '/openapi.json', { headers: from('203.0.115.1') })), 10 * REQUESTS);
+  });
+
+  test('the gate, /health, /ready and requests with a key have no limit', async () => {
     const headers = from('198.18.0.1');
     await passed(100, () => enter(room, 'cat', headers));
     const token = (await enter(room, 'dan', from('198.18.1.1'))).json.entryToken;
     for (let i = 0; i < 2 * REQUESTS; i++) {
       const gate = await first(server).call('GET', `/gate/${room.name}`, { headers: { ...headers, ...bearer(token) } });
       assert.equal(gate.status, 204);
-      assert.equal((await first(server).call('GET', '/health', { headers })).status, 200);
+      for (const path of ['/health', '/ready']) assert.equal((await first(server).call('GET', path, { headers })).status, 200);
       const key = { ...headers, ...bearer(server.adminKey) };
       assert.ok(isTaken(await enter(room, 'cat', key)));
       // A path that ignores keys looks for one before it refuses.
