@@ -39,9 +39,11 @@ enum err users_find_key(struct api *api, struct exchange *x, bool required) {
     bool is_candidate = keys_is_candidate(api->keys, text);
     if (text.len == 0 || (!required && !is_candidate))
         return required ? ERR_ADMIN_KEY_REQUIRED : ERR_OK;
+    struct token token;
+    const struct api_worker *w = exchange_context(x);
     struct address client = exchange_client(x);
     struct key_holder *holder = arena_new(&x->arena, sizeof *holder);
-    bool counts = text.len != TOKEN_TEXT_BYTES; /* an entry token is no attempt at a key */
+    bool counts = !token_verify(w->tokens, text, &token); /* a token is no attempt at a key */
     enum err refused = keys_find(api->keys, text, &client, counts, holder, &x->retry_after_s);
     if (refused == ERR_OK) x->caller = holder;
     if (required) return refused;

@@ -315,6 +315,10 @@ describe('wrong keys', () => {
       assertProblem(await call(server.nodes[0], 'GET', '/admin/audit', { headers: { 'x-forwarded-for': '198.51.100.9' } }), 401, 'admin_key_required');
     }
     assert.equal((await from('198.51.100.9', keys.read)).status, 200);
+    const changed = token.slice(0, -1) + (token.endsWith('A') ? 'B' : 'A');
+    const before = await failures('wrong');
+    for (let i = 0; i < 2; i++) assertProblem(await from('198.51.100.12', changed), 401, 'admin_key_required');
+    assert.equal(await failures('wrong'), before + 2, 'a text as long as a token is one');
   });
 
   test('where users go without a key, what is none is ignored, but trying keys is slowed down too', async () => {
