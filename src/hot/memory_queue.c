@@ -75,9 +75,8 @@ static void memory_enter(struct queues *q, struct enter_op *e) {
         memory_event_purge(m, r, e->op.now_ms);
         memory_set_stock(r);
         bool needs_none = !memory_has_place(r, e) && claims_has_all(r->claims, e->user);
-        e->outcome = needs_none
-                         ? ENTER_LIMIT
-                         : queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
+        e->outcome = needs_none ? ENTER_LIMIT
+                                : queue_enter(r->queue, e->user, e->lane, e->op.now_ms, &e->place);
         e->closes = e->outcome == ENTER_TAKEN ? before : 0;
         e->opens_at_ms = r->opens_at_ms;
         bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;

@@ -309,8 +309,12 @@ static const struct {
     int64_t number;
     const char *const *statements; /* NULL ends them */
 } migrations[] = {
-    {1, first_tables},      {2, retired_entries}, {3, idempotency_names_reservation},
-    {4, requests_in_order}, {5, rights_of_users}, {6, closing_times},
+    {1, first_tables},
+    {2, retired_entries},
+    {3, idempotency_names_reservation},
+    {4, requests_in_order},
+    {5, rights_of_users},
+    {6, closing_times},
     {7, requests_named_by_others},
 };
 
