@@ -76,6 +76,14 @@ static bool choose_lane(struct exchange *x, const struct requester *who, int64_t
     return true;
 }
 
+/* A place before others is an act of the key, which can be looked up. */
+static void note_lane(struct enter_request *e) {
+    struct audit_note *note = arena_new(&e->x->arena, sizeof *note);
+    str subject = admin_event_subject(e->x, str_of(e->event.type), str_of(e->event.id));
+    *note = admin_note(e->x, "queue.enter", subject);
+    e->room.note = note;
+}
+
 static void queue_take_place(struct api *api, struct exchange *x, const struct queue_event *event,
                              const struct enter_body *body, bool as_token) {
     struct enter_request *e = arena_new(&x->arena, sizeof *e);
@@ -84,6 +92,7 @@ static void queue_take_place(struct api *api, struct exchange *x, const struct q
     if (!choose_lane(x, &e->requester, body->lane, &e->room.enter.lane)) return;
     enter_request_init(e, api, x);
     e->event = *event;
+    if (e->requester.shop && e->room.enter.lane != LANE_DEFAULT) note_lane(e);
     e->as_token = as_token;
     place_take(e);
 }

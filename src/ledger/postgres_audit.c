@@ -12,7 +12,7 @@ bool pg_audit_add(struct pg *db, const struct audit_note *note, int64_t now_ms, 
                      pg_cell_str(note->subject), pg_cell_str(detail));
 }
 
-/* Notes of what a batch has done to reservations, as columns. */
+/* Notes of what a batch has done to reservations and places, as columns. */
 struct note_columns {
     struct pg_array at;
     struct pg_array actors;
@@ -35,6 +35,9 @@ static void note_columns_add(struct note_columns *c, const struct audit_note *no
 static void note_columns_take(struct note_columns *c, const struct ledger_record *r) {
     const struct ledger_confirm *confirm = (const struct ledger_confirm *)r;
     const struct ledger_cancel *cancel = (const struct ledger_cancel *)r;
+    const struct ledger_enter *enter = (const struct ledger_enter *)r;
+    if (r->kind == LEDGER_ENTER && r->result == ERR_OK && enter->note != NULL)
+        note_columns_add(c, enter->note, enter->joined_ms);
     if (r->kind == LEDGER_CONFIRM && confirm->confirmed && confirm->note != NULL)
         note_columns_add(c, confirm->note, confirm->now_ms);
     if (r->kind == LEDGER_CANCEL && cancel->cancelled && cancel->note != NULL)

@@ -12,6 +12,11 @@ int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int6
     return rc;
 }
 
+int audit_add_act(struct db *db, const struct audit_note *note, int64_t now_ms) {
+    int64_t id;
+    return note == NULL ? SQLITE_OK : audit_add(db, note, now_ms, &id);
+}
+
 int audit_page(struct db *db, struct ledger_audit_page *page) {
     struct audit_page_writer w;
     sqlite3_stmt *rows = NULL;

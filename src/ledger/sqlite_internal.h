@@ -190,6 +190,8 @@ int requests_open(struct db *db, struct ledger_requests_open *open);
 
 /* *id is the row's number, which is also the version of the event that the change has made. */
 int audit_add(struct db *db, const struct audit_note *note, int64_t now_ms, int64_t *id);
+/* For an act that is not a version of an event. NULL: adds nothing. */
+int audit_add_act(struct db *db, const struct audit_note *note, int64_t now_ms);
 int audit_page(struct db *db, struct ledger_audit_page *page);
 
 /* --- sqlite_check.c --- */

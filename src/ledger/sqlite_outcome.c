@@ -109,11 +109,6 @@ static int complete_entry(struct db *db, const struct reservation *r, int64_t no
     return rc;
 }
 
-static int note_add(struct db *db, const struct audit_note *note, int64_t now_ms) {
-    int64_t id;
-    return note == NULL ? SQLITE_OK : audit_add(db, note, now_ms, &id);
-}
-
 static int confirm_own(struct db *db, struct ledger_confirm *c) {
     struct reservation *r = c->stored;
     if (r->status == RESERVATION_EXPIRED || reservation_is_over(r, c->now_ms)) {
@@ -129,7 +124,7 @@ static int confirm_own(struct db *db, struct ledger_confirm *c) {
     c->confirmed = true;
     int rc = write_confirmed(db, r, c->code, c->now_ms);
     if (rc == SQLITE_OK) rc = complete_entry(db, r, c->now_ms, &c->completed);
-    if (rc == SQLITE_OK) rc = note_add(db, c->note, c->now_ms);
+    if (rc == SQLITE_OK) rc = audit_add_act(db, c->note, c->now_ms);
     return rc;
 }
 
@@ -163,7 +158,7 @@ int cancel_apply(struct db *db, struct ledger_cancel *cancel) {
     }
     cancel->cancelled = true;
     rc = end_as(db, r, RESERVATION_CANCELLED, cancel->now_ms);
-    if (rc == SQLITE_OK) rc = note_add(db, cancel->note, cancel->now_ms);
+    if (rc == SQLITE_OK) rc = audit_add_act(db, cancel->note, cancel->now_ms);
     return rc;
 }
 

@@ -46,6 +46,7 @@ int enter_apply(struct db *db, struct ledger_enter *enter) {
     if (rc == SQLITE_OK && sqlite3_changes(db->handle) == 0) return check_repeated(db, enter);
     if (rc == SQLITE_OK && enter->closes > 0)
         rc = end_one(db, enter->event_key, enter->closes, ENTRY_EXPIRED, enter->joined_ms);
+    if (rc == SQLITE_OK) rc = audit_add_act(db, enter->note, enter->joined_ms);
     return rc;
 }
 

@@ -153,6 +153,7 @@ struct ledger_enter {
     int64_t expires_ms; /* of an ACTIVE one */
     uint64_t closes;
     uint32_t epoch;
+    const struct audit_note *note; /* written with the entry; NULL: nothing to write */
 };
 
 /* Undoes an enter that no client knows of: if the ledger does not have the entry, a row with the

@@ -67,7 +67,8 @@ static enum err waiting_room_submit_enter(struct enter_op *op) {
         .joined_ms = p->joined_ms,
         .expires_ms = p->expires_ms,
         .closes = op->closes,
-        .epoch = op->op.epoch};
+        .epoch = op->op.epoch,
+        .note = op->outcome == ENTER_TAKEN ? e->note : NULL};
     return ledger_submit(e->room->ledger, &e->record.record);
 }
 

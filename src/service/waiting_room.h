@@ -45,7 +45,8 @@ bool waiting_room_is_busy(struct waiting_room *w);
 
 /* Takes a place. The caller fills in enter.op.event_key, enter.user and enter.lane. */
 struct place_enter {
-    struct enter_op enter; /* after OK: its outs, `place` as it is now */
+    struct enter_op enter;         /* after OK: its outs, `place` as it is now */
+    const struct audit_note *note; /* written with a new place; NULL: nothing to write */
     void (*done)(struct place_enter *e, enum err result);
 
     /* Private. */

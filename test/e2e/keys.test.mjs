@@ -165,6 +165,27 @@ test('the audit trail names the key: also when it confirms or cancels a reservat
   ]);
 });
 
+test('a place in a lane that a key chose is in the audit trail, once', async () => {
+  const sale = await Sale.open(server, 'TRAIL/LANE', { maxActive: 1 });
+  await sale.buyer('first');
+  const trail = await server.newestAudit();
+  const enter = async (userId, lane) => {
+    const answer = await withKey(keys.shop, 'POST', '/queue/TRAIL/LANE/enter', { userId, lane });
+    assert.equal(answer.status, 202, answer.text);
+    return answer.json.position;
+  };
+  assert.equal(await enter('ann'), 1);
+  assert.equal(await enter('ben', 8), 2);
+  assert.equal(await enter('cara', 1), 1);
+  assert.equal(await enter('cara', 1), 1);
+  assert.equal(await enter('cara', 2), 1, 'in the first lane still');
+  assert.equal(await enter('ann', 0), 2, 'in the first lane still');
+  const rows = (await server.admin('GET', '/admin/audit?limit=100')).json.audit.filter(({ id }) => id > trail);
+  assert.deepEqual(rows.map(({ actor, act, subject, detail }) => ({ actor, act, subject, detail })), [
+    { actor: 'the-shop', act: 'queue.enter', subject: 'TRAIL/LANE', detail: { userId: 'cara', lane: 1 } },
+  ]);
+});
+
 test('many confirmations by key, while the event is changed: each has its row, and nothing stands still', async () => {
   const sale = await Sale.open(server, 'TRAIL/2', {}, { maxPerUser: 10 });
   const trail = await server.newestAudit();
