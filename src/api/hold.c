@@ -237,7 +237,7 @@ static bool find_terms(struct hold_request *q) {
     const struct event *e = hold_request_find_event(q, &section);
     bool is_hidden = e != NULL && !api_shows(q->x, e);
     if (e != NULL) queue_event_copy(e, &q->event);
-    if (section != NULL) copy_terms(q, e, section);
+    if (e != NULL && section != NULL) copy_terms(q, e, section);
     catalogue_read_unlock(q->api->events.catalogue);
     if (is_hidden && !has_token_of_event(q)) {
         if (fresh_rules(q->api, q->x)) refuse_draft(q);
