@@ -1,5 +1,7 @@
 /* GET /events/{type}/{id}/sections/{section}/seats: the map of a section's seats. */
+#include "api/arrival.h"
 #include "api/freshness.h"
+#include "api/users.h"
 #include "base/json_out.h"
 #include "base/list.h"
 #include "core/seat_id.h"
@@ -7,6 +9,8 @@
 
 /* A page of runs ends here, at about 400 KB: seats that alternate would make a run each. */
 #define RUNS_MAX 10000
+/* For the limits on arrival. */
+#define SEATS_PER_READ 100000
 
 struct map_request {
     struct seat_map_read map;
@@ -65,6 +69,18 @@ static bool map_read_query(struct exchange *x, struct map_request *q) {
     return true;
 }
 
+/* One read was taken on arrival: a map of a million seats costs 1.5 ms, and also when it is short
+ * as runs. False: the problem has been answered. */
+static bool map_may_read(struct api *api, struct exchange *x, const struct map_request *q) {
+    int64_t reads = ((int64_t)q->map.wanted - 1) / SEATS_PER_READ;
+    if (reads == 0 || api->arrivals.limits == NULL || users_key(x) != NULL) return true;
+    struct limit_client client = arrival_client(api, x);
+    struct limit_verdict v =
+        arrivals_take(&api->arrivals, &client, LIMIT_REQUESTS, reads * LIMIT_READ_UNITS);
+    if (v.wait_ns > 0) arrival_refuse(x, &client, LIMIT_REQUESTS, &v);
+    return v.wait_ns == 0;
+}
+
 static void map_on_read(struct seat_map_read *map, enum err result);
 
 void seats_get(struct api *api, struct exchange *x, const str *captures) {
@@ -74,7 +90,7 @@ void seats_get(struct api *api, struct exchange *x, const str *captures) {
         if (fresh_rules(api, x)) map_refuse(x, refused);
         return;
     }
-    if (!map_read_query(x, q)) return;
+    if (!map_read_query(x, q) || !map_may_read(api, x, q)) return;
     q->x = x;
     q->quoted = arena_new(&x->arena, q->map.wanted + 2);
     q->map.letters = q->quoted + 1;

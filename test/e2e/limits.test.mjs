@@ -268,6 +268,14 @@ describe('requests', () => {
     about(await passed(1000, () => first(server).call('GET', '/openapi.json', { headers: from('203.0.115.1') })), 10 * REQUESTS);
   });
 
+  test('a map of a million seats is ten reads, in either form, and a part of it as many as it has seats', async () => {
+    assert.equal((await server.admin('PUT', '/admin/events/LIMIT/MAP', { title: 'Large', sections: [{ id: 'A', capacity: 1000000 }] })).status, 201);
+    const map = (query, headers) => () => first(server).call('GET', `/events/LIMIT/MAP/sections/A/seats?${query}`, { headers });
+    about(await passed(100, map('form=runs', from('203.0.116.1'))), REQUESTS);
+    about(await passed(100, map('from=1', from('203.0.117.1'))), REQUESTS);
+    about(await passed(1000, map('form=runs&limit=100000', from('203.0.118.1'))), 10 * REQUESTS);
+  });
+
   test('the gate, /health, /ready and requests with a key have no limit', async () => {
     const headers = from('198.18.0.1');
     await passed(100, () => enter(room, 'cat', headers));
