@@ -624,12 +624,12 @@ static bool seats_fit(struct server *s, struct buf *why) {
                  kv_i64("seats", seats), kv_i64("limits_seats", max));
         return true;
     }
+    int64_t megabytes = seats * 12 / 1000000 + 1;
     buf_addf(why,
              "the events have %lld seats together, more than limits.seats, which is %lld; each "
              "takes 12 bytes of memory. If there is enough (%lld MB), start with --limits-seats "
              "%lld, and make the events smaller or delete them",
-             (long long)seats, (long long)max, (long long)(seats * 12 / 1000000 + 1),
-             (long long)seats);
+             (long long)seats, (long long)max, (long long)megabytes, (long long)seats);
     return false;
 }
 
