@@ -1,6 +1,6 @@
 /*
- * hmac: HMAC-SHA-256 under one key. It keeps the context that libcrypto has prepared with the key,
- * which saves most of the time; so it is used by one thread at a time.
+ * hmac: HMAC-SHA-256 under one key. It keeps the hash's state behind the key, which saves most of
+ * the time. Any number of threads may use it.
  */
 #ifndef ADMITONE_CORE_HMAC_H
 #define ADMITONE_CORE_HMAC_H
@@ -16,7 +16,7 @@ struct hmac *hmac_new(str key);
 void hmac_free(struct hmac *h); /* or NULL */
 
 /* Of `label` and `text`, one behind the other. */
-void hmac_of(struct hmac *h, str label, str text, unsigned char out[HMAC_BYTES]);
+void hmac_of(const struct hmac *h, str label, str text, unsigned char out[HMAC_BYTES]);
 /* In constant time. */
 bool hmac_eq(const unsigned char *a, const unsigned char *b, size_t len);
 

@@ -24,6 +24,23 @@ static void the_sum_is_that_of_the_standard_every_time(void **state) {
     hmac_free(NULL);
 }
 
+/* RFC 4231, section 4.7. */
+static void a_key_that_is_longer_than_a_block_is_hashed_first(void **state) {
+    (void)state;
+    static const unsigned char expected[HMAC_BYTES] = {
+        0x60, 0xe4, 0x31, 0x59, 0x1e, 0xe0, 0xb6, 0x7f, 0x0d, 0x8a, 0x26,
+        0xaa, 0xcb, 0xf5, 0xb7, 0x7f, 0x8e, 0x0b, 0xc6, 0x21, 0x37, 0x28,
+        0xc5, 0x14, 0x05, 0x46, 0x04, 0x0f, 0x0e, 0xe3, 0x7f, 0x54};
+    char key[131];
+    unsigned char made[HMAC_BYTES];
+    memset(key, 0xaa, sizeof key);
+    struct hmac *h = hmac_new((str){key, sizeof key});
+    assert_non_null(h);
+    hmac_of(h, STR(""), STR("Test Using Larger Than Block-Size Key - Hash Key First"), made);
+    assert_memory_equal(made, expected, sizeof made);
+    hmac_free(h);
+}
+
 static void two_sums_are_equal_only_in_every_byte(void **state) {
     (void)state;
     unsigned char a[HMAC_BYTES] = {0};
@@ -40,6 +57,7 @@ static void two_sums_are_equal_only_in_every_byte(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sum_is_that_of_the_standard_every_time),
+        cmocka_unit_test(a_key_that_is_longer_than_a_block_is_hashed_first),
         cmocka_unit_test(two_sums_are_equal_only_in_every_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
