@@ -101,20 +101,24 @@ static enum err split_path(struct exchange *x, struct path *out) {
     return ERR_OK;
 }
 
+/* A path contains no zero byte, so a comparison ends at the end of the pattern. */
 static bool matches(const char *pattern, const struct path *path, str *captures) {
     size_t at = 0;
     size_t captured = 0;
     for (const char *p = pattern; *p == '/'; at++) {
-        const char *start = ++p;
-        while (*p != '\0' && *p != '/') p++;
-        str want = {start, (size_t)(p - start)};
+        p++;
         if (at == path->count) return false;
-        if (want.at[0] == '{') {
+        str part = path->segments[at];
+        if (*p == '{') {
             assert(captured < ROUTE_CAPTURES_MAX);
-            if (path->segments[at].len == 0) return false;
-            captures[captured++] = path->segments[at];
-        } else if (!str_eq(want, path->segments[at])) {
-            return false;
+            if (part.len == 0) return false;
+            captures[captured++] = part;
+            while (*p != '\0' && *p != '/') p++;
+        } else {
+            size_t same = 0;
+            while (same < part.len && p[same] == part.at[same]) same++;
+            p += same;
+            if (same < part.len || (*p != '\0' && *p != '/')) return false;
         }
     }
     return at == path->count;

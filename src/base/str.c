@@ -8,10 +8,9 @@ static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
 }
 
-bool str_eq_nocase(str a, str b) {
-    if (a.len != b.len) return false;
-    for (size_t i = 0; i < a.len; i++)
-        if (lower(a.at[i]) != lower(b.at[i])) return false;
+bool str_eq_nocase_of_len(const char *a, const char *b, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (a[i] != b[i] && lower(a[i]) != lower(b[i])) return false;
     return true;
 }
 

@@ -50,7 +50,10 @@ static inline str str_skip(str s, size_t n) {
 }
 
 /* ASCII only: case in HTTP names and configuration words, never in people's text. */
-bool str_eq_nocase(str a, str b);
+bool str_eq_nocase_of_len(const char *a, const char *b, size_t len);
+static inline bool str_eq_nocase(str a, str b) {
+    return a.len == b.len && str_eq_nocase_of_len(a.at, b.at, a.len);
+}
 
 /* Cuts *rest at the first `separator`: returns what stood before it and leaves what follows.
  * Returns false when *rest was already used up (its `at` is NULL then). */
