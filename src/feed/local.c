@@ -322,8 +322,11 @@ static int64_t positions_find(const struct local_worker *w, const struct request
     return low < open->count && open->seqs[low] == r->seq ? (int64_t)low : -1;
 }
 
-/* Answers the look if the positions that are known suffice. A request that is not among the
- * undecided ones was accepted after these were read, or was decided since it was looked up. */
+/* Answers the look if the positions that are known suffice. An undecided request that is not among
+ * them was accepted after they were read, or was decided since it was looked up. If they were read
+ * before the look, it was accepted a moment ago, and its position is that of its acceptance:
+ * clients look at a request as soon as it is accepted, and the list must not be read for each of
+ * them. */
 static bool local_look_answer(struct local_worker *w, struct feed_look *l) {
     bool is_newer = w->positions.began_ns >= l->began_ns;
     bool is_recent = is_newer || l->began_ns - w->positions.began_ns < POSITIONS_NS;
@@ -331,8 +334,9 @@ static bool local_look_answer(struct local_worker *w, struct feed_look *l) {
         const struct request *r = l->found[i];
         l->ahead[i] = 0;
         if (r == NULL || request_is_decided(r->status)) continue;
-        int64_t ahead = is_recent ? positions_find(w, r) : -1;
-        if (ahead < 0 && !is_newer) return false;
+        if (!is_recent) return false;
+        int64_t ahead = positions_find(w, r);
+        if (ahead < 0 && !is_newer) ahead = r->ahead;
         if (ahead > 0) l->ahead[i] = ahead;
     }
     l->done(l, ERR_OK);

@@ -463,6 +463,30 @@ static void undecided_requests_are_found_with_their_positions(void **state) {
     for (size_t i = 0; i < 3; i++) mem_free(l.found[i]);
 }
 
+/* Known positions are used for a moment. The list of all undecided requests is not read again for a
+ * request that is newer: it has the position of its acceptance, even if an earlier one is decided.
+ */
+static void a_request_that_is_newer_than_the_positions_has_that_of_its_acceptance(void **state) {
+    struct fixture *f = *state;
+    struct looking first;
+    struct looking next;
+    bool is_shown = false;
+    for (uint64_t n = 1; !is_shown; n += 2) {
+        publish(f, n, 2);
+        look(f, &first, (const uint64_t[]){n, 900, 901});
+        assert_int_equal(first.ahead[0], 0);
+        assert_int_equal(publish(f, n + 1, 2).ahead, 1);
+        decide(f, first.found[0]);
+        look(f, &next, (const uint64_t[]){n + 1, 900, 901});
+        /* 0: it took so long that they were read again. */
+        is_shown = next.ahead[0] == 1;
+        assert_in_range(next.ahead[0], 0, 1);
+        decide(f, next.found[0]);
+        mem_free(first.found[0]);
+        mem_free(next.found[0]);
+    }
+}
+
 static void a_drained_worker_gets_nothing_more(void **state) {
     struct fixture *f = *state;
     feed_attach_all(f);
@@ -491,7 +515,9 @@ int feed_suite_run(const struct feed_adapter *of) {
         TEST(undecided_requests_are_found_with_their_positions),
         TEST(a_drained_worker_gets_nothing_more),
     };
-    const struct CMUnitTest with_ids[] = {TEST(a_repeated_request_is_delivered_once)};
+    const struct CMUnitTest with_ids[] = {
+        TEST(a_repeated_request_is_delivered_once),
+        TEST(a_request_that_is_newer_than_the_positions_has_that_of_its_acceptance)};
     const struct CMUnitTest without_ids[] = {TEST(a_repeated_request_is_delivered_again)};
     const struct CMUnitTest aside[] = {TEST(a_request_that_is_set_aside_is_not_delivered_again)};
 #undef TEST
