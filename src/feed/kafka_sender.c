@@ -108,6 +108,12 @@ static void sender_probe(struct kafka_sender *s) {
     bool is_known = atomic_load(&s->partition_count) > 0;
     bool ok = is_known || kafka_create_topics(s->producer, &s->options, PROBE_MS, &why);
     int partitions = ok ? kafka_partition_count(s->producer, s->topic, PROBE_MS) : -1;
+    if (partitions == 0 && !is_known && !s->is_awaited) {
+        s->is_awaited = true; /* created just now: no outage, unless it is missing next time */
+        buf_deinit(&why);
+        return;
+    }
+    s->is_awaited = false;
     if (partitions == 0) {
         buf_addf(&why, "there is no topic %s", s->topic);
         atomic_store(&s->partition_count, 0); /* created by the next probe */

@@ -24,6 +24,7 @@ struct kafka_sender {
     pthread_rwlock_t lock; /* for writing: to replace the producer */
     rd_kafka_t *producer;
     pthread_t thread;
+    bool is_awaited; /* of the thread: the topics were created, and the brokers may not know yet */
     _Atomic bool is_stopping;
 };
 

@@ -67,6 +67,8 @@ test('a message of another program is decided as a request of ours; the user mus
   assert.equal((await sale.decided(ann, taken.requestId)).status, 'FAIL_ALREADY_RESERVED');
   await assertAllDecided(sale, 5);
   assert.deepEqual(deadLettersOf(server.dataDir), []);
+  // The nodes have created the topics, and brokers need a moment until they know them.
+  for (const node of server.nodes) assert.doesNotMatch(node.stderr, /dependency is unavailable/);
   await server.stop();
 });
 
