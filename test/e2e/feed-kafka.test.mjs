@@ -3,7 +3,7 @@
 // a broker.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { kafkaOf, setReadOnly, startKafka, stopKafka } from './support/cluster.mjs';
+import { kafkaOf, restartKafkaFor, setReadOnly, startKafka, stopKafka } from './support/cluster.mjs';
 import { deadLettersOf, messagesOf, partitionsOf, produceTo } from './support/feed.mjs';
 import { query } from './support/queue.mjs';
 import { RequestSale, assertAllDecided, isDecided } from './support/requests.mjs';
@@ -89,6 +89,8 @@ test('pitfall 34: a message that is delivered again changes no result and sells 
     for (const { key, payload } of messagesOf(server.dataDir).filter(({ payload: text }) => results.has(JSON.parse(text).requestId)))
       produceTo(server.dataDir, [payload], { key });
   };
+  const ours = messagesOf(server.dataDir).find(({ payload }) => JSON.parse(payload).requestId === own.requestId);
+  assert.equal(ours.key, 'CONCERT/1/A/1', 'one named seat');
   again();
   await partitionGoesOn(sale, ann, 'B');
   // Now seats are free, of which a second hold could be made.
@@ -173,6 +175,7 @@ test('of two different requests with one id the first is decided, and the partit
     const ann = await sale.buyer('ann');
     const { requestId } = await sale.accepted(ann, { quantity: 1 }, { headers: { 'idempotency-key': 'one' } });
     const [{ payload, key }] = messagesOf(server.dataDir);
+    assert.equal(key, 'CONCERT/1/A');
     produceTo(server.dataDir, [{ ...JSON.parse(payload), quantity: 3, bodyDigest: 'ab'.repeat(32) }], { key });
     await server.stop();
     server = await restart();
@@ -341,6 +344,26 @@ test('without a broker: requests and lookups are 503, all else goes on, and node
     await sale.accepted(ann, { section: 'B', quantity: 1 });
     await until('all are decided', () => sale.requestRows().every(isDecided) && sale.requestRows().length === sale.acceptedIds().length);
     await assertAllDecided(sale);
+    await server.stop();
+  });
+});
+
+// The last test of the file: the broker stays like this.
+test('a broker that asks for a name and a password gets them from kafka.*, and the log shows no password', async () => {
+  await withFolder(async (restart) => {
+    const password = randomBytes(12).toString('hex');
+    const login = (secret) => ['--kafka-security-protocol', 'SASL_PLAINTEXT', '--kafka-sasl-mechanisms', 'PLAIN', '--kafka-sasl-username', 'shop', '--kafka-sasl-password', secret];
+    restartKafkaFor('shop', password);
+    let server = await restart({ args: [...ONE_PARTITION, ...login(password)] });
+    const sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 9 }, { id: 'B', capacity: 9 }] });
+    const ann = await sale.buyer('ann');
+    const { requestId } = await sale.accepted(ann);
+    assert.equal((await sale.decided(ann, requestId)).status, 'SUCCESS');
+    assert.ok(!server.nodes.some((node) => node.stderr.includes(password)));
+    await server.stop();
+    server = await restart({ args: [...ONE_PARTITION, ...login('wrong-password')], feed: false, nodes: 1 });
+    await assertFeedIsAway(server.nodes[0], ann, UNKNOWN);
+    assert.ok(!server.nodes[0].stderr.includes('wrong-password'));
     await server.stop();
   });
 });

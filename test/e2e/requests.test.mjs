@@ -58,6 +58,7 @@ test('a request is accepted, decided, looked up and pushed; its hold can be conf
   await sale.confirmed(ann, first.id);
   assert.equal(await metric(server, 'admitone_requests_accepted_total'), 4);
   assert.equal(await metric(server, 'admitone_requests_decided_total', { result: 'SUCCESS' }), 4);
+  assert.equal(await metric(server, 'admitone_request_decided_seconds_count'), 4);
   await assertAllDecided(sale, 4);
   await server.stop();
 });
@@ -222,6 +223,7 @@ test('positions are the undecided requests ahead, and fall; what changed meanwhi
     let closed = await RequestSale.open(server, 'CONCERT/2');
     let paused = await RequestSale.open(server, 'CONCERT/3');
     const deleted = await RequestSale.open(server, 'CONCERT/4');
+    let timed = await RequestSale.open(server, 'CONCERT/5', {}, { sections: sections(10) });
     const buyers = await sale.buyers(5);
     const ids = [];
     for (const [i, who] of buyers.entries()) {
@@ -239,19 +241,25 @@ test('positions are the undecided requests ahead, and fall; what changed meanwhi
     const [dan] = await closed.buyers(1, 'dan');
     const [eve] = await paused.buyers(1, 'eve');
     const [fay] = await deleted.buyers(1, 'fay');
+    const [gus] = await timed.buyers(1, 'gus');
+    const inTime = await eachOf(MODES, 4, (section) => timed.accepted(gus, { section, quantity: 1 }));
     const late = { dan: await closed.accepted(dan), eve: await paused.accepted(eve), fay: await deleted.accepted(fay) };
     await closed.did('deactivate');
     await paused.did('pause');
     assert.equal((await server.admin('DELETE', '/admin/events/CONCERT/4')).status, 204);
     assert.equal((await sale.leave(buyers[2].token)).status, 204);
+    const closesAt = new Date(Date.now() + 300).toISOString();
+    assert.equal((await server.admin('PATCH', '/admin/events/CONCERT/5', { closesAt })).status, 200);
+    await until('the clock closes the event', async () => (await timed.status(gus.token)).eventState === 'CLOSED');
     await server.stop();
     await stream.toEnd();
 
     server = await restart();
-    [sale, closed, paused] = ['CONCERT/1', 'CONCERT/2', 'CONCERT/3'].map((name) => new RequestSale(server, name));
+    [sale, closed, paused, timed] = ['CONCERT/1', 'CONCERT/2', 'CONCERT/3', 'CONCERT/5'].map((name) => new RequestSale(server, name));
     const results = await Promise.all(buyers.map((who, i) => sale.decided(who, ids[i])));
     assert.deepEqual(results.map(({ status }) => status), ['SUCCESS', 'SUCCESS', 'FAIL_NOT_ACTIVE', 'SUCCESS', 'SUCCESS']);
     assert.deepEqual((await closed.decided(dan, late.dan.requestId)).reason, 'closed');
+    for (const { requestId } of inTime) assert.equal((await timed.decided(gus, requestId)).reason, 'closed');
     assert.equal((await paused.decided(eve, late.eve.requestId)).status, 'SUCCESS');
     const gone = await sale.decided(fay, late.fay.requestId);
     assert.deepEqual([gone.status, gone.reason, gone.eventId], ['FAIL_NOT_FOUND', 'event_not_found', null]);

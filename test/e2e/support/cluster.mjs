@@ -78,6 +78,21 @@ export const kafkaOf = () => (services.KAFKA_URL === undefined ? startKafka() : 
 export const startKafka = () => startServices(['kafka']);
 export const stopKafka = () => output(SERVICES, ['stop', kafkaOf().SERVICES_DIR, 'kafka']);
 
+// Starts the broker again, which lets in only this user from now on (SASL/PLAIN).
+export function restartKafkaFor(user, password) {
+  const users = { [user]: password, broker: randomBytes(8).toString('hex') };
+  const listed = Object.entries(users).map(([name, secret]) => `user_${name}="${secret}"`);
+  const login = `org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="${users.broker}"`;
+  stopKafka();
+  fs.appendFileSync(path.join(kafkaOf().SERVICES_DIR, 'kafka/server.properties'), [
+    'listener.security.protocol.map=CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT',
+    'sasl.enabled.mechanisms=PLAIN',
+    'sasl.mechanism.inter.broker.protocol=PLAIN',
+    `listener.name.client.plain.sasl.jaas.config=${login} ${listed.join(' ')};`,
+  ].join('\n') + '\n');
+  startKafka();
+}
+
 const psql = (url, ...sql) => output(PSQL, [url, '-qAtX', '-v', 'ON_ERROR_STOP=1', ...sql.flatMap((one) => ['-c', one])]);
 
 // A statement of a node that was killed may still run: its connection ends first. Autovacuum's, which
