@@ -6,8 +6,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "base/mem.h"
 #include "cut_proxy.h"
+#include "feed/local.h"
 #include "ledger_client.h"
 #include "ledger_postgres.h"
 #include "services.h"
@@ -148,6 +150,50 @@ static void an_outcome_that_no_server_states_in_time_is_unknown(void **state) {
     assert_int_equal(enter(f, 1, "a"), ERR_OK);
 }
 
+struct publishing {
+    struct feed_publish publish;
+    bool done;
+};
+
+static void on_published(struct feed_publish *p) {
+    CONTAINER_OF(p, struct publishing, publish)->done = true;
+}
+
+static bool is_published(void *arg) {
+    return ((struct publishing *)arg)->done;
+}
+
+/* The client gets the id with the 503: this one was accepted. */
+static void a_request_of_an_unknown_commit_is_found_by_the_id_that_was_answered(void **state) {
+    struct fixture *f = *state;
+    struct feed *feed = local_feed_new(f->d.l, 1, true);
+    struct request request = {.id = ledger_client_id(1),
+                              .event_key = f->d.event->key,
+                              .section_key = f->d.event->sections[0].key,
+                              .entry_seq = 1,
+                              .user = "a",
+                              .strategy = STRATEGY_QUEUE,
+                              .quantity = 1,
+                              .created_ms = 2000,
+                              .finished_ms = CLOCK_NONE_MS};
+    struct publishing p = {
+        .publish = {.request = &request, .may_rename = true, .done = on_published}};
+    struct request *found = NULL;
+    struct test_record r;
+    cut_proxy_set(f->proxy, CUT_AFTER_COMMIT, CUT_REFUSED);
+    feed_publish(feed, &p.publish);
+    harness_wait(&f->d.h, is_published, &p);
+    assert_int_equal(p.publish.result, ERR_FEED_UNKNOWN);
+    test_requests_get(&r, &p.publish.id, 1, &found);
+    assert_int_equal(harness_ask(&f->d.h, f->direct, &r), ERR_OK);
+    assert_non_null(found);
+    assert_int_equal(found->status, REQUEST_PENDING);
+    mem_free(found);
+    cut_proxy_set(f->proxy, CUT_NOTHING, CUT_NOTHING);
+    harness_wait(&f->d.h, is_writable, f->d.l);
+    feed_close(feed);
+}
+
 /* A server that gets the question and does not answer has not denied the commit. */
 static void a_question_without_an_answer_changes_nothing(void **state) {
     struct fixture *f = *state;
@@ -246,6 +292,8 @@ int main(void) {
                                         tear_down),
         cmocka_unit_test_setup_teardown(an_outcome_that_no_server_states_in_time_is_unknown, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_request_of_an_unknown_commit_is_found_by_the_id_that_was_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_question_without_an_answer_changes_nothing, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(while_a_commit_is_asked_after_the_next_are_answered, set_up,
