@@ -54,34 +54,44 @@ json_t *json_body(struct exchange *x) {
     return json;
 }
 
-static str text_of(const json_t *value) {
-    return (str){json_string_value(value), json_string_length(value)};
+/* A value of a field, of a tree or of a simple body. */
+struct json_value {
+    json_type type;
+    str text;           /* of a string */
+    int64_t number;     /* of an integer */
+    const json_t *tree; /* NULL: of a simple body, so no object or array */
+};
+
+static struct json_value json_value_of(const json_t *tree) {
+    return (struct json_value){.type = json_typeof(tree),
+                               .text = {json_string_value(tree), json_string_length(tree)},
+                               .number = json_integer_value(tree),
+                               .tree = tree};
 }
 
-static bool read_i64(const struct json_field *f, const json_t *value, void *at, const char *where,
-                     struct json_problem *problem) {
-    int64_t number = json_integer_value(value);
-    if (!json_is_integer(value) || number < f->min || number > f->max)
+static bool read_i64(const struct json_field *f, const struct json_value *value, void *at,
+                     const char *where, struct json_problem *problem) {
+    if (value->type != JSON_INTEGER || value->number < f->min || value->number > f->max)
         return json_refuse(problem, ERR_INVALID_FIELD,
                            "%s%s must be a whole number from %lld to %lld.", where, f->name,
                            (long long)f->min, (long long)f->max);
-    *(int64_t *)at = number;
+    *(int64_t *)at = value->number;
     return true;
 }
 
-static bool read_bool(const struct json_field *f, const json_t *value, void *at, const char *where,
-                      struct json_problem *problem) {
-    if (!json_is_boolean(value))
+static bool read_bool(const struct json_field *f, const struct json_value *value, void *at,
+                      const char *where, struct json_problem *problem) {
+    if (value->type != JSON_TRUE && value->type != JSON_FALSE)
         return json_refuse(problem, ERR_INVALID_FIELD, "%s%s must be true or false.", where,
                            f->name);
-    *(bool *)at = json_is_true(value);
+    *(bool *)at = value->type == JSON_TRUE;
     return true;
 }
 
-static bool json_read_text(const struct json_field *f, const json_t *value, void *at,
+static bool json_read_text(const struct json_field *f, const struct json_value *value, void *at,
                            const char *where, struct json_problem *problem) {
-    str text = text_of(value);
-    if (!json_is_string(value) || text.len < (size_t)f->min || text.len > (size_t)f->max ||
+    str text = value->text;
+    if (value->type != JSON_STRING || text.len < (size_t)f->min || text.len > (size_t)f->max ||
         !str_is_text(text))
         return json_refuse(problem, ERR_INVALID_FIELD,
                            "%s%s must be a string of %lld to %lld bytes without control "
@@ -90,43 +100,43 @@ static bool json_read_text(const struct json_field *f, const json_t *value, void
     return str_copy(text, at, (size_t)f->max + 1);
 }
 
-static bool read_name(const struct json_field *f, const json_t *value, void *at, const char *where,
-                      struct json_problem *problem) {
-    str text = text_of(value);
-    if (!json_is_string(value) || !event_name_ok(text, (size_t)f->max))
+static bool read_name(const struct json_field *f, const struct json_value *value, void *at,
+                      const char *where, struct json_problem *problem) {
+    str text = value->text;
+    if (value->type != JSON_STRING || !event_name_ok(text, (size_t)f->max))
         return json_refuse(problem, ERR_INVALID_FIELD,
                            "%s%s must be 1 to %lld letters, digits, '_', '-' or '.'.", where,
                            f->name, (long long)f->max);
     return str_copy(text, at, (size_t)f->max + 1);
 }
 
-static bool read_money(const struct json_field *f, const json_t *value, void *at, const char *where,
-                       struct json_problem *problem) {
-    str text = text_of(value);
-    if (!json_is_string(value) || !event_currency_ok(text))
+static bool read_money(const struct json_field *f, const struct json_value *value, void *at,
+                       const char *where, struct json_problem *problem) {
+    str text = value->text;
+    if (value->type != JSON_STRING || !event_currency_ok(text))
         return json_refuse(problem, ERR_INVALID_FIELD,
                            "%s%s must be three capital letters, as in \"KRW\".", where, f->name);
     return str_copy(text, at, 4);
 }
 
-static bool read_time(const struct json_field *f, const json_t *value, void *at, const char *where,
-                      struct json_problem *problem) {
-    if (json_is_null(value)) {
+static bool read_time(const struct json_field *f, const struct json_value *value, void *at,
+                      const char *where, struct json_problem *problem) {
+    if (value->type == JSON_NULL) {
         *(int64_t *)at = CLOCK_NONE_MS;
         return true;
     }
-    if (!json_is_string(value) || !clock_parse(text_of(value), at))
+    if (value->type != JSON_STRING || !clock_parse(value->text, at))
         return json_refuse(problem, ERR_INVALID_FIELD,
                            "%s%s must be null or a time as in \"2026-12-25T10:00:00Z\".", where,
                            f->name);
     return true;
 }
 
-static bool read_word(const struct json_field *f, const json_t *value, void *at, const char *where,
-                      struct json_problem *problem) {
+static bool read_word(const struct json_field *f, const struct json_value *value, void *at,
+                      const char *where, struct json_problem *problem) {
     bool may_be_null = f->words[0].len == 0;
-    int index = json_is_string(value) ? word_index(f->words, text_of(value)) : -1;
-    if (may_be_null && index <= 0) index = json_is_null(value) ? 0 : -1;
+    int index = value->type == JSON_STRING ? word_index(f->words, value->text) : -1;
+    if (may_be_null && index <= 0) index = value->type == JSON_NULL ? 0 : -1;
     if (index < 0) {
         char list[128] = "";
         size_t len = 0;
@@ -143,16 +153,16 @@ static bool read_word(const struct json_field *f, const json_t *value, void *at,
     return true;
 }
 
-static bool read_object(const struct json_field *f, const json_t *value, void *into,
+static bool read_object(const struct json_field *f, const struct json_value *value, void *into,
                         const char *where, struct json_problem *problem) {
     char inner[64];
-    if (!json_is_object(value))
+    if (value->type != JSON_OBJECT)
         return json_refuse(problem, ERR_INVALID_FIELD, "%s%s must be an object.", where, f->name);
     snprintf(inner, sizeof inner, "%s%s.", where, f->name);
-    return json_read(value, f->fields, into, inner, problem);
+    return json_read(value->tree, f->fields, into, inner, problem);
 }
 
-static bool json_read_field(const struct json_field *f, const json_t *value, void *into,
+static bool json_read_field(const struct json_field *f, const struct json_value *value, void *into,
                             const char *where, struct json_problem *problem) {
     void *at = (char *)into + f->offset;
     switch (f->kind) {
@@ -173,7 +183,7 @@ static bool json_read_field(const struct json_field *f, const json_t *value, voi
     case JSON_KIND_OBJECT:
         return read_object(f, value, into, where, problem);
     case JSON_KIND_SHOWN:
-        if (!json_is_array(value) && !json_is_object(value)) return true;
+        if (value->type != JSON_ARRAY && value->type != JSON_OBJECT) return true;
         return json_refuse(problem, ERR_INVALID_FIELD, "%s%s cannot be set: leave it out.", where,
                            f->name);
     case JSON_KIND_USER:
@@ -188,14 +198,15 @@ bool json_read(const json_t *object, const struct json_field *fields, void *into
                struct json_problem *problem) {
     assert(json_is_object(object));
     const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+    json_t *tree;
+    json_object_foreach((json_t *)(uintptr_t)object, key, tree) {
+        struct json_value value = json_value_of(tree);
         const struct json_field *f = fields;
         while (f->name != NULL && strcmp(f->name, key) != 0) f++;
         if (f->name == NULL)
             return json_refuse(problem, ERR_UNKNOWN_FIELD, "%s%.*s is not a field here.", where,
                                (int)str_cut(str_of(key), 64).len, key);
-        if (!json_read_field(f, value, into, where, problem)) return false;
+        if (!json_read_field(f, &value, into, where, problem)) return false;
     }
     return true;
 }
@@ -238,18 +249,17 @@ static bool scan_number(struct json_scan *s, int64_t *out) {
     return s->at > begin && (*begin != '0' || s->at == begin + 1);
 }
 
-static json_t *scan_value(struct json_scan *s) {
-    str text;
-    int64_t number;
-    if (scan_char(s, '"'))
-        return scan_text(s, &text) ? json_stringn_nocheck(text.at, text.len) : NULL;
-    return scan_number(s, &number) ? json_integer(number) : NULL;
+static bool scan_value(struct json_scan *s, struct json_value *out) {
+    bool is_text = scan_char(s, '"');
+    *out = (struct json_value){.type = is_text ? JSON_STRING : JSON_INTEGER};
+    return is_text ? scan_text(s, &out->text) : scan_number(s, &out->number);
 }
 
 /* Of a field that was not seen before. */
 static bool scan_field(struct json_scan *s, const struct json_field *fields, void *into,
                        uint64_t *seen, json_t **user) {
     struct json_problem problem;
+    struct json_value value;
     str key;
     if (!scan_char(s, '"') || !scan_text(s, &key) || !scan_char(s, ':')) return false;
     const struct json_field *f = fields;
@@ -257,13 +267,11 @@ static bool scan_field(struct json_scan *s, const struct json_field *fields, voi
     uint64_t bit = UINT64_C(1) << (f - fields);
     if (f->name == NULL || f->kind == JSON_KIND_OTHER || (*seen & bit) != 0) return false;
     *seen |= bit;
-    json_t *value = scan_value(s);
-    bool ok = value != NULL && json_read_field(f, value, into, "", &problem);
-    if (ok && f->kind == JSON_KIND_USER)
-        *user = value;
-    else
-        json_decref(value);
-    return ok;
+    if (!scan_value(s, &value)) return false;
+    if (f->kind == JSON_KIND_USER)
+        *user = value.type == JSON_STRING ? json_stringn_nocheck(value.text.at, value.text.len)
+                                          : json_integer(value.number);
+    return json_read_field(f, &value, into, "", &problem);
 }
 
 bool json_read_simple(const struct exchange *x, const struct json_field *fields, void *into,
