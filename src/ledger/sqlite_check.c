@@ -21,6 +21,12 @@
     "json_each(CASE WHEN json_valid('[' || r.seats || ']') THEN '[' || r.seats || ']'"             \
     " ELSE '[]' END)"
 
+/* As uuid_format writes it, and so as the key of a request is stored. */
+#define UUID_TEXT(id)                                                                              \
+    "lower(substr(hex(" id "), 1, 8) || '-' || substr(hex(" id "), 9, 4)"                          \
+    " || '-' || substr(hex(" id "), 13, 4) || '-' || substr(hex(" id "), 17, 4)"                   \
+    " || '-' || substr(hex(" id "), 21))"
+
 /* Values of limits.h inside SQL. */
 #define TEXT_OF(x) #x
 #define NUMBER(x) TEXT_OF(x)
@@ -206,12 +212,14 @@ static const struct invariant invariants[] = {
         "   (SELECT 1 FROM sections c WHERE c.id = q.section_id AND c.removed_version IS NULL)))"
         " UNION ALL"
         " SELECT 'request ' || hex(q.id) || ' ' || q.status || ', but was held'"
-        " FROM idempotency i JOIN requests q ON lower(hex(q.id)) = replace(i.key, '-', '')"
-        " WHERE i.route = '" REQUEST_ROUTE "' AND i.reservation_id <> zeroblob(16)"
-        "  AND q.finished_at NOT NULL AND q.status <> 'SUCCESS' UNION ALL"
-        " SELECT 'request ' || hex(q.id) || ' partition ' || q.partition FROM requests q"
-        " WHERE q.finished_at IS NULL AND (q.status <> 'PENDING' OR q.partition < 0"
-        "  OR q.partition >= " NUMBER(REQUEST_PARTITIONS) ")",
+        " FROM requests q JOIN idempotency i ON i.user_id = q.user_id"
+        "  AND i.route = '" REQUEST_ROUTE "' AND i.key = " UUID_TEXT(
+            "q.id") " WHERE i.reservation_id <> zeroblob(16)"
+                    "  AND q.finished_at NOT NULL AND q.status <> 'SUCCESS' UNION ALL"
+                    " SELECT 'request ' || hex(q.id) || ' partition ' || q.partition FROM requests "
+                    "q"
+                    " WHERE q.finished_at IS NULL AND (q.status <> 'PENDING' OR q.partition < 0"
+                    "  OR q.partition >= " NUMBER(REQUEST_PARTITIONS) ")",
     },
     {
         "foreign_keys",

@@ -221,8 +221,8 @@ int request_decide_apply(struct db *db, struct ledger_request_decide *decide) {
     if (rc == SQLITE_OK && old != NULL)
         rc = db_change(db,
                        "UPDATE requests SET status = ?2, reason = ?3, reservation_id = ?4,"
-                       " finished_at = ?5 WHERE id = ?1 AND finished_at IS NULL",
-                       cell_uuid(&now.id), cell_str(request_status_words[now.status]),
+                       " finished_at = ?5 WHERE seq = ?1 AND finished_at IS NULL",
+                       cell_i64(old->seq), cell_str(request_status_words[now.status]),
                        cell_text(now.reason), made, cell_i64(now.finished_ms));
     bool added = true;
     if (rc == SQLITE_OK && old != NULL) db->open_requests[old->partition]--;
