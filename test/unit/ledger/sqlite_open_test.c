@@ -179,10 +179,10 @@ static void a_generation_that_makes_no_sense_is_refused(void **state) {
          "UPDATE epochs SET number = 7 WHERE name = 'first_seq'"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        raw_sql(h, rows[i].broken);
+        raw_sql(h, "%s", rows[i].broken);
         expect_refused(&(struct sqlite_ledger_options){.path = h->path},
                        "its generation makes no sense");
-        raw_sql(h, rows[i].repaired);
+        raw_sql(h, "%s", rows[i].repaired);
     }
     assert_int_equal(generation_of(h, false).first_seq, 7);
 }
