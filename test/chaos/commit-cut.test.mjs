@@ -7,7 +7,7 @@ import { chaos } from './support/chaos.mjs';
 const CUTS = 12;
 const EVERY_MS = 350;
 
-chaos('a commit whose answer was lost is looked up: acknowledged only when it happened, written once', {}, async (cluster, load) => {
+chaos('a commit whose answer was lost is looked up: acknowledged only when it happened, written once', { proxies: true }, async (cluster, load) => {
   const cuts = { before: 0, after: 0 };
   let last = 0;
   const watch = (bytes) => {
