@@ -425,7 +425,7 @@ static void kafka_on_woken(struct task *task) {
 /* The offset to commit is the first one that is not done. It is committed at an interval. */
 static void kafka_advance(struct kafka_partition *p, const struct kafka_delivery *d) {
     int64_t before = p->next_offset;
-    if (d->assignment != p->assignment) return; /* the partition was taken away meanwhile */
+    if (d->assignment != p->assignment) return; /* the partition was revoked */
     p->window[d->slot].is_done = true;
     for (; p->first < p->end && p->window[p->first % FEED_WINDOW].is_done; p->first++)
         p->next_offset = p->window[p->first % FEED_WINDOW].offset + 1;

@@ -2,7 +2,7 @@
  * kafka_lookup: finds undecided requests in Kafka by their ids. Kafka itself has no index, so this
  * keeps one while it is asked: it reads the topic from the committed offsets to the end, and each
  * question first reads on to where the end is then. So a request whose acceptance was answered is
- * found, on any node. When nobody has asked for a while, the index is dropped.
+ * found, on any node. The index is dropped when it was not used for a while.
  *
  * It also knows how far the partitions are decided, for positions. Any thread.
  */

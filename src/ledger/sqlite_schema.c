@@ -108,7 +108,7 @@ static const char *const first_tables[] = {
 
     /* The id is a UUIDv7 in its 16 bytes, so rows append. Which seats: seats.reservation_id while
      * it is live, and `seats` (numbers in order, with commas) also after it has ended, when the
-     * seats may long belong to somebody else. */
+     * seats may already belong to another user. */
     "CREATE TABLE reservations("
     " id BLOB PRIMARY KEY CHECK (length(id) = 16),"
     " event_id INTEGER NOT NULL,"

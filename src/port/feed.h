@@ -24,7 +24,7 @@
 struct feed_publish {
     const struct request *request;     /* belongs to the caller until `done` */
     const struct section_names *names; /* likewise: what it asks for */
-    bool may_rename;                   /* nobody knows its id yet: another one will do */
+    bool may_rename;                   /* no client knows its id yet: it may get another */
     /* On the caller's worker: later, or before feed_publish returns. */
     void (*done)(struct feed_publish *p);
     enum err result; /* out; also IDEMPOTENCY_MISMATCH */

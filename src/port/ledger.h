@@ -314,7 +314,7 @@ struct ledger_expire {
 struct ledger_request_put {
     struct ledger_record record;
     const struct request *wanted;
-    bool may_rename;            /* nobody knows the id of `wanted` yet: another one will do */
+    bool may_rename;            /* no client knows the id of `wanted` yet */
     struct uuid id;             /* out, on OK: that of `wanted`, unless it may be another one */
     bool is_new;                /* out, on OK */
     int64_t seq;                /* out, on OK */

@@ -1,5 +1,5 @@
-/* Takes the lease; then, again and again: reads a page of facts, publishes it, moves the watermark.
- * The lease is renewed meanwhile. */
+/* Takes the lease; then, in a loop: reads a page of facts, publishes it, moves the watermark.
+ * Ticks renew the lease. */
 #include "service/fact_publisher.h"
 
 #include <assert.h>

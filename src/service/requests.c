@@ -319,7 +319,7 @@ static void decision_start(struct decision *d) {
     }
     bool has_row = r->event_key != 0;
     if (d->message->is_dropped && !has_row)
-        decision_end(d, FEED_DECIDED); /* nobody can look it up, so there is nothing to write */
+        decision_end(d, FEED_DECIDED); /* it has no row, so no lookup finds it */
     else if (d->message->is_dropped)
         decision_decide(d, ERR_REQUEST_DROPPED);
     else if (refused != ERR_OK && !has_row)
