@@ -66,8 +66,9 @@ struct local_worker {
     struct feed_consumer *consumer;
     bool is_draining;
     struct {
-        struct ledger_requests_open open; /* all undecided requests, as of began_ns */
+        struct ledger_requests_open open; /* all undecided requests, between these times */
         int64_t began_ns;
+        int64_t ended_ns;
         struct ledger_requests_open next; /* being read, since next_began_ns */
         int64_t next_began_ns;
         bool is_reading;
@@ -323,20 +324,21 @@ static int64_t positions_find(const struct local_worker *w, const struct request
 }
 
 /* Answers the look if the positions that are known suffice. An undecided request that is not among
- * them was accepted after they were read, or was decided since it was looked up. If they were read
- * before the look, it was accepted a moment ago, and its position is that of its acceptance:
- * clients look at a request as soon as it is accepted, and the list must not be read for each of
- * them. */
+ * them was either accepted after they were read, or decided since the ledger was asked for it. It
+ * is the first if they were read before the ledger was asked: then the request was accepted a
+ * moment ago, and its position is that of its acceptance. Clients look at a request as soon as it
+ * is accepted, and the list must not be read for each of them. */
 static bool local_look_answer(struct local_worker *w, struct feed_look *l) {
     bool is_newer = w->positions.began_ns >= l->began_ns;
+    bool is_older = w->positions.ended_ns <= l->asked_ns;
     bool is_recent = is_newer || l->began_ns - w->positions.began_ns < POSITIONS_NS;
     for (size_t i = 0; i < l->count; i++) {
         const struct request *r = l->found[i];
         l->ahead[i] = 0;
         if (r == NULL || request_is_decided(r->status)) continue;
-        if (!is_recent) return false;
-        int64_t ahead = positions_find(w, r);
-        if (ahead < 0 && !is_newer) ahead = r->ahead;
+        int64_t ahead = is_recent ? positions_find(w, r) : -1;
+        if (ahead < 0 && is_recent && is_older) ahead = r->ahead;
+        if (ahead < 0 && !is_newer) return false;
         if (ahead > 0) l->ahead[i] = ahead;
     }
     l->done(l, ERR_OK);
@@ -379,6 +381,7 @@ static void positions_on_read(struct task *task) {
                          (int64_t)w->positions.open.partitions[p].count);
         }
         w->positions.began_ns = w->positions.next_began_ns;
+        w->positions.ended_ns = clock_steady_ns();
     }
     /* Looks that come while these are answered wait for the next read. */
     struct list waiting;

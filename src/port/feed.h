@@ -84,6 +84,7 @@ struct feed_look {
     const struct uuid *ids;
     size_t count;
     struct request **found; /* in, out: undecided ones that only the feed has are added */
+    int64_t asked_ns;       /* steady: before the ledger was asked */
     int64_t *ahead; /* out, one for each: undecided requests before an undecided one, else 0 */
     void (*done)(struct feed_look *l, enum err result);
 

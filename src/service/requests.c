@@ -508,6 +508,7 @@ static void requests_look_end(struct requests_look *l, enum err result);
 
 void requests_look(struct requests_worker *w, struct requests_look *l) {
     l->worker = w;
+    l->asked_ns = clock_steady_ns();
     for (size_t i = 0; i < l->count; i++) l->found[i] = NULL;
     atomic_fetch_add(&w->service->in_flight, 1);
     l->get = (struct ledger_requests_get){
@@ -561,6 +562,7 @@ static void requests_on_got(struct task *task) {
     l->in_feed = (struct feed_look){.ids = l->ids,
                                     .count = l->count,
                                     .found = l->found,
+                                    .asked_ns = l->asked_ns,
                                     .ahead = l->ahead,
                                     .done = requests_on_looked_in_feed};
     feed_look(l->worker->service->feed, l->worker->number, &l->in_feed);

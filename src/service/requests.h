@@ -103,6 +103,7 @@ struct requests_look {
 
     /* Private. */
     struct requests_worker *worker;
+    int64_t asked_ns;
     struct ledger_requests_get get;
     struct feed_look in_feed;
     struct { /* those that neither the ledger nor the feed had, asked for once more */

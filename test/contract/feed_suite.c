@@ -419,6 +419,7 @@ static void look(struct fixture *f, struct looking *l, const uint64_t *numbers) 
     *l = (struct looking){
         .look = {
             .ids = l->ids, .count = 3, .found = l->found, .ahead = l->ahead, .done = on_looked}};
+    l->look.asked_ns = clock_steady_ns();
     for (size_t i = 0; i < 3; i++) l->ids[i] = ledger_client_id(numbers[i]);
     test_requests_get(&record, l->ids, 3, l->found);
     assert_int_equal(harness_ask(&f->d.h, f->d.l, &record), ERR_OK);
