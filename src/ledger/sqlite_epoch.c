@@ -42,7 +42,7 @@ static int64_t epoch_time_ms(const struct timespec *t) {
 static struct epoch_mark epoch_mark_read(const char *path) {
     struct epoch_mark mark = {0};
     struct buf name = {0};
-    struct stat about;
+    struct stat about = {0};
     char text[MARK_BYTES_MAX];
     ssize_t got = -1;
     epoch_mark_path(path, "", &name);
