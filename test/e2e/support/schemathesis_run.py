@@ -2,9 +2,9 @@
 
 Usage: schemathesis_run.py OPENAPI PLAN
 
-PLAN is a JSON file: {"config": FILE, "seconds": N, "seed": N, "runs": [RUN …]}; `seconds` is for each run, 0
-for a short one. RUN is {"name", "url", "headers", "event", "events", "spare", "known"}. The first one
-has a key with the role own: with it, each operation is first called so that it succeeds.
+PLAN is a JSON file: {"config": FILE, "seconds": N, "seed": N, "runs": [RUN …]}; `seconds` is for each
+run, 0 for a short one. RUN is {"name", "url", "headers", "event", "events", "spare", "known"}. The
+first one has a key with the role own: with it, each operation is first called so that it succeeds.
 
 Schemathesis generates requests from the OpenAPI document, valid and invalid ones, and checks each
 answer against the document. It does not know what is stored. So the hooks below put events, ids,
@@ -195,7 +195,8 @@ class Tour:
         path = dict(path)
         if event is not None:
             path["type"], path["id"] = event.split("/")
-        case = operation.Case(path_parameters=path, query=query, headers=headers or self.key)
+        headers = self.key if headers is None else headers
+        case = operation.Case(path_parameters=path, query=query, headers=headers)
         if body is not None:
             case.body = body
             case.media_type = "application/json"
@@ -215,7 +216,8 @@ class Tour:
             for operation_id in ["reservation_get_one", "reservation_confirm", "reservation_cancel"]:
                 self.ask(operation_id, **of_it)
             self.ask("queue_get_status", event, headers=token)  # COMPLETED
-        place = self.ask("queue_post_token", body={"eventType": "CONCERT", "eventId": "tour", "userId": "ann"})
+        user = {"eventType": "CONCERT", "eventId": "tour", "userId": "ann"}
+        place = self.ask("queue_post_token", body=user)
         token = {"X-Queue-Token": place["entryToken"]}
         path = {"token": place["entryToken"]}
         for operation_id in ["queue_get_status", "queue_get_gate"]:
@@ -237,7 +239,8 @@ class Tour:
 
     def visitors(self):
         event = "CONCERT/tour"
-        for operation_id in ["events_list", "rankings_get_soldout", "concerts_get_ranking", "rankings_get_stream"]:
+        self.ask("events_list", headers={})
+        for operation_id in ["rankings_get_soldout", "concerts_get_ranking", "rankings_get_stream"]:
             self.ask(operation_id, headers={})
         self.ask("events_get", event, headers={})
         for form in ["letters", "runs"]:
@@ -278,7 +281,8 @@ def run_one(document, config, seconds, seed):
     for kind, ids in run["known"].items():
         known[kind] += ids
     pick.seed(seed)
-    flags = ["--config-file", config, "run", document, "--url", run["url"], "--checks", ",".join(ANSWER_CHECKS + REQUEST_CHECKS)]
+    flags = ["--config-file", config, "run", document, "--url", run["url"]]
+    flags += ["--checks", ",".join(ANSWER_CHECKS + REQUEST_CHECKS)]
     flags += ["--seed", str(seed), "--continue-on-failure", "--warnings", "off"]
     flags += ["--max-time", str(seconds)] if seconds else ["--max-examples", str(EXAMPLES)]
     print(f"\n==== {run['name']}, seed {seed}", flush=True)
