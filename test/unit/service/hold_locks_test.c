@@ -282,14 +282,14 @@ static void the_wait_is_for_all_seats_together(void **state) {
     assert_true(grab(&f->locks.locks, &first, s, 1));
     assert_true(grab(&f->locks.locks, &third, s, 3));
     begin(f, &f->service->lock_client, &x, seats_fixture_named(s, "ann", ann, SEATS(1, 2, 3)));
-    assert_int_equal(x.hold.locking.held[0].acquire.wait_ms_max,
-                     f->service->reservations.lock_wait_ms);
+    int64_t first_ms = x.hold.locking.held[0].acquire.wait_ms_max;
+    assert_in_range(first_ms, 1, f->service->reservations.lock_wait_ms);
     harness_run_for(&f->service->h, 150);
     let_go(&f->locks.locks, &first);
     harness_wait(&f->service->h, is_stuck, &two);
     int64_t left_ms = x.hold.locking.held[2].acquire.wait_ms_max;
     /* Times in whole milliseconds: one that began between two of them may be shorter by one. */
-    assert_true(left_ms <= f->service->reservations.lock_wait_ms - 149);
+    assert_true(left_ms <= first_ms - 149);
     f->locks.now_ms += left_ms;
     assert_int_equal(finish(f, &x), ERR_LOCK_TIMEOUT);
     assert_free(f, s, 1);
