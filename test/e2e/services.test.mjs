@@ -88,6 +88,8 @@ test('all start, each answers, and stop leaves neither a process nor the folder'
   const settings = `current_user, current_database(), current_setting('max_connections'),
     current_setting('listen_addresses'), current_setting('fsync')`;
   assert.equal(psql(env, `SELECT ${settings}`), 'admitone|admitone|200|127.0.0.1|off');
+  const memory = fs.readdirSync(path.join(env.SERVICES_DIR, 'postgres', 'data', 'pg_dynshmem'));
+  assert.ok(memory.length > 0, 'PostgreSQL keeps its shared memory in the folder: it may be killed');
   assert.equal(masterPort(env), env.SENTINEL_MASTER_PORT);
   const three = [1, 2, 3].map((n) => `127.0.0.1:${env[`SENTINEL_${n}_PORT`]}`);
   assert.equal(env.SENTINEL_URL, `redis+sentinel://${three.join(',')}/main`);
