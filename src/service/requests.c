@@ -322,7 +322,7 @@ static void decision_start(struct decision *d) {
         decision_end(d, FEED_DECIDED); /* it has no row, so no lookup finds it */
     else if (d->message->is_dropped)
         decision_decide(d, ERR_REQUEST_DROPPED);
-    else if (refused != ERR_OK && !has_row)
+    else if (refused != ERR_OK && !has_row && service->feed->sets_aside)
         decision_set_aside(d, refused);
     else if (refused != ERR_OK)
         decision_decide(d, refused);

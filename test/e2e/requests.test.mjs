@@ -269,6 +269,22 @@ test('positions are the undecided requests ahead, and fall; what changed meanwhi
   });
 });
 
+const HAS_ROWS = hasKafka ? { skip: 'on Kafka undecided requests have no rows' } : {};
+test('a row of the ledger that names no event is decided with a reason', HAS_ROWS, async () => {
+  await withFolder(async (restart) => {
+    let server = await restart({ args: ACCEPT_ONLY });
+    const sale = await RequestSale.open(server, 'CONCERT/1');
+    const ann = await sale.buyer('ann');
+    const { requestId } = await sale.accepted(ann);
+    await server.stop();
+    rewrite(server.dataDir, 'UPDATE requests SET event_id = 0');
+    server = await restart();
+    const { status, reason } = await new RequestSale(server, 'CONCERT/1').decided(ann, requestId);
+    assert.deepEqual([status, reason], ['FAIL_NOT_FOUND', 'event_not_found']);
+    await server.stop();
+  });
+});
+
 // The result of a hold is written after the hold itself. A crash between the two leaves the hold
 // without its result, as does this change of the rows. On Kafka the messages are then delivered again.
 const forgetResults = (dataDir) =>
