@@ -737,6 +737,10 @@ bool claims_ran_out(const struct claims *c) {
     return c->ran_out;
 }
 
+void claims_restore_ran_out(struct claims *c) {
+    c->ran_out = true;
+}
+
 bool claims_has_all(const struct claims *c, str user) {
     uint32_t buyer = buyer_find(c, user);
     return buyer != 0 && buyer_at(c, buyer)->seats >= c->per_user_max;

@@ -146,8 +146,10 @@ bool claims_is_reserving(const struct claims *c, str user, uint64_t entry_seq);
 /* How many sections there are; writes `max` of them at the most. */
 size_t claims_sections(const struct claims *c, struct section_counts *out, size_t max);
 struct seat_counts claims_totals(const struct claims *c);
-/* Whether there was a time, since these claims exist, when the last available seat was taken. */
+/* Whether there was a time when the last available seat was taken: since these claims exist, or
+ * before, as claims_restore_ran_out says. */
 bool claims_ran_out(const struct claims *c);
+void claims_restore_ran_out(struct claims *c);
 /* Whether the user has as many seats as one user may have. */
 bool claims_has_all(const struct claims *c, str user);
 /* Whether every seat of the section is CONFIRMED, so that none becomes free by expiry. False if

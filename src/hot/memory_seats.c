@@ -141,6 +141,14 @@ static void memory_restore_reservation(struct seats *s, int64_t event_key,
     memory_event_unlock(m, r);
 }
 
+static void memory_restore_ran_out(struct seats *s, int64_t event_key) {
+    struct memory *m = memory_of_seats(s);
+    struct memory_event *r = memory_event_lock(m, event_key);
+    if (r == NULL) return; /* the event was deleted */
+    claims_restore_ran_out(r->claims);
+    memory_event_unlock(m, r);
+}
+
 const struct seats_ops memory_seats_ops = {.claim = memory_claim,
                                            .settle = memory_settle_claims,
                                            .follow = memory_follow,
@@ -150,4 +158,5 @@ const struct seats_ops memory_seats_ops = {.claim = memory_claim,
                                            .buyer = memory_buyer,
                                            .count = memory_count_seats,
                                            .render = memory_render,
-                                           .restore = memory_restore_reservation};
+                                           .restore = memory_restore_reservation,
+                                           .restore_ran_out = memory_restore_ran_out};

@@ -614,7 +614,8 @@ struct ledger_reader {
     void (*on_reservation)(void *to, const struct reservation *r);       /* valid during the call */
     /* For boards: the live reservations plus these sales add up to what was sold up to a watermark,
      * after which ledger_sales_read continues. A change after the watermark is passed on with the
-     * opposite kind, and with its own mark. on_mark is called only together with on_sale. */
+     * opposite kind, and with its own mark. For boards and seats: one SALE_SOLD_OUT for every event
+     * that had no seat left once. on_mark is called only together with on_sale. */
     void (*on_sale)(void *to, const struct sale *s);
     void (*on_mark)(void *to, const struct sale_mark *mark);
     const struct sale_mark *mark; /* NULL: the latest possible one */

@@ -139,6 +139,7 @@ struct seats_ops {
     void (*count)(struct seats *s, struct seat_count_op *c);
     void (*render)(struct seats *s, struct render_op *r);
     void (*restore)(struct seats *s, int64_t event_key, const struct live_reservation *r);
+    void (*restore_ran_out)(struct seats *s, int64_t event_key);
 };
 
 struct seats {
@@ -185,6 +186,11 @@ static inline void seats_render(struct seats *s, struct render_op *r) {
 static inline void seats_restore(struct seats *s, int64_t event_key,
                                  const struct live_reservation *r) {
     s->ops->restore(s, event_key, r);
+}
+
+/* For recovery, after the event: its seats had run out once, though some may be available now. */
+static inline void seats_restore_ran_out(struct seats *s, int64_t event_key) {
+    s->ops->restore_ran_out(s, event_key);
 }
 
 #endif

@@ -53,7 +53,8 @@ static void recovery_on_reservation(void *to, const struct reservation *reservat
 
 static void recovery_on_sale(void *to, const struct sale *s) {
     struct recovery *r = to;
-    boards_restore(r->boards, s, r->now_ms);
+    if (s->kind == SALE_SOLD_OUT) seats_restore_ran_out(r->events->seats, s->event_key);
+    if (r->boards != NULL) boards_restore(r->boards, s, r->now_ms);
 }
 
 static void recovery_on_mark(void *to, const struct sale_mark *mark) {
@@ -72,11 +73,9 @@ enum err recovery_run(struct events *ev, int64_t now_ms, uint64_t skip) {
                                    .on_entry = recovery_on_entry,
                                    .on_queue = recovery_on_queue,
                                    .on_reservation = recovery_on_reservation,
+                                   .on_sale = recovery_on_sale,
                                    .to = &r};
-    if (r.boards != NULL) {
-        reader.on_sale = recovery_on_sale;
-        reader.on_mark = recovery_on_mark;
-    }
+    if (r.boards != NULL) reader.on_mark = recovery_on_mark;
     return ledger_load(ev->ledger, &reader);
 }
 

@@ -422,9 +422,11 @@ static void port_restart(void) {
     step_restore_event(&test.s, &test.e);
     queues_recovered(test.s.queues, KEY, last_seq + 1, m.now_ms);
     restore_reservations();
+    bool ran_out = stock.ran_out && !one_in(4); /* a pending claim may have taken the last seat */
+    if (ran_out) seats_restore_ran_out(test.s.seats, KEY);
     store_rebuild_ends(&test.s);
     memset(m.entries, 0, sizeof m.entries);
-    stock = (struct stock){.had_any = test.e.section_count > 0};
+    stock = (struct stock){.had_any = test.e.section_count > 0, .ran_out = ran_out};
 }
 
 static void pass_time(void) {

@@ -228,6 +228,43 @@ static void those_who_wait_lose_their_places_when_the_event_closes_by_itself(voi
     assert_true(step_follow(&h->s, KEY, 1, RESERVATION_CONFIRMED));
 }
 
+/* After a restart or a rebuild: two of the three seats are sold, and the third had been, too. */
+static void after_a_recovery_returned_seats_still_admit_only_as_far_as_they_reach(void **state) {
+    struct seats_test *h = *state;
+    uint64_t seqs[LINE];
+    h->e.version++;
+    store_rebuild_begins(&h->s);
+    step_restore_event(&h->s, &h->e);
+    for (size_t i = 0; i < LINE; i++) {
+        seqs[i] = i + 1;
+        queues_restore(h->s.queues, &(struct ledger_entry){.event_key = KEY,
+                                                           .seq = seqs[i],
+                                                           .user = str_of(line[i]),
+                                                           .lane = LANE_DEFAULT,
+                                                           .status = ENTRY_WAITING,
+                                                           .joined_ms = T0});
+    }
+    queues_recovered(h->s.queues, KEY, LINE + 1, T0);
+    static const uint32_t sold[] = {1, 2};
+    step_restore_reservation(&h->s, KEY,
+                             &(struct live_reservation){.id = id_of(1),
+                                                        .section_key = FLOOR,
+                                                        .entry_seq = 99,
+                                                        .status = RESERVATION_CONFIRMED,
+                                                        .user = STR("ann"),
+                                                        .seats = sold,
+                                                        .seat_count = 2});
+    seats_restore_ran_out(h->s.seats, KEY);
+    seats_restore_ran_out(h->s.seats, OTHER); /* it was deleted */
+    store_rebuild_ends(&h->s);
+    assert_seats(&h->s, FLOOR, 1, 0, 2);
+    admits(h, T0 + SECOND, seqs, 1);
+    admits(h, T0 + 2 * SECOND, NULL, 0);
+    h->sections[0].capacity = 5;
+    seats_test_configure(h);
+    admits(h, T0 + 3 * SECOND, seqs + 1, 2);
+}
+
 int seats_stock_suite_run(const struct queue_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, seats_test_tear_down)
@@ -240,6 +277,7 @@ int seats_stock_suite_run(const struct queue_adapter *of) {
         TEST(seats_that_the_ledger_gave_use_the_offer_too),
         TEST(more_seats_admit_as_far_as_they_reach),
         TEST(a_change_of_all_sections_is_no_time_without_seats),
+        TEST(after_a_recovery_returned_seats_still_admit_only_as_far_as_they_reach),
         TEST(an_event_without_sections_admits_without_limit),
         TEST(a_user_with_all_seats_that_one_may_have_takes_no_place),
         TEST(an_enter_knows_how_many_stays_have_ended),

@@ -2,9 +2,10 @@
 // sold; and who is admitted then.
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
+import { forgetHot } from './support/cluster.mjs';
 import { bearer, eachOf, keepAlive, users } from './support/queue.mjs';
 import { MODE_OF, Sale, audit } from './support/reservations.mjs';
-import { assertProblem, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
+import { assertProblem, isCluster, removeFolder, start, tempFolder, test, times, until } from './support/server.mjs';
 import { Stream } from './support/sse.mjs';
 
 const MODES = [...new Set(Object.values(MODE_OF))];
@@ -192,6 +193,30 @@ describe('stock and queue', () => {
     assert.deepEqual(stockOf(await after.status(place.entryToken)), SOLD_OUT);
     await after.cancelled(ann, id);
     await after.becomes(place.entryToken, 'ACTIVE');
+    await again.stop();
+    removeFolder(dataDir);
+  });
+
+  // The seat that came back was offered to the first. The server no longer knows that, and offers it
+  // once more: to one user, not to all.
+  test('a seat that came back admits one user after a restart, also when Redis has to be rebuilt', async () => {
+    const dataDir = tempFolder();
+    const own = await start({ dataDir, args: QUICK });
+    const sale = await Sale.open(own, 'AGAIN/2', { maxActive: 10 }, { sections: [{ id: 'A', capacity: 2 }] });
+    const [ann, ben] = await sale.buyers(2);
+    const [anns, bens] = [await sale.held(ann), await sale.held(ben)];
+    const waiting = await sale.enterAll(users(6, 'waits'));
+    await sale.confirmed(ann, anns.id);
+    await sale.cancelled(ben, bens.id);
+    await sale.becomes(waiting[0].entryToken, 'ACTIVE');
+    assert.equal((await sale.numbers()).waiting, 5);
+    await own.stop();
+    if (isCluster) forgetHot(dataDir);
+    const again = await start({ dataDir, args: QUICK });
+    const after = new Sale(again, sale.name);
+    await after.becomes(waiting[1].entryToken, 'ACTIVE');
+    assert.equal((await after.numbers()).waiting, 4);
+    assert.equal((await after.status(waiting[2].entryToken)).position, 1);
     await again.stop();
     removeFolder(dataDir);
   });

@@ -395,6 +395,13 @@ static void redis_restore_reservation(struct seats *s, int64_t event_key,
     rebuild_add(&c);
 }
 
+static void redis_restore_ran_out(struct seats *s, int64_t event_key) {
+    struct call c = {0};
+    call_set_event(&c, seats_store(s), event_key);
+    seats_begin(&c, "restore_ran_out", &(struct section_set){0}, 0);
+    rebuild_add(&c);
+}
+
 const struct seats_ops redis_seats_ops = {.claim = redis_claim,
                                           .settle = redis_settle_claims,
                                           .follow = redis_follow,
@@ -404,4 +411,5 @@ const struct seats_ops redis_seats_ops = {.claim = redis_claim,
                                           .buyer = redis_buyer,
                                           .count = redis_count_seats,
                                           .render = redis_render,
-                                          .restore = redis_restore_reservation};
+                                          .restore = redis_restore_reservation,
+                                          .restore_ran_out = redis_restore_ran_out};

@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
@@ -14,7 +15,7 @@
 #define SEATS 100
 
 static const struct queue_rules rules = {.max_waiting = 100,
-                                         .max_active = 10,
+                                         .max_active = 100,
                                          .entry_batch_size = 1000,
                                          .entry_interval_s = 1,
                                          .active_ttl_s = 600,
@@ -228,12 +229,33 @@ static void a_hold_ends_after_a_start_when_it_was_to_end(void **state) {
     }
 }
 
+static void returned_seats_admit_as_many_users_after_a_start(void **state) {
+    struct test_state *f = *state;
+    struct place_enter e;
+    char user[16];
+    for (unsigned char n = 0; n < SEATS / 4; n++) {
+        snprintf(user, sizeof user, "buyer%d", n);
+        hold(f, n, user, enter_active(f, user), n * 4U + 1, 4);
+    }
+    cancel(f, 0, "buyer0");
+    fixture_recover(&f->service);
+    assert_counts(f, SEATS - 4, 0);
+    for (int n = 0; n < 4; n++) {
+        snprintf(user, sizeof user, "late%d", n);
+        enter_active(f, user);
+    }
+    assert_int_equal(fixture_enter(&f->service, "last", LANE_DEFAULT, &e), ERR_OK);
+    assert_int_equal(e.enter.place.status, ENTRY_WAITING);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             live_reservations_are_there_after_a_start_as_the_ledger_has_them_pitfall_31, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(a_hold_ends_after_a_start_when_it_was_to_end, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(returned_seats_admit_as_many_users_after_a_start, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

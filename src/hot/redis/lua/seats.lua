@@ -483,3 +483,12 @@ register('restore_reservation', function(keys, args)
   if not e then return refusal end
   return apply_arguments(e, args, 4) and 1 or 0
 end)
+
+-- The seats of the event had run out once.
+register('restore_ran_out', function(keys, args)
+  if not is_restored(keys[1], args[2]) then return 0 end
+  local e, refusal = seats_begin(keys, args)
+  if not e then return refusal end
+  redis.call('HSET', e.counts, 'ran_out', 1)
+  return 1
+end)
