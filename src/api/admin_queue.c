@@ -58,7 +58,7 @@ static void queue_request_render(struct json_out *j, const struct event_view *vi
     json_out_time(j, STR("opensAt"), e->opens_at_ms);
     json_out_time(j, STR("closesAt"), e->closes_at_ms);
     json_out_bool(j, STR("entering"), now == EVENT_OPEN || now == EVENT_PAUSED);
-    bool has_stock = !is_counted || !seat_counts_none_left(&queue->seats);
+    bool has_stock = !is_counted || queue->has_stock;
     json_out_bool(j, STR("admitting"), has_stock && event_state_admits(now));
     if (q->process) json_out_i64(j, STR("processed"), q->admitted);
     queue_rules_to_json(j, STR("queue"), &e->queue);

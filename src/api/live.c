@@ -262,6 +262,7 @@ static void subscriber_tell(struct batch *b, struct subscriber *s, const struct 
                                   .waiting = b->watch.look.counts.waiting,
                                   .reserving = item->reserving,
                                   .seats = b->watch.look.seats,
+                                  .has_stock = b->watch.look.has_stock,
                                   .stays_ended = queue_stays_ended(&b->watch.look.counts),
                                   .degraded = b->watch.degraded,
                                   .now_ms = b->watch.look.op.now_ms};

@@ -41,8 +41,8 @@ static int64_t expires_in_s(const struct queue_answer *a) {
 }
 
 bool queue_answer_admits(const struct queue_answer *a) {
-    bool has_stock = a->degraded || !seat_counts_none_left(&a->seats);
-    return has_stock && event_state_admits(queue_event_state(a->event, a->now_ms));
+    return (a->has_stock || a->degraded) &&
+           event_state_admits(queue_event_state(a->event, a->now_ms));
 }
 
 static void json_out_i64_if(struct json_out *j, str key, bool is_known, int64_t value) {
@@ -146,6 +146,7 @@ struct queue_answer place_query_answer(const struct place_query *q) {
                                  .waiting = q->room.look.counts.waiting,
                                  .reserving = q->room.item.reserving,
                                  .seats = q->room.look.seats,
+                                 .has_stock = q->room.look.has_stock,
                                  .stays_ended = queue_stays_ended(&q->room.look.counts),
                                  .issued_ms = q->issued_ms,
                                  .with_expires_in = q->with_expires_in,

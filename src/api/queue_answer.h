@@ -17,6 +17,7 @@ struct queue_answer {
     uint64_t waiting;
     bool reserving;
     struct seat_counts seats;
+    bool has_stock;
     uint64_t stays_ended;
     int64_t now_ms;
     int64_t issued_ms;    /* the token */
@@ -24,8 +25,8 @@ struct queue_answer {
     bool degraded;        /* nothing is known of seats */
 };
 
-/* Whether users who wait are being admitted: the event's state allows it, and a seat is available.
- * With a degraded answer, as far as it is known. */
+/* Whether users who wait are being admitted: the event's state allows it, and the seats do, as
+ * queue_has_stock says. With a degraded answer, as far as it is known. */
 bool queue_answer_admits(const struct queue_answer *a);
 void queue_answer_render(struct api_worker *w, struct json_out *j, const struct queue_answer *a);
 

@@ -46,6 +46,7 @@ static void queue_enter_answer(struct enter_request *e) {
                                   .waiting = place->waiting,
                                   .reserving = e->room.enter.reserving,
                                   .seats = e->room.enter.seats,
+                                  .has_stock = e->room.enter.has_stock,
                                   .stays_ended = e->room.enter.stays_ended,
                                   .now_ms = now_ms,
                                   .issued_ms = now_ms,

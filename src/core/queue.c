@@ -324,6 +324,10 @@ static uint64_t stock_left(const struct queue *q) {
     return s->available > q->offers ? s->available - q->offers : 0;
 }
 
+bool queue_has_stock(const struct queue *q) {
+    return stock_left(q) > 0;
+}
+
 /* The entry is being admitted. */
 static void offer_open(struct queue *q, struct entry *e) {
     e->has_offer = q->stock.seats > 0 && q->stock.ran_out;

@@ -119,6 +119,9 @@ void queue_configure(struct queue *q, const struct queue_config *config);
 /* The seats that are left. Before queue_enter and queue_admit; until the first call there is no
  * limit. */
 void queue_set_stock(struct queue *q, const struct queue_stock *stock);
+/* Whether the seats allow another admission: one is available that is not offered to an ACTIVE
+ * entry, or they have not run out yet. */
+bool queue_has_stock(const struct queue *q);
 /* The entry has claimed seats: it has used its offer, if it had one. */
 void queue_use_offer(struct queue *q, uint64_t seq);
 

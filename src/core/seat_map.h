@@ -66,10 +66,6 @@ struct seat_counts {
 static inline uint64_t seat_counts_sum(const struct seat_counts *c) {
     return (uint64_t)c->available + c->held + c->confirmed;
 }
-/* No user is admitted then. False if there are no seats at all. */
-static inline bool seat_counts_none_left(const struct seat_counts *c) {
-    return c->available == 0 && seat_counts_sum(c) > 0;
-}
 /* Every seat is CONFIRMED, so none becomes free by expiry. False if there are no seats. */
 static inline bool seat_counts_sold_out(const struct seat_counts *c) {
     return c->confirmed > 0 && c->available == 0 && c->held == 0;

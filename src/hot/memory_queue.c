@@ -81,6 +81,7 @@ static void memory_enter(struct queues *q, struct enter_op *e) {
         e->opens_at_ms = r->opens_at_ms;
         bool is_there = e->outcome == ENTER_TAKEN || e->outcome == ENTER_THERE;
         e->seats = claims_totals(r->claims);
+        e->has_stock = queue_has_stock(r->queue);
         struct queue_counts counts = queue_counts(r->queue);
         e->stays_ended = queue_stays_ended(&counts);
         e->reserving = is_there && memory_is_reserving(r, &e->place);
@@ -156,6 +157,8 @@ static void memory_look(struct queues *q, struct look_op *l) {
     if (r != NULL) {
         l->counts = queue_counts(r->queue);
         l->seats = claims_totals(r->claims);
+        memory_set_stock(r);
+        l->has_stock = queue_has_stock(r->queue);
         l->state = queue_state(r->queue, l->op.now_ms);
         for (size_t i = 0; i < l->count; i++) {
             memory_read_item(r, l->op.now_ms, l->counts.waiting, &l->items[i]);

@@ -41,6 +41,7 @@ struct enter_op {
     uint64_t closes;
     int64_t opens_at_ms;      /* out */
     struct seat_counts seats; /* out: of all sections */
+    bool has_stock;           /* out, with a place: queue_has_stock */
     uint64_t stays_ended;     /* out: queue_stays_ended */
     bool reserving;           /* out: the place is ACTIVE, and has a live hold */
 };
@@ -87,6 +88,7 @@ struct look_op {
     struct queue_counts counts; /* out */
     enum event_state state;     /* out: the effective state of the event */
     struct seat_counts seats;   /* out: of all sections */
+    bool has_stock;             /* out: queue_has_stock */
 };
 
 /* Ends an entry that the ledger has ended. */

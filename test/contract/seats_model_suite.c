@@ -329,6 +329,7 @@ static void port_turns(void) {
     CHECK(e.result == ERR_OK && e.outcome == (has_all_seats(user) ? ENTER_LIMIT : ENTER_TAKEN));
     if (e.outcome == ENTER_TAKEN) {
         CHECK(e.place.status == (is_active ? ENTRY_ACTIVE : ENTRY_WAITING));
+        CHECK(is_active || !e.has_stock);
         step_settle_enter(&test.s, KEY, e.place.seq, true);
         m.entries[user] = last_seq = e.place.seq;
         stock.offers[user] = is_active && stock.ran_out && seat_counts_sum(&e.seats) > 0;
@@ -449,6 +450,7 @@ static void begin_history(void) {
 static void check_some(void) {
     note_stock();
     check_totals();
+    CHECK(step_has_stock(&test.s, KEY) == is_admitted_at_once());
     check_section((int)between(0, MODEL_SECTIONS - 1));
     check_user((int)between(0, MODEL_BUYERS - 1));
 }

@@ -265,6 +265,46 @@ static void after_a_recovery_returned_seats_still_admit_only_as_far_as_they_reac
     admits(h, T0 + 3 * SECOND, seqs + 1, 2);
 }
 
+/* What those who wait are told of it, by a look and by an enter. */
+static void has_stock(struct seats_test *h, bool expected) {
+    assert_int_equal(step_has_stock(&h->s, KEY), expected);
+    struct entered e = step_enter(&h->s, KEY, STR("eve"), LANE_DEFAULT, T0);
+    assert_int_equal(e.outcome, ENTER_THERE);
+    assert_int_equal(e.has_stock, expected);
+}
+
+static void a_seat_that_is_offered_is_no_stock_for_those_who_wait(void **state) {
+    struct seats_test *h = *state;
+    uint64_t seqs[LINE];
+    uint64_t ann = seats_test_admit(h, "ann");
+    assert_true(step_has_stock(&h->s, KEY));
+    assert_int_equal(claim_any(&h->s, 1, "ann", ann, FLOOR, 2).outcome, CLAIM_DONE);
+    assert_true(step_settle_claim(&h->s, KEY, 1, true));
+    seats_test_admit(h, "zoe"); /* before the seats run out there are no offers */
+    assert_true(step_has_stock(&h->s, KEY));
+    assert_int_equal(claim_any(&h->s, 2, "ann", ann, FLOOR, 1).outcome, CLAIM_DONE);
+    assert_true(step_settle_claim(&h->s, KEY, 2, true));
+    wait_in_line(h, line, seqs, LINE);
+    has_stock(h, false);
+    assert_true(step_follow(&h->s, KEY, 1, RESERVATION_EXPIRED)); /* two seats */
+    has_stock(h, true);
+    admits(h, T0 + SECOND, seqs, 2);
+    has_stock(h, false);
+    assert_true(step_end(&h->s, KEY, seqs[1], ENTRY_LEFT));
+    has_stock(h, true);
+    admits(h, T0 + 2 * SECOND, seqs + 2, 1);
+    has_stock(h, false);
+    assert_true(step_follow(&h->s, KEY, 2, RESERVATION_EXPIRED));
+    has_stock(h, true);
+}
+
+static void an_event_without_sections_has_stock(void **state) {
+    struct seats_test *h = *state;
+    h->e.section_count = 0;
+    seats_test_configure(h);
+    assert_true(step_has_stock(&h->s, KEY));
+}
+
 int seats_stock_suite_run(const struct queue_adapter *of) {
     adapter = of;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, seats_test_tear_down)
@@ -280,6 +320,8 @@ int seats_stock_suite_run(const struct queue_adapter *of) {
         TEST(after_a_recovery_returned_seats_still_admit_only_as_far_as_they_reach),
         TEST(an_event_without_sections_admits_without_limit),
         TEST(a_user_with_all_seats_that_one_may_have_takes_no_place),
+        TEST(a_seat_that_is_offered_is_no_stock_for_those_who_wait),
+        TEST(an_event_without_sections_has_stock),
         TEST(an_enter_knows_how_many_stays_have_ended),
         TEST(those_who_wait_lose_their_places_when_the_event_closes_by_itself),
     };

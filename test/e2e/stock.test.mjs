@@ -58,6 +58,8 @@ describe('stock and queue', () => {
       await sale.becomes(waiting[2].entryToken, 'ACTIVE');
       const last = await sale.status(waiting[3].entryToken);
       assert.deepEqual([last.status, last.position, last.remainingSeats, last.heldSeats], ['WAITING', 1, 1, 2]);
+      // That seat is offered to the third, whose stay may last long.
+      assert.deepEqual([last.admitting, last.estimatedWaitSeconds, (await sale.enter('w4')).admitting, (await sale.numbers()).admitting], [false, null, false, false]);
     });
 
   for (const mode of MODES)
@@ -78,7 +80,7 @@ describe('stock and queue', () => {
       assert.deepEqual([late.status, late.position, stockOf(late)], ['WAITING', 3, SOLD_OUT], 'a seat may still come back');
       await sale.cancelled(buyers[0], buyers[0].hold.id);
       await streams[0].hears('ACTIVE');
-      await hearsStock(streams[1], { soldOut: false, position: 1, admitting: true, remainingSeats: 1 });
+      await hearsStock(streams[1], { soldOut: false, position: 1, admitting: false, estimatedWaitSeconds: null, remainingSeats: 1 });
       assert.equal((await sale.status(second.entryToken)).status, 'WAITING');
       for (const stream of streams) stream.destroy();
     });

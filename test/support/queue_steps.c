@@ -190,6 +190,7 @@ static struct entered enter_as(struct store *s, const struct enter_op *asked) {
                             .closes = e.op.closes,
                             .opens_at_ms = e.op.opens_at_ms,
                             .seats = e.op.seats,
+                            .has_stock = e.op.has_stock,
                             .stays_ended = e.op.stays_ended,
                             .reserving = e.op.reserving};
 }
@@ -351,6 +352,16 @@ struct queue_counts step_counts(struct store *s, int64_t key) {
     struct queue_counts counts = {0};
     step_look_at(s, key, NULL, 0, T0, &counts, NULL);
     return counts;
+}
+
+bool step_has_stock(struct store *s, int64_t key) {
+    struct looking l = {
+        .op = {.op = {.event_key = key, .now_ms = T0}, .done = on_looked},
+    };
+    queues_look(s->queues, &l.op);
+    store_wait(s, &l.done);
+    assert_int_equal(l.op.op.result, ERR_OK);
+    return l.op.has_stock;
 }
 
 struct ending {

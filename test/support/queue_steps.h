@@ -70,6 +70,7 @@ struct entered {
     uint64_t closes;
     int64_t opens_at_ms;
     struct seat_counts seats;
+    bool has_stock;
     uint64_t stays_ended;
     bool reserving;
 };
@@ -104,6 +105,7 @@ enum err step_look_at(struct store *s, int64_t key, struct look_item *items, siz
 size_t step_look_user(struct store *s, int64_t key, uint64_t seq, int64_t now_ms,
                       char out[USER_ID_BYTES_MAX]);
 struct queue_counts step_counts(struct store *s, int64_t key);
+bool step_has_stock(struct store *s, int64_t key);
 bool step_end(struct store *s, int64_t key, uint64_t seq, enum entry_status final);
 
 void assert_step_counts(struct store *s, int64_t key, uint64_t waiting, uint64_t active);

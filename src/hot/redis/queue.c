@@ -175,6 +175,7 @@ static bool redis_read_entered(const redisReply *r, struct enter_op *e) {
     e->stays_ended = reply_u64(reply_at(r, 7));
     if (e->outcome != ENTER_TAKEN && e->outcome != ENTER_THERE) return true;
     queue_read_place(reply_at(r, 9), reply_u64(reply_at(r, 8)), &e->place);
+    e->has_stock = reply_i64(reply_at(r, 10)) != 0;
     return queue_place_is_live(&e->place);
 }
 

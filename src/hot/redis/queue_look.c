@@ -68,6 +68,7 @@ static void look_read_counts(const redisReply *r, struct look_op *op) {
     int state = word_index(event_state_words, reply_str(reply_at(r, 11)));
     op->state = state < 0 ? EVENT_CLOSED : (enum event_state)state;
     op->seats = redis_read_seat_counts(reply_at(r, 12), 0);
+    op->has_stock = reply_i64(reply_at(r, 14)) != 0;
 }
 
 static void look_read_user(const redisReply *r, struct look_op *op) {

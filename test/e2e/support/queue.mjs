@@ -117,8 +117,12 @@ export function assertPlace(json) {
     const unknown = ['reserving', 'seatsAhead', 'remainingSeats', 'heldSeats', 'soldOut'].map((field) => json[field]);
     assert.deepEqual([degraded, ...unknown], [true, null, null, null, null, null], text);
   }
-  const admits = /^(OPEN|DRAINING)$/.test(json.eventState) && json.remainingSeats !== 0;
-  assert.equal(json.admitting, admits && degraded ? null : admits, text);
+  const mayAdmit = /^(OPEN|DRAINING)$/.test(json.eventState) && json.remainingSeats !== 0;
+  const admits = json.admitting !== false;
+  if (mayAdmit && degraded) assert.equal(json.admitting, null, text);
+  else assert.equal(typeof json.admitting, 'boolean', text);
+  // All available seats may be offered to others.
+  assert.ok(admits === mayAdmit || (mayAdmit && json.remainingSeats > 0), text);
   if (json.status === 'WAITING') {
     assert.ok(json.position >= 1 && json.position <= json.totalWaiting, text);
     assert.equal(json.ahead, json.position - 1);

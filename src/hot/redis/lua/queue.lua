@@ -211,8 +211,14 @@ end
 local function stock_left(r)
   local stock = stock_of(r)
   if stock.seats == 0 then return math.huge end
-  if stock.available > 0 and not stock.ran_out then return math.huge end
+  if stock.available == 0 then return 0 end
+  if not stock.ran_out then return math.huge end
   return math.max(0, stock.available - redis.call('SCARD', r.offers))
+end
+
+-- In replies: as queue_has_stock.
+local function has_stock(r)
+  return stock_left(r) > 0 and 1 or 0
 end
 
 -- The entry is being admitted.
@@ -497,8 +503,8 @@ end
 
 -- user, lane, the section that it is for (0: none), only_there (1 or 0) → outcome, the time, the
 -- user's entry that this ended, opens_at_ms, seats, ended entries, reserving, how many stays have
--- ended; number and place, if there is one. When that section is sold out, the outcome is SOLD and
--- nothing is changed.
+-- ended; if there is a place, its number, the place, and whether there is stock. When that section is
+-- sold out, the outcome is SOLD and nothing is changed.
 register('enter', function(keys, args)
   local r, why = queue_open(keys, args, 'interval_ms', 'interval_used', 'rate', 'admitted')
   if not r then return why end
@@ -520,6 +526,7 @@ register('enter', function(keys, args)
     reply[8] = math.max(0, number(r, 'admitted') - redis.call('ZCARD', r.active))
     reply[9] = seq
     reply[10] = place
+    reply[11] = has_stock(r)
   end
   return reply
 end)
@@ -758,7 +765,8 @@ local function read_place(r, seq, wanted)
 end
 
 -- For each entry its number, and what is wanted or "-" → waiting, active, the counts, the rate, the
--- state, the seats, and the places. look_seen is for calls that have any "s": they write.
+-- state, the seats, the places, and whether there is stock. look_seen is for calls that have any "s":
+-- they write.
 local function look(keys, args)
   local r, why = queue_open(keys, args, 'rate', unpack(COUNTS))
   if not r then return why end
@@ -767,7 +775,7 @@ local function look(keys, args)
   local reply = { waiting_count(r), redis.call('ZCARD', r.active) }
   for _, field in ipairs(COUNTS) do reply[#reply + 1] = number(r, field) end
   for _, value in ipairs({ string.format('%.17g', number(r, 'rate')),
-    event_state(r.rules, r.now), seats_of(r), places }) do
+    event_state(r.rules, r.now), seats_of(r), places, has_stock(r) }) do
     reply[#reply + 1] = value
   end
   return reply
