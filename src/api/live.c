@@ -52,6 +52,7 @@ struct subscriber {
     int64_t seen_ms;
     bool busy; /* a caller or a batch has it: when it ends, it is only marked as gone */
     bool gone;
+    bool again;         /* it was announced while it was looked at: what was read may be older */
     struct shown shown; /* as last sent */
     uint8_t lane;
     uint8_t user_len;
@@ -185,11 +186,18 @@ static void limit_streams(struct event_subscribers *es, uint64_t seq) {
     if (count_of == STREAMS_PER_ENTRY_MAX) stream_end(&oldest->stream);
 }
 
-/* When it is looked at next: well before its user would count as gone. */
+/* When it is looked at next: well before its user would count as gone, or with the next tick if it
+ * was announced during this look. */
 static void schedule(struct subscriber *s) {
     struct event_subscribers *es = s->of_event;
     size_t reach = 0;
     while (s->position >= reaches[reach].positions_below) reach++;
+    if (s->again) {
+        s->again = false;
+        s->due_ms = clock_steady_ms();
+        list_move_first(&es->due[reach], &s->link);
+        return;
+    }
     int64_t interval_ms = es->live->api->push_interval_ms * reaches[reach].intervals;
     if (interval_ms > es->grace_ms / 2) interval_ms = es->grace_ms / 2;
     s->due_ms = clock_steady_ms() + interval_ms;
@@ -364,10 +372,12 @@ static bool push_due(struct event_subscribers *es, int64_t now_ms) {
     return b != NULL;
 }
 
+/* Those that are being looked at are in no list: they are looked at once more. */
 static void make_all_due(struct event_subscribers *es, int64_t now_ms) {
-    for (size_t reach = 0; reach < REACHES; reach++)
-        for (struct list *at = es->due[reach].next; at != &es->due[reach]; at = at->next) {
-            struct subscriber *s = CONTAINER_OF(at, struct subscriber, link);
+    struct subscriber *s;
+    for (size_t at = 0; (s = map_next(&es->by_seq, &at)) != NULL;)
+        for (; s != NULL; s = s->older) {
+            if (s->busy) s->again = true;
             if (s->due_ms > now_ms) s->due_ms = now_ms;
         }
 }
@@ -419,6 +429,7 @@ static void look_at_once(struct event_subscribers *es, const uint64_t *seqs, siz
     struct batch *batches = NULL;
     for (size_t i = 0; i < count_of; i++) {
         for (struct subscriber *s = newest_of(es, seqs[i]); s != NULL; s = s->older) {
+            if (s->busy) s->again = true;
             if (s->busy) continue;
             if (batches == NULL || batches->watch.look.count == BATCH_MAX) {
                 struct batch *b = batch_new(es);

@@ -1,0 +1,272 @@
+/* The streams of places, with a store that answers when the test says so. All on one thread. */
+#include "api/live.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "api/queue_token.h"
+#include "api/rankings_live.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+/* Everything happens within this, or the test fails. */
+#define PATIENCE_MS 60000
+/* So far from the head, a place is looked at every ten of these, which is much later than that. */
+#define PUSH_MS 16000
+#define POSITION 20000
+#define KEY 1
+#define SEQ 20001
+#define USER "ann"
+
+/* A store that has one place, and shows it later. */
+struct slow_queues {
+    struct queues queues;
+    struct look_op *asked; /* NULL: nothing is */
+    int looks;
+};
+
+struct fixture {
+    struct slow_queues slow;
+    struct api api;
+    struct api_worker api_worker;
+    struct api_site site;
+    struct worker worker;
+    struct net_worker *net_worker;
+    struct sockaddr_storage address;
+    bool drained;
+    bool announced;
+    int fd; /* the client's */
+    struct buf in;
+};
+
+static struct fixture fix;
+
+/* ---- the store ---- */
+
+static void keep(struct queues *q, struct look_op *op) {
+    struct slow_queues *slow = CONTAINER_OF(q, struct slow_queues, queues);
+    assert_null(slow->asked);
+    slow->asked = op;
+    slow->looks++;
+}
+
+static void do_not_listen(struct queues *q, struct queue_listener listener) {
+    (void)q;
+    (void)listener;
+}
+
+static const struct queue_ops slow_ops = {.look = keep, .listen = do_not_listen};
+
+static void answer(enum err result, enum entry_status status, struct seat_counts seats) {
+    struct look_op *op = fix.slow.asked;
+    assert_non_null(op);
+    assert_int_equal(op->count, 1);
+    assert_int_equal(op->items[0].seq, SEQ);
+    op->items[0].place = (struct place){.status = status,
+                                        .seq = SEQ,
+                                        .position = status == ENTRY_WAITING ? POSITION : 0,
+                                        .waiting = POSITION};
+    op->seats = seats;
+    op->counts.waiting = POSITION;
+    op->state = EVENT_OPEN;
+    op->user_len = 0;
+    if (op->user != NULL) {
+        memcpy(op->user, USER, strlen(USER));
+        op->user_len = strlen(USER);
+    }
+    op->op.result = result;
+    fix.slow.asked = NULL;
+    op->done(op);
+}
+
+static void show_held(uint32_t held) {
+    answer(ERR_OK, ENTRY_WAITING, (struct seat_counts){.held = held, .confirmed = 100 - held});
+}
+
+/* ---- the client ---- */
+
+static void run_once(void) {
+    uv_run(&fix.worker.loop, UV_RUN_NOWAIT);
+    if (fix.fd >= 0) {
+        ssize_t got = read(fix.fd, buf_reserve(&fix.in, 65536), 65536);
+        if (got > 0) fix.in.len += (size_t)got;
+    }
+    usleep(500);
+}
+
+static void await_text(const char *text) {
+    int64_t give_up_ms = clock_steady_ms() + PATIENCE_MS;
+    while (strstr(buf_cstr(&fix.in), text) == NULL) {
+        if (clock_steady_ms() > give_up_ms) fail_msg("no %s in: %s", text, buf_cstr(&fix.in));
+        run_once();
+    }
+}
+
+static void await_looks(int looks) {
+    int64_t give_up_ms = clock_steady_ms() + PATIENCE_MS;
+    while (fix.slow.looks < looks) {
+        if (clock_steady_ms() > give_up_ms) fail_msg("%d looks, not %d", fix.slow.looks, looks);
+        run_once();
+    }
+    assert_int_equal(fix.slow.looks, looks);
+}
+
+static void open_stream(void) {
+    struct queue_event event;
+    char token[TOKEN_TEXT_BYTES];
+    assert_true(queue_event_find_key(&fix.api, KEY, &event));
+    struct place place = {.status = ENTRY_WAITING, .seq = SEQ, .lane = LANE_DEFAULT};
+    queue_token_sign(&fix.api_worker, &event, STR(USER), &place, clock_wall_ms(), token);
+    fix.fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fix.fd >= 0);
+    assert_int_equal(connect(fix.fd, (struct sockaddr *)&fix.address, sizeof(struct sockaddr_in)),
+                     0);
+    fcntl(fix.fd, F_SETFL, O_NONBLOCK);
+    struct buf request = {0};
+    buf_addf(&request, "GET /queue/CONCERT/1/subscribe/%.*s HTTP/1.1\r\nHost: test\r\n\r\n",
+             (int)sizeof token, token);
+    assert_int_equal(write(fix.fd, request.bytes, request.len), request.len);
+    buf_deinit(&request);
+    await_looks(1);
+    show_held(1);
+    await_text("\"heldSeats\":1,");
+}
+
+static void on_announced(struct task *task) {
+    (void)task;
+    fix.announced = true;
+}
+
+/* Returns when the worker has read the announcement. */
+static void announce(const uint64_t *seqs, size_t count) {
+    struct task behind = {.run = on_announced};
+    fix.announced = false;
+    live_announce(&fix.api, KEY, seqs, count);
+    mailbox_post(&fix.worker.mailbox, &behind);
+    while (!fix.announced) run_once();
+}
+
+/* ---- set-up ---- */
+
+static void install_event(struct catalogue *catalogue) {
+    struct event *e = event_new(1);
+    str_copy(STR("CONCERT"), e->type, sizeof e->type);
+    str_copy(STR("1"), e->id, sizeof e->id);
+    e->key = KEY;
+    e->state = EVENT_OPEN;
+    e->opens_at_ms = CLOCK_NONE_MS;
+    e->closes_at_ms = CLOCK_NONE_MS;
+    e->version = 1;
+    e->queue.grace_s = 86400;
+    catalogue_install(catalogue, e);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    memset(&fix, 0, sizeof fix);
+    fix.fd = -1;
+    struct net_options options = {.headers_timeout_ms = 60000,
+                                  .body_timeout_ms = 60000,
+                                  .idle_timeout_ms = 60000,
+                                  .write_timeout_ms = 60000,
+                                  .max_connections = 10,
+                                  .stream_heartbeat_ms = 60000,
+                                  .stream_max_ms = 600000,
+                                  .stream_lag_bytes = 65536};
+    fix.slow.queues.ops = &slow_ops;
+    fix.api.room.queues = &fix.slow.queues;
+    waiting_room_init(&fix.api.room);
+    fix.api.push_interval_ms = PUSH_MS;
+    fix.api.events.catalogue = catalogue_new();
+    fix.api.net = net_new(&options);
+    fix.api.workers = &fix.api_worker;
+    fix.api.worker_count = 1;
+    install_event(fix.api.events.catalogue);
+    assert_int_equal(worker_init(&fix.worker), 0);
+    mailbox_set_mine(&fix.worker.mailbox);
+    fix.api_worker.api = &fix.api;
+    fix.api_worker.tokens = token_box_new(STR("0123456789abcdef0123456789abcdef"), STR(""));
+    fix.api_worker.live = live_new(&fix.api, &fix.worker, 0);
+    fix.api_worker.rankings_live = rankings_live_new(&fix.api, &fix.worker, 0);
+    fix.net_worker = net_worker_new(fix.api.net, &fix.worker, &fix.api_worker);
+    api_site_init(&fix.site, &fix.api, SITE_PUBLIC);
+    int socket;
+    assert_true(endpoint_parse(STR("127.0.0.1:0"), &fix.address));
+    assert_int_equal(net_bind(&fix.address, &socket, 1), 0);
+    assert_int_equal(net_worker_listen(fix.net_worker, socket, &fix.site.net), 0);
+    return 0;
+}
+
+static void on_drained(void *arg) {
+    (void)arg;
+    fix.drained = true;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    rankings_live_close(fix.api_worker.rankings_live);
+    live_close(fix.api_worker.live);
+    net_worker_drain(fix.net_worker, false, on_drained, NULL);
+    while (!fix.drained) run_once();
+    if (fix.slow.asked != NULL) show_held(0); /* the place of a stream that has ended */
+    worker_stop(&fix.worker);
+    uv_run(&fix.worker.loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&fix.worker.loop), 0);
+    mailbox_deinit(&fix.worker.mailbox);
+    net_worker_free(fix.net_worker);
+    rankings_live_free(fix.api_worker.rankings_live);
+    live_free(fix.api_worker.live);
+    token_box_free(fix.api_worker.tokens);
+    net_free(fix.api.net);
+    waiting_room_deinit(&fix.api.room);
+    catalogue_free(fix.api.events.catalogue);
+    close(fix.fd);
+    buf_deinit(&fix.in);
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static void all_are_looked_at_again_when_it_sells_out_during_a_look(void **state) {
+    (void)state;
+    open_stream();
+    announce(NULL, 0);
+    await_looks(2);
+    announce(NULL, 0);
+    assert_int_equal(fix.slow.looks, 2);
+    show_held(1); /* read before the last sale */
+    await_looks(3);
+    show_held(0);
+    await_text("\"soldOut\":true,");
+}
+
+static void a_place_that_ends_during_a_look_is_looked_at_again(void **state) {
+    (void)state;
+    static const uint64_t seq = SEQ;
+    open_stream();
+    announce(&seq, 1);
+    await_looks(2);
+    announce(&seq, 1);
+    assert_int_equal(fix.slow.looks, 2);
+    show_held(1);
+    await_looks(3);
+    answer(ERR_OK, ENTRY_EXPIRED, (struct seat_counts){.confirmed = 100});
+    await_text("\"status\":\"EXPIRED\",");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(all_are_looked_at_again_when_it_sells_out_during_a_look,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_place_that_ends_during_a_look_is_looked_at_again, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
