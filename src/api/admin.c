@@ -53,26 +53,26 @@ bool admin_if_match(struct exchange *x, int64_t *version) {
     return false;
 }
 
-void admin_version_mismatch(struct exchange *x, const struct ledger_event_put *put) {
+void admin_version_mismatch(struct exchange *x, int64_t sent, int64_t present) {
     struct buf text = {0};
-    bool names_one = put->if_version != EVENT_VERSION_ANY;
+    bool names_one = sent != EVENT_VERSION_ANY;
     if (names_one)
-        buf_add_i64(&text, put->if_version);
+        buf_add_i64(&text, sent);
     else
         buf_add(&text, STR("null"));
     size_t sent_len = text.len;
-    if (put->version_present > 0)
-        buf_add_i64(&text, put->version_present);
+    if (present > 0)
+        buf_add_i64(&text, present);
     else
         buf_add(&text, STR("null"));
     str both = buf_str(&text);
     struct problem_member members[] = {{STR("sentVersion"), {both.at, sent_len}},
                                        {STR("presentVersion"), str_skip(both, sent_len)}};
-    if (put->version_present > 0)
+    if (present > 0)
         reply_problem_with(x, ERR_VERSION_MISMATCH, members, 2,
                            "The event has version %lld, and the request was made for version "
                            "%lld: read the event again, and repeat the change.",
-                           (long long)put->version_present, (long long)put->if_version);
+                           (long long)present, (long long)sent);
     else
         reply_problem_with(x, ERR_VERSION_MISMATCH, members, 2, "%s",
                            "There is no such event, so it has no version. To create it, leave out "
@@ -117,7 +117,7 @@ static void event_request_refuse(struct event_request *q, enum err result) {
     mem_free(q->wanted);
     switch (result) {
     case ERR_VERSION_MISMATCH:
-        admin_version_mismatch(q->x, &q->change.put);
+        admin_version_mismatch(q->x, q->change.put.if_version, q->change.put.version_present);
         return;
     case ERR_EVENT_NOT_FOUND:
         reply_problem(q->x, result, "%s", "PUT /admin/events/{type}/{id} creates the event.");
@@ -266,12 +266,17 @@ static void event_request_on_removed(struct event_removal *removal, enum err res
     struct event_request *q = CONTAINER_OF(removal, struct event_request, removal);
     if (result == ERR_OK)
         reply_empty(q->x, 204);
+    else if (result == ERR_VERSION_MISMATCH)
+        admin_version_mismatch(q->x, removal->remove.if_version, removal->remove.version_present);
     else
         event_request_refuse(q, result);
 }
 
 void admin_event_delete(struct api *api, struct exchange *x, const str *captures) {
+    int64_t if_version;
+    if (!admin_if_match(x, &if_version)) return;
     struct event_request *q = event_request_new(x, "event.delete", captures);
+    q->removal.remove.if_version = if_version;
     q->removal.done = event_request_on_removed;
     q->removal.remove.type = q->change.put.type;
     q->removal.remove.id = q->change.put.id;

@@ -126,7 +126,7 @@ static void queue_request_on_changed(struct event_change *change, enum err resul
     struct queue_request *q = CONTAINER_OF(change, struct queue_request, change);
     json_decref(q->body);
     if (result == ERR_VERSION_MISMATCH) {
-        admin_version_mismatch(q->x, &change->put);
+        admin_version_mismatch(q->x, change->put.if_version, change->put.version_present);
         return;
     }
     if (result == ERR_EVENT_NOT_FOUND) {

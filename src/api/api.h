@@ -146,7 +146,7 @@ str admin_event_subject(struct exchange *x, str type, str id);
  * has been answered. */
 bool admin_if_match(struct exchange *x, int64_t *version);
 /* Answers a change that was refused with VERSION_MISMATCH. */
-void admin_version_mismatch(struct exchange *x, const struct ledger_event_put *put);
+void admin_version_mismatch(struct exchange *x, int64_t sent, int64_t present);
 /* Adds the ETag of an event to the answer. */
 void admin_etag(struct exchange *x, int64_t version);
 

@@ -466,6 +466,12 @@ bool pg_event_put_apply(struct pg *db, struct ledger_event_put *put) {
 
 /* --- deleting --- */
 
+/* 0 when there is no such event. Its row is locked already, so the version is final. */
+static bool pg_event_version(struct pg *db, int64_t key, int64_t *version) {
+    *version = 0;
+    return pg_number(db, version, "SELECT version FROM events WHERE id = $1", pg_cell_i64(key));
+}
+
 static bool pg_event_live(struct pg *db, int64_t key, bool *live) {
     int64_t found = 0;
     bool ok = pg_number(db, &found,
@@ -494,12 +500,15 @@ static bool delete_write(struct pg *db, struct ledger_event_delete *del, int64_t
 
 bool pg_event_delete_apply(struct pg *db, struct ledger_event_delete *del) {
     int64_t key = 0;
+    int64_t version = 0;
     bool live = false;
     del->key = 0;
     del->version = 0;
     bool ok = event_lock(db, del->type, del->id, &key);
-    if (ok && key > 0) ok = sections_lock(db, key) && pg_event_live(db, key, &live);
-    del->record.result = key == 0 ? ERR_EVENT_NOT_FOUND : live ? ERR_EVENT_IN_USE : ERR_OK;
+    if (ok && key > 0)
+        ok = pg_event_version(db, key, &version) && sections_lock(db, key) &&
+             pg_event_live(db, key, &live);
+    del->record.result = event_delete_judge(del, key, version, live);
     if (!ok || del->record.result != ERR_OK) return ok;
     return delete_write(db, del, key);
 }

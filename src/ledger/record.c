@@ -42,9 +42,10 @@ static enum err event_put_make(struct ledger_event_put *put, const struct event 
     return put->edit(put, planned);
 }
 
-static bool event_put_expects(const struct ledger_event_put *put, const struct event *old) {
-    if (put->if_version == 0) return true;
-    return old != NULL && (put->if_version == EVENT_VERSION_ANY || put->if_version == old->version);
+/* `present` is the version of the event in force; 0: there is none. */
+static bool event_version_fits(int64_t if_version, int64_t present) {
+    if (if_version == 0) return true;
+    return present > 0 && (if_version == EVENT_VERSION_ANY || if_version == present);
 }
 
 static bool event_put_adds_seats(const struct event *old, const struct event *planned) {
@@ -55,8 +56,9 @@ enum err event_put_plan(struct ledger_event_put *put, const struct event *old,
                         struct event **planned) {
     *planned = NULL;
     if (put->edit != NULL && old == NULL) return ERR_EVENT_NOT_FOUND;
-    if (!event_put_expects(put, old)) {
-        put->version_present = old == NULL ? 0 : old->version;
+    int64_t present = old == NULL ? 0 : old->version;
+    if (!event_version_fits(put->if_version, present)) {
+        put->version_present = present;
         return ERR_VERSION_MISMATCH;
     }
     enum err result = event_put_make(put, old, planned);
@@ -70,6 +72,16 @@ enum err event_put_plan(struct ledger_event_put *put, const struct event *old,
     mem_free(*planned);
     *planned = NULL;
     return result;
+}
+
+enum err event_delete_judge(struct ledger_event_delete *del, int64_t key, int64_t version,
+                            bool live) {
+    if (key == 0) return ERR_EVENT_NOT_FOUND;
+    if (!event_version_fits(del->if_version, version)) {
+        del->version_present = version;
+        return ERR_VERSION_MISMATCH;
+    }
+    return live ? ERR_EVENT_IN_USE : ERR_OK;
 }
 
 bool event_put_grows(const struct ledger_event_put *put, const struct event *old,

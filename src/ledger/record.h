@@ -14,6 +14,10 @@
  * new event, which mem_free frees; otherwise this is the record's refusal. */
 enum err event_put_plan(struct ledger_event_put *put, const struct event *old,
                         struct event **planned);
+/* Whether the event may be deleted: `key` and `version` are those of the event in force (0: there
+ * is none), and `live` says whether it has a live reservation. */
+enum err event_delete_judge(struct ledger_event_delete *del, int64_t key, int64_t version,
+                            bool live);
 /* Whether the planned event adds seats and their number is limited, so that event_put_seats must be
  * asked: with the number of seats that all other events have, in the step that writes the event. */
 bool event_put_grows(const struct ledger_event_put *put, const struct event *old,

@@ -357,6 +357,12 @@ int event_put_apply(struct db *db, struct ledger_event_put *put) {
     return rc;
 }
 
+/* 0 when there is no such event. */
+static int sqlite_event_version(struct db *db, int64_t key, int64_t *version) {
+    *version = 0;
+    return db_number(db, version, "SELECT version FROM events WHERE id = ?1", cell_i64(key));
+}
+
 static int sqlite_event_live(struct db *db, int64_t key, bool *live) {
     int64_t found = 0;
     int rc =
@@ -371,8 +377,9 @@ int event_delete_apply(struct db *db, struct ledger_event_delete *del) {
     int64_t version = 0;
     bool live = false;
     int rc = event_find(db, del->type, del->id, &key);
+    if (rc == SQLITE_OK) rc = sqlite_event_version(db, key, &version);
     if (rc == SQLITE_OK) rc = sqlite_event_live(db, key, &live);
-    del->record.result = key == 0 ? ERR_EVENT_NOT_FOUND : live ? ERR_EVENT_IN_USE : ERR_OK;
+    del->record.result = event_delete_judge(del, key, version, live);
     if (rc != SQLITE_OK || del->record.result != ERR_OK) return rc;
 
     rc = audit_add(db, &del->note, del->now_ms, &version);

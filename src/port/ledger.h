@@ -126,15 +126,18 @@ struct ledger_event_put {
     char in_use[SECTION_ID_BYTES_MAX + 1]; /* out: which section refused */
 };
 
-/* Refused with EVENT_NOT_FOUND, or EVENT_IN_USE while a reservation is live. */
+/* Refused with EVENT_NOT_FOUND; with VERSION_MISMATCH when the event has not the version that
+ * `if_version` says; with EVENT_IN_USE while a reservation is live. */
 struct ledger_event_delete {
     struct ledger_record record;
     str type;
     str id;
+    int64_t if_version; /* 0: whatever the version is */
     int64_t now_ms;
     struct audit_note note;
-    int64_t key;     /* out: of the event */
-    int64_t version; /* out: higher than any that the event had */
+    int64_t key;             /* out: of the event */
+    int64_t version;         /* out: higher than any that the event had */
+    int64_t version_present; /* out, on VERSION_MISMATCH */
 };
 
 /* A new place in an event's queue, WAITING or ACTIVE. Submitting the same entry again is OK and

@@ -335,6 +335,32 @@ static void an_edit_may_refuse_and_needs_an_event(void **state) {
     mem_free(wanted);
 }
 
+static void an_event_of_another_version_is_not_deleted(void **state) {
+    struct fixture *f = *state;
+    struct event *wanted = test_event("1", 1);
+    struct event *first = harness_store(&f->h, f->l, wanted);
+    struct event *second = harness_store(&f->h, f->l, wanted);
+    struct test_record r;
+    struct loaded all;
+    test_delete(&r, "CONCERT", "1", 2000);
+    r.del.if_version = first->version;
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_VERSION_MISMATCH);
+    assert_int_equal(r.del.version_present, second->version);
+    assert_int_equal(r.del.version, 0);
+    load(f, &all);
+    assert_int_equal(all.count, 1);
+    loaded_free(&all);
+    test_delete(&r, "CONCERT", "1", 3000);
+    r.del.if_version = second->version;
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    test_delete(&r, "CONCERT", "1", 4000);
+    r.del.if_version = EVENT_VERSION_ANY;
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_EVENT_NOT_FOUND);
+    mem_free(wanted);
+    mem_free(first);
+    mem_free(second);
+}
+
 static void deleted_event_is_gone_and_its_key_with_it(void **state) {
     struct fixture *f = *state;
     struct event *wanted = test_event("1", 1);
@@ -739,6 +765,7 @@ int ledger_suite_run(const struct ledger_adapter *of) {
         TEST(sections_are_known_by_their_id),
         TEST(edits_at_the_same_time_all_count),
         TEST(an_edit_may_refuse_and_needs_an_event),
+        TEST(an_event_of_another_version_is_not_deleted),
         TEST(deleted_event_is_gone_and_its_key_with_it),
         TEST(a_put_may_name_the_version_that_it_changes),
         TEST(seats_of_all_events_together_are_limited),

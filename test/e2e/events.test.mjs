@@ -193,6 +193,7 @@ describe('one event', () => {
       'PATCH, version': await patch('VERSION/1', { title: 'Late', version: first }),
       'PATCH, If-Match': await server.admin('PATCH', '/admin/events/VERSION/1', { title: 'Late' }, ifMatch(`"${first}"`)),
       'section, If-Match': await server.admin('PATCH', section, { price: 1 }, ifMatch(`"${first}"`)),
+      'DELETE, If-Match': await server.admin('DELETE', '/admin/events/VERSION/1', undefined, ifMatch(`"${first}"`)),
       'pause, If-Match': await server.admin('POST', '/admin/queue/VERSION/1/pause', undefined, ifMatch(`"${first}"`)),
     };
     for (const [how, answer] of Object.entries(late)) {
@@ -216,8 +217,13 @@ describe('one event', () => {
       assert.match(assertProblem(await patch('VERSION/1', { version }), 422, 'invalid_field').detail, /^version /);
     assert.match(assertProblem(await patch('VERSION/1', { version: [1] }), 422, 'invalid_field').detail, /^version /);
     assertProblem(await put('VERSION/1', concert({ version: 1 }), ifMatch('"2"')), 422, 'invalid_field');
-    for (const etag of ['1', '"x"', '"-1"', '"1', '""', '"1", "2"'])
+    const remove = (etag) => server.admin('DELETE', '/admin/events/VERSION/1', undefined, ifMatch(etag));
+    for (const etag of ['1', '"x"', '"-1"', '"1', '""', '"1", "2"']) {
       assertProblem(await put('VERSION/1', concert(), ifMatch(etag)), 400, 'bad_request');
+      assertProblem(await remove(etag), 400, 'bad_request');
+    }
+    assert.equal((await remove((await server.admin('GET', '/admin/events/VERSION/1')).headers.etag)).status, 204);
+    assertProblem(await remove('*'), 404, 'event_not_found');
   });
 
   test('PATCH sets what it names and leaves the rest, inside queue too', async () => {
