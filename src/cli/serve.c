@@ -350,8 +350,16 @@ static void fingerprint_of(str key, char out[FINGERPRINT_BYTES]) {
     for (size_t i = 0; i < FINGERPRINT_BYTES / 2; i++) snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }
 
+static enum users_auth users_auth_of(const struct settings *set) {
+    /* settings_check has seen that auto is safe. */
+    if (set->users_auth == USERS_AUTH_WORD_AUTO) return USERS_TRUSTED;
+    return (enum users_auth)(set->users_auth - 1);
+}
+
 /* Refused when this node's settings don't go together with those of the nodes that run. */
 static bool join_cluster(struct server *s, struct buf *why) {
+    static const char *const auth_words[] = {
+        [USERS_TRUSTED] = "trusted", [USERS_SIGNED] = "signed", [USERS_ANONYMOUS] = "anonymous"};
     char secret[FINGERPRINT_BYTES];
     char previous[FINGERPRINT_BYTES];
     char pass[FINGERPRINT_BYTES];
@@ -370,14 +378,9 @@ static bool join_cluster(struct server *s, struct buf *why) {
                                    .admin_key = admin,
                                    .users_key = users,
                                    .shop_key = shop,
-                                   .time_zone = ranks(s) ? s->settings.rankings_time_zone : ""};
+                                   .time_zone = ranks(s) ? s->settings.rankings_time_zone : "",
+                                   .users_auth = auth_words[users_auth_of(&s->settings)]};
     return ledger_join(s->api.events.ledger, &own, why) == ERR_OK;
-}
-
-static enum users_auth users_auth_of(const struct settings *set) {
-    /* settings_check has seen that auto is safe. */
-    if (set->users_auth == USERS_AUTH_WORD_AUTO) return USERS_TRUSTED;
-    return (enum users_auth)(set->users_auth - 1);
 }
 
 static void fill_api(struct server *s, int64_t max_connections) {

@@ -81,6 +81,7 @@ struct cluster_join {
     char secret[64]; /* of the node that started last; empty: there was none */
     char secret_previous[64];
     char time_zone[256];
+    char users_auth[16]; /* empty: likewise, or it is of an earlier version */
     char pass_key[64];
     char admin_key[64];
     char users_key[64];
@@ -99,6 +100,8 @@ static bool settings_read(struct pg *db, struct cluster_join *j) {
             fits = str_copy(value, j->secret_previous, sizeof j->secret_previous);
         if (str_eq(name, STR("time_zone")))
             fits = str_copy(value, j->time_zone, sizeof j->time_zone);
+        if (str_eq(name, STR("users_auth")))
+            fits = str_copy(value, j->users_auth, sizeof j->users_auth);
         if (str_eq(name, STR("pass_key"))) fits = str_copy(value, j->pass_key, sizeof j->pass_key);
         if (str_eq(name, STR("admin_key")))
             fits = str_copy(value, j->admin_key, sizeof j->admin_key);
@@ -149,6 +152,13 @@ static bool settings_agree(const struct cluster_join *j, struct buf *why) {
                  j->own->time_zone, j->time_zone);
         return false;
     }
+    if (j->users_auth[0] != '\0' && !str_eq(str_of(j->own->users_auth), str_of(j->users_auth))) {
+        buf_addf(why,
+                 "users.auth is %s, and %s at the nodes that run: they would identify users, and "
+                 "decide who may confirm, in other ways. To change it, stop all nodes first",
+                 j->own->users_auth, j->users_auth);
+        return false;
+    }
     return true;
 }
 
@@ -170,6 +180,7 @@ static bool settings_write(struct pg *db, const struct cluster_join *j) {
            setting_write(db, "admin_key", own->admin_key) &&
            setting_write(db, "users_key", own->users_key) &&
            setting_write(db, "shop_key", own->shop_key) &&
+           setting_write(db, "users_auth", own->users_auth) &&
            (own->time_zone[0] == '\0' || setting_write(db, "time_zone", own->time_zone));
 }
 

@@ -632,6 +632,7 @@ struct cluster_settings {
     const char *secret;          /* fingerprint of the key that signs entry tokens */
     const char *secret_previous; /* of the other one that is accepted; empty: none */
     const char *time_zone;       /* of rankings; empty: this node has none */
+    const char *users_auth;      /* how users are identified */
     /* Fingerprints of the other keys; empty: none. A difference is logged and not refused, because
      * keys are replaced node by node. */
     const char *pass_key;

@@ -484,6 +484,12 @@ describe('a node that does not go together with the cluster refuses to start, an
     await starts('--rankings-time-zone', 'Asia/Seoul', '--rankings-enabled=false');
   });
 
+  test('with another users.auth, also if confirmBy of no event depends on it', async () => {
+    refused(/users\.auth is anonymous, and trusted at the nodes that run/, '--users-auth', 'anonymous');
+    refused(/users\.auth is signed, and trusted at the nodes that run/, '--users-auth', 'signed', '--users-key-file', keyFile('users'));
+    await starts('--users-auth', 'trusted'); // what auto means on loopback
+  });
+
   test('with another ledger on the same Redis, which the first one keeps', async () => {
     const rebuilds = () => own.metric('admitone_hot_rebuilds_total');
     const before = await rebuilds();
@@ -495,9 +501,9 @@ describe('a node that does not go together with the cluster refuses to start, an
     assert.equal((await own.call('GET', '/ready')).status, 200);
   });
 
-  test('when all nodes are stopped, another secret and another zone may be chosen', async () => {
+  test('when all nodes are stopped, another secret, another zone and another users.auth may be chosen', async () => {
     await own.stop();
-    await starts('--secret-file', keyFile('new'), '--rankings-time-zone', 'Asia/Seoul');
+    await starts('--secret-file', keyFile('new'), '--rankings-time-zone', 'Asia/Seoul', '--users-auth', 'anonymous');
   });
 });
 
