@@ -69,7 +69,21 @@ static void queue_enter_refuse_full(struct enter_request *e) {
                        "The queue has reached maxWaiting. Try again after Retry-After seconds.");
 }
 
+static bool queue_enter_shows_event(const struct enter_request *e) {
+    catalogue_read_lock(e->api->events.catalogue);
+    const struct event *event = catalogue_find_key(e->api->events.catalogue, e->event.key);
+    bool shows = event != NULL && api_shows(e->x, event);
+    catalogue_read_unlock(e->api->events.catalogue);
+    return shows;
+}
+
+/* Of a draft, the answer shows only that the name is in use: it is the same with and without an
+ * opening time. */
 static void queue_enter_refuse_not_open(struct enter_request *e) {
+    if (!queue_enter_shows_event(e)) {
+        reply_problem(e->x, ERR_NOT_OPEN, "%s", "The event is not open yet.");
+        return;
+    }
     int64_t opens_ms = e->room.enter.opens_at_ms;
     int64_t now_ms = clock_wall_ms();
     struct buf opens = {0};

@@ -193,21 +193,35 @@ describe('a full queue', () => {
 });
 
 describe('the state of the event', () => {
-  test('a draft has not opened; without a time, none is said', async () => {
-    const room = await open({}, { state: 'DRAFT' });
-    const answer = await room.ask('a');
-    assertProblemWith(answer, 403, 'not_open', { opensAt: null });
-    assert.equal(answer.headers['retry-after'], undefined);
-    assert.equal((await room.numbers()).entering, false);
+  test('a draft has not opened, and the answer is the same with and without opensAt', async () => {
+    const key = { headers: bearer(server.adminKey) };
+    const answers = [];
+    for (const opensAt of [null, soon(3600_000)]) {
+      const room = await open({}, { state: 'DRAFT', opensAt });
+      const byToken = (options) => server.call('POST', '/queue/token', { ...options, body: { userId: 'a', eventType: room.type, eventId: room.id } });
+      for (const answer of [await room.ask('a'), await byToken()]) {
+        const { instance, requestId, ...shown } = assertProblem(answer, 403, 'not_open');
+        assert.equal(answer.headers['retry-after'], undefined);
+        answers.push(shown);
+      }
+      // A key that may read drafts is told.
+      assertProblemWith(await byToken(key), 403, 'not_open', { opensAt });
+      assert.equal((await room.numbers()).entering, false);
+    }
+    for (const shown of answers) assert.deepEqual(shown, answers[0]);
   });
 
   for (const state of ['DRAFT', 'OPEN'])
-    test(`it opens by itself at opensAt (${state}), and says when that is`, async () => {
+    test(`it opens by itself at opensAt (${state}), and only what is announced says when that is`, async () => {
       const opensAt = soon(2000);
       const room = await open({}, { state, opensAt });
       const answer = await room.ask('a');
-      assertProblemWith(answer, 403, 'not_open', { opensAt });
-      assert.match(answer.headers['retry-after'], /^[12]$/, 'in whole seconds, rounded up');
+      if (state === 'DRAFT') {
+        assertProblem(answer, 403, 'not_open');
+      } else {
+        assertProblemWith(answer, 403, 'not_open', { opensAt });
+        assert.match(answer.headers['retry-after'], /^[12]$/, 'in whole seconds, rounded up');
+      }
       const { entering, admitting } = await room.numbers();
       assert.deepEqual({ entering, admitting }, { entering: false, admitting: false });
       const entered = await until('it has opened', async () => {
@@ -486,7 +500,11 @@ describe('POST /queue/token and GET /queue/status', () => {
 
     const only = await start();
     const askOnly = () => only.call('POST', '/queue/token', { body: { userId: 'a' } });
-    await only.admin('PUT', '/admin/events/CONCERT/1', concert());
+    await only.admin('PUT', '/admin/events/CONCERT/1', concert({ state: 'DRAFT', opensAt: soon(3600_000) }));
+    const refused = await askOnly();
+    assertProblem(refused, 403, 'not_open');
+    assert.equal(refused.headers['retry-after'], undefined, 'nothing of a draft but that the name is in use');
+    await only.admin('PUT', '/admin/events/CONCERT/1', concert({ state: 'OPEN' }));
     assert.equal((await askOnly()).json.eventId, '1');
     await only.admin('PUT', '/admin/events/CONCERT/2', concert());
     assertProblem(await askOnly(), 404, 'event_not_found');
