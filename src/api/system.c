@@ -196,8 +196,8 @@ static void metrics_on_counted(struct event_views *views, enum err result) {
     metrics_render(out);
     reservation_metrics_render(out);
     gauge(out, "admitone_connections", "Connections open now", net_connections(api->net));
-    gauge(out, "admitone_events", "Events that exist",
-          (int64_t)catalogue_count(api->events.catalogue));
+    gauge(out, "admitone_events", "Events that exist, of those that the request may see",
+          (int64_t)q->views.count);
     gauge_per_event(out, "admitone_queue_waiting", "Entries that wait", q,
                     offsetof(struct queue_counts, waiting));
     gauge_per_event(out, "admitone_queue_active", "Entries that are active", q,

@@ -134,6 +134,15 @@ test('/metrics: counters count what they say, by exactly as much', async () => {
   assert.equal(count(after) - count(before), requests);
 });
 
+test('/metrics: admitone_events counts no drafts, but for keys that may read them', async () => {
+  const key = { headers: { authorization: `Bearer ${server.adminKey}` } };
+  const events = async (options) => value(parse((await server.call('GET', '/metrics', options)).text), 'admitone_events');
+  const before = [await events(), await events(key)];
+  await server.admin('PUT', '/admin/events/DRAFTS/1', concert({ state: 'DRAFT' }));
+  await server.admin('PUT', '/admin/events/DRAFTS/2', concert({ state: 'OPEN' }));
+  assert.deepEqual([await events(), await events(key)], [before[0] + 1, before[1] + 2]);
+});
+
 test('/metrics: the gauge of connections follows those that are open', async () => {
   const connections = await Promise.all(Array.from({ length: 20 }, () => Raw.connect(server)));
   for (const raw of connections) await raw.write(request('GET', '/health')).answer();
