@@ -101,7 +101,8 @@ static enum err split_path(struct exchange *x, struct path *out) {
     return ERR_OK;
 }
 
-/* A path contains no zero byte, so a comparison ends at the end of the pattern. */
+/* A path contains no zero byte, so a comparison ends at the end of the pattern; and it ends at the
+ * pattern's next '/', which a decoded part may contain but never matches. */
 static bool matches(const char *pattern, const struct path *path, str *captures) {
     size_t at = 0;
     size_t captured = 0;
@@ -116,7 +117,7 @@ static bool matches(const char *pattern, const struct path *path, str *captures)
             while (*p != '\0' && *p != '/') p++;
         } else {
             size_t same = 0;
-            while (same < part.len && p[same] == part.at[same]) same++;
+            while (same < part.len && p[same] == part.at[same] && p[same] != '/') same++;
             p += same;
             if (same < part.len || (*p != '\0' && *p != '/')) return false;
         }

@@ -197,6 +197,8 @@ describe('connections and framing', () => {
     assert.equal(await status('http://elsewhere/events/CONCERT/1'), 200);
     assert.equal(await status('/events/CONCERT/%2531'), 404, 'decoded twice');
     assert.equal(await status('/events/CONCERT%2F1'), 404, 'an encoded / is no separator');
+    assert.equal(await status('/rankings%2Fsoldout'), 404, 'neither in literal parts');
+    assert.equal(await status('/admin%2Fqueue/CONCERT/1'), 404);
     assert.equal(await status('/events/CONCERT/1/'), 404);
     assert.equal(await status('//events/CONCERT/1'), 404);
     assert.equal(await status('/events/../events/CONCERT/1'), 404);
