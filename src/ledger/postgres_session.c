@@ -223,15 +223,29 @@ static void pg_session_fail_all(struct pg_session *s, struct pg_batch *b, enum e
     for (size_t i = 0; i < b->count; i++) b->records[i]->result = result;
 }
 
+/* Retention may have removed the deleted event of an enter that was under way. */
+static bool is_enter_without_event(struct pg_session *s, const struct ledger_record *r) {
+    if (r->kind != LEDGER_ENTER || !pg_alive(&s->db)) return false;
+    int64_t key = ((const struct ledger_enter *)r)->event_key;
+    int64_t exists = 0;
+    return pg_number(&s->db, &exists, "SELECT 1 FROM events WHERE id = $1", pg_cell_i64(key)) &&
+           exists == 0;
+}
+
 /* One record, alone, has failed. Whether it is worth another try. */
 static bool pg_session_try_again(struct pg_session *s, struct pg_batch *b, int tries) {
-    const struct pg_failure *f = &s->db.failure;
+    const struct pg_failure failure = s->db.failure;
+    const struct pg_failure *f = &failure;
     struct ledger_record *r = b->records[0];
     if (is_lock(f) && s->waiters != NULL) {
         b->blocked[0] = true;
         return false;
     }
     if (may_go_well(f) && tries < TRIES_MAX) return true;
+    if (is_enter_without_event(s, r)) {
+        r->result = ERR_EVENT_NOT_FOUND;
+        return false;
+    }
     r->result = is_lock(f) && r->kind == LEDGER_HOLD ? ERR_LOCK_TIMEOUT : ERR_LEDGER_FAILED;
     if (r->result == ERR_LEDGER_FAILED)
         log_error(msg("a record could not be written; its request is answered with 503"),

@@ -16,8 +16,9 @@ static int end_one(struct db *db, int64_t event_key, uint64_t seq, enum entry_st
                   cell_str(entry_status_words[final]), cell_i64(now_ms));
 }
 
-/* The number is there already: the same entry once more, or another one, or an undone one. */
-static int check_repeated(struct db *db, struct ledger_enter *enter) {
+/* No row was inserted: the event is gone, or the number is there already, of the same entry, of
+ * another one, or of an undone one. */
+static int check_refused(struct db *db, struct ledger_enter *enter) {
     sqlite3_stmt *row = NULL;
     int rc = db_query(db, &row,
                       "SELECT user_id FROM queue_entries"
@@ -25,7 +26,10 @@ static int check_repeated(struct db *db, struct ledger_enter *enter) {
                       cell_i64(enter->event_key), cell_i64((int64_t)enter->seq));
     bool same = false;
     while (db_next(row, &rc)) same = str_eq(column_str(row, 0), enter->user);
-    if (rc == SQLITE_OK && !same) enter->record.result = ERR_CONFLICT;
+    if (rc != SQLITE_OK || same) return rc;
+    int64_t exists = 0;
+    rc = db_number(db, &exists, "SELECT 1 FROM events WHERE id = ?1", cell_i64(enter->event_key));
+    enter->record.result = exists == 0 ? ERR_EVENT_NOT_FOUND : ERR_CONFLICT;
     return rc;
 }
 
@@ -37,13 +41,14 @@ int enter_apply(struct db *db, struct ledger_enter *enter) {
     int rc =
         db_run(db,
                "INSERT INTO queue_entries(event_id, seq, user_id, lane, status, joined_at,"
-               " admitted_at, active_expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+               " admitted_at, active_expires_at)"
+               " SELECT id, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM events WHERE id = ?1"
                " ON CONFLICT DO NOTHING",
                cell_i64(enter->event_key), cell_i64((int64_t)enter->seq), cell_str(enter->user),
                cell_i64(enter->lane), cell_str(entry_status_words[enter->status]),
                cell_i64(enter->joined_ms), active ? cell_i64(enter->joined_ms) : none,
                active ? cell_i64(enter->expires_ms) : none);
-    if (rc == SQLITE_OK && sqlite3_changes(db->handle) == 0) return check_repeated(db, enter);
+    if (rc == SQLITE_OK && sqlite3_changes(db->handle) == 0) return check_refused(db, enter);
     if (rc == SQLITE_OK && enter->closes > 0)
         rc = end_one(db, enter->event_key, enter->closes, ENTRY_EXPIRED, enter->joined_ms);
     if (rc == SQLITE_OK) rc = audit_add_act(db, enter->note, enter->joined_ms);

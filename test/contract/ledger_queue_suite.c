@@ -262,6 +262,28 @@ static void a_refused_enter_leaves_the_older_place_alone(void **state) {
     assert_entry(&t, 0, 1, "a", ENTRY_ACTIVE, 5001);
 }
 
+/* Retention has removed the event while the enter was under way. */
+static void an_enter_without_an_event_is_refused(void **state) {
+    struct fixture *f = *state;
+    struct test_record r;
+    struct told t;
+    int64_t removed = store(f, "2");
+    test_delete(&r, "CONCERT", "2", 2000);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_OK);
+    tables_sql(adapter->tables(&f->h),
+               "DELETE FROM sections WHERE event_id = %lld; DELETE FROM events WHERE id = %lld",
+               (long long)removed, (long long)removed);
+    test_enter(&r, removed, 1, "a", ENTRY_WAITING);
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_EVENT_NOT_FOUND);
+    test_enter(&r, removed, 2, "b", ENTRY_ACTIVE);
+    r.enter.closes = 1;
+    assert_int_equal(harness_submit(&f->h, f->l, &r), ERR_EVENT_NOT_FOUND);
+    enter(f, f->key, 1, "a", ENTRY_WAITING);
+    load(f, &t);
+    assert_int_equal(t.entry_count, 1);
+    assert_entry(&t, 0, 1, "a", ENTRY_WAITING, 0);
+}
+
 static void only_an_active_entry_completes(void **state) {
     struct fixture *f = *state;
     static const uint64_t seqs[] = {1, 2};
@@ -387,6 +409,7 @@ int ledger_queue_suite_run(const struct ledger_adapter *of) {
         TEST(the_same_enter_once_more_changes_nothing),
         TEST(an_enter_that_another_node_undid_is_refused_even_when_it_comes_late),
         TEST(a_refused_enter_leaves_the_older_place_alone),
+        TEST(an_enter_without_an_event_is_refused),
         TEST(only_an_active_entry_completes),
         TEST(an_entry_can_be_asked_for_also_when_it_has_ended),
         TEST(what_the_server_must_write_is_taken_though_the_queue_is_full),
