@@ -32,13 +32,29 @@ bool keys_file_read(const char *path, bool required, struct key_ring *ring, stru
     return ok;
 }
 
+/* A reader of the file `secret`, say, must not have a key of the admin API with it. */
+static bool keys_file_is_separate(const struct keys_file *f, const struct key_ring *ring,
+                                  struct buf *why) {
+    for (size_t i = 0; i < ring->count; i++) {
+        const struct key *same = key_ring_find(&f->server_keys, ring->keys[i].digest);
+        if (same == NULL) continue;
+        buf_addf(why,
+                 "the key \"%s\" of the keys file %s and %s have the same key; each needs one that "
+                 "is used for nothing else",
+                 ring->keys[i].name, f->path.bytes, same->name);
+        return false;
+    }
+    return true;
+}
+
 bool keys_file_open(struct keys_file *f, const struct settings *set, struct keys *keys,
                     struct buf *why) {
     struct buf text = {0};
     f->keys = keys;
     keys_file_path(set, &f->path);
     bool is_set = set->keys_file[0] != '\0';
-    bool ok = keys_file_read(buf_cstr(&f->path), is_set, &f->ring, &text, &f->seen, why);
+    bool ok = keys_file_read(buf_cstr(&f->path), is_set, &f->ring, &text, &f->seen, why) &&
+              keys_file_is_separate(f, &f->ring, why);
     if (ok) keys_set(keys, &f->ring);
     buf_deinit(&text);
     return ok;
@@ -79,7 +95,8 @@ static void keys_file_reload(struct keys_file *f) {
     struct buf why = {0};
     struct key_ring ring;
     struct stat about;
-    if (keys_file_read(buf_cstr(&f->path), true, &ring, &text, &about, &why)) {
+    if (keys_file_read(buf_cstr(&f->path), true, &ring, &text, &about, &why) &&
+        keys_file_is_separate(f, &ring, &why)) {
         log_changes(&f->ring, &ring);
         f->ring = ring;
         keys_set(f->keys, &ring);

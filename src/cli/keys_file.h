@@ -16,6 +16,8 @@
 struct keys_file {
     struct buf path;
     struct keys *keys; /* where they are put in force */
+    /* The server's own keys, each with the name of its setting: no key of the file may be one. */
+    struct key_ring server_keys;
 
     /* Private. */
     struct key_ring ring; /* those in force */
@@ -30,7 +32,8 @@ void keys_file_path(const struct settings *set, struct buf *out);
 bool keys_file_read(const char *path, bool required, struct key_ring *ring, struct buf *text,
                     struct stat *about, struct buf *why);
 
-/* Reads it for the first time, and puts its keys in force. A file that is set must be there. */
+/* Reads it for the first time, and puts its keys in force. A file that is set must be there.
+ * `server_keys` is set before. */
 bool keys_file_open(struct keys_file *f, const struct settings *set, struct keys *keys,
                     struct buf *why);
 /* From now on, looks for changes. */

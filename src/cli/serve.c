@@ -297,7 +297,7 @@ static bool serve_read_key(const struct settings *set, const char *given, const 
 
 /* A key that has leaked in one place must not open another; and a node that verifies passes, say,
  * could sign entry tokens. */
-static bool keys_differ(const struct server *s, struct buf *why) {
+static bool keys_differ(struct server *s, struct buf *why) {
     const struct {
         const char *setting;
         const struct buf *key;
@@ -314,6 +314,14 @@ static bool keys_differ(const struct server *s, struct buf *why) {
                      rows[i].setting, rows[j].setting);
             return false;
         }
+    /* The file of named keys, which is read later and again at each change, has none of them. */
+    struct key_ring *ring = &s->keys_file.server_keys;
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].key->len == 0) continue;
+        struct key *key = &ring->keys[ring->count++];
+        str_copy(str_of(rows[i].setting), key->name, sizeof key->name);
+        sha256_of(buf_str(rows[i].key), key->digest);
+    }
     return true;
 }
 

@@ -1,5 +1,6 @@
 // Named keys: what each role may do, their file, wrong keys, and whose name is in the audit trail.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe } from 'node:test';
@@ -276,6 +277,10 @@ describe('the file of keys', () => {
     await reported(`the key file ${file} can be read by others`);
     fs.rmSync(file);
     await reported(`cannot read the key file ${file}`);
+    // A key of the server itself.
+    const digest = createHash('sha256').update(fs.readFileSync(path.join(server.dataDir, 'secret'), 'utf8').trim()).digest('hex');
+    fs.writeFileSync(file, `${text}foo own sha256:${digest}\n`, { mode: 0o600 });
+    await reported(`the key \\"foo\\" of the keys file ${file} and secret_file have the same key`);
     await everywhere(keys.shop, 403);
     fs.writeFileSync(file, text.replace(/^the-shop .*\n/m, ''), { mode: 0o600 });
     await everywhere(keys.shop, 401);

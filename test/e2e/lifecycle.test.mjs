@@ -1,5 +1,6 @@
 // The command line, the data folder and the log of one process.
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { describe } from 'node:test';
@@ -235,6 +236,14 @@ describe('starting', () => {
           const { stderr } = await assertNoStart(['--data', dataDir, ...flags[one], files[0], ...flags[two], files[1]], 1, /have the same key; each needs one that is used for nothing else$/m);
           assert.ok(stderr.includes(`admitone: ${one} and ${two} have`), stderr);
         }
+      // Also if the second one is a named key.
+      const digest = createHash('sha256').update('the same key, in two files').digest('hex');
+      const ring = path.join(folder, 'ring');
+      fs.writeFileSync(ring, `foo own sha256:${digest}\n`, { mode: 0o600 });
+      for (const name of names) {
+        const { stderr } = await assertNoStart(['--data', dataDir, '--keys-file', ring, ...flags[name], files[0]], 1, /have the same key; each needs one that is used for nothing else$/m);
+        assert.ok(stderr.includes(`admitone: the key "foo" of the keys file ${ring} and ${name} have`), stderr);
+      }
       // One that was made in the data folder, and is given again.
       await (await start({ dataDir })).stop();
       await assertNoStart(['--data', dataDir, '--pass-key-file', path.join(dataDir, 'secret')], 1, /secret_file and pass_key_file have the same key/);
