@@ -4,10 +4,12 @@
  *
  * A restore is recognised in two ways. The ledger knows which file it is in, so a copy is found to
  * be in another one; and a small file beside it, the mark, tells the last epoch and generation that
- * were opened here, so an older copy that was written into the same file is found to be older. The
- * mark also tells when it was written: a mark that was written at another time is a copy itself,
- * and so is the ledger. What looks the same in all of this, as a snapshot of the whole disk does,
- * is not recognised: `admitone ledger new-generation` is for that.
+ * were opened here, so a copy that was written into the same file is found to be older if its epoch
+ * is lower. The epoch grows at each opening only: a copy that was made since the last one has the
+ * same epoch. The mark also tells when it was written: a mark that was written at another time is a
+ * copy itself, and so is the ledger. What looks the same in all of this, as such a copy in the same
+ * file and a snapshot of the whole disk do, is not recognised: `admitone ledger new-generation` is
+ * for that.
  */
 #include <errno.h>
 #include <fcntl.h>
