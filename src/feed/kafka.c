@@ -307,7 +307,9 @@ static void kafka_leave_group(struct kafka_feed *k) {
         rd_kafka_queue_t *queue = p->queue;
         p->queue = NULL;
         pthread_mutex_unlock(&p->lock);
-        if (queue != NULL) rd_kafka_queue_cb_event_enable(queue, NULL, NULL);
+        if (queue == NULL) continue;
+        rd_kafka_queue_cb_event_enable(queue, NULL, NULL);
+        rd_kafka_queue_destroy(queue); /* this handle only */
     }
 }
 
