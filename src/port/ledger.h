@@ -145,7 +145,7 @@ struct ledger_event_delete {
  * `closes` (0: none) is an entry of the same user whose time was over and that ends with this: an
  * ACTIVE row past its time is EXPIRED to every reader anyway. A deleted event still accepts entries
  * (one may have been under way at the deletion); no client sees them. EVENT_NOT_FOUND: retention
- * has removed the event meanwhile. */
+ * has removed the deleted event. */
 struct ledger_enter {
     struct ledger_record record;
     int64_t event_key;
