@@ -52,7 +52,7 @@ struct subscriber {
     int64_t seen_ms;
     bool busy; /* a caller or a batch has it: when it ends, it is only marked as gone */
     bool gone;
-    bool again;         /* it was announced while it was looked at: what was read may be older */
+    bool again;         /* there was an announcement during the look: what was read may be older */
     struct shown shown; /* as last sent */
     uint8_t lane;
     uint8_t user_len;
@@ -71,7 +71,15 @@ struct event_subscribers {
     struct list due[REACHES];
     struct map by_seq; /* an entry's number → its newest subscriber */
     size_t count;
-    size_t batches; /* under way */
+    size_t batches;         /* under way; also the first looks of streams */
+    uint64_t announcements; /* so far */
+};
+
+/* The first look of a stream. */
+struct subscription {
+    struct place_query query;
+    struct event_subscribers *of_event;
+    uint64_t announcements; /* of the event, when it began */
 };
 
 struct batch {
@@ -92,7 +100,7 @@ struct live {
     struct buf text; /* of the event being written */
     uint64_t jitter;
     bool closed;
-    _Atomic size_t count; /* read by other threads, to skip announcements without subscribers */
+    _Atomic size_t count; /* subscribers and first looks; other threads skip a worker without */
 };
 
 /* ---- subscribers ---- */
@@ -450,6 +458,7 @@ static void live_on_announced(struct task *task) {
     struct message *m = CONTAINER_OF(task, struct message, task);
     struct announcement *n = m->of;
     struct event_subscribers *es = event_subscribers_find(m->to, n->event_key);
+    if (es != NULL) es->announcements++;
     if (es != NULL && n->count == 0) make_all_due(es, clock_steady_ms());
     if (es != NULL && n->count > 0) look_at_once(es, n->seqs, n->count);
     if (atomic_fetch_sub(&n->readers, 1) == 1) mem_free(n);
@@ -516,23 +525,19 @@ static struct subscriber *subscriber_new(const struct place_query *q,
     return s;
 }
 
-static void on_subscribed(struct place_look *room, enum err result) {
-    struct place_query *q = CONTAINER_OF(room, struct place_query, room);
+static void subscription_add(struct subscription *sub, struct live *l) {
+    struct place_query *q = &sub->query;
     struct api_worker *w = exchange_context(q->x);
-    struct live *l = w->live;
-    if (result != ERR_OK) {
-        queue_refuse(q->x, result);
-        return;
-    }
     struct queue_answer answer = place_query_answer(q);
     bool waits = answer.place->status == ENTRY_WAITING;
     buf_clear(&l->text);
     buf_addf(&l->text, "retry: %lld\n", (long long)live_retry_ms(l));
     add_event(w, &l->text, &answer);
     struct subscriber *s = subscriber_new(q, &answer);
-    struct event_subscribers *es = event_subscribers_for(l, &q->event);
-    limit_streams(es, s->seq); /* which leaves some, so `es` is not freed */
+    struct event_subscribers *es = sub->of_event;
+    limit_streams(es, s->seq);
     subscriber_add(es, s);
+    s->again = es->announcements != sub->announcements;
     schedule(s);
     s->busy = true; /* the client may have gone */
     reply_stream(q->x, &s->stream);
@@ -545,9 +550,36 @@ static void on_subscribed(struct place_look *room, enum err result) {
     }
 }
 
+static void on_subscribed(struct place_look *room, enum err result) {
+    struct place_query *q = CONTAINER_OF(room, struct place_query, room);
+    struct subscription *sub = CONTAINER_OF(q, struct subscription, query);
+    struct event_subscribers *es = sub->of_event; /* `sub` is freed with the answer */
+    struct live *l = es->live;
+    if (result == ERR_OK)
+        subscription_add(sub, l);
+    else
+        queue_refuse(q->x, result);
+    atomic_fetch_sub(&l->count, 1);
+    es->batches--;
+    event_subscribers_maybe_free(es);
+}
+
+/* What is announced from now on may be newer than what the look reads. */
+static void subscription_look(struct subscription *sub, struct live *l) {
+    struct event_subscribers *es = event_subscribers_for(l, &sub->query.event);
+    atomic_fetch_add(&l->count, 1);
+    es->batches++;
+    sub->of_event = es;
+    sub->announcements = es->announcements;
+    sub->query.room.done = on_subscribed;
+    waiting_room_look(&l->api->room, &sub->query.room);
+}
+
 void queue_get_subscribe(struct api *api, struct exchange *x, const str *captures) {
     struct queue_event event;
-    struct place_query *q = arena_new(&x->arena, sizeof *q);
+    struct subscription *sub = arena_new(&x->arena, sizeof *sub);
+    struct place_query *q = &sub->query;
+    const struct api_worker *w = exchange_context(x);
     enum err refused = ERR_EVENT_NOT_FOUND;
     if (queue_event_find(api, captures[0], captures[1], &event))
         refused = place_query_init(q, api, x, &event, captures[2]);
@@ -556,8 +588,7 @@ void queue_get_subscribe(struct api *api, struct exchange *x, const str *capture
     } else if (knows_the_end(x, q->room.item.seq)) {
         reply_empty(x, 204);
     } else {
-        q->room.done = on_subscribed;
-        waiting_room_look(&api->room, &q->room);
+        subscription_look(sub, w->live);
     }
 }
 

@@ -118,7 +118,8 @@ static void await_looks(int looks) {
     assert_int_equal(fix.slow.looks, looks);
 }
 
-static void open_stream(void) {
+/* Returns when the place is looked at for the stream's first event. */
+static void request_stream(void) {
     struct queue_event event;
     char token[TOKEN_TEXT_BYTES];
     assert_true(queue_event_find_key(&fix.api, KEY, &event));
@@ -135,6 +136,10 @@ static void open_stream(void) {
     assert_int_equal(write(fix.fd, request.bytes, request.len), request.len);
     buf_deinit(&request);
     await_looks(1);
+}
+
+static void open_stream(void) {
+    request_stream();
     show_held(1);
     await_text("\"heldSeats\":1,");
 }
@@ -261,11 +266,49 @@ static void a_place_that_ends_during_a_look_is_looked_at_again(void **state) {
     await_text("\"status\":\"EXPIRED\",");
 }
 
+static void a_stream_that_is_opened_while_it_sells_out_is_looked_at_again(void **state) {
+    (void)state;
+    request_stream();
+    announce(NULL, 0);
+    assert_int_equal(fix.slow.looks, 1);
+    show_held(1); /* read before the last sale */
+    await_text("\"heldSeats\":1,");
+    await_looks(2);
+    show_held(0);
+    await_text("\"soldOut\":true,");
+}
+
+static void a_stream_that_is_opened_while_its_place_ends_is_looked_at_again(void **state) {
+    (void)state;
+    static const uint64_t seq = SEQ;
+    request_stream();
+    announce(&seq, 1);
+    assert_int_equal(fix.slow.looks, 1);
+    show_held(1);
+    await_looks(2);
+    answer(ERR_OK, ENTRY_EXPIRED, (struct seat_counts){.confirmed = 100});
+    await_text("\"status\":\"EXPIRED\",");
+}
+
+static void a_stream_that_is_refused_leaves_nothing_behind(void **state) {
+    (void)state;
+    request_stream();
+    announce(NULL, 0);
+    answer(ERR_HOT_UNAVAILABLE, ENTRY_NONE, (struct seat_counts){0});
+    await_text("HTTP/1.1 503 ");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_are_looked_at_again_when_it_sells_out_during_a_look,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_place_that_ends_during_a_look_is_looked_at_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_stream_that_is_opened_while_it_sells_out_is_looked_at_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_stream_that_is_opened_while_its_place_ends_is_looked_at_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_that_is_refused_leaves_nothing_behind, set_up,
                                         tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
