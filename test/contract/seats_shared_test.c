@@ -1,5 +1,5 @@
-/* The events' seats in Redis, as several nodes share them: lost answers, the keys that remain, and
- * the storage of a large section. */
+/* The events' seats in Redis, as several nodes share them: lost answers, the keys that remain,
+ * announcements to other nodes, and the storage of a large section. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -196,6 +196,72 @@ static void a_request_for_an_event_that_was_recreated_gets_no_seats(void **state
     assert_int_equal(step_section(s, NEXT_KEY, FLOOR).seats.held, 2);
 }
 
+/* ---- announcements to other nodes ---- */
+
+static redisContext *subscriber_new(void) {
+    redisContext *to = redisConnect("127.0.0.1", services_start(SERVICE_REDIS)->redis_port);
+    assert_non_null(to);
+    struct timeval patience = {.tv_sec = PATIENCE_MS / 1000};
+    redisSetTimeout(to, patience);
+    freeReplyObject(redisCommand(to, "SUBSCRIBE " ENTRIES_CHANNEL));
+    return to;
+}
+
+/* Whether it was announced, since the last call, that the event's stock has changed. */
+static bool has_heard_of_stock(struct fixture *f, redisContext *to) {
+    bool has_heard = false;
+    bool is_last = false;
+    ask(f, "PUBLISH " ENTRIES_CHANNEL " last");
+    while (!is_last) {
+        void *reply = NULL;
+        assert_int_equal(redisGetReply(to, &reply), REDIS_OK);
+        str message = reply_str(reply_at(reply, 2));
+        has_heard |= str_eq(message, STR("- TEST:7 all"));
+        is_last = str_eq(message, STR("last"));
+        freeReplyObject(reply);
+    }
+    return has_heard;
+}
+
+static void sync_seats(struct fixture *f, unsigned char id, enum reservation_status status,
+                       uint32_t first, size_t count) {
+    const uint32_t seats[] = {first, first + 1};
+    struct live_reservation r = {.id = id_of(id),
+                                 .section_key = FLOOR,
+                                 .entry_seq = 99,
+                                 .status = status,
+                                 .expires_ms = T0 + HOLD_MS,
+                                 .user = STR("ann"),
+                                 .seats = seats,
+                                 .seat_count = count};
+    assert_int_equal(step_sync(&f->h.s, KEY, &r, FLOOR, NULL, 0), 1);
+}
+
+/* As when the node that wrote a hold and its confirmation died before Redis had them. */
+static void seats_that_follow_the_ledger_announce_that_the_event_is_sold_out_too(void **state) {
+    struct fixture *f = *state;
+    static const uint32_t second = 2;
+    redisContext *to = subscriber_new();
+    f->h.e.section_count = 1;
+    f->h.sections[0].capacity = 2;
+    seats_test_configure(&f->h);
+    assert_false(has_heard_of_stock(f, to));
+    sync_seats(f, 1, RESERVATION_CONFIRMED, 1, 1);
+    assert_false(has_heard_of_stock(f, to));
+    sync_seats(f, 2, RESERVATION_CONFIRMED, 2, 1);
+    assert_true(has_heard_of_stock(f, to));
+    assert_int_equal(step_sync(&f->h.s, KEY, NULL, FLOOR, &second, 1), 1);
+    assert_true(has_heard_of_stock(f, to));
+    sync_seats(f, 3, RESERVATION_HELD, 2, 1);
+    assert_false(has_heard_of_stock(f, to));
+    sync_seats(f, 4, RESERVATION_CONFIRMED, 1, 2); /* whoever has them */
+    assert_true(has_heard_of_stock(f, to));
+    sync_seats(f, 5, RESERVATION_HELD, 1, 1);
+    assert_true(has_heard_of_stock(f, to));
+    assert_seats(&f->h.s, FLOOR, 0, 1, 1);
+    redisFree(to);
+}
+
 /* ---- a large section ---- */
 
 static void a_million_seats_are_a_few_keys_and_shown_at_once(void **state) {
@@ -229,6 +295,7 @@ int main(void) {
         TEST(a_claim_that_submit_refuses_is_undone_though_its_answer_was_lost_pitfall_26),
         TEST(what_has_ended_leaves_nothing_behind),
         TEST(a_request_for_an_event_that_was_recreated_gets_no_seats),
+        TEST(seats_that_follow_the_ledger_announce_that_the_event_is_sold_out_too),
         TEST(a_million_seats_are_a_few_keys_and_shown_at_once),
     };
 #undef TEST

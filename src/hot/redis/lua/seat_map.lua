@@ -227,6 +227,8 @@ end
 
 -- ---- seats ----
 
+local NOT_SOLD = { available = 'held', held = 'available' } -- each with the other one
+
 -- The only function that changes seats: all of them from one state to another. Without an id the
 -- seats stay with their reservation, or have none any more.
 local function seats_put(e, s, stretches, from, to, id)
@@ -249,8 +251,8 @@ local function seats_put(e, s, stretches, from, to, id)
   if from == to then return end
   local rest = count_seats(e, s, from, -#seats)
   local total = count_seats(e, s, to, #seats)
-  local sells_last = from == 'held' and to == 'confirmed' and rest == 0 and is_zero(e, 'available')
-  local returns_first = from == 'confirmed' and total == #seats and is_zero(e, 'held')
+  local sells_last = to == 'confirmed' and rest == 0 and is_zero(e, NOT_SOLD[from])
+  local returns_first = from == 'confirmed' and total == #seats and is_zero(e, NOT_SOLD[to])
   if sells_last or returns_first then announce_stock(e) end
 end
 
