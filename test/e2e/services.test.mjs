@@ -274,6 +274,18 @@ test('with a parent, all ends when that has been killed', async () => {
   await until('the watcher has gone', () => processesIn(env.SERVICES_DIR).length === 0);
 });
 
+// As when an interrupted run of tests removes its temporary folder.
+test('with a parent, all ends when the folder was removed', async () => {
+  const env = start(['redis', 'postgres', '--unsafe-fast']);
+  const [watcher] = fs.readFileSync(path.join(env.SERVICES_DIR, 'watcher/pid'), 'utf8').split(' ');
+  const waits = () => Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(fs.readFileSync(`/proc/${watcher}/status`, 'utf8'))[1]);
+  const before = waits();
+  await until('the watcher has looked which servers there are', () => waits() >= before + 6);
+  fs.rmSync(env.SERVICES_DIR, { recursive: true });
+  await until('the servers have ended', () => pidsOf(env).every((pid) => !isAlive(pid)));
+  await until('the watcher has gone', () => !isAlive(watcher));
+});
+
 // Wherever the signal comes: every 100 ms from nothing done to all done.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGKILL']) {
   test(`a start that ${signal} interrupts leaves nothing`, async () => {
