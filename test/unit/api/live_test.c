@@ -1,8 +1,6 @@
 /* The streams of places, with a store that answers when the test says so. All on one thread. */
 #include "api/live.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,10 +9,10 @@
 #include <cmocka.h>
 
 #include "api/queue_token.h"
-#include "api/rankings_live.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "site_fixture.h"
 
 /* Everything happens within this, or the test fails. */
 #define PATIENCE_MS 60000
@@ -34,13 +32,7 @@ struct slow_queues {
 
 struct fixture {
     struct slow_queues slow;
-    struct api api;
-    struct api_worker api_worker;
-    struct api_site site;
-    struct worker worker;
-    struct net_worker *net_worker;
-    struct sockaddr_storage address;
-    bool drained;
+    struct site_fixture site;
     bool announced;
     int fd; /* the client's */
     struct buf in;
@@ -93,7 +85,7 @@ static void show_held(uint32_t held) {
 /* ---- the client ---- */
 
 static void run_once(void) {
-    uv_run(&fix.worker.loop, UV_RUN_NOWAIT);
+    uv_run(&fix.site.worker.loop, UV_RUN_NOWAIT);
     if (fix.fd >= 0) {
         ssize_t got = read(fix.fd, buf_reserve(&fix.in, 65536), 65536);
         if (got > 0) fix.in.len += (size_t)got;
@@ -122,19 +114,12 @@ static void await_looks(int looks) {
 static void request_stream(void) {
     struct queue_event event;
     char token[TOKEN_TEXT_BYTES];
-    assert_true(queue_event_find_key(&fix.api, KEY, &event));
+    assert_true(queue_event_find_key(&fix.site.api, KEY, &event));
     struct place place = {.status = ENTRY_WAITING, .seq = SEQ, .lane = LANE_DEFAULT};
-    queue_token_sign(&fix.api_worker, &event, STR(USER), &place, clock_wall_ms(), token);
-    fix.fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fix.fd >= 0);
-    assert_int_equal(connect(fix.fd, (struct sockaddr *)&fix.address, sizeof(struct sockaddr_in)),
-                     0);
-    fcntl(fix.fd, F_SETFL, O_NONBLOCK);
-    struct buf request = {0};
-    buf_addf(&request, "GET /queue/CONCERT/1/subscribe/%.*s HTTP/1.1\r\nHost: test\r\n\r\n",
-             (int)sizeof token, token);
-    assert_int_equal(write(fix.fd, request.bytes, request.len), request.len);
-    buf_deinit(&request);
+    queue_token_sign(&fix.site.api_worker, &event, STR(USER), &place, clock_wall_ms(), token);
+    char path[64 + TOKEN_TEXT_BYTES];
+    snprintf(path, sizeof path, "/queue/CONCERT/1/subscribe/%.*s", (int)sizeof token, token);
+    fix.fd = site_fixture_get(&fix.site, path, 0);
     await_looks(1);
 }
 
@@ -153,8 +138,8 @@ static void on_announced(struct task *task) {
 static void announce(const uint64_t *seqs, size_t count) {
     struct task behind = {.run = on_announced};
     fix.announced = false;
-    live_announce(&fix.api, KEY, seqs, count);
-    mailbox_post(&fix.worker.mailbox, &behind);
+    live_announce(&fix.site.api, KEY, seqs, count);
+    mailbox_post(&fix.site.worker.mailbox, &behind);
     while (!fix.announced) run_once();
 }
 
@@ -177,61 +162,24 @@ static int set_up(void **state) {
     (void)state;
     memset(&fix, 0, sizeof fix);
     fix.fd = -1;
-    struct net_options options = {.headers_timeout_ms = 60000,
-                                  .body_timeout_ms = 60000,
-                                  .idle_timeout_ms = 60000,
-                                  .write_timeout_ms = 60000,
-                                  .max_connections = 10,
-                                  .stream_heartbeat_ms = 60000,
-                                  .stream_max_ms = 600000,
-                                  .stream_lag_bytes = 65536};
+    struct api *api = &fix.site.api;
     fix.slow.queues.ops = &slow_ops;
-    fix.api.room.queues = &fix.slow.queues;
-    waiting_room_init(&fix.api.room);
-    fix.api.push_interval_ms = PUSH_MS;
-    fix.api.events.catalogue = catalogue_new();
-    fix.api.net = net_new(&options);
-    fix.api.workers = &fix.api_worker;
-    fix.api.worker_count = 1;
-    install_event(fix.api.events.catalogue);
-    assert_int_equal(worker_init(&fix.worker), 0);
-    mailbox_set_mine(&fix.worker.mailbox);
-    fix.api_worker.api = &fix.api;
-    fix.api_worker.tokens = token_box_new(STR("0123456789abcdef0123456789abcdef"), STR(""));
-    fix.api_worker.live = live_new(&fix.api, &fix.worker, 0);
-    fix.api_worker.rankings_live = rankings_live_new(&fix.api, &fix.worker, 0);
-    fix.net_worker = net_worker_new(fix.api.net, &fix.worker, &fix.api_worker);
-    api_site_init(&fix.site, &fix.api, SITE_PUBLIC);
-    int socket;
-    assert_true(endpoint_parse(STR("127.0.0.1:0"), &fix.address));
-    assert_int_equal(net_bind(&fix.address, &socket, 1), 0);
-    assert_int_equal(net_worker_listen(fix.net_worker, socket, &fix.site.net), 0);
+    api->room.queues = &fix.slow.queues;
+    waiting_room_init(&api->room);
+    api->push_interval_ms = PUSH_MS;
+    fix.site.api_worker.tokens = token_box_new(STR("0123456789abcdef0123456789abcdef"), STR(""));
+    site_fixture_open(&fix.site, 10, 65536);
+    install_event(api->events.catalogue);
     return 0;
-}
-
-static void on_drained(void *arg) {
-    (void)arg;
-    fix.drained = true;
 }
 
 static int tear_down(void **state) {
     (void)state;
-    rankings_live_close(fix.api_worker.rankings_live);
-    live_close(fix.api_worker.live);
-    net_worker_drain(fix.net_worker, false, on_drained, NULL);
-    while (!fix.drained) run_once();
+    site_fixture_drain(&fix.site);
     if (fix.slow.asked != NULL) show_held(0); /* the place of a stream that has ended */
-    worker_stop(&fix.worker);
-    uv_run(&fix.worker.loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&fix.worker.loop), 0);
-    mailbox_deinit(&fix.worker.mailbox);
-    net_worker_free(fix.net_worker);
-    rankings_live_free(fix.api_worker.rankings_live);
-    live_free(fix.api_worker.live);
-    token_box_free(fix.api_worker.tokens);
-    net_free(fix.api.net);
-    waiting_room_deinit(&fix.api.room);
-    catalogue_free(fix.api.events.catalogue);
+    site_fixture_close(&fix.site);
+    token_box_free(fix.site.api_worker.tokens);
+    waiting_room_deinit(&fix.site.api.room);
     close(fix.fd);
     buf_deinit(&fix.in);
     return 0;

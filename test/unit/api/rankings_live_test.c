@@ -2,7 +2,6 @@
 #include "api/rankings_live.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,12 +9,12 @@
 
 #include <cmocka.h>
 
-#include "api/live.h"
 #include "api/rankings.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/metrics.h"
+#include "site_fixture.h"
 #include "wall_clock.h"
 
 /* Everything happens within this, or the test fails. */
@@ -42,13 +41,7 @@ struct client {
 
 struct fixture {
     struct slow_boards slow;
-    struct api api;
-    struct api_worker api_worker;
-    struct api_site site;
-    struct worker worker;
-    struct net_worker *net_worker;
-    struct sockaddr_storage address;
-    bool drained;
+    struct site_fixture site;
     struct client clients[CLIENTS_MAX];
     size_t client_count;
 };
@@ -106,7 +99,7 @@ static void read_some(struct client *c) {
 }
 
 static void run_once(void) {
-    uv_run(&fix.worker.loop, UV_RUN_NOWAIT);
+    uv_run(&fix.site.worker.loop, UV_RUN_NOWAIT);
     for (size_t i = 0; i < fix.client_count; i++) {
         struct client *c = &fix.clients[i];
         if (c->fd >= 0 && !c->is_deaf && !c->is_over) read_some(c);
@@ -121,17 +114,9 @@ static void run_for(int64_t ms) {
 static struct client *dial(const char *board, int receive_bytes) {
     assert_true(fix.client_count < CLIENTS_MAX);
     struct client *c = &fix.clients[fix.client_count++];
-    c->fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(c->fd >= 0);
-    if (receive_bytes > 0)
-        setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof receive_bytes);
-    assert_int_equal(connect(c->fd, (struct sockaddr *)&fix.address, sizeof(struct sockaddr_in)),
-                     0);
-    fcntl(c->fd, F_SETFL, O_NONBLOCK);
-    struct buf request = {0};
-    buf_addf(&request, "GET /rankings/stream?board=%s HTTP/1.1\r\nHost: test\r\n\r\n", board);
-    assert_int_equal(write(c->fd, request.bytes, request.len), request.len);
-    buf_deinit(&request);
+    char path[64];
+    snprintf(path, sizeof path, "/rankings/stream?board=%s", board);
+    c->fd = site_fixture_get(&fix.site, path, receive_bytes);
     return c;
 }
 
@@ -195,60 +180,18 @@ static void install_events(struct catalogue *catalogue) {
 static int set_up(void **state) {
     (void)state;
     memset(&fix, 0, sizeof fix);
-    struct net_options options = {.headers_timeout_ms = 60000,
-                                  .body_timeout_ms = 60000,
-                                  .idle_timeout_ms = 60000,
-                                  .write_timeout_ms = 60000,
-                                  .max_connections = CLIENTS_MAX,
-                                  .stream_heartbeat_ms = 60000,
-                                  .stream_max_ms = 600000,
-                                  .stream_lag_bytes = 1024};
     fix.slow.boards.ops = &slow_ops;
-    fix.api.boards = &fix.slow.boards;
-    fix.api.events.catalogue = catalogue_new();
-    fix.api.net = net_new(&options);
-    fix.api.workers = &fix.api_worker;
-    fix.api.worker_count = 1;
-    install_events(fix.api.events.catalogue);
-    assert_int_equal(worker_init(&fix.worker), 0);
-    mailbox_set_mine(&fix.worker.mailbox);
-    fix.api_worker.api = &fix.api;
-    fix.api_worker.live = live_new(&fix.api, &fix.worker, 0);
-    fix.api_worker.rankings_live = rankings_live_new(&fix.api, &fix.worker, 0);
-    fix.net_worker = net_worker_new(fix.api.net, &fix.worker, &fix.api_worker);
-    api_site_init(&fix.site, &fix.api, SITE_PUBLIC);
-    int socket;
-    assert_true(endpoint_parse(STR("127.0.0.1:0"), &fix.address));
-    assert_int_equal(net_bind(&fix.address, &socket, 1), 0);
-    assert_int_equal(net_worker_listen(fix.net_worker, socket, &fix.site.net), 0);
+    fix.site.api.boards = &fix.slow.boards;
+    site_fixture_open(&fix.site, CLIENTS_MAX, 1024);
+    install_events(fix.site.api.events.catalogue);
     return 0;
-}
-
-static void on_drained(void *arg) {
-    (void)arg;
-    fix.drained = true;
-}
-
-static void drain(void) {
-    rankings_live_close(fix.api_worker.rankings_live);
-    live_close(fix.api_worker.live);
-    net_worker_drain(fix.net_worker, false, on_drained, NULL);
-    while (!fix.drained) run_once();
 }
 
 static int tear_down(void **state) {
     (void)state;
-    if (!fix.drained) drain();
+    site_fixture_drain(&fix.site);
     if (fix.slow.asked != NULL) refuse(); /* an answer that was long under way */
-    worker_stop(&fix.worker);
-    uv_run(&fix.worker.loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&fix.worker.loop), 0);
-    mailbox_deinit(&fix.worker.mailbox);
-    net_worker_free(fix.net_worker);
-    rankings_live_free(fix.api_worker.rankings_live);
-    live_free(fix.api_worker.live);
-    net_free(fix.api.net);
-    catalogue_free(fix.api.events.catalogue);
+    site_fixture_close(&fix.site);
     for (size_t i = 0; i < fix.client_count; i++) {
         if (fix.clients[i].fd >= 0) close(fix.clients[i].fd);
         buf_deinit(&fix.clients[i].in);
@@ -369,7 +312,7 @@ static void a_client_that_disconnects_during_a_read_does_no_harm(void **state) {
     show(1, 5);
     await_text(stays, "\"reservationCount\":5,");
     await_looks(2);
-    drain();
+    site_fixture_drain(&fix.site);
     run_once();
     assert_true(stays->is_over);
     show(1, 6); /* to no subscriber */
