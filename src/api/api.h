@@ -46,7 +46,7 @@ struct api {
     struct fact_publisher *fact_publisher; /* NULL: facts are not published */
     struct api_worker *workers;
     size_t worker_count;
-    str default_event; /* "TYPE/ID", for requests that name no event; empty: the only event */
+    str default_event; /* "TYPE/ID", for requests that name no event; empty: the only public one */
     int64_t push_interval_ms;
     struct net *net;
     struct arrivals arrivals;

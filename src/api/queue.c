@@ -106,17 +106,34 @@ void queue_post_enter(struct api *api, struct exchange *x, const str *captures) 
         queue_take_place(api, x, &event, &body, false);
 }
 
-/* The event that is meant when none is named: the configured one, or the only one. */
+/* 0: there is none, or several. */
+static int64_t only_event(struct api *api, bool with_drafts) {
+    int64_t now_ms = clock_wall_ms();
+    int64_t key = 0;
+    bool is_only = true;
+    const struct event *e;
+    catalogue_read_lock(api->events.catalogue);
+    for (size_t at = 0; is_only && (e = catalogue_at(api->events.catalogue, at)) != NULL; at++) {
+        if (!with_drafts && !event_is_public(e, now_ms)) continue;
+        is_only = key == 0;
+        key = e->key;
+    }
+    catalogue_read_unlock(api->events.catalogue);
+    return is_only ? key : 0;
+}
+
+/* The event that is meant when none is named: the configured one, or the only public one. */
 static bool find_default(struct api *api, struct queue_event *out) {
     str id = api->default_event;
     str type;
     if (id.len > 0) return str_split(&id, '/', &type) && queue_event_find(api, type, id, out);
-    int64_t key = 0;
-    catalogue_read_lock(api->events.catalogue);
-    const struct event *only = catalogue_at(api->events.catalogue, 0);
-    if (only != NULL && catalogue_at(api->events.catalogue, 1) == NULL) key = only->key;
-    catalogue_read_unlock(api->events.catalogue);
-    return queue_event_find_key(api, key, out);
+    return queue_event_find_key(api, only_event(api, false), out);
+}
+
+/* The event whose cookie is read when none is named. A user may have a place in a draft that was
+ * public before. */
+static bool find_default_of_cookie(struct api *api, struct queue_event *out) {
+    return find_default(api, out) || queue_event_find_key(api, only_event(api, true), out);
 }
 
 void queue_post_token(struct api *api, struct exchange *x, const str *captures) {
@@ -192,7 +209,7 @@ void queue_get_own_status(struct api *api, struct exchange *x, const str *captur
     struct token token;
     struct queue_event event;
     str text = queue_token_of(x, 0);
-    if (text.at == NULL && find_default(api, &event)) text = queue_token_of(x, event.key);
+    if (text.at == NULL && find_default_of_cookie(api, &event)) text = queue_token_of(x, event.key);
     enum err refused = queue_token_read(exchange_context(x), text, &token);
     bool exists = refused == ERR_OK && queue_event_find_key(api, token.event_key, &event);
     if (refused == ERR_OK && !exists)

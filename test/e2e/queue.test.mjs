@@ -488,7 +488,7 @@ describe('POST /queue/token and GET /queue/status', () => {
     assertProblem(await token({ eventType: room.type, eventId: room.id }), 422, 'invalid_field');
   });
 
-  test('the default event is the configured one, or the only one', async () => {
+  test('the default event is the configured one, or the only public one', async () => {
     const alone = await start({ args: ['--queue-default-event', 'CONCERT/2'] });
     const ask = () => alone.call('POST', '/queue/token', { body: { userId: 'a' } });
     assertProblem(await ask(), 404, 'event_not_found');
@@ -501,12 +501,13 @@ describe('POST /queue/token and GET /queue/status', () => {
     const only = await start();
     const askOnly = () => only.call('POST', '/queue/token', { body: { userId: 'a' } });
     await only.admin('PUT', '/admin/events/CONCERT/1', concert({ state: 'DRAFT', opensAt: soon(3600_000) }));
-    const refused = await askOnly();
+    assertProblem(await askOnly(), 404, 'event_not_found');
+    const refused = await only.call('POST', '/queue/token', { body: { userId: 'a', eventType: 'CONCERT', eventId: '1' } });
     assertProblem(refused, 403, 'not_open');
     assert.equal(refused.headers['retry-after'], undefined, 'nothing of a draft but that the name is in use');
-    await only.admin('PUT', '/admin/events/CONCERT/1', concert({ state: 'OPEN' }));
-    assert.equal((await askOnly()).json.eventId, '1');
     await only.admin('PUT', '/admin/events/CONCERT/2', concert());
+    assert.equal((await askOnly()).json.eventId, '2');
+    await only.admin('PUT', '/admin/events/CONCERT/1', concert({ state: 'OPEN' }));
     assertProblem(await askOnly(), 404, 'event_not_found');
     await only.stop();
   });
