@@ -554,8 +554,7 @@ static void kafka_drain(struct feed *f, size_t worker) {
         kafka_free(CONTAINER_OF(w->unsent.next, struct kafka_delivery, link));
 }
 
-static void kafka_look(struct feed *f, size_t worker, struct feed_look *l) {
-    (void)worker;
+static void kafka_look(struct feed *f, struct feed_look *l) {
     l->task.home = mailbox_mine();
     kafka_lookup_ask(kafka_of(f)->lookup, l);
 }

@@ -7,12 +7,14 @@
  * Leases are taken and renewed by the first worker. A new lease has a new fence: then the partition
  * is read from its first undecided request on.
  *
- * Positions come from a list of the numbers of all undecided requests, which each worker reads when
- * they are asked for, and keeps for a moment.
+ * Positions come from a list of the numbers of all undecided requests, which is read when they are
+ * asked for, and kept for a moment. All workers use the same list, and each list is read when the
+ * one before it is there, so the position of a request only falls.
  */
 #include "feed/local.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
@@ -62,18 +64,8 @@ struct local_partition {
 };
 
 struct local_worker {
-    struct local_feed *feed;
     struct feed_consumer *consumer;
     bool is_draining;
-    struct {
-        struct ledger_requests_open open; /* all undecided requests, between these times */
-        int64_t began_ns;
-        int64_t ended_ns;
-        struct ledger_requests_open next; /* being read, since next_began_ns */
-        int64_t next_began_ns;
-        bool is_reading;
-        struct list waiting; /* struct feed_look */
-    } positions;
 };
 
 struct local_feed {
@@ -91,6 +83,16 @@ struct local_feed {
         _Atomic bool is_released;
         int64_t asked_ns; /* steady, the last time */
     } lease;
+    struct {
+        pthread_mutex_t lock;             /* of all below */
+        struct ledger_requests_open open; /* all undecided requests, between these times */
+        int64_t began_ns;
+        int64_t ended_ns;
+        struct ledger_requests_open next; /* being read, since next_began_ns */
+        int64_t next_began_ns;
+        bool is_reading;
+        struct list waiting; /* struct feed_look, of all workers */
+    } positions;
     _Atomic bool is_counted;   /* nothing has changed since positions were read */
     _Atomic size_t draining;   /* workers */
     _Atomic int64_t under_way; /* reads, and tasks that wake a partition */
@@ -307,10 +309,11 @@ static void local_acknowledge(struct feed *f, struct feed_message *message,
 /* ---- positions ---- */
 
 static void positions_on_read(struct task *task);
+static void local_on_positions(struct task *task);
 
 /* How many undecided requests are before it; -1: it is not among them. */
-static int64_t positions_find(const struct local_worker *w, const struct request *r) {
-    const struct open_requests *open = &w->positions.open.partitions[r->partition];
+static int64_t positions_find(const struct local_feed *f, const struct request *r) {
+    const struct open_requests *open = &f->positions.open.partitions[r->partition];
     size_t low = 0;
     size_t high = open->count;
     while (low < high) {
@@ -323,87 +326,110 @@ static int64_t positions_find(const struct local_worker *w, const struct request
     return low < open->count && open->seqs[low] == r->seq ? (int64_t)low : -1;
 }
 
-/* Answers the look if the positions that are known suffice. An undecided request that is not among
- * them was either accepted after they were read, or decided since the ledger was asked for it. It
- * is the first if they were read before the ledger was asked: then the request was accepted a
+/* Fills in the positions if the list that is there suffices. An undecided request that is not in it
+ * was either accepted after the list was read, or decided since the ledger was asked for it. It is
+ * the first if the list was read before the ledger was asked: then the request was accepted a
  * moment ago, and its position is that of its acceptance. Clients look at a request as soon as it
- * is accepted, and the list must not be read for each of them. */
-static bool local_look_answer(struct local_worker *w, struct feed_look *l) {
-    bool is_newer = w->positions.began_ns >= l->began_ns;
-    bool is_older = w->positions.ended_ns <= l->asked_ns;
-    bool is_recent = is_newer || l->began_ns - w->positions.began_ns < POSITIONS_NS;
+ * is accepted, and the list must not be read for each of them. The position of the acceptance is
+ * never lower than the one of a list that is read later. */
+static bool positions_suffice(const struct local_feed *f, struct feed_look *l) {
+    bool is_newer = f->positions.began_ns >= l->began_ns;
+    bool is_older = f->positions.ended_ns <= l->asked_ns;
+    bool is_recent = is_newer || l->began_ns - f->positions.began_ns < POSITIONS_NS;
     for (size_t i = 0; i < l->count; i++) {
         const struct request *r = l->found[i];
         l->ahead[i] = 0;
         if (r == NULL || request_is_decided(r->status)) continue;
-        int64_t ahead = is_recent ? positions_find(w, r) : -1;
+        int64_t ahead = is_recent ? positions_find(f, r) : -1;
         if (ahead < 0 && is_recent && is_older) ahead = r->ahead;
         if (ahead < 0 && !is_newer) return false;
         if (ahead > 0) l->ahead[i] = ahead;
     }
-    l->done(l, ERR_OK);
     return true;
 }
 
-/* Fails every look that waits for it, if it can't be read. */
-static void positions_read(struct local_worker *w) {
-    if (w->positions.is_reading) return;
-    w->positions.is_reading = true;
-    w->positions.next_began_ns = clock_steady_ns();
-    atomic_fetch_add(&w->feed->under_way, 1);
-    w->positions.next.record =
+/* When is_reading was set. Fails every look that waits, if the list can't be read. */
+static void positions_read(struct local_feed *f) {
+    struct ledger_requests_open *next = &f->positions.next;
+    f->positions.next_began_ns = clock_steady_ns();
+    atomic_fetch_add(&f->under_way, 1);
+    next->record =
         (struct ledger_record){.kind = LEDGER_REQUESTS_OPEN, .task.run = positions_on_read};
-    enum err refused = ledger_ask(w->feed->ledger, &w->positions.next.record);
+    enum err refused = ledger_ask(f->ledger, &next->record);
     if (refused == ERR_OK) return;
-    w->positions.next.record.result = refused;
-    positions_on_read(&w->positions.next.record.task);
+    next->record.result = refused;
+    positions_on_read(&next->record.task);
 }
 
-static void local_look(struct feed *f, size_t worker, struct feed_look *l) {
-    struct local_worker *w = &local_of(f)->workers[worker];
+/* Answers it, or has it wait for the next list. */
+static void local_look_on(struct local_feed *f, struct feed_look *l) {
+    pthread_mutex_lock(&f->positions.lock);
+    bool is_answered = positions_suffice(f, l);
+    bool begins = !is_answered && !f->positions.is_reading;
+    if (!is_answered) list_move_last(&f->positions.waiting, &l->link);
+    if (begins) f->positions.is_reading = true;
+    pthread_mutex_unlock(&f->positions.lock);
+    if (is_answered) l->done(l, ERR_OK);
+    if (begins) positions_read(f);
+}
+
+static void local_look(struct feed *f, struct feed_look *l) {
     l->began_ns = clock_steady_ns();
-    if (local_look_answer(w, l)) return;
+    l->task = (struct task){.run = local_on_positions, .home = mailbox_mine()};
     list_init(&l->link);
-    list_move_last(&w->positions.waiting, &l->link);
-    positions_read(w);
+    local_look_on(local_of(f), l);
 }
 
-static void positions_on_read(struct task *task) {
-    struct local_worker *w = CONTAINER_OF(task, struct local_worker, positions.next.record.task);
-    enum err result = w->positions.next.record.result;
-    w->positions.is_reading = false;
-    atomic_fetch_sub(&w->feed->under_way, 1);
-    if (result == ERR_OK) {
-        for (int p = 0; p < REQUEST_PARTITIONS; p++) {
-            mem_free(w->positions.open.partitions[p].seqs);
-            w->positions.open.partitions[p] = w->positions.next.partitions[p];
-            atomic_store(&w->feed->partitions[p].undecided,
-                         (int64_t)w->positions.open.partitions[p].count);
-        }
-        w->positions.began_ns = w->positions.next_began_ns;
-        w->positions.ended_ns = clock_steady_ns();
+/* Takes the list that was read in place of the one before it. */
+static void positions_take(struct local_feed *f) {
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) {
+        struct open_requests *open = &f->positions.open.partitions[p];
+        mem_free(open->seqs);
+        *open = f->positions.next.partitions[p];
+        atomic_store(&f->partitions[p].undecided, (int64_t)open->count);
     }
-    /* Looks that come while these are answered wait for the next read. */
+    f->positions.began_ns = f->positions.next_began_ns;
+    f->positions.ended_ns = clock_steady_ns();
+}
+
+/* On the worker that has asked for the list; the looks are answered on theirs. One that began when
+ * the list was being read may have to wait for the next one. */
+static void positions_on_read(struct task *task) {
+    struct local_feed *f = CONTAINER_OF(task, struct local_feed, positions.next.record.task);
+    enum err result = f->positions.next.record.result;
     struct list waiting;
     list_init(&waiting);
-    while (!list_empty(&w->positions.waiting)) list_move_last(&waiting, w->positions.waiting.next);
+    pthread_mutex_lock(&f->positions.lock);
+    if (result == ERR_OK) positions_take(f);
+    while (!list_empty(&f->positions.waiting)) list_move_last(&waiting, f->positions.waiting.next);
+    f->positions.is_reading = false;
+    pthread_mutex_unlock(&f->positions.lock);
     while (!list_empty(&waiting)) {
         struct feed_look *l = CONTAINER_OF(waiting.next, struct feed_look, link);
         list_remove(&l->link);
-        if (result != ERR_OK)
-            l->done(l, result);
-        else if (!local_look_answer(w, l))
-            list_move_last(&w->positions.waiting, &l->link);
+        l->result = result;
+        mailbox_post(l->task.home, &l->task);
     }
-    if (!list_empty(&w->positions.waiting)) positions_read(w);
+    atomic_fetch_sub(&f->under_way, 1);
+}
+
+static void local_on_positions(struct task *task) {
+    struct feed_look *l = CONTAINER_OF(task, struct feed_look, task);
+    if (l->result == ERR_OK)
+        local_look_on(local_of(l->feed), l);
+    else
+        l->done(l, l->result);
 }
 
 /* For the metrics, while there is work. */
 static void local_count(struct local_feed *l) {
-    struct local_worker *w = &l->workers[0];
-    bool is_old = clock_steady_ns() - w->positions.began_ns >= COUNT_NS;
-    if (w->is_draining || !is_old || atomic_exchange(&l->is_counted, true)) return;
-    positions_read(w);
+    pthread_mutex_lock(&l->positions.lock);
+    bool is_old = clock_steady_ns() - l->positions.began_ns >= COUNT_NS;
+    bool begins = is_old && !l->positions.is_reading && !l->workers[0].is_draining &&
+                  !atomic_exchange(&l->is_counted, true);
+    if (begins) l->positions.is_reading = true;
+    pthread_mutex_unlock(&l->positions.lock);
+    if (begins) positions_read(l);
 }
 
 /* ---- the workers ---- */
@@ -470,9 +496,8 @@ static bool local_is_busy(struct feed *f) {
 
 static void local_close(struct feed *f) {
     struct local_feed *l = local_of(f);
-    for (size_t i = 0; i < l->worker_count; i++)
-        for (int p = 0; p < REQUEST_PARTITIONS; p++)
-            mem_free(l->workers[i].positions.open.partitions[p].seqs);
+    for (int p = 0; p < REQUEST_PARTITIONS; p++) mem_free(l->positions.open.partitions[p].seqs);
+    pthread_mutex_destroy(&l->positions.lock);
     mem_free(l->workers);
     mem_free(l);
 }
@@ -495,10 +520,8 @@ struct feed *local_feed_new(struct ledger *ledger, size_t workers, bool is_share
     l->lease.node = uuid_new(clock_wall_ms());
     l->worker_count = workers;
     l->workers = mem_new(workers * sizeof *l->workers);
-    for (size_t i = 0; i < workers; i++) {
-        l->workers[i].feed = l;
-        list_init(&l->workers[i].positions.waiting);
-    }
+    pthread_mutex_init(&l->positions.lock, NULL);
+    list_init(&l->positions.waiting);
     for (int i = 0; i < REQUEST_PARTITIONS; i++) {
         l->partitions[i].feed = l;
         l->partitions[i].number = i;

@@ -85,13 +85,15 @@ struct feed_look {
     size_t count;
     struct request **found; /* in, out: undecided ones that only the feed has are added */
     int64_t asked_ns;       /* steady: before the ledger was asked */
-    int64_t *ahead; /* out, one for each: undecided requests before an undecided one, else 0 */
+    /* Out, one for each: undecided requests before an undecided one, else 0. On one feed it only
+     * falls from one look to the next, whichever workers ask. */
+    int64_t *ahead;
     void (*done)(struct feed_look *l, enum err result);
 
     /* Private to the adapter. */
+    struct feed *feed;
     struct list link;
     struct task task;
-    size_t worker;
     int64_t began_ns;
     enum err result;
 };
@@ -113,7 +115,7 @@ struct feed_ops {
     void (*tick)(struct feed *f, size_t worker);
     void (*acknowledge)(struct feed *f, struct feed_message *m, enum feed_outcome outcome,
                         enum err reason);
-    void (*look)(struct feed *f, size_t worker, struct feed_look *l);
+    void (*look)(struct feed *f, struct feed_look *l);
     void (*nudge)(struct feed *f, int partition); /* NULL: nodes need no announcements */
     void (*drain)(struct feed *f, size_t worker);
     void (*stats)(struct feed *f, struct feed_stats *out);
@@ -145,10 +147,10 @@ static inline void feed_acknowledge(struct feed *f, struct feed_message *m,
     f->ops->acknowledge(f, m, outcome, reason);
 }
 
-/* On the thread of the worker with that number. */
-static inline void feed_look(struct feed *f, size_t worker, struct feed_look *l) {
-    l->worker = worker;
-    f->ops->look(f, worker, l);
+/* On a worker's thread. */
+static inline void feed_look(struct feed *f, struct feed_look *l) {
+    l->feed = f;
+    f->ops->look(f, l);
 }
 
 /* Another node has accepted requests of the partition. From any thread. */

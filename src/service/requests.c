@@ -565,7 +565,7 @@ static void requests_on_got(struct task *task) {
                                     .asked_ns = l->asked_ns,
                                     .ahead = l->ahead,
                                     .done = requests_on_looked_in_feed};
-    feed_look(l->worker->service->feed, l->worker->number, &l->in_feed);
+    feed_look(l->worker->service->feed, &l->in_feed);
 }
 
 /* A request that the feed keeps may have been decided after the ledger was asked and before the

@@ -135,7 +135,7 @@ static void without_a_broker_nothing_is_accepted_and_nothing_said_to_be_missing(
         .look = {
             .ids = &request.id, .count = 1, .found = &found, .ahead = &ahead, .done = on_looked}};
     feed_publish(f, &a.publish);
-    feed_look(f, 0, &a.look);
+    feed_look(f, &a.look);
     harness_wait(&h, is_answered, &a);
     assert_int_equal(a.publish.result, ERR_FEED_UNAVAILABLE);
     assert_int_equal(a.looked, ERR_FEED_UNAVAILABLE);
@@ -348,7 +348,7 @@ static bool is_in_feed(struct fixture *f, uint64_t number) {
     struct answer a = {
         .is_published = true,
         .look = {.ids = &id, .count = 1, .found = &found, .ahead = &ahead, .done = on_looked}};
-    feed_look(f->feed, 0, &a.look);
+    feed_look(f->feed, &a.look);
     harness_wait(&f->h, is_answered, &a);
     assert_int_equal(a.looked, ERR_OK);
     bool is_found = found != NULL;

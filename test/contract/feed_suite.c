@@ -1,8 +1,10 @@
 /* The contract of a feed. Two workers are attached on the test's own thread. */
 #include "feed_suite.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include <cmocka.h>
@@ -413,8 +415,9 @@ static bool is_looked(void *arg) {
     return ((struct looking *)arg)->done;
 }
 
-/* Of three requests: what the ledger knows, and then the feed. */
-static void look(struct fixture *f, struct looking *l, const uint64_t *numbers) {
+/* Of three requests: what the ledger knows, and then the feed. On the harness's thread. */
+static void look_on(struct harness *h, struct fixture *f, struct looking *l,
+                    const uint64_t *numbers) {
     struct test_record record;
     *l = (struct looking){
         .look = {
@@ -422,10 +425,14 @@ static void look(struct fixture *f, struct looking *l, const uint64_t *numbers) 
     l->look.asked_ns = clock_steady_ns();
     for (size_t i = 0; i < 3; i++) l->ids[i] = ledger_client_id(numbers[i]);
     test_requests_get(&record, l->ids, 3, l->found);
-    assert_int_equal(harness_ask(&f->d.h, f->d.l, &record), ERR_OK);
-    feed_look(f->feed, 0, &l->look);
-    harness_wait(&f->d.h, is_looked, l);
+    assert_int_equal(harness_ask(h, f->d.l, &record), ERR_OK);
+    feed_look(f->feed, &l->look);
+    harness_wait(h, is_looked, l);
     assert_int_equal(l->result, ERR_OK);
+}
+
+static void look(struct fixture *f, struct looking *l, const uint64_t *numbers) {
+    look_on(&f->d.h, f, l, numbers);
 }
 
 static void undecided_requests_are_found_with_their_positions(void **state) {
@@ -462,6 +469,63 @@ static void undecided_requests_are_found_with_their_positions(void **state) {
     assert_int_equal(l.found[2]->status, REQUEST_FAIL);
     assert_int_equal(l.ahead[2], 0);
     for (size_t i = 0; i < 3; i++) mem_free(l.found[i]);
+}
+
+/* Threads that look at one request again and again, as two workers. */
+struct watch {
+    struct fixture *f;
+    uint64_t number;
+    _Atomic int64_t lowest; /* position that one of them was answered */
+    _Atomic bool has_risen;
+    int64_t below; /* of the condition is_lower */
+};
+
+static void *watch_run(void *arg) {
+    struct watch *w = arg;
+    struct harness h;
+    harness_init(&h);
+    while (atomic_load(&w->lowest) > 0 && !atomic_load(&w->has_risen)) {
+        struct looking l;
+        int64_t before = atomic_load(&w->lowest);
+        look_on(&h, w->f, &l, (const uint64_t[]){w->number, 900, 901});
+        for (size_t i = 0; i < 3; i++) mem_free(l.found[i]);
+        if (l.ahead[0] > before) atomic_store(&w->has_risen, true);
+        while (before > l.ahead[0] &&
+               !atomic_compare_exchange_weak(&w->lowest, &before, l.ahead[0])) {
+        }
+    }
+    harness_deinit(&h);
+    return NULL;
+}
+
+static bool is_lower(void *arg) {
+    struct watch *w = arg;
+    return atomic_load(&w->lowest) < w->below || atomic_load(&w->has_risen);
+}
+
+static void a_position_only_falls_whichever_worker_is_asked(void **state) {
+    struct fixture *f = *state;
+    enum { COUNT = 21, AT_ONCE = 4 };
+    struct watch w = {.f = f, .number = COUNT};
+    pthread_t threads[WORKERS];
+    atomic_store(&w.lowest, COUNT - 1);
+    for (uint64_t n = 1; n <= COUNT; n++) publish(f, n, 2);
+    feed_attach_all(f);
+    await_delivered(f, COUNT);
+    for (size_t i = 0; i < WORKERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, watch_run, &w), 0);
+    while (f->acknowledged < COUNT - 1) {
+        w.below = atomic_load(&w.lowest);
+        for (int i = 0; i < AT_ONCE; i++) {
+            decide(f, f->delivered[f->acknowledged]->request);
+            acknowledge_next(f, true);
+        }
+        harness_wait(&f->d.h, is_lower, &w);
+    }
+    w.below = 1;
+    harness_wait(&f->d.h, is_lower, &w);
+    for (size_t i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
+    assert_false(atomic_load(&w.has_risen));
 }
 
 /* Known positions are used for a moment. The list of all undecided requests is not read again for a
@@ -514,6 +578,7 @@ int feed_suite_run(const struct feed_adapter *of) {
         TEST(an_undecided_request_is_not_passed_over),
         TEST(requests_that_are_decided_out_of_order_do_not_remove_the_first),
         TEST(undecided_requests_are_found_with_their_positions),
+        TEST(a_position_only_falls_whichever_worker_is_asked),
         TEST(a_drained_worker_gets_nothing_more),
     };
     const struct CMUnitTest with_ids[] = {

@@ -269,6 +269,34 @@ test('positions are the undecided requests ahead, and fall; what changed meanwhi
   });
 });
 
+// Each look has its own connection, so the workers of the node are asked in turn.
+test('a position only falls, whichever connection to a node asks', OFTEN_ENOUGH, async (t) => {
+  const count = times(1000);
+  await withFolder(async (restart) => {
+    let server = await restart({ args: ACCEPT_ONLY });
+    const sale = await RequestSale.open(server, 'CONCERT/1', {}, { maxPerUser: count, sections: [{ id: 'A', capacity: count, mode: 'lock' }] });
+    const ann = await sale.buyer('ann');
+    const agent = keepAlive(20);
+    await eachOf(Array.from({ length: count - 1 }, (_, i) => i), 20, () => sale.accepted(ann, { quantity: 1 }, { agent }));
+    agent.release();
+    const last = await sale.accepted(ann, { quantity: 1 });
+    assert.equal(last.position, count - 1);
+    await server.stop();
+    server = await restart({ args: ['--workers', '4'] });
+    const here = new RequestSale((server.nodes ?? [server])[0], 'CONCERT/1');
+    const shown = [last.position];
+    for (;;) {
+      const { status, position } = await here.looked(ann, last.requestId);
+      if (isDecided({ status })) break;
+      assert.ok(position <= shown.at(-1), `${position} after ${shown.at(-1)}, of ${new Set(shown).size} positions`);
+      shown.push(position);
+    }
+    t.diagnostic(`${shown.length} looks showed ${new Set(shown).size} positions`);
+    await assertAllDecided(new RequestSale(server, 'CONCERT/1'), count);
+    await server.stop();
+  });
+});
+
 const HAS_ROWS = hasKafka ? { skip: 'on Kafka undecided requests have no rows' } : {};
 test('a row of the ledger that names no event is decided with a reason', HAS_ROWS, async () => {
   await withFolder(async (restart) => {
