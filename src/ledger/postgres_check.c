@@ -278,6 +278,15 @@ static const struct invariant invariants[] = {
                                                         ">= " NUMBER(REQUEST_PARTITIONS) ")"),
     },
     {
+        "request_is_held_by_its_user",
+        "SELECT count(*) FROM idempotency WHERE route = '" REQUEST_ROUTE "'",
+        VIOLATIONS("SELECT 'request ' || " HEX("q.id") " || ' reservation ' || " HEX(
+            "r.id") " || ' of another user', false"
+                    " FROM requests q JOIN idempotency i ON i.route = '" REQUEST_ROUTE "'"
+                    "  AND i.key = q.id::text JOIN reservations r ON r.id = i.reservation_id"
+                    " WHERE i.user_id <> q.user_id AND r.status IN " LIVE),
+    },
+    {
         "foreign_keys",
         "SELECT (SELECT count(*) FROM sections) + (SELECT count(*) FROM seats)"
         " + (SELECT count(*) FROM queue_entries)",

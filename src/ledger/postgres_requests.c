@@ -1,5 +1,5 @@
 /* Asynchronous requests. They are accepted and decided by functions of the database
- * (postgres_schema_5.sql), several in one call. */
+ * (postgres_schema_5.sql, postgres_schema_10.sql), several in one call. */
 #include <assert.h>
 
 #include "base/clock.h"
@@ -24,6 +24,7 @@ enum {
     REQUEST_RESERVATION,
     REQUEST_FINISHED,
     REQUEST_FENCE,
+    REQUEST_NUMBER,
     DECIDE_ARRAYS,
 };
 
@@ -117,10 +118,11 @@ static size_t request_decide_send(struct pg *db, struct ledger_record **records,
         pg_array_i64(&arrays[REQUEST_FINISHED], r->finished_ms);
         pg_array_i64(&arrays[REQUEST_FENCE],
                      ((const struct ledger_request_decide *)records[i])->fence);
+        pg_array_i64(&arrays[REQUEST_NUMBER], r->seq);
     }
     send_requests(db,
-                  "SELECT is_new, state, why, made FROM ledger_request_decide_1($1, $2, $3, $4,"
-                  " $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+                  "SELECT is_new, state, why, made FROM ledger_request_decide_2($1, $2, $3, $4,"
+                  " $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
                   arrays, DECIDE_ARRAYS);
     return 1;
 }
@@ -137,6 +139,10 @@ static bool request_decide_read(struct pg *db, struct pg_rows *rows, struct ledg
         decide->reservation = (struct uuid){0};
         if (str_eq(pg_str(rows, 1), STR("LEASE_LOST"))) {
             decide->record.result = ERR_LOCK_LOST;
+            continue;
+        }
+        if (str_eq(pg_str(rows, 1), STR("OTHER_USER"))) {
+            decide->record.result = ERR_IDEMPOTENCY_MISMATCH;
             continue;
         }
         if (status < 0 || !request_is_decided((enum request_status)status) ||

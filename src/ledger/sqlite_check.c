@@ -222,6 +222,15 @@ static const struct invariant invariants[] = {
                     "  OR q.partition >= " NUMBER(REQUEST_PARTITIONS) ")",
     },
     {
+        /* A hold that was made for a request is its user's. */
+        "request_is_held_by_its_user",
+        "SELECT count(*) FROM idempotency WHERE route = '" REQUEST_ROUTE "'",
+        "SELECT 'request ' || hex(q.id) || ' reservation ' || hex(r.id) || ' of another user'"
+        " FROM requests q JOIN idempotency i ON i.route = '" REQUEST_ROUTE "'"
+        "  AND i.key = " UUID_TEXT("q.id") " JOIN reservations r ON r.id = i.reservation_id"
+                                           " WHERE i.user_id <> q.user_id AND r.status IN " LIVE,
+    },
+    {
         "foreign_keys",
         "SELECT (SELECT count(*) FROM sections) + (SELECT count(*) FROM seats)"
         " + (SELECT count(*) FROM queue_entries)",

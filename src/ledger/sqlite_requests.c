@@ -202,6 +202,11 @@ int request_decide_apply(struct db *db, struct ledger_request_decide *decide) {
     decide->decided = false;
     int rc = sqlite_request_find(db, &now.id, &old);
     if (rc != SQLITE_OK) return rc;
+    if (old != NULL && now.seq == 0 && !str_eq(str_of(old->user), str_of(now.user))) {
+        decide->record.result = ERR_IDEMPOTENCY_MISMATCH;
+        mem_free(old);
+        return rc;
+    }
     if (old != NULL && request_is_decided(old->status)) {
         sqlite_request_decided(decide, old);
         mem_free(old);

@@ -333,7 +333,8 @@ struct ledger_request_put {
 /* Decides a request, unless it is decided: `wanted` has its status, reason and reservation. If a
  * hold was made for it, it has succeeded, whatever the status in `wanted`. A failure keeps every
  * later hold for the request from being made. A request that the ledger does not have, because it
- * was accepted by another feed, is stored. */
+ * was accepted by another feed, is stored. Such a request has no number (wanted->seq is 0), and its
+ * id may be that of another user's request: IDEMPOTENCY_MISMATCH, and nothing changes. */
 struct ledger_request_decide {
     struct ledger_record record;
     const struct request *wanted;

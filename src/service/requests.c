@@ -7,9 +7,15 @@
  * the same as an earlier one in the list is not started before that one's outcome is known, except
  * where the hot store decides in one atomic step (strategy slot): there the order of the calls is
  * the order of the decisions, so many are under way at the same time and share a commit. Of two
- * messages with the same id, the second always waits: it finds the result of the first. When a
- * commit fails, those that were under way are tried again in their order; but one that was in
+ * messages with the same id, the second always waits until the result of the first is written. When
+ * a commit fails, those that were under way are tried again in their order; but one that was in
  * another commit may have succeeded before an earlier one.
+ *
+ * Ids. Where the feed keeps the requests, other programs produce messages too, and one of these may
+ * repeat the id of another user's request. So the ledger is asked first whose request has that id,
+ * for all messages that were delivered together. If it is another user's, the message is set aside,
+ * and nothing is held. If another worker or node decides the other request after that question, the
+ * ledger refuses to write the result of this one: then its hold is cancelled.
  */
 #include "service/requests.h"
 
@@ -31,11 +37,17 @@
  * of yet: for so long it is not said to be missing. */
 #define ABSENT_MS 5000
 
+/* Messages about whose ids the ledger is asked together. */
+#define CHECK_MAX 256
+
 struct decision {
     struct requests_worker *worker;
     struct feed_message *message;
-    struct list link; /* in the list of its partition, until the outcome is known */
-    bool is_started;
+    struct list link;       /* in the list of its partition, until the outcome is known */
+    struct decision *older; /* with the same id, delivered before; NULL: there is none */
+    struct decision *newer;
+    bool is_started; /* or its id is being checked */
+    bool is_checked; /* its id, or that needs no check */
     bool is_claimed; /* strategy slot: the hot store has been called, and nothing has failed */
     bool is_unknown; /* it is not known whether its hold was written, or undone since */
     struct arena arena;
@@ -45,6 +57,7 @@ struct decision {
     struct ledger_entry_get place; /* of a user whose message does not name it */
     struct request decided;        /* with the result */
     struct ledger_request_decide record;
+    struct reservation_action undo; /* of its hold: the id is that of another user's request */
     struct ledger_request_put keep; /* of one that is set aside undecided */
     enum err set_aside;             /* why it becomes a dead letter; OK: it does not */
     int tries;
@@ -52,13 +65,26 @@ struct decision {
     void (*again)(struct decision *d); /* what is tried again after the delay */
 };
 
+struct requests_check {
+    struct ledger_requests_get get;
+    struct requests_worker *worker;
+    size_t count;
+    struct decision *decisions[CHECK_MAX];
+    struct uuid ids[CHECK_MAX];
+    struct request *found[CHECK_MAX];
+};
+
 typedef void decision_step(struct decision *d);
-static decision_step decision_start, decision_find_place, decision_hold, decision_write;
+static decision_step decision_check, decision_start, decision_find_place, decision_hold;
+static decision_step decision_write, decision_undo;
 static void decision_set_aside(struct decision *d, enum err reason);
+static void decision_try_again(struct decision *d, decision_step *step, enum err failed);
 static enum err decision_find_keys(struct requests_worker *w, struct feed_message *m);
+static void requests_on_checked(struct task *task);
 static void decision_on_held(struct hold *h, enum err result);
 static void decision_on_written(struct task *task);
 static void decision_on_place_found(struct task *task);
+static void decision_on_undone(struct reservation_action *undo, enum err result);
 static void decision_on_kept(struct task *task);
 static void decision_end(struct decision *d, enum feed_outcome outcome);
 
@@ -136,11 +162,11 @@ static bool decision_asks_for_same(const struct request *a, const struct request
 
 /* Whether an earlier one must be decided first. */
 static bool decision_must_wait(const struct decision *d, const struct list *all) {
+    if (d->older != NULL) return true;
     for (const struct list *at = all->next; at != &d->link; at = at->next) {
         const struct decision *earlier = CONTAINER_OF(at, struct decision, link);
         const struct request *first = earlier->message->request;
         if (!earlier->is_claimed && decision_asks_for_same(first, d->message->request)) return true;
-        if (uuid_eq(&first->id, &d->message->request->id)) return true;
     }
     return false;
 }
@@ -155,10 +181,36 @@ static void decisions_start(struct requests_worker *w, int partition) {
         struct decision *d = CONTAINER_OF(at, struct decision, link);
         at = at->next;
         if (d->is_started || decision_must_wait(d, all)) continue;
-        decision_start(d);
+        if (d->is_checked)
+            decision_start(d);
+        else
+            decision_check(d);
         at = all->next;
     }
     w->is_starting[partition] = false;
+}
+
+static str decision_id(const struct decision *d) {
+    const struct uuid *id = &d->message->request->id;
+    return (str){(const char *)id->bytes, sizeof id->bytes};
+}
+
+static void decision_link_id(struct decision *d) {
+    d->older = map_put(&d->worker->by_id, decision_id(d), d);
+    if (d->older != NULL) d->older->newer = d;
+}
+
+/* Returns the one that has waited for it, if it need not wait for another one. */
+static struct decision *decision_unlink_id(struct decision *d) {
+    struct map *by_id = &d->worker->by_id;
+    if (d->older != NULL) d->older->newer = d->newer;
+    if (d->newer != NULL)
+        d->newer->older = d->older;
+    else if (d->older != NULL)
+        map_put(by_id, decision_id(d), d->older);
+    else
+        map_remove(by_id, decision_id(d));
+    return d->older == NULL ? d->newer : NULL;
 }
 
 static void requests_on_delivered(struct feed_consumer *consumer, struct feed_message *m) {
@@ -171,8 +223,90 @@ static void requests_on_delivered(struct feed_consumer *consumer, struct feed_me
         r->partition = request_partition(r->section_key, r->seats, r->quantity);
     list_init(&d->link);
     list_move_last(&w->decisions[r->partition], &d->link);
+    decision_link_id(d);
+    d->is_checked = !w->service->feed->keeps_requests;
     atomic_fetch_add(&w->service->in_flight, 1);
-    decisions_start(w, r->partition);
+    if (d->is_checked)
+        decisions_start(w, r->partition);
+    else if (d->older == NULL) /* at once, so that it does not wait for those before it */
+        decision_check(d);
+}
+
+/* ---- whose request has the id ---- */
+
+static void requests_check_send(struct requests_worker *w) {
+    struct requests_check *c = w->check.next;
+    w->check.next = NULL;
+    if (c == NULL) return;
+    c->get = (struct ledger_requests_get){
+        .record = {.kind = LEDGER_REQUESTS_GET, .task.run = requests_on_checked},
+        .ids = c->ids,
+        .count = c->count,
+        .found = c->found};
+    enum err refused = ledger_ask(w->service->ledger, &c->get.record);
+    if (refused == ERR_OK) return;
+    c->get.record.result = refused;
+    requests_on_checked(&c->get.record.task);
+}
+
+/* When all that were delivered together are in it. */
+static void requests_on_gathered(struct task *task) {
+    struct requests_worker *w = CONTAINER_OF(task, struct requests_worker, check.task);
+    w->check.is_posted = false;
+    requests_check_send(w);
+}
+
+static void decision_check(struct decision *d) {
+    struct requests_worker *w = d->worker;
+    d->is_started = true;
+    if (w->check.next == NULL) w->check.next = mem_new(sizeof *w->check.next);
+    struct requests_check *c = w->check.next;
+    c->worker = w;
+    c->ids[c->count] = d->message->request->id;
+    c->decisions[c->count++] = d;
+    if (c->count == CHECK_MAX) {
+        requests_check_send(w);
+    } else if (!w->check.is_posted) {
+        w->check.is_posted = true;
+        mailbox_post(mailbox_mine(), &w->check.task);
+    }
+}
+
+/* The request with this id is another user's. */
+static void decision_refuse(struct decision *d) {
+    bool is_aside = d->worker->service->feed->sets_aside && !d->message->is_dropped;
+    d->set_aside = ERR_IDEMPOTENCY_MISMATCH;
+    decision_end(d, is_aside ? FEED_SET_ASIDE : FEED_DECIDED);
+}
+
+static void decision_on_own_id(struct decision *d) {
+    d->is_checked = true;
+    d->is_started = false; /* it may be started now */
+}
+
+static void requests_on_checked(struct task *task) {
+    struct requests_check *c = CONTAINER_OF(task, struct requests_check, get.record.task);
+    struct requests_worker *w = c->worker;
+    enum err failed = c->get.record.result;
+    bool may_start[REQUEST_PARTITIONS] = {false};
+    for (size_t i = 0; i < c->count; i++) {
+        struct decision *d = c->decisions[i];
+        struct request *first = failed == ERR_OK ? c->found[i] : NULL;
+        const struct request *r = d->message->request;
+        may_start[r->partition] = true;
+        if (failed != ERR_OK)
+            decision_try_again(d, decision_check, failed);
+        else if (first != NULL && !str_eq(str_of(first->user), str_of(r->user)))
+            decision_refuse(d);
+        else if (w->is_draining)
+            decision_end(d, FEED_UNDECIDED);
+        else
+            decision_on_own_id(d);
+        mem_free(first);
+    }
+    mem_free(c);
+    for (int p = 0; p < REQUEST_PARTITIONS; p++)
+        if (may_start[p]) decisions_start(w, p);
 }
 
 /* ---- trying again ---- */
@@ -420,6 +554,10 @@ static void decision_on_written(struct task *task) {
         decision_end(d, FEED_UNDECIDED); /* another node has the partition, and decides it */
         return;
     }
+    if (failed == ERR_IDEMPOTENCY_MISMATCH) {
+        decision_undo(d);
+        return;
+    }
     if (failed != ERR_OK) {
         decision_try_again(d, decision_write, failed);
         return;
@@ -440,15 +578,46 @@ static void decision_on_written(struct task *task) {
     decision_end(d, d->set_aside != ERR_OK ? FEED_SET_ASIDE : FEED_DECIDED);
 }
 
+/* The request with this id is another user's, and has got its result while this one was decided: no
+ * one knows of this hold. */
+static enum err decision_may_undo(struct reservation_action *undo, const struct reservation *r) {
+    const struct decision *d = CONTAINER_OF(undo, struct decision, undo);
+    return str_eq(str_of(r->user), str_of(d->decided.user)) ? ERR_OK : ERR_NOT_YOURS;
+}
+
+static void decision_undo(struct decision *d) {
+    if (d->decided.status != REQUEST_SUCCESS) {
+        decision_refuse(d);
+        return;
+    }
+    d->undo = (struct reservation_action){
+        .id = d->decided.reservation, .judge = decision_may_undo, .done = decision_on_undone};
+    reservations_cancel(d->worker->service->reservations, &d->undo);
+}
+
+static void decision_on_undone(struct reservation_action *undo, enum err result) {
+    struct decision *d = CONTAINER_OF(undo, struct decision, undo);
+    mem_free(undo->reservation);
+    if (err_status(result) >= 500)
+        decision_try_again(d, decision_undo, result);
+    else
+        decision_refuse(d); /* also if the hold has ended, or was confirmed */
+}
+
 static void decision_end(struct decision *d, enum feed_outcome outcome) {
     struct requests_worker *w = d->worker;
     int partition = d->message->request->partition;
+    const struct decision *next = decision_unlink_id(d);
+    int next_partition = next == NULL ? partition : next->message->request->partition;
     list_remove(&d->link);
     arena_reset(&d->arena);
     if (outcome == FEED_SET_ASIDE) count(COUNT_REQUESTS_DEAD, 1);
     feed_acknowledge(w->service->feed, d->message, outcome, d->set_aside);
     mem_free(d);
-    if (outcome != FEED_UNDECIDED) decisions_start(w, partition); /* others may wait for it */
+    if (!w->is_draining) { /* others may wait for it */
+        decisions_start(w, partition);
+        if (next_partition != partition) decisions_start(w, next_partition);
+    }
     atomic_fetch_sub(&w->service->in_flight, 1);
 }
 
@@ -461,6 +630,8 @@ static void requests_on_tick(void *to) {
 
 void requests_worker_init(struct requests_worker *w, uv_loop_t *loop) {
     for (int p = 0; p < REQUEST_PARTITIONS; p++) list_init(&w->decisions[p]);
+    map_init(&w->by_id);
+    w->check.task.run = requests_on_gathered;
     w->news.task.run = requests_on_news;
     ticker_init(&w->ticker, loop, requests_on_tick, w);
     w->consumer.deliver = requests_on_delivered;
@@ -489,6 +660,7 @@ void requests_worker_drain(struct requests_worker *w) {
 
 void requests_worker_close(struct requests_worker *w) {
     ticker_close(&w->ticker);
+    map_deinit(&w->by_id);
 }
 
 bool requests_is_busy(struct requests *r) {

@@ -14,6 +14,7 @@
 
 #include <stdatomic.h>
 
+#include "base/map.h"
 #include "port/feed.h"
 #include "service/events.h"
 #include "service/hold.h"
@@ -46,8 +47,14 @@ struct requests_worker {
     struct feed_consumer consumer;
     struct ticker ticker;
     struct list decisions[REQUEST_PARTITIONS]; /* struct decision, in the order of the partition */
-    bool is_starting[REQUEST_PARTITIONS];      /* its decisions are being started */
-    struct {                                   /* announced to other nodes after this batch */
+    struct map by_id;                          /* id → the newest struct decision with it */
+    struct {
+        struct requests_check *next; /* that is not sent yet; NULL: nothing is gathered */
+        struct task task;
+        bool is_posted;
+    } check;
+    bool is_starting[REQUEST_PARTITIONS]; /* its decisions are being started */
+    struct {                              /* announced to other nodes after this batch */
         struct task task;
         bool is_posted;
         bool accepted[REQUEST_PARTITIONS];

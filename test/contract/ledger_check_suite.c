@@ -211,6 +211,11 @@ static const struct violation violations[] = {
      "request 12121212121212121212121212121212 FAIL, but was held"},
     {"request_has_its_result", "UPDATE requests SET partition = 16 WHERE seq = 1",
      "request 11111111111111111111111111111111 partition 16"},
+    {"request_is_held_by_its_user",
+     "INSERT INTO idempotency(user_id, route, key, body_digest, reservation_id, created_at) VALUES"
+     " ('user', '" REQUEST_ROUTE "', '11111111-1111-1111-1111-111111111111', {11}, {02}, 1)",
+     "request 11111111111111111111111111111111 reservation 02020202020202020202020202020202 of "
+     "another user"},
     {"reference_leads_somewhere", "UPDATE requests SET section_id = 77 WHERE seq = 1",
      "request 11111111111111111111111111111111 section 77"},
     {"reference_leads_somewhere",

@@ -179,6 +179,30 @@ static void a_request_is_read_as_it_was_accepted(void **state) {
     ledger_client_assert_sound(d);
 }
 
+/* Another feed may deliver a message that repeats the id of another user's request. */
+static void a_request_is_not_decided_for_another_user(void **state) {
+    struct ledger_client *d = *state;
+    struct test_record out;
+    accept_one(d, 1, "a", SEATS(3), 3);
+    struct request *theirs = wanted(d, 1, "b", SEATS(4));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(decide(d, &out, theirs, REQUEST_SUCCESS, "", id_of(900)),
+                         ERR_IDEMPOTENCY_MISMATCH);
+        assert_int_equal(decide(d, &out, theirs, REQUEST_FAIL, "closed", none),
+                         ERR_IDEMPOTENCY_MISMATCH);
+        assert_false(out.request_decide.decided);
+        struct request *found = find(d, 1);
+        assert_string_equal(found->user, "a");
+        assert_int_equal(found->status, i == 0 ? REQUEST_PENDING : REQUEST_FAIL_SOLD_OUT);
+        if (i == 0)
+            assert_int_equal(decide(d, &out, found, REQUEST_FAIL_SOLD_OUT, "sold_out", none),
+                             ERR_OK);
+        mem_free(found);
+    }
+    mem_free(theirs);
+    ledger_client_assert_sound(d);
+}
+
 static void a_request_that_is_sent_again_is_accepted_once(void **state) {
     struct ledger_client *d = *state;
     struct test_record out;
@@ -418,6 +442,7 @@ int ledger_requests_suite_run(const struct ledger_adapter *a) {
 #define WITH_EVENT(test) cmocka_unit_test_setup_teardown(test, set_up, ledger_client_tear_down)
     const struct CMUnitTest tests[] = {
         WITH_EVENT(a_request_is_read_as_it_was_accepted),
+        WITH_EVENT(a_request_is_not_decided_for_another_user),
         WITH_EVENT(a_request_that_is_sent_again_is_accepted_once),
         WITH_EVENT(a_request_that_may_be_renamed_is_found_under_its_new_id),
         WITH_EVENT(requests_of_one_batch_are_in_the_order_of_submission),

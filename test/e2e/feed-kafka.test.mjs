@@ -3,7 +3,7 @@
 // a broker.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { kafkaOf, restartKafkaFor, setReadOnly, startKafka, stopKafka } from './support/cluster.mjs';
+import { holdCommits, kafkaOf, releaseCommits, restartKafkaFor, setReadOnly, startKafka, stopKafka } from './support/cluster.mjs';
 import { deadLettersOf, messagesOf, partitionsOf, produceTo } from './support/feed.mjs';
 import { query } from './support/queue.mjs';
 import { RequestSale, assertAllDecided, isDecided } from './support/requests.mjs';
@@ -187,6 +187,79 @@ test('of two different requests with one id the first is decided, and the partit
     assert.deepEqual(deadLettersOf(server.dataDir), []);
     await server.stop();
   });
+});
+
+// Another program has chosen the id badly, or on purpose.
+test('a message with the id of another user\'s request is set aside, and holds nothing', async () => {
+  await withFolder(async (restart) => {
+    let server = await restart({ args: [...ACCEPT_ONLY, ...ONE_PARTITION] });
+    let sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 9 }, { id: 'B', capacity: 9 }] });
+    const ann = await sale.buyer('ann');
+    const ben = await sale.buyer('ben');
+    const { requestId } = await sale.accepted(ann);
+    const [{ payload }] = messagesOf(server.dataDir);
+    // They wait beside the first one; those for another section are not in its order.
+    const { requestId: own } = await sale.accepted(ben, { section: 'B', quantity: 1 });
+    const { entrySeq } = JSON.parse(messagesOf(server.dataDir).at(-1).payload);
+    const forged = [
+      { ...message(sale, 'ben', { quantity: 1 }), requestId },
+      { ...JSON.parse(payload), userId: 'ben', entrySeq },
+      { ...message(sale, 'ben', { section: 'B', quantity: 1 }), requestId },
+      { ...message(sale, 'eve', { quantity: 1 }), requestId },
+    ];
+    produceTo(server.dataDir, forged);
+    await server.stop();
+
+    server = await restart({ args: ONE_PARTITION });
+    sale = new RequestSale(server, 'CONCERT/1');
+    assert.equal((await sale.decided(ben, own)).status, 'SUCCESS');
+    const result = await sale.decided(ann, requestId);
+    assert.deepEqual([result.status, result.userId], ['SUCCESS', 'ann']);
+    // When it is decided, too.
+    produceTo(server.dataDir, forged.slice(0, 1));
+    const letters = await until('all are set aside', () => {
+      const found = deadLettersOf(server.dataDir);
+      return found.length > forged.length && found;
+    });
+    assert.deepEqual(letters.map(({ headers }) => headers.reason), letters.map(() => 'idempotency_mismatch'));
+    assert.deepEqual(new Set(letters.map((letter) => letter.payload)), new Set(forged.map((one) => JSON.stringify(one))));
+    await partitionGoesOn(sale, ann);
+    assert.deepEqual(await sale.looked(ann, requestId), result);
+    assert.deepEqual((await sale.list(ben)).map(({ section }) => section), ['B'], 'only what ben asked for');
+    assert.deepEqual([(await sale.counts('A')).held, (await sale.counts('B')).held], [2, 1]);
+    audit(server);
+    await server.stop();
+  });
+});
+
+// Both are under way at the same time, on two workers: both pass the question whose request it is.
+test('of two users\' requests with one id that are decided at once, one holds seats, and the other is set aside', async () => {
+  const server = await start({ args: ['--feed-partitions', '2'], nodes: 1 });
+  const sale = await RequestSale.open(server, 'CONCERT/1', {}, { sections: [{ id: 'A', capacity: 9 }, { id: 'B', capacity: 9 }] });
+  const [ann, ben] = await sale.buyers(2);
+  for (const section of ['A', 'B']) await partitionGoesOn(sale, ann, section);
+  const one = message(sale, 'buyer1', { seats: [5] });
+  const other = { ...message(sale, 'buyer2', { section: 'B', seats: [5] }), requestId: one.requestId };
+  holdCommits();
+  try {
+    produceTo(server.dataDir, [one], { partition: 0 });
+    produceTo(server.dataDir, [other], { partition: 1 });
+    await until('both are in work', async () => (await metric(server, 'admitone_requests_in_flight')) === 2);
+  } finally {
+    releaseCommits();
+  }
+  const letters = await until('one is set aside', () => {
+    const found = deadLettersOf(server.dataDir);
+    return found.length > 0 && found;
+  });
+  assert.deepEqual(letters.map(({ headers }) => headers.reason), ['idempotency_mismatch']);
+  const loser = JSON.parse(letters[0].payload).userId;
+  const result = await sale.looked({ token: server.adminKey }, one.requestId);
+  assert.deepEqual([result.status, result.userId], ['SUCCESS', loser === 'buyer1' ? 'buyer2' : 'buyer1']);
+  const mine = (await sale.list(ann)).length + (await sale.list(ben)).length;
+  assert.equal(mine, 3, 'those of ann, and the one of the winner');
+  await assertAllDecided(sale, 3);
+  await server.stop();
 });
 
 const FAILS_FOR_ANN = `
