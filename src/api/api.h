@@ -34,6 +34,7 @@ enum users_auth { USERS_TRUSTED, USERS_SIGNED, USERS_ANONYMOUS };
 
 struct api_worker;
 struct keys;
+struct pages;
 
 struct api {
     struct events events;
@@ -44,6 +45,7 @@ struct api {
     struct rebuilder *rebuilder;           /* NULL: the hot store is this process's own */
     struct snapshot *snapshot;             /* likewise */
     struct fact_publisher *fact_publisher; /* NULL: facts are not published */
+    struct pages *pages;
     struct api_worker *workers;
     size_t worker_count;
     str default_event; /* "TYPE/ID", for requests that name no event; empty: the only public one */
@@ -109,26 +111,27 @@ void api_site_init(struct api_site *site, struct api *api, unsigned serves);
 typedef void api_handler(struct api *api, struct exchange *x, const str *captures);
 
 /* The handlers, by file. */
-api_handler queue_post_enter, queue_get_status, queue_delete_leave;      /* queue.c */
-api_handler queue_post_token, queue_get_own_status, queue_get_gate;      /* queue.c */
-api_handler reservations_post, optimistic_post, pessimistic_post;        /* hold.c */
-api_handler distributed_lock_post, request_post;                         /* hold.c */
-api_handler request_get_status, request_get_subscribe;                   /* request_live.c */
-api_handler reservations_get_own, reservation_get_one;                   /* reservation.c */
-api_handler reservation_confirm, reservation_cancel;                     /* reservation.c */
-api_handler queue_get_subscribe;                                         /* live.c */
-api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;    /* admin_queue.c */
-api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;  /* admin_queue.c */
-api_handler admin_queue_drain, admin_queue_deactivate;                   /* admin_queue.c */
-api_handler events_list, events_get;                                     /* events.c */
-api_handler rankings_get_soldout, rankings_get_soldout_one;              /* rankings.c */
-api_handler rankings_get_popular, rankings_get_popular_one;              /* rankings.c */
-api_handler rankings_get_stream;                                         /* rankings_live.c */
-api_handler seats_get;                                                   /* seats.c */
-api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admin.c */
-api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
-api_handler admin_facts;                                                 /* admin_facts.c */
-api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
+api_handler queue_post_enter, queue_get_status, queue_delete_leave;        /* queue.c */
+api_handler queue_post_token, queue_get_own_status, queue_get_gate;        /* queue.c */
+api_handler reservations_post, optimistic_post, pessimistic_post;          /* hold.c */
+api_handler distributed_lock_post, request_post;                           /* hold.c */
+api_handler request_get_status, request_get_subscribe;                     /* request_live.c */
+api_handler reservations_get_own, reservation_get_one;                     /* reservation.c */
+api_handler reservation_confirm, reservation_cancel;                       /* reservation.c */
+api_handler queue_get_subscribe;                                           /* live.c */
+api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;      /* admin_queue.c */
+api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;    /* admin_queue.c */
+api_handler admin_queue_drain, admin_queue_deactivate;                     /* admin_queue.c */
+api_handler events_list, events_get;                                       /* events.c */
+api_handler rankings_get_soldout, rankings_get_soldout_one;                /* rankings.c */
+api_handler rankings_get_popular, rankings_get_popular_one;                /* rankings.c */
+api_handler rankings_get_stream;                                           /* rankings_live.c */
+api_handler seats_get;                                                     /* seats.c */
+api_handler admin_event_put, admin_event_get, admin_event_patch;           /* admin.c */
+api_handler admin_event_delete, admin_section_patch, admin_audit;          /* admin.c */
+api_handler admin_facts;                                                   /* admin_facts.c */
+api_handler page_get_home, page_get_event, page_get_admin, page_get_asset; /* pages.c */
+api_handler system_health, system_ready, system_metrics, system_openapi;   /* system.c */
 
 /* Whether cors.origins contains the origin. */
 bool api_allows_origin(const struct api *api, str origin);

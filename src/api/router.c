@@ -76,6 +76,10 @@ static const struct route routes[] = {
     {HTTP_GET, KEYLESS, "/ready", system_ready},
     {HTTP_GET, SHOWS_DRAFTS, "/metrics", system_metrics},
     {HTTP_GET, KEYLESS, "/openapi.json", system_openapi},
+    {HTTP_GET, KEYLESS, "/", page_get_home},
+    {HTTP_GET, KEYLESS, "/e/{type}/{id}", page_get_event},
+    {HTTP_GET, KEYLESS, "/admin", page_get_admin},
+    {HTTP_GET, KEYLESS, "/assets/{name}", page_get_asset},
 };
 
 struct path {
@@ -272,7 +276,7 @@ static void run_route(const struct route *r, struct api *api, struct exchange *x
 }
 
 static bool site_serves(const struct api_site *site, const struct route *r) {
-    if (needs_key(r)) return (site->serves & SITE_ADMIN) != 0;
+    if (needs_key(r) || r->handle == page_get_admin) return (site->serves & SITE_ADMIN) != 0;
     if (r->handle == system_metrics) return (site->serves & SITE_METRICS) != 0;
     return (site->serves & SITE_PUBLIC) != 0;
 }

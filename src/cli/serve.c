@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/live.h"
+#include "api/pages.h"
 #include "api/rankings_live.h"
 #include "api/request_live.h"
 #include "base/clock.h"
@@ -79,6 +80,7 @@ struct server {
     struct nodes nodes;          /* when the stores are shared */
     struct rankings rankings;
     struct api api;
+    struct pages pages;
     struct api_site site;
     struct api_site admin_site;
     struct api_site metrics_site;
@@ -362,6 +364,18 @@ static enum users_auth users_auth_of(const struct settings *set) {
     /* settings_check has seen that auto is safe. */
     if (set->users_auth == USERS_AUTH_WORD_AUTO) return USERS_TRUSTED;
     return (enum users_auth)(set->users_auth - 1);
+}
+
+static bool make_pages(struct server *s, struct buf *why) {
+    const struct settings *set = &s->settings;
+    struct page_options options = {.web_dir = set->web_dir,
+                                   .texts = set->page_texts,
+                                   .language = set->page_language,
+                                   .name = set->page_name,
+                                   .accent = set->page_accent,
+                                   .logo = set->page_logo};
+    s->api.pages = &s->pages;
+    return pages_init(&s->pages, &options, why);
 }
 
 /* Refused when this node's settings don't go together with those of the nodes that run. */
@@ -651,7 +665,8 @@ static bool serve_start(struct server *s, const struct adapters *adapters, struc
     s->worker_count =
         s->settings.workers > 0 ? (size_t)s->settings.workers : (size_t)uv_available_parallelism();
     int64_t max_connections = connection_cap(s, why);
-    if (max_connections == 0 || !own_stores(s, why) || !read_keys(s, why)) return false;
+    if (max_connections == 0 || !make_pages(s, why) || !own_stores(s, why) || !read_keys(s, why))
+        return false;
     if (!adapters->open_ledger(&s->settings, false, &s->api.events.ledger, why)) return false;
     if (!join_cluster(s, why)) return false;
     uint32_t epoch = ledger_epoch(s->api.events.ledger);
@@ -714,6 +729,7 @@ static void run_until_stopped(struct server *s) {
 static void free_server(struct server *s) {
     if (s->data_lock >= 0) close(s->data_lock);
     if (s->ledger_lock >= 0) close(s->ledger_lock);
+    pages_deinit(&s->pages);
     keys_free(s->api.keys);
     keys_file_deinit(&s->keys_file);
     buf_deinit(&s->admin_key);

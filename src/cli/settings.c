@@ -49,6 +49,17 @@ const struct config_key setting_keys[] = {
     TEXT("keys_file", keys_file, "", "FILE",
          "named keys ('admitone keys'), read again when it changes; DATA/keys if not given"),
     SWITCH("demo", demo, "false", "create demo events, and print what to try"),
+    TEXT("web_dir", web_dir, "", "DIR",
+         "for development: read the pages from DIR (web/ of the source) at each request"),
+    TEXT("page.name", page_name, "admitone", "TEXT", "name of the site, shown on its pages"),
+    TEXT("page.accent", page_accent, "", "COLOUR",
+         "accent colour of the pages, as in #c2185b; empty: that of the style sheet"),
+    TEXT("page.logo", page_logo, "", "URL",
+         "logo of the pages: https://… or a path of this server; empty: none"),
+    TEXT("page.language", page_language, "en", "CODE",
+         "language of the pages for browsers that ask for none that there is"),
+    TEXT("page.texts", page_texts, "", "DIR",
+         "folder of files such as ko.json, which replace texts of the pages or add a language"),
     TEXT("admin.listen", admin_listen, "", "ADDR:PORT", "serve the admin paths here and only here"),
     TEXT("metrics.listen", metrics_listen, "", "ADDR:PORT", "serve /metrics here and only here"),
     TEXT("cors.origins", cors_origins, "", "LIST",
@@ -310,6 +321,25 @@ bool settings_check_server(const struct settings *s, struct buf *why) {
     return why->len == 0;
 }
 
+/* Nothing in it needs an escape in a URL, nor ends the value of an attribute. */
+static bool logo_ok(const char *logo) {
+    return logo[0] == '\0' ||
+           (strlen(logo) <= PAGE_LOGO_BYTES_MAX &&
+            str_matches(logo, "^(https://[^/[:space:]\"<>]|/[^/])[^[:space:]\"<>\\]*$"));
+}
+
+static bool page_ok(const struct settings *s, struct buf *why) {
+    str name = str_of(s->page_name);
+    if (name.len == 0 || name.len > PAGE_NAME_BYTES_MAX || !str_is_text(name))
+        buf_addf(why, "page.name: it must have 1 to %d bytes of text", PAGE_NAME_BYTES_MAX);
+    else if (s->page_accent[0] != '\0' && !str_matches(s->page_accent, "^#[0-9A-Fa-f]{6}$"))
+        buf_addf(why, "page.accent: \"%s\" is not a colour such as #c2185b", s->page_accent);
+    else if (!logo_ok(s->page_logo))
+        buf_addf(why, "page.logo: \"%s\" is neither https://… nor a path such as /logo.svg",
+                 s->page_logo);
+    return why->len == 0;
+}
+
 bool settings_check(const struct settings *s, struct buf *why) {
     struct sockaddr_storage address;
     struct networks networks;
@@ -342,7 +372,7 @@ bool settings_check(const struct settings *s, struct buf *why) {
                  "rankings.time_zone: \"%s\" is not in the time zone database; an example is "
                  "Asia/Seoul",
                  s->rankings_time_zone);
-    } else if (!stores_ok(s, why) || !origins_ok(s, why) || !feed_ok(s, why)) {
+    } else if (!stores_ok(s, why) || !origins_ok(s, why) || !feed_ok(s, why) || !page_ok(s, why)) {
         ; /* they say why */
     } else if (strcmp(s->ledger, "sqlite::memory:") == 0) {
         buf_add(why, STR("ledger: it must be a file; what is only in memory is not durable"));

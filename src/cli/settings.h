@@ -29,6 +29,12 @@ struct settings {
     const char *admin_key_file;
     const char *keys_file;
     bool demo;
+    const char *web_dir; /* empty: the embedded files */
+    const char *page_name;
+    const char *page_accent;
+    const char *page_logo;
+    const char *page_language;
+    const char *page_texts;
 
     const char *admin_listen;
     const char *metrics_listen;

@@ -34,6 +34,9 @@
 #define HOLDS_PER_STAY_MAX 1000
 #define CONFIRMATION_LIFE_S_MAX 600
 
+#define PAGE_NAME_BYTES_MAX 240
+#define PAGE_LOGO_BYTES_MAX 500
+
 #define TOP_MAX 100
 
 /* Numbers that only grow, also over restarts, are epoch × 2^EPOCH_COUNT_BITS + a count, and fit 63

@@ -176,6 +176,10 @@ void reply_header(struct exchange *x, str name, str value) {
     buf_add(&x->headers, STR("\r\n"));
 }
 
+void reply_header_lines(struct exchange *x, str lines) {
+    buf_add(&x->headers, lines);
+}
+
 struct buf *reply_start(struct exchange *x, int status) {
     x->status = status;
     buf_clear(&x->net->body);
@@ -191,6 +195,8 @@ static str reason_of(int status) {
         {201, STR_INIT("Created")},
         {202, STR_INIT("Accepted")},
         {204, STR_INIT("No Content")},
+        {303, STR_INIT("See Other")},
+        {304, STR_INIT("Not Modified")},
         {400, STR_INIT("Bad Request")},
         {401, STR_INIT("Unauthorized")},
         {403, STR_INIT("Forbidden")},
@@ -232,7 +238,7 @@ static str date_now(struct net_worker *nw) {
 }
 
 void reply_head(struct exchange *x, struct buf *out, str content_type, int64_t length) {
-    bool bodiless = x->status == 204;
+    bool bodiless = x->status == 204 || x->status == 304;
     assert(!bodiless || length == 0);
     assert(length >= 0 || x->conn->last);
     buf_add(out, STR("HTTP/1.1 "));
@@ -325,19 +331,28 @@ static void end_line(struct buf *body, str content_type) {
     if (is_json && body->len > 0 && body->bytes[body->len - 1] != '\n') buf_add_char(body, '\n');
 }
 
-void reply_send(struct exchange *x, str content_type) {
+static void reply_with(struct exchange *x, str content_type, str body) {
     struct conn *c = x->conn;
-    end_line(&x->net->body, content_type);
     reply_note(x);
     if (c != NULL) {
         /* HTTP/1.0 and "Connection: close" have set it already; a server that stops does here. */
         if (x->net->draining) c->last = true;
-        reply_render(x, conn_out(c), content_type, buf_str(&x->net->body));
+        reply_render(x, conn_out(c), content_type, body);
     }
     if (x->net->body.cap > KEPT_BYTES_MAX) buf_deinit(&x->net->body);
     /* First the exchange: the connection's next request may start inside conn_answered. */
     exchange_free(x);
     if (c != NULL) conn_answered(c);
+}
+
+void reply_send(struct exchange *x, str content_type) {
+    end_line(&x->net->body, content_type);
+    reply_with(x, content_type, buf_str(&x->net->body));
+}
+
+void reply_bytes(struct exchange *x, int status, str content_type, str body) {
+    x->status = status;
+    reply_with(x, content_type, body);
 }
 
 void reply_empty(struct exchange *x, int status) {

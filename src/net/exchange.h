@@ -77,10 +77,15 @@ void *exchange_context(const struct exchange *x);
 
 /* Adds a header to the answer; any time before reply_send. */
 void reply_header(struct exchange *x, str name, str value);
+/* Adds headers that are rendered already, each with its line end. */
+void reply_header_lines(struct exchange *x, str lines);
 
 /* The buffer to write the body into, until reply_send. */
 struct buf *reply_start(struct exchange *x, int status);
 void reply_send(struct exchange *x, str content_type);
+
+/* The same for a body that exists already; it is copied. */
+void reply_bytes(struct exchange *x, int status, str content_type, str body);
 
 /* No body: 204 and the like. */
 void reply_empty(struct exchange *x, int status);

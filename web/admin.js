@@ -1,0 +1,1 @@
+document.title = `${t('admin.title')} · ${texts['page.name']}`;

@@ -1,0 +1,1 @@
+document.title = `${t('event.title')} · ${texts['page.name']}`;

@@ -1,0 +1,1 @@
+document.title = `${t('home.title')} · ${texts['page.name']}`;

@@ -1,0 +1,1 @@
+// The seats of an event: event.js loads this file when its user becomes ACTIVE.
