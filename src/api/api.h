@@ -111,27 +111,28 @@ void api_site_init(struct api_site *site, struct api *api, unsigned serves);
 typedef void api_handler(struct api *api, struct exchange *x, const str *captures);
 
 /* The handlers, by file. */
-api_handler queue_post_enter, queue_get_status, queue_delete_leave;        /* queue.c */
-api_handler queue_post_token, queue_get_own_status, queue_get_gate;        /* queue.c */
-api_handler reservations_post, optimistic_post, pessimistic_post;          /* hold.c */
-api_handler distributed_lock_post, request_post;                           /* hold.c */
-api_handler request_get_status, request_get_subscribe;                     /* request_live.c */
-api_handler reservations_get_own, reservation_get_one;                     /* reservation.c */
-api_handler reservation_confirm, reservation_cancel;                       /* reservation.c */
-api_handler queue_get_subscribe;                                           /* live.c */
-api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;      /* admin_queue.c */
-api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;    /* admin_queue.c */
-api_handler admin_queue_drain, admin_queue_deactivate;                     /* admin_queue.c */
-api_handler events_list, events_get;                                       /* events.c */
-api_handler rankings_get_soldout, rankings_get_soldout_one;                /* rankings.c */
-api_handler rankings_get_popular, rankings_get_popular_one;                /* rankings.c */
-api_handler rankings_get_stream;                                           /* rankings_live.c */
-api_handler seats_get;                                                     /* seats.c */
-api_handler admin_event_put, admin_event_get, admin_event_patch;           /* admin.c */
-api_handler admin_event_delete, admin_section_patch, admin_audit;          /* admin.c */
-api_handler admin_facts;                                                   /* admin_facts.c */
-api_handler page_get_home, page_get_event, page_get_admin, page_get_asset; /* pages.c */
-api_handler system_health, system_ready, system_metrics, system_openapi;   /* system.c */
+api_handler queue_post_enter, queue_get_status, queue_delete_leave;      /* queue.c */
+api_handler queue_post_token, queue_get_own_status, queue_get_gate;      /* queue.c */
+api_handler reservations_post, optimistic_post, pessimistic_post;        /* hold.c */
+api_handler distributed_lock_post, request_post;                         /* hold.c */
+api_handler request_get_status, request_get_subscribe;                   /* request_live.c */
+api_handler reservations_get_own, reservation_get_one;                   /* reservation.c */
+api_handler reservation_confirm, reservation_cancel;                     /* reservation.c */
+api_handler queue_get_subscribe;                                         /* live.c */
+api_handler admin_queue_get, admin_queue_patch, admin_queue_activate;    /* admin_queue.c */
+api_handler admin_queue_pause, admin_queue_resume, admin_queue_process;  /* admin_queue.c */
+api_handler admin_queue_drain, admin_queue_deactivate;                   /* admin_queue.c */
+api_handler events_list, events_get;                                     /* events.c */
+api_handler rankings_get_soldout, rankings_get_soldout_one;              /* rankings.c */
+api_handler rankings_get_popular, rankings_get_popular_one;              /* rankings.c */
+api_handler rankings_get_stream;                                         /* rankings_live.c */
+api_handler seats_get;                                                   /* seats.c */
+api_handler admin_event_put, admin_event_get, admin_event_patch;         /* admin.c */
+api_handler admin_event_delete, admin_section_patch, admin_audit;        /* admin.c */
+api_handler admin_facts;                                                 /* admin_facts.c */
+api_handler page_get_home, page_get_event, page_get_admin;               /* pages.c */
+api_handler page_get_asset, page_post_event;                             /* pages.c */
+api_handler system_health, system_ready, system_metrics, system_openapi; /* system.c */
 
 /* Whether cors.origins contains the origin. */
 bool api_allows_origin(const struct api *api, str origin);
@@ -156,6 +157,8 @@ void admin_etag(struct exchange *x, int64_t version);
 /* The value of a query parameter, decoded into the arena; `at` is NULL when it is absent, and
  * *bad is set when it can't be decoded. */
 str query_value(struct exchange *x, str name, bool *bad);
+/* The same in the body of a form, or in another text of that form. */
+str param_value(struct exchange *x, str params, str name, bool *bad);
 /* A whole number in a range; `otherwise` when it is absent. False: the problem has been answered.
  */
 bool query_i64(struct exchange *x, str name, int64_t min, int64_t max, int64_t otherwise,

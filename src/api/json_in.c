@@ -27,7 +27,7 @@ static bool is_json(str content_type) {
 }
 
 static bool is_json_body(const struct exchange *x) {
-    return is_json(http_header(&x->request, STR("Content-Type")));
+    return x->has_json_body || is_json(http_header(&x->request, STR("Content-Type")));
 }
 
 json_t *json_body(struct exchange *x) {

@@ -37,6 +37,11 @@ str page_text(const struct page_texts *texts, size_t language, str key) {
                            : text_of(texts->languages[page_texts_find(texts, ENGLISH)], name);
 }
 
+str page_texts_name(const struct page_texts *texts, size_t language) {
+    str name = text_of(texts->languages[language], NAME_KEY);
+    return name.at != NULL ? name : texts->codes[language];
+}
+
 /* ---- loading ---- */
 
 static bool code_ok(str code) {
@@ -184,10 +189,9 @@ void page_texts_add_languages(const struct page_texts *texts, struct buf *out) {
     json_out_init(&j, out);
     json_out_array(&j, STR(""));
     for (size_t i = 0; i < texts->count; i++) {
-        str name = text_of(texts->languages[i], NAME_KEY);
         json_out_object(&j, STR(""));
         json_out_str(&j, STR("code"), texts->codes[i]);
-        json_out_str(&j, STR("name"), name.at != NULL ? name : texts->codes[i]);
+        json_out_str(&j, STR("name"), page_texts_name(texts, i));
         json_out_object_end(&j);
     }
     json_out_array_end(&j);

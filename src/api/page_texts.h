@@ -28,6 +28,8 @@ void page_texts_deinit(struct page_texts *texts);
 
 /* The number of the language; `count` when there is none. */
 size_t page_texts_find(const struct page_texts *texts, str code);
+/* The language's name in itself: "English". */
+str page_texts_name(const struct page_texts *texts, size_t language);
 /* `at` is NULL when there is no such key. */
 str page_text(const struct page_texts *texts, size_t language, str key);
 

@@ -9,7 +9,6 @@
 #define LANGUAGE_COOKIE "admitone_lang"
 
 static const char page_headers[] =
-    "Cache-Control: no-cache\r\n"
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: https:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'\r\n"
@@ -51,30 +50,36 @@ static bool is_language(void *to, str value) {
     return page_texts_find(&set->texts, value) < set->texts.count;
 }
 
-size_t pages_language(const struct page_set *set, struct exchange *x) {
+/* The language that ?lang= names, if there is one. */
+static str asked_language(const struct page_set *set, struct exchange *x) {
     bool bad;
-    const struct page_texts *texts = &set->texts;
     str asked = query_value(x, STR("lang"), &bad);
-    if (asked.len == 0 || !is_language((void *)(uintptr_t)set, asked))
-        asked = cookie_value(x, STR(LANGUAGE_COOKIE), is_language, (void *)(uintptr_t)set);
-    if (asked.len > 0) return page_texts_find(texts, asked);
-    return accept_language(http_header(&x->request, STR("Accept-Language")), texts->codes,
-                           texts->count, set->language);
+    bool exists = asked.len > 0 && is_language((void *)(uintptr_t)set, asked);
+    return exists ? asked : (str){NULL, 0};
 }
 
-/* The cookie of a language that was chosen by ?lang=. */
-static void keep_language(const struct page_set *set, struct exchange *x) {
-    bool bad;
-    str asked = query_value(x, STR("lang"), &bad);
-    if (asked.len == 0 || !is_language((void *)(uintptr_t)set, asked)) return;
+static void keep_language(struct exchange *x, str language) {
     struct buf cookie = {0};
     buf_addf(&cookie, LANGUAGE_COOKIE "=%.*s; Path=/; Max-Age=31536000; SameSite=Lax; HttpOnly%s",
-             (int)asked.len, asked.at, exchange_secure(x) ? "; Secure" : "");
+             (int)language.len, language.at, exchange_secure(x) ? "; Secure" : "");
     reply_header(x, STR("Set-Cookie"), buf_str(&cookie));
     buf_deinit(&cookie);
 }
 
-void pages_add_headers(struct exchange *x, str language) {
+size_t pages_language(const struct page_set *set, struct exchange *x) {
+    const struct page_texts *texts = &set->texts;
+    str asked = asked_language(set, x);
+    if (asked.at != NULL)
+        keep_language(x, asked);
+    else
+        asked = cookie_value(x, STR(LANGUAGE_COOKIE), is_language, (void *)(uintptr_t)set);
+    if (asked.at != NULL) return page_texts_find(texts, asked);
+    return accept_language(http_header(&x->request, STR("Accept-Language")), texts->codes,
+                           texts->count, set->language);
+}
+
+void pages_add_headers(struct exchange *x, str language, str cache) {
+    reply_header(x, STR("Cache-Control"), cache);
     reply_header(x, STR("Content-Language"), language);
     reply_header_lines(x, STR(page_headers));
 }
@@ -111,8 +116,7 @@ static void send_page(struct api *api, struct exchange *x, enum page_kind kind) 
     struct page_set *set = pages_take(api->pages, x);
     if (set == NULL) return;
     size_t language = pages_language(set, x);
-    keep_language(set, x);
-    pages_add_headers(x, set->texts.codes[language]);
+    pages_add_headers(x, set->texts.codes[language], STR("no-cache"));
     send_content(x, &set->pages[kind][language]);
     pages_give_back(api->pages, set);
 }
@@ -154,8 +158,7 @@ static bool is_shown(struct api *api, const str *captures) {
     return shown;
 }
 
-/* What stands behind "rd=" in the query, as it was sent. */
-static str raw_return_url(const struct exchange *x) {
+str pages_return_query(const struct exchange *x) {
     str rest = x->request.query;
     str pair;
     while (rest.len > 0 && str_split(&rest, '&', &pair))
@@ -165,16 +168,17 @@ static str raw_return_url(const struct exchange *x) {
 
 /* The page for a client that is to come back to another site: the URL of the plain view has that
  * site's, too. */
-static void send_event_page(struct exchange *x, const struct page_halves *halves, str return_url,
+static void send_event_page(struct exchange *x, const struct page_halves *halves, str return_query,
                             int status) {
     struct buf *out = reply_start(x, status);
     buf_add(out, halves->before);
     buf_add(out, STR("?view=plain"));
-    if (return_url.len > 0) {
+    if (return_query.len > 0) {
         buf_add(out, STR("&amp;rd="));
-        html_escape(out, return_url);
+        html_escape(out, return_query);
     }
     buf_add(out, halves->after);
+    x->present = NULL;
     reply_send(x, STR("text/html; charset=utf-8"));
 }
 
@@ -185,16 +189,19 @@ void page_get_event(struct api *api, struct exchange *x, const str *captures) {
         return;
     }
     bool shown = is_shown(api, captures);
-    str return_url = raw_return_url(x);
-    if (shown && return_url.len == 0) {
+    str return_query = pages_return_query(x);
+    if (shown && return_query.len == 0) {
         send_page(api, x, PAGE_EVENT);
         return;
     }
     struct page_set *set = pages_take(api->pages, x);
     if (set == NULL) return;
     size_t language = pages_language(set, x);
-    keep_language(set, x);
-    pages_add_headers(x, set->texts.codes[language]);
-    send_event_page(x, &set->event_halves[language], return_url, shown ? 200 : 404);
+    pages_add_headers(x, set->texts.codes[language], STR("no-cache"));
+    send_event_page(x, &set->event_halves[language], return_query, shown ? 200 : 404);
     pages_give_back(api->pages, set);
+}
+
+void page_post_event(struct api *api, struct exchange *x, const str *captures) {
+    plain_page_post(api, x, captures);
 }

@@ -22,9 +22,12 @@ void pages_deinit(struct pages *pages);
 struct page_set *pages_take(struct pages *pages, struct exchange *x);
 void pages_give_back(struct pages *pages, struct page_set *set);
 
-/* The language of a request's answer, while the handler runs. */
+/* The language of a request's answer, while the handler runs. One that is chosen by ?lang= is kept
+ * in a cookie. */
 size_t pages_language(const struct page_set *set, struct exchange *x);
-/* The headers that every page has. */
-void pages_add_headers(struct exchange *x, str language);
+/* What stands behind "rd=" in the query, as it was sent; `at` is NULL when there is none. */
+str pages_return_query(const struct exchange *x);
+/* The headers that every page has; `cache` is its Cache-Control. */
+void pages_add_headers(struct exchange *x, str language, str cache);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "api/arrival.h"
 #include "api/freshness.h"
+#include "api/plain_page.h"
 #include "api/queue_answer.h"
 #include "api/users.h"
 #include "base/clock.h"
@@ -78,6 +79,7 @@ static const struct route routes[] = {
     {HTTP_GET, KEYLESS, "/openapi.json", system_openapi},
     {HTTP_GET, KEYLESS, "/", page_get_home},
     {HTTP_GET, KEYLESS, "/e/{type}/{id}", page_get_event},
+    {HTTP_POST, KEYLESS, "/e/{type}/{id}", page_post_event},
     {HTTP_GET, KEYLESS, "/admin", page_get_admin},
     {HTTP_GET, KEYLESS, "/assets/{name}", page_get_asset},
 };
@@ -269,8 +271,15 @@ static bool check_key(const struct route *r, struct api *api, struct exchange *x
     return false;
 }
 
+/* Whether people see the answers. */
+static bool is_page(const struct route *r) {
+    return r->handle == page_get_home || r->handle == page_get_event ||
+           r->handle == page_post_event || r->handle == page_get_admin;
+}
+
 static void run_route(const struct route *r, struct api *api, struct exchange *x,
                       const str *captures) {
+    if (is_page(r)) x->present = plain_page_present;
     if (check_key(r, api, x) && may_arrive(r, api, x) && knows_event(r, api, x, captures))
         r->handle(api, x, captures);
 }
@@ -324,7 +333,11 @@ void api_site_init(struct api_site *site, struct api *api, unsigned serves) {
 }
 
 str query_value(struct exchange *x, str name, bool *bad) {
-    str rest = x->request.query;
+    return param_value(x, x->request.query, name, bad);
+}
+
+str param_value(struct exchange *x, str params, str name, bool *bad) {
+    str rest = params;
     str pair;
     *bad = false;
     while (rest.len > 0 && str_split(&rest, '&', &pair)) {

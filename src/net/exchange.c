@@ -37,6 +37,10 @@ struct exchange *exchange_take(struct conn *c) {
     x->request_id_len = 0;
     x->user = (str){NULL, 0};
     x->caller = NULL;
+    x->present = NULL;
+    x->present_data = NULL;
+    x->problem = ERR_OK;
+    x->has_json_body = false;
     x->path = (str){NULL, 0};
     x->is_kept = false;
     x->is_put_off = false;
@@ -178,6 +182,21 @@ void reply_header(struct exchange *x, str name, str value) {
 
 void reply_header_lines(struct exchange *x, str lines) {
     buf_add(&x->headers, lines);
+}
+
+void reply_drop_header(struct exchange *x, str name) {
+    struct buf kept = {0};
+    str rest = buf_str(&x->headers);
+    str line;
+    while (rest.len > 0 && str_split(&rest, '\n', &line)) {
+        str value = line;
+        str key;
+        if (str_split(&value, ':', &key) && str_eq_nocase(key, name)) continue;
+        buf_add(&kept, line);
+        buf_add_char(&kept, '\n');
+    }
+    buf_deinit(&x->headers);
+    x->headers = kept;
 }
 
 struct buf *reply_start(struct exchange *x, int status) {
@@ -346,6 +365,12 @@ static void reply_with(struct exchange *x, str content_type, str body) {
 }
 
 void reply_send(struct exchange *x, str content_type) {
+    void (*present)(struct exchange * x, int status) = x->present;
+    if (present != NULL) {
+        x->present = NULL;
+        present(x, x->status);
+        return;
+    }
     end_line(&x->net->body, content_type);
     reply_with(x, content_type, buf_str(&x->net->body));
 }
@@ -376,6 +401,7 @@ static void send_problem(struct exchange *x, enum err e, const struct problem_me
     str shown = str_cut(str_of(detail), sizeof detail - 4); /* no half character at its end */
 
     int status = x->problem_status != 0 ? x->problem_status : err_status(e);
+    x->problem = e;
     say_when_to_retry(x, status);
     char type[64];
     char instance[REQUEST_ID_BYTES_MAX + 32];

@@ -31,6 +31,13 @@ struct exchange {
     str user; /* for the log, as soon as the handler knows it; valid until the answer */
     /* For the site: what it has found out about the caller, in the arena; NULL at first. */
     const void *caller;
+    /* NULL, or called once instead of sending an answer (but for reply_bytes), to send it in
+     * another form: a page for a person, say, where the handler writes JSON. `status` is that of
+     * the answer. */
+    void (*present)(struct exchange *x, int status);
+    void *present_data;
+    enum err problem;   /* of the answer, when it is a problem; else OK */
+    bool has_json_body; /* the handler has replaced the body by JSON */
 
     /* Below: private to net/. */
     struct conn *conn; /* NULL once the client has gone */
@@ -79,6 +86,9 @@ void *exchange_context(const struct exchange *x);
 void reply_header(struct exchange *x, str name, str value);
 /* Adds headers that are rendered already, each with its line end. */
 void reply_header_lines(struct exchange *x, str lines);
+
+/* Takes a header off the answer again. */
+void reply_drop_header(struct exchange *x, str name);
 
 /* The buffer to write the body into, until reply_send. */
 struct buf *reply_start(struct exchange *x, int status);
