@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-#include "api/gzip.h"
 #include "base/json_out.h"
 #include "base/mem.h"
 #include "core/sha256.h"
@@ -209,6 +208,8 @@ static bool make_page(struct page_set *set, const struct page_options *options, 
         size_t at = a.has_plain ? a.plain_at : a.out.len;
         halves->before = copy_of((str){a.out.bytes, at});
         halves->after = copy_of(str_skip(buf_str(&a.out), at));
+        gzip_part_init(&halves->gzip_before, halves->before, false);
+        gzip_part_init(&halves->gzip_after, halves->after, true);
         buf_clear(&a.out);
         buf_add(&a.out, halves->before);
         if (a.has_plain) buf_add(&a.out, STR("?view=plain"));
@@ -267,6 +268,8 @@ void page_set_free(struct page_set *set) {
         if (set->event_halves == NULL) continue;
         mem_free((void *)(uintptr_t)set->event_halves[language].before.at);
         mem_free((void *)(uintptr_t)set->event_halves[language].after.at);
+        gzip_part_deinit(&set->event_halves[language].gzip_before);
+        gzip_part_deinit(&set->event_halves[language].gzip_after);
     }
     for (size_t kind = 0; kind < PAGE_KINDS; kind++) mem_free(set->pages[kind]);
     mem_free(set->event_halves);

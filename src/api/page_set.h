@@ -12,6 +12,7 @@
 #ifndef ADMITONE_API_PAGE_SET_H
 #define ADMITONE_API_PAGE_SET_H
 
+#include "api/gzip.h"
 #include "api/page_texts.h"
 
 enum page_kind { PAGE_HOME, PAGE_EVENT, PAGE_ADMIN, PAGE_KINDS };
@@ -40,6 +41,8 @@ struct page_asset {
 struct page_halves {
     str before;
     str after;
+    struct gzip_part gzip_before;
+    struct gzip_part gzip_after;
 };
 
 struct page_set {

@@ -167,17 +167,26 @@ str pages_return_query(const struct exchange *x) {
 }
 
 /* The page for a client that is to come back to another site: the URL of the plain view has that
- * site's, too. */
+ * site's, too. And the page of an event that does not exist. */
 static void send_event_page(struct exchange *x, const struct page_halves *halves, str return_query,
                             int status) {
-    struct buf *out = reply_start(x, status);
-    buf_add(out, halves->before);
-    buf_add(out, STR("?view=plain"));
+    struct buf url = {0};
+    bool is_gzip = accept_gzip(http_header(&x->request, STR("Accept-Encoding")));
+    buf_add(&url, STR("?view=plain"));
     if (return_query.len > 0) {
-        buf_add(out, STR("&amp;rd="));
-        html_escape(out, return_query);
+        buf_add(&url, STR("&amp;rd="));
+        html_escape(&url, return_query);
     }
-    buf_add(out, halves->after);
+    struct buf *out = reply_start(x, status);
+    if (is_gzip) {
+        reply_header(x, STR("Content-Encoding"), STR("gzip"));
+        gzip_join(&halves->gzip_before, buf_str(&url), &halves->gzip_after, out);
+    } else {
+        buf_add(out, halves->before);
+        buf_add(out, buf_str(&url));
+        buf_add(out, halves->after);
+    }
+    buf_deinit(&url);
     x->present = NULL;
     reply_send(x, STR("text/html; charset=utf-8"));
 }

@@ -391,9 +391,19 @@ static void add_ended(const struct plain_view *v, struct buf *out) {
     add_entrance(v, out);
 }
 
+/* When the stay or a hold ends: not before that, because there is a form to fill in. */
+static int64_t active_reload_s(const struct plain_view *v) {
+    int64_t until_ms = v->place.expires_ms;
+    for (size_t i = 0; i < v->reservation_count; i++) {
+        const struct reservation *r = v->reservations[i];
+        if (r->status == RESERVATION_HELD && r->expires_ms < until_ms) until_ms = r->expires_ms;
+    }
+    return until_ms > v->now_ms ? (until_ms - v->now_ms) / 1000 + 1 : 1;
+}
+
 int64_t plain_view_reload_s(const struct plain_view *v) {
     if (v->event == NULL) return 0;
-    if (v->has_place && v->place.status == ENTRY_ACTIVE) return 0; /* there is a form to fill in */
+    if (v->has_place && v->place.status == ENTRY_ACTIVE) return active_reload_s(v);
     if (v->has_place && v->place.status != ENTRY_WAITING) return 0;
     if (!v->has_place && v->state == EVENT_DRAFT) {
         int64_t left_s = (v->event->opens_at_ms - v->now_ms) / 1000 + 1;
