@@ -10,7 +10,7 @@
 #include "base/mem.h"
 
 #define ENGLISH STR("en")
-#define NAME_KEY "common.languageName"
+#define NAME_KEY "language.name"
 
 struct page_language {
     char code[LANGUAGE_CODE_BYTES];

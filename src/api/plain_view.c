@@ -144,7 +144,8 @@ static void add_head(const struct plain_view *v, struct buf *out, int64_t reload
         buf_add(out, STR(" · "));
     }
     html_escape(out, v->set->name);
-    buf_add(out, STR("</title>\n<link rel=\"stylesheet\" href=\""));
+    buf_add(out,
+            STR("</title>\n<link rel=\"icon\" href=\"data:,\">\n<link rel=\"stylesheet\" href=\""));
     page_set_add_asset_url(v->set, STR("app.css"), out);
     buf_add(out, STR("\">\n</head>\n<body>\n<main>\n<h1>"));
     if (v->event != NULL)

@@ -1,5 +1,6 @@
 /* /queue and /gate: entering the waiting room, asking for the position, passing the gate, leaving.
  * Each request is one struct that lives in its arena from the handler to the answer. */
+#include <ctype.h>
 #include <stdio.h>
 
 #include "api/freshness.h"
@@ -224,24 +225,55 @@ void queue_get_own_status(struct api *api, struct exchange *x, const str *captur
 
 /* ---- the gate ---- */
 
+/* The part of a URL that a proxy asks about, so that the user can come back to it. */
+#define ASKED_BYTES_MAX 2048
+
+struct gate_query {
+    struct place_query place;
+    str asked; /* the path and the query; empty: the proxy does not say */
+};
+
+static str asked_of(const struct exchange *x) {
+    str asked = http_header(&x->request, STR("X-Original-URI"));
+    if (asked.len == 0) asked = http_header(&x->request, STR("X-Forwarded-Uri"));
+    bool is_path = asked.len > 0 && asked.len <= ASKED_BYTES_MAX && asked.at[0] == '/';
+    return is_path ? asked : (str){NULL, 0};
+}
+
+static void add_percent_encoded(struct buf *out, str text) {
+    for (size_t i = 0; i < text.len; i++) {
+        char c = text.at[i];
+        if (isalnum((unsigned char)c) || strchr("-._~/", c) != NULL)
+            buf_add_char(out, c);
+        else
+            buf_addf(out, "%%%02X", (unsigned char)c);
+    }
+}
+
 /* A user who may not pass is sent to the waiting room's page. */
-static void point_to_room(struct exchange *x, const struct queue_event *event) {
-    char where[8 + EVENT_PATH_BYTES];
-    int len = snprintf(where, sizeof where, "/e/%s/%s", event->type, event->id);
-    reply_header(x, STR("Location"), (str){where, (size_t)len});
+static void point_to_room(struct exchange *x, const struct queue_event *event, str asked) {
+    struct buf where = {0};
+    buf_addf(&where, "/e/%s/%s", event->type, event->id);
+    if (asked.len > 0) {
+        buf_add(&where, STR("?rd="));
+        add_percent_encoded(&where, asked);
+    }
+    reply_header(x, STR("Location"), buf_str(&where));
+    buf_deinit(&where);
 }
 
 static void queue_on_gate(struct place_look *room, enum err result) {
-    struct place_query *q = CONTAINER_OF(room, struct place_query, room);
-    if (result == ERR_OK) q->x->user = (str){room->user, room->look.user_len};
+    struct gate_query *g = CONTAINER_OF(room, struct gate_query, place.room);
+    struct exchange *x = g->place.x;
+    if (result == ERR_OK) x->user = (str){room->user, room->look.user_len};
     if (result != ERR_OK) {
-        queue_refuse(q->x, result);
+        queue_refuse(x, result);
     } else if (room->item.place.status == ENTRY_ACTIVE) {
-        reply_empty(q->x, 204);
+        reply_empty(x, 204);
     } else {
         str status = entry_status_words[room->item.place.status];
-        point_to_room(q->x, &q->event);
-        reply_problem(q->x, ERR_NOT_ACTIVE, "The entry is %.*s; only ACTIVE entries pass.",
+        point_to_room(x, &g->place.event, g->asked);
+        reply_problem(x, ERR_NOT_ACTIVE, "The entry is %.*s; only ACTIVE entries pass.",
                       (int)status.len, status.at);
     }
 }
@@ -253,15 +285,17 @@ void queue_get_gate(struct api *api, struct exchange *x, const str *captures) {
         return;
     }
     reply_header(x, STR("Cache-Control"), STR("no-store"));
-    struct place_query *q = arena_new(&x->arena, sizeof *q);
-    enum err refused = place_query_init(q, api, x, &event, queue_token_of(x, event.key));
+    struct gate_query *g = arena_new(&x->arena, sizeof *g);
+    str asked = asked_of(x);
+    enum err refused = place_query_init(&g->place, api, x, &event, queue_token_of(x, event.key));
     if (refused != ERR_OK) {
-        point_to_room(x, &event);
+        point_to_room(x, &event, asked);
         queue_refuse(x, refused);
         return;
     }
-    q->room.done = queue_on_gate;
-    waiting_room_look(&api->room, &q->room);
+    if (asked.len > 0) g->asked = arena_copy(&x->arena, asked);
+    g->place.room.done = queue_on_gate;
+    waiting_room_look(&api->room, &g->place.room);
 }
 
 /* ---- leave ---- */

@@ -157,9 +157,13 @@ void demo_tour(struct buf *out, const struct demo_site *site) {
     const char *url = site->url;
     buf_addf(out,
              "\nadmitone " ADMITONE_VERSION " is running, with two demo events.\n\n"
+             "Open in a browser:\n\n"
+             "  home        %s/\n"
+             "  a concert   %s/e/CONCERT/1\n"
+             "  a time deal %s/e/TIMEDEAL/123\n"
+             "  admin       %s/admin      (asks for the admin key)\n\n"
+             "For programs:\n\n"
              "  events      %s/events\n"
-             "  a concert   %s/events/CONCERT/1      (a section of each mode)\n"
-             "  a time deal %s/events/TIMEDEAL/123\n"
              "  metrics     %s/metrics\n"
              "  API         %s/openapi.json\n"
              "  admin key   %s\n\n"
@@ -167,7 +171,8 @@ void demo_tour(struct buf *out, const struct demo_site *site) {
              "  curl -s -X PATCH %s/admin/queue/CONCERT/1 \\\n"
              "       -H \"Authorization: Bearer $(cat %s)\" \\\n"
              "       -H 'Content-Type: application/json' -d '{\"maxActive\": 1}'\n\n",
-             url, url, url, url, url, site->admin_key_path, site->admin_url, site->admin_key_path);
+             url, url, url, site->admin_url, url, url, url, site->admin_key_path, site->admin_url,
+             site->admin_key_path);
     buf_add(out, enter_remark(site->auth));
     add_enter(out, site, "ann");
     add_enter(out, site, "ben");
