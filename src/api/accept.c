@@ -87,10 +87,9 @@ static bool excludes_language(str header, const str *codes, size_t count, size_t
 
 /* What "*" stands for: the usual language, or another one if the client excludes that. */
 static size_t any_language(str header, const str *codes, size_t count, size_t otherwise) {
-    for (size_t i = 0; i < count; i++) {
-        size_t candidate = (otherwise + i) % count;
-        if (!excludes_language(header, codes, count, candidate)) return candidate;
-    }
+    if (!excludes_language(header, codes, count, otherwise)) return otherwise;
+    for (size_t i = 0; i < count; i++)
+        if (!excludes_language(header, codes, count, i)) return i;
     return otherwise;
 }
 

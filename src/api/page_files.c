@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
@@ -49,30 +50,33 @@ static bool is_regular(const char *path) {
     return stat(path, &found) == 0 && S_ISREG(found.st_mode);
 }
 
+static void read_into(struct file_list *list, const char *path, const char *prefix,
+                      const char *name, struct buf *why) {
+    struct page_file *file = add_file(list);
+    struct buf full_name = {0};
+    struct buf bytes = {0};
+    page_file_read(path, &bytes, why);
+    buf_addf(&full_name, "%s%s", prefix, name);
+    file->name = buf_cstr(&full_name);
+    file->bytes = (str){buf_cstr(&bytes), bytes.len};
+}
+
 /* The files of one folder; `prefix` stands before their names. */
 static bool page_files_read_into(struct file_list *list, const char *folder, const char *prefix,
                                  struct buf *why) {
-    DIR *dir = opendir(folder);
-    if (dir == NULL) {
-        buf_addf(why, "%s: %s", folder, strerror(errno));
-        return false;
-    }
-    struct dirent *entry;
-    while (why->len == 0 && (entry = readdir(dir)) != NULL) {
+    struct dirent **entries;
+    int count = scandir(folder, &entries, NULL, alphasort);
+    if (count < 0) buf_addf(why, "%s: %s", folder, strerror(errno));
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
         struct buf path = {0};
-        buf_addf(&path, "%s/%s", folder, entry->d_name);
-        if (entry->d_name[0] != '.' && is_regular(buf_cstr(&path))) {
-            struct page_file *file = add_file(list);
-            struct buf name = {0};
-            struct buf bytes = {0};
-            page_file_read(buf_cstr(&path), &bytes, why);
-            buf_addf(&name, "%s%s", prefix, entry->d_name);
-            file->name = buf_cstr(&name);
-            file->bytes = (str){buf_cstr(&bytes), bytes.len};
-        }
+        buf_addf(&path, "%s/%s", folder, name);
+        if (why->len == 0 && name[0] != '.' && is_regular(buf_cstr(&path)))
+            read_into(list, buf_cstr(&path), prefix, name, why);
         buf_deinit(&path);
+        free(entries[i]);
     }
-    closedir(dir);
+    if (count >= 0) free(entries);
     return why->len == 0;
 }
 

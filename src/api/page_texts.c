@@ -130,13 +130,9 @@ static bool load_override(struct page_texts *texts, const char *path, str code, 
     return true;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) {
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
 static bool load_overrides(struct page_texts *texts, const char *folder, struct buf *why) {
     struct dirent **entries;
-    int count = scandir(folder, &entries, NULL, by_name);
+    int count = scandir(folder, &entries, NULL, alphasort);
     if (count < 0) buf_addf(why, "%s: %s", folder, strerror(errno));
     for (int i = 0; i < count; i++) {
         str code = code_in(str_of(entries[i]->d_name));
