@@ -103,6 +103,7 @@ static void send_content(struct exchange *x, const struct page_content *content)
     bool is_gzip = content->gzip.bytes.at != NULL &&
                    accept_gzip(http_header(&x->request, STR("Accept-Encoding")));
     const struct page_body *body = is_gzip ? &content->gzip : &content->plain;
+    x->present = NULL; /* it would turn a 304 into a page */
     reply_header(x, STR("ETag"), str_of(body->etag));
     if (has_etag(x, body->etag)) {
         reply_empty(x, 304);

@@ -325,7 +325,7 @@ bool settings_check_server(const struct settings *s, struct buf *why) {
 static bool logo_ok(const char *logo) {
     return logo[0] == '\0' ||
            (strlen(logo) <= PAGE_LOGO_BYTES_MAX &&
-            str_matches(logo, "^(https://[^/[:space:]\"<>]|/[^/])[^[:space:]\"<>\\]*$"));
+            str_matches(logo, "^(https://[^/[:space:]\"<>]|/[^/\\])[^[:space:]\"<>\\]*$"));
 }
 
 static bool page_ok(const struct settings *s, struct buf *why) {
