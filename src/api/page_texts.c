@@ -10,7 +10,7 @@
 #include "base/mem.h"
 
 #define ENGLISH STR("en")
-#define NAME_KEY "language.name"
+#define NAME_KEY "common.languageName"
 
 struct page_language {
     char code[LANGUAGE_CODE_BYTES];

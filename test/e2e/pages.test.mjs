@@ -213,7 +213,7 @@ describe('the settings of the pages', () => {
 
   test('name, accent colour, logo and texts of the operator are shown as text, in a new language too', async () => {
     const evil = '</script><script>alert(1)</script>"\'{{texts}}';
-    write('texts/de.json', JSON.stringify({ 'language.name': 'Deutsch', 'plain.enter': evil, 'event.title': evil }));
+    write('texts/de.json', JSON.stringify({ 'common.languageName': 'Deutsch', 'plain.enter': evil, 'event.title': evil }));
     write('texts/ko.json', JSON.stringify({ 'plain.enter': '들어가기' }));
     const args = ['--page-name', 'A & <b>"', '--page-accent', '#c2185b', '--page-logo', 'https://shop.example/logo.svg', '--page-language', 'de', '--page-texts', path.join(folder, 'texts')];
     const server = await start({ args });
@@ -551,7 +551,7 @@ describe('the files of web/', () => {
   });
 
   test('every key that is used exists, and none is unused', () => {
-    const key = String.raw`(?:language|common|home|event|seats|admin|plain)\.[\w.]*\w`;
+    const key = String.raw`(?:common|home|event|seats|admin|plain)\.[\w.]*\w`;
     const sources = [
       ...webFiles().filter((name) => /\.(js|html)$/.test(name)).map((name) => [name, read(name)]),
       ...['page_texts.c', 'plain_view.c', 'plain_page.c'].map((name) => [name, fs.readFileSync(path.join(ROOT, 'src/api', name), 'utf8')]),

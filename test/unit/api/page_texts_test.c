@@ -12,8 +12,9 @@
 
 static const struct page_file own_files[] = {
     FILE_OF("event.html", "<p>"),
-    FILE_OF("lang/en.json", "{\"language.name\": \"English\", \"a.x\": \"X\", \"b.y\": \"</Y>\"}"),
-    FILE_OF("lang/ko.json", "{\"language.name\": \"한국어\", \"a.x\": \"엑스\"}"),
+    FILE_OF("lang/en.json",
+            "{\"common.languageName\": \"English\", \"a.x\": \"X\", \"b.y\": \"</Y>\"}"),
+    FILE_OF("lang/ko.json", "{\"common.languageName\": \"한국어\", \"a.x\": \"엑스\"}"),
     {0},
 };
 
