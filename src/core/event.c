@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "core/event_page.h"
 #include "core/seat_id.h"
 
 const str event_state_words[] = {
@@ -71,24 +72,54 @@ int64_t event_sale_opens_ms(const struct event *e) {
     return e->opened_at_ms != CLOCK_NONE_MS ? e->opened_at_ms : e->opens_at_ms;
 }
 
-struct event *event_new(size_t section_count) {
-    struct event *e = mem_new(sizeof *e + section_count * sizeof *e->sections);
+static size_t bytes_with_sections(const struct event *e, size_t section_count) {
+    return sizeof *e + section_count * sizeof *e->sections + e->page.len + e->return_hosts.len +
+           e->notice.len;
+}
+
+/* Returns where the next text goes. */
+static char *place_text(str *text, char *at) {
+    if (text->len > 0) memcpy(at, text->at, text->len);
+    text->at = at;
+    return at + text->len;
+}
+
+/* All of `like` but its sections. */
+static struct event *event_lay_out(void *memory, const struct event *like, size_t section_count) {
+    struct event *e = memory;
+    *e = *like;
     e->section_count = section_count;
     e->sections = (struct section *)(e + 1);
+    char *at = (char *)(e->sections + section_count);
+    at = place_text(&e->page, at);
+    at = place_text(&e->return_hosts, at);
+    place_text(&e->notice, at);
     return e;
 }
 
+struct event *event_new_like(const struct event *like, size_t section_count) {
+    return event_lay_out(mem_new(bytes_with_sections(like, section_count)), like, section_count);
+}
+
+struct event *event_new(size_t section_count) {
+    return event_new_like(&(struct event){0}, section_count);
+}
+
 size_t event_bytes(const struct event *e) {
-    return sizeof *e + e->section_count * sizeof *e->sections;
+    return bytes_with_sections(e, e->section_count);
 }
 
 struct event *event_copy_to(void *memory, const struct event *e) {
-    struct event *copy = memory;
-    *copy = *e;
-    copy->sections = (struct section *)(copy + 1);
+    struct event *copy = event_lay_out(memory, e, e->section_count);
     if (e->section_count > 0)
         memcpy(copy->sections, e->sections, e->section_count * sizeof *e->sections);
     return copy;
+}
+
+struct event event_without_texts(const struct event *e) {
+    struct event bare = *e;
+    bare.page = bare.return_hosts = bare.notice = STR("");
+    return bare;
 }
 
 struct event *event_copy(const struct event *e) {
@@ -138,7 +169,8 @@ bool event_ok(const struct event *e) {
            event_name_ok(str_of(e->id), EVENT_ID_BYTES_MAX) && clock_writable(e->opens_at_ms) &&
            clock_writable(e->closes_at_ms) && clock_writable(e->starts_at_ms) &&
            clock_writable(e->created_at_ms) && clock_writable(e->updated_at_ms) &&
-           clock_writable(e->opened_at_ms);
+           clock_writable(e->opened_at_ms) && e->page.len <= PAGE_BYTES_MAX &&
+           return_hosts_ok(e->return_hosts) && prose_ok(e->notice, NOTICE_CHARS_MAX);
 }
 
 bool section_ok(const struct section *s) {

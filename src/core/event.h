@@ -1,8 +1,8 @@
 /*
  * event: what is sold, as it is configured. Pure data and its rules; no I/O, no clock.
  *
- * An event is one block of memory (event_new): the struct, then its sections. Once it is in the
- * catalogue it is never written again; a change makes a new one with a higher version.
+ * An event is one block of memory (event_new): the struct, then its sections, then its texts. Once
+ * it is in the catalogue it is never written again; a change makes a new one with a higher version.
  */
 #ifndef ADMITONE_CORE_EVENT_H
 #define ADMITONE_CORE_EVENT_H
@@ -94,6 +94,11 @@ struct event {
     bool cancel_confirmed;      /* users may cancel their own CONFIRMED reservations */
     size_t section_count;
     struct section *sections; /* behind the struct, in its own block */
+    /* The texts, behind the sections. Empty: not set. */
+    str page;         /* how the waiting room looks: a JSON object */
+    str return_hosts; /* sites to which it may send users, separated by commas: "a.example,b:8443"
+                       */
+    str notice;       /* shown to all who wait */
 };
 
 /* When an event opens and closes, and the state that it was set to. */
@@ -137,10 +142,14 @@ int64_t event_sale_opens_ms(const struct event *e);
 
 /* Zeroed, with room for that many sections; mem_free frees it. */
 struct event *event_new(size_t section_count);
+/* The same with everything but the sections of `like`, whose texts may be anywhere. */
+struct event *event_new_like(const struct event *like, size_t section_count);
 struct event *event_copy(const struct event *e);
 /* Copies into memory of the caller: event_bytes(e) bytes, aligned for any type. */
 size_t event_bytes(const struct event *e);
 struct event *event_copy_to(void *memory, const struct event *e);
+/* For copies that need no texts, which may be longer than all the rest. Shares its sections. */
+struct event event_without_texts(const struct event *e);
 
 /* Seats of all sections. */
 int64_t event_capacity(const struct event *e);

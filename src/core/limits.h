@@ -34,8 +34,19 @@
 #define HOLDS_PER_STAY_MAX 1000
 #define CONFIRMATION_LIFE_S_MAX 600
 
-#define PAGE_NAME_BYTES_MAX 240
+/* Of an event's waiting room. PAGE_BYTES_MAX is that of its settings together, as compact JSON. */
+#define PAGE_NAME_CHARS_MAX 60
+#define PAGE_NAME_BYTES_MAX (4 * PAGE_NAME_CHARS_MAX)
 #define PAGE_LOGO_BYTES_MAX 500
+#define PAGE_LANGUAGES_MAX 20
+#define PAGE_TEXTS_MAX 200 /* of one language */
+#define PAGE_TEXT_KEY_BYTES_MAX 64
+#define PAGE_TEXT_CHARS_MAX 1000
+#define PAGE_BYTES_MAX 16384
+#define RETURN_HOSTS_MAX 16
+#define RETURN_HOST_BYTES_MAX 259 /* a name of 253 and a port */
+#define RETURN_URL_BYTES_MAX 2000
+#define NOTICE_CHARS_MAX 500
 
 #define TOP_MAX 100
 

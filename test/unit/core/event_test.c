@@ -34,6 +34,10 @@ static struct event *example(void) {
     return e;
 }
 
+static void assert_text(str text, const char *expected) {
+    if (!str_eq(text, str_of(expected))) fail_msg("%.*s", (int)text.len, text.at);
+}
+
 static void a_new_event_is_zeroed_with_all_its_sections(void **state) {
     (void)state;
     for (size_t n = 0; n <= EVENT_SECTIONS_MAX; n += 50) {
@@ -77,6 +81,45 @@ static void a_copy_is_equal_and_shares_nothing_with_the_original(void **state) {
     assert_string_equal(copy->sections[0].id, "A");
     assert_int_equal(copy->sections[0].mode, SECTION_MODE_SEAT);
     mem_free(copy);
+}
+
+static void the_texts_of_a_copy_are_its_own(void **state) {
+    (void)state;
+    struct event *e = example();
+    char page[] = "{\"name\":\"A\"}";
+    char hosts[] = "a.example,b.example";
+    char notice[] = "Soon";
+    e->page = str_of(page);
+    e->return_hosts = str_of(hosts);
+    e->notice = str_of(notice);
+    struct event *copy = event_copy(e);
+    struct event *other = event_new_like(e, 3);
+    assert_int_equal(event_bytes(copy), event_bytes(e));
+    struct event bare = event_without_texts(copy);
+    struct event *small = event_copy(&bare);
+    assert_int_equal(event_bytes(e) - event_bytes(small),
+                     strlen(page) + strlen(hosts) + strlen(notice));
+    assert_string_equal(small->sections[1].id, "B");
+    assert_int_equal(small->page.len + small->return_hosts.len + small->notice.len, 0);
+    mem_free(e);
+    memset(page, '?', sizeof page - 1);
+    memset(hosts, '?', sizeof hosts - 1);
+    memset(notice, '?', sizeof notice - 1);
+    struct event *again = event_copy(copy);
+    mem_free(copy);
+    for (int i = 0; i < 2; i++) {
+        const struct event *of = i == 0 ? other : again;
+        assert_text(of->page, "{\"name\":\"A\"}");
+        assert_text(of->return_hosts, "a.example,b.example");
+        assert_text(of->notice, "Soon");
+        assert_string_equal(of->title, "A night");
+    }
+    assert_int_equal(other->section_count, 3);
+    assert_string_equal(other->sections[0].id, "");
+    assert_string_equal(again->sections[0].id, "A");
+    mem_free(other);
+    mem_free(again);
+    mem_free(small);
 }
 
 static void an_event_without_sections_can_be_copied(void **state) {
@@ -235,6 +278,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_event_is_zeroed_with_all_its_sections),
         cmocka_unit_test(a_copy_is_equal_and_shares_nothing_with_the_original),
+        cmocka_unit_test(the_texts_of_a_copy_are_its_own),
         cmocka_unit_test(an_event_without_sections_can_be_copied),
         cmocka_unit_test(a_section_is_found_by_its_whole_id),
         cmocka_unit_test(a_name_is_letters_digits_underscore_dash_and_dot_only),
